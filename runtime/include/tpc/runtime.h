@@ -1,0 +1,125 @@
+/* The C ABI between compiled programs and the runtime. See docs/architecture.md, sections 4 and 5.
+ *
+ * Conventions: sizes and offsets are counted in elements unless a name says bytes. Buffers are dense, row-major and
+ * 64-byte aligned when they come from the runtime. A call on an empty tensor does nothing, except that collectives are
+ * still called by every member of the group. No function returns an error: a rank that meets one records it, wakes
+ * every other rank of the world, and does not return to the caller. */
+#ifndef TPC_RUNTIME_H
+#define TPC_RUNTIME_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TPC_ABI_VERSION 1
+
+typedef struct tpc_context tpc_context; /* one rank's state; opaque to generated code */
+
+typedef enum { TPC_F32 = 0, TPC_F64 = 1, TPC_F16 = 2, TPC_BF16 = 3, TPC_I8 = 4, TPC_I16 = 5, TPC_I32 = 6, TPC_I64 = 7,
+               TPC_BOOL = 8, TPC_U8 = 9 } tpc_dtype;
+typedef enum { TPC_SUM = 0, TPC_MAX = 1, TPC_MIN = 2 } tpc_reduction;
+
+/* Runs one whole step of a pipeline stage. env: the values of the manifest's symbols, in order, then this rank's
+ * coordinate on each axis of the manifest's grid order, in order. */
+typedef void (*tpc_stage_fn)(tpc_context *ctx, const int64_t *env);
+
+typedef struct {
+  uint32_t abi_version;
+  int32_t num_stages;
+  const char *manifest; /* JSON, NUL-terminated */
+  const tpc_stage_fn *stages;
+} tpc_program;
+
+/* Defined by the compiled object. */
+extern const tpc_program tpc_program_v1;
+
+/* ---- memory ---- */
+
+/* A stack of frames. push returns 64-byte aligned memory (unspecified contents); pop frees it and all pushed since. */
+void *tpc_frame_push(tpc_context *ctx, int64_t bytes);
+void tpc_frame_pop(tpc_context *ctx, void *frame);
+
+const void *tpc_input(tpc_context *ctx, int32_t index);     /* the whole tensor, the same on every rank */
+const void *tpc_parameter(tpc_context *ctx, int32_t index); /* this rank's part; index into manifest.parameters */
+
+/* Delivers a block of output `index`: the box [offset, offset + size) of a tensor of shape `global`, all of `rank`
+ * entries, where the shape is the output's with dimensions refined into factors. */
+void tpc_output(tpc_context *ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
+                const int64_t *offset, const int64_t *size);
+
+/* ---- computation ---- */
+
+/* A generated kernel: rows [lo, hi) of whatever its arguments describe. Integers travel in pointer-sized slots. */
+typedef void (*tpc_kernel_fn)(void *const *args, int64_t lo, int64_t hi);
+/* Splits [0, rows) over the rank's threads; at least `grain` rows each. */
+void tpc_parallel_for(tpc_context *ctx, tpc_kernel_fn kernel, void *const *args, int64_t rows, int64_t grain);
+
+typedef enum { TPC_EPILOGUE_NONE = 0, TPC_EPILOGUE_GELU_ERF = 1, TPC_EPILOGUE_GELU_TANH = 2, TPC_EPILOGUE_SILU = 3,
+               TPC_EPILOGUE_RELU = 4 } tpc_epilogue;
+
+/* out[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n], f32. `parameter` is an index into
+ * manifest.parameters of use "matmul_rhs" (packed once at load). bias and residual may be null; out may be residual.
+ * K = 0 gives zeros for the product. */
+void tpc_matmul(tpc_context *ctx, int32_t parameter, const float *x, const float *bias, const float *residual,
+                float *out, int64_t m, int64_t k, int64_t n, int32_t epilogue);
+
+/* out[b, m, n] = a[b, m, k] * b[b, k, n] for `batch` matrices, f32; a stride (in elements, between matrices) of 0
+ * broadcasts. */
+void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *b, float *out, int64_t batch, int64_t m, int64_t k,
+                      int64_t n, int64_t a_batch_stride, int64_t b_batch_stride);
+
+/* Scaled dot-product attention, f32. q[b, sq, hq, d], k[b, sk, hkv, d], v[b, sk, hkv, dv], out[b, sq, hq, dv]; query head
+ * i uses kv head (q_head_begin + i) / group - kv_head_begin. Row strides are those of dense tensors unless given. */
+typedef struct {
+  const float *q, *k, *v;
+  float *out;
+  int64_t batch, seq_q, seq_k, heads_q, heads_kv, head_size, value_size;
+  int64_t q_head_begin, kv_head_begin, group; /* global indices of the first local heads; query heads per kv head */
+  int64_t q_row_stride, k_row_stride, v_row_stride, out_row_stride; /* elements between consecutive tokens */
+  float scale;                                /* multiplies q k^T */
+  float softcap;                              /* 0: none; else softcap * tanh(x / softcap) */
+  int32_t causal;                             /* query i sees key j only if j <= i + causal_offset */
+  int64_t causal_offset;
+  const uint8_t *key_mask;  /* null or [b, sk]: nonzero = visible */
+  const uint8_t *mask;      /* null or boolean [b or 1, h or 1, sq, sk]: nonzero = visible */
+  int64_t mask_batch_stride, mask_head_stride;  /* elements; 0 broadcasts */
+  const float *bias;        /* null or additive f32 of the same shape rules */
+  int64_t bias_batch_stride, bias_head_stride;
+  int32_t masked_row;       /* rows without a visible key: 0 = zeros, 1 = uniform over all seq_k keys */
+} tpc_attention_args;
+void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
+
+/* ---- communication ----
+ * `axes` is a bit mask over the manifest's grid order (bit i = order[i]); the group is the ranks that differ from this
+ * one on those axes only, in ascending rank order. Tensors are [outer, n, inner]; n is split in the balanced way
+ * of docs/architecture.md. Reductions add in rank order: the same bits on every transport and in every run. */
+void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction, const void *in, void *out,
+                    int64_t count); /* in may be out */
+/* in: [outer, own part of n, inner] -> out: [outer, n, inner] */
+void tpc_all_gather(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in, void *out, int64_t outer, int64_t n,
+                    int64_t inner);
+/* in: [outer, n, inner] -> out: [outer, own part of n, inner] */
+void tpc_reduce_scatter(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction, const void *in, void *out,
+                        int64_t outer, int64_t n, int64_t inner);
+/* in: [outer, a whole, middle, own part of b, inner] -> out: [outer, own part of a, middle, b whole, inner] if
+ * split_first, else the other way round: a is gathered and b is split. */
+void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in, void *out, int64_t outer, int64_t a,
+                    int64_t middle, int64_t b, int64_t inner, int32_t split_first);
+void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, void *data, int64_t count, int64_t root);
+/* To or from the rank whose coordinate on `axis` (an index into the order) is `peer` and which is like this one
+ * otherwise. Messages of one pair arrive in order. send returns when `data` may be reused. count 0: nothing is sent. */
+void tpc_send(tpc_context *ctx, int32_t axis, int32_t dtype, const void *data, int64_t count, int64_t peer);
+void tpc_recv(tpc_context *ctx, int32_t axis, int32_t dtype, void *data, int64_t count, int64_t peer);
+
+/* ---- entry ---- */
+
+/* What an executable's main calls. Parses the command line, reads inputs, starts ranks, writes outputs. Returns the exit
+ * status. */
+int tpc_main(const tpc_program *program, int argc, char **argv);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
