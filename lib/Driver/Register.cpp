@@ -1,0 +1,17 @@
+//===- Register.cpp - Everything that tpc's tools know ---------------------===//
+
+#include "tpc/Driver/Register.h"
+
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+
+void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+}
+
+void tpc::registerAllPasses() { mlir::registerAllPasses(); }
+
+void tpc::registerAllTranslations() {}

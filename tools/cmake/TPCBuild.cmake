@@ -1,0 +1,186 @@
+# How tpc is built: what CMakeLists.txt files below may use.
+#
+#   tpc_add_library(TPCFoo [FILES a.cpp …] [DEPENDS targets …] [LINK libs …] [PLAIN | RTTI])
+#       A static library of the compiler. Without FILES: all *.cpp of the folder, so that a new file
+#       needs no edit. PLAIN: standard C++ only, sees no LLVM. RTTI: with RTTI and exceptions (and
+#       therefore without the precompiled header), for code that talks to libraries that need them.
+#   tpc_add_tool(tpc-foo [FILES …] [LINK libs …])
+#       An executable in build/bin, in the same way.
+#   tpc_add_unittest(FooTests [FILES …] [LINK libs …] [PLAIN] [ARGS …] [LAUNCH command …])
+#       A GoogleTest program, registered for the test runner (test/run.py). LAUNCH goes before it
+#       (mpirun …). PLAIN as above, and with RTTI and exceptions.
+#   tpc_add_passes(TPCFooPasses PREFIX Foo)    in include/tpc/Transforms/Foo: Passes.td -> Passes.h.inc
+#   tpc_tablegen_target(Name)    after calls of mlir_tablegen: a target that all libraries wait for.
+
+# ---- compiler, linker, cache ----
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+add_compile_options(-fPIC) # for executables as well: they share the precompiled header
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+# Our own definitions of CMake's build types: assertions are a choice of their own.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+set(CMAKE_C_FLAGS_RELEASE "-O2")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -gline-tables-only -fno-omit-frame-pointer")
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -gline-tables-only -fno-omit-frame-pointer")
+
+add_compile_options(-Wall -Wextra -fdiagnostics-color=auto)
+add_link_options(-fuse-ld=lld)
+if(TPC_ASSERTIONS)
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
+else()
+  add_compile_definitions(NDEBUG)
+endif()
+if(TPC_SANITIZE)
+  add_compile_options(-fsanitize=${TPC_SANITIZE} -fno-sanitize=vptr,function
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${TPC_SANITIZE})
+endif()
+
+# Precompiled headers and __TIME__ are the only reasons why ccache would be careful here.
+find_program(TPC_CCACHE ccache)
+if(TPC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${TPC_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TPC_CCACHE})
+endif()
+
+# ---- what we stand on ----
+
+find_package(MLIR 22.1 REQUIRED CONFIG)
+message(STATUS "MLIR ${LLVM_PACKAGE_VERSION} in ${MLIR_DIR}")
+# One libMLIR.so and one libLLVM.so; the static archives beside them would be a second copy.
+set(MLIR_LINK_MLIR_DYLIB ON)
+set(LLVM_LINK_LLVM_DYLIB ON)
+list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
+include(TableGen)
+include(AddLLVM)
+include(AddMLIR)
+separate_arguments(LLVM_DEFINITIONS_LIST NATIVE_COMMAND "${LLVM_DEFINITIONS}")
+
+find_package(GTest REQUIRED)
+find_package(Threads REQUIRED)
+
+# The Python that has onnx (for its schema, onnx.proto) and what the tests need: `setup` makes .venv.
+set(venvs ${PROJECT_SOURCE_DIR}/.venv $ENV{VIRTUAL_ENV} /opt/venv)
+find_program(TPC_PYTHON NAMES python3 NO_DEFAULT_PATH PATHS ${venvs} PATH_SUFFIXES bin
+             DOC "Python with onnx, onnxruntime, numpy and pytest")
+if(TPC_PYTHON AND NOT TPC_ONNX_PROTO_DIR)
+  execute_process(COMMAND ${TPC_PYTHON} -c
+    "import importlib.util as u; print(u.find_spec('onnx').submodule_search_locations[0])"
+    OUTPUT_VARIABLE dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(EXISTS ${dir}/onnx.proto)
+    set(TPC_ONNX_PROTO_DIR ${dir} CACHE PATH "Folder of onnx.proto")
+  endif()
+endif()
+if(NOT TPC_ONNX_PROTO_DIR)
+  message(FATAL_ERROR "No Python with the onnx package: run ./setup, or pass -DTPC_PYTHON=…")
+endif()
+
+# What our own code sees of LLVM. Directories that call mlir_tablegen need the include directories as
+# well: mlir_tablegen reads the directory's property.
+add_library(tpc-llvm INTERFACE)
+target_include_directories(tpc-llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
+target_compile_definitions(tpc-llvm INTERFACE ${LLVM_DEFINITIONS_LIST})
+add_library(tpc-headers INTERFACE)
+target_include_directories(tpc-headers INTERFACE ${PROJECT_SOURCE_DIR}/include
+                                                 ${PROJECT_BINARY_DIR}/include)
+add_custom_target(tpc-tablegen)
+
+# One precompiled header for all of the compiler.
+add_library(tpc-pch OBJECT ${PROJECT_SOURCE_DIR}/tools/cmake/Pch.cpp)
+target_link_libraries(tpc-pch PRIVATE tpc-llvm)
+target_compile_options(tpc-pch PRIVATE -fno-exceptions -fno-rtti -Wno-unused-parameter
+                                       "SHELL:-Xclang -fno-pch-timestamp")
+target_precompile_headers(tpc-pch PRIVATE ${PROJECT_SOURCE_DIR}/tools/cmake/Pch.h)
+
+# ---- functions ----
+
+function(tpc_add_optional_subdirectory dir)
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/CMakeLists.txt)
+    add_subdirectory(${dir})
+  endif()
+endfunction()
+
+function(_tpc_configure target)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "PLAIN;RTTI" "" "DEPENDS;LINK")
+  target_link_libraries(${target} PUBLIC tpc-headers ${ARG_LINK})
+  if(NOT ARG_PLAIN)
+    target_link_libraries(${target} PUBLIC tpc-llvm)
+    mlir_target_link_libraries(${target} PUBLIC MLIR)
+    target_link_libraries(${target} PUBLIC LLVM)
+    target_compile_options(${target} PRIVATE -Wno-unused-parameter)
+    add_dependencies(${target} tpc-tablegen ${ARG_DEPENDS})
+    if(NOT ARG_RTTI)
+      target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti
+                                               "SHELL:-Xclang -fno-pch-timestamp")
+      target_precompile_headers(${target} REUSE_FROM tpc-pch)
+    endif()
+  elseif(ARG_DEPENDS)
+    add_dependencies(${target} ${ARG_DEPENDS})
+  endif()
+endfunction()
+
+macro(_tpc_sources)
+  set(sources ${ARG_FILES})
+  if(NOT sources)
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  endif()
+endmacro()
+
+function(tpc_add_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "PLAIN;RTTI" "" "FILES;DEPENDS;LINK")
+  _tpc_sources()
+  add_library(${name} STATIC ${sources})
+  list(REMOVE_ITEM ARGN FILES ${ARG_FILES})
+  _tpc_configure(${name} ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY TPC_LIBRARIES ${name})
+endfunction()
+
+function(tpc_add_tool name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "PLAIN;RTTI" "" "FILES;DEPENDS;LINK")
+  _tpc_sources()
+  add_executable(${name} ${sources})
+  list(REMOVE_ITEM ARGN FILES ${ARG_FILES})
+  _tpc_configure(${name} ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY TPC_TOOLS ${name})
+endfunction()
+
+function(tpc_add_unittest name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "PLAIN;RTTI" "" "FILES;DEPENDS;LINK;ARGS;LAUNCH")
+  _tpc_sources()
+  add_executable(${name} ${sources})
+  set(kind "")
+  if(ARG_PLAIN)
+    set(kind PLAIN)
+  elseif(ARG_RTTI)
+    set(kind RTTI)
+  endif()
+  _tpc_configure(${name} ${kind} DEPENDS ${ARG_DEPENDS} LINK ${ARG_LINK} GTest::gtest
+                 GTest::gtest_main Threads::Threads)
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test/bin)
+  add_test(NAME ${name} COMMAND ${ARG_LAUNCH} $<TARGET_FILE:${name}> ${ARG_ARGS})
+  set_property(GLOBAL APPEND PROPERTY TPC_UNITTESTS ${name})
+  # One line for the runner: name, then the command, separated by tabs.
+  list(JOIN ARG_LAUNCH "\t" launch)
+  list(JOIN ARG_ARGS "\t" args)
+  set_property(GLOBAL APPEND PROPERTY TPC_UNITTEST_LINES
+    "${name}\t${launch}\t${PROJECT_BINARY_DIR}/test/bin/${name}\t${args}")
+endfunction()
+
+function(tpc_tablegen_target name)
+  add_public_tablegen_target(${name})
+  add_dependencies(tpc-tablegen ${name})
+endfunction()
+
+function(tpc_add_passes name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "PREFIX" "")
+  set(LLVM_TARGET_DEFINITIONS Passes.td)
+  mlir_tablegen(Passes.h.inc -gen-pass-decls -name ${ARG_PREFIX})
+  set(TABLEGEN_OUTPUT ${TABLEGEN_OUTPUT} PARENT_SCOPE)
+  tpc_tablegen_target(${name})
+endfunction()
