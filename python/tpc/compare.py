@@ -1,0 +1,68 @@
+"""Compares an output with what ONNX Runtime computes from the same inputs.
+
+    python -m tpc.compare gpt2.onnx --input input_ids=ids.npy --output logits=logits.npy
+
+prints one line for each output and fails if the largest difference exceeds the tolerance times the largest magnitude of
+ONNX Runtime's output. Without --output it runs ONNX Runtime with and without its optimizer and compares the two: the noise
+that any comparison must allow for. Needs numpy and onnxruntime."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from tpc import reference
+
+
+def parse_pairs(pairs: list[str], what: str) -> dict[str, np.ndarray]:
+    arrays = {}
+    for pair in pairs:
+        name, equals, path = pair.partition("=")
+        if not equals or not name or not path:
+            raise ValueError(f"--{what} {pair}: expected NAME=FILE.npy")
+        arrays[name] = np.load(path, allow_pickle=False)
+    return arrays
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tpc.compare", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path, help="the ONNX file")
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="can be repeated")
+    parser.add_argument("--output", action="append", default=[], metavar="NAME=FILE.npy", help="can be repeated")
+    parser.add_argument("--tolerance", type=float, default=reference.TOLERANCE)
+    args = parser.parse_args(argv)
+    try:
+        inputs, outputs = parse_pairs(args.input, "input"), parse_pairs(args.output, "output")
+        try:
+            session = reference.Session(args.model)
+        except ImportError:
+            sys.exit(f"tpc.compare: onnxruntime is not installed: {sys.executable} -m pip install onnxruntime")
+        missing = sorted(set(session.inputs) - set(inputs))
+        if missing:
+            raise ValueError(f"{args.model} also needs --input for {', '.join(missing)}")
+        unknown = sorted(set(outputs) - set(session.outputs))
+        if unknown:
+            raise ValueError(f"{args.model} has no output {', '.join(unknown)}; it has {', '.join(session.outputs)}")
+        expected = session.run(inputs)
+        actual = outputs or reference.Session(args.model, optimize=False).run(inputs)
+        failed = False
+        for name, value in actual.items():
+            distance = reference.difference(value, expected[name])
+            ok = distance.relative <= args.tolerance
+            failed |= not ok
+            print(f"{name} {list(value.shape)}: {distance}: {'ok' if ok else 'MORE THAN'} {args.tolerance:g}")
+        return 1 if failed else 0
+    except (ValueError, OSError) as error:
+        sys.exit(f"tpc.compare: {error}")
+    except Exception as error:  # onnxruntime's own exceptions derive from nothing narrower
+        if "onnxruntime" not in type(error).__module__:
+            raise
+        sys.exit(f"tpc.compare: ONNX Runtime: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Reading and writing ONNX files: where a tensor's bytes are, and a tidy form of a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+# Tensors below this size stay in the ONNX file when the others go to external data: constants that the
+# compiler looks at (shapes, scales, masks) are among them.
+EXTERNAL_THRESHOLD_BYTES = 128
+# External tensors begin at multiples of this, so that they can be mapped.
+EXTERNAL_ALIGNMENT = 64
+
+
+def load_structure(path: str | os.PathLike) -> onnx.ModelProto:
+    """The model without its external data."""
+    return onnx.load(os.fspath(path), load_external_data=False)
+
+
+def tensor_bytes(tensor: onnx.TensorProto) -> int:
+    """The size of a tensor's dense data."""
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    return int(np.prod(tensor.dims, dtype=np.int64)) * dtype.itemsize
+
+
+def is_external(tensor: onnx.TensorProto) -> bool:
+    return tensor.data_location == onnx.TensorProto.EXTERNAL
+
+
+def external_entry(tensor: onnx.TensorProto) -> dict[str, str]:
+    """`location`, `offset` and `length` as the file spells them."""
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
+def set_external(tensor: onnx.TensorProto, location: str, offset: int, length: int) -> None:
+    """Makes `tensor` a reference to bytes in `location` and drops the data that it holds."""
+    for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"):
+        tensor.ClearField(field)
+    tensor.ClearField("external_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, str(value)
+
+
+def strip_metadata(model: onnx.ModelProto) -> None:
+    """Removes what only tells about the machine or the program that made the file: stack traces, doc strings,
+    the types of intermediate values."""
+
+    def strip_graph(graph: onnx.GraphProto) -> None:
+        graph.ClearField("doc_string")
+        graph.ClearField("metadata_props")
+        graph.ClearField("value_info")
+        for value in [*graph.input, *graph.output, *graph.initializer]:
+            value.ClearField("doc_string")
+            value.ClearField("metadata_props")
+        for node in graph.node:
+            node.ClearField("doc_string")
+            node.ClearField("metadata_props")
+            for attribute in node.attribute:
+                attribute.ClearField("doc_string")
+                if attribute.type == onnx.AttributeProto.GRAPH:
+                    strip_graph(attribute.g)
+
+    model.ClearField("doc_string")
+    model.ClearField("metadata_props")
+    strip_graph(model.graph)
+
+
+def save(
+    model: onnx.ModelProto,
+    path: str | os.PathLike,
+    external_data: bool = False,
+    structure_only: bool = False,
+) -> None:
+    """Writes `model`, whose data must be in memory. With external data every tensor of at least
+    EXTERNAL_THRESHOLD_BYTES goes to `<path>.data`, in the order of the initializers; `structure_only` leaves that
+    file out (`python -m tpc.weights` can make it)."""
+    path = Path(path)
+    if not external_data and not structure_only:
+        path.write_bytes(model.SerializeToString(deterministic=True))
+        return
+    data_path = path.with_name(path.name + ".data")
+    arrays = []
+    offset = 0
+    for tensor in model.graph.initializer:
+        length = tensor_bytes(tensor)
+        if length < EXTERNAL_THRESHOLD_BYTES:
+            continue
+        offset = -(-offset // EXTERNAL_ALIGNMENT) * EXTERNAL_ALIGNMENT
+        if not structure_only:
+            arrays.append((offset, numpy_helper.to_array(tensor)))
+        set_external(tensor, data_path.name, offset, length)
+        offset += length
+    if not structure_only:
+        with open(data_path, "wb") as file:
+            for begin, array in arrays:
+                file.seek(begin)
+                file.write(np.ascontiguousarray(array).tobytes())
+    path.write_bytes(model.SerializeToString(deterministic=True))

@@ -1,0 +1,72 @@
+"""What ONNX Runtime computes for a file, and how far something else is from it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+# float32, against ONNX Runtime: the largest difference as a fraction of the largest value.
+TOLERANCE = 2e-5
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The largest absolute difference, where it is, and the largest magnitude of the expected tensor."""
+
+    absolute: float
+    index: tuple[int, ...]
+    scale: float
+
+    @property
+    def relative(self) -> float:
+        if self.absolute == 0:
+            return 0.0
+        return self.absolute / self.scale if self.scale else float("inf")
+
+    def __str__(self) -> str:
+        return f"max |difference| {self.absolute:.3g} = {self.relative:.2e} of max {self.scale:.3g}, at {list(self.index)}"
+
+
+def difference(actual: np.ndarray, expected: np.ndarray) -> Difference:
+    """Shapes must agree. A value that is not finite on one side only, or differs in sign of infinity, is infinitely far."""
+    if actual.shape != expected.shape:
+        raise ValueError(f"shapes differ: {list(actual.shape)} and {list(expected.shape)}")
+    if expected.size == 0:
+        return Difference(0.0, (), 0.0)
+    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(actual - expected)
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    distance = np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+    index = np.unravel_index(int(np.argmax(distance)), distance.shape)
+    finite = np.abs(expected[np.isfinite(expected)])
+    return Difference(float(distance[index]), tuple(int(i) for i in index), float(finite.max(initial=0.0)))
+
+
+class Session:
+    """An ONNX file in ONNX Runtime on the CPU."""
+
+    def __init__(self, path: str | os.PathLike | bytes, threads: int = 1, optimize: bool = True):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        if not optimize:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        source = path if isinstance(path, bytes) else os.fspath(path)
+        self.session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+    @property
+    def inputs(self) -> dict[str, list[int | str]]:
+        return {value.name: value.shape for value in self.session.get_inputs()}
+
+    @property
+    def outputs(self) -> list[str]:
+        return [value.name for value in self.session.get_outputs()]
+
+    def run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return dict(zip(self.outputs, self.session.run(None, inputs)))

@@ -1,0 +1,85 @@
+"""The committed models can show what they are there to show."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from conftest import TOP
+from tpc import onnxfile, weights
+
+MODELS = sorted((TOP / "test" / "Models").glob("*.onnx"))
+WITH_WEIGHTS = [path for path in MODELS if path.stem != "gpt2-124m"]
+
+
+def floats(model):
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer
+            if tensor.data_type == onnx.TensorProto.FLOAT}
+
+
+def vectors_are_distinct_and_non_zero(arrays):
+    """Biases and norms: no zero, no one, no two values alike within a tensor, no two tensors alike."""
+    vectors = {name: array for name, array in arrays.items() if array.ndim == 1 and array.size > 1}
+    assert vectors
+    for name, array in vectors.items():
+        assert np.all(array != 0) and np.all(array != 1), name
+        assert array.std() > 0.1, name
+        assert np.unique(array).size >= 0.99 * array.size, name
+    assert len({array.tobytes() for array in vectors.values()}) == len(vectors)
+    return vectors
+
+
+@pytest.mark.parametrize("path", WITH_WEIGHTS, ids=lambda path: path.stem)
+def test_biases_and_norms_are_distinct_and_non_zero(path):
+    model = onnx.load(path)
+    vectors = vectors_are_distinct_and_non_zero(floats(model))
+    # None was dropped on the way: every layer has two norms of two vectors each and four biases, the model one norm more.
+    norms = sum(node.op_type == "LayerNormalization" for node in model.graph.node)
+    products = sum(node.op_type == "Gemm" for node in model.graph.node)
+    assert len(vectors) == 2 * norms + products
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
+def test_files_are_small_and_tell_nothing_about_their_maker(path):
+    assert path.stat().st_size <= 500_000
+    model = onnxfile.load_structure(path)
+    assert not model.metadata_props and not model.doc_string
+    assert not any(node.metadata_props or node.doc_string for node in model.graph.node)
+
+
+def test_124m_structure_refers_to_one_file_beside_it():
+    model = onnxfile.load_structure(TOP / "test" / "Models" / "gpt2-124m.onnx")
+    external = [tensor for tensor in model.graph.initializer if onnxfile.is_external(tensor)]
+    assert {onnxfile.external_entry(tensor)["location"] for tensor in external} == {"gpt2-124m.onnx.data"}
+    # 12 layers of 12 tensors, two tables and the last norm.
+    assert len(external) == 12 * 12 + 4
+    assert sum(onnxfile.tensor_bytes(tensor) for tensor in external) == 4 * 124_439_808
+
+
+def test_seeded_weights(tmp_path):
+    """What the script writes is what its description says, and the same again for the same seed."""
+    odd = TOP / "test" / "Models" / "gpt2-odd-opset20.onnx"
+    structure = tmp_path / "small.onnx"
+    onnxfile.save(onnx.load(odd), structure, structure_only=True)
+    assert not structure.with_name("small.onnx.data").exists()
+
+    one = weights.write_weights(structure, tmp_path / "one", seed=7)
+    again = weights.write_weights(structure, tmp_path / "again", seed=7)
+    other = weights.write_weights(structure, tmp_path / "other", seed=8)
+    data = [path.with_name("small.onnx.data").read_bytes() for path in (one, again, other)]
+    assert data[0] == data[1] != data[2]
+
+    arrays = floats(onnx.load(one))
+    vectors_are_distinct_and_non_zero(arrays)
+    matrices = {name: array for name, array in arrays.items() if array.ndim == 2}
+    for name, array in matrices.items():
+        fan_in = array.shape[1] if "wpe" in name or "lm_head" in name else array.shape[0]
+        assert abs(array.std() * fan_in**0.5 - 1) < 0.1, name
+    assert not list((tmp_path / "one").glob("*.partial"))
+
+
+def test_seeded_weights_refuse_a_complete_file(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        weights.main([str(TOP / "test" / "Models" / "gpt2-mlp.onnx"), "-o", str(tmp_path)])
+    assert "no tensor refers to external data" in str(stopped.value)
+    assert not list(tmp_path.iterdir())
