@@ -1,0 +1,141 @@
+//===- ModelOps.td - What transformers are made of --------------*- tablegen -*-===//
+
+#ifndef TPC_DIALECT_MODELOPS
+#define TPC_DIALECT_MODELOPS
+
+include "tpc/Dialect/TpcBase.td"
+
+def Tpc_MatmulOp : Tpc_InferredOp<"matmul"> {
+  let summary = "Matrix product with optional bias";
+  let description = [{
+    lhs [batch.., m, k] (or [k]), rhs [k, n] or [batch.., k, n], bias [n] -> [batch.., m, n]. Batch
+    dimensions broadcast as in ONNX.
+
+    Rule: batch, m, n parallel, k a reduction (sum). Linear in lhs and in rhs if there is no bias; with a bias, k must not be split (the
+    partitioner takes the bias out and adds it once, after the reduction).
+    ONNX MatMul, Gemm (alpha and beta 1).
+  }];
+  let arguments = (ins Tpc_Tensor:$lhs, Tpc_Tensor:$rhs, Optional<Tpc_Tensor>:$bias);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    $lhs `,` $rhs (`bias` $bias^)? attr-dict `:` type($lhs) `,` type($rhs) (`bias` type($bias)^)? `->` type($result)
+  }];
+}
+
+def Tpc_MaskedRow : I32EnumAttr<"MaskedRow", "what a row of attention without visible keys gives", [
+    I32EnumAttrCase<"Zero", 0, "zero">, I32EnumAttrCase<"Uniform", 1, "uniform">]> {
+  let cppNamespace = "::mlir::tpc";
+}
+
+def Tpc_AttentionOp : Tpc_InferredOp<"attention", [AttrSizedOperandSegments]> {
+  let summary = "Scaled dot-product attention with grouped heads";
+  let description = [{
+    q [b, sq, hq, d], k [b, sk, hkv, d], v [b, sk, hkv, dv] -> [b, sq, hq, dv]:
+    softmax over sk of (scale q k^T, soft-capped to `softcap` tanh(x / softcap) if that is not 0, plus `bias`), times v. Query
+    head i uses kv head i / (hq / hkv).
+
+    A key j is visible to query i if all of these hold that are present: `causal`: j <= i + causal_offset (SymExpr text);
+    `key_mask` [b, sk] is true at j; `mask` [1 or b, 1 or hq, sq, sk] is true. `bias` is additive, of the shape of mask.
+    A row with no visible key is zero or uniform over all keys (`masked_row`): exporters
+    that guard NaN give zero, those that add the lowest float give uniform.
+
+    Rule: b, sq, kv heads, query heads per kv head, dv parallel; d and sk whole.
+    Errors: hq must be a multiple of hkv. Source: Vaswani et al. 2017; ONNX Attention (opset 23); com.microsoft Attention.
+  }];
+  let arguments = (ins Tpc_FloatTensor:$q, Tpc_FloatTensor:$k, Tpc_FloatTensor:$v, Optional<Tpc_BoolTensor>:$key_mask,
+                       Optional<Tpc_BoolTensor>:$mask, Optional<Tpc_FloatTensor>:$bias, F64Attr:$scale, UnitAttr:$causal,
+                       DefaultValuedAttr<StrAttr, "\"0\"">:$causal_offset, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
+                       DefaultValuedAttr<Tpc_MaskedRow, "MaskedRow::Zero">:$masked_row);
+  let results = (outs Tpc_FloatTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    (`causal` $causal^)? $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^)? (`bias` $bias^)? `scale` $scale attr-dict `:`
+    type($q) `,` type($k) `,` type($v) (`key_mask` type($key_mask)^)? (`mask` type($mask)^)? (`bias` type($bias)^)? `->` type($result)
+  }];
+}
+
+def Tpc_LayerNormOp : Tpc_InferredOp<"layer_norm"> {
+  let summary = "Layer normalization over the last dimension";
+  let description = [{
+    x [.., h], scale [h], bias [h] (optional) -> (x - mean) / sqrt(variance + epsilon) * scale + bias.
+    Rule: leading dimensions parallel, h whole. Ba et al. 2016; ONNX LayerNormalization (axis = -1).
+  }];
+  let arguments = (ins Tpc_FloatTensor:$x, Tpc_FloatTensor:$scale, Optional<Tpc_FloatTensor>:$bias, F64Attr:$epsilon);
+  let results = (outs Tpc_FloatTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    $x `,` $scale (`bias` $bias^)? `epsilon` $epsilon attr-dict `:` type($x) `,` type($scale) (`bias` type($bias)^)? `->` type($result)
+  }];
+}
+
+def Tpc_RmsNormOp : Tpc_InferredOp<"rms_norm"> {
+  let summary = "Root-mean-square normalization over the last dimension";
+  let description = [{
+    x [.., h], scale [h] -> x / sqrt(mean(x^2) + epsilon) * scale. Rule: leading dimensions parallel, h
+    whole. Zhang and Sennrich 2019; ONNX RMSNormalization (opset 23), SimplifiedLayerNormalization.
+  }];
+  let arguments = (ins Tpc_FloatTensor:$x, Tpc_FloatTensor:$scale, F64Attr:$epsilon);
+  let results = (outs Tpc_FloatTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$x `,` $scale `epsilon` $epsilon attr-dict `:` type($x) `,` type($scale) `->` type($result)";
+}
+
+def Tpc_SoftmaxOp : Tpc_InferredOp<"softmax"> {
+  let summary = "Softmax along one dimension, which is whole. ONNX Softmax (opset 13).";
+  let arguments = (ins Tpc_FloatTensor:$operand, I64Attr:$dim);
+  let results = (outs Tpc_FloatTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$operand `dim` $dim attr-dict `:` type($operand) `->` type($result)";
+}
+
+def Tpc_EmbeddingOp : Tpc_InferredOp<"embedding"> {
+  let summary = "Rows of a table by id";
+  let description = [{
+    table [v, h], ids [i..] -> [i.., h]. Ids from -v to v-1; a negative id counts from the end (ONNX Gather).
+    Rule: i and h parallel; v is a reduction factor (sum) that occurs in the
+    table alone: a rank with a part of the rows gives zero for ids of other
+    parts. Megatron's VocabParallelEmbedding is exactly this.
+  }];
+  let arguments = (ins Tpc_FloatTensor:$table, Tpc_IntTensor:$ids);
+  let results = (outs Tpc_FloatTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$table `,` $ids attr-dict `:` type($table) `,` type($ids) `->` type($result)";
+}
+
+def Tpc_RotaryOp : Tpc_InferredOp<"rotary"> {
+  let summary = "Rotary position embedding";
+  let description = [{
+    x [b, s, heads, d], cos and sin [1 or b, s, r/2] -> like x: rotates the first r <= d elements of each
+    head; pairs are (i, i + r/2), or (2i, 2i + 1) if `interleaved`. Rule: b, s, heads
+    parallel, d and r/2 whole. Linear in x. Su et al. 2021; ONNX RotaryEmbedding (opset 23).
+  }];
+  let arguments = (ins Tpc_FloatTensor:$x, Tpc_FloatTensor:$cos, Tpc_FloatTensor:$sin, UnitAttr:$interleaved);
+  let results = (outs Tpc_FloatTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    (`interleaved` $interleaved^)? $x `,` $cos `,` $sin attr-dict `:` type($x) `,` type($cos) `,` type($sin) `->` type($result)
+  }];
+}
+
+def Tpc_ReduceFunction : I32EnumAttr<"ReduceFunction", "what a reduction computes", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Mean", 1, "mean">, I32EnumAttrCase<"Max", 2, "max">,
+    I32EnumAttrCase<"Min", 3, "min">]> {
+  let cppNamespace = "::mlir::tpc";
+}
+
+def Tpc_ReduceOp : Tpc_InferredOp<"reduce"> {
+  let summary = "Sum, mean, maximum or minimum over dimensions";
+  let description = [{
+    Rule: reduced dimensions are reduction factors (sum, max, min; mean: whole), the
+    rest parallel. ONNX ReduceSum, ReduceMean, ReduceMax, ReduceMin.
+  }];
+  let arguments = (ins Tpc_ReduceFunction:$function, Tpc_Tensor:$operand, DenseI64ArrayAttr:$dims, UnitAttr:$keep_dims);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    $function $operand $dims (`keep` $keep_dims^)? attr-dict `:` type($operand) `->` type($result)
+  }];
+}
+
+#endif

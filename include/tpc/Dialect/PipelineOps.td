@@ -1,0 +1,82 @@
+//===- PipelineOps.td - Stages and their schedule ---------------*- tablegen -*-===//
+
+#ifndef TPC_DIALECT_PIPELINEOPS
+#define TPC_DIALECT_PIPELINEOPS
+
+include "tpc/Dialect/TpcBase.td"
+
+def Tpc_PipelineOp : Tpc_Op<"pipeline", [Symbol, IsolatedFromAbove, SingleBlock, NoTerminator]> {
+  let summary = "The schedule: what each stage does in one step";
+  let description = [{
+    The block's arguments are the model's inputs, whole, on every rank; the body holds one
+    `tpc.stage` for each coordinate of `pp`, in order. `input_attrs` are
+    @main's argument attributes (`tpc.name`, …), `outputs` describe the results:
+    a dictionary {name, type} each, types global.
+
+        tpc.pipeline @main(%ids : tensor<?x?xi64, ...>) outputs [ ... ] {
+          tpc.stage 0 {
+            tpc.micro_batches {
+              %x = func.call @stage_0(%ids) : (...) -> (...)
+              tpc.send %x to 1 : ...
+            }
+          }
+          tpc.stage 1 {
+            tpc.micro_batches {
+              %x = tpc.recv from 0 : ...
+              %y = func.call @stage_1(%x, %ids) : (...) -> (...)
+              tpc.output 0, %y : ...
+            }
+          }
+        }
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, ArrayAttr:$input_attrs, ArrayAttr:$outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let hasVerifier = 1;
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Tpc_StageOp : Tpc_Op<"stage", [HasParent<"PipelineOp">, SingleBlock, NoTerminator]> {
+  let summary = "What the ranks with this coordinate on pp do in one step";
+  let arguments = (ins I64Attr:$index);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$index attr-dict-with-keyword $body";
+}
+
+def Tpc_MicroBatchesOp : Tpc_Op<"micro_batches", [HasParent<"StageOp">, SingleBlock, NoTerminator]> {
+  let summary = "Repeats its body for each micro-batch that is not empty, in order";
+  let description = [{
+    Inside, the axis `mb` has a coordinate. The replica's part of the batch is split over the grid's number of
+    micro-batches in the balanced way, so at most min(mb, local batch) are not empty.
+    Without `batch` (a dimension's size text), which says what is split, the body runs once.
+  }];
+  let arguments = (ins OptionalAttr<Tpc_DimAttr>:$batch);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "(`of` $batch^)? attr-dict-with-keyword $body";
+}
+
+def Tpc_SendOp : Tpc_Op<"send"> {
+  let summary = "Sends a value to the rank of another stage that is like this one otherwise. MPI_Send over pp.";
+  let arguments = (ins Tpc_Tensor:$value, I64Attr:$to);
+  let hasVerifier = 1;
+  let assemblyFormat = "$value `to` $to attr-dict `:` type($value)";
+}
+
+def Tpc_RecvOp : Tpc_Op<"recv"> {
+  let summary = "Receives a value from another stage. Values of a pair of stages arrive in order. MPI_Recv over pp.";
+  let arguments = (ins I64Attr:$from);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "`from` $from attr-dict `:` type($result)";
+}
+
+def Tpc_OutputOp : Tpc_Op<"output"> {
+  let summary = "Delivers this rank's part of an output; the runtime assembles it on world rank 0";
+  let description = [{
+    The value is fully reduced and may be split in any way. Of ranks that hold the same part, the one with coordinate 0 delivers.
+  }];
+  let arguments = (ins I64Attr:$index, Tpc_Tensor:$value);
+  let hasVerifier = 1;
+  let assemblyFormat = "$index `,` $value attr-dict `:` type($value)";
+}
+
+#endif

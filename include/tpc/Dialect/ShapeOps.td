@@ -1,0 +1,141 @@
+//===- ShapeOps.td - Moving elements ----------------------------*- tablegen -*-===//
+
+#ifndef TPC_DIALECT_SHAPEOPS
+#define TPC_DIALECT_SHAPEOPS
+
+include "tpc/Dialect/TpcBase.td"
+
+def Tpc_ReshapeOp : Tpc_ModelOp<"reshape"> {
+  let summary = "The same elements in row-major order under another shape";
+  let description = [{
+    The result type says the shape; there is no shape operand. The global numbers
+    of elements must be equal as expressions.
+
+    Rule: the coarsest factors from which both shapes can be composed; where there
+    are none for a part of the shape, that part is whole. Linear. ONNX Reshape, Squeeze, Unsqueeze, Flatten.
+  }];
+  let arguments = (ins Tpc_Tensor:$operand);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let hasFolder = 1;
+  let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
+}
+
+def Tpc_TransposeOp : Tpc_InferredOp<"transpose"> {
+  let summary = "Permutes dimensions: result dimension i is operand dimension permutation[i]. ONNX Transpose.";
+  let arguments = (ins Tpc_Tensor:$operand, DenseI64ArrayAttr:$permutation);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let hasFolder = 1;
+  let assemblyFormat = "$operand $permutation attr-dict `:` type($operand) `->` type($result)";
+}
+
+def Tpc_ExpandOp : Tpc_ModelOp<"expand"> {
+  let summary = "Broadcasts dimensions of size 1, and new leading ones, to the result type. ONNX Expand.";
+  let description = [{
+    Rule: dimensions that are not broadcast share a parallel factor; a broadcast dimension's
+    factor occurs in the result only. Linear.
+  }];
+  let arguments = (ins Tpc_Tensor:$operand);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let hasFolder = 1;
+  let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
+}
+
+def Tpc_SliceOp : Tpc_ModelOp<"slice"> {
+  let summary = "Part of one dimension: elements start, start + step, ... as many as the result type says";
+  let description = [{
+    `start` is SymExpr text (an element index, not negative); `step` is not zero.
+    `tpc.slice %x dim 1 from "64" step 1 : tensor<8x192xf32> -> tensor<8x64xf32>`.
+    Rule: the sliced dimension is whole on both sides, unless all of it is taken; the others are parallel. Linear.
+    ONNX Slice, Split.
+  }];
+  let arguments = (ins Tpc_Tensor:$operand, I64Attr:$dim, StrAttr:$start, DefaultValuedAttr<I64Attr, "1">:$step);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let hasFolder = 1;
+  let assemblyFormat = [{
+    $operand `dim` $dim `from` $start (`step` $step^)? attr-dict `:` type($operand) `->` type($result)
+  }];
+}
+
+def Tpc_ConcatOp : Tpc_InferredOp<"concat"> {
+  let summary = "Joins tensors along one dimension. That dimension is whole. Linear in all together. ONNX Concat.";
+  let arguments = (ins Variadic<Tpc_Tensor>:$operands, I64Attr:$dim);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let hasFolder = 1;
+  let assemblyFormat = "$operands `dim` $dim attr-dict `:` type($operands) `->` type($result)";
+}
+
+def Tpc_IotaOp : Tpc_ModelOp<"iota"> {
+  let summary = "Each element is its own index along one dimension";
+  let description = [{
+    The result type gives the shape. Rule: every dimension is parallel; a split dimension begins at
+    this rank's first index. ONNX Range (with mul and add for start and step).
+  }];
+  let arguments = (ins I64Attr:$dim);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "`dim` $dim attr-dict `:` type($result)";
+}
+
+def Tpc_SizeOp : Tpc_ModelOp<"size"> {
+  let summary = "A symbolic size as a number: a scalar tensor holding the value of SymExpr text (global, not local)";
+  let arguments = (ins StrAttr:$expr);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$expr attr-dict `:` type($result)";
+}
+
+def Tpc_GatherOp : Tpc_InferredOp<"gather"> {
+  let summary = "Picks slices of one dimension by index";
+  let description = [{
+    data [a.., n, b..], indices [i..] -> [a.., i.., b..], with `dim` the position
+    of n. Indices from -n to n-1, as in ONNX; others are errors at run time for
+    inputs and undefined elsewhere. Rule: n is whole, the rest parallel; linear in data. ONNX Gather.
+  }];
+  let arguments = (ins Tpc_Tensor:$data, Tpc_IntTensor:$indices, I64Attr:$dim);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "$data `,` $indices `dim` $dim attr-dict `:` type($data) `,` type($indices) `->` type($result)";
+}
+
+def Tpc_GatherNDOp : Tpc_InferredOp<"gather_nd"> {
+  let summary = "Picks slices by index tuples";
+  let description = [{
+    ONNX GatherND: data [batch.., d1..dk, rest..], indices [batch.., i.., k] -> [batch.., i.., rest..],
+    with `batch_dims` leading dimensions in common and a static last dimension k
+    of indices. Rule: batch, i and rest parallel, d1..dk and k whole.
+  }];
+  let arguments = (ins Tpc_Tensor:$data, Tpc_IntTensor:$indices, DefaultValuedAttr<I64Attr, "0">:$batch_dims);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    $data `,` $indices (`batch` $batch_dims^)? attr-dict `:` type($data) `,` type($indices) `->` type($result)
+  }];
+}
+
+def Tpc_CumSumOp : Tpc_InferredOp<"cumsum"> {
+  let summary = "Running sum along one dimension, which is whole. ONNX CumSum.";
+  let arguments = (ins Tpc_Tensor:$operand, I64Attr:$dim, UnitAttr:$exclusive, UnitAttr:$reverse);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    $operand `dim` $dim (`exclusive` $exclusive^)? (`reverse` $reverse^)? attr-dict `:` type($operand) `->` type($result)
+  }];
+}
+
+def Tpc_TriluOp : Tpc_InferredOp<"trilu"> {
+  let summary = "Keeps a triangle of the last two dimensions, zero elsewhere. ONNX Trilu.";
+  let description = [{
+    `upper`: keeps column - row >= k; otherwise column - row <= k. k is SymExpr text. The two dimensions are whole. Linear.
+  }];
+  let arguments = (ins Tpc_Tensor:$operand, UnitAttr:$upper, DefaultValuedAttr<StrAttr, "\"0\"">:$k);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = "(`upper` $upper^)? $operand (`k` $k^)? attr-dict `:` type($operand) `->` type($result)";
+}
+
+#endif

@@ -1,0 +1,30 @@
+//===- Tpc.h - The tpc dialect ----------------------------------*- C++ -*-===//
+
+#ifndef TPC_DIALECT_TPC_H
+#define TPC_DIALECT_TPC_H
+
+#include "tpc/Interfaces/ShardingRule.h"
+#include "tpc/Support/SymExpr.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "tpc/Dialect/TpcDialect.h.inc"
+#include "tpc/Dialect/TpcEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "tpc/Dialect/TpcAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "tpc/Dialect/TpcOps.h.inc"
+
+#endif // TPC_DIALECT_TPC_H

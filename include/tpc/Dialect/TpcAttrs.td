@@ -1,0 +1,162 @@
+//===- TpcAttrs.td - Grid and distribution ----------------------*- tablegen -*-===//
+
+#ifndef TPC_DIALECT_TPCATTRS
+#define TPC_DIALECT_TPCATTRS
+
+include "tpc/Dialect/TpcDialect.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+
+class Tpc_Attr<string cppName, string attrMnemonic> : AttrDef<Tpc_Dialect, cppName> {
+  let mnemonic = attrMnemonic;
+}
+
+def Tpc_ReductionKind : I32EnumAttr<"ReductionKind", "how partial values combine", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">, I32EnumAttrCase<"Min", 2, "min">]> {
+  let cppNamespace = "::mlir::tpc";
+}
+
+def Tpc_GridAttr : Tpc_Attr<"Grid", "grid"> {
+  let summary = "The process grid: named axes, their sizes and their order";
+  let description = [{
+    `#tpc.grid<order = [tp, cp, ep, dp, pp], sizes = [2, 1, 1, 1, 2], micro_batches = 4>`
+
+    The leftmost axis has the smallest stride, as in Megatron-Core's
+    `RankGenerator`. `mb` names the axis in time: micro-batches, of size
+    `micro_batches`.
+  }];
+  let parameters = (ins ArrayRefParameter<"StringAttr">:$order, ArrayRefParameter<"int64_t">:$sizes,
+                        "int64_t":$microBatches);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Size of an axis; `mb` is the number of micro-batches, an unknown axis
+    /// has size 1.
+    int64_t getAxisSize(StringRef axis) const;
+    bool hasAxis(StringRef axis) const;
+    /// Number of ranks.
+    int64_t getWorldSize() const;
+    /// The grid of the module that `op` is in, or null.
+    static GridAttr lookup(Operation *op);
+  }];
+}
+
+def Tpc_FactorAttr : Tpc_Attr<"Factor", "factor"> {
+  let summary = "A factor of a dimension and the axes that split it";
+  let description = [{
+    `size` is the global size as canonical SymExpr text. Several axes split one
+    after the other. Only used inside `#tpc.dim`.
+  }];
+  let parameters = (ins StringRefParameter<>:$size, ArrayRefParameter<"StringAttr">:$axes);
+  let builders = [AttrBuilder<(ins "const ::tpc::SymExpr &":$size, CArg<"ArrayRef<StringAttr>", "{}">:$axes)>];
+  let extraClassDeclaration = [{
+    ::tpc::SymExpr getExpr() const;
+  }];
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Tpc_DimAttr : Tpc_Attr<"Dim", "dim"> {
+  let summary = "One dimension as factors, major to minor";
+  let description = [{
+    `batch{dp} * sequence` is a dimension of batch·sequence whose batch factor is
+    split over dp; `(batch{dp} * sequence){tp}` splits what is left of the product
+    over tp. Canonical form (what `DimAttr::get` makes): adjacent factors without axes are one;
+    axes on a product of one factor belong to the factor.
+  }];
+  let parameters = (ins ArrayRefParameter<"FactorAttr">:$factors, ArrayRefParameter<"StringAttr">:$axes);
+  let hasCustomAssemblyFormat = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [
+    AttrBuilder<(ins "ArrayRef<FactorAttr>":$factors, CArg<"ArrayRef<StringAttr>", "{}">:$axes)>,
+    AttrBuilder<(ins "const ::tpc::SymExpr &":$size)>];
+  let extraClassDeclaration = [{
+    /// The global size: the product of the factors.
+    ::tpc::SymExpr getExpr() const;
+    bool isSharded() const;
+    /// All axes that occur, factors' first.
+    SmallVector<StringAttr> getAllAxes() const;
+    bool usesAxis(StringRef axis) const;
+    /// The dimension with no axes.
+    DimAttr getGlobal() const;
+    /// The size on the rank with the given coordinates, for given symbols.
+    std::optional<int64_t> getLocalSize(GridAttr grid, const std::map<std::string, int64_t> &coordinates,
+                                        const std::map<std::string, int64_t> &symbols) const;
+    /// The size that every rank has, where that is one number.
+    std::optional<int64_t> getStaticLocalSize(GridAttr grid) const;
+  }];
+}
+
+def Tpc_PartialAttr : Tpc_Attr<"Partial", "partial"> {
+  let summary = "Axes over which a value is unreduced, and how it reduces";
+  let parameters = (ins "ReductionKind":$kind, ArrayRefParameter<"StringAttr">:$axes);
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Tpc_DistAttr : Tpc_Attr<"Dist", "dist"> {
+  let summary = "What a tensor value is: global sizes and its distribution";
+  let description = [{
+    The encoding of tensor types. `#tpc.dist<[batch{dp} * sequence, 768], sum{tp}>`: global
+    dimensions with the axes that split them, then, if the value is unreduced, the
+    kind of reduction and the axes on which every coordinate holds one part. Along
+    any other axis the value is replicated. With `local` at the end the tensor's
+    builtin shape is one rank's, and dimensions whose local size is not the same
+    number on every rank are `?`.
+
+    A type without encoding is static and replicated. `makeTensorType` builds the
+    canonical type for a distribution; `getDist` gives the distribution of any type.
+
+    Errors: an axis may occur once in a value; sizes are canonical SymExpr text.
+  }];
+  let parameters = (ins ArrayRefParameter<"DimAttr">:$dims, OptionalParameter<"PartialAttr">:$partial, "bool":$local);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let builders = [
+    AttrBuilder<(ins "ArrayRef<DimAttr>":$dims, CArg<"PartialAttr", "{}">:$partial), [{
+      return $_get($_ctxt, dims, partial, false);
+    }]>];
+  let extraClassDeclaration = [{
+    bool isSharded() const;
+    bool usesAxis(StringRef axis) const;
+    bool isUnreducedOver(StringRef axis) const;
+    /// Axes of the unreduced part, empty where there is none.
+    ArrayRef<StringAttr> getPartialAxes() const;
+    DistAttr withDims(ArrayRef<DimAttr> dims) const;
+    DistAttr withPartial(PartialAttr partial) const;
+    DistAttr withLocal(bool local) const;
+    /// The same global value, replicated.
+    DistAttr getGlobal() const;
+    SmallVector<::tpc::SymExpr> getGlobalSizes() const;
+  }];
+}
+
+def Tpc_StridedFactorAttr : Tpc_Attr<"StridedFactor", "strided"> {
+  let summary = "A factor of a dimension of a view: its size, and elements between neighbours";
+  let parameters = (ins "int64_t":$size, "int64_t":$stride);
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Tpc_ViewAttr : Tpc_Attr<"View", "view"> {
+  let summary = "Where the elements of a parameter lie in its weight";
+  let description = [{
+    `#tpc.view<64 [[64 x 192], [4 x 16, 16 x 1]]>`: beginning at element 64 of the
+    weight, a first dimension of 64 elements 192 apart, a second of 4 times 16. This
+    one is the key projection of a fused `[64, 192]` weight, its columns
+    seen as 4 heads of size 16. Transposes, slices, splits and merges of weights
+    compose in this form; stride 0 broadcasts.
+  }];
+  let parameters = (ins "int64_t":$offset, ArrayRefParameter<"ArrayAttr">:$dims);
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = [{
+    /// The dense row-major view of a whole weight.
+    static ViewAttr getDense(MLIRContext *context, ArrayRef<int64_t> shape);
+    /// Factors of one dimension.
+    SmallVector<StridedFactorAttr> getFactors(unsigned dim) const;
+    SmallVector<int64_t> getShape() const;
+    /// Views of views; null where the result has no such form.
+    ViewAttr transpose(ArrayRef<int64_t> permutation) const;
+    ViewAttr slice(unsigned dim, int64_t start, int64_t size, int64_t step) const;
+    ViewAttr reshape(ArrayRef<int64_t> shape) const;
+  }];
+}
+
+#endif

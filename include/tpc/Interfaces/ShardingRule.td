@@ -1,0 +1,37 @@
+//===- ShardingRule.td - What an op does with distributed operands -*- tablegen -*-===//
+
+#ifndef TPC_INTERFACES_SHARDINGRULE
+#define TPC_INTERFACES_SHARDINGRULE
+
+include "mlir/IR/OpBase.td"
+
+def ShardingRuleOpInterface : OpInterface<"ShardingRuleOpInterface"> {
+  let description = [{
+    An op states here, once, how the dimensions of its operands and results are
+    related (see `ShardingRule`). The verifier of distributed types, factor
+    classes, propagation, reshards, local types and costs read only this.
+  }];
+  let cppNamespace = "::mlir::tpc";
+  let methods = [
+    InterfaceMethod<"The rule, in terms of the global sizes of the operands and results.",
+      "::mlir::tpc::ShardingRule", "getShardingRule">,
+    InterfaceMethod<"Floating-point operations per point of the rule's iteration space (the product of all factors).",
+      "double", "getFlopsPerPoint", (ins), "", [{ return 1.0; }]>
+  ];
+  let verify = [{ return ::mlir::tpc::verifyDistribution($_op); }];
+  let verifyWithRegions = 0;
+}
+
+def ScalarOpInterface : OpInterface<"ScalarOpInterface"> {
+  let description = [{
+    An element-wise op: what it computes for one element. Operands broadcast as
+    in ONNX (numpy).
+  }];
+  let cppNamespace = "::mlir::tpc";
+  let methods = [
+    InterfaceMethod<"Builds the computation of one element of the result from one element of each operand.",
+      "::mlir::Value", "buildScalar", (ins "::mlir::OpBuilder &":$builder, "::mlir::Location":$loc, "::mlir::ValueRange":$operands)>
+  ];
+}
+
+#endif

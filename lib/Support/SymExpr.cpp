@@ -1,0 +1,556 @@
+//===- SymExpr.cpp - Symbolic sizes ---------------------------------------===//
+
+#include "tpc/Support/SymExpr.h"
+
+#include <algorithm>
+
+using namespace tpc;
+
+//===----------------------------------------------------------------------===//
+// Construction and canonical form
+//===----------------------------------------------------------------------===//
+
+std::string SymExpr::Term::key() const {
+  std::string text;
+  for (const Atom &atom : atoms)
+    text += (text.empty() ? "" : "*") + atom.key;
+  return text;
+}
+
+SymExpr::SymExpr(int64_t value) {
+  if (value)
+    terms.push_back({value, {}});
+}
+
+SymExpr SymExpr::overflowed() {
+  SymExpr e;
+  e.overflow = true;
+  return e;
+}
+
+SymExpr SymExpr::fromAtom(Atom atom) {
+  SymExpr e;
+  e.terms.push_back({1, {std::move(atom)}});
+  return e;
+}
+
+SymExpr SymExpr::symbol(std::string_view name) {
+  return fromAtom({AtomKind::Symbol, std::string(name), nullptr,
+                   std::string(name)});
+}
+
+static const char *functionName(SymExpr::AtomKind kind) {
+  switch (kind) {
+  case SymExpr::AtomKind::FloorDiv:
+    return "floordiv";
+  case SymExpr::AtomKind::Mod:
+    return "mod";
+  case SymExpr::AtomKind::Min:
+    return "min";
+  case SymExpr::AtomKind::Max:
+    return "max";
+  case SymExpr::AtomKind::Symbol:
+    break;
+  }
+  return "";
+}
+
+SymExpr SymExpr::function(AtomKind kind, const SymExpr &a, const SymExpr &b) {
+  if (a.overflow || b.overflow)
+    return overflowed();
+  std::string key = std::string(functionName(kind)) + "(" + a.str() + ", " +
+                    b.str() + ")";
+  return fromAtom({kind, "", std::make_shared<std::pair<SymExpr, SymExpr>>(a, b),
+                   std::move(key)});
+}
+
+/// Sorts terms (higher degree first, then by text), merges equal ones and
+/// drops zeros.
+void SymExpr::normalize() {
+  std::vector<std::pair<std::string, Term>> keyed;
+  for (Term &t : terms) {
+    std::sort(t.atoms.begin(), t.atoms.end(),
+              [](const Atom &x, const Atom &y) { return x.key < y.key; });
+    std::string key = t.key();
+    keyed.push_back({std::move(key), std::move(t)});
+  }
+  std::sort(keyed.begin(), keyed.end(), [](const auto &x, const auto &y) {
+    if (x.second.atoms.size() != y.second.atoms.size())
+      return x.second.atoms.size() > y.second.atoms.size();
+    return x.first < y.first;
+  });
+  terms.clear();
+  for (size_t i = 0; i < keyed.size();) {
+    Term sum = keyed[i].second;
+    size_t j = i + 1;
+    for (; j < keyed.size() && keyed[j].first == keyed[i].first; ++j)
+      if (__builtin_add_overflow(sum.coefficient, keyed[j].second.coefficient,
+                                 &sum.coefficient))
+        overflow = true;
+    if (sum.coefficient)
+      terms.push_back(std::move(sum));
+    i = j;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Arithmetic
+//===----------------------------------------------------------------------===//
+
+SymExpr SymExpr::operator+(const SymExpr &o) const {
+  SymExpr r = *this;
+  r.overflow |= o.overflow;
+  r.terms.insert(r.terms.end(), o.terms.begin(), o.terms.end());
+  r.normalize();
+  return r;
+}
+
+SymExpr SymExpr::operator-(const SymExpr &o) const {
+  return *this + SymExpr(-1) * o;
+}
+
+SymExpr SymExpr::operator*(const SymExpr &o) const {
+  SymExpr r;
+  r.overflow = overflow || o.overflow;
+  for (const Term &x : terms)
+    for (const Term &y : o.terms) {
+      Term t = x;
+      if (__builtin_mul_overflow(x.coefficient, y.coefficient, &t.coefficient))
+        r.overflow = true;
+      t.atoms.insert(t.atoms.end(), y.atoms.begin(), y.atoms.end());
+      r.terms.push_back(std::move(t));
+    }
+  r.normalize();
+  return r;
+}
+
+static int64_t floorDivide(int64_t a, int64_t b) {
+  int64_t q = a / b;
+  return q - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
+}
+
+SymExpr SymExpr::floorDiv(const SymExpr &a, const SymExpr &b) {
+  if (auto exact = a.divideExact(b))
+    return *exact;
+  auto x = a.asConstant(), y = b.asConstant();
+  if (x && y && *y > 0)
+    return SymExpr(floorDivide(*x, *y));
+  return function(AtomKind::FloorDiv, a, b);
+}
+
+SymExpr SymExpr::mod(const SymExpr &a, const SymExpr &b) {
+  if (a.divideExact(b))
+    return SymExpr(0);
+  auto x = a.asConstant(), y = b.asConstant();
+  if (x && y && *y > 0)
+    return SymExpr(*x - floorDivide(*x, *y) * *y);
+  return function(AtomKind::Mod, a, b);
+}
+
+SymExpr SymExpr::min(const SymExpr &a, const SymExpr &b) {
+  if (auto d = (b - a).lowerBound())
+    if (*d >= 0)
+      return a;
+  if (auto d = (a - b).lowerBound())
+    if (*d >= 0)
+      return b;
+  return b < a ? function(AtomKind::Min, b, a) : function(AtomKind::Min, a, b);
+}
+
+SymExpr SymExpr::max(const SymExpr &a, const SymExpr &b) {
+  if (auto d = (b - a).lowerBound())
+    if (*d >= 0)
+      return b;
+  if (auto d = (a - b).lowerBound())
+    if (*d >= 0)
+      return a;
+  return b < a ? function(AtomKind::Max, b, a) : function(AtomKind::Max, a, b);
+}
+
+bool SymExpr::operator==(const SymExpr &o) const {
+  if (overflow || o.overflow || terms.size() != o.terms.size())
+    return false;
+  for (size_t i = 0; i < terms.size(); ++i)
+    if (terms[i].coefficient != o.terms[i].coefficient ||
+        terms[i].key() != o.terms[i].key())
+      return false;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Questions
+//===----------------------------------------------------------------------===//
+
+bool SymExpr::isConstant() const { return asConstant().has_value(); }
+
+std::optional<int64_t> SymExpr::asConstant() const {
+  if (overflow)
+    return std::nullopt;
+  if (terms.empty())
+    return 0;
+  if (terms.size() == 1 && terms[0].atoms.empty())
+    return terms[0].coefficient;
+  return std::nullopt;
+}
+
+std::vector<SymExpr> SymExpr::monomialFactors() const {
+  std::vector<SymExpr> factors;
+  if (terms.empty())
+    return {SymExpr(0)};
+  const Term &t = terms[0];
+  if (t.coefficient != 1 || t.atoms.empty())
+    factors.push_back(SymExpr(t.coefficient));
+  for (const Atom &a : t.atoms)
+    factors.push_back(fromAtom(a));
+  return factors;
+}
+
+std::optional<SymExpr> SymExpr::divideExact(const SymExpr &d) const {
+  if (overflow || d.overflow || d.terms.empty())
+    return std::nullopt;
+  if (terms.empty())
+    return SymExpr(0);
+  if (d.terms.size() > 1) {
+    // *this is a constant times d, or nothing is found.
+    int64_t q = d.terms[0].coefficient
+                    ? terms[0].coefficient / d.terms[0].coefficient
+                    : 0;
+    if (q && SymExpr(q) * d == *this)
+      return SymExpr(q);
+    return std::nullopt;
+  }
+  const Term &by = d.terms[0];
+  SymExpr quotient;
+  for (const Term &t : terms) {
+    if (t.coefficient % by.coefficient)
+      return std::nullopt;
+    Term q = t;
+    q.coefficient /= by.coefficient;
+    for (const Atom &a : by.atoms) {
+      auto it = std::find_if(q.atoms.begin(), q.atoms.end(),
+                             [&](const Atom &x) { return x.key == a.key; });
+      if (it == q.atoms.end())
+        return std::nullopt;
+      q.atoms.erase(it);
+    }
+    quotient.terms.push_back(std::move(q));
+  }
+  quotient.normalize();
+  return quotient;
+}
+
+std::optional<int64_t>
+SymExpr::evaluate(const std::map<std::string, int64_t> &values) const {
+  if (overflow)
+    return std::nullopt;
+  int64_t sum = 0;
+  for (const Term &t : terms) {
+    int64_t product = t.coefficient;
+    for (const Atom &atom : t.atoms) {
+      std::optional<int64_t> value;
+      if (atom.kind == AtomKind::Symbol) {
+        auto it = values.find(atom.name);
+        if (it != values.end())
+          value = it->second;
+      } else {
+        auto a = atom.args->first.evaluate(values);
+        auto b = atom.args->second.evaluate(values);
+        if (a && b) {
+          if (atom.kind == AtomKind::Min)
+            value = std::min(*a, *b);
+          else if (atom.kind == AtomKind::Max)
+            value = std::max(*a, *b);
+          else if (*b > 0 && atom.kind == AtomKind::FloorDiv)
+            value = floorDivide(*a, *b);
+          else if (*b > 0)
+            value = *a - floorDivide(*a, *b) * *b;
+        }
+      }
+      if (!value || __builtin_mul_overflow(product, *value, &product))
+        return std::nullopt;
+    }
+    if (__builtin_add_overflow(sum, product, &sum))
+      return std::nullopt;
+  }
+  return sum;
+}
+
+SymExpr
+SymExpr::substitute(const std::map<std::string, SymExpr> &values) const {
+  if (overflow)
+    return *this;
+  SymExpr sum;
+  for (const Term &t : terms) {
+    SymExpr product(t.coefficient);
+    for (const Atom &atom : t.atoms) {
+      if (atom.kind == AtomKind::Symbol) {
+        auto it = values.find(atom.name);
+        product = product * (it == values.end() ? fromAtom(atom) : it->second);
+        continue;
+      }
+      SymExpr a = atom.args->first.substitute(values);
+      SymExpr b = atom.args->second.substitute(values);
+      switch (atom.kind) {
+      case AtomKind::FloorDiv:
+        product = product * floorDiv(a, b);
+        break;
+      case AtomKind::Mod:
+        product = product * mod(a, b);
+        break;
+      case AtomKind::Min:
+        product = product * min(a, b);
+        break;
+      default:
+        product = product * max(a, b);
+        break;
+      }
+    }
+    sum = sum + product;
+  }
+  return sum;
+}
+
+void SymExpr::collectSymbols(std::set<std::string> &out) const {
+  for (const Term &t : terms)
+    for (const Atom &a : t.atoms) {
+      if (a.kind == AtomKind::Symbol) {
+        out.insert(a.name);
+        continue;
+      }
+      a.args->first.collectSymbols(out);
+      a.args->second.collectSymbols(out);
+    }
+}
+
+std::optional<int64_t> SymExpr::lowerBound(int64_t atLeast) const {
+  if (overflow)
+    return std::nullopt;
+  int64_t sum = 0;
+  for (const Term &t : terms) {
+    int64_t product = t.coefficient;
+    if (!t.atoms.empty() && product < 0)
+      return std::nullopt; // unbounded below
+    for (const Atom &a : t.atoms) {
+      int64_t least = 0;
+      if (a.kind == AtomKind::Symbol) {
+        least = atLeast;
+      } else {
+        auto x = a.args->first.lowerBound(atLeast);
+        auto y = a.args->second.lowerBound(atLeast);
+        if (a.kind == AtomKind::Max && (x || y))
+          least = x && y ? std::max(*x, *y) : (x ? *x : *y);
+        else if (a.kind == AtomKind::Min && x && y)
+          least = std::min(*x, *y);
+        else if (a.kind == AtomKind::FloorDiv && x && *x >= 0)
+          least = 0;
+        else if (a.kind != AtomKind::Mod)
+          return std::nullopt;
+      }
+      if (least < 0 || __builtin_mul_overflow(product, least, &product))
+        return std::nullopt;
+    }
+    if (__builtin_add_overflow(sum, product, &sum))
+      return std::nullopt;
+  }
+  return sum;
+}
+
+//===----------------------------------------------------------------------===//
+// Text
+//===----------------------------------------------------------------------===//
+
+std::string SymExpr::str() const {
+  if (overflow)
+    return "overflow";
+  if (terms.empty())
+    return "0";
+  std::string text;
+  for (const Term &t : terms) {
+    bool negative = t.coefficient < 0;
+    std::string magnitude = std::to_string(t.coefficient);
+    if (negative)
+      magnitude.erase(0, 1);
+    if (text.empty())
+      text += negative ? "-" : "";
+    else
+      text += negative ? " - " : " + ";
+    std::string key = t.key();
+    if (key.empty())
+      text += magnitude;
+    else
+      text += (magnitude == "1" ? "" : magnitude + "*") + key;
+  }
+  return text;
+}
+
+namespace {
+/// Recursive descent; depth is bounded because files are not trusted.
+class Parser {
+public:
+  Parser(std::string_view text) : text(text) {}
+
+  std::optional<SymExpr> run(std::string *error) {
+    std::optional<SymExpr> e = sum(0);
+    skip();
+    if (e && pos != text.size())
+      e = fail("unexpected '" + std::string(1, text[pos]) + "'");
+    if (e && e->isOverflow())
+      e = fail("a coefficient does not fit in 64 bits");
+    if (!e && error)
+      *error = message;
+    return e;
+  }
+
+private:
+  static constexpr int maxDepth = 64;
+
+  std::optional<SymExpr> fail(const std::string &what) {
+    if (message.empty())
+      message = what + " at column " + std::to_string(pos + 1) + " of '" +
+                std::string(text) + "'";
+    return std::nullopt;
+  }
+  void skip() {
+    while (pos < text.size() && (text[pos] == ' ' || text[pos] == '\t'))
+      ++pos;
+  }
+  bool take(std::string_view token) {
+    skip();
+    if (text.substr(pos, token.size()) != token)
+      return false;
+    // '*' must not eat half of '**'; words must end where they end.
+    char next = pos + token.size() < text.size() ? text[pos + token.size()] : 0;
+    if (token == "*" && next == '*')
+      return false;
+    if (isalpha((unsigned char)token[0]) &&
+        (isalnum((unsigned char)next) || next == '_'))
+      return false;
+    pos += token.size();
+    return true;
+  }
+
+  std::optional<SymExpr> sum(int depth) {
+    if (depth > maxDepth)
+      return fail("nested too deeply");
+    auto left = product(depth);
+    while (left) {
+      bool plus = take("+");
+      if (!plus && !take("-"))
+        break;
+      auto right = product(depth);
+      if (!right)
+        return right;
+      left = plus ? *left + *right : *left - *right;
+    }
+    return left;
+  }
+
+  std::optional<SymExpr> product(int depth) {
+    auto left = power(depth);
+    while (left) {
+      int op = take("*") ? 1 : (take("//") || take("floordiv")) ? 2
+                           : (take("%") || take("mod"))        ? 3
+                                                               : 0;
+      if (!op)
+        break;
+      auto right = power(depth);
+      if (!right)
+        return right;
+      if (op == 1)
+        left = *left * *right;
+      else if (right->isConstant(0))
+        return fail("division by zero");
+      else
+        left = op == 2 ? SymExpr::floorDiv(*left, *right)
+                       : SymExpr::mod(*left, *right);
+      if (left->getTerms().size() > 1000)
+        return fail("expression too large");
+    }
+    return left;
+  }
+
+  std::optional<SymExpr> power(int depth) {
+    auto base = primary(depth);
+    if (!base || !take("**"))
+      return base;
+    auto exponent = primary(depth);
+    if (!exponent)
+      return exponent;
+    auto n = exponent->asConstant();
+    if (!n || *n < 0 || *n > 8)
+      return fail("an exponent must be an integer from 0 to 8");
+    SymExpr result(1);
+    for (int64_t i = 0; i < *n; ++i)
+      result = result * *base;
+    return result;
+  }
+
+  std::optional<SymExpr> primary(int depth) {
+    if (depth > maxDepth)
+      return fail("nested too deeply");
+    skip();
+    if (pos == text.size())
+      return fail("unexpected end");
+    if (take("-")) {
+      auto e = primary(depth + 1);
+      return e ? std::optional<SymExpr>(-*e) : e;
+    }
+    if (take("(")) {
+      auto e = sum(depth + 1);
+      if (e && !take(")"))
+        return fail("expected ')'");
+      return e;
+    }
+    char c = text[pos];
+    if (isdigit((unsigned char)c)) {
+      int64_t value = 0;
+      for (; pos < text.size() && isdigit((unsigned char)text[pos]); ++pos)
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, text[pos] - '0', &value))
+          return fail("an integer does not fit in 64 bits");
+      return SymExpr(value);
+    }
+    if (!isalpha((unsigned char)c) && c != '_')
+      return fail("unexpected '" + std::string(1, c) + "'");
+    size_t begin = pos;
+    while (pos < text.size() && (isalnum((unsigned char)text[pos]) ||
+                                 text[pos] == '_' || text[pos] == '.'))
+      ++pos;
+    std::string_view word = text.substr(begin, pos - begin);
+    skip();
+    if (pos < text.size() && text[pos] == '(')
+      return call(word, depth);
+    return SymExpr::symbol(word);
+  }
+
+  std::optional<SymExpr> call(std::string_view name, int depth) {
+    take("(");
+    auto a = sum(depth + 1);
+    if (!a || !take(","))
+      return fail("expected ','");
+    auto b = sum(depth + 1);
+    if (!b || !take(")"))
+      return fail("expected ')'");
+    if ((name == "floordiv" || name == "mod") && b->isConstant(0))
+      return fail("division by zero");
+    if (name == "floordiv")
+      return SymExpr::floorDiv(*a, *b);
+    if (name == "mod")
+      return SymExpr::mod(*a, *b);
+    if (name == "min" || name == "Min")
+      return SymExpr::min(*a, *b);
+    if (name == "max" || name == "Max")
+      return SymExpr::max(*a, *b);
+    return fail("unknown function '" + std::string(name) + "'");
+  }
+
+  std::string_view text;
+  size_t pos = 0;
+  std::string message;
+};
+} // namespace
+
+std::optional<SymExpr> SymExpr::parse(std::string_view text,
+                                      std::string *error) {
+  return Parser(text).run(error);
+}
