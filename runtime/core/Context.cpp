@@ -1,0 +1,24 @@
+//===- Context.cpp - one rank's state -------------------------------------===//
+
+#include "core/Context.h"
+#include "core/Transport.h"
+#include "core/World.h"
+
+using namespace tpc::rt;
+
+RankState::~RankState() = default;
+OutputSink::~OutputSink() = default;
+Transport::~Transport() = default;
+
+tpc_context::tpc_context(World &world, const Grid &grid, int rank, int threadsPerRank)
+    : world(world), grid(grid), rank(rank), threadsPerRank(threadsPerRank),
+      coordinates(grid.coordinatesOf(rank)) {}
+
+tpc_context::~tpc_context() = default;
+
+const Group &tpc_context::group(uint32_t axes) {
+  auto it = groups.find(axes);
+  if (it == groups.end())
+    it = groups.emplace(axes, grid.groupOf(rank, axes)).first;
+  return it->second;
+}

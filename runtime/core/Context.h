@@ -1,0 +1,75 @@
+//===- Context.h - one rank's state ---------------------------------------===//
+
+#ifndef TPC_RT_CORE_CONTEXT_H
+#define TPC_RT_CORE_CONTEXT_H
+
+#include "core/Arena.h"
+#include "core/Counters.h"
+#include "core/Error.h"
+#include "core/Grid.h"
+#include "tpc/runtime.h"
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace tpc::rt {
+
+class Transport;
+class World;
+
+/// What a part of the runtime keeps for a rank (thread pool and cached primitives of cpu/, loaded
+/// weights of program/). Destroyed with the context, on the thread that destroys the world.
+class RankState {
+public:
+  virtual ~RankState();
+};
+
+/// Where a rank's inputs and parameters are. program/ fills it in before the first step; null
+/// entries are absent.
+struct DataTables {
+  std::vector<const void *> inputs; ///< the whole tensors, by index in manifest.inputs
+  std::vector<const void *>
+      parameters; ///< this rank's parts, by index in manifest.parameters; null for packed ones
+};
+
+/// Takes the blocks that `tpc_output` delivers.
+class OutputSink {
+public:
+  virtual ~OutputSink();
+  virtual void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank,
+                    const int64_t *global, const int64_t *offset, const int64_t *size) = 0;
+};
+
+} // namespace tpc::rt
+
+/// Opaque to generated code. Used by one thread, the rank's.
+struct tpc_context {
+  tpc_context(tpc::rt::World &world, const tpc::rt::Grid &grid, int rank, int threadsPerRank);
+  tpc_context(const tpc_context &) = delete;
+  tpc_context &operator=(const tpc_context &) = delete;
+  ~tpc_context();
+
+  tpc::rt::World &world;
+  const tpc::rt::Grid &grid;
+  const int rank; ///< in the world
+  const int threadsPerRank;
+  const std::vector<int64_t> coordinates; ///< on each axis of the grid's order
+
+  std::unique_ptr<tpc::rt::Transport> transport;
+  tpc::rt::Arena arena;
+  tpc::rt::Counters counters;
+
+  tpc::rt::DataTables data;
+  tpc::rt::OutputSink *outputs = nullptr;
+  std::unique_ptr<tpc::rt::RankState> compute; ///< owned by cpu/
+  std::unique_ptr<tpc::rt::RankState> program; ///< owned by program/
+
+  int worldSize() const { return grid.numRanks(); }
+  /// The group of this rank for a mask, computed once.
+  const tpc::rt::Group &group(uint32_t axes);
+
+private:
+  std::map<uint32_t, tpc::rt::Group> groups;
+};
+
+#endif // TPC_RT_CORE_CONTEXT_H

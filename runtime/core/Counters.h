@@ -1,0 +1,67 @@
+//===- Counters.h - what a rank communicated ------------------------------===//
+//
+// Counts and bytes of collectives by axes and kind, with the convention of the compiler's report:
+// bytes are those of the whole buffer (all-reduce: the tensor; all-gather: the gathered one;
+// reduce-scatter: the one before scattering; send: the message, at the sender), without padding.
+// What is empty is neither sent nor counted.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CORE_COUNTERS_H
+#define TPC_RT_CORE_COUNTERS_H
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tpc::rt {
+
+class Grid;
+
+enum class CollectiveKind : int {
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Broadcast,
+  Send,
+  Gather
+};
+constexpr int numCollectiveKinds = 7;
+/// "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "gather".
+const char *spell(CollectiveKind kind);
+
+/// The mask under which the assembling of outputs is counted; its label is "output".
+constexpr uint32_t outputAxes = uint32_t(1) << 31;
+
+class Counters {
+public:
+  struct Row {
+    std::string axis;
+    CollectiveKind kind;
+    int64_t count = 0;
+    int64_t bytes = 0;
+  };
+
+  void add(CollectiveKind kind, uint32_t axes, int64_t bytes, int64_t count = 1) {
+    Cell &cell = cells[axes][static_cast<int>(kind)];
+    cell.count += count;
+    cell.bytes += bytes;
+  }
+  void reset() { cells.clear(); }
+  /// The rows with a count, by mask and then by kind, "output" last.
+  std::vector<Row> rows(const Grid &grid) const;
+
+private:
+  struct Cell {
+    int64_t count = 0;
+    int64_t bytes = 0;
+  };
+  std::map<uint32_t, std::array<Cell, numCollectiveKinds>> cells;
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CORE_COUNTERS_H

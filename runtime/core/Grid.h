@@ -1,0 +1,71 @@
+//===- Grid.h - the grid of ranks, its groups, and balanced splits --------===//
+//
+// Ranks are laid out over named axes, the first axis with the smallest stride. See
+// docs/architecture.md, sections 1 and 4.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CORE_GRID_H
+#define TPC_RT_CORE_GRID_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tpc::rt {
+
+/// One coordinate's part of a dimension.
+struct Part {
+  int64_t offset = 0;
+  int64_t size = 0;
+};
+
+/// The balanced split of `n` over `parts` coordinates: the first `n % parts` get one more.
+inline Part partOf(int64_t n, int64_t parts, int64_t coordinate) {
+  int64_t base = n / parts, extra = n % parts;
+  return {coordinate * base + (coordinate < extra ? coordinate : extra),
+          base + (coordinate < extra ? 1 : 0)};
+}
+
+/// The ranks that differ from one rank on the axes of a mask only, ascending.
+struct Group {
+  uint32_t axes = 0;
+  std::vector<int> ranks; ///< world ranks
+  int index = 0;          ///< this rank's place in `ranks`
+
+  int size() const { return static_cast<int>(ranks.size()); }
+};
+
+class Grid {
+public:
+  struct Axis {
+    std::string name;
+    int64_t size = 1;
+  };
+
+  Grid() = default;
+  /// `axes` in the manifest's order: smallest stride first. At most 31 axes.
+  explicit Grid(std::vector<Axis> axes);
+
+  const std::vector<Axis> &axes() const { return order; }
+  int numAxes() const { return static_cast<int>(order.size()); }
+  int numRanks() const { return ranks; }
+  /// Every axis.
+  uint32_t allAxes() const { return (uint32_t(1) << order.size()) - 1; }
+
+  /// The coordinates of `rank`, one for each axis of the order.
+  std::vector<int64_t> coordinatesOf(int rank) const;
+  int rankOf(const std::vector<int64_t> &coordinates) const;
+  Group groupOf(int rank, uint32_t axes) const;
+
+  /// "tp", "tp-dp": the names of a mask's axes, in the order of the grid.
+  std::string label(uint32_t axes) const;
+
+private:
+  std::vector<Axis> order;
+  int ranks = 1;
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CORE_GRID_H

@@ -1,0 +1,69 @@
+//===- Transport.h - how ranks reach each other ---------------------------===//
+//
+// One object per rank. The entry points of the ABI (Collectives.cpp) check arguments, count, and
+// settle groups of one and empty tensors; what arrives here has at least two members and at least
+// one element somewhere in the group. All members call with the same numbers. Reductions combine in
+// ascending rank order, with the kernels of Reduce.h, on every transport.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CORE_TRANSPORT_H
+#define TPC_RT_CORE_TRANSPORT_H
+
+#include "core/Grid.h"
+#include "tpc/runtime.h"
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tpc::rt {
+
+/// The sizes of an all-to-all: in [outer, a, middle, own part of b, inner], out [outer, own part of
+/// a, middle, b, inner], or with the roles of a and b exchanged. `inner` is in bytes.
+struct AllToAllShape {
+  int64_t outer, a, middle, b, inner;
+  bool splitFirst;
+};
+
+class Transport {
+public:
+  virtual ~Transport();
+
+  virtual const char *name() const = 0;
+  /// Whether all ranks of the world live in this address space.
+  virtual bool sharesMemory() const = 0;
+
+  virtual void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                         tpc_reduction reduction, const void *in, void *out, int64_t count) = 0;
+  /// `inner` in bytes.
+  virtual void allGather(tpc_context &ctx, const Group &group, const void *in, void *out,
+                         int64_t outer, int64_t n, int64_t inner) = 0;
+  virtual void reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                             tpc_reduction reduction, const void *in, void *out, int64_t outer,
+                             int64_t n, int64_t inner) = 0;
+  virtual void allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
+                        const AllToAllShape &shape) = 0;
+  /// `root` is an index into the group.
+  virtual void broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
+                         int root) = 0;
+
+  /// To and from a world rank. Messages of one pair arrive in order; the receiver knows their size.
+  virtual void send(tpc_context &ctx, int peer, const void *data, int64_t bytes) = 0;
+  virtual void recv(tpc_context &ctx, int peer, void *data, int64_t bytes) = 0;
+
+  /// Collective over the world, for start-up and for assembling outputs; not counted.
+  virtual void barrier(tpc_context &ctx) = 0;
+  /// Gives world rank 0 what each rank had, `gathered[rank]`; the others leave `gathered` alone.
+  /// The vectors are reused.
+  virtual void gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
+                           std::vector<std::vector<std::byte>> &gathered) = 0;
+
+  /// Called once for the world's first error, on the failing rank's thread, after the message is
+  /// kept: wakes whoever waits. May not return (MPI prints and aborts).
+  virtual void abortWorld(int rank, const std::string &message) = 0;
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CORE_TRANSPORT_H
