@@ -50,7 +50,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     size.add_argument("--ffn", help="inner size of the MLP (4 x hidden); a list such as 140,96,128 gives each layer its own")
     size.add_argument("--vocab", type=int, help="vocabulary (50257)")
     size.add_argument("--positions", type=int, help="rows of the position table (1024)")
-    size.add_argument("--activation", choices=["gelu_new", "gelu"], help="gelu_new: tanh (default); gelu: erf")
+    size.add_argument("--activation", choices=["gelu_new", "gelu", "gelu_pytorch_tanh"],
+                      help="gelu_new: tanh, spelled out (default); gelu: erf; gelu_pytorch_tanh: tanh, as one operation")
     size.add_argument("--untied-head", action="store_true", help="the head has its own matrix, not the embedding's")
     parser.add_argument("--weights", metavar="DIR", type=Path, help="a local checkpoint instead of random weights")
     parser.add_argument("--seed", type=int, default=0, help="of the random weights (0)")

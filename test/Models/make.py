@@ -17,6 +17,10 @@ TINY = "--layers 4 --hidden 32 --heads 4 --vocab 1000 --positions 128"
 # Nothing does.
 ODD = "--layers 3 --hidden 40 --heads 5 --ffn 140 --vocab 1009 --positions 64"
 
+ERF = "--layers 2 --hidden 24 --heads 3 --vocab 257 --positions 64 --activation gelu"
+# No two layers are the same function, so nothing repeats.
+DIFFERING = "--layers 3 --hidden 32 --heads 4 --ffn 128,96,70 --vocab 503 --positions 64 --activation gelu_pytorch_tanh"
+
 MODELS = {
     "gpt2-tiny": f"--opset 20 {TINY} --seed 1",
     "gpt2-odd-opset18": f"--opset 18 {ODD} --seed 2",
@@ -24,8 +28,10 @@ MODELS = {
     "gpt2-odd-opset23": f"--opset 23 {ODD} --seed 4",
     "gpt2-odd-nopast": f"--flavor optimum-nopast --opset 18 {ODD} --ffn 131 --seed 5",
     "gpt2-tiny-nopast": f"--flavor optimum-nopast --opset 18 {TINY} --layers 2 --untied-head --seed 6",
-    "gpt2-erf": "--opset 20 --layers 2 --hidden 24 --heads 3 --vocab 257 --positions 64 --activation gelu --seed 7",
-    "gpt2-differing-layers": "--opset 20 --layers 3 --hidden 32 --heads 4 --ffn 128,96,70 --vocab 503 --positions 64 --seed 8",
+    # GELU by Erf and, from opset 20 on, as ONNX's own Gelu.
+    "gpt2-erf-opset18": f"--opset 18 {ERF} --seed 7",
+    "gpt2-erf-opset20": f"--opset 20 {ERF} --seed 12",
+    "gpt2-differing-layers": f"--opset 20 {DIFFERING} --seed 8",
     "gpt2-layer": "--opset 20 --part layer --layers 1 --hidden 40 --heads 5 --ffn 140 --vocab 8 --positions 64 --seed 9",
     "gpt2-layer-opset23": "--opset 23 --part layer --layers 1 --hidden 40 --heads 5 --ffn 140 --vocab 8 --positions 64 --seed 10",
     "gpt2-mlp": "--opset 20 --part mlp --layers 1 --hidden 40 --heads 5 --ffn 140 --vocab 8 --positions 64 --seed 11",
