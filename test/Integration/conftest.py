@@ -1,9 +1,13 @@
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
+# Where the tools are (test/run.py sets it), and the optional real ONNX files that nobody here made.
+BIN = Path(os.environ.get("TPC_BUILD", TOP / "build")) / "bin"
+CORPUS = Path(os.environ.get("TPC_CORPUS", TOP.parent / "shared" / "corpus"))
 sys.path[:0] = [str(TOP / "python"), str(Path(__file__).resolve().parent)]
 
 
@@ -18,3 +22,10 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "long" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture
+def corpus():
+    if not CORPUS.is_dir():
+        pytest.skip("the optional corpus of ONNX files is absent (set TPC_CORPUS)")
+    return CORPUS

@@ -10,7 +10,7 @@
 #       A GoogleTest program, registered for the test runner (test/run.py). LAUNCH goes before it
 #       (mpirun …). PLAIN as above, and with RTTI and exceptions.
 #   tpc_add_passes(TPCFooPasses PREFIX Foo)    in include/tpc/Transforms/Foo: Passes.td -> Passes.h.inc
-#   tpc_tablegen_target(Name)    after calls of mlir_tablegen: a target that all libraries wait for.
+# All libraries of the compiler wait for all of TableGen's outputs below include/.
 
 # ---- compiler, linker, cache ----
 
@@ -172,15 +172,9 @@ function(tpc_add_unittest name)
     "${name}\t${launch}\t${PROJECT_BINARY_DIR}/test/bin/${name}\t${args}")
 endfunction()
 
-function(tpc_tablegen_target name)
-  add_public_tablegen_target(${name})
-  add_dependencies(tpc-tablegen ${name})
-endfunction()
-
 function(tpc_add_passes name)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "PREFIX" "")
   set(LLVM_TARGET_DEFINITIONS Passes.td)
   mlir_tablegen(Passes.h.inc -gen-pass-decls -name ${ARG_PREFIX})
-  set(TABLEGEN_OUTPUT ${TABLEGEN_OUTPUT} PARENT_SCOPE)
-  tpc_tablegen_target(${name})
+  add_public_tablegen_target(${name})
 endfunction()

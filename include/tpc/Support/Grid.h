@@ -1,0 +1,110 @@
+//===- Grid.h - Named axes over the ranks ----------------------------------===//
+//
+// A grid arranges the ranks 0 … world-1 along named axes. The order of the axes says how: the
+// leftmost has the smallest stride, so with tp2,dp2,pp2 and the order tp-dp-pp
+//
+//     rank = tp + 2·dp + 4·pp        coordinates of rank 6: tp 0, dp 1, pp 1
+//
+// A group over a set of axes holds the ranks that differ on those axes only: over {tp, dp} there
+// are two groups, {0 1 2 3} and {4 5 6 7}. Groups are numbered by their coordinates on the other
+// axes, again leftmost fastest, and their members ascend. Both are exactly as Megatron-Core's
+// RankGenerator has them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_SUPPORT_GRID_H
+#define TPC_SUPPORT_GRID_H
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tpc {
+
+/// Tensor (and sequence), context, expert, data and pipeline parallelism. The enumerators ascend in
+/// the default order.
+enum class Axis : uint8_t { TP = 0, CP = 1, EP = 2, DP = 3, PP = 4 };
+inline constexpr unsigned numAxes = 5;
+inline constexpr std::array<Axis, numAxes> defaultAxisOrder = {Axis::TP, Axis::CP, Axis::EP,
+                                                               Axis::DP, Axis::PP};
+
+/// "tp", "cp", …
+std::string_view axisName(Axis axis);
+std::optional<Axis> parseAxis(std::string_view name);
+
+/// A set of axes.
+class AxisSet {
+public:
+  constexpr AxisSet() = default;
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (Axis axis : axes)
+      insert(axis);
+  }
+  constexpr bool contains(Axis axis) const { return bits >> unsigned(axis) & 1; }
+  constexpr void insert(Axis axis) { bits |= 1u << unsigned(axis); }
+  constexpr bool empty() const { return bits == 0; }
+  constexpr bool operator==(const AxisSet &) const = default;
+
+  /// "tp", "tp-dp", … in any order. On failure returns nothing and sets `error`.
+  static std::optional<AxisSet> parse(std::string_view text, std::string &error);
+
+private:
+  uint32_t bits = 0;
+};
+
+class Grid {
+public:
+  /// More ranks than anybody has, few enough to write down all groups.
+  static constexpr int64_t maxWorldSize = int64_t(1) << 20;
+
+  using Coordinates = std::array<int64_t, numAxes>; // indexed by Axis
+
+  /// One rank.
+  Grid();
+
+  /// Axes of size 1 may be left out of `order`; they are appended. On failure (a size below 1, too
+  /// many ranks, an axis that is twice in the order or used but not in it) returns nothing and sets
+  /// `error`.
+  static std::optional<Grid> get(const std::array<int64_t, numAxes> &sizes,
+                                 std::span<const Axis> order, std::string &error);
+
+  int64_t size(Axis axis) const { return sizes[unsigned(axis)]; }
+  int64_t stride(Axis axis) const { return strides[unsigned(axis)]; }
+  int64_t worldSize() const { return world; }
+  const std::array<Axis, numAxes> &order() const { return axisOrder; }
+  /// "tp-cp-ep-dp-pp"
+  std::string orderText() const;
+
+  /// `rank` in [0, worldSize()).
+  int64_t coordinate(int64_t rank, Axis axis) const { return rank / stride(axis) % size(axis); }
+  Coordinates coordinates(int64_t rank) const;
+  /// Each coordinate in [0, size(axis)).
+  int64_t rank(const Coordinates &coordinates) const;
+
+  int64_t groupSize(AxisSet axes) const;
+  /// All groups over `axes`: a partition of the ranks.
+  std::vector<std::vector<int64_t>> groups(AxisSet axes) const;
+  /// The one that `rank` belongs to.
+  std::vector<int64_t> groupOf(int64_t rank, AxisSet axes) const;
+
+  bool operator==(const Grid &other) const {
+    return sizes == other.sizes && axisOrder == other.axisOrder;
+  }
+
+private:
+  /// Ranks whose coordinates on the axes outside of `axes` are 0.
+  std::vector<int64_t> offsets(AxisSet axes) const;
+
+  std::array<int64_t, numAxes> sizes;
+  std::array<int64_t, numAxes> strides;
+  std::array<Axis, numAxes> axisOrder = defaultAxisOrder;
+  int64_t world = 1;
+};
+
+} // namespace tpc
+
+#endif // TPC_SUPPORT_GRID_H

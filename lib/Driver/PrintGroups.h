@@ -1,0 +1,19 @@
+//===- PrintGroups.h - Which ranks communicate -----------------------------===//
+
+#ifndef TPC_LIB_DRIVER_PRINTGROUPS_H
+#define TPC_LIB_DRIVER_PRINTGROUPS_H
+
+#include "tpc/Driver/ShardSpec.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace tpc {
+
+/// Prints the groups over each of `tokens` ("tp", "tp-dp", …) as JSON, {"tp": [[0,1],[2,3]]}, or as
+/// text. Returns false and sets `error` if a token is no set of axes.
+bool printGroups(const ShardSpec &spec, llvm::ArrayRef<std::string> tokens, bool json,
+                 llvm::raw_ostream &os, std::string &error);
+
+} // namespace tpc
+
+#endif // TPC_LIB_DRIVER_PRINTGROUPS_H
