@@ -1,14 +1,24 @@
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-# Where the tools are (test/run.py sets it), and the optional real ONNX files that nobody here made.
-BIN = Path(os.environ.get("TPC_BUILD", TOP / "build")) / "bin"
-CORPUS = Path(os.environ.get("TPC_CORPUS", TOP.parent / "shared" / "corpus"))
 sys.path[:0] = [str(TOP / "python"), str(Path(__file__).resolve().parent)]
+
+import harness  # noqa: E402
+from models import CORPUS  # noqa: E402
+
+BIN = harness.BUILD / "bin"
+
+# Where the suite is meant to run, something missing is a failure. Elsewhere it is a reason to skip.
+STRICT = bool(os.environ.get("CI") or os.environ.get("TPC_BUILD"))
+
+
+def absent(what: str):
+    (pytest.fail if STRICT else pytest.skip)(what)
 
 
 def pytest_addoption(parser):
@@ -29,3 +39,33 @@ def corpus():
     if not CORPUS.is_dir():
         pytest.skip("the optional corpus of ONNX files is absent (set TPC_CORPUS)")
     return CORPUS
+
+
+@pytest.fixture(scope="session")
+def tpcc(tmp_path_factory):
+    """The compiler. Compilations are shared between the tests of a session."""
+    if not harness.tool("tpcc").exists():
+        absent(f"{harness.tool('tpcc')} is not built")
+    return harness.Compiler(tmp_path_factory.mktemp("compiled"))
+
+
+@pytest.fixture(scope="session")
+def mpi():
+    if not shutil.which("mpirun"):
+        absent("mpirun is not installed")
+    return "mpi"
+
+
+@pytest.fixture(scope="session")
+def model_124m(tmp_path_factory):
+    """GPT-2 124M with its seeded weights, written once: they stay in the build directory."""
+    from tpc import weights
+
+    if not harness.BUILD.is_dir():
+        absent(f"{harness.BUILD} does not exist")
+    directory = harness.BUILD / "models"
+    source = TOP / "test" / "Models" / "gpt2-124m.onnx"
+    copy, data = directory / source.name, directory / f"{source.name}.data"
+    if not (data.exists() and copy.exists() and copy.read_bytes() == source.read_bytes()):
+        weights.write_weights(source, directory)
+    return copy

@@ -1,0 +1,100 @@
+"""The tolerance catches what it is there to catch: each of these mistakes moves the logits by far more."""
+
+import copy
+import math
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from models import COMMITTED
+from tpc.reference import TOLERANCE, Session, difference
+
+ODD = COMMITTED["gpt2-odd-opset20"]
+ERF = COMMITTED["gpt2-erf-opset18"]
+# A mistake must stand out, not just exceed what is allowed.
+MARGIN = 20
+
+
+@pytest.fixture(scope="module")
+def original():
+    return onnx.load(ODD.path)
+
+
+def with_tensor(model, name, change):
+    """A copy of the model in which `change` was applied to one initializer."""
+    mutated = copy.deepcopy(model)
+    tensor = next(tensor for tensor in mutated.graph.initializer if tensor.name == name)
+    tensor.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(tensor).copy()), name))
+    return mutated
+
+
+def moved(model, mutated):
+    """How far the mutation moves the logits, relative to the largest."""
+    inputs = model.inputs(2, 16)
+    return difference(Session(mutated.SerializeToString()).run(inputs)[model.output], model.expected(inputs)).relative
+
+
+def vectors(model):
+    return [tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 1 and tensor.data_type == TensorProto.FLOAT
+            and tensor.dims[0] > 1]
+
+
+def zeroed_q(weight):
+    weight[..., : ODD.hidden] = 0
+    return weight
+
+
+def test_zeroed_q(original):
+    for layer in range(ODD.layers):
+        mutated = original
+        for part in ("weight", "bias"):
+            mutated = with_tensor(mutated, f"model.transformer.h.{layer}.attn.c_attn.{part}", zeroed_q)
+        assert moved(ODD, mutated) > MARGIN * TOLERANCE, layer
+
+
+def test_lost_bias(original):
+    names = vectors(original)
+    assert len(names) == 8 * ODD.layers + 2
+    for name in names:
+        assert moved(ODD, with_tensor(original, name, np.zeros_like)) > MARGIN * TOLERANCE, name
+
+
+def test_bias_added_twice(original):
+    for name in vectors(original):
+        assert moved(ODD, with_tensor(original, name, lambda bias: 2 * bias)) > MARGIN * TOLERANCE, name
+
+
+def swap_gelu(model, layer, old, new, scale):
+    """Replaces the `old` function of one layer's GELU by `new` of the scaled argument of the whole."""
+    mutated = copy.deepcopy(model)
+    nodes = mutated.graph.node
+    position = [index for index, node in enumerate(nodes) if node.op_type == old][layer]
+    producers = {output: node for node in nodes for output in node.output}
+    # The argument of the whole is the output of the product before it.
+    argument = nodes[position].input[0]
+    while producers[argument].op_type != "Gemm":
+        argument = producers[argument].input[0]
+    # The product is [tokens, ffn]; what follows it views that as [batch, sequence, ffn].
+    argument = next(node.output[0] for node in nodes if argument in node.input and node.op_type == "Reshape")
+    mutated.graph.initializer.append(numpy_helper.from_array(np.array(scale, np.float32), "mutation_scale"))
+    node = nodes[position]
+    scaled = helper.make_node("Mul", [argument, "mutation_scale"], ["mutation_argument"])
+    node.op_type = new
+    node.input[0] = "mutation_argument"
+    nodes.insert(position, scaled)
+    return mutated
+
+
+def test_erf_for_tanh(original):
+    for layer in range(ODD.layers):
+        mutated = swap_gelu(original, layer, "Tanh", "Erf", math.sqrt(0.5))
+        assert moved(ODD, mutated) > TOLERANCE, layer
+
+
+def test_tanh_for_erf():
+    model = onnx.load(ERF.path)
+    for layer in range(ERF.layers):
+        # The cubic term is lost as well, as in the cheapest approximation.
+        assert moved(ERF, swap_gelu(model, layer, "Erf", "Tanh", math.sqrt(2 / math.pi))) > MARGIN * TOLERANCE

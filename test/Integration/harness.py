@@ -1,0 +1,223 @@
+"""How the tests call the compiler and what it makes, and what they know about grids."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+TOP = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("TPC_BUILD") or TOP / "build").resolve()
+# A run that takes longer hangs. Generous: the machine may be busy.
+TIMEOUT_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A grid of ranks as --megatron-shard spells it."""
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    sp: bool = False
+    mb: int = 1
+    order: str = ""
+
+    @property
+    def ranks(self) -> int:
+        return self.tp * self.pp * self.dp
+
+    def __str__(self) -> str:
+        parts = [f"{name}{size}" for name, size in (("tp", self.tp), ("pp", self.pp), ("dp", self.dp), ("mb", self.mb))
+                 if size > 1]
+        parts += ["sp"] if self.sp else []
+        parts += [f"order={self.order}"] if self.order else []
+        return ",".join(parts) or "tp1"
+
+    @staticmethod
+    def parse(text: str) -> Grid:
+        values = {}
+        for part in text.split(","):
+            if part == "sp":
+                values["sp"] = True
+            elif part.startswith("order="):
+                values["order"] = part[len("order="):]
+            else:
+                values[part[:2]] = int(part[2:])
+        return Grid(**values)
+
+    @staticmethod
+    def all(max_ranks: int = 32) -> list[Grid]:
+        """Every combination that the numbers are promised for. Sequence parallelism needs something to share."""
+        grids = [Grid(tp, pp, dp, sp, mb) for tp, pp, dp, sp, mb in
+                 itertools.product((1, 2, 3, 4, 8), (1, 2, 4), (1, 2), (False, True), (1, 4))]
+        return [grid for grid in grids if grid.ranks <= max_ranks and not (grid.sp and grid.tp == 1)]
+
+
+@dataclass
+class Result:
+    """How a process ended, and what it needed."""
+
+    command: list[str]
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+    peak_bytes: int
+    timed_out: bool
+
+    def __str__(self) -> str:
+        state = "timed out" if self.timed_out else f"exit status {self.returncode}"
+        return f"$ {' '.join(self.command)}\n{state}\n{self.stdout[-4000:]}\n{self.stderr[-4000:]}"
+
+    def check(self) -> Result:
+        assert not self.timed_out and self.returncode == 0, str(self)
+        return self
+
+    def refused(self, *words: str) -> Result:
+        """It said no in words: an ordinary exit status, and a message that names these."""
+        assert not self.timed_out, str(self)
+        assert 0 < self.returncode < 126, f"ended by a signal or without an error\n{self}"
+        assert self.stderr.strip(), f"no message\n{self}"
+        for sign in ("PLEASE submit a bug report", "AddressSanitizer", "runtime error:", "terminate called", "Stack dump"):
+            assert sign not in self.stderr, str(self)
+        for word in words:
+            assert word.lower() in self.stderr.lower(), f"the message does not name '{word}'\n{self}"
+        return self
+
+
+def run(command, *, timeout: float = TIMEOUT_SECONDS, cwd=None, env=None, limit_bytes: int | None = None) -> Result:
+    """Runs a command in a process group of its own, which ends with it: nothing is left behind when it hangs."""
+    command = [str(part) for part in command]
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **(env or {})}
+    limit = None
+    if limit_bytes:
+        import resource
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
+
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        begin = time.monotonic()
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd, env=environment,
+                                   start_new_session=True, preexec_fn=limit)
+        expired = threading.Event()
+
+        def stop():
+            expired.set()
+            os.killpg(process.pid, signal.SIGKILL)
+
+        timer = threading.Timer(timeout, stop)
+        timer.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        timer.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.monotonic() - begin
+        text = []
+        for stream in (out, err):
+            stream.seek(0)
+            text.append(stream.read().decode(errors="replace"))
+    return Result(command, process.returncode, *text, seconds, usage.ru_maxrss * 1024, expired.is_set())
+
+
+def tool(name: str) -> Path:
+    return BUILD / "bin" / name
+
+
+def sanitized() -> bool:
+    """Sanitizers reserve terabytes of addresses and multiply memory: limits on it say nothing there."""
+    cache = BUILD / "CMakeCache.txt"
+    return cache.exists() and any(line.startswith("TPC_SANITIZE:") and line.split("=", 1)[1].strip()
+                                  for line in cache.read_text().splitlines())
+
+
+@dataclass
+class Executable:
+    """What tpcc made. Every run writes into a directory of its own."""
+
+    path: Path
+    grid: Grid
+    scratch: Path
+    weights: Path | None = None
+    compiled: Result | None = None
+    runs: itertools.count = field(default_factory=itertools.count)
+
+    def command(self, transport: str = "threads") -> list[str]:
+        if transport == "threads":
+            return [str(self.path)]
+        return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(self.grid.ranks), str(self.path)]
+
+    def call(self, arguments, transport: str = "threads", **options) -> Result:
+        return run([*self.command(transport), *arguments], **options)
+
+    def run(self, inputs: dict[str, np.ndarray], outputs=("logits",), transport: str = "threads", arguments=(),
+            **options) -> dict[str, np.ndarray]:
+        """Runs on arrays and returns arrays."""
+        directory = self.scratch / f"run{next(self.runs)}"
+        directory.mkdir(parents=True)
+        flags = []
+        for name, array in inputs.items():
+            np.save(directory / f"in.{name}.npy", array)
+            flags += ["--input", f"{name}={directory}/in.{name}.npy"]
+        for name in outputs:
+            flags += ["--output", f"{name}={directory}/{name}.npy"]
+        self.call([*flags, *arguments], transport, **options).check()
+        results = {name: np.load(directory / f"{name}.npy") for name in outputs}
+        shutil.rmtree(directory)
+        return results
+
+    def describe(self) -> dict:
+        return json.loads(self.call(["--describe", "--json"]).check().stdout)
+
+    def bench(self, shape: dict[str, int], transport: str = "threads", arguments=()) -> dict:
+        text = ",".join(f"{name}={size}" for name, size in shape.items())
+        return json.loads(self.call(["--bench", "--shape", text, *arguments], transport).check().stdout)
+
+
+class Compiler:
+    """tpcc, each distinct compilation done once per test session."""
+
+    def __init__(self, scratch: Path):
+        self.scratch = scratch
+        self.made: dict[tuple, Executable] = {}
+        self.failed: dict[tuple, AssertionError] = {}
+
+    def call(self, arguments, **options) -> Result:
+        return run([tool("tpcc"), *arguments], **options)
+
+    def compile(self, model: Path, grid: Grid | str = Grid(), *arguments: str) -> Executable:
+        grid = Grid.parse(grid) if isinstance(grid, str) else grid
+        key = (Path(model), grid, arguments)
+        if key in self.failed:
+            raise self.failed[key]
+        if key not in self.made:
+            directory = self.scratch / f"{Path(model).stem}-{len(self.made)}"
+            directory.mkdir(parents=True)
+            path = directory / Path(model).stem
+            result = self.call([model, f"--megatron-shard={grid}", "-o", path, *arguments])
+            try:
+                result.check()
+                assert os.access(path, os.X_OK), f"no executable\n{result}"
+            except AssertionError as error:
+                self.failed[key] = error
+                raise
+            self.made[key] = Executable(path, grid, directory, compiled=result)
+        return self.made[key]
+
+    def report(self, model: Path, grid: Grid, shape: dict[str, int], *arguments: str) -> list[dict]:
+        """The rows of --report for one step at `shape`."""
+        path = self.scratch / "report.json"
+        path.unlink(missing_ok=True)
+        text = ",".join(f"{name}={size}" for name, size in shape.items())
+        self.call([model, f"--megatron-shard={grid}", f"--report={path}", "--shape", text, *arguments]).check()
+        return json.loads(path.read_text())["collectives"]

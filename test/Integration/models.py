@@ -1,0 +1,124 @@
+"""The ONNX files that the tests run, what their inputs look like, and what ONNX Runtime computes for them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness import TOP
+
+MODELS = TOP / "test" / "Models"
+CORPUS = Path(os.environ.get("TPC_CORPUS") or TOP.parent / "shared" / "corpus")
+
+
+@dataclass(frozen=True)
+class Model:
+    """`heads` is what a file does not say about itself. A model with `hidden` takes hidden states instead of ids."""
+
+    path: Path
+    layers: int
+    hidden: int
+    heads: int = 1
+    vocab: int = 0
+    output: str = "logits"
+    positions: int = 1 << 30
+    batch_name: str = "batch"
+    sequence_name: str = "sequence"
+    padded: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def shape(self, batch: int, sequence: int) -> dict[str, int]:
+        return {self.batch_name: batch, self.sequence_name: sequence}
+
+    def inputs(self, batch: int, sequence: int, padding: str = "none", seed: int = 0) -> dict[str, np.ndarray]:
+        """Random ids, or hidden states. `padding`: left and right pad row r by about r/batch of its length, at
+        least by one, so that no two rows are alike; none leaves out nothing."""
+        random = np.random.default_rng([seed, batch, sequence])
+        if not self.vocab:
+            return {self.first_input: random.standard_normal((batch, sequence, self.hidden), dtype=np.float32),
+                    **self.extra_inputs(batch, sequence)}
+        ids = random.integers(0, self.vocab, (batch, sequence))
+        # The first and the last id are where a shard of the vocabulary begins and ends.
+        ids.flat[:1], ids.flat[1:2] = self.vocab - 1, 0
+        if not self.padded:
+            return {"input_ids": ids}
+        mask = np.ones((batch, sequence), np.int64)
+        for row in range(batch if padding != "none" else 0):
+            count = min(sequence, max(1, sequence * (row + 1) // (batch + 1)))
+            mask[row, :count] = 0
+            if padding == "right":
+                mask[row] = mask[row, ::-1]
+        positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0)
+        return {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
+
+    first_input: str = "hidden_states"
+    masked_input: str = ""
+
+    def extra_inputs(self, batch: int, sequence: int) -> dict[str, np.ndarray]:
+        if not self.masked_input:
+            return {}
+        mask = np.tril(np.ones((sequence, sequence), np.float32))
+        return {self.masked_input: np.ascontiguousarray(np.broadcast_to(mask, (batch, 1, sequence, sequence)))}
+
+    @functools.cached_property
+    def reference(self):
+        from tpc.reference import Session
+
+        return Session(self.path, threads=2)
+
+    def expected(self, inputs: dict[str, np.ndarray]) -> np.ndarray:
+        return self.reference.run(inputs)[self.output]
+
+
+def committed(name: str, **geometry) -> Model:
+    return Model(MODELS / f"{name}.onnx", **geometry)
+
+
+TINY = dict(hidden=32, heads=4, vocab=1000, positions=128)
+ODD = dict(layers=3, hidden=40, heads=5, vocab=1009, positions=64)
+ERF = dict(layers=2, hidden=24, heads=3, vocab=257, positions=64)
+MASKED = dict(padded=True, batch_name="batch_size", sequence_name="sequence_length")
+PART = dict(layers=1, hidden=40, heads=5, output="output")
+
+COMMITTED = {
+    model.name: model
+    for model in [
+        committed("gpt2-odd-opset20", **ODD),
+        committed("gpt2-odd-opset18", **ODD),
+        committed("gpt2-odd-opset23", **ODD),
+        committed("gpt2-odd-nopast", **ODD, **MASKED),
+        committed("gpt2-tiny", layers=4, **TINY),
+        committed("gpt2-tiny-nopast", layers=2, **TINY, **MASKED),
+        committed("gpt2-erf-opset18", **ERF),
+        committed("gpt2-erf-opset20", **ERF),
+        committed("gpt2-differing-layers", layers=3, hidden=32, heads=4, vocab=503, positions=64),
+        committed("gpt2-layer", **PART),
+        committed("gpt2-layer-opset23", **PART),
+        committed("gpt2-mlp", **PART),
+    ]
+}
+
+# Files that others wrote. They are not part of the repository; TPC_CORPUS says where they are.
+EVEN_CORPUS = dict(layers=4, hidden=64, heads=4, vocab=1003, positions=128, sequence_name="seq")
+FROM_CORPUS = {
+    model.name: model
+    for model in [
+        Model(CORPUS / "exported-gpt2-dynamo.onnx", **EVEN_CORPUS),
+        Model(CORPUS / "exported-gpt2-dynamo-opset23.onnx", **EVEN_CORPUS),
+        Model(CORPUS / "exported-gpt2odd-dynamo.onnx", **ODD, sequence_name="seq"),
+        Model(CORPUS / "exported-gpt2-nopast.onnx", **{**EVEN_CORPUS, **MASKED}),
+        Model(CORPUS / "gpt2_one_layer.onnx", layers=1, hidden=4, heads=2, vocab=20, positions=8, output="471",
+              batch_name="batch_size", sequence_name="seq_len"),
+        Model(CORPUS / "mlp_megatron_basic_test.onnx", layers=1, hidden=4, output="output", first_input="input",
+              sequence_name="seqlen"),
+        Model(CORPUS / "self_attention_megatron_basic_test.onnx", layers=1, hidden=4, heads=2, output="output",
+              first_input="input", masked_input="mask", sequence_name="seqlen"),
+    ]
+}
