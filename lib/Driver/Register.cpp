@@ -1,6 +1,7 @@
 //===- Register.cpp - Everything that tpc's tools know ---------------------===//
 
 #include "tpc/Driver/Register.h"
+#include "tpc/Dialect/Tpc.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
@@ -10,6 +11,7 @@
 void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
+  registry.insert<mlir::tpc::TpcDialect>();
 }
 
 void tpc::registerAllPasses() { mlir::registerAllPasses(); }

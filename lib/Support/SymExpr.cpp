@@ -35,8 +35,7 @@ SymExpr SymExpr::fromAtom(Atom atom) {
 }
 
 SymExpr SymExpr::symbol(std::string_view name) {
-  return fromAtom({AtomKind::Symbol, std::string(name), nullptr,
-                   std::string(name)});
+  return fromAtom({AtomKind::Symbol, std::string(name), nullptr, std::string(name)});
 }
 
 static const char *functionName(SymExpr::AtomKind kind) {
@@ -58,10 +57,8 @@ static const char *functionName(SymExpr::AtomKind kind) {
 SymExpr SymExpr::function(AtomKind kind, const SymExpr &a, const SymExpr &b) {
   if (a.overflow || b.overflow)
     return overflowed();
-  std::string key = std::string(functionName(kind)) + "(" + a.str() + ", " +
-                    b.str() + ")";
-  return fromAtom({kind, "", std::make_shared<std::pair<SymExpr, SymExpr>>(a, b),
-                   std::move(key)});
+  std::string key = std::string(functionName(kind)) + "(" + a.str() + ", " + b.str() + ")";
+  return fromAtom({kind, "", std::make_shared<std::pair<SymExpr, SymExpr>>(a, b), std::move(key)});
 }
 
 /// Sorts terms (higher degree first, then by text), merges equal ones and
@@ -84,8 +81,7 @@ void SymExpr::normalize() {
     Term sum = keyed[i].second;
     size_t j = i + 1;
     for (; j < keyed.size() && keyed[j].first == keyed[i].first; ++j)
-      if (__builtin_add_overflow(sum.coefficient, keyed[j].second.coefficient,
-                                 &sum.coefficient))
+      if (__builtin_add_overflow(sum.coefficient, keyed[j].second.coefficient, &sum.coefficient))
         overflow = true;
     if (sum.coefficient)
       terms.push_back(std::move(sum));
@@ -105,9 +101,7 @@ SymExpr SymExpr::operator+(const SymExpr &o) const {
   return r;
 }
 
-SymExpr SymExpr::operator-(const SymExpr &o) const {
-  return *this + SymExpr(-1) * o;
-}
+SymExpr SymExpr::operator-(const SymExpr &o) const { return *this + SymExpr(-1) * o; }
 
 SymExpr SymExpr::operator*(const SymExpr &o) const {
   SymExpr r;
@@ -171,8 +165,7 @@ bool SymExpr::operator==(const SymExpr &o) const {
   if (overflow || o.overflow || terms.size() != o.terms.size())
     return false;
   for (size_t i = 0; i < terms.size(); ++i)
-    if (terms[i].coefficient != o.terms[i].coefficient ||
-        terms[i].key() != o.terms[i].key())
+    if (terms[i].coefficient != o.terms[i].coefficient || terms[i].key() != o.terms[i].key())
       return false;
   return true;
 }
@@ -212,9 +205,7 @@ std::optional<SymExpr> SymExpr::divideExact(const SymExpr &d) const {
     return SymExpr(0);
   if (d.terms.size() > 1) {
     // *this is a constant times d, or nothing is found.
-    int64_t q = d.terms[0].coefficient
-                    ? terms[0].coefficient / d.terms[0].coefficient
-                    : 0;
+    int64_t q = d.terms[0].coefficient ? terms[0].coefficient / d.terms[0].coefficient : 0;
     if (q && SymExpr(q) * d == *this)
       return SymExpr(q);
     return std::nullopt;
@@ -239,8 +230,7 @@ std::optional<SymExpr> SymExpr::divideExact(const SymExpr &d) const {
   return quotient;
 }
 
-std::optional<int64_t>
-SymExpr::evaluate(const std::map<std::string, int64_t> &values) const {
+std::optional<int64_t> SymExpr::evaluate(const std::map<std::string, int64_t> &values) const {
   if (overflow)
     return std::nullopt;
   int64_t sum = 0;
@@ -275,8 +265,7 @@ SymExpr::evaluate(const std::map<std::string, int64_t> &values) const {
   return sum;
 }
 
-SymExpr
-SymExpr::substitute(const std::map<std::string, SymExpr> &values) const {
+SymExpr SymExpr::substitute(const std::map<std::string, SymExpr> &values) const {
   if (overflow)
     return *this;
   SymExpr sum;
@@ -406,8 +395,7 @@ private:
 
   std::optional<SymExpr> fail(const std::string &what) {
     if (message.empty())
-      message = what + " at column " + std::to_string(pos + 1) + " of '" +
-                std::string(text) + "'";
+      message = what + " at column " + std::to_string(pos + 1) + " of '" + std::string(text) + "'";
     return std::nullopt;
   }
   void skip() {
@@ -422,8 +410,7 @@ private:
     char next = pos + token.size() < text.size() ? text[pos + token.size()] : 0;
     if (token == "*" && next == '*')
       return false;
-    if (isalpha((unsigned char)token[0]) &&
-        (isalnum((unsigned char)next) || next == '_'))
+    if (isalpha((unsigned char)token[0]) && (isalnum((unsigned char)next) || next == '_'))
       return false;
     pos += token.size();
     return true;
@@ -448,9 +435,10 @@ private:
   std::optional<SymExpr> product(int depth) {
     auto left = power(depth);
     while (left) {
-      int op = take("*") ? 1 : (take("//") || take("floordiv")) ? 2
-                           : (take("%") || take("mod"))        ? 3
-                                                               : 0;
+      int op = take("*")                          ? 1
+               : (take("//") || take("floordiv")) ? 2
+               : (take("%") || take("mod"))       ? 3
+                                                  : 0;
       if (!op)
         break;
       auto right = power(depth);
@@ -461,8 +449,7 @@ private:
       else if (right->isConstant(0))
         return fail("division by zero");
       else
-        left = op == 2 ? SymExpr::floorDiv(*left, *right)
-                       : SymExpr::mod(*left, *right);
+        left = op == 2 ? SymExpr::floorDiv(*left, *right) : SymExpr::mod(*left, *right);
       if (left->getTerms().size() > 1000)
         return fail("expression too large");
     }
@@ -513,8 +500,8 @@ private:
     if (!isalpha((unsigned char)c) && c != '_')
       return fail("unexpected '" + std::string(1, c) + "'");
     size_t begin = pos;
-    while (pos < text.size() && (isalnum((unsigned char)text[pos]) ||
-                                 text[pos] == '_' || text[pos] == '.'))
+    while (pos < text.size() &&
+           (isalnum((unsigned char)text[pos]) || text[pos] == '_' || text[pos] == '.'))
       ++pos;
     std::string_view word = text.substr(begin, pos - begin);
     skip();
@@ -550,7 +537,6 @@ private:
 };
 } // namespace
 
-std::optional<SymExpr> SymExpr::parse(std::string_view text,
-                                      std::string *error) {
+std::optional<SymExpr> SymExpr::parse(std::string_view text, std::string *error) {
   return Parser(text).run(error);
 }

@@ -18,15 +18,12 @@ inline DistAttr getDist(Value value) { return getDist(value.getType()); }
 
 /// Global sizes of a tensor type, one expression for each dimension.
 SmallVector<::tpc::SymExpr> getSizes(Type type);
-inline SmallVector<::tpc::SymExpr> getSizes(Value v) {
-  return getSizes(v.getType());
-}
+inline SmallVector<::tpc::SymExpr> getSizes(Value v) { return getSizes(v.getType()); }
 
 /// The canonical type for an element type and a distribution. `grid` is needed
 /// for local types (it decides which dimensions are static) and may be null
 /// for others.
-RankedTensorType makeTensorType(Type element, DistAttr dist,
-                                GridAttr grid = {});
+RankedTensorType makeTensorType(Type element, DistAttr dist, GridAttr grid = {});
 /// The global, replicated type with these sizes.
 RankedTensorType makeTensorType(Type element, ArrayRef<::tpc::SymExpr> sizes);
 
@@ -36,8 +33,7 @@ RankedTensorType makeTensorType(Type element, ArrayRef<::tpc::SymExpr> sizes);
 ///   [batch{dp} * sequence] into (batch, sequence) -> batch{dp}, sequence
 ///   [12{tp} * 64] into (12, 64)                  -> 12{tp}, 64
 ///   [(batch * sequence){tp}] into (batch, sequence) -> nothing
-std::optional<SmallVector<DimAttr>> splitDim(DimAttr dim,
-                                             ArrayRef<::tpc::SymExpr> sizes);
+std::optional<SmallVector<DimAttr>> splitDim(DimAttr dim, ArrayRef<::tpc::SymExpr> sizes);
 /// The dimension that is the product of these, major to minor.
 DimAttr joinDims(MLIRContext *context, ArrayRef<DimAttr> dims);
 

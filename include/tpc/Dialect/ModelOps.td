@@ -5,7 +5,7 @@
 
 include "tpc/Dialect/TpcBase.td"
 
-def Tpc_MatmulOp : Tpc_InferredOp<"matmul"> {
+def Tpc_MatmulOp : Tpc_CostedOp<"matmul"> {
   let summary = "Matrix product with optional bias";
   let description = [{
     lhs [batch.., m, k] (or [k]), rhs [k, n] or [batch.., k, n], bias [n] -> [batch.., m, n]. Batch
@@ -28,7 +28,7 @@ def Tpc_MaskedRow : I32EnumAttr<"MaskedRow", "what a row of attention without vi
   let cppNamespace = "::mlir::tpc";
 }
 
-def Tpc_AttentionOp : Tpc_InferredOp<"attention", [AttrSizedOperandSegments]> {
+def Tpc_AttentionOp : Tpc_CostedOp<"attention", [AttrSizedOperandSegments]> {
   let summary = "Scaled dot-product attention with grouped heads";
   let description = [{
     q [b, sq, hq, d], k [b, sk, hkv, d], v [b, sk, hkv, dv] -> [b, sq, hq, dv]:
@@ -55,7 +55,7 @@ def Tpc_AttentionOp : Tpc_InferredOp<"attention", [AttrSizedOperandSegments]> {
   }];
 }
 
-def Tpc_LayerNormOp : Tpc_InferredOp<"layer_norm"> {
+def Tpc_LayerNormOp : Tpc_CostedOp<"layer_norm"> {
   let summary = "Layer normalization over the last dimension";
   let description = [{
     x [.., h], scale [h], bias [h] (optional) -> (x - mean) / sqrt(variance + epsilon) * scale + bias.
@@ -69,7 +69,7 @@ def Tpc_LayerNormOp : Tpc_InferredOp<"layer_norm"> {
   }];
 }
 
-def Tpc_RmsNormOp : Tpc_InferredOp<"rms_norm"> {
+def Tpc_RmsNormOp : Tpc_CostedOp<"rms_norm"> {
   let summary = "Root-mean-square normalization over the last dimension";
   let description = [{
     x [.., h], scale [h] -> x / sqrt(mean(x^2) + epsilon) * scale. Rule: leading dimensions parallel, h
@@ -81,7 +81,7 @@ def Tpc_RmsNormOp : Tpc_InferredOp<"rms_norm"> {
   let assemblyFormat = "$x `,` $scale `epsilon` $epsilon attr-dict `:` type($x) `,` type($scale) `->` type($result)";
 }
 
-def Tpc_SoftmaxOp : Tpc_InferredOp<"softmax"> {
+def Tpc_SoftmaxOp : Tpc_CostedOp<"softmax"> {
   let summary = "Softmax along one dimension, which is whole. ONNX Softmax (opset 13).";
   let arguments = (ins Tpc_FloatTensor:$operand, I64Attr:$dim);
   let results = (outs Tpc_FloatTensor:$result);
@@ -89,7 +89,7 @@ def Tpc_SoftmaxOp : Tpc_InferredOp<"softmax"> {
   let assemblyFormat = "$operand `dim` $dim attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_EmbeddingOp : Tpc_InferredOp<"embedding"> {
+def Tpc_EmbeddingOp : Tpc_CostedOp<"embedding"> {
   let summary = "Rows of a table by id";
   let description = [{
     table [v, h], ids [i..] -> [i.., h]. Ids from -v to v-1; a negative id counts from the end (ONNX Gather).

@@ -26,4 +26,9 @@ class Tpc_ModelOp<string mnemonic, list<Trait> traits = []>
 class Tpc_InferredOp<string mnemonic, list<Trait> traits = []>
     : Tpc_ModelOp<mnemonic, !listconcat(traits, [InferTypeOpAdaptorWithIsCompatible])>;
 
+/// As above, and the op knows its own floating-point operations per point.
+class Tpc_CostedOp<string mnemonic, list<Trait> traits = []>
+    : Tpc_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<ShardingRuleOpInterface, ["getFlopsPerPoint"]>],
+                                   traits, [InferTypeOpAdaptorWithIsCompatible])>;
+
 #endif

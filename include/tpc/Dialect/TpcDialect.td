@@ -19,9 +19,10 @@ def Tpc_Dialect : Dialect {
     `ShardingRuleOpInterface`, and one verifier checks each op's types with it.
   }];
   let useDefaultAttributePrinterParser = 1;
-  let hasConstantMaterializer = 0;
+  let hasConstantMaterializer = 1;
   let hasOperationAttrVerify = 1;
   let extraClassDeclaration = [{
+    void registerAttributes();
     /// Module attribute: the `#tpc.grid` that axes refer to.
     static constexpr llvm::StringLiteral kGridAttr = "tpc.grid";
     /// Argument and result attributes of `@main`: the ONNX name, and the value

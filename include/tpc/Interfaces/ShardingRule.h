@@ -25,8 +25,8 @@
 #ifndef TPC_INTERFACES_SHARDINGRULE_H
 #define TPC_INTERFACES_SHARDINGRULE_H
 
-#include "tpc/Support/SymExpr.h"
 #include "mlir/IR/OpDefinition.h"
+#include "tpc/Support/SymExpr.h"
 
 namespace mlir::tpc {
 
@@ -52,8 +52,7 @@ struct ShardingRule {
   SmallVector<Dims> results;
   SmallVector<Linear> linear;
 
-  int addFactor(const ::tpc::SymExpr &size,
-                FactorKind kind = FactorKind::Parallel) {
+  int addFactor(const ::tpc::SymExpr &size, FactorKind kind = FactorKind::Parallel) {
     factors.push_back({size, kind});
     return factors.size() - 1;
   }

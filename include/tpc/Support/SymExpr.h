@@ -40,8 +40,7 @@ public:
   /// `min(a, b)`, `max(a, b)`, `floordiv(a, b)`, `mod(a, b)` and parentheses.
   /// Returns nothing, and a message in `error` if given, for any other text
   /// and where a coefficient leaves 64 bits.
-  static std::optional<SymExpr> parse(std::string_view text,
-                                      std::string *error = nullptr);
+  static std::optional<SymExpr> parse(std::string_view text, std::string *error = nullptr);
 
   /// Canonical text; parse(str()) == *this.
   std::string str() const;
@@ -76,8 +75,7 @@ public:
 
   /// The value for given symbols; nothing if a symbol is missing, something
   /// leaves 64 bits, or a divisor is not positive.
-  std::optional<int64_t>
-  evaluate(const std::map<std::string, int64_t> &values) const;
+  std::optional<int64_t> evaluate(const std::map<std::string, int64_t> &values) const;
   SymExpr substitute(const std::map<std::string, SymExpr> &values) const;
   void collectSymbols(std::set<std::string> &out) const;
 

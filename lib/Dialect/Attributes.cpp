@@ -1,0 +1,489 @@
+//===- Attributes.cpp - Grid and distribution attributes ------------------===//
+
+#include "tpc/Dialect/Dist.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+#define GET_ATTRDEF_CLASSES
+#include "tpc/Dialect/TpcAttrs.cpp.inc"
+
+void TpcDialect::registerAttributes() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "tpc/Dialect/TpcAttrs.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// GridAttr: <tp = 2, dp = 1, pp = 2, mb = 4>
+//===----------------------------------------------------------------------===//
+
+Attribute GridAttr::parse(AsmParser &parser, Type) {
+  SmallVector<StringAttr> order;
+  SmallVector<int64_t> sizes;
+  int64_t microBatches = 1;
+  auto entry = [&]() -> ParseResult {
+    StringRef name;
+    int64_t size;
+    if (parser.parseKeyword(&name) || parser.parseEqual() || parser.parseInteger(size))
+      return failure();
+    if (name == "mb") {
+      microBatches = size;
+      return success();
+    }
+    order.push_back(StringAttr::get(parser.getContext(), name));
+    sizes.push_back(size);
+    return success();
+  };
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, entry))
+    return {};
+  return GridAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
+                              ArrayRef<StringAttr>(order), ArrayRef<int64_t>(sizes), microBatches);
+}
+
+void GridAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  for (auto [name, size] : llvm::zip(getOrder(), getSizes()))
+    printer << name.getValue() << " = " << size << ", ";
+  printer << "mb = " << getMicroBatches() << ">";
+}
+
+LogicalResult GridAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               ArrayRef<StringAttr> order, ArrayRef<int64_t> sizes,
+                               int64_t microBatches) {
+  if (order.size() != sizes.size())
+    return emitError() << "a grid needs one size for each axis";
+  llvm::StringSet<> seen;
+  int64_t world = 1;
+  for (auto [name, size] : llvm::zip(order, sizes)) {
+    if (!seen.insert(name.getValue()).second)
+      return emitError() << "grid axis '" << name.getValue() << "' is given twice";
+    if (size < 1)
+      return emitError() << "size of grid axis '" << name.getValue() << "' must be at least 1, not "
+                         << size;
+    if (__builtin_mul_overflow(world, size, &world) || world > (1 << 24))
+      return emitError() << "the grid has more than 16777216 ranks";
+  }
+  if (microBatches < 1)
+    return emitError() << "number of micro-batches must be at least 1, not " << microBatches;
+  return success();
+}
+
+int64_t GridAttr::getAxisSize(StringRef axis) const {
+  if (axis == "mb")
+    return getMicroBatches();
+  for (auto [name, size] : llvm::zip(getOrder(), getSizes()))
+    if (name.getValue() == axis)
+      return size;
+  return 1;
+}
+
+bool GridAttr::hasAxis(StringRef axis) const {
+  return axis == "mb" ||
+         llvm::any_of(getOrder(), [&](StringAttr name) { return name.getValue() == axis; });
+}
+
+int64_t GridAttr::getWorldSize() const {
+  int64_t world = 1;
+  for (int64_t size : getSizes())
+    world *= size;
+  return world;
+}
+
+GridAttr GridAttr::lookup(Operation *op) {
+  for (; op; op = op->getParentOp())
+    if (auto grid = op->getAttrOfType<GridAttr>(TpcDialect::kGridAttr))
+      return grid;
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// FactorAttr and DimAttr
+//===----------------------------------------------------------------------===//
+
+FactorAttr FactorAttr::get(MLIRContext *context, const SymExpr &size, ArrayRef<StringAttr> axes) {
+  return get(context, StringRef(size.str()), axes);
+}
+
+SymExpr FactorAttr::getExpr() const {
+  // The verifier of #tpc.dist has seen that the text parses.
+  if (auto e = SymExpr::parse(std::string_view(getSize().data(), getSize().size())))
+    return *e;
+  return SymExpr(0);
+}
+
+static void printAxes(AsmPrinter &printer, ArrayRef<StringAttr> axes) {
+  if (axes.empty())
+    return;
+  printer << "{";
+  llvm::interleaveComma(axes, printer, [&](StringAttr a) { printer << a.getValue(); });
+  printer << "}";
+}
+
+static ParseResult parseOptionalAxes(AsmParser &parser, SmallVectorImpl<StringAttr> &axes) {
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::OptionalBraces, [&]() -> ParseResult {
+    StringRef name;
+    if (parser.parseKeyword(&name))
+      return failure();
+    axes.push_back(StringAttr::get(parser.getContext(), name));
+    return success();
+  });
+}
+
+static void printFactor(AsmPrinter &printer, FactorAttr factor) {
+  StringRef text = factor.getSize();
+  bool plain = llvm::all_of(text, [](char c) { return isalnum((unsigned char)c) || c == '_'; });
+  bool monomial =
+      llvm::all_of(text, [](char c) { return isalnum((unsigned char)c) || c == '_' || c == '*'; });
+  if (plain || (monomial && factor.getAxes().empty()))
+    printer << text;
+  else if (monomial)
+    printer << "(" << text << ")";
+  else
+    printer << '"' << text << '"';
+  printAxes(printer, factor.getAxes());
+}
+
+static ParseResult parseDim(AsmParser &parser, DimAttr &dim) {
+  MLIRContext *context = parser.getContext();
+  SmallVector<FactorAttr> factors;
+  DimAttr wrapped; // a group with axes inside and outside
+  SMLoc loc = parser.getCurrentLocation();
+  do {
+    SmallVector<StringAttr> axes;
+    if (succeeded(parser.parseOptionalLParen())) {
+      DimAttr inner;
+      if (parseDim(parser, inner) || parser.parseRParen() || parseOptionalAxes(parser, axes))
+        return failure();
+      if (axes.empty()) {
+        if (!inner.getAxes().empty())
+          wrapped = inner;
+        llvm::append_range(factors, inner.getFactors());
+      } else if (!inner.isSharded()) {
+        factors.push_back(FactorAttr::get(context, inner.getExpr(), axes));
+      } else {
+        wrapped = DimAttr::get(context, inner.getFactors(), axes);
+        llvm::append_range(factors, inner.getFactors());
+        if (!inner.getAxes().empty())
+          return parser.emitError(loc, "axes on a product nest once");
+      }
+      continue;
+    }
+    std::string text;
+    int64_t value;
+    OptionalParseResult integer = parser.parseOptionalInteger(value);
+    if (integer.has_value()) {
+      if (failed(*integer))
+        return failure();
+      text = std::to_string(value);
+    } else if (parser.parseKeywordOrString(&text)) {
+      return failure();
+    }
+    std::string message;
+    auto expr = SymExpr::parse(text, &message);
+    if (!expr)
+      return parser.emitError(loc, message);
+    if (parseOptionalAxes(parser, axes))
+      return failure();
+    factors.push_back(FactorAttr::get(context, *expr, axes));
+  } while (succeeded(parser.parseOptionalStar()));
+  if (wrapped) {
+    if (factors.size() != wrapped.getFactors().size())
+      return parser.emitError(loc, "axes on a product must be on the whole dimension");
+    dim = wrapped;
+    return success();
+  }
+  dim = DimAttr::get(context, factors);
+  return success();
+}
+
+static void printDim(AsmPrinter &printer, DimAttr dim) {
+  if (!dim.getAxes().empty())
+    printer << "(";
+  llvm::interleave(
+      dim.getFactors(), [&](FactorAttr f) { printFactor(printer, f); }, [&] { printer << "*"; });
+  if (!dim.getAxes().empty()) {
+    printer << ")";
+    printAxes(printer, dim.getAxes());
+  }
+}
+
+Attribute FactorAttr::parse(AsmParser &parser, Type) {
+  DimAttr dim;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() || parseDim(parser, dim) || parser.parseGreater())
+    return {};
+  if (dim.getFactors().size() != 1 || !dim.getAxes().empty())
+    return parser.emitError(loc, "expected one factor"), Attribute();
+  return dim.getFactors()[0];
+}
+
+void FactorAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  printFactor(printer, *this);
+  printer << ">";
+}
+
+Attribute DimAttr::parse(AsmParser &parser, Type) {
+  DimAttr dim;
+  if (parser.parseLess() || parseDim(parser, dim) || parser.parseGreater())
+    return {};
+  return dim;
+}
+
+void DimAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  printDim(printer, *this);
+  printer << ">";
+}
+
+DimAttr DimAttr::get(MLIRContext *context, ArrayRef<FactorAttr> factors,
+                     ArrayRef<StringAttr> axes) {
+  SmallVector<FactorAttr> merged;
+  for (FactorAttr f : factors) {
+    // A factor of 1 that nothing splits says nothing.
+    if (f.getAxes().empty() && f.getSize() == "1")
+      continue;
+    if (!merged.empty() && f.getAxes().empty() && merged.back().getAxes().empty())
+      merged.back() = FactorAttr::get(context, merged.back().getExpr() * f.getExpr());
+    else
+      merged.push_back(f);
+  }
+  if (merged.empty())
+    merged.push_back(FactorAttr::get(context, SymExpr(1)));
+  SmallVector<StringAttr> outer(axes);
+  if (merged.size() == 1 && !outer.empty()) {
+    SmallVector<StringAttr> all(merged[0].getAxes());
+    all.append(outer);
+    merged[0] = FactorAttr::get(context, merged[0].getSize(), all);
+    outer.clear();
+  }
+  return Base::get(context, ArrayRef<FactorAttr>(merged), ArrayRef<StringAttr>(outer));
+}
+
+DimAttr DimAttr::get(MLIRContext *context, const SymExpr &size) {
+  return get(context, {FactorAttr::get(context, size)});
+}
+
+SymExpr DimAttr::getExpr() const {
+  SymExpr size(1);
+  for (FactorAttr f : getFactors())
+    size = size * f.getExpr();
+  return size;
+}
+
+bool DimAttr::isSharded() const {
+  return !getAxes().empty() ||
+         llvm::any_of(getFactors(), [](FactorAttr f) { return !f.getAxes().empty(); });
+}
+
+SmallVector<StringAttr> DimAttr::getAllAxes() const {
+  SmallVector<StringAttr> all;
+  for (FactorAttr f : getFactors())
+    llvm::append_range(all, f.getAxes());
+  llvm::append_range(all, getAxes());
+  return all;
+}
+
+bool DimAttr::usesAxis(StringRef axis) const {
+  return llvm::any_of(getAllAxes(), [&](StringAttr a) { return a.getValue() == axis; });
+}
+
+DimAttr DimAttr::getGlobal() const { return get(getContext(), getExpr()); }
+
+static int64_t coordinateOf(const std::map<std::string, int64_t> &coordinates, StringRef axis) {
+  auto it = coordinates.find(axis.str());
+  return it == coordinates.end() ? 0 : it->second;
+}
+
+std::optional<int64_t> DimAttr::getLocalSize(GridAttr grid,
+                                             const std::map<std::string, int64_t> &coordinates,
+                                             const std::map<std::string, int64_t> &symbols) const {
+  auto part = [&](int64_t size, ArrayRef<StringAttr> axes) {
+    for (StringAttr axis : axes)
+      size = ::tpc::shardSize(size, grid.getAxisSize(axis), coordinateOf(coordinates, axis));
+    return size;
+  };
+  int64_t local = 1;
+  for (FactorAttr f : getFactors()) {
+    auto size = f.getExpr().evaluate(symbols);
+    if (!size || *size < 0 || __builtin_mul_overflow(local, part(*size, f.getAxes()), &local))
+      return std::nullopt;
+  }
+  return part(local, getAxes());
+}
+
+std::optional<int64_t> DimAttr::getStaticLocalSize(GridAttr grid) const {
+  auto part = [&](int64_t size, ArrayRef<StringAttr> axes) -> std::optional<int64_t> {
+    for (StringAttr axis : axes) {
+      int64_t n = grid ? grid.getAxisSize(axis) : 1;
+      if (size % n)
+        return std::nullopt;
+      size /= n;
+    }
+    return size;
+  };
+  int64_t local = 1;
+  for (FactorAttr f : getFactors()) {
+    auto size = f.getExpr().asConstant();
+    if (!size)
+      return std::nullopt;
+    auto own = part(*size, f.getAxes());
+    if (!own || __builtin_mul_overflow(local, *own, &local))
+      return std::nullopt;
+  }
+  return part(local, getAxes());
+}
+
+//===----------------------------------------------------------------------===//
+// PartialAttr and DistAttr
+//===----------------------------------------------------------------------===//
+
+static ParseResult parsePartial(AsmParser &parser, StringRef keyword, PartialAttr &partial) {
+  auto kind = symbolizeReductionKind(keyword);
+  SMLoc loc = parser.getCurrentLocation();
+  if (!kind)
+    return parser.emitError(loc, "expected 'sum', 'max', 'min' or 'local'");
+  SmallVector<StringAttr> axes;
+  if (parseOptionalAxes(parser, axes))
+    return failure();
+  if (axes.empty())
+    return parser.emitError(loc, "expected the axes of the unreduced value");
+  partial = PartialAttr::get(parser.getContext(), *kind, axes);
+  return success();
+}
+
+static void printPartial(AsmPrinter &printer, PartialAttr partial) {
+  printer << stringifyReductionKind(partial.getKind());
+  printAxes(printer, partial.getAxes());
+}
+
+Attribute PartialAttr::parse(AsmParser &parser, Type) {
+  StringRef keyword;
+  PartialAttr partial;
+  if (parser.parseLess() || parser.parseKeyword(&keyword) ||
+      parsePartial(parser, keyword, partial) || parser.parseGreater())
+    return {};
+  return partial;
+}
+
+void PartialAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  printPartial(printer, *this);
+  printer << ">";
+}
+
+Attribute DistAttr::parse(AsmParser &parser, Type) {
+  SmallVector<DimAttr> dims;
+  PartialAttr partial;
+  bool local = false;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&]() -> ParseResult {
+        DimAttr dim;
+        if (parseDim(parser, dim))
+          return failure();
+        dims.push_back(dim);
+        return success();
+      }))
+    return {};
+  while (succeeded(parser.parseOptionalComma())) {
+    StringRef keyword;
+    if (parser.parseKeyword(&keyword))
+      return {};
+    if (keyword == "local")
+      local = true;
+    else if (parsePartial(parser, keyword, partial))
+      return {};
+  }
+  if (parser.parseGreater())
+    return {};
+  return DistAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
+                              ArrayRef<DimAttr>(dims), partial, local);
+}
+
+void DistAttr::print(AsmPrinter &printer) const {
+  printer << "<[";
+  llvm::interleaveComma(getDims(), printer, [&](DimAttr dim) { printDim(printer, dim); });
+  printer << "]";
+  if (getPartial()) {
+    printer << ", ";
+    printPartial(printer, getPartial());
+  }
+  if (getLocal())
+    printer << ", local";
+  printer << ">";
+}
+
+LogicalResult DistAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<DimAttr> dims,
+                               PartialAttr partial, bool local) {
+  llvm::StringSet<> seen;
+  auto once = [&](ArrayRef<StringAttr> axes) -> LogicalResult {
+    for (StringAttr axis : axes)
+      if (!seen.insert(axis.getValue()).second)
+        return emitError() << "axis '" << axis.getValue() << "' occurs twice in a distribution";
+    return success();
+  };
+  for (DimAttr dim : dims) {
+    for (FactorAttr f : dim.getFactors()) {
+      auto expr = SymExpr::parse(std::string_view(f.getSize().data(), f.getSize().size()));
+      if (!expr || expr->str() != f.getSize())
+        return emitError() << "'" << f.getSize() << "' is not a canonical size expression";
+      auto least = expr->asConstant();
+      if (least && *least < 0)
+        return emitError() << "a dimension cannot have size " << *least;
+    }
+    if (failed(once(dim.getAllAxes())))
+      return failure();
+  }
+  return partial ? once(partial.getAxes()) : success();
+}
+
+bool DistAttr::isSharded() const {
+  return llvm::any_of(getDims(), [](DimAttr d) { return d.isSharded(); });
+}
+
+bool DistAttr::usesAxis(StringRef axis) const {
+  return isUnreducedOver(axis) ||
+         llvm::any_of(getDims(), [&](DimAttr d) { return d.usesAxis(axis); });
+}
+
+bool DistAttr::isUnreducedOver(StringRef axis) const {
+  return llvm::any_of(getPartialAxes(), [&](StringAttr a) { return a.getValue() == axis; });
+}
+
+ArrayRef<StringAttr> DistAttr::getPartialAxes() const {
+  return getPartial() ? getPartial().getAxes() : ArrayRef<StringAttr>();
+}
+
+DistAttr DistAttr::withDims(ArrayRef<DimAttr> dims) const {
+  return get(getContext(), dims, getPartial(), getLocal());
+}
+DistAttr DistAttr::withPartial(PartialAttr partial) const {
+  if (partial && partial.getAxes().empty())
+    partial = {};
+  return get(getContext(), getDims(), partial, getLocal());
+}
+DistAttr DistAttr::withLocal(bool local) const {
+  return get(getContext(), getDims(), getPartial(), local);
+}
+DistAttr DistAttr::getGlobal() const {
+  SmallVector<DimAttr> dims;
+  for (DimAttr d : getDims())
+    dims.push_back(d.getGlobal());
+  return get(getContext(), dims, PartialAttr(), false);
+}
+SmallVector<SymExpr> DistAttr::getGlobalSizes() const {
+  SmallVector<SymExpr> sizes;
+  for (DimAttr d : getDims())
+    sizes.push_back(d.getExpr());
+  return sizes;
+}

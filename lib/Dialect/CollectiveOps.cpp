@@ -1,0 +1,193 @@
+//===- CollectiveOps.cpp - Resharding and communication -------------------===//
+
+#include "OpHelpers.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+//===----------------------------------------------------------------------===//
+// What all have in common
+//===----------------------------------------------------------------------===//
+
+static SmallVector<StringAttr> axesOf(ArrayAttr axes) {
+  return llvm::to_vector(axes.getAsRange<StringAttr>());
+}
+
+static LogicalResult checkCommon(Operation *op, Value in, Value out, bool sameSizes = true) {
+  if (elementType(in) != elementType(out))
+    return op->emitOpError("changes the element type");
+  if (sameSizes && getSizes(in) != getSizes(out))
+    return op->emitOpError() << "changes the global shape from " << describe(getSizes(in)) << " to "
+                             << describe(getSizes(out));
+  return success();
+}
+
+static LogicalResult checkAxes(Operation *op, ArrayAttr axes) {
+  if (axes.empty())
+    return op->emitOpError("needs at least one axis");
+  GridAttr grid = GridAttr::lookup(op);
+  for (StringAttr axis : axesOf(axes))
+    if (grid && !grid.hasAxis(axis))
+      return op->emitOpError() << "axis '" << axis.getValue() << "' is not in the grid";
+  return success();
+}
+
+/// The dimension with `axes` as its innermost split taken away, or null: the
+/// last axes of the product, or of one factor if the product has none.
+static DimAttr removeInnermost(DimAttr dim, ArrayRef<StringAttr> axes) {
+  auto endsWith = [&](ArrayRef<StringAttr> all) {
+    return all.size() >= axes.size() && all.take_back(axes.size()) == axes;
+  };
+  if (!dim.getAxes().empty()) {
+    if (!endsWith(dim.getAxes()))
+      return {};
+    return DimAttr::get(dim.getContext(), dim.getFactors(), dim.getAxes().drop_back(axes.size()));
+  }
+  SmallVector<FactorAttr> factors(dim.getFactors());
+  for (FactorAttr &f : factors)
+    if (endsWith(f.getAxes())) {
+      f = FactorAttr::get(dim.getContext(), f.getSize(), f.getAxes().drop_back(axes.size()));
+      return DimAttr::get(dim.getContext(), factors);
+    }
+  return {};
+}
+
+static DistAttr removeSplit(DistAttr dist, int64_t dim, ArrayRef<StringAttr> axes) {
+  SmallVector<DimAttr> dims(dist.getDims());
+  dims[dim] = removeInnermost(dims[dim], axes);
+  return dims[dim] ? dist.withDims(dims) : DistAttr();
+}
+
+static DistAttr removePartial(DistAttr dist, ArrayRef<StringAttr> axes) {
+  SmallVector<StringAttr> rest;
+  for (StringAttr axis : dist.getPartialAxes())
+    if (!llvm::is_contained(axes, axis))
+      rest.push_back(axis);
+  if (rest.size() + axes.size() != dist.getPartialAxes().size())
+    return {};
+  if (rest.empty())
+    return dist.withPartial({});
+  return dist.withPartial(PartialAttr::get(dist.getContext(), dist.getPartial().getKind(), rest));
+}
+
+/// Compares distributions, of which types without encoding have none that is
+/// local.
+static bool sameDist(DistAttr a, DistAttr b) {
+  return a && b && a.withLocal(false) == b.withLocal(false);
+}
+
+static LogicalResult distMismatch(Operation *op, const Twine &what) {
+  return op->emitOpError() << what << "; operand is " << op->getOperand(0).getType() << ", result "
+                           << op->getResult(0).getType();
+}
+
+//===----------------------------------------------------------------------===//
+// Verifiers
+//===----------------------------------------------------------------------===//
+
+LogicalResult ReshardOp::verify() {
+  if (failed(checkCommon(*this, getOperand(), getResult())))
+    return failure();
+  DistAttr from = getDist(getOperand()), to = getDist(getResult());
+  if (from.getLocal() || to.getLocal())
+    return emitOpError("belongs to the sharded program; local values are "
+                       "moved by collectives");
+  for (StringAttr axis : to.getPartialAxes())
+    if (!from.isUnreducedOver(axis))
+      return emitOpError() << "cannot make a value unreduced over '" << axis.getValue() << "'";
+  return success();
+}
+
+OpFoldResult ReshardOp::fold(FoldAdaptor) {
+  if (getOperand().getType() == getType())
+    return getOperand();
+  return {};
+}
+
+LogicalResult AllReduceOp::verify() {
+  if (failed(checkCommon(*this, getOperand(), getResult())) ||
+      failed(checkAxes(*this, getAxesAttr())))
+    return failure();
+  DistAttr expected = removePartial(getDist(getOperand()), axesOf(getAxesAttr()));
+  if (!expected)
+    return distMismatch(*this, "needs an operand that is unreduced over its axes");
+  if (!sameDist(expected, getDist(getResult())))
+    return distMismatch(*this, "result must be the operand, no longer unreduced");
+  return success();
+}
+
+LogicalResult AllGatherOp::verify() {
+  if (failed(checkCommon(*this, getOperand(), getResult())) ||
+      failed(checkAxes(*this, getAxesAttr())) ||
+      failed(checkDim(*this, getOperand(), getDim(), "dim")))
+    return failure();
+  DistAttr expected = removeSplit(getDist(getOperand()), getDim(), axesOf(getAxesAttr()));
+  if (!expected)
+    return distMismatch(*this, "its axes are not the innermost split of dimension " +
+                                   Twine(getDim()) + " of the operand");
+  if (!sameDist(expected, getDist(getResult())))
+    return distMismatch(*this, "result must be the operand, no longer split over "
+                               "these axes");
+  return success();
+}
+
+LogicalResult ReduceScatterOp::verify() {
+  if (failed(checkCommon(*this, getOperand(), getResult())) ||
+      failed(checkAxes(*this, getAxesAttr())) ||
+      failed(checkDim(*this, getOperand(), getDim(), "dim")))
+    return failure();
+  SmallVector<StringAttr> axes = axesOf(getAxesAttr());
+  DistAttr reduced = removePartial(getDist(getOperand()), axes);
+  if (!reduced)
+    return distMismatch(*this, "needs an operand that is unreduced over its axes");
+  DistAttr whole = removeSplit(getDist(getResult()), getDim(), axes);
+  if (!sameDist(reduced, whole))
+    return distMismatch(*this, "result must be the reduced operand, split over "
+                               "these axes in dimension " +
+                                   Twine(getDim()));
+  return success();
+}
+
+LogicalResult AllToAllOp::verify() {
+  if (failed(checkCommon(*this, getOperand(), getResult())) ||
+      failed(checkAxes(*this, getAxesAttr())) ||
+      failed(checkDim(*this, getOperand(), getFromDim(), "from")) ||
+      failed(checkDim(*this, getOperand(), getToDim(), "to")))
+    return failure();
+  SmallVector<StringAttr> axes = axesOf(getAxesAttr());
+  DistAttr a = removeSplit(getDist(getOperand()), getFromDim(), axes);
+  DistAttr b = removeSplit(getDist(getResult()), getToDim(), axes);
+  if (getFromDim() == getToDim() || !sameDist(a, b))
+    return distMismatch(*this, "must move the split over its axes from dimension " +
+                                   Twine(getFromDim()) + " to " + Twine(getToDim()));
+  return success();
+}
+
+LogicalResult BroadcastOp::verify() {
+  if (failed(checkCommon(*this, getOperand(), getResult())) ||
+      failed(checkAxes(*this, getAxesAttr())))
+    return failure();
+  if (getDist(getOperand()) != getDist(getResult()))
+    return distMismatch(*this, "types must be equal");
+  GridAttr grid = GridAttr::lookup(*this);
+  int64_t members = 1;
+  for (StringAttr axis : axesOf(getAxesAttr()))
+    members *= grid ? grid.getAxisSize(axis) : 1;
+  if ((int64_t)getRoot() < 0 || (grid && (int64_t)getRoot() >= members))
+    return emitOpError() << "root " << (int64_t)getRoot() << " is not one of the group's "
+                         << members << " members";
+  return success();
+}
+
+LogicalResult LocalSliceOp::verify() {
+  if (failed(checkCommon(*this, getOperand(), getResult())) ||
+      failed(checkAxes(*this, getAxesAttr())) ||
+      failed(checkDim(*this, getOperand(), getDim(), "dim")))
+    return failure();
+  DistAttr whole = removeSplit(getDist(getResult()), getDim(), axesOf(getAxesAttr()));
+  if (!sameDist(getDist(getOperand()), whole))
+    return distMismatch(*this, "result must be the operand, split over these axes "
+                               "in dimension " +
+                                   Twine(getDim()));
+  return success();
+}

@@ -1,0 +1,89 @@
+//===- PipelineOps.cpp - Stages and their schedule ------------------------===//
+
+#include "OpHelpers.h"
+
+#include "mlir/Interfaces/FunctionImplementation.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+// tpc.pipeline @main(%ids : type, ...) inputs [...] outputs [...] { ... }
+ParseResult PipelineOp::parse(OpAsmParser &parser, OperationState &state) {
+  StringAttr name;
+  SmallVector<OpAsmParser::Argument> arguments;
+  ArrayAttr inputs, outputs;
+  if (parser.parseSymbolName(name, "sym_name", state.attributes) ||
+      parser.parseArgumentList(arguments, OpAsmParser::Delimiter::Paren,
+                               /*allowType=*/true) ||
+      parser.parseKeyword("inputs") ||
+      parser.parseAttribute(inputs, "input_attrs", state.attributes) ||
+      parser.parseKeyword("outputs") ||
+      parser.parseAttribute(outputs, "outputs", state.attributes) ||
+      parser.parseOptionalAttrDictWithKeyword(state.attributes))
+    return failure();
+  Region *body = state.addRegion();
+  if (parser.parseRegion(*body, arguments))
+    return failure();
+  if (body->empty())
+    body->emplaceBlock();
+  return success();
+}
+
+void PipelineOp::print(OpAsmPrinter &printer) {
+  printer << " ";
+  printer.printSymbolName(getSymName());
+  printer << "(";
+  llvm::interleaveComma(getBody().getArguments(), printer,
+                        [&](BlockArgument a) { printer.printRegionArgument(a); });
+  printer << ") inputs " << getInputAttrs() << " outputs " << getOutputs();
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {"sym_name", "input_attrs", "outputs"});
+  printer << " ";
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+}
+
+LogicalResult PipelineOp::verify() {
+  Block &block = getBody().front();
+  if (getInputAttrs().size() != block.getNumArguments())
+    return emitOpError() << "has " << getInputAttrs().size() << " input attributes for "
+                         << block.getNumArguments() << " inputs";
+  int64_t next = 0;
+  for (Operation &op : block) {
+    auto stage = dyn_cast<StageOp>(op);
+    if (!stage)
+      return op.emitOpError("is not a stage, but stands in a pipeline");
+    if ((int64_t)stage.getIndex() != next++)
+      return stage.emitOpError() << "stages must be in order; expected stage " << next - 1;
+  }
+  GridAttr grid = GridAttr::lookup(*this);
+  if (grid && grid.getAxisSize("pp") != next)
+    return emitOpError() << "has " << next << " stages, but axis pp has size "
+                         << grid.getAxisSize("pp");
+  return success();
+}
+
+static LogicalResult checkTransfer(Operation *op, Value value, int64_t peer) {
+  auto stage = op->getParentOfType<StageOp>();
+  if (!stage)
+    return op->emitOpError("belongs into a stage of a pipeline");
+  GridAttr grid = GridAttr::lookup(op);
+  if (peer < 0 || (grid && peer >= grid.getAxisSize("pp")) || peer == (int64_t)stage.getIndex())
+    return op->emitOpError() << "stage " << peer << " is no other stage of the pipeline";
+  if (getDist(value).getPartial())
+    return op->emitOpError("moves an unreduced value: reduce it first");
+  return success();
+}
+
+LogicalResult SendOp::verify() { return checkTransfer(*this, getValue(), getTo()); }
+LogicalResult RecvOp::verify() { return checkTransfer(*this, getResult(), getFrom()); }
+
+LogicalResult OutputOp::verify() {
+  auto pipeline = (*this)->getParentOfType<PipelineOp>();
+  if (!pipeline)
+    return emitOpError("belongs into a pipeline");
+  if (getIndex() >= pipeline.getOutputs().size())
+    return emitOpError() << "there is no output " << getIndex();
+  if (getDist(getValue()).getPartial())
+    return emitOpError("delivers an unreduced value: reduce it first");
+  return success();
+}

@@ -1,0 +1,472 @@
+//===- ShapeOps.cpp - Moving elements -------------------------------------===//
+
+#include "OpHelpers.h"
+
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+using Dims = ShardingRule::Dims;
+
+static std::optional<SymExpr> parseSize(Operation *op, StringRef name, StringRef text) {
+  std::string message;
+  auto e = SymExpr::parse(std::string_view(text.data(), text.size()), &message);
+  if (!e)
+    op->emitOpError() << name << ": " << message;
+  return e;
+}
+
+/// A rule for an op whose shapes are equal except in some dimensions, which
+/// are whole on both sides.
+static ShardingRule movingRule(Operation *op, ArrayRef<int64_t> whole, bool linear,
+                               bool movesOnly) {
+  ShardingRule rule;
+  Sizes sizes = getSizes(op->getResult(0));
+  Dims result = addDims(rule, sizes);
+  for (int64_t d : whole)
+    rule.factors[result[d][0]].kind = FactorKind::Whole;
+  rule.results.push_back(result);
+  ShardingRule::Linear all;
+  all.movesOnly = movesOnly;
+  for (auto [i, v] : llvm::enumerate(op->getOperands())) {
+    Dims dims = result;
+    for (int64_t d : whole)
+      dims[d] = {rule.addFactor(getSizes(v)[d], FactorKind::Whole)};
+    rule.operands.push_back(dims);
+    all.operands.push_back(i);
+  }
+  if (linear)
+    rule.linear.push_back(all);
+  return rule;
+}
+
+//===----------------------------------------------------------------------===//
+// Reshape
+//===----------------------------------------------------------------------===//
+
+// Reads both shapes from the major end. The larger of two sizes is divided by
+// the smaller one, which becomes a factor; what is left goes on. A part of the
+// shapes (up to where the products so far agree) where neither divides the
+// other has no common factors: its dimensions are whole.
+namespace {
+struct ReshapeFactors {
+  ShardingRule &rule;
+  ArrayRef<SymExpr> in, out;
+  Dims inDims, outDims;
+
+  void run() {
+    inDims.resize(in.size());
+    outDims.resize(out.size());
+    size_t i = 0, j = 0;
+    while (i < in.size() || j < out.size()) {
+      size_t i0 = i, j0 = j;
+      unsigned mark = rule.factors.size();
+      if (matchGroup(i, j))
+        continue;
+      // Undo the group's factors, then mark all that is left of it whole.
+      rule.factors.truncate(mark);
+      for (size_t k = i0; k < in.size(); ++k)
+        inDims[k].clear();
+      for (size_t k = j0; k < out.size(); ++k)
+        outDims[k].clear();
+      i = i0;
+      j = j0;
+      SymExpr p(1), q(1);
+      do {
+        if (i < in.size() && (j >= out.size() || i - i0 <= j - j0)) {
+          p = p * in[i];
+          inDims[i] = {rule.addFactor(in[i], FactorKind::Whole)};
+          ++i;
+        } else {
+          q = q * out[j];
+          outDims[j] = {rule.addFactor(out[j], FactorKind::Whole)};
+          ++j;
+        }
+      } while (p != q && (i < in.size() || j < out.size()));
+    }
+  }
+
+  /// One group: from here to where both shapes have the same product.
+  bool matchGroup(size_t &i, size_t &j) {
+    // Ones belong to no factor.
+    if (i < in.size() && in[i].isConstant(1)) {
+      ++i;
+      return true;
+    }
+    if (j < out.size() && out[j].isConstant(1)) {
+      ++j;
+      return true;
+    }
+    if (i == in.size() || j == out.size())
+      return false;
+    SymExpr a = in[i], b = out[j];
+    while (true) {
+      if (a.isConstant(0) || b.isConstant(0))
+        return false;
+      bool last = a == b;
+      std::optional<SymExpr> rest;
+      bool aLarger = true;
+      if (!last) {
+        rest = a.divideExact(b);
+        if (!rest) {
+          rest = b.divideExact(a);
+          aLarger = false;
+        }
+        if (!rest)
+          return false;
+      }
+      int f = rule.addFactor(aLarger ? b : a);
+      inDims[i].push_back(f);
+      outDims[j].push_back(f);
+      if (last) {
+        ++i;
+        ++j;
+        return true;
+      }
+      size_t &next = aLarger ? j : i;
+      ArrayRef<SymExpr> sizes = aLarger ? out : in;
+      (aLarger ? a : b) = *rest;
+      do
+        ++next;
+      while (next < sizes.size() && sizes[next].isConstant(1));
+      if (next == sizes.size())
+        return false;
+      (aLarger ? b : a) = sizes[next];
+    }
+  }
+};
+} // namespace
+
+ShardingRule ReshapeOp::getShardingRule() {
+  ShardingRule rule;
+  Sizes in = getSizes(getOperand()), out = getSizes(getResult());
+  ReshapeFactors factors{rule, in, out, {}, {}};
+  factors.run();
+  rule.operands.push_back(factors.inDims);
+  rule.results.push_back(factors.outDims);
+  rule.linear.push_back({{0}, true});
+  return rule;
+}
+
+LogicalResult ReshapeOp::verify() {
+  Sizes in = getSizes(getOperand()), out = getSizes(getResult());
+  if (elementType(getOperand()) != elementType(getResult()))
+    return emitOpError("changes the element type");
+  if (product(in) != product(out))
+    return emitOpError() << "cannot turn " << describe(in) << " (" << product(in).str()
+                         << " elements) into " << describe(out) << " (" << product(out).str()
+                         << " elements)";
+  return success();
+}
+
+OpFoldResult ReshapeOp::fold(FoldAdaptor) {
+  if (getOperand().getType() == getType())
+    return getOperand();
+  if (auto producer = getOperand().getDefiningOp<ReshapeOp>()) {
+    // Through a global intermediate only: a split one may not be expressible.
+    if (getDist(producer.getOperand()).isSharded() || getDist(getOperand()).isSharded())
+      return {};
+    getOperandMutable().assign(producer.getOperand());
+    return getResult();
+  }
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Transpose
+//===----------------------------------------------------------------------===//
+
+LogicalResult TransposeOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
+                                            Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  Sizes in = getSizes(adaptor.getOperand()), out;
+  ArrayRef<int64_t> permutation = adaptor.getPermutation();
+  SmallVector<bool> seen(in.size(), false);
+  if (permutation.size() != in.size())
+    return inferError(loc, "permutation has " + Twine(permutation.size()) + " entries for rank " +
+                               Twine(in.size()));
+  for (int64_t p : permutation) {
+    if (p < 0 || p >= (int64_t)in.size() || seen[p])
+      return inferError(loc, "not a permutation");
+    seen[p] = true;
+    out.push_back(in[p]);
+  }
+  types.push_back(makeTensorType(elementType(adaptor.getOperand()), out));
+  return success();
+}
+bool TransposeOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) {
+  return compatibleTypes(a, b);
+}
+LogicalResult TransposeOp::verify() { return success(); }
+
+ShardingRule TransposeOp::getShardingRule() {
+  ShardingRule rule;
+  Dims in = addDims(rule, getSizes(getOperand())), out;
+  for (int64_t p : getPermutation())
+    out.push_back(in[p]);
+  rule.operands.push_back(in);
+  rule.results.push_back(out);
+  rule.linear.push_back({{0}, true});
+  return rule;
+}
+
+OpFoldResult TransposeOp::fold(FoldAdaptor) {
+  bool identity = llvm::all_of(llvm::enumerate(getPermutation()),
+                               [](auto p) { return (int64_t)p.index() == p.value(); });
+  if (identity && getOperand().getType() == getType())
+    return getOperand();
+  if (auto producer = getOperand().getDefiningOp<TransposeOp>()) {
+    SmallVector<int64_t> composed;
+    for (int64_t p : getPermutation())
+      composed.push_back(producer.getPermutation()[p]);
+    setPermutation(composed);
+    getOperandMutable().assign(producer.getOperand());
+    return getResult();
+  }
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Expand
+//===----------------------------------------------------------------------===//
+
+ShardingRule ExpandOp::getShardingRule() {
+  ShardingRule rule;
+  Sizes in = getSizes(getOperand()), out = getSizes(getResult());
+  Dims result = addDims(rule, out);
+  rule.operands.push_back(broadcastDims(in, out, result));
+  rule.results.push_back(result);
+  rule.linear.push_back({{0}, true});
+  return rule;
+}
+
+LogicalResult ExpandOp::verify() {
+  Sizes in = getSizes(getOperand()), out = getSizes(getResult());
+  if (elementType(getOperand()) != elementType(getResult()))
+    return emitOpError("changes the element type");
+  bool fits = in.size() <= out.size();
+  for (size_t i = 0; fits && i < in.size(); ++i)
+    fits = in[i].isConstant(1) || in[i] == out[out.size() - in.size() + i];
+  if (!fits)
+    return emitOpError() << "cannot broadcast " << describe(in) << " to " << describe(out);
+  return success();
+}
+
+OpFoldResult ExpandOp::fold(FoldAdaptor) {
+  if (getOperand().getType() == getType())
+    return getOperand();
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Slice
+//===----------------------------------------------------------------------===//
+
+ShardingRule SliceOp::getShardingRule() {
+  int64_t dim = getDim();
+  bool all = getStart() == "0" && getStep() == 1 &&
+             getSizes(getOperand())[dim] == getSizes(getResult())[dim];
+  if (all)
+    return movingRule(*this, {}, true, true);
+  return movingRule(*this, {dim}, true, true);
+}
+
+LogicalResult SliceOp::verify() {
+  Sizes in = getSizes(getOperand()), out = getSizes(getResult());
+  if (failed(checkDim(*this, getOperand(), getDim(), "dim")))
+    return failure();
+  if (elementType(getOperand()) != elementType(getResult()))
+    return emitOpError("changes the element type");
+  if (getStep() == 0)
+    return emitOpError("step must not be 0");
+  auto start = parseSize(*this, "start", getStart());
+  if (!start)
+    return failure();
+  bool same = in.size() == out.size();
+  for (size_t i = 0; same && i < in.size(); ++i)
+    same = i == getDim() || in[i] == out[i];
+  if (!same)
+    return emitOpError() << "changes " << describe(in) << " to " << describe(out)
+                         << " in more than dimension " << getDim();
+  // Where all is known it must be inside.
+  auto begin = start->asConstant(), have = in[getDim()].asConstant(),
+       count = out[getDim()].asConstant();
+  if (begin && have && count && *count > 0) {
+    int64_t last;
+    if (__builtin_mul_overflow(*count - 1, getStep(), &last) ||
+        __builtin_add_overflow(last, *begin, &last) || *begin < 0 || last < 0 || *begin >= *have ||
+        last >= *have)
+      return emitOpError() << "takes " << *count << " elements from " << *begin << " with step "
+                           << getStep() << " of " << *have;
+  }
+  return success();
+}
+
+OpFoldResult SliceOp::fold(FoldAdaptor) {
+  if (getStart() == "0" && getStep() == 1 && getOperand().getType() == getType())
+    return getOperand();
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Concat
+//===----------------------------------------------------------------------===//
+
+LogicalResult ConcatOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
+                                         Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  ValueRange operands = adaptor.getOperands();
+  if (operands.empty())
+    return inferError(loc, "concat needs at least one operand");
+  Sizes sizes = getSizes(operands[0]);
+  int64_t dim = adaptor.getDim();
+  if (dim < 0 || dim >= (int64_t)sizes.size())
+    return inferError(loc, "dim " + Twine(dim) + " is not a dimension of " + describe(sizes));
+  for (Value v : operands.drop_front()) {
+    Sizes other = getSizes(v);
+    bool fits = other.size() == sizes.size() && elementType(v) == elementType(operands[0]);
+    for (size_t i = 0; fits && i < sizes.size(); ++i)
+      fits = (int64_t)i == dim || other[i] == sizes[i];
+    if (!fits)
+      return inferError(loc, "cannot join " + describe(sizes) + " and " + describe(other) +
+                                 " along dimension " + Twine(dim));
+    sizes[dim] = sizes[dim] + other[dim];
+  }
+  types.push_back(makeTensorType(elementType(operands[0]), sizes));
+  return success();
+}
+bool ConcatOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
+LogicalResult ConcatOp::verify() { return success(); }
+ShardingRule ConcatOp::getShardingRule() {
+  return movingRule(*this, {(int64_t)getDim()}, true, true);
+}
+OpFoldResult ConcatOp::fold(FoldAdaptor) {
+  if (getOperands().size() == 1 && getOperands()[0].getType() == getType())
+    return getOperands()[0];
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Iota and Size
+//===----------------------------------------------------------------------===//
+
+ShardingRule IotaOp::getShardingRule() { return movingRule(*this, {}, false, false); }
+LogicalResult IotaOp::verify() { return checkDim(*this, getResult(), getDim(), "dim"); }
+
+ShardingRule SizeOp::getShardingRule() { return movingRule(*this, {}, false, false); }
+LogicalResult SizeOp::verify() {
+  if (rankOf(getResult()) != 0)
+    return emitOpError("gives a scalar (rank 0)");
+  return success(parseSize(*this, "expr", getExpr()).has_value());
+}
+
+//===----------------------------------------------------------------------===//
+// Gather, GatherND
+//===----------------------------------------------------------------------===//
+
+LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
+                                         Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  Sizes data = getSizes(adaptor.getData());
+  Sizes indices = getSizes(adaptor.getIndices());
+  int64_t dim = adaptor.getDim();
+  if (dim < 0 || dim >= (int64_t)data.size())
+    return inferError(loc, "dim " + Twine(dim) + " is not a dimension of " + describe(data));
+  Sizes out(data.begin(), data.begin() + dim);
+  llvm::append_range(out, indices);
+  out.append(data.begin() + dim + 1, data.end());
+  types.push_back(makeTensorType(elementType(adaptor.getData()), out));
+  return success();
+}
+bool GatherOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
+LogicalResult GatherOp::verify() { return success(); }
+ShardingRule GatherOp::getShardingRule() {
+  ShardingRule rule;
+  int64_t dim = getDim();
+  Dims data = addDims(rule, getSizes(getData()));
+  Dims indices = addDims(rule, getSizes(getIndices()));
+  rule.factors[data[dim][0]].kind = FactorKind::Whole;
+  Dims out(data.begin(), data.begin() + dim);
+  llvm::append_range(out, indices);
+  out.append(data.begin() + dim + 1, data.end());
+  rule.operands = {data, indices};
+  rule.results = {out};
+  rule.linear.push_back({{0}, true});
+  return rule;
+}
+
+LogicalResult GatherNDOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
+                                           Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  Sizes data = getSizes(adaptor.getData());
+  Sizes indices = getSizes(adaptor.getIndices());
+  int64_t batch = adaptor.getBatchDims();
+  if (indices.empty() || batch < 0 || batch >= (int64_t)indices.size() ||
+      batch > (int64_t)data.size())
+    return inferError(loc, "batch " + Twine(batch) + " does not fit data " + describe(data) +
+                               " and indices " + describe(indices));
+  auto k = indices.back().asConstant();
+  if (!k || *k < 0 || batch + *k > (int64_t)data.size())
+    return inferError(loc, "the last dimension of indices " + describe(indices) +
+                               " must be static and at most the rank of data " + describe(data) +
+                               " without batch dimensions");
+  for (int64_t i = 0; i < batch; ++i)
+    if (data[i] != indices[i])
+      return inferError(loc, "batch dimensions of data " + describe(data) + " and indices " +
+                                 describe(indices) + " differ");
+  Sizes out(indices.begin(), indices.end() - 1);
+  out.append(data.begin() + batch + *k, data.end());
+  types.push_back(makeTensorType(elementType(adaptor.getData()), out));
+  return success();
+}
+bool GatherNDOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
+LogicalResult GatherNDOp::verify() { return success(); }
+ShardingRule GatherNDOp::getShardingRule() {
+  ShardingRule rule;
+  Sizes sizes = getSizes(getIndices());
+  int64_t batch = getBatchDims(), k = *sizes.back().asConstant();
+  Dims indices = addDims(rule, sizes);
+  rule.factors[indices.back()[0]].kind = FactorKind::Whole;
+  Dims data;
+  for (auto [i, size] : llvm::enumerate(getSizes(getData()))) {
+    if ((int64_t)i < batch)
+      data.push_back(indices[i]);
+    else
+      data.push_back({rule.addFactor(size, (int64_t)i < batch + k ? FactorKind::Whole
+                                                                  : FactorKind::Parallel)});
+  }
+  Dims out(indices.begin(), indices.end() - 1);
+  out.append(data.begin() + batch + k, data.end());
+  rule.operands = {data, indices};
+  rule.results = {out};
+  rule.linear.push_back({{0}, true});
+  return rule;
+}
+
+//===----------------------------------------------------------------------===//
+// CumSum, Trilu
+//===----------------------------------------------------------------------===//
+
+LogicalResult CumSumOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
+                                         SmallVectorImpl<Type> &types) {
+  types.push_back(
+      makeTensorType(elementType(adaptor.getOperand()), getSizes(adaptor.getOperand())));
+  return success();
+}
+bool CumSumOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
+LogicalResult CumSumOp::verify() { return checkDim(*this, getOperand(), getDim(), "dim"); }
+ShardingRule CumSumOp::getShardingRule() {
+  return movingRule(*this, {(int64_t)getDim()}, true, false);
+}
+
+LogicalResult TriluOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
+                                        SmallVectorImpl<Type> &types) {
+  Sizes sizes = getSizes(adaptor.getOperand());
+  if (sizes.size() < 2)
+    return inferError(loc, "trilu needs at least two dimensions");
+  types.push_back(makeTensorType(elementType(adaptor.getOperand()), sizes));
+  return success();
+}
+bool TriluOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
+LogicalResult TriluOp::verify() { return success(parseSize(*this, "k", getK()).has_value()); }
+ShardingRule TriluOp::getShardingRule() {
+  int64_t rank = rankOf(getOperand());
+  return movingRule(*this, {rank - 2, rank - 1}, true, false);
+}

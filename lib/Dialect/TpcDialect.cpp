@@ -1,0 +1,35 @@
+//===- TpcDialect.cpp - The tpc dialect -----------------------------------===//
+
+#include "tpc/Dialect/Dist.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+#include "tpc/Dialect/TpcDialect.cpp.inc"
+#include "tpc/Dialect/TpcEnums.cpp.inc"
+
+void TpcDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "tpc/Dialect/TpcOps.cpp.inc"
+      >();
+  registerAttributes();
+}
+
+Operation *TpcDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type,
+                                           Location loc) {
+  auto elements = dyn_cast<ElementsAttr>(value);
+  if (!elements || !isa<RankedTensorType>(type))
+    return nullptr;
+  return ConstantOp::create(builder, loc, type, elements);
+}
+
+LogicalResult TpcDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  if (attribute.getName() == kGridAttr && !isa<GridAttr>(attribute.getValue()))
+    return op->emitError() << "'" << kGridAttr << "' must be a #tpc.grid, not "
+                           << attribute.getValue();
+  return success();
+}

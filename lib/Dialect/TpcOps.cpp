@@ -1,0 +1,13 @@
+//===- TpcOps.cpp - Generated op code, in a file of its own ---------------===//
+//
+// Apart from the hand-written parts, so that touching those stays cheap.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tpc/Dialect/Tpc.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+#define GET_OP_CLASSES
+#include "tpc/Dialect/TpcOps.cpp.inc"

@@ -1,0 +1,190 @@
+//===- VerifyDistribution.cpp - Types against sharding rules --------------===//
+//
+// The one check that a distributed program is built on; see ShardingRule.h for
+// what a rule says.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tpc/Dialect/Dist.h"
+
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+#include "tpc/Interfaces/ShardingRuleInterfaces.cpp.inc"
+
+namespace {
+class Checker {
+public:
+  Checker(Operation *op, ShardingRule rule) : op(op), rule(std::move(rule)) {}
+
+  LogicalResult run() {
+    if (rule.operands.size() != op->getNumOperands() || rule.results.size() != op->getNumResults())
+      return op->emitOpError("has a sharding rule for another number of "
+                             "operands or results");
+    if (failed(checkScope()))
+      return failure();
+    pieces.resize(rule.factors.size());
+    from.resize(rule.factors.size());
+    for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+      if (failed(collect("operand " + std::to_string(i), operand, rule.operands[i])))
+        return failure();
+    for (auto [i, result] : llvm::enumerate(op->getResults()))
+      if (failed(collect("result " + std::to_string(i), result, rule.results[i])))
+        return failure();
+    return checkUnreduced();
+  }
+
+private:
+  static bool hasDist(Value v) {
+    return isa_and_present<DistAttr>(cast<RankedTensorType>(v.getType()).getEncoding());
+  }
+
+  LogicalResult checkScope() {
+    Value local, global;
+    auto look = [&](Value v) {
+      if (hasDist(v))
+        (getDist(v).getLocal() ? local : global) = v;
+    };
+    llvm::for_each(op->getOperands(), look);
+    llvm::for_each(op->getResults(), look);
+    if (local && global)
+      return op->emitOpError() << "mixes the local value of type " << local.getType()
+                               << " with the global one of type " << global.getType();
+    return success();
+  }
+
+  std::string sizeOf(int factor) { return rule.factors[factor].size.str(); }
+
+  static std::string axesText(DimAttr dim) {
+    std::string text = "{";
+    for (StringAttr axis : dim.getAllAxes())
+      text += (text.size() > 1 ? ", " : "") + axis.getValue().str();
+    return text + "}";
+  }
+
+  LogicalResult collect(const std::string &what, Value value, const ShardingRule::Dims &dims) {
+    DistAttr dist = getDist(value);
+    if (dims.size() != dist.getDims().size())
+      return op->emitOpError() << what << " has another rank than its rule";
+    for (auto [d, dim] : llvm::enumerate(dist.getDims())) {
+      SmallVector<SymExpr> sizes;
+      for (int f : dims[d])
+        sizes.push_back(rule.factors[f].size);
+      if (sizes.empty()) {
+        if (dim.isSharded())
+          return op->emitOpError() << what << " broadcasts in dimension " << d
+                                   << " but is split there over " << axesText(dim);
+        continue;
+      }
+      auto parts = splitDim(dim, sizes);
+      if (!parts)
+        return op->emitOpError() << what << " is split in dimension " << d << " over "
+                                 << axesText(dim) << " in a way that its factors do not allow";
+      for (auto [f, part] : llvm::zip(dims[d], *parts)) {
+        if (rule.factors[f].kind == FactorKind::Whole && part.isSharded())
+          return op->emitOpError()
+                 << "needs dimension " << d << " of " << what << " (size " << sizeOf(f)
+                 << ") whole, but it is split over " << axesText(part);
+        if (!pieces[f]) {
+          pieces[f] = part;
+          from[f] = what;
+        } else if (pieces[f] != part) {
+          return op->emitOpError()
+                 << "splits the factor of size " << sizeOf(f) << " over " << axesText(pieces[f])
+                 << " in " << from[f] << ", but over " << axesText(part) << " in " << what;
+        }
+      }
+    }
+    return success();
+  }
+
+  static std::optional<ReductionKind> reductionOf(FactorKind kind) {
+    switch (kind) {
+    case FactorKind::ReductionSum:
+      return ReductionKind::Sum;
+    case FactorKind::ReductionMax:
+      return ReductionKind::Max;
+    case FactorKind::ReductionMin:
+      return ReductionKind::Min;
+    default:
+      return std::nullopt;
+    }
+  }
+
+  // For each axis: what the results must be unreduced by, from a split
+  // reduction or from linear operands; never from both.
+  LogicalResult checkUnreduced() {
+    llvm::StringMap<ReductionKind> expected;
+    for (auto [f, factor] : llvm::enumerate(rule.factors))
+      if (auto kind = reductionOf(factor.kind); kind && pieces[f])
+        for (StringAttr axis : pieces[f].getAllAxes())
+          expected[axis.getValue()] = *kind;
+
+    llvm::StringMap<SmallVector<int>> unreduced;
+    llvm::StringMap<ReductionKind> kinds;
+    for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+      PartialAttr partial = getDist(operand).getPartial();
+      if (!partial)
+        continue;
+      for (StringAttr axis : partial.getAxes()) {
+        unreduced[axis.getValue()].push_back(i);
+        auto [it, first] = kinds.try_emplace(axis.getValue(), partial.getKind());
+        if (!first && it->second != partial.getKind())
+          return op->emitOpError() << "mixes values that reduce differently "
+                                      "over '"
+                                   << axis.getValue() << "'";
+      }
+    }
+    for (auto &entry : unreduced) {
+      StringRef axis = entry.getKey();
+      ReductionKind kind = kinds.lookup(axis);
+      if (expected.count(axis))
+        return op->emitOpError() << "reduces over '" << axis << "', but operand " << entry.second[0]
+                                 << " is still unreduced over it";
+      bool linear = llvm::any_of(rule.linear, [&](const auto &l) {
+        return ArrayRef<int>(l.operands) == ArrayRef<int>(entry.second) &&
+               (l.movesOnly || kind == ReductionKind::Sum);
+      });
+      if (!linear)
+        return op->emitOpError() << "is not linear in operand " << entry.second[0]
+                                 << ", which is unreduced (" << stringifyReductionKind(kind)
+                                 << ") over '" << axis << "': reduce it first";
+      expected[axis] = kind;
+    }
+
+    for (Value result : op->getResults()) {
+      DistAttr dist = getDist(result);
+      for (auto &entry : expected)
+        if (!dist.isUnreducedOver(entry.getKey()) || dist.getPartial().getKind() != entry.second)
+          return op->emitOpError()
+                 << "leaves its result unreduced (" << stringifyReductionKind(entry.second)
+                 << ") over '" << entry.getKey() << "', but the result type does not say so";
+      for (StringAttr axis : dist.getPartialAxes())
+        if (!expected.count(axis.getValue()))
+          return op->emitOpError() << "has a result type that is unreduced over '"
+                                   << axis.getValue() << "', but nothing here makes it so";
+    }
+    return success();
+  }
+
+  Operation *op;
+  ShardingRule rule;
+  SmallVector<DimAttr> pieces;
+  SmallVector<std::string> from;
+};
+} // namespace
+
+LogicalResult mlir::tpc::verifyDistribution(Operation *op) {
+  // Nothing to compare in a program that is not distributed.
+  auto distributed = [](Value v) {
+    auto tensor = dyn_cast<RankedTensorType>(v.getType());
+    auto dist = tensor ? dyn_cast_if_present<DistAttr>(tensor.getEncoding()) : DistAttr();
+    return dist && (dist.isSharded() || dist.getPartial() || dist.getLocal());
+  };
+  if (llvm::none_of(op->getOperands(), distributed) && llvm::none_of(op->getResults(), distributed))
+    return success();
+  return Checker(op, cast<ShardingRuleOpInterface>(op).getShardingRule()).run();
+}
