@@ -4,6 +4,17 @@
 
 namespace tpc::rt {
 
+Part Group::part(int64_t n, int member) const {
+  Part whole{0, n};
+  int64_t stride = size();
+  for (int64_t axis : sizes) {
+    stride /= axis;
+    Part part = partOf(whole.size, axis, member / stride % axis);
+    whole = {whole.offset + part.offset, part.size};
+  }
+  return whole;
+}
+
 Grid::Grid(std::vector<Axis> axes) : order(std::move(axes)) {
   for (const Axis &axis : order)
     ranks *= static_cast<int>(axis.size);
@@ -31,11 +42,13 @@ Group Grid::groupOf(int rank, uint32_t axes) const {
   // ascending order, because strides grow with the order.
   std::vector<int64_t> mine = coordinatesOf(rank), at = mine;
   int64_t members = 1;
-  for (size_t i = 0; i < order.size(); ++i)
-    if (axes >> i & 1)
-      members *= order[i].size;
   Group group;
   group.axes = axes;
+  for (size_t i = order.size(); i-- > 0;)
+    if (axes >> i & 1) {
+      members *= order[i].size;
+      group.sizes.push_back(order[i].size);
+    }
   for (int64_t member = 0; member < members; ++member) {
     int64_t rest = member;
     for (size_t i = 0; i < order.size(); ++i)

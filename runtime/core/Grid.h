@@ -30,10 +30,14 @@ inline Part partOf(int64_t n, int64_t parts, int64_t coordinate) {
 /// The ranks that differ from one rank on the axes of a mask only, ascending.
 struct Group {
   uint32_t axes = 0;
-  std::vector<int> ranks; ///< world ranks
-  int index = 0;          ///< this rank's place in `ranks`
+  std::vector<int> ranks;     ///< world ranks
+  int index = 0;              ///< this rank's place in `ranks`
+  std::vector<int64_t> sizes; ///< of the mask's axes, the one with the largest stride first
 
   int size() const { return static_cast<int>(ranks.size()); }
+  /// A member's part of a dimension of `n`. Several axes split it one after the other, the one with
+  /// the largest stride first, so that the parts of ascending ranks follow each other.
+  Part part(int64_t n, int member) const;
 };
 
 class Grid {

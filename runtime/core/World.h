@@ -4,9 +4,13 @@
 // that a launcher started (MPI). Use:
 //
 //   Launcher launcher = detectLauncher();
-//   std::unique_ptr<World> world = launcher.present ? joinWorld(...) : World::threads(grid,
-//   threadsPerRank); if (std::string error = world->handshake(digest); !error.empty()) ...
-//   std::optional<std::string> error = world->run([&](tpc_context &ctx) { ... });
+//   std::shared_ptr<Session> session;
+//   if (launcher.present && !(session = joinMpi(launcher, error)))
+//     ... say `error`, exit
+//   ... compare session->size() with the grid's; session->agree() on errors that all ranks may find
+//   auto world = session ? World::processes(grid, threads, session) : World::threads(grid,
+//   threads); std::optional<std::string> error = world->handshake(digest); error =
+//   world->run([&](tpc_context &ctx) { ... });
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,37 +30,43 @@
 
 namespace tpc::rt {
 
+class Hub;
+
 /// What the environment says about who started this process.
 struct Launcher {
   bool present = false; ///< a launcher of MPI programs started this process
   std::string variable; ///< the variable that gives it away
   int rank = -1;        ///< -1: not said
   int size = -1;
-  int localSize = -1; ///< ranks on this host
 };
 
 /// Looks at the variables of Open MPI, PMI and PMIx. TPC_TRANSPORT=threads makes it blind.
 Launcher detectLauncher();
 
-/// A connection to the other processes; made before the grid is compared with the world's size.
+/// A connection to the other processes; made before the grid is compared with the world's size. Its
+/// destructor ends it, collectively.
 class Session {
 public:
   virtual ~Session();
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  virtual int ranksOnHost() const = 0;
   virtual std::unique_ptr<Transport> makeTransport(World &world) = 0;
-  /// Collective. Ends the program with `status` if any rank has an error; the lowest such rank
-  /// prints its own. For errors that every rank may find at once (bad input), so that they are said
-  /// once.
-  virtual void agree(const std::optional<std::string> &error) = 0;
+  /// Collective. Whether any rank has an error, and whether this one is to say it: for errors that
+  /// every rank may find at once, such as bad input.
+  struct Agreement {
+    bool failed = false;
+    bool isSpeaker = false; ///< the lowest rank that has one
+  };
+  virtual Agreement agree(bool hasError) = 0;
   /// Collective. The lowest rank whose text differs from rank 0's, or -1.
   virtual int firstDifference(std::string_view text) = 0;
-  /// Collective; the other processes are not reached after it.
-  virtual void finish() = 0;
+  /// This rank is at the end of a run. Collective; returns when all are.
+  virtual void leave(tpc_context &ctx) = 0;
 };
 
 /// Loads libtpc_mpi.so and initializes MPI. Null, with a message, if that cannot be done.
-std::unique_ptr<Session> joinMpi(const Launcher &launcher, std::string &error);
+std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error);
 
 class World {
 public:
@@ -64,7 +74,7 @@ public:
   static std::unique_ptr<World> threads(Grid grid, int threadsPerRank);
   /// This process is one rank. The session's size must be the grid's.
   static std::unique_ptr<World> processes(Grid grid, int threadsPerRank,
-                                          std::unique_ptr<Session> session);
+                                          std::shared_ptr<Session> session);
   ~World();
 
   const Grid &grid() const { return theGrid; }
@@ -91,22 +101,29 @@ public:
   /// The first message and its rank.
   std::string errorMessage() const;
   int errorRank() const;
-  /// Keeps the first error; true for that one. Use rt::fail.
+  /// Keeps the first error; true for that one. `rt::fail` is what to call.
   bool recordError(int rank, const std::string &message);
 
 private:
-  World(Grid grid, int threadsPerRank, int numLocal);
+  World(Grid grid, int threadsPerRank, int firstRank, int numLocal, int ranksOnHost);
   void runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &fn);
 
   Grid theGrid;
   bool spin = false;
-  std::unique_ptr<Session> theSession;
+  std::shared_ptr<Session> theSession;
+  std::shared_ptr<Hub> hub;
   std::vector<std::unique_ptr<tpc_context>> contexts;
   std::atomic<bool> hasFailed{false};
   mutable std::mutex errorMutex;
   std::string firstError;
   int firstErrorRank = -1;
 };
+
+/// `ranks` threads on one axis, for tests and small programs: the first error, or nothing.
+inline std::optional<std::string> runWorld(int ranks,
+                                           const std::function<void(tpc_context &)> &fn) {
+  return World::threads(Grid({{"tp", ranks}}), 1)->run(fn);
+}
 
 } // namespace tpc::rt
 

@@ -1,0 +1,180 @@
+//===- Collectives.cpp - the ABI's communication --------------------------===//
+//
+// Checks arguments, settles what needs nobody else (empty tensors, groups of one), counts, and
+// hands the rest to the transport. All members of a group call with the same numbers, so all of
+// them take the same way here.
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Context.h"
+#include "core/DType.h"
+#include "core/Layout.h"
+#include "core/Reduce.h"
+#include "core/Transport.h"
+#include <cstring>
+#include <initializer_list>
+
+using namespace tpc::rt;
+
+namespace {
+
+[[noreturn]] void failIn(tpc_context &ctx, CollectiveKind kind, uint32_t axes,
+                         const std::string &what) {
+  fail(ctx, std::string(spell(kind)) + " over '" + ctx.grid.label(axes) + "': " + what);
+}
+
+/// The bytes of a tensor; fails if a size is negative or the product does not fit.
+int64_t bytesOf(tpc_context &ctx, CollectiveKind kind, uint32_t axes, int32_t dtype,
+                std::initializer_list<int64_t> sizes) {
+  int64_t bytes = sizeOf(dtype);
+  if (!bytes)
+    failIn(ctx, kind, axes, "unknown element type " + std::to_string(dtype));
+  bool empty = false;
+  for (int64_t size : sizes) {
+    if (size < 0)
+      failIn(ctx, kind, axes, "negative size " + std::to_string(size));
+    empty |= size == 0;
+  }
+  if (empty)
+    return 0;
+  for (int64_t size : sizes)
+    if (__builtin_mul_overflow(bytes, size, &bytes))
+      failIn(ctx, kind, axes, "the tensor's size does not fit into 64 bits");
+  return bytes;
+}
+
+const Group &groupOf(tpc_context &ctx, CollectiveKind kind, uint32_t axes) {
+  if (axes & ~ctx.grid.allAxes())
+    failIn(ctx, kind, axes,
+           "the grid has " + std::to_string(ctx.grid.numAxes()) + " axes, the mask is " +
+               std::to_string(axes));
+  return ctx.group(axes);
+}
+
+void checkReduction(tpc_context &ctx, CollectiveKind kind, uint32_t axes, int32_t dtype,
+                    int32_t reduction) {
+  if (!canReduce(dtype, reduction))
+    failIn(ctx, kind, axes,
+           "cannot reduce elements of type " + std::string(spellType(dtype)) + " by reduction " +
+               std::to_string(reduction) +
+               " (sum, max and min of f32, f64, i32 and i64 are possible)");
+}
+
+void copyIfApart(void *out, const void *in, int64_t bytes) {
+  if (out != in)
+    std::memmove(out, in, static_cast<size_t>(bytes));
+}
+
+/// The world rank whose coordinate on `axis` is `peer`.
+int peerRank(tpc_context &ctx, const char *what, int32_t axis, int64_t peer) {
+  const auto &axes = ctx.grid.axes();
+  if (axis < 0 || axis >= ctx.grid.numAxes())
+    fail(ctx, std::string(what) + ": the grid has no axis " + std::to_string(axis));
+  if (peer < 0 || peer >= axes[axis].size)
+    fail(ctx, std::string(what) + " over '" + axes[axis].name + "': there is no coordinate " +
+                  std::to_string(peer) + " on an axis of size " + std::to_string(axes[axis].size));
+  if (peer == ctx.coordinates[axis])
+    fail(ctx, std::string(what) + " over '" + axes[axis].name + "': the peer is the rank itself");
+  int64_t stride = 1;
+  for (int32_t i = 0; i < axis; ++i)
+    stride *= axes[i].size;
+  return static_cast<int>(ctx.rank + (peer - ctx.coordinates[axis]) * stride);
+}
+
+} // namespace
+
+extern "C" void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction,
+                               const void *in, void *out, int64_t count) {
+  constexpr auto kind = CollectiveKind::AllReduce;
+  const Group &group = groupOf(*ctx, kind, axes);
+  int64_t bytes = bytesOf(*ctx, kind, axes, dtype, {count});
+  checkReduction(*ctx, kind, axes, dtype, reduction);
+  if (bytes == 0)
+    return;
+  if (group.size() == 1)
+    return copyIfApart(out, in, bytes);
+  ctx->counters.add(kind, axes, bytes);
+  ctx->transport->allReduce(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction), in, out,
+                            count);
+}
+
+extern "C" void tpc_all_gather(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in,
+                               void *out, int64_t outer, int64_t n, int64_t inner) {
+  constexpr auto kind = CollectiveKind::AllGather;
+  const Group &group = groupOf(*ctx, kind, axes);
+  int64_t bytes = bytesOf(*ctx, kind, axes, dtype, {outer, n, inner});
+  if (bytes == 0)
+    return;
+  if (group.size() == 1)
+    return copyIfApart(out, in, bytes);
+  ctx->counters.add(kind, axes, bytes);
+  ctx->transport->allGather(*ctx, group, in, out, outer, n, inner * sizeOf(dtype));
+}
+
+extern "C" void tpc_reduce_scatter(tpc_context *ctx, uint32_t axes, int32_t dtype,
+                                   int32_t reduction, const void *in, void *out, int64_t outer,
+                                   int64_t n, int64_t inner) {
+  constexpr auto kind = CollectiveKind::ReduceScatter;
+  const Group &group = groupOf(*ctx, kind, axes);
+  int64_t bytes = bytesOf(*ctx, kind, axes, dtype, {outer, n, inner});
+  checkReduction(*ctx, kind, axes, dtype, reduction);
+  if (bytes == 0)
+    return;
+  if (group.size() == 1)
+    return copyIfApart(out, in, bytes);
+  ctx->counters.add(kind, axes, bytes);
+  ctx->transport->reduceScatter(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction), in, out,
+                                outer, n, inner);
+}
+
+extern "C" void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in,
+                               void *out, int64_t outer, int64_t a, int64_t middle, int64_t b,
+                               int64_t inner, int32_t split_first) {
+  constexpr auto kind = CollectiveKind::AllToAll;
+  const Group &group = groupOf(*ctx, kind, axes);
+  int64_t bytes = bytesOf(*ctx, kind, axes, dtype, {outer, a, middle, b, inner});
+  if (bytes == 0)
+    return;
+  if (group.size() == 1)
+    return copyIfApart(out, in, bytes);
+  // The buffer is what this rank puts in: the dimension that is gathered is only there in part.
+  int64_t gathered = split_first ? b : a;
+  ctx->counters.add(kind, axes, bytes / gathered * group.part(gathered, group.index).size);
+  ctx->transport->allToAll(*ctx, group, in, out,
+                           {outer, a, middle, b, inner * sizeOf(dtype), split_first != 0});
+}
+
+extern "C" void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, void *data,
+                              int64_t count, int64_t root) {
+  constexpr auto kind = CollectiveKind::Broadcast;
+  const Group &group = groupOf(*ctx, kind, axes);
+  int64_t bytes = bytesOf(*ctx, kind, axes, dtype, {count});
+  if (root < 0 || root >= group.size())
+    failIn(*ctx, kind, axes,
+           "there is no root " + std::to_string(root) + " in a group of " +
+               std::to_string(group.size()));
+  if (bytes == 0 || group.size() == 1)
+    return;
+  ctx->counters.add(kind, axes, bytes);
+  ctx->transport->broadcast(*ctx, group, data, bytes, static_cast<int>(root));
+}
+
+extern "C" void tpc_send(tpc_context *ctx, int32_t axis, int32_t dtype, const void *data,
+                         int64_t count, int64_t peer) {
+  int rank = peerRank(*ctx, "send", axis, peer);
+  uint32_t axes = uint32_t(1) << axis;
+  int64_t bytes = bytesOf(*ctx, CollectiveKind::Send, axes, dtype, {count});
+  if (bytes == 0)
+    return;
+  ctx->counters.add(CollectiveKind::Send, axes, bytes);
+  ctx->transport->send(*ctx, rank, data, bytes);
+}
+
+extern "C" void tpc_recv(tpc_context *ctx, int32_t axis, int32_t dtype, void *data, int64_t count,
+                         int64_t peer) {
+  int rank = peerRank(*ctx, "recv", axis, peer);
+  int64_t bytes = bytesOf(*ctx, CollectiveKind::Send, uint32_t(1) << axis, dtype, {count});
+  if (bytes == 0)
+    return;
+  ctx->transport->recv(*ctx, rank, data, bytes);
+}

@@ -1,0 +1,100 @@
+//===- Reduce.cpp - combining the members' tensors ------------------------===//
+//
+// One set of kernels for all transports, so that results have the same bits everywhere. The loops
+// are left to the compiler's vectorizer: they are bound by the traffic between caches, not by
+// arithmetic.
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Reduce.h"
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+namespace tpc::rt {
+
+namespace {
+
+struct Sum {
+  template <typename T> static T apply(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      using U = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+    } else {
+      return a + b;
+    }
+  }
+};
+struct Max {
+  template <typename T> static T apply(T a, T b) { return a > b || a != a ? a : b; }
+};
+struct Min {
+  template <typename T> static T apply(T a, T b) { return a < b || a != a ? a : b; }
+};
+
+/// out may be a or b.
+template <typename T, typename Op> void combine(T *out, const T *a, const T *b, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = Op::apply(a[i], b[i]);
+}
+
+template <typename T, typename Op>
+void reduceTyped(void *out, const void *const *in, int members, int64_t count) {
+  // A block of partial results stays in the first level cache, and `out` is written only when every
+  // input of the block was read.
+  constexpr int64_t block = 8192 / sizeof(T);
+  alignas(64) T partial[block];
+  for (int64_t begin = 0; begin < count; begin += block) {
+    int64_t size = std::min(block, count - begin);
+    auto at = [&](int member) { return static_cast<const T *>(in[member]) + begin; };
+    T *to = static_cast<T *>(out) + begin;
+    if (members == 1) {
+      std::memmove(to, at(0), size * sizeof(T));
+      continue;
+    }
+    const T *left = at(0);
+    for (int member = 1; member < members; ++member) {
+      T *next = member + 1 == members ? to : partial;
+      combine<T, Op>(next, left, at(member), size);
+      left = next;
+    }
+  }
+}
+
+template <typename T>
+void reduceWith(tpc_reduction reduction, void *out, const void *const *in, int members,
+                int64_t count) {
+  switch (reduction) {
+  case TPC_SUM:
+    return reduceTyped<T, Sum>(out, in, members, count);
+  case TPC_MAX:
+    return reduceTyped<T, Max>(out, in, members, count);
+  case TPC_MIN:
+    return reduceTyped<T, Min>(out, in, members, count);
+  }
+}
+
+} // namespace
+
+bool canReduce(int32_t dtype, int32_t reduction) {
+  return (dtype == TPC_F32 || dtype == TPC_F64 || dtype == TPC_I32 || dtype == TPC_I64) &&
+         (reduction == TPC_SUM || reduction == TPC_MAX || reduction == TPC_MIN);
+}
+
+void reduce(tpc_dtype dtype, tpc_reduction reduction, void *out, const void *const *in, int members,
+            int64_t count) {
+  switch (dtype) {
+  case TPC_F32:
+    return reduceWith<float>(reduction, out, in, members, count);
+  case TPC_F64:
+    return reduceWith<double>(reduction, out, in, members, count);
+  case TPC_I32:
+    return reduceWith<int32_t>(reduction, out, in, members, count);
+  case TPC_I64:
+    return reduceWith<int64_t>(reduction, out, in, members, count);
+  default:
+    return; // canReduce was asked before
+  }
+}
+
+} // namespace tpc::rt

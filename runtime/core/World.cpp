@@ -1,0 +1,149 @@
+//===- World.cpp - all ranks of a run -------------------------------------===//
+
+#include "core/World.h"
+#include "core/Cores.h"
+#include "transport/threads/Hub.h"
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <thread>
+#include <unistd.h>
+
+namespace tpc::rt {
+
+namespace {
+
+// For the terminate handler: the world that is being run.
+std::atomic<World *> running{nullptr};
+
+/// An error could not be unwound through some frame. A program has nothing left to do but to say
+/// what happened.
+[[noreturn]] void onTerminate() {
+  World *world = running.load();
+  std::string message =
+      world && world->failed() ? world->errorMessage() : "internal error: terminated";
+  std::fprintf(stderr, "error: %s\n", message.c_str());
+  std::fflush(stderr);
+  _exit(1);
+}
+
+} // namespace
+
+Session::~Session() = default;
+
+void fail(tpc_context &ctx, const std::string &message) {
+  if (ctx.world.recordError(ctx.rank, message))
+    ctx.transport->abortWorld(ctx.rank, ctx.world.errorMessage());
+  throw RankStopped();
+}
+
+World::World(Grid grid, int threadsPerRank, int firstRank, int numLocal, int ranksOnHost)
+    : theGrid(std::move(grid)), spin(int64_t(ranksOnHost) * threadsPerRank <= usableCores()) {
+  for (int i = 0; i < numLocal; ++i)
+    contexts.push_back(
+        std::make_unique<tpc_context>(*this, theGrid, firstRank + i, threadsPerRank));
+}
+
+std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank) {
+  int ranks = grid.numRanks();
+  std::unique_ptr<World> world(new World(std::move(grid), threadsPerRank, 0, ranks, ranks));
+  world->hub = std::make_shared<Hub>(*world);
+  for (auto &ctx : world->contexts)
+    ctx->transport = makeThreadsTransport(world->hub, ctx->rank);
+  return world;
+}
+
+std::unique_ptr<World> World::processes(Grid grid, int threadsPerRank,
+                                        std::shared_ptr<Session> session) {
+  std::unique_ptr<World> world(
+      new World(std::move(grid), threadsPerRank, session->rank(), 1, session->ranksOnHost()));
+  world->theSession = std::move(session);
+  world->contexts[0]->transport = world->theSession->makeTransport(*world);
+  return world;
+}
+
+World::~World() = default;
+
+void World::runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &fn) {
+  auto record = [&](const std::string &message) {
+    if (recordError(ctx.rank, message))
+      ctx.transport->abortWorld(ctx.rank, errorMessage());
+  };
+  try {
+    fn(ctx);
+    if (hub && !failed())
+      hub->leave(ctx.rank);
+    if (theSession)
+      theSession->leave(ctx);
+  } catch (const RankStopped &) {
+    ctx.arena.clear();
+  } catch (const std::bad_alloc &) {
+    record("out of memory");
+  } catch (const std::exception &e) {
+    record(e.what());
+  } catch (...) {
+    record("internal error: unknown exception");
+  }
+}
+
+std::optional<std::string> World::run(const std::function<void(tpc_context &)> &fn) {
+  if (failed())
+    return errorMessage();
+  if (hub)
+    hub->enter();
+  World *outer = running.exchange(this);
+  std::terminate_handler handler = std::set_terminate(onTerminate);
+  std::vector<std::thread> others;
+  try {
+    for (int i = 1; i < numLocal(); ++i)
+      others.emplace_back([this, i, &fn] { runRank(local(i), fn); });
+  } catch (const std::exception &e) {
+    // The ranks that run would wait for those that do not.
+    int rank = local(0).rank;
+    if (recordError(rank, "cannot start a thread for each of " + std::to_string(numLocal()) +
+                              " ranks: " + e.what()))
+      local(0).transport->abortWorld(rank, errorMessage());
+  }
+  if (!failed())
+    runRank(local(0), fn);
+  for (std::thread &thread : others)
+    thread.join();
+  std::set_terminate(handler);
+  running.store(outer);
+  if (failed())
+    return errorMessage();
+  return std::nullopt;
+}
+
+std::optional<std::string> World::handshake(std::string_view digest) {
+  if (!theSession)
+    return std::nullopt;
+  int rank = theSession->firstDifference(digest);
+  if (rank < 0)
+    return std::nullopt;
+  return "rank " + std::to_string(rank) +
+         " runs another program than rank 0: their schedules differ; start the same executable "
+         "with the same arguments everywhere";
+}
+
+std::string World::errorMessage() const {
+  std::lock_guard<std::mutex> lock(errorMutex);
+  return firstError;
+}
+
+int World::errorRank() const {
+  std::lock_guard<std::mutex> lock(errorMutex);
+  return firstErrorRank;
+}
+
+bool World::recordError(int rank, const std::string &message) {
+  std::lock_guard<std::mutex> lock(errorMutex);
+  if (firstErrorRank >= 0)
+    return false;
+  firstErrorRank = rank;
+  firstError = size() > 1 ? "rank " + std::to_string(rank) + ": " + message : message;
+  hasFailed.store(true, std::memory_order_release);
+  return true;
+}
+
+} // namespace tpc::rt

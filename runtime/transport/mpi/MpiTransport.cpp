@@ -1,0 +1,283 @@
+//===- MpiTransport.cpp - ranks as processes, over the MPI shim -----------===//
+
+#include "transport/mpi/MpiTransport.h"
+#include "core/AllToAll.h"
+#include "core/Context.h"
+#include "core/DType.h"
+#include "core/Layout.h"
+#include "core/Reduce.h"
+#include "core/World.h"
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+namespace tpc::rt {
+
+namespace {
+
+// Tags up to 32767 are what the standard promises; the last is the shim's. Order between messages
+// of one pair comes from the program, tags only keep the kinds apart.
+uint32_t collectiveTag(const Group &group) { return group.axes & 0x3fff; }
+constexpr uint32_t sendTag = 0x4000;
+constexpr uint32_t worldTag = 0x4001;
+
+/// A staging frame of the rank's arena.
+class Stage {
+public:
+  Stage(tpc_context &ctx, int64_t bytes)
+      : ctx(ctx), frame(static_cast<std::byte *>(tpc_frame_push(&ctx, bytes))) {}
+  ~Stage() { ctx.arena.pop(frame); }
+  Stage(const Stage &) = delete;
+  Stage &operator=(const Stage &) = delete;
+
+  std::byte *operator+(int64_t offset) const { return frame + offset; }
+
+private:
+  tpc_context &ctx;
+  std::byte *frame;
+};
+
+const std::byte *bytesAt(const void *data, int64_t offset) {
+  return static_cast<const std::byte *>(data) + offset;
+}
+std::byte *bytesAt(void *data, int64_t offset) { return static_cast<std::byte *>(data) + offset; }
+
+} // namespace
+
+void MpiTransport::addSend(int peer, uint32_t tag, const void *data, int64_t bytes) {
+  if (bytes)
+    sends.push_back({const_cast<void *>(data), bytes, peer, static_cast<int32_t>(tag)});
+}
+
+void MpiTransport::addReceive(int peer, uint32_t tag, void *data, int64_t bytes) {
+  if (bytes)
+    receives.push_back({data, bytes, peer, static_cast<int32_t>(tag)});
+}
+
+void MpiTransport::exchange(tpc_context &ctx) {
+  int32_t status = shim.exchange(sends.data(), static_cast<int32_t>(sends.size()), receives.data(),
+                                 static_cast<int32_t>(receives.size()), ctx.world.maySpin());
+  sends.clear();
+  receives.clear();
+  if (status >= 0)
+    fail(ctx, "waits for rank " + std::to_string(status) + ", which has ended");
+  if (status == -2)
+    fail(ctx, "out of memory while messages were sent");
+}
+
+void MpiTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                             tpc_reduction reduction, const void *in, void *out, int64_t count) {
+  int64_t size = sizeOf(dtype), bytes = count * size;
+  int members = group.size(), me = group.index;
+  uint32_t tag = collectiveTag(group);
+  inputs.resize(members);
+
+  // Small: everybody sends everything to everybody and adds up alone, in one exchange instead of
+  // two.
+  if (bytes * members <= 32 << 10) {
+    Stage stage(ctx, bytes * members);
+    for (int member = 0; member < members; ++member) {
+      inputs[member] = member == me ? in : stage + member * bytes;
+      if (member != me) {
+        addSend(group.ranks[member], tag, in, bytes);
+        addReceive(group.ranks[member], tag, stage + member * bytes, bytes);
+      }
+    }
+    exchange(ctx);
+    return reduce(dtype, reduction, out, inputs.data(), members, count);
+  }
+
+  // Member c reduces chunk c, then everybody gathers the chunks. Own chunks of `in` are not sent,
+  // so `in` may be `out`.
+  auto chunk = [&](int member) {
+    Part part = partOf(count, members, member);
+    return Part{part.offset * size, part.size * size};
+  };
+  Part mine = chunk(me);
+  {
+    Stage stage(ctx, mine.size * members);
+    for (int member = 0; member < members; ++member) {
+      inputs[member] = member == me ? bytesAt(in, mine.offset) : stage + member * mine.size;
+      if (member == me)
+        continue;
+      Part theirs = chunk(member);
+      addSend(group.ranks[member], tag, bytesAt(in, theirs.offset), theirs.size);
+      addReceive(group.ranks[member], tag, stage + member * mine.size, mine.size);
+    }
+    exchange(ctx);
+    reduce(dtype, reduction, bytesAt(out, mine.offset), inputs.data(), members, mine.size / size);
+  }
+  for (int member = 0; member < members; ++member) {
+    if (member == me)
+      continue;
+    Part theirs = chunk(member);
+    addSend(group.ranks[member], tag, bytesAt(out, mine.offset), mine.size);
+    addReceive(group.ranks[member], tag, bytesAt(out, theirs.offset), theirs.size);
+  }
+  exchange(ctx);
+}
+
+void MpiTransport::allGather(tpc_context &ctx, const Group &group, const void *in, void *out,
+                             int64_t outer, int64_t n, int64_t inner) {
+  int members = group.size(), me = group.index;
+  uint32_t tag = collectiveTag(group);
+  // With outer = 1 the parts lie in the output as they come.
+  bool direct = outer == 1;
+  Stage stage(ctx, direct ? 0 : outer * n * inner);
+  Part mine = group.part(n, me);
+  for (int member = 0; member < members; ++member) {
+    if (member == me)
+      continue;
+    Part part = group.part(n, member);
+    std::byte *to =
+        direct ? bytesAt(out, part.offset * inner) : stage + outer * part.offset * inner;
+    addSend(group.ranks[member], tag, in, outer * mine.size * inner);
+    addReceive(group.ranks[member], tag, to, outer * part.size * inner);
+  }
+  exchange(ctx);
+  for (int member = 0; member < members; ++member) {
+    Part part = group.part(n, member);
+    if (member == me)
+      copyIntoWhole(out, in, outer, n, part.offset, part.size, inner);
+    else if (!direct)
+      copyIntoWhole(out, stage + outer * part.offset * inner, outer, n, part.offset, part.size,
+                    inner);
+  }
+}
+
+void MpiTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                                 tpc_reduction reduction, const void *in, void *out, int64_t outer,
+                                 int64_t n, int64_t inner) {
+  int members = group.size(), me = group.index;
+  uint32_t tag = collectiveTag(group);
+  int64_t row = inner * sizeOf(dtype);
+  bool direct = outer == 1;
+  Part mine = group.part(n, me);
+  int64_t mineBytes = outer * mine.size * row;
+  Stage outgoing(ctx, direct ? 0 : outer * n * row), incoming(ctx, mineBytes * members);
+  inputs.resize(members);
+  for (int member = 0; member < members; ++member) {
+    Part part = group.part(n, member);
+    const std::byte *from = bytesAt(in, part.offset * row);
+    if (!direct) {
+      std::byte *packed = outgoing + outer * part.offset * row;
+      copyFromWhole(packed, in, outer, n, part.offset, part.size, row);
+      from = packed;
+    }
+    inputs[member] = member == me ? from : incoming + member * mineBytes;
+    if (member != me) {
+      addSend(group.ranks[member], tag, from, outer * part.size * row);
+      addReceive(group.ranks[member], tag, incoming + member * mineBytes, mineBytes);
+    }
+  }
+  exchange(ctx);
+  reduce(dtype, reduction, out, inputs.data(), members, outer * mine.size * inner);
+}
+
+void MpiTransport::allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
+                            const AllToAllShape &shape) {
+  int members = group.size(), me = group.index;
+  uint32_t tag = collectiveTag(group);
+  int64_t total = 0;
+  for (int member = 0; member < members; ++member)
+    total += AllToAllBlock(group, shape, me, member).bytes() +
+             AllToAllBlock(group, shape, member, me).bytes();
+  Stage stage(ctx, total);
+  std::byte *at = stage + 0;
+  for (int member = 0; member < members; ++member) {
+    if (member == me)
+      continue;
+    AllToAllBlock block(group, shape, me, member);
+    block.pack(at, in);
+    addSend(group.ranks[member], tag, at, block.bytes());
+    at += block.bytes();
+  }
+  std::byte *incoming = at;
+  for (int member = 0; member < members; ++member) {
+    if (member == me)
+      continue;
+    AllToAllBlock block(group, shape, member, me);
+    addReceive(group.ranks[member], tag, at, block.bytes());
+    at += block.bytes();
+  }
+  exchange(ctx);
+  AllToAllBlock(group, shape, me, me).copyThrough(out, in);
+  at = incoming;
+  for (int member = 0; member < members; ++member) {
+    if (member == me)
+      continue;
+    AllToAllBlock block(group, shape, member, me);
+    block.unpack(out, at);
+    at += block.bytes();
+  }
+}
+
+void MpiTransport::broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
+                             int root) {
+  uint32_t tag = collectiveTag(group);
+  if (group.index != root)
+    addReceive(group.ranks[root], tag, data, bytes);
+  else
+    for (int member = 0; member < group.size(); ++member)
+      if (member != root)
+        addSend(group.ranks[member], tag, data, bytes);
+  exchange(ctx);
+}
+
+void MpiTransport::send(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
+  addSend(peer, sendTag, data, bytes);
+  exchange(ctx);
+}
+
+void MpiTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) {
+  addReceive(peer, sendTag, data, bytes);
+  exchange(ctx);
+}
+
+void MpiTransport::barrier(tpc_context &ctx) {
+  // All to all: worlds are small, and it is called at start-up and between measurements.
+  char mine = 0;
+  std::vector<char> theirs(world.size());
+  for (int peer = 0; peer < world.size(); ++peer)
+    if (peer != ctx.rank) {
+      addSend(peer, worldTag, &mine, 1);
+      addReceive(peer, worldTag, &theirs[peer], 1);
+    }
+  exchange(ctx);
+}
+
+void MpiTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
+                               std::vector<std::vector<std::byte>> &gathered) {
+  if (ctx.rank != 0) {
+    addSend(0, worldTag, &bytes, sizeof(bytes));
+    exchange(ctx);
+    addSend(0, worldTag, data, bytes);
+    return exchange(ctx);
+  }
+  int ranks = world.size();
+  try {
+    std::vector<int64_t> sizes(ranks, bytes);
+    for (int peer = 1; peer < ranks; ++peer)
+      addReceive(peer, worldTag, &sizes[peer], sizeof(int64_t));
+    exchange(ctx);
+    gathered.resize(ranks);
+    for (int peer = 0; peer < ranks; ++peer) {
+      gathered[peer].resize(static_cast<size_t>(sizes[peer]));
+      if (peer)
+        addReceive(peer, worldTag, gathered[peer].data(), sizes[peer]);
+    }
+  } catch (const std::bad_alloc &) {
+    fail(ctx, "out of memory while outputs were gathered");
+  }
+  if (bytes)
+    std::memcpy(gathered[0].data(), data, static_cast<size_t>(bytes));
+  exchange(ctx);
+}
+
+void MpiTransport::abortWorld(int, const std::string &message) {
+  std::fprintf(stderr, "error: %s\n", message.c_str());
+  shim.abort(1);
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,186 @@
+/* libtpc_mpi.so: point-to-point messages by MPI. What collectives are made of them is the business
+ * of MpiTransport.cpp; MPI's own reductions do not add in rank order. */
+
+#include "transport/mpi/MpiShim.h"
+#include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A message with more bytes is sent in parts: counts are ints. */
+static const int64_t part_bytes = INT64_C(1) << 30;
+static const int leave_tag = 32767; /* the largest that the standard promises */
+
+static MPI_Comm world;
+static int world_rank, world_size;
+static MPI_Request *requests;
+static int64_t num_allocated;
+
+static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, char *error,
+                    int64_t capacity) {
+  /* Open MPI spins by default, which is ruinous with more ranks than cores. Waiting is done here.
+   */
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  int provided = 0, initialized = 0;
+  MPI_Initialized(&initialized);
+  if (!initialized) {
+    int status = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    if (status != MPI_SUCCESS) {
+      snprintf(error, (size_t)capacity, "MPI_Init_thread failed with status %d", status);
+      return 1;
+    }
+  }
+  /* A communicator of its own, so that nothing else in the process can take our messages. */
+  MPI_Comm_dup(MPI_COMM_WORLD, &world);
+  MPI_Comm_rank(world, &world_rank);
+  MPI_Comm_size(world, &world_size);
+  MPI_Comm host;
+  int on_host = 1;
+  MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  MPI_Comm_size(host, &on_host);
+  MPI_Comm_free(&host);
+  *rank = world_rank;
+  *size = world_size;
+  *ranks_on_host = on_host;
+  return 0;
+}
+
+static int64_t parts_of(const tpc_mpi_message *messages, int32_t count) {
+  int64_t parts = 0;
+  for (int32_t i = 0; i < count; ++i)
+    parts +=
+        messages[i].bytes <= part_bytes ? 1 : (messages[i].bytes + part_bytes - 1) / part_bytes;
+  return parts;
+}
+
+static int start(const tpc_mpi_message *messages, int32_t count, int sending, int next) {
+  for (int32_t i = 0; i < count; ++i) {
+    const tpc_mpi_message *message = &messages[i];
+    int64_t at = 0;
+    do {
+      int64_t bytes = message->bytes - at < part_bytes ? message->bytes - at : part_bytes;
+      char *data = (char *)message->data + at;
+      if (sending)
+        MPI_Isend(data, (int)bytes, MPI_BYTE, message->peer, message->tag, world,
+                  &requests[next++]);
+      else
+        MPI_Irecv(data, (int)bytes, MPI_BYTE, message->peer, message->tag, world,
+                  &requests[next++]);
+      at += bytes;
+    } while (at < message->bytes);
+  }
+  return next;
+}
+
+/* A peer of these messages that has left the run, or -1. */
+static int32_t left_peer(const tpc_mpi_message *messages, int32_t count) {
+  for (int32_t i = 0; i < count; ++i) {
+    int flag = 0;
+    MPI_Iprobe(messages[i].peer, leave_tag, world, &flag, MPI_STATUS_IGNORE);
+    if (flag)
+      return messages[i].peer;
+  }
+  return -1;
+}
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int32_t run(const tpc_mpi_message *sends, int32_t num_sends, const tpc_mpi_message *receives,
+                   int32_t num_receives, int spin, int notice_left) {
+  int64_t needed = parts_of(sends, num_sends) + parts_of(receives, num_receives);
+  if (needed > num_allocated) {
+    MPI_Request *grown = realloc(requests, (size_t)needed * sizeof(MPI_Request));
+    if (!grown)
+      return -2;
+    requests = grown;
+    num_allocated = needed;
+  }
+  /* Receives first: what arrives early finds its place. */
+  int count = start(receives, num_receives, 0, 0);
+  count = start(sends, num_sends, 1, count);
+
+  int left = spin ? 2000 : 0;
+  double began = 0, seen_left = 0;
+  int32_t gone = -1;
+  for (int64_t tries = 0;; ++tries) {
+    int done = 0;
+    MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE);
+    if (done)
+      return -1;
+    if (left > 0) {
+      --left;
+      continue;
+    }
+    sched_yield();
+    if (!notice_left || tries % 4096 != 4095)
+      continue;
+    /* Waiting has become long: has somebody ended who will never come? Its last messages may still
+     * be on their way, so it is given another second. */
+    double time = now();
+    if (began == 0)
+      began = time;
+    if (time - began < 0.2)
+      continue;
+    if (gone < 0) {
+      gone = left_peer(receives, num_receives);
+      if (gone < 0)
+        gone = left_peer(sends, num_sends);
+      seen_left = time;
+    } else if (time - seen_left > 1) {
+      return gone;
+    }
+  }
+}
+
+static int32_t exchange(const tpc_mpi_message *sends, int32_t num_sends,
+                        const tpc_mpi_message *receives, int32_t num_receives, int32_t spin) {
+  return run(sends, num_sends, receives, num_receives, spin, 1);
+}
+
+static int32_t leave(void) {
+  if (world_size == 1)
+    return -1;
+  tpc_mpi_message *messages = malloc((size_t)world_size * sizeof(tpc_mpi_message));
+  if (!messages)
+    return -2;
+  static char nothing;
+  int32_t count = 0;
+  for (int32_t peer = 0; peer < world_size; ++peer)
+    if (peer != world_rank)
+      messages[count++] = (tpc_mpi_message){&nothing, 0, peer, leave_tag};
+  /* Peers that are done with this may already be at the end of the next run, and that is fine. */
+  int32_t status = run(messages, count, messages, count, 0, 0);
+  free(messages);
+  return status;
+}
+
+static void abort_world(int32_t status) {
+  fflush(stderr);
+  MPI_Abort(world, status);
+  _exit(status);
+}
+
+static void finalize(void) {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized)
+    return;
+  MPI_Comm_free(&world);
+  MPI_Finalize();
+  free(requests);
+  requests = NULL;
+  num_allocated = 0;
+}
+
+__attribute__((visibility("default"))) const tpc_mpi_shim *tpc_mpi_shim_v1(void) {
+  static const tpc_mpi_shim shim = {TPC_MPI_SHIM_VERSION, init,    exchange, leave,
+                                    abort_world,          finalize};
+  return &shim;
+}

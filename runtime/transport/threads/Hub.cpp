@@ -1,0 +1,99 @@
+//===- Hub.cpp - what the in-process ranks of a world share ---------------===//
+
+#include "transport/threads/Hub.h"
+#include <algorithm>
+
+namespace tpc::rt {
+
+Meeting::Meeting(const Group &group) : ranks(group.ranks), seats(group.ranks.size()) {
+  // A member reads every other member's stage: the more members, the less each.
+  constexpr int64_t total = 64 << 10;
+  int64_t members = group.size();
+  stageBytes = std::max<int64_t>(total / members / 64 * 64, 64);
+  stages.reset(new std::byte[stageBytes * members * 2 + 64]);
+  auto base = (reinterpret_cast<uintptr_t>(stages.get()) + 63) & ~uintptr_t(63);
+  auto *next = reinterpret_cast<std::byte *>(base);
+  for (Seat &seat : seats)
+    for (std::byte *&stage : seat.stage) {
+      stage = next;
+      next += stageBytes;
+    }
+}
+
+Meeting &Hub::meeting(const Group &group) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto &entry = meetings[{group.axes, group.ranks.front()}];
+  if (!entry) {
+    entry = std::make_unique<Meeting>(group);
+    if (isStopped)
+      entry->rounds.setFlag(WaitWord::stopFlag);
+    for (int rank : group.ranks)
+      if (left.count(rank))
+        entry->rounds.setFlag(WaitWord::leftFlag);
+  }
+  return *entry;
+}
+
+Channel &Hub::channel(int from, int to) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto &entry = channels[{from, to}];
+  if (!entry) {
+    entry = std::make_unique<Channel>();
+    if (isStopped) {
+      entry->sent.setFlag(WaitWord::stopFlag);
+      entry->received.setFlag(WaitWord::stopFlag);
+    }
+    if (left.count(from))
+      entry->sent.setFlag(WaitWord::leftFlag);
+    if (left.count(to))
+      entry->received.setFlag(WaitWord::leftFlag);
+  }
+  return *entry;
+}
+
+void Hub::enter() {
+  std::lock_guard<std::mutex> lock(mutex);
+  left.clear();
+  for (auto &[key, meeting] : meetings)
+    meeting->rounds.clearFlag(WaitWord::leftFlag);
+  for (auto &[key, channel] : channels) {
+    channel->sent.clearFlag(WaitWord::leftFlag);
+    channel->received.clearFlag(WaitWord::leftFlag);
+  }
+}
+
+void Hub::leave(int rank) {
+  std::lock_guard<std::mutex> lock(mutex);
+  left.insert(rank);
+  for (auto &[key, meeting] : meetings)
+    if (std::find(meeting->ranks.begin(), meeting->ranks.end(), rank) != meeting->ranks.end())
+      meeting->rounds.setFlag(WaitWord::leftFlag);
+  for (auto &[key, channel] : channels) {
+    if (key.first == rank)
+      channel->sent.setFlag(WaitWord::leftFlag);
+    if (key.second == rank)
+      channel->received.setFlag(WaitWord::leftFlag);
+  }
+}
+
+void Hub::stop() {
+  std::lock_guard<std::mutex> lock(mutex);
+  isStopped = true;
+  for (auto &[key, meeting] : meetings)
+    meeting->rounds.setFlag(WaitWord::stopFlag);
+  for (auto &[key, channel] : channels) {
+    channel->sent.setFlag(WaitWord::stopFlag);
+    channel->received.setFlag(WaitWord::stopFlag);
+  }
+}
+
+std::string Hub::describeLeft(std::span<const int> ranks) {
+  std::lock_guard<std::mutex> lock(mutex);
+  std::string text;
+  for (int rank : ranks)
+    if (left.count(rank))
+      text += (text.empty() ? "rank " : ", ") + std::to_string(rank);
+  return text;
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,94 @@
+//===- Hub.h - what the in-process ranks of a world share -----------------===//
+
+#ifndef TPC_RT_TRANSPORT_THREADS_HUB_H
+#define TPC_RT_TRANSPORT_THREADS_HUB_H
+
+#include "core/Grid.h"
+#include "core/Transport.h"
+#include "transport/threads/WaitWord.h"
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tpc::rt {
+
+class World;
+
+/// Where the members of a group meet.
+struct Meeting {
+  /// What a member shows the others in one collective. There are two, used in turn: a member may
+  /// begin the next collective while others still read in this one. Nobody gets further ahead,
+  /// because every collective meets at least once.
+  struct Exhibit {
+    const void *in = nullptr;
+    void *out = nullptr;
+    int64_t bytes = 0;
+  };
+  struct alignas(64) Seat {
+    Exhibit exhibits[2];
+    std::byte *stage[2] = {nullptr, nullptr}; ///< room for small tensors
+  };
+
+  explicit Meeting(const Group &group);
+
+  std::vector<int> ranks;
+  std::vector<Seat> seats;
+  int64_t stageBytes; ///< of each stage
+  std::unique_ptr<std::byte[]> stages;
+  alignas(64) std::atomic<int> arrived{0};
+  WaitWord rounds; ///< completed meetings
+};
+
+/// Messages from one rank to another. The sender copies into the buffer of a receiver that already
+/// waits, otherwise into one of two slots, so that a stage may be two messages ahead.
+struct Channel {
+  static constexpr uint32_t numSlots = 2;
+  /// In `Slot::bytes`: the message is already in the receiver's buffer.
+  static constexpr int64_t delivered = -1;
+  struct Slot {
+    std::vector<std::byte> data; ///< only grows
+    int64_t bytes = 0;           ///< of the message
+  };
+  Slot slots[numSlots];
+  WaitWord sent, received;
+  std::atomic<void *> posted{nullptr}; ///< the waiting receiver's buffer
+  std::atomic<int64_t> postedBytes{0};
+};
+
+class Hub {
+public:
+  explicit Hub(World &world) : world(world) {}
+
+  World &world;
+
+  /// Made at first use, kept for ever.
+  Meeting &meeting(const Group &group);
+  Channel &channel(int from, int to);
+
+  /// All ranks are about to run.
+  void enter();
+  /// `rank` has ended: whoever waits for it, or will, is told.
+  void leave(int rank);
+  /// Wakes everybody who waits.
+  void stop();
+  /// "rank 3, 5": those among `ranks` that have ended.
+  std::string describeLeft(std::span<const int> ranks);
+
+private:
+  std::mutex mutex;
+  std::map<std::pair<uint32_t, int>, std::unique_ptr<Meeting>> meetings;
+  std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels;
+  std::set<int> left;
+  bool isStopped = false;
+};
+
+std::unique_ptr<Transport> makeThreadsTransport(std::shared_ptr<Hub> hub, int rank);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_TRANSPORT_THREADS_HUB_H

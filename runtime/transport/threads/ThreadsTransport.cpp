@@ -1,0 +1,271 @@
+//===- ThreadsTransport.cpp - ranks as threads of one process -------------===//
+
+#include "transport/threads/ThreadsTransport.h"
+#include "core/AllToAll.h"
+#include "core/Context.h"
+#include "core/DType.h"
+#include "core/Layout.h"
+#include "core/Reduce.h"
+#include "core/World.h"
+#include <algorithm>
+#include <cstring>
+
+namespace tpc::rt {
+
+/// One collective: shows this member's tensors, meets, and at the end keeps everybody from changing
+/// what others may still read.
+class ThreadsTransport::Round {
+public:
+  /// `largest`: the most bytes that any member shows; the same number everywhere. `out` is only
+  /// shown, never staged.
+  Round(ThreadsTransport &transport, tpc_context &ctx, const Group &group, const void *in,
+        void *out, int64_t bytes, int64_t largest)
+      : transport(transport), place(transport.placeIn(group)), seats(place.meeting->seats),
+        turn(place.turn++ & 1), staged(!out && largest <= place.meeting->stageBytes) {
+    Meeting::Seat &seat = seats[group.index];
+    if (staged && bytes)
+      std::memcpy(seat.stage[turn], in, static_cast<size_t>(bytes));
+    seat.exhibits[turn] = {staged ? seat.stage[turn] : in, out, bytes};
+    transport.meet(ctx, *place.meeting);
+  }
+  void end() {
+    if (!staged)
+      transport.meetAgain(*place.meeting);
+  }
+
+  const Meeting::Exhibit &operator[](int member) const { return seats[member].exhibits[turn]; }
+  /// Every member's input, from byte `offset` on.
+  const void *const *inputs(int64_t offset) {
+    for (size_t member = 0; member < seats.size(); ++member)
+      place.pointers[member] = static_cast<const char *>(seats[member].exhibits[turn].in) + offset;
+    return place.pointers.data();
+  }
+
+private:
+  ThreadsTransport &transport;
+  Place &place;
+  std::vector<Meeting::Seat> &seats;
+  uint32_t turn;
+  bool staged;
+};
+
+ThreadsTransport::ThreadsTransport(std::shared_ptr<Hub> hub, int rank)
+    : hub(std::move(hub)), rank(rank), spin(this->hub->world.maySpin()) {}
+
+ThreadsTransport::Place &ThreadsTransport::placeIn(const Group &group) {
+  Place &place = places[group.axes];
+  if (!place.meeting) {
+    place.meeting = &hub->meeting(group);
+    place.pointers.resize(group.size());
+  }
+  return place;
+}
+
+void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen,
+                            std::span<const int> ranks, const char *where) {
+  switch (word.wait(seen, spin)) {
+  case Waited::Advanced:
+    return;
+  case Waited::Stopped:
+    throw RankStopped();
+  case Waited::Left:
+    fail(ctx, std::string("waits in a ") + where + " for " + hub->describeLeft(ranks) +
+                  ", which has ended");
+  }
+}
+
+void ThreadsTransport::meet(tpc_context &ctx, Meeting &meeting) {
+  uint32_t round = meeting.rounds.count();
+  int members = static_cast<int>(meeting.seats.size());
+  if (meeting.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < members)
+    return wait(ctx, meeting.rounds, round, meeting.ranks, "collective");
+  meeting.arrived.store(0, std::memory_order_relaxed);
+  // Those who came before may have been stopped while they waited: what they showed is gone.
+  if (!meeting.rounds.advanceUnlessStopped())
+    throw RankStopped();
+}
+
+void ThreadsTransport::meetAgain(Meeting &meeting) {
+  // Between two meetings of one collective members only copy: all of them come, also when another
+  // rank of the world has failed meanwhile. Leaving early would free what others still read.
+  uint32_t round = meeting.rounds.count();
+  int members = static_cast<int>(meeting.seats.size());
+  if (meeting.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < members)
+    return meeting.rounds.waitRegardless(round, spin);
+  meeting.arrived.store(0, std::memory_order_relaxed);
+  meeting.rounds.advance();
+}
+
+void ThreadsTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                                 tpc_reduction reduction, const void *in, void *out,
+                                 int64_t count) {
+  int64_t size = sizeOf(dtype), bytes = count * size;
+  int members = group.size();
+  if (bytes <= placeIn(group).meeting->stageBytes) {
+    Round round(*this, ctx, group, in, nullptr, bytes, bytes);
+    reduce(dtype, reduction, out, round.inputs(0), members, count);
+    return round.end();
+  }
+
+  // Each member reduces one chunk of whole cache lines and writes it to everybody. Chunk c of any
+  // input is read by member c only, and before it writes chunk c of any output: so in may be out.
+  Round round(*this, ctx, group, in, out, bytes, bytes);
+  int64_t line = 64 / size;
+  Part lines = partOf((count + line - 1) / line, members, group.index);
+  int64_t end = std::min((lines.offset + lines.size) * line, count);
+  int64_t block = (32 << 10) / size; // stays in the first level cache until everybody has it
+  for (int64_t at = lines.offset * line; at < end; at += block) {
+    int64_t some = std::min(block, end - at);
+    char *mine = static_cast<char *>(out) + at * size;
+    reduce(dtype, reduction, mine, round.inputs(at * size), members, some);
+    for (int member = 0; member < members; ++member)
+      if (member != group.index)
+        std::memcpy(static_cast<char *>(round[member].out) + at * size, mine,
+                    static_cast<size_t>(some * size));
+  }
+  round.end();
+}
+
+void ThreadsTransport::allGather(tpc_context &ctx, const Group &group, const void *in, void *out,
+                                 int64_t outer, int64_t n, int64_t inner) {
+  // The first part of a balanced split is the largest.
+  int64_t row = outer * inner, largest = row * group.part(n, 0).size;
+  Round round(*this, ctx, group, in, nullptr, row * group.part(n, group.index).size, largest);
+  for (int member = 0; member < group.size(); ++member) {
+    Part part = group.part(n, member);
+    copyIntoWhole(out, round[member].in, outer, n, part.offset, part.size, inner);
+  }
+  round.end();
+}
+
+void ThreadsTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                                     tpc_reduction reduction, const void *in, void *out,
+                                     int64_t outer, int64_t n, int64_t inner) {
+  int64_t size = sizeOf(dtype), bytes = outer * n * inner * size;
+  Part mine = group.part(n, group.index);
+  Round round(*this, ctx, group, in, nullptr, bytes, bytes);
+  int64_t run = mine.size * inner;
+  for (int64_t o = 0; o < outer && run; ++o)
+    reduce(dtype, reduction, static_cast<char *>(out) + o * run * size,
+           round.inputs((o * n + mine.offset) * inner * size), group.size(), run);
+  round.end();
+}
+
+void ThreadsTransport::allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
+                                const AllToAllShape &shape) {
+  auto bytesOf = [&](int member) {
+    int64_t a = shape.splitFirst ? shape.a : group.part(shape.a, member).size;
+    int64_t b = shape.splitFirst ? group.part(shape.b, member).size : shape.b;
+    return shape.outer * a * shape.middle * b * shape.inner;
+  };
+  Round round(*this, ctx, group, in, nullptr, bytesOf(group.index), bytesOf(0));
+  for (int member = 0; member < group.size(); ++member)
+    AllToAllBlock(group, shape, member, group.index).copyThrough(out, round[member].in);
+  round.end();
+}
+
+void ThreadsTransport::broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
+                                 int root) {
+  bool isRoot = group.index == root;
+  Round round(*this, ctx, group, data, nullptr, isRoot ? bytes : 0, bytes);
+  if (!isRoot)
+    std::memcpy(data, round[root].in, static_cast<size_t>(bytes));
+  round.end();
+}
+
+Channel &ThreadsTransport::channel(std::vector<Channel *> &cache, int from, int to, int peer) {
+  if (cache.empty())
+    cache.resize(hub->world.size());
+  if (!cache[peer])
+    cache[peer] = &hub->channel(from, to);
+  return *cache[peer];
+}
+
+void ThreadsTransport::send(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
+  Channel &channel = this->channel(sending, rank, peer, peer);
+  uint32_t index = channel.sent.count(), received = channel.received.count();
+  while (((index - received) & WaitWord::countMask) >= Channel::numSlots) {
+    wait(ctx, channel.received, received, {&peer, 1}, "send");
+    received = channel.received.count();
+  }
+  Channel::Slot &slot = channel.slots[index % Channel::numSlots];
+  // Also when it is not needed this time: a later step must not allocate because its timing
+  // differs.
+  if (slot.data.size() < static_cast<size_t>(bytes))
+    slot.data.resize(static_cast<size_t>(bytes));
+  slot.bytes = bytes;
+  // A posted buffer is for the receiver's next message: this one only if none is under way.
+  void *to = received == index ? channel.posted.exchange(nullptr) : nullptr;
+  if (to && channel.postedBytes.load() == bytes)
+    slot.bytes = Channel::delivered;
+  else
+    to = slot.data.data(); // a wrong size is the receiver's to report
+  std::memcpy(to, data, static_cast<size_t>(bytes));
+  channel.sent.advance();
+}
+
+void ThreadsTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) {
+  Channel &channel = this->channel(receiving, peer, rank, peer);
+  uint32_t index = channel.received.count();
+  if (channel.sent.count() == index) {
+    channel.postedBytes.store(bytes);
+    channel.posted.store(data);
+    try {
+      wait(ctx, channel.sent, index, {&peer, 1}, "receive");
+    } catch (...) {
+      // A sender that has taken the buffer is writing to it, and waits for nothing meanwhile.
+      if (!channel.posted.exchange(nullptr))
+        channel.sent.waitRegardless(index, spin);
+      throw;
+    }
+    channel.posted.store(nullptr);
+  }
+  Channel::Slot &slot = channel.slots[index % Channel::numSlots];
+  if (slot.bytes != Channel::delivered) {
+    if (slot.bytes != bytes)
+      fail(ctx, "rank " + std::to_string(peer) + " sends " + std::to_string(slot.bytes) +
+                    " bytes where " + std::to_string(bytes) + " are expected");
+    std::memcpy(data, slot.data.data(), static_cast<size_t>(bytes));
+  }
+  channel.received.advance();
+}
+
+void ThreadsTransport::barrier(tpc_context &ctx) {
+  const Group &group = ctx.group(ctx.grid.allAxes());
+  if (group.size() > 1)
+    meet(ctx, *placeIn(group).meeting);
+}
+
+void ThreadsTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
+                                   std::vector<std::vector<std::byte>> &gathered) {
+  const Group &group = ctx.group(ctx.grid.allAxes());
+  auto take = [&](int member, const void *from, int64_t size) {
+    gathered[member].resize(static_cast<size_t>(size));
+    if (size)
+      std::memcpy(gathered[member].data(), from, static_cast<size_t>(size));
+  };
+  if (rank == 0)
+    gathered.resize(group.size());
+  if (group.size() == 1)
+    return take(0, data, bytes);
+  // Nobody knows the largest, so nothing is staged.
+  Round round(*this, ctx, group, data, nullptr, bytes, INT64_MAX);
+  bool enough = true;
+  try {
+    for (int member = 0; rank == 0 && member < group.size(); ++member)
+      take(member, round[member].in, round[member].bytes);
+  } catch (const std::exception &) {
+    enough = false; // the others wait for the end of the round
+  }
+  round.end();
+  if (!enough)
+    fail(ctx, "out of memory while outputs were gathered");
+}
+
+void ThreadsTransport::abortWorld(int, const std::string &) { hub->stop(); }
+
+std::unique_ptr<Transport> makeThreadsTransport(std::shared_ptr<Hub> hub, int rank) {
+  return std::make_unique<ThreadsTransport>(std::move(hub), rank);
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,70 @@
+//===- ThreadsTransport.h - ranks as threads of one process ---------------===//
+//
+// Members publish pointers, meet, read each other's tensors, and meet again before anybody may
+// touch them. Tensors that fit into a stage are copied there instead, which saves the second
+// meeting.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_TRANSPORT_THREADS_THREADSTRANSPORT_H
+#define TPC_RT_TRANSPORT_THREADS_THREADSTRANSPORT_H
+
+#include "core/Transport.h"
+#include "transport/threads/Hub.h"
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace tpc::rt {
+
+class ThreadsTransport final : public Transport {
+public:
+  ThreadsTransport(std::shared_ptr<Hub> hub, int rank);
+
+  const char *name() const override { return "threads"; }
+  bool sharesMemory() const override { return true; }
+
+  void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype, tpc_reduction reduction,
+                 const void *in, void *out, int64_t count) override;
+  void allGather(tpc_context &ctx, const Group &group, const void *in, void *out, int64_t outer,
+                 int64_t n, int64_t inner) override;
+  void reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype dtype, tpc_reduction reduction,
+                     const void *in, void *out, int64_t outer, int64_t n, int64_t inner) override;
+  void allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
+                const AllToAllShape &shape) override;
+  void broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
+                 int root) override;
+  void send(tpc_context &ctx, int peer, const void *data, int64_t bytes) override;
+  void recv(tpc_context &ctx, int peer, void *data, int64_t bytes) override;
+  void barrier(tpc_context &ctx) override;
+  void gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
+                   std::vector<std::vector<std::byte>> &gathered) override;
+  void abortWorld(int rank, const std::string &message) override;
+
+private:
+  /// This rank's place in one group.
+  struct Place {
+    Meeting *meeting = nullptr;
+    uint32_t turn = 0;                  ///< collectives so far: which exhibit is used
+    std::vector<const void *> pointers; ///< one for each member
+  };
+  class Round;
+
+  Place &placeIn(const Group &group);
+  void meet(tpc_context &ctx, Meeting &meeting);
+  void meetAgain(Meeting &meeting);
+  Channel &channel(std::vector<Channel *> &cache, int from, int to, int peer);
+  void wait(tpc_context &ctx, WaitWord &word, uint32_t seen, std::span<const int> ranks,
+            const char *where);
+
+  std::shared_ptr<Hub> hub;
+  int rank;
+  bool spin;
+  std::map<uint32_t, Place> places;
+  std::vector<Channel *> sending, receiving; ///< by peer
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_TRANSPORT_THREADS_THREADSTRANSPORT_H
