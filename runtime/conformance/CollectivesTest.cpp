@@ -1,0 +1,230 @@
+//===- CollectivesTest.cpp - every collective against the reference -------===//
+
+#include "Harness.h"
+#include "Reference.h"
+#include "core/DType.h"
+#include <algorithm>
+
+using namespace tpc::rt;
+using namespace tpc::rt::conformance;
+
+namespace {
+
+class Collectives : public WorldTest {};
+
+constexpr int32_t allTypes[] = {TPC_F32, TPC_F64, TPC_F16, TPC_BF16, TPC_I8,
+                                TPC_I16, TPC_I32, TPC_I64, TPC_BOOL, TPC_U8};
+
+/// Calls `fn` with an unsigned integer of the type's size: what moves but does not compute.
+template <typename Fn> void withCarrier(int32_t dtype, Fn fn) {
+  switch (sizeOf(dtype)) {
+  case 1:
+    return fn(uint8_t());
+  case 2:
+    return fn(uint16_t());
+  case 4:
+    return fn(uint32_t());
+  default:
+    return fn(uint64_t());
+  }
+}
+
+template <typename Fn> void withReducible(Fn fn) {
+  fn(TPC_F32, float());
+  fn(TPC_F64, double());
+  fn(TPC_I32, int32_t());
+  fn(TPC_I64, int64_t());
+}
+
+constexpr tpc_reduction reductions[] = {TPC_SUM, TPC_MAX, TPC_MIN};
+
+/// The shapes of [outer, n, inner] that are tried; the last ones are beyond what is staged.
+struct Shape {
+  int64_t outer, n, inner;
+};
+constexpr Shape shapes[] = {{1, 0, 4},  {0, 3, 2},  {1, 3, 0},   {1, 1, 1},    {2, 1, 3},
+                            {1, 2, 1},  {1, 3, 5},  {3, 5, 2},   {1, 7, 64},   {4, 8, 1},
+                            {2, 13, 7}, {1, 50, 3}, {1, 64, 96}, {3, 37, 129}, {1, 301, 128}};
+
+template <typename T>
+void checkAllReduce(tpc_context &ctx, uint32_t axes, int32_t dtype, tpc_reduction reduction,
+                    int64_t count, bool inPlace) {
+  uint64_t seed = static_cast<uint64_t>(count) * 31 + reduction;
+  std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
+  std::vector<T> in(count), out(count, T(77)), expected(count);
+  for (int64_t i = 0; i < count; ++i) {
+    in[i] = valueOf<T>(seed, ctx.rank, i);
+    expected[i] = reduced<T>(reduction, seed, members, i);
+  }
+  std::vector<T> before = in;
+  tpc_all_reduce(&ctx, axes, dtype, reduction, in.data(), inPlace ? in.data() : out.data(), count);
+  EXPECT_TRUE(sameBits(inPlace ? in : out, expected))
+      << "rank " << ctx.rank << " axes " << axes << " " << spellType(dtype) << " count " << count;
+  if (!inPlace)
+    EXPECT_TRUE(sameBits(in, before)) << "the input was changed";
+}
+
+} // namespace
+
+TEST_P(Collectives, AllReduce) {
+  onAllRanks([](tpc_context &ctx) {
+    for (uint32_t axes : masksOf(ctx.grid))
+      for (int64_t count : {0, 1, 2, 3, 7, 16, 17, 1000, 5003, 40001})
+        for (tpc_reduction reduction : reductions)
+          withReducible([&](int32_t dtype, auto type) {
+            if (count > 5003 && reduction != TPC_SUM)
+              return;
+            checkAllReduce<decltype(type)>(ctx, axes, dtype, reduction, count, false);
+            checkAllReduce<decltype(type)>(ctx, axes, dtype, reduction, count, true);
+          });
+  });
+}
+
+TEST_P(Collectives, AllGather) {
+  onAllRanks([](tpc_context &ctx) {
+    for (uint32_t axes : masksOf(ctx.grid))
+      for (Shape shape : shapes)
+        for (int32_t dtype : allTypes)
+          withCarrier(dtype, [&](auto type) {
+            using T = decltype(type);
+            std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
+            auto parts = indicesOf(shape.n, sizesOf(ctx.grid, axes));
+            // The tensor differs between groups: whoever gathers from a stranger shows.
+            uint64_t owner = members[0];
+            std::vector<T> whole, mine;
+            for (int64_t o = 0; o < shape.outer; ++o)
+              for (int64_t j = 0; j < shape.n; ++j)
+                for (int64_t i = 0; i < shape.inner; ++i)
+                  whole.push_back(valueOf<T>(5, owner, (o * shape.n + j) * shape.inner + i));
+            size_t me = std::find(members.begin(), members.end(), ctx.rank) - members.begin();
+            for (int64_t o = 0; o < shape.outer; ++o)
+              for (int64_t j : parts[me])
+                for (int64_t i = 0; i < shape.inner; ++i)
+                  mine.push_back(whole[(o * shape.n + j) * shape.inner + i]);
+            std::vector<T> out(whole.size());
+            tpc_all_gather(&ctx, axes, dtype, mine.data(), out.data(), shape.outer, shape.n,
+                           shape.inner);
+            EXPECT_TRUE(sameBits(out, whole))
+                << "rank " << ctx.rank << " axes " << axes << " " << spellType(dtype) << " shape "
+                << shape.outer << "x" << shape.n << "x" << shape.inner;
+          });
+  });
+}
+
+TEST_P(Collectives, ReduceScatter) {
+  onAllRanks([](tpc_context &ctx) {
+    for (uint32_t axes : masksOf(ctx.grid))
+      for (Shape shape : shapes)
+        for (tpc_reduction reduction : reductions)
+          withReducible([&](int32_t dtype, auto type) {
+            using T = decltype(type);
+            std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
+            auto parts = indicesOf(shape.n, sizesOf(ctx.grid, axes));
+            size_t me = std::find(members.begin(), members.end(), ctx.rank) - members.begin();
+            std::vector<T> in(shape.outer * shape.n * shape.inner), expected;
+            for (size_t i = 0; i < in.size(); ++i)
+              in[i] = valueOf<T>(9, ctx.rank, i);
+            for (int64_t o = 0; o < shape.outer; ++o)
+              for (int64_t j : parts[me])
+                for (int64_t i = 0; i < shape.inner; ++i)
+                  expected.push_back(
+                      reduced<T>(reduction, 9, members, (o * shape.n + j) * shape.inner + i));
+            std::vector<T> out(expected.size());
+            tpc_reduce_scatter(&ctx, axes, dtype, reduction, in.data(), out.data(), shape.outer,
+                               shape.n, shape.inner);
+            EXPECT_TRUE(sameBits(out, expected))
+                << "rank " << ctx.rank << " axes " << axes << " " << spellType(dtype) << " shape "
+                << shape.outer << "x" << shape.n << "x" << shape.inner;
+          });
+  });
+}
+
+TEST_P(Collectives, AllToAll) {
+  struct Sizes {
+    int64_t outer, a, middle, b, inner;
+  };
+  constexpr Sizes all[] = {{1, 4, 1, 4, 1}, {2, 5, 3, 7, 2}, {1, 1, 1, 1, 3},  {1, 2, 2, 9, 1},
+                           {0, 3, 1, 3, 1}, {1, 0, 1, 3, 1}, {1, 3, 2, 0, 1},  {1, 3, 0, 3, 1},
+                           {3, 8, 1, 6, 5}, {1, 1, 4, 8, 2}, {2, 64, 1, 48, 9}};
+  onAllRanks([&](tpc_context &ctx) {
+    for (uint32_t axes : masksOf(ctx.grid))
+      for (const Sizes &s : all)
+        for (int32_t splitFirst : {0, 1})
+          for (int32_t dtype : {TPC_F32, TPC_I8, TPC_BF16, TPC_I64})
+            withCarrier(dtype, [&](auto type) {
+              using T = decltype(type);
+              std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
+              size_t me = std::find(members.begin(), members.end(), ctx.rank) - members.begin();
+              std::vector<int64_t> sizes = sizesOf(ctx.grid, axes);
+              auto partsA = indicesOf(s.a, sizes), partsB = indicesOf(s.b, sizes);
+              auto wholeA = indicesOf(s.a, {}), wholeB = indicesOf(s.b, {});
+              auto select = [&](const std::vector<int64_t> &as, const std::vector<int64_t> &bs) {
+                std::vector<T> values;
+                for (int64_t o = 0; o < s.outer; ++o)
+                  for (int64_t a : as)
+                    for (int64_t m = 0; m < s.middle; ++m)
+                      for (int64_t b : bs)
+                        for (int64_t i = 0; i < s.inner; ++i)
+                          values.push_back(
+                              valueOf<T>(3, members[0],
+                                         (((o * s.a + a) * s.middle + m) * s.b + b) * s.inner + i));
+                return values;
+              };
+              std::vector<T> gatheredB = select(partsA[me], wholeB[0]);
+              std::vector<T> gatheredA = select(wholeA[0], partsB[me]);
+              const std::vector<T> &in = splitFirst ? gatheredA : gatheredB;
+              const std::vector<T> &expected = splitFirst ? gatheredB : gatheredA;
+              std::vector<T> out(expected.size());
+              tpc_all_to_all(&ctx, axes, dtype, in.data(), out.data(), s.outer, s.a, s.middle, s.b,
+                             s.inner, splitFirst);
+              EXPECT_TRUE(sameBits(out, expected))
+                  << "rank " << ctx.rank << " axes " << axes << " sizes " << s.outer << " " << s.a
+                  << " " << s.middle << " " << s.b << " " << s.inner << " first " << splitFirst;
+            });
+  });
+}
+
+TEST_P(Collectives, Broadcast) {
+  onAllRanks([](tpc_context &ctx) {
+    for (uint32_t axes : masksOf(ctx.grid)) {
+      std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
+      for (int64_t count : {0, 1, 5, 1000, 70001})
+        for (size_t root = 0; root < members.size(); ++root)
+          for (int32_t dtype : {TPC_F64, TPC_U8}) {
+            if (count > 1000 && dtype == TPC_F64)
+              continue;
+            withCarrier(dtype, [&](auto type) {
+              using T = decltype(type);
+              std::vector<T> data(count), expected(count);
+              for (int64_t i = 0; i < count; ++i) {
+                data[i] = valueOf<T>(4, ctx.rank, i);
+                expected[i] = valueOf<T>(4, members[root], i);
+              }
+              tpc_broadcast(&ctx, axes, dtype, data.data(), count, root);
+              EXPECT_TRUE(sameBits(data, expected))
+                  << "rank " << ctx.rank << " axes " << axes << " root " << root;
+            });
+          }
+    }
+  });
+}
+
+TEST_P(Collectives, NanAndSignedZero) {
+  onAllRanks([](tpc_context &ctx) {
+    uint32_t axes = ctx.grid.allAxes();
+    int last = ctx.worldSize() - 1;
+    // Whoever has the NaN, everybody gets it.
+    for (int32_t reduction : {TPC_SUM, TPC_MAX, TPC_MIN})
+      for (int owner = 0; owner <= last; ++owner) {
+        float value = ctx.rank == owner ? NAN : float(ctx.rank), out = 0;
+        tpc_all_reduce(&ctx, axes, TPC_F32, reduction, &value, &out, 1);
+        EXPECT_TRUE(std::isnan(out)) << "reduction " << reduction << " owner " << owner;
+      }
+    // The largest integer wraps as it does in the generated code.
+    int64_t big = ctx.rank == 0 ? INT64_MAX : 1, sum = 0;
+    tpc_all_reduce(&ctx, axes, TPC_I64, TPC_SUM, &big, &sum, 1);
+    EXPECT_EQ(sum, static_cast<int64_t>(uint64_t(INT64_MAX) + last));
+  });
+}
+
+TPC_INSTANTIATE_WORLDS(Collectives);

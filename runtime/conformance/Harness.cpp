@@ -1,0 +1,110 @@
+//===- Harness.cpp - one suite on every transport -------------------------===//
+
+#include "Harness.h"
+#include <cstdio>
+#include <ostream>
+
+/// As the compiler records it in programs.
+extern "C" const char tpc_runtime_dir[] = TPC_CONFORMANCE_RUNTIME_DIR;
+
+namespace tpc::rt::conformance {
+
+namespace {
+
+std::shared_ptr<Session> theSession;
+
+/// Ranks other than 0 say only what went wrong.
+class FailurePrinter : public testing::EmptyTestEventListener {
+  void OnTestPartResult(const testing::TestPartResult &result) override {
+    if (result.failed())
+      std::fprintf(stderr, "rank %d: %s:%d: %s\n", theSession->rank(),
+                   result.file_name() ? result.file_name() : "?", result.line_number(),
+                   result.summary());
+  }
+};
+
+} // namespace
+
+Session *session() { return theSession.get(); }
+
+std::vector<Grid> grids() {
+  using Axes = std::vector<Grid::Axis>;
+  const Axes all[] = {
+      {{"tp", 1}},
+      {{"tp", 2}},
+      {{"tp", 1}, {"dp", 2}, {"pp", 1}},
+      {{"tp", 3}},
+      {{"tp", 4}},
+      {{"tp", 2}, {"dp", 2}},
+      {{"dp", 2}, {"tp", 2}},
+      {{"tp", 3}, {"cp", 1}, {"pp", 2}},
+      {{"pp", 2}, {"tp", 3}},
+      {{"tp", 8}},
+      {{"tp", 2}, {"dp", 2}, {"pp", 2}},
+      {{"tp", 4}, {"pp", 2}},
+      {{"tp", 2}, {"cp", 2}, {"ep", 1}, {"dp", 3}, {"pp", 1}},
+  };
+  std::vector<Grid> grids;
+  for (const Axes &axes : all)
+    if (Grid grid(axes); !theSession || theSession->size() == grid.numRanks())
+      grids.push_back(grid);
+  return grids;
+}
+
+std::string nameOf(const Grid &grid) {
+  std::string name;
+  for (const Grid::Axis &axis : grid.axes())
+    name += (name.empty() ? "" : "_") + axis.name + std::to_string(axis.size);
+  return name;
+}
+
+std::unique_ptr<World> makeWorld(const Grid &grid) {
+  return theSession ? World::processes(grid, 1, theSession) : World::threads(grid, 1);
+}
+
+std::vector<uint32_t> masksOf(const Grid &grid) {
+  std::vector<uint32_t> masks;
+  for (uint32_t axes = 0; axes <= grid.allAxes(); ++axes)
+    masks.push_back(axes);
+  return masks;
+}
+
+void WorldTest::TearDown() {
+  if (theSession && theSession->agree(HasFailure()).failed && !HasFailure())
+    ADD_FAILURE() << "this test failed on another rank";
+}
+
+void WorldTest::onAllRanks(const std::function<void(tpc_context &)> &fn) {
+  std::optional<std::string> error = makeWorld(GetParam())->run(fn);
+  EXPECT_FALSE(error) << *error;
+}
+
+} // namespace tpc::rt::conformance
+
+namespace tpc::rt {
+void PrintTo(const Grid &grid, std::ostream *os) { *os << conformance::nameOf(grid); }
+} // namespace tpc::rt
+
+int main(int argc, char **argv) {
+  using namespace tpc::rt;
+  using namespace tpc::rt::conformance;
+  // Before GoogleTest asks for the grids.
+  if (Launcher launcher = detectLauncher(); launcher.present) {
+    std::string error;
+    theSession = joinMpi(launcher, error);
+    if (!theSession) {
+      std::fprintf(stderr, "error: %s\n", error.c_str());
+      return 1;
+    }
+  }
+  testing::InitGoogleTest(&argc, argv);
+  if (theSession && theSession->rank() != 0) {
+    GTEST_FLAG_SET(output, "");
+    auto &listeners = testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+    listeners.Append(new FailurePrinter);
+  }
+  int status = RUN_ALL_TESTS();
+  theSession.reset();
+  return status;
+}

@@ -1,0 +1,51 @@
+//===- Harness.h - one suite on every transport ---------------------------===//
+//
+// Started by itself, the suite runs every grid with its ranks as threads. Started by a launcher,
+// each process is one rank, and the grids of that many ranks are run; rank 0 prints and writes the
+// report.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CONFORMANCE_HARNESS_H
+#define TPC_RT_CONFORMANCE_HARNESS_H
+
+#include "core/World.h"
+#include <functional>
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tpc::rt::conformance {
+
+/// Null when ranks are threads.
+Session *session();
+
+/// The grids to test: all, or those of the launcher's size.
+std::vector<Grid> grids();
+/// "tp2_dp2": for the names of tests.
+std::string nameOf(const Grid &grid);
+
+/// A world of the suite's transport. The grid must be one of `grids()`.
+std::unique_ptr<World> makeWorld(const Grid &grid);
+
+/// Runs every non-trivial mask of a grid's axes.
+std::vector<uint32_t> masksOf(const Grid &grid);
+
+/// A test that every rank takes part in. What fails on one rank fails on all.
+class WorldTest : public testing::TestWithParam<Grid> {
+protected:
+  void TearDown() override;
+  /// Runs `fn` on all ranks; an error of a rank fails the test.
+  void onAllRanks(const std::function<void(tpc_context &)> &fn);
+};
+
+} // namespace tpc::rt::conformance
+
+#define TPC_INSTANTIATE_WORLDS(suite)                                                              \
+  INSTANTIATE_TEST_SUITE_P(Worlds, suite, testing::ValuesIn(tpc::rt::conformance::grids()),        \
+                           [](const testing::TestParamInfo<tpc::rt::Grid> &info) {                 \
+                             return tpc::rt::conformance::nameOf(info.param);                      \
+                           })
+
+#endif // TPC_RT_CONFORMANCE_HARNESS_H

@@ -1,0 +1,233 @@
+//===- StepsTest.cpp - messages, counters and steady state over many steps ===//
+
+#include "Harness.h"
+#include "Reference.h"
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+using namespace tpc::rt;
+using namespace tpc::rt::conformance;
+
+namespace {
+
+class Steps : public WorldTest {};
+
+/// The axes of more than one rank.
+std::vector<int> wideAxes(const Grid &grid) {
+  std::vector<int> axes;
+  for (int i = 0; i < grid.numAxes(); ++i)
+    if (grid.axes()[i].size > 1)
+      axes.push_back(i);
+  return axes;
+}
+
+} // namespace
+
+// Along each axis, messages go down the line: from coordinate 0 to 1 to 2, as pipelines do.
+TEST_P(Steps, MessagesArriveInOrder) {
+  onAllRanks([](tpc_context &ctx) {
+    for (int axis : wideAxes(ctx.grid)) {
+      int64_t mine = ctx.coordinates[axis], size = ctx.grid.axes()[axis].size;
+      for (int message = 0; message < 100; ++message) {
+        int64_t count = message % 7 == 3 ? 0 : message % 5 == 0 ? 30000 : message;
+        std::vector<int32_t> data(count);
+        for (int64_t i = 0; i < count; ++i)
+          data[i] = mine == 0 ? valueOf<int32_t>(message, axis, i) : 0;
+        if (mine > 0)
+          tpc_recv(&ctx, axis, TPC_I32, data.data(), count, mine - 1);
+        bool right = true;
+        for (int64_t i = 0; i < count; ++i)
+          right &= data[i] == valueOf<int32_t>(message, axis, i);
+        EXPECT_TRUE(right) << "rank " << ctx.rank << " message " << message;
+        if (mine + 1 < size) {
+          tpc_send(&ctx, axis, TPC_I32, data.data(), count, mine + 1);
+          std::fill(data.begin(), data.end(), -1); // send has returned: it is ours again
+        }
+      }
+    }
+  });
+}
+
+// Both directions at once, with receivers that are early and late by turns.
+TEST_P(Steps, MessagesPassEachOther) {
+  onAllRanks([](tpc_context &ctx) {
+    for (int axis : wideAxes(ctx.grid)) {
+      if (ctx.coordinates[axis] > 1)
+        continue;
+      int64_t mine = ctx.coordinates[axis], peer = 1 - mine;
+      for (int64_t message = 0; message < 200; ++message) {
+        if (message % 50 == mine * 25)
+          std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        int64_t out = mine * 1000 + message, in = -1;
+        for (int64_t turn : {0, 1})
+          if (turn == mine)
+            tpc_send(&ctx, axis, TPC_I64, &out, 1, peer);
+          else
+            tpc_recv(&ctx, axis, TPC_I64, &in, 1, peer);
+        EXPECT_EQ(in, peer * 1000 + message);
+      }
+    }
+  });
+}
+
+// Collectives of different groups and sizes follow each other without anything in between: whoever
+// is ahead must not disturb who is behind.
+TEST_P(Steps, ManySmallCollectives) {
+  onAllRanks([](tpc_context &ctx) {
+    std::vector<uint32_t> masks = masksOf(ctx.grid);
+    for (int step = 0; step < 300; ++step) {
+      uint32_t axes = masks[mix(step) % masks.size()];
+      std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
+      int64_t count = step % 97 == 0 ? 20000 : 1 + step % 5;
+      std::vector<float> data(count);
+      for (int64_t i = 0; i < count; ++i)
+        data[i] = valueOf<float>(step, ctx.rank, i);
+      tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, data.data(), data.data(), count);
+      EXPECT_EQ(data[0], reduced<float>(TPC_SUM, step, members, 0)) << "step " << step;
+      EXPECT_EQ(data[count - 1], reduced<float>(TPC_SUM, step, members, count - 1));
+      std::fill(data.begin(), data.end(), NAN); // nobody may still be reading it
+    }
+  });
+}
+
+TEST_P(Steps, SameBitsEveryTime) {
+  onAllRanks([](tpc_context &ctx) {
+    uint32_t axes = ctx.grid.allAxes();
+    std::vector<float> in(12345), first, out(in.size());
+    for (size_t i = 0; i < in.size(); ++i)
+      in[i] = valueOf<float>(1, ctx.rank, i);
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      if (int(mix(repeat) % ctx.worldSize()) == ctx.rank)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, in.data(), out.data(), in.size());
+      if (first.empty())
+        first = out;
+      EXPECT_TRUE(sameBits(first, out)) << "repeat " << repeat;
+    }
+  });
+}
+
+// After the first step of a shape nothing is allocated any more, and a smaller shape needs nothing
+// new.
+TEST_P(Steps, SteadyStateAllocatesNothing) {
+  onAllRanks([](tpc_context &ctx) {
+    auto step = [&](int64_t n) {
+      void *outer = tpc_frame_push(&ctx, n * 4);
+      for (uint32_t axes : masksOf(ctx.grid)) {
+        auto *in = static_cast<float *>(tpc_frame_push(&ctx, 3 * n * 4));
+        auto *out = static_cast<float *>(tpc_frame_push(&ctx, 3 * n * 4));
+        std::fill(in, in + 3 * n, 1.0f);
+        tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, in, out, 3 * n);
+        Part part = ctx.group(axes).part(n, ctx.group(axes).index);
+        tpc_reduce_scatter(&ctx, axes, TPC_F32, TPC_SUM, in, out, 3, n, 1);
+        EXPECT_TRUE(part.size == 0 || out[0] == float(ctx.group(axes).size()));
+        tpc_all_gather(&ctx, axes, TPC_F32, out, in, 3, n, 1);
+        EXPECT_EQ(in[3 * n - 1], float(ctx.group(axes).size()));
+        tpc_frame_pop(&ctx, in);
+      }
+      tpc_frame_pop(&ctx, outer);
+    };
+    step(40000);
+    step(40000);
+    uint64_t before = ctx.arena.allocations();
+    for (int i = 0; i < 5; ++i)
+      step(40000 - 100 * i);
+    EXPECT_EQ(ctx.arena.allocations(), before);
+    EXPECT_EQ(ctx.arena.used(), 0u);
+  });
+}
+
+TEST_P(Steps, CountersSayWhatWasSent) {
+  onAllRanks([](tpc_context &ctx) {
+    for (uint32_t axes : masksOf(ctx.grid)) {
+      ctx.counters.reset();
+      float data[64] = {}, out[64] = {};
+      for (int i = 0; i < 3; ++i)
+        tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, data, out, 10);
+      tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, data, out, 0); // empty: not sent
+      tpc_all_gather(&ctx, axes, TPC_F32, data, out, 1, 5, 2);
+      tpc_reduce_scatter(&ctx, axes, TPC_F32, TPC_SUM, data, out, 2, 5, 1);
+      tpc_broadcast(&ctx, axes, TPC_F32, data, 7, 0);
+      auto rows = ctx.counters.rows(ctx.grid);
+      if (membersOf(ctx.grid, ctx.rank, axes).size() == 1) {
+        EXPECT_TRUE(rows.empty());
+        continue;
+      }
+      ASSERT_EQ(rows.size(), 4u);
+      std::string label = ctx.grid.label(axes);
+      auto check = [&](int row, const char *kind, int64_t count, int64_t bytes) {
+        EXPECT_EQ(rows[row].axis, label);
+        EXPECT_STREQ(spell(rows[row].kind), kind);
+        EXPECT_EQ(rows[row].count, count);
+        EXPECT_EQ(rows[row].bytes, bytes);
+      };
+      check(0, "all_reduce", 3, 120);
+      check(1, "all_gather", 1, 40);
+      check(2, "reduce_scatter", 1, 40);
+      check(3, "broadcast", 1, 28);
+    }
+    // A message counts at its sender only.
+    ctx.counters.reset();
+    for (int axis : wideAxes(ctx.grid)) {
+      int16_t data[9] = {};
+      if (ctx.coordinates[axis] == 0)
+        tpc_send(&ctx, axis, TPC_I16, data, 9, 1);
+      if (ctx.coordinates[axis] == 1)
+        tpc_recv(&ctx, axis, TPC_I16, data, 9, 0);
+    }
+    int64_t sent = 0, bytes = 0, expected = 0;
+    for (int axis : wideAxes(ctx.grid))
+      expected += ctx.coordinates[axis] == 0;
+    for (const auto &row : ctx.counters.rows(ctx.grid)) {
+      EXPECT_EQ(row.kind, CollectiveKind::Send);
+      sent += row.count;
+      bytes += row.bytes;
+    }
+    EXPECT_EQ(sent, expected);
+    EXPECT_EQ(bytes, expected * 18);
+  });
+}
+
+TEST_P(Steps, GathersOutputsOnRankZero) {
+  onAllRanks([](tpc_context &ctx) {
+    std::vector<std::vector<std::byte>> gathered;
+    for (int64_t scale : {0, 1, 1000, 3}) {
+      std::vector<uint8_t> mine(ctx.rank * scale);
+      for (size_t i = 0; i < mine.size(); ++i)
+        mine[i] = valueOf<uint8_t>(scale, ctx.rank, i);
+      ctx.transport->gatherBytes(ctx, mine.data(), mine.size(), gathered);
+      if (ctx.rank != 0) {
+        EXPECT_TRUE(gathered.empty());
+        continue;
+      }
+      ASSERT_EQ(gathered.size(), size_t(ctx.worldSize()));
+      for (int rank = 0; rank < ctx.worldSize(); ++rank) {
+        ASSERT_EQ(gathered[rank].size(), size_t(rank * scale));
+        for (size_t i = 0; i < gathered[rank].size(); ++i)
+          EXPECT_EQ(uint8_t(gathered[rank][i]), valueOf<uint8_t>(scale, rank, i));
+      }
+    }
+    ctx.transport->barrier(ctx);
+  });
+}
+
+// A world can be run again, and keeps what its ranks have.
+TEST_P(Steps, RunsAgain) {
+  auto world = makeWorld(GetParam());
+  for (int run = 1; run <= 3; ++run) {
+    auto error = world->run([&](tpc_context &ctx) {
+      double one = 1, sum = 0;
+      uint32_t axes = ctx.grid.allAxes();
+      tpc_all_reduce(&ctx, axes, TPC_F64, TPC_SUM, &one, &sum, 1);
+      EXPECT_EQ(sum, ctx.worldSize());
+      auto rows = ctx.counters.rows(ctx.grid);
+      ASSERT_EQ(rows.size(), ctx.worldSize() > 1 ? 1u : 0u);
+      if (!rows.empty())
+        EXPECT_EQ(rows[0].count, run);
+    });
+    EXPECT_FALSE(error) << *error;
+  }
+}
+
+TPC_INSTANTIATE_WORLDS(Steps);
