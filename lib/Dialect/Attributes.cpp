@@ -447,6 +447,29 @@ LogicalResult DistAttr::verify(function_ref<InFlightDiagnostic()> emitError, Arr
   return partial ? once(partial.getAxes()) : success();
 }
 
+// The grid is not known here, so of local sizes only what holds for any grid
+// is checked.
+LogicalResult DistAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType,
+                                       function_ref<InFlightDiagnostic()> emitError) const {
+  if (shape.size() != getDims().size())
+    return emitError() << "a tensor of rank " << shape.size() << " cannot have " << *this;
+  bool needed = getPartial() != nullptr;
+  for (auto [i, dim] : llvm::enumerate(getDims())) {
+    auto size = dim.getExpr().asConstant();
+    bool isStatic = !ShapedType::isDynamic(shape[i]);
+    bool split = getLocal() && dim.isSharded();
+    needed |= dim.isSharded() || !size;
+    if ((isStatic && !size) || (!isStatic && size && !split) ||
+        (isStatic && (split ? shape[i] > *size : shape[i] != *size)))
+      return emitError() << "dimension " << i << " of the tensor does not have "
+                         << "the size that " << *this << " gives it";
+  }
+  if (!needed)
+    return emitError() << *this << " says nothing: a static, replicated tensor "
+                       << "has no distribution";
+  return success();
+}
+
 bool DistAttr::isSharded() const {
   return llvm::any_of(getDims(), [](DimAttr d) { return d.isSharded(); });
 }

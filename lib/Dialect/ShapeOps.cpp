@@ -277,7 +277,8 @@ LogicalResult SliceOp::verify() {
     return failure();
   if (elementType(getOperand()) != elementType(getResult()))
     return emitOpError("changes the element type");
-  if (getStep() == 0)
+  int64_t step = getStep();
+  if (step == 0)
     return emitOpError("step must not be 0");
   auto start = parseSize(*this, "start", getStart());
   if (!start)
@@ -293,7 +294,7 @@ LogicalResult SliceOp::verify() {
        count = out[getDim()].asConstant();
   if (begin && have && count && *count > 0) {
     int64_t last;
-    if (__builtin_mul_overflow(*count - 1, getStep(), &last) ||
+    if (__builtin_mul_overflow(*count - 1, step, &last) ||
         __builtin_add_overflow(last, *begin, &last) || *begin < 0 || last < 0 || *begin >= *have ||
         last >= *have)
       return emitOpError() << "takes " << *count << " elements from " << *begin << " with step "

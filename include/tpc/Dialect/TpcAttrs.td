@@ -6,8 +6,9 @@
 include "tpc/Dialect/TpcDialect.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
+include "mlir/IR/TensorEncoding.td"
 
-class Tpc_Attr<string cppName, string attrMnemonic> : AttrDef<Tpc_Dialect, cppName> {
+class Tpc_Attr<string cppName, string attrMnemonic, list<Trait> traits = []> : AttrDef<Tpc_Dialect, cppName, traits> {
   let mnemonic = attrMnemonic;
 }
 
@@ -92,7 +93,7 @@ def Tpc_PartialAttr : Tpc_Attr<"Partial", "partial"> {
   let hasCustomAssemblyFormat = 1;
 }
 
-def Tpc_DistAttr : Tpc_Attr<"Dist", "dist"> {
+def Tpc_DistAttr : Tpc_Attr<"Dist", "dist", [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
   let summary = "What a tensor value is: global sizes and its distribution";
   let description = [{
     The encoding of tensor types. `#tpc.dist<[batch{dp} * sequence, 768], sum{tp}>`: global
@@ -105,7 +106,8 @@ def Tpc_DistAttr : Tpc_Attr<"Dist", "dist"> {
     A type without encoding is static and replicated. `makeTensorType` builds the
     canonical type for a distribution; `getDist` gives the distribution of any type.
 
-    Errors: an axis may occur once in a value; sizes are canonical SymExpr text.
+    Errors: an axis may occur once in a value; sizes are canonical SymExpr text; the
+    tensor's shape is that of the dimensions; a type for which no encoding is needed has none.
   }];
   let parameters = (ins ArrayRefParameter<"DimAttr">:$dims, OptionalParameter<"PartialAttr">:$partial, "bool":$local);
   let hasCustomAssemblyFormat = 1;

@@ -1,0 +1,150 @@
+// Collectives whose types do not say what they do.
+// RUN: tpc-opt %s -split-input-file -verify-diagnostics
+
+!whole = tensor<?x8xf32, #tpc.dist<[b, 8], local>>
+func.func @reducing_what_is_reduced(%x: !whole) {
+  // expected-error @+1 {{needs an operand that is unreduced over its axes}}
+  %0 = tpc.all_reduce %x over ["tp"] : !whole -> !whole
+  return
+}
+
+// -----
+
+!partial = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>
+func.func @result_still_unreduced(%x: !partial) {
+  // expected-error @+1 {{result must be the operand, no longer unreduced}}
+  %0 = tpc.all_reduce %x over ["tp"] : !partial -> !partial
+  return
+}
+
+// -----
+
+!partial = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>
+module attributes {tpc.grid = #tpc.grid<dp = 2>} {
+func.func @axis_of_another_grid(%x: !partial) {
+  // expected-error @+1 {{axis 'tp' is not in the grid}}
+  %0 = tpc.all_reduce %x over ["tp"] : !partial -> tensor<?x8xf32, #tpc.dist<[b, 8], local>>
+  return
+}
+}
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[b{dp, tp}, 8], local>>
+func.func @gathering_the_outer_split(%x: !rows) {
+  // expected-error @+1 {{its axes are not the innermost split of dimension 0 of the operand}}
+  %0 = tpc.all_gather %x over ["dp"] dim 0 : !rows -> tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
+  return
+}
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
+func.func @no_such_dimension(%x: !rows) {
+  // expected-error @+1 {{dim 2 is not a dimension of}}
+  %0 = tpc.all_gather %x over ["tp"] dim 2 : !rows -> tensor<?x8xf32, #tpc.dist<[b, 8], local>>
+  return
+}
+
+// -----
+
+!partial = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>
+func.func @scattered_along_another_dimension(%x: !partial) {
+  // expected-error @+1 {{result must be the reduced operand, split over these axes in dimension 0}}
+  %0 = tpc.reduce_scatter %x over ["tp"] dim 0 : !partial -> tensor<?x4xf32, #tpc.dist<[b, 8{tp}], local>>
+  return
+}
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
+func.func @split_does_not_move(%x: !rows) {
+  // expected-error @+1 {{must move the split over its axes from dimension 0 to 1}}
+  %0 = tpc.all_to_all %x over ["tp"] from 0 to 1 : !rows -> !rows
+  return
+}
+
+// -----
+
+!whole = tensor<?x8xf32, #tpc.dist<[b, 8], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2>} {
+func.func @root_outside(%x: !whole) {
+  // expected-error @+1 {{root 2 is not one of the group's 2 members}}
+  %0 = tpc.broadcast %x over ["tp"] root 2 : !whole -> !whole
+  return
+}
+}
+
+// -----
+
+!whole = tensor<?x8xf32, #tpc.dist<[b, 8], local>>
+func.func @slice_of_nothing(%x: !whole) {
+  // expected-error @+1 {{result must be the operand, split over these axes in dimension 1}}
+  %0 = tpc.local_slice %x over ["tp"] dim 1 : !whole -> tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
+  return
+}
+
+// -----
+
+func.func @reshard_of_local_values(%x: tensor<?x8xf32, #tpc.dist<[b, 8], local>>) {
+  // expected-error @+1 {{belongs to the sharded program}}
+  %0 = tpc.reshard %x : tensor<?x8xf32, #tpc.dist<[b, 8], local>> -> tensor<?x8xf32, #tpc.dist<[b{dp}, 8], local>>
+  return
+}
+
+// -----
+
+func.func @making_partial_sums(%x: tensor<?x8xf32, #tpc.dist<[b, 8]>>) {
+  // expected-error @+1 {{cannot make a value unreduced over 'tp'}}
+  %0 = tpc.reshard %x : tensor<?x8xf32, #tpc.dist<[b, 8]>> -> tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}>>
+  return
+}
+
+// -----
+
+!x = tensor<?x8xf32, #tpc.dist<[b, 8], local>>
+func.func @send_outside_a_stage(%x: !x) {
+  // expected-error @+1 {{belongs into a stage of a pipeline}}
+  tpc.send %x to 1 : !x
+  return
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<pp = 2>} {
+tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
+  tpc.stage 0 {
+    // expected-error @+1 {{stage 0 is no other stage of the pipeline}}
+    tpc.send %x to 0 : tensor<4xf32>
+  }
+  tpc.stage 1 {
+  }
+}
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<pp = 2>} {
+// expected-error @+1 {{has 1 stages, but axis pp has size 2}}
+tpc.pipeline @main() inputs [] outputs [] {
+  tpc.stage 0 {
+  }
+}
+}
+
+// -----
+
+tpc.pipeline @main() inputs [] outputs [] {
+  // expected-error @+1 {{stages must be in order; expected stage 0}}
+  tpc.stage 1 {
+  }
+}
+
+// -----
+
+tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
+  tpc.stage 0 {
+    // expected-error @+1 {{there is no output 0}}
+    tpc.output 0, %x : tensor<4xf32>
+  }
+}

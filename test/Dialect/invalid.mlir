@@ -1,0 +1,175 @@
+// What the verifiers of types and ops refuse.
+// RUN: tpc-opt %s -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{size of grid axis 'tp' must be at least 1, not 0}}
+module attributes {tpc.grid = #tpc.grid<tp = 0, mb = 1>} {}
+
+// -----
+
+// expected-error @+1 {{grid axis 'tp' is given twice}}
+module attributes {tpc.grid = #tpc.grid<tp = 2, tp = 2, mb = 1>} {}
+
+// -----
+
+// expected-error @+1 {{the grid has more than 16777216 ranks}}
+module attributes {tpc.grid = #tpc.grid<tp = 100000, dp = 100000>} {}
+
+// -----
+
+// expected-error @+1 {{number of micro-batches must be at least 1, not 0}}
+module attributes {tpc.grid = #tpc.grid<tp = 2, mb = 0>} {}
+
+// -----
+
+// expected-error @+1 {{'tpc.grid' must be a #tpc.grid}}
+module attributes {tpc.grid = 4} {}
+
+// -----
+
+// expected-error @+1 {{axis 'tp' occurs twice in a distribution}}
+func.func private @f(tensor<?x8xf32, #tpc.dist<[b{tp}, 8{tp}]>>)
+
+// -----
+
+// expected-error @+1 {{axis 'tp' occurs twice in a distribution}}
+func.func private @f(tensor<?x8xf32, #tpc.dist<[b, 8{tp}], sum{tp}>>)
+
+// -----
+
+// expected-error @+1 {{expected 'sum', 'max', 'min' or 'local'}}
+func.func private @f(tensor<?x8xf32, #tpc.dist<[b, 8], product{tp}>>)
+
+// -----
+
+// expected-error @+1 {{axes on a product nest once}}
+func.func private @f(tensor<?xf32, #tpc.dist<[((b{dp}*s){tp}){cp}]>>)
+
+// -----
+
+// expected-error @+1 {{axes on a product must be on the whole dimension}}
+func.func private @f(tensor<?xf32, #tpc.dist<[(b{dp}*s){tp}*2]>>)
+
+// -----
+
+// expected-error @+1 {{unexpected '+' at column 5}}
+func.func private @f(tensor<?xf32, #tpc.dist<["b + + s"]>>)
+
+// -----
+
+// expected-error @+1 {{a dimension cannot have size -2}}
+func.func private @f(tensor<?xf32, #tpc.dist<["-2"]>>)
+
+// -----
+
+// expected-error @+1 {{offset -4 is negative}}
+tpc.weight @w in "m.data" at -4 : tensor<8xf32>
+
+// -----
+
+// expected-error @+1 {{number of elements of 'tensor<4294967296x4294967296x4294967296xf32>' does not fit in 64 bits}}
+tpc.weight @w in "m.data" at 0 : tensor<4294967296x4294967296x4294967296xf32>
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{there is no tpc.weight @w}}
+  %0 = tpc.parameter @w : tensor<8xf32>
+  return
+}
+
+// -----
+
+tpc.weight @w in "m.data" at 0 : tensor<8xf32>
+func.func @f() {
+  // expected-error @+1 {{view reaches elements 4 to 11 of a weight of 8}}
+  %0 = tpc.parameter @w view <4 [[8 x 1]]> : tensor<8xf32>
+  return
+}
+
+// -----
+
+tpc.weight @w in "m.data" at 0 : tensor<8xf32>
+func.func @f() {
+  // expected-error @+1 {{views [8] as [4]}}
+  %0 = tpc.parameter @w : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>, %y: tensor<4x7xf32>) {
+  // expected-error @+2 {{shapes [4, 8] and [4, 7] do not broadcast}}
+  // expected-error @+1 {{failed to infer returned types}}
+  %0 = tpc.add %x, %y : tensor<4x8xf32>, tensor<4x7xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>, %y: tensor<7x8xf32>) {
+  // expected-error @+2 {{inner sizes 8 and 7 differ}}
+  // expected-error @+1 {{failed to infer returned types}}
+  %0 = tpc.matmul %x, %y : tensor<4x8xf32>, tensor<7x8xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?xf32, #tpc.dist<[b*s]>>) {
+  // expected-error @+1 {{cannot turn [b*s] (b*s elements) into [b, 2*s] (2*b*s elements)}}
+  %0 = tpc.reshape %x : tensor<?xf32, #tpc.dist<[b*s]>> -> tensor<?x?xf32, #tpc.dist<[b, 2*s]>>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<8xf32>) {
+  // expected-error @+1 {{takes 4 elements from 6 with step 1 of 8}}
+  %0 = tpc.slice %x dim 0 from "6" : tensor<8xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x8xf32>) {
+  // expected-error @+1 {{cannot broadcast [1, 8] to [3, 16]}}
+  %0 = tpc.expand %x : tensor<1x8xf32> -> tensor<3x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x5x8xf32>, %k: tensor<1x4x2x8xf32>) {
+  // expected-error @+2 {{5 query heads are not a multiple of 2 kv heads}}
+  // expected-error @+1 {{failed to infer returned types}}
+  %0 = tpc.attention %q, %k, %k scale 1.0 : tensor<1x4x5x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x5x8xf32>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{a constant is replicated}}
+  %0 = tpc.constant dense<0> : tensor<8xi64> : tensor<8xi64, #tpc.dist<[8{tp}]>>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{says nothing: a static, replicated tensor has no distribution}}
+func.func private @f(tensor<12xf32, #tpc.dist<[3*4]>>)
+
+// -----
+
+// expected-error @+1 {{a tensor of rank 1 cannot have}}
+func.func private @f(tensor<?xf32, #tpc.dist<[b, s]>>)
+
+// -----
+
+// expected-error @+1 {{dimension 1 of the tensor does not have the size that}}
+func.func private @f(tensor<?x7xf32, #tpc.dist<[b, 8]>>)
+
+// -----
+
+// expected-error @+1 {{dimension 0 of the tensor does not have the size that}}
+func.func private @f(tensor<4xf32, #tpc.dist<[b{dp}], local>>)
