@@ -3,6 +3,7 @@
 #include "transport/threads/WaitWord.h"
 #include <climits>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,9 +13,10 @@ namespace {
 
 static_assert(sizeof(std::atomic<uint32_t>) == 4, "the kernel waits on the word itself");
 
-// About a hundred microseconds: longer than a small collective, and about what it costs to put a
-// core to sleep and to wake it.
-constexpr int spins = 4000;
+// A wait looks, pauses, and now and then yields: the one it waits for may have been put on the same
+// core. All of it takes about a hundred microseconds, longer than a small collective and about what it
+// costs to put a core to sleep and to wake it.
+constexpr int spins = 4000, spinsPerYield = 64;
 
 } // namespace
 
@@ -53,8 +55,10 @@ Waited WaitWord::waitFor(uint32_t seen, bool spin, uint32_t flags) {
     if (now & flags & leftFlag)
       return Waited::Left;
     if (left > 0) {
-      --left;
-      __builtin_ia32_pause();
+      if (--left % spinsPerYield == 0)
+        sched_yield();
+      else
+        __builtin_ia32_pause();
       continue;
     }
     sleepers.fetch_add(1, std::memory_order_seq_cst);

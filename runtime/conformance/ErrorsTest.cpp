@@ -1,0 +1,210 @@
+//===- ErrorsTest.cpp - a rank that fails ends the run, and nothing hangs --===//
+
+#include "Reference.h"
+#include "core/World.h"
+#include <chrono>
+#include <gtest/gtest.h>
+#include <stdexcept>
+#include <thread>
+
+using namespace tpc::rt;
+using namespace tpc::rt::conformance;
+
+namespace {
+
+using Fn = std::function<void(tpc_context &)>;
+
+/// The error of a run that must end soon.
+std::string errorOf(const Grid &grid, const Fn &fn) {
+  auto begin = std::chrono::steady_clock::now();
+  std::optional<std::string> error = World::threads(grid, 1)->run(fn);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  return error ? *error : "no error";
+}
+
+std::string errorOf(int ranks, const Fn &fn) { return errorOf(Grid({{"tp", ranks}}), fn); }
+
+void allReduce(tpc_context &ctx, int64_t count) {
+  std::vector<float> data(count, 1.0f);
+  tpc_all_reduce(&ctx, ctx.grid.allAxes(), TPC_F32, TPC_SUM, data.data(), data.data(), count);
+}
+
+} // namespace
+
+TEST(Errors, WakesThoseWhoWaitInCollectives) {
+  for (int ranks : {2, 3, 8, 32})
+    for (int64_t count : {5, 100000})
+      for (int failing : {0, ranks - 1})
+        EXPECT_EQ(errorOf(ranks,
+                          [&](tpc_context &ctx) {
+                            allReduce(ctx, count);
+                            if (ctx.rank == failing) {
+                              std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                              fail(ctx, "out of luck");
+                            }
+                            allReduce(ctx, count);
+                            ADD_FAILURE() << "nobody gets past rank " << failing;
+                          }),
+                  "rank " + std::to_string(failing) + ": out of luck");
+}
+
+TEST(Errors, WakesSendersAndReceivers) {
+  // 0 sends to 1, which fails; 2 receives from 1.
+  EXPECT_EQ(errorOf(3,
+                    [&](tpc_context &ctx) {
+                      std::vector<float> data(50000);
+                      if (ctx.rank == 0)
+                        for (;;)
+                          tpc_send(&ctx, 0, TPC_F32, data.data(), data.size(), 1);
+                      if (ctx.rank == 2)
+                        tpc_recv(&ctx, 0, TPC_F32, data.data(), data.size(), 1);
+                      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                      fail(ctx, "no");
+                    }),
+            "rank 1: no");
+}
+
+TEST(Errors, ReachesThoseWhoComputeAtTheNextCall) {
+  EXPECT_EQ(errorOf(4,
+                    [&](tpc_context &ctx) {
+                      if (ctx.rank == 3)
+                        fail(ctx, "early");
+                      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                      allReduce(ctx, 3);
+                    }),
+            "rank 3: early");
+}
+
+TEST(Errors, OnlyTheFirstIsKept) {
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    std::string error = errorOf(8, [&](tpc_context &ctx) { fail(ctx, "all of us"); });
+    EXPECT_TRUE(error.ends_with(": all of us") && error.starts_with("rank ")) << error;
+  }
+}
+
+TEST(Errors, AnyMomentWillDo) {
+  // One rank fails somewhere in a mixture of collectives of several groups; which buffers others
+  // read at that moment is what the sanitizers look at.
+  Grid grid({{"tp", 2}, {"dp", 2}});
+  for (uint64_t repeat = 0; repeat < 60; ++repeat)
+    EXPECT_EQ(errorOf(grid,
+                      [&](tpc_context &ctx) {
+                        for (uint64_t step = 0;; ++step) {
+                          if (ctx.rank == int(mix(repeat) % 4) && step == mix(repeat + 99) % 40)
+                            fail(ctx, "now");
+                          std::vector<float> data(mix(repeat * 1000 + step) % 40000);
+                          uint32_t axes = mix(step) % 4;
+                          tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, data.data(), data.data(),
+                                         data.size());
+                        }
+                      }),
+              "rank " + std::to_string(mix(repeat) % 4) + ": now");
+}
+
+TEST(Errors, ExceptionsAreErrorsOfTheRank) {
+  EXPECT_EQ(errorOf(3,
+                    [&](tpc_context &ctx) {
+                      if (ctx.rank == 1)
+                        throw std::runtime_error("cannot read the file");
+                      allReduce(ctx, 3);
+                    }),
+            "rank 1: cannot read the file");
+  EXPECT_EQ(errorOf(2,
+                    [&](tpc_context &ctx) {
+                      if (ctx.rank == 0)
+                        throw std::bad_alloc();
+                      allReduce(ctx, 3);
+                    }),
+            "rank 0: out of memory");
+}
+
+TEST(Errors, WhoEndsEarlyIsNamed) {
+  for (int64_t count : {3, 50000})
+    EXPECT_TRUE(errorOf(4, [&](tpc_context &ctx) {
+                  if (ctx.rank != 2)
+                    allReduce(ctx, count);
+                }).ends_with("waits in a collective for rank 2, which has ended"));
+  EXPECT_EQ(errorOf(2,
+                    [&](tpc_context &ctx) {
+                      float data = 0;
+                      if (ctx.rank == 1)
+                        tpc_recv(&ctx, 0, TPC_F32, &data, 1, 0);
+                    }),
+            "rank 1: waits in a receive for rank 0, which has ended");
+  EXPECT_EQ(errorOf(2,
+                    [&](tpc_context &ctx) {
+                      float data = 0;
+                      for (int i = 0; ctx.rank == 0 && i < 5; ++i)
+                        tpc_send(&ctx, 0, TPC_F32, &data, 1, 1);
+                    }),
+            "rank 0: waits in a send for rank 1, which has ended");
+}
+
+TEST(Errors, MessagesOfDifferentSizes) {
+  for (bool early : {false, true})
+    EXPECT_EQ(errorOf(2,
+                      [&](tpc_context &ctx) {
+                        float data[8] = {};
+                        if ((ctx.rank == 0) != early)
+                          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                        if (ctx.rank == 0)
+                          tpc_send(&ctx, 0, TPC_F32, data, 5, 1);
+                        else
+                          tpc_recv(&ctx, 0, TPC_F32, data, 7, 0);
+                      }),
+              "rank 1: rank 0 sends 20 bytes where 28 are expected");
+}
+
+TEST(Errors, BadArgumentsAreSaid) {
+  Grid grid({{"tp", 2}, {"pp", 2}});
+  float x[16] = {}, y[16] = {};
+  auto said = [&](const Fn &fn) {
+    // Every rank makes the same mistake; whose message is first does not matter.
+    std::string error = errorOf(grid, fn);
+    return error.substr(error.find(": ") + 2);
+  };
+  EXPECT_EQ(
+      said([&](tpc_context &c) { tpc_all_reduce(&c, 1, TPC_BF16, TPC_SUM, x, y, 4); }),
+      "all_reduce over 'tp': cannot reduce elements of type bf16 by reduction 0 (sum, max and min "
+      "of f32, f64, i32 and i64 are possible)");
+  EXPECT_EQ(
+      said([&](tpc_context &c) { tpc_all_reduce(&c, 1, TPC_F32, 9, x, y, 4); }),
+      "all_reduce over 'tp': cannot reduce elements of type f32 by reduction 9 (sum, max and min "
+      "of f32, f64, i32 and i64 are possible)");
+  EXPECT_EQ(said([&](tpc_context &c) { tpc_all_reduce(&c, 5, TPC_F32, TPC_SUM, x, y, 4); }),
+            "all_reduce over 'tp': the grid has 2 axes, the mask is 5");
+  EXPECT_EQ(said([&](tpc_context &c) { tpc_all_gather(&c, 3, 17, x, y, 1, 4, 1); }),
+            "all_gather over 'tp-pp': unknown element type 17");
+  EXPECT_EQ(said([&](tpc_context &c) { tpc_all_gather(&c, 3, TPC_F32, x, y, 1, -4, 1); }),
+            "all_gather over 'tp-pp': negative size -4");
+  EXPECT_EQ(said([&](tpc_context &c) {
+              tpc_reduce_scatter(&c, 2, TPC_F32, TPC_SUM, x, y, 1 << 30, 1 << 30, 1 << 30);
+            }),
+            "reduce_scatter over 'pp': the tensor's size does not fit into 64 bits");
+  EXPECT_EQ(said([&](tpc_context &c) { tpc_broadcast(&c, 2, TPC_F32, x, 4, 2); }),
+            "broadcast over 'pp': there is no root 2 in a group of 2");
+  EXPECT_EQ(said([&](tpc_context &c) { tpc_send(&c, 2, TPC_F32, x, 4, 0); }),
+            "send: the grid has no axis 2");
+  EXPECT_EQ(said([&](tpc_context &c) { tpc_recv(&c, 1, TPC_F32, x, 4, 2); }),
+            "recv over 'pp': there is no coordinate 2 on an axis of size 2");
+  EXPECT_EQ(said([&](tpc_context &c) { tpc_send(&c, 0, TPC_F32, x, 4, c.coordinates[0]); }),
+            "send over 'tp': the peer is the rank itself");
+  EXPECT_EQ(said([&](tpc_context &c) { tpc_frame_pop(&c, x); }),
+            "internal error: a frame was freed that is not on the stack");
+  EXPECT_EQ(said([&](tpc_context &c) { tpc_frame_push(&c, INT64_MAX); }),
+            "out of memory: a step asked for 9223372036854775807 bytes in addition to 0 in use");
+}
+
+TEST(Errors, AWorldThatFailedStaysSo) {
+  auto world = World::threads(Grid({{"tp", 2}}), 1);
+  EXPECT_TRUE(world->run([](tpc_context &ctx) {
+    tpc_frame_push(&ctx, 1000);
+    if (ctx.rank == 0)
+      fail(ctx, "once");
+  }));
+  EXPECT_EQ(world->run([](tpc_context &) { ADD_FAILURE() << "does not run"; }), "rank 0: once");
+  EXPECT_EQ(world->errorRank(), 0);
+  EXPECT_EQ(world->local(0).arena.used(), 0u);
+  // One rank needs no name.
+  EXPECT_EQ(runWorld(1, [](tpc_context &ctx) { fail(ctx, "alone"); }), "alone");
+}

@@ -1,0 +1,178 @@
+//===- ProcessTest.cpp - how programs end, as threads and under mpirun ----===//
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+struct Ending {
+  int status; ///< of the command; 128 + n after a signal
+  std::string out, err;
+  double seconds;
+
+  /// The lines of stderr that are the program's own.
+  std::string errors() const {
+    std::istringstream lines(err);
+    std::string line, errors;
+    while (std::getline(lines, line))
+      if (line.starts_with("error: "))
+        errors += line.substr(7) + "\n";
+    return errors;
+  }
+};
+
+std::string temporaryFolder() {
+  static std::string folder = [] {
+    std::string path = testing::TempDir() + "tpc-process-XXXXXX";
+    return std::string(mkdtemp(path.data()));
+  }();
+  return folder;
+}
+
+std::string readFile(const std::string &path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Ending runCommand(const std::string &command) {
+  std::string base = temporaryFolder() + "/run";
+  auto begin = std::chrono::steady_clock::now();
+  int status =
+      std::system(("timeout -k 5 60 " + command + " >" + base + ".out 2>" + base + ".err").c_str());
+  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), readFile(base + ".out"),
+          readFile(base + ".err"), seconds.count()};
+}
+
+const std::string scenario = TPC_SCENARIO;
+const std::string folder = "TPC_RUNTIME_DIR=" TPC_RUNTIME_FOLDER " ";
+
+Ending threads(const std::string &what) { return runCommand("env " + scenario + " " + what); }
+#ifdef TPC_MPIEXEC
+Ending mpi(int ranks, const std::string &what, const std::string &environment = folder) {
+  return runCommand("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + environment +
+                    TPC_MPIEXEC " --oversubscribe --bind-to none -n " + std::to_string(ranks) +
+                    " " + scenario + " " + what);
+}
+#endif
+
+#define EXPECT_FAILS(ending, message)                                                              \
+  do {                                                                                             \
+    Ending e = (ending);                                                                           \
+    EXPECT_EQ(e.status, 1) << e.err;                                                               \
+    EXPECT_EQ(e.errors(), message "\n") << e.err;                                                  \
+    EXPECT_EQ(e.out, "");                                                                          \
+    EXPECT_LT(e.seconds, 30);                                                                      \
+  } while (false)
+
+} // namespace
+
+TEST(Threads, EndWell) {
+  Ending e = threads("end");
+  EXPECT_EQ(e.status, 0) << e.err;
+  EXPECT_EQ(e.out, "threads: 2 ranks, 64\n");
+  EXPECT_EQ(e.err, "");
+}
+
+TEST(Threads, AnErrorIsSaidOnce) {
+  EXPECT_FAILS(threads("fail 1"), "rank 1: out of luck");
+  EXPECT_FAILS(threads("throw 0"), "rank 0: cannot read the file");
+  EXPECT_FAILS(threads("argument 0"), "rank 0: send over 'tp': unknown element type 99");
+  EXPECT_FAILS(threads("leave 1"), "rank 0: waits in a collective for rank 1, which has ended");
+}
+
+TEST(Threads, AnErrorThatCannotUnwindEndsTheProcess) {
+  EXPECT_FAILS(threads("no-unwind 1"), "rank 1: out of luck");
+}
+
+TEST(Threads, NeedNoLibrary) {
+  Ending e = runCommand("env TPC_RUNTIME_DIR=/nonexistent " + scenario + " end");
+  EXPECT_EQ(e.status, 0) << e.err;
+  EXPECT_EQ(e.out, "threads: 2 ranks, 64\n");
+}
+
+#ifdef TPC_MPIEXEC
+
+TEST(Mpi, EndWell) {
+  Ending e = mpi(3, "end");
+  EXPECT_EQ(e.status, 0) << e.err;
+  EXPECT_EQ(e.out, "mpi: 3 ranks, 729\n");
+  EXPECT_EQ(e.errors(), "");
+}
+
+TEST(Mpi, AnErrorIsSaidOnce) {
+  EXPECT_FAILS(mpi(2, "fail 1"), "rank 1: out of luck");
+  EXPECT_FAILS(mpi(4, "throw 0"), "rank 0: cannot read the file");
+  EXPECT_FAILS(mpi(2, "no-unwind 1"), "rank 1: out of luck");
+}
+
+TEST(Mpi, WhoEndsEarlyHoldsNobodyUp) {
+  EXPECT_FAILS(mpi(2, "leave 1"), "rank 0: waits for rank 1, which has ended");
+  Ending exits = mpi(3, "exit 1"), killed = mpi(3, "kill 2");
+  EXPECT_NE(exits.status, 0);
+  EXPECT_LT(exits.seconds, 30);
+  EXPECT_NE(killed.status, 0);
+  EXPECT_LT(killed.seconds, 30);
+}
+
+TEST(Mpi, AllRanksAgreeOnWhatIsSaid) {
+  EXPECT_FAILS(mpi(3, "agree"), "bad input");
+  EXPECT_FAILS(mpi(3, "agree-one 2"), "bad input");
+  EXPECT_FAILS(mpi(3, "digest 2"),
+               "rank 2 runs another program than rank 0: their schedules differ; start the same "
+               "executable with the same arguments everywhere");
+}
+
+TEST(Mpi, TheLibraryIsLookedForInManyPlaces) {
+  // Nowhere.
+  Ending e = mpi(1, "end", "TPC_RUNTIME_DIR=/nonexistent ");
+  EXPECT_EQ(e.status, 1);
+  EXPECT_NE(e.errors().find("OMPI_COMM_WORLD_SIZE is set"), std::string::npos) << e.err;
+  EXPECT_NE(e.errors().find("libtpc_mpi.so was not found (looked in /nonexistent"),
+            std::string::npos)
+      << e.err;
+  // Something else by that name.
+  std::string bad = temporaryFolder() + "/bad";
+  runCommand("mkdir " + bad);
+  std::ofstream(bad + "/libtpc_mpi.so") << "no library";
+  e = mpi(1, "end", "TPC_RUNTIME_DIR=" + bad + " ");
+  EXPECT_EQ(e.status, 1);
+  EXPECT_NE(e.errors().find(bad + "/libtpc_mpi.so cannot be loaded"), std::string::npos) << e.err;
+  // Beside the executable, and in ../lib.
+  for (const char *place : {"bin", "lib"}) {
+    std::string root = temporaryFolder() + "/in-" + place;
+    runCommand("mkdir -p " + root + "/bin " + root + "/lib");
+    ASSERT_EQ(runCommand("cp " + scenario + " " + root + "/bin/program").status, 0);
+    ASSERT_EQ(runCommand("cp " TPC_RUNTIME_FOLDER "/libtpc_mpi.so " + root + "/" + place).status,
+              0);
+    e = runCommand("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " TPC_MPIEXEC
+                   " --oversubscribe --bind-to none -n 2 " +
+                   root + "/bin/program end");
+    EXPECT_EQ(e.status, 0) << e.err;
+    EXPECT_EQ(e.out, "mpi: 2 ranks, 64\n");
+  }
+}
+
+TEST(Mpi, AnotherLauncherIsNoticed) {
+  // As MPICH's launcher would start one of two processes.
+  Ending e = runCommand("env PMI_RANK=0 PMI_SIZE=2 OMPI_ALLOW_RUN_AS_ROOT=1 "
+                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " +
+                        folder + scenario + " end");
+  EXPECT_EQ(e.status, 1);
+  EXPECT_NE(e.errors().find("MPI sees 1 ranks where the launcher started 2"), std::string::npos)
+      << e.err;
+}
+
+TEST(Mpi, ThreadsCanBeForced) {
+  Ending e = mpi(1, "end", "TPC_TRANSPORT=threads TPC_RUNTIME_DIR=/nonexistent ");
+  EXPECT_EQ(e.status, 0) << e.err;
+  EXPECT_EQ(e.out, "threads: 2 ranks, 64\n");
+}
+
+#endif

@@ -1,0 +1,88 @@
+//===- Scenario.cpp - programs that end in various ways -------------------===//
+//
+// tpc-rt-scenario WHAT [RANK]: runs some collectives on two ranks or on as many as the launcher
+// has, and then something happens on RANK. ProcessTest.cpp looks at how the program ends.
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/World.h"
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+using namespace tpc::rt;
+
+extern "C" void scenario_call(void (*fn)(void *),
+                              void *argument); // ScenarioFrame.c: no unwind tables
+
+namespace {
+
+void allReduce(tpc_context &ctx, float *data, int64_t count) {
+  tpc_all_reduce(&ctx, ctx.grid.allAxes(), TPC_F32, TPC_SUM, data, data, count);
+}
+
+void happen(tpc_context &ctx, const std::string &what) {
+  float data[8] = {};
+  int next = (ctx.rank + 1) % ctx.worldSize();
+  if (what == "fail")
+    fail(ctx, "out of luck");
+  if (what == "throw")
+    throw std::runtime_error("cannot read the file");
+  if (what == "no-unwind")
+    scenario_call([](void *ctx) { fail(*static_cast<tpc_context *>(ctx), "out of luck"); }, &ctx);
+  if (what == "exit")
+    std::exit(3);
+  if (what == "kill")
+    std::raise(SIGKILL);
+  if (what == "argument")
+    tpc_send(&ctx, 0, 99, data, 1, next);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::string what = argc > 1 ? argv[1] : "end";
+  int rank = argc > 2 ? std::atoi(argv[2]) : 0;
+  auto say = [](const std::string &error) {
+    std::fprintf(stderr, "error: %s\n", error.c_str());
+    return 1;
+  };
+
+  std::shared_ptr<Session> session;
+  int ranks = 2;
+  if (Launcher launcher = detectLauncher(); launcher.present) {
+    std::string error;
+    if (!(session = joinMpi(launcher, error)))
+      return say(error);
+    ranks = session->size();
+    // Bad input is found by all ranks at once, or by some.
+    if (what == "agree" || what == "agree-one")
+      if (auto a = session->agree(what == "agree" || session->rank() == rank); a.failed)
+        return a.isSpeaker ? say("bad input") : 1;
+  }
+  Grid grid({{"tp", ranks}});
+  auto world = session ? World::processes(grid, 1, session) : World::threads(grid, 1);
+  bool stranger = what == "digest" && session && session->rank() == rank;
+  if (auto error = world->handshake(stranger ? "another" : "the schedule")) {
+    if (session->rank() == 0)
+      say(*error);
+    return 1;
+  }
+  auto error = world->run([&](tpc_context &ctx) {
+    std::vector<float> data(30000, 1.0f);
+    for (int i = 0; i < 3; ++i)
+      allReduce(ctx, data.data(), data.size());
+    if (ctx.rank == rank) {
+      if (what == "leave")
+        return;
+      happen(ctx, what);
+    }
+    for (int i = 0; i < 3; ++i)
+      allReduce(ctx, data.data(), data.size());
+    if (ctx.rank == 0)
+      std::printf("%s: %d ranks, %g\n", ctx.transport->name(), ranks, data[0]);
+  });
+  return error ? say(*error) : 0;
+}
