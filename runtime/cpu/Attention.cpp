@@ -1,0 +1,34 @@
+//===- Attention.cpp - scaled dot-product attention -----------------------===//
+
+#include "core/Context.h"
+#include "cpu/Kernels.h"
+#include "cpu/Parallel.h"
+#include <string>
+
+using namespace tpc::rt;
+
+extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) {
+  const tpc_attention_args &a = *args;
+  if (a.batch <= 0 || a.seq_q <= 0 || a.heads_q <= 0 || a.value_size <= 0)
+    return;
+  // All local query heads must find their kv head here.
+  int64_t first = a.group > 0 ? a.q_head_begin / a.group - a.kv_head_begin : -1;
+  int64_t last = a.group > 0 ? (a.q_head_begin + a.heads_q - 1) / a.group - a.kv_head_begin : -1;
+  if (first < 0 || last >= a.heads_kv)
+    fail(*ctx, "internal error: attention: query heads from " + std::to_string(a.q_head_begin) +
+                   " in groups of " + std::to_string(a.group) + " need other kv heads than the " +
+                   std::to_string(a.heads_kv) + " from " + std::to_string(a.kv_head_begin));
+  const KernelTable &kernel = kernels();
+  int threads = ctx->threadsPerRank;
+  int64_t blocks = (a.seq_q + kernel.queryBlock - 1) / kernel.queryBlock;
+  // Whole cache lines: workers do not share one.
+  int64_t scratchSize = (kernel.attentionScratch(a) + 15) / 16 * 16;
+  float *scratch = static_cast<float *>(tpc_frame_push(ctx, threads * scratchSize * sizeof(float)));
+  forEachTask(threads, a.batch * a.heads_q * blocks, [&](int64_t task, int worker) {
+    // The last queries come first: with causality they take longest.
+    int64_t block = blocks - 1 - task / (a.batch * a.heads_q), pair = task % (a.batch * a.heads_q);
+    kernel.attention(a, pair / a.heads_q, pair % a.heads_q, block * kernel.queryBlock,
+                     scratch + worker * scratchSize);
+  });
+  tpc_frame_pop(ctx, scratch);
+}

@@ -1,0 +1,274 @@
+//===- AttentionKernel.h - scaled dot-product attention of a query block --===//
+//
+// Scores are kept transposed, [key, query], for a block of queries. That way no large operand needs
+// packing (keys are the broadcast side of the first product, probabilities that of the second,
+// values are read in rows), and softmax runs over keys with one query per lane, without sums across
+// lanes. Keys that no query of the block can see because of causality are not touched.
+//
+// Order of operations: scale, softcap, additive bias, then invisible keys become -infinity. A row
+// whose scores are all -infinity has no visible key. NaN spreads over its own row only.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CPU_ATTENTIONKERNEL_H
+#define TPC_RT_CPU_ATTENTIONKERNEL_H
+
+#include "cpu/GemmKernel.h"
+
+namespace tpc::rt::TPC_ISA {
+
+constexpr int queryPanels = 2;
+constexpr int queryBlock = queryPanels * panelWidth;
+constexpr int queryVecs = queryBlock / lanes;
+/// Keys of one pass over the values: their rows stay in the first-level cache for all query tiles.
+constexpr int64_t keyBlock = 128;
+
+TPC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+TPC_INLINE int64_t roundUp(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+/// One task's numbers and memory.
+struct AttentionTask {
+  const tpc_attention_args &args;
+  int64_t batch = 0, head = 0, query0 = 0;
+  int64_t queries = 0; ///< that exist in the block
+  int64_t keys = 0;    ///< that some query of the block may see
+  const float *q = nullptr, *k = nullptr, *v = nullptr;
+  float *out = nullptr;
+  int64_t qStride = 0, kStride = 0, vStride = 0, outStride = 0;
+  float *scores = nullptr;     ///< [keys, queryBlock]
+  float *packedQ = nullptr;    ///< [panels, head_size, panelWidth]
+  float *sums = nullptr;       ///< [queryBlock, value_size rounded up]
+  float *valuePanel = nullptr; ///< [keyBlock, panelWidth]
+};
+
+inline int64_t attentionScratch(const tpc_attention_args &a) {
+  return a.seq_k * queryBlock + a.head_size * queryBlock +
+         roundUp(a.value_size, panelWidth) * queryBlock + keyBlock * panelWidth + 64;
+}
+
+/// Panels of scaled queries, [head_size, panelWidth] each; lanes without a query are zero.
+inline void packQueries(const AttentionTask &t) {
+  int64_t size = t.args.head_size;
+  for (int64_t i = 0; i < roundUp(t.queries, panelWidth); ++i) {
+    float *to = t.packedQ + i / panelWidth * panelWidth * size + i % panelWidth;
+    for (int64_t d = 0; d < size; ++d)
+      to[d * panelWidth] = i < t.queries ? t.q[i * t.qStride + d] * t.args.scale : 0.0f;
+  }
+}
+
+template <int R> void scoreTile(const AttentionTask &t, int64_t key, int64_t panel) {
+  Vec sums[R][vecsPerPanel] = {};
+  multiply<R, 1>(sums, t.k + key * t.kStride, t.kStride, 1,
+                 t.packedQ + panel * panelWidth * t.args.head_size, panelWidth, 0,
+                 t.args.head_size);
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < vecsPerPanel; ++v)
+      store(t.scores + (key + r) * queryBlock + panel * panelWidth + v * lanes, sums[r][v]);
+}
+
+template <int R = maxTileRows>
+TPC_INLINE void scoreTileOf(int64_t rows, const AttentionTask &t, int64_t key, int64_t panel) {
+  if constexpr (R > 1) {
+    if (rows < R)
+      return scoreTileOf<R - 1>(rows, t, key, panel);
+  }
+  scoreTile<R>(t, key, panel);
+}
+
+inline void computeScores(const AttentionTask &t) {
+  int64_t tiles = (t.keys + maxTileRows - 1) / maxTileRows;
+  for (int64_t panel = 0; panel * panelWidth < t.queries; ++panel)
+    for (int64_t i = 0; i < tiles; ++i) {
+      int64_t key = t.keys * i / tiles;
+      scoreTileOf<>(t.keys * (i + 1) / tiles - key, t, key, panel);
+    }
+}
+
+inline void hide(const AttentionTask &t) {
+  const tpc_attention_args &a = t.args;
+  const float none = -__builtin_inff();
+  if (a.softcap != 0)
+    for (int64_t i = 0; i < t.keys * queryVecs; ++i) {
+      float *at = t.scores + i * lanes;
+      store(at, a.softcap * tanh(load(at) / a.softcap));
+    }
+  if (a.bias)
+    for (int64_t i = 0; i < t.queries; ++i) {
+      const float *row = a.bias + t.batch * a.bias_batch_stride + t.head * a.bias_head_stride +
+                         (t.query0 + i) * a.seq_k;
+      for (int64_t j = 0; j < t.keys; ++j)
+        t.scores[j * queryBlock + i] += row[j];
+    }
+  if (a.mask)
+    for (int64_t i = 0; i < t.queries; ++i) {
+      const uint8_t *row = a.mask + t.batch * a.mask_batch_stride + t.head * a.mask_head_stride +
+                           (t.query0 + i) * a.seq_k;
+      for (int64_t j = 0; j < t.keys; ++j)
+        if (!row[j])
+          t.scores[j * queryBlock + i] = none;
+    }
+  if (a.key_mask)
+    for (int64_t j = 0; j < t.keys; ++j)
+      if (!a.key_mask[t.batch * a.seq_k + j])
+        for (int v = 0; v < queryVecs; ++v)
+          store(t.scores + j * queryBlock + v * lanes, splat(none));
+  if (a.causal) {
+    IntVec lane;
+    for (int i = 0; i < lanes; ++i)
+      lane[i] = i;
+    // The first query of the block sees keys up to this one.
+    int64_t last = t.query0 + a.causal_offset;
+    for (int64_t j = last + 1 > 0 ? last + 1 : 0; j < t.keys; ++j)
+      for (int v = 0; v < queryVecs; ++v) {
+        float *at = t.scores + j * queryBlock + v * lanes;
+        store(at, select(lane + v * lanes < static_cast<int32_t>(smaller(j - last, queryBlock)),
+                         splat(none), load(at)));
+      }
+  }
+}
+
+/// Turns scores into exp(score - max) and gives the sums; a sum of 0 is a row without a visible
+/// key.
+TPC_INLINE void softmax(const AttentionTask &t, Vec (&total)[queryVecs]) {
+  Vec most[queryVecs];
+  for (int v = 0; v < queryVecs; ++v)
+    most[v] = splat(-__builtin_inff());
+  for (int64_t j = 0; j < t.keys; ++j)
+    for (int v = 0; v < queryVecs; ++v) {
+      Vec s = load(t.scores + j * queryBlock + v * lanes);
+      most[v] = select(s > most[v], s, most[v]);
+    }
+  for (int v = 0; v < queryVecs; ++v) {
+    most[v] = select(most[v] == -__builtin_inff(), Vec{}, most[v]);
+    total[v] = Vec{};
+  }
+  for (int64_t j = 0; j < t.keys; ++j)
+    for (int v = 0; v < queryVecs; ++v) {
+      float *at = t.scores + j * queryBlock + v * lanes;
+      Vec e = exp(load(at) - most[v]);
+      total[v] += e;
+      store(at, e);
+    }
+}
+
+template <int R>
+void valueTile(const AttentionTask &t, int64_t query, int64_t key0, int64_t key1,
+               const float *values, int64_t valueStride, float *sumsAt, int64_t sumsStride) {
+  Vec sums[R][vecsPerPanel];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < vecsPerPanel; ++v)
+      sums[r][v] = key0 ? load(sumsAt + r * sumsStride + v * lanes) : Vec{};
+  multiply<R, 1>(sums, t.scores + key0 * queryBlock + query, 1, queryBlock, values, valueStride, 0,
+                 key1 - key0);
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < vecsPerPanel; ++v)
+      store(sumsAt + r * sumsStride + v * lanes, sums[r][v]);
+}
+
+template <int R = maxTileRows>
+TPC_INLINE void valueTileOf(int64_t rows, const AttentionTask &t, int64_t query, int64_t key0,
+                            int64_t key1, const float *values, int64_t valueStride, float *sumsAt,
+                            int64_t sumsStride) {
+  if constexpr (R > 1) {
+    if (rows < R)
+      return valueTileOf<R - 1>(rows, t, query, key0, key1, values, valueStride, sumsAt,
+                                sumsStride);
+  }
+  valueTile<R>(t, query, key0, key1, values, valueStride, sumsAt, sumsStride);
+}
+
+/// sums[query, :] = sum over keys of probability * value, not yet divided by the total.
+inline void sumValues(const AttentionTask &t) {
+  int64_t size = t.args.value_size, stride = roundUp(size, panelWidth);
+  int64_t tiles = (t.queries + maxTileRows - 1) / maxTileRows;
+  for (int64_t key0 = 0; key0 < t.keys; key0 += keyBlock) {
+    int64_t key1 = smaller(key0 + keyBlock, t.keys);
+    for (int64_t column = 0; column < size; column += panelWidth) {
+      const float *values = t.v + key0 * t.vStride + column;
+      int64_t valueStride = t.vStride;
+      if (size - column < panelWidth) {
+        for (int64_t j = 0; j < key1 - key0; ++j)
+          for (int64_t c = 0; c < panelWidth; ++c)
+            t.valuePanel[j * panelWidth + c] = column + c < size ? values[j * t.vStride + c] : 0.0f;
+        values = t.valuePanel;
+        valueStride = panelWidth;
+      }
+      for (int64_t i = 0; i < tiles; ++i) {
+        int64_t query = t.queries * i / tiles;
+        valueTileOf<>(t.queries * (i + 1) / tiles - query, t, query, key0, key1, values,
+                      valueStride, t.sums + query * stride + column, stride);
+      }
+    }
+  }
+}
+
+/// The mean of all values, also of those that causality hides.
+inline void uniformRow(const AttentionTask &t, float *out) {
+  for (int64_t d = 0; d < t.args.value_size; ++d) {
+    float sum = 0;
+    for (int64_t j = 0; j < t.args.seq_k; ++j)
+      sum += t.v[j * t.vStride + d];
+    out[d] = t.args.seq_k ? sum / static_cast<float>(t.args.seq_k) : 0.0f;
+  }
+}
+
+inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, int64_t query0,
+                      float *scratch) {
+  auto strideOf = [](int64_t given, int64_t heads, int64_t size) {
+    return given ? given : heads * size;
+  };
+  int64_t kvHead = (a.q_head_begin + head) / a.group - a.kv_head_begin;
+  AttentionTask t{a};
+  t.batch = batch;
+  t.head = head;
+  t.query0 = query0;
+  t.queries = smaller(queryBlock, a.seq_q - query0);
+  t.keys = a.seq_k;
+  if (a.causal) {
+    int64_t last = query0 + t.queries - 1 + a.causal_offset;
+    t.keys = last < 0 ? 0 : smaller(a.seq_k, last + 1);
+  }
+  t.qStride = strideOf(a.q_row_stride, a.heads_q, a.head_size);
+  t.kStride = strideOf(a.k_row_stride, a.heads_kv, a.head_size);
+  t.vStride = strideOf(a.v_row_stride, a.heads_kv, a.value_size);
+  t.outStride = strideOf(a.out_row_stride, a.heads_q, a.value_size);
+  t.q = a.q + (batch * a.seq_q + query0) * t.qStride + head * a.head_size;
+  t.k = a.k + batch * a.seq_k * t.kStride + kvHead * a.head_size;
+  t.v = a.v + batch * a.seq_k * t.vStride + kvHead * a.value_size;
+  t.out = a.out + (batch * a.seq_q + query0) * t.outStride + head * a.value_size;
+  t.scores = scratch;
+  t.packedQ = t.scores + a.seq_k * queryBlock;
+  t.sums = t.packedQ + a.head_size * queryBlock;
+  t.valuePanel = t.sums + roundUp(a.value_size, panelWidth) * queryBlock;
+
+  packQueries(t);
+  computeScores(t);
+  // Lanes of a panel without any query are not computed; softmax passes over them all the same.
+  for (int64_t i = roundUp(t.queries, panelWidth); i < queryBlock; i += lanes)
+    for (int64_t j = 0; j < t.keys; ++j)
+      store(t.scores + j * queryBlock + i, Vec{});
+  hide(t);
+  Vec total[queryVecs];
+  softmax(t, total);
+  sumValues(t);
+
+  float totals[queryBlock];
+  for (int v = 0; v < queryVecs; ++v)
+    store(totals + v * lanes, total[v]);
+  int64_t stride = roundUp(a.value_size, panelWidth);
+  for (int64_t i = 0; i < t.queries; ++i) {
+    float *out = t.out + i * t.outStride;
+    bool visible = totals[i] != 0;
+    if (!visible && a.masked_row == 1) {
+      uniformRow(t, out);
+      continue;
+    }
+    float scale = visible ? 1.0f / totals[i] : 0.0f;
+    for (int64_t d = 0; d < a.value_size; ++d)
+      out[d] = visible ? t.sums[i * stride + d] * scale : 0.0f;
+  }
+}
+
+} // namespace tpc::rt::TPC_ISA
+
+#endif // TPC_RT_CPU_ATTENTIONKERNEL_H

@@ -1,0 +1,198 @@
+//===- GemmKernel.h - matrix product on packed panels ---------------------===//
+//
+// A register tile is R rows of x by P panels. Rows of x are read where they are, one broadcast per
+// row and step of k; a panel is read forwards, so that at one row (decoding) the product runs at
+// the memory's speed. k is walked in blocks, so that a block of a panel stays in the first-level
+// cache while all rows of the task pass over it; between blocks, sums wait in a buffer of the
+// task's own, because `out` may be `residual`, which is still to be read.
+//
+// Included by KernelsImpl.h, inside of which see for TPC_LANES.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CPU_GEMMKERNEL_H
+#define TPC_RT_CPU_GEMMKERNEL_H
+
+#include "cpu/Kernels.h"
+#include "cpu/Simd.h"
+
+namespace tpc::rt::TPC_ISA {
+
+constexpr int vecsPerPanel = 2;
+constexpr int panelWidth = vecsPerPanel * lanes;
+constexpr int maxTileRows = TPC_TILE_ROWS;
+constexpr int64_t kBlock = 768;
+
+/// Adds x[R, k] * panel[k, P panels] to the sums. `panelStride` is between the panels of one tile,
+/// `bStride` between consecutive k of a panel. Element (row, k) of x is at x[row * xRow + k *
+/// xStep].
+template <int R, int P>
+TPC_INLINE void multiply(Vec (&sums)[R][P * vecsPerPanel], const float *x, int64_t xRow,
+                         int64_t xStep, const float *b, int64_t bStride, int64_t panelStride,
+                         int64_t k) {
+#pragma clang loop unroll(disable)
+  for (int64_t i = 0; i < k; ++i) {
+    Vec right[P * vecsPerPanel];
+    for (int p = 0; p < P; ++p) {
+      for (int v = 0; v < vecsPerPanel; ++v)
+        right[p * vecsPerPanel + v] = load(b + p * panelStride + v * lanes);
+      __builtin_prefetch(b + p * panelStride + 256);
+    }
+    for (int r = 0; r < R; ++r) {
+      Vec left = splat(x[r * xRow]);
+      for (int v = 0; v < P * vecsPerPanel; ++v)
+        sums[r][v] += left * right[v];
+    }
+    b += bStride;
+    x += xStep;
+  }
+}
+
+TPC_INLINE Vec activated(Vec v, int32_t epilogue) {
+  switch (epilogue) {
+  case TPC_EPILOGUE_GELU_ERF:
+    return geluErf(v);
+  case TPC_EPILOGUE_GELU_TANH:
+    return geluTanh(v);
+  case TPC_EPILOGUE_SILU:
+    return silu(v);
+  case TPC_EPILOGUE_RELU:
+    return relu(v);
+  default:
+    return v;
+  }
+}
+
+/// Bias, epilogue and residual for one vector of one row, of which `count` elements exist.
+TPC_INLINE void finish(const GemmJob &job, Vec v, int64_t row, int64_t column, int64_t count,
+                       int32_t epilogue) {
+  float *out = job.out + row * job.outStride + column;
+  const float *residual = job.residual ? job.residual + row * job.outStride + column : nullptr;
+  if (count >= lanes) {
+    if (job.bias)
+      v += load(job.bias + column);
+    v = activated(v, epilogue);
+    if (residual)
+      v += load(residual);
+    store(out, v);
+    return;
+  }
+  float buffer[lanes] = {};
+  if (job.bias) {
+    for (int i = 0; i < count; ++i)
+      buffer[i] = job.bias[column + i];
+    v += load(buffer);
+  }
+  v = activated(v, epilogue);
+  store(buffer, v);
+  for (int i = 0; i < count; ++i)
+    out[i] = residual ? buffer[i] + residual[i] : buffer[i];
+}
+
+/// Not inlined into each tile: exp and erf are long.
+template <int32_t Epilogue>
+__attribute__((noinline)) void finishTile(const GemmJob &job, const float *sums, int rows, int vecs,
+                                          int64_t row0, int64_t column0) {
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < vecs; ++v) {
+      int64_t column = column0 + v * lanes;
+      if (column < job.n)
+        finish(job, load(sums + (r * vecs + v) * lanes), row0 + r, column, job.n - column,
+               Epilogue);
+    }
+}
+
+/// One register tile over one block of k. `partial` holds the sums between blocks, `partialStride`
+/// apart by row.
+template <int R, int P>
+void tile(const GemmJob &job, int64_t row, int64_t panel, int64_t k0, int64_t k1, float *partial,
+          int64_t partialStride) {
+  constexpr int vecs = P * vecsPerPanel;
+  Vec sums[R][vecs];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < vecs; ++v)
+      sums[r][v] = k0 ? load(partial + r * partialStride + v * lanes) : Vec{};
+  multiply<R, P>(sums, job.x + row * job.xStride + k0, job.xStride, 1,
+                 job.packed + panel * panelWidth * job.k + k0 * panelWidth, panelWidth,
+                 panelWidth * job.k, k1 - k0);
+  if (k1 < job.k) {
+    for (int r = 0; r < R; ++r)
+      for (int v = 0; v < vecs; ++v)
+        store(partial + r * partialStride + v * lanes, sums[r][v]);
+    return;
+  }
+  alignas(64) float done[R * vecs * lanes];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < vecs; ++v)
+      store(done + (r * vecs + v) * lanes, sums[r][v]);
+  int64_t column = panel * panelWidth;
+  switch (job.epilogue) {
+  case TPC_EPILOGUE_GELU_ERF:
+    return finishTile<TPC_EPILOGUE_GELU_ERF>(job, done, R, vecs, row, column);
+  case TPC_EPILOGUE_GELU_TANH:
+    return finishTile<TPC_EPILOGUE_GELU_TANH>(job, done, R, vecs, row, column);
+  case TPC_EPILOGUE_SILU:
+    return finishTile<TPC_EPILOGUE_SILU>(job, done, R, vecs, row, column);
+  case TPC_EPILOGUE_RELU:
+    return finishTile<TPC_EPILOGUE_RELU>(job, done, R, vecs, row, column);
+  default:
+    return finishTile<TPC_EPILOGUE_NONE>(job, done, R, vecs, row, column);
+  }
+}
+
+/// Calls tile<rows, P>.
+template <int P, int R = maxTileRows>
+TPC_INLINE void tileOf(int64_t rows, const GemmJob &job, int64_t row, int64_t panel, int64_t k0,
+                       int64_t k1, float *partial, int64_t partialStride) {
+  if constexpr (R > 1) {
+    if (rows < R)
+      return tileOf<P, R - 1>(rows, job, row, panel, k0, k1, partial, partialStride);
+  }
+  tile<R, P>(job, row, panel, k0, k1, partial, partialStride);
+}
+
+inline void gemm(const GemmJob &job, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
+  alignas(64) float partial[maxGemmRows * maxGemmPanels * panelWidth];
+  constexpr int64_t stride = maxGemmPanels * panelWidth;
+  int64_t blocks = job.k ? (job.k + kBlock - 1) / kBlock : 1;
+  for (int64_t block = 0; block < blocks; ++block) {
+    int64_t k0 = job.k * block / blocks, k1 = job.k * (block + 1) / blocks;
+    // Few rows do not fill the pipeline: more panels at a time do.
+    int64_t panelStep = row1 - row0 == 1 ? 4 : row1 - row0 <= maxTileRows / 2 ? 2 : 1;
+    for (int64_t panel = panel0; panel < panel1;) {
+      int64_t width = panel1 - panel >= panelStep ? panelStep : 1;
+      int64_t tiles = (row1 - row0 + maxTileRows - 1) / maxTileRows;
+      for (int64_t t = 0; t < tiles; ++t) {
+        int64_t row = row0 + (row1 - row0) * t / tiles;
+        int64_t rows = row0 + (row1 - row0) * (t + 1) / tiles - row;
+        float *sums = partial + (row - row0) * stride + (panel - panel0) * panelWidth;
+        if (width == 4)
+          tile<1, 4>(job, row, panel, k0, k1, sums, stride);
+        else if (width == 2)
+          tileOf<2, maxTileRows / 2>(rows, job, row, panel, k0, k1, sums, stride);
+        else
+          tileOf<1>(rows, job, row, panel, k0, k1, sums, stride);
+      }
+      panel += width;
+    }
+  }
+}
+
+inline void activate(const float *x, float *out, int64_t count, int32_t epilogue) {
+  for (int64_t i = 0; i < count; i += lanes) {
+    if (count - i >= lanes) {
+      store(out + i, activated(load(x + i), epilogue));
+      continue;
+    }
+    float buffer[lanes] = {};
+    for (int64_t j = i; j < count; ++j)
+      buffer[j - i] = x[j];
+    store(buffer, activated(load(buffer), epilogue));
+    for (int64_t j = i; j < count; ++j)
+      out[j] = buffer[j - i];
+  }
+}
+
+} // namespace tpc::rt::TPC_ISA
+
+#endif // TPC_RT_CPU_GEMMKERNEL_H

@@ -1,0 +1,70 @@
+//===- Kernels.cpp - chooses among instruction sets -----------------------===//
+
+#include "cpu/Kernels.h"
+#include <cstdlib>
+#include <cstring>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+namespace tpc::rt {
+namespace {
+
+#ifdef __x86_64__
+/// Asked of the processor itself: __builtin_cpu_supports needs a compiler's own library, which
+/// executables are not linked with.
+struct Features {
+  bool avx2 = false, avx512 = false;
+
+  Features() {
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d))
+      return;
+    bool fma = c >> 12 & 1, saves = c >> 27 & 1, avx = c >> 28 & 1;
+    if (!saves || !avx || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+      return;
+    // Which registers the system saves: bits 1 and 2 for AVX, 5 to 7 in addition for AVX-512.
+    unsigned low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    avx2 = fma && (b >> 5 & 1) && (low & 6) == 6;
+    bool foundation = b >> 16 & 1, dq = b >> 17 & 1, bw = b >> 30 & 1, vl = b >> 31 & 1;
+    avx512 = avx2 && foundation && dq && bw && vl && (low & 0xe6) == 0xe6;
+  }
+};
+#endif
+
+const KernelTable &best() {
+  if (const char *wanted = std::getenv("TPC_CPU"))
+    if (const KernelTable *table = kernelsNamed(wanted))
+      return *table;
+#ifdef __x86_64__
+  static const Features features;
+  if (features.avx512)
+    return avx512Kernels;
+  if (features.avx2)
+    return avx2Kernels;
+#endif
+  return genericKernels;
+}
+
+} // namespace
+
+const KernelTable *kernelsNamed(const char *name) {
+  if (!std::strcmp(name, genericKernels.name))
+    return &genericKernels;
+#ifdef __x86_64__
+  static const Features features;
+  if (features.avx2 && !std::strcmp(name, avx2Kernels.name))
+    return &avx2Kernels;
+  if (features.avx512 && !std::strcmp(name, avx512Kernels.name))
+    return &avx512Kernels;
+#endif
+  return nullptr;
+}
+
+const KernelTable &kernels() {
+  static const KernelTable &table = best();
+  return table;
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,71 @@
+//===- Kernels.h - what is compiled once per instruction set --------------===//
+//
+// KernelsImpl.h is compiled for several instruction sets; `kernels()` picks the best that this
+// machine has. Everything here is plain data and functions of one thread: the callers (Matmul.cpp,
+// Attention.cpp) divide work into tasks.
+//
+// All of them add along the reduced dimension in ascending order, whatever the number of rows,
+// columns and threads is. So a row of a product has the same bits in every batch, and with every
+// number of threads.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CPU_KERNELS_H
+#define TPC_RT_CPU_KERNELS_H
+
+#include "tpc/runtime.h"
+#include <cstdint>
+
+namespace tpc::rt {
+
+/// out[m, n] = epilogue(x[m, k] * w[k, n] + bias[n]) + residual[m, n]. The right side is packed:
+/// panels of `panelWidth` columns, each [k, panelWidth], the last one filled up with zeros.
+struct GemmJob {
+  const float *x;
+  int64_t xStride; ///< elements between rows
+  const float *packed;
+  const float *bias, *residual; ///< or null
+  float *out;                   ///< may be `residual`
+  int64_t outStride;            ///< also of `residual`
+  int64_t m, k, n;
+  int32_t epilogue;
+};
+
+/// A task of `gemm` has at most this many rows and panels.
+constexpr int64_t maxGemmRows = 144, maxGemmPanels = 4;
+
+struct KernelTable {
+  const char *name; ///< "generic", "avx2", "avx512"
+  int panelWidth;
+  int rowStep; ///< rows of a register tile; tasks of multiples of it waste nothing
+  /// Queries that one task of `attention` handles.
+  int queryBlock;
+
+  /// Computes rows [row0, row1) of panels [panel0, panel1).
+  void (*gemm)(const GemmJob &job, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1);
+
+  /// Floats of `scratch` that an `attention` task needs.
+  int64_t (*attentionScratch)(const tpc_attention_args &args);
+  /// Queries [query0, query0 + queryBlock) of one batch entry and one query head.
+  void (*attention)(const tpc_attention_args &args, int64_t batch, int64_t head, int64_t query0,
+                    float *scratch);
+
+  /// out[i] = epilogue(x[i]), as `gemm` applies it.
+  void (*activate)(const float *x, float *out, int64_t count, int32_t epilogue);
+};
+
+extern const KernelTable genericKernels;
+#ifdef __x86_64__
+extern const KernelTable avx2Kernels, avx512Kernels;
+#endif
+
+/// The best for this machine. The environment variable TPC_CPU ("generic", "avx2", "avx512")
+/// chooses another that it has.
+const KernelTable &kernels();
+
+/// The table `name`, if this machine can run it.
+const KernelTable *kernelsNamed(const char *name);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CPU_KERNELS_H

@@ -1,0 +1,31 @@
+//===- Parallel.h - the threads of one rank -------------------------------===//
+//
+// Threads come from GNU OpenMP's runtime, called directly: each rank's thread has its own pool
+// there, which oneDNN (where it is used) shares; two pools would keep each other from running. No
+// OpenMP support of the compiler is needed.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CPU_PARALLEL_H
+#define TPC_RT_CPU_PARALLEL_H
+
+#include <cstdint>
+
+namespace tpc::rt {
+
+/// Calls fn(state, task, worker) for all tasks in [0, tasks), each once, on up to `threads`
+/// threads; worker < threads. Tasks are taken in ascending order by whoever is free, so that a
+/// thread that does not get its core delays nobody.
+void runTasks(int threads, int64_t tasks, void (*fn)(void *state, int64_t task, int worker),
+              void *state);
+
+template <class Fn> void forEachTask(int threads, int64_t tasks, Fn fn) {
+  runTasks(
+      threads, tasks,
+      [](void *state, int64_t task, int worker) { (*static_cast<Fn *>(state))(task, worker); },
+      &fn);
+}
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CPU_PARALLEL_H

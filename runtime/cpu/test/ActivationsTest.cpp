@@ -1,0 +1,64 @@
+//===- ActivationsTest.cpp - GELU and its company against libm ------------===//
+
+#include "Tables.h"
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+
+using namespace tpc::rt;
+
+namespace {
+
+double exact(double x, int32_t epilogue) {
+  switch (epilogue) {
+  case TPC_EPILOGUE_GELU_ERF:
+    return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+  case TPC_EPILOGUE_GELU_TANH:
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  case TPC_EPILOGUE_SILU:
+    return x / (1 + std::exp(-x));
+  case TPC_EPILOGUE_RELU:
+    return x < 0 ? 0 : x;
+  }
+  return x;
+}
+
+TEST(Activations, AreWithinAMillionth) {
+  for (const KernelTable *table : allTables())
+    for (int32_t epilogue = TPC_EPILOGUE_NONE; epilogue <= TPC_EPILOGUE_RELU; ++epilogue) {
+      std::vector<float> x;
+      for (double v = -30; v <= 30; v += 0.00037)
+        x.push_back(static_cast<float>(v));
+      for (float v : {-1e30f, -200.f, -90.f, -88.f, 88.f, 90.f, 200.f, 1e30f, 1e-30f, -1e-30f, 0.f})
+        x.push_back(v);
+      std::vector<float> out(x.size());
+      table->activate(x.data(), out.data(), static_cast<int64_t>(x.size()), epilogue);
+      double worst = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        double expected = exact(x[i], epilogue), allowed = 1e-6 * std::fmax(1, std::fabs(expected));
+        ASSERT_NEAR(out[i], expected, allowed) << table->name << " " << epilogue << " at " << x[i];
+        worst = std::fmax(worst, std::fabs(out[i] - expected) / std::fmax(1, std::fabs(expected)));
+      }
+      RecordProperty(std::string(table->name) + std::to_string(epilogue), std::to_string(worst));
+    }
+}
+
+TEST(Activations, KeepNaN) {
+  for (const KernelTable *table : allTables())
+    for (int32_t epilogue = TPC_EPILOGUE_NONE; epilogue <= TPC_EPILOGUE_RELU; ++epilogue) {
+      float x = std::numeric_limits<float>::quiet_NaN(), out = 0;
+      table->activate(&x, &out, 1, epilogue);
+      EXPECT_TRUE(std::isnan(out)) << table->name << " " << epilogue;
+    }
+}
+
+TEST(Activations, DoNotTouchWhatIsBeyondTheEnd) {
+  for (const KernelTable *table : allTables())
+    for (int64_t count = 0; count < 40; ++count) {
+      std::vector<float> x = numbers(count), out(count + 1, 7);
+      table->activate(x.data(), out.data(), count, TPC_EPILOGUE_SILU);
+      EXPECT_EQ(out[count], 7);
+    }
+}
+
+} // namespace

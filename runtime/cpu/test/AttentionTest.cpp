@@ -1,0 +1,277 @@
+//===- AttentionTest.cpp - attention against a plain computation ----------===//
+
+#include "Tables.h"
+#include "core/World.h"
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+
+using namespace tpc::rt;
+
+namespace {
+
+/// Row by row, in double, as the ABI's comments say.
+std::vector<float> expectedOf(const tpc_attention_args &a) {
+  auto stride = [](int64_t given, int64_t dense) { return given ? given : dense; };
+  int64_t qs = stride(a.q_row_stride, a.heads_q * a.head_size), ks = stride(a.k_row_stride, a.heads_kv * a.head_size);
+  int64_t vs = stride(a.v_row_stride, a.heads_kv * a.value_size);
+  std::vector<float> out(a.batch * a.seq_q * a.heads_q * a.value_size);
+  for (int64_t b = 0; b < a.batch; ++b)
+    for (int64_t i = 0; i < a.seq_q; ++i)
+      for (int64_t h = 0; h < a.heads_q; ++h) {
+        int64_t kv = (a.q_head_begin + h) / a.group - a.kv_head_begin;
+        std::vector<double> score(a.seq_k);
+        double most = -INFINITY, total = 0;
+        for (int64_t j = 0; j < a.seq_k; ++j) {
+          double s = 0;
+          for (int64_t d = 0; d < a.head_size; ++d)
+            s += static_cast<double>(a.q[(b * a.seq_q + i) * qs + h * a.head_size + d]) *
+                 a.k[(b * a.seq_k + j) * ks + kv * a.head_size + d];
+          s *= a.scale;
+          if (a.softcap != 0)
+            s = a.softcap * std::tanh(s / a.softcap);
+          if (a.bias)
+            s = static_cast<float>(s) + a.bias[b * a.bias_batch_stride + h * a.bias_head_stride + i * a.seq_k + j];
+          bool visible = !(a.causal && j > i + a.causal_offset);
+          visible &= !a.key_mask || a.key_mask[b * a.seq_k + j];
+          visible &= !a.mask || a.mask[b * a.mask_batch_stride + h * a.mask_head_stride + i * a.seq_k + j];
+          score[j] = visible ? s : -INFINITY;
+          most = std::fmax(most, score[j]);
+        }
+        bool any = most != -INFINITY;
+        for (double &s : score) {
+          s = any ? std::exp(s - most) : a.masked_row;
+          total += s;
+        }
+        for (int64_t d = 0; d < a.value_size; ++d) {
+          double sum = 0;
+          for (int64_t j = 0; j < a.seq_k; ++j)
+            sum += score[j] * a.v[(b * a.seq_k + j) * vs + kv * a.value_size + d];
+          out[((b * a.seq_q + i) * a.heads_q + h) * a.value_size + d] = total != 0 ? static_cast<float>(sum / total) : 0.0f;
+        }
+      }
+  return out;
+}
+
+/// Data for a case; `args` points into it.
+struct Case {
+  std::vector<float> q, k, v, out, bias;
+  std::vector<uint8_t> mask, keyMask;
+  tpc_attention_args args = {};
+
+  Case(int64_t batch, int64_t sq, int64_t sk, int64_t heads, int64_t headSize, int64_t valueSize, int64_t group = 1) {
+    int64_t kvHeads = (heads + group - 1) / group;
+    q = numbers(batch * sq * heads * headSize, 1);
+    k = numbers(batch * sk * kvHeads * headSize, 2);
+    v = numbers(batch * sk * kvHeads * valueSize, 3);
+    out.assign(batch * sq * heads * valueSize, 9.0f);
+    args.q = q.data();
+    args.k = k.data();
+    args.v = v.data();
+    args.out = out.data();
+    args.batch = batch;
+    args.seq_q = sq;
+    args.seq_k = sk;
+    args.heads_q = heads;
+    args.heads_kv = kvHeads;
+    args.head_size = headSize;
+    args.value_size = valueSize;
+    args.group = group;
+    args.scale = 1.7f;
+  }
+
+  void check(const std::string &what, double tolerance = 5e-6) {
+    std::vector<float> expected = expectedOf(args);
+    for (const KernelTable *table : allTables()) {
+      std::vector<float> scratch(table->attentionScratch(args));
+      std::fill(out.begin(), out.end(), 9.0f);
+      for (int64_t b = 0; b < args.batch; ++b)
+        for (int64_t h = 0; h < args.heads_q; ++h)
+          for (int64_t i = 0; i < args.seq_q; i += table->queryBlock)
+            table->attention(args, b, h, i, scratch.data());
+      compare(expected, tolerance, what + ", " + table->name);
+    }
+    std::fill(out.begin(), out.end(), 9.0f);
+    auto world = World::threads(Grid({{"tp", 1}}), 2);
+    tpc_attention(&world->local(0), &args);
+    compare(expected, tolerance, what + ", by the ABI");
+  }
+
+  void compare(const std::vector<float> &expected, double tolerance, const std::string &what) {
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (std::isnan(expected[i])) {
+        ASSERT_TRUE(std::isnan(out[i])) << what << " at " << i;
+        continue;
+      }
+      ASSERT_NEAR(out[i], expected[i], tolerance) << what << " at " << i;
+    }
+  }
+};
+
+TEST(Attention, Sizes) {
+  for (int64_t sq : {0, 1, 7, 16, 33, 70})
+    for (int64_t sk : {0, 1, 5, 64, 130, 300})
+      for (int64_t size : {1, 8, 20, 64})
+        for (bool causal : {false, true}) {
+          Case c(2, sq, sk, 2, size, size);
+          c.args.causal = causal;
+          c.args.causal_offset = sk - sq;
+          c.check("sq " + std::to_string(sq) + " sk " + std::to_string(sk) + " size " + std::to_string(size) +
+                  (causal ? " causal" : ""));
+        }
+}
+
+TEST(Attention, NoHeadsOrNoBatch) {
+  Case(0, 3, 3, 2, 4, 4).check("no batch");
+  Case none(1, 3, 3, 0, 4, 4);
+  none.check("no heads");
+}
+
+TEST(Attention, ValuesOfAnotherSize) { Case(1, 9, 40, 3, 12, 37).check("value size 37"); }
+
+TEST(Attention, GroupedHeadsFromTheMiddle) {
+  Case c(2, 5, 9, 4, 8, 8, 2);
+  c.check("groups of two");
+  // This rank has query heads 3, 4, 5 and therefore kv heads 1 and 2.
+  Case part(1, 5, 9, 3, 8, 8, 2);
+  part.args.q_head_begin = 3;
+  part.args.kv_head_begin = 1;
+  part.check("heads 3 to 5");
+}
+
+TEST(Attention, FusedRows) {
+  // q, k and v side by side in one row of a fused product.
+  int64_t heads = 2, size = 8, tokens = 11, row = 3 * heads * size;
+  Case c(1, tokens, tokens, heads, size, size);
+  std::vector<float> fused = numbers(tokens * row, 8);
+  c.args.q = fused.data();
+  c.args.k = fused.data() + heads * size;
+  c.args.v = fused.data() + 2 * heads * size;
+  c.args.q_row_stride = c.args.k_row_stride = c.args.v_row_stride = row;
+  c.args.causal = 1;
+  c.check("fused");
+}
+
+TEST(Attention, OutputWithGaps) {
+  Case c(2, 4, 6, 2, 8, 8);
+  std::vector<float> expected = expectedOf(c.args), wide(2 * 4 * 20, 7.0f);
+  c.args.out = wide.data();
+  c.args.out_row_stride = 20;
+  auto world = World::threads(Grid({{"tp", 1}}), 1);
+  tpc_attention(&world->local(0), &c.args);
+  for (int64_t row = 0; row < 8; ++row)
+    for (int64_t d = 0; d < 20; ++d)
+      EXPECT_NEAR(wide[row * 20 + d], d < 16 ? expected[row * 16 + d] : 7.0f, 1e-5);
+}
+
+/// Masks of which some hide everything.
+void addMasks(Case &c, bool perHead) {
+  tpc_attention_args &a = c.args;
+  int64_t planes = a.batch * (perHead ? a.heads_q : 1);
+  c.mask.resize(planes * a.seq_q * a.seq_k);
+  for (size_t i = 0; i < c.mask.size(); ++i)
+    c.mask[i] = i * 7919 % 5 < 2 ? 0 : static_cast<uint8_t>(i % 3 + 1);
+  for (int64_t j = 0; j < a.seq_k; ++j)
+    c.mask[j] = 0; // the first row sees nothing
+  a.mask = c.mask.data();
+  a.mask_head_stride = perHead ? a.seq_q * a.seq_k : 0;
+  a.mask_batch_stride = (perHead ? a.heads_q : 1) * a.seq_q * a.seq_k;
+}
+
+TEST(Attention, BooleanMasks) {
+  for (int32_t maskedRow : {0, 1})
+    for (bool perHead : {false, true})
+      for (bool causal : {false, true}) {
+        Case c(2, 35, 41, 2, 8, 8);
+        addMasks(c, perHead);
+        c.args.causal = causal;
+        c.args.masked_row = maskedRow;
+        c.check("boolean mask");
+      }
+}
+
+TEST(Attention, KeyMasksOfPaddedBatches) {
+  for (int32_t maskedRow : {0, 1}) {
+    Case c(3, 10, 10, 2, 8, 8);
+    // Padded left, not at all, and entirely.
+    c.keyMask.assign(30, 1);
+    std::fill(c.keyMask.begin(), c.keyMask.begin() + 4, 0);
+    std::fill(c.keyMask.begin() + 20, c.keyMask.end(), 0);
+    c.args.key_mask = c.keyMask.data();
+    c.args.causal = 1;
+    c.args.masked_row = maskedRow;
+    c.check("key mask");
+  }
+}
+
+TEST(Attention, AdditiveBias) {
+  for (float hidden : {-std::numeric_limits<float>::infinity(), -3.4028234663852886e38f, -10000.0f})
+    for (int32_t maskedRow : {0, 1}) {
+      Case c(2, 33, 20, 2, 8, 8);
+      c.bias = numbers(2 * 33 * 20, 5);
+      for (size_t i = 0; i < c.bias.size(); i += 3)
+        c.bias[i] = hidden;
+      std::fill(c.bias.begin(), c.bias.begin() + 20, hidden);
+      c.args.bias = c.bias.data();
+      c.args.bias_batch_stride = 33 * 20;
+      c.args.masked_row = maskedRow;
+      // Beside 10000 a score keeps three decimals.
+      c.check("bias " + std::to_string(hidden), hidden == -10000.0f ? 2e-3 : 5e-6);
+    }
+}
+
+TEST(Attention, Softcap) {
+  Case c(1, 20, 20, 2, 8, 8);
+  c.args.scale = 30;
+  c.args.softcap = 5;
+  c.args.causal = 1;
+  c.check("softcap");
+}
+
+TEST(Attention, LargeScoresDoNotOverflow) {
+  Case c(1, 20, 20, 1, 8, 8);
+  c.args.scale = 1e4f;
+  c.check("large", 1e-3);
+}
+
+TEST(Attention, QueriesBeforeAllKeys) {
+  Case c(1, 6, 6, 1, 8, 8);
+  c.args.causal = 1;
+  c.args.causal_offset = -3;
+  c.check("the first three see nothing");
+  c.args.masked_row = 1;
+  c.check("the first three see all alike");
+}
+
+TEST(Attention, NaNStaysInItsRow) {
+  Case c(1, 40, 40, 1, 8, 8);
+  c.q[5 * 8 + 2] = std::numeric_limits<float>::quiet_NaN();
+  c.args.causal = 1;
+  auto world = World::threads(Grid({{"tp", 1}}), 1);
+  tpc_attention(&world->local(0), &c.args);
+  for (int64_t i = 0; i < 40; ++i)
+    EXPECT_EQ(std::isnan(c.out[i * 8]), i == 5) << i;
+}
+
+TEST(Attention, SameBitsForEveryNumberOfThreads) {
+  std::vector<float> first;
+  for (int threads : {1, 2, 5}) {
+    Case c(2, 100, 100, 3, 16, 16);
+    c.args.causal = 1;
+    auto world = World::threads(Grid({{"tp", 1}}), threads);
+    tpc_attention(&world->local(0), &c.args);
+    if (first.empty())
+      first = c.out;
+    EXPECT_EQ(c.out, first);
+  }
+}
+
+TEST(Attention, MissingKvHeadsAreAnError) {
+  Case c(1, 2, 2, 4, 8, 8, 2);
+  c.args.heads_kv = 1;
+  auto world = World::threads(Grid({{"tp", 1}}), 1);
+  auto error = world->run([&](tpc_context &ctx) { tpc_attention(&ctx, &c.args); });
+  EXPECT_NE(error.value_or("").find("need other kv heads than the 1 from 0"), std::string::npos);
+}
+
+} // namespace

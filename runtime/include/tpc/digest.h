@@ -1,0 +1,67 @@
+//===- digest.h - tells whether a weight file is the one compiled against -===//
+//
+// Plain C++, shared by the compiler and the runtime. A digest samples a file: its size, and of each range (a tensor's bytes)
+// the offset, the length, and the first and last 64 bytes. So it costs a few hundred small reads whatever the
+// file's size, and notices a file that was replaced, truncated, re-exported with other weights, or laid out anew.
+//
+// The ranges are those of all entries of manifest.parameters that refer to the file: (offset, bytes). Order and repetition do
+// not matter. The result is 16 hexadecimal digits.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_DIGEST_H
+#define TPC_DIGEST_H
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tpc {
+
+/// `readAt(void *to, uint64_t bytes, uint64_t offset) -> bool` reads exactly that much. Nothing if a read fails or a range
+/// leaves the file.
+template <class ReadAt>
+std::optional<std::string> sampleDigest(uint64_t fileBytes,
+                                        std::vector<std::pair<uint64_t, uint64_t>> ranges,
+                                        ReadAt &&readAt) {
+  constexpr uint64_t sample = 64;
+  uint64_t hash = 0xcbf29ce484222325u; // FNV-1a over bytes, then a finalizer that spreads the bits
+  auto addByte = [&](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3u; };
+  auto addNumber = [&](uint64_t value) {
+    for (int i = 0; i < 8; ++i)
+      addByte(static_cast<unsigned char>(value >> (8 * i)));
+  };
+
+  std::sort(ranges.begin(), ranges.end());
+  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
+  addNumber(fileBytes);
+  for (auto [offset, bytes] : ranges) {
+    if (offset > fileBytes || bytes > fileBytes - offset)
+      return std::nullopt;
+    addNumber(offset);
+    addNumber(bytes);
+    unsigned char buffer[sample];
+    uint64_t length = std::min(bytes, sample);
+    for (uint64_t at : {offset, offset + bytes - length}) {
+      if (length && !readAt(buffer, length, at))
+        return std::nullopt;
+      for (uint64_t i = 0; i < length; ++i)
+        addByte(buffer[i]);
+    }
+  }
+  hash ^= hash >> 33;
+  hash *= 0xff51afd7ed558ccdu;
+  hash ^= hash >> 33;
+
+  std::string text(16, '0');
+  for (int i = 0; i < 16; ++i)
+    text[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
+  return text;
+}
+
+} // namespace tpc
+
+#endif // TPC_DIGEST_H

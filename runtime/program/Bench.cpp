@@ -1,0 +1,70 @@
+//===- Bench.cpp - measures a program -------------------------------------===//
+
+#include "program/Bench.h"
+#include "cpu/Kernels.h"
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace tpc::rt {
+
+std::vector<std::pair<int, Counters::Row>>
+largestByStage(const Manifest &manifest, const std::vector<std::vector<Counters::Row>> &byRank) {
+  std::vector<std::pair<int, Counters::Row>> result;
+  for (int stage = 0; stage < manifest.numStages(); ++stage) {
+    size_t begin = result.size();
+    for (size_t rank = 0; rank < byRank.size(); ++rank) {
+      if (manifest.stageOf(static_cast<int>(rank)) != stage)
+        continue;
+      for (const Counters::Row &row : byRank[rank]) {
+        auto same = std::find_if(result.begin() + begin, result.end(), [&](const auto &entry) {
+          return entry.second.axis == row.axis && entry.second.kind == row.kind;
+        });
+        if (same == result.end())
+          result.push_back({stage, row});
+        else if (std::pair(row.bytes, row.count) >
+                 std::pair(same->second.bytes, same->second.count))
+          same->second = row;
+      }
+    }
+  }
+  return result;
+}
+
+void bench(Execution &execution, const Manifest &manifest, const Options &options) {
+  Inputs inputs = makeInputs(manifest, options.shape);
+  std::vector<std::vector<Counters::Row>> counters;
+  std::vector<double> seconds = execution.measure(inputs, options.warmup, options.repeat, counters);
+  if (!execution.isRankZero())
+    return;
+  std::sort(seconds.begin(), seconds.end());
+  size_t middle = seconds.size() / 2;
+  double median =
+      seconds.size() % 2 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2;
+
+  using json = nlohmann::ordered_json;
+  json result = {{"name", manifest.name},          {"seconds", median},
+                 {"min_seconds", seconds.front()}, {"max_seconds", seconds.back()},
+                 {"iterations", seconds.size()},   {"warmup", options.warmup}};
+  result["shape"] = json::object();
+  for (const auto &[symbol, value] : inputs.symbols)
+    result["shape"][symbol] = value;
+  int64_t tokens = tokensOf(inputs);
+  result["tokens"] = tokens;
+  result["tokens_per_second"] = static_cast<double>(tokens) / median;
+  result["ranks"] = manifest.grid.numRanks();
+  result["threads_per_rank"] = execution.threadsPerRank();
+  result["transport"] = execution.transportName();
+  result["kernels"] = kernels().name;
+  result["load_seconds"] = execution.loadSeconds();
+  result["collectives"] = json::array();
+  for (const auto &[stage, row] : largestByStage(manifest, counters))
+    result["collectives"].push_back({{"stage", stage},
+                                     {"axis", row.axis},
+                                     {"kind", spell(row.kind)},
+                                     {"count", row.count},
+                                     {"bytes", row.bytes}});
+  std::printf("%s\n", result.dump(2).c_str());
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,20 @@
+//===- Bench.h - measures a program ---------------------------------------===//
+
+#ifndef TPC_RT_PROGRAM_BENCH_H
+#define TPC_RT_PROGRAM_BENCH_H
+
+#include "program/Execution.h"
+
+namespace tpc::rt {
+
+/// Runs steps on made-up inputs of the sizes in options.shape; rank 0's process prints JSON.
+void bench(Execution &execution, const Manifest &manifest, const Options &options);
+
+/// For each stage, axis and kind, the rank with most bytes. `byRank` has each rank's rows of one
+/// step.
+std::vector<std::pair<int, Counters::Row>>
+largestByStage(const Manifest &manifest, const std::vector<std::vector<Counters::Row>> &byRank);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_PROGRAM_BENCH_H

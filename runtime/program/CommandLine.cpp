@@ -1,0 +1,257 @@
+//===- CommandLine.cpp - what the user asks a program to do ---------------===//
+
+#include "program/CommandLine.h"
+#include "program/Error.h"
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace tpc::rt {
+namespace {
+
+int64_t parseCount(const std::string &flag, const std::string &text, int64_t min, int64_t max) {
+  int64_t value = 0;
+  bool valid = !text.empty();
+  for (char c : text)
+    valid = valid && c >= '0' && c <= '9' && !__builtin_mul_overflow(value, 10, &value) &&
+            !__builtin_add_overflow(value, c - '0', &value);
+  if (!valid || value < min || value > max)
+    throw UserError(
+        flag + " " + text + ": expected an integer from " + std::to_string(min) +
+        (max == std::numeric_limits<int64_t>::max() ? "" : " to " + std::to_string(max)));
+  return value;
+}
+
+/// "batch=1,sequence=128".
+void parseShape(const std::string &text, SymbolValues &shape) {
+  for (size_t at = 0; at <= text.size();) {
+    size_t end = std::min(text.find(',', at), text.size());
+    std::string item = text.substr(at, end - at);
+    size_t equals = item.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw UserError("--shape " + text + ": expected NAME=SIZE,…, such as batch=1,sequence=128");
+    std::string name = item.substr(0, equals);
+    if (!shape
+             .emplace(name, parseCount("--shape " + name, item.substr(equals + 1), 0,
+                                       std::numeric_limits<int64_t>::max()))
+             .second)
+      throw UserError("--shape: '" + name + "' is given twice");
+    at = end + 1;
+  }
+}
+
+bool isPortName(const std::vector<Port> &ports, const std::string &name) {
+  return std::any_of(ports.begin(), ports.end(),
+                     [&](const Port &port) { return port.name == name; });
+}
+
+/// Splits NAME=FILE. A value without a name gives an empty one; names may contain '=', so known
+/// ones are tried first.
+std::pair<std::string, std::string> splitPair(const std::string &value,
+                                              const std::vector<Port> &ports) {
+  for (size_t at = value.find('='); at != std::string::npos; at = value.find('=', at + 1))
+    if (isPortName(ports, value.substr(0, at)))
+      return {value.substr(0, at), value.substr(at + 1)};
+  size_t equals = value.find('=');
+  // A path has a slash before its first '='.
+  if (equals == std::string::npos || value.substr(0, equals).find('/') != std::string::npos)
+    return {"", value};
+  return {value.substr(0, equals), value.substr(equals + 1)};
+}
+
+class Parser {
+public:
+  Parser(int argc, char **argv, const Manifest &manifest)
+      : argc(argc), argv(argv), manifest(manifest) {}
+
+  Options run() {
+    if (argc > 0)
+      options.program = argv[0];
+    for (at = 1; at < argc; ++at) {
+      std::string text = argv[at];
+      if (onlyFiles || text.size() < 2 || text[0] != '-')
+        options.positional.push_back(text);
+      else if (text == "--")
+        onlyFiles = true;
+      else
+        parseFlag(text);
+    }
+    options.isBatch |= options.positional.size() > 1;
+    check();
+    return options;
+  }
+
+private:
+  void parseFlag(const std::string &text) {
+    size_t equals = text.find('=');
+    flag = text.substr(0, equals);
+    inlineValue = equals == std::string::npos ? nullptr : argv[at] + equals + 1;
+    if (flag == "--help" || flag == "-h")
+      setMode(Options::Mode::Help);
+    else if (flag == "--describe")
+      setMode(Options::Mode::Describe);
+    else if (flag == "--bench")
+      setMode(Options::Mode::Bench);
+    else if (flag == "--json")
+      set(options.json);
+    else if (flag == "--verbose" || flag == "-v")
+      set(options.verbose);
+    else if (flag == "--input" || flag == "-i")
+      parseInput();
+    else if (flag == "--output" || flag == "-o")
+      parseOutput();
+    else if (flag == "--batch-of") {
+      options.positional.push_back(value());
+      options.isBatch = true;
+    } else if (flag == "--shape")
+      parseShape(value(), options.shape);
+    else if (flag == "--weights")
+      options.weights = value();
+    else if (flag == "--threads-per-rank")
+      options.threadsPerRank = static_cast<int>(parseCount(flag, value(), 1, 1024));
+    else if (flag == "--repeat")
+      options.repeat = static_cast<int>(parseCount(flag, value(), 1, 1000000));
+    else if (flag == "--warmup")
+      options.warmup = static_cast<int>(parseCount(flag, value(), 0, 1000000));
+    else
+      throw UserError("unknown flag '" + flag + "'; see " + options.program + " --help");
+  }
+
+  std::string value() {
+    if (inlineValue)
+      return inlineValue;
+    if (at + 1 >= argc)
+      throw UserError(flag + " needs a value; see " + options.program + " --help");
+    return argv[++at];
+  }
+  void set(bool &target) {
+    if (inlineValue)
+      throw UserError(flag + " takes no value");
+    target = true;
+  }
+  void setMode(Options::Mode mode) {
+    bool ignored;
+    set(ignored);
+    if (options.mode != Options::Mode::Help)
+      options.mode = mode;
+  }
+
+  void parseInput() {
+    std::string text = value();
+    auto [name, path] = splitPair(text, manifest.inputs);
+    if (name.empty()) {
+      options.positional.push_back(path);
+      return;
+    }
+    if (path.empty())
+      throw UserError("--input " + text + ": expected NAME=FILE.npy");
+    if (!options.inputs.emplace(name, path).second)
+      throw UserError("--input: '" + name + "' is given twice");
+  }
+
+  void parseOutput() {
+    std::string text = value();
+    auto [name, path] = splitPair(text, manifest.outputs);
+    if (path.empty())
+      throw UserError("--output " + text + ": expected NAME=FILE.npy");
+    if (name.empty()) {
+      if (!options.outputAnywhere.empty())
+        throw UserError("--output without a name is given twice; write --output NAME=FILE.npy");
+      options.outputAnywhere = path;
+      return;
+    }
+    if (!isPortName(manifest.outputs, name)) {
+      std::string names;
+      for (const Port &port : manifest.outputs)
+        names += (names.empty() ? "'" : ", '") + port.name + "'";
+      throw UserError("there is no output '" + name + "'; the program gives " + names);
+    }
+    if (!options.outputs.emplace(name, path).second)
+      throw UserError("--output: '" + name + "' is given twice");
+  }
+
+  void check() {
+    bool files = !options.positional.empty() || !options.inputs.empty();
+    if (options.mode == Options::Mode::Bench && files)
+      throw UserError("--bench makes its own inputs; give --shape instead of files");
+    if (options.mode == Options::Mode::Run && options.json)
+      throw UserError("--json goes with --describe");
+  }
+
+  int argc;
+  char **argv;
+  const Manifest &manifest;
+  Options options;
+  std::string flag;
+  const char *inlineValue = nullptr;
+  int at = 0;
+  bool onlyFiles = false;
+};
+
+std::string joined(const std::vector<std::string> &shape) {
+  std::string text;
+  for (const std::string &size : shape)
+    text += (text.empty() ? "" : ", ") + size;
+  return "[" + text + "]";
+}
+
+} // namespace
+
+Options parseCommandLine(int argc, char **argv, const Manifest &manifest) {
+  return Parser(argc, argv, manifest).run();
+}
+
+std::string helpText(const Manifest &manifest, const std::string &program) {
+  std::string input, output, shape;
+  for (const Port &port : manifest.inputs)
+    if (port.fallback == Port::Default::None)
+      input += " --input " + port.name + "=" + port.name + ".npy";
+  if (!manifest.outputs.empty())
+    output = " --output " + manifest.outputs[0].name + "=" + manifest.outputs[0].name + ".npy";
+  for (const std::string &symbol : manifest.symbols)
+    shape += (shape.empty() ? " --shape " : ",") + symbol + "=" + (shape.empty() ? "1" : "128");
+
+  std::string text = manifest.name + ", compiled by " +
+                     (manifest.compiler.empty() ? "tpc" : manifest.compiler) + " for " +
+                     std::to_string(manifest.grid.numRanks()) + " rank" +
+                     (manifest.grid.numRanks() == 1 ? "" : "s") +
+                     "\n\nRun it once, all ranks as threads of this process, or each as a process "
+                     "of its own:\n  " +
+                     program + input + output + "\n";
+  if (manifest.grid.numRanks() > 1)
+    text += "  mpirun --oversubscribe --bind-to none -n " +
+            std::to_string(manifest.grid.numRanks()) + " " + program + input + output + "\n";
+  text += "Many inputs in one process:\n  " + program +
+          " --batch-of DIRECTORY --output DIRECTORY\n" +
+          "How fast it is, and what it communicates:\n  " + program + " --bench" + shape + "\n" +
+          "What it takes, gives, and holds in memory:\n  " + program + " --describe\n\nInputs:\n";
+  for (const Port &port : manifest.inputs)
+    text += "  " + port.name + "  " + dtypeName(port.dtype) + joined(port.shape) +
+            (port.fallback == Port::Default::Ones        ? "  (if left out: all ones)"
+             : port.fallback == Port::Default::Positions ? "  (if left out: 0, 1, 2, … in each row)"
+                                                         : "") +
+            "\n";
+  text += "Outputs:\n";
+  for (const Port &port : manifest.outputs)
+    text += "  " + port.name + "  " + dtypeName(port.dtype) + joined(port.shape) + "\n";
+  text += R"(
+Flags:
+  --input NAME=FILE.npy    an input; repeatable. FILE.npy alone if one input is needed
+  --output NAME=FILE.npy   save an output; repeatable. FILE.npy alone if there is one. Without it, a summary is printed
+  --batch-of DIR           run every FILE.npy of a directory (or, with several inputs, every folder of NAME.npy files).
+                           Several files on the command line do the same. --output is then a directory
+  --shape NAME=SIZE,…      sizes that no input determines
+  --weights=FILE|DIR       where the weights are, if not where they were at compile time nor beside this program
+  --weights=random:SEED    draw the weights instead of reading them
+  --threads-per-rank N     default: the cores, divided by the ranks on this machine
+  --bench                  measure steps on made-up inputs; prints JSON. With --repeat N (10), --warmup N (2)
+  --describe [--json]      inputs, outputs, grid, groups of ranks, bytes of weights per rank
+  --verbose                say on stderr what is being done
+  --help                   this text
+
+Environment: TPC_TRANSPORT=threads ignores an MPI launcher; TPC_CPU=generic|avx2|avx512 chooses the kernels.
+)";
+  return text;
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,49 @@
+//===- CommandLine.h - what the user asks a program to do -----------------===//
+
+#ifndef TPC_RT_PROGRAM_COMMANDLINE_H
+#define TPC_RT_PROGRAM_COMMANDLINE_H
+
+#include "program/Manifest.h"
+#include "program/SizeExpr.h"
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tpc::rt {
+
+struct Options {
+  enum class Mode { Run, Describe, Bench, Help };
+  Mode mode = Mode::Run;
+  bool json = false, verbose = false;
+  std::string program = "program"; ///< argv[0]
+
+  std::map<std::string, std::string> inputs;  ///< file by input
+  std::vector<std::string> positional;        ///< files without a name
+  std::map<std::string, std::string> outputs; ///< file by output; in batches, directory
+  std::string outputAnywhere;                 ///< --output without a name
+  bool isBatch = false;                       ///< --batch-of, or several files
+  SymbolValues shape;
+  std::string weights;
+  int threadsPerRank = 0; ///< 0: as many as there are cores for each rank
+  int repeat = 10, warmup = 2;
+};
+
+/// Throws UserError. Flags take their value after `=` or as the next argument.
+Options parseCommandLine(int argc, char **argv, const Manifest &manifest);
+
+/// What --help prints.
+std::string helpText(const Manifest &manifest, const std::string &program);
+
+/// One step's files.
+struct Request {
+  std::string name; ///< of a batch's entry; else empty
+  std::map<std::string, std::string> inputs;
+  std::map<std::string, std::string> outputs; ///< file by output
+};
+
+/// Resolves files without a name, and directories. Reads directories only.
+std::vector<Request> requestsOf(const Options &options, const Manifest &manifest);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_PROGRAM_COMMANDLINE_H

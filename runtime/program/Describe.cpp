@@ -1,0 +1,188 @@
+//===- Describe.cpp - what a program is, from its manifest ----------------===//
+
+#include "program/Describe.h"
+#include "program/View.h"
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace tpc::rt {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+/// The groups of one axis, in ascending order of their first rank.
+std::vector<std::vector<int>> groupsOf(const Grid &grid, int axis) {
+  std::vector<std::vector<int>> groups;
+  for (int rank = 0; rank < grid.numRanks(); ++rank) {
+    Group group = grid.groupOf(rank, uint32_t(1) << axis);
+    if (group.index == 0)
+      groups.push_back(group.ranks);
+  }
+  return groups;
+}
+
+std::string groupsText(const std::vector<std::vector<int>> &groups) {
+  std::string text;
+  for (const auto &group : groups) {
+    std::string ranks;
+    for (int rank : group)
+      ranks += (ranks.empty() ? "" : " ") + std::to_string(rank);
+    text += (text.empty() ? "[" : " [") + ranks + "]";
+  }
+  return text;
+}
+
+std::string megabytes(int64_t bytes) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.1f MB", static_cast<double>(bytes) / 1e6);
+  return buffer;
+}
+
+std::string portText(const Port &port) {
+  std::string shape;
+  for (const std::string &size : port.shape)
+    shape += (shape.empty() ? "" : ", ") + size;
+  std::string text = "  " + port.name + "  " + dtypeName(port.dtype) + "[" + shape + "]";
+  if (port.fallback != Port::Default::None)
+    text += port.fallback == Port::Default::Ones ? "  default: ones" : "  default: positions";
+  if (port.range)
+    text += "  values " + std::to_string(port.range->first) + " to " +
+            std::to_string(port.range->second);
+  return text + "\n";
+}
+
+json portJson(const Port &port, bool isInput) {
+  json result = {{"name", port.name}, {"dtype", dtypeName(port.dtype)}, {"shape", json::array()}};
+  for (const std::string &size : port.shape) {
+    bool number = !size.empty() && std::all_of(size.begin(), size.end(),
+                                               [](char c) { return c >= '0' && c <= '9'; });
+    if (number && size.size() < 19)
+      result["shape"].push_back(std::stoll(size));
+    else
+      result["shape"].push_back(size);
+  }
+  if (isInput)
+    result["optional"] = port.fallback != Port::Default::None;
+  if (port.fallback != Port::Default::None)
+    result["default"] = port.fallback == Port::Default::Ones ? "ones" : "positions";
+  if (port.range)
+    result["range"] = {port.range->first, port.range->second};
+  return result;
+}
+
+json gridJson(const Manifest &manifest) {
+  json sizes = json::object(), order = json::array();
+  for (const Grid::Axis &axis : manifest.grid.axes()) {
+    sizes[axis.name] = axis.size;
+    order.push_back(axis.name);
+  }
+  return {{"sizes", sizes},
+          {"order", order},
+          {"sequence_parallel", manifest.sequenceParallel},
+          {"micro_batches", manifest.microBatches}};
+}
+
+} // namespace
+
+std::string describe(const Manifest &manifest) {
+  const Grid &grid = manifest.grid;
+  std::string text =
+      manifest.name + (manifest.source.empty() ? "" : ", from " + manifest.source) + "\n\nInputs\n";
+  for (const Port &port : manifest.inputs)
+    text += portText(port);
+  text += "Outputs\n";
+  for (const Port &port : manifest.outputs)
+    text += portText(port);
+  for (const Constraint &constraint : manifest.constraints)
+    text += "  " + constraint.expr +
+            (constraint.min ? " >= " + std::to_string(*constraint.min) : "") +
+            (constraint.max ? " <= " + std::to_string(*constraint.max) : "") +
+            (constraint.why.empty() ? "" : ": " + constraint.why) + "\n";
+
+  text += "Grid: " + std::to_string(grid.numRanks()) + (grid.numRanks() == 1 ? " rank" : " ranks");
+  for (const Grid::Axis &axis : grid.axes())
+    if (axis.size > 1)
+      text += ", " + axis.name + " " + std::to_string(axis.size);
+  if (manifest.sequenceParallel)
+    text += ", sequence parallel";
+  if (manifest.microBatches > 1)
+    text += ", " + std::to_string(manifest.microBatches) + " micro-batches";
+  text += "\n";
+  for (int axis = 0; axis < grid.numAxes(); ++axis)
+    if (grid.axes()[axis].size > 1)
+      text += "  " + grid.axes()[axis].name + ": " + groupsText(groupsOf(grid, axis)) + "\n";
+
+  text += "Weights\n";
+  for (const WeightFile &file : manifest.files)
+    text += "  " + file.path + (file.bytes ? "  " + megabytes(*file.bytes) : "") + "\n";
+  // Ranks of a stage that hold the same are one line.
+  for (int stage = 0; stage < manifest.numStages(); ++stage) {
+    std::vector<std::pair<std::string, std::string>> lines; // what is held, by whom
+    for (int rank = 0; rank < grid.numRanks(); ++rank) {
+      if (manifest.stageOf(rank) != stage)
+        continue;
+      WeightBytes bytes = weightBytesOf(manifest, rank);
+      std::string held = std::to_string(bytes.total()) + " bytes (" + megabytes(bytes.sharded) +
+                         " sharded, " + megabytes(bytes.replicated) + " replicated) + " +
+                         megabytes(bytes.padding) + " padding";
+      auto line = std::find_if(lines.begin(), lines.end(),
+                               [&](const auto &other) { return other.first == held; });
+      if (line == lines.end())
+        lines.push_back({held, std::to_string(rank)});
+      else
+        line->second += " " + std::to_string(rank);
+    }
+    for (const auto &[held, ranks] : lines)
+      text += "  stage " + std::to_string(stage) + ", rank " + ranks + ": " + held + "\n";
+  }
+  return text;
+}
+
+std::string describeJson(const Manifest &manifest) {
+  const Grid &grid = manifest.grid;
+  json result = {{"name", manifest.name},
+                 {"compiler", manifest.compiler},
+                 {"source", manifest.source},
+                 {"grid", gridJson(manifest)},
+                 {"world_size", grid.numRanks()}};
+  result["groups"] = json::object();
+  for (int axis = 0; axis < grid.numAxes(); ++axis)
+    result["groups"][grid.axes()[axis].name] = groupsOf(grid, axis);
+  result["symbols"] = manifest.symbols;
+  result["inputs"] = result["outputs"] = result["files"] = result["ranks"] = result["parameters"] =
+      json::array();
+  for (const Port &port : manifest.inputs)
+    result["inputs"].push_back(portJson(port, true));
+  for (const Port &port : manifest.outputs)
+    result["outputs"].push_back(portJson(port, false));
+  for (const WeightFile &file : manifest.files)
+    result["files"].push_back({{"path", file.path}, {"digest", file.digest}});
+  for (int rank = 0; rank < grid.numRanks(); ++rank) {
+    json coordinates = json::object();
+    auto values = grid.coordinatesOf(rank);
+    for (int axis = 0; axis < grid.numAxes(); ++axis)
+      coordinates[grid.axes()[axis].name] = values[axis];
+    WeightBytes bytes = weightBytesOf(manifest, rank);
+    result["ranks"].push_back({{"rank", rank},
+                               {"stage", manifest.stageOf(rank)},
+                               {"coordinates", coordinates},
+                               {"weight_bytes", bytes.total()},
+                               {"sharded_bytes", bytes.sharded},
+                               {"replicated_bytes", bytes.replicated},
+                               {"packing_bytes", bytes.padding}});
+  }
+  for (const Parameter &parameter : manifest.parameters) {
+    json bytes = json::array();
+    for (int rank = 0; rank < grid.numRanks(); ++rank)
+      bytes.push_back(
+          manifest.stageOf(rank) == parameter.stage ? localBytes(parameter, manifest, rank) : 0);
+    result["parameters"].push_back({{"name", parameter.name},
+                                    {"stage", parameter.stage},
+                                    {"use", parameter.matmulRhs ? "matmul_rhs" : "dense"},
+                                    {"bytes", bytes}});
+  }
+  return result.dump(2);
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,146 @@
+//===- Execution.cpp - a program's ranks, ready to run steps --------------===//
+
+#include "program/Execution.h"
+#include "core/Cores.h"
+#include "program/Error.h"
+#include "program/Weights.h"
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace tpc::rt {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Counters as bytes, for rank 0.
+std::string pack(const std::vector<Counters::Row> &rows) {
+  std::string text;
+  for (const Counters::Row &row : rows)
+    text += row.axis + " " + std::to_string(static_cast<int>(row.kind)) + " " +
+            std::to_string(row.count) + " " + std::to_string(row.bytes) + "\n";
+  return text;
+}
+
+std::vector<Counters::Row> unpack(const std::vector<std::byte> &bytes) {
+  std::string text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+  std::vector<Counters::Row> rows;
+  for (size_t at = 0; at < text.size();) {
+    size_t space = text.find(' ', at), end = text.find('\n', at);
+    Counters::Row row;
+    row.axis = text.substr(at, space - at);
+    char *next = text.data() + space;
+    row.kind = static_cast<CollectiveKind>(std::strtol(next, &next, 10));
+    row.count = std::strtoll(next, &next, 10);
+    row.bytes = std::strtoll(next, &next, 10);
+    rows.push_back(row);
+    at = end + 1;
+  }
+  return rows;
+}
+
+} // namespace
+
+void agreeOn(Session *session, const std::function<void()> &work) {
+  std::string message;
+  bool failed = false;
+  try {
+    work();
+  } catch (const std::exception &error) {
+    failed = true;
+    message = error.what();
+  }
+  if (session) {
+    Session::Agreement agreement = session->agree(failed);
+    failed = agreement.failed;
+    if (!agreement.isSpeaker)
+      message.clear();
+  }
+  if (failed)
+    throw UserError(message);
+}
+
+Execution::Execution(const tpc_program &program, const Manifest &manifest, const Options &options,
+                     std::shared_ptr<Session> session)
+    : program(program), manifest(manifest) {
+  WeightSources sources;
+  agreeOn(session.get(), [&] { sources = openWeights(manifest, options.weights); });
+  int onThisMachine = session ? session->ranksOnHost() : manifest.grid.numRanks();
+  int threads = options.threadsPerRank
+                    ? options.threadsPerRank
+                    : std::max(1, static_cast<int>(usableCores()) / std::max(1, onThisMachine));
+  if (session) {
+    transport = "mpi";
+    world = World::processes(manifest.grid, threads, std::move(session));
+  } else {
+    world = World::threads(manifest.grid, threads);
+  }
+  if (auto error = world->handshake(manifest.name + "\n" + manifest.schedule))
+    throw UserError(*error);
+  double begin = now();
+  run([&](tpc_context &ctx) {
+    ctx.outputs = &assembler;
+    loadWeights(ctx, manifest, sources);
+  });
+  secondsToLoad = now() - begin;
+}
+
+void Execution::run(const std::function<void(tpc_context &)> &fn) {
+  if (auto error = world->run(fn))
+    throw UserError(*error);
+}
+
+void Execution::prepare(const Inputs &inputs) {
+  for (int i = 0; i < world->numLocal(); ++i)
+    world->local(i).data.inputs = inputs.pointers();
+  assembler.prepare(manifest, inputs.symbols, world->local(0));
+}
+
+void Execution::runStage(tpc_context &ctx, const std::vector<int64_t> &symbols) {
+  std::vector<int64_t> env = symbols;
+  env.insert(env.end(), ctx.coordinates.begin(), ctx.coordinates.end());
+  program.stages[manifest.stageOf(ctx.rank)](&ctx, env.data());
+  assembler.collect(ctx);
+}
+
+std::vector<Tensor> &Execution::step(const Inputs &inputs) {
+  prepare(inputs);
+  std::vector<int64_t> symbols = inputs.symbolList(manifest);
+  run([&](tpc_context &ctx) { runStage(ctx, symbols); });
+  if (std::string problem = assembler.problem(); !problem.empty())
+    throw UserError(problem);
+  return assembler.tensors();
+}
+
+std::vector<double> Execution::measure(const Inputs &inputs, int warmup, int repeat,
+                                       std::vector<std::vector<Counters::Row>> &counters) {
+  prepare(inputs);
+  std::vector<int64_t> symbols = inputs.symbolList(manifest);
+  std::vector<double> seconds;
+  run([&](tpc_context &ctx) {
+    for (int i = 0; i < warmup + repeat; ++i) {
+      ctx.counters.reset();
+      ctx.transport->barrier(ctx);
+      double begin = now();
+      runStage(ctx, symbols);
+      ctx.transport->barrier(ctx);
+      if (ctx.rank != 0)
+        continue;
+      if (i >= warmup)
+        seconds.push_back(now() - begin);
+      if (std::string problem = assembler.problem(); !problem.empty())
+        fail(ctx, problem);
+    }
+    std::string rows = pack(ctx.counters.rows(ctx.grid));
+    std::vector<std::vector<std::byte>> gathered;
+    ctx.transport->gatherBytes(ctx, rows.data(), static_cast<int64_t>(rows.size()), gathered);
+    if (ctx.rank == 0)
+      for (const auto &bytes : gathered)
+        counters.push_back(unpack(bytes));
+  });
+  return seconds;
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,59 @@
+//===- Execution.h - a program's ranks, ready to run steps ----------------===//
+
+#ifndef TPC_RT_PROGRAM_EXECUTION_H
+#define TPC_RT_PROGRAM_EXECUTION_H
+
+#include "core/World.h"
+#include "program/CommandLine.h"
+#include "program/Inputs.h"
+#include "program/Outputs.h"
+#include <functional>
+#include <memory>
+
+namespace tpc::rt {
+
+/// Runs `work`. If it throws on any process, all processes throw UserError: with the message on the
+/// lowest of those that met one, and an empty message on the others. Collective over the session,
+/// which may be null.
+void agreeOn(Session *session, const std::function<void()> &work);
+
+class Execution {
+public:
+  /// Starts the world (joining MPI's if `session` is given) and loads the weights. Throws
+  /// UserError.
+  Execution(const tpc_program &program, const Manifest &manifest, const Options &options,
+            std::shared_ptr<Session> session);
+
+  bool isRankZero() { return world->local(0).rank == 0; }
+  Session *session() { return world->session(); }
+  /// "threads" or "mpi".
+  const char *transportName() const { return transport; }
+  int threadsPerRank() { return world->local(0).threadsPerRank; }
+  double loadSeconds() const { return secondsToLoad; }
+
+  /// Runs one step and assembles its outputs, which are complete on the process of rank 0. Throws
+  /// UserError.
+  std::vector<Tensor> &step(const Inputs &inputs);
+
+  /// Runs `warmup + repeat` steps. The seconds of the last `repeat`, from when all ranks were ready
+  /// until all were done, as rank 0 saw it. `counters` becomes each rank's rows for the last step,
+  /// on the process of rank 0.
+  std::vector<double> measure(const Inputs &inputs, int warmup, int repeat,
+                              std::vector<std::vector<Counters::Row>> &counters);
+
+private:
+  void prepare(const Inputs &inputs);
+  void runStage(tpc_context &ctx, const std::vector<int64_t> &symbols);
+  void run(const std::function<void(tpc_context &)> &fn);
+
+  const tpc_program &program;
+  const Manifest &manifest;
+  const char *transport = "threads";
+  double secondsToLoad = 0;
+  OutputAssembler assembler; // outlives the world, whose contexts refer to it
+  std::unique_ptr<World> world;
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_PROGRAM_EXECUTION_H

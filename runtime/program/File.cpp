@@ -1,0 +1,110 @@
+//===- File.cpp - files by descriptor -------------------------------------===//
+
+#include "program/File.h"
+#include "program/Error.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tpc::rt {
+namespace {
+/// Linux moves at most 2 GiB a call.
+constexpr uint64_t maxTransfer = uint64_t(1) << 30;
+} // namespace
+
+File::File(const std::string &path) : name(path) {
+  // Non-blocking, so that opening a FIFO by mistake does not hang.
+  fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    throw UserError("cannot open '" + path + "': " + std::strerror(errno));
+  struct stat status;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    close(fd);
+    throw UserError("'" + path + "' is not a regular file");
+  }
+  bytes = status.st_size;
+}
+
+File::~File() { close(fd); }
+
+bool File::readAt(void *to, uint64_t count, uint64_t offset) const {
+  char *at = static_cast<char *>(to);
+  while (count) {
+    ssize_t got = pread(fd, at, std::min(count, maxTransfer), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got <= 0)
+      return false;
+    at += got;
+    offset += got;
+    count -= got;
+  }
+  return true;
+}
+
+bool isReadableFile(const std::string &path) {
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         access(path.c_str(), R_OK) == 0;
+}
+
+OutputFile::OutputFile(const std::string &path) : name(path) {
+  // Device files such as /dev/null are written directly: there is nothing to rename.
+  struct stat status;
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    if (S_ISDIR(status.st_mode))
+      throw UserError("cannot write '" + path + "': it is a directory");
+    fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  } else {
+    temporary = path + ".XXXXXX";
+    fd = mkostemp(temporary.data(), O_CLOEXEC);
+    if (fd < 0)
+      temporary.clear();
+    else {
+      mode_t mask = umask(0);
+      umask(mask);
+      fchmod(fd, 0666 & ~mask);
+    }
+  }
+  if (fd < 0)
+    refuse(std::strerror(errno));
+}
+
+OutputFile::~OutputFile() {
+  if (fd >= 0)
+    close(fd);
+  if (!temporary.empty())
+    unlink(temporary.c_str());
+}
+
+void OutputFile::refuse(const char *what) {
+  throw UserError("cannot write '" + name + "': " + what);
+}
+
+void OutputFile::write(const void *data, uint64_t count) {
+  const char *at = static_cast<const char *>(data);
+  while (count) {
+    ssize_t put = ::write(fd, at, std::min(count, maxTransfer));
+    if (put < 0 && errno == EINTR)
+      continue;
+    if (put < 0)
+      refuse(std::strerror(errno));
+    at += put;
+    count -= put;
+  }
+}
+
+void OutputFile::commit() {
+  int descriptor = fd;
+  fd = -1;
+  if (close(descriptor) != 0)
+    refuse(std::strerror(errno));
+  if (!temporary.empty() && rename(temporary.c_str(), name.c_str()) != 0)
+    refuse(std::strerror(errno));
+  temporary.clear();
+}
+
+} // namespace tpc::rt

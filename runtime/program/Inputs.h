@@ -1,0 +1,47 @@
+//===- Inputs.h - reads, checks and completes a step's inputs -------------===//
+//
+// All of this happens before the first collective, on every process, so that bad input is an error
+// and not a hang.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_PROGRAM_INPUTS_H
+#define TPC_RT_PROGRAM_INPUTS_H
+
+#include "program/Manifest.h"
+#include "program/SizeExpr.h"
+#include <map>
+
+namespace tpc::rt {
+
+/// All inputs of one step, by index in manifest.inputs, and the values of all symbols.
+struct Inputs {
+  std::vector<Tensor> tensors;
+  SymbolValues symbols;
+  /// For the user, such as that ids were converted.
+  std::vector<std::string> notes;
+
+  std::vector<const void *> pointers() const;
+  /// The values of manifest.symbols, in order.
+  std::vector<int64_t> symbolList(const Manifest &manifest) const;
+};
+
+/// Reads `files` (path by input name), binds symbols from their shapes and from `given` (--shape),
+/// fills in what has a default, and checks ids and constraints. Throws UserError.
+Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::string> &files,
+                  const SymbolValues &given);
+
+/// Inputs for measuring: all symbols come from `given`; ids are spread over their range, masks are
+/// one, positions count up, numbers are small.
+Inputs makeInputs(const Manifest &manifest, const SymbolValues &given);
+
+/// The sizes of an input or output.
+Shape shapeOf(const Port &port, const SymbolValues &symbols);
+
+/// Tokens of a step: batch times sequence, read off the first input with two dimensions or more;
+/// else the size of the first dimension.
+int64_t tokensOf(const Inputs &inputs);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_PROGRAM_INPUTS_H

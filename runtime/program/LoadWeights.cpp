@@ -1,0 +1,292 @@
+//===- LoadWeights.cpp - copies a rank's part out of a weight file --------===//
+//
+// Source tensors are mapped one at a time and unmapped when copied: pages of files belong to the
+// page cache, so a rank's own memory is its part alone. A part is gathered in blocks of rows of its
+// first dimension, which dense parameters receive in place and packed ones through a small buffer.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cpu/Compute.h"
+#include "program/Error.h"
+#include "program/RandomWeights.h"
+#include "program/View.h"
+#include "program/Weights.h"
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace tpc::rt {
+namespace {
+
+/// Of the buffer between a file and a packed matrix.
+constexpr int64_t blockBytes = 4 << 20;
+
+struct LoadedWeights : RankState {
+  std::vector<Buffer> dense;
+};
+
+/// A part of a file in memory, for reading.
+class Mapping {
+public:
+  Mapping(const File &file, int64_t offset, int64_t bytes) {
+    if (bytes == 0)
+      return;
+    int64_t page = sysconf(_SC_PAGESIZE), begin = offset / page * page;
+    length = offset + bytes - begin;
+    base = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file.descriptor(), begin);
+    if (base == MAP_FAILED)
+      throw UserError("cannot map weight file '" + file.path() + "': " + std::strerror(errno));
+    at = static_cast<const std::byte *>(base) + (offset - begin);
+  }
+  Mapping(const Mapping &) = delete;
+  Mapping &operator=(const Mapping &) = delete;
+  ~Mapping() {
+    if (length)
+      munmap(base, length);
+  }
+  const std::byte *data() const { return at; }
+
+private:
+  void *base = nullptr;
+  int64_t length = 0;
+  const std::byte *at = nullptr;
+};
+
+template <class T> T readAs(const std::byte *from) {
+  T value; // the file's offset may not be aligned
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+/// A mapped tensor of the type that is wanted.
+struct SameType {
+  const std::byte *data;
+  int64_t elementBytes;
+  void copy(std::byte *to, int64_t index, int64_t count, int64_t stride) const {
+    if (stride == 1) {
+      std::memcpy(to, data + index * elementBytes, count * elementBytes);
+      return;
+    }
+    if (elementBytes == 4) {
+      for (int64_t i = 0; i < count; ++i)
+        std::memcpy(to + i * 4, data + (index + i * stride) * 4, 4);
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(to + i * elementBytes, data + (index + i * stride) * elementBytes, elementBytes);
+  }
+};
+
+/// A mapped tensor of another type, converted to f32.
+struct Converted {
+  const std::byte *data;
+  tpc_dtype dtype;
+  void copy(std::byte *to, int64_t index, int64_t count, int64_t stride) const {
+    for (int64_t i = 0; i < count; ++i) {
+      float value = at(index + i * stride);
+      std::memcpy(to + i * 4, &value, 4);
+    }
+  }
+  float at(int64_t i) const {
+    switch (dtype) {
+    case TPC_F64:
+      return static_cast<float>(readAs<double>(data + i * 8));
+    case TPC_F16:
+      return halfToFloat(readAs<uint16_t>(data + i * 2));
+    case TPC_BF16:
+      return bfloatToFloat(readAs<uint16_t>(data + i * 2));
+    case TPC_I64:
+      return static_cast<float>(readAs<int64_t>(data + i * 8));
+    case TPC_I32:
+      return static_cast<float>(readAs<int32_t>(data + i * 4));
+    case TPC_I16:
+      return static_cast<float>(readAs<int16_t>(data + i * 2));
+    case TPC_I8:
+      return static_cast<float>(readAs<int8_t>(data + i));
+    case TPC_U8:
+    case TPC_BOOL:
+      return static_cast<float>(readAs<uint8_t>(data + i));
+    case TPC_F32:
+      break;
+    }
+    return readAs<float>(data + i * 4);
+  }
+};
+
+/// Drawn values; only floats are drawn, integers and truth values are zero.
+struct Drawn {
+  RandomSource source;
+  int64_t elementBytes;
+  bool isFloat;
+  void copy(std::byte *to, int64_t index, int64_t count, int64_t stride) const {
+    if (!isFloat) {
+      std::memset(to, 0, count * elementBytes);
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      float value = source.at(index + i * stride);
+      std::memcpy(to + i * 4, &value, 4);
+    }
+  }
+};
+
+/// Merges factors that are one run of equal steps.
+std::vector<ViewFactor> merged(std::vector<ViewFactor> factors) {
+  std::vector<ViewFactor> result;
+  for (const ViewFactor &factor : factors) {
+    if (factor.size == 1)
+      continue;
+    if (!result.empty() && result.back().stride == factor.size * factor.stride)
+      result.back() = {result.back().size * factor.size, factor.stride, {}};
+    else
+      result.push_back(factor);
+  }
+  return result;
+}
+
+/// Copies parts of a view, dense and row-major.
+template <class Source> class Gather {
+public:
+  Gather(const Source &source, const LocalView &view, int64_t elementBytes)
+      : source(source), offset(view.offset), elementBytes(elementBytes) {
+    if (view.dims.empty())
+      return;
+    rows = view.dims[0];
+    for (size_t d = 1; d < view.dims.size(); ++d)
+      columns.insert(columns.end(), view.dims[d].begin(), view.dims[d].end());
+    columns = merged(std::move(columns));
+    for (const ViewFactor &factor : columns)
+      rowCount *= factor.size;
+  }
+
+  /// Rows [row0, row1) of the first dimension.
+  void copy(int64_t row0, int64_t row1, std::byte *to) const {
+    if (rowCount == 0)
+      return;
+    if (columns.empty()) // one element a row
+      return copyColumn(row0, row1, offset, to, 1);
+    if (columns.back().stride != 1 && !rows.empty() && rows.back().stride == 1)
+      return copyTransposed(row0, row1, to);
+    for (int64_t row = row0; row < row1; ++row, to += rowCount * elementBytes)
+      copyRow(offset + rowOffset(row), columns.data(), to, rowCount);
+  }
+
+private:
+  int64_t rowOffset(int64_t row) const {
+    int64_t result = 0;
+    for (size_t f = rows.size(); f-- > 0;) {
+      result += row % rows[f].size * rows[f].stride;
+      row /= rows[f].size;
+    }
+    return result;
+  }
+
+  /// Elements of one row, `count` of them, from factor `factor` on.
+  void copyRow(int64_t from, const ViewFactor *factor, std::byte *to, int64_t count) const {
+    if (factor->size == count)
+      return source.copy(to, from, count, factor->stride);
+    int64_t inner = count / factor->size;
+    for (int64_t i = 0; i < factor->size; ++i)
+      copyRow(from + i * factor->stride, factor + 1, to + i * inner * elementBytes, inner);
+  }
+
+  /// One element of each row, `step` elements apart in `to`: in runs of the last factor of the
+  /// rows.
+  void copyColumn(int64_t row0, int64_t row1, int64_t from, std::byte *to, int64_t step) const {
+    int64_t run = rows.empty() ? 1 : rows.back().size,
+            stride = rows.empty() ? 1 : rows.back().stride;
+    for (int64_t row = row0; row < row1;) {
+      int64_t count = std::min(row1 - row, run - row % run);
+      std::byte *at = to + (row - row0) * step * elementBytes;
+      if (step == 1) {
+        source.copy(at, from + rowOffset(row), count, stride);
+      } else {
+        // The file is read forwards, and what is written to is small.
+        std::byte piece[64 * 8];
+        for (int64_t done = 0; done < count; done += 64) {
+          int64_t length = std::min<int64_t>(64, count - done);
+          source.copy(piece, from + rowOffset(row + done), length, stride);
+          for (int64_t i = 0; i < length; ++i)
+            std::memcpy(at + (done + i) * step * elementBytes, piece + i * elementBytes,
+                        elementBytes);
+        }
+      }
+      row += count;
+    }
+  }
+
+  /// For transposed sources: column by column.
+  void copyTransposed(int64_t row0, int64_t row1, std::byte *to) const {
+    std::vector<int64_t> index(columns.size(), 0);
+    for (int64_t column = 0; column < rowCount; ++column) {
+      int64_t from = offset;
+      for (size_t f = 0; f < columns.size(); ++f)
+        from += index[f] * columns[f].stride;
+      copyColumn(row0, row1, from, to + column * elementBytes, rowCount);
+      for (size_t f = columns.size(); f-- > 0 && ++index[f] == columns[f].size;)
+        index[f] = 0;
+    }
+  }
+
+  const Source &source;
+  int64_t offset, elementBytes;
+  std::vector<ViewFactor> rows, columns;
+  int64_t rowCount = 1;
+};
+
+template <class Source>
+void load(tpc_context &ctx, const Parameter &parameter, int index, const Source &source,
+          LoadedWeights &loaded) {
+  LocalView view = localView(parameter, ctx.grid, ctx.coordinates);
+  Shape shape = view.shape();
+  int64_t elementBytes = dtypeBytes(parameter.dtype);
+  Gather gather(source, view, elementBytes);
+  int64_t numRows = shape.empty() ? 1 : shape[0];
+  if (!parameter.matmulRhs) {
+    Buffer &buffer = loaded.dense.emplace_back(*byteCount(shape, parameter.dtype));
+    if (buffer.size())
+      gather.copy(0, numRows, buffer.data());
+    ctx.data.parameters[index] = buffer.data();
+    return;
+  }
+  auto matrix = std::make_unique<PackedMatrix>(shape[0], shape[1]);
+  int64_t rowBytes = std::max<int64_t>(shape[1] * elementBytes, 1);
+  int64_t step = std::clamp<int64_t>(blockBytes / rowBytes, 1, std::max<int64_t>(numRows, 1));
+  Buffer block(step * rowBytes);
+  for (int64_t row = 0; row < numRows; row += step) {
+    int64_t end = std::min(row + step, numRows);
+    gather.copy(row, end, block.data());
+    matrix->setRows(row, end, reinterpret_cast<const float *>(block.data()));
+  }
+  setPackedParameter(ctx, index, std::move(matrix));
+}
+
+} // namespace
+
+void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources &sources) {
+  auto loaded = std::make_unique<LoadedWeights>();
+  ctx.data.parameters.assign(manifest.parameters.size(), nullptr);
+  for (size_t i = 0; i < manifest.parameters.size(); ++i) {
+    const Parameter &parameter = manifest.parameters[i];
+    int index = static_cast<int>(i);
+    if (parameter.stage != manifest.stageOf(ctx.rank))
+      continue;
+    if (sources.seed) {
+      Drawn drawn{RandomSource(*sources.seed, parameter), dtypeBytes(parameter.dtype),
+                  parameter.dtype == TPC_F32};
+      load(ctx, parameter, index, drawn, *loaded);
+      continue;
+    }
+    Mapping mapping(*sources.files[parameter.file], parameter.offset, parameter.bytes);
+    if (parameter.dtype == parameter.sourceDtype)
+      load(ctx, parameter, index, SameType{mapping.data(), dtypeBytes(parameter.dtype)}, *loaded);
+    else
+      load(ctx, parameter, index, Converted{mapping.data(), parameter.sourceDtype}, *loaded);
+  }
+  ctx.program = std::move(loaded);
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,176 @@
+//===- Main.cpp - what an executable does ---------------------------------===//
+
+#include "core/World.h"
+#include "cpu/Kernels.h"
+#include "program/Bench.h"
+#include "program/CommandLine.h"
+#include "program/Describe.h"
+#include "program/Error.h"
+#include "program/Execution.h"
+#include "program/Npy.h"
+#include "program/View.h"
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+using namespace tpc::rt;
+
+namespace {
+
+void checkProgram(const tpc_program &program, const Manifest &manifest) {
+  if (program.num_stages != manifest.numStages())
+    throw UserError("the program's manifest is damaged: it has " +
+                    std::to_string(manifest.numStages()) + " stages, the program " +
+                    std::to_string(program.num_stages) + "; compile the program again");
+}
+
+/// Joins the launcher's world, if there is a launcher, and compares its size with the grid's.
+std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest,
+                              const Options &options) {
+  if (!launcher.present)
+    return nullptr;
+  std::string error;
+  std::shared_ptr<Session> session = joinMpi(launcher, error);
+  if (!session)
+    throw UserError(launcher.rank > 0 ? "" : error);
+  int ranks = manifest.grid.numRanks();
+  agreeOn(session.get(), [&] {
+    if (session->size() != ranks)
+      throw UserError(
+          "the program was compiled for " + std::to_string(ranks) +
+          (ranks == 1 ? " rank" : " ranks") + ", but " + std::to_string(session->size()) +
+          " were started; run\n  mpirun --oversubscribe --bind-to none -n " +
+          std::to_string(ranks) + " " + options.program +
+          " …\nor, all ranks in one process, without mpirun:\n  " + options.program + " …");
+  });
+  return session;
+}
+
+void makeParent(const std::string &path) {
+  std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!parent.empty())
+    std::filesystem::create_directories(parent, error);
+  if (error)
+    throw UserError("cannot make directory '" + parent.string() + "': " + error.message());
+}
+
+/// One line for an output that is not saved.
+void printSummary(const std::string &name, const Tensor &tensor) {
+  std::printf("%s  %s%s", name.c_str(), dtypeName(tensor.dtype), shapeText(tensor.shape).c_str());
+  if (tensor.dtype == TPC_F32 && tensor.count() > 0) {
+    double sum = 0;
+    float low = INFINITY, high = -INFINITY;
+    for (int64_t i = 0; i < tensor.count(); ++i) {
+      float value = tensor.as<float>()[i];
+      sum += value;
+      low = std::fmin(low, value);
+      high = std::fmax(high, value);
+    }
+    std::printf("  min %.6g  max %.6g  mean %.6g", low, high,
+                sum / static_cast<double>(tensor.count()));
+  }
+  std::printf("\n");
+}
+
+void deliver(const Manifest &manifest, const Request &request, const std::vector<Tensor> &outputs,
+             bool makeFolders) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    auto file = request.outputs.find(manifest.outputs[i].name);
+    if (file != request.outputs.end()) {
+      if (makeFolders)
+        makeParent(file->second);
+      writeNpy(file->second, outputs[i]);
+    } else if (request.outputs.empty()) {
+      printSummary(manifest.outputs[i].name, outputs[i]);
+    }
+  }
+}
+
+void runRequests(Execution &execution, const Manifest &manifest, const Options &options) {
+  std::vector<Request> requests;
+  agreeOn(execution.session(), [&] { requests = requestsOf(options, manifest); });
+  for (const Request &request : requests) {
+    Inputs inputs;
+    agreeOn(execution.session(),
+            [&] { inputs = readInputs(manifest, request.inputs, options.shape); });
+    if (execution.isRankZero())
+      for (const std::string &note : inputs.notes)
+        std::fprintf(stderr, "note: %s\n", note.c_str());
+    std::vector<Tensor> &outputs = execution.step(inputs);
+    agreeOn(execution.session(), [&] {
+      if (execution.isRankZero())
+        deliver(manifest, request, outputs, options.isBatch);
+    });
+    if (options.verbose && execution.isRankZero())
+      std::fprintf(stderr, "done%s%s\n", request.name.empty() ? "" : ": ", request.name.c_str());
+  }
+}
+
+void run(const tpc_program &program, const Manifest &manifest, const Options &options,
+         const Launcher &launcher) {
+  std::shared_ptr<Session> session = join(launcher, manifest, options);
+  // What can be wrong with inputs is said before weights are loaded, which may take long.
+  agreeOn(session.get(), [&] {
+    if (options.mode == Options::Mode::Bench)
+      makeInputs(manifest, options.shape);
+    else if (!options.isBatch)
+      readInputs(manifest, requestsOf(options, manifest)[0].inputs, options.shape);
+    else
+      requestsOf(options, manifest);
+  });
+  Execution execution(program, manifest, options, std::move(session));
+  if (options.verbose && execution.isRankZero())
+    std::fprintf(stderr,
+                 "%d ranks (%s), %d threads each, %s kernels; rank 0 loaded %lld bytes of weights "
+                 "in %.2f s\n",
+                 manifest.grid.numRanks(), execution.transportName(), execution.threadsPerRank(),
+                 kernels().name, static_cast<long long>(weightBytesOf(manifest, 0).total()),
+                 execution.loadSeconds());
+  if (options.mode == Options::Mode::Bench)
+    bench(execution, manifest, options);
+  else
+    runRequests(execution, manifest, options);
+}
+
+} // namespace
+
+extern "C" int tpc_main(const tpc_program *program, int argc, char **argv) {
+  try {
+    if (program->abi_version != TPC_ABI_VERSION)
+      throw UserError("the program was compiled for version " +
+                      std::to_string(program->abi_version) +
+                      " of the runtime's interface, this runtime has version " +
+                      std::to_string(TPC_ABI_VERSION));
+    Manifest manifest = parseManifest(program->manifest);
+    checkProgram(*program, manifest);
+    Launcher launcher = detectLauncher();
+    bool mayPrint = launcher.rank <= 0;
+    Options options;
+    try {
+      options = parseCommandLine(argc, argv, manifest);
+    } catch (const UserError &error) {
+      throw UserError(mayPrint ? error.what() : "");
+    }
+    if (options.mode == Options::Mode::Help || options.mode == Options::Mode::Describe) {
+      std::string text = options.mode == Options::Mode::Help ? helpText(manifest, options.program)
+                         : options.json                      ? describeJson(manifest) + "\n"
+                                                             : describe(manifest);
+      if (mayPrint)
+        std::fputs(text.c_str(), stdout);
+    } else {
+      run(*program, manifest, options, launcher);
+    }
+    if (std::fflush(stdout) != 0)
+      throw UserError("cannot write to standard output");
+    return 0;
+  } catch (const std::bad_alloc &) {
+    std::fprintf(stderr, "error: out of memory\n");
+  } catch (const std::exception &error) {
+    // Another process says what happened if the message is empty.
+    if (*error.what())
+      std::fprintf(stderr, "error: %s\n", error.what());
+  }
+  std::fflush(stdout);
+  return 1;
+}

@@ -1,0 +1,280 @@
+//===- Manifest.cpp - reads the manifest ----------------------------------===//
+//
+// The compiler writes manifests, but a wrong one must not make the runtime read outside of a file
+// or of memory: all that later code relies on is checked here.
+//
+//===----------------------------------------------------------------------===//
+
+#include "program/Manifest.h"
+#include "program/Error.h"
+#include "program/SizeExpr.h"
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace tpc::rt {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t maxRanks = 1 << 20;
+
+[[noreturn]] void refuse(const std::string &where, const std::string &what) {
+  throw UserError("the program's manifest is damaged: " + where + ": " + what +
+                  "; compile the program again");
+}
+
+/// A JSON object and the path to it, for messages.
+struct Node {
+  const json &value;
+  std::string where;
+
+  bool has(const char *key) const { return value.is_object() && value.contains(key); }
+  Node operator[](const char *key) const {
+    if (!value.is_object())
+      refuse(where, "not an object");
+    auto it = value.find(key);
+    if (it == value.end())
+      refuse(where, std::string("no '") + key + "'");
+    return {*it, where + "." + key};
+  }
+  std::string text() const {
+    if (!value.is_string())
+      refuse(where, "not text");
+    return value.get<std::string>();
+  }
+  int64_t integer() const {
+    if (!value.is_number_integer() ||
+        (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
+      refuse(where, "not an integer");
+    return value.get<int64_t>();
+  }
+  int64_t integerIn(int64_t min, int64_t max) const {
+    int64_t result = integer();
+    if (result < min || result > max)
+      refuse(where, std::to_string(result) + " is not in " + std::to_string(min) + "…" +
+                        std::to_string(max));
+    return result;
+  }
+  std::string textOr(const char *key, const char *otherwise) const {
+    return has(key) ? (*this)[key].text() : otherwise;
+  }
+  int64_t integerOr(const char *key, int64_t otherwise) const {
+    return has(key) ? (*this)[key].integer() : otherwise;
+  }
+  template <class Fn> void each(Fn fn) const {
+    if (!value.is_array())
+      refuse(where, "not a list");
+    for (size_t i = 0; i < value.size(); ++i)
+      fn(Node{value[i], where + "[" + std::to_string(i) + "]"});
+  }
+  template <class Fn> void eachIfPresent(const char *key, Fn fn) const {
+    if (has(key))
+      (*this)[key].each(fn);
+  }
+};
+
+tpc_dtype readDtype(const Node &node) {
+  auto dtype = dtypeNamed(node.text());
+  if (!dtype)
+    refuse(node.where, "unknown dtype '" + node.text() + "'");
+  return *dtype;
+}
+
+void readGrid(const Node &root, Manifest &manifest) {
+  Node grid = root["grid"], sizes = grid["sizes"];
+  std::vector<Grid::Axis> axes;
+  int64_t ranks = 1;
+  grid["order"].each([&](const Node &node) {
+    std::string name = node.text();
+    int64_t size = sizes[name.c_str()].integerIn(1, maxRanks);
+    for (const Grid::Axis &axis : axes)
+      if (axis.name == name)
+        refuse(node.where, "'" + name + "' is repeated");
+    ranks *= size;
+    if (ranks > maxRanks || axes.size() >= 31)
+      refuse(node.where, "the grid is too large");
+    if (name == "pp")
+      manifest.pipelineAxis = static_cast<int>(axes.size());
+    axes.push_back({name, size});
+  });
+  for (const auto &[name, size] : sizes.value.items())
+    if (std::none_of(axes.begin(), axes.end(),
+                     [&](const Grid::Axis &axis) { return axis.name == name; }))
+      refuse(sizes.where, "'" + name + "' is not in the order");
+  manifest.grid = Grid(std::move(axes));
+  manifest.microBatches = grid.integerOr("micro_batches", 1);
+  if (grid.has("sequence_parallel")) {
+    Node flag = grid["sequence_parallel"];
+    if (!flag.value.is_boolean())
+      refuse(flag.where, "neither true nor false");
+    manifest.sequenceParallel = flag.value.get<bool>();
+  }
+}
+
+void checkSize(const Node &node, const std::string &text, const Manifest &manifest) {
+  std::set<std::string> mentioned;
+  try {
+    mentioned = symbolsOf(text);
+  } catch (const UserError &error) {
+    refuse(node.where, error.what());
+  }
+  for (const std::string &symbol : mentioned)
+    if (std::find(manifest.symbols.begin(), manifest.symbols.end(), symbol) ==
+        manifest.symbols.end())
+      refuse(node.where, "'" + symbol + "' is not among the symbols");
+}
+
+Port readPort(const Node &node, const Manifest &manifest) {
+  Port port;
+  port.name = node["name"].text();
+  port.dtype = readDtype(node["dtype"]);
+  node["shape"].each([&](const Node &size) {
+    port.shape.push_back(size.value.is_number() ? std::to_string(size.integer()) : size.text());
+    checkSize(size, port.shape.back(), manifest);
+  });
+  if (node.has("default") && !node["default"].value.is_null()) {
+    std::string text = node["default"].text();
+    if (text != "ones" && text != "positions")
+      refuse(node.where, "unknown default '" + text + "'");
+    port.fallback = text == "ones" ? Port::Default::Ones : Port::Default::Positions;
+  }
+  if (node.has("range") && !node["range"].value.is_null()) {
+    std::vector<int64_t> ends;
+    node["range"].each([&](const Node &end) { ends.push_back(end.integer()); });
+    if (ends.size() != 2 || (port.dtype != TPC_I64 && port.dtype != TPC_I32))
+      refuse(node.where, "a range is two ends, of an input of i32 or i64");
+    port.range = {ends[0], ends[1]};
+    port.rangeOf = node.textOr("range_of", "");
+  }
+  return port;
+}
+
+/// Splits lists like ["tp"] into indices of the order.
+std::vector<int> readAxes(const Node &node, const Manifest &manifest) {
+  std::vector<int> axes;
+  node.each([&](const Node &entry) {
+    std::string name = entry.text();
+    int found = -1;
+    for (int i = 0; i < manifest.grid.numAxes(); ++i)
+      if (manifest.grid.axes()[i].name == name)
+        found = i;
+    if (found < 0 || std::find(axes.begin(), axes.end(), found) != axes.end())
+      refuse(entry.where, "'" + name + "' is not an axis, or is repeated");
+    axes.push_back(found);
+  });
+  return axes;
+}
+
+/// Refuses a view that leaves its source tensor.
+void checkView(const Node &node, const Parameter &parameter) {
+  int64_t low = parameter.viewOffset, high = parameter.viewOffset, count = 1;
+  bool overflow = false, empty = false;
+  for (const auto &dim : parameter.dims)
+    for (const ViewFactor &factor : dim) {
+      int64_t reach = 0;
+      overflow |=
+          __builtin_mul_overflow(std::max<int64_t>(factor.size - 1, 0), factor.stride, &reach);
+      overflow |= __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high);
+      overflow |= __builtin_mul_overflow(count, factor.size, &count);
+      empty |= factor.size == 0;
+    }
+  int64_t elements = parameter.bytes / dtypeBytes(parameter.sourceDtype);
+  if (!empty && (overflow || low < 0 || high >= elements || count > INT64_MAX / 8))
+    refuse(node.where, "the view of '" + parameter.name + "' leaves its " +
+                           std::to_string(elements) + " elements");
+}
+
+Parameter readParameter(const Node &node, const Manifest &manifest) {
+  Parameter parameter;
+  parameter.name = node["name"].text();
+  parameter.stage = static_cast<int>(node["stage"].integerIn(0, manifest.numStages() - 1));
+  parameter.dtype = readDtype(node["dtype"]);
+  parameter.sourceDtype =
+      node.has("source_dtype") ? readDtype(node["source_dtype"]) : parameter.dtype;
+  if (parameter.dtype != parameter.sourceDtype && parameter.dtype != TPC_F32)
+    refuse(node.where, "weights are converted to f32 only");
+  parameter.file =
+      static_cast<int>(node["file"].integerIn(0, static_cast<int64_t>(manifest.files.size()) - 1));
+  parameter.offset = node["offset"].integerIn(0, INT64_MAX / 4);
+  parameter.bytes = node["bytes"].integerIn(0, INT64_MAX / 4);
+  parameter.viewOffset = node.integerOr("view_offset", 0);
+  node["dims"].each([&](const Node &dim) {
+    std::vector<ViewFactor> factors;
+    dim.each([&](const Node &entry) {
+      ViewFactor factor;
+      factor.size = entry["size"].integerIn(0, INT64_MAX / 8);
+      factor.stride = entry["stride"].integer();
+      if (entry.has("axes"))
+        factor.axes = readAxes(entry["axes"], manifest);
+      factors.push_back(std::move(factor));
+    });
+    parameter.dims.push_back(std::move(factors));
+  });
+  node.eachIfPresent("source_shape", [&](const Node &size) {
+    parameter.sourceShape.push_back(size.integerIn(0, INT64_MAX / 8));
+  });
+  std::string use = node.textOr("use", "dense"), init = node.textOr("init", "normal");
+  if (use != "dense" && use != "matmul_rhs")
+    refuse(node.where, "unknown use '" + use + "'");
+  parameter.matmulRhs = use == "matmul_rhs";
+  if (parameter.matmulRhs && (parameter.dims.size() != 2 || parameter.dtype != TPC_F32))
+    refuse(node.where, "a matmul_rhs has two dimensions, and is f32");
+  if (init != "normal" && init != "ones" && init != "zeros")
+    refuse(node.where, "unknown init '" + init + "'");
+  parameter.init = init == "ones"    ? Parameter::Init::Ones
+                   : init == "zeros" ? Parameter::Init::Zeros
+                                     : Parameter::Init::Normal;
+  checkView(node, parameter);
+  return parameter;
+}
+
+} // namespace
+
+Manifest parseManifest(const char *text) {
+  json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_discarded())
+    throw UserError("the program's manifest is damaged: it is not JSON; compile the program again");
+  Node root{parsed, "manifest"};
+  if (root["format"].integer() != 1)
+    refuse(root.where, "format " + std::to_string(root["format"].integer()) +
+                           " is not that of this runtime, 1");
+  Manifest manifest;
+  manifest.name = root.textOr("name", "program");
+  manifest.compiler = root.textOr("compiler", "");
+  manifest.source = root.textOr("source", "");
+  if (root.has("schedule"))
+    manifest.schedule = parsed["schedule"].is_string() ? parsed["schedule"].get<std::string>()
+                                                       : parsed["schedule"].dump();
+  readGrid(root, manifest);
+  root.eachIfPresent("symbols", [&](const Node &node) { manifest.symbols.push_back(node.text()); });
+  root["inputs"].each(
+      [&](const Node &node) { manifest.inputs.push_back(readPort(node, manifest)); });
+  root["outputs"].each(
+      [&](const Node &node) { manifest.outputs.push_back(readPort(node, manifest)); });
+  root.eachIfPresent("constraints", [&](const Node &node) {
+    Constraint constraint;
+    constraint.expr = node["expr"].text();
+    checkSize(node, constraint.expr, manifest);
+    if (node.has("min") && !node["min"].value.is_null())
+      constraint.min = node["min"].integer();
+    if (node.has("max") && !node["max"].value.is_null())
+      constraint.max = node["max"].integer();
+    constraint.why = node.textOr("why", "");
+    manifest.constraints.push_back(std::move(constraint));
+  });
+  root.eachIfPresent("files", [&](const Node &node) {
+    WeightFile file;
+    file.path = node["path"].text();
+    if (node.has("bytes"))
+      file.bytes = node["bytes"].integer();
+    file.digest = node.textOr("digest", "");
+    manifest.files.push_back(std::move(file));
+  });
+  root.eachIfPresent("parameters", [&](const Node &node) {
+    manifest.parameters.push_back(readParameter(node, manifest));
+  });
+  return manifest;
+}
+
+} // namespace tpc::rt

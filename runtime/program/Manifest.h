@@ -1,0 +1,89 @@
+//===- Manifest.h - what the compiler says about a program ----------------===//
+//
+// The manifest of docs/architecture.md, section 5, as structures.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_PROGRAM_MANIFEST_H
+#define TPC_RT_PROGRAM_MANIFEST_H
+
+#include "core/Grid.h"
+#include "program/Tensor.h"
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tpc::rt {
+
+/// A value that goes in or out. `shape` is size expressions over the symbols.
+struct Port {
+  enum class Default { None, Ones, Positions };
+  std::string name;
+  tpc_dtype dtype = TPC_F32;
+  std::vector<std::string> shape;
+  Default fallback = Default::None;
+  /// Both ends belong to the range.
+  std::optional<std::pair<int64_t, int64_t>> range;
+  std::string rangeOf;
+};
+
+struct Constraint {
+  std::string expr, why;
+  std::optional<int64_t> min, max;
+};
+
+struct WeightFile {
+  std::string path;
+  std::optional<int64_t> bytes;
+  std::string digest; ///< of sampleDigest (tpc/digest.h); empty: not checked
+};
+
+/// One factor of a dimension: `size` elements that are `stride` apart in the source, split over
+/// `axes` one after the other.
+struct ViewFactor {
+  int64_t size = 1, stride = 0;
+  std::vector<int> axes; ///< indices into the grid's order
+};
+
+struct Parameter {
+  enum class Init { Normal, Ones, Zeros };
+  std::string name;
+  int stage = 0;
+  tpc_dtype dtype = TPC_F32;
+  tpc_dtype sourceDtype = TPC_F32; ///< of the file; converted at load if it is another
+  int file = -1;
+  int64_t offset = 0, bytes = 0;             ///< of the source tensor in the file
+  int64_t viewOffset = 0;                    ///< elements from `offset`
+  std::vector<std::vector<ViewFactor>> dims; ///< of the global value, each major to minor
+  Shape sourceShape;
+  bool matmulRhs = false;
+  Init init = Init::Normal;
+};
+
+struct Manifest {
+  std::string name, compiler, source, schedule;
+  Grid grid;
+  bool sequenceParallel = false;
+  int64_t microBatches = 1;
+  std::vector<std::string> symbols;
+  std::vector<Port> inputs, outputs;
+  std::vector<Constraint> constraints;
+  std::vector<WeightFile> files;
+  std::vector<Parameter> parameters;
+
+  /// Of the axis "pp" in the order, or -1.
+  int pipelineAxis = -1;
+  int numStages() const {
+    return pipelineAxis < 0 ? 1 : static_cast<int>(grid.axes()[pipelineAxis].size);
+  }
+  int stageOf(int rank) const {
+    return pipelineAxis < 0 ? 0 : static_cast<int>(grid.coordinatesOf(rank)[pipelineAxis]);
+  }
+};
+
+/// Parses and checks. Throws UserError that says where the manifest is wrong.
+Manifest parseManifest(const char *json);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_PROGRAM_MANIFEST_H

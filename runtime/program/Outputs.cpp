@@ -1,0 +1,175 @@
+//===- Outputs.cpp - assembles outputs on world rank 0 --------------------===//
+
+#include "program/Outputs.h"
+#include "core/Transport.h"
+#include "program/Error.h"
+#include "program/Inputs.h"
+#include <cstring>
+
+namespace tpc::rt {
+namespace {
+
+constexpr int32_t maxBoxRank = 16;
+
+int64_t product(const int64_t *sizes, int32_t rank) {
+  int64_t count = 1;
+  for (int32_t d = 0; d < rank; ++d)
+    count *= sizes[d];
+  return count;
+}
+
+/// Copies a dense box to its place in a dense tensor.
+void scatterBox(std::byte *to, const std::byte *from, int32_t rank, const int64_t *global,
+                const int64_t *offset, const int64_t *size, int64_t elementBytes) {
+  // Trailing dimensions that the box fills are one run with the one before them.
+  int64_t run = elementBytes;
+  while (rank > 0 && size[rank - 1] == global[rank - 1])
+    run *= size[--rank];
+  if (rank > 0) {
+    int64_t outerRun = global[rank - 1] * run;
+    to += offset[rank - 1] * run;
+    run *= size[--rank];
+    int64_t index[maxBoxRank] = {};
+    int64_t rows = product(size, rank);
+    for (int64_t row = 0; row < rows; ++row, from += run) {
+      int64_t at = 0;
+      for (int32_t d = 0; d < rank; ++d)
+        at = at * global[d] + offset[d] + index[d];
+      std::memcpy(to + at * outerRun, from, run);
+      for (int32_t d = rank; d-- > 0 && ++index[d] == size[d];)
+        index[d] = 0;
+    }
+    return;
+  }
+  std::memcpy(to, from, run);
+}
+
+} // namespace
+
+void OutputAssembler::prepare(const Manifest &program, const SymbolValues &symbols,
+                              tpc_context &firstLocal) {
+  manifest = &program;
+  holdsRankZero = firstLocal.rank == 0;
+  outputs.resize(program.outputs.size());
+  outputBytes.assign(program.outputs.size(), 0);
+  delivered = std::make_unique<std::atomic<int64_t>[]>(program.outputs.size());
+  contributed.assign(program.grid.numRanks(), std::vector<bool>(program.outputs.size(), false));
+  pending.clear();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Shape shape = shapeOf(program.outputs[i], symbols);
+    outputBytes[i] = *byteCount(shape, program.outputs[i].dtype);
+    if (!holdsRankZero)
+      continue;
+    outputs[i].dtype = program.outputs[i].dtype;
+    outputs[i].shape = shape;
+    if (outputs[i].data.size() != outputBytes[i] || !outputs[i].data.data())
+      outputs[i].data = Buffer(outputBytes[i]);
+  }
+}
+
+void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, int32_t rank,
+                           const int64_t *global, const int64_t *offset, const int64_t *size) {
+  auto refuse = [&](const std::string &what) {
+    fail(ctx, "internal error: output " + std::to_string(index) + ": " + what);
+  };
+  if (index < 0 || static_cast<size_t>(index) >= outputBytes.size())
+    refuse("there is no such output");
+  if (rank < 0 || rank > maxBoxRank)
+    refuse("a box of " + std::to_string(rank) + " dimensions");
+  for (int32_t d = 0; d < rank; ++d)
+    if (global[d] < 0 || offset[d] < 0 || size[d] < 0 || size[d] > global[d] - offset[d])
+      refuse("a block from " + std::to_string(offset[d]) + " of " + std::to_string(size[d]) +
+             " leaves dimension " + std::to_string(d) + " of " + std::to_string(global[d]));
+  int64_t elementBytes = dtypeBytes(manifest->outputs[index].dtype);
+  if (product(global, rank) * elementBytes != outputBytes[index])
+    refuse("a block of another tensor");
+  int64_t bytes = product(size, rank) * elementBytes;
+  if (bytes == 0)
+    return;
+  contributed[ctx.rank][index] = true;
+  if (holdsRankZero) {
+    place(ctx, index, static_cast<const std::byte *>(data), rank, global, offset, size);
+    return;
+  }
+  int64_t header[2 + 3 * maxBoxRank] = {index, rank};
+  for (int32_t d = 0; d < rank; ++d) {
+    header[2 + d] = global[d];
+    header[2 + rank + d] = offset[d];
+    header[2 + 2 * rank + d] = size[d];
+  }
+  auto append = [&](const void *from, size_t count) {
+    auto *begin = static_cast<const std::byte *>(from);
+    pending.insert(pending.end(), begin, begin + count);
+  };
+  append(header, (2 + 3 * rank) * sizeof(int64_t));
+  append(data, bytes);
+}
+
+void OutputAssembler::place(tpc_context &, int32_t index, const std::byte *data, int32_t rank,
+                            const int64_t *global, const int64_t *offset, const int64_t *size) {
+  Tensor &tensor = outputs[index];
+  scatterBox(tensor.data.data(), data, rank, global, offset, size, dtypeBytes(tensor.dtype));
+  delivered[index].fetch_add(product(size, rank), std::memory_order_relaxed);
+}
+
+void OutputAssembler::placeAll(tpc_context &ctx, const std::vector<std::byte> &blocks) {
+  for (size_t at = 0; at < blocks.size();) {
+    int64_t header[2 + 3 * maxBoxRank];
+    std::memcpy(header, blocks.data() + at, 2 * sizeof(int64_t));
+    int32_t index = static_cast<int32_t>(header[0]), rank = static_cast<int32_t>(header[1]);
+    std::memcpy(header, blocks.data() + at, (2 + 3 * rank) * sizeof(int64_t));
+    at += (2 + 3 * rank) * sizeof(int64_t);
+    const int64_t *global = header + 2, *offset = global + rank, *size = offset + rank;
+    place(ctx, index, blocks.data() + at, rank, global, offset, size);
+    at += product(size, rank) * dtypeBytes(outputs[index].dtype);
+  }
+}
+
+void OutputAssembler::collect(tpc_context &ctx) {
+  for (size_t i = 0; i < outputBytes.size(); ++i)
+    if (contributed[ctx.rank][i]) {
+      ctx.counters.add(CollectiveKind::Gather, outputAxes, outputBytes[i]);
+      contributed[ctx.rank][i] = false;
+    }
+  if (ctx.worldSize() == 1 || ctx.transport->sharesMemory())
+    return;
+  ctx.transport->gatherBytes(ctx, pending.data(), static_cast<int64_t>(pending.size()), gathered);
+  pending.clear();
+  if (holdsRankZero)
+    for (const auto &blocks : gathered)
+      placeAll(ctx, blocks);
+}
+
+std::string OutputAssembler::problem() {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    int64_t arrived = delivered[i].exchange(0), count = outputs[i].count();
+    if (holdsRankZero && arrived != count)
+      return "internal error: " + std::to_string(arrived) + " of " + std::to_string(count) +
+             " elements of output '" + manifest->outputs[i].name + "' were delivered";
+  }
+  return "";
+}
+
+} // namespace tpc::rt
+
+extern "C" void tpc_output(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
+                           const int64_t *global, const int64_t *offset, const int64_t *size) {
+  if (ctx->outputs)
+    ctx->outputs->take(*ctx, index, data, rank, global, offset, size);
+}
+
+extern "C" const void *tpc_input(tpc_context *ctx, int32_t index) {
+  if (index < 0 || static_cast<size_t>(index) >= ctx->data.inputs.size())
+    tpc::rt::fail(*ctx, "internal error: there is no input " + std::to_string(index));
+  return ctx->data.inputs[index];
+}
+
+extern "C" const void *tpc_parameter(tpc_context *ctx, int32_t index) {
+  const void *data = index < 0 || static_cast<size_t>(index) >= ctx->data.parameters.size()
+                         ? nullptr
+                         : ctx->data.parameters[index];
+  if (!data)
+    tpc::rt::fail(*ctx, "internal error: parameter " + std::to_string(index) +
+                            " is not on this rank, or is packed");
+  return data;
+}

@@ -1,0 +1,55 @@
+//===- Outputs.h - assembles outputs on world rank 0 ----------------------===//
+
+#ifndef TPC_RT_PROGRAM_OUTPUTS_H
+#define TPC_RT_PROGRAM_OUTPUTS_H
+
+#include "core/Context.h"
+#include "program/Manifest.h"
+#include "program/SizeExpr.h"
+#include <atomic>
+#include <cstddef>
+#include <memory>
+
+namespace tpc::rt {
+
+/// Takes the boxes that ranks deliver in a step. Where ranks share memory they are copied to their
+/// place at once; a process of its own keeps them until `collect` sends them to rank 0.
+class OutputAssembler : public OutputSink {
+public:
+  /// Prepares for steps with these sizes. Memory is kept where it fits.
+  void prepare(const Manifest &manifest, const SymbolValues &symbols, tpc_context &firstLocal);
+
+  void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
+            const int64_t *offset, const int64_t *size) override;
+
+  /// Every rank calls this after its stage function. Counts the rank's part in the gather: one for
+  /// each output of which it delivered something, with the bytes of the whole output.
+  void collect(tpc_context &ctx);
+
+  /// On the process of rank 0, when all ranks have collected: an output of which elements are
+  /// missing or were delivered twice. Empty if all is well. Begins the count anew.
+  std::string problem();
+
+  std::vector<Tensor> &tensors() { return outputs; }
+
+private:
+  void place(tpc_context &ctx, int32_t index, const std::byte *data, int32_t rank,
+             const int64_t *global, const int64_t *offset, const int64_t *size);
+  void placeAll(tpc_context &ctx, const std::vector<std::byte> &blocks);
+
+  const Manifest *manifest = nullptr;
+  bool holdsRankZero = false;
+  std::vector<Tensor> outputs;
+  std::vector<int64_t> outputBytes;
+  /// Elements that arrived, by output.
+  std::unique_ptr<std::atomic<int64_t>[]> delivered;
+  /// By local rank (world rank where all are local): which outputs it delivered to.
+  std::vector<std::vector<bool>> contributed;
+  /// Blocks for rank 0: index, rank, global, offset, size as int64, then data.
+  std::vector<std::byte> pending;
+  std::vector<std::vector<std::byte>> gathered;
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_PROGRAM_OUTPUTS_H

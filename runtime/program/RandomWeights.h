@@ -1,0 +1,45 @@
+//===- RandomWeights.h - weights as a function of a seed ------------------===//
+//
+// --weights=random:SEED. The value of an element depends on the seed, the parameter's name and the
+// element's index in the source tensor, and on nothing else: every split draws the same model. The
+// generator counts, in 64-bit integers:
+//
+//   key   = mix(seed + golden * (1 + sum over bytes of the name, FNV-1a))
+//   bits  = mix(key + golden * (index + 1)),    mix being the finalizer of SplitMix64
+//   z     = (sum of the four 16-bit fields of bits - 131070) / 37837.227     about N(0, 1), within
+//   ±3.47 value = z / sqrt(rows)  for "normal" of two or more dimensions, 0.2 z for one; 1 + 0.2 z
+//   for "ones"; 0.2 z for "zeros"
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_PROGRAM_RANDOMWEIGHTS_H
+#define TPC_RT_PROGRAM_RANDOMWEIGHTS_H
+
+#include "program/Manifest.h"
+
+namespace tpc::rt {
+
+class RandomSource {
+public:
+  RandomSource(uint64_t seed, const Parameter &parameter);
+  float at(int64_t index) const {
+    uint64_t bits = mix(key + golden * (static_cast<uint64_t>(index) + 1));
+    int64_t sum = static_cast<int64_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
+                                       (bits >> 32 & 0xffff) + (bits >> 48));
+    return mean + scale * static_cast<float>(sum - 131070);
+  }
+
+private:
+  static constexpr uint64_t golden = 0x9e3779b97f4a7c15u;
+  static uint64_t mix(uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+  }
+  uint64_t key;
+  float mean, scale;
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_PROGRAM_RANDOMWEIGHTS_H

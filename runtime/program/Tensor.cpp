@@ -1,0 +1,86 @@
+//===- Tensor.cpp - element types and tensors -----------------------------===//
+
+#include "program/Tensor.h"
+#include "program/Error.h"
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+
+namespace tpc::rt {
+namespace {
+struct DtypeInfo {
+  const char *name;
+  int bytes;
+};
+/// By the values of tpc_dtype.
+constexpr DtypeInfo dtypes[] = {{"f32", 4}, {"f64", 8}, {"f16", 2}, {"bf16", 2}, {"i8", 1},
+                                {"i16", 2}, {"i32", 4}, {"i64", 8}, {"bool", 1}, {"u8", 1}};
+} // namespace
+
+int64_t dtypeBytes(tpc_dtype dtype) { return dtypes[dtype].bytes; }
+const char *dtypeName(tpc_dtype dtype) { return dtypes[dtype].name; }
+
+std::optional<tpc_dtype> dtypeNamed(std::string_view name) {
+  for (size_t i = 0; i < std::size(dtypes); ++i)
+    if (name == dtypes[i].name)
+      return static_cast<tpc_dtype>(i);
+  return std::nullopt;
+}
+
+std::string shapeText(const Shape &shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+std::optional<int64_t> elementCount(const Shape &shape) {
+  // A zero anywhere makes the tensor empty, however large the other sizes are.
+  bool empty = false, overflow = false;
+  int64_t count = 1;
+  for (int64_t size : shape) {
+    if (size < 0)
+      return std::nullopt;
+    empty |= size == 0;
+    overflow |= __builtin_mul_overflow(count, size, &count);
+  }
+  if (empty)
+    return 0;
+  return overflow ? std::nullopt : std::optional(count);
+}
+
+std::optional<int64_t> byteCount(const Shape &shape, tpc_dtype dtype) {
+  auto count = elementCount(shape);
+  int64_t bytes = 0;
+  if (!count || __builtin_mul_overflow(*count, dtypeBytes(dtype), &bytes))
+    return std::nullopt;
+  return bytes;
+}
+
+Buffer::Buffer(int64_t size) : bytes(size) {
+  size_t rounded = (static_cast<size_t>(size) + 127) / 64 * 64; // one line more: never empty
+  memory.reset(static_cast<std::byte *>(std::aligned_alloc(64, rounded)));
+  if (!memory)
+    throw UserError("out of memory: could not get " + std::to_string(size) + " bytes");
+}
+
+void Buffer::Free::operator()(std::byte *p) const { std::free(p); }
+
+float halfToFloat(uint16_t bits) {
+  uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
+  uint32_t exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  if (exponent == 31)
+    return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
+  if (exponent == 0) {
+    float value = std::ldexp(static_cast<float>(mantissa), -24);
+    return sign ? -value : value;
+  }
+  return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+float bfloatToFloat(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+} // namespace tpc::rt

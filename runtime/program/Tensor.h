@@ -1,0 +1,61 @@
+//===- Tensor.h - element types and tensors that programs take and give ---===//
+
+#ifndef TPC_RT_PROGRAM_TENSOR_H
+#define TPC_RT_PROGRAM_TENSOR_H
+
+#include "tpc/runtime.h"
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tpc::rt {
+
+int64_t dtypeBytes(tpc_dtype dtype);
+/// "f32", "i64", …: the manifest's spelling.
+const char *dtypeName(tpc_dtype dtype);
+std::optional<tpc_dtype> dtypeNamed(std::string_view name);
+
+using Shape = std::vector<int64_t>;
+/// "[2, 3]".
+std::string shapeText(const Shape &shape);
+/// Number of elements; nothing if it leaves 63 bits or a size is negative.
+std::optional<int64_t> elementCount(const Shape &shape);
+/// The same in bytes.
+std::optional<int64_t> byteCount(const Shape &shape, tpc_dtype dtype);
+
+/// 64-byte aligned memory, never null. Throws UserError if there is none.
+class Buffer {
+public:
+  Buffer() = default;
+  explicit Buffer(int64_t bytes);
+  std::byte *data() const { return memory.get(); }
+  int64_t size() const { return bytes; }
+
+private:
+  struct Free {
+    void operator()(std::byte *p) const;
+  };
+  std::unique_ptr<std::byte, Free> memory;
+  int64_t bytes = 0;
+};
+
+/// Dense, row-major.
+struct Tensor {
+  tpc_dtype dtype = TPC_F32;
+  Shape shape;
+  Buffer data;
+
+  template <class T> T *as() const { return reinterpret_cast<T *>(data.data()); }
+  int64_t count() const { return data.size() / dtypeBytes(dtype); }
+};
+
+float halfToFloat(uint16_t bits);
+float bfloatToFloat(uint16_t bits);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_PROGRAM_TENSOR_H

@@ -1,0 +1,110 @@
+//===- Weights.cpp - finds and checks weight files ------------------------===//
+
+#include "program/Weights.h"
+#include "program/Error.h"
+#include "tpc/digest.h"
+#include <filesystem>
+
+namespace tpc::rt {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where to look for a file, in order.
+std::vector<std::string> candidates(const Manifest &manifest, const WeightFile &file,
+                                    const std::string &choice) {
+  fs::path name = fs::path(file.path).filename();
+  std::error_code ignored;
+  if (choice.empty()) {
+    std::vector<std::string> places = {file.path};
+    fs::path self = fs::read_symlink("/proc/self/exe", ignored);
+    if (!self.empty())
+      places.push_back((self.parent_path() / name).string());
+    return places;
+  }
+  if (fs::is_directory(choice, ignored))
+    return {(fs::path(choice) / name).string()};
+  if (manifest.files.size() > 1 && fs::path(choice).filename() != name)
+    throw UserError("--weights=" + choice + ": the program reads " +
+                    std::to_string(manifest.files.size()) + " weight files ('" +
+                    manifest.files[0].path + "', '" + manifest.files[1].path +
+                    "', …): give the directory that they are in");
+  return {choice};
+}
+
+uint64_t parseSeed(const std::string &text) {
+  uint64_t seed = 0;
+  bool valid = !text.empty();
+  for (char c : text)
+    valid = valid && c >= '0' && c <= '9' && !__builtin_mul_overflow(seed, 10, &seed) &&
+            !__builtin_add_overflow(seed, static_cast<uint64_t>(c - '0'), &seed);
+  if (!valid)
+    throw UserError("--weights=random:" + text +
+                    ": the seed must be an integer from 0 to 2^64 - 1");
+  return seed;
+}
+
+void check(const Manifest &manifest, int index, const File &file) {
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const Parameter &parameter : manifest.parameters) {
+    if (parameter.file != index)
+      continue;
+    if (parameter.offset + parameter.bytes > file.size())
+      throw UserError("weight file '" + file.path() + "' is too short: '" + parameter.name +
+                      "' ends at byte " + std::to_string(parameter.offset + parameter.bytes) +
+                      ", but the file has " + std::to_string(file.size()));
+    ranges.emplace_back(parameter.offset, parameter.bytes);
+  }
+  const WeightFile &expected = manifest.files[index];
+  std::string changed =
+      "weight file '" + file.path() + "' is not the one that the program was compiled with ";
+  std::string advice = "; compile again, or say where that one is with --weights=";
+  if (expected.bytes && *expected.bytes != file.size())
+    throw UserError(changed + "(" + std::to_string(file.size()) + " bytes instead of " +
+                    std::to_string(*expected.bytes) + ")" + advice);
+  if (expected.digest.empty())
+    return;
+  auto digest = sampleDigest(file.size(), ranges, [&](void *to, uint64_t bytes, uint64_t offset) {
+    return file.readAt(to, bytes, offset);
+  });
+  if (!digest)
+    throw UserError("weight file '" + file.path() + "' could not be read");
+  if (*digest != expected.digest)
+    throw UserError(changed + "(the size is the same, samples of the tensors differ)" + advice);
+}
+
+} // namespace
+
+WeightSources openWeights(const Manifest &manifest, const std::string &choice) {
+  WeightSources sources;
+  constexpr std::string_view random = "random:";
+  if (choice.starts_with(random)) {
+    sources.seed = parseSeed(choice.substr(random.size()));
+    return sources;
+  }
+  for (size_t i = 0; i < manifest.files.size(); ++i) {
+    std::string tried;
+    std::unique_ptr<File> file;
+    for (const std::string &path : candidates(manifest, manifest.files[i], choice)) {
+      if (isReadableFile(path)) {
+        file = std::make_unique<File>(path);
+        break;
+      }
+      tried += (tried.empty() ? "'" : " or '") + path + "'";
+    }
+    if (!file) {
+      std::string first;
+      for (const Parameter &parameter : manifest.parameters)
+        if (parameter.file == static_cast<int>(i) && first.empty())
+          first = " (it holds '" + parameter.name + "')";
+      throw UserError("there is no readable weight file " + tried + first +
+                      "; say where it is with --weights=FILE or --weights=DIRECTORY, or run with "
+                      "--weights=random:SEED");
+    }
+    check(manifest, static_cast<int>(i), *file);
+    sources.files.push_back(std::move(file));
+  }
+  return sources;
+}
+
+} // namespace tpc::rt

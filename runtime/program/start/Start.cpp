@@ -1,0 +1,67 @@
+//===- Start.cpp - where an executable begins -----------------------------===//
+//
+// tpc_start.o: linked into executables that the compiler's own linker makes, without a C compiler
+// and therefore without the C library's crt1.o, crti.o and crtbegin.o. What those would bring:
+// _start, which hands over to the C library, and
+// __dso_handle, by which destructors of static objects are registered. Constructors need nothing:
+// since version 2.34 glibc calls those of the main program itself.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tpc/runtime.h"
+
+extern "C" __attribute__((visibility("hidden"))) void *__dso_handle = nullptr;
+
+int main(int argc, char **argv) { return tpc_main(&tpc_program_v1, argc, argv); }
+
+#if defined(__x86_64__)
+// On entry: rdx is a function for atexit, the stack holds argc, then argv. The C library wants:
+// main, argc, argv, init, fini, rtld_fini, stack_end; a stack aligned to 16 bytes; and a zero frame
+// pointer, where unwinding ends.
+__asm__(R"(
+    .text
+    .globl _start
+    .type _start, @function
+_start:
+    .cfi_startproc
+    .cfi_undefined rip
+    endbr64
+    xorl %ebp, %ebp
+    movq %rdx, %r9
+    popq %rsi
+    movq %rsp, %rdx
+    andq $-16, %rsp
+    pushq %rax
+    pushq %rsp
+    xorl %r8d, %r8d
+    xorl %ecx, %ecx
+    leaq main(%rip), %rdi
+    call *__libc_start_main@GOTPCREL(%rip)
+    hlt
+    .cfi_endproc
+    .size _start, .-_start
+)");
+#elif defined(__aarch64__)
+__asm__(R"(
+    .text
+    .globl _start
+    .type _start, %function
+_start:
+    .cfi_startproc
+    .cfi_undefined x30
+    mov x29, #0
+    mov x30, #0
+    mov x5, x0
+    ldr x1, [sp, #0]
+    add x2, sp, #8
+    mov x6, sp
+    adrp x0, main
+    add x0, x0, :lo12:main
+    mov x3, #0
+    mov x4, #0
+    bl __libc_start_main
+    brk #0
+    .cfi_endproc
+    .size _start, .-_start
+)");
+#endif
