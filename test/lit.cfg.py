@@ -8,7 +8,7 @@ import lit.formats
 config.name = "tpc"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test", ".td"]
-config.excludes = ["Unit", "Models", "lit.cfg.py"]
+config.excludes = ["Unit", "Models", "Inputs", "lit.cfg.py"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.tpc_build_dir, "test", "lit")
 

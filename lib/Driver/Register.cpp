@@ -2,6 +2,8 @@
 
 #include "tpc/Driver/Register.h"
 #include "tpc/Dialect/Tpc.h"
+#include "tpc/Transforms/Pipeline/Passes.h"
+#include "tpc/Transforms/Sharding/Passes.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
@@ -14,6 +16,10 @@ void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   registry.insert<mlir::tpc::TpcDialect>();
 }
 
-void tpc::registerAllPasses() { mlir::registerAllPasses(); }
+void tpc::registerAllPasses() {
+  mlir::registerAllPasses();
+  mlir::tpc::registerShardingPasses();
+  mlir::tpc::registerPipelinePasses();
+}
 
 void tpc::registerAllTranslations() {}

@@ -1,0 +1,55 @@
+//===- Cost.h - What ops cost on one rank -----------------------*- C++ -*-===//
+//
+// An estimate from sharding rules and local sizes alone: an op takes the longer of
+// its arithmetic (points of the rule's iteration space on this rank, times operations per
+// point) and its memory traffic (operands and results); a collective takes the
+// bytes of its whole buffer over the network. The machine is a stand-in; what
+// matters are ratios between parts of one model. Estimated for the rank with coordinate 0
+// on each axis, which has the largest part of everything.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_ANALYSIS_COST_H
+#define TPC_ANALYSIS_COST_H
+
+#include "tpc/Analysis/Nominal.h"
+
+namespace mlir::tpc {
+
+struct Cost {
+  double seconds = 0;
+  double flops = 0;
+  double traffic = 0;      // bytes read and written
+  double communicated = 0; // bytes
+  double weightBytes = 0;  // parameters held
+
+  Cost &operator+=(const Cost &o);
+};
+
+class CostModel {
+public:
+  static constexpr double flopsPerSecond = 1e11;
+  static constexpr double memoryBytesPerSecond = 2e10;
+  static constexpr double networkBytesPerSecond = 1e10;
+
+  explicit CostModel(ModuleOp module);
+
+  /// Bytes of a value on this rank.
+  double getBytes(Type type) const;
+  /// One op; a call costs what its callee's ops cost. Parameters cost memory
+  /// where they are defined and traffic where they are read.
+  Cost getCost(Operation *op);
+
+private:
+  std::optional<double> getPoints(Operation *op) const;
+
+  ModuleOp module;
+  GridAttr grid;
+  Symbols symbols;
+  std::map<std::string, int64_t> coordinates; // all 0
+  DenseMap<Operation *, Cost> functions;
+};
+
+} // namespace mlir::tpc
+
+#endif // TPC_ANALYSIS_COST_H

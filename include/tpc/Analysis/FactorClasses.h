@@ -1,0 +1,77 @@
+//===- FactorClasses.h - Which dimensions are split together ----*- C++ -*-===//
+//
+// Every dimension of every value of a program is a list of *classes*, major to
+// minor: sets of factors that op rules relate, so that an axis that splits one
+// member splits all. In
+//
+//     %y = tpc.matmul %x, %w : [b*s, 40], [40, 160]       classes: [T] [H], [H] [F]
+//     %z = tpc.gelu %y                                             [T] [F]
+//     %u = tpc.reshape %x : [b*s, 40] -> [b, s, 40]                [b] [s] [H]
+//
+// F joins all places where the 160 columns occur; T, met by the reshape,
+// becomes the two classes b and s wherever it occurs.
+//
+// The analysis covers the module: operands and results of calls are unified
+// with the callee's, so a layer that is called twelve times has one set of classes.
+//
+// It is a union-find over nodes that can be divided into children. Unifying two
+// lists aligns them from the front: equal sizes become one class; where
+// one size divides the other, the larger class is divided; where neither does
+// ([5, 8] against [8, 5]) no common factors exist and what is left of both
+// lists is marked whole. Each step removes a leaf from a list or replaces one by two smaller
+// ones, so it ends.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_ANALYSIS_FACTORCLASSES_H
+#define TPC_ANALYSIS_FACTORCLASSES_H
+
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Tpc.h"
+
+namespace mlir::tpc {
+
+class FactorClasses {
+public:
+  using Classes = SmallVector<int, 2>;
+
+  explicit FactorClasses(ModuleOp module);
+
+  /// Classes of a dimension of a value. Factors of size 1 have none.
+  Classes getClasses(Value value, unsigned dim);
+  /// Classes of a factor of `op`'s rule.
+  Classes getFactorClasses(Operation *op, unsigned factor);
+  /// The rule that was read from `op`.
+  const ShardingRule &getRule(Operation *op) const;
+
+  const ::tpc::SymExpr &getSize(int cls) const { return nodes[cls].size; }
+  /// The op that needs all of this class in one place; null if it can be split.
+  Operation *getWholeOp(int cls) const { return nodes[cls].wholeOp; }
+
+  /// Relates the values of an op that was created after the analysis. Classes
+  /// keep their numbers as long as this only repeats known relations.
+  void addOp(Operation *op);
+
+private:
+  struct Node {
+    ::tpc::SymExpr size;
+    int parent;
+    SmallVector<int, 2> children;
+    Operation *wholeOp = nullptr;
+  };
+  int addNode(const ::tpc::SymExpr &size, Operation *wholeOp = nullptr);
+  int find(int node);
+  void collectLeaves(int node, Classes &out);
+  void unify(ArrayRef<int> a, ArrayRef<int> b, Operation *op);
+  void join(int a, int b);
+  void unifyValues(Value a, Value b, Operation *op);
+  ArrayRef<int> getNodes(Value value);
+
+  std::vector<Node> nodes;
+  DenseMap<Value, SmallVector<int, 4>> valueNodes;
+  DenseMap<Operation *, std::pair<ShardingRule, SmallVector<int, 4>>> opNodes;
+};
+
+} // namespace mlir::tpc
+
+#endif // TPC_ANALYSIS_FACTORCLASSES_H

@@ -1,0 +1,23 @@
+//===- Cuts.h - Where to cut a chain ----------------------------*- C++ -*-===//
+
+#ifndef TPC_TRANSFORMS_PIPELINE_CUTS_H
+#define TPC_TRANSFORMS_PIPELINE_CUTS_H
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace mlir::tpc {
+
+/// Divides a chain of `pieces` pieces into `stages` consecutive groups, none of
+/// them empty. cost(i, j) is that of pieces [i, j). Returns where groups 1, 2, …
+/// begin, such that the largest cost is as small as possible and, among these, the sum of
+/// squares; nothing if there are fewer pieces than stages.
+/// Takes O(pieces^2 * stages) time.
+std::optional<std::vector<size_t>> chooseCuts(size_t pieces, size_t stages,
+                                              const std::function<double(size_t, size_t)> &cost);
+
+} // namespace mlir::tpc
+
+#endif // TPC_TRANSFORMS_PIPELINE_CUTS_H

@@ -1,0 +1,43 @@
+//===- Passes.td - Pipeline stages and their schedule -----------*- tablegen -*-===//
+
+#ifndef TPC_TRANSFORMS_PIPELINE_PASSES
+#define TPC_TRANSFORMS_PIPELINE_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def SplitStages : Pass<"tpc-split-stages", "::mlir::ModuleOp"> {
+  let summary = "Cut @main into one function for each pipeline stage";
+  let description = [{
+    Works on the spmd program. @main may be cut wherever exactly one value that is worth
+    sending is live: the residual. What depends on inputs, constants and small tables
+    alone (masks, positions, cos and sin) does not count; each stage that
+    needs it computes it again. Of all ways to cut into as many stages as the grid's
+    `pp`, the one is taken whose slowest stage is fastest, by the cost model, the
+    embedding and the head counted; among equals the most even one.
+
+    @main then calls @stage_0 ... in order, each of which takes the value of
+    the stage before it and those inputs that it needs, and returns the value for the next stage
+    and the outputs that arise in it. `tpc.seconds` and `tpc.weight_bytes` on each function
+    are its estimate.
+
+    Errors: more stages than there are places to cut.
+  }];
+  let options = [ListOption<"cuts", "cuts", "int64_t",
+      "Cut here instead: which of the possible places (from 0, ascending), one less than stages">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def SchedulePipeline : Pass<"tpc-schedule-pipeline", "::mlir::ModuleOp"> {
+  let summary = "Turn @main's calls of stages into tpc.pipeline";
+  let description = [{
+    Each call of a stage becomes a `tpc.stage`: for each micro-batch, receive from the stage
+    before, compute, send to the next one, deliver outputs. One stage has the same
+    form, so that lowering knows this form only. If the batch is split (`tpc.batch`), micro-batches without
+    samples are skipped, by all stages alike; a replica without samples idles.
+
+    Errors: communication between replicas or micro-batches, of which one may be empty.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+#endif

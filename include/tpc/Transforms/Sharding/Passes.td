@@ -1,0 +1,78 @@
+//===- Passes.td - From the model to one rank's program ---------*- tablegen -*-===//
+
+#ifndef TPC_TRANSFORMS_SHARDING_PASSES
+#define TPC_TRANSFORMS_SHARDING_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
+  let summary = "Decide which grid axes split which factors of every op";
+  let description = [{
+    Reads the model and `shard` ("tp2,dp2,sp"), sets `tpc.grid`, and runs the tactics in
+    sequence: data (batch over dp and mb), tensor (heads, inner widths and vocabulary over
+    tp), sequence (what is left of the tokens over tp). Decisions are attributes:
+    `tpc.split` on an op has one `#tpc.dim` for each factor of its sharding rule, on an
+    argument of a layer function one for each dimension. `tpc.tactics` on the
+    module says what each tactic split, and which collectives it predicts.
+
+    Parameters, constants and iotas get one op for each use, so that layers that share
+    one are split independently. A bias is taken out of a product whose inner dimension is
+    split: it is added once, after the reduction.
+
+    ```mlir
+    %h = tpc.matmul %x, %w1 bias %b1 : [T, 40], [40, 160]
+    %y = tpc.matmul %h, %w2 bias %b2 : [T, 160], [160, 40]
+    ```
+    with tp2 becomes
+    ```mlir
+    %h = tpc.matmul %x, %w1 bias %b1 {tpc.split = [T, 160{tp}, 40]}
+    %p = tpc.matmul %h, %w2          {tpc.split = [T, 40, 160{tp} ]}
+    %y = tpc.add %p, %b2
+    ```
+
+    Errors: an axis with nothing that it could split, naming the ops that
+    forbid it; tp larger than anything that can be split.
+  }];
+  let options = [Option<"shard", "shard", "std::string", "", "What --megatron-shard takes: tp2,pp2,sp">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def InsertReshards : Pass<"tpc-insert-reshards", "::mlir::ModuleOp"> {
+  let summary = "Give every value its distribution, and reshard where ops need another";
+  let description = [{
+    Reads `tpc.split`: an op with these splits needs its operands, and yields its
+    results, with the dimensions that its rule says; a split reduction yields an
+    unreduced value. An op that is linear passes unreduced operands on, if
+    that makes them no larger and nobody else needs them reduced (delayed reduction).
+    Everywhere else a `tpc.reshard` is placed after the producer, one for
+    each distinct distribution. Inputs are whole on every rank. Functions
+    return reduced values; outputs are not gathered.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def LowerReshards : Pass<"tpc-lower-reshards", "::mlir::ModuleOp"> {
+  let summary = "Turn reshards into collectives";
+  let description = [{
+    Each reshard becomes the shortest sequence of `local_slice` (free), `reduce_scatter`,
+    `all_reduce`, `all_to_all` and `all_gather`, slices first, so that the fewest bytes
+    move. A collective that no tactic predicted (`tpc.tactics`) is an error that names the
+    source of the value, unless `allow-reshard` is given: silent all-gathers are how
+    partitions get slow.
+  }];
+  let options = [Option<"allowReshard", "allow-reshard", "bool", "false",
+                        "Accept collectives that no tactic predicted">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def Localize : Pass<"tpc-localize", "::mlir::ModuleOp"> {
+  let summary = "Make every type one rank's";
+  let description = [{
+    From the program that says what values are to the one that a rank runs: builtin shapes
+    become local sizes, `?` where they are not the same on all ranks.
+    Errors: a `tpc.reshard` is left.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+#endif

@@ -1,0 +1,106 @@
+//===- Cost.cpp - What ops cost on one rank -------------------------------===//
+
+#include "tpc/Analysis/Cost.h"
+
+#include "tpc/Dialect/Dist.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+Cost &Cost::operator+=(const Cost &o) {
+  seconds += o.seconds;
+  flops += o.flops;
+  traffic += o.traffic;
+  communicated += o.communicated;
+  weightBytes += o.weightBytes;
+  return *this;
+}
+
+CostModel::CostModel(ModuleOp module)
+    : module(module), grid(GridAttr::lookup(module)), symbols(getNominalSymbols(module)) {
+  if (!grid)
+    grid = GridAttr::get(module.getContext(), {}, {}, 1);
+}
+
+double CostModel::getBytes(Type type) const {
+  auto tensor = cast<RankedTensorType>(type);
+  double bytes = std::max(1u, tensor.getElementTypeBitWidth() / 8);
+  for (DimAttr dim : getDist(tensor).getDims())
+    bytes *= double(dim.getLocalSize(grid, coordinates, symbols).value_or(1));
+  return bytes;
+}
+
+/// Points of the rule's iteration space on this rank.
+std::optional<double> CostModel::getPoints(Operation *op) const {
+  auto ruled = dyn_cast<ShardingRuleOpInterface>(op);
+  if (!ruled)
+    return std::nullopt;
+  ShardingRule rule = ruled.getShardingRule();
+  SmallVector<double> sizes;
+  for (const ShardingRule::Factor &factor : rule.factors)
+    sizes.push_back(double(evaluateOr1(factor.size, symbols)));
+  // Where a dimension's split is known by factor, local sizes replace global ones.
+  auto localize = [&](Value value, const ShardingRule::Dims &dims) {
+    for (auto [dim, factors] : llvm::zip(getDist(value).getDims(), dims)) {
+      SmallVector<::tpc::SymExpr> parts;
+      for (int factor : factors)
+        parts.push_back(rule.factors[factor].size);
+      if (parts.empty())
+        continue;
+      auto split = splitDim(dim, parts);
+      if (!split)
+        continue;
+      for (auto [factor, part] : llvm::zip(factors, *split))
+        if (auto local = part.getLocalSize(grid, coordinates, symbols))
+          sizes[factor] = std::min(sizes[factor], double(*local));
+    }
+  };
+  for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands))
+    localize(value, dims);
+  for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
+    localize(value, dims);
+  double points = 1;
+  for (double size : sizes)
+    points *= size;
+  return points;
+}
+
+Cost CostModel::getCost(Operation *op) {
+  Cost cost;
+  if (auto call = dyn_cast<func::CallOp>(op)) {
+    auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+    if (!callee || callee.isExternal())
+      return cost;
+    auto [it, inserted] = functions.try_emplace(callee);
+    if (!inserted)
+      return it->second;
+    for (Operation &inner : callee.front())
+      cost += getCost(&inner);
+    return functions[callee] = cost;
+  }
+  if (isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp>(op)) {
+    cost.communicated =
+        std::max(getBytes(op->getOperand(0).getType()), getBytes(op->getResult(0).getType()));
+    if (isa<AllReduceOp>(op)) // a reduce-scatter and an all-gather
+      cost.communicated *= 2;
+    cost.seconds = cost.communicated / networkBytesPerSecond;
+    return cost;
+  }
+  if (isa<ParameterOp>(op)) {
+    cost.weightBytes = getBytes(op->getResult(0).getType());
+    return cost;
+  }
+  auto points = getPoints(op);
+  if (!points || isa<ConstantOp, SizeOp>(op))
+    return cost;
+  cost.flops = *points * cast<ShardingRuleOpInterface>(op).getFlopsPerPoint();
+  for (Value result : op->getResults())
+    cost.traffic += getBytes(result.getType());
+  for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+    if (!(isa<EmbeddingOp, GatherOp>(op) && i == 0)) // reads only some rows
+      cost.traffic += getBytes(operand.getType());
+  cost.seconds = std::max(cost.flops / flopsPerSecond, cost.traffic / memoryBytesPerSecond);
+  return cost;
+}

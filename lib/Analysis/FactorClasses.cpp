@@ -1,0 +1,184 @@
+//===- FactorClasses.cpp - Which dimensions are split together ------------===//
+
+#include "tpc/Analysis/FactorClasses.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+FactorClasses::FactorClasses(ModuleOp module) {
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) { addOp(op); });
+}
+
+int FactorClasses::addNode(const SymExpr &size, Operation *wholeOp) {
+  nodes.push_back({size, int(nodes.size()), {}, wholeOp});
+  return nodes.size() - 1;
+}
+
+int FactorClasses::find(int node) {
+  while (nodes[node].parent != node)
+    node = nodes[node].parent = nodes[nodes[node].parent].parent;
+  return node;
+}
+
+void FactorClasses::collectLeaves(int node, Classes &out) {
+  node = find(node);
+  if (nodes[node].children.empty()) {
+    if (!nodes[node].size.isConstant(1))
+      out.push_back(node);
+    return;
+  }
+  for (int child : SmallVector<int, 2>(nodes[node].children))
+    collectLeaves(child, out);
+}
+
+ArrayRef<int> FactorClasses::getNodes(Value value) {
+  auto [it, inserted] = valueNodes.try_emplace(value);
+  if (inserted && isa<RankedTensorType>(value.getType()))
+    for (const SymExpr &size : getSizes(value))
+      it->second.push_back(addNode(size));
+  return it->second;
+}
+
+FactorClasses::Classes FactorClasses::getClasses(Value value, unsigned dim) {
+  Classes leaves;
+  collectLeaves(getNodes(value)[dim], leaves);
+  return leaves;
+}
+
+FactorClasses::Classes FactorClasses::getFactorClasses(Operation *op, unsigned factor) {
+  Classes leaves;
+  collectLeaves(opNodes.find(op)->second.second[factor], leaves);
+  return leaves;
+}
+
+const ShardingRule &FactorClasses::getRule(Operation *op) const {
+  return opNodes.find(op)->second.first;
+}
+
+/// The older node stays the root, so that classes keep their numbers.
+void FactorClasses::join(int a, int b) {
+  if (b < a)
+    std::swap(a, b);
+  nodes[b].parent = a;
+  if (!nodes[a].wholeOp)
+    nodes[a].wholeOp = nodes[b].wholeOp;
+}
+
+void FactorClasses::unify(ArrayRef<int> a, ArrayRef<int> b, Operation *op) {
+  // What is left of the two lists, next leaf last.
+  Classes left, right;
+  auto push = [&](Classes &list, int node) {
+    Classes leaves;
+    collectLeaves(node, leaves);
+    list.append(leaves.rbegin(), leaves.rend());
+  };
+  for (int node : llvm::reverse(a))
+    push(left, node);
+  for (int node : llvm::reverse(b))
+    push(right, node);
+
+  // Divides the class at the end of `list`, of which `size` is the first part.
+  auto divide = [&](Classes &list, const SymExpr &size, const SymExpr &rest) {
+    int node = list.pop_back_val();
+    int first = addNode(size, nodes[node].wholeOp);
+    int second = addNode(rest, nodes[node].wholeOp);
+    nodes[node].children = {first, second};
+    push(list, node);
+  };
+
+  while (!left.empty() && !right.empty()) {
+    int x = find(left.back()), y = find(right.back());
+    // A class may have been divided since it was put on the list.
+    if (!nodes[x].children.empty()) {
+      push(left, left.pop_back_val());
+      continue;
+    }
+    if (!nodes[y].children.empty()) {
+      push(right, right.pop_back_val());
+      continue;
+    }
+    if (x == y || nodes[x].size == nodes[y].size) {
+      if (x != y)
+        join(x, y);
+      left.pop_back();
+      right.pop_back();
+      continue;
+    }
+    SymExpr sizeX = nodes[x].size, sizeY = nodes[y].size;
+    if (auto rest = sizeX.divideExact(sizeY)) {
+      divide(left, sizeY, *rest);
+      continue;
+    }
+    if (auto rest = sizeY.divideExact(sizeX)) {
+      divide(right, sizeX, *rest);
+      continue;
+    }
+    break;
+  }
+  for (const Classes &list : {left, right})
+    for (int node : list)
+      if (Operation *&whole = nodes[find(node)].wholeOp; !whole)
+        whole = op;
+}
+
+void FactorClasses::unifyValues(Value a, Value b, Operation *op) {
+  SmallVector<int, 4> left(getNodes(a)), right(getNodes(b));
+  for (auto [x, y] : llvm::zip(left, right))
+    unify(x, y, op);
+}
+
+void FactorClasses::addOp(Operation *op) {
+  if (auto call = dyn_cast<func::CallOp>(op)) {
+    auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, call.getCalleeAttr());
+    if (!callee || callee.isExternal())
+      return;
+    for (auto [operand, argument] : llvm::zip(call.getOperands(), callee.getArguments()))
+      unifyValues(operand, argument, op);
+    Operation *terminator = callee.front().getTerminator();
+    for (auto [result, value] : llvm::zip(call.getResults(), terminator->getOperands()))
+      unifyValues(result, value, op);
+    return;
+  }
+  auto ruled = dyn_cast<ShardingRuleOpInterface>(op);
+  if (!ruled) {
+    if (isa<func::ReturnOp>(op))
+      return;
+    // Nothing is known about it, so everything that it touches is whole.
+    auto mark = [&](Value value) {
+      for (int node : SmallVector<int, 4>(getNodes(value))) {
+        Classes leaves;
+        collectLeaves(node, leaves);
+        for (int leaf : leaves)
+          if (!nodes[leaf].wholeOp)
+            nodes[leaf].wholeOp = op;
+      }
+    };
+    llvm::for_each(op->getOperands(), mark);
+    llvm::for_each(op->getResults(), mark);
+    return;
+  }
+
+  ShardingRule rule = ruled.getShardingRule();
+  SmallVector<int, 4> factors;
+  for (const ShardingRule::Factor &factor : rule.factors)
+    factors.push_back(addNode(factor.size, factor.kind == FactorKind::Whole ? op : nullptr));
+  auto relate = [&](Value value, const ShardingRule::Dims &dims) {
+    SmallVector<int, 4> valueDims(getNodes(value));
+    for (auto [node, dim] : llvm::zip(valueDims, dims)) {
+      if (dim.empty())
+        continue; // size 1, broadcast
+      SmallVector<int, 2> list;
+      for (int factor : dim)
+        list.push_back(factors[factor]);
+      unify(node, list, op);
+    }
+  };
+  for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands))
+    relate(value, dims);
+  for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
+    relate(value, dims);
+  opNodes[op] = {std::move(rule), std::move(factors)};
+}

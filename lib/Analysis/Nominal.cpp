@@ -1,0 +1,56 @@
+//===- Nominal.cpp - Sizes to estimate with -------------------------------===//
+
+#include "tpc/Analysis/Nominal.h"
+
+#include "tpc/Dialect/Dist.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+int64_t mlir::tpc::evaluateOr1(const SymExpr &size, const Symbols &symbols) {
+  return size.evaluate(symbols).value_or(1);
+}
+
+Symbols mlir::tpc::getNominalSymbols(ModuleOp module) {
+  std::set<std::string> names;
+  std::set<std::string> batch;
+  auto collect = [&](Type type) {
+    if (isa<RankedTensorType>(type))
+      for (const SymExpr &size : getSizes(type))
+        size.collectSymbols(names);
+  };
+  module.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      collect(type);
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        for (BlockArgument argument : block.getArguments()) {
+          collect(argument.getType());
+          // The first dimension of an input counts samples.
+          if (auto type = dyn_cast<RankedTensorType>(argument.getType());
+              type && type.getRank() > 1 && isa_and_nonnull<SymbolOpInterface>(op) &&
+              SymbolTable::getSymbolName(op) == "main")
+            getSizes(type)[0].collectSymbols(batch);
+        }
+  });
+
+  GridAttr grid = module->getAttrOfType<GridAttr>(TpcDialect::kGridAttr);
+  int64_t samples = grid ? grid.getAxisSize("dp") * grid.getMicroBatches() : 1;
+  Symbols symbols;
+  for (const std::string &name : names)
+    symbols[name] = batch.count(name) ? samples : 128;
+  if (auto constraints = module->getAttrOfType<ArrayAttr>(TpcDialect::kConstraintsAttr))
+    for (auto constraint : constraints.getAsRange<DictionaryAttr>()) {
+      auto expr = constraint.getAs<StringAttr>("expr");
+      auto max = constraint.getAs<IntegerAttr>("max");
+      if (!expr || !max)
+        continue;
+      auto it = symbols.find(expr.getValue().str());
+      if (it != symbols.end() && it->second > max.getInt())
+        it->second = std::max<int64_t>(1, max.getInt());
+    }
+  return symbols;
+}

@@ -1,0 +1,123 @@
+//===- SchedulePipeline.cpp - @main's calls of stages into tpc.pipeline ---===//
+
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Transforms/Pipeline/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_SCHEDULEPIPELINE
+#include "tpc/Transforms/Pipeline/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+/// A collective between ranks of which some may skip a micro-batch, or null.
+static Operation *findBatchCollective(ModuleOp module) {
+  Operation *found = nullptr;
+  module.walk([&](Operation *op) {
+    if (!isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp>(op))
+      return;
+    for (auto axis : op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>())
+      if (!found && (axis.getValue() == "dp" || axis.getValue() == "mb"))
+        found = op;
+  });
+  return found;
+}
+
+static std::string nameOf(DictionaryAttr attrs, unsigned index, StringRef fallback) {
+  if (attrs)
+    if (auto name = attrs.getAs<StringAttr>(TpcDialect::kNameAttr))
+      return name.getValue().str();
+  return (fallback + "_" + Twine(index)).str();
+}
+
+namespace {
+struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<SchedulePipeline> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto main = module.lookupSymbol<func::FuncOp>("main");
+    SmallVector<func::CallOp> calls;
+    if (main && !main.isExternal())
+      for (Operation &op : main.front().without_terminator())
+        if (auto call = dyn_cast<func::CallOp>(op))
+          calls.push_back(call);
+    GridAttr grid = GridAttr::lookup(module);
+    if (!grid || calls.empty() || int64_t(calls.size()) != grid.getAxisSize("pp")) {
+      module.emitError() << "needs a function @main that calls one stage for each coordinate of "
+                            "pp: run tpc-split-stages first";
+      return signalPassFailure();
+    }
+    auto batch = module->getAttrOfType<DimAttr>("tpc.batch");
+    if (Operation *op = batch ? findBatchCollective(module) : nullptr) {
+      op->emitError() << "'" << getSourceName(op->getLoc())
+                      << "' communicates between parts of the batch, of which some may be empty";
+      return signalPassFailure();
+    }
+
+    Builder attrs(module.getContext());
+    SmallVector<Attribute> inputAttrs, outputs;
+    for (unsigned i = 0; i < main.getNumArguments(); ++i) {
+      DictionaryAttr dict = main.getArgAttrDict(i);
+      SmallVector<NamedAttribute> entries;
+      if (dict)
+        llvm::append_range(entries, dict.getValue());
+      if (!dict || !dict.get(TpcDialect::kNameAttr))
+        entries.push_back(attrs.getNamedAttr(TpcDialect::kNameAttr,
+                                             attrs.getStringAttr(nameOf(dict, i, "input"))));
+      inputAttrs.push_back(attrs.getDictionaryAttr(entries));
+    }
+    for (auto [i, type] : llvm::enumerate(main.getResultTypes())) {
+      Type global =
+          makeTensorType(cast<RankedTensorType>(type).getElementType(), getDist(type).getGlobal());
+      outputs.push_back(attrs.getDictionaryAttr(
+          {attrs.getNamedAttr("name",
+                              attrs.getStringAttr(nameOf(main.getResultAttrDict(i), i, "output"))),
+           attrs.getNamedAttr("type", TypeAttr::get(global))}));
+    }
+
+    OpBuilder builder(main);
+    auto pipeline = PipelineOp::create(builder, main.getLoc(), main.getName(),
+                                       attrs.getArrayAttr(inputAttrs), attrs.getArrayAttr(outputs));
+    Block *body = builder.createBlock(&pipeline.getBody());
+    IRMapping inputs;
+    for (BlockArgument argument : main.getArguments())
+      inputs.map(argument, body->addArgument(argument.getType(), argument.getLoc()));
+
+    Operation *terminator = main.front().getTerminator();
+    for (auto [i, call] : llvm::enumerate(calls)) {
+      builder.setInsertionPointToEnd(body);
+      auto stage = StageOp::create(builder, call.getLoc(), i);
+      auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+      for (StringRef name : {"tpc.seconds", "tpc.weight_bytes"})
+        if (Attribute value = callee->removeAttr(name))
+          stage->setAttr(name, value);
+      callee->removeAttr("tpc.stage");
+      builder.createBlock(&stage.getBody());
+      auto loop = MicroBatchesOp::create(builder, call.getLoc(), batch);
+      builder.createBlock(&loop.getBody());
+
+      SmallVector<Value> operands;
+      for (Value operand : call.getOperands()) {
+        if (Value input = inputs.lookupOrNull(operand)) {
+          operands.push_back(input);
+          continue;
+        }
+        operands.push_back(
+            RecvOp::create(builder, call.getLoc(), operand.getType(), i - 1).getResult());
+      }
+      auto run = func::CallOp::create(builder, call.getLoc(), callee, operands);
+      for (auto [old, result] : llvm::zip(call.getResults(), run.getResults()))
+        for (OpOperand &use : old.getUses()) {
+          if (use.getOwner() == terminator)
+            OutputOp::create(builder, call.getLoc(), use.getOperandNumber(), result);
+          else
+            SendOp::create(builder, call.getLoc(), result, i + 1);
+        }
+    }
+    main.erase();
+  }
+};
+} // namespace

@@ -1,0 +1,272 @@
+//===- SplitStages.cpp - One function for each stage ----------------------===//
+
+#include "tpc/Analysis/Cost.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Transforms/Pipeline/Cuts.h"
+#include "tpc/Transforms/Pipeline/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_SPLITSTAGES
+#include "tpc/Transforms/Pipeline/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+
+class Splitter {
+public:
+  Splitter(ModuleOp module, func::FuncOp main)
+      : module(module), main(main), model(module), grid(GridAttr::lookup(module)) {}
+
+  LogicalResult run(ArrayRef<int64_t> forcedCuts);
+
+private:
+  bool isCheap(Operation *op) const;
+  void classify();
+  void findCuts();
+  void collectCheap(Operation *op, llvm::SetVector<Operation *> &out) const;
+  SmallVector<Operation *> getStageOps(size_t begin, size_t end) const;
+  Cost getStageCost(size_t begin, size_t end);
+  func::FuncOp makeStage(size_t index, size_t begin, size_t end, IRMapping &values,
+                         SmallVectorImpl<Value> &results, OpBuilder &mainBuilder);
+
+  ModuleOp module;
+  func::FuncOp main;
+  CostModel model;
+  GridAttr grid;
+  SmallVector<Operation *> carried; // ops that run in one stage only, in order
+  DenseMap<Operation *, size_t> position;
+  /// Where a stage may begin: index into `carried`, and the value that is live
+  /// there. The first entry is the beginning, without a value.
+  SmallVector<std::pair<size_t, Value>> places;
+};
+
+/// Whether an op may be computed again in each stage that needs it, provided that
+/// its operands may be. Products, norms and lookups in embeddings are not worth
+/// it, communication must not be repeated.
+bool Splitter::isCheap(Operation *op) const {
+  if (isa<MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, EmbeddingOp, RotaryOp>(op))
+    return false;
+  return isa<ShardingRuleOpInterface, LocalSliceOp>(op);
+}
+
+void Splitter::classify() {
+  DenseSet<Value> again(main.getArguments().begin(), main.getArguments().end());
+  for (Operation &op : main.front().without_terminator()) {
+    bool cheap =
+        isCheap(&op) && llvm::all_of(op.getOperands(), [&](Value v) { return again.contains(v); });
+    if (cheap) {
+      again.insert(op.getResults().begin(), op.getResults().end());
+      continue;
+    }
+    position[&op] = carried.size();
+    carried.push_back(&op);
+  }
+}
+
+/// A place between two carried ops where one of their values is live. Uses as an
+/// output do not count: an output is delivered where it arises.
+void Splitter::findCuts() {
+  places.push_back({0, Value()});
+  llvm::SetVector<Value> live;
+  DenseMap<Value, size_t> lastUse; // by carried ops
+  for (auto [i, op] : llvm::enumerate(carried))
+    for (Value operand : op->getOperands())
+      lastUse[operand] = i;
+  for (size_t i = 0; i < carried.size(); ++i) {
+    for (Value result : carried[i]->getResults())
+      if (lastUse.count(result))
+        live.insert(result);
+    live.remove_if([&](Value value) { return lastUse[value] <= i; });
+    // After a gather more would be sent than before it.
+    if (i + 1 < carried.size() && live.size() == 1 && !getDist(live[0]).getPartial() &&
+        !isa_and_nonnull<AllGatherOp>(live[0].getDefiningOp()))
+      places.push_back({i + 1, live[0]});
+  }
+}
+
+/// Cheap ops that `op` needs, operands before users.
+void Splitter::collectCheap(Operation *op, llvm::SetVector<Operation *> &out) const {
+  for (Value operand : op->getOperands()) {
+    Operation *producer = operand.getDefiningOp();
+    if (!producer || position.contains(producer) || out.contains(producer))
+      continue;
+    collectCheap(producer, out);
+    out.insert(producer);
+  }
+}
+
+/// All ops of a stage that has carried ops [begin, end), in order.
+SmallVector<Operation *> Splitter::getStageOps(size_t begin, size_t end) const {
+  llvm::SetVector<Operation *> ops;
+  for (size_t i = begin; i < end; ++i) {
+    collectCheap(carried[i], ops);
+    ops.insert(carried[i]);
+  }
+  return ops.takeVector();
+}
+
+Cost Splitter::getStageCost(size_t begin, size_t end) {
+  Cost cost;
+  for (Operation *op : getStageOps(begin, end))
+    cost += model.getCost(op);
+  return cost;
+}
+
+func::FuncOp Splitter::makeStage(size_t index, size_t begin, size_t end, IRMapping &values,
+                                 SmallVectorImpl<Value> &delivered, OpBuilder &mainBuilder) {
+  size_t first = places[begin].first;
+  size_t last = end < places.size() ? places[end].first : carried.size();
+  Value received = places[begin].second;
+  Value sent = end < places.size() ? places[end].second : Value();
+  SmallVector<Operation *> ops = getStageOps(first, last);
+  Operation *terminator = main.front().getTerminator();
+  bool final = end == places.size();
+
+  // Outputs that arise here; what depends on inputs alone arises in the last stage.
+  SmallVector<unsigned> outputs;
+  for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
+    Operation *producer = value.getDefiningOp();
+    auto it = producer ? position.find(producer) : position.end();
+    bool here = it == position.end() ? final : it->second >= first && it->second < last;
+    if (!here)
+      continue;
+    outputs.push_back(i);
+    if (it == position.end() && producer && !llvm::is_contained(ops, producer)) {
+      llvm::SetVector<Operation *> cheap(ops.begin(), ops.end());
+      collectCheap(producer, cheap);
+      cheap.insert(producer);
+      ops = cheap.takeVector();
+    }
+  }
+
+  // Arguments: what the stage before sends, then the inputs that are used.
+  SmallVector<Value> arguments;
+  if (received)
+    arguments.push_back(received);
+  DenseSet<Value> used;
+  for (Operation *op : ops)
+    used.insert(op->operand_begin(), op->operand_end());
+  for (unsigned i : outputs)
+    used.insert(terminator->getOperand(i));
+  for (BlockArgument input : main.getArguments())
+    if (used.contains(input))
+      arguments.push_back(input);
+
+  SmallVector<Value> results;
+  if (sent)
+    results.push_back(sent);
+  for (unsigned i : outputs)
+    results.push_back(terminator->getOperand(i));
+
+  OpBuilder builder(main);
+  std::string name = "stage_" + std::to_string(index);
+  auto stage =
+      func::FuncOp::create(builder, main.getLoc(), name,
+                           FunctionType::get(module.getContext(), TypeRange(ValueRange(arguments)),
+                                             TypeRange(ValueRange(results))));
+  stage.setPrivate();
+  Block *body = stage.addEntryBlock();
+  IRMapping mapping;
+  for (auto [value, argument] : llvm::zip(arguments, body->getArguments()))
+    mapping.map(value, argument);
+  builder.setInsertionPointToStart(body);
+  for (Operation *op : ops)
+    builder.clone(*op, mapping);
+  SmallVector<Value> mapped;
+  for (Value value : results)
+    mapped.push_back(mapping.lookup(value));
+  func::ReturnOp::create(builder, main.getLoc(), mapped);
+
+  SmallVector<Value> operands;
+  for (Value value : arguments)
+    operands.push_back(values.lookupOrDefault(value));
+  auto call = func::CallOp::create(mainBuilder, main.getLoc(), stage, operands);
+  unsigned next = 0;
+  if (sent)
+    values.map(sent, call.getResult(next++));
+  for (unsigned i : outputs)
+    delivered[i] = call.getResult(next++);
+  return stage;
+}
+
+LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
+  classify();
+  findCuts();
+  size_t stages = grid.getAxisSize("pp");
+
+  // Pieces between places; the last one ends with the program.
+  auto costOf = [&](size_t begin, size_t end) {
+    size_t last = end < places.size() ? places[end].first : carried.size();
+    Cost cost = getStageCost(places[begin].first, last);
+    if (end < places.size())
+      cost.seconds +=
+          model.getBytes(places[end].second.getType()) / CostModel::networkBytesPerSecond;
+    return cost;
+  };
+  std::optional<std::vector<size_t>> cuts;
+  if (!forcedCuts.empty()) {
+    cuts.emplace();
+    for (int64_t cut : forcedCuts) {
+      if (cut < 0 || size_t(cut) + 1 >= places.size() ||
+          (!cuts->empty() && size_t(cut) + 1 <= cuts->back()))
+        return main.emitError() << "cuts: " << cut << " is not one of the " << places.size() - 1
+                                << " places to cut (from 0), or not in order";
+      cuts->push_back(cut + 1);
+    }
+    if (cuts->size() + 1 != stages)
+      return main.emitError() << "cuts: pp" << stages << " takes " << stages - 1 << " cuts, not "
+                              << cuts->size();
+  } else {
+    cuts =
+        chooseCuts(places.size(), stages, [&](size_t i, size_t j) { return costOf(i, j).seconds; });
+  }
+  if (!cuts)
+    return main.emitError() << "pp" << stages << ": the model can be cut into at most "
+                            << places.size() << " pipeline stages (there are " << places.size() - 1
+                            << " places where one activation alone is live); use pp"
+                            << places.size() << " or less";
+
+  Builder attrs(module.getContext());
+  OpBuilder builder(main.front().getTerminator());
+  IRMapping values;
+  SmallVector<Value> delivered(main.getNumResults());
+  SmallVector<Operation *> old;
+  for (Operation &op : main.front().without_terminator())
+    old.push_back(&op);
+  cuts->insert(cuts->begin(), 0);
+  cuts->push_back(places.size());
+  for (size_t i = 0; i < stages; ++i) {
+    Cost cost = costOf((*cuts)[i], (*cuts)[i + 1]);
+    func::FuncOp stage = makeStage(i, (*cuts)[i], (*cuts)[i + 1], values, delivered, builder);
+    stage->setAttr("tpc.stage", attrs.getI64IntegerAttr(i));
+    stage->setAttr("tpc.seconds", attrs.getF64FloatAttr(cost.seconds));
+    stage->setAttr("tpc.weight_bytes", attrs.getI64IntegerAttr(int64_t(cost.weightBytes)));
+  }
+  main.front().getTerminator()->setOperands(delivered);
+  for (Operation *op : llvm::reverse(old))
+    op->erase();
+  return success();
+}
+
+struct SplitStages : public mlir::tpc::impl::SplitStagesBase<SplitStages> {
+  using SplitStagesBase::SplitStagesBase;
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto main = module.lookupSymbol<func::FuncOp>("main");
+    if (!main || main.isExternal() || !GridAttr::lookup(module)) {
+      module.emitError() << "needs a function @main and a " << TpcDialect::kGridAttr
+                         << ": run the passes of sharding first";
+      return signalPassFailure();
+    }
+    if (failed(Splitter(module, main).run(cuts)))
+      signalPassFailure();
+  }
+};
+
+} // namespace

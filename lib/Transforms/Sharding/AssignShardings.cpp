@@ -1,0 +1,184 @@
+//===- AssignShardings.cpp - Decide which axes split which factors --------===//
+
+#include "Plan.h"
+#include "tpc/Transforms/Sharding/Passes.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_ASSIGNSHARDINGS
+#include "tpc/Transforms/Sharding/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+/// One op for each use of what costs nothing to have twice.
+static void separateUses(ModuleOp module) {
+  SmallVector<Operation *> ops;
+  module.walk([&](Operation *op) {
+    if (isa<ParameterOp, ConstantOp, IotaOp, SizeOp>(op))
+      ops.push_back(op);
+  });
+  for (Operation *op : ops) {
+    SmallVector<OpOperand *> uses;
+    for (OpOperand &use : op->getUses())
+      uses.push_back(&use);
+    OpBuilder builder(op);
+    builder.setInsertionPointAfter(op);
+    // The use list is in reverse order of creation; the first use keeps `op`.
+    for (OpOperand *use : ArrayRef(uses).drop_back())
+      use->set(builder.clone(*op)->getResult(0));
+  }
+}
+
+/// matmul with bias -> matmul, add. Pairs in program order.
+static SmallVector<std::pair<MatmulOp, AddOp>> takeBiasesOut(ModuleOp module) {
+  SmallVector<std::pair<MatmulOp, AddOp>> pairs;
+  module.walk([&](MatmulOp matmul) {
+    Value bias = matmul.getBias();
+    if (!bias)
+      return;
+    OpBuilder builder(matmul);
+    builder.setInsertionPointAfter(matmul);
+    auto add = AddOp::create(builder, matmul.getLoc(), matmul.getType(), matmul.getResult(), bias);
+    matmul.getResult().replaceAllUsesExcept(add.getResult(), add);
+    matmul.getBiasMutable().clear();
+    pairs.push_back({matmul, add});
+  });
+  return pairs;
+}
+
+/// Puts a bias back where the product's inner dimension is not split and both
+/// work on the same part of the tokens. Ops that go are added to `erased`.
+static void putBiasesBack(Plan &plan, ArrayRef<std::pair<MatmulOp, AddOp>> pairs,
+                          SmallVectorImpl<Operation *> &erased) {
+  for (auto [matmul, add] : pairs) {
+    const ShardingRule &rule = plan.classes.getRule(matmul);
+    bool splits = false;
+    for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
+      if (rule.factors[factor].kind != FactorKind::Parallel)
+        for (int cls : plan.classes.getFactorClasses(matmul, factor))
+          splits |= !plan.getAxes(cls).empty();
+    if (splits || plan.tokenFactor.contains(matmul) != plan.tokenFactor.contains(add))
+      continue;
+    Value bias = add.getRhs();
+    // The bias may be defined between the two.
+    if (Operation *def = bias.getDefiningOp(); def && matmul->isBeforeInBlock(def))
+      continue;
+    add.getResult().replaceAllUsesWith(matmul.getResult());
+    matmul.getBiasMutable().assign(bias);
+    erased.push_back(add);
+  }
+}
+
+static void annotateOps(Plan &plan, const DenseSet<Operation *> &erased) {
+  MLIRContext *context = plan.module.getContext();
+  for (Operation *op : plan.getOps()) {
+    // Constants are whole everywhere; taking a part of one is free.
+    if (erased.contains(op) || isa<ConstantOp, SizeOp>(op))
+      continue;
+    auto token = plan.tokenFactor.find(op);
+    SmallVector<Attribute> dims;
+    bool split = false;
+    for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor) {
+      bool tokens = token != plan.tokenFactor.end() && token->second == factor;
+      DimAttr dim = plan.getDim(plan.classes.getFactorClasses(op, factor), tokens);
+      split |= dim.isSharded();
+      dims.push_back(dim);
+    }
+    if (split)
+      op->setAttr(kSplitAttr, ArrayAttr::get(context, dims));
+  }
+}
+
+static void annotateArguments(Plan &plan) {
+  MLIRContext *context = plan.module.getContext();
+  for (auto function : plan.module.getOps<func::FuncOp>()) {
+    if (function.getName() == "main")
+      continue; // inputs are whole
+    for (BlockArgument argument : function.getArguments()) {
+      auto token = plan.tokenArguments.find(argument);
+      SmallVector<Attribute> dims;
+      bool split = false;
+      for (unsigned d = 0; d < cast<RankedTensorType>(argument.getType()).getRank(); ++d) {
+        bool tokens = token != plan.tokenArguments.end() && token->second == d;
+        DimAttr dim = plan.getDim(plan.classes.getClasses(argument, d), tokens);
+        split |= dim.isSharded();
+        dims.push_back(dim);
+      }
+      if (split)
+        function.setArgAttr(argument.getArgNumber(), kSplitAttr, ArrayAttr::get(context, dims));
+    }
+  }
+}
+
+static void recordTactics(Plan &plan) {
+  Builder builder(plan.module.getContext());
+  SmallVector<Attribute> tactics;
+  for (const TacticRecord &record : plan.records) {
+    SmallVector<Attribute> splits, predictions;
+    for (const std::string &split : record.splits)
+      splits.push_back(builder.getStringAttr(split));
+    for (const Prediction &p : record.predictions) {
+      SmallVector<NamedAttribute> fields = {
+          builder.getNamedAttr("kind", builder.getStringAttr(p.kind)),
+          builder.getNamedAttr("axis", builder.getStringAttr(p.axis)),
+          builder.getNamedAttr("why", builder.getStringAttr(p.why))};
+      if (!p.size.empty())
+        fields.push_back(builder.getNamedAttr("size", builder.getStringAttr(p.size)));
+      predictions.push_back(builder.getDictionaryAttr(fields));
+    }
+    tactics.push_back(builder.getDictionaryAttr(
+        {builder.getNamedAttr("name", builder.getStringAttr(record.name)),
+         builder.getNamedAttr("splits", builder.getArrayAttr(splits)),
+         builder.getNamedAttr("predicts", builder.getArrayAttr(predictions))}));
+  }
+  plan.module->setAttr(kTacticsAttr, builder.getArrayAttr(tactics));
+}
+
+static GridAttr makeGrid(MLIRContext *context, const ::tpc::ShardSpec &spec) {
+  SmallVector<StringAttr> order;
+  SmallVector<int64_t> sizes;
+  for (::tpc::Axis axis : spec.grid.order()) {
+    order.push_back(StringAttr::get(context, StringRef(::tpc::axisName(axis))));
+    sizes.push_back(spec.grid.size(axis));
+  }
+  return GridAttr::get(context, order, sizes, spec.microBatches);
+}
+
+namespace {
+struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShardings> {
+  using AssignShardingsBase::AssignShardingsBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    std::string error;
+    auto spec = ::tpc::ShardSpec::parse(shard.getValue(), error);
+    if (!spec) {
+      module.emitError() << "shard: " << error;
+      return signalPassFailure();
+    }
+    auto main = module.lookupSymbol<func::FuncOp>("main");
+    if (!main || main.isExternal()) {
+      module.emitError() << "there is no function @main to partition";
+      return signalPassFailure();
+    }
+    module->setAttr(TpcDialect::kGridAttr, makeGrid(&getContext(), *spec));
+
+    separateUses(module);
+    auto pairs = takeBiasesOut(module);
+    FactorClasses classes(module);
+    Plan plan(module, *spec, classes);
+    if (failed(applyDataTactic(plan)) || failed(applyTensorTactic(plan)) ||
+        failed(applySequenceTactic(plan)))
+      return signalPassFailure();
+
+    SmallVector<Operation *> erased;
+    putBiasesBack(plan, pairs, erased);
+    annotateOps(plan, DenseSet<Operation *>(erased.begin(), erased.end()));
+    annotateArguments(plan);
+    recordTactics(plan);
+    for (Operation *op : erased)
+      op->erase();
+  }
+};
+} // namespace

@@ -1,0 +1,68 @@
+//===- DataTactic.cpp - Replicas and micro-batches ------------------------===//
+//
+// The batch is the first dimension of the model's inputs. Its class is split over
+// dp and then, in time, over mb: no op of a transformer mixes samples, so
+// this costs no communication, and inputs are whole on every rank.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Plan.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
+  int64_t replicas = plan.spec.grid.size(::tpc::Axis::DP);
+  int64_t microBatches = plan.spec.microBatches;
+  if (replicas == 1 && microBatches == 1)
+    return success();
+
+  auto main = plan.module.lookupSymbol<func::FuncOp>("main");
+  std::string wanted;
+  if (replicas > 1)
+    wanted = "dp" + std::to_string(replicas);
+  if (microBatches > 1)
+    wanted += (wanted.empty() ? "mb" : ",mb") + std::to_string(microBatches);
+
+  // The class that most inputs begin with; the earliest of equals.
+  llvm::MapVector<int, int> votes;
+  for (BlockArgument input : main.getArguments()) {
+    if (cast<RankedTensorType>(input.getType()).getRank() == 0)
+      continue;
+    FactorClasses::Classes first = plan.classes.getClasses(input, 0);
+    if (!first.empty())
+      ++votes[first.front()];
+  }
+  int batch = -1;
+  for (auto [cls, count] : votes)
+    if (batch < 0 || count > votes[batch])
+      batch = cls;
+  if (batch < 0)
+    return main.emitError() << "no input has a batch dimension that " << wanted
+                            << " could split: every first dimension has size 1";
+  if (Operation *op = plan.classes.getWholeOp(batch)) {
+    InFlightDiagnostic diag = main.emitError()
+                              << "the batch (" << plan.classes.getSize(batch).str()
+                              << ", the first dimension of the inputs) cannot be split over "
+                              << wanted << ": '" << getSourceName(op->getLoc()) << "' ("
+                              << op->getName().getStringRef() << ") needs all of it";
+    diag.attachNote(op->getLoc()) << "needed whole here; leave " << wanted << " out";
+    return diag;
+  }
+
+  TacticRecord record{"dp", {}, {}};
+  std::string text = "batch " + plan.classes.getSize(batch).str();
+  if (replicas > 1) {
+    plan.addAxis(batch, "dp");
+    text += " over " + std::to_string(replicas) + " replicas";
+  }
+  if (microBatches > 1) {
+    plan.addAxis(batch, "mb");
+    text += ", " + std::to_string(microBatches) + " micro-batches";
+  }
+  record.splits.push_back(text);
+  // What the schedule repeats over, and skips where it is empty.
+  plan.module->setAttr("tpc.batch", plan.getDim({batch}));
+  plan.records.push_back(std::move(record));
+  return success();
+}

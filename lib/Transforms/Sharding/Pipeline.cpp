@@ -1,0 +1,22 @@
+//===- Pipeline.cpp - The passes of sharding, in order --------------------===//
+
+#include "tpc/Transforms/Sharding/Passes.h"
+
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+void mlir::tpc::buildShardingPipeline(OpPassManager &pm, const ::tpc::ShardSpec &spec) {
+  AssignShardingsOptions assign;
+  assign.shard = spec.str();
+  pm.addPass(createAssignShardings(assign));
+  pm.addPass(createInsertReshards());
+}
+
+void mlir::tpc::buildSpmdPipeline(OpPassManager &pm, const ::tpc::ShardSpec &spec) {
+  LowerReshardsOptions lower;
+  lower.allowReshard = spec.allowReshard;
+  pm.addPass(createLowerReshards(lower));
+  pm.addPass(createLocalize());
+  pm.addPass(createCSEPass());
+}

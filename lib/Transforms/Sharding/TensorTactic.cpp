@@ -1,0 +1,289 @@
+//===- TensorTactic.cpp - Weights over tp ---------------------------------===//
+//
+// Which classes of factors tp splits is a choice with a simple structure: two
+// classes that meet in one op exclude each other (an axis splits one factor of
+// an op), a class that some op needs whole is out. What remains falls into small
+// components: the heads of attention, the inner width of an MLP, the
+// vocabulary; the residual's width is out because norms need it whole. For each component
+// the independent set is taken that
+//
+//     takes the most bytes of matrices from the fullest rank   (main term)
+//     communicates least                                       (breaks ties)
+//
+// where a class communicates the result of each op in which it is a reduction. In
+// an MLP the candidates are the inner width (both matrices, one reduction of
+// [tokens, hidden]) or input and output widths (both matrices, a reduction of
+// [tokens, inner]): the first wins, and that is Megatron's column-parallel fc1
+// followed by row-parallel fc2.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Plan.h"
+
+#include "tpc/Analysis/Nominal.h"
+
+#include "llvm/ADT/SmallSet.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+
+struct Candidate {
+  int cls;
+  double saved = 0;        // bytes that the fullest rank does not hold
+  double communicated = 0; // bytes reduced in a step
+  bool table = false;      // rows of an embedding
+  SmallVector<unsigned> conflicts;
+  unsigned matrices = 0;
+};
+
+class TensorTactic {
+public:
+  TensorTactic(Plan &plan)
+      : plan(plan), parts(plan.spec.grid.size(::tpc::Axis::TP)),
+        symbols(getNominalSymbols(plan.module)) {}
+  LogicalResult run();
+
+private:
+  void collect();
+  void addMatrix(Operation *op, unsigned operand);
+  std::vector<unsigned> choose(ArrayRef<unsigned> component) const;
+  LogicalResult explainFailure();
+  void record(const Candidate &candidate, TacticRecord &weights, TacticRecord &vocabulary);
+
+  Plan &plan;
+  int64_t parts;
+  Symbols symbols;
+  std::vector<Candidate> candidates;
+  DenseMap<int, unsigned> index;
+  SmallVector<int> refused; // classes of matrices that cannot be split
+};
+
+/// Share of `size` that the fullest of `parts` ranks does not hold.
+double getSavedShare(const ::tpc::SymExpr &size, int64_t parts, const Symbols &symbols) {
+  int64_t n = evaluateOr1(size, symbols);
+  if (n <= 0)
+    return 0;
+  return 1.0 - double(::tpc::shardSize(n, parts, 0)) / double(n);
+}
+
+double getBytes(Value value, const Symbols &symbols) {
+  double bytes = std::max(1u, cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8);
+  for (const ::tpc::SymExpr &size : getSizes(value))
+    bytes *= double(evaluateOr1(size, symbols));
+  return bytes;
+}
+
+/// Counts the matrix that is operand `operand` of `op` for each of its classes.
+void TensorTactic::addMatrix(Operation *op, unsigned operand) {
+  Value value = op->getOperand(operand);
+  double bytes = 0;
+  for (Operation *parameter : plan.getParameters(value))
+    bytes += getBytes(parameter->getResult(0), symbols);
+  if (bytes == 0)
+    return;
+  for (unsigned dim = 0; dim < cast<RankedTensorType>(value.getType()).getRank(); ++dim)
+    for (int cls : plan.classes.getClasses(value, dim)) {
+      if (plan.classes.getWholeOp(cls) || !plan.getAxes(cls).empty()) {
+        refused.push_back(cls);
+        continue;
+      }
+      auto [it, inserted] = index.try_emplace(cls, candidates.size());
+      if (inserted)
+        candidates.push_back({cls, 0, 0, false, {}, 0});
+      Candidate &candidate = candidates[it->second];
+      candidate.saved += bytes * getSavedShare(plan.classes.getSize(cls), parts, symbols);
+      candidate.table |= isa<EmbeddingOp>(op);
+      ++candidate.matrices;
+    }
+}
+
+void TensorTactic::collect() {
+  // Of tables, only the vocabulary's: those with as many rows as the largest. Tables of
+  // positions are small, and a rank needs all of those that its tokens have.
+  double rows = 0;
+  for (Operation *op : plan.getOps())
+    if (isa<EmbeddingOp>(op))
+      rows = std::max(rows, double(evaluateOr1(getSizes(op->getOperand(0))[0], symbols)));
+
+  for (Operation *op : plan.getOps()) {
+    if (isa<MatmulOp>(op)) {
+      addMatrix(op, 1);
+      addMatrix(op, 0);
+    } else if (isa<EmbeddingOp>(op) &&
+               double(evaluateOr1(getSizes(op->getOperand(0))[0], symbols)) == rows) {
+      addMatrix(op, 0);
+    }
+  }
+
+  for (auto [i, candidate] : llvm::enumerate(candidates)) {
+    llvm::SmallSet<unsigned, 4> conflicts;
+    for (ClassUse use : plan.getUses(candidate.cls)) {
+      const ShardingRule &rule = plan.classes.getRule(use.op);
+      FactorKind kind = rule.factors[use.factor].kind;
+      if (kind != FactorKind::Parallel && kind != FactorKind::Whole)
+        for (Value result : use.op->getResults())
+          candidate.communicated += getBytes(result, symbols) * plan.getCallCount(use.op);
+      for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
+        for (int other : plan.classes.getFactorClasses(use.op, factor))
+          if (auto it = index.find(other); it != index.end() && it->second != i)
+            conflicts.insert(it->second);
+    }
+    candidate.conflicts.assign(conflicts.begin(), conflicts.end());
+    llvm::sort(candidate.conflicts);
+  }
+}
+
+/// The best independent set of a component: all sets where it is small, else
+/// greedily the best class first.
+std::vector<unsigned> TensorTactic::choose(ArrayRef<unsigned> component) const {
+  double saved = 0, communicated = 0;
+  for (unsigned i : component) {
+    saved += candidates[i].saved;
+    communicated += candidates[i].communicated;
+  }
+  auto score = [&](unsigned i) {
+    double value = saved > 0 ? candidates[i].saved / saved : 0;
+    return communicated > 0 ? value - 0.25 * candidates[i].communicated / communicated : value;
+  };
+
+  std::vector<unsigned> best;
+  if (component.size() <= 16) {
+    double bestScore = 0;
+    for (unsigned set = 1; set < 1u << component.size(); ++set) {
+      double total = 0;
+      bool legal = true;
+      std::vector<unsigned> members;
+      for (unsigned bit = 0; bit < component.size() && legal; ++bit) {
+        if (!(set >> bit & 1))
+          continue;
+        legal = llvm::none_of(members, [&](unsigned m) {
+          return llvm::is_contained(candidates[component[bit]].conflicts, m);
+        });
+        members.push_back(component[bit]);
+        total += score(component[bit]);
+      }
+      if (legal && total > bestScore + 1e-12) {
+        bestScore = total;
+        best = members;
+      }
+    }
+    return best;
+  }
+  std::vector<unsigned> order(component.begin(), component.end());
+  llvm::stable_sort(order, [&](unsigned a, unsigned b) { return score(a) > score(b); });
+  for (unsigned i : order)
+    if (score(i) > 0 && llvm::none_of(best, [&](unsigned m) {
+          return llvm::is_contained(candidates[i].conflicts, m);
+        }))
+      best.push_back(i);
+  return best;
+}
+
+void TensorTactic::record(const Candidate &candidate, TacticRecord &weights,
+                          TacticRecord &vocabulary) {
+  // The vocabulary: rows of its table, and columns that the outputs end with.
+  auto main = plan.module.lookupSymbol<func::FuncOp>("main");
+  bool output = llvm::any_of(main.front().getTerminator()->getOperands(), [&](Value value) {
+    auto rank = cast<RankedTensorType>(value.getType()).getRank();
+    return rank > 0 && llvm::is_contained(plan.classes.getClasses(value, rank - 1), candidate.cls);
+  });
+  TacticRecord &record = candidate.table || output ? vocabulary : weights;
+
+  std::string sites;
+  llvm::SmallSet<std::string, 4> seen;
+  bool reduces = false;
+  for (ClassUse use : plan.getUses(candidate.cls)) {
+    FactorKind kind = plan.classes.getRule(use.op).factors[use.factor].kind;
+    bool reduction = kind != FactorKind::Parallel;
+    reduces |= reduction;
+    if (!isa<MatmulOp, EmbeddingOp, AttentionOp>(use.op))
+      continue;
+    std::string site = getSourceName(use.op->getLoc());
+    if (!seen.insert(site).second || seen.size() > 6)
+      continue;
+    sites += (sites.empty() ? "" : ", ") + site;
+    if (isa<MatmulOp>(use.op))
+      sites += reduction ? " (rows)" : " (columns)";
+  }
+  std::string size = plan.classes.getSize(candidate.cls).str();
+  record.splits.push_back(size + " over tp " + std::to_string(parts) + ": " + sites);
+  if (!reduces)
+    return;
+  std::string why = "sums over the " + size + " that tp splits";
+  record.predictions.push_back({"all_reduce", "tp", "", why});
+  if (plan.spec.sequenceParallel)
+    record.predictions.push_back({"reduce_scatter", "tp", "", why});
+}
+
+LogicalResult TensorTactic::explainFailure() {
+  InFlightDiagnostic diag = plan.module.emitError()
+                            << "tp" << parts << ": no weight of the model can be split";
+  if (refused.empty()) {
+    diag << ": it has no matrix product or embedding with a weight";
+    return diag;
+  }
+  llvm::SmallSet<int, 8> seen;
+  for (int cls : refused)
+    if (Operation *op = plan.classes.getWholeOp(cls); op && seen.insert(cls).second)
+      diag.attachNote(op->getLoc())
+          << "a dimension of " << plan.classes.getSize(cls).str() << " is needed whole by '"
+          << getSourceName(op->getLoc()) << "' (" << op->getName().getStringRef() << ")";
+  return diag;
+}
+
+LogicalResult TensorTactic::run() {
+  if (parts == 1)
+    return success();
+  collect();
+
+  // Components of the conflict graph, in program order.
+  std::vector<bool> visited(candidates.size());
+  std::vector<unsigned> chosen;
+  for (unsigned root = 0; root < candidates.size(); ++root) {
+    if (visited[root])
+      continue;
+    SmallVector<unsigned> component, work = {root};
+    visited[root] = true;
+    while (!work.empty()) {
+      unsigned i = work.pop_back_val();
+      component.push_back(i);
+      for (unsigned other : candidates[i].conflicts)
+        if (!visited[other]) {
+          visited[other] = true;
+          work.push_back(other);
+        }
+    }
+    llvm::sort(component);
+    llvm::append_range(chosen, choose(component));
+  }
+  if (chosen.empty())
+    return explainFailure();
+
+  int64_t largest = 0;
+  std::string sizes;
+  for (unsigned i : chosen) {
+    const ::tpc::SymExpr &size = plan.classes.getSize(candidates[i].cls);
+    largest = std::max(largest, evaluateOr1(size, symbols));
+    sizes += (sizes.empty() ? "" : ", ") + size.str();
+  }
+  if (parts > largest)
+    return plan.module.emitError()
+           << "tp" << parts << " is larger than anything that can be split: the model's weights "
+           << "have " << sizes << " parts; use tp" << largest << " or less";
+
+  TacticRecord weights{"tp", {}, {}}, vocabulary{"vocabulary", {}, {}};
+  for (unsigned i : chosen) {
+    plan.addAxis(candidates[i].cls, "tp");
+    record(candidates[i], weights, vocabulary);
+  }
+  for (TacticRecord *record : {&weights, &vocabulary})
+    if (!record->splits.empty())
+      plan.records.push_back(std::move(*record));
+  return success();
+}
+
+} // namespace
+
+LogicalResult mlir::tpc::applyTensorTactic(Plan &plan) { return TensorTactic(plan).run(); }

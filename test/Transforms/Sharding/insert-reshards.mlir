@@ -1,0 +1,72 @@
+// RUN: tpc-opt %s --tpc-insert-reshards --split-input-file --verify-diagnostics | FileCheck %s
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+  // One reshard for both users; without `tpc.split` an op runs whole.
+  // CHECK-LABEL: @shares
+  func.func @shares(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>) {
+    // CHECK: %[[X:.*]] = tpc.reshard %arg0 : tensor<4x8xf32> -> tensor<4x8xf32, #tpc.dist<[4, 8{tp}]>>
+    // CHECK: %[[P:.*]] = tpc.matmul %[[X]], {{.*}} -> tensor<4x6xf32, #tpc.dist<[4, 6], sum{tp}>>
+    // CHECK-NEXT: %[[R:.*]] = tpc.reshard %[[P]]
+    // CHECK-NEXT: %[[A:.*]] = tpc.exp %[[R]]
+    // CHECK-NEXT: %[[B:.*]] = tpc.tanh %[[R]]
+    // CHECK-NEXT: return %[[A]], %[[B]]
+    %p = tpc.matmul %x, %w {tpc.split = [#tpc.dim<4>, #tpc.dim<6>, #tpc.dim<8{tp}>]} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+    %a = tpc.exp %p : tensor<4x6xf32> -> tensor<4x6xf32>
+    %b = tpc.tanh %p : tensor<4x6xf32> -> tensor<4x6xf32>
+    return %a, %b : tensor<4x6xf32>, tensor<4x6xf32>
+  }
+
+  // Two partial sums are added before one reduction; a replicated addend is not.
+  // CHECK-LABEL: @delays
+  func.func @delays(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %y: tensor<4x6xf32>) -> tensor<4x6xf32> {
+    %p = tpc.matmul %x, %w {tpc.split = [#tpc.dim<4>, #tpc.dim<6>, #tpc.dim<8{tp}>]} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+    %q = tpc.matmul %x, %w {tpc.split = [#tpc.dim<4>, #tpc.dim<6>, #tpc.dim<8{tp}>]} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+    // CHECK: %[[S:.*]] = tpc.add {{.*}} -> tensor<4x6xf32, #tpc.dist<[4, 6], sum{tp}>>
+    // CHECK-NEXT: %[[R:.*]] = tpc.reshard %[[S]]
+    // CHECK-NEXT: tpc.add %[[R]], %arg2
+    %s = tpc.add %p, %q : tensor<4x6xf32>, tensor<4x6xf32> -> tensor<4x6xf32>
+    %t = tpc.add %s, %y : tensor<4x6xf32>, tensor<4x6xf32> -> tensor<4x6xf32>
+    return %t : tensor<4x6xf32>
+  }
+
+  // A product that is larger than its operand is not made of partial sums.
+  // CHECK-LABEL: @does_not_delay
+  func.func @does_not_delay(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %v: tensor<6x60xf32>) -> tensor<4x60xf32> {
+    // CHECK: tpc.matmul
+    // CHECK-NEXT: %[[R:.*]] = tpc.reshard
+    // CHECK-NEXT: tpc.matmul %[[R]]
+    %p = tpc.matmul %x, %w {tpc.split = [#tpc.dim<4>, #tpc.dim<6>, #tpc.dim<8{tp}>]} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+    %q = tpc.matmul %p, %v : tensor<4x6xf32>, tensor<6x60xf32> -> tensor<4x60xf32>
+    return %q : tensor<4x60xf32>
+  }
+
+  // Functions return reduced values.
+  // CHECK-LABEL: @returns
+  func.func @returns(%x: tensor<4x8xf32>) -> tensor<4xf32> {
+    // CHECK: %[[S:.*]] = tpc.reduce max {{.*}} -> tensor<4xf32, #tpc.dist<[4], max{tp}>>
+    // CHECK-NEXT: %[[R:.*]] = tpc.reshard %[[S]]
+    // CHECK-NEXT: return %[[R]] : tensor<4xf32>
+    %s = tpc.reduce max %x [1] {tpc.split = [#tpc.dim<4>, #tpc.dim<8{tp}>]} : tensor<4x8xf32> -> tensor<4xf32>
+    return %s : tensor<4xf32>
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+  func.func @whole(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    // expected-error @below {{splits the factor of size 8, which the op needs whole}}
+    %s = tpc.softmax %x dim 1 {tpc.split = [#tpc.dim<4>, #tpc.dim<8{tp}>]} : tensor<4x8xf32> -> tensor<4x8xf32>
+    return %s : tensor<4x8xf32>
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+  func.func @count(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    // expected-error @below {{tpc.split has 1 entries, but its sharding rule has 2 factors}}
+    %s = tpc.exp %x {tpc.split = [#tpc.dim<4>]} : tensor<4x8xf32> -> tensor<4x8xf32>
+    return %s : tensor<4x8xf32>
+  }
+}

@@ -1,0 +1,57 @@
+// Collectives must be predicted by a tactic.
+// RUN: tpc-opt %s --tpc-lower-reshards --split-input-file --verify-diagnostics | FileCheck %s
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>,
+                   tpc.tactics = [{name = "tp", splits = [], predicts = [
+                     {kind = "all_reduce", axis = "tp", why = "test"},
+                     {kind = "all_gather", axis = "tp", size = "5", why = "test"}]}]} {
+  // CHECK-LABEL: @predicted
+  // CHECK: tpc.all_reduce
+  // CHECK: tpc.all_gather
+  func.func @predicted(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>>, %y: tensor<5x8xf32, #tpc.dist<[5{tp}, 8]>>) -> (tensor<5x8xf32>, tensor<5x8xf32>) {
+    %a = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>> -> tensor<5x8xf32>
+    %b = tpc.reshard %y : tensor<5x8xf32, #tpc.dist<[5{tp}, 8]>> -> tensor<5x8xf32>
+    return %a, %b : tensor<5x8xf32>, tensor<5x8xf32>
+  }
+  // Taking a part is free.
+  // CHECK-LABEL: @free
+  // CHECK: tpc.local_slice
+  func.func @free(%x: tensor<5x8xf32>) -> tensor<5x8xf32, #tpc.dist<[5{dp}, 8]>> {
+    %a = tpc.reshard %x : tensor<5x8xf32> -> tensor<5x8xf32, #tpc.dist<[5{dp}, 8]>>
+    return %a : tensor<5x8xf32, #tpc.dist<[5{dp}, 8]>>
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>,
+                   tpc.tactics = [{name = "tp", splits = [], predicts = [
+                     {kind = "all_gather", axis = "tp", size = "5", why = "test"}]}]} {
+  func.func @another_dimension(%x: tensor<5x8xf32, #tpc.dist<[5, 8{tp}]>>) -> tensor<5x8xf32> {
+    // expected-error @unknown {{'logits' needs an all_gather over 'tp' of dimension 1 (8) that no tactic predicts}}
+    %a = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8{tp}]>> -> tensor<5x8xf32> loc("logits")
+    // expected-note @below {{needed by}}
+    return %a : tensor<5x8xf32>
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+  func.func @another_axis(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{dp}>>) -> tensor<5x8xf32> {
+    // expected-error @unknown {{'mean' needs an all_reduce over 'dp' that no tactic predicts}}
+    %a = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8], sum{dp}>> -> tensor<5x8xf32> loc("mean")
+    // expected-note @below {{needed by}}
+    return %a : tensor<5x8xf32>
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
+  func.func @micro_batches(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{mb}>>) -> tensor<5x8xf32> {
+    // expected-error @unknown {{'mean' combines micro-batches, of which a rank has one at a time}}
+    %a = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8], sum{mb}>> -> tensor<5x8xf32> loc("mean")
+    return %a : tensor<5x8xf32>
+  }
+}
