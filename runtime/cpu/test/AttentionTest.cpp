@@ -13,7 +13,8 @@ namespace {
 /// Row by row, in double, as the ABI's comments say.
 std::vector<float> expectedOf(const tpc_attention_args &a) {
   auto stride = [](int64_t given, int64_t dense) { return given ? given : dense; };
-  int64_t qs = stride(a.q_row_stride, a.heads_q * a.head_size), ks = stride(a.k_row_stride, a.heads_kv * a.head_size);
+  int64_t qs = stride(a.q_row_stride, a.heads_q * a.head_size),
+          ks = stride(a.k_row_stride, a.heads_kv * a.head_size);
   int64_t vs = stride(a.v_row_stride, a.heads_kv * a.value_size);
   std::vector<float> out(a.batch * a.seq_q * a.heads_q * a.value_size);
   for (int64_t b = 0; b < a.batch; ++b)
@@ -31,10 +32,12 @@ std::vector<float> expectedOf(const tpc_attention_args &a) {
           if (a.softcap != 0)
             s = a.softcap * std::tanh(s / a.softcap);
           if (a.bias)
-            s = static_cast<float>(s) + a.bias[b * a.bias_batch_stride + h * a.bias_head_stride + i * a.seq_k + j];
+            s = static_cast<float>(s) +
+                a.bias[b * a.bias_batch_stride + h * a.bias_head_stride + i * a.seq_k + j];
           bool visible = !(a.causal && j > i + a.causal_offset);
           visible &= !a.key_mask || a.key_mask[b * a.seq_k + j];
-          visible &= !a.mask || a.mask[b * a.mask_batch_stride + h * a.mask_head_stride + i * a.seq_k + j];
+          visible &=
+              !a.mask || a.mask[b * a.mask_batch_stride + h * a.mask_head_stride + i * a.seq_k + j];
           score[j] = visible ? s : -INFINITY;
           most = std::fmax(most, score[j]);
         }
@@ -47,7 +50,8 @@ std::vector<float> expectedOf(const tpc_attention_args &a) {
           double sum = 0;
           for (int64_t j = 0; j < a.seq_k; ++j)
             sum += score[j] * a.v[(b * a.seq_k + j) * vs + kv * a.value_size + d];
-          out[((b * a.seq_q + i) * a.heads_q + h) * a.value_size + d] = total != 0 ? static_cast<float>(sum / total) : 0.0f;
+          out[((b * a.seq_q + i) * a.heads_q + h) * a.value_size + d] =
+              total != 0 ? static_cast<float>(sum / total) : 0.0f;
         }
       }
   return out;
@@ -59,7 +63,8 @@ struct Case {
   std::vector<uint8_t> mask, keyMask;
   tpc_attention_args args = {};
 
-  Case(int64_t batch, int64_t sq, int64_t sk, int64_t heads, int64_t headSize, int64_t valueSize, int64_t group = 1) {
+  Case(int64_t batch, int64_t sq, int64_t sk, int64_t heads, int64_t headSize, int64_t valueSize,
+       int64_t group = 1) {
     int64_t kvHeads = (heads + group - 1) / group;
     q = numbers(batch * sq * heads * headSize, 1);
     k = numbers(batch * sk * kvHeads * headSize, 2);
@@ -116,8 +121,8 @@ TEST(Attention, Sizes) {
           Case c(2, sq, sk, 2, size, size);
           c.args.causal = causal;
           c.args.causal_offset = sk - sq;
-          c.check("sq " + std::to_string(sq) + " sk " + std::to_string(sk) + " size " + std::to_string(size) +
-                  (causal ? " causal" : ""));
+          c.check("sq " + std::to_string(sq) + " sk " + std::to_string(sk) + " size " +
+                  std::to_string(size) + (causal ? " causal" : ""));
         }
 }
 

@@ -1,7 +1,8 @@
 //===- KernelsWide.cpp - the code of AVX-512, on any machine --------------===//
 //
-// Vectors of 16 floats and the register tile of AVX-512, compiled for whatever instruction set the tests are: slow, but
-// the same source as KernelsAvx512.cpp, so that its indexing is tested everywhere.
+// Vectors of 16 floats and the register tile of AVX-512, compiled for whatever instruction set the
+// tests are: slow, but the same source as KernelsAvx512.cpp, so that its indexing is tested
+// everywhere.
 //
 //===----------------------------------------------------------------------===//
 

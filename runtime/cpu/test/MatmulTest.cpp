@@ -11,7 +11,8 @@ using namespace tpc::rt;
 namespace {
 
 /// Row-major to panels.
-std::vector<float> packed(const KernelTable &table, const std::vector<float> &w, int64_t k, int64_t n) {
+std::vector<float> packed(const KernelTable &table, const std::vector<float> &w, int64_t k,
+                          int64_t n) {
   int64_t width = table.panelWidth, panels = (n + width - 1) / width;
   std::vector<float> result(panels * width * k, 0.0f);
   for (int64_t row = 0; row < k; ++row)
@@ -20,8 +21,8 @@ std::vector<float> packed(const KernelTable &table, const std::vector<float> &w,
   return result;
 }
 
-double expectedAt(const std::vector<float> &x, const std::vector<float> &w, const float *bias, const float *residual,
-                  int64_t row, int64_t column, int64_t k, int64_t n) {
+double expectedAt(const std::vector<float> &x, const std::vector<float> &w, const float *bias,
+                  const float *residual, int64_t row, int64_t column, int64_t k, int64_t n) {
   double sum = bias ? bias[column] : 0;
   for (int64_t i = 0; i < k; ++i)
     sum += static_cast<double>(x[row * k + i]) * w[i * n + column];
@@ -35,17 +36,23 @@ TEST(Gemm, AgreesForAllRemainders) {
         for (int64_t n : {1, 7, 8, 15, 16, 17, 33, 64}) {
           if (m == 144 && k > 64)
             continue;
-          std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3), residual = numbers(m * n, 4);
+          std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
+                             residual = numbers(m * n, 4);
           std::vector<float> panels = packed(*table, w, k, n), out = residual;
           // out is residual, as in a transformer's layers.
-          GemmJob job{x.data(), k, panels.data(), bias.data(), out.data(), out.data(), n, m, k, n, TPC_EPILOGUE_NONE};
-          table->gemm(job, 0, m, 0, std::min<int64_t>(maxGemmPanels, (n + table->panelWidth - 1) / table->panelWidth));
+          GemmJob job{x.data(), k, panels.data(),    bias.data(), out.data(), out.data(), n, m,
+                      k,        n, TPC_EPILOGUE_NONE};
+          table->gemm(
+              job, 0, m, 0,
+              std::min<int64_t>(maxGemmPanels, (n + table->panelWidth - 1) / table->panelWidth));
           int64_t computed = std::min<int64_t>(n, maxGemmPanels * table->panelWidth);
           for (int64_t row = 0; row < m; ++row)
             for (int64_t column = 0; column < computed; ++column)
               ASSERT_NEAR(out[row * n + column],
-                          expectedAt(x, w, bias.data(), residual.data(), row, column, k, n), 2e-6 * (std::sqrt(k) + 2))
-                  << table->name << " m " << m << " k " << k << " n " << n << " at " << row << ", " << column;
+                          expectedAt(x, w, bias.data(), residual.data(), row, column, k, n),
+                          2e-6 * (std::sqrt(k) + 2))
+                  << table->name << " m " << m << " k " << k << " n " << n << " at " << row << ", "
+                  << column;
         }
 }
 
@@ -66,13 +73,17 @@ struct OneRank {
 TEST(Matmul, BiasEpilogueAndResidual) {
   OneRank rank(2);
   int64_t m = 37, k = 70, n = 131;
-  std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3), residual = numbers(m * n, 4);
+  std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
+                     residual = numbers(m * n, 4);
   rank.setParameter(w, k, n);
   for (int32_t epilogue = TPC_EPILOGUE_NONE; epilogue <= TPC_EPILOGUE_RELU; ++epilogue) {
     std::vector<float> out(m * n);
-    tpc_matmul(rank.ctx(), 0, x.data(), bias.data(), residual.data(), out.data(), m, k, n, epilogue);
+    tpc_matmul(rank.ctx(), 0, x.data(), bias.data(), residual.data(), out.data(), m, k, n,
+               epilogue);
     for (int64_t i = 0; i < m * n; ++i) {
-      float product = static_cast<float>(expectedAt(x, w, bias.data(), nullptr, i / n, i % n, k, n)), activated = 0;
+      float product =
+                static_cast<float>(expectedAt(x, w, bias.data(), nullptr, i / n, i % n, k, n)),
+            activated = 0;
       kernels().activate(&product, &activated, 1, epilogue);
       ASSERT_NEAR(out[i], activated + residual[i], 2e-5) << epilogue << " at " << i;
     }
@@ -83,15 +94,18 @@ TEST(Matmul, EmptySizes) {
   OneRank rank(2);
   std::vector<float> bias = numbers(5, 3), residual = numbers(15, 4), out(15, 9.0f);
   rank.setParameter({}, 0, 5);
-  tpc_matmul(rank.ctx(), 0, nullptr, bias.data(), residual.data(), out.data(), 3, 0, 5, TPC_EPILOGUE_NONE);
+  tpc_matmul(rank.ctx(), 0, nullptr, bias.data(), residual.data(), out.data(), 3, 0, 5,
+             TPC_EPILOGUE_NONE);
   for (int i = 0; i < 15; ++i)
     EXPECT_FLOAT_EQ(out[i], bias[i % 5] + residual[i]);
   tpc_matmul(rank.ctx(), 0, nullptr, nullptr, nullptr, out.data(), 3, 0, 5, TPC_EPILOGUE_NONE);
   EXPECT_EQ(out, std::vector<float>(15, 0.0f));
   std::vector<float> untouched(4, 9.0f);
-  tpc_matmul(rank.ctx(), 0, nullptr, nullptr, nullptr, untouched.data(), 0, 0, 5, TPC_EPILOGUE_NONE);
+  tpc_matmul(rank.ctx(), 0, nullptr, nullptr, nullptr, untouched.data(), 0, 0, 5,
+             TPC_EPILOGUE_NONE);
   rank.setParameter({}, 4, 0);
-  tpc_matmul(rank.ctx(), 0, untouched.data(), nullptr, nullptr, nullptr, 1, 4, 0, TPC_EPILOGUE_NONE);
+  tpc_matmul(rank.ctx(), 0, untouched.data(), nullptr, nullptr, nullptr, 1, 4, 0,
+             TPC_EPILOGUE_NONE);
   EXPECT_EQ(untouched, std::vector<float>(4, 9.0f));
 }
 
@@ -102,11 +116,13 @@ TEST(Matmul, SameBitsForEveryBatchAndNumberOfThreads) {
     OneRank rank(threads);
     rank.setParameter(w, k, n);
     std::vector<float> out(m * n), row(n);
-    tpc_matmul(rank.ctx(), 0, x.data(), nullptr, nullptr, out.data(), m, k, n, TPC_EPILOGUE_GELU_TANH);
+    tpc_matmul(rank.ctx(), 0, x.data(), nullptr, nullptr, out.data(), m, k, n,
+               TPC_EPILOGUE_GELU_TANH);
     if (threads == 1)
       first = out;
     EXPECT_EQ(out, first) << threads << " threads";
-    tpc_matmul(rank.ctx(), 0, x.data() + 77 * k, nullptr, nullptr, row.data(), 1, k, n, TPC_EPILOGUE_GELU_TANH);
+    tpc_matmul(rank.ctx(), 0, x.data() + 77 * k, nullptr, nullptr, row.data(), 1, k, n,
+               TPC_EPILOGUE_GELU_TANH);
     EXPECT_TRUE(std::equal(row.begin(), row.end(), first.begin() + 77 * n)) << "one row of " << m;
   }
 }
@@ -118,20 +134,27 @@ TEST(Matmul, WrongShapesAreErrors) {
   auto error = rank.world->run([&](tpc_context &ctx) {
     tpc_matmul(&ctx, 0, x.data(), nullptr, nullptr, out.data(), 1, 4, 4, TPC_EPILOGUE_NONE);
   });
-  EXPECT_EQ(error.value_or(""), "internal error: parameter 0 is [3, 4], but a product takes it as [4, 4]");
+  EXPECT_EQ(error.value_or(""),
+            "internal error: parameter 0 is [3, 4], but a product takes it as [4, 4]");
 }
 
 TEST(BatchMatmul, AgreesAndBroadcasts) {
   OneRank rank(2);
-  for (auto [batch, m, k, n] : {std::array<int64_t, 4>{3, 5, 7, 33}, {1, 150, 20, 16}, {2, 1, 0, 4}, {0, 3, 3, 3}, {2, 0, 3, 3}}) {
-    std::vector<float> a = numbers(batch * m * k, 1), b = numbers(batch * k * n, 2), out(batch * m * n, 9.0f);
+  for (auto [batch, m, k, n] : {std::array<int64_t, 4>{3, 5, 7, 33},
+                                {1, 150, 20, 16},
+                                {2, 1, 0, 4},
+                                {0, 3, 3, 3},
+                                {2, 0, 3, 3}}) {
+    std::vector<float> a = numbers(batch * m * k, 1), b = numbers(batch * k * n, 2),
+                       out(batch * m * n, 9.0f);
     for (bool broadcast : {false, true}) {
       int64_t aStride = broadcast ? 0 : m * k;
       tpc_batch_matmul(rank.ctx(), a.data(), b.data(), out.data(), batch, m, k, n, aStride, k * n);
       for (int64_t i = 0; i < batch * m * n; ++i) {
         double sum = 0;
         for (int64_t j = 0; j < k; ++j)
-          sum += static_cast<double>(a[i / (m * n) * aStride + i / n % m * k + j]) * b[i / (m * n) * k * n + j * n + i % n];
+          sum += static_cast<double>(a[i / (m * n) * aStride + i / n % m * k + j]) *
+                 b[i / (m * n) * k * n + j * n + i % n];
         ASSERT_NEAR(out[i], sum, 1e-5);
       }
     }
@@ -153,7 +176,9 @@ TEST(ParallelFor, CoversEachRowOnce) {
                 ++static_cast<int32_t *>(args[0])[i];
               int64_t *smallest = static_cast<int64_t *>(args[1]);
               int64_t known = __atomic_load_n(smallest, __ATOMIC_RELAXED);
-              while (hi - lo < known && !__atomic_compare_exchange_n(smallest, &known, hi - lo, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+              while (hi - lo < known &&
+                     !__atomic_compare_exchange_n(smallest, &known, hi - lo, false,
+                                                  __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
               }
             },
             args, rows, grain);

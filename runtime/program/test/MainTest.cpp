@@ -1,0 +1,269 @@
+//===- MainTest.cpp - the main of executables, run as a process -----------===//
+
+#include "Harness.h"
+#include "program/File.h"
+#include "program/Npy.h"
+#include <nlohmann/json.hpp>
+
+using namespace tpc::rt;
+
+namespace {
+
+using MainTest = ProgramTest;
+using nlohmann::json;
+
+/// That a run ended with one message which has all of `parts`.
+void expectError(const Outcome &outcome, const std::vector<std::string> &parts) {
+  EXPECT_GE(outcome.status, 1);
+  EXPECT_LE(outcome.status, 125) << "killed by a signal";
+  for (const std::string &part : parts)
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << "no \"" << part << "\" in\n"
+                                                         << outcome.err;
+  size_t first = outcome.err.find("error: ");
+  EXPECT_NE(first, std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("error: ", first + 1), std::string::npos) << "more than one message\n"
+                                                                       << outcome.err;
+}
+
+TEST_F(MainTest, ThreadsComputeTheSame) {
+  for (auto [tp, dp, pp, mb] : {std::array<int, 4>{1, 1, 1, 1},
+                                {2, 1, 1, 1},
+                                {3, 1, 1, 1},
+                                {1, 2, 1, 1},
+                                {1, 1, 2, 1},
+                                {2, 1, 2, 4},
+                                {8, 2, 2, 2},
+                                {11, 1, 1, 1}})
+    for (auto [batch, sequence] : {std::array<int64_t, 2>{1, 1}, {3, 5}, {4, 8}})
+      runAndCompare({tp, dp, pp, mb}, batch, sequence);
+}
+
+TEST_F(MainTest, EmptyInputsGiveEmptyOutputs) {
+  runAndCompare({1, 1, 1, 1}, 0, 5);
+  runAndCompare({2, 2, 2, 1}, 0, 5);
+  runAndCompare({2, 1, 2, 1}, 2, 0);
+}
+
+TEST_F(MainTest, ProcessesComputeTheSame) {
+  if (std::string(TPC_MPIEXEC).empty())
+    GTEST_SKIP() << "no MPI";
+  for (auto [tp, dp, pp, mb] : {std::array<int, 4>{1, 1, 1, 1}, {2, 1, 2, 2}, {2, 2, 1, 1}})
+    runAndCompare({tp, dp, pp, mb, true}, 3, 5);
+  runAndCompare({2, 1, 2, 1, true}, 0, 5);
+}
+
+TEST_F(MainTest, InputsMayBeGivenWithoutAName) {
+  writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {3, 4}));
+  Outcome outcome = run({}, {directory / "ids.npy", "--output=" + (directory / "out.npy")});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(readNpy(directory / "out.npy").shape, (Shape{1, 2, 7}));
+  EXPECT_EQ(outcome.out, "");
+  outcome = run({}, {directory / "ids.npy"});
+  EXPECT_EQ(outcome.out.substr(0, 26), "logits  f32[1, 2, 7]  min ");
+}
+
+TEST_F(MainTest, OptionalInputsAreUsedWhenGiven) {
+  std::vector<int64_t> mask = {1, 0, 2, 1};
+  writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {2, 2}, {3, 4, 5, 6}));
+  writeNpy(directory / "mask.npy", makeTensor(TPC_I64, {2, 2}, mask));
+  Outcome outcome = run({2, 1, 1}, {"-i", "mask=" + (directory / "mask.npy"), "-i",
+                                    "ids=" + (directory / "ids.npy"), "-o", directory / "out.npy"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  std::vector<float> wanted = expected({3, 4, 5, 6}, 2, mask);
+  Tensor logits = readNpy(directory / "out.npy");
+  for (size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_NEAR(logits.as<float>()[i], wanted[i], 1e-5);
+}
+
+TEST_F(MainTest, IdsOf32BitsAreConverted) {
+  writeNpy(directory / "ids.npy", makeTensor<int32_t>(TPC_I32, {1, 2}, {3, -4}));
+  Outcome outcome = run({}, {directory / "ids.npy", "-o", directory / "out.npy"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_NE(outcome.err.find("note: input 'ids'"), std::string::npos) << outcome.err;
+  EXPECT_NEAR(readNpy(directory / "out.npy").as<float>()[13], expected({3, -4}, 2)[13], 1e-5);
+}
+
+TEST_F(MainTest, Batches) {
+  std::filesystem::create_directory(directory / "in");
+  std::filesystem::create_directory(directory / "in/pair");
+  writeNpy(directory / "in/a.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {3, 4}));
+  writeNpy(directory / "in/b.npy", makeTensor<int64_t>(TPC_I64, {2, 3}, {1, 2, 3, 4, 5, 6}));
+  writeNpy(directory / "in/pair/ids.npy", makeTensor<int64_t>(TPC_I64, {1, 1}, {3}));
+  writeNpy(directory / "in/pair/mask.npy", makeTensor<int64_t>(TPC_I64, {1, 1}, {0}));
+  Outcome outcome = run({2, 1, 2}, {"--batch-of", directory / "in", "--output", directory / "out"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(readNpy(directory / "out/a.npy").shape, (Shape{1, 2, 7}));
+  EXPECT_NEAR(readNpy(directory / "out/b.npy").as<float>()[41], expected({1, 2, 3, 4, 5, 6}, 3)[41],
+              1e-5);
+  EXPECT_NEAR(readNpy(directory / "out/pair.npy").as<float>()[1], expected({3}, 1, {0})[1], 1e-5);
+  outcome = run({}, {directory / "in/a.npy", directory / "in/b.npy", "--output",
+                     "logits=" + (directory / "more")});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(readNpy(directory / "more/b.npy").shape, (Shape{2, 3, 7}));
+  expectError(run({}, {directory / "in/a.npy", directory / "in/b.npy"}),
+              {"a batch needs --output DIRECTORY"});
+}
+
+TEST_F(MainTest, Describe) {
+  Outcome outcome = run({2, 2, 2, 4}, {"--describe", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  json d = json::parse(outcome.out);
+  EXPECT_EQ(d["world_size"], 8);
+  EXPECT_EQ(d["groups"]["tp"], json::parse("[[0,1],[2,3],[4,5],[6,7]]"));
+  EXPECT_EQ(d["groups"]["dp"], json::parse("[[0,2],[1,3],[4,6],[5,7]]"));
+  EXPECT_EQ(d["groups"]["pp"], json::parse("[[0,4],[1,5],[2,6],[3,7]]"));
+  EXPECT_EQ(d["inputs"][0],
+            json::parse(R"({"name": "ids", "dtype": "i64", "shape": ["batch", "sequence"],
+                                            "optional": false, "range": [-11, 10]})"));
+  EXPECT_EQ(d["inputs"][1]["optional"], true);
+  EXPECT_EQ(d["outputs"][0]["shape"], json::parse(R"(["batch", "sequence", 7])"));
+  EXPECT_EQ(d["grid"]["micro_batches"], 4);
+  // Stage 0: table and b2 whole, half of w1, b1 and w2. Stage 1: 4 or 3 of the 7 columns of w3 and
+  // b3.
+  EXPECT_EQ(d["ranks"][0]["weight_bytes"], 4 * (66 + 6 + 30 + 5 + 30));
+  EXPECT_EQ(d["ranks"][0]["replicated_bytes"], 4 * (66 + 6));
+  EXPECT_EQ(d["ranks"][4]["weight_bytes"], 4 * (6 * 4 + 4));
+  EXPECT_EQ(d["ranks"][5]["weight_bytes"], 4 * (6 * 3 + 3));
+  EXPECT_EQ(d["ranks"][5]["coordinates"],
+            json::parse(R"({"tp": 1, "cp": 0, "ep": 0, "dp": 0, "pp": 1})"));
+  EXPECT_GE(d["ranks"][5]["packing_bytes"], 0);
+  EXPECT_EQ(d["parameters"][5]["bytes"], json::parse("[0, 0, 0, 0, 96, 72, 96, 72]"));
+  outcome = run({2, 1, 1}, {"--describe"});
+  EXPECT_NE(outcome.out.find("tp: [0 1]"), std::string::npos) << outcome.out;
+}
+
+TEST_F(MainTest, BenchCountsWhatOneStepCommunicates) {
+  for (bool mpi : {false, true}) {
+    if (mpi && std::string(TPC_MPIEXEC).empty())
+      continue;
+    Outcome outcome = run({2, 1, 2, 2, mpi}, {"--bench", "--shape", "batch=3,sequence=4",
+                                              "--repeat", "3", "--warmup=1"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    json d = json::parse(outcome.out);
+    EXPECT_EQ(d["iterations"], 3);
+    EXPECT_EQ(d["tokens"], 12);
+    EXPECT_GT(d["seconds"], 0);
+    EXPECT_EQ(d["ranks"], 4);
+    EXPECT_EQ(d["transport"], mpi ? "mpi" : "threads");
+    EXPECT_EQ(d["collectives"], json::parse(R"([
+      {"stage": 0, "axis": "tp", "kind": "all_reduce", "count": 2, "bytes": 288},
+      {"stage": 0, "axis": "pp", "kind": "send", "count": 2, "bytes": 288},
+      {"stage": 1, "axis": "output", "kind": "gather", "count": 1, "bytes": 336}])"));
+  }
+}
+
+TEST_F(MainTest, RandomWeightsAreTheSameForEverySplit) {
+  std::filesystem::remove(weights);
+  writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 3}, {3, 4, -1}));
+  std::vector<float> first;
+  for (World world : {World{1, 1, 1}, World{2, 1, 2}, World{5, 1, 1}}) {
+    Outcome outcome =
+        run(world, {directory / "ids.npy", "--weights=random:7", "-o", directory / "out.npy"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    Tensor logits = readNpy(directory / "out.npy");
+    std::vector<float> values(logits.as<float>(), logits.as<float>() + logits.count());
+    if (first.empty())
+      first = values;
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(values[i], first[i], 1e-5);
+  }
+  run({}, {directory / "ids.npy", "--weights=random:8", "-o", directory / "out.npy"});
+  EXPECT_GT(std::abs(readNpy(directory / "out.npy").as<float>()[0] - first[0]), 1e-3);
+  expectError(run({}, {directory / "ids.npy", "--weights=random:x"}),
+              {"the seed must be an integer"});
+}
+
+TEST_F(MainTest, WeightsAreFoundAndChecked) {
+  writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 1}, {3}));
+  std::filesystem::create_directory(directory / "moved");
+  std::filesystem::rename(weights, directory / "moved/tiny.weights");
+  expectError(run({2, 1, 1}, {directory / "ids.npy"}),
+              {"no readable weight file", weights, "'table'", "--weights="});
+  EXPECT_EQ(run({2, 1, 1}, {directory / "ids.npy", "--weights=" + (directory / "moved")}).status,
+            0);
+  EXPECT_EQ(
+      run({2, 1, 1}, {directory / "ids.npy", "--weights", directory / "moved/tiny.weights"}).status,
+      0);
+
+  File file(directory / "moved/tiny.weights");
+  std::string bytes(file.size(), 0);
+  ASSERT_TRUE(file.readAt(bytes.data(), bytes.size(), 0));
+  writeText(weights, bytes.substr(0, 800));
+  expectError(run({2, 1, 1}, {directory / "ids.npy"}),
+              {"too short", "'b2' ends at byte 808", "has 800"});
+  writeText(weights, bytes + "more");
+  expectError(run({}, {directory / "ids.npy"}), {"980 bytes instead of 976"});
+  bytes[264] ^= 1;
+  writeText(weights, bytes);
+  expectError(run({}, {directory / "ids.npy"}),
+              {"not the one that the program was compiled with", "samples"});
+}
+
+TEST_F(MainTest, BadInputIsOneMessage) {
+  std::string ids = directory / "ids.npy", out = directory / "out.npy";
+  auto with = [&](const Tensor &tensor, const World &world = {2, 1, 2}) {
+    writeNpy(ids, tensor);
+    return run(world, {"--input", "ids=" + ids, "--output", out});
+  };
+  expectError(with(makeTensor<int64_t>(TPC_I64, {2, 3}, {1, 2, 3, 4, 11, 6})),
+              {"'ids' has 11 at [1, 1]", "-11 to 10", "'table'"});
+  expectError(with(makeTensor<int64_t>(TPC_I64, {1, 1}, {-12})), {"'ids' has -12 at [0, 0]"});
+  expectError(with(makeTensor<float>(TPC_F32, {1, 1}, {1})), {"'ids' is i64, but", "is f32"});
+  expectError(with(makeTensor<int64_t>(TPC_I64, {2}, {1, 2})), {"[batch, sequence]", "is [2]"});
+  expectError(with(makeTensor<int64_t>(TPC_I64, {1, 9}, std::vector<int64_t>(9))),
+              {"'sequence' is 9", "at most 8", "8 positions"});
+  expectError(run({}, {"-o", out}), {"missing input 'ids'"});
+  expectError(run({}, {"-i", "idz=" + ids}), {"no input 'idz'", "'ids', 'mask', 'positions'"});
+  expectError(run({}, {"-i", "ids=" + (directory / "absent.npy")}), {"absent.npy", "No such file"});
+  writeNpy(ids, makeTensor<int64_t>(TPC_I64, {1, 2}, {1, 2}));
+  writeNpy(directory / "mask.npy", makeTensor<int64_t>(TPC_I64, {1, 3}, {1, 1, 1}));
+  expectError(run({}, {"-i", "ids=" + ids, "-i", "mask=" + (directory / "mask.npy")}),
+              {"'sequence' is 2 by input 'ids' and 3 here"});
+  writeText(ids, "no numpy file at all");
+  expectError(run({}, {ids}), {"ids.npy' is not a valid .npy file"});
+  for (const std::string &entry : directory.entries())
+    EXPECT_EQ(entry.find("out"), std::string::npos) << entry << " was left behind";
+}
+
+TEST_F(MainTest, BadInputUnderMpiIsOneMessage) {
+  if (std::string(TPC_MPIEXEC).empty())
+    GTEST_SKIP() << "no MPI";
+  writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 1}, {50}));
+  expectError(run({2, 1, 2, 1, true}, {directory / "ids.npy"}), {"'ids' has 50"});
+  expectError(run({2, 1, 1, 1, true}, {"--nonsense"}), {"unknown flag '--nonsense'"});
+  writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 1}, {5}));
+  expectError(
+      run({2, 1, 2, 1, true}, {directory / "ids.npy"}, 3),
+      {"compiled for 4 ranks", "3 were started", "mpirun --oversubscribe --bind-to none -n 4"});
+}
+
+TEST_F(MainTest, BadCommandLines) {
+  expectError(run({}, {"--frobnicate"}), {"unknown flag '--frobnicate'", "--help"});
+  expectError(run({}, {"--input"}), {"--input needs a value"});
+  expectError(run({}, {"--bench"}),
+              {"no size is known for 'batch', 'sequence'", "--shape batch=N,sequence=N"});
+  expectError(run({}, {"--bench", "--shape", "batch=1,sequence=x"}),
+              {"--shape sequence x: expected an integer"});
+  expectError(run({}, {"--bench", "--shape", "batch=1,sequence=2,heads=3"}),
+              {"no size 'heads'", "'batch', 'sequence'"});
+  expectError(run({}, {"--bench", "--shape", "batch=1,sequence=9"}), {"at most 8"});
+  expectError(run({}, {"--bench", "--shape", "batch=9223372036854775807,sequence=8"}),
+              {"too large"});
+  expectError(run({}, {"--bench", "--threads-per-rank", "0"}), {"--threads-per-rank 0"});
+  expectError(run({}, {"-o", "x=y", "-i", "ids=a"}), {"no output 'x'", "'logits'"});
+  Outcome help = run({2, 1, 2}, {"--help"});
+  EXPECT_EQ(help.status, 0);
+  for (const char *part : {"--input ids=ids.npy", "mpirun --oversubscribe --bind-to none -n 4",
+                           "--weights=random:SEED"})
+    EXPECT_NE(help.out.find(part), std::string::npos) << part;
+}
+
+TEST_F(MainTest, OutputsThatCannotBeWritten) {
+  writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 1}, {5}));
+  expectError(run({2, 1, 1}, {directory / "ids.npy", "-o", directory / "no/such/folder.npy"}),
+              {"cannot write", "No such file"});
+  expectError(run({}, {directory / "ids.npy", "-o", directory / "."}), {"is a directory"});
+  EXPECT_EQ(run({}, {directory / "ids.npy", "-o", "/dev/null"}).status, 0);
+}
+
+} // namespace

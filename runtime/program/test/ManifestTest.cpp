@@ -1,0 +1,98 @@
+//===- ManifestTest.cpp - damaged manifests, and parts of weights ---------===//
+
+#include "program/Manifest.h"
+#include "program/Error.h"
+#include "program/View.h"
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+using namespace tpc::rt;
+using nlohmann::json;
+
+namespace {
+
+json good() {
+  return json::parse(R"({"format": 1, "name": "m",
+    "grid": {"sizes": {"tp": 3, "dp": 2, "pp": 2}, "order": ["tp", "dp", "pp"]},
+    "symbols": ["batch"],
+    "inputs": [{"name": "x", "dtype": "i64", "shape": ["batch", 4], "range": [0, 5]}],
+    "outputs": [{"name": "y", "dtype": "f32", "shape": ["2*batch"]}],
+    "files": [{"path": "w", "bytes": 1000}],
+    "parameters": [{"name": "p", "stage": 1, "dtype": "f32", "file": 0, "offset": 8, "bytes": 480, "view_offset": 0,
+                    "dims": [[{"size": 4, "stride": 30}], [{"size": 10, "stride": 3, "axes": ["tp"]}, {"size": 3, "stride": 1}]],
+                    "source_shape": [4, 30], "use": "matmul_rhs", "init": "normal"}]})");
+}
+
+std::string refusal(const json &value) {
+  try {
+    parseManifest(value.dump().c_str());
+  } catch (const UserError &error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Manifest, Reads) {
+  Manifest manifest = parseManifest(good().dump().c_str());
+  EXPECT_EQ(manifest.grid.numRanks(), 12);
+  EXPECT_EQ(manifest.numStages(), 2);
+  EXPECT_EQ(manifest.stageOf(5), 0);
+  EXPECT_EQ(manifest.stageOf(6), 1);
+  EXPECT_EQ(manifest.inputs[0].shape, (std::vector<std::string>{"batch", "4"}));
+}
+
+TEST(Manifest, RefusesDamage) {
+  auto expect = [](const char *pointer, const json &value, const std::string &part) {
+    json changed = good();
+    changed[json::json_pointer(pointer)] = value;
+    EXPECT_NE(refusal(changed).find(part), std::string::npos)
+        << pointer << ": " << refusal(changed);
+  };
+  expect("/format", 2, "format 2 is not that of this runtime");
+  expect("/grid/sizes/tp", 0, "0 is not in 1…");
+  expect("/grid/sizes/tp", 1000000, "the grid is too large");
+  expect("/grid/sizes/ep", 2, "'ep' is not in the order");
+  expect("/grid/order", json::array({"tp", "tp"}), "'tp' is repeated");
+  expect("/inputs/0/dtype", "f8", "unknown dtype 'f8'");
+  expect("/inputs/0/dtype", "f32", "a range is two ends");
+  expect("/inputs/0/shape/0", "heads", "'heads' is not among the symbols");
+  expect("/inputs/0/default", "twos", "unknown default");
+  expect("/outputs", 3, "not a list");
+  expect("/parameters/0/stage", 2, "2 is not in 0…1");
+  expect("/parameters/0/file", 1, "is not in 0…0");
+  expect("/parameters/0/view_offset", 1, "leaves its 120 elements");
+  expect("/parameters/0/dims/0/0/stride", -30, "leaves its 120 elements");
+  expect("/parameters/0/dims/0/0/size", int64_t(1) << 59, "leaves its 120 elements");
+  expect("/parameters/0/dims/1/0/axes/0", "cp", "'cp' is not an axis");
+  expect("/parameters/0/dims/2", json::array(), "a matmul_rhs has two dimensions");
+  EXPECT_THROW(parseManifest("{"), UserError);
+  EXPECT_THROW(parseManifest("[]"), UserError);
+}
+
+TEST(Manifest, LocalParts) {
+  Manifest manifest = parseManifest(good().dump().c_str());
+  const Parameter &parameter = manifest.parameters[0];
+  // Ten heads over three: 4, 3, 3.
+  EXPECT_EQ(localView(parameter, manifest.grid, {0, 0, 1}).shape(), (Shape{4, 12}));
+  LocalView last = localView(parameter, manifest.grid, {2, 0, 1});
+  EXPECT_EQ(last.shape(), (Shape{4, 9}));
+  EXPECT_EQ(last.offset, 7 * 3);
+  EXPECT_EQ(weightBytesOf(manifest, 0).total(), 0) << "stage 0 has no parameter";
+  EXPECT_EQ(weightBytesOf(manifest, 8).sharded, 4 * 9 * 4);
+}
+
+TEST(Manifest, PartsOfSeveralAxesNest) {
+  json text = good();
+  text["parameters"][0]["dims"][1][0]["axes"] = {"dp", "tp"};
+  Manifest manifest = parseManifest(text.dump().c_str());
+  // dp 1 has heads 5 to 9; of those tp has 2, 2, 1.
+  LocalView view = localView(manifest.parameters[0], manifest.grid, {1, 1, 1});
+  EXPECT_EQ(view.offset, 7 * 3);
+  EXPECT_EQ(view.shape(), (Shape{4, 6}));
+  int64_t sum = 0;
+  for (int rank = 6; rank < 12; ++rank)
+    sum += localBytes(manifest.parameters[0], manifest, rank);
+  EXPECT_EQ(sum, 480) << "every element is on one rank";
+}
+
+} // namespace
