@@ -2,6 +2,7 @@
 
 #include "tpc/Driver/Register.h"
 #include "tpc/Dialect/Tpc.h"
+#include "tpc/Import/ONNX/Import.h"
 #include "tpc/Transforms/Pipeline/Passes.h"
 #include "tpc/Transforms/Sharding/Passes.h"
 
@@ -22,4 +23,4 @@ void tpc::registerAllPasses() {
   mlir::tpc::registerPipelinePasses();
 }
 
-void tpc::registerAllTranslations() {}
+void tpc::registerAllTranslations() { registerOnnxTranslation(); }

@@ -1,0 +1,198 @@
+//===- Build.cpp - The dialect's ops with exact symbolic types ------------===//
+
+#include "Importer.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+Value Node::reshape(Value v, ArrayRef<SymExpr> sizes) {
+  if (!v)
+    return {};
+  SymExpr from = product(getSizes(v)), to = product(sizes);
+  if (!equate(from, to,
+              "a value of shape " + str(getSizes(v)) + " cannot be seen as " + str(sizes)))
+    return {};
+  RankedTensorType t = type(elementOf(v), sizes);
+  return t == v.getType() ? v : Value(ReshapeOp::create(b, loc, t, v));
+}
+
+Value Node::transpose(Value v, ArrayRef<int64_t> permutation) {
+  if (!v)
+    return {};
+  Sizes sizes = getSizes(v), result;
+  bool identity = true;
+  for (auto [i, p] : llvm::enumerate(permutation)) {
+    result.push_back(sizes[p]);
+    identity &= (int64_t)i == p;
+  }
+  if (identity)
+    return v;
+  return TransposeOp::create(b, loc, type(elementOf(v), result), v, permutation);
+}
+
+Value Node::expand(Value v, ArrayRef<SymExpr> sizes) {
+  if (!v)
+    return {};
+  RankedTensorType t = type(elementOf(v), sizes);
+  return t == v.getType() ? v : Value(ExpandOp::create(b, loc, t, v));
+}
+
+Value Node::slice(Value v, int64_t dim, const SymExpr &start, const SymExpr &size, int64_t step) {
+  if (!v)
+    return {};
+  Sizes sizes = getSizes(v);
+  if (start.isConstant(0) && step == 1 && size == sizes[dim])
+    return v;
+  sizes[dim] = size;
+  return SliceOp::create(b, loc, type(elementOf(v), sizes), v, dim, b.getStringAttr(start.str()),
+                         step);
+}
+
+Value Node::concat(ArrayRef<Value> values, int64_t dim) {
+  Sizes sizes;
+  for (auto [i, value] : llvm::enumerate(values)) {
+    if (!value)
+      return {};
+    Sizes next = getSizes(value);
+    if (i == 0) {
+      sizes = next;
+      continue;
+    }
+    if (next.size() != sizes.size() || elementOf(value) != elementOf(values[0])) {
+      error() << "joins " << values[0].getType() << " and " << value.getType();
+      return {};
+    }
+    for (size_t d = 0; d < sizes.size(); ++d)
+      if ((int64_t)d == dim)
+        sizes[d] = sizes[d] + next[d];
+      else if (!equate(sizes[d], next[d], "operands are joined along another dimension"))
+        return {};
+  }
+  if (values.size() == 1)
+    return values[0];
+  return ConcatOp::create(b, loc, type(elementOf(values[0]), sizes), values, dim);
+}
+
+Value Node::cast(Value v, Type element) {
+  if (!v || elementOf(v) == element)
+    return v;
+  return CastOp::create(b, loc, type(element, getSizes(v)), v);
+}
+
+Value Node::matmul(Value lhs, Value rhs, Value bias) {
+  if (!lhs || !rhs)
+    return {};
+  if (rankOf(lhs) == 0 || rankOf(rhs) == 0) {
+    error() << "multiplies a scalar";
+    return {};
+  }
+  if (elementOf(lhs) != elementOf(rhs) || (bias && elementOf(bias) != elementOf(lhs))) {
+    error() << "multiplies matrices of " << elementOf(lhs) << " and " << elementOf(rhs);
+    return {};
+  }
+  // A vector on the right is a column that does not show in the result.
+  bool column = rankOf(rhs) == 1;
+  if (column) {
+    Sizes sizes = getSizes(rhs);
+    sizes.push_back(SymExpr(1));
+    rhs = reshape(rhs, sizes);
+  }
+  bool row = rankOf(lhs) == 1;
+  if (row) {
+    Sizes sizes = getSizes(lhs);
+    sizes.insert(sizes.begin(), SymExpr(1));
+    lhs = reshape(lhs, sizes);
+  }
+  Sizes l = getSizes(lhs), r = getSizes(rhs);
+  if (!equate(l.back(), r[r.size() - 2], "the columns of " + str(l) + " and the rows of " + str(r)))
+    return {};
+  FailureOr<Sizes> batch = broadcast(ArrayRef(l).drop_back(2), ArrayRef(r).drop_back(2));
+  if (failed_(batch))
+    return {};
+  Sizes sizes = *batch;
+  sizes.push_back(l[l.size() - 2]);
+  sizes.push_back(r.back());
+  Value result = MatmulOp::create(b, loc, type(elementOf(lhs), sizes), lhs, rhs, bias);
+  if (row || column) {
+    if (column)
+      sizes.pop_back();
+    if (row)
+      sizes.erase(sizes.begin() + batch->size());
+    result = reshape(result, sizes);
+  }
+  return result;
+}
+
+Value Node::softmax(Value v, int64_t dim) {
+  return v ? Value(SoftmaxOp::create(b, loc, v.getType(), v, dim)) : v;
+}
+
+Value Node::layerNorm(Value x, Value scale, Value bias, double epsilon) {
+  if (!x || !scale)
+    return {};
+  return LayerNormOp::create(b, loc, x.getType(), x, scale, bias, b.getF64FloatAttr(epsilon));
+}
+
+Value Node::rmsNorm(Value x, Value scale, double epsilon) {
+  if (!x || !scale)
+    return {};
+  return RmsNormOp::create(b, loc, x.getType(), x, scale, b.getF64FloatAttr(epsilon));
+}
+
+Value Node::reduce(ReduceFunction function, Value v, ArrayRef<int64_t> dims, bool keep) {
+  if (!v)
+    return {};
+  Sizes sizes = getSizes(v), result;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (!llvm::is_contained(dims, (int64_t)i))
+      result.push_back(sizes[i]);
+    else if (keep)
+      result.push_back(SymExpr(1));
+  if (dims.empty())
+    return v;
+  return ReduceOp::create(b, loc, type(elementOf(v), result), function, v, dims, keep);
+}
+
+Value Node::constant(Type element, double number) {
+  Tensor tensor;
+  tensor.element = element;
+  auto contents = std::make_shared<Contents>();
+  contents->isFloat = isa<FloatType>(element);
+  if (contents->isFloat)
+    contents->floats.push_back(number);
+  else
+    contents->ints.push_back(SymExpr((int64_t)number));
+  tensor.contents = contents;
+  return materialize(tensor);
+}
+
+Value Node::size(const SymExpr &expr, Type element) {
+  Tensor tensor;
+  tensor.element = element;
+  auto contents = std::make_shared<Contents>();
+  contents->ints.push_back(expr);
+  tensor.contents = contents;
+  return materialize(tensor);
+}
+
+Value Node::compare(Predicate predicate, Value lhs, Value rhs) {
+  if (!lhs || !rhs)
+    return {};
+  FailureOr<Sizes> sizes = broadcast(getSizes(lhs), getSizes(rhs));
+  if (failed_(sizes))
+    return {};
+  return CmpOp::create(b, loc, type(b.getI1Type(), *sizes), predicate, lhs, rhs);
+}
+
+Value Node::select(Value condition, Value lhs, Value rhs) {
+  if (!condition || !lhs || !rhs)
+    return {};
+  FailureOr<Sizes> sizes = broadcast(getSizes(lhs), getSizes(rhs));
+  if (failed_(sizes))
+    return {};
+  sizes = broadcast(*sizes, getSizes(condition));
+  if (failed_(sizes))
+    return {};
+  return SelectOp::create(b, loc, type(elementOf(lhs), *sizes), condition, lhs, rhs);
+}

@@ -1,0 +1,370 @@
+//===- Graph.cpp - Nodes in order, branches and functions -----------------===//
+
+#include "Importer.h"
+#include "OpTable.h"
+
+#include "onnx.pb.h"
+
+#include "llvm/ADT/SetVector.h"
+
+#include <queue>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+/// Calls and branches inside of each other.
+static constexpr int kMaxDepth = 16;
+/// Function calls can multiply nodes without bound.
+static constexpr int64_t kMaxNodes = 1'000'000;
+
+static void collectGraphUses(const ::onnx::GraphProto &graph, std::vector<std::string> &names) {
+  llvm::StringSet<> own;
+  for (const auto &initializer : graph.initializer())
+    own.insert(initializer.name());
+  for (const auto &input : graph.input())
+    own.insert(input.name());
+  for (const auto &node : graph.node())
+    for (const auto &output : node.output())
+      own.insert(output);
+  std::vector<std::string> inner;
+  for (const auto &node : graph.node())
+    collectUses(node, inner);
+  for (const auto &output : graph.output())
+    inner.push_back(output.name());
+  for (std::string &name : inner)
+    if (!own.contains(name))
+      names.push_back(std::move(name));
+}
+
+void mlir::tpc::frontend::collectUses(const ::onnx::NodeProto &node,
+                                      std::vector<std::string> &names) {
+  for (const std::string &input : node.input())
+    if (!input.empty())
+      names.push_back(input);
+  for (const auto &attribute : node.attribute()) {
+    if (attribute.has_g())
+      collectGraphUses(attribute.g(), names);
+    for (const auto &graph : attribute.graphs())
+      collectGraphUses(graph, names);
+  }
+}
+
+static std::string describe(const ::onnx::NodeProto &node) {
+  if (!node.name().empty())
+    return "'" + node.name() + "'";
+  return node.op_type() + " of '" + (node.output_size() ? node.output(0) : "") + "'";
+}
+
+//===----------------------------------------------------------------------===//
+// Order
+//===----------------------------------------------------------------------===//
+
+/// The nodes that are needed, each after those that it uses, else in the file's
+/// order. Names of their inputs are added to the scope's used names.
+FailureOr<SmallVector<unsigned>> Importer::sortNodes(NodeProtos nodes, Scope &scope) {
+  llvm::StringMap<unsigned> producer;
+  for (auto [i, node] : llvm::enumerate(nodes))
+    for (const std::string &output : node->output()) {
+      if (output.empty())
+        continue;
+      if (scope.values.count(output) || !producer.try_emplace(output, i).second)
+        return emitError(nodeLoc(*node, scope))
+               << "'" << output << "' is computed by node " << describe(*node)
+               << " and has a value already; names must be unique";
+    }
+
+  std::vector<std::vector<unsigned>> users(nodes.size());
+  std::vector<std::vector<std::string>> uses(nodes.size());
+  std::vector<unsigned> waiting(nodes.size());
+  for (auto [i, node] : llvm::enumerate(nodes)) {
+    collectUses(*node, uses[i]);
+    for (const std::string &name : uses[i]) {
+      auto it = producer.find(name);
+      if (it != producer.end()) {
+        users[it->second].push_back(i);
+        ++waiting[i];
+      } else if (!scope.lookup(name)) {
+        return emitError(nodeLoc(*node, scope))
+               << "node " << describe(*node) << " (" << node->op_type() << ") uses '" << name
+               << "', which no node, input or initializer of the file defines";
+      }
+    }
+  }
+
+  std::priority_queue<unsigned, std::vector<unsigned>, std::greater<unsigned>> ready;
+  for (unsigned i = 0; i < nodes.size(); ++i)
+    if (!waiting[i])
+      ready.push(i);
+  SmallVector<unsigned> order;
+  while (!ready.empty()) {
+    unsigned i = ready.top();
+    ready.pop();
+    order.push_back(i);
+    for (unsigned user : users[i])
+      if (--waiting[user] == 0)
+        ready.push(user);
+  }
+  if (order.size() != nodes.size()) {
+    // Walk backwards among nodes that wait until one comes again: that is a cycle.
+    unsigned at = 0;
+    while (!waiting[at])
+      ++at;
+    llvm::SetVector<unsigned> path;
+    while (path.insert(at))
+      for (const std::string &name : uses[at]) {
+        auto it = producer.find(name);
+        if (it == producer.end() || !waiting[it->second])
+          continue;
+        at = it->second;
+        break;
+      }
+    auto begin = llvm::find(path, at);
+    InFlightDiagnostic diag = emitError(nodeLoc(*nodes[at], scope));
+    diag << "the graph has a cycle: ";
+    unsigned listed = 0;
+    for (auto it = begin; it != path.end() && listed < 8; ++it, ++listed)
+      diag << describe(*nodes[*it]) << " uses ";
+    if (unsigned rest = (path.end() - begin) - listed)
+      diag << "… (" << rest << " more) uses ";
+    diag << describe(*nodes[at]);
+    return failure();
+  }
+
+  std::vector<bool> needed(nodes.size());
+  for (unsigned i : llvm::reverse(order)) {
+    for (const std::string &output : nodes[i]->output())
+      needed[i] = needed[i] || (!output.empty() && scope.used.contains(output));
+    if (needed[i])
+      for (const std::string &name : uses[i])
+        scope.used.insert(name);
+  }
+  llvm::erase_if(order, [&](unsigned i) { return !needed[i]; });
+  return order;
+}
+
+LogicalResult Importer::importNodes(NodeProtos nodes, Scope &scope) {
+  FailureOr<SmallVector<unsigned>> order = sortNodes(nodes, scope);
+  if (failed(order))
+    return failure();
+  SmallVector<const ::onnx::NodeProto *> sorted;
+  for (unsigned i : *order)
+    sorted.push_back(nodes[i]);
+  // Functions and branches were looked into from the top.
+  if (&scope == &top && failed(reportUnsupported(sorted, scope)))
+    return failure();
+  for (const ::onnx::NodeProto *node : sorted)
+    if (failed(importNode(*node, scope)))
+      return failure();
+  return success();
+}
+
+LogicalResult Importer::importNode(const ::onnx::NodeProto &proto, Scope &scope) {
+  Location loc = nodeLoc(proto, scope);
+  if (++importedNodes > kMaxNodes)
+    return emitError(loc) << "function calls expand to more than a million nodes";
+  StringRef domain = proto.domain() == "ai.onnx" ? StringRef() : StringRef(proto.domain());
+  int64_t version = scope.version(domain).value_or(1);
+  Node node(*this, scope, proto, domain, version, loc);
+  if (const ::onnx::FunctionProto *function = findFunction(proto))
+    return importCall(node, *function);
+  if (domain.empty() && proto.op_type() == "If")
+    return importIf(node);
+  Handler handler = OpTable::get().lookup(domain, proto.op_type(), version);
+  if (!handler)
+    return node.error() << "is not supported";
+  if (failed(handler(node)) || node.failed())
+    return failure();
+  return node.expectNoMoreAttributes();
+}
+
+//===----------------------------------------------------------------------===//
+// Ops that tpc does not have
+//===----------------------------------------------------------------------===//
+
+struct Importer::Unsupported {
+  struct Entry {
+    std::vector<std::string> nodes; // the first few
+    int64_t count = 0;
+  };
+  std::map<std::string, Entry> entries; // by description
+  llvm::DenseSet<const ::onnx::FunctionProto *> visited;
+  std::optional<Location> first;
+};
+
+const ::onnx::FunctionProto *Importer::findFunction(const ::onnx::NodeProto &node) const {
+  for (const auto &function : model.functions())
+    if (function.name() == node.op_type() && function.domain() == node.domain() &&
+        function.overload() == node.overload())
+      return &function;
+  return nullptr;
+}
+
+void Importer::collectUnsupported(NodeProtos nodes, const std::map<std::string, int64_t> &opsets,
+                                  Unsupported &found, int depth) {
+  if (depth > kMaxDepth)
+    return; // reported where it is reached
+  Scope scope;
+  scope.opsets = opsets;
+  auto descend = [&](const auto &body, const std::map<std::string, int64_t> &versions) {
+    SmallVector<const ::onnx::NodeProto *> inner;
+    for (const auto &node : body)
+      inner.push_back(&node);
+    collectUnsupported(inner, versions, found, depth + 1);
+  };
+  for (const ::onnx::NodeProto *node : nodes) {
+    if (const ::onnx::FunctionProto *function = findFunction(*node)) {
+      if (!found.visited.insert(function).second)
+        continue;
+      std::map<std::string, int64_t> versions;
+      for (const auto &opset : function->opset_import())
+        versions[opset.domain() == "ai.onnx" ? "" : opset.domain()] = opset.version();
+      descend(function->node(), versions);
+      continue;
+    }
+    StringRef domain = node->domain() == "ai.onnx" ? StringRef() : StringRef(node->domain());
+    std::optional<int64_t> version = scope.version(domain);
+    if (domain.empty() && node->op_type() == "If") {
+      for (const auto &attribute : node->attribute())
+        if (attribute.has_g())
+          descend(attribute.g().node(), opsets);
+      continue;
+    }
+    if (version && OpTable::get().lookup(domain, node->op_type(), *version))
+      continue;
+    std::string key = node->op_type() + " (domain " + (domain.empty() ? "ai.onnx" : domain.str()) +
+                      ", opset " + (version ? std::to_string(*version) : "not imported") + ")";
+    Unsupported::Entry &entry = found.entries[key];
+    if (++entry.count <= 5)
+      entry.nodes.push_back(describe(*node));
+    if (!found.first)
+      found.first = nodeLoc(*node, scope);
+  }
+}
+
+LogicalResult Importer::reportUnsupported(NodeProtos nodes, const Scope &scope) {
+  Unsupported found;
+  collectUnsupported(nodes, scope.opsets, found, 0);
+  if (found.entries.empty())
+    return success();
+  InFlightDiagnostic diag = emitError(*found.first);
+  diag << "the model uses ops that tpc cannot import:";
+  for (const auto &[what, entry] : found.entries) {
+    diag << "\n  " << what << ": " << entry.count << (entry.count == 1 ? " node, " : " nodes, ");
+    llvm::interleaveComma(entry.nodes, diag);
+    if (entry.count > (int64_t)entry.nodes.size())
+      diag << ", …";
+  }
+  return diag << "\nExport the model again without them (another opset, no optimizer of ONNX "
+                 "Runtime, no past), or have them expanded into the ops of ai.onnx";
+}
+
+//===----------------------------------------------------------------------===//
+// Branches and functions
+//===----------------------------------------------------------------------===//
+
+LogicalResult Importer::importBranch(Node &node, const ::onnx::GraphProto &graph) {
+  Scope scope;
+  scope.parent = &node.scope;
+  scope.opsets = node.scope.opsets;
+  scope.caller = node.scope.caller;
+  scope.depth = node.scope.depth + 1;
+  // Attributes of an enclosing function are visible as well.
+  scope.attributes = node.scope.attributes;
+  if (scope.depth > kMaxDepth)
+    return node.error() << "is nested too deeply";
+  if (graph.output_size() < (int)node.numOutputs())
+    return node.error() << "has " << node.numOutputs() << " outputs, but its branch has "
+                        << graph.output_size();
+  if (graph.input_size())
+    return node.error() << "has a branch with inputs";
+  if (failed(importInitializers(graph, scope)))
+    return failure();
+  for (unsigned i = 0; i < node.numOutputs(); ++i)
+    if (node.isUsed(i))
+      scope.used.insert(graph.output(i).name());
+  SmallVector<const ::onnx::NodeProto *> nodes;
+  for (const auto &inner : graph.node())
+    nodes.push_back(&inner);
+  if (failed(importNodes(nodes, scope)))
+    return failure();
+  for (unsigned i = 0; i < node.numOutputs(); ++i) {
+    if (!node.isUsed(i))
+      continue;
+    const Tensor *tensor = scope.lookup(graph.output(i).name());
+    if (!tensor)
+      return node.error() << "has a branch that does not compute its output '"
+                          << graph.output(i).name() << "'";
+    if (failed(node.set(i, *tensor)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult mlir::tpc::frontend::importIf(Node &node) {
+  if (failed(node.expectInputs(1)))
+    return failure();
+  const Tensor &condition = node.in(0);
+  std::optional<SymExpr> known = condition.scalarInt();
+  if (!condition.isBool() || !known || !known->isConstant())
+    return node.error() << "has a condition that depends on the model's inputs; only conditions "
+                           "that are known while importing can be followed";
+  const ::onnx::AttributeProto *branch = node.attribute(
+      known->isConstant(0) ? "else_branch" : "then_branch", ::onnx::AttributeProto::GRAPH);
+  if (node.failed())
+    return failure();
+  if (!branch)
+    return node.error() << "lacks a branch";
+  return node.importer.importBranch(node, branch->g());
+}
+
+LogicalResult Importer::importCall(Node &node, const ::onnx::FunctionProto &function) {
+  Scope scope;
+  scope.caller = node.loc;
+  scope.depth = node.scope.depth + 1;
+  if (scope.depth > kMaxDepth)
+    return node.error() << "calls function '" << function.name()
+                        << "' inside of too many other calls (is it recursive?)";
+  for (const auto &opset : function.opset_import())
+    scope.opsets[opset.domain() == "ai.onnx" ? "" : opset.domain()] = opset.version();
+  if (failed(node.expectInputs(0, function.input_size())))
+    return failure();
+  for (int i = 0; i < function.input_size(); ++i)
+    if (node.has(i) && !scope.values.try_emplace(function.input(i), node.in(i)).second)
+      return node.error() << "calls a function with two inputs named '" << function.input(i) << "'";
+  for (const auto &attribute : function.attribute_proto())
+    scope.attributes[attribute.name()] = &attribute;
+  for (const auto &attribute : node.proto.attribute()) {
+    const ::onnx::AttributeProto *given = &attribute;
+    if (!attribute.ref_attr_name().empty()) {
+      auto it = node.scope.attributes.find(attribute.ref_attr_name());
+      if (it == node.scope.attributes.end())
+        continue;
+      given = it->second;
+    }
+    scope.attributes[attribute.name()] = given;
+  }
+  if ((int)node.numOutputs() > function.output_size())
+    return node.error() << "has " << node.numOutputs() << " outputs, but function '"
+                        << function.name() << "' has " << function.output_size();
+  for (unsigned i = 0; i < node.numOutputs(); ++i)
+    if (node.isUsed(i))
+      scope.used.insert(function.output(i));
+
+  SmallVector<const ::onnx::NodeProto *> nodes;
+  for (const auto &inner : function.node())
+    nodes.push_back(&inner);
+  if (failed(importNodes(nodes, scope)))
+    return failure();
+  for (unsigned i = 0; i < node.numOutputs(); ++i) {
+    if (!node.isUsed(i))
+      continue;
+    const Tensor *tensor = scope.lookup(function.output(i));
+    if (!tensor)
+      return node.error() << "calls function '" << function.name()
+                          << "', which does not compute its output '" << function.output(i) << "'";
+    if (failed(node.set(i, *tensor)))
+      return failure();
+  }
+  return success();
+}

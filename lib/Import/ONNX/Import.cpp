@@ -1,0 +1,69 @@
+//===- Import.cpp - From an ONNX file to the import stage -----------------===//
+
+#include "tpc/Import/ONNX/Import.h"
+
+#include "Importer.h"
+
+#include "onnx.pb.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Tools/mlir-translate/Translation.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace mlir;
+using namespace mlir::tpc::frontend;
+
+namespace tpc {
+
+OwningOpRef<ModuleOp> importOnnxModel(StringRef path, MLIRContext *context,
+                                      const OnnxImportOptions &options) {
+  context->loadDialect<func::FuncDialect, mlir::tpc::TpcDialect>();
+  llvm::SmallString<256> absolute(path);
+  llvm::sys::fs::make_absolute(absolute);
+  Location loc = FileLineColLoc::get(context, path, 0, 0);
+
+  llvm::Expected<StrippedModel> stripped = readStrippedModel(path);
+  if (!stripped) {
+    emitError(loc) << llvm::toString(stripped.takeError());
+    return nullptr;
+  }
+  ::onnx::ModelProto model;
+  if (!model.ParseFromString(stripped->message)) {
+    emitError(loc) << "not a valid ONNX file: its fields are not those of a model";
+    return nullptr;
+  }
+  stripped->message = {};
+  if (!model.has_graph()) {
+    emitError(loc) << "not a valid ONNX file: it has no graph";
+    return nullptr;
+  }
+
+  TensorReader reader(context, absolute, std::move(stripped->ranges));
+  OwningOpRef<ModuleOp> module = Importer(context, model, reader, absolute, options).run();
+  if (module && failed(verify(*module)))
+    return nullptr;
+  return module;
+}
+
+void registerOnnxTranslation() {
+  static TranslateRegistration registration(
+      "import-onnx", "from an ONNX file to the import stage",
+      [](const std::shared_ptr<llvm::SourceMgr> &source, llvm::raw_ostream &output,
+         MLIRContext *context) -> LogicalResult {
+        StringRef path = source->getMemoryBuffer(source->getMainFileID())->getBufferIdentifier();
+        if (path == "-" || path == "<stdin>") {
+          emitError(UnknownLoc::get(context))
+              << "--import-onnx needs the name of a file: weights are found by it";
+          return failure();
+        }
+        OwningOpRef<ModuleOp> module = importOnnxModel(path, context);
+        if (!module)
+          return failure();
+        module->print(output, OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false));
+        return success();
+      });
+}
+
+} // namespace tpc

@@ -1,0 +1,372 @@
+//===- Importer.cpp - The state of one import -----------------------------===//
+
+#include "Importer.h"
+#include "OpTable.h"
+
+#include "onnx.pb.h"
+
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+const Tensor *Scope::lookup(StringRef name) const {
+  for (const Scope *scope = this; scope; scope = scope->parent) {
+    auto it = scope->values.find(name);
+    if (it != scope->values.end())
+      return &it->second;
+  }
+  return nullptr;
+}
+
+/// `ai.onnx` is another name of the empty domain.
+static StringRef canonicalDomain(StringRef domain) { return domain == "ai.onnx" ? "" : domain; }
+
+std::optional<int64_t> Scope::version(StringRef domain) const {
+  auto it = opsets.find(canonicalDomain(domain).str());
+  if (it != opsets.end())
+    return it->second;
+  // Files that ONNX Runtime wrote use its domain without importing it.
+  if (domain == "com.microsoft")
+    return 1;
+  return std::nullopt;
+}
+
+Importer::Importer(MLIRContext *context, const ::onnx::ModelProto &model, TensorReader &reader,
+                   StringRef path, const ::tpc::OnnxImportOptions &options)
+    : context(context), builder(context), model(model), reader(reader), path(path),
+      options(options) {}
+
+OwningOpRef<ModuleOp> Importer::run() {
+  // Each new attempt has one symbol fewer.
+  while (true) {
+    again = false;
+    LogicalResult result = importOnce();
+    if (again)
+      continue;
+    if (failed(result))
+      return nullptr;
+    return std::move(module);
+  }
+}
+
+Location Importer::fileLoc() { return FileLineColLoc::get(context, path, 0, 0); }
+
+Location Importer::nodeLoc(const ::onnx::NodeProto &node, const Scope &scope) {
+  std::string name = node.name();
+  for (int i = 0; name.empty() && i < node.output_size(); ++i)
+    name = node.output(i);
+  if (name.empty())
+    name = node.op_type();
+  // A location's name must not be empty.
+  Location type = NameLoc::get(builder.getStringAttr(
+      node.op_type().empty() ? StringRef("node") : StringRef(node.op_type())));
+  Location loc = NameLoc::get(builder.getStringAttr(name.empty() ? "node" : name), type);
+  return scope.caller ? Location(CallSiteLoc::get(loc, *scope.caller)) : loc;
+}
+
+LogicalResult Importer::importOnce() {
+  module = ModuleOp::create(builder, fileLoc(), llvm::sys::path::stem(path));
+  builder.setInsertionPointToStart(module->getBody());
+  main = {};
+  top = Scope();
+  weights.clear();
+  keptSources.clear();
+  symbolNames.clear();
+  symbolNames.insert("main");
+  constraints.clear();
+  importedNodes = 0;
+
+  if (failed(readOpsets()) || failed(importInitializers(model.graph(), top)) ||
+      failed(addInputs(top)))
+    return failure();
+  for (const auto &output : model.graph().output())
+    top.used.insert(output.name());
+  SmallVector<const ::onnx::NodeProto *> nodes;
+  for (const auto &node : model.graph().node())
+    nodes.push_back(&node);
+  if (failed(importNodes(nodes, top)) || failed(addResults(top)))
+    return failure();
+  eraseUnused();
+
+  SmallVector<Attribute> list;
+  for (const auto &[expr, c] : constraints)
+    list.push_back(
+        builder.getDictionaryAttr({builder.getNamedAttr("expr", builder.getStringAttr(expr)),
+                                   builder.getNamedAttr("min", builder.getI64IntegerAttr(c.low)),
+                                   builder.getNamedAttr("max", builder.getI64IntegerAttr(c.high)),
+                                   builder.getNamedAttr("why", builder.getStringAttr(c.why))}));
+  module->getOperation()->setAttr(TpcDialect::kSourceAttr, builder.getStringAttr(path));
+  module->getOperation()->setAttr(TpcDialect::kConstraintsAttr, builder.getArrayAttr(list));
+  return success();
+}
+
+LogicalResult Importer::readOpsets() {
+  for (const auto &opset : model.opset_import()) {
+    if (!top.opsets.insert({canonicalDomain(opset.domain()).str(), opset.version()}).second)
+      return emitError(fileLoc()) << "operator set '" << opset.domain() << "' is imported twice";
+    if (canonicalDomain(opset.domain()).empty() && opset.version() > OpTable::kNewestOpset)
+      emitWarning(fileLoc()) << "the file uses ai.onnx operator set " << opset.version()
+                             << "; ops are read as of " << OpTable::kNewestOpset;
+  }
+  if (!top.opsets.count(""))
+    top.opsets[""] = 1; // IR version 2 and older
+  return success();
+}
+
+LogicalResult Importer::importInitializers(const ::onnx::GraphProto &graph, Scope &scope) {
+  if (graph.sparse_initializer_size())
+    return emitError(fileLoc()) << "initializer '" << graph.sparse_initializer(0).values().name()
+                                << "' is sparse; store it dense";
+  for (const auto &proto : graph.initializer()) {
+    Location loc = NameLoc::get(
+        builder.getStringAttr(proto.name().empty() ? "initializer" : proto.name()), fileLoc());
+    if (proto.name().empty())
+      return emitError(loc) << "an initializer has no name";
+    FailureOr<Tensor> tensor =
+        readTensor(proto, "initializer '" + Twine(proto.name()) + "'", loc, /*isInitializer=*/true);
+    if (failed(tensor))
+      return failure();
+    if (!scope.values.try_emplace(proto.name(), std::move(*tensor)).second)
+      return emitError(loc) << "there are two initializers named '" << proto.name() << "'";
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Inputs and results
+//===----------------------------------------------------------------------===//
+
+/// True for text that is a size: an expression over symbols that can be printed.
+static std::optional<SymExpr> parseSize(StringRef text) {
+  std::optional<SymExpr> e = SymExpr::parse(std::string_view(text.data(), text.size()));
+  if (!e || !isReasonable(*e) || (e->isConstant() && *e->asConstant() < 0))
+    return std::nullopt;
+  return e;
+}
+
+FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
+  const auto &tensor = info.type().tensor_type();
+  Sizes sizes;
+  for (int i = 0; i < tensor.shape().dim_size(); ++i) {
+    const auto &dim = tensor.shape().dim(i);
+    if (dim.has_dim_value() && dim.dim_value() >= 0) {
+      sizes.push_back(SymExpr(dim.dim_value()));
+      continue;
+    }
+    std::optional<SymExpr> size;
+    if (dim.has_dim_param())
+      size = parseSize(dim.dim_param());
+    if (!size) {
+      std::string name;
+      for (char c : info.name())
+        name += isalnum((unsigned char)c) || c == '_' ? c : '_';
+      if (name.empty() || isdigit((unsigned char)name[0]))
+        name = "d" + name;
+      size = SymExpr::symbol(name + "_dim" + std::to_string(i));
+    }
+    size = size->substitute(replaced);
+    if (!isReasonable(*size))
+      return emitError(fileLoc()) << "dimension " << i << " of '" << info.name()
+                                  << "' has a size that is no sensible expression";
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
+LogicalResult Importer::addInputs(Scope &scope) {
+  SmallVector<Type> types;
+  SmallVector<DictionaryAttr> attributes;
+  SmallVector<const ::onnx::ValueInfoProto *> inputs;
+  llvm::StringSet<> names;
+  for (const auto &input : model.graph().input()) {
+    if (!names.insert(input.name()).second || input.name().empty())
+      return emitError(fileLoc()) << "there are two inputs named '" << input.name() << "'";
+    if (scope.values.count(input.name()))
+      continue; // an initializer that may be overridden: never is
+    if (!input.type().has_tensor_type())
+      return emitError(fileLoc()) << "input '" << input.name()
+                                  << "' is not a tensor; tpc has no sequences, maps or optionals";
+    Type element = getElementType(context, input.type().tensor_type().elem_type());
+    if (!element)
+      return emitError(fileLoc()) << "input '" << input.name() << "' has elements of type "
+                                  << getDataTypeName(input.type().tensor_type().elem_type())
+                                  << ", which tpc does not have";
+    if (!input.type().tensor_type().has_shape())
+      return emitError(fileLoc()) << "input '" << input.name()
+                                  << "' has no shape; export the model with one (its sizes may be "
+                                     "symbols)";
+    FailureOr<Sizes> sizes = readShape(input);
+    if (failed(sizes))
+      return failure();
+    if (product(*sizes).isOverflow())
+      return emitError(fileLoc()) << "input '" << input.name() << "' of shape " << str(*sizes)
+                                  << " is too large";
+    types.push_back(makeTensorType(element, *sizes));
+    inputs.push_back(&input);
+
+    SmallVector<NamedAttribute> list{
+        builder.getNamedAttr(TpcDialect::kNameAttr, builder.getStringAttr(input.name()))};
+    // Inputs that have one sensible value when they are left out.
+    StringRef name = input.name();
+    bool integers = isa<IntegerType>(element) && !element.isInteger(1);
+    if (name == "attention_mask" && integers && sizes->size() == 2)
+      list.push_back(builder.getNamedAttr(TpcDialect::kDefaultAttr, builder.getStringAttr("ones")));
+    if (name == "position_ids" && integers && (sizes->size() == 1 || sizes->size() == 2))
+      list.push_back(
+          builder.getNamedAttr(TpcDialect::kDefaultAttr, builder.getStringAttr("positions")));
+    attributes.push_back(builder.getDictionaryAttr(list));
+  }
+
+  main = func::FuncOp::create(builder, fileLoc(), "main", builder.getFunctionType(types, {}));
+  main.setAllArgAttrs(attributes);
+  Block *block = main.addEntryBlock();
+  builder.setInsertionPointToStart(block);
+  for (auto [i, input] : llvm::enumerate(inputs)) {
+    Tensor tensor;
+    tensor.value = block->getArgument(i);
+    tensor.element = elementOf(tensor.value);
+    tensor.shape = getSizes(tensor.value);
+    scope.values.try_emplace(input->name(), std::move(tensor));
+  }
+  return success();
+}
+
+/// True if the two sizes differ for some values of the symbols, as far as samples tell.
+static bool differ(const SymExpr &a, const SymExpr &b) {
+  if (a == b)
+    return false;
+  std::set<std::string> symbols;
+  a.collectSymbols(symbols);
+  b.collectSymbols(symbols);
+  for (int64_t sample = 0; sample < 4; ++sample) {
+    std::map<std::string, int64_t> values;
+    int64_t next = 3 + sample;
+    for (const std::string &symbol : symbols)
+      values[symbol] = next += 4;
+    auto x = a.evaluate(values), y = b.evaluate(values);
+    if (x && y && *x != *y)
+      return true;
+  }
+  return false;
+}
+
+/// A file may say nothing about a result's sizes, or name them as it likes;
+/// numbers and names of the inputs must be right.
+LogicalResult Importer::checkDeclaredShape(const ::onnx::ValueInfoProto &info,
+                                           const Tensor &tensor) {
+  if (!info.type().has_tensor_type())
+    return success();
+  const auto &type = info.type().tensor_type();
+  Type element = getElementType(context, type.elem_type());
+  if (type.elem_type() && element != tensor.element)
+    return emitError(fileLoc()) << "output '" << info.name()
+                                << "' is declared with elements of type "
+                                << getDataTypeName(type.elem_type()) << ", but they are "
+                                << tensor.element;
+  if (!type.has_shape())
+    return success();
+  std::set<std::string> known;
+  for (BlockArgument argument : main.getArguments())
+    for (const SymExpr &size : getSizes(argument))
+      size.collectSymbols(known);
+  Sizes declared;
+  bool wrong = type.shape().dim_size() != tensor.rank();
+  for (int i = 0; i < type.shape().dim_size(); ++i) {
+    const auto &dim = type.shape().dim(i);
+    SymExpr size = SymExpr::symbol("?");
+    bool comparable = false;
+    if (dim.has_dim_value()) {
+      size = SymExpr(dim.dim_value());
+      comparable = dim.dim_value() >= 0;
+    } else if (auto e = parseSize(dim.dim_param())) {
+      size = e->substitute(replaced);
+      std::set<std::string> symbols;
+      size.collectSymbols(symbols);
+      comparable = llvm::all_of(symbols, [&](const auto &s) { return known.count(s) > 0; });
+    }
+    declared.push_back(size);
+    if (comparable && !wrong && differ(size, tensor.shape[i]))
+      wrong = true;
+  }
+  if (wrong)
+    return emitError(fileLoc()) << "output '" << info.name() << "' is declared with shape "
+                                << str(declared) << ", but it is " << str(tensor.shape);
+  return success();
+}
+
+LogicalResult Importer::addResults(Scope &scope) {
+  if (!model.graph().output_size())
+    return emitError(fileLoc()) << "the graph has no output";
+  SmallVector<Value> results;
+  SmallVector<Type> types;
+  SmallVector<DictionaryAttr> attributes;
+  llvm::StringSet<> names;
+  for (const auto &output : model.graph().output()) {
+    if (!names.insert(output.name()).second)
+      return emitError(fileLoc()) << "there are two outputs named '" << output.name() << "'";
+    const Tensor *tensor = scope.lookup(output.name());
+    if (!tensor)
+      return emitError(fileLoc()) << "no node computes output '" << output.name() << "'";
+    if (failed(checkDeclaredShape(output, *tensor)))
+      return failure();
+    Value value =
+        materialize(*tensor, NameLoc::get(builder.getStringAttr(output.name()), fileLoc()));
+    if (!value)
+      return failure();
+    results.push_back(value);
+    types.push_back(value.getType());
+    attributes.push_back(builder.getDictionaryAttr(
+        builder.getNamedAttr(TpcDialect::kNameAttr, builder.getStringAttr(output.name()))));
+  }
+  func::ReturnOp::create(builder, fileLoc(), results);
+  main.setFunctionType(builder.getFunctionType(main.getArgumentTypes(), types));
+  main.setAllResultAttrs(attributes);
+  return success();
+}
+
+void Importer::eraseUnused() {
+  Block &block = main.getBody().front();
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+  llvm::DenseSet<Attribute> used;
+  for (ParameterOp parameter : block.getOps<ParameterOp>())
+    used.insert(parameter.getWeightAttr());
+  for (WeightOp weight : llvm::make_early_inc_range(module->getOps<WeightOp>()))
+    if (!used.contains(FlatSymbolRefAttr::get(weight.getSymNameAttr())))
+      weight.erase();
+}
+
+//===----------------------------------------------------------------------===//
+// Symbols
+//===----------------------------------------------------------------------===//
+
+bool Importer::replaceSymbol(const SymExpr &symbol, const SymExpr &e) {
+  const auto &terms = symbol.getTerms();
+  if (symbol.isOverflow() || e.isOverflow() || terms.size() != 1 || terms[0].coefficient != 1 ||
+      terms[0].atoms.size() != 1 || terms[0].atoms[0].kind != SymExpr::AtomKind::Symbol)
+    return false;
+  std::set<std::string> symbols;
+  e.collectSymbols(symbols);
+  const std::string &name = terms[0].atoms[0].name;
+  if (symbols.count(name))
+    return false;
+  for (auto &[other, value] : replaced)
+    value = value.substitute({{name, e}});
+  replaced[name] = e;
+  again = true;
+  return true;
+}
+
+void Importer::constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why) {
+  auto [it, isNew] = constraints.insert({expr.str(), {low, high, why.str()}});
+  if (isNew)
+    return;
+  Constraint &c = it->second;
+  if (low > c.low || high < c.high)
+    c.why = why.str();
+  c.low = std::max(c.low, low);
+  c.high = std::min(c.high, high);
+}

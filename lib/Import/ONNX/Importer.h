@@ -1,0 +1,126 @@
+//===- Importer.h - The state of one import --------------------*- C++ -*-===//
+
+#ifndef TPC_LIB_IMPORT_ONNX_IMPORTER_H
+#define TPC_LIB_IMPORT_ONNX_IMPORTER_H
+
+#include "Node.h"
+#include "tpc/Import/ONNX/Import.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <map>
+
+namespace onnx {
+class AttributeProto;
+class FunctionProto;
+class ModelProto;
+class TensorProto;
+class ValueInfoProto;
+} // namespace onnx
+
+namespace mlir::tpc::frontend {
+
+using NodeProtos = ArrayRef<const ::onnx::NodeProto *>;
+
+/// Names that are visible to the nodes of one graph. Branches see the names
+/// of the graph around them, functions do not.
+struct Scope {
+  const Scope *parent = nullptr;
+  llvm::StringMap<Tensor> values;
+  /// Names that somebody uses; others are not worth computing.
+  llvm::StringSet<> used;
+  /// Version of each operator set, by domain.
+  std::map<std::string, int64_t> opsets;
+  /// In a function's body: the attributes that its caller gives.
+  llvm::StringMap<const ::onnx::AttributeProto *> attributes;
+  /// In a function's body: where it is called.
+  std::optional<Location> caller;
+  int depth = 0;
+
+  const Tensor *lookup(StringRef name) const;
+  /// Version of a domain's operator set; nothing if the file does not import it.
+  std::optional<int64_t> version(StringRef domain) const;
+};
+
+class Importer {
+public:
+  Importer(MLIRContext *context, const ::onnx::ModelProto &model, TensorReader &reader,
+           StringRef path, const ::tpc::OnnxImportOptions &options);
+
+  OwningOpRef<ModuleOp> run();
+
+  /// Imports the nodes that the scope's `used` names need, each after those that it uses.
+  LogicalResult importNodes(NodeProtos nodes, Scope &scope);
+  LogicalResult importInitializers(const ::onnx::GraphProto &graph, Scope &scope);
+  /// A graph inside of a node; its results become those of the node.
+  LogicalResult importBranch(Node &node, const ::onnx::GraphProto &graph);
+
+  FailureOr<Tensor> readTensor(const ::onnx::TensorProto &proto, const Twine &what, Location loc,
+                               bool isInitializer);
+  /// The tensor as an SSA value at the builder's place; null after an error.
+  Value materialize(const Tensor &tensor, Location loc);
+  FailureOr<DenseElementsAttr> load(const TensorSource &source, Location loc);
+
+  /// Asks for the import to begin again with the symbol `symbol` standing for
+  /// `e`. False if that cannot be, because `symbol` is no symbol or `e` holds it.
+  bool replaceSymbol(const SymExpr &symbol, const SymExpr &e);
+  void constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why);
+
+  MLIRContext *context;
+  OpBuilder builder;
+
+private:
+  LogicalResult importOnce();
+  LogicalResult importNode(const ::onnx::NodeProto &node, Scope &scope);
+  LogicalResult importCall(Node &node, const ::onnx::FunctionProto &function);
+  LogicalResult readOpsets();
+  FailureOr<Sizes> readShape(const ::onnx::ValueInfoProto &info);
+  LogicalResult addInputs(Scope &scope);
+  LogicalResult addResults(Scope &scope);
+  LogicalResult checkDeclaredShape(const ::onnx::ValueInfoProto &info, const Tensor &tensor);
+  FailureOr<SmallVector<unsigned>> sortNodes(NodeProtos nodes, Scope &scope);
+  const ::onnx::FunctionProto *findFunction(const ::onnx::NodeProto &node) const;
+  struct Unsupported;
+  void collectUnsupported(NodeProtos nodes, const std::map<std::string, int64_t> &opsets,
+                          Unsupported &found, int depth);
+  LogicalResult reportUnsupported(NodeProtos nodes, const Scope &scope);
+  void eraseUnused();
+  Location fileLoc();
+  Location nodeLoc(const ::onnx::NodeProto &node, const Scope &scope);
+  FlatSymbolRefAttr weightFor(const TensorSource &source, Location loc);
+
+  const ::onnx::ModelProto &model;
+  TensorReader &reader;
+  std::string path;
+  const ::tpc::OnnxImportOptions &options;
+
+  // Of the current attempt.
+  OwningOpRef<ModuleOp> module;
+  func::FuncOp main;
+  Scope top;
+  llvm::DenseMap<const TensorSource *, FlatSymbolRefAttr> weights;
+  std::vector<std::shared_ptr<const TensorSource>> keptSources;
+  llvm::StringSet<> symbolNames, missingFiles;
+  struct Constraint {
+    int64_t low, high;
+    std::string why;
+  };
+  std::map<std::string, Constraint> constraints; // by expression
+  int64_t importedNodes = 0;
+
+  // Over all attempts.
+  std::map<std::string, SymExpr> replaced;
+  bool again = false;
+};
+
+/// Names that a node uses, those that its branches use from outside included.
+void collectUses(const ::onnx::NodeProto &node, std::vector<std::string> &names);
+
+/// If, with a condition that is known while importing.
+LogicalResult importIf(Node &node);
+
+} // namespace mlir::tpc::frontend
+
+#endif

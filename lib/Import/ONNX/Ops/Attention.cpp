@@ -1,0 +1,229 @@
+//===- Attention.cpp - Attention, RotaryEmbedding -------------------------===//
+
+#include "OpTable.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+/// [b, s, heads * d] or [b, heads, s, d] as [b, s, heads, d].
+static Value toHeads(Node &n, unsigned i, int64_t heads, StringRef attribute) {
+  const Tensor &x = n.in(i);
+  if (x.rank() == 4)
+    return n.transpose(n.operand(i), {0, 2, 1, 3});
+  if (x.rank() != 3) {
+    n.error() << "needs an input with 3 or 4 dimensions, but '" << str(x.shape) << "' has "
+              << x.rank();
+    return {};
+  }
+  std::optional<SymExpr> size;
+  if (heads > 0)
+    size = x.shape[2].divideExact(SymExpr(heads));
+  if (!size) {
+    n.error() << "has " << attribute << " = " << heads << ", which does not divide the width `"
+              << x.shape[2].str() << "`";
+    return {};
+  }
+  return n.reshape(n.operand(i), {x.shape[0], x.shape[1], SymExpr(heads), *size});
+}
+
+/// A mask that broadcasts to [b, heads, sq, sk], as [1 or b, 1 or heads, sq, sk].
+static Value fullMask(Node &n, Value mask, ArrayRef<SymExpr> full) {
+  if (!mask)
+    return {};
+  Sizes sizes = getSizes(mask);
+  if (sizes.size() > 4) {
+    n.error() << "has a mask of " << sizes.size() << " dimensions";
+    return {};
+  }
+  while (sizes.size() < 4)
+    sizes.insert(sizes.begin(), SymExpr(1));
+  mask = n.reshape(mask, sizes);
+  for (int i = 0; i < 4; ++i) {
+    if (sizes[i].isConstant(1) && i >= 2)
+      sizes[i] = full[i];
+    if (!sizes[i].isConstant(1) &&
+        !n.equate(sizes[i], full[i], "the mask must broadcast to " + str(full)))
+      return {};
+  }
+  return n.expand(mask, sizes);
+}
+
+static Value allOf(Node &n, Value a, Value b) { return a ? n.binary<AndOp>(a, b) : b; }
+
+/// Keys j with i - left <= j <= i + right, for each bound that is not negative: [1, 1, sq, sk].
+static Value windowMask(Node &n, const SymExpr &sq, const SymExpr &sk, int64_t left,
+                        int64_t right) {
+  Type index = n.b.getI64Type();
+  Value i = IotaOp::create(n.b, n.loc, n.type(index, {sq}), 0);
+  Value j = IotaOp::create(n.b, n.loc, n.type(index, {sk}), 0);
+  i = n.reshape(i, {1, 1, sq, 1});
+  j = n.reshape(j, {1, 1, 1, sk});
+  Value mask;
+  if (left >= 0)
+    mask = n.compare(Predicate::GE, j, n.binary<SubOp>(i, n.constant(index, left)));
+  if (right >= 0)
+    mask =
+        allOf(n, mask, n.compare(Predicate::LE, j, n.binary<AddOp>(i, n.constant(index, right))));
+  return mask;
+}
+
+static LogicalResult importAttention(Node &n) {
+  if (failed(n.expectInputs(3, n.version < 24 ? 6 : 7)) || failed(n.expectFloat(0)))
+    return failure();
+  if (n.has(4) || n.has(5) || n.has(6))
+    return n.error() << "has a key-value cache; export the model without past (use_cache=False)";
+  for (unsigned i : {1, 2, 3})
+    if (failed(n.expectUnused(i, i == 3 ? "the scores" : "keys and values for a cache")))
+      return failure();
+  n.ignore("qk_matmul_output_mode");
+  n.ignore("softmax_precision"); // at least that of the inputs
+  int64_t qHeads = n.getInt("q_num_heads", 0), kvHeads = n.getInt("kv_num_heads", 0);
+  bool causal = n.getInt("is_causal", 0);
+  double softcap = n.getFloat("softcap", 0);
+  int64_t left = -1, right = -1;
+  if (n.version >= 25) {
+    left = n.getInt("left_window_size", -1);
+    right = n.getInt("right_window_size", -1);
+  }
+  Value q = toHeads(n, 0, qHeads, "q_num_heads"), k = toHeads(n, 1, kvHeads, "kv_num_heads"),
+        v = toHeads(n, 2, kvHeads, "kv_num_heads");
+  if (!q || !k || !v || n.failed())
+    return failure();
+  if (elementOf(k) != elementOf(q) || elementOf(v) != elementOf(q))
+    return n.error() << "has queries, keys and values of different types";
+
+  Sizes sizes = getSizes(q), keys = getSizes(k), values = getSizes(v);
+  for (Sizes *other : {&keys, &values})
+    if (!n.equate(sizes[0], (*other)[0], "the batch of queries, keys and values"))
+      return failure();
+  if (!n.equate(sizes[3], keys[3], "the size of heads of queries and keys") ||
+      !n.equate(keys[1], values[1], "the lengths of keys and values") ||
+      !n.equate(keys[2], values[2], "the numbers of heads of keys and values"))
+    return failure();
+  auto hq = sizes[2].asConstant(), hkv = keys[2].asConstant(), d = sizes[3].asConstant();
+  if (!hq || !hkv || !d || !*hq || !*hkv || !*d || *hq % *hkv)
+    return n.error() << "has " << sizes[2].str() << " query heads and " << keys[2].str()
+                     << " key heads of size " << sizes[3].str()
+                     << "; all must be known, and the first a multiple of the second";
+  double scale = n.getFloat("scale", 1 / std::sqrt((double)*d));
+
+  Value mask, bias;
+  Sizes full{sizes[0], sizes[2], sizes[1], keys[1]};
+  if (n.has(3)) {
+    Value given = fullMask(n, n.operand(3), full);
+    if (!given)
+      return failure();
+    if (n.in(3).isBool()) {
+      mask = given;
+    } else if (n.in(3).element == elementOf(q)) {
+      bias = given;
+      // Minus infinity hides a key, and a row that sees none gives zero.
+      double low = -std::numeric_limits<double>::infinity();
+      mask = n.compare(Predicate::NE, given, n.scalar(low, given));
+    } else {
+      return n.error() << "has a mask of " << n.in(3).element;
+    }
+  }
+  if (left >= 0 || right >= 0) {
+    mask = allOf(n, mask, windowMask(n, sizes[1], keys[1], left, right));
+    if (!mask)
+      return failure();
+    mask = fullMask(n, mask, full);
+  }
+  if (n.failed())
+    return failure();
+  Sizes out = sizes;
+  out[3] = values[3];
+  Value y = AttentionOp::create(n.b, n.loc, n.type(elementOf(q), out), q, k, v,
+                                /*key_mask=*/Value(), mask, bias, APFloat(scale), causal,
+                                n.b.getStringAttr("0"), APFloat(softcap), MaskedRow::Zero);
+  if (n.in(0).rank() == 4)
+    return n.result(n.transpose(y, {0, 2, 1, 3}));
+  return n.result(n.reshape(y, {out[0], out[1], out[2] * out[3]}));
+}
+
+//===----------------------------------------------------------------------===//
+// Rotary embedding
+//===----------------------------------------------------------------------===//
+
+/// x, the rotation's tables, and the positions (or -1 where the tables have them already).
+static LogicalResult rotate(Node &n, unsigned cosInput, int positions) {
+  int64_t heads = n.getInt("num_heads", 0), width = n.getInt("rotary_embedding_dim", 0);
+  bool interleaved = n.getInt("interleaved", 0);
+  // ONNX Runtime's op takes the width of a head from the tables where num_heads is missing.
+  const Tensor &cosTable = n.in(cosInput);
+  if (!heads && n.in(0).rank() == 3 && cosTable.rank() && !n.domain.empty()) {
+    SymExpr head = cosTable.shape.back() * SymExpr(2);
+    if (auto count = n.in(0).shape[2].divideExact(head); count && count->asConstant() && !width)
+      heads = *count->asConstant();
+  }
+  Value x = toHeads(n, 0, heads, "num_heads");
+  if (!x)
+    return failure();
+  Sizes sizes = getSizes(x);
+  Value tables[2];
+  for (unsigned i = 0; i < 2; ++i) {
+    Value table = n.operand(cosInput + i);
+    if (!table)
+      return failure();
+    if (positions >= 0) {
+      const Tensor &ids = n.in(positions);
+      if (rankOf(table) != 2 || !ids.isInt())
+        return n.error() << "needs tables of two dimensions and integer positions";
+      Value at = n.operand(positions);
+      // One number: the first position.
+      if (ids.rank() == 1 && ids.shape[0].isConstant(1)) {
+        Value steps = IotaOp::create(n.b, n.loc, n.type(ids.element, {sizes[1]}), 0);
+        at = n.reshape(n.binary<AddOp>(steps, at), {SymExpr(1), sizes[1]});
+      }
+      if (!at)
+        return failure();
+      Sizes rows = getSizes(at);
+      rows.push_back(getSizes(table)[1]);
+      if (rows.size() != 3)
+        return n.error() << "needs positions of shape [batch, sequence]";
+      table = GatherOp::create(n.b, n.loc, n.type(elementOf(table), rows), table, at, 0);
+    }
+    Sizes t = getSizes(table);
+    if (t.size() != 3 || elementOf(table) != elementOf(x))
+      return n.error() << "has tables of shape " << str(t);
+    if ((!t[0].isConstant(1) && !n.equate(t[0], sizes[0], "the batch of the tables")) ||
+        !n.equate(t[1], sizes[1], "the positions of the tables"))
+      return failure();
+    tables[i] = table;
+  }
+  SymExpr half = getSizes(tables[0])[2];
+  if (!n.equate(half, getSizes(tables[1])[2], "the tables") ||
+      !n.equate(half * SymExpr(2), width ? SymExpr(width) : sizes[3],
+                "the width of the tables and what is rotated"))
+    return failure();
+  Value y = RotaryOp::create(n.b, n.loc, x.getType(), x, tables[0], tables[1], interleaved);
+  if (n.in(0).rank() == 4)
+    return n.result(n.transpose(y, {0, 2, 1, 3}));
+  return n.result(n.reshape(y, n.in(0).shape));
+}
+
+static LogicalResult importRotary(Node &n) {
+  if (failed(n.expectInputs(3, 4)) || failed(n.expectFloat(0)))
+    return failure();
+  return rotate(n, 1, n.has(3) ? 3 : -1);
+}
+
+static LogicalResult importMicrosoftRotary(Node &n) {
+  if (failed(n.expectInputs(4)) || failed(n.expectFloat(0)))
+    return failure();
+  n.ignore("is_packed_batching");
+  if (n.getFloat("scale", 1) != 1)
+    return n.error() << "has a scale other than 1";
+  return rotate(n, 2, 1);
+}
+
+void mlir::tpc::frontend::addAttentionOps(OpTable &t) {
+  t.add("Attention", {23, 24, 25}, importAttention);
+  t.add("RotaryEmbedding", {23}, importRotary);
+  t.addMicrosoft("RotaryEmbedding", importMicrosoftRotary);
+}

@@ -1,0 +1,286 @@
+//===- Elementwise.cpp - Add, Sub, Mul, Div, Mod, Pow, Min, Max, … ---------===//
+
+#include "Fold.h"
+#include "OpTable.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+//===----------------------------------------------------------------------===//
+// Two operands
+//===----------------------------------------------------------------------===//
+
+/// Up to operator set 6 the right operand broadcasts only where `broadcast` says so, and then
+/// from dimension `axis` on.
+static FailureOr<Tensor> legacyBroadcast(Node &n) {
+  Tensor rhs = n.in(1);
+  bool broadcast = n.getInt("broadcast", 0);
+  int64_t axis = n.getInt("axis", n.in(0).rank() - rhs.rank());
+  if (n.failed())
+    return failure();
+  if (!broadcast || axis == n.in(0).rank() - rhs.rank())
+    return rhs;
+  if (axis < 0)
+    axis += n.in(0).rank();
+  int64_t behind = n.in(0).rank() - axis - rhs.rank();
+  if (axis < 0 || behind < 0)
+    return n.error() << "has axis " << axis << ", but its operands have " << n.in(0).rank()
+                     << " and " << rhs.rank() << " dimensions";
+  Sizes sizes = rhs.shape;
+  sizes.append(behind, SymExpr(1));
+  if (rhs.contents) {
+    rhs.shape = sizes;
+    rhs.value = {};
+    return rhs;
+  }
+  return n.wrap(n.reshape(n.materialize(rhs), sizes));
+}
+
+/// Bounds of x + y, x - y, and of products of what is never negative.
+static std::optional<Interval> foldInterval(Arithmetic op, const Tensor &x, const Tensor &y) {
+  auto bounds = [](const Tensor &t) -> std::optional<Interval> {
+    if (auto scalar = t.scalarInt())
+      return Interval{*scalar, *scalar};
+    return t.interval;
+  };
+  auto a = bounds(x), b = bounds(y);
+  if (!a || !b)
+    return std::nullopt;
+  auto nonNegative = [](const SymExpr &e) { return e.lowerBound().value_or(-1) >= 0; };
+  switch (op) {
+  case Arithmetic::Add:
+    return Interval{a->low + b->low, a->high + b->high};
+  case Arithmetic::Sub:
+    return Interval{a->low - b->high, a->high - b->low};
+  case Arithmetic::Mul:
+    if (nonNegative(a->low) && nonNegative(b->low))
+      return Interval{a->low * b->low, a->high * b->high};
+    return std::nullopt;
+  case Arithmetic::Min:
+    return Interval{SymExpr::min(a->low, b->low), SymExpr::min(a->high, b->high)};
+  case Arithmetic::Max:
+    return Interval{SymExpr::max(a->low, b->low), SymExpr::max(a->high, b->high)};
+  default:
+    return std::nullopt;
+  }
+}
+
+/// x op y of any two tensors, folded where both are known.
+static FailureOr<Tensor> apply(Node &n, Arithmetic op, const Tensor &x, const Tensor &y) {
+  FailureOr<Sizes> sizes = n.broadcast(x.shape, y.shape);
+  if (failed(sizes))
+    return failure();
+  if (op != Arithmetic::Pow && x.element != y.element)
+    return n.error() << "has operands of types " << x.element << " and " << y.element;
+  if (canFold(*sizes, {&x, &y}) && x.isFloat() == y.isFloat()) {
+    auto contents = std::make_shared<Contents>();
+    contents->isFloat = x.isFloat();
+    bool known = true;
+    forEachBroadcast(*sizes, {&x, &y}, [&](ArrayRef<int64_t> at) {
+      if (x.isFloat()) {
+        auto r = foldFloat(op, x.contents->floats[at[0]], y.contents->floats[at[1]], x.element);
+        known &= r.has_value();
+        contents->floats.push_back(r.value_or(0));
+      } else {
+        const SymExpr &a = x.contents->ints[at[0]], &b = y.contents->ints[at[1]];
+        std::string why = "node " + getSourceName(n.loc) + " compares sizes";
+        std::optional<SymExpr> r = op == Arithmetic::Min   ? n.minimum(a, b, why)
+                                   : op == Arithmetic::Max ? n.maximum(a, b, why)
+                                                           : foldInt(op, a, b);
+        known &= r.has_value();
+        contents->ints.push_back(r.value_or(SymExpr(0)));
+      }
+    });
+    if (known) {
+      Tensor result;
+      result.element = x.element;
+      result.shape = *sizes;
+      result.contents = contents;
+      return result;
+    }
+  }
+  Value lhs = n.materialize(x), rhs = n.materialize(y), v;
+  switch (op) {
+  case Arithmetic::Add:
+    v = n.binary<AddOp>(lhs, rhs);
+    break;
+  case Arithmetic::Sub:
+    v = n.binary<SubOp>(lhs, rhs);
+    break;
+  case Arithmetic::Mul:
+    v = n.binary<MulOp>(lhs, rhs);
+    break;
+  case Arithmetic::Div:
+    v = n.binary<DivOp>(lhs, rhs);
+    break;
+  case Arithmetic::Mod:
+    v = n.binary<ModOp>(lhs, rhs);
+    break;
+  case Arithmetic::FMod:
+    // The dialect's remainder of floats has the sign of x, that of integers the sign of y.
+    if (!x.isFloat()) {
+      Value quotient = n.binary<MulOp>(n.binary<DivOp>(lhs, rhs), rhs);
+      v = n.binary<SubOp>(lhs, quotient);
+    } else {
+      v = n.binary<ModOp>(lhs, rhs);
+    }
+    break;
+  case Arithmetic::Pow:
+    v = n.binary<PowOp>(lhs, rhs);
+    break;
+  case Arithmetic::Min:
+    v = n.binary<MinOp>(lhs, rhs);
+    break;
+  case Arithmetic::Max:
+    v = n.binary<MaxOp>(lhs, rhs);
+    break;
+  case Arithmetic::And:
+    v = n.binary<AndOp>(lhs, rhs);
+    break;
+  case Arithmetic::Or:
+    v = n.binary<OrOp>(lhs, rhs);
+    break;
+  case Arithmetic::Xor:
+    v = n.binary<XorOp>(lhs, rhs);
+    break;
+  }
+  Tensor result = n.wrap(v);
+  result.interval = foldInterval(op, x, y);
+  return result;
+}
+
+template <Arithmetic op> static LogicalResult importBinary(Node &n) {
+  constexpr bool logical = op == Arithmetic::And || op == Arithmetic::Or || op == Arithmetic::Xor;
+  if (failed(n.expectInputs(2)))
+    return failure();
+  for (unsigned i = 0; i < 2; ++i)
+    if (n.in(i).isBool() != logical)
+      return n.error() << "has an operand of type " << n.in(i).element;
+  Tensor rhs = n.in(1);
+  if (n.version < 7) {
+    FailureOr<Tensor> legacy = legacyBroadcast(n);
+    if (failed(legacy))
+      return failure();
+    rhs = *legacy;
+  }
+  FailureOr<Tensor> result = apply(n, op, n.in(0), rhs);
+  return failed(result) ? failure() : n.result(*result);
+}
+
+static LogicalResult importMod(Node &n) {
+  if (failed(n.expectInputs(2)))
+    return failure();
+  bool fmod = n.getInt("fmod", 0);
+  if (n.in(0).isFloat() && !fmod)
+    return n.error() << "needs fmod = 1 for floating-point operands";
+  FailureOr<Tensor> result = apply(n, fmod ? Arithmetic::FMod : Arithmetic::Mod, n.in(0), n.in(1));
+  return failed(result) ? failure() : n.result(*result);
+}
+
+/// Any number of operands.
+template <Arithmetic op, bool mean = false> static LogicalResult importVariadic(Node &n) {
+  if (failed(n.expectInputs(1, 10000)))
+    return failure();
+  Tensor result = n.in(0);
+  for (unsigned i = 1; i < n.numInputs(); ++i) {
+    if (!n.has(i))
+      return n.error() << "lacks input " << i;
+    FailureOr<Tensor> next = apply(n, op, result, n.in(i));
+    if (failed(next))
+      return failure();
+    result = *next;
+  }
+  if (mean && n.numInputs() > 1) {
+    if (!result.isFloat())
+      return n.error() << "needs floating-point operands";
+    Value sum = n.materialize(result);
+    result = n.wrap(n.binary<DivOp>(sum, n.scalar(n.numInputs(), sum)));
+  }
+  return n.result(result);
+}
+
+//===----------------------------------------------------------------------===//
+// One operand
+//===----------------------------------------------------------------------===//
+
+using FoldUnary = double (*)(double);
+
+template <typename OpTy, bool floatOnly> static LogicalResult importUnary(Node &n, FoldUnary fold) {
+  if (failed(n.expectInputs(1)) || (floatOnly && failed(n.expectFloat(0))))
+    return failure();
+  const Tensor &x = n.in(0);
+  if (x.isBool())
+    return n.error() << "needs numbers, but '" << x.element << "' are booleans";
+  if (x.contents && x.isFloat() && fold) {
+    Contents contents;
+    contents.isFloat = true;
+    for (double value : x.contents->floats)
+      contents.floats.push_back(roundTo(fold(value), x.element));
+    return n.resultContents(x.element, x.shape, std::move(contents));
+  }
+  return n.result(n.unary<OpTy>(n.operand(0)));
+}
+
+template <typename OpTy> static LogicalResult importFloat(Node &n) {
+  return importUnary<OpTy, true>(n, nullptr);
+}
+
+static LogicalResult importSqrt(Node &n) {
+  return importUnary<SqrtOp, true>(n, [](double x) { return std::sqrt(x); });
+}
+static LogicalResult importReciprocal(Node &n) {
+  return importUnary<ReciprocalOp, true>(n, [](double x) { return 1 / x; });
+}
+static LogicalResult importFloor(Node &n) {
+  return importUnary<FloorOp, true>(n, [](double x) { return std::floor(x); });
+}
+static LogicalResult importCeil(Node &n) {
+  return importUnary<CeilOp, true>(n, [](double x) { return std::ceil(x); });
+}
+
+static LogicalResult importNeg(Node &n) {
+  if (n.numInputs() == 1 && n.has(0) && n.in(0).isInt() && n.in(0).contents) {
+    Contents contents;
+    for (const SymExpr &e : n.in(0).contents->ints)
+      contents.ints.push_back(-e);
+    return n.resultContents(n.in(0).element, n.in(0).shape, std::move(contents));
+  }
+  return importUnary<NegOp, false>(n, [](double x) { return -x; });
+}
+
+static LogicalResult importAbs(Node &n) {
+  return importUnary<AbsOp, false>(n, [](double x) { return std::fabs(x); });
+}
+
+void mlir::tpc::frontend::addElementwiseOps(OpTable &t) {
+  t.add("Add", {1, 6, 7, 13, 14}, importBinary<Arithmetic::Add>);
+  t.add("Sub", {1, 6, 7, 13, 14}, importBinary<Arithmetic::Sub>);
+  t.add("Mul", {1, 6, 7, 13, 14}, importBinary<Arithmetic::Mul>);
+  t.add("Div", {1, 6, 7, 13, 14}, importBinary<Arithmetic::Div>);
+  t.add("Pow", {1, 7, 12, 13, 15}, importBinary<Arithmetic::Pow>);
+  t.add("And", {1, 7}, importBinary<Arithmetic::And>);
+  t.add("Or", {1, 7}, importBinary<Arithmetic::Or>);
+  t.add("Xor", {1, 7}, importBinary<Arithmetic::Xor>);
+  t.add("Mod", {10, 13, 28}, importMod);
+  t.add("Min", {1, 6, 8, 12, 13}, importVariadic<Arithmetic::Min>);
+  t.add("Max", {1, 6, 8, 12, 13}, importVariadic<Arithmetic::Max>);
+  t.add("Sum", {1, 6, 8, 13}, importVariadic<Arithmetic::Add>);
+  t.add("Mean", {1, 6, 8, 13}, importVariadic<Arithmetic::Add, true>);
+
+  t.add("Neg", {1, 6, 13}, importNeg);
+  t.add("Abs", {1, 6, 13}, importAbs);
+  t.add("Sqrt", {1, 6, 13}, importSqrt);
+  t.add("Reciprocal", {1, 6, 13}, importReciprocal);
+  t.add("Floor", {1, 6, 13}, importFloor);
+  t.add("Ceil", {1, 6, 13}, importCeil);
+  t.add("Exp", {1, 6, 13}, importFloat<ExpOp>);
+  t.add("Log", {1, 6, 13}, importFloat<LogOp>);
+  t.add("Sin", {7, 22}, importFloat<SinOp>);
+  t.add("Cos", {7, 22}, importFloat<CosOp>);
+  t.add("Tanh", {1, 6, 13}, importFloat<TanhOp>);
+  t.add("Erf", {9, 13}, importFloat<ErfOp>);
+  t.add("Sigmoid", {1, 6, 13}, importFloat<SigmoidOp>);
+}

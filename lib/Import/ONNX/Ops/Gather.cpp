@@ -1,0 +1,173 @@
+//===- Gather.cpp - Gather, GatherND, GatherElements ----------------------===//
+
+#include "Importer.h"
+#include "OpTable.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+/// Makes sure that indices which follow from the sizes stay within `size`:
+/// positions 0 .. sequence - 1 in a table of 128 rows require sequence <= 128.
+static LogicalResult checkIndices(Node &n, const Tensor &indices, const SymExpr &size,
+                                  StringRef table) {
+  std::optional<Interval> bounds = indices.interval;
+  if (indices.contents) {
+    for (const SymExpr &e : indices.contents->ints) {
+      if (!bounds)
+        bounds = Interval{e, e};
+      bounds->low = SymExpr::min(bounds->low, e);
+      bounds->high = SymExpr::max(bounds->high, e);
+    }
+  }
+  if (!bounds)
+    return success();
+  std::string why = table.str() + " has " + size.str() + " rows";
+  // An empty range has a high bound below its low one: 0 .. -1 is fine.
+  if (!n.assumeNonNegative(size - SymExpr(1) - bounds->high, why) && !bounds->high.isConstant(-1))
+    return n.error() << "takes index " << bounds->high.str() << " of a dimension of size "
+                     << size.str();
+  if (!n.assumeNonNegative(size + bounds->low, why))
+    return n.error() << "takes index " << bounds->low.str() << " of a dimension of size "
+                     << size.str();
+  return success();
+}
+
+static std::string nameOf(Node &n, const Tensor &table) {
+  if (table.source && !table.source->name.empty())
+    return "table " + table.source->name;
+  return "the operand of node " + getSourceName(n.loc);
+}
+
+static LogicalResult importGather(Node &n) {
+  if (failed(n.expectInputs(2)))
+    return failure();
+  const Tensor &data = n.in(0), &indices = n.in(1);
+  if (!indices.isInt())
+    return n.error() << "has indices of type " << indices.element;
+  FailureOr<int64_t> axis = n.normalizeAxis(n.getInt("axis", 0), data.rank());
+  if (failed(axis))
+    return failure();
+  const SymExpr &size = data.shape[*axis];
+  Sizes sizes(data.shape.begin(), data.shape.begin() + *axis);
+  sizes.append(indices.shape.begin(), indices.shape.end());
+  sizes.append(data.shape.begin() + *axis + 1, data.shape.end());
+
+  // Elements of a known vector, by constant indices.
+  if (data.rank() == 1 && data.contents && indices.contents) {
+    Contents contents;
+    contents.isFloat = data.contents->isFloat;
+    bool known = true;
+    for (const SymExpr &e : indices.contents->ints) {
+      std::optional<int64_t> i = e.asConstant();
+      int64_t count = data.contents->size();
+      if (i && (*i < -count || *i >= count))
+        return n.error() << "takes index " << *i << " of a vector of " << count << " elements";
+      known &= i.has_value();
+      if (!known)
+        break;
+      int64_t at = *i < 0 ? *i + count : *i;
+      if (contents.isFloat)
+        contents.floats.push_back(data.contents->floats[at]);
+      else
+        contents.ints.push_back(data.contents->ints[at]);
+    }
+    if (known)
+      return n.resultContents(data.element, sizes, std::move(contents));
+  }
+  if (failed(checkIndices(n, indices, size, nameOf(n, data))))
+    return failure();
+
+  // One constant index is a slice.
+  if (std::optional<SymExpr> index = indices.scalarInt(); index && index->isConstant()) {
+    SymExpr at = *index->asConstant() < 0 ? size + *index : *index;
+    Tensor result = n.wrap(n.reshape(n.slice(n.operand(0), *axis, at, SymExpr(1)), sizes));
+    result.interval = data.interval;
+    return n.result(std::move(result));
+  }
+  Value table = n.operand(0), ids = n.operand(1);
+  if (!table || !ids)
+    return failure();
+  RankedTensorType type = n.type(data.element, sizes);
+  if (data.source && data.rank() == 2 && *axis == 0 && data.isFloat())
+    return n.result(Value(EmbeddingOp::create(n.b, n.loc, type, table, ids)));
+  Tensor result = n.wrap(GatherOp::create(n.b, n.loc, type, table, ids, *axis));
+  result.interval = data.interval;
+  return n.result(std::move(result));
+}
+
+static LogicalResult importGatherND(Node &n) {
+  if (failed(n.expectInputs(2)))
+    return failure();
+  const Tensor &data = n.in(0), &indices = n.in(1);
+  if (!indices.isInt())
+    return n.error() << "has indices of type " << indices.element;
+  int64_t batch = n.version < 12 ? 0 : n.getInt("batch_dims", 0);
+  std::optional<int64_t> depth = indices.rank() ? indices.shape.back().asConstant() : std::nullopt;
+  if (!depth || *depth < 1 || batch < 0 || batch >= indices.rank() || batch + *depth > data.rank())
+    return n.error() << "picks from " << str(data.shape) << " by indices " << str(indices.shape)
+                     << " with batch_dims = " << batch;
+  Sizes sizes;
+  for (int64_t i = 0; i < batch; ++i) {
+    if (!n.equate(data.shape[i], indices.shape[i], "both are batch dimensions"))
+      return failure();
+    sizes.push_back(data.shape[i]);
+  }
+  sizes.append(indices.shape.begin() + batch, indices.shape.end() - 1);
+  sizes.append(data.shape.begin() + batch + *depth, data.shape.end());
+  Value table = n.operand(0), ids = n.operand(1);
+  if (!table || !ids)
+    return failure();
+  return n.result(
+      Value(GatherNDOp::create(n.b, n.loc, n.type(data.element, sizes), table, ids, batch)));
+}
+
+/// out[i][j] = data[i][index[i][j]]: GatherND with all other dimensions as a batch, once `axis` is
+/// the last one.
+static LogicalResult importGatherElements(Node &n) {
+  if (failed(n.expectInputs(2)))
+    return failure();
+  const Tensor &data = n.in(0), &indices = n.in(1);
+  if (!indices.isInt() || indices.rank() != data.rank())
+    return n.error() << "picks from " << str(data.shape) << " by indices " << str(indices.shape)
+                     << " of type " << indices.element;
+  FailureOr<int64_t> axis = n.normalizeAxis(n.getInt("axis", 0), data.rank());
+  if (failed(axis))
+    return failure();
+  SmallVector<int64_t> permutation;
+  for (int64_t i = 0; i < data.rank(); ++i)
+    if (i != *axis)
+      permutation.push_back(i);
+  permutation.push_back(*axis);
+  Value table = n.transpose(n.operand(0), permutation);
+  Value ids = n.transpose(n.operand(1), permutation);
+  if (!table || !ids)
+    return failure();
+  // Indices may be smaller than the data in the other dimensions.
+  Sizes dataSizes = getSizes(table), idSizes = getSizes(ids);
+  int64_t batch = data.rank() - 1;
+  for (int64_t i = 0; i < batch; ++i) {
+    if (dataSizes[i] == idSizes[i])
+      continue;
+    if (!n.assumeNonNegative(dataSizes[i] - idSizes[i],
+                             "node " + getSourceName(n.loc) + " has fewer data than indices"))
+      return n.error() << "has data " << str(data.shape) << " and indices " << str(indices.shape);
+    table = n.slice(table, i, SymExpr(0), idSizes[i]);
+  }
+  Sizes withDepth = idSizes;
+  withDepth.push_back(SymExpr(1));
+  ids = n.reshape(ids, withDepth);
+  if (!table || !ids)
+    return failure();
+  Value picked = GatherNDOp::create(n.b, n.loc, n.type(data.element, idSizes), table, ids, batch);
+  SmallVector<int64_t> back(data.rank());
+  for (auto [to, from] : llvm::enumerate(permutation))
+    back[from] = to;
+  return n.result(n.transpose(picked, back));
+}
+
+void mlir::tpc::frontend::addGatherOps(OpTable &t) {
+  t.add("Gather", {1, 11, 13}, importGather);
+  t.add("GatherND", {11, 12, 13}, importGatherND);
+  t.add("GatherElements", {11, 13}, importGatherElements);
+}

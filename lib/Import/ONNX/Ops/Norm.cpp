@@ -1,0 +1,89 @@
+//===- Norm.cpp - LayerNormalization, RMSNormalization and ONNX Runtime's ---===//
+
+#include "OpTable.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+/// Reads scale or bias of a norm over dimensions `axis` and on: it must have all of their elements.
+static Value normVector(Node &n, unsigned i, ArrayRef<SymExpr> normalized) {
+  Value v = n.operand(i);
+  if (!v)
+    return {};
+  SymExpr size = product(normalized);
+  // Leading dimensions of 1 do not count.
+  if (product(n.in(i).shape) != size && product(n.in(i).shape).isConstant()) {
+    // One number for all of them, or a vector that repeats, broadcasts.
+    FailureOr<Sizes> sizes = n.broadcast(n.in(i).shape, normalized);
+    if (failed(sizes))
+      return {};
+    v = n.expand(v, *sizes);
+  }
+  return n.reshape(v, {size});
+}
+
+template <bool rms> static LogicalResult importNorm(Node &n) {
+  if (failed(n.expectInputs(2, rms ? 2 : 3)) || failed(n.expectFloat(0)))
+    return failure();
+  const Tensor &x = n.in(0);
+  FailureOr<int64_t> axis = n.normalizeAxis(n.getInt("axis", -1), x.rank());
+  double epsilon = n.getFloat("epsilon", 1e-5);
+  n.ignore("stash_type");
+  if (failed(axis) || n.failed())
+    return failure();
+  for (unsigned i = 1; i < 3; ++i)
+    if (failed(n.expectUnused(i, i == 1 ? (rms ? "the inverse root" : "the mean")
+                                        : "the inverse deviation")))
+      return failure();
+  for (unsigned i = 1; i < n.numInputs(); ++i)
+    if (n.has(i) && n.in(i).element != x.element)
+      return n.error() << "normalizes " << x.element << " by a vector of " << n.in(i).element;
+  ArrayRef<SymExpr> normalized = ArrayRef(x.shape).drop_front(*axis);
+  // Several dimensions are normalized as one.
+  Sizes flat(x.shape.begin(), x.shape.begin() + *axis);
+  flat.push_back(product(normalized));
+  Value v = n.reshape(n.operand(0), flat), scale = normVector(n, 1, normalized);
+  Value bias = n.has(2) ? normVector(n, 2, normalized) : Value();
+  if (n.failed())
+    return failure();
+  Value y = rms ? n.rmsNorm(v, scale, epsilon) : n.layerNorm(v, scale, bias, epsilon);
+  return n.result(n.reshape(y, x.shape));
+}
+
+/// input + skip (+ bias), which is an output as well, and its norm.
+template <bool rms> static LogicalResult importSkipNorm(Node &n) {
+  // input, skip, gamma, (beta,) bias
+  if (failed(n.expectInputs(3, rms ? 4 : 5)) || failed(n.expectFloat(0)))
+    return failure();
+  double epsilon = n.getFloat("epsilon", 1e-12);
+  for (unsigned i : {1, 2})
+    if (failed(n.expectUnused(i, "statistics")))
+      return failure();
+  unsigned biasInput = rms ? 3 : 4;
+  Value sum = n.binary<AddOp>(n.operand(0), n.operand(1));
+  if (n.has(biasInput))
+    sum = n.binary<AddOp>(sum, n.operand(biasInput));
+  if (!sum)
+    return failure();
+  ArrayRef<SymExpr> width = ArrayRef(n.in(0).shape).take_back(1);
+  Value scale = normVector(n, 2, width);
+  Value beta = !rms && n.has(3) ? normVector(n, 3, width) : Value();
+  if (n.failed())
+    return failure();
+  if (n.isUsed(3) && failed(n.set(3, n.wrap(sum))))
+    return failure();
+  return n.result(rms ? n.rmsNorm(sum, scale, epsilon) : n.layerNorm(sum, scale, beta, epsilon));
+}
+
+void mlir::tpc::frontend::addNormOps(OpTable &t) {
+  // PyTorch 1.5 wrote LayerNormalization, and ONNX Runtime writes Simplified…, in ai.onnx
+  // whatever the operator set.
+  t.add("LayerNormalization", {1, 17}, importNorm<false>);
+  t.add("SimplifiedLayerNormalization", {1}, importNorm<true>);
+  t.add("RMSNormalization", {23}, importNorm<true>);
+  t.addMicrosoft("LayerNormalization", importNorm<false>);
+  t.addMicrosoft("SimplifiedLayerNormalization", importNorm<true>);
+  t.addMicrosoft("SkipLayerNormalization", importSkipNorm<false>);
+  t.addMicrosoft("SkipSimplifiedLayerNormalization", importSkipNorm<true>);
+}

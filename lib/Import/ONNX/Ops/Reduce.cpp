@@ -1,0 +1,131 @@
+//===- Reduce.cpp - ReduceSum, ReduceMean, ReduceMax, ReduceMin, … ---------===//
+
+#include "Fold.h"
+#include "OpTable.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+namespace {
+struct Reduction {
+  SmallVector<int64_t> dims;
+  bool keep, nothing;
+};
+} // namespace
+
+/// `axesInput`: the operator set since which axes are an input.
+static FailureOr<Reduction> readReduction(Node &n, int64_t axesInput) {
+  if (failed(n.expectInputs(1, n.version < axesInput ? 1 : 2)))
+    return failure();
+  std::optional<SmallVector<int64_t>> axes;
+  if (n.version < axesInput) {
+    axes = n.getInts("axes");
+  } else if (n.has(1)) {
+    FailureOr<SmallVector<int64_t>> known = n.constantInts(1, "axes");
+    if (failed(known))
+      return failure();
+    axes = std::move(*known);
+  }
+  Reduction r;
+  r.keep = n.getInt("keepdims", 1);
+  bool noop = n.version >= axesInput && n.getInt("noop_with_empty_axes", 0);
+  if (n.failed())
+    return failure();
+  bool all = !axes || axes->empty();
+  r.nothing = all && noop;
+  if (all && !noop) {
+    r.dims = llvm::to_vector(llvm::seq<int64_t>(0, n.in(0).rank()));
+  } else if (!all) {
+    FailureOr<SmallVector<int64_t>> normal = n.normalizeAxes(*axes, n.in(0).rank());
+    if (failed(normal))
+      return failure();
+    r.dims = std::move(*normal);
+    llvm::sort(r.dims);
+  }
+  return r;
+}
+
+/// The sum, product, … of all elements of a known vector.
+static std::optional<SymExpr> foldAll(const Contents &contents, Arithmetic op) {
+  if (contents.isFloat || contents.ints.empty())
+    return std::nullopt;
+  std::optional<SymExpr> result = contents.ints[0];
+  for (size_t i = 1; result && i < contents.ints.size(); ++i)
+    result = foldInt(op, *result, contents.ints[i]);
+  return result;
+}
+
+static FailureOr<bool> foldReduction(Node &n, const Reduction &r, Arithmetic op) {
+  const Tensor &x = n.in(0);
+  if (!x.contents || (int64_t)r.dims.size() != x.rank())
+    return false;
+  std::optional<SymExpr> all = foldAll(*x.contents, op);
+  if (!all)
+    return false;
+  Contents contents;
+  contents.ints.push_back(*all);
+  Sizes sizes(r.keep ? x.rank() : 0, SymExpr(1));
+  if (failed(n.resultContents(x.element, sizes, std::move(contents))))
+    return failure();
+  return true;
+}
+
+template <ReduceFunction function, int64_t axesInput> static LogicalResult importReduce(Node &n) {
+  FailureOr<Reduction> r = readReduction(n, axesInput);
+  if (failed(r))
+    return failure();
+  if (r->nothing)
+    return n.result(n.in(0));
+  if (n.in(0).isBool())
+    return n.error() << "needs numbers, but has booleans";
+  if (function != ReduceFunction::Mean) {
+    FailureOr<bool> folded = foldReduction(n, *r,
+                                           function == ReduceFunction::Sum   ? Arithmetic::Add
+                                           : function == ReduceFunction::Max ? Arithmetic::Max
+                                                                             : Arithmetic::Min);
+    if (failed(folded))
+      return failure();
+    if (*folded)
+      return success();
+  } else if (failed(n.expectFloat(0))) {
+    return failure();
+  }
+  return n.result(n.reduce(function, n.operand(0), r->dims, r->keep));
+}
+
+/// Only of known contents: numbers of elements are computed so.
+static LogicalResult importReduceProd(Node &n) {
+  FailureOr<Reduction> r = readReduction(n, 18);
+  if (failed(r))
+    return failure();
+  if (r->nothing)
+    return n.result(n.in(0));
+  FailureOr<bool> folded = foldReduction(n, *r, Arithmetic::Mul);
+  if (failed(folded))
+    return failure();
+  if (*folded)
+    return success();
+  return n.error() << "computes a product of data; tpc multiplies only sizes";
+}
+
+/// Sum of squares, and its root.
+template <bool root> static LogicalResult importReduceSquares(Node &n) {
+  FailureOr<Reduction> r = readReduction(n, 18);
+  if (failed(r) || failed(n.expectFloat(0)))
+    return failure();
+  Value x = n.operand(0);
+  Value squares = n.binary<MulOp>(x, x);
+  Value sum = r->nothing ? squares : n.reduce(ReduceFunction::Sum, squares, r->dims, r->keep);
+  return n.result(root ? n.unary<SqrtOp>(sum) : sum);
+}
+
+void mlir::tpc::frontend::addReduceOps(OpTable &t) {
+  t.add("ReduceSum", {1, 11, 13}, importReduce<ReduceFunction::Sum, 13>);
+  t.add("ReduceMean", {1, 11, 13, 18}, importReduce<ReduceFunction::Mean, 18>);
+  t.add("ReduceMax", {1, 11, 12, 13, 18, 20}, importReduce<ReduceFunction::Max, 18>);
+  t.add("ReduceMin", {1, 11, 12, 13, 18, 20}, importReduce<ReduceFunction::Min, 18>);
+  t.add("ReduceProd", {1, 11, 13, 18}, importReduceProd);
+  t.add("ReduceSumSquare", {1, 11, 13, 18}, importReduceSquares<false>);
+  t.add("ReduceL2", {1, 11, 13, 18}, importReduceSquares<true>);
+}

@@ -1,0 +1,224 @@
+//===- TensorSource.cpp - Tensors of an ONNX file -------------------------===//
+
+#include "TensorSource.h"
+
+#include "onnx.pb.h"
+
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+using namespace mlir;
+using namespace mlir::tpc::frontend;
+using ::onnx::TensorProto;
+
+static llvm::Error fault(const llvm::Twine &what) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), what);
+}
+
+Type mlir::tpc::frontend::getElementType(MLIRContext *context, int32_t dataType) {
+  Builder b(context);
+  switch (dataType) {
+  case TensorProto::FLOAT:
+    return b.getF32Type();
+  case TensorProto::FLOAT16:
+    return b.getF16Type();
+  case TensorProto::BFLOAT16:
+    return b.getBF16Type();
+  case TensorProto::DOUBLE:
+    return b.getF64Type();
+  case TensorProto::BOOL:
+    return b.getI1Type();
+  case TensorProto::INT8:
+    return b.getI8Type();
+  case TensorProto::INT16:
+    return b.getIntegerType(16);
+  case TensorProto::INT32:
+    return b.getI32Type();
+  case TensorProto::INT64:
+    return b.getI64Type();
+  case TensorProto::UINT8:
+    return b.getIntegerType(8, /*isSigned=*/false);
+  }
+  return {};
+}
+
+std::string mlir::tpc::frontend::getDataTypeName(int32_t dataType) {
+  if (dataType > 0 && ::onnx::TensorProto_DataType_IsValid(dataType)) {
+    static const char *names[] = {"undefined",  "float32", "uint8",  "int8",   "uint16",
+                                  "int16",      "int32",   "int64",  "string", "bool",
+                                  "float16",    "float64", "uint32", "uint64", "complex64",
+                                  "complex128", "bfloat16"};
+    if (dataType < (int)std::size(names))
+      return names[dataType];
+  }
+  return "data type " + std::to_string(dataType);
+}
+
+unsigned mlir::tpc::frontend::getElementBytes(Type type) {
+  return (type.getIntOrFloatBitWidth() + 7) / 8;
+}
+
+TensorReader::TensorReader(MLIRContext *context, StringRef path, std::vector<ByteRange> ranges)
+    : context(context), path(path), fileName(llvm::sys::path::filename(path)),
+      ranges(std::move(ranges)) {}
+
+llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
+  TensorSource source;
+  source.name = proto.name();
+  Type element = getElementType(context, proto.data_type());
+  if (!element)
+    return fault("has elements of type " + getDataTypeName(proto.data_type()) +
+                 "; tpc has float16, bfloat16, float32, float64, bool, int8 to int64 and uint8");
+  if (proto.has_segment())
+    return fault("is stored in segments, which no exporter writes");
+
+  if (proto.dims_size() > 64)
+    return fault("has " + llvm::Twine(proto.dims_size()) + " dimensions");
+  SmallVector<int64_t> shape(proto.dims().begin(), proto.dims().end());
+  uint64_t bytes = getElementBytes(element);
+  // The product of the non-zero sizes must fit, so that nobody overflows later.
+  for (int64_t size : shape) {
+    if (size < 0)
+      return fault("has a negative size, " + llvm::Twine(size));
+    if (size && __builtin_mul_overflow(bytes, (uint64_t)size, &bytes))
+      return fault("is too large");
+  }
+  if (bytes > (uint64_t)INT64_MAX)
+    return fault("is too large");
+  source.type = RankedTensorType::get(shape, element);
+  source.bytes = source.elements() ? bytes : 0;
+
+  llvm::StringRef range;
+  for (const auto &entry : proto.external_data())
+    if (entry.key() == kRangeKey)
+      range = entry.value();
+  bool external = proto.data_location() == TensorProto::EXTERNAL;
+  if (external && !range.empty())
+    return fault("has data in the model and in an external file");
+  llvm::Error error = external         ? readExternal(proto, source)
+                      : !range.empty() ? readRange(proto, range, source)
+                                       : readFields(proto, source);
+  if (error)
+    return error;
+  return source;
+}
+
+llvm::Error TensorReader::readExternal(const TensorProto &proto, TensorSource &source) {
+  llvm::StringRef location;
+  std::optional<uint64_t> length;
+  for (const auto &entry : proto.external_data()) {
+    llvm::StringRef value = entry.value();
+    uint64_t number;
+    if (entry.key() == "location") {
+      location = value;
+    } else if (entry.key() == "offset" || entry.key() == "length") {
+      if (value.getAsInteger(10, number) || number > (uint64_t)INT64_MAX)
+        return fault("has external data with a malformed " + entry.key() + " '" + value + "'");
+      if (entry.key() == "offset")
+        source.offset = number;
+      else
+        length = number;
+    }
+  }
+  if (length && *length != source.bytes)
+    return fault("needs " + llvm::Twine(source.bytes) + " bytes, but its external data has " +
+                 llvm::Twine(*length));
+  if (source.offset + source.bytes > (uint64_t)INT64_MAX)
+    return fault("has external data beyond any file's end");
+  if (llvm::Error e = resolveDataFile(path, location, source.file, source.path, source.fileExists))
+    return e;
+  if (!source.fileExists)
+    return llvm::Error::success();
+  uint64_t size;
+  if (std::error_code e = llvm::sys::fs::file_size(source.path, size))
+    return fault("has external data that cannot be read: " + e.message());
+  if (source.offset + source.bytes > size)
+    return fault("needs bytes " + llvm::Twine(source.offset) + " to " +
+                 llvm::Twine(source.offset + source.bytes) + " of '" + location + "', which has " +
+                 llvm::Twine(size));
+  return llvm::Error::success();
+}
+
+llvm::Error TensorReader::readRange(const TensorProto &proto, llvm::StringRef index,
+                                    TensorSource &source) {
+  unsigned i;
+  if (index.getAsInteger(10, i) || i >= ranges.size())
+    return fault("has malformed data");
+  const ByteRange &range = ranges[i];
+  Type element = source.type.getElementType();
+  if ((range.field == ByteRange::Float && !element.isF32()) ||
+      (range.field == ByteRange::Double && !element.isF64()))
+    return fault("has its data in a field that is not for " + getDataTypeName(proto.data_type()));
+  if (proto.float_data_size() || proto.double_data_size() || proto.int32_data_size() ||
+      proto.int64_data_size())
+    return fault("has its data twice");
+  if (range.size != source.bytes)
+    return fault("needs " + llvm::Twine(source.bytes) + " bytes, but has " +
+                 llvm::Twine(range.size));
+  source.file = fileName;
+  source.path = path;
+  source.offset = range.offset;
+  return llvm::Error::success();
+}
+
+/// Elements in the repeated fields for numbers, of which the size in the file depends on the value.
+llvm::Error TensorReader::readFields(const TensorProto &proto, TensorSource &source) {
+  Type element = source.type.getElementType();
+  int64_t count = element.isF32()         ? proto.float_data_size()
+                  : element.isF64()       ? proto.double_data_size()
+                  : element.isInteger(64) ? proto.int64_data_size()
+                                          : proto.int32_data_size();
+  if (count != source.elements())
+    return fault("needs " + llvm::Twine(source.elements()) + " elements, but has " +
+                 llvm::Twine(count));
+  auto append = [&](uint64_t value) {
+    for (unsigned i = 0; i < getElementBytes(element); ++i)
+      source.memory += char(value >> (8 * i));
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    if (element.isF32())
+      append(llvm::bit_cast<uint32_t>(proto.float_data(i)));
+    else if (element.isF64())
+      append(llvm::bit_cast<uint64_t>(proto.double_data(i)));
+    else if (element.isInteger(64))
+      append(proto.int64_data(i));
+    else
+      append(proto.int32_data(i));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<DenseElementsAttr> TensorReader::load(const TensorSource &source) {
+  std::string bytes = source.memory;
+  if (!source.file.empty()) {
+    bytes.resize(source.bytes);
+    int fd = ::open(source.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+      return fault("cannot open '" + source.path + "': " + strerror(errno));
+    for (uint64_t done = 0; done < source.bytes;) {
+      ssize_t n = pread(fd, bytes.data() + done, source.bytes - done, source.offset + done);
+      if (n < 0 && errno == EINTR)
+        continue;
+      if (n <= 0) {
+        close(fd);
+        return fault("cannot read '" + source.path + "'");
+      }
+      done += n;
+    }
+    close(fd);
+  }
+  if (source.type.getElementType().isInteger(1)) {
+    // A boolean is a byte in the file and any non-zero byte is true.
+    SmallVector<bool> values;
+    for (char c : bytes)
+      values.push_back(c != 0);
+    return DenseElementsAttr::get(source.type, values);
+  }
+  return DenseElementsAttr::getFromRawBuffer(source.type,
+                                             llvm::ArrayRef<char>(bytes.data(), bytes.size()));
+}

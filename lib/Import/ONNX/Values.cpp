@@ -1,0 +1,160 @@
+//===- Values.cpp - Tensors of the file as values of the program ----------===//
+
+#include "Importer.h"
+
+#include "onnx.pb.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+std::string mlir::tpc::frontend::str(ArrayRef<SymExpr> sizes) {
+  std::string text = "[";
+  for (auto [i, size] : llvm::enumerate(sizes))
+    text += (i ? ", " : "") + size.str();
+  return text + "]";
+}
+
+bool mlir::tpc::frontend::isReasonable(const SymExpr &e) {
+  return !e.isOverflow() && e.getTerms().size() <= 64 && e.str().size() <= 1000;
+}
+
+/// What becomes a constant of the program, and not a weight: integers and
+/// booleans up to 64 KiB (tables, masks), single numbers, and two things that
+/// masks are among: floats of a leading dimension of 1 up to 64 KiB, and
+/// Constant nodes of up to 64 elements.
+static bool isConstant(const TensorSource &source, bool isInitializer) {
+  constexpr uint64_t limit = 64 << 10;
+  if (source.elements() <= 1 || source.file.empty())
+    return true;
+  if (source.bytes > limit)
+    return false;
+  if (isa<IntegerType>(source.type.getElementType()))
+    return true;
+  return (source.type.getRank() >= 3 && source.type.getDimSize(0) == 1) ||
+         (!isInitializer && source.elements() <= 64);
+}
+
+FailureOr<Tensor> Importer::readTensor(const ::onnx::TensorProto &proto, const Twine &what,
+                                       Location loc, bool isInitializer) {
+  llvm::Expected<TensorSource> read = reader.read(proto);
+  if (!read)
+    return emitError(loc) << what << " " << llvm::toString(read.takeError());
+  auto source = std::make_shared<TensorSource>(std::move(*read));
+  if (!source->fileExists && missingFiles.insert(source->file).second) {
+    if (!options.allowMissingData)
+      return emitError(loc) << "the data file '" << source->file << "' of " << what
+                            << " does not exist";
+    emitRemark(loc) << "the data file '" << source->file << "' does not exist; the program will "
+                    << "need it, or other weights, when it is run";
+  }
+  if (source->file.empty() && source->memory.size() > (64 << 10))
+    return emitError(loc) << what << " has " << source->elements()
+                          << " elements in a field for numbers of variable length; store it as raw "
+                             "data (save the model once more with the onnx package)";
+  Tensor tensor;
+  tensor.element = source->type.getElementType();
+  for (int64_t size : source->type.getShape())
+    tensor.shape.push_back(SymExpr(size));
+  bool known = isConstant(*source, isInitializer) && source->elements() <= kMaxContents;
+  tensor.source = source;
+  if (!known || !source->fileExists)
+    return tensor;
+
+  FailureOr<DenseElementsAttr> elements = load(*source, loc);
+  if (failed(elements))
+    return failure();
+  auto contents = std::make_shared<Contents>();
+  if (isa<FloatType>(tensor.element)) {
+    contents->isFloat = true;
+    for (APFloat value : elements->getValues<APFloat>()) {
+      bool lost;
+      value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+      contents->floats.push_back(value.convertToDouble());
+    }
+  } else {
+    bool isSigned = !tensor.element.isUnsignedInteger() && !tensor.isBool();
+    for (const APInt &value : elements->getValues<APInt>())
+      contents->ints.push_back(
+          SymExpr(isSigned ? value.getSExtValue() : (int64_t)value.getZExtValue()));
+  }
+  tensor.contents = contents;
+  return tensor;
+}
+
+FailureOr<DenseElementsAttr> Importer::load(const TensorSource &source, Location loc) {
+  llvm::Expected<DenseElementsAttr> elements = reader.load(source);
+  if (!elements)
+    return emitError(loc) << "'" << source.name << "': " << llvm::toString(elements.takeError());
+  return *elements;
+}
+
+FlatSymbolRefAttr Importer::weightFor(const TensorSource &source, Location loc) {
+  FlatSymbolRefAttr &symbol = weights[&source];
+  if (symbol)
+    return symbol;
+  // Two graphs of one file may use a name twice.
+  std::string base = source.name.empty() ? "weight" : source.name, name = base;
+  for (int i = 1; !symbolNames.insert(name).second; ++i)
+    name = base + "_" + std::to_string(i);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(main);
+  WeightOp::create(builder, NameLoc::get(builder.getStringAttr(base), fileLoc()), name, source.file,
+                   source.offset, source.type);
+  symbol = FlatSymbolRefAttr::get(context, name);
+  return symbol;
+}
+
+/// A number as an attribute of a float or integer type.
+static Attribute numberAttr(Type type, const Contents &contents, size_t i) {
+  if (auto f = dyn_cast<FloatType>(type)) {
+    APFloat value(contents.floats[i]);
+    bool lost;
+    value.convert(f.getFloatSemantics(), APFloat::rmNearestTiesToEven, &lost);
+    return FloatAttr::get(type, value);
+  }
+  return IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(),
+                                      (uint64_t)*contents.ints[i].asConstant(),
+                                      /*isSigned=*/false, /*implicitTrunc=*/true));
+}
+
+Value Importer::materialize(const Tensor &tensor, Location loc) {
+  if (tensor.value)
+    return tensor.value;
+  RankedTensorType type = makeTensorType(tensor.element, tensor.shape);
+  if (const Contents *contents = tensor.contents.get()) {
+    bool constant = contents->isFloat ||
+                    llvm::all_of(contents->ints, [](const SymExpr &e) { return e.isConstant(); });
+    if (constant) {
+      SmallVector<Attribute> elements;
+      for (size_t i = 0; i < contents->size(); ++i)
+        elements.push_back(numberAttr(tensor.element, *contents, i));
+      return ConstantOp::create(builder, loc, type, DenseElementsAttr::get(type, elements));
+    }
+    // Sizes that are used as numbers.
+    RankedTensorType scalar = makeTensorType(tensor.element, ArrayRef<SymExpr>());
+    RankedTensorType one = makeTensorType(tensor.element, {SymExpr(1)});
+    SmallVector<Value> parts;
+    for (const SymExpr &e : contents->ints)
+      parts.push_back(SizeOp::create(builder, loc, scalar, builder.getStringAttr(e.str())));
+    if (tensor.shape.empty())
+      return parts[0];
+    for (Value &part : parts)
+      part = ReshapeOp::create(builder, loc, one, part);
+    Value whole = parts[0];
+    if (parts.size() > 1)
+      whole = ConcatOp::create(
+          builder, loc, makeTensorType(tensor.element, {SymExpr((int64_t)parts.size())}), parts, 0);
+    return whole.getType() == type ? whole : Value(ReshapeOp::create(builder, loc, type, whole));
+  }
+  const TensorSource &source = *tensor.source;
+  // Whether it is an initializer makes a difference only for tensors whose contents are known.
+  if (isConstant(source, /*isInitializer=*/true) && source.fileExists) {
+    FailureOr<DenseElementsAttr> elements = load(source, loc);
+    if (failed(elements))
+      return {};
+    return ConstantOp::create(builder, loc, type, *elements);
+  }
+  keptSources.push_back(tensor.source);
+  return ParameterOp::create(builder, loc, type, weightFor(source, loc), ViewAttr());
+}

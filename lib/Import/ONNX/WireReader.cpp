@@ -1,0 +1,293 @@
+//===- WireReader.cpp - ONNX files without their weights ------------------===//
+
+#include "WireReader.h"
+
+#include "llvm/ADT/Twine.h"
+
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace mlir::tpc::frontend;
+
+namespace {
+
+/// Bounds for what is left without the weights. The structure of a model of
+/// 100 layers takes a few MiB.
+constexpr uint64_t kMaxStructure = 256ull << 20;
+constexpr uint64_t kMaxMessages = 4'000'000;
+/// Graphs inside of nodes inside of graphs; each level takes three messages.
+constexpr int kMaxDepth = 48;
+
+llvm::Error fault(const llvm::Twine &what) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), what);
+}
+
+/// A file of which a window is in memory.
+class Source {
+public:
+  ~Source() {
+    if (fd >= 0)
+      close(fd);
+  }
+
+  llvm::Error open(const std::string &path) {
+    fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+      return fault(llvm::Twine("cannot open: ") + strerror(errno));
+    struct stat info;
+    if (fstat(fd, &info))
+      return fault(llvm::Twine("cannot read: ") + strerror(errno));
+    if (!S_ISREG(info.st_mode))
+      return fault("not a regular file");
+    bytes = info.st_size;
+    return llvm::Error::success();
+  }
+
+  uint64_t size() const { return bytes; }
+
+  llvm::Error read(uint64_t offset, void *to, uint64_t n) {
+    char *out = static_cast<char *>(to);
+    while (n) {
+      if (offset < begin || offset >= begin + window.size())
+        if (llvm::Error e = fill(offset))
+          return e;
+      uint64_t k = std::min<uint64_t>(n, begin + window.size() - offset);
+      memcpy(out, window.data() + (offset - begin), k);
+      out += k;
+      offset += k;
+      n -= k;
+    }
+    return llvm::Error::success();
+  }
+
+private:
+  llvm::Error fill(uint64_t offset) {
+    window.resize(64 << 10);
+    ssize_t n;
+    do
+      n = pread(fd, window.data(), window.size(), offset);
+    while (n < 0 && errno == EINTR);
+    window.resize(n > 0 ? n : 0);
+    begin = offset;
+    if (n <= 0)
+      return fault("cannot read byte " + llvm::Twine(offset) + ": " +
+                   (n ? strerror(errno) : "the file became shorter"));
+    return llvm::Error::success();
+  }
+
+  int fd = -1;
+  uint64_t bytes = 0, begin = 0;
+  std::vector<char> window;
+};
+
+enum class Kind { Model, Graph, Node, Attribute, Tensor, Sparse, Function };
+
+enum class Action { Copy, Drop, Descend, Range };
+
+struct Rule {
+  Action action = Action::Copy;
+  Kind kind = Kind::Model;
+};
+
+/// What to do with a length-delimited field, by onnx.proto's numbers.
+Rule ruleFor(Kind kind, uint64_t field) {
+  auto is = [&](std::initializer_list<uint64_t> fields) {
+    return std::find(fields.begin(), fields.end(), field) != fields.end();
+  };
+  switch (kind) {
+  case Kind::Model:
+    if (field == 7)
+      return {Action::Descend, Kind::Graph};
+    if (field == 25)
+      return {Action::Descend, Kind::Function};
+    if (is({6, 14, 20, 26}))
+      return {Action::Drop};
+    break;
+  case Kind::Graph:
+    if (field == 1)
+      return {Action::Descend, Kind::Node};
+    if (field == 5)
+      return {Action::Descend, Kind::Tensor};
+    if (field == 15)
+      return {Action::Descend, Kind::Sparse};
+    if (is({10, 13, 14, 16}))
+      return {Action::Drop};
+    break;
+  case Kind::Node:
+    if (field == 5)
+      return {Action::Descend, Kind::Attribute};
+    if (is({6, 9, 10}))
+      return {Action::Drop};
+    break;
+  case Kind::Attribute:
+    if (is({5, 10}))
+      return {Action::Descend, Kind::Tensor};
+    if (is({6, 11}))
+      return {Action::Descend, Kind::Graph};
+    if (is({22, 23}))
+      return {Action::Descend, Kind::Sparse};
+    if (field == 13)
+      return {Action::Drop};
+    break;
+  case Kind::Tensor:
+    if (is({ByteRange::Raw, ByteRange::Float, ByteRange::Double}))
+      return {Action::Range};
+    if (is({12, 16}))
+      return {Action::Drop};
+    break;
+  case Kind::Sparse:
+    if (is({1, 2}))
+      return {Action::Descend, Kind::Tensor};
+    break;
+  case Kind::Function:
+    if (field == 7)
+      return {Action::Descend, Kind::Node};
+    if (field == 11)
+      return {Action::Descend, Kind::Attribute};
+    if (is({8, 12, 14}))
+      return {Action::Drop};
+    break;
+  }
+  return {};
+}
+
+void appendVarint(std::string &out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7)
+    out += char(value | 0x80);
+  out += char(value);
+}
+
+void appendBytes(std::string &out, uint64_t field, llvm::StringRef bytes) {
+  appendVarint(out, field << 3 | 2);
+  appendVarint(out, bytes.size());
+  out.append(bytes.data(), bytes.size());
+}
+
+class Stripper {
+public:
+  Stripper(Source &source) : source(source) {}
+
+  llvm::Error run(StrippedModel &model) {
+    ranges = &model.ranges;
+    return message(Kind::Model, source.size(), 0, model.message);
+  }
+
+private:
+  llvm::Error malformed(const llvm::Twine &what) {
+    return fault("not a valid ONNX file: " + what + " at byte " + llvm::Twine(pos));
+  }
+
+  llvm::Error varint(uint64_t end, uint64_t &value) {
+    value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      if (pos >= end)
+        return malformed("the data ends inside of a field");
+      uint8_t byte;
+      if (llvm::Error e = source.read(pos++, &byte, 1))
+        return e;
+      value |= uint64_t(byte & 0x7f) << shift;
+      if (!(byte & 0x80))
+        return llvm::Error::success();
+    }
+    return malformed("a number has more than 64 bits");
+  }
+
+  llvm::Error copy(std::string &out, uint64_t n) {
+    spent += n;
+    if (spent > kMaxStructure)
+      return fault("the file holds more than 256 MiB beside its weights");
+    size_t old = out.size();
+    out.resize(old + n);
+    llvm::Error e = source.read(pos, out.data() + old, n);
+    pos += n;
+    return e;
+  }
+
+  llvm::Error message(Kind kind, uint64_t end, int depth, std::string &out) {
+    if (depth > kMaxDepth)
+      return malformed("messages are nested too deeply");
+    if (++messages > kMaxMessages)
+      return fault("the file holds more than 4 million nodes, attributes and tensors");
+    int range = -1;
+    while (pos < end) {
+      uint64_t tag, length = 0;
+      if (llvm::Error e = varint(end, tag))
+        return e;
+      uint64_t field = tag >> 3, wire = tag & 7;
+      if (field == 0 || field >= 1u << 29)
+        return malformed("a field has number " + llvm::Twine(field));
+      if (wire == 0) {
+        uint64_t value;
+        if (llvm::Error e = varint(end, value))
+          return e;
+        appendVarint(out, tag);
+        appendVarint(out, value);
+        spent += 2;
+        continue;
+      }
+      if (wire == 1 || wire == 5)
+        length = wire == 1 ? 8 : 4;
+      else if (wire != 2)
+        return malformed("a field has wire type " + llvm::Twine(wire));
+      else if (llvm::Error e = varint(end, length))
+        return e;
+      if (length > end - pos)
+        return malformed("field " + llvm::Twine(field) + " of " + llvm::Twine(length) +
+                         " bytes goes beyond its end (is the file truncated?)");
+      Rule rule = wire == 2 ? ruleFor(kind, field) : Rule();
+      switch (rule.action) {
+      case Action::Drop:
+        pos += length;
+        break;
+      case Action::Copy:
+        appendVarint(out, tag);
+        if (wire == 2)
+          appendVarint(out, length);
+        if (llvm::Error e = copy(out, length))
+          return e;
+        break;
+      case Action::Descend: {
+        std::string inner;
+        if (llvm::Error e = message(rule.kind, pos + length, depth + 1, inner))
+          return e;
+        appendBytes(out, field, inner);
+        break;
+      }
+      case Action::Range:
+        if (range >= 0)
+          return malformed("a tensor has its data twice");
+        range = ranges->size();
+        ranges->push_back({ByteRange::Field(field), pos, length});
+        pos += length;
+        break;
+      }
+    }
+    if (range >= 0) {
+      std::string entry;
+      appendBytes(entry, 1, kRangeKey);
+      appendBytes(entry, 2, std::to_string(range));
+      appendBytes(out, 13, entry);
+    }
+    return llvm::Error::success();
+  }
+
+  Source &source;
+  std::vector<ByteRange> *ranges = nullptr;
+  uint64_t pos = 0, spent = 0, messages = 0;
+};
+
+} // namespace
+
+llvm::Expected<StrippedModel> mlir::tpc::frontend::readStrippedModel(llvm::StringRef path) {
+  Source source;
+  if (llvm::Error e = source.open(path.str()))
+    return e;
+  if (!source.size())
+    return fault("the file is empty");
+  StrippedModel model;
+  if (llvm::Error e = Stripper(source).run(model))
+    return e;
+  return model;
+}
