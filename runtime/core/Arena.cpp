@@ -31,7 +31,8 @@ bool Arena::addChunk(size_t atLeast) {
 }
 
 void *Arena::push(int64_t bytes) {
-  if (bytes < 0 || bytes > (int64_t(1) << 62))
+  // More than the address space is an error of the caller, not a lack of memory.
+  if (bytes < 0 || bytes > (int64_t(1) << 46))
     return nullptr;
   // Empty frames take a line of their own: every frame has an address that no other has.
   size_t size = std::max(roundUp(static_cast<size_t>(bytes)), alignment);
