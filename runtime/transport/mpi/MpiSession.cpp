@@ -17,13 +17,16 @@ namespace {
 
 constexpr const char *libraryName = "libtpc_mpi.so";
 
-/// Whether a session was begun and not finished: then an exit would leave the others waiting.
-const tpc_mpi_shim *unfinished = nullptr;
-
-void abortUnfinished() {
-  if (unfinished)
-    unfinished->abort(1);
-}
+/// The shim of a session that was begun and not finished. An exit would then leave the others
+/// waiting. Its destructor runs at exit; `atexit` itself is not in libc.so.6, only in a static
+/// companion that compiled programs are linked without.
+struct Unfinished {
+  const tpc_mpi_shim *shim = nullptr;
+  ~Unfinished() {
+    if (shim)
+      shim->abort(1);
+  }
+} unfinished;
 
 std::string executableFolder() {
   char path[PATH_MAX];
@@ -64,12 +67,11 @@ class MpiSession final : public Session {
 public:
   MpiSession(const tpc_mpi_shim &shim, int rank, int size, int onHost)
       : shim(shim), myRank(rank), worldSize(size), onHost(onHost) {
-    unfinished = &shim;
-    std::atexit(abortUnfinished);
+    unfinished.shim = &shim;
   }
 
   ~MpiSession() override {
-    unfinished = nullptr;
+    unfinished.shim = nullptr;
     shim.finalize();
   }
 
