@@ -73,9 +73,9 @@ void MpiTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dty
   uint32_t tag = collectiveTag(group);
   inputs.resize(members);
 
-  // Small: everybody sends everything to everybody and adds up alone, in one exchange instead of
-  // two.
-  if (bytes * members <= 32 << 10) {
+  // Few members and small: everybody sends everything to everybody and adds up alone, in one
+  // exchange instead of two.
+  if (members <= 4 && bytes * members <= 32 << 10) {
     Stage stage(ctx, bytes * members);
     for (int member = 0; member < members; ++member) {
       inputs[member] = member == me ? in : stage + member * bytes;
@@ -88,10 +88,15 @@ void MpiTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dty
     return reduce(dtype, reduction, out, inputs.data(), members, count);
   }
 
-  // Member c reduces chunk c, then everybody gathers the chunks. Own chunks of `in` are not sent,
-  // so `in` may be `out`.
+  // Member c reduces chunk c, then everybody gathers the chunks. Large groups make fewer chunks
+  // than members: the number of messages grows with both, and costs more than an idle member. The
+  // owner's chunk of `in` is not sent, so `in` may be `out`.
+  constexpr int64_t worthAMessage = 64 << 10;
+  int64_t owners = members <= 4 ? members : std::clamp<int64_t>(bytes / worthAMessage, 1, members);
   auto chunk = [&](int member) {
-    Part part = partOf(count, members, member);
+    if (member >= owners)
+      return Part{count * size, 0};
+    Part part = partOf(count, owners, member);
     return Part{part.offset * size, part.size * size};
   };
   Part mine = chunk(me);
