@@ -6,6 +6,7 @@
 #include "program/Weights.h"
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 
 namespace tpc::rt {
@@ -55,11 +56,20 @@ void agreeOn(Session *session, const std::function<void()> &work) {
   if (session) {
     Session::Agreement agreement = session->agree(failed);
     failed = agreement.failed;
-    if (!agreement.isSpeaker)
-      message.clear();
+    // A launcher ends all processes as soon as one has failed: nobody leaves before it is said why.
+    if (agreement.isSpeaker)
+      printError(message);
+    if (failed)
+      session->agree(true);
+    message.clear();
   }
   if (failed)
     throw UserError(message);
+}
+
+void printError(const std::string &message) {
+  std::fprintf(stderr, "error: %s\n", message.c_str());
+  std::fflush(stderr);
 }
 
 Execution::Execution(const tpc_program &program, const Manifest &manifest, const Options &options,

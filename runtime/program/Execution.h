@@ -12,9 +12,12 @@
 
 namespace tpc::rt {
 
-/// Runs `work`. If it throws on any process, all processes throw UserError: with the message on the
-/// lowest of those that met one, and an empty message on the others. Collective over the session,
-/// which may be null.
+/// What is said of an error that ends the program.
+void printError(const std::string &message);
+
+/// Runs `work`. If it throws, so does this. With a session, which may be null, it is collective: if
+/// `work` throws on any process then the lowest of those prints its message, and all processes
+/// throw a UserError without one.
 void agreeOn(Session *session, const std::function<void()> &work);
 
 class Execution {

@@ -9,9 +9,11 @@
 #include "program/Execution.h"
 #include "program/Npy.h"
 #include "program/View.h"
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <thread>
 
 using namespace tpc::rt;
 
@@ -24,6 +26,15 @@ void checkProgram(const tpc_program &program, const Manifest &manifest) {
                     std::to_string(program.num_stages) + "; compile the program again");
 }
 
+/// For an error that each process meets by itself: the first one says it. The others wait a little,
+/// because a launcher ends all as soon as one has failed.
+[[noreturn]] void refuseOnce(const Launcher &launcher, const std::string &message) {
+  if (launcher.rank <= 0)
+    throw UserError(message);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  throw UserError("");
+}
+
 /// Joins the launcher's world, if there is a launcher, and compares its size with the grid's.
 std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest,
                               const Options &options) {
@@ -32,7 +43,7 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
   std::string error;
   std::shared_ptr<Session> session = joinMpi(launcher, error);
   if (!session)
-    throw UserError(launcher.rank > 0 ? "" : error);
+    refuseOnce(launcher, error);
   int ranks = manifest.grid.numRanks();
   agreeOn(session.get(), [&] {
     if (session->size() != ranks)
@@ -133,43 +144,45 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
     runRequests(execution, manifest, options);
 }
 
+int runProgram(const tpc_program &program, int argc, char **argv) {
+  if (program.abi_version != TPC_ABI_VERSION)
+    throw UserError("the program was compiled for version " + std::to_string(program.abi_version) +
+                    " of the runtime's interface, this runtime has version " +
+                    std::to_string(TPC_ABI_VERSION));
+  Manifest manifest = parseManifest(program.manifest);
+  checkProgram(program, manifest);
+  Launcher launcher = detectLauncher();
+  Options options;
+  try {
+    options = parseCommandLine(argc, argv, manifest);
+  } catch (const UserError &error) {
+    refuseOnce(launcher, error.what());
+  }
+  if (options.mode == Options::Mode::Help || options.mode == Options::Mode::Describe) {
+    std::string text = options.mode == Options::Mode::Help ? helpText(manifest, options.program)
+                       : options.json                      ? describeJson(manifest) + "\n"
+                                                           : describe(manifest);
+    if (launcher.rank <= 0)
+      std::fputs(text.c_str(), stdout);
+  } else {
+    run(program, manifest, options, launcher);
+  }
+  if (std::fflush(stdout) != 0)
+    throw UserError("cannot write to standard output");
+  return 0;
+}
+
 } // namespace
 
 extern "C" int tpc_main(const tpc_program *program, int argc, char **argv) {
   try {
-    if (program->abi_version != TPC_ABI_VERSION)
-      throw UserError("the program was compiled for version " +
-                      std::to_string(program->abi_version) +
-                      " of the runtime's interface, this runtime has version " +
-                      std::to_string(TPC_ABI_VERSION));
-    Manifest manifest = parseManifest(program->manifest);
-    checkProgram(*program, manifest);
-    Launcher launcher = detectLauncher();
-    bool mayPrint = launcher.rank <= 0;
-    Options options;
-    try {
-      options = parseCommandLine(argc, argv, manifest);
-    } catch (const UserError &error) {
-      throw UserError(mayPrint ? error.what() : "");
-    }
-    if (options.mode == Options::Mode::Help || options.mode == Options::Mode::Describe) {
-      std::string text = options.mode == Options::Mode::Help ? helpText(manifest, options.program)
-                         : options.json                      ? describeJson(manifest) + "\n"
-                                                             : describe(manifest);
-      if (mayPrint)
-        std::fputs(text.c_str(), stdout);
-    } else {
-      run(*program, manifest, options, launcher);
-    }
-    if (std::fflush(stdout) != 0)
-      throw UserError("cannot write to standard output");
-    return 0;
+    return runProgram(*program, argc, argv);
   } catch (const std::bad_alloc &) {
-    std::fprintf(stderr, "error: out of memory\n");
+    printError("out of memory");
   } catch (const std::exception &error) {
-    // Another process says what happened if the message is empty.
+    // Somebody else has said what happened if the message is empty.
     if (*error.what())
-      std::fprintf(stderr, "error: %s\n", error.what());
+      printError(error.what());
   }
   std::fflush(stdout);
   return 1;

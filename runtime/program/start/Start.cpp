@@ -1,16 +1,21 @@
 //===- Start.cpp - where an executable begins -----------------------------===//
 //
 // tpc_start.o: linked into executables that the compiler's own linker makes, without a C compiler
-// and therefore without the C library's crt1.o, crti.o and crtbegin.o. What those would bring:
-// _start, which hands over to the C library, and
-// __dso_handle, by which destructors of static objects are registered. Constructors need nothing:
-// since version 2.34 glibc calls those of the main program itself.
+// and therefore without the C library's crt1.o, crti.o, crtbegin.o and libc_nonshared.a. What those
+// would bring: _start, which hands over to the C library; __dso_handle, by which destructors of
+// static objects are registered; and atexit. Constructors need nothing: since version 2.34 glibc
+// calls those of the main program itself.
 //
 //===----------------------------------------------------------------------===//
 
 #include "tpc/runtime.h"
 
 extern "C" __attribute__((visibility("hidden"))) void *__dso_handle = nullptr;
+
+extern "C" int __cxa_atexit(void (*function)(void *), void *argument, void *library);
+extern "C" __attribute__((visibility("hidden"))) int atexit(void (*function)()) {
+  return __cxa_atexit(reinterpret_cast<void (*)(void *)>(function), nullptr, &__dso_handle);
+}
 
 int main(int argc, char **argv) { return tpc_main(&tpc_program_v1, argc, argv); }
 
