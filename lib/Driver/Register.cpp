@@ -1,6 +1,7 @@
 //===- Register.cpp - Everything that tpc's tools know ---------------------===//
 
 #include "tpc/Driver/Register.h"
+#include "tpc/Analysis/Passes.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Import/ONNX/Import.h"
 #include "tpc/Transforms/Pipeline/Passes.h"
@@ -19,6 +20,7 @@ void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
 
 void tpc::registerAllPasses() {
   mlir::registerAllPasses();
+  mlir::tpc::registerAnalysisPasses();
   mlir::tpc::registerShardingPasses();
   mlir::tpc::registerPipelinePasses();
 }

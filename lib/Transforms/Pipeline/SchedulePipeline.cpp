@@ -46,8 +46,9 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
           calls.push_back(call);
     GridAttr grid = GridAttr::lookup(module);
     if (!grid || calls.empty() || int64_t(calls.size()) != grid.getAxisSize("pp")) {
-      module.emitError() << "needs a function @main that calls one stage for each coordinate of "
-                            "pp: run tpc-split-stages first";
+      emitError(module.getLoc())
+          << "needs a function @main that calls one stage for each coordinate of "
+             "pp: run tpc-split-stages first";
       return signalPassFailure();
     }
     auto batch = module->getAttrOfType<DimAttr>("tpc.batch");

@@ -215,22 +215,23 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
     for (int64_t cut : forcedCuts) {
       if (cut < 0 || size_t(cut) + 1 >= places.size() ||
           (!cuts->empty() && size_t(cut) + 1 <= cuts->back()))
-        return main.emitError() << "cuts: " << cut << " is not one of the " << places.size() - 1
-                                << " places to cut (from 0), or not in order";
+        return emitError(main.getLoc())
+               << "cuts: " << cut << " is not one of the " << places.size() - 1
+               << " places to cut (from 0), or not in order";
       cuts->push_back(cut + 1);
     }
     if (cuts->size() + 1 != stages)
-      return main.emitError() << "cuts: pp" << stages << " takes " << stages - 1 << " cuts, not "
-                              << cuts->size();
+      return emitError(main.getLoc())
+             << "cuts: pp" << stages << " takes " << stages - 1 << " cuts, not " << cuts->size();
   } else {
     cuts =
         chooseCuts(places.size(), stages, [&](size_t i, size_t j) { return costOf(i, j).seconds; });
   }
   if (!cuts)
-    return main.emitError() << "pp" << stages << ": the model can be cut into at most "
-                            << places.size() << " pipeline stages (there are " << places.size() - 1
-                            << " places where one activation alone is live); use pp"
-                            << places.size() << " or less";
+    return emitError(main.getLoc())
+           << "pp" << stages << ": the model can be cut into at most " << places.size()
+           << " pipeline stages (there are " << places.size() - 1
+           << " places where one activation alone is live); use pp" << places.size() << " or less";
 
   Builder attrs(module.getContext());
   OpBuilder builder(main.front().getTerminator());
@@ -260,8 +261,8 @@ struct SplitStages : public mlir::tpc::impl::SplitStagesBase<SplitStages> {
     ModuleOp module = getOperation();
     auto main = module.lookupSymbol<func::FuncOp>("main");
     if (!main || main.isExternal() || !GridAttr::lookup(module)) {
-      module.emitError() << "needs a function @main and a " << TpcDialect::kGridAttr
-                         << ": run the passes of sharding first";
+      emitError(module.getLoc()) << "needs a function @main and a " << TpcDialect::kGridAttr
+                                 << ": run the passes of sharding first";
       return signalPassFailure();
     }
     if (failed(Splitter(module, main).run(cuts)))

@@ -154,12 +154,12 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     std::string error;
     auto spec = ::tpc::ShardSpec::parse(shard.getValue(), error);
     if (!spec) {
-      module.emitError() << "shard: " << error;
+      emitError(module.getLoc()) << "shard: " << error;
       return signalPassFailure();
     }
     auto main = module.lookupSymbol<func::FuncOp>("main");
     if (!main || main.isExternal()) {
-      module.emitError() << "there is no function @main to partition";
+      emitError(module.getLoc()) << "there is no function @main to partition";
       return signalPassFailure();
     }
     module->setAttr(TpcDialect::kGridAttr, makeGrid(&getContext(), *spec));

@@ -38,10 +38,10 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
     if (batch < 0 || count > votes[batch])
       batch = cls;
   if (batch < 0)
-    return main.emitError() << "no input has a batch dimension that " << wanted
-                            << " could split: every first dimension has size 1";
+    return emitError(main.getLoc()) << "no input has a batch dimension that " << wanted
+                                    << " could split: every first dimension has size 1";
   if (Operation *op = plan.classes.getWholeOp(batch)) {
-    InFlightDiagnostic diag = main.emitError()
+    InFlightDiagnostic diag = emitError(main.getLoc())
                               << "the batch (" << plan.classes.getSize(batch).str()
                               << ", the first dimension of the inputs) cannot be split over "
                               << wanted << ": '" << getSourceName(op->getLoc()) << "' ("

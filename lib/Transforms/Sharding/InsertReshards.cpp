@@ -246,9 +246,9 @@ LogicalResult Inserter::processFunction(func::FuncOp function) {
       continue;
     SmallVector<DimAttr> dims = llvm::to_vector(split.getAsRange<DimAttr>());
     if (dims.size() != dist.getDims().size())
-      return function.emitError() << kSplitAttr << " of argument " << argument.getArgNumber()
-                                  << " has " << dims.size() << " entries for "
-                                  << dist.getDims().size() << " dimensions";
+      return emitError(function.getLoc())
+             << kSplitAttr << " of argument " << argument.getArgNumber() << " has " << dims.size()
+             << " entries for " << dist.getDims().size() << " dimensions";
     setDist(argument, DistAttr::get(function.getContext(), dims));
   }
 

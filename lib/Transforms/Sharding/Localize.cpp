@@ -19,8 +19,8 @@ struct Localize : public mlir::tpc::impl::LocalizeBase<Localize> {
     ModuleOp module = getOperation();
     GridAttr grid = GridAttr::lookup(module);
     if (!grid) {
-      module.emitError() << "has no " << TpcDialect::kGridAttr
-                         << ": run tpc-assign-shardings first";
+      emitError(module.getLoc()) << "has no " << TpcDialect::kGridAttr
+                                 << ": run tpc-assign-shardings first";
       return signalPassFailure();
     }
     auto left = module.walk([](ReshardOp reshard) {

@@ -172,7 +172,9 @@ std::vector<unsigned> TensorTactic::choose(ArrayRef<unsigned> component) const {
     return best;
   }
   std::vector<unsigned> order(component.begin(), component.end());
-  llvm::stable_sort(order, [&](unsigned a, unsigned b) { return score(a) > score(b); });
+  llvm::sort(order, [&](unsigned a, unsigned b) {
+    return std::make_pair(-score(a), a) < std::make_pair(-score(b), b);
+  });
   for (unsigned i : order)
     if (score(i) > 0 && llvm::none_of(best, [&](unsigned m) {
           return llvm::is_contained(candidates[i].conflicts, m);
@@ -218,7 +220,7 @@ void TensorTactic::record(const Candidate &candidate, TacticRecord &weights,
 }
 
 LogicalResult TensorTactic::explainFailure() {
-  InFlightDiagnostic diag = plan.module.emitError()
+  InFlightDiagnostic diag = emitError(plan.module.getLoc())
                             << "tp" << parts << ": no weight of the model can be split";
   if (refused.empty()) {
     diag << ": it has no matrix product or embedding with a weight";
@@ -269,7 +271,7 @@ LogicalResult TensorTactic::run() {
     sizes += (sizes.empty() ? "" : ", ") + size.str();
   }
   if (parts > largest)
-    return plan.module.emitError()
+    return emitError(plan.module.getLoc())
            << "tp" << parts << " is larger than anything that can be split: the model's weights "
            << "have " << sizes << " parts; use tp" << largest << " or less";
 

@@ -1,0 +1,67 @@
+//===- Report.h - What a staged program communicates and holds --*- C++ -*-===//
+//
+// Counts by walking the staged program with values for all symbols, exactly as the runtime's
+// counters count: a row says how many collectives of a kind over an axis one rank of
+// a stage issues in one step, and the sum of the bytes of their whole buffers
+// (all-reduce: the tensor; all-gather: the gathered one; reduce-scatter: the one before
+// scattering; send: the message, at the sender). What is empty is not
+// counted. Where sizes are uneven, the rank with most: the one with coordinate 0 on
+// every axis, since the first part of a balanced split is the largest.
+// {"axis": "output", "kind": "gather"}: one for each output, all of it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_ANALYSIS_REPORT_H
+#define TPC_ANALYSIS_REPORT_H
+
+#include "tpc/Analysis/Nominal.h"
+
+#include "llvm/Support/JSON.h"
+
+namespace mlir::tpc {
+
+struct CollectiveRow {
+  int64_t stage = 0;
+  std::string axis; // "tp", "tp-dp", "pp", "output"
+  std::string kind; // "all_reduce", …
+  int64_t count = 0;
+  int64_t bytes = 0;
+};
+
+struct StageRow {
+  int64_t stage = 0;
+  double seconds = 0;       // estimate for one micro-batch
+  int64_t weightBytes = 0;  // on the rank with most
+  int64_t microBatches = 0; // that are not empty, on replica 0
+};
+
+struct RankRow {
+  int64_t rank = 0;
+  int64_t stage = 0;
+  int64_t weightBytes = 0;
+};
+
+struct Report {
+  Symbols symbols;
+  std::vector<CollectiveRow> collectives;
+  std::vector<StageRow> stages;
+  std::vector<RankRow> ranks;      // of at most maxRanks ranks
+  std::vector<std::string> splits; // "tp: 160 over tp 2: fc1 (columns), …"
+
+  static constexpr int64_t maxRanks = 4096;
+
+  llvm::json::Value toJSON() const;
+  /// A page for people.
+  void print(llvm::raw_ostream &os) const;
+};
+
+/// Names of the symbols that the inputs of a program have: what must be bound.
+std::set<std::string> getInputSymbols(ModuleOp module);
+
+/// `module` is staged (has a tpc.pipeline). Emits an error if it is not, or if `symbols`
+/// lacks one that occurs.
+FailureOr<Report> computeReport(ModuleOp module, const Symbols &symbols);
+
+} // namespace mlir::tpc
+
+#endif // TPC_ANALYSIS_REPORT_H

@@ -1,0 +1,324 @@
+//===- Report.cpp - What a staged program communicates and holds ----------===//
+
+#include "tpc/Analysis/Report.h"
+
+#include "tpc/Dialect/Dist.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/Format.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+
+using Coordinates = std::map<std::string, int64_t>;
+
+class Counter {
+public:
+  Counter(ModuleOp module, const Symbols &symbols)
+      : module(module), grid(GridAttr::lookup(module)), symbols(symbols) {}
+  FailureOr<Report> run();
+
+private:
+  std::optional<int64_t> getBytes(Type type);
+  LogicalResult countStage(StageOp stage, StageRow &row);
+  LogicalResult countBlock(Block &block, int64_t times);
+  LogicalResult countOp(Operation *op, int64_t times);
+  void add(StringRef axis, StringRef kind, int64_t count, int64_t bytes);
+  std::string getLabel(ArrayAttr axes);
+  void collectParameters(Block &block, llvm::SetVector<Operation *> &out);
+  void countWeights();
+
+  ModuleOp module;
+  GridAttr grid;
+  const Symbols &symbols;
+  Coordinates coordinates;
+  Report report;
+  int64_t stage = 0;                                // the current one
+  SmallVector<SmallVector<ParameterOp>> parameters; // of each stage
+};
+
+std::optional<int64_t> Counter::getBytes(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  int64_t bytes = std::max(1u, tensor.getElementTypeBitWidth() / 8);
+  for (DimAttr dim : getDist(tensor).getDims()) {
+    auto size = dim.getLocalSize(grid, coordinates, symbols);
+    if (!size || __builtin_mul_overflow(bytes, *size, &bytes))
+      return std::nullopt;
+  }
+  return bytes;
+}
+
+void Counter::add(StringRef axis, StringRef kind, int64_t count, int64_t bytes) {
+  if (bytes == 0)
+    return;
+  auto row = llvm::find_if(report.collectives, [&](const CollectiveRow &r) {
+    return r.stage == stage && r.axis == axis && r.kind == kind;
+  });
+  if (row == report.collectives.end())
+    row = report.collectives.insert(row, {stage, axis.str(), kind.str(), 0, 0});
+  row->count += count;
+  row->bytes += count * bytes;
+}
+
+/// Axes joined in the grid's order.
+std::string Counter::getLabel(ArrayAttr axes) {
+  std::string label;
+  for (StringAttr axis : grid.getOrder())
+    if (llvm::is_contained(axes, axis))
+      label += (label.empty() ? "" : "-") + axis.getValue().str();
+  return label;
+}
+
+LogicalResult Counter::countOp(Operation *op, int64_t times) {
+  if (auto call = dyn_cast<func::CallOp>(op)) {
+    auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+    return countBlock(callee.front(), times);
+  }
+  Value buffer;
+  if (isa<AllReduceOp, ReduceScatterOp, AllToAllOp, BroadcastOp, SendOp>(op))
+    buffer = op->getOperand(0);
+  else if (isa<AllGatherOp>(op))
+    buffer = op->getResult(0);
+  else
+    return success();
+  auto bytes = getBytes(buffer.getType());
+  if (!bytes)
+    return op->emitError() << "the size of " << buffer.getType()
+                           << " is not known, or is too large";
+  StringRef kind = op->getName().stripDialect();
+  if (isa<SendOp>(op)) {
+    add("pp", kind, times, *bytes);
+    return success();
+  }
+  auto axes = op->getAttrOfType<ArrayAttr>("axes");
+  int64_t members = 1;
+  for (StringAttr axis : axes.getAsRange<StringAttr>())
+    members *= grid.getAxisSize(axis.getValue());
+  if (members > 1)
+    add(getLabel(axes), kind, times, *bytes);
+  return success();
+}
+
+LogicalResult Counter::countBlock(Block &block, int64_t times) {
+  for (Operation &op : block)
+    if (failed(countOp(&op, times)))
+      return failure();
+  return success();
+}
+
+LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
+  for (auto loop : stage.getBody().front().getOps<MicroBatchesOp>()) {
+    Block &body = loop.getBody().front();
+    // Micro-batches of one size are counted together; sizes descend, so each
+    // run is found by bisection.
+    DimAttr batch = loop.getBatchAttr();
+    int64_t total = batch ? grid.getMicroBatches() : 1;
+    auto getSize = [&](int64_t index) -> std::optional<int64_t> {
+      Coordinates at = coordinates;
+      at["mb"] = index;
+      return batch ? batch.getLocalSize(grid, at, symbols) : std::optional<int64_t>(1);
+    };
+    for (int64_t begin = 0; begin < total;) {
+      auto size = getSize(begin);
+      if (!size)
+        return loop.emitError() << "the size of the batch is not known";
+      if (*size == 0)
+        break;
+      int64_t last = begin, end = total;
+      while (end - last > 1) {
+        int64_t middle = last + (end - last) / 2;
+        (getSize(middle) == size ? last : end) = middle;
+      }
+      coordinates["mb"] = begin;
+      if (failed(countBlock(body, end - begin)))
+        return failure();
+      row.microBatches += end - begin;
+      begin = end;
+    }
+    coordinates.erase("mb");
+    // Outputs are assembled once, whole.
+    if (row.microBatches == 0)
+      continue;
+    for (auto output : body.getOps<OutputOp>()) {
+      auto local = getBytes(output.getValue().getType());
+      auto global = getBytes(
+          makeTensorType(cast<RankedTensorType>(output.getValue().getType()).getElementType(),
+                         getDist(output.getValue()).getGlobal()));
+      if (!local || !global)
+        return output.emitError() << "the size of the output is not known";
+      if (*local > 0)
+        add("output", "gather", 1, *global);
+    }
+  }
+  return success();
+}
+
+void Counter::collectParameters(Block &block, llvm::SetVector<Operation *> &out) {
+  for (Operation &op : block) {
+    if (isa<ParameterOp>(op))
+      out.insert(&op);
+    else if (auto call = dyn_cast<func::CallOp>(op))
+      collectParameters(module.lookupSymbol<func::FuncOp>(call.getCallee()).front(), out);
+    for (Region &region : op.getRegions())
+      for (Block &inner : region)
+        collectParameters(inner, out);
+  }
+}
+
+/// Bytes of the distinct parameters of its stage, for each rank.
+void Counter::countWeights() {
+  int64_t world = grid.getWorldSize();
+  for (StageRow &row : report.stages) {
+    coordinates.clear();
+    for (ParameterOp parameter : parameters[row.stage])
+      row.weightBytes += getBytes(parameter.getType()).value_or(0);
+  }
+  if (world > Report::maxRanks)
+    return;
+  for (int64_t rank = 0; rank < world; ++rank) {
+    coordinates.clear();
+    int64_t rest = rank;
+    for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes())) {
+      coordinates[axis.getValue().str()] = rest % size;
+      rest /= size;
+    }
+    RankRow row{rank, coordinates["pp"], 0};
+    for (ParameterOp parameter : parameters[row.stage])
+      row.weightBytes += getBytes(parameter.getType()).value_or(0);
+    report.ranks.push_back(row);
+  }
+}
+
+FailureOr<Report> Counter::run() {
+  PipelineOp pipeline;
+  for (auto op : module.getOps<PipelineOp>())
+    pipeline = op;
+  if (!pipeline || !grid)
+    return emitError(module.getLoc()) << "a report needs a staged program: run the passes up to "
+                                         "tpc-schedule-pipeline";
+  std::string missing;
+  for (const std::string &name : getInputSymbols(module))
+    if (!symbols.count(name))
+      missing += (missing.empty() ? "" : ", ") + name;
+  if (!missing.empty())
+    return emitError(module.getLoc()) << "no size is given for: " << missing;
+
+  report.symbols = symbols;
+  for (auto stage : pipeline.getBody().front().getOps<StageOp>()) {
+    coordinates.clear();
+    StageRow row;
+    row.stage = this->stage = stage.getIndex();
+    if (auto seconds = stage->getAttrOfType<FloatAttr>("tpc.seconds"))
+      row.seconds = seconds.getValueAsDouble();
+    if (failed(countStage(stage, row)))
+      return failure();
+
+    // One parameter that a stage uses twice in the same way is held once.
+    llvm::SetVector<Operation *> ops;
+    collectParameters(stage.getBody().front(), ops);
+    SmallVector<ParameterOp> distinct;
+    DenseSet<std::tuple<Attribute, Attribute, Type>> seen;
+    for (Operation *op : ops) {
+      auto parameter = cast<ParameterOp>(op);
+      if (seen.insert({parameter.getWeightAttr(), parameter.getViewOrDense(), parameter.getType()})
+              .second)
+        distinct.push_back(parameter);
+    }
+    parameters.push_back(std::move(distinct));
+    report.stages.push_back(row);
+  }
+  countWeights();
+
+  if (auto tactics = module->getAttrOfType<ArrayAttr>("tpc.tactics"))
+    for (auto tactic : tactics.getAsRange<DictionaryAttr>())
+      for (auto split : tactic.getAs<ArrayAttr>("splits").getAsRange<StringAttr>())
+        report.splits.push_back(tactic.getAs<StringAttr>("name").getValue().str() + ": " +
+                                split.getValue().str());
+  return std::move(report);
+}
+
+} // namespace
+
+std::set<std::string> mlir::tpc::getInputSymbols(ModuleOp module) {
+  std::set<std::string> names;
+  auto collect = [&](TypeRange types) {
+    for (Type type : types)
+      if (isa<RankedTensorType>(type))
+        for (const ::tpc::SymExpr &size : getSizes(type))
+          size.collectSymbols(names);
+  };
+  for (auto pipeline : module.getOps<PipelineOp>())
+    collect(TypeRange(pipeline.getBody().front().getArgumentTypes()));
+  if (auto main = module.lookupSymbol<func::FuncOp>("main"))
+    collect(main.getArgumentTypes());
+  return names;
+}
+
+FailureOr<Report> mlir::tpc::computeReport(ModuleOp module, const Symbols &symbols) {
+  return Counter(module, symbols).run();
+}
+
+llvm::json::Value Report::toJSON() const {
+  llvm::json::Object shape;
+  for (const auto &[name, value] : symbols)
+    shape[name] = value;
+  llvm::json::Array rows, stageRows, rankRows, splitRows;
+  for (const CollectiveRow &row : collectives)
+    rows.push_back(llvm::json::Object{{"stage", row.stage},
+                                      {"axis", row.axis},
+                                      {"kind", row.kind},
+                                      {"count", row.count},
+                                      {"bytes", row.bytes}});
+  for (const StageRow &row : stages)
+    stageRows.push_back(llvm::json::Object{{"stage", row.stage},
+                                           {"seconds", row.seconds},
+                                           {"weight_bytes", row.weightBytes},
+                                           {"micro_batches", row.microBatches}});
+  for (const RankRow &row : ranks)
+    rankRows.push_back(llvm::json::Object{
+        {"rank", row.rank}, {"stage", row.stage}, {"weight_bytes", row.weightBytes}});
+  for (const std::string &split : splits)
+    splitRows.push_back(split);
+  return llvm::json::Object{{"shape", std::move(shape)},
+                            {"collectives", std::move(rows)},
+                            {"stages", std::move(stageRows)},
+                            {"weights", std::move(rankRows)},
+                            {"splits", std::move(splitRows)}};
+}
+
+void Report::print(llvm::raw_ostream &os) const {
+  auto printBytes = [&](int64_t bytes) {
+    const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = double(bytes);
+    unsigned unit = 0;
+    while (value >= 1024 && unit < 4) {
+      value /= 1024;
+      ++unit;
+    }
+    os << llvm::format(unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  };
+  os << "Split:\n";
+  for (const std::string &split : splits)
+    os << "  " << split << "\n";
+  if (splits.empty())
+    os << "  nothing\n";
+  os << "Stages:\n";
+  for (const StageRow &row : stages) {
+    os << "  " << row.stage << ": weights ";
+    printBytes(row.weightBytes);
+    os << " per rank, " << row.microBatches
+       << (row.microBatches == 1 ? " micro-batch" : " micro-batches");
+    os << llvm::format(", estimated %.3f ms each\n", row.seconds * 1e3);
+  }
+  os << "Communication of one rank in one step:\n";
+  for (const CollectiveRow &row : collectives) {
+    os << "  stage " << row.stage << ", " << row.axis << ": " << row.count << " x " << row.kind
+       << ", ";
+    printBytes(row.bytes);
+    os << "\n";
+  }
+  if (collectives.empty())
+    os << "  none\n";
+}

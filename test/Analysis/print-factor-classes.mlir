@@ -1,0 +1,35 @@
+// RUN: tpc-opt %s --tpc-print-factor-classes -o /dev/null | FileCheck %s
+
+// The reshape divides tokens and the inner width wherever they occur, through the call as well;
+// attention's sizes are whole.
+// CHECK-LABEL: @layer
+// CHECK-NEXT: argument: [#0=b #1=s!] [#2=5 #3=8!]
+// CHECK-NEXT: tpc.reshape: [#0=b] [#1=s!] [#2=5] [#3=8!]
+// CHECK: tpc.attention: [#0=b] [#1=s!] [#2=5] [#3=8!]
+func.func private @layer(%x: tensor<?x40xf32, #tpc.dist<[b*s, 40]>>) -> tensor<?x?x5x8xf32, #tpc.dist<[b, s, 5, 8]>> {
+  %h = tpc.reshape %x : tensor<?x40xf32, #tpc.dist<[b*s, 40]>> -> tensor<?x?x5x8xf32, #tpc.dist<[b, s, 5, 8]>>
+  %a = tpc.attention %h, %h, %h scale 1.0 : tensor<?x?x5x8xf32, #tpc.dist<[b, s, 5, 8]>>, tensor<?x?x5x8xf32, #tpc.dist<[b, s, 5, 8]>>, tensor<?x?x5x8xf32, #tpc.dist<[b, s, 5, 8]>> -> tensor<?x?x5x8xf32, #tpc.dist<[b, s, 5, 8]>>
+  return %a : tensor<?x?x5x8xf32, #tpc.dist<[b, s, 5, 8]>>
+}
+
+// CHECK-LABEL: @main
+// CHECK-NEXT: argument: [#0=b #1=s!] [#4=16]
+// CHECK-NEXT: argument: [#4=16] [#2=5 #3=8!]
+// CHECK-NEXT: tpc.matmul: [#0=b #1=s!] [#2=5 #3=8!]
+// CHECK-NEXT: func.call: [#0=b] [#1=s!] [#2=5] [#3=8!]
+func.func @main(%x: tensor<?x16xf32, #tpc.dist<[b*s, 16]>>, %w: tensor<16x40xf32>) -> tensor<?x?x5x8xf32, #tpc.dist<[b, s, 5, 8]>> {
+  %y = tpc.matmul %x, %w : tensor<?x16xf32, #tpc.dist<[b*s, 16]>>, tensor<16x40xf32> -> tensor<?x40xf32, #tpc.dist<[b*s, 40]>>
+  %z = call @layer(%y) : (tensor<?x40xf32, #tpc.dist<[b*s, 40]>>) -> tensor<?x?x5x8xf32, #tpc.dist<[b, s, 5, 8]>>
+  return %z : tensor<?x?x5x8xf32, #tpc.dist<[b, s, 5, 8]>>
+}
+
+// Five eights and eight fives have no common factors: all of it is whole. Size 1 has no class.
+// CHECK-LABEL: @misfit
+// CHECK-NEXT: argument: [#[[A:.*]]=5! #[[B:.*]]=8!] []
+// CHECK-NEXT: tpc.reshape: [#[[A]]=5!] [#[[B]]=8!]
+// CHECK-NEXT: tpc.reshape: [#{{.*}}=8!] [#{{.*}}=5!]
+func.func private @misfit(%x: tensor<40x1xf32>) -> (tensor<5x8xf32>, tensor<8x5xf32>) {
+  %a = tpc.reshape %x : tensor<40x1xf32> -> tensor<5x8xf32>
+  %b = tpc.reshape %x : tensor<40x1xf32> -> tensor<8x5xf32>
+  return %a, %b : tensor<5x8xf32>, tensor<8x5xf32>
+}
