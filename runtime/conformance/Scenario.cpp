@@ -65,11 +65,8 @@ int main(int argc, char **argv) {
   Grid grid({{"tp", ranks}});
   auto world = session ? World::processes(grid, 1, session) : World::threads(grid, 1);
   bool stranger = what == "digest" && session && session->rank() == rank;
-  if (auto error = world->handshake(stranger ? "another" : "the schedule")) {
-    if (session->rank() == 0)
-      say(*error);
-    return 1;
-  }
+  if (auto error = world->handshake(stranger ? "another" : "the schedule"))
+    return error->empty() ? 1 : say(*error);
   auto error = world->run([&](tpc_context &ctx) {
     std::vector<float> data(30000, 1.0f);
     for (int i = 0; i < 3; ++i)

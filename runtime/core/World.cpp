@@ -121,6 +121,8 @@ std::optional<std::string> World::handshake(std::string_view digest) {
   int rank = theSession->firstDifference(digest);
   if (rank < 0)
     return std::nullopt;
+  if (theSession->rank() != 0)
+    return "";
   return "rank " + std::to_string(rank) +
          " runs another program than rank 0: their schedules differ; start the same executable "
          "with the same arguments everywhere";

@@ -91,7 +91,9 @@ public:
   /// success.
   std::optional<std::string> run(const std::function<void(tpc_context &)> &fn);
 
-  /// Compares `digest` over all processes. The error names the rank that differs.
+  /// Compares `digest` over all processes. The error is the same everywhere and names the lowest
+  /// rank that differs; only rank 0 has its text, on the others it is empty, so that it is said
+  /// once.
   std::optional<std::string> handshake(std::string_view digest);
 
   /// Whether waiting threads may spin: not if there are more of them than cores.

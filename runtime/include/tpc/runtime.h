@@ -3,7 +3,9 @@
  * Conventions: sizes and offsets are counted in elements unless a name says bytes. Buffers are dense, row-major and
  * 64-byte aligned when they come from the runtime. A call on an empty tensor does nothing, except that collectives are
  * still called by every member of the group. No function returns an error: a rank that meets one records it, wakes
- * every other rank of the world, and does not return to the caller. */
+ * every other rank of the world, and does not return to the caller. It leaves by a C++ exception: functions that call
+ * the runtime carry unwind tables (LLVM's `uwtable`). Through a frame without them the error still ends the process
+ * with its message, but cannot be given back to a caller of the program. */
 #ifndef TPC_RUNTIME_H
 #define TPC_RUNTIME_H
 
@@ -34,6 +36,9 @@ typedef struct {
 
 /* Defined by the compiled object. */
 extern const tpc_program tpc_program_v1;
+/* Defined by it as well, optionally: NUL-terminated, the folder of libtpc_mpi.so as the compiler knows it. It is the
+ * last place of those where the library is looked for: $TPC_RUNTIME_DIR, the executable's folder, ../lib from there. */
+extern const char tpc_runtime_dir[];
 
 /* ---- memory ---- */
 
@@ -94,7 +99,9 @@ void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
 /* ---- communication ----
  * `axes` is a bit mask over the manifest's grid order (bit i = order[i]); the group is the ranks that differ from this
  * one on those axes only, in ascending rank order. Tensors are [outer, n, inner]; n is split in the balanced way
- * of docs/architecture.md. Reductions add in rank order: the same bits on every transport and in every run. */
+ * of docs/architecture.md; over several axes, one after the other, the last of the order first (parts of ascending
+ * ranks follow each other). Reductions add in rank order: the same bits on every transport and in every run. They are
+ * there for f32, f64, i32 and i64; max and min give NaN where there is one. */
 void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction, const void *in, void *out,
                     int64_t count); /* in may be out */
 /* in: [outer, own part of n, inner] -> out: [outer, n, inner] */
@@ -107,6 +114,7 @@ void tpc_reduce_scatter(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t 
  * split_first, else the other way round: a is gathered and b is split. */
 void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in, void *out, int64_t outer, int64_t a,
                     int64_t middle, int64_t b, int64_t inner, int32_t split_first);
+/* root: place in the group. */
 void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, void *data, int64_t count, int64_t root);
 /* To or from the rank whose coordinate on `axis` (an index into the order) is `peer` and which is like this one
  * otherwise. Messages of one pair arrive in order. send returns when `data` may be reused. count 0: nothing is sent. */
