@@ -178,6 +178,40 @@ inline void gemm(const GemmJob &job, int64_t row0, int64_t row1, int64_t panel0,
   }
 }
 
+/// Transposes a square of vectors in place: log2(lanes) rounds, each of which interleaves the first
+/// half of the rows with the second.
+TPC_INLINE void transpose(Vec (&rows)[lanes]) {
+  for (int round = 1; round < lanes; round *= 2) {
+    Vec next[lanes];
+    for (int i = 0; i < lanes / 2; ++i) {
+      next[2 * i] = interleaveLow(rows[i], rows[i + lanes / 2]);
+      next[2 * i + 1] = interleaveHigh(rows[i], rows[i + lanes / 2]);
+    }
+    for (int i = 0; i < lanes; ++i)
+      rows[i] = next[i];
+  }
+}
+
+inline void packTransposed(const float *rows, int64_t k, int64_t n, int64_t column0, float *panel) {
+  for (int v = 0; v < vecsPerPanel; ++v) {
+    int64_t column = column0 + v * lanes;
+    int64_t step = 0;
+    if (n - column >= lanes)
+      for (; step + lanes <= k; step += lanes) {
+        Vec square[lanes];
+        for (int i = 0; i < lanes; ++i)
+          square[i] = load(rows + (column + i) * k + step);
+        transpose(square);
+        for (int i = 0; i < lanes; ++i)
+          store(panel + (step + i) * panelWidth + v * lanes, square[i]);
+      }
+    for (; step < k; ++step)
+      for (int i = 0; i < lanes; ++i)
+        panel[step * panelWidth + v * lanes + i] =
+            column + i < n ? rows[(column + i) * k + step] : 0.0f;
+  }
+}
+
 inline void activate(const float *x, float *out, int64_t count, int32_t epilogue) {
   for (int64_t i = 0; i < count; i += lanes) {
     if (count - i >= lanes) {

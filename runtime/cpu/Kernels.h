@@ -44,6 +44,10 @@ struct KernelTable {
   /// Computes rows [row0, row1) of panels [panel0, panel1).
   void (*gemm)(const GemmJob &job, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1);
 
+  /// Packs columns [column0, column0 + panelWidth) of the transpose of rows[n, k]: a panel of
+  /// `gemm`.
+  void (*packTransposed)(const float *rows, int64_t k, int64_t n, int64_t column0, float *panel);
+
   /// Floats of `scratch` that an `attention` task needs.
   int64_t (*attentionScratch)(const tpc_attention_args &args);
   /// Queries [query0, query0 + queryBlock) of one batch entry and one query head.

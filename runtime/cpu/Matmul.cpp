@@ -14,7 +14,7 @@ namespace tpc::rt {
 namespace {
 
 struct ComputeState : RankState {
-  std::vector<std::unique_ptr<PackedMatrix>> packed; ///< by parameter
+  std::vector<std::shared_ptr<PackedMatrix>> packed; ///< by parameter
 };
 
 ComputeState &stateOf(tpc_context &ctx) {
@@ -57,6 +57,34 @@ void packPanel(const float *rows, int64_t rowStride, int64_t numRows, int64_t co
   }
 }
 
+/// A product with the transpose of a dense [n, k]. A task packs a few panels for all rows.
+void multiplyTransposed(tpc_context &ctx, const KernelTable &kernel, const GemmJob &job,
+                        const float *rows) {
+  int width = kernel.panelWidth, threads = ctx.threadsPerRank;
+  int64_t panels = divideUp(job.n, width), panelSize = std::max<int64_t>(job.k, 1) * width;
+  int64_t step = std::clamp<int64_t>(panels / (4 * threads), 1, maxGemmPanels);
+  auto *scratch = static_cast<float *>(
+      tpc_frame_push(&ctx, threads * step * panelSize * static_cast<int64_t>(sizeof(float))));
+  forEachTask(threads, divideUp(panels, step), [&](int64_t task, int worker) {
+    int64_t panel0 = task * step, panel1 = std::min(panels, panel0 + step);
+    float *packed = scratch + worker * step * panelSize;
+    for (int64_t panel = panel0; panel < panel1; ++panel)
+      kernel.packTransposed(rows, job.k, job.n, panel * width,
+                            packed + (panel - panel0) * job.k * width);
+    // The same product, of these columns only.
+    GemmJob part = job;
+    int64_t column = panel0 * width;
+    part.packed = packed;
+    part.n = std::min(job.n, panel1 * width) - column;
+    part.out += column;
+    part.bias = job.bias ? job.bias + column : nullptr;
+    part.residual = job.residual ? job.residual + column : nullptr;
+    for (int64_t row = 0; row < job.m; row += maxGemmRows)
+      kernel.gemm(part, row, std::min(job.m, row + maxGemmRows), 0, panel1 - panel0);
+  });
+  tpc_frame_pop(&ctx, scratch);
+}
+
 } // namespace
 
 PackedMatrix::PackedMatrix(int64_t k, int64_t n) : numRows(k), numColumns(n) {
@@ -80,7 +108,20 @@ void PackedMatrix::setRows(int64_t row0, int64_t row1, const float *rows) {
               width, panels.get() + column * numRows + row0 * width);
 }
 
-void setPackedParameter(tpc_context &ctx, int32_t index, std::unique_ptr<PackedMatrix> matrix) {
+std::shared_ptr<PackedMatrix> PackedMatrix::transposeOf(const float *rows, int64_t k, int64_t n) {
+  std::shared_ptr<PackedMatrix> matrix(new PackedMatrix());
+  matrix->numRows = k;
+  matrix->numColumns = n;
+  matrix->dense = rows;
+  return matrix;
+}
+
+std::shared_ptr<PackedMatrix> packedParameter(tpc_context &ctx, int32_t index) {
+  auto &packed = stateOf(ctx).packed;
+  return index >= 0 && static_cast<size_t>(index) < packed.size() ? packed[index] : nullptr;
+}
+
+void setPackedParameter(tpc_context &ctx, int32_t index, std::shared_ptr<PackedMatrix> matrix) {
   auto &packed = stateOf(ctx).packed;
   if (packed.size() <= static_cast<size_t>(index))
     packed.resize(index + 1);
@@ -96,10 +137,7 @@ extern "C" void tpc_matmul(tpc_context *ctx, int32_t parameter, const float *x, 
                            int32_t epilogue) {
   if (m <= 0 || n <= 0)
     return;
-  auto &packed = stateOf(*ctx).packed;
-  const PackedMatrix *matrix = parameter >= 0 && static_cast<size_t>(parameter) < packed.size()
-                                   ? packed[parameter].get()
-                                   : nullptr;
+  std::shared_ptr<PackedMatrix> matrix = packedParameter(*ctx, parameter);
   if (!matrix)
     fail(*ctx,
          "internal error: parameter " + std::to_string(parameter) + " was not packed for products");
@@ -110,6 +148,8 @@ extern "C" void tpc_matmul(tpc_context *ctx, int32_t parameter, const float *x, 
                    "]");
   const KernelTable &kernel = kernels();
   GemmJob job{x, k, matrix->data(), bias, residual, out, n, m, k, n, epilogue};
+  if (matrix->transposed())
+    return multiplyTransposed(*ctx, kernel, job, matrix->transposed());
   int64_t panels = divideUp(n, kernel.panelWidth);
   GemmTasks tasks(kernel, m, panels, ctx->threadsPerRank);
   forEachTask(ctx->threadsPerRank, tasks.count(),

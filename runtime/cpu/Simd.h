@@ -34,6 +34,20 @@ TPC_INLINE Vec withSignOf(Vec magnitude, Vec sign) {
   return floatOf((bitsOf(magnitude) & 0x7fffffff) | (bitsOf(sign) & (int32_t)0x80000000));
 }
 
+// a0 b0 a1 b1 …: of the first halves, and of the second.
+#if TPC_LANES == 4
+#define TPC_SHUFFLE(a, b, i) __builtin_shufflevector(a, b, i, 4 + i, i + 1, 5 + i)
+#elif TPC_LANES == 8
+#define TPC_SHUFFLE(a, b, i)                                                                       \
+  __builtin_shufflevector(a, b, i, 8 + i, i + 1, 9 + i, i + 2, 10 + i, i + 3, 11 + i)
+#else
+#define TPC_SHUFFLE(a, b, i)                                                                       \
+  __builtin_shufflevector(a, b, i, 16 + i, i + 1, 17 + i, i + 2, 18 + i, i + 3, 19 + i, i + 4,     \
+                          20 + i, i + 5, 21 + i, i + 6, 22 + i, i + 7, 23 + i)
+#endif
+TPC_INLINE Vec interleaveLow(Vec a, Vec b) { return TPC_SHUFFLE(a, b, 0); }
+TPC_INLINE Vec interleaveHigh(Vec a, Vec b) { return TPC_SHUFFLE(a, b, lanes / 2); }
+
 /// Relative error below 2e-7; 0 below -87.3, infinity above 88.7; NaN stays.
 TPC_INLINE Vec exp(Vec x) {
   // x = n ln 2 + r, |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer, which is left in the

@@ -181,6 +181,9 @@ std::string describeJson(const Manifest &manifest) {
                                     {"stage", parameter.stage},
                                     {"use", parameter.matmulRhs ? "matmul_rhs" : "dense"},
                                     {"bytes", bytes}});
+    int owner = parameter.transposeOf >= 0 ? parameter.transposeOf : parameter.sameAs;
+    if (owner >= 0)
+      result["parameters"].back()["shares"] = owner;
   }
   return result.dump(2);
 }

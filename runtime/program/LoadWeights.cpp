@@ -252,7 +252,7 @@ void load(tpc_context &ctx, const Parameter &parameter, int index, const Source 
     ctx.data.parameters[index] = buffer.data();
     return;
   }
-  auto matrix = std::make_unique<PackedMatrix>(shape[0], shape[1]);
+  auto matrix = std::make_shared<PackedMatrix>(shape[0], shape[1]);
   int64_t rowBytes = std::max<int64_t>(shape[1] * elementBytes, 1);
   int64_t step = std::clamp<int64_t>(blockBytes / rowBytes, 1, std::max<int64_t>(numRows, 1));
   Buffer block(step * rowBytes);
@@ -264,6 +264,20 @@ void load(tpc_context &ctx, const Parameter &parameter, int index, const Source 
   setPackedParameter(ctx, index, std::move(matrix));
 }
 
+/// Points a parameter that is held already to where it is.
+void share(tpc_context &ctx, const Manifest &manifest, int index) {
+  const Parameter &parameter = manifest.parameters[index];
+  if (parameter.transposeOf >= 0) {
+    Shape shape = localView(parameter, ctx.grid, ctx.coordinates).shape();
+    auto *rows = static_cast<const float *>(ctx.data.parameters[parameter.transposeOf]);
+    setPackedParameter(ctx, index, PackedMatrix::transposeOf(rows, shape[0], shape[1]));
+  } else if (parameter.sameAs >= 0 && parameter.matmulRhs) {
+    setPackedParameter(ctx, index, packedParameter(ctx, parameter.sameAs));
+  } else if (parameter.sameAs >= 0) {
+    ctx.data.parameters[index] = ctx.data.parameters[parameter.sameAs];
+  }
+}
+
 } // namespace
 
 void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources &sources) {
@@ -272,7 +286,7 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
   for (size_t i = 0; i < manifest.parameters.size(); ++i) {
     const Parameter &parameter = manifest.parameters[i];
     int index = static_cast<int>(i);
-    if (parameter.stage != manifest.stageOf(ctx.rank))
+    if (parameter.stage != manifest.stageOf(ctx.rank) || parameter.isShared())
       continue;
     if (sources.seed) {
       Drawn drawn{RandomSource(*sources.seed, parameter), dtypeBytes(parameter.dtype),
@@ -286,6 +300,9 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
     else
       load(ctx, parameter, index, Converted{mapping.data(), parameter.sourceDtype}, *loaded);
   }
+  for (size_t i = 0; i < manifest.parameters.size(); ++i)
+    if (manifest.parameters[i].stage == manifest.stageOf(ctx.rank))
+      share(ctx, manifest, static_cast<int>(i));
   ctx.program = std::move(loaded);
 }
 

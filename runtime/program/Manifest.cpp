@@ -9,6 +9,7 @@
 #include "program/Error.h"
 #include "program/SizeExpr.h"
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -229,6 +230,36 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
   return parameter;
 }
 
+/// Finds parameters that need not be held twice on a rank. Names must agree, because drawn weights
+/// depend on them.
+void findShared(std::vector<Parameter> &parameters) {
+  auto sameSource = [](const Parameter &a, const Parameter &b) {
+    return a.stage == b.stage && a.file == b.file && a.offset == b.offset && a.bytes == b.bytes &&
+           a.viewOffset == b.viewOffset && a.dtype == b.dtype && a.sourceDtype == b.sourceDtype &&
+           a.name == b.name && a.init == b.init && a.sourceShape == b.sourceShape;
+  };
+  // By place in the file: a model has thousands of parameters, a tensor few uses.
+  std::map<std::pair<int, int64_t>, std::vector<int>> bySource;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    bySource[{parameters[i].file, parameters[i].offset}].push_back(static_cast<int>(i));
+  for (const auto &[source, uses] : bySource)
+    for (int index : uses) {
+      Parameter &parameter = parameters[index];
+      for (int other : uses) {
+        const Parameter &candidate = parameters[other];
+        if (other == index || !sameSource(parameter, candidate))
+          continue;
+        if (other < index && parameter.sameAs < 0 && candidate.matmulRhs == parameter.matmulRhs &&
+            candidate.dims == parameter.dims && !candidate.isShared())
+          parameter.sameAs = other;
+        if (parameter.transposeOf < 0 && parameter.matmulRhs && !candidate.matmulRhs &&
+            candidate.dims.size() == 2 && candidate.sameAs < 0 &&
+            candidate.dims[0] == parameter.dims[1] && candidate.dims[1] == parameter.dims[0])
+          parameter.transposeOf = other;
+      }
+    }
+}
+
 } // namespace
 
 Manifest parseManifest(const char *text) {
@@ -274,6 +305,7 @@ Manifest parseManifest(const char *text) {
   root.eachIfPresent("parameters", [&](const Node &node) {
     manifest.parameters.push_back(readParameter(node, manifest));
   });
+  findShared(manifest.parameters);
   return manifest;
 }
 

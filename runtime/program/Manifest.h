@@ -43,6 +43,7 @@ struct WeightFile {
 struct ViewFactor {
   int64_t size = 1, stride = 0;
   std::vector<int> axes; ///< indices into the grid's order
+  bool operator==(const ViewFactor &) const = default;
 };
 
 struct Parameter {
@@ -57,6 +58,12 @@ struct Parameter {
   std::vector<std::vector<ViewFactor>> dims; ///< of the global value, each major to minor
   Shape sourceShape;
   bool matmulRhs = false;
+  /// An earlier parameter of the stage with the very same value and use; or -1.
+  int sameAs = -1;
+  /// For a matmul_rhs: a dense parameter of the stage that is its transpose, which products can
+  /// read as well; or -1. So a tied embedding and head are held once.
+  int transposeOf = -1;
+  bool isShared() const { return sameAs >= 0 || transposeOf >= 0; }
   Init init = Init::Normal;
 };
 

@@ -37,6 +37,8 @@ LocalView localView(const Parameter &parameter, const Grid &grid,
 }
 
 int64_t localBytes(const Parameter &parameter, const Manifest &manifest, int rank) {
+  if (parameter.isShared())
+    return 0;
   return localView(parameter, manifest.grid, manifest.grid.coordinatesOf(rank)).count() *
          dtypeBytes(parameter.dtype);
 }
@@ -45,7 +47,7 @@ WeightBytes weightBytesOf(const Manifest &manifest, int rank) {
   WeightBytes result;
   auto coordinates = manifest.grid.coordinatesOf(rank);
   for (const Parameter &parameter : manifest.parameters) {
-    if (parameter.stage != manifest.stageOf(rank))
+    if (parameter.stage != manifest.stageOf(rank) || parameter.isShared())
       continue;
     LocalView view = localView(parameter, manifest.grid, coordinates);
     bool split = false;

@@ -27,7 +27,7 @@ struct WeightBytes {
   int64_t total() const { return sharded + replicated; }
 };
 
-/// Bytes of one parameter on a rank of its stage.
+/// Bytes that one parameter takes on a rank of its stage: none if it shares another's.
 int64_t localBytes(const Parameter &parameter, const Manifest &manifest, int rank);
 /// Of all parameters of the rank's stage.
 WeightBytes weightBytesOf(const Manifest &manifest, int rank);

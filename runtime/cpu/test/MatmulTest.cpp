@@ -90,6 +90,41 @@ TEST(Matmul, BiasEpilogueAndResidual) {
   }
 }
 
+TEST(Matmul, TransposedIsTheSameToTheBit) {
+  for (auto [m, k, n] :
+       {std::array<int64_t, 3>{1, 70, 131}, {200, 37, 250}, {3, 8, 5}, {2, 0, 20}, {4, 20, 0}}) {
+    std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
+                       transposed(n * k);
+    for (int64_t i = 0; i < k * n; ++i)
+      transposed[i % n * k + i / n] = w[i];
+    OneRank rank(2);
+    rank.setParameter(w, k, n);
+    setPackedParameter(*rank.ctx(), 1, PackedMatrix::transposeOf(transposed.data(), k, n));
+    std::vector<float> first = numbers(m * n, 4), second = first;
+    tpc_matmul(rank.ctx(), 0, x.data(), bias.data(), first.data(), first.data(), m, k, n,
+               TPC_EPILOGUE_SILU);
+    tpc_matmul(rank.ctx(), 1, x.data(), bias.data(), second.data(), second.data(), m, k, n,
+               TPC_EPILOGUE_SILU);
+    EXPECT_EQ(first, second) << m << " " << k << " " << n;
+  }
+}
+
+TEST(Gemm, PacksTransposes) {
+  for (const KernelTable *table : allTables())
+    for (int64_t k : {1, 7, 16, 45})
+      for (int64_t n : {1, 9, 32, 50}) {
+        std::vector<float> rows = numbers(k * n), panel(k * table->panelWidth);
+        for (int64_t column = 0; column < n; column += table->panelWidth) {
+          table->packTransposed(rows.data(), k, n, column, panel.data());
+          for (int64_t i = 0; i < k * table->panelWidth; ++i) {
+            int64_t at = column + i % table->panelWidth;
+            ASSERT_EQ(panel[i], at < n ? rows[at * k + i / table->panelWidth] : 0.0f)
+                << table->name;
+          }
+        }
+      }
+}
+
 TEST(Matmul, EmptySizes) {
   OneRank rank(2);
   std::vector<float> bias = numbers(5, 3), residual = numbers(15, 4), out(15, 9.0f);

@@ -81,6 +81,27 @@ TEST(Manifest, LocalParts) {
   EXPECT_EQ(weightBytesOf(manifest, 8).sharded, 4 * 9 * 4);
 }
 
+TEST(Manifest, ATiedHeadIsHeldOnce) {
+  json text = good();
+  json embedding = text["parameters"][0];
+  embedding["use"] = "dense";
+  embedding["dims"] = {embedding["dims"][1], embedding["dims"][0]};
+  text["parameters"].push_back(embedding);
+  text["parameters"].push_back(embedding);
+  embedding["stage"] = 0;
+  text["parameters"].push_back(embedding);
+  Manifest manifest = parseManifest(text.dump().c_str());
+  EXPECT_EQ(manifest.parameters[0].transposeOf, 1);
+  EXPECT_EQ(manifest.parameters[1].sameAs, -1);
+  EXPECT_EQ(manifest.parameters[2].sameAs, 1);
+  EXPECT_FALSE(manifest.parameters[3].isShared()) << "on another stage";
+  EXPECT_EQ(weightBytesOf(manifest, 6).total(), 4 * 12 * 4);
+  EXPECT_EQ(weightBytesOf(manifest, 6).padding, 0);
+  // Split otherwise, they are different parts.
+  text["parameters"][0]["dims"][1][0].erase("axes");
+  EXPECT_EQ(parseManifest(text.dump().c_str()).parameters[0].transposeOf, -1);
+}
+
 TEST(Manifest, PartsOfSeveralAxesNest) {
   json text = good();
   text["parameters"][0]["dims"][1][0]["axes"] = {"dp", "tp"};
