@@ -67,6 +67,8 @@ Location Importer::nodeLoc(const ::onnx::NodeProto &node, const Scope &scope) {
 }
 
 LogicalResult Importer::importOnce() {
+  // The builder still points into the module of the last attempt, which goes away here.
+  builder.clearInsertionPoint();
   module = ModuleOp::create(builder, fileLoc(), llvm::sys::path::stem(path));
   builder.setInsertionPointToStart(module->getBody());
   main = {};
