@@ -4,6 +4,8 @@
 #include "tpc/Analysis/Passes.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Import/ONNX/Import.h"
+#include "tpc/Transforms/Model/Passes.h"
+#include "tpc/Transforms/Model/Pipeline.h"
 #include "tpc/Transforms/Pipeline/Passes.h"
 #include "tpc/Transforms/Sharding/Passes.h"
 
@@ -21,6 +23,8 @@ void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
 void tpc::registerAllPasses() {
   mlir::registerAllPasses();
   mlir::tpc::registerAnalysisPasses();
+  mlir::tpc::registerModelPasses();
+  mlir::tpc::registerModelPipeline();
   mlir::tpc::registerShardingPasses();
   mlir::tpc::registerPipelinePasses();
 }

@@ -1,0 +1,156 @@
+//===- IndexAnalysis.h - Values as functions of their indices ----*- C++ -*-===//
+//
+// What a mask or a position tensor is, as a function of its indices, of the
+// symbols of the file, and of elements of other tensors. Exporters build masks
+// with Range, Expand, Concat, CumSum, GatherND, comparisons: the elements still
+// are simple, `j <= i and attention_mask[b, j] != 0`, and that is what is asked
+// for here.
+//
+//   IndexAnalysis analysis({batch, 1, sequence, sequence});
+//   IndexExpr e = analysis.at(mask, analysis.getIndices());
+//   e.str()   // "_i3 - _i2 <= 0"
+//
+// `at` pulls indices back through each op: the element (i, j) of a transpose is
+// element (j, i) of its operand; an element of a concatenation is a choice
+// between the operands. Where an op is not understood, the answer is that
+// element of that op's result, which is always right. Simplification uses that
+// indices lie within their dimensions and that a dimension that is indexed is
+// not empty. Integers are taken as unbounded (shapes and positions fit theirs),
+// and a conversion of an integer to floating point as exact.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_TRANSFORMS_MODEL_INDEXANALYSIS_H
+#define TPC_TRANSFORMS_MODEL_INDEXANALYSIS_H
+
+#include "tpc/Dialect/Dist.h"
+
+#include <set>
+
+namespace mlir::tpc {
+
+/// An immutable expression over indices.
+class IndexExpr {
+public:
+  enum class Kind {
+    Integer, // a polynomial over indices, symbols and integer elements
+    Number,  // a floating-point constant
+    Truth,   // true or false
+    Compare, // polynomial == 0, != 0 or <= 0
+    And,
+    Or,
+    Select,  // condition, value, value
+    Element, // a floating-point or boolean element of a tensor; may be negated
+  };
+  struct Node;
+
+  IndexExpr() = default;
+  static IndexExpr integer(const ::tpc::SymExpr &e);
+  static IndexExpr number(double value);
+  static IndexExpr truth(bool value);
+  static IndexExpr element(Value tensor, ArrayRef<IndexExpr> indices, bool negated = false);
+
+  Kind getKind() const;
+  bool isInteger() const { return getKind() == Kind::Integer; }
+  bool isTrue() const;
+  bool isFalse() const;
+  /// The constant, of an integer, a number or a truth value.
+  std::optional<double> getConstant() const;
+  /// Integer: the polynomial. Compare: what is compared with zero.
+  const ::tpc::SymExpr &getPolynomial() const;
+  Predicate getPredicate() const;        // Compare: EQ, NE or LE
+  ArrayRef<IndexExpr> getArgs() const;   // And, Or, Select, Element
+  Value getTensor() const;               // Element
+  bool isNegated() const;                // Element
+  /// Canonical text: equal texts mean equal expressions.
+  const std::string &str() const;
+  bool operator==(const IndexExpr &o) const { return str() == o.str(); }
+  explicit operator bool() const { return node != nullptr; }
+  unsigned getSize() const;
+
+private:
+  friend class IndexAnalysis;
+  explicit IndexExpr(std::shared_ptr<const Node> node) : node(std::move(node)) {}
+  std::shared_ptr<const Node> node;
+};
+
+class IndexAnalysis {
+public:
+  using SymExpr = ::tpc::SymExpr;
+
+  /// Expressions over one index for each of these dimensions, which are taken
+  /// not to be empty.
+  explicit IndexAnalysis(ArrayRef<SymExpr> sizes);
+
+  ArrayRef<IndexExpr> getIndices() const { return indices; }
+  /// The symbol that stands for index `dim` in polynomials.
+  static std::string indexName(unsigned dim) { return "_i" + std::to_string(dim); }
+
+  /// The element of `v` at these indices.
+  IndexExpr at(Value v, ArrayRef<IndexExpr> where);
+  /// The element of `v`, broadcast to the analysis' sizes, at its indices.
+  IndexExpr atBroadcast(Value v);
+
+  /// The tensor element that a symbol of a polynomial stands for, if it is one.
+  const IndexExpr *getElement(StringRef symbol) const;
+
+  // Proofs from the ranges of indices and symbols; false means "not proved".
+  bool isNonNegative(const SymExpr &e);
+  bool isAtMost(const SymExpr &a, const SymExpr &b) { return isNonNegative(b - a); }
+  /// Upper bound of an integer over all indices, in symbols alone.
+  std::optional<SymExpr> upperBound(const SymExpr &e);
+
+  // Building, simplified.
+  IndexExpr compare(Predicate predicate, const SymExpr &difference);
+  IndexExpr conjunction(ArrayRef<IndexExpr> terms);
+  IndexExpr disjunction(ArrayRef<IndexExpr> terms);
+  IndexExpr negation(const IndexExpr &e);
+  IndexExpr select(const IndexExpr &c, const IndexExpr &a, const IndexExpr &b);
+  IndexExpr floorDiv(const SymExpr &a, const SymExpr &b);
+  IndexExpr mod(const SymExpr &a, const SymExpr &b);
+  IndexExpr substitute(const IndexExpr &e, const std::string &name, const SymExpr &by);
+  /// All symbols and indices in `e`, and those that its elements depend on.
+  void collectSymbols(const IndexExpr &e, std::set<std::string> &out) const;
+
+private:
+  struct Variable {
+    std::string name;
+    SymExpr upper; // inclusive; the lower bound is zero
+  };
+  /// Floor division and remainder where they can be decided.
+  std::optional<std::pair<SymExpr, SymExpr>> divide(const SymExpr &a, const SymExpr &b);
+  bool hasElements(const SymExpr &e) const;
+  void assumeNotEmpty(const SymExpr &size);
+  /// A variable with values from 0 to size - 1 that occurs nowhere else.
+  IndexExpr freshIndex(const SymExpr &size);
+
+  IndexExpr compute(Value v, ArrayRef<IndexExpr> where);
+  IndexExpr opaque(Value v, ArrayRef<IndexExpr> where);
+  IndexExpr constantAt(ConstantOp op, ArrayRef<IndexExpr> where);
+  IndexExpr scalarOp(Operation *op, ArrayRef<IndexExpr> operands);
+  IndexExpr arithmetic(Operation *op, const IndexExpr &a, const IndexExpr &b);
+  IndexExpr cast(CastOp op, const IndexExpr &operand);
+  IndexExpr reshapeAt(ReshapeOp op, ArrayRef<IndexExpr> where);
+  IndexExpr concatAt(ConcatOp op, ArrayRef<IndexExpr> where);
+  IndexExpr gatherAt(GatherOp op, ArrayRef<IndexExpr> where);
+  IndexExpr gatherNDAt(GatherNDOp op, ArrayRef<IndexExpr> where);
+  IndexExpr cumSumAt(CumSumOp op, ArrayRef<IndexExpr> where);
+  IndexExpr reduceAt(ReduceOp op, ArrayRef<IndexExpr> where);
+  IndexExpr triluAt(TriluOp op, ArrayRef<IndexExpr> where);
+  /// `f` of the leaves of a tree of selects.
+  IndexExpr mapLeaves(const IndexExpr &e, llvm::function_ref<IndexExpr(const IndexExpr &)> f);
+  /// A number from -n to n - 1 as an index from 0 to n - 1.
+  IndexExpr wrapIndex(const IndexExpr &e, const SymExpr &n);
+
+  SmallVector<IndexExpr> indices;
+  std::vector<Variable> variables;
+  std::set<std::string> positive; // symbols that are at least 1
+  std::map<std::string, IndexExpr> elements;
+  std::map<std::string, std::string> elementNames;
+  std::map<std::string, IndexExpr> cache;
+  unsigned depth = 0;
+};
+
+} // namespace mlir::tpc
+
+#endif // TPC_TRANSFORMS_MODEL_INDEXANALYSIS_H

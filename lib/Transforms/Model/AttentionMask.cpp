@@ -1,0 +1,464 @@
+//===- AttentionMask.cpp - What the mask of an attention is ---------------===//
+//
+// Each step between the scores and the softmax is a function of indices (see
+// IndexAnalysis). Followed through all steps, an element of the scores ends as
+// one of several cases, each under a condition:
+//
+//   Score, plus a number     it is visible if the number is 0
+//   a number                 it was replaced, or -inf was added
+//
+// What a row without any visible key gives follows from the cases that are not
+// visible; see the description of tpc-raise-attention.
+//
+//===----------------------------------------------------------------------===//
+
+#include "AttentionMask.h"
+#include "Constants.h"
+#include "Movement.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+using Kind = IndexExpr::Kind;
+
+namespace {
+
+// At or below this, added or put in place of a score, exp underflows to zero
+// beside any visible key.
+constexpr double kMasks = -9999;
+// At or below this a score that it is added to is absorbed in f32.
+constexpr double kAbsorbs = -1e30;
+constexpr size_t kMaxCases = 32;
+
+struct Case {
+  IndexExpr condition;
+  bool score;
+  double number;
+};
+
+class MaskAnalyzer {
+public:
+  MaskAnalyzer(OpBuilder &builder, Location loc, ArrayRef<SymExpr> sizes, Type element)
+      : builder(builder), loc(loc), sizes(sizes), element(element), analysis(sizes) {}
+
+  std::optional<AttentionMask> run(ArrayRef<ScoreStep> steps, bool guarded);
+
+private:
+  /// The constants that a value takes, each under a condition.
+  std::optional<SmallVector<Case>> leaves(const IndexExpr &e);
+  bool follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias);
+  /// Adds what is visible after one masking step to the result.
+  bool addVisible(const ScoreStep &step);
+  bool classify(const IndexExpr &visible);
+  Value maskTensor(const ScoreStep &step);
+  void addBias(Value v, double factor);
+  Value to4D(Value v);
+
+  // Values [b, j] from expressions over the first and the last index.
+  Value keyTensor(const IndexExpr &e);
+  Value keyInteger(const SymExpr &e);
+  Value keyElement(const IndexExpr &element);
+  Value constant(Type type, double number) { return createScalar(builder, loc, type, number); }
+  SymExpr batch() const { return sizes.size() > 2 ? sizes[0] : SymExpr(1); }
+
+  OpBuilder &builder;
+  Location loc;
+  SmallVector<SymExpr> sizes;
+  Type element;
+  IndexAnalysis analysis;
+
+  SmallVector<Case> cases;
+  AttentionMask result;
+  bool onlyCausal = true; // so far each row has a visible key
+};
+
+} // namespace
+
+std::optional<SmallVector<Case>> MaskAnalyzer::leaves(const IndexExpr &e) {
+  if (auto n = e.getConstant())
+    return SmallVector<Case>{{IndexExpr::truth(true), false, *n}};
+  if (e.getKind() != Kind::Select)
+    return std::nullopt;
+  auto a = leaves(e.getArgs()[1]), b = leaves(e.getArgs()[2]);
+  if (!a || !b || a->size() + b->size() > kMaxCases)
+    return std::nullopt;
+  SmallVector<Case> result;
+  const IndexExpr &c = e.getArgs()[0];
+  for (auto [list, condition] : {std::pair(&*a, c), std::pair(&*b, analysis.negation(c))})
+    for (const Case &leaf : *list)
+      result.push_back(
+          {analysis.conjunction({condition, leaf.condition}), leaf.score, leaf.number});
+  return result;
+}
+
+// Cases after all steps. Those in `asBias` are left out.
+bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
+  cases = {{IndexExpr::truth(true), true, 0.0}};
+  auto settle = [&](Case &c) {
+    c.number = roundTo(element, c.number);
+    if (c.score && std::isinf(c.number) && c.number < 0)
+      c.score = false;
+  };
+  for (auto [step, bias] : llvm::zip(steps, asBias)) {
+    if (bias)
+      continue;
+    SmallVector<Case> next;
+    if (step.kind == ScoreStep::Add) {
+      auto added = leaves(analysis.atBroadcast(step.value));
+      if (!added || added->size() * cases.size() > kMaxCases)
+        return false;
+      for (const Case &c : cases)
+        for (const Case &a : *added)
+          next.push_back({analysis.conjunction({c.condition, a.condition}), c.score,
+                          c.number + step.number * a.number});
+    } else if (step.kind == ScoreStep::Replace) {
+      IndexExpr keeps = analysis.atBroadcast(step.value);
+      if (!step.keeps)
+        keeps = analysis.negation(keeps);
+      for (const Case &c : cases)
+        next.push_back({analysis.conjunction({c.condition, keeps}), c.score, c.number});
+      next.push_back({analysis.negation(keeps), false, step.number});
+    } else {
+      if (step.kind == ScoreStep::Floor && step.number > kAbsorbs)
+        return false; // it could lift visible scores
+      next = cases;
+      for (Case &c : next) {
+        if (step.kind == ScoreStep::Scale)
+          c.number *= step.number;
+        else if (step.kind == ScoreStep::Cap) {
+          if (c.number != 0)
+            return false;
+        } else if (!c.score || c.number <= kAbsorbs) { // Floor
+          c.score &= c.number > step.number;
+          c.number = std::max(c.number, step.number);
+        }
+      }
+    }
+    llvm::erase_if(next, [](const Case &c) { return c.condition.isFalse(); });
+    for (Case &c : next)
+      settle(c);
+    cases = next;
+  }
+  return llvm::all_of(cases, [](const Case &c) {
+    return (c.score && c.number == 0) || c.number <= kMasks;
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Visible keys
+//===----------------------------------------------------------------------===//
+
+bool MaskAnalyzer::classify(const IndexExpr &visible) {
+  if (visible.isTrue())
+    return true;
+  SmallVector<IndexExpr> terms{visible};
+  if (visible.getKind() == Kind::And)
+    terms.assign(visible.getArgs().begin(), visible.getArgs().end());
+  size_t rank = sizes.size();
+  std::string row = IndexAnalysis::indexName(rank - 2), key = IndexAnalysis::indexName(rank - 1);
+  std::optional<SymExpr> offset;
+  SmallVector<IndexExpr> keyTerms;
+  for (const IndexExpr &term : terms) {
+    std::set<std::string> symbols;
+    analysis.collectSymbols(term, symbols);
+    if (!symbols.count(row)) {
+      for (size_t d = 1; d + 2 < rank; ++d) // heads
+        if (symbols.count(IndexAnalysis::indexName(d)))
+          return false;
+      keyTerms.push_back(term);
+      continue;
+    }
+    if (term.getKind() != Kind::Compare || term.getPredicate() != Predicate::LE)
+      return false;
+    // j - i - offset <= 0
+    SymExpr own = SymExpr::symbol(key) - SymExpr::symbol(row) - term.getPolynomial();
+    std::set<std::string> rest;
+    own.collectSymbols(rest);
+    for (const std::string &name : rest)
+      if (StringRef(name).starts_with("_"))
+        return false;
+    if (!offset || analysis.isAtMost(own, *offset))
+      offset = own;
+    else if (!analysis.isAtMost(*offset, own))
+      return false;
+  }
+  Value keyMask;
+  for (const IndexExpr &term : keyTerms) {
+    Value v = keyTensor(term);
+    if (!v)
+      return false;
+    keyMask = keyMask ? (Value)AndOp::create(builder, loc, keyMask, v) : v;
+  }
+  if (offset && result.causal) {
+    if (analysis.isAtMost(*offset, result.offset))
+      result.offset = *offset;
+    else if (!analysis.isAtMost(result.offset, *offset))
+      return false;
+  } else if (offset) {
+    result.causal = true;
+    result.offset = *offset;
+  }
+  if (result.causal && !analysis.isNonNegative(result.offset))
+    onlyCausal = false;
+  if (keyMask) {
+    onlyCausal = false;
+    result.keyMask = result.keyMask
+                         ? (Value)AndOp::create(builder, loc, result.keyMask, keyMask)
+                         : keyMask;
+  }
+  return true;
+}
+
+bool MaskAnalyzer::addVisible(const ScoreStep &step) {
+  IndexExpr visible;
+  if (step.kind == ScoreStep::Replace) {
+    visible = analysis.atBroadcast(step.value);
+    if (!step.keeps)
+      visible = analysis.negation(visible);
+  } else {
+    auto added = leaves(analysis.atBroadcast(step.value));
+    SmallVector<IndexExpr> conditions;
+    for (const Case &c : *added)
+      if (c.number == 0)
+        conditions.push_back(c.condition);
+    visible = analysis.disjunction(conditions);
+  }
+  if (classify(visible))
+    return true;
+  onlyCausal = false;
+  Value mask = to4D(maskTensor(step));
+  if (!mask)
+    return false;
+  result.mask = result.mask ? (Value)AndOp::create(builder, loc, result.mask, mask) : mask;
+  return true;
+}
+
+Value MaskAnalyzer::maskTensor(const ScoreStep &step) {
+  if (step.kind == ScoreStep::Add)
+    return CmpOp::create(builder, loc, Predicate::EQ, step.value, constant(element, 0));
+  return step.keeps ? step.value : (Value)NotOp::create(builder, loc, step.value);
+}
+
+/// [.., i, j] as [1 or b, 1 or h, i, j].
+Value MaskAnalyzer::to4D(Value v) {
+  SmallVector<SymExpr> have = getSizes(v), shape(4, SymExpr(1));
+  size_t rank = sizes.size();
+  if (have.size() > rank || rank > 4)
+    return {};
+  // Dimension d of the scores is this one of four: without heads, [b, i, j].
+  auto place = [&](size_t d) { return d + 2 >= rank ? 4 - (rank - d) : d; };
+  for (size_t i = 0; i < have.size(); ++i)
+    shape[place(rank - have.size() + i)] = have[i];
+  v = createReshape(builder, loc, v, shape);
+  shape[2] = sizes[rank - 2];
+  shape[3] = sizes[rank - 1];
+  return createExpand(builder, loc, v, shape);
+}
+
+void MaskAnalyzer::addBias(Value v, double factor) {
+  v = to4D(v);
+  if (factor == -1)
+    v = NegOp::create(builder, loc, v);
+  else if (factor != 1)
+    v = MulOp::create(builder, loc, v, constant(element, factor));
+  result.bias = result.bias ? (Value)AddOp::create(builder, loc, result.bias, v) : v;
+}
+
+//===----------------------------------------------------------------------===//
+// Functions of batch and key as tensors
+//===----------------------------------------------------------------------===//
+
+/// The element of a tensor at [b, j], perhaps with dimensions of size 1, as a
+/// tensor [b, j].
+Value MaskAnalyzer::keyElement(const IndexExpr &element) {
+  Value v = element.getTensor();
+  SmallVector<SymExpr> shape{SymExpr(1), SymExpr(1)};
+  SymExpr key = SymExpr::symbol(IndexAnalysis::indexName(sizes.size() - 1));
+  SymExpr batchIndex = SymExpr::symbol(IndexAnalysis::indexName(0));
+  int next = 0;
+  for (auto [d, index] : llvm::enumerate(element.getArgs())) {
+    SymExpr size = getSizes(v)[d];
+    if (!index.isInteger())
+      return {};
+    const SymExpr &p = index.getPolynomial();
+    if (size.isConstant(1))
+      continue;
+    if (p == batchIndex && next == 0 && sizes.size() > 2 && size == batch()) {
+      shape[0] = size;
+      next = 1;
+      continue;
+    }
+    SymExpr start = p - key;
+    auto bound = start.lowerBound();
+    std::set<std::string> symbols;
+    start.collectSymbols(symbols);
+    if (next > 1 || !bound || *bound < 0 ||
+        llvm::any_of(symbols, [](const std::string &s) { return s[0] == '_'; }))
+      return {};
+    v = createSlice(builder, loc, v, d, start, sizes.back());
+    shape[1] = sizes.back();
+    next = 2;
+  }
+  v = createReshape(builder, loc, v, shape);
+  return createExpand(builder, loc, v, {batch(), sizes.back()});
+}
+
+Value MaskAnalyzer::keyInteger(const SymExpr &e) {
+  Type type = builder.getI64Type();
+  RankedTensorType full = makeTensorType(type, {batch(), sizes.back()});
+  std::string keyName = IndexAnalysis::indexName(sizes.size() - 1);
+  Value sum;
+  for (const SymExpr::Term &term : e.getTerms()) {
+    Value product;
+    if (term.coefficient != 1 || term.atoms.empty())
+      product = constant(type, (double)term.coefficient);
+    for (const SymExpr::Atom &atom : term.atoms) {
+      Value v;
+      if (atom.kind != SymExpr::AtomKind::Symbol || std::abs((double)term.coefficient) > 1e15)
+        return {};
+      if (atom.name == keyName || (atom.name == IndexAnalysis::indexName(0) && sizes.size() > 2))
+        v = IotaOp::create(builder, loc, full, atom.name == keyName ? 1 : 0);
+      else if (const IndexExpr *element = analysis.getElement(atom.name)) {
+        v = keyElement(*element);
+        if (v && elementTypeOf(v) != type)
+          v = CastOp::create(builder, loc, full, v);
+      } else
+        v = SizeOp::create(builder, loc, RankedTensorType::get({}, type), atom.name);
+      if (!v)
+        return {};
+      product = product ? (Value)MulOp::create(builder, loc, product, v) : v;
+    }
+    sum = sum ? (Value)AddOp::create(builder, loc, sum, product) : product;
+  }
+  if (!sum)
+    sum = constant(type, 0);
+  return createExpand(builder, loc, sum, getSizes(full));
+}
+
+Value MaskAnalyzer::keyTensor(const IndexExpr &e) {
+  RankedTensorType full = makeTensorType(builder.getI1Type(), {batch(), sizes.back()});
+  switch (e.getKind()) {
+  case Kind::Truth:
+    return createSplat(builder, loc, full, e.isTrue());
+  case Kind::Element: {
+    Value v = elementTypeOf(e.getTensor()).isInteger(1) ? keyElement(e) : Value();
+    return v && e.isNegated() ? (Value)NotOp::create(builder, loc, v) : v;
+  }
+  case Kind::And:
+  case Kind::Or: {
+    Value all;
+    for (const IndexExpr &arg : e.getArgs()) {
+      Value v = keyTensor(arg);
+      if (!v)
+        return {};
+      if (!all)
+        all = v;
+      else if (e.getKind() == Kind::And)
+        all = AndOp::create(builder, loc, all, v);
+      else
+        all = OrOp::create(builder, loc, all, v);
+    }
+    return all;
+  }
+  case Kind::Compare: {
+    // An element that is not zero is what a conversion to boolean says.
+    const SymExpr &p = e.getPolynomial();
+    if (e.getPredicate() == Predicate::NE)
+      if (const IndexExpr *element = analysis.getElement(p.str()))
+        if (Value v = keyElement(*element))
+          return CastOp::create(builder, loc, full, v);
+    Value v = keyInteger(p);
+    return v ? (Value)CmpOp::create(builder, loc, e.getPredicate(), v,
+                                    constant(builder.getI64Type(), 0))
+             : Value();
+  }
+  default:
+    return {};
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// All together
+//===----------------------------------------------------------------------===//
+
+std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool guarded) {
+  // Added values that are not numbers under conditions are biases.
+  SmallVector<bool> asBias(steps.size(), false);
+  bool anyBias = false;
+  for (auto [i, step] : llvm::enumerate(steps))
+    if (step.kind == ScoreStep::Add)
+      anyBias |= asBias[i] = !leaves(analysis.atBroadcast(step.value));
+
+  bool masks = follow(steps, asBias);
+  if (masks) {
+    for (auto [step, bias] : llvm::zip(steps, asBias))
+      if (!bias && (step.kind == ScoreStep::Add || step.kind == ScoreStep::Replace))
+        masks &= addVisible(step);
+    bool infinite = true, equal = true;
+    std::optional<double> number;
+    for (const Case &c : cases) {
+      if (c.score && c.number == 0)
+        continue;
+      infinite &= std::isinf(c.number);
+      equal &= std::isfinite(c.number) && (!c.score || c.number <= kAbsorbs) &&
+               (!number || *number == c.number);
+      number = c.number;
+    }
+    if (!number) // nothing is masked
+      infinite = true;
+    if (anyBias) // a bias may be as low as the mask, unless that is -inf
+      masks &= infinite && (guarded || onlyCausal || !number);
+    else if (!onlyCausal && number) {
+      if (equal)
+        result.maskedRow = MaskedRow::Uniform;
+      else
+        masks &= infinite && guarded;
+    }
+  }
+  if (!masks) {
+    // All that is added is a bias; what is replaced by a number that absorbs
+    // scores could have been added as well.
+    result = AttentionMask();
+    for (auto [i, step] : llvm::enumerate(steps)) {
+      asBias[i] = step.kind == ScoreStep::Add || step.kind == ScoreStep::Replace;
+      if (step.kind == ScoreStep::Floor ||
+          (step.kind == ScoreStep::Replace && step.number > kAbsorbs))
+        return std::nullopt;
+    }
+  }
+  for (auto [step, bias] : llvm::zip(steps, asBias)) {
+    if (step.kind == ScoreStep::Scale) {
+      result.scale *= step.number;
+      if (result.softcap != 0)
+        result.softcap *= step.number;
+      if (result.bias)
+        result.bias = MulOp::create(builder, loc, result.bias, constant(element, step.number));
+      continue;
+    }
+    if (step.kind == ScoreStep::Cap) {
+      if (result.bias || result.softcap != 0)
+        return std::nullopt;
+      result.softcap = step.number;
+      continue;
+    }
+    if (!bias)
+      continue;
+    if (step.kind == ScoreStep::Add) {
+      addBias(step.value, step.number);
+      continue;
+    }
+    Value zero = constant(element, 0), low = constant(element, step.number);
+    addBias(SelectOp::create(builder, loc, step.value, step.keeps ? zero : low,
+                             step.keeps ? low : zero),
+            1);
+  }
+  return result;
+}
+
+std::optional<AttentionMask> mlir::tpc::analyzeMask(OpBuilder &builder, Location loc,
+                                              ArrayRef<SymExpr> sizes, Type element,
+                                              ArrayRef<ScoreStep> steps, bool guarded) {
+  return MaskAnalyzer(builder, loc, sizes, element).run(steps, guarded);
+}

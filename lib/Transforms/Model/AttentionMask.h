@@ -1,0 +1,46 @@
+//===- AttentionMask.h - What the mask of an attention is --------*- C++ -*-===//
+
+#ifndef TPC_LIB_TRANSFORMS_MODEL_ATTENTIONMASK_H
+#define TPC_LIB_TRANSFORMS_MODEL_ATTENTIONMASK_H
+
+#include "tpc/Transforms/Model/IndexAnalysis.h"
+
+namespace mlir::tpc {
+
+/// What happens to scores between the product with keys and the softmax, from
+/// the product on.
+struct ScoreStep {
+  enum Kind {
+    Scale,   // times `number`
+    Add,     // plus `value`, times `number` (1 or -1)
+    Replace, // by `number` where `value` is not `keeps`
+    Floor,   // the larger one of it and `number`
+    Cap,     // number * tanh(x / number)
+  };
+  Kind kind;
+  double number = 1;
+  Value value;
+  bool keeps = true;
+};
+
+/// Masks as tpc.attention has them.
+struct AttentionMask {
+  bool causal = false;
+  ::tpc::SymExpr offset;
+  Value keyMask, mask, bias;
+  MaskedRow maskedRow = MaskedRow::Zero;
+  double scale = 1;
+  double softcap = 0;
+};
+
+/// What `steps` do to scores of the given sizes [b, h, i, j] (fewer: without
+/// heads, without batch), which are of this type; `guarded`: NaN of the softmax
+/// is replaced by zero. New ops are made at `builder`. Nothing where
+/// tpc.attention cannot say it.
+std::optional<AttentionMask> analyzeMask(OpBuilder &builder, Location loc,
+                                         ArrayRef<::tpc::SymExpr> sizes, Type element,
+                                         ArrayRef<ScoreStep> steps, bool guarded);
+
+} // namespace mlir::tpc
+
+#endif // TPC_LIB_TRANSFORMS_MODEL_ATTENTIONMASK_H

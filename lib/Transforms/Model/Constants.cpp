@@ -1,0 +1,174 @@
+//===- Constants.cpp - Small constants in model passes --------------------===//
+
+#include "Constants.h"
+#include "Movement.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+double mlir::tpc::roundTo(Type element, double number) {
+  if (auto type = dyn_cast<FloatType>(element)) {
+    llvm::APFloat value(number);
+    bool loses;
+    value.convert(type.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &loses);
+    value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &loses);
+    return value.convertToDouble();
+  }
+  if (element.isInteger(1))
+    return number != 0;
+  return std::trunc(number);
+}
+
+static std::optional<double> integerAsDouble(int64_t n) {
+  if (std::abs((double)n) > 9007199254740992.0) // 2^53
+    return std::nullopt;
+  return (double)n;
+}
+
+std::optional<double> mlir::tpc::getSplat(Value v) {
+  Operation *op = v.getDefiningOp();
+  if (!op)
+    return std::nullopt;
+  if (auto constant = dyn_cast<ConstantOp>(op)) {
+    auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
+    if (!dense || !dense.isSplat())
+      return std::nullopt;
+    Type element = dense.getElementType();
+    if (isa<FloatType>(element)) {
+      llvm::APFloat value = dense.getSplatValue<llvm::APFloat>();
+      bool loses;
+      value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &loses);
+      return value.convertToDouble();
+    }
+    llvm::APInt value = dense.getSplatValue<llvm::APInt>();
+    bool isUnsigned = element.isInteger(1) || element.isUnsignedInteger();
+    return integerAsDouble(isUnsigned ? (int64_t)value.getZExtValue() : value.getSExtValue());
+  }
+  if (auto size = dyn_cast<SizeOp>(op)) {
+    auto expr = SymExpr::parse(size.getExpr().str());
+    auto n = expr ? expr->asConstant() : std::nullopt;
+    return n ? integerAsDouble(*n) : std::nullopt;
+  }
+  if (isa<ReshapeOp, TransposeOp, ExpandOp, SliceOp>(op))
+    return getSplat(op->getOperand(0));
+  if (auto castOp = dyn_cast<CastOp>(op)) {
+    if (auto inner = getSplat(castOp.getOperand()))
+      return evaluateScalar(op, {*inner});
+  }
+  return std::nullopt;
+}
+
+bool mlir::tpc::isSplatNear(Value v, double number, double tolerance) {
+  auto splat = getSplat(v);
+  return splat && std::abs(*splat - number) <= tolerance * std::abs(number);
+}
+
+bool mlir::tpc::isConstantVector(Value v, const SymExpr &n) {
+  SmallVector<SymExpr> sizes = getSizes(v);
+  if (sizes.empty() || sizes.back() != n || product(sizes) != n)
+    return false;
+  Value base = Movement::of(v).base;
+  return base.getDefiningOp<ParameterOp>() || base.getDefiningOp<ConstantOp>();
+}
+
+Value mlir::tpc::createScalar(OpBuilder &builder, Location loc, Type element, double number) {
+  auto type = RankedTensorType::get({}, element);
+  Attribute value = isa<FloatType>(element)
+                        ? (Attribute)builder.getFloatAttr(element, roundTo(element, number))
+                        : (Attribute)builder.getIntegerAttr(element, (int64_t)number);
+  return ConstantOp::create(builder, loc, type, DenseElementsAttr::get(type, value));
+}
+
+Value mlir::tpc::createSplat(OpBuilder &builder, Location loc, RankedTensorType type, double number) {
+  return createExpand(builder, loc, createScalar(builder, loc, type.getElementType(), number),
+                      getSizes(type));
+}
+
+std::optional<double> mlir::tpc::evaluateScalar(Operation *op, ArrayRef<double> x) {
+  Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
+  bool integer = !isa<FloatType>(element);
+  double r;
+  if (isa<NegOp>(op))
+    r = -x[0];
+  else if (isa<AbsOp>(op))
+    r = std::abs(x[0]);
+  else if (isa<ExpOp>(op))
+    r = std::exp(x[0]);
+  else if (isa<SqrtOp>(op))
+    r = std::sqrt(x[0]);
+  else if (isa<RsqrtOp>(op))
+    r = 1.0 / std::sqrt(x[0]);
+  else if (isa<ReciprocalOp>(op))
+    r = 1.0 / x[0];
+  else if (isa<FloorOp>(op))
+    r = std::floor(x[0]);
+  else if (isa<CeilOp>(op))
+    r = std::ceil(x[0]);
+  else if (isa<NotOp>(op))
+    r = x[0] == 0;
+  else if (isa<IsNanOp>(op))
+    r = std::isnan(x[0]);
+  else if (isa<AddOp>(op))
+    r = x[0] + x[1];
+  else if (isa<SubOp>(op))
+    r = x[0] - x[1];
+  else if (isa<MulOp>(op))
+    r = x[0] * x[1];
+  else if (isa<DivOp>(op)) {
+    if (integer && x[1] == 0)
+      return std::nullopt;
+    r = x[0] / x[1];
+  } else if (isa<PowOp>(op))
+    r = std::pow(x[0], x[1]);
+  else if (isa<MaxOp, MinOp>(op)) {
+    if (std::isnan(x[0]) || std::isnan(x[1]))
+      return std::nullopt;
+    r = isa<MaxOp>(op) ? std::max(x[0], x[1]) : std::min(x[0], x[1]);
+  } else if (isa<AndOp>(op))
+    r = x[0] != 0 && x[1] != 0;
+  else if (isa<OrOp>(op))
+    r = x[0] != 0 || x[1] != 0;
+  else if (isa<XorOp>(op))
+    r = (x[0] != 0) != (x[1] != 0);
+  else if (auto cmp = dyn_cast<CmpOp>(op)) {
+    switch (cmp.getPredicate()) {
+    case Predicate::EQ:
+      r = x[0] == x[1];
+      break;
+    case Predicate::NE:
+      r = x[0] != x[1];
+      break;
+    case Predicate::LT:
+      r = x[0] < x[1];
+      break;
+    case Predicate::LE:
+      r = x[0] <= x[1];
+      break;
+    case Predicate::GT:
+      r = x[0] > x[1];
+      break;
+    case Predicate::GE:
+      r = x[0] >= x[1];
+      break;
+    }
+  } else if (isa<SelectOp>(op))
+    r = x[0] != 0 ? x[1] : x[2];
+  else if (isa<CastOp>(op)) {
+    if (integer && !element.isInteger(1) && !std::isfinite(x[0]))
+      return std::nullopt;
+    r = x[0];
+  } else
+    return std::nullopt;
+  r = roundTo(element, r);
+  // An integer result must fit its type, and be exact as a double.
+  if (integer) {
+    unsigned width = element.getIntOrFloatBitWidth();
+    double limit = std::ldexp(1.0, std::min(53u, width == 1 ? 1 : width - 1));
+    if (!(r < limit && r >= -limit))
+      return std::nullopt;
+  }
+  return r;
+}

@@ -1,0 +1,32 @@
+//===- Pipeline.cpp - The model stage, pass by pass -----------------------===//
+
+#include "tpc/Transforms/Model/Pipeline.h"
+#include "tpc/Transforms/Model/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+void mlir::tpc::buildModelPipeline(OpPassManager &pm) {
+  OpPassManager &fn = pm.nest<func::FuncOp>();
+  fn.addPass(createSimplify());
+  fn.addPass(createCSEPass());
+
+  fn.addPass(createRaiseNorms());
+  fn.addPass(createRaiseActivations());
+  fn.addPass(createSplitFusedProjections());
+  fn.addPass(createRaiseAttention());
+
+  fn.addPass(createNormalizeTokens());
+  fn.addPass(createCSEPass());
+  fn.addPass(createReportUnraised());
+
+  pm.addPass(createOutlineLayers());
+}
+
+void mlir::tpc::registerModelPipeline() {
+  PassPipelineRegistration<>("tpc-model-pipeline",
+                             "From imported ops to the model's normal form",
+                             [](OpPassManager &pm) { buildModelPipeline(pm); });
+}

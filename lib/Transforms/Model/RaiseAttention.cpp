@@ -1,0 +1,332 @@
+//===- RaiseAttention.cpp - Finds softmax(q k^T + mask) v -----------------===//
+//
+// From a product whose left side is a softmax, the scores are followed down to
+// the product of queries and keys; what is done to them on the way are steps
+// (ScoreStep), which AttentionMask.cpp makes masks and biases of. The operands
+// of both products are followed up through scales and whatever rearranged them
+// (Movement), and built again in the order that tpc.attention takes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "AttentionMask.h"
+#include "Constants.h"
+#include "Movement.h"
+#include "tpc/Transforms/Model/Passes.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_RAISEATTENTION
+#include "tpc/Transforms/Model/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+
+/// x and c, if `v` is x * c or x / c for a number c and x has v's shape.
+std::optional<std::pair<Value, double>> scaledOperand(Value v) {
+  Operation *op = v.getDefiningOp();
+  if (!op)
+    return std::nullopt;
+  std::optional<std::pair<Value, double>> result;
+  if (isa<MulOp>(op)) {
+    if (auto c = getSplat(op->getOperand(1)))
+      result = {op->getOperand(0), *c};
+    else if (auto c = getSplat(op->getOperand(0)))
+      result = {op->getOperand(1), *c};
+  } else if (isa<DivOp>(op)) {
+    if (auto c = getSplat(op->getOperand(1)); c && *c != 0)
+      result = {op->getOperand(0), 1.0 / *c};
+  }
+  if (!result || result->first.getType() != v.getType() || !isFloat(v))
+    return std::nullopt;
+  return result;
+}
+
+/// An operand of attention: where its elements come from, and times what.
+struct Operand {
+  Movement movement;
+  double scale = 1;
+};
+
+Operand followOperand(Value v) {
+  SmallVector<Operation *> chain;
+  Value base = v;
+  while (Operation *op = base.getDefiningOp()) {
+    if (isa<ReshapeOp, TransposeOp, ExpandOp>(op))
+      base = op->getOperand(0);
+    else if (auto scaled = scaledOperand(base))
+      base = scaled->first;
+    else
+      break;
+    chain.push_back(op);
+  }
+  Operand operand;
+  operand.movement = Movement::identity(base);
+  for (Operation *op : llvm::reverse(chain)) {
+    if (auto scaled = scaledOperand(op->getResult(0))) {
+      operand.scale *= scaled->second;
+    } else if (!operand.movement.apply(op)) {
+      operand.movement = Movement::identity(op->getResult(0));
+      operand.scale = 1;
+    }
+  }
+  return operand;
+}
+
+/// Scores, and what is done to them, from a softmax's operand down.
+class ScoreChain {
+public:
+  /// The product that scores begin as, with `steps` from there on.
+  MatmulOp product;
+  SmallVector<ScoreStep> steps;
+
+  bool follow(Value v) {
+    SmallVector<SymExpr> sizes = getSizes(v);
+    double factor = 1; // of what is below
+    while (Operation *op = v.getDefiningOp()) {
+      if (!sameSizes(getSizes(v), sizes))
+        return false;
+      if (auto matmul = dyn_cast<MatmulOp>(op)) {
+        if (matmul.getBias() || factor != 1)
+          return false;
+        product = matmul;
+        std::reverse(steps.begin(), steps.end());
+        return true;
+      }
+      if (auto scaled = scaledOperand(v)) {
+        // number * tanh(x / number)
+        if (auto tanh = scaled->first.getDefiningOp<TanhOp>()) {
+          steps.push_back({ScoreStep::Cap, scaled->second, Value(), true});
+          steps.push_back({ScoreStep::Scale, scaled->second, Value(), true});
+          v = tanh.getOperand();
+          continue;
+        }
+        steps.push_back({ScoreStep::Scale, scaled->second, Value(), true});
+        v = scaled->first;
+        continue;
+      }
+      Value next;
+      if (isa<AddOp, SubOp>(op)) {
+        int side = isa<SubOp>(op) || leadsToProduct(op->getOperand(0)) ? 0 : 1;
+        next = op->getOperand(side);
+        steps.push_back({ScoreStep::Add, isa<SubOp>(op) ? -1.0 : 1.0, op->getOperand(1 - side),
+                         true});
+      } else if (auto select = dyn_cast<SelectOp>(op)) {
+        bool keeps = !getSplat(select.getLhs());
+        next = keeps ? select.getLhs() : select.getRhs();
+        auto number = getSplat(keeps ? select.getRhs() : select.getLhs());
+        if (!number)
+          return false;
+        steps.push_back({ScoreStep::Replace, *number, select.getCondition(), keeps});
+      } else if (isa<MaxOp>(op)) {
+        int side = getSplat(op->getOperand(0)) ? 1 : 0;
+        auto number = getSplat(op->getOperand(1 - side));
+        if (!number)
+          return false;
+        next = op->getOperand(side);
+        steps.push_back({ScoreStep::Floor, *number, Value(), true});
+      } else {
+        return false;
+      }
+      v = next;
+    }
+    return false;
+  }
+
+private:
+  /// Whether scores can be found below `v`; masks are not made by products.
+  static bool leadsToProduct(Value v, int depth = 0) {
+    Operation *op = v.getDefiningOp();
+    if (!op || depth > 16)
+      return false;
+    if (isa<MatmulOp>(op))
+      return true;
+    if (isa<AddOp, SubOp, MulOp, DivOp, SelectOp, MaxOp, TanhOp>(op))
+      return llvm::any_of(op->getOperands(),
+                          [&](Value operand) { return leadsToProduct(operand, depth + 1); });
+    return false;
+  }
+};
+
+/// q, k and v as tpc.attention takes them.
+struct Heads {
+  Value q, k, v;
+};
+
+/// Puts dimensions `order` of the operand's movement in that order; an empty
+/// entry is a dimension of size 1.
+void arrange(Movement &m, ArrayRef<Movement::Dim> dims) {
+  m.dims.assign(dims.begin(), dims.end());
+}
+
+/// A head dimension of keys or values without the factor that repeats each kv
+/// head for its group of query heads.
+Movement::Dim withoutGroups(const Movement &m, Movement::Dim dim) {
+  while (!dim.empty() && m.factors[dim.back()].broadcast)
+    dim.pop_back();
+  return dim;
+}
+
+/// Operands [batch.., rows, columns] of the two products, with the same batch
+/// dimensions: [b, h], [b, kv, group], [b] or none.
+std::optional<Heads> buildHeads(OpBuilder &builder, Location loc, Movement q, Movement k,
+                                Movement v) {
+  size_t rank = q.dims.size();
+  if (k.dims.size() != rank || v.dims.size() != rank || rank < 2 || rank > 5)
+    return std::nullopt;
+  auto batch = [&](const Movement &m) {
+    return rank > 2 ? m.dims[0] : Movement::Dim();
+  };
+  auto heads = [&](const Movement &m) {
+    Movement::Dim dim;
+    for (size_t d = 1; d + 2 < rank; ++d)
+      llvm::append_range(dim, m.dims[d]);
+    return dim;
+  };
+  SymExpr b = q.dimSize(batch(q)), h = q.dimSize(heads(q));
+  auto kHeads = withoutGroups(k, heads(k)), vHeads = withoutGroups(v, heads(v));
+  SymExpr kv = k.dimSize(kHeads);
+  // [b, kv, group, ..] keys may have the group dimension broadcast by the
+  // product itself; [b, 1, ..] is one kv head.
+  if (k.dimSize(batch(k)) != b || v.dimSize(batch(v)) != b || v.dimSize(vHeads) != kv ||
+      !h.divideExact(kv))
+    return std::nullopt;
+  if (rank == 5 && kv != q.dimSize(q.dims[1]) && kv != h)
+    return std::nullopt;
+  size_t r = rank - 2, c = rank - 1;
+  arrange(q, {batch(q), q.dims[r], heads(q), q.dims[c]});
+  arrange(k, {batch(k), k.dims[c], kHeads, k.dims[r]});
+  arrange(v, {batch(v), v.dims[r], vHeads, v.dims[c]});
+  return Heads{q.build(builder, loc), k.build(builder, loc), v.build(builder, loc)};
+}
+
+struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttention> {
+  void runOnOperation() override {
+    SmallVector<MatmulOp> products;
+    SmallVector<AttentionOp> attentions;
+    getOperation().walk([&](MatmulOp op) { products.push_back(op); });
+    for (MatmulOp op : products)
+      raise(op);
+    getOperation().walk([&](AttentionOp op) { attentions.push_back(op); });
+    for (AttentionOp op : attentions)
+      refine(op);
+  }
+
+  void raise(MatmulOp op) {
+    // softmax, or select(is_nan(softmax), 0, softmax)
+    Value p = op.getLhs();
+    bool guarded = false;
+    if (auto select = p.getDefiningOp<SelectOp>()) {
+      auto isNan = select.getCondition().getDefiningOp<IsNanOp>();
+      if (!isNan || isNan.getOperand() != select.getRhs() || !isSplat(select.getLhs(), 0))
+        return;
+      p = select.getRhs();
+      guarded = true;
+    }
+    auto softmax = p.getDefiningOp<SoftmaxOp>();
+    int64_t rank = rankOf(op.getLhs());
+    if (!softmax || op.getBias() || rank < 2 || (int64_t)softmax.getDim() != rank - 1 ||
+        rankOf(op.getRhs()) != rank)
+      return;
+    ScoreChain chain;
+    if (!chain.follow(softmax.getOperand()))
+      return;
+    MatmulOp product = chain.product;
+    if (rankOf(product.getLhs()) != rank || rankOf(product.getRhs()) != rank)
+      return;
+
+    Operand q = followOperand(product.getLhs()), k = followOperand(product.getRhs()),
+            v = followOperand(op.getRhs());
+    SmallVector<SymExpr> sizes = getSizes(softmax.getResult());
+    OpBuilder builder(op);
+    Location loc = op.getLoc();
+    auto mask = analyzeMask(builder, loc, sizes, elementTypeOf(p), chain.steps, guarded);
+    if (!mask)
+      return;
+    auto heads = buildHeads(builder, loc, q.movement, k.movement, v.movement);
+    if (!heads)
+      return;
+    if (v.scale != 1)
+      heads->v = MulOp::create(builder, loc, heads->v,
+                               createScalar(builder, loc, elementTypeOf(heads->v), v.scale));
+    // scale * (q . k) also stands under a soft cap.
+    double scale = q.scale * k.scale * mask->scale;
+    Value result = create(builder, loc, *heads, *mask, scale);
+    // [b, i, h, dv] -> [b, h, i, dv] -> the product's own dimensions
+    result = createTranspose(builder, loc, result, {0, 2, 1, 3});
+    result = createReshape(builder, loc, result, getSizes(op.getResult()));
+    op.getResult().replaceAllUsesWith(result);
+    report(result.getLoc(), *mask);
+  }
+
+  Value create(OpBuilder &builder, Location loc, const Heads &heads, const AttentionMask &mask,
+               double scale) {
+    auto sizes = getSizes(heads.q);
+    sizes.back() = getSizes(heads.v).back();
+    Type type = makeTensorType(elementTypeOf(heads.q), sizes);
+    return AttentionOp::create(
+        builder, loc, type, heads.q, heads.k, heads.v, mask.keyMask, mask.mask, mask.bias,
+        builder.getF64FloatAttr(scale), mask.causal ? builder.getUnitAttr() : UnitAttr(),
+        builder.getStringAttr(mask.offset.str()), builder.getF64FloatAttr(mask.softcap),
+        MaskedRowAttr::get(builder.getContext(), mask.maskedRow));
+  }
+
+  void report(Location loc, const AttentionMask &mask) {
+    if (mask.mask || mask.bias)
+      emitRemark(loc) << "attention keeps its " << (mask.mask ? "mask" : "bias")
+                      << " as a tensor: it is not known to be causal or a mask of keys";
+  }
+
+  /// The mask of an attention op that the importer made.
+  void refine(AttentionOp op) {
+    if (!op.getMask() && !op.getBias())
+      return;
+    SmallVector<SymExpr> q = getSizes(op.getQ()), k = getSizes(op.getK());
+    SmallVector<SymExpr> sizes{q[0], q[2], q[1], k[1]};
+    Type element = elementTypeOf(op.getQ());
+    SmallVector<ScoreStep> steps;
+    if (op.getBias())
+      steps.push_back({ScoreStep::Add, 1.0, op.getBias(), true});
+    // Its own masks leave -inf; what a fully masked row gives, it says itself.
+    double low = -std::numeric_limits<double>::infinity();
+    if (op.getMask())
+      steps.push_back({ScoreStep::Replace, low, op.getMask(), true});
+    OpBuilder builder(op);
+    auto mask = analyzeMask(builder, op.getLoc(), sizes, element, steps, true);
+    if (!mask || (mask->causal && op.getCausal()) || (mask->mask && mask->bias) ||
+        (mask->keyMask && op.getKeyMask()))
+      return;
+    bool changes = mask->causal || mask->keyMask || (op.getMask() && !mask->mask) ||
+                   (op.getBias() && !mask->bias);
+    if (!changes) {
+      report(op.getLoc(), *mask);
+      return;
+    }
+    // A bias is exchanged for a mask only where rows cannot be fully masked.
+    if (op.getBias() && !mask->bias && (mask->keyMask || mask->mask))
+      return;
+    if (op.getBias() && mask->causal) {
+      auto bound = mask->offset.lowerBound();
+      if (!bound || *bound < 0)
+        return;
+    }
+    AttentionMask result = *mask;
+    if (op.getCausal()) {
+      result.causal = true;
+      result.offset = SymExpr::parse(op.getCausalOffset().str()).value_or(SymExpr(0));
+    }
+    if (op.getKeyMask())
+      result.keyMask = op.getKeyMask();
+    result.maskedRow = op.getMaskedRow();
+    result.softcap = op.getSoftcap().convertToDouble();
+    Value v = create(builder, op.getLoc(), {op.getQ(), op.getK(), op.getV()}, result,
+                     op.getScale().convertToDouble());
+    op.getResult().replaceAllUsesWith(v);
+    op.erase();
+    report(v.getLoc(), *mask);
+  }
+};
+
+} // namespace

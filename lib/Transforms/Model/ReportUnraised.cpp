@@ -1,0 +1,38 @@
+//===- ReportUnraised.cpp - Says what was not recognized ------------------===//
+
+#include "Movement.h"
+#include "tpc/Transforms/Model/Passes.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_REPORTUNRAISED
+#include "tpc/Transforms/Model/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+
+struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraised> {
+  void runOnOperation() override {
+    getOperation().walk([](Operation *op) {
+      StringRef what;
+      if (isa<SoftmaxOp>(op))
+        what = "softmax is not part of a recognized attention";
+      else if (isa<ErfOp, TanhOp>(op))
+        what = "is not part of a recognized activation";
+      else if (auto reduce = dyn_cast<ReduceOp>(op);
+               reduce && reduce.getFunction() == ReduceFunction::Mean && isFloat(reduce.getResult()))
+        what = "mean is not part of a recognized norm";
+      if (what.empty())
+        return;
+      std::string name = getSourceName(op->getLoc());
+      emitRemark(op->getLoc()) << (name.empty() ? "" : "'" + name + "': ")
+                               << (isa<ErfOp, TanhOp>(op) ? op->getName().stripDialect() + " "
+                                                          : Twine())
+                               << what << "; it is computed as it is";
+    });
+  }
+};
+
+} // namespace

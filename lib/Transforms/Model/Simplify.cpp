@@ -1,0 +1,37 @@
+//===- Simplify.cpp - Removes what exporters leave behind -----------------===//
+
+#include "Simplify.h"
+#include "tpc/Transforms/Model/Passes.h"
+
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_SIMPLIFY
+#include "tpc/Transforms/Model/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+struct Simplify : public mlir::tpc::impl::SimplifyBase<Simplify> {
+  LogicalResult initialize(MLIRContext *context) override {
+    RewritePatternSet list(context);
+    populateMovementPatterns(list);
+    populateArithmeticPatterns(list);
+    populateProductPatterns(list);
+    patterns = std::move(list);
+    return success();
+  }
+
+  void runOnOperation() override {
+    GreedyRewriteConfig config;
+    // Every pattern makes a chain shorter or moves an op one way, so this ends.
+    config.setMaxIterations(GreedyRewriteConfig::kNoLimit);
+    if (failed(applyPatternsGreedily(getOperation(), patterns, config)))
+      signalPassFailure();
+  }
+
+  FrozenRewritePatternSet patterns;
+};
+} // namespace

@@ -1,0 +1,194 @@
+//===- SimplifyArithmetic.cpp - Arithmetic with constants, identities -----===//
+
+#include "Constants.h"
+#include "Movement.h"
+#include "Simplify.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+
+/// Replaces `op` by `v`, broadcast to the result's sizes.
+static void replaceBroadcast(PatternRewriter &rewriter, Operation *op, Value v) {
+  rewriter.replaceOp(op,
+                     createExpand(rewriter, op->getLoc(), v, getSizes(op->getResult(0))));
+}
+
+/// Does arithmetic whose operands are splats.
+struct FoldSplats : public OpInterfaceRewritePattern<ScalarOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+
+  LogicalResult matchAndRewrite(ScalarOpInterface op, PatternRewriter &rewriter) const override {
+    SmallVector<double> values;
+    for (Value operand : op->getOperands()) {
+      auto splat = getSplat(operand);
+      if (!splat)
+        return failure();
+      values.push_back(*splat);
+    }
+    auto value = evaluateScalar(op, values);
+    if (!value)
+      return failure();
+    rewriter.replaceOp(op, createSplat(rewriter, op->getLoc(),
+                                       cast<RankedTensorType>(op->getResult(0).getType()),
+                                       *value));
+    return success();
+  }
+};
+
+/// Splats that were moved around: an expanded scalar says it all.
+struct FoldMovedSplat : public RewritePattern {
+  FoldMovedSplat(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 3, context) {}
+
+  LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
+    bool moves = isa<ReshapeOp, TransposeOp, SliceOp>(op) ||
+                 (isa<ExpandOp>(op) && rankOf(op->getOperand(0)) > 0);
+    if (!moves && !isa<SizeOp>(op))
+      return failure();
+    auto splat = getSplat(op->getResult(0));
+    if (!splat)
+      return failure();
+    rewriter.replaceOp(op, createSplat(rewriter, op->getLoc(),
+                                       cast<RankedTensorType>(op->getResult(0).getType()),
+                                       *splat));
+    return success();
+  }
+};
+
+/// x + 0, x - 0, x * 1, x / 1, and, or with a constant.
+struct FoldNeutral : public OpInterfaceRewritePattern<ScalarOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+
+  LogicalResult matchAndRewrite(ScalarOpInterface op, PatternRewriter &rewriter) const override {
+    if (!isa<AddOp, SubOp, MulOp, DivOp, AndOp, OrOp, XorOp>(op))
+      return failure();
+    bool multiplies = isa<MulOp, DivOp, AndOp>(op);
+    for (int side : {1, 0}) {
+      if (side == 0 && isa<SubOp, DivOp>(op))
+        break;
+      if (getSplat(op->getOperand(side)) != (multiplies ? 1.0 : 0.0))
+        continue;
+      replaceBroadcast(rewriter, op, op->getOperand(1 - side));
+      return success();
+    }
+    // false and x, true or x, 0 * x of integers.
+    bool absorbs = isa<AndOp, OrOp>(op) ||
+                   (isa<MulOp>(op) && !isFloat(op->getResult(0)));
+    if (!absorbs)
+      return failure();
+    double absorbing = isa<OrOp>(op) ? 1.0 : 0.0;
+    for (Value operand : op->getOperands())
+      if (getSplat(operand) == absorbing) {
+        rewriter.replaceOp(op, createSplat(rewriter, op->getLoc(),
+                                           cast<RankedTensorType>(op->getResult(0).getType()),
+                                           absorbing));
+        return success();
+      }
+    return failure();
+  }
+};
+
+struct FoldPow : public OpRewritePattern<PowOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(PowOp op, PatternRewriter &rewriter) const override {
+    auto exponent = getSplat(op.getRhs());
+    if (!exponent || !isFloat(op.getLhs()))
+      return failure();
+    SmallVector<SymExpr> sizes = getSizes(op.getResult());
+    Location loc = op.getLoc();
+    Value x = op.getLhs(), v;
+    if (*exponent == 1)
+      v = x;
+    else if (*exponent == 2)
+      v = MulOp::create(rewriter, loc, x, x);
+    else if (*exponent == 3)
+      v = MulOp::create(rewriter, loc, MulOp::create(rewriter, loc, x, x), x);
+    else if (*exponent == 0.5)
+      v = SqrtOp::create(rewriter, loc, x);
+    else if (*exponent == -0.5)
+      v = RsqrtOp::create(rewriter, loc, x);
+    else if (*exponent == -1)
+      v = ReciprocalOp::create(rewriter, loc, x);
+    else
+      return failure();
+    replaceBroadcast(rewriter, op, v);
+    return success();
+  }
+};
+
+/// not not x, - - x.
+struct FoldInvolution : public RewritePattern {
+  FoldInvolution(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
+
+  LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
+    if (!isa<NotOp, NegOp>(op))
+      return failure();
+    Operation *inner = op->getOperand(0).getDefiningOp();
+    if (!inner || inner->getName() != op->getName())
+      return failure();
+    rewriter.replaceOp(op, inner->getOperand(0));
+    return success();
+  }
+};
+
+/// Conversions to the same type, and pairs of which the first loses nothing.
+struct FoldCast : public OpRewritePattern<CastOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  /// Whether every value of `from` is one of `to`.
+  static bool holds(Type from, Type to) {
+    unsigned a = from.getIntOrFloatBitWidth(), b = to.getIntOrFloatBitWidth();
+    if (from == to || from.isInteger(1))
+      return true;
+    bool floats = isa<FloatType>(from) && isa<FloatType>(to);
+    bool mixed16 = (from.isF16() && to.isBF16()) || (from.isBF16() && to.isF16());
+    if (floats && !mixed16)
+      return a <= b;
+    bool integers = !isa<FloatType>(from) && !isa<FloatType>(to);
+    return integers && !from.isUnsignedInteger() && !to.isUnsignedInteger() && a <= b;
+  }
+
+  LogicalResult matchAndRewrite(CastOp op, PatternRewriter &rewriter) const override {
+    Type to = elementTypeOf(op.getResult());
+    if (elementTypeOf(op.getOperand()) == to) {
+      rewriter.replaceOp(op, op.getOperand());
+      return success();
+    }
+    auto inner = op.getOperand().getDefiningOp<CastOp>();
+    if (!inner || !holds(elementTypeOf(inner.getOperand()), elementTypeOf(inner.getResult())))
+      return failure();
+    rewriter.replaceOpWithNewOp<CastOp>(op, op.getResult().getType(), inner.getOperand());
+    return success();
+  }
+};
+
+struct FoldSelect : public OpRewritePattern<SelectOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(SelectOp op, PatternRewriter &rewriter) const override {
+    if (auto condition = getSplat(op.getCondition())) {
+      replaceBroadcast(rewriter, op, *condition != 0 ? op.getLhs() : op.getRhs());
+      return success();
+    }
+    if (op.getLhs() == op.getRhs()) {
+      replaceBroadcast(rewriter, op, op.getLhs());
+      return success();
+    }
+    if (auto negated = op.getCondition().getDefiningOp<NotOp>()) {
+      rewriter.replaceOpWithNewOp<SelectOp>(op, op.getResult().getType(), negated.getOperand(),
+                                            op.getRhs(), op.getLhs());
+      return success();
+    }
+    return failure();
+  }
+};
+
+} // namespace
+
+void mlir::tpc::populateArithmeticPatterns(RewritePatternSet &patterns) {
+  patterns.add<FoldSplats, FoldMovedSplat, FoldNeutral, FoldPow, FoldInvolution, FoldCast,
+               FoldSelect>(patterns.getContext());
+}

@@ -1,0 +1,190 @@
+//===- SimplifyMovement.cpp - Chains of ops that move elements ------------===//
+
+#include "Constants.h"
+#include "Movement.h"
+#include "Simplify.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+
+/// A chain of reshapes and transposes that fewer of them can do.
+struct ShortenChain : public RewritePattern {
+  ShortenChain(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
+
+  LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
+    if (!isa<ReshapeOp, TransposeOp>(op))
+      return failure();
+    Movement movement = Movement::of(op->getResult(0));
+    if (movement.length == 0 || movement.cost() >= movement.length)
+      return failure();
+    rewriter.replaceOp(op, movement.build(rewriter, op->getLoc()));
+    return success();
+  }
+};
+
+/// Transposes, slices and reshapes of parameters are views.
+struct FoldIntoView : public RewritePattern {
+  FoldIntoView(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 2, context) {}
+
+  LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
+    if (!isa<ReshapeOp, TransposeOp, SliceOp>(op) ||
+        !op->getOperand(0).getDefiningOp<ParameterOp>())
+      return failure();
+    Movement movement = Movement::of(op->getResult(0), Movement::Slices);
+    if (movement.length != 1 || movement.base != op->getOperand(0))
+      return failure();
+    Value v = movement.build(rewriter, op->getLoc());
+    if (!v.getDefiningOp<ParameterOp>())
+      return failure();
+    rewriter.replaceOp(op, v);
+    return success();
+  }
+};
+
+struct ExpandOfExpand : public OpRewritePattern<ExpandOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(ExpandOp op, PatternRewriter &rewriter) const override {
+    auto inner = op.getOperand().getDefiningOp<ExpandOp>();
+    if (!inner)
+      return failure();
+    rewriter.replaceOp(op, createExpand(rewriter, op.getLoc(), inner.getOperand(),
+                                        getSizes(op.getResult())));
+    return success();
+  }
+};
+
+struct SliceOfSlice : public OpRewritePattern<SliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
+    auto inner = op.getOperand().getDefiningOp<SliceOp>();
+    if (!inner || inner.getDim() != op.getDim())
+      return failure();
+    auto outerStart = SymExpr::parse(op.getStart().str());
+    auto innerStart = SymExpr::parse(inner.getStart().str());
+    int64_t step;
+    if (!outerStart || !innerStart ||
+        __builtin_mul_overflow((int64_t)op.getStep(), (int64_t)inner.getStep(), &step))
+      return failure();
+    rewriter.replaceOp(op, createSlice(rewriter, op.getLoc(), inner.getOperand(), op.getDim(),
+                                       *innerStart + *outerStart * SymExpr(inner.getStep()),
+                                       getSizes(op.getResult())[op.getDim()], step));
+    return success();
+  }
+};
+
+/// A slice that lies within one operand of a concatenation.
+struct SliceOfConcat : public OpRewritePattern<SliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
+    auto concat = op.getOperand().getDefiningOp<ConcatOp>();
+    auto start = SymExpr::parse(op.getStart().str());
+    if (!concat || !start || concat.getDim() != op.getDim() || op.getStep() != 1)
+      return failure();
+    int64_t dim = op.getDim();
+    SymExpr size = getSizes(op.getResult())[dim], begin(0);
+    for (Value operand : concat.getOperands()) {
+      SymExpr end = begin + getSizes(operand)[dim];
+      auto before = (*start - begin).lowerBound(), after = (end - *start - size).lowerBound();
+      if (before && *before >= 0 && after && *after >= 0) {
+        rewriter.replaceOp(
+            op, createSlice(rewriter, op.getLoc(), operand, dim, *start - begin, size));
+        return success();
+      }
+      begin = end;
+    }
+    return failure();
+  }
+};
+
+/// A gather of constant, evenly spaced indices is a slice; of one index, a
+/// slice without its dimension.
+struct GatherToSlice : public OpRewritePattern<GatherOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(GatherOp op, PatternRewriter &rewriter) const override {
+    int64_t dim = op.getDim(), rank = rankOf(op.getIndices());
+    SymExpr size = getSizes(op.getData())[dim];
+    auto n = size.asConstant();
+    if (!n || rank > 1)
+      return failure();
+    SmallVector<int64_t> list;
+    if (auto splat = getSplat(op.getIndices())) {
+      auto count = product(getSizes(op.getIndices())).asConstant();
+      if (count != 1)
+        return failure();
+      list.push_back((int64_t)*splat);
+    } else {
+      auto constant = op.getIndices().getDefiningOp<ConstantOp>();
+      auto dense =
+          constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+      if (!dense)
+        return failure();
+      for (const llvm::APInt &value : dense.getValues<llvm::APInt>())
+        list.push_back(value.getSExtValue());
+    }
+    for (int64_t &i : list) {
+      i += i < 0 ? *n : 0;
+      if (i < 0 || i >= *n)
+        return failure();
+    }
+    if (list.empty())
+      return failure();
+    int64_t step = list.size() > 1 ? list[1] - list[0] : 1;
+    for (size_t i = 1; i < list.size(); ++i)
+      if (list[i] - list[i - 1] != step)
+        return failure();
+    if (step == 0)
+      return failure();
+    Value v = createSlice(rewriter, op.getLoc(), op.getData(), dim, SymExpr(list[0]),
+                          SymExpr(list.size()), step);
+    rewriter.replaceOp(op, createReshape(rewriter, op.getLoc(), v, getSizes(op.getResult())));
+    return success();
+  }
+};
+
+/// An element-wise op broadcasts by itself.
+struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+
+  LogicalResult matchAndRewrite(ScalarOpInterface op, PatternRewriter &rewriter) const override {
+    if (op->getNumOperands() < 2)
+      return failure();
+    SmallVector<SymExpr> result = getSizes(op->getResult(0));
+    for (OpOperand &operand : op->getOpOperands()) {
+      auto expand = operand.get().getDefiningOp<ExpandOp>();
+      if (!expand)
+        continue;
+      // Each dimension of the result must come from some operand still.
+      auto covers = [&](size_t fromEnd, Value v) {
+        SmallVector<SymExpr> sizes = getSizes(v);
+        return sizes.size() > fromEnd &&
+               sizes[sizes.size() - 1 - fromEnd] == result[result.size() - 1 - fromEnd];
+      };
+      bool all = true;
+      for (size_t d = 0; d < result.size(); ++d) {
+        bool covered = covers(d, expand.getOperand());
+        for (OpOperand &other : op->getOpOperands())
+          covered |= &other != &operand && covers(d, other.get());
+        all &= covered;
+      }
+      if (!all)
+        continue;
+      rewriter.modifyOpInPlace(op, [&]() { operand.set(expand.getOperand()); });
+      return success();
+    }
+    return failure();
+  }
+};
+
+} // namespace
+
+void mlir::tpc::populateMovementPatterns(RewritePatternSet &patterns) {
+  patterns.add<ShortenChain, FoldIntoView, ExpandOfExpand, SliceOfSlice, SliceOfConcat,
+               GatherToSlice, DropExpand>(patterns.getContext());
+}
