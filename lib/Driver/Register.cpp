@@ -3,6 +3,7 @@
 #include "tpc/Driver/Register.h"
 #include "tpc/Analysis/Passes.h"
 #include "tpc/Dialect/Tpc.h"
+#include "tpc/Driver/Compile.h"
 #include "tpc/Import/ONNX/Import.h"
 #include "tpc/Transforms/Model/Passes.h"
 #include "tpc/Transforms/Model/Pipeline.h"
@@ -27,6 +28,7 @@ void tpc::registerAllPasses() {
   mlir::tpc::registerModelPipeline();
   mlir::tpc::registerShardingPasses();
   mlir::tpc::registerPipelinePasses();
+  registerMegatronShardPipeline();
 }
 
 void tpc::registerAllTranslations() { registerOnnxTranslation(); }

@@ -1,36 +1,267 @@
 //===- Tpcc.cpp - The compiler driver --------------------------------------===//
 
 #include "tpc/Driver/Tpcc.h"
+#include "Diagnostics.h"
+#include "OutputFile.h"
 #include "PrintGroups.h"
+#include "Progress.h"
 #include "TpccOptions.h"
 
+#include "tpc/Analysis/Report.h"
+#include "tpc/Dialect/Tpc.h"
+#include "tpc/Driver/ShapeSpec.h"
+
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/PrettyStackTrace.h"
 #include "llvm/Support/WithColor.h"
 
+#include <set>
+
 using namespace tpc;
+using llvm::Error;
 
 static int fail(const llvm::Twine &message) {
   llvm::WithColor::error(llvm::errs(), "tpcc") << message << "\n";
   return 1;
 }
 
+namespace {
+
+/// One call of tpcc that compiles something.
+class Session {
+public:
+  Session(TpccOptions &options, ShardSpec spec) : options(options), spec(std::move(spec)) {}
+
+  /// What can be found out before any work. Sets `shape`.
+  Error check();
+  mlir::LogicalResult run();
+
+private:
+  /// Once the model is known: are all its sizes bound that --report needs, and would an output
+  /// overwrite one of its files?
+  Error checkModel(mlir::ModuleOp module);
+  mlir::LogicalResult writeReport(mlir::ModuleOp module);
+  mlir::LogicalResult write(Compilation &compilation);
+  /// Prints an error that is none of the program's.
+  mlir::LogicalResult complain(Error error);
+
+  TpccOptions &options;
+  ShardSpec spec;
+  ShapeBinding shape;
+  Progress progress{options.timing};
+  unsigned errors = 0; // that have been printed
+};
+
+} // namespace
+
+static Error makeError(const llvm::Twine &message) {
+  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
+}
+
+/// Does something of this stage go to a terminal as well as to a file?
+static bool isText(Emit emit) { return emit < Emit::Obj; }
+
+Error Session::check() {
+  if (options.input.empty())
+    return makeError(
+        "no model is given; for example: tpcc gpt2.onnx --megatron-shard=tp2,pp2 -o gpt2"
+        " (see tpcc --help)");
+  std::error_code code = llvm::sys::fs::access(options.input, llvm::sys::fs::AccessMode::Exist);
+  if (code)
+    return makeError("cannot read '" + options.input + "': " + code.message());
+  if (llvm::sys::fs::is_directory(options.input))
+    return makeError("'" + options.input + "' is a folder; name the .onnx file in it");
+
+  std::string error;
+  std::optional<ShapeBinding> binding = parseShape(options.shape, error);
+  if (!binding)
+    return makeError("--shape: " + error);
+  shape = *binding;
+
+  bool reportOnly = !options.report.empty() && options.output.empty() && !options.emitGiven;
+  if (options.output.empty() && !reportOnly) {
+    if (!isText(options.emit))
+      return makeError("where to? name the " +
+                       llvm::Twine(options.emit == Emit::Exe ? "executable" : "object file") +
+                       " with -o, such as -o " + llvm::sys::path::stem(options.input));
+    options.output = "-";
+  }
+  if (options.output == "-" && !isText(options.emit))
+    return makeError("-o -: binary output does not go to standard output; name a file");
+  if (options.name.empty())
+    options.name = llvm::sys::path::stem(isText(options.emit) ? options.input : options.output);
+  for (const std::string &path : {options.output, options.report})
+    if (!path.empty())
+      if (Error problem = checkOutputPath(path, {options.input}))
+        return problem;
+  if (!options.report.empty() && options.report == options.output)
+    return makeError("-o and --report name the same file '" + options.report + "'");
+  return Error::success();
+}
+
+mlir::LogicalResult Session::complain(Error error) {
+  progress.clearLine();
+  ++errors;
+  fail(llvm::toString(std::move(error)));
+  return mlir::failure();
+}
+
+/// The files that the weights are in, as paths.
+static std::vector<std::string> getWeightFiles(mlir::ModuleOp module, llvm::StringRef input) {
+  llvm::StringSet<> seen;
+  std::vector<std::string> files;
+  for (auto weight : module.getOps<mlir::tpc::WeightOp>()) {
+    llvm::SmallString<128> path(weight.getFile());
+    if (!llvm::sys::path::is_absolute(path)) {
+      path = llvm::sys::path::parent_path(input);
+      llvm::sys::path::append(path, weight.getFile());
+    }
+    if (seen.insert(path).second)
+      files.push_back(path.str().str());
+  }
+  return files;
+}
+
+/// Does the model work for these sizes?
+static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) {
+  auto constraints =
+      module->getAttrOfType<mlir::ArrayAttr>(mlir::tpc::TpcDialect::kConstraintsAttr);
+  if (!constraints)
+    return Error::success();
+  for (auto constraint : constraints.getAsRange<mlir::DictionaryAttr>()) {
+    auto text = constraint.getAs<mlir::StringAttr>("expr");
+    auto expr = text ? SymExpr::parse(text.getValue()) : std::nullopt;
+    std::optional<int64_t> value = expr ? expr->evaluate(shape) : std::nullopt;
+    if (!value)
+      continue;
+    auto why = constraint.getAs<mlir::StringAttr>("why");
+    auto refuse = [&](llvm::StringRef limit, int64_t bound) {
+      std::string size = text.getValue().str();
+      if (!shape.contains(size)) // an expression
+        size += " = " + std::to_string(*value);
+      else
+        size += "=" + std::to_string(*value);
+      return makeError("--shape: " + size + " does not fit the model: at " + limit + " " +
+                       llvm::Twine(bound) + (why ? " (" + why.getValue().str() + ")" : ""));
+    };
+    if (auto min = constraint.getAs<mlir::IntegerAttr>("min"); min && *value < min.getInt())
+      return refuse("least", min.getInt());
+    if (auto max = constraint.getAs<mlir::IntegerAttr>("max"); max && *value > max.getInt())
+      return refuse("most", max.getInt());
+  }
+  return Error::success();
+}
+
+Error Session::checkModel(mlir::ModuleOp module) {
+  for (const std::string &path : {options.output, options.report})
+    if (!path.empty())
+      if (Error problem = checkOutputPath(path, getWeightFiles(module, options.input)))
+        return problem;
+
+  std::set<std::string> symbols = mlir::tpc::getInputSymbols(module);
+  auto join = [](auto &&names) { return llvm::join(names.begin(), names.end(), ", "); };
+  for (const auto &[name, size] : shape)
+    if (!symbols.contains(name))
+      return makeError("--shape: the model has no size '" + name + "'; it has " +
+                       (symbols.empty() ? "none" : join(symbols)));
+  if (options.report.empty())
+    return Error::success();
+  std::vector<std::string> unbound;
+  for (const std::string &symbol : symbols)
+    if (!shape.contains(symbol))
+      unbound.push_back(symbol);
+  if (!unbound.empty())
+    return makeError("--report: the model has sizes that --shape must bind: " + join(unbound) +
+                     "; for example --shape " + unbound[0] + "=1" +
+                     (unbound.size() > 1 ? "," + unbound[1] + "=128" : ""));
+  return checkConstraints(module, shape);
+}
+
+mlir::LogicalResult Session::writeReport(mlir::ModuleOp module) {
+  progress.step("reporting");
+  mlir::FailureOr<mlir::tpc::Report> report = mlir::tpc::computeReport(module, shape);
+  if (mlir::failed(report))
+    return mlir::failure();
+  Error error = writeOutput(options.report, [&](llvm::raw_pwrite_stream &os) {
+    os << llvm::formatv("{0:2}", report->toJSON()) << "\n";
+    return Error::success();
+  });
+  return error ? complain(std::move(error)) : mlir::success();
+}
+
+mlir::LogicalResult Session::write(Compilation &compilation) {
+  if (options.emit > Emit::Staged)
+    return complain(makeError("this build ends at --emit=staged"));
+  Error error = writeOutput(options.output, [&](llvm::raw_pwrite_stream &os) {
+    compilation.getModule().print(os);
+    return Error::success();
+  });
+  return error ? complain(std::move(error)) : mlir::success();
+}
+
+mlir::LogicalResult Session::run() {
+  mlir::MLIRContext context;
+  DiagnosticPrinter printer(&context, llvm::errs(), [&](mlir::DiagnosticSeverity severity) {
+    progress.clearLine();
+    errors += severity == mlir::DiagnosticSeverity::Error;
+  });
+  Compilation compilation(context, {options.input, options.name, options.march, spec});
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+
+  mlir::LogicalResult result = [&]() -> mlir::LogicalResult {
+    if (mlir::failed(compilation.advance(Emit::Import, onStep)))
+      return mlir::failure();
+    if (Error problem = checkModel(compilation.getModule()))
+      return complain(std::move(problem));
+    // A program is written before it goes further for the report.
+    Emit stage = std::min(options.emit, Emit::Staged);
+    bool writes = !options.output.empty();
+    if (writes && mlir::failed(compilation.advance(stage, onStep)))
+      return mlir::failure();
+    if (writes && stage < Emit::Staged && mlir::failed(write(compilation)))
+      return mlir::failure();
+    if (!options.report.empty() && (mlir::failed(compilation.advance(Emit::Staged, onStep)) ||
+                                    mlir::failed(writeReport(compilation.getModule()))))
+      return mlir::failure();
+    return writes && stage == Emit::Staged ? write(compilation) : mlir::success();
+  }();
+  progress.finish();
+  if (mlir::failed(result) && !errors)
+    fail("'" + options.input +
+         "' cannot be compiled, and no pass has said why: please report this");
+  return result;
+}
+
 int tpc::tpccMain(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  llvm::setBugReportMsg("tpcc has crashed. This is a mistake of tpcc's: please report it, with the "
+                        "model's structure and the command line.\n");
   TpccOptions options;
   if (!options.parse(argc, argv))
     return 1;
 
+  bool groups = !options.printGroups.empty();
   std::string error;
   std::optional<ShardSpec> spec = ShardSpec::parse(
-      options.megatronShard, error,
-      options.printGroups.empty() ? ShardSpec::For::Partition : ShardSpec::For::Groups);
+      options.megatronShard, error, groups ? ShardSpec::For::Groups : ShardSpec::For::Partition);
   if (!spec)
     return fail("--megatron-shard: " + error);
   for (const std::string &note : spec->notes)
     llvm::WithColor::note(llvm::errs(), "tpcc") << "--megatron-shard: " << note << "\n";
 
-  if (!options.printGroups.empty()) {
+  if (groups) {
     if (!printGroups(*spec, options.printGroups, options.json, llvm::outs(), error))
       return fail("--print-groups: " + error);
-    return 0;
+    if (options.input.empty())
+      return 0;
   }
-  return 0;
+
+  Session session(options, *spec);
+  if (Error problem = session.check())
+    return fail(llvm::toString(std::move(problem)));
+  return mlir::failed(session.run());
 }

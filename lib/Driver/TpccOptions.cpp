@@ -2,23 +2,123 @@
 
 #include "TpccOptions.h"
 
+#include "tpc/Driver/Version.h"
+
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/WithColor.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace tpc;
 namespace cl = llvm::cl;
+
+static constexpr char overview[] =
+    "tpcc: compiles an ONNX transformer, split over ranks, to one executable\n";
+
+static constexpr char examples[] = R"(
+EXAMPLES:
+
+  Compile for two-way tensor and two-way pipeline parallelism, and run the four ranks as threads:
+    tpcc gpt2.onnx --megatron-shard=tp2,pp2 -o gpt2
+    ./gpt2 --input input_ids=ids.npy --output logits=logits.npy
+  The same executable as four processes:
+    mpirun -n 4 ./gpt2 --input input_ids=ids.npy --output logits=logits.npy
+
+  Which communication would 32 ranks need, and how many bytes?
+    tpcc gpt2.onnx --megatron-shard=tp8,pp4,sp,mb8 --report=r.json --shape batch=8,sequence=128
+
+  Look at the program between the stages (global, distributed, one rank's, staged):
+    tpcc gpt2.onnx --megatron-shard=tp2 --emit=sharded
+
+  Which ranks talk to each other?
+    tpcc --print-groups=tp,dp,tp-dp --megatron-shard=tp2,pp2,dp2,order=tp-dp-pp --json
+
+STAGES (--emit), in order
+  import   the program as the file has it
+  model    attention, norms and activations raised; the repeated layer is one function
+  sharded  a distribution on every value
+  spmd     one rank's view: local shapes, explicit collectives
+  staged   pipeline stages, transfers, the schedule
+  llvm     LLVM IR
+  obj      an object file that defines tpc_program_v1
+  exe      the executable
+
+HOW TO SPLIT (--megatron-shard): items separated by commas, each at most once
+  tpN     tensor parallelism: heads, ffn width and vocabulary over N ranks
+  ppN     pipeline parallelism: layers over N stages
+  dpN     data parallelism: the batch over N replicas
+  sp      sequence parallelism: what tensor parallelism replicates is split over tokens
+  mbN     N micro-batches in flight through the pipeline
+  order=  which axis has the smallest stride first; default tp-cp-ep-dp-pp
+  allow-reshard   communication that no tactic predicts is no error
+)";
+
+static bool parseEmit(llvm::StringRef name, Emit &emit) {
+  llvm::SmallVector<llvm::StringRef> names;
+  for (unsigned i = 0; i <= unsigned(Emit::Exe); ++i)
+    names.push_back(emitName(Emit(i)));
+  auto *found = llvm::find(names, name);
+  if (found != names.end()) {
+    emit = Emit(found - names.begin());
+    return true;
+  }
+  auto *near = llvm::min_element(names, [&](llvm::StringRef a, llvm::StringRef b) {
+    return name.edit_distance(a) < name.edit_distance(b);
+  });
+  llvm::WithColor::error(llvm::errs(), "tpcc")
+      << "--emit: there is no stage '" << name << "'; did you mean '" << *near
+      << "'? Expected one of " << llvm::join(names, ", ") << "\n";
+  return false;
+}
 
 bool TpccOptions::parse(int argc, char **argv) {
   // LLVM's own options (there are hundreds) are none of tpcc's.
   cl::ResetCommandLineParser();
 
-  cl::OptionCategory partitioning("Partitioning");
-  cl::opt<std::string, true> shard("megatron-shard", cl::desc("How to split, such as tp8,pp4"),
-                                   cl::value_desc("spec"), cl::location(megatronShard),
-                                   cl::init("tp1"), cl::cat(partitioning));
-  cl::list<std::string, std::vector<std::string>> groups(
+  cl::OptionCategory files("1. What to compile, and to what");
+  cl::opt<std::string, true> inputOption(cl::Positional, cl::desc("<model.onnx>"),
+                                         cl::location(input), cl::cat(files));
+  cl::opt<std::string, true> outputOption("o", cl::desc("Output file ('-': standard output)"),
+                                          cl::value_desc("file"), cl::location(output),
+                                          cl::cat(files));
+  cl::opt<std::string> emitOption(
+      "emit",
+      cl::desc("Stop at a stage and write it: import, model, sharded, spmd, staged, llvm, "
+               "obj or exe (default); text goes to standard output without -o"),
+      cl::value_desc("stage"), cl::init("exe"), cl::cat(files));
+  cl::opt<std::string, true> nameOption("name",
+                                        cl::desc("The program's name (default: the output's)"),
+                                        cl::value_desc("name"), cl::location(name), cl::cat(files));
+  cl::opt<std::string, true> marchOption(
+      "march", cl::desc("CPU to compile for (default: native, this one)"), cl::value_desc("cpu"),
+      cl::location(march), cl::init("native"), cl::cat(files));
+
+  cl::OptionCategory partitioning("2. How to split");
+  cl::opt<std::string, true> shardOption(
+      "megatron-shard", cl::desc("Ranks per axis, such as tp8,pp4 (default: tp1, one rank)"),
+      cl::value_desc("spec"), cl::location(megatronShard), cl::init("tp1"), cl::cat(partitioning));
+
+  cl::OptionCategory answers("3. What to tell");
+  cl::opt<std::string, true> reportOption(
+      "report",
+      cl::desc("Write communication and memory at --shape as JSON; alone, without -o, "
+               "nothing else is written"),
+      cl::value_desc("file"), cl::location(report), cl::cat(answers));
+  cl::opt<std::string, true> shapeOption(
+      "shape", cl::desc("Sizes for --report, such as batch=2,sequence=128"),
+      cl::value_desc("name=size,…"), cl::location(shape), cl::cat(answers));
+  cl::list<std::string, std::vector<std::string>> groupsOption(
       "print-groups", cl::desc("Print the groups of ranks over these axes, such as tp,dp,tp-dp"),
-      cl::value_desc("axes"), cl::CommaSeparated, cl::location(printGroups), cl::cat(partitioning));
-  cl::opt<bool, true> asJson("json", cl::desc("Print as JSON"), cl::location(json),
-                             cl::cat(partitioning));
-  return cl::ParseCommandLineOptions(argc, argv, "tpcc\n", &llvm::errs());
+      cl::value_desc("axes"), cl::CommaSeparated, cl::location(printGroups), cl::cat(answers));
+  cl::opt<bool, true> jsonOption("json", cl::desc("Print the groups as JSON"), cl::location(json),
+                                 cl::cat(answers));
+  cl::opt<bool, true> timingOption("timing", cl::desc("Print time and memory of each step"),
+                                   cl::location(timing), cl::cat(answers));
+
+  cl::HideUnrelatedOptions({&files, &partitioning, &answers, &cl::getGeneralCategory()});
+  cl::extrahelp moreHelp(examples);
+  cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
+  if (!cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs()))
+    return false;
+  emitGiven = emitOption.getNumOccurrences() > 0;
+  return parseEmit(emitOption, emit);
 }

@@ -3,17 +3,29 @@
 #ifndef TPC_LIB_DRIVER_TPCCOPTIONS_H
 #define TPC_LIB_DRIVER_TPCCOPTIONS_H
 
+#include "tpc/Driver/Compile.h"
+
 #include <string>
 #include <vector>
 
 namespace tpc {
 
 struct TpccOptions {
+  std::string input;
+  std::string output; // empty: none given; "-": standard output
+  Emit emit = Emit::Exe;
+  bool emitGiven = false;
+  std::string name;
+  std::string march;
   std::string megatronShard;
   std::vector<std::string> printGroups;
   bool json = false;
+  std::string report;
+  std::string shape;
+  bool timing = false;
 
-  /// Returns false after an error, which has been printed. Ends the program after --help.
+  /// Returns false after an error, which has been printed. Ends the program after --help and
+  /// --version.
   bool parse(int argc, char **argv);
 };
 

@@ -3,6 +3,35 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "tpc/Driver/Register.h"
 
+#ifndef NDEBUG
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Debug.h"
+
+namespace {
+
+/// Debian's LLVM is built without --debug-only; our passes have debug output where they are built
+/// with assertions.
+struct DebugOnly {
+  void operator=(const std::string &types) {
+    llvm::SmallVector<llvm::StringRef> names;
+    llvm::StringRef(types).split(names, ',');
+    std::vector<std::string> strings(names.begin(), names.end());
+    llvm::SmallVector<const char *> pointers;
+    for (const std::string &name : strings)
+      pointers.push_back(name.c_str());
+    llvm::DebugFlag = true;
+    llvm::setCurrentDebugTypes(pointers.data(), pointers.size());
+  }
+};
+
+} // namespace
+
+static DebugOnly debugOnly;
+static llvm::cl::opt<DebugOnly, true, llvm::cl::parser<std::string>>
+    debugOnlyOption("debug-only", llvm::cl::desc("Debug output of these passes (comma-separated)"),
+                    llvm::cl::location(debugOnly), llvm::cl::ValueRequired);
+#endif
+
 int main(int argc, char **argv) {
   tpc::registerAllPasses();
   mlir::DialectRegistry registry;

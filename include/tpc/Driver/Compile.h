@@ -1,0 +1,64 @@
+//===- Compile.h - From a file to any stage --------------------------------===//
+//
+// What tpcc, tpc-opt and Python share.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_DRIVER_COMPILE_H
+#define TPC_DRIVER_COMPILE_H
+
+#include "tpc/Driver/ShardSpec.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/Support/LLVM.h"
+
+namespace mlir {
+class OpPassManager;
+} // namespace mlir
+
+namespace tpc {
+
+/// The stages at which compilation can stop, in order.
+enum class Emit { Import, Model, Sharded, Spmd, Staged, Llvm, Obj, Exe };
+
+/// "import", "model", …
+llvm::StringRef emitName(Emit emit);
+
+struct CompileOptions {
+  std::string input;
+  std::string name; // of the program
+  std::string march = "native";
+  ShardSpec spec;
+};
+
+/// Adds the passes that lead from the stage before `stage` (Model to Staged) to it.
+void buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec);
+
+/// Registers the pipeline `megatron-shard`: `tpc-opt in.mlir --megatron-shard=tp8,pp4`.
+void registerMegatronShardPipeline();
+
+/// One program on its way.
+class Compilation {
+public:
+  using OnStep = llvm::function_ref<void(llvm::StringRef what)>;
+
+  Compilation(mlir::MLIRContext &context, CompileOptions options);
+
+  /// Brings the program to `stage`, at most Staged, unless it is there. `onStep` hears what begins.
+  /// Says what is wrong through the context's diagnostics.
+  mlir::LogicalResult advance(Emit stage, OnStep onStep);
+
+  mlir::ModuleOp getModule() { return *module; }
+  const CompileOptions &getOptions() const { return options; }
+
+private:
+  mlir::MLIRContext &context;
+  CompileOptions options;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  Emit reached = Emit::Import;
+};
+
+} // namespace tpc
+
+#endif // TPC_DRIVER_COMPILE_H

@@ -1,0 +1,83 @@
+//===- Compile.cpp - From a file to any stage ------------------------------===//
+
+#include "tpc/Driver/Compile.h"
+
+#include "tpc/Driver/Register.h"
+#include "tpc/Import/ONNX/Import.h"
+#include "tpc/Transforms/Pipeline/Passes.h"
+#include "tpc/Transforms/Sharding/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+
+using namespace tpc;
+
+static constexpr llvm::StringLiteral emitNames[] = {"import", "model", "sharded", "spmd",
+                                                    "staged", "llvm",  "obj",     "exe"};
+
+llvm::StringRef tpc::emitName(Emit emit) { return emitNames[unsigned(emit)]; }
+
+static Emit next(Emit stage) { return Emit(unsigned(stage) + 1); }
+
+void tpc::buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec) {
+  switch (stage) {
+  case Emit::Model:
+    return;
+  case Emit::Sharded:
+    return mlir::tpc::buildShardingPipeline(pm, spec);
+  case Emit::Spmd:
+    return mlir::tpc::buildSpmdPipeline(pm, spec);
+  case Emit::Staged:
+    return mlir::tpc::buildPipelinePipeline(pm, spec);
+  default:
+    llvm_unreachable("no passes on programs lead to this stage");
+  }
+}
+
+void tpc::registerMegatronShardPipeline() {
+  // The option text is "tp8,pp4" as it stands, not MLIR's name=value.
+  mlir::registerPassPipeline(
+      "megatron-shard",
+      "Split an imported program over ranks, up to pipeline stages: --megatron-shard=tp8,pp4",
+      [](mlir::OpPassManager &pm, llvm::StringRef text,
+         llvm::function_ref<mlir::LogicalResult(const llvm::Twine &)> onError) {
+        std::string error;
+        std::optional<ShardSpec> spec = ShardSpec::parse(text, error);
+        if (!spec)
+          return onError("--megatron-shard: " + error);
+        for (Emit stage = Emit::Model; stage <= Emit::Staged; stage = next(stage))
+          buildStagePipeline(pm, stage, *spec);
+        return mlir::success();
+      },
+      [](llvm::function_ref<void(const mlir::detail::PassOptions &)>) {});
+}
+
+Compilation::Compilation(mlir::MLIRContext &context, CompileOptions options)
+    : context(context), options(std::move(options)) {
+  mlir::DialectRegistry registry;
+  registerAllDialects(registry);
+  context.appendDialectRegistry(registry);
+}
+
+mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
+  assert(stage <= Emit::Staged && "later stages are not programs of ours");
+  if (!module) {
+    onStep("reading " + options.input);
+    module = importOnnxModel(options.input, &context);
+    if (!module)
+      return mlir::failure();
+    reached = Emit::Import;
+  }
+  while (reached < stage) {
+    constexpr llvm::StringLiteral what[] = {"", "recognizing the model", "distributing",
+                                            "making one rank's program", "cutting into stages"};
+    Emit target = next(reached);
+    onStep(what[unsigned(target)]);
+    mlir::PassManager pm(&context);
+    buildStagePipeline(pm, target, options.spec);
+    if (mlir::failed(pm.run(*module)))
+      return mlir::failure();
+    reached = target;
+  }
+  return mlir::success();
+}

@@ -1,0 +1,64 @@
+//===- Diagnostics.cpp - Messages for the person who runs tpcc -------------===//
+
+#include "Diagnostics.h"
+
+#include "llvm/Support/WithColor.h"
+
+using namespace tpc;
+
+std::string tpc::describeLocation(mlir::Location loc) {
+  std::string node, file;
+  // The first name and the first place in a file that occur, outermost first.
+  loc->walk([&](mlir::Location part) {
+    if (auto name = llvm::dyn_cast<mlir::NameLoc>(part); name && node.empty())
+      node = ("node '" + name.getName().getValue() + "'").str();
+    if (auto place = llvm::dyn_cast<mlir::FileLineColLoc>(part); place && file.empty())
+      file = (place.getFilename().getValue() + ":" + llvm::Twine(place.getLine()) + ":" +
+              llvm::Twine(place.getColumn()))
+                 .str();
+    return mlir::WalkResult::advance();
+  });
+  return node.empty() ? file : node;
+}
+
+DiagnosticPrinter::DiagnosticPrinter(mlir::MLIRContext *context, llvm::raw_ostream &os,
+                                     std::function<void(mlir::DiagnosticSeverity)> onMessage)
+    : ScopedDiagnosticHandler(context), os(os), onMessage(std::move(onMessage)) {
+  setHandler([this](mlir::Diagnostic &diagnostic) {
+    print(diagnostic, 0);
+    return mlir::success();
+  });
+}
+
+void DiagnosticPrinter::print(mlir::Diagnostic &diagnostic, unsigned indent) {
+  using Severity = mlir::DiagnosticSeverity;
+  if (diagnostic.getSeverity() == Severity::Remark)
+    return;
+  std::string text = describeLocation(diagnostic.getLocation());
+  if (!text.empty())
+    text += ": ";
+  text += diagnostic.str();
+  if (indent == 0) {
+    onMessage(diagnostic.getSeverity());
+    if (!printed.insert(text).second)
+      return;
+  }
+  os.indent(indent);
+  switch (diagnostic.getSeverity()) {
+  case Severity::Error:
+    llvm::WithColor::error(os, "tpcc");
+    break;
+  case Severity::Warning:
+    llvm::WithColor::warning(os, "tpcc");
+    break;
+  case Severity::Note:
+    llvm::WithColor::note(os);
+    break;
+  case Severity::Remark:
+    llvm::WithColor::remark(os, "tpcc");
+    break;
+  }
+  os << text << "\n";
+  for (mlir::Diagnostic &note : diagnostic.getNotes())
+    print(note, indent + 2);
+}

@@ -1,0 +1,109 @@
+//===- OutputFile.cpp - Files that are whole or not there ------------------===//
+
+#include "OutputFile.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+using namespace tpc;
+using llvm::Error;
+using llvm::StringRef;
+namespace fs = llvm::sys::fs;
+
+static Error fail(const llvm::Twine &message) {
+  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
+}
+
+static Error fail(StringRef path, StringRef what, std::error_code code) {
+  return fail(what + " '" + path + "': " + code.message());
+}
+
+/// Where a file called `path` is written: links are followed, so that a link stays a link.
+static llvm::SmallString<128> resolve(StringRef path) {
+  llvm::SmallString<128> real;
+  if (fs::real_path(path, real))
+    return llvm::SmallString<128>(path);
+  return real;
+}
+
+static llvm::SmallString<128> folderOf(StringRef path) {
+  llvm::SmallString<128> folder = llvm::sys::path::parent_path(path);
+  if (folder.empty())
+    folder = ".";
+  return folder;
+}
+
+Error tpc::checkOutputPath(StringRef path, llvm::ArrayRef<std::string> inputs) {
+  if (path == "-")
+    return Error::success();
+  for (const std::string &input : inputs)
+    if (fs::equivalent(path, input))
+      return fail("the output '" + path + "' is the input '" + input +
+                  "': it would be overwritten; choose another name with -o");
+  fs::file_status status;
+  if (!fs::status(path, status) && fs::is_directory(status))
+    return fail("the output '" + path + "' is a folder; name a file in it");
+  llvm::SmallString<128> folder = folderOf(resolve(path));
+  if (std::error_code code = fs::access(folder, fs::AccessMode::Exist))
+    return fail(path, "cannot write", code);
+  if (std::error_code code = fs::access(folder, fs::AccessMode::Write))
+    return fail(path, "cannot write", code);
+  return Error::success();
+}
+
+/// Other files (devices, pipes) are written as they are.
+static bool isRegularOrNew(StringRef path) {
+  fs::file_status status;
+  return fs::status(path, status) || fs::is_regular_file(status);
+}
+
+static Error writeTo(llvm::raw_fd_ostream &os, StringRef path,
+                     llvm::function_ref<Error(llvm::raw_pwrite_stream &)> write) {
+  Error error = write(os);
+  os.flush();
+  std::error_code code = os.error();
+  os.clear_error();
+  if (error)
+    return error;
+  return code ? fail(path, "cannot write", code) : Error::success();
+}
+
+Error tpc::writeOutput(StringRef path, llvm::function_ref<Error(llvm::raw_pwrite_stream &)> write) {
+  if (path == "-")
+    return writeTo(llvm::outs(), "standard output", write);
+  if (!isRegularOrNew(path)) {
+    std::error_code code;
+    llvm::raw_fd_ostream os(path, code);
+    if (code)
+      return fail(path, "cannot write", code);
+    llvm::buffer_ostream buffered(os); // a pipe cannot seek
+    return write(buffered);
+  }
+  llvm::SmallString<128> target = resolve(path);
+  llvm::Expected<fs::TempFile> file =
+      fs::TempFile::create(target + ".%%%%%%.tmp", fs::all_read | fs::all_write);
+  if (!file)
+    return fail(path, "cannot write", llvm::errorToErrorCode(file.takeError()));
+  Error error = [&] {
+    llvm::raw_fd_ostream os(file->FD, /*shouldClose=*/false);
+    return writeTo(os, path, write);
+  }();
+  if (error)
+    return llvm::joinErrors(std::move(error), file->discard());
+  return file->keep(target);
+}
+
+Error tpc::writeExecutable(StringRef path, llvm::function_ref<Error(StringRef)> write) {
+  llvm::SmallString<128> target = resolve(path);
+  llvm::Expected<fs::TempFile> file =
+      fs::TempFile::create(target + ".%%%%%%.tmp", fs::all_read | fs::all_write | fs::all_exe);
+  if (!file)
+    return fail(path, "cannot write", llvm::errorToErrorCode(file.takeError()));
+  if (Error error = write(file->TmpName))
+    return llvm::joinErrors(std::move(error), file->discard());
+  // The writer may have made a new file of that name: permissions once more.
+  if (std::error_code code = fs::setPermissions(file->TmpName, fs::perms(0777 & ~fs::getUmask())))
+    return llvm::joinErrors(fail(path, "cannot write", code), file->discard());
+  return file->keep(target);
+}

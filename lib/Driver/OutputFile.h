@@ -1,0 +1,29 @@
+//===- OutputFile.h - Files that are whole or not there --------------------===//
+
+#ifndef TPC_LIB_DRIVER_OUTPUTFILE_H
+#define TPC_LIB_DRIVER_OUTPUTFILE_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace tpc {
+
+/// Is the file that is to be written one of those that are read, or can it not be written? Asked
+/// before the work begins. "-" is standard output.
+llvm::Error checkOutputPath(llvm::StringRef path, llvm::ArrayRef<std::string> inputs);
+
+/// Writes a file beside its place and then renames it: whoever looks sees the old file, or none, or
+/// all of the new one. "-" writes to standard output.
+llvm::Error writeOutput(llvm::StringRef path,
+                        llvm::function_ref<llvm::Error(llvm::raw_pwrite_stream &)> write);
+
+/// The same for what only writes to a path: `write` gets that of a temporary file, beside `path`.
+/// It becomes executable.
+llvm::Error writeExecutable(llvm::StringRef path,
+                            llvm::function_ref<llvm::Error(llvm::StringRef)> write);
+
+} // namespace tpc
+
+#endif // TPC_LIB_DRIVER_OUTPUTFILE_H

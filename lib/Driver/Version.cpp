@@ -1,0 +1,7 @@
+//===- Version.cpp - Which tpc this is -------------------------------------===//
+
+#include "tpc/Driver/Version.h"
+
+#include "llvm/Config/llvm-config.h"
+
+std::string tpc::versionText() { return "tpc " TPC_VERSION " (LLVM " LLVM_VERSION_STRING ")"; }
