@@ -5,6 +5,28 @@
 
 include "mlir/Pass/PassBase.td"
 
+def Evaluate : Pass<"tpc-evaluate", "::mlir::ModuleOp"> {
+  let summary = "Run a program on paper and compare with the last time";
+  let description = [{
+    For tests of passes: evaluates the program for the sizes in `shape`, in double precision, with made-up
+    weights and inputs that depend on names and indices alone. The first time the outputs are
+    recorded (`tpc.inputs`, `tpc.expected` on the module); from then on they must
+    be the same:
+
+        tpc-opt model.mlir --tpc-evaluate=shape=batch=2,sequence=5
+            --tpc-assign-shardings=shard=tp3 ... --tpc-evaluate=shape=batch=2,sequence=5
+
+    Programs of all stages up to staged: global ones as they are, local ones on all ranks of the
+    grid, which communicate as their types say.
+
+    Errors: an output differs, or a part of it is missing; ranks disagree on replicated values;
+    a rank waits for one that does not take part; a message is not sent or not received.
+  }];
+  let options = [
+    ListOption<"shape", "shape", "std::string", "Sizes of symbols, such as batch=2,sequence=128">,
+    Option<"tolerance", "tolerance", "double", "1.0e-9", "Largest difference, relative to the largest value">];
+}
+
 def PrintFactorClasses : Pass<"tpc-print-factor-classes", "::mlir::ModuleOp"> {
   let summary = "Print the class of every factor of every value";
   let description = [{
