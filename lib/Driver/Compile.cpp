@@ -4,6 +4,7 @@
 
 #include "tpc/Driver/Register.h"
 #include "tpc/Import/ONNX/Import.h"
+#include "tpc/Transforms/Model/Pipeline.h"
 #include "tpc/Transforms/Pipeline/Passes.h"
 #include "tpc/Transforms/Sharding/Passes.h"
 
@@ -22,7 +23,7 @@ static Emit next(Emit stage) { return Emit(unsigned(stage) + 1); }
 void tpc::buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec) {
   switch (stage) {
   case Emit::Model:
-    return;
+    return mlir::tpc::buildModelPipeline(pm);
   case Emit::Sharded:
     return mlir::tpc::buildShardingPipeline(pm, spec);
   case Emit::Spmd:
