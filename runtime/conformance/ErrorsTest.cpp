@@ -208,3 +208,14 @@ TEST(Errors, AWorldThatFailedStaysSo) {
   // One rank needs no name.
   EXPECT_EQ(runWorld(1, [](tpc_context &ctx) { fail(ctx, "alone"); }), "alone");
 }
+
+TEST(World, RanksKeepTheirThreads) {
+  auto world = World::threads(Grid({{"tp", 3}}), 1);
+  std::vector<std::thread::id> first(3), second(3);
+  EXPECT_FALSE(world->run([&](tpc_context &ctx) { first[ctx.rank] = std::this_thread::get_id(); }));
+  EXPECT_FALSE(
+      world->run([&](tpc_context &ctx) { second[ctx.rank] = std::this_thread::get_id(); }));
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(first[0], std::this_thread::get_id());
+  EXPECT_TRUE(first[1] != first[0] && first[2] != first[1] && first[2] != first[0]);
+}

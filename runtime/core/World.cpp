@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
-#include <thread>
+#include <system_error>
 #include <unistd.h>
 
 namespace tpc::rt {
@@ -93,21 +93,12 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
     hub->enter();
   World *outer = running.exchange(this);
   std::terminate_handler handler = std::set_terminate(onTerminate);
-  std::vector<std::thread> others;
   try {
-    for (int i = 1; i < numLocal(); ++i)
-      others.emplace_back([this, i, &fn] { runRank(local(i), fn); });
-  } catch (const std::exception &e) {
-    // The ranks that run would wait for those that do not.
-    int rank = local(0).rank;
-    if (recordError(rank, "cannot start a thread for each of " + std::to_string(numLocal()) +
-                              " ranks: " + e.what()))
-      local(0).transport->abortWorld(rank, errorMessage());
+    threadsOfRanks.run(numLocal(), [&](int index) { runRank(local(index), fn); });
+  } catch (const std::system_error &e) {
+    recordError(local(0).rank, "cannot start a thread for each of " + std::to_string(numLocal()) +
+                                   " ranks: " + e.what());
   }
-  if (!failed())
-    runRank(local(0), fn);
-  for (std::thread &thread : others)
-    thread.join();
   std::set_terminate(handler);
   running.store(outer);
   if (failed())

@@ -18,6 +18,7 @@
 #define TPC_RT_CORE_WORLD_H
 
 #include "core/Context.h"
+#include "core/RankThreads.h"
 #include "core/Transport.h"
 #include <atomic>
 #include <functional>
@@ -85,10 +86,10 @@ public:
   /// Null for threads.
   Session *session() { return theSession.get(); }
 
-  /// Runs `fn` on every rank of this process, each on a thread of its own (rank 0, or the only one,
-  /// on the caller's), and returns when all have ended: the first error, or nothing. Exceptions
-  /// other than RankStopped that leave `fn` count as errors of that rank. May be called again after
-  /// success.
+  /// Runs `fn` on every rank of this process, each on a thread of its own that is kept for the next
+  /// run (rank 0, or the only one, on the caller's), and returns when all have ended: the first
+  /// error, or nothing. Exceptions other than RankStopped that leave `fn` count as errors of that
+  /// rank. May be called again after success.
   std::optional<std::string> run(const std::function<void(tpc_context &)> &fn);
 
   /// Compares `digest` over all processes. The error is the same everywhere and names the lowest
@@ -115,6 +116,7 @@ private:
   std::shared_ptr<Session> theSession;
   std::shared_ptr<Hub> hub;
   std::vector<std::unique_ptr<tpc_context>> contexts;
+  RankThreads threadsOfRanks;
   std::atomic<bool> hasFailed{false};
   mutable std::mutex errorMutex;
   std::string firstError;

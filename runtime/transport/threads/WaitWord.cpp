@@ -14,9 +14,17 @@ namespace {
 static_assert(sizeof(std::atomic<uint32_t>) == 4, "the kernel waits on the word itself");
 
 // A wait looks, pauses, and now and then yields: the one it waits for may have been put on the same
-// core. All of it takes about a hundred microseconds, longer than a small collective and about what it
-// costs to put a core to sleep and to wake it.
+// core. All of it takes about a hundred microseconds, longer than a small collective and about what
+// it costs to put a core to sleep and to wake it.
 constexpr int spins = 4000, spinsPerYield = 64;
+
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
 
 } // namespace
 
@@ -58,7 +66,7 @@ Waited WaitWord::waitFor(uint32_t seen, bool spin, uint32_t flags) {
       if (--left % spinsPerYield == 0)
         sched_yield();
       else
-        __builtin_ia32_pause();
+        pause();
       continue;
     }
     sleepers.fetch_add(1, std::memory_order_seq_cst);

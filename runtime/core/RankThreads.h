@@ -1,0 +1,44 @@
+//===- RankThreads.h - the threads that in-process ranks live on ----------===//
+
+#ifndef TPC_RT_CORE_RANKTHREADS_H
+#define TPC_RT_CORE_RANKTHREADS_H
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tpc::rt {
+
+/// A thread for each number from 1 on; 0 is the caller. They are kept between runs, and with them
+/// what libraries cache per thread.
+class RankThreads {
+public:
+  RankThreads() = default;
+  RankThreads(const RankThreads &) = delete;
+  RankThreads &operator=(const RankThreads &) = delete;
+  ~RankThreads();
+
+  /// Calls fn(0) ... fn(count - 1), each on its thread, and returns when all have returned. `fn`
+  /// must not throw. Throws std::system_error, before calling anything, if a thread cannot be
+  /// started.
+  void run(int count, const std::function<void(int)> &fn);
+
+private:
+  void live(int number);
+
+  std::mutex mutex;
+  std::condition_variable begin, end;
+  std::vector<std::thread> threads;
+  const std::function<void(int)> *task = nullptr;
+  int taskCount = 0;
+  int busy = 0;
+  uint64_t round = 0;
+  bool stopping = false;
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CORE_RANKTHREADS_H
