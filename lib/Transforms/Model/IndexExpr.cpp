@@ -202,26 +202,31 @@ std::optional<SymExpr> IndexAnalysis::upperBound(const SymExpr &e) {
   return most;
 }
 
-// a = quotient * b + rest, where the quotient is made of the terms that b
-// divides; decided if 0 <= rest < b.
+// a = quotient * b + rest, where the quotient is made of what b divides: terms,
+// or, if b is a sum, coefficients of symbols. Decided if 0 <= rest < b.
 std::optional<std::pair<SymExpr, SymExpr>> IndexAnalysis::divide(const SymExpr &a,
                                                                  const SymExpr &b) {
   if (a.isOverflow() || b.isOverflow() || !isNonNegative(b - 1))
     return std::nullopt;
   SymExpr quotient(0), rest = a;
-  for (const SymExpr::Term &term : a.getTerms()) {
-    SymExpr one(term.coefficient);
-    for (const SymExpr::Atom &atom : term.atoms)
-      one = one * (atom.kind == SymExpr::AtomKind::Symbol
-                       ? SymExpr::symbol(atom.name)
-                       : SymExpr::parse(atom.key).value_or(SymExpr(0)));
-    if (auto q = one.divideExact(b)) {
-      quotient = quotient + *q;
-      rest = rest - one;
+  auto take = [&](const SymExpr &q) {
+    quotient = quotient + q;
+    rest = rest - q * b;
+  };
+  if (b.isMonomial()) {
+    for (const SymExpr::Term &term : a.getTerms()) {
+      auto one = SymExpr::parse(term.atoms.empty() ? "1" : term.key());
+      if (auto q = one ? (*one * SymExpr(term.coefficient)).divideExact(b) : std::nullopt)
+        take(*q);
     }
+  } else {
+    std::set<std::string> symbols;
+    a.collectSymbols(symbols);
+    for (const std::string &name : symbols)
+      if (auto linear = linearIn(rest, name))
+        if (auto q = linear->first.divideExact(b))
+          take(*q * SymExpr::symbol(name));
   }
-  if (quotient * b + rest != a)
-    return std::nullopt;
   if (!isNonNegative(rest) || !isNonNegative(b - 1 - rest))
     return std::nullopt;
   return std::make_pair(quotient, rest);

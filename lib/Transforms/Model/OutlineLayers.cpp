@@ -272,11 +272,26 @@ bool LayerFinder::run() {
     stretch.symbol = whole.insert({describe(stretch), whole.size()}).first->second;
     ++counts[stretch.symbol];
   }
-  for (Stretch &stretch : stretches) {
-    bool product = llvm::any_of(stretch.ops, [](Operation *op) { return isa<MatmulOp>(op); });
-    if (counts[stretch.symbol] > 1 && product && stretch.ops.size() > 1)
-      layers.insert(stretch.symbol);
+  // A part of layers that differ in the rest is not a layer: where each
+  // occurrence has a neighbour of the other kind (mixing tokens or not) that
+  // occurs once.
+  auto contains = [](const Stretch &stretch, auto test) {
+    return llvm::any_of(stretch.ops, test);
+  };
+  auto isProduct = [](Operation *op) { return isa<MatmulOp>(op); };
+  auto isMixing = [](Operation *op) { return isa<AttentionOp, SoftmaxOp>(op); };
+  llvm::MapVector<int, int> partial;
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    bool mixes = contains(stretches[i], isMixing);
+    size_t other = mixes ? i + 1 : i - 1; // attention comes first
+    if (other < stretches.size() && counts[stretches[other].symbol] == 1 &&
+        contains(stretches[other], isProduct) && contains(stretches[other], isMixing) != mixes)
+      ++partial[stretches[i].symbol];
   }
+  for (Stretch &stretch : stretches)
+    if (counts[stretch.symbol] > 1 && counts[stretch.symbol] > partial[stretch.symbol] &&
+        contains(stretch, isProduct) && stretch.ops.size() > 1)
+      layers.insert(stretch.symbol);
   return !layers.empty();
 }
 

@@ -30,15 +30,31 @@ struct FoldIntoView : public RewritePattern {
   FoldIntoView(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 2, context) {}
 
   LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
-    if (!isa<ReshapeOp, TransposeOp, SliceOp>(op) ||
-        !op->getOperand(0).getDefiningOp<ParameterOp>())
+    auto parameter =
+        op->getNumOperands() == 1 ? op->getOperand(0).getDefiningOp<ParameterOp>() : ParameterOp();
+    auto type = parameter ? dyn_cast<RankedTensorType>(op->getResult(0).getType())
+                          : RankedTensorType();
+    if (!type || !type.hasStaticShape())
       return failure();
-    Movement movement = Movement::of(op->getResult(0), Movement::Slices);
-    if (movement.length != 1 || movement.base != op->getOperand(0))
+    ViewAttr view = parameter.getViewOrDense(), result;
+    if (!view)
       return failure();
-    Value v = movement.build(rewriter, op->getLoc());
-    if (!v.getDefiningOp<ParameterOp>())
+    if (isa<ReshapeOp>(op)) {
+      result = view.reshape(type.getShape());
+    } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
+      result = view.transpose(transpose.getPermutation());
+    } else if (auto slice = dyn_cast<SliceOp>(op)) {
+      auto start = SymExpr::parse(slice.getStart().str());
+      auto from = start ? start->asConstant() : std::nullopt;
+      if (from)
+        result = view.slice(slice.getDim(), *from, type.getDimSize(slice.getDim()),
+                            slice.getStep());
+    }
+    if (!result)
       return failure();
+    auto v = ParameterOp::create(rewriter, parameter.getLoc(),
+                                 RankedTensorType::get(type.getShape(), type.getElementType()),
+                                 parameter.getWeightAttr(), result);
     rewriter.replaceOp(op, v);
     return success();
   }
@@ -54,6 +70,27 @@ struct ExpandOfExpand : public OpRewritePattern<ExpandOp> {
     rewriter.replaceOp(op, createExpand(rewriter, op.getLoc(), inner.getOperand(),
                                         getSizes(op.getResult())));
     return success();
+  }
+};
+
+/// Indices along a dimension, broadcast over others.
+struct ExpandOfIota : public OpRewritePattern<ExpandOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(ExpandOp op, PatternRewriter &rewriter) const override {
+    Movement movement = Movement::of(op.getOperand());
+    auto iota = movement.base.getDefiningOp<IotaOp>();
+    if (!iota)
+      return failure();
+    // The dimension must have come through whole, and be all that is counted.
+    const Movement::Dim &counted = movement.baseDims[iota.getDim()];
+    for (auto [d, dim] : llvm::enumerate(movement.dims))
+      if (!counted.empty() && dim == counted) {
+        int64_t shift = rankOf(op.getResult()) - movement.dims.size();
+        rewriter.replaceOpWithNewOp<IotaOp>(op, op.getResult().getType(), d + shift);
+        return success();
+      }
+    return failure();
   }
 };
 
@@ -185,6 +222,6 @@ struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
 } // namespace
 
 void mlir::tpc::populateMovementPatterns(RewritePatternSet &patterns) {
-  patterns.add<ShortenChain, FoldIntoView, ExpandOfExpand, SliceOfSlice, SliceOfConcat,
+  patterns.add<ShortenChain, FoldIntoView, ExpandOfExpand, ExpandOfIota, SliceOfSlice, SliceOfConcat,
                GatherToSlice, DropExpand>(patterns.getContext());
 }
