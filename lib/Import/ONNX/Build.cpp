@@ -6,6 +6,13 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
+bool Node::sameTypes(Value lhs, Value rhs) {
+  if (elementOf(lhs) == elementOf(rhs))
+    return true;
+  error() << "has operands of types " << elementOf(lhs) << " and " << elementOf(rhs);
+  return false;
+}
+
 Value Node::reshape(Value v, ArrayRef<SymExpr> sizes) {
   if (!v)
     return {};
@@ -129,13 +136,13 @@ Value Node::softmax(Value v, int64_t dim) {
 }
 
 Value Node::layerNorm(Value x, Value scale, Value bias, double epsilon) {
-  if (!x || !scale)
+  if (!x || !scale || !sameTypes(x, scale) || (bias && !sameTypes(x, bias)))
     return {};
   return LayerNormOp::create(b, loc, x.getType(), x, scale, bias, b.getF64FloatAttr(epsilon));
 }
 
 Value Node::rmsNorm(Value x, Value scale, double epsilon) {
-  if (!x || !scale)
+  if (!x || !scale || !sameTypes(x, scale))
     return {};
   return RmsNormOp::create(b, loc, x.getType(), x, scale, b.getF64FloatAttr(epsilon));
 }
@@ -177,7 +184,7 @@ Value Node::size(const SymExpr &expr, Type element) {
 }
 
 Value Node::compare(Predicate predicate, Value lhs, Value rhs) {
-  if (!lhs || !rhs)
+  if (!lhs || !rhs || !sameTypes(lhs, rhs))
     return {};
   FailureOr<Sizes> sizes = broadcast(getSizes(lhs), getSizes(rhs));
   if (failed_(sizes))
@@ -186,7 +193,7 @@ Value Node::compare(Predicate predicate, Value lhs, Value rhs) {
 }
 
 Value Node::select(Value condition, Value lhs, Value rhs) {
-  if (!condition || !lhs || !rhs)
+  if (!condition || !lhs || !rhs || !sameTypes(lhs, rhs))
     return {};
   FailureOr<Sizes> sizes = broadcast(getSizes(lhs), getSizes(rhs));
   if (failed_(sizes))

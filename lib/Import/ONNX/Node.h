@@ -136,7 +136,7 @@ public:
     return v ? Value(OpTy::create(b, loc, v.getType(), v)) : v;
   }
   template <typename OpTy> Value binary(Value lhs, Value rhs) {
-    if (!lhs || !rhs)
+    if (!lhs || !rhs || !expectSameType<OpTy>(lhs, rhs))
       return {};
     FailureOr<Sizes> sizes = broadcast(getSizes(lhs), getSizes(rhs));
     if (failed_(sizes))
@@ -146,6 +146,10 @@ public:
   }
 
 private:
+  template <typename OpTy> bool expectSameType(Value lhs, Value rhs) {
+    return std::is_same_v<OpTy, PowOp> || sameTypes(lhs, rhs);
+  }
+  bool sameTypes(Value lhs, Value rhs);
   std::optional<bool> isLess(const SymExpr &a, const SymExpr &b, const Twine &why);
   template <typename T> static bool failed_(const FailureOr<T> &f) { return mlir::failed(f); }
 

@@ -23,6 +23,25 @@ static Value normVector(Node &n, unsigned i, ArrayRef<SymExpr> normalized) {
   return n.reshape(v, {size});
 }
 
+/// Mean and inverse deviation over the last dimension, which some exporters leave as outputs.
+static LogicalResult setStatistics(Node &n, Value x, double epsilon, ArrayRef<SymExpr> sizes,
+                                   std::optional<unsigned> meanOutput, unsigned inverseOutput) {
+  bool needsMean = meanOutput && n.isUsed(*meanOutput);
+  if (!needsMean && !n.isUsed(inverseOutput))
+    return success();
+  int64_t last = rankOf(x) - 1;
+  if (meanOutput) {
+    Value mean = n.reduce(ReduceFunction::Mean, x, {last}, /*keep=*/true);
+    if (failed(n.set(*meanOutput, n.wrap(n.reshape(mean, sizes)))))
+      return failure();
+    x = n.binary<SubOp>(x, mean);
+  }
+  Value variance =
+      n.reduce(ReduceFunction::Mean, n.binary<MulOp>(x, x), {last}, /*keep=*/true);
+  Value inverse = n.unary<RsqrtOp>(n.binary<AddOp>(variance, n.scalar(epsilon, x)));
+  return n.set(inverseOutput, n.wrap(n.reshape(inverse, sizes)));
+}
+
 template <bool rms> static LogicalResult importNorm(Node &n) {
   if (failed(n.expectInputs(2, rms ? 2 : 3)) || failed(n.expectFloat(0)))
     return failure();
@@ -32,10 +51,6 @@ template <bool rms> static LogicalResult importNorm(Node &n) {
   n.ignore("stash_type");
   if (failed(axis) || n.failed())
     return failure();
-  for (unsigned i = 1; i < 3; ++i)
-    if (failed(n.expectUnused(i, i == 1 ? (rms ? "the inverse root" : "the mean")
-                                        : "the inverse deviation")))
-      return failure();
   for (unsigned i = 1; i < n.numInputs(); ++i)
     if (n.has(i) && n.in(i).element != x.element)
       return n.error() << "normalizes " << x.element << " by a vector of " << n.in(i).element;
@@ -47,6 +62,11 @@ template <bool rms> static LogicalResult importNorm(Node &n) {
   Value bias = n.has(2) ? normVector(n, 2, normalized) : Value();
   if (n.failed())
     return failure();
+  Sizes ones(x.shape.begin(), x.shape.begin() + *axis);
+  ones.append(normalized.size(), SymExpr(1));
+  if (failed(setStatistics(n, v, epsilon, ones, rms ? std::nullopt : std::optional(1u),
+                           rms ? 1 : 2)))
+    return failure();
   Value y = rms ? n.rmsNorm(v, scale, epsilon) : n.layerNorm(v, scale, bias, epsilon);
   return n.result(n.reshape(y, x.shape));
 }
@@ -57,6 +77,8 @@ template <bool rms> static LogicalResult importSkipNorm(Node &n) {
   if (failed(n.expectInputs(3, rms ? 4 : 5)) || failed(n.expectFloat(0)))
     return failure();
   double epsilon = n.getFloat("epsilon", 1e-12);
+  if (n.in(0).rank() < 1)
+    return n.error() << "normalizes a scalar";
   for (unsigned i : {1, 2})
     if (failed(n.expectUnused(i, "statistics")))
       return failure();

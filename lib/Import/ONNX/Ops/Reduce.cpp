@@ -77,8 +77,15 @@ template <ReduceFunction function, int64_t axesInput> static LogicalResult impor
     return failure();
   if (r->nothing)
     return n.result(n.in(0));
-  if (n.in(0).isBool())
-    return n.error() << "needs numbers, but has booleans";
+  if (n.in(0).isBool()) {
+    // Whether one of them holds, or all of them do.
+    if (function != ReduceFunction::Max && function != ReduceFunction::Min)
+      return n.error() << "needs numbers, but has booleans";
+    Value number = n.reduce(function, n.cast(n.operand(0), n.b.getI32Type()), r->dims, r->keep);
+    if (!number)
+      return failure();
+    return n.result(n.compare(Predicate::GT, number, n.scalar(0, number)));
+  }
   if (function != ReduceFunction::Mean) {
     FailureOr<bool> folded = foldReduction(n, *r,
                                            function == ReduceFunction::Sum   ? Arithmetic::Add
@@ -109,16 +116,22 @@ static LogicalResult importReduceProd(Node &n) {
   return n.error() << "computes a product of data; tpc multiplies only sizes";
 }
 
-/// Sum of squares, and its root.
-template <bool root> static LogicalResult importReduceSquares(Node &n) {
+/// Sums of something else than the elements, and something of the sum.
+template <Value (*before)(Node &, Value), Value (*after)(Node &, Value)>
+static LogicalResult importReduceOf(Node &n) {
   FailureOr<Reduction> r = readReduction(n, 18);
   if (failed(r) || failed(n.expectFloat(0)))
     return failure();
-  Value x = n.operand(0);
-  Value squares = n.binary<MulOp>(x, x);
-  Value sum = r->nothing ? squares : n.reduce(ReduceFunction::Sum, squares, r->dims, r->keep);
-  return n.result(root ? n.unary<SqrtOp>(sum) : sum);
+  Value x = before(n, n.operand(0));
+  return n.result(
+      after(n, r->nothing ? x : n.reduce(ReduceFunction::Sum, x, r->dims, r->keep)));
 }
+
+static Value same(Node &, Value x) { return x; }
+static Value square(Node &n, Value x) { return n.binary<MulOp>(x, x); }
+static Value root(Node &n, Value x) { return n.unary<SqrtOp>(x); }
+static Value absolute(Node &n, Value x) { return n.unary<AbsOp>(x); }
+static Value logarithm(Node &n, Value x) { return n.unary<LogOp>(x); }
 
 void mlir::tpc::frontend::addReduceOps(OpTable &t) {
   t.add("ReduceSum", {1, 11, 13}, importReduce<ReduceFunction::Sum, 13>);
@@ -126,6 +139,8 @@ void mlir::tpc::frontend::addReduceOps(OpTable &t) {
   t.add("ReduceMax", {1, 11, 12, 13, 18, 20}, importReduce<ReduceFunction::Max, 18>);
   t.add("ReduceMin", {1, 11, 12, 13, 18, 20}, importReduce<ReduceFunction::Min, 18>);
   t.add("ReduceProd", {1, 11, 13, 18}, importReduceProd);
-  t.add("ReduceSumSquare", {1, 11, 13, 18}, importReduceSquares<false>);
-  t.add("ReduceL2", {1, 11, 13, 18}, importReduceSquares<true>);
+  t.add("ReduceSumSquare", {1, 11, 13, 18}, importReduceOf<square, same>);
+  t.add("ReduceL1", {1, 11, 13, 18}, importReduceOf<absolute, same>);
+  t.add("ReduceLogSum", {1, 11, 13, 18, 28}, importReduceOf<same, logarithm>);
+  t.add("ReduceL2", {1, 11, 13, 18}, importReduceOf<square, root>);
 }

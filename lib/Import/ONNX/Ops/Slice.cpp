@@ -1,4 +1,4 @@
-//===- Slice.cpp - Slice, Split, Concat -----------------------------------===//
+//===- Slice.cpp - Slice, Split, Concat, Pad ------------------------------===//
 
 #include "Fold.h"
 #include "OpTable.h"
@@ -311,8 +311,75 @@ static LogicalResult importConcat(Node &n) {
   return n.result(std::move(result));
 }
 
+//===----------------------------------------------------------------------===//
+// Pad
+//===----------------------------------------------------------------------===//
+
+/// Padding with a constant is a concatenation.
+static LogicalResult importPad(Node &n) {
+  if (failed(n.expectInputs(n.version < 11 ? 1 : 2, n.version < 11 ? 1 : 4)))
+    return failure();
+  const Tensor &x = n.in(0);
+  std::string mode = n.getString("mode", "constant");
+  std::vector<SymExpr> pads;
+  Value fill;
+  if (n.version < 11) {
+    auto given = n.getInts(n.version < 2 ? "paddings" : "pads");
+    if (!given)
+      return n.failed() ? failure() : LogicalResult(n.error() << "lacks pads");
+    pads.assign(given->begin(), given->end());
+    fill = n.constant(x.element, n.getFloat("value", 0));
+  } else {
+    FailureOr<std::vector<SymExpr>> known = n.knownInts(1, "pads");
+    if (failed(known))
+      return failure();
+    pads = std::move(*known);
+    fill = n.has(2) ? n.operand(2) : n.constant(x.element, 0);
+  }
+  if (n.failed())
+    return failure();
+  if (mode != "constant")
+    return n.error() << "has mode '" << mode << "'; tpc pads with a constant only";
+  if (elementOf(fill) != x.element || !product(getSizes(fill)).isConstant(1))
+    return n.error() << "pads " << x.element << " with " << fill.getType();
+  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, x.rank()));
+  if (n.has(3)) {
+    FailureOr<SmallVector<int64_t>> given = n.constantInts(3, "axes");
+    if (failed(given))
+      return failure();
+    FailureOr<SmallVector<int64_t>> normal = n.normalizeAxes(*given, x.rank());
+    if (failed(normal))
+      return failure();
+    axes = std::move(*normal);
+  }
+  if (pads.size() != 2 * axes.size())
+    return n.error() << "has " << pads.size() << " pads for " << axes.size() << " dimensions";
+  Value v = n.operand(0);
+  fill = n.reshape(fill, Sizes());
+  for (auto [i, dim] : llvm::enumerate(axes)) {
+    SmallVector<Value> parts{v};
+    for (bool end : {false, true}) {
+      const SymExpr &pad = pads[i + (end ? axes.size() : 0)];
+      if (pad.isConstant(0) || !parts[0])
+        continue;
+      std::optional<int64_t> least = pad.lowerBound();
+      if (!least || *least < 0)
+        return n.error() << "pads by `" << pad.str() << "`, which may be negative; slice instead";
+      Sizes sizes = getSizes(v);
+      sizes[dim] = pad;
+      Value part = n.expand(fill, sizes);
+      parts.insert(end ? parts.end() : parts.begin(), part);
+    }
+    v = n.concat(parts, dim);
+    if (!v)
+      return failure();
+  }
+  return n.result(v);
+}
+
 void mlir::tpc::frontend::addSliceOps(OpTable &t) {
   t.add("Slice", {1, 10, 11, 13}, importSlice);
   t.add("Split", {1, 2, 11, 13, 18}, importSplit);
   t.add("Concat", {1, 4, 11, 13}, importConcat);
+  t.add("Pad", {1, 2, 11, 13, 18, 19, 21, 23, 24, 25}, importPad);
 }
