@@ -467,8 +467,11 @@ private:
     if (!n || *n < 0 || *n > 8)
       return fail("an exponent must be an integer from 0 to 8");
     SymExpr result(1);
-    for (int64_t i = 0; i < *n; ++i)
+    for (int64_t i = 0; i < *n; ++i) {
       result = result * *base;
+      if (result.getTerms().size() > 1000)
+        return fail("expression too large");
+    }
     return result;
   }
 

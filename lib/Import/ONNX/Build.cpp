@@ -70,6 +70,10 @@ Value Node::concat(ArrayRef<Value> values, int64_t dim) {
       error() << "joins " << values[0].getType() << " and " << value.getType();
       return {};
     }
+    if (!isReasonable(sizes[dim])) {
+      error() << "joins more sizes than make a sensible expression";
+      return {};
+    }
     for (size_t d = 0; d < sizes.size(); ++d)
       if ((int64_t)d == dim)
         sizes[d] = sizes[d] + next[d];

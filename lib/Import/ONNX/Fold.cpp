@@ -58,7 +58,7 @@ std::optional<SymExpr> mlir::tpc::frontend::foldInt(Arithmetic op, const SymExpr
   case Arithmetic::Pow:
     if (b && *b >= 0 && *b <= 8) {
       result = SymExpr(1);
-      for (int64_t i = 0; i < *b; ++i)
+      for (int64_t i = 0; i < *b && isReasonable(*result); ++i)
         result = *result * x;
     }
     break;

@@ -16,7 +16,7 @@ using namespace mlir::tpc::frontend;
 /// Calls and branches inside of each other.
 static constexpr int kMaxDepth = 16;
 /// Function calls can multiply nodes without bound.
-static constexpr int64_t kMaxNodes = 1'000'000;
+static constexpr int64_t kMaxNodes = 500'000;
 
 static void collectGraphUses(const ::onnx::GraphProto &graph, std::vector<std::string> &names) {
   llvm::StringSet<> own;
@@ -63,6 +63,10 @@ static std::string describe(const ::onnx::NodeProto &node) {
 /// The nodes that are needed, each after those that it uses, else in the file's
 /// order. Names of their inputs are added to the scope's used names.
 FailureOr<SmallVector<unsigned>> Importer::sortNodes(NodeProtos nodes, Scope &scope) {
+  if ((importedNodes += nodes.size()) > kMaxNodes)
+    return emitError(scope.caller.value_or(fileLoc()))
+           << "the graph has more than " << kMaxNodes << " nodes, those of functions counted for "
+           << "each call";
   llvm::StringMap<unsigned> producer;
   for (auto [i, node] : llvm::enumerate(nodes))
     for (const std::string &output : node->output()) {
@@ -161,8 +165,6 @@ LogicalResult Importer::importNodes(NodeProtos nodes, Scope &scope) {
 
 LogicalResult Importer::importNode(const ::onnx::NodeProto &proto, Scope &scope) {
   Location loc = nodeLoc(proto, scope);
-  if (++importedNodes > kMaxNodes)
-    return emitError(loc) << "function calls expand to more than a million nodes";
   StringRef domain = proto.domain() == "ai.onnx" ? StringRef() : StringRef(proto.domain());
   int64_t version = scope.version(domain).value_or(1);
   Node node(*this, scope, proto, domain, version, loc);
@@ -193,11 +195,8 @@ struct Importer::Unsupported {
 };
 
 const ::onnx::FunctionProto *Importer::findFunction(const ::onnx::NodeProto &node) const {
-  for (const auto &function : model.functions())
-    if (function.name() == node.op_type() && function.domain() == node.domain() &&
-        function.overload() == node.overload())
-      return &function;
-  return nullptr;
+  auto it = functions.find({node.domain(), node.op_type(), node.overload()});
+  return it == functions.end() ? nullptr : it->second;
 }
 
 void Importer::collectUnsupported(NodeProtos nodes, const std::map<std::string, int64_t> &opsets,

@@ -36,19 +36,38 @@ std::optional<int64_t> Scope::version(StringRef domain) const {
 Importer::Importer(MLIRContext *context, const ::onnx::ModelProto &model, TensorReader &reader,
                    StringRef path, const ::tpc::OnnxImportOptions &options)
     : context(context), builder(context), model(model), reader(reader), path(path),
-      options(options) {}
+      options(options) {
+  for (const auto &function : model.functions())
+    functions.insert({{function.domain(), function.name(), function.overload()}, &function});
+}
 
 OwningOpRef<ModuleOp> Importer::run() {
   // Each new attempt has one symbol fewer.
-  while (true) {
+  for (int attempt = 0; attempt < 200; ++attempt) {
     again = false;
-    LogicalResult result = importOnce();
+    std::vector<Diagnostic> messages;
+    LogicalResult result = failure();
+    {
+      ScopedDiagnosticHandler handler(
+          context, [&](Diagnostic &message) { messages.push_back(std::move(message)); });
+      result = importOnce();
+    }
     if (again)
-      continue;
+      continue; // what was said followed from a symbol that is to be replaced
+    // Errors after the first one follow from it.
+    bool hasError = false;
+    for (Diagnostic &message : messages) {
+      bool isError = message.getSeverity() == DiagnosticSeverity::Error;
+      if (!isError || !hasError)
+        context->getDiagEngine().emit(std::move(message));
+      hasError |= isError;
+    }
     if (failed(result))
       return nullptr;
     return std::move(module);
   }
+  emitError(fileLoc()) << "more than 200 sizes of inputs that have different names must be equal";
+  return nullptr;
 }
 
 Location Importer::fileLoc() { return FileLineColLoc::get(context, path, 0, 0); }
@@ -78,7 +97,7 @@ LogicalResult Importer::importOnce() {
   symbolNames.clear();
   symbolNames.insert("main");
   constraints.clear();
-  importedNodes = 0;
+  importedNodes = foldedElements = 0;
 
   if (failed(readOpsets()) || failed(importInitializers(model.graph(), top)) ||
       failed(addInputs(top)))
@@ -142,6 +161,8 @@ LogicalResult Importer::importInitializers(const ::onnx::GraphProto &graph, Scop
 
 /// True for text that is a size: an expression over symbols that can be printed.
 static std::optional<SymExpr> parseSize(StringRef text) {
+  if (text.size() > 200)
+    return std::nullopt;
   std::optional<SymExpr> e = SymExpr::parse(std::string_view(text.data(), text.size()));
   if (!e || !isReasonable(*e) || (e->isConstant() && *e->asConstant() < 0))
     return std::nullopt;
@@ -151,6 +172,9 @@ static std::optional<SymExpr> parseSize(StringRef text) {
 FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
   const auto &tensor = info.type().tensor_type();
   Sizes sizes;
+  if (tensor.shape().dim_size() > 32)
+    return emitError(fileLoc()) << "input '" << info.name() << "' has "
+                                << tensor.shape().dim_size() << " dimensions";
   for (int i = 0; i < tensor.shape().dim_size(); ++i) {
     const auto &dim = tensor.shape().dim(i);
     if (dim.has_dim_value() && dim.dim_value() >= 0) {
@@ -168,11 +192,7 @@ FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
         name = "d" + name;
       size = SymExpr::symbol(name + "_dim" + std::to_string(i));
     }
-    size = size->substitute(replaced);
-    if (!isReasonable(*size))
-      return emitError(fileLoc()) << "dimension " << i << " of '" << info.name()
-                                  << "' has a size that is no sensible expression";
-    sizes.push_back(*size);
+    sizes.push_back(size->substitute(replaced));
   }
   return sizes;
 }
@@ -202,9 +222,8 @@ LogicalResult Importer::addInputs(Scope &scope) {
     FailureOr<Sizes> sizes = readShape(input);
     if (failed(sizes))
       return failure();
-    if (product(*sizes).isOverflow())
-      return emitError(fileLoc()) << "input '" << input.name() << "' of shape " << str(*sizes)
-                                  << " is too large";
+    if (std::string fault = findFault(*sizes); !fault.empty())
+      return emitError(fileLoc()) << "input '" << input.name() << "' " << fault;
     types.push_back(makeTensorType(element, *sizes));
     inputs.push_back(&input);
 
@@ -367,8 +386,10 @@ void Importer::constrain(const SymExpr &expr, int64_t low, int64_t high, const T
   if (isNew)
     return;
   Constraint &c = it->second;
-  if (low > c.low || high < c.high)
+  if (low > c.low && high < c.high)
     c.why = why.str();
+  else if (low > c.low || high < c.high)
+    c.why += "; " + why.str();
   c.low = std::max(c.low, low);
   c.high = std::min(c.high, high);
 }

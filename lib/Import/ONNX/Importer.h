@@ -68,6 +68,9 @@ public:
   bool replaceSymbol(const SymExpr &symbol, const SymExpr &e);
   void constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why);
 
+  /// False once more elements were folded than any sensible model has.
+  bool countFolded(int64_t elements) { return (foldedElements += elements) < 4'000'000; }
+
   MLIRContext *context;
   OpBuilder builder;
 
@@ -108,7 +111,9 @@ private:
     std::string why;
   };
   std::map<std::string, Constraint> constraints; // by expression
-  int64_t importedNodes = 0;
+  int64_t importedNodes = 0, foldedElements = 0;
+  std::map<std::tuple<std::string, std::string, std::string>, const ::onnx::FunctionProto *>
+      functions; // by domain, name and overload
 
   // Over all attempts.
   std::map<std::string, SymExpr> replaced;

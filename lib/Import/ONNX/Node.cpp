@@ -74,6 +74,29 @@ FailureOr<std::vector<SymExpr>> Node::knownInts(unsigned i, StringRef what) {
   return tensor.contents->ints;
 }
 
+FailureOr<Sizes> Node::knownSizes(unsigned i, StringRef what) {
+  FailureOr<std::vector<SymExpr>> known = knownInts(i, what);
+  if (mlir::failed(known))
+    return failure();
+  // -1 stands for a size that is to be computed.
+  Sizes sizes(known->begin(), known->end()), checked = sizes;
+  for (SymExpr &size : checked)
+    if (size.isConstant(-1))
+      size = SymExpr(1);
+  if (std::string fault = findFault(checked); !fault.empty())
+    return error() << "has " << what << " that " << fault;
+  return sizes;
+}
+
+RankedTensorType Node::type(Type element, ArrayRef<SymExpr> sizes) {
+  std::string fault = findFault(sizes);
+  if (fault.empty())
+    return makeTensorType(element, sizes);
+  // The node fails; until its handler has returned, any type will do.
+  error() << "computes a value that " << fault;
+  return makeTensorType(element, Sizes(std::min<size_t>(sizes.size(), 32), SymExpr(1)));
+}
+
 FailureOr<SmallVector<int64_t>> Node::constantInts(unsigned i, StringRef what) {
   FailureOr<std::vector<SymExpr>> known = knownInts(i, what);
   if (mlir::failed(known))
@@ -234,16 +257,13 @@ LogicalResult Node::set(unsigned i, Tensor tensor) {
     hasFailed = true;
     return failure();
   }
-  int64_t bytes = 8;
-  for (const SymExpr &size : tensor.shape) {
-    if (!isReasonable(size))
-      return error() << "has a result of a size that is no sensible expression";
-    int64_t constant = size.asConstant().value_or(1);
-    if (constant < 0)
-      return error() << "has a result of negative size, " << str(tensor.shape);
-    if (constant && __builtin_mul_overflow(bytes, constant, &bytes))
-      return error() << "has a result too large for any machine, " << str(tensor.shape);
-  }
+  if (std::string fault = findFault(tensor.shape); !fault.empty())
+    return error() << "has a result that " << fault;
+  if (tensor.interval && (!isReasonable(tensor.interval->low) ||
+                          !isReasonable(tensor.interval->high)))
+    tensor.interval.reset();
+  if (tensor.contents && !importer.countFolded(tensor.contents->size()))
+    return error() << "is one of too many nodes that compute shapes";
   if (!isUsed(i))
     return success();
   scope.values[proto.output(i)] = std::move(tensor);

@@ -62,6 +62,8 @@ public:
   LogicalResult expectFloat(unsigned i);
   /// Integers that are known while importing: a vector or a scalar.
   FailureOr<std::vector<SymExpr>> knownInts(unsigned i, StringRef what);
+  /// The same as sizes of a shape, among which may be -1.
+  FailureOr<Sizes> knownSizes(unsigned i, StringRef what);
   /// The same, constants only.
   FailureOr<SmallVector<int64_t>> constantInts(unsigned i, StringRef what);
 
@@ -109,9 +111,7 @@ public:
 
   //===--- building ---------------------------------------------------------===//
   // All of them return a null value after an error.
-  RankedTensorType type(Type element, ArrayRef<SymExpr> sizes) {
-    return makeTensorType(element, sizes);
-  }
+  RankedTensorType type(Type element, ArrayRef<SymExpr> sizes);
   Value reshape(Value v, ArrayRef<SymExpr> sizes);
   Value transpose(Value v, ArrayRef<int64_t> permutation);
   Value expand(Value v, ArrayRef<SymExpr> sizes);

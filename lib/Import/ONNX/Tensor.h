@@ -66,8 +66,13 @@ struct Tensor {
 /// `[batch, 12, 64]`.
 std::string str(ArrayRef<SymExpr> sizes);
 
-/// False for expressions that hostile files could blow up.
+/// False for expressions of a size that no sensible file has, so that products of those that are
+/// left stay small.
 bool isReasonable(const SymExpr &e);
+
+/// Says what is wrong with sizes that no value can have: a negative one, more elements than fit in
+/// 63 bits, no sensible expression. Empty if nothing is.
+std::string findFault(ArrayRef<SymExpr> sizes);
 
 } // namespace mlir::tpc::frontend
 

@@ -77,7 +77,7 @@ llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
   if (proto.has_segment())
     return fault("is stored in segments, which no exporter writes");
 
-  if (proto.dims_size() > 64)
+  if (proto.dims_size() > 32)
     return fault("has " + llvm::Twine(proto.dims_size()) + " dimensions");
   SmallVector<int64_t> shape(proto.dims().begin(), proto.dims().end());
   uint64_t bytes = getElementBytes(element);

@@ -19,6 +19,22 @@ bool mlir::tpc::frontend::isReasonable(const SymExpr &e) {
   return !e.isOverflow() && e.getTerms().size() <= 64 && e.str().size() <= 1000;
 }
 
+std::string mlir::tpc::frontend::findFault(ArrayRef<SymExpr> sizes) {
+  if (sizes.size() > 32)
+    return "has " + std::to_string(sizes.size()) + " dimensions";
+  int64_t bytes = 8, terms = 1;
+  for (const SymExpr &size : sizes) {
+    if (!isReasonable(size) || (terms *= std::max<int64_t>(1, size.getTerms().size())) > 4096)
+      return "is of a size that is no sensible expression";
+    int64_t constant = size.asConstant().value_or(1);
+    if (constant < 0)
+      return "is of negative size, " + str(sizes);
+    if (constant && __builtin_mul_overflow(bytes, constant, &bytes))
+      return "is too large for any machine, " + str(sizes);
+  }
+  return "";
+}
+
 /// What becomes a constant of the program, and not a weight: integers and
 /// booleans up to 64 KiB (tables, masks), single numbers, and two things that
 /// masks are among: floats of a leading dimension of 1 up to 64 KiB, and

@@ -149,6 +149,9 @@ static FailureOr<Tensor> apply(Node &n, Arithmetic op, const Tensor &x, const Te
   }
   Tensor result = n.wrap(v);
   result.interval = foldInterval(op, x, y);
+  if (result.interval &&
+      (!isReasonable(result.interval->low) || !isReasonable(result.interval->high)))
+    result.interval.reset();
   return result;
 }
 

@@ -83,10 +83,10 @@ static LogicalResult importRange(Node &n) {
 static LogicalResult importConstantOfShape(Node &n) {
   if (failed(n.expectInputs(1)))
     return failure();
-  FailureOr<std::vector<SymExpr>> known = n.knownInts(0, "shape");
+  FailureOr<Sizes> known = n.knownSizes(0, "shape");
   if (failed(known))
     return failure();
-  Sizes sizes(known->begin(), known->end());
+  Sizes sizes = *known;
   for (const SymExpr &size : sizes)
     if (size.isConstant() && *size.asConstant() < 0)
       return n.error() << "has a negative size in its shape " << str(sizes);

@@ -30,14 +30,16 @@ static LogicalResult importReshape(Node &n) {
   if (failed(n.expectInputs(n.version < 5 ? 1 : 2)))
     return failure();
   const Tensor &x = n.in(0);
-  std::vector<SymExpr> target;
+  Sizes target;
   if (n.version < 5) {
     auto shape = n.getInts("shape");
     if (!shape)
       return n.failed() ? failure() : LogicalResult(n.error() << "lacks attribute 'shape'");
     target.assign(shape->begin(), shape->end());
+    if (target.size() > 32)
+      return n.error() << "has a shape of " << target.size() << " dimensions";
   } else {
-    FailureOr<std::vector<SymExpr>> known = n.knownInts(1, "shape");
+    FailureOr<Sizes> known = n.knownSizes(1, "shape");
     if (failed(known))
       return failure();
     target = std::move(*known);
@@ -144,6 +146,8 @@ static LogicalResult importUnsqueeze(Node &n) {
   if (!*given)
     return n.error() << "lacks axes";
   const Tensor &x = n.in(0);
+  if ((*given)->size() > 32)
+    return n.error() << "has " << (*given)->size() << " axes";
   FailureOr<SmallVector<int64_t>> axes = n.normalizeAxes(**given, x.rank() + (*given)->size());
   if (failed(axes))
     return failure();
@@ -169,7 +173,7 @@ static LogicalResult importFlatten(Node &n) {
 static LogicalResult importExpand(Node &n) {
   if (failed(n.expectInputs(2)))
     return failure();
-  FailureOr<std::vector<SymExpr>> target = n.knownInts(1, "shape");
+  FailureOr<Sizes> target = n.knownSizes(1, "shape");
   if (failed(target))
     return failure();
   for (const SymExpr &size : *target)
