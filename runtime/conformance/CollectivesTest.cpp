@@ -227,4 +227,4 @@ TEST_P(Collectives, NanAndSignedZero) {
   });
 }
 
-TPC_INSTANTIATE_WORLDS(Collectives);
+TPC_INSTANTIATE_WORLDS(Collectives, 12);

@@ -27,7 +27,7 @@ class FailurePrinter : public testing::EmptyTestEventListener {
 
 Session *session() { return theSession.get(); }
 
-std::vector<Grid> grids() {
+std::vector<Grid> grids(int most) {
   using Axes = std::vector<Grid::Axis>;
   const Axes all[] = {
       {{"tp", 1}},
@@ -43,10 +43,12 @@ std::vector<Grid> grids() {
       {{"tp", 2}, {"dp", 2}, {"pp", 2}},
       {{"tp", 4}, {"pp", 2}},
       {{"tp", 2}, {"cp", 2}, {"ep", 1}, {"dp", 3}, {"pp", 1}},
+      {{"tp", 8}, {"pp", 4}},
   };
   std::vector<Grid> grids;
   for (const Axes &axes : all)
-    if (Grid grid(axes); !theSession || theSession->size() == grid.numRanks())
+    if (Grid grid(axes);
+        grid.numRanks() <= most && (!theSession || theSession->size() == grid.numRanks()))
       grids.push_back(grid);
   return grids;
 }

@@ -21,12 +21,12 @@ namespace tpc::rt::conformance {
 /// Null when ranks are threads.
 Session *session();
 
-/// The grids to test: all, or those of the launcher's size.
-std::vector<Grid> grids();
+/// The grids to test: those of up to `most` ranks, and of the launcher's size if there is one.
+std::vector<Grid> grids(int most);
 /// "tp2_dp2": for the names of tests.
 std::string nameOf(const Grid &grid);
 
-/// A world of the suite's transport. The grid must be one of `grids()`.
+/// A world of the suite's transport. The grid must be one of `grids`.
 std::unique_ptr<World> makeWorld(const Grid &grid);
 
 /// Runs every non-trivial mask of a grid's axes.
@@ -42,8 +42,8 @@ protected:
 
 } // namespace tpc::rt::conformance
 
-#define TPC_INSTANTIATE_WORLDS(suite)                                                              \
-  INSTANTIATE_TEST_SUITE_P(Worlds, suite, testing::ValuesIn(tpc::rt::conformance::grids()),        \
+#define TPC_INSTANTIATE_WORLDS(suite, most)                                                        \
+  INSTANTIATE_TEST_SUITE_P(Worlds, suite, testing::ValuesIn(tpc::rt::conformance::grids(most)),    \
                            [](const testing::TestParamInfo<tpc::rt::Grid> &info) {                 \
                              return tpc::rt::conformance::nameOf(info.param);                      \
                            })

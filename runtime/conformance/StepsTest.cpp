@@ -230,4 +230,4 @@ TEST_P(Steps, RunsAgain) {
   }
 }
 
-TPC_INSTANTIATE_WORLDS(Steps);
+TPC_INSTANTIATE_WORLDS(Steps, 32);

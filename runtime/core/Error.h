@@ -27,7 +27,7 @@ public:
 };
 
 /// Records `message` if it is the world's first, wakes everybody, and throws `RankStopped`. May be
-/// called on any thread of the rank; a helper thread must let the exception end on it and have the
+/// called on any thread of the rank; a worker thread must let the exception end on it and have the
 /// rank's thread call `fail` or return.
 [[noreturn]] void fail(tpc_context &ctx, const std::string &message);
 
