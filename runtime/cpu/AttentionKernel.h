@@ -233,8 +233,10 @@ inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, 
   t.vStride = strideOf(a.v_row_stride, a.heads_kv, a.value_size);
   t.outStride = strideOf(a.out_row_stride, a.heads_q, a.value_size);
   t.q = a.q + (batch * a.seq_q + query0) * t.qStride + head * a.head_size;
-  t.k = a.k + batch * a.seq_k * t.kStride + kvHead * a.head_size;
-  t.v = a.v + batch * a.seq_k * t.vStride + kvHead * a.value_size;
+  if (a.seq_k) { // else both may be null
+    t.k = a.k + batch * a.seq_k * t.kStride + kvHead * a.head_size;
+    t.v = a.v + batch * a.seq_k * t.vStride + kvHead * a.value_size;
+  }
   t.out = a.out + (batch * a.seq_q + query0) * t.outStride + head * a.value_size;
   t.scores = scratch;
   t.packedQ = t.scores + a.seq_k * queryBlock;
