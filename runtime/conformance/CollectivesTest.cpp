@@ -228,3 +228,5 @@ TEST_P(Collectives, NanAndSignedZero) {
 }
 
 TPC_INSTANTIATE_WORLDS(Collectives, 12);
+// Under a launcher of 32 ranks there are none.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Collectives);
