@@ -1,0 +1,99 @@
+"""What a split communicates: exactly what theory says, as --report counts it and as the runtime counts it."""
+
+import collections
+
+import pytest
+
+from harness import Grid
+from models import COMMITTED
+
+ODD = COMMITTED["gpt2-odd-opset20"]
+F32 = 4
+
+
+def balanced(total, parts):
+    """The sizes of an even split, larger ones first."""
+    return [total // parts + (index < total % parts) for index in range(parts)]
+
+
+def micro_batches(batch, grid):
+    """The micro-batches of the replica with most: empty ones are neither computed nor sent."""
+    return [size for size in balanced(balanced(batch, grid.dp)[0], grid.mb) if size]
+
+
+def expected_totals(model, grid, batch, sequence):
+    """(axis, kind) -> (count, bytes) summed over the stages, for one rank of each. Over L layers: two reductions per
+    layer and one for the embedding; under sequence parallelism two gathers per layer and one before the head."""
+    steps = micro_batches(batch, grid)
+    reductions = 2 * model.layers + 1
+    whole = sum(steps) * sequence * model.hidden * F32
+    totals = {}
+    if grid.tp > 1 and grid.sp:
+        totals["tp", "reduce_scatter"] = (reductions * len(steps), reductions * whole)
+        totals["tp", "all_gather"] = (reductions * len(steps), reductions * whole)
+    elif grid.tp > 1:
+        totals["tp", "all_reduce"] = (reductions * len(steps), reductions * whole)
+    if grid.pp > 1:
+        tokens = [size * sequence for size in steps]
+        sent = sum(balanced(count, grid.tp)[0] if grid.sp else count for count in tokens) * model.hidden * F32
+        totals["pp", "send"] = ((grid.pp - 1) * len(steps), (grid.pp - 1) * sent)
+    return {key: value for key, value in totals.items() if value[0]}
+
+
+def totals(rows):
+    result = collections.Counter(), collections.Counter()
+    for row in rows:
+        result[0][row["axis"], row["kind"]] += row["count"]
+        result[1][row["axis"], row["kind"]] += row["bytes"]
+    return {key: (result[0][key], result[1][key]) for key in result[0]}
+
+
+GRIDS = [Grid.parse(text) for text in (
+    "tp1", "tp2", "tp3", "tp4", "tp8", "tp2,sp", "tp3,sp", "tp8,sp", "pp2", "dp2", "mb4", "tp2,mb4", "tp2,pp2", "tp3,pp2,sp",
+    "tp2,pp2,dp2,mb4", "tp2,pp2,dp2,sp,mb4", "pp2,dp2,mb4")]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 64), (5, 7)], ids=str)
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_counts_and_bytes_are_the_closed_forms(tpcc, grid, shape):
+    rows = tpcc.report(ODD.path, grid, ODD.shape(*shape))
+    found = totals(rows)
+    # The logits are assembled where the user asked for them, and nothing else gathers them.
+    found.pop(("output", "gather"), None)
+    assert found == expected_totals(ODD, grid, *shape)
+
+
+@pytest.mark.parametrize("grid", [Grid(tp=2), Grid(tp=2, sp=True), Grid(tp=2, pp=2, mb=4)], ids=str)
+@pytest.mark.parametrize("model", [model for model in COMMITTED.values() if model.vocab and model is not ODD],
+                         ids=lambda model: model.name)
+def test_every_flavor_communicates_the_same(tpcc, model, grid):
+    rows = tpcc.report(model.path, grid, model.shape(2, 16))
+    found = totals(rows)
+    found.pop(("output", "gather"), None)
+    assert found == expected_totals(model, grid, 2, 16)
+
+
+@pytest.mark.parametrize("text", ["tp2", "tp2,sp", "tp4,pp4"])
+def test_124m(tpcc, text):
+    """The structure is enough: there are no weights beside this file."""
+    import dataclasses
+
+    from models import MODELS
+
+    model = dataclasses.replace(ODD, path=MODELS / "gpt2-124m.onnx", layers=12, hidden=768)
+    grid = Grid.parse(text)
+    found = totals(tpcc.report(model.path, grid, model.shape(2, 128)))
+    found.pop(("output", "gather"), None)
+    assert found == expected_totals(model, grid, 2, 128)
+
+
+def test_only_the_last_stage_hands_out_logits(tpcc):
+    rows = tpcc.report(ODD.path, Grid(tp=2, pp=2), ODD.shape(2, 8))
+    gathers = [row for row in rows if row["kind"] == "gather"]
+    assert [(row["stage"], row["axis"]) for row in gathers] == [(1, "output")]
+
+
+def test_unbound_sizes_are_named(tpcc):
+    tpcc.call([ODD.path, "--megatron-shard=tp2", f"--report={tpcc.scratch / 'r.json'}", "--shape", "batch=2"]).refused("sequence")
+    tpcc.call([ODD.path, "--megatron-shard=tp2", f"--report={tpcc.scratch / 'r.json'}", "--shape", "batch=2,seq=3"]).refused(
+        "sequence", "batch")
