@@ -30,9 +30,11 @@ static void separateUses(ModuleOp module) {
   }
 }
 
-/// matmul with bias -> matmul, add. Pairs in program order.
-static SmallVector<std::pair<MatmulOp, AddOp>> takeBiasesOut(ModuleOp module) {
-  SmallVector<std::pair<MatmulOp, AddOp>> pairs;
+/// On an add: its right side was the bias of the product on its left side.
+static constexpr llvm::StringLiteral kBiasAttr = "tpc.bias";
+
+/// matmul with bias -> matmul, add.
+static void takeBiasesOut(ModuleOp module) {
   module.walk([&](MatmulOp matmul) {
     Value bias = matmul.getBias();
     if (!bias)
@@ -40,18 +42,19 @@ static SmallVector<std::pair<MatmulOp, AddOp>> takeBiasesOut(ModuleOp module) {
     OpBuilder builder(matmul);
     builder.setInsertionPointAfter(matmul);
     auto add = AddOp::create(builder, matmul.getLoc(), matmul.getType(), matmul.getResult(), bias);
+    add->setAttr(kBiasAttr, builder.getUnitAttr());
     matmul.getResult().replaceAllUsesExcept(add.getResult(), add);
     matmul.getBiasMutable().clear();
-    pairs.push_back({matmul, add});
   });
-  return pairs;
 }
 
 /// Puts a bias back where the product's inner dimension is not split and both
 /// work on the same part of the tokens. Ops that go are added to `erased`.
-static void putBiasesBack(Plan &plan, ArrayRef<std::pair<MatmulOp, AddOp>> pairs,
-                          SmallVectorImpl<Operation *> &erased) {
-  for (auto [matmul, add] : pairs) {
+static void putBiasesBack(Plan &plan, SmallVectorImpl<Operation *> &erased) {
+  plan.module.walk([&](AddOp add) {
+    if (!add->removeAttr(kBiasAttr))
+      return;
+    auto matmul = add.getLhs().getDefiningOp<MatmulOp>();
     const ShardingRule &rule = plan.classes.getRule(matmul);
     bool splits = false;
     for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
@@ -59,15 +62,15 @@ static void putBiasesBack(Plan &plan, ArrayRef<std::pair<MatmulOp, AddOp>> pairs
         for (int cls : plan.classes.getFactorClasses(matmul, factor))
           splits |= !plan.getAxes(cls).empty();
     if (splits || plan.tokenFactor.contains(matmul) != plan.tokenFactor.contains(add))
-      continue;
+      return;
     Value bias = add.getRhs();
     // The bias may be defined between the two.
     if (Operation *def = bias.getDefiningOp(); def && matmul->isBeforeInBlock(def))
-      continue;
+      return;
     add.getResult().replaceAllUsesWith(matmul.getResult());
     matmul.getBiasMutable().assign(bias);
     erased.push_back(add);
-  }
+  });
 }
 
 static void annotateOps(Plan &plan, const DenseSet<Operation *> &erased) {
@@ -165,15 +168,25 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     module->setAttr(TpcDialect::kGridAttr, makeGrid(&getContext(), *spec));
 
     separateUses(module);
-    auto pairs = takeBiasesOut(module);
-    FactorClasses classes(module);
-    Plan plan(module, *spec, classes);
-    if (failed(applyDataTactic(plan)) || failed(applyTensorTactic(plan)) ||
-        failed(applySequenceTactic(plan)))
+    takeBiasesOut(module);
+    std::optional<FactorClasses> classes;
+    std::optional<Plan> made;
+    auto makePlan = [&] {
+      classes.emplace(module);
+      made.emplace(module, *spec, *classes);
+      return success(succeeded(applyDataTactic(*made)) && succeeded(applyTensorTactic(*made)));
+    };
+    if (failed(makePlan()))
+      return signalPassFailure();
+    // Sums in another order have the same classes, so the plan is the same.
+    if (regroupSums(*made) && failed(makePlan()))
+      return signalPassFailure();
+    Plan &plan = *made;
+    if (failed(applySequenceTactic(plan)))
       return signalPassFailure();
 
     SmallVector<Operation *> erased;
-    putBiasesBack(plan, pairs, erased);
+    putBiasesBack(plan, erased);
     annotateOps(plan, DenseSet<Operation *>(erased.begin(), erased.end()));
     annotateArguments(plan);
     recordTactics(plan);

@@ -77,3 +77,15 @@ SmallVector<Operation *> Plan::getParameters(Value value) const {
       result.append(getParameters(call.getOperand(argument.getArgNumber())));
   return result;
 }
+
+bool Plan::isUnreduced(Value value, StringRef axis) const {
+  Operation *op = value.getDefiningOp();
+  if (!isa_and_nonnull<ShardingRuleOpInterface>(op))
+    return false;
+  const ShardingRule &rule = classes.getRule(op);
+  for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
+    if (rule.factors[factor].kind != FactorKind::Parallel &&
+        hasAxis(classes.getFactorClasses(op, factor), axis))
+      return true;
+  return false;
+}

@@ -66,6 +66,9 @@ public:
   /// How often a step runs `op`: the number of calls of its function.
   int64_t getCallCount(Operation *op) const;
 
+  /// Whether an op leaves partial sums (or maxima, minima) along `axis`.
+  bool isUnreduced(Value value, StringRef axis) const;
+
   /// The parameter that `value` is, through calls: `parameters` of a layer's
   /// argument are those of all calls.
   SmallVector<Operation *> getParameters(Value value) const;
@@ -75,6 +78,11 @@ private:
   SmallVector<Operation *> ops;
   DenseMap<Operation *, SmallVector<func::CallOp>> calls; // by callee
 };
+
+/// Adds partial sums before anything else is added to them, so that one reduction does for
+/// all: x + attention + mlp becomes (attention + mlp) + x. Returns whether anything
+/// changed; then the plan must be made anew.
+bool regroupSums(const Plan &plan);
 
 /// Splits the batch over data-parallel replicas and micro-batches.
 LogicalResult applyDataTactic(Plan &plan);

@@ -36,7 +36,7 @@ private:
   void findTokens();
   std::optional<unsigned> getTokenFactor(Operation *op);
   std::optional<unsigned> getTokenDim(Value value);
-  bool isUnreduced(Value value);
+  bool isUnreduced(Value value) { return plan.isUnreduced(value, "tp"); }
   bool isPlaced(Value value);
   void placeArguments();
   void collectUsers(Value value, bool &placed, bool &whole);
@@ -66,18 +66,6 @@ void SequenceTactic::findTokens() {
       if (!list.empty() && !plan.hasAxis(list, "tp") && !llvm::is_contained(tokens, list))
         tokens.push_back(list);
     }
-}
-
-bool SequenceTactic::isUnreduced(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (!isa_and_nonnull<ShardingRuleOpInterface>(op))
-    return false;
-  const ShardingRule &rule = plan.classes.getRule(op);
-  for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
-    if (rule.factors[factor].kind != FactorKind::Parallel &&
-        plan.hasAxis(plan.classes.getFactorClasses(op, factor), "tp"))
-      return true;
-  return false;
 }
 
 /// The factor that would be split in `op`, if it can work on a part of the tokens.

@@ -50,6 +50,7 @@ private:
   void addMatrix(Operation *op, unsigned operand);
   std::vector<unsigned> choose(ArrayRef<unsigned> component) const;
   LogicalResult explainFailure();
+  void recordWhole(TacticRecord &record);
   void record(const Candidate &candidate, TacticRecord &weights, TacticRecord &vocabulary);
 
   Plan &plan;
@@ -219,6 +220,19 @@ void TensorTactic::record(const Candidate &candidate, TacticRecord &weights,
     record.predictions.push_back({"reduce_scatter", "tp", "", why});
 }
 
+/// Products whose matrix stays whole on every rank.
+void TensorTactic::recordWhole(TacticRecord &record) {
+  for (Operation *op : plan.getOps()) {
+    if (!isa<MatmulOp>(op) || plan.getParameters(op->getOperand(1)).empty())
+      continue;
+    bool split = false;
+    for (unsigned dim = 0; dim < getSizes(op->getOperand(1)).size(); ++dim)
+      split |= plan.hasAxis(plan.classes.getClasses(op->getOperand(1), dim), "tp");
+    if (!split)
+      record.splits.push_back("not split, on every rank: " + getSourceName(op->getLoc()));
+  }
+}
+
 LogicalResult TensorTactic::explainFailure() {
   InFlightDiagnostic diag = emitError(plan.module.getLoc())
                             << "tp" << parts << ": no weight of the model can be split";
@@ -280,6 +294,7 @@ LogicalResult TensorTactic::run() {
     plan.addAxis(candidates[i].cls, "tp");
     record(candidates[i], weights, vocabulary);
   }
+  recordWhole(weights);
   for (TacticRecord *record : {&weights, &vocabulary})
     if (!record->splits.empty())
       plan.records.push_back(std::move(*record));

@@ -1,0 +1,43 @@
+// RUN: not tpc-opt %s --tpc-assign-shardings=shard=tp300 --split-input-file 2>&1 | FileCheck %s --check-prefix=TP
+// RUN: not tpc-opt %s --tpc-assign-shardings=shard=dp2,mb2 --split-input-file 2>&1 | FileCheck %s --check-prefix=DP
+// RUN: not tpc-opt %s --tpc-assign-shardings=shard=tp0 --split-input-file 2>&1 | FileCheck %s --check-prefix=SPEC
+
+// SPEC: error: shard: {{.*}}tp0
+
+// TP: error: tp300 is larger than anything that can be split: the model's weights have 160 parts; use tp160 or less
+// DP: error: the batch (batch, the first dimension of the inputs) cannot be split over dp2,mb2: 'across' (tpc.softmax) needs all of it
+// DP: needed whole here; leave dp2,mb2 out
+tpc.weight @w1 in "w" at 0 : tensor<40x160xf32>
+func.func @main(%x: tensor<?x40xf32, #tpc.dist<[batch, 40]>>) -> tensor<?x160xf32, #tpc.dist<[batch, 160]>> {
+  %w1 = tpc.parameter @w1 : tensor<40x160xf32>
+  %n = tpc.softmax %x dim 0 : tensor<?x40xf32, #tpc.dist<[batch, 40]>> -> tensor<?x40xf32, #tpc.dist<[batch, 40]>> loc("across")
+  %h = tpc.matmul %n, %w1 : tensor<?x40xf32, #tpc.dist<[batch, 40]>>, tensor<40x160xf32> -> tensor<?x160xf32, #tpc.dist<[batch, 160]>> loc("fc1")
+  return %h : tensor<?x160xf32, #tpc.dist<[batch, 160]>>
+}
+
+// -----
+
+// TP: error: tp300: no weight of the model can be split
+// TP: a dimension of 400 is needed whole by 'norm' (tpc.softmax)
+// DP: error: no input has a batch dimension that dp2,mb2 could split: every first dimension has size 1
+tpc.weight @w1 in "w" at 0 : tensor<400x400xf32>
+func.func @main(%x: tensor<1x400xf32>) -> tensor<1x400xf32> {
+  %w1 = tpc.parameter @w1 : tensor<400x400xf32>
+  %n = tpc.softmax %x dim 1 : tensor<1x400xf32> -> tensor<1x400xf32> loc("norm")
+  %h = tpc.matmul %n, %w1 : tensor<1x400xf32>, tensor<400x400xf32> -> tensor<1x400xf32> loc("fc1")
+  %m = tpc.softmax %h dim 1 : tensor<1x400xf32> -> tensor<1x400xf32> loc("norm2")
+  return %m : tensor<1x400xf32>
+}
+
+// -----
+
+// TP: error: tp300: no weight of the model can be split: it has no matrix product or embedding with a weight
+func.func @main(%x: tensor<1x400xf32>) -> tensor<1x400xf32> {
+  return %x : tensor<1x400xf32>
+}
+
+// -----
+
+// TP: error: there is no function @main to partition
+module {
+}
