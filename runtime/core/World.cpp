@@ -37,8 +37,8 @@ void fail(tpc_context &ctx, const std::string &message) {
   throw RankStopped();
 }
 
-World::World(Grid grid, int threadsPerRank, int firstRank, int numLocal, int ranksOnHost)
-    : theGrid(std::move(grid)), spin(int64_t(ranksOnHost) * threadsPerRank <= usableCores()) {
+World::World(Grid grid, int threadsPerRank, int firstRank, int numLocal)
+    : theGrid(std::move(grid)) {
   for (int i = 0; i < numLocal; ++i)
     contexts.push_back(
         std::make_unique<tpc_context>(*this, theGrid, firstRank + i, threadsPerRank));
@@ -46,7 +46,8 @@ World::World(Grid grid, int threadsPerRank, int firstRank, int numLocal, int ran
 
 std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank) {
   int ranks = grid.numRanks();
-  std::unique_ptr<World> world(new World(std::move(grid), threadsPerRank, 0, ranks, ranks));
+  std::unique_ptr<World> world(new World(std::move(grid), threadsPerRank, 0, ranks));
+  world->spin = int64_t(ranks) * threadsPerRank <= usableCores();
   world->hub = std::make_shared<Hub>(*world);
   for (auto &ctx : world->contexts)
     ctx->transport = makeThreadsTransport(world->hub, ctx->rank);
@@ -55,8 +56,11 @@ std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank) {
 
 std::unique_ptr<World> World::processes(Grid grid, int threadsPerRank,
                                         std::shared_ptr<Session> session) {
-  std::unique_ptr<World> world(
-      new World(std::move(grid), threadsPerRank, session->rank(), 1, session->ranksOnHost()));
+  std::unique_ptr<World> world(new World(std::move(grid), threadsPerRank, session->rank(), 1));
+  // A rank that is bound to fewer cores than it has threads must not spin, whatever the others
+  // have.
+  world->spin = int64_t(session->ranksOnHost()) * threadsPerRank <= session->coresOnHost() &&
+                threadsPerRank <= usableCores();
   world->theSession = std::move(session);
   world->contexts[0]->transport = world->theSession->makeTransport(*world);
   return world;

@@ -52,6 +52,8 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual int ranksOnHost() const = 0;
+  /// Cores that the ranks of this host may use together, whether each of them may use all or not.
+  virtual int coresOnHost() const = 0;
   virtual std::unique_ptr<Transport> makeTransport(World &world) = 0;
   /// Collective. Whether any rank has an error, and whether this one is to say it: for errors that
   /// every rank may find at once, such as bad input.
@@ -108,7 +110,7 @@ public:
   bool recordError(int rank, const std::string &message);
 
 private:
-  World(Grid grid, int threadsPerRank, int firstRank, int numLocal, int ranksOnHost);
+  World(Grid grid, int threadsPerRank, int firstRank, int numLocal);
   void runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &fn);
 
   Grid theGrid;

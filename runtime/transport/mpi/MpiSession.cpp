@@ -65,8 +65,8 @@ uint64_t hashOf(std::string_view text) {
 
 class MpiSession final : public Session {
 public:
-  MpiSession(const tpc_mpi_shim &shim, int rank, int size, int onHost)
-      : shim(shim), myRank(rank), worldSize(size), onHost(onHost) {
+  MpiSession(const tpc_mpi_shim &shim, int rank, int size, int onHost, int cores)
+      : shim(shim), myRank(rank), worldSize(size), onHost(onHost), cores(cores) {
     unfinished.shim = &shim;
   }
 
@@ -78,6 +78,7 @@ public:
   int rank() const override { return myRank; }
   int size() const override { return worldSize; }
   int ranksOnHost() const override { return onHost; }
+  int coresOnHost() const override { return cores; }
   std::unique_ptr<Transport> makeTransport(World &world) override {
     return std::make_unique<MpiTransport>(shim, world);
   }
@@ -123,7 +124,7 @@ private:
   }
 
   const tpc_mpi_shim &shim;
-  int myRank, worldSize, onHost;
+  int myRank, worldSize, onHost, cores;
 };
 
 } // namespace
@@ -162,13 +163,13 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error) {
     error = why + libraryName + " is of another version of the runtime" + advice;
     return nullptr;
   }
-  int32_t rank = 0, size = 1, onHost = 1;
+  int32_t rank = 0, size = 1, onHost = 1, cores = 1;
   char text[256] = "";
-  if (shim->init(&rank, &size, &onHost, text, sizeof(text))) {
+  if (shim->init(&rank, &size, &onHost, &cores, text, sizeof(text))) {
     error = why + text;
     return nullptr;
   }
-  auto session = std::make_shared<MpiSession>(*shim, rank, size, onHost);
+  auto session = std::make_shared<MpiSession>(*shim, rank, size, onHost, cores);
   if (launcher.size > 0 && launcher.size != size) {
     // Another MPI's launcher: each process would be a world of its own.
     error = why + "MPI sees " + std::to_string(size) + " ranks where the launcher started " +

@@ -21,9 +21,10 @@ typedef struct {
 
 typedef struct {
   uint32_t version;
-  /* 0, or 1 with a text in `error`. */
-  int32_t (*init)(int32_t *rank, int32_t *size, int32_t *ranks_on_host, char *error,
-                  int64_t capacity);
+  /* 0, or 1 with a text in `error`. cores_on_host: those that the ranks of this host may use
+   * together; launchers may bind each to some of them. */
+  int32_t (*init)(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_t *cores_on_host,
+                  char *error, int64_t capacity);
   /* Starts all and returns when all are complete. `spin`: waits without giving the core away for a
    * moment. Returns -1, or a peer that has called `leave` and so will never take part, or -2 when
    * there is no memory. */

@@ -1,6 +1,7 @@
 /* libtpc_mpi.so: point-to-point messages by MPI. What collectives are made of them is the business
  * of MpiTransport.cpp; MPI's own reductions do not add in rank order. */
 
+#define _GNU_SOURCE /* cpu_set_t */
 #include "transport/mpi/MpiShim.h"
 #include "transport/mpi/shim/Doorbell.h"
 #include <mpi.h>
@@ -24,8 +25,8 @@ static int32_t *peers;
 static int *completed;
 static int64_t num_allocated;
 
-static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, char *error,
-                    int64_t capacity) {
+static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_t *cores_on_host,
+                    char *error, int64_t capacity) {
   /* Open MPI spins by default, which is ruinous with more ranks than cores. Waiting is done here.
    */
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
@@ -49,11 +50,16 @@ static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, char *
   int on_host = 1;
   MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
   MPI_Comm_size(host, &on_host);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  sched_getaffinity(0, sizeof(cores), &cores);
+  MPI_Allreduce(MPI_IN_PLACE, &cores, (int)sizeof(cores), MPI_BYTE, MPI_BOR, host);
   tpc_doorbells_open(world, host);
   MPI_Comm_free(&host);
   *rank = world_rank;
   *size = world_size;
   *ranks_on_host = on_host;
+  *cores_on_host = CPU_COUNT(&cores);
   return 0;
 }
 
@@ -141,7 +147,7 @@ static int32_t run(const tpc_mpi_message *sends, int32_t num_sends, const tpc_mp
    * sleeps until somebody rings. Some of MPI's messages come without a ring (those from other
    * hosts, and parts of long ones), so a sleep ends by itself after an eighth of the wait so far:
    * that costs little of the time that passes anyway, and leaves the cores to those who compute. */
-  const int64_t looks = spin ? 2000 : 0, yields = spin ? 20000 : 20;
+  const int64_t looks = spin ? 500 : 0, yields = spin ? 200 : 20;
   const double shortest =
       all_reached(sends, num_sends) && all_reached(receives, num_receives) ? 200e-6 : 20e-6;
   double began = 0, seen_left = 0, next_check = 0.2;
