@@ -2,6 +2,8 @@
 
 #include "tpc/Driver/Register.h"
 #include "tpc/Analysis/Passes.h"
+#include "tpc/Conversion/Lower.h"
+#include "tpc/Conversion/Passes.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Driver/Compile.h"
 #include "tpc/Import/ONNX/Import.h"
@@ -19,6 +21,7 @@ void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
   registry.insert<mlir::tpc::TpcDialect>();
+  mlir::tpc::registerLowering(registry);
 }
 
 void tpc::registerAllPasses() {
@@ -29,6 +32,8 @@ void tpc::registerAllPasses() {
   mlir::tpc::registerShardingPasses();
   mlir::tpc::registerPipelinePasses();
   registerMegatronShardPipeline();
+  mlir::tpc::registerConversionPasses();
+  mlir::tpc::registerLoweringPipeline();
 }
 
 void tpc::registerAllTranslations() { registerOnnxTranslation(); }

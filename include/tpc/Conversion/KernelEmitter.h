@@ -1,0 +1,127 @@
+//===- KernelEmitter.h - Code of one kernel ---------------------*- C++ -*-===//
+//
+// A kernel is a private function of tensors that carries `tpc.kernel = k`: its
+// results share their first k dimensions, the rows. It becomes
+//
+//   void kernel(void *const *args, int64_t lo, int64_t hi)
+//
+// with args = env, pointers to the operands, pointers to the results. The
+// emitter walks over rows; for each row, in program order, ops build what a
+// row shares, and results are computed element by element and stored:
+//
+//   for row in [lo, hi)
+//     mean, rstd = ... loops over x[row, *] ...       layer_norm's buildRow
+//     for j: y[row, j] = (x[row, j] - mean) * rstd ...  its buildElement
+//
+// Elements of values that are not results are computed where they are needed,
+// and remembered for as long as their index means the same.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_CONVERSION_KERNELEMITTER_H
+#define TPC_CONVERSION_KERNELEMITTER_H
+
+#include "tpc/Conversion/SizeEmitter.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+namespace mlir::tpc {
+class KernelEmitter;
+} // namespace mlir::tpc
+
+#include "tpc/Conversion/KernelOp.h.inc"
+
+namespace mlir::tpc {
+
+/// Attribute of kernel functions: the number of row dimensions.
+constexpr llvm::StringLiteral kKernelAttr = "tpc.kernel";
+
+/// The type that an element has in registers: signless, i1 for booleans.
+Type getScalarType(Type tensor);
+
+class KernelEmitter {
+public:
+  KernelEmitter(func::FuncOp source, const EnvLayout &layout)
+      : source(source), layout(layout) {}
+
+  /// Emits the kernel beside its source, under the same name.
+  LogicalResult emit();
+
+  //===--- for ops --------------------------------------------------------===//
+
+  OpBuilder &builder() { return b; }
+  Location getLoc() const { return loc; }
+  /// Sizes, computed once at the kernel's beginning.
+  SizeEmitter &sizes() { return *sizeEmitter; }
+  ArrayRef<Value> sizesOf(Value tensor);
+  Value constant(int64_t value) { return sizes().constant(value); }
+  /// A scalar constant of any element type.
+  Value scalar(Type type, double value);
+
+  /// The element of a tensor of the kernel at an index.
+  Value element(Value tensor, ValueRange index);
+
+  /// Runs `build` once for a key and index, as far as the values are visible.
+  SmallVector<Value>
+  remember(Operation *op, ValueRange index,
+           function_ref<SmallVector<Value>()> build);
+
+  using LoopBody = function_ref<SmallVector<Value>(Value, ValueRange)>;
+  /// for iv in [lb, ub) with loop-carried values.
+  SmallVector<Value> loop(Value lb, Value ub, ValueRange init, LoopBody body);
+  /// Nested loops over the given dimensions of a space of these sizes; `index`
+  /// is completed and passed on.
+  SmallVector<Value>
+  loops(ArrayRef<Value> sizes, ArrayRef<int64_t> dims,
+        SmallVectorImpl<Value> &index, ValueRange init,
+        function_ref<SmallVector<Value>(ValueRange index, ValueRange)> body);
+  Value ifElse(Value condition, Type type, function_ref<Value()> then,
+               function_ref<Value()> otherwise);
+
+  /// Arithmetic on indices, at the current place.
+  Value add(Value x, Value y);
+  Value sub(Value x, Value y);
+  Value mul(Value x, Value y);
+  Value less(Value x, Value y);
+  Value quotient(Value x, Value y); // of values that are not negative
+  Value remainder(Value x, Value y);
+  /// Row-major: index of an element, and back.
+  Value linearize(ValueRange index, ArrayRef<Value> sizes);
+  SmallVector<Value> delinearize(Value linear, ArrayRef<Value> sizes);
+
+  /// The index in the whole dimension of an index in this rank's part.
+  Value globalIndex(DimAttr dim, Value local);
+
+  /// Adds; sums of many numbers may be reordered.
+  Value accumulate(Value sum, Value x);
+
+private:
+  friend class Scope;
+  using Key = std::pair<void *, SmallVector<void *, 4>>;
+
+  void emitRow(ValueRange row);
+  void store(Value tensor, ValueRange row);
+  bool isRow(Value tensor, ValueRange index) const;
+  Value load(Value pointer, Value tensor, ValueRange index, bool invariant);
+  Value address(Value pointer, Type type, Value linear);
+
+  func::FuncOp source;
+  const EnvLayout &layout;
+  LLVM::LLVMFuncOp target;
+  OpBuilder b{source.getContext()};
+  Location loc = source.getLoc();
+  std::unique_ptr<SizeEmitter> sizeEmitter;
+  int64_t rowRank = 0;
+  SmallVector<Value> currentRow;
+
+  DenseMap<Value, Value> pointers; // operands; results that are stored
+  DenseMap<Value, SmallVector<Value>> tensorSizes;
+  llvm::SmallPtrSet<void *, 8> stored; // results already stored in this row
+  std::vector<std::map<Key, SmallVector<Value>>> memory; // innermost last
+  LLVM::AccessGroupAttr group; // of the innermost loop
+};
+
+} // namespace mlir::tpc
+
+#endif // TPC_CONVERSION_KERNELEMITTER_H

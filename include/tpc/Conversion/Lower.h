@@ -1,0 +1,67 @@
+//===- Lower.h - From staged programs to executables ------------*- C++ -*-===//
+//
+//   PassManager pm(context);
+//   tpc::buildLoweringPipeline(pm, options);        // staged -> LLVM dialect
+//   pm.run(module);
+//   auto object = tpc::emitObject(module, options);  // -> machine code
+//   tpc::linkExecutable(*object, "gpt2", link);       // -> executable
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_CONVERSION_LOWER_H
+#define TPC_CONVERSION_LOWER_H
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/Error.h"
+
+#include <string>
+#include <vector>
+
+namespace mlir {
+class DialectRegistry;
+class ModuleOp;
+class OpPassManager;
+} // namespace mlir
+
+namespace mlir::tpc {
+
+struct LoweringOptions {
+  /// The program's name in its manifest.
+  std::string name = "program";
+  /// A processor as clang's -march= names it, or "native".
+  std::string march = "native";
+  unsigned optLevel = 3;
+};
+
+/// How ops are lowered (interfaces), and translations to LLVM IR.
+void registerLowering(DialectRegistry &registry);
+
+/// From a staged module to one of the LLVM dialect.
+void buildLoweringPipeline(OpPassManager &pm, const LoweringOptions &options);
+/// The same as `--tpc-lower-to-llvm`.
+void registerLoweringPipeline();
+
+/// Text of the optimized LLVM IR; machine code. `module` is what
+/// buildLoweringPipeline leaves.
+llvm::Expected<std::string> emitLLVM(ModuleOp module, const LoweringOptions &options);
+llvm::Expected<llvm::SmallVector<char>> emitObject(ModuleOp module,
+                                                   const LoweringOptions &options);
+
+struct LinkOptions {
+  /// Where libtpc_runtime.a and tpc_start.o are; empty: beside the running
+  /// program, in ../lib.
+  std::string runtimeDir;
+  /// Further archives and shared libraries.
+  std::vector<std::string> inputs;
+  /// A shared library with the object's symbols instead of an executable; the
+  /// runtime is left to whoever loads it.
+  bool shared = false;
+};
+
+/// Links with lld, in this process. Nothing is left at `output` on failure.
+llvm::Error linkExecutable(llvm::ArrayRef<char> object, llvm::StringRef output,
+                           const LinkOptions &options);
+
+} // namespace mlir::tpc
+
+#endif // TPC_CONVERSION_LOWER_H

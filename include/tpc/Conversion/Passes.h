@@ -1,0 +1,16 @@
+//===- Passes.h - From staged programs to LLVM ------------------*- C++ -*-===//
+
+#ifndef TPC_CONVERSION_PASSES_H
+#define TPC_CONVERSION_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::tpc {
+
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "tpc/Conversion/Passes.h.inc"
+
+} // namespace mlir::tpc
+
+#endif // TPC_CONVERSION_PASSES_H

@@ -1,0 +1,60 @@
+//===- Passes.td - From staged programs to LLVM -----------------*- tablegen -*-===//
+
+#ifndef TPC_CONVERSION_PASSES
+#define TPC_CONVERSION_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def FuseEpilogues : Pass<"tpc-fuse-epilogues", "::mlir::ModuleOp"> {
+  let summary = "Lets matrix products compute what follows them, and brings others into the library's form";
+  let description = [{
+    A product with a packed parameter also adds a bias, applies an activation and adds a residual, in this
+    order, where the results before are used nowhere else. Such ops are marked with `tpc.fused = i`, i
+    being the operand that continues the product:
+
+        %0 = tpc.matmul %x, %w                  %0 = tpc.matmul %x, %w
+        %1 = tpc.add %0, %bias          ->      %1 = tpc.add %0, %bias {tpc.fused = 0 : i32}
+        %2 = tpc.gelu tanh %1                   %2 = tpc.gelu tanh %1 {tpc.fused = 0 : i32}
+
+    Other products lose their bias (it is added behind them), and batch dimensions that broadcast on some but not all
+    of their positions are expanded.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def OutlineKernels : Pass<"tpc-outline-kernels", "::mlir::ModuleOp"> {
+  let summary = "Groups ops that no library computes into kernels, one function for each distinct group";
+  let description = [{
+    A group has results with the same leading dimensions, the rows, and each row of it can be computed by
+    itself:
+
+        %1 = tpc.add %0, %bias                             %2:2 = call @add_add_layer_norm(%0, %bias, %x, %scale)
+        %2 = tpc.add %1, %x                       ->
+        %3 = tpc.layer_norm %2, %scale ...                 func.func private @add_add_layer_norm(...) attributes {tpc.kernel = 1}
+
+    `tpc.kernel` is the number of row dimensions. Values without operands (constants, iotas, sizes) and cheap functions of them
+    are computed again in each kernel that uses them. Equal groups share one function.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
+}
+
+def LowerProgram : Pass<"tpc-lower-program", "::mlir::ModuleOp"> {
+  let summary = "Turns stages and layers into runtime calls, kernels into loops, the pipeline into the program object";
+  let description = [{
+    Nothing of `tpc` is left. Kernels become loops over rows (see `KernelOpInterface`). Buffers are planned: one frame for each function call, shared by values that
+    do not live at the same time. `tpc_program_v1` refers to the manifest and to one function for each stage.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let options = [Option<"name", "name", "std::string", "\"\"", "name of the program in the manifest">];
+}
+
+def ApproximateMath : Pass<"tpc-approximate-math", "::mlir::ModuleOp"> {
+  let summary = "Writes exp, tanh, erf and log as polynomials, so that loops vectorize";
+  let description = [{
+    Accurate to 3e-7, and right for infinities and NaN. Products and sums may contract to fused ones. sin, cos and pow stay
+    calls of libm: polynomials for them are poor far from zero.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
+}
+
+#endif

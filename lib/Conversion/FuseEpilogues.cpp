@@ -1,0 +1,110 @@
+//===- FuseEpilogues.cpp - What matrix products also compute --------------===//
+
+#include "tpc/Conversion/HostEmitter.h"
+#include "tpc/Conversion/Passes.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_FUSEEPILOGUES
+#include "tpc/Conversion/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+struct FuseEpilogues : mlir::tpc::impl::FuseEpiloguesBase<FuseEpilogues> {
+  void runOnOperation() override;
+  void fuse(MatmulOp matmul);
+  void normalize(MatmulOp matmul);
+};
+} // namespace
+
+static void mark(Operation *op, unsigned operand) {
+  op->setAttr(kFusedAttr,
+              IntegerAttr::get(IntegerType::get(op->getContext(), 32), operand));
+}
+
+void FuseEpilogues::fuse(MatmulOp matmul) {
+  Value last = matmul.getResult();
+  bool hasBias = static_cast<bool>(matmul.getBias()), hasActivation = false;
+  DistAttr dist = getDist(last);
+  for (;;) {
+    if (!last.hasOneUse())
+      return;
+    OpOperand &use = *last.use_begin();
+    Operation *user = use.getOwner();
+    if (user->getBlock() != matmul->getBlock() || user->getNumResults() != 1 ||
+        getDist(user->getResult(0)).getDims() != dist.getDims())
+      return;
+    if (auto add = dyn_cast<AddOp>(user)) {
+      Value other = add.getOperand(1 - use.getOperandNumber());
+      auto type = cast<RankedTensorType>(other.getType());
+      if (other == last)
+        return;
+      if (type.getRank() == 1 && !hasBias && !hasActivation &&
+          getDist(other).getDims()[0] == dist.getDims().back()) {
+        mark(add, use.getOperandNumber());
+        hasBias = true;
+        last = add.getResult();
+        continue;
+      }
+      if (getDist(other).getDims() == dist.getDims())
+        mark(add, use.getOperandNumber());
+      return;
+    }
+    auto gelu = dyn_cast<GeluOp>(user);
+    if (hasActivation || !isa<GeluOp, SiluOp, ReluOp>(user) ||
+        (gelu && gelu.getApproximate() == GeluApproximation::Sigmoid))
+      return;
+    mark(user, 0);
+    hasActivation = true;
+    last = user->getResult(0);
+  }
+}
+
+void FuseEpilogues::normalize(MatmulOp matmul) {
+  OpBuilder b(matmul);
+  Location loc = matmul.getLoc();
+  if (Value bias = matmul.getBias()) {
+    matmul.getBiasMutable().clear();
+    b.setInsertionPointAfter(matmul);
+    auto add = AddOp::create(b, loc, matmul.getType(), matmul.getResult(), bias);
+    matmul.getResult().replaceAllUsesExcept(add.getResult(), add);
+    b.setInsertionPoint(matmul);
+  }
+  // The library's batch is one number for each side: all of the result's, or
+  // none.
+  DistAttr result = getDist(matmul.getResult());
+  for (OpOperand *operand : {&matmul.getLhsMutable(), &matmul.getRhsMutable()}) {
+    Value v = operand->get();
+    DistAttr dist = getDist(v);
+    unsigned batch = std::max<int64_t>(dist.getDims().size() - 2, 0);
+    unsigned wanted = result.getDims().size() - 2;
+    bool none = true, all = batch == wanted;
+    for (unsigned i = 0; i < batch; ++i) {
+      none &= dist.getDims()[i].getExpr().isConstant(1);
+      all &= dist.getDims()[i] == result.getDims()[i];
+    }
+    if (none || all)
+      continue;
+    SmallVector<DimAttr> dims(result.getDims().drop_back(2));
+    llvm::append_range(dims, dist.getDims().take_back(2));
+    Type type = makeTensorType(getElementTypeOrSelf(v), dist.withDims(dims),
+                               GridAttr::lookup(matmul));
+    operand->set(ExpandOp::create(b, loc, type, v));
+  }
+}
+
+void FuseEpilogues::runOnOperation() {
+  ParameterTable parameters(getOperation());
+  SmallVector<MatmulOp> packed, others;
+  getOperation().walk([&](MatmulOp op) {
+    if (parameters.isPackedProduct(op))
+      packed.push_back(op);
+    else if (getElementTypeOrSelf(op.getType()).isF32())
+      others.push_back(op);
+  });
+  llvm::for_each(packed, [&](MatmulOp op) { fuse(op); });
+  llvm::for_each(others, [&](MatmulOp op) { normalize(op); });
+}

@@ -1,0 +1,321 @@
+//===- HostModelsCommunication.cpp - Calls of collectives and transfers ---===//
+
+#include "HostModels.h"
+
+#include "tpc/runtime.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+static Value axesMask(HostEmitter &e, ArrayRef<StringRef> axes) {
+  const EnvLayout &layout = e.getHost().layout;
+  uint32_t mask = 0;
+  for (StringRef axis : axes)
+    for (auto [i, name] : llvm::enumerate(layout.axes()))
+      if (name.getValue() == axis)
+        mask |= 1u << i;
+  return e.i32(mask);
+}
+
+static SmallVector<StringRef> getAxes(ArrayAttr axes) {
+  return llvm::to_vector(axes.getAsValueRange<StringAttr>());
+}
+
+static int32_t reductionKind(Value unreduced) {
+  PartialAttr partial = getDist(unreduced).getPartial();
+  if (!partial)
+    return TPC_SUM;
+  switch (partial.getKind()) {
+  case ReductionKind::Max:
+    return TPC_MAX;
+  case ReductionKind::Min:
+    return TPC_MIN;
+  default:
+    return TPC_SUM;
+  }
+}
+
+namespace {
+/// A local tensor as [outer, n, inner], where n elements, those of one factor or
+/// of the product of all, are split over one axis more in `split`.
+struct Middle {
+  Value outer, n, inner;
+};
+} // namespace
+
+static FailureOr<Middle> findSplit(Operation *op, HostEmitter &e, Type split, int64_t dim,
+                                   StringRef axis) {
+  SizeEmitter &s = e.sizes();
+  SmallVector<Value> sizes = s.localSizes(split);
+  DimAttr attr = getDist(split).getDims()[dim];
+  Middle m{s.product(ArrayRef<Value>(sizes).take_front(dim)), {},
+           s.product(ArrayRef<Value>(sizes).drop_front(dim + 1))};
+  auto isLast = [&](ArrayRef<StringAttr> axes) {
+    return !axes.empty() && axes.back().getValue() == axis;
+  };
+  if (isLast(attr.getAxes())) {
+    m.n = s.localSize(attr, attr.getAxes().size() - 1);
+    return m;
+  }
+  if (attr.getAxes().empty())
+    for (auto [i, factor] : llvm::enumerate(attr.getFactors())) {
+      if (!isLast(factor.getAxes()))
+        continue;
+      for (FactorAttr before : attr.getFactors().take_front(i))
+        m.outer = s.mul(m.outer, s.localSize(before));
+      for (FactorAttr behind : attr.getFactors().drop_front(i + 1))
+        m.inner = s.mul(m.inner, s.localSize(behind));
+      m.n = s.localSize(factor, factor.getAxes().size() - 1);
+      return m;
+    }
+  op->emitOpError() << "axis '" << axis << "' is not the innermost split of dimension "
+                    << dim << " of " << split;
+  return failure();
+}
+
+/// The type with one axis less (the last one of a factor or product of `dim`).
+static Type withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid) {
+  DistAttr dist = getDist(type);
+  SmallVector<DimAttr> dims(dist.getDims());
+  DimAttr &attr = dims[dim];
+  SmallVector<StringAttr> axes(attr.getAxes());
+  llvm::erase_if(axes, [&](StringAttr a) { return a.getValue() == axis; });
+  SmallVector<FactorAttr> factors;
+  for (FactorAttr factor : attr.getFactors()) {
+    SmallVector<StringAttr> own(factor.getAxes());
+    llvm::erase_if(own, [&](StringAttr a) { return a.getValue() == axis; });
+    factors.push_back(FactorAttr::get(type.getContext(), factor.getExpr(), own));
+  }
+  attr = DimAttr::get(type.getContext(), factors, axes);
+  return makeTensorType(getElementTypeOrSelf(type), dist.withDims(dims), grid);
+}
+
+namespace {
+struct AllReduceModel : HostOpInterface::ExternalModel<AllReduceModel, AllReduceOp> {
+  Value getReusable(Operation *op) const { return op->getOperand(0); }
+  LogicalResult lower(Operation *base, HostEmitter &e) const {
+    auto op = cast<AllReduceOp>(base);
+    e.call("tpc_all_reduce",
+           {e.context(), axesMask(e, getAxes(op.getAxes())), e.dtype(op.getType()),
+            e.i32(reductionKind(op.getOperand())), e.pointer(op.getOperand()),
+            e.pointer(op.getResult()), e.sizes().numElements(op.getType())});
+    return success();
+  }
+};
+
+/// One axis at a time: only then is the split of several axes, one after the
+/// other, the runtime's split over a group. In between the data lies in
+/// memory of its own.
+template <typename OpT, bool gathers>
+struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
+  LogicalResult lower(Operation *base, HostEmitter &e) const {
+    auto op = cast<OpT>(base);
+    GridAttr grid = e.getHost().layout.grid;
+    int64_t dim = op.getDim();
+    SmallVector<StringRef> axes = getAxes(op.getAxes());
+    // The side with all axes; each step takes off the innermost one.
+    Type split = gathers ? op.getOperand().getType() : op.getType();
+    SmallVector<std::tuple<StringRef, Type, Type>> steps; // axis, more, less
+    while (!axes.empty()) {
+      auto innermost = llvm::find_if(axes, [&](StringRef axis) {
+        DimAttr d = getDist(split).getDims()[dim];
+        if (!d.getAxes().empty())
+          return d.getAxes().back().getValue() == axis;
+        return llvm::any_of(d.getFactors(), [&](FactorAttr f) {
+          return !f.getAxes().empty() && f.getAxes().back().getValue() == axis;
+        });
+      });
+      if (innermost == axes.end())
+        return base->emitOpError() << "axis '" << axes[0] << "' does not split dimension "
+                                   << dim << " of " << split;
+      Type less = withoutAxis(split, dim, *innermost, grid);
+      steps.push_back({*innermost, split, less});
+      split = less;
+      axes.erase(innermost);
+    }
+    if (!gathers)
+      std::reverse(steps.begin(), steps.end());
+
+    Value from = e.pointer(op.getOperand());
+    SmallVector<Value> frames;
+    for (auto [i, step] : llvm::enumerate(steps)) {
+      auto [axis, more, less] = step;
+      Value to = e.pointer(op.getResult());
+      Type result = gathers ? less : more;
+      if (i + 1 != steps.size()) {
+        Value bytes = e.sizes().mul(e.sizes().numElements(result),
+                                    e.i64(elementBytes(result)));
+        to = e.call("tpc_frame_push", to.getType(), {e.context(), bytes});
+        frames.push_back(to);
+      }
+      auto middle = findSplit(base, e, more, dim, axis);
+      if (failed(middle))
+        return failure();
+      SmallVector<Value> args{e.context(), axesMask(e, {axis}), e.dtype(result)};
+      if (!gathers)
+        args.push_back(e.i32(reductionKind(op.getOperand())));
+      llvm::append_values(args, from, to, middle->outer, middle->n, middle->inner);
+      e.call(gathers ? "tpc_all_gather" : "tpc_reduce_scatter", args);
+      from = to;
+    }
+    for (Value frame : llvm::reverse(frames))
+      e.call("tpc_frame_pop", {e.context(), frame});
+    return success();
+  }
+};
+
+struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp> {
+  LogicalResult lower(Operation *base, HostEmitter &e) const {
+    auto op = cast<AllToAllOp>(base);
+    SmallVector<StringRef> axes = getAxes(op.getAxes());
+    if (axes.size() != 1)
+      return base->emitOpError() << "over several axes at a time cannot be lowered";
+    int64_t from = op.getFromDim(), to = op.getToDim();
+    if (from == to)
+      return base->emitOpError() << "moves a split within dimension " << from;
+    auto gathered = findSplit(base, e, op.getOperand().getType(), from, axes[0]);
+    auto split = findSplit(base, e, op.getType(), to, axes[0]);
+    if (failed(gathered) || failed(split))
+      return failure();
+    // [outer, first, middle, second, inner]
+    SizeEmitter &s = e.sizes();
+    bool splitFirst = to < from;
+    Middle &first = splitFirst ? *split : *gathered;
+    Middle &second = splitFirst ? *gathered : *split;
+    // Between the two: what is outside of the second, without the outside of
+    // the first and the first, both as they are there.
+    int64_t a = std::min(from, to), b = std::max(from, to);
+    SmallVector<Value> sizes = s.localSizes(op.getOperand().getType());
+    Value middle = s.product(ArrayRef<Value>(sizes).slice(a + 1, b - a - 1));
+    auto minor = [&](Type type, int64_t dim, bool before) {
+      Value size = s.constant(1);
+      bool seen = false;
+      DimAttr d = getDist(type).getDims()[dim];
+      if (!d.getAxes().empty())
+        return size;
+      for (FactorAttr f : d.getFactors()) {
+        bool isIt = !f.getAxes().empty() && f.getAxes().back().getValue() == axes[0];
+        seen |= isIt;
+        if (!isIt && seen != before)
+          size = s.mul(size, s.localSize(f));
+      }
+      return size;
+    };
+    Type opType = op.getOperand().getType();
+    middle = s.mul(middle, minor(splitFirst ? op.getType() : opType, a, false));
+    middle = s.mul(middle, minor(splitFirst ? opType : op.getType(), b, true));
+    e.call("tpc_all_to_all",
+           {e.context(), axesMask(e, axes), e.dtype(op.getType()),
+            e.pointer(op.getOperand()), e.pointer(op.getResult()), first.outer, first.n,
+            middle, second.n, second.inner, e.i32(splitFirst)});
+    return success();
+  }
+};
+
+struct BroadcastModel : HostOpInterface::ExternalModel<BroadcastModel, BroadcastOp> {
+  LogicalResult lower(Operation *base, HostEmitter &e) const {
+    auto op = cast<BroadcastOp>(base);
+    e.copy(e.pointer(op.getResult()), e.pointer(op.getOperand()), op.getType());
+    e.call("tpc_broadcast",
+           {e.context(), axesMask(e, getAxes(op.getAxes())), e.dtype(op.getType()),
+            e.pointer(op.getResult()), e.sizes().numElements(op.getType()),
+            e.i64(op.getRoot())});
+    return success();
+  }
+};
+
+static Value pipelineAxis(HostEmitter &e) {
+  const EnvLayout &layout = e.getHost().layout;
+  auto index = layout.axisIndex("pp");
+  return e.i32(index ? *index - layout.symbols.size() : 0);
+}
+
+struct SendModel : HostOpInterface::ExternalModel<SendModel, SendOp> {
+  LogicalResult lower(Operation *base, HostEmitter &e) const {
+    auto op = cast<SendOp>(base);
+    Type type = op.getValue().getType();
+    e.call("tpc_send", {e.context(), pipelineAxis(e), e.dtype(type),
+                        e.pointer(op.getValue()), e.sizes().numElements(type),
+                        e.i64(op.getTo())});
+    return success();
+  }
+};
+
+struct RecvModel : HostOpInterface::ExternalModel<RecvModel, RecvOp> {
+  LogicalResult lower(Operation *base, HostEmitter &e) const {
+    auto op = cast<RecvOp>(base);
+    e.call("tpc_recv", {e.context(), pipelineAxis(e), e.dtype(op.getType()),
+                        e.pointer(op.getResult()), e.sizes().numElements(op.getType()),
+                        e.i64(op.getFrom())});
+    return success();
+  }
+};
+
+struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
+  LogicalResult lower(Operation *base, HostEmitter &e) const {
+    auto op = cast<OutputOp>(base);
+    OpBuilder &b = e.builder();
+    SizeEmitter &s = e.sizes();
+    DistAttr dist = getDist(op.getValue());
+    SmallVector<Value> global, offset, size;
+    for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
+      if (!dim.getAxes().empty())
+        return base->emitOpError()
+               << "output " << op.getIndex() << " is split over "
+               << dim.getAxes()[0] << " across the factors of dimension " << i
+               << ", so that a rank's part is no box; gather it before";
+      for (FactorAttr factor : dim.getFactors()) {
+        global.push_back(s.expr(factor.getExpr()));
+        offset.push_back(s.begin(factor));
+        size.push_back(s.localSize(factor));
+      }
+    }
+    // Of the ranks that hold the same part, the first delivers.
+    Value condition = LLVM::ConstantOp::create(b, e.getLoc(), b.getI1Type(),
+                                               b.getBoolAttr(true));
+    const EnvLayout &layout = e.getHost().layout;
+    for (StringAttr axis : layout.axes()) {
+      if (axis.getValue() == "pp" || layout.axisSize(axis) == 1 ||
+          dist.usesAxis(axis.getValue()))
+        continue;
+      Value first = LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::eq,
+                                         s.coordinate(axis.getValue()), e.i64(0));
+      condition = LLVM::AndOp::create(b, e.getLoc(), condition, first);
+    }
+    Region *region = b.getInsertionBlock()->getParent();
+    Block *before = b.getInsertionBlock();
+    Block *then = b.createBlock(region, std::next(before->getIterator()));
+    Block *after = b.createBlock(region, std::next(then->getIterator()));
+    b.setInsertionPointToEnd(before);
+    LLVM::CondBrOp::create(b, e.getLoc(), condition, then, ValueRange(), after,
+                           ValueRange());
+    b.setInsertionPointToStart(then);
+    Type i64 = b.getI64Type();
+    unsigned rank = global.size();
+    Value box = e.scratch(i64, std::max(1u, 3 * rank));
+    auto store = [&](ArrayRef<Value> values, unsigned at) -> Value {
+      for (auto [i, value] : llvm::enumerate(values))
+        e.storeAt(box, i64, at + i, value);
+      return LLVM::GEPOp::create(b, e.getLoc(), box.getType(), i64, box,
+                                 ArrayRef<LLVM::GEPArg>{(int32_t)at});
+    };
+    Value g = store(global, 0), o = store(offset, rank), n = store(size, 2 * rank);
+    e.call("tpc_output", {e.context(), e.i32(op.getIndex()), e.pointer(op.getValue()),
+                          e.i32(rank), g, o, n});
+    LLVM::BrOp::create(b, e.getLoc(), after);
+    b.setInsertionPointToStart(after);
+    return success();
+  }
+};
+} // namespace
+
+void mlir::tpc::attachCommunicationModels(MLIRContext *context) {
+  AllReduceOp::attachInterface<AllReduceModel>(*context);
+  AllGatherOp::attachInterface<DimModel<AllGatherOp, true>>(*context);
+  ReduceScatterOp::attachInterface<DimModel<ReduceScatterOp, false>>(*context);
+  AllToAllOp::attachInterface<AllToAllModel>(*context);
+  BroadcastOp::attachInterface<BroadcastModel>(*context);
+  SendOp::attachInterface<SendModel>(*context);
+  RecvOp::attachInterface<RecvModel>(*context);
+  OutputOp::attachInterface<OutputModel>(*context);
+}

@@ -1,0 +1,331 @@
+//===- HostModelsCompute.cpp - Calls of libraries, kernels, functions -----===//
+
+#include "HostModels.h"
+#include "tpc/Conversion/KernelEmitter.h"
+
+#include "tpc/runtime.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+struct ParameterModel : HostOpInterface::ExternalModel<ParameterModel, ParameterOp> {
+  bool needsMemory(Operation *) const { return false; }
+  LogicalResult lower(Operation *, HostEmitter &) const { return success(); }
+};
+
+struct ConstantModel : HostOpInterface::ExternalModel<ConstantModel, ConstantOp> {
+  bool needsMemory(Operation *) const { return false; }
+  LogicalResult lower(Operation *op, HostEmitter &e) const {
+    auto constant = cast<ConstantOp>(op);
+    if (!isa<DenseElementsAttr>(constant.getValue()))
+      return op->emitOpError() << "has elements of an unknown form";
+    auto global = e.getHost().getConstant(constant.getValue());
+    e.setPointer(constant.getResult(),
+                 LLVM::AddressOfOp::create(e.builder(), e.getLoc(), global));
+    return success();
+  }
+};
+
+struct ReshapeModel : HostOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
+  Value getAliased(Operation *op) const { return op->getOperand(0); }
+  LogicalResult lower(Operation *op, HostEmitter &e) const {
+    e.setPointer(op->getResult(0), e.pointer(op->getOperand(0)));
+    return success();
+  }
+};
+
+/// A part of the outermost factor is contiguous: another address.
+struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSliceOp> {
+  bool isHostOp(Operation *op) const {
+    auto slice = cast<LocalSliceOp>(op);
+    auto from = getDist(slice.getOperand()).getDims();
+    auto to = getDist(slice.getResult()).getDims();
+    for (int64_t i = 0; i < (int64_t)slice.getDim(); ++i)
+      if (!to[i].getExpr().isConstant(1))
+        return false;
+    DimAttr f = from[slice.getDim()], t = to[slice.getDim()];
+    if (f.getFactors().empty() || t.getFactors().empty())
+      return false;
+    // Either the product is split further, or the first factor.
+    if (f.getFactors() == t.getFactors())
+      return true;
+    return f.getAxes().empty() && t.getAxes().empty() &&
+           llvm::all_of(t.getFactors().drop_front(), [&](FactorAttr factor) {
+             return factor.getAxes().empty() ||
+                    llvm::is_contained(f.getFactors(), factor);
+           });
+  }
+  Value getAliased(Operation *op) const {
+    return isHostOp(op) ? op->getOperand(0) : Value();
+  }
+  bool isSameMemory(Operation *) const { return false; }
+  LogicalResult lower(Operation *op, HostEmitter &e) const {
+    auto slice = cast<LocalSliceOp>(op);
+    SizeEmitter &s = e.sizes();
+    DimAttr f = getDist(slice.getOperand()).getDims()[slice.getDim()];
+    DimAttr t = getDist(slice.getResult()).getDims()[slice.getDim()];
+    Value begin; // in rows behind the split
+    if (f.getFactors() == t.getFactors()) {
+      begin = s.productBegin(t, f.getAxes().size());
+    } else {
+      // Where the operand's first factor holds several of the result's, it has
+      // no axes: the result's first one begins with its first axis.
+      FactorAttr first = t.getFactors().front(), old = f.getFactors().front();
+      begin = s.begin(first, old.getAxes().size());
+      for (FactorAttr factor : t.getFactors().drop_front())
+        begin = s.mul(begin, s.localSize(factor));
+    }
+    for (Value size : llvm::drop_begin(s.localSizes(slice.getType()), slice.getDim() + 1))
+      begin = s.mul(begin, size);
+    e.setPointer(slice.getResult(),
+                 e.offset(e.pointer(slice.getOperand()), begin, slice.getType()));
+    return success();
+  }
+};
+
+/// What the product before it computes as well.
+template <typename OpT>
+struct FusedModel : HostOpInterface::ExternalModel<FusedModel<OpT>, OpT> {
+  bool isHostOp(Operation *op) const { return op->hasAttr(kFusedAttr); }
+  Value getAliased(Operation *op) const {
+    auto attr = op->getAttrOfType<IntegerAttr>(kFusedAttr);
+    return attr ? op->getOperand(attr.getInt()) : Value();
+  }
+  LogicalResult lower(Operation *op, HostEmitter &e) const {
+    e.setPointer(op->getResult(0), e.pointer(getAliased(op)));
+    return success();
+  }
+};
+
+struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
+  bool isHostOp(Operation *op) const {
+    auto matmul = cast<MatmulOp>(op);
+    return getElementTypeOrSelf(matmul.getType()).isF32();
+  }
+
+  LogicalResult lower(Operation *op, HostEmitter &e) const {
+    auto matmul = cast<MatmulOp>(op);
+    if (e.getHost().parameters.isPackedProduct(matmul))
+      return lowerPacked(matmul, e);
+    return lowerBatch(matmul, e);
+  }
+
+  static int64_t activation(Operation *op) {
+    if (auto gelu = dyn_cast<GeluOp>(op))
+      return gelu.getApproximate() == GeluApproximation::Tanh ? TPC_EPILOGUE_GELU_TANH
+                                                              : TPC_EPILOGUE_GELU_ERF;
+    return isa<SiluOp>(op) ? TPC_EPILOGUE_SILU : TPC_EPILOGUE_RELU;
+  }
+
+  static LogicalResult lowerPacked(MatmulOp op, HostEmitter &e) {
+    Value bias = op.getBias(), residual, last = op.getResult();
+    int64_t epilogue = TPC_EPILOGUE_NONE;
+    for (;;) {
+      Operation *user = last.hasOneUse() ? *last.user_begin() : nullptr;
+      auto attr = user ? user->getAttrOfType<IntegerAttr>(kFusedAttr) : IntegerAttr();
+      if (!attr || user->getOperand(attr.getInt()) != last)
+        break;
+      if (auto add = dyn_cast<AddOp>(user)) {
+        Value other = add.getOperand(1 - attr.getInt());
+        bool isVector = cast<RankedTensorType>(other.getType()).getRank() == 1;
+        (isVector ? bias : residual) = other;
+      } else {
+        epilogue = activation(user);
+      }
+      last = user->getResult(0);
+    }
+    SizeEmitter &s = e.sizes();
+    SmallVector<Value> x = s.localSizes(op.getLhs().getType());
+    Value m = s.product(ArrayRef<Value>(x).drop_back());
+    Value n = s.localSizes(op.getRhs().getType())[1];
+    e.call("tpc_matmul",
+           {e.context(), e.parameterIndex(op.getRhs(), ParameterUse::Packed),
+            e.pointer(op.getLhs()), bias ? e.pointer(bias) : e.null(),
+            residual ? e.pointer(residual) : e.null(), e.pointer(op.getResult()), m,
+            x.back(), n, e.i32(epilogue)});
+    return success();
+  }
+
+  // Products of two computed values. Either one side has no batch (or one of
+  // size 1), or both have the result's: tpc-fuse-epilogues sees to that.
+  static LogicalResult lowerBatch(MatmulOp op, HostEmitter &e) {
+    SizeEmitter &s = e.sizes();
+    SmallVector<Value> x = s.localSizes(op.getLhs().getType());
+    SmallVector<Value> y = s.localSizes(op.getRhs().getType());
+    if (x.size() == 1)
+      x.insert(x.begin(), e.i64(1));
+    auto hasBatch = [](Value v) {
+      auto sizes = getSizes(v);
+      for (unsigned i = 0; i + 2 < sizes.size(); ++i)
+        if (!sizes[i].isConstant(1))
+          return true;
+      return false;
+    };
+    auto batchOf = [&](ArrayRef<Value> sizes) { return s.product(sizes.drop_back(2)); };
+    Value m = x[x.size() - 2], k = x.back(), n = y.back();
+    bool left = hasBatch(op.getLhs()), right = hasBatch(op.getRhs());
+    Value batch = right ? batchOf(y) : left ? batchOf(x) : e.i64(1);
+    if (left && !right) { // one taller product
+      m = s.mul(batch, m);
+      batch = e.i64(1);
+    }
+    e.call("tpc_batch_matmul",
+           {e.context(), e.pointer(op.getLhs()), e.pointer(op.getRhs()),
+            e.pointer(op.getResult()), batch, m, k, n,
+            left && right ? s.mul(m, k) : e.i64(0), right ? s.mul(k, n) : e.i64(0)});
+    return success();
+  }
+};
+
+struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, AttentionOp> {
+  bool isHostOp(Operation *op) const {
+    auto isF32 = [](Value v) { return !v || getElementTypeOrSelf(v).isF32(); };
+    auto attention = cast<AttentionOp>(op);
+    return isF32(attention.getQ()) && isF32(attention.getK()) &&
+           isF32(attention.getV()) && isF32(attention.getBias());
+  }
+
+  // The first local index in the whole dimension.
+  static Value firstIndex(SizeEmitter &s, DimAttr dim) {
+    Value begin = s.productBegin(dim);
+    Value minor = s.constant(1);
+    for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
+      begin = s.add(begin, s.mul(s.begin(factor), minor));
+      minor = s.mul(minor, s.expr(factor.getExpr()));
+    }
+    return begin;
+  }
+
+  LogicalResult lower(Operation *base, HostEmitter &e) const {
+    auto op = cast<AttentionOp>(base);
+    SizeEmitter &s = e.sizes();
+    MLIRContext *context = base->getContext();
+    Type p = LLVM::LLVMPointerType::get(context), i64 = e.builder().getI64Type();
+    Type i32 = e.builder().getI32Type(), f32 = e.builder().getF32Type();
+    // tpc_attention_args.
+    SmallVector<Type> fields(4, p);
+    fields.append(14, i64);
+    fields.append({f32, f32, i32, i64, p, p, i64, i64, p, i64, i64, i32});
+    Type type = LLVM::LLVMStructType::getLiteral(context, fields);
+
+    SmallVector<Value> q = s.localSizes(op.getQ().getType());
+    SmallVector<Value> k = s.localSizes(op.getK().getType());
+    SmallVector<Value> v = s.localSizes(op.getV().getType());
+    auto qDims = getDist(op.getQ()).getDims(), kDims = getDist(op.getK()).getDims();
+    Value group = s.floorDiv(s.expr(qDims[2].getExpr()), s.expr(kDims[2].getExpr()));
+    auto offset = SymExpr::parse(op.getCausalOffset().str());
+    Value causalOffset = s.add(s.expr(*offset), firstIndex(s, qDims[1]));
+
+    SmallVector<Value> values{e.pointer(op.getQ()), e.pointer(op.getK()),
+                              e.pointer(op.getV()), e.pointer(op.getResult())};
+    llvm::append_values(values, q[0], q[1], k[1], q[2], k[2], q[3], v[3],
+                        firstIndex(s, qDims[2]), firstIndex(s, kDims[2]), group,
+                        s.mul(q[2], q[3]), s.mul(k[2], k[3]), s.mul(v[2], v[3]),
+                        s.mul(q[2], v[3]));
+    llvm::append_values(values, e.f32(op.getScale().convertToDouble()),
+                        e.f32(op.getSoftcap().convertToDouble()),
+                        e.i32(op.getCausal()), causalOffset,
+                        op.getKeyMask() ? e.pointer(op.getKeyMask()) : e.null());
+    auto strided = [&](Value mask) {
+      values.push_back(mask ? e.pointer(mask) : e.null());
+      Value batch = e.i64(0), head = e.i64(0);
+      if (mask) {
+        SmallVector<Value> m = s.localSizes(mask.getType());
+        auto sizes = getSizes(mask);
+        if (!sizes[1].isConstant(1))
+          head = s.mul(m[2], m[3]);
+        if (!sizes[0].isConstant(1))
+          batch = s.mul(m[1], s.mul(m[2], m[3]));
+      }
+      llvm::append_values(values, batch, head);
+    };
+    strided(op.getMask());
+    strided(op.getBias());
+    values.push_back(e.i32((int)op.getMaskedRow()));
+
+    Value args = e.scratch(type);
+    for (auto [i, value] : llvm::enumerate(values))
+      e.storeAt(args, type, i, value);
+    e.call("tpc_attention", {e.context(), args});
+    return success();
+  }
+};
+
+struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
+  LogicalResult lower(Operation *op, HostEmitter &e) const {
+    auto call = cast<func::CallOp>(op);
+    auto callee = e.getHost().symbols.lookupNearestSymbolFrom<func::FuncOp>(
+        call, call.getCalleeAttr());
+    if (auto rows = callee->getAttrOfType<IntegerAttr>(kKernelAttr))
+      return lowerKernel(call, callee, rows.getInt(), e);
+
+    SmallVector<Value> args{e.context(), e.environment()};
+    for (auto [arg, value] : llvm::zip_equal(callee.getArguments(), call.getOperands())) {
+      const ParameterNeeds *n = e.getHost().parameters.lookup(arg);
+      if (n && n->packed)
+        args.push_back(e.parameterIndex(value, ParameterUse::Packed));
+      if (n && n->dense)
+        args.push_back(e.parameterIndex(value, ParameterUse::Dense));
+      if (!n)
+        args.push_back(e.pointer(value));
+    }
+    for (auto &[parameter, use] : e.getHost().parameters.getHidden(callee))
+      args.push_back(e.parameterIndex(parameter, use));
+    for (Value result : call.getResults())
+      args.push_back(e.pointer(result));
+    LLVM::CallOp::create(e.builder(), e.getLoc(), e.getHost().getType(callee),
+                         callee.getName(), args);
+    return success();
+  }
+
+  static LogicalResult lowerKernel(func::CallOp call, func::FuncOp callee,
+                                   int64_t rank, HostEmitter &e) {
+    SizeEmitter &s = e.sizes();
+    Type pointer = LLVM::LLVMPointerType::get(call.getContext());
+    SmallVector<Value> values{e.environment()};
+    for (Value v : call.getOperands())
+      values.push_back(e.pointer(v));
+    for (Value v : call.getResults())
+      values.push_back(e.pointer(v));
+    Value args = e.scratch(pointer, llvm::PowerOf2Ceil(values.size()));
+    for (auto [i, value] : llvm::enumerate(values))
+      e.storeAt(args, pointer, i, value);
+
+    Value result = call.getResult(0);
+    SmallVector<Value> sizes = s.localSizes(result.getType());
+    Value rows = s.product(ArrayRef<Value>(sizes).take_front(rank));
+    // A thread is worth waking for some ten thousand elements.
+    ArrayRef<DimAttr> dims = getDist(result).getDims().take_front(rank);
+    Value perRow = e.i64(1);
+    auto consider = [&](Value v) {
+      ArrayRef<DimAttr> other = getDist(v).getDims();
+      if ((int64_t)other.size() >= rank && other.take_front(rank) == dims)
+        perRow = s.max(perRow, s.product(ArrayRef<Value>(s.localSizes(v.getType()))
+                                             .drop_front(rank)));
+    };
+    llvm::for_each(call.getOperands(), consider);
+    llvm::for_each(call.getResults(), consider);
+    Value grain = s.add(s.floorDiv(e.i64(8192), perRow), e.i64(1));
+    Value function = LLVM::AddressOfOp::create(e.builder(), e.getLoc(), pointer,
+                                               callee.getName());
+    e.call("tpc_parallel_for", {e.context(), function, args, rows, grain});
+    return success();
+  }
+};
+} // namespace
+
+void mlir::tpc::attachComputeModels(MLIRContext *context) {
+  ParameterOp::attachInterface<ParameterModel>(*context);
+  ConstantOp::attachInterface<ConstantModel>(*context);
+  ReshapeOp::attachInterface<ReshapeModel>(*context);
+  LocalSliceOp::attachInterface<LocalSliceModel>(*context);
+  MatmulOp::attachInterface<MatmulModel>(*context);
+  AttentionOp::attachInterface<AttentionModel>(*context);
+  AddOp::attachInterface<FusedModel<AddOp>>(*context);
+  GeluOp::attachInterface<FusedModel<GeluOp>>(*context);
+  SiluOp::attachInterface<FusedModel<SiluOp>>(*context);
+  ReluOp::attachInterface<FusedModel<ReluOp>>(*context);
+  func::CallOp::attachInterface<CallModel>(*context);
+}

@@ -1,0 +1,260 @@
+//===- KernelClusters.cpp - Which ops of a block form a kernel ------------===//
+
+#include "KernelClusters.h"
+
+#include <queue>
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+static int64_t getRank(Value v) {
+  return cast<RankedTensorType>(v.getType()).getRank();
+}
+
+static bool isHost(Operation *op) {
+  auto host = dyn_cast<HostOpInterface>(op);
+  return host && host.isHostOp();
+}
+
+static bool isKernel(Operation *op) {
+  auto kernel = dyn_cast<KernelOpInterface>(op);
+  return kernel && kernel.isKernelOp();
+}
+
+static bool isCheap(Operation *op) { return cast<KernelOpInterface>(op).isCheap(); }
+
+KernelClusters::KernelClusters(Block &block) : block(block) {
+  unsigned next = 0;
+  for (Operation &op : block)
+    position[&op] = next++;
+  findGenerated();
+  findNodes();
+  mergeAll();
+}
+
+bool KernelClusters::isGenerated(Value value) const {
+  return value.getDefiningOp() && generated.contains(value.getDefiningOp());
+}
+
+void KernelClusters::findGenerated() {
+  for (Operation &op : block)
+    if (isKernel(&op) && isCheap(&op) &&
+        llvm::all_of(op.getOperands(), [&](Value v) { return isGenerated(v); }))
+      generated.insert(&op);
+}
+
+// Host ops take precedence: a reshape is no work outside of kernels. A generated
+// value needs a kernel only where somebody else wants it in memory.
+bool KernelClusters::isCandidate(Operation *op) const {
+  if (!isKernel(op))
+    return false;
+  if (!generated.contains(op))
+    return !isHost(op);
+  if (isa<ConstantOp>(op))
+    return false; // data of the program where it is needed in memory
+  return llvm::any_of(op->getUsers(), [&](Operation *user) {
+    return user->getBlock() != &block || !isKernel(user) ||
+           (!generated.contains(user) && isHost(user));
+  });
+}
+
+void KernelClusters::findNodes() {
+  Operation *lastOrdered = nullptr;
+  for (Operation &op : block) {
+    if (op.hasTrait<OpTrait::IsTerminator>())
+      continue;
+    bool candidate = isCandidate(&op);
+    if (generated.contains(&op) && !candidate && !isa<ConstantOp>(op))
+      continue; // lives in kernels only
+    // What a product computes as well stays with it.
+    if (auto attr = op.getAttrOfType<IntegerAttr>(kFusedAttr)) {
+      unsigned node = nodeOf.lookup(op.getOperand(attr.getInt()).getDefiningOp());
+      nodes[node].ops.push_back(&op);
+      nodeOf[&op] = node;
+      continue;
+    }
+    nodeOf[&op] = nodes.size();
+    Node &node = nodes.emplace_back();
+    node.ops.push_back(&op);
+    node.isKernel = candidate;
+    if (candidate) {
+      Value result = op.getResult(0);
+      int64_t rank = getRank(result);
+      int64_t rows = std::min(rank <= 1 ? rank : rank - 1,
+                              cast<KernelOpInterface>(op).getMaxRowRank());
+      llvm::append_range(node.rows, getDist(result).getDims().take_front(rows));
+    } else if (!isa<KernelOpInterface, ParameterOp>(op)) {
+      // Collectives, transfers and calls stay in their order.
+      if (lastOrdered)
+        order.push_back({lastOrdered, &op});
+      lastOrdered = &op;
+    }
+  }
+}
+
+// Consumers from the end on, so that a chain ends up in its last op's cluster.
+void KernelClusters::mergeAll() {
+  SmallVector<Operation *> ops;
+  for (Operation &op : llvm::reverse(block))
+    ops.push_back(&op);
+  for (Operation *op : ops) {
+    if (!nodeOf.count(op) || !nodes[nodeOf[op]].isKernel)
+      continue;
+    for (Value operand : op->getOperands()) {
+      Operation *producer = operand.getDefiningOp();
+      auto found = nodeOf.find(producer);
+      if (!producer || found == nodeOf.end() || !nodes[found->second].isKernel ||
+          isGenerated(operand))
+        continue;
+      if (found->second != nodeOf[op])
+        tryMerge(found->second, nodeOf[op]);
+    }
+  }
+}
+
+bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
+  Node &from = nodes[producer], &to = nodes[consumer];
+  ArrayRef<DimAttr> a = from.rows, b = to.rows;
+  size_t rank = std::min(a.size(), b.size());
+  bool sameRows = a.take_front(rank) == b.take_front(rank) &&
+                  rank + 1 >= std::max(a.size(), b.size()) &&
+                  (rank > 0 || a.size() == b.size());
+  bool aligned = true, escapes = false, cheap = true;
+  for (Operation *op : from.ops) {
+    cheap &= isCheap(op);
+    for (OpOperand &use : op->getUses()) {
+      auto user = nodeOf.find(use.getOwner());
+      unsigned where = user == nodeOf.end() ? ~0u : user->second;
+      escapes |= where != producer && where != consumer;
+      if (where == consumer)
+        aligned &= cast<KernelOpInterface>(use.getOwner())
+                       .isRowAligned(use.getOperandNumber(), rank);
+    }
+  }
+  // Other rows of the producer are computed again where they are needed, if
+  // that is cheap and nobody needs them in memory.
+  if (!(sameRows && aligned) && (escapes || !cheap))
+    return false;
+  if (isReachableOutside(producer, consumer))
+    return false;
+  SmallVector<DimAttr> rows(sameRows && aligned ? b.take_front(rank) : b);
+  merge(producer, consumer, rows);
+  return true;
+}
+
+SmallVector<unsigned> KernelClusters::dependencies(unsigned node) const {
+  llvm::SmallSetVector<unsigned, 8> found;
+  auto visit = [&](Operation *op, auto &self) -> void {
+    op->walk([&](Operation *inner) {
+      for (Value operand : inner->getOperands()) {
+        Operation *producer = operand.getDefiningOp();
+        if (!producer || producer->getBlock() != &block)
+          continue;
+        auto it = nodeOf.find(producer);
+        if (it == nodeOf.end())
+          self(producer, self); // generated: look through it
+        else if (it->second != node)
+          found.insert(it->second);
+      }
+    });
+  };
+  for (Operation *op : nodes[node].ops)
+    visit(op, visit);
+  for (auto &[first, second] : order)
+    if (nodeOf.lookup(second) == node && nodeOf.lookup(first) != node)
+      found.insert(nodeOf.lookup(first));
+  return found.takeVector();
+}
+
+/// Whether a path from one node to another has a third one on it: merged, the
+/// two would wait for themselves.
+bool KernelClusters::isReachableOutside(unsigned from, unsigned to) {
+  SmallVector<unsigned> work;
+  llvm::DenseSet<unsigned> seen;
+  for (unsigned d : dependencies(to))
+    if (d != from && seen.insert(d).second)
+      work.push_back(d);
+  while (!work.empty()) {
+    for (unsigned d : dependencies(work.pop_back_val())) {
+      if (d == from)
+        return true;
+      if (seen.insert(d).second)
+        work.push_back(d);
+    }
+  }
+  return false;
+}
+
+void KernelClusters::merge(unsigned producer, unsigned consumer,
+                           ArrayRef<DimAttr> rows) {
+  Node &from = nodes[producer], &to = nodes[consumer];
+  for (Operation *op : from.ops)
+    nodeOf[op] = consumer;
+  llvm::append_range(to.ops, from.ops);
+  llvm::sort(to.ops, [&](Operation *x, Operation *y) {
+    return position[x] < position[y];
+  });
+  to.rows.assign(rows.begin(), rows.end());
+  from.ops.clear();
+}
+
+// Stored: what others use, and what would be computed several times at a price.
+void KernelClusters::findResults(Node &node) {
+  DenseMap<Value, unsigned> price; // of computing an element within the kernel
+  for (Operation *op : node.ops) {
+    Value value = op->getResult(0);
+    unsigned own = isCheap(op) ? 1 : 8;
+    for (Value operand : op->getOperands())
+      own += price.lookup(operand);
+    bool outside = false, repeats = false;
+    unsigned users = 0;
+    for (Operation *user : op->getUsers()) {
+      if (!llvm::is_contained(node.ops, user)) {
+        outside = true;
+        continue;
+      }
+      ++users;
+      repeats |= !isCheap(user); // loops over rows, several times
+    }
+    bool aligned = (size_t)getRank(value) >= node.rows.size() &&
+                   getDist(value).getDims().take_front(node.rows.size()) ==
+                       ArrayRef<DimAttr>(node.rows);
+    if (outside || (aligned && own >= 8 && (repeats || users > 1))) {
+      node.results.push_back(value);
+      own = 0;
+    }
+    price[value] = own;
+  }
+}
+
+// Kahn's algorithm; of the nodes that are ready, the one that ends first in the
+// program.
+SmallVector<Node> KernelClusters::getNodes() {
+  SmallVector<SmallVector<unsigned>> users(nodes.size());
+  SmallVector<unsigned> missing(nodes.size(), 0);
+  using Entry = std::pair<unsigned, unsigned>; // position, node
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  auto enqueue = [&](unsigned i) { ready.push({position[nodes[i].ops.back()], i}); };
+  for (unsigned i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].ops.empty())
+      continue;
+    SmallVector<unsigned> needs = dependencies(i);
+    missing[i] = needs.size();
+    for (unsigned d : needs)
+      users[d].push_back(i);
+    if (needs.empty())
+      enqueue(i);
+  }
+  SmallVector<Node> result;
+  while (!ready.empty()) {
+    unsigned i = ready.top().second;
+    ready.pop();
+    if (nodes[i].isKernel)
+      findResults(nodes[i]);
+    result.push_back(nodes[i]);
+    for (unsigned user : users[i])
+      if (--missing[user] == 0)
+        enqueue(user);
+  }
+  return result;
+}

@@ -1,0 +1,58 @@
+//===- KernelClusters.h - Which ops of a block form a kernel ----*- C++ -*-===//
+//
+// Each op that no library computes starts as a cluster of its own; clusters of
+// a producer and a consumer merge where every row of the merged one can be
+// computed by itself. What remains acyclic is kept in an order in which the
+// block can be rewritten.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_CONVERSION_KERNELCLUSTERS_H
+#define TPC_LIB_CONVERSION_KERNELCLUSTERS_H
+
+#include "tpc/Conversion/HostEmitter.h"
+#include "tpc/Conversion/KernelEmitter.h"
+
+namespace mlir::tpc {
+
+/// Part of the block that is emitted at one place: a cluster, a product with
+/// what it computes as well, or a single op.
+struct Node {
+  SmallVector<Operation *> ops; // in program order
+  bool isKernel = false;
+  SmallVector<DimAttr> rows; // of a kernel
+  SmallVector<Value> results; // values of a kernel that are stored
+};
+
+class KernelClusters {
+public:
+  explicit KernelClusters(Block &block);
+
+  /// A value that every kernel computes again: it depends on no memory.
+  bool isGenerated(Value value) const;
+
+  /// All nodes, in an order that respects their dependencies.
+  SmallVector<Node> getNodes();
+
+private:
+  bool isCandidate(Operation *op) const;
+  void findGenerated();
+  void findNodes();
+  void mergeAll();
+  bool tryMerge(unsigned producer, unsigned consumer);
+  bool isReachableOutside(unsigned from, unsigned to);
+  void merge(unsigned producer, unsigned consumer, ArrayRef<DimAttr> rows);
+  void findResults(Node &node);
+  SmallVector<unsigned> dependencies(unsigned node) const;
+
+  Block &block;
+  DenseMap<Operation *, unsigned> position;
+  llvm::DenseSet<Operation *> generated;
+  DenseMap<Operation *, unsigned> nodeOf;
+  SmallVector<Node> nodes;
+  std::vector<std::pair<Operation *, Operation *>> order; // first before second
+};
+
+} // namespace mlir::tpc
+
+#endif // TPC_LIB_CONVERSION_KERNELCLUSTERS_H

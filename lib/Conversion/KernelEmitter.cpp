@@ -1,0 +1,390 @@
+//===- KernelEmitter.cpp - Code of one kernel -----------------------------===//
+
+#include "tpc/Conversion/KernelEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Support/SaveAndRestore.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+#include "tpc/Conversion/KernelOp.cpp.inc"
+
+Type mlir::tpc::getScalarType(Type tensor) {
+  Type element = getElementTypeOrSelf(tensor);
+  if (auto integer = dyn_cast<IntegerType>(element))
+    return IntegerType::get(element.getContext(), integer.getWidth());
+  return element;
+}
+
+namespace mlir::tpc {
+/// What is remembered inside a loop or a branch is not visible behind it.
+class Scope {
+public:
+  explicit Scope(KernelEmitter &e) : e(e) { e.memory.emplace_back(); }
+  ~Scope() { e.memory.pop_back(); }
+
+private:
+  KernelEmitter &e;
+};
+} // namespace mlir::tpc
+
+//===----------------------------------------------------------------------===//
+// Index arithmetic
+//===----------------------------------------------------------------------===//
+
+Value KernelEmitter::add(Value x, Value y) {
+  auto cx = asConstant(x), cy = asConstant(y);
+  if (cx && cy)
+    return constant(*cx + *cy);
+  if (cy == 0)
+    return x;
+  if (cx == 0)
+    return y;
+  return LLVM::AddOp::create(b, loc, x, y);
+}
+
+Value KernelEmitter::sub(Value x, Value y) {
+  if (asConstant(y) == 0)
+    return x;
+  return LLVM::SubOp::create(b, loc, x, y);
+}
+
+Value KernelEmitter::mul(Value x, Value y) {
+  auto cx = asConstant(x), cy = asConstant(y);
+  if (cx && cy)
+    return constant(*cx * *cy);
+  if (cx == 0 || cy == 0)
+    return constant(0);
+  if (cy == 1)
+    return x;
+  if (cx == 1)
+    return y;
+  return LLVM::MulOp::create(b, loc, x, y);
+}
+
+Value KernelEmitter::less(Value x, Value y) {
+  return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, x, y);
+}
+
+Value KernelEmitter::quotient(Value x, Value y) {
+  return asConstant(y) == 1 ? x : LLVM::UDivOp::create(b, loc, x, y).getResult();
+}
+
+Value KernelEmitter::remainder(Value x, Value y) {
+  return asConstant(y) == 1 ? constant(0)
+                            : LLVM::URemOp::create(b, loc, x, y).getResult();
+}
+
+Value KernelEmitter::linearize(ValueRange index, ArrayRef<Value> sizes) {
+  Value linear = constant(0);
+  for (auto [i, size] : llvm::zip_equal(index, sizes))
+    linear = add(mul(linear, size), i);
+  return linear;
+}
+
+SmallVector<Value> KernelEmitter::delinearize(Value linear,
+                                              ArrayRef<Value> sizes) {
+  SmallVector<Value> index(sizes.size());
+  for (int64_t i = sizes.size() - 1; i > 0; --i) {
+    index[i] = remainder(linear, sizes[i]);
+    linear = quotient(linear, sizes[i]);
+  }
+  if (!index.empty())
+    index[0] = linear;
+  return index;
+}
+
+// [batch{dp} * sequence]: local index -> (b, s) -> (b + begin, s) -> global.
+Value KernelEmitter::globalIndex(DimAttr dim, Value local) {
+  if (!dim.isSharded())
+    return local;
+  local = add(local, sizes().productBegin(dim));
+  SmallVector<Value> locals, globals;
+  for (FactorAttr factor : dim.getFactors()) {
+    locals.push_back(sizes().localSize(factor));
+    globals.push_back(sizes().expr(factor.getExpr()));
+  }
+  SmallVector<Value> index = delinearize(local, locals);
+  for (auto [i, factor] : llvm::zip_equal(index, dim.getFactors()))
+    i = add(i, sizes().begin(factor));
+  return linearize(index, globals);
+}
+
+//===----------------------------------------------------------------------===//
+// Scalars
+//===----------------------------------------------------------------------===//
+
+Value KernelEmitter::scalar(Type type, double value) {
+  type = getScalarType(type);
+  TypedAttr attr = isa<FloatType>(type)
+                       ? TypedAttr(b.getFloatAttr(type, value))
+                       : TypedAttr(b.getIntegerAttr(type, (int64_t)value));
+  return arith::ConstantOp::create(b, loc, attr);
+}
+
+Value KernelEmitter::accumulate(Value sum, Value x) {
+  if (!isa<FloatType>(x.getType()))
+    return arith::AddIOp::create(b, loc, sum, x);
+  auto flags = arith::FastMathFlagsAttr::get(
+      b.getContext(), arith::FastMathFlags::reassoc |
+                          arith::FastMathFlags::contract |
+                          arith::FastMathFlags::nsz);
+  return arith::AddFOp::create(b, loc, sum, x, flags);
+}
+
+//===----------------------------------------------------------------------===//
+// Control flow
+//===----------------------------------------------------------------------===//
+
+// Loops are emitted rotated, with the test at the end: that is where LLVM wants
+// their metadata, and the form that its vectorizer starts from.
+SmallVector<Value> KernelEmitter::loop(Value lb, Value ub, ValueRange init,
+                                       LoopBody body) {
+  MLIRContext *context = b.getContext();
+  Block *before = b.getInsertionBlock();
+  Region *region = before->getParent();
+  SmallVector<Type> types(init.getTypes());
+  SmallVector<Location> locs(types.size(), loc);
+
+  Block *after = b.createBlock(region, std::next(before->getIterator()), types, locs);
+  Block *first = b.createBlock(after);
+  first->addArgument(b.getI64Type(), loc);
+  first->addArguments(types, locs);
+
+  SmallVector<Value> entry{lb};
+  llvm::append_range(entry, init);
+  b.setInsertionPointToEnd(before);
+  LLVM::CondBrOp::create(b, loc, less(lb, ub), first, entry, after, init);
+
+  b.setInsertionPointToStart(first);
+  llvm::SaveAndRestore saved(group, LLVM::AccessGroupAttr::get(context));
+  LLVM::AccessGroupAttr own = group;
+  SmallVector<Value> next;
+  {
+    Scope scope(*this);
+    next = body(first->getArgument(0), first->getArguments().drop_front());
+  }
+  Value iv = LLVM::AddOp::create(b, loc, first->getArgument(0), constant(1));
+  Value more = less(iv, ub);
+  SmallVector<Value> again{iv};
+  llvm::append_range(again, next);
+  auto branch =
+      LLVM::CondBrOp::create(b, loc, more, first, again, after, next);
+  // No element that one iteration writes is read by another: each loop writes
+  // one result, and none reads what it writes.
+  branch.setLoopAnnotationAttr(LLVM::LoopAnnotationAttr::get(
+      context, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, b.getBoolAttr(true), {},
+      {}, {}, {own}));
+  b.setInsertionPointToStart(after);
+  return SmallVector<Value>(after->getArguments());
+}
+
+SmallVector<Value> KernelEmitter::loops(
+    ArrayRef<Value> sizes, ArrayRef<int64_t> dims, SmallVectorImpl<Value> &index,
+    ValueRange init,
+    function_ref<SmallVector<Value>(ValueRange, ValueRange)> body) {
+  if (dims.empty())
+    return body(index, init);
+  return loop(constant(0), sizes[dims.front()], init,
+              [&](Value iv, ValueRange carried) {
+                index[dims.front()] = iv;
+                return loops(sizes, dims.drop_front(), index, carried, body);
+              });
+}
+
+Value KernelEmitter::ifElse(Value condition, Type type,
+                            function_ref<Value()> then,
+                            function_ref<Value()> otherwise) {
+  Block *before = b.getInsertionBlock();
+  Region *region = before->getParent();
+  Block *after = b.createBlock(region, std::next(before->getIterator()), type, loc);
+  auto branch = [&](function_ref<Value()> build) {
+    Block *block = b.createBlock(after);
+    Scope scope(*this);
+    Value value = build();
+    LLVM::BrOp::create(b, loc, value, after);
+    return block;
+  };
+  Block *yes = branch(then), *no = branch(otherwise);
+  b.setInsertionPointToEnd(before);
+  LLVM::CondBrOp::create(b, loc, condition, yes, ValueRange(), no, ValueRange());
+  b.setInsertionPointToStart(after);
+  return after->getArgument(0);
+}
+
+//===----------------------------------------------------------------------===//
+// Elements
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value>
+KernelEmitter::remember(Operation *op, ValueRange index,
+                        function_ref<SmallVector<Value>()> build) {
+  Key key{op, {}};
+  for (Value v : index)
+    key.second.push_back(v.getAsOpaquePointer());
+  for (auto &scope : llvm::reverse(memory))
+    if (auto it = scope.find(key); it != scope.end())
+      return it->second;
+  SmallVector<Value> result = build();
+  memory.back()[key] = result;
+  return result;
+}
+
+ArrayRef<Value> KernelEmitter::sizesOf(Value tensor) {
+  auto [it, isNew] = tensorSizes.try_emplace(tensor);
+  if (isNew)
+    it->second = sizes().localSizes(tensor.getType());
+  return it->second;
+}
+
+bool KernelEmitter::isRow(Value tensor, ValueRange index) const {
+  return index.size() >= currentRow.size() &&
+         llvm::equal(index.take_front(currentRow.size()), currentRow);
+}
+
+Value KernelEmitter::address(Value pointer, Type type, Value linear) {
+  // A boolean takes a byte.
+  Type memory = type.isInteger(1) ? b.getI8Type() : type;
+  return LLVM::GEPOp::create(b, loc, pointer.getType(), memory, pointer,
+                             ArrayRef<LLVM::GEPArg>{linear});
+}
+
+Value KernelEmitter::load(Value pointer, Value tensor, ValueRange index,
+                          bool invariant) {
+  Type type = getScalarType(tensor.getType());
+  Value where = address(pointer, type, linearize(index, sizesOf(tensor)));
+  bool isBool = type.isInteger(1);
+  auto load =
+      LLVM::LoadOp::create(b, loc, isBool ? b.getI8Type() : type, where);
+  load.setInvariant(invariant);
+  if (group)
+    load.setAccessGroupsAttr(b.getArrayAttr({group}));
+  if (!isBool)
+    return load;
+  Value zero = LLVM::ConstantOp::create(b, loc, b.getI8Type(), b.getI8IntegerAttr(0));
+  return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, load, zero);
+}
+
+Value KernelEmitter::element(Value tensor, ValueRange index) {
+  if (auto arg = dyn_cast<BlockArgument>(tensor)) {
+    SmallVector<void *, 4> key;
+    for (Value v : index)
+      key.push_back(v.getAsOpaquePointer());
+    for (auto &scope : llvm::reverse(memory))
+      if (auto it = scope.find({tensor.getAsOpaquePointer(), key});
+          it != scope.end())
+        return it->second[0];
+    Value value = load(pointers.lookup(arg), tensor, index, /*invariant=*/true);
+    memory.back()[{tensor.getAsOpaquePointer(), key}] = {value};
+    return value;
+  }
+  // What is stored already is read; other rows may not be there yet.
+  if (stored.contains(tensor.getAsOpaquePointer()) && isRow(tensor, index))
+    return load(pointers.lookup(tensor), tensor, index, /*invariant=*/false);
+  SmallVector<Value> copy(index);
+  Operation *op = tensor.getDefiningOp();
+  return remember(op, copy, [&]() -> SmallVector<Value> {
+    return {cast<KernelOpInterface>(op).buildElement(*this, copy)};
+  })[0];
+}
+
+//===----------------------------------------------------------------------===//
+// The kernel
+//===----------------------------------------------------------------------===//
+
+void KernelEmitter::store(Value tensor, ValueRange row) {
+  Type type = getScalarType(tensor.getType());
+  SmallVector<Value> sizes(sizesOf(tensor)), index(row);
+  index.resize(sizes.size());
+  auto dims = llvm::to_vector(llvm::seq<int64_t>(row.size(), sizes.size()));
+  loops(sizes, dims, index, {}, [&](ValueRange at, ValueRange) {
+    Value value = element(tensor, at);
+    Value where = address(pointers.lookup(tensor), type, linearize(at, sizes));
+    if (type.isInteger(1))
+      value = LLVM::ZExtOp::create(b, loc, b.getI8Type(), value);
+    auto store = LLVM::StoreOp::create(b, loc, value, where);
+    if (group)
+      store.setAccessGroupsAttr(b.getArrayAttr({group}));
+    return SmallVector<Value>();
+  });
+  stored.insert(tensor.getAsOpaquePointer());
+}
+
+void KernelEmitter::emitRow(ValueRange row) {
+  currentRow.assign(row.begin(), row.end());
+  stored.clear();
+  Operation *terminator = source.front().getTerminator();
+  for (Operation &op : source.front().without_terminator()) {
+    auto type = cast<RankedTensorType>(op.getResult(0).getType());
+    if (type.getRank() >= rowRank)
+      cast<KernelOpInterface>(op).buildRow(*this, row);
+    if (llvm::is_contained(terminator->getOperands(), op.getResult(0)))
+      store(op.getResult(0), row);
+  }
+}
+
+LogicalResult KernelEmitter::emit() {
+  MLIRContext *context = b.getContext();
+  auto pointer = LLVM::LLVMPointerType::get(context);
+  Type i64 = b.getI64Type();
+  b.setInsertionPoint(source);
+  target = LLVM::LLVMFuncOp::create(
+      b, loc, source.getName(),
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {pointer, i64, i64}),
+      LLVM::Linkage::Internal);
+  Block *entry = target.addEntryBlock(b);
+  Block *body = b.createBlock(&target.getBody());
+  b.setInsertionPointToStart(entry);
+  auto branch = LLVM::BrOp::create(b, loc, body);
+  b.setInsertionPoint(branch);
+  auto argument = [&](unsigned i) -> Value {
+    Value slot = LLVM::GEPOp::create(b, loc, pointer, pointer, entry->getArgument(0),
+                                     ArrayRef<LLVM::GEPArg>{(int32_t)i});
+    auto load = LLVM::LoadOp::create(b, loc, pointer, slot);
+    load.setInvariant(true);
+    return load;
+  };
+  Value env = argument(0);
+  unsigned next = 1;
+  for (Value arg : source.getArguments())
+    pointers[arg] = argument(next++);
+  OperandRange results = source.front().getTerminator()->getOperands();
+  for (Value result : results)
+    pointers[result] = argument(next++);
+  sizeEmitter = std::make_unique<SizeEmitter>(b, loc, layout, env);
+
+  rowRank = source->getAttrOfType<IntegerAttr>(kKernelAttr).getInt();
+  SmallVector<Value> rows(sizesOf(results[0]).take_front(rowRank));
+  Value lo = entry->getArgument(1), hi = entry->getArgument(2);
+  b.setInsertionPointToStart(body);
+  Scope scope(*this);
+  if (rowRank == 0) {
+    emitRow({});
+  } else {
+    // Going to the next row is an addition with carries, not divisions.
+    SmallVector<Value> init;
+    if (rowRank > 1)
+      init = delinearize(lo, rows);
+    loop(lo, hi, init, [&](Value iv, ValueRange carried) {
+      SmallVector<Value> row(carried);
+      if (rowRank == 1)
+        row = {iv};
+      emitRow(row);
+      if (rowRank == 1)
+        return SmallVector<Value>();
+      Value carry = constant(1);
+      for (int64_t i = rowRank - 1; i > 0; --i) {
+        Value next = add(row[i], carry);
+        Value wraps = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq,
+                                           next, rows[i]);
+        row[i] = LLVM::SelectOp::create(b, loc, wraps, constant(0), next);
+        carry = LLVM::ZExtOp::create(b, loc, i64, wraps);
+      }
+      row[0] = add(row[0], carry);
+      return row;
+    });
+  }
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+  return success();
+}

@@ -1,0 +1,28 @@
+//===- KernelModels.h - How ops compute an element --------------*- C++ -*-===//
+
+#ifndef TPC_LIB_CONVERSION_KERNELMODELS_H
+#define TPC_LIB_CONVERSION_KERNELMODELS_H
+
+#include "tpc/Conversion/KernelEmitter.h"
+
+namespace mlir::tpc {
+
+void attachElementwiseModels(MLIRContext *context);
+void attachMovementModels(MLIRContext *context);
+void attachLookupModels(MLIRContext *context);
+void attachRowModels(MLIRContext *context);
+
+/// Whether the first `rank` dimensions of two tensors are the same.
+bool haveSameRows(Value a, Value b, int64_t rank);
+/// The index of the element of `operand` that broadcasts to `index`: aligned to
+/// the right, 0 where the operand has size 1.
+SmallVector<Value> broadcastIndex(KernelEmitter &e, Value operand,
+                                  ValueRange index);
+/// An integer element as an i64.
+Value toIndex(KernelEmitter &e, Value integer, Type tensor);
+/// An i64 as an element of a tensor.
+Value fromIndex(KernelEmitter &e, Value index, Type tensor);
+
+} // namespace mlir::tpc
+
+#endif // TPC_LIB_CONVERSION_KERNELMODELS_H

@@ -1,0 +1,126 @@
+//===- KernelModelsLookup.cpp - Embeddings and gathers in kernels ---------===//
+
+#include "KernelModels.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+// A row number as ids give it: negative ones count from the end. The result is
+// {row within this rank's part, whether it is there}. Whatever the id, memory
+// is never read out of bounds: rows that are not there read as zero.
+static SmallVector<Value> findRow(KernelEmitter &e, Value id, DimAttr dim,
+                                  Value localSize) {
+  OpBuilder &b = e.builder();
+  Value n = e.sizes().expr(dim.getExpr());
+  Value negative = e.less(id, e.constant(0));
+  id = LLVM::SelectOp::create(b, e.getLoc(), negative, e.add(id, n), id);
+  Value begin = e.constant(0);
+  if (dim.isSharded()) {
+    begin = e.sizes().productBegin(dim);
+    if (dim.getFactors().size() == 1)
+      begin = e.sizes().begin(dim.getFactors()[0]);
+  }
+  id = e.sub(id, begin);
+  Value inside = LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::ult,
+                                      id, localSize);
+  return {id, inside};
+}
+
+namespace {
+struct EmbeddingModel
+    : KernelOpInterface::ExternalModel<EmbeddingModel, EmbeddingOp> {
+  SmallVector<Value> row(EmbeddingOp op, KernelEmitter &e,
+                         ValueRange index) const {
+    return e.remember(op, index, [&] {
+      Value id = toIndex(e, e.element(op.getIds(), index), op.getIds().getType());
+      return findRow(e, id, getDist(op.getTable()).getDims()[0],
+                     e.sizesOf(op.getTable())[0]);
+    });
+  }
+  void buildRow(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto embedding = cast<EmbeddingOp>(op);
+    if ((int64_t)index.size() + 1 == embedding.getType().getRank() &&
+        haveSameRows(embedding.getIds(), embedding.getResult(), index.size()))
+      row(embedding, e, index);
+  }
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto embedding = cast<EmbeddingOp>(op);
+    SmallVector<Value> ids(index.drop_back());
+    auto found = row(embedding, e, ids);
+    Value column = index.back();
+    Type type = getScalarType(embedding.getType());
+    return e.ifElse(
+        found[1], type,
+        [&] { return e.element(embedding.getTable(), {found[0], column}); },
+        [&] { return e.scalar(type, 0); });
+  }
+  int64_t getMaxRowRank(Operation *op) const {
+    return cast<EmbeddingOp>(op).getType().getRank() - 1;
+  }
+  bool isRowAligned(Operation *op, unsigned operand, int64_t rank) const {
+    return operand == 1 && rank < cast<EmbeddingOp>(op).getType().getRank();
+  }
+};
+
+struct GatherModel : KernelOpInterface::ExternalModel<GatherModel, GatherOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto gather = cast<GatherOp>(op);
+    int64_t dim = gather.getDim();
+    auto idType = cast<RankedTensorType>(gather.getIndices().getType());
+    SmallVector<Value> ids(index.slice(dim, idType.getRank()));
+    auto found = e.remember(op, ids, [&] {
+      Value id = toIndex(e, e.element(gather.getIndices(), ids), idType);
+      return findRow(e, id, getDist(gather.getData()).getDims()[dim],
+                     e.sizesOf(gather.getData())[dim]);
+    });
+    SmallVector<Value> at(index.take_front(dim));
+    at.push_back(found[0]);
+    llvm::append_range(at, index.drop_front(dim + idType.getRank()));
+    Type type = getScalarType(gather.getType());
+    return e.ifElse(
+        found[1], type, [&] { return e.element(gather.getData(), at); },
+        [&] { return e.scalar(type, 0); });
+  }
+  bool isCheap(Operation *) const { return false; }
+};
+
+struct GatherNDModel
+    : KernelOpInterface::ExternalModel<GatherNDModel, GatherNDOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto gather = cast<GatherNDOp>(op);
+    auto idType = cast<RankedTensorType>(gather.getIndices().getType());
+    int64_t batch = gather.getBatchDims(), k = idType.getShape().back();
+    SmallVector<Value> ids(index.take_front(idType.getRank() - 1));
+    SmallVector<Value> at(index.take_front(batch));
+    Value inside;
+    for (int64_t i = 0; i < k; ++i) {
+      SmallVector<Value> one(ids);
+      one.push_back(e.constant(i));
+      Value id = toIndex(e, e.element(gather.getIndices(), one), idType);
+      auto found = findRow(e, id, getDist(gather.getData()).getDims()[batch + i],
+                           e.sizesOf(gather.getData())[batch + i]);
+      at.push_back(found[0]);
+      inside = inside ? arith::AndIOp::create(e.builder(), e.getLoc(), inside,
+                                              found[1])
+                            .getResult()
+                      : found[1];
+    }
+    llvm::append_range(at, index.drop_front(idType.getRank() - 1));
+    if (!inside)
+      return e.element(gather.getData(), at);
+    Type type = getScalarType(gather.getType());
+    return e.ifElse(
+        inside, type, [&] { return e.element(gather.getData(), at); },
+        [&] { return e.scalar(type, 0); });
+  }
+  bool isCheap(Operation *) const { return false; }
+};
+} // namespace
+
+void mlir::tpc::attachLookupModels(MLIRContext *context) {
+  EmbeddingOp::attachInterface<EmbeddingModel>(*context);
+  GatherOp::attachInterface<GatherModel>(*context);
+  GatherNDOp::attachInterface<GatherNDModel>(*context);
+}

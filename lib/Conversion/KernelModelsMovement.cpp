@@ -1,0 +1,215 @@
+//===- KernelModelsMovement.cpp - Ops that move elements, in kernels ------===//
+
+#include "KernelModels.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+struct ConstantModel
+    : KernelOpInterface::ExternalModel<ConstantModel, ConstantOp> {
+  // Others are data, which kernels read like any operand.
+  bool isKernelOp(Operation *op) const {
+    auto dense = dyn_cast<DenseElementsAttr>(cast<ConstantOp>(op).getValue());
+    return dense && dense.isSplat();
+  }
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange) const {
+    auto dense = cast<DenseElementsAttr>(cast<ConstantOp>(op).getValue());
+    Type type = getScalarType(dense.getType());
+    TypedAttr value;
+    if (isa<FloatType>(type))
+      value = FloatAttr::get(type, dense.getSplatValue<APFloat>());
+    else
+      value = IntegerAttr::get(type, dense.getSplatValue<APInt>());
+    return arith::ConstantOp::create(e.builder(), e.getLoc(), value);
+  }
+};
+
+struct TransposeModel
+    : KernelOpInterface::ExternalModel<TransposeModel, TransposeOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto transpose = cast<TransposeOp>(op);
+    SmallVector<Value> from(index.size());
+    for (auto [i, dim] : llvm::enumerate(transpose.getPermutation()))
+      from[dim] = index[i];
+    return e.element(transpose.getOperand(), from);
+  }
+  bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
+    for (auto [i, dim] : llvm::enumerate(
+             cast<TransposeOp>(op).getPermutation().take_front(rank)))
+      if ((int64_t)i != dim)
+        return false;
+    return true;
+  }
+};
+
+struct ExpandModel : KernelOpInterface::ExternalModel<ExpandModel, ExpandOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    Value operand = op->getOperand(0);
+    return e.element(operand, broadcastIndex(e, operand, index));
+  }
+  bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
+    Value x = op->getOperand(0), y = op->getResult(0);
+    return getDist(x).getDims().size() == getDist(y).getDims().size() &&
+           haveSameRows(x, y, rank);
+  }
+};
+
+/// Rows of a movement within dimension `dim` are those before it.
+template <typename OpT>
+static bool isBeforeDim(Operation *op, int64_t rank) {
+  return rank <= (int64_t)cast<OpT>(op).getDim();
+}
+
+struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto slice = cast<SliceOp>(op);
+    SmallVector<Value> from(index);
+    Value &at = from[slice.getDim()];
+    at = e.add(e.mul(at, e.constant(slice.getStep())),
+               e.sizes().expr(*SymExpr::parse(slice.getStart().str())));
+    return e.element(slice.getOperand(), from);
+  }
+  bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
+    return isBeforeDim<SliceOp>(op, rank);
+  }
+};
+
+struct ConcatModel : KernelOpInterface::ExternalModel<ConcatModel, ConcatOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    return from(cast<ConcatOp>(op), e, index, 0);
+  }
+  // Element of operand `k` if the index lies in it, else of one behind it.
+  Value from(ConcatOp op, KernelEmitter &e, ValueRange index, unsigned k) const {
+    Value operand = op.getOperands()[k];
+    SmallVector<Value> at(index);
+    if (k + 1 == op.getOperands().size())
+      return e.element(operand, at);
+    Value size = e.sizesOf(operand)[op.getDim()];
+    return e.ifElse(
+        e.less(at[op.getDim()], size), getScalarType(operand.getType()),
+        [&] { return e.element(operand, at); },
+        [&] {
+          SmallVector<Value> rest(at);
+          rest[op.getDim()] = e.sub(rest[op.getDim()], size);
+          return from(op, e, rest, k + 1);
+        });
+  }
+  bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
+    return isBeforeDim<ConcatOp>(op, rank);
+  }
+};
+
+/// Inside a kernel; outside, a reshape is the same memory.
+struct ReshapeModel : KernelOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    Value x = op->getOperand(0), y = op->getResult(0);
+    // Only dimensions of size 1 come and go: no arithmetic.
+    SmallVector<Value> kept;
+    SmallVector<SymExpr> from, to;
+    for (auto [i, size] : llvm::enumerate(getSizes(y)))
+      if (!size.isConstant(1)) {
+        kept.push_back(index[i]);
+        to.push_back(size);
+      }
+    for (const SymExpr &size : getSizes(x))
+      if (!size.isConstant(1))
+        from.push_back(size);
+    if (from == to) {
+      SmallVector<Value> at;
+      unsigned next = 0;
+      for (const SymExpr &size : getSizes(x))
+        at.push_back(size.isConstant(1) ? e.constant(0) : kept[next++]);
+      return e.element(x, at);
+    }
+    SmallVector<Value> ySizes(e.sizesOf(y)), xSizes(e.sizesOf(x));
+    return e.element(x, e.delinearize(e.linearize(index, ySizes), xSizes));
+  }
+};
+
+struct IotaModel : KernelOpInterface::ExternalModel<IotaModel, IotaOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto iota = cast<IotaOp>(op);
+    DimAttr dim = getDist(iota.getResult()).getDims()[iota.getDim()];
+    return fromIndex(e, e.globalIndex(dim, index[iota.getDim()]),
+                     iota.getType());
+  }
+};
+
+struct SizeModel : KernelOpInterface::ExternalModel<SizeModel, SizeOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange) const {
+    auto size = cast<SizeOp>(op);
+    return fromIndex(e, e.sizes().expr(*SymExpr::parse(size.getExpr().str())),
+                     size.getType());
+  }
+};
+
+struct TriluModel : KernelOpInterface::ExternalModel<TriluModel, TriluOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto trilu = cast<TriluOp>(op);
+    unsigned rank = index.size();
+    Value k = e.sizes().expr(*SymExpr::parse(trilu.getK().str()));
+    Value limit = e.add(index[rank - 2], k), column = index[rank - 1];
+    Value keep = LLVM::ICmpOp::create(
+        e.builder(), e.getLoc(),
+        trilu.getUpper() ? LLVM::ICmpPredicate::sge : LLVM::ICmpPredicate::sle,
+        column, limit);
+    Value x = e.element(trilu.getOperand(), index);
+    return arith::SelectOp::create(e.builder(), e.getLoc(), keep, x,
+                                   e.scalar(trilu.getType(), 0));
+  }
+  bool isRowAligned(Operation *, unsigned, int64_t) const { return true; }
+};
+
+/// The operand's element of this rank's part. With axes {a} behind those of the
+/// operand, a factor's part begins at shardBegin over a within the operand's
+/// local part.
+struct LocalSliceModel
+    : KernelOpInterface::ExternalModel<LocalSliceModel, LocalSliceOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto slice = cast<LocalSliceOp>(op);
+    DimAttr from = getDist(slice.getOperand()).getDims()[slice.getDim()];
+    DimAttr to = getDist(slice.getResult()).getDims()[slice.getDim()];
+    SmallVector<Value> at(index);
+    Value &i = at[slice.getDim()];
+    SizeEmitter &s = e.sizes();
+    i = e.add(i, s.productBegin(to, from.getAxes().size()));
+    // Factors that were one for the operand may be several now, and the other
+    // way round only if nothing is split.
+    if (from.getFactors().size() == to.getFactors().size()) {
+      SmallVector<Value> fromSizes, toSizes;
+      for (auto [f, t] : llvm::zip(from.getFactors(), to.getFactors())) {
+        fromSizes.push_back(s.localSize(f));
+        toSizes.push_back(s.localSize(t));
+      }
+      SmallVector<Value> parts = e.delinearize(i, toSizes);
+      for (auto [p, f, t] :
+           llvm::zip(parts, from.getFactors(), to.getFactors()))
+        p = e.add(p, s.begin(t, f.getAxes().size()));
+      i = e.linearize(parts, fromSizes);
+    } else {
+      i = e.globalIndex(DimAttr::get(op->getContext(), to.getFactors()), i);
+    }
+    return e.element(slice.getOperand(), at);
+  }
+  bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
+    return isBeforeDim<LocalSliceOp>(op, rank);
+  }
+};
+} // namespace
+
+void mlir::tpc::attachMovementModels(MLIRContext *context) {
+  ConstantOp::attachInterface<ConstantModel>(*context);
+  TransposeOp::attachInterface<TransposeModel>(*context);
+  ExpandOp::attachInterface<ExpandModel>(*context);
+  SliceOp::attachInterface<SliceModel>(*context);
+  ConcatOp::attachInterface<ConcatModel>(*context);
+  ReshapeOp::attachInterface<ReshapeModel>(*context);
+  IotaOp::attachInterface<IotaModel>(*context);
+  SizeOp::attachInterface<SizeModel>(*context);
+  TriluOp::attachInterface<TriluModel>(*context);
+  LocalSliceOp::attachInterface<LocalSliceModel>(*context);
+}

@@ -1,0 +1,401 @@
+//===- KernelModelsRow.cpp - Norms, softmax and reductions in kernels -----===//
+
+#include "KernelModels.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+static Value larger(KernelEmitter &e, Value x, Value y) {
+  if (isa<FloatType>(x.getType()))
+    return arith::MaximumFOp::create(e.builder(), e.getLoc(), x, y);
+  return arith::MaxSIOp::create(e.builder(), e.getLoc(), x, y);
+}
+
+static Value smaller(KernelEmitter &e, Value x, Value y) {
+  if (isa<FloatType>(x.getType()))
+    return arith::MinimumFOp::create(e.builder(), e.getLoc(), x, y);
+  return arith::MinSIOp::create(e.builder(), e.getLoc(), x, y);
+}
+
+/// The identity of max (`sign` < 0) or min.
+static Value extreme(KernelEmitter &e, Type type, int sign) {
+  OpBuilder &b = e.builder();
+  if (auto f = dyn_cast<FloatType>(type))
+    return arith::ConstantOp::create(
+        b, e.getLoc(),
+        b.getFloatAttr(f, APFloat::getInf(f.getFloatSemantics(), sign < 0)));
+  unsigned width = type.getIntOrFloatBitWidth();
+  return arith::ConstantOp::create(
+      b, e.getLoc(),
+      IntegerAttr::get(type, sign < 0 ? APInt::getSignedMinValue(width)
+                                      : APInt::getSignedMaxValue(width)));
+}
+
+static Value sub(KernelEmitter &e, Value x, Value y) {
+  return arith::SubFOp::create(e.builder(), e.getLoc(), x, y);
+}
+static Value mul(KernelEmitter &e, Value x, Value y) {
+  return arith::MulFOp::create(e.builder(), e.getLoc(), x, y);
+}
+static Value div(KernelEmitter &e, Value x, Value y) {
+  return arith::DivFOp::create(e.builder(), e.getLoc(), x, y);
+}
+
+/// The sum of f(x[index, i]) over the last dimension of x.
+static Value sumRow(KernelEmitter &e, Value x, ValueRange index,
+                    function_ref<Value(Value)> f) {
+  SmallVector<Value> sizes(e.sizesOf(x)), at(index);
+  at.resize(sizes.size());
+  Value zero = e.scalar(x.getType(), 0);
+  return e.loops(sizes, {(int64_t)sizes.size() - 1}, at, {zero},
+                 [&](ValueRange at, ValueRange sum) -> SmallVector<Value> {
+                   return {e.accumulate(sum[0], f(e.element(x, at)))};
+                 })[0];
+}
+
+static Value rowLength(KernelEmitter &e, Value x) {
+  return fromIndex(e, e.sizesOf(x).back(), x.getType());
+}
+
+/// 1 / sqrt(mean + epsilon)
+static Value inverseRoot(KernelEmitter &e, Value mean, double epsilon) {
+  Value shifted = arith::AddFOp::create(e.builder(), e.getLoc(), mean,
+                                        e.scalar(mean.getType(), epsilon));
+  return div(e, e.scalar(mean.getType(), 1),
+             math::SqrtOp::create(e.builder(), e.getLoc(), shifted));
+}
+
+namespace {
+/// What norms over the last dimension have in common.
+template <typename Derived, typename OpT>
+struct NormModel : KernelOpInterface::ExternalModel<Derived, OpT> {
+  SmallVector<Value> statistics(OpT op, KernelEmitter &e, ValueRange row) const {
+    SmallVector<Value> copy(row);
+    return e.remember(op, copy,
+                      [&] { return Derived::compute(op, e, copy); });
+  }
+  void buildRow(Operation *op, KernelEmitter &e, ValueRange row) const {
+    auto norm = cast<OpT>(op);
+    if ((int64_t)row.size() + 1 ==
+        cast<RankedTensorType>(norm.getType()).getRank())
+      statistics(norm, e, row);
+  }
+  int64_t getMaxRowRank(Operation *op) const {
+    return cast<RankedTensorType>(op->getResult(0).getType()).getRank() - 1;
+  }
+  bool isRowAligned(Operation *op, unsigned operand, int64_t rank) const {
+    return operand == 0 && rank <= getMaxRowRank(op);
+  }
+  bool isCheap(Operation *) const { return false; }
+};
+
+struct LayerNormModel : NormModel<LayerNormModel, LayerNormOp> {
+  static SmallVector<Value> compute(LayerNormOp op, KernelEmitter &e,
+                                    ValueRange row) {
+    Value x = op.getX(), n = rowLength(e, x);
+    Value mean = div(e, sumRow(e, x, row, [](Value v) { return v; }), n);
+    Value squares = sumRow(e, x, row, [&](Value v) {
+      Value d = sub(e, v, mean);
+      return mul(e, d, d);
+    });
+    return {mean, inverseRoot(e, div(e, squares, n),
+                              op.getEpsilon().convertToDouble())};
+  }
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto norm = cast<LayerNormOp>(op);
+    auto s = statistics(norm, e, index.drop_back());
+    Value x = e.element(norm.getX(), index);
+    Value y = mul(e, mul(e, sub(e, x, s[0]), s[1]),
+                  e.element(norm.getScale(), index.take_back()));
+    if (norm.getBias())
+      y = arith::AddFOp::create(e.builder(), e.getLoc(), y,
+                                e.element(norm.getBias(), index.take_back()));
+    return y;
+  }
+};
+
+struct RmsNormModel : NormModel<RmsNormModel, RmsNormOp> {
+  static SmallVector<Value> compute(RmsNormOp op, KernelEmitter &e,
+                                    ValueRange row) {
+    Value x = op.getX();
+    Value squares = sumRow(e, x, row, [&](Value v) { return mul(e, v, v); });
+    return {inverseRoot(e, div(e, squares, rowLength(e, x)),
+                        op.getEpsilon().convertToDouble())};
+  }
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto norm = cast<RmsNormOp>(op);
+    auto s = statistics(norm, e, index.drop_back());
+    return mul(e, mul(e, e.element(norm.getX(), index), s[0]),
+               e.element(norm.getScale(), index.take_back()));
+  }
+};
+
+struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> {
+  // The largest element along the dimension, and 1 / sum of exp(x - largest).
+  // `others`: the index without that dimension.
+  SmallVector<Value> statistics(SoftmaxOp op, KernelEmitter &e,
+                                ValueRange others) const {
+    SmallVector<Value> copy(others);
+    return e.remember(op, copy, [&]() -> SmallVector<Value> {
+      Value x = op.getOperand();
+      int64_t dim = op.getDim();
+      SmallVector<Value> sizes(e.sizesOf(x)), at(copy);
+      at.insert(at.begin() + dim, Value());
+      Type type = getScalarType(x.getType());
+      Value largest =
+          e.loops(sizes, {dim}, at, {extreme(e, type, -1)},
+                  [&](ValueRange at, ValueRange m) -> SmallVector<Value> {
+                    return {larger(e, m[0], e.element(x, at))};
+                  })[0];
+      Value sum = e.loops(sizes, {dim}, at, {e.scalar(type, 0)},
+                          [&](ValueRange at, ValueRange sum) -> SmallVector<Value> {
+                            Value d = sub(e, e.element(x, at), largest);
+                            return {e.accumulate(
+                                sum[0], math::ExpOp::create(e.builder(),
+                                                            e.getLoc(), d))};
+                          })[0];
+      return {largest, div(e, e.scalar(type, 1), sum)};
+    });
+  }
+  void buildRow(Operation *op, KernelEmitter &e, ValueRange row) const {
+    auto softmax = cast<SoftmaxOp>(op);
+    int64_t rank = cast<RankedTensorType>(softmax.getType()).getRank();
+    if ((int64_t)softmax.getDim() == rank - 1 && (int64_t)row.size() == rank - 1)
+      statistics(softmax, e, row);
+  }
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto softmax = cast<SoftmaxOp>(op);
+    SmallVector<Value> others(index);
+    others.erase(others.begin() + softmax.getDim());
+    auto s = statistics(softmax, e, others);
+    Value d = sub(e, e.element(softmax.getOperand(), index), s[0]);
+    return mul(e, math::ExpOp::create(e.builder(), e.getLoc(), d), s[1]);
+  }
+  int64_t getMaxRowRank(Operation *op) const { return cast<SoftmaxOp>(op).getDim(); }
+  bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
+    return rank <= getMaxRowRank(op);
+  }
+  bool isCheap(Operation *) const { return false; }
+};
+
+struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
+  static int64_t firstDim(ReduceOp op) {
+    auto dims = op.getDims();
+    int64_t rank = cast<RankedTensorType>(op.getOperand().getType()).getRank();
+    return dims.empty() ? rank : *llvm::min_element(dims);
+  }
+  void buildRow(Operation *op, KernelEmitter &e, ValueRange row) const {
+    // The whole result of this row is one element: compute it here.
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    SmallVector<Value> index(row);
+    for (int64_t size : type.getShape().drop_front(row.size())) {
+      if (size != 1)
+        return;
+      index.push_back(e.constant(0));
+    }
+    e.element(op->getResult(0), index);
+  }
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto reduce = cast<ReduceOp>(op);
+    Value x = reduce.getOperand();
+    ArrayRef<int64_t> dims = reduce.getDims();
+    Type type = getScalarType(x.getType());
+    SmallVector<Value> sizes(e.sizesOf(x)), at;
+    unsigned next = 0;
+    for (unsigned i = 0; i < sizes.size(); ++i) {
+      bool reduced = llvm::is_contained(dims, (int64_t)i);
+      at.push_back(reduced ? Value() : index[next]);
+      next += !reduced || reduce.getKeepDims();
+    }
+    ReduceFunction f = reduce.getFunction();
+    Value init = f == ReduceFunction::Max   ? extreme(e, type, -1)
+                 : f == ReduceFunction::Min ? extreme(e, type, 1)
+                                            : e.scalar(type, 0);
+    Value result =
+        e.loops(sizes, dims, at, {init},
+                [&](ValueRange at, ValueRange sum) -> SmallVector<Value> {
+                  Value v = e.element(x, at);
+                  switch (f) {
+                  case ReduceFunction::Max:
+                    return {larger(e, sum[0], v)};
+                  case ReduceFunction::Min:
+                    return {smaller(e, sum[0], v)};
+                  default:
+                    return {e.accumulate(sum[0], v)};
+                  }
+                })[0];
+    if (f != ReduceFunction::Mean)
+      return result;
+    SmallVector<Value> counts;
+    for (int64_t dim : dims)
+      counts.push_back(sizes[dim]);
+    Value n = fromIndex(e, e.sizes().product(counts), x.getType());
+    if (isa<FloatType>(type))
+      return div(e, result, n);
+    // An empty mean of integers is undefined, but must not trap.
+    Value one = e.scalar(type, 1);
+    n = arith::MaxSIOp::create(e.builder(), e.getLoc(), n, one);
+    return arith::DivSIOp::create(e.builder(), e.getLoc(), result, n);
+  }
+  int64_t getMaxRowRank(Operation *op) const {
+    return std::min<int64_t>(
+        firstDim(cast<ReduceOp>(op)),
+        cast<RankedTensorType>(op->getResult(0).getType()).getRank());
+  }
+  bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
+    return rank <= firstDim(cast<ReduceOp>(op));
+  }
+  bool isCheap(Operation *) const { return false; }
+};
+
+struct CumSumModel : KernelOpInterface::ExternalModel<CumSumModel, CumSumOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto cumsum = cast<CumSumOp>(op);
+    Value x = cumsum.getOperand(), here = index[cumsum.getDim()];
+    Value next = e.add(here, e.constant(1));
+    Value lb = e.constant(0), ub = cumsum.getExclusive() ? here : next;
+    if (cumsum.getReverse()) {
+      lb = cumsum.getExclusive() ? next : here;
+      ub = e.sizesOf(x)[cumsum.getDim()];
+    }
+    SmallVector<Value> at(index);
+    return e.loop(lb, ub, {e.scalar(x.getType(), 0)},
+                  [&](Value i, ValueRange sum) -> SmallVector<Value> {
+                    at[cumsum.getDim()] = i;
+                    return {e.accumulate(sum[0], e.element(x, at))};
+                  })[0];
+  }
+  int64_t getMaxRowRank(Operation *op) const { return cast<CumSumOp>(op).getDim(); }
+  bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
+    return rank <= getMaxRowRank(op);
+  }
+  bool isCheap(Operation *) const { return false; }
+};
+
+struct RotaryModel : KernelOpInterface::ExternalModel<RotaryModel, RotaryOp> {
+  // y[i] = x[i] cos - x[i + half] sin and y[i + half] = x[i + half] cos + x[i] sin
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto rotary = cast<RotaryOp>(op);
+    OpBuilder &b = e.builder();
+    SmallVector<Value> at(index);
+    Value half = e.sizesOf(rotary.getCos()).back(), i = at.back();
+    Value rotated = e.mul(half, e.constant(2));
+    return e.ifElse(
+        e.less(i, rotated), getScalarType(rotary.getType()),
+        [&] {
+          Value isFirst, pair, partner;
+          auto select = [&](Value x, Value y) -> Value {
+            return LLVM::SelectOp::create(b, e.getLoc(), isFirst, x, y);
+          };
+          if (rotary.getInterleaved()) {
+            Value two = e.constant(2), one = e.constant(1);
+            isFirst = LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::eq,
+                                           e.remainder(i, two), e.constant(0));
+            pair = e.quotient(i, two);
+            partner = select(e.add(i, one), e.sub(i, one));
+          } else {
+            isFirst = e.less(i, half);
+            pair = select(i, e.sub(i, half));
+            partner = select(e.add(i, half), e.sub(i, half));
+          }
+          SmallVector<Value> angle{index[0], index[1], pair};
+          if (getSizes(rotary.getCos())[0].isConstant(1))
+            angle[0] = e.constant(0);
+          Value x = e.element(rotary.getX(), at);
+          at.back() = partner;
+          Value other = e.element(rotary.getX(), at);
+          Value sin = e.element(rotary.getSin(), angle);
+          Value negated = arith::NegFOp::create(b, e.getLoc(), sin);
+          sin = arith::SelectOp::create(b, e.getLoc(), isFirst, negated, sin);
+          return arith::AddFOp::create(
+                     b, e.getLoc(),
+                     mul(e, x, e.element(rotary.getCos(), angle)),
+                     mul(e, other, sin))
+              .getResult();
+        },
+        [&] { return e.element(rotary.getX(), index); });
+  }
+  int64_t getMaxRowRank(Operation *op) const { return 3; }
+  bool isRowAligned(Operation *op, unsigned operand, int64_t rank) const {
+    return operand == 0 && rank <= 3;
+  }
+};
+
+/// Products that no library computes: any other element type than f32.
+struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
+  bool isKernelOp(Operation *op) const {
+    return !getElementTypeOrSelf(op->getResult(0)).isF32();
+  }
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto matmul = cast<MatmulOp>(op);
+    OpBuilder &b = e.builder();
+    Value lhs = matmul.getLhs(), rhs = matmul.getRhs();
+    Type type = getScalarType(matmul.getType());
+    // Half precision adds up in single.
+    Type sumType = type.isF16() || type.isBF16() ? Type(b.getF32Type()) : type;
+    auto widen = [&](Value v) -> Value {
+      return sumType == type ? v
+                             : arith::ExtFOp::create(b, e.getLoc(), sumType, v)
+                                   .getResult();
+    };
+    int64_t lhsRank = cast<RankedTensorType>(lhs.getType()).getRank();
+    bool isVector = lhsRank == 1; // [k] x [k, n] -> [n]
+    ValueRange batch = index.drop_back(isVector ? 1 : 2);
+    int64_t rhsRank = cast<RankedTensorType>(rhs.getType()).getRank();
+    Value k = e.sizesOf(lhs).back();
+    Value sum = e.loop(
+        e.constant(0), k, {e.scalar(sumType, 0)},
+        [&](Value i, ValueRange sum) -> SmallVector<Value> {
+          SmallVector<Value> x, y;
+          if (!isVector) {
+            x.assign(batch.begin(), batch.end());
+            x.push_back(index[index.size() - 2]);
+          }
+          x.push_back(i);
+          y.assign(batch.begin(), batch.end());
+          y.push_back(i);
+          y.push_back(index.back());
+          Value a = e.element(lhs, broadcastBatch(e, lhs, x, lhsRank));
+          Value c = e.element(rhs, broadcastBatch(e, rhs, y, rhsRank));
+          Value p = isa<FloatType>(sumType)
+                        ? mul(e, widen(a), widen(c))
+                        : arith::MulIOp::create(b, e.getLoc(), a, c).getResult();
+          return {e.accumulate(sum[0], p)};
+        })[0];
+    if (matmul.getBias())
+      sum = e.accumulate(
+          sum, widen(e.element(matmul.getBias(), index.take_back())));
+    if (sumType != type)
+      sum = arith::TruncFOp::create(b, e.getLoc(), type, sum);
+    return sum;
+  }
+  // As broadcastIndex, but the matrix dimensions do not broadcast.
+  static SmallVector<Value> broadcastBatch(KernelEmitter &e, Value x,
+                                           ArrayRef<Value> index, int64_t rank) {
+    SmallVector<Value> at(index.take_back(rank));
+    auto sizes = getSizes(x);
+    for (int64_t i = 0; i < rank - 2; ++i)
+      if (sizes[i].isConstant(1))
+        at[i] = e.constant(0);
+    return at;
+  }
+  int64_t getMaxRowRank(Operation *op) const {
+    return std::max<int64_t>(
+        cast<RankedTensorType>(op->getResult(0).getType()).getRank() - 1, 0);
+  }
+  bool isCheap(Operation *) const { return false; }
+};
+} // namespace
+
+void mlir::tpc::attachRowModels(MLIRContext *context) {
+  LayerNormOp::attachInterface<LayerNormModel>(*context);
+  RmsNormOp::attachInterface<RmsNormModel>(*context);
+  SoftmaxOp::attachInterface<SoftmaxModel>(*context);
+  ReduceOp::attachInterface<ReduceModel>(*context);
+  CumSumOp::attachInterface<CumSumModel>(*context);
+  RotaryOp::attachInterface<RotaryModel>(*context);
+  MatmulOp::attachInterface<MatmulModel>(*context);
+}

@@ -1,0 +1,293 @@
+//===- Manifest.cpp - What the runtime is told about a program ------------===//
+
+#include "Manifest.h"
+
+#include "tpc/digest.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+namespace json = llvm::json;
+
+static std::string dtypeName(Type tensor) {
+  Type t = getElementTypeOrSelf(tensor);
+  if (t.isBF16())
+    return "bf16";
+  if (isa<FloatType>(t))
+    return "f" + std::to_string(t.getIntOrFloatBitWidth());
+  if (t.isInteger(1))
+    return "bool";
+  return (t.isUnsignedInteger() ? "u" : "i") +
+         std::to_string(t.getIntOrFloatBitWidth());
+}
+
+static json::Array shapeOf(Type tensor) {
+  json::Array shape;
+  for (const SymExpr &size : getSizes(tensor))
+    shape.push_back(size.str());
+  return shape;
+}
+
+// JSON text must be UTF-8, and names come from files.
+static std::string text(StringRef s) {
+  return json::isUTF8(s) ? s.str() : json::fixUTF8(s);
+}
+
+static json::Array axisNames(ArrayRef<StringAttr> axes) {
+  json::Array names;
+  for (StringAttr axis : axes)
+    names.push_back(text(axis.getValue()));
+  return names;
+}
+
+//===----------------------------------------------------------------------===//
+// Parameters
+//===----------------------------------------------------------------------===//
+
+// Factors of a dimension's view, cut so that each is split as a whole. The view
+// [768 x 1] and the distribution 12{tp} * 64 give [12 x 64 {tp}, 64 x 1].
+static FailureOr<json::Array> refineDim(WeightOp weight,
+                                        ArrayRef<StridedFactorAttr> view, DimAttr dim) {
+  SmallVector<std::pair<int64_t, int64_t>> strided; // merged as far as possible
+  for (StridedFactorAttr f : view) {
+    if (f.getSize() == 1)
+      continue;
+    if (!strided.empty() && strided.back().second == f.getSize() * f.getStride())
+      strided.back() = {strided.back().first * f.getSize(), f.getStride()};
+    else
+      strided.push_back({f.getSize(), f.getStride()});
+  }
+  struct Split {
+    int64_t size;
+    ArrayRef<StringAttr> axes;
+  };
+  SmallVector<Split> splits;
+  for (FactorAttr f : dim.getFactors())
+    splits.push_back({*f.getExpr().asConstant(), f.getAxes()});
+  if (!dim.getAxes().empty())
+    splits = {{*dim.getExpr().asConstant(), dim.getAxes()}};
+
+  SmallVector<json::Value> result; // minor to major
+  auto emit = [&](int64_t size, int64_t stride, ArrayRef<StringAttr> axes) {
+    json::Object factor{{"size", size}, {"stride", stride}};
+    if (!axes.empty())
+      factor["axes"] = axisNames(axes);
+    result.push_back(std::move(factor));
+  };
+  for (Split &split : llvm::reverse(splits)) {
+    int64_t left = split.size;
+    while (left > 1) {
+      if (strided.empty())
+        return weight.emitOpError() << "has a view that does not fit its distribution";
+      auto &[size, stride] = strided.back();
+      int64_t take = std::min(left, size);
+      bool whole = take == left && left == split.size;
+      if (take == 0 || size % take || left % take || (!split.axes.empty() && !whole))
+        return weight.emitOpError()
+               << "is split over " << (split.axes.empty() ? "nothing" : split.axes[0].getValue())
+               << " where its view has no such factor: " << split.size
+               << " elements over pieces of " << size;
+      emit(take, stride, split.axes);
+      left /= take;
+      stride *= take;
+      size /= take;
+      if (size == 1)
+        strided.pop_back();
+    }
+    if (split.size <= 1 && (split.size == 0 || !split.axes.empty())) {
+      emit(split.size, 0, split.axes);
+      if (split.size == 0)
+        break;
+    }
+  }
+  std::reverse(result.begin(), result.end());
+  if (result.empty())
+    result.push_back(json::Object{{"size", 1}, {"stride", 0}});
+  json::Array array;
+  for (json::Value &v : result)
+    array.push_back(std::move(v));
+  return array;
+}
+
+static FailureOr<json::Object> describe(ModuleOp module,
+                                        const ParameterTable::Entry &entry,
+                                        const ProgramFacts &facts) {
+  const Parameter &p = entry.parameter;
+  auto weight = module.lookupSymbol<WeightOp>(p.weight);
+  if (!weight) {
+    module.emitError() << "there is no weight @" << p.weight.getValue();
+    return failure();
+  }
+  auto type = cast<RankedTensorType>(weight.getType());
+  ViewAttr view = p.view ? p.view : ViewAttr::getDense(module.getContext(), type.getShape());
+  json::Array dims, source;
+  DistAttr dist = getDist(p.type);
+  for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
+    auto refined = refineDim(weight, view.getFactors(i), dim);
+    if (failed(refined))
+      return failure();
+    dims.push_back(std::move(*refined));
+  }
+  for (int64_t size : type.getShape())
+    source.push_back(size);
+  json::Object object{{"name", text(p.weight.getValue())},
+                      {"stage", entry.stage},
+                      {"dtype", dtypeName(p.type)},
+                      {"offset", (int64_t)weight.getOffset()},
+                      {"bytes", type.getNumElements() * elementBytes(type)},
+                      {"view_offset", view.getOffset()},
+                      {"dims", std::move(dims)},
+                      {"source_shape", std::move(source)},
+                      {"use", entry.use == ParameterUse::Packed ? "matmul_rhs" : "dense"},
+                      {"init", facts.onesByDefault.contains(p.weight) ? "ones" : "normal"}};
+  return object;
+}
+
+//===----------------------------------------------------------------------===//
+// Files
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct File {
+  std::string path;
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+};
+} // namespace
+
+// The weights need not be there when a program is compiled.
+static json::Object describe(File &file) {
+  json::Object object{{"path", text(file.path)}};
+  uint64_t bytes;
+  if (llvm::sys::fs::file_size(file.path, bytes))
+    return object;
+  auto handle = llvm::sys::fs::openNativeFileForRead(file.path);
+  if (!handle) {
+    llvm::consumeError(handle.takeError());
+    return object;
+  }
+  auto read = [&](void *to, uint64_t count, uint64_t offset) {
+    auto got = llvm::sys::fs::readNativeFileSlice(
+        *handle, MutableArrayRef<char>((char *)to, count), offset);
+    if (!got) {
+      llvm::consumeError(got.takeError());
+      return false;
+    }
+    return *got == count;
+  };
+  auto digest = ::tpc::sampleDigest(bytes, file.ranges, read);
+  (void)llvm::sys::fs::closeFile(*handle);
+  object["bytes"] = (int64_t)bytes;
+  if (digest)
+    object["digest"] = *digest;
+  return object;
+}
+
+static std::string absolutePath(ModuleOp module, StringRef file) {
+  SmallString<128> path(file);
+  auto source = module->getAttrOfType<StringAttr>(TpcDialect::kSourceAttr);
+  if (!llvm::sys::path::is_absolute(path) && source) {
+    path = llvm::sys::path::parent_path(source.getValue());
+    llvm::sys::path::append(path, file);
+  }
+  (void)llvm::sys::fs::make_absolute(path);
+  llvm::sys::path::remove_dots(path, /*remove_dot_dot=*/false);
+  return path.str().str();
+}
+
+//===----------------------------------------------------------------------===//
+// The whole
+//===----------------------------------------------------------------------===//
+
+static json::Object describeGrid(const EnvLayout &layout, ModuleOp module) {
+  json::Object sizes;
+  for (StringAttr axis : layout.axes())
+    sizes[text(axis.getValue())] = layout.axisSize(axis.getValue());
+  bool sequenceParallel = false;
+  module.walk([&](ReduceScatterOp) { sequenceParallel = true; });
+  return json::Object{{"sizes", std::move(sizes)},
+                      {"order", axisNames(layout.axes())},
+                      {"sequence_parallel", sequenceParallel},
+                      {"micro_batches", layout.axisSize("mb")}};
+}
+
+FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipeline,
+                                                StringRef name, const EnvLayout &layout,
+                                                const ParameterTable &parameters,
+                                                const ProgramFacts &facts) {
+  json::Array symbols, inputs, outputs, constraints, files, list;
+  for (const std::string &symbol : layout.symbols)
+    symbols.push_back(symbol);
+
+  for (auto [i, type] :
+       llvm::enumerate(pipeline.getBody().front().getArgumentTypes())) {
+    auto attrs = cast<DictionaryAttr>(pipeline.getInputAttrs()[i]);
+    auto inputName = attrs.getAs<StringAttr>(TpcDialect::kNameAttr);
+    json::Object input{{"name", inputName ? text(inputName) : "input" + std::to_string(i)},
+                       {"dtype", dtypeName(type)},
+                       {"shape", shapeOf(type)}};
+    if (auto value = attrs.getAs<StringAttr>(TpcDialect::kDefaultAttr))
+      input["default"] = text(value);
+    if (auto it = facts.inputRanges.find(i); it != facts.inputRanges.end()) {
+      input["range"] = json::Array{it->second.min, it->second.max};
+      input["range_of"] = text(it->second.of);
+    }
+    inputs.push_back(std::move(input));
+  }
+  for (auto [i, attr] : llvm::enumerate(pipeline.getOutputs())) {
+    auto dict = cast<DictionaryAttr>(attr);
+    auto outputName = dict.getAs<StringAttr>("name");
+    auto type = dict.getAs<TypeAttr>("type");
+    if (!type || !isa<RankedTensorType>(type.getValue()))
+      return pipeline.emitOpError() << "output " << i << " has no type";
+    outputs.push_back(
+        json::Object{{"name", outputName ? text(outputName) : "output" + std::to_string(i)},
+                     {"dtype", dtypeName(type.getValue())},
+                     {"shape", shapeOf(type.getValue())}});
+  }
+  if (auto attrs = module->getAttrOfType<ArrayAttr>(TpcDialect::kConstraintsAttr))
+    for (auto dict : attrs.getAsRange<DictionaryAttr>()) {
+      json::Object constraint;
+      for (StringRef key : {"expr", "why"})
+        if (auto value = dict.getAs<StringAttr>(key))
+          constraint[key] = text(value);
+      for (StringRef key : {"min", "max"})
+        if (auto value = dict.getAs<IntegerAttr>(key))
+          constraint[key] = value.getInt();
+      constraints.push_back(std::move(constraint));
+    }
+
+  SmallVector<File> found;
+  for (const ParameterTable::Entry &entry : parameters.getEntries()) {
+    auto object = describe(module, entry, facts);
+    if (failed(object))
+      return failure();
+    auto weight = module.lookupSymbol<WeightOp>(entry.parameter.weight);
+    std::string path = absolutePath(module, weight.getFile());
+    auto file = llvm::find_if(found, [&](const File &f) { return f.path == path; });
+    if (file == found.end())
+      file = &found.emplace_back(File{path, {}});
+    file->ranges.push_back({*object->getInteger("offset"), *object->getInteger("bytes")});
+    (*object)["file"] = (int64_t)(file - found.begin());
+    list.push_back(std::move(*object));
+  }
+  for (File &file : found)
+    files.push_back(describe(file));
+
+  auto source = module->getAttrOfType<StringAttr>(TpcDialect::kSourceAttr);
+  json::Object manifest{{"format", 1},
+                        {"name", text(name)},
+                        {"compiler", "tpc " TPC_VERSION},
+                        {"source", source ? text(source) : ""},
+                        {"grid", describeGrid(layout, module)},
+                        {"symbols", std::move(symbols)},
+                        {"inputs", std::move(inputs)},
+                        {"outputs", std::move(outputs)},
+                        {"constraints", std::move(constraints)},
+                        {"files", std::move(files)},
+                        {"parameters", std::move(list)}};
+  std::string result;
+  llvm::raw_string_ostream(result) << json::Value(std::move(manifest));
+  return result;
+}

@@ -1,0 +1,33 @@
+//===- Manifest.h - What the runtime is told about a program ----*- C++ -*-===//
+
+#ifndef TPC_LIB_CONVERSION_MANIFEST_H
+#define TPC_LIB_CONVERSION_MANIFEST_H
+
+#include "tpc/Conversion/ParameterTable.h"
+#include "tpc/Conversion/SizeEmitter.h"
+
+#include "llvm/Support/JSON.h"
+
+namespace mlir::tpc {
+
+/// Facts that are read off the program before it is lowered.
+struct ProgramFacts {
+  struct Range {
+    int64_t min, max;
+    std::string of;
+  };
+  llvm::DenseMap<unsigned, Range> inputRanges;
+  llvm::DenseSet<StringAttr> onesByDefault; // weights that scale a norm
+
+  static ProgramFacts get(ModuleOp module, PipelineOp pipeline);
+};
+
+/// The JSON text of docs/architecture.md, section 5.
+FailureOr<std::string> buildManifest(ModuleOp module, PipelineOp pipeline, StringRef name,
+                                     const EnvLayout &layout,
+                                     const ParameterTable &parameters,
+                                     const ProgramFacts &facts);
+
+} // namespace mlir::tpc
+
+#endif // TPC_LIB_CONVERSION_MANIFEST_H

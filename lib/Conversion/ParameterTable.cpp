@@ -1,0 +1,182 @@
+//===- ParameterTable.cpp - Which parameters a program loads --------------===//
+
+#include "tpc/Conversion/ParameterTable.h"
+#include "tpc/Conversion/KernelEmitter.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+ParameterTable::ParameterTable(ModuleOp module) {
+  findStages(module);
+  findParameterArguments();
+  findNeeds();
+  findHidden();
+}
+
+// Functions in the order in which calls reach them, callers first. Calls do not
+// recur, so a post-order walk over callees ends and its reverse is that order.
+void ParameterTable::findStages(ModuleOp module) {
+  DenseMap<Operation *, unsigned> seen;
+  std::function<void(func::FuncOp)> visit = [&](func::FuncOp function) {
+    if (!seen.try_emplace(function, 0).second)
+      return;
+    function.walk([&](func::CallOp call) {
+      auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
+      calls[callee].push_back(call);
+      visit(callee);
+    });
+    functions.push_back(function);
+  };
+  auto reach = [&](Operation *root, int64_t stage) {
+    SmallVector<func::FuncOp> work;
+    auto enter = [&](Operation *from, bool isRoot) {
+      from->walk([&](func::CallOp call) {
+        auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
+            call, call.getCalleeAttr());
+        if (isRoot) {
+          calls[callee].push_back(call);
+          visit(callee);
+        }
+        if (!llvm::is_contained(stages[callee], stage)) {
+          stages[callee].push_back(stage);
+          work.push_back(callee);
+        }
+      });
+    };
+    enter(root, true);
+    while (!work.empty())
+      enter(work.pop_back_val(), false);
+  };
+  module.walk([&](StageOp stage) { reach(stage, stage.getIndex()); });
+  // Functions of a module without a pipeline (tests of single passes).
+  for (auto function : module.getOps<func::FuncOp>())
+    visit(function);
+  std::reverse(functions.begin(), functions.end());
+}
+
+void ParameterTable::findParameterArguments() {
+  auto isParameter = [&](Value v) {
+    return v.getDefiningOp<ParameterOp>() || needs.count(v);
+  };
+  for (func::FuncOp function : functions) {
+    if (function.isExternal() || function->hasAttr(kKernelAttr))
+      continue;
+    auto found = calls.find(function);
+    for (BlockArgument arg : function.getArguments())
+      if (found != calls.end() &&
+          llvm::all_of(found->second, [&](func::CallOp call) {
+            return isParameter(call.getOperand(arg.getArgNumber()));
+          }))
+        needs[arg] = {};
+    function.walk([&](ParameterOp op) { needs[op.getResult()] = {}; });
+  }
+  // Parameters in the pipeline itself.
+  for (auto &[function, list] : calls)
+    for (func::CallOp call : list)
+      for (Value v : call.getOperands())
+        if (v.getDefiningOp<ParameterOp>())
+          needs[v];
+}
+
+void ParameterTable::findNeeds() {
+  auto visit = [&](Value value) {
+    ParameterNeeds result;
+    for (OpOperand &use : value.getUses()) {
+      if (auto matmul = dyn_cast<MatmulOp>(use.getOwner());
+          matmul && use.getOperandNumber() == 1 && isPackedProduct(matmul)) {
+        result.packed = true;
+        continue;
+      }
+      if (auto call = dyn_cast<func::CallOp>(use.getOwner())) {
+        auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
+            call, call.getCalleeAttr());
+        if (auto it = needs.find(callee.getArgument(use.getOperandNumber()));
+            it != needs.end()) {
+          result.packed |= it->second.packed;
+          result.dense |= it->second.dense;
+          continue;
+        }
+      }
+      result.dense = true;
+    }
+    needs[value] = result;
+  };
+  // Callees first: what an argument needs is known before its callers ask.
+  SmallVector<Value> values;
+  for (func::FuncOp function : llvm::reverse(functions)) {
+    values.clear();
+    for (Value arg : function.getArguments())
+      if (needs.count(arg))
+        values.push_back(arg);
+    function.walk([&](ParameterOp op) { values.push_back(op.getResult()); });
+    for (Value v : values)
+      visit(v);
+  }
+  values.clear();
+  for (auto &[v, n] : needs)
+    if (auto op = v.getDefiningOp(); op && !op->getParentOfType<func::FuncOp>())
+      values.push_back(v);
+  for (Value v : values)
+    visit(v);
+}
+
+void ParameterTable::findHidden() {
+  for (func::FuncOp function : llvm::reverse(functions)) {
+    if (stages[function].size() < 2)
+      continue;
+    auto &list = hidden[function];
+    auto add = [&](const Parameter &p, ParameterUse use) {
+      if (!llvm::is_contained(list, std::pair(p, use)))
+        list.push_back({p, use});
+    };
+    function.walk([&](ParameterOp op) {
+      ParameterNeeds n = needs.lookup(op.getResult());
+      if (n.packed)
+        add(get(op), ParameterUse::Packed);
+      if (n.dense)
+        add(get(op), ParameterUse::Dense);
+    });
+    function.walk([&](func::CallOp call) {
+      auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
+          call, call.getCalleeAttr());
+      for (auto &[p, use] : getHidden(callee))
+        add(p, use);
+    });
+  }
+}
+
+const ParameterNeeds *ParameterTable::lookup(Value value) const {
+  auto it = needs.find(value);
+  return it == needs.end() ? nullptr : &it->second;
+}
+
+bool ParameterTable::isPackedProduct(MatmulOp op) const {
+  auto isF32 = [](Value v) { return getElementTypeOrSelf(v).isF32(); };
+  return isF32(op.getLhs()) && isF32(op.getRhs()) &&
+         cast<RankedTensorType>(op.getRhs().getType()).getRank() == 2 &&
+         needs.count(op.getRhs());
+}
+
+std::optional<int64_t> ParameterTable::getStage(func::FuncOp function) const {
+  auto it = stages.find(function);
+  if (it == stages.end() || it->second.size() != 1)
+    return std::nullopt;
+  return it->second[0];
+}
+
+ArrayRef<std::pair<Parameter, ParameterUse>>
+ParameterTable::getHidden(func::FuncOp function) const {
+  auto it = hidden.find(function);
+  if (it == hidden.end())
+    return {};
+  return it->second;
+}
+
+int32_t ParameterTable::getIndex(int64_t stage, const Parameter &parameter,
+                                 ParameterUse use) {
+  for (auto [i, entry] : llvm::enumerate(entries))
+    if (entry.stage == stage && entry.use == use && entry.parameter == parameter)
+      return i;
+  entries.push_back({stage, parameter, use});
+  return entries.size() - 1;
+}
