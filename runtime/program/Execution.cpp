@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <malloc.h>
 
 namespace tpc::rt {
 namespace {
@@ -75,6 +76,12 @@ void printError(const std::string &message) {
 Execution::Execution(const tpc_program &program, const Manifest &manifest, const Options &options,
                      std::shared_ptr<Session> session)
     : program(program), manifest(manifest) {
+#ifdef M_MMAP_THRESHOLD
+  // Large blocks come from the system and go back to it. By default the C library moves this limit
+  // up whenever one is freed, and what is freed while weights are loaded stays: a tenth of the
+  // memory.
+  mallopt(M_MMAP_THRESHOLD, 1 << 18);
+#endif
   WeightSources sources;
   agreeOn(session.get(), [&] { sources = openWeights(manifest, options.weights); });
   int onThisMachine = session ? session->ranksOnHost() : manifest.grid.numRanks();
@@ -87,8 +94,12 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
   } else {
     world = World::threads(manifest.grid, threads);
   }
-  if (auto error = world->handshake(manifest.name + "\n" + manifest.schedule))
-    throw UserError(*error);
+  std::optional<std::string> difference =
+      world->handshake(manifest.name + "\n" + manifest.schedule);
+  agreeOn(world->session(), [&] {
+    if (difference)
+      throw UserError(*difference);
+  });
   double begin = now();
   run([&](tpc_context &ctx) {
     ctx.outputs = &assembler;

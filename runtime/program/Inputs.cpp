@@ -218,6 +218,19 @@ void refuseUnknown(const Manifest &manifest, const std::map<std::string, std::st
 
 } // namespace
 
+std::string Inputs::digest() const {
+  std::string text;
+  for (const auto &[symbol, value] : symbols)
+    text += symbol + "=" + std::to_string(value) + " ";
+  for (const Tensor &tensor : tensors) {
+    uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
+    for (int64_t i = 0; i < tensor.data.size(); ++i)
+      hash = (hash ^ static_cast<uint8_t>(tensor.data.data()[i])) * 0x100000001b3u;
+    text += shapeText(tensor.shape) + std::to_string(hash) + " ";
+  }
+  return text;
+}
+
 std::vector<const void *> Inputs::pointers() const {
   std::vector<const void *> result;
   for (const Tensor &tensor : tensors)

@@ -21,6 +21,8 @@ struct Inputs {
   /// For the user, such as that ids were converted.
   std::vector<std::string> notes;
 
+  /// Differs where sizes or values differ.
+  std::string digest() const;
   std::vector<const void *> pointers() const;
   /// The values of manifest.symbols, in order.
   std::vector<int64_t> symbolList(const Manifest &manifest) const;

@@ -98,6 +98,18 @@ void deliver(const Manifest &manifest, const Request &request, const std::vector
   }
 }
 
+/// Processes read the same files; if on some host they are others, collectives would not match.
+void compareInputs(Execution &execution, const Inputs &inputs) {
+  if (!execution.session())
+    return;
+  int rank = execution.session()->firstDifference(inputs.digest());
+  agreeOn(execution.session(), [&] {
+    if (rank >= 0)
+      throw UserError("rank " + std::to_string(rank) +
+                      " read other inputs than rank 0: the same files must be on all hosts");
+  });
+}
+
 void runRequests(Execution &execution, const Manifest &manifest, const Options &options) {
   std::vector<Request> requests;
   agreeOn(execution.session(), [&] { requests = requestsOf(options, manifest); });
@@ -105,6 +117,7 @@ void runRequests(Execution &execution, const Manifest &manifest, const Options &
     Inputs inputs;
     agreeOn(execution.session(),
             [&] { inputs = readInputs(manifest, request.inputs, options.shape); });
+    compareInputs(execution, inputs);
     if (execution.isRankZero())
       for (const std::string &note : inputs.notes)
         std::fprintf(stderr, "note: %s\n", note.c_str());

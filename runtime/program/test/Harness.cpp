@@ -117,6 +117,18 @@ ProgramTest::ProgramTest() : weights(directory / "tiny.weights") {
           .value();
 }
 
+std::map<std::string, std::string> ProgramTest::environmentOf(const World &world) const {
+  return {{"TEST_TP", std::to_string(world.tp)},
+          {"TEST_DP", std::to_string(world.dp)},
+          {"TEST_PP", std::to_string(world.pp)},
+          {"TEST_MB", std::to_string(world.mb)},
+          {"TEST_WEIGHTS", weights},
+          {"TEST_DIGEST", digest},
+          {"TPC_RUNTIME_DIR", TPC_TEST_RUNTIME_DIR},
+          {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+          {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+}
+
 Outcome ProgramTest::run(const World &world, const std::vector<std::string> &arguments,
                          int mpiRanks) {
   std::vector<std::string> command;
@@ -126,17 +138,7 @@ Outcome ProgramTest::run(const World &world, const std::vector<std::string> &arg
                "-n",        std::to_string(mpiRanks ? mpiRanks : world.ranks())};
   command.push_back(TPC_TEST_PROGRAM);
   command.insert(command.end(), arguments.begin(), arguments.end());
-  return runCommand(command,
-                    {{"TEST_TP", std::to_string(world.tp)},
-                     {"TEST_DP", std::to_string(world.dp)},
-                     {"TEST_PP", std::to_string(world.pp)},
-                     {"TEST_MB", std::to_string(world.mb)},
-                     {"TEST_WEIGHTS", weights},
-                     {"TEST_DIGEST", digest},
-                     {"TPC_RUNTIME_DIR", TPC_TEST_RUNTIME_DIR},
-                     {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-                     {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}},
-                    directory / "command");
+  return runCommand(command, environmentOf(world), directory / "command");
 }
 
 std::vector<float> ProgramTest::expected(const std::vector<int64_t> &ids, int64_t sequence,

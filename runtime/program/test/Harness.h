@@ -55,6 +55,7 @@ protected:
     bool mpi = false;
     int ranks() const { return tp * dp * pp; }
   };
+  std::map<std::string, std::string> environmentOf(const World &world) const;
   Outcome run(const World &world, const std::vector<std::string> &arguments, int mpiRanks = 0);
   /// Of the network for these inputs, in double.
   std::vector<float> expected(const std::vector<int64_t> &ids, int64_t sequence,

@@ -237,6 +237,21 @@ TEST_F(MainTest, BadInputUnderMpiIsOneMessage) {
       {"compiled for 4 ranks", "3 were started", "mpirun --oversubscribe --bind-to none -n 4"});
 }
 
+TEST_F(MainTest, ProcessesThatReadOtherInputsSaySo) {
+  if (std::string(TPC_MPIEXEC).empty())
+    GTEST_SKIP() << "no MPI";
+  // Each process finds another file under the same name, as hosts might.
+  writeNpy(directory / "ids0.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {5, 6}));
+  writeNpy(directory / "ids1.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {5, 7}));
+  writeText(directory / "each",
+            "#!/bin/sh\nexec " TPC_TEST_PROGRAM " \"$1/ids$OMPI_COMM_WORLD_RANK.npy\"\n");
+  std::filesystem::permissions(directory / "each", std::filesystem::perms::owner_all);
+  Outcome outcome = runCommand({TPC_MPIEXEC, "--oversubscribe", "--bind-to", "none", "-n", "2",
+                                directory / "each", directory.path.string()},
+                               environmentOf({2, 1, 1, 1, true}), directory / "command");
+  expectError(outcome, {"rank 1 read other inputs than rank 0"});
+}
+
 TEST_F(MainTest, BadCommandLines) {
   expectError(run({}, {"--frobnicate"}), {"unknown flag '--frobnicate'", "--help"});
   expectError(run({}, {"--input"}), {"--input needs a value"});
