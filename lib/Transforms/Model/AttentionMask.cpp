@@ -53,7 +53,7 @@ private:
   bool addVisible(const ScoreStep &step);
   bool classify(const IndexExpr &visible);
   Value maskTensor(const ScoreStep &step);
-  void addBias(Value v, double factor);
+  bool addBias(Value v, double factor);
   Value to4D(Value v);
 
   // Values [b, j] from expressions over the first and the last index.
@@ -257,13 +257,16 @@ Value MaskAnalyzer::to4D(Value v) {
   return createExpand(builder, loc, v, shape);
 }
 
-void MaskAnalyzer::addBias(Value v, double factor) {
+bool MaskAnalyzer::addBias(Value v, double factor) {
   v = to4D(v);
+  if (!v)
+    return false;
   if (factor == -1)
     v = NegOp::create(builder, loc, v);
   else if (factor != 1)
     v = MulOp::create(builder, loc, v, constant(element, factor));
   result.bias = result.bias ? (Value)AddOp::create(builder, loc, result.bias, v) : v;
+  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -428,7 +431,7 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
         return std::nullopt;
     }
   }
-  for (auto [step, bias] : llvm::zip(steps, asBias)) {
+  for (auto [step, isBias] : llvm::zip(steps, asBias)) {
     if (step.kind == ScoreStep::Scale) {
       result.scale *= step.number;
       if (result.softcap != 0)
@@ -443,16 +446,20 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
       result.softcap = step.number;
       continue;
     }
-    if (!bias)
+    if (!isBias)
       continue;
     if (step.kind == ScoreStep::Add) {
-      addBias(step.value, step.number);
+      if (!addBias(step.value, step.number))
+        return std::nullopt;
       continue;
     }
+    // In place of what was added so far as well.
     Value zero = constant(element, 0), low = constant(element, step.number);
-    addBias(SelectOp::create(builder, loc, step.value, step.keeps ? zero : low,
-                             step.keeps ? low : zero),
-            1);
+    Value condition = to4D(step.value), bias = result.bias ? result.bias : zero;
+    if (!condition)
+      return std::nullopt;
+    result.bias = SelectOp::create(builder, loc, condition, step.keeps ? bias : low,
+                                   step.keeps ? low : bias);
   }
   return result;
 }

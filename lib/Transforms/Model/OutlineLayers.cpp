@@ -323,7 +323,8 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
       Interface interface = finder.interfaceOf(stretch);
       func::FuncOp &layer = made[stretch.symbol];
       if (!layer) {
-        layer = makeFunction(stretch, interface);
+        std::string name = made.size() == 1 ? "layer" : "layer_" + std::to_string(made.size() - 1);
+        layer = makeFunction(stretch, interface, name);
         symbols.insert(layer, std::next(after->getIterator()));
         after = layer;
       }
@@ -382,7 +383,8 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
     }
   }
 
-  static func::FuncOp makeFunction(const Stretch &stretch, const Interface &interface) {
+  static func::FuncOp makeFunction(const Stretch &stretch, const Interface &interface,
+                                   StringRef name) {
     MLIRContext *context = stretch.ops.front()->getContext();
     OpBuilder builder(context);
     SmallVector<Value> args = arguments(interface);
@@ -391,7 +393,7 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
       results.push_back(v.getType());
     Location loc = stretch.ops.front()->getLoc();
     auto function = func::FuncOp::create(
-        builder, loc, "layer", builder.getFunctionType(TypeRange(ValueRange(args)), results));
+        builder, loc, name, builder.getFunctionType(TypeRange(ValueRange(args)), results));
     function.setPrivate();
     function->setAttr(TpcDialect::kLayerAttr, builder.getUnitAttr());
     Block *body = function.addEntryBlock();

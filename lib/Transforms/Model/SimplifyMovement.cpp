@@ -30,11 +30,11 @@ struct FoldIntoView : public RewritePattern {
   FoldIntoView(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 2, context) {}
 
   LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
-    auto parameter =
-        op->getNumOperands() == 1 ? op->getOperand(0).getDefiningOp<ParameterOp>() : ParameterOp();
-    auto type = parameter ? dyn_cast<RankedTensorType>(op->getResult(0).getType())
-                          : RankedTensorType();
-    if (!type || !type.hasStaticShape())
+    if (!isa<ReshapeOp, TransposeOp, SliceOp>(op))
+      return failure();
+    auto parameter = op->getOperand(0).getDefiningOp<ParameterOp>();
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    if (!parameter || !type.hasStaticShape())
       return failure();
     ViewAttr view = parameter.getViewOrDense(), result;
     if (!view)

@@ -1,0 +1,110 @@
+// How attention is found, whatever its operands and scales look like. What its
+// mask is: see raise-attention-masks.mlir.
+// RUN: tpc-opt %s --tpc-raise-attention --canonicalize | FileCheck %s
+
+!q = tensor<2x3x5x4xf32>
+!k = tensor<2x3x4x5xf32>
+!s = tensor<2x3x5x5xf32>
+
+// 1/sqrt(d) on the scores: div by 2.
+// CHECK-LABEL: @scale_on_scores
+// CHECK-DAG: %[[Q:.*]] = tpc.transpose %arg0 [0, 2, 1, 3]
+// CHECK-DAG: %[[K:.*]] = tpc.transpose %arg1 [0, 3, 1, 2]
+// CHECK-DAG: %[[V:.*]] = tpc.transpose %arg2 [0, 2, 1, 3]
+// CHECK: %[[A:.*]] = tpc.attention %[[Q]], %[[K]], %[[V]] scale 5.000000e-01 :
+// CHECK: tpc.transpose %[[A]] [0, 2, 1, 3]
+func.func @scale_on_scores(%q: !q, %k: !k, %v: !q) -> !q {
+  %two = tpc.constant dense<2.0> : tensor<f32> : tensor<f32>
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.div %0, %two : !s, tensor<f32> -> !s
+  %2 = tpc.softmax %1 dim 3 : !s -> !s
+  %3 = tpc.matmul %2, %v : !s, !q -> !q
+  return %3 : !q
+}
+
+// The fourth root on both, as PyTorch's dynamo exporter has it; operands
+// already are [b, s, h, d].
+// CHECK-LABEL: @scale_on_both
+// CHECK-NEXT: %[[A:.*]] = tpc.attention %arg0, %arg1, %arg2 scale 2.500000e-01 :
+// CHECK-NEXT: return %[[A]]
+func.func @scale_on_both(%q: tensor<2x5x3x4xf32>, %k: tensor<2x5x3x4xf32>, %v: tensor<2x5x3x4xf32>) -> tensor<2x5x3x4xf32> {
+  %half = tpc.constant dense<0.5> : tensor<1xf32> : tensor<1xf32>
+  %qt = tpc.transpose %q [0, 2, 1, 3] : tensor<2x5x3x4xf32> -> !q
+  %qs = tpc.mul %qt, %half : !q, tensor<1xf32> -> !q
+  %kt = tpc.transpose %k [0, 2, 1, 3] : tensor<2x5x3x4xf32> -> !q
+  %k3 = tpc.reshape %kt : !q -> tensor<6x5x4xf32>
+  %kt3 = tpc.transpose %k3 [0, 2, 1] : tensor<6x5x4xf32> -> tensor<6x4x5xf32>
+  %k4 = tpc.reshape %kt3 : tensor<6x4x5xf32> -> !k
+  %ks = tpc.mul %half, %k4 : tensor<1xf32>, !k -> !k
+  %vt = tpc.transpose %v [0, 2, 1, 3] : tensor<2x5x3x4xf32> -> !q
+  %0 = tpc.matmul %qs, %ks : !q, !k -> !s
+  %1 = tpc.softmax %0 dim 3 : !s -> !s
+  %2 = tpc.matmul %1, %vt : !s, !q -> !q
+  %3 = tpc.transpose %2 [0, 2, 1, 3] : !q -> tensor<2x5x3x4xf32>
+  return %3 : tensor<2x5x3x4xf32>
+}
+
+// Four query heads, two kv heads, each repeated by expand and reshape.
+// CHECK-LABEL: @grouped
+// CHECK: tpc.attention %{{.*}}, %arg1, %arg2 scale 1.0{{.*}} : tensor<2x5x4x8xf32>, tensor<2x5x2x8xf32>, tensor<2x5x2x8xf32>
+func.func @grouped(%q: tensor<2x4x5x8xf32>, %k: tensor<2x5x2x8xf32>, %v: tensor<2x5x2x8xf32>) -> tensor<2x4x5x8xf32> {
+  %k0 = tpc.transpose %k [0, 2, 3, 1] : tensor<2x5x2x8xf32> -> tensor<2x2x8x5xf32>
+  %k1 = tpc.reshape %k0 : tensor<2x2x8x5xf32> -> tensor<2x2x1x8x5xf32>
+  %k2 = tpc.expand %k1 : tensor<2x2x1x8x5xf32> -> tensor<2x2x2x8x5xf32>
+  %k3 = tpc.reshape %k2 : tensor<2x2x2x8x5xf32> -> tensor<2x4x8x5xf32>
+  %v0 = tpc.transpose %v [0, 2, 1, 3] : tensor<2x5x2x8xf32> -> tensor<2x2x5x8xf32>
+  %v1 = tpc.reshape %v0 : tensor<2x2x5x8xf32> -> tensor<2x2x1x5x8xf32>
+  %v2 = tpc.expand %v1 : tensor<2x2x1x5x8xf32> -> tensor<2x2x2x5x8xf32>
+  %v3 = tpc.reshape %v2 : tensor<2x2x2x5x8xf32> -> tensor<2x4x5x8xf32>
+  %0 = tpc.matmul %q, %k3 : tensor<2x4x5x8xf32>, tensor<2x4x8x5xf32> -> tensor<2x4x5x5xf32>
+  %1 = tpc.softmax %0 dim 3 : tensor<2x4x5x5xf32> -> tensor<2x4x5x5xf32>
+  %2 = tpc.matmul %1, %v3 : tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32> -> tensor<2x4x5x8xf32>
+  return %2 : tensor<2x4x5x8xf32>
+}
+
+// kv heads repeated the other way round (0 1 0 1): not groups of neighbours, so
+// they stay repeated.
+// CHECK-LABEL: @tiled
+// CHECK: tpc.attention {{.*}} : tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>
+func.func @tiled(%q: tensor<2x4x5x8xf32>, %k: tensor<2x5x2x8xf32>, %v: tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32> {
+  %k0 = tpc.transpose %k [0, 2, 3, 1] : tensor<2x5x2x8xf32> -> tensor<2x2x8x5xf32>
+  %k1 = tpc.reshape %k0 : tensor<2x2x8x5xf32> -> tensor<2x1x2x8x5xf32>
+  %k2 = tpc.expand %k1 : tensor<2x1x2x8x5xf32> -> tensor<2x2x2x8x5xf32>
+  %k3 = tpc.reshape %k2 : tensor<2x2x2x8x5xf32> -> tensor<2x4x8x5xf32>
+  %0 = tpc.matmul %q, %k3 : tensor<2x4x5x8xf32>, tensor<2x4x8x5xf32> -> tensor<2x4x5x5xf32>
+  %1 = tpc.softmax %0 dim 3 : tensor<2x4x5x5xf32> -> tensor<2x4x5x5xf32>
+  %2 = tpc.matmul %1, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32> -> tensor<2x4x5x8xf32>
+  return %2 : tensor<2x4x5x8xf32>
+}
+
+// One head, without a dimension for it; scores capped at 30.
+// CHECK-LABEL: @one_head
+// CHECK: tpc.attention {{.*}} scale 5.000000e-01 {softcap = 3.0{{.*}}} : tensor<2x5x1x4xf32>
+func.func @one_head(%q: tensor<2x5x4xf32>, %k: tensor<2x4x7xf32>, %v: tensor<2x7x6xf32>) -> tensor<2x5x6xf32> {
+  %half = tpc.constant dense<0.5> : tensor<f32> : tensor<f32>
+  %cap = tpc.constant dense<30.0> : tensor<f32> : tensor<f32>
+  %0 = tpc.matmul %q, %k : tensor<2x5x4xf32>, tensor<2x4x7xf32> -> tensor<2x5x7xf32>
+  %1 = tpc.mul %0, %half : tensor<2x5x7xf32>, tensor<f32> -> tensor<2x5x7xf32>
+  %2 = tpc.div %1, %cap : tensor<2x5x7xf32>, tensor<f32> -> tensor<2x5x7xf32>
+  %3 = tpc.tanh %2 : tensor<2x5x7xf32> -> tensor<2x5x7xf32>
+  %4 = tpc.mul %3, %cap : tensor<2x5x7xf32>, tensor<f32> -> tensor<2x5x7xf32>
+  %5 = tpc.softmax %4 dim 2 : tensor<2x5x7xf32> -> tensor<2x5x7xf32>
+  %6 = tpc.matmul %5, %v : tensor<2x5x7xf32>, tensor<2x7x6xf32> -> tensor<2x5x6xf32>
+  return %6 : tensor<2x5x6xf32>
+}
+
+// Softmax over queries; scores divided by a tensor; a product with another
+// softmax.
+// CHECK-LABEL: @not_attention
+// CHECK-NOT: tpc.attention
+func.func @not_attention(%q: !q, %k: !k, %v: !q, %m: !s) -> (!q, !q, !q) {
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.softmax %0 dim 2 : !s -> !s
+  %2 = tpc.matmul %1, %v : !s, !q -> !q
+  %3 = tpc.div %0, %m : !s, !s -> !s
+  %4 = tpc.softmax %3 dim 3 : !s -> !s
+  %5 = tpc.matmul %4, %v : !s, !q -> !q
+  %6 = tpc.softmax %m dim 3 : !s -> !s
+  %7 = tpc.matmul %6, %v : !s, !q -> !q
+  return %2, %5, %7 : !q, !q, !q
+}

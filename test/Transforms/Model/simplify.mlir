@@ -1,0 +1,196 @@
+// RUN: tpc-opt %s --tpc-simplify --split-input-file | FileCheck %s
+
+!bsh = tensor<?x?x12xf32, #tpc.dist<[b, s, 12]>>
+!heads = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
+
+// The keys of PyTorch's dynamo exporter: by way of [b*3, s, 4] and back.
+// CHECK-LABEL: @chain
+// CHECK-NEXT: %[[R:.*]] = tpc.reshape %arg0 {{.*}} -> tensor<?x?x3x4xf32
+// CHECK-NEXT: %[[T:.*]] = tpc.transpose %[[R]] [0, 2, 3, 1]
+// CHECK-NEXT: return %[[T]]
+func.func @chain(%x: !bsh) -> tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>> {
+  %0 = tpc.reshape %x : !bsh -> tensor<?x?x3x4xf32, #tpc.dist<[b, s, 3, 4]>>
+  %1 = tpc.transpose %0 [0, 2, 1, 3] : tensor<?x?x3x4xf32, #tpc.dist<[b, s, 3, 4]>> -> !heads
+  %2 = tpc.reshape %1 : !heads -> tensor<?x?x4xf32, #tpc.dist<[3*b, s, 4]>>
+  %3 = tpc.transpose %2 [0, 2, 1] : tensor<?x?x4xf32, #tpc.dist<[3*b, s, 4]>> -> tensor<?x4x?xf32, #tpc.dist<[3*b, 4, s]>>
+  %4 = tpc.reshape %3 : tensor<?x4x?xf32, #tpc.dist<[3*b, 4, s]>> -> tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>
+  return %4 : tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>
+}
+
+// Elements really change places: nothing to shorten.
+// CHECK-LABEL: @needed
+// CHECK: tpc.transpose
+// CHECK: tpc.reshape
+func.func @needed(%x: tensor<2x3x4xf32>) -> tensor<2x12xf32> {
+  %0 = tpc.transpose %x [0, 2, 1] : tensor<2x3x4xf32> -> tensor<2x4x3xf32>
+  %1 = tpc.reshape %0 : tensor<2x4x3xf32> -> tensor<2x12xf32>
+  return %1 : tensor<2x12xf32>
+}
+
+// CHECK-LABEL: @cancels
+// CHECK-NEXT: return %arg0
+func.func @cancels(%x: !bsh) -> !bsh {
+  %0 = tpc.transpose %x [2, 0, 1] : !bsh -> tensor<12x?x?xf32, #tpc.dist<[12, b, s]>>
+  %1 = tpc.reshape %0 : tensor<12x?x?xf32, #tpc.dist<[12, b, s]>> -> tensor<3x4x?x?xf32, #tpc.dist<[3, 4, b, s]>>
+  %2 = tpc.transpose %1 [2, 3, 0, 1] : tensor<3x4x?x?xf32, #tpc.dist<[3, 4, b, s]>> -> tensor<?x?x3x4xf32, #tpc.dist<[b, s, 3, 4]>>
+  %3 = tpc.reshape %2 : tensor<?x?x3x4xf32, #tpc.dist<[b, s, 3, 4]>> -> !bsh
+  return %3 : !bsh
+}
+
+// -----
+
+tpc.weight @w in "w.bin" at 0 : tensor<64x192xf32>
+
+// CHECK-LABEL: @views
+// CHECK-NEXT: %[[P:.*]] = tpc.parameter @w view <64 {{\[\[}}64 x 1], [64 x 192]]> : tensor<64x64xf32>
+// CHECK-NEXT: return %[[P]]
+func.func @views() -> tensor<64x64xf32> {
+  %0 = tpc.parameter @w : tensor<64x192xf32>
+  %1 = tpc.slice %0 dim 1 from "64" : tensor<64x192xf32> -> tensor<64x64xf32>
+  %2 = tpc.transpose %1 [1, 0] : tensor<64x64xf32> -> tensor<64x64xf32>
+  return %2 : tensor<64x64xf32>
+}
+
+// 96 of 192 columns, in rows of 36: no factors give that.
+// CHECK-LABEL: @no_view
+// CHECK: tpc.parameter @w view
+// CHECK: tpc.reshape
+func.func @no_view() -> tensor<24x36xf32> {
+  %0 = tpc.parameter @w : tensor<64x192xf32>
+  %1 = tpc.slice %0 dim 0 from "0" : tensor<64x192xf32> -> tensor<9x192xf32>
+  %2 = tpc.slice %1 dim 1 from "0" : tensor<9x192xf32> -> tensor<9x96xf32>
+  %3 = tpc.reshape %2 : tensor<9x96xf32> -> tensor<24x36xf32>
+  return %3 : tensor<24x36xf32>
+}
+
+// CHECK-LABEL: @gather_is_slice
+// CHECK: %[[S:.*]] = tpc.slice %arg0 dim 1 from "2"
+// CHECK: tpc.reshape %[[S]]
+func.func @gather_is_slice(%x: tensor<4x3x5xf32>) -> tensor<4x5xf32> {
+  %i = tpc.constant dense<-1> : tensor<i64> : tensor<i64>
+  %0 = tpc.gather %x, %i dim 1 : tensor<4x3x5xf32>, tensor<i64> -> tensor<4x5xf32>
+  return %0 : tensor<4x5xf32>
+}
+
+// CHECK-LABEL: @gather_is_no_slice
+// CHECK: tpc.gather
+func.func @gather_is_no_slice(%x: tensor<4x3x5xf32>) -> tensor<4x3x5xf32> {
+  %i = tpc.constant dense<[0, 2, 1]> : tensor<3xi64> : tensor<3xi64>
+  %0 = tpc.gather %x, %i dim 1 : tensor<4x3x5xf32>, tensor<3xi64> -> tensor<4x3x5xf32>
+  return %0 : tensor<4x3x5xf32>
+}
+
+// -----
+
+!x = tensor<?x8xf32, #tpc.dist<[n, 8]>>
+
+// sqrt(sqrt(16)) * x / 2 + 0.
+// CHECK-LABEL: @arithmetic
+// CHECK-NEXT: return %arg0
+func.func @arithmetic(%x: !x) -> !x {
+  %size = tpc.size "16" : tensor<i64>
+  %f = tpc.cast %size : tensor<i64> -> tensor<f32>
+  %r = tpc.sqrt %f : tensor<f32> -> tensor<f32>
+  %two = tpc.sqrt %r : tensor<f32> -> tensor<f32>
+  %half = tpc.constant dense<0.5> : tensor<1xf32> : tensor<1xf32>
+  %one = tpc.mul %two, %half : tensor<f32>, tensor<1xf32> -> tensor<1xf32>
+  %zero = tpc.sub %one, %one : tensor<1xf32>, tensor<1xf32> -> tensor<1xf32>
+  %0 = tpc.mul %one, %x : tensor<1xf32>, !x -> !x
+  %1 = tpc.add %0, %zero : !x, tensor<1xf32> -> !x
+  return %1 : !x
+}
+
+// x * 0 is not zero for infinities, and 0 - x is no identity.
+// CHECK-LABEL: @not_neutral
+// CHECK: tpc.mul
+// CHECK: tpc.sub
+func.func @not_neutral(%x: !x) -> (!x, !x) {
+  %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %0 = tpc.mul %x, %zero : !x, tensor<f32> -> !x
+  %1 = tpc.sub %zero, %x : tensor<f32>, !x -> !x
+  return %0, %1 : !x, !x
+}
+
+// CHECK-LABEL: @pow
+// CHECK: %[[S:.*]] = tpc.mul %arg0, %arg0
+// CHECK: tpc.mul %[[S]], %arg0
+// CHECK: tpc.sqrt
+// CHECK: tpc.pow
+func.func @pow(%x: !x) -> (!x, !x, !x) {
+  %three = tpc.constant dense<3.0> : tensor<f32> : tensor<f32>
+  %half = tpc.constant dense<0.5> : tensor<f32> : tensor<f32>
+  %other = tpc.constant dense<2.5> : tensor<f32> : tensor<f32>
+  %0 = tpc.pow %x, %three : !x, tensor<f32> -> !x
+  %1 = tpc.pow %x, %half : !x, tensor<f32> -> !x
+  %2 = tpc.pow %x, %other : !x, tensor<f32> -> !x
+  return %0, %1, %2 : !x, !x, !x
+}
+
+// bool to int to bool; float to int to float loses what comes after the point.
+// CHECK-LABEL: @casts
+// CHECK-NEXT: %[[I:.*]] = tpc.cast %arg1
+// CHECK-NEXT: %[[F:.*]] = tpc.cast %[[I]]
+// CHECK-NEXT: return %arg0, %[[F]]
+func.func @casts(%p: tensor<4xi1>, %f: tensor<4xf32>) -> (tensor<4xi1>, tensor<4xf32>) {
+  %0 = tpc.cast %p : tensor<4xi1> -> tensor<4xi64>
+  %1 = tpc.cast %0 : tensor<4xi64> -> tensor<4xi1>
+  %2 = tpc.cast %f : tensor<4xf32> -> tensor<4xi64>
+  %3 = tpc.cast %2 : tensor<4xi64> -> tensor<4xf32>
+  return %1, %3 : tensor<4xi1>, tensor<4xf32>
+}
+
+// The broadcast of %m is the select's own; that of %c is needed.
+// CHECK-LABEL: @broadcast
+// CHECK-NEXT: tpc.add %arg0, %arg1
+// CHECK-NEXT: tpc.expand %arg2
+func.func @broadcast(%x: tensor<4x8xf32>, %m: tensor<8xf32>, %c: tensor<1x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %0 = tpc.expand %m : tensor<8xf32> -> tensor<4x8xf32>
+  %1 = tpc.add %x, %0 : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x8xf32>
+  %2 = tpc.expand %c : tensor<1x8xf32> -> tensor<4x8xf32>
+  return %1, %2 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// -----
+
+tpc.weight @w in "w.bin" at 0 : tensor<8x6xf32>
+tpc.weight @b in "w.bin" at 192 : tensor<6xf32>
+
+// CHECK-LABEL: @bias
+// CHECK: %[[M:.*]] = tpc.matmul %arg0, %{{.*}} bias %
+// CHECK: tpc.reshape %[[M]]
+// CHECK-NOT: tpc.add
+func.func @bias(%x: tensor<10x8xf32>) -> tensor<2x5x6xf32> {
+  %w = tpc.parameter @w : tensor<8x6xf32>
+  %b = tpc.parameter @b : tensor<6xf32>
+  %0 = tpc.matmul %x, %w : tensor<10x8xf32>, tensor<8x6xf32> -> tensor<10x6xf32>
+  %1 = tpc.reshape %0 : tensor<10x6xf32> -> tensor<2x5x6xf32>
+  %2 = tpc.add %b, %1 : tensor<6xf32>, tensor<2x5x6xf32> -> tensor<2x5x6xf32>
+  return %2 : tensor<2x5x6xf32>
+}
+
+// A residual is no bias, nor what is added to one of two uses.
+// CHECK-LABEL: @no_bias
+// CHECK-NOT: bias
+func.func @no_bias(%x: tensor<10x8xf32>, %r: tensor<6xf32>) -> (tensor<10x6xf32>, tensor<10x6xf32>, tensor<10x6xf32>) {
+  %w = tpc.parameter @w : tensor<8x6xf32>
+  %p = tpc.parameter @b : tensor<6xf32>
+  %0 = tpc.matmul %x, %w : tensor<10x8xf32>, tensor<8x6xf32> -> tensor<10x6xf32>
+  %1 = tpc.add %0, %r : tensor<10x6xf32>, tensor<6xf32> -> tensor<10x6xf32>
+  %2 = tpc.add %0, %p : tensor<10x6xf32>, tensor<6xf32> -> tensor<10x6xf32>
+  return %0, %1, %2 : tensor<10x6xf32>, tensor<10x6xf32>, tensor<10x6xf32>
+}
+
+// -----
+
+// Scores by products of [b*H, s, d].
+// CHECK-LABEL: @merged_batch
+// CHECK: %[[P:.*]] = tpc.matmul {{.*}} -> tensor<?x3x?x?xf32
+// CHECK: %[[S:.*]] = tpc.softmax %[[P]] dim 3
+// CHECK: tpc.reshape %[[S]] {{.*}} -> tensor<?x?x?xf32
+func.func @merged_batch(%q: tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>, %k: tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>) -> tensor<?x?x?xf32, #tpc.dist<[3*b, s, s]>> {
+  %0 = tpc.reshape %q : tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>> -> tensor<?x?x4xf32, #tpc.dist<[3*b, s, 4]>>
+  %1 = tpc.reshape %k : tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>> -> tensor<?x4x?xf32, #tpc.dist<[3*b, 4, s]>>
+  %2 = tpc.matmul %0, %1 : tensor<?x?x4xf32, #tpc.dist<[3*b, s, 4]>>, tensor<?x4x?xf32, #tpc.dist<[3*b, 4, s]>> -> tensor<?x?x?xf32, #tpc.dist<[3*b, s, s]>>
+  %3 = tpc.softmax %2 dim 2 : tensor<?x?x?xf32, #tpc.dist<[3*b, s, s]>> -> tensor<?x?x?xf32, #tpc.dist<[3*b, s, s]>>
+  return %3 : tensor<?x?x?xf32, #tpc.dist<[3*b, s, s]>>
+}
