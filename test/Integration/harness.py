@@ -32,6 +32,7 @@ class Grid:
     sp: bool = False
     mb: int = 1
     order: str = ""
+    allow_reshard: bool = False
 
     @property
     def ranks(self) -> int:
@@ -42,6 +43,7 @@ class Grid:
                  if size > 1]
         parts += ["sp"] if self.sp else []
         parts += [f"order={self.order}"] if self.order else []
+        parts += ["allow-reshard"] if self.allow_reshard else []
         return ",".join(parts) or "tp1"
 
     @staticmethod
