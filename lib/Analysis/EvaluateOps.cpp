@@ -304,7 +304,10 @@ static Tensor gatherND(GatherNDOp op, Operands operands, ArrayRef<int64_t> shape
       at.push_back(x < 0 ? x + data.shape[batch + i] : x);
     }
     at.append(index.begin() + rank - 1, index.end());
-    out.data[next++] = data.data[linearize(at, data.shape)];
+    bool inside = true;
+    for (auto [i, size] : llvm::zip(at, data.shape))
+      inside &= i >= 0 && i < size;
+    out.data[next++] = inside ? data.data[linearize(at, data.shape)] : NAN;
   });
   return out;
 }
@@ -400,6 +403,16 @@ FailureOr<std::vector<Tensor>> evaluator::evaluateOp(Operation *op, Operands ope
   Shape shape = env.getShape(op->getResult(0).getType(), at);
   if (auto scalar = evaluateScalarOp(op, operands, shape))
     return std::vector<Tensor>{std::move(*scalar)};
+  if (auto slice = dyn_cast<SliceOp>(op)) {
+    int64_t n = shape[slice.getDim()], first = env.evaluate(slice.getStart());
+    int64_t last = first + (n - 1) * int64_t(slice.getStep());
+    int64_t size = operands[0]->shape[slice.getDim()];
+    if (n > 0 && (std::min(first, last) < 0 || std::max(first, last) >= size))
+      return op->emitError() << "takes elements " << first << " to " << last << " of " << size
+                             << ": these sizes are not possible";
+  }
+  if (isa<ReshapeOp>(op) && Tensor(shape).size() != operands[0]->size())
+    return op->emitError() << "has " << operands[0]->size() << " elements for another shape";
   std::optional<Tensor> result =
       llvm::TypeSwitch<Operation *, std::optional<Tensor>>(op)
           .Case([&](MatmulOp) { return matmul(operands, shape); })

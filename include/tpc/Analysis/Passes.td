@@ -25,6 +25,7 @@ def Evaluate : Pass<"tpc-evaluate", "::mlir::ModuleOp"> {
   let options = [
     ListOption<"shape", "shape", "std::string", "Sizes of symbols, such as batch=2,sequence=128">,
     Option<"tolerance", "tolerance", "double", "1.0e-9", "Largest difference, relative to the largest value">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def PrintFactorClasses : Pass<"tpc-print-factor-classes", "::mlir::ModuleOp"> {
@@ -33,6 +34,7 @@ def PrintFactorClasses : Pass<"tpc-print-factor-classes", "::mlir::ModuleOp"> {
     One line for each value: its dimensions as lists of classes (#0, #1, ...) with their sizes,
     `!` where an op needs the class whole.
   }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
 def PrintReport : Pass<"tpc-print-report", "::mlir::ModuleOp"> {
@@ -41,6 +43,7 @@ def PrintReport : Pass<"tpc-print-report", "::mlir::ModuleOp"> {
     What `tpcc --report` writes, for the sizes in `shape` ("batch=2,sequence=128").
     Errors: the program is not staged; a symbol has no size.
   }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
   let options = [
     ListOption<"shape", "shape", "std::string", "Sizes of symbols, such as batch=2,sequence=128">,
     Option<"json", "json", "bool", "false", "As JSON, not as text">];

@@ -12,7 +12,8 @@
 //  (a) whose operands nobody reduced or placed (slicing them is free) but whose
 //      results are needed whole: they would only add an all-gather;
 //  (b) whose results are all needed whole and larger than the operands: gathering
-//      the operands is cheaper.
+//      the operands is cheaper, for several ops that share one in particular (a
+//      parallel residual with two norms gathers once).
 //
 // Each step removes an op, so it ends.
 //
@@ -36,12 +37,15 @@ private:
   void findTokens();
   std::optional<unsigned> getTokenFactor(Operation *op);
   std::optional<unsigned> getTokenDim(Value value);
-  bool isUnreduced(Value value) { return plan.isUnreduced(value, "tp"); }
+  bool isUnreduced(Value value);
+  bool passesUnreduced(Operation *op);
   bool isPlaced(Value value);
   void placeArguments();
   void collectUsers(Value value, bool &placed, bool &whole);
   void findGrounded();
   bool isGrounded(Value value);
+  SmallVector<Value> getPlacedOperands(Operation *op, unsigned factor);
+  bool isOnlyUsedWhole(Operation *op);
   bool shouldLeave(Operation *op, unsigned factor);
   Value getReturned(OpResult callResult);
   SmallVector<Value> getCallOperands(BlockArgument argument);
@@ -68,9 +72,35 @@ void SequenceTactic::findTokens() {
     }
 }
 
+bool SequenceTactic::isUnreduced(Value value) {
+  return plan.isUnreduced(value, "tp") ||
+         (value.getDefiningOp() && passesUnreduced(value.getDefiningOp()));
+}
+
+/// Whether `op` works on partial sums (adds two of them, say): they are reduced, once,
+/// after it. The same conditions as in tpc-insert-reshards.
+bool SequenceTactic::passesUnreduced(Operation *op) {
+  if (!isa<ShardingRuleOpInterface>(op) || op->getNumResults() != 1)
+    return false;
+  SmallVector<int, 2> unreduced;
+  double in = 0;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    if (!isUnreduced(operand))
+      continue;
+    if (!operand.hasOneUse())
+      return false;
+    unreduced.push_back(i);
+    in += getBytes(operand);
+  }
+  return !unreduced.empty() && getBytes(op->getResult(0)) <= in &&
+         llvm::any_of(plan.classes.getRule(op).linear, [&](const ShardingRule::Linear &l) {
+           return ArrayRef<int>(l.operands) == ArrayRef<int>(unreduced);
+         });
+}
+
 /// The factor that would be split in `op`, if it can work on a part of the tokens.
 std::optional<unsigned> SequenceTactic::getTokenFactor(Operation *op) {
-  if (isa<ParameterOp, ConstantOp, SizeOp>(op) || op->getNumResults() == 0)
+  if (isa<ParameterOp, ConstantOp, SizeOp>(op) || op->getNumResults() == 0 || passesUnreduced(op))
     return std::nullopt;
   const ShardingRule &rule = plan.classes.getRule(op);
   std::optional<unsigned> found;
@@ -249,6 +279,26 @@ void SequenceTactic::findGrounded() {
   }
 }
 
+/// Operands that a placed op has in parts only because it, or their producer, is placed.
+SmallVector<Value> SequenceTactic::getPlacedOperands(Operation *op, unsigned factor) {
+  SmallVector<Value> values;
+  const ShardingRule &rule = plan.classes.getRule(op);
+  for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands)) {
+    bool has = llvm::any_of(
+        dims, [&](const ShardingRule::Dim &dim) { return llvm::is_contained(dim, int(factor)); });
+    if (has && (isPlaced(operand) || isUnreduced(operand)))
+      values.push_back(operand);
+  }
+  return values;
+}
+
+bool SequenceTactic::isOnlyUsedWhole(Operation *op) {
+  bool placed = false, whole = false;
+  for (Value result : op->getResults())
+    collectUsers(result, placed, whole);
+  return whole && !placed;
+}
+
 bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
   bool placed = false, whole = false;
   double out = 0;
@@ -262,14 +312,24 @@ bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
     return true;
   if (placed)
     return false;
+  // What would have to be gathered instead, unless somebody else needs it whole as well.
   double in = 0;
-  const ShardingRule &rule = plan.classes.getRule(op);
-  for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands)) {
-    bool has = llvm::any_of(
-        dims, [&](const ShardingRule::Dim &dim) { return llvm::is_contained(dim, int(factor)); });
-    if (has && (isPlaced(operand) || isUnreduced(operand)))
+  SmallVector<Value> operands = getPlacedOperands(op, factor);
+  for (Value operand : operands) {
+    bool operandPlaced = false, operandWhole = false;
+    collectUsers(operand, operandPlaced, operandWhole);
+    if (!operandWhole)
       in += getBytes(operand);
   }
+  // Others that could use the same gathered operand.
+  if (operands.size() == 1)
+    for (Operation *user : operands[0].getUsers()) {
+      auto other = plan.tokenFactor.find(user);
+      if (user != op && other != plan.tokenFactor.end() && isOnlyUsedWhole(user) &&
+          getPlacedOperands(user, other->second).size() == 1)
+        for (Value result : user->getResults())
+          out += getBytes(result);
+    }
   return out > in;
 }
 
