@@ -17,6 +17,10 @@ class ImportFailed(Exception):
     pass
 
 
+class OutsideConstraints(Exception):
+    pass
+
+
 def split(text, separator=","):
     """Splits at separators outside of quotes and brackets."""
     parts, depth, quoted, start = [], 0, False, 0
@@ -208,7 +212,7 @@ class Program:
         for c in self.constraints:
             value = evaluate(c["expr"], symbols)
             if not c["min"] <= value <= c["max"]:
-                raise ValueError(f"{c['expr']} = {value} is outside [{c['min']}, {c['max']}]: {c['why']}")
+                raise OutsideConstraints(f"{c['expr']} = {value}: {c['why']}")
         for op in self.ops:
             operands = [values[o] for o in op.operands]
             if op.name == "func.return":

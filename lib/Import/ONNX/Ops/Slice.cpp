@@ -32,10 +32,12 @@ static std::optional<SymExpr> position(Node &n, const SymExpr &e, const SymExpr 
                     " at " + e.str();
   SymExpr at = e;
   if (auto constant = e.asConstant()) {
+    // Exporters write the largest number of 32 or 64 bits for "to the end".
+    if (*constant >= INT32_MAX)
+      return size;
     if (*constant >= 0)
       return n.minimum(e, size, why);
-    // Beyond any beginning; `size + constant` could overflow.
-    if (*constant < -(1ll << 40))
+    if (*constant <= -INT32_MAX)
       return SymExpr(0);
     return n.maximum(size + e, SymExpr(0), why);
   }
