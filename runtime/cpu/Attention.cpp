@@ -19,7 +19,8 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
                    " in groups of " + std::to_string(a.group) + " need other kv heads than the " +
                    std::to_string(a.heads_kv) + " from " + std::to_string(a.kv_head_begin));
   const KernelTable &kernel = kernels();
-  int threads = ctx->threadsPerRank;
+  int threads =
+      threadsFor(*ctx, a.batch * a.heads_q * a.seq_q, a.head_size + a.value_size, a.seq_k);
   int64_t blocks = (a.seq_q + kernel.queryBlock - 1) / kernel.queryBlock;
   // Whole cache lines: workers do not share one.
   int64_t scratchSize = (kernel.attentionScratch(a) + 15) / 16 * 16;

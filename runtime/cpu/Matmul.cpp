@@ -2,6 +2,7 @@
 
 #include "cpu/Compute.h"
 #include "cpu/Kernels.h"
+#include "cpu/Memory.h"
 #include "cpu/Parallel.h"
 #include <algorithm>
 #include <cstdlib>
@@ -60,7 +61,7 @@ void packPanel(const float *rows, int64_t rowStride, int64_t numRows, int64_t co
 /// A product with the transpose of a dense [n, k]. A task packs a few panels for all rows.
 void multiplyTransposed(tpc_context &ctx, const KernelTable &kernel, const GemmJob &job,
                         const float *rows) {
-  int width = kernel.panelWidth, threads = ctx.threadsPerRank;
+  int width = kernel.panelWidth, threads = threadsFor(ctx, job.m, job.k, job.n);
   int64_t panels = divideUp(job.n, width), panelSize = std::max<int64_t>(job.k, 1) * width;
   int64_t step = std::clamp<int64_t>(panels / (4 * threads), 1, maxGemmPanels);
   auto *scratch = static_cast<float *>(
@@ -87,9 +88,14 @@ void multiplyTransposed(tpc_context &ctx, const KernelTable &kernel, const GemmJ
 
 } // namespace
 
+int threadsFor(const tpc_context &ctx, int64_t m, int64_t k, int64_t n) {
+  double operations =
+      2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
+  return static_cast<int>(std::min<double>(ctx.threadsPerRank, 1 + operations / 200000));
+}
+
 PackedMatrix::PackedMatrix(int64_t k, int64_t n) : numRows(k), numColumns(n) {
-  size_t bytes = (static_cast<size_t>(bytesFor(k, n)) + 64) / 64 * 64;
-  panels.reset(static_cast<float *>(std::aligned_alloc(64, bytes)));
+  panels.reset(static_cast<float *>(allocateTensor(static_cast<size_t>(bytesFor(k, n)))));
   if (!panels)
     throw std::bad_alloc();
 }
@@ -151,8 +157,9 @@ extern "C" void tpc_matmul(tpc_context *ctx, int32_t parameter, const float *x, 
   if (matrix->transposed())
     return multiplyTransposed(*ctx, kernel, job, matrix->transposed());
   int64_t panels = divideUp(n, kernel.panelWidth);
-  GemmTasks tasks(kernel, m, panels, ctx->threadsPerRank);
-  forEachTask(ctx->threadsPerRank, tasks.count(),
+  int threads = threadsFor(*ctx, m, k, n);
+  GemmTasks tasks(kernel, m, panels, threads);
+  forEachTask(threads, tasks.count(),
               [&](int64_t task, int) { tasks.run(kernel, job, panels, task); });
 }
 
@@ -162,7 +169,7 @@ extern "C" void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *
   if (batch <= 0 || m <= 0 || n <= 0)
     return;
   const KernelTable &kernel = kernels();
-  int width = kernel.panelWidth, threads = ctx->threadsPerRank;
+  int width = kernel.panelWidth, threads = threadsFor(*ctx, batch * m, k, n);
   // A task packs one panel of b and multiplies all rows of a matrix with it.
   int64_t panels = divideUp(n, width), panelSize = std::max<int64_t>(k, 1) * width;
   float *scratch = static_cast<float *>(tpc_frame_push(ctx, threads * panelSize * sizeof(float)));

@@ -11,7 +11,13 @@
 
 #include <cstdint>
 
+struct tpc_context;
+
 namespace tpc::rt {
+
+/// Threads worth waking for a product of [m, k] and [k, n]: waking costs as much as some 200,000
+/// operations.
+int threadsFor(const tpc_context &ctx, int64_t m, int64_t k, int64_t n);
 
 /// Calls fn(state, task, worker) for all tasks in [0, tasks), each once, on up to `threads`
 /// threads; worker < threads. Tasks are taken in ascending order by whoever is free, so that a

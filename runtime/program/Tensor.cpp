@@ -1,6 +1,7 @@
 //===- Tensor.cpp - element types and tensors -----------------------------===//
 
 #include "program/Tensor.h"
+#include "cpu/Memory.h"
 #include "program/Error.h"
 #include <bit>
 #include <cmath>
@@ -59,8 +60,7 @@ std::optional<int64_t> byteCount(const Shape &shape, tpc_dtype dtype) {
 }
 
 Buffer::Buffer(int64_t size) : bytes(size) {
-  size_t rounded = (static_cast<size_t>(size) + 127) / 64 * 64; // one line more: never empty
-  memory.reset(static_cast<std::byte *>(std::aligned_alloc(64, rounded)));
+  memory.reset(static_cast<std::byte *>(allocateTensor(static_cast<size_t>(size))));
   if (!memory)
     throw UserError("out of memory: could not get " + std::to_string(size) + " bytes");
 }

@@ -1,0 +1,25 @@
+//===- Memory.cpp - memory for tensors ------------------------------------===//
+
+#include "cpu/Memory.h"
+#include <cstdint>
+#include <cstdlib>
+#include <sys/mman.h>
+
+namespace tpc::rt {
+
+void *allocateTensor(size_t bytes) {
+  constexpr size_t line = 64, hugePage = 2 << 20;
+  if (bytes > SIZE_MAX - hugePage)
+    return nullptr;
+  size_t alignment = bytes >= hugePage ? hugePage : line;
+  // The C library wants a multiple of the alignment; pages that nobody touches take no memory.
+  void *memory = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
+#ifdef MADV_HUGEPAGE
+  // Not the last part, which would be rounded up to a page.
+  if (memory && bytes >= hugePage)
+    madvise(memory, bytes / hugePage * hugePage, MADV_HUGEPAGE);
+#endif
+  return memory;
+}
+
+} // namespace tpc::rt

