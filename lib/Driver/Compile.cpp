@@ -61,7 +61,7 @@ Compilation::Compilation(mlir::MLIRContext &context, CompileOptions options)
 }
 
 mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
-  assert(stage <= Emit::Staged && "later stages are not programs of ours");
+  assert(stage <= Emit::Llvm && "later stages are no modules");
   if (!module) {
     onStep("reading " + options.input);
     module = importOnnxModel(options.input, &context);
@@ -70,15 +70,40 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
     reached = Emit::Import;
   }
   while (reached < stage) {
-    constexpr llvm::StringLiteral what[] = {"", "recognizing the model", "distributing",
-                                            "making one rank's program", "cutting into stages"};
+    constexpr llvm::StringLiteral what[] = {"",
+                                            "recognizing the model",
+                                            "distributing",
+                                            "making one rank's program",
+                                            "cutting into stages",
+                                            "lowering"};
     Emit target = next(reached);
     onStep(what[unsigned(target)]);
     mlir::PassManager pm(&context);
-    buildStagePipeline(pm, target, options.spec);
+    if (target == Emit::Llvm)
+      mlir::tpc::buildLoweringPipeline(pm, options.lowering);
+    else
+      buildStagePipeline(pm, target, options.spec);
     if (mlir::failed(pm.run(*module)))
       return mlir::failure();
     reached = target;
   }
   return mlir::success();
+}
+
+llvm::Expected<std::string> Compilation::makeLLVM(OnStep onStep) {
+  onStep("optimizing");
+  return mlir::tpc::emitLLVM(*module, options.lowering);
+}
+
+llvm::Expected<llvm::SmallVector<char>> Compilation::makeObject(OnStep onStep) {
+  onStep("optimizing and generating code");
+  return mlir::tpc::emitObject(*module, options.lowering);
+}
+
+llvm::Error Compilation::makeExecutable(llvm::StringRef path, OnStep onStep) {
+  llvm::Expected<llvm::SmallVector<char>> object = makeObject(onStep);
+  if (!object)
+    return object.takeError();
+  onStep("linking");
+  return mlir::tpc::linkExecutable(*object, path, {});
 }

@@ -93,17 +93,3 @@ Error tpc::writeOutput(StringRef path, llvm::function_ref<Error(llvm::raw_pwrite
     return llvm::joinErrors(std::move(error), file->discard());
   return file->keep(target);
 }
-
-Error tpc::writeExecutable(StringRef path, llvm::function_ref<Error(StringRef)> write) {
-  llvm::SmallString<128> target = resolve(path);
-  llvm::Expected<fs::TempFile> file =
-      fs::TempFile::create(target + ".%%%%%%.tmp", fs::all_read | fs::all_write | fs::all_exe);
-  if (!file)
-    return fail(path, "cannot write", llvm::errorToErrorCode(file.takeError()));
-  if (Error error = write(file->TmpName))
-    return llvm::joinErrors(std::move(error), file->discard());
-  // The writer may have made a new file of that name: permissions once more.
-  if (std::error_code code = fs::setPermissions(file->TmpName, fs::perms(0777 & ~fs::getUmask())))
-    return llvm::joinErrors(fail(path, "cannot write", code), file->discard());
-  return file->keep(target);
-}

@@ -19,11 +19,6 @@ llvm::Error checkOutputPath(llvm::StringRef path, llvm::ArrayRef<std::string> in
 llvm::Error writeOutput(llvm::StringRef path,
                         llvm::function_ref<llvm::Error(llvm::raw_pwrite_stream &)> write);
 
-/// The same for what only writes to a path: `write` gets that of a temporary file, beside `path`.
-/// It becomes executable.
-llvm::Error writeExecutable(llvm::StringRef path,
-                            llvm::function_ref<llvm::Error(llvm::StringRef)> write);
-
 } // namespace tpc
 
 #endif // TPC_LIB_DRIVER_OUTPUTFILE_H

@@ -194,12 +194,27 @@ mlir::LogicalResult Session::writeReport(mlir::ModuleOp module) {
 }
 
 mlir::LogicalResult Session::write(Compilation &compilation) {
-  if (options.emit > Emit::Staged)
-    return complain(makeError("this build ends at --emit=staged"));
-  Error error = writeOutput(options.output, [&](llvm::raw_pwrite_stream &os) {
-    compilation.getModule().print(os);
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (mlir::failed(compilation.advance(std::min(options.emit, Emit::Llvm), onStep)))
+    return mlir::failure();
+  auto writeTo = [&](llvm::raw_pwrite_stream &os) -> Error {
+    if (options.emit < Emit::Llvm) {
+      compilation.getModule().print(os);
+    } else if (options.emit == Emit::Llvm) {
+      llvm::Expected<std::string> text = compilation.makeLLVM(onStep);
+      if (!text)
+        return text.takeError();
+      os << *text;
+    } else {
+      llvm::Expected<llvm::SmallVector<char>> object = compilation.makeObject(onStep);
+      if (!object)
+        return object.takeError();
+      os.write(object->data(), object->size());
+    }
     return Error::success();
-  });
+  };
+  Error error = options.emit == Emit::Exe ? compilation.makeExecutable(options.output, onStep)
+                                          : writeOutput(options.output, writeTo);
   return error ? complain(std::move(error)) : mlir::success();
 }
 
@@ -209,7 +224,7 @@ mlir::LogicalResult Session::run() {
     progress.clearLine();
     errors += severity == mlir::DiagnosticSeverity::Error;
   });
-  Compilation compilation(context, {options.input, options.name, options.march, spec});
+  Compilation compilation(context, {options.input, spec, {options.name, options.march}});
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
 
   mlir::LogicalResult result = [&]() -> mlir::LogicalResult {
@@ -217,17 +232,15 @@ mlir::LogicalResult Session::run() {
       return mlir::failure();
     if (Error problem = checkModel(compilation.getModule()))
       return complain(std::move(problem));
-    // A program is written before it goes further for the report.
-    Emit stage = std::min(options.emit, Emit::Staged);
-    bool writes = !options.output.empty();
-    if (writes && mlir::failed(compilation.advance(stage, onStep)))
-      return mlir::failure();
-    if (writes && stage < Emit::Staged && mlir::failed(write(compilation)))
+    // Earlier stages are written before the program goes further for the report, later ones after
+    // it.
+    bool writes = !options.output.empty(), early = options.emit < Emit::Staged;
+    if (writes && early && mlir::failed(write(compilation)))
       return mlir::failure();
     if (!options.report.empty() && (mlir::failed(compilation.advance(Emit::Staged, onStep)) ||
                                     mlir::failed(writeReport(compilation.getModule()))))
       return mlir::failure();
-    return writes && stage == Emit::Staged ? write(compilation) : mlir::success();
+    return writes && !early ? write(compilation) : mlir::success();
   }();
   progress.finish();
   if (mlir::failed(result) && !errors)

@@ -117,8 +117,13 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::HideUnrelatedOptions({&files, &partitioning, &answers, &cl::getGeneralCategory()});
   cl::extrahelp moreHelp(examples);
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
-  if (!cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs()))
-    return false;
+  bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   emitGiven = emitOption.getNumOccurrences() > 0;
-  return parseEmit(emitOption, emit);
+  std::string emitText = emitOption;
+  // The options above end with this function; nobody may find them afterwards. The reset gives them
+  // their default values, which must not reach ours.
+  TpccOptions parsed = *this;
+  cl::ResetCommandLineParser();
+  *this = parsed;
+  return ok && parseEmit(emitText, emit);
 }

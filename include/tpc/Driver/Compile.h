@@ -7,6 +7,7 @@
 #ifndef TPC_DRIVER_COMPILE_H
 #define TPC_DRIVER_COMPILE_H
 
+#include "tpc/Conversion/Lower.h"
 #include "tpc/Driver/ShardSpec.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -27,9 +28,8 @@ llvm::StringRef emitName(Emit emit);
 
 struct CompileOptions {
   std::string input;
-  std::string name; // of the program
-  std::string march = "native";
   ShardSpec spec;
+  mlir::tpc::LoweringOptions lowering;
 };
 
 /// Adds the passes that lead from the stage before `stage` (Model to Staged) to it.
@@ -45,11 +45,17 @@ public:
 
   Compilation(mlir::MLIRContext &context, CompileOptions options);
 
-  /// Brings the program to `stage`, at most Staged, unless it is there. `onStep` hears what begins.
-  /// Says what is wrong through the context's diagnostics.
+  /// Brings the program to `stage`, at most Llvm (the dialect), unless it is there. `onStep` hears
+  /// what begins. Says what is wrong through the context's diagnostics.
   mlir::LogicalResult advance(Emit stage, OnStep onStep);
 
   mlir::ModuleOp getModule() { return *module; }
+
+  /// What is made of a program that is at Llvm. An executable is complete, or not there.
+  llvm::Expected<std::string> makeLLVM(OnStep onStep);
+  llvm::Expected<llvm::SmallVector<char>> makeObject(OnStep onStep);
+  llvm::Error makeExecutable(llvm::StringRef path, OnStep onStep);
+
   const CompileOptions &getOptions() const { return options; }
 
 private:
