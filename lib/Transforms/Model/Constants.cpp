@@ -28,9 +28,12 @@ static std::optional<double> integerAsDouble(int64_t n) {
   return (double)n;
 }
 
-std::optional<double> mlir::tpc::getSplat(Value v) {
+/// Chains in untrusted files may be of any length.
+static constexpr int kMaxDepth = 64;
+
+static std::optional<double> findSplat(Value v, int depth) {
   Operation *op = v.getDefiningOp();
-  if (!op)
+  if (!op || depth > kMaxDepth)
     return std::nullopt;
   if (auto constant = dyn_cast<ConstantOp>(op)) {
     auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
@@ -53,13 +56,15 @@ std::optional<double> mlir::tpc::getSplat(Value v) {
     return n ? integerAsDouble(*n) : std::nullopt;
   }
   if (isa<ReshapeOp, TransposeOp, ExpandOp, SliceOp>(op))
-    return getSplat(op->getOperand(0));
+    return findSplat(op->getOperand(0), depth + 1);
   if (auto castOp = dyn_cast<CastOp>(op)) {
-    if (auto inner = getSplat(castOp.getOperand()))
+    if (auto inner = findSplat(castOp.getOperand(), depth + 1))
       return evaluateScalar(op, {*inner});
   }
   return std::nullopt;
 }
+
+std::optional<double> mlir::tpc::getSplat(Value v) { return findSplat(v, 0); }
 
 bool mlir::tpc::isSplatNear(Value v, double number, double tolerance) {
   auto splat = getSplat(v);

@@ -15,6 +15,7 @@ using Kind = IndexExpr::Kind;
 // files are not trusted.
 static constexpr unsigned kMaxDepth = 256;
 static constexpr unsigned kMaxSize = 400;
+static constexpr size_t kMaxElements = 20000;
 
 IndexExpr IndexAnalysis::opaque(Value v, ArrayRef<IndexExpr> where) {
   IndexExpr element = IndexExpr::element(v, where);
@@ -28,7 +29,7 @@ IndexExpr IndexAnalysis::opaque(Value v, ArrayRef<IndexExpr> where) {
 }
 
 IndexExpr IndexAnalysis::at(Value v, ArrayRef<IndexExpr> where) {
-  if (depth >= kMaxDepth)
+  if (depth >= kMaxDepth || cache.size() >= kMaxElements)
     return opaque(v, where);
   std::string key = IndexExpr::element(v, where).str();
   auto it = cache.find(key);

@@ -82,6 +82,9 @@ Value mlir::tpc::createExpand(OpBuilder &builder, Location loc, Value v, ArrayRe
 // Following a chain
 //===----------------------------------------------------------------------===//
 
+/// Longer chains are seen in parts; files are not trusted to be sensible.
+static constexpr size_t kMaxLength = 64;
+
 Movement Movement::identity(Value value) {
   Movement m;
   m.base = value;
@@ -106,7 +109,7 @@ Movement Movement::of(Value value, int through) {
   while (Operation *op = v.getDefiningOp()) {
     bool follow = isa<ReshapeOp, TransposeOp>(op) || ((through & Slices) && isa<SliceOp>(op)) ||
                   ((through & Expands) && isa<ExpandOp>(op));
-    if (!follow)
+    if (!follow || chain.size() == kMaxLength)
       break;
     chain.push_back(op);
     v = op->getOperand(0);

@@ -53,7 +53,7 @@ struct Operand {
 Operand followOperand(Value v) {
   SmallVector<Operation *> chain;
   Value base = v;
-  while (Operation *op = base.getDefiningOp()) {
+  while (Operation *op = chain.size() < 64 ? base.getDefiningOp() : nullptr) {
     if (isa<ReshapeOp, TransposeOp, ExpandOp>(op))
       base = op->getOperand(0);
     else if (auto scaled = scaledOperand(base))
@@ -86,7 +86,7 @@ public:
     SmallVector<SymExpr> sizes = getSizes(v);
     double factor = 1; // of what is below
     while (Operation *op = v.getDefiningOp()) {
-      if (!sameSizes(getSizes(v), sizes))
+      if (steps.size() > 32 || !sameSizes(getSizes(v), sizes))
         return false;
       if (auto matmul = dyn_cast<MatmulOp>(op)) {
         if (matmul.getBias() || factor != 1)
