@@ -1,0 +1,53 @@
+// RUN: tpc-opt %s --tpc-fuse-epilogues | FileCheck %s
+
+tpc.weight @w in "w.bin" at 0 : tensor<8x8xf32>
+tpc.weight @b in "w.bin" at 256 : tensor<8xf32>
+
+// Bias, activation, residual, in this order.
+// CHECK-LABEL: @all
+func.func private @all(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %w = tpc.parameter @w : tensor<8x8xf32>
+  %b = tpc.parameter @b : tensor<8xf32>
+  %0 = tpc.matmul %x, %w : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+  // CHECK: tpc.add %{{.*}} {tpc.fused = 0 : i32}
+  %1 = tpc.add %0, %b : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
+  // CHECK: tpc.gelu tanh %{{.*}} {tpc.fused = 0 : i32}
+  %2 = tpc.gelu tanh %1 : tensor<4x8xf32> -> tensor<4x8xf32>
+  // CHECK: tpc.add %{{.*}} {tpc.fused = 1 : i32}
+  %3 = tpc.add %r, %2 : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x8xf32>
+  return %3 : tensor<4x8xf32>
+}
+
+// Not if somebody else needs what is in between.
+// CHECK-LABEL: @two_uses
+// CHECK-NOT: tpc.fused
+func.func private @two_uses(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %w = tpc.parameter @w : tensor<8x8xf32>
+  %0 = tpc.matmul %x, %w : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+  %1 = tpc.relu %0 : tensor<4x8xf32> -> tensor<4x8xf32>
+  return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// A bias behind the activation is no bias of the product.
+// CHECK-LABEL: @late_bias
+// CHECK: tpc.silu %{{.*}} {tpc.fused = 0 : i32}
+// CHECK: tpc.add
+// CHECK-NOT: tpc.fused
+func.func private @late_bias(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %w = tpc.parameter @w : tensor<8x8xf32>
+  %b = tpc.parameter @b : tensor<8xf32>
+  %0 = tpc.matmul %x, %w : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+  %1 = tpc.silu %0 : tensor<4x8xf32> -> tensor<4x8xf32>
+  %2 = tpc.add %1, %b : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
+  return %2 : tensor<4x8xf32>
+}
+
+// Products of two computed values have neither bias nor partly broadcast batches.
+// CHECK-LABEL: @batches
+// CHECK: %[[E:.*]] = tpc.expand %{{.*}} : tensor<3x1x4x8xf32> -> tensor<3x2x4x8xf32>
+// CHECK: %[[P:.*]] = tpc.matmul %[[E]], %{{.*}} : tensor<3x2x4x8xf32>, tensor<3x2x8x5xf32> ->
+// CHECK: tpc.add %[[P]], %
+func.func private @batches(%x: tensor<3x1x4x8xf32>, %y: tensor<3x2x8x5xf32>, %b: tensor<5xf32>) -> tensor<3x2x4x5xf32> {
+  %0 = tpc.matmul %x, %y bias %b : tensor<3x1x4x8xf32>, tensor<3x2x8x5xf32> bias tensor<5xf32> -> tensor<3x2x4x5xf32>
+  return %0 : tensor<3x2x4x5xf32>
+}

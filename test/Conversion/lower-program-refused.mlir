@@ -1,0 +1,33 @@
+// RUN: tpc-opt %s --split-input-file --tpc-lower-program -verify-diagnostics
+
+// A size that no input has cannot be known at run time.
+func.func private @stage_0() -> tensor<?xi64, #tpc.dist<[k]>> {
+  // expected-error@+1 {{size 'k' of 'tensor<?xi64, #tpc.dist<[k]>>' is not a size of any input}}
+  %0 = tpc.iota dim 0 : tensor<?xi64, #tpc.dist<[k]>>
+  return %0 : tensor<?xi64, #tpc.dist<[k]>>
+}
+
+// -----
+
+// Attention is a library's, in single precision.
+func.func private @stage_0(%q: tensor<1x2x3x4xf64>) -> tensor<1x2x3x4xf64> {
+  // expected-error@+1 {{has no lowering for element type 'f64' on CPUs}}
+  %0 = tpc.attention %q, %q, %q scale 1.0 : tensor<1x2x3x4xf64>, tensor<1x2x3x4xf64>, tensor<1x2x3x4xf64> -> tensor<1x2x3x4xf64>
+  return %0 : tensor<1x2x3x4xf64>
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+// A block that is no box in the output.
+tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[b*s], local>>) inputs [{}] outputs [{name = "y", type = tensor<?xf32, #tpc.dist<[b*s]>>}] {
+  tpc.stage 0 {
+    tpc.micro_batches {
+      %0 = tpc.local_slice %x over ["dp"] dim 0 : tensor<?xf32, #tpc.dist<[b*s], local>> -> tensor<?xf32, #tpc.dist<[b{dp}*s], local>>
+      %1 = tpc.local_slice %0 over ["tp"] dim 0 : tensor<?xf32, #tpc.dist<[b{dp}*s], local>> -> tensor<?xf32, #tpc.dist<[(b{dp}*s){tp}], local>>
+      // expected-error@+1 {{output 0 is split over "tp" across the factors of dimension 0, so that a rank's part is no box; gather it before}}
+      tpc.output 0, %1 : tensor<?xf32, #tpc.dist<[(b{dp}*s){tp}], local>>
+    }
+  }
+}
+}

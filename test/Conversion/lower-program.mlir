@@ -1,0 +1,51 @@
+// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-lower-program=name=mlp | FileCheck %s
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 3>} {
+tpc.weight @w in "/w.bin" at 64 : tensor<8x6xf32>
+tpc.weight @v in "/w.bin" at 256 : tensor<6x8xf32>
+
+// Column parallel, row parallel, one reduction.
+// CHECK-LABEL: llvm.func internal @stage_0(
+// CHECK: llvm.call @tpc_frame_push(
+// CHECK: llvm.call @tpc_matmul(
+// CHECK: llvm.call @tpc_matmul(
+// CHECK: llvm.call @tpc_all_reduce(
+// CHECK: llvm.mlir.addressof @kernel_add
+// CHECK: llvm.call @tpc_parallel_for(
+// CHECK: llvm.call @tpc_frame_pop(
+func.func private @stage_0(%x: tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>) -> tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>> {
+  %w = tpc.parameter @w : tensor<8x3xf32, #tpc.dist<[8, 6{tp}], local>>
+  %v = tpc.parameter @v : tensor<3x8xf32, #tpc.dist<[6{tp}, 8], local>>
+  %0 = tpc.matmul %x, %w : tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>, tensor<8x3xf32, #tpc.dist<[8, 6{tp}], local>> -> tensor<?x3xf32, #tpc.dist<[n{mb}, 6{tp}], local>>
+  %1 = tpc.matmul %0, %v : tensor<?x3xf32, #tpc.dist<[n{mb}, 6{tp}], local>>, tensor<3x8xf32, #tpc.dist<[6{tp}, 8], local>> -> tensor<?x8xf32, #tpc.dist<[n{mb}, 8], sum{tp}, local>>
+  %2 = tpc.all_reduce %1 over ["tp"] : tensor<?x8xf32, #tpc.dist<[n{mb}, 8], sum{tp}, local>> -> tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>
+  %3 = tpc.add %2, %x : tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>, tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>> -> tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>
+  return %3 : tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>
+}
+
+tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[n, 8], local>>) inputs [{tpc.name = "x"}] outputs [{name = "y", type = tensor<?x8xf32, #tpc.dist<[n, 8]>>}] {
+  tpc.stage 0 {
+    tpc.micro_batches of #tpc.dim<n> {
+      // The step: three micro-batches.
+      // CHECK-LABEL: llvm.func internal @tpc_stage_0(
+      // CHECK: llvm.mlir.constant(3 : i64)
+      // CHECK: llvm.call @tpc_stage_0_body_0(
+      // A part of the outermost dimension is no copy.
+      // CHECK-LABEL: llvm.func internal @tpc_stage_0_body_0(
+      // CHECK: llvm.call @tpc_input(
+      // CHECK-NOT: tpc_parallel_for
+      // CHECK: llvm.call @stage_0(
+      // CHECK: llvm.cond_br
+      // CHECK: llvm.call @tpc_output(
+      %0 = tpc.local_slice %x over ["mb"] dim 0 : tensor<?x8xf32, #tpc.dist<[n, 8], local>> -> tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>
+      %1 = func.call @stage_0(%0) : (tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>) -> tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>
+      tpc.output 0, %1 : tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>
+    }
+  }
+}
+}
+
+// CHECK: llvm.mlir.global internal constant @tpc_manifest("{
+// CHECK-SAME: \22axes\22:[\22tp\22],\22size\22:6,\22stride\22:1
+// CHECK-SAME: \22use\22:\22matmul_rhs\22
+// CHECK: llvm.mlir.global external constant @tpc_program_v1()

@@ -1,0 +1,71 @@
+// RUN: tpc-opt %s --tpc-outline-kernels | FileCheck %s
+
+// Sum, norm and what follows are one kernel of rows; the sum is a result of it,
+// because it is needed outside.
+// CHECK-LABEL: @norm
+// CHECK: call @kernel_add_layer_norm_neg(%{{.*}}) : ({{.*}}) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+// CHECK-NEXT: return
+func.func private @norm(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %s: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %0 = tpc.add %x, %y : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x8xf32>
+  %1 = tpc.layer_norm %0, %s epsilon 1.0e-5 : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
+  %2 = tpc.neg %1 : tensor<4x8xf32> -> tensor<4x8xf32>
+  return %0, %2 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// The same group again: the same kernel.
+// CHECK-LABEL: @again
+// CHECK: call @kernel_add_layer_norm_neg(
+func.func private @again(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>, %s: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %0 = tpc.add %x, %y : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x8xf32>
+  %1 = tpc.layer_norm %0, %s epsilon 1.0e-5 : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
+  %2 = tpc.neg %1 : tensor<4x8xf32> -> tensor<4x8xf32>
+  return %0, %2 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// A row of a transposed norm needs other rows: two kernels.
+// CHECK-LABEL: @transposed
+// CHECK: call @kernel_layer_norm
+// CHECK: call @kernel_transpose
+func.func private @transposed(%x: tensor<4x8xf32>, %s: tensor<8xf32>) -> tensor<8x4xf32> {
+  %0 = tpc.layer_norm %x, %s epsilon 1.0e-5 : tensor<4x8xf32>, tensor<8xf32> -> tensor<4x8xf32>
+  %1 = tpc.transpose %0 [1, 0] : tensor<4x8xf32> -> tensor<8x4xf32>
+  return %1 : tensor<8x4xf32>
+}
+
+// Merged, the two sums would wait for the product between them.
+// CHECK-LABEL: @between
+// CHECK: call @kernel_neg
+// CHECK: tpc.matmul
+// CHECK: call @kernel_add
+func.func private @between(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0 = tpc.neg %x : tensor<8x8xf32> -> tensor<8x8xf32>
+  %1 = tpc.matmul %0, %0 : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %2 = tpc.add %0, %1 : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  return %2 : tensor<8x8xf32>
+}
+
+// What has no operands is computed in the kernels that use it.
+// CHECK-LABEL: @mask
+// CHECK-NEXT: call @kernel_select(%arg0) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+func.func private @mask(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %i = tpc.iota dim 0 : tensor<8x8xi64>
+  %j = tpc.iota dim 1 : tensor<8x8xi64>
+  %c = tpc.cmp le %j, %i : tensor<8x8xi64>, tensor<8x8xi64> -> tensor<8x8xi1>
+  %z = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %0 = tpc.select %c, %x, %z : tensor<8x8xi1>, tensor<8x8xf32>, tensor<f32> -> tensor<8x8xf32>
+  return %0 : tensor<8x8xf32>
+}
+
+// Reshapes are no work.
+// CHECK-LABEL: @reshape
+// CHECK-NEXT: tpc.reshape
+// CHECK-NEXT: return
+func.func private @reshape(%x: tensor<4x8xf32>) -> tensor<32xf32> {
+  %0 = tpc.reshape %x : tensor<4x8xf32> -> tensor<32xf32>
+  return %0 : tensor<32xf32>
+}
+
+// CHECK: func.func private @kernel_add_layer_norm_neg({{.*}}) {{.*}} attributes {tpc.kernel = 1 : i64}
+// CHECK: func.func private @kernel_select(
+// CHECK: tpc.iota dim 0
+// CHECK: tpc.select
