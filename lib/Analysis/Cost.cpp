@@ -18,6 +18,47 @@ Cost &Cost::operator+=(const Cost &o) {
   return *this;
 }
 
+/// Whether a value is the right side of products only, through calls.
+static bool isRightSide(Value value) {
+  return llvm::all_of(value.getUses(), [](OpOperand &use) {
+    if (auto call = dyn_cast<func::CallOp>(use.getOwner())) {
+      auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
+      return callee && !callee.isExternal() &&
+             isRightSide(callee.getArgument(use.getOperandNumber()));
+    }
+    return isa<MatmulOp>(use.getOwner()) && use.getOperandNumber() == 1;
+  });
+}
+
+static bool isTransposeOf(ParameterOp a, ParameterOp b) {
+  ViewAttr x = a.getViewOrDense(), y = b.getViewOrDense();
+  ArrayRef<DimAttr> p = getDist(a.getResult()).getDims(), q = getDist(b.getResult()).getDims();
+  return a.getWeightAttr() == b.getWeightAttr() && p.size() == 2 && q.size() == 2 &&
+         x.getOffset() == y.getOffset() && x.getDims()[0] == y.getDims()[1] &&
+         x.getDims()[1] == y.getDims()[0] && p[0] == q[1] && p[1] == q[0];
+}
+
+SmallVector<ParameterOp> mlir::tpc::getHeldParameters(ArrayRef<Operation *> parameters) {
+  SmallVector<ParameterOp> distinct, held;
+  DenseSet<std::tuple<Attribute, Attribute, Type>> seen;
+  for (Operation *op : parameters) {
+    auto parameter = cast<ParameterOp>(op);
+    if (seen.insert({parameter.getWeightAttr(), parameter.getViewOrDense(), parameter.getType()})
+            .second)
+      distinct.push_back(parameter);
+  }
+  for (ParameterOp parameter : distinct) {
+    bool shared =
+        isRightSide(parameter.getResult()) && llvm::any_of(distinct, [&](ParameterOp other) {
+          return other != parameter && !isRightSide(other.getResult()) &&
+                 isTransposeOf(parameter, other);
+        });
+    if (!shared)
+      held.push_back(parameter);
+  }
+  return held;
+}
+
 CostModel::CostModel(ModuleOp module)
     : module(module), grid(GridAttr::lookup(module)), symbols(getNominalSymbols(module)) {
   if (!grid)

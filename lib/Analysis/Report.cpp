@@ -2,6 +2,7 @@
 
 #include "tpc/Analysis/Report.h"
 
+#include "tpc/Analysis/Cost.h"
 #include "tpc/Dialect/Dist.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -167,7 +168,7 @@ void Counter::collectParameters(Block &block, llvm::SetVector<Operation *> &out)
   }
 }
 
-/// Bytes of the distinct parameters of its stage, for each rank.
+/// Bytes of the parameters that its stage holds, for each rank.
 void Counter::countWeights() {
   int64_t world = grid.getWorldSize();
   for (StageRow &row : report.stages) {
@@ -215,18 +216,9 @@ FailureOr<Report> Counter::run() {
     if (failed(countStage(stage, row)))
       return failure();
 
-    // One parameter that a stage uses twice in the same way is held once.
     llvm::SetVector<Operation *> ops;
     collectParameters(stage.getBody().front(), ops);
-    SmallVector<ParameterOp> distinct;
-    DenseSet<std::tuple<Attribute, Attribute, Type>> seen;
-    for (Operation *op : ops) {
-      auto parameter = cast<ParameterOp>(op);
-      if (seen.insert({parameter.getWeightAttr(), parameter.getViewOrDense(), parameter.getType()})
-              .second)
-        distinct.push_back(parameter);
-    }
-    parameters.push_back(std::move(distinct));
+    parameters.push_back(getHeldParameters(ops.getArrayRef()));
     report.stages.push_back(row);
   }
   countWeights();

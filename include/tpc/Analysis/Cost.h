@@ -26,6 +26,11 @@ struct Cost {
   Cost &operator+=(const Cost &o);
 };
 
+/// Of parameters that are on one rank, those that take memory: one that is used twice in the same
+/// way is held once, and so is a head that is the transpose of the embedding's
+/// table, split alike.
+SmallVector<ParameterOp> getHeldParameters(ArrayRef<Operation *> parameters);
+
 class CostModel {
 public:
   static constexpr double flopsPerSecond = 1e11;

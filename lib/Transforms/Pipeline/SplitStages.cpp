@@ -113,8 +113,16 @@ SmallVector<Operation *> Splitter::getStageOps(size_t begin, size_t end) const {
 
 Cost Splitter::getStageCost(size_t begin, size_t end) {
   Cost cost;
-  for (Operation *op : getStageOps(begin, end))
+  SmallVector<Operation *> parameters;
+  for (Operation *op : getStageOps(begin, end)) {
     cost += model.getCost(op);
+    if (isa<ParameterOp>(op))
+      parameters.push_back(op);
+  }
+  // What a tied head shares with the embedding is held once.
+  cost.weightBytes = 0;
+  for (ParameterOp parameter : getHeldParameters(parameters))
+    cost.weightBytes += model.getBytes(parameter.getType());
   return cost;
 }
 
