@@ -114,8 +114,12 @@ IndexAnalysis::IndexAnalysis(ArrayRef<SymExpr> sizes) {
 
 void IndexAnalysis::assumeNotEmpty(const SymExpr &size) {
   // A product is at least 1 only if each factor (none is negative) is.
-  if (size.isMonomial() && !size.isConstant())
+  if (size.isConstant())
+    return;
+  if (size.isMonomial())
     size.collectSymbols(positive);
+  else
+    notEmpty.push_back(size);
 }
 
 IndexExpr IndexAnalysis::freshIndex(const SymExpr &size) {
@@ -176,8 +180,14 @@ bool IndexAnalysis::isNonNegative(const SymExpr &e) {
   std::map<std::string, SymExpr> shifted;
   for (const std::string &name : positive)
     shifted.insert({name, SymExpr::symbol(name) + 1});
-  auto bound = least.substitute(shifted).lowerBound(0);
-  return bound && *bound >= 0;
+  auto isAtLeastZero = [&](const SymExpr &e) {
+    auto bound = e.substitute(shifted).lowerBound(0);
+    return bound && *bound >= 0;
+  };
+  // Of sums it is known as a whole: p + s - 1 >= 0.
+  return isAtLeastZero(least) || llvm::any_of(notEmpty, [&](const SymExpr &size) {
+    return isAtLeastZero(least - (size - 1));
+  });
 }
 
 std::optional<SymExpr> IndexAnalysis::upperBound(const SymExpr &e) {

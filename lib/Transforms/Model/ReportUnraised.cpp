@@ -27,10 +27,12 @@ struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraise
       if (what.empty())
         return;
       std::string name = getSourceName(op->getLoc());
-      emitRemark(op->getLoc()) << (name.empty() ? "" : "'" + name + "': ")
-                               << (isa<ErfOp, TanhOp>(op) ? op->getName().stripDialect() + " "
-                                                          : Twine())
-                               << what << "; it is computed as it is";
+      InFlightDiagnostic remark = emitRemark(op->getLoc());
+      if (!name.empty())
+        remark << "'" << name << "': ";
+      if (isa<ErfOp, TanhOp>(op))
+        remark << op->getName().stripDialect() << " ";
+      remark << what << "; it is computed as it is";
     });
   }
 };

@@ -145,6 +145,7 @@ private:
   SmallVector<IndexExpr> indices;
   std::vector<Variable> variables;
   std::set<std::string> positive; // symbols that are at least 1
+  SmallVector<SymExpr> notEmpty;  // sums that are
   std::map<std::string, IndexExpr> elements;
   std::map<std::string, std::string> elementNames;
   std::map<std::string, IndexExpr> cache;

@@ -1,0 +1,143 @@
+//===- IndexAnalysisTest.cpp - Values as functions of their indices -------===//
+
+#include "tpc/Transforms/Model/IndexAnalysis.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+
+struct IndexAnalysisTest : testing::Test {
+  IndexAnalysisTest() { context.loadDialect<TpcDialect, func::FuncDialect>(); }
+
+  /// The value that a function with this argument list and body returns.
+  Value parse(const std::string &arguments, const std::string &body, const std::string &type) {
+    std::string text = "func.func @f(" + arguments + ") -> " + type + " {\n" + body +
+                       "\nreturn %r : " + type + "\n}";
+    module = parseSourceString<ModuleOp>(text, &context);
+    if (!module)
+      return {};
+    auto function = *module->getOps<func::FuncOp>().begin();
+    return function.getBody().front().getTerminator()->getOperand(0);
+  }
+  /// What the element of the result at its own indices is.
+  std::string at(Value v) {
+    analysis.emplace(getSizes(v));
+    return analysis->at(v, analysis->getIndices()).str();
+  }
+  static SymExpr expr(const char *text) { return *SymExpr::parse(text); }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  std::optional<IndexAnalysis> analysis;
+};
+
+const char *const kRow = "tensor<?xi64, #tpc.dist<[s]>>";
+const char *const kLonger = "tensor<?xi64, #tpc.dist<[\"s + 1\"]>>";
+
+TEST_F(IndexAnalysisTest, RangesDecideSigns) {
+  IndexAnalysis a({expr("b"), expr("s"), expr("p + s")});
+  EXPECT_TRUE(a.isNonNegative(expr("s - 1 - _i1")));
+  EXPECT_TRUE(a.isNonNegative(expr("b*s - 1 - (_i0*s + _i1)")));
+  EXPECT_TRUE(a.isNonNegative(expr("p + s - 1 - _i2")));
+  EXPECT_FALSE(a.isNonNegative(expr("_i1 - _i2")));
+  EXPECT_FALSE(a.isNonNegative(expr("s - 2")));
+  EXPECT_FALSE(a.isNonNegative(expr("p - 1"))); // a past may be empty
+  EXPECT_EQ(a.upperBound(expr("2*_i1 - _i0"))->str(), "2*s - 2");
+}
+
+TEST_F(IndexAnalysisTest, DivisionTakesIndicesApart) {
+  IndexAnalysis a({expr("b"), expr("p + s")});
+  SymExpr flat = expr("_i0*(p + s) + _i1");
+  EXPECT_EQ(a.floorDiv(flat, expr("p + s")).str(), "_i0");
+  EXPECT_EQ(a.mod(flat, expr("p + s")).str(), "_i1");
+  // One more could be the next row.
+  EXPECT_NE(a.mod(flat + 1, expr("p + s")).str(), "_i1 + 1");
+}
+
+// positions[j] - positions[j - 1] with -1 before the first: 1 everywhere.
+TEST_F(IndexAnalysisTest, DifferencesOfPositions) {
+  Value v = parse("", std::string("%i = tpc.iota dim 0 : ") + kRow + R"(
+    %n = tpc.constant dense<-1> : tensor<1xi64> : tensor<1xi64>
+    %c = tpc.concat %n, %i dim 0 : tensor<1xi64>, )" + kRow + " -> " + kLonger + R"(
+    %a = tpc.slice %c dim 0 from "0" : )" + kLonger + " -> " + kRow + R"(
+    %b = tpc.slice %c dim 0 from "1" : )" + kLonger + " -> " + kRow + R"(
+    %r = tpc.sub %b, %a : )" + kRow + ", " + kRow + " -> " + kRow,
+                  kRow);
+  ASSERT_TRUE(v);
+  EXPECT_EQ(at(v), "1");
+}
+
+// Nothing is known of an input but which element it is.
+TEST_F(IndexAnalysisTest, InputsStayElements) {
+  Value v = parse(std::string("%m: ") + kRow,
+                  std::string("%t = tpc.slice %m dim 0 from \"0\" step 1 : ") + kRow + " -> " +
+                      kRow + "\n%r = tpc.cumsum %t dim 0 : " + kRow + " -> " + kRow,
+                  kRow);
+  ASSERT_TRUE(v);
+  IndexAnalysis a(getSizes(v));
+  IndexExpr e = a.at(v, a.getIndices());
+  ASSERT_TRUE(e.isInteger());
+  const IndexExpr *element = a.getElement(e.str());
+  ASSERT_NE(element, nullptr);
+  EXPECT_EQ(element->getTensor(), v); // of the sum, not of the input
+  EXPECT_FALSE(a.isNonNegative(e.getPolynomial()));
+}
+
+TEST_F(IndexAnalysisTest, RunningSumOfConstant) {
+  Value v = parse("", std::string("%o = tpc.constant dense<3> : tensor<i64> : tensor<i64>\n"
+                                  "%e = tpc.expand %o : tensor<i64> -> ") +
+                          kRow + "\n%r = tpc.cumsum %e dim 0 : " + kRow + " -> " + kRow,
+                  kRow);
+  ASSERT_TRUE(v);
+  EXPECT_EQ(at(v), "3*_i0 + 3");
+}
+
+// Indices from the end are indices; ones of unknown sign are left alone.
+TEST_F(IndexAnalysisTest, GatherWraps) {
+  Value v = parse("%m: tensor<4xi1>", R"(
+    %i = tpc.iota dim 0 : tensor<4xi64>
+    %n = tpc.constant dense<-4> : tensor<i64> : tensor<i64>
+    %k = tpc.add %i, %n : tensor<4xi64>, tensor<i64> -> tensor<4xi64>
+    %r = tpc.gather %m, %k dim 0 : tensor<4xi1>, tensor<4xi64> -> tensor<4xi1>)",
+                  "tensor<4xi1>");
+  ASSERT_TRUE(v);
+  IndexAnalysis a(getSizes(v));
+  IndexExpr e = a.at(v, a.getIndices());
+  ASSERT_EQ(e.getKind(), IndexExpr::Kind::Element);
+  EXPECT_TRUE(isa<BlockArgument>(e.getTensor()));
+  EXPECT_EQ(e.getArgs()[0].str(), "_i0");
+}
+
+// Constant triangles of all shapes, against their elements.
+TEST_F(IndexAnalysisTest, ConstantMatrices) {
+  for (int rows = 2; rows <= 4; ++rows)
+    for (int columns = 2; columns <= 4; ++columns)
+      for (int k = -rows; k <= columns; ++k) {
+        SmallVector<bool> values;
+        for (int r = 0; r < rows; ++r)
+          for (int c = 0; c < columns; ++c)
+            values.push_back(c - r <= k);
+        auto type = RankedTensorType::get({rows, columns}, IntegerType::get(&context, 1));
+        OpBuilder builder(&context);
+        auto op = ConstantOp::create(builder, builder.getUnknownLoc(), type,
+                                     DenseElementsAttr::get(type, ArrayRef<bool>(values)));
+        IndexAnalysis a({SymExpr(rows), SymExpr(columns)});
+        IndexExpr e = a.at(op, a.getIndices());
+        for (int r = 0; r < rows; ++r)
+          for (int c = 0; c < columns; ++c) {
+            IndexExpr one = a.substitute(a.substitute(e, "_i0", r), "_i1", c);
+            ASSERT_EQ(one.getConstant(), (double)values[r * columns + c])
+                << rows << "x" << columns << " k " << k << ": " << e.str();
+          }
+        op->erase();
+      }
+}
+
+} // namespace
