@@ -109,6 +109,13 @@ llvm::Error mlir::tpc::linkExecutable(llvm::ArrayRef<char> object, llvm::StringR
     std::string loader = findLibrary("ld-linux-x86-64.so.2", "/lib64");
     args.insert(args.end(), {"-pie", "--dynamic-linker", loader, "--eh-frame-hdr",
                              "--build-id", "--as-needed", start, runtime});
+#ifdef TPC_SANITIZER_RUNTIME
+    // It wants to be the first shared library.
+    for (const char *file : {TPC_SANITIZER_RUNTIME}) {
+      args.push_back(file);
+      args.insert(args.end(), {"-rpath", path::parent_path(file).str()});
+    }
+#endif
     for (const char *name : {"libdnnl.so.2", "libstdc++.so.6", "libgomp.so.1",
                              "libgcc_s.so.1", "libm.so.6", "libc.so.6",
                              "ld-linux-x86-64.so.2"}) {
