@@ -141,9 +141,8 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
       settle(c);
     cases = next;
   }
-  return llvm::all_of(cases, [](const Case &c) {
-    return (c.score && c.number == 0) || c.number <= kMasks;
-  });
+  return llvm::all_of(
+      cases, [](const Case &c) { return (c.score && c.number == 0) || c.number <= kMasks; });
 }
 
 //===----------------------------------------------------------------------===//
@@ -204,9 +203,8 @@ bool MaskAnalyzer::classify(const IndexExpr &visible) {
     onlyCausal = false;
   if (keyMask) {
     onlyCausal = false;
-    result.keyMask = result.keyMask
-                         ? (Value)AndOp::create(builder, loc, result.keyMask, keyMask)
-                         : keyMask;
+    result.keyMask =
+        result.keyMask ? (Value)AndOp::create(builder, loc, result.keyMask, keyMask) : keyMask;
   }
   return true;
 }
@@ -458,14 +456,14 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
     Value condition = to4D(step.value), bias = result.bias ? result.bias : zero;
     if (!condition)
       return std::nullopt;
-    result.bias = SelectOp::create(builder, loc, condition, step.keeps ? bias : low,
-                                   step.keeps ? low : bias);
+    result.bias =
+        SelectOp::create(builder, loc, condition, step.keeps ? bias : low, step.keeps ? low : bias);
   }
   return result;
 }
 
 std::optional<AttentionMask> mlir::tpc::analyzeMask(OpBuilder &builder, Location loc,
-                                              ArrayRef<SymExpr> sizes, Type element,
-                                              ArrayRef<ScoreStep> steps, bool guarded) {
+                                                    ArrayRef<SymExpr> sizes, Type element,
+                                                    ArrayRef<ScoreStep> steps, bool guarded) {
   return MaskAnalyzer(builder, loc, sizes, element).run(steps, guarded);
 }

@@ -87,7 +87,8 @@ Value mlir::tpc::createScalar(OpBuilder &builder, Location loc, Type element, do
   return ConstantOp::create(builder, loc, type, DenseElementsAttr::get(type, value));
 }
 
-Value mlir::tpc::createSplat(OpBuilder &builder, Location loc, RankedTensorType type, double number) {
+Value mlir::tpc::createSplat(OpBuilder &builder, Location loc, RankedTensorType type,
+                             double number) {
   return createExpand(builder, loc, createScalar(builder, loc, type.getElementType(), number),
                       getSizes(type));
 }

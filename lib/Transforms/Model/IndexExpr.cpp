@@ -186,8 +186,8 @@ bool IndexAnalysis::isNonNegative(const SymExpr &e) {
   };
   // Of sums it is known as a whole: p + s - 1 >= 0.
   return isAtLeastZero(least) || llvm::any_of(notEmpty, [&](const SymExpr &size) {
-    return isAtLeastZero(least - (size - 1));
-  });
+           return isAtLeastZero(least - (size - 1));
+         });
 }
 
 std::optional<SymExpr> IndexAnalysis::upperBound(const SymExpr &e) {
@@ -390,8 +390,7 @@ IndexExpr IndexAnalysis::disjunction(ArrayRef<IndexExpr> terms) {
 /// that occurs with factor 1 or -1, which then is substituted.
 static bool equalWhere(IndexAnalysis &analysis, const IndexExpr &condition, const IndexExpr &a,
                        const IndexExpr &b) {
-  if (condition.getKind() != IndexExpr::Kind::Compare ||
-      condition.getPredicate() != Predicate::EQ)
+  if (condition.getKind() != IndexExpr::Kind::Compare || condition.getPredicate() != Predicate::EQ)
     return false;
   std::set<std::string> symbols;
   condition.getPolynomial().collectSymbols(symbols);

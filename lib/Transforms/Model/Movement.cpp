@@ -44,7 +44,7 @@ Value mlir::tpc::createReshape(OpBuilder &builder, Location loc, Value v, ArrayR
 }
 
 Value mlir::tpc::createTranspose(OpBuilder &builder, Location loc, Value v,
-                           ArrayRef<int64_t> permutation) {
+                                 ArrayRef<int64_t> permutation) {
   if (llvm::equal(permutation, llvm::seq<int64_t>(0, permutation.size())))
     return v;
   if (auto parameter = v.getDefiningOp<ParameterOp>())
@@ -57,7 +57,7 @@ Value mlir::tpc::createTranspose(OpBuilder &builder, Location loc, Value v,
 }
 
 Value mlir::tpc::createSlice(OpBuilder &builder, Location loc, Value v, int64_t dim,
-                       const SymExpr &start, const SymExpr &size, int64_t step) {
+                             const SymExpr &start, const SymExpr &size, int64_t step) {
   SmallVector<SymExpr> sizes = getSizes(v);
   if (sizes[dim] == size && start.isConstant(0) && step == 1)
     return v;
@@ -68,8 +68,8 @@ Value mlir::tpc::createSlice(OpBuilder &builder, Location loc, Value v, int64_t 
         return parameterView(builder, parameter, result);
   }
   sizes[dim] = size;
-  return SliceOp::create(builder, loc, makeTensorType(elementTypeOf(v), sizes), v, dim,
-                         start.str(), step);
+  return SliceOp::create(builder, loc, makeTensorType(elementTypeOf(v), sizes), v, dim, start.str(),
+                         step);
 }
 
 Value mlir::tpc::createExpand(OpBuilder &builder, Location loc, Value v, ArrayRef<SymExpr> sizes) {
@@ -153,7 +153,8 @@ bool Movement::apply(Operation *op) {
   if (auto sliceOp = dyn_cast<SliceOp>(op)) {
     auto start = SymExpr::parse(sliceOp.getStart().str());
     int64_t dim = sliceOp.getDim();
-    return start && slice(dim, *start, mlir::tpc::getSizes(sliceOp.getResult())[dim], sliceOp.getStep());
+    return start &&
+           slice(dim, *start, mlir::tpc::getSizes(sliceOp.getResult())[dim], sliceOp.getStep());
   }
   return false;
 }
@@ -278,8 +279,7 @@ bool Movement::expand(ArrayRef<SymExpr> sizes) {
   return true;
 }
 
-std::optional<SmallVector<Movement::Dim>>
-Movement::divide(ArrayRef<SmallVector<SymExpr>> sizes) {
+std::optional<SmallVector<Movement::Dim>> Movement::divide(ArrayRef<SmallVector<SymExpr>> sizes) {
   assert(sizes.size() == dims.size());
   SmallVector<SymExpr> flat;
   for (auto [dim, parts] : llvm::zip(dims, sizes)) {

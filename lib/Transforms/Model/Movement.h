@@ -28,8 +28,8 @@ struct Movement {
   using Dim = SmallVector<int, 2>; // factors, major to minor; empty: size 1
 
   struct Factor {
-    SymExpr size;            // as seen by the result
-    SymExpr whole;           // in the base; differs from `size` if sliced
+    SymExpr size;  // as seen by the result
+    SymExpr whole; // in the base; differs from `size` if sliced
     SymExpr start = SymExpr(0);
     int64_t step = 1;
     bool broadcast = false;

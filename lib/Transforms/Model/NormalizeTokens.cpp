@@ -80,8 +80,8 @@ struct FlattenNorm : public RewritePattern {
     Operation *flat = rewriter.clone(*op);
     flat->setOperand(0, rows);
     flat->getResult(0).setType(rows.getType());
-    rewriter.replaceOp(op, createReshape(rewriter, loc, flat->getResult(0),
-                                         getSizes(op->getResult(0))));
+    rewriter.replaceOp(
+        op, createReshape(rewriter, loc, flat->getResult(0), getSizes(op->getResult(0))));
     return success();
   }
 };
@@ -100,8 +100,7 @@ struct SinkReshape : public OpInterfaceRewritePattern<ScalarOpInterface> {
     for (Value operand : op->getOperands())
       if (auto reshape = operand.getDefiningOp<ReshapeOp>()) {
         Sizes from = getSizes(reshape.getOperand()), to = getSizes(operand);
-        any |= from.size() == 2 && isFloat(operand) && sameSizes(to, sizes) &&
-               from[1] == to[2];
+        any |= from.size() == 2 && isFloat(operand) && sameSizes(to, sizes) && from[1] == to[2];
       }
     if (!any)
       return failure();

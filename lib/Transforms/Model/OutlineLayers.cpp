@@ -41,8 +41,8 @@ struct Stretch {
 
 /// What a stretch takes and gives.
 struct Interface {
-  Value input;                       // the live activation; may be null
-  llvm::SetVector<Value> context;    // and other activations among the arguments
+  Value input;                    // the live activation; may be null
+  llvm::SetVector<Value> context; // and other activations among the arguments
   llvm::SetVector<Value> parameters;
   SmallVector<Value> results;
 };
@@ -79,14 +79,16 @@ private:
 /// Whether this argument is what the model works on, where it has no
 /// embedding: it goes into a norm or a product with a parameter.
 bool feedsModel(Value v, int depth = 0) {
-  return depth < 8 && llvm::any_of(v.getUsers(), [&](Operation *user) {
-    if (isa<ReshapeOp, TransposeOp>(user))
-      return feedsModel(user->getResult(0), depth + 1);
-    if (isa<LayerNormOp, RmsNormOp>(user))
-      return true;
-    auto matmul = dyn_cast<MatmulOp>(user);
-    return matmul && matmul.getRhs().getDefiningOp<ParameterOp>();
-  });
+  return depth < 8 && llvm::any_of(
+                          v.getUsers(),
+                          [&](Operation *user) {
+                            if (isa<ReshapeOp, TransposeOp>(user))
+                              return feedsModel(user->getResult(0), depth + 1);
+                            if (isa<LayerNormOp, RmsNormOp>(user))
+                              return true;
+                            auto matmul = dyn_cast<MatmulOp>(user);
+                            return matmul && matmul.getRhs().getDefiningOp<ParameterOp>();
+                          });
 }
 
 } // namespace
@@ -98,9 +100,8 @@ void LayerFinder::findActivations() {
     if (!embeds && isa<RankedTensorType>(arg.getType()) && isFloat(arg) && feedsModel(arg))
       activations.insert(arg);
   for (Operation &op : block)
-    if (isa<EmbeddingOp>(op) || llvm::any_of(op.getOperands(), [&](Value v) {
-          return isActivation(v);
-        }))
+    if (isa<EmbeddingOp>(op) ||
+        llvm::any_of(op.getOperands(), [&](Value v) { return isActivation(v); }))
       for (Value result : op.getResults())
         activations.insert(result);
 }
@@ -275,9 +276,7 @@ bool LayerFinder::run() {
   // A part of layers that differ in the rest is not a layer: where each
   // occurrence has a neighbour of the other kind (mixing tokens or not) that
   // occurs once.
-  auto contains = [](const Stretch &stretch, auto test) {
-    return llvm::any_of(stretch.ops, test);
-  };
+  auto contains = [](const Stretch &stretch, auto test) { return llvm::any_of(stretch.ops, test); };
   auto isProduct = [](Operation *op) { return isa<MatmulOp>(op); };
   auto isMixing = [](Operation *op) { return isa<AttentionOp, SoftmaxOp>(op); };
   llvm::MapVector<int, int> partial;
@@ -330,8 +329,8 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
       }
       Operation *last = stretch.ops.back();
       OpBuilder builder(last);
-      auto call = func::CallOp::create(builder, stretch.ops.front()->getLoc(), layer,
-                                       arguments(interface));
+      auto call =
+          func::CallOp::create(builder, stretch.ops.front()->getLoc(), layer, arguments(interface));
       for (auto [v, result] : llvm::zip(interface.results, call.getResults())) {
         v.replaceAllUsesWith(result);
         finder.markActivation(result);
@@ -376,9 +375,9 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
       if (moved.contains(&op))
         continue;
       for (Value operand : op.getOperands())
-        if (Operation *def = operand.getDefiningOp();
-            def && moved.contains(def) && isa<ParameterOp>(def) &&
-            !def->isBeforeInBlock(&op) && &op != end)
+        if (Operation *def = operand.getDefiningOp(); def && moved.contains(def) &&
+                                                      isa<ParameterOp>(def) &&
+                                                      !def->isBeforeInBlock(&op) && &op != end)
           def->moveBefore(&op);
     }
   }

@@ -26,7 +26,6 @@ void mlir::tpc::buildModelPipeline(OpPassManager &pm) {
 }
 
 void mlir::tpc::registerModelPipeline() {
-  PassPipelineRegistration<>("tpc-model-pipeline",
-                             "From imported ops to the model's normal form",
+  PassPipelineRegistration<>("tpc-model-pipeline", "From imported ops to the model's normal form",
                              [](OpPassManager &pm) { buildModelPipeline(pm); });
 }

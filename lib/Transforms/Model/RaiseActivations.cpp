@@ -193,10 +193,10 @@ struct RaiseActivations : public mlir::tpc::impl::RaiseActivationsBase<RaiseActi
         if (!result)
           continue;
         OpBuilder builder(result);
-        Value v = activation.gelu
-                      ? (Value)GeluOp::create(builder, result->getLoc(), x.getType(), x,
-                                              *activation.gelu)
-                      : (Value)SiluOp::create(builder, result->getLoc(), x.getType(), x);
+        Value v =
+            activation.gelu
+                ? (Value)GeluOp::create(builder, result->getLoc(), x.getType(), x, *activation.gelu)
+                : (Value)SiluOp::create(builder, result->getLoc(), x.getType(), x);
         result->getResult(0).replaceAllUsesWith(v);
         eraseUnused(result);
         return;

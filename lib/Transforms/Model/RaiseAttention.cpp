@@ -111,8 +111,8 @@ public:
       if (isa<AddOp, SubOp>(op)) {
         int side = isa<SubOp>(op) || leadsToProduct(op->getOperand(0)) ? 0 : 1;
         next = op->getOperand(side);
-        steps.push_back({ScoreStep::Add, isa<SubOp>(op) ? -1.0 : 1.0, op->getOperand(1 - side),
-                         true});
+        steps.push_back(
+            {ScoreStep::Add, isa<SubOp>(op) ? -1.0 : 1.0, op->getOperand(1 - side), true});
       } else if (auto select = dyn_cast<SelectOp>(op)) {
         bool keeps = !getSplat(select.getLhs());
         next = keeps ? select.getLhs() : select.getRhs();
@@ -157,9 +157,7 @@ struct Heads {
 
 /// Puts dimensions `order` of the operand's movement in that order; an empty
 /// entry is a dimension of size 1.
-void arrange(Movement &m, ArrayRef<Movement::Dim> dims) {
-  m.dims.assign(dims.begin(), dims.end());
-}
+void arrange(Movement &m, ArrayRef<Movement::Dim> dims) { m.dims.assign(dims.begin(), dims.end()); }
 
 /// A head dimension of keys or values without the factor that repeats each kv
 /// head for its group of query heads.
@@ -176,9 +174,7 @@ std::optional<Heads> buildHeads(OpBuilder &builder, Location loc, Movement q, Mo
   size_t rank = q.dims.size();
   if (k.dims.size() != rank || v.dims.size() != rank || rank < 2 || rank > 5)
     return std::nullopt;
-  auto batch = [&](const Movement &m) {
-    return rank > 2 ? m.dims[0] : Movement::Dim();
-  };
+  auto batch = [&](const Movement &m) { return rank > 2 ? m.dims[0] : Movement::Dim(); };
   auto heads = [&](const Movement &m) {
     Movement::Dim dim;
     for (size_t d = 1; d + 2 < rank; ++d)

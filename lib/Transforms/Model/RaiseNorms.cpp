@@ -45,8 +45,7 @@ Value meanOperand(Value v) {
     return {};
   if (factor) {
     auto n = sizes.back().asConstant();
-    if (reduce.getFunction() != ReduceFunction::Sum || !n ||
-        std::abs(*factor * *n - 1.0) > 1e-6)
+    if (reduce.getFunction() != ReduceFunction::Sum || !n || std::abs(*factor * *n - 1.0) > 1e-6)
       return {};
   } else if (reduce.getFunction() != ReduceFunction::Mean) {
     return {};

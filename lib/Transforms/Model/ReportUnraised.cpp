@@ -21,8 +21,9 @@ struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraise
         what = "softmax is not part of a recognized attention";
       else if (isa<ErfOp, TanhOp>(op))
         what = "is not part of a recognized activation";
-      else if (auto reduce = dyn_cast<ReduceOp>(op);
-               reduce && reduce.getFunction() == ReduceFunction::Mean && isFloat(reduce.getResult()))
+      else if (auto reduce = dyn_cast<ReduceOp>(op); reduce &&
+                                                     reduce.getFunction() == ReduceFunction::Mean &&
+                                                     isFloat(reduce.getResult()))
         what = "mean is not part of a recognized norm";
       if (what.empty())
         return;

@@ -12,8 +12,7 @@ namespace {
 
 /// Replaces `op` by `v`, broadcast to the result's sizes.
 static void replaceBroadcast(PatternRewriter &rewriter, Operation *op, Value v) {
-  rewriter.replaceOp(op,
-                     createExpand(rewriter, op->getLoc(), v, getSizes(op->getResult(0))));
+  rewriter.replaceOp(op, createExpand(rewriter, op->getLoc(), v, getSizes(op->getResult(0))));
 }
 
 /// Does arithmetic whose operands are splats.
@@ -32,8 +31,7 @@ struct FoldSplats : public OpInterfaceRewritePattern<ScalarOpInterface> {
     if (!value)
       return failure();
     rewriter.replaceOp(op, createSplat(rewriter, op->getLoc(),
-                                       cast<RankedTensorType>(op->getResult(0).getType()),
-                                       *value));
+                                       cast<RankedTensorType>(op->getResult(0).getType()), *value));
     return success();
   }
 };
@@ -51,8 +49,7 @@ struct FoldMovedSplat : public RewritePattern {
     if (!splat)
       return failure();
     rewriter.replaceOp(op, createSplat(rewriter, op->getLoc(),
-                                       cast<RankedTensorType>(op->getResult(0).getType()),
-                                       *splat));
+                                       cast<RankedTensorType>(op->getResult(0).getType()), *splat));
     return success();
   }
 };
@@ -74,8 +71,7 @@ struct FoldNeutral : public OpInterfaceRewritePattern<ScalarOpInterface> {
       return success();
     }
     // false and x, true or x, 0 * x of integers.
-    bool absorbs = isa<AndOp, OrOp>(op) ||
-                   (isa<MulOp>(op) && !isFloat(op->getResult(0)));
+    bool absorbs = isa<AndOp, OrOp>(op) || (isa<MulOp>(op) && !isFloat(op->getResult(0)));
     if (!absorbs)
       return failure();
     double absorbing = isa<OrOp>(op) ? 1.0 : 0.0;
@@ -189,6 +185,7 @@ struct FoldSelect : public OpRewritePattern<SelectOp> {
 } // namespace
 
 void mlir::tpc::populateArithmeticPatterns(RewritePatternSet &patterns) {
-  patterns.add<FoldSplats, FoldMovedSplat, FoldNeutral, FoldPow, FoldInvolution, FoldCast,
-               FoldSelect>(patterns.getContext());
+  patterns
+      .add<FoldSplats, FoldMovedSplat, FoldNeutral, FoldPow, FoldInvolution, FoldCast, FoldSelect>(
+          patterns.getContext());
 }

@@ -47,8 +47,8 @@ struct FoldIntoView : public RewritePattern {
       auto start = SymExpr::parse(slice.getStart().str());
       auto from = start ? start->asConstant() : std::nullopt;
       if (from)
-        result = view.slice(slice.getDim(), *from, type.getDimSize(slice.getDim()),
-                            slice.getStep());
+        result =
+            view.slice(slice.getDim(), *from, type.getDimSize(slice.getDim()), slice.getStep());
     }
     if (!result)
       return failure();
@@ -67,8 +67,8 @@ struct ExpandOfExpand : public OpRewritePattern<ExpandOp> {
     auto inner = op.getOperand().getDefiningOp<ExpandOp>();
     if (!inner)
       return failure();
-    rewriter.replaceOp(op, createExpand(rewriter, op.getLoc(), inner.getOperand(),
-                                        getSizes(op.getResult())));
+    rewriter.replaceOp(
+        op, createExpand(rewriter, op.getLoc(), inner.getOperand(), getSizes(op.getResult())));
     return success();
   }
 };
@@ -129,8 +129,8 @@ struct SliceOfConcat : public OpRewritePattern<SliceOp> {
       SymExpr end = begin + getSizes(operand)[dim];
       auto before = (*start - begin).lowerBound(), after = (end - *start - size).lowerBound();
       if (before && *before >= 0 && after && *after >= 0) {
-        rewriter.replaceOp(
-            op, createSlice(rewriter, op.getLoc(), operand, dim, *start - begin, size));
+        rewriter.replaceOp(op,
+                           createSlice(rewriter, op.getLoc(), operand, dim, *start - begin, size));
         return success();
       }
       begin = end;
@@ -222,6 +222,6 @@ struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
 } // namespace
 
 void mlir::tpc::populateMovementPatterns(RewritePatternSet &patterns) {
-  patterns.add<ShortenChain, FoldIntoView, ExpandOfExpand, ExpandOfIota, SliceOfSlice, SliceOfConcat,
-               GatherToSlice, DropExpand>(patterns.getContext());
+  patterns.add<ShortenChain, FoldIntoView, ExpandOfExpand, ExpandOfIota, SliceOfSlice,
+               SliceOfConcat, GatherToSlice, DropExpand>(patterns.getContext());
 }

@@ -19,18 +19,16 @@ struct AddBias : public OpRewritePattern<AddOp> {
       Value v = op->getOperand(side), bias = op->getOperand(1 - side);
       auto reshape = v.getDefiningOp<ReshapeOp>();
       auto matmul = (reshape ? reshape.getOperand() : v).getDefiningOp<MatmulOp>();
-      if (!matmul || matmul.getBias() || !matmul->hasOneUse() ||
-          (reshape && !reshape->hasOneUse()))
+      if (!matmul || matmul.getBias() || !matmul->hasOneUse() || (reshape && !reshape->hasOneUse()))
         continue;
       SymExpr n = getSizes(matmul.getResult()).back();
-      if (rankOf(matmul.getResult()) < 2 || getSizes(v).back() != n ||
-          !isConstantVector(bias, n) ||
+      if (rankOf(matmul.getResult()) < 2 || getSizes(v).back() != n || !isConstantVector(bias, n) ||
           !sameSizes(getSizes(op.getResult()), getSizes(v)))
         continue;
       Location loc = op.getLoc();
       Value vector = createReshape(rewriter, loc, bias, {n});
-      Value product = MatmulOp::create(rewriter, loc, matmul.getResult().getType(),
-                                       matmul.getLhs(), matmul.getRhs(), vector);
+      Value product = MatmulOp::create(rewriter, loc, matmul.getResult().getType(), matmul.getLhs(),
+                                       matmul.getRhs(), vector);
       rewriter.replaceOp(op, createReshape(rewriter, loc, product, getSizes(op.getResult())));
       return success();
     }
@@ -110,8 +108,8 @@ struct SinkMergedBatch : public RewritePattern {
     IRMapping mapping;
     for (Value operand : op->getOperands()) {
       if (getSplat(operand))
-        mapping.map(operand, createScalar(rewriter, loc, elementTypeOf(operand),
-                                          *getSplat(operand)));
+        mapping.map(operand,
+                    createScalar(rewriter, loc, elementTypeOf(operand), *getSplat(operand)));
       else
         mapping.map(operand, operand.getDefiningOp()->getOperand(0));
     }
@@ -119,8 +117,8 @@ struct SinkMergedBatch : public RewritePattern {
     inner->getResult(0).setType(makeTensorType(elementTypeOf(op->getResult(0)), *source));
     if (auto softmax = dyn_cast<SoftmaxOp>(inner))
       softmax.setDim(source->size() - 1);
-    rewriter.replaceOp(op, createReshape(rewriter, loc, inner->getResult(0),
-                                         getSizes(op->getResult(0))));
+    rewriter.replaceOp(
+        op, createReshape(rewriter, loc, inner->getResult(0), getSizes(op->getResult(0))));
     return success();
   }
 };

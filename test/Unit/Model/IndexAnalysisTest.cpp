@@ -63,12 +63,17 @@ TEST_F(IndexAnalysisTest, DivisionTakesIndicesApart) {
 
 // positions[j] - positions[j - 1] with -1 before the first: 1 everywhere.
 TEST_F(IndexAnalysisTest, DifferencesOfPositions) {
-  Value v = parse("", std::string("%i = tpc.iota dim 0 : ") + kRow + R"(
+  Value v = parse("",
+                  std::string("%i = tpc.iota dim 0 : ") + kRow + R"(
     %n = tpc.constant dense<-1> : tensor<1xi64> : tensor<1xi64>
-    %c = tpc.concat %n, %i dim 0 : tensor<1xi64>, )" + kRow + " -> " + kLonger + R"(
-    %a = tpc.slice %c dim 0 from "0" : )" + kLonger + " -> " + kRow + R"(
-    %b = tpc.slice %c dim 0 from "1" : )" + kLonger + " -> " + kRow + R"(
-    %r = tpc.sub %b, %a : )" + kRow + ", " + kRow + " -> " + kRow,
+    %c = tpc.concat %n, %i dim 0 : tensor<1xi64>, )" +
+                      kRow + " -> " + kLonger + R"(
+    %a = tpc.slice %c dim 0 from "0" : )" +
+                      kLonger + " -> " + kRow + R"(
+    %b = tpc.slice %c dim 0 from "1" : )" +
+                      kLonger + " -> " + kRow + R"(
+    %r = tpc.sub %b, %a : )" +
+                      kRow + ", " + kRow + " -> " + kRow,
                   kRow);
   ASSERT_TRUE(v);
   EXPECT_EQ(at(v), "1");
@@ -91,9 +96,10 @@ TEST_F(IndexAnalysisTest, InputsStayElements) {
 }
 
 TEST_F(IndexAnalysisTest, RunningSumOfConstant) {
-  Value v = parse("", std::string("%o = tpc.constant dense<3> : tensor<i64> : tensor<i64>\n"
-                                  "%e = tpc.expand %o : tensor<i64> -> ") +
-                          kRow + "\n%r = tpc.cumsum %e dim 0 : " + kRow + " -> " + kRow,
+  Value v = parse("",
+                  std::string("%o = tpc.constant dense<3> : tensor<i64> : tensor<i64>\n"
+                              "%e = tpc.expand %o : tensor<i64> -> ") +
+                      kRow + "\n%r = tpc.cumsum %e dim 0 : " + kRow + " -> " + kRow,
                   kRow);
   ASSERT_TRUE(v);
   EXPECT_EQ(at(v), "3*_i0 + 3");

@@ -58,10 +58,10 @@ public:
   std::optional<double> getConstant() const;
   /// Integer: the polynomial. Compare: what is compared with zero.
   const ::tpc::SymExpr &getPolynomial() const;
-  Predicate getPredicate() const;        // Compare: EQ, NE or LE
-  ArrayRef<IndexExpr> getArgs() const;   // And, Or, Select, Element
-  Value getTensor() const;               // Element
-  bool isNegated() const;                // Element
+  Predicate getPredicate() const;      // Compare: EQ, NE or LE
+  ArrayRef<IndexExpr> getArgs() const; // And, Or, Select, Element
+  Value getTensor() const;             // Element
+  bool isNegated() const;              // Element
   /// Canonical text: equal texts mean equal expressions.
   const std::string &str() const;
   bool operator==(const IndexExpr &o) const { return str() == o.str(); }
