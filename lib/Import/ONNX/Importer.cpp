@@ -166,6 +166,12 @@ static std::optional<SymExpr> parseSize(StringRef text) {
   std::optional<SymExpr> e = SymExpr::parse(std::string_view(text.data(), text.size()));
   if (!e || !isReasonable(*e) || (e->isConstant() && *e->asConstant() < 0))
     return std::nullopt;
+  // Operators and what the assembly format reads as a number are no names.
+  std::set<std::string> symbols;
+  e->collectSymbols(symbols);
+  for (const char *reserved : {"min", "max", "mod", "floordiv", "true", "false"})
+    if (symbols.count(reserved))
+      return std::nullopt;
   return e;
 }
 
@@ -173,8 +179,8 @@ FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
   const auto &tensor = info.type().tensor_type();
   Sizes sizes;
   if (tensor.shape().dim_size() > 32)
-    return emitError(fileLoc()) << "input '" << info.name() << "' has "
-                                << tensor.shape().dim_size() << " dimensions";
+    return emitError(fileLoc()) << "input '" << info.name() << "' has " << tensor.shape().dim_size()
+                                << " dimensions";
   for (int i = 0; i < tensor.shape().dim_size(); ++i) {
     const auto &dim = tensor.shape().dim(i);
     if (dim.has_dim_value() && dim.dim_value() >= 0) {
@@ -190,7 +196,10 @@ FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
         name += isalnum((unsigned char)c) || c == '_' ? c : '_';
       if (name.empty() || isdigit((unsigned char)name[0]))
         name = "d" + name;
-      size = SymExpr::symbol(name + "_dim" + std::to_string(i));
+      name += "_dim" + std::to_string(i);
+      while (declaredSymbols.count(name))
+        name += "_";
+      size = SymExpr::symbol(name);
     }
     sizes.push_back(size->substitute(replaced));
   }
@@ -198,6 +207,12 @@ FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
 }
 
 LogicalResult Importer::addInputs(Scope &scope) {
+  declaredSymbols.clear();
+  for (const auto &input : model.graph().input())
+    for (const auto &dim : input.type().tensor_type().shape().dim())
+      if (auto size = parseSize(dim.dim_param()))
+        size->collectSymbols(declaredSymbols);
+
   SmallVector<Type> types;
   SmallVector<DictionaryAttr> attributes;
   SmallVector<const ::onnx::ValueInfoProto *> inputs;

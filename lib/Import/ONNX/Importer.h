@@ -11,6 +11,7 @@
 #include "llvm/ADT/StringMap.h"
 
 #include <map>
+#include <set>
 
 namespace onnx {
 class AttributeProto;
@@ -106,6 +107,7 @@ private:
   llvm::DenseMap<const TensorSource *, FlatSymbolRefAttr> weights;
   std::vector<std::shared_ptr<const TensorSource>> keptSources;
   llvm::StringSet<> symbolNames, missingFiles;
+  std::set<std::string> declaredSymbols;
   struct Constraint {
     int64_t low, high;
     std::string why;

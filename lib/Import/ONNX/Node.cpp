@@ -259,8 +259,8 @@ LogicalResult Node::set(unsigned i, Tensor tensor) {
   }
   if (std::string fault = findFault(tensor.shape); !fault.empty())
     return error() << "has a result that " << fault;
-  if (tensor.interval && (!isReasonable(tensor.interval->low) ||
-                          !isReasonable(tensor.interval->high)))
+  if (tensor.interval &&
+      (!isReasonable(tensor.interval->low) || !isReasonable(tensor.interval->high)))
     tensor.interval.reset();
   if (tensor.contents && !importer.countFolded(tensor.contents->size()))
     return error() << "is one of too many nodes that compute shapes";

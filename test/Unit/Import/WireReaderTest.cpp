@@ -1,7 +1,7 @@
 //===- WireReaderTest.cpp - ONNX files without their weights --------------===//
 
-#include "TestFiles.h"
 #include "WireReader.h"
+#include "TestFiles.h"
 
 #include "gtest/gtest.h"
 
@@ -20,10 +20,10 @@ static std::string errorOf(const Folder &folder, const std::string &content) {
 TEST(WireReader, RecordsRangesAndDropsDocumentation) {
   Folder folder;
   std::string raw = "0123456789abcdef", packed(8, 'f');
-  std::string content =
-      number(1, 8) + bytes(6, "documentation") +
-      bytes(7, bytes(5, tensor("a", 4, raw)) + bytes(5, number(1, 2) + number(2, 1) + bytes(4, packed)) +
-                   bytes(13, "value_info"));
+  std::string content = number(1, 8) + bytes(6, "documentation") +
+                        bytes(7, bytes(5, tensor("a", 4, raw)) +
+                                     bytes(5, number(1, 2) + number(2, 1) + bytes(4, packed)) +
+                                     bytes(13, "value_info"));
   auto model = readStrippedModel(folder.write("m.onnx", content));
   ASSERT_TRUE(!!model) << llvm::toString(model.takeError());
   ASSERT_EQ(model->ranges.size(), 2u);
@@ -41,8 +41,8 @@ TEST(WireReader, ReadsFilesBeyondProtobufsLimit) {
   std::string path = folder.file("large.onnx");
   // The bytes of the weight are a hole in the file.
   uint64_t size = 5ull << 30;
-  std::string head = number(1, size / 4) + number(2, 1) + bytes(8, "w") + varint(9 << 3 | 2) +
-                     varint(size);
+  std::string head =
+      number(1, size / 4) + number(2, 1) + bytes(8, "w") + varint(9 << 3 | 2) + varint(size);
   std::string graph = varint(5 << 3 | 2) + varint(head.size() + size) + head;
   std::string start = number(1, 8) + varint(7 << 3 | 2) + varint(graph.size() + size) + graph;
   folder.write("large.onnx", start);

@@ -179,16 +179,16 @@ static LogicalResult importMod(Node &n) {
   bool fmod = n.getInt("fmod", 0), isFloat = n.in(0).isFloat();
   if (isFloat && !fmod && n.version < 28)
     return n.error() << "needs fmod = 1 for floating-point operands";
-  FailureOr<Tensor> result = apply(n, fmod || isFloat ? Arithmetic::FMod : Arithmetic::Mod, n.in(0),
-                                   n.in(1));
+  FailureOr<Tensor> result =
+      apply(n, fmod || isFloat ? Arithmetic::FMod : Arithmetic::Mod, n.in(0), n.in(1));
   if (failed(result))
     return failure();
   if (fmod || !isFloat)
     return n.result(*result);
   // The sign of y, as of operator set 28: one more y where the remainder's sign is the other one.
   Value r = n.materialize(*result), y = n.operand(1), zero = n.scalar(0, y);
-  Value differs = n.binary<XorOp>(n.compare(Predicate::LT, r, zero),
-                                  n.compare(Predicate::LT, y, zero));
+  Value differs =
+      n.binary<XorOp>(n.compare(Predicate::LT, r, zero), n.compare(Predicate::LT, y, zero));
   Value wrong = n.binary<AndOp>(n.compare(Predicate::NE, r, zero), differs);
   return n.result(n.select(wrong, n.binary<AddOp>(r, y), r));
 }

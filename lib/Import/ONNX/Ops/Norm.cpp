@@ -36,8 +36,7 @@ static LogicalResult setStatistics(Node &n, Value x, double epsilon, ArrayRef<Sy
       return failure();
     x = n.binary<SubOp>(x, mean);
   }
-  Value variance =
-      n.reduce(ReduceFunction::Mean, n.binary<MulOp>(x, x), {last}, /*keep=*/true);
+  Value variance = n.reduce(ReduceFunction::Mean, n.binary<MulOp>(x, x), {last}, /*keep=*/true);
   Value inverse = n.unary<RsqrtOp>(n.binary<AddOp>(variance, n.scalar(epsilon, x)));
   return n.set(inverseOutput, n.wrap(n.reshape(inverse, sizes)));
 }
@@ -64,8 +63,8 @@ template <bool rms> static LogicalResult importNorm(Node &n) {
     return failure();
   Sizes ones(x.shape.begin(), x.shape.begin() + *axis);
   ones.append(normalized.size(), SymExpr(1));
-  if (failed(setStatistics(n, v, epsilon, ones, rms ? std::nullopt : std::optional(1u),
-                           rms ? 1 : 2)))
+  if (failed(
+          setStatistics(n, v, epsilon, ones, rms ? std::nullopt : std::optional(1u), rms ? 1 : 2)))
     return failure();
   Value y = rms ? n.rmsNorm(v, scale, epsilon) : n.layerNorm(v, scale, bias, epsilon);
   return n.result(n.reshape(y, x.shape));

@@ -123,8 +123,7 @@ static LogicalResult importReduceOf(Node &n) {
   if (failed(r) || failed(n.expectFloat(0)))
     return failure();
   Value x = before(n, n.operand(0));
-  return n.result(
-      after(n, r->nothing ? x : n.reduce(ReduceFunction::Sum, x, r->dims, r->keep)));
+  return n.result(after(n, r->nothing ? x : n.reduce(ReduceFunction::Sum, x, r->dims, r->keep)));
 }
 
 static Value same(Node &, Value x) { return x; }
