@@ -194,13 +194,20 @@ void TensorTactic::record(const Candidate &candidate, TacticRecord &weights,
   });
   TacticRecord &record = candidate.table || output ? vocabulary : weights;
 
-  std::string sites;
+  std::string sites, what;
   llvm::SmallSet<std::string, 4> seen;
   bool reduces = false;
   for (ClassUse use : plan.getUses(candidate.cls)) {
     FactorKind kind = plan.classes.getRule(use.op).factors[use.factor].kind;
     bool reduction = kind != FactorKind::Parallel;
     reduces |= reduction;
+    if (auto attention = dyn_cast<AttentionOp>(use.op)) {
+      bool grouped = plan.classes.getClasses(attention.getQ(), 2).size() > 1;
+      if (llvm::is_contained(plan.classes.getClasses(attention.getK(), 2), candidate.cls))
+        what = grouped ? " groups of heads" : " heads";
+      else if (llvm::is_contained(plan.classes.getClasses(attention.getQ(), 2), candidate.cls))
+        what = " heads of each group";
+    }
     if (!isa<MatmulOp, EmbeddingOp, AttentionOp>(use.op))
       continue;
     std::string site = getSourceName(use.op->getLoc());
@@ -211,10 +218,10 @@ void TensorTactic::record(const Candidate &candidate, TacticRecord &weights,
       sites += reduction ? " (rows)" : " (columns)";
   }
   std::string size = plan.classes.getSize(candidate.cls).str();
-  record.splits.push_back(size + " over tp " + std::to_string(parts) + ": " + sites);
+  record.splits.push_back(size + what + " over tp " + std::to_string(parts) + ": " + sites);
   if (!reduces)
     return;
-  std::string why = "sums over the " + size + " that tp splits";
+  std::string why = "sums over the " + size + what + " that tp splits";
   record.predictions.push_back({"all_reduce", "tp", "", why});
   if (plan.spec.sequenceParallel)
     record.predictions.push_back({"reduce_scatter", "tp", "", why});

@@ -7,7 +7,11 @@
 // RUN: tpc-opt %S/Inputs/gpt2.mlir --tpc-assign-shardings=shard=dp2,pp4 %{passes} | FileCheck %s --check-prefix=DP
 // RUN: tpc-opt %S/Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp2 | FileCheck %s --check-prefix=TACTICS
 
-// TACTICS-DAG: "5 over tp 2: attn.q (columns), attn.k (columns), attn.v (columns), attn.sdpa, attn.proj (rows)"
+// RUN: tpc-opt %S/Inputs/llama.mlir --tpc-assign-shardings=shard=tp2 | FileCheck %s --check-prefix=GROUPS
+
+// GROUPS: "2 groups of heads over tp 2: q_proj (columns), k_proj (columns), v_proj (columns), sdpa, o_proj (rows)"
+
+// TACTICS-DAG: "5 heads over tp 2: attn.q (columns), attn.k (columns), attn.v (columns), attn.sdpa, attn.proj (rows)"
 // TACTICS-DAG: "160 over tp 2: mlp.fc1 (columns), mlp.fc2 (rows)"
 // TACTICS-DAG: "1009 over tp 2: wte"
 // TACTICS-DAG: "1009 over tp 2: lm_head (columns)"
