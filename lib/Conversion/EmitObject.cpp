@@ -51,6 +51,12 @@ getMachine(const LoweringOptions &options) {
       list.AddFeature(feature.first(), feature.second);
     features = list.getString();
   }
+  // Asked before a machine is made for it, which would only warn.
+  std::unique_ptr<llvm::MCSubtargetInfo> known(
+      target->createMCSubtargetInfo(triple, "", ""));
+  if (!known || !known->isCPUStringValid(cpu))
+    return makeError("'" + options.march +
+                     "' is not a processor that --march= knows; try native or x86-64-v3");
   llvm::TargetOptions targetOptions;
   // a * b + c is one operation wherever the operations are marked so.
   targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Standard;
@@ -59,10 +65,6 @@ getMachine(const LoweringOptions &options) {
       options.optLevel ? llvm::CodeGenOptLevel::Default : llvm::CodeGenOptLevel::None));
   if (!machine)
     return makeError("no code can be generated for " + triple.str());
-  if (options.march != "native" &&
-      !machine->getMCSubtargetInfo()->isCPUStringValid(options.march))
-    return makeError("'" + options.march +
-                   "' is not a processor that --march= knows; try native or x86-64-v3");
   return machine;
 }
 

@@ -36,11 +36,24 @@ bool KernelClusters::isGenerated(Value value) const {
   return value.getDefiningOp() && generated.contains(value.getDefiningOp());
 }
 
+// Elements are built by recursion over a kernel's ops, and each result builds
+// what it needs again: kernels stay of a size for which both are cheap.
+static constexpr unsigned maxKernelOps = 128, maxGeneratedDepth = 32;
+
 void KernelClusters::findGenerated() {
-  for (Operation &op : block)
-    if (isKernel(&op) && isCheap(&op) &&
-        llvm::all_of(op.getOperands(), [&](Value v) { return isGenerated(v); }))
-      generated.insert(&op);
+  DenseMap<Operation *, unsigned> depth;
+  for (Operation &op : block) {
+    if (!isKernel(&op) || !isCheap(&op) ||
+        !llvm::all_of(op.getOperands(), [&](Value v) { return isGenerated(v); }))
+      continue;
+    unsigned own = 1;
+    for (Value v : op.getOperands())
+      own = std::max(own, depth.lookup(v.getDefiningOp()) + 1);
+    if (own > maxGeneratedDepth)
+      continue;
+    depth[&op] = own;
+    generated.insert(&op);
+  }
 }
 
 // Host ops take precedence: a reshape is no work outside of kernels. A generated
@@ -114,6 +127,8 @@ void KernelClusters::mergeAll() {
 
 bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
   Node &from = nodes[producer], &to = nodes[consumer];
+  if (from.ops.size() + to.ops.size() > maxKernelOps)
+    return false;
   ArrayRef<DimAttr> a = from.rows, b = to.rows;
   size_t rank = std::min(a.size(), b.size());
   bool sameRows = a.take_front(rank) == b.take_front(rank) &&

@@ -271,6 +271,22 @@ def test_generated_values(tmp_path):
     check(tmp_path, p, TWO)
 
 
+def test_long_chains(tmp_path):
+    """Kernels are cut to a bounded size, so that neither the compiler's stack nor its time depends on a model's."""
+    p = Program()
+    p.input("f32", "n", "m")
+    type_ = p.type_of("x0")
+    value, lines = "%x0", []
+    for i in range(2000):
+        lines.append(f"%c{i} = tpc.add {value}, {value if i % 500 == 0 else '%x0'} : {type_}, {type_} -> {type_}")
+        value = f"%c{i}"
+    p.lines += ["\n  ".join(lines)]
+    p.outputs.append((type_, lambda x: x * ((((2 + 499) * 2 + 499) * 2 + 499) * 2 + 499)))
+    text = p.text
+    p.text = lambda: text().replace("return %r0", f"return {value}")
+    check(tmp_path, p, TWO[:2], lambda i, random, shape: random.integers(-3, 4, shape), tolerance=1e-5)
+
+
 @pytest.mark.parametrize("exclusive", ["", " exclusive"])
 @pytest.mark.parametrize("reverse", ["", " reverse"])
 def test_cumsum(tmp_path, exclusive, reverse):
