@@ -142,6 +142,11 @@ SymExpr SymExpr::mod(const SymExpr &a, const SymExpr &b) {
 }
 
 SymExpr SymExpr::min(const SymExpr &a, const SymExpr &b) {
+  // Exporters write "to the end" as the largest integer.
+  if (a.isConstant(INT64_MAX) || b.isConstant(INT64_MIN))
+    return b;
+  if (b.isConstant(INT64_MAX) || a.isConstant(INT64_MIN))
+    return a;
   if (auto d = (b - a).lowerBound())
     if (*d >= 0)
       return a;
@@ -152,6 +157,10 @@ SymExpr SymExpr::min(const SymExpr &a, const SymExpr &b) {
 }
 
 SymExpr SymExpr::max(const SymExpr &a, const SymExpr &b) {
+  if (a.isConstant(INT64_MIN) || b.isConstant(INT64_MAX))
+    return b;
+  if (b.isConstant(INT64_MIN) || a.isConstant(INT64_MAX))
+    return a;
   if (auto d = (b - a).lowerBound())
     if (*d >= 0)
       return b;

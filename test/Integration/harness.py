@@ -216,7 +216,7 @@ class Compiler:
         if key in self.failed:
             raise self.failed[key]
         if key not in self.made:
-            directory = self.scratch / f"{Path(model).stem}-{len(self.made)}"
+            directory = self.scratch / f"{Path(model).stem}-{len(self.made) + len(self.failed)}"
             directory.mkdir(parents=True)
             path = directory / Path(model).stem
             result = self.call([model, f"--megatron-shard={grid}", "-o", path, *arguments])

@@ -116,7 +116,7 @@ FROM_CORPUS = {
         Model(CORPUS / "exported-gpt2-nopast.onnx", **{**EVEN_CORPUS, **MASKED}),
         Model(CORPUS / "gpt2_one_layer.onnx", layers=1, hidden=4, heads=2, vocab=20, positions=8, output="471",
               batch_name="batch_size", sequence_name="seq_len"),
-        Model(CORPUS / "mlp_megatron_basic_test.onnx", layers=1, hidden=4, output="output", first_input="input",
+        Model(CORPUS / "mlp_megatron_basic_test.onnx", layers=1, hidden=4, heads=16, output="output", first_input="input",
               sequence_name="seqlen"),
         Model(CORPUS / "self_attention_megatron_basic_test.onnx", layers=1, hidden=4, heads=2, output="output",
               first_input="input", masked_input="mask", sequence_name="seqlen"),

@@ -86,7 +86,7 @@ private:
   Location loc;
   const EnvLayout &layout;
   Value env;
-  DenseMap<int64_t, Value> constants;
+  std::map<int64_t, Value> constants; // any value: DenseMap keeps two for itself
   DenseMap<unsigned, Value> loaded;
   std::map<std::string, Value> exprs;
   std::map<std::tuple<char, void *, void *>, Value> binaries;

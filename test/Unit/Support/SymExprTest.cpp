@@ -31,6 +31,9 @@ TEST(SymExpr, CanonicalText) {
   EXPECT_EQ(canonical("s % 1"), "0");
   EXPECT_EQ(canonical("7 // 2 + 7 mod 2"), "4");
   EXPECT_EQ(canonical("min(s, s + 1)"), "s");
+  // "To the end", as exporters write it.
+  EXPECT_EQ(canonical("min(9223372036854775807, s - b)"), "-b + s");
+  EXPECT_EQ(canonical("max(s - b, 9223372036854775807)"), "9223372036854775807");
   EXPECT_EQ(canonical("max(128, s)"), "max(128, s)");
   EXPECT_EQ(canonical("modulus"), "modulus"); // a word, not an operator
 }

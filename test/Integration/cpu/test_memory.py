@@ -1,0 +1,118 @@
+"""No rank holds more than its shards, and the compiler does not hold the weights at all."""
+
+import collections
+
+import onnx
+import pytest
+
+from harness import Grid, run, sanitized, tool
+from models import COMMITTED, MODELS
+from tpc import onnxfile
+
+F32 = 4
+
+
+def balanced(total, parts):
+    return [total // parts + (index < total % parts) for index in range(parts)]
+
+
+def shard_elements(name, dims, heads, hidden, tp, rank):
+    """How much of one of GPT-2's tensors a rank of a tensor-parallel group holds."""
+    head_size = hidden // heads
+    own_heads = balanced(heads, tp)[rank]
+    if "attn.c_attn.weight" in name:
+        return hidden * 3 * own_heads * head_size
+    if "attn.c_attn.bias" in name:
+        return 3 * own_heads * head_size
+    if "attn.c_proj.weight" in name:
+        return own_heads * head_size * hidden
+    if "mlp.c_fc.weight" in name:
+        return hidden * balanced(dims[1], tp)[rank]
+    if "mlp.c_fc.bias" in name:
+        return balanced(dims[0], tp)[rank]
+    if "mlp.c_proj.weight" in name:
+        return balanced(dims[0], tp)[rank] * hidden
+    if "lm_head" in name or "wte" in name:
+        return balanced(dims[0], tp)[rank] * hidden
+    # Norms, position table, and the biases that are added after the reduction.
+    size = 1
+    for dim in dims:
+        size *= dim
+    return size
+
+
+def expected_bytes(model, grid, stages, stage, rank):
+    """What a rank of a stage holds of the tensors of that stage. One stage that looks the embedding up and multiplies by it
+    holds its rows once."""
+    elements = 0
+    for tensor in weights_of(model):
+        if stage in stages[tensor.name]:
+            elements += shard_elements(tensor.name, list(tensor.dims), model.heads, model.hidden, grid.tp, rank)
+    return elements * F32
+
+
+def weights_of(model):
+    return [tensor for tensor in onnxfile.load_structure(model.path).graph.initializer
+            if tensor.data_type == onnx.TensorProto.FLOAT and ("transformer." in tensor.name or "lm_head" in tensor.name)]
+
+
+def stages_of_weights(description, model, grid):
+    """The stages that hold each tensor: all tensors are somewhere, none is in two stages but the tied embedding, which is
+    in the first and the last, and stages hold the layers in order."""
+    stages = collections.defaultdict(set)
+    for parameter in description["parameters"]:
+        stages[parameter["name"]].add(parameter["stage"])
+    last = 0
+    for tensor in weights_of(model):
+        held = stages[tensor.name]
+        if "lm_head" in tensor.name or "wte" in tensor.name:
+            assert held == {0, grid.pp - 1}
+        else:
+            assert len(held) == 1, (tensor.name, held)
+        if ".h." in tensor.name:
+            assert last <= min(held), tensor.name
+            last = min(held)
+    return stages
+
+
+GRIDS = [Grid.parse(text) for text in ("tp1", "tp2", "tp3", "tp8", "tp2,pp2", "tp3,pp2,dp2,sp", "pp3", "tp2,pp4")]
+
+
+def check_weight_bytes(executable, model):
+    description = executable.describe()
+    grid = executable.grid
+    stages = stages_of_weights(description, model, grid)
+    assert len(description["ranks"]) == grid.ranks
+    for rank in description["ranks"]:
+        expected = expected_bytes(model, grid, stages, rank["coordinates"]["pp"], rank["coordinates"]["tp"])
+        assert rank["weight_bytes"] == expected, rank
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_weight_bytes_are_the_shards(tpcc, grid):
+    model = COMMITTED["gpt2-odd-opset20"]
+    check_weight_bytes(tpcc.compile(model.path, grid), model)
+
+
+@pytest.mark.parametrize("grid", [Grid(tp=8, pp=4), Grid(tp=3)], ids=str)
+def test_weight_bytes_of_124m(tpcc, grid):
+    from test_numbers_124m import SHAPE
+    import dataclasses
+
+    model = dataclasses.replace(SHAPE, path=MODELS / "gpt2-124m.onnx")
+    check_weight_bytes(tpcc.compile(model.path, grid), model)
+
+
+def test_compiling_needs_no_weights(tpcc):
+    """The structure compiles where its 500 MB do not exist."""
+    assert not (MODELS / "gpt2-124m.onnx.data").exists()
+    executable = tpcc.compile(MODELS / "gpt2-124m.onnx", Grid(tp=8, pp=4))
+    assert executable.path.stat().st_size < 16 << 20
+    executable.call(["--input", "input_ids=none.npy", "--output", "logits=none.npy"]).refused()
+
+
+@pytest.mark.skipif(sanitized(), reason="sanitizers need memory of their own")
+def test_compiling_stays_small(tpcc, tmp_path):
+    """At most 500 MiB for 124M at tp8,pp4, whatever else the machine does."""
+    result = run([tool("tpcc"), MODELS / "gpt2-124m.onnx", "--megatron-shard=tp8,pp4", "-o", tmp_path / "gpt2"]).check()
+    assert result.peak_bytes <= 500 << 20
