@@ -13,9 +13,11 @@ std::string tpc::describeLocation(mlir::Location loc) {
     if (auto name = llvm::dyn_cast<mlir::NameLoc>(part); name && node.empty())
       node = ("node '" + name.getName().getValue() + "'").str();
     if (auto place = llvm::dyn_cast<mlir::FileLineColLoc>(part); place && file.empty())
-      file = (place.getFilename().getValue() + ":" + llvm::Twine(place.getLine()) + ":" +
-              llvm::Twine(place.getColumn()))
-                 .str();
+      file = place.getLine() == 0 // the file as a whole
+                 ? place.getFilename().str()
+                 : (place.getFilename().getValue() + ":" + llvm::Twine(place.getLine()) + ":" +
+                    llvm::Twine(place.getColumn()))
+                       .str();
     return mlir::WalkResult::advance();
   });
   return node.empty() ? file : node;

@@ -34,7 +34,13 @@ static llvm::SmallString<128> folderOf(StringRef path) {
   return folder;
 }
 
-Error tpc::checkOutputPath(StringRef path, llvm::ArrayRef<std::string> inputs) {
+/// Other files (devices, pipes) are written as they are.
+static bool isRegularOrNew(StringRef path) {
+  fs::file_status status;
+  return fs::status(path, status) || fs::is_regular_file(status);
+}
+
+Error tpc::checkOutputPath(StringRef path, llvm::ArrayRef<std::string> inputs, bool executable) {
   if (path == "-")
     return Error::success();
   for (const std::string &input : inputs)
@@ -44,18 +50,14 @@ Error tpc::checkOutputPath(StringRef path, llvm::ArrayRef<std::string> inputs) {
   fs::file_status status;
   if (!fs::status(path, status) && fs::is_directory(status))
     return fail("the output '" + path + "' is a folder; name a file in it");
+  if (executable && !isRegularOrNew(path))
+    return fail("the output '" + path + "' is a device or a pipe; an executable is a file");
   llvm::SmallString<128> folder = folderOf(resolve(path));
   if (std::error_code code = fs::access(folder, fs::AccessMode::Exist))
     return fail(path, "cannot write", code);
   if (std::error_code code = fs::access(folder, fs::AccessMode::Write))
     return fail(path, "cannot write", code);
   return Error::success();
-}
-
-/// Other files (devices, pipes) are written as they are.
-static bool isRegularOrNew(StringRef path) {
-  fs::file_status status;
-  return fs::status(path, status) || fs::is_regular_file(status);
 }
 
 static Error writeTo(llvm::raw_fd_ostream &os, StringRef path,
@@ -73,12 +75,18 @@ Error tpc::writeOutput(StringRef path, llvm::function_ref<Error(llvm::raw_pwrite
   if (path == "-")
     return writeTo(llvm::outs(), "standard output", write);
   if (!isRegularOrNew(path)) {
+    llvm::SmallString<0> buffer; // a pipe cannot seek
+    llvm::raw_svector_ostream buffered(buffer);
+    if (Error error = write(buffered))
+      return error;
     std::error_code code;
-    llvm::raw_fd_ostream os(path, code);
+    llvm::raw_fd_ostream os(path, code, fs::CD_OpenExisting);
     if (code)
       return fail(path, "cannot write", code);
-    llvm::buffer_ostream buffered(os); // a pipe cannot seek
-    return write(buffered);
+    return writeTo(os, path, [&](llvm::raw_pwrite_stream &) {
+      os << buffer;
+      return Error::success();
+    });
   }
   llvm::SmallString<128> target = resolve(path);
   llvm::Expected<fs::TempFile> file =

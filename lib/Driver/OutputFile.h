@@ -11,8 +11,10 @@
 namespace tpc {
 
 /// Is the file that is to be written one of those that are read, or can it not be written? Asked
-/// before the work begins. "-" is standard output.
-llvm::Error checkOutputPath(llvm::StringRef path, llvm::ArrayRef<std::string> inputs);
+/// before the work begins. "-" is standard output. An executable replaces what is there, and so may
+/// not have a device's name.
+llvm::Error checkOutputPath(llvm::StringRef path, llvm::ArrayRef<std::string> inputs,
+                            bool executable = false);
 
 /// Writes a file beside its place and then renames it: whoever looks sees the old file, or none, or
 /// all of the new one. "-" writes to standard output.

@@ -96,7 +96,8 @@ Error Session::check() {
     options.name = llvm::sys::path::stem(isText(options.emit) ? options.input : options.output);
   for (const std::string &path : {options.output, options.report})
     if (!path.empty())
-      if (Error problem = checkOutputPath(path, {options.input}))
+      if (Error problem = checkOutputPath(path, {options.input},
+                                          path == options.output && options.emit == Emit::Exe))
         return problem;
   if (!options.report.empty() && options.report == options.output)
     return makeError("-o and --report name the same file '" + options.report + "'");
@@ -267,8 +268,13 @@ int tpc::tpccMain(int argc, char **argv) {
     llvm::WithColor::note(llvm::errs(), "tpcc") << "--megatron-shard: " << note << "\n";
 
   if (groups) {
-    if (!printGroups(*spec, options.printGroups, options.json, llvm::outs(), error))
-      return fail("--print-groups: " + error);
+    Error problem = writeOutput("-", [&](llvm::raw_pwrite_stream &os) -> Error {
+      if (printGroups(*spec, options.printGroups, options.json, os, error))
+        return Error::success();
+      return makeError("--print-groups: " + error);
+    });
+    if (problem)
+      return fail(llvm::toString(std::move(problem)));
     if (options.input.empty())
       return 0;
   }
