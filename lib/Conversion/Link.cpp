@@ -116,14 +116,13 @@ llvm::Error mlir::tpc::linkExecutable(llvm::ArrayRef<char> object, llvm::StringR
       args.insert(args.end(), {"-rpath", path::parent_path(file).str()});
     }
 #endif
-    for (const char *name : {"libdnnl.so.2", "libstdc++.so.6", "libgomp.so.1",
-                             "libgcc_s.so.1", "libm.so.6", "libc.so.6",
+    for (const char *name : {"libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6",
                              "ld-linux-x86-64.so.2"}) {
       std::string file = findLibrary(name, dir);
       if (file.empty())
         return makeError(llvm::Twine("cannot find ") + name +
                        ", which executables need; install it (on Debian: "
-                       "libdnnl2, libstdc++6, libgomp1)");
+                       "libstdc++6, libgcc-s1, libc6)");
       args.push_back(file);
     }
     // Where the libraries of this machine are, should they not be in the

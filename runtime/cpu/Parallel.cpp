@@ -4,8 +4,8 @@
 #include "core/Context.h"
 #include <algorithm>
 #include <atomic>
-
-extern "C" void GOMP_parallel(void (*fn)(void *), void *data, unsigned numThreads, unsigned flags);
+#include <thread>
+#include <vector>
 
 namespace tpc::rt {
 namespace {
@@ -15,27 +15,106 @@ struct Region {
   void *state;
   int64_t tasks;
   std::atomic<int64_t> next{0};
-  std::atomic<int> workers{0};
 };
 
-void work(void *data) {
-  Region &region = *static_cast<Region *>(data);
-  int worker = region.workers.fetch_add(1, std::memory_order_relaxed);
+void work(Region &region, int worker) {
   for (int64_t task; (task = region.next.fetch_add(1, std::memory_order_relaxed)) < region.tasks;)
     region.fn(region.state, task, worker);
 }
 
+/// Threads that compute or may begin to at any time, of all ranks of this process. As long as each
+/// of them has a core a short spin is cheaper than sleeping.
+std::atomic<unsigned> busyThreads{0};
+
+bool maySpin() {
+  static const unsigned cores = std::thread::hardware_concurrency();
+  return busyThreads.load(std::memory_order_relaxed) <= cores;
+}
+
+/// Until `word` is no longer `seen`: some 50 microseconds awake, then asleep.
+uint32_t waitWhile(const std::atomic<uint32_t> &word, uint32_t seen) {
+  uint32_t now = word.load(std::memory_order_acquire);
+  for (int i = 0; now == seen && i < 2000 && (i > 0 || maySpin()); ++i) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+    now = word.load(std::memory_order_acquire);
+  }
+  for (; now == seen; now = word.load(std::memory_order_acquire))
+    word.wait(seen, std::memory_order_acquire);
+  return now;
+}
+
+/// The threads that help one rank's thread; they end with it.
+class Pool {
+public:
+  Pool() { ++busyThreads; }
+
+  ~Pool() {
+    announce(0, stop);
+    for (std::thread &t : threads)
+      t.join();
+    --busyThreads;
+  }
+
+  void run(Region &newRegion, unsigned helpers) {
+    while (threads.size() < helpers) {
+      ++busyThreads;
+      threads.emplace_back([this, number = unsigned(threads.size()), seen = word.load()] {
+        serve(number, seen);
+        --busyThreads;
+      });
+    }
+    region = &newRegion;
+    left.store(helpers, std::memory_order_relaxed);
+    announce(helpers, 0);
+    work(newRegion, 0);
+    for (uint32_t n; (n = left.load(std::memory_order_acquire)) != 0;)
+      waitWhile(left, n);
+  }
+
+private:
+  // One word says which region it is (a counter, so that each one is new) and how many helpers it
+  // wants: a helper that comes late cannot take one region's count for another's.
+  static constexpr uint32_t helperMask = 0xfff, stop = 0x1000, next = 0x2000;
+
+  void announce(uint32_t helpers, uint32_t flag) {
+    uint32_t counter = word.load(std::memory_order_relaxed) & ~(helperMask | stop);
+    word.store((counter + next) | flag | helpers, std::memory_order_release);
+    word.notify_all();
+  }
+
+  void serve(unsigned number, uint32_t seen) {
+    while (true) {
+      seen = waitWhile(word, seen);
+      if (seen & stop)
+        return;
+      if (number >= (seen & helperMask))
+        continue;
+      work(*region, static_cast<int>(number) + 1);
+      if (left.fetch_sub(1, std::memory_order_acq_rel) == 1)
+        left.notify_one();
+    }
+  }
+
+  std::vector<std::thread> threads;
+  Region *region = nullptr;
+  std::atomic<uint32_t> word{0};
+  std::atomic<uint32_t> left{0};
+};
+
 } // namespace
 
 void runTasks(int threads, int64_t tasks, void (*fn)(void *, int64_t, int), void *state) {
-  threads = static_cast<int>(std::min<int64_t>(threads, tasks));
+  threads = static_cast<int>(std::min<int64_t>({threads, tasks, 4096}));
   if (threads <= 1) {
     for (int64_t task = 0; task < tasks; ++task)
       fn(state, task, 0);
     return;
   }
+  thread_local Pool pool;
   Region region{fn, state, tasks};
-  GOMP_parallel(work, &region, static_cast<unsigned>(threads), 0);
+  pool.run(region, static_cast<unsigned>(threads) - 1);
 }
 
 } // namespace tpc::rt

@@ -1,8 +1,7 @@
 //===- Parallel.h - the threads of one rank -------------------------------===//
 //
-// Threads come from GNU OpenMP's runtime, called directly: each rank's thread has its own pool
-// there, which oneDNN (where it is used) shares; two pools would keep each other from running. No
-// OpenMP support of the compiler is needed.
+// Each rank's thread has a pool of helpers of its own, made when it is first needed. They wait by
+// futex, after a short spin where all threads of the process have a core.
 //
 //===----------------------------------------------------------------------===//
 
