@@ -65,7 +65,7 @@ find_package(GTest REQUIRED)
 find_package(Threads REQUIRED)
 
 # The Python that has onnx (for its schema, onnx.proto) and what the tests need: `setup` makes .venv.
-set(venvs ${PROJECT_SOURCE_DIR}/.venv $ENV{VIRTUAL_ENV} /opt/venv)
+set(venvs ${PROJECT_SOURCE_DIR}/.venv $ENV{VIRTUAL_ENV})
 find_program(TPC_PYTHON NAMES python3 NO_DEFAULT_PATH PATHS ${venvs} PATH_SUFFIXES bin
              DOC "Python with onnx, onnxruntime, numpy and pytest")
 if(TPC_PYTHON AND NOT TPC_ONNX_PROTO_DIR)
