@@ -101,8 +101,9 @@ int main(int argc, char **argv) {
   }
   testing::InitGoogleTest(&argc, argv);
   if (theSession && theSession->rank() != 0) {
-    GTEST_FLAG_SET(output, "");
+    // The report's writer exists as soon as the flags are read: two ranks must not write one file.
     auto &listeners = testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_xml_generator());
     delete listeners.Release(listeners.default_result_printer());
     listeners.Append(new FailurePrinter);
   }
