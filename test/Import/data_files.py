@@ -38,6 +38,11 @@ save("half", helper.make_tensor("w", TensorProto.FLOAT16, [4], [1, 2, 3, 0.5]))
 save("ints", helper.make_tensor("w", TensorProto.INT64, [2], [-1, 1 << 40]))
 save("bools", helper.make_tensor("w", TensorProto.BOOL, [2], [True, False]),
      node=helper.make_node("And", ["x", "w"], ["y"]))
+band = np.tril(np.ones((1, 1, 300, 400), bool))
+save("triangle", numpy_helper.from_array(band, "w"), node=helper.make_node("And", ["x", "w"], ["y"]))
+save("above", numpy_helper.from_array(np.triu(np.full((300, 400), 7, np.uint8), 2), "w"))
+band[0, 0, 299, 5] = False
+save("hole", numpy_helper.from_array(band, "w"), node=helper.make_node("And", ["x", "w"], ["y"]))
 save("external", external(location="weights.bin", offset=64, length=64))
 save("whole", external(location="weights.bin", offset=64))
 save("missing", external(location="absent.bin", offset=128, length=64))

@@ -193,25 +193,33 @@ llvm::Error TensorReader::readFields(const TensorProto &proto, TensorSource &sou
   return llvm::Error::success();
 }
 
-llvm::Expected<DenseElementsAttr> TensorReader::load(const TensorSource &source) {
+llvm::Expected<std::string> TensorReader::readBytes(const TensorSource &source) {
   std::string bytes = source.memory;
-  if (!source.file.empty()) {
-    bytes.resize(source.bytes);
-    int fd = ::open(source.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-      return fault("cannot open '" + source.path + "': " + strerror(errno));
-    for (uint64_t done = 0; done < source.bytes;) {
-      ssize_t n = pread(fd, bytes.data() + done, source.bytes - done, source.offset + done);
-      if (n < 0 && errno == EINTR)
-        continue;
-      if (n <= 0) {
-        close(fd);
-        return fault("cannot read '" + source.path + "'");
-      }
-      done += n;
+  if (source.file.empty())
+    return bytes;
+  bytes.resize(source.bytes);
+  int fd = ::open(source.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return fault("cannot open '" + source.path + "': " + strerror(errno));
+  for (uint64_t done = 0; done < source.bytes;) {
+    ssize_t n = pread(fd, bytes.data() + done, source.bytes - done, source.offset + done);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0) {
+      close(fd);
+      return fault("cannot read '" + source.path + "'");
     }
-    close(fd);
+    done += n;
   }
+  close(fd);
+  return bytes;
+}
+
+llvm::Expected<DenseElementsAttr> TensorReader::load(const TensorSource &source) {
+  llvm::Expected<std::string> read = readBytes(source);
+  if (!read)
+    return read.takeError();
+  const std::string &bytes = *read;
   if (source.type.getElementType().isInteger(1)) {
     // A boolean is a byte in the file and any non-zero byte is true.
     SmallVector<bool> values;
@@ -221,4 +229,37 @@ llvm::Expected<DenseElementsAttr> TensorReader::load(const TensorSource &source)
   }
   return DenseElementsAttr::getFromRawBuffer(source.type,
                                              llvm::ArrayRef<char>(bytes.data(), bytes.size()));
+}
+
+std::optional<Triangle> TensorReader::findTriangle(const TensorSource &source) {
+  constexpr uint64_t limit = 64 << 20;
+  ArrayRef<int64_t> shape = source.type.getShape();
+  if (getElementBytes(source.type.getElementType()) != 1 || source.bytes > limit ||
+      shape.size() < 2 || !source.fileExists ||
+      !llvm::all_of(shape.drop_back(2), [](int64_t size) { return size == 1; }))
+    return std::nullopt;
+  int64_t rows = shape[shape.size() - 2], columns = shape.back();
+  if (rows < 2 || columns < 2)
+    return std::nullopt;
+  llvm::Expected<std::string> read = readBytes(source);
+  if (!read) {
+    llvm::consumeError(read.takeError()); // said where the weight is used
+    return std::nullopt;
+  }
+  const auto *elements = reinterpret_cast<const uint8_t *>(read->data());
+  // The corners off the diagonal are on different sides.
+  uint8_t low = elements[(rows - 1) * columns], high = elements[columns - 1];
+  if ((low == 0) == (high == 0))
+    return std::nullopt;
+  Triangle triangle{high != 0, 0, std::max(low, high)};
+  // Row 0 changes where column - 0 passes k.
+  int64_t border = std::find(elements, elements + columns, high) - elements;
+  triangle.k = triangle.upper ? border : border - 1;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < columns; ++column) {
+      bool inside = triangle.upper ? column - row >= triangle.k : column - row <= triangle.k;
+      if (*elements++ != (inside ? triangle.value : 0))
+        return std::nullopt;
+    }
+  return triangle;
 }

@@ -43,6 +43,14 @@ std::string getDataTypeName(int32_t dataType);
 /// Bytes of an element in a file.
 unsigned getElementBytes(Type type);
 
+/// A matrix of one-byte elements of which one side of a diagonal is zero, and all others are
+/// `value`: those with column - row >= k (`upper`) or <= k.
+struct Triangle {
+  bool upper;
+  int64_t k;
+  uint8_t value;
+};
+
 /// Reads TensorProto messages of one model.
 class TensorReader {
 public:
@@ -55,7 +63,12 @@ public:
   /// The elements as an attribute. The caller has checked that they are few.
   llvm::Expected<DenseElementsAttr> load(const TensorSource &source);
 
+  /// What a table of bytes is, if it is a triangle: the masks that exporters store. Reads tables of
+  /// up to 64 MiB, once.
+  std::optional<Triangle> findTriangle(const TensorSource &source);
+
 private:
+  llvm::Expected<std::string> readBytes(const TensorSource &source);
   llvm::Error readExternal(const ::onnx::TensorProto &proto, TensorSource &source);
   llvm::Error readRange(const ::onnx::TensorProto &proto, llvm::StringRef index,
                         TensorSource &source);

@@ -171,6 +171,15 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
       return {};
     return ConstantOp::create(builder, loc, type, *elements);
   }
+  if (std::optional<Triangle> triangle = reader.findTriangle(source)) {
+    // As ops it costs nothing, and what attends to what can be read off it.
+    Attribute inside = IntegerAttr::get(
+        tensor.element, APInt(tensor.element.getIntOrFloatBitWidth(),
+                              triangle->value != 0 && tensor.isBool() ? 1 : triangle->value));
+    Value all = ConstantOp::create(builder, loc, type, DenseElementsAttr::get(type, inside));
+    return TriluOp::create(builder, loc, type, all, triangle->upper,
+                           builder.getStringAttr(llvm::Twine(triangle->k)));
+  }
   keptSources.push_back(tensor.source);
   return ParameterOp::create(builder, loc, type, weightFor(source, loc), ViewAttr());
 }
