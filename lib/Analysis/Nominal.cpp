@@ -31,8 +31,9 @@ Symbols mlir::tpc::getNominalSymbols(ModuleOp module) {
           collect(argument.getType());
           // The first dimension of an input counts samples.
           if (auto type = dyn_cast<RankedTensorType>(argument.getType());
-              type && type.getRank() > 1 && isa_and_nonnull<SymbolOpInterface>(op) &&
-              SymbolTable::getSymbolName(op) == "main")
+              type && type.getRank() > 1 &&
+              (isa<PipelineOp>(op) || (isa_and_nonnull<SymbolOpInterface>(op) &&
+                                       SymbolTable::getSymbolName(op) == "main")))
             getSizes(type)[0].collectSymbols(batch);
         }
   });

@@ -26,6 +26,7 @@ private:
   LogicalResult countStage(StageOp stage, StageRow &row);
   LogicalResult countBlock(Block &block, int64_t times);
   LogicalResult countOp(Operation *op, int64_t times);
+  LogicalResult countSteps(Operation *op, ArrayAttr axes, int64_t times);
   void add(StringRef axis, StringRef kind, int64_t count, int64_t bytes);
   std::string getLabel(ArrayAttr axes);
   void collectParameters(Block &block, llvm::SetVector<Operation *> &out);
@@ -72,18 +73,63 @@ std::string Counter::getLabel(ArrayAttr axes) {
   return label;
 }
 
+/// `dim` without one of `axes` that is innermost on it, which is taken from `axes`. Null if none
+/// is.
+static DimAttr takeInnermost(DimAttr dim, SmallVectorImpl<StringAttr> &axes, StringAttr &taken) {
+  auto take = [&](ArrayRef<StringAttr> all) {
+    if (all.empty() || !llvm::is_contained(axes, all.back()))
+      return false;
+    taken = all.back();
+    llvm::erase(axes, taken);
+    return true;
+  };
+  if (!dim.getAxes().empty())
+    return take(dim.getAxes())
+               ? DimAttr::get(dim.getContext(), dim.getFactors(), dim.getAxes().drop_back())
+               : DimAttr();
+  SmallVector<FactorAttr> factors(dim.getFactors());
+  for (FactorAttr &factor : factors)
+    if (take(factor.getAxes())) {
+      factor = FactorAttr::get(dim.getContext(), factor.getSize(), factor.getAxes().drop_back());
+      return DimAttr::get(dim.getContext(), factors);
+    }
+  return {};
+}
+
+/// Gathers and scatters over several axes are done one axis at a time; each has a whole buffer
+/// of its own.
+LogicalResult Counter::countSteps(Operation *op, ArrayAttr axesAttr, int64_t times) {
+  bool gathers = isa<AllGatherOp>(op);
+  auto split = cast<RankedTensorType>((gathers ? op->getOperand(0) : op->getResult(0)).getType());
+  int64_t at = op->getAttrOfType<IntegerAttr>("dim").getInt();
+  SmallVector<StringAttr> axes = llvm::to_vector(axesAttr.getAsRange<StringAttr>());
+  DistAttr dist = getDist(split);
+  while (!axes.empty()) {
+    SmallVector<DimAttr> dims(dist.getDims());
+    StringAttr axis;
+    dims[at] = takeInnermost(dims[at], axes, axis);
+    if (!dims[at])
+      return op->emitError() << "its axes do not split dimension " << at << " of " << split;
+    dist = dist.withDims(dims);
+    auto bytes = getBytes(makeTensorType(split.getElementType(), dist, grid));
+    if (!bytes)
+      return op->emitError() << "the size of " << split << " is not known, or is too large";
+    if (grid.getAxisSize(axis.getValue()) > 1)
+      add(axis.getValue(), op->getName().stripDialect(), times, *bytes);
+  }
+  return success();
+}
+
 LogicalResult Counter::countOp(Operation *op, int64_t times) {
   if (auto call = dyn_cast<func::CallOp>(op)) {
     auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
     return countBlock(callee.front(), times);
   }
-  Value buffer;
-  if (isa<AllReduceOp, ReduceScatterOp, AllToAllOp, BroadcastOp, SendOp>(op))
-    buffer = op->getOperand(0);
-  else if (isa<AllGatherOp>(op))
-    buffer = op->getResult(0);
-  else
+  if (isa<AllGatherOp, ReduceScatterOp>(op))
+    return countSteps(op, op->getAttrOfType<ArrayAttr>("axes"), times);
+  if (!isa<AllReduceOp, AllToAllOp, BroadcastOp, SendOp>(op))
     return success();
+  Value buffer = op->getOperand(0);
   auto bytes = getBytes(buffer.getType());
   if (!bytes)
     return op->emitError() << "the size of " << buffer.getType()

@@ -19,8 +19,7 @@ static std::string dtypeName(Type tensor) {
     return "f" + std::to_string(t.getIntOrFloatBitWidth());
   if (t.isInteger(1))
     return "bool";
-  return (t.isUnsignedInteger() ? "u" : "i") +
-         std::to_string(t.getIntOrFloatBitWidth());
+  return (t.isUnsignedInteger() ? "u" : "i") + std::to_string(t.getIntOrFloatBitWidth());
 }
 
 static json::Array shapeOf(Type tensor) {
@@ -31,9 +30,7 @@ static json::Array shapeOf(Type tensor) {
 }
 
 // JSON text must be UTF-8, and names come from files.
-static std::string text(StringRef s) {
-  return json::isUTF8(s) ? s.str() : json::fixUTF8(s);
-}
+static std::string text(StringRef s) { return json::isUTF8(s) ? s.str() : json::fixUTF8(s); }
 
 static json::Array axisNames(ArrayRef<StringAttr> axes) {
   json::Array names;
@@ -48,8 +45,8 @@ static json::Array axisNames(ArrayRef<StringAttr> axes) {
 
 // Factors of a dimension's view, cut so that each is split as a whole. The view
 // [768 x 1] and the distribution 12{tp} * 64 give [12 x 64 {tp}, 64 x 1].
-static FailureOr<json::Array> refineDim(WeightOp weight,
-                                        ArrayRef<StridedFactorAttr> view, DimAttr dim) {
+static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorAttr> view,
+                                        DimAttr dim) {
   SmallVector<std::pair<int64_t, int64_t>> strided; // merged as far as possible
   for (StridedFactorAttr f : view) {
     if (f.getSize() == 1)
@@ -111,8 +108,7 @@ static FailureOr<json::Array> refineDim(WeightOp weight,
   return array;
 }
 
-static FailureOr<json::Object> describe(ModuleOp module,
-                                        const ParameterTable::Entry &entry,
+static FailureOr<json::Object> describe(ModuleOp module, const ParameterTable::Entry &entry,
                                         const ProgramFacts &facts) {
   const Parameter &p = entry.parameter;
   auto weight = module.lookupSymbol<WeightOp>(p.weight);
@@ -168,8 +164,8 @@ static json::Object describe(File &file) {
     return object;
   }
   auto read = [&](void *to, uint64_t count, uint64_t offset) {
-    auto got = llvm::sys::fs::readNativeFileSlice(
-        *handle, MutableArrayRef<char>((char *)to, count), offset);
+    auto got = llvm::sys::fs::readNativeFileSlice(*handle, MutableArrayRef<char>((char *)to, count),
+                                                  offset);
     if (!got) {
       llvm::consumeError(got.takeError());
       return false;
@@ -205,7 +201,9 @@ static json::Object describeGrid(const EnvLayout &layout, ModuleOp module) {
   for (StringAttr axis : layout.axes())
     sizes[text(axis.getValue())] = layout.axisSize(axis.getValue());
   bool sequenceParallel = false;
-  module.walk([&](ReduceScatterOp) { sequenceParallel = true; });
+  module.walk([&](ReduceScatterOp op) {
+    sequenceParallel |= llvm::is_contained(op.getAxes().getAsValueRange<StringAttr>(), "tp");
+  });
   return json::Object{{"sizes", std::move(sizes)},
                       {"order", axisNames(layout.axes())},
                       {"sequence_parallel", sequenceParallel},
@@ -220,8 +218,7 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
   for (const std::string &symbol : layout.symbols)
     symbols.push_back(symbol);
 
-  for (auto [i, type] :
-       llvm::enumerate(pipeline.getBody().front().getArgumentTypes())) {
+  for (auto [i, type] : llvm::enumerate(pipeline.getBody().front().getArgumentTypes())) {
     auto attrs = cast<DictionaryAttr>(pipeline.getInputAttrs()[i]);
     auto inputName = attrs.getAs<StringAttr>(TpcDialect::kNameAttr);
     json::Object input{{"name", inputName ? text(inputName) : "input" + std::to_string(i)},

@@ -22,21 +22,26 @@ void TpcDialect::registerAttributes() {
 }
 
 //===----------------------------------------------------------------------===//
-// GridAttr: <tp = 2, dp = 1, pp = 2, mb = 4>
+// GridAttr: <tp = 2, dp = 1, pp = 2, mb = 4, gpus_per_node = 8>
 //===----------------------------------------------------------------------===//
 
 Attribute GridAttr::parse(AsmParser &parser, Type) {
   SmallVector<StringAttr> order;
   SmallVector<int64_t> sizes;
-  int64_t microBatches = 1;
+  int64_t microBatches = 1, gpusPerNode = 0;
   auto entry = [&]() -> ParseResult {
     StringRef name;
     int64_t size;
+    SMLoc loc = parser.getCurrentLocation();
     if (parser.parseKeyword(&name) || parser.parseEqual() || parser.parseInteger(size))
       return failure();
     if (name == "mb") {
       microBatches = size;
       return success();
+    }
+    if (name == "gpus_per_node") {
+      gpusPerNode = size;
+      return size > 0 ? success() : parser.emitError(loc, "gpus_per_node must be at least 1");
     }
     order.push_back(StringAttr::get(parser.getContext(), name));
     sizes.push_back(size);
@@ -46,19 +51,23 @@ Attribute GridAttr::parse(AsmParser &parser, Type) {
   if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, entry))
     return {};
   return GridAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
-                              ArrayRef<StringAttr>(order), ArrayRef<int64_t>(sizes), microBatches);
+                              ArrayRef<StringAttr>(order), ArrayRef<int64_t>(sizes), microBatches,
+                              gpusPerNode);
 }
 
 void GridAttr::print(AsmPrinter &printer) const {
   printer << "<";
   for (auto [name, size] : llvm::zip(getOrder(), getSizes()))
     printer << name.getValue() << " = " << size << ", ";
-  printer << "mb = " << getMicroBatches() << ">";
+  printer << "mb = " << getMicroBatches();
+  if (getGpusPerNode())
+    printer << ", gpus_per_node = " << getGpusPerNode();
+  printer << ">";
 }
 
 LogicalResult GridAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                ArrayRef<StringAttr> order, ArrayRef<int64_t> sizes,
-                               int64_t microBatches) {
+                               int64_t microBatches, int64_t gpusPerNode) {
   if (order.size() != sizes.size())
     return emitError() << "a grid needs one size for each axis";
   llvm::StringSet<> seen;
@@ -74,6 +83,8 @@ LogicalResult GridAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   }
   if (microBatches < 1)
     return emitError() << "number of micro-batches must be at least 1, not " << microBatches;
+  if (gpusPerNode < 0)
+    return emitError() << "number of GPUs of a node must not be negative, but is " << gpusPerNode;
   return success();
 }
 

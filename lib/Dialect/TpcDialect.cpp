@@ -1,6 +1,7 @@
 //===- TpcDialect.cpp - The tpc dialect -----------------------------------===//
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/LinkModel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -31,5 +32,7 @@ LogicalResult TpcDialect::verifyOperationAttribute(Operation *op, NamedAttribute
   if (attribute.getName() == kGridAttr && !isa<GridAttr>(attribute.getValue()))
     return op->emitError() << "'" << kGridAttr << "' must be a #tpc.grid, not "
                            << attribute.getValue();
+  if (attribute.getName() == kLinksAttr)
+    return verifyLinks(attribute.getValue(), [&] { return op->emitError(); });
   return success();
 }

@@ -2,6 +2,7 @@
 
 #include "tpc/Driver/Compile.h"
 
+#include "tpc/Analysis/Passes.h"
 #include "tpc/Driver/Register.h"
 #include "tpc/Import/ONNX/Import.h"
 #include "tpc/Transforms/Model/Pipeline.h"
@@ -29,7 +30,9 @@ void tpc::buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpe
   case Emit::Spmd:
     return mlir::tpc::buildSpmdPipeline(pm, spec);
   case Emit::Staged:
-    return mlir::tpc::buildPipelinePipeline(pm, spec);
+    mlir::tpc::buildPipelinePipeline(pm, spec);
+    pm.addPass(mlir::tpc::createCheckLinks());
+    return;
   default:
     llvm_unreachable("no passes on programs lead to this stage");
   }

@@ -2,21 +2,92 @@
 
 #include "PrintGroups.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
 
 using namespace tpc;
 
+using Groups = std::vector<std::vector<int64_t>>;
+
+/// Groups over the axes of "tp-dp", of ranks laid out over `axes`.
+static std::optional<Groups> getGroups(llvm::ArrayRef<ShardSpec::NamedAxis> axes,
+                                       llvm::StringRef token, std::string &error) {
+  std::vector<int64_t> sizes;
+  llvm::SmallVector<llvm::StringRef> names;
+  for (const ShardSpec::NamedAxis &axis : axes) {
+    sizes.push_back(axis.size);
+    names.push_back(axis.name);
+  }
+  std::vector<bool> chosen(axes.size());
+  llvm::SmallVector<llvm::StringRef> wanted;
+  token.split(wanted, '-');
+  for (llvm::StringRef name : wanted) {
+    // A tp of two dimensions is both of its axes.
+    llvm::SmallVector<llvm::StringRef> parts = {name};
+    if (name == "tp" && !llvm::is_contained(names, name))
+      parts = {"tpx", "tpy"};
+    for (llvm::StringRef part : parts) {
+      auto *found = llvm::find(names, part);
+      if (found == names.end()) {
+        error = "'" + name.str() + "' is not an axis: expected " +
+                llvm::join(llvm::ArrayRef(names).drop_back(), ", ") + " or " + names.back().str() +
+                ", joined by '-' as in tp-dp, or embedding or position-embedding";
+        return std::nullopt;
+      }
+      if (chosen[found - names.begin()]) {
+        error = "axis '" + part.str() + "' is given twice";
+        return std::nullopt;
+      }
+      chosen[found - names.begin()] = true;
+    }
+  }
+  return orthogonalGroups(sizes, chosen);
+}
+
+static std::optional<Groups> getGroups(const ShardSpec &spec, llvm::StringRef token,
+                                       std::string &error) {
+  // Ranks of a pipeline that hold the table of words (its rows at the begin, the tied head at the
+  // end), and the one that holds the table of positions.
+  if (token == "embedding" || token == "position-embedding") {
+    Groups groups = spec.grid.groups({Axis::PP});
+    for (std::vector<int64_t> &group : groups) {
+      if (token == "embedding" && group.size() > 1)
+        group = {group.front(), group.back()};
+      else
+        group.resize(1);
+    }
+    return groups;
+  }
+  llvm::StringRef axes = token;
+  bool experts = axes.consume_front("expert:");
+  llvm::SmallVector<llvm::StringRef> names;
+  axes.split(names, '-');
+  auto uses = [&](llvm::StringRef name) { return llvm::is_contained(names, name); };
+  if (!experts && uses("ep") && spec.experts.size(Axis::EP) > 1) {
+    error = "'ep' is an axis of the experts' grid only: write expert:" + axes.str();
+    return std::nullopt;
+  }
+  if (experts && uses("cp") && spec.grid.size(Axis::CP) > 1) {
+    error = "'cp' is an axis of the dense grid only: for experts it is part of dp";
+    return std::nullopt;
+  }
+  if (!experts)
+    return getGroups(spec.axes(), axes, error);
+  ShardSpec expertSpec;
+  expertSpec.grid = spec.experts;
+  return getGroups(expertSpec.axes(), axes, error);
+}
+
 static void printText(const ShardSpec &spec, llvm::ArrayRef<std::string> tokens,
-                      llvm::ArrayRef<AxisSet> sets, llvm::raw_ostream &os) {
+                      llvm::ArrayRef<Groups> all, llvm::raw_ostream &os) {
   int64_t world = spec.grid.worldSize();
   os << spec.str() << ": " << world << (world == 1 ? " rank" : " ranks")
      << "; the axis with the smallest stride comes first in " << spec.grid.orderText() << "\n";
-  for (auto [token, set] : llvm::zip_equal(tokens, sets)) {
-    int64_t size = spec.grid.groupSize(set);
+  for (auto [token, groups] : llvm::zip_equal(tokens, all)) {
     os << "\n"
-       << token << ": " << world / size << (world == size ? " group" : " groups") << " of " << size
-       << "\n";
-    for (const std::vector<int64_t> &group : spec.grid.groups(set)) {
+       << token << ": " << groups.size() << (groups.size() == 1 ? " group" : " groups") << " of "
+       << groups.front().size() << "\n";
+    for (const std::vector<int64_t> &group : groups) {
       os << " ";
       for (int64_t rank : group)
         os << " " << rank;
@@ -27,26 +98,26 @@ static void printText(const ShardSpec &spec, llvm::ArrayRef<std::string> tokens,
 
 bool tpc::printGroups(const ShardSpec &spec, llvm::ArrayRef<std::string> tokens, bool json,
                       llvm::raw_ostream &os, std::string &error) {
-  llvm::SmallVector<AxisSet> sets;
+  llvm::SmallVector<Groups> all;
   for (const std::string &token : tokens) {
-    std::optional<AxisSet> set = AxisSet::parse(token, error);
-    if (!set)
+    std::optional<Groups> groups = getGroups(spec, token, error);
+    if (!groups)
       return false;
-    sets.push_back(*set);
+    all.push_back(std::move(*groups));
   }
   if (!json) {
-    printText(spec, tokens, sets, os);
+    printText(spec, tokens, all, os);
     return true;
   }
   llvm::json::OStream out(os);
   out.objectBegin();
   llvm::SmallVector<llvm::StringRef> seen; // a key must not be there twice
-  for (auto [token, set] : llvm::zip_equal(tokens, sets)) {
+  for (auto [token, groups] : llvm::zip_equal(tokens, all)) {
     if (llvm::is_contained(seen, token))
       continue;
     seen.push_back(token);
-    out.attributeArray(token, [&, set = set] {
-      for (const std::vector<int64_t> &group : spec.grid.groups(set))
+    out.attributeArray(token, [&, &groups = groups] {
+      for (const std::vector<int64_t> &group : groups)
         out.array([&] {
           for (int64_t rank : group)
             out.value(rank);

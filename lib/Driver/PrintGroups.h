@@ -9,8 +9,9 @@
 
 namespace tpc {
 
-/// Prints the groups over each of `tokens` ("tp", "tp-dp", …) as JSON, {"tp": [[0,1],[2,3]]}, or as
-/// text. Returns false and sets `error` if a token is no set of axes.
+/// Prints the groups of each of `tokens` as JSON, {"tp": [[0,1],[2,3]]}, or as text: axes of the
+/// dense grid ("tp", "tp-dp", …) or of the experts' ("expert:ep", "expert:tp-ep", …), "embedding"
+/// or "position-embedding". Returns false and sets `error` if a token is none of these.
 bool printGroups(const ShardSpec &spec, llvm::ArrayRef<std::string> tokens, bool json,
                  llvm::raw_ostream &os, std::string &error);
 

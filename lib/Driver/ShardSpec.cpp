@@ -16,7 +16,9 @@ private:
   bool parseItem();
   bool parseNumber(std::string_view digits, std::string_view name, int64_t limit, int64_t &value);
   bool parseOrder(std::string_view names);
+  bool parseTensor2D(std::string_view rows, std::string_view columns);
   bool setOnce(bool &seen, std::string_view what);
+  bool setExperts(ShardSpec &spec);
   /// Always false, for `return fail(…)`.
   bool fail(std::string_view what);
 
@@ -30,8 +32,8 @@ private:
   std::array<bool, numAxes> seenAxis = {};
   std::vector<Axis> order;
   bool seenOrder = false, seenMicroBatches = false, seenVpp = false, seenEtp = false,
-       seenSequence = false, seenReshard = false;
-  int64_t microBatches = 1;
+       seenSequence = false, seenReshard = false, seenNode = false;
+  int64_t microBatches = 1, expertTensor = 1, tensorX = 0, tensorY = 0, gpusPerNode = 0;
 };
 
 } // namespace
@@ -116,11 +118,23 @@ bool Parser::parseOrder(std::string_view names) {
   return true;
 }
 
-static std::string later(std::string_view what) {
-  return std::string(what) +
-         " belongs to a later stage of the project; this version splits with tp, "
-         "pp, dp and sp, " +
-         std::string(example);
+/// For an axis whose groups are known, but that no tactic splits a program over.
+static std::string onlyGroups(std::string_view what) {
+  return "no tactic splits a program over " + std::string(what) +
+         "; only --print-groups takes it. Split with tp, pp, dp and sp, " + std::string(example);
+}
+
+/// tp2x4: `rows` "2", `columns` "4".
+bool Parser::parseTensor2D(std::string_view rows, std::string_view columns) {
+  if (!parseNumber(rows, "tp", Grid::maxWorldSize, tensorX) ||
+      !parseNumber(columns, "tp" + std::string(rows) + "x", Grid::maxWorldSize, tensorY))
+    return false;
+  if (tensorX > Grid::maxWorldSize / tensorY)
+    return fail("the grid has more than " + std::to_string(Grid::maxWorldSize) + " ranks");
+  sizes[unsigned(Axis::TP)] = tensorX * tensorY;
+  if (tensorX * tensorY == 1)
+    tensorX = tensorY = 0;
+  return purpose == ShardSpec::For::Groups || !tensorX || fail(onlyGroups("two dimensions of tp"));
 }
 
 bool Parser::parseItem() {
@@ -132,6 +146,10 @@ bool Parser::parseItem() {
     return setOnce(seenReshard, "'allow-reshard'");
   if (item.starts_with("order="))
     return parseOrder(item.substr(6));
+  constexpr std::string_view node = "gpus-per-node=";
+  if (item.starts_with(node))
+    return setOnce(seenNode, "the number of GPUs of a node") &&
+           parseNumber(item.substr(node.size()), node, Grid::maxWorldSize, gpusPerNode);
 
   size_t letters = 0;
   while (letters < item.size() && isLower(item[letters]))
@@ -141,34 +159,36 @@ bool Parser::parseItem() {
   if (name == "mb")
     return setOnce(seenMicroBatches, "'mb'") &&
            parseNumber(rest, name, ShardSpec::maxMicroBatches, microBatches);
-  if (name == "vpp" || name == "etp") {
+  if (name == "vpp") {
     int64_t value = 1;
-    if (!setOnce(name == "vpp" ? seenVpp : seenEtp, "'" + std::string(name) + "'") ||
-        !parseNumber(rest, name, Grid::maxWorldSize, value))
+    return setOnce(seenVpp, "'vpp'") && parseNumber(rest, name, Grid::maxWorldSize, value) &&
+           (value == 1 || fail("the pipeline is not interleaved (vpp): a rank has one stage; write "
+                               "pp alone, " +
+                               std::string(example)));
+  }
+  if (name == "etp") {
+    if (!setOnce(seenEtp, "'etp'") || !parseNumber(rest, name, Grid::maxWorldSize, expertTensor))
       return false;
-    return value == 1 ||
-           fail(later(name == "vpp" ? "interleaving the pipeline (vpp)"
-                                    : "a tensor-parallel size of its own for experts (etp)"));
+    return purpose == ShardSpec::For::Groups || expertTensor == 1 ||
+           fail(onlyGroups("ranks of its own for experts (etp)"));
   }
   if (std::optional<Axis> axis = parseAxis(name)) {
-    // tp2x4: a tensor-parallel grid of two dimensions.
+    if (!setOnce(seenAxis[unsigned(*axis)], "axis '" + std::string(name) + "'"))
+      return false;
     if (size_t x = rest.find('x'); x != std::string_view::npos && x > 0 && x + 1 < rest.size()) {
-      int64_t rows = 1, columns = 1;
-      if (!parseNumber(rest.substr(0, x), name, Grid::maxWorldSize, rows) ||
-          !parseNumber(rest.substr(x + 1), name, Grid::maxWorldSize, columns))
-        return false;
-      return fail(later("splitting over a grid of two dimensions (" + std::string(item) + ")"));
+      if (*axis == Axis::TP)
+        return parseTensor2D(rest.substr(0, x), rest.substr(x + 1));
+      return fail("only tp has two dimensions, such as tp2x4");
     }
     int64_t &size = sizes[unsigned(*axis)];
-    if (!setOnce(seenAxis[unsigned(*axis)], "axis '" + std::string(name) + "'") ||
-        !parseNumber(rest, name, Grid::maxWorldSize, size))
+    if (!parseNumber(rest, name, Grid::maxWorldSize, size))
       return false;
-    if (purpose == ShardSpec::For::Groups)
+    if (purpose == ShardSpec::For::Groups || size == 1)
       return true;
-    if (size > 1 && *axis == Axis::CP)
-      return fail(later("context parallelism (cp)"));
-    if (size > 1 && *axis == Axis::EP)
-      return fail(later("expert parallelism (ep)"));
+    if (*axis == Axis::CP)
+      return fail(onlyGroups("parts of the context (cp)"));
+    if (*axis == Axis::EP)
+      return fail(onlyGroups("experts (ep)"));
     return true;
   }
 
@@ -176,11 +196,47 @@ bool Parser::parseItem() {
     return fail("sequence parallelism takes no number: it uses the ranks of tp; write sp");
   if (name == "order")
     return fail("write the axes behind '=', such as order=tp-dp-pp");
+  if (name == "gpus")
+    return fail("write the number behind '=', such as gpus-per-node=8");
   for (char c : item)
     if (isUpper(c))
       return fail("unknown item; items are written in small letters, " + std::string(example));
-  return fail("unknown item; expected tpN, ppN, dpN, sp, mbN, order=… or allow-reshard, " +
+  return fail("unknown item; expected tpN, ppN, dpN, sp, mbN, order=…, gpus-per-node=N or "
+              "allow-reshard, " +
               std::string(example));
+}
+
+/// The same ranks, as experts see them.
+bool Parser::setExperts(ShardSpec &spec) {
+  int64_t ep = sizes[unsigned(Axis::EP)], pp = sizes[unsigned(Axis::PP)];
+  int64_t etp = seenEtp ? expertTensor : sizes[unsigned(Axis::TP)];
+  int64_t world = spec.grid.worldSize();
+  // Each is at most 2^20, so no product overflows.
+  if (world % (etp * ep * pp)) {
+    message = quote(text) + ": experts need ranks for etp " + std::to_string(etp) + " · ep " +
+              std::to_string(ep) + " · pp " + std::to_string(pp) + " = " +
+              std::to_string(etp * ep * pp) + ", of which the " + std::to_string(world) +
+              " ranks of tp · cp · dp · pp are no multiple; use another ep" +
+              (seenEtp ? "" : ", or say how many ranks split an expert, such as etp1");
+    return false;
+  }
+  std::string reason;
+  std::array<int64_t, numAxes> expertSizes = {etp, 1, ep, world / (etp * ep * pp), pp};
+  std::optional<Grid> grid = Grid::get(expertSizes, spec.grid.order(), reason);
+  if (!grid) {
+    message = quote(text) + ": " + reason;
+    return false;
+  }
+  spec.experts = *grid;
+  // Groups of one size are the same if their strides are.
+  if (pp > 1 && grid->stride(Axis::PP) != spec.grid.stride(Axis::PP))
+    spec.notes.push_back("in this order the pipelines of experts (edp " +
+                         std::to_string(grid->size(Axis::DP)) +
+                         ") are not those of the other layers (cp · dp " +
+                         std::to_string(world / pp / sizes[unsigned(Axis::TP)]) +
+                         "), so that no model can run on it; an order that ends with pp has one "
+                         "set of pipelines");
+  return true;
 }
 
 std::optional<ShardSpec> Parser::run(std::string &error) {
@@ -209,8 +265,10 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
   }
 
   std::string reason;
+  std::array<int64_t, numAxes> dense = sizes;
+  dense[unsigned(Axis::EP)] = 1;
   std::optional<Grid> grid =
-      Grid::get(sizes, seenOrder ? std::span<const Axis>(order) : defaultAxisOrder, reason);
+      Grid::get(dense, seenOrder ? std::span<const Axis>(order) : defaultAxisOrder, reason);
   if (!grid) {
     error = quote(text) + ": " + reason;
     if (seenOrder)
@@ -221,17 +279,43 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
 
   ShardSpec spec;
   spec.grid = *grid;
+  if (!setExperts(spec)) {
+    error = message;
+    return std::nullopt;
+  }
+  spec.tensorX = tensorX;
+  spec.tensorY = tensorY;
+  spec.gpusPerNode = gpusPerNode;
   spec.sequenceParallel = seenSequence && grid->size(Axis::TP) > 1;
   spec.microBatches = microBatches;
   spec.allowReshard = seenReshard;
   if (seenSequence && !spec.sequenceParallel)
     spec.notes.push_back("'sp' has no effect: sequence parallelism uses the ranks of tp, of which "
                          "there is one");
+  if (seenSequence && spec.isTensor2D()) {
+    spec.sequenceParallel = false;
+    spec.notes.push_back("'sp' has no effect: with tp" + std::to_string(tensorX) + "x" +
+                         std::to_string(tensorY) +
+                         " what tp does not split otherwise is split over the residual's width");
+  }
   return spec;
 }
 
 std::optional<ShardSpec> ShardSpec::parse(std::string_view text, std::string &error, For purpose) {
   return Parser(text, purpose).run(error);
+}
+
+std::vector<ShardSpec::NamedAxis> ShardSpec::axes() const {
+  std::vector<NamedAxis> result;
+  for (Axis axis : grid.order()) {
+    if (axis == Axis::TP && isTensor2D()) {
+      result.push_back({"tpx", tensorX});
+      result.push_back({"tpy", tensorY});
+    } else {
+      result.push_back({std::string(axisName(axis)), grid.size(axis)});
+    }
+  }
+  return result;
 }
 
 std::string ShardSpec::str() const {
@@ -241,15 +325,23 @@ std::string ShardSpec::str() const {
       text += ',';
     text += item;
   };
-  for (Axis axis : {Axis::TP, Axis::PP, Axis::DP, Axis::CP, Axis::EP})
-    if (grid.size(axis) > 1)
+  if (isTensor2D())
+    add("tp" + std::to_string(tensorX) + "x" + std::to_string(tensorY));
+  for (Axis axis : {Axis::TP, Axis::PP, Axis::DP, Axis::CP})
+    if (grid.size(axis) > 1 && !(axis == Axis::TP && isTensor2D()))
       add(std::string(axisName(axis)) + std::to_string(grid.size(axis)));
+  if (experts.size(Axis::EP) > 1)
+    add("ep" + std::to_string(experts.size(Axis::EP)));
+  if (experts.size(Axis::TP) != grid.size(Axis::TP))
+    add("etp" + std::to_string(experts.size(Axis::TP)));
   if (text.empty())
     text = "tp1";
   if (sequenceParallel)
     add("sp");
   if (microBatches > 1)
     add("mb" + std::to_string(microBatches));
+  if (gpusPerNode)
+    add("gpus-per-node=" + std::to_string(gpusPerNode));
   if (grid.order() != defaultAxisOrder)
     add("order=" + grid.orderText());
   if (allowReshard)

@@ -8,7 +8,9 @@
 #include "TpccOptions.h"
 
 #include "tpc/Analysis/Report.h"
+#include "tpc/Dialect/LinkModel.h"
 #include "tpc/Dialect/Tpc.h"
+#include "tpc/Driver/LinksFile.h"
 #include "tpc/Driver/ShapeSpec.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -229,8 +231,17 @@ mlir::LogicalResult Session::run() {
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
 
   mlir::LogicalResult result = [&]() -> mlir::LogicalResult {
+    mlir::DictionaryAttr links;
+    if (!options.links.empty()) {
+      llvm::Expected<mlir::DictionaryAttr> read = readLinksFile(&context, options.links, spec);
+      if (!read)
+        return complain(makeError("--links: " + llvm::toString(read.takeError())));
+      links = *read;
+    }
     if (mlir::failed(compilation.advance(Emit::Import, onStep)))
       return mlir::failure();
+    if (links)
+      compilation.getModule()->setAttr(mlir::tpc::kLinksAttr, links);
     if (Error problem = checkModel(compilation.getModule()))
       return complain(std::move(problem));
     // Earlier stages are written before the program goes further for the report, later ones after

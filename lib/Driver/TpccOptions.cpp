@@ -49,7 +49,12 @@ HOW TO SPLIT (--megatron-shard): items separated by commas, each at most once
   sp      sequence parallelism: what tensor parallelism replicates is split over tokens
   mbN     N micro-batches in flight through the pipeline
   order=  which axis has the smallest stride first; default tp-cp-ep-dp-pp
+  gpus-per-node=N   N consecutive ranks share a node; tp between nodes is warned of
   allow-reshard   communication that no tactic predicts is no error
+  cpN epN etpN    context parallelism, experts, ranks of an expert: for --print-groups only
+
+LINKS (--links): {"intra_node": {"alpha": 5e-6, "beta": 2.2e-12}, "inter_node": {…}, "axes": {"dp": {…}}}
+  a message of b bytes takes alpha + beta * b seconds
 )";
 
 static bool parseEmit(llvm::StringRef name, Emit &emit) {
@@ -96,6 +101,11 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<std::string, true> shardOption(
       "megatron-shard", cl::desc("Ranks per axis, such as tp8,pp4 (default: tp1, one rank)"),
       cl::value_desc("spec"), cl::location(megatronShard), cl::init("tp1"), cl::cat(partitioning));
+  cl::opt<std::string, true> linksOption(
+      "links",
+      cl::desc("Latency and bandwidth within and between nodes, as JSON (default: nodes with "
+               "NVLink)"),
+      cl::value_desc("file"), cl::location(links), cl::cat(partitioning));
 
   cl::OptionCategory answers("3. What to tell");
   cl::opt<std::string, true> reportOption(
@@ -107,7 +117,9 @@ bool TpccOptions::parse(int argc, char **argv) {
       "shape", cl::desc("Sizes for --report, such as batch=2,sequence=128"),
       cl::value_desc("name=size,…"), cl::location(shape), cl::cat(answers));
   cl::list<std::string, std::vector<std::string>> groupsOption(
-      "print-groups", cl::desc("Print the groups of ranks over these axes, such as tp,dp,tp-dp"),
+      "print-groups",
+      cl::desc("Print groups of ranks: axes such as tp,dp,tp-dp, those of experts "
+               "such as expert:ep,expert:tp-ep, embedding, position-embedding"),
       cl::value_desc("axes"), cl::CommaSeparated, cl::location(printGroups), cl::cat(answers));
   cl::opt<bool, true> jsonOption("json", cl::desc("Print the groups as JSON"), cl::location(json),
                                  cl::cat(answers));

@@ -18,6 +18,7 @@ struct TpccOptions {
   std::string name;
   std::string march;
   std::string megatronShard;
+  std::string links;
   std::vector<std::string> printGroups;
   bool json = false;
   std::string report;

@@ -117,34 +117,31 @@ int64_t Grid::groupSize(AxisSet axes) const {
   return result;
 }
 
-std::vector<int64_t> Grid::offsets(AxisSet axes) const {
-  // One axis after the other, in the grid's order: each repeats what is there at its stride, so the
-  // leftmost axis runs fastest and the list ascends.
+/// Ranks whose coordinates on the axes that are not `chosen` are 0.
+static std::vector<int64_t> getOffsets(std::span<const int64_t> sizes,
+                                       const std::vector<bool> &chosen) {
+  // One axis after the other: each repeats what is there at its stride, so the first axis runs
+  // fastest and the list ascends.
   std::vector<int64_t> result = {0};
-  result.reserve(groupSize(axes));
-  for (Axis axis : axisOrder) {
-    if (!axes.contains(axis))
-      continue;
+  int64_t stride = 1;
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
     size_t count = result.size();
-    for (int64_t i = 1; i < size(axis); ++i)
-      for (size_t j = 0; j < count; ++j)
-        result.push_back(result[j] + i * stride(axis));
+    if (chosen[axis])
+      for (int64_t i = 1; i < sizes[axis]; ++i)
+        for (size_t j = 0; j < count; ++j)
+          result.push_back(result[j] + i * stride);
+    stride *= sizes[axis];
   }
   return result;
 }
 
-static AxisSet complement(AxisSet axes) {
-  AxisSet result;
-  for (Axis axis : defaultAxisOrder)
-    if (!axes.contains(axis))
-      result.insert(axis);
-  return result;
-}
-
-std::vector<std::vector<int64_t>> Grid::groups(AxisSet axes) const {
-  std::vector<int64_t> within = offsets(axes);
+std::vector<std::vector<int64_t>> tpc::orthogonalGroups(std::span<const int64_t> sizes,
+                                                        const std::vector<bool> &chosen) {
+  std::vector<bool> others = chosen;
+  others.flip();
+  std::vector<int64_t> within = getOffsets(sizes, chosen);
   std::vector<std::vector<int64_t>> result;
-  for (int64_t first : offsets(complement(axes))) {
+  for (int64_t first : getOffsets(sizes, others)) {
     std::vector<int64_t> &group = result.emplace_back(within);
     for (int64_t &rank : group)
       rank += first;
@@ -152,12 +149,29 @@ std::vector<std::vector<int64_t>> Grid::groups(AxisSet axes) const {
   return result;
 }
 
+std::vector<bool> Grid::choose(AxisSet axes) const {
+  std::vector<bool> chosen;
+  for (Axis axis : axisOrder)
+    chosen.push_back(axes.contains(axis));
+  return chosen;
+}
+
+std::vector<std::vector<int64_t>> Grid::groups(AxisSet axes) const {
+  std::array<int64_t, numAxes> ordered;
+  for (unsigned i = 0; i < numAxes; ++i)
+    ordered[i] = size(axisOrder[i]);
+  return orthogonalGroups(ordered, choose(axes));
+}
+
 std::vector<int64_t> Grid::groupOf(int64_t rank, AxisSet axes) const {
   int64_t first = rank;
   for (Axis axis : defaultAxisOrder)
     if (axes.contains(axis))
       first -= coordinate(rank, axis) * stride(axis);
-  std::vector<int64_t> group = offsets(axes);
+  std::array<int64_t, numAxes> ordered;
+  for (unsigned i = 0; i < numAxes; ++i)
+    ordered[i] = size(axisOrder[i]);
+  std::vector<int64_t> group = getOffsets(ordered, choose(axes));
   for (int64_t &member : group)
     member += first;
   return group;

@@ -33,6 +33,8 @@ class Grid:
     mb: int = 1
     order: str = ""
     allow_reshard: bool = False
+    # tp of two dimensions: (2, 4) for tp2x4, and tp is their product.
+    xy: tuple[int, int] | None = None
 
     @property
     def ranks(self) -> int:
@@ -40,7 +42,8 @@ class Grid:
 
     def __str__(self) -> str:
         parts = [f"{name}{size}" for name, size in (("tp", self.tp), ("pp", self.pp), ("dp", self.dp), ("mb", self.mb))
-                 if size > 1]
+                 if size > 1 and not (name == "tp" and self.xy)]
+        parts = ([f"tp{self.xy[0]}x{self.xy[1]}"] if self.xy else []) + parts
         parts += ["sp"] if self.sp else []
         parts += [f"order={self.order}"] if self.order else []
         parts += ["allow-reshard"] if self.allow_reshard else []
@@ -54,6 +57,9 @@ class Grid:
                 values["sp"] = True
             elif part.startswith("order="):
                 values["order"] = part[len("order="):]
+            elif part.startswith("tp") and "x" in part:
+                x, y = map(int, part[2:].split("x"))
+                values |= {"tp": x * y, "xy": (x, y)}
             else:
                 values[part[:2]] = int(part[2:])
         return Grid(**values)

@@ -28,6 +28,18 @@ def Evaluate : Pass<"tpc-evaluate", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def CheckLinks : Pass<"tpc-check-links", "::mlir::ModuleOp"> {
+  let summary = "Warn of tensor parallelism that reaches over the border of a node";
+  let description = [{
+    Reads `gpus_per_node` of the grid (without it: nothing to do), the links in `tpc.links` and the
+    staged program. For each axis of tensor parallelism whose groups have members in two nodes it
+    warns, with the bytes that one rank sends over them in a step, and the
+    estimated seconds, at the sizes that the compiler estimates with.
+    Changes nothing.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def PrintFactorClasses : Pass<"tpc-print-factor-classes", "::mlir::ModuleOp"> {
   let summary = "Print the class of every factor of every value";
   let description = [{

@@ -24,10 +24,15 @@ def Tpc_GridAttr : Tpc_Attr<"Grid", "grid"> {
 
     The leftmost axis has the smallest stride, as in Megatron-Core's
     `RankGenerator`. `mb` names the axis in time: micro-batches, of size
-    `micro_batches`.
+    `micro_batches`. With `gpus_per_node = 8` at the end, ranks 0 to 7 are in one node,
+    8 to 15 in the next; without it all are in one.
   }];
   let parameters = (ins ArrayRefParameter<"StringAttr">:$order, ArrayRefParameter<"int64_t">:$sizes,
-                        "int64_t":$microBatches);
+                        "int64_t":$microBatches, "int64_t":$gpusPerNode);
+  let builders = [
+    AttrBuilder<(ins "ArrayRef<StringAttr>":$order, "ArrayRef<int64_t>":$sizes, "int64_t":$microBatches), [{
+      return $_get($_ctxt, order, sizes, microBatches, 0);
+    }]>];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{

@@ -4,12 +4,19 @@
 //
 //     spec   = item { ',' item }
 //     item   = axis number            tp8 pp4 dp2: ranks along an axis
+//            | 'tp' number 'x' number tp2x4: tensor parallelism in two dimensions
+//            | 'etp' number           ranks that split one expert; default: as many as tp
 //            | 'sp'                   sequence parallelism, over the ranks of tp
 //            | 'mb' number            micro-batches that a step is cut into
+//            | 'gpus-per-node=' number  ranks of a node; default: all are in one
 //            | 'order=' axis{'-'axis} which axis has the smallest stride; default tp-cp-ep-dp-pp
 //            | 'allow-reshard'        communication that no tactic predicts is not an error
 //
 // Each item at most once, in any order. Plain C++.
+//
+// There are tp·cp·dp·pp ranks. Layers without experts see them as the dense grid, in which ep is 1;
+// experts see them as etp·ep·edp·pp in the same order, where edp (expert data parallelism)
+// is what is left. Both as Megatron-Core has them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +28,13 @@
 namespace tpc {
 
 struct ShardSpec {
-  Grid grid;
+  Grid grid;    // dense
+  Grid experts; // its tp is etp, its dp is edp; cp is 1
+  /// tp2x4 is {2, 4}: matrices are split over tpx along the residual's width and over tpy along
+  /// heads, inner widths and vocabulary. The two axes take tp's place in the order, tpx with the
+  /// smaller stride. {0, 0}: tp is one axis.
+  int64_t tensorX = 0, tensorY = 0;
+  int64_t gpusPerNode = 0; // 0: all ranks are in one
   bool sequenceParallel = false;
   int64_t microBatches = 1;
   bool allowReshard = false;
@@ -31,8 +44,17 @@ struct ShardSpec {
 
   static constexpr int64_t maxMicroBatches = int64_t(1) << 20;
 
-  /// A program can be split over tp, dp and pp; the groups of a grid are known for cp and ep as
-  /// well.
+  struct NamedAxis {
+    std::string name;
+    int64_t size;
+  };
+  /// The axes of the dense grid in its order, as programs name them: tpx and tpy for a tp of
+  /// two dimensions.
+  std::vector<NamedAxis> axes() const;
+  bool isTensor2D() const { return tensorX > 0; }
+
+  /// A program can be split over tp, dp and pp; the groups of a grid are known for cp, ep and etp
+  /// as well.
   enum class For { Partition, Groups };
 
   /// On failure returns nothing and sets `error` to one line that names the item, its column and

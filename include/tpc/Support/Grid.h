@@ -56,6 +56,11 @@ private:
   uint32_t bits = 0;
 };
 
+/// The groups over the axes that `chosen` marks, where ranks are laid out over axes of these sizes,
+/// the first with the smallest stride. Ordered as the groups of a Grid are.
+std::vector<std::vector<int64_t>> orthogonalGroups(std::span<const int64_t> sizes,
+                                                   const std::vector<bool> &chosen);
+
 class Grid {
 public:
   /// More ranks than anybody has, few enough to write down all groups.
@@ -96,8 +101,7 @@ public:
   }
 
 private:
-  /// Ranks whose coordinates on the axes outside of `axes` are 0.
-  std::vector<int64_t> offsets(AxisSet axes) const;
+  std::vector<bool> choose(AxisSet axes) const; // in the grid's order
 
   std::array<int64_t, numAxes> sizes;
   std::array<int64_t, numAxes> strides;

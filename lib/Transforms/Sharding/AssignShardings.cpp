@@ -141,11 +141,11 @@ static void recordTactics(Plan &plan) {
 static GridAttr makeGrid(MLIRContext *context, const ::tpc::ShardSpec &spec) {
   SmallVector<StringAttr> order;
   SmallVector<int64_t> sizes;
-  for (::tpc::Axis axis : spec.grid.order()) {
-    order.push_back(StringAttr::get(context, StringRef(::tpc::axisName(axis))));
-    sizes.push_back(spec.grid.size(axis));
+  for (const ::tpc::ShardSpec::NamedAxis &axis : spec.axes()) {
+    order.push_back(StringAttr::get(context, axis.name));
+    sizes.push_back(axis.size);
   }
-  return GridAttr::get(context, order, sizes, spec.microBatches);
+  return GridAttr::get(context, order, sizes, spec.microBatches, spec.gpusPerNode);
 }
 
 namespace {

@@ -1,7 +1,9 @@
 """tpcc --print-groups prints Megatron-Core's groups (the optional corpus has them)."""
 
 import hashlib
+import itertools
 import json
+import math
 import subprocess
 
 import pytest
@@ -9,31 +11,78 @@ import pytest
 from conftest import BIN
 
 
-def dense_groups(config):
-    spec = ",".join(f"{axis}{config[axis]}" for axis in ("tp", "cp", "dp", "pp"))
-    spec += ",order=" + config["order"]
-    command = [BIN / "tpcc", "--print-groups=" + ",".join(config["dense"]), "--json",
-               "--megatron-shard=" + spec]
-    groups = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    assert list(groups) == list(config["dense"])
+def print_groups(spec, tokens):
+    """token -> groups as the corpus writes them: ranks joined by commas, groups by semicolons."""
+    command = [BIN / "tpcc", "--print-groups=" + ",".join(tokens), "--json", "--megatron-shard=" + spec]
+    groups = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE).stdout)
+    assert list(groups) == list(tokens)
     return {token: ";".join(",".join(map(str, group)) for group in value)
             for token, value in groups.items()}
 
 
+def all_groups(config):
+    """The dense and the expert groups of a configuration, of one call."""
+    spec = ",".join(f"{axis}{config[axis]}" for axis in ("tp", "cp", "dp", "pp"))
+    spec += ",order=" + config["order"]
+    experts = [f"expert:{token}" for token in config.get("expert", ())]
+    if experts:
+        spec += f",ep{config['ep']},etp{config['etp']}"
+    return print_groups(spec, [*config["dense"], *experts])
+
+
+def expected_groups(config):
+    experts = {f"expert:{token}": groups for token, groups in config.get("expert", {}).items()}
+    return {**config["dense"], **experts}
+
+
 def test_groups_of_whole_configurations(corpus):
     configs = json.loads((corpus / "megatron-groups.json").read_text())["full"]
-    assert configs
+    assert configs and all("expert" in config for config in configs)
     for config in configs:
-        assert dense_groups(config) == config["dense"], config
+        assert all_groups(config) == expected_groups(config), config
 
 
 def test_groups_of_large_configurations_by_digest(corpus):
     configs = json.loads((corpus / "megatron-groups.json").read_text())["digests"]
-    assert configs
+    assert configs and max(config["world"] for config in configs) > 10000
     for config in configs:
         digests = {token: hashlib.sha256(text.encode()).hexdigest()[:16]
-                   for token, text in dense_groups(config).items()}
-        assert digests == config["dense"], config
+                   for token, text in all_groups(config).items()}
+        assert digests == expected_groups(config), config
+
+
+def groups_by_definition(sizes, order, token):
+    """Ranks that agree on every axis that `token` does not name, in the order of their coordinates."""
+    strides, stride = {}, 1
+    for axis in order:
+        strides[axis] = stride
+        stride *= sizes[axis]
+    groups = {}
+    for rank in range(stride):
+        outside = tuple(rank // strides[axis] % sizes[axis] for axis in reversed(order) if axis not in token.split("-"))
+        groups.setdefault(outside, []).append(rank)
+    return ";".join(",".join(map(str, groups[key])) for key in sorted(groups))
+
+
+# Dense sizes, and ep and etp: experts fold cp into what is left of dp.
+SIZES = [(dict(tp=2, cp=3, dp=4, pp=2), dict(ep=4, etp=1)), (dict(tp=4, cp=1, dp=6, pp=3), dict(ep=3, etp=2)),
+         (dict(tp=1, cp=2, dp=2, pp=1), dict(ep=4, etp=1))]
+DENSE_TOKENS = ["tp", "cp", "dp", "pp", "tp-dp", "tp-cp", "dp-cp", "tp-pp", "tp-dp-cp", "tp-cp-pp"]
+EXPERT_TOKENS = ["tp", "ep", "dp", "pp", "tp-ep", "tp-ep-pp"]
+
+
+@pytest.mark.parametrize("dense, expert", SIZES, ids=["pp2", "pp3", "tp1"])
+def test_groups_by_definition(dense, expert):
+    orders = list(itertools.permutations(("tp", "cp", "ep", "dp", "pp")))
+    world = math.prod(dense.values())
+    experts = dict(tp=expert["etp"], cp=1, ep=expert["ep"], pp=dense["pp"],
+                   dp=world // (expert["etp"] * expert["ep"] * dense["pp"]))
+    for order in orders[::7]:
+        spec = ",".join(f"{axis}{size}" for axis, size in {**dense, **expert}.items()) + ",order=" + "-".join(order)
+        found = print_groups(spec, DENSE_TOKENS + [f"expert:{token}" for token in EXPERT_TOKENS])
+        expected = {token: groups_by_definition({**dense, "ep": 1}, order, token) for token in DENSE_TOKENS}
+        expected |= {f"expert:{token}": groups_by_definition(experts, order, token) for token in EXPERT_TOKENS}
+        assert found == expected, spec
 
 
 @pytest.mark.parametrize("order, expected", [

@@ -2,6 +2,8 @@
 
 #include "tpc/Driver/ShardSpec.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 using namespace tpc;
@@ -71,14 +73,102 @@ TEST(ShardSpec, SequenceParallelismAloneIsNoted) {
   }
 }
 
-TEST(ShardSpec, LaterStages) {
-  expectRefusal("tp2,cp2", 5, "cp2", "context parallelism (cp) belongs to a later stage");
-  expectRefusal("ep4", 1, "ep4", "expert parallelism (ep) belongs to a later stage");
-  expectRefusal("tp8,pp4,vpp2", 9, "vpp2", "interleaving the pipeline (vpp) belongs to a later");
-  expectRefusal("etp2", 1, "etp2", "belongs to a later stage");
-  expectRefusal("tp2x4", 1, "tp2x4", "two dimensions (tp2x4) belongs to a later stage");
+TEST(ShardSpec, OnlyGroups) {
+  expectRefusal("tp2,cp2", 5, "cp2", "no tactic splits a program over parts of the context (cp)");
+  expectRefusal("ep4", 1, "ep4", "no tactic splits a program over experts (ep)");
+  expectRefusal("etp2", 1, "etp2", "no tactic splits a program over ranks of its own for experts");
+  expectRefusal("tp8,pp4,vpp2", 9, "vpp2", "the pipeline is not interleaved (vpp)");
+}
+
+static ShardSpec parseGroups(std::string_view text) {
   std::string error;
-  EXPECT_TRUE(ShardSpec::parse("tp2,cp2,ep4", error, ShardSpec::For::Groups)) << error;
+  std::optional<ShardSpec> spec = ShardSpec::parse(text, error, ShardSpec::For::Groups);
+  EXPECT_TRUE(spec) << text << ": " << error;
+  return spec.value_or(ShardSpec());
+}
+
+TEST(ShardSpec, Experts) {
+  ShardSpec spec = parseGroups("tp2,cp2,dp4,pp3,ep8,etp1");
+  EXPECT_EQ(spec.grid.worldSize(), 48);
+  EXPECT_EQ(spec.grid.size(Axis::EP), 1);
+  EXPECT_EQ(spec.experts.worldSize(), 48);
+  EXPECT_EQ(spec.experts.size(Axis::TP), 1);
+  EXPECT_EQ(spec.experts.size(Axis::EP), 8);
+  EXPECT_EQ(spec.experts.size(Axis::DP), 2);
+  EXPECT_EQ(spec.experts.size(Axis::CP), 1);
+  EXPECT_EQ(spec.str(), "tp2,pp3,dp4,cp2,ep8,etp1");
+  EXPECT_EQ(parseGroups(spec.str()).experts, spec.experts);
+
+  // etp is tp unless it is given.
+  EXPECT_EQ(parseGroups("tp2,cp2,ep2").experts.size(Axis::TP), 2);
+  EXPECT_EQ(parseGroups("tp2,cp2,ep2").str(), "tp2,cp2,ep2");
+  EXPECT_EQ(parseGroups("tp4,etp2").str(), "tp4,etp2");
+
+  std::string error;
+  EXPECT_FALSE(ShardSpec::parse("tp2,cp2,ep4", error, ShardSpec::For::Groups));
+  EXPECT_EQ(error, "'tp2,cp2,ep4': experts need ranks for etp 2 · ep 4 · pp 1 = 8, of which the 4 "
+                   "ranks of tp · cp · dp · pp are no multiple; use another ep, or say how many "
+                   "ranks split an expert, such as etp1");
+  EXPECT_FALSE(ShardSpec::parse("dp2,etp4", error, ShardSpec::For::Groups));
+  EXPECT_EQ(error, "'dp2,etp4': experts need ranks for etp 4 · ep 1 · pp 1 = 4, of which the 2 "
+                   "ranks of tp · cp · dp · pp are no multiple; use another ep");
+}
+
+// Experts share the order, in every order; each rank is in both grids.
+TEST(ShardSpec, ExpertsInAllOrders) {
+  std::vector<Axis> order(defaultAxisOrder.begin(), defaultAxisOrder.end());
+  do {
+    std::string text = "tp4,cp3,dp2,pp2,ep6,etp2,order=";
+    for (Axis axis : order)
+      text += std::string(axisName(axis)) + (axis == order.back() ? "" : "-");
+    ShardSpec spec = parseGroups(text);
+    std::string error;
+    std::optional<Grid> expected = Grid::get({2, 1, 6, 2, 2}, order, error);
+    ASSERT_TRUE(expected) << error;
+    EXPECT_EQ(spec.experts, *expected) << text;
+    bool samePipelines = spec.grid.groups({Axis::PP}) == spec.experts.groups({Axis::PP});
+    EXPECT_EQ(spec.notes.empty(), samePipelines) << text;
+  } while (std::ranges::next_permutation(order).found);
+}
+
+TEST(ShardSpec, TwoDimensions) {
+  ShardSpec spec = parseGroups("dp2,tp2x4,order=dp-tp");
+  EXPECT_TRUE(spec.isTensor2D());
+  EXPECT_EQ(spec.grid.size(Axis::TP), 8);
+  EXPECT_EQ(spec.tensorX, 2);
+  EXPECT_EQ(spec.tensorY, 4);
+  std::string axes;
+  for (const ShardSpec::NamedAxis &axis : spec.axes())
+    axes += axis.name + std::to_string(axis.size) + " ";
+  EXPECT_EQ(axes, "dp2 tpx2 tpy4 cp1 ep1 pp1 ");
+  EXPECT_EQ(spec.str(), "tp2x4,dp2,order=dp-tp-cp-ep-pp");
+  EXPECT_FALSE(parse("tp8").isTensor2D());
+  EXPECT_EQ(parseGroups("tp1x4").str(), "tp1x4");
+  EXPECT_EQ(parse("tp1x1").str(), "tp1");
+
+  ShardSpec sequence = parseGroups("tp2x2,sp");
+  EXPECT_FALSE(sequence.sequenceParallel);
+  ASSERT_EQ(sequence.notes.size(), 1u);
+  EXPECT_NE(sequence.notes[0].find("'sp' has no effect: with tp2x2"), std::string::npos);
+
+  expectRefusal("tp2x4", 1, "tp2x4", "no tactic splits a program over two dimensions of tp");
+  expectRefusal("tp2x0", 1, "tp2x0", "the number must be at least 1");
+  expectRefusal("tp2x2x2", 1, "tp2x2x2", "'2x2' is not a number; write tp2x and a number");
+  expectRefusal("tp1024x2048", 1, "tp1024x2048", "more than 1048576 ranks");
+  expectRefusal("dp2x2", 1, "dp2x2", "only tp has two dimensions, such as tp2x4");
+}
+
+TEST(ShardSpec, Nodes) {
+  EXPECT_EQ(parse("tp8").gpusPerNode, 0);
+  ShardSpec spec = parse("gpus-per-node=8,tp8,dp2");
+  EXPECT_EQ(spec.gpusPerNode, 8);
+  EXPECT_EQ(spec.str(), "tp8,dp2,gpus-per-node=8");
+  expectRefusal("gpus-per-node=0", 1, "gpus-per-node=0", "must be at least 1");
+  expectRefusal("gpus-per-node=", 1, "gpus-per-node=",
+                "the number is missing; write "
+                "gpus-per-node= and a number");
+  expectRefusal("gpus-per-node8", 1, "gpus-per-node8", "such as gpus-per-node=8");
+  expectRefusal("gpus-per-node=8,gpus-per-node=8", 17, "gpus-per-node=8", "is given twice");
 }
 
 TEST(ShardSpec, Malformed) {

@@ -1,0 +1,102 @@
+//===- CheckLinks.cpp - Warn of tensor parallelism between nodes ----------===//
+//
+// Collectives of tensor (and sequence) parallelism wait for each other several times in a
+// layer, so they belong on the fastest links. Groups that reach over the border of a
+// node go as fast as the link between nodes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tpc/Analysis/Passes.h"
+#include "tpc/Analysis/Report.h"
+#include "tpc/Dialect/LinkModel.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_CHECKLINKS
+#include "tpc/Analysis/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+
+/// What one rank of the stage that communicates most sends over groups with an axis, in a step.
+struct Traffic {
+  double bytes = 0, seconds = 0;
+  double withinNode = 0; // seconds, were all ranks in one node
+};
+
+struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    GridAttr grid = GridAttr::lookup(module);
+    if (!grid || !grid.getGpusPerNode())
+      return;
+    LinkModel links(module);
+    std::optional<Report> report;
+    Symbols symbols;
+    for (StringRef axis : {"tp", "tpx", "tpy"}) {
+      if (!links.crossesNodes(axis))
+        continue;
+      if (!report) {
+        symbols = getNominalSymbols(module);
+        FailureOr<Report> computed = computeReport(module, symbols);
+        if (failed(computed))
+          return signalPassFailure();
+        report = std::move(*computed);
+      }
+      warn(module, grid, axis, *report, symbols, getTraffic(links, axis, *report));
+    }
+  }
+
+  Traffic getTraffic(const LinkModel &links, StringRef axis, const Report &report) {
+    std::map<int64_t, Traffic> stages;
+    for (const CollectiveRow &row : report.collectives) {
+      SmallVector<StringRef> names;
+      StringRef(row.axis).split(names, '-');
+      ::tpc::Transfer transfer;
+      if (!llvm::is_contained(names, axis) || row.count == 0 ||
+          !::tpc::parseTransfer(row.kind, transfer))
+        continue;
+      SmallVector<StringAttr> axes;
+      for (StringRef name : names)
+        axes.push_back(StringAttr::get(&getContext(), name));
+      int64_t members = links.getMembers(axes);
+      double each = double(row.bytes) / double(row.count);
+      Traffic &traffic = stages[row.stage];
+      traffic.bytes += row.count * ::tpc::getSentBytes(transfer, members, each);
+      traffic.seconds += row.count * links.getSeconds(transfer, axes, each);
+      traffic.withinNode +=
+          row.count * ::tpc::getSeconds(links.getLinks().intraNode, transfer, members, each);
+    }
+    Traffic most;
+    for (const auto &[stage, traffic] : stages)
+      if (traffic.seconds > most.seconds)
+        most = traffic;
+    return most;
+  }
+
+  void warn(ModuleOp module, GridAttr grid, StringRef axis, const Report &report,
+            const Symbols &symbols, const Traffic &traffic) {
+    int64_t size = grid.getAxisSize(axis), node = grid.getGpusPerNode();
+    std::string at;
+    for (const std::string &name : getInputSymbols(module))
+      at += (at.empty() ? " at " : ", ") + name + "=" + std::to_string(symbols.at(name));
+    InFlightDiagnostic diag = emitWarning(module.getLoc());
+    diag << "groups of " << axis << " (" << size << " ranks) reach over nodes of " << node
+         << " GPUs (gpus-per-node=" << node << "):" << at << " a rank sends "
+         << llvm::formatv("{0:f3} MiB in a step over the link between nodes, an estimated "
+                          "{1:f3} ms instead of {2:f3} ms within a node",
+                          traffic.bytes / (1 << 20), traffic.seconds * 1e3,
+                          traffic.withinNode * 1e3)
+                .str();
+    if (node % size == 0)
+      diag << "; an order that begins with tp keeps it in a node";
+    else if (axis == "tp")
+      diag << "; a tp that divides " << node << " keeps it in a node";
+    else
+      diag << "; tp of two dimensions whose product divides " << node << " keeps it in a node";
+  }
+};
+
+} // namespace

@@ -1,0 +1,61 @@
+//===- Links.cpp - What it takes to send bytes -----------------------------===//
+
+#include "tpc/Support/Links.h"
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+using namespace tpc;
+
+bool tpc::parseTransfer(std::string_view name, Transfer &transfer) {
+  static constexpr std::array<std::pair<std::string_view, Transfer>, 6> names = {
+      {{"all_reduce", Transfer::AllReduce},
+       {"all_gather", Transfer::AllGather},
+       {"reduce_scatter", Transfer::ReduceScatter},
+       {"all_to_all", Transfer::AllToAll},
+       {"broadcast", Transfer::Broadcast},
+       {"send", Transfer::Send}}};
+  for (auto [text, value] : names)
+    if (text == name) {
+      transfer = value;
+      return true;
+    }
+  return false;
+}
+
+/// Messages that follow each other, and the share of the whole buffer that a rank sends in all.
+static std::pair<double, double> getStepsAndShare(Transfer transfer, int64_t members) {
+  double n = double(members);
+  if (transfer == Transfer::Send)
+    return {1, 1};
+  if (members <= 1)
+    return {0, 0};
+  switch (transfer) {
+  case Transfer::AllReduce:
+    return {2 * (n - 1), 2 * (n - 1) / n};
+  case Transfer::Broadcast:
+    return {std::ceil(std::log2(n)), 1};
+  default:
+    return {n - 1, (n - 1) / n};
+  }
+}
+
+double tpc::getSeconds(const Link &link, Transfer transfer, int64_t members, double bytes) {
+  auto [steps, share] = getStepsAndShare(transfer, members);
+  return steps * link.alpha + share * bytes * link.beta;
+}
+
+double tpc::getSentBytes(Transfer transfer, int64_t members, double bytes) {
+  return getStepsAndShare(transfer, members).second * bytes;
+}
+
+bool tpc::crossesNodes(int64_t stride, int64_t size, int64_t world, int64_t ranksPerNode) {
+  // The axis fills blocks of stride·size ranks, in which the members of a group are a stride
+  // apart. If nodes are made of whole blocks, no group leaves its node. Otherwise the first node
+  // ends r ranks into a block, 0 < r < stride·size, and the group that begins with the block's
+  // rank min(r, stride) - 1 has members on both sides: that one is before the border, and
+  // its last one, stride·(size-1) further, is not.
+  return size > 1 && ranksPerNode > 0 && world > ranksPerNode &&
+         ranksPerNode % (stride * size) != 0;
+}
