@@ -47,12 +47,16 @@ SmallVector<ParameterOp> mlir::tpc::getHeldParameters(ArrayRef<Operation *> para
             .second)
       distinct.push_back(parameter);
   }
+  DenseMap<Attribute, SmallVector<ParameterOp, 1>> ofWeight;
+  for (ParameterOp parameter : distinct)
+    ofWeight[parameter.getWeightAttr()].push_back(parameter);
   for (ParameterOp parameter : distinct) {
-    bool shared =
-        isRightSide(parameter.getResult()) && llvm::any_of(distinct, [&](ParameterOp other) {
-          return other != parameter && !isRightSide(other.getResult()) &&
-                 isTransposeOf(parameter, other);
-        });
+    ArrayRef<ParameterOp> others = ofWeight[parameter.getWeightAttr()];
+    bool shared = others.size() > 1 && isRightSide(parameter.getResult()) &&
+                  llvm::any_of(others, [&](ParameterOp other) {
+                    return other != parameter && !isRightSide(other.getResult()) &&
+                           isTransposeOf(parameter, other);
+                  });
     if (!shared)
       held.push_back(parameter);
   }

@@ -32,6 +32,8 @@ private:
   void collectCheap(Operation *op, llvm::SetVector<Operation *> &out) const;
   SmallVector<Operation *> getStageOps(size_t begin, size_t end) const;
   Cost getStageCost(size_t begin, size_t end);
+  double getSendSeconds(size_t place) const;
+  std::vector<std::vector<double>> getSeconds();
   func::FuncOp makeStage(size_t index, size_t begin, size_t end, IRMapping &values,
                          SmallVectorImpl<Value> &results, OpBuilder &mainBuilder);
 
@@ -126,6 +128,40 @@ Cost Splitter::getStageCost(size_t begin, size_t end) {
   return cost;
 }
 
+/// What it takes to send what is live at a place; nothing at the end.
+double Splitter::getSendSeconds(size_t place) const {
+  if (place == places.size())
+    return 0;
+  return model.getBytes(places[place].second.getType()) / CostModel::networkBytesPerSecond;
+}
+
+/// Seconds of a stage from place i to place j, for all i < j: [i][j]. One walk for each i.
+std::vector<std::vector<double>> Splitter::getSeconds() {
+  DenseMap<Operation *, double> known;
+  auto secondsOf = [&](Operation *op) {
+    auto [it, isNew] = known.try_emplace(op, 0);
+    return isNew ? it->second = model.getCost(op).seconds : it->second;
+  };
+  std::vector<std::vector<double>> seconds(places.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    seconds[i].resize(places.size() + 1);
+    llvm::SetVector<Operation *> ops;
+    double sum = 0;
+    size_t at = places[i].first;
+    for (size_t j = i + 1; j <= places.size(); ++j) {
+      size_t before = ops.size();
+      for (size_t end = j < places.size() ? places[j].first : carried.size(); at < end; ++at) {
+        collectCheap(carried[at], ops);
+        ops.insert(carried[at]);
+      }
+      for (Operation *op : ArrayRef(ops.getArrayRef()).drop_front(before))
+        sum += secondsOf(op);
+      seconds[i][j] = sum + getSendSeconds(j);
+    }
+  }
+  return seconds;
+}
+
 func::FuncOp Splitter::makeStage(size_t index, size_t begin, size_t end, IRMapping &values,
                                  SmallVectorImpl<Value> &delivered, OpBuilder &mainBuilder) {
   size_t first = places[begin].first;
@@ -212,9 +248,7 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
   auto costOf = [&](size_t begin, size_t end) {
     size_t last = end < places.size() ? places[end].first : carried.size();
     Cost cost = getStageCost(places[begin].first, last);
-    if (end < places.size())
-      cost.seconds +=
-          model.getBytes(places[end].second.getType()) / CostModel::networkBytesPerSecond;
+    cost.seconds += getSendSeconds(end);
     return cost;
   };
   std::optional<std::vector<size_t>> cuts;
@@ -232,8 +266,8 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
       return emitError(main.getLoc())
              << "cuts: pp" << stages << " takes " << stages - 1 << " cuts, not " << cuts->size();
   } else {
-    cuts =
-        chooseCuts(places.size(), stages, [&](size_t i, size_t j) { return costOf(i, j).seconds; });
+    std::vector<std::vector<double>> seconds = getSeconds();
+    cuts = chooseCuts(places.size(), stages, [&](size_t i, size_t j) { return seconds[i][j]; });
   }
   if (!cuts)
     return emitError(main.getLoc())
