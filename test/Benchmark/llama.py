@@ -117,15 +117,21 @@ def build(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: 
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
+SHAPE = {"layers": 126, "hidden": 16384, "heads": 128, "kv_heads": 8, "ffn": 53248, "vocab": 128256}
+
+
+def write(path: Path, **shape: int) -> Path:
+    onnx.save(build(**{**SHAPE, **shape}, data_file=path.name + ".data"), path)
+    return path
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path)
-    defaults = {"layers": 126, "hidden": 16384, "heads": 128, "kv-heads": 8, "ffn": 53248, "vocab": 128256}
-    for name, value in defaults.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
+    for name, value in SHAPE.items():
+        parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
     args = vars(parser.parse_args())
-    output = args.pop("output")
-    onnx.save(build(**args, data_file=output.name + ".data"), output)
+    write(args.pop("output"), **args)
 
 
 if __name__ == "__main__":
