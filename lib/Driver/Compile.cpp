@@ -21,17 +21,30 @@ llvm::StringRef tpc::emitName(Emit emit) { return emitNames[unsigned(emit)]; }
 
 static Emit next(Emit stage) { return Emit(unsigned(stage) + 1); }
 
-void tpc::buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec) {
+void tpc::buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
+                             std::shared_ptr<mlir::tpc::ReferenceModel> reference) {
   switch (stage) {
   case Emit::Model:
-    return mlir::tpc::buildModelPipeline(pm);
+    if (reference) // before anything is folded
+      pm.addPass(mlir::tpc::createVerifyBounds());
+    mlir::tpc::buildModelPipeline(pm);
+    if (reference)
+      pm.addPass(mlir::tpc::createRecordReference(reference));
+    return;
   case Emit::Sharded:
     return mlir::tpc::buildShardingPipeline(pm, spec);
   case Emit::Spmd:
-    return mlir::tpc::buildSpmdPipeline(pm, spec);
+    mlir::tpc::buildSpmdPipeline(pm, spec);
+    if (reference)
+      pm.addPass(mlir::tpc::createVerifyEquivalence(reference));
+    return;
   case Emit::Staged:
     mlir::tpc::buildPipelinePipeline(pm, spec);
     pm.addPass(mlir::tpc::createCheckLinks());
+    if (reference) {
+      pm.addPass(mlir::tpc::createVerifyBounds());
+      pm.addPass(mlir::tpc::createVerifyEquivalence(reference));
+    }
     return;
   default:
     llvm_unreachable("no passes on programs lead to this stage");
@@ -49,8 +62,9 @@ void tpc::registerMegatronShardPipeline() {
         std::optional<ShardSpec> spec = ShardSpec::parse(text, error);
         if (!spec)
           return onError("--megatron-shard: " + error);
+        auto reference = std::make_shared<mlir::tpc::ReferenceModel>();
         for (Emit stage = Emit::Model; stage <= Emit::Staged; stage = next(stage))
-          buildStagePipeline(pm, stage, *spec);
+          buildStagePipeline(pm, stage, *spec, reference);
         return mlir::success();
       },
       [](llvm::function_ref<void(const mlir::detail::PassOptions &)>) {});
@@ -85,7 +99,7 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
     if (target == Emit::Llvm)
       mlir::tpc::buildLoweringPipeline(pm, options.lowering);
     else
-      buildStagePipeline(pm, target, options.spec);
+      buildStagePipeline(pm, target, options.spec, reference);
     if (mlir::failed(pm.run(*module)))
       return mlir::failure();
     reached = target;

@@ -61,4 +61,47 @@ def PrintReport : Pass<"tpc-print-report", "::mlir::ModuleOp"> {
     Option<"json", "json", "bool", "false", "As JSON, not as text">];
 }
 
+def VerifyBounds : Pass<"tpc-verify-bounds", "::mlir::ModuleOp"> {
+  let summary = "Prove that no size overflows 64 bits or the budget";
+  let description = [{
+    Bounds every value, loop and function of a program of any stage, before anything is folded or
+    allocated. A symbol is at least 1, at most what `tpc.constraints` says, and at most `symbol-max` where
+    they say nothing. Of a local program the fullest rank counts.
+
+    Errors, with the ONNX node and both numbers: a value, a function's values together, the iterations of an op, or a weight's end
+    in its file may pass 64 bits; a value needs more than `budget` bytes even where all symbols are as small as they can
+    be.
+  }];
+  let options = [
+    Option<"budget", "budget", "int64_t", "int64_t(1) << 40", "Bytes that one value may need at the least sizes">,
+    Option<"symbolMax", "symbol-max", "int64_t", "65536", "The largest value of a symbol that has no constraint">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
+  let summary = "Prove that a distributed program computes what the model does";
+  let description = [{
+    Compares a program (sharded, spmd or staged) with the model it was made of:
+
+        tpcc gpt2.onnx --emit=model -o model.mlir
+        tpc-opt staged.mlir --tpc-verify-equivalence=reference=model.mlir
+
+    First, by one lemma for each op, that every value on a rank is the part of a whole value that
+    its type says: replicated, a shard, or a part of a sum. Then that the whole values are those of
+    the model, for all sizes: the outputs of both programs must be the same expressions of inputs and
+    weights. Layers are looked at once. The sharding rules of ops are not used. Then, as a second opinion, both programs are run
+    at small sizes with elements of a prime field for numbers: sums are exact, what is not linear is a hash. See docs/verification.md.
+
+    Errors, at the first op where it fails, with its ONNX node: parts that do not fit together,
+    unreduced values where whole ones are needed, communication that does not give what its
+    type says, another expression than the model's, messages and outputs that do not pair, and
+    ops for which there is no lemma.
+  }];
+  let options = [
+    Option<"reference", "reference", "std::string", "\"\"", "The program of the model stage">,
+    Option<"symbolic", "symbolic", "bool", "true", "Prove it for all sizes">,
+    Option<"interpret", "interpret", "bool", "true", "Run both programs at small sizes over a prime field">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
+}
+
 #endif

@@ -7,6 +7,7 @@
 #ifndef TPC_DRIVER_COMPILE_H
 #define TPC_DRIVER_COMPILE_H
 
+#include "tpc/Analysis/Verify.h"
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Driver/ShardSpec.h"
 
@@ -32,8 +33,10 @@ struct CompileOptions {
   mlir::tpc::LoweringOptions lowering;
 };
 
-/// Adds the passes that lead from the stage before `stage` (Model to Staged) to it.
-void buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec);
+/// Adds the passes that lead from the stage before `stage` (Model to Staged) to it. With
+/// `reference`, the model is recorded there, and later stages are proved to compute the same.
+void buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
+                        std::shared_ptr<mlir::tpc::ReferenceModel> reference);
 
 /// Registers the pipeline `megatron-shard`: `tpc-opt in.mlir --megatron-shard=tp8,pp4`.
 void registerMegatronShardPipeline();
@@ -62,6 +65,8 @@ private:
   mlir::MLIRContext &context;
   CompileOptions options;
   mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::shared_ptr<mlir::tpc::ReferenceModel> reference =
+      std::make_shared<mlir::tpc::ReferenceModel>();
   Emit reached = Emit::Import;
 };
 

@@ -1,0 +1,37 @@
+//===- Verify.h - Proofs about partitioned programs -------------*- C++ -*-===//
+
+#ifndef TPC_ANALYSIS_VERIFY_H
+#define TPC_ANALYSIS_VERIFY_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/Pass/Pass.h"
+
+#include <memory>
+
+namespace mlir::tpc {
+
+/// The model as it was before it was partitioned; shared by the pass that records it and those
+/// that compare with it.
+struct ReferenceModel {
+  OwningOpRef<ModuleOp> module;
+};
+
+/// Keeps a copy of the module in `reference`. It has no flag: it makes sense within one
+/// compilation.
+std::unique_ptr<Pass> createRecordReference(std::shared_ptr<ReferenceModel> reference);
+/// As `tpc-verify-equivalence`, but the model is the recorded one.
+std::unique_ptr<Pass> createVerifyEquivalence(std::shared_ptr<ReferenceModel> reference);
+
+struct EquivalenceMethods {
+  bool symbolic = true;  // a proof for all sizes
+  bool interpret = true; // both programs run at small sizes over a prime field
+};
+
+/// Shows that `program` computes what `model` does; errors say where it does not, or what
+/// cannot be proved.
+LogicalResult verifyEquivalence(ModuleOp model, ModuleOp program, EquivalenceMethods methods = {});
+
+} // namespace mlir::tpc
+
+#endif // TPC_ANALYSIS_VERIFY_H

@@ -1,0 +1,305 @@
+//===- Lemmas.cpp - What each op does to parts of values ------------------===//
+
+#include "Lemmas.h"
+
+#include "tpc/Dialect/Dist.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::equivalence;
+using Letter = Lemma::Letter;
+using Letters = SmallVector<int, 4>;
+
+static int64_t getRank(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
+
+static bool isFloat(Value value) {
+  return isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType());
+}
+
+static Letters addLetters(Lemma &lemma, int64_t count) {
+  Letters letters;
+  for (int64_t i = 0; i < count; ++i)
+    letters.push_back(lemma.add());
+  return letters;
+}
+
+/// Letters of an operand that broadcasts to `letters` (of dimensions `sizes`) as in numpy.
+static Letters broadcastTo(Value operand, ArrayRef<int> letters, ArrayRef<::tpc::SymExpr> sizes) {
+  SmallVector<::tpc::SymExpr> own = getSizes(operand);
+  Letters result;
+  size_t missing = letters.size() - std::min(letters.size(), own.size());
+  for (size_t d = 0; d < own.size(); ++d) {
+    bool single =
+        missing + d < sizes.size() && own[d].isConstant(1) && !sizes[missing + d].isConstant(1);
+    result.push_back(single || missing + d >= letters.size() ? Lemma::broadcast
+                                                             : letters[missing + d]);
+  }
+  return result;
+}
+
+/// z[i..] = f(x[i..], y[i..], …).
+static Lemma elementwise(Operation *op, ArrayRef<Lemma::Linear> linear = {}) {
+  Lemma lemma;
+  Value result = op->getResult(0);
+  lemma.result = addLetters(lemma, getRank(result));
+  SmallVector<::tpc::SymExpr> sizes = getSizes(result);
+  for (Value operand : op->getOperands())
+    lemma.operands.push_back(broadcastTo(operand, lemma.result, sizes));
+  lemma.linear.assign(linear.begin(), linear.end());
+  return lemma;
+}
+
+/// z[b.., m, n] = sum over k of x[b.., m, k] y[b.., k, n], + bias[n].
+static Lemma matmul(MatmulOp op) {
+  Lemma lemma;
+  bool vector = getRank(op.getLhs()) == 1;
+  lemma.result = addLetters(lemma, getRank(op.getResult()));
+  int k = lemma.add(Letter::Sum), n = lemma.result.back();
+  unsigned inner = vector ? 1 : 2;
+  ArrayRef<int> batch = ArrayRef(lemma.result).drop_back(inner);
+  SmallVector<::tpc::SymExpr> sizes = getSizes(op.getResult());
+  ArrayRef<::tpc::SymExpr> batchSizes = ArrayRef(sizes).drop_back(inner);
+  auto leading = [&](Value operand, unsigned own) {
+    Letters letters = broadcastTo(operand, lemma.result, sizes);
+    SmallVector<::tpc::SymExpr> all = getSizes(operand);
+    size_t count = all.size() - own;
+    letters.clear();
+    for (size_t d = 0; d < count; ++d) {
+      size_t at = batch.size() - count + d;
+      bool single = all[d].isConstant(1) && !batchSizes[at].isConstant(1);
+      letters.push_back(single ? Lemma::broadcast : batch[at]);
+    }
+    return letters;
+  };
+  Letters lhs, rhs = leading(op.getRhs(), 2);
+  if (!vector) {
+    lhs = leading(op.getLhs(), 2);
+    lhs.push_back(lemma.result[lemma.result.size() - 2]);
+  }
+  lhs.push_back(k);
+  rhs.append({k, n});
+  lemma.operands = {lhs, rhs};
+  if (op.getBias()) {
+    // A bias inside of the product would be added once for each part of the sum.
+    lemma.letters[k] = Letter::All;
+    lemma.operands.push_back({n});
+  } else {
+    lemma.linear = {{{0}}, {{1}}};
+  }
+  return lemma;
+}
+
+/// z[b, i, h, x] = sum over j of softmax over j of (q[b, i, h, :] k[b, j, kv(h), :]) v[b, j, kv(h),
+/// x]. With `causal`, i and j are indices in the whole dimensions: a rank knows where its part
+/// begins.
+static Lemma attention(AttentionOp op) {
+  Lemma lemma;
+  int b = lemma.add(), i = lemma.add(), h = lemma.add(), kv = lemma.add(), x = lemma.add();
+  int j = lemma.add(Letter::All), d = lemma.add(Letter::All);
+  lemma.queryHeads = h;
+  lemma.kvHeads = kv;
+  lemma.operands = {{b, i, h, d}, {b, j, kv, d}, {b, j, kv, x}};
+  if (op.getKeyMask())
+    lemma.operands.push_back({b, j});
+  SmallVector<::tpc::SymExpr> q = getSizes(op.getQ());
+  for (Value mask : {op.getMask(), op.getBias()}) {
+    if (!mask)
+      continue;
+    SmallVector<::tpc::SymExpr> own = getSizes(mask);
+    int batch = own[0].isConstant(1) && !q[0].isConstant(1) ? Lemma::broadcast : b;
+    int heads = own[1].isConstant(1) && !q[2].isConstant(1) ? Lemma::broadcast : h;
+    lemma.operands.push_back({batch, heads, i, j});
+  }
+  lemma.result = {b, i, h, x};
+  return lemma;
+}
+
+/// Rows of the last dimension, by themselves, with vectors of a row's size.
+static Lemma norm(Operation *op) {
+  Lemma lemma;
+  lemma.result = addLetters(lemma, getRank(op->getResult(0)));
+  int h = lemma.result.back();
+  lemma.letters[h] = Letter::All;
+  lemma.operands.push_back(lemma.result);
+  for (unsigned i = 1; i < op->getNumOperands(); ++i)
+    lemma.operands.push_back({h});
+  return lemma;
+}
+
+/// Same shape in and out; the listed dimensions need all their elements.
+static Lemma along(Operation *op, ArrayRef<int64_t> dims, ArrayRef<Lemma::Linear> linear = {}) {
+  Lemma lemma = elementwise(op, linear);
+  for (int64_t dim : dims)
+    if (dim >= 0 && dim < int64_t(lemma.result.size()))
+      lemma.letters[lemma.result[dim]] = Letter::All;
+  return lemma;
+}
+
+/// Same shape but for dimension `dim`, which is whole on both sides.
+static Lemma replace(Operation *op, int64_t dim, Lemma::Linear linear) {
+  Lemma lemma;
+  lemma.result = addLetters(lemma, getRank(op->getResult(0)));
+  lemma.letters[lemma.result[dim]] = Letter::All;
+  for (unsigned i = 0; i < op->getNumOperands(); ++i) {
+    lemma.operands.push_back(lemma.result);
+    lemma.operands.back()[dim] = lemma.add(Letter::All);
+  }
+  lemma.linear = {linear};
+  return lemma;
+}
+
+static Lemma slice(SliceOp op) {
+  int64_t dim = op.getDim();
+  bool all = getSizes(op.getOperand())[dim] == getSizes(op.getResult())[dim] &&
+             op.getStart() == "0" && op.getStep() == 1;
+  return all ? elementwise(op, {{{0}, true}}) : replace(op, dim, {{0}, true});
+}
+
+static Lemma concat(ConcatOp op) {
+  Lemma::Linear together{{}, true};
+  for (unsigned i = 0; i < op->getNumOperands(); ++i)
+    together.operands.push_back(i);
+  return replace(op, op.getDim(), together);
+}
+
+/// Dimensions of size 1, and new ones in front, repeat: a rank can make any part of them.
+static Lemma expand(ExpandOp op) { return elementwise(op, {{{0}, true}}); }
+
+static Lemma transpose(TransposeOp op) {
+  Lemma lemma;
+  Letters operand = addLetters(lemma, getRank(op.getOperand()));
+  for (int64_t from : op.getPermutation())
+    lemma.result.push_back(operand[from]);
+  lemma.operands = {operand};
+  lemma.linear = {{{0}, true}};
+  return lemma;
+}
+
+static Lemma reduce(ReduceOp op) {
+  Lemma lemma;
+  Letters operand = addLetters(lemma, getRank(op.getOperand()));
+  Letter kind = op.getFunction() == ReduceFunction::Sum   ? Letter::Sum
+                : op.getFunction() == ReduceFunction::Max ? Letter::Max
+                : op.getFunction() == ReduceFunction::Min ? Letter::Min
+                                                          : Letter::All;
+  for (auto [d, letter] : llvm::enumerate(operand)) {
+    if (!llvm::is_contained(op.getDims(), int64_t(d))) {
+      lemma.result.push_back(letter);
+      continue;
+    }
+    lemma.letters[letter] = kind;
+    if (op.getKeepDims())
+      lemma.result.push_back(Lemma::broadcast);
+  }
+  lemma.operands = {operand};
+  if (kind == Letter::Sum || kind == Letter::All)
+    lemma.linear = {{{0}}};
+  return lemma;
+}
+
+/// z[i.., h] = table[ids[i..], h]. A rank with some rows gives zero for the ids of other rows,
+/// which makes its result a part of the sum over all rows.
+static Lemma embedding(EmbeddingOp op) {
+  Lemma lemma;
+  Letters ids = addLetters(lemma, getRank(op.getIds()));
+  int v = lemma.add(Letter::Sum), h = lemma.add();
+  lemma.operands = {{v, h}, ids};
+  lemma.result = ids;
+  lemma.result.push_back(h);
+  return lemma;
+}
+
+static Lemma gather(GatherOp op) {
+  Lemma lemma;
+  Letters data = addLetters(lemma, getRank(op.getData()));
+  Letters indices = addLetters(lemma, getRank(op.getIndices()));
+  int64_t dim = op.getDim();
+  lemma.letters[data[dim]] = Letter::All;
+  lemma.result.append(data.begin(), data.begin() + dim);
+  lemma.result.append(indices);
+  lemma.result.append(data.begin() + dim + 1, data.end());
+  lemma.operands = {data, indices};
+  lemma.linear = {{{0}, true}};
+  return lemma;
+}
+
+static Lemma gatherND(GatherNDOp op) {
+  Lemma lemma;
+  int64_t batch = op.getBatchDims(), rank = getRank(op.getIndices());
+  int64_t k = getSizes(op.getIndices()).back().asConstant().value_or(0);
+  Letters data = addLetters(lemma, getRank(op.getData()));
+  Letters indices(data.begin(), data.begin() + batch);
+  for (int64_t d = batch; d < rank; ++d)
+    indices.push_back(lemma.add(d == rank - 1 ? Letter::All : Letter::Each));
+  for (int64_t d = batch; d < batch + k; ++d)
+    lemma.letters[data[d]] = Letter::All;
+  lemma.result.append(indices.begin(), indices.end() - 1);
+  lemma.result.append(data.begin() + batch + k, data.end());
+  lemma.operands = {data, indices};
+  return lemma;
+}
+
+/// x [b, s, heads, d], cos and sin [1 or b, s, r/2]; elements of a head meet in pairs.
+static Lemma rotary(RotaryOp op) {
+  Lemma lemma;
+  int b = lemma.add(), s = lemma.add(), h = lemma.add(), d = lemma.add(Letter::All);
+  int r = lemma.add(Letter::All);
+  lemma.operands.push_back({b, s, h, d});
+  for (Value table : {op.getCos(), op.getSin()}) {
+    bool single = getSizes(table)[0].isConstant(1) && !getSizes(op.getX())[0].isConstant(1);
+    lemma.operands.push_back({single ? Lemma::broadcast : b, s, r});
+  }
+  lemma.result = {b, s, h, d};
+  lemma.linear = {{{0}}};
+  return lemma;
+}
+
+/// No operands: a rank makes its own part.
+static Lemma source(Operation *op, Letter kind = Letter::Each) {
+  Lemma lemma = elementwise(op);
+  lemma.letters.assign(lemma.letters.size(), kind);
+  return lemma;
+}
+
+std::optional<Lemma> equivalence::getLemma(Operation *op) {
+  return llvm::TypeSwitch<Operation *, std::optional<Lemma>>(op)
+      .Case<AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, ErfOp, SigmoidOp, ReluOp,
+            SinOp, CosOp, FloorOp, CeilOp, SiluOp, NotOp, GeluOp, IsNanOp, PowOp, MaxOp, MinOp,
+            ModOp, AndOp, OrOp, XorOp, CmpOp>([](Operation *o) { return elementwise(o); })
+      .Case([](NegOp o) { return elementwise(o, {{{0}}}); })
+      .Case<AddOp, SubOp>([](Operation *o) {
+        return elementwise(o, {{{0, 1}}});
+      })
+      .Case([](MulOp o) {
+        return elementwise(o, {{{0}}, {{1}}});
+      })
+      .Case([](DivOp o) { return isFloat(o.getLhs()) ? elementwise(o, {{{0}}}) : elementwise(o); })
+      .Case([](CastOp o) {
+        bool floats = isFloat(o.getOperand()) && isFloat(o.getResult());
+        return floats ? elementwise(o, {{{0}}}) : elementwise(o);
+      })
+      .Case([](SelectOp o) {
+        return elementwise(o, {{{1, 2}, true}});
+      })
+      .Case([](MatmulOp o) { return matmul(o); })
+      .Case([](AttentionOp o) { return attention(o); })
+      .Case<LayerNormOp, RmsNormOp>([](Operation *o) { return norm(o); })
+      .Case([](SoftmaxOp o) { return along(o, {int64_t(o.getDim())}); })
+      .Case([](CumSumOp o) { return along(o, {int64_t(o.getDim())}, {{{0}}}); })
+      .Case([](TriluOp o) {
+        int64_t rank = getRank(o.getOperand());
+        return along(o, {rank - 2, rank - 1}, {{{0}}});
+      })
+      .Case([](SliceOp o) { return slice(o); })
+      .Case([](ConcatOp o) { return concat(o); })
+      .Case([](ExpandOp o) { return expand(o); })
+      .Case([](TransposeOp o) { return transpose(o); })
+      .Case([](ReduceOp o) { return reduce(o); })
+      .Case([](EmbeddingOp o) { return embedding(o); })
+      .Case([](GatherOp o) { return gather(o); })
+      .Case([](GatherNDOp o) { return gatherND(o); })
+      .Case([](RotaryOp o) { return rotary(o); })
+      .Case<ParameterOp, IotaOp>([](Operation *o) { return source(o); })
+      .Case<ConstantOp, SizeOp>([](Operation *o) { return source(o, Letter::All); })
+      .Default([](Operation *) { return std::nullopt; });
+}

@@ -1,0 +1,322 @@
+//===- ReadProgram.cpp - From programs to terms ---------------------------===//
+
+#include "Terms.h"
+
+#include "tpc/Dialect/Dist.h"
+
+#include <deque>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::equivalence;
+
+namespace {
+
+Type getWholeType(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return makeTensorType(tensor.getElementType(), getDist(type).getGlobal());
+}
+
+InFlightDiagnostic fail(Operation *op) {
+  return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << ") ";
+}
+
+class Reader {
+public:
+  Reader(ModuleOp module, Terms &terms) : module(module), terms(terms) {}
+  FailureOr<ProgramTerms> run();
+
+private:
+  using Values = DenseMap<Value, TermId>;
+  /// A value on its way to another stage.
+  struct Message {
+    TermId term;
+    Operation *send;
+  };
+  /// One stage's progress: stages run by turns, as far as messages have come.
+  struct Place {
+    StageOp stage;
+    SmallVector<MicroBatchesOp> loops;
+    size_t loop = 0;
+    Block::iterator next;
+    Values values;
+  };
+
+  LogicalResult runFunction(func::FuncOp function, ArrayRef<TermId> arguments,
+                            SmallVectorImpl<TermId> &results);
+  LogicalResult runCall(func::CallOp call, Values &values);
+  LogicalResult runOp(Operation *op, Values &values);
+  LogicalResult runPipeline(PipelineOp pipeline);
+  FailureOr<bool> advance(Place &place);
+  LogicalResult deliver(OutputOp output, MicroBatchesOp loop, TermId term);
+
+  ModuleOp module;
+  Terms &terms;
+  ProgramTerms program;
+  DenseMap<Operation *, SmallVector<TermId>> layers; // bodies, of variables
+  DenseSet<Operation *> running;
+  std::map<std::tuple<int64_t, int64_t, size_t>, std::deque<Message>> messages; // from, to, loop
+};
+
+LogicalResult Reader::runFunction(func::FuncOp function, ArrayRef<TermId> arguments,
+                                  SmallVectorImpl<TermId> &results) {
+  if (!running.insert(function).second)
+    return fail(function) << "calls itself";
+  Values values;
+  for (auto [argument, term] : llvm::zip(function.getArguments(), arguments))
+    values[argument] = term;
+  for (Operation &op : function.front()) {
+    if (auto ret = dyn_cast<func::ReturnOp>(op)) {
+      for (Value value : ret.getOperands())
+        results.push_back(values.lookup(value));
+      break;
+    }
+    if (failed(runOp(&op, values)))
+      return failure();
+  }
+  running.erase(function);
+  return success();
+}
+
+LogicalResult Reader::runCall(func::CallOp call, Values &values) {
+  auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+  if (!callee || callee.isExternal() || callee.getNumArguments() != call.getNumOperands() ||
+      callee.getNumResults() != call.getNumResults())
+    return fail(call) << "calls @" << call.getCallee() << ", which does not fit";
+  SmallVector<TermId> arguments, results;
+  for (Value operand : call.getOperands())
+    arguments.push_back(values.lookup(operand));
+  if (!callee->hasAttr(TpcDialect::kLayerAttr)) {
+    if (failed(runFunction(callee, arguments, results)))
+      return failure();
+    for (auto [result, term] : llvm::zip(call.getResults(), results))
+      values[result] = term;
+    return success();
+  }
+  auto [it, first] = layers.try_emplace(callee);
+  if (first) {
+    SmallVector<TermId> variables, bodies;
+    for (auto [i, type] : llvm::enumerate(callee.getArgumentTypes()))
+      variables.push_back(terms.makeVariable(i, getWholeType(type)));
+    if (failed(runFunction(callee, variables, bodies)))
+      return failure();
+    it = layers.find(callee);
+    it->second = std::move(bodies);
+  }
+  for (auto [result, body] : llvm::zip(call.getResults(), it->second))
+    values[result] = terms.makeCall(body, arguments, call);
+  return success();
+}
+
+LogicalResult Reader::runOp(Operation *op, Values &values) {
+  if (auto call = dyn_cast<func::CallOp>(op))
+    return runCall(call, values);
+  // What moves parts between ranks leaves the whole value as it is: verifyRelations shows that it
+  // does.
+  if (isa<ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
+          BroadcastOp>(op)) {
+    if (getWholeType(op->getResult(0).getType()) != getWholeType(op->getOperand(0).getType()))
+      return fail(op) << "changes " << op->getOperand(0).getType() << " to "
+                      << op->getResult(0).getType();
+    values[op->getResult(0)] = values.lookup(op->getOperand(0));
+    return success();
+  }
+  if (op->getNumResults() != 1 || op->getNumRegions() > 0 ||
+      !isa<RankedTensorType>(op->getResult(0).getType()))
+    return fail(op) << "cannot be proved: it is no op of this stage";
+  SmallVector<TermId> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(values.lookup(operand));
+  values[op->getResult(0)] = terms.makeOp(op, operands);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Pipelines
+//===----------------------------------------------------------------------===//
+
+/// An output is complete if each of its parts is delivered: micro-batches without samples are
+/// skipped, and replicas without samples take part in none, so an axis of the loop may split the
+/// samples and nothing else.
+LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term) {
+  uint64_t index = output.getIndex();
+  if (index >= program.outputs.size())
+    return fail(output) << "delivers output " << index << " of " << program.outputs.size();
+  if (Operation *before = program.outputs[index].op) {
+    InFlightDiagnostic diag = fail(output) << "delivers output " << index << " again";
+    diag.attachNote(before->getLoc()) << "delivered here before";
+    return diag;
+  }
+  Type type = getWholeType(output.getValue().getType());
+  if (type != program.outputTypes[index])
+    return fail(output) << "delivers " << type << " as output " << index << ", which is "
+                        << program.outputTypes[index];
+  program.outputs[index] = {term, output};
+
+  DimAttr batch = loop.getBatchAttr();
+  DistAttr dist = getDist(output.getValue());
+  for (DimAttr dim : dist.getDims()) {
+    auto check = [&](ArrayRef<StringAttr> axes, FactorAttr factor) -> LogicalResult {
+      for (StringAttr axis : axes) {
+        if (!batch && axis.getValue() == "mb")
+          return fail(output) << "delivers a micro-batch's part of output " << index
+                              << ", but the loop around it has one round";
+        if (!batch || !batch.usesAxis(axis.getValue()))
+          continue;
+        bool samples = factor && batch.getFactors().size() == 1 && batch.getAxes().empty() &&
+                       batch.getFactors()[0] == factor;
+        if (!samples)
+          return fail(output) << "splits a dimension of output " << index << " over '"
+                              << axis.getValue() << "' in another way than the loop splits "
+                              << batch << ": rounds without samples are skipped, and their parts "
+                              << "would be missing";
+      }
+      return success();
+    };
+    for (FactorAttr factor : dim.getFactors())
+      if (failed(check(factor.getAxes(), factor)))
+        return failure();
+    if (failed(check(dim.getAxes(), {})))
+      return failure();
+  }
+  return success();
+}
+
+/// Runs a stage until it waits or ends. True if it got on.
+FailureOr<bool> Reader::advance(Place &place) {
+  bool progress = false;
+  while (place.loop < place.loops.size()) {
+    MicroBatchesOp loop = place.loops[place.loop];
+    Block &body = loop.getBody().front();
+    if (place.next == body.end()) {
+      if (++place.loop < place.loops.size())
+        place.next = place.loops[place.loop].getBody().front().begin();
+      continue;
+    }
+    Operation *op = &*place.next;
+    int64_t here = place.stage.getIndex();
+    if (auto recv = dyn_cast<RecvOp>(op)) {
+      auto &queue = messages[{recv.getFrom(), here, place.loop}];
+      if (queue.empty())
+        return progress;
+      Message message = queue.front();
+      queue.pop_front();
+      Type sent = cast<SendOp>(message.send).getValue().getType();
+      if (sent != recv.getType()) {
+        InFlightDiagnostic diag = fail(recv) << "receives " << recv.getType() << " as "
+                                             << "the next value from stage " << recv.getFrom()
+                                             << ", which sends " << sent;
+        diag.attachNote(message.send->getLoc()) << "sent here";
+        return diag;
+      }
+      place.values[recv.getResult()] = message.term;
+    } else if (auto send = dyn_cast<SendOp>(op)) {
+      messages[{here, send.getTo(), place.loop}].push_back(
+          {place.values.lookup(send.getValue()), send});
+    } else if (auto output = dyn_cast<OutputOp>(op)) {
+      if (failed(deliver(output, loop, place.values.lookup(output.getValue()))))
+        return failure();
+    } else if (failed(runOp(op, place.values))) {
+      return failure();
+    }
+    ++place.next;
+    progress = true;
+  }
+  return progress;
+}
+
+LogicalResult Reader::runPipeline(PipelineOp pipeline) {
+  for (auto output : pipeline.getOutputs().getAsRange<DictionaryAttr>()) {
+    auto type = output.getAs<TypeAttr>("type");
+    if (!type)
+      return fail(pipeline) << "has an output without a type";
+    program.outputTypes.push_back(type.getValue());
+  }
+  program.outputs.resize(program.outputTypes.size(), {-1, nullptr});
+  Block &body = pipeline.getBody().front();
+  Values inputs;
+  for (BlockArgument input : body.getArguments()) {
+    program.inputs.push_back(getWholeType(input.getType()));
+    inputs[input] = terms.makeInput(input.getArgNumber(), program.inputs.back());
+  }
+  for (Attribute attrs : pipeline.getInputAttrs())
+    program.inputAttrs.push_back(dyn_cast<DictionaryAttr>(attrs));
+
+  SmallVector<Place> places;
+  std::optional<DimAttr> batch;
+  for (Operation &op : body) {
+    auto stage = dyn_cast<StageOp>(op);
+    if (!stage || stage.getIndex() != places.size())
+      return fail(&op) << "stands where stage " << places.size() << " should be";
+    Place place;
+    place.stage = stage;
+    for (Operation &inner : stage.getBody().front()) {
+      auto loop = dyn_cast<MicroBatchesOp>(inner);
+      if (!loop)
+        return fail(&inner) << "is outside of tpc.micro_batches";
+      if (batch && *batch != loop.getBatchAttr())
+        return fail(loop) << "repeats for the parts of " << loop.getBatchAttr()
+                          << ", and loops before it for those of " << *batch
+                          << ": their rounds would not pair";
+      batch = loop.getBatchAttr();
+      place.loops.push_back(loop);
+    }
+    if (!place.loops.empty())
+      place.next = place.loops[0].getBody().front().begin();
+    place.values = inputs;
+    places.push_back(std::move(place));
+  }
+  bool progress = true;
+  while (progress) {
+    progress = false;
+    for (Place &place : places) {
+      FailureOr<bool> moved = advance(place);
+      if (failed(moved))
+        return failure();
+      progress |= *moved;
+    }
+  }
+  for (Place &place : places)
+    if (place.loop < place.loops.size())
+      return fail(&*place.next) << "waits for a value that stage "
+                                << cast<RecvOp>(*place.next).getFrom() << " never sends";
+  for (auto &[key, queue] : messages)
+    if (!queue.empty())
+      return fail(queue.front().send)
+             << "sends a value that stage " << std::get<1>(key) << " never receives";
+  for (auto [i, output] : llvm::enumerate(program.outputs))
+    if (!output.op)
+      return fail(pipeline) << "delivers output " << i << " nowhere";
+  return success();
+}
+
+FailureOr<ProgramTerms> Reader::run() {
+  for (auto pipeline : module.getOps<PipelineOp>()) {
+    if (failed(runPipeline(pipeline)))
+      return failure();
+    return std::move(program);
+  }
+  auto main = module.lookupSymbol<func::FuncOp>("main");
+  if (!main || main.isExternal())
+    return emitError(module.getLoc()) << "there is no @main to verify";
+  SmallVector<TermId> arguments, results;
+  for (auto [i, type] : llvm::enumerate(main.getArgumentTypes())) {
+    program.inputs.push_back(getWholeType(type));
+    program.inputAttrs.push_back(main.getArgAttrDict(i));
+    arguments.push_back(terms.makeInput(i, program.inputs.back()));
+  }
+  if (failed(runFunction(main, arguments, results)))
+    return failure();
+  for (auto [value, term] : llvm::zip(main.front().getTerminator()->getOperands(), results)) {
+    program.outputTypes.push_back(getWholeType(value.getType()));
+    program.outputs.push_back(
+        {term, value.getDefiningOp() ? value.getDefiningOp() : main.getOperation()});
+  }
+  return std::move(program);
+}
+
+} // namespace
+
+FailureOr<ProgramTerms> equivalence::readProgram(ModuleOp module, Terms &terms) {
+  return Reader(module, terms).run();
+}

@@ -1,0 +1,64 @@
+//===- SizeReduction.h - A program's sizes, made small ----------*- C++ -*-===//
+//
+// Static sizes of a model are too large to run it on paper: 50257 words, 16384 channels. A program
+// of the same ops is run instead whose sizes are smaller in a consistent way. Sizes are numbers n
+// with n' in place of n, such that what the program needs of sizes holds for the small ones too:
+//
+//   40 -> [5, 8] (a reshape)          40' = 5' 8'
+//   elements 128.. of 384 (a slice)   384' = 3 128', and it begins at 128'
+//   12 over 8 ranks (a split)         12' >= 8, and is a multiple of 8 if and only if 12 is
+//
+// To this end sizes are divided into factors where such an equation asks for it, until each is a
+// product of factors for which small numbers can be chosen freely.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_ANALYSIS_SIZEREDUCTION_H
+#define TPC_LIB_ANALYSIS_SIZEREDUCTION_H
+
+#include "tpc/Dialect/Tpc.h"
+
+namespace mlir::tpc::equivalence {
+
+class SizeReduction {
+public:
+  /// Collects what `model` and `program` need and chooses sizes. `grid` gives the parts.
+  SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid);
+
+  /// What stands for the static size n. Products of known sizes are products.
+  int64_t get(int64_t n) const;
+  /// A size, with these values for the symbols.
+  int64_t evaluate(const ::tpc::SymExpr &size) const;
+  /// Where index `i` of `n'` lies among the n original ones.
+  int64_t spread(int64_t i, int64_t n) const;
+  /// An offset into a dimension of original size n.
+  int64_t scale(int64_t offset, int64_t n) const;
+
+  /// Values for the symbols, all of them at least 1: the larger `sample`, the smaller they are.
+  static constexpr int samples = 4;
+  void setSample(int sample);
+
+private:
+  using Factors = SmallVector<int64_t, 4>;
+  void collect(ModuleOp module, GridAttr grid);
+  void collectType(Type type, GridAttr grid);
+  void collectOp(Operation *op);
+  /// The product of `a` is that of `b`.
+  void equate(ArrayRef<int64_t> a, ArrayRef<int64_t> b);
+  /// n is a multiple of `unit` in the same ratio.
+  void scaleWith(int64_t n, int64_t unit);
+  void freeze(int64_t n);
+  void expand(int64_t n, Factors &out) const;
+  void divide(int64_t n, int64_t factor);
+  void choose();
+
+  std::map<int64_t, Factors> definitions; // of composite sizes
+  std::set<int64_t> sizes, frozen;
+  std::set<std::pair<int64_t, int64_t>> splits; // a size and over how many
+  std::map<int64_t, int64_t> chosen;            // of atomic sizes
+  std::map<std::string, int64_t> symbols;
+};
+
+} // namespace mlir::tpc::equivalence
+
+#endif // TPC_LIB_ANALYSIS_SIZEREDUCTION_H

@@ -1,0 +1,206 @@
+//===- Terms.cpp - What values are, as expressions ------------------------===//
+
+#include "Terms.h"
+
+#include "tpc/Dialect/Dist.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::equivalence;
+
+static Type getWholeType(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return makeTensorType(tensor.getElementType(), getDist(type).getGlobal());
+}
+
+TermId Terms::intern(Term term, Operation *op) {
+  std::string key;
+  auto add = [&](const auto &x) { key.append(reinterpret_cast<const char *>(&x), sizeof(x)); };
+  add(term.kind);
+  add(term.index);
+  add(term.body);
+  const void *attributes = term.attributes.getAsOpaquePointer();
+  const void *more = term.attributes2.getAsOpaquePointer();
+  const void *type = term.type.getAsOpaquePointer();
+  add(attributes);
+  add(more);
+  add(type);
+  for (TermId operand : term.operands)
+    add(operand);
+  key.append(term.name.begin(), term.name.end());
+  auto [it, first] = known.try_emplace(std::move(key), int(terms.size()));
+  if (first)
+    terms.push_back(std::move(term));
+  Operation *&place = inProgram ? terms[it->second].inProgram : terms[it->second].inModel;
+  if (!place)
+    place = op;
+  return it->second;
+}
+
+TermId Terms::makeInput(unsigned index, Type type) {
+  Term term(Term::Input);
+  term.index = index;
+  term.type = type;
+  return intern(term, nullptr);
+}
+
+TermId Terms::makeVariable(unsigned index, Type type) {
+  Term term(Term::Variable);
+  term.index = index;
+  term.type = type;
+  return intern(term, nullptr);
+}
+
+TermId Terms::makeCall(TermId body, ArrayRef<TermId> arguments, Operation *op) {
+  Term term(Term::Call);
+  term.body = body;
+  term.type = terms[body].type;
+  term.operands.assign(arguments.begin(), arguments.end());
+  return intern(term, op);
+}
+
+TermId Terms::makeSum(Type type, ArrayRef<TermId> addends, Operation *op) {
+  Term term(Term::Sum);
+  term.type = type;
+  for (TermId addend : addends)
+    if (terms[addend].kind == Term::Sum)
+      llvm::append_range(term.operands, terms[addend].operands);
+    else
+      term.operands.push_back(addend);
+  llvm::sort(term.operands);
+  return intern(term, op);
+}
+
+/// An op's term, but for those with a normal form of their own.
+TermId Terms::makePlain(Term term, Operation *op) {
+  if (term.name == ReshapeOp::getOperationName()) {
+    const Term &operand = terms[term.operands[0]];
+    if (operand.kind == Term::Op && operand.name == term.name)
+      term.operands[0] = TermId(operand.operands[0]);
+    if (terms[term.operands[0]].type == term.type)
+      return term.operands[0];
+  }
+  if (term.name == NegOp::getOperationName()) {
+    const Term &operand = terms[term.operands[0]];
+    if (operand.kind == Term::Op && operand.name == term.name)
+      return operand.operands[0];
+  }
+  return intern(std::move(term), op);
+}
+
+/// A view of merged factors: (a x b*t, b x t) is (a*b x t).
+static Attribute normalizeView(ViewAttr view) {
+  Builder builder(view.getContext());
+  SmallVector<Attribute> dims = {builder.getI64IntegerAttr(view.getOffset())};
+  for (unsigned d = 0; d < view.getDims().size(); ++d) {
+    SmallVector<int64_t> factors; // size, stride, size, stride, …
+    for (StridedFactorAttr factor : view.getFactors(d)) {
+      int64_t merged, size = factor.getSize(), stride = factor.getStride();
+      if (size == 1)
+        continue;
+      if (!factors.empty() && !llvm::MulOverflow(size, stride, merged) &&
+          factors.back() == merged &&
+          !llvm::MulOverflow(factors[factors.size() - 2], size, merged)) {
+        factors[factors.size() - 2] = merged;
+        factors.back() = stride;
+      } else {
+        factors.append({size, stride});
+      }
+    }
+    dims.push_back(builder.getDenseI64ArrayAttr(factors));
+  }
+  return builder.getArrayAttr(dims);
+}
+
+TermId Terms::makeOp(Operation *op, ArrayRef<TermId> operands) {
+  for (TermId operand : operands)
+    if (inProgram && !terms[operand].usedInProgram)
+      terms[operand].usedInProgram = op;
+  Type type = getWholeType(op->getResult(0).getType());
+  if (auto parameter = dyn_cast<ParameterOp>(op)) {
+    WeightOp weight = parameter.getWeightOp();
+    Term term(Term::Parameter);
+    term.type = type;
+    term.name = parameter.getWeight();
+    Builder builder(op->getContext());
+    if (weight) {
+      term.attributes = normalizeView(parameter.getViewOrDense());
+      term.attributes2 = builder.getArrayAttr(
+          {weight.getFileAttr(), weight.getOffsetAttr(), weight.getTypeAttr()});
+    }
+    return intern(term, op);
+  }
+  auto plain = [&](StringRef name, ArrayRef<TermId> operands, Attribute attributes = {}) {
+    Term term(Term::Op);
+    term.name = name;
+    term.attributes = attributes;
+    term.type = type;
+    term.operands.assign(operands.begin(), operands.end());
+    return makePlain(std::move(term), op);
+  };
+  if (isa<AddOp>(op))
+    return makeSum(type, operands, op);
+  if (isa<SubOp>(op)) {
+    // Negation has its operand's shape.
+    Term negated(Term::Op);
+    negated.name = NegOp::getOperationName();
+    negated.type = terms[operands[1]].type;
+    negated.operands = {operands[1]};
+    return makeSum(type, {operands[0], makePlain(negated, op)}, op);
+  }
+  if (auto matmul = dyn_cast<MatmulOp>(op)) {
+    TermId product = plain(MatmulOp::getOperationName(), operands.take_front(2));
+    return matmul.getBias() ? makeSum(type, {product, operands[2]}, op) : product;
+  }
+  Attribute attributes = op->getPropertiesAsAttribute();
+  SmallVector<TermId> list(operands);
+  if (op->hasTrait<OpTrait::IsCommutative>())
+    llvm::sort(list);
+  return plain(op->getName().getStringRef(), list, attributes);
+}
+
+/// `id` with variables replaced. Depth is that of a layer's expression: the recursion is bounded by
+/// the longest chain of ops, and terms are visited once.
+TermId Terms::instantiate(TermId id, ArrayRef<TermId> arguments, DenseMap<TermId, TermId> &done) {
+  SmallVector<TermId> stack = {id};
+  while (!stack.empty()) {
+    TermId next = stack.back();
+    if (done.contains(next)) {
+      stack.pop_back();
+      continue;
+    }
+    Term term = terms[next]; // a copy: the table grows
+    if (term.kind == Term::Variable && size_t(term.index) < arguments.size()) {
+      done[next] = arguments[term.index];
+      stack.pop_back();
+      continue;
+    }
+    bool ready = true;
+    for (TermId operand : term.operands)
+      if (!done.contains(operand)) {
+        stack.push_back(operand);
+        ready = false;
+      }
+    if (!ready)
+      continue;
+    stack.pop_back();
+    Operation *op = inProgram && term.inProgram ? term.inProgram : term.inModel;
+    for (TermId &operand : term.operands)
+      operand = done.lookup(operand);
+    TermId result;
+    if (term.kind == Term::Call) {
+      DenseMap<TermId, TermId> inner;
+      result = instantiate(term.body, term.operands, inner);
+    } else if (term.kind == Term::Sum) {
+      result = makeSum(term.type, term.operands, op);
+    } else if (term.kind == Term::Op) {
+      result = makePlain(term, op);
+    } else {
+      result = next;
+    }
+    done[next] = result;
+  }
+  return done.lookup(id);
+}
+
+TermId Terms::expand(TermId id) { return instantiate(id, {}, expanded); }

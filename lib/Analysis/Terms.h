@@ -1,0 +1,95 @@
+//===- Terms.h - What values are, as expressions ----------------*- C++ -*-===//
+//
+// A value of a program as an expression over the model's inputs and weights, each expression
+// stored once: two values are equal if their terms have the same number. Distribution does not
+// occur in it: the term of a rank's part is the term of the whole value of which it is a part.
+//
+// A few identities are built in, all of them identities of the numbers in exact arithmetic: sums
+// are multisets (so additions may be done in another order, and a bias may be added after the
+// product), x - y is x + -y, and a reshape of a reshape is one.
+//
+// A call of a layer stays a call, of the term of the layer's body: a layer is looked at once,
+// and equal bodies are equal whatever they are called.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_ANALYSIS_TERMS_H
+#define TPC_LIB_ANALYSIS_TERMS_H
+
+#include "tpc/Dialect/Tpc.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::tpc::equivalence {
+
+using TermId = int;
+
+struct Term {
+  enum Kind { Op, Sum, Call, Input, Variable, Parameter };
+  explicit Term(Kind kind) : kind(kind) {}
+  Kind kind;
+  StringRef name;        // of an op or a weight
+  Attribute attributes;  // of an op; a parameter's normalized view
+  Attribute attributes2; // of a parameter: where its weight lies
+  Type type;             // of the whole value
+  int64_t index = 0;     // of an input or variable; which result a call gives (always one term)
+  TermId body = -1;      // of a call
+  SmallVector<TermId, 3> operands;
+  /// Where it was first seen, in the model and in the program.
+  Operation *inModel = nullptr, *inProgram = nullptr;
+  /// What first used it in the program.
+  Operation *usedInProgram = nullptr;
+};
+
+class Terms {
+public:
+  const Term &operator[](TermId id) const { return terms[id]; }
+  size_t size() const { return terms.size(); }
+
+  TermId makeInput(unsigned index, Type type);
+  TermId makeVariable(unsigned index, Type type);
+  /// The term of an op that computes (no call, no communication).
+  TermId makeOp(Operation *op, ArrayRef<TermId> operands);
+  TermId makeCall(TermId body, ArrayRef<TermId> arguments, Operation *op);
+
+  /// The term with its calls replaced by what they compute.
+  TermId expand(TermId id);
+
+  /// From now on terms come from the program and not from the model.
+  void beginProgram() { inProgram = true; }
+
+private:
+  TermId intern(Term term, Operation *op);
+  TermId makeSum(Type type, ArrayRef<TermId> addends, Operation *op);
+  TermId makePlain(Term term, Operation *op);
+  TermId instantiate(TermId id, ArrayRef<TermId> arguments, DenseMap<TermId, TermId> &done);
+
+  std::vector<Term> terms;
+  std::unordered_map<std::string, TermId> known;
+  DenseMap<TermId, TermId> expanded;
+  bool inProgram = false;
+};
+
+/// Terms of what a whole module computes; `outputs` in the order of the model's.
+struct ProgramTerms {
+  struct Output {
+    TermId term;
+    Operation *op;
+  };
+  SmallVector<Type> inputs, outputTypes; // whole
+  SmallVector<DictionaryAttr> inputAttrs;
+  SmallVector<Output> outputs;
+};
+
+/// Reads a program of any stage; of a pipeline it follows the messages. Errors: a message that is
+/// not sent, not received, or of another type; an output that is delivered twice, or never, or not
+/// by all micro-batches.
+FailureOr<ProgramTerms> readProgram(ModuleOp module, Terms &terms);
+
+/// Compares outputs; the first op at which they differ is an error.
+LogicalResult compareOutputs(ModuleOp program, Terms &terms, const ProgramTerms &actual,
+                             const ProgramTerms &expected);
+
+} // namespace mlir::tpc::equivalence
+
+#endif // TPC_LIB_ANALYSIS_TERMS_H

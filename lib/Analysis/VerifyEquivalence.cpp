@@ -1,0 +1,113 @@
+//===- VerifyEquivalence.cpp - Does the split program compute the model? --===//
+//
+// By proof, for all sizes, in two steps. Each value on a rank is shown to be, of some whole value,
+// the part that its type says (verifyRelations). Then that whole value is shown to be the model's:
+// both programs are read as expressions over inputs and weights, and their outputs must be the same
+// (readProgram, compareOutputs). And by a second opinion that has nothing to do with lemmas: both
+// programs are run at small sizes over a prime field (comparePrograms). See docs/verification.md.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tpc/Analysis/Verify.h"
+
+#include "Field.h"
+#include "Lemmas.h"
+#include "Terms.h"
+#include "tpc/Analysis/Passes.h"
+
+#include "mlir/Parser/Parser.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_VERIFYEQUIVALENCE
+#include "tpc/Analysis/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::equivalence;
+
+/// For all sizes, by lemmas.
+static LogicalResult prove(ModuleOp model, ModuleOp program) {
+  if (failed(verifyRelations(program)))
+    return failure();
+  Terms terms;
+  FailureOr<ProgramTerms> expected = readProgram(model, terms);
+  if (failed(expected))
+    return failure();
+  terms.beginProgram();
+  FailureOr<ProgramTerms> actual = readProgram(program, terms);
+  if (failed(actual))
+    return failure();
+  if (failed(compareOutputs(program, terms, *actual, *expected)))
+    return failure();
+  Attribute want = model->getAttr(TpcDialect::kConstraintsAttr);
+  if (want && want != program->getAttr(TpcDialect::kConstraintsAttr))
+    return emitError(program.getLoc()) << "the program has other " << TpcDialect::kConstraintsAttr
+                                       << " than the model: runs would accept other sizes";
+  return success();
+}
+
+LogicalResult mlir::tpc::verifyEquivalence(ModuleOp model, ModuleOp program,
+                                           EquivalenceMethods methods) {
+  if (methods.symbolic && failed(prove(model, program)))
+    return failure();
+  if (methods.interpret && failed(comparePrograms(model, program)))
+    return failure();
+  return success();
+}
+
+namespace {
+
+struct VerifyEquivalence : public mlir::tpc::impl::VerifyEquivalenceBase<VerifyEquivalence> {
+  using VerifyEquivalenceBase::VerifyEquivalenceBase;
+  VerifyEquivalence() = default;
+  explicit VerifyEquivalence(std::shared_ptr<ReferenceModel> recorded)
+      : recorded(std::move(recorded)) {}
+
+  void runOnOperation() override {
+    ModuleOp program = getOperation();
+    OwningOpRef<ModuleOp> parsed;
+    ModuleOp model = recorded ? recorded->module.get() : ModuleOp();
+    if (!model && !reference.empty()) {
+      parsed = parseSourceFile<ModuleOp>(reference, ParserConfig(&getContext()));
+      if (!parsed) {
+        emitError(program.getLoc()) << "reference: cannot read '" << reference << "'";
+        return signalPassFailure();
+      }
+      model = *parsed;
+    }
+    if (!model) {
+      emitError(program.getLoc()) << "there is no model to compare with: give the program of the "
+                                     "model stage as reference=FILE";
+      return signalPassFailure();
+    }
+    if (failed(verifyEquivalence(model, program, {symbolic, interpret})))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+
+  std::shared_ptr<ReferenceModel> recorded;
+};
+
+struct RecordReference : public PassWrapper<RecordReference, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RecordReference)
+  explicit RecordReference(std::shared_ptr<ReferenceModel> reference)
+      : reference(std::move(reference)) {}
+  StringRef getName() const override { return "RecordReference"; }
+  void runOnOperation() override {
+    reference->module = getOperation().clone();
+    markAllAnalysesPreserved();
+  }
+  std::shared_ptr<ReferenceModel> reference;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> mlir::tpc::createRecordReference(std::shared_ptr<ReferenceModel> reference) {
+  return std::make_unique<RecordReference>(std::move(reference));
+}
+
+std::unique_ptr<Pass>
+mlir::tpc::createVerifyEquivalence(std::shared_ptr<ReferenceModel> reference) {
+  return std::make_unique<VerifyEquivalence>(std::move(reference));
+}

@@ -1,0 +1,91 @@
+// RUN: tpc-opt %s -split-input-file -verify-diagnostics --tpc-verify-bounds
+
+// Large, and possible: 1024 rows at most.
+module attributes {tpc.constraints = [{expr = "s", min = 1 : i64, max = 1024 : i64, why = "positions"}]} {
+  func.func @main(%x: tensor<?x1000000xf32, #tpc.dist<[s, 1000000]>>) {
+    %0 = tpc.reshape %x : tensor<?x1000000xf32, #tpc.dist<[s, 1000000]>> -> tensor<?xf32, #tpc.dist<[1000000 * s]>>
+    return
+  }
+}
+
+// -----
+
+func.func @main(%x: tensor<1xf32>) {
+  // expected-error @below {{makes a value 'tensor<2000000000000xf32>' of at least 8000000000000 bytes, more than the budget of 1099511627776 for one value: is a size of the model wrong?}}
+  %0 = tpc.expand %x : tensor<1xf32> -> tensor<2000000000000xf32>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<1x1x1xi8>) {
+  // expected-error @below {{makes a value 'tensor<4000000000x4000000000x4000000000xi8>' of up to 64000000000000000000000000000 bytes, more than 64 bits can count (9223372036854775807); constrain its sizes (symbols without a constraint are taken to be up to 65536)}}
+  %0 = tpc.expand %x : tensor<1x1x1xi8> -> tensor<4000000000x4000000000x4000000000xi8>
+  return
+}
+
+// -----
+
+// Too large only where nothing bounds the symbol: with at most 2 it is small.
+func.func @main(%x: tensor<1xf32>) {
+  // expected-error @below {{of up to 19342813113834066795298816 bytes}}
+  %0 = tpc.expand %x : tensor<1xf32> -> tensor<?x?x?x?xf32, #tpc.dist<[4 * s, s, s, s * s]>>
+  return
+}
+
+// -----
+
+// Values that fit, and a product of them that does not.
+func.func @main(%x: tensor<?x?xf32, #tpc.dist<[s * s, s]>>, %y: tensor<?x?xf32, #tpc.dist<[s, s * s]>>) {
+  // expected-error @below {{makes a value 'tensor<?x?xf32, #tpc.dist<[s*s, s*s]>>' of up to 73786976294838206464 bytes}}
+  %0 = tpc.matmul %x, %y : tensor<?x?xf32, #tpc.dist<[s * s, s]>>, tensor<?x?xf32, #tpc.dist<[s, s * s]>> -> tensor<?x?xf32, #tpc.dist<[s * s, s * s]>>
+  return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x?xi8, #tpc.dist<[s, s * s]>>, %y: tensor<?x?xi8, #tpc.dist<[s * s, s]>>) {
+  // expected-error @below {{runs over up to 18446744073709551616 combinations of its indices, more than 64 bits can count (9223372036854775807); constrain its sizes}}
+  %0 = tpc.matmul %x, %y : tensor<?x?xi8, #tpc.dist<[s, s * s]>>, tensor<?x?xi8, #tpc.dist<[s * s, s]>> -> tensor<?x?xi8, #tpc.dist<[s, s]>>
+  return
+}
+
+// -----
+
+// expected-error @below {{holds up to 18446744073709551616 bytes in all, more than 64 bits can count (9223372036854775807)}}
+func.func @main(%x: tensor<1xi8>) {
+  %0 = tpc.expand %x : tensor<1xi8> -> tensor<?xi8, #tpc.dist<[16384 * s * s * s]>>
+  %1 = tpc.neg %0 : tensor<?xi8, #tpc.dist<[16384 * s * s * s]>> -> tensor<?xi8, #tpc.dist<[16384 * s * s * s]>>
+  %2 = tpc.neg %1 : tensor<?xi8, #tpc.dist<[16384 * s * s * s]>> -> tensor<?xi8, #tpc.dist<[16384 * s * s * s]>>
+  %3 = tpc.neg %2 : tensor<?xi8, #tpc.dist<[16384 * s * s * s]>> -> tensor<?xi8, #tpc.dist<[16384 * s * s * s]>>
+  return
+}
+
+// -----
+
+// The fullest rank of two.
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1>} {
+  func.func @main(%x: tensor<1xf32>) {
+    %0 = tpc.expand %x : tensor<1xf32> -> tensor<200000000000xf32, #tpc.dist<[400000000000{tp}], local>>
+    // expected-error @below {{of at least 1600000000004 bytes, more than the budget}}
+    %1 = tpc.expand %x : tensor<1xf32> -> tensor<?xf32, #tpc.dist<[800000000001{tp}], local>>
+    return
+  }
+}
+
+// -----
+
+// expected-error @below {{ends at byte 9223372036854775808 of its file, more than 64 bits can count (9223372036854775807)}}
+tpc.weight @w in "w" at 9223372036854775792 : tensor<4xf32>
+func.func @main() {
+  return
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1>} {
+  // expected-error @below {{has a size in 'tensor<?xf32, #tpc.dist<[4000000000{tp}*4000000000], local>>' whose coefficients leave 64 bits}}
+  func.func @main(%x: tensor<?xf32, #tpc.dist<[4000000000{tp} * 4000000000], local>>) {
+    return
+  }
+}

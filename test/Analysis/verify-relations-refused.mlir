@@ -1,0 +1,429 @@
+// Types that are not true of what ranks hold: the first op at which a value stops to be the part of
+// the whole that its type says. The dialect's own verifier is off, as it would find most of this by the
+// sharding rules, which this one does not read.
+// RUN: tpc-opt %s --mlir-very-unsafe-disable-verifier-on-parsing --verify-each=0 --tpc-verify-equivalence=reference=%S/Inputs/verify-model.mlir -split-input-file -verify-diagnostics
+
+!columns = tensor<4x?xf32, #tpc.dist<[4, 5{tp}], local>>
+!rows = tensor<?x8xf32, #tpc.dist<[5{tp}, 8], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @forgotten_reduction(%x: !columns, %w: !rows) {
+    // expected-error @+1 {{(tpc.matmul) does not compute its part of what the model computes: on each rank of 'tp' the result is a part (sum), but its type 'tensor<4x8xf32>' says it is complete}}
+    %0 = tpc.matmul %x, %w : !columns, !rows -> tensor<4x8xf32>
+    return
+  }
+}
+
+// -----
+
+!columns = tensor<4x?xf32, #tpc.dist<[4, 5{tp}], local>>
+!rows = tensor<?x8xf32, #tpc.dist<[5{tp}, 8], local>>
+!partial = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @bias_on_every_rank(%x: !columns, %w: !rows, %bias: tensor<8xf32>) {
+    %0 = tpc.matmul %x, %w : !columns, !rows -> !partial
+    // expected-error @+1 {{is a part of a sum over 'tp' on each rank, and of parts the op does not make parts of its result: reduce it before, once}}
+    %1 = tpc.add %0, %bias : !partial, tensor<8xf32> -> !partial
+    return
+  }
+}
+
+// -----
+
+!columns = tensor<4x?xf32, #tpc.dist<[4, 5{tp}], local>>
+!rows = tensor<?x8xf32, #tpc.dist<[5{tp}, 8], local>>
+!partial = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @bias_in_the_product(%x: !columns, %w: !rows, %bias: tensor<8xf32>) {
+    // expected-error @+1 {{whole, but a rank has 5{tp} (at tp=0: 3 elements from 0, not 5 elements from 0)}}
+    %0 = tpc.matmul %x, %w bias %bias : !columns, !rows bias tensor<8xf32> -> !partial
+    return
+  }
+}
+
+// -----
+
+!x = tensor<4x?xf32, #tpc.dist<[4, 10{tp}], local>>
+!heads = tensor<?x8xf32, #tpc.dist<[5{tp} * 2, 8], local>>
+!partial = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 3, dp = 1, pp = 1>} {
+  func.func private @off_by_one(%x: !x, %w: !heads) {
+    // expected-error @+1 {{as 10{tp} (at tp=1: 3 elements from 4, not 4 elements from 4)}}
+    %0 = tpc.matmul %x, %w : !x, !heads -> !partial
+    return
+  }
+}
+
+// -----
+
+!a = tensor<2x4xf32, #tpc.dist<[4{tp}, 4], local>>
+!b = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
+!c = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @blocks_on_the_diagonal(%a: !a, %b: !b) {
+    // expected-error @+1 {{as 8{tp} (at tp=0: 4 elements from 0, not 8 elements from 0)}}
+    %0 = tpc.matmul %a, %b : !a, !b -> !c
+    return
+  }
+}
+
+// -----
+
+!a = tensor<2x1xf32, #tpc.dist<[4{tp}, 1], local>>
+!b = tensor<1x2xf32, #tpc.dist<[1, 4{tp}], local>>
+!c = tensor<2x4xf32, #tpc.dist<[4{tp}, 4], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @outer_sum(%a: !a, %b: !b) {
+    // expected-error @+1 {{as 4{tp} (at tp=0: 2 elements from 0, not 4 elements from 0)}}
+    %0 = tpc.add %a, %b : !a, !b -> !c
+    return
+  }
+}
+
+// -----
+
+!partial = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
+!columns = tensor<8x4xf32, #tpc.dist<[8, 8{tp}], local>>
+!c = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @parts_by_columns(%a: !partial, %b: !columns) {
+    // expected-error @+1 {{is unreduced over 'tp', which also splits 8{tp}}}
+    %0 = tpc.matmul %a, %b : !partial, !columns -> !c
+    return
+  }
+}
+
+// -----
+
+!table = tensor<?x4xf32, #tpc.dist<[9{tp}, 4], local>>
+!ids = tensor<?xi64, #tpc.dist<[5{tp}], local>>
+!rows = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @own_ids_in_own_rows(%table: !table, %ids: !ids) {
+    // expected-error @+1 {{'tp' splits both 9{tp} and 5{tp} of it}}
+    %0 = tpc.embedding %table, %ids : !table, !ids -> !rows
+    return
+  }
+}
+
+// -----
+
+!local = tensor<4x4xf32, #tpc.dist<[4, 8{pp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 2>} {
+  // expected-error @+1 {{is distributed over 'pp', but only one stage runs this}}
+  func.func private @across_stages(%x: !local) {
+    return
+  }
+  tpc.pipeline @main() inputs [] outputs [] {
+  }
+}
+
+// -----
+
+!sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
+!max = tensor<4x8xf32, #tpc.dist<[4, 8], max{tp}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @sum_to_max(%a: !sum, %b: !max) {
+    // expected-error @+1 {{operands reduce in different ways over 'tp'}}
+    %0 = tpc.add %a, %b : !sum, !max -> !sum
+    return
+  }
+}
+
+// -----
+
+!sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
+!max = tensor<4x8xf32, #tpc.dist<[4, 8], max{tp}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @type_says_maximum(%a: !sum) {
+    // expected-error @+1 {{on each rank of 'tp' the result is a part (sum), but its type 'tensor<4x8xf32, #tpc.dist<[4, 8], max{tp}, local>>' says that it reduces otherwise}}
+    %0 = tpc.neg %a : !sum -> !max
+    return
+  }
+}
+
+// -----
+
+!max = tensor<4x8xf32, #tpc.dist<[4, 8], max{tp}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @maximum_negated(%a: !max) {
+    // expected-error @+1 {{is a part of a maximum or minimum over 'tp' on each rank}}
+    %0 = tpc.neg %a : !max -> !max
+    return
+  }
+}
+
+// -----
+
+!sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @counted_twice(%a: tensor<4x8xf32>) {
+    // expected-error @+1 {{its type says that the result is a part over 'tp', but every rank has all of it: reduced, it would count 2 times}}
+    %0 = tpc.neg %a : tensor<4x8xf32> -> !sum
+    return
+  }
+}
+
+// -----
+
+!q = tensor<2x3x4x8xf32, #tpc.dist<[2, 3, 8{tp}, 8], local>>
+!kv = tensor<2x3x2x8xf32>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @wrong_kv_group(%q: !q, %k: !kv, %v: !kv) {
+    // expected-error @+1 {{its query heads are 8{tp} and its kv heads 2: a rank would pair query heads with kv heads of others}}
+    %0 = tpc.attention causal %q, %k, %v scale 1.0 : !q, !kv, !kv -> !q
+    return
+  }
+}
+
+// -----
+
+!in = tensor<6x?xf32, #tpc.dist<[6, 9{tp}], local>>
+!out = tensor<2x3x?x3xf32, #tpc.dist<[2, 3, 3{tp}, 3], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @heads_cut_through(%x: !in) {
+    // expected-error @+1 {{row by row, the operand is laid out as 6 * 9{tp} and the result as 6 * 3{tp} * 3 (at tp=0: 5 elements from 0, not 2 elements from 0)}}
+    %0 = tpc.reshape %x : !in -> !out
+    return
+  }
+}
+
+// -----
+
+!sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @reshape_completes(%x: !sum) {
+    // expected-error @+1 {{the operand is unreduced over {tp} and the result over {}}}
+    %0 = tpc.reshape %x : !sum -> tensor<32xf32>
+    return
+  }
+}
+
+// -----
+
+!sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
+!tokens = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @gather_of_parts(%x: !sum) {
+    // expected-error @+1 {{the operand is unreduced over {tp} and the result over {}, but nothing is added here}}
+    %0 = tpc.local_slice %x over ["tp"] dim 0 : !sum -> !tokens
+    return
+  }
+}
+
+// -----
+
+!tokens = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
+!columns = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @gathers_another_dimension(%x: !columns) {
+    // expected-error @+1 {{over {tp} it cannot make dimension 0 4 of 4}}
+    %0 = tpc.all_gather %x over ["tp"] dim 0 : !columns -> tensor<4x8xf32>
+    return
+  }
+}
+
+// -----
+
+!tokens = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
+!both = tensor<2x4xf32, #tpc.dist<[4{tp}, 8{dp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @slices_over_another_axis(%x: !tokens) {
+    // expected-error @+1 {{it takes parts over 'tp', but ranks along it have different values already}}
+    %0 = tpc.local_slice %x over ["tp"] dim 1 : !tokens -> !both
+    return
+  }
+}
+
+// -----
+
+!tokens = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @broadcast_of_different(%x: !tokens) {
+    // expected-error @+1 {{ranks differ along 'tp', and a broadcast gives all of them the part of coordinate 1}}
+    %0 = tpc.broadcast %x over ["tp"] root 1 : !tokens -> !tokens
+    return
+  }
+}
+
+// -----
+
+!tokens = tensor<2x8xf32, #tpc.dist<[4{tp}, 8], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @no_such_dimension(%x: !tokens) {
+    // expected-error @+1 {{its dimensions are not those of 'tensor<2x8xf32}}
+    %0 = tpc.all_gather %x over ["tp"] dim 2 : !tokens -> tensor<4x8xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @reduced_again(%x: tensor<4x8xf32>) {
+    // expected-error @+1 {{it adds over 'tp', but the operand is complete on every rank along it: it would count 2 times}}
+    %0 = tpc.all_reduce %x over ["tp"] : tensor<4x8xf32> -> tensor<4x8xf32>
+    return
+  }
+}
+
+// -----
+
+!sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{dp, tp}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @group_too_small(%x: !sum) {
+    // expected-error @+1 {{after it the value is unreduced over {dp}, but its type says {}}}
+    %0 = tpc.all_reduce %x over ["tp"] : !sum -> tensor<4x8xf32>
+    return
+  }
+}
+
+// -----
+
+!sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
+!columns = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @scatters_another_dimension(%x: !sum) {
+    // expected-error @+1 {{over {tp} it cannot make dimension 0 4 of 4}}
+    %0 = tpc.reduce_scatter %x over ["tp"] dim 0 : !sum -> !columns
+    return
+  }
+}
+
+// -----
+
+!sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @no_such_dimension(%x: !sum) {
+    // expected-error @+1 {{its dimensions are not those of 'tensor<4x8xf32}}
+    %0 = tpc.reduce_scatter %x over ["tp"] dim 2 : !sum -> tensor<4x8xf32>
+    return
+  }
+}
+
+// -----
+
+!global = tensor<4x8xf32, #tpc.dist<[4, 8{tp}]>>
+!local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  tpc.weight @w in "w" at 0 : tensor<4x8xf32>
+  func.func private @global_among_local(%x: !local) {
+    // expected-error @+1 {{in a program of local values, its type 'tensor<4x8xf32, #tpc.dist<[4, 8{tp}]>>' is global}}
+    %0 = tpc.parameter @w : !global
+    return
+  }
+}
+
+// -----
+
+!local = tensor<4x5xf32, #tpc.dist<[4, 8{tp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  // expected-error @+1 {{its type 'tensor<4x5xf32, #tpc.dist<[4, 8{tp}], local>>' has other sizes than its distribution gives, 'tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>'}}
+  func.func private @other_sizes(%x: !local) {
+    return
+  }
+}
+
+// -----
+
+!local = tensor<4x?xf32, #tpc.dist<[4, 8{xy}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  // expected-error @+1 {{names the axis 'xy', which the grid does not have}}
+  func.func private @unknown_axis(%x: !local) {
+    return
+  }
+}
+
+// -----
+
+!local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  // expected-error @+1 {{input 0 is whole on every rank, but its type is 'tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>'}}
+  func.func @main(%x: !local) {
+    return
+  }
+}
+
+// -----
+
+!sum = tensor<4x8xf32, #tpc.dist<[4, 8], sum{tp}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @f(%x: !sum) -> !sum {
+    return %x : !sum
+  }
+  // expected-error @+1 {{output 0 is delivered unreduced over {tp}}}
+  func.func @main() -> !sum {
+    return
+  }
+}
+
+// -----
+
+!local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @callee(%x: !local) {
+    return
+  }
+  func.func private @caller(%x: tensor<4x8xf32>) {
+    // expected-error @+1 {{argument 0 of @callee is 'tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>' there, but here 'tensor<4x8xf32>'}}
+    "func.call"(%x) {callee = @callee} : (tensor<4x8xf32>) -> ()
+    return
+  }
+}
+
+// -----
+
+!local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @nothing(!local)
+  func.func private @caller(%x: !local) {
+    // expected-error @+1 {{@nothing has no body}}
+    "func.call"(%x) {callee = @nothing} : (!local) -> ()
+    return
+  }
+}
+
+// -----
+
+!local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @callee(%x: !local) {
+    return
+  }
+  func.func private @caller() {
+    // expected-error @+1 {{@callee has another number of arguments}}
+    "func.call"() {callee = @callee} : () -> ()
+    return
+  }
+}
+
+// -----
+
+!local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @f(%x: !local) -> tensor<4x8xf32> {
+    // expected-error @+1 {{it returns other types than @f has}}
+    "func.return"(%x) : (!local) -> ()
+  }
+}
+
+// -----
+
+!local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @f(%x: !local) {
+    // expected-error @+1 {{a local program cannot hold it: run tpc-lower-reshards first}}
+    %0 = tpc.reshard %x : !local -> tensor<4x8xf32>
+    return
+  }
+}
+
+// -----
+
+!local = tensor<4x4xf32, #tpc.dist<[4, 8{tp}], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @f(%x: !local) {
+    // expected-error @+1 {{(arith.negf) cannot be proved: the verifier has no lemma for this op}}
+    %0 = arith.negf %x : !local
+    return
+  }
+}
