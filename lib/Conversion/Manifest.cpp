@@ -2,6 +2,7 @@
 
 #include "Manifest.h"
 
+#include "tpc/Analysis/Schedule.h"
 #include "tpc/digest.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -284,6 +285,10 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
                         {"constraints", std::move(constraints)},
                         {"files", std::move(files)},
                         {"parameters", std::move(list)}};
+  for (auto [key, attr] : {std::pair("schedule", kScheduleAttr),
+                           std::pair("not_verified", kNotVerifiedAttr)})
+    if (auto value = module->getAttrOfType<StringAttr>(attr))
+      manifest[key] = text(value);
   std::string result;
   llvm::raw_string_ostream(result) << json::Value(std::move(manifest));
   return result;

@@ -3,6 +3,7 @@
 #include "tpc/Driver/Compile.h"
 
 #include "tpc/Analysis/Passes.h"
+#include "tpc/Analysis/Schedule.h"
 #include "tpc/Driver/Register.h"
 #include "tpc/Import/ONNX/Import.h"
 #include "tpc/Transforms/Model/Pipeline.h"
@@ -11,6 +12,8 @@
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace tpc;
 
@@ -21,8 +24,36 @@ llvm::StringRef tpc::emitName(Emit emit) { return emitNames[unsigned(emit)]; }
 
 static Emit next(Emit stage) { return Emit(unsigned(stage) + 1); }
 
-void tpc::buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
-                             std::shared_ptr<mlir::tpc::ReferenceModel> reference) {
+namespace {
+/// What the program of a stage must pass.
+struct Verifier {
+  llvm::StringLiteral flag, step;
+  Emit stage;
+  std::unique_ptr<mlir::Pass> (*create)(const std::shared_ptr<mlir::tpc::ReferenceModel> &);
+};
+} // namespace
+
+static constexpr Verifier verifiers[] = {
+    {"tpc-verify-equivalence", "verifying that one rank's program is the model", Emit::Spmd,
+     [](auto &reference) { return mlir::tpc::createVerifyEquivalence(reference); }},
+    {"tpc-verify-bounds", "verifying bounds", Emit::Staged,
+     [](auto &) { return mlir::tpc::createVerifyBounds(); }},
+    {"tpc-verify-equivalence", "verifying that the stages are the model", Emit::Staged,
+     [](auto &reference) { return mlir::tpc::createVerifyEquivalence(reference); }},
+    {"tpc-verify-comms", "verifying communication", Emit::Staged,
+     [](auto &) { return mlir::tpc::createVerifyComms(); }},
+};
+
+std::string tpc::verifierNames() {
+  llvm::SetVector<llvm::StringRef> names;
+  for (const Verifier &verifier : verifiers)
+    names.insert(verifier.flag);
+  return llvm::join(names, ", ");
+}
+
+/// Without the verifiers of the stage.
+static void buildStage(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
+                       const std::shared_ptr<mlir::tpc::ReferenceModel> &reference) {
   switch (stage) {
   case Emit::Model:
     if (reference) // before anything is folded
@@ -34,21 +65,23 @@ void tpc::buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpe
   case Emit::Sharded:
     return mlir::tpc::buildShardingPipeline(pm, spec);
   case Emit::Spmd:
-    mlir::tpc::buildSpmdPipeline(pm, spec);
-    if (reference)
-      pm.addPass(mlir::tpc::createVerifyEquivalence(reference));
-    return;
+    return mlir::tpc::buildSpmdPipeline(pm, spec);
   case Emit::Staged:
     mlir::tpc::buildPipelinePipeline(pm, spec);
     pm.addPass(mlir::tpc::createCheckLinks());
-    if (reference) {
-      pm.addPass(mlir::tpc::createVerifyBounds());
-      pm.addPass(mlir::tpc::createVerifyEquivalence(reference));
-    }
     return;
   default:
     llvm_unreachable("no passes on programs lead to this stage");
   }
+}
+
+void tpc::buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
+                             std::shared_ptr<mlir::tpc::ReferenceModel> reference) {
+  buildStage(pm, stage, spec, reference);
+  if (reference)
+    for (const Verifier &verifier : verifiers)
+      if (verifier.stage == stage)
+        pm.addPass(verifier.create(reference));
 }
 
 void tpc::registerMegatronShardPipeline() {
@@ -72,9 +105,25 @@ void tpc::registerMegatronShardPipeline() {
 
 Compilation::Compilation(mlir::MLIRContext &context, CompileOptions options)
     : context(context), options(std::move(options)) {
+  if (this->options.verify)
+    reference = std::make_shared<mlir::tpc::ReferenceModel>();
   mlir::DialectRegistry registry;
   registerAllDialects(registry);
   context.appendDialectRegistry(registry);
+}
+
+/// What only the staged program can tell.
+mlir::LogicalResult Compilation::recordForManifest() {
+  mlir::FailureOr<mlir::tpc::Schedule> schedule = mlir::tpc::Schedule::project(*module);
+  if (mlir::failed(schedule))
+    return mlir::failure();
+  mlir::Builder builder(&context);
+  module->getOperation()->setAttr(mlir::tpc::kScheduleAttr,
+                                  builder.getStringAttr(schedule->getHash()));
+  if (!options.verify)
+    module->getOperation()->setAttr(mlir::tpc::kNotVerifiedAttr,
+                                    builder.getStringAttr(verifierNames()));
+  return mlir::success();
 }
 
 mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
@@ -96,12 +145,25 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
     Emit target = next(reached);
     onStep(what[unsigned(target)]);
     mlir::PassManager pm(&context);
-    if (target == Emit::Llvm)
+    if (target == Emit::Llvm) {
+      if (mlir::failed(recordForManifest()))
+        return mlir::failure();
       mlir::tpc::buildLoweringPipeline(pm, options.lowering);
-    else
-      buildStagePipeline(pm, target, options.spec, reference);
+    } else {
+      buildStage(pm, target, options.spec, reference);
+    }
     if (mlir::failed(pm.run(*module)))
       return mlir::failure();
+    // Steps of their own, so that --timing tells what they take.
+    for (const Verifier &verifier : verifiers) {
+      if (!reference || verifier.stage != target)
+        continue;
+      onStep(verifier.step);
+      mlir::PassManager verify(&context);
+      verify.addPass(verifier.create(reference));
+      if (mlir::failed(verify.run(*module)))
+        return mlir::failure();
+    }
     reached = target;
   }
   return mlir::success();

@@ -7,6 +7,7 @@
 #include "Progress.h"
 #include "TpccOptions.h"
 
+#include "tpc/Analysis/Certificate.h"
 #include "tpc/Analysis/Report.h"
 #include "tpc/Dialect/LinkModel.h"
 #include "tpc/Dialect/Tpc.h"
@@ -47,6 +48,7 @@ private:
   /// overwrite one of its files?
   Error checkModel(mlir::ModuleOp module);
   mlir::LogicalResult writeReport(mlir::ModuleOp module);
+  mlir::LogicalResult writeCertificate(mlir::ModuleOp module);
   mlir::LogicalResult write(Compilation &compilation);
   /// Prints an error that is none of the program's.
   mlir::LogicalResult complain(Error error);
@@ -84,7 +86,8 @@ Error Session::check() {
     return makeError("--shape: " + error);
   shape = *binding;
 
-  bool reportOnly = !options.report.empty() && options.output.empty() && !options.emitGiven;
+  bool reportOnly = (!options.report.empty() || !options.certificate.empty()) &&
+                    options.output.empty() && !options.emitGiven;
   if (options.output.empty() && !reportOnly) {
     if (!isText(options.emit))
       return makeError("where to? name the " +
@@ -96,13 +99,21 @@ Error Session::check() {
     return makeError("-o -: binary output does not go to standard output; name a file");
   if (options.name.empty())
     options.name = llvm::sys::path::stem(isText(options.emit) ? options.input : options.output);
-  for (const std::string &path : {options.output, options.report})
+  for (const std::string &path : {options.output, options.report, options.certificate})
     if (!path.empty())
       if (Error problem = checkOutputPath(path, {options.input},
                                           path == options.output && options.emit == Emit::Exe))
         return problem;
-  if (!options.report.empty() && options.report == options.output)
+  auto same = [&](const std::string &a, const std::string &b) { return !a.empty() && a == b; };
+  if (same(options.report, options.output))
     return makeError("-o and --report name the same file '" + options.report + "'");
+  if (same(options.certificate, options.output) || same(options.certificate, options.report))
+    return makeError("--certificate and " +
+                     llvm::Twine(options.certificate == options.output ? "-o" : "--report") +
+                     " name the same file '" + options.certificate + "'");
+  if (options.noVerify && !options.certificate.empty())
+    return makeError(
+        "--certificate: there is no proof without verification; leave out --no-verify");
   return Error::success();
 }
 
@@ -160,7 +171,7 @@ static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) 
 }
 
 Error Session::checkModel(mlir::ModuleOp module) {
-  for (const std::string &path : {options.output, options.report})
+  for (const std::string &path : {options.output, options.report, options.certificate})
     if (!path.empty())
       if (Error problem = checkOutputPath(path, getWeightFiles(module, options.input)))
         return problem;
@@ -191,6 +202,18 @@ mlir::LogicalResult Session::writeReport(mlir::ModuleOp module) {
     return mlir::failure();
   Error error = writeOutput(options.report, [&](llvm::raw_pwrite_stream &os) {
     os << llvm::formatv("{0:2}", report->toJSON()) << "\n";
+    return Error::success();
+  });
+  return error ? complain(std::move(error)) : mlir::success();
+}
+
+mlir::LogicalResult Session::writeCertificate(mlir::ModuleOp module) {
+  progress.step("writing the certificate");
+  mlir::FailureOr<mlir::tpc::Certificate> certificate = mlir::tpc::Certificate::make(module);
+  if (mlir::failed(certificate))
+    return mlir::failure();
+  Error error = writeOutput(options.certificate, [&](llvm::raw_pwrite_stream &os) {
+    certificate->print(os);
     return Error::success();
   });
   return error ? complain(std::move(error)) : mlir::success();
@@ -227,7 +250,11 @@ mlir::LogicalResult Session::run() {
     progress.clearLine();
     errors += severity == mlir::DiagnosticSeverity::Error;
   });
-  Compilation compilation(context, {options.input, spec, {options.name, options.march}});
+  Compilation compilation(context,
+                          {options.input, spec, {options.name, options.march}, !options.noVerify});
+  if (options.noVerify)
+    llvm::WithColor::note(llvm::errs(), "tpcc")
+        << "--no-verify: skips " << verifierNames() << "; the executable will say so\n";
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
 
   mlir::LogicalResult result = [&]() -> mlir::LogicalResult {
@@ -248,6 +275,9 @@ mlir::LogicalResult Session::run() {
     // it.
     bool writes = !options.output.empty(), early = options.emit < Emit::Staged;
     if (writes && early && mlir::failed(write(compilation)))
+      return mlir::failure();
+    if (!options.certificate.empty() && (mlir::failed(compilation.advance(Emit::Staged, onStep)) ||
+                                         mlir::failed(writeCertificate(compilation.getModule()))))
       return mlir::failure();
     if (!options.report.empty() && (mlir::failed(compilation.advance(Emit::Staged, onStep)) ||
                                     mlir::failed(writeReport(compilation.getModule()))))

@@ -107,7 +107,18 @@ bool TpccOptions::parse(int argc, char **argv) {
                "NVLink)"),
       cl::value_desc("file"), cl::location(links), cl::cat(partitioning));
 
+  cl::opt<bool, true> noVerifyOption(
+      "no-verify",
+      cl::desc(
+          "Do not prove that the split program communicates correctly; the executable says so"),
+      cl::location(noVerify), cl::cat(partitioning));
+
   cl::OptionCategory answers("3. What to tell");
+  cl::opt<std::string, true> certificateOption(
+      "certificate",
+      cl::desc("Write the proof that no rank waits in vain, for tpc-check-certificate; alone, "
+               "without -o, nothing else is written"),
+      cl::value_desc("file"), cl::location(certificate), cl::cat(answers));
   cl::opt<std::string, true> reportOption(
       "report",
       cl::desc("Write communication and memory at --shape as JSON; alone, without -o, "

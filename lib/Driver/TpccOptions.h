@@ -24,6 +24,8 @@ struct TpccOptions {
   std::string report;
   std::string shape;
   bool timing = false;
+  bool noVerify = false;
+  std::string certificate;
 
   /// Returns false after an error, which has been printed. Ends the program after --help and
   /// --version.

@@ -125,8 +125,8 @@ TEST(Mpi, AllRanksAgreeOnWhatIsSaid) {
   EXPECT_FAILS(mpi(3, "agree"), "bad input");
   EXPECT_FAILS(mpi(3, "agree-one 2"), "bad input");
   EXPECT_FAILS(mpi(3, "digest 2"),
-               "rank 2 runs another program than rank 0: their schedules differ; start the same "
-               "executable with the same arguments everywhere");
+               "rank 2 does not run the same as rank 0: another schedule (rank 0 has the same); "
+               "start the same executable with the same arguments and weights everywhere");
 }
 
 TEST(Mpi, TheLibraryIsLookedForInManyPlaces) {

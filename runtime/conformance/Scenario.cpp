@@ -62,11 +62,12 @@ int main(int argc, char **argv) {
       if (auto a = session->agree(what == "agree" || session->rank() == rank); a.failed)
         return a.isSpeaker ? say("bad input") : 1;
   }
+  bool stranger = what == "digest" && session && session->rank() == rank;
+  if (auto error = compareRanks(session.get(),
+                                {{"grid", "tp"}, {"schedule", stranger ? "another" : "the same"}}))
+    return error->empty() ? 1 : say(*error);
   Grid grid({{"tp", ranks}});
   auto world = session ? World::processes(grid, 1, session) : World::threads(grid, 1);
-  bool stranger = what == "digest" && session && session->rank() == rank;
-  if (auto error = world->handshake(stranger ? "another" : "the schedule"))
-    return error->empty() ? 1 : say(*error);
   auto error = world->run([&](tpc_context &ctx) {
     std::vector<float> data(30000, 1.0f);
     for (int i = 0; i < 3; ++i)

@@ -110,17 +110,20 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
   return std::nullopt;
 }
 
-std::optional<std::string> World::handshake(std::string_view digest) {
-  if (!theSession)
+std::optional<std::string> compareRanks(Session *session, const std::vector<Trait> &traits) {
+  if (!session)
     return std::nullopt;
-  int rank = theSession->firstDifference(digest);
-  if (rank < 0)
-    return std::nullopt;
-  if (theSession->rank() != 0)
-    return "";
-  return "rank " + std::to_string(rank) +
-         " runs another program than rank 0: their schedules differ; start the same executable "
-         "with the same arguments everywhere";
+  for (const Trait &trait : traits) {
+    int rank = session->firstDifference(trait.value);
+    if (rank < 0)
+      continue;
+    if (session->rank() != 0)
+      return "";
+    return "rank " + std::to_string(rank) + " does not run the same as rank 0: another " +
+           trait.what + " (rank 0 has " + trait.value +
+           "); start the same executable with the same arguments and weights everywhere";
+  }
+  return std::nullopt;
 }
 
 std::string World::errorMessage() const {

@@ -7,10 +7,10 @@
 //   std::shared_ptr<Session> session;
 //   if (launcher.present && !(session = joinMpi(launcher, error)))
 //     ... say `error`, exit
+//   ... compareRanks(session, identity): do all run the same?
 //   ... compare session->size() with the grid's; session->agree() on errors that all ranks may find
 //   auto world = session ? World::processes(grid, threads, session) : World::threads(grid,
-//   threads); std::optional<std::string> error = world->handshake(digest); error =
-//   world->run([&](tpc_context &ctx) { ... });
+//   threads); std::optional<std::string> error = world->run([&](tpc_context &ctx) { ... });
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,6 +68,18 @@ public:
   virtual void leave(tpc_context &ctx) = 0;
 };
 
+/// Something that must be the same on all ranks: what it is ("grid"), and its value in words or as
+/// a digest.
+struct Trait {
+  std::string what, value;
+};
+
+/// Compares traits over all processes, one after the other; ranks must pass the same `what`s,
+/// however different their programs are. The error names the lowest rank that differs from rank 0,
+/// and the first trait that does. Only rank 0 has its text, on the others it is empty, so that it
+/// is said once. Nothing for threads.
+std::optional<std::string> compareRanks(Session *session, const std::vector<Trait> &traits);
+
 /// Loads libtpc_mpi.so and initializes MPI. Null, with a message, if that cannot be done.
 std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error);
 
@@ -93,11 +105,6 @@ public:
   /// error, or nothing. Exceptions other than RankStopped that leave `fn` count as errors of that
   /// rank. May be called again after success.
   std::optional<std::string> run(const std::function<void(tpc_context &)> &fn);
-
-  /// Compares `digest` over all processes. The error is the same everywhere and names the lowest
-  /// rank that differs; only rank 0 has its text, on the others it is empty, so that it is said
-  /// once.
-  std::optional<std::string> handshake(std::string_view digest);
 
   /// Whether waiting threads may spin: not if there are more of them than cores.
   bool maySpin() const { return spin; }

@@ -107,6 +107,8 @@ private:
       parseShape(value(), options.shape);
     else if (flag == "--weights")
       options.weights = value();
+    else if (flag == "--verify-weights")
+      set(options.verifyWeights);
     else if (flag == "--threads-per-rank")
       options.threadsPerRank = static_cast<int>(parseCount(flag, value(), 1, 1024));
     else if (flag == "--repeat")
@@ -243,6 +245,7 @@ Flags:
   --shape NAME=SIZE,…      sizes that no input determines
   --weights=FILE|DIR       where the weights are, if not where they were at compile time nor beside this program
   --weights=random:SEED    draw the weights instead of reading them
+  --verify-weights         compare all bytes of the weights between processes, not samples
   --threads-per-rank N     default: the cores, divided by the ranks on this machine
   --bench                  measure steps on made-up inputs; prints JSON. With --repeat N (10), --warmup N (2)
   --describe [--json]      inputs, outputs, grid, groups of ranks, bytes of weights per rank

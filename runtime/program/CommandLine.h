@@ -24,7 +24,8 @@ struct Options {
   bool isBatch = false;                       ///< --batch-of, or several files
   SymbolValues shape;
   std::string weights;
-  int threadsPerRank = 0; ///< 0: as many as there are cores for each rank
+  bool verifyWeights = false; ///< read all bytes of them, not samples
+  int threadsPerRank = 0;     ///< 0: as many as there are cores for each rank
   int repeat = 10, warmup = 2;
 };
 

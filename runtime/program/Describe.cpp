@@ -100,6 +100,10 @@ std::string describe(const Manifest &manifest) {
             (constraint.max ? " <= " + std::to_string(*constraint.max) : "") +
             (constraint.why.empty() ? "" : ": " + constraint.why) + "\n";
 
+  if (!manifest.notVerified.empty())
+    text += "NOT VERIFIED: compiled with --no-verify, which skipped " + manifest.notVerified + "\n";
+  if (!manifest.schedule.empty())
+    text += "Schedule: " + manifest.schedule + "\n";
   text += "Grid: " + std::to_string(grid.numRanks()) + (grid.numRanks() == 1 ? " rank" : " ranks");
   for (const Grid::Axis &axis : grid.axes())
     if (axis.size > 1)
@@ -144,6 +148,8 @@ std::string describeJson(const Manifest &manifest) {
   json result = {{"name", manifest.name},
                  {"compiler", manifest.compiler},
                  {"source", manifest.source},
+                 {"schedule", manifest.schedule},
+                 {"not_verified", manifest.notVerified},
                  {"grid", gridJson(manifest)},
                  {"world_size", grid.numRanks()}};
   result["groups"] = json::object();

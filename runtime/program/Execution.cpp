@@ -83,7 +83,22 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
   mallopt(M_MMAP_THRESHOLD, 1 << 18);
 #endif
   WeightSources sources;
-  agreeOn(session.get(), [&] { sources = openWeights(manifest, options.weights); });
+  agreeOn(session.get(), [&] {
+    try {
+      sources = openWeights(manifest, options.weights, options.verifyWeights);
+    } catch (const UserError &error) {
+      // Files are looked for on each host.
+      if (session && session->size() > 1)
+        throw UserError("rank " + std::to_string(session->rank()) + ": " + error.what());
+      throw;
+    }
+  });
+  std::optional<std::string> difference =
+      compareRanks(session.get(), {{"set of weights", sources.identity}});
+  agreeOn(session.get(), [&] {
+    if (difference)
+      throw UserError(*difference);
+  });
   int onThisMachine = session ? session->ranksOnHost() : manifest.grid.numRanks();
   int threads = options.threadsPerRank
                     ? options.threadsPerRank
@@ -94,12 +109,6 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
   } else {
     world = World::threads(manifest.grid, threads);
   }
-  std::optional<std::string> difference =
-      world->handshake(manifest.name + "\n" + manifest.schedule);
-  agreeOn(world->session(), [&] {
-    if (difference)
-      throw UserError(*difference);
-  });
   double begin = now();
   run([&](tpc_context &ctx) {
     ctx.outputs = &assembler;

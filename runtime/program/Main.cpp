@@ -35,7 +35,24 @@ void checkProgram(const tpc_program &program, const Manifest &manifest) {
   throw UserError("");
 }
 
-/// Joins the launcher's world, if there is a launcher, and compares its size with the grid's.
+/// What all ranks must have in common, or they would wait for each other in vain.
+std::vector<Trait> traitsOf(const Manifest &manifest) {
+  std::string grid;
+  for (const Grid::Axis &axis : manifest.grid.axes())
+    grid += axis.name + " " + std::to_string(axis.size) + ", ";
+  grid += std::to_string(manifest.microBatches) + " micro-batches";
+  std::string weights;
+  for (const WeightFile &file : manifest.files)
+    weights += (weights.empty() ? "" : " ") + (file.digest.empty() ? "unknown" : file.digest);
+  return {{"build", manifest.compiler + ", interface " + std::to_string(TPC_ABI_VERSION)},
+          {"grid", grid},
+          {"schedule", manifest.schedule.empty() ? "none" : manifest.schedule},
+          {"weight digest", weights.empty() ? "none" : weights},
+          {"program", manifest.name + " " + manifest.digest}};
+}
+
+/// Joins the launcher's world, if there is a launcher, and compares programs, and its size with the
+/// grid's.
 std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest,
                               const Options &options) {
   if (!launcher.present)
@@ -45,7 +62,11 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
   if (!session)
     refuseOnce(launcher, error);
   int ranks = manifest.grid.numRanks();
+  // First of all, because what follows is said in words that ranks must share.
+  std::optional<std::string> difference = compareRanks(session.get(), traitsOf(manifest));
   agreeOn(session.get(), [&] {
+    if (difference)
+      throw UserError(*difference);
     if (session->size() != ranks)
       throw UserError(
           "the program was compiled for " + std::to_string(ranks) +

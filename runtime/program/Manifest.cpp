@@ -9,6 +9,7 @@
 #include "program/Error.h"
 #include "program/SizeExpr.h"
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -260,6 +261,15 @@ void findShared(std::vector<Parameter> &parameters) {
     }
 }
 
+std::string digestOf(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
+  for (unsigned char c : text)
+    hash = (hash ^ c) * 0x100000001b3u;
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  return digits;
+}
+
 } // namespace
 
 Manifest parseManifest(const char *text) {
@@ -273,6 +283,8 @@ Manifest parseManifest(const char *text) {
   Manifest manifest;
   manifest.name = root.textOr("name", "program");
   manifest.compiler = root.textOr("compiler", "");
+  manifest.notVerified = root.textOr("not_verified", "");
+  manifest.digest = digestOf(text);
   manifest.source = root.textOr("source", "");
   if (root.has("schedule"))
     manifest.schedule = parsed["schedule"].is_string() ? parsed["schedule"].get<std::string>()

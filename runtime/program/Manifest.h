@@ -69,6 +69,8 @@ struct Parameter {
 
 struct Manifest {
   std::string name, compiler, source, schedule;
+  std::string digest;      ///< of the manifest's text
+  std::string notVerified; ///< what --no-verify skipped; empty if nothing
   Grid grid;
   bool sequenceParallel = false;
   int64_t microBatches = 1;

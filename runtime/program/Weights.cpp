@@ -3,6 +3,7 @@
 #include "program/Weights.h"
 #include "program/Error.h"
 #include "tpc/digest.h"
+#include <cstdio>
 #include <filesystem>
 
 namespace tpc::rt {
@@ -44,7 +45,28 @@ uint64_t parseSeed(const std::string &text) {
   return seed;
 }
 
-void check(const Manifest &manifest, int index, const File &file) {
+/// Of all bytes, eight at a time.
+std::string digestAll(const File &file) {
+  uint64_t hash = 0xcbf29ce484222325u ^ static_cast<uint64_t>(file.size());
+  std::vector<uint64_t> block(size_t(1) << 17);
+  uint64_t blockBytes = block.size() * sizeof(uint64_t), size = file.size();
+  for (uint64_t at = 0; at < size; at += blockBytes) {
+    uint64_t count = std::min(blockBytes, size - at);
+    block[(count - 1) / sizeof(uint64_t)] = 0; // the rest of the last word
+    if (!file.readAt(block.data(), count, at))
+      throw UserError("weight file '" + file.path() + "' could not be read");
+    for (uint64_t i = 0; i * sizeof(uint64_t) < count; ++i) {
+      hash = (hash ^ block[i]) * 0x9e3779b97f4a7c15u;
+      hash ^= hash >> 29;
+    }
+  }
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+/// Returns the digest of samples, of the tensors that the program reads.
+std::string check(const Manifest &manifest, int index, const File &file) {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const Parameter &parameter : manifest.parameters) {
     if (parameter.file != index)
@@ -62,24 +84,24 @@ void check(const Manifest &manifest, int index, const File &file) {
   if (expected.bytes && *expected.bytes != file.size())
     throw UserError(changed + "(" + std::to_string(file.size()) + " bytes instead of " +
                     std::to_string(*expected.bytes) + ")" + advice);
-  if (expected.digest.empty())
-    return;
   auto digest = sampleDigest(file.size(), ranges, [&](void *to, uint64_t bytes, uint64_t offset) {
     return file.readAt(to, bytes, offset);
   });
   if (!digest)
     throw UserError("weight file '" + file.path() + "' could not be read");
-  if (*digest != expected.digest)
+  if (!expected.digest.empty() && *digest != expected.digest)
     throw UserError(changed + "(the size is the same, samples of the tensors differ)" + advice);
+  return *digest;
 }
 
 } // namespace
 
-WeightSources openWeights(const Manifest &manifest, const std::string &choice) {
+WeightSources openWeights(const Manifest &manifest, const std::string &choice, bool readAll) {
   WeightSources sources;
   constexpr std::string_view random = "random:";
   if (choice.starts_with(random)) {
     sources.seed = parseSeed(choice.substr(random.size()));
+    sources.identity = "random, seed " + std::to_string(*sources.seed);
     return sources;
   }
   for (size_t i = 0; i < manifest.files.size(); ++i) {
@@ -101,7 +123,8 @@ WeightSources openWeights(const Manifest &manifest, const std::string &choice) {
                       "; say where it is with --weights=FILE or --weights=DIRECTORY, or run with "
                       "--weights=random:SEED");
     }
-    check(manifest, static_cast<int>(i), *file);
+    std::string digest = check(manifest, static_cast<int>(i), *file);
+    sources.identity += (i ? " " : "") + (readAll ? "all of it " + digestAll(*file) : digest);
     sources.files.push_back(std::move(file));
   }
   return sources;

@@ -18,12 +18,14 @@ namespace tpc::rt {
 struct WeightSources {
   std::optional<uint64_t> seed;             ///< drawn instead of read
   std::vector<std::unique_ptr<File>> files; ///< by index in manifest.files
+  std::string identity;                     ///< the seed, or digests: equal on all ranks
 };
 
 /// `choice` is what --weights= says, or empty: "random:SEED", a file, or a directory. Without it
 /// each file is looked for where it was when the program was compiled, then beside the executable.
-/// Throws UserError for files that are missing, too short, or not those that were compiled.
-WeightSources openWeights(const Manifest &manifest, const std::string &choice);
+/// `readAll`: digests of all bytes instead of samples. Throws UserError for files that are missing,
+/// too short, or not those that were compiled.
+WeightSources openWeights(const Manifest &manifest, const std::string &choice, bool readAll);
 
 /// Loads the rank's part of its stage's parameters: dense ones into the context's table, right
 /// sides of products packed.

@@ -104,4 +104,44 @@ def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
 }
 
+def VerifyComms : Pass<"tpc-verify-comms", "::mlir::ModuleOp"> {
+  let summary = "Prove that the ranks of a staged program cannot wait in vain";
+  let description = [{
+    Reads the staged program only, and trusts nobody who made it. For all sizes, all ranks and all
+    numbers of micro-batches at once:
+
+    * the members of each group issue the same collectives in the same order (kind, reduction, element
+      type, sizes, root), whatever loops and branches are around them;
+    * what one stage sends, another receives: as often, in the same order, of the same type;
+    * without any buffering there is no circle of ranks that wait for each other;
+    * nothing writes memory while a message is under way: a staged program has values only;
+    * each output is delivered once.
+
+    Errors name the op's ONNX node, the axes of the group and, by coordinates, two ranks that disagree.
+    `certificate=FILE` writes the proof ("-": to standard output), which tpc-check-certificate checks again.
+
+        error: tpc.all_reduce 'ln_f': not all members of its group over dp come: rank (dp 0) and
+               rank (dp 1) may have a different number of micro-batches
+  }];
+  let options = [Option<"certificate", "certificate", "std::string", "\"\"", "Where to write the proof">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def Mutate : Pass<"tpc-mutate", "::mlir::ModuleOp"> {
+  let summary = "Make one mistake, to see whether a verifier finds it";
+  let description = [{
+    For tests: changes an spmd or staged program as a bug in a partitioner would. `kind=list` prints all kinds; of
+    the places where one fits, `seed` chooses. Where it goes, the types are kept right if a
+    mistake of that kind can be: `--verify-each=0` lets the others through to the verifiers.
+
+        tpc-opt model.mlir --tpc-assign-shardings=shard=tp2 ... --tpc-schedule-pipeline
+            --tpc-mutate=kind=rank-branch,seed=3 --tpc-verify-comms
+
+    Errors: no such kind; the program has no place for it.
+  }];
+  let options = [ListOption<"kind", "kind", "std::string", "Which mistake (list prints all), then seed=N: which of the places">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 #endif

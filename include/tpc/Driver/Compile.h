@@ -31,12 +31,16 @@ struct CompileOptions {
   std::string input;
   ShardSpec spec;
   mlir::tpc::LoweringOptions lowering;
+  bool verify = true; // see docs/verification.md
 };
 
 /// Adds the passes that lead from the stage before `stage` (Model to Staged) to it. With
-/// `reference`, the model is recorded there, and later stages are proved to compute the same.
+/// `reference`, the model is recorded there, and verifiers are added: later stages are proved to
+/// compute the same, staged programs to communicate correctly.
 void buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
                         std::shared_ptr<mlir::tpc::ReferenceModel> reference);
+/// The verifiers: what is left out without `reference`, in words.
+std::string verifierNames();
 
 /// Registers the pipeline `megatron-shard`: `tpc-opt in.mlir --megatron-shard=tp8,pp4`.
 void registerMegatronShardPipeline();
@@ -62,11 +66,12 @@ public:
   const CompileOptions &getOptions() const { return options; }
 
 private:
+  mlir::LogicalResult recordForManifest();
+
   mlir::MLIRContext &context;
   CompileOptions options;
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  std::shared_ptr<mlir::tpc::ReferenceModel> reference =
-      std::make_shared<mlir::tpc::ReferenceModel>();
+  std::shared_ptr<mlir::tpc::ReferenceModel> reference; // null: nothing is verified
   Emit reached = Emit::Import;
 };
 

@@ -1,0 +1,71 @@
+//===- Mutate.h - Seeded mistakes -------------------------------*- C++ -*-===//
+
+#ifndef TPC_LIB_ANALYSIS_MUTATE_H
+#define TPC_LIB_ANALYSIS_MUTATE_H
+
+#include "tpc/Dialect/Dist.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::tpc::mutate {
+
+/// A program, and where in it a mistake goes: of all places that fit, the seed's.
+class Mutator {
+public:
+  Mutator(ModuleOp module, uint64_t seed)
+      : module(module), context(module.getContext()), grid(GridAttr::lookup(module)),
+        builder(module.getContext()), seed(seed) {}
+
+  /// All ops of a kind that fit, in the order of the program.
+  template <typename OpT> SmallVector<OpT> find(llvm::function_ref<bool(OpT)> fits) {
+    SmallVector<OpT> found;
+    module.walk([&](OpT op) {
+      if (fits(op))
+        found.push_back(op);
+    });
+    return found;
+  }
+  /// One of them, with the builder in front of it; null if there is none.
+  template <typename OpT> OpT pick(llvm::function_ref<bool(OpT)> fits) {
+    return choose(ArrayRef<OpT>(find<OpT>(fits)));
+  }
+  template <typename OpT> OpT choose(ArrayRef<OpT> list) {
+    if (list.empty())
+      return {};
+    OpT op = list[seed % list.size()];
+    place = op;
+    builder.setInsertionPoint(op);
+    return op;
+  }
+  /// A number in [0, n) that is independent of the place.
+  uint64_t draw(uint64_t n) const { return (seed * 0x9e3779b97f4a7c15u >> 33) % n; }
+
+  int64_t sizeOf(StringRef axis) const { return grid ? grid.getAxisSize(axis) : 1; }
+  /// A truth value that differs along an axis: "is my coordinate 0?"
+  Value makeIsFirst(StringRef axis);
+  /// Zeros of a type.
+  Value makeZeros(Type type);
+  /// Replaces `op`, which has at most one result, by a branch that only ranks with coordinate 0 on
+  /// `axis` take; the others get zeros.
+  void wrapInBranch(Operation *op, StringRef axis);
+
+  ModuleOp module;
+  MLIRContext *context;
+  GridAttr grid;
+  OpBuilder builder;
+  uint64_t seed;
+  Operation *place = nullptr;
+};
+
+/// Makes a mistake; false if there is no place for it.
+struct Mutation {
+  StringRef name, what;
+  bool (*apply)(Mutator &);
+};
+
+ArrayRef<Mutation> getCommunicationMutations();
+ArrayRef<Mutation> getComputationMutations();
+
+} // namespace mlir::tpc::mutate
+
+#endif // TPC_LIB_ANALYSIS_MUTATE_H

@@ -1,0 +1,413 @@
+//===- MutateCommunication.cpp - Mistakes in what ranks tell each other ---===//
+
+#include "Mutate.h"
+#include "tpc/Analysis/Schedule.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/AttrTypeSubElements.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::mutate;
+
+static bool isAnyCollective(Operation *op) { return isCollective(op); }
+
+/// An axis of the group with more than one rank, or empty.
+static StringRef getGroupAxis(Mutator &m, Operation *op) {
+  for (auto axis : getGroupAxes(op).getAsValueRange<StringAttr>())
+    if (m.sizeOf(axis) > 1)
+      return axis;
+  return {};
+}
+
+/// Takes the op out; its users see the operand, and where nobody else does, under the type that
+/// they expect.
+static void bypass(Operation *op) {
+  Value operand = op->getOperand(0), result = op->getResult(0);
+  if (operand.hasOneUse() && operand.getDefiningOp())
+    operand.setType(result.getType());
+  result.replaceAllUsesWith(operand);
+  op->erase();
+}
+
+static bool dropCollective(Mutator &m) {
+  Operation *op = m.pick<Operation *>(isAnyCollective);
+  if (!op)
+    return false;
+  m.place = op->getOperand(0).getDefiningOp();
+  bypass(op);
+  return true;
+}
+
+// Reduced or gathered again, or (every other seed) once more for nothing.
+static bool duplicateCollective(Mutator &m) {
+  Operation *op = m.pick<Operation *>(isAnyCollective);
+  if (!op)
+    return false;
+  m.builder.setInsertionPointAfter(op);
+  Operation *again = m.builder.clone(*op);
+  if (m.draw(2) == 0)
+    return true;
+  op->getResult(0).replaceAllUsesExcept(again->getResult(0), again);
+  again->setOperand(0, op->getResult(0));
+  return true;
+}
+
+// Some ranks do A before C, the others C before A.
+static bool reorderCollectives(Mutator &m) {
+  auto partner = [&](Operation *op) -> Operation * {
+    StringRef axis = isCollective(op) ? getGroupAxis(m, op) : StringRef();
+    if (axis.empty())
+      return nullptr;
+    for (Operation *other = op->getPrevNode(); other; other = other->getPrevNode())
+      if (isCollective(other) && describeCommunication(op) != describeCommunication(other) &&
+          llvm::is_contained(getGroupAxes(other).getAsValueRange<StringAttr>(), axis))
+        return other;
+    return nullptr;
+  };
+  Operation *op = m.pick<Operation *>([&](Operation *o) { return partner(o) != nullptr; });
+  if (!op)
+    return false;
+  Operation *other = partner(op);
+  OpBuilder &b = m.builder;
+  auto branch = scf::IfOp::create(b, op->getLoc(), op->getResultTypes(),
+                                  m.makeIsFirst(getGroupAxis(m, op)), /*withElseRegion=*/true);
+  for (auto [block, first, second] :
+       {std::tuple(branch.thenBlock(), op, other), std::tuple(branch.elseBlock(), other, op)}) {
+    b.setInsertionPointToEnd(block);
+    Operation *a = b.clone(*first), *c = b.clone(*second);
+    scf::YieldOp::create(b, op->getLoc(), (first == op ? a : c)->getResults());
+  }
+  op->replaceAllUsesWith(branch.getResults());
+  op->erase();
+  return true;
+}
+
+static bool wrongReduction(Mutator &m) {
+  Operation *op = m.pick<Operation *>([](Operation *o) {
+    return isa<AllReduceOp, ReduceScatterOp>(o) && o->getOperand(0).getDefiningOp() &&
+           getDist(o->getOperand(0)).getPartial();
+  });
+  if (!op)
+    return false;
+  Value operand = op->getOperand(0);
+  DistAttr dist = getDist(operand);
+  auto partial = PartialAttr::get(m.context, ReductionKind::Max, dist.getPartialAxes());
+  operand.setType(
+      makeTensorType(getElementTypeOrSelf(operand.getType()), dist.withPartial(partial), m.grid));
+  return true;
+}
+
+static bool wrongAxis(Mutator &m) {
+  Operation *op = m.pick<Operation *>(isAnyCollective);
+  if (!op)
+    return false;
+  auto axes = getGroupAxes(op).getAsValueRange<StringAttr>();
+  SmallVector<Attribute> others;
+  for (StringAttr axis : m.grid.getOrder())
+    if (!llvm::is_contained(axes, axis.getValue()))
+      others.push_back(axis);
+  if (others.empty())
+    return false;
+  // One that exists is the better lie.
+  llvm::stable_sort(others, [&](Attribute a, Attribute b) {
+    return m.sizeOf(cast<StringAttr>(a)) > m.sizeOf(cast<StringAttr>(b));
+  });
+  op->setAttr("axes", ArrayAttr::get(m.context, {others[0]}));
+  return true;
+}
+
+// Members in another order: those of several axes, of a collective or of a part.
+static bool permuteGroup(Mutator &m) {
+  Operation *op = m.pick<Operation *>([&](Operation *o) {
+    auto axes = o->getAttrOfType<ArrayAttr>("axes");
+    return axes && axes.size() > 1;
+  });
+  if (!op)
+    return false;
+  SmallVector<Attribute> axes(llvm::reverse(getGroupAxes(op)));
+  op->setAttr("axes", ArrayAttr::get(m.context, axes));
+  return true;
+}
+
+static bool rankBranch(Mutator &m) {
+  Operation *op = m.pick<Operation *>(
+      [&](Operation *o) { return isCollective(o) && !getGroupAxis(m, o).empty(); });
+  if (!op)
+    return false;
+  m.wrapInBranch(op, getGroupAxis(m, op));
+  return true;
+}
+
+/// Axes other than pp with more than one rank.
+static SmallVector<StringRef> getAxes(Mutator &m) {
+  SmallVector<StringRef> axes;
+  for (StringAttr axis : m.grid.getOrder())
+    if (axis.getValue() != "pp" && m.sizeOf(axis.getValue()) > 1)
+      axes.push_back(axis.getValue());
+  return axes;
+}
+
+static bool transferInBranch(Mutator &m) {
+  SmallVector<StringRef> axes = getAxes(m);
+  auto send = m.pick<SendOp>([&](SendOp) { return !axes.empty(); });
+  if (!send)
+    return false;
+  m.wrapInBranch(send, axes[m.draw(axes.size())]);
+  return true;
+}
+
+// Replicas with more samples than others wait for each other.
+static bool replicaCollective(Mutator &m) {
+  auto loop = m.pick<MicroBatchesOp>([&](MicroBatchesOp l) {
+    return l.getBatchAttr() && l.getBatchAttr().usesAxis("dp") && m.sizeOf("dp") > 1 &&
+           !l.getBody().getOps<func::CallOp>().empty();
+  });
+  if (!loop)
+    return false;
+  auto call = *loop.getBody().getOps<func::CallOp>().begin();
+  m.builder.setInsertionPointAfter(call);
+  Value value = call.getResult(0);
+  auto broadcast = BroadcastOp::create(m.builder, call.getLoc(), value.getType(), value,
+                                       m.builder.getStrArrayAttr({"dp"}), 0);
+  value.replaceAllUsesExcept(broadcast.getResult(), broadcast);
+  return true;
+}
+
+// One rank's part given to all: the types do not mind.
+static bool broadcastShard(Mutator &m) {
+  auto fits = [&](Operation *o) {
+    if (!isa<ShardingRuleOpInterface>(o) || isa<ParameterOp>(o) || o->getNumResults() != 1 ||
+        o->use_empty() || m.sizeOf("tp") < 2)
+      return false;
+    DistAttr dist = getDist(o->getResult(0));
+    return dist.getLocal() && dist.usesAxis("tp") && !dist.getPartial();
+  };
+  Operation *op = m.pick<Operation *>(fits);
+  if (!op)
+    return false;
+  m.builder.setInsertionPointAfter(op);
+  Value value = op->getResult(0);
+  auto broadcast = BroadcastOp::create(m.builder, op->getLoc(), value.getType(), value,
+                                       m.builder.getStrArrayAttr({"tp"}), 0);
+  value.replaceAllUsesExcept(broadcast.getResult(), broadcast);
+  return true;
+}
+
+static bool crossSends(Mutator &m) {
+  int64_t stages = m.sizeOf("pp");
+  auto send = m.pick<SendOp>([&](SendOp) { return stages > 2; });
+  if (!send)
+    return false;
+  int64_t self = send->getParentOfType<StageOp>().getIndex();
+  int64_t to = send.getTo();
+  do
+    to = (to + 1) % stages;
+  while (to == self);
+  send.setTo(to);
+  return true;
+}
+
+static bool dropSend(Mutator &m) {
+  auto send = m.pick<SendOp>([](SendOp) { return true; });
+  if (!send)
+    return false;
+  m.place = send->getParentOp();
+  send.erase();
+  return true;
+}
+
+static bool duplicateSend(Mutator &m) {
+  auto send = m.pick<SendOp>([](SendOp) { return true; });
+  if (send)
+    m.builder.clone(*send);
+  return bool(send);
+}
+
+static bool duplicateRecv(Mutator &m) {
+  auto recv = m.pick<RecvOp>([](RecvOp) { return true; });
+  if (recv)
+    m.builder.clone(*recv);
+  return bool(recv);
+}
+
+/// The stage that sends, and the one that receives it.
+static std::pair<SendOp, RecvOp> pickPair(Mutator &m) {
+  auto send = m.pick<SendOp>([](SendOp) { return true; });
+  if (!send)
+    return {};
+  int64_t from = send->getParentOfType<StageOp>().getIndex(), to = send.getTo();
+  for (RecvOp recv : m.find<RecvOp>([&](RecvOp r) {
+         return int64_t(r.getFrom()) == from &&
+                int64_t(r->getParentOfType<StageOp>().getIndex()) == to;
+       }))
+    return {send, recv};
+  return {};
+}
+
+// Each side waits for the other's answer before it does its own part: pairs are right, the order is
+// not.
+static bool circularWait(Mutator &m) {
+  auto [send, recv] = pickPair(m);
+  if (!send || !recv)
+    return false;
+  int64_t from = recv.getFrom(), to = send.getTo();
+  m.builder.setInsertionPoint(send);
+  RecvOp::create(m.builder, send.getLoc(), send.getValue().getType(), to);
+  m.builder.setInsertionPointAfter(recv);
+  SendOp::create(m.builder, recv.getLoc(), recv.getResult(), from);
+  return true;
+}
+
+static bool dropLoop(Mutator &m) {
+  auto loop = m.pick<MicroBatchesOp>([&](MicroBatchesOp l) {
+    return l.getBatchAttr() && m.sizeOf("pp") > 1 &&
+           !(l.getBody().getOps<SendOp>().empty() && l.getBody().getOps<RecvOp>().empty());
+  });
+  if (!loop)
+    return false;
+  loop.removeBatchAttr();
+  return true;
+}
+
+// One stage takes samples in another order than the one before it: everything in it is consistent.
+static bool crossMicroBatches(Mutator &m) {
+  auto recv = m.pick<RecvOp>([](RecvOp r) {
+    return llvm::any_of(getDist(r.getResult()).getDims(),
+                        [](DimAttr dim) { return dim.usesAxis("mb") && dim.usesAxis("dp"); });
+  });
+  if (!recv)
+    return false;
+  auto isBatch = [](ArrayRef<StringAttr> axes) {
+    return axes.size() == 2 && axes[0].getValue() == "dp" && axes[1].getValue() == "mb";
+  };
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([&](FactorAttr factor) -> std::optional<Attribute> {
+    if (!isBatch(factor.getAxes()))
+      return std::nullopt;
+    return FactorAttr::get(m.context, factor.getExpr(), {factor.getAxes()[1], factor.getAxes()[0]});
+  });
+  DenseMap<StringAttr, StringAttr> clones;
+  std::function<void(Operation *)> cross = [&](Operation *op) {
+    replacer.recursivelyReplaceElementsIn(op, /*replaceAttrs=*/true, /*replaceLocs=*/false,
+                                          /*replaceTypes=*/true);
+    op->walk([&](Operation *inner) {
+      if (auto slice = dyn_cast<LocalSliceOp>(inner)) {
+        auto axes = llvm::to_vector(slice.getAxes().getAsRange<StringAttr>());
+        if (isBatch(axes))
+          slice.setAxesAttr(ArrayAttr::get(m.context, {axes[1], axes[0]}));
+      }
+      auto call = dyn_cast<func::CallOp>(inner);
+      auto callee = call ? m.module.lookupSymbol<func::FuncOp>(call.getCallee()) : func::FuncOp();
+      if (!callee)
+        return;
+      auto [name, isNew] = clones.try_emplace(callee.getSymNameAttr());
+      if (isNew) {
+        auto clone = callee.clone();
+        clone.setName((callee.getName() + "_crossed").str());
+        m.module.insert(callee, clone);
+        name->second = clone.getSymNameAttr();
+        StringAttr symbol = clone.getSymNameAttr();
+        cross(clone);
+        call.setCallee(symbol.getValue());
+        return;
+      }
+      call.setCallee(name->second.getValue());
+    });
+  };
+  auto loop = recv->getParentOfType<MicroBatchesOp>();
+  if (!loop)
+    return false;
+  for (Operation &op : loop.getBody().front())
+    cross(&op);
+  return true;
+}
+
+static bool swapStages(Mutator &m) {
+  SmallVector<func::CallOp> calls = m.find<func::CallOp>(
+      [](func::CallOp call) { return call->getParentOfType<StageOp>() != nullptr; });
+  if (calls.size() < 2)
+    return false;
+  // Neighbours of equal type are the better lie.
+  SmallVector<std::pair<func::CallOp, func::CallOp>> pairs;
+  for (bool alike : {true, false}) {
+    for (size_t i = 0; i + 1 < calls.size(); ++i)
+      if ((calls[i].getCalleeType() == calls[i + 1].getCalleeType()) == alike)
+        pairs.push_back({calls[i], calls[i + 1]});
+    if (!pairs.empty())
+      break;
+  }
+  auto [a, b] = pairs[m.seed % pairs.size()];
+  m.place = a;
+  auto callee = a.getCalleeAttr();
+  a.setCalleeAttr(b.getCalleeAttr());
+  b.setCalleeAttr(callee);
+  return true;
+}
+
+// A stage passes on what it received.
+static bool staleSend(Mutator &m) {
+  auto received = [](SendOp send) -> Value {
+    for (RecvOp recv : send->getBlock()->getOps<RecvOp>())
+      if (recv.getResult().getType() == send.getValue().getType())
+        return recv.getResult();
+    return {};
+  };
+  auto send = m.pick<SendOp>([&](SendOp s) { return bool(received(s)); });
+  if (!send)
+    return false;
+  send.getValueMutable().assign(received(send));
+  return true;
+}
+
+static bool dropOutput(Mutator &m) {
+  auto output = m.pick<OutputOp>([](OutputOp) { return true; });
+  if (!output)
+    return false;
+  m.place = output->getParentOp();
+  output.erase();
+  return true;
+}
+
+static bool wrongRecvType(Mutator &m) {
+  auto recv = m.pick<RecvOp>(
+      [](RecvOp r) { return getElementTypeOrSelf(r.getResult().getType()).isF32(); });
+  if (!recv)
+    return false;
+  Value result = recv.getResult();
+  Type type = result.getType();
+  result.setType(makeTensorType(Float16Type::get(m.context), getDist(type), m.grid));
+  m.builder.setInsertionPointAfter(recv);
+  auto cast = CastOp::create(m.builder, recv.getLoc(), type, result);
+  result.replaceAllUsesExcept(cast.getResult(), cast);
+  return true;
+}
+
+ArrayRef<Mutation> mutate::getCommunicationMutations() {
+  static constexpr Mutation mutations[] = {
+      {"drop-collective", "a collective is left out", dropCollective},
+      {"duplicate-collective", "a collective is done twice", duplicateCollective},
+      {"reorder-collectives", "some ranks do two collectives the other way round",
+       reorderCollectives},
+      {"sum-to-max", "a sum is reduced as a maximum", wrongReduction},
+      {"wrong-axis", "a collective is over another axis", wrongAxis},
+      {"permute-group", "the members of a group are in another order", permuteGroup},
+      {"rank-branch", "a collective stands in a branch that some members do not take", rankBranch},
+      {"replica-collective", "replicas wait for others that may have fewer micro-batches",
+       replicaCollective},
+      {"broadcast-shard", "one rank's part overwrites the others'", broadcastShard},
+      {"cross-sends", "a stage sends to another stage", crossSends},
+      {"drop-send", "a send is left out", dropSend},
+      {"duplicate-send", "a send is done twice", duplicateSend},
+      {"duplicate-recv", "a receive is done twice", duplicateRecv},
+      {"transfer-in-branch", "some ranks of a stage do not send", transferInBranch},
+      {"circular-wait", "two stages each wait for the other first", circularWait},
+      {"drop-loop", "a stage does one micro-batch only", dropLoop},
+      {"cross-micro-batches", "a stage takes samples in another order", crossMicroBatches},
+      {"swap-stages", "two stages have each other's layers", swapStages},
+      {"stale-send", "a stage passes on what it received", staleSend},
+      {"wrong-recv-type", "a message is received as another type", wrongRecvType},
+      {"drop-output", "an output is not delivered", dropOutput},
+  };
+  return mutations;
+}

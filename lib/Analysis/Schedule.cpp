@@ -1,0 +1,310 @@
+//===- Schedule.cpp - What the ranks of a staged program say --------------===//
+
+#include "tpc/Analysis/Schedule.h"
+
+#include "tpc/Dialect/Dist.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+namespace json = llvm::json;
+
+bool mlir::tpc::isCollective(Operation *op) {
+  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp>(op);
+}
+
+ArrayAttr mlir::tpc::getGroupAxes(Operation *op) { return op->getAttrOfType<ArrayAttr>("axes"); }
+
+//===----------------------------------------------------------------------===//
+// Projection
+//===----------------------------------------------------------------------===//
+
+AxisMask Schedule::getMask(StringRef axis) const {
+  for (auto [i, name] : llvm::enumerate(grid.getOrder()))
+    if (name.getValue() == axis && grid.getSizes()[i] > 1)
+      return AxisMask(1) << i;
+  return 0;
+}
+
+AxisMask Schedule::getMask(ArrayRef<StringAttr> axes) const {
+  AxisMask mask = 0;
+  for (StringAttr axis : axes)
+    mask |= getMask(axis.getValue());
+  return mask;
+}
+
+AxisMask Schedule::getMask(ArrayAttr axes) const {
+  return getMask(llvm::to_vector(axes.getAsRange<StringAttr>()));
+}
+
+SmallVector<StringRef> Schedule::getNames(AxisMask axes) const {
+  SmallVector<StringRef> names;
+  for (auto [i, name] : llvm::enumerate(grid.getOrder()))
+    if (axes >> i & 1)
+      names.push_back(name.getValue());
+  return names;
+}
+
+/// Is the rank that runs an op the only one that hears of it?
+static bool isSilent(Operation *op) {
+  if (op->hasTrait<OpTrait::IsTerminator>() && op->getNumSuccessors() == 0)
+    return true;
+  return isMemoryEffectFree(op);
+}
+
+static bool containsCommunication(Operation *op) {
+  return op
+      ->walk([](Operation *inner) {
+        return isCollective(inner) || isa<SendOp, RecvOp, OutputOp, func::CallOp>(inner)
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+LogicalResult Schedule::projectCall(func::CallOp call, Items &items) {
+  auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+  if (!callee || callee.isExternal())
+    return call.emitError() << "calls @" << call.getCallee()
+                            << ", of which nobody knows what it communicates: it has no body";
+  if (llvm::is_contained(open, callee.getOperation()))
+    return call.emitError() << "@" << call.getCallee()
+                            << " calls itself, so that its communication has no end";
+  auto [known, isNew] = communicates.try_emplace(callee, false);
+  if (isNew) {
+    Items body;
+    open.push_back(callee);
+    LogicalResult result = success();
+    if (!callee.getBody().hasOneBlock())
+      result = callee.emitError() << "@" << callee.getName()
+                                  << " branches between blocks, in which "
+                                  << "order ranks communicate is not known";
+    else
+      result = projectBlock(callee.front(), body);
+    open.pop_back();
+    if (failed(result))
+      return failure();
+    communicates[callee] = !body.empty();
+    if (!body.empty())
+      functions.insert({callee, std::move(body)});
+  }
+  if (communicates.lookup(callee))
+    items.push_back({Item::Kind::Call, call, callee, {}, {}});
+  return success();
+}
+
+LogicalResult Schedule::projectBlock(Block &block, Items &items) {
+  for (Operation &op : block) {
+    if (isa<SendOp, RecvOp, OutputOp>(op) && !op.getParentOfType<StageOp>())
+      return op.emitError() << "a transfer belongs into a stage, not into a function that several "
+                               "stages may call";
+    if (isCollective(&op) || isa<SendOp, RecvOp>(op)) {
+      items.push_back({Item::Kind::Comm, &op, {}, {}, {}});
+      continue;
+    }
+    if (isa<OutputOp>(op)) {
+      items.push_back({Item::Kind::Output, &op, {}, {}, {}});
+      continue;
+    }
+    if (auto call = dyn_cast<func::CallOp>(op)) {
+      if (failed(projectCall(call, items)))
+        return failure();
+      continue;
+    }
+    if (auto loop = dyn_cast<MicroBatchesOp>(op)) {
+      if (op.getParentOfType<MicroBatchesOp>())
+        return op.emitError() << "micro-batches inside of micro-batches";
+      Item item{Item::Kind::Loop, &op, {}, {}, {}};
+      if (failed(projectBlock(loop.getBody().front(), item.body)))
+        return failure();
+      items.push_back(std::move(item));
+      continue;
+    }
+    if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      Item item{Item::Kind::Branch, &op, {}, {}, {}};
+      if (failed(projectBlock(branch.getThenRegion().front(), item.body)) ||
+          (!branch.getElseRegion().empty() &&
+           failed(projectBlock(branch.getElseRegion().front(), item.other))))
+        return failure();
+      if (!item.body.empty() || !item.other.empty())
+        items.push_back(std::move(item));
+      continue;
+    }
+    if (op.getNumRegions() > 0 && containsCommunication(&op))
+      return op.emitError() << "'" << op.getName()
+                            << "' contains communication, and how often it runs on which rank is "
+                               "not known; only tpc.micro_batches and scf.if may";
+    if (!isSilent(&op))
+      return op.emitError() << "'" << op.getName()
+                            << "' may write memory, perhaps that of a message under way; a staged "
+                               "program has values only";
+  }
+  return success();
+}
+
+FailureOr<Schedule> Schedule::project(ModuleOp module) {
+  GridAttr grid = GridAttr::lookup(module);
+  auto pipelines = llvm::to_vector(module.getOps<PipelineOp>());
+  if (!grid || pipelines.size() != 1)
+    return emitError(module.getLoc())
+           << "needs a staged program, with a grid and one tpc.pipeline: run tpc-split-stages and "
+              "tpc-schedule-pipeline first";
+  Schedule schedule(module, grid, pipelines[0]);
+  int64_t next = 0;
+  for (Operation &op : pipelines[0].getBody().front()) {
+    auto stage = dyn_cast<StageOp>(op);
+    if (!stage || int64_t(stage.getIndex()) != next++)
+      return op.emitError() << "a pipeline has its stages in order, and nothing else";
+    Items items;
+    if (failed(schedule.projectBlock(stage.getBody().front(), items)))
+      return failure();
+    schedule.stages.push_back({stage, std::move(items)});
+  }
+  if (next != grid.getAxisSize("pp"))
+    return pipelines[0].emitError()
+           << "has " << next << " stages for " << grid.getAxisSize("pp") << " coordinates of pp";
+  return schedule;
+}
+
+//===----------------------------------------------------------------------===//
+// JSON
+//===----------------------------------------------------------------------===//
+
+static std::string typeName(Type type) {
+  std::string name;
+  llvm::raw_string_ostream(name) << type;
+  return name;
+}
+
+/// `#tpc.dim<batch{dp}*sequence>` as "batch{dp}*sequence".
+static std::string dimText(DimAttr dim) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << dim;
+  StringRef inner = StringRef(text);
+  inner.consume_front("#tpc.dim");
+  inner.consume_front("<");
+  inner.consume_back(">");
+  return inner.str();
+}
+
+static json::Array describeDims(Type type) {
+  json::Array dims;
+  for (DimAttr dim : getDist(type).getDims())
+    dims.push_back(dimText(dim));
+  return dims;
+}
+
+static json::Array namesOf(ArrayAttr axes) {
+  json::Array names;
+  for (auto axis : axes.getAsRange<StringAttr>())
+    names.push_back(axis.getValue().str());
+  return names;
+}
+
+json::Object mlir::tpc::describeCommunication(Operation *op) {
+  json::Object object{{"op", op->getName().stripDialect().str()}};
+  auto number = [&](StringRef name, StringRef key) {
+    if (auto value = op->getAttrOfType<IntegerAttr>(name))
+      object[key] = value.getInt();
+  };
+  if (isa<SendOp, RecvOp>(op)) {
+    Type type = isa<SendOp>(op) ? op->getOperand(0).getType() : op->getResult(0).getType();
+    number("to", "to");
+    number("from", "from");
+    object["type"] = typeName(getElementTypeOrSelf(type));
+    object["dims"] = describeDims(type);
+    return object;
+  }
+  Type from = op->getOperand(0).getType(), to = op->getResult(0).getType();
+  object["over"] = namesOf(getGroupAxes(op));
+  object["type"] = typeName(getElementTypeOrSelf(from));
+  if (auto partial = getDist(from).getPartial(); partial && isa<AllReduceOp, ReduceScatterOp>(op))
+    object["reduction"] = stringifyReductionKind(partial.getKind()).str();
+  for (StringRef name : {"dim", "from_dim", "to_dim", "root"})
+    number(name, name);
+  object["from_dims"] = describeDims(from);
+  object["to_dims"] = describeDims(to);
+  return object;
+}
+
+static json::Array describeItems(const Schedule::Items &items);
+
+static json::Object describeItem(const Schedule::Item &item) {
+  using Kind = Schedule::Item::Kind;
+  switch (item.kind) {
+  case Kind::Comm:
+    return describeCommunication(item.op);
+  case Kind::Call:
+    return json::Object{{"call", func::FuncOp(item.callee).getName().str()}, {"times", 1}};
+  case Kind::Output: {
+    auto output = cast<OutputOp>(item.op);
+    return json::Object{{"op", "output"},
+                        {"index", int64_t(output.getIndex())},
+                        {"type", typeName(getElementTypeOrSelf(output.getValue().getType()))},
+                        {"dims", describeDims(output.getValue().getType())}};
+  }
+  case Kind::Loop: {
+    DimAttr batch = cast<MicroBatchesOp>(item.op).getBatchAttr();
+    return json::Object{{"loop", batch ? json::Value(dimText(batch)) : json::Value(nullptr)},
+                        {"body", describeItems(item.body)}};
+  }
+  case Kind::Branch:
+    return json::Object{{"then", describeItems(item.body)}, {"else", describeItems(item.other)}};
+  }
+  llvm_unreachable("all kinds are there");
+}
+
+static json::Array describeItems(const Schedule::Items &items) {
+  json::Array list;
+  for (const Schedule::Item &item : items) {
+    json::Object object = describeItem(item);
+    // Calls one after the other are one entry.
+    if (item.kind == Schedule::Item::Kind::Call && !list.empty()) {
+      json::Object &last = *list.back().getAsObject();
+      if (last.get("call") && *last.get("call") == *object.get("call")) {
+        last["times"] = *last.getInteger("times") + 1;
+        continue;
+      }
+    }
+    list.push_back(std::move(object));
+  }
+  return list;
+}
+
+json::Object Schedule::toJSON() const {
+  json::Array order, list;
+  json::Object sizes, bodies;
+  for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes())) {
+    order.push_back(axis.getValue().str());
+    sizes[axis.getValue()] = size;
+  }
+  for (const auto &[function, items] : functions)
+    bodies[cast<func::FuncOp>(function).getName()] = describeItems(items);
+  for (const auto &stage : stages)
+    list.push_back(describeItems(stage.second));
+  return json::Object{{"grid", json::Object{{"order", std::move(order)},
+                                            {"sizes", std::move(sizes)},
+                                            {"micro_batches", grid.getMicroBatches()}}},
+                      {"functions", std::move(bodies)},
+                      {"stages", std::move(list)}};
+}
+
+std::string mlir::tpc::hashText(StringRef text) {
+  uint64_t hash = 0xcbf29ce484222325u; // FNV-1a, then a finalizer that spreads the bits
+  for (unsigned char c : text.bytes())
+    hash = (hash ^ c) * 0x100000001b3u;
+  hash ^= hash >> 33;
+  hash *= 0xff51afd7ed558ccdu;
+  hash ^= hash >> 33;
+  return llvm::formatv("{0:x-16}", hash).str();
+}
+
+std::string Schedule::getHash() const {
+  std::string text;
+  llvm::raw_string_ostream(text) << json::Value(toJSON());
+  return hashText(text);
+}

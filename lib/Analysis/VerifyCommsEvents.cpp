@@ -1,0 +1,204 @@
+//===- VerifyCommsEvents.cpp - Each collective by itself ------------------===//
+
+#include "VerifyComms.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::comms;
+using ::tpc::SymExpr;
+
+std::string comms::rankText(GridAttr grid, const Coordinates &at) {
+  std::string text;
+  for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes())) {
+    if (size == 1)
+      continue;
+    int64_t coordinate = 0;
+    for (auto &[name, value] : at)
+      if (name == axis.getValue())
+        coordinate = value;
+    text += (text.empty() ? "" : ", ") + axis.getValue().str() + " " + std::to_string(coordinate);
+  }
+  return "rank (" + text + ")";
+}
+
+std::string comms::axesText(const Schedule &schedule, AxisMask axes) {
+  SmallVector<StringRef> names = schedule.getNames(axes);
+  return llvm::join(names, " and ");
+}
+
+std::string comms::opText(Operation *op) {
+  std::string name = getSourceName(op->getLoc());
+  return op->getName().getStringRef().str() + (name.empty() ? "" : " '" + name + "'");
+}
+
+//===----------------------------------------------------------------------===//
+// Sizes
+//===----------------------------------------------------------------------===//
+
+/// Splits `size` over one axis after the other, as long as each rank gets the same. Adds the axes
+/// from which on they do not, and returns nothing then.
+static std::optional<SymExpr> splitEvenly(const Schedule &schedule, SymExpr size,
+                                          ArrayRef<StringAttr> axes, AxisMask &uneven) {
+  for (auto [i, axis] : llvm::enumerate(axes)) {
+    int64_t parts = schedule.getGrid().getAxisSize(axis.getValue());
+    std::optional<SymExpr> part = size.divideExact(SymExpr(parts));
+    if (!part) {
+      uneven |= schedule.getMask(axes.drop_front(i));
+      return std::nullopt;
+    }
+    size = *part;
+  }
+  return size;
+}
+
+AxisMask comms::getSizeAxes(const Schedule &schedule, DimAttr dim) {
+  AxisMask uneven = 0;
+  std::optional<SymExpr> size(SymExpr(1));
+  for (FactorAttr factor : dim.getFactors()) {
+    auto part = splitEvenly(schedule, factor.getExpr(), factor.getAxes(), uneven);
+    size = size && part ? std::optional(*size * *part) : std::nullopt;
+  }
+  if (!size)
+    uneven |= schedule.getMask(dim.getAxes());
+  else
+    splitEvenly(schedule, *size, dim.getAxes(), uneven);
+  return uneven;
+}
+
+static std::string dimText(DimAttr dim) {
+  std::string text;
+  llvm::raw_string_ostream(text) << dim;
+  StringRef inner(text);
+  inner.consume_front("#tpc.dim");
+  return inner.str();
+}
+
+std::string comms::sizeText(GridAttr grid, DimAttr dim, const Coordinates &at) {
+  std::map<std::string, int64_t> coordinates;
+  for (StringAttr axis : dim.getAllAxes())
+    coordinates[axis.getValue().str()] = 0;
+  for (auto &[name, value] : at)
+    coordinates[name.str()] = value;
+  if (auto size = dim.getLocalSize(grid, coordinates, {}))
+    return std::to_string(*size);
+  return dimText(dim);
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+/// The dimension without `group`'s axes: what the group holds together.
+static DimAttr removeAxes(DimAttr dim, ArrayRef<StringAttr> group) {
+  auto without = [&](ArrayRef<StringAttr> axes) {
+    SmallVector<StringAttr> rest;
+    llvm::copy_if(axes, std::back_inserter(rest),
+                  [&](StringAttr axis) { return !llvm::is_contained(group, axis); });
+    return rest;
+  };
+  SmallVector<FactorAttr> factors;
+  for (FactorAttr factor : dim.getFactors())
+    factors.push_back(
+        FactorAttr::get(dim.getContext(), factor.getExpr(), without(factor.getAxes())));
+  return DimAttr::get(dim.getContext(), factors, without(dim.getAxes()));
+}
+
+static bool usesAll(DimAttr dim, ArrayRef<StringAttr> group) {
+  SmallVector<StringAttr> axes = dim.getAllAxes();
+  return llvm::all_of(group, [&](StringAttr axis) { return llvm::is_contained(axes, axis); });
+}
+
+static InFlightDiagnostic refuse(Operation *op) { return op->emitError() << opText(op) << ": "; }
+
+/// `dims` must have the same size on all members of the group.
+static LogicalResult checkSameSize(const Schedule &schedule, Operation *op, const char *what,
+                                   ArrayRef<DimAttr> dims, AxisMask group) {
+  for (auto [d, dim] : llvm::enumerate(dims)) {
+    AxisMask differs = getSizeAxes(schedule, dim) & group;
+    if (!differs)
+      continue;
+    GridAttr grid = schedule.getGrid();
+    StringRef axis = schedule.getNames(differs)[0];
+    Coordinates a, b{{axis, grid.getAxisSize(axis) - 1}};
+    InFlightDiagnostic diag = refuse(op) << "members of a group over " << axesText(schedule, group)
+                                         << " do not agree on the size of dimension " << d
+                                         << " of the " << what << ": ";
+    std::string sizeA = sizeText(grid, dim, a), sizeB = sizeText(grid, dim, b);
+    if (sizeA == sizeB)
+      return diag << "it is " << sizeA << ", which need not be the same on " << rankText(grid, a)
+                  << " and " << rankText(grid, b);
+    return diag << rankText(grid, a) << " has " << sizeA << ", " << rankText(grid, b) << " has "
+                << sizeB;
+  }
+  return success();
+}
+
+LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
+  GridAttr grid = schedule.getGrid();
+  auto group = llvm::to_vector(getGroupAxes(op).getAsRange<StringAttr>());
+  if (group.empty())
+    return refuse(op) << "names no axis, so that nobody takes part";
+  for (auto [i, axis] : llvm::enumerate(group)) {
+    if (!llvm::is_contained(grid.getOrder(), axis))
+      return refuse(op) << "'" << axis.getValue() << "' is no axis of ranks"
+                        << (axis.getValue() == "mb"
+                                ? ": micro-batches follow each other, they cannot communicate"
+                                : "");
+    if (llvm::is_contained(ArrayRef(group).take_front(i), axis))
+      return refuse(op) << "names axis '" << axis.getValue() << "' twice";
+  }
+  AxisMask mask = schedule.getMask(group);
+  Type from = op->getOperand(0).getType(), to = op->getResult(0).getType();
+  DistAttr in = getDist(from), out = getDist(to);
+  if (getElementTypeOrSelf(from) != getElementTypeOrSelf(to) ||
+      in.getDims().size() != out.getDims().size())
+    return refuse(op) << "receives another type than is sent: " << from << " and " << to;
+
+  // Which dimension each side has in parts over the group, and which are whole.
+  auto dimOf = [&](StringRef name) -> std::optional<int64_t> {
+    auto attr = op->getAttrOfType<IntegerAttr>(name);
+    return attr ? std::optional(attr.getInt()) : std::nullopt;
+  };
+  std::optional<int64_t> splitIn, splitOut;
+  if (isa<AllGatherOp>(op))
+    splitIn = dimOf("dim");
+  else if (isa<ReduceScatterOp>(op))
+    splitOut = dimOf("dim");
+  else if (isa<AllToAllOp>(op))
+    splitIn = dimOf("from_dim"), splitOut = dimOf("to_dim");
+  int64_t rank = in.getDims().size();
+  for (std::optional<int64_t> dim : {splitIn, splitOut})
+    if (dim && (*dim < 0 || *dim >= rank))
+      return refuse(op) << "there is no dimension " << *dim;
+
+  auto check = [&](const char *what, DistAttr dist, std::optional<int64_t> split) -> LogicalResult {
+    SmallVector<DimAttr> whole(dist.getDims());
+    if (split) {
+      if (!usesAll(whole[*split], group))
+        return refuse(op) << "dimension " << *split << " of the " << what
+                          << " is not split over all axes of the group";
+      whole[*split] = removeAxes(whole[*split], group);
+    }
+    return checkSameSize(schedule, op, what, whole, mask);
+  };
+  if (failed(check("operand", in, splitIn)) || failed(check("result", out, splitOut)))
+    return failure();
+  for (int64_t d = 0; d < rank; ++d)
+    if (removeAxes(in.getDims()[d], group) != removeAxes(out.getDims()[d], group))
+      return refuse(op) << "members of a group send " << from << " and expect " << to
+                        << ", which is not the same in dimension " << d;
+
+  if (isa<AllReduceOp, ReduceScatterOp>(op))
+    for (StringAttr axis : group)
+      if (!in.isUnreducedOver(axis.getValue()))
+        return refuse(op) << "adds up what is no part of a sum over '" << axis.getValue()
+                          << "': " << from;
+  if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
+    int64_t members = 1;
+    for (StringAttr axis : group)
+      members *= grid.getAxisSize(axis.getValue());
+    if (int64_t root = broadcast.getRoot(); root < 0 || root >= members)
+      return refuse(op) << "root " << root << " is none of the group's " << members << " members";
+  }
+  return success();
+}

@@ -1,0 +1,224 @@
+//===- VerifyCommsMessages.cpp - What crosses stages has its counterpart --===//
+//
+// Stages have programs of their own. On a channel (from stage i to stage j, or among all stages
+// for a collective over pp) the k-th communication of one side must be the k-th of the other, in
+// the same kind of loop, with the same type. Ranks of two stages meet if all their other
+// coordinates are equal, so that sizes and turns are functions of the same numbers.
+//
+//===----------------------------------------------------------------------===//
+
+#include "VerifyComms.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::comms;
+
+namespace {
+
+/// More than any schedule that makes sense; calls of calls could be exponentially many.
+constexpr size_t maxCrossings = 100000;
+
+struct Collector {
+  const Schedule &schedule;
+  AxisMask pp;
+  DenseMap<Operation *, bool> crosses; // functions
+
+  bool isCrossing(Operation *op) const {
+    return isa<SendOp, RecvOp>(op) || (schedule.getMask(getGroupAxes(op)) & pp);
+  }
+
+  bool contains(const Schedule::Items &items) {
+    return llvm::any_of(items, [&](const Item &item) {
+      switch (item.kind) {
+      case Item::Kind::Comm:
+        return isCrossing(item.op);
+      case Item::Kind::Call: {
+        auto it = crosses.find(item.callee);
+        if (it != crosses.end())
+          return it->second;
+        bool result = contains(schedule.getItems(item.callee));
+        crosses[item.callee] = result;
+        return result;
+      }
+      default:
+        return contains(item.body) || contains(item.other);
+      }
+    });
+  }
+
+  LogicalResult collect(const Item &item, std::vector<Crossing> &out) {
+    if (item.kind == Item::Kind::Comm && isCrossing(item.op)) {
+      if (out.size() == maxCrossings)
+        return item.op->emitError() << opText(item.op) << ": a stage communicates with others more "
+                                    << "than " << maxCrossings << " times in one turn";
+      out.push_back({item.op});
+    } else if (item.kind == Item::Kind::Branch && (contains(item.body) || contains(item.other))) {
+      return item.op->emitError() << "ranks of other stages are communicated with in a branch; "
+                                     "whether they take the same one is not known";
+    } else if (item.kind == Item::Kind::Call && contains({item})) {
+      for (const Item &inner : schedule.getItems(item.callee))
+        if (failed(collect(inner, out)))
+          return failure();
+    }
+    return success();
+  }
+};
+
+/// One side of a channel: by phase, the crossings (indices into the phase).
+struct Side {
+  int64_t stage;
+  std::vector<std::pair<Phase *, SmallVector<Crossing *>>> phases;
+
+  void add(Phase &phase, Crossing &crossing) {
+    if (phases.empty() || phases.back().first != &phase)
+      phases.push_back({&phase, {}});
+    phases.back().second.push_back(&crossing);
+  }
+};
+
+class Matcher {
+public:
+  Matcher(const Schedule &schedule, Crossings &crossings)
+      : schedule(schedule), crossings(crossings) {}
+  LogicalResult run();
+
+private:
+  std::string rankOf(int64_t stage) const { return rankText(schedule.getGrid(), {{"pp", stage}}); }
+  LogicalResult compare(const Side &a, const Side &b);
+  LogicalResult compareOne(const Side &a, Operation *x, const Side &b, Operation *y);
+  LogicalResult refuseAlone(const Side &a, Operation *op, const Side &b);
+
+  const Schedule &schedule;
+  Crossings &crossings;
+  unsigned next = 0; // id
+};
+
+} // namespace
+
+static Type typeOf(Operation *op) {
+  return isa<SendOp>(op) ? op->getOperand(0).getType() : op->getResult(0).getType();
+}
+
+/// `op` on the side `a` has nobody on the side `b`.
+LogicalResult Matcher::refuseAlone(const Side &a, Operation *op, const Side &b) {
+  InFlightDiagnostic diag = op->emitError() << opText(op) << ": ";
+  if (isa<SendOp>(op))
+    return diag << rankOf(a.stage) << " sends what " << rankOf(b.stage) << " never receives";
+  if (isa<RecvOp>(op))
+    return diag << rankOf(a.stage) << " waits for what " << rankOf(b.stage) << " never sends";
+  return diag << rankOf(a.stage) << " takes part, but " << rankOf(b.stage)
+              << ", which is in the same group over "
+              << axesText(schedule, schedule.getMask(getGroupAxes(op))) << ", does not";
+}
+
+LogicalResult Matcher::compareOne(const Side &a, Operation *x, const Side &b, Operation *y) {
+  if (isCollective(x)) {
+    if (describeCommunication(x) == describeCommunication(y))
+      return success();
+    InFlightDiagnostic diag = x->emitError()
+                              << opText(x) << ": " << rankOf(a.stage) << " comes with another "
+                              << "communication than " << rankOf(b.stage) << " in the same group";
+    diag.attachNote(y->getLoc()) << opText(y) << " is what the other one comes with";
+    return diag;
+  }
+  Type sent = typeOf(x), expected = typeOf(y);
+  DistAttr from = getDist(sent), to = getDist(expected);
+  if (getElementTypeOrSelf(sent) == getElementTypeOrSelf(expected) &&
+      from.getDims() == to.getDims() && from.getPartial() == to.getPartial())
+    return success();
+  InFlightDiagnostic diag = x->emitError()
+                            << opText(x) << ": " << rankOf(a.stage) << " sends " << sent << ", but "
+                            << rankOf(b.stage) << " receives " << expected;
+  diag.attachNote(y->getLoc()) << opText(y) << " receives it";
+  return diag;
+}
+
+LogicalResult Matcher::compare(const Side &a, const Side &b) {
+  for (size_t p = 0; p < std::max(a.phases.size(), b.phases.size()); ++p) {
+    if (p >= b.phases.size())
+      return refuseAlone(a, a.phases[p].second[0]->op, b);
+    if (p >= a.phases.size())
+      return refuseAlone(b, b.phases[p].second[0]->op, a);
+    auto &[phaseA, listA] = a.phases[p];
+    auto &[phaseB, listB] = b.phases[p];
+    if (!haveSameTurns(schedule, phaseA->loop, phaseB->loop)) {
+      Operation *op = listA[0]->op;
+      InFlightDiagnostic diag =
+          op->emitError() << opText(op) << ": " << rankOf(a.stage) << " and " << rankOf(b.stage)
+                          << " may do this a different number of times: they do not repeat "
+                             "it over the same micro-batches";
+      diag.attachNote(listB[0]->op->getLoc()) << "the other side";
+      return diag;
+    }
+    for (size_t i = 0; i < std::max(listA.size(), listB.size()); ++i) {
+      if (i >= listB.size())
+        return refuseAlone(a, listA[i]->op, b);
+      if (i >= listA.size())
+        return refuseAlone(b, listB[i]->op, a);
+      if (failed(compareOne(a, listA[i]->op, b, listB[i]->op)))
+        return failure();
+      listB[i]->id = listA[i]->id;
+    }
+  }
+  return success();
+}
+
+LogicalResult Matcher::run() {
+  int64_t stages = crossings.stages.size();
+  // Channels from stage to stage, and by groups that span stages.
+  std::map<std::pair<int64_t, int64_t>, std::pair<Side, Side>> channels;
+  std::map<AxisMask, std::vector<Side>> groups;
+  for (int64_t stage = 0; stage < stages; ++stage)
+    for (Phase &phase : crossings.stages[stage])
+      for (Crossing &crossing : phase.crossings) {
+        crossing.id = next++;
+        if (isCollective(crossing.op)) {
+          std::vector<Side> &sides = groups[schedule.getMask(getGroupAxes(crossing.op))];
+          if (sides.empty())
+            for (int64_t i = 0; i < stages; ++i)
+              sides.push_back({i, {}});
+          sides[stage].add(phase, crossing);
+          continue;
+        }
+        auto send = dyn_cast<SendOp>(crossing.op);
+        int64_t peer = send ? send.getTo() : cast<RecvOp>(crossing.op).getFrom();
+        if (peer < 0 || peer >= stages || peer == stage)
+          return crossing.op->emitError() << opText(crossing.op) << ": stage " << peer
+                                          << " is no other stage of the pipeline";
+        std::pair<int64_t, int64_t> key = send ? std::pair(stage, peer) : std::pair(peer, stage);
+        auto &[from, to] = channels[key];
+        from.stage = key.first;
+        to.stage = key.second;
+        (send ? from : to).add(phase, crossing);
+      }
+  for (auto &[key, sides] : channels)
+    if (failed(compare(sides.first, sides.second)))
+      return failure();
+  for (auto &[axes, sides] : groups)
+    for (const Side &side : ArrayRef(sides).drop_front())
+      if (failed(compare(sides[0], side)))
+        return failure();
+  return success();
+}
+
+FailureOr<Crossings> comms::matchCrossings(const Schedule &schedule) {
+  Crossings result;
+  Collector collector{schedule, schedule.getMask("pp"), DenseMap<Operation *, bool>()};
+  for (const auto &[stage, items] : schedule.getStages()) {
+    std::vector<Phase> &phases = result.stages.emplace_back();
+    for (const Item &item : items) {
+      auto loop = dyn_cast<MicroBatchesOp>(item.op);
+      if (loop || phases.empty() || phases.back().loop)
+        phases.push_back({loop, {}});
+      for (const Item &inner : loop ? ArrayRef<Item>(item.body) : ArrayRef<Item>(item))
+        if (failed(collector.collect(inner, phases.back().crossings)))
+          return failure();
+    }
+    llvm::erase_if(phases, [](const Phase &phase) { return phase.crossings.empty(); });
+  }
+  if (failed(Matcher(schedule, result).run()))
+    return failure();
+  return result;
+}

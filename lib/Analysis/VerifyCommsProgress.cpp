@@ -1,0 +1,152 @@
+//===- VerifyCommsProgress.cpp - Nobody waits in a circle -----------------===//
+//
+// Nothing is buffered: a sender waits for its receiver. A circle of ranks that wait for each
+// other is impossible if all communication can be numbered such that each rank's program
+// meets ascending numbers and both sides of one communication have the same. For the loop of stages
+//
+//     stage 0: send to 1          time 0           turn m of a loop adds m * period, 2 here
+//     stage 1: recv from 0, send to 2   0, 1
+//     stage 2: recv from 1              1
+//
+// Collectives within a stage need no number: all ranks of a stage run the same text, so that they
+// lie in it between the same crossings.
+//
+//===----------------------------------------------------------------------===//
+
+#include "VerifyComms.h"
+
+#include "llvm/ADT/IntEqClasses.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::comms;
+
+namespace {
+
+/// Nodes 0 … n-1; an edge is something that one stage does before another.
+class Order {
+public:
+  struct Edge {
+    unsigned to;
+    int64_t stage;
+    Operation *first, *second;
+  };
+  explicit Order(size_t nodes) : edges(nodes), state(nodes), level(nodes) {}
+  void add(unsigned from, Edge edge) { edges[from].push_back(edge); }
+
+  /// Longest paths. Nothing if there is a circle, which is then in `circle`.
+  bool sort() {
+    for (unsigned node = 0; node < edges.size(); ++node)
+      if (state[node] == New && !visit(node))
+        return false;
+    for (unsigned node : llvm::reverse(finished))
+      for (const Edge &edge : edges[node])
+        level[edge.to] = std::max(level[edge.to], level[node] + 1);
+    return true;
+  }
+  int64_t getLevel(unsigned node) const { return level[node]; }
+  SmallVector<Edge> circle;
+
+private:
+  enum State : char { New, Open, Done };
+
+  // By hand: pipelines may be longer than the stack is deep.
+  bool visit(unsigned root) {
+    SmallVector<std::pair<unsigned, size_t>> path{{root, 0}};
+    state[root] = Open;
+    while (!path.empty()) {
+      auto &[node, next] = path.back();
+      if (next == edges[node].size()) {
+        state[node] = Done;
+        finished.push_back(node);
+        path.pop_back();
+        continue;
+      }
+      unsigned to = edges[node][next++].to;
+      if (state[to] == New) {
+        state[to] = Open;
+        path.push_back({to, 0});
+      } else if (state[to] == Open) {
+        auto *begin = llvm::find_if(path, [&](auto &entry) { return entry.first == to; });
+        for (auto &entry : llvm::make_range(begin, path.end()))
+          circle.push_back(edges[entry.first][entry.second - 1]);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  std::vector<SmallVector<Edge, 2>> edges;
+  std::vector<State> state;
+  std::vector<int64_t> level;
+  SmallVector<unsigned> finished;
+};
+
+} // namespace
+
+static LogicalResult refuseCircle(const Schedule &schedule, Order &order) {
+  // From the first stage on, wherever the search came from.
+  std::rotate(order.circle.begin(),
+              std::min_element(order.circle.begin(), order.circle.end(),
+                               [](const auto &a, const auto &b) { return a.stage < b.stage; }),
+              order.circle.end());
+  Operation *first = order.circle.front().first;
+  InFlightDiagnostic diag = first->emitError()
+                            << opText(first) << ": ranks wait for each other in a circle";
+  for (const Order::Edge &edge : order.circle)
+    diag.attachNote(edge.first->getLoc())
+        << rankText(schedule.getGrid(), {{"pp", edge.stage}}) << " waits at " << opText(edge.first)
+        << " and comes to " << opText(edge.second) << " only afterwards";
+  return diag;
+}
+
+LogicalResult comms::findOrder(const Schedule &schedule, Crossings &crossings) {
+  // Phases that share a communication are one place.
+  SmallVector<Phase *> phases;
+  SmallVector<int64_t> stageOf;
+  unsigned ids = 0;
+  for (auto [stage, list] : llvm::enumerate(crossings.stages))
+    for (Phase &phase : list) {
+      phases.push_back(&phase);
+      stageOf.push_back(stage);
+      for (const Crossing &crossing : phase.crossings)
+        ids = std::max(ids, crossing.id + 1);
+    }
+  llvm::IntEqClasses places(phases.size());
+  SmallVector<int64_t> phaseOf(ids, -1);
+  for (auto [i, phase] : llvm::enumerate(phases))
+    for (const Crossing &crossing : phase->crossings) {
+      if (phaseOf[crossing.id] >= 0)
+        places.join(phaseOf[crossing.id], i);
+      phaseOf[crossing.id] = i;
+    }
+  places.compress();
+
+  Order outer(places.getNumClasses());
+  for (size_t i = 1; i < phases.size(); ++i)
+    if (stageOf[i] == stageOf[i - 1])
+      outer.add(places[i - 1], {places[i], stageOf[i], phases[i - 1]->crossings.back().op,
+                                phases[i]->crossings.front().op});
+  if (!outer.sort())
+    return refuseCircle(schedule, outer);
+
+  Order inner(ids);
+  for (auto [i, phase] : llvm::enumerate(phases))
+    for (size_t k = 1; k < phase->crossings.size(); ++k)
+      inner.add(phase->crossings[k - 1].id, {phase->crossings[k].id, stageOf[i],
+                                             phase->crossings[k - 1].op, phase->crossings[k].op});
+  if (!inner.sort())
+    return refuseCircle(schedule, inner);
+
+  std::vector<int64_t> period(places.getNumClasses(), 1);
+  for (auto [i, phase] : llvm::enumerate(phases)) {
+    phase->place = outer.getLevel(places[i]);
+    for (Crossing &crossing : phase->crossings) {
+      crossing.time = inner.getLevel(crossing.id);
+      period[places[i]] = std::max(period[places[i]], crossing.time + 1);
+    }
+  }
+  for (auto [i, phase] : llvm::enumerate(phases))
+    phase->period = period[places[i]];
+  return success();
+}

@@ -1,0 +1,35 @@
+// Seeded mistakes. What verifiers say to them: test/Integration/cpu/test_mutants.py.
+// DEFINE: %{kind} = list
+// DEFINE: %{split} = --tpc-assign-shardings=shard=tp2,pp2,dp2,mb2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --cse --tpc-split-stages --tpc-schedule-pipeline --cse
+// DEFINE: %{mutate} = tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir %{split} --verify-each=0 --tpc-mutate=kind=%{kind}
+
+// RUN: %{mutate} -o /dev/null | FileCheck %s --check-prefix=LIST
+// LIST: drop-collective: a collective is left out
+// LIST: rank-branch: a collective stands in a branch that some members do not take
+// LIST: wrong-kv-group:
+
+// REDEFINE: %{kind} = rank-branch,seed=1
+// RUN: %{mutate} 2>&1 | FileCheck %s --check-prefix=BRANCH
+// BRANCH: mutated: rank-branch
+// BRANCH: tpc.iota dim 0 : tensor<1xi64, #tpc.dist<[2{tp}], local>>
+// BRANCH: scf.if
+// BRANCH-NEXT: tpc.all_reduce
+// BRANCH: else
+
+// The same seed is the same mistake.
+// RUN: %{mutate} 2>&1 > %t.1 && %{mutate} > %t.2 2>/dev/null && diff %t.1 %t.2
+
+// REDEFINE: %{kind} = cross-micro-batches
+// RUN: %{mutate} 2>&1 | FileCheck %s --check-prefix=CROSS
+// CROSS: tpc.send {{.*}}batch{dp, mb}
+// CROSS: tpc.recv {{.*}}batch{mb, dp}
+
+// REDEFINE: %{kind} = nonsense
+// RUN: not %{mutate} 2>&1 | FileCheck %s --check-prefix=KIND
+// KIND: error: tpc-mutate: there is no kind 'nonsense'; kind=list prints all
+// REDEFINE: %{kind} = masked-row,sed=1
+// RUN: not %{mutate} 2>&1 | FileCheck %s --check-prefix=SEED
+// SEED: error: tpc-mutate: 'sed=1' is not seed=N
+// REDEFINE: %{kind} = wrong-rotation
+// RUN: not %{mutate} 2>&1 | FileCheck %s --check-prefix=PLACE
+// PLACE: error: tpc-mutate: the program has no place for 'wrong-rotation'
