@@ -55,3 +55,19 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>} {
     return %a : tensor<5x8xf32>
   }
 }
+
+// -----
+
+// The cheapest sequence has all-to-alls, which no tactic predicted; another one has not.
+module attributes {tpc.grid = #tpc.grid<tp = 4, pp = 1, mb = 1>,
+                   tpc.tactics = [{name = "tp", splits = [], predicts = [
+                     {kind = "all_gather", axis = "tp", why = "test"}]}]} {
+  // CHECK-LABEL: @another_way
+  // CHECK-NEXT: tpc.all_gather
+  // CHECK-NEXT: tpc.local_slice
+  // CHECK-NEXT: return
+  func.func @another_way(%x: tensor<40x8xf32, #tpc.dist<[40{tp}, 8]>>) -> tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>> {
+    %y = tpc.reshard %x : tensor<40x8xf32, #tpc.dist<[40{tp}, 8]>> -> tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
+    return %y : tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
+  }
+}

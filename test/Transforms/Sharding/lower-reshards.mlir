@@ -73,3 +73,57 @@ func.func @one_of_two(%x: tensor<8xf32, #tpc.dist<[8], max{tp, cp}>>) -> tensor<
   return %y : tensor<8xf32, #tpc.dist<[8], max{tp}>>
 }
 }
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 4, cp = 4, pp = 1, mb = 1>} {
+
+// Two all-to-alls, 3/16 of the value each, instead of a gather of 3/4.
+// CHECK-LABEL: @around
+// CHECK-NEXT: %[[A:.*]] = tpc.all_to_all %arg0 over ["tp"] from 0 to 1
+// CHECK-NEXT: tpc.all_to_all %[[A]] over ["tp"] from 1 to 0
+// CHECK-NEXT: return
+func.func @around(%x: tensor<40x8xf32, #tpc.dist<[40{tp}, 8]>>) -> tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>> {
+  %y = tpc.reshard %x : tensor<40x8xf32, #tpc.dist<[40{tp}, 8]>> -> tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
+  return %y : tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
+}
+
+// The axis that is wanted under another one waits in another dimension, so that a quarter is gathered.
+// CHECK-LABEL: @park
+// CHECK-NEXT: %[[S:.*]] = tpc.local_slice %arg0 over ["cp"] dim 1
+// CHECK-NEXT: %[[G:.*]] = tpc.all_gather %[[S]] over ["tp"] dim 0
+// CHECK-NEXT: tpc.all_to_all %[[G]] over ["cp"] from 1 to 0
+// CHECK-NEXT: return
+func.func @park(%x: tensor<32x32xf32, #tpc.dist<[32{tp}, 32]>>) -> tensor<32x32xf32, #tpc.dist<[32{cp}, 32]>> {
+  %y = tpc.reshard %x : tensor<32x32xf32, #tpc.dist<[32{tp}, 32]>> -> tensor<32x32xf32, #tpc.dist<[32{cp}, 32]>>
+  return %y : tensor<32x32xf32, #tpc.dist<[32{cp}, 32]>>
+}
+
+// A scatter over one axis makes what the other reduces smaller.
+// CHECK-LABEL: @scatter_first
+// CHECK-NEXT: %[[S:.*]] = tpc.reduce_scatter %arg0 over ["tp"] dim 0
+// CHECK-NEXT: tpc.all_reduce %[[S]] over ["cp"]
+// CHECK-NEXT: return
+func.func @scatter_first(%x: tensor<32xf32, #tpc.dist<[32], sum{tp, cp}>>) -> tensor<32xf32, #tpc.dist<[32{tp}]>> {
+  %y = tpc.reshard %x : tensor<32xf32, #tpc.dist<[32], sum{tp, cp}>> -> tensor<32xf32, #tpc.dist<[32{tp}]>>
+  return %y : tensor<32xf32, #tpc.dist<[32{tp}]>>
+}
+
+// Over two axes, one after the other: a group moves one axis at a time.
+// CHECK-LABEL: @move_two
+// CHECK-NOT: over ["tp", "cp"]
+// CHECK: return
+func.func @move_two(%x: tensor<32x32xf32, #tpc.dist<[32{tp, cp}, 32]>>) -> tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>> {
+  %y = tpc.reshard %x : tensor<32x32xf32, #tpc.dist<[32{tp, cp}, 32]>> -> tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>>
+  return %y : tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>>
+}
+
+// One head over four ranks, behind another factor.
+// CHECK-LABEL: @one_head
+// CHECK-NEXT: tpc.local_slice %arg0 over ["tp"] dim 0
+// CHECK-NEXT: return
+func.func @one_head(%x: tensor<2xf32>) -> tensor<2xf32, #tpc.dist<[2*1{tp}]>> {
+  %y = tpc.reshard %x : tensor<2xf32> -> tensor<2xf32, #tpc.dist<[2*1{tp}]>>
+  return %y : tensor<2xf32, #tpc.dist<[2*1{tp}]>>
+}
+}

@@ -54,9 +54,10 @@ def InsertReshards : Pass<"tpc-insert-reshards", "::mlir::ModuleOp"> {
 def LowerReshards : Pass<"tpc-lower-reshards", "::mlir::ModuleOp"> {
   let summary = "Turn reshards into collectives";
   let description = [{
-    Each reshard becomes the shortest sequence of `local_slice` (free), `reduce_scatter`,
-    `all_reduce`, `all_to_all` and `all_gather`, slices first, so that the fewest bytes
-    move. A collective that no tactic predicted (`tpc.tactics`) is an error that names the
+    Each reshard becomes the sequence of `local_slice` (free), `reduce_scatter`,
+    `all_reduce`, `all_to_all` and `all_gather` in which a rank sends the fewest bytes; of
+    several, the one with fewest collectives. All sequences are considered, over the axes
+    that occur in either distribution. A collective that no tactic predicted (`tpc.tactics`) is an error that names the
     source of the value, unless `allow-reshard` is given: silent all-gathers are how
     partitions get slow.
   }];

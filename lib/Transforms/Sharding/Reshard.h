@@ -1,0 +1,72 @@
+//===- Reshard.h - Sequences of collectives from one split to another -----===//
+//
+// What lies between two distributions of one value is found, not built: states are
+// distributions, steps are what collectives can do to them, and the path on which a rank
+// sends least is taken (of several, the one with fewest collectives, then with fewest
+// slices). Sizes are nominal, of the rank with most; messages are counted as rings send them
+// (tpc/Support/Links.h).
+//
+// Steps never use an axis that occurs in neither end: along it nothing changes, so it takes no
+// part. `mb` is an axis in time, over which values are sliced and nothing else.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_TRANSFORMS_SHARDING_RESHARD_H
+#define TPC_LIB_TRANSFORMS_SHARDING_RESHARD_H
+
+#include "tpc/Analysis/Nominal.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Support/Links.h"
+
+namespace mlir::tpc {
+
+struct ReshardStep {
+  enum Kind { Slice, AllReduce, ReduceScatter, AllGather, AllToAll } kind;
+  SmallVector<StringAttr, 2> axes;
+  int64_t dim = -1, toDim = -1; // toDim of an all-to-all
+  DistAttr result;
+};
+/// "all_gather" as the IR spells it.
+StringRef stringify(ReshardStep::Kind kind);
+
+/// What a sequence costs; compared in this order.
+struct ReshardCost {
+  int64_t sent = 0;        // elements that a rank sends, times the number of ranks in play
+  int64_t collectives = 0; // each axis of a gather or scatter is one
+  int64_t slices = 0;
+
+  auto operator<=>(const ReshardCost &) const = default;
+  ReshardCost operator+(const ReshardCost &other) const {
+    return {sent + other.sent, collectives + other.collectives, slices + other.slices};
+  }
+};
+
+struct ReshardPath {
+  SmallVector<ReshardStep> steps;
+  ReshardCost cost;
+};
+
+class ReshardPlanner {
+public:
+  ReshardPlanner(GridAttr grid, Symbols symbols) : grid(grid), symbols(std::move(symbols)) {}
+
+  /// Whether a collective may be used; `dist` is what it is applied to.
+  using Filter = function_ref<bool(ReshardStep::Kind, StringAttr axis, DistAttr dist, int64_t dim)>;
+  /// The cheapest sequence of steps that `filter` allows. Nothing where there is none.
+  std::optional<ReshardPath> find(DistAttr from, DistAttr to, Filter filter) const;
+
+  /// Elements on the rank with most.
+  int64_t getElements(DistAttr dist) const;
+
+private:
+  GridAttr grid;
+  Symbols symbols;
+};
+
+/// Emits the op of one step, on local values where a grid is given.
+Value emitReshardStep(OpBuilder &builder, Location loc, Value value, const ReshardStep &step,
+                      GridAttr grid);
+
+} // namespace mlir::tpc
+
+#endif // TPC_LIB_TRANSFORMS_SHARDING_RESHARD_H
