@@ -10,6 +10,7 @@
 
 #include "tpc/Analysis/Verify.h"
 
+#include "ExpandNorms.h"
 #include "Field.h"
 #include "Lemmas.h"
 #include "Terms.h"
@@ -49,6 +50,13 @@ static LogicalResult prove(ModuleOp model, ModuleOp program) {
 
 LogicalResult mlir::tpc::verifyEquivalence(ModuleOp model, ModuleOp program,
                                            EquivalenceMethods methods) {
+  OwningOpRef<ModuleOp> modelCopy, programCopy;
+  if (program->hasAttr(kNormsWrittenOutAttr)) {
+    modelCopy = model.clone();
+    programCopy = program.clone();
+    expandNorms(model = *modelCopy);
+    expandNorms(program = *programCopy);
+  }
   if (methods.symbolic && failed(prove(model, program)))
     return failure();
   if (methods.interpret && failed(comparePrograms(model, program)))

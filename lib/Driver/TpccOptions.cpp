@@ -44,6 +44,7 @@ STAGES (--emit), in order
 
 HOW TO SPLIT (--megatron-shard): items separated by commas, each at most once
   tpN     tensor parallelism: heads, ffn width and vocabulary over N ranks
+  tpNxM   the same over M ranks, and the other side of each matrix over N: N*M ranks
   ppN     pipeline parallelism: layers over N stages
   dpN     data parallelism: the batch over N replicas
   sp      sequence parallelism: what tensor parallelism replicates is split over tokens

@@ -28,6 +28,10 @@ struct EquivalenceMethods {
   bool interpret = true; // both programs run at small sizes over a prime field
 };
 
+/// Unit attribute of a module: norms over widths that are split are there as what they compute.
+/// The verifier then compares all norms by their definition.
+inline constexpr llvm::StringLiteral kNormsWrittenOutAttr = "tpc.norms_written_out";
+
 /// Shows that `program` computes what `model` does; errors say where it does not, or what
 /// cannot be proved.
 LogicalResult verifyEquivalence(ModuleOp model, ModuleOp program, EquivalenceMethods methods = {});

@@ -60,7 +60,7 @@ static void putBiasesBack(Plan &plan, SmallVectorImpl<Operation *> &erased) {
     for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
       if (rule.factors[factor].kind != FactorKind::Parallel)
         for (int cls : plan.classes.getFactorClasses(matmul, factor))
-          splits |= !plan.getAxes(cls).empty();
+          splits |= !plan.getAxes(cls, Plan::getPlace(matmul)).empty();
     if (splits || plan.tokenFactor.contains(matmul) != plan.tokenFactor.contains(add))
       return;
     Value bias = add.getRhs();
@@ -84,7 +84,8 @@ static void annotateOps(Plan &plan, const DenseSet<Operation *> &erased) {
     bool split = false;
     for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor) {
       bool tokens = token != plan.tokenFactor.end() && token->second == factor;
-      DimAttr dim = plan.getDim(plan.classes.getFactorClasses(op, factor), tokens);
+      DimAttr dim =
+          plan.getDim(plan.classes.getFactorClasses(op, factor), tokens, Plan::getPlace(op));
       split |= dim.isSharded();
       dims.push_back(dim);
     }
@@ -104,7 +105,8 @@ static void annotateArguments(Plan &plan) {
       bool split = false;
       for (unsigned d = 0; d < cast<RankedTensorType>(argument.getType()).getRank(); ++d) {
         bool tokens = token != plan.tokenArguments.end() && token->second == d;
-        DimAttr dim = plan.getDim(plan.classes.getClasses(argument, d), tokens);
+        DimAttr dim =
+            plan.getDim(plan.classes.getClasses(argument, d), tokens, Plan::getPlace(argument));
         split |= dim.isSharded();
         dims.push_back(dim);
       }
@@ -171,10 +173,19 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     takeBiasesOut(module);
     std::optional<FactorClasses> classes;
     std::optional<Plan> made;
-    auto makePlan = [&] {
+    auto chooseColumns = [&] {
       classes.emplace(module);
       made.emplace(module, *spec, *classes);
       return success(succeeded(applyDataTactic(*made)) && succeeded(applyTensorTactic(*made)));
+    };
+    if (spec->isTensor2D()) {
+      if (failed(chooseColumns()))
+        return signalPassFailure();
+      writeNormsOut(*made);
+    }
+    auto makePlan = [&] {
+      return success(succeeded(chooseColumns()) &&
+                     (!spec->isTensor2D() || succeeded(applyRowsTactic(*made))));
     };
     if (failed(makePlan()))
       return signalPassFailure();
@@ -192,6 +203,7 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     recordTactics(plan);
     for (Operation *op : erased)
       op->erase();
+    module.walk([](Operation *op) { op->removeDiscardableAttr(kNormAttr); });
   }
 };
 } // namespace

@@ -2,6 +2,8 @@
 
 #include "Plan.h"
 
+#include "llvm/ADT/SmallSet.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 
@@ -21,14 +23,19 @@ Plan::Plan(ModuleOp module, const ::tpc::ShardSpec &spec, FactorClasses &classes
   });
 }
 
-ArrayRef<StringAttr> Plan::getAxes(int cls) const {
+SmallVector<StringAttr> Plan::getAxes(int cls, Place place) const {
   auto it = axes.find(cls);
-  return it == axes.end() ? ArrayRef<StringAttr>() : ArrayRef<StringAttr>(it->second);
+  if (it == axes.end())
+    return {};
+  SmallVector<StringAttr> list(ArrayRef<StringAttr>(it->second));
+  if (place)
+    llvm::erase_if(list, [&](StringAttr axis) { return yielding.contains({place, {cls, axis}}); });
+  return list;
 }
 
-bool Plan::hasAxis(ArrayRef<int> list, StringRef axis) const {
+bool Plan::hasAxis(ArrayRef<int> list, StringRef axis, Place place) const {
   return llvm::any_of(list, [&](int cls) {
-    return llvm::any_of(getAxes(cls), [&](StringAttr a) { return a.getValue() == axis; });
+    return llvm::any_of(getAxes(cls, place), [&](StringAttr a) { return a.getValue() == axis; });
   });
 }
 
@@ -36,11 +43,11 @@ void Plan::addAxis(int cls, StringRef axis) {
   axes[cls].push_back(StringAttr::get(module.getContext(), axis));
 }
 
-DimAttr Plan::getDim(ArrayRef<int> list, bool splitTokens) const {
+DimAttr Plan::getDim(ArrayRef<int> list, bool splitTokens, Place place) const {
   MLIRContext *context = module.getContext();
   SmallVector<FactorAttr> factors;
   for (int cls : list)
-    factors.push_back(FactorAttr::get(context, classes.getSize(cls), getAxes(cls)));
+    factors.push_back(FactorAttr::get(context, classes.getSize(cls), getAxes(cls, place)));
   if (factors.empty())
     factors.push_back(FactorAttr::get(context, ::tpc::SymExpr(1)));
   SmallVector<StringAttr> product;
@@ -85,7 +92,69 @@ bool Plan::isUnreduced(Value value, StringRef axis) const {
   const ShardingRule &rule = classes.getRule(op);
   for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
     if (rule.factors[factor].kind != FactorKind::Parallel &&
-        hasAxis(classes.getFactorClasses(op, factor), axis))
+        hasAxis(classes.getFactorClasses(op, factor), axis, getPlace(op)))
       return true;
   return false;
+}
+
+Value Plan::getMatrix(Operation *op) const {
+  if (isa<EmbeddingOp>(op) && !getParameters(op->getOperand(0)).empty())
+    return op->getOperand(0);
+  if (isa<MatmulOp>(op))
+    for (unsigned operand : {1, 0})
+      if (!getParameters(op->getOperand(operand)).empty())
+        return op->getOperand(operand);
+  return {};
+}
+
+SmallVector<int> Plan::getRows(Operation *op) const {
+  Value matrix = getMatrix(op);
+  SmallVector<int> rows;
+  bool hasColumn = false;
+  for (unsigned dim = 0; matrix && dim < cast<RankedTensorType>(matrix.getType()).getRank(); ++dim)
+    for (int cls : classes.getClasses(matrix, dim)) {
+      bool column = columns.contains(cls);
+      hasColumn |= column;
+      if (!column)
+        rows.push_back(cls);
+    }
+  return hasColumn ? rows : SmallVector<int>();
+}
+
+bool Plan::isNormWidth(int cls) const {
+  return llvm::any_of(getUses(cls), [&](ClassUse use) {
+    return use.op->hasAttr(kNormAttr) &&
+           classes.getRule(use.op).factors[use.factor].kind == FactorKind::ReductionSum;
+  });
+}
+
+std::string Plan::describe(int cls) const {
+  std::string what;
+  for (ClassUse use : getUses(cls))
+    if (auto attention = dyn_cast<AttentionOp>(use.op)) {
+      bool grouped = classes.getClasses(attention.getQ(), 2).size() > 1;
+      if (llvm::is_contained(classes.getClasses(attention.getK(), 2), cls))
+        what = grouped ? " groups of heads" : " heads";
+      else if (llvm::is_contained(classes.getClasses(attention.getQ(), 2), cls))
+        what = " heads of each group";
+    }
+  return classes.getSize(cls).str() + what;
+}
+
+std::string Plan::describeSites(int cls) const {
+  std::string sites;
+  llvm::SmallSet<std::string, 4> seen;
+  for (ClassUse use : getUses(cls)) {
+    if (!isa<MatmulOp, EmbeddingOp, AttentionOp>(use.op))
+      continue;
+    std::string site = getSourceName(use.op->getLoc());
+    if (!seen.insert(site).second || seen.size() > 6)
+      continue;
+    sites += (sites.empty() ? "" : ", ") + site;
+    if (isa<MatmulOp>(use.op)) {
+      FactorKind kind = classes.getRule(use.op).factors[use.factor].kind;
+      sites += kind != FactorKind::Parallel ? " (rows)" : " (columns)";
+    }
+  }
+  return sites;
 }

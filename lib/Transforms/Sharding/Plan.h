@@ -22,6 +22,8 @@ struct Prediction {
   StringRef axis;
   std::string size; // global size of the dimension that is gathered or scattered; may be empty
   std::string why;
+
+  bool operator==(const Prediction &) const = default;
 };
 
 struct TacticRecord {
@@ -47,17 +49,26 @@ public:
 
   /// Axes that split a class, in order.
   llvm::MapVector<int, SmallVector<StringAttr, 2>> axes;
+  /// What the tensor tactics chose, and which of it is the vocabulary.
+  llvm::SetVector<int> columns, vocabulary;
   /// Ops that work on a part of the tokens: op -> rule factor that tp splits.
   llvm::MapVector<Operation *, unsigned> tokenFactor;
   /// Arguments of layer functions that are placed so: dimension that tp splits.
   llvm::MapVector<Value, unsigned> tokenArguments;
 
-  ArrayRef<StringAttr> getAxes(int cls) const;
-  bool hasAxis(ArrayRef<int> classes, StringRef axis) const;
+  /// Where classes are split: an op, or an argument of a function. What yields in a place is whole
+  /// there. No place: everywhere.
+  using Place = const void *;
+  static Place getPlace(Operation *op) { return op; }
+  static Place getPlace(BlockArgument argument) { return argument.getAsOpaquePointer(); }
+  void yield(Place place, int cls, StringAttr axis) { yielding.insert({place, {cls, axis}}); }
+
+  SmallVector<StringAttr> getAxes(int cls, Place place = nullptr) const;
+  bool hasAxis(ArrayRef<int> classes, StringRef axis, Place place = nullptr) const;
   void addAxis(int cls, StringRef axis);
 
   /// Distribution of a dimension (or factor) that consists of these classes.
-  DimAttr getDim(ArrayRef<int> classes, bool splitTokens = false) const;
+  DimAttr getDim(ArrayRef<int> classes, bool splitTokens = false, Place place = nullptr) const;
 
   /// All uses of classes in op rules, in program order.
   ArrayRef<ClassUse> getUses(int cls) const;
@@ -73,7 +84,20 @@ public:
   /// argument are those of all calls.
   SmallVector<Operation *> getParameters(Value value) const;
 
+  /// The operand of a product or a table that is a parameter; null if there is none.
+  Value getMatrix(Operation *op) const;
+  /// Classes of the matrix of `op` that are on the other side from a column.
+  SmallVector<int> getRows(Operation *op) const;
+  /// Whether norms that were written out sum over a class.
+  bool isNormWidth(int cls) const;
+
+  /// What a class counts, for people: "5 heads", "160"; and the products, tables and attentions
+  /// that it occurs in.
+  std::string describe(int cls) const;
+  std::string describeSites(int cls) const;
+
 private:
+  DenseSet<std::pair<Place, std::pair<int, StringAttr>>> yielding;
   llvm::MapVector<int, SmallVector<ClassUse>> uses;
   SmallVector<Operation *> ops;
   DenseMap<Operation *, SmallVector<func::CallOp>> calls; // by callee
@@ -84,10 +108,18 @@ private:
 /// changed; then the plan must be made anew.
 bool regroupSums(const Plan &plan);
 
+/// On the sums of a norm that was written out.
+inline constexpr llvm::StringLiteral kNormAttr = "tpc.norm";
+/// With a tp of two dimensions: replaces norms over widths that both axes will split by what they
+/// compute. `plan` has columns.
+void writeNormsOut(const Plan &plan);
+
 /// Splits the batch over data-parallel replicas and micro-batches.
 LogicalResult applyDataTactic(Plan &plan);
-/// Splits weights over tp: heads, inner widths, the vocabulary.
+/// Splits weights over tp (tpy of two dimensions): heads, inner widths, the vocabulary.
 LogicalResult applyTensorTactic(Plan &plan);
+/// With a tp of two dimensions: splits the other side of matrices over tpx.
+LogicalResult applyRowsTactic(Plan &plan);
 /// Places what tp does not split on parts of the tokens.
 LogicalResult applySequenceTactic(Plan &plan);
 

@@ -45,8 +45,9 @@ bool mlir::tpc::regroupSums(const Plan &plan) {
     SmallVector<Operation *> inner;
     collectAddends(root, addends, inner);
     for (Value value : addends) {
-      bool first =
-          plan.isUnreduced(value, "tp") && value.hasOneUse() && value.getType() == root.getType();
+      // With a tp of two dimensions only what sums over columns is unreduced over tpy.
+      bool first = (plan.isUnreduced(value, "tp") || plan.isUnreduced(value, "tpy")) &&
+                   value.hasOneUse() && value.getType() == root.getType();
       (first ? partial : rest).push_back(value);
     }
     if (partial.size() < 2 || rest.empty())

@@ -41,7 +41,10 @@ struct Candidate {
 class TensorTactic {
 public:
   TensorTactic(Plan &plan)
-      : plan(plan), parts(plan.spec.grid.size(::tpc::Axis::TP)),
+      : plan(plan), axis(plan.spec.isTensor2D() ? "tpy" : "tp"),
+        parts(plan.spec.isTensor2D() ? plan.spec.tensorY : plan.spec.grid.size(::tpc::Axis::TP)),
+        spelling(plan.spec.isTensor2D() ? "tp" + std::to_string(plan.spec.tensorX) + "x"
+                                        : std::string("tp")),
         symbols(getNominalSymbols(plan.module)) {}
   LogicalResult run();
 
@@ -54,7 +57,9 @@ private:
   void record(const Candidate &candidate, TacticRecord &weights, TacticRecord &vocabulary);
 
   Plan &plan;
+  StringRef axis;
   int64_t parts;
+  std::string spelling; // of the spec before `parts`
   Symbols symbols;
   std::vector<Candidate> candidates;
   DenseMap<int, unsigned> index;
@@ -86,7 +91,7 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand) {
     return;
   for (unsigned dim = 0; dim < cast<RankedTensorType>(value.getType()).getRank(); ++dim)
     for (int cls : plan.classes.getClasses(value, dim)) {
-      if (plan.classes.getWholeOp(cls) || !plan.getAxes(cls).empty()) {
+      if (plan.classes.getWholeOp(cls) || plan.isNormWidth(cls) || !plan.getAxes(cls).empty()) {
         refused.push_back(cls);
         continue;
       }
@@ -94,7 +99,9 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand) {
       if (inserted)
         candidates.push_back({cls, 0, 0, false, {}, 0});
       Candidate &candidate = candidates[it->second];
-      candidate.saved += bytes * getSavedShare(plan.classes.getSize(cls), parts, symbols);
+      // tp4x1 chooses as tp4x2 does: the choice is about more than one part.
+      candidate.saved +=
+          bytes * getSavedShare(plan.classes.getSize(cls), std::max<int64_t>(parts, 2), symbols);
       candidate.table |= isa<EmbeddingOp>(op);
       ++candidate.matrices;
     }
@@ -194,34 +201,20 @@ void TensorTactic::record(const Candidate &candidate, TacticRecord &weights,
   });
   TacticRecord &record = candidate.table || output ? vocabulary : weights;
 
-  std::string sites, what;
-  llvm::SmallSet<std::string, 4> seen;
-  bool reduces = false;
-  for (ClassUse use : plan.getUses(candidate.cls)) {
-    FactorKind kind = plan.classes.getRule(use.op).factors[use.factor].kind;
-    bool reduction = kind != FactorKind::Parallel;
-    reduces |= reduction;
-    if (auto attention = dyn_cast<AttentionOp>(use.op)) {
-      bool grouped = plan.classes.getClasses(attention.getQ(), 2).size() > 1;
-      if (llvm::is_contained(plan.classes.getClasses(attention.getK(), 2), candidate.cls))
-        what = grouped ? " groups of heads" : " heads";
-      else if (llvm::is_contained(plan.classes.getClasses(attention.getQ(), 2), candidate.cls))
-        what = " heads of each group";
-    }
-    if (!isa<MatmulOp, EmbeddingOp, AttentionOp>(use.op))
-      continue;
-    std::string site = getSourceName(use.op->getLoc());
-    if (!seen.insert(site).second || seen.size() > 6)
-      continue;
-    sites += (sites.empty() ? "" : ", ") + site;
-    if (isa<MatmulOp>(use.op))
-      sites += reduction ? " (rows)" : " (columns)";
-  }
-  std::string size = plan.classes.getSize(candidate.cls).str();
-  record.splits.push_back(size + what + " over tp " + std::to_string(parts) + ": " + sites);
-  if (!reduces)
+  bool reduces = llvm::any_of(plan.getUses(candidate.cls), [&](ClassUse use) {
+    return plan.classes.getRule(use.op).factors[use.factor].kind != FactorKind::Parallel;
+  });
+  std::string what = plan.describe(candidate.cls);
+  plan.columns.insert(candidate.cls);
+  if (candidate.table || output)
+    plan.vocabulary.insert(candidate.cls);
+  if (parts == 1)
     return;
-  std::string why = "sums over the " + size + what + " that tp splits";
+  record.splits.push_back(what + " over " + axis.str() + " " + std::to_string(parts) + ": " +
+                          plan.describeSites(candidate.cls));
+  if (!reduces || plan.spec.isTensor2D())
+    return;
+  std::string why = "sums over the " + what + " that tp splits";
   record.predictions.push_back({"all_reduce", "tp", "", why});
   if (plan.spec.sequenceParallel)
     record.predictions.push_back({"reduce_scatter", "tp", "", why});
@@ -242,7 +235,7 @@ void TensorTactic::recordWhole(TacticRecord &record) {
 
 LogicalResult TensorTactic::explainFailure() {
   InFlightDiagnostic diag = emitError(plan.module.getLoc())
-                            << "tp" << parts << ": no weight of the model can be split";
+                            << spelling << parts << ": no weight of the model can be split";
   if (refused.empty()) {
     diag << ": it has no matrix product or embedding with a weight";
     return diag;
@@ -257,7 +250,7 @@ LogicalResult TensorTactic::explainFailure() {
 }
 
 LogicalResult TensorTactic::run() {
-  if (parts == 1)
+  if (parts == 1 && !plan.spec.isTensor2D())
     return success();
   collect();
 
@@ -293,15 +286,18 @@ LogicalResult TensorTactic::run() {
   }
   if (parts > largest)
     return emitError(plan.module.getLoc())
-           << "tp" << parts << " is larger than anything that can be split: the model's weights "
-           << "have " << sizes << " parts; use tp" << largest << " or less";
+           << spelling << parts
+           << " is larger than anything that can be split: the model's weights "
+           << "have " << sizes << " parts; use " << spelling << largest << " or less";
 
   TacticRecord weights{"tp", {}, {}}, vocabulary{"vocabulary", {}, {}};
   for (unsigned i : chosen) {
-    plan.addAxis(candidates[i].cls, "tp");
+    if (parts > 1)
+      plan.addAxis(candidates[i].cls, axis);
     record(candidates[i], weights, vocabulary);
   }
-  recordWhole(weights);
+  if (!plan.spec.isTensor2D()) // else the rows' tactic knows
+    recordWhole(weights);
   for (TacticRecord *record : {&weights, &vocabulary})
     if (!record->splits.empty())
       plan.records.push_back(std::move(*record));

@@ -132,7 +132,7 @@ TEST(ShardSpec, ExpertsInAllOrders) {
 }
 
 TEST(ShardSpec, TwoDimensions) {
-  ShardSpec spec = parseGroups("dp2,tp2x4,order=dp-tp");
+  ShardSpec spec = parse("dp2,tp2x4,order=dp-tp");
   EXPECT_TRUE(spec.isTensor2D());
   EXPECT_EQ(spec.grid.size(Axis::TP), 8);
   EXPECT_EQ(spec.tensorX, 2);
@@ -143,18 +143,18 @@ TEST(ShardSpec, TwoDimensions) {
   EXPECT_EQ(axes, "dp2 tpx2 tpy4 cp1 ep1 pp1 ");
   EXPECT_EQ(spec.str(), "tp2x4,dp2,order=dp-tp-cp-ep-pp");
   EXPECT_FALSE(parse("tp8").isTensor2D());
-  EXPECT_EQ(parseGroups("tp1x4").str(), "tp1x4");
+  EXPECT_EQ(parse("tp1x4").str(), "tp1x4");
   EXPECT_EQ(parse("tp1x1").str(), "tp1");
 
-  ShardSpec sequence = parseGroups("tp2x2,sp");
+  ShardSpec sequence = parse("tp2x2,sp");
   EXPECT_FALSE(sequence.sequenceParallel);
   ASSERT_EQ(sequence.notes.size(), 1u);
   EXPECT_NE(sequence.notes[0].find("'sp' has no effect: with tp2x2"), std::string::npos);
 
-  expectRefusal("tp2x4", 1, "tp2x4", "no tactic splits a program over two dimensions of tp");
   expectRefusal("tp2x0", 1, "tp2x0", "the number must be at least 1");
   expectRefusal("tp2x2x2", 1, "tp2x2x2", "'2x2' is not a number; write tp2x and a number");
   expectRefusal("tp1024x2048", 1, "tp1024x2048", "more than 1048576 ranks");
+  expectRefusal("tp2x2,tp4", 7, "tp4", "axis 'tp' is given twice");
   expectRefusal("dp2x2", 1, "dp2x2", "only tp has two dimensions, such as tp2x4");
 }
 

@@ -1,0 +1,62 @@
+//===- ExpandNorms.cpp - Norms by their definition ------------------------===//
+//
+// A norm over a width that is split has been written out in the program (tpc.norms_written_out).
+// Then this states, for both programs, what the norms that are left compute:
+//
+//     layer_norm   d = x - sum(x)·(1/n)     rms_norm   d = x
+//     y = d · rsqrt(sum(d·d)·(1/n) + epsilon) · scale [+ bias]
+//
+// This is the definition of the ops, and as such knows nothing of who wrote the others out.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ExpandNorms.h"
+
+#include "tpc/Dialect/Dist.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+static void expandNorm(Operation *op, Value scale, Value bias, double epsilon, bool centered) {
+  OpBuilder b(op);
+  Location loc = op->getLoc();
+  Value x = op->getOperand(0);
+  auto full = cast<RankedTensorType>(x.getType());
+  Type element = full.getElementType();
+  DistAttr dist = getDist(full);
+  int64_t last = full.getRank() - 1, n = *dist.getDims()[last].getExpr().asConstant();
+  SmallVector<DimAttr> dims(dist.getDims());
+  dims[last] = DimAttr::get(b.getContext(), ::tpc::SymExpr(1));
+  RankedTensorType row = makeTensorType(element, dist.withDims(dims), GridAttr::lookup(op));
+
+  auto number = [&](double value) -> Value {
+    auto type = RankedTensorType::get({}, element);
+    return ConstantOp::create(
+        b, loc, type, DenseElementsAttr::get(type, Attribute(b.getFloatAttr(element, value))));
+  };
+  auto mean = [&](Value v) -> Value {
+    Value sum =
+        ReduceOp::create(b, loc, row, ReduceFunction::Sum, v, ArrayRef<int64_t>{last}, true);
+    return MulOp::create(b, loc, row, sum, number(1.0 / double(n)));
+  };
+  Value d = centered ? SubOp::create(b, loc, full, x, mean(x)).getResult() : x;
+  Value variance = mean(MulOp::create(b, loc, full, d, d));
+  Value root = RsqrtOp::create(b, loc, row, AddOp::create(b, loc, row, variance, number(epsilon)));
+  Value y = MulOp::create(b, loc, full, MulOp::create(b, loc, full, d, root), scale);
+  if (bias)
+    y = AddOp::create(b, loc, full, y, bias);
+  op->getResult(0).replaceAllUsesWith(y);
+  op->erase();
+}
+
+void mlir::tpc::equivalence::expandNorms(ModuleOp module) {
+  module.walk([&](Operation *op) {
+    // A width without a number, or of none, is written out nowhere.
+    if (!isa<LayerNormOp, RmsNormOp>(op) || getSizes(op->getOperand(0)).back().asConstant() < 1)
+      return;
+    if (auto norm = dyn_cast<LayerNormOp>(op))
+      expandNorm(norm, norm.getScale(), norm.getBias(), norm.getEpsilon().convertToDouble(), true);
+    else if (auto norm = dyn_cast<RmsNormOp>(op))
+      expandNorm(norm, norm.getScale(), {}, norm.getEpsilon().convertToDouble(), false);
+  });
+}

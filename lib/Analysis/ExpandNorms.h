@@ -1,0 +1,15 @@
+//===- ExpandNorms.h - Norms by their definition ----------------*- C++ -*-===//
+
+#ifndef TPC_LIB_ANALYSIS_EXPANDNORMS_H
+#define TPC_LIB_ANALYSIS_EXPANDNORMS_H
+
+#include "tpc/Dialect/Tpc.h"
+
+namespace mlir::tpc::equivalence {
+
+/// Replaces every norm by what it computes.
+void expandNorms(ModuleOp module);
+
+} // namespace mlir::tpc::equivalence
+
+#endif // TPC_LIB_ANALYSIS_EXPANDNORMS_H

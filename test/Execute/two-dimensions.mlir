@@ -1,0 +1,41 @@
+// Tensor parallelism in two dimensions computes what the whole program does: after sharding, as one
+// rank's program on all ranks, and as pipeline stages. Five heads of eight, a width of 40, 1009 words:
+// little divides; axes of one rank, more ranks than heads, empty parts. 1e-6: the epsilon of a norm that
+// was written out is a constant in single precision.
+// DEFINE: %{model} = %S/../Transforms/Sharding/Inputs/gpt2.mlir
+// DEFINE: %{shape} = batch=3,sequence=5
+// DEFINE: %{shard} = tp2x2
+// DEFINE: %{evaluate} = "--tpc-evaluate=shape=%{shape} tolerance=1e-6"
+// DEFINE: %{run} = tpc-opt %{model} %{evaluate} --tpc-assign-shardings=shard=%{shard} %{evaluate} --tpc-insert-reshards %{evaluate} --tpc-lower-reshards %{evaluate} --tpc-localize --cse %{evaluate} --tpc-split-stages --tpc-schedule-pipeline --cse %{evaluate} -o /dev/null | FileCheck %s
+
+// CHECK-COUNT-5: output 0 is the same
+
+// RUN: %{run}
+// REDEFINE: %{shard} = tp2x4
+// RUN: %{run}
+// REDEFINE: %{shard} = tp1x4
+// RUN: %{run}
+// REDEFINE: %{shard} = tp4x1
+// RUN: %{run}
+// REDEFINE: %{shard} = tp3x2,pp2,dp2,mb2
+// RUN: %{run}
+// REDEFINE: %{shard} = tp2x2,dp2,pp2,order=pp-tp-dp
+// RUN: %{run}
+// REDEFINE: %{shard} = tp7x6
+// RUN: %{run}
+// REDEFINE: %{shape} = batch=1,sequence=1
+// RUN: %{run}
+// REDEFINE: %{shape} = batch=0,sequence=3
+// RUN: %{run}
+
+// Groups of heads: keys are fewer than ranks.
+// REDEFINE: %{model} = %S/../Transforms/Sharding/Inputs/llama.mlir
+// REDEFINE: %{shape} = batch=2,sequence=5
+// REDEFINE: %{shard} = tp2x2
+// RUN: %{run}
+// REDEFINE: %{shard} = tp2x4,pp2
+// RUN: %{run}
+// REDEFINE: %{shard} = tp4x2,dp2
+// RUN: %{run}
+// REDEFINE: %{shard} = tp3x3
+// RUN: %{run}

@@ -1,0 +1,156 @@
+"""Tensor parallelism in two dimensions (tp2x4): the numbers are ONNX Runtime's, the communication is the closed form
+of docs/partitioning.md."""
+
+import collections
+import dataclasses
+
+import pytest
+
+from harness import Grid
+from models import COMMITTED, MODELS
+from test_numbers import check, shapes
+
+ODD = COMMITTED["gpt2-odd-opset20"]
+TINY = COMMITTED["gpt2-tiny"]
+F32 = 4
+
+
+def grids(*texts):
+    return [pytest.param(Grid.parse(text), id=text) for text in texts]
+
+
+@pytest.mark.parametrize("grid", grids("tp2x2", "tp2x4", "tp1x4", "tp2x2,pp2", "tp2x2,dp2,mb2", "tp3x2,pp2,dp2,mb4"))
+def test_numbers(tpcc, grid):
+    check(tpcc.compile(ODD.path, grid), ODD, shapes(ODD))
+
+
+@pytest.mark.parametrize("name,text", [("gpt2-odd-nopast", "tp2x3"), ("gpt2-differing-layers", "tp2x2,pp3"), ("gpt2-layer", "tp3x2"),
+                                       ("gpt2-mlp", "tp2x2"), ("gpt2-erf-opset18", "tp4x1")])
+def test_numbers_of_other_flavors(tpcc, name, text):
+    model = COMMITTED[name]
+    check(tpcc.compile(model.path, Grid.parse(text)), model, [(1, 1), (4, 7)])
+
+
+def test_numbers_on_mpi(tpcc, mpi):
+    check(tpcc.compile(ODD.path, Grid.parse("tp2x2,pp2")), ODD, [(1, 1), (4, 7)], transport=mpi)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("grid", grids(*(f"tp{x}x{y}{rest}" for x in (1, 2, 3, 4) for y in (1, 2, 4)
+                                         for rest in ("", ",pp2", ",dp2,mb3") if x * y > 1)))
+def test_numbers_of_all_grids(tpcc, grid):
+    check(tpcc.compile(ODD.path, grid), ODD, shapes(ODD))
+
+
+def part(total, parts):
+    """The largest part."""
+    return -(-total // parts)
+
+
+def expected(grid, tokens, layers, width, heads, inner, vocab):
+    """axis, kind -> count, bytes of the whole buffers of one rank in a step; the vocabulary in both dimensions."""
+    x, y = grid.xy
+    rows, heads_y, inner_y = part(width, x), part(heads, y) * (width // heads), part(inner, y)
+    totals = collections.Counter(), collections.Counter()
+
+    def add(axis, kind, count, elements):
+        if all(size > 1 for name, size in (("tpx", x), ("tpy", y)) if name == axis):
+            totals[0][axis, kind] += count
+            totals[1][axis, kind] += tokens * elements * F32
+
+    for _ in range(layers):
+        add("tpy", "all_gather", 2, 2 * rows)
+        add("tpx", "reduce_scatter", 4, 3 * heads_y + inner_y)
+        add("tpx", "all_gather", 2, heads_y + inner_y)
+        add("tpy", "reduce_scatter", 2, 2 * rows)
+    add("tpy", "reduce_scatter", 1, rows)  # the table
+    add("tpy", "all_gather", 1, rows)  # before the head
+    add("tpx", "reduce_scatter", 1, part(vocab, y))  # logits
+    norms = "-".join(name for name, size in (("tpx", x), ("tpy", y)) if size > 1)
+    add(norms, "all_reduce", 4 * layers + 2, 4 * layers + 2)
+    return {key: (totals[0][key], totals[1][key]) for key in totals[0]}
+
+
+def found(rows):
+    totals = collections.Counter(), collections.Counter()
+    for row in rows:
+        if row["kind"] != "gather":
+            totals[0][row["axis"], row["kind"]] += row["count"]
+            totals[1][row["axis"], row["kind"]] += row["bytes"]
+    return {key: (totals[0][key], totals[1][key]) for key in totals[0]}
+
+
+@pytest.mark.parametrize("model,inner,grid,shape", [
+    pytest.param(ODD, 140, Grid.parse("tp2x4"), (1, 1), id="odd-tp2x4-token"),
+    *(pytest.param(ODD, 140, Grid.parse(text), (5, 7), id=f"odd-{text}") for text in ("tp2x4", "tp1x4", "tp3x2", "tp4x1")),
+    pytest.param(TINY, 128, Grid.parse("tp2x2"), (5, 7), id="tiny-tp2x2"),
+])
+def test_bytes_are_the_closed_form(tpcc, model, inner, grid, shape):
+    rows = tpcc.report(model.path, grid, model.shape(*shape))
+    assert found(rows) == expected(grid, shape[0] * shape[1], model.layers, model.hidden, model.heads, inner, model.vocab)
+
+
+@pytest.mark.parametrize("grid", grids("tp2x2,pp2", "tp2x3,dp2,mb2"))
+def test_the_runtime_counts_what_the_report_says(tpcc, grid):
+    executable = tpcc.compile(ODD.path, grid)
+    rows = tpcc.report(ODD.path, grid, ODD.shape(5, 7))
+    measured = executable.bench(ODD.shape(5, 7), arguments=["--weights=random:1"])
+
+    def ordered(rows):
+        return sorted((row["stage"], row["axis"], row["kind"], row["count"], row["bytes"]) for row in rows)
+
+    assert ordered(measured["collectives"]) == ordered(rows)
+
+
+def test_volume_on_48_ranks_is_half_of_one_dimension(tpcc):
+    """Layers of GPT-2 124M: one dimension with sp communicates 4 T E on any number of ranks, tp4x12 (4/4 + 12/12) T E."""
+    model = dataclasses.replace(ODD, path=MODELS / "gpt2-124m.onnx", layers=12, hidden=768, heads=12, vocab=50257)
+    tokens, layers = 128, 12
+    one = found(tpcc.report(model.path, Grid.parse("tp12,sp"), model.shape(1, tokens)))
+    assert sum(volume for _, volume in one.values()) == (4 * layers + 2) * tokens * model.hidden * F32
+    grid = Grid.parse("tp4x12")
+    two = found(tpcc.report(model.path, grid, model.shape(1, tokens)))
+    assert two == expected(grid, tokens, layers, 768, 12, 3072, 50257)
+    outside = expected(grid, tokens, 0, 768, 12, 3072, 50257)
+    volume = sum(two[key][1] - outside.get(key, (0, 0))[1] for key in two if key[1] != "all_reduce")
+    assert volume == 2 * layers * tokens * model.hidden * F32
+
+
+@pytest.fixture(scope="module")
+def fast_links(tmp_path_factory):
+    """Latency is nothing, bytes are all: the vocabulary is better split alone."""
+    path = tmp_path_factory.mktemp("links") / "links.json"
+    path.write_text('{"intra_node": {"alpha": 0, "beta": 1e-9}}')
+    return f"--links={path}"
+
+
+def test_a_large_vocabulary_is_split_alone(tpcc, fast_links):
+    """The width is whole in its products; table and head are tied and held once."""
+    grid, tokens = Grid.parse("tp2x2"), 35
+    rows = found(tpcc.report(ODD.path, grid, ODD.shape(5, 7), fast_links))
+    assert ("tpx", "reduce_scatter") in rows
+    layers = expected(grid, tokens, ODD.layers, ODD.hidden, ODD.heads, 140, 0)
+    extra = tokens * ODD.hidden * F32
+    assert rows["tpx", "reduce_scatter"][1] == layers["tpx", "reduce_scatter"][1] + extra  # the table's
+    assert rows["tpx", "all_gather"][1] == layers["tpx", "all_gather"][1] + extra  # the head's
+    executable = tpcc.compile(ODD.path, grid, fast_links)
+    check(executable, ODD, [(1, 1), (4, 7)])
+    measured = executable.bench(ODD.shape(5, 7), arguments=["--weights=random:1"])
+    assert found(measured["collectives"]) == rows
+    check_weights(tpcc, executable)
+
+
+def held(executable):
+    """Bytes of weights that each rank holds."""
+    return [sum(sizes) for sizes in zip(*(parameter["bytes"] for parameter in executable.describe()["parameters"]))]
+
+
+def check_weights(tpcc, executable):
+    """Everything is split over all ranks, but for what does not divide."""
+    (whole,) = held(tpcc.compile(ODD.path, Grid()))
+    assert sum(held(executable)) == whole
+    assert max(held(executable)) < 1.1 * whole / executable.grid.ranks
+
+
+def test_all_weights_are_split_over_both_axes(tpcc):
+    check_weights(tpcc, tpcc.compile(ODD.path, Grid.parse("tp2x2")))

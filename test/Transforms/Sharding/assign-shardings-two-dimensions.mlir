@@ -1,0 +1,80 @@
+// What tp2x2 splits where: rows over tpx and columns over tpy in products, both over both elsewhere.
+// RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s
+// RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --split-input-file | FileCheck %s --check-prefix=TACTICS
+// RUN: tpc-opt %s --tpc-assign-shardings=shard=tp1x4 --split-input-file | FileCheck %s --check-prefix=FLAT
+// RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2x2 --tpc-insert-reshards --tpc-lower-reshards --split-input-file | FileCheck %s --check-prefix=CLEAN
+// CLEAN-NOT: {tpc.norm}
+
+// The norm is written out: a sum of d² and no mean for an RMS norm. Products read what was gathered over
+// their own axis, and leave sums over it.
+// TACTICS: name = "tp"{{.*}}splits = ["32 over tpy 2: up (columns), down (rows)"]
+// TACTICS-SAME: name = "rows"
+// TACTICS-SAME: axis = "tpx", kind = "all_reduce", why = "norms need mean and variance of a width that is split"
+// TACTICS-SAME: splits = ["8 over tpx 2 in products, over tpx 2 and tpy 2 elsewhere: up (rows), down (columns)"]
+// FLAT: splits = ["32 over tpy 4: up (columns), down (rows)"]
+// FLAT: tpc.parameter @u {tpc.split = [#tpc.dim<8>, #tpc.dim<32{tpy}>]}
+// FLAT: tpc.add {{.*}}#tpc.dim<8{tpy}>
+// CHECK-LABEL: @main
+// CHECK: %[[X:.*]] = tpc.local_slice %arg0 over ["tpx", "tpy"] dim 1
+// CHECK: tpc.parameter @s : tensor<8xf32, #tpc.dist<[8{tpx, tpy}]>>
+// CHECK: tpc.parameter @u : tensor<8x32xf32, #tpc.dist<[8{tpx}, 32{tpy}]>>
+// CHECK: tpc.parameter @d : tensor<32x8xf32, #tpc.dist<[32{tpy}, 8{tpx}]>>
+// CHECK: %[[Q:.*]] = tpc.mul %[[X]], %[[X]]
+// CHECK-NEXT: tpc.reduce sum %[[Q]] [1] keep {{.*}} -> tensor<?x1xf32, #tpc.dist<[t, 1], sum{tpx, tpy}>>
+// CHECK: tpc.all_reduce {{.*}} over ["tpx", "tpy"]
+// CHECK: tpc.rsqrt
+// CHECK: %[[G:.*]] = tpc.all_gather {{.*}} over ["tpy"] dim 1 {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8{tpx}]>>
+// CHECK-NEXT: %[[P:.*]] = tpc.matmul %[[G]], {{.*}} -> tensor<?x32xf32, #tpc.dist<[t, 32{tpy}], sum{tpx}>>
+// CHECK-NEXT: %[[R:.*]] = tpc.reduce_scatter %[[P]] over ["tpx"] dim 1 {{.*}} -> tensor<?x32xf32, #tpc.dist<[t, 32{tpy, tpx}]>>
+// CHECK-NEXT: %[[A:.*]] = tpc.gelu tanh %[[R]]
+// CHECK-NEXT: %[[H:.*]] = tpc.all_gather %[[A]] over ["tpx"] dim 1
+// CHECK-NEXT: %[[M:.*]] = tpc.matmul %[[H]], {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8{tpx}], sum{tpy}>>
+// CHECK-NEXT: %[[S:.*]] = tpc.reduce_scatter %[[M]] over ["tpy"] dim 1 {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8{tpx, tpy}]>>
+// CHECK-NEXT: tpc.add %[[X]], %[[S]]
+tpc.weight @s in "w" at 0 : tensor<8xf32>
+tpc.weight @u in "w" at 0 : tensor<8x32xf32>
+tpc.weight @d in "w" at 0 : tensor<32x8xf32>
+func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.dist<[t, 8]>> {
+  %s = tpc.parameter @s : tensor<8xf32>
+  %u = tpc.parameter @u : tensor<8x32xf32>
+  %d = tpc.parameter @d : tensor<32x8xf32>
+  %n = tpc.rms_norm %x, %s epsilon 1.0e-5 : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<8xf32> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  %p = tpc.matmul %n, %u : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<8x32xf32> -> tensor<?x32xf32, #tpc.dist<[t, 32]>> loc("up")
+  %a = tpc.gelu tanh %p : tensor<?x32xf32, #tpc.dist<[t, 32]>> -> tensor<?x32xf32, #tpc.dist<[t, 32]>>
+  %q = tpc.matmul %a, %d : tensor<?x32xf32, #tpc.dist<[t, 32]>>, tensor<32x8xf32> -> tensor<?x8xf32, #tpc.dist<[t, 8]>> loc("down")
+  %r = tpc.add %x, %q : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  return %r : tensor<?x8xf32, #tpc.dist<[t, 8]>>
+}
+
+// -----
+
+// A parallel residual is reduced once. The norm of what is no residual stays in one piece.
+// CHECK-LABEL: @main
+// CHECK: tpc.layer_norm
+// CHECK: %[[A:.*]] = tpc.matmul {{.*}} sum{tpy}>>
+// CHECK: %[[B:.*]] = tpc.matmul {{.*}} sum{tpy}>>
+// CHECK-NOT: over ["tpy"]
+// CHECK: %[[C:.*]] = tpc.add %[[A]], %[[B]] {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8{tpx}], sum{tpy}>>
+// CHECK-NEXT: tpc.reduce_scatter %[[C]] over ["tpy"] dim 1
+// CHECK-NOT: over ["tpy"]
+tpc.weight @s in "w" at 0 : tensor<6xf32>
+tpc.weight @u in "w" at 0 : tensor<8x32xf32>
+tpc.weight @d in "w" at 0 : tensor<32x8xf32>
+tpc.weight @v in "w" at 0 : tensor<8x16xf32>
+tpc.weight @e in "w" at 0 : tensor<16x8xf32>
+func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>, %y: tensor<?x6xf32, #tpc.dist<[t, 6]>>)
+    -> (tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?x6xf32, #tpc.dist<[t, 6]>>) {
+  %s = tpc.parameter @s : tensor<6xf32>
+  %u = tpc.parameter @u : tensor<8x32xf32>
+  %d = tpc.parameter @d : tensor<32x8xf32>
+  %v = tpc.parameter @v : tensor<8x16xf32>
+  %e = tpc.parameter @e : tensor<16x8xf32>
+  %n = tpc.layer_norm %y, %s epsilon 1.0e-5 : tensor<?x6xf32, #tpc.dist<[t, 6]>>, tensor<6xf32> -> tensor<?x6xf32, #tpc.dist<[t, 6]>>
+  %p = tpc.matmul %x, %u : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<8x32xf32> -> tensor<?x32xf32, #tpc.dist<[t, 32]>>
+  %q = tpc.matmul %p, %d : tensor<?x32xf32, #tpc.dist<[t, 32]>>, tensor<32x8xf32> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  %a = tpc.matmul %x, %v : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<8x16xf32> -> tensor<?x16xf32, #tpc.dist<[t, 16]>>
+  %b = tpc.matmul %a, %e : tensor<?x16xf32, #tpc.dist<[t, 16]>>, tensor<16x8xf32> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  %r = tpc.add %x, %q : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  %z = tpc.add %r, %b : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  return %z, %n : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?x6xf32, #tpc.dist<[t, 6]>>
+}
