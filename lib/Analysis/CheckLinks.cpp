@@ -90,7 +90,9 @@ struct CheckLinks : public mlir::tpc::impl::CheckLinksBase<CheckLinks> {
                           traffic.bytes / (1 << 20), traffic.seconds * 1e3,
                           traffic.withinNode * 1e3)
                 .str();
-    if (node % size == 0)
+    // In an order that begins with tp, this axis fills blocks of so many ranks.
+    int64_t block = axis == "tpy" ? size * grid.getAxisSize("tpx") : size;
+    if (node % block == 0)
       diag << "; an order that begins with tp keeps it in a node";
     else if (axis == "tp")
       diag << "; a tp that divides " << node << " keeps it in a node";

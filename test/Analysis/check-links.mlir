@@ -5,6 +5,8 @@
 // RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --megatron-shard=tp4 -o /dev/null 2>&1 | FileCheck %s --check-prefix=SILENT --allow-empty
 // RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --megatron-shard=tp4,gpus-per-node=8 -o /dev/null 2>&1 | FileCheck %s --check-prefix=SILENT --allow-empty
 
+// RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --megatron-shard=tp2x2,gpus-per-node=2 -o /dev/null 2>&1 | FileCheck %s --check-prefix=TWO
+
 // Nodes are written into the grid.
 // RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp2,gpus-per-node=8 | FileCheck %s --check-prefix=GRID
 // GRID: #tpc.grid<tp = 2, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1, gpus_per_node = 8>
@@ -15,4 +17,9 @@
 
 // ORDER: groups of tp (2 ranks) reach over nodes of 2 GPUs {{.*}}; an order that begins with tp keeps it in a node
 // SP: groups of tp (3 ranks) reach over nodes
+
+// tpx has the smaller stride and stays within nodes.
+// TWO-NOT: groups of tpx
+// TWO: warning: groups of tpy (2 ranks) reach over nodes of 2 GPUs {{.*}}; tp of two dimensions whose product divides 2 keeps it in a node
+
 // SILENT-NOT: warning

@@ -283,19 +283,38 @@ void RowsTactic::yieldWhereTheyMeet() {
       }
     return row && column;
   };
+  // An axis splits one factor: a class that is on both sides of a matrix is whole there.
+  auto yieldTwice = [&](Plan::Place place, ArrayRef<FactorClasses::Classes> lists) {
+    llvm::SmallDenseSet<int> seen;
+    bool twice = false;
+    for (const FactorClasses::Classes &list : lists)
+      for (int cls : list)
+        if (!seen.insert(cls).second) {
+          for (StringAttr axis : plan.getAxes(cls))
+            if (axis.getValue() == kX || axis.getValue() == kY) {
+              plan.yield(place, cls, axis);
+              twice = true;
+            }
+        }
+    return twice;
+  };
   for (Operation *op : plan.getOps()) {
     SmallVector<FactorClasses::Classes> lists = getLists(op);
-    if (!meet(lists))
-      continue;
-    yieldAt(Plan::getPlace(op), lists);
-    inProducts.insert(op);
+    bool product = meet(lists);
+    if (product)
+      yieldAt(Plan::getPlace(op), lists);
+    if (yieldTwice(Plan::getPlace(op), lists) || product)
+      inProducts.insert(op);
   }
   for (auto function : plan.module.getOps<func::FuncOp>()) {
     if (function.getName() == "main")
       continue; // inputs are whole
-    for (BlockArgument argument : function.getArguments())
-      if (SmallVector<FactorClasses::Classes> lists = getLists(argument); meet(lists))
+    for (BlockArgument argument : function.getArguments()) {
+      SmallVector<FactorClasses::Classes> lists = getLists(argument);
+      if (meet(lists))
         yieldAt(Plan::getPlace(argument), lists);
+      yieldTwice(Plan::getPlace(argument), lists);
+    }
   }
 }
 

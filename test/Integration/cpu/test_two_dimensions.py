@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from harness import Grid
-from models import COMMITTED, MODELS
+from models import COMMITTED, FROM_CORPUS, MODELS
 from test_numbers import check, shapes
 
 ODD = COMMITTED["gpt2-odd-opset20"]
@@ -28,6 +28,14 @@ def test_numbers(tpcc, grid):
                                        ("gpt2-mlp", "tp2x2"), ("gpt2-erf-opset18", "tp4x1")])
 def test_numbers_of_other_flavors(tpcc, name, text):
     model = COMMITTED[name]
+    check(tpcc.compile(model.path, Grid.parse(text)), model, [(1, 1), (4, 7)])
+
+
+@pytest.mark.parametrize("name,text", [("exported-gpt2-nopast", "tp2x4,pp2"), ("exported-gpt2odd-dynamo", "tp3x2,dp2")])
+def test_numbers_of_files_of_others(tpcc, name, text):
+    model = FROM_CORPUS[name]
+    if not model.path.exists():
+        pytest.skip(f"{model.path} is absent")
     check(tpcc.compile(model.path, Grid.parse(text)), model, [(1, 1), (4, 7)])
 
 

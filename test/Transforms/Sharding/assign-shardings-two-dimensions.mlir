@@ -78,3 +78,30 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>, %y: tensor<?x6xf32, #tpc
   %z = tpc.add %r, %b : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
   return %z, %n : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?x6xf32, #tpc.dist<[t, 6]>>
 }
+
+// -----
+
+// The width is on both sides of a matrix: an axis splits one of them only, so this product is on every rank.
+// TACTICS: "not split, on every rank: square"
+// CHECK-LABEL: @main
+// CHECK: tpc.parameter @a : tensor<8x8xf32>
+// CHECK: %[[G:.*]] = tpc.all_gather {{.*}} over ["tpx", "tpy"] dim 1 {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+// CHECK-NEXT: tpc.matmul %[[G]]
+// CHECK-NEXT: tpc.local_slice {{.*}} over ["tpx", "tpy"] dim 1
+tpc.weight @s in "w" at 0 : tensor<8xf32>
+tpc.weight @u in "w" at 0 : tensor<8x32xf32>
+tpc.weight @d in "w" at 1024 : tensor<32x8xf32>
+tpc.weight @a in "w" at 2048 : tensor<8x8xf32>
+func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.dist<[t, 8]>> {
+  %s = tpc.parameter @s : tensor<8xf32>
+  %u = tpc.parameter @u : tensor<8x32xf32>
+  %d = tpc.parameter @d : tensor<32x8xf32>
+  %a = tpc.parameter @a : tensor<8x8xf32>
+  %n = tpc.rms_norm %x, %s epsilon 1.0e-5 : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<8xf32> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  %p = tpc.matmul %n, %u : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<8x32xf32> -> tensor<?x32xf32, #tpc.dist<[t, 32]>> loc("up")
+  %q = tpc.matmul %p, %d : tensor<?x32xf32, #tpc.dist<[t, 32]>>, tensor<32x8xf32> -> tensor<?x8xf32, #tpc.dist<[t, 8]>> loc("down")
+  %r = tpc.add %x, %q : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  %b = tpc.matmul %r, %a : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<8x8xf32> -> tensor<?x8xf32, #tpc.dist<[t, 8]>> loc("square")
+  %z = tpc.add %r, %b : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  return %z : tensor<?x8xf32, #tpc.dist<[t, 8]>>
+}
