@@ -2,6 +2,7 @@
 
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/LinkModel.h"
+#include "tpc/Dialect/Sharding.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -34,5 +35,18 @@ LogicalResult TpcDialect::verifyOperationAttribute(Operation *op, NamedAttribute
                            << attribute.getValue();
   if (attribute.getName() == kLinksAttr)
     return verifyLinks(attribute.getValue(), [&] { return op->emitError(); });
+  if (attribute.getName() == kShardingAttr) {
+    auto emitError = [&] { return op->emitError() << "'" << kShardingAttr << "' "; };
+    Type type;
+    if (auto weight = dyn_cast<WeightOp>(op))
+      type = weight.getType();
+    else if (op->getNumResults() == 1)
+      type = op->getResult(0).getType();
+    auto tensor = dyn_cast_or_null<RankedTensorType>(type);
+    if (!tensor || !(tensor.hasStaticShape() || isa_and_nonnull<DistAttr>(tensor.getEncoding())))
+      return emitError() << "belongs on a tpc.weight, an argument of @main, or an op with one "
+                            "result, a tensor";
+    return verifySharding(attribute.getValue(), getSizes(type), GridAttr::lookup(op), emitError);
+  }
   return success();
 }

@@ -145,6 +145,13 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
     Emit target = next(reached);
     onStep(what[unsigned(target)]);
     mlir::PassManager pm(&context);
+    if (target == Emit::Model) {
+      mlir::tpc::ApplyAnnotationsOptions annotations;
+      annotations.file = options.annotations;
+      annotations.shard = options.spec.str();
+      annotations.configuration = options.deviceConfiguration;
+      pm.addPass(mlir::tpc::createApplyAnnotations(annotations));
+    }
     if (target == Emit::Llvm) {
       if (mlir::failed(recordForManifest()))
         return mlir::failure();

@@ -32,7 +32,7 @@ private:
   std::array<bool, numAxes> seenAxis = {};
   std::vector<Axis> order;
   bool seenOrder = false, seenMicroBatches = false, seenVpp = false, seenEtp = false,
-       seenSequence = false, seenReshard = false, seenNode = false;
+       seenSequence = false, seenReshard = false, seenNode = false, seenManual = false;
   int64_t microBatches = 1, expertTensor = 1, tensorX = 0, tensorY = 0, gpusPerNode = 0;
 };
 
@@ -142,6 +142,8 @@ bool Parser::parseItem() {
     return fail("an item is missing; write items separated by commas, " + std::string(example));
   if (item == "sp")
     return setOnce(seenSequence, "'sp'");
+  if (item == "manual")
+    return setOnce(seenManual, "'manual'");
   if (item == "allow-reshard")
     return setOnce(seenReshard, "'allow-reshard'");
   if (item.starts_with("order="))
@@ -201,8 +203,8 @@ bool Parser::parseItem() {
   for (char c : item)
     if (isUpper(c))
       return fail("unknown item; items are written in small letters, " + std::string(example));
-  return fail("unknown item; expected tpN, ppN, dpN, sp, mbN, order=…, gpus-per-node=N or "
-              "allow-reshard, " +
+  return fail("unknown item; expected tpN, ppN, dpN, sp, mbN, order=…, gpus-per-node=N, "
+              "manual or allow-reshard, " +
               std::string(example));
 }
 
@@ -289,6 +291,7 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
   spec.sequenceParallel = seenSequence && grid->size(Axis::TP) > 1;
   spec.microBatches = microBatches;
   spec.allowReshard = seenReshard;
+  spec.manual = seenManual;
   if (seenSequence && !spec.sequenceParallel)
     spec.notes.push_back("'sp' has no effect: sequence parallelism uses the ranks of tp, of which "
                          "there is one");
@@ -344,6 +347,8 @@ std::string ShardSpec::str() const {
     add("gpus-per-node=" + std::to_string(gpusPerNode));
   if (grid.order() != defaultAxisOrder)
     add("order=" + grid.orderText());
+  if (manual)
+    add("manual");
   if (allowReshard)
     add("allow-reshard");
   return text;

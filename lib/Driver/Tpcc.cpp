@@ -13,6 +13,7 @@
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Driver/LinksFile.h"
 #include "tpc/Driver/ShapeSpec.h"
+#include "tpc/Transforms/Pipeline/Explain.h"
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -49,6 +50,7 @@ private:
   Error checkModel(mlir::ModuleOp module);
   mlir::LogicalResult writeReport(mlir::ModuleOp module);
   mlir::LogicalResult writeCertificate(mlir::ModuleOp module);
+  mlir::LogicalResult explain(Compilation &compilation);
   mlir::LogicalResult write(Compilation &compilation);
   /// Prints an error that is none of the program's.
   mlir::LogicalResult complain(Error error);
@@ -74,6 +76,8 @@ Error Session::check() {
     return makeError(
         "no model is given; for example: tpcc gpt2.onnx --megatron-shard=tp2,pp2 -o gpt2"
         " (see tpcc --help)");
+  if (!options.annotations.empty() && !llvm::sys::fs::exists(options.annotations))
+    return makeError("--annotations: there is no file '" + options.annotations + "'");
   std::error_code code = llvm::sys::fs::access(options.input, llvm::sys::fs::AccessMode::Exist);
   if (code)
     return makeError("cannot read '" + options.input + "': " + code.message());
@@ -86,8 +90,9 @@ Error Session::check() {
     return makeError("--shape: " + error);
   shape = *binding;
 
-  bool reportOnly = (!options.report.empty() || !options.certificate.empty()) &&
-                    options.output.empty() && !options.emitGiven;
+  bool reportOnly =
+      (!options.report.empty() || !options.certificate.empty() || options.explain) &&
+      options.output.empty() && !options.emitGiven;
   if (options.output.empty() && !reportOnly) {
     if (!isText(options.emit))
       return makeError("where to? name the " +
@@ -219,6 +224,27 @@ mlir::LogicalResult Session::writeCertificate(mlir::ModuleOp module) {
   return error ? complain(std::move(error)) : mlir::success();
 }
 
+/// Before anything is split: the tactics run on copies.
+mlir::LogicalResult Session::explain(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (mlir::failed(compilation.advance(Emit::Model, onStep)))
+    return mlir::failure();
+  progress.step("explaining");
+  mlir::FailureOr<mlir::tpc::Explanation> explanation =
+      mlir::tpc::explainTactics(compilation.getModule(), spec, shape);
+  if (mlir::failed(explanation))
+    return mlir::failure();
+  progress.clearLine();
+  Error error = writeOutput("-", [&](llvm::raw_pwrite_stream &os) {
+    if (options.json)
+      os << llvm::formatv("{0:2}", explanation->toJSON()) << "\n";
+    else
+      explanation->print(os);
+    return Error::success();
+  });
+  return error ? complain(std::move(error)) : mlir::success();
+}
+
 mlir::LogicalResult Session::write(Compilation &compilation) {
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
   if (mlir::failed(compilation.advance(std::min(options.emit, Emit::Llvm), onStep)))
@@ -250,8 +276,12 @@ mlir::LogicalResult Session::run() {
     progress.clearLine();
     errors += severity == mlir::DiagnosticSeverity::Error;
   });
-  Compilation compilation(context,
-                          {options.input, spec, {options.name, options.march}, !options.noVerify});
+  Compilation compilation(context, {options.input,
+                                    spec,
+                                    {options.name, options.march},
+                                    !options.noVerify,
+                                    options.annotations,
+                                    options.deviceConfiguration});
   if (options.noVerify)
     llvm::WithColor::note(llvm::errs(), "tpcc")
         << "--no-verify: skips " << verifierNames() << "; the executable will say so\n";
@@ -274,6 +304,14 @@ mlir::LogicalResult Session::run() {
     // Earlier stages are written before the program goes further for the report, later ones after
     // it.
     bool writes = !options.output.empty(), early = options.emit < Emit::Staged;
+    if (options.explain) {
+      // What is written may be from before the model stage.
+      if (writes && options.emit < Emit::Model && mlir::failed(write(compilation)))
+        return mlir::failure();
+      writes &= options.emit >= Emit::Model;
+      if (mlir::failed(explain(compilation)))
+        return mlir::failure();
+    }
     if (writes && early && mlir::failed(write(compilation)))
       return mlir::failure();
     if (!options.certificate.empty() && (mlir::failed(compilation.advance(Emit::Staged, onStep)) ||

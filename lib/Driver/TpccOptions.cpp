@@ -51,6 +51,7 @@ HOW TO SPLIT (--megatron-shard): items separated by commas, each at most once
   mbN     N micro-batches in flight through the pipeline
   order=  which axis has the smallest stride first; default tp-cp-ep-dp-pp
   gpus-per-node=N   N consecutive ranks share a node; tp between nodes is warned of
+  manual  only --annotations say what tp and dp split; the items are the grid
   allow-reshard   communication that no tactic predicts is no error
   cpN epN etpN    context parallelism, experts, ranks of an expert: for --print-groups only
 
@@ -107,6 +108,16 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::desc("Latency and bandwidth within and between nodes, as JSON (default: nodes with "
                "NVLink)"),
       cl::value_desc("file"), cl::location(links), cl::cat(partitioning));
+  cl::opt<std::string, true> annotationsOption(
+      "annotations",
+      cl::desc("Shardings of weights, inputs and values, one 'PATTERN: [-, tp]' per line; they "
+               "come before what --megatron-shard decides"),
+      cl::value_desc("file"), cl::location(annotations), cl::cat(partitioning));
+  cl::opt<std::string, true> configurationOption(
+      "device-configuration",
+      cl::desc("Which of the file's own device configurations (ONNX IR version 11) to follow "
+               "(default: the one with as many devices as there are ranks)"),
+      cl::value_desc("name"), cl::location(deviceConfiguration), cl::cat(partitioning));
 
   cl::opt<bool, true> noVerifyOption(
       "no-verify",
@@ -126,15 +137,20 @@ bool TpccOptions::parse(int argc, char **argv) {
                "nothing else is written"),
       cl::value_desc("file"), cl::location(report), cl::cat(answers));
   cl::opt<std::string, true> shapeOption(
-      "shape", cl::desc("Sizes for --report, such as batch=2,sequence=128"),
+      "shape", cl::desc("Sizes for --report and --explain, such as batch=2,sequence=128"),
       cl::value_desc("name=size,…"), cl::location(shape), cl::cat(answers));
+  cl::opt<bool, true> explainOption(
+      "explain",
+      cl::desc("Print what each tactic of --megatron-shard splits, communicates and saves, at "
+               "--shape or at nominal sizes; alone, without -o, nothing else is written"),
+      cl::location(explain), cl::cat(answers));
   cl::list<std::string, std::vector<std::string>> groupsOption(
       "print-groups",
       cl::desc("Print groups of ranks: axes such as tp,dp,tp-dp, those of experts "
                "such as expert:ep,expert:tp-ep, embedding, position-embedding"),
       cl::value_desc("axes"), cl::CommaSeparated, cl::location(printGroups), cl::cat(answers));
-  cl::opt<bool, true> jsonOption("json", cl::desc("Print the groups as JSON"), cl::location(json),
-                                 cl::cat(answers));
+  cl::opt<bool, true> jsonOption("json", cl::desc("Print groups and explanations as JSON"),
+                                 cl::location(json), cl::cat(answers));
   cl::opt<bool, true> timingOption("timing", cl::desc("Print time and memory of each step"),
                                    cl::location(timing), cl::cat(answers));
 

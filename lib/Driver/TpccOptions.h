@@ -19,10 +19,13 @@ struct TpccOptions {
   std::string march;
   std::string megatronShard;
   std::string links;
+  std::string annotations;
+  std::string deviceConfiguration;
   std::vector<std::string> printGroups;
   bool json = false;
   std::string report;
   std::string shape;
+  bool explain = false;
   bool timing = false;
   bool noVerify = false;
   std::string certificate;

@@ -32,6 +32,8 @@ struct CompileOptions {
   ShardSpec spec;
   mlir::tpc::LoweringOptions lowering;
   bool verify = true; // see docs/verification.md
+  std::string annotations = {};         // a file of annotations; empty: none
+  std::string deviceConfiguration = {}; // of the file; empty: the one that fits, if any
 };
 
 /// Adds the passes that lead from the stage before `stage` (Model to Staged) to it. With

@@ -10,6 +10,7 @@
 //            | 'mb' number            micro-batches that a step is cut into
 //            | 'gpus-per-node=' number  ranks of a node; default: all are in one
 //            | 'order=' axis{'-'axis} which axis has the smallest stride; default tp-cp-ep-dp-pp
+//            | 'manual'               only annotations say what tp and dp split
 //            | 'allow-reshard'        communication that no tactic predicts is not an error
 //
 // Each item at most once, in any order. Plain C++.
@@ -38,6 +39,8 @@ struct ShardSpec {
   bool sequenceParallel = false;
   int64_t microBatches = 1;
   bool allowReshard = false;
+  /// The grid alone: no strategy splits over tp or dp, annotations do.
+  bool manual = false;
 
   /// What the user should hear although it is no error.
   std::vector<std::string> notes;

@@ -110,6 +110,8 @@ LogicalResult Importer::importOnce() {
   if (failed(importNodes(nodes, top)) || failed(addResults(top)))
     return failure();
   eraseUnused();
+  if (failed(readDeviceConfigurations()))
+    return failure();
 
   SmallVector<Attribute> list;
   for (const auto &[expr, c] : constraints)

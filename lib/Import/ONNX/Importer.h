@@ -80,6 +80,7 @@ private:
   LogicalResult importNode(const ::onnx::NodeProto &node, Scope &scope);
   LogicalResult importCall(Node &node, const ::onnx::FunctionProto &function);
   LogicalResult readOpsets();
+  LogicalResult readDeviceConfigurations();
   FailureOr<Sizes> readShape(const ::onnx::ValueInfoProto &info);
   LogicalResult addInputs(Scope &scope);
   LogicalResult addResults(Scope &scope);

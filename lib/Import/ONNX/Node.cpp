@@ -2,6 +2,8 @@
 
 #include "Importer.h"
 
+#include "tpc/Dialect/Sharding.h"
+
 #include "onnx.pb.h"
 
 using namespace mlir;
@@ -266,6 +268,10 @@ LogicalResult Node::set(unsigned i, Tensor tensor) {
     return error() << "is one of too many nodes that compute shapes";
   if (!isUsed(i))
     return success();
+  // What computes the value knows its name: annotations are about values.
+  if (Operation *op = tensor.value ? tensor.value.getDefiningOp() : nullptr;
+      op && op->getNumResults() == 1 && op->getLoc() == loc)
+    op->setLoc(nameValue(loc, proto.output(i)));
   scope.values[proto.output(i)] = std::move(tensor);
   return success();
 }

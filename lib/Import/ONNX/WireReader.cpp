@@ -102,7 +102,7 @@ Rule ruleFor(Kind kind, uint64_t field) {
       return {Action::Descend, Kind::Graph};
     if (field == 25)
       return {Action::Descend, Kind::Function};
-    if (is({6, 14, 20, 26}))
+    if (is({6, 14, 20}))
       return {Action::Drop};
     break;
   case Kind::Graph:
@@ -118,7 +118,7 @@ Rule ruleFor(Kind kind, uint64_t field) {
   case Kind::Node:
     if (field == 5)
       return {Action::Descend, Kind::Attribute};
-    if (is({6, 9, 10}))
+    if (is({6, 9}))
       return {Action::Drop};
     break;
   case Kind::Attribute:

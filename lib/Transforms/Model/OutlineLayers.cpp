@@ -16,6 +16,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Movement.h"
+#include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Model/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -175,6 +176,18 @@ Interface LayerFinder::interfaceOf(const Stretch &stretch) {
   return result;
 }
 
+/// The pipeline stage of all ops that say one; null if none does, nothing if they differ.
+static std::optional<Attribute> getStage(const Stretch &stretch) {
+  Attribute stage;
+  for (Operation *op : stretch.ops)
+    if (Attribute other = op->getAttr(kPipelineStageAttr)) {
+      if (stage && stage != other)
+        return std::nullopt;
+      stage = other;
+    }
+  return stage;
+}
+
 /// Text that is equal for stretches that are the same function. Attributes and
 /// types are unique in their context, so their addresses stand for them.
 std::string LayerFinder::describe(const Stretch &stretch) {
@@ -192,8 +205,14 @@ std::string LayerFinder::describe(const Stretch &stretch) {
     external(v, "c", i);
   for (auto [i, v] : llvm::enumerate(interface.parameters))
     external(v, "p", i);
+  // Layers are the same function in whatever pipeline stage they are; one that lies in two is its
+  // own.
+  bool inOneStage = getStage(stretch).has_value();
   for (auto [i, op] : llvm::enumerate(stretch.ops)) {
-    os << "\n" << op->getName() << op->getAttrDictionary().getAsOpaquePointer();
+    NamedAttrList attributes(op->getAttrDictionary());
+    if (inOneStage)
+      attributes.erase(kPipelineStageAttr);
+    os << "\n" << op->getName() << attributes.getDictionary(op->getContext()).getAsOpaquePointer();
     for (Value v : op->getOperands()) {
       auto constant = v.getDefiningOp<ConstantOp>();
       if (constant && !names.count(v))
@@ -329,8 +348,12 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
       }
       Operation *last = stretch.ops.back();
       OpBuilder builder(last);
-      auto call =
-          func::CallOp::create(builder, stretch.ops.front()->getLoc(), layer, arguments(interface));
+      // From the first op to the last one.
+      Location loc =
+          FusedLoc::get(last->getContext(), {stretch.ops.front()->getLoc(), last->getLoc()});
+      auto call = func::CallOp::create(builder, loc, layer, arguments(interface));
+      if (std::optional<Attribute> stage = getStage(stretch); stage && *stage)
+        call->setAttr(kPipelineStageAttr, *stage);
       for (auto [v, result] : llvm::zip(interface.results, call.getResults())) {
         v.replaceAllUsesWith(result);
         finder.markActivation(result);
@@ -407,7 +430,7 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
         if (auto constant = operand.getDefiningOp<ConstantOp>();
             constant && !mapping.contains(operand))
           builder.clone(*constant, mapping);
-      builder.clone(*op, mapping);
+      builder.clone(*op, mapping)->removeAttr(kPipelineStageAttr);
     }
     SmallVector<Value> returned;
     for (Value v : interface.results)

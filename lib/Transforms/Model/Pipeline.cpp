@@ -2,6 +2,7 @@
 
 #include "tpc/Transforms/Model/Pipeline.h"
 #include "tpc/Transforms/Model/Passes.h"
+#include "tpc/Transforms/Sharding/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -9,6 +10,7 @@
 using namespace mlir;
 
 void mlir::tpc::buildModelPipeline(OpPassManager &pm) {
+  pm.addPass(createHoldAnnotations());
   OpPassManager &fn = pm.nest<func::FuncOp>();
   fn.addPass(createSimplify());
   fn.addPass(createCSEPass());
@@ -22,6 +24,7 @@ void mlir::tpc::buildModelPipeline(OpPassManager &pm) {
   fn.addPass(createCSEPass());
   fn.addPass(createReportUnraised());
 
+  pm.addPass(createPlaceAnnotations());
   pm.addPass(createOutlineLayers());
 }
 

@@ -1,6 +1,7 @@
 //===- AssignShardings.cpp - Decide which axes split which factors --------===//
 
 #include "Plan.h"
+#include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Sharding/Passes.h"
 
 namespace mlir::tpc {
@@ -116,6 +117,16 @@ static void annotateArguments(Plan &plan) {
   }
 }
 
+/// They are in the plan now.
+static void eraseAnnotations(ModuleOp module) {
+  auto main = module.lookupSymbol<func::FuncOp>("main");
+  for (StringRef name : {kShardingAttr, kShardingSourceAttr}) {
+    module.walk([&](Operation *op) { op->removeDiscardableAttr(name); });
+    for (unsigned i = 0; i < main.getNumArguments(); ++i)
+      main.removeArgAttr(i, StringAttr::get(module.getContext(), name));
+  }
+}
+
 static void recordTactics(Plan &plan) {
   Builder builder(plan.module.getContext());
   SmallVector<Attribute> tactics;
@@ -138,6 +149,29 @@ static void recordTactics(Plan &plan) {
          builder.getNamedAttr("predicts", builder.getArrayAttr(predictions))}));
   }
   plan.module->setAttr(kTacticsAttr, builder.getArrayAttr(tactics));
+}
+
+SmallVector<Tactic> mlir::tpc::getTactics(const ::tpc::ShardSpec &spec) {
+  // What a user decides comes first; strategies fill what is left.
+  SmallVector<Tactic> tactics = {{"annotations", Tactic::Phase::Classes, applyAnnotations}};
+  // With `manual` this is about micro-batches.
+  tactics.push_back({"dp", Tactic::Phase::Classes, applyDataTactic});
+  if (!spec.manual) {
+    tactics.push_back({"tp", Tactic::Phase::Classes, applyTensorTactic});
+    tactics.push_back({"vocabulary", Tactic::Phase::Classes, applyVocabularyTactic});
+    if (spec.isTensor2D())
+      tactics.push_back({"rows", Tactic::Phase::Rows, applyRowsTactic});
+  }
+  if (spec.sequenceParallel)
+    tactics.push_back({"sp", Tactic::Phase::Places, applySequenceTactic});
+  return tactics;
+}
+
+SmallVector<std::string> mlir::tpc::getTacticNames(const ::tpc::ShardSpec &spec) {
+  SmallVector<std::string> names;
+  for (const Tactic &tactic : getTactics(spec))
+    names.push_back(tactic.name.str());
+  return names;
 }
 
 static GridAttr makeGrid(MLIRContext *context, const ::tpc::ShardSpec &spec) {
@@ -169,23 +203,35 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     }
     module->setAttr(TpcDialect::kGridAttr, makeGrid(&getContext(), *spec));
 
+    specializeLayers(module);
     separateUses(module);
     takeBiasesOut(module);
+    SmallVector<Tactic> list = getTactics(*spec);
+    if (tactics >= 0 && tactics < int64_t(list.size()))
+      list.truncate(tactics);
     std::optional<FactorClasses> classes;
     std::optional<Plan> made;
+    auto apply = [&](Tactic::Phase phase) {
+      for (const Tactic &tactic : list)
+        if (tactic.phase == phase && failed(tactic.apply(*made)))
+          return failure();
+      return success();
+    };
     auto chooseColumns = [&] {
       classes.emplace(module);
       made.emplace(module, *spec, *classes);
-      return success(succeeded(applyDataTactic(*made)) && succeeded(applyTensorTactic(*made)));
+      return apply(Tactic::Phase::Classes);
     };
-    if (spec->isTensor2D()) {
+    if (llvm::any_of(list, [](Tactic &t) { return t.phase == Tactic::Phase::Rows; })) {
       if (failed(chooseColumns()))
         return signalPassFailure();
       writeNormsOut(*made);
     }
     auto makePlan = [&] {
-      return success(succeeded(chooseColumns()) &&
-                     (!spec->isTensor2D() || succeeded(applyRowsTactic(*made))));
+      if (failed(chooseColumns()) || failed(apply(Tactic::Phase::Rows)))
+        return failure();
+      resolveConflicts(*made);
+      return success();
     };
     if (failed(makePlan()))
       return signalPassFailure();
@@ -193,7 +239,7 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     if (regroupSums(*made) && failed(makePlan()))
       return signalPassFailure();
     Plan &plan = *made;
-    if (failed(applySequenceTactic(plan)))
+    if (failed(apply(Tactic::Phase::Places)))
       return signalPassFailure();
 
     SmallVector<Operation *> erased;
@@ -204,6 +250,7 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     for (Operation *op : erased)
       op->erase();
     module.walk([](Operation *op) { op->removeDiscardableAttr(kNormAttr); });
+    eraseAnnotations(module);
   }
 };
 } // namespace

@@ -12,7 +12,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
-  int64_t replicas = plan.spec.grid.size(::tpc::Axis::DP);
+  // With `manual`, only annotations split over dp; micro-batches remain asked for.
+  int64_t replicas = plan.spec.manual ? 1 : plan.spec.grid.size(::tpc::Axis::DP);
   int64_t microBatches = plan.spec.microBatches;
   if (replicas == 1 && microBatches == 1)
     return success();
@@ -52,8 +53,11 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
 
   TacticRecord record{"dp", {}, {}};
   std::string text = "batch " + plan.classes.getSize(batch).str();
-  if (replicas > 1) {
-    plan.addAxis(batch, "dp");
+  if (replicas > 1 && plan.decided.contains(batch) && !plan.hasAxis({batch}, "dp")) {
+    text += " on every replica, as annotated";
+  } else if (replicas > 1) {
+    if (!plan.hasAxis({batch}, "dp"))
+      plan.addAxis(batch, "dp");
     text += " over " + std::to_string(replicas) + " replicas";
   }
   if (microBatches > 1) {

@@ -43,6 +43,17 @@ void Plan::addAxis(int cls, StringRef axis) {
   axes[cls].push_back(StringAttr::get(module.getContext(), axis));
 }
 
+bool Plan::canSplit(int cls, StringRef axis) const {
+  if (decided.contains(cls) || classes.getWholeOp(cls) || axes.contains(cls))
+    return false;
+  return llvm::none_of(getUses(cls), [&](ClassUse use) {
+    for (unsigned factor = 0; factor < classes.getRule(use.op).factors.size(); ++factor)
+      if (hasAxis(classes.getFactorClasses(use.op, factor), axis))
+        return true;
+    return false;
+  });
+}
+
 DimAttr Plan::getDim(ArrayRef<int> list, bool splitTokens, Place place) const {
   MLIRContext *context = module.getContext();
   SmallVector<FactorAttr> factors;
@@ -157,4 +168,17 @@ std::string Plan::describeSites(int cls) const {
     }
   }
   return sites;
+}
+
+void Plan::predictReductions(int cls, StringRef axis, const std::string &what,
+                             TacticRecord &record) const {
+  bool reduces = llvm::any_of(getUses(cls), [&](ClassUse use) {
+    return classes.getRule(use.op).factors[use.factor].kind != FactorKind::Parallel;
+  });
+  if (!reduces)
+    return;
+  std::string why = "sums over the " + what + " that " + axis.str() + " splits";
+  record.predictions.push_back({"all_reduce", axis, "", why});
+  if (spec.sequenceParallel && axis == "tp")
+    record.predictions.push_back({"reduce_scatter", axis, "", why});
 }

@@ -4,6 +4,9 @@
 // factors (or, for sequence parallelism, chooses ops) and records what it split
 // and which communication follows from that.
 //
+// Where two classes that one axis splits meet in one op (or one value, or one weight), one of
+// them yields there: see Conflicts.cpp.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_LIB_TRANSFORMS_SHARDING_PLAN_H
@@ -56,6 +59,9 @@ public:
   /// Arguments of layer functions that are placed so: dimension that tp splits.
   llvm::MapVector<Value, unsigned> tokenArguments;
 
+  /// Classes that an annotation has decided: no strategy splits them further.
+  DenseSet<int> decided;
+
   /// Where classes are split: an op, or an argument of a function. What yields in a place is whole
   /// there. No place: everywhere.
   using Place = const void *;
@@ -66,6 +72,9 @@ public:
   SmallVector<StringAttr> getAxes(int cls, Place place = nullptr) const;
   bool hasAxis(ArrayRef<int> classes, StringRef axis, Place place = nullptr) const;
   void addAxis(int cls, StringRef axis);
+  /// Whether a tactic may split `cls` over `axis`: nothing else has decided about the class, and
+  /// the axis splits nothing that meets it in an op.
+  bool canSplit(int cls, StringRef axis) const;
 
   /// Distribution of a dimension (or factor) that consists of these classes.
   DimAttr getDim(ArrayRef<int> classes, bool splitTokens = false, Place place = nullptr) const;
@@ -83,6 +92,10 @@ public:
   /// The parameter that `value` is, through calls: `parameters` of a layer's
   /// argument are those of all calls.
   SmallVector<Operation *> getParameters(Value value) const;
+
+  /// Adds the collectives that follow where `axis` splits `cls`, a reduction of some ops.
+  void predictReductions(int cls, StringRef axis, const std::string &what,
+                         TacticRecord &record) const;
 
   /// The operand of a product or a table that is a parameter; null if there is none.
   Value getMatrix(Operation *op) const;
@@ -114,14 +127,35 @@ inline constexpr llvm::StringLiteral kNormAttr = "tpc.norm";
 /// compute. `plan` has columns.
 void writeNormsOut(const Plan &plan);
 
+/// A strategy, or what a user asks for: one step of the plan.
+struct Tactic {
+  StringRef name;
+  /// Most tactics give axes to classes. Those that split the rows of matrices look at their columns;
+  /// when all classes have their axes, conflicts are resolved, and the others choose places.
+  enum class Phase { Classes, Rows, Places } phase;
+  LogicalResult (*apply)(Plan &);
+};
+/// What `spec` asks for, in order: --megatron-shard is a list of tactics.
+SmallVector<Tactic> getTactics(const ::tpc::ShardSpec &spec);
+
+/// What `tpc.sharding` on weights, values and inputs says.
+LogicalResult applyAnnotations(Plan &plan);
 /// Splits the batch over data-parallel replicas and micro-batches.
 LogicalResult applyDataTactic(Plan &plan);
-/// Splits weights over tp (tpy of two dimensions): heads, inner widths, the vocabulary.
+/// Splits weights over tp (tpy of two dimensions): heads and inner widths.
 LogicalResult applyTensorTactic(Plan &plan);
+/// Splits the vocabulary over tp: rows of the table, columns of the head.
+LogicalResult applyVocabularyTactic(Plan &plan);
 /// With a tp of two dimensions: splits the other side of matrices over tpx.
 LogicalResult applyRowsTactic(Plan &plan);
 /// Places what tp does not split on parts of the tokens.
 LogicalResult applySequenceTactic(Plan &plan);
+
+/// Decides, wherever one axis splits two classes that meet, which one yields.
+void resolveConflicts(Plan &plan);
+
+/// One function for each way in which the weights of its calls are annotated.
+void specializeLayers(ModuleOp module);
 
 } // namespace mlir::tpc
 

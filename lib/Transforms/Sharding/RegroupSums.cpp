@@ -8,6 +8,8 @@
 
 #include "Plan.h"
 
+#include "tpc/Dialect/Sharding.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 
@@ -17,7 +19,9 @@ static void collectAddends(AddOp add, SmallVectorImpl<Value> &addends,
                            SmallVectorImpl<Operation *> &inner) {
   for (Value operand : add->getOperands()) {
     auto next = operand.getDefiningOp<AddOp>();
-    if (next && next->hasOneUse() && next.getType() == add.getType()) {
+    // What an annotation names stays as it is.
+    if (next && next->hasOneUse() && next.getType() == add.getType() &&
+        !next->hasAttr(kShardingAttr)) {
       inner.push_back(next);
       collectAddends(next, addends, inner);
     } else {
@@ -27,7 +31,7 @@ static void collectAddends(AddOp add, SmallVectorImpl<Value> &addends,
 }
 
 static bool isInnerAdd(AddOp add) {
-  if (!add->hasOneUse())
+  if (!add->hasOneUse() || add->hasAttr(kShardingAttr))
     return false;
   auto user = dyn_cast<AddOp>(*add->user_begin());
   return user && user.getType() == add.getType();
@@ -36,7 +40,7 @@ static bool isInnerAdd(AddOp add) {
 bool mlir::tpc::regroupSums(const Plan &plan) {
   SmallVector<AddOp> roots;
   plan.module.walk([&](AddOp add) {
-    if (!isInnerAdd(add))
+    if (!isInnerAdd(add) && !add->hasAttr(kShardingAttr))
       roots.push_back(add);
   });
   bool changed = false;

@@ -106,7 +106,7 @@ std::optional<unsigned> SequenceTactic::getTokenFactor(Operation *op) {
   std::optional<unsigned> found;
   for (unsigned factor = 0; factor < rule.factors.size(); ++factor) {
     FactorClasses::Classes list = plan.classes.getFactorClasses(op, factor);
-    if (plan.hasAxis(list, "tp"))
+    if (plan.hasAxis(list, "tp", Plan::getPlace(op)))
       return std::nullopt;
     if (!found && rule.factors[factor].kind == FactorKind::Parallel &&
         llvm::is_contained(tokens, list))

@@ -8,7 +8,7 @@
 // the independent set is taken that
 //
 //     takes the most bytes of matrices from the fullest rank   (main term)
-//     communicates least                                       (breaks ties)
+//     communicates least, in seconds (LinkModel.h)             (breaks ties)
 //
 // where a class communicates the result of each op in which it is a reduction. In
 // an MLP the candidates are the inner width (both matrices, one reduction of
@@ -21,6 +21,7 @@
 #include "Plan.h"
 
 #include "tpc/Analysis/Nominal.h"
+#include "tpc/Dialect/LinkModel.h"
 
 #include "llvm/ADT/SmallSet.h"
 
@@ -32,7 +33,7 @@ namespace {
 struct Candidate {
   int cls;
   double saved = 0;        // bytes that the fullest rank does not hold
-  double communicated = 0; // bytes reduced in a step
+  double communicated = 0; // seconds of reductions in a step
   bool table = false;      // rows of an embedding
   SmallVector<unsigned> conflicts;
   unsigned matrices = 0;
@@ -45,22 +46,24 @@ public:
         parts(plan.spec.isTensor2D() ? plan.spec.tensorY : plan.spec.grid.size(::tpc::Axis::TP)),
         spelling(plan.spec.isTensor2D() ? "tp" + std::to_string(plan.spec.tensorX) + "x"
                                         : std::string("tp")),
-        symbols(getNominalSymbols(plan.module)) {}
-  LogicalResult run();
+        symbols(getNominalSymbols(plan.module)), links(plan.module) {}
+  LogicalResult run(bool vocabulary);
 
 private:
   void collect();
+  std::vector<unsigned> chooseAll() const;
+  bool isVocabulary(const Candidate &candidate) const;
   void addMatrix(Operation *op, unsigned operand);
   std::vector<unsigned> choose(ArrayRef<unsigned> component) const;
   LogicalResult explainFailure();
-  void recordWhole(TacticRecord &record);
-  void record(const Candidate &candidate, TacticRecord &weights, TacticRecord &vocabulary);
+  void recordWhole(ArrayRef<unsigned> chosen, TacticRecord &record);
 
   Plan &plan;
   StringRef axis;
   int64_t parts;
   std::string spelling; // of the spec before `parts`
   Symbols symbols;
+  LinkModel links;
   std::vector<Candidate> candidates;
   DenseMap<int, unsigned> index;
   SmallVector<int> refused; // classes of matrices that cannot be split
@@ -91,7 +94,7 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand) {
     return;
   for (unsigned dim = 0; dim < cast<RankedTensorType>(value.getType()).getRank(); ++dim)
     for (int cls : plan.classes.getClasses(value, dim)) {
-      if (plan.classes.getWholeOp(cls) || plan.isNormWidth(cls) || !plan.getAxes(cls).empty()) {
+      if (plan.isNormWidth(cls) || !plan.canSplit(cls, axis)) {
         refused.push_back(cls);
         continue;
       }
@@ -125,6 +128,7 @@ void TensorTactic::collect() {
     }
   }
 
+  auto link = StringAttr::get(plan.module.getContext(), axis);
   for (auto [i, candidate] : llvm::enumerate(candidates)) {
     llvm::SmallSet<unsigned, 4> conflicts;
     for (ClassUse use : plan.getUses(candidate.cls)) {
@@ -132,7 +136,9 @@ void TensorTactic::collect() {
       FactorKind kind = rule.factors[use.factor].kind;
       if (kind != FactorKind::Parallel && kind != FactorKind::Whole)
         for (Value result : use.op->getResults())
-          candidate.communicated += getBytes(result, symbols) * plan.getCallCount(use.op);
+          candidate.communicated +=
+              links.getSeconds(::tpc::Transfer::AllReduce, link, getBytes(result, symbols)) *
+              plan.getCallCount(use.op);
       for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
         for (int other : plan.classes.getFactorClasses(use.op, factor))
           if (auto it = index.find(other); it != index.end() && it->second != i)
@@ -191,43 +197,29 @@ std::vector<unsigned> TensorTactic::choose(ArrayRef<unsigned> component) const {
   return best;
 }
 
-void TensorTactic::record(const Candidate &candidate, TacticRecord &weights,
-                          TacticRecord &vocabulary) {
-  // The vocabulary: rows of its table, and columns that the outputs end with.
+/// Rows of the vocabulary's table, and columns that the outputs end with.
+bool TensorTactic::isVocabulary(const Candidate &candidate) const {
+  if (candidate.table)
+    return true;
   auto main = plan.module.lookupSymbol<func::FuncOp>("main");
-  bool output = llvm::any_of(main.front().getTerminator()->getOperands(), [&](Value value) {
+  return llvm::any_of(main.front().getTerminator()->getOperands(), [&](Value value) {
     auto rank = cast<RankedTensorType>(value.getType()).getRank();
     return rank > 0 && llvm::is_contained(plan.classes.getClasses(value, rank - 1), candidate.cls);
   });
-  TacticRecord &record = candidate.table || output ? vocabulary : weights;
-
-  bool reduces = llvm::any_of(plan.getUses(candidate.cls), [&](ClassUse use) {
-    return plan.classes.getRule(use.op).factors[use.factor].kind != FactorKind::Parallel;
-  });
-  std::string what = plan.describe(candidate.cls);
-  plan.columns.insert(candidate.cls);
-  if (candidate.table || output)
-    plan.vocabulary.insert(candidate.cls);
-  if (parts == 1)
-    return;
-  record.splits.push_back(what + " over " + axis.str() + " " + std::to_string(parts) + ": " +
-                          plan.describeSites(candidate.cls));
-  if (!reduces || plan.spec.isTensor2D())
-    return;
-  std::string why = "sums over the " + what + " that tp splits";
-  record.predictions.push_back({"all_reduce", "tp", "", why});
-  if (plan.spec.sequenceParallel)
-    record.predictions.push_back({"reduce_scatter", "tp", "", why});
 }
 
 /// Products whose matrix stays whole on every rank.
-void TensorTactic::recordWhole(TacticRecord &record) {
+void TensorTactic::recordWhole(ArrayRef<unsigned> chosen, TacticRecord &record) {
   for (Operation *op : plan.getOps()) {
     if (!isa<MatmulOp>(op) || plan.getParameters(op->getOperand(1)).empty())
       continue;
     bool split = false;
-    for (unsigned dim = 0; dim < getSizes(op->getOperand(1)).size(); ++dim)
-      split |= plan.hasAxis(plan.classes.getClasses(op->getOperand(1), dim), "tp");
+    for (unsigned dim = 0; dim < getSizes(op->getOperand(1)).size(); ++dim) {
+      FactorClasses::Classes list = plan.classes.getClasses(op->getOperand(1), dim);
+      split |= plan.hasAxis(list, "tp") || llvm::any_of(chosen, [&](unsigned i) {
+                 return llvm::is_contained(list, candidates[i].cls);
+               });
+    }
     if (!split)
       record.splits.push_back("not split, on every rank: " + getSourceName(op->getLoc()));
   }
@@ -249,11 +241,8 @@ LogicalResult TensorTactic::explainFailure() {
   return diag;
 }
 
-LogicalResult TensorTactic::run() {
-  if (parts == 1 && !plan.spec.isTensor2D())
-    return success();
-  collect();
-
+/// The best classes of all components.
+std::vector<unsigned> TensorTactic::chooseAll() const {
   // Components of the conflict graph, in program order.
   std::vector<bool> visited(candidates.size());
   std::vector<unsigned> chosen;
@@ -274,7 +263,17 @@ LogicalResult TensorTactic::run() {
     llvm::sort(component);
     llvm::append_range(chosen, choose(component));
   }
-  if (chosen.empty())
+  return chosen;
+}
+
+LogicalResult TensorTactic::run(bool vocabulary) {
+  if (parts == 1 && !plan.spec.isTensor2D())
+    return success();
+  collect();
+  std::vector<unsigned> chosen = chooseAll();
+  bool annotated =
+      llvm::any_of(plan.axes, [&](auto &entry) { return plan.hasAxis({entry.first}, axis); });
+  if (chosen.empty() && !annotated)
     return explainFailure();
 
   int64_t largest = 0;
@@ -284,26 +283,39 @@ LogicalResult TensorTactic::run() {
     largest = std::max(largest, evaluateOr1(size, symbols));
     sizes += (sizes.empty() ? "" : ", ") + size.str();
   }
-  if (parts > largest)
+  if (parts > largest && !annotated)
     return emitError(plan.module.getLoc())
            << spelling << parts
            << " is larger than anything that can be split: the model's weights "
            << "have " << sizes << " parts; use " << spelling << largest << " or less";
 
-  TacticRecord weights{"tp", {}, {}}, vocabulary{"vocabulary", {}, {}};
+  TacticRecord record{vocabulary ? "vocabulary" : "tp", {}, {}};
   for (unsigned i : chosen) {
-    if (parts > 1)
-      plan.addAxis(candidates[i].cls, axis);
-    record(candidates[i], weights, vocabulary);
+    if (isVocabulary(candidates[i]) != vocabulary)
+      continue;
+    int cls = candidates[i].cls;
+    plan.columns.insert(cls);
+    if (vocabulary)
+      plan.vocabulary.insert(cls);
+    if (parts == 1)
+      continue;
+    plan.addAxis(cls, axis);
+    std::string what = plan.describe(cls);
+    record.splits.push_back(what + " over " + axis.str() + " " + std::to_string(parts) + ": " +
+                            plan.describeSites(cls));
+    // With two dimensions the rows' tactic knows what follows, and what stays whole.
+    if (!plan.spec.isTensor2D())
+      plan.predictReductions(cls, axis, what, record);
   }
-  if (!plan.spec.isTensor2D()) // else the rows' tactic knows
-    recordWhole(weights);
-  for (TacticRecord *record : {&weights, &vocabulary})
-    if (!record->splits.empty())
-      plan.records.push_back(std::move(*record));
+  if (!vocabulary && !plan.spec.isTensor2D())
+    recordWhole(chosen, record);
+  if (!record.splits.empty())
+    plan.records.push_back(std::move(record));
   return success();
 }
 
 } // namespace
 
-LogicalResult mlir::tpc::applyTensorTactic(Plan &plan) { return TensorTactic(plan).run(); }
+LogicalResult mlir::tpc::applyTensorTactic(Plan &plan) { return TensorTactic(plan).run(false); }
+
+LogicalResult mlir::tpc::applyVocabularyTactic(Plan &plan) { return TensorTactic(plan).run(true); }

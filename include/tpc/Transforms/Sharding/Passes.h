@@ -21,6 +21,10 @@ namespace mlir::tpc {
 inline constexpr llvm::StringLiteral kSplitAttr = "tpc.split";
 inline constexpr llvm::StringLiteral kTacticsAttr = "tpc.tactics";
 
+/// The tactics that `spec` stands for, in the order in which they run; see
+/// AssignShardings' option `tactics`.
+SmallVector<std::string> getTacticNames(const ::tpc::ShardSpec &spec);
+
 /// Model -> sharded: a grid, and a distribution on every value.
 void buildShardingPipeline(OpPassManager &pm, const ::tpc::ShardSpec &spec);
 /// Sharded -> spmd: one rank's view, with collectives.

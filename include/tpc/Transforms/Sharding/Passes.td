@@ -17,6 +17,11 @@ def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
     argument of a layer function one for each dimension. `tpc.tactics` on the
     module says what each tactic split, and which collectives it predicts.
 
+    `tpc.sharding` on weights, values and inputs (written by hand, or by
+    tpc-apply-annotations) is the first tactic: what it says is decided, and the
+    strategies fill what is left; with the item `manual` they leave everything else whole.
+    Where one axis would split two factors of an op, one of them yields there, by cost.
+
     Parameters, constants and iotas get one op for each use, so that layers that share
     one are split independently. A bias is taken out of a product whose inner dimension is
     split: it is added once, after the reduction.
@@ -35,7 +40,53 @@ def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
     Errors: an axis with nothing that it could split, naming the ops that
     forbid it; tp larger than anything that can be split.
   }];
-  let options = [Option<"shard", "shard", "std::string", "", "What --megatron-shard takes: tp2,pp2,sp">];
+  let options = [Option<"shard", "shard", "std::string", "", "What --megatron-shard takes: tp2,pp2,sp">,
+                 Option<"tactics", "tactics", "int64_t", "-1", "Run only so many of the tactics, the first ones (-1: all)">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def ApplyAnnotations : Pass<"tpc-apply-annotations", "::mlir::ModuleOp"> {
+  let summary = "Read a file of annotations onto weights, inputs and values";
+  let description = [{
+    Works on the imported program. A line of `file` is a pattern and a list,
+
+        h.*.mlp.c_fc.weight: [-, tp]     # `-`: not split, `tp+dp`: both, `?`: left to the strategies
+
+    and gives `tpc.sharding` to every weight (by its ONNX initializer's name), input and value
+    (by its ONNX name) that the pattern matches; `*` is any characters, `?` is one.
+
+    With `shard`, the multi-device fields of the ONNX file (IR version 11) are read as well, before
+    `file`: the device configuration named `configuration`, or the one that has
+    as many devices as the grid has ranks. Device numbers are ranks; the parts of a tensor
+    must lie along axes of the grid. Pipeline stages of nodes say where stages are cut.
+
+    Errors name file, line and column: a line that is none; a pattern that matches nothing; a list
+    that has not as many entries as the tensor has dimensions; an axis that there is not,
+    or that is twice in a list; two lines that say different things of one tensor.
+  }];
+  let options = [Option<"file", "file", "std::string", "", "The file">,
+                 Option<"shard", "shard", "std::string", "", "What --megatron-shard takes, which has the grid">,
+                 Option<"configuration", "configuration", "std::string", "", "Which of the file's device configurations">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def HoldAnnotations : Pass<"tpc-hold-annotations", "::mlir::ModuleOp"> {
+  let summary = "Keep annotations of values while the model is recognized";
+  let description = [{
+    Takes `tpc.sharding` off ops and marks their locations, which rewrites keep, with a number;
+    `tpc.held_annotations` on the module says what each stands for. The first
+    pass of the model stage; see tpc-place-annotations.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def PlaceAnnotations : Pass<"tpc-place-annotations", "::mlir::ModuleOp"> {
+  let summary = "Put held annotations back on ops";
+  let description = [{
+    Before repeated layers become functions: layers that are annotated in different ways are
+    different. An annotation of `[batch, sequence, 64]` is one of `[batch * sequence, 64]`.
+    Errors: a value that has become part of a larger op; one whose dimensions are in another order.
+  }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 

@@ -1,0 +1,91 @@
+//===- PeakMemory.cpp - Bytes that are live at once -----------------------===//
+
+#include "tpc/Analysis/PeakMemory.h"
+
+#include "tpc/Dialect/Dist.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+class PeakCounter {
+public:
+  PeakCounter(ModuleOp module, const Symbols &symbols)
+      : module(module), grid(GridAttr::lookup(module)), symbols(symbols) {}
+
+  /// The largest sum in a block, without its arguments: they are the caller's.
+  int64_t getPeak(Block &block);
+
+private:
+  int64_t getBytes(Value value) const;
+
+  ModuleOp module;
+  GridAttr grid;
+  const Symbols &symbols;
+  DenseMap<Operation *, int64_t> functions;
+};
+} // namespace
+
+int64_t PeakCounter::getBytes(Value value) const {
+  auto tensor = dyn_cast<RankedTensorType>(value.getType());
+  if (!tensor || isa_and_nonnull<ParameterOp, ConstantOp>(value.getDefiningOp()))
+    return 0;
+  int64_t bytes = std::max(1u, tensor.getElementTypeBitWidth() / 8);
+  for (DimAttr dim : getDist(tensor).getDims())
+    if (__builtin_mul_overflow(bytes, dim.getLocalSize(grid, {}, symbols).value_or(1), &bytes))
+      return INT64_MAX / 4;
+  return bytes;
+}
+
+int64_t PeakCounter::getPeak(Block &block) {
+  int64_t live = 0, peak = 0;
+  for (Operation &op : block) {
+    int64_t inside = 0;
+    if (auto call = dyn_cast<func::CallOp>(op)) {
+      auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+      auto [it, isNew] = functions.try_emplace(callee, 0);
+      if (isNew)
+        functions[callee] = inside = getPeak(callee.front());
+      else
+        inside = it->second;
+    }
+    int64_t results = 0;
+    for (Value result : op.getResults())
+      results += getBytes(result);
+    peak = std::max(peak, live + std::max(inside, results));
+    live += results;
+    // What this op uses last, or nobody uses, goes.
+    auto isLast = [&](Value value) {
+      return llvm::all_of(value.getUsers(), [&](Operation *user) {
+        Operation *here = block.findAncestorOpInBlock(*user);
+        return !here || here == &op || here->isBeforeInBlock(&op);
+      });
+    };
+    SmallVector<Value> gone;
+    for (Value operand : op.getOperands())
+      if (operand.getDefiningOp() && operand.getParentBlock() == &block && isLast(operand) &&
+          !llvm::is_contained(gone, operand))
+        gone.push_back(operand);
+    for (Value result : op.getResults())
+      if (result.use_empty())
+        gone.push_back(result);
+    for (Value value : gone)
+      live -= getBytes(value);
+  }
+  return peak;
+}
+
+std::vector<int64_t> mlir::tpc::getPeakActivationBytes(ModuleOp module, const Symbols &symbols) {
+  PeakCounter counter(module, symbols);
+  std::vector<int64_t> peaks;
+  for (auto pipeline : module.getOps<PipelineOp>())
+    for (auto stage : pipeline.getBody().front().getOps<StageOp>()) {
+      int64_t peak = 0;
+      for (auto loop : stage.getBody().front().getOps<MicroBatchesOp>())
+        peak = std::max(peak, counter.getPeak(loop.getBody().front()));
+      peaks.push_back(peak);
+    }
+  return peaks;
+}

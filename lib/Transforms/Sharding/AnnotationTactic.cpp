@@ -1,0 +1,284 @@
+//===- AnnotationTactic.cpp - What a user wants ---------------------------===//
+//
+// `tpc.sharding` on a weight, a value or an input becomes axes on classes, from which everything
+// else follows: fc1's columns are fc2's rows. What it says is decided, also where it says
+// "not split": strategies that come later leave those classes alone.
+//
+// A weight has dimensions, a parameter is a view of it. `#tpc.dim<192{tp}>` of a fused projection
+// [64, 192] reaches its three views [64, 4 * 16 of 192] as: of the strides that belong to the
+// dimension, the outermost class in each view. `#tpc.dim<3 * 4{tp} * 16>` names strides 16 to 63
+// and gives the same.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Plan.h"
+
+#include "tpc/Dialect/Sharding.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+
+/// Classes that a factor of an annotated dimension consists of, outermost first.
+struct Part {
+  FactorAttr factor;
+  unsigned dim; // of the annotation
+  FactorClasses::Classes classes;
+};
+
+/// One place that is annotated.
+struct Site {
+  ArrayAttr sharding;
+  std::string name, source;
+  Location loc;
+  Plan::Place place; // null for inputs, which are whole anyway
+  SmallVector<Part> parts;
+  /// Classes of dimensions that are left to the strategies.
+  FactorClasses::Classes open;
+  FactorClasses::Classes all;
+};
+
+class AnnotationTactic {
+public:
+  explicit AnnotationTactic(Plan &plan) : plan(plan), grid(GridAttr::lookup(plan.module)) {}
+  LogicalResult run();
+
+private:
+  LogicalResult check(Attribute sharding, Type type, Location loc, const std::string &source);
+  LogicalResult addParameter(ParameterOp parameter, WeightOp weight);
+  LogicalResult addValue(Value value, ArrayAttr sharding, Site site);
+  LogicalResult seed(Site &site);
+  InFlightDiagnostic error(const Site &site) {
+    return emitError(site.loc) << "annotation " << printSharding(site.sharding) << " of '"
+                               << site.name << "'"
+                               << (site.source.empty() ? "" : " (" + site.source + ")") << ": ";
+  }
+
+  Plan &plan;
+  GridAttr grid;
+  std::vector<Site> sites;
+  TacticRecord record{"annotations", {}, {}};
+};
+
+} // namespace
+
+static std::string getSource(Operation *op) {
+  auto source = op->getAttrOfType<StringAttr>(kShardingSourceAttr);
+  return source ? source.getValue().str() : "";
+}
+
+LogicalResult AnnotationTactic::check(Attribute sharding, Type type, Location loc,
+                                      const std::string &source) {
+  return verifySharding(sharding, getSizes(type), grid, [&] {
+    return emitError(loc) << "annotation of '" << getSourceName(loc) << "'"
+                          << (source.empty() ? "" : " (" + source + ")") << " ";
+  });
+}
+
+/// Elements of the weight between index i and i + steps of a view's dimension.
+static int64_t getStride(ArrayRef<StridedFactorAttr> factors, int64_t steps) {
+  int64_t inner = 1;
+  for (StridedFactorAttr factor : llvm::reverse(factors)) {
+    if (steps < inner * factor.getSize())
+      return steps / inner * std::abs(factor.getStride());
+    inner *= factor.getSize();
+  }
+  return 0;
+}
+
+/// The part of a weight's annotation that concerns one view of it.
+LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp weight) {
+  auto sharding = cast<ArrayAttr>(weight->getAttr(kShardingAttr));
+  Site site{sharding,
+            weight.getSymName().str(),
+            getSource(weight),
+            weight.getLoc(),
+            Plan::getPlace(parameter),
+            {},
+            {},
+            {}};
+
+  // Strides of the annotation's factors in the dense weight: [begin, end).
+  struct Range {
+    FactorAttr factor; // null: open
+    unsigned dim;
+    int64_t begin, end;
+  };
+  SmallVector<Range> ranges;
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(weight.getType()).getShape();
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    auto dim = dyn_cast<DimAttr>(sharding[i]);
+    int64_t begin = stride;
+    if (dim)
+      for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
+        int64_t end = begin * factor.getExpr().asConstant().value_or(1);
+        ranges.push_back({factor, unsigned(i), begin, end});
+        begin = end;
+      }
+    stride *= shape[i];
+    if (!dim)
+      ranges.push_back({{}, unsigned(i), begin, stride});
+  }
+  std::reverse(ranges.begin(), ranges.end());
+  SmallVector<FactorClasses::Classes> found(ranges.size());
+
+  ViewAttr view = parameter.getViewOrDense();
+  for (unsigned d = 0; d < view.getDims().size(); ++d) {
+    // One step of a class is `inner` steps of the dimension, and those are a stride of the weight.
+    int64_t inner = 1;
+    FactorClasses::Classes list = plan.classes.getClasses(parameter.getResult(), d);
+    SmallVector<StridedFactorAttr> factors = view.getFactors(d);
+    for (int cls : llvm::reverse(list)) {
+      int64_t at = getStride(factors, inner);
+      for (auto [range, classes] : llvm::zip(ranges, found))
+        if (at >= range.begin && at < range.end)
+          classes.insert(classes.begin(), cls);
+      inner *= plan.classes.getSize(cls).asConstant().value_or(1);
+    }
+  }
+  for (auto [range, classes] : llvm::zip(ranges, found)) {
+    llvm::append_range(site.all, classes);
+    if (range.factor)
+      site.parts.push_back({range.factor, range.dim, classes});
+    else
+      llvm::append_range(site.open, classes);
+  }
+  sites.push_back(std::move(site));
+  return success();
+}
+
+LogicalResult AnnotationTactic::addValue(Value value, ArrayAttr sharding, Site site) {
+  for (auto [i, entry] : llvm::enumerate(sharding)) {
+    FactorClasses::Classes list = plan.classes.getClasses(value, i);
+    llvm::append_range(site.all, list);
+    auto dim = dyn_cast<DimAttr>(entry);
+    if (!dim) {
+      llvm::append_range(site.open, list);
+      continue;
+    }
+    ArrayRef<int> rest = list;
+    for (FactorAttr factor : dim.getFactors()) {
+      Part part{factor, unsigned(i), {}};
+      ::tpc::SymExpr size(1);
+      while (!rest.empty() && size != factor.getExpr()) {
+        size = size * plan.classes.getSize(rest.front());
+        part.classes.push_back(rest.front());
+        rest = rest.drop_front();
+      }
+      if (size != factor.getExpr())
+        return error(site) << "the model has no factor of " << factor.getExpr().str()
+                           << " in dimension " << i << " (" << dim.getExpr().str() << ")";
+      site.parts.push_back(std::move(part));
+    }
+  }
+  sites.push_back(std::move(site));
+  return success();
+}
+
+LogicalResult AnnotationTactic::seed(Site &site) {
+  for (const Part &part : site.parts) {
+    SmallVector<StringAttr> axes;
+    for (StringAttr axis : part.factor.getAxes())
+      if (grid.getAxisSize(axis) > 1)
+        axes.push_back(axis);
+    if (axes.empty() || part.classes.empty())
+      continue;
+    // The outermost factor that can be split; heads before the size of a head.
+    auto chosen =
+        llvm::find_if(part.classes, [&](int cls) { return !plan.classes.getWholeOp(cls); });
+    if (chosen == part.classes.end()) {
+      Operation *whole = plan.classes.getWholeOp(part.classes.front());
+      InFlightDiagnostic diag = error(site)
+                                << "dimension " << part.dim << " (" << part.factor.getExpr().str()
+                                << ") cannot be split: '" << getSourceName(whole->getLoc()) << "' ("
+                                << whole->getName().getStringRef() << ") needs all of it";
+      diag.attachNote(whole->getLoc()) << "needed whole here";
+      return diag;
+    }
+    int cls = *chosen;
+    for (StringAttr axis : axes)
+      if (!plan.hasAxis({cls}, axis.getValue())) {
+        plan.addAxis(cls, axis.getValue());
+        std::string what = plan.describe(cls);
+        record.splits.push_back(site.name + " " + printSharding(site.sharding) + ": " + what +
+                                " over " + axis.getValue().str() + " " +
+                                std::to_string(grid.getAxisSize(axis)) + ": " +
+                                plan.describeSites(cls));
+        plan.predictReductions(cls, axis.getValue(), what, record);
+      }
+  }
+  for (int cls : site.all)
+    if (!llvm::is_contained(site.open, cls))
+      plan.decided.insert(cls);
+  return success();
+}
+
+LogicalResult AnnotationTactic::run() {
+  for (Operation *op : plan.getOps()) {
+    if (auto parameter = dyn_cast<ParameterOp>(op)) {
+      WeightOp weight = parameter.getWeightOp();
+      if (!weight->hasAttr(kShardingAttr))
+        continue;
+      if (failed(check(weight->getAttr(kShardingAttr), weight.getType(), weight.getLoc(),
+                       getSource(weight))) ||
+          failed(addParameter(parameter, weight)))
+        return failure();
+    } else if (Attribute sharding = op->getAttr(kShardingAttr)) {
+      Site site{
+          {}, getSourceName(op->getLoc()), getSource(op), op->getLoc(), Plan::getPlace(op), {}, {},
+          {}};
+      if (failed(check(sharding, op->getResult(0).getType(), op->getLoc(), site.source)))
+        return failure();
+      site.sharding = cast<ArrayAttr>(sharding);
+      if (failed(addValue(op->getResult(0), site.sharding, site)))
+        return failure();
+    }
+  }
+  auto main = plan.module.lookupSymbol<func::FuncOp>("main");
+  for (BlockArgument input : main.getArguments()) {
+    Attribute sharding = main.getArgAttr(input.getArgNumber(), kShardingAttr);
+    if (!sharding)
+      continue;
+    auto source = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), kShardingSourceAttr);
+    auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), TpcDialect::kNameAttr);
+    Location loc = name ? Location(NameLoc::get(name, input.getLoc())) : input.getLoc();
+    Site site{{},
+              name ? name.getValue().str() : "input " + std::to_string(input.getArgNumber()),
+              source ? source.getValue().str() : "",
+              loc,
+              nullptr,
+              {},
+              {},
+              {}};
+    if (failed(check(sharding, input.getType(), loc, site.source)))
+      return failure();
+    site.sharding = cast<ArrayAttr>(sharding);
+    if (failed(addValue(input, site.sharding, site)))
+      return failure();
+  }
+
+  for (Site &site : sites)
+    if (failed(seed(site)))
+      return failure();
+  // A place has no more axes than its annotation says.
+  for (const Site &site : sites)
+    for (int cls : site.all) {
+      if (!site.place || llvm::is_contained(site.open, cls))
+        continue;
+      for (StringAttr axis : plan.getAxes(cls)) {
+        bool wanted = llvm::any_of(site.parts, [&](const Part &part) {
+          return llvm::is_contained(part.classes, cls) &&
+                 llvm::is_contained(part.factor.getAxes(), axis);
+        });
+        if (!wanted)
+          plan.yield(site.place, cls, axis);
+      }
+    }
+  if (!record.splits.empty())
+    plan.records.push_back(std::move(record));
+  return success();
+}
+
+LogicalResult mlir::tpc::applyAnnotations(Plan &plan) { return AnnotationTactic(plan).run(); }
