@@ -2,6 +2,7 @@
 
 #include "tpc/Driver/Tpcc.h"
 #include "Diagnostics.h"
+#include "OnnxSharded.h"
 #include "OutputFile.h"
 #include "PrintGroups.h"
 #include "Progress.h"
@@ -51,6 +52,7 @@ private:
   mlir::LogicalResult writeReport(mlir::ModuleOp module);
   mlir::LogicalResult writeCertificate(mlir::ModuleOp module);
   mlir::LogicalResult explain(Compilation &compilation);
+  mlir::LogicalResult writeOnnx(Compilation &compilation);
   mlir::LogicalResult write(Compilation &compilation);
   /// Prints an error that is none of the program's.
   mlir::LogicalResult complain(Error error);
@@ -94,13 +96,16 @@ Error Session::check() {
       (!options.report.empty() || !options.certificate.empty() || options.explain) &&
       options.output.empty() && !options.emitGiven;
   if (options.output.empty() && !reportOnly) {
-    if (!isText(options.emit))
+    if (!isText(options.emit) || options.onnx)
       return makeError("where to? name the " +
-                       llvm::Twine(options.emit == Emit::Exe ? "executable" : "object file") +
-                       " with -o, such as -o " + llvm::sys::path::stem(options.input));
+                       llvm::Twine(options.onnx                ? "file"
+                                   : options.emit == Emit::Exe ? "executable"
+                                                               : "object file") +
+                       " with -o, such as -o " + llvm::sys::path::stem(options.input) +
+                       (options.onnx ? "-sharded.onnx" : ""));
     options.output = "-";
   }
-  if (options.output == "-" && !isText(options.emit))
+  if (options.output == "-" && (!isText(options.emit) || options.onnx))
     return makeError("-o -: binary output does not go to standard output; name a file");
   if (options.name.empty())
     options.name = llvm::sys::path::stem(isText(options.emit) ? options.input : options.output);
@@ -245,8 +250,26 @@ mlir::LogicalResult Session::explain(Compilation &compilation) {
   return error ? complain(std::move(error)) : mlir::success();
 }
 
+/// The model's file with what the tactics have decided.
+mlir::LogicalResult Session::writeOnnx(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  OnnxDevices devices;
+  devices.name = "tpc";
+  if (mlir::failed(compilation.advance(Emit::Model, onStep)) ||
+      mlir::failed(collectShardings(compilation.getModule(), spec, devices)) ||
+      mlir::failed(compilation.advance(Emit::Staged, onStep)))
+    return mlir::failure();
+  collectStages(compilation.getModule(), devices);
+  Error error = writeOutput(options.output, [&](llvm::raw_pwrite_stream &os) {
+    return writeShardedOnnx(options.input, options.output, devices, os);
+  });
+  return error ? complain(std::move(error)) : mlir::success();
+}
+
 mlir::LogicalResult Session::write(Compilation &compilation) {
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (options.onnx)
+    return writeOnnx(compilation);
   if (mlir::failed(compilation.advance(std::min(options.emit, Emit::Llvm), onStep)))
     return mlir::failure();
   auto writeTo = [&](llvm::raw_pwrite_stream &os) -> Error {
@@ -303,7 +326,7 @@ mlir::LogicalResult Session::run() {
       return complain(std::move(problem));
     // Earlier stages are written before the program goes further for the report, later ones after
     // it.
-    bool writes = !options.output.empty(), early = options.emit < Emit::Staged;
+    bool writes = !options.output.empty(), early = options.emit < Emit::Staged || options.onnx;
     if (options.explain) {
       // What is written may be from before the model stage.
       if (writes && options.emit < Emit::Model && mlir::failed(write(compilation)))

@@ -41,6 +41,7 @@ STAGES (--emit), in order
   llvm     LLVM IR
   obj      an object file that defines tpc_program_v1
   exe      the executable
+  onnx-sharded   the model's own file, with shardings and stages as ONNX's multi-device fields
 
 HOW TO SPLIT (--megatron-shard): items separated by commas, each at most once
   tpN     tensor parallelism: heads, ffn width and vocabulary over N ranks
@@ -59,10 +60,18 @@ LINKS (--links): {"intra_node": {"alpha": 5e-6, "beta": 2.2e-12}, "inter_node": 
   a message of b bytes takes alpha + beta * b seconds
 )";
 
-static bool parseEmit(llvm::StringRef name, Emit &emit) {
+/// No stage of the program: the file, with what was decided about it.
+static constexpr llvm::StringLiteral kOnnx = "onnx-sharded";
+
+static bool parseEmit(llvm::StringRef name, Emit &emit, bool &onnx) {
   llvm::SmallVector<llvm::StringRef> names;
   for (unsigned i = 0; i <= unsigned(Emit::Exe); ++i)
     names.push_back(emitName(Emit(i)));
+  onnx = name == kOnnx;
+  if (onnx) {
+    emit = Emit::Staged;
+    return true;
+  }
   auto *found = llvm::find(names, name);
   if (found != names.end()) {
     emit = Emit(found - names.begin());
@@ -73,7 +82,7 @@ static bool parseEmit(llvm::StringRef name, Emit &emit) {
   });
   llvm::WithColor::error(llvm::errs(), "tpcc")
       << "--emit: there is no stage '" << name << "'; did you mean '" << *near
-      << "'? Expected one of " << llvm::join(names, ", ") << "\n";
+      << "'? Expected one of " << llvm::join(names, ", ") << ", " << kOnnx << "\n";
   return false;
 }
 
@@ -90,7 +99,8 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<std::string> emitOption(
       "emit",
       cl::desc("Stop at a stage and write it: import, model, sharded, spmd, staged, llvm, "
-               "obj or exe (default); text goes to standard output without -o"),
+               "obj or exe (default); text goes to standard output without -o. onnx-sharded: the "
+               "model with its shardings as multi-device fields"),
       cl::value_desc("stage"), cl::init("exe"), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),
@@ -165,5 +175,5 @@ bool TpccOptions::parse(int argc, char **argv) {
   TpccOptions parsed = *this;
   cl::ResetCommandLineParser();
   *this = parsed;
-  return ok && parseEmit(emitText, emit);
+  return ok && parseEmit(emitText, emit, onnx);
 }

@@ -15,6 +15,7 @@ struct TpccOptions {
   std::string output; // empty: none given; "-": standard output
   Emit emit = Emit::Exe;
   bool emitGiven = false;
+  bool onnx = false; // write the model itself, with its shardings; `emit` is Staged
   std::string name;
   std::string march;
   std::string megatronShard;

@@ -2,6 +2,7 @@
 
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Pipeline/Cuts.h"
 #include "tpc/Transforms/Pipeline/Passes.h"
 
@@ -34,6 +35,7 @@ private:
   Cost getStageCost(size_t begin, size_t end);
   double getSendSeconds(size_t place) const;
   std::vector<std::vector<double>> getSeconds();
+  FailureOr<std::vector<size_t>> getMarkedCuts();
   func::FuncOp makeStage(size_t index, size_t begin, size_t end, IRMapping &values,
                          SmallVectorImpl<Value> &results, OpBuilder &mainBuilder);
 
@@ -162,6 +164,81 @@ std::vector<std::vector<double>> Splitter::getSeconds() {
   return seconds;
 }
 
+/// Where stages begin if ops say in which stage they are to be (`tpc.pipeline_stage`); empty if
+/// none does.
+FailureOr<std::vector<size_t>> Splitter::getMarkedCuts() {
+  int64_t stages = grid.getAxisSize("pp");
+  SmallVector<std::optional<int64_t>> marks;
+  bool any = false;
+  Operation *before = nullptr; // the last op that says its stage
+  int64_t current = 0;
+  for (Operation *op : carried) {
+    auto mark = op->getAttrOfType<IntegerAttr>(kPipelineStageAttr);
+    marks.push_back(mark ? std::optional<int64_t>(mark.getInt()) : std::nullopt);
+    if (!mark)
+      continue;
+    if (mark.getInt() < 0 || mark.getInt() >= stages)
+      return op->emitError() << "'" << getSourceName(op->getLoc())
+                             << "' is to be in pipeline stage " << mark.getInt()
+                             << ", but the grid has pp" << stages;
+    if (mark.getInt() < current)
+      return op->emitError() << "'" << getSourceName(op->getLoc())
+                             << "' is to be in pipeline stage " << mark.getInt()
+                             << ", but it comes after '" << getSourceName(before->getLoc())
+                             << "' of stage " << current;
+    any = true;
+    before = op;
+    current = mark.getInt();
+  }
+  main.walk([](Operation *op) { op->removeDiscardableAttr(kPipelineStageAttr); });
+  std::vector<size_t> cuts;
+  if (!any || stages == 1)
+    return cuts;
+
+  auto nameAt = [&](size_t i) { return "'" + getSourceName(carried[i]->getLoc()) + "'"; };
+  for (int64_t stage = 1; stage < stages; ++stage) {
+    // The stage begins after all ops of those before it, and not after the first of its own.
+    size_t low = 0, high = carried.size();
+    for (auto [i, mark] : llvm::enumerate(marks)) {
+      if (mark && *mark < stage)
+        low = i + 1;
+      if (mark && *mark >= stage)
+        high = std::min<size_t>(high, i);
+    }
+    if (low == 0 || high == carried.size())
+      return emitError(main.getLoc())
+             << "no op is to be in pipeline stage " << (low == 0 ? stage - 1 : stage)
+             << ", but the grid has pp" << stages;
+    std::optional<size_t> best;
+    double least = 0;
+    for (size_t place = 1; place < places.size(); ++place) {
+      if (places[place].first < low || places[place].first > high)
+        continue;
+      double seconds = getSendSeconds(place);
+      if (!best || seconds <= least) {
+        best = place;
+        least = seconds;
+      }
+    }
+    if (!best) {
+      InFlightDiagnostic diag = carried[high]->emitError()
+                                << "pipeline stage " << stage << " cannot begin with "
+                                << nameAt(high) << ": between it and " << nameAt(low - 1)
+                                << " more than one activation is live";
+      for (size_t place = 1; place < places.size(); ++place)
+        if (places[place].first > high) {
+          diag << "; it may begin with " << nameAt(places[place].first);
+          break;
+        }
+      return diag;
+    }
+    if (!cuts.empty() && *best <= cuts.back())
+      return emitError(main.getLoc()) << "pipeline stage " << stage - 1 << " has no op of its own";
+    cuts.push_back(*best);
+  }
+  return cuts;
+}
+
 func::FuncOp Splitter::makeStage(size_t index, size_t begin, size_t end, IRMapping &values,
                                  SmallVectorImpl<Value> &delivered, OpBuilder &mainBuilder) {
   size_t first = places[begin].first;
@@ -251,8 +328,13 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
     cost.seconds += getSendSeconds(end);
     return cost;
   };
+  FailureOr<std::vector<size_t>> marked = getMarkedCuts();
+  if (failed(marked))
+    return failure();
   std::optional<std::vector<size_t>> cuts;
-  if (!forcedCuts.empty()) {
+  if (!marked->empty() && forcedCuts.empty()) {
+    cuts = *marked;
+  } else if (!forcedCuts.empty()) {
     cuts.emplace();
     for (int64_t cut : forcedCuts) {
       if (cut < 0 || size_t(cut) + 1 >= places.size() ||

@@ -12,11 +12,12 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
-  // With `manual`, only annotations split over dp; micro-batches remain asked for.
-  int64_t replicas = plan.spec.manual ? 1 : plan.spec.grid.size(::tpc::Axis::DP);
+  int64_t replicas = plan.spec.grid.size(::tpc::Axis::DP);
   int64_t microBatches = plan.spec.microBatches;
   if (replicas == 1 && microBatches == 1)
     return success();
+  // With `manual`, only annotations split over dp; micro-batches remain asked for.
+  bool optional = plan.spec.manual && microBatches == 1;
 
   auto main = plan.module.lookupSymbol<func::FuncOp>("main");
   std::string wanted;
@@ -38,6 +39,8 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   for (auto [cls, count] : votes)
     if (batch < 0 || count > votes[batch])
       batch = cls;
+  if (optional && (batch < 0 || plan.getAxes(batch).empty()))
+    return success();
   if (batch < 0)
     return emitError(main.getLoc()) << "no input has a batch dimension that " << wanted
                                     << " could split: every first dimension has size 1";
@@ -53,10 +56,11 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
 
   TacticRecord record{"dp", {}, {}};
   std::string text = "batch " + plan.classes.getSize(batch).str();
-  if (replicas > 1 && plan.decided.contains(batch) && !plan.hasAxis({batch}, "dp")) {
+  bool annotated = plan.hasAxis({batch}, "dp");
+  if (replicas > 1 && !annotated && (plan.spec.manual || plan.decided.contains(batch))) {
     text += " on every replica, as annotated";
   } else if (replicas > 1) {
-    if (!plan.hasAxis({batch}, "dp"))
+    if (!annotated)
       plan.addAxis(batch, "dp");
     text += " over " + std::to_string(replicas) + " replicas";
   }
@@ -67,6 +71,7 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   record.splits.push_back(text);
   // What the schedule repeats over, and skips where it is empty.
   plan.module->setAttr("tpc.batch", plan.getDim({batch}));
-  plan.records.push_back(std::move(record));
+  if (!annotated || microBatches > 1)
+    plan.records.push_back(std::move(record));
   return success();
 }

@@ -93,7 +93,8 @@ static void placeStages(ModuleOp module) {
   for (auto stage : held.getAsRange<DictionaryAttr>())
     stages[stage.getAs<StringAttr>("node").getValue()] = stage.get("stage");
   module.walk([&](Operation *op) {
-    if (!isa<ShardingRuleOpInterface>(op))
+    // What has no operands is wherever it is needed.
+    if (!isa<ShardingRuleOpInterface>(op) || op->getNumOperands() == 0)
       return;
     if (auto it = stages.find(getSourceName(op->getLoc())); it != stages.end())
       op->setAttr(kPipelineStageAttr, it->second);

@@ -53,6 +53,13 @@ TEST(ShardSpec, Everything) {
   EXPECT_EQ(spec.str(), "tp2,pp2,dp3,sp,mb8,order=dp-tp-pp-cp-ep,allow-reshard");
 }
 
+TEST(ShardSpec, Manual) {
+  EXPECT_FALSE(parse("tp2").manual);
+  EXPECT_TRUE(parse("manual,tp2").manual);
+  EXPECT_EQ(parse("manual,tp2").str(), "tp2,manual");
+  expectRefusal("tp2,manual,manual", 12, "manual", "'manual' is given twice");
+}
+
 TEST(ShardSpec, CanonicalTextRoundTrips) {
   for (std::string_view text : {"tp1", "tp2", "pp4", "dp2,tp02", "tp2,sp", "mb4", "tp2,order=tp",
                                 "dp2,order=pp-dp", "cp1,ep1,vpp1", "allow-reshard"}) {

@@ -20,7 +20,11 @@ def SplitStages : Pass<"tpc-split-stages", "::mlir::ModuleOp"> {
     and the outputs that arise in it. `tpc.seconds` and `tpc.weight_bytes` on each function
     are its estimate.
 
-    Errors: more stages than there are places to cut.
+    Where ops say in which stage they are to be (`tpc.pipeline_stage`, from the file's own device
+    configuration), stages are cut between them, where least is sent.
+
+    Errors: more stages than there are places to cut; ops whose stages do not ascend, or between which
+    there is no place.
   }];
   let options = [ListOption<"cuts", "cuts", "int64_t",
       "Cut here instead: which of the possible places (from 0, ascending), one less than stages">];

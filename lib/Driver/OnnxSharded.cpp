@@ -1,0 +1,211 @@
+//===- OnnxSharded.cpp - What a partition says in ONNX's words ------------===//
+
+#include "OnnxSharded.h"
+
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Transforms/Sharding/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+
+/// Steps of a weight's elements that axes split: `size` of them, `stride` apart.
+struct SplitSteps {
+  int64_t stride, size;
+  std::vector<::tpc::Axis> axes;
+  bool operator==(const SplitSteps &) const = default;
+};
+
+} // namespace
+
+/// Grid axes of a factor; micro-batches are the schedule's.
+static std::vector<::tpc::Axis> getAxes(ArrayRef<StringAttr> names, const ::tpc::Grid &grid) {
+  std::vector<::tpc::Axis> axes;
+  for (StringAttr name : names)
+    if (auto axis = ::tpc::parseAxis(std::string_view(name.getValue()));
+        axis && grid.size(*axis) > 1)
+      axes.push_back(*axis);
+  return axes;
+}
+
+static ::tpc::OnnxSharding::Factor makeFactor(std::string size, std::vector<::tpc::Axis> axes,
+                                              const ::tpc::Grid &grid) {
+  int64_t shards = 1;
+  for (::tpc::Axis axis : axes)
+    shards *= grid.size(axis);
+  auto partOf = [axes = std::move(axes), grid](int64_t rank) {
+    int64_t part = 0;
+    for (::tpc::Axis axis : axes)
+      part = part * grid.size(axis) + grid.coordinate(rank, axis);
+    return part;
+  };
+  return {std::move(size), shards, std::move(partOf)};
+}
+
+/// What `tpc.split` of a parameter says of its weight's elements.
+static std::vector<SplitSteps> getRanges(ParameterOp parameter, const ::tpc::Grid &grid) {
+  std::vector<SplitSteps> ranges;
+  auto splits = parameter->getAttrOfType<ArrayAttr>(kSplitAttr);
+  if (!splits)
+    return ranges;
+  ViewAttr view = parameter.getViewOrDense();
+  for (auto [d, dim] : llvm::enumerate(splits.getAsRange<DimAttr>())) {
+    SmallVector<StridedFactorAttr> factors = view.getFactors(d);
+    int64_t inner = 1;
+    for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
+      int64_t size = factor.getExpr().asConstant().value_or(1);
+      if (auto axes = getAxes(factor.getAxes(), grid); !axes.empty()) {
+        int64_t steps = 1, stride = 0;
+        for (StridedFactorAttr f : llvm::reverse(factors)) {
+          if (inner < steps * f.getSize()) {
+            stride = inner / steps * f.getStride();
+            break;
+          }
+          steps *= f.getSize();
+        }
+        ranges.push_back({stride, size, std::move(axes)});
+      }
+      inner *= size;
+    }
+  }
+  llvm::sort(ranges, [](const SplitSteps &a, const SplitSteps &b) { return a.stride > b.stride; });
+  return ranges;
+}
+
+/// The dimensions of a weight as factors; nothing where ranges are not factors of them.
+static std::optional<::tpc::OnnxSharding>
+makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const ::tpc::Grid &grid) {
+  ::tpc::OnnxSharding sharding;
+  sharding.dims.resize(shape.size());
+  size_t used = 0;
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) {
+    int64_t top = stride * shape[d]; // of what is left of the dimension
+    for (const SplitSteps &range : ranges) {
+      if (range.stride < stride || range.stride >= stride * shape[d])
+        continue;
+      if (range.stride % stride || top % (range.stride * range.size))
+        return std::nullopt;
+      if (int64_t outer = top / (range.stride * range.size); outer > 1)
+        sharding.dims[d].push_back(makeFactor(std::to_string(outer), {}, grid));
+      sharding.dims[d].push_back(makeFactor(std::to_string(range.size), range.axes, grid));
+      top = range.stride;
+      ++used;
+    }
+    if (int64_t inner = top / stride; inner > 1 || sharding.dims[d].empty())
+      sharding.dims[d].push_back(makeFactor(std::to_string(inner), {}, grid));
+  }
+  if (used != ranges.size())
+    return std::nullopt;
+  return sharding;
+}
+
+/// How the ops that take an input split it; inputs themselves are whole.
+static std::optional<::tpc::OnnxSharding> getInputSharding(BlockArgument input,
+                                                           const ::tpc::Grid &grid) {
+  for (OpOperand &use : input.getUses()) {
+    auto ruled = dyn_cast<ShardingRuleOpInterface>(use.getOwner());
+    auto splits = use.getOwner()->getAttrOfType<ArrayAttr>(kSplitAttr);
+    if (!ruled || !splits)
+      continue;
+    ShardingRule rule = ruled.getShardingRule();
+    ::tpc::OnnxSharding sharding;
+    bool split = false;
+    for (const ShardingRule::Dim &dim : rule.operands[use.getOperandNumber()]) {
+      auto &factors = sharding.dims.emplace_back();
+      for (int factor : dim)
+        for (FactorAttr part : cast<DimAttr>(splits[factor]).getFactors()) {
+          factors.push_back(makeFactor(part.getSize().str(), getAxes(part.getAxes(), grid), grid));
+          split |= factors.back().shards > 1;
+        }
+      if (factors.empty())
+        factors.push_back(makeFactor("1", {}, grid));
+    }
+    if (split)
+      return sharding;
+  }
+  return std::nullopt;
+}
+
+/// Names of the graph's nodes in a location; those inside of functions are not its own.
+static void collectNames(Location loc, SmallVectorImpl<std::string> &names) {
+  if (auto fused = dyn_cast<FusedLoc>(loc)) {
+    for (Location inner : fused.getLocations())
+      collectNames(inner, names);
+  } else if (auto call = dyn_cast<CallSiteLoc>(loc)) {
+    collectNames(call.getCaller(), names);
+  } else if (auto name = dyn_cast<NameLoc>(loc)) {
+    names.push_back(name.getName().str());
+  }
+}
+
+namespace tpc {
+
+mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, OnnxDevices &devices) {
+  OwningOpRef<ModuleOp> module = model.clone();
+  PassManager pm(model.getContext());
+  AssignShardingsOptions assign;
+  assign.shard = spec.str();
+  pm.addPass(createAssignShardings(assign));
+  if (failed(pm.run(*module)))
+    return failure();
+
+  devices.ranks = spec.grid.worldSize();
+  devices.stages = spec.grid.size(Axis::PP);
+  devices.stageOf = [grid = spec.grid](int64_t rank) { return grid.coordinate(rank, Axis::PP); };
+  llvm::MapVector<Operation *, std::optional<std::vector<SplitSteps>>> weights;
+  module->walk([&](ParameterOp parameter) {
+    std::vector<SplitSteps> ranges = getRanges(parameter, spec.grid);
+    auto [it, isNew] = weights.insert({parameter.getWeightOp(), ranges});
+    if (!isNew && it->second != ranges)
+      it->second.reset();
+  });
+  for (auto &[op, ranges] : weights) {
+    auto weight = cast<WeightOp>(op);
+    if (!ranges || ranges->empty())
+      continue;
+    if (auto sharding =
+            makeSharding(cast<RankedTensorType>(weight.getType()).getShape(), *ranges, spec.grid))
+      devices.tensors[weight.getSymName().str()] = std::move(*sharding);
+  }
+  auto main = module->lookupSymbol<func::FuncOp>("main");
+  for (BlockArgument input : main.getArguments())
+    if (auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), TpcDialect::kNameAttr))
+      if (auto sharding = getInputSharding(input, spec.grid))
+        devices.tensors[name.getValue().str()] = std::move(*sharding);
+  return success();
+}
+
+void collectStages(ModuleOp staged, OnnxDevices &devices) {
+  llvm::StringSet<> several;
+  auto collect = [&](Operation *op, int64_t stage) {
+    // What needs no operand has the name of one of its users, of any stage.
+    if (op->getNumOperands() == 0 || !isa<ShardingRuleOpInterface, func::CallOp>(op))
+      return;
+    SmallVector<std::string> names;
+    collectNames(op->getLoc(), names);
+    for (const std::string &name : names) {
+      auto [it, isNew] = devices.nodes.try_emplace(name, stage);
+      if (!isNew && it->second != stage)
+        several.insert(name);
+    }
+  };
+  for (auto pipeline : staged.getOps<PipelineOp>())
+    for (auto stage : pipeline.getBody().front().getOps<StageOp>())
+      stage.walk([&](func::CallOp call) {
+        if (auto function = staged.lookupSymbol<func::FuncOp>(call.getCallee()))
+          for (Operation &op : function.front())
+            collect(&op, stage.getIndex());
+      });
+  // Masks and the like are computed in each stage that needs them.
+  for (const auto &entry : several)
+    devices.nodes.erase(entry.getKey().str());
+}
+
+} // namespace tpc

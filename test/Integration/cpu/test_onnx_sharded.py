@@ -1,0 +1,248 @@
+"""ONNX's multi-device fields are tactics, and --emit=onnx-sharded writes what the tactics decide."""
+
+import re
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+
+import multidevice
+from conftest import BIN, TOP
+
+MODELS = TOP / "test" / "Models"
+TINY = MODELS / "gpt2-tiny-nopast.onnx"
+TABLE, HEAD = "transformer.wte.weight", "onnx::MatMul_659"
+
+
+def run(*arguments, fails=False):
+    result = subprocess.run([BIN / "tpcc", *arguments], capture_output=True, text=True)
+    assert (result.returncode != 0) == fails, result.stderr
+    return result.stderr if fails else result.stdout
+
+
+def program(path, spec, *options):
+    """The staged program, without the record of tactics and the places of bytes in files."""
+    text = run(path, f"--megatron-shard={spec}", "--emit=staged", *options)
+    lines = [line for line in text.splitlines() if not line.startswith("module")]
+    assert any("tpc.pipeline" in line for line in lines)
+    return [re.sub(r' in "[^"]*" at \d+', "", line) for line in lines]
+
+
+def load():
+    return onnx.load(TINY)
+
+
+def layers(model, name):
+    return [f"transformer.h.{i}.{name}" for i in range(2)]
+
+
+def shard_blocks(model, configuration, devices):
+    """One weight of each block over two parts, as Megatron-LM cuts them."""
+    multidevice.shard(model, configuration, TABLE, devices, {0: 2})
+    multidevice.shard(model, configuration, HEAD, devices, {-1: 2})
+    for name in layers(model, "attn.c_attn.weight"):
+        # Queries, keys and values; four heads; sizes of a head.
+        multidevice.shard(model, configuration, name, devices, {1: [(3, 1), (4, 2), (8, 1)]})
+    for name in layers(model, "mlp.c_fc.weight"):
+        multidevice.shard(model, configuration, name, devices, {1: 2})
+
+
+@pytest.mark.parametrize("spec, devices", [
+    ("tp2", [0, 1]),
+    ("tp2,dp2", [[0, 2], [1, 3]]),
+    ("tp2,dp2,order=dp-tp", [[0, 1], [2, 3]]),
+    ("tp2,dp2,sp,mb2", [[0, 2], [1, 3]]),
+])
+def test_shards_of_weights_are_the_tensor_tactic(tmp_path, spec, devices):
+    model = load()
+    ranks = len(devices) if isinstance(devices[0], int) else 4
+    multidevice.configure(model, "two-way", ranks)
+    multidevice.configure(model, "other", 16)
+    shard_blocks(model, "two-way", devices)
+    if "dp2" in spec:
+        copies = [list(group) for group in zip(*devices)]
+        multidevice.shard(model, "two-way", "input_ids", copies, {0: 2})
+    onnx.checker.check_model(model)
+    path = tmp_path / "sharded.onnx"
+    onnx.save(model, path)
+    assert program(path, spec + ",manual") == program(TINY, spec)
+
+
+def test_four_parts_lie_on_two_axes(tmp_path):
+    model = load()
+    multidevice.configure(model, "four", 4)
+    # Major part over dp, minor part over tp.
+    multidevice.shard(model, "four", TABLE, [0, 1, 2, 3], {0: 4})
+    path = tmp_path / "sharded.onnx"
+    onnx.save(model, path)
+    annotations = tmp_path / "annotations.txt"
+    annotations.write_text(f"{TABLE}: [dp+tp, -]\n")
+    spec = "tp2,dp2,manual"
+    assert program(path, spec) == program(TINY, spec, f"--annotations={annotations}")
+
+
+def test_pipeline_stages(tmp_path):
+    model = load()
+    multidevice.configure(model, "pipeline", 4)
+    # Each stage has its own devices; the table is on the first, the head on the last.
+    for tensor, stage in [(TABLE, 0), (HEAD, 1)]:
+        multidevice.shard(model, "pipeline", tensor, [2 * stage, 2 * stage + 1], {0 if tensor == TABLE else 1: 2})
+    for stage, (qkv, fc1) in enumerate(zip(layers(model, "attn.c_attn.weight"), layers(model, "mlp.c_fc.weight"))):
+        multidevice.shard(model, "pipeline", qkv, [2 * stage, 2 * stage + 1], {1: [(3, 1), (4, 2), (8, 1)]})
+        multidevice.shard(model, "pipeline", fc1, [2 * stage, 2 * stage + 1], {1: 2})
+    def stage_of(node):
+        return 0 if "/h.0/" in node.name else 1 if "/h.1/" in node.name or "/lm_head/" in node.name else None
+    multidevice.stage(model, "pipeline", stage_of)
+    onnx.checker.check_model(model)
+    path = tmp_path / "sharded.onnx"
+    onnx.save(model, path)
+
+    text = "\n".join(program(path, "tp2,pp2,manual"))
+    for number in range(2):
+        body = re.search(rf"@stage_{number}\(.*?\n  }}", text, re.S)[0]
+        assert body.count("call @layer(") == 1
+        assert f"transformer.h.{number}.mlp" in body and f"transformer.h.{1 - number}.mlp" not in body
+    # Without them, the head is worth more than a layer.
+    other = "\n".join(program(TINY, "tp2,pp2"))
+    assert re.search(r"@stage_0\(.*?\n  }", other, re.S)[0].count("call @layer(") == 2
+
+
+def test_stages_without_a_place_to_cut(tmp_path):
+    def refused(stage_of):
+        model = load()
+        multidevice.configure(model, "pipeline", 2)
+        multidevice.stage(model, "pipeline", stage_of)
+        path = tmp_path / "sharded.onnx"
+        onnx.save(model, path)
+        return run(path, "--megatron-shard=pp2", "--emit=staged", fails=True)
+    # Queries, keys and values of the first layer on one side, its attention on the other.
+    error = refused(lambda node: {"/transformer/h.0/attn/c_attn/Gemm": 0, "/transformer/h.0/attn/MatMul_1": 1}
+                    .get(node.name))
+    assert "more than one activation is live" in error and "it may begin with" in error
+    error = refused(lambda node: {"/transformer/h.0/mlp/c_fc/Gemm": 1, "/transformer/h.1/mlp/c_fc/Gemm": 0}
+                    .get(node.name))
+    assert "is to be in pipeline stage 0, but it comes after" in error
+
+
+@pytest.mark.parametrize("model, spec", [
+    ("gpt2-tiny-nopast", "tp2"),
+    ("gpt2-tiny-nopast", "tp2,pp2,sp,mb2"),
+    ("gpt2-tiny-nopast", "tp3,dp2,pp2,order=pp-dp-tp"),
+    ("gpt2-odd-nopast", "tp2,pp3"),
+    ("gpt2-odd-opset23", "tp2,dp2"),
+    ("gpt2-odd-opset18", "tp8,pp4"),
+])
+def test_what_is_written_compiles_to_the_same_program(tmp_path, model, spec):
+    source, path = MODELS / f"{model}.onnx", tmp_path / "sharded.onnx"
+    run(source, f"--megatron-shard={spec}", "--emit=onnx-sharded", "-o", path)
+    onnx.checker.check_model(path)
+    written, original = onnx.load(path), onnx.load(source)
+    assert written.configuration[0].num_devices == eval(
+        "*".join(re.findall(r"(?:tp|pp|dp)(\d+)", spec.split(",order")[0])))
+    assert program(path, spec + ",manual") == program(source, spec)
+    placed = [part for node in written.graph.node for part in node.device_configurations]
+    stages = {part.pipeline_stage for part in placed if part.HasField("pipeline_stage")}
+    assert stages == set(range(int(spec.split("pp")[1][0])) if "pp" in spec else ())
+    # Nothing else has changed, and writing it again gives the same bytes.
+    again = tmp_path / "again.onnx"
+    run(path, f"--megatron-shard={spec},manual", "--emit=onnx-sharded", "-o", again)
+    assert again.read_bytes() == path.read_bytes()
+    del written.configuration[:]
+    for node in written.graph.node:
+        del node.device_configurations[:]
+    written.ir_version = original.ir_version
+    assert written == original
+
+
+def test_external_data_stays_where_it_is(tmp_path):
+    source = tmp_path / "model.onnx"
+    onnx.save(load(), source, save_as_external_data=True, location="model.data", size_threshold=64)
+    before = (tmp_path / "model.data").read_bytes()
+    path = tmp_path / "sharded.onnx"
+    run(source, "--megatron-shard=tp2", "--emit=onnx-sharded", "-o", path)
+    onnx.checker.check_model(path)
+    assert (tmp_path / "model.data").read_bytes() == before
+    assert path.stat().st_size < source.stat().st_size + 20_000
+    table = next(t for t in onnx.load(path).graph.initializer if t.name == TABLE)
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(table),
+                                  onnx.numpy_helper.to_array(load().graph.initializer[0]))
+    assert program(path, "tp2,manual") == program(source, "tp2")
+    # Elsewhere the weights would not be found.
+    (tmp_path / "elsewhere").mkdir()
+    error = run(source, "--megatron-shard=tp2", "--emit=onnx-sharded", "-o", tmp_path / "elsewhere" / "x.onnx",
+                fails=True)
+    assert "would not find its weights" in error and not (tmp_path / "elsewhere" / "x.onnx").exists()
+
+
+def test_onnx_ir_reads_it(tmp_path):
+    ir = pytest.importorskip("onnx_ir", reason="the package onnx-ir is not installed")
+    path = tmp_path / "sharded.onnx"
+    run(TINY, "--megatron-shard=tp2,pp2", "--emit=onnx-sharded", "-o", path)
+    model = ir.serde.deserialize_model(onnx.load(path))
+    again = tmp_path / "again.onnx"
+    ir.save(model, again)
+    assert len(onnx.load(again).graph.node) == len(load().graph.node)
+
+
+def bad(tmp_path, spec, change, configuration=("c", 2)):
+    model = load()
+    multidevice.configure(model, *configuration)
+    change(model)
+    path = tmp_path / "bad.onnx"
+    onnx.save(model, path)
+    return run(path, f"--megatron-shard={spec}", "--emit=model", fails=True)
+
+
+def test_refusals(tmp_path):
+    def check(message, change, spec="tp2", configuration=("c", 2)):
+        assert message in bad(tmp_path, spec, change, configuration)
+
+    def shard(*arguments):
+        return lambda model: multidevice.shard(model, "c", *arguments)
+
+    gather = "tensor 'transformer.wte.weight' of node '/transformer/wte/Gather'"
+    check("is cut into 2 parts, but lists 1 devices", shard(TABLE, [0], {0: 2}))
+    check("names device 7; the configuration has devices 0 to 1", shard(TABLE, [0, 7], {0: 2}))
+    check("names device 0 twice", shard(TABLE, [0, 0], {0: 2}))
+    check(f"{gather} is cut along axis 2, but has 2 dimensions", shard(TABLE, [0, 1], {2: 2}))
+    check("is cut along axis 0 as if it had size 999; it has 1000", shard(TABLE, [0, 1], {0: [(999, 2)]}))
+    check("is cut into 3 along axis 0, more than the 2 devices have parts for", shard(TABLE, [0, 1], {0: 3}))
+    check("which lie on no axis of the grid", shard(TABLE, [[0, 3], [1, 2]], {0: 2}), "tp2,dp2", ("c", 4))
+    check("is not on device 1, but on device 0 of the same pipeline stage", shard(TABLE, [0, 2], {0: 2}), "tp2,dp2",
+          ("c", 4))
+    check("has pipeline stages 0 to 3, but the grid has pp2; use pp4",
+          lambda model: multidevice.stage(model, "c", lambda node: 3), "pp2")
+    check("is in pipeline stage -1", lambda model: multidevice.stage(model, "c", lambda node: -1))
+    check("placed by the device configuration 'd', which the file does not define",
+          lambda model: multidevice.stage(model, "d", lambda node: 0))
+    check("there are two device configurations named 'c'", lambda model: multidevice.configure(model, "c", 4))
+    check("2 device configurations of the file have 2 devices",
+          lambda model: multidevice.configure(model, "e", 2))
+    check("device configuration 'c' has 0 devices", lambda model: None, "tp2", ("c", 0))
+
+    def foreign(model):
+        multidevice.shard(model, "c", TABLE, [0, 1], {0: 2})
+        multidevice.nodes_with(model, TABLE)[0].device_configurations[0].sharding_spec[0].tensor_name = HEAD
+    check("is none of the node's inputs and outputs", foreign)
+
+    def two(model):
+        multidevice.shard(model, "c", "input_ids", [0, 1], {0: 2})
+        spec = multidevice.nodes_with(model, "input_ids")[1].device_configurations[0].sharding_spec[0]
+        spec.sharded_dim[0].axis = 1
+    check("a tensor has one sharding", two, "dp2")
+
+
+def test_a_configuration_for_other_devices_is_named(tmp_path):
+    model = load()
+    multidevice.configure(model, "eight", 8)
+    multidevice.shard(model, "eight", TABLE, list(range(8)), {0: 8})
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    result = subprocess.run([BIN / "tpcc", path, "--megatron-shard=tp2", "--emit=staged", "-o", tmp_path / "out"],
+                            capture_output=True, text=True, check=True)
+    assert "device configurations are not used: the grid has 2 ranks, and they are 'eight' (8 devices)" in result.stderr
+    assert "has no device configuration 'nine'" in run(path, "--megatron-shard=tp2", "--emit=model",
+                                                      "--device-configuration=nine", fails=True)
+    assert "has 8 devices, but the grid has 2 ranks" in run(path, "--megatron-shard=tp2", "--emit=model",
+                                                            "--device-configuration=eight", fails=True)
