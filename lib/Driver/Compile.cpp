@@ -95,6 +95,9 @@ void tpc::registerMegatronShardPipeline() {
         std::optional<ShardSpec> spec = ShardSpec::parse(text, error);
         if (!spec)
           return onError("--megatron-shard: " + error);
+        mlir::tpc::ApplyAnnotationsOptions annotations;
+        annotations.shard = spec->str();
+        pm.addPass(mlir::tpc::createApplyAnnotations(annotations));
         auto reference = std::make_shared<mlir::tpc::ReferenceModel>();
         for (Emit stage = Emit::Model; stage <= Emit::Staged; stage = next(stage))
           buildStagePipeline(pm, stage, *spec, reference);

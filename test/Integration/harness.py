@@ -33,6 +33,7 @@ class Grid:
     mb: int = 1
     order: str = ""
     allow_reshard: bool = False
+    manual: bool = False
     # tp of two dimensions: (2, 4) for tp2x4, and tp is their product.
     xy: tuple[int, int] | None = None
 
@@ -46,6 +47,7 @@ class Grid:
         parts = ([f"tp{self.xy[0]}x{self.xy[1]}"] if self.xy else []) + parts
         parts += ["sp"] if self.sp else []
         parts += [f"order={self.order}"] if self.order else []
+        parts += ["manual"] if self.manual else []
         parts += ["allow-reshard"] if self.allow_reshard else []
         return ",".join(parts) or "tp1"
 
@@ -53,8 +55,8 @@ class Grid:
     def parse(text: str) -> Grid:
         values = {}
         for part in text.split(","):
-            if part == "sp":
-                values["sp"] = True
+            if part in ("sp", "manual"):
+                values[part] = True
             elif part.startswith("order="):
                 values["order"] = part[len("order="):]
             elif part.startswith("tp") and "x" in part:

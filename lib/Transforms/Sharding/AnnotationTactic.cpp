@@ -276,6 +276,14 @@ LogicalResult AnnotationTactic::run() {
           plan.yield(site.place, cls, axis);
       }
     }
+  if (plan.spec.manual)
+    for (StringRef axis : {"tp", "dp"}) {
+      bool used =
+          llvm::any_of(plan.axes, [&](auto &entry) { return plan.hasAxis({entry.first}, axis); });
+      if (int64_t ranks = grid.getAxisSize(axis); ranks > 1 && !used)
+        emitWarning(plan.module.getLoc()) << "manual: no annotation splits anything over " << axis
+                                          << ranks << ", so that all its ranks do the same";
+    }
   if (!record.splits.empty())
     plan.records.push_back(std::move(record));
   return success();
