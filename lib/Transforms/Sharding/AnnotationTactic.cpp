@@ -259,6 +259,10 @@ LogicalResult AnnotationTactic::run() {
       return failure();
   }
 
+  if (!sites.empty() && plan.spec.isTensor2D() && !plan.spec.manual)
+    return error(sites.front()) << "what tp" << plan.spec.tensorX << "x" << plan.spec.tensorY
+                                << " splits does not go round annotations; add 'manual', or use tp"
+                                << plan.spec.tensorX * plan.spec.tensorY;
   for (Site &site : sites)
     if (failed(seed(site)))
       return failure();
@@ -277,12 +281,14 @@ LogicalResult AnnotationTactic::run() {
       }
     }
   if (plan.spec.manual)
-    for (StringRef axis : {"tp", "dp"}) {
-      bool used =
-          llvm::any_of(plan.axes, [&](auto &entry) { return plan.hasAxis({entry.first}, axis); });
+    for (StringAttr axis : grid.getOrder()) {
+      bool used = axis == "pp" || llvm::any_of(plan.axes, [&](auto &entry) {
+                    return llvm::is_contained(entry.second, axis);
+                  });
       if (int64_t ranks = grid.getAxisSize(axis); ranks > 1 && !used)
-        emitWarning(plan.module.getLoc()) << "manual: no annotation splits anything over " << axis
-                                          << ranks << ", so that all its ranks do the same";
+        emitWarning(plan.module.getLoc())
+            << "manual: no annotation splits anything over " << axis.getValue() << ranks
+            << ", so that all its ranks do the same";
     }
   if (!record.splits.empty())
     plan.records.push_back(std::move(record));

@@ -130,8 +130,9 @@ void writeNormsOut(const Plan &plan);
 /// A strategy, or what a user asks for: one step of the plan.
 struct Tactic {
   StringRef name;
-  /// Most tactics give axes to classes. Those that split the rows of matrices look at their columns;
-  /// when all classes have their axes, conflicts are resolved, and the others choose places.
+  /// Most tactics give axes to classes. Those that split the rows of matrices look at their
+  /// columns; when all classes have their axes, conflicts are resolved, and the others choose
+  /// places.
   enum class Phase { Classes, Rows, Places } phase;
   LogicalResult (*apply)(Plan &);
 };
