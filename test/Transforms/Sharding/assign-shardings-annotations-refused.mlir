@@ -1,5 +1,5 @@
 // RUN: tpc-opt %s --tpc-assign-shardings=shard=tp2,manual --split-input-file --verify-diagnostics
-// RUN: sed -e 's/{tp/{tpy/' %S/../../Dialect/sharding.mlir > %t.mlir
+// RUN: sed -e 's/{tp}/{tpy}/' -e 's/{tp, /{tpy, /' %S/../../Dialect/sharding.mlir > %t.mlir
 // RUN: not tpc-opt %t.mlir --tpc-assign-shardings=shard=tp2x2 2>&1 | FileCheck %s --check-prefix=TWO
 // TWO: error: annotation {{.*}}: what tp2x2 splits does not go round annotations; add 'manual', or use tp4
 // RUN: not tpc-opt %s --tpc-assign-shardings=shard=dp3,manual --split-input-file 2>&1 | FileCheck %s --check-prefix=NOTHING
