@@ -110,10 +110,9 @@ static bool wrongAxis(Mutator &m) {
   if (others.empty())
     return false;
   // One that exists is the better lie.
-  llvm::stable_sort(others, [&](Attribute a, Attribute b) {
-    return m.sizeOf(cast<StringAttr>(a)) > m.sizeOf(cast<StringAttr>(b));
-  });
-  op->setAttr("axes", ArrayAttr::get(m.context, {others[0]}));
+  auto *real = llvm::find_if(
+      others, [&](Attribute axis) { return m.sizeOf(cast<StringAttr>(axis).getValue()) > 1; });
+  op->setAttr("axes", ArrayAttr::get(m.context, {real == others.end() ? others[0] : *real}));
   return true;
 }
 
@@ -259,6 +258,54 @@ static bool circularWait(Mutator &m) {
   return true;
 }
 
+// Something nobody needs goes from stage i to i + 2, before what i + 1 waits for, and is taken
+// after what i + 1 sends: right if messages are buffered, a circle if not.
+static bool lateMessage(Mutator &m) {
+  auto last = [&](SendOp first) -> RecvOp {
+    for (SendOp second : m.find<SendOp>(
+             [&](SendOp s) { return s->getParentOfType<StageOp>().getIndex() == first.getTo(); }))
+      for (RecvOp recv : m.find<RecvOp>([&](RecvOp r) {
+             return r.getFrom() == first.getTo() &&
+                    r->getParentOfType<StageOp>().getIndex() == second.getTo();
+           }))
+        return recv;
+    return {};
+  };
+  auto send = m.pick<SendOp>([&](SendOp s) { return bool(last(s)); });
+  if (!send)
+    return false;
+  RecvOp recv = last(send);
+  int64_t from = send->getParentOfType<StageOp>().getIndex(),
+          to = recv->getParentOfType<StageOp>().getIndex();
+  SendOp::create(m.builder, send.getLoc(), send.getValue(), to);
+  m.builder.setInsertionPointAfter(recv);
+  RecvOp::create(m.builder, recv.getLoc(), send.getValue().getType(), from);
+  return true;
+}
+
+// What all replicas have anyway is given to all again: those that have nothing to do do not come.
+static bool idleReplica(Mutator &m) {
+  SmallVector<BlockArgument> inputs;
+  for (auto pipeline : m.module.getOps<PipelineOp>())
+    llvm::append_range(inputs, pipeline.getBody().front().getArguments());
+  auto call = m.pick<func::CallOp>([&](func::CallOp c) {
+    auto loop = dyn_cast<MicroBatchesOp>(c->getParentOp());
+    return loop && loop.getBatchAttr() && loop.getBatchAttr().usesAxis("dp") &&
+           m.sizeOf("dp") > 1 && llvm::any_of(c.getOperands(), [&](Value operand) {
+             return llvm::is_contained(inputs, operand);
+           });
+  });
+  if (!call)
+    return false;
+  for (OpOperand &operand : call->getOpOperands())
+    if (llvm::is_contained(inputs, operand.get())) {
+      operand.set(BroadcastOp::create(m.builder, call.getLoc(), operand.get().getType(),
+                                      operand.get(), m.builder.getStrArrayAttr({"dp"}), 0));
+      return true;
+    }
+  return false;
+}
+
 static bool dropLoop(Mutator &m) {
   auto loop = m.pick<MicroBatchesOp>([&](MicroBatchesOp l) {
     return l.getBatchAttr() && m.sizeOf("pp") > 1 &&
@@ -402,6 +449,8 @@ ArrayRef<Mutation> mutate::getCommunicationMutations() {
       {"duplicate-recv", "a receive is done twice", duplicateRecv},
       {"transfer-in-branch", "some ranks of a stage do not send", transferInBranch},
       {"circular-wait", "two stages each wait for the other first", circularWait},
+      {"late-message", "stages wait in a circle unless messages are buffered", lateMessage},
+      {"idle-replica", "a replica without samples does not come to a broadcast", idleReplica},
       {"drop-loop", "a stage does one micro-batch only", dropLoop},
       {"cross-micro-batches", "a stage takes samples in another order", crossMicroBatches},
       {"swap-stages", "two stages have each other's layers", swapStages},

@@ -179,30 +179,44 @@ static std::string typeName(Type type) {
   return name;
 }
 
-/// `#tpc.dim<batch{dp}*sequence>` as "batch{dp}*sequence".
-static std::string dimText(DimAttr dim) {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  os << dim;
-  StringRef inner = StringRef(text);
-  inner.consume_front("#tpc.dim");
-  inner.consume_front("<");
-  inner.consume_back(">");
-  return inner.str();
-}
-
-static json::Array describeDims(Type type) {
-  json::Array dims;
-  for (DimAttr dim : getDist(type).getDims())
-    dims.push_back(dimText(dim));
-  return dims;
-}
-
-static json::Array namesOf(ArrayAttr axes) {
+static json::Array namesOf(ArrayRef<StringAttr> axes) {
   json::Array names;
-  for (auto axis : axes.getAsRange<StringAttr>())
+  for (StringAttr axis : axes)
     names.push_back(axis.getValue().str());
   return names;
+}
+
+/// A size as text; where it is split, its factors, each with the axes that split it one after the
+/// other, and the axes that split what is left of the product.
+static json::Value describeDim(DimAttr dim) {
+  if (!dim.isSharded())
+    return dim.getExpr().str();
+  json::Array factors;
+  for (FactorAttr factor : dim.getFactors())
+    factors.push_back(
+        json::Object{{"size", factor.getSize().str()}, {"axes", namesOf(factor.getAxes())}});
+  return json::Object{{"factors", std::move(factors)}, {"axes", namesOf(dim.getAxes())}};
+}
+
+static json::Array describeDims(ArrayRef<DimAttr> dims) {
+  json::Array list;
+  for (DimAttr dim : dims)
+    list.push_back(describeDim(dim));
+  return list;
+}
+
+DimAttr mlir::tpc::removeAxes(DimAttr dim, ArrayRef<StringAttr> group) {
+  auto without = [&](ArrayRef<StringAttr> axes) {
+    SmallVector<StringAttr> rest;
+    llvm::copy_if(axes, std::back_inserter(rest),
+                  [&](StringAttr axis) { return !llvm::is_contained(group, axis); });
+    return rest;
+  };
+  SmallVector<FactorAttr> factors;
+  for (FactorAttr factor : dim.getFactors())
+    factors.push_back(
+        FactorAttr::get(dim.getContext(), factor.getExpr(), without(factor.getAxes())));
+  return DimAttr::get(dim.getContext(), factors, without(dim.getAxes()));
 }
 
 json::Object mlir::tpc::describeCommunication(Operation *op) {
@@ -216,18 +230,23 @@ json::Object mlir::tpc::describeCommunication(Operation *op) {
     number("to", "to");
     number("from", "from");
     object["type"] = typeName(getElementTypeOrSelf(type));
-    object["dims"] = describeDims(type);
+    object["dims"] = describeDims(getDist(type).getDims());
     return object;
   }
-  Type from = op->getOperand(0).getType(), to = op->getResult(0).getType();
-  object["over"] = namesOf(getGroupAxes(op));
+  Type from = op->getOperand(0).getType();
+  auto group = llvm::to_vector(getGroupAxes(op).getAsRange<StringAttr>());
+  object["over"] = namesOf(group);
   object["type"] = typeName(getElementTypeOrSelf(from));
   if (auto partial = getDist(from).getPartial(); partial && isa<AllReduceOp, ReduceScatterOp>(op))
     object["reduction"] = stringifyReductionKind(partial.getKind()).str();
   for (StringRef name : {"dim", "from_dim", "to_dim", "root"})
     number(name, name);
-  object["from_dims"] = describeDims(from);
-  object["to_dims"] = describeDims(to);
+  // What the group holds together, or all of it: each member's part follows.
+  SmallVector<DimAttr> dims(getDist(from).getDims());
+  if (isa<AllGatherOp, AllToAllOp>(op))
+    for (DimAttr &dim : dims)
+      dim = removeAxes(dim, group);
+  object["dims"] = describeDims(dims);
   return object;
 }
 
@@ -245,11 +264,11 @@ static json::Object describeItem(const Schedule::Item &item) {
     return json::Object{{"op", "output"},
                         {"index", int64_t(output.getIndex())},
                         {"type", typeName(getElementTypeOrSelf(output.getValue().getType()))},
-                        {"dims", describeDims(output.getValue().getType())}};
+                        {"dims", describeDims(getDist(output.getValue()).getDims())}};
   }
   case Kind::Loop: {
     DimAttr batch = cast<MicroBatchesOp>(item.op).getBatchAttr();
-    return json::Object{{"loop", batch ? json::Value(dimText(batch)) : json::Value(nullptr)},
+    return json::Object{{"loop", batch ? describeDim(batch) : json::Value(nullptr)},
                         {"body", describeItems(item.body)}};
   }
   case Kind::Branch:

@@ -88,21 +88,6 @@ std::string comms::sizeText(GridAttr grid, DimAttr dim, const Coordinates &at) {
 // Collectives
 //===----------------------------------------------------------------------===//
 
-/// The dimension without `group`'s axes: what the group holds together.
-static DimAttr removeAxes(DimAttr dim, ArrayRef<StringAttr> group) {
-  auto without = [&](ArrayRef<StringAttr> axes) {
-    SmallVector<StringAttr> rest;
-    llvm::copy_if(axes, std::back_inserter(rest),
-                  [&](StringAttr axis) { return !llvm::is_contained(group, axis); });
-    return rest;
-  };
-  SmallVector<FactorAttr> factors;
-  for (FactorAttr factor : dim.getFactors())
-    factors.push_back(
-        FactorAttr::get(dim.getContext(), factor.getExpr(), without(factor.getAxes())));
-  return DimAttr::get(dim.getContext(), factors, without(dim.getAxes()));
-}
-
 static bool usesAll(DimAttr dim, ArrayRef<StringAttr> group) {
   SmallVector<StringAttr> axes = dim.getAllAxes();
   return llvm::all_of(group, [&](StringAttr axis) { return llvm::is_contained(axes, axis); });

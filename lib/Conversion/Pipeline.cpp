@@ -2,6 +2,7 @@
 
 #include "HostModels.h"
 #include "KernelModels.h"
+#include "tpc/Analysis/Schedule.h"
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Conversion/Passes.h"
 
@@ -29,6 +30,7 @@ void mlir::tpc::registerLowering(DialectRegistry &registry) {
 }
 
 void mlir::tpc::buildLoweringPipeline(OpPassManager &pm, const LoweringOptions &options) {
+  pm.addPass(createRecordSchedule()); // while the program is staged
   pm.addPass(createFuseEpilogues());
   pm.addPass(createOutlineKernels());
   LowerProgramOptions program;

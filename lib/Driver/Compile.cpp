@@ -69,6 +69,7 @@ static void buildStage(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spe
   case Emit::Staged:
     mlir::tpc::buildPipelinePipeline(pm, spec);
     pm.addPass(mlir::tpc::createCheckLinks());
+    pm.addPass(mlir::tpc::createRecordSchedule());
     return;
   default:
     llvm_unreachable("no passes on programs lead to this stage");
@@ -115,20 +116,6 @@ Compilation::Compilation(mlir::MLIRContext &context, CompileOptions options)
   context.appendDialectRegistry(registry);
 }
 
-/// What only the staged program can tell.
-mlir::LogicalResult Compilation::recordForManifest() {
-  mlir::FailureOr<mlir::tpc::Schedule> schedule = mlir::tpc::Schedule::project(*module);
-  if (mlir::failed(schedule))
-    return mlir::failure();
-  mlir::Builder builder(&context);
-  module->getOperation()->setAttr(mlir::tpc::kScheduleAttr,
-                                  builder.getStringAttr(schedule->getHash()));
-  if (!options.verify)
-    module->getOperation()->setAttr(mlir::tpc::kNotVerifiedAttr,
-                                    builder.getStringAttr(verifierNames()));
-  return mlir::success();
-}
-
 mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
   assert(stage <= Emit::Llvm && "later stages are no modules");
   if (!module) {
@@ -155,13 +142,10 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
       annotations.configuration = options.deviceConfiguration;
       pm.addPass(mlir::tpc::createApplyAnnotations(annotations));
     }
-    if (target == Emit::Llvm) {
-      if (mlir::failed(recordForManifest()))
-        return mlir::failure();
+    if (target == Emit::Llvm)
       mlir::tpc::buildLoweringPipeline(pm, options.lowering);
-    } else {
+    else
       buildStage(pm, target, options.spec, reference);
-    }
     if (mlir::failed(pm.run(*module)))
       return mlir::failure();
     // Steps of their own, so that --timing tells what they take.
@@ -174,6 +158,9 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
       if (mlir::failed(verify.run(*module)))
         return mlir::failure();
     }
+    if (target == Emit::Staged && !reference)
+      module->getOperation()->setAttr(mlir::tpc::kNotVerifiedAttr,
+                                      mlir::StringAttr::get(&context, verifierNames()));
     reached = target;
   }
   return mlir::success();

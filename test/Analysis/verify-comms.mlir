@@ -64,7 +64,15 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 4>} {
 // CHECK-NEXT:      {
 // CHECK-NEXT:        "call": "layer",
 // CHECK-NEXT:        "times": 2
-// CHECK:       "loop": "batch{dp, mb}"
+// CHECK:       "loop": {
+// CHECK-NEXT:    "axes": [],
+// CHECK-NEXT:    "factors": [
+// CHECK-NEXT:      {
+// CHECK-NEXT:        "axes": [
+// CHECK-NEXT:          "dp",
+// CHECK-NEXT:          "mb"
+// CHECK-NEXT:        ],
+// CHECK-NEXT:        "size": "batch"
 
 // -----
 

@@ -2,11 +2,11 @@
 //
 // A staged program, projected to its communication. All ranks of one stage run the same
 // text, so that one list stands for them; what differs from rank to rank (how often a loop
-// runs, how large a part is) is written as a function of the rank's coordinates: `batch{dp, mb}`.
+// runs, how large a part is) is written as a function of the rank's coordinates: batch{dp, mb}.
 // A layer that is called twelve times is one list that is called twelve times.
 //
 //     {"functions": {"layer": [{"op": "all_reduce", "over": ["tp"], ...}]},
-//      "stages": [[{"loop": "batch{dp, mb}", "body": [{"call": "layer", "times": 6},
+//      "stages": [[{"loop": batch{dp, mb}, "body": [{"call": "layer", "times": 6},
 //                                                     {"op": "send", "to": 1, ...}]}], ...]}
 //
 // Reads the program only; knows nothing of how it was made.
@@ -21,6 +21,10 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/JSON.h"
+
+namespace mlir {
+class Pass;
+} // namespace mlir
 
 namespace mlir::tpc {
 
@@ -90,8 +94,12 @@ private:
 bool isCollective(Operation *op);
 /// Axes of a collective's group.
 ArrayAttr getGroupAxes(Operation *op);
+/// The dimension without some axes: of a part, what a group holds together.
+DimAttr removeAxes(DimAttr dim, ArrayRef<StringAttr> group);
 /// One communication as JSON: what all members of its group must agree on.
 llvm::json::Object describeCommunication(Operation *op);
+/// Sets kScheduleAttr on a staged program. It has no flag: staging and lowering run it by themselves.
+std::unique_ptr<Pass> createRecordSchedule();
 /// The FNV hash of a text, spread, as 16 hexadecimal digits.
 std::string hashText(StringRef text);
 

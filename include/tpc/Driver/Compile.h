@@ -68,8 +68,6 @@ public:
   const CompileOptions &getOptions() const { return options; }
 
 private:
-  mlir::LogicalResult recordForManifest();
-
   mlir::MLIRContext &context;
   CompileOptions options;
   mlir::OwningOpRef<mlir::ModuleOp> module;
