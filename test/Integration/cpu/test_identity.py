@@ -1,0 +1,101 @@
+"""Processes that do not run the same refuse to run together, at once, and say who and what."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import harness
+from models import MODELS
+
+MODEL = MODELS / "gpt2-mlp.onnx"
+SECONDS = 5
+
+
+@pytest.fixture(scope="module")
+def ids(tmp_path_factory):
+    path = tmp_path_factory.mktemp("ids") / "in.npy"
+    np.save(path, np.zeros((2, 3, 40), np.float32))
+    return path
+
+
+def together(ids, one, other, other_flags=()):
+    """Rank 0 runs one executable, rank 1 another."""
+    result = harness.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "1", one, "--input", ids, ":", "-n", "1",
+                          other, "--input", ids, *other_flags])
+    assert result.returncode == 0 or result.seconds < SECONDS, result
+    return result
+
+
+def refused(result, what):
+    result.refused(f"rank 1 does not run the same as rank 0: another {what} (rank 0 has ")
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1, f"said more than once\n{result}"
+
+
+def test_other_grid_and_schedule(tpcc, mpi, ids):
+    one = tpcc.compile(MODEL, "tp2").path
+    together(ids, one, one).check()
+    refused(together(ids, one, tpcc.compile(MODEL, "dp2").path), "grid")
+    refused(together(ids, one, tpcc.compile(MODEL, "tp4").path), "grid")
+    refused(together(ids, one, tpcc.compile(MODEL, "tp2,mb2").path), "grid")
+    refused(together(ids, one, tpcc.compile(MODEL, "tp2,sp").path), "schedule")
+
+
+def test_other_build(tpcc, mpi, ids, tmp_path):
+    one = tpcc.compile(MODEL, "tp2").path
+    old = tmp_path / "old"
+    data = one.read_bytes()
+    version = re.search(rb'"compiler":"tpc ([0-9.]+)"', data)
+    assert version
+    at = version.start(1)
+    old.write_bytes(data[:at] + b"9" + data[at + 1:])
+    old.chmod(0o755)
+    refused(together(ids, one, old), "build")
+
+
+def change(path, offset):
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 0x40
+    path.write_bytes(data)
+
+
+def test_other_weights(tpcc, mpi, ids, tmp_path):
+    """Bytes at the end of a tensor are in the digest's samples, those in the middle are seen by --verify-weights."""
+    text = harness.run([harness.tool("tpcc"), MODEL, "--emit=import"]).check().stdout
+    offset, rows, columns = max((tuple(map(int, match)) for match in re.findall(
+        r"tpc\.weight .* at (\d+) : tensor<(\d+)x(\d+)xf32>", text)), key=lambda w: w[1] * w[2])
+    one = tpcc.compile(MODEL, "tp2").path
+    middle, first = tmp_path / "middle" / MODEL.name, tmp_path / "first" / MODEL.name
+    for path, where in ((middle, offset + rows * columns * 2 + 1), (first, offset + 1)):
+        path.parent.mkdir()
+        shutil.copyfile(MODEL, path)
+        change(path, where)
+    result = together(ids, one, one, [f"--weights={first}"])
+    result.refused("rank 1: weight file", "is not the one that the program was compiled with")
+    assert result.seconds < SECONDS
+    together(ids, one, one, [f"--weights={middle}"]).check()
+    both = harness.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "1", one, "--input", ids,
+                        "--verify-weights", ":", "-n", "1", one, "--input", ids, f"--weights={middle}",
+                        "--verify-weights"])
+    refused(both, "set of weights")
+    same = harness.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", one, "--input", ids,
+                        "--verify-weights"])
+    same.check()
+
+    # A program of other weights, at another place or not, is another program.
+    refused(together(ids, one, tpcc.compile(first, "tp2").path), "weight digest")
+
+
+def test_not_verified_is_said(tpcc):
+    executable = tpcc.compile(MODEL, "tp2", "--no-verify")
+    assert "--no-verify: skips tpc-verify-" in executable.compiled.stderr
+    skipped = executable.describe()["not_verified"]
+    assert "tpc-verify-comms" in skipped and "tpc-verify-equivalence" in skipped
+    assert f"NOT VERIFIED: compiled with --no-verify, which skipped {skipped}" in executable.call(["--describe"]).stdout
+    verified = tpcc.compile(MODEL, "tp2")
+    assert verified.describe()["not_verified"] == ""
+    assert verified.describe()["schedule"] == executable.describe()["schedule"]
+    assert "NOT VERIFIED" not in verified.call(["--describe"]).stdout
+    tpcc.call([MODEL, "--no-verify", "--certificate=-"]).refused("--certificate", "--no-verify")
