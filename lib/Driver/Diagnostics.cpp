@@ -26,6 +26,8 @@ std::string tpc::describeLocation(mlir::Location loc) {
 DiagnosticPrinter::DiagnosticPrinter(mlir::MLIRContext *context, llvm::raw_ostream &os,
                                      std::function<void(mlir::DiagnosticSeverity)> onMessage)
     : ScopedDiagnosticHandler(context), os(os), onMessage(std::move(onMessage)) {
+  // Messages name the ONNX node. The op would be a whole function where one is to blame.
+  context->printOpOnDiagnostic(false);
   setHandler([this](mlir::Diagnostic &diagnostic) {
     print(diagnostic, 0);
     return mlir::success();
