@@ -84,7 +84,10 @@ def test_accepts_the_executable_and_refuses_another(tmp_path, tpcc):
     check(proof, tmp_path / "one").refused("the program has another schedule")
     check(proof, "/bin/true").refused("the program has no schedule")
     check(tmp_path / "absent").refused("cannot read")
-    check(model).refused("not JSON")
+    check(model).refused("parse_error")
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 1000000)
+    check(deep).refused("it nests too deep")
 
 
 def refuses(tmp_path, model, grid, step):
