@@ -53,9 +53,14 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
     }
     auto batch = module->getAttrOfType<DimAttr>("tpc.batch");
     if (Operation *op = batch ? findBatchCollective(module) : nullptr) {
-      op->emitError() << "'" << getSourceName(op->getLoc())
-                      << "' communicates between parts of the batch, of which some may be empty";
-      return signalPassFailure();
+      if (grid.getMicroBatches() > 1) {
+        op->emitError() << "'" << getSourceName(op->getLoc())
+                        << "' communicates between parts of the batch, and those of some "
+                           "micro-batches may be empty on some replicas only; leave mb out";
+        return signalPassFailure();
+      }
+      // Replicas without samples take part.
+      batch = {};
     }
 
     Builder attrs(module.getContext());

@@ -37,6 +37,9 @@ struct Site {
   /// Classes of dimensions that are left to the strategies.
   FactorClasses::Classes open;
   FactorClasses::Classes all;
+  /// Of the dimensions that the place has: their classes and sizes.
+  SmallVector<FactorClasses::Classes> lists;
+  SmallVector<std::string> sizes;
 };
 
 class AnnotationTactic {
@@ -49,6 +52,7 @@ private:
   LogicalResult addParameter(ParameterOp parameter, WeightOp weight);
   LogicalResult addValue(Value value, ArrayAttr sharding, Site site);
   LogicalResult seed(Site &site);
+  void predictParts(const Site &site, int cls, StringAttr axis);
   InFlightDiagnostic error(const Site &site) {
     return emitError(site.loc) << "annotation " << printSharding(site.sharding) << " of '"
                                << site.name << "'"
@@ -130,6 +134,8 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
     int64_t inner = 1;
     FactorClasses::Classes list = plan.classes.getClasses(parameter.getResult(), d);
     SmallVector<StridedFactorAttr> factors = view.getFactors(d);
+    site.lists.push_back(list);
+    site.sizes.push_back(getSizes(parameter.getResult())[d].str());
     for (int cls : llvm::reverse(list)) {
       int64_t at = getStride(factors, inner);
       for (auto [range, classes] : llvm::zip(ranges, found))
@@ -152,6 +158,8 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
 LogicalResult AnnotationTactic::addValue(Value value, ArrayAttr sharding, Site site) {
   for (auto [i, entry] : llvm::enumerate(sharding)) {
     FactorClasses::Classes list = plan.classes.getClasses(value, i);
+    site.lists.push_back(list);
+    site.sizes.push_back(getSizes(value)[i].str());
     llvm::append_range(site.all, list);
     auto dim = dyn_cast<DimAttr>(entry);
     if (!dim) {
@@ -215,6 +223,23 @@ LogicalResult AnnotationTactic::seed(Site &site) {
   return success();
 }
 
+/// A place has some of a class' axes, and not `axis`: its users have parts of other parts.
+void AnnotationTactic::predictParts(const Site &site, int cls, StringAttr axis) {
+  for (StringAttr other : plan.getAxes(cls)) {
+    if (other == axis || other == "mb")
+      continue;
+    for (auto [list, size] : llvm::zip(site.lists, site.sizes))
+      if (llvm::is_contained(list, cls))
+        for (StringRef kind : {"all_gather", "all_to_all"}) {
+          Prediction prediction{kind, other.getValue(), size,
+                                "'" + site.name + "' is annotated without " +
+                                    axis.getValue().str()};
+          if (!llvm::is_contained(record.predictions, prediction))
+            record.predictions.push_back(std::move(prediction));
+        }
+  }
+}
+
 LogicalResult AnnotationTactic::run() {
   for (Operation *op : plan.getOps()) {
     if (auto parameter = dyn_cast<ParameterOp>(op)) {
@@ -276,8 +301,10 @@ LogicalResult AnnotationTactic::run() {
           return llvm::is_contained(part.classes, cls) &&
                  llvm::is_contained(part.factor.getAxes(), axis);
         });
-        if (!wanted)
-          plan.yield(site.place, cls, axis);
+        if (wanted)
+          continue;
+        plan.yield(site.place, cls, axis);
+        predictParts(site, cls, axis);
       }
     }
   if (plan.spec.manual)

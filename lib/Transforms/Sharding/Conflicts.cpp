@@ -102,6 +102,11 @@ double Resolver::getSeconds(Operation *op, StringAttr axis, const Counts &counts
     return llvm::any_of(
         counts, [&](auto &entry) { return entry.first != winner && has(value, entry.first); });
   };
+  // Micro-batches of the batch cannot be gathered: a rank has one at a time.
+  auto time = StringAttr::get(op->getContext(), "mb");
+  for (auto [cls, n] : counts)
+    if (cls != winner && llvm::is_contained(plan.getAxes(cls), time))
+      return std::numeric_limits<double>::infinity();
   for (Value operand : op->getOperands())
     if (hasLoser(operand) && (winner < 0 || !has(operand, winner)))
       add(::tpc::Transfer::AllGather, operand);
@@ -153,6 +158,11 @@ void Resolver::predictGathers(Value value, StringAttr axis, int cls) {
       std::string size = getSizes(value)[dim].str();
       for (StringRef kind : {"all_gather", "all_to_all", "reduce_scatter"})
         predict(kind, axis, size);
+      // Parts of parts: to give up the outer axis, the inner ones move as well.
+      for (StringAttr other : plan.getAxes(cls))
+        if (other != axis && other != "mb")
+          for (StringRef kind : {"all_gather", "all_to_all"})
+            predict(kind, other, size);
     }
 }
 
@@ -166,7 +176,7 @@ void Resolver::decide(Plan::Place place, StringAttr axis, const Counts &counts,
     if (n > 1)
       continue;
     double seconds = getSeconds(cls);
-    double margin = 1e-9 * (seconds + least);
+    double margin = std::isfinite(seconds + least) ? 1e-9 * (seconds + least) : 0;
     if (best < 0 ? seconds <= least + margin
                  : seconds < least - margin ||
                        (seconds <= least + margin && sizeOf(cls) > sizeOf(best))) {
@@ -184,10 +194,13 @@ void Resolver::decide(Plan::Place place, StringAttr axis, const Counts &counts,
       continue;
     plan.yield(place, cls, axis);
     os << ", not on " << plan.classes.getSize(cls).str();
-    if (n == 1)
-      os << llvm::format(" (%.1f us)", getSeconds(cls) * 1e6);
-    else
+    double seconds = getSeconds(cls);
+    if (n > 1)
       os << " (twice in this op)";
+    else if (std::isfinite(seconds))
+      os << llvm::format(" (%.1f us)", seconds * 1e6);
+    else
+      os << " (micro-batches cannot be gathered)";
   }
   if (!llvm::is_contained(record.splits, text))
     record.splits.push_back(text);

@@ -13,6 +13,8 @@ CASES = {
     "rows first": ("tp4,pp2,sp,manual", "*.c_proj.weight: [tp, -]"),
     "strategies fill": ("tp3,dp2,mb2", "*.mlp.c_fc.weight: [-, -]\n*.mlp.c_proj.weight: [-, -]"),
     "two axes": ("tp2,dp2,manual", "*.h.?.mlp.c_fc.weight: [-, dp+tp]"),
+    # Of one sample, one replica has nothing, and takes part in gathering weights.
+    "weights over replicas": ("tp2,dp2,pp2", "*.mlp.c_fc.weight: [-, dp]\n*.mlp.c_proj.weight: [tp+dp, -]"),
     # Samples and columns over the same ranks: one of them yields in every product.
     "conflict": ("tp2,manual", "input_ids: [tp, -]\n*.mlp.c_fc.weight: [-, tp]\n*.attn.c_attn.weight: [-, tp]"),
     "whole weights": ("tp2", "*.mlp.c_fc.weight: [-, tp]\n*.mlp.c_proj.weight: [-, -]"),

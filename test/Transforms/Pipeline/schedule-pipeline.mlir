@@ -32,12 +32,27 @@ module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
 
 // -----
 
-module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 1>, tpc.batch = #tpc.dim<b{dp}>} {
+module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 2>, tpc.batch = #tpc.dim<b{dp, mb}>} {
   func.func private @stage_0(%x: tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>) -> tensor<4xf32> {
-    // expected-error @unknown {{'mean' communicates between parts of the batch, of which some may be empty}}
+    // expected-error @unknown {{'mean' communicates between parts of the batch, and those of some micro-batches may be empty on some replicas only; leave mb out}}
     %y = tpc.all_reduce %x over ["dp"] : tensor<4xf32, #tpc.dist<[4], sum{dp}, local>> -> tensor<4xf32> loc("mean")
     return %y : tensor<4xf32>
   }
+  func.func @main(%x: tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>) -> tensor<4xf32> {
+    %y = call @stage_0(%x) : (tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>) -> tensor<4xf32>
+    return %y : tensor<4xf32>
+  }
+}
+
+// -----
+
+// Replicas without samples take part in what replicas do together.
+module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 1>, tpc.batch = #tpc.dim<b{dp}>} {
+  func.func private @stage_0(%x: tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>) -> tensor<4xf32> {
+    %y = tpc.all_reduce %x over ["dp"] : tensor<4xf32, #tpc.dist<[4], sum{dp}, local>> -> tensor<4xf32> 
+    return %y : tensor<4xf32>
+  }
+  // CHECK: tpc.micro_batches {
   func.func @main(%x: tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>) -> tensor<4xf32> {
     %y = call @stage_0(%x) : (tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>) -> tensor<4xf32>
     return %y : tensor<4xf32>

@@ -37,9 +37,10 @@ def SchedulePipeline : Pass<"tpc-schedule-pipeline", "::mlir::ModuleOp"> {
     Each call of a stage becomes a `tpc.stage`: for each micro-batch, receive from the stage
     before, compute, send to the next one, deliver outputs. One stage has the same
     form, so that lowering knows this form only. If the batch is split (`tpc.batch`), micro-batches without
-    samples are skipped, by all stages alike; a replica without samples idles.
+    samples are skipped, by all stages alike; a replica without samples idles, unless there is
+    communication between replicas (weights that an annotation splits over dp).
 
-    Errors: communication between replicas or micro-batches, of which one may be empty.
+    Errors: communication between replicas with micro-batches, of which one may be empty.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
