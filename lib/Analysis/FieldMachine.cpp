@@ -163,6 +163,9 @@ FailureOr<Tensor> Machine::communicate(Operation *op, const std::vector<Tensor> 
 }
 
 LogicalResult Machine::runOp(Operation *op, Values &values, ArrayRef<int> active) {
+  for (Value operand : op->getOperands())
+    if (!values.contains(operand))
+      return fail(op) << "it takes a value that is not computed before";
   if (auto call = dyn_cast<func::CallOp>(op)) {
     auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
     if (!callee || callee.isExternal() || depth > 64)
@@ -198,7 +201,8 @@ LogicalResult Machine::runOp(Operation *op, Values &values, ArrayRef<int> active
         return failure();
     return success();
   }
-  if (op->getNumResults() != 1 || op->getNumRegions() > 0)
+  if (op->getNumResults() != 1 || op->getNumRegions() > 0 ||
+      !isa<RankedTensorType>(op->getResult(0).getType()))
     return fail(op) << "the verifier does not know what it computes";
 
   std::vector<Tensor> results(ranks.size());
@@ -236,6 +240,9 @@ LogicalResult Machine::runBlock(Block &block, Values &values, ArrayRef<int> acti
                                 SmallVectorImpl<Value> *returned) {
   for (Operation &op : block) {
     if (isa<func::ReturnOp>(op)) {
+      for (Value operand : op.getOperands())
+        if (!values.contains(operand))
+          return fail(&op) << "it takes a value that is not computed before";
       returned->assign(op.operand_begin(), op.operand_end());
       return success();
     }

@@ -58,6 +58,18 @@ private:
   std::map<std::tuple<int64_t, int64_t, size_t>, std::deque<Message>> messages; // from, to, loop
 };
 
+/// Terms of an op's operands. Nothing is trusted: that an operand is computed before, neither.
+static LogicalResult getTerms(Operation *op, const DenseMap<Value, TermId> &values,
+                              SmallVectorImpl<TermId> &terms) {
+  for (Value operand : op->getOperands()) {
+    auto it = values.find(operand);
+    if (it == values.end())
+      return fail(op) << "takes a value that is not computed before";
+    terms.push_back(it->second);
+  }
+  return success();
+}
+
 LogicalResult Reader::runFunction(func::FuncOp function, ArrayRef<TermId> arguments,
                                   SmallVectorImpl<TermId> &results) {
   if (!running.insert(function).second)
@@ -67,8 +79,8 @@ LogicalResult Reader::runFunction(func::FuncOp function, ArrayRef<TermId> argume
     values[argument] = term;
   for (Operation &op : function.front()) {
     if (auto ret = dyn_cast<func::ReturnOp>(op)) {
-      for (Value value : ret.getOperands())
-        results.push_back(values.lookup(value));
+      if (failed(getTerms(ret, values, results)))
+        return failure();
       break;
     }
     if (failed(runOp(&op, values)))
@@ -84,8 +96,8 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
       callee.getNumResults() != call.getNumResults())
     return fail(call) << "calls @" << call.getCallee() << ", which does not fit";
   SmallVector<TermId> arguments, results;
-  for (Value operand : call.getOperands())
-    arguments.push_back(values.lookup(operand));
+  if (failed(getTerms(call, values, arguments)))
+    return failure();
   if (!callee->hasAttr(TpcDialect::kLayerAttr)) {
     if (failed(runFunction(callee, arguments, results)))
       return failure();
@@ -111,6 +123,9 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
 LogicalResult Reader::runOp(Operation *op, Values &values) {
   if (auto call = dyn_cast<func::CallOp>(op))
     return runCall(call, values);
+  SmallVector<TermId> operands;
+  if (failed(getTerms(op, values, operands)))
+    return failure();
   // What moves parts between ranks leaves the whole value as it is: verifyRelations shows that it
   // does.
   if (isa<ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
@@ -118,15 +133,12 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
     if (getWholeType(op->getResult(0).getType()) != getWholeType(op->getOperand(0).getType()))
       return fail(op) << "changes " << op->getOperand(0).getType() << " to "
                       << op->getResult(0).getType();
-    values[op->getResult(0)] = values.lookup(op->getOperand(0));
+    values[op->getResult(0)] = operands[0];
     return success();
   }
   if (op->getNumResults() != 1 || op->getNumRegions() > 0 ||
       !isa<RankedTensorType>(op->getResult(0).getType()))
     return fail(op) << "cannot be proved: it is no op of this stage";
-  SmallVector<TermId> operands;
-  for (Value operand : op->getOperands())
-    operands.push_back(values.lookup(operand));
   values[op->getResult(0)] = terms.makeOp(op, operands);
   return success();
 }
@@ -194,6 +206,9 @@ FailureOr<bool> Reader::advance(Place &place) {
       continue;
     }
     Operation *op = &*place.next;
+    SmallVector<TermId> operands;
+    if (failed(getTerms(op, place.values, operands)))
+      return failure();
     int64_t here = place.stage.getIndex();
     if (auto recv = dyn_cast<RecvOp>(op)) {
       auto &queue = messages[{recv.getFrom(), here, place.loop}];
@@ -211,10 +226,9 @@ FailureOr<bool> Reader::advance(Place &place) {
       }
       place.values[recv.getResult()] = message.term;
     } else if (auto send = dyn_cast<SendOp>(op)) {
-      messages[{here, send.getTo(), place.loop}].push_back(
-          {place.values.lookup(send.getValue()), send});
+      messages[{here, send.getTo(), place.loop}].push_back({operands[0], send});
     } else if (auto output = dyn_cast<OutputOp>(op)) {
-      if (failed(deliver(output, loop, place.values.lookup(output.getValue()))))
+      if (failed(deliver(output, loop, operands[0])))
         return failure();
     } else if (failed(runOp(op, place.values))) {
       return failure();

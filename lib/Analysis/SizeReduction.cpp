@@ -17,17 +17,19 @@ static std::optional<int64_t> getCoefficient(const SymExpr &size) {
   return term.coefficient > 0 ? std::optional<int64_t>(term.coefficient) : std::nullopt;
 }
 
-SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid) {
-  collect(model, grid);
-  collect(program, grid);
-  choose();
+SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample,
+                             int64_t base)
+    : grid(grid), sample(sample) {
+  collect(model);
+  collect(program);
+  choose(base);
 }
 
-void SizeReduction::collect(ModuleOp module, GridAttr grid) {
+void SizeReduction::collect(ModuleOp module) {
   DenseSet<Type> seen;
   auto visit = [&](Type type) {
     if (isa<RankedTensorType>(type) && seen.insert(type).second)
-      collectType(type, grid);
+      collectType(type);
   };
   module.walk([&](Operation *op) {
     for (Type type : op->getResultTypes())
@@ -39,7 +41,7 @@ void SizeReduction::collect(ModuleOp module, GridAttr grid) {
   module.walk([&](Operation *op) { collectOp(op); });
 }
 
-void SizeReduction::collectType(Type type, GridAttr grid) {
+void SizeReduction::collectType(Type type) {
   for (DimAttr dim : getDist(type).getDims()) {
     Factors factors;
     auto note = [&](const SymExpr &size, ArrayRef<StringAttr> axes) {
@@ -52,11 +54,13 @@ void SizeReduction::collectType(Type type, GridAttr grid) {
         return;
       factors.push_back(*c);
       sizes.insert(*c);
-      int64_t parts = 1;
-      for (StringAttr axis : axes)
+      int64_t parts = 1, here = 1;
+      for (StringAttr axis : axes) {
         parts *= grid ? grid.getAxisSize(axis.getValue()) : 1;
-      if (parts > 1 && size.isConstant())
-        splits.insert({*c, parts});
+        here *= sample.getAxisSize(axis.getValue());
+      }
+      if (here > 1 && size.isConstant())
+        splits.insert({*c, parts, here});
     };
     for (FactorAttr factor : dim.getFactors())
       note(factor.getExpr(), factor.getAxes());
@@ -205,7 +209,7 @@ void SizeReduction::freeze(int64_t n) {
   frozen.insert(factors.begin(), factors.end());
 }
 
-void SizeReduction::choose() {
+void SizeReduction::choose(int64_t base) {
   auto choice = [&](int64_t n) {
     Factors factors;
     expand(n, factors);
@@ -218,17 +222,19 @@ void SizeReduction::choose() {
     Factors factors;
     expand(n, factors);
     for (int64_t factor : factors)
-      chosen[factor] = frozen.count(factor) ? factor : std::min<int64_t>(factor, 3);
+      chosen[factor] = frozen.count(factor) ? factor : std::min(factor, base);
   }
   // A size that one split has made larger is larger for the others too; what does not settle soon
   // keeps its size.
   for (int round = 0; round < 8; ++round) {
     bool changed = false;
-    for (auto [n, parts] : splits) {
+    for (auto [n, parts, here] : splits) {
       Factors factors;
       expand(n, factors);
+      // Of sizes with empty parts, those that the sample's grid has.
       auto good = [&](int64_t m) {
-        return m >= std::min(n, parts) && (n < parts || (m % parts == 0) == (n % parts == 0));
+        return n < parts ? here < parts || m >= n
+                         : m >= here && (m % here == 0) == (n % parts == 0);
       };
       for (int tries = 0; !good(choice(n)); ++tries) {
         // The factor with most room grows.
@@ -239,7 +245,7 @@ void SizeReduction::choose() {
         changed = true;
         if (largest == 0)
           break;
-        if (tries > 4 * parts + 8 || round > 5)
+        if (tries > 4 * here + 8 || round > 5)
           for (int64_t factor : factors)
             chosen[factor] = factor;
         else

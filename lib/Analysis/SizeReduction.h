@@ -8,6 +8,8 @@
 //   elements 128.. of 384 (a slice)   384' = 3 128', and it begins at 128'
 //   12 over 8 ranks (a split)         12' >= 8, and is a multiple of 8 if and only if 12 is
 //
+// The grid of the sample may be smaller too: 12 over 8 ranks is then for example 4 over 3.
+//
 // To this end sizes are divided into factors where such an equation asks for it, until each is a
 // product of factors for which small numbers can be chosen freely.
 //
@@ -22,8 +24,9 @@ namespace mlir::tpc::equivalence {
 
 class SizeReduction {
 public:
-  /// Collects what `model` and `program` need and chooses sizes. `grid` gives the parts.
-  SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid);
+  /// Collects what `model` and `program` need and chooses sizes for the grid `sample` in place of
+  /// `grid`; `base` stands for what may be any number.
+  SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample, int64_t base);
 
   /// What stands for the static size n. Products of known sizes are products.
   int64_t get(int64_t n) const;
@@ -40,8 +43,8 @@ public:
 
 private:
   using Factors = SmallVector<int64_t, 4>;
-  void collect(ModuleOp module, GridAttr grid);
-  void collectType(Type type, GridAttr grid);
+  void collect(ModuleOp module);
+  void collectType(Type type);
   void collectOp(Operation *op);
   /// The product of `a` is that of `b`.
   void equate(ArrayRef<int64_t> a, ArrayRef<int64_t> b);
@@ -50,12 +53,13 @@ private:
   void freeze(int64_t n);
   void expand(int64_t n, Factors &out) const;
   void divide(int64_t n, int64_t factor);
-  void choose();
+  void choose(int64_t base);
 
   std::map<int64_t, Factors> definitions; // of composite sizes
   std::set<int64_t> sizes, frozen;
-  std::set<std::pair<int64_t, int64_t>> splits; // a size and over how many
-  std::map<int64_t, int64_t> chosen;            // of atomic sizes
+  std::set<std::array<int64_t, 3>> splits; // a size, over how many, and over how many here
+  GridAttr grid, sample;
+  std::map<int64_t, int64_t> chosen; // of atomic sizes
   std::map<std::string, int64_t> symbols;
 };
 

@@ -64,17 +64,17 @@ def PrintReport : Pass<"tpc-print-report", "::mlir::ModuleOp"> {
 def VerifyBounds : Pass<"tpc-verify-bounds", "::mlir::ModuleOp"> {
   let summary = "Prove that no size overflows 64 bits or the budget";
   let description = [{
-    Bounds every value, loop and function of a program of any stage, before anything is folded or
+    Bounds every value and loop of a program of any stage, before anything is folded or
     allocated. A symbol is at least 1, at most what `tpc.constraints` says, and at most `symbol-max` where
     they say nothing. Of a local program the fullest rank counts.
 
-    Errors, with the ONNX node and both numbers: a value, a function's values together, the iterations of an op, or a weight's end
-    in its file may pass 64 bits; a value needs more than `budget` bytes even where all symbols are as small as they can
+    Errors, with the ONNX node and both numbers: a value, the iterations of an op, or a weight's end in its file
+    may pass 64 bits; a value needs more than `budget` bytes even where all symbols are as small as they can
     be.
   }];
   let options = [
     Option<"budget", "budget", "int64_t", "int64_t(1) << 40", "Bytes that one value may need at the least sizes">,
-    Option<"symbolMax", "symbol-max", "int64_t", "65536", "The largest value of a symbol that has no constraint">];
+    Option<"symbolMax", "symbol-max", "int64_t", "32768", "The largest value of a symbol that has no constraint">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
