@@ -71,6 +71,27 @@ TermId Terms::makeSum(Type type, ArrayRef<TermId> addends, Operation *op) {
   return intern(term, op);
 }
 
+/// The operand of a concatenation that a slice takes out again; -1 if it takes anything else.
+static TermId findJoined(const Term &slice, const Term &concat, ArrayRef<Type> types) {
+  auto properties = dyn_cast_or_null<DictionaryAttr>(slice.attributes);
+  auto joint = dyn_cast_or_null<DictionaryAttr>(concat.attributes);
+  if (!properties || !joint || properties.get("dim") != joint.get("dim"))
+    return -1;
+  auto step = properties.getAs<IntegerAttr>("step");
+  auto text = properties.getAs<StringAttr>("start");
+  auto dim = joint.getAs<IntegerAttr>("dim");
+  if (!text || !dim || (step && step.getInt() != 1))
+    return -1;
+  auto start = ::tpc::SymExpr::parse(text.getValue().str());
+  ::tpc::SymExpr offset(0);
+  for (auto [operand, type] : llvm::zip(concat.operands, types)) {
+    if (start && *start == offset && type == slice.type)
+      return operand;
+    offset = offset + getSizes(type)[dim.getInt()];
+  }
+  return -1;
+}
+
 /// An op's term, but for those with a normal form of their own.
 TermId Terms::makePlain(Term term, Operation *op) {
   if (term.name == ReshapeOp::getOperationName()) {
@@ -79,6 +100,16 @@ TermId Terms::makePlain(Term term, Operation *op) {
       term.operands[0] = TermId(operand.operands[0]);
     if (terms[term.operands[0]].type == term.type)
       return term.operands[0];
+  }
+  if (term.name == SliceOp::getOperationName()) {
+    const Term &operand = terms[term.operands[0]];
+    if (operand.kind == Term::Op && operand.name == ConcatOp::getOperationName()) {
+      SmallVector<Type> types;
+      for (TermId joined : operand.operands)
+        types.push_back(terms[joined].type);
+      if (TermId joined = findJoined(term, operand, types); joined >= 0)
+        return joined;
+    }
   }
   if (term.name == NegOp::getOperationName()) {
     const Term &operand = terms[term.operands[0]];

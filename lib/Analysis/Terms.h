@@ -6,7 +6,8 @@
 //
 // A few identities are built in, all of them identities of the numbers in exact arithmetic: sums
 // are multisets (so additions may be done in another order, and a bias may be added after the
-// product), x - y is x + -y, and a reshape of a reshape is one.
+// product), x - y is x + -y, a reshape of a reshape is one, and a slice that takes one operand of a
+// concatenation out again is that operand.
 //
 // A call of a layer stays a call, of the term of the layer's body: a layer is looked at once,
 // and equal bodies are equal whatever they are called.

@@ -2,8 +2,6 @@
 
 #include "tpc/Transforms/Sharding/Passes.h"
 
-#include "mlir/Transforms/Passes.h"
-
 using namespace mlir;
 
 void mlir::tpc::buildShardingPipeline(OpPassManager &pm, const ::tpc::ShardSpec &spec) {
@@ -18,5 +16,6 @@ void mlir::tpc::buildSpmdPipeline(OpPassManager &pm, const ::tpc::ShardSpec &spe
   lower.allowReshard = spec.allowReshard;
   pm.addPass(createLowerReshards(lower));
   pm.addPass(createLocalize());
-  pm.addPass(createCSEPass());
+  pm.addPass(createOptimizeCollectives());
+  pm.addPass(createCoalesceCollectives());
 }

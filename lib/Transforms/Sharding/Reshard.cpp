@@ -30,6 +30,41 @@ StringRef mlir::tpc::stringify(ReshardStep::Kind kind) {
   return names[kind];
 }
 
+std::optional<ReshardStep::Kind> mlir::tpc::getStepKind(Operation *op) {
+  if (!op)
+    return std::nullopt;
+  if (isa<LocalSliceOp>(op))
+    return ReshardStep::Slice;
+  if (isa<AllReduceOp>(op))
+    return ReshardStep::AllReduce;
+  if (isa<ReduceScatterOp>(op))
+    return ReshardStep::ReduceScatter;
+  if (isa<AllGatherOp>(op))
+    return ReshardStep::AllGather;
+  if (isa<AllToAllOp>(op))
+    return ReshardStep::AllToAll;
+  return std::nullopt;
+}
+
+SmallVector<StringAttr, 2> mlir::tpc::getAxes(Operation *op) {
+  return llvm::to_vector<2>(op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>());
+}
+
+int64_t mlir::tpc::getDim(Operation *op) {
+  auto dim = op->getAttrOfType<IntegerAttr>("dim");
+  return dim ? dim.getInt() : -1;
+}
+
+int64_t mlir::tpc::getElementBytes(Value value) {
+  return std::max(1u, cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8);
+}
+
+DistAttr mlir::tpc::withDim(DistAttr dist, int64_t dim, DimAttr attr) {
+  SmallVector<DimAttr> dims(dist.getDims());
+  dims[dim] = attr;
+  return dist.withDims(dims);
+}
+
 //===----------------------------------------------------------------------===//
 // Dimensions as stacks
 //===----------------------------------------------------------------------===//
@@ -145,12 +180,6 @@ static bool isBelow(DimAttr dim, DimAttr target) {
   return isPrefix(dim.getAxes(), target.getAxes()) && (equal || dim.getAxes().empty());
 }
 
-static DistAttr withDim(DistAttr dist, unsigned dim, DimAttr attr) {
-  SmallVector<DimAttr> dims(dist.getDims());
-  dims[dim] = attr;
-  return dist.withDims(dims);
-}
-
 static DistAttr withoutPartial(DistAttr dist, ArrayRef<StringAttr> axes) {
   Axes rest;
   for (StringAttr axis : dist.getPartialAxes())
@@ -174,12 +203,26 @@ int64_t ReshardPlanner::getElements(DistAttr dist) const {
   return std::min<int64_t>(count, int64_t(1) << 40);
 }
 
+ReshardCost ReshardPlanner::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr> axes,
+                                    DistAttr from, DistAttr to) const {
+  if (kind == ReshardStep::Slice)
+    return {0, 0, 1};
+  int64_t members = 1, ranks = grid ? grid.getWorldSize() : 1;
+  for (StringAttr axis : axes)
+    members *= grid ? grid.getAxisSize(axis.getValue()) : 1;
+  // The whole buffer, of which n - 1 of n parts are sent: exact in units of one rank's share.
+  int64_t whole = getElements(kind == ReshardStep::AllGather ? to : from);
+  int64_t sent = whole * (members - 1) * (ranks / members);
+  if (kind == ReshardStep::AllReduce)
+    return {2 * sent, 1, 0};
+  return {sent, kind == ReshardStep::AllToAll ? 1 : int64_t(axes.size()), 0};
+}
+
 namespace {
 
 class Search {
 public:
-  Search(const ReshardPlanner &planner, GridAttr grid, DistAttr from, DistAttr to,
-         ReshardPlanner::Filter filter);
+  Search(const ReshardPlanner &planner, DistAttr from, DistAttr to, ReshardPlanner::Filter filter);
   std::optional<ReshardPath> run();
 
 private:
@@ -192,16 +235,11 @@ private:
   void expand(DistAttr dist);
   void relax(DistAttr from, ReshardStep::Kind kind, Axes axes, int64_t dim, int64_t toDim,
              DistAttr next);
-  ReshardCost getCost(ReshardStep::Kind kind, ArrayRef<StringAttr> axes, DistAttr from,
-                      DistAttr to) const;
-  int64_t getSize(StringAttr axis) const { return grid ? grid.getAxisSize(axis.getValue()) : 1; }
 
   const ReshardPlanner &planner;
-  GridAttr grid;
   DistAttr from, to;
   ReshardPlanner::Filter filter;
   Axes axes; // in play
-  int64_t ranks = 1;
   DenseMap<DistAttr, Node> nodes;
   int64_t found = 0;
   /// Equal costs in the order in which they were found, so that the result is one.
@@ -214,32 +252,17 @@ private:
   std::priority_queue<Entry, std::vector<Entry>, Later> queue;
 };
 
-Search::Search(const ReshardPlanner &planner, GridAttr grid, DistAttr from, DistAttr to,
+Search::Search(const ReshardPlanner &planner, DistAttr from, DistAttr to,
                ReshardPlanner::Filter filter)
-    : planner(planner), grid(grid), from(from), to(to), filter(filter) {
+    : planner(planner), from(from), to(to), filter(filter) {
   for (DistAttr dist : {from, to}) {
     Axes all(dist.getPartialAxes());
     for (DimAttr dim : dist.getDims())
       llvm::append_range(all, dim.getAllAxes());
     for (StringAttr axis : all)
-      if (!llvm::is_contained(axes, axis)) {
+      if (!llvm::is_contained(axes, axis))
         axes.push_back(axis);
-        ranks *= getSize(axis);
-      }
   }
-}
-
-ReshardCost Search::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr> over, DistAttr from,
-                            DistAttr to) const {
-  if (kind == ReshardStep::Slice)
-    return {0, 0, 1};
-  int64_t members = 1;
-  for (StringAttr axis : over)
-    members *= getSize(axis);
-  // The whole buffer, of which n - 1 of n parts are sent: exact in units of one rank's share.
-  int64_t whole = planner.getElements(kind == ReshardStep::AllGather ? to : from);
-  int64_t sent = whole * (members - 1) * (ranks / members);
-  return {kind == ReshardStep::AllReduce ? 2 * sent : sent, 1, 0};
 }
 
 void Search::relax(DistAttr before, ReshardStep::Kind kind, Axes over, int64_t dim, int64_t toDim,
@@ -248,7 +271,7 @@ void Search::relax(DistAttr before, ReshardStep::Kind kind, Axes over, int64_t d
     for (StringAttr axis : over)
       if (!filter(kind, axis, before, dim))
         return;
-  ReshardCost cost = nodes[before].cost + getCost(kind, over, before, next);
+  ReshardCost cost = nodes[before].cost + planner.getCost(kind, over, before, next);
   auto [it, isNew] = nodes.try_emplace(next);
   if (!isNew && it->second.cost <= cost)
     return;
@@ -375,7 +398,7 @@ static void mergeSteps(DistAttr from, SmallVectorImpl<ReshardStep> &steps) {
 }
 
 std::optional<ReshardPath> ReshardPlanner::find(DistAttr from, DistAttr to, Filter filter) const {
-  auto path = Search(*this, grid, from, to, filter).run();
+  auto path = Search(*this, from, to, filter).run();
   if (path)
     mergeSteps(from, path->steps);
   return path;

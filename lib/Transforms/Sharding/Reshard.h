@@ -31,7 +31,7 @@ StringRef stringify(ReshardStep::Kind kind);
 
 /// What a sequence costs; compared in this order.
 struct ReshardCost {
-  int64_t sent = 0;        // elements that a rank sends, times the number of ranks in play
+  int64_t sent = 0;        // elements that a rank sends, times the number of all ranks
   int64_t collectives = 0; // each axis of a gather or scatter is one
   int64_t slices = 0;
 
@@ -40,6 +40,16 @@ struct ReshardCost {
     return {sent + other.sent, collectives + other.collectives, slices + other.slices};
   }
 };
+
+/// What a collective or slice of the program is, its axes, the dimension that it scatters, gathers
+/// or slices (-1: none); what its operand or result is, in global form; bytes of an element.
+std::optional<ReshardStep::Kind> getStepKind(Operation *op);
+SmallVector<StringAttr, 2> getAxes(Operation *op);
+int64_t getDim(Operation *op);
+inline DistAttr getGlobalForm(Value value) { return getDist(value).withLocal(false); }
+int64_t getElementBytes(Value value);
+
+DistAttr withDim(DistAttr dist, int64_t dim, DimAttr attr);
 
 struct ReshardPath {
   SmallVector<ReshardStep> steps;
@@ -55,6 +65,9 @@ public:
   /// The cheapest sequence of steps that `filter` allows. Nothing where there is none.
   std::optional<ReshardPath> find(DistAttr from, DistAttr to, Filter filter) const;
 
+  /// What one collective over `axes` costs that makes `to` of `from`.
+  ReshardCost getCost(ReshardStep::Kind kind, ArrayRef<StringAttr> axes, DistAttr from,
+                      DistAttr to) const;
   /// Elements on the rank with most.
   int64_t getElements(DistAttr dist) const;
 

@@ -68,7 +68,7 @@ def expected(grid, tokens, layers, width, heads, inner, vocab):
 
     for _ in range(layers):
         add("tpy", "all_gather", 2, 2 * rows)
-        add("tpx", "reduce_scatter", 4, 3 * heads_y + inner_y)
+        add("tpx", "reduce_scatter", 2, 3 * heads_y + inner_y)  # those of Q, K and V are small: joined
         add("tpx", "all_gather", 2, heads_y + inner_y)
         add("tpy", "reduce_scatter", 2, 2 * rows)
     add("tpy", "reduce_scatter", 1, rows)  # the table
