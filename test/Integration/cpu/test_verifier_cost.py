@@ -1,0 +1,38 @@
+"""Proofs are cheap: they look at a stage and a layer once, whatever the number of ranks and layers."""
+
+import re
+import sys
+
+import pytest
+
+import harness
+from models import MODELS
+
+sys.path.append(str(harness.TOP / "test" / "Benchmark"))
+
+
+def timed(model, grid, tmp_path):
+    """The executable's compilation, and the seconds of all steps that verify."""
+    result = harness.run([harness.tool("tpcc"), model, f"--megatron-shard={grid}", "--timing", "-o",
+                          tmp_path / "program"]).check()
+    steps = [(float(seconds), what) for seconds, what in
+             re.findall(r"tpcc: +([0-9.]+) s +\d+ MiB +(.*)", result.stderr)]
+    verifying = [seconds for seconds, what in steps if what.startswith("verifying")]
+    assert len(verifying) == 4, result.stderr
+    return result, sum(verifying)
+
+
+@pytest.mark.skipif(harness.sanitized(), reason="sanitizers take their time")
+def test_124m(tmp_path):
+    _, verifying = timed(MODELS / "gpt2-124m.onnx", "tp8,pp4", tmp_path)
+    assert verifying <= 3
+
+
+@pytest.mark.long
+@pytest.mark.skipif(harness.sanitized(), reason="sanitizers take their time")
+def test_126_layers_on_8192_ranks(tmp_path):
+    import llama
+
+    result, verifying = timed(llama.write(tmp_path / "llama.onnx"), "tp8,pp16,dp64", tmp_path)
+    assert verifying <= 60
+    assert result.seconds <= 120 and result.peak_bytes <= 2 << 30
