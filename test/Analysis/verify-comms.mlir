@@ -1,5 +1,7 @@
 // What is accepted, and the proof.
 // RUN: tpc-opt %s --split-input-file --tpc-verify-comms=certificate=- -o /dev/null | FileCheck %s
+// RUN: not tpc-opt %s --split-input-file --tpc-verify-comms=certificate=/nonexistent/proof -o /dev/null 2>&1 | FileCheck %s --check-prefix=WRITE
+// WRITE: error: certificate: cannot write '/nonexistent/proof': No such file or directory
 
 // Two stages; each turn of the loop takes one micro-batch. Replicas may have a different number of
 // them, but ranks of one tp group have not, nor have those that send to each other.

@@ -1,0 +1,330 @@
+// What crosses stages, in which order, and outputs.
+// RUN: tpc-opt %s --split-input-file --verify-diagnostics --tpc-verify-comms
+
+!x = tensor<4xf32>
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
+    tpc.stage 0 {
+      %true = arith.constant true
+      // expected-note @+1 {{this branch}}
+      scf.if %true {
+        // expected-error @+1 {{a transfer stands in a branch; whether the other stage takes the same one is not known}}
+        tpc.send %x to 1 : !x
+      }
+    }
+    tpc.stage 1 { %0 = tpc.recv from 0 : !x }
+  }
+}
+
+// -----
+
+!x = tensor<4xf32>
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
+    tpc.stage 0 {
+      %true = arith.constant true
+      // expected-error @+1 {{ranks of other stages are communicated with in a branch}}
+      scf.if %true {
+        %0 = tpc.broadcast %x over ["pp"] root 0 : !x -> !x
+      }
+    }
+    tpc.stage 1 { %0 = tpc.broadcast %x over ["pp"] root 0 : !x -> !x }
+  }
+}
+
+// -----
+
+!x = tensor<4xf32>
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
+    tpc.stage 0 {
+      tpc.send %x to 1 : !x
+      // expected-error @+1 {{rank (tp 0, pp 0) sends what rank (tp 0, pp 1) never receives}}
+      tpc.send %x to 1 : !x
+    }
+    tpc.stage 1 { %0 = tpc.recv from 0 : !x }
+  }
+}
+
+// -----
+
+!x = tensor<4xf32>
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
+    tpc.stage 0 {
+    }
+    tpc.stage 1 {
+      // expected-error @+1 {{rank (tp 0, pp 1) waits for what rank (tp 0, pp 0) never sends}}
+      %0 = tpc.recv from 0 : !x
+    }
+  }
+}
+
+// -----
+
+!x = tensor<4xf32>
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
+    tpc.stage 0 {
+      // expected-error @+1 {{rank (tp 0, pp 0) takes part, but rank (tp 0, pp 1), which is in the same group over tp and pp, does not}}
+      %0 = tpc.broadcast %x over ["pp", "tp"] root 0 : !x -> !x
+    }
+    tpc.stage 1 {
+    }
+  }
+}
+
+// -----
+
+!x = tensor<4xf32>
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
+    tpc.stage 0 {
+      // expected-error @+1 {{rank (tp 0, pp 0) comes with another communication than rank (tp 0, pp 1) in the same group}}
+      %0 = tpc.broadcast %x over ["pp"] root 0 : !x -> !x
+    }
+    tpc.stage 1 {
+      // expected-note @+1 {{is what the other one comes with}}
+      %0 = tpc.broadcast %x over ["pp"] root 1 : !x -> !x
+    }
+  }
+}
+
+// -----
+
+!x = tensor<?xf32, #tpc.dist<[batch{dp, mb}], local>>
+!y = tensor<?xf32, #tpc.dist<[batch{mb, dp}], local>>
+module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
+    tpc.stage 0 {
+      // expected-error @+1 {{but rank (dp 0, pp 1) receives 'tensor<?xf32, #tpc.dist<[batch{mb, dp}], local>>'}}
+      tpc.send %x to 1 : !x
+    }
+    tpc.stage 1 {
+      // expected-note @+1 {{receives it}}
+      %0 = tpc.recv from 0 : !y
+    }
+  }
+}
+
+// -----
+
+!x = tensor<4xf32>
+module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
+    tpc.stage 0 {
+      tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
+        // expected-error @+1 {{rank (dp 0, pp 0) and rank (dp 0, pp 1) may do this a different number of times}}
+        tpc.send %x to 1 : !x
+      }
+    }
+    tpc.stage 1 {
+      // expected-note @+1 {{the other side}}
+      %0 = tpc.recv from 0 : !x
+    }
+  }
+}
+
+// -----
+
+// All messages have their counterparts, but each stage wants to be the second.
+!x = tensor<4xf32>
+module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
+    tpc.stage 0 {
+      tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
+        // expected-error @+2 {{ranks wait for each other in a circle}}
+        // expected-note @+1 {{rank (dp 0, pp 0) waits at tpc.recv}}
+        %0 = tpc.recv from 1 : !x
+        tpc.send %0 to 1 : !x
+      }
+    }
+    tpc.stage 1 {
+      tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
+        // expected-note @+1 {{rank (dp 0, pp 1) waits at tpc.recv}}
+        %0 = tpc.recv from 0 : !x
+        tpc.send %0 to 0 : !x
+      }
+    }
+  }
+}
+
+// -----
+
+// The same with loops: stage 0 sends all first, stage 1 expects the other ones first.
+!x = tensor<4xf32>
+module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 3, mb = 2>} {
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
+    tpc.stage 0 {
+      tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
+        // expected-error @+2 {{ranks wait for each other in a circle}}
+        // expected-note @+1 {{rank (dp 0, pp 0) waits at tpc.send}}
+        tpc.send %x to 1 : !x
+      }
+      tpc.micro_batches of #tpc.dim<batch{dp, mb}> { tpc.send %x to 2 : !x }
+    }
+    tpc.stage 1 {
+      tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
+        // expected-note @+1 {{rank (dp 0, pp 1) waits at tpc.recv}}
+        %0 = tpc.recv from 2 : !x
+      }
+      tpc.micro_batches of #tpc.dim<batch{dp, mb}> { %0 = tpc.recv from 0 : !x }
+    }
+    tpc.stage 2 {
+      tpc.micro_batches of #tpc.dim<batch{dp, mb}> {
+        // expected-note @+1 {{rank (dp 0, pp 2) waits at tpc.recv}}
+        %0 = tpc.recv from 0 : !x
+      }
+      tpc.micro_batches of #tpc.dim<batch{dp, mb}> { tpc.send %x to 1 : !x }
+    }
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
+  // expected-error @+1 {{output 'y' is delivered by no stage}}
+  tpc.pipeline @main() inputs [] outputs [{name = "y", type = tensor<4xf32>}] {
+    tpc.stage 0 {
+    }
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
+  tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = tensor<4xf32>}] {
+    tpc.stage 0 {
+      // expected-note @+1 {{here before}}
+      tpc.output 0, %x : tensor<4xf32>
+      // expected-error @+1 {{output 'y' is delivered twice}}
+      tpc.output 0, %x : tensor<4xf32>
+    }
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
+  tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = tensor<4xf32>}] {
+    tpc.stage 0 {
+      %true = arith.constant true
+      scf.if %true {
+        // expected-error @+1 {{an output in a branch may be delivered or not}}
+        tpc.output 0, %x : tensor<4xf32>
+      }
+    }
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 1>} {
+  tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = tensor<5xf32>}] {
+    tpc.stage 0 {
+      // expected-error @+1 {{output 'y' is delivered as 'tensor<4xf32>', which is not a part of what the pipeline promises}}
+      tpc.output 0, %x : tensor<4xf32>
+    }
+  }
+}
+
+// -----
+
+// Calls of calls: 2^17 communications in one turn.
+!x = tensor<4xf32>
+module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+  func.func private @f0(%x: !x) {
+    // expected-error @+1 {{a stage communicates with others more than 100000 times in one turn}}
+    %0 = tpc.broadcast %x over ["pp"] root 0 : !x -> !x
+    return
+  }
+  func.func private @f1(%x: !x) {
+    call @f0(%x) : (!x) -> ()
+    call @f0(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f2(%x: !x) {
+    call @f1(%x) : (!x) -> ()
+    call @f1(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f3(%x: !x) {
+    call @f2(%x) : (!x) -> ()
+    call @f2(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f4(%x: !x) {
+    call @f3(%x) : (!x) -> ()
+    call @f3(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f5(%x: !x) {
+    call @f4(%x) : (!x) -> ()
+    call @f4(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f6(%x: !x) {
+    call @f5(%x) : (!x) -> ()
+    call @f5(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f7(%x: !x) {
+    call @f6(%x) : (!x) -> ()
+    call @f6(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f8(%x: !x) {
+    call @f7(%x) : (!x) -> ()
+    call @f7(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f9(%x: !x) {
+    call @f8(%x) : (!x) -> ()
+    call @f8(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f10(%x: !x) {
+    call @f9(%x) : (!x) -> ()
+    call @f9(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f11(%x: !x) {
+    call @f10(%x) : (!x) -> ()
+    call @f10(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f12(%x: !x) {
+    call @f11(%x) : (!x) -> ()
+    call @f11(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f13(%x: !x) {
+    call @f12(%x) : (!x) -> ()
+    call @f12(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f14(%x: !x) {
+    call @f13(%x) : (!x) -> ()
+    call @f13(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f15(%x: !x) {
+    call @f14(%x) : (!x) -> ()
+    call @f14(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f16(%x: !x) {
+    call @f15(%x) : (!x) -> ()
+    call @f15(%x) : (!x) -> ()
+    return
+  }
+  func.func private @f17(%x: !x) {
+    call @f16(%x) : (!x) -> ()
+    call @f16(%x) : (!x) -> ()
+    return
+  }
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
+    tpc.stage 0 { func.call @f17(%x) : (!x) -> () }
+    tpc.stage 1 { func.call @f17(%x) : (!x) -> () }
+  }
+}
