@@ -80,6 +80,7 @@ static bool reorderCollectives(Mutator &m) {
   }
   op->replaceAllUsesWith(branch.getResults());
   op->erase();
+  m.place = branch;
   return true;
 }
 
