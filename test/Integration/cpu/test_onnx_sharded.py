@@ -221,6 +221,20 @@ def test_refusals(tmp_path):
           lambda model: multidevice.configure(model, "e", 2))
     check("device configuration 'c' has 0 devices", lambda model: None, "tp2", ("c", 0))
 
+    check("is cut along axis 0 twice", shard(TABLE, [0, 1], {0: 2, -2: 1}))
+    check("is cut along a factor of axis 0 that has no size", lambda model: [
+        spec.sharded_dim[0].simple_sharding.add(num_shards=1)
+        for spec in [multidevice.shard(model, "c", TABLE, [0, 1], {0: [(500, 2)]}) or
+                     multidevice.nodes_with(model, TABLE)[0].device_configurations[0].sharding_spec[0]]])
+    check("is cut into 2 parts and lists no devices; the grid has 4 ranks", shard(TABLE, [], {0: 2}), "tp2,dp2",
+          ("c", 4))
+
+    def groups(model):
+        multidevice.shard(model, "c", TABLE, [[0], [1]], {0: 2})
+        spec = multidevice.nodes_with(model, TABLE)[0].device_configurations[0].sharding_spec[0]
+        spec.index_to_device_group_map[1].key = -1
+    check("has two device groups with the index -1", groups)
+
     def foreign(model):
         multidevice.shard(model, "c", TABLE, [0, 1], {0: 2})
         multidevice.nodes_with(model, TABLE)[0].device_configurations[0].sharding_spec[0].tensor_name = HEAD
@@ -246,3 +260,39 @@ def test_a_configuration_for_other_devices_is_named(tmp_path):
                                                       "--device-configuration=nine", fails=True)
     assert "has 8 devices, but the grid has 2 ranks" in run(path, "--megatron-shard=tp2", "--emit=model",
                                                             "--device-configuration=eight", fails=True)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["in the graph", "in a function"])
+def test_weights_of_constant_nodes(tmp_path, inside):
+    """A node of the graph can refer to them, unless they are inside of a function."""
+    rng = np.random.default_rng(0)
+    fc1, fc2 = (onnx.numpy_helper.from_array(rng.standard_normal(shape, dtype=np.float32), name)
+                for name, shape in (("", (8, 64)), ("fc2", (64, 8))))
+    info, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
+    product = [node("Constant", [], ["w"], value=fc1), node("MatMul", ["x", "w"], ["h"])]
+    opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("local", 1)]
+    functions = [onnx.helper.make_function("local", "Fc1", ["x"], ["h"], product, opsets[:1])] if inside else []
+    first = [node("Fc1", ["x"], ["h"], domain="local")] if inside else product
+    graph = onnx.helper.make_graph(first + [node("MatMul", ["h", "fc2"], ["y"])], "mlp",
+                                   [info("x", 1, ["batch", 8])], [info("y", 1, ["batch", 8])], [fc2])
+    source, path = tmp_path / "mlp.onnx", tmp_path / "sharded.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=10), source)
+    if inside:
+        error = run(source, "--megatron-shard=tp2", "--emit=onnx-sharded", "-o", path, fails=True)
+        assert "is split, but no node of the file's graph has it as an input" in error and not path.exists()
+        return
+    run(source, "--megatron-shard=tp2", "--emit=onnx-sharded", "-o", path)
+    assert program(path, "tp2,manual") == program(source, "tp2")
+
+
+def test_what_is_not_in_the_program_is_warned_of(tmp_path):
+    model = load()
+    multidevice.configure(model, "c", 2)
+    # A shape, which is computed while compiling.
+    multidevice.shard(model, "c", "/transformer/Shape_output_0", [0, 1], {0: 2})
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    result = subprocess.run([BIN / "tpcc", path, "--megatron-shard=tp2", "--emit=staged", "-o", tmp_path / "out"],
+                            capture_output=True, text=True, check=True)
+    assert "the sharding of tensor '/transformer/Shape_output_0'" in result.stderr
+    assert "is not used: the imported program has no such tensor" in result.stderr

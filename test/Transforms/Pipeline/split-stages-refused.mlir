@@ -18,3 +18,47 @@ module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
 // expected-error @below {{needs a function @main and a tpc.grid}}
 module {
 }
+
+// -----
+
+// Ops that say in which stage they are to be.
+module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+  func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    // expected-error-re @below {{'{{.*}}' is to be in pipeline stage 2, but the grid has pp2}}
+    %p = tpc.softmax %x dim 1 {tpc.pipeline_stage = 2} : tensor<4x8xf32> -> tensor<4x8xf32>
+    return %p : tensor<4x8xf32>
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+  func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %p = tpc.softmax %x dim 1 {tpc.pipeline_stage = 1} : tensor<4x8xf32> -> tensor<4x8xf32>
+    // expected-error-re @below {{is to be in pipeline stage 0, but it comes after '{{.*}}' of stage 1}}
+    %q = tpc.softmax %p dim 1 {tpc.pipeline_stage = 0} : tensor<4x8xf32> -> tensor<4x8xf32>
+    return %q : tensor<4x8xf32>
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+  // expected-error @below {{no op is to be in pipeline stage 1, but the grid has pp2}}
+  func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %p = tpc.softmax %x dim 1 {tpc.pipeline_stage = 0} : tensor<4x8xf32> -> tensor<4x8xf32>
+    %q = tpc.softmax %p dim 1 : tensor<4x8xf32> -> tensor<4x8xf32>
+    return %q : tensor<4x8xf32>
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
+  // expected-error @below {{pipeline stage 1 has no op of its own}}
+  func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %p = tpc.softmax %x dim 1 {tpc.pipeline_stage = 0} : tensor<4x8xf32> -> tensor<4x8xf32>
+    %q = tpc.softmax %p dim 1 {tpc.pipeline_stage = 2} : tensor<4x8xf32> -> tensor<4x8xf32>
+    return %q : tensor<4x8xf32>
+  }
+}
