@@ -78,10 +78,25 @@ static double estimate(func::FuncOp function, const FieldContext &context, doubl
   if (!first || function.isExternal())
     return it->second;
   double sum = 0;
+  // Of the fullest rank. Sizes may still be too large for lists of indices.
+  auto countDim = [&](const Layout &dim) {
+    double elements = 1;
+    auto split = [&](ArrayRef<StringAttr> axes) {
+      for (StringAttr axis : axes)
+        elements = context.local ? std::ceil(elements / context.grid.getAxisSize(axis.getValue()))
+                                 : elements;
+    };
+    for (const Layout::Atom &atom : dim.atoms) {
+      elements *= double(context.sizes.evaluate(atom.size));
+      split(atom.axes);
+    }
+    split(dim.product);
+    return elements;
+  };
   auto count = [&](Value value) {
     double elements = 1;
-    for (int64_t size : context.getShape(value.getType(), {}))
-      elements *= double(size);
+    for (const Layout &dim : context.getRelation(value.getType()).dims)
+      elements *= countDim(dim);
     return elements;
   };
   function.walk([&](Operation *op) {
@@ -92,9 +107,9 @@ static double estimate(func::FuncOp function, const FieldContext &context, doubl
     }
     double each = ranks * 4;
     if (auto matmul = dyn_cast<MatmulOp>(op))
-      each = ranks * double(context.getShape(matmul.getLhs().getType(), {}).back());
+      each = ranks * countDim(context.getRelation(matmul.getLhs().getType()).dims.back());
     else if (auto attention = dyn_cast<AttentionOp>(op))
-      each = ranks * 2 * double(context.getShape(attention.getK().getType(), {})[1]);
+      each = ranks * 2 * countDim(context.getRelation(attention.getK().getType()).dims[1]);
     for (Value result : op->getResults())
       if (isa<RankedTensorType>(result.getType()))
         sum += each * count(result);

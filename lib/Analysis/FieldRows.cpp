@@ -127,6 +127,8 @@ FailureOr<Tensor> Evaluation::reduce(ReduceOp reduce) {
       out.data[i] = prime / 2 + 1;
     else if (!seen[i] && reduce.getFunction() == ReduceFunction::Min)
       out.data[i] = prime / 2;
+  if (out.data.size() != Tensor(shape).data.size())
+    return fail() << "the parts on a rank do not fit";
   out.shape = shape;
   return out;
 }

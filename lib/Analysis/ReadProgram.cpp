@@ -55,6 +55,8 @@ private:
   ProgramTerms program;
   DenseMap<Operation *, SmallVector<TermId>> layers; // bodies, of variables
   DenseSet<Operation *> running;
+  static constexpr int64_t maxSteps = 1 << 21;
+  int64_t steps = 0;
   std::map<std::tuple<int64_t, int64_t, size_t>, std::deque<Message>> messages; // from, to, loop
 };
 
@@ -121,6 +123,9 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
 }
 
 LogicalResult Reader::runOp(Operation *op, Values &values) {
+  if (++steps > maxSteps)
+    return fail(op) << "cannot be proved: functions are called more than " << maxSteps
+                    << " ops' worth of times";
   if (auto call = dyn_cast<func::CallOp>(op))
     return runCall(call, values);
   SmallVector<TermId> operands;

@@ -200,7 +200,7 @@ std::string equivalence::describeDifference(const Layout &derived, const Layout 
   for (StringAttr axis : stated.getAxes())
     if (!llvm::is_contained(axes, axis))
       axes.push_back(axis);
-  // Numbers for symbols that show uneven parts; sizes beyond a million show nothing more.
+  // Numbers for symbols that show uneven parts; larger sizes show nothing more.
   auto evaluate = [](const SymExpr &size) -> int64_t {
     std::set<std::string> names;
     size.collectSymbols(names);
@@ -210,7 +210,7 @@ std::string equivalence::describeDifference(const Layout &derived, const Layout 
       symbols[name] = value, value += 4;
     return size.evaluate(symbols).value_or(1);
   };
-  if (std::max(evaluate(derived.getSize()), evaluate(stated.getSize())) > (1 << 20))
+  if (std::max(evaluate(derived.getSize()), evaluate(stated.getSize())) > (1 << 17))
     return "";
   int64_t count = 1;
   for (StringAttr axis : axes)

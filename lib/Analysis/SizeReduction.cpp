@@ -109,7 +109,7 @@ void SizeReduction::collectOp(Operation *op) {
       freeze(n);
   } else if (auto attention = dyn_cast<AttentionOp>(op)) {
     auto q = getStatic(attention.getQ(), 2), kv = getStatic(attention.getK(), 2);
-    if (q && kv && *kv > 0)
+    if (q && kv && *kv > 0 && *q > 0 && *q % *kv == 0)
       equate({*q}, {*kv, *q / *kv});
   } else if (auto slice = dyn_cast<SliceOp>(op)) {
     int64_t dim = slice.getDim();
@@ -164,6 +164,9 @@ void SizeReduction::divide(int64_t n, int64_t factor) {
 }
 
 void SizeReduction::equate(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
+  for (int64_t n : llvm::concat<const int64_t>(a, b))
+    if (n < 1)
+      return;
   // Ends: each round divides an atomic size into smaller ones.
   while (true) {
     Factors left, right;

@@ -219,11 +219,14 @@ TermId Terms::instantiate(TermId id, ArrayRef<TermId> arguments, DenseMap<TermId
     for (TermId &operand : term.operands)
       operand = done.lookup(operand);
     TermId result;
-    if (term.kind == Term::Call) {
+    if (term.kind == Term::Call && terms.size() < maxTerms) {
       DenseMap<TermId, TermId> inner;
       result = instantiate(term.body, term.operands, inner);
     } else if (term.kind == Term::Sum) {
       result = makeSum(term.type, term.operands, op);
+    } else if (term.kind == Term::Call) {
+      SmallVector<TermId> arguments(term.operands.begin(), term.operands.end());
+      result = makeCall(term.body, arguments, op);
     } else if (term.kind == Term::Op) {
       result = makePlain(term, op);
     } else {

@@ -65,6 +65,8 @@ private:
   TermId makePlain(Term term, Operation *op);
   TermId instantiate(TermId id, ArrayRef<TermId> arguments, DenseMap<TermId, TermId> &done);
 
+  /// Calls of calls of calls are not replaced beyond this.
+  static constexpr size_t maxTerms = 1 << 22;
   std::vector<Term> terms;
   std::unordered_map<std::string, TermId> known;
   DenseMap<TermId, TermId> expanded;
