@@ -15,13 +15,13 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 /// A collective between ranks of which some may skip a micro-batch, or null.
-static Operation *findBatchCollective(ModuleOp module) {
+static Operation *findBatchCollective(ModuleOp module, DimAttr batch) {
   Operation *found = nullptr;
   module.walk([&](Operation *op) {
     if (!isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp>(op))
       return;
     for (auto axis : op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>())
-      if (!found && (axis.getValue() == "dp" || axis.getValue() == "mb"))
+      if (!found && batch.usesAxis(axis.getValue()))
         found = op;
   });
   return found;
@@ -52,7 +52,7 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
       return signalPassFailure();
     }
     auto batch = module->getAttrOfType<DimAttr>("tpc.batch");
-    if (Operation *op = batch ? findBatchCollective(module) : nullptr) {
+    if (Operation *op = batch ? findBatchCollective(module, batch) : nullptr) {
       if (grid.getMicroBatches() > 1) {
         op->emitError() << "'" << getSourceName(op->getLoc())
                         << "' communicates between parts of the batch, and those of some "

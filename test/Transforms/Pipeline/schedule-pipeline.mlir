@@ -46,6 +46,21 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 2>, tpc.batch = #tp
 
 // -----
 
+// Whatever axis it is.
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 2>, tpc.batch = #tpc.dim<b{tp, mb}>} {
+  func.func private @stage_0(%x: tensor<4xf32, #tpc.dist<[4], sum{tp}, local>>) -> tensor<4xf32> {
+    // expected-error @unknown {{'sum' communicates between parts of the batch}}
+    %y = tpc.all_reduce %x over ["tp"] : tensor<4xf32, #tpc.dist<[4], sum{tp}, local>> -> tensor<4xf32> loc("sum")
+    return %y : tensor<4xf32>
+  }
+  func.func @main(%x: tensor<4xf32, #tpc.dist<[4], sum{tp}, local>>) -> tensor<4xf32> {
+    %y = call @stage_0(%x) : (tensor<4xf32, #tpc.dist<[4], sum{tp}, local>>) -> tensor<4xf32>
+    return %y : tensor<4xf32>
+  }
+}
+
+// -----
+
 // Replicas without samples take part in what replicas do together.
 module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 1>, tpc.batch = #tpc.dim<b{dp}>} {
   func.func private @stage_0(%x: tensor<4xf32, #tpc.dist<[4], sum{dp}, local>>) -> tensor<4xf32> {
