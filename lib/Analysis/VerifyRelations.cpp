@@ -46,6 +46,7 @@ private:
                              const llvm::MapVector<StringAttr, int> &roles,
                              ArrayRef<std::optional<Layout>> layouts);
   LogicalResult checkReshape(ReshapeOp op);
+  FailureOr<Axes> getGroup(Operation *op);
   LogicalResult checkMove(Operation *op);
   LogicalResult checkReduction(Operation *op);
   LogicalResult checkCall(func::CallOp call);
@@ -286,14 +287,28 @@ LogicalResult Checker::checkReshape(ReshapeOp op) {
   return success();
 }
 
+/// The axes of a group that have more than one coordinate. Of micro-batches a rank has one at a
+/// time: they can be taken apart, and not put together.
+FailureOr<Axes> Checker::getGroup(Operation *op) {
+  Axes axes;
+  for (auto axis : op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>()) {
+    if (grid && grid.getAxisSize(axis.getValue()) == 1)
+      continue;
+    if (axis.getValue() == "mb" && !isa<LocalSliceOp>(op))
+      return fail(op) << "it puts micro-batches together, of which a rank has one at a time";
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
 /// Communication that moves data, and slices: what each rank gets follows from the two types;
 /// the parts that the result wants must be there, and nothing else may change.
 LogicalResult Checker::checkMove(Operation *op) {
   const Relation &in = get(op->getOperand(0)), &out = get(op->getResult(0));
-  Axes axes;
-  for (auto axis : op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>())
-    if (!grid || grid.getAxisSize(axis.getValue()) != 1)
-      axes.push_back(axis);
+  FailureOr<Axes> group = getGroup(op);
+  if (failed(group))
+    return failure();
+  const Axes &axes = *group;
   if (in.partial != out.partial || (!in.partial.empty() && in.kind != out.kind))
     return fail(op) << "the operand is unreduced over {" << toText(in.partial)
                     << "} and the result over {" << toText(out.partial)
@@ -334,10 +349,11 @@ LogicalResult Checker::checkMove(Operation *op) {
 
 LogicalResult Checker::checkReduction(Operation *op) {
   const Relation &in = get(op->getOperand(0)), &out = get(op->getResult(0));
-  Axes axes, left;
-  for (auto axis : op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>())
-    if (!grid || grid.getAxisSize(axis.getValue()) != 1)
-      axes.push_back(axis);
+  FailureOr<Axes> group = getGroup(op);
+  if (failed(group))
+    return failure();
+  const Axes &axes = *group;
+  Axes left;
   for (StringAttr axis : axes)
     if (!in.isPartial(axis))
       return fail(op) << "it adds over '" << axis.getValue()

@@ -427,3 +427,25 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
     return
   }
 }
+
+// -----
+
+!part = tensor<4x4xf32, #tpc.dist<[8{mb}, 4], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
+  func.func private @all_rounds_at_once(%x: !part) {
+    // expected-error @+1 {{it puts micro-batches together, of which a rank has one at a time}}
+    %0 = tpc.all_gather %x over ["mb"] dim 0 : !part -> tensor<8x4xf32>
+    return
+  }
+}
+
+// -----
+
+!part = tensor<4x4xf32, #tpc.dist<[4, 4], sum{mb}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
+  func.func private @sum_over_rounds(%x: !part) {
+    // expected-error @+1 {{it puts micro-batches together, of which a rank has one at a time}}
+    %0 = tpc.all_reduce %x over ["mb"] : !part -> tensor<4x4xf32>
+    return
+  }
+}
