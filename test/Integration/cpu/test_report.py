@@ -1,11 +1,15 @@
 """What a split communicates: exactly what theory says, as --report counts it and as the runtime counts it."""
 
 import collections
+import sys
 
 import pytest
 
-from harness import Grid
-from models import COMMITTED
+from harness import TOP, Grid
+from models import COMMITTED, Model
+
+sys.path.append(str(TOP / "test" / "Benchmark"))
+import gpt  # noqa: E402
 
 ODD = COMMITTED["gpt2-odd-opset20"]
 F32 = 4
@@ -21,11 +25,12 @@ def micro_batches(batch, grid):
     return [size for size in balanced(balanced(batch, grid.dp)[0], grid.mb) if size]
 
 
-def expected_totals(model, grid, batch, sequence):
+def expected_totals(model, grid, batch, sequence, per_layer=2):
     """(axis, kind) -> (count, bytes) summed over the stages, for one rank of each. Over L layers: two reductions per
-    layer and one for the embedding; under sequence parallelism two gathers per layer and one before the head."""
+    layer (one where both branches are added to the residual at once) and one for the embedding; under sequence
+    parallelism as many gathers in layers and one before the head."""
     steps = micro_batches(batch, grid)
-    reductions = 2 * model.layers + 1
+    reductions = per_layer * model.layers + 1
     whole = sum(steps) * sequence * model.hidden * F32
     totals = {}
     if grid.tp > 1 and grid.sp:
@@ -85,6 +90,21 @@ def test_124m(tpcc, text):
     found = totals(tpcc.report(model.path, grid, model.shape(2, 128)))
     found.pop(("output", "gather"), None)
     assert found == expected_totals(model, grid, 2, 128)
+
+
+SIZES = {"small": dict(layers=3, hidden=48, heads=6, ffn=160, vocab=331), "wide": dict(layers=2, hidden=512, heads=16, vocab=50257)}
+
+
+@pytest.mark.parametrize("text", ["tp2", "tp8", "tp2,sp", "tp8,sp", "tp4,dp2", "tp4,dp2,sp", "tp2,pp2,mb3", "tp2,pp2,mb3,dp2,sp"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("residual", gpt.RESIDUALS)
+def test_serial_layers_reduce_twice_and_parallel_ones_once(tpcc, tmp_path, residual, size, text):
+    geometry = SIZES[size]
+    path = gpt.write(tmp_path / "gpt.onnx", **geometry, residual=residual)
+    model = Model(path, layers=geometry["layers"], hidden=geometry["hidden"])
+    found = totals(tpcc.report(path, Grid.parse(text), model.shape(5, 7)))
+    found.pop(("output", "gather"), None)
+    assert found == expected_totals(model, Grid.parse(text), 5, 7, 2 if residual == "serial" else 1)
 
 
 def test_only_the_last_stage_hands_out_logits(tpcc):
