@@ -213,15 +213,18 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     SmallVector<Value> q = s.localSizes(op.getQ().getType());
     SmallVector<Value> k = s.localSizes(op.getK().getType());
     SmallVector<Value> v = s.localSizes(op.getV().getType());
-    auto qDims = getDist(op.getQ()).getDims(), kDims = getDist(op.getK()).getDims();
-    Value group = s.floorDiv(s.expr(qDims[2].getExpr()), s.expr(kDims[2].getExpr()));
+    auto qDims = getDist(op.getQ()).getDims();
+    // A rank has the same kv heads in q as in k, and of each group the same part: [2 * 4{tp}] query
+    // heads are not consecutive in the whole, but they are in groups again.
+    Value one = s.constant(1);
+    Value group = s.floorDiv(q[2], s.max(k[2], one));
     auto offset = SymExpr::parse(op.getCausalOffset().str());
     Value causalOffset = s.add(s.expr(*offset), firstIndex(s, qDims[1]));
 
     SmallVector<Value> values{e.pointer(op.getQ()), e.pointer(op.getK()),
                               e.pointer(op.getV()), e.pointer(op.getResult())};
     llvm::append_values(values, q[0], q[1], k[1], q[2], k[2], q[3], v[3],
-                        firstIndex(s, qDims[2]), firstIndex(s, kDims[2]), group,
+                        e.i64(0), e.i64(0), group,
                         s.mul(q[2], q[3]), s.mul(k[2], k[3]), s.mul(v[2], v[3]),
                         s.mul(q[2], v[3]));
     llvm::append_values(values, e.f32(op.getScale().convertToDouble()),

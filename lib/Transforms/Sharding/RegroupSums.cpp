@@ -49,8 +49,10 @@ bool mlir::tpc::regroupSums(const Plan &plan) {
     SmallVector<Operation *> inner;
     collectAddends(root, addends, inner);
     for (Value value : addends) {
-      // With a tp of two dimensions only what sums over columns is unreduced over tpy.
-      bool first = (plan.isUnreduced(value, "tp") || plan.isUnreduced(value, "tpy")) &&
+      // Adds reduce nothing; those made here are not in the plan. With a tp of two dimensions only
+      // what sums over columns is unreduced over tpy.
+      bool first = !value.getDefiningOp<AddOp>() &&
+                   (plan.isUnreduced(value, "tp") || plan.isUnreduced(value, "tpy")) &&
                    value.hasOneUse() && value.getType() == root.getType();
       (first ? partial : rest).push_back(value);
     }
