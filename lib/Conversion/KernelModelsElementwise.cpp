@@ -51,9 +51,8 @@ Value mlir::tpc::fromIndex(KernelEmitter &e, Value index, Type tensor) {
 
 namespace {
 /// An op with a scalar body: the body, on operands that broadcast.
-template <typename OpT, bool cheap>
-struct ScalarModel
-    : KernelOpInterface::ExternalModel<ScalarModel<OpT, cheap>, OpT> {
+template <typename OpT>
+struct ScalarModel : KernelOpInterface::ExternalModel<ScalarModel<OpT>, OpT> {
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
@@ -67,19 +66,22 @@ struct ScalarModel
                cast<RankedTensorType>(y.getType()).getRank() &&
            haveSameRows(x, y, rank);
   }
-  bool isCheap(Operation *) const { return cheap; }
+  bool isCheap(Operation *op) const { return cast<ScalarOpInterface>(op).isCheapScalar(); }
 };
 } // namespace
 
-template <bool cheap, typename... Ops>
-static void attach(MLIRContext *context) {
-  (Ops::template attachInterface<ScalarModel<Ops, cheap>>(*context), ...);
+template <typename OpT> static void attachTo(MLIRContext *context) {
+  if constexpr (OpT::template hasTrait<ScalarOpInterface::Trait>())
+    OpT::template attachInterface<ScalarModel<OpT>>(*context);
+}
+
+template <typename... Ops> static void attachToScalarOps(MLIRContext *context) {
+  (attachTo<Ops>(context), ...);
 }
 
 void mlir::tpc::attachElementwiseModels(MLIRContext *context) {
-  attach<true, NegOp, AbsOp, SqrtOp, RsqrtOp, ReciprocalOp, ReluOp, FloorOp,
-         CeilOp, NotOp, IsNanOp, CastOp, AddOp, SubOp, MulOp, DivOp, MaxOp,
-         MinOp, ModOp, AndOp, OrOp, XorOp, CmpOp, SelectOp>(context);
-  attach<false, ExpOp, LogOp, TanhOp, ErfOp, SigmoidOp, SinOp, CosOp, SiluOp,
-         GeluOp, PowOp>(context);
+  attachToScalarOps<
+#define GET_OP_LIST
+#include "tpc/Dialect/TpcOps.cpp.inc"
+      >(context);
 }

@@ -4,10 +4,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tpc/Dialect/Tpc.h"
+#include "Elementwise.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace mlir::tpc;
+using namespace mlir::tpc::elementwise;
 
 #define GET_OP_CLASSES
 #include "tpc/Dialect/TpcOps.cpp.inc"

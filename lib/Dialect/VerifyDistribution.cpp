@@ -15,6 +15,21 @@ using ::tpc::SymExpr;
 
 #include "tpc/Interfaces/ShardingRuleInterfaces.cpp.inc"
 
+std::optional<ReductionKind> mlir::tpc::getReduction(FactorKind kind) {
+  switch (kind) {
+  case FactorKind::ReductionSum:
+    return ReductionKind::Sum;
+  case FactorKind::ReductionMax:
+    return ReductionKind::Max;
+  case FactorKind::ReductionMin:
+    return ReductionKind::Min;
+  case FactorKind::Parallel:
+  case FactorKind::Whole:
+    break;
+  }
+  return std::nullopt;
+}
+
 namespace {
 class Checker {
 public:
@@ -101,25 +116,12 @@ private:
     return success();
   }
 
-  static std::optional<ReductionKind> reductionOf(FactorKind kind) {
-    switch (kind) {
-    case FactorKind::ReductionSum:
-      return ReductionKind::Sum;
-    case FactorKind::ReductionMax:
-      return ReductionKind::Max;
-    case FactorKind::ReductionMin:
-      return ReductionKind::Min;
-    default:
-      return std::nullopt;
-    }
-  }
-
   // For each axis: what the results must be unreduced by, from a split
   // reduction or from linear operands; never from both.
   LogicalResult checkUnreduced() {
     llvm::StringMap<ReductionKind> expected;
     for (auto [f, factor] : llvm::enumerate(rule.factors))
-      if (auto kind = reductionOf(factor.kind); kind && pieces[f])
+      if (auto kind = getReduction(factor.kind); kind && pieces[f])
         for (StringAttr axis : pieces[f].getAllAxes())
           expected[axis.getValue()] = *kind;
 

@@ -5,11 +5,42 @@
 
 include "tpc/Dialect/TpcBase.td"
 
-// Rule of every op here: dimensions of equal size share a parallel factor; a
-// dimension of size 1 that broadcasts has none.
+// An op here is all in one place: its types and rule follow from being element-wise, and `scalar` and
+// `reference` say what it computes. Kernels, constant folding, `tpc-evaluate` and fusion need no more.
+//
+// Rule of every op: dimensions of equal size share a parallel factor; a dimension of size 1 that
+// broadcasts has none.
 
 class Tpc_ScalarOp<string mnemonic, list<Trait> traits = []>
-    : Tpc_InferredOp<mnemonic, !listconcat([DeclareOpInterfaceMethods<ScalarOpInterface>], traits)>;
+    : Tpc_InferredOp<mnemonic, !listconcat([DeclareOpInterfaceMethods<ScalarOpInterface>], traits)> {
+  // C++: the element type of the result, from `operands`.
+  string element = "elementType(operands[0])";
+  // Whether the last two operands must have one element type.
+  bit sameElements = 0;
+  // C++: what ShardingRule::linear lists.
+  string linear = "";
+  // Whether computing an element again costs less than storing it.
+  bit cheap = 1;
+  // C++: builds the result from the Values `x`, with `b` at `loc`. Empty: buildScalar is in ElementwiseOps.cpp.
+  code scalar = "";
+  // C++: the same on doubles `x`, in double precision. Empty: evaluateScalar is in ElementwiseOps.cpp.
+  code reference = "";
+
+  let extraClassDefinition = !strconcat(
+    "LogicalResult $cppClass::inferReturnTypes(MLIRContext *context, std::optional<Location> loc, Adaptor adaptor,\n"
+    "                                          SmallVectorImpl<Type> &types) {\n"
+    "  ValueRange operands = adaptor.getOperands();\n",
+    !if(sameElements, "  if (failed(checkSameElements(loc, operands)))\n    return failure();\n", ""),
+    "  return inferElementwise(loc, operands, ", element, ", types);\n"
+    "}\n"
+    "bool $cppClass::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }\n"
+    "ShardingRule $cppClass::getShardingRule() { return getElementwiseRule(*this, {", linear, "}); }\n"
+    "bool $cppClass::isCheapScalar() { return ", !if(cheap, "true", "false"), "; }\n",
+    !if(!empty(scalar), "",
+        "Value $cppClass::buildScalar(OpBuilder &b, Location loc, ValueRange x) { " # scalar # " }\n"),
+    !if(!empty(reference), "",
+        "double $cppClass::evaluateScalar(ArrayRef<double> x) { " # reference # " }\n"));
+}
 
 class Tpc_UnaryOp<string mnemonic, Type type, string what, list<Trait> traits = []> : Tpc_ScalarOp<mnemonic, traits> {
   let summary = what;
@@ -18,30 +49,76 @@ class Tpc_UnaryOp<string mnemonic, Type type, string what, list<Trait> traits = 
   let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
 }
 
+/// Of floating-point numbers. `scalar` and `reference` are expressions.
+class Tpc_FloatOp<string mnemonic, string what, code scalar_, code reference_, bit cheap_ = 0>
+    : Tpc_UnaryOp<mnemonic, Tpc_FloatTensor, what> {
+  let scalar = "return " # scalar_ # ";";
+  let reference = "return " # reference_ # ";";
+  let cheap = cheap_;
+}
+
 class Tpc_BinaryOp<string mnemonic, Type type, string what, list<Trait> traits = []> : Tpc_ScalarOp<mnemonic, traits> {
   let summary = what;
   let arguments = (ins type:$lhs, type:$rhs);
   let results = (outs type:$result);
+  let sameElements = 1;
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)";
 }
 
-def Tpc_NegOp : Tpc_UnaryOp<"neg", Tpc_Tensor, "-x. Linear. ONNX Neg.">;
-def Tpc_AbsOp : Tpc_UnaryOp<"abs", Tpc_Tensor, "|x|. ONNX Abs.">;
-def Tpc_ExpOp : Tpc_UnaryOp<"exp", Tpc_FloatTensor, "e^x. ONNX Exp.">;
-def Tpc_LogOp : Tpc_UnaryOp<"log", Tpc_FloatTensor, "Natural logarithm. ONNX Log.">;
-def Tpc_SqrtOp : Tpc_UnaryOp<"sqrt", Tpc_FloatTensor, "Square root. ONNX Sqrt.">;
-def Tpc_RsqrtOp : Tpc_UnaryOp<"rsqrt", Tpc_FloatTensor, "1 / sqrt(x).">;
-def Tpc_ReciprocalOp : Tpc_UnaryOp<"reciprocal", Tpc_FloatTensor, "1 / x. ONNX Reciprocal.">;
-def Tpc_TanhOp : Tpc_UnaryOp<"tanh", Tpc_FloatTensor, "Hyperbolic tangent. ONNX Tanh.">;
-def Tpc_ErfOp : Tpc_UnaryOp<"erf", Tpc_FloatTensor, "Error function. ONNX Erf.">;
-def Tpc_SigmoidOp : Tpc_UnaryOp<"sigmoid", Tpc_FloatTensor, "1 / (1 + e^-x). ONNX Sigmoid.">;
-def Tpc_ReluOp : Tpc_UnaryOp<"relu", Tpc_FloatTensor, "max(x, 0). ONNX Relu.">;
-def Tpc_SinOp : Tpc_UnaryOp<"sin", Tpc_FloatTensor, "Sine. ONNX Sin.">;
-def Tpc_CosOp : Tpc_UnaryOp<"cos", Tpc_FloatTensor, "Cosine. ONNX Cos.">;
-def Tpc_FloorOp : Tpc_UnaryOp<"floor", Tpc_FloatTensor, "Largest integer not above x. ONNX Floor.">;
-def Tpc_CeilOp : Tpc_UnaryOp<"ceil", Tpc_FloatTensor, "Least integer not below x. ONNX Ceil.">;
-def Tpc_SiluOp : Tpc_UnaryOp<"silu", Tpc_FloatTensor, "x * sigmoid(x), also called swish.">;
-def Tpc_NotOp : Tpc_UnaryOp<"not", Tpc_BoolTensor, "Logical not. ONNX Not.">;
+/// Of numbers: one op of the arith dialect for floats and one for integers.
+class Tpc_NumberOp<string mnemonic, string what, string floats, string integers, code reference_, list<Trait> traits = []>
+    : Tpc_BinaryOp<mnemonic, Tpc_Tensor, what, traits> {
+  let scalar = "return isFloat(x[0]) ? Value(arith::" # floats # "::create(b, loc, x[0], x[1]))"
+               " : Value(arith::" # integers # "::create(b, loc, x[0], x[1]));";
+  let reference = "return " # reference_ # ";";
+}
+
+class Tpc_LogicalOp<string mnemonic, string what, string operation, code reference_>
+    : Tpc_BinaryOp<mnemonic, Tpc_BoolTensor, what, [Commutative]> {
+  let scalar = "return arith::" # operation # "::create(b, loc, x[0], x[1]);";
+  let reference = "return " # reference_ # ";";
+}
+
+def Tpc_NegOp : Tpc_UnaryOp<"neg", Tpc_Tensor, "-x. Linear. ONNX Neg."> {
+  let linear = "{{0}, false}";
+  let scalar = [{
+    return isFloat(x[0]) ? Value(arith::NegFOp::create(b, loc, x[0]))
+                         : Value(arith::SubIOp::create(b, loc, number(b, loc, x[0].getType(), 0), x[0]));
+  }];
+  let reference = [{ return -x[0]; }];
+}
+def Tpc_AbsOp : Tpc_UnaryOp<"abs", Tpc_Tensor, "|x|. ONNX Abs."> {
+  let scalar = [{
+    return isFloat(x[0]) ? Value(math::AbsFOp::create(b, loc, x[0])) : Value(math::AbsIOp::create(b, loc, x[0]));
+  }];
+  let reference = [{ return std::fabs(x[0]); }];
+}
+def Tpc_NotOp : Tpc_UnaryOp<"not", Tpc_BoolTensor, "Logical not. ONNX Not."> {
+  let scalar = [{ return arith::XOrIOp::create(b, loc, x[0], number(b, loc, x[0].getType(), 1)); }];
+  let reference = [{ return x[0] == 0; }];
+}
+
+def Tpc_ExpOp : Tpc_FloatOp<"exp", "e^x. ONNX Exp.", "math::ExpOp::create(b, loc, x[0])", "std::exp(x[0])">;
+def Tpc_LogOp : Tpc_FloatOp<"log", "Natural logarithm. ONNX Log.", "math::LogOp::create(b, loc, x[0])", "std::log(x[0])">;
+def Tpc_TanhOp : Tpc_FloatOp<"tanh", "Hyperbolic tangent. ONNX Tanh.",
+    "math::TanhOp::create(b, loc, x[0])", "std::tanh(x[0])">;
+def Tpc_ErfOp : Tpc_FloatOp<"erf", "Error function. ONNX Erf.", "math::ErfOp::create(b, loc, x[0])", "std::erf(x[0])">;
+def Tpc_SinOp : Tpc_FloatOp<"sin", "Sine. ONNX Sin.", "math::SinOp::create(b, loc, x[0])", "std::sin(x[0])">;
+def Tpc_CosOp : Tpc_FloatOp<"cos", "Cosine. ONNX Cos.", "math::CosOp::create(b, loc, x[0])", "std::cos(x[0])">;
+def Tpc_SigmoidOp : Tpc_FloatOp<"sigmoid", "1 / (1 + e^-x). ONNX Sigmoid.", "sigmoid(b, loc, x[0])", "sigmoid(x[0])">;
+def Tpc_SiluOp : Tpc_FloatOp<"silu", "x * sigmoid(x), also called swish.",
+    "arith::MulFOp::create(b, loc, x[0], sigmoid(b, loc, x[0]))", "x[0] * sigmoid(x[0])">;
+
+def Tpc_SqrtOp : Tpc_FloatOp<"sqrt", "Square root. ONNX Sqrt.", "math::SqrtOp::create(b, loc, x[0])", "std::sqrt(x[0])", 1>;
+def Tpc_RsqrtOp : Tpc_FloatOp<"rsqrt", "1 / sqrt(x).",
+    "reciprocal(b, loc, math::SqrtOp::create(b, loc, x[0]))", "1 / std::sqrt(x[0])", 1>;
+def Tpc_ReciprocalOp : Tpc_FloatOp<"reciprocal", "1 / x. ONNX Reciprocal.", "reciprocal(b, loc, x[0])", "1 / x[0]", 1>;
+def Tpc_ReluOp : Tpc_FloatOp<"relu", "max(x, 0). ONNX Relu.",
+    "arith::MaximumFOp::create(b, loc, x[0], number(b, loc, x[0].getType(), 0))", "x[0] < 0 ? 0 : x[0]", 1>;
+def Tpc_FloorOp : Tpc_FloatOp<"floor", "Largest integer not above x. ONNX Floor.",
+    "math::FloorOp::create(b, loc, x[0])", "std::floor(x[0])", 1>;
+def Tpc_CeilOp : Tpc_FloatOp<"ceil", "Least integer not below x. ONNX Ceil.",
+    "math::CeilOp::create(b, loc, x[0])", "std::ceil(x[0])", 1>;
 
 def Tpc_GeluApproximation : I32EnumAttr<"GeluApproximation", "how GELU is computed", [
     I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Tanh", 1, "tanh">, I32EnumAttrCase<"Sigmoid", 2, "sigmoid">]> {
@@ -57,6 +134,7 @@ def Tpc_GeluOp : Tpc_ScalarOp<"gelu"> {
   }];
   let arguments = (ins Tpc_FloatTensor:$operand, DefaultValuedAttr<Tpc_GeluApproximation, "GeluApproximation::None">:$approximate);
   let results = (outs Tpc_FloatTensor:$result);
+  let cheap = 0;
   let assemblyFormat = "$approximate $operand attr-dict `:` type($operand) `->` type($result)";
 }
 
@@ -64,6 +142,9 @@ def Tpc_IsNanOp : Tpc_ScalarOp<"is_nan"> {
   let summary = "True where x is not a number. ONNX IsNaN.";
   let arguments = (ins Tpc_FloatTensor:$operand);
   let results = (outs Tpc_BoolTensor:$result);
+  let element = "IntegerType::get(context, 1)";
+  let scalar = [{ return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x[0], x[0]); }];
+  let reference = [{ return std::isnan(x[0]); }];
   let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
 }
 
@@ -80,23 +161,38 @@ def Tpc_CastOp : Tpc_ModelOp<"cast", [DeclareOpInterfaceMethods<ScalarOpInterfac
   let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_AddOp : Tpc_BinaryOp<"add", Tpc_Tensor, "x + y. Linear where both are unreduced. ONNX Add.", [Commutative]>;
-def Tpc_SubOp : Tpc_BinaryOp<"sub", Tpc_Tensor, "x - y. Linear where both are unreduced. ONNX Sub.">;
-def Tpc_MulOp : Tpc_BinaryOp<"mul", Tpc_Tensor, "x * y. Linear in each. ONNX Mul.", [Commutative]>;
-def Tpc_DivOp : Tpc_BinaryOp<"div", Tpc_Tensor, "x / y; integers truncate. Linear in x. ONNX Div.">;
+def Tpc_AddOp : Tpc_NumberOp<"add", "x + y. Linear where both are unreduced. ONNX Add.", "AddFOp", "AddIOp",
+                             "x[0] + x[1]", [Commutative]> {
+  let linear = "{{0, 1}, false}";
+}
+def Tpc_SubOp : Tpc_NumberOp<"sub", "x - y. Linear where both are unreduced. ONNX Sub.", "SubFOp", "SubIOp",
+                             "x[0] - x[1]"> {
+  let linear = "{{0, 1}, false}";
+}
+def Tpc_MulOp : Tpc_NumberOp<"mul", "x * y. Linear in each. ONNX Mul.", "MulFOp", "MulIOp", "x[0] * x[1]",
+                             [Commutative]> {
+  let linear = "{{0}, false}, {{1}, false}";
+}
+def Tpc_MaxOp : Tpc_NumberOp<"max", "The larger one; NaN if one is. ONNX Max.", "MaximumFOp", "MaxSIOp",
+                             "std::isnan(x[0]) || x[0] > x[1] ? x[0] : x[1]", [Commutative]>;
+def Tpc_MinOp : Tpc_NumberOp<"min", "The smaller one; NaN if one is. ONNX Min.", "MinimumFOp", "MinSIOp",
+                             "std::isnan(x[0]) || x[0] < x[1] ? x[0] : x[1]", [Commutative]>;
+def Tpc_DivOp : Tpc_BinaryOp<"div", Tpc_Tensor, "x / y; integers truncate. Linear in x. ONNX Div."> {
+  let linear = "{isa<FloatType>(elementType(getLhs())) ? SmallVector<int, 2>{0} : SmallVector<int, 2>{}, false}";
+  let reference = [{ return isInteger(getLhs()) ? std::trunc(x[0] / x[1]) : x[0] / x[1]; }];
+}
+def Tpc_ModOp : Tpc_BinaryOp<"mod", Tpc_Tensor, "Remainder with the sign of y (integers), of x (floats). ONNX Mod.">;
+def Tpc_AndOp : Tpc_LogicalOp<"and", "Logical and. ONNX And.", "AndIOp", "x[0] != 0 && x[1] != 0">;
+def Tpc_OrOp : Tpc_LogicalOp<"or", "Logical or. ONNX Or.", "OrIOp", "x[0] != 0 || x[1] != 0">;
+def Tpc_XorOp : Tpc_LogicalOp<"xor", "Exclusive or. ONNX Xor.", "XOrIOp", "(x[0] != 0) != (x[1] != 0)">;
 def Tpc_PowOp : Tpc_ScalarOp<"pow"> {
   let summary = "x to the power of y, which may be of another type. ONNX Pow.";
   let arguments = (ins Tpc_Tensor:$lhs, Tpc_Tensor:$rhs);
   let results = (outs Tpc_Tensor:$result);
+  let cheap = 0;
+  let reference = [{ return std::pow(x[0], x[1]); }];
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)";
 }
-def Tpc_MaxOp : Tpc_BinaryOp<"max", Tpc_Tensor, "The larger one; NaN if one is. ONNX Max.", [Commutative]>;
-def Tpc_MinOp : Tpc_BinaryOp<"min", Tpc_Tensor, "The smaller one; NaN if one is. ONNX Min.", [Commutative]>;
-def Tpc_ModOp : Tpc_BinaryOp<"mod", Tpc_Tensor, "Remainder with the sign of y (integers), of x (floats). ONNX Mod.">;
-def Tpc_AndOp : Tpc_BinaryOp<"and", Tpc_BoolTensor, "Logical and. ONNX And.", [Commutative]>;
-def Tpc_OrOp : Tpc_BinaryOp<"or", Tpc_BoolTensor, "Logical or. ONNX Or.", [Commutative]>;
-def Tpc_XorOp : Tpc_BinaryOp<"xor", Tpc_BoolTensor, "Exclusive or. ONNX Xor.", [Commutative]>;
-
 def Tpc_Predicate : I32EnumAttr<"Predicate", "comparison", [
     I32EnumAttrCase<"EQ", 0, "eq">, I32EnumAttrCase<"NE", 1, "ne">, I32EnumAttrCase<"LT", 2, "lt">,
     I32EnumAttrCase<"LE", 3, "le">, I32EnumAttrCase<"GT", 4, "gt">, I32EnumAttrCase<"GE", 5, "ge">]> {
@@ -107,6 +203,8 @@ def Tpc_CmpOp : Tpc_ScalarOp<"cmp"> {
   let summary = "Comparison; false for NaN except `ne`. ONNX Equal, Less, LessOrEqual, Greater, GreaterOrEqual.";
   let arguments = (ins Tpc_Predicate:$predicate, Tpc_Tensor:$lhs, Tpc_Tensor:$rhs);
   let results = (outs Tpc_BoolTensor:$result);
+  let element = "IntegerType::get(context, 1)";
+  let sameElements = 1;
   let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)";
 }
 
@@ -114,6 +212,11 @@ def Tpc_SelectOp : Tpc_ScalarOp<"select"> {
   let summary = "x where the condition holds, else y. Linear in x and y together. ONNX Where.";
   let arguments = (ins Tpc_BoolTensor:$condition, Tpc_Tensor:$lhs, Tpc_Tensor:$rhs);
   let results = (outs Tpc_Tensor:$result);
+  let element = "elementType(operands.back())";
+  let sameElements = 1;
+  let linear = "{{1, 2}, true}";
+  let scalar = [{ return arith::SelectOp::create(b, loc, x[0], x[1], x[2]); }];
+  let reference = [{ return x[0] != 0 ? x[1] : x[2]; }];
   let assemblyFormat = [{
     $condition `,` $lhs `,` $rhs attr-dict `:` type($condition) `,` type($lhs) `,` type($rhs) `->` type($result)
   }];

@@ -25,6 +25,13 @@
 #define GET_ATTRDEF_CLASSES
 #include "tpc/Dialect/TpcAttrs.h.inc"
 
+namespace mlir::tpc {
+/// False for NaN, except NE.
+bool evaluatePredicate(Predicate predicate, double x, double y);
+/// How the parts of a split factor are combined; nothing where it is no reduction.
+std::optional<ReductionKind> getReduction(FactorKind kind);
+} // namespace mlir::tpc
+
 #define GET_OP_CLASSES
 #include "tpc/Dialect/TpcOps.h.inc"
 

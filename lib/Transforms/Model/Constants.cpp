@@ -94,83 +94,13 @@ Value mlir::tpc::createSplat(OpBuilder &builder, Location loc, RankedTensorType 
 }
 
 std::optional<double> mlir::tpc::evaluateScalar(Operation *op, ArrayRef<double> x) {
-  Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
-  bool integer = !isa<FloatType>(element);
-  double r;
-  if (isa<NegOp>(op))
-    r = -x[0];
-  else if (isa<AbsOp>(op))
-    r = std::abs(x[0]);
-  else if (isa<ExpOp>(op))
-    r = std::exp(x[0]);
-  else if (isa<SqrtOp>(op))
-    r = std::sqrt(x[0]);
-  else if (isa<RsqrtOp>(op))
-    r = 1.0 / std::sqrt(x[0]);
-  else if (isa<ReciprocalOp>(op))
-    r = 1.0 / x[0];
-  else if (isa<FloorOp>(op))
-    r = std::floor(x[0]);
-  else if (isa<CeilOp>(op))
-    r = std::ceil(x[0]);
-  else if (isa<NotOp>(op))
-    r = x[0] == 0;
-  else if (isa<IsNanOp>(op))
-    r = std::isnan(x[0]);
-  else if (isa<AddOp>(op))
-    r = x[0] + x[1];
-  else if (isa<SubOp>(op))
-    r = x[0] - x[1];
-  else if (isa<MulOp>(op))
-    r = x[0] * x[1];
-  else if (isa<DivOp>(op)) {
-    if (integer && x[1] == 0)
-      return std::nullopt;
-    r = x[0] / x[1];
-  } else if (isa<PowOp>(op))
-    r = std::pow(x[0], x[1]);
-  else if (isa<MaxOp, MinOp>(op)) {
-    if (std::isnan(x[0]) || std::isnan(x[1]))
-      return std::nullopt;
-    r = isa<MaxOp>(op) ? std::max(x[0], x[1]) : std::min(x[0], x[1]);
-  } else if (isa<AndOp>(op))
-    r = x[0] != 0 && x[1] != 0;
-  else if (isa<OrOp>(op))
-    r = x[0] != 0 || x[1] != 0;
-  else if (isa<XorOp>(op))
-    r = (x[0] != 0) != (x[1] != 0);
-  else if (auto cmp = dyn_cast<CmpOp>(op)) {
-    switch (cmp.getPredicate()) {
-    case Predicate::EQ:
-      r = x[0] == x[1];
-      break;
-    case Predicate::NE:
-      r = x[0] != x[1];
-      break;
-    case Predicate::LT:
-      r = x[0] < x[1];
-      break;
-    case Predicate::LE:
-      r = x[0] <= x[1];
-      break;
-    case Predicate::GT:
-      r = x[0] > x[1];
-      break;
-    case Predicate::GE:
-      r = x[0] >= x[1];
-      break;
-    }
-  } else if (isa<SelectOp>(op))
-    r = x[0] != 0 ? x[1] : x[2];
-  else if (isa<CastOp>(op)) {
-    if (integer && !element.isInteger(1) && !std::isfinite(x[0]))
-      return std::nullopt;
-    r = x[0];
-  } else
+  auto scalar = dyn_cast<ScalarOpInterface>(op);
+  if (!scalar)
     return std::nullopt;
-  r = roundTo(element, r);
+  Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
+  double r = roundTo(element, scalar.evaluateScalar(x));
   // An integer result must fit its type, and be exact as a double.
-  if (integer) {
+  if (!isa<FloatType>(element)) {
     unsigned width = element.getIntOrFloatBitWidth();
     double limit = std::ldexp(1.0, std::min(53u, width == 1 ? 1 : width - 1));
     if (!(r < limit && r >= -limit))

@@ -47,19 +47,6 @@ private:
   DenseMap<Value, Value> reductions;
 };
 
-std::optional<ReductionKind> getReduction(FactorKind kind) {
-  switch (kind) {
-  case FactorKind::ReductionSum:
-    return ReductionKind::Sum;
-  case FactorKind::ReductionMax:
-    return ReductionKind::Max;
-  case FactorKind::ReductionMin:
-    return ReductionKind::Min;
-  default:
-    return std::nullopt;
-  }
-}
-
 FailureOr<Needs> Inserter::getNeeds(Operation *op, const ShardingRule &rule) {
   MLIRContext *context = op->getContext();
   SmallVector<DimAttr> splits;

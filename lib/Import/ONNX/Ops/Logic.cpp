@@ -10,24 +10,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-static bool compareFloats(Predicate p, double x, double y) {
-  switch (p) {
-  case Predicate::EQ:
-    return x == y;
-  case Predicate::NE:
-    return x != y;
-  case Predicate::LT:
-    return x < y;
-  case Predicate::LE:
-    return x <= y;
-  case Predicate::GT:
-    return x > y;
-  case Predicate::GE:
-    return x >= y;
-  }
-  return false;
-}
-
 template <Predicate predicate> static LogicalResult importCompare(Node &n) {
   if (failed(n.expectInputs(2)))
     return failure();
@@ -49,7 +31,7 @@ template <Predicate predicate> static LogicalResult importCompare(Node &n) {
     forEachBroadcast(*sizes, {&x, &y}, [&](ArrayRef<int64_t> at) {
       std::optional<bool> r =
           x.isFloat()
-              ? compareFloats(predicate, x.contents->floats[at[0]], y.contents->floats[at[1]])
+              ? evaluatePredicate(predicate, x.contents->floats[at[0]], y.contents->floats[at[1]])
               : foldCompare(predicate, x.contents->ints[at[0]], y.contents->ints[at[1]]);
       known &= r.has_value();
       contents.ints.push_back(SymExpr(r.value_or(false)));

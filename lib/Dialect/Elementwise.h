@@ -1,0 +1,34 @@
+//===- Elementwise.h - What element-wise ops share --------------*- C++ -*-===//
+//
+// The names that the C++ in ElementwiseOps.td may use.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_DIALECT_ELEMENTWISE_H
+#define TPC_LIB_DIALECT_ELEMENTWISE_H
+
+#include "OpHelpers.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+namespace mlir::tpc::elementwise {
+
+/// The type of a result: all operands broadcast together.
+LogicalResult inferElementwise(std::optional<Location> loc, ValueRange operands, Type element,
+                               SmallVectorImpl<Type> &types);
+/// Of the last two operands.
+LogicalResult checkSameElements(std::optional<Location> loc, ValueRange operands);
+ShardingRule getElementwiseRule(Operation *op, ArrayRef<ShardingRule::Linear> linear);
+
+inline bool isFloat(Value scalar) { return isa<FloatType>(scalar.getType()); }
+inline bool isInteger(Value tensor) { return isa<IntegerType>(elementType(tensor)); }
+/// A constant of a float or integer type.
+Value number(OpBuilder &b, Location loc, Type type, double value);
+Value reciprocal(OpBuilder &b, Location loc, Value x);
+Value sigmoid(OpBuilder &b, Location loc, Value x);
+double sigmoid(double x);
+
+} // namespace mlir::tpc::elementwise
+
+#endif // TPC_LIB_DIALECT_ELEMENTWISE_H
