@@ -60,6 +60,8 @@ func.func @elementwise(%x: !tokens, %c: tensor<8xf32>, %i: !bs) {
   %13 = tpc.floor %x : !tokens -> !tokens
   // CHECK: tpc.ceil
   %14 = tpc.ceil %x : !tokens -> !tokens
+  // CHECK: tpc.round
+  %round = tpc.round %x : !tokens -> !tokens
   // CHECK: tpc.silu
   %15 = tpc.silu %x : !tokens -> !tokens
   // CHECK: tpc.gelu none

@@ -357,7 +357,7 @@ EVALUATE = {
     "sqrt": unary(np.sqrt), "rsqrt": unary(lambda x: 1 / np.sqrt(x)), "reciprocal": unary(lambda x: 1 / x),
     "tanh": unary(np.tanh), "erf": unary(erf), "sigmoid": unary(sigmoid),
     "relu": unary(lambda x: np.maximum(x, 0)), "sin": unary(np.sin), "cos": unary(np.cos),
-    "floor": unary(np.floor), "ceil": unary(np.ceil), "silu": unary(lambda x: x * sigmoid(x)),
+    "floor": unary(np.floor), "ceil": unary(np.ceil), "round": unary(np.round), "silu": unary(lambda x: x * sigmoid(x)),
     "not": unary(np.logical_not), "is_nan": unary(np.isnan),
     "add": binary(np.add), "sub": binary(np.subtract), "mul": binary(np.multiply), "div": binary(divide),
     "pow": binary(lambda x, y: np.power(x, y.astype(np.float64) if y.dtype.kind == "f" else y)),

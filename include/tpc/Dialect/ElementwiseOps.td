@@ -119,6 +119,8 @@ def Tpc_FloorOp : Tpc_FloatOp<"floor", "Largest integer not above x. ONNX Floor.
     "math::FloorOp::create(b, loc, x[0])", "std::floor(x[0])", 1>;
 def Tpc_CeilOp : Tpc_FloatOp<"ceil", "Least integer not below x. ONNX Ceil.",
     "math::CeilOp::create(b, loc, x[0])", "std::ceil(x[0])", 1>;
+def Tpc_RoundOp : Tpc_FloatOp<"round", "Nearest integer, halves to the even one. ONNX Round.",
+    "math::RoundEvenOp::create(b, loc, x[0])", "std::nearbyint(x[0])", 1>;
 
 def Tpc_GeluApproximation : I32EnumAttr<"GeluApproximation", "how GELU is computed", [
     I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Tanh", 1, "tanh">, I32EnumAttrCase<"Sigmoid", 2, "sigmoid">]> {

@@ -122,7 +122,7 @@ def test_elementwise_floats(tmp_path):
     p.input("f32", "n", 1)
     unary = {
         "neg": np.negative, "abs": np.abs, "exp": np.exp, "tanh": np.tanh, "erf": erf, "sigmoid": sigmoid, "sin": np.sin,
-        "cos": np.cos, "floor": np.floor, "ceil": np.ceil, "relu": lambda x: np.maximum(x, 0),
+        "cos": np.cos, "floor": np.floor, "ceil": np.ceil, "round": np.round, "relu": lambda x: np.maximum(x, 0),
         "silu": lambda x: x * sigmoid(x), "reciprocal": lambda x: 1 / x, "gelu none": lambda x: x / 2 * (1 + erf(x / 2**.5)),
         "gelu tanh": lambda x: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
         "gelu sigmoid": lambda x: x * sigmoid(1.702 * x),

@@ -289,6 +289,7 @@ void mlir::tpc::frontend::addElementwiseOps(OpTable &t) {
   t.add("Reciprocal", {1, 6, 13}, importReciprocal);
   t.add("Floor", {1, 6, 13}, importFloor);
   t.add("Ceil", {1, 6, 13}, importCeil);
+  t.add("Round", {11, 22}, importFloat<RoundOp>);
   t.add("Exp", {1, 6, 13}, importFloat<ExpOp>);
   t.add("Log", {1, 6, 13}, importFloat<LogOp>);
   t.add("Sin", {7, 22}, importFloat<SinOp>);
