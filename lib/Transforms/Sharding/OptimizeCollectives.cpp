@@ -133,19 +133,6 @@ bool Optimizer::unscatter(AllGatherOp gather) {
 // Collectives below ops
 //===----------------------------------------------------------------------===//
 
-std::optional<ReductionKind> getReduction(FactorKind kind) {
-  switch (kind) {
-  case FactorKind::ReductionSum:
-    return ReductionKind::Sum;
-  case FactorKind::ReductionMax:
-    return ReductionKind::Max;
-  case FactorKind::ReductionMin:
-    return ReductionKind::Min;
-  default:
-    return std::nullopt;
-  }
-}
-
 /// The dimension that consists of `factor` alone. -1 where the factor does not occur; nothing where
 /// it occurs twice or beside others.
 std::optional<int64_t> findDim(const ShardingRule::Dims &dims, int factor) {
