@@ -4,11 +4,14 @@ of docs/partitioning.md."""
 import collections
 import dataclasses
 
+import numpy as np
+import onnx
 import pytest
 
 from harness import Grid
 from models import COMMITTED, FROM_CORPUS, MODELS
 from test_numbers import check, shapes
+from tpc.reference import TOLERANCE, Session, difference
 
 ODD = COMMITTED["gpt2-odd-opset20"]
 TINY = COMMITTED["gpt2-tiny"]
@@ -41,6 +44,32 @@ def test_numbers_of_files_of_others(tpcc, name, text):
 
 def test_numbers_on_mpi(tpcc, mpi):
     check(tpcc.compile(ODD.path, Grid.parse("tp2x2,pp2")), ODD, [(1, 1), (4, 7)], transport=mpi)
+
+
+def grouped_attention(path, heads, kv_heads, size, hidden):
+    """A layer whose queries share keys, with a norm before it."""
+    random = np.random.default_rng(heads)
+    sizes = {"scale": (hidden,), "wq": (hidden, heads * size), "wk": (hidden, kv_heads * size), "wv": (hidden, kv_heads * size),
+             "wo": (heads * size, hidden)}
+    weights = [onnx.numpy_helper.from_array(random.normal(0, 0.5, shape).astype(np.float32), name) for name, shape in sizes.items()]
+    nodes = [onnx.helper.make_node("LayerNormalization", ["x", "scale"], ["n"], "norm", axis=-1),
+             *(onnx.helper.make_node("MatMul", ["n", f"w{name}"], [name], name) for name in "qkv"),
+             onnx.helper.make_node("Attention", ["q", "k", "v"], ["a"], "attention", q_num_heads=heads, kv_num_heads=kv_heads,
+                                   is_causal=1),
+             onnx.helper.make_node("MatMul", ["a", "wo"], ["o"], "out"), onnx.helper.make_node("Add", ["x", "o"], ["y"], "residual")]
+    ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", "sequence", hidden]) for name in "xy"]
+    graph = onnx.helper.make_graph(nodes, "grouped", ports[:1], ports[1:], weights)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)], ir_version=10), path)
+    return path
+
+
+@pytest.mark.parametrize("heads,kv_heads,text", [(6, 3, "tp2x2"), (9, 3, "tp2x2"), (12, 2, "tp2x3"), (12, 3, "tp3x2")])
+def test_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
+    """tpx takes the heads of each group, or tpy does: a rank's query heads are not consecutive in the model."""
+    path = grouped_attention(tmp_path / f"grouped-{heads}-{kv_heads}.onnx", heads, kv_heads, 4, 12)
+    x = np.random.default_rng(1).standard_normal((2, 5, 12), dtype=np.float32)
+    actual = tpcc.compile(path, Grid.parse(text)).run({"x": x}, ["y"])["y"]
+    assert difference(actual, Session(path).run({"x": x})["y"]).relative <= TOLERANCE
 
 
 @pytest.mark.long
