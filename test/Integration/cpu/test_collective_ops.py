@@ -27,6 +27,16 @@ PATHS = {
                    ('all_to_all {} over ["tp"] from 0 to 1', local("n", "m{tp}"))],
     "all_to_all_back": [('local_slice {} over ["tp"] dim 1', local("n", "m{tp}")),
                         ('all_to_all {} over ["tp"] from 1 to 0', local("n{tp}", "m"))],
+    # As tpc-lower-reshards makes them: one axis at a time, and an axis that waits in another dimension.
+    "move_two": [('local_slice {} over ["dp", "tp"] dim 0', local("n{dp, tp}", "m")),
+                 ('all_to_all {} over ["tp"] from 0 to 1', local("n{dp}", "m{tp}")),
+                 ('all_to_all {} over ["dp"] from 0 to 1', local("n", "m{tp, dp}")),
+                 ('all_gather {} over ["tp", "dp"] dim 1', WHOLE)],
+    "wait": [('local_slice {} over ["tp"] dim 0', local("n{tp}", "m")), ('local_slice {} over ["dp"] dim 1', local("n{tp}", "m{dp}")),
+             ('all_gather {} over ["tp"] dim 0', local("n", "m{dp}")),
+             ('all_to_all {} over ["dp"] from 1 to 0', local("n{dp}", "m"))],
+    "under_another": [('local_slice {} over ["dp"] dim 0', local("n{dp}", "m")), ('local_slice {} over ["tp"] dim 1', local("n{dp}", "m{tp}")),
+                      ('all_to_all {} over ["tp"] from 1 to 0', local("n{dp, tp}", "m"))],
     "broadcast": [('broadcast {} over ["tp"] root 1', WHOLE)],
 }
 
@@ -123,3 +133,29 @@ tpc.pipeline @main(%t: {table}, %i: {ids}) inputs [{{tpc.name = "t"}}, {{tpc.nam
         table = random.normal(size=(rows, 5)).astype(np.float32)
         ids = random.integers(-rows, rows, (3, 4))
         np.testing.assert_array_equal(run(tmp_path, text, {"t": table, "i": ids}), table[ids])
+
+
+def test_a_split_moves_to_a_factor(tmp_path):
+    """40 rows, then 5 heads of 8 rows: by way of the other dimension, as tpc-lower-reshards goes."""
+    def rows(dims, size="?"):
+        return f"tensor<{size}x?xf32, #tpc.dist<[{dims}], local>>"
+
+    steps = [(rows("40, m", 40), 'local_slice {} over ["tp"] dim 0', rows("40{tp}, m")),
+             (rows("40{tp}, m"), 'all_to_all {} over ["tp"] from 0 to 1', rows("40, m{tp}", 40)),
+             (rows("40, m{tp}", 40), 'all_to_all {} over ["tp"] from 1 to 0', rows("5{tp} * 8, m")),
+             (rows("5{tp} * 8, m"), 'all_to_all {} over ["tp"] from 0 to 1', rows("40, m{tp}", 40)),
+             (rows("40, m{tp}", 40), 'all_gather {} over ["tp"] dim 1', rows("40, m", 40))]
+    body = "\n    ".join(f"%{i + 1} = tpc.{op.format(f'%{i}')} : {a} -> {b}" for i, (a, op, b) in enumerate(steps))
+    text = f"""
+module attributes {{tpc.grid = #tpc.grid<tp = 3, dp = 2, pp = 1, mb = 1>}} {{
+tpc.pipeline @main(%0: {rows("40, m", 40)}) inputs [{{tpc.name = "x"}}] outputs [{{name = "y", type = tensor<40x?xf32, #tpc.dist<[40, m]>>}}] {{
+  tpc.stage 0 {{ tpc.micro_batches {{
+    {body}
+    tpc.output 0, %{len(steps)} : {rows("40, m", 40)}
+  }} }}
+}}
+}}
+"""
+    for columns in (7, 1, 0):
+        x = np.random.default_rng(1).normal(size=(40, columns)).astype(np.float32)
+        np.testing.assert_array_equal(run(tmp_path, text, {"x": x}), x)
