@@ -262,11 +262,12 @@ void SizeReduction::choose(int64_t base) {
 }
 
 void SizeReduction::setSample(int sample) {
-  // Different ones first: what is exchanged differs.
-  int64_t next = 3;
+  // Different ones first: what is exchanged differs, and 5 samples of 3 tokens are not parted
+  // between samples by 2, 3, 4 or 8 ranks.
+  int64_t next = 5;
   for (auto &[name, value] : symbols) {
     value = sample == 0 ? next : samples - sample;
-    next = next == 3 ? 4 : next == 4 ? 2 : 3;
+    next = next == 2 ? 5 : next == 3 ? 2 : 3;
   }
 }
 
