@@ -68,37 +68,48 @@ static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorA
     splits = {{*dim.getExpr().asConstant(), dim.getAxes()}};
 
   SmallVector<json::Value> result; // minor to major
-  auto emit = [&](int64_t size, int64_t stride, ArrayRef<StringAttr> axes) {
-    json::Object factor{{"size", size}, {"stride", stride}};
-    if (!axes.empty())
-      factor["axes"] = axisNames(axes);
-    result.push_back(std::move(factor));
+  auto makeFactor = [&](int64_t size, int64_t stride) {
+    return json::Object{{"size", size}, {"stride", stride}};
   };
   for (Split &split : llvm::reverse(splits)) {
-    int64_t left = split.size;
-    while (left > 1) {
+    // What the split's elements are made of, minor to major.
+    SmallVector<std::pair<int64_t, int64_t>> pieces;
+    for (int64_t left = split.size; left > 1;) {
       if (strided.empty())
         return weight.emitOpError() << "has a view that does not fit its distribution";
       auto &[size, stride] = strided.back();
       int64_t take = std::min(left, size);
-      bool whole = take == left && left == split.size;
-      if (take == 0 || size % take || left % take || (!split.axes.empty() && !whole))
+      if (size % take || left % take)
         return weight.emitOpError()
                << "is split over " << (split.axes.empty() ? "nothing" : split.axes[0].getValue())
                << " where its view has no such factor: " << split.size
                << " elements over pieces of " << size;
-      emit(take, stride, split.axes);
+      pieces.push_back({take, stride});
       left /= take;
       stride *= take;
       size /= take;
       if (size == 1)
         strided.pop_back();
     }
-    if (split.size <= 1 && (split.size == 0 || !split.axes.empty())) {
-      emit(split.size, 0, split.axes);
+    if (split.axes.empty()) {
+      for (auto [size, stride] : pieces)
+        result.push_back(makeFactor(size, stride));
       if (split.size == 0)
-        break;
+        result.push_back(makeFactor(0, 0));
+    } else {
+      json::Object factor = makeFactor(split.size, pieces.size() == 1 ? pieces[0].second : 0);
+      if (pieces.size() > 1) {
+        json::Array of; // heads in blocks, or there several times
+        for (auto [size, stride] : llvm::reverse(pieces))
+          of.push_back(makeFactor(size, stride));
+        factor.erase("stride");
+        factor["of"] = std::move(of);
+      }
+      factor["axes"] = axisNames(split.axes);
+      result.push_back(std::move(factor));
     }
+    if (split.size == 0)
+      break;
   }
   std::reverse(result.begin(), result.end());
   if (result.empty())

@@ -85,6 +85,9 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
       lookup(embedding.getTable(), 0, embedding.getIds());
     else if (auto gather = dyn_cast<GatherOp>(op))
       lookup(gather.getData(), gather.getDim(), gather.getIndices());
+    else if (auto gather = dyn_cast<GatherNDOp>(op);
+             gather && getSizes(gather.getIndices()).back().isConstant(1))
+      lookup(gather.getData(), gather.getBatchDims(), gather.getIndices());
     Value scale;
     if (auto norm = dyn_cast<LayerNormOp>(op))
       scale = norm.getScale();

@@ -364,6 +364,12 @@ LogicalResult SizeOp::verify() {
 // Gather, GatherND
 //===----------------------------------------------------------------------===//
 
+/// A dimension that is looked up is a reduction: what lies in another rank's part reads as zero.
+/// Integers and booleans are masks and indices: small, and never worth it.
+static FactorKind getLookupKind(Value data) {
+  return isa<FloatType>(elementType(data)) ? FactorKind::ReductionSum : FactorKind::Whole;
+}
+
 LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
                                          Adaptor adaptor, SmallVectorImpl<Type> &types) {
   Sizes data = getSizes(adaptor.getData());
@@ -384,7 +390,8 @@ ShardingRule GatherOp::getShardingRule() {
   int64_t dim = getDim();
   Dims data = addDims(rule, getSizes(getData()));
   Dims indices = addDims(rule, getSizes(getIndices()));
-  rule.factors[data[dim][0]].kind = FactorKind::Whole;
+  FactorKind looked = getLookupKind(getData());
+  rule.factors[data[dim][0]].kind = looked;
   Dims out(data.begin(), data.begin() + dim);
   llvm::append_range(out, indices);
   out.append(data.begin() + dim + 1, data.end());
@@ -430,7 +437,7 @@ ShardingRule GatherNDOp::getShardingRule() {
     if ((int64_t)i < batch)
       data.push_back(indices[i]);
     else
-      data.push_back({rule.addFactor(size, (int64_t)i < batch + k ? FactorKind::Whole
+      data.push_back({rule.addFactor(size, (int64_t)i < batch + k ? getLookupKind(getData())
                                                                   : FactorKind::Parallel)});
   }
   Dims out(indices.begin(), indices.end() - 1);

@@ -63,6 +63,9 @@ static void buildStage(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spe
       pm.addPass(mlir::tpc::createRecordReference(reference));
     return;
   case Emit::Sharded:
+    mlir::tpc::buildRewritePipeline(pm, spec);
+    if (reference)
+      pm.addPass(mlir::tpc::createReplaceReference(reference));
     return mlir::tpc::buildShardingPipeline(pm, spec);
   case Emit::Spmd:
     return mlir::tpc::buildSpmdPipeline(pm, spec);

@@ -133,17 +133,25 @@ struct Drawn {
   }
 };
 
+/// The last factor is what is copied in one go: evenly spaced, if only a single element.
+void endEvenly(std::vector<ViewFactor> &factors) {
+  if (!factors.empty() && !factors.back().offsets.empty())
+    factors.push_back({1, 1, {}, {}});
+}
+
 /// Merges factors that are one run of equal steps.
 std::vector<ViewFactor> merged(std::vector<ViewFactor> factors) {
   std::vector<ViewFactor> result;
   for (const ViewFactor &factor : factors) {
     if (factor.size == 1)
       continue;
-    if (!result.empty() && result.back().stride == factor.size * factor.stride)
-      result.back() = {result.back().size * factor.size, factor.stride, {}};
+    if (!result.empty() && result.back().offsets.empty() && factor.offsets.empty() &&
+        result.back().stride == factor.size * factor.stride)
+      result.back() = {result.back().size * factor.size, factor.stride, {}, {}};
     else
       result.push_back(factor);
   }
+  endEvenly(result);
   return result;
 }
 
@@ -155,6 +163,7 @@ public:
     if (view.dims.empty())
       return;
     rows = view.dims[0];
+    endEvenly(rows);
     for (size_t d = 1; d < view.dims.size(); ++d)
       columns.insert(columns.end(), view.dims[d].begin(), view.dims[d].end());
     columns = merged(std::move(columns));
@@ -178,7 +187,7 @@ private:
   int64_t rowOffset(int64_t row) const {
     int64_t result = 0;
     for (size_t f = rows.size(); f-- > 0;) {
-      result += row % rows[f].size * rows[f].stride;
+      result += rows[f].at(row % rows[f].size);
       row /= rows[f].size;
     }
     return result;
@@ -186,11 +195,11 @@ private:
 
   /// Elements of one row, `count` of them, from factor `factor` on.
   void copyRow(int64_t from, const ViewFactor *factor, std::byte *to, int64_t count) const {
-    if (factor->size == count)
+    if (factor->size == count && factor->offsets.empty())
       return source.copy(to, from, count, factor->stride);
     int64_t inner = count / factor->size;
     for (int64_t i = 0; i < factor->size; ++i)
-      copyRow(from + i * factor->stride, factor + 1, to + i * inner * elementBytes, inner);
+      copyRow(from + factor->at(i), factor + 1, to + i * inner * elementBytes, inner);
   }
 
   /// One element of each row, `step` elements apart in `to`: in runs of the last factor of the
@@ -224,7 +233,7 @@ private:
     for (int64_t column = 0; column < rowCount; ++column) {
       int64_t from = offset;
       for (size_t f = 0; f < columns.size(); ++f)
-        from += index[f] * columns[f].stride;
+        from += columns[f].at(index[f]);
       copyColumn(row0, row1, from, to + column * elementBytes, rowCount);
       for (size_t f = columns.size(); f-- > 0 && ++index[f] == columns[f].size;)
         index[f] = 0;

@@ -175,6 +175,13 @@ void checkView(const Node &node, const Parameter &parameter) {
   for (const auto &dim : parameter.dims)
     for (const ViewFactor &factor : dim) {
       int64_t reach = 0;
+      if (!factor.offsets.empty()) { // of which the first is 0
+        auto [least, most] = std::minmax_element(factor.offsets.begin(), factor.offsets.end());
+        overflow |= __builtin_add_overflow(low, *least, &low);
+        overflow |= __builtin_add_overflow(high, *most, &high);
+        overflow |= __builtin_mul_overflow(count, factor.size, &count);
+        continue;
+      }
       overflow |=
           __builtin_mul_overflow(std::max<int64_t>(factor.size - 1, 0), factor.stride, &reach);
       overflow |= __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high);
@@ -185,6 +192,31 @@ void checkView(const Node &node, const Parameter &parameter) {
   if (!empty && (overflow || low < 0 || high >= elements || count > INT64_MAX / 8))
     refuse(node.where, "the view of '" + parameter.name + "' leaves its " +
                            std::to_string(elements) + " elements");
+}
+
+/// Where the elements of a compound factor lie: `of` is a list of sizes and strides, major to minor.
+std::vector<int64_t> readOffsets(const Node &of, int64_t size) {
+  std::vector<int64_t> offsets{0};
+  of.each([&](const Node &entry) {
+    int64_t count = entry["size"].integerIn(1, 1 << 20), stride = entry["stride"].integer();
+    int64_t reach = 0;
+    if (static_cast<int64_t>(offsets.size()) * count > 1 << 20 ||
+        __builtin_mul_overflow(count - 1, stride, &reach))
+      refuse(entry.where, "a factor of too many parts");
+    std::vector<int64_t> next;
+    for (int64_t outer : offsets)
+      for (int64_t i = 0; i < count; ++i) {
+        int64_t at = 0;
+        if (__builtin_add_overflow(outer, i * stride, &at))
+          refuse(entry.where, "a factor that leaves 64 bits");
+        next.push_back(at);
+      }
+    offsets = std::move(next);
+  });
+  if (static_cast<int64_t>(offsets.size()) != size)
+    refuse(of.where, "parts of another number of elements than the factor's " +
+                         std::to_string(size));
+  return offsets;
 }
 
 Parameter readParameter(const Node &node, const Manifest &manifest) {
@@ -206,7 +238,10 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
     dim.each([&](const Node &entry) {
       ViewFactor factor;
       factor.size = entry["size"].integerIn(0, INT64_MAX / 8);
-      factor.stride = entry["stride"].integer();
+      if (entry.has("of"))
+        factor.offsets = readOffsets(entry["of"], factor.size);
+      else
+        factor.stride = entry["stride"].integer();
       if (entry.has("axes"))
         factor.axes = readAxes(entry["axes"], manifest);
       factors.push_back(std::move(factor));

@@ -38,11 +38,14 @@ struct WeightFile {
   std::string digest; ///< of sampleDigest (tpc/digest.h); empty: not checked
 };
 
-/// One factor of a dimension: `size` elements that are `stride` apart in the source, split over
-/// `axes` one after the other.
+/// One factor of a dimension: `size` elements that are `stride` apart in the source, or lie at `offsets`
+/// where they are not evenly spaced (heads in blocks, kv heads that are there several times); split
+/// over `axes` one after the other.
 struct ViewFactor {
   int64_t size = 1, stride = 0;
   std::vector<int> axes; ///< indices into the grid's order
+  std::vector<int64_t> offsets;
+  int64_t at(int64_t i) const { return offsets.empty() ? i * stride : offsets[i]; }
   bool operator==(const ViewFactor &) const = default;
 };
 

@@ -5,6 +5,19 @@
 
 namespace tpc::rt {
 
+/// Makes `own` the elements of `factor` from `begin` on: evenly spaced where they are.
+static void takeOffsets(ViewFactor &own, const ViewFactor &factor, int64_t begin) {
+  std::vector<int64_t> offsets;
+  for (int64_t i = 0; i < own.size; ++i)
+    offsets.push_back(factor.at(begin + i) - factor.at(begin));
+  own.stride = own.size > 1 ? offsets[1] : 0;
+  bool even = true;
+  for (int64_t i = 0; i < own.size; ++i)
+    even &= offsets[i] == i * own.stride;
+  if (!even)
+    own.offsets = std::move(offsets);
+}
+
 Shape LocalView::shape() const {
   Shape shape;
   for (const auto &dim : dims) {
@@ -28,8 +41,12 @@ LocalView localView(const Parameter &parameter, const Grid &grid,
         Part inner = partOf(part.size, grid.axes()[axis].size, coordinates[axis]);
         part = {part.offset + inner.offset, inner.size};
       }
-      view.offset += part.offset * factor.stride;
-      local.push_back({part.size, factor.stride, {}});
+      ViewFactor own{part.size, factor.stride, {}, {}};
+      if (part.size > 0)
+        view.offset += factor.at(part.offset);
+      if (!factor.offsets.empty())
+        takeOffsets(own, factor, part.offset);
+      local.push_back(std::move(own));
     }
     view.dims.push_back(std::move(local));
   }

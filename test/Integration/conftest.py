@@ -23,6 +23,9 @@ def absent(what: str):
 
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="also run the tests marked long")
+    parser.addoption("--random-pairs", type=int, metavar="N",
+                     help="random graphs and grids to try (default: 50, with --long 500)")
+    parser.addoption("--random-from", type=int, default=0, metavar="SEED", help="the first of their seeds (default: 0)")
 
 
 def pytest_collection_modifyitems(config, items):

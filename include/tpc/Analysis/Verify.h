@@ -23,6 +23,13 @@ std::unique_ptr<Pass> createRecordReference(std::shared_ptr<ReferenceModel> refe
 /// As `tpc-verify-equivalence`, but the model is the recorded one.
 std::unique_ptr<Pass> createVerifyEquivalence(std::shared_ptr<ReferenceModel> reference);
 
+/// On ops of a model that was rewritten to suit the grid: text that says how.
+inline constexpr llvm::StringLiteral kRepeatedHeadsAttr = "tpc.repeated_heads";
+/// Where the model was rewritten so (its weights are then other expressions than before), shows at
+/// small sizes over a prime field that the rewritten model computes the same, and takes it as the
+/// reference.
+std::unique_ptr<Pass> createReplaceReference(std::shared_ptr<ReferenceModel> reference);
+
 struct EquivalenceMethods {
   bool symbolic = true;  // a proof for all sizes
   bool interpret = true; // both programs run at small sizes over a prime field

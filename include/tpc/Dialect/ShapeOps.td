@@ -94,7 +94,8 @@ def Tpc_GatherOp : Tpc_InferredOp<"gather"> {
   let description = [{
     data [a.., n, b..], indices [i..] -> [a.., i.., b..], with `dim` the position
     of n. Indices from -n to n-1, as in ONNX; others are errors at run time for
-    inputs and undefined elsewhere. Rule: n is whole, the rest parallel; linear in data. ONNX Gather.
+    inputs and undefined elsewhere. Rule: n is a reduction (sum) of floats, as in an embedding, and whole for
+    other types; the rest parallel; linear in data. ONNX Gather.
   }];
   let arguments = (ins Tpc_Tensor:$data, Tpc_IntTensor:$indices, I64Attr:$dim);
   let results = (outs Tpc_Tensor:$result);
@@ -107,7 +108,8 @@ def Tpc_GatherNDOp : Tpc_InferredOp<"gather_nd"> {
   let description = [{
     ONNX GatherND: data [batch.., d1..dk, rest..], indices [batch.., i.., k] -> [batch.., i.., rest..],
     with `batch_dims` leading dimensions in common and a static last dimension k
-    of indices. Rule: batch, i and rest parallel, d1..dk and k whole.
+    of indices. Rule: batch, i and rest parallel, k whole; d1..dk are reductions (sum) of floats: a rank gives
+    zero for what lies in the parts of others. For other types they are whole. Linear in data.
   }];
   let arguments = (ins Tpc_Tensor:$data, Tpc_IntTensor:$indices, DefaultValuedAttr<I64Attr, "0">:$batch_dims);
   let results = (outs Tpc_Tensor:$result);

@@ -17,6 +17,9 @@ int64_t getIdBound(Value value, const FieldContext &context) {
     Operation *user = use.getOwner();
     if (isa<EmbeddingOp>(user) && use.getOperandNumber() == 1)
       bound = std::min(bound, context.getWholeShape(user->getOperand(0).getType())[0]);
+    else if (auto gather = dyn_cast<GatherNDOp>(user); gather && use.getOperandNumber() == 1)
+      bound =
+          std::min(bound, context.getWholeShape(gather.getData().getType())[gather.getBatchDims()]);
     else if (isa<ReshapeOp, CastOp, TransposeOp>(user))
       bound = std::min(bound, getIdBound(user->getResult(0), context));
   }

@@ -43,6 +43,7 @@ private:
     return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                            << "): run at small sizes, ";
   }
+  struct Lookup;
   FailureOr<Tensor> matmul();
   FailureOr<Tensor> attention(AttentionOp attention);
   FailureOr<Tensor> norm(double epsilon, bool center);

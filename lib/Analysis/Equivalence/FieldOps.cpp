@@ -176,23 +176,50 @@ FailureOr<Tensor> Evaluation::embedding() {
   return out;
 }
 
+/// Dimensions of a gather's data that are looked up: of which this rank may have a part.
+struct Evaluation::Lookup {
+  Lookup(Evaluation &e, int64_t first, int64_t count) {
+    Value data = e.op->getOperand(0);
+    Indices indices = e.getIndices(data);
+    Shape whole = e.context.getWholeShape(data.getType());
+    for (int64_t d = first; d < first + count; ++d) {
+      sizes.push_back(whole[d]);
+      places.emplace_back();
+      for (auto [i, index] : llvm::enumerate(indices[d]))
+        places.back()[index] = i;
+    }
+    // Parts are added: zero, and for what is nowhere too.
+    missing = isa<FloatType>(getElementTypeOrSelf(data)) ? 0 : nowhere;
+  }
+  std::optional<int64_t> find(size_t dim, int64_t index) const {
+    auto it = places[dim].find(index < 0 ? index + sizes[dim] : index);
+    return it == places[dim].end() ? std::nullopt : std::optional<int64_t>(it->second);
+  }
+  Element missing;
+
+private:
+  SmallVector<std::map<int64_t, int64_t>> places;
+  Shape sizes;
+};
+
 FailureOr<Tensor> Evaluation::gather(int64_t dim) {
   const Tensor &data = *operands[0], &indices = *operands[1];
-  int64_t rank = indices.shape.size(), n = data.shape[dim];
+  int64_t rank = indices.shape.size();
   Shape expected(data.shape.begin(), data.shape.begin() + dim);
   expected.append(indices.shape);
   expected.append(data.shape.begin() + dim + 1, data.shape.end());
   if (expected != shape)
     return fail() << "the parts on a rank do not fit";
+  Lookup lookup(*this, dim, 1);
   Tensor out(shape);
   size_t next = 0;
   forEachIndex(shape, [&](ArrayRef<int64_t> index) {
     int64_t i = toInteger(indices.data[linearize(index.slice(dim, rank), indices.shape)]);
     Shape place(index.take_front(dim));
-    place.push_back(i < 0 ? i + n : i);
+    auto found = lookup.find(0, i);
+    place.push_back(found.value_or(0));
     place.append(index.begin() + dim + rank, index.end());
-    bool inside = place[dim] >= 0 && place[dim] < n;
-    out.data[next++] = inside ? data.data[linearize(place, data.shape)] : nowhere;
+    out.data[next++] = found ? data.data[linearize(place, data.shape)] : lookup.missing;
   });
   return out;
 }
@@ -204,22 +231,23 @@ FailureOr<Tensor> Evaluation::gatherND(int64_t batch) {
   expected.append(data.shape.begin() + batch + k, data.shape.end());
   if (expected != shape)
     return fail() << "the parts on a rank do not fit";
+  Lookup lookup(*this, batch, k);
   Tensor out(shape);
   size_t next = 0;
   forEachIndex(shape, [&](ArrayRef<int64_t> index) {
     Shape place(index.take_front(batch));
+    bool inside = true;
     Shape tuple(index.take_front(rank - 1));
     tuple.push_back(0);
     for (size_t i = 0; i < k; ++i) {
       tuple.back() = i;
       int64_t x = toInteger(indices.data[linearize(tuple, indices.shape)]);
-      place.push_back(x < 0 ? x + data.shape[batch + i] : x);
+      auto found = lookup.find(i, x);
+      inside &= found.has_value();
+      place.push_back(found.value_or(0));
     }
     place.append(index.begin() + rank - 1, index.end());
-    bool inside = true;
-    for (auto [i, size] : llvm::zip(place, data.shape))
-      inside &= i >= 0 && i < size;
-    out.data[next++] = inside ? data.data[linearize(place, data.shape)] : nowhere;
+    out.data[next++] = inside ? data.data[linearize(place, data.shape)] : lookup.missing;
   });
   return out;
 }

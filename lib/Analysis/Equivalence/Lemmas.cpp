@@ -209,12 +209,15 @@ static Lemma embedding(EmbeddingOp op) {
   return lemma;
 }
 
+/// As in an embedding: of floats, what lies in other parts is zero. Other types are not added.
+static Letter getLooked(Value data) { return isFloat(data) ? Letter::Sum : Letter::All; }
+
 static Lemma gather(GatherOp op) {
   Lemma lemma;
   Letters data = addLetters(lemma, getRank(op.getData()));
   Letters indices = addLetters(lemma, getRank(op.getIndices()));
   int64_t dim = op.getDim();
-  lemma.letters[data[dim]] = Letter::All;
+  lemma.letters[data[dim]] = getLooked(op.getData());
   lemma.result.append(data.begin(), data.begin() + dim);
   lemma.result.append(indices);
   lemma.result.append(data.begin() + dim + 1, data.end());
@@ -232,7 +235,7 @@ static Lemma gatherND(GatherNDOp op) {
   for (int64_t d = batch; d < rank; ++d)
     indices.push_back(lemma.add(d == rank - 1 ? Letter::All : Letter::Each));
   for (int64_t d = batch; d < batch + k; ++d)
-    lemma.letters[data[d]] = Letter::All;
+    lemma.letters[data[d]] = getLooked(op.getData());
   lemma.result.append(indices.begin(), indices.end() - 1);
   lemma.result.append(data.begin() + batch + k, data.end());
   lemma.operands = {data, indices};
@@ -267,20 +270,14 @@ std::optional<Lemma> equivalence::getLemma(Operation *op) {
             SinOp, CosOp, FloorOp, CeilOp, SiluOp, NotOp, GeluOp, IsNanOp, PowOp, MaxOp, MinOp,
             ModOp, AndOp, OrOp, XorOp, CmpOp>([](Operation *o) { return elementwise(o); })
       .Case([](NegOp o) { return elementwise(o, {{{0}}}); })
-      .Case<AddOp, SubOp>([](Operation *o) {
-        return elementwise(o, {{{0, 1}}});
-      })
-      .Case([](MulOp o) {
-        return elementwise(o, {{{0}}, {{1}}});
-      })
+      .Case<AddOp, SubOp>([](Operation *o) { return elementwise(o, {{{0, 1}}}); })
+      .Case([](MulOp o) { return elementwise(o, {{{0}}, {{1}}}); })
       .Case([](DivOp o) { return isFloat(o.getLhs()) ? elementwise(o, {{{0}}}) : elementwise(o); })
       .Case([](CastOp o) {
         bool floats = isFloat(o.getOperand()) && isFloat(o.getResult());
         return floats ? elementwise(o, {{{0}}}) : elementwise(o);
       })
-      .Case([](SelectOp o) {
-        return elementwise(o, {{{1, 2}, true}});
-      })
+      .Case([](SelectOp o) { return elementwise(o, {{{1, 2}, true}}); })
       .Case([](MatmulOp o) { return matmul(o); })
       .Case([](AttentionOp o) { return attention(o); })
       .Case<LayerNormOp, RmsNormOp>([](Operation *o) { return norm(o); })

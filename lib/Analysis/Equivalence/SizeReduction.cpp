@@ -111,6 +111,22 @@ void SizeReduction::collectOp(Operation *op) {
     auto q = getStatic(attention.getQ(), 2), kv = getStatic(attention.getK(), 2);
     if (q && kv && *kv > 0 && *q > 0 && *q % *kv == 0)
       equate({*q}, {*kv, *q / *kv});
+  } else if (auto parameter = dyn_cast<ParameterOp>(op)) {
+    // What is there several times is so in a dimension of its own: heads, and how often each.
+    ViewAttr view = parameter.getWeightOp() ? parameter.getViewOrDense() : ViewAttr();
+    for (unsigned dim = 0; view && dim < view.getDims().size(); ++dim) {
+      int64_t before = 1;
+      for (StridedFactorAttr factor : view.getFactors(dim)) {
+        if (factor.getStride() == 0 && factor.getSize() > 1) {
+          equate({*getStatic(parameter.getResult(), dim)},
+                 {before, factor.getSize(),
+                  *getStatic(parameter.getResult(), dim) / (before * factor.getSize())});
+          freeze(before);
+          freeze(factor.getSize());
+        }
+        before *= factor.getSize();
+      }
+    }
   } else if (auto slice = dyn_cast<SliceOp>(op)) {
     int64_t dim = slice.getDim();
     if (getSizes(slice.getOperand())[dim] == getSizes(slice.getResult())[dim])

@@ -109,7 +109,31 @@ struct RecordReference : public PassWrapper<RecordReference, OperationPass<Modul
   std::shared_ptr<ReferenceModel> reference;
 };
 
+struct ReplaceReference : public PassWrapper<ReplaceReference, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ReplaceReference)
+  explicit ReplaceReference(std::shared_ptr<ReferenceModel> reference)
+      : reference(std::move(reference)) {}
+  StringRef getName() const override { return "ReplaceReference"; }
+  void runOnOperation() override {
+    markAllAnalysesPreserved();
+    auto rewritten = getOperation().walk([](Operation *op) {
+      return op->hasAttr(kRepeatedHeadsAttr) ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (!rewritten.wasInterrupted())
+      return;
+    if (failed(verifyEquivalence(*reference->module, getOperation(),
+                                 {/*symbolic=*/false, /*interpret=*/true})))
+      return signalPassFailure();
+    reference->module = getOperation().clone();
+  }
+  std::shared_ptr<ReferenceModel> reference;
+};
+
 } // namespace
+
+std::unique_ptr<Pass> mlir::tpc::createReplaceReference(std::shared_ptr<ReferenceModel> reference) {
+  return std::make_unique<ReplaceReference>(std::move(reference));
+}
 
 std::unique_ptr<Pass> mlir::tpc::createRecordReference(std::shared_ptr<ReferenceModel> reference) {
   return std::make_unique<RecordReference>(std::move(reference));

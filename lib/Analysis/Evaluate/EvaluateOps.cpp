@@ -251,66 +251,8 @@ static Tensor rotary(RotaryOp op, Operands operands) {
 }
 
 //===----------------------------------------------------------------------===//
-// Lookups and movement
+// Movement
 //===----------------------------------------------------------------------===//
-
-/// Rows that this rank does not hold are zero: the sum over ranks is the lookup.
-static Tensor embedding(EmbeddingOp op, Operands operands, ArrayRef<int64_t> shape,
-                        const Environment &env, const Coordinates &at) {
-  const Tensor &table = *operands[0], &ids = *operands[1];
-  Indices rows = env.getIndices(op.getTable().getType(), at);
-  int64_t all = env.getGlobalShape(op.getTable().getType())[0], width = table.shape[1];
-  Tensor out(shape);
-  for (int64_t i = 0; i < ids.size(); ++i) {
-    int64_t id = int64_t(ids.data[i]);
-    id = id < 0 ? id + all : id;
-    auto row = llvm::find(rows[0], id);
-    if (row == rows[0].end())
-      continue;
-    for (int64_t x = 0; x < width; ++x)
-      out.data[i * width + x] = table.data[(row - rows[0].begin()) * width + x];
-  }
-  return out;
-}
-
-static Tensor gather(GatherOp op, Operands operands, ArrayRef<int64_t> shape) {
-  const Tensor &data = *operands[0], &indices = *operands[1];
-  int64_t dim = op.getDim(), rank = indices.shape.size(), n = data.shape[dim];
-  Tensor out(shape);
-  size_t next = 0;
-  forEachIndex(shape, [&](ArrayRef<int64_t> index) {
-    int64_t i = int64_t(indices.data[linearize(index.slice(dim, rank), indices.shape)]);
-    Shape at(index.take_front(dim));
-    at.push_back(i < 0 ? i + n : i);
-    at.append(index.begin() + dim + rank, index.end());
-    bool inside = at[dim] >= 0 && at[dim] < n;
-    out.data[next++] = inside ? data.data[linearize(at, data.shape)] : NAN;
-  });
-  return out;
-}
-
-static Tensor gatherND(GatherNDOp op, Operands operands, ArrayRef<int64_t> shape) {
-  const Tensor &data = *operands[0], &indices = *operands[1];
-  size_t batch = op.getBatchDims(), rank = indices.shape.size(), k = indices.shape.back();
-  Tensor out(shape);
-  size_t next = 0;
-  forEachIndex(shape, [&](ArrayRef<int64_t> index) {
-    Shape at(index.take_front(batch));
-    Shape tuple(index.take_front(rank - 1));
-    tuple.push_back(0);
-    for (size_t i = 0; i < k; ++i) {
-      tuple.back() = i;
-      int64_t x = int64_t(indices.data[linearize(tuple, indices.shape)]);
-      at.push_back(x < 0 ? x + data.shape[batch + i] : x);
-    }
-    at.append(index.begin() + rank - 1, index.end());
-    bool inside = true;
-    for (auto [i, size] : llvm::zip(at, data.shape))
-      inside &= i >= 0 && i < size;
-    out.data[next++] = inside ? data.data[linearize(at, data.shape)] : NAN;
-  });
-  return out;
-}
 
 /// An op that only moves elements: `from` maps a result's index to the operand's.
 static Tensor move(const Tensor &in, ArrayRef<int64_t> shape,
@@ -425,9 +367,8 @@ FailureOr<std::vector<Tensor>> evaluator::evaluateOp(Operation *op, Operands ope
           .Case([&](CumSumOp c) { return cumsum(c, *operands[0]); })
           .Case([&](ReduceOp r) { return reduce(r, *operands[0], shape); })
           .Case([&](RotaryOp r) { return rotary(r, operands); })
-          .Case([&](EmbeddingOp e) { return embedding(e, operands, shape, env, at); })
-          .Case([&](GatherOp g) { return gather(g, operands, shape); })
-          .Case([&](GatherNDOp g) { return gatherND(g, operands, shape); })
+          .Case<EmbeddingOp, GatherOp, GatherNDOp>(
+              [&](Operation *lookup) { return evaluateLookup(lookup, operands, shape, env, at); })
           .Case([&](ConcatOp c) { return concat(c, operands, shape); })
           .Case([&](ParameterOp p) { return parameter(p, env, at); })
           .Case([&](ConstantOp c) { return constant(c, shape); })

@@ -59,6 +59,9 @@ double getWeightElement(StringRef name, int64_t element, unsigned rank, int64_t 
 /// message) for an op that is not known.
 FailureOr<std::vector<Tensor>> evaluateOp(Operation *op, ArrayRef<const Tensor *> operands,
                                           const Environment &env, const Coordinates &at);
+/// An embedding, a gather or a gather_nd.
+Tensor evaluateLookup(Operation *op, ArrayRef<const Tensor *> operands, ArrayRef<int64_t> shape,
+                      const Environment &env, const Coordinates &at);
 /// An element-wise op; nothing if `op` is none.
 std::optional<Tensor> evaluateScalarOp(Operation *op, ArrayRef<const Tensor *> operands,
                                        ArrayRef<int64_t> shape);

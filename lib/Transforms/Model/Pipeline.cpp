@@ -23,6 +23,7 @@ void mlir::tpc::buildModelPipeline(OpPassManager &pm) {
   fn.addPass(createNormalizeTokens());
   fn.addPass(createCSEPass());
   fn.addPass(createReportUnraised());
+  fn.addPass(createDivideSoftmax());
 
   pm.addPass(createPlaceAnnotations());
   pm.addPass(createOutlineLayers());

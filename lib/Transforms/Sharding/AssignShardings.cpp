@@ -12,8 +12,7 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// One op for each use of what costs nothing to have twice.
-static void separateUses(ModuleOp module) {
+void mlir::tpc::separateUses(ModuleOp module) {
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
     if (isa<ParameterOp, ConstantOp, IotaOp, SizeOp>(op))
@@ -35,7 +34,7 @@ static void separateUses(ModuleOp module) {
 static constexpr llvm::StringLiteral kBiasAttr = "tpc.bias";
 
 /// matmul with bias -> matmul, add.
-static void takeBiasesOut(ModuleOp module) {
+void mlir::tpc::takeBiasesOut(ModuleOp module) {
   module.walk([&](MatmulOp matmul) {
     Value bias = matmul.getBias();
     if (!bias)

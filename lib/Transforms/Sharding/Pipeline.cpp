@@ -4,6 +4,14 @@
 
 using namespace mlir;
 
+void mlir::tpc::buildRewritePipeline(OpPassManager &pm, const ::tpc::ShardSpec &spec) {
+  if (spec.grid.size(::tpc::Axis::TP) == 1 || spec.isTensor2D())
+    return;
+  RepeatKvHeadsOptions repeat;
+  repeat.shard = spec.str();
+  pm.addPass(createRepeatKvHeads(repeat));
+}
+
 void mlir::tpc::buildShardingPipeline(OpPassManager &pm, const ::tpc::ShardSpec &spec) {
   AssignShardingsOptions assign;
   assign.shard = spec.str();

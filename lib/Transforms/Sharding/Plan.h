@@ -121,6 +121,12 @@ private:
 /// changed; then the plan must be made anew.
 bool regroupSums(const Plan &plan);
 
+/// One parameter, constant or iota for each use: what costs nothing to have twice.
+void separateUses(ModuleOp module);
+/// Makes the biases of products additions of their own, so that products may be split inside. Those that did
+/// not have to are put back.
+void takeBiasesOut(ModuleOp module);
+
 /// On the sums of a norm that was written out.
 inline constexpr llvm::StringLiteral kNormAttr = "tpc.norm";
 /// With a tp of two dimensions: replaces norms over widths that both axes will split by what they

@@ -57,11 +57,12 @@ private:
   DenseSet<Operation *> grounded;
 };
 
-/// Tokens are what row-parallel results have before their last dimension.
+/// Tokens are what row-parallel results have before their last dimension. Other reductions (the
+/// maximum of a token's logits) have no such dimension.
 void SequenceTactic::findTokens() {
   for (Operation *op : plan.getOps())
     for (Value result : op->getResults()) {
-      if (!isUnreduced(result))
+      if (!isa<MatmulOp, EmbeddingOp>(op) || !isUnreduced(result))
         continue;
       int64_t rank = cast<RankedTensorType>(result.getType()).getRank();
       if (rank == 0)

@@ -21,6 +21,7 @@
 #include "Plan.h"
 
 #include "tpc/Analysis/Nominal.h"
+#include "tpc/Analysis/Verify.h"
 #include "tpc/Dialect/LinkModel.h"
 
 #include "llvm/ADT/SmallSet.h"
@@ -276,13 +277,14 @@ LogicalResult TensorTactic::run(bool vocabulary) {
   if (chosen.empty() && !annotated)
     return explainFailure();
 
+  // Where only some have less parts than there are ranks, the rest of the ranks has nothing of
+  // them.
   int64_t largest = 0;
   std::string sizes;
-  for (unsigned i : chosen) {
-    const ::tpc::SymExpr &size = plan.classes.getSize(candidates[i].cls);
-    largest = std::max(largest, evaluateOr1(size, symbols));
-    sizes += (sizes.empty() ? "" : ", ") + size.str();
-  }
+  for (const Candidate &candidate : candidates)
+    largest = std::max(largest, evaluateOr1(plan.classes.getSize(candidate.cls), symbols));
+  for (unsigned i : chosen)
+    sizes += (sizes.empty() ? "" : ", ") + plan.classes.getSize(candidates[i].cls).str();
   if (parts > largest && !annotated)
     return emitError(plan.module.getLoc())
            << spelling << parts
@@ -300,9 +302,14 @@ LogicalResult TensorTactic::run(bool vocabulary) {
     if (parts == 1)
       continue;
     plan.addAxis(cls, axis);
-    std::string what = plan.describe(cls);
-    record.splits.push_back(what + " over " + axis.str() + " " + std::to_string(parts) + ": " +
-                            plan.describeSites(cls));
+    std::string what = plan.describe(cls), repeated, idle;
+    for (ClassUse use : plan.getUses(cls))
+      if (auto text = use.op->getAttrOfType<StringAttr>(kRepeatedHeadsAttr))
+        repeated = " (" + text.str() + ")";
+    if (auto count = plan.classes.getSize(cls).asConstant(); count && *count < parts)
+      idle = " (" + std::to_string(parts - *count) + " without any)";
+    record.splits.push_back(what + repeated + " over " + axis.str() + " " + std::to_string(parts) +
+                            idle + ": " + plan.describeSites(cls));
     // With two dimensions the rows' tactic knows what follows, and what stays whole.
     if (!plan.spec.isTensor2D())
       plan.predictReductions(cls, axis, what, record);

@@ -116,4 +116,35 @@ TEST(Manifest, PartsOfSeveralAxesNest) {
   EXPECT_EQ(sum, 480) << "every element is on one rank";
 }
 
+/// Eight heads of a source with two blocks of four kv heads, each there twice: 0 0 1 1 2 2 3 3 of each block.
+TEST(Manifest, FactorsOfSeveralPieces) {
+  json text = good();
+  json &factor = text["parameters"][0]["dims"][1][0];
+  factor = {{"size", 8},
+            {"of", {{{"size", 2}, {"stride", 15}}, {{"size", 2}, {"stride", 3}}, {{"size", 2}, {"stride", 0}}}},
+            {"axes", {"tp"}}};
+  Manifest manifest = parseManifest(text.dump().c_str());
+  const Parameter &parameter = manifest.parameters[0];
+  // Over three ranks: 0 0 1 | 1, then 0 0 of the second block | 1 1.
+  LocalView first = localView(parameter, manifest.grid, {0, 0, 1});
+  EXPECT_EQ(first.shape(), (Shape{4, 9}));
+  EXPECT_EQ(first.dims[1][0].offsets, (std::vector<int64_t>{0, 0, 3}));
+  LocalView second = localView(parameter, manifest.grid, {1, 0, 1});
+  EXPECT_EQ(second.offset, 3);
+  EXPECT_EQ(second.dims[1][0].offsets, (std::vector<int64_t>{0, 12, 12}));
+  LocalView last = localView(parameter, manifest.grid, {2, 0, 1});
+  EXPECT_EQ(last.offset, 18);
+  EXPECT_TRUE(last.dims[1][0].offsets.empty()) << "the same element twice is evenly spaced";
+  EXPECT_EQ(last.dims[1][0].stride, 0);
+
+  factor["of"][0]["size"] = 3;
+  EXPECT_NE(refusal(text).find("another number of elements"), std::string::npos) << refusal(text);
+  factor["of"][0]["size"] = int64_t(1) << 30;
+  EXPECT_NE(refusal(text), "no error");
+  factor["of"][0] = {{"size", 2}, {"stride", 1000}};
+  EXPECT_NE(refusal(text).find("leaves its 120 elements"), std::string::npos) << refusal(text);
+  factor["of"][0] = {{"size", 2}, {"stride", -15}};
+  EXPECT_NE(refusal(text).find("leaves its 120 elements"), std::string::npos) << refusal(text);
+}
+
 } // namespace

@@ -153,6 +153,24 @@ def NormalizeTokens : Pass<"tpc-normalize-tokens", "func::FuncOp"> {
   }];
 }
 
+def DivideSoftmax : Pass<"tpc-divide-softmax", "func::FuncOp"> {
+  let summary = "Writes a softmax over the vocabulary as reductions";
+  let description = [{
+    A softmax needs its dimension whole. One that ends a model, over the columns of a product
+    with a weight, becomes
+
+    ```mlir
+    %m = tpc.reduce max %x [1] keep
+    %d = tpc.sub %x, %m
+    %e = tpc.exp %d
+    %s = tpc.reduce sum %e [1] keep
+    %r = tpc.div %e, %s
+    ```
+    which are two reductions of a number per token, so that the vocabulary may be split. Log-softmax is
+    imported in this form. Every other softmax stays.
+  }];
+}
+
 def OutlineLayers : Pass<"tpc-outline-layers", "ModuleOp"> {
   let summary = "Makes one function of what repeats";
   let description = [{

@@ -25,6 +25,8 @@ inline constexpr llvm::StringLiteral kTacticsAttr = "tpc.tactics";
 /// AssignShardings' option `tactics`.
 SmallVector<std::string> getTacticNames(const ::tpc::ShardSpec &spec);
 
+/// Model -> model: what suits the grid better.
+void buildRewritePipeline(OpPassManager &pm, const ::tpc::ShardSpec &spec);
 /// Model -> sharded: a grid, and a distribution on every value.
 void buildShardingPipeline(OpPassManager &pm, const ::tpc::ShardSpec &spec);
 /// Sharded -> spmd: one rank's view, with collectives.

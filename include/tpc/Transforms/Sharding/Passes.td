@@ -90,6 +90,30 @@ def PlaceAnnotations : Pass<"tpc-place-annotations", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def RepeatKvHeads : Pass<"tpc-repeat-kv-heads", "::mlir::ModuleOp"> {
+  let summary = "Make kv heads as many as tp has use for, where there are fewer than ranks";
+  let description = [{
+    Grouped attention with `kv` heads of keys and values, each for `group` query heads, and more ranks in
+    tp than kv heads: the group is divided into r parts, and each kv head is there r times, in the
+    views of its weights. A rank then holds and computes the kv head that its query heads need, and nothing
+    is sent. r divides the group and is the one with which the fullest rank holds least; it may be 1.
+
+    ```mlir
+    %k = tpc.parameter @k view <0 [[64 x 16], [16 x 1]]> : tensor<64x16xf32>
+    tpc.attention %q, %k4, ...  : tensor<2x5x8x8xf32>, tensor<2x5x2x8xf32>
+    ```
+    with shard=tp4 becomes
+    ```mlir
+    %k = tpc.parameter @k view <0 [[64 x 16], [2 x 8, 2 x 0, 8 x 1]]> : tensor<64x32xf32>
+    tpc.attention %q, %k4, ...  : tensor<2x5x8x8xf32>, tensor<2x5x4x8xf32>
+    ```
+    Keys or values that do not come from weights alone (a cache), or that are used by others (an output), or are annotated, stay.
+    `tpc.repeated_heads` on the attention op says what was done and what it costs.
+  }];
+  let options = [Option<"shard", "shard", "std::string", "", "What --megatron-shard takes: tp2,pp2,sp">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def InsertReshards : Pass<"tpc-insert-reshards", "::mlir::ModuleOp"> {
   let summary = "Give every value its distribution, and reshard where ops need another";
   let description = [{

@@ -1,4 +1,4 @@
-//===- Reduce.cpp - ReduceSum, ReduceMean, ReduceMax, ReduceMin, … ---------===//
+//===- Reduce.cpp - ReduceSum, ReduceMean, ReduceMax, …, ArgMax, ArgMin ----===//
 
 #include "Fold.h"
 #include "OpTable.h"
@@ -132,6 +132,34 @@ static Value root(Node &n, Value x) { return n.unary<SqrtOp>(x); }
 static Value absolute(Node &n, Value x) { return n.unary<AbsOp>(x); }
 static Value logarithm(Node &n, Value x) { return n.unary<LogOp>(x); }
 
+/// The index of an extreme element is the least (with select_last_index, the largest) index whose
+/// element equals the extreme: reductions that can be split, as a search could not be.
+template <ReduceFunction function> static LogicalResult importArg(Node &n) {
+  if (failed(n.expectInputs(1)))
+    return failure();
+  const Tensor &x = n.in(0);
+  FailureOr<int64_t> axis = n.normalizeAxis(n.getInt("axis", 0), x.rank());
+  if (failed(axis))
+    return failure();
+  bool keep = n.getInt("keepdims", 1);
+  bool last = n.version >= 12 && n.getInt("select_last_index", 0);
+  if (x.isBool())
+    return n.error() << "needs numbers, but has booleans";
+  const SymExpr &size = x.shape[*axis];
+  Type index = n.b.getI64Type();
+  Value operand = n.operand(0);
+  Value best = n.reduce(function, operand, {*axis}, /*keep=*/true);
+  if (!best)
+    return failure();
+  Sizes column(x.rank() - *axis, SymExpr(1));
+  column.front() = size;
+  Value indices = IotaOp::create(n.b, n.loc, n.type(index, column), 0);
+  Value none = last ? n.constant(index, -1) : n.size(size, index);
+  Value candidates = n.select(n.compare(Predicate::EQ, operand, best), indices, none);
+  return n.result(
+      n.reduce(last ? ReduceFunction::Max : ReduceFunction::Min, candidates, {*axis}, keep));
+}
+
 void mlir::tpc::frontend::addReduceOps(OpTable &t) {
   t.add("ReduceSum", {1, 11, 13}, importReduce<ReduceFunction::Sum, 13>);
   t.add("ReduceMean", {1, 11, 13, 18}, importReduce<ReduceFunction::Mean, 18>);
@@ -142,4 +170,6 @@ void mlir::tpc::frontend::addReduceOps(OpTable &t) {
   t.add("ReduceL1", {1, 11, 13, 18}, importReduceOf<absolute, same>);
   t.add("ReduceLogSum", {1, 11, 13, 18, 28}, importReduceOf<same, logarithm>);
   t.add("ReduceL2", {1, 11, 13, 18}, importReduceOf<square, root>);
+  t.add("ArgMax", {1, 11, 12, 13}, importArg<ReduceFunction::Max>);
+  t.add("ArgMin", {1, 11, 12, 13}, importArg<ReduceFunction::Min>);
 }

@@ -1,0 +1,66 @@
+//===- DivideSoftmax.cpp - Softmax over the vocabulary, written out -------===//
+
+#include "Movement.h"
+#include "tpc/Transforms/Model/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_DIVIDESOFTMAX
+#include "tpc/Transforms/Model/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+/// Whether `v` is made, element by element, of a product with a weight.
+static bool isMadeOfProduct(Value v, int depth = 0) {
+  Operation *op = v.getDefiningOp();
+  if (!op || depth > 16)
+    return false;
+  if (auto matmul = dyn_cast<MatmulOp>(op)) {
+    Operation *rhs = matmul.getRhs().getDefiningOp();
+    while (isa_and_nonnull<TransposeOp, ReshapeOp, CastOp>(rhs))
+      rhs = rhs->getOperand(0).getDefiningOp();
+    return isa_and_nonnull<ParameterOp>(rhs);
+  }
+  if (isa<ReshapeOp>(op)) // of rows
+    return getSizes(op->getOperand(0)).back() == getSizes(v).back() &&
+           isMadeOfProduct(op->getOperand(0), depth + 1);
+  return isa<ScalarOpInterface>(op) && llvm::any_of(op->getOperands(), [&](Value operand) {
+           return operand.getType() == v.getType() && isMadeOfProduct(operand, depth + 1);
+         });
+}
+
+/// Whether `v` is only delivered.
+static bool isOutput(Value v) {
+  return !v.use_empty() && llvm::all_of(v.getUsers(), [](Operation *user) {
+    return isa<func::ReturnOp>(user) ||
+           (isa<ReshapeOp, CastOp>(user) && isOutput(user->getResult(0)));
+  });
+}
+
+namespace {
+struct DivideSoftmax : public mlir::tpc::impl::DivideSoftmaxBase<DivideSoftmax> {
+  void runOnOperation() override {
+    SmallVector<SoftmaxOp> softmaxes;
+    getOperation().walk([&](SoftmaxOp op) { softmaxes.push_back(op); });
+    for (SoftmaxOp op : softmaxes) {
+      Value x = op.getOperand();
+      int64_t dim = op.getDim();
+      if (dim + 1 != int64_t(getSizes(x).size()) || !isOutput(op.getResult()) ||
+          !isMadeOfProduct(x))
+        continue;
+      OpBuilder builder(op);
+      Location loc = op.getLoc();
+      Value most = ReduceOp::create(builder, loc, ReduceFunction::Max, x, {dim}, true);
+      Value shifted = SubOp::create(builder, loc, x.getType(), x, most);
+      Value exps = ExpOp::create(builder, loc, x.getType(), shifted);
+      Value sum = ReduceOp::create(builder, loc, ReduceFunction::Sum, exps, {dim}, true);
+      Value result = DivOp::create(builder, loc, x.getType(), exps, sum);
+      op.getResult().replaceAllUsesWith(result);
+      op.erase();
+    }
+  }
+};
+} // namespace

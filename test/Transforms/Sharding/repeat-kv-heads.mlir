@@ -1,0 +1,62 @@
+// Fewer kv heads than tp has ranks: each is there as often as ranks need it.
+// RUN: tpc-opt %s --tpc-repeat-kv-heads=shard=tp4 --tpc-assign-shardings=shard=tp4 --tpc-insert-reshards --split-input-file | FileCheck %s
+
+// Two kv heads of four query heads each, in a layer: the weights' views repeat each kv head twice.
+// CHECK: splits = ["4 groups of heads (2 kv heads, each there 2 times: 544 bytes of weights more) over tp 4: q (columns), k (columns), v (columns), attn, o (rows)"]
+// CHECK-LABEL: @main
+// CHECK: tpc.parameter @k view <0 {{\[\[}}8 x 8], [2 x 4, 2 x 0, 4 x 1{{\]\]}}> : tensor<8x16xf32, #tpc.dist<[8, 4{tp}*4]>>
+// CHECK: tpc.parameter @vb view <0 {{\[\[}}2 x 4, 2 x 0, 4 x 1{{\]\]}}> : tensor<16xf32, #tpc.dist<[4{tp}*4]>>
+// CHECK-LABEL: @layer
+// CHECK: tpc.rotary {{.*}}#tpc.dist<[b, s, 4{tp}, 4]>
+// CHECK: tpc.attention {{.*}}tensor<?x?x8x4xf32, #tpc.dist<[b, s, 4{tp}*2, 4]>>, tensor<?x?x4x4xf32, #tpc.dist<[b, s, 4{tp}, 4]>>
+// CHECK-NOT: tpc.reshard
+// CHECK: tpc.matmul {{.*}} sum{tp}
+tpc.weight @q in "w" at 0 : tensor<8x32xf32>
+tpc.weight @k in "w" at 0 : tensor<8x8xf32>
+tpc.weight @v in "w" at 0 : tensor<8x8xf32>
+tpc.weight @vb in "w" at 0 : tensor<8xf32>
+tpc.weight @o in "w" at 0 : tensor<32x8xf32>
+func.func @main(%x: tensor<?x8xf32, #tpc.dist<[b*s, 8]>>, %c: tensor<1x?x2xf32, #tpc.dist<[1, s, 2]>>) -> tensor<?x8xf32, #tpc.dist<[b*s, 8]>> {
+  %q = tpc.parameter @q : tensor<8x32xf32>
+  %k = tpc.parameter @k : tensor<8x8xf32>
+  %v = tpc.parameter @v : tensor<8x8xf32>
+  %vb = tpc.parameter @vb : tensor<8xf32>
+  %o = tpc.parameter @o : tensor<32x8xf32>
+  %y = call @layer(%x, %c, %q, %k, %v, %vb, %o) : (tensor<?x8xf32, #tpc.dist<[b*s, 8]>>, tensor<1x?x2xf32, #tpc.dist<[1, s, 2]>>, tensor<8x32xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8xf32>, tensor<32x8xf32>) -> tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
+  return %y : tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
+}
+func.func private @layer(%x: tensor<?x8xf32, #tpc.dist<[b*s, 8]>>, %c: tensor<1x?x2xf32, #tpc.dist<[1, s, 2]>>, %wq: tensor<8x32xf32>, %wk: tensor<8x8xf32>, %wv: tensor<8x8xf32>, %vb: tensor<8xf32>, %wo: tensor<32x8xf32>) -> tensor<?x8xf32, #tpc.dist<[b*s, 8]>> {
+  %q = tpc.matmul %x, %wq : tensor<?x8xf32, #tpc.dist<[b*s, 8]>>, tensor<8x32xf32> -> tensor<?x32xf32, #tpc.dist<[b*s, 32]>> loc("q")
+  %k = tpc.matmul %x, %wk : tensor<?x8xf32, #tpc.dist<[b*s, 8]>>, tensor<8x8xf32> -> tensor<?x8xf32, #tpc.dist<[b*s, 8]>> loc("k")
+  %v = tpc.matmul %x, %wv bias %vb : tensor<?x8xf32, #tpc.dist<[b*s, 8]>>, tensor<8x8xf32> bias tensor<8xf32> -> tensor<?x8xf32, #tpc.dist<[b*s, 8]>> loc("v")
+  %q4 = tpc.reshape %q : tensor<?x32xf32, #tpc.dist<[b*s, 32]>> -> tensor<?x?x8x4xf32, #tpc.dist<[b, s, 8, 4]>>
+  %k4 = tpc.reshape %k : tensor<?x8xf32, #tpc.dist<[b*s, 8]>> -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
+  %v4 = tpc.reshape %v : tensor<?x8xf32, #tpc.dist<[b*s, 8]>> -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
+  %kr = tpc.rotary %k4, %c, %c : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<1x?x2xf32, #tpc.dist<[1, s, 2]>>, tensor<1x?x2xf32, #tpc.dist<[1, s, 2]>> -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
+  %a = tpc.attention causal %q4, %kr, %v4 scale 0.5 : tensor<?x?x8x4xf32, #tpc.dist<[b, s, 8, 4]>>, tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> -> tensor<?x?x8x4xf32, #tpc.dist<[b, s, 8, 4]>> loc("attn")
+  %a2 = tpc.reshape %a : tensor<?x?x8x4xf32, #tpc.dist<[b, s, 8, 4]>> -> tensor<?x32xf32, #tpc.dist<[b*s, 32]>>
+  %y = tpc.matmul %a2, %wo : tensor<?x32xf32, #tpc.dist<[b*s, 32]>>, tensor<32x8xf32> -> tensor<?x8xf32, #tpc.dist<[b*s, 8]>> loc("o")
+  return %y : tensor<?x8xf32, #tpc.dist<[b*s, 8]>>
+}
+
+// -----
+
+// Keys that come from outside are not repeated: the groups are split, and every rank has all kv heads.
+// CHECK: splits = ["4 heads of each group over tp 4: q (columns), attn, o (rows)", "not split, on every rank: v"]
+// CHECK: tpc.attention {{.*}}#tpc.dist<[b, s, 2*4{tp}, 4]>>, tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
+tpc.weight @q in "w" at 0 : tensor<8x32xf32>
+tpc.weight @v in "w" at 0 : tensor<8x8xf32>
+tpc.weight @o in "w" at 0 : tensor<32x8xf32>
+func.func @main(%x: tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, %k: tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>) -> tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>> {
+  %wq = tpc.parameter @q : tensor<8x32xf32>
+  %wv = tpc.parameter @v : tensor<8x8xf32>
+  %wo = tpc.parameter @o : tensor<32x8xf32>
+  %q = tpc.matmul %x, %wq : tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, tensor<8x32xf32> -> tensor<?x?x32xf32, #tpc.dist<[b, s, 32]>> loc("q")
+  %v = tpc.matmul %x, %wv : tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, tensor<8x8xf32> -> tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>> loc("v")
+  %q4 = tpc.reshape %q : tensor<?x?x32xf32, #tpc.dist<[b, s, 32]>> -> tensor<?x?x8x4xf32, #tpc.dist<[b, s, 8, 4]>>
+  %v4 = tpc.reshape %v : tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>> -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
+  %a = tpc.attention %q4, %k, %v4 scale 0.5 : tensor<?x?x8x4xf32, #tpc.dist<[b, s, 8, 4]>>, tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> -> tensor<?x?x8x4xf32, #tpc.dist<[b, s, 8, 4]>> loc("attn")
+  %a2 = tpc.reshape %a : tensor<?x?x8x4xf32, #tpc.dist<[b, s, 8, 4]>> -> tensor<?x?x32xf32, #tpc.dist<[b, s, 32]>>
+  %y = tpc.matmul %a2, %wo : tensor<?x?x32xf32, #tpc.dist<[b, s, 32]>>, tensor<32x8xf32> -> tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>> loc("o")
+  return %y : tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
+}
