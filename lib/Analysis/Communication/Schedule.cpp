@@ -148,9 +148,11 @@ LogicalResult Schedule::projectBlock(Block &block, Items &items) {
 FailureOr<Schedule> Schedule::project(ModuleOp module) {
   GridAttr grid = GridAttr::lookup(module);
   auto pipelines = llvm::to_vector(module.getOps<PipelineOp>());
-  if (!grid || pipelines.size() != 1)
+  if (!grid) // one rank
+    grid = GridAttr::get(module.getContext(), {}, {}, 1);
+  if (pipelines.size() != 1)
     return emitError(module.getLoc())
-           << "needs a staged program, with a grid and one tpc.pipeline: run tpc-split-stages and "
+           << "needs a staged program, with one tpc.pipeline: run tpc-split-stages and "
               "tpc-schedule-pipeline first";
   Schedule schedule(module, grid, pipelines[0]);
   int64_t next = 0;
