@@ -77,7 +77,8 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
       for (FactorAttr factor : t.getFactors().drop_front())
         begin = s.mul(begin, s.localSize(factor));
     }
-    for (Value size : llvm::drop_begin(s.localSizes(slice.getType()), slice.getDim() + 1))
+    SmallVector<Value> sizes = s.localSizes(slice.getType());
+    for (Value size : llvm::drop_begin(sizes, slice.getDim() + 1))
       begin = s.mul(begin, size);
     e.setPointer(slice.getResult(),
                  e.offset(e.pointer(slice.getOperand()), begin, slice.getType()));

@@ -14,6 +14,7 @@
 
 #include "Constants.h"
 #include "Movement.h"
+#include "mlir/Transforms/RegionUtils.h"
 #include "tpc/Transforms/Model/Passes.h"
 
 #include <cmath>
@@ -179,6 +180,9 @@ struct RaiseActivations : public mlir::tpc::impl::RaiseActivationsBase<RaiseActi
     });
     for (Operation *op : functions)
       raise(op);
+    // Only now: what one activation leaves unused may be among the functions still to be raised.
+    IRRewriter rewriter(&getContext());
+    (void)runRegionDCE(rewriter, getOperation()->getRegions());
   }
 
   void raise(Operation *op) {
@@ -198,22 +202,8 @@ struct RaiseActivations : public mlir::tpc::impl::RaiseActivationsBase<RaiseActi
                 ? (Value)GeluOp::create(builder, result->getLoc(), x.getType(), x, *activation.gelu)
                 : (Value)SiluOp::create(builder, result->getLoc(), x.getType(), x);
         result->getResult(0).replaceAllUsesWith(v);
-        eraseUnused(result);
         return;
       }
-  }
-
-  /// Erases `op` and what only it used.
-  void eraseUnused(Operation *op) {
-    if (!op->use_empty() || !isPure(op))
-      return;
-    SmallVector<Operation *> operands;
-    for (Value operand : op->getOperands())
-      if (Operation *def = operand.getDefiningOp(); def && !llvm::is_contained(operands, def))
-        operands.push_back(def);
-    op->erase();
-    for (Operation *def : operands)
-      eraseUnused(def);
   }
 };
 
