@@ -3,8 +3,8 @@
 #ifndef TPC_LIB_DRIVER_ONNXSHARDED_H
 #define TPC_LIB_DRIVER_ONNXSHARDED_H
 
-#include "tpc/Driver/ShardSpec.h"
 #include "tpc/Import/ONNX/WriteSharded.h"
+#include "tpc/Support/ShardSpec.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

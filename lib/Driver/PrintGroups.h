@@ -3,7 +3,7 @@
 #ifndef TPC_LIB_DRIVER_PRINTGROUPS_H
 #define TPC_LIB_DRIVER_PRINTGROUPS_H
 
-#include "tpc/Driver/ShardSpec.h"
+#include "tpc/Support/ShardSpec.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/raw_ostream.h"
 

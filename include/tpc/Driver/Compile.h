@@ -9,7 +9,7 @@
 
 #include "tpc/Analysis/Verify.h"
 #include "tpc/Conversion/Lower.h"
-#include "tpc/Driver/ShardSpec.h"
+#include "tpc/Support/ShardSpec.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -31,7 +31,7 @@ struct CompileOptions {
   std::string input;
   ShardSpec spec;
   mlir::tpc::LoweringOptions lowering;
-  bool verify = true; // see docs/verification.md
+  bool verify = true;                   // see docs/verification.md
   std::string annotations = {};         // a file of annotations; empty: none
   std::string deviceConfiguration = {}; // of the file; empty: the one that fits, if any
 };

@@ -12,7 +12,7 @@
 #ifndef TPC_DRIVER_LINKSFILE_H
 #define TPC_DRIVER_LINKSFILE_H
 
-#include "tpc/Driver/ShardSpec.h"
+#include "tpc/Support/ShardSpec.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/Support/Error.h"

@@ -262,6 +262,30 @@ LogicalResult Importer::reportUnsupported(NodeProtos nodes, const Scope &scope) 
 // Branches and functions
 //===----------------------------------------------------------------------===//
 
+/// The nodes of a graph or a function.
+template <typename Body> static SmallVector<const ::onnx::NodeProto *> listNodes(const Body &body) {
+  return llvm::map_to_vector(body.node(), [](const ::onnx::NodeProto &node) { return &node; });
+}
+
+LogicalResult Importer::importBody(Node &node, NodeProtos body, ArrayRef<StringRef> outputs,
+                                   Scope &scope, const Twine &what) {
+  for (unsigned i = 0; i < node.numOutputs(); ++i)
+    if (node.isUsed(i))
+      scope.used.insert(outputs[i]);
+  if (failed(importNodes(body, scope)))
+    return failure();
+  for (unsigned i = 0; i < node.numOutputs(); ++i) {
+    if (!node.isUsed(i))
+      continue;
+    const Tensor *tensor = scope.lookup(outputs[i]);
+    if (!tensor)
+      return node.error() << what << " does not compute its output '" << outputs[i] << "'";
+    if (failed(node.set(i, *tensor)))
+      return failure();
+  }
+  return success();
+}
+
 LogicalResult Importer::importBranch(Node &node, const ::onnx::GraphProto &graph) {
   Scope scope;
   scope.parent = &node.scope;
@@ -279,25 +303,10 @@ LogicalResult Importer::importBranch(Node &node, const ::onnx::GraphProto &graph
     return node.error() << "has a branch with inputs";
   if (failed(importInitializers(graph, scope)))
     return failure();
-  for (unsigned i = 0; i < node.numOutputs(); ++i)
-    if (node.isUsed(i))
-      scope.used.insert(graph.output(i).name());
-  SmallVector<const ::onnx::NodeProto *> nodes;
-  for (const auto &inner : graph.node())
-    nodes.push_back(&inner);
-  if (failed(importNodes(nodes, scope)))
-    return failure();
-  for (unsigned i = 0; i < node.numOutputs(); ++i) {
-    if (!node.isUsed(i))
-      continue;
-    const Tensor *tensor = scope.lookup(graph.output(i).name());
-    if (!tensor)
-      return node.error() << "has a branch that does not compute its output '"
-                          << graph.output(i).name() << "'";
-    if (failed(node.set(i, *tensor)))
-      return failure();
-  }
-  return success();
+  SmallVector<StringRef> outputs;
+  for (const auto &output : graph.output())
+    outputs.push_back(output.name());
+  return importBody(node, listNodes(graph), outputs, scope, "has a branch that");
 }
 
 LogicalResult mlir::tpc::frontend::importIf(Node &node) {
@@ -346,24 +355,7 @@ LogicalResult Importer::importCall(Node &node, const ::onnx::FunctionProto &func
   if ((int)node.numOutputs() > function.output_size())
     return node.error() << "has " << node.numOutputs() << " outputs, but function '"
                         << function.name() << "' has " << function.output_size();
-  for (unsigned i = 0; i < node.numOutputs(); ++i)
-    if (node.isUsed(i))
-      scope.used.insert(function.output(i));
-
-  SmallVector<const ::onnx::NodeProto *> nodes;
-  for (const auto &inner : function.node())
-    nodes.push_back(&inner);
-  if (failed(importNodes(nodes, scope)))
-    return failure();
-  for (unsigned i = 0; i < node.numOutputs(); ++i) {
-    if (!node.isUsed(i))
-      continue;
-    const Tensor *tensor = scope.lookup(function.output(i));
-    if (!tensor)
-      return node.error() << "calls function '" << function.name()
-                          << "', which does not compute its output '" << function.output(i) << "'";
-    if (failed(node.set(i, *tensor)))
-      return failure();
-  }
-  return success();
+  SmallVector<StringRef> outputs(function.output().begin(), function.output().end());
+  return importBody(node, listNodes(function), outputs, scope,
+                    "calls function '" + function.name() + "', which");
 }

@@ -79,6 +79,10 @@ private:
   LogicalResult importOnce();
   LogicalResult importNode(const ::onnx::NodeProto &node, Scope &scope);
   LogicalResult importCall(Node &node, const ::onnx::FunctionProto &function);
+  /// The nodes of a branch or a function, whose `outputs` become those of `node`. `what` begins the
+  /// sentence that says that one is not computed.
+  LogicalResult importBody(Node &node, NodeProtos body, ArrayRef<StringRef> outputs, Scope &scope,
+                           const Twine &what);
   LogicalResult readOpsets();
   LogicalResult readDeviceConfigurations();
   FailureOr<Sizes> readShape(const ::onnx::ValueInfoProto &info);

@@ -4,7 +4,7 @@
 #define TPC_LIB_TRANSFORMS_SHARDING_ANNOTATIONTARGETS_H
 
 #include "tpc/Dialect/Tpc.h"
-#include "tpc/Driver/ShardSpec.h"
+#include "tpc/Support/ShardSpec.h"
 
 namespace mlir::tpc {
 

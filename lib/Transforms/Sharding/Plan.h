@@ -13,7 +13,7 @@
 #define TPC_LIB_TRANSFORMS_SHARDING_PLAN_H
 
 #include "tpc/Analysis/FactorClasses.h"
-#include "tpc/Driver/ShardSpec.h"
+#include "tpc/Support/ShardSpec.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -9,7 +9,7 @@
 #define TPC_TRANSFORMS_PIPELINE_EXPLAIN_H
 
 #include "tpc/Analysis/Report.h"
-#include "tpc/Driver/ShardSpec.h"
+#include "tpc/Support/ShardSpec.h"
 
 namespace mlir::tpc {
 

@@ -4,7 +4,7 @@
 #define TPC_TRANSFORMS_SHARDING_PASSES_H
 
 #include "tpc/Dialect/Tpc.h"
-#include "tpc/Driver/ShardSpec.h"
+#include "tpc/Support/ShardSpec.h"
 
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"

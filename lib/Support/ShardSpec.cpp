@@ -1,6 +1,6 @@
 //===- ShardSpec.cpp - "tp8,pp4" -------------------------------------------===//
 
-#include "tpc/Driver/ShardSpec.h"
+#include "tpc/Support/ShardSpec.h"
 
 using namespace tpc;
 

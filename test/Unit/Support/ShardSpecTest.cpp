@@ -1,6 +1,6 @@
 //===- ShardSpecTest.cpp ---------------------------------------------------===//
 
-#include "tpc/Driver/ShardSpec.h"
+#include "tpc/Support/ShardSpec.h"
 
 #include <algorithm>
 

@@ -21,8 +21,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_DRIVER_SHARDSPEC_H
-#define TPC_DRIVER_SHARDSPEC_H
+#ifndef TPC_SUPPORT_SHARDSPEC_H
+#define TPC_SUPPORT_SHARDSPEC_H
 
 #include "tpc/Support/Grid.h"
 
@@ -71,4 +71,4 @@ struct ShardSpec {
 
 } // namespace tpc
 
-#endif // TPC_DRIVER_SHARDSPEC_H
+#endif // TPC_SUPPORT_SHARDSPEC_H
