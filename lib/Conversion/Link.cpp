@@ -115,6 +115,9 @@ llvm::Error mlir::tpc::linkExecutable(llvm::ArrayRef<char> object, llvm::StringR
       args.push_back(file);
       args.insert(args.end(), {"-rpath", path::parent_path(file).str()});
     }
+    // It calls dlopen on the program's behalf: only the old kind of run path serves callers that
+    // are not the program itself.
+    args.push_back("--disable-new-dtags");
 #endif
     for (const char *name : {"libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6",
                              "ld-linux-x86-64.so.2"}) {

@@ -4,9 +4,6 @@
 #include <cstdio>
 #include <ostream>
 
-/// As the compiler records it in programs.
-extern "C" const char tpc_runtime_dir[] = TPC_CONFORMANCE_RUNTIME_DIR;
-
 namespace tpc::rt::conformance {
 
 namespace {

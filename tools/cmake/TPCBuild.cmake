@@ -97,6 +97,10 @@ target_compile_options(tpc-pch PRIVATE -fno-exceptions -fno-rtti -Wno-unused-par
                                        "SHELL:-Xclang -fno-pch-timestamp")
 target_precompile_headers(tpc-pch PRIVATE ${PROJECT_SOURCE_DIR}/tools/cmake/Pch.h)
 
+if(TPC_SANITIZE MATCHES "address")
+  add_library(tpc-sanitizer-options OBJECT ${PROJECT_SOURCE_DIR}/tools/cmake/SanitizerOptions.cpp)
+endif()
+
 # ---- functions ----
 
 function(tpc_add_optional_subdirectory dir)
@@ -107,6 +111,10 @@ endfunction()
 
 function(_tpc_configure target)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "PLAIN;RTTI" "" "DEPENDS;LINK")
+  get_target_property(type ${target} TYPE)
+  if(TPC_SANITIZE MATCHES "address" AND type STREQUAL "EXECUTABLE")
+    target_link_libraries(${target} PRIVATE tpc-sanitizer-options)
+  endif()
   target_link_libraries(${target} PUBLIC tpc-headers ${ARG_LINK})
   if(NOT ARG_PLAIN)
     target_link_libraries(${target} PUBLIC tpc-llvm)

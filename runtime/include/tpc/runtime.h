@@ -36,9 +36,6 @@ typedef struct {
 
 /* Defined by the compiled object. */
 extern const tpc_program tpc_program_v1;
-/* Defined by it as well, optionally: NUL-terminated, the folder of libtpc_mpi.so as the compiler knows it. It is the
- * last place of those where the library is looked for: $TPC_RUNTIME_DIR, the executable's folder, ../lib from there. */
-extern const char tpc_runtime_dir[];
 
 /* ---- memory ---- */
 

@@ -7,10 +7,6 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-/// Where the executable's maker found libtpc_mpi.so. The compiler defines it in the program's
-/// object.
-extern "C" __attribute__((weak)) const char tpc_runtime_dir[];
-
 namespace tpc::rt {
 
 namespace {
@@ -37,7 +33,8 @@ std::string executableFolder() {
   return text.substr(0, text.find_last_of('/'));
 }
 
-/// Candidates in the order in which they are tried; the last leaves it to the dynamic linker.
+/// Candidates in the order in which they are tried; the last leaves it to the dynamic linker,
+/// which looks where the compiler found the runtime (the executable's run path) and in its own places.
 std::vector<std::string> candidates() {
   std::vector<std::string> paths;
   auto add = [&](const std::string &folder) {
@@ -50,8 +47,6 @@ std::vector<std::string> candidates() {
     add(folder);
     add(folder + "/../lib");
   }
-  if (tpc_runtime_dir)
-    add(tpc_runtime_dir);
   paths.push_back(libraryName);
   return paths;
 }
