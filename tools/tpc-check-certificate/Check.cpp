@@ -252,10 +252,11 @@ void Checker::checkItems(const json &items, const AxisSet &loop, bool inStage, b
       std::string name = get(item, "call");
       if (getNumber(item, "times") < 1 || item.size() != 2)
         refuse("a call of '" + name + "' is not one");
+      if (open.contains(name) || open.size() > 100)
+        refuse("'" + name + "' calls itself, or too deep");
       if (!done.insert({name, loop}).second)
         continue;
-      if (!open.insert(name).second || open.size() > 100)
-        refuse("'" + name + "' calls itself, or too deep");
+      open.insert(name);
       checkItems(get(get(schedule(), "functions"), name.c_str()), loop, false, inLoop);
       open.erase(name);
     } else if (item.contains("loop")) {

@@ -90,6 +90,101 @@ def test_accepts_the_executable_and_refuses_another(tmp_path, tpcc):
     check(deep).refused("it nests too deep")
 
 
+def find(node, accepts):
+    """The first object in a tree, from the front, that is accepted."""
+    if isinstance(node, dict) and accepts(node):
+        return node
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
+    return next((found for found in (find(item, accepts) for item in inner) if found), None)
+
+
+def collective(proof):
+    return find(proof["schedule"]["functions"], lambda item: "reduction" in item)
+
+
+def factor(proof):
+    return find(collective(proof), lambda item: "size" in item)
+
+
+def loop(proof, stage=0):
+    return find(proof["schedule"]["stages"][stage], lambda item: "loop" in item)
+
+
+def transfer(proof, kind):
+    return find(proof["schedule"]["stages"], lambda item: item.get("op") == kind)
+
+
+def drop_receive(proof):
+    body = loop(proof, 2)["body"]
+    body.remove(find(body, lambda item: item.get("op") == "recv"))
+    proof["progress"][2] = []
+
+
+def add_chain(proof):
+    functions = proof["schedule"]["functions"]
+    functions |= {f"f{i:03}": [{"call": f"f{i + 1:03}", "times": 1}] for i in range(200)} | {"f200": []}
+
+
+SUM = {"op": "all_reduce", "type": "f32", "dims": [], "reduction": "sum"}
+REFUSALS = {
+    "'grid' is missing in": lambda p: p["schedule"].pop("grid"),
+    "'micro_batches' is not a number in": lambda p: p["schedule"]["grid"].update(micro_batches="x"),
+    "no text: 7": lambda p: p["schedule"]["grid"]["order"].insert(0, 7),
+    "axis 'tp' cannot be": lambda p: p["schedule"]["grid"]["sizes"].update(tp=0),
+    "the grid has sizes of axes that are not in its order": lambda p: p["schedule"]["grid"]["sizes"].update(xp=1),
+    "there are no micro-batches": lambda p: p["schedule"]["grid"].update(micro_batches=0),
+    "'xp' cannot split": lambda p: factor(p).update(axes=["xp"]),
+    "a factor is none": lambda p: factor(p).update(also=1),
+    "a dimension is none": lambda p: find(collective(p), lambda item: "factors" in item).update(also=1),
+    "a group needs axes, each once": lambda p: collective(p).update(over=["tp", "tp"]),
+    "'xp' is no axis of ranks": lambda p: collective(p).update(over=["xp"]),
+    "ranks that differ on 'dp' may not come equally often": lambda p: loop(p)["body"].append(SUM | {"over": ["dp"]}),
+    "there is no such dimension": lambda p: collective(p).update(op="all_gather", dim=9),
+    "the root is no member": lambda p: collective(p).update(op="broadcast", root=9),
+    "nobody knows how to 'shout'": lambda p: collective(p).update(op="shout"),
+    "nobody knows how to reduce by 'mean'": lambda p: collective(p).update(reduction="mean"),
+    "'also' does not belong into": lambda p: collective(p).update(also=1),
+    "a type is missing": lambda p: collective(p).update(type=32),
+    "members of the group do not have the same size": lambda p: collective(p).update(over=["dp"]),
+    "a list of communication is none": lambda p: p["schedule"]["functions"].update(other={}),
+    "a call of 'f' is not one": lambda p: p["schedule"]["functions"].update(e=[{"call": "f", "times": 0}], f=[]),
+    "'f' calls itself, or too deep": lambda p: p["schedule"]["functions"].update(f=[{"call": "f", "times": 1}]),
+    "'f102' calls itself, or too deep": add_chain,
+    "a loop stands where none may be": lambda p: loop(p)["body"].append({"loop": None, "body": []}),
+    "whether ranks take the same branch cannot be told": lambda p: loop(p)["body"].append({"then": [], "else": []}),
+    "a transfer is none": lambda p: transfer(p, "send").update(also=1),
+    "there is not one list for each stage": lambda p: p["schedule"]["stages"].pop(),
+    "stages communicate more than 100000 times": lambda p: (
+        p["schedule"]["functions"].update(f=[SUM | {"over": ["pp"]}]),
+        loop(p)["body"].append({"call": "f", "times": 200000})),
+    "stage 1 has another number of phases than its proof": lambda p: p["progress"][1].append({}),
+    "stage 1: the proof does not fit, or goes backwards": lambda p: p["progress"][1][0]["times"].append(99),
+    "a time is no number": lambda p: p["progress"][1][0]["times"].__setitem__(0, "x"),
+    "stage 1: time goes backwards": lambda p: p["progress"][1][0]["times"].reverse(),
+    "stage 1: turns of a loop overlap in time": lambda p: p["progress"][1][0].update(period=0),
+    "stage 9 is no other stage": lambda p: transfer(p, "send").update(to=9),
+    "from stage 1 to 2: one side has 1, the other 0": drop_receive,
+    "from stage 0 to 1: sides differ": lambda p: transfer(p, "recv").update(type="f16"),
+    "from stage 0 to 1: sides are not repeated alike": lambda p: loop(p, 1).update(loop=None),
+    "from stage 0 to 1: sides have different numbers": lambda p: p["progress"][0][0].update(period=99),
+    "a group is not one of the grid's": lambda p: p["groups"][0]["members"].append(99),
+    "the groups are not those that are used": lambda p: p["groups"].pop(),
+    "this is no certificate of format 1": lambda p: p.update(format=2),
+    "outputs are not delivered once each": lambda p: loop(p, 2)["body"].append({"op": "output", "index": 0}),
+    "the hash is not that of the schedule": lambda p: p.update(hash="0" * 16),
+}
+
+
+def test_refusals_say_why(tmp_path):
+    good = json.loads(certify(tmp_path, "gpt2-odd-nopast", "tp2,pp3,dp2,mb2")[0].read_text())
+    file = tmp_path / "tampered.json"
+    for why, change in REFUSALS.items():
+        bad = copy.deepcopy(good)
+        change(bad)
+        file.write_text(json.dumps(bad))
+        check(file).refused(f"refused: {why}")
+
+
 def refuses(tmp_path, model, grid, step):
     """Tampers with a proof everywhere. Whoever repairs the hash as well has a proof about another program, if he
     has one at all."""
