@@ -1,0 +1,100 @@
+//===- GridAttr.cpp - <tp = 2, dp = 1, pp = 2, mb = 4, gpus_per_node = 8> -===//
+
+#include "tpc/Dialect/Dist.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+Attribute GridAttr::parse(AsmParser &parser, Type) {
+  SmallVector<StringAttr> order;
+  SmallVector<int64_t> sizes;
+  int64_t microBatches = 1, gpusPerNode = 0;
+  auto entry = [&]() -> ParseResult {
+    StringRef name;
+    int64_t size;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&name) || parser.parseEqual() || parser.parseInteger(size))
+      return failure();
+    if (name == "mb") {
+      microBatches = size;
+      return success();
+    }
+    if (name == "gpus_per_node") {
+      gpusPerNode = size;
+      return size > 0 ? success() : parser.emitError(loc, "gpus_per_node must be at least 1");
+    }
+    order.push_back(StringAttr::get(parser.getContext(), name));
+    sizes.push_back(size);
+    return success();
+  };
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, entry))
+    return {};
+  return GridAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
+                              ArrayRef<StringAttr>(order), ArrayRef<int64_t>(sizes), microBatches,
+                              gpusPerNode);
+}
+
+void GridAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  for (auto [name, size] : llvm::zip(getOrder(), getSizes()))
+    printer << name.getValue() << " = " << size << ", ";
+  printer << "mb = " << getMicroBatches();
+  if (getGpusPerNode())
+    printer << ", gpus_per_node = " << getGpusPerNode();
+  printer << ">";
+}
+
+LogicalResult GridAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               ArrayRef<StringAttr> order, ArrayRef<int64_t> sizes,
+                               int64_t microBatches, int64_t gpusPerNode) {
+  if (order.size() != sizes.size())
+    return emitError() << "a grid needs one size for each axis";
+  llvm::StringSet<> seen;
+  int64_t world = 1;
+  for (auto [name, size] : llvm::zip(order, sizes)) {
+    if (!seen.insert(name.getValue()).second)
+      return emitError() << "grid axis '" << name.getValue() << "' is given twice";
+    if (size < 1)
+      return emitError() << "size of grid axis '" << name.getValue() << "' must be at least 1, not "
+                         << size;
+    if (__builtin_mul_overflow(world, size, &world) || world > (1 << 24))
+      return emitError() << "the grid has more than 16777216 ranks";
+  }
+  if (microBatches < 1)
+    return emitError() << "number of micro-batches must be at least 1, not " << microBatches;
+  if (gpusPerNode < 0)
+    return emitError() << "number of GPUs of a node must not be negative, but is " << gpusPerNode;
+  return success();
+}
+
+int64_t GridAttr::getAxisSize(StringRef axis) const {
+  if (axis == "mb")
+    return getMicroBatches();
+  for (auto [name, size] : llvm::zip(getOrder(), getSizes()))
+    if (name.getValue() == axis)
+      return size;
+  return 1;
+}
+
+bool GridAttr::hasAxis(StringRef axis) const {
+  return axis == "mb" ||
+         llvm::any_of(getOrder(), [&](StringAttr name) { return name.getValue() == axis; });
+}
+
+int64_t GridAttr::getWorldSize() const {
+  int64_t world = 1;
+  for (int64_t size : getSizes())
+    world *= size;
+  return world;
+}
+
+GridAttr GridAttr::lookup(Operation *op) {
+  for (; op; op = op->getParentOp())
+    if (auto grid = op->getAttrOfType<GridAttr>(TpcDialect::kGridAttr))
+      return grid;
+  return {};
+}
