@@ -167,7 +167,7 @@ void LowerProgram::runOnOperation() {
       stages.push_back(stageName(stage.getIndex()));
     }
     auto manifest = buildManifest(module, pipeline, name.empty() ? "program" : StringRef(name),
-                                  *layout, parameters, facts);
+                                  *layout, parameters, facts, digestWeights);
     if (failed(manifest))
       return signalPassFailure();
     pipeline.erase();

@@ -3,6 +3,7 @@
 #include "Manifest.h"
 
 #include "tpc/Analysis/Schedule.h"
+#include "tpc/Analysis/Verify.h"
 #include "tpc/digest.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -161,19 +162,26 @@ namespace {
 struct File {
   std::string path;
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  std::map<std::pair<uint64_t, uint64_t>, std::string> names; // of tensors, by range
 };
 } // namespace
 
-// The weights need not be there when a program is compiled.
-static json::Object describe(File &file) {
+// The weights need not be there when a program is compiled, unless all of them are to be read.
+static FailureOr<json::Object> describe(File &file, bool digestWeights, Location loc) {
   json::Object object{{"path", text(file.path)}};
+  auto missing = [&]() -> FailureOr<json::Object> {
+    if (digestWeights)
+      return emitError(loc) << "weight file '" << file.path
+                            << "' cannot be read, and --digest-weights was asked for";
+    return object;
+  };
   uint64_t bytes;
   if (llvm::sys::fs::file_size(file.path, bytes))
-    return object;
+    return missing();
   auto handle = llvm::sys::fs::openNativeFileForRead(file.path);
   if (!handle) {
     llvm::consumeError(handle.takeError());
-    return object;
+    return missing();
   }
   auto read = [&](void *to, uint64_t count, uint64_t offset) {
     auto got = llvm::sys::fs::readNativeFileSlice(*handle, MutableArrayRef<char>((char *)to, count),
@@ -185,7 +193,23 @@ static json::Object describe(File &file) {
     return *got == count;
   };
   auto digest = ::tpc::sampleDigest(bytes, file.ranges, read);
+  json::Array tensors;
+  bool all = true;
+  for (auto &[range, tensor] : file.names) {
+    if (!digestWeights)
+      break;
+    auto whole = ::tpc::wholeDigest(range.first, range.second, read);
+    all &= whole.has_value();
+    tensors.push_back(json::Object{{"name", text(tensor)},
+                                   {"offset", int64_t(range.first)},
+                                   {"bytes", int64_t(range.second)},
+                                   {"digest", whole.value_or("")}});
+  }
   (void)llvm::sys::fs::closeFile(*handle);
+  if (!all)
+    return missing();
+  if (digestWeights)
+    object["tensors"] = std::move(tensors);
   object["bytes"] = (int64_t)bytes;
   if (digest)
     object["digest"] = *digest;
@@ -225,7 +249,7 @@ static json::Object describeGrid(const EnvLayout &layout, ModuleOp module) {
 FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipeline,
                                                 StringRef name, const EnvLayout &layout,
                                                 const ParameterTable &parameters,
-                                                const ProgramFacts &facts) {
+                                                const ProgramFacts &facts, bool digestWeights) {
   json::Array symbols, inputs, outputs, constraints, files, list;
   for (const std::string &symbol : layout.symbols)
     symbols.push_back(symbol);
@@ -276,13 +300,18 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     std::string path = absolutePath(module, weight.getFile());
     auto file = llvm::find_if(found, [&](const File &f) { return f.path == path; });
     if (file == found.end())
-      file = &found.emplace_back(File{path, {}});
+      file = &found.emplace_back(File{path, {}, {}});
     file->ranges.push_back({*object->getInteger("offset"), *object->getInteger("bytes")});
+    file->names.try_emplace(file->ranges.back(), entry.parameter.weight.str());
     (*object)["file"] = (int64_t)(file - found.begin());
     list.push_back(std::move(*object));
   }
-  for (File &file : found)
-    files.push_back(describe(file));
+  for (File &file : found) {
+    auto object = describe(file, digestWeights, module.getLoc());
+    if (failed(object))
+      return failure();
+    files.push_back(std::move(*object));
+  }
 
   auto source = module->getAttrOfType<StringAttr>(TpcDialect::kSourceAttr);
   json::Object manifest{{"format", 1},
@@ -297,7 +326,8 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
                         {"files", std::move(files)},
                         {"parameters", std::move(list)}};
   for (auto [key, attr] : {std::pair("schedule", kScheduleAttr),
-                           std::pair("not_verified", kNotVerifiedAttr)})
+                           std::pair("not_verified", kNotVerifiedAttr),
+                           std::pair("no_second_opinion", kNoSecondOpinionAttr)})
     if (auto value = module->getAttrOfType<StringAttr>(attr))
       manifest[key] = text(value);
   std::string result;

@@ -35,6 +35,7 @@ void mlir::tpc::buildLoweringPipeline(OpPassManager &pm, const LoweringOptions &
   pm.addPass(createOutlineKernels());
   LowerProgramOptions program;
   program.name = options.name;
+  program.digestWeights = options.digestWeights;
   pm.addPass(createLowerProgram(program));
   pm.addPass(createApproximateMath());
   // What is left are scalars.

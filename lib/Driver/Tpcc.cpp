@@ -307,7 +307,7 @@ mlir::LogicalResult Session::run() {
   });
   Compilation compilation(context, {options.input,
                                     spec,
-                                    {options.name, options.march},
+                                    {options.name, options.march, 3, options.digestWeights},
                                     !options.noVerify,
                                     options.annotations,
                                     options.deviceConfiguration});

@@ -109,6 +109,12 @@ bool TpccOptions::parse(int argc, char **argv) {
       "march", cl::desc("CPU to compile for (default: native, this one)"), cl::value_desc("cpu"),
       cl::location(march), cl::init("native"), cl::cat(files));
 
+  cl::opt<bool, true> digestOption(
+      "digest-weights",
+      cl::desc("Read all weights, and record a digest of each for the executable's "
+               "--verify-weights (default: samples, as it is checked at every start)"),
+      cl::location(digestWeights), cl::cat(files));
+
   cl::OptionCategory partitioning("2. How to split");
   cl::opt<std::string, true> shardOption(
       "megatron-shard", cl::desc("Ranks per axis, such as tp8,pp4 (default: tp1, one rank)"),

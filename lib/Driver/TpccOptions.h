@@ -29,6 +29,7 @@ struct TpccOptions {
   bool explain = false;
   bool timing = false;
   bool noVerify = false;
+  bool digestWeights = false;
   std::string certificate;
 
   /// Returns false after an error, which has been printed. Ends the program after --help and

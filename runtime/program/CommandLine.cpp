@@ -245,7 +245,8 @@ Flags:
   --shape NAME=SIZE,…      sizes that no input determines
   --weights=FILE|DIR       where the weights are, if not where they were at compile time nor beside this program
   --weights=random:SEED    draw the weights instead of reading them
-  --verify-weights         compare all bytes of the weights between processes, not samples
+  --verify-weights         compare all bytes of the weights, not samples: between processes, and with those at compile
+                           time if it was compiled with --digest-weights
   --threads-per-rank N     default: the cores, divided by the ranks on this machine
   --bench                  measure steps on made-up inputs; prints JSON. With --repeat N (10), --warmup N (2)
   --describe [--json]      inputs, outputs, grid, groups of ranks, bytes of weights per rank

@@ -100,6 +100,8 @@ std::string describe(const Manifest &manifest) {
             (constraint.max ? " <= " + std::to_string(*constraint.max) : "") +
             (constraint.why.empty() ? "" : ": " + constraint.why) + "\n";
 
+  if (!manifest.noSecondOpinion.empty())
+    text += "Verified by proof alone, not at small sizes as well: " + manifest.noSecondOpinion + "\n";
   if (!manifest.notVerified.empty())
     text += "NOT VERIFIED: compiled with --no-verify, which skipped " + manifest.notVerified + "\n";
   if (!manifest.schedule.empty())
@@ -150,6 +152,7 @@ std::string describeJson(const Manifest &manifest) {
                  {"source", manifest.source},
                  {"schedule", manifest.schedule},
                  {"not_verified", manifest.notVerified},
+                 {"no_second_opinion", manifest.noSecondOpinion},
                  {"grid", gridJson(manifest)},
                  {"world_size", grid.numRanks()}};
   result["groups"] = json::object();

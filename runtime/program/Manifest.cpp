@@ -319,6 +319,7 @@ Manifest parseManifest(const char *text) {
   manifest.name = root.textOr("name", "program");
   manifest.compiler = root.textOr("compiler", "");
   manifest.notVerified = root.textOr("not_verified", "");
+  manifest.noSecondOpinion = root.textOr("no_second_opinion", "");
   manifest.digest = digestOf(text);
   manifest.source = root.textOr("source", "");
   if (root.has("schedule"))
@@ -347,6 +348,11 @@ Manifest parseManifest(const char *text) {
     if (node.has("bytes"))
       file.bytes = node["bytes"].integer();
     file.digest = node.textOr("digest", "");
+    node.eachIfPresent("tensors", [&](const Node &tensor) {
+      file.tensors.push_back({tensor["name"].text(), tensor["offset"].integerIn(0, INT64_MAX / 4),
+                              tensor["bytes"].integerIn(0, INT64_MAX / 4),
+                              tensor["digest"].text()});
+    });
     manifest.files.push_back(std::move(file));
   });
   root.eachIfPresent("parameters", [&](const Node &node) {

@@ -36,6 +36,13 @@ struct WeightFile {
   std::string path;
   std::optional<int64_t> bytes;
   std::string digest; ///< of sampleDigest (tpc/digest.h); empty: not checked
+  /// Where all weights were read at compile time (--digest-weights): each tensor's wholeDigest.
+  struct Tensor {
+    std::string name;
+    int64_t offset, bytes;
+    std::string digest;
+  };
+  std::vector<Tensor> tensors;
 };
 
 /// One factor of a dimension: `size` elements that are `stride` apart in the source, or lie at `offsets`
@@ -74,6 +81,8 @@ struct Manifest {
   std::string name, compiler, source, schedule;
   std::string digest;      ///< of the manifest's text
   std::string notVerified; ///< what --no-verify skipped; empty if nothing
+  /// Why the program was proved, but not run at small sizes as well; empty if it was.
+  std::string noSecondOpinion;
   Grid grid;
   bool sequenceParallel = false;
   int64_t microBatches = 1;

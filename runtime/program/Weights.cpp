@@ -45,28 +45,19 @@ uint64_t parseSeed(const std::string &text) {
   return seed;
 }
 
-/// Of all bytes, eight at a time.
+/// Of all bytes.
 std::string digestAll(const File &file) {
-  uint64_t hash = 0xcbf29ce484222325u ^ static_cast<uint64_t>(file.size());
-  std::vector<uint64_t> block(size_t(1) << 17);
-  uint64_t blockBytes = block.size() * sizeof(uint64_t), size = file.size();
-  for (uint64_t at = 0; at < size; at += blockBytes) {
-    uint64_t count = std::min(blockBytes, size - at);
-    block[(count - 1) / sizeof(uint64_t)] = 0; // the rest of the last word
-    if (!file.readAt(block.data(), count, at))
-      throw UserError("weight file '" + file.path() + "' could not be read");
-    for (uint64_t i = 0; i * sizeof(uint64_t) < count; ++i) {
-      hash = (hash ^ block[i]) * 0x9e3779b97f4a7c15u;
-      hash ^= hash >> 29;
-    }
-  }
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
+  auto digest = wholeDigest(0, file.size(), [&](void *to, uint64_t bytes, uint64_t offset) {
+    return file.readAt(to, bytes, offset);
+  });
+  if (!digest)
+    throw UserError("weight file '" + file.path() + "' could not be read");
+  return *digest;
 }
 
-/// Returns the digest of samples, of the tensors that the program reads.
-std::string check(const Manifest &manifest, int index, const File &file) {
+/// Returns the digest of samples, of the tensors that the program reads; compares it, and with
+/// `readAll` those of whole tensors, with what they were at compile time.
+std::string check(const Manifest &manifest, int index, const File &file, bool readAll) {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const Parameter &parameter : manifest.parameters) {
     if (parameter.file != index)
@@ -91,6 +82,15 @@ std::string check(const Manifest &manifest, int index, const File &file) {
     throw UserError("weight file '" + file.path() + "' could not be read");
   if (!expected.digest.empty() && *digest != expected.digest)
     throw UserError(changed + "(the size is the same, samples of the tensors differ)" + advice);
+  if (!readAll)
+    return *digest;
+  auto read = [&](void *to, uint64_t bytes, uint64_t offset) {
+    return file.readAt(to, bytes, offset);
+  };
+  for (const WeightFile::Tensor &tensor : expected.tensors)
+    if (wholeDigest(tensor.offset, tensor.bytes, read) != tensor.digest)
+      throw UserError(changed + "(the size and the samples are the same, '" + tensor.name +
+                      "' differs)" + advice);
   return *digest;
 }
 
@@ -123,7 +123,7 @@ WeightSources openWeights(const Manifest &manifest, const std::string &choice, b
                       "; say where it is with --weights=FILE or --weights=DIRECTORY, or run with "
                       "--weights=random:SEED");
     }
-    std::string digest = check(manifest, static_cast<int>(i), *file);
+    std::string digest = check(manifest, static_cast<int>(i), *file, readAll);
     sources.identity += (i ? " " : "") + (readAll ? "all of it " + digestAll(*file) : digest);
     sources.files.push_back(std::move(file));
   }

@@ -20,28 +20,28 @@ struct ReferenceModel {
 /// Keeps a copy of the module in `reference`. It has no flag: it makes sense within one
 /// compilation.
 std::unique_ptr<Pass> createRecordReference(std::shared_ptr<ReferenceModel> reference);
-/// As `tpc-verify-equivalence`, but the model is the recorded one.
-std::unique_ptr<Pass> createVerifyEquivalence(std::shared_ptr<ReferenceModel> reference);
-
-/// On ops of a model that was rewritten to suit the grid: text that says how.
-inline constexpr llvm::StringLiteral kRepeatedHeadsAttr = "tpc.repeated_heads";
-/// Where the model was rewritten so (its weights are then other expressions than before), shows at
-/// small sizes over a prime field that the rewritten model computes the same, and takes it as the
-/// reference.
-std::unique_ptr<Pass> createReplaceReference(std::shared_ptr<ReferenceModel> reference);
-
 struct EquivalenceMethods {
   bool symbolic = true;  // a proof for all sizes
   bool interpret = true; // both programs run at small sizes over a prime field
 };
+
+/// As `tpc-verify-equivalence`, but the model is the recorded one.
+std::unique_ptr<Pass> createVerifyEquivalence(std::shared_ptr<ReferenceModel> reference,
+                                              EquivalenceMethods methods = {});
+
+/// On ops of a model in which kv heads are there several times: text that says how often.
+inline constexpr llvm::StringLiteral kRepeatedHeadsAttr = "tpc.repeated_heads";
+/// Of a module that is proved but could not be run at small sizes as well: why.
+inline constexpr llvm::StringLiteral kNoSecondOpinionAttr = "tpc.no_second_opinion";
 
 /// Unit attribute of a module: norms over widths that are split are there as what they compute.
 /// The verifier then compares all norms by their definition.
 inline constexpr llvm::StringLiteral kNormsWrittenOutAttr = "tpc.norms_written_out";
 
 /// Shows that `program` computes what `model` does; errors say where it does not, or what
-/// cannot be proved.
-LogicalResult verifyEquivalence(ModuleOp model, ModuleOp program, EquivalenceMethods methods = {});
+/// cannot be proved. Where the programs cannot be run at small sizes, `skipped` says why.
+LogicalResult verifyEquivalence(ModuleOp model, ModuleOp program, EquivalenceMethods methods = {},
+                                std::string *skipped = nullptr);
 
 } // namespace mlir::tpc
 

@@ -31,6 +31,8 @@ struct LoweringOptions {
   /// A processor as clang's -march= names it, or "native".
   std::string march = "native";
   unsigned optLevel = 3;
+  /// Reads all weights and records a digest of each, for `--verify-weights`.
+  bool digestWeights = false;
 };
 
 /// How ops are lowered (interfaces), and translations to LLVM IR.

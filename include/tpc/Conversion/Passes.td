@@ -45,7 +45,8 @@ def LowerProgram : Pass<"tpc-lower-program", "::mlir::ModuleOp"> {
     do not live at the same time. `tpc_program_v1` refers to the manifest and to one function for each stage.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
-  let options = [Option<"name", "name", "std::string", "\"\"", "name of the program in the manifest">];
+  let options = [Option<"name", "name", "std::string", "\"\"", "name of the program in the manifest">,
+    Option<"digestWeights", "digest-weights", "bool", "false", "read all weights and record a digest of each">];
 }
 
 def ApproximateMath : Pass<"tpc-approximate-math", "::mlir::ModuleOp"> {

@@ -62,6 +62,28 @@ std::optional<std::string> sampleDigest(uint64_t fileBytes,
   return text;
 }
 
+/// Of all bytes from `offset` on, eight at a time. Nothing if a read fails.
+template <class ReadAt>
+std::optional<std::string> wholeDigest(uint64_t offset, uint64_t bytes, ReadAt &&readAt) {
+  uint64_t hash = 0xcbf29ce484222325u ^ bytes;
+  std::vector<uint64_t> block(size_t(1) << 17);
+  uint64_t blockBytes = block.size() * sizeof(uint64_t);
+  for (uint64_t at = 0; at < bytes; at += blockBytes) {
+    uint64_t count = std::min(blockBytes, bytes - at);
+    block[(count - 1) / sizeof(uint64_t)] = 0; // the rest of the last word
+    if (!readAt(block.data(), count, offset + at))
+      return std::nullopt;
+    for (uint64_t i = 0; i * sizeof(uint64_t) < count; ++i) {
+      hash = (hash ^ block[i]) * 0x9e3779b97f4a7c15u;
+      hash ^= hash >> 29;
+    }
+  }
+  std::string text(16, '0');
+  for (int i = 0; i < 16; ++i)
+    text[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
+  return text;
+}
+
 } // namespace tpc
 
 #endif // TPC_DIGEST_H
