@@ -29,19 +29,24 @@ namespace {
 struct Verifier {
   llvm::StringLiteral flag, step;
   Emit stage;
-  std::unique_ptr<mlir::Pass> (*create)(const std::shared_ptr<mlir::tpc::ReferenceModel> &);
+  /// `last`: nothing after this stage is verified.
+  std::unique_ptr<mlir::Pass> (*create)(const std::shared_ptr<mlir::tpc::ReferenceModel> &,
+                                        bool last);
 };
 } // namespace
 
 static constexpr Verifier verifiers[] = {
     {"tpc-verify-equivalence", "verifying that one rank's program is the model", Emit::Spmd,
-     [](auto &reference) { return mlir::tpc::createVerifyEquivalence(reference); }},
+     [](auto &reference, bool last) {
+       // Where the stages are compared with the model as well, they are what is run on paper.
+       return mlir::tpc::createVerifyEquivalence(reference, {true, /*interpret=*/last});
+     }},
     {"tpc-verify-bounds", "verifying bounds", Emit::Staged,
-     [](auto &) { return mlir::tpc::createVerifyBounds(); }},
+     [](auto &, bool) { return mlir::tpc::createVerifyBounds(); }},
     {"tpc-verify-equivalence", "verifying that the stages are the model", Emit::Staged,
-     [](auto &reference) { return mlir::tpc::createVerifyEquivalence(reference); }},
+     [](auto &reference, bool) { return mlir::tpc::createVerifyEquivalence(reference); }},
     {"tpc-verify-comms", "verifying communication", Emit::Staged,
-     [](auto &) { return mlir::tpc::createVerifyComms(); }},
+     [](auto &, bool) { return mlir::tpc::createVerifyComms(); }},
 };
 
 std::string tpc::verifierNames() {
@@ -64,8 +69,6 @@ static void buildStage(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spe
     return;
   case Emit::Sharded:
     mlir::tpc::buildRewritePipeline(pm, spec);
-    if (reference)
-      pm.addPass(mlir::tpc::createReplaceReference(reference));
     return mlir::tpc::buildShardingPipeline(pm, spec);
   case Emit::Spmd:
     return mlir::tpc::buildSpmdPipeline(pm, spec);
@@ -80,12 +83,12 @@ static void buildStage(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spe
 }
 
 void tpc::buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
-                             std::shared_ptr<mlir::tpc::ReferenceModel> reference) {
+                             std::shared_ptr<mlir::tpc::ReferenceModel> reference, bool last) {
   buildStage(pm, stage, spec, reference);
   if (reference)
     for (const Verifier &verifier : verifiers)
       if (verifier.stage == stage)
-        pm.addPass(verifier.create(reference));
+        pm.addPass(verifier.create(reference, last));
 }
 
 void tpc::registerMegatronShardPipeline() {
@@ -104,7 +107,7 @@ void tpc::registerMegatronShardPipeline() {
         pm.addPass(mlir::tpc::createApplyAnnotations(annotations));
         auto reference = std::make_shared<mlir::tpc::ReferenceModel>();
         for (Emit stage = Emit::Model; stage <= Emit::Staged; stage = next(stage))
-          buildStagePipeline(pm, stage, *spec, reference);
+          buildStagePipeline(pm, stage, *spec, reference, /*last=*/stage == Emit::Staged);
         return mlir::success();
       },
       [](llvm::function_ref<void(const mlir::detail::PassOptions &)>) {});
@@ -157,7 +160,7 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
         continue;
       onStep(verifier.step);
       mlir::PassManager verify(&context);
-      verify.addPass(verifier.create(reference));
+      verify.addPass(verifier.create(reference, target == stage));
       if (mlir::failed(verify.run(*module)))
         return mlir::failure();
     }

@@ -10,6 +10,34 @@ func.func @main(%x: tensor<?x4xf32, #tpc.dist<[s, 4]>>) -> tensor<?x4xf32, #tpc.
 
 // -----
 
-// expected-error @below {{there is no function @main to evaluate}}
+// expected-error @below {{there is no function @main to run}}
 module {
+}
+
+// -----
+
+// What a run before had, and what is no program of this stage.
+// expected-error @below {{there were 2 outputs, now there are 1}}
+module attributes {tpc.inputs = [], tpc.expected = [dense<0.0> : tensor<f64>, dense<0.0> : tensor<f64>]} {
+  func.func @main() -> tensor<f32> {
+    %0 = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+    return %0 : tensor<f32>
+  }
+}
+
+// -----
+
+func.func @main() -> tensor<f32> {
+  // expected-error @below {{(arith.constant): evaluated, nobody knows what it computes}}
+  %0 = arith.constant 1 : i32
+  %1 = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+  return %1 : tensor<f32>
+}
+
+// -----
+
+func.func @main() -> tensor<2xf32> {
+  // expected-error @below {{(tpc.constant): evaluated, its value cannot be read}}
+  %0 = tpc.constant dense_resource<elsewhere> : tensor<2xf32> : tensor<2xf32>
+  return %0 : tensor<2xf32>
 }

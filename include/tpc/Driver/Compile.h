@@ -38,9 +38,9 @@ struct CompileOptions {
 
 /// Adds the passes that lead from the stage before `stage` (Model to Staged) to it. With
 /// `reference`, the model is recorded there, and verifiers are added: later stages are proved to
-/// compute the same, staged programs to communicate correctly.
+/// compute the same, staged programs to communicate correctly. `last`: the pipeline ends here.
 void buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
-                        std::shared_ptr<mlir::tpc::ReferenceModel> reference);
+                        std::shared_ptr<mlir::tpc::ReferenceModel> reference, bool last);
 /// The verifiers: what is left out without `reference`, in words.
 std::string verifierNames();
 

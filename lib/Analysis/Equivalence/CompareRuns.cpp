@@ -1,60 +1,17 @@
 //===- CompareRuns.cpp - Two programs over a prime field, compared --------===//
 
-#include "FieldMachine.h"
+#include "CompareRuns.h"
 
-#include "tpc/Dialect/Dist.h"
+#include "SizeReduction.h"
+#include "../Interpret/Inputs.h"
+#include "../Interpret/Machine.h"
+
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
-
-namespace {
-
-/// Rows of the smallest table that `value` indexes, through ops that keep ids.
-int64_t getIdBound(Value value, const FieldContext &context) {
-  int64_t bound = INT64_MAX;
-  for (OpOperand &use : value.getUses()) {
-    Operation *user = use.getOwner();
-    if (isa<EmbeddingOp>(user) && use.getOperandNumber() == 1)
-      bound = std::min(bound, context.getWholeShape(user->getOperand(0).getType())[0]);
-    else if (auto gather = dyn_cast<GatherNDOp>(user); gather && use.getOperandNumber() == 1)
-      bound =
-          std::min(bound, context.getWholeShape(gather.getData().getType())[gather.getBatchDims()]);
-    else if (isa<ReshapeOp, CastOp, TransposeOp>(user))
-      bound = std::min(bound, getIdBound(user->getResult(0), context));
-  }
-  return bound;
-}
-
-/// Ids of rows, the last ones negative; masks with rows that hide everything; positions; anything.
-Tensor makeInput(BlockArgument argument, DictionaryAttr attrs, const FieldContext &context) {
-  Tensor tensor(context.getWholeShape(argument.getType()));
-  Type element = cast<RankedTensorType>(argument.getType()).getElementType();
-  StringRef kind;
-  if (auto text = attrs ? attrs.getAs<StringAttr>(TpcDialect::kDefaultAttr) : StringAttr())
-    kind = text.getValue();
-  int64_t last = tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
-  int64_t bound = getIdBound(argument, context);
-  bound = bound == INT64_MAX || bound == 0 ? 7 : bound;
-  uint64_t key = hashText("input") + argument.getArgNumber();
-  for (size_t i = 0; i < tensor.data.size(); ++i) {
-    Element x = hash(key, i);
-    int64_t row = i / last, column = i % last;
-    if (kind == "ones")
-      tensor.data[i] = row % 3 == 2 ? 0 : column >= row % last;
-    else if (kind == "positions")
-      tensor.data[i] = column;
-    else if (element.isInteger(1))
-      tensor.data[i] = x % 4 != 0;
-    else if (isa<IntegerType>(element))
-      tensor.data[i] = fromInteger(int64_t(x % (2 * bound)) - bound);
-    else
-      tensor.data[i] = x;
-  }
-  return tensor;
-}
-
-} // namespace
+using namespace mlir::tpc::interpret;
 
 /// The program's grid with few replicas and micro-batches, as ranks along those axes do the same,
 /// and at most `largest` ranks along the others; stages are as many as there are.
@@ -74,135 +31,166 @@ static GridAttr makeSampleGrid(ModuleOp program, int64_t largest) {
                        std::min<int64_t>(grid.getMicroBatches(), 2));
 }
 
-/// Multiplications that a function takes on all ranks which run it, about.
-static double estimate(func::FuncOp function, const FieldContext &context, double ranks,
-                       DenseMap<Operation *, double> &known) {
-  auto [it, first] = known.try_emplace(function, 0);
-  if (!first || function.isExternal())
-    return it->second;
-  double sum = 0;
-  // Of the fullest rank. Sizes may still be too large for lists of indices.
-  auto countDim = [&](const Layout &dim) {
+namespace {
+/// Multiplications that a program takes on all ranks, about; ranks that have the same parts of an
+/// op's values compute it once. Sizes may still be too large for lists of indices.
+class Estimate {
+public:
+  Estimate(ModuleOp module, GridAttr grid, const Sizes &sizes)
+      : module(module), grid(grid), sizes(sizes), local(isLocalProgram(module)) {}
+  double count() {
+    for (auto pipeline : module.getOps<PipelineOp>())
+      return count(pipeline);
+    auto main = module.lookupSymbol<func::FuncOp>("main");
+    return main ? count(main) : 0;
+  }
+
+private:
+  double countDim(DimAttr dim) const {
     double elements = 1;
     auto split = [&](ArrayRef<StringAttr> axes) {
       for (StringAttr axis : axes)
-        elements = context.local ? std::ceil(elements / context.grid.getAxisSize(axis.getValue()))
-                                 : elements;
+        elements = local ? std::ceil(elements / double(grid.getAxisSize(axis.getValue())))
+                         : elements;
     };
-    for (const Layout::Atom &atom : dim.atoms) {
-      elements *= double(context.sizes.evaluate(atom.size));
-      split(atom.axes);
+    for (FactorAttr factor : dim.getFactors()) {
+      elements *= double(sizes.evaluate(factor.getExpr()));
+      split(factor.getAxes());
     }
-    split(dim.product);
+    split(dim.getAxes());
     return elements;
-  };
-  auto count = [&](Value value) {
-    double elements = 1;
-    for (const Layout &dim : context.getRelation(value.getType()).dims)
-      elements *= countDim(dim);
-    return elements;
-  };
-  function.walk([&](Operation *op) {
-    if (auto call = dyn_cast<func::CallOp>(op)) {
-      auto callee = ModuleOp(context.module).lookupSymbol<func::FuncOp>(call.getCallee());
-      sum += callee ? estimate(callee, context, ranks, known) : 0;
-      return;
+  }
+  /// Of the fullest rank.
+  double countElements(Type type) {
+    auto [it, first] = known.try_emplace(type, 1);
+    if (first)
+      for (DimAttr dim : getDist(type).getDims())
+        it->second *= countDim(dim);
+    return it->second;
+  }
+  /// Ranks that have parts of their own of some of an op's values.
+  double countRanks(Operation *op) {
+    std::set<StringRef> axes;
+    auto visit = [&](Type type) {
+      if (!local || !isa<RankedTensorType>(type))
+        return;
+      DistAttr dist = getDist(type);
+      for (DimAttr dim : dist.getDims())
+        for (StringAttr axis : dim.getAllAxes())
+          axes.insert(axis.getValue());
+      for (StringAttr axis : dist.getPartialAxes())
+        axes.insert(axis.getValue());
+    };
+    llvm::for_each(op->getOperandTypes(), visit);
+    llvm::for_each(op->getResultTypes(), visit);
+    double ranks = 1;
+    for (StringRef axis : axes)
+      ranks *= double(grid.getAxisSize(axis)); // "mb": as many rounds
+    return ranks;
+  }
+  double count(Operation *function) {
+    auto [it, first] = functions.try_emplace(function, 0);
+    if (!first)
+      return it->second;
+    double sum = 0;
+    function->walk([&](Operation *op) {
+      if (auto call = dyn_cast<func::CallOp>(op)) {
+        auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+        sum += callee ? count(callee) : 0;
+        return;
+      }
+      double each = 4;
+      if (auto matmul = dyn_cast<MatmulOp>(op))
+        each = countDim(getDist(matmul.getLhs()).getDims().back());
+      else if (auto attention = dyn_cast<AttentionOp>(op))
+        each = 2 * countDim(getDist(attention.getK()).getDims()[1]);
+      for (Type type : op->getResultTypes())
+        if (isa<RankedTensorType>(type))
+          sum += countRanks(op) * each * countElements(type);
+    });
+    return functions[function] = sum;
+  }
+
+  ModuleOp module;
+  GridAttr grid;
+  const Sizes &sizes;
+  bool local;
+  DenseMap<Type, double> known;
+  DenseMap<Operation *, double> functions;
+};
+
+/// Elements of all outputs, one after the other.
+LogicalResult compareOutputs(ModuleOp program, Machine<Field> &actual, Machine<Field> &expected) {
+  if (expected.outputs.size() != actual.outputs.size())
+    return emitError(program.getLoc()) << "the program has " << actual.outputs.size()
+                                       << " outputs, the model " << expected.outputs.size();
+  for (auto [i, a, b] : llvm::enumerate(actual.outputs, expected.outputs)) {
+    auto fail = [&, op = a.delivered]() {
+      return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                             << "): " << Field::what;
+    };
+    if (a.tensor.shape != b.tensor.shape)
+      return fail() << "output " << i << " has another shape than the model's";
+    size_t at = 0;
+    while (at < a.known.size() && a.known[at] && a.tensor.data[at] == b.tensor.data[at])
+      ++at;
+    if (at == a.known.size())
+      continue;
+    Shape index;
+    size_t rest = at;
+    for (int64_t size : llvm::reverse(a.tensor.shape)) {
+      index.push_back(rest % size);
+      rest /= size;
     }
-    double each = ranks * 4;
-    if (auto matmul = dyn_cast<MatmulOp>(op))
-      each = ranks * countDim(context.getRelation(matmul.getLhs().getType()).dims.back());
-    else if (auto attention = dyn_cast<AttentionOp>(op))
-      each = ranks * 2 * countDim(context.getRelation(attention.getK().getType()).dims[1]);
-    for (Value result : op->getResults())
-      if (isa<RankedTensorType>(result.getType()))
-        sum += each * count(result);
-  });
-  return known[function] = sum;
+    InFlightDiagnostic diag = fail() << "element [";
+    llvm::interleaveComma(llvm::reverse(index), diag);
+    return diag << "] of output " << i
+                << (a.known[at] ? " is not what the model computes" : " is delivered by nobody");
+  }
+  return success();
 }
+} // namespace
 
-static double estimate(const FieldContext &context) {
-  DenseMap<Operation *, double> known;
-  double ranks = 1, sum = 0;
-  if (context.local)
-    for (auto [axis, size] : llvm::zip(context.grid.getOrder(), context.grid.getSizes()))
-      ranks *= axis.getValue() == "pp" ? 1 : double(size);
-  // Stages are called once each; layers count where they are called.
-  for (auto function : ModuleOp(context.module).getOps<func::FuncOp>())
-    if (!function->hasAttr(TpcDialect::kLayerAttr))
-      sum += estimate(function, context, ranks, known);
-  return sum;
-}
-
-LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program) {
+LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program,
+                                           std::string &skipped) {
   // About a second. A grid of fewer ranks allows for smaller sizes.
   constexpr double budget = 2e8;
-  bool local = false;
-  program.walk([&](Operation *op) {
-    local |= isa<PipelineOp>(op);
-    for (Type type : op->getResultTypes())
-      local |= isa<RankedTensorType>(type) && getDist(type).getLocal();
-  });
   auto main = model.lookupSymbol<func::FuncOp>("main");
   if (!main || main.isExternal())
     return emitError(model.getLoc()) << "there is no @main to compare with";
   GridAttr grid;
-  std::optional<SizeReduction> reduction;
+  std::optional<SizeReduction> sizes;
   constexpr std::pair<int64_t, int64_t> attempts[] = {{64, 3}, {64, 2}, {3, 2}, {2, 2}, {2, 1}};
   for (auto [largest, base] : attempts) {
     grid = makeSampleGrid(program, largest);
-    reduction.emplace(model, program, GridAttr::lookup(program), grid, base);
-    double cost = estimate(FieldContext(model, grid, *reduction, false)) +
-                  estimate(FieldContext(program, grid, *reduction, local));
+    sizes.emplace(model, program, GridAttr::lookup(program), grid, base);
+    double cost = Estimate(model, grid, *sizes).count() + Estimate(program, grid, *sizes).count();
     if (cost <= budget)
       break;
-    if (base == 1)
-      return success(); // sizes that cannot be made small
+    if (base == 1) {
+      llvm::raw_string_ostream(skipped) << llvm::formatv(
+          "its sizes cannot be made small: {0:e0} multiplications, more than {1:e0}", cost, budget);
+      return success();
+    }
   }
-  SizeReduction &sizes = *reduction;
-  FieldContext whole(model, grid, sizes, false), parts(program, grid, sizes, local);
   // Not all sizes are possible: a table may be shorter, one size the sum of others. The model says.
-  std::vector<Tensor> inputs;
-  std::optional<Machine> expected;
-  for (int sample = 0; sample < SizeReduction::samples && !expected; ++sample) {
-    sizes.setSample(sample);
-    inputs.clear();
-    for (BlockArgument argument : main.getArguments())
-      inputs.push_back(makeInput(argument, main.getArgAttrDict(argument.getArgNumber()), whole));
-    expected.emplace(model, whole, inputs);
-    ScopedDiagnosticHandler quiet(model.getContext(), [](Diagnostic &) { return success(); });
-    if (failed(expected->run()))
-      expected.reset();
-  }
-  if (!expected)
-    return success(); // nothing to compare with
-  Machine actual(program, parts, inputs);
-  if (failed(actual.run()))
-    return failure();
-  if (expected->outputs.size() != actual.outputs.size())
-    return emitError(program.getLoc()) << "the program has " << actual.outputs.size()
-                                       << " outputs, the model " << expected->outputs.size();
-  for (auto [i, a, b] : llvm::enumerate(actual.outputs, expected->outputs)) {
-    auto fail = [&]() {
-      Operation *op = actual.delivered[i];
-      return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
-                             << "): run at small sizes, ";
-    };
-    if (a.tensor.shape != b.tensor.shape)
-      return fail() << "output " << i << " has another shape than the model's";
-    LogicalResult result = success();
-    size_t next = 0;
-    forEachIndex(a.tensor.shape, [&](ArrayRef<int64_t> index) {
-      size_t at = next++;
-      if (failed(result) || (a.known[at] && a.tensor.data[at] == b.tensor.data[at]))
-        return;
-      InFlightDiagnostic diag = fail() << "element [";
-      llvm::interleaveComma(index, diag);
-      diag << "] of output " << i
-           << (a.known[at] ? " is not what the model computes" : " is delivered by nobody");
-      result = diag;
-    });
-    if (failed(result))
-      return failure();
+  for (int sample = 0; sample < SizeReduction::samples; ++sample) {
+    sizes->setSample(sample);
+    World whole(model, grid, *sizes);
+    std::vector<Tensor<uint64_t>> inputs = makeInputs<Field>(main, whole);
+    Machine<Field> expected(whole, inputs);
+    {
+      ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
+        skipped = "the model cannot be run: " + diagnostic.str();
+        return success();
+      });
+      if (failed(expected.run()))
+        continue;
+    }
+    skipped.clear();
+    World parts(program, grid, *sizes);
+    Machine<Field> actual(parts, inputs);
+    return failure(failed(actual.run()) || failed(compareOutputs(program, actual, expected)));
   }
   return success();
 }

@@ -47,6 +47,8 @@ std::string Difference::describe(const Term &term) const {
   switch (term.kind) {
   case Term::Op:
     os << term.name;
+    if (term.operands.size() == 1 && !term.inModel && isa_and_nonnull<StringAttr>(term.attributes))
+      os << " (dimension: major x times x minor " << term.attributes << ")";
     break;
   case Term::Sum:
     os << "a sum of " << term.operands.size();

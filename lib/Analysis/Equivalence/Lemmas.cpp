@@ -266,9 +266,6 @@ static Lemma source(Operation *op, Letter kind = Letter::Each) {
 
 std::optional<Lemma> equivalence::getLemma(Operation *op) {
   return llvm::TypeSwitch<Operation *, std::optional<Lemma>>(op)
-      .Case<AbsOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, TanhOp, ErfOp, SigmoidOp, ReluOp,
-            SinOp, CosOp, FloorOp, CeilOp, SiluOp, NotOp, GeluOp, IsNanOp, PowOp, MaxOp, MinOp,
-            ModOp, AndOp, OrOp, XorOp, CmpOp>([](Operation *o) { return elementwise(o); })
       .Case([](NegOp o) { return elementwise(o, {{{0}}}); })
       .Case<AddOp, SubOp>([](Operation *o) { return elementwise(o, {{{0, 1}}}); })
       .Case([](MulOp o) { return elementwise(o, {{{0}}, {{1}}}); })
@@ -298,5 +295,9 @@ std::optional<Lemma> equivalence::getLemma(Operation *op) {
       .Case([](RotaryOp o) { return rotary(o); })
       .Case<ParameterOp, IotaOp>([](Operation *o) { return source(o); })
       .Case<ConstantOp, SizeOp>([](Operation *o) { return source(o, Letter::All); })
-      .Default([](Operation *) { return std::nullopt; });
+      .Default([](Operation *o) -> std::optional<Lemma> {
+        if (isa<ScalarOpInterface>(o))
+          return elementwise(o);
+        return std::nullopt;
+      });
 }

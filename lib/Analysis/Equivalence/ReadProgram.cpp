@@ -21,13 +21,19 @@ InFlightDiagnostic fail(Operation *op) {
   return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << ") ";
 }
 
+/// What a value is: a term's value, with repetitions.
+struct Meaning {
+  TermId term;
+  Repeats repeats = {};
+};
+
 class Reader {
 public:
   Reader(ModuleOp module, Terms &terms) : module(module), terms(terms) {}
   FailureOr<ProgramTerms> run();
 
 private:
-  using Values = DenseMap<Value, TermId>;
+  using Values = DenseMap<Value, Meaning>;
   /// A value on its way to another stage.
   struct Message {
     TermId term;
@@ -42,9 +48,18 @@ private:
     Values values;
   };
 
-  LogicalResult runFunction(func::FuncOp function, ArrayRef<TermId> arguments,
+  LogicalResult runFunction(func::FuncOp function, ArrayRef<Meaning> arguments,
                             SmallVectorImpl<TermId> &results);
+  /// The term of a value with its repetitions.
+  TermId complete(const Meaning &meaning, Value value, Operation *op) {
+    return meaning.repeats.empty()
+               ? meaning.term
+               : terms.makeRepetition(meaning.term, meaning.repeats, getWholeType(value.getType()), op);
+  }
+  LogicalResult getMeanings(Operation *op, const Values &values, SmallVectorImpl<Meaning> &meanings);
+  LogicalResult getTerms(Operation *op, const Values &values, SmallVectorImpl<TermId> &terms);
   LogicalResult runCall(func::CallOp call, Values &values);
+  Meaning makeOp(Operation *op, ArrayRef<Meaning> operands);
   LogicalResult runOp(Operation *op, Values &values);
   LogicalResult runPipeline(PipelineOp pipeline);
   FailureOr<bool> advance(Place &place);
@@ -53,32 +68,43 @@ private:
   ModuleOp module;
   Terms &terms;
   ProgramTerms program;
-  DenseMap<Operation *, SmallVector<TermId>> layers; // bodies, of variables
+  /// Bodies, of variables; by how their arguments repeat.
+  std::map<std::pair<Operation *, std::string>, SmallVector<TermId>> layers;
   DenseSet<Operation *> running;
   static constexpr int64_t maxSteps = 1 << 21;
   int64_t steps = 0;
   std::map<std::tuple<int64_t, int64_t, size_t>, std::deque<Message>> messages; // from, to, loop
 };
 
-/// Terms of an op's operands. Nothing is trusted: that an operand is computed before, neither.
-static LogicalResult getTerms(Operation *op, const DenseMap<Value, TermId> &values,
-                              SmallVectorImpl<TermId> &terms) {
+/// Of an op's operands. Nothing is trusted: that an operand is computed before, neither.
+LogicalResult Reader::getMeanings(Operation *op, const Values &values,
+                                  SmallVectorImpl<Meaning> &meanings) {
   for (Value operand : op->getOperands()) {
     auto it = values.find(operand);
     if (it == values.end())
       return fail(op) << "takes a value that is not computed before";
-    terms.push_back(it->second);
+    meanings.push_back(it->second);
   }
   return success();
 }
 
-LogicalResult Reader::runFunction(func::FuncOp function, ArrayRef<TermId> arguments,
+LogicalResult Reader::getTerms(Operation *op, const Values &values,
+                               SmallVectorImpl<TermId> &terms) {
+  SmallVector<Meaning> meanings;
+  if (failed(getMeanings(op, values, meanings)))
+    return failure();
+  for (auto [meaning, operand] : llvm::zip(meanings, op->getOperands()))
+    terms.push_back(complete(meaning, operand, op));
+  return success();
+}
+
+LogicalResult Reader::runFunction(func::FuncOp function, ArrayRef<Meaning> arguments,
                                   SmallVectorImpl<TermId> &results) {
   if (!running.insert(function).second)
     return fail(function) << "calls itself";
   Values values;
-  for (auto [argument, term] : llvm::zip(function.getArguments(), arguments))
-    values[argument] = term;
+  for (auto [argument, meaning] : llvm::zip(function.getArguments(), arguments))
+    values[argument] = meaning;
   for (Operation &op : function.front()) {
     if (auto ret = dyn_cast<func::ReturnOp>(op)) {
       if (failed(getTerms(ret, values, results)))
@@ -97,29 +123,63 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
   if (!callee || callee.isExternal() || callee.getNumArguments() != call.getNumOperands() ||
       callee.getNumResults() != call.getNumResults())
     return fail(call) << "calls @" << call.getCallee() << ", which does not fit";
-  SmallVector<TermId> arguments, results;
-  if (failed(getTerms(call, values, arguments)))
+  SmallVector<Meaning> arguments;
+  if (failed(getMeanings(call, values, arguments)))
     return failure();
   if (!callee->hasAttr(TpcDialect::kLayerAttr)) {
+    SmallVector<TermId> results;
     if (failed(runFunction(callee, arguments, results)))
       return failure();
     for (auto [result, term] : llvm::zip(call.getResults(), results))
-      values[result] = term;
+      values[result] = {term};
     return success();
   }
-  auto [it, first] = layers.try_emplace(callee);
+  std::string repeats;
+  SmallVector<TermId> operands;
+  for (const Meaning &argument : arguments) {
+    operands.push_back(argument.term);
+    repeats += toText(argument.repeats) + "; ";
+  }
+  auto [it, first] = layers.try_emplace({callee, repeats});
   if (first) {
-    SmallVector<TermId> variables, bodies;
-    for (auto [i, type] : llvm::enumerate(callee.getArgumentTypes()))
-      variables.push_back(terms.makeVariable(i, getWholeType(type)));
+    SmallVector<Meaning> variables;
+    for (auto [i, type] : llvm::enumerate(callee.getArgumentTypes())) {
+      Type variable = removeRepeats(getWholeType(type), arguments[i].repeats);
+      variables.push_back({terms.makeVariable(i, variable), arguments[i].repeats});
+    }
+    SmallVector<TermId> bodies;
     if (failed(runFunction(callee, variables, bodies)))
       return failure();
-    it = layers.find(callee);
     it->second = std::move(bodies);
   }
   for (auto [result, body] : llvm::zip(call.getResults(), it->second))
-    values[result] = terms.makeCall(body, arguments, call);
+    values[result] = {terms.makeCall(body, operands, call)};
   return success();
+}
+
+Meaning Reader::makeOp(Operation *op, ArrayRef<Meaning> operands) {
+  Type type = getWholeType(op->getResult(0).getType());
+  if (auto parameter = dyn_cast<ParameterOp>(op)) {
+    if (!parameter.getWeightOp())
+      return {terms.makeParameter(parameter, {}, type)};
+    ViewAttr view = parameter.getViewOrDense();
+    Repeats repeats = takeRepeats(view);
+    return {terms.makeParameter(parameter, view, removeRepeats(type, repeats)), repeats};
+  }
+  SmallVector<TermId> list;
+  if (llvm::any_of(operands, [](const Meaning &operand) { return !operand.repeats.empty(); })) {
+    SmallVector<Repeats> repeats;
+    for (const Meaning &operand : operands) {
+      list.push_back(operand.term);
+      repeats.push_back(operand.repeats);
+    }
+    if (std::optional<Repeats> result = passRepeats(op, repeats))
+      return {terms.makeOp(op, list, removeRepeats(type, *result)), *result};
+    list.clear();
+  }
+  for (auto [operand, value] : llvm::zip(operands, op->getOperands()))
+    list.push_back(complete(operand, value, op));
+  return {terms.makeOp(op, list, type)};
 }
 
 LogicalResult Reader::runOp(Operation *op, Values &values) {
@@ -128,8 +188,8 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
                     << " ops' worth of times";
   if (auto call = dyn_cast<func::CallOp>(op))
     return runCall(call, values);
-  SmallVector<TermId> operands;
-  if (failed(getTerms(op, values, operands)))
+  SmallVector<Meaning> operands;
+  if (failed(getMeanings(op, values, operands)))
     return failure();
   // What moves parts between ranks leaves the whole value as it is: verifyRelations shows that it
   // does.
@@ -144,7 +204,7 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
   if (op->getNumResults() != 1 || op->getNumRegions() > 0 ||
       !isa<RankedTensorType>(op->getResult(0).getType()))
     return fail(op) << "cannot be proved: it is no op of this stage";
-  values[op->getResult(0)] = terms.makeOp(op, operands);
+  values[op->getResult(0)] = makeOp(op, operands);
   return success();
 }
 
@@ -229,7 +289,7 @@ FailureOr<bool> Reader::advance(Place &place) {
         diag.attachNote(message.send->getLoc()) << "sent here";
         return diag;
       }
-      place.values[recv.getResult()] = message.term;
+      place.values[recv.getResult()] = {message.term};
     } else if (auto send = dyn_cast<SendOp>(op)) {
       messages[{here, send.getTo(), place.loop}].push_back({operands[0], send});
     } else if (auto output = dyn_cast<OutputOp>(op)) {
@@ -256,7 +316,7 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
   Values inputs;
   for (BlockArgument input : body.getArguments()) {
     program.inputs.push_back(getWholeType(input.getType()));
-    inputs[input] = terms.makeInput(input.getArgNumber(), program.inputs.back());
+    inputs[input] = {terms.makeInput(input.getArgNumber(), program.inputs.back())};
   }
   for (Attribute attrs : pipeline.getInputAttrs())
     program.inputAttrs.push_back(dyn_cast<DictionaryAttr>(attrs));
@@ -318,11 +378,12 @@ FailureOr<ProgramTerms> Reader::run() {
   auto main = module.lookupSymbol<func::FuncOp>("main");
   if (!main || main.isExternal())
     return emitError(module.getLoc()) << "there is no @main to verify";
-  SmallVector<TermId> arguments, results;
+  SmallVector<Meaning> arguments;
+  SmallVector<TermId> results;
   for (auto [i, type] : llvm::enumerate(main.getArgumentTypes())) {
     program.inputs.push_back(getWholeType(type));
     program.inputAttrs.push_back(main.getArgAttrDict(i));
-    arguments.push_back(terms.makeInput(i, program.inputs.back()));
+    arguments.push_back({terms.makeInput(i, program.inputs.back())});
   }
   if (failed(runFunction(main, arguments, results)))
     return failure();

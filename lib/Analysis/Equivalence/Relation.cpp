@@ -2,6 +2,8 @@
 
 #include "Relation.h"
 
+#include "../Interpret/World.h"
+
 #include "tpc/Dialect/Dist.h"
 
 using namespace mlir;
@@ -87,28 +89,13 @@ std::string Layout::str() const {
 std::vector<int64_t>
 Layout::getIndices(GridAttr grid, const std::map<std::string, int64_t> &at,
                    llvm::function_ref<int64_t(const SymExpr &)> evaluate) const {
-  auto split = [&](std::vector<int64_t> list, ArrayRef<StringAttr> axes) {
-    for (StringAttr axis : axes) {
-      auto it = at.find(axis.getValue().str());
-      int64_t parts = grid.getAxisSize(axis.getValue()), c = it == at.end() ? 0 : it->second;
-      auto begin = list.begin() + ::tpc::shardBegin(list.size(), parts, c);
-      list = std::vector<int64_t>(begin, begin + ::tpc::shardSize(list.size(), parts, c));
-    }
-    return list;
-  };
-  std::vector<int64_t> list = {0};
-  for (const Atom &atom : atoms) {
-    int64_t size = evaluate(atom.size);
-    std::vector<int64_t> own(std::max<int64_t>(0, size)), next;
-    std::iota(own.begin(), own.end(), 0);
-    own = split(own, atom.axes);
-    next.reserve(list.size() * own.size());
-    for (int64_t major : list)
-      for (int64_t minor : own)
-        next.push_back(major * size + minor);
-    list = std::move(next);
-  }
-  return split(list, product);
+  SmallVector<interpret::DimFactor> factors;
+  for (const Atom &atom : atoms)
+    factors.push_back({evaluate(atom.size), atom.axes});
+  return interpret::getIndices(factors, product, grid, [&](StringAttr axis) {
+    auto it = at.find(axis.getValue().str());
+    return it == at.end() ? 0 : it->second;
+  });
 }
 
 //===----------------------------------------------------------------------===//

@@ -18,11 +18,11 @@
 #ifndef TPC_LIB_ANALYSIS_SIZEREDUCTION_H
 #define TPC_LIB_ANALYSIS_SIZEREDUCTION_H
 
-#include "tpc/Dialect/Tpc.h"
+#include "../Interpret/World.h"
 
 namespace mlir::tpc::equivalence {
 
-class SizeReduction {
+class SizeReduction : public interpret::Sizes {
 public:
   /// Collects what `model` and `program` need and chooses sizes for the grid `sample` in place of
   /// `grid`; `base` stands for what may be any number.
@@ -30,12 +30,10 @@ public:
 
   /// What stands for the static size n. Products of known sizes are products.
   int64_t get(int64_t n) const;
-  /// A size, with these values for the symbols.
-  int64_t evaluate(const ::tpc::SymExpr &size) const;
-  /// Where index `i` of `n'` lies among the n original ones.
-  int64_t spread(int64_t i, int64_t n) const;
-  /// An offset into a dimension of original size n.
-  int64_t scale(int64_t offset, int64_t n) const;
+  int64_t evaluate(const ::tpc::SymExpr &size) const override;
+  using Sizes::evaluate;
+  int64_t spread(int64_t i, int64_t n) const override;
+  int64_t scale(int64_t offset, int64_t n) const override;
 
   /// Values for the symbols, all of them at least 1: the larger `sample`, the smaller they are.
   static constexpr int samples = 4;

@@ -8,11 +8,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 
-static Type getWholeType(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  return makeTensorType(tensor.getElementType(), getDist(type).getGlobal());
-}
-
 TermId Terms::intern(Term term, Operation *op) {
   std::string key;
   auto add = [&](const auto &x) { key.append(reinterpret_cast<const char *>(&x), sizeof(x)); };
@@ -143,24 +138,31 @@ static Attribute normalizeView(ViewAttr view) {
   return builder.getArrayAttr(dims);
 }
 
-TermId Terms::makeOp(Operation *op, ArrayRef<TermId> operands) {
+TermId Terms::makeParameter(ParameterOp op, ViewAttr view, Type type) {
+  Term term(Term::Parameter);
+  term.type = type;
+  term.name = op.getWeight();
+  if (WeightOp weight = op.getWeightOp()) {
+    term.attributes = normalizeView(view);
+    term.attributes2 = ArrayAttr::get(
+        op.getContext(), {weight.getFileAttr(), weight.getOffsetAttr(), weight.getTypeAttr()});
+  }
+  return intern(term, op);
+}
+
+TermId Terms::makeRepetition(TermId operand, const Repeats &repeats, Type type, Operation *op) {
+  Term term(Term::Op);
+  term.name = "repetition";
+  term.attributes = StringAttr::get(type.getContext(), toText(repeats));
+  term.type = type;
+  term.operands = {operand};
+  return intern(term, op);
+}
+
+TermId Terms::makeOp(Operation *op, ArrayRef<TermId> operands, Type type) {
   for (TermId operand : operands)
     if (inProgram && !terms[operand].usedInProgram)
       terms[operand].usedInProgram = op;
-  Type type = getWholeType(op->getResult(0).getType());
-  if (auto parameter = dyn_cast<ParameterOp>(op)) {
-    WeightOp weight = parameter.getWeightOp();
-    Term term(Term::Parameter);
-    term.type = type;
-    term.name = parameter.getWeight();
-    Builder builder(op->getContext());
-    if (weight) {
-      term.attributes = normalizeView(parameter.getViewOrDense());
-      term.attributes2 = builder.getArrayAttr(
-          {weight.getFileAttr(), weight.getOffsetAttr(), weight.getTypeAttr()});
-    }
-    return intern(term, op);
-  }
   auto plain = [&](StringRef name, ArrayRef<TermId> operands, Attribute attributes = {}) {
     Term term(Term::Op);
     term.name = name;

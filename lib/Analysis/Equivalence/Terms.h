@@ -17,7 +17,7 @@
 #ifndef TPC_LIB_ANALYSIS_TERMS_H
 #define TPC_LIB_ANALYSIS_TERMS_H
 
-#include "tpc/Dialect/Tpc.h"
+#include "Repeats.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -49,8 +49,12 @@ public:
 
   TermId makeInput(unsigned index, Type type);
   TermId makeVariable(unsigned index, Type type);
-  /// The term of an op that computes (no call, no communication).
-  TermId makeOp(Operation *op, ArrayRef<TermId> operands);
+  /// The term of an op that computes (no call, no communication), with a result of type `type`.
+  TermId makeOp(Operation *op, ArrayRef<TermId> operands, Type type);
+  /// The term of a weight's view.
+  TermId makeParameter(ParameterOp op, ViewAttr view, Type type);
+  /// The value of type `type` that has a term's value several times, as `repeats` says.
+  TermId makeRepetition(TermId operand, const Repeats &repeats, Type type, Operation *op);
   TermId makeCall(TermId body, ArrayRef<TermId> arguments, Operation *op);
 
   /// The term with its calls replaced by what they compute.

@@ -11,7 +11,7 @@
 #include "tpc/Analysis/Verify.h"
 
 #include "ExpandNorms.h"
-#include "Field.h"
+#include "CompareRuns.h"
 #include "Lemmas.h"
 #include "Terms.h"
 #include "tpc/Analysis/Passes.h"
@@ -49,7 +49,7 @@ static LogicalResult prove(ModuleOp model, ModuleOp program) {
 }
 
 LogicalResult mlir::tpc::verifyEquivalence(ModuleOp model, ModuleOp program,
-                                           EquivalenceMethods methods) {
+                                           EquivalenceMethods methods, std::string *skipped) {
   OwningOpRef<ModuleOp> modelCopy, programCopy;
   if (program->hasAttr(kNormsWrittenOutAttr)) {
     modelCopy = model.clone();
@@ -59,8 +59,11 @@ LogicalResult mlir::tpc::verifyEquivalence(ModuleOp model, ModuleOp program,
   }
   if (methods.symbolic && failed(prove(model, program)))
     return failure();
-  if (methods.interpret && failed(comparePrograms(model, program)))
+  std::string why;
+  if (methods.interpret && failed(comparePrograms(model, program, why)))
     return failure();
+  if (skipped)
+    *skipped = why;
   return success();
 }
 
@@ -69,8 +72,11 @@ namespace {
 struct VerifyEquivalence : public mlir::tpc::impl::VerifyEquivalenceBase<VerifyEquivalence> {
   using VerifyEquivalenceBase::VerifyEquivalenceBase;
   VerifyEquivalence() = default;
-  explicit VerifyEquivalence(std::shared_ptr<ReferenceModel> recorded)
-      : recorded(std::move(recorded)) {}
+  VerifyEquivalence(std::shared_ptr<ReferenceModel> recorded, EquivalenceMethods methods)
+      : recorded(std::move(recorded)) {
+    symbolic = methods.symbolic;
+    interpret = methods.interpret;
+  }
 
   void runOnOperation() override {
     ModuleOp program = getOperation();
@@ -89,8 +95,17 @@ struct VerifyEquivalence : public mlir::tpc::impl::VerifyEquivalenceBase<VerifyE
                                      "model stage as reference=FILE";
       return signalPassFailure();
     }
-    if (failed(verifyEquivalence(model, program, {symbolic, interpret})))
+    std::string skipped;
+    if (failed(verifyEquivalence(model, program, {symbolic, interpret}, &skipped)))
       return signalPassFailure();
+    program->removeAttr(kNoSecondOpinionAttr);
+    if (!skipped.empty()) {
+      emitWarning(program.getLoc()) << "tpc-verify-equivalence: "
+                                   << (symbolic ? "proved, but not run at small sizes as well: "
+                                                : "not run at small sizes: ")
+                                   << skipped;
+      program->setAttr(kNoSecondOpinionAttr, StringAttr::get(&getContext(), skipped));
+    }
     markAllAnalysesPreserved();
   }
 
@@ -109,37 +124,14 @@ struct RecordReference : public PassWrapper<RecordReference, OperationPass<Modul
   std::shared_ptr<ReferenceModel> reference;
 };
 
-struct ReplaceReference : public PassWrapper<ReplaceReference, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ReplaceReference)
-  explicit ReplaceReference(std::shared_ptr<ReferenceModel> reference)
-      : reference(std::move(reference)) {}
-  StringRef getName() const override { return "ReplaceReference"; }
-  void runOnOperation() override {
-    markAllAnalysesPreserved();
-    auto rewritten = getOperation().walk([](Operation *op) {
-      return op->hasAttr(kRepeatedHeadsAttr) ? WalkResult::interrupt() : WalkResult::advance();
-    });
-    if (!rewritten.wasInterrupted())
-      return;
-    if (failed(verifyEquivalence(*reference->module, getOperation(),
-                                 {/*symbolic=*/false, /*interpret=*/true})))
-      return signalPassFailure();
-    reference->module = getOperation().clone();
-  }
-  std::shared_ptr<ReferenceModel> reference;
-};
-
 } // namespace
-
-std::unique_ptr<Pass> mlir::tpc::createReplaceReference(std::shared_ptr<ReferenceModel> reference) {
-  return std::make_unique<ReplaceReference>(std::move(reference));
-}
 
 std::unique_ptr<Pass> mlir::tpc::createRecordReference(std::shared_ptr<ReferenceModel> reference) {
   return std::make_unique<RecordReference>(std::move(reference));
 }
 
 std::unique_ptr<Pass>
-mlir::tpc::createVerifyEquivalence(std::shared_ptr<ReferenceModel> reference) {
-  return std::make_unique<VerifyEquivalence>(std::move(reference));
+mlir::tpc::createVerifyEquivalence(std::shared_ptr<ReferenceModel> reference,
+                                   EquivalenceMethods methods) {
+  return std::make_unique<VerifyEquivalence>(std::move(reference), methods);
 }

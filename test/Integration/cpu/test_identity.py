@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import harness
 from models import MODELS
@@ -85,6 +86,18 @@ def test_other_weights(tpcc, mpi, ids, tmp_path):
                         "--verify-weights"])
     same.check()
 
+    # With digests of all weights from compile time, one process finds it too, and says which tensor.
+    digested = tpcc.compile(MODEL, "tp2", "--digest-weights")
+    digested.call(["--input", ids, "--verify-weights"]).check()
+    digested.call(["--input", ids, f"--weights={middle}"]).check()
+    wrong = digested.call(["--input", ids, f"--weights={middle}", "--verify-weights"])
+    wrong.refused(f"weight file '{middle}' is not the one that the program was compiled with (the size and the samples are "
+                  "the same, '", "' differs)")
+    third = harness.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "1", digested.path, "--input", ids,
+                         "--verify-weights", ":", "-n", "1", digested.path, "--input", ids, f"--weights={middle}",
+                         "--verify-weights"])
+    third.refused("rank 1: weight file", "' differs)")
+
     # A program of other weights, at another place or not, is another program.
     refused(together(ids, one, tpcc.compile(first, "tp2").path), "weight digest")
 
@@ -100,3 +113,29 @@ def test_not_verified_is_said(tpcc):
     assert verified.describe()["schedule"] == executable.describe()["schedule"]
     assert "NOT VERIFIED" not in verified.call(["--describe"]).stdout
     tpcc.call([MODEL, "--no-verify", "--certificate=-"]).refused("--certificate", "--no-verify")
+
+
+def test_no_second_opinion_is_said(tpcc, tmp_path):
+    """Sizes without a common divisor cannot be made small: the program stands on the proof alone."""
+    def compiled(size):
+        weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[size, size], data_location=TensorProto.EXTERNAL)
+        for key, value in (("location", "absent.data"), ("offset", "0"), ("length", str(4 * size * size))):
+            weight.external_data.add(key=key, value=value)
+        bounds = [numpy_helper.from_array(np.array([value]), name)
+                  for name, value in (("start", 1), ("end", size), ("axis", 1))]
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("MatMul", ["h", "w"], ["z"]),
+                 helper.make_node("Softmax", ["z"], ["p"]), helper.make_node("Slice", ["p", "start", "end", "axis"], ["y"])]
+        value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        graph = helper.make_graph(nodes, "g", [value("x", ["batch", size])], [value("y", None)], [weight, *bounds])
+        path = tmp_path / f"{size}.onnx"
+        path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)],
+                                           ir_version=10).SerializeToString())
+        return tpcc.compile(path, "tp2,dp2")
+
+    alone, both = compiled(4099), compiled(19)
+    assert "tpc-verify-equivalence: proved, but not run at small sizes as well" in alone.compiled.stderr
+    why = alone.describe()["no_second_opinion"]
+    assert why.startswith("its sizes cannot be made small")
+    assert f"Verified by proof alone, not at small sizes as well: {why}" in alone.call(["--describe"]).stdout
+    assert "warning" not in both.compiled.stderr and both.describe()["no_second_opinion"] == ""
+    assert "proof alone" not in both.call(["--describe"]).stdout

@@ -1,0 +1,44 @@
+//===- Doubles.cpp - Programs run with numbers ----------------------------===//
+
+#include "Arithmetic.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::interpret;
+
+double Doubles::makeWeight(uint64_t key, int64_t element, RankedTensorType weight) {
+  double uniform = random(key, uint64_t(element));
+  // Vectors are biases and scales: around one third; matrices keep the size of activations.
+  int64_t rank = weight.getRank();
+  return rank < 2
+             ? 0.3 + 0.3 * uniform
+             : 1.7 * uniform / std::sqrt(double(std::max<int64_t>(1, weight.getDimSize(rank - 2))));
+}
+
+Scalar<double> Doubles::getScalar(Operation *op) {
+  auto scalar = dyn_cast<ScalarOpInterface>(op);
+  if (!scalar)
+    return {};
+  return [scalar](ArrayRef<double> x) mutable { return scalar.evaluateScalar(x); };
+}
+
+void Doubles::softmax(MutableArrayRef<double> row, ArrayRef<char> visible, bool uniform) {
+  double top = -INFINITY, total = 0;
+  for (auto [x, sees] : llvm::zip(row, visible))
+    top = sees ? std::max(top, x) : top;
+  bool none = top == -INFINITY && !llvm::is_contained(visible, char(true));
+  for (auto [x, sees] : llvm::zip(row, visible))
+    total += x = none ? uniform : sees ? std::exp(x - top) : 0;
+  for (double &x : row)
+    x = none && !uniform ? 0 : x / total;
+}
+
+void Doubles::normalize(MutableArrayRef<double> row, double epsilon, bool center) {
+  double mean = 0, variance = 0, n = row.size();
+  for (double x : row)
+    mean += center ? x / n : 0;
+  for (double x : row)
+    variance += (x - mean) * (x - mean) / n;
+  for (double &x : row)
+    x = (x - mean) / std::sqrt(variance + epsilon);
+}

@@ -1,0 +1,119 @@
+//===- Evaluate.cpp - Runs a program on paper, on all ranks ---------------===//
+
+#include "tpc/Analysis/Passes.h"
+
+#include "Inputs.h"
+#include "Machine.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_EVALUATE
+#include "tpc/Analysis/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::interpret;
+
+namespace {
+
+/// Those that the user gives for the symbols.
+class GivenSizes : public Sizes {
+public:
+  int64_t evaluate(const ::tpc::SymExpr &size) const override {
+    return size.evaluate(symbols).value_or(0);
+  }
+  using Sizes::evaluate;
+  std::map<std::string, int64_t> symbols;
+};
+
+using Numbers = std::vector<Tensor<double>>;
+
+Attribute toAttribute(const Numbers &tensors, MLIRContext *context) {
+  SmallVector<Attribute> list;
+  for (const Tensor<double> &tensor : tensors)
+    list.push_back(DenseElementsAttr::get(
+        RankedTensorType::get(tensor.shape, Float64Type::get(context)), ArrayRef(tensor.data)));
+  return ArrayAttr::get(context, list);
+}
+
+Numbers fromAttribute(ArrayAttr list) {
+  Numbers tensors;
+  for (auto dense : list.getAsRange<DenseElementsAttr>()) {
+    Tensor<double> &tensor = tensors.emplace_back(dense.getType().getShape());
+    if (!tensor.data.empty())
+      llvm::copy(dense.getValues<double>(), tensor.data.begin());
+  }
+  return tensors;
+}
+
+struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
+  using EvaluateBase::EvaluateBase;
+
+  /// NaN stands for what nobody has delivered.
+  LogicalResult compare(const Numbers &expected, const Numbers &actual) {
+    Location loc = getOperation().getLoc();
+    if (expected.size() != actual.size())
+      return emitError(loc) << "there were " << expected.size() << " outputs, now there are "
+                            << actual.size();
+    for (auto [i, a, b] : llvm::enumerate(expected, actual)) {
+      double largest = 0, difference = 0;
+      bool complete = a.shape == b.shape;
+      for (auto [x, y] : llvm::zip(a.data, b.data)) {
+        complete &= std::isnan(x) == std::isnan(y);
+        if (std::isnan(x) || x == y)
+          continue;
+        largest = std::max(largest, std::fabs(x));
+        difference = std::max(difference, std::fabs(x - y));
+      }
+      if (!complete)
+        return emitError(loc) << "output " << i << " is not the same: parts are missing";
+      if (!(difference <= tolerance * std::max(largest, 1e-30)))
+        return emitError(loc) << "output " << i << " is not the same: of values up to " << largest
+                              << " some differ by " << difference;
+      llvm::outs() << "output " << i << " is the same\n";
+    }
+    return success();
+  }
+
+  LogicalResult readShape(GivenSizes &sizes) {
+    for (const std::string &item : shape) {
+      auto [name, size] = StringRef(item).split('=');
+      if (name.empty() || size.getAsInteger(10, sizes.symbols[name.str()]))
+        return emitError(getOperation().getLoc()) << "shape: '" << item << "' is not name=size";
+    }
+    return success();
+  }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    MLIRContext *context = &getContext();
+    GivenSizes sizes;
+    if (failed(readShape(sizes)))
+      return signalPassFailure();
+    GridAttr grid = GridAttr::lookup(module);
+    World world(module, grid ? grid : GridAttr::get(context, {}, {}, 1), sizes);
+    auto expected = module->getAttrOfType<ArrayAttr>("tpc.expected");
+    Numbers inputs;
+    if (expected)
+      inputs = fromAttribute(module->getAttrOfType<ArrayAttr>("tpc.inputs"));
+    else if (auto main = module.lookupSymbol<func::FuncOp>("main"))
+      inputs = makeInputs<Doubles>(main, world);
+    Machine<Doubles> machine(world, inputs);
+    if (failed(machine.run()))
+      return signalPassFailure();
+    Numbers outputs;
+    for (auto &output : machine.outputs) {
+      Tensor<double> &tensor = outputs.emplace_back(output.tensor);
+      for (size_t i = 0; i < tensor.data.size(); ++i)
+        tensor.data[i] = output.known[i] ? tensor.data[i] : NAN;
+    }
+    if (!expected) {
+      module->setAttr("tpc.inputs", toAttribute(inputs, context));
+      module->setAttr("tpc.expected", toAttribute(outputs, context));
+    } else if (failed(compare(fromAttribute(expected), outputs))) {
+      return signalPassFailure();
+    }
+  }
+};
+
+} // namespace

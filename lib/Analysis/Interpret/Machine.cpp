@@ -1,0 +1,453 @@
+//===- Machine.cpp - A program on all ranks -------------------------------===//
+
+#include "Machine.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::interpret;
+
+template <typename A>
+Machine<A>::Machine(World &world, ArrayRef<Data> inputs) : world(world) {
+  for (const Data &input : inputs)
+    this->inputs.push_back(std::make_shared<Data>(input));
+  for (int64_t rank = 0; rank < world.countRanks(); ++rank)
+    ranks.push_back(world.getCoordinates(rank));
+}
+
+template <typename A> std::string Machine<A>::describe(int rank) const {
+  std::map<std::string, int64_t> names;
+  GridAttr grid = world.getGrid();
+  for (auto [axis, c] : llvm::zip(grid.getOrder(), ranks[rank]))
+    if (grid.getAxisSize(axis.getValue()) > 1)
+      names[axis.getValue().str()] = c;
+  if (grid.getMicroBatches() > 1)
+    names["mb"] = ranks[rank].back();
+  std::string text;
+  for (auto &[axis, c] : names)
+    text += (text.empty() ? "" : ", ") + axis + "=" + std::to_string(c);
+  return text.empty() ? "the only rank" : "the rank at " + text;
+}
+
+//===----------------------------------------------------------------------===//
+// On each rank
+//===----------------------------------------------------------------------===//
+
+template <typename A>
+LogicalResult Machine<A>::compute(Operation *op, Values &values, Ranks active,
+                                  std::vector<Ref> &results) {
+  if (op->getNumResults() != 1 || op->getNumRegions() > 0 ||
+      !isa<RankedTensorType>(op->getResult(0).getType()))
+    return fail(op) << "nobody knows what it computes";
+  std::map<SmallVector<const void *>, Ref> known; // by all that it depends on
+  SmallVector<const Data *> operands;
+  for (int rank : active) {
+    const Part &part = getPart(op->getResult(0), rank);
+    SmallVector<const void *> key = {&part};
+    operands.clear();
+    for (Value operand : op->getOperands()) {
+      operands.push_back(values.find(operand)->second[rank].get());
+      key.append({operands.back(), &getPart(operand, rank)});
+    }
+    Ref &result = known[key];
+    if (!result) {
+      auto computed = Evaluation<A>(op, operands, world, ranks[rank]).run();
+      if (failed(computed))
+        return failure();
+      if (computed->shape != part.shape)
+        return fail(op) << describe(rank) << " computes another shape than its type "
+                        << op->getResult(0).getType() << " says";
+      result = std::make_shared<Data>(std::move(*computed));
+    }
+    results[rank] = result;
+  }
+  return success();
+}
+
+/// The part `to` of a tensor that has the part `from`.
+template <typename A>
+auto Machine<A>::extract(Operation *op, const Ref &tensor, const Part &from, const Part &to,
+                         int rank) -> FailureOr<Ref> {
+  if (tensor->shape != from.shape || from.indices.size() != to.indices.size())
+    return fail(op) << describe(rank) << " has another shape than its type says";
+  if (from.indices == to.indices)
+    return tensor;
+  SmallVector<std::vector<int64_t>> places(from.indices.size());
+  for (unsigned d = 0; d < places.size(); ++d)
+    for (int64_t index : to.indices[d]) {
+      auto it = llvm::lower_bound(from.indices[d], index);
+      if (it == from.indices[d].end() || *it != index)
+        return fail(op) << describe(rank) << " lacks element " << index << " of dimension " << d;
+      places[d].push_back(it - from.indices[d].begin());
+    }
+  auto out = std::make_shared<Data>(to.shape);
+  size_t next = 0;
+  forEachIndex(to.shape, [&](ArrayRef<int64_t> index) {
+    int64_t at = 0;
+    for (unsigned d = 0; d < index.size(); ++d)
+      at = at * from.shape[d] + places[d][index[d]];
+    out->data[next++] = tensor->data[at];
+  });
+  return Ref(out);
+}
+
+template <typename A>
+LogicalResult Machine<A>::slice(LocalSliceOp op, ArrayRef<Ref> value, Ranks active,
+                                std::vector<Ref> &results) {
+  std::map<std::array<const void *, 3>, Ref> known;
+  for (int rank : active) {
+    const Part &from = getPart(op.getOperand(), rank), &to = getPart(op.getResult(), rank);
+    Ref &result = known[{value[rank].get(), &from, &to}];
+    if (!result) {
+      FailureOr<Ref> part = extract(op, value[rank], from, to, rank);
+      if (failed(part))
+        return failure();
+      result = *part;
+    }
+    results[rank] = result;
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Between ranks
+//===----------------------------------------------------------------------===//
+
+template <typename A>
+const std::vector<SmallVector<int>> &Machine<A>::getGroups(ArrayAttr axes) {
+  auto [it, first] = groups.try_emplace(axes);
+  if (!first)
+    return it->second;
+  std::map<Coordinates, SmallVector<int>> byRest;
+  for (int rank = 0; rank < int(ranks.size()); ++rank) {
+    Coordinates rest;
+    for (auto [axis, c] : llvm::zip(world.getGrid().getOrder(), ranks[rank]))
+      if (!llvm::is_contained(axes, axis))
+        rest.push_back(c);
+    byRest[rest].push_back(rank);
+  }
+  for (auto &[rest, group] : byRest)
+    it->second.push_back(group);
+  return it->second;
+}
+
+/// All parts of a group, combined.
+template <typename A>
+auto Machine<A>::reduce(Operation *op, ArrayRef<Ref> value, Ranks group) -> FailureOr<Ref> {
+  PartialAttr partial = getDist(op->getOperand(0)).getPartial();
+  ReductionKind kind = partial ? partial.getKind() : ReductionKind::Sum;
+  auto sum = std::make_shared<Data>(*value[group.front()]);
+  for (int other : group.drop_front()) {
+    if (value[other]->shape != sum->shape)
+      return fail(op) << describe(other) << " and " << describe(group.front())
+                      << " add values of different shapes";
+    for (auto [x, y] : llvm::zip(sum->data, value[other]->data))
+      x = kind == ReductionKind::Sum   ? A::add(x, y)
+          : kind == ReductionKind::Max ? (A::less(x, y) ? y : x)
+                                       : (A::less(y, x) ? y : x);
+  }
+  return Ref(sum);
+}
+
+/// Each member takes what it needs of what all have together.
+template <typename A>
+LogicalResult Machine<A>::gather(Operation *op, ArrayRef<Ref> value, Ranks group,
+                                 std::vector<Ref> &results) {
+  Value in = op->getOperand(0);
+  Partial whole(world.getWholeShape(in.getType()));
+  const Shape &shape = whole.tensor.shape;
+  for (int rank : group) {
+    const Part &from = getPart(in, rank);
+    if (value[rank]->shape != from.shape)
+      return fail(op) << describe(rank) << " has another shape than its type says";
+    size_t next = 0;
+    forEachIndex(from.shape, [&](ArrayRef<int64_t> index) {
+      int64_t at = 0;
+      for (size_t d = 0; d < index.size(); ++d)
+        at = at * shape[d] + from.indices[d][index[d]];
+      whole.tensor.data[at] = value[rank]->data[next++];
+      whole.known[at] = true;
+    });
+  }
+  std::map<const Part *, Ref> known;
+  for (int rank : group) {
+    const Part &to = getPart(op->getResult(0), rank);
+    Ref &result = known[&to];
+    if (!result) {
+      bool missing = to.shape.size() != shape.size();
+      for (size_t d = 0; !missing && d < shape.size(); ++d)
+        missing = !to.indices[d].empty() && to.indices[d].back() >= shape[d];
+      auto out = std::make_shared<Data>(to.shape);
+      size_t next = 0;
+      if (!missing)
+        forEachIndex(to.shape, [&](ArrayRef<int64_t> index) {
+          int64_t at = 0;
+          for (size_t d = 0; d < index.size(); ++d)
+            at = at * shape[d] + to.indices[d][index[d]];
+          missing |= !whole.known[at];
+          out->data[next++] = whole.tensor.data[at];
+        });
+      if (missing)
+        return fail(op) << "no rank has what " << describe(rank) << " needs";
+      result = out;
+    }
+    results[rank] = result;
+  }
+  return success();
+}
+
+template <typename A>
+LogicalResult Machine<A>::communicate(Operation *op, ArrayRef<Ref> value, Ranks active,
+                                      std::vector<Ref> &results) {
+  for (Ranks group : getGroups(op->getAttrOfType<ArrayAttr>("axes"))) {
+    auto comes = [&](int rank) { return llvm::is_contained(active, rank); };
+    auto waits = llvm::find_if(group, comes);
+    if (waits == group.end())
+      continue;
+    if (auto lacks = llvm::find_if_not(group, comes); lacks != group.end())
+      return fail(op) << describe(*waits) << " would wait for " << describe(*lacks)
+                      << ", which does not take part";
+    if (isa<AllReduceOp, ReduceScatterOp>(op)) {
+      FailureOr<Ref> sum = reduce(op, value, group);
+      if (failed(sum))
+        return failure();
+      std::map<std::pair<const Part *, const Part *>, Ref> known;
+      for (int rank : group) {
+        const Part &from = getPart(op->getOperand(0), rank), &to = getPart(op->getResult(0), rank);
+        Ref &result = known[{&from, &to}];
+        if (!result) {
+          FailureOr<Ref> part = extract(op, *sum, from, to, rank);
+          if (failed(part))
+            return failure();
+          result = *part;
+        }
+        results[rank] = result;
+      }
+    } else if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
+      if (broadcast.getRoot() >= group.size())
+        return fail(op) << "its root " << broadcast.getRoot() << " is in no group of "
+                        << group.size();
+      for (int rank : group)
+        results[rank] = value[group[broadcast.getRoot()]];
+    } else if (failed(gather(op, value, group, results))) {
+      return failure();
+    }
+  }
+  return success();
+}
+
+template <typename A> void Machine<A>::send(SendOp op, ArrayRef<Ref> value, Ranks active) {
+  std::optional<unsigned> stage = world.getPosition(StringAttr::get(op.getContext(), "pp"));
+  for (int rank : active) {
+    Coordinates to = ranks[rank];
+    int64_t from = stage ? to[*stage] : 0;
+    if (stage)
+      to[*stage] = op.getTo();
+    for (int other = 0; other < int(ranks.size()); ++other)
+      if (ArrayRef(ranks[other]).drop_back() == ArrayRef(to).drop_back())
+        messages[{other, from}].push_back(value[rank]);
+  }
+}
+
+template <typename A>
+LogicalResult Machine<A>::receive(RecvOp op, Ranks active, std::vector<Ref> &results) {
+  for (int rank : active) {
+    auto &queue = messages[{rank, int64_t(op.getFrom())}];
+    if (queue.empty())
+      return fail(op) << describe(rank) << " waits for a message that nobody sent";
+    results[rank] = std::move(queue.front());
+    queue.pop_front();
+  }
+  return success();
+}
+
+/// Puts parts of an output in their places; ranks that have the same part must agree on it.
+template <typename A>
+LogicalResult Machine<A>::deliver(Operation *op, unsigned index, Value value,
+                                  ArrayRef<Ref> tensors, Ranks active) {
+  std::set<std::pair<const Data *, const Part *>> seen;
+  for (int rank : active) {
+    const Part &part = getPart(value, rank);
+    const Data &tensor = *tensors[rank];
+    if (!seen.insert({&tensor, &part}).second)
+      continue;
+    if (index >= outputs.size() || outputs[index].tensor.shape.size() != part.shape.size() ||
+        tensor.shape != part.shape)
+      return fail(op) << "there is no output " << index << " of this shape";
+    Output &output = outputs[index];
+    output.delivered = op;
+    const Shape &shape = output.tensor.shape;
+    std::string wrong;
+    size_t next = 0;
+    forEachIndex(tensor.shape, [&](ArrayRef<int64_t> position) {
+      int64_t at = 0;
+      bool outside = false;
+      for (size_t d = 0; d < position.size(); ++d) {
+        int64_t i = part.indices[d][position[d]];
+        outside |= i >= shape[d];
+        at = at * shape[d] + i;
+      }
+      Element x = tensor.data[next++];
+      if (wrong.empty() &&
+          (outside || (output.known[at] && !A::agree(output.tensor.data[at], x))))
+        for (size_t d = 0; d < position.size(); ++d)
+          wrong += (d ? ", " : "") + std::to_string(part.indices[d][position[d]]);
+      if (outside)
+        return;
+      output.tensor.data[at] = x;
+      output.known[at] = true;
+    });
+    if (!wrong.empty())
+      return fail(op) << describe(rank) << " has another element [" << wrong << "] of output "
+                      << index << " than a rank before it";
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+template <typename A>
+LogicalResult Machine<A>::runCall(func::CallOp call, Values &values, Ranks active) {
+  auto callee = world.getModule().lookupSymbol<func::FuncOp>(call.getCallee());
+  if (!callee || callee.isExternal() || depth > 64)
+    return fail(call) << "@" << call.getCallee() << " cannot be called";
+  Values inner;
+  for (auto [argument, operand] : llvm::zip(callee.getArguments(), call.getOperands()))
+    inner[argument] = values[operand];
+  SmallVector<Value> returned;
+  ++depth;
+  if (failed(runBlock(callee.front(), inner, active, &returned)))
+    return failure();
+  --depth;
+  for (auto [result, value] : llvm::zip(call.getResults(), returned))
+    values[result] = inner[value];
+  return success();
+}
+
+template <typename A>
+LogicalResult Machine<A>::runOp(Operation *op, Values &values, Ranks active) {
+  for (Value operand : op->getOperands())
+    if (!values.contains(operand))
+      return fail(op) << "it takes a value that is not computed before";
+  if (auto call = dyn_cast<func::CallOp>(op))
+    return runCall(call, values, active);
+  if (auto sends = dyn_cast<SendOp>(op)) {
+    send(sends, values[sends.getValue()], active);
+    return success();
+  }
+  if (auto output = dyn_cast<OutputOp>(op))
+    return deliver(op, output.getIndex(), output.getValue(), values[output.getValue()], active);
+
+  std::vector<Ref> results(ranks.size());
+  if (auto recv = dyn_cast<RecvOp>(op)) {
+    if (failed(receive(recv, active, results)))
+      return failure();
+  } else if (auto part = dyn_cast<LocalSliceOp>(op)) {
+    if (failed(slice(part, values[part.getOperand()], active, results)))
+      return failure();
+  } else if (isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp>(op)) {
+    if (failed(communicate(op, values[op->getOperand(0)], active, results)))
+      return failure();
+  } else if (failed(compute(op, values, active, results))) {
+    return failure();
+  }
+  for (int rank : active)
+    if (results[rank]->shape != getPart(op->getResult(0), rank).shape)
+      return fail(op) << describe(rank) << " gets another shape than its type "
+                      << op->getResult(0).getType() << " says";
+  values[op->getResult(0)] = std::move(results);
+  return success();
+}
+
+template <typename A>
+LogicalResult Machine<A>::runBlock(Block &block, Values &values, Ranks active,
+                                   SmallVectorImpl<Value> *returned) {
+  for (Operation &op : block) {
+    if (isa<func::ReturnOp>(op)) {
+      for (Value operand : op.getOperands())
+        if (!values.contains(operand))
+          return fail(&op) << "it takes a value that is not computed before";
+      returned->assign(op.operand_begin(), op.operand_end());
+      return success();
+    }
+    if (failed(runOp(&op, values, active)))
+      return failure();
+  }
+  return success();
+}
+
+template <typename A>
+LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, int64_t stage,
+                                  ArrayRef<BlockArgument> arguments) {
+  GridAttr grid = world.getGrid();
+  DimAttr batch = loop.getBatchAttr();
+  std::optional<unsigned> position = world.getPosition(StringAttr::get(loop.getContext(), "pp"));
+  for (int64_t mb = 0; mb < (batch ? grid.getMicroBatches() : 1); ++mb) {
+    SmallVector<int> active;
+    for (int rank = 0; rank < int(ranks.size()); ++rank) {
+      Coordinates &at = ranks[rank];
+      at.back() = mb;
+      if ((position ? at[*position] : 0) == stage &&
+          (!batch || !world.getIndices(batch, at).empty()))
+        active.push_back(rank);
+    }
+    Values values;
+    for (auto [argument, input] : llvm::zip(arguments, inputs))
+      values[argument].assign(ranks.size(), input);
+    if (failed(runBlock(loop.getBody().front(), values, active, nullptr)))
+      return failure();
+  }
+  return success();
+}
+
+template <typename A> LogicalResult Machine<A>::runPipeline(PipelineOp pipeline) {
+  for (auto output : pipeline.getOutputs().getAsRange<DictionaryAttr>())
+    outputs.emplace_back(world.getWholeShape(output.getAs<TypeAttr>("type").getValue()))
+        .delivered = pipeline;
+  Block &body = pipeline.getBody().front();
+  SmallVector<BlockArgument> arguments(body.getArguments());
+  for (auto stage : body.getOps<StageOp>())
+    for (auto loop : stage.getBody().front().getOps<MicroBatchesOp>())
+      if (failed(runLoop(loop, stage.getIndex(), arguments)))
+        return failure();
+  for (auto &[key, queue] : messages)
+    if (!queue.empty())
+      return fail(pipeline) << "a message from stage " << key.second << " to "
+                            << describe(key.first) << " is never received";
+  return success();
+}
+
+template <typename A> LogicalResult Machine<A>::runMain(func::FuncOp main) {
+  for (Type type : main.getResultTypes())
+    outputs.emplace_back(world.getWholeShape(type)).delivered = main;
+  SmallVector<int> active(llvm::to_vector(llvm::seq<int>(0, ranks.size())));
+  for (int64_t mb = 0; mb < (world.isLocal() ? world.getGrid().getMicroBatches() : 1); ++mb) {
+    Values values;
+    for (Coordinates &at : ranks)
+      at.back() = mb;
+    for (auto [argument, input] : llvm::zip(main.getArguments(), inputs))
+      values[argument].assign(ranks.size(), input);
+    SmallVector<Value> returned;
+    if (failed(runBlock(main.front(), values, active, &returned)))
+      return failure();
+    for (auto [i, value] : llvm::enumerate(returned))
+      if (Operation *op = value.getDefiningOp();
+          failed(deliver(op ? op : main, i, value, values[value], active)))
+        return failure();
+  }
+  return success();
+}
+
+template <typename A> LogicalResult Machine<A>::run() {
+  ModuleOp module = world.getModule();
+  for (auto pipeline : module.getOps<PipelineOp>())
+    return runPipeline(pipeline);
+  auto main = module.lookupSymbol<func::FuncOp>("main");
+  if (!main || main.isExternal())
+    return emitError(module.getLoc()) << "there is no function @main to run";
+  return runMain(main);
+}
+
+template class mlir::tpc::interpret::Machine<Doubles>;
+template class mlir::tpc::interpret::Machine<Field>;

@@ -1,0 +1,74 @@
+//===- Tensor.h - Values of programs that are run on paper ------*- C++ -*-===//
+
+#ifndef TPC_LIB_ANALYSIS_INTERPRET_TENSOR_H
+#define TPC_LIB_ANALYSIS_INTERPRET_TENSOR_H
+
+#include "mlir/Support/LLVM.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <vector>
+
+namespace mlir::tpc::interpret {
+
+using Shape = SmallVector<int64_t, 4>;
+
+inline int64_t countElements(ArrayRef<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  return count;
+}
+
+/// Row-major.
+template <typename Element> struct Tensor {
+  Shape shape;
+  std::vector<Element> data;
+
+  Tensor() = default;
+  explicit Tensor(ArrayRef<int64_t> shape, Element value = Element())
+      : shape(shape), data(countElements(shape), value) {}
+};
+
+/// Calls `f` for all indices of a shape, in row-major order.
+template <typename Function> void forEachIndex(ArrayRef<int64_t> shape, Function f) {
+  if (llvm::is_contained(shape, 0))
+    return;
+  Shape index(shape.size(), 0);
+  while (true) {
+    f(ArrayRef<int64_t>(index));
+    int64_t d = int64_t(shape.size()) - 1;
+    for (; d >= 0 && ++index[d] == shape[d]; --d)
+      index[d] = 0;
+    if (d < 0)
+      return;
+  }
+}
+
+inline int64_t linearize(ArrayRef<int64_t> index, ArrayRef<int64_t> shape) {
+  int64_t at = 0;
+  for (size_t d = 0; d < index.size(); ++d)
+    at = at * shape[d] + index[d];
+  return at;
+}
+
+/// As above, for a tensor that is broadcast: sizes of 1 stand for any, leading ones may lack.
+inline int64_t linearizeBroadcast(ArrayRef<int64_t> index, ArrayRef<int64_t> shape) {
+  index = index.take_back(shape.size());
+  int64_t at = 0;
+  for (size_t d = 0; d < shape.size(); ++d)
+    at = at * shape[d] + (shape[d] == 1 ? 0 : index[d]);
+  return at;
+}
+
+/// Whether a tensor of shape `own` broadcasts to `shape`.
+inline bool broadcasts(ArrayRef<int64_t> own, ArrayRef<int64_t> shape) {
+  if (own.size() > shape.size())
+    return false;
+  return llvm::all_of(llvm::zip(own, shape.take_back(own.size())), [](auto pair) {
+    return std::get<0>(pair) == 1 || std::get<0>(pair) == std::get<1>(pair);
+  });
+}
+
+} // namespace mlir::tpc::interpret
+
+#endif // TPC_LIB_ANALYSIS_INTERPRET_TENSOR_H
