@@ -106,7 +106,7 @@ private:
     } else if (flag == "--shape")
       parseShape(value(), options.shape);
     else if (flag == "--weights")
-      options.weights = value();
+      parseWeights();
     else if (flag == "--verify-weights")
       set(options.verifyWeights);
     else if (flag == "--threads-per-rank")
@@ -122,7 +122,8 @@ private:
   std::string value() {
     if (inlineValue)
       return inlineValue;
-    if (at + 1 >= argc)
+    // No file that anybody means begins with two dashes; write ./--x for one that does.
+    if (at + 1 >= argc || std::strncmp(argv[at + 1], "--", 2) == 0)
       throw UserError(flag + " needs a value; see " + options.program + " --help");
     return argv[++at];
   }
@@ -138,15 +139,21 @@ private:
       options.mode = mode;
   }
 
+  void parseWeights() {
+    options.weights = value();
+    if (options.weights.empty())
+      throw UserError("--weights=: expected a file, a directory or random:SEED");
+  }
+
   void parseInput() {
     std::string text = value();
     auto [name, path] = splitPair(text, manifest.inputs);
+    if (path.empty() || text[0] == '=')
+      throw UserError("--input " + text + ": expected NAME=FILE.npy");
     if (name.empty()) {
       options.positional.push_back(path);
       return;
     }
-    if (path.empty())
-      throw UserError("--input " + text + ": expected NAME=FILE.npy");
     if (!options.inputs.emplace(name, path).second)
       throw UserError("--input: '" + name + "' is given twice");
   }
@@ -154,7 +161,7 @@ private:
   void parseOutput() {
     std::string text = value();
     auto [name, path] = splitPair(text, manifest.outputs);
-    if (path.empty())
+    if (path.empty() || text[0] == '=')
       throw UserError("--output " + text + ": expected NAME=FILE.npy");
     if (name.empty()) {
       if (!options.outputAnywhere.empty())
@@ -174,8 +181,13 @@ private:
 
   void check() {
     bool files = !options.positional.empty() || !options.inputs.empty();
+    bool outputs = !options.outputs.empty() || !options.outputAnywhere.empty();
     if (options.mode == Options::Mode::Bench && files)
       throw UserError("--bench makes its own inputs; give --shape instead of files");
+    if (options.mode == Options::Mode::Bench && outputs)
+      throw UserError("--bench saves no outputs; leave out --output");
+    if (options.mode == Options::Mode::Describe && (files || outputs))
+      throw UserError("--describe runs nothing; leave out --input and --output");
     if (options.mode == Options::Mode::Run && options.json)
       throw UserError("--json goes with --describe");
   }

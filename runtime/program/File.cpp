@@ -4,8 +4,10 @@
 #include "program/Error.h"
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,15 +53,19 @@ bool isReadableFile(const std::string &path) {
          access(path.c_str(), R_OK) == 0;
 }
 
-OutputFile::OutputFile(const std::string &path) : name(path) {
+OutputFile::OutputFile(const std::string &path) : name(path), target(path) {
+  // A link stays a link. /dev/stdout may be one to a file that has no name any more.
+  std::unique_ptr<char, void (*)(void *)> real(realpath(path.c_str(), nullptr), std::free);
+  if (real)
+    target = real.get();
   // Device files such as /dev/null are written directly: there is nothing to rename.
   struct stat status;
-  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+  if (stat(path.c_str(), &status) == 0 && (!real || !S_ISREG(status.st_mode))) {
     if (S_ISDIR(status.st_mode))
       throw UserError("cannot write '" + path + "': it is a directory");
     fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    temporary = path + ".XXXXXX";
+    temporary = target + ".XXXXXX";
     fd = mkostemp(temporary.data(), O_CLOEXEC);
     if (fd < 0)
       temporary.clear();
@@ -102,7 +108,7 @@ void OutputFile::commit() {
   fd = -1;
   if (close(descriptor) != 0)
     refuse(std::strerror(errno));
-  if (!temporary.empty() && rename(temporary.c_str(), name.c_str()) != 0)
+  if (!temporary.empty() && rename(temporary.c_str(), target.c_str()) != 0)
     refuse(std::strerror(errno));
   temporary.clear();
 }

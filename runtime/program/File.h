@@ -45,7 +45,7 @@ public:
 
 private:
   [[noreturn]] void refuse(const char *what);
-  std::string name, temporary;
+  std::string name, target, temporary; // the target is what a link leads to
   int fd = -1;
 };
 

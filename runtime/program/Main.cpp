@@ -11,7 +11,10 @@
 #include "program/View.h"
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
@@ -178,6 +181,20 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
     runRequests(execution, manifest, options);
 }
 
+/// A misspelled value would do nothing, silently.
+void checkEnvironment() {
+  const char *transport = std::getenv("TPC_TRANSPORT");
+  if (transport && *transport && std::strcmp(transport, "threads") != 0)
+    throw UserError(std::string("TPC_TRANSPORT=") + transport +
+                    ": 'threads' is the only value; without it, MPI is used under a launcher");
+  const char *cpu = std::getenv("TPC_CPU");
+  if (cpu && *cpu && !kernelsNamed(cpu))
+    throw UserError(std::string("TPC_CPU=") + cpu +
+                    ": there are no such kernels, or this processor cannot run them; the best here "
+                    "are " +
+                    kernels().name);
+}
+
 int runProgram(const tpc_program &program, int argc, char **argv) {
   if (program.abi_version != TPC_ABI_VERSION)
     throw UserError("the program was compiled for version " + std::to_string(program.abi_version) +
@@ -188,6 +205,7 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
   Launcher launcher = detectLauncher();
   Options options;
   try {
+    checkEnvironment();
     options = parseCommandLine(argc, argv, manifest);
   } catch (const UserError &error) {
     refuseOnce(launcher, error.what());
@@ -201,7 +219,8 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
   } else {
     run(program, manifest, options, launcher);
   }
-  if (std::fflush(stdout) != 0)
+  // What is larger than the buffer has failed before there is something to flush.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
     throw UserError("cannot write to standard output");
   return 0;
 }
@@ -209,6 +228,8 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
 } // namespace
 
 extern "C" int tpc_main(const tpc_program *program, int argc, char **argv) {
+  // A file that grows too large is an error of write() then, which cleans up and says so.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return runProgram(*program, argc, argv);
   } catch (const std::bad_alloc &) {

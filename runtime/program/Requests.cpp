@@ -2,6 +2,7 @@
 
 #include "program/CommandLine.h"
 #include "program/Error.h"
+#include "program/Weights.h"
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -104,11 +105,35 @@ std::vector<Request> batchOf(const Options &options, const Manifest &manifest) {
   return requests;
 }
 
-} // namespace
+/// Writing an output must not destroy what is read, now or by the next run. Devices may be both.
+void checkOverwriting(const std::vector<Request> &requests, const Options &options,
+                      const Manifest &manifest) {
+  std::vector<std::pair<std::string, std::string>> read = {
+      {"the program itself", "/proc/self/exe"}};
+  for (const std::string &path : weightFilesOf(manifest, options.weights))
+    read.emplace_back("a file of weights", path);
+  for (const Request &request : requests)
+    for (const auto &[name, path] : request.inputs)
+      read.emplace_back("input '" + name + "'", path);
+  std::set<fs::path> written;
+  for (const Request &request : requests)
+    for (const auto &[name, path] : request.outputs) {
+      std::error_code ignored;
+      if (!fs::exists(path, ignored) || fs::is_regular_file(path, ignored)) {
+        fs::path place = fs::weakly_canonical(path, ignored);
+        if (!written.insert(place.empty() ? fs::path(path) : place).second)
+          throw UserError("--output: two outputs are written to '" + path + "'");
+      }
+      if (!fs::is_regular_file(path, ignored))
+        continue;
+      for (const auto &[what, other] : read)
+        if (fs::equivalent(path, other, ignored))
+          throw UserError("output '" + name + "' would overwrite " + what + " ('" + path +
+                          "'): name another file");
+    }
+}
 
-std::vector<Request> requestsOf(const Options &options, const Manifest &manifest) {
-  if (options.isBatch)
-    return batchOf(options, manifest);
+Request singleRequest(const Options &options, const Manifest &manifest) {
   Request request;
   request.inputs = options.inputs;
   request.outputs = options.outputs;
@@ -124,7 +149,19 @@ std::vector<Request> requestsOf(const Options &options, const Manifest &manifest
     if (!request.outputs.emplace(manifest.outputs[0].name, options.outputAnywhere).second)
       throw UserError("--output: '" + manifest.outputs[0].name + "' is given twice");
   }
-  return {request};
+  return request;
+}
+
+} // namespace
+
+std::vector<Request> requestsOf(const Options &options, const Manifest &manifest) {
+  std::vector<Request> requests;
+  if (options.isBatch)
+    requests = batchOf(options, manifest);
+  else
+    requests.push_back(singleRequest(options, manifest));
+  checkOverwriting(requests, options, manifest);
+  return requests;
 }
 
 } // namespace tpc::rt

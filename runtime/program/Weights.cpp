@@ -10,6 +10,7 @@ namespace tpc::rt {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr std::string_view random = "random:";
 
 /// Where to look for a file, in order.
 std::vector<std::string> candidates(const Manifest &manifest, const WeightFile &file,
@@ -96,9 +97,18 @@ std::string check(const Manifest &manifest, int index, const File &file, bool re
 
 } // namespace
 
+std::vector<std::string> weightFilesOf(const Manifest &manifest, const std::string &choice) {
+  std::vector<std::string> found;
+  if (!choice.starts_with(random))
+    for (const WeightFile &file : manifest.files)
+      for (const std::string &path : candidates(manifest, file, choice))
+        if (isReadableFile(path))
+          found.push_back(path);
+  return found;
+}
+
 WeightSources openWeights(const Manifest &manifest, const std::string &choice, bool readAll) {
   WeightSources sources;
-  constexpr std::string_view random = "random:";
   if (choice.starts_with(random)) {
     sources.seed = parseSeed(choice.substr(random.size()));
     sources.identity = "random, seed " + std::to_string(*sources.seed);

@@ -27,6 +27,9 @@ struct WeightSources {
 /// too short, or not those that were compiled.
 WeightSources openWeights(const Manifest &manifest, const std::string &choice, bool readAll);
 
+/// The files among which `openWeights` looks, those that are there.
+std::vector<std::string> weightFilesOf(const Manifest &manifest, const std::string &choice);
+
 /// Loads the rank's part of its stage's parameters: dense ones into the context's table, right
 /// sides of products packed.
 void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources &sources);

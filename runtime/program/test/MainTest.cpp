@@ -255,6 +255,11 @@ TEST_F(MainTest, ProcessesThatReadOtherInputsSaySo) {
 TEST_F(MainTest, BadCommandLines) {
   expectError(run({}, {"--frobnicate"}), {"unknown flag '--frobnicate'", "--help"});
   expectError(run({}, {"--input"}), {"--input needs a value"});
+  expectError(run({}, {"--input", "--output", "x.npy"}), {"--input needs a value"});
+  expectError(run({}, {"--input", "=x.npy"}), {"--input =x.npy: expected NAME=FILE.npy"});
+  expectError(run({}, {"--weights="}), {"--weights=: expected a file"});
+  expectError(run({}, {"--describe", "x.npy"}), {"--describe runs nothing"});
+  expectError(run({}, {"--bench", "-o", "x.npy"}), {"--bench saves no outputs"});
   expectError(run({}, {"--bench"}),
               {"no size is known for 'batch', 'sequence'", "--shape batch=N,sequence=N"});
   expectError(run({}, {"--bench", "--shape", "batch=1,sequence=x"}),
@@ -266,6 +271,12 @@ TEST_F(MainTest, BadCommandLines) {
               {"too large"});
   expectError(run({}, {"--bench", "--threads-per-rank", "0"}), {"--threads-per-rank 0"});
   expectError(run({}, {"-o", "x=y", "-i", "ids=a"}), {"no output 'x'", "'logits'"});
+  for (const char *wrong : {"TPC_TRANSPORT", "TPC_CPU"}) {
+    std::map<std::string, std::string> environment = environmentOf({});
+    environment[wrong] = "mpi8";
+    expectError(runCommand({TPC_TEST_PROGRAM, "--describe"}, environment, directory / "command"),
+                {std::string(wrong) + "=mpi8: "});
+  }
   Outcome help = run({2, 1, 2}, {"--help"});
   EXPECT_EQ(help.status, 0);
   for (const char *part : {"--input ids=ids.npy", "mpirun --oversubscribe --bind-to none -n 4",
@@ -279,6 +290,34 @@ TEST_F(MainTest, OutputsThatCannotBeWritten) {
               {"cannot write", "No such file"});
   expectError(run({}, {directory / "ids.npy", "-o", directory / "."}), {"is a directory"});
   EXPECT_EQ(run({}, {directory / "ids.npy", "-o", "/dev/null"}).status, 0);
+  EXPECT_EQ(run({}, {directory / "ids.npy", "-o", "/dev/full"}).status, 1);
+}
+
+/// /dev/stdout is such a link.
+TEST_F(MainTest, ALinkToTheOutputStaysALink) {
+  writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 1}, {5}));
+  std::filesystem::create_directory(directory / "far");
+  writeText(directory / "far/old.npy", "old");
+  std::filesystem::create_symlink("far/old.npy", directory / "link");
+  EXPECT_EQ(run({}, {directory / "ids.npy", "-o", directory / "link"}).status, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(directory / "link"));
+  EXPECT_EQ(readNpy(directory / "far/old.npy").shape, (Shape{1, 1, 7}));
+}
+
+TEST_F(MainTest, OutputsOverwriteNothingThatIsRead) {
+  std::filesystem::create_directory(directory / "in");
+  Tensor ids = makeTensor<int64_t>(TPC_I64, {1, 1}, {5});
+  writeNpy(directory / "in/ids.npy", ids);
+  std::filesystem::create_hard_link(directory / "in/ids.npy", directory / "other.npy");
+  expectError(run({}, {directory / "in/ids.npy", "-o", directory / "other.npy"}),
+              {"output 'logits' would overwrite input 'ids'", "other.npy"});
+  expectError(run({}, {"--batch-of", directory / "in", "-o", directory / "in"}),
+              {"would overwrite input 'ids'"});
+  EXPECT_EQ(readNpy(directory / "in/ids.npy").shape, (Shape{1, 1}));
+  expectError(run({}, {directory / "in/ids.npy", "-o", weights}),
+              {"would overwrite a file of weights"});
+  expectError(run({}, {directory / "in/ids.npy", "-o", TPC_TEST_PROGRAM}),
+              {"would overwrite the program itself"});
 }
 
 } // namespace
