@@ -34,10 +34,25 @@ static llvm::SmallString<128> folderOf(StringRef path) {
   return folder;
 }
 
-/// Other files (devices, pipes) are written as they are.
+/// Other files (devices, pipes, and what /dev/stdout leads to if that has no name any more) are
+/// written as they are.
 static bool isRegularOrNew(StringRef path) {
   fs::file_status status;
-  return fs::status(path, status) || fs::is_regular_file(status);
+  llvm::SmallString<128> real;
+  return fs::status(path, status) || (fs::is_regular_file(status) && !fs::real_path(path, real));
+}
+
+bool tpc::samePlace(StringRef a, StringRef b) {
+  llvm::SmallString<128> places[] = {resolve(a), resolve(b)};
+  for (llvm::SmallString<128> &place : places) {
+    // A file that does not exist yet, in a folder that does.
+    llvm::SmallString<128> folder;
+    if (place == "-" || fs::real_path(folderOf(place), folder))
+      continue;
+    llvm::sys::path::append(folder, llvm::sys::path::filename(place));
+    place = folder;
+  }
+  return places[0] == places[1];
 }
 
 Error tpc::checkOutputPath(StringRef path, llvm::ArrayRef<std::string> inputs, bool executable) {
@@ -46,7 +61,7 @@ Error tpc::checkOutputPath(StringRef path, llvm::ArrayRef<std::string> inputs, b
   for (const std::string &input : inputs)
     if (fs::equivalent(path, input))
       return fail("the output '" + path + "' is the input '" + input +
-                  "': it would be overwritten; choose another name with -o");
+                  "': it would be overwritten; choose another name");
   fs::file_status status;
   if (!fs::status(path, status) && fs::is_directory(status))
     return fail("the output '" + path + "' is a folder; name a file in it");

@@ -16,6 +16,9 @@ namespace tpc {
 llvm::Error checkOutputPath(llvm::StringRef path, llvm::ArrayRef<std::string> inputs,
                             bool executable = false);
 
+/// Do two paths name the same file, whether it exists or not?
+bool samePlace(llvm::StringRef a, llvm::StringRef b);
+
 /// Writes a file beside its place and then renames it: whoever looks sees the old file, or none, or
 /// all of the new one. "-" writes to standard output.
 llvm::Error writeOutput(llvm::StringRef path,

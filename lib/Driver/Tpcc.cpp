@@ -24,6 +24,7 @@
 #include "llvm/Support/PrettyStackTrace.h"
 #include "llvm/Support/WithColor.h"
 
+#include <csignal>
 #include <set>
 
 using namespace tpc;
@@ -92,9 +93,8 @@ Error Session::check() {
     return makeError("--shape: " + error);
   shape = *binding;
 
-  bool reportOnly =
-      (!options.report.empty() || !options.certificate.empty() || options.explain) &&
-      options.output.empty() && !options.emitGiven;
+  bool reportOnly = (!options.report.empty() || !options.certificate.empty() || options.explain) &&
+                    options.output.empty() && !options.emitGiven;
   if (options.output.empty() && !reportOnly) {
     if (!isText(options.emit) || options.onnx)
       return makeError("where to? name the " +
@@ -109,10 +109,11 @@ Error Session::check() {
     return makeError("-o -: binary output does not go to standard output; name a file");
   // A device group of the file is a group of ranks; tpx and tpy could not be told apart again.
   if (options.onnx && spec.isTensor2D())
-    return makeError("--emit=onnx-sharded: multi-device fields have one axis of tensor parallelism, "
-                     "not two; write tp" +
-                     llvm::Twine(spec.grid.size(Axis::TP)) + " for tp" +
-                     llvm::Twine(spec.tensorX) + "x" + llvm::Twine(spec.tensorY));
+    return makeError(
+        "--emit=onnx-sharded: multi-device fields have one axis of tensor parallelism, "
+        "not two; write tp" +
+        llvm::Twine(spec.grid.size(Axis::TP)) + " for tp" + llvm::Twine(spec.tensorX) + "x" +
+        llvm::Twine(spec.tensorY));
   if (options.name.empty())
     options.name = llvm::sys::path::stem(isText(options.emit) ? options.input : options.output);
   for (const std::string &path : {options.output, options.report, options.certificate})
@@ -120,12 +121,14 @@ Error Session::check() {
       if (Error problem = checkOutputPath(path, {options.input},
                                           path == options.output && options.emit == Emit::Exe))
         return problem;
-  auto same = [&](const std::string &a, const std::string &b) { return !a.empty() && a == b; };
+  auto same = [&](const std::string &a, const std::string &b) {
+    return !a.empty() && !b.empty() && samePlace(a, b);
+  };
   if (same(options.report, options.output))
     return makeError("-o and --report name the same file '" + options.report + "'");
   if (same(options.certificate, options.output) || same(options.certificate, options.report))
     return makeError("--certificate and " +
-                     llvm::Twine(options.certificate == options.output ? "-o" : "--report") +
+                     llvm::Twine(same(options.certificate, options.output) ? "-o" : "--report") +
                      " name the same file '" + options.certificate + "'");
   if (options.noVerify && !options.certificate.empty())
     return makeError(
@@ -360,6 +363,8 @@ mlir::LogicalResult Session::run() {
 
 int tpc::tpccMain(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  // A file that grows too large is an error of write() then, and no crash.
+  std::signal(SIGXFSZ, SIG_IGN);
   llvm::setBugReportMsg("tpcc has crashed. This is a mistake of tpcc's: please report it, with the "
                         "model's structure and the command line.\n");
   TpccOptions options;
@@ -383,7 +388,7 @@ int tpc::tpccMain(int argc, char **argv) {
     });
     if (problem)
       return fail(llvm::toString(std::move(problem)));
-    if (options.input.empty())
+    if (options.input.empty() || !options.asksForProgram())
       return 0;
   }
 

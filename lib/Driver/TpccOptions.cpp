@@ -86,6 +86,19 @@ static bool parseEmit(llvm::StringRef name, Emit &emit, bool &onnx) {
   return false;
 }
 
+/// LLVM's parser takes the last of several values, which hides a mistake, and empty ones, which an
+/// unset variable leaves.
+static bool checkOnce(const cl::Option &option, llvm::StringRef value, bool mayBeEmpty) {
+  bool twice = option.getNumOccurrences() > 1;
+  bool empty = option.getNumOccurrences() == 1 && value.empty() && !mayBeEmpty;
+  if (twice || empty)
+    llvm::WithColor::error(llvm::errs(), "tpcc")
+        << (option.ArgStr.size() == 1 ? "-" : "--") << option.ArgStr
+        << (twice ? " is given twice" : " is empty: it needs a ")
+        << (twice ? llvm::StringRef() : option.ValueStr) << "\n";
+  return !twice && !empty;
+}
+
 bool TpccOptions::parse(int argc, char **argv) {
   // LLVM's own options (there are hundreds) are none of tpcc's.
   cl::ResetCommandLineParser();
@@ -174,6 +187,11 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::extrahelp moreHelp(examples);
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
+  for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
+           &outputOption, &nameOption, &marchOption, &shardOption, &linksOption, &annotationsOption,
+           &configurationOption, &certificateOption, &reportOption, &shapeOption})
+    ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
+  ok = ok && checkOnce(emitOption, emitOption, false);
   emitGiven = emitOption.getNumOccurrences() > 0;
   std::string emitText = emitOption;
   // The options above end with this function; nobody may find them afterwards. The reset gives them

@@ -32,6 +32,11 @@ struct TpccOptions {
   bool digestWeights = false;
   std::string certificate;
 
+  /// Is anything wanted of a model, or are groups all that is to be printed?
+  bool asksForProgram() const {
+    return emitGiven || explain || !output.empty() || !report.empty() || !certificate.empty();
+  }
+
   /// Returns false after an error, which has been printed. Ends the program after --help and
   /// --version.
   bool parse(int argc, char **argv);

@@ -3,6 +3,14 @@
 // RUN: tpc-reduce --help | FileCheck %s --check-prefix=REDUCE
 // RUN: not tpc-opt %s --no-such-pass 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
+// A tool does not open its output over its input.
+// RUN: cp %s %t.mlir && ln -sf %t.mlir %t.link
+// RUN: not tpc-opt %t.mlir -o %t.mlir 2>&1 | FileCheck %s --check-prefix=SAME
+// RUN: not tpc-opt %t.mlir -o=%t.link 2>&1 | FileCheck %s --check-prefix=SAME
+// RUN: not tpc-translate --import-onnx %t.mlir -o %t.mlir 2>&1 | FileCheck %s --check-prefix=SAME
+// RUN: cmp %s %t.mlir
+// SAME: error: the output '{{.*}}' is the input '{{.*}}.mlir': it would be overwritten
+
 // REDUCE: USAGE: tpc-reduce
 // UNKNOWN: Unknown command line argument '--no-such-pass'
 

@@ -2,6 +2,7 @@
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "tpc/Driver/Register.h"
+#include "tpc/Driver/ToolOutput.h"
 
 #ifndef NDEBUG
 #include "llvm/Support/CommandLine.h"
@@ -33,6 +34,8 @@ static llvm::cl::opt<DebugOnly, true, llvm::cl::parser<std::string>>
 #endif
 
 int main(int argc, char **argv) {
+  if (!tpc::checkToolOutput("tpc-opt", argc, argv))
+    return 1;
   tpc::registerAllPasses();
   mlir::DialectRegistry registry;
   tpc::registerAllDialects(registry);

@@ -2,8 +2,11 @@
 
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 #include "tpc/Driver/Register.h"
+#include "tpc/Driver/ToolOutput.h"
 
 int main(int argc, char **argv) {
+  if (!tpc::checkToolOutput("tpc-translate", argc, argv))
+    return 1;
   tpc::registerAllTranslations();
   return mlir::failed(mlir::mlirTranslateMain(argc, argv, "tpc's translation driver"));
 }
