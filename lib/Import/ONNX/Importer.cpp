@@ -42,7 +42,7 @@ Importer::Importer(MLIRContext *context, const ::onnx::ModelProto &model, Tensor
 }
 
 OwningOpRef<ModuleOp> Importer::run() {
-  // Each new attempt has one symbol fewer.
+  // Each new attempt has one symbol, min or max fewer.
   for (int attempt = 0; attempt < 200; ++attempt) {
     again = false;
     std::vector<Diagnostic> messages;
@@ -396,6 +396,70 @@ bool Importer::replaceSymbol(const SymExpr &symbol, const SymExpr &e) {
   replaced[name] = e;
   again = true;
   return true;
+}
+
+/// `e` with the atom called `key` being `operand`, also within other atoms.
+static SymExpr choose(const SymExpr &e, const std::string &key, const SymExpr &operand) {
+  auto isLess = [](const SymExpr &a, const SymExpr &b) {
+    return (b - a).lowerBound().value_or(-1) >= 0;
+  };
+  auto rebuild = [&](const SymExpr::Atom &atom) -> SymExpr {
+    if (atom.key == key)
+      return operand;
+    if (!atom.args)
+      return SymExpr::symbol(atom.name);
+    SymExpr a = choose(atom.args->first, key, operand), b = choose(atom.args->second, key, operand);
+    switch (atom.kind) {
+    case SymExpr::AtomKind::FloorDiv:
+      return SymExpr::floorDiv(a, b);
+    case SymExpr::AtomKind::Mod:
+      return SymExpr::mod(a, b);
+    case SymExpr::AtomKind::Min:
+      return isLess(a, b) ? a : isLess(b, a) ? b : SymExpr::min(a, b);
+    default:
+      return isLess(a, b) ? b : isLess(b, a) ? a : SymExpr::max(a, b);
+    }
+  };
+  SymExpr sum(0);
+  for (const SymExpr::Term &term : e.getTerms()) {
+    SymExpr product(term.coefficient);
+    for (const SymExpr::Atom &atom : term.atoms)
+      product = product * rebuild(atom);
+    sum = sum + product;
+  }
+  return sum;
+}
+
+/// All min and max in `e`.
+static void collectChoices(const SymExpr &e, std::map<std::string, SymExpr::Atom> &found) {
+  for (const SymExpr::Term &term : e.getTerms())
+    for (const SymExpr::Atom &atom : term.atoms) {
+      if (!atom.args)
+        continue;
+      if (atom.kind == SymExpr::AtomKind::Min || atom.kind == SymExpr::AtomKind::Max)
+        found.insert({atom.key, atom});
+      collectChoices(atom.args->first, found);
+      collectChoices(atom.args->second, found);
+    }
+}
+
+bool Importer::chooseOperand(const SymExpr &a, const SymExpr &b) {
+  if (a.isOverflow() || b.isOverflow())
+    return false;
+  std::map<std::string, SymExpr::Atom> found;
+  collectChoices(a, found);
+  collectChoices(b, found);
+  for (const auto &[key, atom] : found)
+    for (const SymExpr &operand : {atom.args->first, atom.args->second})
+      if (choose(a, key, operand) == choose(b, key, operand) &&
+          choices.insert({key, operand}).second)
+        return again = true;
+  return false;
+}
+
+const SymExpr *Importer::findChoice(const SymExpr &minOrMax) const {
+  auto it = choices.find(minOrMax.str());
+  return it == choices.end() ? nullptr : &it->second;
 }
 
 void Importer::constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why) {

@@ -67,6 +67,11 @@ public:
   /// Asks for the import to begin again with the symbol `symbol` standing for
   /// `e`. False if that cannot be, because `symbol` is no symbol or `e` holds it.
   bool replaceSymbol(const SymExpr &symbol, const SymExpr &e);
+  /// Where `a` and `b` are equal if one min or max in them is one of its operands, asks for the
+  /// import to begin again with it being that one. False otherwise.
+  bool chooseOperand(const SymExpr &a, const SymExpr &b);
+  /// The operand that a min or max was found to be, or null.
+  const SymExpr *findChoice(const SymExpr &minOrMax) const;
   void constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why);
 
   /// False once more elements were folded than any sensible model has.
@@ -124,6 +129,7 @@ private:
 
   // Over all attempts.
   std::map<std::string, SymExpr> replaced;
+  std::map<std::string, SymExpr> choices; // by the text of a min or max
   bool again = false;
 };
 

@@ -294,7 +294,8 @@ LogicalResult Node::resultContents(Type element, Sizes shape, Contents contents)
 bool Node::equate(const SymExpr &a, const SymExpr &b, const Twine &what) {
   if (a == b)
     return true;
-  if (importer.replaceSymbol(a, b) || importer.replaceSymbol(b, a)) {
+  if (importer.replaceSymbol(a, b) || importer.replaceSymbol(b, a) ||
+      importer.chooseOperand(a, b)) {
     hasFailed = true;
     return false;
   }
@@ -363,10 +364,18 @@ std::optional<bool> Node::isLess(const SymExpr &a, const SymExpr &b, const Twine
 
 SymExpr Node::minimum(const SymExpr &a, const SymExpr &b, const Twine &why) {
   std::optional<bool> less = isLess(a, b, why);
-  return !less ? SymExpr::min(a, b) : *less ? a : b;
+  if (less)
+    return *less ? a : b;
+  SymExpr both = SymExpr::min(a, b);
+  const SymExpr *choice = importer.findChoice(both);
+  return choice && assumeNonNegative(a + b - *choice - *choice, why) ? *choice : both;
 }
 
 SymExpr Node::maximum(const SymExpr &a, const SymExpr &b, const Twine &why) {
   std::optional<bool> less = isLess(a, b, why);
-  return !less ? SymExpr::max(a, b) : *less ? b : a;
+  if (less)
+    return *less ? b : a;
+  SymExpr both = SymExpr::max(a, b);
+  const SymExpr *choice = importer.findChoice(both);
+  return choice && assumeNonNegative(*choice + *choice - a - b, why) ? *choice : both;
 }

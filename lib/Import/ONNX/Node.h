@@ -95,8 +95,9 @@ public:
 
   //===--- sizes ------------------------------------------------------------===//
   /// True if two sizes are equal. Where they are not and one is a symbol of
-  /// an input, the import begins again with that symbol replaced; otherwise
-  /// reports an error that ends with `what`.
+  /// an input, the import begins again with that symbol replaced; where they
+  /// would be if min(8, sequence) were sequence, it begins again with that, and
+  /// a constraint sequence <= 8; otherwise reports an error that ends with `what`.
   bool equate(const SymExpr &a, const SymExpr &b, const Twine &what);
   FailureOr<Sizes> broadcast(ArrayRef<SymExpr> a, ArrayRef<SymExpr> b);
   /// Requires low <= expr <= high of every run.
@@ -104,8 +105,8 @@ public:
                  const Twine &why);
   /// True if e >= 0 for all sizes, or once a size of zero is excluded by a constraint.
   bool assumeNonNegative(const SymExpr &e, const Twine &why);
-  /// The smaller or larger one. If it is always the same one but for sizes of zero, that one,
-  /// and a constraint excludes zero.
+  /// The smaller or larger one. If it is always the same one but for sizes of zero, or `equate`
+  /// found that it must be, that one, and a constraint excludes the rest.
   SymExpr minimum(const SymExpr &a, const SymExpr &b, const Twine &why);
   SymExpr maximum(const SymExpr &a, const SymExpr &b, const Twine &why);
 
