@@ -3,6 +3,7 @@
 #include "Constants.h"
 #include "Movement.h"
 #include "Simplify.h"
+#include "tpc/Transforms/Model/IndexAnalysis.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -185,6 +186,30 @@ struct GatherToSlice : public OpRewritePattern<GatherOp> {
   }
 };
 
+/// A gather of each element from its own place, as torch.export writes `mask[rows, columns]`.
+struct DropGatherND : public OpRewritePattern<GatherNDOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(GatherNDOp op, PatternRewriter &rewriter) const override {
+    SmallVector<SymExpr> sizes = getSizes(op.getResult());
+    auto count = getSizes(op.getIndices()).back().asConstant();
+    if (getSizes(op.getData()) != sizes || !count ||
+        static_cast<int64_t>(op.getBatchDims()) + *count + 1 != rankOf(op.getIndices()))
+      return failure();
+    IndexAnalysis analysis(sizes);
+    for (int64_t k = 0; k < *count; ++k) {
+      SmallVector<IndexExpr> where(analysis.getIndices().take_front(op.getBatchDims() + *count));
+      IndexExpr own = where[op.getBatchDims() + k];
+      where.push_back(IndexExpr::integer(k));
+      IndexExpr index = analysis.at(op.getIndices(), where);
+      if (!index || !(index == own))
+        return failure();
+    }
+    rewriter.replaceOp(op, op.getData());
+    return success();
+  }
+};
+
 /// An element-wise op broadcasts by itself.
 struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
@@ -223,5 +248,5 @@ struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
 
 void mlir::tpc::populateMovementPatterns(RewritePatternSet &patterns) {
   patterns.add<ShortenChain, FoldIntoView, ExpandOfExpand, ExpandOfIota, SliceOfSlice,
-               SliceOfConcat, GatherToSlice, DropExpand>(patterns.getContext());
+               SliceOfConcat, GatherToSlice, DropGatherND, DropExpand>(patterns.getContext());
 }

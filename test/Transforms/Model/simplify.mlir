@@ -194,3 +194,29 @@ func.func @merged_batch(%q: tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>, %k: te
   %3 = tpc.softmax %2 dim 2 : tensor<?x?x?xf32, #tpc.dist<[3*b, s, s]>> -> tensor<?x?x?xf32, #tpc.dist<[3*b, s, s]>>
   return %3 : tensor<?x?x?xf32, #tpc.dist<[3*b, s, s]>>
 }
+
+// -----
+
+// mask[rows, columns] with all rows and columns is the mask.
+// CHECK-LABEL: @gather_own_place
+// CHECK-NEXT: return %arg0
+func.func @gather_own_place(%mask: tensor<?x?xi1, #tpc.dist<[b, s]>>) -> tensor<?x?xi1, #tpc.dist<[b, s]>> {
+  %r = tpc.iota dim 0 : tensor<?x?x1xi64, #tpc.dist<[b, s, 1]>>
+  %c = tpc.iota dim 1 : tensor<?x?x1xi64, #tpc.dist<[b, s, 1]>>
+  %i = tpc.concat %r, %c dim 2 : tensor<?x?x1xi64, #tpc.dist<[b, s, 1]>>, tensor<?x?x1xi64, #tpc.dist<[b, s, 1]>> -> tensor<?x?x2xi64, #tpc.dist<[b, s, 2]>>
+  %0 = tpc.gather_nd %mask, %i : tensor<?x?xi1, #tpc.dist<[b, s]>>, tensor<?x?x2xi64, #tpc.dist<[b, s, 2]>> -> tensor<?x?xi1, #tpc.dist<[b, s]>>
+  return %0 : tensor<?x?xi1, #tpc.dist<[b, s]>>
+}
+
+// -----
+
+// The transposed one is not, even where it is as large.
+// CHECK-LABEL: @gather_other_place
+// CHECK: tpc.gather_nd
+func.func @gather_other_place(%mask: tensor<?x?xi1, #tpc.dist<[s, s]>>) -> tensor<?x?xi1, #tpc.dist<[s, s]>> {
+  %r = tpc.iota dim 0 : tensor<?x?x1xi64, #tpc.dist<[s, s, 1]>>
+  %c = tpc.iota dim 1 : tensor<?x?x1xi64, #tpc.dist<[s, s, 1]>>
+  %i = tpc.concat %c, %r dim 2 : tensor<?x?x1xi64, #tpc.dist<[s, s, 1]>>, tensor<?x?x1xi64, #tpc.dist<[s, s, 1]>> -> tensor<?x?x2xi64, #tpc.dist<[s, s, 2]>>
+  %0 = tpc.gather_nd %mask, %i : tensor<?x?xi1, #tpc.dist<[s, s]>>, tensor<?x?x2xi64, #tpc.dist<[s, s, 2]>> -> tensor<?x?xi1, #tpc.dist<[s, s]>>
+  return %0 : tensor<?x?xi1, #tpc.dist<[s, s]>>
+}
