@@ -321,12 +321,14 @@ LogicalResult HostEmitter::emitBody(Block &block, ValueRange results) {
       continue;
     loc = op.getLoc();
     auto hostOp = dyn_cast<HostOpInterface>(op);
-    if (!hostOp || !hostOp.isHostOp())
-      return op.emitOpError() << "has no lowering for element type "
-                              << getElementTypeOrSelf(
-                                     op.getNumResults() ? op.getResult(0).getType()
-                                                        : op.getOperand(0).getType())
-                              << " on CPUs";
+    if (!hostOp || !hostOp.isHostOp()) {
+      InFlightDiagnostic error = op.emitOpError("has no lowering");
+      if (op.getNumResults() || op.getNumOperands())
+        error << " for element type "
+              << getElementTypeOrSelf(op.getNumResults() ? op.getResult(0).getType()
+                                                         : op.getOperand(0).getType());
+      return error << " on CPUs outside of kernels, which tpc-outline-kernels makes";
+    }
     if (failed(hostOp.lower(*this)))
       return failure();
   }

@@ -144,6 +144,11 @@ void LowerProgram::emitProgram(ArrayRef<std::string> stages, const std::string &
 
 void LowerProgram::runOnOperation() {
   ModuleOp module = getOperation();
+  if (module.lookupSymbol<func::FuncOp>("main") && module.getOps<PipelineOp>().empty()) {
+    module.emitError("needs a staged program, with one tpc.pipeline: run tpc-split-stages and "
+                     "tpc-schedule-pipeline first");
+    return signalPassFailure();
+  }
   auto layout = EnvLayout::get(module);
   if (failed(layout))
     return signalPassFailure();

@@ -31,3 +31,20 @@ tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[b*s], local>>) inputs [{}] outpu
   }
 }
 }
+
+// -----
+
+// expected-error@+1 {{needs a staged program, with one tpc.pipeline: run tpc-split-stages and tpc-schedule-pipeline first}}
+module {
+  func.func @main(%x: tensor<?xf32, #tpc.dist<[s]>>) -> tensor<?xf32, #tpc.dist<[s]>> {
+    return %x : tensor<?xf32, #tpc.dist<[s]>>
+  }
+}
+
+// -----
+
+func.func private @stage_0(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{has no lowering for element type 'f32' on CPUs outside of kernels, which tpc-outline-kernels makes}}
+  %0 = tpc.gelu %x tanh : tensor<4xf32> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
