@@ -41,3 +41,32 @@ func.func @main() -> tensor<2xf32> {
   %0 = tpc.constant dense_resource<elsewhere> : tensor<2xf32> : tensor<2xf32>
   return %0 : tensor<2xf32>
 }
+
+// -----
+
+// expected-error @below {{there were 0 inputs, now there are 1}}
+module attributes {tpc.inputs = [], tpc.expected = [dense<0.0> : tensor<f64>]} {
+  func.func @main(%x: tensor<f32>) -> tensor<f32> {
+    return %x : tensor<f32>
+  }
+}
+
+// -----
+
+// expected-error @below {{there is no function @main to run}}
+module {
+  func.func private @main(tensor<f32>) -> tensor<f32>
+}
+
+// -----
+
+// expected-error @below {{a staged program is compared with what it was before}}
+module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 1>} {
+  tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[s], local>>) inputs [{}] outputs [{name = "y", type = tensor<?xf32, #tpc.dist<[s]>>}] {
+    tpc.stage 0 {
+      tpc.micro_batches {
+        tpc.output 0, %x : tensor<?xf32, #tpc.dist<[s], local>>
+      }
+    }
+  }
+}

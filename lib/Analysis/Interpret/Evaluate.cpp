@@ -84,6 +84,23 @@ struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
     return success();
   }
 
+  /// Programs may have been written by hand, or be staged already when they are first evaluated.
+  LogicalResult checkInputs(const Numbers &inputs, bool areRecorded) {
+    ModuleOp module = getOperation();
+    size_t needed = 0;
+    if (auto pipelines = module.getOps<PipelineOp>(); !pipelines.empty())
+      needed = (*pipelines.begin()).getBody().front().getNumArguments();
+    else if (auto main = module.lookupSymbol<func::FuncOp>("main"); main && !main.isExternal())
+      needed = main.getNumArguments();
+    if (inputs.size() == needed)
+      return success();
+    if (areRecorded)
+      return module.emitError() << "there were " << inputs.size() << " inputs, now there are "
+                                << needed;
+    return module.emitError("a staged program is compared with what it was before: evaluate it "
+                            "before tpc-schedule-pipeline too");
+  }
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     MLIRContext *context = &getContext();
@@ -94,10 +111,12 @@ struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
     World world(module, grid ? grid : GridAttr::get(context, {}, {}, 1), sizes);
     auto expected = module->getAttrOfType<ArrayAttr>("tpc.expected");
     Numbers inputs;
-    if (expected)
-      inputs = fromAttribute(module->getAttrOfType<ArrayAttr>("tpc.inputs"));
-    else if (auto main = module.lookupSymbol<func::FuncOp>("main"))
+    if (auto recorded = module->getAttrOfType<ArrayAttr>("tpc.inputs"); recorded && expected)
+      inputs = fromAttribute(recorded);
+    else if (auto main = module.lookupSymbol<func::FuncOp>("main"); main && !main.isExternal())
       inputs = makeInputs<Doubles>(main, world);
+    if (failed(checkInputs(inputs, bool(expected))))
+      return signalPassFailure();
     Machine<Doubles> machine(world, inputs);
     if (failed(machine.run()))
       return signalPassFailure();
