@@ -17,15 +17,25 @@ std::vector<std::string> candidates(const Manifest &manifest, const WeightFile &
                                     const std::string &choice) {
   fs::path name = fs::path(file.path).filename();
   std::error_code ignored;
+  // In another folder: where it was below the model's own, or by its name alone.
+  auto within = [&](const fs::path &folder) {
+    fs::path below =
+        fs::path(file.path).lexically_relative(fs::path(manifest.source).parent_path());
+    std::vector<std::string> places = {(folder / name).string()};
+    if (!below.empty() && *below.begin() != ".." && below != name)
+      places.insert(places.begin(), (folder / below).string());
+    return places;
+  };
   if (choice.empty()) {
     std::vector<std::string> places = {file.path};
     fs::path self = fs::read_symlink("/proc/self/exe", ignored);
     if (!self.empty())
-      places.push_back((self.parent_path() / name).string());
+      for (const std::string &place : within(self.parent_path()))
+        places.push_back(place);
     return places;
   }
   if (fs::is_directory(choice, ignored))
-    return {(fs::path(choice) / name).string()};
+    return within(choice);
   if (manifest.files.size() > 1 && fs::path(choice).filename() != name)
     throw UserError("--weights=" + choice + ": the program reads " +
                     std::to_string(manifest.files.size()) + " weight files ('" +

@@ -45,6 +45,6 @@ module {
 
 func.func private @stage_0(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error@+1 {{has no lowering for element type 'f32' on CPUs outside of kernels, which tpc-outline-kernels makes}}
-  %0 = tpc.gelu %x tanh : tensor<4xf32> -> tensor<4xf32>
+  %0 = tpc.gelu tanh %x : tensor<4xf32> -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }

@@ -184,6 +184,11 @@ TEST_F(MainTest, WeightsAreFoundAndChecked) {
   EXPECT_EQ(
       run({2, 1, 1}, {directory / "ids.npy", "--weights", directory / "moved/tiny.weights"}).status,
       0);
+  // Below the folder as it was below the model's.
+  std::string below = directory / "far/" + directory.path.filename().string();
+  std::filesystem::create_directories(below);
+  std::filesystem::copy_file(directory / "moved/tiny.weights", below + "/tiny.weights");
+  EXPECT_EQ(run({2, 1, 1}, {directory / "ids.npy", "--weights=" + (directory / "far")}).status, 0);
 
   File file(directory / "moved/tiny.weights");
   std::string bytes(file.size(), 0);

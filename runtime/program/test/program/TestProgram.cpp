@@ -18,6 +18,7 @@
 #include "tpc/runtime.h"
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -113,9 +114,13 @@ void stage(tpc_context *ctx, const int64_t *values) {
 
 std::string manifest() {
   auto number = [](int64_t n) { return std::to_string(n); };
+  // The weights lie in a folder beside the model.
+  std::filesystem::path folder = std::filesystem::path(textFrom("TEST_WEIGHTS")).parent_path();
+  std::string source = (folder.parent_path() / "tiny.onnx").string();
   std::string last = number(pp - 1),
               text =
-                  R"({"format": 1, "name": "tiny", "compiler": "by hand", "source": "none",
+                  R"({"format": 1, "name": "tiny", "compiler": "by hand", "source": ")" + source +
+                  R"(",
     "grid": {"sizes": {"tp": )" +
                   number(tp) + R"(, "cp": 1, "ep": 1, "dp": )" + number(dp) + R"(, "pp": )" +
                   number(pp) + R"(}, "order": ["tp", "cp", "ep", "dp", "pp"], "micro_batches": )" +
