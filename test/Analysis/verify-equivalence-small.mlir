@@ -991,3 +991,60 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 // expected-error @+1 {{there is no function @main to run}}
 module {
 }
+
+// -----
+
+// Types that do not fit the values: what a rank has then is not where it is looked for.
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func @main() {
+    %x = tpc.constant dense<1.0> : tensor<2x4xf32> : tensor<2x4xf32>
+    // expected-error @+1 {{it reads outside of the part that a rank has}}
+    %0 = tpc.expand %x : tensor<2x4xf32> -> tensor<3x4xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func @main() {
+    %x = tpc.constant dense<1.0> : tensor<2x4xf32> : tensor<2x4xf32>
+    // expected-error @+1 {{computes another shape than its type 'tensor<3x4xf32>' says}}
+    %0 = tpc.softmax %x dim 1 : tensor<2x4xf32> -> tensor<3x4xf32>
+    return
+  }
+}
+
+// -----
+
+!wide = tensor<3x4xf32>
+!part = tensor<?x4xf32, #tpc.dist<[3{tp}, 4], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @f(%x: !wide) {
+    // expected-error @+1 {{the rank at tp=0 has another shape than its type says}}
+    %0 = tpc.local_slice %x over ["tp"] dim 0 : !wide -> !part
+    return
+  }
+  func.func @main() {
+    %x = tpc.constant dense<1.0> : tensor<2x4xf32> : tensor<2x4xf32>
+    func.call @f(%x) : (tensor<2x4xf32>) -> ()
+    return
+  }
+}
+
+// -----
+
+!whole = tensor<3x4xf32>
+!part = tensor<?x4xf32, #tpc.dist<[3{tp}, 4], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @f(%x: !part) {
+    // expected-error @+1 {{the rank at tp=0 has another shape than its type says}}
+    %0 = tpc.all_gather %x over ["tp"] dim 0 : !part -> !whole
+    return
+  }
+  func.func @main() {
+    %x = tpc.constant dense<1.0> : tensor<3x4xf32> : !whole
+    func.call @f(%x) : (!whole) -> ()
+    return
+  }
+}
