@@ -121,6 +121,12 @@ TEST(Mpi, WhoEndsEarlyHoldsNobodyUp) {
   EXPECT_LT(killed.seconds, 30);
 }
 
+TEST(Mpi, WhoHasDeliveredMayEndBeforeTheOthers) {
+  Ending e = mpi(3, "late 2");
+  EXPECT_EQ(e.status, 0) << e.err;
+  EXPECT_EQ(e.out, "mpi: 3 ranks, 729\n");
+}
+
 TEST(Mpi, AllRanksAgreeOnWhatIsSaid) {
   EXPECT_FAILS(mpi(3, "agree"), "bad input");
   EXPECT_FAILS(mpi(3, "agree-one 2"), "bad input");

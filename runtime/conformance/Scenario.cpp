@@ -5,12 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "core/Transport.h"
 #include "core/World.h"
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 using namespace tpc::rt;
 
@@ -79,6 +82,13 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < 3; ++i)
       allReduce(ctx, data.data(), data.size());
+    if (what == "late") {
+      // The others have delivered, and left, long before.
+      if (ctx.rank == rank)
+        std::this_thread::sleep_for(std::chrono::seconds(3));
+      std::vector<std::vector<std::byte>> gathered;
+      ctx.transport->gatherBytes(ctx, data.data(), 1000, gathered);
+    }
     if (ctx.rank == 0)
       std::printf("%s: %d ranks, %g\n", ctx.transport->name(), ranks, data[0]);
   });

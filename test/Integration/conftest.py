@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(config, items):
         return
     skip = pytest.mark.skip(reason="part of the long run: pytest --long")
     for item in items:
-        if "long" in item.keywords:
+        if item.get_closest_marker("long"):
             item.add_marker(skip)
 
 

@@ -66,9 +66,11 @@ llvm::Error mlir::tpc::frontend::resolveDataFile(llvm::StringRef modelPath,
     path::append(candidate, relative);
     if (!first && base == realFolder)
       break;
-    if (fs::real_path(candidate, resolved)) {
+    if (std::error_code e = fs::real_path(candidate, resolved)) {
+      if (e != std::errc::no_such_file_or_directory)
+        return fault(quoted + ": " + e.message());
       first = false;
-      continue; // does not exist here
+      continue;
     }
     if (!isInside(resolved, base) && (blobs.empty() || !isInside(resolved, blobs)))
       return fault(quoted + " is a link that leads outside of the model's folder");

@@ -111,13 +111,15 @@ static int start(const tpc_mpi_message *messages, int32_t count, int sending, in
   return next;
 }
 
-/* A peer of these messages that has left the run, or -1. */
-static int32_t left_peer(const tpc_mpi_message *messages, int32_t count) {
-  for (int32_t i = 0; i < count; ++i) {
+/* A peer that has left the run, although one of these requests still waits for it; or -1. Who has
+ * sent what was wanted may leave while others are still waited for. */
+static int32_t left_peer(int count) {
+  for (int i = 0; i < count; ++i) {
     int flag = 0;
-    MPI_Iprobe(messages[i].peer, leave_tag, world, &flag, MPI_STATUS_IGNORE);
+    if (requests[i] != MPI_REQUEST_NULL)
+      MPI_Iprobe(peers[i], leave_tag, world, &flag, MPI_STATUS_IGNORE);
     if (flag)
-      return messages[i].peer;
+      return peers[i];
   }
   return -1;
 }
@@ -185,12 +187,12 @@ static int32_t run(const tpc_mpi_message *sends, int32_t num_sends, const tpc_mp
      * given another second. */
     next_check = waited + 0.1;
     if (gone < 0) {
-      gone = left_peer(receives, num_receives);
-      if (gone < 0)
-        gone = left_peer(sends, num_sends);
+      gone = left_peer(count);
       seen_left = waited;
     } else if (waited - seen_left > 1) {
-      return gone;
+      if (left_peer(count) == gone)
+        return gone;
+      gone = -1;
     }
   }
 }
