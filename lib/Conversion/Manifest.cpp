@@ -325,9 +325,9 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
                         {"constraints", std::move(constraints)},
                         {"files", std::move(files)},
                         {"parameters", std::move(list)}};
-  for (auto [key, attr] : {std::pair("schedule", kScheduleAttr),
-                           std::pair("not_verified", kNotVerifiedAttr),
-                           std::pair("no_second_opinion", kNoSecondOpinionAttr)})
+  for (auto [key, attr] :
+       {std::pair("schedule", kScheduleAttr), std::pair("not_verified", kNotVerifiedAttr),
+        std::pair("no_second_opinion", kNoSecondOpinionAttr)})
     if (auto value = module->getAttrOfType<StringAttr>(attr))
       manifest[key] = text(value);
   std::string result;

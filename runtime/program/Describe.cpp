@@ -101,7 +101,8 @@ std::string describe(const Manifest &manifest) {
             (constraint.why.empty() ? "" : ": " + constraint.why) + "\n";
 
   if (!manifest.noSecondOpinion.empty())
-    text += "Verified by proof alone, not at small sizes as well: " + manifest.noSecondOpinion + "\n";
+    text +=
+        "Verified by proof alone, not at small sizes as well: " + manifest.noSecondOpinion + "\n";
   if (!manifest.notVerified.empty())
     text += "NOT VERIFIED: compiled with --no-verify, which skipped " + manifest.notVerified + "\n";
   if (!manifest.schedule.empty())

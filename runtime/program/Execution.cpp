@@ -97,8 +97,9 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
   bool digested = std::any_of(manifest.files.begin(), manifest.files.end(),
                               [](const WeightFile &file) { return !file.tensors.empty(); });
   if (options.verifyWeights && alone && !digested && !sources.seed)
-    std::fprintf(stderr, "note: --verify-weights: one process has nothing to compare all bytes with; "
-                         "compile with --digest-weights\n");
+    std::fprintf(stderr,
+                 "note: --verify-weights: one process has nothing to compare all bytes with; "
+                 "compile with --digest-weights\n");
   std::optional<std::string> difference =
       compareRanks(session.get(), {{"set of weights", sources.identity}});
   agreeOn(session.get(), [&] {

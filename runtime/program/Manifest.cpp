@@ -194,7 +194,8 @@ void checkView(const Node &node, const Parameter &parameter) {
                            std::to_string(elements) + " elements");
 }
 
-/// Where the elements of a compound factor lie: `of` is a list of sizes and strides, major to minor.
+/// Where the elements of a compound factor lie: `of` is a list of sizes and strides, major to
+/// minor.
 std::vector<int64_t> readOffsets(const Node &of, int64_t size) {
   std::vector<int64_t> offsets{0};
   of.each([&](const Node &entry) {
@@ -214,8 +215,8 @@ std::vector<int64_t> readOffsets(const Node &of, int64_t size) {
     offsets = std::move(next);
   });
   if (static_cast<int64_t>(offsets.size()) != size)
-    refuse(of.where, "parts of another number of elements than the factor's " +
-                         std::to_string(size));
+    refuse(of.where,
+           "parts of another number of elements than the factor's " + std::to_string(size));
   return offsets;
 }
 

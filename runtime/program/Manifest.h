@@ -45,9 +45,9 @@ struct WeightFile {
   std::vector<Tensor> tensors;
 };
 
-/// One factor of a dimension: `size` elements that are `stride` apart in the source, or lie at `offsets`
-/// where they are not evenly spaced (heads in blocks, kv heads that are there several times); split
-/// over `axes` one after the other.
+/// One factor of a dimension: `size` elements that are `stride` apart in the source, or lie at
+/// `offsets` where they are not evenly spaced (heads in blocks, kv heads that are there several
+/// times); split over `axes` one after the other.
 struct ViewFactor {
   int64_t size = 1, stride = 0;
   std::vector<int> axes; ///< indices into the grid's order

@@ -2,9 +2,9 @@
 
 #include "CompareRuns.h"
 
-#include "SizeReduction.h"
 #include "../Interpret/Inputs.h"
 #include "../Interpret/Machine.h"
+#include "SizeReduction.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -50,8 +50,8 @@ private:
     double elements = 1;
     auto split = [&](ArrayRef<StringAttr> axes) {
       for (StringAttr axis : axes)
-        elements = local ? std::ceil(elements / double(grid.getAxisSize(axis.getValue())))
-                         : elements;
+        elements =
+            local ? std::ceil(elements / double(grid.getAxisSize(axis.getValue()))) : elements;
     };
     for (FactorAttr factor : dim.getFactors()) {
       elements *= double(sizes.evaluate(factor.getExpr()));
@@ -151,8 +151,7 @@ LogicalResult compareOutputs(ModuleOp program, Machine<Field> &actual, Machine<F
 }
 } // namespace
 
-LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program,
-                                           std::string &skipped) {
+LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, std::string &skipped) {
   // About a second. A grid of fewer ranks allows for smaller sizes.
   constexpr double budget = 2e8;
   auto main = model.lookupSymbol<func::FuncOp>("main");

@@ -52,11 +52,12 @@ private:
                             SmallVectorImpl<TermId> &results);
   /// The term of a value with its repetitions.
   TermId complete(const Meaning &meaning, Value value, Operation *op) {
-    return meaning.repeats.empty()
-               ? meaning.term
-               : terms.makeRepetition(meaning.term, meaning.repeats, getWholeType(value.getType()), op);
+    return meaning.repeats.empty() ? meaning.term
+                                   : terms.makeRepetition(meaning.term, meaning.repeats,
+                                                          getWholeType(value.getType()), op);
   }
-  LogicalResult getMeanings(Operation *op, const Values &values, SmallVectorImpl<Meaning> &meanings);
+  LogicalResult getMeanings(Operation *op, const Values &values,
+                            SmallVectorImpl<Meaning> &meanings);
   LogicalResult getTerms(Operation *op, const Values &values, SmallVectorImpl<TermId> &terms);
   LogicalResult runCall(func::CallOp call, Values &values);
   Meaning makeOp(Operation *op, ArrayRef<Meaning> operands);

@@ -114,8 +114,7 @@ std::optional<Repeats> equivalence::passRepeats(Operation *op, ArrayRef<Repeats>
   std::map<int, Repeat> byLetter;
   for (auto [letters, repeats] : llvm::zip(lemma->operands, operands))
     for (auto &[dim, repeat] : repeats)
-      if (letters[dim] == Lemma::broadcast ||
-          lemma->letters[letters[dim]] != Lemma::Letter::Each ||
+      if (letters[dim] == Lemma::broadcast || lemma->letters[letters[dim]] != Lemma::Letter::Each ||
           !(byLetter.try_emplace(letters[dim], repeat).first->second == repeat))
         return std::nullopt;
   // Whoever has the letter repeats in it.

@@ -10,8 +10,8 @@
 
 #include "tpc/Analysis/Verify.h"
 
-#include "ExpandNorms.h"
 #include "CompareRuns.h"
+#include "ExpandNorms.h"
 #include "Lemmas.h"
 #include "Terms.h"
 #include "tpc/Analysis/Passes.h"
@@ -101,9 +101,9 @@ struct VerifyEquivalence : public mlir::tpc::impl::VerifyEquivalenceBase<VerifyE
     program->removeAttr(kNoSecondOpinionAttr);
     if (!skipped.empty()) {
       emitWarning(program.getLoc()) << "tpc-verify-equivalence: "
-                                   << (symbolic ? "proved, but not run at small sizes as well: "
-                                                : "not run at small sizes: ")
-                                   << skipped;
+                                    << (symbolic ? "proved, but not run at small sizes as well: "
+                                                 : "not run at small sizes: ")
+                                    << skipped;
       program->setAttr(kNoSecondOpinionAttr, StringAttr::get(&getContext(), skipped));
     }
     markAllAnalysesPreserved();
@@ -130,8 +130,7 @@ std::unique_ptr<Pass> mlir::tpc::createRecordReference(std::shared_ptr<Reference
   return std::make_unique<RecordReference>(std::move(reference));
 }
 
-std::unique_ptr<Pass>
-mlir::tpc::createVerifyEquivalence(std::shared_ptr<ReferenceModel> reference,
-                                   EquivalenceMethods methods) {
+std::unique_ptr<Pass> mlir::tpc::createVerifyEquivalence(std::shared_ptr<ReferenceModel> reference,
+                                                         EquivalenceMethods methods) {
   return std::make_unique<VerifyEquivalence>(std::move(reference), methods);
 }

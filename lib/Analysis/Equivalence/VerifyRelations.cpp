@@ -271,8 +271,7 @@ LogicalResult Checker::checkReshape(ReshapeOp op) {
       continue;
     InFlightDiagnostic diag = fail(op) << "row by row, the operand is laid out as ";
     auto print = [&](ArrayRef<Layout> items) {
-      llvm::interleave(
-          items, diag, [&](const Layout &item) { diag << item.str(); }, " * ");
+      llvm::interleave(items, diag, [&](const Layout &item) { diag << item.str(); }, " * ");
     };
     print(a);
     diag << " and the result as ";

@@ -66,7 +66,7 @@ template <typename A> auto Evaluation<A>::evaluateGather(int64_t dim) -> Result 
     Shape place(index.take_front(dim));
     place.push_back(row);
     place.append(index.begin() + dim + rank, index.end());
-    out.data[next++] = found == Table::Here ? data.data[linearize(place, data.shape)]
+    out.data[next++] = found == Table::Here      ? data.data[linearize(place, data.shape)]
                        : found == Table::Nowhere ? nowhere
                                                  : Element(0);
   });
@@ -92,8 +92,8 @@ template <typename A> auto Evaluation<A>::evaluateGatherND(int64_t batch) -> Res
     for (size_t i = 0; i < k; ++i) {
       tuple.back() = i;
       int64_t row;
-      auto found = table.find(batch + i,
-                              A::toInteger(indices.data[linearize(tuple, indices.shape)]), row);
+      auto found =
+          table.find(batch + i, A::toInteger(indices.data[linearize(tuple, indices.shape)]), row);
       here &= found == Table::Here;
       anywhere &= found != Table::Nowhere;
       place.push_back(row);

@@ -89,7 +89,8 @@ template <typename A> auto Evaluation<A>::evaluateRotary(bool interleaved) -> Re
     int64_t place[] = {index[0], index[1], i};
     Element c = cos.data[linearizeBroadcast(place, cos.shape)];
     Element w = sin.data[linearizeBroadcast(place, sin.shape)];
-    out.data[first] = A::add(A::multiply(x.data[first], c), A::negate(A::multiply(x.data[second], w)));
+    out.data[first] =
+        A::add(A::multiply(x.data[first], c), A::negate(A::multiply(x.data[second], w)));
     out.data[second] = A::add(A::multiply(x.data[second], c), A::multiply(x.data[first], w));
   });
   return out;
@@ -106,9 +107,8 @@ template <typename A> auto Evaluation<A>::runRow() -> std::optional<Result> {
     return evaluateRotary(rotary.getInterleaved());
   if (auto softmax = dyn_cast<SoftmaxOp>(op)) {
     std::vector<char> all(operands[0]->shape[softmax.getDim()], true);
-    return Result(mapLines(softmax.getDim(), [&](MutableArrayRef<Element> line) {
-      A::softmax(line, all, false);
-    }));
+    return Result(mapLines(softmax.getDim(),
+                           [&](MutableArrayRef<Element> line) { A::softmax(line, all, false); }));
   }
   if (auto cumsum = dyn_cast<CumSumOp>(op))
     return Result(mapLines(cumsum.getDim(), [&](MutableArrayRef<Element> line) {

@@ -6,7 +6,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
-template <typename A> auto Evaluation<A>::evaluateElements(const Scalar<Element> &scalar) -> Result {
+template <typename A>
+auto Evaluation<A>::evaluateElements(const Scalar<Element> &scalar) -> Result {
   for (const Value *operand : operands)
     if (!broadcasts(operand->shape, shape))
       return fail() << "parts on a rank do not fit";

@@ -18,8 +18,7 @@ public:
   using Result = FailureOr<Value>;
 
   Evaluation(Operation *op, ArrayRef<const Value *> operands, World &world, const Coordinates &at)
-      : op(op), operands(operands), world(world), at(at),
-        shape(getPart(op->getResult(0)).shape) {}
+      : op(op), operands(operands), world(world), at(at), shape(getPart(op->getResult(0)).shape) {}
   Result run();
 
 private:

@@ -138,9 +138,7 @@ Scalar<uint64_t> Field::getScalar(Operation *op) {
       })
       .Case([](MaxOp) { return [](E x) { return less(x[0], x[1]) ? x[1] : x[0]; }; })
       .Case([](MinOp) { return [](E x) { return less(x[1], x[0]) ? x[1] : x[0]; }; })
-      .Case([=](ModOp) {
-        return [=](E x) { return integer ? modulo(x[0], x[1]) : hashAll(x); };
-      })
+      .Case([=](ModOp) { return [=](E x) { return integer ? modulo(x[0], x[1]) : hashAll(x); }; })
       .Case([](AndOp) { return [](E x) -> uint64_t { return x[0] != 0 && x[1] != 0; }; })
       .Case([](OrOp) { return [](E x) -> uint64_t { return x[0] != 0 || x[1] != 0; }; })
       .Case([](XorOp) { return [](E x) -> uint64_t { return (x[0] != 0) != (x[1] != 0); }; })

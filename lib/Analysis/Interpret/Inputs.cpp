@@ -16,8 +16,8 @@ static int64_t getIdBound(Value value, World &world) {
     if (isa<EmbeddingOp>(user) && use.getOperandNumber() == 1)
       bound = std::min(bound, world.getWholeShape(user->getOperand(0).getType())[0]);
     else if (auto gather = dyn_cast<GatherNDOp>(user); gather && use.getOperandNumber() == 1)
-      bound = std::min(bound,
-                       world.getWholeShape(gather.getData().getType())[gather.getBatchDims()]);
+      bound =
+          std::min(bound, world.getWholeShape(gather.getData().getType())[gather.getBatchDims()]);
     else if (isa<ReshapeOp, CastOp, TransposeOp, ReshardOp, LocalSliceOp>(user))
       bound = std::min(bound, getIdBound(user->getResult(0), world));
   }
@@ -57,8 +57,7 @@ template <typename A>
 std::vector<Tensor<typename A::Element>> interpret::makeInputs(func::FuncOp main, World &world) {
   std::vector<Tensor<typename A::Element>> inputs;
   for (BlockArgument argument : main.getArguments())
-    inputs.push_back(
-        makeInput<A>(argument, main.getArgAttrDict(argument.getArgNumber()), world));
+    inputs.push_back(makeInput<A>(argument, main.getArgAttrDict(argument.getArgNumber()), world));
   return inputs;
 }
 

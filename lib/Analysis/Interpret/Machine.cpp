@@ -6,8 +6,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
-template <typename A>
-Machine<A>::Machine(World &world, ArrayRef<Data> inputs) : world(world) {
+template <typename A> Machine<A>::Machine(World &world, ArrayRef<Data> inputs) : world(world) {
   for (const Data &input : inputs)
     this->inputs.push_back(std::make_shared<Data>(input));
   for (int64_t rank = 0; rank < world.countRanks(); ++rank)
@@ -15,6 +14,8 @@ Machine<A>::Machine(World &world, ArrayRef<Data> inputs) : world(world) {
 }
 
 template <typename A> std::string Machine<A>::describe(int rank) const {
+  if (ranks.size() == 1)
+    return "the only rank";
   std::map<std::string, int64_t> names;
   GridAttr grid = world.getGrid();
   for (auto [axis, c] : llvm::zip(grid.getOrder(), ranks[rank]))
@@ -25,7 +26,7 @@ template <typename A> std::string Machine<A>::describe(int rank) const {
   std::string text;
   for (auto &[axis, c] : names)
     text += (text.empty() ? "" : ", ") + axis + "=" + std::to_string(c);
-  return text.empty() ? "the only rank" : "the rank at " + text;
+  return "the rank at " + text;
 }
 
 //===----------------------------------------------------------------------===//
@@ -112,8 +113,7 @@ LogicalResult Machine<A>::slice(LocalSliceOp op, ArrayRef<Ref> value, Ranks acti
 // Between ranks
 //===----------------------------------------------------------------------===//
 
-template <typename A>
-const std::vector<SmallVector<int>> &Machine<A>::getGroups(ArrayAttr axes) {
+template <typename A> const std::vector<SmallVector<int>> &Machine<A>::getGroups(ArrayAttr axes) {
   auto [it, first] = groups.try_emplace(axes);
   if (!first)
     return it->second;
@@ -262,8 +262,8 @@ LogicalResult Machine<A>::receive(RecvOp op, Ranks active, std::vector<Ref> &res
 
 /// Puts parts of an output in their places; ranks that have the same part must agree on it.
 template <typename A>
-LogicalResult Machine<A>::deliver(Operation *op, unsigned index, Value value,
-                                  ArrayRef<Ref> tensors, Ranks active) {
+LogicalResult Machine<A>::deliver(Operation *op, unsigned index, Value value, ArrayRef<Ref> tensors,
+                                  Ranks active) {
   std::set<std::pair<const Data *, const Part *>> seen;
   for (int rank : active) {
     const Part &part = getPart(value, rank);
@@ -287,8 +287,7 @@ LogicalResult Machine<A>::deliver(Operation *op, unsigned index, Value value,
         at = at * shape[d] + i;
       }
       Element x = tensor.data[next++];
-      if (wrong.empty() &&
-          (outside || (output.known[at] && !A::agree(output.tensor.data[at], x))))
+      if (wrong.empty() && (outside || (output.known[at] && !A::agree(output.tensor.data[at], x))))
         for (size_t d = 0; d < position.size(); ++d)
           wrong += (d ? ", " : "") + std::to_string(part.indices[d][position[d]]);
       if (outside)
@@ -325,8 +324,7 @@ LogicalResult Machine<A>::runCall(func::CallOp call, Values &values, Ranks activ
   return success();
 }
 
-template <typename A>
-LogicalResult Machine<A>::runOp(Operation *op, Values &values, Ranks active) {
+template <typename A> LogicalResult Machine<A>::runOp(Operation *op, Values &values, Ranks active) {
   for (Value operand : op->getOperands())
     if (!values.contains(operand))
       return fail(op) << "it takes a value that is not computed before";
@@ -403,8 +401,8 @@ LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, int64_t stage,
 
 template <typename A> LogicalResult Machine<A>::runPipeline(PipelineOp pipeline) {
   for (auto output : pipeline.getOutputs().getAsRange<DictionaryAttr>())
-    outputs.emplace_back(world.getWholeShape(output.getAs<TypeAttr>("type").getValue()))
-        .delivered = pipeline;
+    outputs.emplace_back(world.getWholeShape(output.getAs<TypeAttr>("type").getValue())).delivered =
+        pipeline;
   Block &body = pipeline.getBody().front();
   SmallVector<BlockArgument> arguments(body.getArguments());
   for (auto stage : body.getOps<StageOp>())
