@@ -64,7 +64,8 @@ SmallVector<ParameterOp> mlir::tpc::getHeldParameters(ArrayRef<Operation *> para
 }
 
 CostModel::CostModel(ModuleOp module)
-    : module(module), grid(GridAttr::lookup(module)), symbols(getNominalSymbols(module)) {
+    : module(module), grid(GridAttr::lookup(module)), links(module),
+      symbols(getNominalSymbols(module)) {
   if (!grid)
     grid = GridAttr::get(module.getContext(), {}, {}, 1);
 }
@@ -126,11 +127,14 @@ Cost CostModel::getCost(Operation *op) {
     return functions[callee] = cost;
   }
   if (isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp>(op)) {
-    cost.communicated =
+    ::tpc::Transfer transfer = ::tpc::Transfer::AllReduce;
+    ::tpc::parseTransfer(std::string_view(op->getName().stripDialect()), transfer);
+    SmallVector<StringAttr> axes =
+        llvm::to_vector(op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>());
+    double whole =
         std::max(getBytes(op->getOperand(0).getType()), getBytes(op->getResult(0).getType()));
-    if (isa<AllReduceOp>(op)) // a reduce-scatter and an all-gather
-      cost.communicated *= 2;
-    cost.seconds = cost.communicated / networkBytesPerSecond;
+    cost.communicated = ::tpc::getSentBytes(transfer, links.getMembers(axes), whole);
+    cost.seconds = links.getSeconds(transfer, axes, whole);
     return cost;
   }
   if (isa<ParameterOp>(op)) {
@@ -148,4 +152,9 @@ Cost CostModel::getCost(Operation *op) {
       cost.traffic += getBytes(operand.getType());
   cost.seconds = std::max(cost.flops / flopsPerSecond, cost.traffic / memoryBytesPerSecond);
   return cost;
+}
+
+double CostModel::getSendSeconds(Type type) const {
+  auto pp = StringAttr::get(type.getContext(), "pp");
+  return links.getSeconds(::tpc::Transfer::Send, pp, getBytes(type));
 }

@@ -1,6 +1,6 @@
 //===- Nominal.cpp - Sizes to estimate with -------------------------------===//
 
-#include "tpc/Analysis/Nominal.h"
+#include "tpc/Analysis/ParseSymbols.h"
 
 #include "tpc/Dialect/Dist.h"
 
@@ -12,6 +12,18 @@ using ::tpc::SymExpr;
 
 int64_t mlir::tpc::evaluateOr1(const SymExpr &size, const Symbols &symbols) {
   return size.evaluate(symbols).value_or(1);
+}
+
+FailureOr<Symbols> mlir::tpc::parseSymbols(ArrayRef<std::string> items, Location loc) {
+  Symbols symbols;
+  for (const std::string &item : items) {
+    auto [name, size] = StringRef(item).split('=');
+    int64_t value = 0;
+    if (name.empty() || size.getAsInteger(10, value) || value < 0)
+      return emitError(loc) << "shape: '" << item << "' is not name=size";
+    symbols[name.str()] = value;
+  }
+  return symbols;
 }
 
 Symbols mlir::tpc::getNominalSymbols(ModuleOp module) {

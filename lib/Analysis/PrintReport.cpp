@@ -1,5 +1,6 @@
 //===- PrintReport.cpp - What a staged program communicates ---------------===//
 
+#include "tpc/Analysis/ParseSymbols.h"
 #include "tpc/Analysis/Passes.h"
 #include "tpc/Analysis/Report.h"
 
@@ -15,15 +16,11 @@ namespace {
 struct PrintReport : public mlir::tpc::impl::PrintReportBase<PrintReport> {
   using PrintReportBase::PrintReportBase;
   void runOnOperation() override {
-    Symbols symbols;
-    for (const std::string &item : shape) {
-      auto [name, size] = StringRef(item).split('=');
-      if (name.empty() || size.getAsInteger(10, symbols[name.str()]) || symbols[name.str()] < 0) {
-        emitError(getOperation().getLoc()) << "shape: '" << item << "' is not name=size";
-        return signalPassFailure();
-      }
-    }
-    auto report = computeReport(getOperation(), symbols);
+    FailureOr<Symbols> symbols =
+        parseSymbols(ArrayRef<std::string>(shape), getOperation().getLoc());
+    if (failed(symbols))
+      return signalPassFailure();
+    auto report = computeReport(getOperation(), *symbols);
     if (failed(report))
       return signalPassFailure();
     if (json)

@@ -15,41 +15,42 @@ using namespace mlir::tpc;
 
 namespace {
 
+using Axes = std::vector<::tpc::ShardSpec::NamedAxis>;
+
 /// Steps of a weight's elements that axes split: `size` of them, `stride` apart.
 struct SplitSteps {
   int64_t stride, size;
-  std::vector<::tpc::Axis> axes;
+  Axes axes;
   bool operator==(const SplitSteps &) const = default;
 };
 
 } // namespace
 
 /// Grid axes of a factor; micro-batches are the schedule's.
-static std::vector<::tpc::Axis> getAxes(ArrayRef<StringAttr> names, const ::tpc::Grid &grid) {
-  std::vector<::tpc::Axis> axes;
+static Axes getAxes(ArrayRef<StringAttr> names, const Axes &grid) {
+  Axes axes;
   for (StringAttr name : names)
-    if (auto axis = ::tpc::parseAxis(std::string_view(name.getValue()));
-        axis && grid.size(*axis) > 1)
-      axes.push_back(*axis);
+    for (const ::tpc::ShardSpec::NamedAxis &axis : grid)
+      if (axis.name == name.getValue() && axis.size > 1)
+        axes.push_back(axis);
   return axes;
 }
 
-static ::tpc::OnnxSharding::Factor makeFactor(std::string size, std::vector<::tpc::Axis> axes,
-                                              const ::tpc::Grid &grid) {
+static ::tpc::OnnxSharding::Factor makeFactor(std::string size, Axes axes) {
   int64_t shards = 1;
-  for (::tpc::Axis axis : axes)
-    shards *= grid.size(axis);
-  auto partOf = [axes = std::move(axes), grid](int64_t rank) {
+  for (const ::tpc::ShardSpec::NamedAxis &axis : axes)
+    shards *= axis.size;
+  auto partOf = [axes = std::move(axes)](int64_t rank) {
     int64_t part = 0;
-    for (::tpc::Axis axis : axes)
-      part = part * grid.size(axis) + grid.coordinate(rank, axis);
+    for (const ::tpc::ShardSpec::NamedAxis &axis : axes)
+      part = part * axis.size + axis.coordinate(rank);
     return part;
   };
   return {std::move(size), shards, std::move(partOf)};
 }
 
 /// What `tpc.split` of a parameter says of its weight's elements.
-static std::vector<SplitSteps> getRanges(ParameterOp parameter, const ::tpc::Grid &grid) {
+static std::vector<SplitSteps> getRanges(ParameterOp parameter, const Axes &grid) {
   std::vector<SplitSteps> ranges;
   auto splits = parameter->getAttrOfType<ArrayAttr>(kSplitAttr);
   if (!splits)
@@ -80,7 +81,7 @@ static std::vector<SplitSteps> getRanges(ParameterOp parameter, const ::tpc::Gri
 
 /// The dimensions of a weight as factors; nothing where ranges are not factors of them.
 static std::optional<::tpc::OnnxSharding>
-makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const ::tpc::Grid &grid) {
+makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const Axes &grid) {
   ::tpc::OnnxSharding sharding;
   sharding.dims.resize(shape.size());
   size_t used = 0;
@@ -93,13 +94,13 @@ makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const ::tpc::
       if (range.stride % stride || top % (range.stride * range.size))
         return std::nullopt;
       if (int64_t outer = top / (range.stride * range.size); outer > 1)
-        sharding.dims[d].push_back(makeFactor(std::to_string(outer), {}, grid));
-      sharding.dims[d].push_back(makeFactor(std::to_string(range.size), range.axes, grid));
+        sharding.dims[d].push_back(makeFactor(std::to_string(outer), {}));
+      sharding.dims[d].push_back(makeFactor(std::to_string(range.size), range.axes));
       top = range.stride;
       ++used;
     }
     if (int64_t inner = top / stride; inner > 1 || sharding.dims[d].empty())
-      sharding.dims[d].push_back(makeFactor(std::to_string(inner), {}, grid));
+      sharding.dims[d].push_back(makeFactor(std::to_string(inner), {}));
   }
   if (used != ranges.size())
     return std::nullopt;
@@ -107,8 +108,7 @@ makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const ::tpc::
 }
 
 /// How the ops that take an input split it; inputs themselves are whole.
-static std::optional<::tpc::OnnxSharding> getInputSharding(BlockArgument input,
-                                                           const ::tpc::Grid &grid) {
+static std::optional<::tpc::OnnxSharding> getInputSharding(BlockArgument input, const Axes &grid) {
   for (OpOperand &use : input.getUses()) {
     auto ruled = dyn_cast<ShardingRuleOpInterface>(use.getOwner());
     auto splits = use.getOwner()->getAttrOfType<ArrayAttr>(kSplitAttr);
@@ -121,11 +121,11 @@ static std::optional<::tpc::OnnxSharding> getInputSharding(BlockArgument input,
       auto &factors = sharding.dims.emplace_back();
       for (int factor : dim)
         for (FactorAttr part : cast<DimAttr>(splits[factor]).getFactors()) {
-          factors.push_back(makeFactor(part.getSize().str(), getAxes(part.getAxes(), grid), grid));
+          factors.push_back(makeFactor(part.getSize().str(), getAxes(part.getAxes(), grid)));
           split |= factors.back().shards > 1;
         }
       if (factors.empty())
-        factors.push_back(makeFactor("1", {}, grid));
+        factors.push_back(makeFactor("1", {}));
     }
     if (split)
       return sharding;
@@ -159,9 +159,10 @@ mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, Onnx
   devices.ranks = spec.grid.worldSize();
   devices.stages = spec.grid.size(Axis::PP);
   devices.stageOf = [grid = spec.grid](int64_t rank) { return grid.coordinate(rank, Axis::PP); };
+  const Axes axes = spec.axes();
   llvm::MapVector<Operation *, std::optional<std::vector<SplitSteps>>> weights;
   module->walk([&](ParameterOp parameter) {
-    std::vector<SplitSteps> ranges = getRanges(parameter, spec.grid);
+    std::vector<SplitSteps> ranges = getRanges(parameter, axes);
     auto [it, isNew] = weights.insert({parameter.getWeightOp(), ranges});
     if (!isNew && it->second != ranges)
       it->second.reset();
@@ -171,13 +172,13 @@ mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, Onnx
     if (!ranges || ranges->empty())
       continue;
     if (auto sharding =
-            makeSharding(cast<RankedTensorType>(weight.getType()).getShape(), *ranges, spec.grid))
+            makeSharding(cast<RankedTensorType>(weight.getType()).getShape(), *ranges, axes))
       devices.tensors[weight.getSymName().str()] = std::move(*sharding);
   }
   auto main = module->lookupSymbol<func::FuncOp>("main");
   for (BlockArgument input : main.getArguments())
     if (auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), TpcDialect::kNameAttr))
-      if (auto sharding = getInputSharding(input, spec.grid))
+      if (auto sharding = getInputSharding(input, axes))
         devices.tensors[name.getValue().str()] = std::move(*sharding);
   return success();
 }

@@ -107,13 +107,6 @@ Error Session::check() {
   }
   if (options.output == "-" && (!isText(options.emit) || options.onnx))
     return makeError("-o -: binary output does not go to standard output; name a file");
-  // A device group of the file is a group of ranks; tpx and tpy could not be told apart again.
-  if (options.onnx && spec.isTensor2D())
-    return makeError(
-        "--emit=onnx-sharded: multi-device fields have one axis of tensor parallelism, "
-        "not two; write tp" +
-        llvm::Twine(spec.grid.size(Axis::TP)) + " for tp" + llvm::Twine(spec.tensorX) + "x" +
-        llvm::Twine(spec.tensorY));
   if (options.name.empty())
     options.name = llvm::sys::path::stem(isText(options.emit) ? options.input : options.output);
   for (const std::string &path : {options.output, options.report, options.certificate})

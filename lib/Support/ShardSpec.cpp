@@ -310,12 +310,17 @@ std::optional<ShardSpec> ShardSpec::parse(std::string_view text, std::string &er
 
 std::vector<ShardSpec::NamedAxis> ShardSpec::axes() const {
   std::vector<NamedAxis> result;
+  int64_t stride = 1;
+  auto add = [&](std::string name, int64_t size) {
+    result.push_back({std::move(name), size, stride});
+    stride *= size;
+  };
   for (Axis axis : grid.order()) {
     if (axis == Axis::TP && isTensor2D()) {
-      result.push_back({"tpx", tensorX});
-      result.push_back({"tpy", tensorY});
+      add("tpx", tensorX);
+      add("tpy", tensorY);
     } else {
-      result.push_back({std::string(axisName(axis)), grid.size(axis)});
+      add(std::string(axisName(axis)), grid.size(axis));
     }
   }
   return result;

@@ -2,10 +2,10 @@
 //
 // An estimate from sharding rules and local sizes alone: an op takes the longer of
 // its arithmetic (points of the rule's iteration space on this rank, times operations per
-// point) and its memory traffic (operands and results); a collective takes the
-// bytes of its whole buffer over the network. The machine is a stand-in; what
-// matters are ratios between parts of one model. Estimated for the rank with coordinate 0
-// on each axis, which has the largest part of everything.
+// point) and its memory traffic (operands and results); a collective takes what the links of its
+// axes say (LinkModel.h). Arithmetic and memory are those of one GPU of the nodes whose links
+// are the default, in single precision; what matters are ratios between parts of one model.
+// Estimated for the rank with coordinate 0 on each axis, which has the largest part of everything.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,6 +13,7 @@
 #define TPC_ANALYSIS_COST_H
 
 #include "tpc/Analysis/Nominal.h"
+#include "tpc/Dialect/LinkModel.h"
 
 namespace mlir::tpc {
 
@@ -33,9 +34,8 @@ SmallVector<ParameterOp> getHeldParameters(ArrayRef<Operation *> parameters);
 
 class CostModel {
 public:
-  static constexpr double flopsPerSecond = 1e11;
-  static constexpr double memoryBytesPerSecond = 2e10;
-  static constexpr double networkBytesPerSecond = 1e10;
+  static constexpr double flopsPerSecond = 6e13;
+  static constexpr double memoryBytesPerSecond = 3e12;
 
   explicit CostModel(ModuleOp module);
 
@@ -44,12 +44,15 @@ public:
   /// One op; a call costs what its callee's ops cost. Parameters cost memory
   /// where they are defined and traffic where they are read.
   Cost getCost(Operation *op);
+  /// Sending a value to the next stage.
+  double getSendSeconds(Type type) const;
 
 private:
   std::optional<double> getPoints(Operation *op) const;
 
   ModuleOp module;
   GridAttr grid;
+  LinkModel links;
   Symbols symbols;
   std::map<std::string, int64_t> coordinates; // all 0
   DenseMap<Operation *, Cost> functions;

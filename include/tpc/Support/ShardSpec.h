@@ -50,6 +50,10 @@ struct ShardSpec {
   struct NamedAxis {
     std::string name;
     int64_t size;
+    int64_t stride; // between ranks whose coordinates differ by one
+
+    int64_t coordinate(int64_t rank) const { return rank / stride % size; }
+    bool operator==(const NamedAxis &) const = default;
   };
   /// The axes of the dense grid in its order, as programs name them: tpx and tpy for a tp of
   /// two dimensions.

@@ -1,5 +1,6 @@
 //===- ReadProgram.cpp - From programs to terms ---------------------------===//
 
+#include "../Interpret/World.h"
 #include "Terms.h"
 
 #include "tpc/Dialect/Dist.h"
@@ -232,6 +233,7 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
   program.outputs[index] = {term, output};
 
   DimAttr batch = loop.getBatchAttr();
+  bool all = interpret::runsEveryRound(loop, GridAttr::lookup(output));
   DistAttr dist = getDist(output.getValue());
   for (DimAttr dim : dist.getDims()) {
     auto check = [&](ArrayRef<StringAttr> axes, FactorAttr factor) -> LogicalResult {
@@ -239,7 +241,7 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
         if (!batch && axis.getValue() == "mb")
           return fail(output) << "delivers a micro-batch's part of output " << index
                               << ", but the loop around it has one round";
-        if (!batch || !batch.usesAxis(axis.getValue()))
+        if (!batch || all || !batch.usesAxis(axis.getValue()))
           continue;
         bool samples = factor && batch.getFactors().size() == 1 && batch.getAxes().empty() &&
                        batch.getFactors()[0] == factor;

@@ -1,5 +1,6 @@
 //===- Evaluate.cpp - Runs a program on paper, on all ranks ---------------===//
 
+#include "tpc/Analysis/ParseSymbols.h"
 #include "tpc/Analysis/Passes.h"
 
 #include "Inputs.h"
@@ -76,12 +77,11 @@ struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
   }
 
   LogicalResult readShape(GivenSizes &sizes) {
-    for (const std::string &item : shape) {
-      auto [name, size] = StringRef(item).split('=');
-      if (name.empty() || size.getAsInteger(10, sizes.symbols[name.str()]))
-        return emitError(getOperation().getLoc()) << "shape: '" << item << "' is not name=size";
-    }
-    return success();
+    FailureOr<Symbols> symbols =
+        parseSymbols(ArrayRef<std::string>(shape), getOperation().getLoc());
+    if (succeeded(symbols))
+      sizes.symbols = std::move(*symbols);
+    return LogicalResult(symbols);
   }
 
   /// Programs may have been written by hand, or be staged already when they are first evaluated.

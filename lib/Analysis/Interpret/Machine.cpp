@@ -380,6 +380,7 @@ LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, int64_t stage,
                                   ArrayRef<BlockArgument> arguments) {
   GridAttr grid = world.getGrid();
   DimAttr batch = loop.getBatchAttr();
+  bool skips = batch && !runsEveryRound(loop, grid);
   std::optional<unsigned> position = world.getPosition(StringAttr::get(loop.getContext(), "pp"));
   for (int64_t mb = 0; mb < (batch ? grid.getMicroBatches() : 1); ++mb) {
     SmallVector<int> active;
@@ -387,7 +388,7 @@ LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, int64_t stage,
       Coordinates &at = ranks[rank];
       at.back() = mb;
       if ((position ? at[*position] : 0) == stage &&
-          (!batch || !world.getIndices(batch, at).empty()))
+          (!skips || !world.getIndices(batch, at).empty()))
         active.push_back(rank);
     }
     Values values;

@@ -139,3 +139,12 @@ const Part &World::getPart(Type type, const Coordinates &at) {
   }
   return *part;
 }
+
+bool interpret::runsEveryRound(MicroBatchesOp loop, GridAttr grid) {
+  DimAttr batch = loop.getBatchAttr();
+  if (!batch || !grid)
+    return false;
+  std::optional<int64_t> size = batch.getExpr().asConstant();
+  SmallVector<StringAttr> axes = batch.getAllAxes();
+  return size && *size >= grid.getMicroBatches() && axes.size() == 1 && axes[0] == "mb";
+}

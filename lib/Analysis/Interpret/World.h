@@ -93,6 +93,9 @@ private:
 /// True if a module is one of local values: of one rank, or of pipeline stages.
 bool isLocalProgram(ModuleOp module);
 
+/// Whether a loop is over a number of elements, one at least for each round: none is skipped.
+bool runsEveryRound(MicroBatchesOp loop, GridAttr grid);
+
 } // namespace mlir::tpc::interpret
 
 #endif // TPC_LIB_ANALYSIS_INTERPRET_WORLD_H

@@ -35,6 +35,8 @@ Error fault(const llvm::Twine &what) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), what);
 }
 
+Error changed() { return fault("the file has changed while it was compiled"); }
+
 /// One field of a message: all of its bytes, and those of its value.
 struct Field {
   uint64_t number;
@@ -52,31 +54,31 @@ public:
     StringRef begin = rest;
     uint64_t tag, length;
     if (!readVarint(tag))
-      return fault("the file has changed while it was compiled");
+      return changed();
     Field field{tag >> 3, unsigned(tag & 7), {}, {}};
     StringRef value = rest;
     switch (field.wire) {
     case 0:
       if (!readVarint(length))
-        return fault("the file has changed while it was compiled");
+        return changed();
       field.value = value.drop_back(rest.size());
       break;
     case 1:
     case 5:
       length = field.wire == 1 ? 8 : 4;
       if (rest.size() < length)
-        return fault("the file has changed while it was compiled");
+        return changed();
       field.value = rest.take_front(length);
       rest = rest.drop_front(length);
       break;
     case 2:
       if (!readVarint(length) || length > rest.size())
-        return fault("the file has changed while it was compiled");
+        return changed();
       field.value = rest.take_front(length);
       rest = rest.drop_front(length);
       break;
     default:
-      return fault("the file has changed while it was compiled");
+      return changed();
     }
     field.bytes = begin.drop_back(rest.size());
     return field;
@@ -300,7 +302,7 @@ Error tpc::writeShardedOnnx(StringRef input, StringRef outputPath, const OnnxDev
         continue;
       }
       if (next == added->size())
-        return fault("the file has changed while it was compiled");
+        return changed();
       const std::string &extra = (*added)[next++];
       std::string node;
       for (FieldReader inner(field->value); !inner.atEnd();) {
@@ -338,6 +340,8 @@ Error tpc::writeShardedOnnx(StringRef input, StringRef outputPath, const OnnxDev
     if (Error error = walkGraph(field->value, [&](StringRef bytes) { os << bytes; }))
       return error;
   }
+  if (next != added->size())
+    return changed();
   ::onnx::DeviceConfigurationProto configuration;
   configuration.set_name(devices.name);
   configuration.set_num_devices(devices.ranks);

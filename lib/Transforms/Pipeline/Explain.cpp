@@ -2,6 +2,7 @@
 
 #include "tpc/Transforms/Pipeline/Explain.h"
 
+#include "tpc/Analysis/ParseSymbols.h"
 #include "tpc/Analysis/PeakMemory.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Transforms/Pipeline/Passes.h"
@@ -218,15 +219,11 @@ struct Explain : public mlir::tpc::impl::ExplainBase<Explain> {
       emitError(getOperation().getLoc()) << "shard: " << message;
       return signalPassFailure();
     }
-    Symbols symbols;
-    for (const std::string &item : shape) {
-      auto [name, size] = StringRef(item).split('=');
-      if (name.empty() || size.getAsInteger(10, symbols[name.str()]) || symbols[name.str()] < 0) {
-        emitError(getOperation().getLoc()) << "shape: '" << item << "' is not name=size";
-        return signalPassFailure();
-      }
-    }
-    auto explanation = explainTactics(getOperation(), *spec, symbols);
+    FailureOr<Symbols> symbols =
+        parseSymbols(ArrayRef<std::string>(shape), getOperation().getLoc());
+    if (failed(symbols))
+      return signalPassFailure();
+    auto explanation = explainTactics(getOperation(), *spec, *symbols);
     if (failed(explanation))
       return signalPassFailure();
     if (json)

@@ -14,17 +14,16 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
-/// A collective between ranks of which some may skip a micro-batch, or null.
-static Operation *findBatchCollective(ModuleOp module, DimAttr batch) {
-  Operation *found = nullptr;
-  module.walk([&](Operation *op) {
-    if (!isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp>(op))
-      return;
-    for (auto axis : op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>())
-      if (!found && batch.usesAxis(axis.getValue()))
-        found = op;
+/// Whether there are collectives between ranks of which some may have no samples in a micro-batch.
+static bool hasBatchCollective(ModuleOp module, DimAttr batch) {
+  auto found = module.walk([&](Operation *op) {
+    if (isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp>(op))
+      for (auto axis : op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>())
+        if (batch.usesAxis(axis.getValue()))
+          return WalkResult::interrupt();
+    return WalkResult::advance();
   });
-  return found;
+  return found.wasInterrupted();
 }
 
 static std::string nameOf(DictionaryAttr attrs, unsigned index, StringRef fallback) {
@@ -52,15 +51,16 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
       return signalPassFailure();
     }
     auto batch = module->getAttrOfType<DimAttr>("tpc.batch");
-    if (Operation *op = batch ? findBatchCollective(module, batch) : nullptr) {
-      if (grid.getMicroBatches() > 1) {
-        op->emitError() << "'" << getSourceName(op->getLoc())
-                        << "' communicates between parts of the batch, and those of some "
-                           "micro-batches may be empty on some replicas only; leave mb out";
-        return signalPassFailure();
-      }
-      // Replicas without samples take part.
-      batch = {};
+    if (batch && hasBatchCollective(module, batch)) {
+      // Replicas without samples take part: weights that are held in parts are gathered in each
+      // micro-batch. The loop is over a dimension of which every micro-batch has one element.
+      int64_t rounds = grid.getMicroBatches();
+      auto time = StringAttr::get(module.getContext(), "mb");
+      batch =
+          rounds == 1
+              ? DimAttr()
+              : DimAttr::get(module.getContext(),
+                             FactorAttr::get(module.getContext(), ::tpc::SymExpr(rounds), {time}));
     }
 
     Builder attrs(module.getContext());

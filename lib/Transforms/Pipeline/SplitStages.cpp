@@ -134,7 +134,7 @@ Cost Splitter::getStageCost(size_t begin, size_t end) {
 double Splitter::getSendSeconds(size_t place) const {
   if (place == places.size())
     return 0;
-  return model.getBytes(places[place].second.getType()) / CostModel::networkBytesPerSecond;
+  return model.getSendSeconds(places[place].second.getType());
 }
 
 /// Seconds of a stage from place i to place j, for all i < j: [i][j]. One walk for each i.
@@ -144,6 +144,9 @@ std::vector<std::vector<double>> Splitter::getSeconds() {
     auto [it, isNew] = known.try_emplace(op, 0);
     return isNew ? it->second = model.getCost(op).seconds : it->second;
   };
+  std::vector<double> send;
+  for (size_t place = 0; place <= places.size(); ++place)
+    send.push_back(place ? getSendSeconds(place) : 0);
   std::vector<std::vector<double>> seconds(places.size());
   for (size_t i = 0; i < places.size(); ++i) {
     seconds[i].resize(places.size() + 1);
@@ -158,7 +161,7 @@ std::vector<std::vector<double>> Splitter::getSeconds() {
       }
       for (Operation *op : ArrayRef(ops.getArrayRef()).drop_front(before))
         sum += secondsOf(op);
-      seconds[i][j] = sum + getSendSeconds(j);
+      seconds[i][j] = sum + send[j];
     }
   }
   return seconds;

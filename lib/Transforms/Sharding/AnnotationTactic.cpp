@@ -20,11 +20,13 @@ using namespace mlir::tpc;
 
 namespace {
 
-/// Classes that a factor of an annotated dimension consists of, outermost first.
+/// Classes that a factor of an annotated dimension consists of, outermost first, and the
+/// dimensions of the place's tensor that they are in.
 struct Part {
   FactorAttr factor;
   unsigned dim; // of the annotation
   FactorClasses::Classes classes;
+  SmallVector<unsigned, 2> dims = {};
 };
 
 /// One place that is annotated.
@@ -33,13 +35,14 @@ struct Site {
   std::string name, source;
   Location loc;
   Plan::Place place; // null for inputs, which are whole anyway
-  SmallVector<Part> parts;
+  SmallVector<Part> parts = {};
+  Value value = {}; // null for inputs
   /// Classes of dimensions that are left to the strategies.
-  FactorClasses::Classes open;
-  FactorClasses::Classes all;
+  FactorClasses::Classes open = {};
+  FactorClasses::Classes all = {};
   /// Of the dimensions that the place has: their classes and sizes.
-  SmallVector<FactorClasses::Classes> lists;
-  SmallVector<std::string> sizes;
+  SmallVector<FactorClasses::Classes> lists = {};
+  SmallVector<std::string> sizes = {};
 };
 
 class AnnotationTactic {
@@ -52,6 +55,9 @@ private:
   LogicalResult addParameter(ParameterOp parameter, WeightOp weight);
   LogicalResult addValue(Value value, ArrayAttr sharding, Site site);
   LogicalResult seed(Site &site);
+  LogicalResult hold(Site &site, const Part &part, ArrayRef<StringAttr> axes);
+  void holdArguments();
+  void adoptColumns();
   void predictParts(const Site &site, int cls, StringAttr axis);
   InFlightDiagnostic error(const Site &site) {
     return emitError(site.loc) << "annotation " << printSharding(site.sharding) << " of '"
@@ -100,8 +106,7 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
             weight.getLoc(),
             Plan::getPlace(parameter),
             {},
-            {},
-            {}};
+            parameter.getResult()};
 
   // Strides of the annotation's factors in the dense weight: [begin, end).
   struct Range {
@@ -127,6 +132,7 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
   }
   std::reverse(ranges.begin(), ranges.end());
   SmallVector<FactorClasses::Classes> found(ranges.size());
+  SmallVector<SmallVector<unsigned, 2>> dims(ranges.size());
 
   ViewAttr view = parameter.getViewOrDense();
   for (unsigned d = 0; d < view.getDims().size(); ++d) {
@@ -138,16 +144,18 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
     site.sizes.push_back(getSizes(parameter.getResult())[d].str());
     for (int cls : llvm::reverse(list)) {
       int64_t at = getStride(factors, inner);
-      for (auto [range, classes] : llvm::zip(ranges, found))
-        if (at >= range.begin && at < range.end)
+      for (auto [range, classes, dimsOf] : llvm::zip(ranges, found, dims))
+        if (at >= range.begin && at < range.end) {
           classes.insert(classes.begin(), cls);
+          dimsOf.insert(dimsOf.begin(), d);
+        }
       inner *= plan.classes.getSize(cls).asConstant().value_or(1);
     }
   }
-  for (auto [range, classes] : llvm::zip(ranges, found)) {
+  for (auto [range, classes, dimsOf] : llvm::zip(ranges, found, dims)) {
     llvm::append_range(site.all, classes);
     if (range.factor)
-      site.parts.push_back({range.factor, range.dim, classes});
+      site.parts.push_back({range.factor, range.dim, classes, dimsOf});
     else
       llvm::append_range(site.open, classes);
   }
@@ -173,6 +181,7 @@ LogicalResult AnnotationTactic::addValue(Value value, ArrayAttr sharding, Site s
       while (!rest.empty() && size != factor.getExpr()) {
         size = size * plan.classes.getSize(rest.front());
         part.classes.push_back(rest.front());
+        part.dims.push_back(i);
         rest = rest.drop_front();
       }
       if (size != factor.getExpr())
@@ -197,13 +206,9 @@ LogicalResult AnnotationTactic::seed(Site &site) {
     auto chosen =
         llvm::find_if(part.classes, [&](int cls) { return !plan.classes.getWholeOp(cls); });
     if (chosen == part.classes.end()) {
-      Operation *whole = plan.classes.getWholeOp(part.classes.front());
-      InFlightDiagnostic diag = error(site)
-                                << "dimension " << part.dim << " (" << part.factor.getExpr().str()
-                                << ") cannot be split: '" << getSourceName(whole->getLoc()) << "' ("
-                                << whole->getName().getStringRef() << ") needs all of it";
-      diag.attachNote(whole->getLoc()) << "needed whole here";
-      return diag;
+      if (failed(hold(site, part, axes)))
+        return failure();
+      continue;
     }
     int cls = *chosen;
     for (StringAttr axis : axes)
@@ -221,6 +226,89 @@ LogicalResult AnnotationTactic::seed(Site &site) {
     if (!llvm::is_contained(site.open, cls))
       plan.decided.insert(cls);
   return success();
+}
+
+/// Some op needs all of a dimension: the tensor alone is held in parts, and put together where it
+/// is needed whole.
+LogicalResult AnnotationTactic::hold(Site &site, const Part &part, ArrayRef<StringAttr> axes) {
+  int cls = part.classes.front();
+  Operation *whole = plan.classes.getWholeOp(cls);
+  std::string needs = "'" + getSourceName(whole->getLoc()) + "' (" +
+                      whole->getName().getStringRef().str() + ") needs all of it";
+  if (!site.value) {
+    InFlightDiagnostic diag =
+        error(site) << "dimension " << part.dim << " (" << part.factor.getExpr().str()
+                    << ") cannot be split: " << needs
+                    << ", and inputs are whole on every rank; annotate what reads the input";
+    diag.attachNote(whole->getLoc()) << "needed whole here";
+    return diag;
+  }
+  std::string text = site.name + " " + printSharding(site.sharding) + ": " + plan.describe(cls);
+  for (StringAttr axis : axes) {
+    plan.holds[site.value].push_back({part.dims.front(), cls, axis});
+    // What an op computes it may have in parts, or take its part of.
+    if (site.value.getDefiningOp()->getNumOperands() == 0)
+      plan.splitHere(site.place, part.dims.front(), cls, axis);
+    text += " over " + axis.getValue().str() + " " + std::to_string(grid.getAxisSize(axis));
+  }
+  text += " in this place; " + needs;
+  if (!llvm::is_contained(record.splits, text))
+    record.splits.push_back(text);
+  return success();
+}
+
+/// Weights of layers are held in the layers' functions as they are outside.
+void AnnotationTactic::holdArguments() {
+  if (plan.holds.empty())
+    return;
+  llvm::MapVector<Value, SmallVector<Value>> passed; // to each argument
+  plan.module.walk([&](func::CallOp call) {
+    if (auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee()))
+      for (auto [argument, operand] : llvm::zip(callee.getArguments(), call.getOperands()))
+        passed[argument].push_back(operand);
+  });
+  // A layer may pass its arguments on. Each round holds an argument more: it ends.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto &[argument, operands] : passed) {
+      auto first = plan.holds.find(operands.front());
+      if (first == plan.holds.end() || plan.holds.contains(argument) ||
+          plan.getParameters(argument).empty())
+        continue;
+      SmallVector<Plan::Hold, 1> holds = first->second;
+      bool same = llvm::all_of(operands, [&](Value operand) {
+        auto it = plan.holds.find(operand);
+        return it != plan.holds.end() && it->second == holds;
+      });
+      if (!same)
+        continue;
+      for (const Plan::Hold &hold : holds)
+        plan.splitHere(Plan::getPlace(cast<BlockArgument>(argument)), hold.dim, hold.cls,
+                       hold.axis);
+      plan.holds[argument] = std::move(holds);
+      changed = true;
+    }
+  }
+}
+
+/// With a tp of two dimensions, what annotations split over tpy first is on the side of the columns
+/// of its matrices, as what the strategies choose.
+void AnnotationTactic::adoptColumns() {
+  if (!plan.spec.isTensor2D())
+    return;
+  for (Operation *op : plan.getOps()) {
+    Value matrix = plan.getMatrix(op);
+    if (!matrix)
+      continue;
+    Plan::Place place = Plan::getPlace(plan.getParameters(matrix).front());
+    for (unsigned dim = 0; dim < cast<RankedTensorType>(matrix.getType()).getRank(); ++dim)
+      for (int cls : plan.classes.getClasses(matrix, dim)) {
+        SmallVector<StringAttr> axes = plan.getAxes(cls, place);
+        llvm::erase_if(axes, [](StringAttr axis) { return axis != "tpx" && axis != "tpy"; });
+        if (!axes.empty() && axes.front() == "tpy")
+          plan.columns.insert(cls);
+      }
+  }
 }
 
 /// A place has some of a class' axes, and not `axis`: its users have parts of other parts.
@@ -251,12 +339,11 @@ LogicalResult AnnotationTactic::run() {
           failed(addParameter(parameter, weight)))
         return failure();
     } else if (Attribute sharding = op->getAttr(kShardingAttr)) {
-      Site site{
-          {}, getSourceName(op->getLoc()), getSource(op), op->getLoc(), Plan::getPlace(op), {}, {},
-          {}};
+      Site site{{}, getSourceName(op->getLoc()), getSource(op), op->getLoc(), Plan::getPlace(op)};
       if (failed(check(sharding, op->getResult(0).getType(), op->getLoc(), site.source)))
         return failure();
       site.sharding = cast<ArrayAttr>(sharding);
+      site.value = op->getResult(0);
       if (failed(addValue(op->getResult(0), site.sharding, site)))
         return failure();
     }
@@ -273,10 +360,7 @@ LogicalResult AnnotationTactic::run() {
               name ? name.getValue().str() : "input " + std::to_string(input.getArgNumber()),
               source ? source.getValue().str() : "",
               loc,
-              nullptr,
-              {},
-              {},
-              {}};
+              nullptr};
     if (failed(check(sharding, input.getType(), loc, site.source)))
       return failure();
     site.sharding = cast<ArrayAttr>(sharding);
@@ -284,13 +368,10 @@ LogicalResult AnnotationTactic::run() {
       return failure();
   }
 
-  if (!sites.empty() && plan.spec.isTensor2D() && !plan.spec.manual)
-    return error(sites.front()) << "what tp" << plan.spec.tensorX << "x" << plan.spec.tensorY
-                                << " splits does not go round annotations; add 'manual', or use tp"
-                                << plan.spec.tensorX * plan.spec.tensorY;
   for (Site &site : sites)
     if (failed(seed(site)))
       return failure();
+  holdArguments();
   // A place has no more axes than its annotation says.
   for (const Site &site : sites)
     for (int cls : site.all) {
@@ -306,12 +387,15 @@ LogicalResult AnnotationTactic::run() {
         plan.yield(site.place, cls, axis);
         predictParts(site, cls, axis);
       }
+      // The tactic of rows adds axes to what annotations split over one of two.
+      for (StringRef axis : {"tpx", "tpy"})
+        if (!plan.hasAxis({cls}, axis))
+          plan.yield(site.place, cls, StringAttr::get(plan.module.getContext(), axis));
     }
+  adoptColumns();
   if (plan.spec.manual)
     for (StringAttr axis : grid.getOrder()) {
-      bool used = axis == "pp" || llvm::any_of(plan.axes, [&](auto &entry) {
-                    return llvm::is_contained(entry.second, axis);
-                  });
+      bool used = axis == "pp" || plan.usesAxis(axis);
       if (int64_t ranks = grid.getAxisSize(axis); ranks > 1 && !used)
         emitWarning(plan.module.getLoc())
             << "manual: no annotation splits anything over " << axis.getValue() << ranks

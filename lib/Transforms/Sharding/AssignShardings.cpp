@@ -1,6 +1,7 @@
 //===- AssignShardings.cpp - Decide which axes split which factors --------===//
 
 #include "Plan.h"
+#include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Sharding/Passes.h"
 
@@ -43,6 +44,10 @@ void mlir::tpc::takeBiasesOut(ModuleOp module) {
     builder.setInsertionPointAfter(matmul);
     auto add = AddOp::create(builder, matmul.getLoc(), matmul.getType(), matmul.getResult(), bias);
     add->setAttr(kBiasAttr, builder.getUnitAttr());
+    // What is said of the product with its bias is said of both.
+    for (StringRef name : {kShardingAttr, kShardingSourceAttr})
+      if (Attribute annotation = matmul->getAttr(name))
+        add->setAttr(name, annotation);
     matmul.getResult().replaceAllUsesExcept(add.getResult(), add);
     matmul.getBiasMutable().clear();
   });
@@ -60,7 +65,7 @@ static void putBiasesBack(Plan &plan, SmallVectorImpl<Operation *> &erased) {
     for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
       if (rule.factors[factor].kind != FactorKind::Parallel)
         for (int cls : plan.classes.getFactorClasses(matmul, factor))
-          splits |= !plan.getAxes(cls, Plan::getPlace(matmul)).empty();
+          splits |= !plan.getAxes(cls, Plan::getPlace(matmul), factor).empty();
     if (splits || plan.tokenFactor.contains(matmul) != plan.tokenFactor.contains(add))
       return;
     Value bias = add.getRhs();
@@ -71,6 +76,40 @@ static void putBiasesBack(Plan &plan, SmallVectorImpl<Operation *> &erased) {
     matmul.getBiasMutable().assign(bias);
     erased.push_back(add);
   });
+}
+
+/// The dimensions of a value that an annotation holds in parts. Where the op splits others of its
+/// dimensions over these axes, they are whole in the value.
+static ArrayAttr getHeldDims(const Plan &plan, OpResult value) {
+  MLIRContext *context = plan.module.getContext();
+  Operation *op = value.getOwner();
+  ArrayRef<Plan::Hold> holds = plan.holds.find(value)->second;
+  auto isHeld = [&](StringRef axis) {
+    return llvm::any_of(holds, [&](const Plan::Hold &h) { return h.axis.getValue() == axis; });
+  };
+  const ShardingRule &rule = plan.classes.getRule(op);
+  auto token = plan.tokenFactor.find(op);
+  SmallVector<Attribute> dims;
+  for (auto [d, size] : llvm::enumerate(getSizes(value))) {
+    SmallVector<FactorAttr> factors;
+    for (int cls : plan.classes.getClasses(value, d)) {
+      // Of what the op itself splits here, the rest.
+      constexpr int none = std::numeric_limits<int>::max();
+      SmallVector<StringAttr> axes = plan.getAxes(cls, Plan::getPlace(op), none);
+      llvm::erase_if(axes, [&](StringAttr axis) { return isHeld(axis.getValue()); });
+      for (const Plan::Hold &hold : holds)
+        if (hold.dim == d && hold.cls == cls)
+          axes.push_back(hold.axis);
+      factors.push_back(FactorAttr::get(context, plan.classes.getSize(cls), axes));
+    }
+    SmallVector<StringAttr> product;
+    if (token != plan.tokenFactor.end() && !isHeld("tp") &&
+        llvm::is_contained(rule.results[0][d], int(token->second)))
+      product.push_back(StringAttr::get(context, "tp"));
+    dims.push_back(factors.empty() ? DimAttr::get(context, size)
+                                   : DimAttr::get(context, factors, product));
+  }
+  return ArrayAttr::get(context, dims);
 }
 
 static void annotateOps(Plan &plan, const DenseSet<Operation *> &erased) {
@@ -84,13 +123,16 @@ static void annotateOps(Plan &plan, const DenseSet<Operation *> &erased) {
     bool split = false;
     for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor) {
       bool tokens = token != plan.tokenFactor.end() && token->second == factor;
-      DimAttr dim =
-          plan.getDim(plan.classes.getFactorClasses(op, factor), tokens, Plan::getPlace(op));
+      DimAttr dim = plan.getDim(plan.classes.getFactorClasses(op, factor), tokens,
+                                Plan::getPlace(op), factor);
       split |= dim.isSharded();
       dims.push_back(dim);
     }
     if (split)
       op->setAttr(kSplitAttr, ArrayAttr::get(context, dims));
+    if (op->getNumOperands() > 0 && op->getNumResults() == 1 &&
+        plan.holds.contains(op->getResult(0)))
+      op->setAttr(kHoldAttr, getHeldDims(plan, op->getResult(0)));
   }
 }
 
@@ -106,7 +148,7 @@ static void annotateArguments(Plan &plan) {
       for (unsigned d = 0; d < cast<RankedTensorType>(argument.getType()).getRank(); ++d) {
         bool tokens = token != plan.tokenArguments.end() && token->second == d;
         DimAttr dim =
-            plan.getDim(plan.classes.getClasses(argument, d), tokens, Plan::getPlace(argument));
+            plan.getDim(plan.classes.getClasses(argument, d), tokens, Plan::getPlace(argument), d);
         split |= dim.isSharded();
         dims.push_back(dim);
       }
@@ -158,9 +200,10 @@ SmallVector<Tactic> mlir::tpc::getTactics(const ::tpc::ShardSpec &spec) {
   if (!spec.manual) {
     tactics.push_back({"tp", Tactic::Phase::Classes, applyTensorTactic});
     tactics.push_back({"vocabulary", Tactic::Phase::Classes, applyVocabularyTactic});
-    if (spec.isTensor2D())
-      tactics.push_back({"rows", Tactic::Phase::Rows, applyRowsTactic});
   }
+  // With `manual`, about where both sides of annotated matrices have which axis.
+  if (spec.isTensor2D())
+    tactics.push_back({"rows", Tactic::Phase::Rows, applyRowsTactic});
   if (spec.sequenceParallel)
     tactics.push_back({"sp", Tactic::Phase::Places, applySequenceTactic});
   return tactics;

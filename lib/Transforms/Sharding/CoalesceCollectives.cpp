@@ -163,12 +163,8 @@ bool Coalescer::coalesce(Block &block) {
 struct CoalesceCollectives : public mlir::tpc::impl::CoalesceCollectivesBase<CoalesceCollectives> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (!GridAttr::lookup(module)) {
-      emitError(module.getLoc()) << "has no " << TpcDialect::kGridAttr
-                                 << ": run tpc-assign-shardings and the passes up to tpc-localize "
-                                    "first";
+    if (failed(requireGrid(module, "tpc-assign-shardings and the passes up to tpc-localize")))
       return signalPassFailure();
-    }
     Coalescer coalescer(module);
     for (auto function : module.getOps<func::FuncOp>())
       for (Block &block : function)

@@ -16,6 +16,7 @@
 using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::Axis;
+using NamedAxis = ::tpc::ShardSpec::NamedAxis;
 using ::tpc::SymExpr;
 
 namespace {
@@ -26,7 +27,7 @@ using Parts = std::map<int64_t, int64_t>;
 class DeviceReader {
 public:
   DeviceReader(ModuleOp module, ArrayRef<AnnotationTarget> targets, const ::tpc::ShardSpec &spec)
-      : module(module), context(module.getContext()), grid(spec.grid) {
+      : module(module), context(module.getContext()), grid(spec.grid), axes(spec.axes()) {
     for (const AnnotationTarget &target : targets)
       byName.try_emplace(target.name, &target);
   }
@@ -48,6 +49,7 @@ private:
   ModuleOp module;
   MLIRContext *context;
   const ::tpc::Grid &grid;
+  const std::vector<NamedAxis> axes;
   llvm::StringMap<const AnnotationTarget *> byName;
   llvm::StringMap<StringAttr> nodes; // that have given a tensor its sharding
 };
@@ -89,24 +91,24 @@ FailureOr<DictionaryAttr> DeviceReader::choose(ArrayAttr configurations, StringR
 /// The axes over which `count` parts lie so.
 std::optional<SmallVector<StringAttr>> DeviceReader::findAxes(const Parts &parts,
                                                               int64_t count) const {
-  SmallVector<Axis> sequence;
+  SmallVector<const NamedAxis *> sequence;
   auto fits = [&] {
     return llvm::all_of(parts, [&](auto &entry) {
       int64_t index = 0;
-      for (Axis axis : sequence)
-        index = index * grid.size(axis) + grid.coordinate(entry.first, axis);
+      for (const NamedAxis *axis : sequence)
+        index = index * axis->size + axis->coordinate(entry.first);
       return index == entry.second;
     });
   };
   std::function<bool(int64_t)> search = [&](int64_t left) {
     if (left == 1)
       return fits();
-    for (Axis axis : grid.order()) {
-      if (axis == Axis::PP || grid.size(axis) == 1 || left % grid.size(axis) != 0 ||
-          llvm::is_contained(sequence, axis))
+    for (const NamedAxis &axis : axes) {
+      if (axis.name == "pp" || axis.size == 1 || left % axis.size != 0 ||
+          llvm::is_contained(sequence, &axis))
         continue;
-      sequence.push_back(axis);
-      if (search(left / grid.size(axis)))
+      sequence.push_back(&axis);
+      if (search(left / axis.size))
         return true;
       sequence.pop_back();
     }
@@ -115,8 +117,8 @@ std::optional<SmallVector<StringAttr>> DeviceReader::findAxes(const Parts &parts
   if (!search(count))
     return std::nullopt;
   SmallVector<StringAttr> names;
-  for (Axis axis : sequence)
-    names.push_back(StringAttr::get(context, StringRef(::tpc::axisName(axis))));
+  for (const NamedAxis *axis : sequence)
+    names.push_back(StringAttr::get(context, axis->name));
   return names;
 }
 
@@ -209,8 +211,7 @@ FailureOr<SmallVector<Attribute>> DeviceReader::readDims(DictionaryAttr tensor,
       InFlightDiagnostic diag = error(tensor);
       diag << "is cut into " << cut->shards << " parts, which lie on no axis of the grid ";
       llvm::interleave(
-          grid.order(), diag,
-          [&](Axis axis) { diag << StringRef(::tpc::axisName(axis)) << grid.size(axis); }, ",");
+          this->axes, diag, [&](const NamedAxis &axis) { diag << axis.name << axis.size; }, ",");
       for (auto [i, group] : llvm::enumerate(ArrayRef(devices).take_front(4))) {
         diag << (i ? " | " : ": parts are on devices ");
         llvm::interleaveComma(ArrayRef(group).take_front(8), diag);

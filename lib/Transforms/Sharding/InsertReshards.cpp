@@ -36,6 +36,8 @@ private:
                                 StringAttr axis);
   double getBytes(DistAttr dist) const;
   void reshard(OpOperand &use, DistAttr target);
+  LogicalResult holdResult(Operation *op);
+  bool isWeight(Value value) const;
   static void setDist(Value value, DistAttr dist) {
     value.setType(makeTensorType(cast<RankedTensorType>(value.getType()).getElementType(), dist));
   }
@@ -45,6 +47,7 @@ private:
   DenseSet<Operation *> done;
   DenseMap<std::pair<Value, Type>, Value> reshards;
   DenseMap<Value, Value> reductions;
+  DenseMap<Operation *, func::CallOp> callers; // of each function, one
 };
 
 FailureOr<Needs> Inserter::getNeeds(Operation *op, const ShardingRule &rule) {
@@ -157,7 +160,16 @@ SmallVector<int, 2> Inserter::getPassed(Operation *op, const ShardingRule &rule,
   return unreduced;
 }
 
-/// Makes `use` see its value under `target`.
+bool Inserter::isWeight(Value value) const {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto it = callers.find(argument.getOwner()->getParentOp());
+    return it != callers.end() &&
+           isWeight(func::CallOp(it->second).getOperand(argument.getArgNumber()));
+  }
+  return isa<ParameterOp>(value.getDefiningOp());
+}
+
+/// Makes `use` see its value under `target`. Uses come in program order.
 void Inserter::reshard(OpOperand &use, DistAttr target) {
   Value value = use.get();
   Type element = cast<RankedTensorType>(value.getType()).getElementType();
@@ -173,7 +185,11 @@ void Inserter::reshard(OpOperand &use, DistAttr target) {
       if (reduced)
         value = reduced;
     }
-    builder.setInsertionPointAfterValue(value);
+    // A weight that is held in parts is whole only as long as it is needed.
+    if (isWeight(value))
+      builder.setInsertionPoint(use.getOwner());
+    else
+      builder.setInsertionPointAfterValue(value);
     shared = ReshardOp::create(
         builder, value.getDefiningOp() ? value.getLoc() : use.getOwner()->getLoc(), type, value);
     if (getDist(value).getPartial() && !target.getPartial())
@@ -220,6 +236,37 @@ LogicalResult Inserter::processOp(Operation *op, ShardingRuleOpInterface ruled) 
       axes.empty() ? PartialAttr() : PartialAttr::get(op->getContext(), *kind, axes);
   for (auto [result, dist] : llvm::zip(op->getResults(), needs->results))
     setDist(result, dist.withPartial(partial));
+  return holdResult(op);
+}
+
+/// An annotation may want the result in other parts than the op makes it in.
+LogicalResult Inserter::holdResult(Operation *op) {
+  Attribute attr = op->removeAttr(kHoldAttr);
+  if (!attr)
+    return success();
+  auto list = dyn_cast<ArrayAttr>(attr);
+  SmallVector<::tpc::SymExpr> sizes;
+  if (op->getNumResults() == 1)
+    sizes = getSizes(op->getResult(0));
+  bool valid = list && list.size() == sizes.size() && op->getNumResults() == 1;
+  SmallVector<DimAttr> dims;
+  for (size_t d = 0; valid && d < sizes.size(); ++d) {
+    auto dim = dyn_cast<DimAttr>(list[d]);
+    valid = dim && dim.getExpr() == sizes[d];
+    dims.push_back(dim);
+  }
+  if (!valid)
+    return op->emitOpError() << kHoldAttr << " must have one #tpc.dim for each dimension of the "
+                             << "op's only result, of its size";
+  Value result = op->getResult(0);
+  RankedTensorType type = makeTensorType(cast<RankedTensorType>(result.getType()).getElementType(),
+                                         DistAttr::get(op->getContext(), dims));
+  if (type == result.getType())
+    return success();
+  OpBuilder builder(op->getContext());
+  builder.setInsertionPointAfter(op);
+  auto held = ReshardOp::create(builder, op->getLoc(), type, result);
+  result.replaceAllUsesExcept(held.getResult(), held);
   return success();
 }
 
@@ -265,6 +312,10 @@ LogicalResult Inserter::processFunction(func::FuncOp function) {
 }
 
 LogicalResult Inserter::run() {
+  module.walk([&](func::CallOp call) {
+    if (auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee()))
+      callers.try_emplace(callee, call);
+  });
   for (auto function : module.getOps<func::FuncOp>())
     if (failed(processFunction(function)))
       return failure();

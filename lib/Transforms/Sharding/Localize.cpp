@@ -17,12 +17,10 @@ namespace {
 struct Localize : public mlir::tpc::impl::LocalizeBase<Localize> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    GridAttr grid = GridAttr::lookup(module);
-    if (!grid) {
-      emitError(module.getLoc()) << "has no " << TpcDialect::kGridAttr
-                                 << ": run tpc-assign-shardings first";
+    FailureOr<GridAttr> found = requireGrid(module);
+    if (failed(found))
       return signalPassFailure();
-    }
+    GridAttr grid = *found;
     auto left = module.walk([](ReshardOp reshard) {
       reshard.emitError() << "a reshard is left: run tpc-lower-reshards first";
       return WalkResult::interrupt();

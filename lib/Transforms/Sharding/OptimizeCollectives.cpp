@@ -335,12 +335,8 @@ bool Optimizer::sink(Operation *op) {
 struct OptimizeCollectives : public mlir::tpc::impl::OptimizeCollectivesBase<OptimizeCollectives> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (!GridAttr::lookup(module)) {
-      emitError(module.getLoc()) << "has no " << TpcDialect::kGridAttr
-                                 << ": run tpc-assign-shardings and the passes up to tpc-localize "
-                                    "first";
+    if (failed(requireGrid(module, "tpc-assign-shardings and the passes up to tpc-localize")))
       return signalPassFailure();
-    }
     Optimizer optimizer(module);
     auto clean = [&] {
       IRRewriter rewriter(&getContext());

@@ -3,6 +3,14 @@
 #include "tpc/Transforms/Sharding/Passes.h"
 
 using namespace mlir;
+using namespace mlir::tpc;
+
+FailureOr<GridAttr> mlir::tpc::requireGrid(ModuleOp module, StringRef passes) {
+  if (GridAttr grid = GridAttr::lookup(module))
+    return grid;
+  return emitError(module.getLoc())
+         << "has no " << TpcDialect::kGridAttr << ": run " << passes << " first";
+}
 
 void mlir::tpc::buildRewritePipeline(OpPassManager &pm, const ::tpc::ShardSpec &spec) {
   if (spec.grid.size(::tpc::Axis::TP) == 1 || spec.isTensor2D())

@@ -23,20 +23,52 @@ Plan::Plan(ModuleOp module, const ::tpc::ShardSpec &spec, FactorClasses &classes
   });
 }
 
-SmallVector<StringAttr> Plan::getAxes(int cls, Place place) const {
-  auto it = axes.find(cls);
-  if (it == axes.end())
-    return {};
-  SmallVector<StringAttr> list(ArrayRef<StringAttr>(it->second));
-  if (place)
-    llvm::erase_if(list, [&](StringAttr axis) { return yielding.contains({place, {cls, axis}}); });
+SmallVector<StringAttr> Plan::getAxes(int cls, Place place, int index) const {
+  SmallVector<StringAttr> list;
+  if (auto it = axes.find(cls); it != axes.end())
+    list.assign(it->second.begin(), it->second.end());
+  if (!place)
+    return list;
+  llvm::erase_if(list, [&](StringAttr axis) { return yielding.contains({place, {cls, axis}}); });
+  if (auto it = locals.find(place); it != locals.end())
+    for (const Local &local : it->second)
+      if (local.cls == cls && (index < 0 || local.index == unsigned(index)))
+        list.push_back(local.axis);
   return list;
 }
 
-bool Plan::hasAxis(ArrayRef<int> list, StringRef axis, Place place) const {
+bool Plan::hasAxis(ArrayRef<int> list, StringRef axis, Place place, int index) const {
   return llvm::any_of(list, [&](int cls) {
-    return llvm::any_of(getAxes(cls, place), [&](StringAttr a) { return a.getValue() == axis; });
+    return llvm::any_of(getAxes(cls, place, index),
+                        [&](StringAttr a) { return a.getValue() == axis; });
   });
+}
+
+void Plan::splitHere(Place place, unsigned index, int cls, StringAttr axis) {
+  locals[place].push_back({index, cls, axis});
+}
+
+bool Plan::usesAxis(StringAttr axis) const {
+  return llvm::any_of(axes, [&](auto &e) { return llvm::is_contained(e.second, axis); }) ||
+         llvm::any_of(holds, [&](auto &e) {
+           return llvm::any_of(e.second, [&](const Hold &hold) { return hold.axis == axis; });
+         });
+}
+
+bool Plan::isWanted(int cls, StringRef axis) const {
+  return hasAxis({cls}, axis) || llvm::any_of(holds, [&](auto &e) {
+           return llvm::any_of(e.second, [&](const Hold &hold) {
+             return hold.cls == cls && hold.axis.getValue() == axis;
+           });
+         });
+}
+
+TacticRecord &Plan::getRecord(StringRef name) {
+  auto it = llvm::find_if(records, [&](const TacticRecord &r) { return r.name == name; });
+  if (it != records.end())
+    return *it;
+  records.push_back({name.str(), {}, {}});
+  return records.back();
 }
 
 void Plan::addAxis(int cls, StringRef axis) {
@@ -54,11 +86,11 @@ bool Plan::canSplit(int cls, StringRef axis) const {
   });
 }
 
-DimAttr Plan::getDim(ArrayRef<int> list, bool splitTokens, Place place) const {
+DimAttr Plan::getDim(ArrayRef<int> list, bool splitTokens, Place place, int index) const {
   MLIRContext *context = module.getContext();
   SmallVector<FactorAttr> factors;
   for (int cls : list)
-    factors.push_back(FactorAttr::get(context, classes.getSize(cls), getAxes(cls, place)));
+    factors.push_back(FactorAttr::get(context, classes.getSize(cls), getAxes(cls, place, index)));
   if (factors.empty())
     factors.push_back(FactorAttr::get(context, ::tpc::SymExpr(1)));
   SmallVector<StringAttr> product;
@@ -103,7 +135,7 @@ bool Plan::isUnreduced(Value value, StringRef axis) const {
   const ShardingRule &rule = classes.getRule(op);
   for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
     if (rule.factors[factor].kind != FactorKind::Parallel &&
-        hasAxis(classes.getFactorClasses(op, factor), axis, getPlace(op)))
+        hasAxis(classes.getFactorClasses(op, factor), axis, getPlace(op), factor))
       return true;
   return false;
 }
@@ -126,7 +158,7 @@ SmallVector<int> Plan::getRows(Operation *op) const {
     for (int cls : classes.getClasses(matrix, dim)) {
       bool column = columns.contains(cls);
       hasColumn |= column;
-      if (!column)
+      if (!column && (isWanted(cls, "tpx") || (!spec.manual && !decided.contains(cls))))
         rows.push_back(cls);
     }
   return hasColumn ? rows : SmallVector<int>();

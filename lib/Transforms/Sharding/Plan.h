@@ -69,15 +69,37 @@ public:
   static Place getPlace(BlockArgument argument) { return argument.getAsOpaquePointer(); }
   void yield(Place place, int cls, StringAttr axis) { yielding.insert({place, {cls, axis}}); }
 
-  SmallVector<StringAttr> getAxes(int cls, Place place = nullptr) const;
-  bool hasAxis(ArrayRef<int> classes, StringRef axis, Place place = nullptr) const;
+  /// A tensor that an annotation wants in parts of a class which some op needs whole: the class is
+  /// split in single places, and nowhere else.
+  struct Hold {
+    unsigned dim; // of the tensor
+    int cls;
+    StringAttr axis;
+    bool operator==(const Hold &) const = default;
+  };
+  llvm::MapVector<Value, SmallVector<Hold, 1>> holds;
+  /// Splits `cls` in one place: in factor `index` of an op's rule, in dimension `index` of an
+  /// argument.
+  void splitHere(Place place, unsigned index, int cls, StringAttr axis);
+  /// Whether `axis` splits some tensor or class; whether an annotation or a tactic wants it to
+  /// split `cls` anywhere.
+  bool usesAxis(StringAttr axis) const;
+  bool isWanted(int cls, StringRef axis) const;
+  /// The record of a tactic, made if there is none.
+  TacticRecord &getRecord(StringRef name);
+
+  /// Axes of a class where it is `index` in `place` (an op's factor, an argument's dimension); no
+  /// index: any.
+  SmallVector<StringAttr> getAxes(int cls, Place place = nullptr, int index = -1) const;
+  bool hasAxis(ArrayRef<int> classes, StringRef axis, Place place = nullptr, int index = -1) const;
   void addAxis(int cls, StringRef axis);
   /// Whether a tactic may split `cls` over `axis`: nothing else has decided about the class, and
   /// the axis splits nothing that meets it in an op.
   bool canSplit(int cls, StringRef axis) const;
 
   /// Distribution of a dimension (or factor) that consists of these classes.
-  DimAttr getDim(ArrayRef<int> classes, bool splitTokens = false, Place place = nullptr) const;
+  DimAttr getDim(ArrayRef<int> classes, bool splitTokens = false, Place place = nullptr,
+                 int index = -1) const;
 
   /// All uses of classes in op rules, in program order.
   ArrayRef<ClassUse> getUses(int cls) const;
@@ -99,7 +121,8 @@ public:
 
   /// The operand of a product or a table that is a parameter; null if there is none.
   Value getMatrix(Operation *op) const;
-  /// Classes of the matrix of `op` that are on the other side from a column.
+  /// Classes of the matrix of `op` that are on the other side from a column, and that annotations
+  /// leave to tpx, or give to it.
   SmallVector<int> getRows(Operation *op) const;
   /// Whether norms that were written out sum over a class.
   bool isNormWidth(int cls) const;
@@ -110,7 +133,13 @@ public:
   std::string describeSites(int cls) const;
 
 private:
+  struct Local {
+    unsigned index;
+    int cls;
+    StringAttr axis;
+  };
   DenseSet<std::pair<Place, std::pair<int, StringAttr>>> yielding;
+  DenseMap<Place, SmallVector<Local, 1>> locals;
   llvm::MapVector<int, SmallVector<ClassUse>> uses;
   SmallVector<Operation *> ops;
   DenseMap<Operation *, SmallVector<func::CallOp>> calls; // by callee
@@ -123,8 +152,8 @@ bool regroupSums(const Plan &plan);
 
 /// One parameter, constant or iota for each use: what costs nothing to have twice.
 void separateUses(ModuleOp module);
-/// Makes the biases of products additions of their own, so that products may be split inside. Those that did
-/// not have to are put back.
+/// Makes the biases of products additions of their own, so that products may be split inside. Those
+/// that did not have to are put back.
 void takeBiasesOut(ModuleOp module);
 
 /// On the sums of a norm that was written out.

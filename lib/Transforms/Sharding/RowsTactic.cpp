@@ -52,6 +52,7 @@ private:
   LogicalResult chooseRows();
   int getCarrier(int column) const;
   void addAxes();
+  void adoptAlone();
   void chooseAlone();
   double getSeconds(Operation *op, unsigned factor, bool isAlone) const;
   void yieldWhereTheyMeet();
@@ -115,6 +116,10 @@ LogicalResult RowsTactic::chooseRows() {
   }
   std::string spelling =
       "tp" + std::to_string(plan.spec.tensorX) + "x" + std::to_string(plan.spec.tensorY);
+  // What annotations leave whole stays so.
+  bool annotated = plan.spec.manual || !plan.decided.empty();
+  if (rows.empty() && annotated)
+    return success();
   if (rows.empty()) {
     InFlightDiagnostic diag = emitError(plan.module.getLoc())
                               << spelling
@@ -127,7 +132,7 @@ LogicalResult RowsTactic::chooseRows() {
             << getSourceName(op->getLoc()) << "' (" << op->getName().getStringRef() << ")";
     return diag;
   }
-  if (plan.spec.tensorX > largest)
+  if (plan.spec.tensorX > largest && !annotated)
     return emitError(plan.module.getLoc())
            << spelling << ": the first dimension is larger than what it splits: matrices have "
            << llvm::join(sizes, ", ") << " rows; use tp" << largest << "x" << plan.spec.tensorY
@@ -167,7 +172,8 @@ int RowsTactic::getCarrier(int column) const {
     if (auto attention = dyn_cast<AttentionOp>(use.op))
       for (int other : plan.classes.getClasses(attention.getQ(), 2))
         if (other != column && sizeOf(other) >= x && !plan.classes.getWholeOp(other) &&
-            !plan.columns.contains(other) && !rows.contains(other) && plan.getAxes(other).empty())
+            !plan.columns.contains(other) && !rows.contains(other) &&
+            (plan.getAxes(other).empty() || plan.hasAxis({other}, kX)))
           return other;
   return column;
 }
@@ -175,14 +181,15 @@ int RowsTactic::getCarrier(int column) const {
 void RowsTactic::addAxes() {
   bool x = plan.spec.tensorX > 1, y = plan.spec.tensorY > 1;
   for (int cls : rows) {
-    if (x)
+    // Annotations may have said some of it.
+    if (x && !plan.hasAxis({cls}, kX))
       plan.addAxis(cls, kX);
-    if (y)
+    if (y && !plan.hasAxis({cls}, kY))
       plan.addAxis(cls, kY);
   }
   for (int cls : plan.columns) {
     int carrier = getCarrier(cls);
-    if (carriers.insert(carrier) && x)
+    if (carriers.insert(carrier) && x && !plan.hasAxis({carrier}, kX))
       plan.addAxis(carrier, kX);
   }
 }
@@ -222,6 +229,20 @@ double RowsTactic::getSeconds(Operation *op, unsigned factor, bool isAlone) cons
     }
   }
   return seconds * double(plan.getCallCount(op));
+}
+
+/// Columns to which annotations of matrices give both axes.
+void RowsTactic::adoptAlone() {
+  for (Operation *op : plan.getOps()) {
+    Value matrix = plan.getMatrix(op);
+    if (!matrix)
+      continue;
+    Plan::Place place = Plan::getPlace(plan.getParameters(matrix).front());
+    for (const FactorClasses::Classes &list : getLists(matrix))
+      for (int cls : list)
+        if (plan.columns.contains(cls) && plan.hasAxis({cls}, kX, place))
+          alone.insert(cls);
+  }
 }
 
 /// Decides about the vocabulary. A table and a head that are one weight are split alike, so that
@@ -439,6 +460,9 @@ void RowsTactic::record() {
 LogicalResult RowsTactic::run() {
   if (failed(chooseRows()))
     return failure();
+  if (rows.empty())
+    return success();
+  adoptAlone(); // before there are other axes than those of annotations
   addAxes();
   chooseAlone();
   yieldWhereTheyMeet();

@@ -11,9 +11,9 @@
 //
 //  (a) whose operands nobody reduced or placed (slicing them is free) but whose
 //      results are needed whole: they would only add an all-gather;
-//  (b) whose results are all needed whole and larger than the operands: gathering
-//      the operands is cheaper, for several ops that share one in particular (a
-//      parallel residual with two norms gathers once).
+//  (b) whose results are all needed whole and take longer to gather than the operands
+//      (LinkModel.h), as of several ops that share one (a parallel residual with two norms
+//      gathers once).
 //
 // Each step removes an op, so it ends.
 //
@@ -22,6 +22,7 @@
 #include "Plan.h"
 
 #include "tpc/Analysis/Nominal.h"
+#include "tpc/Dialect/LinkModel.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -30,7 +31,8 @@ namespace {
 
 class SequenceTactic {
 public:
-  SequenceTactic(Plan &plan) : plan(plan), symbols(getNominalSymbols(plan.module)) {}
+  SequenceTactic(Plan &plan)
+      : plan(plan), symbols(getNominalSymbols(plan.module)), links(plan.module) {}
   LogicalResult run();
 
 private:
@@ -50,9 +52,11 @@ private:
   Value getReturned(OpResult callResult);
   SmallVector<Value> getCallOperands(BlockArgument argument);
   double getBytes(Value value);
+  double getGatherSeconds(Value value);
 
   Plan &plan;
   Symbols symbols;
+  LinkModel links;
   SmallVector<FactorClasses::Classes> tokens;
   DenseSet<Operation *> grounded;
 };
@@ -141,10 +145,15 @@ std::optional<unsigned> SequenceTactic::getTokenDim(Value value) {
 }
 
 double SequenceTactic::getBytes(Value value) {
-  double bytes = cast<RankedTensorType>(value.getType()).getElementTypeBitWidth();
+  double bytes = std::max(1u, cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8);
   for (const ::tpc::SymExpr &size : getSizes(value))
     bytes *= double(evaluateOr1(size, symbols));
   return bytes;
+}
+
+double SequenceTactic::getGatherSeconds(Value value) {
+  auto tp = StringAttr::get(plan.module.getContext(), "tp");
+  return links.getSeconds(::tpc::Transfer::AllGather, tp, getBytes(value));
 }
 
 Value SequenceTactic::getReturned(OpResult result) {
@@ -305,7 +314,7 @@ bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
   double out = 0;
   for (Value result : op->getResults()) {
     collectUsers(result, placed, whole);
-    out += getBytes(result);
+    out += getGatherSeconds(result);
   }
   if (!whole)
     return false;
@@ -320,7 +329,7 @@ bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
     bool operandPlaced = false, operandWhole = false;
     collectUsers(operand, operandPlaced, operandWhole);
     if (!operandWhole)
-      in += getBytes(operand);
+      in += getGatherSeconds(operand);
   }
   // Others that could use the same gathered operand.
   if (operands.size() == 1)
@@ -329,7 +338,7 @@ bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
       if (user != op && other != plan.tokenFactor.end() && isOnlyUsedWhole(user) &&
           getPlacedOperands(user, other->second).size() == 1)
         for (Value result : user->getResults())
-          out += getBytes(result);
+          out += getGatherSeconds(result);
     }
   return out > in;
 }

@@ -231,6 +231,21 @@ LogicalResult TensorTactic::explainFailure() {
                             << spelling << parts << ": no weight of the model can be split";
   if (refused.empty()) {
     diag << ": it has no matrix product or embedding with a weight";
+    // Files for tests of operators have weights as inputs.
+    for (Operation *op : plan.getOps())
+      if (auto input =
+              isa<MatmulOp>(op) ? dyn_cast<BlockArgument>(op->getOperand(1)) : BlockArgument())
+        if (auto main = dyn_cast<func::FuncOp>(input.getOwner()->getParentOp());
+            main && main.getName() == "main") {
+          auto name =
+              main.getArgAttrOfType<StringAttr>(input.getArgNumber(), TpcDialect::kNameAttr);
+          diag << "; the matrix of '" << getSourceName(op->getLoc()) << "' is the input "
+               << (name ? "'" + name.getValue().str() + "'" : std::to_string(input.getArgNumber()))
+               << ", and inputs are whole on every rank: make it an initializer of the file, or "
+                  "split the batch with dp"
+               << parts;
+          break;
+        }
     return diag;
   }
   llvm::SmallSet<int, 8> seen;
@@ -239,6 +254,11 @@ LogicalResult TensorTactic::explainFailure() {
       diag.attachNote(op->getLoc())
           << "a dimension of " << plan.classes.getSize(cls).str() << " is needed whole by '"
           << getSourceName(op->getLoc()) << "' (" << op->getName().getStringRef() << ")";
+  for (int cls : refused)
+    if (plan.decided.contains(cls) && !plan.classes.getWholeOp(cls) && seen.insert(cls).second)
+      diag.attachNote(plan.module.getLoc())
+          << "annotations decide about a dimension of " << plan.classes.getSize(cls).str() << ": "
+          << plan.describeSites(cls);
   return diag;
 }
 

@@ -61,10 +61,19 @@ def draw_grid(r: random.Random, spec: Spec) -> Grid:
             return grid
 
 
+def draw_two_dimensions(r: random.Random, grid: Grid) -> Grid:
+    """Now and then, tp of two dimensions in the place of one."""
+    x, y = r.choice(((1, 2), (2, 1), (2, 2), (2, 2), (2, 3), (3, 2), (2, 4), (4, 1), (1, 4), (3, 3)))
+    if r.random() >= 0.15 or x * y * grid.pp * grid.dp > 16:
+        return grid
+    return dataclasses.replace(grid, tp=x * y, xy=(x, y), sp=False)
+
+
 def draw_pair(seed: int) -> Pair:
     r = random.Random(seed ^ 0x5EED)
     spec = draw(seed)
-    return Pair(spec, draw_grid(r, spec), tuple(draw_shapes(r)))
+    grid = draw_two_dimensions(random.Random(seed ^ 0x2D2D), draw_grid(r, spec))
+    return Pair(spec, grid, tuple(draw_shapes(r)))
 
 
 def widest(spec: Spec) -> int:
@@ -83,7 +92,13 @@ def widest(spec: Spec) -> int:
 def may_refuse(pair: Pair) -> list[str]:
     """What tpcc may say instead of compiling: words of its messages. Nothing else is a reason."""
     spec, grid, words = pair.spec, pair.grid, []
-    if grid.tp > widest(spec):
+    if grid.xy:
+        # The first dimension splits what matrices have on their other side: the width of the residual.
+        if spec.hidden == 1:
+            words.append("no matrix of the model can be split in two dimensions")
+        if grid.xy[0] > spec.hidden:
+            words.append("the first dimension is larger than what it splits")
+    if (grid.xy[1] if grid.xy else grid.tp) > widest(spec):
         words += ["is larger than anything that can be split", "no weight of the model can be split"]
     if grid.pp > spec.depth:
         words.append("the model can be cut into at most")
@@ -175,12 +190,17 @@ def smaller(pair: Pair):
     for layer in spec.layers if len(spec.layers) > 1 else ():
         yield dataclasses.replace(pair, spec=dataclasses.replace(spec, layers=(layer,)))
     plain = Grid()
+    if grid.xy:
+        for x, y in ((1, grid.xy[1]), (grid.xy[0], 1), (grid.xy[0] - 1, grid.xy[1]), (grid.xy[0], grid.xy[1] - 1)):
+            if 1 < x * y < grid.tp:
+                yield dataclasses.replace(pair, grid=dataclasses.replace(grid, tp=x * y, xy=(x, y)))
+        yield dataclasses.replace(pair, grid=dataclasses.replace(grid, xy=None))
     for name in ("pp", "dp", "mb", "sp", "order", "tp"):
         values = {getattr(plain, name)}
         if name in ("pp", "dp", "mb", "tp"):
             values |= set(range(1, getattr(grid, name)))
         for value in sorted(values):
-            if value != getattr(grid, name) and not (name == "tp" and value == 1 and grid.sp):
+            if value != getattr(grid, name) and not (name == "tp" and (grid.xy or (value == 1 and grid.sp))):
                 yield dataclasses.replace(pair, grid=dataclasses.replace(grid, **{name: value}))
     for shape in {(1, 1), (1, pair.shapes[0][1]), (pair.shapes[0][0], 1), (2, 3)} - set(pair.shapes):
         if len(pair.shapes) == 1 and shape[0] * shape[1] < pair.shapes[0][0] * pair.shapes[0][1]:

@@ -1,11 +1,17 @@
 """However tensors are annotated, the ranks compute what ONNX Runtime computes."""
 
+import re
+
 import pytest
 
+from harness import Grid
 from models import COMMITTED
 from test_numbers import check
 
 ODD = COMMITTED["gpt2-odd-opset20"]
+
+ROWS = "*.c_attn.weight: [dp, ?]\n*.c_fc.weight: [dp, ?]\n*.c_proj.weight: [?, dp]\n*.lm_head.weight: [?, dp]\n*.ln_?.*: [dp]"
+EVERYWHERE = "*.lm_head.weight: [dp, ?]\n*.c_*.weight: [dp, ?]\n*.c_*.bias: [dp]\n*.ln_?.*: [dp]"
 
 CASES = {
     "little": ("tp3,manual", "*.mlp.c_fc.weight: [-, tp]"),
@@ -17,13 +23,54 @@ CASES = {
     "weights over replicas": ("tp2,dp2,pp2", "*.mlp.c_fc.weight: [-, dp]\n*.mlp.c_proj.weight: [tp+dp, -]"),
     # Samples and columns over the same ranks: one of them yields in every product.
     "conflict": ("tp2,manual", "input_ids: [tp, -]\n*.mlp.c_fc.weight: [-, tp]\n*.attn.c_attn.weight: [-, tp]"),
+    # The residual's width, which norms need whole: weights are held in parts, and gathered where that costs less.
+    "held weights": ("tp2", "*.attn.c_attn.weight: [tp, ?]\n*.mlp.c_proj.weight: [?, tp]"),
+    "held weights, manual": ("tp3,pp2,manual", "*.mlp.c_fc.weight: [tp, -]\n*.ln_?.weight: [tp]"),
+    # As FSDP holds them: parts on the replicas, gathered layer by layer in each micro-batch.
+    "held on replicas": ("dp2,mb3", EVERYWHERE),
+    "held on replicas and split": ("tp2,dp2,pp2,mb2,sp", ROWS),
+    "two dimensions": ("tp2x2", "*.mlp.c_fc.weight: [?, tpy]"),
+    "two dimensions, little of one": ("tp2x2,pp2", "*.mlp.c_fc.weight: [-, tpy]\n*.attn.c_proj.weight: [tpy+tpx, -]"),
+    "two dimensions, manual": ("tp2x3,manual", "*.mlp.c_fc.weight: [tpx, tpy]\n*.mlp.c_proj.weight: [tpy, ?]"),
     "whole weights": ("tp2", "*.mlp.c_fc.weight: [-, tp]\n*.mlp.c_proj.weight: [-, -]"),
 }
+
+
+def compile_with(tpcc, tmp_path, spec, text, *options):
+    path = tmp_path / "annotations.txt"
+    path.write_text(text + "\n")
+    return tpcc.compile(ODD.path, spec, f"--annotations={path}", *options)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_numbers(tpcc, tmp_path, name):
     spec, text = CASES[name]
+    check(compile_with(tpcc, tmp_path, spec, text), ODD, [(1, 1), (3, 7)])
+
+
+def test_weights_on_replicas(tpcc, tmp_path):
+    """Each replica holds its part; a layer's weights are gathered once for each micro-batch, and reports say so."""
     path = tmp_path / "annotations.txt"
-    path.write_text(text + "\n")
-    check(tpcc.compile(ODD.path, spec, f"--annotations={path}"), ODD, [(1, 1), (3, 7)])
+    path.write_text("*.h.*.mlp.*.weight: [dp, -]\n*.h.*.attn.*.weight: [dp, -]\n")
+    grid, arguments = Grid.parse("dp2,mb3"), [f"--annotations={path}"]
+    executable = tpcc.compile(ODD.path, grid, *arguments)
+
+    whole = tpcc.compile(ODD.path, grid)
+    split = 0  # bytes of weights that are
+    for ours, all_of_it in zip(executable.describe()["parameters"], whole.describe()["parameters"], strict=True):
+        name, size = all_of_it["name"], all_of_it["bytes"][0]
+        assert ours["name"] == name and all_of_it["bytes"] == [size, size]
+        annotated = re.search(r"\.h\..*\.(mlp|attn)\..*\.weight$", name)
+        if annotated or ours["bytes"][0] < size:
+            # Biases go with the columns that they are added to.
+            assert annotated or name.endswith(".bias"), name
+            assert sum(ours["bytes"]) == size and max(ours["bytes"]) < size, name
+            split += size
+    # Seven samples are four and three; each micro-batch gathers everything once.
+    rows = tpcc.report(ODD.path, grid, ODD.shape(7, 5), *arguments)
+    assert {(row["axis"], row["kind"]) for row in rows} == {("dp", "all_gather"), ("output", "gather")}
+    assert sum(row["bytes"] for row in rows if row["axis"] == "dp") == 3 * split
+    measured = executable.bench(ODD.shape(7, 5), arguments=["--weights=random:1"])["collectives"]
+    assert sorted(sorted(row.items()) for row in measured) == sorted(sorted(row.items()) for row in rows)
+    # No sample for some replicas in some micro-batches, or for all: they gather all the same.
+    check(executable, ODD, [(1, 1), (2, 3), (4, 2), (7, 5)])

@@ -98,14 +98,18 @@ def test_pipeline_stages(tmp_path):
     path = tmp_path / "sharded.onnx"
     onnx.save(model, path)
 
-    text = "\n".join(program(path, "tp2,pp2,manual"))
-    for number in range(2):
-        body = re.search(rf"@stage_{number}\(.*?\n  }}", text, re.S)[0]
-        assert body.count("call @layer(") == 1
-        assert f"transformer.h.{number}.mlp" in body and f"transformer.h.{1 - number}.mlp" not in body
-    # Without them, the head is worth more than a layer.
-    other = "\n".join(program(TINY, "tp2,pp2"))
-    assert re.search(r"@stage_0\(.*?\n  }", other, re.S)[0].count("call @layer(") == 2
+    assert program(path, "tp2,pp2,manual") == program(TINY, "tp2,pp2")
+    # On links that cost nothing, the head is worth more than a layer. What the file says stays.
+    links = tmp_path / "links.json"
+    links.write_text('{"intra_node": {"alpha": 0, "beta": 0}}')
+
+    def layers_of(lines, number):
+        body = re.search(rf"@stage_{number}\(.*?\n  }}", "\n".join(lines), re.S)[0]
+        return [f"transformer.h.{i}.mlp" in body for i in range(2)]
+    other = program(TINY, "tp2,pp2", f"--links={links}")
+    assert layers_of(other, 0) == [True, True] and layers_of(other, 1) == [False, False]
+    forced = program(path, "tp2,pp2,manual", f"--links={links}")
+    assert layers_of(forced, 0) == [True, False] and layers_of(forced, 1) == [False, True]
 
 
 def test_stages_without_a_place_to_cut(tmp_path):
@@ -132,6 +136,8 @@ def test_stages_without_a_place_to_cut(tmp_path):
     ("gpt2-odd-nopast", "tp2,pp3"),
     ("gpt2-odd-opset23", "tp2,dp2"),
     ("gpt2-odd-opset18", "tp8,pp4"),
+    ("gpt2-tiny-nopast", "tp2x2"),
+    ("gpt2-odd-nopast", "tp2x3,pp2,dp2,order=dp-tp-pp"),
 ])
 def test_what_is_written_compiles_to_the_same_program(tmp_path, model, spec):
     source, path = MODELS / f"{model}.onnx", tmp_path / "sharded.onnx"
@@ -139,7 +145,7 @@ def test_what_is_written_compiles_to_the_same_program(tmp_path, model, spec):
     onnx.checker.check_model(path)
     written, original = onnx.load(path), onnx.load(source)
     assert written.configuration[0].num_devices == eval(
-        "*".join(re.findall(r"(?:tp|pp|dp)(\d+)", spec.split(",order")[0])))
+        "*".join(re.findall(r"(?:tp|pp|dp|x)(\d+)", spec.split(",order")[0])))
     assert program(path, spec + ",manual") == program(source, spec)
     placed = [part for node in written.graph.node for part in node.device_configurations]
     stages = {part.pipeline_stage for part in placed if part.HasField("pipeline_stage")}

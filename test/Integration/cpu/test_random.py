@@ -45,6 +45,7 @@ def test_the_generator_draws_what_it_should():
     often(0.2, lambda pair: pair.grid.tp > 1 and any(
         pair.spec.used[i].kv < pair.grid.tp for i in range(pair.spec.depth)), pairs)
     often(0.2, lambda pair: pair.grid.sp, pairs)
+    often(0.08, lambda pair: pair.grid.xy is not None, pairs)
     often(0.3, lambda pair: pair.grid.pp > 1, pairs)
     often(0.4, lambda pair: pair.spec.depth == 1 or pair.grid.pp > 1, pairs)
     often(0.4, lambda pair: widest(pair.spec) % pair.grid.tp != 0 or pair.grid.tp == 1, pairs)

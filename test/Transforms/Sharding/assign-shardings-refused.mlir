@@ -38,6 +38,28 @@ func.func @main(%x: tensor<1x400xf32>) -> tensor<1x400xf32> {
 
 // -----
 
+// A matrix that is an input is whole on every rank.
+// TP: error: tp300: no weight of the model can be split: it has no matrix product or embedding with a weight; the matrix of 'qkv' is the input 'w', and inputs are whole on every rank: make it an initializer of the file, or split the batch with dp300
+func.func @main(%x: tensor<1x400xf32>, %w: tensor<400x400xf32> {tpc.name = "w"}) -> tensor<1x400xf32> {
+  %y = tpc.matmul %x, %w : tensor<1x400xf32>, tensor<400x400xf32> -> tensor<1x400xf32> loc("qkv")
+  return %y : tensor<1x400xf32>
+}
+
+// -----
+
+// TP: error: tp300: no weight of the model can be split
+// TP: note: a dimension of 300 is needed whole by {{.*}} (tpc.softmax)
+// TP: note: annotations decide about a dimension of 400: fc (columns)
+tpc.weight @w in "w" at 0 {tpc.sharding = [unit, #tpc.dim<400>]} : tensor<300x400xf32>
+func.func @main(%x: tensor<1x300xf32>) -> tensor<1x400xf32> {
+  %w = tpc.parameter @w : tensor<300x400xf32>
+  %n = tpc.softmax %x dim 1 : tensor<1x300xf32> -> tensor<1x300xf32>
+  %y = tpc.matmul %n, %w : tensor<1x300xf32>, tensor<300x400xf32> -> tensor<1x400xf32> loc("fc")
+  return %y : tensor<1x400xf32>
+}
+
+// -----
+
 // TP: error: there is no function @main to partition
 module {
 }

@@ -38,9 +38,8 @@ def SchedulePipeline : Pass<"tpc-schedule-pipeline", "::mlir::ModuleOp"> {
     before, compute, send to the next one, deliver outputs. One stage has the same
     form, so that lowering knows this form only. If the batch is split (`tpc.batch`), micro-batches without
     samples are skipped, by all stages alike; a replica without samples idles, unless there is
-    communication between replicas (weights that an annotation splits over dp).
-
-    Errors: communication between replicas with micro-batches, of which one may be empty.
+    communication between replicas (weights that an annotation splits over dp). Then all take part in all
+    micro-batches: the loop is over a dimension that has one element for each of them.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

@@ -19,11 +19,15 @@ namespace mlir::tpc {
 
 /// Discardable attributes of the sharded program, see Passes.td.
 inline constexpr llvm::StringLiteral kSplitAttr = "tpc.split";
+inline constexpr llvm::StringLiteral kHoldAttr = "tpc.hold";
 inline constexpr llvm::StringLiteral kTacticsAttr = "tpc.tactics";
 
 /// The tactics that `spec` stands for, in the order in which they run; see
 /// AssignShardings' option `tactics`.
 SmallVector<std::string> getTacticNames(const ::tpc::ShardSpec &spec);
+
+/// The grid of `module`; none: an error that says which passes have to run before.
+FailureOr<GridAttr> requireGrid(ModuleOp module, StringRef passes = "tpc-assign-shardings");
 
 /// Model -> model: what suits the grid better.
 void buildRewritePipeline(OpPassManager &pm, const ::tpc::ShardSpec &spec);

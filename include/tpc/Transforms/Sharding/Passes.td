@@ -20,7 +20,9 @@ def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
     `tpc.sharding` on weights, values and inputs (written by hand, or by
     tpc-apply-annotations) is the first tactic: what it says is decided, and the
     strategies fill what is left; with the item `manual` they leave everything else whole.
-    Where one axis would split two factors of an op, one of them yields there, by cost.
+    Where one axis would split two factors of an op, one of them yields there, by cost. A tensor that is to be in
+    parts of a dimension which some op needs whole is held so alone: a weight by its `tpc.split`, a
+    value by `tpc.hold`, one `#tpc.dim` for each dimension, into which it is resharded.
 
     Parameters, constants and iotas get one op for each use, so that layers that share
     one are split independently. A bias is taken out of a product whose inner dimension is
@@ -122,7 +124,8 @@ def InsertReshards : Pass<"tpc-insert-reshards", "::mlir::ModuleOp"> {
     unreduced value. An op that is linear passes unreduced operands on, if
     that makes them no larger and nobody else needs them reduced (delayed reduction).
     Everywhere else a `tpc.reshard` is placed after the producer, one for
-    each distinct distribution. Inputs are whole on every rank. Functions
+    each distinct distribution; that of a weight before the op that needs it, so that a gathered weight does
+    not live longer than it must. What `tpc.hold` says comes before all users. Inputs are whole on every rank. Functions
     return reduced values; outputs are not gathered.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
