@@ -80,6 +80,8 @@ void SizeReduction::collectOp(Operation *op) {
     return factors;
   };
   auto getStatic = [](Value value, int64_t dim) { return getSizes(value)[dim].asConstant(); };
+  // Joined for one collective, dimensions are such as 8*batch*sequence.
+  auto getScaled = [](Value value, int64_t dim) { return getCoefficient(getSizes(value)[dim]); };
   auto together = [&](ArrayRef<std::optional<int64_t>> all) {
     int64_t unit = 0;
     bool plain = true;
@@ -132,18 +134,20 @@ void SizeReduction::collectOp(Operation *op) {
     if (getSizes(slice.getOperand())[dim] == getSizes(slice.getResult())[dim])
       return;
     auto start = SymExpr::parse(slice.getStart().str());
-    std::optional<int64_t> first = start ? start->asConstant() : std::nullopt;
+    std::optional<int64_t> first = start ? getCoefficient(*start) : std::nullopt;
+    if (start && start->isConstant(0))
+      first = 0;
     if (slice.getStep() != 1)
       first = std::nullopt;
-    SmallVector<std::optional<int64_t>> all = {getStatic(slice.getOperand(), dim),
-                                               getStatic(slice.getResult(), dim)};
+    SmallVector<std::optional<int64_t>> all = {getScaled(slice.getOperand(), dim),
+                                               getScaled(slice.getResult(), dim)};
     if (!first || *first > 0)
       all.push_back(first);
     together(all);
   } else if (auto concat = dyn_cast<ConcatOp>(op)) {
-    SmallVector<std::optional<int64_t>> all = {getStatic(concat.getResult(), concat.getDim())};
+    SmallVector<std::optional<int64_t>> all = {getScaled(concat.getResult(), concat.getDim())};
     for (Value operand : concat.getOperands())
-      all.push_back(getStatic(operand, concat.getDim()));
+      all.push_back(getScaled(operand, concat.getDim()));
     together(all);
   } else if (auto rotary = dyn_cast<RotaryOp>(op)) {
     together({getStatic(rotary.getX(), 3), getStatic(rotary.getCos(), 2)});
