@@ -13,8 +13,8 @@
 extern "C" __attribute__((weak)) __bf16 __truncsfbf2(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
-  uint32_t rounded = (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000
-                                                      : bits + 0x7fff + ((bits >> 16) & 1);
+  uint32_t rounded =
+      (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000 : bits + 0x7fff + ((bits >> 16) & 1);
   auto high = static_cast<uint16_t>(rounded >> 16);
   __bf16 result;
   std::memcpy(&result, &high, sizeof result);

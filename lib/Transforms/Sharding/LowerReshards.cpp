@@ -132,7 +132,10 @@ struct LowerReshards : public mlir::tpc::impl::LowerReshardsBase<LowerReshards> 
     getOperation().walk([&](ReshardOp op) { ops.push_back(op); });
     bool ok = true;
     for (ReshardOp op : ops)
-      ok &= succeeded(lowering.run(op));
+      ok &= GridAttr::lookup(op)
+                ? succeeded(lowering.run(op))
+                : succeeded(op.emitOpError("is in a module without a tpc.grid: run "
+                                           "tpc-assign-shardings first"));
     if (!ok)
       signalPassFailure();
   }

@@ -71,3 +71,11 @@ module attributes {tpc.grid = #tpc.grid<tp = 4, pp = 1, mb = 1>,
     return %y : tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
   }
 }
+
+// -----
+
+func.func @no_grid(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>>) -> tensor<5x8xf32> {
+  // expected-error @below {{is in a module without a tpc.grid: run tpc-assign-shardings first}}
+  %0 = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>> -> tensor<5x8xf32>
+  return %0 : tensor<5x8xf32>
+}
