@@ -132,7 +132,7 @@ struct LowerReshards : public mlir::tpc::impl::LowerReshardsBase<LowerReshards> 
     getOperation().walk([&](ReshardOp op) { ops.push_back(op); });
     bool ok = true;
     for (ReshardOp op : ops)
-      ok &= GridAttr::lookup(op)
+      ok &= GridAttr::lookup(getOperation())
                 ? succeeded(lowering.run(op))
                 : succeeded(op.emitOpError("is in a module without a tpc.grid: run "
                                            "tpc-assign-shardings first"));

@@ -79,3 +79,16 @@ func.func @no_grid(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>>) -> tensor<5x
   %0 = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>> -> tensor<5x8xf32>
   return %0 : tensor<5x8xf32>
 }
+
+// -----
+
+// A grid further in is another module's.
+module {
+  module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
+    func.func @inner_grid(%x: tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>>) -> tensor<5x8xf32> {
+      // expected-error @below {{is in a module without a tpc.grid: run tpc-assign-shardings first}}
+      %0 = tpc.reshard %x : tensor<5x8xf32, #tpc.dist<[5, 8], sum{tp}>> -> tensor<5x8xf32>
+      return %0 : tensor<5x8xf32>
+    }
+  }
+}
