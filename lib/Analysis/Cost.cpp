@@ -2,7 +2,7 @@
 
 #include "tpc/Analysis/Cost.h"
 
-#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/BlockMove.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -126,13 +126,15 @@ Cost CostModel::getCost(Operation *op) {
       cost += getCost(&inner);
     return functions[callee] = cost;
   }
-  if (isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp>(op)) {
+  if (auto collective = dyn_cast<CollectiveOpInterface>(op)) {
     ::tpc::Transfer transfer = ::tpc::Transfer::AllReduce;
     ::tpc::parseTransfer(std::string_view(op->getName().stripDialect()), transfer);
     SmallVector<StringAttr> axes =
-        llvm::to_vector(op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>());
+        llvm::to_vector(collective.getAxesAttr().getAsRange<StringAttr>());
     double whole =
         std::max(getBytes(op->getOperand(0).getType()), getBytes(op->getResult(0).getType()));
+    if (auto permute = dyn_cast<CollectivePermuteOp>(op))
+      whole = double(::mlir::tpc::getSentBytes(permute, grid, coordinates, symbols).value_or(0));
     cost.communicated = ::tpc::getSentBytes(transfer, links.getMembers(axes), whole);
     cost.seconds = links.getSeconds(transfer, axes, whole);
     return cost;

@@ -3,7 +3,7 @@
 #include "tpc/Analysis/Report.h"
 
 #include "tpc/Analysis/Cost.h"
-#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/BlockMove.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/Format.h"
@@ -126,10 +126,12 @@ LogicalResult Counter::countOp(Operation *op, int64_t times) {
   }
   if (isa<AllGatherOp, ReduceScatterOp>(op))
     return countSteps(op, op->getAttrOfType<ArrayAttr>("axes"), times);
-  if (!isa<AllReduceOp, AllToAllOp, BroadcastOp, SendOp>(op))
+  if (!isa<CollectiveOpInterface, SendOp>(op))
     return success();
   Value buffer = op->getOperand(0);
   auto bytes = getBytes(buffer.getType());
+  if (auto permute = dyn_cast<CollectivePermuteOp>(op))
+    bytes = getSentBytes(permute, grid, coordinates, symbols);
   if (!bytes)
     return op->emitError() << "the size of " << buffer.getType()
                            << " is not known, or is too large";
@@ -138,7 +140,7 @@ LogicalResult Counter::countOp(Operation *op, int64_t times) {
     add("pp", kind, times, *bytes);
     return success();
   }
-  auto axes = op->getAttrOfType<ArrayAttr>("axes");
+  ArrayAttr axes = cast<CollectiveOpInterface>(op).getAxesAttr();
   int64_t members = 1;
   for (StringAttr axis : axes.getAsRange<StringAttr>())
     members *= grid.getAxisSize(axis.getValue());

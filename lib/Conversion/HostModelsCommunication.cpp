@@ -2,6 +2,8 @@
 
 #include "HostModels.h"
 
+#include "tpc/Dialect/BlockMove.h"
+
 #include "tpc/runtime.h"
 
 using namespace mlir;
@@ -212,6 +214,44 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
   }
 };
 
+struct CollectivePermuteModel
+    : HostOpInterface::ExternalModel<CollectivePermuteModel, CollectivePermuteOp> {
+  LogicalResult lower(Operation *base, HostEmitter &e) const {
+    auto op = cast<CollectivePermuteOp>(base);
+    auto move = BlockMove::get(op);
+    if (!move)
+      return base->emitOpError() << "moves parts that are no ranges";
+    const EnvLayout &layout = e.getHost().layout;
+    SmallVector<Value> list; // see tpc_collective_permute
+    for (const BlockMove::Axes *axes :
+         {&move->in.part, &move->in.product, &move->out.part, &move->out.product}) {
+      for (StringAttr axis : *axes)
+        if (auto index = layout.axisIndex(axis.getValue()))
+          list.push_back(e.i32(*index - layout.symbols.size()));
+      list.push_back(e.i32(-1));
+    }
+    Type i32 = e.builder().getI32Type();
+    Value splits = e.scratch(i32, list.size());
+    for (auto [i, value] : llvm::enumerate(list))
+      e.storeAt(splits, i32, i, value);
+
+    SizeEmitter &s = e.sizes();
+    SmallVector<Value> sizes = s.localSizes(op.getOperand().getType());
+    int64_t dim = op.getDim();
+    Value outer = s.mul(s.product(ArrayRef<Value>(sizes).take_front(dim)),
+                        s.localSize(move->outer));
+    Value inner = s.product(ArrayRef<Value>(sizes).drop_front(dim + 1));
+    Value first = e.i64(0);
+    if (op.getFrom())
+      first = s.expr(*::tpc::SymExpr::parse(op.getFrom()->str()));
+    e.call("tpc_collective_permute",
+           {e.context(), splits, e.dtype(op.getType()), e.pointer(op.getOperand()),
+            e.pointer(op.getResult()), outer, s.localSize(move->blocks), s.expr(move->n),
+            s.expr(move->unit), inner, first});
+    return success();
+  }
+};
+
 struct BroadcastModel : HostOpInterface::ExternalModel<BroadcastModel, BroadcastOp> {
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<BroadcastOp>(base);
@@ -314,6 +354,7 @@ void mlir::tpc::attachCommunicationModels(MLIRContext *context) {
   AllGatherOp::attachInterface<DimModel<AllGatherOp, true>>(*context);
   ReduceScatterOp::attachInterface<DimModel<ReduceScatterOp, false>>(*context);
   AllToAllOp::attachInterface<AllToAllModel>(*context);
+  CollectivePermuteOp::attachInterface<CollectivePermuteModel>(*context);
   BroadcastOp::attachInterface<BroadcastModel>(*context);
   SendOp::attachInterface<SendModel>(*context);
   RecvOp::attachInterface<RecvModel>(*context);

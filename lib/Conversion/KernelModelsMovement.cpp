@@ -78,6 +78,31 @@ struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
   }
 };
 
+/// Within each run of a dimension; a rank has whole runs.
+struct RollModel : KernelOpInterface::ExternalModel<RollModel, RollOp> {
+  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+    auto roll = cast<RollOp>(op);
+    SizeEmitter &s = e.sizes();
+    Value every = s.expr(*SymExpr::parse(roll.getEvery().str()));
+    Value first = s.expr(*SymExpr::parse(roll.getFrom().str()));
+    first = s.sub(first, s.mul(s.floorDiv(first, every), every));
+    SmallVector<Value> from(index);
+    Value &at = from[roll.getDim()];
+    // Both numbers are below the run's size, so that the sum passes its end once at most.
+    SmallVector<Value> parts{e.constant(0), at};
+    if (getSizes(roll.getOperand())[roll.getDim()] != *SymExpr::parse(roll.getEvery().str()))
+      parts = e.delinearize(at, {e.constant(0), every});
+    Value next = e.add(parts[1], first);
+    next = LLVM::SelectOp::create(e.builder(), e.getLoc(), e.less(next, every), next,
+                                  e.sub(next, every));
+    at = e.linearize({parts[0], next}, {e.constant(0), every});
+    return e.element(roll.getOperand(), from);
+  }
+  bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
+    return isBeforeDim<RollOp>(op, rank);
+  }
+};
+
 struct ConcatModel : KernelOpInterface::ExternalModel<ConcatModel, ConcatOp> {
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     return from(cast<ConcatOp>(op), e, index, 0);
@@ -206,6 +231,7 @@ void mlir::tpc::attachMovementModels(MLIRContext *context) {
   TransposeOp::attachInterface<TransposeModel>(*context);
   ExpandOp::attachInterface<ExpandModel>(*context);
   SliceOp::attachInterface<SliceModel>(*context);
+  RollOp::attachInterface<RollModel>(*context);
   ConcatOp::attachInterface<ConcatModel>(*context);
   ReshapeOp::attachInterface<ReshapeModel>(*context);
   IotaOp::attachInterface<IotaModel>(*context);

@@ -1,9 +1,12 @@
 //===- CollectiveOps.cpp - Resharding and communication -------------------===//
 
 #include "OpHelpers.h"
+#include "tpc/Dialect/BlockMove.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
+
+#include "tpc/Interfaces/CollectiveInterfaces.cpp.inc"
 
 //===----------------------------------------------------------------------===//
 // What all have in common
@@ -163,6 +166,33 @@ LogicalResult AllToAllOp::verify() {
   return success();
 }
 
+LogicalResult CollectivePermuteOp::verify() {
+  if (failed(checkCommon(*this, getOperand(), getResult())) ||
+      failed(checkAxes(*this, getAxesAttr())) ||
+      failed(checkDim(*this, getOperand(), getDim(), "dim")))
+    return failure();
+  if (getFrom().has_value() != getEvery().has_value())
+    return emitOpError("'from' and 'every' belong together");
+  DistAttr in = getDist(getOperand()), out = getDist(getResult());
+  SmallVector<DimAttr> dims(in.getDims());
+  dims[getDim()] = out.getDims()[getDim()];
+  if (!sameDist(in.withDims(dims), out))
+    return distMismatch(*this, "result must be the operand but for dimension " + Twine(getDim()));
+  if (getFrom() && (failed(checkRun(*this, getOperand(), getDim(), *getFrom(), *getEvery()))))
+    return failure();
+  auto move = BlockMove::get(*this);
+  if (!move)
+    return distMismatch(*this, "each rank's part of dimension " + Twine(getDim()) +
+                                   " must be one range of each run");
+  SmallVector<StringAttr> axes = axesOf(getAxesAttr());
+  BlockMove::Axes split = move->getAxes();
+  if (axes.size() != split.size() ||
+      !llvm::all_of(split, [&](StringAttr axis) { return llvm::is_contained(axes, axis); }))
+    return distMismatch(*this, "its axes must be those that split the runs of dimension " +
+                                   Twine(getDim()));
+  return success();
+}
+
 LogicalResult BroadcastOp::verify() {
   if (failed(checkCommon(*this, getOperand(), getResult())) ||
       failed(checkAxes(*this, getAxesAttr())))
@@ -191,3 +221,14 @@ LogicalResult LocalSliceOp::verify() {
                                    Twine(getDim()));
   return success();
 }
+
+//===----------------------------------------------------------------------===//
+// Which dimension is in parts
+//===----------------------------------------------------------------------===//
+
+std::optional<int64_t> AllGatherOp::getOperandSplit() { return getDim(); }
+std::optional<int64_t> ReduceScatterOp::getResultSplit() { return getDim(); }
+std::optional<int64_t> AllToAllOp::getOperandSplit() { return getFromDim(); }
+std::optional<int64_t> AllToAllOp::getResultSplit() { return getToDim(); }
+std::optional<int64_t> CollectivePermuteOp::getOperandSplit() { return getDim(); }
+std::optional<int64_t> CollectivePermuteOp::getResultSplit() { return getDim(); }

@@ -34,6 +34,8 @@ bool compatibleTypes(TypeRange a, TypeRange b);
 
 /// Emits "op ... " if `dim` is not a dimension of `v`.
 LogicalResult checkDim(Operation *op, Value v, int64_t dim, StringRef name);
+/// Checks the runs of a cyclic shift: `every` divides the dimension.
+LogicalResult checkRun(Operation *op, Value v, int64_t dim, StringRef from, StringRef every);
 
 } // namespace mlir::tpc
 

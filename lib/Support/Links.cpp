@@ -9,11 +9,12 @@
 using namespace tpc;
 
 bool tpc::parseTransfer(std::string_view name, Transfer &transfer) {
-  static constexpr std::array<std::pair<std::string_view, Transfer>, 6> names = {
+  static constexpr std::array<std::pair<std::string_view, Transfer>, 7> names = {
       {{"all_reduce", Transfer::AllReduce},
        {"all_gather", Transfer::AllGather},
        {"reduce_scatter", Transfer::ReduceScatter},
        {"all_to_all", Transfer::AllToAll},
+       {"collective_permute", Transfer::CollectivePermute},
        {"broadcast", Transfer::Broadcast},
        {"send", Transfer::Send}}};
   for (auto [text, value] : names)
@@ -32,6 +33,8 @@ static std::pair<double, double> getStepsAndShare(Transfer transfer, int64_t mem
   if (members <= 1)
     return {0, 0};
   switch (transfer) {
+  case Transfer::CollectivePermute:
+    return {1, 1};
   case Transfer::AllReduce:
     return {2 * (n - 1), 2 * (n - 1) / n};
   case Transfer::Broadcast:

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "core/BlockMove.h"
 #include "core/Context.h"
 #include "core/DType.h"
 #include "core/Layout.h"
@@ -142,6 +143,42 @@ extern "C" void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, c
   ctx->counters.add(kind, axes, bytes / gathered * group.part(gathered, group.index).size);
   ctx->transport->allToAll(*ctx, group, in, out,
                            {outer, a, middle, b, inner * sizeOf(dtype), split_first != 0});
+}
+
+extern "C" void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, int32_t dtype,
+                                       const void *in, void *out, int64_t outer, int64_t blocks,
+                                       int64_t n, int64_t unit, int64_t inner, int64_t first) {
+  constexpr auto kind = CollectiveKind::CollectivePermute;
+  PermuteShape shape{outer, blocks, n, unit, inner * sizeOf(dtype), 0, {}, {}};
+  uint32_t masks[2] = {0, 0};
+  int side = 0;
+  for (std::vector<int> *list :
+       {&shape.in.part, &shape.in.product, &shape.out.part, &shape.out.product}) {
+    for (; *splits >= 0; ++splits) {
+      uint32_t &mask = masks[side / 2], bit = uint32_t(1) << *splits;
+      if (*splits >= ctx->grid.numAxes() || (mask & bit))
+        failIn(*ctx, kind, mask,
+               "the grid's axis " + std::to_string(*splits) +
+                   (mask & bit ? " is named twice" : " does not exist"));
+      mask |= bit;
+      list->push_back(*splits);
+    }
+    ++splits;
+    ++side;
+  }
+  if (masks[0] != masks[1])
+    failIn(*ctx, kind, masks[0] | masks[1], "the two sides are split over different axes");
+  const Group &group = groupOf(*ctx, kind, masks[0]);
+  if (bytesOf(*ctx, kind, masks[0], dtype, {outer, blocks, n, unit, inner}) == 0)
+    return;
+  int64_t run = n * unit;
+  shape.first = (first % run + run) % run;
+  BlockMove move(ctx->grid, group, shape);
+  int64_t sent = move.mostSent();
+  if (sent == 0)
+    return move.copyThrough(out, in, group.index, group.index);
+  ctx->counters.add(kind, masks[0], sent);
+  ctx->transport->collectivePermute(*ctx, group, in, out, shape);
 }
 
 extern "C" void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, void *data,

@@ -15,6 +15,8 @@ const char *spell(CollectiveKind kind) {
     return "reduce_scatter";
   case CollectiveKind::AllToAll:
     return "all_to_all";
+  case CollectiveKind::CollectivePermute:
+    return "collective_permute";
   case CollectiveKind::Broadcast:
     return "broadcast";
   case CollectiveKind::Send:

@@ -26,6 +26,18 @@ struct AllToAllShape {
   bool splitFirst;
 };
 
+/// Axes (places in the grid's order) that split n, and those that split what is left of all.
+struct PermuteSide {
+  std::vector<int> part, product;
+};
+
+/// A collective-permute of [outer, blocks, n, unit, inner]; `inner` is in bytes, `first` in [0,
+/// n·unit). See core/BlockMove.h.
+struct PermuteShape {
+  int64_t outer, blocks, n, unit, inner, first;
+  PermuteSide in, out;
+};
+
 class Transport {
 public:
   virtual ~Transport();
@@ -44,6 +56,8 @@ public:
                              int64_t n, int64_t inner) = 0;
   virtual void allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
                         const AllToAllShape &shape) = 0;
+  virtual void collectivePermute(tpc_context &ctx, const Group &group, const void *in, void *out,
+                                 const PermuteShape &shape) = 0;
   /// `root` is an index into the group.
   virtual void broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
                          int root) = 0;

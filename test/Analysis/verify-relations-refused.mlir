@@ -449,3 +449,36 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
     return
   }
 }
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[(batch * sequence){tp}, 8], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @shifted_alone(%x: !rows) {
+    // expected-error @+1 {{(tpc.roll) does not compute its part of what the model computes: a rank has only parts of runs of sequence elements, batch*sequence{tp} in dimension 0}}
+    %0 = tpc.roll %x dim 0 from "1" every "sequence" : !rows -> !rows
+    return
+  }
+}
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[batch{dp} * sequence{tp}, 8], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @shifted_over_the_wrong_group(%x: !rows) {
+    // expected-error @+1 {{a group over {dp} has only parts of runs of sequence elements}}
+    %0 = tpc.collective_permute %x over ["dp"] dim 0 from "1" every "sequence" : !rows -> !rows
+    return
+  }
+}
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[batch{dp, tp}, 8], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @moved_by_a_part_of_the_group(%x: !rows) {
+    // expected-error @+1 {{a group over {tp} does not hold the same before, batch{dp, tp}, and after it, batch{tp, dp} in dimension 0}}
+    %0 = tpc.collective_permute %x over ["tp"] dim 0 : !rows -> tensor<?x8xf32, #tpc.dist<[batch{tp, dp}, 8], local>>
+    return
+  }
+}

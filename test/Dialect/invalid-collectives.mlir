@@ -148,3 +148,48 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
     tpc.output 0, %x : tensor<4xf32>
   }
 }
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
+func.func @half_a_shift(%x: !rows) {
+  // expected-error @+1 {{'from' and 'every' belong together}}
+  %0 = "tpc.collective_permute"(%x) <{axes = ["tp"], dim = 0 : i64, from = "1"}> : (!rows) -> !rows
+  return
+}
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
+func.func @another_dimension_moves(%x: !rows) {
+  // expected-error @+1 {{result must be the operand but for dimension 0}}
+  %0 = tpc.collective_permute %x over ["tp"] dim 0 : !rows -> tensor<?x4xf32, #tpc.dist<[b, 8{tp}], local>>
+  return
+}
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[4 * 16{tp}, 8], local>>
+func.func @parts_not_in_a_row(%x: !rows) {
+  // expected-error @+1 {{each rank's part of dimension 0 must be one range of each run}}
+  %0 = tpc.collective_permute %x over ["tp"] dim 0 from "1" every "64" : !rows -> !rows
+  return
+}
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[b{dp, tp}, 8], local>>
+func.func @another_group(%x: !rows) {
+  // expected-error @+1 {{its axes must be those that split the runs of dimension 0}}
+  %0 = tpc.collective_permute %x over ["tp"] dim 0 from "1" every "b" : !rows -> !rows
+  return
+}
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
+func.func @runs_that_do_not_fit(%x: !rows) {
+  // expected-error @+1 {{cannot make runs of s elements of dimension 0, which has b}}
+  %0 = tpc.collective_permute %x over ["tp"] dim 0 from "1" every "s" : !rows -> !rows
+  return
+}

@@ -173,3 +173,39 @@ func.func private @f(tensor<?x7xf32, #tpc.dist<[b, 8]>>)
 
 // expected-error @+1 {{dimension 0 of the tensor does not have the size that}}
 func.func private @f(tensor<4xf32, #tpc.dist<[b{dp}], local>>)
+
+// -----
+
+func.func @runs_of_another_size(%x: tensor<8x6xf32>) {
+  // expected-error @+1 {{cannot make runs of 4 elements of dimension 1, which has 6}}
+  %0 = tpc.roll %x dim 1 from "1" every "4" : tensor<8x6xf32> -> tensor<8x6xf32>
+  return
+}
+
+// -----
+
+func.func @no_size(%x: tensor<8x6xf32>) {
+  // expected-error @+1 {{from: }}
+  %0 = tpc.roll %x dim 1 from "1 +" every "6" : tensor<8x6xf32> -> tensor<8x6xf32>
+  return
+}
+
+// -----
+
+func.func @no_dimension(%x: tensor<8x6xf32>) {
+  // expected-error @+1 {{dim 2 is not a dimension of}}
+  %0 = tpc.roll %x dim 2 from "1" every "6" : tensor<8x6xf32> -> tensor<8x6xf32>
+  return
+}
+
+// -----
+
+// A rank cannot shift what others have.
+!half = tensor<4x6xf32, #tpc.dist<[8{tp}, 6], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2>} {
+func.func @split_run(%x: !half) {
+  // expected-error @+1 {{needs dimension 0 of operand 0 (size 8) whole, but it is split over {tp}}}
+  %0 = tpc.roll %x dim 0 from "1" every "8" : !half -> !half
+  return
+}
+}

@@ -10,6 +10,7 @@
 !partial = tensor<?x8xf32, #tpc.dist<[b{dp}*s, 8], sum{tp}, local>>
 !rows = tensor<?x8xf32, #tpc.dist<[(b{dp}*s){tp}, 8], local>>
 !columns = tensor<?x4xf32, #tpc.dist<[b{dp}*s, 8{tp}], local>>
+!order = tensor<4xf32, #tpc.dist<[16{tp, dp}], local>>
 
 // CHECK: module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 4>}
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 4>} {
@@ -118,6 +119,8 @@ func.func @shapes(%x: !tokens, %i: !bs, %m: tensor<?x?xf32, #tpc.dist<[s, s]>>) 
   %4 = tpc.slice %x dim 1 from "2" : !tokens -> tensor<?x4xf32, #tpc.dist<[b*s, 4]>>
   // CHECK: tpc.slice %{{.*}} dim 1 from "7" step -1
   %5 = tpc.slice %x dim 1 from "7" step -1 : !tokens -> !tokens
+  // CHECK: tpc.roll %{{.*}} dim 0 from "s - 2" every "s"
+  %r = tpc.roll %x dim 0 from "s - 2" every "s" : !tokens -> !tokens
   // CHECK: tpc.concat %{{.*}}, %{{.*}} dim 1
   %6 = tpc.concat %i, %3 dim 1 : !bs, !bs -> tensor<?x?xi64, #tpc.dist<[b, 2*s]>>
   // CHECK: tpc.size "b*s + 1" : tensor<i64>
@@ -167,7 +170,7 @@ func.func @sharded(%x: tensor<?x8xf32, #tpc.dist<[b*s, 8], sum{tp}>>) {
 }
 
 // CHECK-LABEL: @spmd
-func.func @spmd(%p: !partial, %r: !rows, %w: !whole) {
+func.func @spmd(%p: !partial, %r: !rows, %w: !whole, %o: !order) {
   // CHECK: tpc.all_reduce %{{.*}} over ["tp"] : tensor<?x8xf32, #tpc.dist<[b{dp}*s, 8], sum{tp}, local>>
   %0 = tpc.all_reduce %p over ["tp"] : !partial -> !whole
   // CHECK: tpc.reduce_scatter %{{.*}} over ["tp"] dim 0
@@ -176,6 +179,10 @@ func.func @spmd(%p: !partial, %r: !rows, %w: !whole) {
   %2 = tpc.all_gather %r over ["tp"] dim 0 : !rows -> !whole
   // CHECK: tpc.all_to_all %{{.*}} over ["tp"] from 0 to 1
   %3 = tpc.all_to_all %r over ["tp"] from 0 to 1 : !rows -> !columns
+  // CHECK: tpc.collective_permute %{{.*}} over ["tp"] dim 0 from "1" every "s"
+  %6 = tpc.collective_permute %r over ["tp"] dim 0 from "1" every "s" : !rows -> !rows
+  // CHECK: tpc.collective_permute %{{.*}} over ["tp", "dp"] dim 0 : tensor<4xf32, #tpc.dist<[16{tp, dp}], local>> -> tensor<4xf32, #tpc.dist<[16{dp, tp}], local>>
+  %7 = tpc.collective_permute %o over ["tp", "dp"] dim 0 : !order -> tensor<4xf32, #tpc.dist<[16{dp, tp}], local>>
   // CHECK: tpc.broadcast %{{.*}} over ["tp", "dp"] root 3
   %4 = tpc.broadcast %w over ["tp", "dp"] root 3 : !whole -> !whole
   // CHECK: tpc.local_slice %{{.*}} over ["tp"] dim 1

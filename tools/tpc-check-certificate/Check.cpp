@@ -9,8 +9,7 @@
 //   * no collective stands in a loop that some members of its group may run more often than others;
 //   * the k-th message from stage i to j is the k-th that j expects from i, of the same type, in a
 //     loop over the same micro-batches;
-//   * (place, turn * period + time) ascends in each stage, and is the same on both sides of a
-//   message.
+//   * (place, turn * period + time) ascends in each stage; both sides of a message have the same.
 //
 // Then take the communication with the least number that has not happened: none of its sides has
 // anything to do before it. The second file must be the program that the certificate is about.
@@ -32,7 +31,6 @@ namespace {
 
 constexpr int64_t maxRanks = int64_t(1) << 20;
 constexpr size_t maxCrossings = 100000;
-
 using Axes = std::vector<std::string>;
 using AxisSet = std::set<std::string>;
 using Sizes = std::map<std::string, int64_t>; // of axes; of the axis in time, mb, as well
@@ -93,9 +91,8 @@ private:
   }
   bool isCrossing(const json &op) const {
     std::string kind = get(op, "op");
-    if (kind == "output")
-      return false;
-    return kind == "send" || kind == "recv" || (sizes.at("pp") > 1 && groupOf(op).contains("pp"));
+    return kind != "output" &&
+           (kind == "send" || kind == "recv" || (sizes.at("pp") > 1 && groupOf(op).contains("pp")));
   }
 
   const json &certificate;
@@ -215,8 +212,10 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
       refuse("there is no such dimension: " + text);
     keys.insert(key);
   };
-  if (kind == "all_gather" || kind == "reduce_scatter") {
+  if (kind == "all_gather" || kind == "reduce_scatter" || kind == "collective_permute") {
     needDim("dim");
+    if (kind == "collective_permute")
+      keys.merge(AxisSet{"before", "after", "from", "every"});
   } else if (kind == "all_to_all") {
     needDim("from_dim");
     needDim("to_dim");

@@ -4,6 +4,7 @@
 #define TPC_DIALECT_COLLECTIVEOPS
 
 include "tpc/Dialect/TpcBase.td"
+include "tpc/Interfaces/Collective.td"
 
 def Tpc_AxesAttr : TypedArrayAttrBase<StrAttr, "grid axes">;
 
@@ -23,7 +24,9 @@ def Tpc_ReshardOp : Tpc_Op<"reshard", [Pure]> {
 // Collectives act on local values. Their types say what they do; verifiers
 // compare the two. `axes` are the axes of the group.
 
-class Tpc_Collective<string mnemonic, list<Trait> traits = []> : Tpc_Op<mnemonic, !listconcat([Pure], traits)> {
+/// `split`: which of getOperandSplit and getResultSplit the op answers.
+class Tpc_Collective<string mnemonic, list<string> split = []>
+    : Tpc_Op<mnemonic, [Pure, DeclareOpInterfaceMethods<CollectiveOpInterface, split>]> {
   let hasVerifier = 1;
 }
 
@@ -38,7 +41,7 @@ def Tpc_AllReduceOp : Tpc_Collective<"all_reduce"> {
   let assemblyFormat = "$operand `over` $axes attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_AllGatherOp : Tpc_Collective<"all_gather"> {
+def Tpc_AllGatherOp : Tpc_Collective<"all_gather", ["getOperandSplit"]> {
   let summary = "Joins the parts of one dimension; every rank gets the whole";
   let description = [{
     The axes split dimension `dim` of the operand and do not split the result's (they are the innermost split of a factor, or of the
@@ -49,7 +52,7 @@ def Tpc_AllGatherOp : Tpc_Collective<"all_gather"> {
   let assemblyFormat = "$operand `over` $axes `dim` $dim attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_ReduceScatterOp : Tpc_Collective<"reduce_scatter"> {
+def Tpc_ReduceScatterOp : Tpc_Collective<"reduce_scatter", ["getResultSplit"]> {
   let summary = "Combines the unreduced values of a group; every rank gets its part of one dimension";
   let description = [{
     The operand is unreduced over the axes; the result is not, and the axes split its dimension `dim`.
@@ -60,7 +63,7 @@ def Tpc_ReduceScatterOp : Tpc_Collective<"reduce_scatter"> {
   let assemblyFormat = "$operand `over` $axes `dim` $dim attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_AllToAllOp : Tpc_Collective<"all_to_all"> {
+def Tpc_AllToAllOp : Tpc_Collective<"all_to_all", ["getOperandSplit", "getResultSplit"]> {
   let summary = "Moves a split from one dimension to another";
   let description = [{
     The axes split `from_dim` of the operand and `to_dim` of the result. MPI_Alltoallv.
@@ -70,6 +73,28 @@ def Tpc_AllToAllOp : Tpc_Collective<"all_to_all"> {
   let assemblyFormat = "$operand `over` $axes `from` $from_dim `to` $to_dim attr-dict `:` type($operand) `->` type($result)";
 }
 
+def Tpc_CollectivePermuteOp : Tpc_Collective<"collective_permute", ["getOperandSplit", "getResultSplit"]> {
+  let summary = "Moves the elements of a split dimension to the ranks that have them afterwards";
+  let description = [{
+    The axes split dimension `dim` of the operand and of the result. With `from` and `every` the global value is
+    that of `tpc.roll`: a cyclic shift along `dim`, or along runs of `every` elements of it. Without, it is the operand's, and the axes
+    split the dimension in another order, or its factors instead of their product: `[64{tp, dp}, 40]` to `[64{dp, tp}, 40]`.
+
+    A rank sends each of its elements to the one rank of the group that has it in the result, and nothing else: a shift by k
+    elements sends k of each rank's part if it is larger than that. Blocks may be uneven or empty, and the shift may be longer than a block: then a rank has more than one
+    peer. What stays on its rank is copied there. MPI_Isend and MPI_Irecv with these peers; ncclSend and
+    ncclRecv in one group.
+
+    Errors: each rank's part must be one range of each run. The axes split the outermost factor of a run, or the product:
+    `batch * sequence{tp}` and `(batch * sequence){tp}` can be shifted every `sequence` elements, `4 * 16{tp}` cannot every 64.
+  }];
+  let arguments = (ins Tpc_Tensor:$operand, Tpc_AxesAttr:$axes, I64Attr:$dim, OptionalAttr<StrAttr>:$from, OptionalAttr<StrAttr>:$every);
+  let results = (outs Tpc_Tensor:$result);
+  let assemblyFormat = [{
+    $operand `over` $axes `dim` $dim (`from` $from^ `every` $every)? attr-dict `:` type($operand) `->` type($result)
+  }];
+}
+
 def Tpc_BroadcastOp : Tpc_Collective<"broadcast"> {
   let summary = "Every rank of the group gets the value of coordinate `root`. Types are equal. MPI_Bcast.";
   let arguments = (ins Tpc_Tensor:$operand, Tpc_AxesAttr:$axes, I64Attr:$root);
@@ -77,7 +102,7 @@ def Tpc_BroadcastOp : Tpc_Collective<"broadcast"> {
   let assemblyFormat = "$operand `over` $axes `root` $root attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_LocalSliceOp : Tpc_Collective<"local_slice"> {
+def Tpc_LocalSliceOp : Tpc_Op<"local_slice", [Pure]> {
   let summary = "Each rank keeps its part of a replicated dimension; no communication";
   let description = [{
     The axes split dimension `dim` of the result and not of the operand. Of a value that is unreduced or split over other axes, those stay as they are.
@@ -85,6 +110,7 @@ def Tpc_LocalSliceOp : Tpc_Collective<"local_slice"> {
   }];
   let arguments = (ins Tpc_Tensor:$operand, Tpc_AxesAttr:$axes, I64Attr:$dim);
   let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
   let assemblyFormat = "$operand `over` $axes `dim` $dim attr-dict `:` type($operand) `->` type($result)";
 }
 

@@ -69,6 +69,25 @@ def Tpc_ConcatOp : Tpc_InferredOp<"concat"> {
   let assemblyFormat = "$operands `dim` $dim attr-dict `:` type($operands) `->` type($result)";
 }
 
+def Tpc_RollOp : Tpc_InferredOp<"roll"> {
+  let summary = "Cyclic shift of one dimension, or of each run of `every` elements of it";
+  let description = [{
+    Element r·every + i of the result is element r·every + (from + i) mod every of the operand. `from` and `every` are SymExpr
+    text; `every` divides the size of `dim`, `from` is any number, of either sign.
+    `tpc.roll %x dim 1 from "1" every "sequence"` shifts each sequence of `[batch, sequence, 40]` by one to the left;
+    of `[batch * sequence, 40]`, `dim 0` does the same.
+
+    Rule: all dimensions are parallel, and the op is linear: the global value does not depend on how it is split. Where a run is split,
+    `tpc-lower-reshards` makes a `tpc.collective_permute` of it; in a local program runs are whole.
+    ONNX Concat of two Slices (torch.roll).
+  }];
+  let arguments = (ins Tpc_Tensor:$operand, I64Attr:$dim, StrAttr:$from, StrAttr:$every);
+  let results = (outs Tpc_Tensor:$result);
+  let hasVerifier = 1;
+  let hasFolder = 1;
+  let assemblyFormat = "$operand `dim` $dim `from` $from `every` $every attr-dict `:` type($operand) `->` type($result)";
+}
+
 def Tpc_IotaOp : Tpc_ModelOp<"iota"> {
   let summary = "Each element is its own index along one dimension";
   let description = [{

@@ -25,6 +25,8 @@
 #define GET_ATTRDEF_CLASSES
 #include "tpc/Dialect/TpcAttrs.h.inc"
 
+#include "tpc/Interfaces/CollectiveInterfaces.h.inc"
+
 namespace mlir::tpc {
 /// False for NaN, except NE.
 bool evaluatePredicate(Predicate predicate, double x, double y);

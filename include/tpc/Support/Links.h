@@ -27,8 +27,17 @@ struct Link {
 };
 
 /// What is sent. The buffer that counts is the whole one: what an all-reduce reduces, an
-/// all-gather yields, a reduce-scatter reads, an all-to-all holds on one rank.
-enum class Transfer { AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Send };
+/// all-gather yields, a reduce-scatter reads, an all-to-all holds on one rank; of a
+/// collective-permute and of a send it is the message.
+enum class Transfer {
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  CollectivePermute,
+  Broadcast,
+  Send
+};
 
 /// "all_reduce" as the IR and the reports spell it; false for anything else.
 bool parseTransfer(std::string_view name, Transfer &transfer);

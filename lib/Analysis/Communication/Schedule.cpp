@@ -12,9 +12,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 namespace json = llvm::json;
 
-bool mlir::tpc::isCollective(Operation *op) {
-  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp>(op);
-}
+bool mlir::tpc::isCollective(Operation *op) { return isa<CollectiveOpInterface>(op); }
 
 ArrayAttr mlir::tpc::getGroupAxes(Operation *op) { return op->getAttrOfType<ArrayAttr>("axes"); }
 
@@ -245,9 +243,17 @@ json::Object mlir::tpc::describeCommunication(Operation *op) {
     number(name, name);
   // What the group holds together, or all of it: each member's part follows.
   SmallVector<DimAttr> dims(getDist(from).getDims());
-  if (isa<AllGatherOp, AllToAllOp>(op))
+  if (cast<CollectiveOpInterface>(op).getOperandSplit())
     for (DimAttr &dim : dims)
       dim = removeAxes(dim, group);
+  if (auto permute = dyn_cast<CollectivePermuteOp>(op)) {
+    object["before"] = describeDim(getDist(from).getDims()[permute.getDim()]);
+    object["after"] = describeDim(getDist(permute.getResult()).getDims()[permute.getDim()]);
+    if (permute.getFrom()) {
+      object["from"] = permute.getFrom()->str();
+      object["every"] = permute.getEvery()->str();
+    }
+  }
   object["dims"] = describeDims(dims);
   return object;
 }

@@ -140,17 +140,9 @@ LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
     return refuse(op) << "receives another type than is sent: " << from << " and " << to;
 
   // Which dimension each side has in parts over the group, and which are whole.
-  auto dimOf = [&](StringRef name) -> std::optional<int64_t> {
-    auto attr = op->getAttrOfType<IntegerAttr>(name);
-    return attr ? std::optional(attr.getInt()) : std::nullopt;
-  };
-  std::optional<int64_t> splitIn, splitOut;
-  if (isa<AllGatherOp>(op))
-    splitIn = dimOf("dim");
-  else if (isa<ReduceScatterOp>(op))
-    splitOut = dimOf("dim");
-  else if (isa<AllToAllOp>(op))
-    splitIn = dimOf("from_dim"), splitOut = dimOf("to_dim");
+  auto collective = cast<CollectiveOpInterface>(op);
+  std::optional<int64_t> splitIn = collective.getOperandSplit(),
+                         splitOut = collective.getResultSplit();
   int64_t rank = in.getDims().size();
   for (std::optional<int64_t> dim : {splitIn, splitOut})
     if (dim && (*dim < 0 || *dim >= rank))

@@ -193,13 +193,17 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
   SmallVector<Meaning> operands;
   if (failed(getMeanings(op, values, operands)))
     return failure();
-  // What moves parts between ranks leaves the whole value as it is: verifyRelations shows that it
-  // does.
-  if (isa<ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
-          BroadcastOp>(op)) {
+  // What moves parts between ranks leaves the whole value as it is, or shifts it: verifyRelations
+  // shows that it does.
+  if (isa<ReshardOp, LocalSliceOp, CollectiveOpInterface>(op)) {
     if (getWholeType(op->getResult(0).getType()) != getWholeType(op->getOperand(0).getType()))
       return fail(op) << "changes " << op->getOperand(0).getType() << " to "
                       << op->getResult(0).getType();
+    if (auto permute = dyn_cast<CollectivePermuteOp>(op); permute && permute.getFrom()) {
+      TermId operand = complete(operands[0], permute.getOperand(), op);
+      values[op->getResult(0)] = {terms.makeRoll(permute, operand, getWholeType(permute.getType()))};
+      return success();
+    }
     values[op->getResult(0)] = operands[0];
     return success();
   }

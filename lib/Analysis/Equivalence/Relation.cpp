@@ -169,6 +169,41 @@ bool equivalence::isSplitFurther(const Layout &base, ArrayRef<StringAttr> axes,
   return false;
 }
 
+/// What a group over `axes` holds together: the layout without them. Nothing where another axis
+/// splits what they have split, or one of them splits nothing.
+static std::optional<Layout> getHeldTogether(const Layout &layout, ArrayRef<StringAttr> axes) {
+  Layout rest = layout;
+  auto drop = [&](Axes &list) {
+    while (!list.empty() && llvm::is_contained(axes, list.back()))
+      list.pop_back();
+  };
+  drop(rest.product);
+  // What splits the product comes after what splits its atoms.
+  if (rest.product.empty())
+    for (Layout::Atom &atom : rest.atoms)
+      drop(atom.axes);
+  for (StringAttr axis : axes)
+    if (rest.uses(axis) || !layout.uses(axis))
+      return std::nullopt;
+  rest.canonicalize();
+  return rest;
+}
+
+std::string equivalence::explainShift(const Layout &from, const Layout &to,
+                                      ArrayRef<StringAttr> axes, StringRef every) {
+  auto before = getHeldTogether(from, axes), after = getHeldTogether(to, axes);
+  std::string who = axes.empty() ? "a rank" : "a group over {" + toText(axes) + "}";
+  if (!before || !after || *before != *after)
+    return who + " does not hold the same before, " + from.str() + ", and after it, " + to.str();
+  if (every.empty() || before->isWhole())
+    return "";
+  auto run = SymExpr::parse(every.str());
+  bool whole = run && !run->isConstant(0) && before->product.empty() &&
+               before->atoms.back().axes.empty() && before->atoms.back().size.divideExact(*run);
+  return whole ? ""
+               : who + " has only parts of runs of " + every.str() + " elements, " + before->str();
+}
+
 static std::string describeRange(const std::vector<int64_t> &list) {
   if (list.empty())
     return "nothing";

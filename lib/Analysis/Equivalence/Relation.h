@@ -64,6 +64,12 @@ Relation readRelation(Type type, GridAttr grid);
 /// True if `split` is `base` with `axes` added after all other axes of one atom, or of the product.
 bool isSplitFurther(const Layout &base, ArrayRef<StringAttr> axes, const Layout &split);
 
+/// Why a group over `axes` (or, without any, a rank) cannot make `to` of `from` by moving elements
+/// cyclically within runs of `every`, or, if that is empty, to the ranks that have them then. Empty
+/// text: it can.
+std::string explainShift(const Layout &from, const Layout &to, ArrayRef<StringAttr> axes,
+                         StringRef every);
+
 /// A coordinate at which two layouts of one dimension give different indices, in words; empty if
 /// there is none among small sizes.
 std::string describeDifference(const Layout &derived, const Layout &stated, GridAttr grid);

@@ -144,6 +144,14 @@ void SizeReduction::collectOp(Operation *op) {
     if (!first || *first > 0)
       all.push_back(first);
     together(all);
+  } else if (isa<RollOp, CollectivePermuteOp>(op)) {
+    auto dim = op->getAttrOfType<IntegerAttr>("dim");
+    auto every = op->getAttrOfType<StringAttr>("every");
+    auto run = every ? SymExpr::parse(every.getValue().str()) : std::nullopt;
+    auto c = run ? getCoefficient(*run) : std::nullopt;
+    auto size = c ? getCoefficient(getSizes(op->getOperand(0))[dim.getInt()]) : std::nullopt;
+    if (size && *size % *c == 0)
+      equate({*size}, {*size / *c, *c});
   } else if (auto concat = dyn_cast<ConcatOp>(op)) {
     SmallVector<std::optional<int64_t>> all = {getScaled(concat.getResult(), concat.getDim())};
     for (Value operand : concat.getOperands())

@@ -192,6 +192,20 @@ TermId Terms::makeOp(Operation *op, ArrayRef<TermId> operands, Type type) {
   return plain(op->getName().getStringRef(), list, attributes);
 }
 
+TermId Terms::makeRoll(CollectivePermuteOp op, TermId operand, Type type) {
+  if (inProgram && !terms[operand].usedInProgram)
+    terms[operand].usedInProgram = op;
+  Builder builder(op.getContext());
+  Term term(Term::Op);
+  term.name = RollOp::getOperationName();
+  term.attributes = builder.getDictionaryAttr({builder.getNamedAttr("dim", op.getDimAttr()),
+                                               builder.getNamedAttr("from", op.getFromAttr()),
+                                               builder.getNamedAttr("every", op.getEveryAttr())});
+  term.type = type;
+  term.operands = {operand};
+  return makePlain(std::move(term), op);
+}
+
 /// `id` with variables replaced. Depth is that of a layer's expression: the recursion is bounded by
 /// the longest chain of ops, and terms are visited once.
 TermId Terms::instantiate(TermId id, ArrayRef<TermId> arguments, DenseMap<TermId, TermId> &done) {

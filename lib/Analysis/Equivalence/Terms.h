@@ -55,6 +55,8 @@ public:
   TermId makeParameter(ParameterOp op, ViewAttr view, Type type);
   /// The value of type `type` that has a term's value several times, as `repeats` says.
   TermId makeRepetition(TermId operand, const Repeats &repeats, Type type, Operation *op);
+  /// The term of the tpc.roll that a collective-permute does.
+  TermId makeRoll(CollectivePermuteOp op, TermId operand, Type type);
   TermId makeCall(TermId body, ArrayRef<TermId> arguments, Operation *op);
 
   /// The term with its calls replaced by what they compute.

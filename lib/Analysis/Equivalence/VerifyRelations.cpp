@@ -290,7 +290,10 @@ LogicalResult Checker::checkReshape(ReshapeOp op) {
 /// time: they can be taken apart, and not put together.
 FailureOr<Axes> Checker::getGroup(Operation *op) {
   Axes axes;
-  for (auto axis : op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>()) {
+  auto list = op->getAttrOfType<ArrayAttr>("axes");
+  if (!list)
+    return axes;
+  for (auto axis : list.getAsRange<StringAttr>()) {
     if (grid && grid.getAxisSize(axis.getValue()) == 1)
       continue;
     if (axis.getValue() == "mb" && !isa<LocalSliceOp>(op))
@@ -312,13 +315,15 @@ LogicalResult Checker::checkMove(Operation *op) {
     return fail(op) << "the operand is unreduced over {" << toText(in.partial)
                     << "} and the result over {" << toText(out.partial)
                     << "}, but nothing is added here";
-  int64_t lost = -1, gained = -1; // dimensions that the axes split no more, and from now on
+  int64_t lost = -1, gained = -1, shifted = -1; // dimensions: split no more, split now, with shifts
   if (auto slice = dyn_cast<LocalSliceOp>(op))
     gained = slice.getDim();
   else if (auto gather = dyn_cast<AllGatherOp>(op))
     lost = gather.getDim();
   else if (auto exchange = dyn_cast<AllToAllOp>(op))
     lost = exchange.getFromDim(), gained = exchange.getToDim();
+  else if (isa<CollectivePermuteOp, RollOp>(op))
+    shifted = op->getAttrOfType<IntegerAttr>("dim").getInt();
   else if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
     for (StringAttr axis : axes)
       if (in.uses(axis))
@@ -332,9 +337,17 @@ LogicalResult Checker::checkMove(Operation *op) {
         return fail(op) << "it takes parts over '" << axis.getValue()
                         << "', but ranks along it have different values already";
   if (in.dims.size() != out.dims.size() || gained >= int64_t(in.dims.size()) ||
-      lost >= int64_t(in.dims.size()) || (lost >= 0 && lost == gained))
+      shifted >= int64_t(in.dims.size()) || lost >= int64_t(in.dims.size()) ||
+      (lost >= 0 && lost == gained))
     return fail(op) << "its dimensions are not those of " << op->getOperand(0).getType();
   for (auto [d, from, to] : llvm::enumerate(in.dims, out.dims)) {
+    if (int64_t(d) == shifted) {
+      auto every = op->getAttrOfType<StringAttr>("every");
+      std::string wrong = explainShift(from, to, axes, every && local ? every.str() : "");
+      if (!wrong.empty())
+        return fail(op) << wrong << " in dimension " << d;
+      continue;
+    }
     bool good = int64_t(d) == gained ? isSplitFurther(from, axes, to)
                 : int64_t(d) == lost ? isSplitFurther(to, axes, from)
                                      : from == to;
@@ -421,7 +434,7 @@ LogicalResult Checker::checkOp(Operation *op) {
       return failure();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](ReshapeOp reshape) { return checkReshape(reshape); })
-      .Case<LocalSliceOp, AllGatherOp, AllToAllOp, BroadcastOp>(
+      .Case<LocalSliceOp, AllGatherOp, AllToAllOp, CollectivePermuteOp, RollOp, BroadcastOp>(
           [&](Operation *o) { return checkMove(o); })
       .Case<AllReduceOp, ReduceScatterOp>([&](Operation *o) { return checkReduction(o); })
       .Case([&](func::CallOp call) { return checkCall(call); })

@@ -99,6 +99,14 @@ template <typename A> auto Evaluation<A>::runMove() -> std::optional<Result> {
     });
   if (auto slice = dyn_cast<SliceOp>(op))
     return evaluateSlice(slice);
+  if (auto roll = dyn_cast<RollOp>(op)) {
+    int64_t first = world.getSizes().evaluate(roll.getFrom());
+    int64_t every = world.getSizes().evaluate(roll.getEvery());
+    return move([&](ArrayRef<int64_t> index, Shape &from) {
+      from.assign(index.begin(), index.end());
+      from[roll.getDim()] = rollIndex(index[roll.getDim()], first, every);
+    });
+  }
   if (auto concat = dyn_cast<ConcatOp>(op))
     return evaluateConcat(concat.getDim());
   if (auto trilu = dyn_cast<TriluOp>(op))

@@ -168,6 +168,13 @@ LogicalResult Machine<A>::gather(Operation *op, ArrayRef<Ref> value, Ranks group
       whole.known[at] = true;
     });
   }
+  // A shift takes its elements from elsewhere.
+  int64_t shifted = -1, first = 0, every = 0;
+  if (auto permute = dyn_cast<CollectivePermuteOp>(op); permute && permute.getFrom()) {
+    shifted = permute.getDim();
+    first = world.getSizes().evaluate(*permute.getFrom());
+    every = world.getSizes().evaluate(*permute.getEvery());
+  }
   std::map<const Part *, Ref> known;
   for (int rank : group) {
     const Part &to = getPart(op->getResult(0), rank);
@@ -181,8 +188,10 @@ LogicalResult Machine<A>::gather(Operation *op, ArrayRef<Ref> value, Ranks group
       if (!missing)
         forEachIndex(to.shape, [&](ArrayRef<int64_t> index) {
           int64_t at = 0;
-          for (size_t d = 0; d < index.size(); ++d)
-            at = at * shape[d] + to.indices[d][index[d]];
+          for (size_t d = 0; d < index.size(); ++d) {
+            int64_t i = to.indices[d][index[d]];
+            at = at * shape[d] + (int64_t(d) == shifted ? rollIndex(i, first, every) : i);
+          }
           missing |= !whole.known[at];
           out->data[next++] = whole.tensor.data[at];
         });
@@ -344,7 +353,7 @@ template <typename A> LogicalResult Machine<A>::runOp(Operation *op, Values &val
   } else if (auto part = dyn_cast<LocalSliceOp>(op)) {
     if (failed(slice(part, values[part.getOperand()], active, results)))
       return failure();
-  } else if (isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp>(op)) {
+  } else if (isa<CollectiveOpInterface>(op)) {
     if (failed(communicate(op, values[op->getOperand(0)], active, results)))
       return failure();
   } else if (failed(compute(op, values, active, results))) {

@@ -431,6 +431,17 @@ static bool wrongRecvType(Mutator &m) {
   return true;
 }
 
+// Everybody sends to the wrong peers, one further: pairs fit, sizes fit.
+static bool wrongShift(Mutator &m) {
+  auto permute =
+      m.pick<CollectivePermuteOp>([](CollectivePermuteOp p) { return p.getFrom().has_value(); });
+  auto from = permute ? ::tpc::SymExpr::parse(permute.getFrom()->str()) : std::nullopt;
+  if (!from)
+    return false;
+  permute.setFrom((*from + ::tpc::SymExpr(1)).str());
+  return true;
+}
+
 ArrayRef<Mutation> mutate::getCommunicationMutations() {
   static constexpr Mutation mutations[] = {
       {"drop-collective", "a collective is left out", dropCollective},
@@ -439,6 +450,7 @@ ArrayRef<Mutation> mutate::getCommunicationMutations() {
        reorderCollectives},
       {"sum-to-max", "a sum is reduced as a maximum", wrongReduction},
       {"wrong-axis", "a collective is over another axis", wrongAxis},
+      {"wrong-shift", "a cyclic shift sends to the ranks of another one", wrongShift},
       {"permute-group", "the members of a group are in another order", permuteGroup},
       {"rank-branch", "a collective stands in a branch that some members do not take", rankBranch},
       {"replica-collective", "replicas wait for others that may have fewer micro-batches",

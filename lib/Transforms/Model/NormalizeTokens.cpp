@@ -133,6 +133,30 @@ private:
   }
 };
 
+/// A shift of [b, s, h] (or [b, y, x, h]) along one of its outer dimensions shifts runs of rows.
+struct FlattenRoll : public OpRewritePattern<RollOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(RollOp op, PatternRewriter &rewriter) const override {
+    auto reshape = op.getOperand().getDefiningOp<ReshapeOp>();
+    Sizes sizes = getSizes(op.getResult());
+    int64_t dim = op.getDim(), last = int64_t(sizes.size()) - 1;
+    if (!reshape || rankOf(reshape.getOperand()) != 2 || last < 2 ||
+        getSizes(reshape.getOperand())[1] != sizes[last])
+      return failure();
+    auto first = SymExpr::parse(op.getFrom().str()), every = SymExpr::parse(op.getEvery().str());
+    if (!first || !every)
+      return failure();
+    SymExpr row(1);
+    for (int64_t d = dim + 1; d < last; ++d)
+      row = row * sizes[d];
+    Value rows = RollOp::create(rewriter, op.getLoc(), reshape.getOperand(), dim == last ? 1 : 0,
+                                (*first * row).str(), (*every * row).str());
+    rewriter.replaceOp(op, createReshape(rewriter, op.getLoc(), rows, sizes));
+    return success();
+  }
+};
+
 /// What is read from a table for each position and broadcast over the batch:
 /// the positions are broadcast, and then looked up.
 struct ExpandIds : public OpRewritePattern<ExpandOp> {
@@ -161,8 +185,8 @@ struct ExpandIds : public OpRewritePattern<ExpandOp> {
 struct NormalizeTokens : public mlir::tpc::impl::NormalizeTokensBase<NormalizeTokens> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<GatherToEmbedding, FlattenEmbedding, FlattenMatmul, FlattenNorm, SinkReshape,
-                 ExpandIds>(&getContext());
+    patterns.add<GatherToEmbedding, FlattenEmbedding, FlattenMatmul, FlattenNorm, FlattenRoll,
+                 SinkReshape, ExpandIds>(&getContext());
     populateMovementPatterns(patterns);
     GreedyRewriteConfig config;
     config.setMaxIterations(GreedyRewriteConfig::kNoLimit);

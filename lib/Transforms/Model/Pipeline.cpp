@@ -19,6 +19,8 @@ void mlir::tpc::buildModelPipeline(OpPassManager &pm) {
   fn.addPass(createRaiseActivations());
   fn.addPass(createSplitFusedProjections());
   fn.addPass(createRaiseAttention());
+  // Halves of heads that are exchanged are a rotary embedding's, if they can be.
+  fn.addPass(createRaiseRolls());
 
   fn.addPass(createNormalizeTokens());
   fn.addPass(createCSEPass());

@@ -16,11 +16,10 @@ using namespace mlir::tpc;
 
 /// Whether there are collectives between ranks of which some may have no samples in a micro-batch.
 static bool hasBatchCollective(ModuleOp module, DimAttr batch) {
-  auto found = module.walk([&](Operation *op) {
-    if (isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp>(op))
-      for (auto axis : op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>())
-        if (batch.usesAxis(axis.getValue()))
-          return WalkResult::interrupt();
+  auto found = module.walk([&](CollectiveOpInterface op) {
+    for (auto axis : op.getAxesAttr().getAsRange<StringAttr>())
+      if (batch.usesAxis(axis.getValue()))
+        return WalkResult::interrupt();
     return WalkResult::advance();
   });
   return found.wasInterrupted();

@@ -318,7 +318,7 @@ void AnnotationTactic::predictParts(const Site &site, int cls, StringAttr axis) 
       continue;
     for (auto [list, size] : llvm::zip(site.lists, site.sizes))
       if (llvm::is_contained(list, cls))
-        for (StringRef kind : {"all_gather", "all_to_all"}) {
+        for (StringRef kind : {"all_gather", "all_to_all", "collective_permute"}) {
           Prediction prediction{kind, other.getValue(), size,
                                 "'" + site.name + "' is annotated without " +
                                     axis.getValue().str()};

@@ -260,12 +260,12 @@ void Resolver::predictGathers(Value value, StringAttr axis, int cls) {
   for (auto [dim, list] : llvm::enumerate(getLists(value)))
     if (llvm::is_contained(list, cls)) {
       std::string size = getSizes(value)[dim].str();
-      for (StringRef kind : {"all_gather", "all_to_all", "reduce_scatter"})
+      for (StringRef kind : {"all_gather", "all_to_all", "collective_permute", "reduce_scatter"})
         predict(kind, axis, size);
       // Parts of parts: to give up the outer axis, the inner ones move as well.
       for (StringAttr other : plan.getAxes(cls))
         if (other != axis && other != "mb")
-          for (StringRef kind : {"all_gather", "all_to_all"})
+          for (StringRef kind : {"all_gather", "all_to_all", "collective_permute"})
             predict(kind, other, size);
     }
 }

@@ -54,6 +54,16 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
     return diag;
   }
 
+  if (RollOp roll = microBatches > 1 ? plan.findShift(batch) : RollOp()) {
+    InFlightDiagnostic diag = emitError(main.getLoc())
+                              << "the batch (" << plan.classes.getSize(batch).str()
+                              << ") cannot be split over mb" << microBatches << ": '"
+                              << getSourceName(roll.getLoc())
+                              << "' shifts along it, and of micro-batches a rank has one at a time";
+    diag.attachNote(roll.getLoc()) << "shifted here; leave mb" << microBatches << " out";
+    return diag;
+  }
+
   TacticRecord record{"dp", {}, {}};
   std::string text = "batch " + plan.classes.getSize(batch).str();
   bool annotated = plan.hasAxis({batch}, "dp");
@@ -63,6 +73,7 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
     if (!annotated)
       plan.addAxis(batch, "dp");
     text += " over " + std::to_string(replicas) + " replicas";
+    plan.predictShifts(batch, "dp", record);
   }
   if (microBatches > 1) {
     plan.addAxis(batch, "mb");

@@ -3,10 +3,13 @@
 // The sequence is found in Reshard.cpp, among the collectives that tactics predicted. Where
 // these do not lead to the target, the cheapest of all sequences says what is missing.
 //
+// A cyclic shift along a dimension that is split is one collective-permute.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Reshard.h"
 
+#include "tpc/Dialect/BlockMove.h"
 #include "tpc/Transforms/Sharding/Passes.h"
 
 namespace mlir::tpc {
@@ -16,6 +19,7 @@ namespace mlir::tpc {
 
 using namespace mlir;
 using namespace mlir::tpc;
+using ::tpc::SymExpr;
 
 namespace {
 
@@ -23,6 +27,7 @@ class Lowering {
 public:
   Lowering(ModuleOp module, bool allowReshard);
   LogicalResult run(ReshardOp op);
+  LogicalResult run(RollOp op);
 
 private:
   bool isPredicted(StringRef kind, StringAttr axis, const std::string &size) const;
@@ -124,6 +129,44 @@ LogicalResult Lowering::run(ReshardOp op) {
   return success();
 }
 
+LogicalResult Lowering::run(RollOp op) {
+  int64_t dim = op.getDim();
+  DistAttr dist = getDist(op.getResult());
+  DimAttr attr = dist.getDims()[dim];
+  SymExpr every = *SymExpr::parse(op.getEvery().str());
+  // Runs that are whole are shifted by each rank alone.
+  if (auto runs = every.isConstant(0) ? std::nullopt : attr.getExpr().divideExact(every))
+    if (auto parts = splitDim(attr, {*runs, every}); parts && !(*parts)[1].isSharded())
+      return success();
+  auto move = BlockMove::get(attr, attr, every);
+  if (!move)
+    return op.emitError() << "'" << getSourceName(op.getLoc()) << "' shifts runs of " << every.str()
+                          << " elements of dimension " << dim << ", of which ranks would have "
+                          << "parts that are not in a row, in " << op.getType()
+                          << "; split the outermost factor of a run, or none";
+  BlockMove::Axes axes = move->getAxes();
+  for (StringAttr axis : axes) {
+    if (axis.getValue() == "mb")
+      return op.emitError() << "'" << getSourceName(op.getLoc())
+                            << "' shifts across micro-batches, of which a rank has one at a time; "
+                               "leave mb out";
+    if (!allowReshard && !isPredicted("collective_permute", axis, getSize(dist, dim)))
+      return op.emitError() << "'" << getSourceName(op.getLoc())
+                            << "' needs a collective_permute over '" << axis.getValue()
+                            << "' of dimension " << dim << " (" << getSize(dist, dim)
+                            << ") that no tactic predicts; change what is split, or accept it "
+                               "with allow-reshard";
+  }
+  OpBuilder builder(op);
+  Value moved = CollectivePermuteOp::create(
+      builder, op.getLoc(), op.getType(), op.getOperand(),
+      builder.getArrayAttr(SmallVector<Attribute>(axes.begin(), axes.end())), op.getDimAttr(),
+      op.getFromAttr(), op.getEveryAttr());
+  op.getResult().replaceAllUsesWith(moved);
+  op.erase();
+  return success();
+}
+
 struct LowerReshards : public mlir::tpc::impl::LowerReshardsBase<LowerReshards> {
   using LowerReshardsBase::LowerReshardsBase;
   void runOnOperation() override {
@@ -136,6 +179,10 @@ struct LowerReshards : public mlir::tpc::impl::LowerReshardsBase<LowerReshards> 
                 ? succeeded(lowering.run(op))
                 : succeeded(op.emitOpError("is in a module without a tpc.grid: run "
                                            "tpc-assign-shardings first"));
+    SmallVector<RollOp> rolls;
+    getOperation().walk([&](RollOp op) { rolls.push_back(op); });
+    for (RollOp op : rolls)
+      ok &= succeeded(lowering.run(op));
     if (!ok)
       signalPassFailure();
   }

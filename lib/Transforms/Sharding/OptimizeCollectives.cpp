@@ -315,7 +315,7 @@ bool Optimizer::sink(Operation *op) {
   std::optional<ShardingRule> rule;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
     auto kind = getStepKind(operand.getDefiningOp());
-    if (!kind || *kind == Kind::Slice || *kind == Kind::AllToAll)
+    if (!kind || *kind == Kind::Slice || *kind == Kind::AllToAll || *kind == Kind::Permute)
       continue;
     if (!rule)
       rule = ruled.getShardingRule();

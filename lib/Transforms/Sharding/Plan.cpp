@@ -202,8 +202,48 @@ std::string Plan::describeSites(int cls) const {
   return sites;
 }
 
+SmallVector<int> Plan::getRun(RollOp roll) const {
+  // From the minor end: what the runs' size is made of.
+  auto every = ::tpc::SymExpr::parse(roll.getEvery().str());
+  SmallVector<int> run;
+  for (int cls : llvm::reverse(classes.getClasses(roll.getResult(), roll.getDim()))) {
+    if (!every || every->isConstant(1) || every->isConstant(0))
+      break;
+    run.push_back(cls);
+    if (classes.getSize(cls).isConstant(0))
+      break;
+    every = every->divideExact(classes.getSize(cls));
+  }
+  std::reverse(run.begin(), run.end());
+  return run;
+}
+
+RollOp Plan::findShift(int cls) const {
+  for (ClassUse use : getUses(cls))
+    if (auto roll = dyn_cast<RollOp>(use.op); roll && llvm::is_contained(getRun(roll), cls))
+      return roll;
+  return {};
+}
+
+void Plan::predictShifts(std::optional<int> cls, StringRef axis, TacticRecord &record) const {
+  for (Operation *op : ops) {
+    auto roll = dyn_cast<RollOp>(op);
+    if (!roll)
+      continue;
+    if (cls ? !llvm::is_contained(getRun(roll), *cls)
+            : !tokenFactor.contains(op) || tokenFactor.lookup(op) != roll.getDim())
+      continue;
+    Prediction prediction{"collective_permute", axis,
+                          getSizes(roll.getResult())[roll.getDim()].str(),
+                          "shifts along what " + axis.str() + " splits"};
+    if (!llvm::is_contained(record.predictions, prediction))
+      record.predictions.push_back(std::move(prediction));
+  }
+}
+
 void Plan::predictReductions(int cls, StringRef axis, const std::string &what,
                              TacticRecord &record) const {
+  predictShifts(cls, axis, record);
   bool reduces = llvm::any_of(getUses(cls), [&](ClassUse use) {
     return classes.getRule(use.op).factors[use.factor].kind != FactorKind::Parallel;
   });

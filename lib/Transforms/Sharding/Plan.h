@@ -119,6 +119,14 @@ public:
   void predictReductions(int cls, StringRef axis, const std::string &what,
                          TacticRecord &record) const;
 
+  /// The classes that the runs of a shift are made of, major to minor.
+  SmallVector<int> getRun(RollOp roll) const;
+  /// Adds the collective-permutes of shifts along what `axis` splits: `cls`, or, without a class,
+  /// tokens as a whole.
+  void predictShifts(std::optional<int> cls, StringRef axis, TacticRecord &record) const;
+  /// A shift that moves elements of `cls`, if there is one.
+  RollOp findShift(int cls) const;
+
   /// The operand of a product or a table that is a parameter; null if there is none.
   Value getMatrix(Operation *op) const;
   /// Classes of the matrix of `op` that are on the other side from a column, and that annotations

@@ -8,6 +8,7 @@
 //   all-reduce        axes that are unreduced            gone
 //   all-gather        the top of a stack                 gone
 //   all-to-all        the top of a stack                 onto a stack of another dimension
+//   permute           a dimension's axes                 in another order, or the target's
 //
 // There are finitely many distributions over the axes in play, no step costs less than
 // nothing, and every step adds to the cost: Dijkstra's search ends, with the cheapest path.
@@ -15,6 +16,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Reshard.h"
+
+#include "tpc/Dialect/BlockMove.h"
 
 #include <queue>
 
@@ -25,8 +28,8 @@ using ::tpc::SymExpr;
 using Axes = SmallVector<StringAttr, 2>;
 
 StringRef mlir::tpc::stringify(ReshardStep::Kind kind) {
-  static constexpr StringRef names[] = {"local_slice", "all_reduce", "reduce_scatter", "all_gather",
-                                        "all_to_all"};
+  static constexpr StringRef names[] = {"local_slice", "all_reduce", "reduce_scatter",
+                                        "all_gather",  "all_to_all", "collective_permute"};
   return names[kind];
 }
 
@@ -43,6 +46,9 @@ std::optional<ReshardStep::Kind> mlir::tpc::getStepKind(Operation *op) {
     return ReshardStep::AllGather;
   if (isa<AllToAllOp>(op))
     return ReshardStep::AllToAll;
+  // A shift makes another value.
+  if (auto permute = dyn_cast<CollectivePermuteOp>(op); permute && !permute.getFrom())
+    return ReshardStep::Permute;
   return std::nullopt;
 }
 
@@ -163,6 +169,37 @@ static SmallVector<DimAttr, 4> addTop(DimAttr dim, DimAttr target, StringAttr ax
   return result;
 }
 
+/// The dimension with the axes of one stack in other orders; and `target`, if that has the same
+/// axes. Only what a collective-permute can do.
+static SmallVector<DimAttr, 4> getPermuted(DimAttr dim, DimAttr target) {
+  SmallVector<DimAttr, 4> candidates, result;
+  auto addOrders = [&](ArrayRef<StringAttr> stack,
+                       function_ref<DimAttr(ArrayRef<StringAttr>)> make) {
+    auto order = llvm::to_vector(llvm::seq<unsigned>(0, stack.size()));
+    while (stack.size() > 1 && std::next_permutation(order.begin(), order.end())) {
+      Axes axes;
+      for (unsigned i : order)
+        axes.push_back(stack[i]);
+      candidates.push_back(make(axes));
+    }
+  };
+  addOrders(dim.getAxes(), [&](ArrayRef<StringAttr> axes) {
+    return DimAttr::get(dim.getContext(), dim.getFactors(), axes);
+  });
+  for (unsigned i = 0; i < dim.getFactors().size(); ++i)
+    addOrders(dim.getFactors()[i].getAxes(), [&](ArrayRef<StringAttr> axes) {
+      SmallVector<FactorAttr> factors(dim.getFactors());
+      factors[i] = FactorAttr::get(dim.getContext(), factors[i].getSize(), axes);
+      return DimAttr::get(dim.getContext(), factors, dim.getAxes());
+    });
+  candidates.push_back(target);
+  for (DimAttr to : candidates)
+    if (to != dim && dim.isSharded() && !to.usesAxis("mb") && !llvm::is_contained(result, to) &&
+        BlockMove::get(dim, to, std::nullopt))
+      result.push_back(to);
+  return result;
+}
+
 /// Whether `dim` can grow into `target` without taking anything away.
 static bool isBelow(DimAttr dim, DimAttr target) {
   SmallVector<Piece> have = getPieces(dim, target), want = getPieces(target, dim);
@@ -207,6 +244,18 @@ ReshardCost ReshardPlanner::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr>
                                     DistAttr from, DistAttr to) const {
   if (kind == ReshardStep::Slice)
     return {0, 0, 1};
+  if (kind == ReshardStep::Permute) {
+    // What the rank that sends most has of the one dimension that changes.
+    int64_t sent = 1;
+    for (auto [before, after] : llvm::zip(from.getDims(), to.getDims())) {
+      auto move = before == after ? std::nullopt : BlockMove::get(before, after, std::nullopt);
+      auto part = move ? move->getSent(grid, {}, symbols, std::nullopt)
+                       : before.getLocalSize(grid, {}, symbols);
+      if (__builtin_mul_overflow(sent, part.value_or(1), &sent))
+        sent = std::numeric_limits<int32_t>::max();
+    }
+    return {std::min<int64_t>(sent, int64_t(1) << 40) * (grid ? grid.getWorldSize() : 1), 1, 0};
+  }
   int64_t members = 1, ranks = grid ? grid.getWorldSize() : 1;
   for (StringAttr axis : axes)
     members *= grid ? grid.getAxisSize(axis.getValue()) : 1;
@@ -319,6 +368,11 @@ void Search::expand(DistAttr dist) {
       });
       relax(dist, ReshardStep::AllGather, {axis}, d, -1, less);
     }
+  for (unsigned d = 0; d < dims.size(); ++d)
+    for (DimAttr moved : getPermuted(dims[d], to.getDims()[d])) {
+      BlockMove::Axes over = BlockMove::get(dims[d], moved, std::nullopt)->getAxes();
+      relax(dist, ReshardStep::Permute, Axes(over), d, -1, withDim(dist, d, moved));
+    }
 }
 
 std::optional<ReshardPath> Search::run() {
@@ -420,6 +474,9 @@ Value mlir::tpc::emitReshardStep(OpBuilder &builder, Location loc, Value value,
     return AllGatherOp::create(builder, loc, type, value, axes, step.dim);
   case ReshardStep::AllToAll:
     return AllToAllOp::create(builder, loc, type, value, axes, step.dim, step.toDim);
+  case ReshardStep::Permute:
+    return CollectivePermuteOp::create(builder, loc, type, value, axes, step.dim, StringAttr(),
+                                       StringAttr());
   }
   llvm_unreachable("all kinds are handled");
 }

@@ -21,7 +21,7 @@
 namespace mlir::tpc {
 
 struct ReshardStep {
-  enum Kind { Slice, AllReduce, ReduceScatter, AllGather, AllToAll } kind;
+  enum Kind { Slice, AllReduce, ReduceScatter, AllGather, AllToAll, Permute } kind;
   SmallVector<StringAttr, 2> axes;
   int64_t dim = -1, toDim = -1; // toDim of an all-to-all
   DistAttr result;

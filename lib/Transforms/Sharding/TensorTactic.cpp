@@ -135,6 +135,12 @@ void TensorTactic::collect() {
     for (ClassUse use : plan.getUses(candidate.cls)) {
       const ShardingRule &rule = plan.classes.getRule(use.op);
       FactorKind kind = rule.factors[use.factor].kind;
+      if (auto roll = dyn_cast<RollOp>(use.op);
+          roll && llvm::is_contained(plan.getRun(roll), candidate.cls))
+        candidate.communicated += links.getSeconds(::tpc::Transfer::CollectivePermute, link,
+                                                   getBytes(roll.getResult(), symbols) /
+                                                       double(std::max<int64_t>(parts, 2))) *
+                                  plan.getCallCount(use.op);
       if (kind != FactorKind::Parallel && kind != FactorKind::Whole)
         for (Value result : use.op->getResults())
           candidate.communicated +=

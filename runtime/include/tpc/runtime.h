@@ -111,6 +111,12 @@ void tpc_reduce_scatter(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t 
  * split_first, else the other way round: a is gathered and b is split. */
 void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in, void *out, int64_t outer, int64_t a,
                     int64_t middle, int64_t b, int64_t inner, int32_t split_first);
+/* One dimension, [blocks, n, unit], moves between ranks. `splits`: four lists of places in the order, each ended by -1: the
+ * axes that split n in the input, those that then split what is left of all of it, and the same for the output. The
+ * group is all of them; both sides have the same axes. in: [outer, own part of blocks * n * unit, inner] -> out: the same, of which element i of
+ * each block is element (first + i) mod (n * unit) of the input's. Only what another rank has is sent. */
+void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, int32_t dtype, const void *in, void *out, int64_t outer,
+                            int64_t blocks, int64_t n, int64_t unit, int64_t inner, int64_t first);
 /* root: place in the group. */
 void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, void *data, int64_t count, int64_t root);
 /* To or from the rank whose coordinate on `axis` (an index into the order) is `peer` and which is like this one

@@ -2,6 +2,7 @@
 
 #include "transport/mpi/MpiTransport.h"
 #include "core/AllToAll.h"
+#include "core/BlockMove.h"
 #include "core/Context.h"
 #include "core/DType.h"
 #include "core/Layout.h"
@@ -216,6 +217,40 @@ void MpiTransport::allToAll(tpc_context &ctx, const Group &group, const void *in
     block.unpack(out, at);
     at += block.bytes();
   }
+}
+
+void MpiTransport::collectivePermute(tpc_context &ctx, const Group &group, const void *in,
+                                     void *out, const PermuteShape &shape) {
+  BlockMove move(ctx.grid, group, shape);
+  int members = group.size(), me = group.index;
+  uint32_t tag = collectiveTag(group);
+  int64_t kept = move.bytesBetween(me, me);
+  Stage stage(ctx, move.inBytes(me) + move.outBytes(me) - 2 * kept);
+  std::byte *at = stage + 0;
+  auto forEachPeer = [&](auto &&use) {
+    for (int member = 0; member < members; ++member)
+      if (member != me)
+        use(member);
+  };
+  forEachPeer([&](int member) {
+    move.pack(at, in, me, member);
+    int64_t bytes = move.bytesBetween(me, member);
+    addSend(group.ranks[member], tag, at, bytes);
+    at += bytes;
+  });
+  std::byte *incoming = at;
+  forEachPeer([&](int member) {
+    int64_t bytes = move.bytesBetween(member, me);
+    addReceive(group.ranks[member], tag, at, bytes);
+    at += bytes;
+  });
+  exchange(ctx);
+  move.copyThrough(out, in, me, me);
+  at = incoming;
+  forEachPeer([&](int member) {
+    move.unpack(out, at, member, me);
+    at += move.bytesBetween(member, me);
+  });
 }
 
 void MpiTransport::broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,

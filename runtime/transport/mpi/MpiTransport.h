@@ -30,6 +30,8 @@ public:
                      const void *in, void *out, int64_t outer, int64_t n, int64_t inner) override;
   void allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
                 const AllToAllShape &shape) override;
+  void collectivePermute(tpc_context &ctx, const Group &group, const void *in, void *out,
+                         const PermuteShape &shape) override;
   void broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
                  int root) override;
   void send(tpc_context &ctx, int peer, const void *data, int64_t bytes) override;

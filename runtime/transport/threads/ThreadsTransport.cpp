@@ -2,6 +2,7 @@
 
 #include "transport/threads/ThreadsTransport.h"
 #include "core/AllToAll.h"
+#include "core/BlockMove.h"
 #include "core/Context.h"
 #include "core/DType.h"
 #include "core/Layout.h"
@@ -161,6 +162,15 @@ void ThreadsTransport::allToAll(tpc_context &ctx, const Group &group, const void
   Round round(*this, ctx, group, in, nullptr, bytesOf(group.index), bytesOf(0));
   for (int member = 0; member < group.size(); ++member)
     AllToAllBlock(group, shape, member, group.index).copyThrough(out, round[member].in);
+  round.end();
+}
+
+void ThreadsTransport::collectivePermute(tpc_context &ctx, const Group &group, const void *in,
+                                         void *out, const PermuteShape &shape) {
+  BlockMove move(ctx.grid, group, shape);
+  Round round(*this, ctx, group, in, nullptr, move.inBytes(group.index), move.largest());
+  for (int member = 0; member < group.size(); ++member)
+    move.copyThrough(out, round[member].in, member, group.index);
   round.end();
 }
 

@@ -14,6 +14,7 @@ INPUTS = harness.TOP / "test" / "Transforms" / "Sharding" / "Inputs"
 MODEL_PROGRAMS = {
     "gpt2": (INPUTS / "gpt2.mlir", "batch=3,sequence=5"),
     "llama": (INPUTS / "llama.mlir", "batch=3,sequence=5"),
+    "shift": (INPUTS / "shift.mlir", "batch=3,sequence=5"),
     "gpt2-tiny": (MODELS / "gpt2-tiny-nopast.onnx", "batch_size=3,sequence_length=4"),
 }
 GRIDS = ["tp2", "tp2,pp2,dp2,mb2", "tp4,sp,pp3", "tp3,dp3,mb4", "tp2,sp,dp2,pp3,mb2"]
@@ -120,6 +121,7 @@ def test_sample(programs):
     for kind in ("split-contiguously", "swap-layers"):  # these need heads that divide, and layers
         cases.append(("gpt2-tiny", "tp2", kind, pick.randrange(1000)))
     cases.append(("gpt2", "tp2,sp,dp2,pp3,mb2", "late-message", 0))
+    cases.append(("shift", "tp4,sp", "wrong-shift", 0))
     table, total = run(programs, cases)
     assert total["mutants"] >= 60
     assert [kind for kind, row in table.items() if not row["mutants"]] == []

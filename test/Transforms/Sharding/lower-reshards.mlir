@@ -44,20 +44,19 @@ func.func @inner(%x: tensor<?x8xf32, #tpc.dist<[(b{dp}*s){tp}, 8]>>) -> tensor<?
   return %y : tensor<?x8xf32, #tpc.dist<[b{dp}*s, 8]>>
 }
 
-// A product's split is taken away before a factor of it is split.
+// Rows in the middle move from one rank to the other: 20 and 20 become 24 and 16.
 // CHECK-LABEL: @restack
-// CHECK-NEXT: %[[G:.*]] = tpc.all_gather %arg0 over ["tp"] dim 0
-// CHECK-NEXT: tpc.local_slice %[[G]] over ["tp"] dim 0
+// CHECK-NEXT: tpc.collective_permute %arg0 over ["tp"] dim 0
 // CHECK-NEXT: return
 func.func @restack(%x: tensor<40x8xf32, #tpc.dist<[40{tp}, 8]>>) -> tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>> {
   %y = tpc.reshard %x : tensor<40x8xf32, #tpc.dist<[40{tp}, 8]>> -> tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
   return %y : tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
 }
 
-// The outer axis of two goes, so both do, and the inner one comes back.
+// The outer axis of two goes: it becomes the inner one first, of which only a quarter of the value moves.
 // CHECK-LABEL: @outer
-// CHECK-NEXT: %[[G:.*]] = tpc.all_gather %arg0 over ["tp", "cp"] dim 0
-// CHECK-NEXT: tpc.local_slice %[[G]] over ["cp"] dim 0
+// CHECK-NEXT: %[[P:.*]] = tpc.collective_permute %arg0 over ["tp", "cp"] dim 0
+// CHECK-NEXT: tpc.all_gather %[[P]] over ["tp"] dim 0
 // CHECK-NEXT: return
 func.func @outer(%x: tensor<8xf32, #tpc.dist<[8{tp, cp}]>>) -> tensor<8xf32, #tpc.dist<[8{cp}]>> {
   %y = tpc.reshard %x : tensor<8xf32, #tpc.dist<[8{tp, cp}]>> -> tensor<8xf32, #tpc.dist<[8{cp}]>>
@@ -78,21 +77,20 @@ func.func @one_of_two(%x: tensor<8xf32, #tpc.dist<[8], max{tp, cp}>>) -> tensor<
 
 module attributes {tpc.grid = #tpc.grid<tp = 4, cp = 4, pp = 1, mb = 1>} {
 
-// Two all-to-alls, 3/16 of the value each, instead of a gather of 3/4.
+// Of 10 rows each some go to a neighbour.
 // CHECK-LABEL: @around
-// CHECK-NEXT: %[[A:.*]] = tpc.all_to_all %arg0 over ["tp"] from 0 to 1
-// CHECK-NEXT: tpc.all_to_all %[[A]] over ["tp"] from 1 to 0
+// CHECK-NEXT: tpc.collective_permute %arg0 over ["tp"] dim 0
 // CHECK-NEXT: return
 func.func @around(%x: tensor<40x8xf32, #tpc.dist<[40{tp}, 8]>>) -> tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>> {
   %y = tpc.reshard %x : tensor<40x8xf32, #tpc.dist<[40{tp}, 8]>> -> tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
   return %y : tensor<40x8xf32, #tpc.dist<[5{tp}*8, 8]>>
 }
 
-// The axis that is wanted under another one waits in another dimension, so that a quarter is gathered.
+// The axis that is wanted comes below the other one, so that a quarter is gathered.
 // CHECK-LABEL: @park
-// CHECK-NEXT: %[[S:.*]] = tpc.local_slice %arg0 over ["cp"] dim 1
-// CHECK-NEXT: %[[G:.*]] = tpc.all_gather %[[S]] over ["tp"] dim 0
-// CHECK-NEXT: tpc.all_to_all %[[G]] over ["cp"] from 1 to 0
+// CHECK-NEXT: %[[S:.*]] = tpc.local_slice %arg0 over ["cp"] dim 0
+// CHECK-NEXT: %[[P:.*]] = tpc.collective_permute %[[S]] over ["tp", "cp"] dim 0
+// CHECK-NEXT: tpc.all_gather %[[P]] over ["tp"] dim 0
 // CHECK-NEXT: return
 func.func @park(%x: tensor<32x32xf32, #tpc.dist<[32{tp}, 32]>>) -> tensor<32x32xf32, #tpc.dist<[32{cp}, 32]>> {
   %y = tpc.reshard %x : tensor<32x32xf32, #tpc.dist<[32{tp}, 32]>> -> tensor<32x32xf32, #tpc.dist<[32{cp}, 32]>>
@@ -116,6 +114,26 @@ func.func @scatter_first(%x: tensor<32xf32, #tpc.dist<[32], sum{tp, cp}>>) -> te
 func.func @move_two(%x: tensor<32x32xf32, #tpc.dist<[32{tp, cp}, 32]>>) -> tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>> {
   %y = tpc.reshard %x : tensor<32x32xf32, #tpc.dist<[32{tp, cp}, 32]>> -> tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>>
   return %y : tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>>
+}
+
+// Axes in another order: each rank's part goes to one other, or stays.
+// CHECK-LABEL: @order
+// CHECK-NEXT: tpc.collective_permute %arg0 over ["tp", "cp"] dim 0 : {{.*}}[32{tp, cp}]{{.*}} -> {{.*}}[32{cp, tp}]
+// CHECK-NEXT: return
+func.func @order(%x: tensor<32xf32, #tpc.dist<[32{tp, cp}]>>) -> tensor<32xf32, #tpc.dist<[32{cp, tp}]>> {
+  %y = tpc.reshard %x : tensor<32xf32, #tpc.dist<[32{tp, cp}]>> -> tensor<32xf32, #tpc.dist<[32{cp, tp}]>>
+  return %y : tensor<32xf32, #tpc.dist<[32{cp, tp}]>>
+}
+
+// A shift along what is split, and one within parts that are whole.
+// CHECK-LABEL: @shift
+// CHECK-NEXT: %[[P:.*]] = tpc.collective_permute %arg0 over ["tp"] dim 0 from "1" every "s" : {{.*}}[(b{cp}*s){tp}, 8]
+// CHECK-NEXT: tpc.roll %arg1 dim 0 from "1" every "s"
+// CHECK-NEXT: return
+func.func @shift(%x: tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>, %y: tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>>) -> (tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>, tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>>) {
+  %0 = tpc.roll %x dim 0 from "1" every "s" : tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>> -> tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>
+  %1 = tpc.roll %y dim 0 from "1" every "s" : tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>> -> tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>>
+  return %0, %1 : tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>, tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>>
 }
 
 // One head over four ranks, behind another factor.

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/BlockMove.h"
 #include "tpc/Transforms/Sharding/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -98,6 +98,24 @@ std::vector<Dist> allDists(const World &world) {
   return {all.begin(), all.end()};
 }
 
+/// The elements of a dimension of `size` that a rank has.
+std::set<int64_t> held(const World &world, int64_t size, const Stack &stack, int64_t rank) {
+  int64_t begin = 0;
+  for (int axis : stack) {
+    int64_t stride = 1, parts = world.axes[axis].second;
+    for (int before = 0; before < axis; ++before)
+      stride *= world.axes[before].second;
+    int64_t c = rank / stride % parts;
+    // Sizes divide, or parts are those of the balanced split.
+    begin += c * (size / parts) + std::min(c, size % parts);
+    size = size / parts + (c < size % parts);
+  }
+  std::set<int64_t> all;
+  for (int64_t i = 0; i < size; ++i)
+    all.insert(begin + i);
+  return all;
+}
+
 /// Calls `use(next, sent)` with all that one step makes of `dist`; `sent` is elements that a rank
 /// sends, times the number of ranks.
 template <typename Use> void forEachStep(const World &world, const Dist &dist, Use use) {
@@ -126,6 +144,23 @@ template <typename Use> void forEachStep(const World &world, const Dist &dist, U
       }
     if (members)
       use(reduced, 2 * share(have, members));
+  }
+  for (size_t d = 0; d < dist.dims.size(); ++d) { // collective-permute
+    Dist moved = dist;
+    std::sort(moved.dims[d].begin(), moved.dims[d].end());
+    do {
+      int64_t most = 0;
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        std::set<int64_t> before = held(world, world.shape[d], dist.dims[d], rank),
+                          after = held(world, world.shape[d], moved.dims[d], rank);
+        most = std::max<int64_t>(
+            most, llvm::count_if(before, [&](int64_t i) { return !after.count(i); }));
+      }
+      for (size_t other = 0; other < dist.dims.size(); ++other)
+        if (other != d)
+          most *= held(world, world.shape[other], dist.dims[other], 0).size();
+      use(moved, most * ranks);
+    } while (std::next_permutation(moved.dims[d].begin(), moved.dims[d].end()));
   }
   for (size_t d = 0; d < dist.dims.size(); ++d) { // all-gather, all-to-all
     if (dist.dims[d].empty())
@@ -181,6 +216,8 @@ int64_t countSent(Operation &op, GridAttr grid) {
   };
   if (isa<LocalSliceOp, func::ReturnOp>(op))
     return 0;
+  if (auto permute = dyn_cast<CollectivePermuteOp>(op))
+    return *getSentBytes(permute, grid, {}, {}) / int64_t(sizeof(float)) * grid.getWorldSize();
   auto axes = op.getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>();
   int64_t members = 1;
   for (StringAttr axis : axes)

@@ -31,6 +31,7 @@ TEST(Links, Seconds) {
   EXPECT_EQ(getSeconds(link, Transfer::AllGather, 4, 8), 3 + 3);
   EXPECT_EQ(getSeconds(link, Transfer::ReduceScatter, 4, 8), 3 + 3);
   EXPECT_EQ(getSeconds(link, Transfer::AllToAll, 4, 8), 3 + 3);
+  EXPECT_EQ(getSeconds(link, Transfer::CollectivePermute, 4, 8), 1 + 4);
   EXPECT_EQ(getSeconds(link, Transfer::AllReduce, 4, 8), 6 + 6);
   EXPECT_EQ(getSeconds(link, Transfer::Broadcast, 5, 8), 3 + 4);
   EXPECT_EQ(getSentBytes(Transfer::AllReduce, 4, 8), 12);

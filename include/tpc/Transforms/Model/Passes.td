@@ -80,6 +80,24 @@ def RaiseActivations : Pass<"tpc-raise-activations", "func::FuncOp"> {
   }];
 }
 
+def RaiseRolls : Pass<"tpc-raise-rolls", "func::FuncOp"> {
+  let summary = "Finds cyclic shifts";
+  let description = [{
+    The end of a dimension in front of its beginning, as `torch.roll` is exported. A concatenation with something
+    empty is what is left, and goes as well.
+
+    ```mlir
+    %a = tpc.slice %x dim 1 from "2"     // all from 2 on
+    %b = tpc.slice %x dim 1 from "0"     // the first two
+    %r = tpc.concat %a, %b dim 1
+    ```
+    becomes
+    ```mlir
+    %r = tpc.roll %x dim 1 from "2" every "sequence"
+    ```
+  }];
+}
+
 def SplitFusedProjections : Pass<"tpc-split-fused-projections", "func::FuncOp"> {
   let summary = "Makes each slice of a product with a parameter a product of its own";
   let description = [{

@@ -135,11 +135,11 @@ def LowerReshards : Pass<"tpc-lower-reshards", "::mlir::ModuleOp"> {
   let summary = "Turn reshards into collectives";
   let description = [{
     Each reshard becomes the sequence of `local_slice` (free), `reduce_scatter`,
-    `all_reduce`, `all_to_all` and `all_gather` in which a rank sends the fewest bytes; of
+    `all_reduce`, `collective_permute`, `all_to_all` and `all_gather` in which a rank sends the fewest bytes; of
     several, the one with fewest collectives. All sequences are considered, over the axes
     that occur in either distribution. A collective that no tactic predicted (`tpc.tactics`) is an error that names the
     source of the value, unless `allow-reshard` is given: silent all-gathers are how
-    partitions get slow.
+    partitions get slow. A `tpc.roll` of which runs are split becomes a `collective_permute`, predicted as well.
   }];
   let options = [Option<"allowReshard", "allow-reshard", "bool", "false",
                         "Accept collectives that no tactic predicted">];

@@ -68,9 +68,12 @@ static std::optional<Part> slicePart(Node &n, const SymExpr &start, const SymExp
     auto from = position(n, start, size), to = position(n, end, size);
     if (!from || !to)
       return std::nullopt;
-    SymExpr length = n.maximum(*to - *from, SymExpr(0),
-                               "node " + getSourceName(n.loc) + " slices from " + from->str() +
-                                   " to " + to->str());
+    // Both are positions: nothing begins behind the end or ends before the beginning.
+    SymExpr length = *to - *from;
+    if (*to != size && !from->isConstant(0))
+      length = n.maximum(length, SymExpr(0),
+                         "node " + getSourceName(n.loc) + " slices from " + from->str() + " to " +
+                             to->str());
     if (step > 1)
       length = SymExpr::floorDiv(length + SymExpr(step - 1), SymExpr(step));
     return Part{*from, length};

@@ -1,0 +1,300 @@
+//===- BlockMove.cpp - A split dimension whose elements move --------------===//
+
+#include "tpc/Dialect/BlockMove.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+//===----------------------------------------------------------------------===//
+// The form of a dimension
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// One side: factors before the runs, and the run's.
+struct Form {
+  SmallVector<FactorAttr> rest;
+  std::optional<SymExpr> blocks; // of a factor that is split as a product of runs
+  SymExpr n, unit = SymExpr(1);
+  BlockMove::Side side;
+};
+} // namespace
+
+static BlockMove::Axes toAxes(ArrayRef<StringAttr> axes) {
+  return BlockMove::Axes(axes.begin(), axes.end());
+}
+
+/// `dim` with runs of `every` elements at its minor end.
+static std::optional<Form> getForm(DimAttr dim, const SymExpr &every) {
+  MLIRContext *context = dim.getContext();
+  if (every.isConstant(0))
+    return std::nullopt;
+  Form form;
+  form.rest.assign(dim.getFactors().begin(), dim.getFactors().end());
+  form.side.product = toAxes(dim.getAxes());
+  SmallVector<FactorAttr> run; // minor to major
+  SymExpr need = every;
+  while (!need.isConstant(1)) {
+    if (form.rest.empty())
+      return std::nullopt;
+    FactorAttr factor = form.rest.pop_back_val();
+    SymExpr have = factor.getExpr();
+    if (auto more = have.isConstant(0) ? std::nullopt : need.divideExact(have)) {
+      run.push_back(factor);
+      need = *more;
+      continue;
+    }
+    auto more = have.divideExact(need);
+    if (!more)
+      return std::nullopt;
+    if (!factor.getAxes().empty()) {
+      // Runs and what is before them are one split factor: a product that is split as a whole.
+      if (!run.empty() || !form.side.product.empty())
+        return std::nullopt;
+      form.blocks = *more;
+      form.n = need;
+      form.side.product = toAxes(factor.getAxes());
+      return form;
+    }
+    run.push_back(FactorAttr::get(context, need));
+    form.rest.push_back(FactorAttr::get(context, *more));
+    break;
+  }
+  std::reverse(run.begin(), run.end());
+  // Only the outermost factor may be split.
+  form.n = every;
+  for (auto [i, factor] : llvm::enumerate(run)) {
+    if (factor.getAxes().empty())
+      continue;
+    if (i > 0)
+      return std::nullopt;
+    form.n = factor.getExpr();
+    form.side.part = toAxes(factor.getAxes());
+    for (FactorAttr behind : ArrayRef(run).drop_front())
+      form.unit = form.unit * behind.getExpr();
+  }
+  return form;
+}
+
+static std::optional<BlockMove> combine(DimAttr from, DimAttr to, const SymExpr &every) {
+  MLIRContext *context = from.getContext();
+  auto in = getForm(from, every), out = getForm(to, every);
+  if (!in || !out)
+    return std::nullopt;
+  for (auto [a, b] : {std::pair(&*in, &*out), std::pair(&*out, &*in)}) {
+    // A run that is split as a whole may be seen as a product that is.
+    if (a->n != b->n && a->unit.isConstant(1) && a->side.product.empty()) {
+      a->blocks = SymExpr(1);
+      a->side.product = std::exchange(a->side.part, {});
+    }
+    // A side whose n nobody splits has it in whatever units the other has.
+    if (a->side.part.empty() && !b->side.part.empty()) {
+      a->n = b->n;
+      a->unit = b->unit;
+    }
+  }
+  if (in->n != out->n || in->unit != out->unit)
+    return std::nullopt;
+  BlockMove move;
+  move.n = in->n;
+  move.unit = in->unit;
+  move.in = in->side;
+  move.out = out->side;
+  // What stands before the runs is split over as well where a product is, and alike on all members
+  // otherwise.
+  DimAttr one = DimAttr::get(context, SymExpr(1));
+  move.outer = move.blocks = {};
+  for (const Form *form : {&*in, &*out}) {
+    DimAttr rest = DimAttr::get(context, form->rest), outer, blocks;
+    if (form->blocks)
+      outer = rest, blocks = DimAttr::get(context, *form->blocks);
+    else if (!form->side.product.empty())
+      outer = one, blocks = rest;
+    else
+      continue;
+    if (move.outer && (move.outer != outer || move.blocks != blocks))
+      return std::nullopt;
+    move.outer = outer;
+    move.blocks = blocks;
+  }
+  for (const Form *form : {&*in, &*out}) {
+    if (form->blocks || !form->side.product.empty())
+      continue;
+    DimAttr rest = DimAttr::get(context, form->rest);
+    if (!move.outer)
+      move.outer = rest, move.blocks = one;
+    if (joinDims(context, {move.outer, move.blocks}) != rest)
+      return std::nullopt;
+  }
+  // The same ranks hold the dimension before and after.
+  BlockMove::Axes a = move.getAxes(), b = toAxes(move.out.part);
+  llvm::append_range(b, move.out.product);
+  if (a.size() != b.size() ||
+      !llvm::all_of(a, [&](StringAttr axis) { return llvm::is_contained(b, axis); }))
+    return std::nullopt;
+  return move;
+}
+
+std::optional<BlockMove> BlockMove::get(DimAttr from, DimAttr to, std::optional<SymExpr> every) {
+  if (every)
+    return combine(from, to, *every);
+  // The runs begin where either side has its split factor.
+  for (DimAttr dim : {from, to}) {
+    SymExpr run = dim.getExpr();
+    for (FactorAttr factor : dim.getFactors()) {
+      if (!factor.getAxes().empty())
+        if (auto move = combine(from, to, run))
+          return move;
+      if (factor.getExpr().isConstant(0))
+        return std::nullopt;
+      auto rest = run.divideExact(factor.getExpr());
+      if (!rest)
+        break;
+      run = *rest;
+    }
+  }
+  return combine(from, to, from.getExpr());
+}
+
+std::optional<BlockMove> BlockMove::get(CollectivePermuteOp op) {
+  std::optional<SymExpr> every;
+  if (op.getEvery()) {
+    every = SymExpr::parse(op.getEvery()->str());
+    if (!every)
+      return std::nullopt;
+  }
+  return get(getDist(op.getOperand()).getDims()[op.getDim()],
+             getDist(op.getResult()).getDims()[op.getDim()], every);
+}
+
+BlockMove::Axes BlockMove::getAxes() const {
+  Axes axes = in.part;
+  llvm::append_range(axes, in.product);
+  return axes;
+}
+
+//===----------------------------------------------------------------------===//
+// What is sent
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct Span {
+  int64_t begin, end;
+  int64_t size() const { return std::max<int64_t>(0, end - begin); }
+};
+
+Span intersect(Span a, Span b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
+
+/// A member's part: the range `own` of each block, and of all of these one range.
+struct Part {
+  Span own, all;
+
+  /// The elements of a block.
+  Span in(int64_t block) const {
+    Span part = intersect({block * own.size(), (block + 1) * own.size()}, all);
+    int64_t shift = own.begin - block * own.size();
+    return {part.begin + shift, part.end + shift};
+  }
+  /// Blocks that it begins and ends in: those between are whole.
+  Span getBlocks() const {
+    if (all.size() == 0)
+      return {0, 0};
+    return {all.begin / own.size(), (all.end - 1) / own.size() + 1};
+  }
+};
+} // namespace
+
+static Span split(Span range, ArrayRef<StringAttr> axes, GridAttr grid,
+                  const BlockMove::Values &at) {
+  for (StringAttr axis : axes) {
+    auto it = at.find(axis.getValue().str());
+    int64_t parts = grid.getAxisSize(axis.getValue()), c = it == at.end() ? 0 : it->second;
+    int64_t begin = range.begin + ::tpc::shardBegin(range.size(), parts, c);
+    range = {begin, begin + ::tpc::shardSize(range.size(), parts, c)};
+  }
+  return range;
+}
+
+std::optional<int64_t> BlockMove::getSent(GridAttr grid, const Values &coordinates,
+                                          const Values &symbols,
+                                          std::optional<SymExpr> first) const {
+  auto outerSize = outer.getLocalSize(grid, coordinates, symbols);
+  auto count = blocks.getLocalSize(grid, coordinates, symbols);
+  auto size = n.evaluate(symbols), width = unit.evaluate(symbols);
+  auto shift = first ? first->evaluate(symbols) : std::optional<int64_t>(0);
+  int64_t run, total;
+  if (!outerSize || !count || !size || !width || !shift || *size < 0 || *width < 0 ||
+      __builtin_mul_overflow(*size, *width, &run) || __builtin_mul_overflow(run, *count, &total) ||
+      __builtin_mul_overflow(total, *outerSize, &total))
+    return std::nullopt;
+  if (total == 0)
+    return 0;
+  int64_t begin = ((*shift % run) + run) % run;
+
+  auto getPart = [&](const Side &side, const Values &at) {
+    Span part = split({0, *size}, side.part, grid, at);
+    Span own = {part.begin * *width, part.end * *width};
+    return Part{own, split({0, *count * own.size()}, side.product, grid, at)};
+  };
+  // Of a block: what a member has, and gets from itself.
+  auto getKept = [&](const Part &in, const Part &out, int64_t block) {
+    Span source = in.in(block), target = out.in(block);
+    Span low = intersect(target, {0, run - begin}), high = intersect(target, {run - begin, run});
+    return intersect(source, {low.begin + begin, low.end + begin}).size() +
+           intersect(source, {high.begin + begin - run, high.end + begin - run}).size();
+  };
+
+  Axes axes = getAxes();
+  Values at = coordinates;
+  for (StringAttr axis : axes)
+    at[axis.getValue().str()] = 0;
+  int64_t most = 0;
+  while (true) {
+    Part in = getPart(this->in, at), out = getPart(this->out, at);
+    Span a = in.getBlocks(), b = out.getBlocks(), both = intersect(a, b);
+    int64_t sent = in.all.size();
+    std::set<int64_t> ends;
+    for (int64_t block : {a.begin, a.end - 1, b.begin, b.end - 1})
+      if (block >= both.begin && block < both.end && ends.insert(block).second)
+        sent -= getKept(in, out, block);
+    // All other blocks are alike.
+    if (int64_t alike = both.size() - int64_t(ends.size()); alike > 0) {
+      int64_t block = both.begin;
+      while (ends.count(block))
+        ++block;
+      sent -= alike * getKept(in, out, block);
+    }
+    most = std::max(most, sent);
+    size_t next = 0;
+    while (next < axes.size()) {
+      int64_t &c = at[axes[next].getValue().str()];
+      if (++c < grid.getAxisSize(axes[next].getValue()))
+        break;
+      c = 0;
+      ++next;
+    }
+    if (next == axes.size())
+      return most * *outerSize;
+  }
+}
+
+std::optional<int64_t> mlir::tpc::getSentBytes(CollectivePermuteOp op, GridAttr grid,
+                                               const BlockMove::Values &coordinates,
+                                               const BlockMove::Values &symbols) {
+  auto move = BlockMove::get(op);
+  if (!move)
+    return std::nullopt;
+  auto first = op.getFrom() ? SymExpr::parse(op.getFrom()->str()) : std::nullopt;
+  auto bytes = move->getSent(grid, coordinates, symbols, first);
+  int64_t element = std::max(1u, op.getType().getElementTypeBitWidth() / 8);
+  if (!bytes || __builtin_mul_overflow(*bytes, element, &*bytes))
+    return std::nullopt;
+  for (auto [d, dim] : llvm::enumerate(getDist(op.getOperand()).getDims())) {
+    if (d == op.getDim())
+      continue;
+    auto size = dim.getLocalSize(grid, coordinates, symbols);
+    if (!size || __builtin_mul_overflow(*bytes, *size, &*bytes))
+      return std::nullopt;
+  }
+  return bytes;
+}

@@ -1,0 +1,79 @@
+//===- RollOp.cpp - Cyclic shifts -----------------------------------------===//
+
+#include "OpHelpers.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+LogicalResult mlir::tpc::checkRun(Operation *op, Value v, int64_t dim, StringRef from,
+                                  StringRef every) {
+  std::optional<SymExpr> run;
+  for (auto [name, text] : {std::pair("from", from), std::pair("every", every)}) {
+    std::string message;
+    run = SymExpr::parse(std::string_view(text.data(), text.size()), &message);
+    if (!run)
+      return op->emitOpError() << name << ": " << message;
+  }
+  SymExpr size = getSizes(v)[dim];
+  if (run->isConstant(0) || !size.divideExact(*run))
+    return op->emitOpError() << "cannot make runs of " << run->str() << " elements of dimension "
+                             << dim << ", which has " << size.str();
+  return success();
+}
+
+LogicalResult RollOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
+                                       SmallVectorImpl<Type> &types) {
+  types.push_back(
+      makeTensorType(elementType(adaptor.getOperand()), getSizes(adaptor.getOperand())));
+  return success();
+}
+bool RollOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
+
+LogicalResult RollOp::verify() {
+  if (failed(checkDim(*this, getOperand(), getDim(), "dim")))
+    return failure();
+  return checkRun(*this, getOperand(), getDim(), getFrom(), getEvery());
+}
+
+ShardingRule RollOp::getShardingRule() {
+  ShardingRule rule;
+  Sizes sizes = getSizes(getResult());
+  ShardingRule::Dims dims = addDims(rule, sizes);
+  if (getDist(getResult()).getLocal()) {
+    // What a rank does alone: runs are whole, and there may be many of them.
+    auto every = SymExpr::parse(getEvery().str());
+    auto runs = every ? sizes[getDim()].divideExact(*every) : std::nullopt;
+    int factor = dims[getDim()].front();
+    rule.factors[factor].kind = FactorKind::Whole;
+    if (runs && !runs->isConstant(1)) {
+      rule.factors[factor].size = *every;
+      dims[getDim()] = {rule.addFactor(*runs), factor};
+    }
+  }
+  rule.operands.push_back(dims);
+  rule.results.push_back(dims);
+  rule.linear.push_back({{0}, true});
+  return rule;
+}
+
+OpFoldResult RollOp::fold(FoldAdaptor) {
+  if (getOperand().getType() != getType())
+    return {};
+  auto from = SymExpr::parse(getFrom().str()), every = SymExpr::parse(getEvery().str());
+  if (!from || !every)
+    return {};
+  auto first = from->asConstant(), run = every->asConstant();
+  if (*from == *every || first == 0 || run == 1 || (first && run && *run > 0 && *first % *run == 0))
+    return getOperand();
+  // Shifts add up.
+  auto producer = getOperand().getDefiningOp<RollOp>();
+  if (!producer || producer.getDim() != getDim() || producer.getEvery() != getEvery() ||
+      producer.getOperand().getType() != getType())
+    return {};
+  auto before = SymExpr::parse(producer.getFrom().str());
+  if (!before || (*before + *from).isOverflow())
+    return {};
+  setFrom((*before + *from).str());
+  getOperandMutable().assign(producer.getOperand());
+  return getResult();
+}

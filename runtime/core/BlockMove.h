@@ -1,0 +1,166 @@
+//===- BlockMove.h - the pieces that a collective-permute exchanges -------===//
+//
+// The dimension is [blocks, n, unit]. Axes split n; others what is then left of all. So a member
+// has the same range of each block (the whole one, or its part), but that it may begin within its
+// first and end within its last block. Element i of a block comes from element (first + i) mod
+// (n·unit) of it: of what one member needs, another one has at most two ranges in each block.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CORE_BLOCKMOVE_H
+#define TPC_RT_CORE_BLOCKMOVE_H
+
+#include "core/Grid.h"
+#include "core/Transport.h"
+#include <algorithm>
+#include <cstring>
+
+namespace tpc::rt {
+
+class BlockMove {
+public:
+  BlockMove(const Grid &grid, const Group &group, const PermuteShape &shape)
+      : grid(grid), group(group), shape(shape), run(shape.n * shape.unit) {}
+
+  /// Bytes of a member's input and output.
+  int64_t inBytes(int member) const { return bytes(partOf(shape.in, member)); }
+  int64_t outBytes(int member) const { return bytes(partOf(shape.out, member)); }
+  /// Of the largest input.
+  int64_t largest() const;
+  /// What `from` gives `to`.
+  int64_t bytesBetween(int from, int to) const;
+  /// What the member that sends most gives to others.
+  int64_t mostSent() const;
+
+  void copyThrough(void *out, const void *in, int from, int to) const;
+  void pack(void *message, const void *in, int from, int to) const;
+  void unpack(void *out, const void *message, int from, int to) const;
+
+private:
+  /// Elements [own, own + width) of each block; of all of these, one after the other, `part`.
+  struct Member {
+    int64_t own, width;
+    Part part;
+  };
+  Member partOf(const PermuteSide &side, int member) const;
+  Part splitOver(Part part, const std::vector<int> &axes,
+                 const std::vector<int64_t> &coordinates) const;
+  int64_t bytes(const Member &m) const { return shape.outer * m.part.size * shape.inner; }
+
+  /// Calls `use` with where a range begins in from's elements and in to's, and its size.
+  template <typename Fn> void forEachRange(int from, int to, Fn use) const;
+  /// Calls `use` with where a copy begins in from's input, in to's output and in a message of all
+  /// of them, and its bytes.
+  template <typename Fn> void forEachCopy(int from, int to, Fn use) const;
+
+  const Grid &grid;
+  const Group &group;
+  const PermuteShape &shape;
+  int64_t run;
+};
+
+inline Part BlockMove::splitOver(Part part, const std::vector<int> &axes,
+                                 const std::vector<int64_t> &coordinates) const {
+  for (int axis : axes) {
+    Part next = tpc::rt::partOf(part.size, grid.axes()[axis].size, coordinates[axis]);
+    part = {part.offset + next.offset, next.size};
+  }
+  return part;
+}
+
+inline BlockMove::Member BlockMove::partOf(const PermuteSide &side, int member) const {
+  std::vector<int64_t> coordinates = grid.coordinatesOf(group.ranks[member]);
+  Part own = splitOver({0, shape.n}, side.part, coordinates);
+  int64_t width = own.size * shape.unit;
+  return {own.offset * shape.unit, width,
+          splitOver({0, shape.blocks * width}, side.product, coordinates)};
+}
+
+template <typename Fn> void BlockMove::forEachRange(int from, int to, Fn use) const {
+  Member source = partOf(shape.in, from), target = partOf(shape.out, to);
+  if (source.part.size == 0 || target.part.size == 0)
+    return;
+  auto firstBlock = [](const Member &m) { return m.part.offset / m.width; };
+  auto endBlock = [](const Member &m) { return (m.part.offset + m.part.size - 1) / m.width + 1; };
+  // The elements [begin, end) of a block that a member has; where element 0 would be in its memory.
+  struct Range {
+    int64_t begin, end, zero;
+  };
+  auto rangeIn = [](const Member &m, int64_t block) {
+    int64_t begin = std::max(m.part.offset, block * m.width);
+    int64_t end = std::min(m.part.offset + m.part.size, (block + 1) * m.width);
+    int64_t shift = m.own - block * m.width;
+    return Range{begin + shift, end + shift, -m.part.offset - shift};
+  };
+  int64_t end = std::min(endBlock(source), endBlock(target));
+  for (int64_t block = std::max(firstBlock(source), firstBlock(target)); block < end; ++block) {
+    Range has = rangeIn(source, block), wants = rangeIn(target, block);
+    // Element i comes from i + first, or, behind the end, from i + first - run.
+    for (int64_t wrapped : {0, 1}) {
+      int64_t shift = shape.first - wrapped * run;
+      int64_t begin = std::max({wants.begin, has.begin - shift, wrapped ? run - shape.first : 0});
+      int64_t stop = std::min({wants.end, has.end - shift, wrapped ? run : run - shape.first});
+      if (begin < stop)
+        use(begin + shift + has.zero, begin + wants.zero, stop - begin);
+    }
+  }
+}
+
+template <typename Fn> void BlockMove::forEachCopy(int from, int to, Fn use) const {
+  struct Range {
+    int64_t source, target, size;
+  };
+  std::vector<Range> ranges;
+  forEachRange(from, to, [&](int64_t source, int64_t target, int64_t size) {
+    ranges.push_back({source * shape.inner, target * shape.inner, size * shape.inner});
+  });
+  int64_t in = partOf(shape.in, from).part.size, out = partOf(shape.out, to).part.size, at = 0;
+  for (int64_t o = 0; o < shape.outer; ++o)
+    for (const Range &range : ranges) {
+      use(o * in * shape.inner + range.source, o * out * shape.inner + range.target, at,
+          range.size);
+      at += range.size;
+    }
+}
+
+inline int64_t BlockMove::largest() const {
+  int64_t most = 0;
+  for (int member = 0; member < group.size(); ++member)
+    most = std::max(most, inBytes(member));
+  return most;
+}
+
+inline int64_t BlockMove::bytesBetween(int from, int to) const {
+  int64_t count = 0;
+  forEachRange(from, to, [&](int64_t, int64_t, int64_t size) { count += size; });
+  return shape.outer * count * shape.inner;
+}
+
+inline int64_t BlockMove::mostSent() const {
+  int64_t most = 0;
+  for (int member = 0; member < group.size(); ++member)
+    most = std::max(most, inBytes(member) - bytesBetween(member, member));
+  return most;
+}
+
+inline void BlockMove::copyThrough(void *out, const void *in, int from, int to) const {
+  forEachCopy(from, to, [&](int64_t source, int64_t target, int64_t, int64_t size) {
+    std::memcpy(static_cast<char *>(out) + target, static_cast<const char *>(in) + source, size);
+  });
+}
+
+inline void BlockMove::pack(void *message, const void *in, int from, int to) const {
+  forEachCopy(from, to, [&](int64_t source, int64_t, int64_t at, int64_t size) {
+    std::memcpy(static_cast<char *>(message) + at, static_cast<const char *>(in) + source, size);
+  });
+}
+
+inline void BlockMove::unpack(void *out, const void *message, int from, int to) const {
+  forEachCopy(from, to, [&](int64_t, int64_t target, int64_t at, int64_t size) {
+    std::memcpy(static_cast<char *>(out) + target, static_cast<const char *>(message) + at, size);
+  });
+}
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CORE_BLOCKMOVE_H
