@@ -30,6 +30,9 @@ FactorAttr FactorAttr::get(MLIRContext *context, const SymExpr &size, ArrayRef<S
 }
 
 SymExpr FactorAttr::getExpr() const {
+  // Most sizes are numbers, and this is asked for very often.
+  if (int64_t number; !getSize().getAsInteger(10, number))
+    return SymExpr(number);
   // The verifier of #tpc.dist has seen that the text parses.
   if (auto e = SymExpr::parse(std::string_view(getSize().data(), getSize().size())))
     return *e;
