@@ -6,6 +6,8 @@
 
 using namespace tpc;
 
+static constexpr int kMaxRemarks = 8;
+
 std::string tpc::describeLocation(mlir::Location loc) {
   std::string node, file;
   // The first name and the first place in a file that occur, outermost first.
@@ -34,17 +36,24 @@ DiagnosticPrinter::DiagnosticPrinter(mlir::MLIRContext *context, llvm::raw_ostre
   });
 }
 
+DiagnosticPrinter::~DiagnosticPrinter() {
+  if (remarks > kMaxRemarks)
+    llvm::WithColor::remark(os, "tpcc")
+        << remarks - kMaxRemarks << " more of these (tpc-opt prints them all)\n";
+}
+
 void DiagnosticPrinter::print(mlir::Diagnostic &diagnostic, unsigned indent) {
   using Severity = mlir::DiagnosticSeverity;
-  if (diagnostic.getSeverity() == Severity::Remark)
-    return;
   std::string text = describeLocation(diagnostic.getLocation());
   if (!text.empty())
     text += ": ";
   text += diagnostic.str();
   if (indent == 0) {
+    bool isNew = printed.insert(text).second;
+    if (diagnostic.getSeverity() == Severity::Remark && (!isNew || ++remarks > kMaxRemarks))
+      return;
     onMessage(diagnostic.getSeverity());
-    if (!printed.insert(text).second)
+    if (!isNew)
       return;
   }
   os.indent(indent);

@@ -11,13 +11,15 @@ namespace tpc {
 /// Where an op comes from, for people: "node '/h.0/attn/MatMul'", "file:line:column", or nothing.
 std::string describeLocation(mlir::Location loc);
 
-/// Prints errors and warnings as `tpcc: error: node '/h.0/attn/MatMul': …`, with their notes.
-/// One message is printed once, however many ops have it. Remarks are for tpc-opt's users.
+/// Prints messages as `tpcc: error: node '/h.0/attn/MatMul': …`, with their notes. One message is
+/// printed once, however many ops have it. Of remarks (what was not recognized, which weights are
+/// missing) the first few are printed, and how many more there are.
 class DiagnosticPrinter : public mlir::ScopedDiagnosticHandler {
 public:
   /// `onMessage` is called before each message.
   DiagnosticPrinter(mlir::MLIRContext *context, llvm::raw_ostream &os,
                     std::function<void(mlir::DiagnosticSeverity)> onMessage);
+  ~DiagnosticPrinter();
 
 private:
   void print(mlir::Diagnostic &diagnostic, unsigned indent);
@@ -25,6 +27,7 @@ private:
   llvm::raw_ostream &os;
   std::function<void(mlir::DiagnosticSeverity)> onMessage;
   llvm::StringSet<> printed;
+  int remarks = 0;
 };
 
 } // namespace tpc

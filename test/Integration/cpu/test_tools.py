@@ -4,7 +4,9 @@ import re
 import subprocess
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 from harness import Grid, run, tool
 from models import COMMITTED, MODELS
@@ -96,3 +98,18 @@ def test_one_input_needs_no_name(tpcc, tmp_path):
     np.save(tmp_path / "ids.npy", inputs["input_ids"])
     executable.call(["--input", tmp_path / "ids.npy", "--output", f"logits={tmp_path / 'logits.npy'}"]).check()
     assert difference(np.load(tmp_path / "logits.npy"), TINY.expected(inputs)).relative <= TOLERANCE
+
+
+def test_what_is_not_recognized_is_said(tpcc, tmp_path):
+    """Up to eight remarks, each of which names its node, and how many more there would be."""
+    for count in (3, 11):
+        names = ["x", *(f"h{i}" for i in range(count))]
+        nodes = [helper.make_node("Softmax", [a], [b], name=f"soft{i}") for i, (a, b) in enumerate(zip(names, names[1:]))]
+        values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 6]) for name in (names[0], names[-1])]
+        graph = helper.make_graph(nodes, "softmaxes", values[:1], values[1:])
+        path = tmp_path / f"softmaxes{count}.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+        said = tpcc.call([path, "--megatron-shard=dp2", "-o", tmp_path / "out"]).check().stderr
+        assert said.count("is not part of a recognized attention") == min(count, 8)
+        assert "node 'soft0'" in said
+        assert ("3 more of these" in said) == (count == 11)
