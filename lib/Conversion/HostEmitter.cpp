@@ -283,6 +283,9 @@ void HostEmitter::begin(StringRef name, LLVM::LLVMFunctionType type,
                         LLVM::Linkage linkage) {
   b.setInsertionPointToEnd(host.module.getBody());
   target = LLVM::LLVMFuncOp::create(b, loc, name, type, linkage);
+  // It runs once in a step, to call what takes the time: optimizing it costs more than it saves.
+  target.setOptimizeNone(true);
+  target.setNoInline(true);
   Block *first = target.addEntryBlock(b);
   Block *body = b.createBlock(&target.getBody());
   ctx = first->getArgument(0);
