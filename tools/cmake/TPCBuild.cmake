@@ -92,7 +92,8 @@ add_custom_target(tpc-tablegen)
 
 # One precompiled header for all of the compiler.
 add_library(tpc-pch OBJECT ${PROJECT_SOURCE_DIR}/tools/cmake/Pch.cpp)
-target_link_libraries(tpc-pch PRIVATE tpc-llvm)
+target_link_libraries(tpc-pch PRIVATE tpc-llvm tpc-headers)
+add_dependencies(tpc-pch tpc-tablegen)
 target_compile_options(tpc-pch PRIVATE -fno-exceptions -fno-rtti -Wno-unused-parameter
                                        "SHELL:-Xclang -fno-pch-timestamp")
 target_precompile_headers(tpc-pch PRIVATE ${PROJECT_SOURCE_DIR}/tools/cmake/Pch.h)

@@ -5,6 +5,7 @@
 #include "Simplify.h"
 #include "tpc/Transforms/Model/Passes.h"
 
+#include "mlir/IR/IRMapping.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace mlir::tpc {

@@ -3,6 +3,7 @@
 #include "Constants.h"
 #include "Movement.h"
 #include "Simplify.h"
+#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
