@@ -44,8 +44,6 @@ ShardingRule ParameterOp::getShardingRule() {
 }
 
 LogicalResult ParameterOp::verify() {
-  if (getDist(getResult()).getPartial())
-    return emitOpError("a parameter cannot be unreduced");
   for (const SymExpr &size : getSizes(getResult()))
     if (!size.isConstant())
       return emitOpError("a parameter has static sizes");

@@ -122,6 +122,18 @@ Compilation::Compilation(mlir::MLIRContext &context, CompileOptions options)
   context.appendDialectRegistry(registry);
 }
 
+mlir::LogicalResult Compilation::annotate() {
+  mlir::tpc::ApplyAnnotationsOptions annotations;
+  annotations.file = options.annotations;
+  annotations.shard = options.spec.str();
+  annotations.configuration = options.deviceConfiguration;
+  mlir::PassManager pm(&context);
+  pm.addPass(mlir::tpc::createApplyAnnotations(annotations));
+  if (mlir::failed(pm.run(*module)))
+    return mlir::failure();
+  return options.onAnnotated ? options.onAnnotated(*module) : mlir::success();
+}
+
 mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
   assert(stage <= Emit::Llvm && "later stages are no modules");
   if (!module) {
@@ -141,13 +153,8 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
     Emit target = next(reached);
     onStep(what[unsigned(target)]);
     mlir::PassManager pm(&context);
-    if (target == Emit::Model) {
-      mlir::tpc::ApplyAnnotationsOptions annotations;
-      annotations.file = options.annotations;
-      annotations.shard = options.spec.str();
-      annotations.configuration = options.deviceConfiguration;
-      pm.addPass(mlir::tpc::createApplyAnnotations(annotations));
-    }
+    if (target == Emit::Model && mlir::failed(annotate()))
+      return mlir::failure();
     if (target == Emit::Llvm)
       mlir::tpc::buildLoweringPipeline(pm, options.lowering);
     else

@@ -3,6 +3,7 @@
 #include "OnnxSharded.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Sharding/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -107,6 +108,17 @@ makeSharding(ArrayRef<int64_t> shape, ArrayRef<SplitSteps> ranges, const Axes &g
   return sharding;
 }
 
+/// An annotation without open entries.
+static ::tpc::OnnxSharding readSharding(ArrayAttr entries, const Axes &grid) {
+  ::tpc::OnnxSharding sharding;
+  for (auto dim : entries.getAsRange<DimAttr>()) {
+    auto &factors = sharding.dims.emplace_back();
+    for (FactorAttr factor : dim.getFactors())
+      factors.push_back(makeFactor(factor.getSize().str(), getAxes(factor.getAxes(), grid)));
+  }
+  return sharding;
+}
+
 /// How the ops that take an input split it; inputs themselves are whole.
 static std::optional<::tpc::OnnxSharding> getInputSharding(BlockArgument input, const Axes &grid) {
   for (OpOperand &use : input.getUses()) {
@@ -181,6 +193,44 @@ mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, Onnx
       if (auto sharding = getInputSharding(input, axes))
         devices.tensors[name.getValue().str()] = std::move(*sharding);
   return success();
+}
+
+mlir::LogicalResult collectAnnotations(ModuleOp annotated, const ShardSpec &spec,
+                                       OnnxDevices &devices) {
+  const Axes axes = spec.axes();
+  // Of weights and inputs, what is split is known from the tactics.
+  auto addWhole = [&](StringRef name, ArrayAttr entries) {
+    if (!entries || name.empty() || llvm::any_of(entries, [](Attribute entry) {
+          auto dim = dyn_cast<DimAttr>(entry);
+          return !dim || dim.isSharded();
+        }))
+      return;
+    devices.tensors[name.str()] = readSharding(entries, axes);
+  };
+  for (auto weight : annotated.getOps<WeightOp>())
+    addWhole(weight.getSymName(), weight->getAttrOfType<ArrayAttr>(kShardingAttr));
+  auto main = annotated.lookupSymbol<func::FuncOp>("main");
+  for (unsigned i = 0; i < main.getNumArguments(); ++i)
+    if (auto name = main.getArgAttrOfType<StringAttr>(i, TpcDialect::kNameAttr))
+      addWhole(name.getValue(), main.getArgAttrOfType<ArrayAttr>(i, kShardingAttr));
+  bool ok = true;
+  main.walk([&](Operation *op) {
+    auto entries = op->getAttrOfType<ArrayAttr>(kShardingAttr);
+    std::string name = getValueName(op->getLoc());
+    if (!entries || name.empty())
+      return;
+    if (llvm::all_of(entries, [](Attribute entry) { return isa<DimAttr>(entry); })) {
+      devices.tensors[name] = readSharding(entries, axes);
+      return;
+    }
+    auto source = op->getAttrOfType<StringAttr>(kShardingSourceAttr);
+    emitError(op->getLoc()) << "the annotation " << printSharding(entries) << " of value '" << name
+                            << "'" << (source ? " (" + source.str() + ")" : std::string())
+                            << " cannot be written to an ONNX file, which has no word for '?'; "
+                               "say '-' or an axis";
+    ok = false;
+  });
+  return mlir::success(ok);
 }
 
 void collectStages(ModuleOp staged, OnnxDevices &devices) {

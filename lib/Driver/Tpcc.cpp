@@ -62,6 +62,7 @@ private:
   ShardSpec spec;
   ShapeBinding shape;
   Progress progress{options.timing};
+  OnnxDevices devices; // for --emit=onnx-sharded
   unsigned errors = 0; // that have been printed
 };
 
@@ -255,7 +256,6 @@ mlir::LogicalResult Session::explain(Compilation &compilation) {
 /// The model's file with what the tactics have decided.
 mlir::LogicalResult Session::writeOnnx(Compilation &compilation) {
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
-  OnnxDevices devices;
   devices.name = "tpc";
   if (mlir::failed(compilation.advance(Emit::Model, onStep)) ||
       mlir::failed(collectShardings(compilation.getModule(), spec, devices)) ||
@@ -301,12 +301,17 @@ mlir::LogicalResult Session::run() {
     progress.clearLine();
     errors += severity == mlir::DiagnosticSeverity::Error;
   });
-  Compilation compilation(context, {options.input,
-                                    spec,
-                                    {options.name, options.march, 3, options.digestWeights},
-                                    !options.noVerify,
-                                    options.annotations,
-                                    options.deviceConfiguration});
+  CompileOptions compile{options.input,
+                         spec,
+                         {options.name, options.march, 3, options.digestWeights},
+                         !options.noVerify,
+                         options.annotations,
+                         options.deviceConfiguration};
+  if (options.onnx)
+    compile.onAnnotated = [&](mlir::ModuleOp module) {
+      return collectAnnotations(module, spec, devices);
+    };
+  Compilation compilation(context, std::move(compile));
   if (options.noVerify)
     llvm::WithColor::note(llvm::errs(), "tpcc")
         << "--no-verify: skips " << verifierNames() << "; the executable will say so\n";

@@ -193,3 +193,78 @@ func.func @runs_that_do_not_fit(%x: !rows) {
   %0 = tpc.collective_permute %x over ["tp"] dim 0 from "1" every "s" : !rows -> !rows
   return
 }
+
+// -----
+
+!partial = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>
+func.func @another_element_type(%x: !partial) {
+  // expected-error @+1 {{changes the element type}}
+  %0 = tpc.all_reduce %x over ["tp"] : !partial -> tensor<?x8xf16, #tpc.dist<[b, 8], local>>
+  return
+}
+
+// -----
+
+!partial = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>
+func.func @another_shape(%x: !partial) {
+  // expected-error @+1 {{changes the global shape from [b, 8] to [s, 8]}}
+  %0 = tpc.all_reduce %x over ["tp"] : !partial -> tensor<?x8xf32, #tpc.dist<[s, 8], local>>
+  return
+}
+
+// -----
+
+!partial = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>
+func.func @over_nothing(%x: !partial) {
+  // expected-error @+1 {{needs at least one axis}}
+  %0 = tpc.all_reduce %x over [] : !partial -> tensor<?x8xf32, #tpc.dist<[b, 8], local>>
+  return
+}
+
+// -----
+
+!x = tensor<?x8xf32, #tpc.dist<[b, 8], local>>
+func.func @output_outside_a_pipeline(%x: !x) {
+  // expected-error @+1 {{belongs into a pipeline}}
+  tpc.output 0, %x : !x
+  return
+}
+
+// -----
+
+// expected-error @+1 {{has 0 input attributes for 1 inputs}}
+tpc.pipeline @main(%x: tensor<4xf32>) inputs [] outputs [] {
+  tpc.stage 0 {
+  }
+}
+
+// -----
+
+tpc.pipeline @main() inputs [] outputs [] {
+  // expected-error @+1 {{is not a stage, but stands in a pipeline}}
+  %0 = tpc.size "1" : tensor<i64>
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2>} {
+tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>) inputs [{}] outputs [] {
+  tpc.stage 0 {
+    // expected-error @+1 {{moves an unreduced value: reduce it first}}
+    tpc.send %x to 1 : tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>
+  }
+  tpc.stage 1 {
+  }
+}
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2>} {
+tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>) inputs [{}] outputs [{}] {
+  tpc.stage 0 {
+    // expected-error @+1 {{delivers an unreduced value: reduce it first}}
+    tpc.output 0, %x : tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>
+  }
+}
+}

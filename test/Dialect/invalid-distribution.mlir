@@ -129,3 +129,34 @@ func.func @delayed_reduction(%x: !partial, %y: !partial) -> tensor<?x8xf32, #tpc
   %1 = tpc.reshard %0 : !partial -> tensor<?x8xf32, #tpc.dist<[b, 8]>>
   return %1 : tensor<?x8xf32, #tpc.dist<[b, 8]>>
 }
+
+// -----
+
+// One row for all: it cannot be split where it is repeated.
+!x = tensor<4x8xf32, #tpc.dist<[4{tp}, 8]>>
+!row = tensor<1x8xf32, #tpc.dist<[1{tp}, 8]>>
+func.func @split_of_what_is_broadcast(%x: !x, %row: !row) {
+  // expected-error @+1 {{operand 1 broadcasts in dimension 0 but is split there over {tp}}}
+  %0 = tpc.add %x, %row : !x, !row -> !x
+  return
+}
+
+// -----
+
+!sum = tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}>>
+!max = tensor<?x8xf32, #tpc.dist<[b, 8], max{tp}>>
+func.func @partial_sum_and_partial_maximum(%x: !sum, %y: !max) {
+  // expected-error @+1 {{mixes values that reduce differently over 'tp'}}
+  %0 = tpc.add %x, %y : !sum, !max -> !sum
+  return
+}
+
+// -----
+
+!table = tensor<10x8xf32, #tpc.dist<[10{tp}, 8]>>
+!ids = tensor<?xi64, #tpc.dist<[s], sum{tp}>>
+func.func @ids_still_unreduced(%table: !table, %ids: !ids) {
+  // expected-error @+1 {{reduces over 'tp', but operand 1 is still unreduced over it}}
+  %0 = tpc.embedding %table, %ids : !table, !ids -> tensor<?x8xf32, #tpc.dist<[s, 8], sum{tp}>>
+  return
+}

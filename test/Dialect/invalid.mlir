@@ -209,3 +209,115 @@ func.func @split_run(%x: !half) {
   return
 }
 }
+
+// -----
+
+// expected-error @+1 {{gpus_per_node must be at least 1}}
+module attributes {tpc.grid = #tpc.grid<tp = 2, mb = 1, gpus_per_node = -8>} {}
+
+// -----
+
+// expected-error @+1 {{expected the axes of the unreduced value}}
+func.func private @f(tensor<?x8xf32, #tpc.dist<[b, 8], sum>>)
+
+// -----
+
+// expected-error @+1 {{expected one factor}}
+func.func private @f() attributes {x = #tpc.factor<2{tp} * 8>}
+
+// -----
+
+// expected-error @+1 {{type must be a static tensor, not 'tensor<?x8xf32>'}}
+tpc.weight @w in "m.data" at 0 : tensor<?x8xf32>
+
+// -----
+
+tpc.weight @w in "m.data" at 0 : tensor<8xf32>
+func.func @f() {
+  // expected-error @+1 {{has a result type that is unreduced over 'tp', but nothing here makes it so}}
+  %0 = tpc.parameter @w : tensor<8xf32, #tpc.dist<[8], sum{tp}>>
+  return
+}
+
+// -----
+
+tpc.weight @w in "m.data" at 0 : tensor<8xf32>
+func.func @f() {
+  // expected-error @+1 {{a parameter has static sizes}}
+  %0 = tpc.parameter @w : tensor<?xf32, #tpc.dist<[s]>>
+  return
+}
+
+// -----
+
+tpc.weight @w in "m.data" at 0 : tensor<8xf16>
+func.func @f() {
+  // expected-error @+1 {{has another element type than its weight, 'tensor<8xf16>'}}
+  %0 = tpc.parameter @w : tensor<8xf32>
+  return
+}
+
+// -----
+
+tpc.weight @w in "m.data" at 0 : tensor<8xf32>
+func.func @f() {
+  // expected-error @+1 {{view leaves 64 bits}}
+  %0 = tpc.parameter @w view <0 [[3 x 9223372036854775807]]> : tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{changes the shape from [4, 8] to [8, 4]}}
+  %0 = tpc.cast %x : tensor<4x8xf32> -> tensor<8x4xf16>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x4x8xf32>) {
+  // expected-error @+1 {{causal_offset: unexpected end}}
+  %0 = tpc.attention %q, %q, %q scale 1.0 {causal, causal_offset = "1 +"} : tensor<1x4x4x8xf32>, tensor<1x4x4x8xf32>, tensor<1x4x4x8xf32> -> tensor<1x4x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{changes the element type}}
+  %0 = tpc.reshape %x : tensor<4x8xf32> -> tensor<8x4xf16>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{changes the element type}}
+  %0 = tpc.slice %x dim 0 from "0" : tensor<4x8xf32> -> tensor<2x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{step must not be 0}}
+  %0 = tpc.slice %x dim 0 from "0" step 0 : tensor<4x8xf32> -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{changes [4, 8] to [2, 7] in more than dimension 0}}
+  %0 = tpc.slice %x dim 0 from "0" : tensor<4x8xf32> -> tensor<2x7xf32>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @+1 {{gives a scalar (rank 0)}}
+  %0 = tpc.size "s" : tensor<1xi64>
+  return
+}

@@ -15,6 +15,8 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Support/LLVM.h"
 
+#include <functional>
+
 namespace mlir {
 class OpPassManager;
 } // namespace mlir
@@ -34,6 +36,8 @@ struct CompileOptions {
   bool verify = true;                   // see docs/verification.md
   std::string annotations = {};         // a file of annotations; empty: none
   std::string deviceConfiguration = {}; // of the file; empty: the one that fits, if any
+  /// Sees the imported program with its annotations, before anything is recognized.
+  std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};
 };
 
 /// Adds the passes that lead from the stage before `stage` (Model to Staged) to it. With
@@ -68,6 +72,8 @@ public:
   const CompileOptions &getOptions() const { return options; }
 
 private:
+  mlir::LogicalResult annotate();
+
   mlir::MLIRContext &context;
   CompileOptions options;
   mlir::OwningOpRef<mlir::ModuleOp> module;

@@ -233,20 +233,22 @@ llvm::Expected<std::vector<std::string>> NodePlanner::run() {
     if (stages[i])
       out.set_pipeline_stage(*stages[i]);
     std::set<std::string> seen;
-    for (const std::string &input : node.input())
-      if (auto it = devices.tensors.find(input);
-          it != devices.tensors.end() && seen.insert(input).second) {
-        addSpec(out, input, it->second, stages[i]);
-        used.insert(input);
-      }
+    auto add = [&](const std::string &tensor) {
+      auto it = devices.tensors.find(tensor);
+      if (it == devices.tensors.end() || !seen.insert(tensor).second)
+        return;
+      addSpec(out, tensor, it->second, stages[i]);
+      used.insert(tensor);
+    };
+    llvm::for_each(node.input(), add);
+    llvm::for_each(node.output(), add);
     if (stages[i] || out.sharding_spec_size())
       out.SerializeToString(&added[i]);
   }
   for (const auto &[name, sharding] : devices.tensors)
     if (!used.count(name))
-      return fault("'" + name +
-                   "' is split, but no node of the file's graph has it as an input, so "
-                   "that its sharding cannot be written");
+      return fault("the sharding of '" + name +
+                   "' cannot be written: no node of the file's graph has it as an input or output");
   return added;
 }
 

@@ -1,9 +1,9 @@
 //===- WriteSharded.h - A file with its shardings added ---------*- C++ -*-===//
 //
-// Copies an ONNX file and adds a device configuration (IR version 11): which parts of
-// weights and inputs are on which devices, and the pipeline stage of each node. Nothing
-// else changes, byte for byte; weights are copied as they lie in the file, or stay in the files
-// where they are.
+// Copies an ONNX file and adds a device configuration (IR version 11): which parts of weights,
+// inputs and values are on which devices, and the pipeline stage of each node. Nothing else
+// changes, byte for byte; weights are copied as they lie in the file, or stay in the files where
+// they are.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,7 +39,7 @@ struct OnnxDevices {
   int64_t ranks = 1;
   int64_t stages = 1;
   std::function<int64_t(int64_t rank)> stageOf;
-  /// By name: initializers and inputs.
+  /// By name: initializers, inputs and values.
   std::map<std::string, OnnxSharding> tensors;
   /// By name: nodes whose stage is known. The others follow: a node is in the first stage that
   /// needs it.
