@@ -161,29 +161,28 @@ def test_what_is_written_compiles_to_the_same_program(tmp_path, model, spec):
     assert written == original
 
 
-@pytest.mark.parametrize("spec, lines, node, written", [
+@pytest.mark.parametrize("spec, line, tensor, written", [
     # The residual in parts along its width: reduced into parts, gathered for the norm.
-    ("tp2", "/transformer/h.?/Add_output_0: [-, -, tp]", "/transformer/h.1/Add", [(2, 2)]),
-    ("tp2,dp2,pp2,mb2", "/transformer/h.?/Add_output_0: [dp, -, tp]", "/transformer/h.0/Add", [(0, 2), (2, 2)]),
-    ("tp2x2", "/transformer/h.0/Add_output_0: [-, -, tpy]", "/transformer/h.0/Add", [(2, 2)]),
+    ("tp2", "/transformer/h.?/Add_output_0: [-, -, tp]", "/transformer/h.1/Add_output_0", [(2, 2)]),
+    ("tp2,dp2,pp2,mb2", "/transformer/h.?/Add_output_0: [dp, -, tp]", "/transformer/h.0/Add_output_0",
+     [(0, 2), (2, 2)]),
+    ("tp2x2", "/transformer/h.0/Add_output_0: [-, -, tpy]", "/transformer/h.0/Add_output_0", [(2, 2)]),
     # Whole, although strategies would split it.
-    ("tp2", "/transformer/h.0/mlp/c_fc/Gemm_output_0: [-, -]", "/transformer/h.0/mlp/c_fc/Gemm", []),
-    ("tp2", "transformer.h.1.mlp.c_fc.weight: [-, -]", "/transformer/h.1/mlp/c_fc/Gemm", []),
-    ("tp2,dp2", "input_ids: [-, -]", "/transformer/wte/Gather", []),
+    ("tp2", "/transformer/h.0/mlp/c_fc/Gemm_output_0: [-, -]", "/transformer/h.0/mlp/c_fc/Gemm_output_0", []),
+    ("tp2", "transformer.h.1.mlp.c_fc.weight: [-, -]", "transformer.h.1.mlp.c_fc.weight", []),
+    ("tp2,dp2", "input_ids: [-, -]", "input_ids", []),
 ])
-def test_annotations_are_written(tmp_path, spec, lines, node, written):
+def test_annotations_are_written(tmp_path, spec, line, tensor, written):
     path, annotations = tmp_path / "sharded.onnx", tmp_path / "annotations.txt"
-    annotations.write_text(lines + "\n")
+    annotations.write_text(line + "\n")
     options = [f"--annotations={annotations}"]
     annotated = program(TINY, spec, *options)
     assert annotated != program(TINY, spec)
     run(TINY, f"--megatron-shard={spec}", *options, "--emit=onnx-sharded", "-o", path)
     model = onnx.load(path)
     onnx.checker.check_model(model)
-    holder = next(n for n in model.graph.node if n.name == node)
-    names = [*holder.input, *holder.output] if "_output_" not in lines else holder.output
-    name = next(n for n in names if n in lines or "_output_" in lines)
-    part = next(s for s in holder.device_configurations[0].sharding_spec if s.tensor_name == name)
+    part = next(part for node in model.graph.node for devices in node.device_configurations
+                for part in devices.sharding_spec if part.tensor_name == tensor)
     assert [(d.axis, d.simple_sharding[0].num_shards) for d in part.sharded_dim] == written
     assert program(path, spec + ",manual") == annotated
 
