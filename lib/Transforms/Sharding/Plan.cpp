@@ -205,8 +205,8 @@ std::string Plan::describeSites(int cls) const {
 SmallVector<int> Plan::getRun(RollOp roll) const {
   // From the minor end: what the runs' size is made of.
   auto every = ::tpc::SymExpr::parse(roll.getEvery().str());
-  SmallVector<int> run;
-  for (int cls : llvm::reverse(classes.getClasses(roll.getResult(), roll.getDim()))) {
+  SmallVector<int> run, all = classes.getClasses(roll.getResult(), roll.getDim());
+  for (int cls : llvm::reverse(all)) {
     if (!every || every->isConstant(1) || every->isConstant(0))
       break;
     run.push_back(cls);
