@@ -8,26 +8,41 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-static Value larger(KernelEmitter &e, Value x, Value y) {
+// A scalar's type does not tell whether its highest bit is a sign: the tensor's does.
+static bool isUnsigned(Type tensor) {
+  Type element = getElementTypeOrSelf(tensor);
+  return element.isUnsignedInteger() || element.isInteger(1);
+}
+
+static Value larger(KernelEmitter &e, Type tensor, Value x, Value y) {
   if (isa<FloatType>(x.getType()))
     return arith::MaximumFOp::create(e.builder(), e.getLoc(), x, y);
+  if (isUnsigned(tensor))
+    return arith::MaxUIOp::create(e.builder(), e.getLoc(), x, y);
   return arith::MaxSIOp::create(e.builder(), e.getLoc(), x, y);
 }
 
-static Value smaller(KernelEmitter &e, Value x, Value y) {
+static Value smaller(KernelEmitter &e, Type tensor, Value x, Value y) {
   if (isa<FloatType>(x.getType()))
     return arith::MinimumFOp::create(e.builder(), e.getLoc(), x, y);
+  if (isUnsigned(tensor))
+    return arith::MinUIOp::create(e.builder(), e.getLoc(), x, y);
   return arith::MinSIOp::create(e.builder(), e.getLoc(), x, y);
 }
 
 /// The identity of max (`sign` < 0) or min.
-static Value extreme(KernelEmitter &e, Type type, int sign) {
+static Value extreme(KernelEmitter &e, Type tensor, int sign) {
   OpBuilder &b = e.builder();
+  Type type = getScalarType(tensor);
   if (auto f = dyn_cast<FloatType>(type))
     return arith::ConstantOp::create(
         b, e.getLoc(),
         b.getFloatAttr(f, APFloat::getInf(f.getFloatSemantics(), sign < 0)));
   unsigned width = type.getIntOrFloatBitWidth();
+  if (isUnsigned(tensor))
+    return arith::ConstantOp::create(
+        b, e.getLoc(),
+        IntegerAttr::get(type, sign < 0 ? APInt::getMinValue(width) : APInt::getMaxValue(width)));
   return arith::ConstantOp::create(
       b, e.getLoc(),
       IntegerAttr::get(type, sign < 0 ? APInt::getSignedMinValue(width)
@@ -146,9 +161,9 @@ struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> 
       at.insert(at.begin() + dim, Value());
       Type type = getScalarType(x.getType());
       Value largest =
-          e.loops(sizes, {dim}, at, {extreme(e, type, -1)},
+          e.loops(sizes, {dim}, at, {extreme(e, x.getType(), -1)},
                   [&](ValueRange at, ValueRange m) -> SmallVector<Value> {
-                    return {larger(e, m[0], e.element(x, at))};
+                    return {larger(e, x.getType(), m[0], e.element(x, at))};
                   })[0];
       Value sum = e.loops(sizes, {dim}, at, {e.scalar(type, 0)},
                           [&](ValueRange at, ValueRange sum) -> SmallVector<Value> {
@@ -211,8 +226,8 @@ struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
       next += !reduced || reduce.getKeepDims();
     }
     ReduceFunction f = reduce.getFunction();
-    Value init = f == ReduceFunction::Max   ? extreme(e, type, -1)
-                 : f == ReduceFunction::Min ? extreme(e, type, 1)
+    Value init = f == ReduceFunction::Max   ? extreme(e, x.getType(), -1)
+                 : f == ReduceFunction::Min ? extreme(e, x.getType(), 1)
                                             : e.scalar(type, 0);
     Value result =
         e.loops(sizes, dims, at, {init},
@@ -220,9 +235,9 @@ struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
                   Value v = e.element(x, at);
                   switch (f) {
                   case ReduceFunction::Max:
-                    return {larger(e, sum[0], v)};
+                    return {larger(e, x.getType(), sum[0], v)};
                   case ReduceFunction::Min:
-                    return {smaller(e, sum[0], v)};
+                    return {smaller(e, x.getType(), sum[0], v)};
                   default:
                     return {e.accumulate(sum[0], v)};
                   }

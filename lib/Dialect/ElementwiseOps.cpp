@@ -124,24 +124,42 @@ double GeluOp::evaluateScalar(ArrayRef<double> operands) {
   return 0;
 }
 
+static Value isNumber(OpBuilder &b, Location loc, Value x, double value) {
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x,
+                               number(b, loc, x.getType(), value));
+}
+
 // Integer division by zero is undefined in ONNX; it must not trap here.
 static Value nonZero(OpBuilder &b, Location loc, Value divisor) {
-  Value zero = number(b, loc, divisor.getType(), 0);
-  Value isZero = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, divisor, zero);
-  return arith::SelectOp::create(b, loc, isZero, number(b, loc, divisor.getType(), 1), divisor);
+  return arith::SelectOp::create(b, loc, isNumber(b, loc, divisor, 0),
+                                 number(b, loc, divisor.getType(), 1), divisor);
+}
+
+// Nor the least number's division by -1, whose quotient does not exist.
+static Value safeDivisor(OpBuilder &b, Location loc, Value divisor) {
+  divisor = nonZero(b, loc, divisor);
+  return arith::SelectOp::create(b, loc, isNumber(b, loc, divisor, -1),
+                                 number(b, loc, divisor.getType(), 1), divisor);
 }
 
 Value DivOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   if (isFloat(x[0]))
     return arith::DivFOp::create(b, loc, x[0], x[1]);
-  return arith::DivSIOp::create(b, loc, x[0], nonZero(b, loc, x[1]));
+  if (isUnsigned(getLhs()))
+    return arith::DivUIOp::create(b, loc, x[0], nonZero(b, loc, x[1]));
+  Value quotient = arith::DivSIOp::create(b, loc, x[0], safeDivisor(b, loc, x[1]));
+  Value zero = number(b, loc, quotient.getType(), 0);
+  return arith::SelectOp::create(b, loc, isNumber(b, loc, x[1], -1),
+                                 arith::SubIOp::create(b, loc, zero, x[0]), quotient);
 }
 
 Value ModOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   if (isFloat(x[0]))
     return arith::RemFOp::create(b, loc, x[0], x[1]);
+  if (isUnsigned(getLhs()))
+    return arith::RemUIOp::create(b, loc, x[0], nonZero(b, loc, x[1]));
+  Value divisor = safeDivisor(b, loc, x[1]);
   // The remainder takes the divisor's sign: add the divisor where they differ.
-  Value divisor = nonZero(b, loc, x[1]);
   Value r = arith::RemSIOp::create(b, loc, x[0], divisor);
   Value zero = number(b, loc, r.getType(), 0);
   auto cmp = [&](arith::CmpIPredicate p, Value l, Value rhs) -> Value {
@@ -162,17 +180,23 @@ Value PowOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   if (isFloat(x[0])) {
     if (isFloat(x[1]))
       return math::PowFOp::create(b, loc, x[0], x[1]);
-    Value exponent = arith::SIToFPOp::create(b, loc, x[0].getType(), x[1]);
+    Type type = x[0].getType();
+    Value exponent = isUnsigned(getRhs()) ? Value(arith::UIToFPOp::create(b, loc, type, x[1]))
+                                          : Value(arith::SIToFPOp::create(b, loc, type, x[1]));
     return math::PowFOp::create(b, loc, x[0], exponent);
   }
   // Integers: in double, which is exact up to 2^53.
   Type f64 = b.getF64Type();
-  auto toDouble = [&](Value v) -> Value {
+  auto toDouble = [&](Value v, Value tensor) -> Value {
     if (isFloat(v))
       return v.getType() == f64 ? v : arith::ExtFOp::create(b, loc, f64, v).getResult();
+    if (isUnsigned(tensor))
+      return arith::UIToFPOp::create(b, loc, f64, v);
     return arith::SIToFPOp::create(b, loc, f64, v);
   };
-  Value p = math::PowFOp::create(b, loc, toDouble(x[0]), toDouble(x[1]));
+  Value p = math::PowFOp::create(b, loc, toDouble(x[0], getLhs()), toDouble(x[1], getRhs()));
+  if (isUnsigned(getLhs()))
+    return arith::FPToUIOp::create(b, loc, x[0].getType(), p);
   return arith::FPToSIOp::create(b, loc, x[0].getType(), p);
 }
 
@@ -185,8 +209,7 @@ Value CmpOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   int p = (int)getPredicate();
   if (isFloat(x[0]))
     return arith::CmpFOp::create(b, loc, floats[p], x[0], x[1]);
-  bool isUnsigned = elementType(getLhs()).isUnsignedInteger() || elementType(getLhs()).isInteger(1);
-  return arith::CmpIOp::create(b, loc, isUnsigned ? unsignedInts[p] : ints[p], x[0], x[1]);
+  return arith::CmpIOp::create(b, loc, isUnsigned(getLhs()) ? unsignedInts[p] : ints[p], x[0], x[1]);
 }
 
 double CmpOp::evaluateScalar(ArrayRef<double> x) { return evaluatePredicate(getPredicate(), x[0], x[1]); }

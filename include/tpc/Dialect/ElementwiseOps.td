@@ -65,10 +65,12 @@ class Tpc_BinaryOp<string mnemonic, Type type, string what, list<Trait> traits =
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)";
 }
 
-/// Of numbers: one op of the arith dialect for floats and one for integers.
-class Tpc_NumberOp<string mnemonic, string what, string floats, string integers, code reference_, list<Trait> traits = []>
+/// Of numbers: one op of the arith dialect for floats and one for integers (or two, where a sign matters).
+class Tpc_NumberOp<string mnemonic, string what, string floats, string integers, code reference_, list<Trait> traits = [],
+                   string unsigned = integers>
     : Tpc_BinaryOp<mnemonic, Tpc_Tensor, what, traits> {
   let scalar = "return isFloat(x[0]) ? Value(arith::" # floats # "::create(b, loc, x[0], x[1]))"
+               " : isUnsigned(getLhs()) ? Value(arith::" # unsigned # "::create(b, loc, x[0], x[1]))"
                " : Value(arith::" # integers # "::create(b, loc, x[0], x[1]));";
   let reference = "return " # reference_ # ";";
 }
@@ -89,7 +91,8 @@ def Tpc_NegOp : Tpc_UnaryOp<"neg", Tpc_Tensor, "-x. Linear. ONNX Neg."> {
 }
 def Tpc_AbsOp : Tpc_UnaryOp<"abs", Tpc_Tensor, "|x|. ONNX Abs."> {
   let scalar = [{
-    return isFloat(x[0]) ? Value(math::AbsFOp::create(b, loc, x[0])) : Value(math::AbsIOp::create(b, loc, x[0]));
+    return isFloat(x[0]) ? Value(math::AbsFOp::create(b, loc, x[0]))
+           : isUnsigned(getOperand()) ? x[0] : Value(math::AbsIOp::create(b, loc, x[0]));
   }];
   let reference = [{ return std::fabs(x[0]); }];
 }
@@ -176,9 +179,9 @@ def Tpc_MulOp : Tpc_NumberOp<"mul", "x * y. Linear in each. ONNX Mul.", "MulFOp"
   let linear = "{{0}, false}, {{1}, false}";
 }
 def Tpc_MaxOp : Tpc_NumberOp<"max", "The larger one; NaN if one is. ONNX Max.", "MaximumFOp", "MaxSIOp",
-                             "std::isnan(x[0]) || x[0] > x[1] ? x[0] : x[1]", [Commutative]>;
+                             "std::isnan(x[0]) || x[0] > x[1] ? x[0] : x[1]", [Commutative], "MaxUIOp">;
 def Tpc_MinOp : Tpc_NumberOp<"min", "The smaller one; NaN if one is. ONNX Min.", "MinimumFOp", "MinSIOp",
-                             "std::isnan(x[0]) || x[0] < x[1] ? x[0] : x[1]", [Commutative]>;
+                             "std::isnan(x[0]) || x[0] < x[1] ? x[0] : x[1]", [Commutative], "MinUIOp">;
 def Tpc_DivOp : Tpc_BinaryOp<"div", Tpc_Tensor, "x / y; integers truncate. Linear in x. ONNX Div."> {
   let linear = "{isa<FloatType>(elementType(getLhs())) ? SmallVector<int, 2>{0} : SmallVector<int, 2>{}, false}";
   let reference = [{ return isInteger(getLhs()) ? std::trunc(x[0] / x[1]) : x[0] / x[1]; }];

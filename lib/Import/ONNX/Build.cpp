@@ -98,10 +98,12 @@ Value Node::matmul(Value lhs, Value rhs, Value bias) {
     error() << "multiplies a scalar";
     return {};
   }
-  if (elementOf(lhs) != elementOf(rhs) || (bias && elementOf(bias) != elementOf(lhs))) {
+  if (elementOf(lhs) != elementOf(rhs) || elementOf(lhs).isInteger(1)) {
     error() << "multiplies matrices of " << elementOf(lhs) << " and " << elementOf(rhs);
     return {};
   }
+  if (bias && !sameTypes(lhs, bias))
+    return {};
   // A vector on the right is a column that does not show in the result.
   bool column = rankOf(rhs) == 1;
   if (column) {

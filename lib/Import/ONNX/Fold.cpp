@@ -80,6 +80,15 @@ std::optional<SymExpr> mlir::tpc::frontend::foldInt(Arithmetic op, const SymExpr
   return result;
 }
 
+std::optional<SymExpr> mlir::tpc::frontend::wrapInt(const SymExpr &e, Type type) {
+  std::optional<int64_t> value = e.asConstant();
+  if (!value)
+    return type.getIntOrFloatBitWidth() >= 32 ? std::optional(e) : std::nullopt;
+  APInt bits(64, (uint64_t)*value);
+  bits = bits.trunc(type.getIntOrFloatBitWidth());
+  return SymExpr(type.isUnsignedInteger() ? (int64_t)bits.getZExtValue() : bits.getSExtValue());
+}
+
 double mlir::tpc::frontend::roundTo(double value, Type element) {
   APFloat f(value);
   bool lost;

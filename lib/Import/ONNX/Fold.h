@@ -22,6 +22,8 @@ std::optional<double> foldFloat(Arithmetic op, double x, double y, Type element)
 /// True or false where it is so for all sizes.
 std::optional<bool> foldCompare(Predicate predicate, const SymExpr &x, const SymExpr &y);
 
+/// An integer in the range of a type; sizes are taken to fit.
+std::optional<SymExpr> wrapInt(const SymExpr &e, Type type);
 /// The nearest value of a floating-point type.
 double roundTo(double value, Type element);
 

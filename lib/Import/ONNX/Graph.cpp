@@ -177,6 +177,10 @@ LogicalResult Importer::importNode(const ::onnx::NodeProto &proto, Scope &scope)
     return node.error() << "is not supported";
   if (failed(handler(node)) || node.failed())
     return failure();
+  for (unsigned i = 0; i < node.numOutputs(); ++i)
+    if (node.isUsed(i) && !scope.values.count(proto.output(i)))
+      return node.error() << "has its output '" << proto.output(i)
+                          << "' used, which the op does not have";
   return node.expectNoMoreAttributes();
 }
 

@@ -199,7 +199,8 @@ FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
       if (name.empty() || isdigit((unsigned char)name[0]))
         name = "d" + name;
       name += "_dim" + std::to_string(i);
-      while (declaredSymbols.count(name))
+      // Inputs a.b and a_b are two.
+      while (!declaredSymbols.insert(name).second)
         name += "_";
       size = SymExpr::symbol(name);
     }
@@ -220,7 +221,9 @@ LogicalResult Importer::addInputs(Scope &scope) {
   SmallVector<const ::onnx::ValueInfoProto *> inputs;
   llvm::StringSet<> names;
   for (const auto &input : model.graph().input()) {
-    if (!names.insert(input.name()).second || input.name().empty())
+    if (input.name().empty())
+      return emitError(fileLoc()) << "an input has no name";
+    if (!names.insert(input.name()).second)
       return emitError(fileLoc()) << "there are two inputs named '" << input.name() << "'";
     if (scope.values.count(input.name()))
       continue; // an initializer that may be overridden: never is

@@ -136,6 +136,10 @@ private:
 /// Names that a node uses, those that its branches use from outside included.
 void collectUses(const ::onnx::NodeProto &node, std::vector<std::string> &names);
 
+/// Makes sure that indices which follow from the sizes stay within dimension `dim` of `table`:
+/// positions 0 .. sequence - 1 in a table of 128 rows require sequence <= 128.
+LogicalResult checkIndices(Node &n, const Tensor &indices, const Tensor &table, int64_t dim);
+
 /// If, with a condition that is known while importing.
 LogicalResult importIf(Node &node);
 

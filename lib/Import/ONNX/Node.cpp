@@ -1,5 +1,6 @@
 //===- Node.cpp - Inputs, attributes and results of an ONNX node ----------===//
 
+#include "Fold.h"
 #include "Importer.h"
 
 #include "tpc/Dialect/Sharding.h"
@@ -253,6 +254,18 @@ Tensor Node::wrap(Value value) {
   return tensor;
 }
 
+/// The elements as integers of a type have them: 200 + 100 of eight bits is 44.
+static std::shared_ptr<const Contents> wrapped(std::shared_ptr<const Contents> contents,
+                                               Type element) {
+  if (contents->isFloat || element.isInteger(1) || element.isInteger(64))
+    return contents;
+  auto result = std::make_shared<Contents>(*contents);
+  for (SymExpr &e : result->ints)
+    if (std::optional<SymExpr> wrapped = wrapInt(e, element))
+      e = *wrapped;
+  return result;
+}
+
 LogicalResult Node::set(unsigned i, Tensor tensor) {
   if (hasFailed || !tensor.element) {
     // A helper has reported why, or the import begins again.
@@ -268,6 +281,14 @@ LogicalResult Node::set(unsigned i, Tensor tensor) {
     return error() << "is one of too many nodes that compute shapes";
   if (!isUsed(i))
     return success();
+  if (tensor.contents && !llvm::all_of(tensor.shape, [](auto &e) { return e.isConstant(); })) {
+    // [0, n] has no elements, but its shape is none to compute with: any number will do.
+    tensor = wrap(expand(constant(tensor.element, 0), tensor.shape));
+    if (hasFailed)
+      return failure();
+  }
+  if (tensor.contents)
+    tensor.contents = wrapped(std::move(tensor.contents), tensor.element);
   // What computes the value knows its name: annotations are about values.
   if (Operation *op = tensor.value ? tensor.value.getDefiningOp() : nullptr;
       op && op->getNumResults() == 1 && op->getLoc() == loc)

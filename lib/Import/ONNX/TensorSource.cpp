@@ -47,8 +47,8 @@ Type mlir::tpc::frontend::getElementType(MLIRContext *context, int32_t dataType)
   return {};
 }
 
-std::string mlir::tpc::frontend::getDataTypeName(int32_t dataType) {
-  if (dataType > 0 && ::onnx::TensorProto_DataType_IsValid(dataType)) {
+std::string mlir::tpc::frontend::getDataTypeName(int64_t dataType) {
+  if (dataType > 0 && dataType <= INT32_MAX && ::onnx::TensorProto_DataType_IsValid(dataType)) {
     static const char *names[] = {"undefined",  "float32", "uint8",  "int8",   "uint16",
                                   "int16",      "int32",   "int64",  "string", "bool",
                                   "float16",    "float64", "uint32", "uint64", "complex64",

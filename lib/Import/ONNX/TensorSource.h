@@ -39,7 +39,7 @@ struct TensorSource {
 /// The element type for a TensorProto.DataType; null if tpc has none.
 Type getElementType(MLIRContext *context, int32_t dataType);
 /// TensorProto's name of a data type, for messages.
-std::string getDataTypeName(int32_t dataType);
+std::string getDataTypeName(int64_t dataType);
 /// Bytes of an element in a file.
 unsigned getElementBytes(Type type);
 

@@ -69,6 +69,10 @@ GRAPHS = {
     "gather-last": (20, f"({X})", "k = Constant<value_ints=[3, 0, -1]>() out = Gather<axis=2>(x, k)"),
     "gather-one": (20, f"({X})", "k = Constant<value_int=-1>() out = Gather<axis=1>(x, k)"),
     # ---- norms and reductions ----
+    "index-of-the-largest": (20, f"({X})", "z = ArgMax<axis=2, select_last_index=1>(x)"),
+    "index-where-some-are-no-numbers": (20, f"({X})", "r = Sqrt(x) i = ArgMax<axis=2>(r) j = ArgMin<axis=2, select_last_index=1>(r)"
+                                        " n = Constant<value_int=12>() o = Constant<value_int=-1>() a = Less(i, n) b = Less(o, j)"
+                                        " c = And(a, b) z = Cast<to=7>(c)"),
     "layer-norm": (17, f"({X}, float[12] w, float[12] wb)", "out = LayerNormalization<axis=-1, epsilon=1e-5>(x, w, wb)"),
     "layer-norm-without-bias": (17, f"({X}, float[12] w)", "out = LayerNormalization<axis=2>(x, w)"),
     "layer-norm-spelled-out": (17, f"({X}, float[12] w, float[12] wb)",

@@ -9,7 +9,7 @@ import pytest
 from harness import BUILD
 
 TOOL = BUILD / "test" / "bin" / "tpc-build-staged"
-ELEMENT = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "i64": np.int64, "i32": np.int32, "bool": np.bool_}
+ELEMENT = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "i64": np.int64, "i32": np.int32, "ui8": np.uint8, "bool": np.bool_}
 
 
 def tensor(element: str, *dims) -> str:
@@ -190,6 +190,47 @@ def test_integers_and_booleans(tmp_path):
         return None
 
     check(tmp_path, p, TWO, make)
+
+
+def test_integers_without_a_sign(tmp_path):
+    """Numbers of 128 and more, and booleans, of which `true` is the larger one."""
+    p = Program()
+    p.input("ui8", "n", "m")
+    p.input("ui8", "n", "m")
+    p.input("bool", "n", "m")
+    p.input("bool", "n", "m")
+    p.input("f32", "n", "m")
+    for name, f in {"max": np.maximum, "min": np.minimum, "div": np.floor_divide, "mod": np.mod, "add": np.add, "mul": np.multiply}.items():
+        p.op(f"tpc.{name} {{0}}, {{1}} : {{t0}}, {{t1}} -> {{r}}", "ui8", ("n", "m"), lambda x, y, *_, f=f: f(x, y))
+    p.op("tpc.cmp gt {0}, {1} : {t0}, {t1} -> {r}", "bool", ("n", "m"), lambda x, y, *_: x > y)
+    p.op("tpc.abs {0} : {t0} -> {r}", "ui8", ("n", "m"), lambda x, *_: x)
+    p.op("tpc.pow {4}, {0} : {t4}, {t0} -> {r}", "f32", ("n", "m"), lambda x, y, b, c, f: f ** x.astype(np.float64))
+    p.op('tpc.pow {0}, {2} : {t0}, {t2} -> {r}', "ui8", ("n", "m"), lambda x, y, b, *_: np.where(b, x, 1))
+    p.op("tpc.max {2}, {3} : {t2}, {t3} -> {r}", "bool", ("n", "m"), lambda x, y, b, c, _: b | c)
+    p.op("tpc.min {2}, {3} : {t2}, {t3} -> {r}", "bool", ("n", "m"), lambda x, y, b, c, _: b & c)
+    for name, f in {"max": np.max, "min": np.min}.items():
+        p.op(f"tpc.reduce {name} {{0}} [1] : {{t0}} -> {{r}}", "ui8", ("n",), lambda x, *_, f=f: f(x, axis=1))
+        p.op(f"tpc.reduce {name} {{2}} [1] : {{t2}} -> {{r}}", "bool", ("n",), lambda x, y, b, *_, f=f: f(b, axis=1))
+
+    def make(i, random, shape):
+        if i == 4:
+            return random.uniform(0.95, 1.05, shape)
+        return random.integers(i, 256, shape) if i < 2 else None
+
+    check(tmp_path, p, [dict(n=3, m=5), dict(n=1, m=1), dict(n=17, m=40)], make, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("element", ["i32", "i64"])
+def test_divisions_that_have_no_result(tmp_path, element):
+    """By zero, and of the least number by -1: the processor would trap."""
+    p = Program()
+    p.input(element, "n", "m")
+    p.input(element, "n", "m")
+    least = np.iinfo(ELEMENT[element]).min
+    x, y = np.array([[least, least, 7, -7, 7, -7, least]]), np.array([[-1, 0, 0, 2, -2, -1, 1]])
+    p.op("tpc.div {0}, {1} : {t0}, {t1} -> {r}", element, ("n", "m"), lambda *_: np.array([[least, least, 7, -3, -3, 7, least]]))
+    p.op("tpc.mod {0}, {1} : {t0}, {t1} -> {r}", element, ("n", "m"), lambda *_: np.array([[0, 0, 0, 1, -1, 0, 0]]))
+    check(tmp_path, p, [dict(n=1, m=7)], lambda i, random, shape: y if i else x)
 
 
 def test_norms_and_softmax(tmp_path):

@@ -5,7 +5,9 @@
 
 #include "gtest/gtest.h"
 
+#include <chrono>
 #include <fcntl.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace tpc::test;
@@ -72,6 +74,27 @@ TEST(WireReader, RefusesWhatIsNoModel) {
   auto directory = readStrippedModel(folder.path);
   ASSERT_FALSE(!!directory);
   EXPECT_NE(llvm::toString(directory.takeError()).find("not a regular file"), std::string::npos);
+}
+
+TEST(WireReader, RefusesAFileThatBecomesShorter) {
+  Folder folder;
+  // Somebody writes the file anew while a name of 64 MiB is read: at once, or a little later until
+  // that is after the file was opened and before it was read.
+  constexpr uint64_t size = 64 << 20;
+  std::string start = varint(2 << 3 | 2) + varint(size), error;
+  for (int delay = 0; delay < 100 && error.find("became shorter") == std::string::npos; ++delay) {
+    std::string path = folder.write("m.onnx", start);
+    ASSERT_EQ(truncate(path.c_str(), start.size() + size), 0);
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(delay * 200));
+      EXPECT_EQ(truncate(path.c_str(), start.size()), 0);
+    });
+    auto model = readStrippedModel(path);
+    other.join();
+    error = model ? "" : llvm::toString(model.takeError());
+  }
+  EXPECT_EQ(error.rfind("cannot read byte ", 0), 0u) << error;
+  EXPECT_NE(error.find(": the file became shorter"), std::string::npos) << error;
 }
 
 TEST(WireReader, RefusesDataTwice) {

@@ -126,6 +126,8 @@ static LogicalResult importClip(Node &n) {
     return failure();
   Value x = n.operand(0);
   if (n.version < 11) {
+    if (failed(n.expectFloat(0)))
+      return failure();
     // The defaults are the lowest and the highest float.
     if (n.hasAttribute("min"))
       x = n.binary<MaxOp>(x, n.scalar(n.getFloat("min", 0), x));

@@ -1,5 +1,6 @@
 //===- Attention.cpp - Attention, RotaryEmbedding -------------------------===//
 
+#include "Importer.h"
 #include "OpTable.h"
 
 #include <cmath>
@@ -15,8 +16,7 @@ static Value toHeads(Node &n, unsigned i, int64_t heads, StringRef attribute) {
   if (x.rank() == 4)
     return n.transpose(n.operand(i), {0, 2, 1, 3});
   if (x.rank() != 3) {
-    n.error() << "needs an input with 3 or 4 dimensions, but '" << str(x.shape) << "' has "
-              << x.rank();
+    n.error() << "needs an input with 3 or 4 dimensions, but has " << str(x.shape);
     return {};
   }
   std::optional<SymExpr> size;
@@ -64,10 +64,10 @@ static Value windowMask(Node &n, const SymExpr &sq, const SymExpr &sk, int64_t l
   j = n.reshape(j, {1, 1, 1, sk});
   Value mask;
   if (left >= 0)
-    mask = n.compare(Predicate::GE, j, n.binary<SubOp>(i, n.constant(index, left)));
+    mask = n.compare(Predicate::GE, j, n.binary<SubOp>(i, n.size(left, index)));
   if (right >= 0)
     mask =
-        allOf(n, mask, n.compare(Predicate::LE, j, n.binary<AddOp>(i, n.constant(index, right))));
+        allOf(n, mask, n.compare(Predicate::LE, j, n.binary<AddOp>(i, n.size(right, index))));
   return mask;
 }
 
@@ -86,8 +86,13 @@ static LogicalResult importAttention(Node &n) {
   double softcap = n.getFloat("softcap", 0);
   int64_t left = -1, right = -1;
   if (n.version >= 25) {
-    left = n.getInt("left_window_size", -1);
-    right = n.getInt("right_window_size", -1);
+    // What is wider than any sequence hides nothing, and i + right must not overflow.
+    auto window = [&](StringRef name) {
+      int64_t size = n.getInt(name, -1);
+      return size < (1ll << 40) ? size : -1;
+    };
+    left = window("left_window_size");
+    right = window("right_window_size");
   }
   Value q = toHeads(n, 0, qHeads, "q_num_heads"), k = toHeads(n, 1, kvHeads, "kv_num_heads"),
         v = toHeads(n, 2, kvHeads, "kv_num_heads");
@@ -175,12 +180,17 @@ static LogicalResult rotate(Node &n, unsigned cosInput, int positions) {
       if (rankOf(table) != 2 || !ids.isInt())
         return n.error() << "needs tables of two dimensions and integer positions";
       Value at = n.operand(positions);
+      Tensor rowsTaken = ids;
       // One number: the first position.
       if (ids.rank() == 1 && ids.shape[0].isConstant(1)) {
         Value steps = IotaOp::create(n.b, n.loc, n.type(ids.element, {sizes[1]}), 0);
         at = n.reshape(n.binary<AddOp>(steps, at), {SymExpr(1), sizes[1]});
+        // One that only the run tells is 0 at least.
+        SymExpr first = ids.scalarInt().value_or(SymExpr(0));
+        rowsTaken.contents.reset();
+        rowsTaken.interval = Interval{first, first + sizes[1] - SymExpr(1)};
       }
-      if (!at)
+      if (!at || failed(checkIndices(n, rowsTaken, n.in(cosInput + i), 0)))
         return failure();
       Sizes rows = getSizes(at);
       rows.push_back(getSizes(table)[1]);
@@ -196,6 +206,8 @@ static LogicalResult rotate(Node &n, unsigned cosInput, int positions) {
       return failure();
     tables[i] = table;
   }
+  if (std::optional<int64_t> head = sizes[3].asConstant(); head && width > *head)
+    return n.error() << "rotates " << width << " elements of heads of size " << *head;
   SymExpr half = getSizes(tables[0])[2];
   if (!n.equate(half, getSizes(tables[1])[2], "the tables") ||
       !n.equate(half * SymExpr(2), width ? SymExpr(width) : sizes[3],

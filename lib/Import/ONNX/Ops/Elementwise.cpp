@@ -25,12 +25,13 @@ static FailureOr<Tensor> legacyBroadcast(Node &n) {
     return rhs;
   if (axis < 0)
     axis += n.in(0).rank();
-  int64_t behind = n.in(0).rank() - axis - rhs.rank();
-  if (axis < 0 || behind < 0)
+  // Compared so that nothing overflows, whatever the file says.
+  int64_t most = n.in(0).rank() - rhs.rank();
+  if (axis < 0 || axis > most)
     return n.error() << "has axis " << axis << ", but its operands have " << n.in(0).rank()
                      << " and " << rhs.rank() << " dimensions";
   Sizes sizes = rhs.shape;
-  sizes.append(behind, SymExpr(1));
+  sizes.append(most - axis, SymExpr(1));
   if (rhs.contents) {
     rhs.shape = sizes;
     rhs.value = {};
@@ -176,6 +177,8 @@ template <Arithmetic op> static LogicalResult importBinary(Node &n) {
 static LogicalResult importMod(Node &n) {
   if (failed(n.expectInputs(2)))
     return failure();
+  if (n.in(0).isBool())
+    return n.error() << "needs numbers, but has booleans";
   bool fmod = n.getInt("fmod", 0), isFloat = n.in(0).isFloat();
   if (isFloat && !fmod && n.version < 28)
     return n.error() << "needs fmod = 1 for floating-point operands";
@@ -197,6 +200,8 @@ static LogicalResult importMod(Node &n) {
 template <Arithmetic op, bool mean = false> static LogicalResult importVariadic(Node &n) {
   if (failed(n.expectInputs(1, 10000)))
     return failure();
+  if (n.in(0).isBool())
+    return n.error() << "needs numbers, but has booleans";
   Tensor result = n.in(0);
   for (unsigned i = 1; i < n.numInputs(); ++i) {
     if (!n.has(i))
@@ -226,7 +231,7 @@ template <typename OpTy, bool floatOnly> static LogicalResult importUnary(Node &
     return failure();
   const Tensor &x = n.in(0);
   if (x.isBool())
-    return n.error() << "needs numbers, but '" << x.element << "' are booleans";
+    return n.error() << "needs numbers, but has booleans";
   if (x.contents && x.isFloat() && fold) {
     Contents contents;
     contents.isFloat = true;
@@ -259,7 +264,9 @@ static LogicalResult importNeg(Node &n) {
     Contents contents;
     for (const SymExpr &e : n.in(0).contents->ints)
       contents.ints.push_back(-e);
-    return n.resultContents(n.in(0).element, n.in(0).shape, std::move(contents));
+    // The least number has no opposite.
+    if (llvm::all_of(contents.ints, isReasonable))
+      return n.resultContents(n.in(0).element, n.in(0).shape, std::move(contents));
   }
   return importUnary<NegOp, false>(n, [](double x) { return -x; });
 }

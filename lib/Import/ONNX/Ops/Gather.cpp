@@ -7,10 +7,15 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-/// Makes sure that indices which follow from the sizes stay within `size`:
-/// positions 0 .. sequence - 1 in a table of 128 rows require sequence <= 128.
-static LogicalResult checkIndices(Node &n, const Tensor &indices, const SymExpr &size,
-                                  StringRef table) {
+static std::string nameOf(Node &n, const Tensor &table) {
+  if (table.source && !table.source->name.empty())
+    return "table " + table.source->name;
+  return "the operand of node " + getSourceName(n.loc);
+}
+
+LogicalResult mlir::tpc::frontend::checkIndices(Node &n, const Tensor &indices, const Tensor &table,
+                                                int64_t dim) {
+  const SymExpr &size = table.shape[dim];
   std::optional<Interval> bounds = indices.interval;
   if (indices.contents) {
     for (const SymExpr &e : indices.contents->ints) {
@@ -22,7 +27,7 @@ static LogicalResult checkIndices(Node &n, const Tensor &indices, const SymExpr 
   }
   if (!bounds)
     return success();
-  std::string why = table.str() + " has " + size.str() + " rows";
+  std::string why = nameOf(n, table) + " has " + size.str() + " rows";
   // An empty range has a high bound below its low one: 0 .. -1 is fine.
   if (!n.assumeNonNegative(size - SymExpr(1) - bounds->high, why) && !bounds->high.isConstant(-1))
     return n.error() << "takes index " << bounds->high.str() << " of a dimension of size "
@@ -31,12 +36,6 @@ static LogicalResult checkIndices(Node &n, const Tensor &indices, const SymExpr 
     return n.error() << "takes index " << bounds->low.str() << " of a dimension of size "
                      << size.str();
   return success();
-}
-
-static std::string nameOf(Node &n, const Tensor &table) {
-  if (table.source && !table.source->name.empty())
-    return "table " + table.source->name;
-  return "the operand of node " + getSourceName(n.loc);
 }
 
 static LogicalResult importGather(Node &n) {
@@ -75,7 +74,7 @@ static LogicalResult importGather(Node &n) {
     if (known)
       return n.resultContents(data.element, sizes, std::move(contents));
   }
-  if (failed(checkIndices(n, indices, size, nameOf(n, data))))
+  if (failed(checkIndices(n, indices, data, *axis)))
     return failure();
 
   // One constant index is a slice.
@@ -107,6 +106,17 @@ static LogicalResult importGatherND(Node &n) {
   if (!depth || *depth < 1 || batch < 0 || batch >= indices.rank() || batch + *depth > data.rank())
     return n.error() << "picks from " << str(data.shape) << " by indices " << str(indices.shape)
                      << " with batch_dims = " << batch;
+  // Tuples that are known.
+  for (int64_t i = 0; indices.contents && i < *depth; ++i) {
+    Tensor column = indices;
+    auto contents = std::make_shared<Contents>();
+    for (size_t k = i; k < indices.contents->size(); k += *depth)
+      contents->ints.push_back(indices.contents->ints[k]);
+    column.contents = contents;
+    column.interval.reset();
+    if (failed(checkIndices(n, column, data, batch + i)))
+      return failure();
+  }
   Sizes sizes;
   for (int64_t i = 0; i < batch; ++i) {
     if (!n.equate(data.shape[i], indices.shape[i], "both are batch dimensions"))
@@ -133,6 +143,8 @@ static LogicalResult importGatherElements(Node &n) {
                      << " of type " << indices.element;
   FailureOr<int64_t> axis = n.normalizeAxis(n.getInt("axis", 0), data.rank());
   if (failed(axis))
+    return failure();
+  if (indices.contents && failed(checkIndices(n, indices, data, *axis)))
     return failure();
   SmallVector<int64_t> permutation;
   for (int64_t i = 0; i < data.rank(); ++i)

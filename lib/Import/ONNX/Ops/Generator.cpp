@@ -36,7 +36,7 @@ static LogicalResult importFloatRange(Node &n) {
   Type element = n.in(0).element;
   Value start = bounds[0] != 0 ? n.constant(element, bounds[0]) : Value();
   Value delta = bounds[2] != 1 ? n.constant(element, bounds[2]) : Value();
-  return n.result(progression(n, element, SymExpr(std::max<int64_t>(0, count)), start, delta));
+  return n.result(progression(n, element, SymExpr((int64_t)std::max(0.0, count)), start, delta));
 }
 
 static LogicalResult importRange(Node &n) {
@@ -45,8 +45,8 @@ static LogicalResult importRange(Node &n) {
   n.ignore("stash_type");
   Type element = n.in(0).element;
   for (unsigned i = 0; i < 3; ++i)
-    if (n.in(i).element != element || !n.in(i).count() || *n.in(i).count() != 1)
-      return n.error() << "needs three scalars of one type";
+    if (n.in(i).isBool() || n.in(i).element != element || !n.in(i).count() || *n.in(i).count() != 1)
+      return n.error() << "needs three numbers of one type";
   if (n.in(0).isFloat())
     return importFloatRange(n);
   std::optional<SymExpr> known[3];
@@ -74,7 +74,7 @@ static LogicalResult importRange(Node &n) {
     return n.error() << "has " << size.str() << " elements";
   Tensor result =
       n.wrap(progression(n, element, size, start.isConstant(0) ? Value() : n.size(start, element),
-                         *delta == 1 ? Value() : n.constant(element, *delta)));
+                         *delta == 1 ? Value() : n.size(*known[2], element)));
   SymExpr last = start + (size - SymExpr(1)) * SymExpr(*delta);
   result.interval = *delta > 0 ? Interval{start, last} : Interval{last, start};
   return n.result(std::move(result));
@@ -138,6 +138,10 @@ static LogicalResult importTrilu(Node &n) {
     if (known->size() != 1)
       return n.error() << "needs one number for k";
     k = (*known)[0];
+    // What lies off any matrix: row + k must not overflow when the program is run.
+    constexpr int64_t far = 1ll << 40;
+    if (std::optional<int64_t> value = k.asConstant())
+      k = SymExpr(std::clamp(*value, -far, far));
   }
   Value x = n.operand(0);
   if (!x)
@@ -153,6 +157,8 @@ static LogicalResult importCumSum(Node &n) {
   if (failed(axis))
     return failure();
   const Tensor &x = n.in(0);
+  if (x.isBool())
+    return n.error() << "needs numbers, but has booleans";
   if (axis->size() != 1)
     return n.error() << "needs one axis";
   FailureOr<int64_t> dim = n.normalizeAxis((*axis)[0], x.rank());

@@ -155,7 +155,12 @@ template <ReduceFunction function> static LogicalResult importArg(Node &n) {
   column.front() = size;
   Value indices = IotaOp::create(n.b, n.loc, n.type(index, column), 0);
   Value none = last ? n.constant(index, -1) : n.size(size, index);
-  Value candidates = n.select(n.compare(Predicate::EQ, operand, best), indices, none);
+  Value found = n.compare(Predicate::EQ, operand, best);
+  // What is no number equals nothing. As in numpy it is the extreme element, so that there is one.
+  if (x.isFloat())
+    found = n.binary<OrOp>(
+        found, IsNanOp::create(n.b, n.loc, n.type(n.b.getI1Type(), x.shape), operand));
+  Value candidates = n.select(found, indices, none);
   return n.result(
       n.reduce(last ? ReduceFunction::Max : ReduceFunction::Min, candidates, {*axis}, keep));
 }

@@ -201,9 +201,9 @@ static LogicalResult importExpand(Node &n) {
 
 /// Each dimension as often as `repeats` says: [n] is seen as [1, n], broadcast, and merged.
 static LogicalResult importTile(Node &n) {
-  const Tensor &x = n.in(0);
   if (failed(n.expectInputs(n.version < 6 ? 3 : 2)))
     return failure();
+  const Tensor &x = n.in(0);
   std::vector<SymExpr> repeats;
   FailureOr<std::vector<SymExpr>> known = n.knownInts(1, "repeats");
   if (failed(known))

@@ -58,14 +58,16 @@ static LogicalResult importConstant(Node &n) {
   }
   if (const AttributeProto *value = n.attribute("value_floats", AttributeProto::FLOATS)) {
     if (value->floats_size() > kMaxContents)
-      return n.error() << "has " << value->floats_size() << " numbers in an attribute";
+      return n.error() << "has " << value->floats_size()
+                       << " numbers in an attribute; store them as a tensor, in attribute 'value'";
     contents.floats.assign(value->floats().begin(), value->floats().end());
     return n.resultContents(n.b.getF32Type(), {SymExpr(value->floats_size())}, std::move(contents));
   }
   contents.isFloat = false;
   if (const AttributeProto *value = n.attribute("value_ints", AttributeProto::INTS)) {
     if (value->ints_size() > kMaxContents)
-      return n.error() << "has " << value->ints_size() << " numbers in an attribute";
+      return n.error() << "has " << value->ints_size()
+                       << " numbers in an attribute; store them as a tensor, in attribute 'value'";
     contents.ints.assign(value->ints().begin(), value->ints().end());
     return n.resultContents(n.b.getI64Type(), {SymExpr(value->ints_size())}, std::move(contents));
   }
@@ -81,16 +83,6 @@ static LogicalResult importIdentity(Node &n) {
 //===----------------------------------------------------------------------===//
 // Cast
 //===----------------------------------------------------------------------===//
-
-/// An integer in the range of a type; sizes are taken to fit.
-static std::optional<SymExpr> wrapInt(const SymExpr &e, Type type) {
-  std::optional<int64_t> value = e.asConstant();
-  if (!value)
-    return type.getIntOrFloatBitWidth() >= 32 ? std::optional(e) : std::nullopt;
-  APInt bits(64, (uint64_t)*value);
-  bits = bits.trunc(type.getIntOrFloatBitWidth());
-  return SymExpr(type.isUnsignedInteger() ? (int64_t)bits.getZExtValue() : bits.getSExtValue());
-}
 
 static std::optional<Contents> castContents(const Tensor &x, Type to) {
   Contents result;

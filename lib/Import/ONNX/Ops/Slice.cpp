@@ -78,12 +78,16 @@ static std::optional<Part> slicePart(Node &n, const SymExpr &start, const SymExp
       length = SymExpr::floorDiv(length + SymExpr(step - 1), SymExpr(step));
     return Part{*from, length};
   }
-  // Backwards: positions are moved into [-1, n - 1], and only numbers are decided upon.
+  // Backwards: the start is moved into [0, n - 1] (not as in numpy), the end into [-1, n - 1]. Only
+  // numbers are decided upon.
   auto s = start.asConstant(), e = end.asConstant();
   if (!s || !e) {
     n.error() << "slices backwards from `" << start.str() << "` to `" << end.str() << "`";
     return std::nullopt;
   }
+  // The largest number of 32 or 64 bits is "to the end" for ONNX Runtime in this direction too.
+  if (*e == INT32_MAX || *e == INT64_MAX)
+    e = INT64_MIN;
   std::optional<int64_t> known = size.asConstant();
   if (!known) {
     // All of it.
@@ -92,12 +96,12 @@ static std::optional<Part> slicePart(Node &n, const SymExpr &start, const SymExp
     n.error() << "slices a part of a dimension of size `" << size.str() << "` backwards";
     return std::nullopt;
   }
-  auto clamp = [&](int64_t i) {
+  auto clamp = [&](int64_t i, int64_t least) {
     if (i < 0)
-      i = i < -*known ? -1 : i + *known;
+      i = i < -*known ? least : i + *known;
     return std::min(i, *known - 1);
   };
-  int64_t from = clamp(*s), to = clamp(*e);
+  int64_t from = clamp(*s, 0), to = clamp(*e, -1);
   int64_t count = from > to ? (from - to - 1) / -step + 1 : 0;
   return Part{SymExpr(count ? from : 0), SymExpr(count)};
 }
@@ -272,9 +276,11 @@ static LogicalResult importSplit(Node &n) {
 static LogicalResult importConcat(Node &n) {
   if (failed(n.expectInputs(1, 100000)))
     return failure();
-  int64_t given = n.version < 4 ? n.getInt("axis", 1) : n.getInt("axis", INT64_MAX);
-  if (given == INT64_MAX)
-    return n.failed() ? failure() : LogicalResult(n.error() << "lacks attribute 'axis'");
+  if (n.version >= 4 && !n.hasAttribute("axis"))
+    return n.error() << "lacks attribute 'axis'";
+  int64_t given = n.getInt("axis", 1);
+  if (n.failed())
+    return failure();
   FailureOr<int64_t> axis = n.normalizeAxis(given, n.in(0).rank());
   if (failed(axis))
     return failure();
