@@ -160,11 +160,10 @@ struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> 
       SmallVector<Value> sizes(e.sizesOf(x)), at(copy);
       at.insert(at.begin() + dim, Value());
       Type type = getScalarType(x.getType());
-      Value largest =
-          e.loops(sizes, {dim}, at, {extreme(e, x.getType(), -1)},
-                  [&](ValueRange at, ValueRange m) -> SmallVector<Value> {
-                    return {larger(e, x.getType(), m[0], e.element(x, at))};
-                  })[0];
+      Value largest = e.loops(sizes, {dim}, at, {extreme(e, x.getType(), -1)},
+                              [&](ValueRange at, ValueRange m) -> SmallVector<Value> {
+                                return {larger(e, x.getType(), m[0], e.element(x, at))};
+                              })[0];
       Value sum = e.loops(sizes, {dim}, at, {e.scalar(type, 0)},
                           [&](ValueRange at, ValueRange sum) -> SmallVector<Value> {
                             Value d = sub(e, e.element(x, at), largest);

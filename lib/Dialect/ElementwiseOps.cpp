@@ -209,7 +209,8 @@ Value CmpOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   int p = (int)getPredicate();
   if (isFloat(x[0]))
     return arith::CmpFOp::create(b, loc, floats[p], x[0], x[1]);
-  return arith::CmpIOp::create(b, loc, isUnsigned(getLhs()) ? unsignedInts[p] : ints[p], x[0], x[1]);
+  return arith::CmpIOp::create(b, loc, isUnsigned(getLhs()) ? unsignedInts[p] : ints[p], x[0],
+                               x[1]);
 }
 
 double CmpOp::evaluateScalar(ArrayRef<double> x) { return evaluatePredicate(getPredicate(), x[0], x[1]); }

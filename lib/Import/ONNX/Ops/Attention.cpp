@@ -66,8 +66,7 @@ static Value windowMask(Node &n, const SymExpr &sq, const SymExpr &sk, int64_t l
   if (left >= 0)
     mask = n.compare(Predicate::GE, j, n.binary<SubOp>(i, n.size(left, index)));
   if (right >= 0)
-    mask =
-        allOf(n, mask, n.compare(Predicate::LE, j, n.binary<AddOp>(i, n.size(right, index))));
+    mask = allOf(n, mask, n.compare(Predicate::LE, j, n.binary<AddOp>(i, n.size(right, index))));
   return mask;
 }
 

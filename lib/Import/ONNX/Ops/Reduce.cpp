@@ -158,8 +158,8 @@ template <ReduceFunction function> static LogicalResult importArg(Node &n) {
   Value found = n.compare(Predicate::EQ, operand, best);
   // What is no number equals nothing. As in numpy it is the extreme element, so that there is one.
   if (x.isFloat())
-    found = n.binary<OrOp>(
-        found, IsNanOp::create(n.b, n.loc, n.type(n.b.getI1Type(), x.shape), operand));
+    found = n.binary<OrOp>(found,
+                           IsNanOp::create(n.b, n.loc, n.type(n.b.getI1Type(), x.shape), operand));
   Value candidates = n.select(found, indices, none);
   return n.result(
       n.reduce(last ? ReduceFunction::Max : ReduceFunction::Min, candidates, {*axis}, keep));
