@@ -57,6 +57,12 @@ getMachine(const LoweringOptions &options) {
   if (!known || !known->isCPUStringValid(cpu))
     return makeError("'" + options.march +
                      "' is not a processor that --march= knows; try native or x86-64-v3");
+  // The code generator has no way to return this as an error.
+  known.reset(target->createMCSubtargetInfo(triple, cpu, features));
+  if (triple.isX86_64() && !known->checkFeatures("+64bit"))
+    return makeError("'" + options.march +
+                     "' is a processor without 64-bit code, which --march= needs; try native or "
+                     "x86-64-v3");
   llvm::TargetOptions targetOptions;
   // a * b + c is one operation wherever the operations are marked so.
   targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Standard;

@@ -272,8 +272,9 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     auto dict = cast<DictionaryAttr>(attr);
     auto outputName = dict.getAs<StringAttr>("name");
     auto type = dict.getAs<TypeAttr>("type");
-    if (!type || !isa<RankedTensorType>(type.getValue()))
-      return pipeline.emitOpError() << "output " << i << " has no type";
+    if (!type || !isa<RankedTensorType>(type.getValue()) ||
+        !getElementTypeOrSelf(type.getValue()).isIntOrFloat())
+      return pipeline.emitOpError() << "output " << i << " has no type, or none of numbers";
     outputs.push_back(
         json::Object{{"name", outputName ? text(outputName) : "output" + std::to_string(i)},
                      {"dtype", dtypeName(type.getValue())},

@@ -18,21 +18,27 @@ public:
     });
   }
 
-  /// Values that are inputs, parameters or results of other ops.
-  SmallVector<Value> find(Value value) {
-    SmallVector<Value> found, work{value};
+  /// An input, a parameter or the result of another op, and whether only a part
+  /// of it is used.
+  struct Origin {
+    Value value;
+    bool part;
+  };
+
+  SmallVector<Origin> find(Value value) {
+    SmallVector<Origin> found, work{{value, false}};
     llvm::DenseSet<Value> seen{value};
-    auto push = [&](Value v) {
-      if (seen.insert(v).second)
-        work.push_back(v);
-    };
     while (!work.empty()) {
-      Value v = work.pop_back_val();
+      auto [v, part] = work.pop_back_val();
+      auto push = [&, part = part](Value next, bool sliced = false) {
+        if (seen.insert(next).second)
+          work.push_back({next, part || sliced});
+      };
       Operation *op = v.getDefiningOp();
       if (auto arg = dyn_cast<BlockArgument>(v)) {
         auto function = dyn_cast<func::FuncOp>(arg.getOwner()->getParentOp());
         if (!function)
-          found.push_back(v);
+          found.push_back({v, part});
         else
           for (func::CallOp call : calls[function])
             push(call.getOperand(arg.getArgNumber()));
@@ -41,13 +47,20 @@ public:
             call, call.getCalleeAttr());
         push(callee.front().getTerminator()->getOperand(
             cast<OpResult>(v).getResultNumber()));
-      } else if (isa<ReshapeOp, CastOp, ExpandOp, LocalSliceOp, TransposeOp, SliceOp>(op)) {
-        push(op->getOperand(0));
+      } else if (isa<ReshapeOp, ExpandOp, LocalSliceOp, TransposeOp, SliceOp>(op) ||
+                 isNumberCast(op)) {
+        push(op->getOperand(0), isa<SliceOp>(op));
       } else {
-        found.push_back(v);
+        found.push_back({v, part});
       }
     }
     return found;
+  }
+
+  /// Truth values are 0 or 1, whatever they were made of.
+  static bool isNumberCast(Operation *op) {
+    return isa<CastOp>(op) && (!getElementTypeOrSelf(op->getResult(0)).isInteger(1) ||
+                               getElementTypeOrSelf(op->getOperand(0)).isInteger(1));
   }
 
 private:
@@ -60,7 +73,7 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
   ProgramFacts facts;
   Origins origins(module);
   auto weightOf = [&](Value v) -> StringAttr {
-    for (Value origin : origins.find(v))
+    for (auto [origin, part] : origins.find(v))
       if (auto parameter = origin.getDefiningOp<ParameterOp>())
         return parameter.getWeightAttr().getAttr();
     return {};
@@ -70,14 +83,18 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
     if (!rows)
       return;
     StringAttr weight = weightOf(table);
-    for (Value origin : origins.find(ids)) {
+    for (auto [origin, part] : origins.find(ids)) {
       auto arg = dyn_cast<BlockArgument>(origin);
       if (!arg || arg.getOwner()->getParentOp() != pipeline)
         continue;
-      Range range{-*rows, *rows - 1, weight ? weight.str() : ""};
+      Range range{-*rows, *rows - 1, weight ? weight.str() : "", part};
       auto [it, isNew] = facts.inputRanges.try_emplace(arg.getArgNumber(), range);
-      if (!isNew && it->second.max > range.max)
-        it->second = range;
+      // All of an input must be rows of all tables; of its parts, each of one.
+      Range &known = it->second;
+      if (!isNew && (known.part != part ? known.part
+                     : part             ? known.max < range.max
+                                        : known.max > range.max))
+        known = range;
     }
   };
   module.walk([&](Operation *op) {
@@ -94,7 +111,7 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
     else if (auto norm = dyn_cast<RmsNormOp>(op))
       scale = norm.getScale();
     if (scale)
-      for (Value origin : origins.find(scale))
+      for (auto [origin, part] : origins.find(scale))
         if (auto parameter = origin.getDefiningOp<ParameterOp>())
           facts.onesByDefault.insert(parameter.getWeightAttr().getAttr());
   });

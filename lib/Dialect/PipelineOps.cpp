@@ -47,6 +47,10 @@ LogicalResult PipelineOp::verify() {
   if (getInputAttrs().size() != block.getNumArguments())
     return emitOpError() << "has " << getInputAttrs().size() << " input attributes for "
                          << block.getNumArguments() << " inputs";
+  for (ArrayAttr list : {getInputAttrs(), getOutputs()})
+    for (Attribute entry : list)
+      if (!isa<DictionaryAttr>(entry))
+        return emitOpError() << "inputs and outputs are dictionaries, not " << entry;
   int64_t next = 0;
   for (Operation &op : block) {
     auto stage = dyn_cast<StageOp>(op);

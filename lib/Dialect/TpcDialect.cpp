@@ -29,9 +29,23 @@ Operation *TpcDialect::materializeConstant(OpBuilder &builder, Attribute value, 
   return ConstantOp::create(builder, loc, type, elements);
 }
 
+/// Is this a list of {expr = "a size", ...}?
+static bool areConstraints(Attribute value) {
+  auto list = dyn_cast<ArrayAttr>(value);
+  return list && llvm::all_of(list, [](Attribute entry) {
+           auto constraint = dyn_cast<DictionaryAttr>(entry);
+           auto expr = constraint ? constraint.getAs<StringAttr>("expr") : StringAttr();
+           return expr && ::tpc::SymExpr::parse(expr.getValue());
+         });
+}
+
 LogicalResult TpcDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   if (attribute.getName() == kGridAttr && !isa<GridAttr>(attribute.getValue()))
     return op->emitError() << "'" << kGridAttr << "' must be a #tpc.grid, not "
+                           << attribute.getValue();
+  if (attribute.getName() == kConstraintsAttr && !areConstraints(attribute.getValue()))
+    return op->emitError() << "'" << kConstraintsAttr
+                           << "' must be a list of {expr = \"a size\", ...}, not "
                            << attribute.getValue();
   if (attribute.getName() == kLinksAttr)
     return verifyLinks(attribute.getValue(), [&] { return op->emitError(); });

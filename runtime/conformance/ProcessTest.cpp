@@ -71,6 +71,17 @@ Ending mpi(int ranks, const std::string &what, const std::string &environment = 
     EXPECT_LT(e.seconds, 30);                                                                      \
   } while (false)
 
+constexpr bool addressesAreLimited =
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+    false; // the sanitizer reserves terabytes
+#else
+    true;
+#endif
+#else
+    true;
+#endif
+
 } // namespace
 
 TEST(Threads, EndWell) {
@@ -85,6 +96,12 @@ TEST(Threads, AnErrorIsSaidOnce) {
   EXPECT_FAILS(threads("throw 0"), "rank 0: cannot read the file");
   EXPECT_FAILS(threads("argument 0"), "rank 0: send over 'tp': unknown element type 99");
   EXPECT_FAILS(threads("leave 1"), "rank 0: waits in a collective for rank 1, which has ended");
+}
+
+TEST(Threads, OutputsThatDoNotFit) {
+  if (!addressesAreLimited)
+    GTEST_SKIP() << "no limit on addresses";
+  EXPECT_FAILS(threads("gather 1"), "rank 0: out of memory while outputs were gathered");
 }
 
 TEST(Threads, AnErrorThatCannotUnwindEndsTheProcess) {
@@ -110,6 +127,12 @@ TEST(Mpi, AnErrorIsSaidOnce) {
   EXPECT_FAILS(mpi(2, "fail 1"), "rank 1: out of luck");
   EXPECT_FAILS(mpi(4, "throw 0"), "rank 0: cannot read the file");
   EXPECT_FAILS(mpi(2, "no-unwind 1"), "rank 1: out of luck");
+}
+
+TEST(Mpi, OutputsThatDoNotFit) {
+  if (!addressesAreLimited)
+    GTEST_SKIP() << "no limit on addresses";
+  EXPECT_FAILS(mpi(3, "gather 2"), "rank 0: out of memory while outputs were gathered");
 }
 
 TEST(Mpi, WhoEndsEarlyHoldsNobodyUp) {

@@ -12,8 +12,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <stdexcept>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace tpc::rt;
 
@@ -41,6 +45,24 @@ void happen(tpc_context &ctx, const std::string &what) {
     std::raise(SIGKILL);
   if (what == "argument")
     tpc_send(&ctx, 0, 99, data, 1, next);
+}
+
+/// `rank` delivers more than rank 0 may have.
+void gatherTooMuch(tpc_context &ctx, int rank) {
+  constexpr int64_t size = int64_t(1) << 29;
+  // Pages that nobody touches take no memory.
+  void *data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ctx.transport->barrier(ctx);
+  if (ctx.rank == 0) {
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + size / 8;
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  std::vector<std::vector<std::byte>> gathered;
+  ctx.transport->gatherBytes(ctx, data, ctx.rank == rank ? size : 8, gathered);
 }
 
 } // namespace
@@ -75,6 +97,8 @@ int main(int argc, char **argv) {
     std::vector<float> data(30000, 1.0f);
     for (int i = 0; i < 3; ++i)
       allReduce(ctx, data.data(), data.size());
+    if (what == "gather")
+      gatherTooMuch(ctx, rank);
     if (ctx.rank == rank) {
       if (what == "leave")
         return;

@@ -4,6 +4,7 @@
 #include "core/Context.h"
 #include <algorithm>
 #include <atomic>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -60,10 +61,15 @@ public:
   void run(Region &newRegion, unsigned helpers) {
     while (threads.size() < helpers) {
       ++busyThreads;
-      threads.emplace_back([this, number = unsigned(threads.size()), seen = word.load()] {
-        serve(number, seen);
+      try {
+        threads.emplace_back([this, number = unsigned(threads.size()), seen = word.load()] {
+          serve(number, seen);
+          --busyThreads;
+        });
+      } catch (const std::system_error &) {
         --busyThreads;
-      });
+        helpers = unsigned(threads.size()); // those there are will do
+      }
     }
     region = &newRegion;
     left.store(helpers, std::memory_order_relaxed);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <set>
 
 namespace tpc::rt {
 namespace {
@@ -110,11 +111,11 @@ private:
     else if (flag == "--verify-weights")
       set(options.verifyWeights);
     else if (flag == "--threads-per-rank")
-      options.threadsPerRank = static_cast<int>(parseCount(flag, value(), 1, 1024));
+      options.threadsPerRank = static_cast<int>(parseCount(flag, onlyValue(), 1, 1024));
     else if (flag == "--repeat")
-      options.repeat = static_cast<int>(parseCount(flag, value(), 1, 1000000));
+      options.repeat = static_cast<int>(parseCount(flag, onlyValue(), 1, 1000000));
     else if (flag == "--warmup")
-      options.warmup = static_cast<int>(parseCount(flag, value(), 0, 1000000));
+      options.warmup = static_cast<int>(parseCount(flag, onlyValue(), 0, 1000000));
     else
       throw UserError("unknown flag '" + flag + "'; see " + options.program + " --help");
   }
@@ -127,6 +128,12 @@ private:
       throw UserError(flag + " needs a value; see " + options.program + " --help");
     return argv[++at];
   }
+  /// Of two values one is a mistake.
+  std::string onlyValue() {
+    if (!given.insert(flag).second)
+      throw UserError(flag + " is given twice");
+    return value();
+  }
   void set(bool &target) {
     if (inlineValue)
       throw UserError(flag + " takes no value");
@@ -135,12 +142,15 @@ private:
   void setMode(Options::Mode mode) {
     bool ignored;
     set(ignored);
-    if (options.mode != Options::Mode::Help)
-      options.mode = mode;
+    if (options.mode == Options::Mode::Help)
+      return;
+    if (options.mode != Options::Mode::Run && mode != options.mode && mode != Options::Mode::Help)
+      throw UserError("--bench and --describe are two questions: leave one out");
+    options.mode = mode;
   }
 
   void parseWeights() {
-    options.weights = value();
+    options.weights = onlyValue();
     if (options.weights.empty())
       throw UserError("--weights=: expected a file, a directory or random:SEED");
   }
@@ -196,6 +206,7 @@ private:
   char **argv;
   const Manifest &manifest;
   Options options;
+  std::set<std::string> given; // flags that take one value
   std::string flag;
   const char *inlineValue = nullptr;
   int at = 0;

@@ -4,6 +4,8 @@
 #include "program/Error.h"
 #include "program/Npy.h"
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 
 namespace tpc::rt {
 namespace {
@@ -95,22 +97,54 @@ void checkConstraints(const Manifest &manifest, const SymbolValues &symbols) {
   }
 }
 
+/// An element of a type other than i32 and i64, which has no more digits than this.
+double numberAt(const Tensor &tensor, int64_t i) {
+  switch (tensor.dtype) {
+  case TPC_F32:
+    return tensor.as<float>()[i];
+  case TPC_F16:
+    return halfToFloat(tensor.as<uint16_t>()[i]);
+  case TPC_BF16:
+    return bfloatToFloat(tensor.as<uint16_t>()[i]);
+  case TPC_I16:
+    return tensor.as<int16_t>()[i];
+  case TPC_I8:
+    return tensor.as<int8_t>()[i];
+  case TPC_U8:
+  case TPC_BOOL:
+    return tensor.as<uint8_t>()[i];
+  default:
+    return tensor.as<double>()[i];
+  }
+}
+
 void checkRange(const Port &port, const Tensor &tensor) {
   auto [low, high] = *port.range;
   int64_t count = tensor.count();
   for (int64_t i = 0; i < count; ++i) {
-    int64_t value = tensor.dtype == TPC_I32 ? tensor.as<int32_t>()[i] : tensor.as<int64_t>()[i];
-    if (value >= low && value <= high)
-      continue;
+    std::string text;
+    if (isId(tensor.dtype)) {
+      int64_t value = tensor.dtype == TPC_I32 ? tensor.as<int32_t>()[i] : tensor.as<int64_t>()[i];
+      if (value >= low && value <= high)
+        continue;
+      text = std::to_string(value);
+    } else {
+      // The program casts it, which cuts off fractions; what is not a number is no row.
+      double value = numberAt(tensor, i), row = std::trunc(value);
+      if (row >= static_cast<double>(low) && row <= static_cast<double>(high))
+        continue;
+      char digits[32];
+      std::snprintf(digits, sizeof digits, "%.9g", value);
+      text = digits;
+    }
     Shape position(tensor.shape.size());
     int64_t rest = i;
     for (size_t d = tensor.shape.size(); d-- > 0;) {
       position[d] = rest % tensor.shape[d];
       rest /= tensor.shape[d];
     }
-    throw UserError("input '" + port.name + "' has " + std::to_string(value) + " at " +
-                    shapeText(position) + "; valid are " + std::to_string(low) + " to " +
-                    std::to_string(high) +
+    throw UserError("input '" + port.name + "' has " + text + " at " + shapeText(position) +
+                    "; valid are " + std::to_string(low) + " to " + std::to_string(high) +
                     (port.rangeOf.empty() ? "" : ", the rows of '" + port.rangeOf + "'"));
   }
 }
@@ -167,13 +201,15 @@ Tensor makeDefault(const Port &port, const SymbolValues &symbols) {
 Tensor makeExample(const Port &port, const SymbolValues &symbols) {
   Tensor tensor = makeTensor(port, symbols);
   int64_t high = port.range ? std::max<int64_t>(port.range->second, 0) : 0;
+  if (!isId(port.dtype))
+    high = std::min<int64_t>(high, 1); // which every type holds
   uint64_t state = 1;
   for (int64_t i = 0, count = tensor.count(); i < count; ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     double unit = static_cast<double>(state >> 40) / (1 << 24);
-    if (isId(port.dtype))
+    if (isId(port.dtype) || port.range)
       put(tensor, i,
-          static_cast<double>(static_cast<int64_t>(unit * static_cast<double>(high + 1))));
+          static_cast<double>(static_cast<int64_t>(unit * (static_cast<double>(high) + 1))));
     else
       put(tensor, i, port.dtype == TPC_F32 || port.dtype == TPC_F64 ? unit - 0.5 : 1);
   }
@@ -182,9 +218,6 @@ Tensor makeExample(const Port &port, const SymbolValues &symbols) {
 
 /// What all inputs have in common once the symbols are bound.
 void checkAll(const Manifest &manifest, const Inputs &inputs) {
-  for (const auto &[symbol, value] : inputs.symbols)
-    if (value < 0)
-      throw UserError("'" + symbol + "' is " + std::to_string(value) + "; sizes are not negative");
   checkConstraints(manifest, inputs.symbols);
   for (const Port &output : manifest.outputs)
     shapeOf(output, inputs.symbols);
@@ -206,7 +239,8 @@ void refuseUnknown(const Manifest &manifest, const std::map<std::string, std::st
       known |= port.name == name;
     }
     if (!known)
-      throw UserError("there is no input '" + name + "'; the program takes " + listOf(names));
+      throw UserError("there is no input '" + name + "'; the program takes " +
+                      (names.empty() ? "none" : listOf(names)));
   }
   for (const auto &[symbol, value] : given)
     if (std::find(manifest.symbols.begin(), manifest.symbols.end(), symbol) ==

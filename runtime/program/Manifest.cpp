@@ -144,8 +144,8 @@ Port readPort(const Node &node, const Manifest &manifest) {
   if (node.has("range") && !node["range"].value.is_null()) {
     std::vector<int64_t> ends;
     node["range"].each([&](const Node &end) { ends.push_back(end.integer()); });
-    if (ends.size() != 2 || (port.dtype != TPC_I64 && port.dtype != TPC_I32))
-      refuse(node.where, "a range is two ends, of an input of i32 or i64");
+    if (ends.size() != 2)
+      refuse(node.where, "a range is two ends");
     port.range = {ends[0], ends[1]};
     port.rangeOf = node.textOr("range_of", "");
   }

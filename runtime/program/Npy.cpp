@@ -212,6 +212,10 @@ Tensor readNpy(const std::string &path) {
   tensor.data = Buffer(*bytes);
   if (!file.readAt(tensor.data.data(), *bytes, headerBegin + headerBytes))
     throw notNpy("its data could not be read");
+  // Any byte but 0 is true for NumPy; programs count on 0 and 1, which may be an index.
+  if (tensor.dtype == TPC_BOOL)
+    for (int64_t i = 0; i < *bytes; ++i)
+      tensor.data.data()[i] = std::byte(tensor.data.data()[i] != std::byte(0));
   if (parser.fortran && tensor.shape.size() > 1)
     tensor.data = fromFortran(tensor.data, tensor.shape, dtypeBytes(tensor.dtype));
   return tensor;

@@ -25,6 +25,8 @@ std::string soleInput(const Manifest &manifest, const std::string &file) {
     return manifest.inputs[0].name;
   if (needed == 1)
     return found;
+  if (manifest.inputs.empty())
+    throw UserError("'" + file + "': the program takes no inputs");
   std::string names;
   for (const Port &port : manifest.inputs)
     names += (names.empty() ? "" : ", ") + port.name;
@@ -120,7 +122,8 @@ void checkOverwriting(const std::vector<Request> &requests, const Options &optio
     for (const auto &[name, path] : request.outputs) {
       std::error_code ignored;
       if (!fs::exists(path, ignored) || fs::is_regular_file(path, ignored)) {
-        fs::path place = fs::weakly_canonical(path, ignored);
+        // Of a file that is not there yet, only an absolute path is resolved.
+        fs::path place = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
         if (!written.insert(place.empty() ? fs::path(path) : place).second)
           throw UserError("--output: two outputs are written to '" + path + "'");
       }

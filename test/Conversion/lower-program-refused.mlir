@@ -48,3 +48,51 @@ func.func private @stage_0(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = tpc.gelu tanh %x : tensor<4xf32> -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// The runtime moves the split of one axis.
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+func.func private @stage_0(%x: tensor<2x8xf32, #tpc.dist<[8{tp, dp}, 8], local>>) -> tensor<8x2xf32, #tpc.dist<[8, 8{tp, dp}], local>> {
+  // expected-error@+1 {{over several axes at a time cannot be lowered}}
+  %0 = tpc.all_to_all %x over ["tp", "dp"] from 0 to 1 : tensor<2x8xf32, #tpc.dist<[8{tp, dp}, 8], local>> -> tensor<8x2xf32, #tpc.dist<[8, 8{tp, dp}], local>>
+  return %0 : tensor<8x2xf32, #tpc.dist<[8, 8{tp, dp}], local>>
+}
+}
+
+// -----
+
+tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{name = "y", type = tensor<4xf32>}] {
+  tpc.stage 0 {
+    // expected-error@+1 {{stands in a stage, but outside of tpc.micro_batches}}
+    tpc.output 0, %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+// expected-error@+1 {{output 1 has no type, or none of numbers}}
+tpc.pipeline @main() inputs [] outputs [{type = tensor<4xf32>}, {name = "y"}] {
+  tpc.stage 0 {
+  }
+}
+
+// -----
+
+// expected-error@+1 {{output 0 has no type, or none of numbers}}
+tpc.pipeline @main() inputs [] outputs [{name = "y", type = tensor<4xindex>}] {
+  tpc.stage 0 {
+  }
+}
+
+// -----
+
+func.func private @stage_0() -> tensor<2xf32> {
+  // expected-error@+1 {{has elements of an unknown form}}
+  %0 = tpc.constant dense_resource<elements> : tensor<2xf32> : tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+
+{-#
+  dialect_resources: {builtin: {elements: "0x040000000000803F00000040"}}
+#-}

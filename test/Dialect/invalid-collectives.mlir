@@ -142,6 +142,22 @@ tpc.pipeline @main() inputs [] outputs [] {
 
 // -----
 
+// expected-error @+1 {{inputs and outputs are dictionaries, not "x"}}
+tpc.pipeline @main(%x: tensor<4xf32>) inputs ["x"] outputs [] {
+  tpc.stage 0 {
+  }
+}
+
+// -----
+
+// expected-error @+1 {{inputs and outputs are dictionaries, not tensor<4xf32>}}
+tpc.pipeline @main() inputs [] outputs [tensor<4xf32>] {
+  tpc.stage 0 {
+  }
+}
+
+// -----
+
 tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
   tpc.stage 0 {
     // expected-error @+1 {{there is no output 0}}

@@ -21,6 +21,21 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, mb = 0>} {}
 
 // -----
 
+// expected-error @+1 {{'tpc.constraints' must be a list of {expr = "a size", ...}, not 5}}
+module attributes {tpc.constraints = 5} {}
+
+// -----
+
+// expected-error @+1 {{'tpc.constraints' must be a list of {expr = "a size", ...}, not [{max = 3 : i64}]}}
+module attributes {tpc.constraints = [{max = 3 : i64}]} {}
+
+// -----
+
+// expected-error @+1 {{'tpc.constraints' must be a list of {expr = "a size", ...}, not [{expr = "b +"}]}}
+module attributes {tpc.constraints = [{expr = "b +"}]} {}
+
+// -----
+
 // expected-error @+1 {{'tpc.grid' must be a #tpc.grid}}
 module attributes {tpc.grid = 4} {}
 

@@ -76,6 +76,18 @@ Outcome runCommand(const std::vector<std::string> &command,
   return outcome;
 }
 
+void expectError(const Outcome &outcome, const std::vector<std::string> &parts) {
+  EXPECT_GE(outcome.status, 1);
+  EXPECT_LE(outcome.status, 125) << "killed by a signal";
+  for (const std::string &part : parts)
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << "no \"" << part << "\" in\n"
+                                                         << outcome.err;
+  size_t first = outcome.err.find("error: ");
+  EXPECT_NE(first, std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("error: ", first + 1), std::string::npos) << "more than one message\n"
+                                                                       << outcome.err;
+}
+
 ProgramTest::ProgramTest() : weights(directory / "tiny.weights") {
   uint32_t seed = 3;
   auto draw = [&](size_t count) {
@@ -124,6 +136,7 @@ std::map<std::string, std::string> ProgramTest::environmentOf(const World &world
           {"TEST_MB", std::to_string(world.mb)},
           {"TEST_WEIGHTS", weights},
           {"TEST_DIGEST", digest},
+          {"TEST_PATCH", patch},
           {"TPC_RUNTIME_DIR", TPC_TEST_RUNTIME_DIR},
           {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
           {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};

@@ -33,6 +33,9 @@ Outcome runCommand(const std::vector<std::string> &command,
                    const std::map<std::string, std::string> &environment,
                    const std::string &scratch);
 
+/// That a run ended with one message which has all of `parts`.
+void expectError(const Outcome &outcome, const std::vector<std::string> &parts);
+
 template <class T>
 Tensor makeTensor(tpc_dtype dtype, const Shape &shape, const std::vector<T> &values) {
   Tensor tensor;
@@ -65,6 +68,7 @@ protected:
 
   TemporaryDirectory directory;
   std::string weights, digest;
+  std::string patch; ///< of the manifest, see TestProgram.cpp
   std::vector<float> table, w1, b1, w2, b2, w3, b3;
 };
 

@@ -53,20 +53,47 @@ TEST(Manifest, RefusesDamage) {
   expect("/grid/sizes/tp", 1000000, "the grid is too large");
   expect("/grid/sizes/ep", 2, "'ep' is not in the order");
   expect("/grid/order", json::array({"tp", "tp"}), "'tp' is repeated");
+  expect("/grid/order/0", 1, "manifest.grid.order[0]: not text");
+  expect("/grid/sequence_parallel", 1, "manifest.grid.sequence_parallel: neither true nor false");
+  expect("/inputs/0", 5, "manifest.inputs[0]: not an object");
+  expect("/inputs/0/shape/1", 4.5, "manifest.inputs[0].shape[1]: not an integer");
+  expect("/inputs/0/shape/1", "4 +", "manifest.inputs[0].shape[1]: size expression '4 +': it ends");
   expect("/inputs/0/dtype", "f8", "unknown dtype 'f8'");
-  expect("/inputs/0/dtype", "f32", "a range is two ends");
+  expect("/inputs/0/range", json::array({1}), "manifest.inputs[0]: a range is two ends");
   expect("/inputs/0/shape/0", "heads", "'heads' is not among the symbols");
-  expect("/inputs/0/default", "twos", "unknown default");
+  expect("/inputs/0/default", "twos", "unknown default 'twos'");
   expect("/outputs", 3, "not a list");
+  expect("/files/0/bytes", UINT64_MAX, "manifest.files[0].bytes: not an integer");
   expect("/parameters/0/stage", 2, "2 is not in 0…1");
   expect("/parameters/0/file", 1, "is not in 0…0");
   expect("/parameters/0/view_offset", 1, "leaves its 120 elements");
   expect("/parameters/0/dims/0/0/stride", -30, "leaves its 120 elements");
   expect("/parameters/0/dims/0/0/size", int64_t(1) << 59, "leaves its 120 elements");
-  expect("/parameters/0/dims/1/0/axes/0", "cp", "'cp' is not an axis");
+  expect("/parameters/0/dims/1/0/axes/0", "cp", "'cp' is not an axis, or is repeated");
+  expect("/parameters/0/dims/1/0/axes/1", "tp", "'tp' is not an axis, or is repeated");
+  expect("/parameters/0/use", "sparse", "unknown use 'sparse'");
+  expect("/parameters/0/init", "uniform", "unknown init 'uniform'");
   expect("/parameters/0/dims/2", json::array(), "a matmul_rhs has two dimensions");
-  EXPECT_THROW(parseManifest("{"), UserError);
-  EXPECT_THROW(parseManifest("[]"), UserError);
+  json integers = good();
+  integers["parameters"][0].update({{"dtype", "i32"}, {"source_dtype", "f32"}, {"use", "dense"}});
+  EXPECT_NE(refusal(integers).find("manifest.parameters[0]: weights are converted to f32 only"),
+            std::string::npos)
+      << refusal(integers);
+  json noOrder = good();
+  noOrder["grid"].erase("order");
+  EXPECT_EQ(
+      refusal(noOrder),
+      "the program's manifest is damaged: manifest.grid: no 'order'; compile the program again");
+  EXPECT_EQ(
+      refusal(json::array()),
+      "the program's manifest is damaged: manifest: not an object; compile the program again");
+  try {
+    parseManifest("{");
+    ADD_FAILURE() << "no error";
+  } catch (const UserError &error) {
+    EXPECT_STREQ(error.what(),
+                 "the program's manifest is damaged: it is not JSON; compile the program again");
+  }
 }
 
 TEST(Manifest, LocalParts) {
@@ -140,7 +167,19 @@ TEST(Manifest, FactorsOfSeveralPieces) {
   factor["of"][0]["size"] = 3;
   EXPECT_NE(refusal(text).find("another number of elements"), std::string::npos) << refusal(text);
   factor["of"][0]["size"] = int64_t(1) << 30;
-  EXPECT_NE(refusal(text), "no error");
+  EXPECT_NE(refusal(text).find("1073741824 is not in 1…1048576"), std::string::npos)
+      << refusal(text);
+  factor["of"][0]["size"] = int64_t(1) << 20;
+  EXPECT_NE(refusal(text).find("of[1]: a factor of too many parts"), std::string::npos)
+      << refusal(text);
+  factor["of"][0] = {{"size", 3}, {"stride", INT64_MAX}};
+  EXPECT_NE(refusal(text).find("of[0]: a factor of too many parts"), std::string::npos)
+      << refusal(text);
+  json once = factor["of"];
+  factor["of"] = {{{"size", 2}, {"stride", INT64_MAX}}, {{"size", 2}, {"stride", 1}}};
+  EXPECT_NE(refusal(text).find("of[1]: a factor that leaves 64 bits"), std::string::npos)
+      << refusal(text);
+  factor["of"] = once;
   factor["of"][0] = {{"size", 2}, {"stride", 1000}};
   EXPECT_NE(refusal(text).find("leaves its 120 elements"), std::string::npos) << refusal(text);
   factor["of"][0] = {{"size", 2}, {"stride", -15}};

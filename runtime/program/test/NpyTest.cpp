@@ -45,7 +45,7 @@ TEST_F(NpyTest, RoundTrips) {
       tensor.shape = shape;
       tensor.data = Buffer(*byteCount(shape, tensor.dtype));
       for (int64_t i = 0; i < tensor.data.size(); ++i)
-        tensor.data.data()[i] = static_cast<std::byte>(i * 31 + 1);
+        tensor.data.data()[i] = static_cast<std::byte>(dtype == TPC_BOOL ? i % 2 : i * 31 + 1);
       writeNpy(path, tensor);
       Tensor back = readNpy(path);
       EXPECT_EQ(back.dtype, tensor.dtype);
@@ -78,6 +78,11 @@ TEST_F(NpyTest, ConvertsFortranOrder) {
   EXPECT_EQ(std::string(tensor.as<char>(), 12), "agciekbhdjfl");
 }
 
+TEST_F(NpyTest, TruthValuesAreZeroOrOne) {
+  write("{'descr': '|b1', 'fortran_order': False, 'shape': (4,)}", std::string("\0\1\2\xff", 4));
+  EXPECT_EQ(std::string(readNpy(path).as<char>(), 4), std::string("\0\1\1\1", 4));
+}
+
 TEST_F(NpyTest, RefusesWhatIsBroken) {
   writeText(path, "");
   expectRefusal("does not begin like one");
@@ -97,6 +102,23 @@ TEST_F(NpyTest, RefusesWhatIsBroken) {
   expectRefusal("no 'descr', 'fortran_order' or 'shape'");
   write("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': ()}", "");
   expectRefusal("unexpected key 'descr'");
+  write("{'descr': '<f4', 'order': 'C', 'fortran_order': False, 'shape': ()}", "");
+  expectRefusal("its header has an unexpected key 'order'");
+  write("{'descr': '<f4', 'fortran_order': False, 'shape': ()} 5", "");
+  expectRefusal("its header has something after its end");
+  write("{'descr' '<f4', 'fortran_order': False, 'shape': ()}", "");
+  expectRefusal("its header has no ':' where one must be");
+  write("{'descr': '<f4', 'fortran_order': False, 'shape': (2 3)}", "");
+  expectRefusal("its header has no ')' where one must be");
+  write("{descr: '<f4', 'fortran_order': False, 'shape': ()}", "");
+  expectRefusal("its header has no quoted text where one must be");
+  write("{'descr': '<f4', 'fortran_order': None, 'shape': ()}", "");
+  expectRefusal("its header has a 'fortran_order' that is neither True nor False");
+  std::string sizes;
+  for (int d = 0; d < 33; ++d)
+    sizes += "1, ";
+  write("{'descr': '<f4', 'fortran_order': False, 'shape': (" + sizes + ")}", "abcd");
+  expectRefusal("its header has more than 32 dimensions");
   write("{'descr': '<f4", "");
   expectRefusal("unfinished text");
   write("import os", "");
@@ -112,9 +134,10 @@ TEST_F(NpyTest, RefusesWhatIsBroken) {
 
 TEST_F(NpyTest, RefusesOtherTypes) {
   write("{'descr': '>f4', 'fortran_order': False, 'shape': ()}", "abcd");
-  expectRefusal("big endian");
+  expectRefusal("is big endian ('>f4'): save it with array.astype(");
   write("{'descr': '<c8', 'fortran_order': False, 'shape': ()}", "abcdefgh");
-  expectRefusal("has dtype '<c8'");
+  expectRefusal(
+      "has dtype '<c8'; bool, i8, i16, i32, i64, u8, f16, bf16, f32 and f64 are understood");
   write("{'descr': '|O', 'fortran_order': False, 'shape': ()}", "abcd");
   expectRefusal("has dtype '|O'");
   write("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}", "abcd");
@@ -124,6 +147,8 @@ TEST_F(NpyTest, RefusesOtherTypes) {
 TEST_F(NpyTest, RefusesWhatIsNoFile) {
   path = directory / ".";
   EXPECT_NE(refusal().find("not a regular file"), std::string::npos);
+  path = directory / "absent.npy";
+  EXPECT_EQ(refusal(), "cannot open '" + path + "': No such file or directory");
   path = directory / "fifo";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   EXPECT_NE(refusal().find("not a regular file"), std::string::npos)

@@ -64,6 +64,13 @@ GRAPHS = {
     "shared-weight": (20, f"({X}, float[12, 12] w)", "a = MatMul(x, w) g = Relu(a) p = MatMul(g, w) out = Add(p, x)"),
     # ---- lookups ----
     "embedding": (20, "(int64[batch, sequence] i, float[29, 12] w)", "out = Gather(w, i)"),
+    "embedding-of-truth-values": (20, "(bool[batch, sequence] m, float[2, 12] w)", "j = Cast<to=7>(m) out = Gather(w, j)"),
+    "embedding-of-numbers": (20, f"({X}, float[29, 12] w)", "j = Cast<to=6>(x) out = Gather(w, j)"),
+    "embedding-of-what-is-not-zero": (20, "(int64[batch, sequence] i, float[2, 12] w)",
+                                      "b = Cast<to=9>(i) j = Cast<to=7>(b) out = Gather(w, j)"),
+    "embeddings-of-parts": (20, "(int64[batch, 2] i, float[3, 12] wa, float[29, 12] wb)",
+                            "a, c = Split<axis=1, num_outputs=2>(i) t = Constant<value_int=3>() m = Mod(a, t) e = Gather(wa, m)"
+                            " f = Gather(wb, c) out = Add(e, f)"),
     "tied-head": (20, "(int64[batch, sequence] i, float[29, 12] w)",
                   "e = Gather(w, i) t = Transpose<perm=[1, 0]>(w) r = Relu(e) out = MatMul(r, t)"),
     "gather-last": (20, f"({X})", "k = Constant<value_ints=[3, 0, -1]>() out = Gather<axis=2>(x, k)"),

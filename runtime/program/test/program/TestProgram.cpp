@@ -2,7 +2,8 @@
 //
 // What the compiler would emit for a small network, so that the main of executables can be tested
 // by itself. The grid comes from the environment (TEST_TP, TEST_DP, TEST_PP, TEST_MB), as do the
-// weight file (TEST_WEIGHTS, TEST_DIGEST).
+// weight file (TEST_WEIGHTS, TEST_DIGEST). TEST_PATCH, a JSON Patch, changes what the manifest says
+// of the program, which stays the same.
 //
 //   h = table[ids] * mask[..., None] + positions[..., None]          table [11, 6]
 //   h = h + gelu_tanh(h W1 + b1) W2 + b2                             W1 [6, 10], W2 a transposed
@@ -19,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -156,7 +158,9 @@ std::string manifest() {
        "view_offset": 2, "source_shape": [10], "dims": [[{"size": 7, "stride": 1, "axes": ["tp"]}]], "use": "dense",
        "init": "zeros"}],
     "schedule": "by hand"})";
-  return text;
+  using nlohmann::json;
+  std::string patch = textFrom("TEST_PATCH");
+  return patch.empty() ? text : json::parse(text).patch(json::parse(patch)).dump();
 }
 
 } // namespace
