@@ -47,7 +47,9 @@ def Tpc_MicroBatchesOp : Tpc_Op<"micro_batches", [HasParent<"StageOp">, SingleBl
   let description = [{
     Inside, the axis `mb` has a coordinate. The replica's part of the batch is split over the grid's number of
     micro-batches in the balanced way, so at most min(mb, local batch) are not empty.
-    Without `batch` (a dimension's size text), which says what is split, the body runs once.
+    `batch` is the dimension that is split: `of <batch{dp, mb}>`. `of <4{mb}>`, a number of elements that is the
+    number of micro-batches, runs the body four times on every replica, also on those that have no samples (they are needed
+    where replicas communicate). Without `batch` the body runs once.
   }];
   let arguments = (ins OptionalAttr<Tpc_DimAttr>:$batch);
   let regions = (region SizedRegion<1>:$body);
