@@ -121,9 +121,15 @@ void OutlineKernels::outline(Block &block) {
       });
     }
   }
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-    if (isOpTriviallyDead(&op))
-      op.erase();
+  // Some of the old rest used what now is behind it: one pass backwards does not find all.
+  for (bool again = true; again;) {
+    again = false;
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+      if (isOpTriviallyDead(&op)) {
+        op.erase();
+        again = true;
+      }
+  }
 }
 
 void OutlineKernels::runOnOperation() {

@@ -56,6 +56,24 @@ func.func private @mask(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   return %0 : tensor<8x8xf32>
 }
 
+// Of two such values that are results, one uses the other: nothing is left of how they came about.
+// CHECK-LABEL: @progression
+// CHECK-NEXT: call @kernel_{{.*}}add{{.*}}() : () -> tensor<3xf64>
+// CHECK-NEXT: call @kernel_{{.*}}select{{.*}}() : () -> tensor<3xf64>
+// CHECK-NEXT: return
+func.func private @progression() -> (tensor<3xf64>, tensor<3xf64>) {
+  %i = tpc.iota dim 0 : tensor<3xf64>
+  %c = tpc.constant dense<3.0> : tensor<f64> : tensor<f64>
+  %0 = tpc.mul %i, %c : tensor<3xf64>, tensor<f64> -> tensor<3xf64>
+  %1 = tpc.add %0, %c : tensor<3xf64>, tensor<f64> -> tensor<3xf64>
+  %z = tpc.constant dense<0.0> : tensor<f64> : tensor<f64>
+  %2 = tpc.cmp ge %1, %z : tensor<3xf64>, tensor<f64> -> tensor<3xi1>
+  %s = tpc.constant dense<1.0e-2> : tensor<f64> : tensor<f64>
+  %3 = tpc.mul %1, %s : tensor<3xf64>, tensor<f64> -> tensor<3xf64>
+  %4 = tpc.select %2, %1, %3 : tensor<3xi1>, tensor<3xf64>, tensor<3xf64> -> tensor<3xf64>
+  return %1, %4 : tensor<3xf64>, tensor<3xf64>
+}
+
 // Reshapes are no work.
 // CHECK-LABEL: @reshape
 // CHECK-NEXT: tpc.reshape
