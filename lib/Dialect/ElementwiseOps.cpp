@@ -176,11 +176,26 @@ double ModOp::evaluateScalar(ArrayRef<double> x) {
   return isInteger(getLhs()) && r != 0 && (r < 0) != (x[1] < 0) ? r + x[1] : r;
 }
 
+static Value toFloatType(OpBuilder &b, Location loc, Value x, Type type) {
+  if (x.getType() == type)
+    return x;
+  if (x.getType().getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth())
+    return arith::ExtFOp::create(b, loc, type, x);
+  return arith::TruncFOp::create(b, loc, type, x);
+}
+
 Value PowOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   if (isFloat(x[0])) {
-    if (isFloat(x[1]))
-      return math::PowFOp::create(b, loc, x[0], x[1]);
     Type type = x[0].getType();
+    if (isFloat(x[1])) {
+      // In the wider type; of two different ones of 16 bits neither holds the other.
+      Type other = x[1].getType(), wide = type;
+      if (other != type && other.getIntOrFloatBitWidth() >= type.getIntOrFloatBitWidth())
+        wide = other.getIntOrFloatBitWidth() == 16 ? Type(b.getF32Type()) : other;
+      Value p = math::PowFOp::create(b, loc, toFloatType(b, loc, x[0], wide),
+                                     toFloatType(b, loc, x[1], wide));
+      return toFloatType(b, loc, p, type);
+    }
     Value exponent = isUnsigned(getRhs()) ? Value(arith::UIToFPOp::create(b, loc, type, x[1]))
                                           : Value(arith::SIToFPOp::create(b, loc, type, x[1]));
     return math::PowFOp::create(b, loc, x[0], exponent);

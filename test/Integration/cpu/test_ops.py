@@ -148,6 +148,18 @@ def test_functions_of_positive_numbers(tmp_path):
     check(tmp_path, p, TWO, lambda i, random, shape: random.uniform(0.1, 4, size=shape))
 
 
+def test_powers_of_another_type(tmp_path):
+    p = Program()
+    elements = ["f16", "f32", "f64", "i32"]
+    for element in elements:
+        p.input(element, "n")
+    for base, element in enumerate(elements):
+        for exponent in range(4):
+            p.op(f"tpc.pow {{{base}}}, {{{exponent}}} : {{t{base}}}, {{t{exponent}}} -> {{r}}", element, ("n",),
+                 lambda *x, i=base, j=exponent: x[i].astype(np.float64) ** x[j])
+    check(tmp_path, p, [dict(n=9)], lambda i, random, shape: random.integers(1, 4, shape), tolerance=1e-3)
+
+
 def test_infinities_and_nan(tmp_path):
     p = Program()
     p.input("f32", "n")
