@@ -123,7 +123,9 @@ private:
     Sizes own = getSizes(v);
     Sizes padded(3 - own.size(), SymExpr(1));
     padded.append(own);
-    if (padded[0].isConstant(1) && padded[1].isConstant(1)) {
+    // Of a single token, what has all dimensions is its row: the result has two as well.
+    bool isRow = own.size() == 3 && sizes[0].isConstant(1) && sizes[1].isConstant(1);
+    if (padded[0].isConstant(1) && padded[1].isConstant(1) && !isRow) {
       if (own.size() <= 1)
         return v;
       return createReshape(builder, loc, v, {padded[2]});

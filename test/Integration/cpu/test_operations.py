@@ -52,6 +52,8 @@ GRAPHS = {
     "gemm-of-a-transposed": (13, "(float[12, tokens] x, float[12, 7] w)", "out = Gemm<transA=1>(x, w)"),
     "mlp": (20, f"({X}, float[12, 30] w, float[30] wb, float[30, 12] wo, float[12] wc)",
             "a = MatMul(x, w) b = Add(a, wb) g = Relu(b) p = MatMul(g, wo) q = Add(p, wc) out = Add(q, x)"),
+    "mlp-of-a-single-token": (20, "(float[1, 1, 12] x, float[12, 30] w, float[30] wb, float[30, 12] wo, float[12] wc)",
+                              "a = MatMul(x, w) b = Add(a, wb) g = Relu(b) p = MatMul(g, wo) q = Add(p, wc) out = Add(q, x)"),
     "gated-mlp": (20, f"({X}, float[12, 31] w, float[12, 31] wg, float[31, 12] wo)",
                   "a = MatMul(x, w) g = MatMul(x, wg) s = Sigmoid(g) t = Mul(g, s) u = Mul(t, a) p = MatMul(u, wo) out = Add(p, x)"),
     "fused-gated-mlp": (20, f"({X}, float[12, 20] w, float[10, 12] wo)",

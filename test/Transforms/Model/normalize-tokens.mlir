@@ -63,3 +63,17 @@ func.func @stays(%h: tensor<2x5x3x8xf32>, %a: tensor<2x4x5xf32>, %b: tensor<2x5x
   %2 = tpc.gather %a, %i dim 1 : tensor<2x4x5xf32>, tensor<3xi64> -> tensor<2x3x5xf32>
   return %0, %1, %2 : tensor<2x5x3x8xf32>, tensor<2x4x6xf32>, tensor<2x3x5xf32>
 }
+
+// One token has a row too, though its batch and its sequence are both 1.
+// CHECK-LABEL: @single
+// CHECK: %[[P:.*]] = tpc.matmul %{{.*}}, %{{.*}} : tensor<1x8xf32>, tensor<8x6xf32> -> tensor<1x6xf32>
+// CHECK: %[[A:.*]] = tpc.add %[[P]], %{{.*}} : tensor<1x6xf32>, tensor<6xf32> -> tensor<1x6xf32>
+// CHECK: %[[R:.*]] = tpc.relu %[[A]] : tensor<1x6xf32> -> tensor<1x6xf32>
+// CHECK: tpc.reshape %[[R]] : tensor<1x6xf32> -> tensor<1x1x6xf32>
+func.func @single(%x: tensor<1x1x8xf32>, %b: tensor<6xf32>) -> tensor<1x1x6xf32> {
+  %w = tpc.parameter @w : tensor<8x6xf32>
+  %0 = tpc.matmul %x, %w : tensor<1x1x8xf32>, tensor<8x6xf32> -> tensor<1x1x6xf32>
+  %1 = tpc.add %0, %b : tensor<1x1x6xf32>, tensor<6xf32> -> tensor<1x1x6xf32>
+  %2 = tpc.relu %1 : tensor<1x1x6xf32> -> tensor<1x1x6xf32>
+  return %2 : tensor<1x1x6xf32>
+}
