@@ -178,6 +178,8 @@ def grids(name):
     """Without a matrix there is nothing that tensor parallelism could split; what adds over the batch cannot split it."""
     if name in ("gemm-of-a-transposed", "reduction-over-the-batch"):
         return [Grid()]
+    if name == "mlp-of-a-single-token":
+        return [Grid(), Grid(tp=2), Grid(tp=2, sp=True)]
     matrix = re.search(r"float\[\d+, \d+\] w", GRAPHS[name][1])
     return [Grid(), Grid(tp=2 if matrix else 1, dp=2, allow_reshard=True)]
 
