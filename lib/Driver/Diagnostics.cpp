@@ -44,10 +44,13 @@ DiagnosticPrinter::~DiagnosticPrinter() {
 
 void DiagnosticPrinter::print(mlir::Diagnostic &diagnostic, unsigned indent) {
   using Severity = mlir::DiagnosticSeverity;
-  std::string text = describeLocation(diagnostic.getLocation());
-  if (!text.empty())
-    text += ": ";
-  text += diagnostic.str();
+  std::string text = describeLocation(diagnostic.getLocation()), message = diagnostic.str();
+  llvm::StringRef rest = message;
+  // Many messages begin with the node's name, for those who see no locations.
+  if (!llvm::StringRef(text).starts_with("node ") ||
+      !rest.consume_front(llvm::StringRef(text).drop_front(5)))
+    text += text.empty() ? "" : ": ";
+  text += rest;
   if (indent == 0) {
     bool isNew = printed.insert(text).second;
     if (diagnostic.getSeverity() == Severity::Remark && (!isNew || ++remarks > kMaxRemarks))
