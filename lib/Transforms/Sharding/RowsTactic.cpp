@@ -431,6 +431,11 @@ void RowsTactic::record() {
     if (!plan.columns.contains(cls))
       result.splits.push_back(plan.describe(cls) + " over" + x + " outside of products");
   for (Operation *op : plan.getOps()) {
+    if (auto roll = dyn_cast<RollOp>(op))
+      for (int cls : plan.getRun(roll))
+        for (StringRef axis : {kX, kY})
+          if (plan.hasAxis({cls}, axis, Plan::getPlace(op)))
+            plan.predictShifts(cls, axis, result);
     if (inProducts.contains(op)) {
       if (op->getNumOperands() > 0)
         predictProduct(op);

@@ -122,14 +122,14 @@ def test_micro_batches_cannot_shift(tpcc, tmp_path):
         "the batch (batch) cannot be split over mb2: 'shift0' shifts along it", "leave mb2 out")
 
 
-def test_the_width_shifts_in_two_dimensions_if_asked_for(tpcc, tmp_path):
-    """With tp2x2 the residual's width is split, which a shift along it has to cross."""
+def test_the_width_shifts_in_two_dimensions(tpcc, tmp_path):
+    """With tp2x2 the residual's width is split, over both axes where it is not in a product."""
     path = tmp_path / "shift.onnx"
-    token_shift(path, (1,), axis=2)
+    token_shift(path, (1, -2), axis=2)
     check(tpcc, path, "tp2,sp", [(2, 5)])
-    tpcc.call([path, "--megatron-shard=tp2x2", "-o", tmp_path / "program"]).refused(
-        "of dimension 1 (6) that no tactic predicts", "accept it with allow-reshard")
-    check(tpcc, path, "tp2x2,allow-reshard", [(2, 5), (1, 1)])
+    for grid in ("tp2x2", "tp2x3,dp2"):
+        check(tpcc, path, grid, [(2, 5), (1, 1)])
+        assert any(kind == "collective_permute" for kind, _ in kinds(tpcc, path, grid, 2, 5))
 
 
 def test_shifts_on_mpi(tpcc, tmp_path, mpi):
