@@ -105,3 +105,24 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.
   %z = tpc.add %r, %b : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
   return %z : tensor<?x8xf32, #tpc.dist<[t, 8]>>
 }
+
+// -----
+
+// A shift along the residual's width crosses what both axes split: predicted, one permutation.
+// TACTICS: name = "rows"
+// TACTICS-SAME: {axis = "tpx", kind = "collective_permute", size = "8", why = "shifts along what tpx splits"}
+// TACTICS-SAME: {axis = "tpy", kind = "collective_permute", size = "8", why = "shifts along what tpy splits"}
+// CHECK-LABEL: @main
+// CHECK: tpc.collective_permute {{.*}} over ["tpx", "tpy"] dim 1 from "3" every "8"
+tpc.weight @u in "w" at 0 : tensor<8x32xf32>
+tpc.weight @d in "w" at 0 : tensor<32x8xf32>
+func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.dist<[t, 8]>> {
+  %u = tpc.parameter @u : tensor<8x32xf32>
+  %d = tpc.parameter @d : tensor<32x8xf32>
+  %h = tpc.matmul %x, %u : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<8x32xf32> -> tensor<?x32xf32, #tpc.dist<[t, 32]>>
+  %a = tpc.gelu tanh %h : tensor<?x32xf32, #tpc.dist<[t, 32]>> -> tensor<?x32xf32, #tpc.dist<[t, 32]>>
+  %y = tpc.matmul %a, %d : tensor<?x32xf32, #tpc.dist<[t, 32]>>, tensor<32x8xf32> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  %n = tpc.tanh %y : tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  %r = tpc.roll %n dim 1 from "3" every "8" : tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  return %r : tensor<?x8xf32, #tpc.dist<[t, 8]>>
+}
