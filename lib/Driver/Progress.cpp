@@ -5,9 +5,25 @@
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <cstdlib>
+#include <fstream>
+#include <string>
 #include <sys/resource.h>
 
 using namespace tpc;
+
+/// The most memory that this program has had, in MiB. What getrusage() says begins with the memory
+/// of the program that has started this one.
+static long getPeakMiB() {
+  constexpr llvm::StringLiteral key = "VmHWM:";
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (llvm::StringRef(line).starts_with(key))
+      return std::strtol(line.c_str() + key.size(), nullptr, 10) / 1024;
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage); // ru_maxrss counts KiB
+  return usage.ru_maxrss / 1024;
+}
 
 Progress::Progress(bool timing)
     : timing(timing), terminal(llvm::errs().is_displayed() && !timing) {}
@@ -29,10 +45,7 @@ void Progress::finish() {
   clearLine();
   if (timing && !current.empty()) {
     std::chrono::duration<double> seconds = Clock::now() - start;
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage); // ru_maxrss counts KiB
-    llvm::errs() << llvm::format("tpcc: %8.3f s %6ld MiB  ", seconds.count(),
-                                 usage.ru_maxrss / 1024)
+    llvm::errs() << llvm::format("tpcc: %8.3f s %6ld MiB  ", seconds.count(), getPeakMiB())
                  << current << "\n";
   }
   current.clear();

@@ -8,7 +8,6 @@ none are read. Grids take turns.
 from __future__ import annotations
 
 import argparse
-import re
 import statistics
 import tempfile
 from pathlib import Path
@@ -23,7 +22,7 @@ LLAMA_GRIDS = [Grid(tp=8), Grid(tp=8, pp=16, dp=64)]
 
 
 def verifying(run: harness.Result) -> float:
-    return sum(float(seconds) for seconds in re.findall(r"tpcc: +([0-9.]+) s .* MiB +verifying", run.stderr))
+    return sum(step.seconds for step in run.steps if step.what.startswith("verifying"))
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -74,6 +76,14 @@ class Grid:
         return [grid for grid in grids if grid.ranks <= max_ranks and not (grid.sp and grid.tp == 1)]
 
 
+class Step(NamedTuple):
+    """One line of `tpcc --timing`: the peak is that of all steps so far."""
+
+    seconds: float
+    peak_bytes: int
+    what: str
+
+
 @dataclass
 class Result:
     """How a process ended, and what it needed."""
@@ -83,8 +93,18 @@ class Result:
     stdout: str
     stderr: str
     seconds: float
-    peak_bytes: int
     timed_out: bool
+
+    @property
+    def steps(self) -> list[Step]:
+        """What `tpcc --timing` has said."""
+        return [Step(float(seconds), int(mebibytes) << 20, what) for seconds, mebibytes, what in
+                re.findall(r"^tpcc: +([0-9.]+) s +(\d+) MiB +(.*)$", self.stderr, re.M)]
+
+    @property
+    def peak_bytes(self) -> int:
+        """The compiler's peak of memory with --timing. (What wait4 says begins with the memory of this process.)"""
+        return max(step.peak_bytes for step in self.steps)
 
     def __str__(self) -> str:
         state = "timed out" if self.timed_out else f"exit status {self.returncode}"
@@ -129,15 +149,14 @@ def run(command, *, timeout: float = TIMEOUT_SECONDS, cwd=None, env=None, limit_
 
         timer = threading.Timer(timeout, stop)
         timer.start()
-        _, status, usage = os.wait4(process.pid, 0)
+        process.wait()
         timer.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.monotonic() - begin
         text = []
         for stream in (out, err):
             stream.seek(0)
             text.append(stream.read().decode(errors="replace"))
-    return Result(command, process.returncode, *text, seconds, usage.ru_maxrss * 1024, expired.is_set())
+    return Result(command, process.returncode, *text, seconds, expired.is_set())
 
 
 def tool(name: str) -> Path:

@@ -113,6 +113,8 @@ def test_compiling_needs_no_weights(tpcc):
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers need memory of their own")
 def test_compiling_stays_small(tpcc, tmp_path):
-    """At most 500 MiB for 124M at tp8,pp4, whatever else the machine does."""
-    result = run([tool("tpcc"), MODELS / "gpt2-124m.onnx", "--megatron-shard=tp8,pp4", "-o", tmp_path / "gpt2"]).check()
-    assert result.peak_bytes <= 500 << 20
+    """At most 500 MiB for 124M at tp8,pp4, whatever else the machine does, and whatever this process holds."""
+    ballast = b"x" * (600 << 20)
+    result = run([tool("tpcc"), MODELS / "gpt2-124m.onnx", "--megatron-shard=tp8,pp4", "--timing", "-o",
+                  tmp_path / "gpt2"]).check()
+    assert 10 << 20 <= result.peak_bytes <= 500 << 20 < len(ballast)
