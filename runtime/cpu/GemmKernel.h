@@ -2,8 +2,8 @@
 //
 // A register tile is R rows of x by P panels. Rows of x are read where they are, one broadcast per
 // row and step of k; a panel is read forwards, so that at one row (decoding) the product runs at
-// the memory's speed. k is walked in blocks, so that a block of a panel stays in the first-level
-// cache while all rows of the task pass over it; between blocks, sums wait in a buffer of the
+// the memory's speed. k is walked in blocks, so that a block of a panel stays in the nearest
+// caches while all rows of the task pass over it; between blocks, sums wait in a buffer of the
 // task's own, because `out` may be `residual`, which is still to be read.
 //
 // Included by KernelsImpl.h, inside of which see for TPC_LANES.
@@ -23,28 +23,62 @@ constexpr int panelWidth = vecsPerPanel * lanes;
 constexpr int maxTileRows = TPC_TILE_ROWS;
 constexpr int64_t kBlock = 768;
 
+/// One k of `multiply`: `x` has the address of every third row, `b` that of this k in each panel.
+template <int R, int P>
+TPC_INLINE void multiplyStep(Vec (&sums)[R][P * vecsPerPanel], const float *const (&x)[(R + 2) / 3],
+                             int64_t xRow, const float *b, const float *ahead,
+                             int64_t panelStride) {
+  Vec right[P * vecsPerPanel];
+  for (int p = 0; p < P; ++p) {
+    for (int v = 0; v < vecsPerPanel; ++v)
+      right[p * vecsPerPanel + v] = load(b + p * panelStride + v * lanes);
+    __builtin_prefetch(ahead + p * panelStride);
+  }
+  for (int r = 0; r < R; ++r) {
+    Vec left = splat(x[r / 3][r % 3 * xRow]);
+    for (int v = 0; v < P * vecsPerPanel; ++v)
+      sums[r][v] += left * right[v];
+  }
+}
+
 /// Adds x[R, k] * panel[k, P panels] to the sums. `panelStride` is between the panels of one tile,
 /// `bStride` between consecutive k of a panel. Element (row, k) of x is at x[row * xRow + k *
 /// xStep].
+///
+/// Addresses are formed so that a step of k is little more than its loads, broadcasts and
+/// multiplications (20 instructions for 12 of these in a tile of 6 by 2 vectors): a core that is
+/// shared with another hardware thread has few slots to spare.
 template <int R, int P>
 TPC_INLINE void multiply(Vec (&sums)[R][P * vecsPerPanel], const float *x, int64_t xRow,
                          int64_t xStep, const float *b, int64_t bStride, int64_t panelStride,
                          int64_t k) {
+  constexpr int unrolled = 4, prefetched = 16;
+  const float *rows[(R + 2) / 3];
+  for (int i = 0; i < (R + 2) / 3; ++i)
+    rows[i] = x + 3 * i * xRow;
+  int64_t i = 0;
 #pragma clang loop unroll(disable)
-  for (int64_t i = 0; i < k; ++i) {
-    Vec right[P * vecsPerPanel];
-    for (int p = 0; p < P; ++p) {
-      for (int v = 0; v < vecsPerPanel; ++v)
-        right[p * vecsPerPanel + v] = load(b + p * panelStride + v * lanes);
-      __builtin_prefetch(b + p * panelStride + 256);
+  for (; i + unrolled <= k; i += unrolled) {
+    for (int u = 0; u < unrolled; ++u) {
+      const float *at[(R + 2) / 3];
+      for (int j = 0; j < (R + 2) / 3; ++j)
+        at[j] = rows[j] + u * xStep;
+      const float *panel = b + u * bStride;
+      multiplyStep<R, P>(sums, at, xRow, panel, panel + prefetched * bStride, panelStride);
     }
-    for (int r = 0; r < R; ++r) {
-      Vec left = splat(x[r * xRow]);
-      for (int v = 0; v < P * vecsPerPanel; ++v)
-        sums[r][v] += left * right[v];
+    for (const float *&row : rows) {
+      row += unrolled * xStep;
+      // Else the compiler keeps one of them, and adds up the others for each broadcast.
+      __asm__("" : "+r"(row));
     }
+    b += unrolled * bStride;
+  }
+#pragma clang loop unroll(disable)
+  for (; i < k; ++i) {
+    multiplyStep<R, P>(sums, rows, xRow, b, b, panelStride);
+    for (const float *&row : rows)
+      row += xStep;
     b += bStride;
-    x += xStep;
   }
 }
 
@@ -102,12 +136,30 @@ __attribute__((noinline)) void finishTile(const GemmJob &job, const float *sums,
     }
 }
 
+/// Asks for what finishTile will read and write. Rows of the result lie pages apart, so that the
+/// processor does not see them coming.
+TPC_INLINE void prefetchResult(const GemmJob &job, int64_t row, int rows, int64_t column,
+                               int columns) {
+  constexpr int lineWidth = 16;
+  for (int r = 0; r < rows; ++r) {
+    int64_t at = (row + r) * job.outStride + column;
+    for (int c = 0; c < columns + lineWidth - 1; c += lineWidth) { // lines need not begin at `at`
+      int64_t in = at + (c < columns ? c : columns - 1);
+      __builtin_prefetch(job.out + in, 1);
+      if (job.residual)
+        __builtin_prefetch(job.residual + in);
+    }
+  }
+}
+
 /// One register tile over one block of k. `partial` holds the sums between blocks, `partialStride`
 /// apart by row.
 template <int R, int P>
 void tile(const GemmJob &job, int64_t row, int64_t panel, int64_t k0, int64_t k1, float *partial,
           int64_t partialStride) {
   constexpr int vecs = P * vecsPerPanel;
+  if (k1 == job.k)
+    prefetchResult(job, row, R, panel * panelWidth, P * panelWidth);
   Vec sums[R][vecs];
   for (int r = 0; r < R; ++r)
     for (int v = 0; v < vecs; ++v)

@@ -37,8 +37,8 @@ def time_onnxruntime(session, ids, seconds: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prefill", default="128,512", help="sequence lengths (128,512)")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3, help="of ONNX Runtime's steps in a round (3)")
+    parser.add_argument("--rounds", type=int, default=9, help="of taking turns (9)")
+    parser.add_argument("--seconds", type=float, default=2, help="of ONNX Runtime's steps in a round (2)")
     parser.add_argument("--model", type=Path, help="an ONNX file with input_ids (default: GPT-2 124M)")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
