@@ -25,6 +25,13 @@ LLVM::LLVMFuncOp HostModule::getRuntimeFunction(StringRef name, Type result,
                                   llvm::to_vector(args)));
 }
 
+LLVM::GlobalOp HostModule::getText(StringRef text) {
+  SmallVector<int8_t> bytes(text.begin(), text.end());
+  bytes.push_back(0);
+  auto type = RankedTensorType::get(bytes.size(), IntegerType::get(module.getContext(), 8));
+  return getConstant(DenseElementsAttr::get(type, ArrayRef<int8_t>(bytes)));
+}
+
 LLVM::GlobalOp HostModule::getConstant(ElementsAttr value) {
   LLVM::GlobalOp &global = constants[value];
   if (global)

@@ -288,7 +288,7 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
                                    int64_t rank, HostEmitter &e) {
     SizeEmitter &s = e.sizes();
     Type pointer = LLVM::LLVMPointerType::get(call.getContext());
-    SmallVector<Value> values{e.environment()};
+    SmallVector<Value> values{e.context(), e.environment()};
     for (Value v : call.getOperands())
       values.push_back(e.pointer(v));
     for (Value v : call.getResults())

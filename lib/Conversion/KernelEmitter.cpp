@@ -213,6 +213,22 @@ Value KernelEmitter::ifElse(Value condition, Type type,
   return after->getArgument(0);
 }
 
+void KernelEmitter::reportUnless(Value inside, Operation *lookup, Value index,
+                                 Value size) {
+  Block *before = b.getInsertionBlock();
+  Region *region = before->getParent();
+  Block *after = b.createBlock(region, std::next(before->getIterator()));
+  Block *missing = b.createBlock(after);
+  Value node = LLVM::AddressOfOp::create(b, loc, host.getText(getSourceName(lookup->getLoc())));
+  SmallVector<Value> args{ctx, node, index, size};
+  auto report = host.getRuntimeFunction("tpc_missing_index", {}, ValueRange(args).getTypes());
+  LLVM::CallOp::create(b, loc, report, args);
+  LLVM::BrOp::create(b, loc, ValueRange(), after);
+  b.setInsertionPointToEnd(before);
+  LLVM::CondBrOp::create(b, loc, inside, after, ValueRange(), missing, ValueRange());
+  b.setInsertionPointToStart(after);
+}
+
 //===----------------------------------------------------------------------===//
 // Elements
 //===----------------------------------------------------------------------===//
@@ -345,14 +361,15 @@ LogicalResult KernelEmitter::emit() {
     load.setInvariant(true);
     return load;
   };
-  Value env = argument(0);
-  unsigned next = 1;
+  ctx = argument(0);
+  Value env = argument(1);
+  unsigned next = 2;
   for (Value arg : source.getArguments())
     pointers[arg] = argument(next++);
   OperandRange results = source.front().getTerminator()->getOperands();
   for (Value result : results)
     pointers[result] = argument(next++);
-  sizeEmitter = std::make_unique<SizeEmitter>(b, loc, layout, env);
+  sizeEmitter = std::make_unique<SizeEmitter>(b, loc, host.layout, env);
 
   rowRank = source->getAttrOfType<IntegerAttr>(kKernelAttr).getInt();
   SmallVector<Value> rows(sizesOf(results[0]).take_front(rowRank));

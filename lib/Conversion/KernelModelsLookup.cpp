@@ -8,14 +8,16 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 // A row number as ids give it: negative ones count from the end. The result is
-// {row within this rank's part, whether it is there}. Whatever the id, memory
-// is never read out of bounds: rows that are not there read as zero.
-static SmallVector<Value> findRow(KernelEmitter &e, Value id, DimAttr dim,
-                                  Value localSize) {
+// {row within this rank's part, whether it is there}. What lies in another
+// rank's part reads as zero; what lies in none is reported, and reads as zero.
+static SmallVector<Value> findRow(KernelEmitter &e, Operation *op, Value given,
+                                  DimAttr dim, Value localSize) {
   OpBuilder &b = e.builder();
   Value n = e.sizes().expr(dim.getExpr());
-  Value negative = e.less(id, e.constant(0));
-  id = LLVM::SelectOp::create(b, e.getLoc(), negative, e.add(id, n), id);
+  Value negative = e.less(given, e.constant(0));
+  Value id = LLVM::SelectOp::create(b, e.getLoc(), negative, e.add(given, n), given);
+  Value exists = LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::ult, id, n);
+  e.reportUnless(exists, op, given, n);
   Value begin = e.constant(0);
   if (dim.isSharded()) {
     begin = e.sizes().productBegin(dim);
@@ -35,7 +37,7 @@ struct EmbeddingModel
                          ValueRange index) const {
     return e.remember(op, index, [&] {
       Value id = toIndex(e, e.element(op.getIds(), index), op.getIds().getType());
-      return findRow(e, id, getDist(op.getTable()).getDims()[0],
+      return findRow(e, op, id, getDist(op.getTable()).getDims()[0],
                      e.sizesOf(op.getTable())[0]);
     });
   }
@@ -72,7 +74,7 @@ struct GatherModel : KernelOpInterface::ExternalModel<GatherModel, GatherOp> {
     SmallVector<Value> ids(index.slice(dim, idType.getRank()));
     auto found = e.remember(op, ids, [&] {
       Value id = toIndex(e, e.element(gather.getIndices(), ids), idType);
-      return findRow(e, id, getDist(gather.getData()).getDims()[dim],
+      return findRow(e, op, id, getDist(gather.getData()).getDims()[dim],
                      e.sizesOf(gather.getData())[dim]);
     });
     SmallVector<Value> at(index.take_front(dim));
@@ -99,7 +101,7 @@ struct GatherNDModel
       SmallVector<Value> one(ids);
       one.push_back(e.constant(i));
       Value id = toIndex(e, e.element(gather.getIndices(), one), idType);
-      auto found = findRow(e, id, getDist(gather.getData()).getDims()[batch + i],
+      auto found = findRow(e, op, id, getDist(gather.getData()).getDims()[batch + i],
                            e.sizesOf(gather.getData())[batch + i]);
       at.push_back(found[0]);
       inside = inside ? arith::AndIOp::create(e.builder(), e.getLoc(), inside,

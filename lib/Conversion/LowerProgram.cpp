@@ -179,7 +179,7 @@ void LowerProgram::runOnOperation() {
     emitProgram(stages, *manifest);
   }
   for (func::FuncOp kernel : kernels)
-    if (failed(KernelEmitter(kernel, *layout).emit()))
+    if (failed(KernelEmitter(kernel, host).emit()))
       return signalPassFailure();
   for (func::FuncOp function : llvm::concat<func::FuncOp>(functions, kernels))
     function.erase();

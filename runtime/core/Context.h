@@ -8,6 +8,7 @@
 #include "core/Error.h"
 #include "core/Grid.h"
 #include "tpc/runtime.h"
+#include <atomic>
 #include <map>
 #include <memory>
 #include <vector>
@@ -40,9 +41,17 @@ public:
                     const int64_t *global, const int64_t *offset, const int64_t *size) = 0;
 };
 
+/// The first index that a kernel looked up and that is not there. Any of the rank's threads may set
+/// it, while its thread waits for them.
+struct MissingIndex {
+  std::atomic<bool> met{false};
+  const char *node = nullptr;
+  int64_t index = 0, size = 0;
+};
+
 } // namespace tpc::rt
 
-/// Opaque to generated code. Used by one thread, the rank's.
+/// Opaque to generated code. Used by one thread, the rank's, but for `missing`.
 struct tpc_context {
   tpc_context(tpc::rt::World &world, const tpc::rt::Grid &grid, int rank, int threadsPerRank);
   tpc_context(const tpc_context &) = delete;
@@ -60,6 +69,7 @@ struct tpc_context {
   tpc::rt::Counters counters;
 
   tpc::rt::DataTables data;
+  tpc::rt::MissingIndex missing;
   tpc::rt::OutputSink *outputs = nullptr;
   std::unique_ptr<tpc::rt::RankState> compute; ///< owned by cpu/
   std::unique_ptr<tpc::rt::RankState> program; ///< owned by program/

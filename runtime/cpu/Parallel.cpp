@@ -4,6 +4,7 @@
 #include "core/Context.h"
 #include <algorithm>
 #include <atomic>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -139,4 +140,22 @@ extern "C" void tpc_parallel_for(tpc_context *ctx, tpc_kernel_fn kernel, void *c
     Part part = partOf(rows, pieces, piece);
     kernel(args, part.offset, part.offset + part.size);
   });
+  if (MissingIndex &missing = ctx->missing; missing.met.load(std::memory_order_relaxed)) {
+    missing.met.store(false, std::memory_order_relaxed);
+    fail(*ctx, "node '" + std::string(missing.node) + "' looks up index " +
+                   std::to_string(missing.index) + " of " + std::to_string(missing.size) +
+                   (missing.size ? "; valid are " + std::to_string(-missing.size) + " to " +
+                                       std::to_string(missing.size - 1)
+                                 : ""));
+  }
+}
+
+extern "C" void tpc_missing_index(tpc_context *ctx, const char *node, int64_t index, int64_t size) {
+  MissingIndex &missing = ctx->missing;
+  // Read by the rank's thread only after all others are done with the kernel.
+  if (missing.met.exchange(true, std::memory_order_relaxed))
+    return;
+  missing.node = node;
+  missing.index = index;
+  missing.size = size;
 }

@@ -42,6 +42,8 @@ public:
   LLVM::LLVMFuncOp getRuntimeFunction(StringRef name, Type result, TypeRange args);
   /// A read-only global with these elements, 64-byte aligned.
   LLVM::GlobalOp getConstant(ElementsAttr value);
+  /// The same for a text, with a NUL behind it.
+  LLVM::GlobalOp getText(StringRef text);
   /// A function of tensors in its lowered form.
   LLVM::LLVMFunctionType getType(func::FuncOp function);
 

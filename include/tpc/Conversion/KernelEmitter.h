@@ -5,7 +5,7 @@
 //
 //   void kernel(void *const *args, int64_t lo, int64_t hi)
 //
-// with args = env, pointers to the operands, pointers to the results. The
+// with args = ctx, env, pointers to the operands, pointers to the results. The
 // emitter walks over rows; for each row, in program order, ops build what a
 // row shares, and results are computed element by element and stored:
 //
@@ -21,10 +21,9 @@
 #ifndef TPC_CONVERSION_KERNELEMITTER_H
 #define TPC_CONVERSION_KERNELEMITTER_H
 
-#include "tpc/Conversion/SizeEmitter.h"
+#include "tpc/Conversion/HostEmitter.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 namespace mlir::tpc {
 class KernelEmitter;
@@ -42,8 +41,7 @@ Type getScalarType(Type tensor);
 
 class KernelEmitter {
 public:
-  KernelEmitter(func::FuncOp source, const EnvLayout &layout)
-      : source(source), layout(layout) {}
+  KernelEmitter(func::FuncOp source, HostModule &host) : source(source), host(host) {}
 
   /// Emits the kernel beside its source, under the same name.
   LogicalResult emit();
@@ -78,6 +76,9 @@ public:
         function_ref<SmallVector<Value>(ValueRange index, ValueRange)> body);
   Value ifElse(Value condition, Type type, function_ref<Value()> then,
                function_ref<Value()> otherwise);
+  /// Where `inside` is false, tells the runtime that `index` is not one of `size`
+  /// that `lookup` finds. The step fails, but not here: goes on in both cases.
+  void reportUnless(Value inside, Operation *lookup, Value index, Value size);
 
   /// Arithmetic on indices, at the current place.
   Value add(Value x, Value y);
@@ -107,8 +108,9 @@ private:
   Value address(Value pointer, Type type, Value linear);
 
   func::FuncOp source;
-  const EnvLayout &layout;
+  HostModule &host;
   LLVM::LLVMFuncOp target;
+  Value ctx;
   OpBuilder b{source.getContext()};
   Location loc = source.getLoc();
   std::unique_ptr<SizeEmitter> sizeEmitter;

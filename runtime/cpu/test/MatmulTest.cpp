@@ -5,6 +5,7 @@
 #include "cpu/Compute.h"
 #include <cmath>
 #include <gtest/gtest.h>
+#include <regex>
 
 using namespace tpc::rt;
 
@@ -220,6 +221,32 @@ TEST(ParallelFor, CoversEachRowOnce) {
         EXPECT_EQ(seen, std::vector<int32_t>(rows, 1));
         EXPECT_GE(smallest, std::min(rows, grain)) << rows << " rows";
       }
+}
+
+TEST(ParallelFor, FailsAfterAMissingIndex) {
+  for (int threads : {1, 3}) {
+    OneRank rank(threads);
+    std::vector<int32_t> seen(1000, 0);
+    void *args[] = {rank.ctx(), seen.data()};
+    auto kernel = [](void *const *args, int64_t lo, int64_t hi) {
+      for (int64_t i = lo; i < hi; ++i) {
+        ++static_cast<int32_t *>(args[1])[i];
+        if (i % 2)
+          tpc_missing_index(static_cast<tpc_context *>(args[0]), "/gather", i - 2000, 7);
+      }
+    };
+    auto error = rank.world->run([&](tpc_context &ctx) {
+      tpc_parallel_for(&ctx, kernel, args, 1000, 1);
+      FAIL() << "the rank goes on";
+    });
+    ASSERT_TRUE(error);
+    // One of them, and all of the kernel's rows: its threads end as usual.
+    EXPECT_TRUE(std::regex_match(
+        *error,
+        std::regex("(rank 0: )?node '/gather' looks up index -1[0-9]+ of 7; valid are -7 to 6")))
+        << *error;
+    EXPECT_EQ(seen, std::vector<int32_t>(1000, 1));
+  }
 }
 
 } // namespace

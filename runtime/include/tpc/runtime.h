@@ -55,8 +55,12 @@ void tpc_output(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
 
 /* A generated kernel: rows [lo, hi) of whatever its arguments describe. Integers travel in pointer-sized slots. */
 typedef void (*tpc_kernel_fn)(void *const *args, int64_t lo, int64_t hi);
-/* Splits [0, rows) over the rank's threads; at least `grain` rows each. */
+/* Splits [0, rows) over the rank's threads; at least `grain` rows each. An error if a kernel has met a missing index. */
 void tpc_parallel_for(tpc_context *ctx, tpc_kernel_fn kernel, void *const *args, int64_t rows, int64_t grain);
+
+/* For kernels, on any of the rank's threads: `index` is not in [-size, size). `node` says who looks it up, and outlives the
+ * program. Returns; the first one met becomes the rank's error when the kernel has ended. */
+void tpc_missing_index(tpc_context *ctx, const char *node, int64_t index, int64_t size);
 
 typedef enum { TPC_EPILOGUE_NONE = 0, TPC_EPILOGUE_GELU_ERF = 1, TPC_EPILOGUE_GELU_TANH = 2, TPC_EPILOGUE_SILU = 3,
                TPC_EPILOGUE_RELU = 4 } tpc_epilogue;

@@ -1,0 +1,106 @@
+"""Indices that are computed while the program runs: what ONNX Runtime finds is found, what it refuses is refused."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from harness import Grid
+from tpc.reference import Session
+
+TABLE = np.arange(1, 41, dtype=np.float32).reshape(10, 4)
+X = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)
+
+
+def graph(nodes, result, constants=(), **inputs):
+    """name -> (element type, dimensions)"""
+    ports = [helper.make_tensor_value_info(name, element, dims) for name, (element, dims) in inputs.items()]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, result)
+    body = helper.make_graph(nodes, "lookup", ports, [output],
+                             [numpy_helper.from_array(np.asarray(value), name) for name, value in dict(constants).items()])
+    return helper.make_model(body, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def node(op, *inputs, to="y", **attributes):
+    return helper.make_node(op, list(inputs), [to], name=f"/{op.lower()}/{to}", **attributes)
+
+
+IDS = (TensorProto.INT64, ["batch", "sequence"])
+MODELS = {
+    # As OPT finds positions: an offset, or the sum of a mask.
+    "offset": graph([node("Add", "ids", "two", to="at"), node("Gather", "table", "at")], ["batch", "sequence", 4],
+                    {"table": TABLE, "two": np.int64(2)}, ids=IDS),
+    "running": graph([node("CumSum", "ids", "one", to="sum"), node("Add", "sum", "one", to="at"),
+                      node("Gather", "table", "at")], ["batch", "sequence", 4],
+                     {"table": TABLE, "one": np.int64(1)}, ids=IDS),
+    # Of tables that are as large as an input is.
+    "dimension": graph([node("Gather", "x", "ids", axis=1)], ["batch", "n", 4],
+                       x=(TensorProto.FLOAT, ["batch", "sequence", 4]), ids=(TensorProto.INT64, ["n"])),
+    "elements": graph([node("GatherElements", "x", "ids", axis=1)], ["batch", "n", 4],
+                      x=(TensorProto.FLOAT, ["batch", "sequence", 4]), ids=(TensorProto.INT64, ["batch", "n", 4])),
+    "tuples": graph([node("GatherND", "x", "ids")], ["n", 4],
+                    x=(TensorProto.FLOAT, ["batch", "sequence", 4]), ids=(TensorProto.INT64, ["n", 2])),
+    "constant tuples": graph([node("GatherND", "table", "ids")], ["n"], {"table": TABLE}, ids=(TensorProto.INT64, ["n", 2])),
+}
+LAST = np.zeros((2, 2, 4), np.int64)
+
+# The node, the index it is told of, and what is looked up.
+REFUSED = {
+    "offset": [("10 of 10", [[0, 8]]), ("-11 of 10", [[-13, 0]])],
+    "running": [("10 of 10", [[1] * 9])],
+    "dimension": [("3 of 3", [0, 3]), ("-4 of 3", [-4]), (f"{2**62} of 3", [2**62]), (f"{-2**63} of 3", [-2**63])],
+    "elements": [("3 of 3", LAST + 3), ("-4 of 3", LAST - 4)],
+    "tuples": [("2 of 2", [[0, 0], [2, 0]]), ("3 of 3", [[1, 3]])],
+    "constant tuples": [("4 of 4", [[9, 4]]), ("-11 of 10", [[-11, 0]])],
+}
+FOUND = {
+    "offset": [[[0, 7], [-12, -2]]],
+    "running": [[[1] * 8]],
+    "dimension": [[0, -3, 2]],
+    "elements": [LAST + 2, LAST - 3],
+    "tuples": [[[0, 2], [-1, -3]], np.zeros((0, 2), np.int64)],
+    "constant tuples": [[[9, 3], [-10, -4]]],
+}
+GRIDS = {name: [Grid(), Grid(dp=2)] for name in MODELS}
+for with_table in ("offset", "running"):
+    GRIDS[with_table] += [Grid(tp=2), Grid(tp=3), Grid(pp=2)]
+# An index into the batch may be in any replica.
+GRIDS["tuples"] = [Grid(), Grid(dp=2, allow_reshard=True)]
+CASES = [(name, grid) for name, grids in GRIDS.items() for grid in grids]
+
+
+def inputs_of(name: str, ids) -> dict[str, np.ndarray]:
+    inputs = {"ids": np.asarray(ids, np.int64)}
+    return inputs | ({"x": X} if name in ("dimension", "elements", "tuples") else {})
+
+
+@pytest.mark.parametrize("name, grid", CASES, ids=lambda v: str(v).replace(" ", "_"))
+def test_lookup(tpcc, tmp_path, name, grid):
+    path = tmp_path / "model.onnx"
+    onnx.save(MODELS[name], path)
+    program, reference = tpcc.compile(path, grid), Session(path)
+    for ids in FOUND[name]:
+        inputs = inputs_of(name, ids)
+        np.testing.assert_array_equal(program.run(inputs, outputs=["y"])["y"], reference.run(inputs)["y"])
+    for words, ids in REFUSED[name]:
+        inputs = inputs_of(name, ids)
+        with pytest.raises(Exception, match="ONNXRuntimeError"):
+            reference.run(inputs)
+        arguments = ["--output", f"y={tmp_path / 'y.npy'}"]
+        for key, value in inputs.items():
+            np.save(tmp_path / f"{key}.npy", value)
+            arguments += ["--input", f"{key}={tmp_path / key}.npy"]
+        program.call(arguments, timeout=60).refused("/gather", f"index {words}")
+        assert not (tmp_path / "y.npy").exists()
+
+
+def test_every_rank_hears_of_it(tpcc, tmp_path, mpi):
+    """One replica's index is missing; the others must not wait for it."""
+    path = tmp_path / "model.onnx"
+    onnx.save(MODELS["offset"], path)
+    program = tpcc.compile(path, Grid(tp=2, dp=2))
+    np.save(tmp_path / "ids.npy", np.array([[0, 1], [2, 8]]))
+    for transport in ("threads", "mpi"):
+        program.call([f"{tmp_path / 'ids.npy'}", "--output", f"y={tmp_path / 'y.npy'}"], transport,
+                     timeout=60).refused("'/gather/y'", "index 10 of 10", "-10 to 9")
+    assert not (tmp_path / "y.npy").exists()
