@@ -41,7 +41,7 @@ LLVM::GlobalOp HostModule::getConstant(ElementsAttr value) {
   Type element = type.getElementType();
   auto dense = cast<DenseElementsAttr>(value);
   // LLVM wants signless elements, and a boolean takes a byte.
-  if (element.isInteger(1) || element.isUnsignedInteger()) {
+  if (isUnsigned(element)) {
     SmallVector<int8_t> bytes;
     for (APInt v : dense.getValues<APInt>())
       bytes.push_back(element.isInteger(1) ? (v.isZero() ? 0 : 1) : v.getZExtValue());

@@ -28,10 +28,9 @@ SmallVector<Value> mlir::tpc::broadcastIndex(KernelEmitter &e, Value operand,
 
 Value mlir::tpc::toIndex(KernelEmitter &e, Value integer, Type tensor) {
   OpBuilder &b = e.builder();
-  Type element = getElementTypeOrSelf(tensor);
   if (integer.getType().isInteger(64))
     return integer;
-  if (element.isUnsignedInteger() || element.isInteger(1))
+  if (isUnsigned(tensor))
     return arith::ExtUIOp::create(b, e.getLoc(), b.getI64Type(), integer);
   return arith::ExtSIOp::create(b, e.getLoc(), b.getI64Type(), integer);
 }

@@ -8,12 +8,6 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-// A scalar's type does not tell whether its highest bit is a sign: the tensor's does.
-static bool isUnsigned(Type tensor) {
-  Type element = getElementTypeOrSelf(tensor);
-  return element.isUnsignedInteger() || element.isInteger(1);
-}
-
 static Value larger(KernelEmitter &e, Type tensor, Value x, Value y) {
   if (isa<FloatType>(x.getType()))
     return arith::MaximumFOp::create(e.builder(), e.getLoc(), x, y);

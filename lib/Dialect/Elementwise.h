@@ -23,11 +23,6 @@ ShardingRule getElementwiseRule(Operation *op, ArrayRef<ShardingRule::Linear> li
 
 inline bool isFloat(Value scalar) { return isa<FloatType>(scalar.getType()); }
 inline bool isInteger(Value tensor) { return isa<IntegerType>(elementType(tensor)); }
-/// Whether the elements' highest bit is no sign. (arith's types do not tell.)
-inline bool isUnsigned(Value tensor) {
-  Type type = elementType(tensor);
-  return type.isUnsignedInteger() || type.isInteger(1);
-}
 /// A constant of a float or integer type.
 Value number(OpBuilder &b, Location loc, Type type, double value);
 Value reciprocal(OpBuilder &b, Location loc, Value x);

@@ -145,7 +145,7 @@ static Value safeDivisor(OpBuilder &b, Location loc, Value divisor) {
 Value DivOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   if (isFloat(x[0]))
     return arith::DivFOp::create(b, loc, x[0], x[1]);
-  if (isUnsigned(getLhs()))
+  if (isUnsigned(getLhs().getType()))
     return arith::DivUIOp::create(b, loc, x[0], nonZero(b, loc, x[1]));
   Value quotient = arith::DivSIOp::create(b, loc, x[0], safeDivisor(b, loc, x[1]));
   Value zero = number(b, loc, quotient.getType(), 0);
@@ -156,7 +156,7 @@ Value DivOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
 Value ModOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   if (isFloat(x[0]))
     return arith::RemFOp::create(b, loc, x[0], x[1]);
-  if (isUnsigned(getLhs()))
+  if (isUnsigned(getLhs().getType()))
     return arith::RemUIOp::create(b, loc, x[0], nonZero(b, loc, x[1]));
   Value divisor = safeDivisor(b, loc, x[1]);
   // The remainder takes the divisor's sign: add the divisor where they differ.
@@ -196,7 +196,7 @@ Value PowOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
                                      toFloatType(b, loc, x[1], wide));
       return toFloatType(b, loc, p, type);
     }
-    Value exponent = isUnsigned(getRhs()) ? Value(arith::UIToFPOp::create(b, loc, type, x[1]))
+    Value exponent = isUnsigned(getRhs().getType()) ? Value(arith::UIToFPOp::create(b, loc, type, x[1]))
                                           : Value(arith::SIToFPOp::create(b, loc, type, x[1]));
     return math::PowFOp::create(b, loc, x[0], exponent);
   }
@@ -205,12 +205,12 @@ Value PowOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   auto toDouble = [&](Value v, Value tensor) -> Value {
     if (isFloat(v))
       return v.getType() == f64 ? v : arith::ExtFOp::create(b, loc, f64, v).getResult();
-    if (isUnsigned(tensor))
+    if (isUnsigned(tensor.getType()))
       return arith::UIToFPOp::create(b, loc, f64, v);
     return arith::SIToFPOp::create(b, loc, f64, v);
   };
   Value p = math::PowFOp::create(b, loc, toDouble(x[0], getLhs()), toDouble(x[1], getRhs()));
-  if (isUnsigned(getLhs()))
+  if (isUnsigned(getLhs().getType()))
     return arith::FPToUIOp::create(b, loc, x[0].getType(), p);
   return arith::FPToSIOp::create(b, loc, x[0].getType(), p);
 }
@@ -224,11 +224,16 @@ Value CmpOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   int p = (int)getPredicate();
   if (isFloat(x[0]))
     return arith::CmpFOp::create(b, loc, floats[p], x[0], x[1]);
-  return arith::CmpIOp::create(b, loc, isUnsigned(getLhs()) ? unsignedInts[p] : ints[p], x[0],
+  return arith::CmpIOp::create(b, loc, isUnsigned(getLhs().getType()) ? unsignedInts[p] : ints[p], x[0],
                                x[1]);
 }
 
 double CmpOp::evaluateScalar(ArrayRef<double> x) { return evaluatePredicate(getPredicate(), x[0], x[1]); }
+
+bool mlir::tpc::isUnsigned(Type type) {
+  Type element = getElementTypeOrSelf(type);
+  return element.isUnsignedInteger() || element.isInteger(1);
+}
 
 bool mlir::tpc::evaluatePredicate(Predicate predicate, double x, double y) {
   switch (predicate) {
@@ -262,7 +267,7 @@ Value CastOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   Value v = x[0];
   if (from == to)
     return v;
-  bool fromUnsigned = from.isInteger(1) || from.isUnsignedInteger();
+  bool fromUnsigned = isUnsigned(from);
   if (to.isInteger(1)) {
     Value zero = number(b, loc, v.getType(), 0);
     if (isFloat(v))
@@ -285,7 +290,7 @@ Value CastOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   unsigned width = to.getIntOrFloatBitWidth();
   Type target = b.getIntegerType(width); // signless, as arith wants
   if (isFloat(v)) {
-    if (to.isUnsignedInteger())
+    if (isUnsigned(to))
       return arith::FPToUIOp::create(b, loc, target, v);
     return arith::FPToSIOp::create(b, loc, target, v);
   }

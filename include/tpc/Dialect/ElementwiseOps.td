@@ -70,7 +70,7 @@ class Tpc_NumberOp<string mnemonic, string what, string floats, string integers,
                    string unsigned = integers>
     : Tpc_BinaryOp<mnemonic, Tpc_Tensor, what, traits> {
   let scalar = "return isFloat(x[0]) ? Value(arith::" # floats # "::create(b, loc, x[0], x[1]))"
-               " : isUnsigned(getLhs()) ? Value(arith::" # unsigned # "::create(b, loc, x[0], x[1]))"
+               " : isUnsigned(getLhs().getType()) ? Value(arith::" # unsigned # "::create(b, loc, x[0], x[1]))"
                " : Value(arith::" # integers # "::create(b, loc, x[0], x[1]));";
   let reference = "return " # reference_ # ";";
 }
@@ -92,7 +92,7 @@ def Tpc_NegOp : Tpc_UnaryOp<"neg", Tpc_Tensor, "-x. Linear. ONNX Neg."> {
 def Tpc_AbsOp : Tpc_UnaryOp<"abs", Tpc_Tensor, "|x|. ONNX Abs."> {
   let scalar = [{
     return isFloat(x[0]) ? Value(math::AbsFOp::create(b, loc, x[0]))
-           : isUnsigned(getOperand()) ? x[0] : Value(math::AbsIOp::create(b, loc, x[0]));
+           : isUnsigned(getOperand().getType()) ? x[0] : Value(math::AbsIOp::create(b, loc, x[0]));
   }];
   let reference = [{ return std::fabs(x[0]); }];
 }

@@ -86,7 +86,7 @@ std::optional<SymExpr> mlir::tpc::frontend::wrapInt(const SymExpr &e, Type type)
     return type.getIntOrFloatBitWidth() >= 32 ? std::optional(e) : std::nullopt;
   APInt bits(64, (uint64_t)*value);
   bits = bits.trunc(type.getIntOrFloatBitWidth());
-  return SymExpr(type.isUnsignedInteger() ? (int64_t)bits.getZExtValue() : bits.getSExtValue());
+  return SymExpr(isUnsigned(type) ? (int64_t)bits.getZExtValue() : bits.getSExtValue());
 }
 
 double mlir::tpc::frontend::roundTo(double value, Type element) {

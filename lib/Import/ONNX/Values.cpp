@@ -89,10 +89,10 @@ FailureOr<Tensor> Importer::readTensor(const ::onnx::TensorProto &proto, const T
       contents->floats.push_back(value.convertToDouble());
     }
   } else {
-    bool isSigned = !tensor.element.isUnsignedInteger() && !tensor.isBool();
+    bool hasNoSign = isUnsigned(tensor.element);
     for (const APInt &value : elements->getValues<APInt>())
       contents->ints.push_back(
-          SymExpr(isSigned ? value.getSExtValue() : (int64_t)value.getZExtValue()));
+          SymExpr(hasNoSign ? (int64_t)value.getZExtValue() : value.getSExtValue()));
   }
   tensor.contents = contents;
   return tensor;

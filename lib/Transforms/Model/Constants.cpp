@@ -47,8 +47,7 @@ static std::optional<double> findSplat(Value v, int depth) {
       return value.convertToDouble();
     }
     llvm::APInt value = dense.getSplatValue<llvm::APInt>();
-    bool isUnsigned = element.isInteger(1) || element.isUnsignedInteger();
-    return integerAsDouble(isUnsigned ? (int64_t)value.getZExtValue() : value.getSExtValue());
+    return integerAsDouble(isUnsigned(element) ? (int64_t)value.getZExtValue() : value.getSExtValue());
   }
   if (auto size = dyn_cast<SizeOp>(op)) {
     auto expr = SymExpr::parse(size.getExpr().str());

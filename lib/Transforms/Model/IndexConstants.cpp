@@ -19,7 +19,7 @@ static IndexExpr constantElement(DenseElementsAttr dense, int64_t flat) {
   if (element.isInteger(1))
     return IndexExpr::truth(value.getBoolValue());
   return IndexExpr::integer(
-      SymExpr(element.isUnsignedInteger() ? (int64_t)value.getZExtValue() : value.getSExtValue()));
+      SymExpr(isUnsigned(element) ? (int64_t)value.getZExtValue() : value.getSExtValue()));
 }
 
 // A constant matrix is recognized as a function of its indices if it is

@@ -144,7 +144,7 @@ struct FoldCast : public OpRewritePattern<CastOp> {
     if (floats && !mixed16)
       return a <= b;
     bool integers = !isa<FloatType>(from) && !isa<FloatType>(to);
-    return integers && !from.isUnsignedInteger() && !to.isUnsignedInteger() && a <= b;
+    return integers && !isUnsigned(from) && !isUnsigned(to) && a <= b;
   }
 
   LogicalResult matchAndRewrite(CastOp op, PatternRewriter &rewriter) const override {
