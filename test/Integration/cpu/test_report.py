@@ -3,10 +3,12 @@
 import collections
 import sys
 
+import onnx
 import pytest
 
 from harness import TOP, Grid
 from models import COMMITTED, Model
+from random_graphs import Layer, Spec, build
 
 sys.path.append(str(TOP / "test" / "Benchmark"))
 import gpt  # noqa: E402
@@ -105,6 +107,21 @@ def test_serial_layers_reduce_twice_and_parallel_ones_once(tpcc, tmp_path, resid
     found = totals(tpcc.report(path, Grid.parse(text), model.shape(5, 7)))
     found.pop(("output", "gather"), None)
     assert found == expected_totals(model, Grid.parse(text), 5, 7, 2 if residual == "serial" else 1)
+
+
+@pytest.mark.parametrize("text", ["tp2", "tp4,sp", "tp2,pp2"])
+@pytest.mark.parametrize("zero_bias", [False, True])
+def test_a_shared_bias_splits_like_others(tpcc, tmp_path, zero_bias, text):
+    """What was never trained has one vector of zeros in its file, which all projections of a size add: those that make
+    heads, which are split, and those that make the residual, which is not."""
+    layer = Layer(heads=4, kv=4, size=2, mlp="gelu", ffn=16)
+    spec = Spec((layer,), depth=3, hidden=8, vocab=16, zero_bias=zero_bias)
+    path = tmp_path / "model.onnx"
+    onnx.save(build(spec), path)
+    model = Model(path, layers=3, hidden=8)
+    found = totals(tpcc.report(path, Grid.parse(text), model.shape(2, 5)))
+    found.pop(("output", "gather"), None)
+    assert found == expected_totals(model, Grid.parse(text), 2, 5)
 
 
 def test_only_the_last_stage_hands_out_logits(tpcc):
