@@ -349,6 +349,19 @@ IndexExpr IndexAnalysis::cast(CastOp op, const IndexExpr &operand) {
   });
 }
 
+/// Whether n + e is n for each value that integers of 64 bits give e: where masks add the least
+/// number of a type to what hides a key already. |e| < 2^93 here, half a unit in the last place of
+/// n more than that.
+static bool absorbs(double n, const SymExpr &e, Type type) {
+  ArrayRef<SymExpr::Term> terms = e.getTerms();
+  auto isSmall = [](const SymExpr::Term &term) {
+    return term.atoms.size() <= 1 && std::abs(term.coefficient) < (1 << 20);
+  };
+  if (e.isOverflow() || terms.size() > 1024 || !llvm::all_of(terms, isSmall))
+    return false;
+  return (type.isF32() && std::abs(n) >= 0x1p118) || (type.isF64() && std::abs(n) >= 0x1p147);
+}
+
 IndexExpr IndexAnalysis::arithmetic(Operation *op, const IndexExpr &a, const IndexExpr &b) {
   auto x = a.getConstant(), y = b.getConstant();
   Type element = elementTypeOf(op->getResult(0));
@@ -360,6 +373,10 @@ IndexExpr IndexAnalysis::arithmetic(Operation *op, const IndexExpr &a, const Ind
            : isa<FloatType>(element) ? IndexExpr::number(*value)
                                      : IndexExpr::integer((int64_t)*value);
   }
+  if (y && a.isInteger() && isa<AddOp>(op) && absorbs(*y, a.getPolynomial(), element))
+    return b;
+  if (x && b.isInteger() && isa<AddOp, SubOp>(op) && absorbs(*x, b.getPolynomial(), element))
+    return a;
   // Whole numbers may be mixed into polynomials.
   auto polynomial = [](const IndexExpr &e) -> std::optional<SymExpr> {
     if (e.isInteger())

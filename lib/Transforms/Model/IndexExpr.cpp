@@ -1,4 +1,4 @@
-//===- IndexExpr.cpp - Expressions over indices, and proofs ---------------===//
+//===- IndexExpr.cpp - Expressions over indices, simplified ---------------===//
 
 #include "tpc/Transforms/Model/IndexAnalysis.h"
 
@@ -94,164 +94,6 @@ std::optional<double> IndexExpr::getConstant() const {
   default:
     return std::nullopt;
   }
-}
-
-//===----------------------------------------------------------------------===//
-// Variables and ranges
-//===----------------------------------------------------------------------===//
-
-IndexAnalysis::IndexAnalysis(ArrayRef<SymExpr> sizes) {
-  for (auto [i, size] : llvm::enumerate(sizes)) {
-    assumeNotEmpty(size);
-    if (size.isConstant(1)) {
-      indices.push_back(IndexExpr::integer(0));
-      continue;
-    }
-    variables.push_back({indexName(i), size - 1});
-    indices.push_back(IndexExpr::integer(SymExpr::symbol(indexName(i))));
-  }
-}
-
-void IndexAnalysis::assumeNotEmpty(const SymExpr &size) {
-  // A product is at least 1 only if each factor (none is negative) is.
-  if (size.isConstant())
-    return;
-  if (size.isMonomial())
-    size.collectSymbols(positive);
-  else
-    notEmpty.push_back(size);
-}
-
-IndexExpr IndexAnalysis::freshIndex(const SymExpr &size) {
-  std::string name = "_c" + std::to_string(variables.size());
-  variables.push_back({name, size - 1});
-  return IndexExpr::integer(SymExpr::symbol(name));
-}
-
-const IndexExpr *IndexAnalysis::getElement(StringRef symbol) const {
-  auto it = elements.find(symbol.str());
-  return it == elements.end() ? nullptr : &it->second;
-}
-
-bool IndexAnalysis::hasElements(const SymExpr &e) const {
-  std::set<std::string> symbols;
-  e.collectSymbols(symbols);
-  return llvm::any_of(symbols, [&](const std::string &s) { return elements.count(s) != 0; });
-}
-
-/// e as coefficient * variable + rest; nothing where the variable occurs in
-/// another way.
-static std::optional<std::pair<SymExpr, SymExpr>> linearIn(const SymExpr &e,
-                                                           const std::string &name) {
-  SymExpr zero = e.substitute({{name, SymExpr(0)}});
-  SymExpr one = e.substitute({{name, SymExpr(1)}});
-  SymExpr coefficient = one - zero;
-  std::set<std::string> symbols;
-  coefficient.collectSymbols(symbols);
-  if (symbols.count(name) || coefficient * SymExpr::symbol(name) + zero != e)
-    return std::nullopt;
-  return std::make_pair(coefficient, zero);
-}
-
-// Each variable in turn takes the end of its range at which the expression is
-// least; what remains is a polynomial over symbols with a plain lower bound.
-bool IndexAnalysis::isNonNegative(const SymExpr &e) {
-  if (e.isOverflow() || hasElements(e))
-    return false;
-  if (auto n = e.asConstant())
-    return *n >= 0;
-  SymExpr least = e;
-  for (const Variable &variable : llvm::reverse(variables)) {
-    std::set<std::string> symbols;
-    least.collectSymbols(symbols);
-    if (!symbols.count(variable.name))
-      continue;
-    auto linear = linearIn(least, variable.name);
-    if (!linear)
-      return false;
-    if (isNonNegative(linear->first))
-      least = linear->second;
-    else if (isNonNegative(-linear->first))
-      least = least.substitute({{variable.name, variable.upper}});
-    else
-      return false;
-  }
-  // Sizes of dimensions that are indexed are positive: s = 1 + s', s' >= 0.
-  std::map<std::string, SymExpr> shifted;
-  for (const std::string &name : positive)
-    shifted.insert({name, SymExpr::symbol(name) + 1});
-  auto isAtLeastZero = [&](const SymExpr &e) {
-    auto bound = e.substitute(shifted).lowerBound(0);
-    return bound && *bound >= 0;
-  };
-  // Of sums it is known as a whole: p + s - 1 >= 0.
-  return isAtLeastZero(least) || llvm::any_of(notEmpty, [&](const SymExpr &size) {
-           return isAtLeastZero(least - (size - 1));
-         });
-}
-
-std::optional<SymExpr> IndexAnalysis::upperBound(const SymExpr &e) {
-  if (e.isOverflow() || hasElements(e))
-    return std::nullopt;
-  SymExpr most = e;
-  for (const Variable &variable : llvm::reverse(variables)) {
-    std::set<std::string> symbols;
-    most.collectSymbols(symbols);
-    if (!symbols.count(variable.name))
-      continue;
-    auto linear = linearIn(most, variable.name);
-    if (!linear)
-      return std::nullopt;
-    if (isNonNegative(linear->first))
-      most = most.substitute({{variable.name, variable.upper}});
-    else if (isNonNegative(-linear->first))
-      most = linear->second;
-    else
-      return std::nullopt;
-  }
-  return most;
-}
-
-// a = quotient * b + rest, where the quotient is made of what b divides: terms,
-// or, if b is a sum, coefficients of symbols. Decided if 0 <= rest < b.
-std::optional<std::pair<SymExpr, SymExpr>> IndexAnalysis::divide(const SymExpr &a,
-                                                                 const SymExpr &b) {
-  if (a.isOverflow() || b.isOverflow() || !isNonNegative(b - 1))
-    return std::nullopt;
-  SymExpr quotient(0), rest = a;
-  auto take = [&](const SymExpr &q) {
-    quotient = quotient + q;
-    rest = rest - q * b;
-  };
-  if (b.isMonomial()) {
-    for (const SymExpr::Term &term : a.getTerms()) {
-      auto one = SymExpr::parse(term.atoms.empty() ? "1" : term.key());
-      if (auto q = one ? (*one * SymExpr(term.coefficient)).divideExact(b) : std::nullopt)
-        take(*q);
-    }
-  } else {
-    std::set<std::string> symbols;
-    a.collectSymbols(symbols);
-    for (const std::string &name : symbols)
-      if (auto linear = linearIn(rest, name))
-        if (auto q = linear->first.divideExact(b))
-          take(*q * SymExpr::symbol(name));
-  }
-  if (!isNonNegative(rest) || !isNonNegative(b - 1 - rest))
-    return std::nullopt;
-  return std::make_pair(quotient, rest);
-}
-
-IndexExpr IndexAnalysis::floorDiv(const SymExpr &a, const SymExpr &b) {
-  if (auto r = divide(a, b))
-    return IndexExpr::integer(r->first);
-  return IndexExpr::integer(SymExpr::floorDiv(a, b));
-}
-
-IndexExpr IndexAnalysis::mod(const SymExpr &a, const SymExpr &b) {
-  if (auto r = divide(a, b))
-    return IndexExpr::integer(r->second);
-  return IndexExpr::integer(SymExpr::mod(a, b));
 }
 
 //===----------------------------------------------------------------------===//
@@ -352,10 +194,57 @@ static std::optional<SmallVector<IndexExpr>> gatherTerms(ArrayRef<IndexExpr> ter
   return list;
 }
 
+// In `a and (not a or b)`, the second is b where the first holds.
+IndexExpr IndexAnalysis::assume(const IndexExpr &e, const IndexExpr &fact) {
+  SmallVector<IndexExpr> args;
+  switch (e.getKind()) {
+  case IndexExpr::Kind::Select:
+    if (e.getArgs()[0] == fact)
+      return e.getArgs()[1];
+    return e.getArgs()[0] == negation(fact) ? e.getArgs()[2] : e;
+  case IndexExpr::Kind::And:
+  case IndexExpr::Kind::Or:
+    for (const IndexExpr &arg : e.getArgs())
+      args.push_back(assume(arg, fact));
+    if (llvm::equal(args, e.getArgs()))
+      return e;
+    return e.getKind() == IndexExpr::Kind::And ? conjunction(args) : disjunction(args);
+  case IndexExpr::Kind::Compare:
+  case IndexExpr::Kind::Element:
+    if (e == fact)
+      return IndexExpr::truth(true);
+    return e == negation(fact) ? IndexExpr::truth(false) : e;
+  case IndexExpr::Kind::Integer:
+  case IndexExpr::Kind::Number:
+  case IndexExpr::Kind::Truth:
+    return e;
+  }
+  llvm_unreachable("all kinds are handled");
+}
+
+/// Each term where the others hold, or where none of them does. Whether that changed any.
+bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold) {
+  for (size_t i = 0; i < terms.size(); ++i)
+    for (size_t j = 0; j < terms.size(); ++j) {
+      bool isSimple = terms[i].getKind() == IndexExpr::Kind::Compare ||
+                      terms[i].getKind() == IndexExpr::Kind::Element;
+      if (i == j || isSimple)
+        continue;
+      IndexExpr under = assume(terms[i], hold ? terms[j] : negation(terms[j]));
+      if (under == terms[i])
+        continue;
+      terms[i] = under;
+      return true;
+    }
+  return false;
+}
+
 IndexExpr IndexAnalysis::conjunction(ArrayRef<IndexExpr> terms) {
   auto list = gatherTerms(terms, IndexExpr::Kind::And, false);
   if (!list)
     return IndexExpr::truth(false);
+  if (assumeOthers(*list, true))
+    return conjunction(*list);
   if (list->empty())
     return IndexExpr::truth(true);
   if (list->size() == 1)
@@ -373,6 +262,8 @@ IndexExpr IndexAnalysis::disjunction(ArrayRef<IndexExpr> terms) {
   auto list = gatherTerms(terms, IndexExpr::Kind::Or, true);
   if (!list)
     return IndexExpr::truth(true);
+  if (assumeOthers(*list, false))
+    return disjunction(*list);
   if (list->empty())
     return IndexExpr::truth(false);
   if (list->size() == 1)
@@ -395,7 +286,7 @@ static bool equalWhere(IndexAnalysis &analysis, const IndexExpr &condition, cons
   std::set<std::string> symbols;
   condition.getPolynomial().collectSymbols(symbols);
   for (const std::string &name : symbols) {
-    auto linear = linearIn(condition.getPolynomial(), name);
+    auto linear = IndexAnalysis::linearIn(condition.getPolynomial(), name);
     if (!linear || !(linear->first.isConstant(1) || linear->first.isConstant(-1)))
       continue;
     SymExpr solved = linear->first.isConstant(1) ? -linear->second : linear->second;
@@ -405,11 +296,15 @@ static bool equalWhere(IndexAnalysis &analysis, const IndexExpr &condition, cons
   return false;
 }
 
-IndexExpr IndexAnalysis::select(const IndexExpr &c, const IndexExpr &a, const IndexExpr &b) {
-  if (c.isTrue() || a == b)
-    return a;
+IndexExpr IndexAnalysis::select(const IndexExpr &c, const IndexExpr &ifTrue,
+                                const IndexExpr &ifFalse) {
+  if (c.isTrue())
+    return ifTrue;
   if (c.isFalse())
-    return b;
+    return ifFalse;
+  IndexExpr a = assume(ifTrue, c), b = assume(ifFalse, negation(c));
+  if (a == b)
+    return a;
   if (a.getKind() == IndexExpr::Kind::Truth && b.getKind() == IndexExpr::Kind::Truth)
     return a.isTrue() ? c : negation(c);
   if (a.getKind() == IndexExpr::Kind::Truth)

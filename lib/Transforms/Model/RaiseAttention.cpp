@@ -208,6 +208,11 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     getOperation().walk([&](AttentionOp op) { attentions.push_back(op); });
     for (AttentionOp op : attentions)
       refine(op);
+    getOperation().walk([](AttentionOp op) {
+      if (op.getMask() || op.getBias())
+        emitRemark(op.getLoc()) << "attention keeps its " << (op.getMask() ? "mask" : "bias")
+                                << " as a tensor: it is not known to be causal or a mask of keys";
+    });
   }
 
   void raise(MatmulOp op) {
@@ -254,7 +259,6 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     result = createTranspose(builder, loc, result, {0, 2, 1, 3});
     result = createReshape(builder, loc, result, getSizes(op.getResult()));
     op.getResult().replaceAllUsesWith(result);
-    report(result.getLoc(), *mask);
   }
 
   Value create(OpBuilder &builder, Location loc, const Heads &heads, const AttentionMask &mask,
@@ -267,12 +271,6 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
         builder.getF64FloatAttr(scale), mask.causal ? builder.getUnitAttr() : UnitAttr(),
         builder.getStringAttr(mask.offset.str()), builder.getF64FloatAttr(mask.softcap),
         MaskedRowAttr::get(builder.getContext(), mask.maskedRow));
-  }
-
-  void report(Location loc, const AttentionMask &mask) {
-    if (mask.mask || mask.bias)
-      emitRemark(loc) << "attention keeps its " << (mask.mask ? "mask" : "bias")
-                      << " as a tensor: it is not known to be causal or a mask of keys";
   }
 
   /// The mask of an attention op that the importer made.
@@ -296,10 +294,8 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
       return;
     bool changes = mask->causal || mask->keyMask || (op.getMask() && !mask->mask) ||
                    (op.getBias() && !mask->bias);
-    if (!changes) {
-      report(op.getLoc(), *mask);
+    if (!changes)
       return;
-    }
     // A bias is exchanged for a mask only where rows cannot be fully masked.
     if (op.getBias() && !mask->bias && (mask->keyMask || mask->mask))
       return;
@@ -321,7 +317,6 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
                      op.getScale().convertToDouble());
     op.getResult().replaceAllUsesWith(v);
     op.erase();
-    report(v.getLoc(), *mask);
   }
 };
 

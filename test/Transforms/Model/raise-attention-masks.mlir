@@ -215,3 +215,37 @@ func.func @with_bias(%q: !q, %k: !k, %v: !q, %p: !p, %a: tensor<1x3x5x5xf32>) ->
   %8 = tpc.matmul %7, %v : !s, !q -> !q
   return %4, %8 : !q, !q
 }
+
+// -----
+
+// OPT's: the padding's input is added to the least number where causality hides a key, and a zero sum is hidden as well. What
+// the scores show of it is told apart from the mask only once the attention is there: nothing is remarked on the way.
+!q = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
+!k = tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>
+!s = tensor<?x3x?x?xf32, #tpc.dist<[b, 3, s, s]>>
+!m = tensor<?x1x?x?xf32, #tpc.dist<[b, 1, s, s]>>
+!square = tensor<?x?xf32, #tpc.dist<[s, s]>>
+// CHECK-LABEL: @least_number
+// CHECK: tpc.attention causal %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} key_mask %{{.*}} scale 1.0{{.*}} {masked_row = 1 : i32}
+func.func @least_number(%q: !q, %k: !k, %v: !q, %mask: tensor<?x?xi64, #tpc.dist<[b, s]>>) -> !q {
+  %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %low = tpc.constant dense<-3.40282347E+38> : tensor<f32> : tensor<f32>
+  %j = tpc.iota dim 0 : tensor<?xi64, #tpc.dist<[s]>>
+  %i = tpc.reshape %j : tensor<?xi64, #tpc.dist<[s]>> -> tensor<?x1xi64, #tpc.dist<[s, 1]>>
+  %0 = tpc.expand %low : tensor<f32> -> !square
+  %1 = tpc.trilu upper %0 k "1" : !square -> !square
+  %2 = tpc.cmp gt %j, %i : tensor<?xi64, #tpc.dist<[s]>>, tensor<?x1xi64, #tpc.dist<[s, 1]>> -> tensor<?x?xi1, #tpc.dist<[s, s]>>
+  %3 = tpc.cast %2 : tensor<?x?xi1, #tpc.dist<[s, s]>> -> !square
+  %4 = tpc.mul %1, %3 : !square, !square -> !square
+  %5 = tpc.reshape %4 : !square -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %6 = tpc.reshape %mask : tensor<?x?xi64, #tpc.dist<[b, s]>> -> tensor<?x1x1x?xi64, #tpc.dist<[b, 1, 1, s]>>
+  %7 = tpc.cast %6 : tensor<?x1x1x?xi64, #tpc.dist<[b, 1, 1, s]>> -> tensor<?x1x1x?xf32, #tpc.dist<[b, 1, 1, s]>>
+  %8 = tpc.add %5, %7 : tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>, tensor<?x1x1x?xf32, #tpc.dist<[b, 1, 1, s]>> -> !m
+  %9 = tpc.cmp eq %8, %zero : !m, tensor<f32> -> tensor<?x1x?x?xi1, #tpc.dist<[b, 1, s, s]>>
+  %10 = tpc.select %9, %low, %5 : tensor<?x1x?x?xi1, #tpc.dist<[b, 1, s, s]>>, tensor<f32>, tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>> -> !m
+  %11 = tpc.matmul %q, %k : !q, !k -> !s
+  %12 = tpc.add %11, %10 : !s, !m -> !s
+  %13 = tpc.softmax %12 dim 3 : !s -> !s
+  %14 = tpc.matmul %13, %v : !s, !q -> !q
+  return %14 : !q
+}

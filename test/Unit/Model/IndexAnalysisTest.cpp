@@ -146,4 +146,29 @@ TEST_F(IndexAnalysisTest, ConstantMatrices) {
       }
 }
 
+// OPT's: the least number where causality hides a key; to that the padding's input is added, and where the sum is zero,
+// the least number again. Visible is where all of it is zero.
+TEST_F(IndexAnalysisTest, TheLeastNumberHidesWhatIsAdded) {
+  Value v = parse("%mask: tensor<?x?xi64, #tpc.dist<[b, s]>>", R"(
+    %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+    %least = tpc.constant dense<-3.40282347E+38> : tensor<f32> : tensor<f32>
+    %j = tpc.iota dim 0 : tensor<?xi64, #tpc.dist<[s]>>
+    %0 = tpc.expand %least : tensor<f32> -> tensor<?x?xf32, #tpc.dist<[s, s]>>
+    %1 = tpc.trilu upper %0 k "1" : tensor<?x?xf32, #tpc.dist<[s, s]>> -> tensor<?x?xf32, #tpc.dist<[s, s]>>
+    %i = tpc.reshape %j : tensor<?xi64, #tpc.dist<[s]>> -> tensor<?x1xi64, #tpc.dist<[s, 1]>>
+    %2 = tpc.cmp gt %j, %i : tensor<?xi64, #tpc.dist<[s]>>, tensor<?x1xi64, #tpc.dist<[s, 1]>> -> tensor<?x?xi1, #tpc.dist<[s, s]>>
+    %3 = tpc.cast %2 : tensor<?x?xi1, #tpc.dist<[s, s]>> -> tensor<?x?xf32, #tpc.dist<[s, s]>>
+    %4 = tpc.mul %1, %3 : tensor<?x?xf32, #tpc.dist<[s, s]>>, tensor<?x?xf32, #tpc.dist<[s, s]>> -> tensor<?x?xf32, #tpc.dist<[s, s]>>
+    %5 = tpc.reshape %4 : tensor<?x?xf32, #tpc.dist<[s, s]>> -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+    %6 = tpc.reshape %mask : tensor<?x?xi64, #tpc.dist<[b, s]>> -> tensor<?x1x1x?xi64, #tpc.dist<[b, 1, 1, s]>>
+    %7 = tpc.cast %6 : tensor<?x1x1x?xi64, #tpc.dist<[b, 1, 1, s]>> -> tensor<?x1x1x?xf32, #tpc.dist<[b, 1, 1, s]>>
+    %8 = tpc.add %5, %7 : tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>, tensor<?x1x1x?xf32, #tpc.dist<[b, 1, 1, s]>> -> tensor<?x1x?x?xf32, #tpc.dist<[b, 1, s, s]>>
+    %9 = tpc.cmp eq %8, %zero : tensor<?x1x?x?xf32, #tpc.dist<[b, 1, s, s]>>, tensor<f32> -> tensor<?x1x?x?xi1, #tpc.dist<[b, 1, s, s]>>
+    %10 = tpc.select %9, %least, %5 : tensor<?x1x?x?xi1, #tpc.dist<[b, 1, s, s]>>, tensor<f32>, tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>> -> tensor<?x1x?x?xf32, #tpc.dist<[b, 1, s, s]>>
+    %r = tpc.cmp eq %10, %zero : tensor<?x1x?x?xf32, #tpc.dist<[b, 1, s, s]>>, tensor<f32> -> tensor<?x1x?x?xi1, #tpc.dist<[b, 1, s, s]>>)",
+                  "tensor<?x1x?x?xi1, #tpc.dist<[b, 1, s, s]>>");
+  ASSERT_TRUE(v);
+  EXPECT_EQ(at(v), "(-_i2 + _i3 <= 0 and _e0 != 0)");
+}
+
 } // namespace

@@ -97,6 +97,9 @@ public:
   // Proofs from the ranges of indices and symbols; false means "not proved".
   bool isNonNegative(const SymExpr &e);
   bool isAtMost(const SymExpr &a, const SymExpr &b) { return isNonNegative(b - a); }
+  /// e as first * name + second; nothing where the symbol occurs in another way.
+  static std::optional<std::pair<SymExpr, SymExpr>> linearIn(const SymExpr &e,
+                                                             const std::string &name);
   /// Upper bound of an integer over all indices, in symbols alone.
   std::optional<SymExpr> upperBound(const SymExpr &e);
 
@@ -106,6 +109,8 @@ public:
   IndexExpr disjunction(ArrayRef<IndexExpr> terms);
   IndexExpr negation(const IndexExpr &e);
   IndexExpr select(const IndexExpr &c, const IndexExpr &a, const IndexExpr &b);
+  /// What `e` is where `fact`, a truth value, holds.
+  IndexExpr assume(const IndexExpr &e, const IndexExpr &fact);
   IndexExpr floorDiv(const SymExpr &a, const SymExpr &b);
   IndexExpr mod(const SymExpr &a, const SymExpr &b);
   IndexExpr substitute(const IndexExpr &e, const std::string &name, const SymExpr &by);
@@ -120,6 +125,7 @@ private:
   /// Floor division and remainder where they can be decided.
   std::optional<std::pair<SymExpr, SymExpr>> divide(const SymExpr &a, const SymExpr &b);
   bool hasElements(const SymExpr &e) const;
+  bool assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold);
   void assumeNotEmpty(const SymExpr &size);
   /// A variable with values from 0 to size - 1 that occurs nowhere else.
   IndexExpr freshIndex(const SymExpr &size);
