@@ -70,7 +70,7 @@ private:
   ModuleOp module;
   Terms &terms;
   ProgramTerms program;
-  /// Bodies, of variables; by how their arguments repeat.
+  /// Bodies, of variables; by which arguments are the same, and how they repeat.
   std::map<std::pair<Operation *, std::string>, SmallVector<TermId>> layers;
   DenseSet<Operation *> running;
   static constexpr int64_t maxSteps = 1 << 21;
@@ -136,18 +136,24 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
       values[result] = {term};
     return success();
   }
-  std::string repeats;
+  // One variable for what is passed several times: a split program has an argument for each use
+  // of a weight.
+  std::string pattern;
   SmallVector<TermId> operands;
+  SmallVector<unsigned> variableOf;
   for (const Meaning &argument : arguments) {
-    operands.push_back(argument.term);
-    repeats += toText(argument.repeats) + "; ";
+    auto known = llvm::find(operands, argument.term);
+    variableOf.push_back(known - operands.begin());
+    if (known == operands.end())
+      operands.push_back(argument.term);
+    pattern += std::to_string(variableOf.back()) + toText(argument.repeats) + "; ";
   }
-  auto [it, first] = layers.try_emplace({callee, repeats});
+  auto [it, first] = layers.try_emplace({callee, pattern});
   if (first) {
     SmallVector<Meaning> variables;
     for (auto [i, type] : llvm::enumerate(callee.getArgumentTypes())) {
       Type variable = removeRepeats(getWholeType(type), arguments[i].repeats);
-      variables.push_back({terms.makeVariable(i, variable), arguments[i].repeats});
+      variables.push_back({terms.makeVariable(variableOf[i], variable), arguments[i].repeats});
     }
     SmallVector<TermId> bodies;
     if (failed(runFunction(callee, variables, bodies)))

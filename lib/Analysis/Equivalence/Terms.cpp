@@ -89,6 +89,8 @@ static TermId findJoined(const Term &slice, const Term &concat, ArrayRef<Type> t
 
 /// An op's term, but for those with a normal form of their own.
 TermId Terms::makePlain(Term term, Operation *op) {
+  if (term.isCommutative)
+    llvm::sort(term.operands);
   if (term.name == ReshapeOp::getOperationName()) {
     const Term &operand = terms[term.operands[0]];
     if (operand.kind == Term::Op && operand.name == term.name)
@@ -169,6 +171,7 @@ TermId Terms::makeOp(Operation *op, ArrayRef<TermId> operands, Type type) {
     term.attributes = attributes;
     term.type = type;
     term.operands.assign(operands.begin(), operands.end());
+    term.isCommutative = op->hasTrait<OpTrait::IsCommutative>();
     return makePlain(std::move(term), op);
   };
   if (isa<AddOp>(op))
@@ -186,10 +189,7 @@ TermId Terms::makeOp(Operation *op, ArrayRef<TermId> operands, Type type) {
     return matmul.getBias() ? makeSum(type, {product, operands[2]}, op) : product;
   }
   Attribute attributes = op->getPropertiesAsAttribute();
-  SmallVector<TermId> list(operands);
-  if (op->hasTrait<OpTrait::IsCommutative>())
-    llvm::sort(list);
-  return plain(op->getName().getStringRef(), list, attributes);
+  return plain(op->getName().getStringRef(), operands, attributes);
 }
 
 TermId Terms::makeRoll(CollectivePermuteOp op, TermId operand, Type type) {

@@ -35,6 +35,7 @@ struct Term {
   Type type;             // of the whole value
   int64_t index = 0;     // of an input or variable; which result a call gives (always one term)
   TermId body = -1;      // of a call
+  bool isCommutative = false; // of an op: its operands are sorted
   SmallVector<TermId, 3> operands;
   /// Where it was first seen, in the model and in the program.
   Operation *inModel = nullptr, *inProgram = nullptr;

@@ -26,7 +26,6 @@ void mlir::tpc::buildModelPipeline(OpPassManager &pm) {
   fn.addPass(createCSEPass());
   fn.addPass(createReportUnraised());
   fn.addPass(createDivideSoftmax());
-  fn.addPass(createSeparateVectors()); // from here on nothing may merge them again
 
   pm.addPass(createPlaceAnnotations());
   pm.addPass(createOutlineLayers());

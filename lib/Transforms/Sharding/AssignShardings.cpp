@@ -13,24 +13,6 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
-void mlir::tpc::separateUses(ModuleOp module) {
-  SmallVector<Operation *> ops;
-  module.walk([&](Operation *op) {
-    if (isa<ParameterOp, ConstantOp, IotaOp, SizeOp>(op))
-      ops.push_back(op);
-  });
-  for (Operation *op : ops) {
-    SmallVector<OpOperand *> uses;
-    for (OpOperand &use : op->getUses())
-      uses.push_back(&use);
-    OpBuilder builder(op);
-    builder.setInsertionPointAfter(op);
-    // The use list is in reverse order of creation; the first use keeps `op`.
-    for (OpOperand *use : ArrayRef(uses).drop_back())
-      use->set(builder.clone(*op)->getResult(0));
-  }
-}
-
 /// On an add: its right side was the bias of the product on its left side.
 static constexpr llvm::StringLiteral kBiasAttr = "tpc.bias";
 

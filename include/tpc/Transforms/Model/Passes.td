@@ -209,23 +209,6 @@ def OutlineLayers : Pass<"tpc-outline-layers", "ModuleOp"> {
   let dependentDialects = ["::mlir::func::FuncDialect"];
 }
 
-def SeparateVectors : Pass<"tpc-separate-vectors", "func::FuncOp"> {
-  let summary = "Gives each use of a shared vector a parameter of its own";
-  let description = [{
-    Exporters store equal tensors once: in a model that was never trained, one vector of zeros is the bias of all
-    projections of its size, and one of ones the scale of all norms. As one value it would have one distribution, and what is
-    added to it as well: heads could not be split where the residual is whole. Here a value
-
-    ```mlir
-    %b = tpc.parameter @zeros : tensor<64xf32>
-    %q = tpc.matmul %x, %wq bias %b ...
-    %o = tpc.matmul %y, %wo bias %b ...
-    ```
-    becomes two, of the same weight. A rank still loads once what it needs in one distribution. Matrices keep
-    their value: a tied embedding is held once.
-  }];
-}
-
 def ReportUnraised : Pass<"tpc-report-unraised", "func::FuncOp"> {
   let summary = "Says which parts of attention, norms and activations were not recognized";
   let description = [{
