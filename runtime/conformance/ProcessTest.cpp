@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sstream>
@@ -27,12 +28,17 @@ struct Ending {
   }
 };
 
-std::string temporaryFolder() {
-  static std::string folder = [] {
+/// A folder that goes away with the program.
+const std::string &temporaryFolder() {
+  static const struct Folder {
+    Folder() { EXPECT_TRUE(mkdtemp(path.data())) << path; }
+    ~Folder() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
     std::string path = testing::TempDir() + "tpc-process-XXXXXX";
-    return std::string(mkdtemp(path.data()));
-  }();
-  return folder;
+  } folder;
+  return folder.path;
 }
 
 std::string readFile(const std::string &path) {
