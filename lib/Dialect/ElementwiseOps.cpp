@@ -196,8 +196,9 @@ Value PowOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
                                      toFloatType(b, loc, x[1], wide));
       return toFloatType(b, loc, p, type);
     }
-    Value exponent = isUnsigned(getRhs().getType()) ? Value(arith::UIToFPOp::create(b, loc, type, x[1]))
-                                          : Value(arith::SIToFPOp::create(b, loc, type, x[1]));
+    Value exponent = isUnsigned(getRhs().getType())
+                         ? Value(arith::UIToFPOp::create(b, loc, type, x[1]))
+                         : Value(arith::SIToFPOp::create(b, loc, type, x[1]));
     return math::PowFOp::create(b, loc, x[0], exponent);
   }
   // Integers: in double, which is exact up to 2^53.
@@ -224,7 +225,8 @@ Value CmpOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   int p = (int)getPredicate();
   if (isFloat(x[0]))
     return arith::CmpFOp::create(b, loc, floats[p], x[0], x[1]);
-  return arith::CmpIOp::create(b, loc, isUnsigned(getLhs().getType()) ? unsignedInts[p] : ints[p], x[0],
+  return arith::CmpIOp::create(b, loc,
+                               isUnsigned(getLhs().getType()) ? unsignedInts[p] : ints[p], x[0],
                                x[1]);
 }
 

@@ -30,8 +30,8 @@
 namespace mlir::tpc {
 /// False for NaN, except NE.
 bool evaluatePredicate(Predicate predicate, double x, double y);
-/// Whether the highest bit of a tensor's elements, or of this element, is no sign: booleans and ui8.
-/// (arith's types do not tell.)
+/// Whether the highest bit of a tensor's elements, or of this element, is no sign: booleans and
+/// ui8. (arith's types do not tell.)
 bool isUnsigned(Type type);
 /// How the parts of a split factor are combined; nothing where it is no reduction.
 std::optional<ReductionKind> getReduction(FactorKind kind);

@@ -47,7 +47,8 @@ static std::optional<double> findSplat(Value v, int depth) {
       return value.convertToDouble();
     }
     llvm::APInt value = dense.getSplatValue<llvm::APInt>();
-    return integerAsDouble(isUnsigned(element) ? (int64_t)value.getZExtValue() : value.getSExtValue());
+    return integerAsDouble(isUnsigned(element) ? (int64_t)value.getZExtValue()
+                                               : value.getSExtValue());
   }
   if (auto size = dyn_cast<SizeOp>(op)) {
     auto expr = SymExpr::parse(size.getExpr().str());

@@ -224,11 +224,12 @@ IndexExpr IndexAnalysis::assume(const IndexExpr &e, const IndexExpr &fact) {
 
 /// Each term where the others hold, or where none of them does. Whether that changed any.
 bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold) {
-  for (size_t i = 0; i < terms.size(); ++i)
+  for (size_t i = 0; i < terms.size(); ++i) {
+    if (terms[i].getKind() == IndexExpr::Kind::Compare ||
+        terms[i].getKind() == IndexExpr::Kind::Element)
+      continue;
     for (size_t j = 0; j < terms.size(); ++j) {
-      bool isSimple = terms[i].getKind() == IndexExpr::Kind::Compare ||
-                      terms[i].getKind() == IndexExpr::Kind::Element;
-      if (i == j || isSimple)
+      if (i == j)
         continue;
       IndexExpr under = assume(terms[i], hold ? terms[j] : negation(terms[j]));
       if (under == terms[i])
@@ -236,6 +237,7 @@ bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold) {
       terms[i] = under;
       return true;
     }
+  }
   return false;
 }
 

@@ -58,12 +58,10 @@ std::optional<std::pair<SymExpr, SymExpr>> IndexAnalysis::linearIn(const SymExpr
 }
 
 // Each variable in turn takes the end of its range at which the expression is
-// least; what remains is a polynomial over symbols with a plain lower bound.
-bool IndexAnalysis::isNonNegative(const SymExpr &e) {
+// least.
+std::optional<SymExpr> IndexAnalysis::lowerBound(const SymExpr &e) {
   if (e.isOverflow() || hasElements(e))
-    return false;
-  if (auto n = e.asConstant())
-    return *n >= 0;
+    return std::nullopt;
   SymExpr least = e;
   for (const Variable &variable : llvm::reverse(variables)) {
     std::set<std::string> symbols;
@@ -72,14 +70,29 @@ bool IndexAnalysis::isNonNegative(const SymExpr &e) {
       continue;
     auto linear = linearIn(least, variable.name);
     if (!linear)
-      return false;
+      return std::nullopt;
     if (isNonNegative(linear->first))
       least = linear->second;
     else if (isNonNegative(-linear->first))
       least = least.substitute({{variable.name, variable.upper}});
     else
-      return false;
+      return std::nullopt;
   }
+  return least;
+}
+
+std::optional<SymExpr> IndexAnalysis::upperBound(const SymExpr &e) {
+  std::optional<SymExpr> least = lowerBound(-e);
+  return least ? std::optional(-*least) : std::nullopt;
+}
+
+// The lower bound is a polynomial over symbols, of which each has a plain one.
+bool IndexAnalysis::isNonNegative(const SymExpr &e) {
+  if (auto n = e.asConstant())
+    return !e.isOverflow() && *n >= 0;
+  std::optional<SymExpr> least = lowerBound(e);
+  if (!least)
+    return false;
   // Sizes of dimensions that are indexed are positive: s = 1 + s', s' >= 0.
   std::map<std::string, SymExpr> shifted;
   for (const std::string &name : positive)
@@ -89,31 +102,9 @@ bool IndexAnalysis::isNonNegative(const SymExpr &e) {
     return bound && *bound >= 0;
   };
   // Of sums it is known as a whole: p + s - 1 >= 0.
-  return isAtLeastZero(least) || llvm::any_of(notEmpty, [&](const SymExpr &size) {
-           return isAtLeastZero(least - (size - 1));
+  return isAtLeastZero(*least) || llvm::any_of(notEmpty, [&](const SymExpr &size) {
+           return isAtLeastZero(*least - (size - 1));
          });
-}
-
-std::optional<SymExpr> IndexAnalysis::upperBound(const SymExpr &e) {
-  if (e.isOverflow() || hasElements(e))
-    return std::nullopt;
-  SymExpr most = e;
-  for (const Variable &variable : llvm::reverse(variables)) {
-    std::set<std::string> symbols;
-    most.collectSymbols(symbols);
-    if (!symbols.count(variable.name))
-      continue;
-    auto linear = linearIn(most, variable.name);
-    if (!linear)
-      return std::nullopt;
-    if (isNonNegative(linear->first))
-      most = most.substitute({{variable.name, variable.upper}});
-    else if (isNonNegative(-linear->first))
-      most = linear->second;
-    else
-      return std::nullopt;
-  }
-  return most;
 }
 
 // a = quotient * b + rest, where the quotient is made of what b divides: terms,

@@ -158,8 +158,8 @@ private:
 /// changed; then the plan must be made anew.
 bool regroupSums(const Plan &plan);
 
-/// One parameter, constant or iota for each use, and one argument for each use of a parameter: what costs
-/// nothing to have twice.
+/// One parameter, constant or iota for each use, and one argument for each use of a parameter: what
+/// costs nothing to have twice.
 void separateUses(ModuleOp module);
 /// Makes the biases of products additions of their own, so that products may be split inside. Those
 /// that did not have to are put back.

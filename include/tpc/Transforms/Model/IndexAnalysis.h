@@ -100,7 +100,8 @@ public:
   /// e as first * name + second; nothing where the symbol occurs in another way.
   static std::optional<std::pair<SymExpr, SymExpr>> linearIn(const SymExpr &e,
                                                              const std::string &name);
-  /// Upper bound of an integer over all indices, in symbols alone.
+  /// Bounds of an integer over all indices, in symbols alone.
+  std::optional<SymExpr> lowerBound(const SymExpr &e);
   std::optional<SymExpr> upperBound(const SymExpr &e);
 
   // Building, simplified.
