@@ -1,31 +1,44 @@
-"""Makes ONNX files of GPT-2, the ways people do: see `python -m tpc.export --help`."""
+"""Makes ONNX files of language models, the ways people do: see `python -m tpc.export --help`."""
 
 from __future__ import annotations
 
 import argparse
-import logging
+import importlib.util
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
+from tpc import families
+
+FLAVORS = {"dynamo": 20, "dynamo-past": 20, "optimum-nopast": 18, "optimum-past": 18}  # and their default opset
+
 EPILOG = """\
+models
+  A family is what transformers calls model_type: gpt2, llama, mistral, qwen2, phi, gpt_neox, bloom, falcon, olmo2, gemma2, …
+  --list names them all; `FAMILY --list` shows what each size is called there, its default, and what else can be set.
+  A folder with config.json and model.safetensors, as save_pretrained writes them, is exported as it is. Nothing is
+  downloaded.
+
 flavors
-  dynamo          torch.onnx.export(dynamo=True) of Hugging Face's model: input_ids -> logits. The causal mask is built
-                  inside the file; from opset 23 on attention is ONNX's own Attention op.
+  dynamo          torch.onnx.export(dynamo=True): input_ids -> logits. The causal mask is built inside the file; from opset
+                  23 on attention is ONNX's own Attention op.
+  dynamo-past     the same with a KV cache: input_ids, past_key_values.* -> logits, present.*
   optimum-nopast  optimum's TorchScript export for text generation without a KV cache: input_ids, attention_mask (0 for
-                  padding) and position_ids -> logits.
+                  padding) and, where the family has them, position_ids -> logits.
+  optimum-past    the same with a KV cache: and past_key_values.* -> logits, present.*
 
 weights
-  By default every parameter is random, and set before the export: matrices ~ N(0, 1/sqrt(fan-in)), and N(0, 0.2) is
-  added to biases and norms. A freshly initialized model has zero biases, unit norms and flat attention, and exporters
-  drop or merge what is zero or one: such a file cannot show a lost bias or a wrong attention.
-  --weights DIR takes a local checkpoint instead (config.json and model.safetensors, as save_pretrained writes them).
+  Every parameter is random, and set before the export: matrices ~ N(0, 1/sqrt(fan-in)), and N(0, 0.2) is added to biases
+  and norms. A freshly initialized model has zero biases, unit norms and flat attention, and exporters drop or merge what is
+  zero or one: such a file cannot show a lost bias or a wrong attention.
 
 examples
   python -m tpc.export gpt2 -o tiny.onnx --layers 2 --hidden 64 --heads 4 --vocab 1000 --positions 128
-  python -m tpc.export gpt2 -o masked.onnx --flavor optimum-nopast --opset 18 --layers 2 --hidden 64 --heads 4
+  python -m tpc.export llama -o llama.onnx --layers 2 --hidden 64 --heads 8 --kv-heads 2 --vocab 1000 --flavor optimum-past
+  python -m tpc.export falcon -o falcon.onnx --layers 2 --hidden 64 --heads 8 --vocab 1000 --set alibi=true
   python -m tpc.export gpt2 -o gpt2.onnx --external-data              # 124M parameters, random
-  python -m tpc.export gpt2 -o gpt2.onnx --weights ~/checkpoints/gpt2
+  python -m tpc.export ~/checkpoints/gpt2 -o gpt2.onnx
   tpcc tiny.onnx --megatron-shard=tp2,pp2 -o tiny
 """
 
@@ -33,195 +46,173 @@ examples
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tpc.export",
-        description="Exports a GPT-2 with random or local weights to ONNX.",
+        description="Exports a causal language model of transformers, with random or local weights, to ONNX.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("family", choices=["gpt2"], help="the architecture")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE.onnx", type=Path, help="the file to write")
-    parser.add_argument("--flavor", choices=["dynamo", "optimum-nopast"], default="dynamo", help="the exporter")
-    parser.add_argument("--opset", type=int, default=None, help="18 to 23 (default: 20; optimum-nopast: 18)")
+    parser.add_argument("model", nargs="?", metavar="FAMILY|DIR", help="a family of models, or a local checkpoint")
+    parser.add_argument("--list", action="store_true", help="list families, or the sizes and settings of one, and end")
+    parser.add_argument("-o", "--output", metavar="FILE.onnx", type=Path, help="the file to write")
+    parser.add_argument("--flavor", choices=FLAVORS, default="dynamo", help="the exporter")
+    parser.add_argument("--opset", type=int, default=None, help="18 to 23 (default: 20; of optimum: 18)")
     parser.add_argument("--part", choices=["model", "layer", "mlp"], default="model",
                         help="the whole model, or one layer or one MLP from hidden states to hidden states (dynamo only)")
-    size = parser.add_argument_group("sizes (defaults: GPT-2 124M; not with --weights)")
-    size.add_argument("--layers", type=int, help="number of layers (12)")
-    size.add_argument("--hidden", type=int, help="hidden size, a multiple of the number of heads (768)")
-    size.add_argument("--heads", type=int, help="attention heads (12)")
-    size.add_argument("--ffn", help="inner size of the MLP (4 x hidden); a list such as 140,96,128 gives each layer its own")
-    size.add_argument("--vocab", type=int, help="vocabulary (50257)")
-    size.add_argument("--positions", type=int, help="rows of the position table (1024)")
-    size.add_argument("--activation", choices=["gelu_new", "gelu", "gelu_pytorch_tanh"],
-                      help="gelu_new: tanh, spelled out (default); gelu: erf; gelu_pytorch_tanh: tanh, as one operation")
+    size = parser.add_argument_group("sizes (defaults: the family's, see --list; not of a checkpoint)")
+    size.add_argument("--layers", type=int, help="number of layers")
+    size.add_argument("--hidden", type=int, help="hidden size")
+    size.add_argument("--heads", type=int, help="attention heads")
+    size.add_argument("--kv-heads", type=int, help="heads of keys and values (as many for each head as the family has)")
+    size.add_argument("--head-size", type=int, help="columns of a head (hidden / heads)")
+    size.add_argument("--ffn", help="inner size of the MLP (the family's multiple of hidden); a list such as 140,96,128 gives "
+                      "each layer its own")
+    size.add_argument("--vocab", type=int, help="vocabulary")
+    size.add_argument("--positions", type=int, help="longest sequence")
+    size.add_argument("--activation", help="of the MLP: gelu_new (tanh, spelled out), gelu (erf), gelu_pytorch_tanh (as one "
+                      "operation), silu, relu, …")
     size.add_argument("--untied-head", action="store_true", help="the head has its own matrix, not the embedding's")
-    parser.add_argument("--weights", metavar="DIR", type=Path, help="a local checkpoint instead of random weights")
+    size.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
+                      help="any other setting of the family's configuration; can be repeated")
     parser.add_argument("--seed", type=int, default=0, help="of the random weights (0)")
     parser.add_argument("--external-data", action=argparse.BooleanOptionalAction, default=None,
                         help="weights in FILE.onnx.data (default: from 64 MiB on)")
     parser.add_argument("--structure-only", action="store_true",
                         help="refer to FILE.onnx.data but do not write it; `python -m tpc.weights` makes it")
+    parser.add_argument("--verbose", action="store_true", help="where an exporter fails, show its whole stack trace")
     args = parser.parse_args(argv)
 
-    dynamo = args.flavor == "dynamo"
-    args.opset = args.opset or (20 if dynamo else 18)
+    if args.list:
+        return args
+    if not args.model:
+        parser.error("expected a family or the folder of a checkpoint; --list names families")
+    if not args.output:
+        parser.error("expected --output FILE.onnx")
+    args.opset = args.opset or FLAVORS[args.flavor]
     if not 18 <= args.opset <= 23:
         parser.error(f"--opset {args.opset}: the exporters write opsets 18 to 23")
-    if args.part != "model" and not dynamo:
+    if args.part != "model" and args.flavor != "dynamo":
         parser.error(f"--part {args.part} needs --flavor dynamo")
     if not args.output.parent.is_dir():
         parser.error(f"--output {args.output}: no directory {args.output.parent}")
-    sizes = ("layers", "hidden", "heads", "ffn", "vocab", "positions", "activation")
-    if args.weights:
-        given = [f"--{name}" for name in sizes if getattr(args, name) is not None]
-        given += ["--untied-head"] if args.untied_head else []
-        if given:
-            parser.error(f"{', '.join(given)}: a checkpoint has its own; leave out or do without --weights")
-        if not (args.weights / "config.json").is_file():
-            parser.error(f"--weights {args.weights}: no config.json there")
-        return args
-
-    defaults = dict(layers=12, hidden=768, heads=12, vocab=50257, positions=1024, activation="gelu_new")
-    for name, value in defaults.items():
-        if getattr(args, name) is None:
-            setattr(args, name, value)
-        elif name != "activation" and getattr(args, name) < 1:
-            parser.error(f"--{name} {getattr(args, name)}: must be positive")
-    if args.hidden % args.heads:
-        parser.error(f"--hidden {args.hidden} is not a multiple of --heads {args.heads}")
     try:
-        widths = [int(width) for width in args.ffn.split(",")] if args.ffn else [4 * args.hidden]
-    except ValueError:
-        parser.error(f"--ffn {args.ffn}: expected a number or a list of numbers")
-    if len(widths) not in (1, args.layers) or min(widths) < 1:
-        parser.error(f"--ffn {args.ffn}: expected one size or {args.layers}, one for each layer, all positive")
-    args.ffn = widths * (args.layers if len(widths) == 1 else 1)
+        args.sizes = parse_sizes(args)
+    except families.ConfigurationError as error:
+        parser.error(str(error))
+    args.checkpoint = families.is_checkpoint(Path(args.model))
+    if args.checkpoint and (args.sizes.given or args.sizes.settings):
+        given = [f"--{flag}" for flag in args.sizes.given] + [f"--set {name}" for name in args.sizes.settings]
+        parser.error(f"{', '.join(given)}: the checkpoint {args.model} has its own")
+    if not args.checkpoint and ("/" in args.model or Path(args.model).is_dir()):
+        parser.error(f"{args.model}: no config.json there")
     return args
 
 
-def require_exporters(flavor: str) -> None:
+def parse_sizes(args: argparse.Namespace) -> families.Sizes:
+    sizes = families.Sizes()
+    for flag in families.SIZES:
+        value = getattr(args, flag.replace("-", "_"))
+        if value is None:
+            continue
+        if flag != "activation" and flag != "ffn" and value < 1:
+            raise families.ConfigurationError(f"--{flag} {value}: must be positive")
+        sizes.given[flag] = value
+    if args.ffn is not None:
+        try:
+            widths = [int(width) for width in args.ffn.split(",")]
+        except ValueError:
+            raise families.ConfigurationError(f"--ffn {args.ffn}: expected a number or a list of numbers") from None
+        if len(widths) > 1 and len(widths) != args.layers or min(widths) < 1:
+            raise families.ConfigurationError(f"--ffn {args.ffn}: expected one size or, with --layers {args.layers}, one for each layer, "
+                                              "all positive")
+        sizes.given["ffn"] = widths if len(widths) > 1 else widths[0]
+    sizes.settings = dict(families.parse_setting(text) for text in args.set)
+    if args.untied_head:
+        sizes.settings["tie_word_embeddings"] = False
+    return sizes
+
+
+def require_packages(*names: str) -> None:
     """The exporters are large, so they are imported when they are needed and missed with advice."""
-    missing = []
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        missing.append("torch")
-    try:
-        import transformers  # noqa: F401
-    except ImportError:
-        missing.append("transformers==4.57.6")
-    try:
-        import onnxscript  # noqa: F401
-    except ImportError:
-        missing.append("onnxscript")
-    if flavor == "optimum-nopast":
-        try:
-            import optimum.exporters.onnx  # noqa: F401
-        except ImportError:
-            missing += ["optimum==2.1.0", "optimum-onnx==0.1.0"]
-        try:
-            import accelerate  # noqa: F401  (without it optimum writes a tied head twice)
-        except ImportError:
-            missing.append("accelerate")
+    requirements = {"transformers": "transformers==4.57.6", "optimum": "optimum==2.1.0 optimum-onnx==0.1.0"}
+    missing = [requirements.get(name, name) for name in names if not importlib.util.find_spec(name)]
     if missing:
         sys.exit("tpc.export: exporting needs packages that are not installed (torch is about 7 GB). To install them:\n"
                  f"  {sys.executable} -m pip install {' '.join(missing)}")
 
 
-def randomize(model, seed: int) -> None:
-    """Sets every parameter: see EPILOG for how and why."""
-    import torch
-    from transformers.pytorch_utils import Conv1D
-
-    generator = torch.Generator().manual_seed(seed)
-    # Conv1D keeps [in, out]; Linear and Embedding keep the input, or the vector that is looked up, last.
-    fan_in_first = {id(module.weight) for module in model.modules() if isinstance(module, Conv1D)}
-    with torch.no_grad():
-        for parameter in model.parameters():
-            noise = torch.randn(parameter.shape, generator=generator)
-            if parameter.dim() == 1:
-                parameter.add_(0.2 * noise)
-            else:
-                fan_in = parameter.shape[0 if id(parameter) in fan_in_first else 1]
-                parameter.copy_(noise / fan_in**0.5)
-
-
-def build_model(args: argparse.Namespace):
-    import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
-    from transformers.models.gpt2.modeling_gpt2 import GPT2MLP
-
-    if args.weights:
-        return GPT2LMHeadModel.from_pretrained(args.weights, local_files_only=True, dtype=torch.float32).eval()
-    config = GPT2Config(n_layer=args.layers, n_embd=args.hidden, n_head=args.heads, n_inner=args.ffn[0],
-                        vocab_size=args.vocab, n_positions=args.positions, activation_function=args.activation,
-                        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False,
-                        tie_word_embeddings=not args.untied_head)
-    torch.manual_seed(args.seed)
-    model = GPT2LMHeadModel(config).eval()
-    for block, width in zip(model.transformer.h, args.ffn):
-        if width != args.ffn[0]:
-            block.mlp = GPT2MLP(width, config).eval()
-    randomize(model, args.seed)
-    return model
-
-
-def export_dynamo(model, args: argparse.Namespace, path: Path) -> None:
-    import torch
-
-    class Whole(torch.nn.Module):
-        def __init__(self, model):
-            super().__init__()
-            self.model = model
-
-        def forward(self, input_ids):
-            return self.model(input_ids, use_cache=False).logits
-
-    class Part(torch.nn.Module):
-        def __init__(self, part):
-            super().__init__()
-            self.part = part
-
-        def forward(self, hidden_states):
-            result = self.part(hidden_states)
-            return result[0] if isinstance(result, tuple) else result
-
-    if args.part == "model":
-        wrapper, name, result = Whole(model), "input_ids", "logits"
-        example = torch.zeros((2, 5), dtype=torch.int64)
+def list_families(name: str | None) -> None:
+    known = families.families()
+    if name is None:
+        print("\n".join(known))
+    elif name in known:
+        print(families.describe(name, known[name]))
     else:
-        block = model.transformer.h[0]
-        wrapper, name, result = Part(block if args.part == "layer" else block.mlp), "hidden_states", "output"
-        example = torch.zeros((2, 5, model.config.n_embd))
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    torch.onnx.export(
-        wrapper.eval(), (example,), str(path), dynamo=True, opset_version=args.opset, input_names=[name],
-        output_names=[result], external_data=True, verbose=False,
-        dynamic_shapes=({0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")},),
-    )
+        raise families.unknown_family(name, known)
 
 
-def export_optimum(model, args: argparse.Namespace, path: Path) -> None:
-    from optimum.exporters.onnx import onnx_export_from_model
+def export(args: argparse.Namespace, path: Path) -> None:
+    """Writes what the exporter makes, with all that it has to say about itself."""
+    from tpc import exporters
 
-    with tempfile.TemporaryDirectory() as directory:
-        onnx_export_from_model(model, directory, opset=args.opset, task="text-generation", do_validation=False)
-        import onnx
+    optimum, past = args.flavor.startswith("optimum"), args.flavor.endswith("-past")
+    if args.checkpoint:
+        model = exporters.load_checkpoint(Path(args.model))
+        family = model.config.model_type
+    else:
+        family, known = args.model, families.families()
+        if family not in known:
+            raise families.unknown_family(family, known)
+        model = exporters.build_random(family, known[family], args.sizes, args.seed)
+    if optimum:
+        exporters.check_optimum(family, past)
+    try:
+        if optimum:
+            exporters.export_optimum(model, args.opset, path, past)
+        else:
+            exporters.export_dynamo(model, args.opset, path, args.part, past)
+        if importlib.util.find_spec("onnxruntime"):
+            exporters.verify(model, path, args.part)
+        else:
+            print("tpc.export: onnxruntime is not installed, so the file was not compared with the model", file=sys.stderr)
+    except families.ConfigurationError:
+        raise
+    except Exception as error:  # whatever torch, transformers or optimum raise
+        if args.verbose:
+            traceback.print_exc()
+        raise failure(args, family, type(model.config), model.config, error) from error
 
-        exported = onnx.load(str(Path(directory) / "model.onnx"))
-        onnx.save(exported, str(path), save_as_external_data=True, location=path.name + ".data")
+
+def failure(args, family: str, config_class: type, config, error: Exception) -> families.ConfigurationError:
+    """Says what failed, and what else there is to try."""
+    lines = [line for line in str(error).splitlines() if line.strip()][:4]
+    left = families.untouched_sizes(config_class, config)
+    others = [flavor for flavor in FLAVORS if flavor != args.flavor and args.part == "model"]
+    advice = [f"try --flavor {', '.join(others)}"] if others else []
+    advice += [f"sizes that were not given: {left} (--set NAME=VALUE)"] if left and not args.checkpoint else []
+    advice += ["other attention: --set attn_implementation=eager"] if "attn_implementation" not in args.sizes.settings else []
+    advice += ["--verbose shows where it failed"] if not args.verbose else []
+    return families.ConfigurationError(f"flavor {args.flavor}{'' if args.part == 'model' else f', --part {args.part},'} fails on {family}: "
+                                       f"{type(error).__name__}: " + "\n  ".join(lines) + "\n" + "\n".join(advice))
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
-    require_exporters(args.flavor)
-    import onnx
+    # Without accelerate optimum writes a tied head twice.
+    optimum = ["optimum", "accelerate"] if args.flavor.startswith("optimum") else []
+    require_packages("transformers", *([] if args.list else ["torch", "onnxscript", *optimum]))
+    try:
+        if args.list:
+            list_families(args.model)
+            return 0
+        import onnx
 
-    from tpc import onnxfile
+        from tpc import onnxfile
 
-    model = build_model(args)
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "model.onnx"
-        (export_dynamo if args.flavor == "dynamo" else export_optimum)(model, args, path)
-        exported = onnx.load(str(path))
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "model.onnx"
+            export(args, path)
+            exported = onnx.load(str(path))
+    except families.ConfigurationError as error:
+        sys.exit(f"tpc.export: {error}")
     onnxfile.strip_metadata(exported)
     exported.graph.name = args.output.stem
     weight_bytes = sum(onnxfile.tensor_bytes(tensor) for tensor in exported.graph.initializer)

@@ -17,7 +17,10 @@ CORPUS = Path(os.environ.get("TPC_CORPUS") or TOP.parent / "shared" / "corpus")
 
 @dataclass(frozen=True)
 class Model:
-    """`heads` is what a file does not say about itself. A model with `hidden` takes hidden states instead of ids."""
+    """What a file does not say about itself. A model without `vocab` takes hidden states instead of ids.
+
+    `reductions`: row-parallel products of a layer that are summed apart: two, or one where attention and MLP are both added
+    to the residual at once, or None where the plan has more than that (see test_families.py)."""
 
     path: Path
     layers: int
@@ -29,17 +32,20 @@ class Model:
     batch_name: str = "batch"
     sequence_name: str = "sequence"
     padded: bool = False
+    past_name: str = ""
+    kv_heads: int = 0
+    reductions: int | None = 2
 
     @property
     def name(self) -> str:
         return self.path.stem
 
-    def shape(self, batch: int, sequence: int) -> dict[str, int]:
-        return {self.batch_name: batch, self.sequence_name: sequence}
+    def shape(self, batch: int, sequence: int, past: int = 0) -> dict[str, int]:
+        return {self.batch_name: batch, self.sequence_name: sequence} | ({self.past_name: past} if self.past_name else {})
 
-    def inputs(self, batch: int, sequence: int, padding: str = "none", seed: int = 0) -> dict[str, np.ndarray]:
-        """Random ids, or hidden states. `padding`: left and right pad row r by about r/batch of its length, at
-        least by one, so that no two rows are alike; none leaves out nothing."""
+    def inputs(self, batch: int, sequence: int, padding: str = "none", seed: int = 0, past: int = 0) -> dict[str, np.ndarray]:
+        """Random ids, or hidden states, and a random cache. `padding`: left and right pad row r by about r/batch of its
+        length, at least by one, so that no two rows are alike; none leaves out nothing."""
         random = np.random.default_rng([seed, batch, sequence])
         if not self.vocab:
             return {self.first_input: random.standard_normal((batch, sequence, self.hidden), dtype=np.float32),
@@ -47,16 +53,23 @@ class Model:
         ids = random.integers(0, self.vocab, (batch, sequence))
         # The first and the last id are where a shard of the vocabulary begins and ends.
         ids.flat[:1], ids.flat[1:2] = self.vocab - 1, 0
+        given = {"input_ids": ids}
+        if self.past_name:
+            sizes = self.shape(batch, sequence, past)
+            given |= {name: random.standard_normal([sizes.get(size, size) for size in shape], dtype=np.float32)
+                      for name, shape in self.reference.inputs.items() if self.past_name in shape}
         if not self.padded:
-            return {"input_ids": ids}
-        mask = np.ones((batch, sequence), np.int64)
+            return given
+        total = past + sequence
+        mask = np.ones((batch, total), np.int64)
         for row in range(batch if padding != "none" else 0):
-            count = min(sequence, max(1, sequence * (row + 1) // (batch + 1)))
+            count = min(total, max(1, total * (row + 1) // (batch + 1)))
             mask[row, :count] = 0
             if padding == "right":
                 mask[row] = mask[row, ::-1]
-        positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0)
-        return {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
+        positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0)[:, past:]
+        given |= {"attention_mask": mask, "position_ids": positions}
+        return {name: array for name, array in given.items() if name in self.reference.inputs}
 
     first_input: str = "hidden_states"
     masked_input: str = ""
@@ -103,6 +116,31 @@ COMMITTED = {
         committed("gpt2-layer-opset23", **PART),
         committed("gpt2-mlp", **PART),
     ]
+}
+
+WITH_PAST = dict(past_name="past_sequence_length", batch_name="batch_size", sequence_name="sequence_length")
+
+
+def family(name: str, past_flavor: str = "optimum", **geometry) -> dict[str, Model]:
+    """The family as two exporters write it: NAME-dynamo, and NAME-past with a cache."""
+    past = dict(past_name="past") if past_flavor == "dynamo" else dict(WITH_PAST, padded=True)
+    models = [committed(f"{name}-dynamo", **geometry), committed(f"{name}-past", **geometry, **past)]
+    return {model.name: model for model in models}
+
+
+DEEP = dict(layers=12, hidden=16, heads=4, kv_heads=2, vocab=203, positions=64)
+FAMILIES = {
+    **family("llama", layers=4, hidden=32, heads=8, kv_heads=2, vocab=151, positions=64),
+    **family("mistral", layers=3, hidden=24, heads=6, kv_heads=3, vocab=210, positions=64),
+    **family("qwen2", layers=4, hidden=24, heads=4, kv_heads=2, vocab=211, positions=64),
+    **family("phi", layers=4, hidden=24, heads=6, vocab=199, positions=64, reductions=1),
+    **family("gpt_neox", layers=4, hidden=30, heads=5, vocab=197, positions=64, reductions=1),
+    **family("bloom", "dynamo", layers=4, hidden=24, heads=6, vocab=223),
+    **family("falcon", "dynamo", layers=4, hidden=32, heads=8, kv_heads=1, vocab=200, positions=64, reductions=1),
+    **family("olmo2", layers=4, hidden=24, heads=4, vocab=160, positions=64),
+    **family("gemma2", layers=4, hidden=24, heads=4, kv_heads=2, vocab=229, positions=64),
+    "llama-deep": committed("llama-deep", **DEEP),
+    "llama-deep-past": committed("llama-deep-past", **DEEP, past_name="past"),
 }
 
 # Files that others wrote. They are not part of the repository; TPC_CORPUS says where they are.

@@ -40,13 +40,39 @@ MODELS = {
 }
 
 
+# Other families, each as two exporters write it: NAME-dynamo, and NAME-past with a KV cache (and, from optimum, a mask).
+# Depths, heads and widths differ, so that some divide by two and four and some by nothing; windows are shorter than the
+# tests' sequences.
+FAMILIES = {
+    "llama": "--layers 4 --hidden 32 --heads 8 --kv-heads 2 --ffn 24 --vocab 151 --positions 64",
+    "mistral": "--layers 3 --hidden 24 --heads 6 --kv-heads 3 --ffn 40 --vocab 210 --positions 64 --set sliding_window=6",
+    "qwen2": "--layers 4 --hidden 24 --heads 4 --kv-heads 2 --ffn 36 --vocab 211 --positions 64 --set tie_word_embeddings=true",
+    "phi": "--layers 4 --hidden 24 --heads 6 --ffn 48 --vocab 199 --positions 64",
+    "gpt_neox": "--layers 4 --hidden 30 --heads 5 --ffn 50 --vocab 197 --positions 64 --set rotary_pct=0.4",
+    "bloom": "--layers 4 --hidden 24 --heads 6 --vocab 223",
+    "falcon": "--layers 4 --hidden 32 --heads 8 --ffn 48 --vocab 200 --positions 64",
+    "olmo2": "--layers 4 --hidden 24 --heads 4 --ffn 34 --vocab 160 --positions 64",
+    "gemma2": "--layers 4 --hidden 24 --heads 4 --kv-heads 2 --head-size 8 --ffn 32 --vocab 229 --positions 64 "
+              "--set query_pre_attn_scalar=8 --set sliding_window=6",
+}
+MODELS = {name: f"gpt2 {arguments}" for name, arguments in MODELS.items()}
+for index, (family, sizes) in enumerate(FAMILIES.items()):
+    MODELS[f"{family}-dynamo"] = f"{family} --opset 20 {sizes} --seed {20 + index}"
+    # What optimum writes for these two assigns to slices of the mask (ScatterND), which tpc cannot import.
+    past = "dynamo-past --opset 20" if family in ("bloom", "falcon") else "optimum-past --opset 18"
+    MODELS[f"{family}-past"] = f"{family} --flavor {past} {sizes} --seed {40 + index}"
+# Deep enough to be cut into many stages.
+MODELS["llama-deep"] = "llama --layers 12 --hidden 16 --heads 4 --kv-heads 2 --ffn 24 --vocab 203 --positions 64 --seed 60"
+MODELS["llama-deep-past"] = MODELS["llama-deep"] + " --flavor dynamo-past"
+
+
 def main() -> int:
     names = sys.argv[1:] or list(MODELS)
     unknown = [name for name in names if name not in MODELS]
     if unknown:
         sys.exit(f"make.py: no model named {', '.join(unknown)}; there are {', '.join(MODELS)}")
     for name in names:
-        export.main(["gpt2", "-o", str(HERE / f"{name}.onnx"), *MODELS[name].split()])
+        export.main([*MODELS[name].split(), "-o", str(HERE / f"{name}.onnx")])
     return 0
 
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import TOP
 from harness import run
 from models import COMMITTED
-from tpc import reference
+from tpc import families, reference
 
 MLP = COMMITTED["gpt2-mlp"]
 
@@ -25,20 +25,82 @@ def test_help_teaches(module):
 
 
 @pytest.mark.parametrize("arguments,words", [
-    (["--hidden", "30"], ["30", "12"]), (["--opset", "17"], ["17", "18"]), (["--opset", "99"], ["99"]),
-    (["--layers", "0"], ["layers"]), (["--ffn", "1,2", "--layers", "3"], ["ffn", "3"]), (["--ffn", "x"], ["ffn"]),
-    (["--weights", "nowhere"], ["nowhere", "config.json"]), (["--weights", "nowhere", "--layers", "2"], ["--layers"]),
-    (["--part", "mlp", "--flavor", "optimum-nopast"], ["mlp", "dynamo"]), (["-o", "no/such/dir.onnx"], ["no/such"])],
+    (["gpt2", "--opset", "17"], ["17", "18"]), (["gpt2", "--opset", "99"], ["99"]), (["gpt2", "--layers", "0"], ["layers"]),
+    (["gpt2", "--kv-heads", "-1"], ["kv-heads"]), (["gpt2", "--ffn", "1,2", "--layers", "3"], ["ffn", "3"]),
+    (["gpt2", "--ffn", "x"], ["ffn"]), (["gpt2", "--set", "sliding_window"], ["NAME=VALUE"]),
+    (["./nowhere"], ["nowhere", "config.json"]), ([], ["family", "--list"]),
+    (["gpt2", "--part", "mlp", "--flavor", "optimum-nopast"], ["mlp", "dynamo"]), (["gpt2", "-o", "no/such/dir.onnx"], ["no/such"])],
     ids=lambda value: " ".join(value))
 def test_export_refuses(tmp_path, arguments, words):
-    python("tpc.export", "gpt2", "-o", "m.onnx", *arguments, cwd=tmp_path).refused(*words)
+    python("tpc.export", "-o", "m.onnx", *arguments, cwd=tmp_path).refused(*words)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_has_its_own_sizes(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    arguments = ["tpc.export", tmp_path, "-o", "m.onnx", "--layers", "2", "--set", "bias=true"]
+    python(*arguments, cwd=tmp_path).refused("--layers", "--set bias", "checkpoint")
+
+
+class Configuration:
+    """As transformers writes them: standard names renamed, proportions in the defaults."""
+
+    attribute_map = {"num_hidden_layers": "n_layer"}
+
+    def __init__(self, n_layer=32, hidden_size=64, num_attention_heads=16, num_kv_heads=4, ffn_dim=160, vocab_size=1000, head_dim=8,
+                 pad_token_id=999, rotary_dim=8, tie_word_embeddings=True, **kwargs):
+        if rotary_dim > head_dim:
+            raise ValueError("rotary_dim")
+        self.__dict__.update({name: value for name, value in locals().items() if name not in ("self", "kwargs")})
+
+
+class Plain:
+    def __init__(self, hidden_size=8, num_attention_heads=4, num_hidden_layers=2, vocab_size=16, max_position_embeddings=32):
+        self.__dict__.update({name: value for name, value in locals().items() if name != "self"})
+
+
+def configured(config_class, settings=(), **given):
+    given = {name.replace("_", "-"): value for name, value in given.items()}
+    return families.configure("test", config_class, families.Sizes(given, dict(settings)))
+
+
+def test_sizes_find_their_names_and_keep_proportions():
+    assert vars(configured(Configuration)) == vars(Configuration())
+    config = configured(Configuration, layers=3, hidden=128, heads=8)
+    assert (config.n_layer, config.hidden_size, config.num_attention_heads) == (3, 128, 8)
+    assert (config.num_kv_heads, config.ffn_dim, config.head_dim) == (2, 320, 16)
+    config = configured(Configuration, heads=6, kv_heads=3, head_size=10, ffn=[7, 8], vocab=50)
+    assert (config.num_kv_heads, config.ffn_dim, config.head_dim, config.pad_token_id) == (3, 7, 10, 49)
+    assert configured(Configuration, {"rotary_dim": 2, "tie_word_embeddings": False}).rotary_dim == 2
+
+
+@pytest.mark.parametrize("config_class,given,settings,words", [
+    (Configuration, {"positions": 64}, {}, ["--positions", "Configuration", "--layers", "--set"]),
+    (Configuration, {}, {"rotary_dims": 4}, ["rotary_dims", "rotary_dim"]),
+    (Configuration, {"heads": 4, "kv_heads": 3}, {}, ["--heads 4", "--kv-heads 3"]),
+    (Configuration, {"hidden": 30, "heads": 4}, {}, ["30", "4", "--head-size"]),
+    (Configuration, {"hidden": 32}, {}, ["Configuration", "rotary_dim"]),
+    (Plain, {"hidden": 30}, {}, ["30", "4"]), (Plain, {"kv_heads": 2}, {}, ["--kv-heads"])])
+def test_sizes_that_make_no_model_are_refused(config_class, given, settings, words):
+    with pytest.raises(families.ConfigurationError) as error:
+        configured(config_class, settings, **given)
+    assert all(word in str(error.value) for word in words)
+
+
+def test_sizes_that_were_forgotten_are_named():
+    assert families.untouched_sizes(Configuration, configured(Configuration, hidden=128)) == "rotary_dim=8"
+
+
+def test_unknown_families_have_neighbors():
+    message = str(families.unknown_family("LLama-2", ["llama", "mistral", "gpt2"]))
+    assert "near to it are llama" in message
+    assert "--list" in str(families.unknown_family("zzz", ["llama"]))
 
 
 def test_export_says_what_to_install(tmp_path):
     if all(importlib.util.find_spec(name) for name in ("torch", "transformers", "onnxscript")):
         pytest.skip("torch and transformers are installed here")
-    python("tpc.export", "gpt2", "-o", "m.onnx", cwd=tmp_path).refused("pip install", "torch")
+    python("tpc.export", "gpt2", "-o", "m.onnx", cwd=tmp_path).refused("pip install transformers==", " torch ")
     assert not list(tmp_path.iterdir())
 
 
