@@ -1,6 +1,7 @@
 //===- FuseEpilogues.cpp - What matrix products also compute --------------===//
 
 #include "tpc/Conversion/HostEmitter.h"
+#include "tpc/Conversion/LocalIndex.h"
 #include "tpc/Conversion/Passes.h"
 
 namespace mlir::tpc {
@@ -17,6 +18,7 @@ struct FuseEpilogues : mlir::tpc::impl::FuseEpiloguesBase<FuseEpilogues> {
   void runOnOperation() override;
   void fuse(MatmulOp matmul);
   void normalize(MatmulOp matmul);
+  void normalize(AttentionOp attention);
 };
 } // namespace
 
@@ -96,6 +98,33 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
   }
 }
 
+/// The library counts a causal mask's queries from one number on. Where a rank's are not in a row
+/// ([3 * 8{tp}]), the mask is one that is given.
+void FuseEpilogues::normalize(AttentionOp attention) {
+  DistAttr q = getDist(attention.getQ()), k = getDist(attention.getK());
+  DimAttr queries = q.getDims()[1];
+  if (!attention.getCausal() || isRange(queries))
+    return;
+  OpBuilder b(attention);
+  Location loc = attention.getLoc();
+  auto typed = [&](Type element, ArrayRef<DimAttr> dims) {
+    return makeTensorType(element, q.withPartial({}).withDims(dims),
+                          GridAttr::lookup(attention));
+  };
+  DimAttr one = DimAttr::get(b.getContext(), SymExpr(1));
+  SmallVector<DimAttr> dims = {one, one, queries, k.getDims()[1]};
+  Type indices = typed(b.getI64Type(), dims);
+  Value query = IotaOp::create(b, loc, indices, 2), key = IotaOp::create(b, loc, indices, 3);
+  Value offset = SizeOp::create(b, loc, typed(b.getI64Type(), {}), attention.getCausalOffset());
+  Value last = AddOp::create(b, loc, indices, query, offset);
+  Value visible = CmpOp::create(b, loc, typed(b.getI1Type(), dims), Predicate::LE, key, last);
+  if (Value mask = attention.getMask())
+    visible = AndOp::create(b, loc, mask.getType(), mask, visible);
+  attention.getMaskMutable().assign(visible);
+  attention.setCausal(false);
+  attention.setCausalOffset("0");
+}
+
 void FuseEpilogues::runOnOperation() {
   ParameterTable parameters(getOperation());
   SmallVector<MatmulOp> packed, others;
@@ -107,4 +136,5 @@ void FuseEpilogues::runOnOperation() {
   });
   llvm::for_each(packed, [&](MatmulOp op) { fuse(op); });
   llvm::for_each(others, [&](MatmulOp op) { normalize(op); });
+  getOperation().walk([&](AttentionOp op) { normalize(op); });
 }

@@ -66,17 +66,8 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
     SizeEmitter &s = e.sizes();
     DimAttr f = getDist(slice.getOperand()).getDims()[slice.getDim()];
     DimAttr t = getDist(slice.getResult()).getDims()[slice.getDim()];
-    Value begin; // in rows behind the split
-    if (f.getFactors() == t.getFactors()) {
-      begin = s.productBegin(t, f.getAxes().size());
-    } else {
-      // Where the operand's first factor holds several of the result's, it has
-      // no axes: the result's first one begins with its first axis.
-      FactorAttr first = t.getFactors().front(), old = f.getFactors().front();
-      begin = s.begin(first, old.getAxes().size());
-      for (FactorAttr factor : t.getFactors().drop_front())
-        begin = s.mul(begin, s.localSize(factor));
-    }
+    // Of the first element, in rows behind the split.
+    Value begin = getLocalIndex(s, s, f, getGlobalIndex(s, s, t, s.constant(0))).index;
     SmallVector<Value> sizes = s.localSizes(slice.getType());
     for (Value size : llvm::drop_begin(sizes, slice.getDim() + 1))
       begin = s.mul(begin, size);
@@ -188,17 +179,6 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
            isF32(attention.getV()) && isF32(attention.getBias());
   }
 
-  // The first local index in the whole dimension.
-  static Value firstIndex(SizeEmitter &s, DimAttr dim) {
-    Value begin = s.productBegin(dim);
-    Value minor = s.constant(1);
-    for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
-      begin = s.add(begin, s.mul(s.begin(factor), minor));
-      minor = s.mul(minor, s.expr(factor.getExpr()));
-    }
-    return begin;
-  }
-
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<AttentionOp>(base);
     SizeEmitter &s = e.sizes();
@@ -220,7 +200,7 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     Value one = s.constant(1);
     Value group = s.floorDiv(q[2], s.max(k[2], one));
     auto offset = SymExpr::parse(op.getCausalOffset().str());
-    Value causalOffset = s.add(s.expr(*offset), firstIndex(s, qDims[1]));
+    Value causalOffset = s.add(s.expr(*offset), getGlobalIndex(s, s, qDims[1], s.constant(0)));
 
     SmallVector<Value> values{e.pointer(op.getQ()), e.pointer(op.getK()),
                               e.pointer(op.getV()), e.pointer(op.getResult())};

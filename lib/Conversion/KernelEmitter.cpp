@@ -95,20 +95,22 @@ SmallVector<Value> KernelEmitter::delinearize(Value linear,
   return index;
 }
 
-// [batch{dp} * sequence]: local index -> (b, s) -> (b + begin, s) -> global.
 Value KernelEmitter::globalIndex(DimAttr dim, Value local) {
-  if (!dim.isSharded())
-    return local;
-  local = add(local, sizes().productBegin(dim));
-  SmallVector<Value> locals, globals;
-  for (FactorAttr factor : dim.getFactors()) {
-    locals.push_back(sizes().localSize(factor));
-    globals.push_back(sizes().expr(factor.getExpr()));
+  return getGlobalIndex(*this, sizes(), dim, local);
+}
+
+Value KernelEmitter::localIndex(DimAttr dim, Value global, Value *inside) {
+  LocalIndex local = getLocalIndex(*this, sizes(), dim, global);
+  if (!inside)
+    return local.index;
+  *inside = {};
+  for (auto [index, size] : local.inside) {
+    Value one = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ult, index, size);
+    *inside = *inside ? LLVM::AndOp::create(b, loc, *inside, one).getResult() : one;
   }
-  SmallVector<Value> index = delinearize(local, locals);
-  for (auto [i, factor] : llvm::zip_equal(index, dim.getFactors()))
-    i = add(i, sizes().begin(factor));
-  return linearize(index, globals);
+  if (!*inside)
+    *inside = LLVM::ConstantOp::create(b, loc, b.getI1Type(), b.getBoolAttr(true));
+  return local.index;
 }
 
 //===----------------------------------------------------------------------===//

@@ -10,24 +10,15 @@ using namespace mlir::tpc;
 // A row number as ids give it: negative ones count from the end. The result is
 // {row within this rank's part, whether it is there}. What lies in another
 // rank's part reads as zero; what lies in none is reported, and reads as zero.
-static SmallVector<Value> findRow(KernelEmitter &e, Operation *op, Value given,
-                                  DimAttr dim, Value localSize) {
+static SmallVector<Value> findRow(KernelEmitter &e, Operation *op, Value given, DimAttr dim) {
   OpBuilder &b = e.builder();
   Value n = e.sizes().expr(dim.getExpr());
   Value negative = e.less(given, e.constant(0));
   Value id = LLVM::SelectOp::create(b, e.getLoc(), negative, e.add(given, n), given);
   Value exists = LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::ult, id, n);
   e.reportUnless(exists, op, given, n);
-  Value begin = e.constant(0);
-  if (dim.isSharded()) {
-    begin = e.sizes().productBegin(dim);
-    if (dim.getFactors().size() == 1)
-      begin = e.sizes().begin(dim.getFactors()[0]);
-  }
-  id = e.sub(id, begin);
-  Value inside = LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::ult,
-                                      id, localSize);
-  return {id, inside};
+  Value inside, row = e.localIndex(dim, id, &inside);
+  return {row, LLVM::AndOp::create(b, e.getLoc(), exists, inside)};
 }
 
 namespace {
@@ -37,8 +28,7 @@ struct EmbeddingModel
                          ValueRange index) const {
     return e.remember(op, index, [&] {
       Value id = toIndex(e, e.element(op.getIds(), index), op.getIds().getType());
-      return findRow(e, op, id, getDist(op.getTable()).getDims()[0],
-                     e.sizesOf(op.getTable())[0]);
+      return findRow(e, op, id, getDist(op.getTable()).getDims()[0]);
     });
   }
   void buildRow(Operation *op, KernelEmitter &e, ValueRange index) const {
@@ -74,8 +64,7 @@ struct GatherModel : KernelOpInterface::ExternalModel<GatherModel, GatherOp> {
     SmallVector<Value> ids(index.slice(dim, idType.getRank()));
     auto found = e.remember(op, ids, [&] {
       Value id = toIndex(e, e.element(gather.getIndices(), ids), idType);
-      return findRow(e, op, id, getDist(gather.getData()).getDims()[dim],
-                     e.sizesOf(gather.getData())[dim]);
+      return findRow(e, op, id, getDist(gather.getData()).getDims()[dim]);
     });
     SmallVector<Value> at(index.take_front(dim));
     at.push_back(found[0]);
@@ -101,8 +90,7 @@ struct GatherNDModel
       SmallVector<Value> one(ids);
       one.push_back(e.constant(i));
       Value id = toIndex(e, e.element(gather.getIndices(), one), idType);
-      auto found = findRow(e, op, id, getDist(gather.getData()).getDims()[batch + i],
-                           e.sizesOf(gather.getData())[batch + i]);
+      auto found = findRow(e, op, id, getDist(gather.getData()).getDims()[batch + i]);
       at.push_back(found[0]);
       inside = inside ? arith::AndIOp::create(e.builder(), e.getLoc(), inside,
                                               found[1])

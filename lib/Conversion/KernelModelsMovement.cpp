@@ -189,9 +189,7 @@ struct TriluModel : KernelOpInterface::ExternalModel<TriluModel, TriluOp> {
   bool isRowAligned(Operation *, unsigned, int64_t) const { return true; }
 };
 
-/// The operand's element of this rank's part. With axes {a} behind those of the
-/// operand, a factor's part begins at shardBegin over a within the operand's
-/// local part.
+/// The operand's element of this rank's part.
 struct LocalSliceModel
     : KernelOpInterface::ExternalModel<LocalSliceModel, LocalSliceOp> {
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
@@ -200,24 +198,7 @@ struct LocalSliceModel
     DimAttr to = getDist(slice.getResult()).getDims()[slice.getDim()];
     SmallVector<Value> at(index);
     Value &i = at[slice.getDim()];
-    SizeEmitter &s = e.sizes();
-    i = e.add(i, s.productBegin(to, from.getAxes().size()));
-    // Factors that were one for the operand may be several now, and the other
-    // way round only if nothing is split.
-    if (from.getFactors().size() == to.getFactors().size()) {
-      SmallVector<Value> fromSizes, toSizes;
-      for (auto [f, t] : llvm::zip(from.getFactors(), to.getFactors())) {
-        fromSizes.push_back(s.localSize(f));
-        toSizes.push_back(s.localSize(t));
-      }
-      SmallVector<Value> parts = e.delinearize(i, toSizes);
-      for (auto [p, f, t] :
-           llvm::zip(parts, from.getFactors(), to.getFactors()))
-        p = e.add(p, s.begin(t, f.getAxes().size()));
-      i = e.linearize(parts, fromSizes);
-    } else {
-      i = e.globalIndex(DimAttr::get(op->getContext(), to.getFactors()), i);
-    }
+    i = e.localIndex(from, e.globalIndex(to, i));
     return e.element(slice.getOperand(), at);
   }
   bool isRowAligned(Operation *op, unsigned, int64_t rank) const {

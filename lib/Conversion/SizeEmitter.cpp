@@ -191,6 +191,7 @@ Value SizeEmitter::mul(Value x, Value y) { return binary('*', x, y); }
 Value SizeEmitter::max(Value x, Value y) { return binary('>', x, y); }
 Value SizeEmitter::floorDiv(Value x, Value y) { return binary('/', x, y); }
 Value SizeEmitter::min(Value x, Value y) { return binary('<', x, y); }
+Value SizeEmitter::remainder(Value x, Value y) { return binary('%', x, y); }
 
 Value SizeEmitter::product(ValueRange values) {
   Value result = constant(1);
@@ -272,16 +273,17 @@ Value SizeEmitter::localSize(FactorAttr factor, std::optional<unsigned> axes) {
   return n;
 }
 
-Value SizeEmitter::begin(FactorAttr factor, unsigned fromAxis,
-                         std::optional<unsigned> axes) {
-  Value n = expr(factor.getExpr()), begin = constant(0);
-  for (auto [i, axis] : llvm::enumerate(
-           factor.getAxes().take_front(axes.value_or(factor.getAxes().size())))) {
-    if (i >= fromAxis)
-      begin = add(begin, shardBegin(n, axis));
+Value SizeEmitter::begin(Value n, ArrayRef<StringAttr> axes) {
+  Value begin = constant(0);
+  for (StringAttr axis : axes) {
+    begin = add(begin, shardBegin(n, axis));
     n = shardSize(n, axis);
   }
   return begin;
+}
+
+Value SizeEmitter::begin(FactorAttr factor) {
+  return begin(expr(factor.getExpr()), factor.getAxes());
 }
 
 Value SizeEmitter::factorsSize(DimAttr dim) {
@@ -299,15 +301,7 @@ Value SizeEmitter::localSize(DimAttr dim, std::optional<unsigned> productAxes) {
   return n;
 }
 
-Value SizeEmitter::productBegin(DimAttr dim, unsigned fromAxis) {
-  Value n = factorsSize(dim), begin = constant(0);
-  for (auto [i, axis] : llvm::enumerate(dim.getAxes())) {
-    if (i >= fromAxis)
-      begin = add(begin, shardBegin(n, axis));
-    n = shardSize(n, axis);
-  }
-  return begin;
-}
+Value SizeEmitter::productBegin(DimAttr dim) { return begin(factorsSize(dim), dim.getAxes()); }
 
 SmallVector<Value> SizeEmitter::localSizes(Type type) {
   auto tensor = cast<RankedTensorType>(type);

@@ -51,3 +51,24 @@ func.func private @batches(%x: tensor<3x1x4x8xf32>, %y: tensor<3x2x8x5xf32>, %b:
   %0 = tpc.matmul %x, %y bias %b : tensor<3x1x4x8xf32>, tensor<3x2x8x5xf32> bias tensor<5xf32> -> tensor<3x2x4x5xf32>
   return %0 : tensor<3x2x4x5xf32>
 }
+
+// A rank has queries 0 to 3 of each 8, say: which keys they see is no number, but a mask.
+// CHECK-LABEL: @queries_not_in_a_row
+// CHECK: %[[Q:.*]] = tpc.iota dim 2 : tensor<{{.*}}xi64, #tpc.dist<[1, 1, 3*8{tp}, 24], local>>
+// CHECK: %[[K:.*]] = tpc.iota dim 3
+// CHECK: %[[LAST:.*]] = tpc.add %[[Q]], %
+// CHECK: %[[VISIBLE:.*]] = tpc.cmp le %[[K]], %[[LAST]]
+// CHECK: tpc.attention %{{.*}} mask %[[VISIBLE]] scale
+!rows = tensor<1x12x2x4xf32, #tpc.dist<[1, 3*8{tp}, 2, 4], local>>
+!outer = tensor<1x12x2x4xf32, #tpc.dist<[1, 4{tp}*6, 2, 4], local>>
+func.func private @queries_not_in_a_row(%q: !rows, %k: tensor<1x24x2x4xf32>) -> !rows {
+  %0 = tpc.attention causal %q, %k, %k scale 1.0 : !rows, tensor<1x24x2x4xf32>, tensor<1x24x2x4xf32> -> !rows
+  return %0 : !rows
+}
+
+// CHECK-LABEL: @queries_in_a_row
+// CHECK: tpc.attention causal
+func.func private @queries_in_a_row(%q: !outer, %k: tensor<1x24x2x4xf32>) -> !outer {
+  %0 = tpc.attention causal %q, %k, %k scale 1.0 : !outer, tensor<1x24x2x4xf32>, tensor<1x24x2x4xf32> -> !outer
+  return %0 : !outer
+}

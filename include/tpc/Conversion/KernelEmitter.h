@@ -22,6 +22,7 @@
 #define TPC_CONVERSION_KERNELEMITTER_H
 
 #include "tpc/Conversion/HostEmitter.h"
+#include "tpc/Conversion/LocalIndex.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -39,7 +40,7 @@ constexpr llvm::StringLiteral kKernelAttr = "tpc.kernel";
 /// The type that an element has in registers: signless, i1 for booleans.
 Type getScalarType(Type tensor);
 
-class KernelEmitter {
+class KernelEmitter : private IndexArithmetic {
 public:
   KernelEmitter(func::FuncOp source, HostModule &host) : source(source), host(host) {}
 
@@ -81,18 +82,21 @@ public:
   void reportUnless(Value inside, Operation *lookup, Value index, Value size);
 
   /// Arithmetic on indices, at the current place.
-  Value add(Value x, Value y);
-  Value sub(Value x, Value y);
-  Value mul(Value x, Value y);
+  Value add(Value x, Value y) override;
+  Value sub(Value x, Value y) override;
+  Value mul(Value x, Value y) override;
+  Value quotient(Value x, Value y) override;
+  Value remainder(Value x, Value y) override;
   Value less(Value x, Value y);
-  Value quotient(Value x, Value y); // of values that are not negative
-  Value remainder(Value x, Value y);
   /// Row-major: index of an element, and back.
   Value linearize(ValueRange index, ArrayRef<Value> sizes);
   SmallVector<Value> delinearize(Value linear, ArrayRef<Value> sizes);
 
   /// The index in the whole dimension of an index in this rank's part.
   Value globalIndex(DimAttr dim, Value local);
+  /// The index in this rank's part of an index in the whole dimension, and, if asked for, whether
+  /// it is there.
+  Value localIndex(DimAttr dim, Value global, Value *inside = nullptr);
 
   /// Adds; sums of many numbers may be reordered.
   Value accumulate(Value sum, Value x);

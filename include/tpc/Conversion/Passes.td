@@ -17,7 +17,7 @@ def FuseEpilogues : Pass<"tpc-fuse-epilogues", "::mlir::ModuleOp"> {
         %2 = tpc.gelu tanh %1                   %2 = tpc.gelu tanh %1 {tpc.fused = 0 : i32}
 
     Other products lose their bias (it is added behind them), and batch dimensions that broadcast on some but not all
-    of their positions are expanded.
+    of their positions are expanded. Causal attention of queries that are not in a row on a rank (those of `3 * 8{tp}` are not) gets a mask instead.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

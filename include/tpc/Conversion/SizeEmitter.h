@@ -31,9 +31,21 @@ struct EnvLayout {
   int64_t axisSize(StringRef axis) const;
 };
 
+/// Arithmetic on sizes and indices.
+class IndexArithmetic {
+public:
+  virtual ~IndexArithmetic() = default;
+  virtual Value add(Value x, Value y) = 0;
+  virtual Value sub(Value x, Value y) = 0;
+  virtual Value mul(Value x, Value y) = 0;
+  /// Of values that are not negative.
+  virtual Value quotient(Value x, Value y) = 0;
+  virtual Value remainder(Value x, Value y) = 0;
+};
+
 /// Emits size arithmetic at one place, which must dominate all uses (the entry
 /// block), and each expression once.
-class SizeEmitter {
+class SizeEmitter : public IndexArithmetic {
 public:
   /// `builder` stands at that place; it is copied.
   SizeEmitter(const OpBuilder &builder, Location loc, const EnvLayout &layout,
@@ -46,9 +58,11 @@ public:
   /// This rank's coordinate; 0 for axes of size 1.
   Value coordinate(StringRef axis);
 
-  Value add(Value a, Value b);
-  Value sub(Value a, Value b);
-  Value mul(Value a, Value b);
+  Value add(Value a, Value b) override;
+  Value sub(Value a, Value b) override;
+  Value mul(Value a, Value b) override;
+  Value quotient(Value a, Value b) override { return floorDiv(a, b); }
+  Value remainder(Value a, Value b) override;
   Value max(Value a, Value b);
   Value min(Value a, Value b);
   Value floorDiv(Value a, Value b);
@@ -58,17 +72,16 @@ public:
   Value shardSize(Value n, StringAttr axis);
   Value shardBegin(Value n, StringAttr axis);
 
-  /// A factor's local size; where it begins in the whole factor. `axes`: only
-  /// the first so many of its axes are considered to split it.
+  /// A factor's local size, `axes`: as if only the first so many of its axes split it; where its
+  /// part begins in the whole factor. For indices of dimensions see LocalIndex.h.
   Value localSize(FactorAttr factor, std::optional<unsigned> axes = {});
-  Value begin(FactorAttr factor, unsigned fromAxis = 0,
-              std::optional<unsigned> axes = {});
+  Value begin(FactorAttr factor);
   /// Product of the factors' local sizes, before the split of the product.
   Value factorsSize(DimAttr dim);
   Value localSize(DimAttr dim, std::optional<unsigned> productAxes = {});
   /// Where this rank's part of the product begins in the product of the local
   /// factors.
-  Value productBegin(DimAttr dim, unsigned fromAxis = 0);
+  Value productBegin(DimAttr dim);
 
   /// Sizes of a tensor as it lies in this rank's memory.
   SmallVector<Value> localSizes(Type tensor);
@@ -80,6 +93,7 @@ public:
 
 private:
   Value binary(char kind, Value a, Value b);
+  Value begin(Value n, ArrayRef<StringAttr> axes);
   Value load(unsigned index);
 
   OpBuilder b;

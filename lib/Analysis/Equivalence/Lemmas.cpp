@@ -90,8 +90,8 @@ static Lemma matmul(MatmulOp op) {
 }
 
 /// z[b, i, h, x] = sum over j of softmax over j of (q[b, i, h, :] k[b, j, kv(h), :]) v[b, j, kv(h),
-/// x]. With `causal`, i and j are indices in the whole dimensions: a rank knows where its part
-/// begins.
+/// x]. With `causal`, i and j are indices in the whole dimensions: a rank knows which of them it
+/// has.
 static Lemma attention(AttentionOp op) {
   Lemma lemma;
   int b = lemma.add(), i = lemma.add(), h = lemma.add(), kv = lemma.add(), x = lemma.add();

@@ -1,5 +1,7 @@
 """Indices that are computed while the program runs: what ONNX Runtime finds is found, what it refuses is refused."""
 
+import dataclasses
+
 import numpy as np
 import onnx
 import pytest
@@ -92,6 +94,37 @@ def test_lookup(tpcc, tmp_path, name, grid):
             arguments += ["--input", f"{key}={tmp_path / key}.npy"]
         program.call(arguments, timeout=60).refused("/gather", f"index {words}")
         assert not (tmp_path / "y.npy").exists()
+
+
+def merged(shape, axis):
+    """A product's columns [3, 8] or [8, 3] as one dimension, and the tokens of all samples as one."""
+    random = np.random.default_rng(0)
+    constants = {"w": random.normal(size=(6, 24)), "scale": random.normal(size=shape[-1:]), "transposed": random.normal(size=(8, 1))}
+    constants = {name: value.astype(np.float32) for name, value in constants.items()}
+    constants |= {"heads": np.array([0, 0, 3, 8]), "one": np.array([0, 0, 24]), "tokens": np.array([-1, 24])}
+    nodes = [node("MatMul", "x", "w", to="p"), node("Reshape", "p", "heads", to="h")]
+    if shape == (3, 8):
+        nodes.append(node("Mul", "h", "scale", to="m"))
+    else:
+        nodes += [node("Transpose", "h", to="t", perm=[0, 1, 3, 2]), node("Mul", "t", "transposed", to="m")]
+    nodes.append(node("Reshape", "m", "one" if axis == 2 else "tokens", to="data"))
+    nodes.append(node("Gather", "data", "ids", axis=axis if axis == 2 else 0))
+    return graph(nodes, ["batch", "sequence", "n"] if axis == 2 else ["n", 24], constants,
+                 x=(TensorProto.FLOAT, ["batch", "sequence", 6]), ids=(TensorProto.INT64, ["n"]))
+
+
+@pytest.mark.parametrize("shape, axis, grid", [((3, 8), 2, "tp2x2"), ((8, 3), 2, "tp2x2"), ((3, 8), 2, "tp2x3,dp2"), ((3, 8), 0, "dp2")])
+def test_dimension_of_several_factors(tpcc, tmp_path, shape, axis, grid):
+    """Of which some are split: a rank's part is not in a row."""
+    path = tmp_path / "model.onnx"
+    onnx.save(merged(shape, axis), path)
+    grid = dataclasses.replace(Grid.parse(grid), allow_reshard=True)
+    program, reference = tpcc.compile(path, grid), Session(path)
+    random = np.random.default_rng(1)
+    for batch, sequence in ((3, 5), (1, 1)):
+        size = 24 if axis == 2 else batch * sequence
+        inputs = {"x": random.normal(size=(batch, sequence, 6)).astype(np.float32), "ids": random.integers(-size, size, 2 * size)}
+        np.testing.assert_allclose(program.run(inputs, outputs=["y"])["y"], reference.run(inputs)["y"], rtol=1e-5, atol=1e-5)
 
 
 def test_every_rank_hears_of_it(tpcc, tmp_path, mpi):

@@ -46,19 +46,22 @@ def test_numbers_on_mpi(tpcc, mpi):
     check(tpcc.compile(ODD.path, Grid.parse("tp2x2,pp2")), ODD, [(1, 1), (4, 7)], transport=mpi)
 
 
-def grouped_attention(path, heads, kv_heads, size, hidden):
-    """A layer whose queries share keys, with a norm before it."""
+def grouped_attention(path, heads, kv_heads, size, hidden, constants=()):
+    """A layer whose queries share keys, with a norm before it. `constants`: weights that are nodes."""
     random = np.random.default_rng(heads)
     sizes = {"scale": (hidden,), "wq": (hidden, heads * size), "wk": (hidden, kv_heads * size), "wv": (hidden, kv_heads * size),
-             "wo": (heads * size, hidden)}
+             "wo": (heads * size, hidden), "bq": (heads * size,)}
     weights = [onnx.numpy_helper.from_array(random.normal(0, 0.5, shape).astype(np.float32), name) for name, shape in sizes.items()]
-    nodes = [onnx.helper.make_node("LayerNormalization", ["x", "scale"], ["n"], "norm", axis=-1),
+    nodes = [*(onnx.helper.make_node("Constant", [], [value.name], value=value) for value in weights if value.name in constants),
+             onnx.helper.make_node("LayerNormalization", ["x", "scale"], ["n"], "norm", axis=-1),
              *(onnx.helper.make_node("MatMul", ["n", f"w{name}"], [name], name) for name in "qkv"),
-             onnx.helper.make_node("Attention", ["q", "k", "v"], ["a"], "attention", q_num_heads=heads, kv_num_heads=kv_heads,
+             onnx.helper.make_node("Add", ["q", "bq"], ["biased"], "bias"),
+             onnx.helper.make_node("Attention", ["biased", "k", "v"], ["a"], "attention", q_num_heads=heads, kv_num_heads=kv_heads,
                                    is_causal=1),
              onnx.helper.make_node("MatMul", ["a", "wo"], ["o"], "out"), onnx.helper.make_node("Add", ["x", "o"], ["y"], "residual")]
     ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", "sequence", hidden]) for name in "xy"]
-    graph = onnx.helper.make_graph(nodes, "grouped", ports[:1], ports[1:], weights)
+    graph = onnx.helper.make_graph(nodes, "grouped", ports[:1], ports[1:],
+                                   [value for value in weights if value.name not in constants])
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)], ir_version=10), path)
     return path
 
@@ -68,6 +71,15 @@ def test_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
     """tpx takes the heads of each group, or tpy does: a rank's query heads are not consecutive in the model."""
     path = grouped_attention(tmp_path / f"grouped-{heads}-{kv_heads}.onnx", heads, kv_heads, 4, 12)
     x = np.random.default_rng(1).standard_normal((2, 5, 12), dtype=np.float32)
+    actual = tpcc.compile(path, Grid.parse(text)).run({"x": x}, ["y"])["y"]
+    assert difference(actual, Session(path).run({"x": x})["y"]).relative <= TOLERANCE
+
+
+@pytest.mark.parametrize("heads,kv_heads,text", [(4, 2, "tp2x2"), (6, 2, "tp2x3")])
+def test_small_weights_of_few_kv_heads(tpcc, tmp_path, heads, kv_heads, text):
+    """They are constants of the program: whole on every rank, which takes its part of what is split already."""
+    path = grouped_attention(tmp_path / f"constants-{heads}.onnx", heads, kv_heads, 2, 4, ["wo", "bq", "wk"])
+    x = np.random.default_rng(1).standard_normal((2, 5, 4), dtype=np.float32)
     actual = tpcc.compile(path, Grid.parse(text)).run({"x": x}, ["y"])["y"]
     assert difference(actual, Session(path).run({"x": x})["y"]).relative <= TOLERANCE
 
