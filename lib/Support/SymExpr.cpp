@@ -207,35 +207,52 @@ std::vector<SymExpr> SymExpr::monomialFactors() const {
   return factors;
 }
 
+/// The leading term: of the highest degree, and of these the first where atoms are compared one by
+/// one. In this (graded lexicographic) order the leading term of a product is the product of the
+/// leading terms, which the canonical order, by text, does not give.
+static const SymExpr::Term &leadingTerm(const std::vector<SymExpr::Term> &terms) {
+  return *std::max_element(
+      terms.begin(), terms.end(), [](const SymExpr::Term &x, const SymExpr::Term &y) {
+        if (x.atoms.size() != y.atoms.size())
+          return x.atoms.size() < y.atoms.size();
+        return std::lexicographical_compare(
+            y.atoms.begin(), y.atoms.end(), x.atoms.begin(), x.atoms.end(),
+            [](const SymExpr::Atom &a, const SymExpr::Atom &b) { return a.key < b.key; });
+      });
+}
+
+static std::optional<SymExpr::Term> divideTerm(SymExpr::Term term, const SymExpr::Term &by) {
+  if (by.coefficient == -1 ? term.coefficient == INT64_MIN : term.coefficient % by.coefficient)
+    return std::nullopt;
+  term.coefficient /= by.coefficient;
+  for (const SymExpr::Atom &a : by.atoms) {
+    auto it = std::find_if(term.atoms.begin(), term.atoms.end(),
+                           [&](const SymExpr::Atom &x) { return x.key == a.key; });
+    if (it == term.atoms.end())
+      return std::nullopt;
+    term.atoms.erase(it);
+  }
+  return term;
+}
+
 std::optional<SymExpr> SymExpr::divideExact(const SymExpr &d) const {
   if (overflow || d.overflow || d.terms.empty())
     return std::nullopt;
-  if (terms.empty())
-    return SymExpr(0);
-  if (d.terms.size() > 1) {
-    // *this is a constant times d, or nothing is found.
-    int64_t q = d.terms[0].coefficient ? terms[0].coefficient / d.terms[0].coefficient : 0;
-    if (q && SymExpr(q) * d == *this)
-      return SymExpr(q);
-    return std::nullopt;
-  }
-  const Term &by = d.terms[0];
-  SymExpr quotient;
-  for (const Term &t : terms) {
-    if (t.coefficient % by.coefficient)
+  // Long division. Each step takes the leading term from the rest and adds lesser ones, of which
+  // there are finitely many; if *this is q * d, it takes as many steps as q has terms.
+  const Term &by = leadingTerm(d.terms);
+  SymExpr rest = *this, quotient;
+  while (!rest.terms.empty()) {
+    std::optional<Term> term = divideTerm(leadingTerm(rest.terms), by);
+    if (!term)
       return std::nullopt;
-    Term q = t;
-    q.coefficient /= by.coefficient;
-    for (const Atom &a : by.atoms) {
-      auto it = std::find_if(q.atoms.begin(), q.atoms.end(),
-                             [&](const Atom &x) { return x.key == a.key; });
-      if (it == q.atoms.end())
-        return std::nullopt;
-      q.atoms.erase(it);
-    }
-    quotient.terms.push_back(std::move(q));
+    SymExpr step;
+    step.terms.push_back(std::move(*term));
+    rest = rest - step * d;
+    quotient = quotient + step;
+    if (rest.overflow || quotient.overflow)
+      return std::nullopt;
   }
-  quotient.normalize();
   return quotient;
 }
 

@@ -65,6 +65,24 @@ TEST(SymExpr, Division) {
   EXPECT_EQ(b.divideExact(s), std::nullopt);
   EXPECT_EQ(b.divideExact(SymExpr(0)), std::nullopt);
   EXPECT_EQ(SymExpr(0).divideExact(b)->str(), "0");
+  EXPECT_EQ(SymExpr(INT64_MIN).divideExact(SymExpr(-1)), std::nullopt);
+}
+
+TEST(SymExpr, DivisionBySums) {
+  SymExpr b = SymExpr::symbol("b"), p = SymExpr::symbol("past"), s = SymExpr::symbol("s");
+  // A cache's elements over those of one sample.
+  EXPECT_EQ((16 * b * (p + s)).divideExact(4 * p + 4 * s)->str(), "4*b");
+  EXPECT_EQ(SymExpr::floorDiv(b * (p + s), p + s).str(), "b");
+  EXPECT_EQ(((b - s) * (b + s)).divideExact(b - s)->str(), "b + s");
+  EXPECT_EQ((b * (p + s) + 1).divideExact(p + s), std::nullopt);
+  EXPECT_EQ((2 * b * (p + s)).divideExact(4 * (p + s)), std::nullopt);
+  // By text "a*z" comes behind "ab*ac", though a comes before ab.
+  std::vector<SymExpr> sums;
+  for (const char *name : {"a", "ab", "a.z", "z"})
+    sums.push_back(SymExpr::symbol(name) + (sums.empty() ? SymExpr(3) : sums.back()));
+  for (const SymExpr &x : sums)
+    for (const SymExpr &y : sums)
+      EXPECT_EQ((x * y).divideExact(y), x) << x.str() << " times " << y.str();
 }
 
 TEST(SymExpr, LowerBound) {
