@@ -160,3 +160,13 @@ FROM_CORPUS = {
               first_input="input", masked_input="mask", sequence_name="seqlen"),
     ]
 }
+
+CORPUS_GEOMETRY = dict(layers=4, hidden=64, vocab=1003, positions=128)
+FAMILIES_FROM_CORPUS = {
+    model.name: model
+    for model in [
+        Model(CORPUS / "exported-llama-dynamo.onnx", **CORPUS_GEOMETRY, heads=8, kv_heads=2, sequence_name="seq"),
+        *(Model(CORPUS / f"exported-{name}-past.onnx", **CORPUS_GEOMETRY, heads=8, padded=True, reductions=reductions, **WITH_PAST)
+          for name, reductions in [("gpt2", 2), ("llama", 2), ("mistral", 2), ("qwen2", 2), ("phi", 1), ("gpt_neox", 1)]),
+    ]
+}

@@ -1,64 +1,78 @@
-"""Other families, as exporters write them: the optional corpus. Caches are plain inputs and outputs here: heads over tp."""
+"""Families of models as exporters write them: what they compute, and what they communicate. Caches are plain inputs and
+outputs here: heads over tp."""
 
-import numpy as np
 import pytest
 
 from harness import Grid
-from models import CORPUS
-from tpc.reference import TOLERANCE, Session, difference
+from models import FAMILIES, FAMILIES_FROM_CORPUS
+from test_report import expected_totals, totals
+from tpc.reference import TOLERANCE, difference
 
-# batch, sequence, past, first visible key of the last row (padding on the left)
-SHAPES = [(1, 3, 0, 0), (2, 4, 3, 0), (3, 1, 5, 2), (2, 5, 0, 1), (1, 1, 7, 0)]
-FAMILIES = ["gpt2-past", "llama-dynamo", "llama-past", "mistral-past", "qwen2-past", "phi-past", "gpt_neox-past"]
-
-
-def make_inputs(session, batch, sequence, past, padded):
-    r = np.random.default_rng([batch, sequence, past, padded])
-    sizes = {"batch": batch, "batch_size": batch, "seq": sequence, "sequence_length": sequence,
-             "past_sequence_length": past, "past_sequence_length + sequence_length": past + sequence}
-    inputs = {}
-    for name, shape in session.inputs.items():
-        shape = [sizes.get(size, size) for size in shape]
-        if name == "input_ids":
-            inputs[name] = r.integers(0, 1000, shape)
-        elif name == "attention_mask":
-            inputs[name] = np.ones(shape, np.int64)
-            inputs[name][-1, :padded] = 0
-        elif name == "position_ids":
-            inputs[name] = np.broadcast_to(np.arange(past, past + sequence), shape).copy()
-        else:
-            inputs[name] = r.standard_normal(shape, dtype=np.float32)
-    return inputs
+EVERY = {**FAMILIES, **FAMILIES_FROM_CORPUS}
+GRIDS = ["tp1", "tp2", "tp3", "tp4", "tp8", "tp16", "tp2,sp", "tp3,sp", "pp2", "pp3", "pp4", "dp2", "mb2", "tp2,pp2", "tp5,pp3",
+         "tp2,pp2,dp2,mb2", "tp2,pp2,dp2,sp,mb3", "tp2x2", "tp2x3", "tp3x2,pp2", "tp2x2,dp2,mb2"]
+# Each family once, each kind of grid once or more; the others are part of the long run.
+CHOSEN = [("llama-past", "tp4"), ("llama-dynamo", "tp2x2"), ("mistral-past", "tp3,sp"), ("mistral-dynamo", "dp2"),
+          ("qwen2-past", "tp2,pp2,dp2,sp,mb3"), ("phi-past", "tp2,pp2"), ("phi-dynamo", "tp3,sp"), ("gpt_neox-past", "tp5,pp3"),
+          ("gpt_neox-dynamo", "tp2,sp"), ("bloom-past", "tp3"), ("falcon-past", "tp2x3"), ("falcon-dynamo", "tp8"),
+          ("olmo2-past", "tp4"), ("gemma2-past", "tp2"), ("gemma2-dynamo", "tp2,pp2,dp2,mb2"), ("llama-deep", "pp4"),
+          ("exported-llama-past", "tp4"), ("exported-gpt_neox-past", "tp3,sp"), ("exported-phi-past", "tp2,pp2,dp2,mb2")]
 
 
-DEFAULT = [("llama-past", "tp4"), ("gpt_neox-past", "tp3,sp"), ("phi-past", "tp2,pp2,dp2,mb2")]
-GRIDS = ["tp2", "tp4", "tp8", "tp16", "tp3,sp", "tp5,pp3", "tp2,pp2,dp2,mb2"]
+def cases(grids, chosen):
+    """(model, grid), marked long unless chosen."""
+    return [pytest.param(model, Grid.parse(grid), id=f"{model.name}-{grid}",
+                         marks=[] if (model.name, grid) in chosen else pytest.mark.long)
+            for model in EVERY.values() for grid in grids]
 
 
-@pytest.mark.parametrize("family,grid", [
-    pytest.param(family, grid, marks=[] if (family, grid) in DEFAULT else pytest.mark.long)
-    for family in FAMILIES for grid in GRIDS])
-def test_family(tpcc, family, grid):
-    path = CORPUS / f"exported-{family}.onnx"
-    if not path.exists():
-        pytest.skip(f"{path} is absent")
-    session = Session(path)
-    executable = tpcc.compile(path, Grid.parse(grid))
-    for batch, sequence, past, padded in SHAPES:
-        if past and not any("past" in name for name in session.inputs):
+def skip_if_absent(model):
+    if not model.path.exists():
+        pytest.skip(f"{model.path} is absent")
+
+
+# batch, sequence, past, padding
+SHAPES = [(1, 3, 0, "none"), (2, 4, 3, "none"), (3, 1, 5, "left"), (2, 7, 0, "left"), (1, 1, 7, "none"), (3, 8, 4, "right")]
+
+
+@pytest.mark.parametrize("model,grid", cases(GRIDS, CHOSEN))
+def test_numbers(tpcc, model, grid):
+    skip_if_absent(model)
+    executable = tpcc.compile(model.path, grid)
+    wrong = []
+    for batch, sequence, past, padding in SHAPES:
+        if past and not model.past_name or padding != "none" and not model.padded:
             continue
-        given = make_inputs(session, batch, sequence, past, padded)
-        expected = session.run(given)
+        given = model.inputs(batch, sequence, padding, past=past)
+        expected = model.reference.run(given)
         actual = executable.run(given, list(expected))
         for name, wanted in expected.items():
             distance = difference(actual[name], wanted)
-            assert distance.relative <= TOLERANCE, f"{name} at {batch}, {sequence}, {past}: {distance}"
+            if distance.relative > TOLERANCE:
+                wrong.append(f"{name} at batch {batch}, sequence {sequence}, past {past}, padding {padding}: {distance}")
+    assert not wrong, f"{model.name} at {grid}:\n" + "\n".join(wrong)
+
+
+SPLIT = ["tp2", "tp2,sp", "tp4", "tp3,sp", "dp2"]
+COUNTED = [(name, "tp2" if name.endswith("-past") else "tp2,sp") for name in FAMILIES]
+
+
+@pytest.mark.parametrize("model,grid", cases(SPLIT, COUNTED))
+def test_counts_and_bytes_are_the_closed_forms(tpcc, model, grid):
+    """Rotary angles, biases of positions, groups of key heads and norms of queries add nothing to it."""
+    skip_if_absent(model)
+    found = totals(tpcc.report(model.path, grid, model.shape(5, 7, 3)))
+    found.pop(("output", "gather"), None)
+    expected = expected_totals(model, grid, 5, 7, model.reductions)
+    if model.name.startswith("olmo2") and grid.sp:
+        # Queries and keys are normed over all heads: tokens stay split up to there, so each layer gathers these two as well.
+        count, size = expected["tp", "all_gather"]
+        expected["tp", "all_gather"] = count, size * (count + 2 * model.layers) // count
+    assert found == expected
 
 
 def test_each_rank_has_the_kv_head_that_it_needs(tpcc):
-    """LLaMA with two kv heads over four ranks: of the keys' and values' matrices [64, 2 * 8], one head on each."""
-    path = CORPUS / "exported-llama-dynamo.onnx"
-    if not path.exists():
-        pytest.skip(f"{path} is absent")
-    held = [weight["bytes"] for weight in tpcc.compile(path, Grid(tp=4)).describe()["parameters"]]
-    assert held.count([64 * 8 * 4] * 4) == 2 * 3
+    """LLaMA with two kv heads over four ranks: of the keys' and values' matrices [32, 2 * 4], one head on each."""
+    model = FAMILIES["llama-dynamo"]
+    held = [weight["bytes"] for weight in tpcc.compile(model.path, Grid(tp=4)).describe()["parameters"]]
+    assert held.count([model.hidden * 4 * 4] * 4) == 2 * model.layers
