@@ -40,7 +40,8 @@ def compare(path):
         random = np.random.default_rng(ran)
         feeds = {}
         for value in session.get_inputs():
-            shape = [d if isinstance(d, int) else batch if str(d).startswith("b") else other
+            # "past + sequence" is the sum of two.
+            shape = [d if isinstance(d, int) else batch if str(d).startswith("b") else other * len(str(d).split("+"))
                      for d in value.shape]
             feeds[value.name] = feed(value.name, TYPES[value.type], shape, random)
         try:

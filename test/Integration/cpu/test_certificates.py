@@ -6,7 +6,7 @@ import json
 import pytest
 
 import harness
-from models import MODELS
+from models import FAMILIES, MODELS
 
 PROGRAMS = [
     ("gpt2-tiny-nopast", "tp2,pp2,dp2,mb2,sp"),
@@ -16,7 +16,11 @@ PROGRAMS = [
     ("gpt2-layer-opset23", "tp4"),
     ("gpt2-mlp", "tp2,dp2"),
     ("gpt2-tiny-nopast", "tp1"),
+    ("bloom-past", "tp3,pp2,mb2"),
+    ("gemma2-past", "tp2,sp"),
+    ("llama-past", "tp2x2,pp2"),
 ]
+LONG = [(name, grid) for name in FAMILIES for grid in ("tp2", "tp4,sp,pp3")]
 
 
 def certify(tmp_path, model, grid):
@@ -67,7 +71,7 @@ def tamper(node):
         yield "batch"
 
 
-@pytest.mark.parametrize("model, grid", PROGRAMS)
+@pytest.mark.parametrize("model, grid", PROGRAMS + [pytest.param(*pair, marks=pytest.mark.long) for pair in LONG])
 def test_accepts(tmp_path, model, grid):
     proof, staged = certify(tmp_path, model, grid)
     assert "no rank waits in vain" in check(proof).check().stdout

@@ -3,7 +3,7 @@
 import pytest
 
 from harness import Grid
-from models import COMMITTED
+from models import COMMITTED, FAMILIES
 
 ODD = COMMITTED["gpt2-odd-opset20"]
 
@@ -20,6 +20,15 @@ def test_the_runtime_counts_what_the_report_says(tpcc, grid, shape):
     rows = tpcc.report(ODD.path, grid, ODD.shape(*shape))
     measured = executable.bench(ODD.shape(*shape), arguments=["--weights=random:1"])
     assert ordered(measured["collectives"]) == ordered(rows)
+
+
+@pytest.mark.parametrize("name,grid", [("llama-past", "tp3,sp"), ("mistral-dynamo", "tp2,pp2,dp2,mb2"), ("falcon-past", "tp4"),
+                                       ("gemma2-past", "tp2x2")])
+def test_the_runtime_counts_what_the_report_says_of_families(tpcc, name, grid):
+    model, grid = FAMILIES[name], Grid.parse(grid)
+    shape = model.shape(3, 5, 2)
+    measured = tpcc.compile(model.path, grid).bench(shape, arguments=["--weights=random:1"])
+    assert ordered(measured["collectives"]) == ordered(tpcc.report(model.path, grid, shape))
 
 
 def test_the_runtime_counts_the_same_on_mpi(tpcc, mpi):
