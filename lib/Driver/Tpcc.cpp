@@ -303,7 +303,7 @@ mlir::LogicalResult Session::run() {
   });
   CompileOptions compile{options.input,
                          spec,
-                         {options.name, options.march, 3, options.digestWeights},
+                         {options.name, options.march, options.optLevel, options.digestWeights},
                          !options.noVerify,
                          options.annotations,
                          options.deviceConfiguration};

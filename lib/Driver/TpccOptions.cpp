@@ -121,6 +121,10 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<std::string, true> marchOption(
       "march", cl::desc("CPU to compile for (default: native, this one)"), cl::value_desc("cpu"),
       cl::location(march), cl::init("native"), cl::cat(files));
+  cl::opt<unsigned, true> levelOption(
+      "O", cl::Prefix,
+      cl::desc("How much LLVM optimizes, 0 to 3 (default: 3); less compiles faster, to slower code"),
+      cl::value_desc("level"), cl::location(optLevel), cl::init(3), cl::cat(files));
 
   cl::opt<bool, true> digestOption(
       "digest-weights",
@@ -192,6 +196,11 @@ bool TpccOptions::parse(int argc, char **argv) {
            &configurationOption, &certificateOption, &reportOption, &shapeOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
+  if (ok && optLevel > 3) {
+    llvm::WithColor::error(llvm::errs(), "tpcc")
+        << "-O" << optLevel << ": there are levels 0 to 3\n";
+    ok = false;
+  }
   emitGiven = emitOption.getNumOccurrences() > 0;
   std::string emitText = emitOption;
   // The options above end with this function; nobody may find them afterwards. The reset gives them

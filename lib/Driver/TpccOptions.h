@@ -18,6 +18,7 @@ struct TpccOptions {
   bool onnx = false; // write the model itself, with its shardings; `emit` is Staged
   std::string name;
   std::string march;
+  unsigned optLevel = 3;
   std::string megatronShard;
   std::string links;
   std::string annotations;

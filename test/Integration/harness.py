@@ -57,8 +57,8 @@ class Grid:
     def parse(text: str) -> Grid:
         values = {}
         for part in text.split(","):
-            if part in ("sp", "manual"):
-                values[part] = True
+            if part in ("sp", "manual", "allow-reshard"):
+                values[part.replace("-", "_")] = True
             elif part.startswith("order="):
                 values["order"] = part[len("order="):]
             elif part.startswith("tp") and "x" in part:

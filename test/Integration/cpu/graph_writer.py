@@ -10,13 +10,22 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 class Writer:
-    def __init__(self, spec, reference: bool):
-        self.spec, self.reference = spec, reference
+    def __init__(self, spec):
+        self.spec = spec
+        self.judges: list[tuple[onnx.NodeProto, onnx.ValueInfoProto]] = []
         self.nodes, self.inputs, self.outputs = [], [], []
         self.tensors: dict[str, onnx.TensorProto] = {}
+        self.constants: set[str] = set()
         self.tables: dict[tuple, tuple[str, str]] = {}
         self.masks: dict[str, str] = {}
         self.source = self.keys = self.inner = ""
+        # Of chains: where the size of a symbol is found, how inputs are made, how exactly outputs are known.
+        self.sources: dict[str, tuple[str, int]] = {}
+        self.fills: dict[str, tuple[str, list, list]] = {}
+        self.judged: dict[str, str] = {}
+        self.features: set[str] = set()
+        self.arrangement: tuple[list, list] | None = None
+        self.loose = False
         self.position_row = self.past = ""
         self.layer = 0
 
@@ -31,20 +40,45 @@ class Writer:
         kind = TensorProto.INT64 if integers else TensorProto.FLOAT
         self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
 
+    def free_input(self, name: str, atoms: list, kind: str, bounds=()) -> str:
+        """An input of a chain: dyadic or special floats, bits, or indices below the bounds (one for each column)."""
+        self.input(name, atoms, integers=kind in ("indices", "bits"))
+        self.fills[name] = (kind, list(atoms), list(bounds))
+        for i, atom in enumerate(atoms):
+            if isinstance(atom, str):
+                self.sources.setdefault(atom, (name, i))
+        return name
+
+    def free_output(self, name: str, value) -> None:
+        """Of a chain. Dimensions of which only tpcc knows the size have a name of their own."""
+        self.nodes.append(helper.make_node("Identity", [value.name], [name], f"output_{name}"))
+        shape = [dim[0] if len(dim) == 1 and isinstance(dim[0], str) else n if n is not None else f"{name}_{i}"
+                 for i, (dim, n) in enumerate(zip(value.dims, value.sizes))]
+        self.outputs.append(helper.make_tensor_value_info(name, self.type_of(value.type), shape))
+        self.judged[name] = "loose" if value.loose else "close" if not value.exact else "sum" if value.summed else "exact"
+
     def output(self, name: str, value: str, shape, integers: bool = False) -> None:
         self.nodes.append(helper.make_node("Identity", [value], [name], f"output_{name}"))
         kind = TensorProto.INT64 if integers else TensorProto.FLOAT
         self.outputs.append(helper.make_tensor_value_info(name, kind, shape))
 
     def reference_only(self, name: str, value: str, shape) -> None:
-        if self.reference:
-            self.output(name, value, shape)
+        self.output(name, value, shape)
+        self.judges.append((self.nodes.pop(), self.outputs.pop()))
 
     # Weights: a tensor's values depend on its name and the seed alone ---------------------------------------------
 
-    def tensor(self, name: str, array: np.ndarray) -> str:
-        if name not in self.tensors:
-            self.tensors[name] = numpy_helper.from_array(np.array(array, order="C"), name)
+    def tensor(self, name: str, array: np.ndarray, node: bool | None = None) -> str:
+        """An initializer or, where the spec or the caller says so, a Constant node."""
+        if name not in self.tensors and name not in self.constants:
+            tensor = numpy_helper.from_array(np.array(array, order="C"), name)
+            if node is None:
+                node = self.spec.store == "node" or (self.spec.store == "mixed" and zlib.crc32(name.encode()) % 2 == 1)
+            if node:
+                self.constants.add(name)
+                self.nodes.append(helper.make_node("Constant", [], [name], f"constant_{name}", value=tensor))
+            else:
+                self.tensors[name] = tensor
         return name
 
     def draw(self, name: str, shape) -> np.ndarray:
@@ -53,6 +87,8 @@ class Writer:
     def matrix(self, name: str, inputs: int, outputs: int, transposed: bool = False, fan_in: int | None = None) -> str:
         """Such that a product keeps the size of its operand."""
         array = self.draw(name, (inputs, outputs)) / np.float32((fan_in or inputs) ** 0.5)
+        if self.spec.depth == 0:  # exact, for the chains
+            array = np.clip(np.round(array * 4), -8, 8) / np.float32(4)
         return self.tensor(name, array.T if transposed else array)
 
     def vector(self, name: str, size: int, mean: float = 0.0) -> str:
@@ -70,6 +106,12 @@ class Writer:
     def ints(self, values: list[int]) -> str:
         return self.tensor("ints_" + "_".join(map(str, values)), np.array(values, np.int64))
 
+    @staticmethod
+    def type_of(name: str) -> int:
+        return {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "float64": TensorProto.DOUBLE,
+                "bfloat16": TensorProto.BFLOAT16, "int64": TensorProto.INT64, "int32": TensorProto.INT32,
+                "int8": TensorProto.INT8, "bool": TensorProto.BOOL}[name]
+
     # Shapes ---------------------------------------------------------------------------------------------------------
 
     def size(self, value: str, dim: int) -> str:
@@ -83,6 +125,32 @@ class Writer:
             return self("Reshape", x, self.ints(shape))
         parts = [self.size(x, i) if n == 0 else self.ints([n]) for i, n in enumerate(shape)]
         return self("Reshape", x, self("Concat", *parts, axis=0))
+
+    def dim_vector(self, dim: tuple) -> str:
+        """The size of a chain's dimension, as a vector of one element."""
+        symbols = [atom for atom in dim if isinstance(atom, str)]
+        number = int(np.prod([atom for atom in dim if not isinstance(atom, str)], dtype=np.int64))
+        factors = [self.size(*self.sources[symbol]) for symbol in symbols]
+        if number != 1 or not factors:
+            factors.append(self.ints([number]))
+        product = factors[0]
+        for factor in factors[1:]:
+            product = self("Mul", product, factor)
+        return product
+
+    def reshape_to(self, x: str, old, new) -> str:
+        """From the dimensions of a chain's value to others. Computed sizes, or constants with 0 and one -1 if that is enough."""
+        old, new = list(old), list(new)
+        if old == new:
+            return x
+        shape = []
+        for i, dim in enumerate(new):
+            symbolic = any(isinstance(atom, str) for atom in dim)
+            same = symbolic and i < len(old) and old[i] == dim
+            shape.append(0 if same else -1 if symbolic else int(np.prod(dim, dtype=np.int64)))
+        if shape.count(-1) > 1 or (self.spec.sizes == "computed" and {0, -1} & set(shape)):
+            return self("Reshape", x, self("Concat", *[self.dim_vector(dim) for dim in new], axis=0))
+        return self("Reshape", x, self.ints(shape))
 
     def reshape_like_rows(self, rows: str, like: str, columns: int) -> str:
         """[b*s, columns] -> [b, s, columns] with the sizes of `like`."""
@@ -162,6 +230,38 @@ class Writer:
             self.masks[spec.mask] = self("And", *parts) if len(parts) == 2 else parts[0]
         return self.masks[spec.mask]
 
-    def model(self) -> onnx.ModelProto:
-        graph = helper.make_graph(self.nodes, "random", self.inputs, self.outputs, list(self.tensors.values()))
+    def model(self, reference: bool = False) -> onnx.ModelProto:
+        if not self.arrangement:
+            self.arrangement = self.arranged()
+        nodes, outputs = self.arrangement
+        for node, value in self.judges if reference else ():
+            nodes, outputs = [*nodes, node], [*outputs, value]
+        graph = helper.make_graph(nodes, "random", self.inputs, outputs, list(self.tensors.values()))
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.spec.opset)], ir_version=10)
+
+    def arranged(self) -> tuple[list[onnx.NodeProto], list[onnx.ValueInfoProto]]:
+        """Outputs in another order, with names that nodes give them themselves, or the same value twice."""
+        nodes, outputs, how = list(self.nodes), list(self.outputs), self.spec.outputs
+        if how == "twice" and outputs:
+            again = onnx.ValueInfoProto()
+            again.CopyFrom(outputs[0])
+            again.name = f"again_{outputs[0].name}"
+            source = next(node for node in nodes if outputs[0].name in node.output)
+            nodes.append(helper.make_node("Identity", list(source.input), [again.name], "output_again"))
+            outputs.append(again)
+            self.judged[again.name] = self.judged.get(outputs[0].name, "")
+        if how == "shuffled":
+            outputs = [outputs[i] for i in np.random.default_rng(self.spec.seed).permutation(len(outputs))]
+        if how == "direct" and not self.judges:
+            made = {name for node in nodes if node.op_type not in ("Identity", "Constant") for name in node.output}
+            names: dict[str, str] = {}
+            for node in nodes:
+                if node.name.startswith("output_") and node.input[0] in made:
+                    names.setdefault(node.input[0], node.output[0])
+            nodes = [node for node in nodes
+                     if not (node.name.startswith("output_") and names.get(node.input[0]) == node.output[0])]
+            for node in nodes:
+                if names.keys() & {*node.input, *node.output}:
+                    node.input[:] = [names.get(name, name) for name in node.input]
+                    node.output[:] = [names.get(name, name) for name in node.output]
+        return nodes, outputs

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import random_chains
 from graph_writer import Writer
+from random_chains import Chain, Context, Value
 
 BATCH, SEQUENCE, PAST = "batch", "sequence", "past"
 # Rows of a table of learned positions: sequences are shorter.
@@ -61,6 +63,9 @@ class Spec:
     zero_bias: bool = False  # one zero vector is the bias of all products of its size
     shared: bool = False  # all layers have the same weights
     sizes: str = "static"  # reshapes by constants with 0 and -1, or by computed sizes
+    store: str = "initializer"  # of constants and weights: initializer, node, mixed
+    outputs: str = "plain"  # plain, shuffled, direct (named by the node that makes them), twice
+    chains: tuple[Chain, ...] = ()
 
     @property
     def opset(self) -> int:
@@ -83,6 +88,8 @@ class Spec:
         fields = plain(self, Spec())
         if "layers" in fields:
             fields["layers"] = [plain(layer, Layer()) for layer in self.layers]
+        if "chains" in fields:
+            fields["chains"] = [chain.json() for chain in self.chains]
         return fields
 
     @staticmethod
@@ -90,6 +97,7 @@ class Spec:
         fields = dict(fields)
         if "layers" in fields:
             fields["layers"] = tuple(Layer(**layer) for layer in fields["layers"])
+        fields["chains"] = tuple(Chain.parse(chain) for chain in fields.get("chains", ()))
         return Spec(**fields)
 
     def __str__(self) -> str:
@@ -127,6 +135,21 @@ def draw_layer(r: random.Random) -> Layer:
 
 
 def draw(seed: int) -> Spec:
+    return draw_chains(random.Random(seed ^ 0xC4A1), draw_transformer(seed))
+
+
+def draw_chains(r: random.Random, spec: Spec) -> Spec:
+    """Three of five graphs have chains, beside few layers or none."""
+    changes = {"store": r.choice(("initializer", "initializer", "node", "mixed")),
+               "outputs": r.choice(("plain", "shuffled", "direct", "twice"))}
+    if r.random() < 0.6:
+        depth = r.choice((0, 0, 0, 0, 1, 1, 2)) if spec.depth < 4 else spec.depth
+        chains = tuple(random_chains.draw_chain(r, depth) for _ in range(r.choice((1, 1, 1, 2, 2, 3))))
+        changes |= {"depth": depth, "chains": chains, "final_norm": spec.final_norm and depth > 0}
+    return dataclasses.replace(spec, **changes)
+
+
+def draw_transformer(seed: int) -> Spec:
     r = random.Random(seed)
     kinds = r.choice((1, 1, 1, 2))
     depth = r.choice((1, 1, 2, 2, 3, 4))
@@ -363,9 +386,16 @@ def head(w: Writer, spec: Spec, x: str, table: str | None) -> None:
             w.output("losses", w("Neg", w("Squeeze", picked, w.ints([-1]))), [BATCH, SEQUENCE])
 
 
-def build(spec: Spec, reference: bool = False):
-    """The model. `reference`: with the outputs that are only needed to judge others."""
-    w = Writer(spec, reference)
+def add_chains(w: Writer, spec: Spec, behind: int, stream: Value) -> Value:
+    for index, chain in enumerate(spec.chains):
+        if min(chain.at, spec.depth) == behind:
+            stream = random_chains.run(Context(w, chain, index), stream)
+    return stream
+
+
+def build(spec: Spec) -> Writer:
+    """The graph. Its writer makes the model, with or without the outputs that are only needed to judge others."""
+    w = Writer(spec)
     table = None
     if spec.ids:
         w.input("input_ids", [BATCH, SEQUENCE])
@@ -375,6 +405,7 @@ def build(spec: Spec, reference: bool = False):
         w.input("hidden_states", [BATCH, SEQUENCE, spec.hidden], integers=False)
         x = "hidden_states"
     w.source = "input_ids" if spec.ids else "hidden_states"
+    w.sources |= {BATCH: (w.source, 0), SEQUENCE: (w.source, 1)}
     caches = spec.cache and any(layer.attention != "none" for layer in spec.used)
     if caches:
         for i, layer in enumerate(spec.used):
@@ -390,6 +421,10 @@ def build(spec: Spec, reference: bool = False):
             x = w("Add", x, w("Gather", rows, w.positions(), axis=0))
     if "padded" in spec.mask and any(layer.attention != "none" for layer in spec.used):
         w.input("attention_mask", [BATCH, f"{PAST} + {SEQUENCE}" if caches else SEQUENCE])
+    # Without layers the hidden states are small multiples of 1/4, as all that chains work on.
+    start = Value(x, ((BATCH,), (SEQUENCE,), (spec.hidden,)), "float32", *((4.0, 0.25) if spec.depth == 0 else ()))
+    stream = add_chains(w, spec, 0, start)
+    x = stream.name
     for i in range(spec.depth):
         layer = spec.layer(i)
         name = f"h.{i % len(spec.layers) if spec.shared else i}"
@@ -402,35 +437,10 @@ def build(spec: Spec, reference: bool = False):
             w.output(f"keys.{i}", w("Identity", w.keys), [BATCH, layer.kv, f"keys_of_{i}", layer.size])
         elif spec.extra == "inner":
             w.output(f"inner.{i}", w("Identity", w.inner), [BATCH, SEQUENCE, layer.ffn])
+        stream = add_chains(w, spec, i + 1, stream.rounded(x))
+        x = stream.name
+    w.loose = stream.loose
     if spec.final_norm:
         x = norm(w, spec.layer(0).norm, x, spec.hidden, "ln_f")
     head(w, spec, x, table)
-    return w.model()
-
-
-def make_inputs(spec: Spec, batch: int, sequence: int) -> dict[str, np.ndarray]:
-    r = np.random.default_rng([spec.seed, batch, sequence])
-    ids = r.integers(0, spec.vocab, (batch, sequence))
-    past = (batch + sequence) % 4 if spec.cache else 0
-    mask = np.ones((batch, past + sequence), np.int64)
-    for row in range(batch):
-        # Left padding, right padding, none. Attention as one op says for itself what rows without keys are.
-        count = int(r.integers(0, sequence))
-        if row % 3 == 0 and spec.opset < 23:
-            mask[row, :count] = 0
-        elif row % 3 == 1:
-            mask[row, past + sequence - count:] = 0
-    given = {
-        "input_ids": ids,
-        "hidden_states": r.standard_normal((batch, sequence, spec.hidden), dtype=np.float32),
-        "position_ids": np.maximum(np.cumsum(mask, axis=1) - 1, 0)[:, past:],
-        "attention_mask": mask,
-        "labels": r.integers(0, spec.vocab, (batch, sequence)),
-    }
-    inputs = {}
-    for value in build(spec).graph.input:
-        if value.name.startswith("past."):
-            sizes = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-            given[value.name] = r.standard_normal((batch, sizes[1], past, sizes[3]), dtype=np.float32)
-        inputs[value.name] = given[value.name]
-    return inputs
+    return w

@@ -1,0 +1,459 @@
+"""The steps of chains: each takes a value and three small numbers, and gives another value, or None if it does not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from random_chains import LIMIT, Context, Dim, Value, product, size
+
+STEPS = {}
+
+
+def step(function):
+    STEPS[function.__name__.rstrip("_")] = function
+    return function
+
+
+def pick(choices, number: int):
+    return choices[number % len(choices)] if choices else None
+
+
+def static_axes(v: Value, least: int = 1) -> list[int]:
+    return [i for i, n in enumerate(v.sizes) if n is not None and n >= least]
+
+
+def any_axis(c: Context, v: Value, number: int, last: int | None = None) -> int | None:
+    """One that a step may need as a whole: replicas and micro-batches cannot have that of the batch."""
+    axes = [i for i, dim in enumerate(v.dims[:last]) if c.chain.whole or not {"batch"} & set(dim)]
+    return pick(axes, number)
+
+
+# Movement -----------------------------------------------------------------------------------------------------------
+
+
+@step
+def split(c: Context, v: Value, a: int, b: int, d: int):
+    """One dimension becomes two: between factors that were merged, or anywhere in a number."""
+    if len(v.dims) >= 6:
+        return None
+    ways = []
+    for i, dim in enumerate(v.dims):
+        if n := size(dim):
+            ways += [(i, (m,), (n // m,)) for m in range(2, n) if n % m == 0]
+        else:
+            ways += [(i, dim[:j], dim[j:]) for j in range(1, len(dim))]
+    if not ways:
+        return None
+    i, major, minor = pick(ways, a * 5 + b)
+    return reshaped(c, v, (*v.dims[:i], major, minor, *v.dims[i + 1:]))
+
+
+@step
+def merge(c: Context, v: Value, a: int, b: int, d: int):
+    if len(v.dims) < 2:
+        return None
+    i = a % (len(v.dims) - 1)
+    return reshaped(c, v, (*v.dims[:i], v.dims[i] + v.dims[i + 1], *v.dims[i + 2:]))
+
+
+def reshaped(c: Context, v: Value, dims: tuple[Dim, ...]) -> Value:
+    return v.to(c.w.reshape_to(v.name, v.dims, dims), dims)
+
+
+@step
+def transpose(c: Context, v: Value, a: int, b: int, d: int):
+    order = list(np.random.default_rng(a * 12 + b).permutation(len(v.dims)))
+    if len(order) < 2 or order == sorted(order):
+        order = list(reversed(range(len(v.dims))))
+    return v.to(c.w("Transpose", v.name, perm=[int(i) for i in order]), [v.dims[i] for i in order])
+
+
+@step
+def gather(c: Context, v: Value, a: int, b: int, d: int):
+    """One index, a vector or a matrix of them; known, given or computed."""
+    i = any_axis(c, v, a)
+    if i is None:
+        return None
+    if b % 4 == 0 and len(v.dims) > 1:
+        n = size(v.dims[i]) or 1
+        at = c.integers("index", d % (2 * n) - n)
+        return v.to(c.w("Gather", v.name, at, axis=i), v.dims[:i] + v.dims[i + 1:])
+    shape = (((d % 3 + 1),), (2,)) if b % 4 == 1 else (((d % 5 + 1),),)
+    if len(v.dims) + len(shape) > 7:
+        return None
+    at = c.indices(v, shape, [v.dims[i]], a + b, d)
+    return v.to(c.w("Gather", v.name, at, axis=i), (*v.dims[:i], *shape, *v.dims[i + 1:]))
+
+
+@step
+def gather_nd(c: Context, v: Value, a: int, b: int, d: int):
+    """Pooling by index: with the batch as a batch of the op, or as the first index."""
+    batch = b % 2 if len(v.dims) > 1 else 0
+    if not c.chain.whole and "batch" in v.dims[0]:
+        batch = 1
+    if len(v.dims) <= batch or not c.chain.whole and any("batch" in dim for dim in v.dims[batch:]):
+        return None
+    columns = min(1 + d % 2, len(v.dims) - batch)
+    lead = v.dims[:batch]
+    shape = (*lead, (a % 3 + 1,))
+    bounds = list(v.dims[batch:batch + columns])
+    if len(bounds) == 1:
+        at = c.w("Unsqueeze", c.indices(v, shape, bounds, a + b, d), c.w.ints([-1]))
+    else:
+        at = c.indices(v, (*shape, (columns,)), bounds, a + b, d)
+    return v.to(c.w("GatherND", v.name, at, batch_dims=batch), (*shape, *v.dims[batch + columns:]))
+
+
+@step
+def gather_elements(c: Context, v: Value, a: int, b: int, d: int):
+    i = any_axis(c, v, a)
+    if i is None:
+        return None
+    shape = (*v.dims[:i], (d % 4 + 1,), *v.dims[i + 1:])
+    at = c.indices(v, shape, [v.dims[i]], b, d)
+    return v.to(c.w("GatherElements", v.name, at, axis=i), shape)
+
+
+@step
+def slice_(c: Context, v: Value, a: int, b: int, d: int):
+    i = any_axis(c, v, a)
+    if i is None:
+        return None
+    n = size(v.dims[i])
+    if n is None:  # the first or the last
+        ends = ([0], [1]) if b % 2 else ([-1], [2**63 - 1])
+        return v.to(c.w("Slice", v.name, c.w.ints(ends[0]), c.w.ints(ends[1]), c.w.ints([i])),
+                    (*v.dims[:i], (1,), *v.dims[i + 1:]))
+    begin = b % n
+    end = begin + 1 + d % (n - begin)
+    step = (1, 1, 1, 2, 3)[(a + b + d) % 5]
+    if d % 5 == 4:  # backwards
+        name = c.w("Slice", v.name, c.w.ints([end - 1]), c.w.ints([begin - 1 - n]), c.w.ints([i]), c.w.ints([-1]))
+        return v.to(name, (*v.dims[:i], (end - begin,), *v.dims[i + 1:]))
+    name = c.w("Slice", v.name, c.w.ints([begin]), c.w.ints([end - n if end < n else 2**63 - 1]), c.w.ints([i]),
+               *([c.w.ints([step])] if step > 1 else []))
+    return v.to(name, (*v.dims[:i], (-(-(end - begin) // step),), *v.dims[i + 1:]))
+
+
+@step
+def concat(c: Context, v: Value, a: int, b: int, d: int):
+    """With itself, its opposite, or a constant where sizes are known; in either order."""
+    i = pick(static_axes(v), a)
+    if i is None:
+        return None
+    n = v.sizes[i]
+    if b % 3 == 0 and None not in v.sizes:
+        n = d % 4 + 1
+        other = c.dyadic("joined", [n if j == i else m for j, m in enumerate(v.sizes)], v.type)
+        v = v.within(v.name, max(v.largest, 1.0), min(v.quantum, 0.25)) if v.exact else v
+    else:
+        other = v.name if b % 3 == 1 else c.w("Neg", v.name)
+    both = [v.name, other] if d % 2 else [other, v.name]
+    return v.to(c.w("Concat", *both, axis=i), (*v.dims[:i], (n + v.sizes[i],), *v.dims[i + 1:]))
+
+
+@step
+def parts(c: Context, v: Value, a: int, b: int, d: int):
+    """Split in two or three, which are joined in another order, or multiplied or added."""
+    i = pick(static_axes(v, 2), a)
+    if i is None:
+        return None
+    n = v.sizes[i]
+    if n % 2 == 0 and d % 3:
+        one, two = c.w.split(v.name, [n // 2] * 2, i)
+        dims = (*v.dims[:i], (n // 2,), *v.dims[i + 1:])
+        if d % 3 == 1:
+            return v.within(c.w("Mul", one, two), v.largest**2, v.quantum**2, dims)
+        return v.within(c.w("Add", one, two), v.largest * 2, v.quantum, dims)
+    first = 1 + b % (n - 1)
+    one, two = c.w.split(v.name, [first, n - first], i)
+    return v.to(c.w("Concat", two, one, axis=i))
+
+
+@step
+def repeat(c: Context, v: Value, a: int, b: int, d: int):
+    """As grouped heads are: a new dimension, expanded, and merged to either side."""
+    if len(v.dims) >= 6:
+        return None
+    i, times = a % len(v.dims), 2 + b % 2
+    wide = (*v.dims[:i + 1], (1,), *v.dims[i + 1:])
+    name = c.w("Unsqueeze", v.name, c.w.ints([i + 1]))
+    shape = c.w.ints([1] * (i + 1) + [times] + [1] * (len(v.dims) - i - 1))
+    name = c.w("Expand", name, shape)
+    wide = (*wide[:i + 1], (times,), *wide[i + 2:])
+    dims = (*v.dims[:i], v.dims[i] + (times,), *v.dims[i + 1:])
+    return v.to(c.w.reshape_to(name, wide, dims), dims)
+
+
+@step
+def expand(c: Context, v: Value, a: int, b: int, d: int):
+    """Tiles a dimension."""
+    i = pick(static_axes(v), a)
+    if i is None:
+        return None
+    times = 2 + b % 2
+    name = c.w("Tile", v.name, c.w.ints([times if j == i else 1 for j in range(len(v.dims))]))
+    return v.to(name, (*v.dims[:i], (times * v.sizes[i],), *v.dims[i + 1:]))
+
+
+@step
+def pad(c: Context, v: Value, a: int, b: int, d: int):
+    i = pick(static_axes(v), a)
+    if i is None:
+        return None
+    before, after = b % 3, d % 3
+    widths = [before if j == i else 0 for j in range(len(v.dims))] + [after if j == i else 0 for j in range(len(v.dims))]
+    return v.to(c.w("Pad", v.name, c.w.ints(widths)), (*v.dims[:i], (v.sizes[i] + before + after,), *v.dims[i + 1:]))
+
+
+@step
+def roll(c: Context, v: Value, a: int, b: int, d: int):
+    """A cyclic shift."""
+    i = pick(static_axes(v, 2), a)
+    if i is None:
+        return None
+    by = 1 + b % (v.sizes[i] - 1)
+    return v.to(c.w("Concat", c.w.slice(v.name, by, v.sizes[i], i), c.w.slice(v.name, 0, by, i), axis=i))
+
+
+# Element by element -------------------------------------------------------------------------------------------------
+
+
+@step
+def constant(c: Context, v: Value, a: int, b: int, d: int):
+    """A bias, scale or mask of any shape that broadcasts: one number or all elements, and all between."""
+    shape = [n if n is not None and (d >> (j % 4)) & 1 else 1 for j, n in enumerate(v.sizes)]
+    while shape and shape[0] == 1 and b % 3:
+        shape.pop(0)
+    op = pick(("Add", "Mul", "Sub", "Div", "Where", "Max", "Min", "Add"), a)
+    if op in ("Max", "Min") and v.special:
+        op = "Add"
+    if op == "Where":
+        keep = c.store("mask", c.rng(d).integers(0, 2, shape).astype(bool))
+        number = c.dyadic("masked", (), v.type)
+        order = [v.name, number] if b % 2 else [number, v.name]
+        return v.within(c.w("Where", keep, *order), max(v.largest, 1.0), min(v.quantum, 0.25))
+    if op == "Div":
+        powers = c.store("divisor", np.asarray(2.0 ** c.rng(d).integers(-1, 2, shape)).astype(v.type))
+        return v.within(c.w("Div", v.name, powers), v.largest * 2, v.quantum / 2)
+    other = c.dyadic("operand", shape, v.type, salt=d)
+    both = [v.name, other] if b % 2 else [other, v.name]
+    if op == "Mul":
+        return v.within(c.w("Mul", *both), v.largest, v.quantum / 4)
+    if op in ("Max", "Min"):
+        # Of zeros with different signs either is the larger.
+        return v.within(c.w(op, *both), max(v.largest, 1.0), min(v.quantum, 0.25), summed=True)
+    return v.within(c.w(op, *both), v.largest + 1, min(v.quantum, 0.25))
+
+
+@step
+def unary(c: Context, v: Value, a: int, b: int, d: int):
+    w = c.w
+    exact = pick(("Neg", "Abs", "Relu", "Floor", "Ceil", "Round"), a)
+    if v.special:
+        if a % 3 == 0 and not v.summed:  # 1/-0 is not 1/0
+            return v.rounded(w("Reciprocal", v.name))
+        exact = "Neg" if a % 2 else "Abs"
+    if b % 2 or (exact in ("Floor", "Ceil", "Round") and not v.exact):
+        if v.special:
+            return v.rounded(w(pick(("Sqrt", "Tanh", "Exp", "Sigmoid"), b // 2), v.name))
+        function = pick(("Tanh", "Sigmoid", "Erf", "Sin", "Cos", "Exp", "Sqrt", "Log"), b // 2 + d)
+        if function in ("Sqrt", "Log"):
+            positive = w("Add", w("Abs", v.name), w.tensor(f"one_{v.type}", np.ones((), v.type)))
+            return v.rounded(w(function, positive))
+        if function == "Exp":
+            return v.rounded(w("Exp", w("Neg", w("Abs", v.name))))
+        return v.rounded(w(function, v.name))
+    if exact in ("Ceil", "Round"):  # of -0.5 it is -0, of sums of zeros any
+        return v.within(w(exact, v.name), v.largest + 1, max(v.quantum, 1.0), summed=True)
+    return v.within(w(exact, v.name), v.largest + 1, v.quantum)
+
+
+@step
+def cast(c: Context, v: Value, a: int, b: int, d: int):
+    """Through narrower and wider types and back."""
+    ways = [("float16",), ("float64",), ("float64", "float32", "float64"), ("float16", "float64")]
+    if v.exact:
+        ways += [("bfloat16",), ("float16",), ("bfloat16", "float16")]
+        if not v.special:
+            ways += [("int32",), ("int64",), ("int64", "int32"), ("bool",), ("bool", "int64"), ("int8",), ("int32", "float16")]
+            if v.largest <= 100:
+                ways += [("int8", "int32")]
+            elif ("int8",) in ways:
+                ways.remove(("int8",))
+    way = pick(ways, a * 12 + b + d)
+    name = v.name
+    if d % 2 and v.exact and not v.special:  # so that something is lost
+        name = c.w("Mul", name, c.w.tensor(f"third_{v.type}", np.asarray(np.float32(1 / 3)).astype(v.type)))
+    narrow = any(type in ("float16", "bfloat16") for type in way)
+    for type in (*way, v.type):
+        name = c.w("Cast", name, to=c.w.type_of(type))
+        c.w.features.add(f"cast {type}")
+    if name and d % 2 and v.exact and not v.special:
+        # The same bits everywhere, but no longer multiples of anything.
+        if set(way) & {"int32", "int64", "int8", "bool"}:
+            return v.within(name, v.largest + 1, 1.0, summed=True)
+        return v.rounded(name)
+    if set(way) & {"int32", "int64", "int8", "bool"}:
+        return v.within(name, v.largest + 1, 1.0, summed=True)
+    return v.to(name, loose=v.loose or (narrow and not v.exact))
+
+
+@step
+def half(c: Context, v: Value, a: int, b: int, d: int):
+    """What follows is computed in another type."""
+    type = pick(("float16", "float32", "float64", "float16"), a)
+    if type == v.type:
+        return None
+    out = v.to(c.w("Cast", v.name, to=c.w.type_of(type)), type=type)
+    c.w.features.add(f"type {type}")
+    exact = v.within(out.name, v.largest, v.quantum) if v.exact else out
+    limit = {"float16": 2.0**11}.get(type, 2.0**24)
+    if not v.exact or v.largest / v.quantum > limit:
+        return out.rounded(out.name, loose=v.loose or type == "float16")
+    return out.to(out.name, largest=exact.largest, quantum=exact.quantum)
+
+
+@step
+def compare(c: Context, v: Value, a: int, b: int, d: int):
+    """A comparison with a number, and what follows from it."""
+    if not v.exact:
+        return None
+    w = c.w
+    op = pick(("Greater", "Less", "Equal", "GreaterOrEqual", "LessOrEqual"), a)
+    found = w(op, v.name, c.dyadic("limit", (), v.type, salt=a))
+    if b % 3 == 0:
+        found = w("Not", found)
+    elif b % 3 == 1:
+        found = w(("And", "Or", "Xor")[d % 3], found, w("Less", v.name, c.dyadic("second", (), v.type, salt=b)))
+    if d % 2:
+        return v.within(w("Where", found, v.name, c.dyadic("other", (), v.type)), max(v.largest, 1.0), min(v.quantum, 0.25))
+    return v.within(w("Cast", found, to=w.type_of(v.type)), 1.0, 1.0, special=False, summed=False)
+
+
+@step
+def mask(c: Context, v: Value, a: int, b: int, d: int):
+    """Some elements are replaced where an input says so, which has some of the dimensions."""
+    w = c.w
+    dims = tuple(dim if (d >> (j % 4)) & 1 or a % 2 else (1,) for j, dim in enumerate(v.dims))
+    atoms = [atom for dim in dims for atom in dim]
+    name = w.free_input(c.label("mask"), atoms, "bits")
+    name = w.reshape_to(name, [(atom,) for atom in atoms], dims)
+    keep = w("Cast", name, to=w.type_of("bool"))
+    if b % 2:
+        return v.within(w("Where", keep, v.name, c.dyadic("masked", (), v.type)), max(v.largest, 1.0), min(v.quantum, 0.25))
+    return v.to(w("Mul", v.name, w("Cast", keep, to=w.type_of(v.type))))
+
+
+@step
+def again(c: Context, v: Value, a: int, b: int, d: int):
+    """With an earlier value of the same shape, or with itself."""
+    others = [other for other in c.values if other.dims == v.dims and other.type == v.type]
+    if not others:
+        return None
+    other = pick(others, a)
+    op = pick(("Add", "Mul", "Sub", "Where"), b)
+    loose, special = v.loose or other.loose, v.special or other.special
+    if op == "Where" and v.exact and other.exact:
+        found = c.w("Greater", v.name, other.name)
+        return v.within(c.w("Where", found, v.name, other.name), max(v.largest, other.largest), min(v.quantum, other.quantum),
+                        loose=loose, special=special, summed=True)
+    op = "Add" if op == "Where" else op
+    name = c.w(op, v.name, other.name)
+    summed = v.summed or other.summed
+    if not (v.exact and other.exact):
+        return v.rounded(name, loose=loose, special=special, summed=summed)
+    if op == "Mul":
+        return v.within(name, v.largest * other.largest, v.quantum * other.quantum, loose=loose, special=special, summed=summed)
+    return v.within(name, v.largest + other.largest, min(v.quantum, other.quantum), loose=loose, special=special,
+                    summed=summed)
+
+
+# Sums and products --------------------------------------------------------------------------------------------------
+
+
+@step
+def reduce(c: Context, v: Value, a: int, b: int, d: int):
+    """Along one dimension or two; kept, dropped, or taken off again."""
+    i = any_axis(c, v, a)
+    if i is None:
+        return None
+    op = pick(("ReduceSum", "ReduceMax", "ReduceMean", "ReduceMin", "ArgMax", "ReduceL2"), b)
+    if v.special and op != "ReduceSum":
+        op = "ReduceSum"
+    n = size(v.dims[i]) or 64
+    keep = d % 3 != 0 or len(v.dims) == 1
+    dims = (*v.dims[:i], *(((1,),) if keep else ()), *v.dims[i + 1:])
+    if op == "ArgMax":
+        if not v.exact or v.summed and v.special:
+            return None
+        out = c.w("Cast", c.w("ArgMax", v.name, axis=i, keepdims=int(keep)), to=c.w.type_of(v.type))
+        return v.within(out, n, 1.0, dims, summed=False)
+    name = c.w(op, v.name, c.w.ints([i]), keepdims=int(keep))
+    if op in ("ReduceMax", "ReduceMin"):
+        out = v.to(name, dims, summed=True)
+    elif op == "ReduceSum":
+        out = v.within(name, v.largest * n, v.quantum, dims, summed=True)
+    else:
+        out = v.rounded(name, dims, summed=True, loose=v.loose or v.type == "float16")
+    if keep and d % 3 == 2 and not v.special:  # centred
+        name = c.w("Sub", v.name, out.name)
+        if not out.exact:
+            return v.rounded(name, loose=out.loose)
+        return v.within(name, v.largest + out.largest, v.quantum, summed=True)
+    return out
+
+
+@step
+def softmax(c: Context, v: Value, a: int, b: int, d: int):
+    i = any_axis(c, v, a)
+    if v.special or i is None:
+        return None
+    return v.rounded(c.w("LogSoftmax" if b % 4 == 0 else "Softmax", v.name, axis=i), summed=True,
+                     loose=v.loose or v.type == "float16")
+
+
+@step
+def norm(c: Context, v: Value, a: int, b: int, d: int):
+    n = size(v.dims[-1])
+    # Few numbers are often equal, and the noise of their difference is enlarged.
+    if v.special or n is None or n < 4 or v.type != "float32":
+        return None
+    scale = c.dyadic("scale", (n,), zero=False)
+    return v.rounded(c.w("LayerNormalization", v.name, scale, axis=-1, epsilon=1e-2), summed=True)
+
+
+@step
+def cumsum(c: Context, v: Value, a: int, b: int, d: int):
+    i = any_axis(c, v, a)
+    if i is None:
+        return None
+    if v.special or v.type == "float16":
+        return None
+    name = c.w("CumSum", v.name, c.w.scalar(i), exclusive=b % 2, reverse=d % 2)
+    return v.within(name, v.largest * (size(v.dims[i]) or 64), v.quantum, summed=True)
+
+
+@step
+def matmul(c: Context, v: Value, a: int, b: int, d: int):
+    if size(v.dims[-1]) is None or v.type == "float16" and not v.exact:
+        return None
+    out = product(c, v, (2, 3, 4, 6, 8, 12)[a % 6], bias=b % 2 == 1, salt=d)
+    return out.to(out.name, loose=out.loose or (v.type == "float16" and not out.exact))
+
+
+@step
+def gram(c: Context, v: Value, a: int, b: int, d: int):
+    """Its rows with its rows, or its columns with its columns."""
+    if len(v.dims) < 2 or v.type == "float16" or any_axis(c, v, 0) is None:
+        return None
+    if not c.chain.whole and any("batch" in dim for dim in v.dims[-2:]):
+        return None
+    turned = c.w("Transpose", v.name, perm=[*range(len(v.dims) - 2), len(v.dims) - 1, len(v.dims) - 2])
+    rows = v.dims[-2] if a % 2 else v.dims[-1]
+    inner = v.dims[-1] if a % 2 else v.dims[-2]
+    name = c.w("MatMul", *((v.name, turned) if a % 2 else (turned, v.name)))
+    return v.within(name, v.largest**2 * (size(inner) or 64), v.quantum**2, (*v.dims[:-2], rows, rows), summed=True)
+
+
+assert LIMIT > 0

@@ -1,0 +1,240 @@
+"""Chains: random sequences of small steps on one value, beside the layers of a random graph.
+
+A chain begins somewhere (the hidden states, an input with a batch of its own, one without a batch, a weight, a
+constant), goes through its steps, and ends as an output or is added to the hidden states. A step is a name and three
+small numbers, whose meaning depends on the value that it finds: an axis is taken modulo the rank, a size from those that
+divide. A step that does not fit does nothing. So every chain means something, and stays so when steps are taken out.
+
+Inputs and weights of chains are small multiples of a power of two. As long as sums of them are exact in the value's type,
+the value is `exact`: ONNX Runtime and any number of ranks must get the very same bits, and casts to narrower types,
+comparisons and indices that are computed from it mean the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+# Where a chain begins. own: an input whose batch has a symbol of its own. special: the same with infinities, NaN and -0.
+BASES = ("stream", "own", "static", "plain", "special", "weight", "constant", "table")
+ENDS = ("row", "output", "row_output")
+# How a constant is stored. Up to 64 elements of a Constant node are read by the compiler.
+STORES = ("initializer", "node")
+# Elements of one value, not counting symbolic dimensions.
+LIMIT = 1536
+
+Dim = tuple  # of atoms, major to minor: names of symbols, and numbers
+
+
+@dataclass(frozen=True)
+class Chain:
+    base: str = "stream"
+    product: bool = True  # a matrix product before the steps: what tp splits
+    width: int = 8  # of the product's result
+    steps: tuple[tuple, ...] = ()
+    end: str = "output"
+    store: str = "initializer"
+    at: int = 0  # behind which layer
+    whole: bool = False  # steps may need the whole batch
+
+    def json(self) -> dict:
+        base = Chain()
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)
+                if getattr(self, f.name) != getattr(base, f.name)}
+
+    @staticmethod
+    def parse(fields: dict) -> Chain:
+        fields = dict(fields)
+        fields["steps"] = tuple(tuple(step) for step in fields.get("steps", ()))
+        return Chain(**fields)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor on the way. `largest` and `quantum`: all finite elements are multiples of the one and at most the other;
+    without them the value is rounded in ways that depend on the order of sums."""
+
+    name: str
+    dims: tuple[Dim, ...]
+    type: str = "float32"
+    largest: float = 0.0
+    quantum: float = 0.0
+    special: bool = False  # may have elements that are not finite
+    summed: bool = False  # the sign of a zero depends on the order of sums
+    loose: bool = False  # rounded to 16 bits on the way
+
+    @property
+    def exact(self) -> bool:
+        return self.quantum > 0
+
+    @property
+    def sizes(self) -> list[int | None]:
+        return [size(dim) for dim in self.dims]
+
+    @property
+    def elements(self) -> int:
+        return int(np.prod([n or 1 for n in self.sizes], dtype=np.int64))
+
+    def to(self, name: str, dims=None, **changes) -> Value:
+        return dataclasses.replace(self, name=name, dims=self.dims if dims is None else tuple(dims), **changes)
+
+    def rounded(self, name: str, dims=None, **changes) -> Value:
+        return self.to(name, dims, largest=0.0, quantum=0.0, **changes)
+
+    def within(self, name: str, largest: float, quantum: float, dims=None, **changes) -> Value:
+        """With these bounds, if the type holds all such numbers."""
+        digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[self.type]
+        if not self.exact or largest / quantum > 2.0**digits or largest > 6e4:
+            return self.rounded(name, dims, **changes)
+        return self.to(name, dims, largest=largest, quantum=quantum, **changes)
+
+
+def size(dim: Dim) -> int | None:
+    """None: it depends on a symbol."""
+    return None if any(isinstance(atom, str) for atom in dim) else int(np.prod(dim, dtype=np.int64))
+
+
+def draw_chain(r: random.Random, depth: int) -> Chain:
+    base = r.choice(("stream",) * 8 + ("own", "own", "static", "plain", "special", "special", "weight", "constant", "table"))
+    width = r.choice((4, 6, 8, 8, 12, 12, 16, 24, 24, 30, 48))
+    # What a product has split is reshaped and looked up; much else comes in between.
+    moves = ("split", "split", "merge", "merge", "transpose", "gather", "gather", "gather_nd", "gather_elements", "slice",
+             "slice", "concat", "parts", "repeat", "pad", "roll", "expand")
+    others = ("constant", "constant", "constant", "unary", "cast", "cast", "compare", "mask", "again", "reduce", "softmax",
+              "cumsum", "matmul", "gram", "half", "norm")
+    steps = []
+    for _ in range(r.choice((1, 2, 3, 4, 4, 5, 6, 8))):
+        name = r.choice(moves) if r.random() < 0.6 else r.choice(others)
+        steps.append((name, r.randrange(12), r.randrange(12), r.randrange(12)))
+    end = r.choice(("row", "row", "row", "output", "row_output")) if base == "stream" else r.choice(("output",) * 3 + ("row_output",))
+    return Chain(base, r.random() < 0.8, width, tuple(steps), end, r.choice(STORES), r.randrange(depth + 1), r.random() < 0.2)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Constants and inputs
+# --------------------------------------------------------------------------------------------------------------------
+
+
+class Context:
+    """What the steps of one chain share."""
+
+    def __init__(self, w, chain: Chain, index: int):
+        self.w, self.chain, self.index = w, chain, index
+        self.count = 0
+        self.values: list[Value] = []
+
+    def label(self, what: str) -> str:
+        self.count += 1
+        return f"chain{self.index}.{what}{self.count}"
+
+    def rng(self, salt: int) -> np.random.Generator:
+        return np.random.default_rng([self.w.spec.seed, self.index, self.count, salt])
+
+    def store(self, what: str, array: np.ndarray) -> str:
+        return self.w.tensor(self.label(what), array, node=self.chain.store == "node")
+
+    def dyadic(self, what: str, shape, type: str = "float32", steps: int = 4, salt: int = 0, zero: bool = True) -> str:
+        """Multiples of 1/4 up to `steps`/4."""
+        array = self.rng(salt).integers(-steps, steps + 1, shape)
+        if not zero:
+            array = np.where(array == 0, 1, array)
+        return self.store(what, (array / 4).astype(type))
+
+    def integers(self, what: str, array) -> str:
+        return self.store(what, np.asarray(array, np.int64))
+
+    def indices(self, v: Value, dims: tuple[Dim, ...], bounds: list[Dim], mode: int, salt: int) -> str:
+        """Indices of the shape `dims`; if there are several bounds, their number is the last dimension. Constants if
+        the sizes are known and the mode says so, else an input, or the rest of an input's division by the size."""
+        w = self.w
+        static = all(size(dim) is not None for dim in dims)
+        known = [size(bound) for bound in bounds]
+        if static and mode % 3 == 0:
+            shape = [size(dim) for dim in dims]
+            # Of a size that is not known: the first or the last.
+            columns = [self.rng(salt + i).integers(-(n or 1), n or 1, shape[:-1] if len(bounds) > 1 else shape)
+                       for i, n in enumerate(known)]
+            return self.integers("indices", np.stack(columns, -1) if len(bounds) > 1 else columns[0])
+        atoms = [atom for dim in dims for atom in dim]
+        computed = mode % 3 == 2
+        name = w.free_input(self.label("indices"), atoms, "indices", [(1000,)] * len(bounds) if computed else bounds)
+        if atoms != [dim[0] for dim in dims if len(dim) == 1] or len(atoms) != len(dims):
+            name = w.reshape_to(name, [(atom,) for atom in atoms], dims)
+        if not computed:
+            return name
+        limits = [w.dim_vector(bound) for bound in bounds]
+        limit = limits[0] if len(limits) == 1 else w("Concat", *limits, axis=0)
+        return w("Mod", name, limit)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Running a chain
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def begin(c: Context, stream: Value) -> Value:
+    chain, w = c.chain, c.w
+    if chain.base == "stream":
+        return stream
+    rows = f"rows_{c.index}"
+    inputs = {"own": ((rows,), (3,), (8,)), "special": ((rows,), (6,)), "static": ((4,), (3,), (6,)), "plain": ((8,),)}
+    if chain.base in inputs:
+        dims = inputs[chain.base]
+        kind = "special" if chain.base == "special" else "dyadic"
+        name = w.free_input(f"chain{c.index}.input", [dim[0] for dim in dims], kind)
+        return Value(name, dims, "float32", 2.0, 0.25, special=chain.base == "special")
+    if chain.base == "table":  # looked up with ids of a batch of its own
+        ids = w.free_input(f"chain{c.index}.ids", [rows, 3], "indices", [(10,)])
+        table = c.dyadic("table", (10, 8))
+        return Value(w("Gather", table, ids, axis=0), ((rows,), (3,), (8,)), "float32", 1.0, 0.25)
+    store = dataclasses.replace(chain, store="initializer" if chain.base == "weight" else "node")
+    c.chain, before = store, c.chain
+    shape = (3, 24) if chain.base == "weight" else (2, 3, 8)
+    name = c.dyadic("start", shape)
+    c.chain = before
+    return Value(name, tuple((n,) for n in shape), "float32", 1.0, 0.25)
+
+
+def product(c: Context, v: Value, columns: int, bias: bool, salt: int = 0) -> Value:
+    """With a weight, along the last dimension."""
+    rows = size(v.dims[-1])
+    scale = 2.0 ** -round(np.log2(max(rows, 1)) / 2)
+    array = (c.rng(salt).integers(-4, 5, (rows, columns)) / 4 * scale).astype(v.type)
+    out = c.w("MatMul", v.name, c.store("weight", array))
+    largest, quantum = v.largest * scale * rows, v.quantum * scale / 4
+    if bias:
+        out = c.w("Add", out, c.dyadic("bias", (columns,), v.type))
+        largest, quantum = largest + 1, min(quantum, 0.25)
+    return v.within(out, largest, quantum, (*v.dims[:-1], (columns,)), summed=True)
+
+
+def run(c: Context, stream: Value) -> Value:
+    """Builds the chain. The hidden states behind it."""
+    from chain_steps import STEPS
+
+    chain, w = c.chain, c.w
+    v = begin(c, stream)
+    if chain.product and v.type == "float32" and size(v.dims[-1]):
+        v = product(c, v, chain.width, bias=chain.width % 4 == 0)
+    c.values = [v]
+    for name, *numbers in chain.steps:
+        found = STEPS[name](c, v, *numbers)
+        if found is None or found.elements > LIMIT:
+            continue
+        v = found
+        w.features.add(f"step {name}")
+        c.values.append(v)
+    if v.type != "float32" and chain.end != "output":
+        v = v.to(w("Cast", v.name, to=w.type_of("float32")), type="float32")
+    if chain.end != "output" and size(v.dims[-1]):
+        v = product(c, v, size(stream.dims[-1]), bias=False)
+    if chain.end == "row" and v.dims == stream.dims:
+        return stream.within(w("Add", stream.name, v.name), stream.largest + v.largest,
+                             min(stream.quantum, v.quantum), loose=stream.loose or v.loose,
+                             special=stream.special or v.special) if v.exact else stream.rounded(
+                                 w("Add", stream.name, v.name), loose=stream.loose or v.loose)
+    w.free_output(f"chain{c.index}", v)
+    return stream
