@@ -58,7 +58,6 @@ private:
   LogicalResult hold(Site &site, const Part &part, ArrayRef<StringAttr> axes);
   void holdArguments();
   void adoptColumns();
-  void predictParts(const Site &site, int cls, StringAttr axis);
   InFlightDiagnostic error(const Site &site) {
     return emitError(site.loc) << "annotation " << printSharding(site.sharding) << " of '"
                                << site.name << "'"
@@ -211,6 +210,8 @@ LogicalResult AnnotationTactic::seed(Site &site) {
       continue;
     }
     int cls = *chosen;
+    if (site.place)
+      plan.setOrder(site.place, cls, axes);
     for (StringAttr axis : axes)
       if (!plan.hasAxis({cls}, axis.getValue())) {
         plan.addAxis(cls, axis.getValue());
@@ -311,23 +312,6 @@ void AnnotationTactic::adoptColumns() {
   }
 }
 
-/// A place has some of a class' axes, and not `axis`: its users have parts of other parts.
-void AnnotationTactic::predictParts(const Site &site, int cls, StringAttr axis) {
-  for (StringAttr other : plan.getAxes(cls)) {
-    if (other == axis || other == "mb")
-      continue;
-    for (auto [list, size] : llvm::zip(site.lists, site.sizes))
-      if (llvm::is_contained(list, cls))
-        for (StringRef kind : {"all_gather", "all_to_all", "collective_permute"}) {
-          Prediction prediction{kind, other.getValue(), size,
-                                "'" + site.name + "' is annotated without " +
-                                    axis.getValue().str()};
-          if (!llvm::is_contained(record.predictions, prediction))
-            record.predictions.push_back(std::move(prediction));
-        }
-  }
-}
-
 LogicalResult AnnotationTactic::run() {
   for (Operation *op : plan.getOps()) {
     if (auto parameter = dyn_cast<ParameterOp>(op)) {
@@ -368,9 +352,12 @@ LogicalResult AnnotationTactic::run() {
       return failure();
   }
 
-  for (Site &site : sites)
+  for (Site &site : sites) {
     if (failed(seed(site)))
       return failure();
+    if (site.value)
+      plan.asked.insert(site.value.getDefiningOp());
+  }
   holdArguments();
   // A place has no more axes than its annotation says.
   for (const Site &site : sites)
@@ -385,7 +372,6 @@ LogicalResult AnnotationTactic::run() {
         if (wanted)
           continue;
         plan.yield(site.place, cls, axis);
-        predictParts(site, cls, axis);
       }
       // The tactic of rows adds axes to what annotations split over one of two.
       for (StringRef axis : {"tpx", "tpy"})

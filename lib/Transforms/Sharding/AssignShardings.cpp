@@ -1,6 +1,6 @@
 //===- AssignShardings.cpp - Decide which axes split which factors --------===//
 
-#include "Plan.h"
+#include "PlannedDists.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Sharding/Passes.h"
@@ -60,82 +60,37 @@ static void putBiasesBack(Plan &plan, SmallVectorImpl<Operation *> &erased) {
   });
 }
 
-/// The dimensions of a value that an annotation holds in parts. Where the op splits others of its
-/// dimensions over these axes, they are whole in the value.
-static ArrayAttr getHeldDims(const Plan &plan, OpResult value) {
-  MLIRContext *context = plan.module.getContext();
-  Operation *op = value.getOwner();
-  ArrayRef<Plan::Hold> holds = plan.holds.find(value)->second;
-  auto isHeld = [&](StringRef axis) {
-    return llvm::any_of(holds, [&](const Plan::Hold &h) { return h.axis.getValue() == axis; });
-  };
-  const ShardingRule &rule = plan.classes.getRule(op);
-  auto token = plan.tokenFactor.find(op);
-  SmallVector<Attribute> dims;
-  for (auto [d, size] : llvm::enumerate(getSizes(value))) {
-    SmallVector<FactorAttr> factors;
-    for (int cls : plan.classes.getClasses(value, d)) {
-      // Of what the op itself splits here, the rest.
-      constexpr int none = std::numeric_limits<int>::max();
-      SmallVector<StringAttr> axes = plan.getAxes(cls, Plan::getPlace(op), none);
-      llvm::erase_if(axes, [&](StringAttr axis) { return isHeld(axis.getValue()); });
-      for (const Plan::Hold &hold : holds)
-        if (hold.dim == d && hold.cls == cls)
-          axes.push_back(hold.axis);
-      factors.push_back(FactorAttr::get(context, plan.classes.getSize(cls), axes));
-    }
-    SmallVector<StringAttr> product;
-    if (token != plan.tokenFactor.end() && !isHeld("tp") &&
-        llvm::is_contained(rule.results[0][d], int(token->second)))
-      product.push_back(StringAttr::get(context, "tp"));
-    dims.push_back(factors.empty() ? DimAttr::get(context, size)
-                                   : DimAttr::get(context, factors, product));
-  }
-  return ArrayAttr::get(context, dims);
+static SmallVector<Attribute> toAttributes(ArrayRef<DimAttr> dims) {
+  return SmallVector<Attribute>(dims.begin(), dims.end());
 }
 
 static void annotateOps(Plan &plan, const DenseSet<Operation *> &erased) {
   MLIRContext *context = plan.module.getContext();
+  PlannedDists dists(plan);
   for (Operation *op : plan.getOps()) {
     // Constants are whole everywhere; taking a part of one is free.
     if (erased.contains(op) || isa<ConstantOp, SizeOp>(op))
       continue;
-    auto token = plan.tokenFactor.find(op);
-    SmallVector<Attribute> dims;
-    bool split = false;
-    for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor) {
-      bool tokens = token != plan.tokenFactor.end() && token->second == factor;
-      DimAttr dim = plan.getDim(plan.classes.getFactorClasses(op, factor), tokens,
-                                Plan::getPlace(op), factor);
-      split |= dim.isSharded();
-      dims.push_back(dim);
-    }
-    if (split)
-      op->setAttr(kSplitAttr, ArrayAttr::get(context, dims));
-    if (op->getNumOperands() > 0 && op->getNumResults() == 1 &&
-        plan.holds.contains(op->getResult(0)))
-      op->setAttr(kHoldAttr, getHeldDims(plan, op->getResult(0)));
+    SmallVector<DimAttr> splits = dists.getSplits(op);
+    if (llvm::any_of(splits, [](DimAttr dim) { return dim.isSharded(); }))
+      op->setAttr(kSplitAttr, ArrayAttr::get(context, toAttributes(splits)));
+    for (Value result : op->getResults())
+      if (DistAttr held = dists.getHeld(result))
+        op->setAttr(kHoldAttr, ArrayAttr::get(context, toAttributes(held.getDims())));
   }
 }
 
 static void annotateArguments(Plan &plan) {
   MLIRContext *context = plan.module.getContext();
+  PlannedDists dists(plan);
   for (auto function : plan.module.getOps<func::FuncOp>()) {
     if (function.getName() == "main")
       continue; // inputs are whole
     for (BlockArgument argument : function.getArguments()) {
-      auto token = plan.tokenArguments.find(argument);
-      SmallVector<Attribute> dims;
-      bool split = false;
-      for (unsigned d = 0; d < cast<RankedTensorType>(argument.getType()).getRank(); ++d) {
-        bool tokens = token != plan.tokenArguments.end() && token->second == d;
-        DimAttr dim =
-            plan.getDim(plan.classes.getClasses(argument, d), tokens, Plan::getPlace(argument), d);
-        split |= dim.isSharded();
-        dims.push_back(dim);
-      }
-      if (split)
-        function.setArgAttr(argument.getArgNumber(), kSplitAttr, ArrayAttr::get(context, dims));
+      DistAttr dist = dists.getMade(argument);
+      if (dist.isSharded())
+        function.setArgAttr(argument.getArgNumber(), kSplitAttr,
+                            ArrayAttr::get(context, toAttributes(dist.getDims())));
     }
   }
 }

@@ -2,31 +2,27 @@
 //
 // An axis splits one dimension of a value and one factor of an op. Annotations may ask for more:
 // with `%x: [tp, -]` and `%w: [-, tp]`, the product x·w has tp on its rows and on its columns. One
-// of the two classes yields there: it is whole in that op, and what arrives split over it is
-// gathered before. Every place is decided for itself, by seconds (LinkModel.h):
+// of the two classes yields there: it is whole in that op. Every place is decided for itself, by
+// seconds: those of the collectives that make what the op needs of what its operands are, and what
+// others are to find of what it makes (PlannedDists.h), times the number of calls. The smallest
+// sum wins; of equals the largest class, and then the first factor of the rule. Neither depends
+// on the order in which anything is visited.
 //
-//     an operand that has a yielding class, and not the one that stays   all-gather
-//     the results, where the class that stays is a reduction             all-reduce, or
-//                                                    reduce-scatter into a yielding dimension
-//
-// times the number of calls. The smallest sum wins; of equals the largest class, and then the
-// first factor of the rule. Neither depends on the order in which anything is visited.
+// Axes are decided one after the other. Producers come before their users, so that an op knows
+// what it reads; axes that are not decided yet count for nobody.
 //
 // Weights, constants and arguments of layers have no operands: they take what costs least at
 // their users. A weight whose own annotation does not have an axis yields it as well: it is loaded
 // as annotated, and sliced where it is used.
 //
 // A tensor that is held in parts of a class which some op needs whole (Plan::holds) offers its axis
-// to the ops that read it. Each takes the offer, as one more class of the table above, if
+// to the ops that read it. Each takes the offer, as one more class that may stay, if
 // that is less than to gather the tensor; its result is then in parts as well. So a gather moves
 // down to where it is needed or cheaper. A gather that another reader needs anyway is free.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Plan.h"
-
-#include "tpc/Analysis/Nominal.h"
-#include "tpc/Dialect/LinkModel.h"
+#include "PlannedDists.h"
 
 #include "llvm/Support/Format.h"
 
@@ -38,7 +34,7 @@ namespace {
 class Resolver {
 public:
   explicit Resolver(Plan &plan)
-      : plan(plan), grid(GridAttr::lookup(plan.module)), links(plan.module),
+      : plan(plan), grid(GridAttr::lookup(plan.module)), dists(plan),
         symbols(getNominalSymbols(plan.module)) {}
   void run();
 
@@ -57,29 +53,31 @@ private:
   void take(Operation *op, StringAttr axis, int cls, const Offer &offer);
   bool holds(Value value, int cls, StringAttr axis) const;
   bool isNeededWhole(Value value, int cls) const;
-  /// Whether `value` arrives split over `axis` by `cls`.
-  bool arrivesSplit(Value value, int cls, StringAttr axis) const;
+  std::string getTensorName(Value value) const;
   void recordHolds();
+  void predictUses(Value value, const std::string &why, TacticRecord &to);
+  void recordPredictions();
   SmallVector<FactorClasses::Classes> getLists(Value value) const;
-  bool has(Value value, int cls) const;
-  double getBytes(Value value) const;
 
   void resolveOp(Operation *op, StringAttr axis);
   void resolveValue(Value value, Plan::Place place, Location loc, StringAttr axis);
+  void resolveOrder(Operation *op);
   double getSeconds(Operation *op, StringAttr axis, const Counts &counts, const Offers &offers,
-                    int winner) const;
-  double getUseSeconds(Value value, StringAttr axis, const Counts &counts, int winner) const;
+                    int winner);
+  double getSeconds(Operation *op, PlannedDists::AxesOf axesOf,
+                    function_ref<DistAttr(Value)> getArrival);
+  double getUseSeconds(Value value, StringAttr axis, const Counts &counts, int winner);
+  double getSeconds(Value value, DistAttr from, DistAttr to);
   int decide(Plan::Place place, StringAttr axis, const Counts &counts, const Offers &offers,
              const std::string &where, function_ref<double(int)> getSeconds);
-  void predictGathers(Value value, StringAttr axis, int cls);
-  void predict(StringRef kind, StringAttr axis, const std::string &size);
-  static void predict(TacticRecord &record, StringRef kind, StringAttr axis,
-                      const std::string &size, const std::string &why);
-
   Plan &plan;
   GridAttr grid;
-  LinkModel links;
+  PlannedDists dists;
   Symbols symbols;
+  SmallVector<StringAttr> known; // axes that are decided, and the one that is being decided
+  /// Where something yields: what these read and are read by is resharded.
+  llvm::SetVector<Operation *> ops;
+  llvm::SetVector<Value> values;
   TacticRecord record{"conflicts", {}, {}};
 };
 
@@ -100,10 +98,6 @@ bool Resolver::holds(Value value, int cls, StringAttr axis) const {
   return it != plan.holds.end() && llvm::any_of(it->second, [&](const Plan::Hold &hold) {
            return hold.cls == cls && hold.axis == axis;
          });
-}
-
-bool Resolver::arrivesSplit(Value value, int cls, StringAttr axis) const {
-  return holds(value, cls, axis) || (plan.hasAxis({cls}, axis.getValue()) && has(value, cls));
 }
 
 /// Whether somebody gathers a held tensor, whatever the others do.
@@ -160,114 +154,84 @@ SmallVector<FactorClasses::Classes> Resolver::getLists(Value value) const {
   return lists;
 }
 
-bool Resolver::has(Value value, int cls) const {
-  return llvm::any_of(getLists(value), [&](auto &list) { return llvm::is_contained(list, cls); });
+/// Seconds to reshard, as far as axes are known.
+double Resolver::getSeconds(Value value, DistAttr from, DistAttr to) {
+  auto isKnown = [&](StringAttr axis) {
+    return axis.getValue() == "mb" || llvm::is_contained(known, axis);
+  };
+  return dists.getSeconds(value, keepAxes(from, isKnown), keepAxes(to, isKnown));
 }
 
-double Resolver::getBytes(Value value) const {
-  double bytes = std::max(1u, cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8);
-  for (const ::tpc::SymExpr &size : getSizes(value))
-    bytes *= double(evaluateOr1(size, symbols));
-  return bytes;
-}
-
-/// What `op` communicates over `axis` if all classes but `winner` yield. -1: all yield.
-double Resolver::getSeconds(Operation *op, StringAttr axis, const Counts &counts,
-                            const Offers &offers, int winner) const {
+/// What `op` communicates over known axes if it splits its classes so.
+double Resolver::getSeconds(Operation *op, PlannedDists::AxesOf axesOf,
+                            function_ref<DistAttr(Value)> getArrival) {
+  constexpr double never = std::numeric_limits<double>::infinity();
+  SmallVector<DimAttr> splits = dists.getSplits(op, axesOf);
   double seconds = 0;
-  auto add = [&](::tpc::Transfer kind, Value value) {
-    double bytes = getBytes(value);
-    if (kind == ::tpc::Transfer::AllToAll)
-      bytes /= double(links.getMembers(axis));
-    seconds += links.getSeconds(kind, axis, bytes);
-  };
-  auto hasLoser = [&](Value value) {
-    return llvm::any_of(counts, [&](auto &entry) {
-      int cls = entry.first;
-      return cls != winner && arrivesSplit(value, cls, axis) &&
-             !(offers.contains(cls) && value.getDefiningOp() != op && isNeededWhole(value, cls));
-    });
-  };
-  // Micro-batches of the batch cannot be gathered: a rank has one at a time.
-  auto time = StringAttr::get(op->getContext(), "mb");
-  for (auto [cls, n] : counts)
-    if (cls != winner && llvm::is_contained(plan.getAxes(cls), time))
-      return std::numeric_limits<double>::infinity();
-  for (Value operand : op->getOperands())
-    if (hasLoser(operand)) {
-      if (winner < 0 || !has(operand, winner))
-        add(::tpc::Transfer::AllGather, operand);
-      else if (!arrivesSplit(operand, winner, axis) ||
-               (plan.holds.contains(operand) && !offers.contains(winner)))
-        add(::tpc::Transfer::AllToAll, operand);
-    }
-  if (winner < 0)
-    return seconds;
-  const ShardingRule &rule = plan.classes.getRule(op);
-  auto offered = offers.find(winner);
-  for (unsigned factor = 0; factor < rule.factors.size(); ++factor) {
-    if (offered != offers.end()
-            ? factor != offered->second.factor
-            : !llvm::is_contained(plan.classes.getFactorClasses(op, factor), winner))
-      continue;
-    for (Value result : op->getResults()) {
-      if (rule.factors[factor].kind != FactorKind::Parallel)
-        add(hasLoser(result) ? ::tpc::Transfer::ReduceScatter : ::tpc::Transfer::AllReduce, result);
-      else if (plan.holds.contains(result) && hasLoser(result))
-        add(::tpc::Transfer::AllToAll, result);
-    }
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    DistAttr needed = dists.getNeeded(op, i, splits);
+    seconds += needed ? getSeconds(operand, getArrival(operand), needed) : never;
+  }
+  for (OpResult result : op->getResults()) {
+    DistAttr made = dists.getMade(result, splits);
+    seconds += made ? getSeconds(result, made, dists.getArrival(result, made)) : never;
   }
   return seconds;
+}
+
+/// What it communicates if of the classes in `counts` `axis` splits `winner` alone. -1: none.
+double Resolver::getSeconds(Operation *op, StringAttr axis, const Counts &counts,
+                            const Offers &offers, int winner) {
+  bool outermost = false;
+  auto axesOf = [&](int cls, unsigned factor) {
+    SmallVector<StringAttr> axes = plan.getAxes(cls, Plan::getPlace(op), factor);
+    auto offer = offers.find(cls);
+    bool stays = cls == winner && (offer == offers.end() || offer->second.factor == factor);
+    if (counts.contains(cls) && !stays)
+      llvm::erase(axes, axis);
+    else if (stays && !llvm::is_contained(axes, axis))
+      axes.push_back(axis);
+    if (stays && outermost)
+      std::rotate(axes.begin(), llvm::find(axes, axis), std::next(llvm::find(axes, axis)));
+    return axes;
+  };
+  // What others gather anyway is there whole.
+  auto getArrival = [&](Value operand) {
+    DistAttr arrival = dists.getArrival(operand);
+    for (auto &[cls, offer] : offers)
+      if (!offer.own && holds(operand, cls, axis) && isNeededWhole(operand, cls))
+        arrival = keepAxes(arrival, [&](StringAttr other) { return other != axis; });
+    return arrival;
+  };
+  double seconds = getSeconds(op, axesOf, getArrival);
+  // Which order of axes is best is decided later (resolveOrder).
+  outermost = true;
+  return std::min(seconds, getSeconds(op, axesOf, getArrival));
 }
 
 /// What the users of `value` communicate if it has `axis` on `winner`.
-double Resolver::getUseSeconds(Value value, StringAttr axis, const Counts &counts,
-                               int winner) const {
-  double seconds = 0;
-  for (OpOperand &use : value.getUses()) {
-    Plan::Place place = Plan::getPlace(use.getOwner());
-    if (auto call = dyn_cast<func::CallOp>(use.getOwner())) {
-      auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
-      place = Plan::getPlace(callee.getArgument(use.getOperandNumber()));
+double Resolver::getUseSeconds(Value value, StringAttr axis, const Counts &counts, int winner) {
+  if (winner < 0)
+    return 0; // slices
+  MLIRContext *context = value.getContext();
+  SmallVector<DimAttr> dims;
+  for (auto [d, list] : llvm::enumerate(getLists(value))) {
+    SmallVector<FactorAttr> factors;
+    for (int cls : list) {
+      SmallVector<StringAttr> axes = plan.getAxes(cls);
+      if (counts.contains(cls) && cls != winner)
+        llvm::erase(axes, axis);
+      factors.push_back(FactorAttr::get(context, plan.classes.getSize(cls), axes));
     }
-    int wanted = -1;
-    for (auto [cls, n] : counts)
-      if (plan.hasAxis({cls}, axis.getValue(), place))
-        wanted = cls;
-    if (wanted == winner || winner < 0)
-      continue;
-    seconds += links.getSeconds(
-        wanted < 0 ? ::tpc::Transfer::AllGather : ::tpc::Transfer::AllToAll, axis,
-        wanted < 0 ? getBytes(value) : getBytes(value) / double(links.getMembers(axis)));
+    dims.push_back(factors.empty() ? DimAttr::get(context, getSizes(value)[d])
+                                   : DimAttr::get(context, factors));
   }
+  DistAttr from = DistAttr::get(context, dims);
+  double seconds = 0;
+  for (OpOperand &use : value.getUses())
+    if (DistAttr to = dists.getNeeded(use))
+      seconds += getSeconds(value, from, to);
   return seconds;
-}
-
-void Resolver::predict(StringRef kind, StringAttr axis, const std::string &size) {
-  predict(record, kind, axis, size,
-          "another class keeps " + axis.getValue().str() + " where they meet");
-}
-
-void Resolver::predict(TacticRecord &record, StringRef kind, StringAttr axis,
-                       const std::string &size, const std::string &why) {
-  Prediction prediction{kind, axis.getValue(), size, why};
-  if (!llvm::is_contained(record.predictions, prediction))
-    record.predictions.push_back(std::move(prediction));
-}
-
-/// A value that has `cls` may arrive split over it.
-void Resolver::predictGathers(Value value, StringAttr axis, int cls) {
-  for (auto [dim, list] : llvm::enumerate(getLists(value)))
-    if (llvm::is_contained(list, cls)) {
-      std::string size = getSizes(value)[dim].str();
-      for (StringRef kind : {"all_gather", "all_to_all", "collective_permute", "reduce_scatter"})
-        predict(kind, axis, size);
-      // Parts of parts: to give up the outer axis, the inner ones move as well.
-      for (StringAttr other : plan.getAxes(cls))
-        if (other != axis && other != "mb")
-          for (StringRef kind : {"all_gather", "all_to_all", "collective_permute"})
-            predict(kind, other, size);
-    }
 }
 
 int Resolver::decide(Plan::Place place, StringAttr axis, const Counts &counts, const Offers &offers,
@@ -334,15 +298,43 @@ void Resolver::resolveOp(Operation *op, StringAttr axis) {
   int best = decide(Plan::getPlace(op), axis, counts, offers, where, [&](int winner) {
     return double(plan.getCallCount(op)) * getSeconds(op, axis, counts, offers, winner);
   });
-  if (auto offer = offers.find(best); offer != offers.end()) {
+  if (auto offer = offers.find(best); offer != offers.end())
     take(op, axis, best, offer->second);
-    if (plan.classes.getRule(op).factors[offer->second.factor].kind != FactorKind::Parallel)
-      predict("all_reduce", axis, "");
+  ops.insert(op);
+}
+
+/// Takes the order of axes in which an operand has a class, if that takes less time.
+void Resolver::resolveOrder(Operation *op) {
+  Plan::Place place = Plan::getPlace(op);
+  auto getArrival = [&](Value value) { return dists.getArrival(value); };
+  auto getOpSeconds = [&](int reordered, ArrayRef<StringAttr> order) {
+    auto axesOf = [&](int cls, unsigned factor) {
+      return cls == reordered ? SmallVector<StringAttr>(order) : plan.getAxes(cls, place, factor);
+    };
+    return getSeconds(op, axesOf, getArrival);
+  };
+  for (Value operand : op->getOperands()) {
+    DistAttr arrival = dists.getArrival(operand);
+    for (auto [d, list] : llvm::enumerate(getLists(operand))) {
+      SmallVector<::tpc::SymExpr> sizes;
+      for (int cls : list)
+        sizes.push_back(plan.classes.getSize(cls));
+      auto parts = splitDim(arrival.getDims()[d], sizes);
+      if (!parts)
+        continue;
+      for (auto [cls, part] : llvm::zip(list, *parts)) {
+        SmallVector<StringAttr> axes = plan.getAxes(cls, place), order = part.getAllAxes();
+        llvm::erase_if(order, [&](StringAttr axis) { return !llvm::is_contained(axes, axis); });
+        for (StringAttr axis : axes)
+          if (!llvm::is_contained(order, axis))
+            order.push_back(axis);
+        if (order == axes || getOpSeconds(cls, order) >= getOpSeconds(-1, {}))
+          continue;
+        plan.setOrder(place, cls, order);
+        ops.insert(op);
+      }
+    }
   }
-  for (auto [cls, n] : counts)
-    if (!offers.contains(cls))
-      for (Value operand : op->getOperands())
-        predictGathers(operand, axis, cls);
 }
 
 void Resolver::resolveValue(Value value, Plan::Place place, Location loc, StringAttr axis) {
@@ -352,10 +344,9 @@ void Resolver::resolveValue(Value value, Plan::Place place, Location loc, String
     for (const Plan::Hold &hold : it->second)
       if (hold.axis == axis) {
         for (auto [cls, n] : counts)
-          if (plan.hasAxis({cls}, axis.getValue())) {
+          if (plan.hasAxis({cls}, axis.getValue()))
             plan.yield(place, cls, axis);
-            predictGathers(value, axis, cls);
-          }
+        values.insert(value);
         return;
       }
   unsigned total = 0;
@@ -365,8 +356,18 @@ void Resolver::resolveValue(Value value, Plan::Place place, Location loc, String
     return;
   decide(place, axis, counts, {}, "'" + getSourceName(loc) + "'",
          [&](int winner) { return getUseSeconds(value, axis, counts, winner); });
-  for (auto [cls, n] : counts)
-    predictGathers(value, axis, cls);
+  values.insert(value);
+}
+
+/// "'fc.weight'", or "'h.0.fc.weight' and 11 more", of a layer's argument.
+std::string Resolver::getTensorName(Value value) const {
+  SmallVector<Operation *> parameters = plan.getParameters(value);
+  if (parameters.empty())
+    return "'" + getSourceName(value.getLoc()) + "'";
+  std::string name =
+      "'" + cast<ParameterOp>(parameters.front()).getWeightAttr().getValue().str() + "'";
+  return parameters.size() == 1 ? name
+                                : name + " and " + std::to_string(parameters.size() - 1) + " more";
 }
 
 /// Where held tensors are put together, what it takes, and that it was asked for.
@@ -375,19 +376,8 @@ void Resolver::recordHolds() {
     return;
   TacticRecord &annotations = plan.getRecord("annotations");
   for (auto &[value, list] : plan.holds) {
-    SmallVector<Operation *> parameters = plan.getParameters(value);
-    std::string name =
-        "'" +
-        (parameters.empty()
-             ? getSourceName(value.getLoc())
-             : cast<ParameterOp>(parameters.front()).getWeightAttr().getValue().str()) +
-        "'";
-    if (parameters.size() > 1)
-      name += " and " + std::to_string(parameters.size() - 1) + " more";
+    std::string name = getTensorName(value);
     for (const Plan::Hold &hold : list) {
-      std::string size = getSizes(value)[hold.dim].str();
-      for (StringRef kind : {"all_gather", "all_to_all", "reduce_scatter"})
-        predict(annotations, kind, hold.axis, size, name + " is held in parts");
       // One gather does for all of them.
       SmallVector<Operation *> users;
       for (Operation *user : value.getUsers())
@@ -402,7 +392,9 @@ void Resolver::recordHolds() {
         os << "'" << getSourceName(user->getLoc()) << "' (" << user->getName().getStringRef()
            << ")";
       });
-      double seconds = links.getSeconds(::tpc::Transfer::AllGather, hold.axis, getBytes(value));
+      DistAttr from = dists.getArrival(value);
+      double seconds = dists.getSeconds(
+          value, from, keepAxes(from, [&](StringAttr axis) { return axis != hold.axis; }));
       os << llvm::format(": %.1f us", seconds * 1e6 * double(plan.getCallCount(users.front())));
       if (!llvm::is_contained(annotations.splits, text))
         annotations.splits.push_back(text);
@@ -410,13 +402,64 @@ void Resolver::recordHolds() {
   }
 }
 
+/// The collectives between a value and what reads it, also behind a call.
+void Resolver::predictUses(Value value, const std::string &why, TacticRecord &to) {
+  DistAttr made = dists.getMade(value), held = dists.getHeld(value);
+  if (held)
+    dists.predict(made, held, why, to);
+  // Linear ops may pass a sum on before it is reduced.
+  else if (made.getPartial())
+    dists.predict(made, made.withPartial({}), why, to);
+  for (OpOperand &use : value.getUses()) {
+    if (DistAttr needed = dists.getNeeded(use)) {
+      dists.predict(held ? held : made, needed, why, to);
+      if (made.getPartial() && !held)
+        dists.predict(made.withPartial({}), needed, why, to);
+    } else if (isa<func::ReturnOp>(use.getOwner())) {
+      for (func::CallOp call : plan.getCalls(use.getOwner()->getParentOfType<func::FuncOp>()))
+        predictUses(call.getResult(use.getOperandNumber()), why, to);
+    }
+  }
+}
+
+/// What is resharded where something yields, is held, or is annotated.
+void Resolver::recordPredictions() {
+  auto predictOp = [&](Operation *op, const std::string &why, TacticRecord &record) {
+    for (OpOperand &use : op->getOpOperands()) {
+      DistAttr from = dists.getHeld(use.get()), made = dists.getMade(use.get());
+      DistAttr to = dists.getNeeded(use);
+      dists.predict(from ? from : made, to, why, record);
+      if (made.getPartial() && !from)
+        dists.predict(made.withPartial({}), to, why, record);
+    }
+    for (Value result : op->getResults())
+      predictUses(result, why, record);
+  };
+  const std::string why = "of what one axis splits twice, one yields";
+  for (Operation *op : ops)
+    predictOp(op, why, record);
+  for (Value value : values)
+    predictUses(value, why, record);
+  if (plan.holds.empty() && plan.asked.empty())
+    return;
+  TacticRecord &annotations = plan.getRecord("annotations");
+  for (auto &[value, holds] : plan.holds)
+    predictUses(value, getTensorName(value) + " is held in parts", annotations);
+  for (Operation *op : plan.asked)
+    predictOp(op, getTensorName(op->getResult(0)) + " is annotated", annotations);
+}
+
 void Resolver::run() {
   for (StringAttr axis : grid.getOrder()) {
     if (!plan.usesAxis(axis))
       continue;
+    known.push_back(axis);
     for (Operation *op : plan.getOps())
-      if (op->getNumOperands() > 0)
+      if (op->getNumOperands() > 0) {
         resolveOp(op, axis);
+        if (!plan.asked.contains(op))
+          resolveOrder(op);
+      }
     for (auto function : plan.module.getOps<func::FuncOp>()) {
       if (function.getName() == "main")
         continue; // inputs are whole
@@ -430,6 +473,7 @@ void Resolver::run() {
           resolveValue(result, Plan::getPlace(op), op->getLoc(), axis);
   }
   recordHolds();
+  recordPredictions();
   if (!record.splits.empty() || !record.predictions.empty())
     plan.records.push_back(std::move(record));
 }

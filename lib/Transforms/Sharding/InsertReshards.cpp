@@ -1,7 +1,7 @@
 //===- InsertReshards.cpp - A distribution on every value -----------------===//
 
-#include "tpc/Analysis/Nominal.h"
-#include "tpc/Dialect/Dist.h"
+#include "Reshard.h"
+
 #include "tpc/Transforms/Sharding/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -73,28 +73,10 @@ FailureOr<Needs> Inserter::getNeeds(Operation *op, const ShardingRule &rule) {
   }
 
   Needs needs;
-  auto compose = [&](Value value, const ShardingRule::Dims &dims) -> DistAttr {
-    SmallVector<DimAttr> list;
-    for (const ShardingRule::Dim &dim : dims) {
-      SmallVector<DimAttr> parts;
-      for (int factor : dim)
-        parts.push_back(splits[factor]);
-      if (parts.empty()) {
-        list.push_back(DimAttr::get(context, ::tpc::SymExpr(1)));
-        continue;
-      }
-      // Axes on a product cannot stand inside a larger dimension.
-      for (DimAttr part : parts)
-        if (parts.size() > 1 && !part.getAxes().empty())
-          return {};
-      list.push_back(joinDims(context, parts));
-    }
-    return DistAttr::get(context, list);
-  };
-  for (auto [value, dims] : llvm::zip(op->getOperands(), rule.operands))
-    needs.operands.push_back(compose(value, dims));
-  for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
-    needs.results.push_back(compose(value, dims));
+  for (const ShardingRule::Dims &dims : rule.operands)
+    needs.operands.push_back(composeDist(context, dims, splits));
+  for (const ShardingRule::Dims &dims : rule.results)
+    needs.results.push_back(composeDist(context, dims, splits));
   if (llvm::is_contained(needs.operands, DistAttr()) ||
       llvm::is_contained(needs.results, DistAttr()))
     return op->emitOpError() << kSplitAttr << " splits a product inside of a larger dimension";

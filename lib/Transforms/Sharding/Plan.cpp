@@ -34,6 +34,16 @@ SmallVector<StringAttr> Plan::getAxes(int cls, Place place, int index) const {
     for (const Local &local : it->second)
       if (local.cls == cls && (index < 0 || local.index == unsigned(index)))
         list.push_back(local.axis);
+  if (auto it = orders.find({place, cls}); it != orders.end()) {
+    SmallVector<StringAttr> ordered;
+    for (StringAttr axis : it->second)
+      if (llvm::is_contained(list, axis))
+        ordered.push_back(axis);
+    for (StringAttr axis : list)
+      if (!llvm::is_contained(ordered, axis))
+        ordered.push_back(axis);
+    return ordered;
+  }
   return list;
 }
 
@@ -102,6 +112,11 @@ DimAttr Plan::getDim(ArrayRef<int> list, bool splitTokens, Place place, int inde
 ArrayRef<ClassUse> Plan::getUses(int cls) const {
   auto it = uses.find(cls);
   return it == uses.end() ? ArrayRef<ClassUse>() : ArrayRef<ClassUse>(it->second);
+}
+
+ArrayRef<func::CallOp> Plan::getCalls(func::FuncOp function) const {
+  auto it = calls.find(function);
+  return it == calls.end() ? ArrayRef<func::CallOp>() : ArrayRef<func::CallOp>(it->second);
 }
 
 int64_t Plan::getCallCount(Operation *op) const {

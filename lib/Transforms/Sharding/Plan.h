@@ -61,6 +61,9 @@ public:
 
   /// Classes that an annotation has decided: no strategy splits them further.
   DenseSet<int> decided;
+  /// Ops and weights of which an annotation says how their result is split: what that differs from
+  /// at their operands and users is asked for.
+  llvm::SetVector<Operation *> asked;
 
   /// Where classes are split: an op, or an argument of a function. What yields in a place is whole
   /// there. No place: everywhere.
@@ -68,6 +71,10 @@ public:
   static Place getPlace(Operation *op) { return op; }
   static Place getPlace(BlockArgument argument) { return argument.getAsOpaquePointer(); }
   void yield(Place place, int cls, StringAttr axis) { yielding.insert({place, {cls, axis}}); }
+  /// The order in which axes split a class in one place, outermost first; others follow.
+  void setOrder(Place place, int cls, ArrayRef<StringAttr> order) {
+    orders[{place, cls}].assign(order.begin(), order.end());
+  }
 
   /// A tensor that an annotation wants in parts of a class which some op needs whole: the class is
   /// split in single places, and nowhere else.
@@ -107,6 +114,8 @@ public:
   ArrayRef<Operation *> getOps() const { return ops; }
   /// How often a step runs `op`: the number of calls of its function.
   int64_t getCallCount(Operation *op) const;
+  /// All calls of a function.
+  ArrayRef<func::CallOp> getCalls(func::FuncOp function) const;
 
   /// Whether an op leaves partial sums (or maxima, minima) along `axis`.
   bool isUnreduced(Value value, StringRef axis) const;
@@ -148,6 +157,7 @@ private:
   };
   DenseSet<std::pair<Place, std::pair<int, StringAttr>>> yielding;
   DenseMap<Place, SmallVector<Local, 1>> locals;
+  DenseMap<std::pair<Place, int>, SmallVector<StringAttr, 2>> orders;
   llvm::MapVector<int, SmallVector<ClassUse>> uses;
   SmallVector<Operation *> ops;
   DenseMap<Operation *, SmallVector<func::CallOp>> calls; // by callee

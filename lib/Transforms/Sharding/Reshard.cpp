@@ -27,50 +27,6 @@ using ::tpc::SymExpr;
 
 using Axes = SmallVector<StringAttr, 2>;
 
-StringRef mlir::tpc::stringify(ReshardStep::Kind kind) {
-  static constexpr StringRef names[] = {"local_slice", "all_reduce", "reduce_scatter",
-                                        "all_gather",  "all_to_all", "collective_permute"};
-  return names[kind];
-}
-
-std::optional<ReshardStep::Kind> mlir::tpc::getStepKind(Operation *op) {
-  if (!op)
-    return std::nullopt;
-  if (isa<LocalSliceOp>(op))
-    return ReshardStep::Slice;
-  if (isa<AllReduceOp>(op))
-    return ReshardStep::AllReduce;
-  if (isa<ReduceScatterOp>(op))
-    return ReshardStep::ReduceScatter;
-  if (isa<AllGatherOp>(op))
-    return ReshardStep::AllGather;
-  if (isa<AllToAllOp>(op))
-    return ReshardStep::AllToAll;
-  // A shift makes another value.
-  if (auto permute = dyn_cast<CollectivePermuteOp>(op); permute && !permute.getFrom())
-    return ReshardStep::Permute;
-  return std::nullopt;
-}
-
-SmallVector<StringAttr, 2> mlir::tpc::getAxes(Operation *op) {
-  return llvm::to_vector<2>(op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>());
-}
-
-int64_t mlir::tpc::getDim(Operation *op) {
-  auto dim = op->getAttrOfType<IntegerAttr>("dim");
-  return dim ? dim.getInt() : -1;
-}
-
-int64_t mlir::tpc::getElementBytes(Value value) {
-  return std::max(1u, cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8);
-}
-
-DistAttr mlir::tpc::withDim(DistAttr dist, int64_t dim, DimAttr attr) {
-  SmallVector<DimAttr> dims(dist.getDims());
-  dims[dim] = attr;
-  return dist.withDims(dims);
-}
-
 //===----------------------------------------------------------------------===//
 // Dimensions as stacks
 //===----------------------------------------------------------------------===//
@@ -267,6 +223,31 @@ ReshardCost ReshardPlanner::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr>
   return {sent, kind == ReshardStep::AllToAll ? 1 : int64_t(axes.size()), 0};
 }
 
+double ReshardPlanner::getSeconds(const ReshardStep &step, DistAttr from, double elementBytes,
+                                  const LinkModel &links) const {
+  using ::tpc::Transfer;
+  auto seconds = [&](Transfer transfer, int64_t elements) {
+    return links.getSeconds(transfer, step.axes, double(elements) * elementBytes);
+  };
+  switch (step.kind) {
+  case ReshardStep::Slice:
+    return 0;
+  case ReshardStep::AllReduce:
+    return seconds(Transfer::AllReduce, getElements(from));
+  case ReshardStep::ReduceScatter:
+    return seconds(Transfer::ReduceScatter, getElements(from));
+  case ReshardStep::AllGather:
+    return seconds(Transfer::AllGather, getElements(step.result));
+  case ReshardStep::AllToAll:
+    return seconds(Transfer::AllToAll, getElements(from));
+  case ReshardStep::Permute:
+    return seconds(Transfer::CollectivePermute,
+                   getCost(step.kind, step.axes, from, step.result).sent /
+                       (grid ? grid.getWorldSize() : 1));
+  }
+  llvm_unreachable("all kinds are handled");
+}
+
 namespace {
 
 class Search {
@@ -400,7 +381,7 @@ std::optional<ReshardPath> Search::run() {
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Paths as ops
+// Paths as few steps
 //===----------------------------------------------------------------------===//
 
 /// Whether `axes` stand on one stack of `dim`, innermost last.
@@ -456,27 +437,4 @@ std::optional<ReshardPath> ReshardPlanner::find(DistAttr from, DistAttr to, Filt
   if (path)
     mergeSteps(from, path->steps);
   return path;
-}
-
-Value mlir::tpc::emitReshardStep(OpBuilder &builder, Location loc, Value value,
-                                 const ReshardStep &step, GridAttr grid) {
-  Type element = cast<RankedTensorType>(value.getType()).getElementType();
-  Type type = makeTensorType(element, step.result.withLocal(bool(grid)), grid);
-  ArrayAttr axes = builder.getArrayAttr(SmallVector<Attribute>(step.axes.begin(), step.axes.end()));
-  switch (step.kind) {
-  case ReshardStep::Slice:
-    return LocalSliceOp::create(builder, loc, type, value, axes, step.dim);
-  case ReshardStep::AllReduce:
-    return AllReduceOp::create(builder, loc, type, value, axes);
-  case ReshardStep::ReduceScatter:
-    return ReduceScatterOp::create(builder, loc, type, value, axes, step.dim);
-  case ReshardStep::AllGather:
-    return AllGatherOp::create(builder, loc, type, value, axes, step.dim);
-  case ReshardStep::AllToAll:
-    return AllToAllOp::create(builder, loc, type, value, axes, step.dim, step.toDim);
-  case ReshardStep::Permute:
-    return CollectivePermuteOp::create(builder, loc, type, value, axes, step.dim, StringAttr(),
-                                       StringAttr());
-  }
-  llvm_unreachable("all kinds are handled");
 }

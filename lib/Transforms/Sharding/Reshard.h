@@ -16,7 +16,7 @@
 
 #include "tpc/Analysis/Nominal.h"
 #include "tpc/Dialect/Dist.h"
-#include "tpc/Support/Links.h"
+#include "tpc/Dialect/LinkModel.h"
 
 namespace mlir::tpc {
 
@@ -50,6 +50,11 @@ inline DistAttr getGlobalForm(Value value) { return getDist(value).withLocal(fal
 int64_t getElementBytes(Value value);
 
 DistAttr withDim(DistAttr dist, int64_t dim, DimAttr attr);
+/// The distribution of an operand or result of an op, from the dimensions that its rule says and
+/// how the op splits each factor of the rule. Null where a factor has axes on a product of factors
+/// and is a part of a larger dimension: they cannot stand there.
+DistAttr composeDist(MLIRContext *context, const ShardingRule::Dims &dims,
+                     ArrayRef<DimAttr> splits);
 
 struct ReshardPath {
   SmallVector<ReshardStep> steps;
@@ -68,6 +73,9 @@ public:
   /// What one collective over `axes` costs that makes `to` of `from`.
   ReshardCost getCost(ReshardStep::Kind kind, ArrayRef<StringAttr> axes, DistAttr from,
                       DistAttr to) const;
+  /// Seconds for one step from `from`, for elements of so many bytes.
+  double getSeconds(const ReshardStep &step, DistAttr from, double elementBytes,
+                    const LinkModel &links) const;
   /// Elements on the rank with most.
   int64_t getElements(DistAttr dist) const;
 

@@ -1,0 +1,236 @@
+//===- PlannedDists.cpp - Distributions that follow from a plan -----------===//
+
+#include "PlannedDists.h"
+
+#include "tpc/Dialect/Sharding.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::Transfer;
+
+PlannedDists::PlannedDists(const Plan &plan)
+    : plan(plan), grid(GridAttr::lookup(plan.module)), links(plan.module),
+      planner(grid, getNominalSymbols(plan.module)) {}
+
+//===----------------------------------------------------------------------===//
+// What ops need and make
+//===----------------------------------------------------------------------===//
+
+SmallVector<DimAttr> PlannedDists::getSplits(Operation *op, AxesOf axesOf) const {
+  MLIRContext *context = op->getContext();
+  auto token = plan.tokenFactor.find(op);
+  SmallVector<DimAttr> splits;
+  for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor) {
+    SmallVector<FactorAttr> factors;
+    for (int cls : plan.classes.getFactorClasses(op, factor))
+      factors.push_back(FactorAttr::get(context, plan.classes.getSize(cls), axesOf(cls, factor)));
+    if (factors.empty())
+      factors.push_back(FactorAttr::get(context, ::tpc::SymExpr(1)));
+    SmallVector<StringAttr> product;
+    if (token != plan.tokenFactor.end() && token->second == factor)
+      product.push_back(StringAttr::get(context, "tp"));
+    splits.push_back(DimAttr::get(context, factors, product));
+  }
+  return splits;
+}
+
+SmallVector<DimAttr> PlannedDists::getSplits(Operation *op) const {
+  return getSplits(
+      op, [&](int cls, unsigned factor) { return plan.getAxes(cls, Plan::getPlace(op), factor); });
+}
+
+DistAttr PlannedDists::getNeeded(Operation *op, unsigned operand, ArrayRef<DimAttr> splits) const {
+  return composeDist(op->getContext(), plan.classes.getRule(op).operands[operand], splits);
+}
+
+DistAttr PlannedDists::getMade(OpResult result, ArrayRef<DimAttr> splits) const {
+  Operation *op = result.getOwner();
+  const ShardingRule &rule = plan.classes.getRule(op);
+  DistAttr dist = composeDist(op->getContext(), rule.results[result.getResultNumber()], splits);
+  if (!dist)
+    return dist;
+  SmallVector<StringAttr> axes;
+  std::optional<ReductionKind> kind;
+  for (auto [dim, factor] : llvm::zip(splits, rule.factors))
+    if (auto reduction = getReduction(factor.kind); reduction && dim.isSharded()) {
+      kind = reduction;
+      llvm::append_range(axes, dim.getAllAxes());
+    }
+  return kind ? dist.withPartial(PartialAttr::get(op->getContext(), *kind, axes)) : dist;
+}
+
+DistAttr PlannedDists::getNeeded(OpOperand &use) const {
+  Operation *user = use.getOwner();
+  if (isa<ShardingRuleOpInterface>(user))
+    return getNeeded(user, use.getOperandNumber(), getSplits(user));
+  if (auto call = dyn_cast<func::CallOp>(user))
+    if (auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
+        callee && !callee.isExternal())
+      return getMade(callee.getArgument(use.getOperandNumber()));
+  return {};
+}
+
+DistAttr PlannedDists::getMade(Value value) const {
+  MLIRContext *context = value.getContext();
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    if (!function || function.getName() == "main")
+      return getDist(value); // inputs are whole
+    auto token = plan.tokenArguments.find(argument);
+    SmallVector<DimAttr> dims;
+    for (unsigned d = 0; d < cast<RankedTensorType>(value.getType()).getRank(); ++d)
+      dims.push_back(plan.getDim(plan.classes.getClasses(value, d),
+                                 token != plan.tokenArguments.end() && token->second == d,
+                                 Plan::getPlace(argument), d));
+    return DistAttr::get(context, dims);
+  }
+  auto result = cast<OpResult>(value);
+  Operation *op = result.getOwner();
+  if (auto call = dyn_cast<func::CallOp>(op)) {
+    auto callee = plan.module.lookupSymbol<func::FuncOp>(call.getCallee());
+    if (!callee || callee.isExternal())
+      return getDist(value);
+    // A function returns no partial sums.
+    Value returned = callee.front().getTerminator()->getOperand(result.getResultNumber());
+    return getArrival(returned);
+  }
+  // Constants are whole everywhere; taking a part of one is free.
+  if (!isa<ShardingRuleOpInterface>(op) || isa<ConstantOp, SizeOp>(op))
+    return getDist(value);
+  DistAttr made = getMade(result, getSplits(op));
+  return made ? made : getDist(value);
+}
+
+DistAttr PlannedDists::getHeld(Value value) const {
+  auto held = plan.holds.find(value);
+  if (held == plan.holds.end() || isa<BlockArgument>(value))
+    return {};
+  Operation *op = value.getDefiningOp();
+  if (op->getNumOperands() == 0 || op->getNumResults() != 1)
+    return {};
+  MLIRContext *context = op->getContext();
+  ArrayRef<Plan::Hold> holds = held->second;
+  auto isHeld = [&](StringRef axis) {
+    return llvm::any_of(holds, [&](const Plan::Hold &h) { return h.axis.getValue() == axis; });
+  };
+  const ShardingRule &rule = plan.classes.getRule(op);
+  auto token = plan.tokenFactor.find(op);
+  SmallVector<DimAttr> dims;
+  for (auto [d, size] : llvm::enumerate(getSizes(value))) {
+    SmallVector<FactorAttr> factors;
+    for (int cls : plan.classes.getClasses(value, d)) {
+      // Of what the op itself splits here, the rest.
+      constexpr int none = std::numeric_limits<int>::max();
+      SmallVector<StringAttr> axes = plan.getAxes(cls, Plan::getPlace(op), none);
+      llvm::erase_if(axes, [&](StringAttr axis) { return isHeld(axis.getValue()); });
+      for (const Plan::Hold &hold : holds)
+        if (hold.dim == d && hold.cls == cls)
+          axes.push_back(hold.axis);
+      factors.push_back(FactorAttr::get(context, plan.classes.getSize(cls), axes));
+    }
+    SmallVector<StringAttr> product;
+    if (token != plan.tokenFactor.end() && !isHeld("tp") &&
+        llvm::is_contained(rule.results[0][d], int(token->second)))
+      product.push_back(StringAttr::get(context, "tp"));
+    dims.push_back(factors.empty() ? DimAttr::get(context, size)
+                                   : DimAttr::get(context, factors, product));
+  }
+  return DistAttr::get(context, dims);
+}
+
+DistAttr PlannedDists::getArrival(Value value, DistAttr made) const {
+  if (DistAttr held = getHeld(value))
+    return held;
+  if (!made.getPartial())
+    return made;
+  // A sum is reduced into parts where others have parts of it over these axes.
+  MLIRContext *context = value.getContext();
+  DistAttr arrival = made.withPartial({});
+  for (StringAttr axis : made.getPartialAxes())
+    for (unsigned d = 0; d < made.getDims().size() && !arrival.usesAxis(axis); ++d) {
+      FactorClasses::Classes list = plan.classes.getClasses(value, d);
+      if (!plan.hasAxis(list, axis.getValue()) || !made.getDims()[d].getAxes().empty())
+        continue;
+      SmallVector<::tpc::SymExpr> sizes;
+      for (int cls : list)
+        sizes.push_back(plan.classes.getSize(cls));
+      auto parts = splitDim(arrival.getDims()[d], sizes);
+      if (!parts)
+        continue;
+      for (auto [part, cls] : llvm::zip(*parts, list)) {
+        if (!plan.hasAxis({cls}, axis.getValue()))
+          continue;
+        SmallVector<StringAttr> axes = part.getAllAxes();
+        axes.push_back(axis);
+        part = DimAttr::get(context, FactorAttr::get(context, plan.classes.getSize(cls), axes), {});
+        arrival = withDim(arrival, d, joinDims(context, *parts));
+        break;
+      }
+    }
+  return arrival;
+}
+
+DistAttr mlir::tpc::keepAxes(DistAttr dist, function_ref<bool(StringAttr)> keeps) {
+  MLIRContext *context = dist.getContext();
+  auto filter = [&](ArrayRef<StringAttr> axes) { return llvm::filter_to_vector<2>(axes, keeps); };
+  SmallVector<DimAttr> dims;
+  for (DimAttr dim : dist.getDims()) {
+    SmallVector<FactorAttr> factors;
+    for (FactorAttr factor : dim.getFactors())
+      factors.push_back(FactorAttr::get(context, factor.getExpr(), filter(factor.getAxes())));
+    dims.push_back(DimAttr::get(context, factors, filter(dim.getAxes())));
+  }
+  DistAttr result = DistAttr::get(context, dims);
+  SmallVector<StringAttr, 2> partial = filter(dist.getPartialAxes());
+  if (partial.empty())
+    return result;
+  return result.withPartial(PartialAttr::get(context, dist.getPartial().getKind(), partial));
+}
+
+//===----------------------------------------------------------------------===//
+// What lies between
+//===----------------------------------------------------------------------===//
+
+const std::optional<ReshardPath> &PlannedDists::getPath(DistAttr from, DistAttr to) {
+  auto [it, isNew] = paths.try_emplace({from, to});
+  if (isNew)
+    it->second = planner.find(from, to, [](ReshardStep::Kind, StringAttr axis, DistAttr, int64_t) {
+      return axis.getValue() != "mb";
+    });
+  return it->second;
+}
+
+double PlannedDists::getSeconds(Value value, DistAttr from, DistAttr to) {
+  const std::optional<ReshardPath> &path = getPath(from, to);
+  if (!path)
+    return std::numeric_limits<double>::infinity();
+  double seconds = 0;
+  DistAttr before = from;
+  for (const ReshardStep &step : path->steps) {
+    seconds += planner.getSeconds(step, before, double(getElementBytes(value)), links);
+    before = step.result;
+  }
+  return seconds;
+}
+
+void PlannedDists::predict(DistAttr from, DistAttr to, const std::string &why,
+                           TacticRecord &record) {
+  const std::optional<ReshardPath> &path = getPath(from, to);
+  if (!path)
+    return;
+  DistAttr before = from;
+  for (const ReshardStep &step : path->steps) {
+    std::string size = step.dim < 0 ? "" : before.getDims()[step.dim].getExpr().str();
+    before = step.result;
+    if (step.kind == ReshardStep::Slice)
+      continue;
+    for (StringAttr axis : step.axes) {
+      StringRef kind = stringify(step.kind);
+      bool known = llvm::any_of(record.predictions, [&](const Prediction &p) {
+        return p.kind == kind && p.axis == axis.getValue() && p.size == size;
+      });
+      if (!known)
+        record.predictions.push_back({kind, axis.getValue(), size, why});
+    }
+  }
+}
