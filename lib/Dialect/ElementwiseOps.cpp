@@ -52,10 +52,11 @@ LogicalResult elementwise::checkSameElements(std::optional<Location> loc, ValueR
   return inferError(loc, text);
 }
 
+// Linear if nothing is rounded: parts of a sum are added before they lose digits.
 ShardingRule CastOp::getShardingRule() {
-  bool floats =
-      isa<FloatType>(elementType(getOperand())) && isa<FloatType>(elementType(getResult()));
-  if (floats)
+  auto from = dyn_cast<FloatType>(elementType(getOperand()));
+  auto to = dyn_cast<FloatType>(elementType(getResult()));
+  if (from && to && APFloat::isRepresentableBy(from.getFloatSemantics(), to.getFloatSemantics()))
     return getElementwiseRule(*this, {{{0}, false}});
   return getElementwiseRule(*this, {});
 }

@@ -232,7 +232,7 @@ ShardingRule EmbeddingOp::getShardingRule() {
   out.push_back({h});
   rule.operands = {{{v}, {h}}, ids};
   rule.results = {out};
-  rule.linear = {{{0}, false}};
+  rule.linear = {{{0}, true}};
   return rule;
 }
 // A row is copied; the table's size does not matter.

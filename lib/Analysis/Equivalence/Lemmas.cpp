@@ -16,6 +16,17 @@ static bool isFloat(Value value) {
   return isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType());
 }
 
+/// Of floats to a type that has all of their values: others round, and the sum of what is rounded
+/// is not the rounded sum.
+static bool isWidening(CastOp op) {
+  if (!isFloat(op.getOperand()) || !isFloat(op.getResult()))
+    return false;
+  auto semantics = [](Value value) -> const llvm::fltSemantics & {
+    return cast<FloatType>(getElementTypeOrSelf(value.getType())).getFloatSemantics();
+  };
+  return APFloat::isRepresentableBy(semantics(op.getOperand()), semantics(op.getResult()));
+}
+
 static Letters addLetters(Lemma &lemma, int64_t count) {
   Letters letters;
   for (int64_t i = 0; i < count; ++i)
@@ -206,6 +217,7 @@ static Lemma embedding(EmbeddingOp op) {
   lemma.operands = {{v, h}, ids};
   lemma.result = ids;
   lemma.result.push_back(h);
+  lemma.linear = {{{0}, true}};
   return lemma;
 }
 
@@ -239,6 +251,7 @@ static Lemma gatherND(GatherNDOp op) {
   lemma.result.append(indices.begin(), indices.end() - 1);
   lemma.result.append(data.begin() + batch + k, data.end());
   lemma.operands = {data, indices};
+  lemma.linear = {{{0}, true}};
   return lemma;
 }
 
@@ -271,8 +284,7 @@ std::optional<Lemma> equivalence::getLemma(Operation *op) {
       .Case([](MulOp o) { return elementwise(o, {{{0}}, {{1}}}); })
       .Case([](DivOp o) { return isFloat(o.getLhs()) ? elementwise(o, {{{0}}}) : elementwise(o); })
       .Case([](CastOp o) {
-        bool floats = isFloat(o.getOperand()) && isFloat(o.getResult());
-        return floats ? elementwise(o, {{{0}}}) : elementwise(o);
+        return isWidening(o) ? elementwise(o, {{{0}}}) : elementwise(o);
       })
       .Case([](SelectOp o) { return elementwise(o, {{{1, 2}, true}}); })
       .Case([](MatmulOp o) { return matmul(o); })

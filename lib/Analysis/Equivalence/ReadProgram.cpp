@@ -57,6 +57,12 @@ private:
                                    : terms.makeRepetition(meaning.term, meaning.repeats,
                                                           getWholeType(value.getType()), op);
   }
+  /// What a term means. A repetition that went through a concatenation, say, repeats again when it
+  /// is taken out.
+  Meaning open(TermId term) {
+    auto repetition = terms.getRepetition(term);
+    return repetition ? Meaning{repetition->first, repetition->second} : Meaning{term};
+  }
   LogicalResult getMeanings(Operation *op, const Values &values,
                             SmallVectorImpl<Meaning> &meanings);
   LogicalResult getTerms(Operation *op, const Values &values, SmallVectorImpl<TermId> &terms);
@@ -133,7 +139,7 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
     if (failed(runFunction(callee, arguments, results)))
       return failure();
     for (auto [result, term] : llvm::zip(call.getResults(), results))
-      values[result] = {term};
+      values[result] = open(term);
     return success();
   }
   // One variable for what is passed several times: a split program has an argument for each use
@@ -187,7 +193,7 @@ Meaning Reader::makeOp(Operation *op, ArrayRef<Meaning> operands) {
   }
   for (auto [operand, value] : llvm::zip(operands, op->getOperands()))
     list.push_back(complete(operand, value, op));
-  return {terms.makeOp(op, list, type)};
+  return open(terms.makeOp(op, list, type));
 }
 
 LogicalResult Reader::runOp(Operation *op, Values &values) {
@@ -302,7 +308,7 @@ FailureOr<bool> Reader::advance(Place &place) {
         diag.attachNote(message.send->getLoc()) << "sent here";
         return diag;
       }
-      place.values[recv.getResult()] = {message.term};
+      place.values[recv.getResult()] = open(message.term);
     } else if (auto send = dyn_cast<SendOp>(op)) {
       messages[{here, send.getTo(), place.loop}].push_back({operands[0], send});
     } else if (auto output = dyn_cast<OutputOp>(op)) {

@@ -158,7 +158,9 @@ TermId Terms::makeRepetition(TermId operand, const Repeats &repeats, Type type, 
   term.attributes = StringAttr::get(type.getContext(), toText(repeats));
   term.type = type;
   term.operands = {operand};
-  return intern(term, op);
+  TermId id = intern(term, op);
+  repetitions.try_emplace(id, operand, repeats);
+  return id;
 }
 
 TermId Terms::makeOp(Operation *op, ArrayRef<TermId> operands, Type type) {

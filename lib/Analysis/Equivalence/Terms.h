@@ -56,6 +56,11 @@ public:
   TermId makeParameter(ParameterOp op, ViewAttr view, Type type);
   /// The value of type `type` that has a term's value several times, as `repeats` says.
   TermId makeRepetition(TermId operand, const Repeats &repeats, Type type, Operation *op);
+  /// Of a repetition, whatever it was taken out of: what it repeats, and how.
+  std::optional<std::pair<TermId, Repeats>> getRepetition(TermId id) const {
+    auto it = repetitions.find(id);
+    return it == repetitions.end() ? std::nullopt : std::optional(it->second);
+  }
   /// The term of the tpc.roll that a collective-permute does.
   TermId makeRoll(CollectivePermuteOp op, TermId operand, Type type);
   TermId makeCall(TermId body, ArrayRef<TermId> arguments, Operation *op);
@@ -77,6 +82,7 @@ private:
   std::vector<Term> terms;
   std::unordered_map<std::string, TermId> known;
   DenseMap<TermId, TermId> expanded;
+  DenseMap<TermId, std::pair<TermId, Repeats>> repetitions;
   bool inProgram = false;
 };
 
