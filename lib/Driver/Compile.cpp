@@ -138,7 +138,7 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
   assert(stage <= Emit::Llvm && "later stages are no modules");
   if (!module) {
     onStep("reading " + options.input);
-    module = importOnnxModel(options.input, &context);
+    module = importOnnxModel(options.input, &context, {.weights = options.weights});
     if (!module)
       return mlir::failure();
     reached = Emit::Import;

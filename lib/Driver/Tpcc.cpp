@@ -85,6 +85,10 @@ Error Session::check() {
   std::error_code code = llvm::sys::fs::access(options.input, llvm::sys::fs::AccessMode::Exist);
   if (code)
     return makeError("cannot read '" + options.input + "': " + code.message());
+  if (llvm::StringRef(options.weights).starts_with("random:"))
+    return makeError("--weights=" + options.weights +
+                     ": weights are drawn by the executable, which has the same flag; no weights "
+                     "are needed to compile");
   if (llvm::sys::fs::is_directory(options.input))
     return makeError("'" + options.input + "' is a folder; name the .onnx file in it");
 
@@ -305,6 +309,7 @@ mlir::LogicalResult Session::run() {
                          spec,
                          {options.name, options.march, options.optLevel, options.digestWeights},
                          !options.noVerify,
+                         options.weights,
                          options.annotations,
                          options.deviceConfiguration};
   if (options.onnx)

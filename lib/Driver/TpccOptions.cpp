@@ -126,6 +126,11 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::desc("How much LLVM optimizes, 0 to 3 (default: 3); less compiles faster, to slower code"),
       cl::value_desc("level"), cl::location(optLevel), cl::init(3), cl::cat(files));
 
+  cl::opt<std::string, true> weightsOption(
+      "weights",
+      cl::desc("Where the model's external data is, if not beside the model: its folder, or the "
+               "file itself; the executable looks there too"),
+      cl::value_desc("folder|file"), cl::location(weights), cl::cat(files));
   cl::opt<bool, true> digestOption(
       "digest-weights",
       cl::desc("Read all weights, and record a digest of each for the executable's "
@@ -192,7 +197,7 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
-           &outputOption, &nameOption, &marchOption, &shardOption, &linksOption, &annotationsOption,
+           &outputOption, &nameOption, &marchOption, &weightsOption, &shardOption, &linksOption, &annotationsOption,
            &configurationOption, &certificateOption, &reportOption, &shapeOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);

@@ -19,6 +19,7 @@ struct TpccOptions {
   std::string name;
   std::string march;
   unsigned optLevel = 3;
+  std::string weights;
   std::string megatronShard;
   std::string links;
   std::string annotations;

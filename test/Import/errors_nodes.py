@@ -227,9 +227,9 @@ MODELS = [
              y = If (yes) <then_branch : graph = @branch, else_branch : graph = @branch> }"""),
      "node 'odd' (Det, opset 17) is not supported"),
     # In one file branches cannot be nested so deeply that the importer minds; with functions in between they can.
-    (whole("g (float[4] x) => (float[4] a2) <bool c = {1}> { %s }" % nested(2, "a0 = local.f(x)"), '"" : 17, "local" : 1',
-           '<domain: "local", opset_import: ["" : 17]> f (x) => (a15) { c = Constant <value = bool {1}> () %s }'
-           % nested(15, "a0 = Neg(x)")),
+    (whole("g (float[4] x) => (float[4] a2) <bool c = {1}> { %s }" % nested(2, "a0 = local.f0(x)"), '"" : 17, "local" : 1',
+           "\n".join('<domain: "local", opset_import: ["" : 17, "local" : 1]> f%d (x) => (a15) { c = Constant <value = bool {1}> () %s }'
+                     % (i, nested(15, f"a0 = local.f{i + 1}(x)" if i < 13 else "a0 = Neg(x)")) for i in range(14))),
      "is nested too deeply"),
 ]
 

@@ -34,6 +34,7 @@ struct CompileOptions {
   ShardSpec spec;
   mlir::tpc::LoweringOptions lowering;
   bool verify = true;                   // see docs/verification.md
+  std::string weights = {};             // where external data is; empty: beside the model
   std::string annotations = {};         // a file of annotations; empty: none
   std::string deviceConfiguration = {}; // of the file; empty: the one that fits, if any
   /// Sees the imported program with its annotations, before anything is recognized.

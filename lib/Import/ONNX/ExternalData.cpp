@@ -2,6 +2,7 @@
 
 #include "TensorSource.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/FileSystem.h"
@@ -34,17 +35,66 @@ static std::string findBlobs(llvm::StringRef folder) {
   return "";
 }
 
+/// Does a location stay below a folder, as far as its text tells?
+static bool staysBelow(llvm::StringRef location) {
+  return !path::is_absolute(location) && !location.contains('\\') &&
+         !llvm::is_contained(llvm::make_range(path::begin(location), path::end(location)), "..");
+}
+
+/// Finds `location` where the user says that data is: in a folder, there where it is below the
+/// model's own or by its name alone, or in this very file. Whom the user names is trusted, links
+/// in it that lead elsewhere are not.
+static llvm::Error resolveAt(llvm::StringRef weights, llvm::StringRef location, std::string &file) {
+  llvm::SmallString<256> real;
+  if (std::error_code e = fs::real_path(weights, real))
+    return fault("--weights=" + weights + ": " + e.message());
+  if (fs::is_regular_file(real)) {
+    file = std::string(real);
+    return llvm::Error::success();
+  }
+  if (!fs::is_directory(real))
+    return fault("--weights=" + weights + " is neither a file nor a folder");
+  std::string tried;
+  for (llvm::StringRef below : {location, path::filename(location)}) {
+    llvm::SmallString<256> relative(below), candidate(real), resolved;
+    path::remove_dots(relative);
+    path::append(candidate, relative);
+    if (!staysBelow(below) || relative.empty() || candidate == tried)
+      continue;
+    tried = std::string(candidate);
+    if (fs::real_path(candidate, resolved))
+      continue;
+    if (!isInside(resolved, real))
+      return fault("'" + candidate + "' is a link that leads out of --weights=" + weights +
+                   "; name the file, --weights=" + resolved);
+    if (!fs::is_regular_file(resolved))
+      return fault("'" + candidate + "' is not a regular file");
+    file = std::string(resolved);
+    return llvm::Error::success();
+  }
+  return fault("--weights=" + weights + " has no data file '" + location + "'");
+}
+
 llvm::Error mlir::tpc::frontend::resolveDataFile(llvm::StringRef modelPath,
                                                  llvm::StringRef location, std::string &file,
-                                                 std::string &dataPath, bool &exists) {
+                                                 std::string &dataPath, bool &exists,
+                                                 llvm::StringRef weights) {
   std::string quoted = "external data file '" + location.str() + "'";
   if (location.empty() || location.contains('\0'))
     return fault("the name of the external data file is empty or malformed");
+  if (!weights.empty()) {
+    if (llvm::Error e = resolveAt(weights, location, file))
+      return e;
+    dataPath = file;
+    exists = true;
+    return llvm::Error::success();
+  }
+  constexpr llvm::StringLiteral advice = "; if it is to be trusted, say where it is with tpcc's "
+                                         "--weights=FILE or --weights=FOLDER";
   if (path::is_absolute(location) || location.contains('\\'))
-    return fault(quoted + " must be a path relative to the model's folder");
-  for (auto it = path::begin(location), end = path::end(location); it != end; ++it)
-    if (*it == "..")
-      return fault(quoted + " lies outside of the model's folder");
+    return fault(quoted + " must be a path relative to the model's folder" + advice);
+  if (!staysBelow(location))
+    return fault(quoted + " lies outside of the model's folder" + advice);
 
   // The model's folder, and that of the file which a link to it ends at.
   llvm::SmallString<256> absolute(modelPath), real;
@@ -73,7 +123,8 @@ llvm::Error mlir::tpc::frontend::resolveDataFile(llvm::StringRef modelPath,
       continue;
     }
     if (!isInside(resolved, base) && (blobs.empty() || !isInside(resolved, blobs)))
-      return fault(quoted + " is a link that leads outside of the model's folder");
+      return fault(quoted + " is a link that leads outside of the model's folder, to '" + resolved +
+                   "'" + advice);
     if (!fs::is_regular_file(resolved))
       return fault(quoted + " is not a regular file");
     exists = true;

@@ -13,8 +13,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-/// Calls and branches inside of each other.
-static constexpr int kMaxDepth = 16;
+/// Calls and branches inside of each other: each needs stack.
+static constexpr int kMaxDepth = 200;
 /// Function calls can multiply nodes without bound.
 static constexpr int64_t kMaxNodes = 500'000;
 
@@ -147,7 +147,49 @@ FailureOr<SmallVector<unsigned>> Importer::sortNodes(NodeProtos nodes, Scope &sc
   return order;
 }
 
-LogicalResult Importer::importNodes(NodeProtos nodes, Scope &scope) {
+/// Its value; null if the node is no Constant, or one that holds no tensor.
+static const ::onnx::TensorProto *getConstant(const ::onnx::NodeProto &node) {
+  bool constant = node.op_type() == "Constant" && node.output_size() == 1 &&
+                  (node.domain().empty() || node.domain() == "ai.onnx");
+  if (!constant || node.attribute_size() != 1 || node.attribute(0).name() != "value")
+    return nullptr;
+  return node.attribute(0).has_t() ? &node.attribute(0).t() : nullptr;
+}
+
+/// Is the type of a tensor that is given twice the same each time?
+static bool sameType(const ::onnx::TensorProto &a, const ::onnx::TensorProto &b) {
+  return a.data_type() == b.data_type() && llvm::equal(a.dims(), b.dims());
+}
+
+/// Tied copies: of constants of one name ONNX Runtime takes the last, where nodes come after
+/// initializers, and warns. Leaves out those that are replaced.
+SmallVector<const ::onnx::NodeProto *> Importer::dropReplaced(NodeProtos nodes, Scope &scope) {
+  llvm::StringMap<const ::onnx::NodeProto *> last;
+  llvm::DenseSet<const ::onnx::NodeProto *> replaced;
+  for (const ::onnx::NodeProto *node : nodes) {
+    const ::onnx::TensorProto *value = getConstant(*node);
+    if (!value)
+      continue;
+    const std::string &name = node->output(0);
+    auto [it, isNew] = last.try_emplace(name, node);
+    auto initializer = scope.values.find(name);
+    if (!isNew && sameType(*value, *getConstant(*it->second))) {
+      replaced.insert(std::exchange(it->second, node));
+    } else if (isNew && initializer != scope.values.end() && initializer->second.source &&
+               isTyped(initializer->second, *value)) {
+      scope.values.erase(initializer);
+    } else {
+      continue;
+    }
+    warnOfCopies(name, nodeLoc(*node, scope));
+  }
+  SmallVector<const ::onnx::NodeProto *> kept(nodes);
+  llvm::erase_if(kept, [&](auto *node) { return replaced.contains(node); });
+  return kept;
+}
+
+LogicalResult Importer::importNodes(NodeProtos all, Scope &scope) {
+  SmallVector<const ::onnx::NodeProto *> nodes = dropReplaced(all, scope);
   FailureOr<SmallVector<unsigned>> order = sortNodes(nodes, scope);
   if (failed(order))
     return failure();
@@ -296,6 +338,7 @@ LogicalResult Importer::importBranch(Node &node, const ::onnx::GraphProto &graph
   scope.opsets = node.scope.opsets;
   scope.caller = node.scope.caller;
   scope.depth = node.scope.depth + 1;
+  scope.calls = node.scope.calls;
   // Attributes of an enclosing function are visible as well.
   scope.attributes = node.scope.attributes;
   if (scope.depth > kMaxDepth)
@@ -334,9 +377,21 @@ LogicalResult Importer::importCall(Node &node, const ::onnx::FunctionProto &func
   Scope scope;
   scope.caller = node.loc;
   scope.depth = node.scope.depth + 1;
+  scope.calls = node.scope.calls;
+  if (auto first = llvm::find(scope.calls, &function); first != scope.calls.end()) {
+    InFlightDiagnostic diag = node.error() << "calls function '" << function.name()
+                                           << "', which is recursive: '" << function.name() << "'";
+    size_t listed = 0, rest = scope.calls.end() - ++first;
+    for (; first != scope.calls.end() && listed < 8; ++first, ++listed)
+      diag << " calls '" << (*first)->name() << "'";
+    if (rest > listed)
+      diag << " calls … (" << rest - listed << " more)";
+    return diag << " calls '" << function.name() << "'";
+  }
   if (scope.depth > kMaxDepth)
-    return node.error() << "calls function '" << function.name()
-                        << "' inside of too many other calls (is it recursive?)";
+    return node.error() << "calls function '" << function.name() << "' inside of " << kMaxDepth
+                        << " other calls; inline some (onnx.inliner.inline_local_functions)";
+  scope.calls.push_back(&function);
   for (const auto &opset : function.opset_import())
     scope.opsets[opset.domain() == "ai.onnx" ? "" : opset.domain()] = opset.version();
   if (failed(node.expectInputs(0, function.input_size())))

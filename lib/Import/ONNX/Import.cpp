@@ -40,8 +40,15 @@ OwningOpRef<ModuleOp> importOnnxModel(StringRef path, MLIRContext *context,
     return nullptr;
   }
 
-  TensorReader reader(context, absolute, std::move(stripped->ranges));
+  makeNamesPrintable(model);
+
+  TensorReader reader(context, absolute, std::move(stripped->ranges), options.weights);
   OwningOpRef<ModuleOp> module = Importer(context, model, reader, absolute, options).run();
+  if (module && !options.weights.empty() && !reader.hasExternalData()) {
+    emitError(loc) << "--weights=" << options.weights
+                   << ": the model has no external data, all weights are in its own file";
+    return nullptr;
+  }
   if (module && failed(verify(*module)))
     return nullptr;
   return module;

@@ -138,6 +138,17 @@ LogicalResult Importer::readOpsets() {
   return success();
 }
 
+void Importer::warnOfCopies(StringRef name, Location loc) {
+  emitWarning(loc) << "there are several constants named '" << name
+                   << "'; the last one is used, as in ONNX Runtime";
+}
+
+bool Importer::isTyped(const Tensor &tensor, const ::onnx::TensorProto &proto) {
+  return tensor.element == getElementType(context, proto.data_type()) &&
+         llvm::equal(tensor.shape, proto.dims(),
+                     [](const SymExpr &size, int64_t dim) { return size.isConstant(dim); });
+}
+
 LogicalResult Importer::importInitializers(const ::onnx::GraphProto &graph, Scope &scope) {
   if (graph.sparse_initializer_size())
     return emitError(fileLoc()) << "initializer '" << graph.sparse_initializer(0).values().name()
@@ -151,8 +162,14 @@ LogicalResult Importer::importInitializers(const ::onnx::GraphProto &graph, Scop
         readTensor(proto, "initializer '" + Twine(proto.name()) + "'", loc, /*isInitializer=*/true);
     if (failed(tensor))
       return failure();
-    if (!scope.values.try_emplace(proto.name(), std::move(*tensor)).second)
-      return emitError(loc) << "there are two initializers named '" << proto.name() << "'";
+    auto [it, isNew] = scope.values.try_emplace(proto.name(), *tensor);
+    if (isNew)
+      continue;
+    if (!isTyped(it->second, proto))
+      return emitError(loc) << "there are two initializers named '" << proto.name()
+                            << "', of different types";
+    warnOfCopies(proto.name(), loc);
+    it->second = std::move(*tensor);
   }
   return success();
 }

@@ -38,6 +38,8 @@ struct Scope {
   llvm::StringMap<const ::onnx::AttributeProto *> attributes;
   /// In a function's body: where it is called.
   std::optional<Location> caller;
+  /// The functions of whose bodies it is part, outermost first.
+  SmallVector<const ::onnx::FunctionProto *> calls;
   int depth = 0;
 
   const Tensor *lookup(StringRef name) const;
@@ -94,6 +96,10 @@ private:
   LogicalResult addInputs(Scope &scope);
   LogicalResult addResults(Scope &scope);
   LogicalResult checkDeclaredShape(const ::onnx::ValueInfoProto &info, const Tensor &tensor);
+  SmallVector<const ::onnx::NodeProto *> dropReplaced(NodeProtos nodes, Scope &scope);
+  void warnOfCopies(StringRef name, Location loc);
+  /// Is a tensor of the type that another of the same name has?
+  bool isTyped(const Tensor &tensor, const ::onnx::TensorProto &proto);
   FailureOr<SmallVector<unsigned>> sortNodes(NodeProtos nodes, Scope &scope);
   const ::onnx::FunctionProto *findFunction(const ::onnx::NodeProto &node) const;
   struct Unsupported;
@@ -132,6 +138,9 @@ private:
   std::map<std::string, SymExpr> choices; // by the text of a min or max
   bool again = false;
 };
+
+/// Renames what cannot be printed, everywhere in the model; names that differ still do.
+void makeNamesPrintable(::onnx::ModelProto &model);
 
 /// Names that a node uses, those that its branches use from outside included.
 void collectUses(const ::onnx::NodeProto &node, std::vector<std::string> &names);

@@ -63,8 +63,9 @@ unsigned mlir::tpc::frontend::getElementBytes(Type type) {
   return (type.getIntOrFloatBitWidth() + 7) / 8;
 }
 
-TensorReader::TensorReader(MLIRContext *context, StringRef path, std::vector<ByteRange> ranges)
-    : context(context), path(path), fileName(llvm::sys::path::filename(path)),
+TensorReader::TensorReader(MLIRContext *context, StringRef path, std::vector<ByteRange> ranges,
+                           StringRef weights)
+    : context(context), path(path), fileName(llvm::sys::path::filename(path)), weights(weights),
       ranges(std::move(ranges)) {}
 
 llvm::Expected<TensorSource> TensorReader::read(const TensorProto &proto) {
@@ -130,8 +131,15 @@ llvm::Error TensorReader::readExternal(const TensorProto &proto, TensorSource &s
                  llvm::Twine(*length));
   if (source.offset + source.bytes > (uint64_t)INT64_MAX)
     return fault("has external data beyond any file's end");
-  if (llvm::Error e = resolveDataFile(path, location, source.file, source.path, source.fileExists))
+  if (llvm::Error e = resolveDataFile(path, location, source.file, source.path, source.fileExists,
+                                      weights))
     return e;
+  // One file cannot be several.
+  if (!weights.empty() && !llvm::sys::fs::is_directory(weights) && !this->location.empty() &&
+      this->location != location)
+    return fault("is in '" + location + "', and other data in '" + this->location +
+                 "': --weights= must name the folder of both");
+  this->location = location.str();
   if (!source.fileExists)
     return llvm::Error::success();
   uint64_t size;

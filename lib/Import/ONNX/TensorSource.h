@@ -54,8 +54,12 @@ struct Triangle {
 /// Reads TensorProto messages of one model.
 class TensorReader {
 public:
-  /// `path` is the model's file.
-  TensorReader(MLIRContext *context, llvm::StringRef path, std::vector<ByteRange> ranges);
+  /// `path` is the model's file, `weights` where its external data is, if not beside it.
+  TensorReader(MLIRContext *context, llvm::StringRef path, std::vector<ByteRange> ranges,
+               llvm::StringRef weights);
+
+  /// Has a tensor been read whose data is in another file?
+  bool hasExternalData() const { return !location.empty(); }
 
   /// Checks type, shape, and that as many bytes are there as the shape says.
   llvm::Expected<TensorSource> read(const ::onnx::TensorProto &proto);
@@ -75,8 +79,9 @@ private:
   llvm::Error readFields(const ::onnx::TensorProto &proto, TensorSource &source);
 
   MLIRContext *context;
-  std::string path, fileName;
+  std::string path, fileName, weights;
   std::vector<ByteRange> ranges;
+  std::string location; ///< of the external data that was read last
 };
 
 /// Finds the data file `location` of the model `modelPath`. `file` becomes its name relative to
@@ -87,8 +92,11 @@ private:
 /// of the model, or, where the model lies in a Hugging Face cache
 /// (`models--x--y/snapshots/<revision>/`), in the `blobs` of the same cache. A model that is
 /// itself a symbolic link has its data beside the link or beside what it points to.
+///
+/// `weights`, if it is not empty, is what the user says: the data file itself, or a folder to find
+/// it in, where it is below the model's own or by its name alone. Then it must be there.
 llvm::Error resolveDataFile(llvm::StringRef modelPath, llvm::StringRef location, std::string &file,
-                            std::string &path, bool &exists);
+                            std::string &path, bool &exists, llvm::StringRef weights = {});
 
 } // namespace mlir::tpc::frontend
 

@@ -20,6 +20,8 @@ struct OnnxImportOptions {
   /// Data files that do not exist are accepted with a remark: weights may be
   /// found, or made up, when the program is run.
   bool allowMissingData = true;
+  /// Where the external data is, if not where the model says: its folder, or the file itself.
+  std::string weights = {};
 };
 
 /// Imports the model in the file `path`. Where it cannot, it says why through
