@@ -6,6 +6,8 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
+#include <filesystem>
+
 using namespace tpc;
 using llvm::Error;
 using llvm::StringRef;
@@ -19,12 +21,21 @@ static Error fail(StringRef path, StringRef what, std::error_code code) {
   return fail(what + " '" + path + "': " + code.message());
 }
 
-/// Where a file called `path` is written: links are followed, so that a link stays a link.
+/// Where a file called `path` is written: links are followed, so that a link stays a link, also one
+/// to a file that does not exist.
 static llvm::SmallString<128> resolve(StringRef path) {
   llvm::SmallString<128> real;
-  if (fs::real_path(path, real))
-    return llvm::SmallString<128>(path);
-  return real;
+  if (!fs::real_path(path, real))
+    return real;
+  std::filesystem::path at(path.str());
+  for (int links = 0; links < 40; ++links) {
+    std::error_code none;
+    std::filesystem::path next = std::filesystem::read_symlink(at, none);
+    if (none)
+      break;
+    at = at.parent_path() / next;
+  }
+  return llvm::SmallString<128>(at.string());
 }
 
 static llvm::SmallString<128> folderOf(StringRef path) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +16,19 @@ namespace tpc::rt {
 namespace {
 /// Linux moves at most 2 GiB a call.
 constexpr uint64_t maxTransfer = uint64_t(1) << 30;
+
+/// The name of the file, which need not exist, that `path` leads to.
+std::string endOfLinks(std::string path) {
+  namespace fs = std::filesystem;
+  for (int links = 0; links < 40; ++links) {
+    std::error_code none;
+    fs::path next = fs::read_symlink(path, none);
+    if (none)
+      return path;
+    path = (fs::path(path).parent_path() / next).string();
+  }
+  throw UserError("cannot write '" + path + "': too many links");
+}
 } // namespace
 
 File::File(const std::string &path) : name(path) {
@@ -54,10 +68,13 @@ bool isReadableFile(const std::string &path) {
 }
 
 OutputFile::OutputFile(const std::string &path) : name(path), target(path) {
-  // A link stays a link. /dev/stdout may be one to a file that has no name any more.
+  // A link stays a link. /dev/stdout may be one to a file that has no name any more, or, where it
+  // is closed, to nothing: what a link to nothing leads to is a file to be made.
   std::unique_ptr<char, void (*)(void *)> real(realpath(path.c_str(), nullptr), std::free);
   if (real)
     target = real.get();
+  else
+    target = endOfLinks(path);
   // Device files such as /dev/null are written directly: there is nothing to rename.
   struct stat status;
   if (stat(path.c_str(), &status) == 0 && (!real || !S_ISREG(status.st_mode))) {

@@ -149,6 +149,35 @@ def test_output_that_cannot_be_written(odd, request, tmp_path, transport):
     assert [entry.name for entry in tmp_path.iterdir()] == ["in.npy"]
 
 
+def test_links_to_nothing(odd, tmp_path):
+    """What a link leads to is written, also where it is not there yet; the link stays."""
+    np.save(tmp_path / "in.npy", IDS)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "second").symlink_to("folder/new.npy")
+    (tmp_path / "first").symlink_to(tmp_path / "second")
+    odd.call([tmp_path / "in.npy", "--output", tmp_path / "first"]).check()
+    assert (tmp_path / "first").is_symlink() and (tmp_path / "second").is_symlink()
+    assert np.load(tmp_path / "folder" / "new.npy").shape == (2, 7, 1009)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "nowhere").symlink_to("no/folder/new.npy")
+    for link in ("loop", "nowhere"):
+        odd.call([tmp_path / "in.npy", "--output", tmp_path / link]).refused("cannot write", link)
+        assert (tmp_path / link).is_symlink()
+
+
+def test_standard_output_that_is_closed(odd, tmp_path):
+    """/dev/stdout is a link to nothing then; and no file that is opened takes its place."""
+    np.save(tmp_path / "in.npy", IDS)
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    before = ODD.path.read_bytes()
+    for arguments in ("", "--output stdout", "--describe", "--output stdout --verify-weights"):
+        files = "" if "describe" in arguments else "in.npy"
+        result = run(["bash", "-c", f"{odd.path} {files} {arguments} >&-"], cwd=tmp_path)
+        assert "stdout" in arguments or result.refused("standard output")
+        assert (tmp_path / "stdout").is_symlink() and len(list(tmp_path.iterdir())) == 2
+    assert ODD.path.read_bytes() == before
+
+
 def test_inputs_that_disagree(tpcc, tmp_path):
     model = COMMITTED["gpt2-odd-nopast"]
     executable = tpcc.compile(model.path, "tp2")
