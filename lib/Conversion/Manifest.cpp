@@ -4,6 +4,7 @@
 
 #include "tpc/Analysis/Schedule.h"
 #include "tpc/Analysis/Verify.h"
+#include "tpc/Dialect/InputDefault.h"
 #include "tpc/digest.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -260,11 +261,24 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     json::Object input{{"name", inputName ? text(inputName) : "input" + std::to_string(i)},
                        {"dtype", dtypeName(type)},
                        {"shape", shapeOf(type)}};
-    if (auto value = attrs.getAs<StringAttr>(TpcDialect::kDefaultAttr))
-      input["default"] = text(value);
+    if (std::optional<InputDefault> value = InputDefault::get(attrs)) {
+      bool positions = value->kind == InputDefault::Kind::Positions;
+      input["default"] = positions ? "positions" : "ones";
+      if (!value->mask.empty())
+        input["mask"] = text(value->mask);
+      else if (positions)
+        input["past"] = value->past.str();
+    } else if (auto why = attrs.getAs<StringAttr>(InputDefault::kRequiredAttr)) {
+      input["required"] = text(why);
+    }
     if (auto it = facts.inputRanges.find(i); it != facts.inputRanges.end()) {
       input["range"] = json::Array{it->second.min, it->second.max};
       input["range_of"] = text(it->second.of);
+      json::Array casts;
+      for (Type type : it->second.casts)
+        casts.push_back(dtypeName(type));
+      if (!casts.empty())
+        input["range_after"] = std::move(casts);
     }
     inputs.push_back(std::move(input));
   }

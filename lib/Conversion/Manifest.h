@@ -15,7 +15,7 @@ struct ProgramFacts {
   struct Range {
     int64_t min, max;
     std::string of;
-    bool part; // only of a part of the input
+    SmallVector<Type> casts; // what it wraps around to before
   };
   llvm::DenseMap<unsigned, Range> inputRanges;
   llvm::DenseSet<StringAttr> onesByDefault; // weights that scale a norm

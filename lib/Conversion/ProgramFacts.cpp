@@ -6,8 +6,25 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 namespace {
-/// Follows a value up to where it comes from, through ops that only move
-/// elements and through calls.
+/// Is each number of the one type also one of the other?
+bool keepsNumbers(Type from, Type to) {
+  if (from == to || from.isInteger(1))
+    return !to.isInteger(1) || from == to;
+  auto integers = dyn_cast<IntegerType>(from);
+  unsigned bits = from.getIntOrFloatBitWidth();
+  if (auto floats = dyn_cast<FloatType>(to)) {
+    if (integers)
+      return bits - !isUnsigned(from) <= floats.getFPMantissaWidth();
+    return to.getIntOrFloatBitWidth() > bits; // of f32 and f64, which also reach further
+  }
+  if (!integers || to.isInteger(1))
+    return false;
+  unsigned room = to.getIntOrFloatBitWidth();
+  return isUnsigned(from) == isUnsigned(to) ? room >= bits : isUnsigned(from) && room > bits;
+}
+
+/// Follows a value up to where it comes from, through ops that only move all of
+/// its elements and through calls.
 class Origins {
 public:
   explicit Origins(ModuleOp module) {
@@ -18,27 +35,27 @@ public:
     });
   }
 
-  /// An input, a parameter or the result of another op, and whether only a part
-  /// of it is used.
+  /// An input, a parameter or the result of another op, and the integer types that
+  /// its elements wrap around to on the way, in order.
   struct Origin {
     Value value;
-    bool part;
+    SmallVector<Type> casts;
   };
 
   SmallVector<Origin> find(Value value) {
-    SmallVector<Origin> found, work{{value, false}};
+    SmallVector<Origin> found, work{{value, {}}};
     llvm::DenseSet<Value> seen{value};
     while (!work.empty()) {
-      auto [v, part] = work.pop_back_val();
-      auto push = [&, part = part](Value next, bool sliced = false) {
+      auto [v, casts] = work.pop_back_val();
+      auto push = [&, &casts = casts](Value next) {
         if (seen.insert(next).second)
-          work.push_back({next, part || sliced});
+          work.push_back({next, casts});
       };
       Operation *op = v.getDefiningOp();
       if (auto arg = dyn_cast<BlockArgument>(v)) {
         auto function = dyn_cast<func::FuncOp>(arg.getOwner()->getParentOp());
         if (!function)
-          found.push_back({v, part});
+          found.push_back({v, casts});
         else
           for (func::CallOp call : calls[function])
             push(call.getOperand(arg.getArgNumber()));
@@ -47,20 +64,29 @@ public:
             call, call.getCalleeAttr());
         push(callee.front().getTerminator()->getOperand(
             cast<OpResult>(v).getResultNumber()));
-      } else if (isa<ReshapeOp, ExpandOp, LocalSliceOp, TransposeOp, SliceOp>(op) ||
-                 isNumberCast(op)) {
-        push(op->getOperand(0), isa<SliceOp>(op));
+      } else if (isa<ReshapeOp, ExpandOp, LocalSliceOp, TransposeOp>(op) ||
+                 (isa<CastOp>(op) && passes(op, casts))) {
+        push(op->getOperand(0));
       } else {
-        found.push_back({v, part});
+        found.push_back({v, casts});
       }
     }
     return found;
   }
 
-  /// Truth values are 0 or 1, whatever they were made of.
-  static bool isNumberCast(Operation *op) {
-    return isa<CastOp>(op) && (!getElementTypeOrSelf(op->getResult(0)).isInteger(1) ||
-                               getElementTypeOrSelf(op->getOperand(0)).isInteger(1));
+  /// Is what a cast makes of a number known? Integers wrap around, which is added to `casts`; what
+  /// lies outside of the large integers is outside of every table too, before and after.
+  static bool passes(Operation *cast, SmallVector<Type> &casts) {
+    Type from = getElementTypeOrSelf(cast->getOperand(0)),
+         to = getElementTypeOrSelf(cast->getResult(0));
+    if (keepsNumbers(from, to))
+      return true;
+    if (!isa<IntegerType>(to) || to.isInteger(1))
+      return false;
+    if (isa<FloatType>(from))
+      return casts.empty() && !isUnsigned(to) && to.getIntOrFloatBitWidth() >= 32;
+    casts.insert(casts.begin(), to);
+    return true;
   }
 
 private:
@@ -73,7 +99,7 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
   ProgramFacts facts;
   Origins origins(module);
   auto weightOf = [&](Value v) -> StringAttr {
-    for (auto [origin, part] : origins.find(v))
+    for (auto &[origin, casts] : origins.find(v))
       if (auto parameter = origin.getDefiningOp<ParameterOp>())
         return parameter.getWeightAttr().getAttr();
     return {};
@@ -83,17 +109,15 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
     if (!rows)
       return;
     StringAttr weight = weightOf(table);
-    for (auto [origin, part] : origins.find(ids)) {
+    for (auto &[origin, casts] : origins.find(ids)) {
       auto arg = dyn_cast<BlockArgument>(origin);
       if (!arg || arg.getOwner()->getParentOp() != pipeline)
         continue;
-      Range range{-*rows, *rows - 1, weight ? weight.str() : "", part};
+      Range range{-*rows, *rows - 1, weight ? weight.str() : "", casts};
       auto [it, isNew] = facts.inputRanges.try_emplace(arg.getArgNumber(), range);
-      // All of an input must be rows of all tables; of its parts, each of one.
+      // All of an input must be rows of all tables. Where it is also cast, the kernels check that.
       Range &known = it->second;
-      if (!isNew && (known.part != part ? known.part
-                     : part             ? known.max < range.max
-                                        : known.max > range.max))
+      if (!isNew && (known.casts == casts ? known.max > range.max : casts.empty()))
         known = range;
     }
   };
@@ -111,7 +135,7 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
     else if (auto norm = dyn_cast<RmsNormOp>(op))
       scale = norm.getScale();
     if (scale)
-      for (auto [origin, part] : origins.find(scale))
+      for (auto &[origin, casts] : origins.find(scale))
         if (auto parameter = origin.getDefiningOp<ParameterOp>())
           facts.onesByDefault.insert(parameter.getWeightAttr().getAttr());
   });

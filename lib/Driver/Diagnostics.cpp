@@ -2,6 +2,8 @@
 
 #include "Diagnostics.h"
 
+#include "tpc/printable.h"
+
 #include "llvm/Support/WithColor.h"
 
 using namespace tpc;
@@ -74,7 +76,7 @@ void DiagnosticPrinter::print(mlir::Diagnostic &diagnostic, unsigned indent) {
     llvm::WithColor::remark(os, "tpcc");
     break;
   }
-  os << text << "\n";
+  os << printable(text, /*lines=*/true) << "\n";
   for (mlir::Diagnostic &note : diagnostic.getNotes())
     print(note, indent + 2);
 }

@@ -15,6 +15,7 @@
 #include "tpc/Driver/LinksFile.h"
 #include "tpc/Driver/ShapeSpec.h"
 #include "tpc/Transforms/Pipeline/Explain.h"
+#include "tpc/printable.h"
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -31,7 +32,7 @@ using namespace tpc;
 using llvm::Error;
 
 static int fail(const llvm::Twine &message) {
-  llvm::WithColor::error(llvm::errs(), "tpcc") << message << "\n";
+  llvm::WithColor::error(llvm::errs(), "tpcc") << printable(message.str(), /*lines=*/true) << "\n";
   return 1;
 }
 

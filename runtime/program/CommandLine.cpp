@@ -1,7 +1,9 @@
 //===- CommandLine.cpp - what the user asks a program to do ---------------===//
 
 #include "program/CommandLine.h"
+#include "program/Describe.h"
 #include "program/Error.h"
+#include "tpc/printable.h"
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -47,12 +49,12 @@ bool isPortName(const std::vector<Port> &ports, const std::string &name) {
 }
 
 /// Splits NAME=FILE. A value without a name gives an empty one; names may contain '=', so known
-/// ones are tried first.
+/// ones are tried first. Ports have printable names, and may be called by what the file has.
 std::pair<std::string, std::string> splitPair(const std::string &value,
                                               const std::vector<Port> &ports) {
   for (size_t at = value.find('='); at != std::string::npos; at = value.find('=', at + 1))
-    if (isPortName(ports, value.substr(0, at)))
-      return {value.substr(0, at), value.substr(at + 1)};
+    if (std::string name = printable(value.substr(0, at)); isPortName(ports, name))
+      return {name, value.substr(at + 1)};
   size_t equals = value.find('=');
   // A path has a slash before its first '='.
   if (equals == std::string::npos || value.substr(0, equals).find('/') != std::string::npos)
@@ -252,9 +254,9 @@ std::string helpText(const Manifest &manifest, const std::string &program) {
           "What it takes, gives, and holds in memory:\n  " + program + " --describe\n\nInputs:\n";
   for (const Port &port : manifest.inputs)
     text += "  " + port.name + "  " + dtypeName(port.dtype) + joined(port.shape) +
-            (port.fallback == Port::Default::Ones        ? "  (if left out: all ones)"
-             : port.fallback == Port::Default::Positions ? "  (if left out: 0, 1, 2, … in each row)"
-                                                         : "") +
+            (port.fallback == Port::Default::None
+                 ? ""
+                 : "  (if left out: " + defaultText(port, manifest) + ")") +
             "\n";
   text += "Outputs:\n";
   for (const Port &port : manifest.outputs)

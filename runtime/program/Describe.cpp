@@ -39,20 +39,22 @@ std::string megabytes(int64_t bytes) {
   return buffer;
 }
 
-std::string portText(const Port &port) {
+std::string portText(const Port &port, const Manifest &manifest) {
   std::string shape;
   for (const std::string &size : port.shape)
     shape += (shape.empty() ? "" : ", ") + size;
   std::string text = "  " + port.name + "  " + dtypeName(port.dtype) + "[" + shape + "]";
   if (port.fallback != Port::Default::None)
-    text += port.fallback == Port::Default::Ones ? "  default: ones" : "  default: positions";
+    text += "  default: " + defaultText(port, manifest);
+  else if (!port.required.empty())
+    text += "  no default: " + port.required;
   if (port.range)
     text += "  values " + std::to_string(port.range->first) + " to " +
             std::to_string(port.range->second);
   return text + "\n";
 }
 
-json portJson(const Port &port, bool isInput) {
+json portJson(const Port &port, const Manifest &manifest, bool isInput) {
   json result = {{"name", port.name}, {"dtype", dtypeName(port.dtype)}, {"shape", json::array()}};
   for (const std::string &size : port.shape) {
     bool number = !size.empty() && std::all_of(size.begin(), size.end(),
@@ -66,6 +68,12 @@ json portJson(const Port &port, bool isInput) {
     result["optional"] = port.fallback != Port::Default::None;
   if (port.fallback != Port::Default::None)
     result["default"] = port.fallback == Port::Default::Ones ? "ones" : "positions";
+  if (port.mask >= 0)
+    result["mask"] = manifest.inputs[port.mask].name;
+  else if (port.fallback == Port::Default::Positions)
+    result["past"] = port.past;
+  if (!port.required.empty())
+    result["required"] = port.required;
   if (port.range)
     result["range"] = {port.range->first, port.range->second};
   return result;
@@ -85,15 +93,23 @@ json gridJson(const Manifest &manifest) {
 
 } // namespace
 
+std::string defaultText(const Port &port, const Manifest &manifest) {
+  if (port.fallback == Port::Default::Ones)
+    return "ones";
+  if (port.mask >= 0)
+    return "positions of the tokens that '" + manifest.inputs[port.mask].name + "' shows";
+  return "positions from " + port.past + (port.past == "0" ? "" : ", the past's length");
+}
+
 std::string describe(const Manifest &manifest) {
   const Grid &grid = manifest.grid;
   std::string text =
       manifest.name + (manifest.source.empty() ? "" : ", from " + manifest.source) + "\n\nInputs\n";
   for (const Port &port : manifest.inputs)
-    text += portText(port);
+    text += portText(port, manifest);
   text += "Outputs\n";
   for (const Port &port : manifest.outputs)
-    text += portText(port);
+    text += portText(port, manifest);
   for (const Constraint &constraint : manifest.constraints)
     text += "  " + constraint.expr +
             (constraint.min ? " >= " + std::to_string(*constraint.min) : "") +
@@ -163,9 +179,9 @@ std::string describeJson(const Manifest &manifest) {
   result["inputs"] = result["outputs"] = result["files"] = result["ranks"] = result["parameters"] =
       json::array();
   for (const Port &port : manifest.inputs)
-    result["inputs"].push_back(portJson(port, true));
+    result["inputs"].push_back(portJson(port, manifest, true));
   for (const Port &port : manifest.outputs)
-    result["outputs"].push_back(portJson(port, false));
+    result["outputs"].push_back(portJson(port, manifest, false));
   for (const WeightFile &file : manifest.files)
     result["files"].push_back({{"path", file.path}, {"digest", file.digest}});
   for (int rank = 0; rank < grid.numRanks(); ++rank) {

@@ -12,6 +12,9 @@ std::string describe(const Manifest &manifest);
 /// The same, and each parameter's bytes per rank, as JSON.
 std::string describeJson(const Manifest &manifest);
 
+/// What an input that has a default is when it is left out, in words.
+std::string defaultText(const Port &port, const Manifest &manifest);
+
 } // namespace tpc::rt
 
 #endif // TPC_RT_PROGRAM_DESCRIBE_H

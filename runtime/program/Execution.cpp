@@ -4,6 +4,7 @@
 #include "core/Cores.h"
 #include "program/Error.h"
 #include "program/Weights.h"
+#include "tpc/printable.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -69,7 +70,7 @@ void agreeOn(Session *session, const std::function<void()> &work) {
 }
 
 void printError(const std::string &message) {
-  std::fprintf(stderr, "error: %s\n", message.c_str());
+  std::fprintf(stderr, "error: %s\n", printable(message, /*lines=*/true).c_str());
   std::fflush(stderr);
 }
 
@@ -96,10 +97,16 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
   bool alone = !session || session->size() == 1;
   bool digested = std::any_of(manifest.files.begin(), manifest.files.end(),
                               [](const WeightFile &file) { return !file.tensors.empty(); });
-  if (options.verifyWeights && alone && !digested && !sources.seed)
+  if (options.verifyWeights && (!digested || sources.seed) && (!session || session->rank() == 0))
     std::fprintf(stderr,
-                 "note: --verify-weights: one process has nothing to compare all bytes with; "
-                 "compile with --digest-weights\n");
+                 "note: --verify-weights compares %s: %s\n",
+                 sources.seed ? "nothing"
+                 : alone      ? "samples only"
+                              : "all bytes between processes, not with those at compile "
+                                         "time",
+                 sources.seed ? "weights are drawn, not read"
+                              : "the program has no digests of them; compile it with tpcc "
+                                "--digest-weights");
   std::optional<std::string> difference =
       compareRanks(session.get(), {{"set of weights", sources.identity}});
   agreeOn(session.get(), [&] {

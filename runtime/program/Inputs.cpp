@@ -97,24 +97,29 @@ void checkConstraints(const Manifest &manifest, const SymbolValues &symbols) {
   }
 }
 
-/// An element of a type other than i32 and i64, which has no more digits than this.
-double numberAt(const Tensor &tensor, int64_t i) {
-  switch (tensor.dtype) {
-  case TPC_F32:
-    return tensor.as<float>()[i];
-  case TPC_F16:
-    return halfToFloat(tensor.as<uint16_t>()[i]);
-  case TPC_BF16:
-    return bfloatToFloat(tensor.as<uint16_t>()[i]);
+bool isInteger(tpc_dtype dtype) {
+  return isId(dtype) || dtype == TPC_I16 || dtype == TPC_I8 || dtype == TPC_U8 || dtype == TPC_BOOL;
+}
+
+int64_t integerAt(const Tensor &tensor, int64_t i) {
+  return tensor.dtype == TPC_I64   ? tensor.as<int64_t>()[i]
+         : tensor.dtype == TPC_I32 ? tensor.as<int32_t>()[i]
+                                   : static_cast<int64_t>(numberAt(tensor, i));
+}
+
+/// What a cast between integers makes of a value.
+int64_t wrap(int64_t value, tpc_dtype dtype) {
+  switch (dtype) {
+  case TPC_I32:
+    return static_cast<int32_t>(value);
   case TPC_I16:
-    return tensor.as<int16_t>()[i];
+    return static_cast<int16_t>(value);
   case TPC_I8:
-    return tensor.as<int8_t>()[i];
+    return static_cast<int8_t>(value);
   case TPC_U8:
-  case TPC_BOOL:
-    return tensor.as<uint8_t>()[i];
+    return static_cast<uint8_t>(value);
   default:
-    return tensor.as<double>()[i];
+    return value;
   }
 }
 
@@ -123,11 +128,15 @@ void checkRange(const Port &port, const Tensor &tensor) {
   int64_t count = tensor.count();
   for (int64_t i = 0; i < count; ++i) {
     std::string text;
-    if (isId(tensor.dtype)) {
-      int64_t value = tensor.dtype == TPC_I32 ? tensor.as<int32_t>()[i] : tensor.as<int64_t>()[i];
+    if (isInteger(tensor.dtype)) {
+      int64_t given = integerAt(tensor, i), value = given;
+      for (tpc_dtype dtype : port.rangeAfter)
+        value = wrap(value, dtype);
       if (value >= low && value <= high)
         continue;
-      text = std::to_string(value);
+      text = std::to_string(given);
+      if (value != given)
+        text += ", which is cast to " + std::to_string(value) + ",";
     } else {
       // The program casts it, which cuts off fractions; what is not a number is no row.
       double value = numberAt(tensor, i), row = std::trunc(value);
@@ -137,13 +146,8 @@ void checkRange(const Port &port, const Tensor &tensor) {
       std::snprintf(digits, sizeof digits, "%.9g", value);
       text = digits;
     }
-    Shape position(tensor.shape.size());
-    int64_t rest = i;
-    for (size_t d = tensor.shape.size(); d-- > 0;) {
-      position[d] = rest % tensor.shape[d];
-      rest /= tensor.shape[d];
-    }
-    throw UserError("input '" + port.name + "' has " + text + " at " + shapeText(position) +
+    throw UserError("input '" + port.name + "' has " + text + " at " +
+                    shapeText(positionOf(i, tensor.shape)) +
                     "; valid are " + std::to_string(low) + " to " + std::to_string(high) +
                     (port.rangeOf.empty() ? "" : ", the rows of '" + port.rangeOf + "'"));
   }
@@ -189,12 +193,64 @@ Tensor makeTensor(const Port &port, const SymbolValues &symbols) {
   return tensor;
 }
 
-Tensor makeDefault(const Port &port, const SymbolValues &symbols) {
+/// Does a mask hide the token?
+bool isHidden(const Tensor &mask, int64_t i) {
+  const std::byte *element = mask.data.data() + i * dtypeBytes(mask.dtype);
+  return std::all_of(element, element + dtypeBytes(mask.dtype),
+                     [](std::byte byte) { return byte == std::byte(0); });
+}
+
+/// Positions of the last `count` tokens in each row of a mask, as Hugging Face counts them: tokens
+/// that are seen before, and 1 for one that is not seen itself.
+Tensor makePositions(const Port &port, const Port &maskPort, const Tensor &mask,
+                     const SymbolValues &symbols) {
   Tensor tensor = makeTensor(port, symbols);
-  int64_t row = tensor.shape.empty() ? 1 : tensor.shape.back();
-  for (int64_t i = 0, count = tensor.count(); i < count; ++i)
-    put(tensor, i, port.fallback == Port::Default::Positions ? static_cast<double>(i % row) : 1);
+  int64_t count = tensor.shape.back(), rows = mask.shape[0], tokens = mask.shape[1];
+  int64_t own = count ? tensor.count() / count : 0;
+  if (tokens < count || (own != rows && own != 1 && count))
+    throw UserError("input '" + port.name + "' must be given: its shape is " +
+                    shapeText(tensor.shape) + ", that of '" + maskPort.name + "' " +
+                    shapeText(mask.shape));
+  for (int64_t i = 0; rows == 0 && i < tensor.count(); ++i)
+    put(tensor, i, static_cast<double>(tokens - count + i));
+  for (int64_t row = 0; row < rows && count; ++row) {
+    int64_t seen = 0;
+    for (int64_t i = 0; i < tokens; ++i) {
+      bool hidden = isHidden(mask, row * tokens + i);
+      int64_t at = std::min(row, own - 1) * count + i - (tokens - count);
+      int64_t position = hidden ? 1 : seen++;
+      if (i < tokens - count)
+        continue;
+      // One row of positions for all tokens' rows: they must agree.
+      if (row >= own && integerAt(tensor, at) != position)
+        throw UserError("input '" + port.name + "' must be given: it has one row, and rows of '" +
+                        maskPort.name + "' hide different tokens");
+      put(tensor, at, static_cast<double>(position));
+    }
+  }
   return tensor;
+}
+
+/// What an input is when it is left out. Masks that others follow are there already.
+Tensor makeDefault(const Manifest &manifest, const Port &port, const Inputs &inputs) {
+  if (port.mask >= 0)
+    return makePositions(port, manifest.inputs[port.mask], inputs.tensors[port.mask],
+                         inputs.symbols);
+  Tensor tensor = makeTensor(port, inputs.symbols);
+  bool positions = port.fallback == Port::Default::Positions;
+  int64_t row = tensor.shape.empty() ? 1 : tensor.shape.back();
+  int64_t first = positions ? evaluateSize(port.past, inputs.symbols) : 0;
+  for (int64_t i = 0, count = tensor.count(); i < count; ++i)
+    put(tensor, i, positions ? static_cast<double>(first + i % row) : 1);
+  return tensor;
+}
+
+/// Fills in what was left out, in an order in which masks come before what follows them.
+template <class Fn> void eachInDefaultOrder(const Manifest &manifest, Fn fn) {
+  for (bool follows : {false, true})
+    for (size_t i = 0; i < manifest.inputs.size(); ++i)
+      if ((manifest.inputs[i].mask >= 0) == follows)
+        fn(i);
 }
 
 /// Values for measuring.
@@ -302,12 +358,16 @@ Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::str
   for (const auto &[symbol, value] : given)
     boundBy[symbol] = "--shape";
   std::vector<std::string> missing;
+  std::string why;
   for (size_t i = 0; i < manifest.inputs.size(); ++i) {
     const Port &port = manifest.inputs[i];
     auto file = files.find(port.name);
     if (file == files.end()) {
-      if (port.fallback == Port::Default::None)
+      if (port.fallback == Port::Default::None) {
         missing.push_back(port.name);
+        if (!port.required.empty())
+          why += "; '" + port.name + "' has no default, because " + port.required;
+      }
       continue;
     }
     Tensor tensor = readNpy(file->second);
@@ -321,19 +381,19 @@ Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::str
   }
   if (!missing.empty())
     throw UserError("missing input " + listOf(missing) + ": give --input " + missing[0] +
-                    "=FILE.npy");
+                    "=FILE.npy" + why);
   requireBound(manifest, inputs.symbols);
-  for (size_t i = 0; i < manifest.inputs.size(); ++i) {
+  eachInDefaultOrder(manifest, [&](size_t i) {
     const Port &port = manifest.inputs[i];
     auto file = files.find(port.name);
     Shape shape = shapeOf(port, inputs.symbols);
     if (file == files.end())
-      inputs.tensors[i] = makeDefault(port, inputs.symbols);
+      inputs.tensors[i] = makeDefault(manifest, port, inputs);
     else if (shape != inputs.tensors[i].shape)
       throw UserError("input '" + port.name + "' has shape " + textOf(port.shape) + ", here " +
                       shapeText(shape) + ", but '" + file->second + "' is " +
                       shapeText(inputs.tensors[i].shape));
-  }
+  });
   checkAll(manifest, inputs);
   checkRanges(manifest, inputs);
   return inputs;
@@ -345,10 +405,12 @@ Inputs makeInputs(const Manifest &manifest, const SymbolValues &given) {
   inputs.symbols = given;
   requireBound(manifest, inputs.symbols);
   checkAll(manifest, inputs);
-  for (const Port &port : manifest.inputs)
-    inputs.tensors.push_back(port.fallback == Port::Default::None
-                                 ? makeExample(port, inputs.symbols)
-                                 : makeDefault(port, inputs.symbols));
+  inputs.tensors.resize(manifest.inputs.size());
+  eachInDefaultOrder(manifest, [&](size_t i) {
+    const Port &port = manifest.inputs[i];
+    inputs.tensors[i] = port.fallback == Port::Default::None ? makeExample(port, inputs.symbols)
+                                                             : makeDefault(manifest, port, inputs);
+  });
   checkRanges(manifest, inputs);
   return inputs;
 }

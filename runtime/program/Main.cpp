@@ -8,15 +8,19 @@
 #include "program/Error.h"
 #include "program/Execution.h"
 #include "program/Npy.h"
+#include "program/Summary.h"
 #include "program/View.h"
+#include "tpc/printable.h"
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <thread>
+#include <unistd.h>
 
 using namespace tpc::rt;
 
@@ -90,24 +94,6 @@ void makeParent(const std::string &path) {
     throw UserError("cannot make directory '" + parent.string() + "': " + error.message());
 }
 
-/// One line for an output that is not saved.
-void printSummary(const std::string &name, const Tensor &tensor) {
-  std::printf("%s  %s%s", name.c_str(), dtypeName(tensor.dtype), shapeText(tensor.shape).c_str());
-  if (tensor.dtype == TPC_F32 && tensor.count() > 0) {
-    double sum = 0;
-    float low = INFINITY, high = -INFINITY;
-    for (int64_t i = 0; i < tensor.count(); ++i) {
-      float value = tensor.as<float>()[i];
-      sum += value;
-      low = std::fmin(low, value);
-      high = std::fmax(high, value);
-    }
-    std::printf("  min %.6g  max %.6g  mean %.6g", low, high,
-                sum / static_cast<double>(tensor.count()));
-  }
-  std::printf("\n");
-}
-
 void deliver(const Manifest &manifest, const Request &request, const std::vector<Tensor> &outputs,
              bool makeFolders) {
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -117,8 +103,10 @@ void deliver(const Manifest &manifest, const Request &request, const std::vector
         makeParent(file->second);
       writeNpy(file->second, outputs[i]);
     } else if (request.outputs.empty()) {
-      printSummary(manifest.outputs[i].name, outputs[i]);
+      std::printf("%s\n", summaryOf(manifest.outputs[i].name, outputs[i]).c_str());
     }
+    if (std::string warning = warningOf(manifest.outputs[i].name, outputs[i]); !warning.empty())
+      std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
 }
 
@@ -144,14 +132,15 @@ void runRequests(Execution &execution, const Manifest &manifest, const Options &
     compareInputs(execution, inputs);
     if (execution.isRankZero())
       for (const std::string &note : inputs.notes)
-        std::fprintf(stderr, "note: %s\n", note.c_str());
+        std::fprintf(stderr, "note: %s\n", tpc::printable(note).c_str());
     std::vector<Tensor> &outputs = execution.step(inputs);
     agreeOn(execution.session(), [&] {
       if (execution.isRankZero())
         deliver(manifest, request, outputs, options.isBatch);
     });
     if (options.verbose && execution.isRankZero())
-      std::fprintf(stderr, "done%s%s\n", request.name.empty() ? "" : ": ", request.name.c_str());
+      std::fprintf(stderr, "done%s%s\n", request.name.empty() ? "" : ": ",
+                   tpc::printable(request.name).c_str());
   }
 }
 
@@ -195,6 +184,14 @@ void checkEnvironment() {
                     kernels().name);
 }
 
+/// What is closed would become the next file that is opened, such as one of weights, and be written
+/// to. Standard output that is closed still cannot be written.
+void occupyStandardDescriptors() {
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(fd, F_GETFD) < 0)
+      (void)!open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int runProgram(const tpc_program &program, int argc, char **argv) {
   if (program.abi_version != TPC_ABI_VERSION)
     throw UserError("the program was compiled for version " + std::to_string(program.abi_version) +
@@ -215,7 +212,7 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
                        : options.json                      ? describeJson(manifest) + "\n"
                                                            : describe(manifest);
     if (launcher.rank <= 0)
-      std::fputs(text.c_str(), stdout);
+      std::fputs(tpc::printable(text, /*lines=*/true).c_str(), stdout);
   } else {
     run(program, manifest, options, launcher);
   }
@@ -230,6 +227,7 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
 extern "C" int tpc_main(const tpc_program *program, int argc, char **argv) {
   // A file that grows too large is an error of write() then, which cleans up and says so.
   std::signal(SIGXFSZ, SIG_IGN);
+  occupyStandardDescriptors();
   try {
     return runProgram(*program, argc, argv);
   } catch (const std::bad_alloc &) {

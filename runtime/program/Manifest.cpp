@@ -8,6 +8,7 @@
 #include "program/Manifest.h"
 #include "program/Error.h"
 #include "program/SizeExpr.h"
+#include "tpc/printable.h"
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -45,6 +46,8 @@ struct Node {
       refuse(where, "not text");
     return value.get<std::string>();
   }
+  /// What is printed, and not the name of a file.
+  std::string name() const { return printable(text()); }
   int64_t integer() const {
     if (!value.is_number_integer() ||
         (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
@@ -60,6 +63,9 @@ struct Node {
   }
   std::string textOr(const char *key, const char *otherwise) const {
     return has(key) ? (*this)[key].text() : otherwise;
+  }
+  std::string nameOr(const char *key, const char *otherwise) const {
+    return has(key) ? (*this)[key].name() : otherwise;
   }
   int64_t integerOr(const char *key, int64_t otherwise) const {
     return has(key) ? (*this)[key].integer() : otherwise;
@@ -129,7 +135,7 @@ void checkSize(const Node &node, const std::string &text, const Manifest &manife
 
 Port readPort(const Node &node, const Manifest &manifest) {
   Port port;
-  port.name = node["name"].text();
+  port.name = node["name"].name();
   port.dtype = readDtype(node["dtype"]);
   node["shape"].each([&](const Node &size) {
     port.shape.push_back(size.value.is_number() ? std::to_string(size.integer()) : size.text());
@@ -140,16 +146,44 @@ Port readPort(const Node &node, const Manifest &manifest) {
     if (text != "ones" && text != "positions")
       refuse(node.where, "unknown default '" + text + "'");
     port.fallback = text == "ones" ? Port::Default::Ones : Port::Default::Positions;
+    if (node.has("past")) {
+      port.past = node["past"].text();
+      checkSize(node["past"], port.past, manifest);
+    }
   }
+  port.required = node.nameOr("required", "");
   if (node.has("range") && !node["range"].value.is_null()) {
     std::vector<int64_t> ends;
     node["range"].each([&](const Node &end) { ends.push_back(end.integer()); });
     if (ends.size() != 2)
       refuse(node.where, "a range is two ends");
     port.range = {ends[0], ends[1]};
-    port.rangeOf = node.textOr("range_of", "");
+    port.rangeOf = node.nameOr("range_of", "");
+    node.eachIfPresent("range_after",
+                       [&](const Node &type) { port.rangeAfter.push_back(readDtype(type)); });
   }
   return port;
+}
+
+/// Finds the masks that default positions follow, once all inputs are known.
+void findMasks(const Node &inputs, std::vector<Port> &ports) {
+  size_t index = 0;
+  inputs.each([&](const Node &node) {
+    Port &port = ports[index++];
+    if (!node.has("mask"))
+      return;
+    std::string name = node["mask"].name();
+    if (port.fallback != Port::Default::Positions)
+      refuse(node.where, "a mask is of default positions");
+    auto mask =
+        std::find_if(ports.begin(), ports.end(), [&](const Port &p) { return p.name == name; });
+    if (mask == ports.end() || mask->shape.size() != 2 ||
+        mask->fallback == Port::Default::Positions)
+      refuse(node.where, "'" + name + "' is no mask of tokens");
+    if (port.shape.empty())
+      refuse(node.where, "positions have no dimension");
+    port.mask = static_cast<int>(mask - ports.begin());
+  });
 }
 
 /// Splits lists like ["tp"] into indices of the order.
@@ -222,7 +256,7 @@ std::vector<int64_t> readOffsets(const Node &of, int64_t size) {
 
 Parameter readParameter(const Node &node, const Manifest &manifest) {
   Parameter parameter;
-  parameter.name = node["name"].text();
+  parameter.name = node["name"].name();
   parameter.stage = static_cast<int>(node["stage"].integerIn(0, manifest.numStages() - 1));
   parameter.dtype = readDtype(node["dtype"]);
   parameter.sourceDtype =
@@ -317,10 +351,10 @@ Manifest parseManifest(const char *text) {
     refuse(root.where, "format " + std::to_string(root["format"].integer()) +
                            " is not that of this runtime, 1");
   Manifest manifest;
-  manifest.name = root.textOr("name", "program");
-  manifest.compiler = root.textOr("compiler", "");
-  manifest.notVerified = root.textOr("not_verified", "");
-  manifest.noSecondOpinion = root.textOr("no_second_opinion", "");
+  manifest.name = root.nameOr("name", "program");
+  manifest.compiler = root.nameOr("compiler", "");
+  manifest.notVerified = root.nameOr("not_verified", "");
+  manifest.noSecondOpinion = root.nameOr("no_second_opinion", "");
   manifest.digest = digestOf(text);
   manifest.source = root.textOr("source", "");
   if (root.has("schedule"))
@@ -330,6 +364,7 @@ Manifest parseManifest(const char *text) {
   root.eachIfPresent("symbols", [&](const Node &node) { manifest.symbols.push_back(node.text()); });
   root["inputs"].each(
       [&](const Node &node) { manifest.inputs.push_back(readPort(node, manifest)); });
+  findMasks(root["inputs"], manifest.inputs);
   root["outputs"].each(
       [&](const Node &node) { manifest.outputs.push_back(readPort(node, manifest)); });
   root.eachIfPresent("constraints", [&](const Node &node) {
@@ -340,7 +375,7 @@ Manifest parseManifest(const char *text) {
       constraint.min = node["min"].integer();
     if (node.has("max") && !node["max"].value.is_null())
       constraint.max = node["max"].integer();
-    constraint.why = node.textOr("why", "");
+    constraint.why = node.nameOr("why", "");
     manifest.constraints.push_back(std::move(constraint));
   });
   root.eachIfPresent("files", [&](const Node &node) {
@@ -350,7 +385,7 @@ Manifest parseManifest(const char *text) {
       file.bytes = node["bytes"].integer();
     file.digest = node.textOr("digest", "");
     node.eachIfPresent("tensors", [&](const Node &tensor) {
-      file.tensors.push_back({tensor["name"].text(), tensor["offset"].integerIn(0, INT64_MAX / 4),
+      file.tensors.push_back({tensor["name"].name(), tensor["offset"].integerIn(0, INT64_MAX / 4),
                               tensor["bytes"].integerIn(0, INT64_MAX / 4),
                               tensor["digest"].text()});
     });

@@ -22,9 +22,15 @@ struct Port {
   tpc_dtype dtype = TPC_F32;
   std::vector<std::string> shape;
   Default fallback = Default::None;
+  /// Of default positions: the input that says which tokens are seen (an index, or -1), or else how
+  /// many tokens come before.
+  int mask = -1;
+  std::string past = "0";
+  std::string required; ///< why there is no default where one would be expected
   /// Both ends belong to the range.
   std::optional<std::pair<int64_t, int64_t>> range;
   std::string rangeOf;
+  std::vector<tpc_dtype> rangeAfter; ///< integers that values wrap around to before
 };
 
 struct Constraint {

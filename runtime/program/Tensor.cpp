@@ -83,4 +83,33 @@ float bfloatToFloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
+Shape positionOf(int64_t i, const Shape &shape) {
+  Shape position(shape.size());
+  for (size_t d = shape.size(); d-- > 0; i /= shape[d])
+    position[d] = i % shape[d];
+  return position;
+}
+
+double numberAt(const Tensor &tensor, int64_t i) {
+  switch (tensor.dtype) {
+  case TPC_F32:
+    return tensor.as<float>()[i];
+  case TPC_F16:
+    return halfToFloat(tensor.as<uint16_t>()[i]);
+  case TPC_BF16:
+    return bfloatToFloat(tensor.as<uint16_t>()[i]);
+  case TPC_I32:
+    return tensor.as<int32_t>()[i];
+  case TPC_I16:
+    return tensor.as<int16_t>()[i];
+  case TPC_I8:
+    return tensor.as<int8_t>()[i];
+  case TPC_U8:
+  case TPC_BOOL:
+    return tensor.as<uint8_t>()[i];
+  default:
+    return tensor.as<double>()[i];
+  }
+}
+
 } // namespace tpc::rt

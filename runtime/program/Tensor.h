@@ -26,6 +26,8 @@ std::string shapeText(const Shape &shape);
 std::optional<int64_t> elementCount(const Shape &shape);
 /// The same in bytes.
 std::optional<int64_t> byteCount(const Shape &shape, tpc_dtype dtype);
+/// Where element `i`, in row-major order, is.
+Shape positionOf(int64_t i, const Shape &shape);
 
 /// 64-byte aligned memory, never null. Throws UserError if there is none.
 class Buffer {
@@ -52,6 +54,9 @@ struct Tensor {
   template <class T> T *as() const { return reinterpret_cast<T *>(data.data()); }
   int64_t count() const { return data.size() / dtypeBytes(dtype); }
 };
+
+/// An element of a type other than i64, which may have more digits.
+double numberAt(const Tensor &tensor, int64_t i);
 
 float halfToFloat(uint16_t bits);
 float bfloatToFloat(uint16_t bits);

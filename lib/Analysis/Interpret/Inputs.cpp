@@ -3,6 +3,7 @@
 #include "Inputs.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/InputDefault.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -29,9 +30,7 @@ static Tensor<typename A::Element> makeInput(BlockArgument argument, DictionaryA
                                              World &world) {
   Tensor<typename A::Element> tensor(world.getWholeShape(argument.getType()));
   Type element = getElementTypeOrSelf(argument.getType());
-  StringRef kind;
-  if (auto text = attrs ? attrs.getAs<StringAttr>(TpcDialect::kDefaultAttr) : StringAttr())
-    kind = text.getValue();
+  std::optional<InputDefault> kind = InputDefault::get(attrs);
   int64_t last = tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
   int64_t bound = getIdBound(argument, world);
   bound = bound == INT64_MAX || bound == 0 ? 7 : bound;
@@ -39,9 +38,9 @@ static Tensor<typename A::Element> makeInput(BlockArgument argument, DictionaryA
   for (size_t i = 0; i < tensor.data.size(); ++i) {
     uint64_t x = hash(key, i);
     int64_t row = i / last, column = i % last;
-    if (kind == "ones")
+    if (kind && kind->kind == InputDefault::Kind::Ones)
       tensor.data[i] = A::masksHideRows && row % 3 == 2 ? 0 : column >= row % last;
-    else if (kind == "positions")
+    else if (kind)
       tensor.data[i] = column;
     else if (element.isInteger(1))
       tensor.data[i] = x % 4 != 0;

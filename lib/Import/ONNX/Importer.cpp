@@ -110,6 +110,7 @@ LogicalResult Importer::importOnce() {
   if (failed(importNodes(nodes, top)) || failed(addResults(top)))
     return failure();
   eraseUnused();
+  addDefaults();
   if (failed(readDeviceConfigurations()))
     return failure();
 
@@ -264,17 +265,8 @@ LogicalResult Importer::addInputs(Scope &scope) {
     types.push_back(makeTensorType(element, *sizes));
     inputs.push_back(&input);
 
-    SmallVector<NamedAttribute> list{
-        builder.getNamedAttr(TpcDialect::kNameAttr, builder.getStringAttr(input.name()))};
-    // Inputs that have one sensible value when they are left out.
-    StringRef name = input.name();
-    bool integers = isa<IntegerType>(element) && !element.isInteger(1);
-    if (name == "attention_mask" && integers && sizes->size() == 2)
-      list.push_back(builder.getNamedAttr(TpcDialect::kDefaultAttr, builder.getStringAttr("ones")));
-    if (name == "position_ids" && integers && (sizes->size() == 1 || sizes->size() == 2))
-      list.push_back(
-          builder.getNamedAttr(TpcDialect::kDefaultAttr, builder.getStringAttr("positions")));
-    attributes.push_back(builder.getDictionaryAttr(list));
+    attributes.push_back(builder.getDictionaryAttr(
+        builder.getNamedAttr(TpcDialect::kNameAttr, builder.getStringAttr(input.name()))));
   }
 
   main = func::FuncOp::create(builder, fileLoc(), "main", builder.getFunctionType(types, {}));

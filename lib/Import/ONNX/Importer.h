@@ -107,6 +107,8 @@ private:
                           Unsupported &found, int depth);
   LogicalResult reportUnsupported(NodeProtos nodes, const Scope &scope);
   void eraseUnused();
+  /// What inputs are when they are left out.
+  void addDefaults();
   Location fileLoc();
   Location nodeLoc(const ::onnx::NodeProto &node, const Scope &scope);
   FlatSymbolRefAttr weightFor(const TensorSource &source, Location loc);

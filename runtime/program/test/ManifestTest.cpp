@@ -62,6 +62,19 @@ TEST(Manifest, RefusesDamage) {
   expect("/inputs/0/range", json::array({1}), "manifest.inputs[0]: a range is two ends");
   expect("/inputs/0/shape/0", "heads", "'heads' is not among the symbols");
   expect("/inputs/0/default", "twos", "unknown default 'twos'");
+  expect("/inputs/0/mask", "x", "manifest.inputs[0]: a mask is of default positions");
+  json masked = {{"name", "p"}, {"dtype", "i64"}, {"shape", {4}}, {"default", "positions"}};
+  for (const char *mask : {"z", "p"}) { // another input, or itself
+    masked["mask"] = mask;
+    expect("/inputs/1", masked, "manifest.inputs[1]: '" + std::string(mask) + "' is no mask");
+  }
+  masked["mask"] = "x";
+  masked["shape"] = json::array();
+  expect("/inputs/1", masked, "manifest.inputs[1]: positions have no dimension");
+  masked.erase("mask");
+  masked["past"] = "heads";
+  expect("/inputs/1", masked, "'heads' is not among the symbols");
+  expect("/inputs/0/range_after", json::array({"i7"}), "unknown dtype 'i7'");
   expect("/outputs", 3, "not a list");
   expect("/files/0/bytes", UINT64_MAX, "manifest.files[0].bytes: not an integer");
   expect("/parameters/0/stage", 2, "2 is not in 0…1");

@@ -8,6 +8,7 @@
 #include "core/Layout.h"
 #include "core/Reduce.h"
 #include "core/World.h"
+#include "tpc/printable.h"
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -316,7 +317,7 @@ void MpiTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes
 }
 
 void MpiTransport::abortWorld(int, const std::string &message) {
-  std::fprintf(stderr, "error: %s\n", message.c_str());
+  std::fprintf(stderr, "error: %s\n", printable(message, /*lines=*/true).c_str());
   shim.abort(1);
 }
 

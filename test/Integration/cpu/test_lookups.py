@@ -137,3 +137,51 @@ def test_every_rank_hears_of_it(tpcc, tmp_path, mpi):
         program.call([f"{tmp_path / 'ids.npy'}", "--output", f"y={tmp_path / 'y.npy'}"], transport,
                      timeout=60).refused("'/gather/y'", "index 10 of 10", "-10 to 9")
     assert not (tmp_path / "y.npy").exists()
+
+
+# Types that ids are cast to, from the first on, and values to try: what wraps around, and what does not.
+NUMBERS = [0, 9, -10, 10, -11, 255, 256, -1, -250, 130, 2**16 + 3, 2**31, 2**32 + 5, -2**32 - 2, 2**62]
+SMALL = [n for n in NUMBERS if abs(n) < 2**31]
+CASTS = {
+    ("INT64", "INT32"): NUMBERS, ("INT64", "INT8", "INT64"): NUMBERS, ("INT64", "UINT8", "INT32"): NUMBERS,
+    ("INT32", "INT64"): SMALL, ("INT64", "INT16", "UINT8", "INT64"): NUMBERS, ("INT64", "UINT8", "INT8", "INT64"): NUMBERS,
+    ("UINT8", "INT8", "INT64"): range(0, 256, 5), ("INT64", "INT32", "FLOAT", "INT64"): NUMBERS[:10],
+    ("FLOAT", "INT64"): [0, 9.9, -10.9, 10, -11], ("FLOAT", "FLOAT16", "INT64"): [9.9, 9.9999, -10.9, -10.9999],
+}
+
+
+@pytest.mark.parametrize("types", CASTS, ids="-".join)
+def test_casts_before_a_lookup(tpcc, tmp_path, types):
+    """What is found after a cast is found, what is missing after it is refused: before anything runs, or by the kernel."""
+    names = ["ids", *(f"cast{i}" for i in range(1, len(types)))]
+    nodes = [node("Cast", before, to=after) for before, after in zip(names, names[1:])]
+    for cast, kind in zip(nodes, types[1:]):
+        cast.attribute.append(helper.make_attribute("to", getattr(TensorProto, kind)))
+    element = getattr(TensorProto, types[0])
+    path = tmp_path / "model.onnx"
+    onnx.save(graph([*nodes, node("Gather", "table", names[-1])], ["n", 4], {"table": TABLE}, ids=(element, ["n"])), path)
+    program, reference, results = tpcc.compile(path, "tp2"), Session(path), set()
+    for value in CASTS[types]:
+        ids = np.array([0, value]).astype(helper.tensor_dtype_to_np_dtype(element))
+        np.save(tmp_path / "ids.npy", ids)
+        result = program.call([tmp_path / "ids.npy", "--output", tmp_path / "y.npy"])
+        try:
+            expected = reference.run({"ids": ids})["y"]
+        except Exception:
+            result.refused()
+        else:
+            result.check()
+            np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
+        results.add(result.returncode)
+    assert results == {0, 1}
+
+
+def test_part_of_an_input(tpcc, tmp_path):
+    """Only what is looked up must be there."""
+    path = tmp_path / "model.onnx"
+    onnx.save(graph([node("Slice", "ids", "zero", "one", "one", to="first"), node("Gather", "table", "first")], ["b", 1, 4],
+                    {"table": TABLE, "zero": np.array([0]), "one": np.array([1])}, ids=(TensorProto.INT64, ["b", "n"])), path)
+    program, ids = tpcc.compile(path), np.array([[1, 100], [2, -100]])
+    np.testing.assert_array_equal(program.run({"ids": ids}, outputs=["y"])["y"], Session(path).run({"ids": ids})["y"])
+    np.save(tmp_path / "ids.npy", ids[:, ::-1])
+    program.call([tmp_path / "ids.npy"]).refused("/gather", "index 100 of 10")

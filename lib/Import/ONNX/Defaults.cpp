@@ -1,0 +1,161 @@
+//===- Defaults.cpp - Inputs that may be left out --------------------------===//
+//
+// Exporters of transformers agree on two names: `attention_mask`, [batch, tokens], not zero where a
+// token is seen, and `position_ids`. Where they are left out a mask hides nothing, and positions
+// are those that Hugging Face computes. That needs the length of the past, and what is known of
+// padding. Both are read off the program, and where it uses an input in a way that is not known
+// here, positions must be given:
+//
+//   tables are indexed by it                      ids of tokens; they say nothing about positions
+//   [batch, sequence, 64], symbolic sequence      embedded tokens; nor do these
+//   joined along a dimension of size p with       a cache of p tokens
+//     one of size sequence
+//   attention_mask, [batch, p + sequence]         which of all tokens are seen
+//
+//===----------------------------------------------------------------------===//
+
+#include "Importer.h"
+
+#include "tpc/Dialect/InputDefault.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+static constexpr llvm::StringLiteral kMask = "attention_mask", kPositions = "position_ids";
+
+namespace {
+/// Where the elements of an input go before anything is computed with them.
+struct Uses {
+  bool any = false;
+  bool indexes = false;           ///< a table
+  llvm::SetVector<Value> joined; ///< operands of concatenations
+
+  explicit Uses(Value input) {
+    SmallVector<Value> work{input};
+    llvm::DenseSet<Value> seen{input};
+    while (!work.empty()) {
+      Value v = work.pop_back_val();
+      for (OpOperand &use : v.getUses()) {
+        any = true;
+        Operation *user = use.getOwner();
+        if (isa<ReshapeOp, TransposeOp, SliceOp, ExpandOp, CastOp>(user)) {
+          if (seen.insert(user->getResult(0)).second)
+            work.push_back(user->getResult(0));
+        } else if (isa<EmbeddingOp, GatherOp, GatherNDOp>(user)) {
+          indexes |= use.getOperandNumber() == 1;
+        } else if (isa<ConcatOp>(user)) {
+          joined.insert(v);
+        }
+      }
+    }
+  }
+};
+} // namespace
+
+/// The length of a cache: that of an operand which is joined with `sequence` new elements. Nothing
+/// if there is none, or several.
+static std::optional<SymExpr> findPast(const Uses &uses, const SymExpr &sequence) {
+  std::optional<SymExpr> past;
+  for (Value operand : uses.joined)
+    for (Operation *user : operand.getUsers()) {
+      auto concat = dyn_cast<ConcatOp>(user);
+      if (!concat)
+        continue;
+      SymExpr mine = getSizes(operand)[concat.getDim()];
+      if (getSizes(concat.getResult())[concat.getDim()] - mine != sequence)
+        continue;
+      if (past && *past != mine)
+        return std::nullopt;
+      past = mine;
+    }
+  return past;
+}
+
+/// Is it [batch, sequence, 64]?
+static bool isEmbedded(RankedTensorType type, const SymExpr &sequence) {
+  Sizes sizes = getSizes(type);
+  return sizes.size() == 3 && isa<FloatType>(type.getElementType()) && !sequence.isConstant() &&
+         sizes[1] == sequence && sizes[2].isConstant();
+}
+
+static std::string nameOf(func::FuncOp main, BlockArgument input) {
+  auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), TpcDialect::kNameAttr);
+  return name.str();
+}
+
+/// Integers or truth values, [batch, tokens].
+static bool isMask(func::FuncOp main, BlockArgument input) {
+  return nameOf(main, input) == kMask && isa<IntegerType>(elementOf(input)) &&
+         getSizes(input).size() == 2;
+}
+
+/// What `positions` is when it is left out, or why it cannot be.
+static std::optional<InputDefault> findPositions(func::FuncOp main, BlockArgument positions,
+                                                 std::string &why) {
+  Sizes own = getSizes(positions);
+  SymExpr sequence = own.back();
+  std::optional<SymExpr> past;
+  BlockArgument mask, cache;
+  for (BlockArgument input : main.getArguments()) {
+    if (input == positions)
+      continue;
+    if (isMask(main, input)) {
+      mask = input;
+      continue;
+    }
+    Uses uses(input);
+    if (std::optional<SymExpr> length = findPast(uses, sequence)) {
+      if (past && *past != *length) {
+        why = "'" + nameOf(main, cache) + "' and '" + nameOf(main, input) +
+              "' seem to be caches of different lengths, " + past->str() + " and " + length->str();
+        return std::nullopt;
+      }
+      past = length;
+      cache = input;
+    } else if (uses.any && !uses.indexes &&
+               !isEmbedded(cast<RankedTensorType>(input.getType()), sequence)) {
+      why = "what '" + nameOf(main, input) + "' says about positions is not known";
+      return std::nullopt;
+    }
+  }
+
+  InputDefault result;
+  result.kind = InputDefault::Kind::Positions;
+  result.past = past.value_or(SymExpr(0));
+  if (!mask)
+    return result;
+  Sizes all = getSizes(mask);
+  if (all[1] != result.past + sequence) {
+    why = "'" + kMask.str() + "' is of " + all[1].str() + " tokens, where past and new ones are " +
+          (result.past + sequence).str();
+    return std::nullopt;
+  }
+  if (own.size() == 2 && !own[0].isConstant(1) && own[0] != all[0]) {
+    why = "it has " + own[0].str() + " rows, and '" + kMask.str() + "' " + all[0].str();
+    return std::nullopt;
+  }
+  result.mask = kMask;
+  return result;
+}
+
+void Importer::addDefaults() {
+  auto set = [&](BlockArgument input, StringRef name, const Twine &text) {
+    main.setArgAttr(input.getArgNumber(), name, builder.getStringAttr(text));
+  };
+  for (BlockArgument input : main.getArguments()) {
+    if (isMask(main, input))
+      set(input, TpcDialect::kDefaultAttr, InputDefault().str());
+    int64_t rank = getSizes(input).size();
+    if (nameOf(main, input) != kPositions || !isa<IntegerType>(elementOf(input)) ||
+        elementOf(input).isInteger(1) || (rank != 1 && rank != 2))
+      continue;
+    std::string why;
+    if (auto positions = findPositions(main, input, why))
+      set(input, TpcDialect::kDefaultAttr, positions->str());
+    else
+      set(input, InputDefault::kRequiredAttr, why);
+  }
+}
