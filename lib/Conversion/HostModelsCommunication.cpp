@@ -50,7 +50,8 @@ static FailureOr<Middle> findSplit(Operation *op, HostEmitter &e, Type split, in
   SizeEmitter &s = e.sizes();
   SmallVector<Value> sizes = s.localSizes(split);
   DimAttr attr = getDist(split).getDims()[dim];
-  Middle m{s.product(ArrayRef<Value>(sizes).take_front(dim)), {},
+  Middle m{s.product(ArrayRef<Value>(sizes).take_front(dim)),
+           {},
            s.product(ArrayRef<Value>(sizes).drop_front(dim + 1))};
   auto isLast = [&](ArrayRef<StringAttr> axes) {
     return !axes.empty() && axes.back().getValue() == axis;
@@ -70,8 +71,8 @@ static FailureOr<Middle> findSplit(Operation *op, HostEmitter &e, Type split, in
       m.n = s.localSize(factor, factor.getAxes().size() - 1);
       return m;
     }
-  op->emitOpError() << "axis '" << axis << "' is not the innermost split of dimension "
-                    << dim << " of " << split;
+  op->emitOpError() << "axis '" << axis << "' is not the innermost split of dimension " << dim
+                    << " of " << split;
   return failure();
 }
 
@@ -128,8 +129,8 @@ struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
         });
       });
       if (innermost == axes.end())
-        return base->emitOpError() << "axis '" << axes[0] << "' does not split dimension "
-                                   << dim << " of " << split;
+        return base->emitOpError()
+               << "axis '" << axes[0] << "' does not split dimension " << dim << " of " << split;
       Type less = withoutAxis(split, dim, *innermost, grid);
       steps.push_back({*innermost, split, less});
       split = less;
@@ -145,8 +146,7 @@ struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
       Value to = e.pointer(op.getResult());
       Type result = gathers ? less : more;
       if (i + 1 != steps.size()) {
-        Value bytes = e.sizes().mul(e.sizes().numElements(result),
-                                    e.i64(elementBytes(result)));
+        Value bytes = e.sizes().mul(e.sizes().numElements(result), e.i64(elementBytes(result)));
         to = e.call("tpc_frame_push", to.getType(), {e.context(), bytes});
         frames.push_back(to);
       }
@@ -206,10 +206,9 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
     Type opType = op.getOperand().getType();
     middle = s.mul(middle, minor(splitFirst ? op.getType() : opType, a, false));
     middle = s.mul(middle, minor(splitFirst ? opType : op.getType(), b, true));
-    e.call("tpc_all_to_all",
-           {e.context(), axesMask(e, axes), e.dtype(op.getType()),
-            e.pointer(op.getOperand()), e.pointer(op.getResult()), first.outer, first.n,
-            middle, second.n, second.inner, e.i32(splitFirst)});
+    e.call("tpc_all_to_all", {e.context(), axesMask(e, axes), e.dtype(op.getType()),
+                              e.pointer(op.getOperand()), e.pointer(op.getResult()), first.outer,
+                              first.n, middle, second.n, second.inner, e.i32(splitFirst)});
     return success();
   }
 };
@@ -238,8 +237,8 @@ struct CollectivePermuteModel
     SizeEmitter &s = e.sizes();
     SmallVector<Value> sizes = s.localSizes(op.getOperand().getType());
     int64_t dim = op.getDim();
-    Value outer = s.mul(s.product(ArrayRef<Value>(sizes).take_front(dim)),
-                        s.localSize(move->outer));
+    Value outer =
+        s.mul(s.product(ArrayRef<Value>(sizes).take_front(dim)), s.localSize(move->outer));
     Value inner = s.product(ArrayRef<Value>(sizes).drop_front(dim + 1));
     Value first = e.i64(0);
     if (op.getFrom())
@@ -258,8 +257,7 @@ struct BroadcastModel : HostOpInterface::ExternalModel<BroadcastModel, Broadcast
     e.copy(e.pointer(op.getResult()), e.pointer(op.getOperand()), op.getType());
     e.call("tpc_broadcast",
            {e.context(), axesMask(e, getAxes(op.getAxes())), e.dtype(op.getType()),
-            e.pointer(op.getResult()), e.sizes().numElements(op.getType()),
-            e.i64(op.getRoot())});
+            e.pointer(op.getResult()), e.sizes().numElements(op.getType()), e.i64(op.getRoot())});
     return success();
   }
 };
@@ -274,9 +272,8 @@ struct SendModel : HostOpInterface::ExternalModel<SendModel, SendOp> {
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<SendOp>(base);
     Type type = op.getValue().getType();
-    e.call("tpc_send", {e.context(), pipelineAxis(e), e.dtype(type),
-                        e.pointer(op.getValue()), e.sizes().numElements(type),
-                        e.i64(op.getTo())});
+    e.call("tpc_send", {e.context(), pipelineAxis(e), e.dtype(type), e.pointer(op.getValue()),
+                        e.sizes().numElements(type), e.i64(op.getTo())});
     return success();
   }
 };
@@ -284,9 +281,9 @@ struct SendModel : HostOpInterface::ExternalModel<SendModel, SendOp> {
 struct RecvModel : HostOpInterface::ExternalModel<RecvModel, RecvOp> {
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<RecvOp>(base);
-    e.call("tpc_recv", {e.context(), pipelineAxis(e), e.dtype(op.getType()),
-                        e.pointer(op.getResult()), e.sizes().numElements(op.getType()),
-                        e.i64(op.getFrom())});
+    e.call("tpc_recv",
+           {e.context(), pipelineAxis(e), e.dtype(op.getType()), e.pointer(op.getResult()),
+            e.sizes().numElements(op.getType()), e.i64(op.getFrom())});
     return success();
   }
 };
@@ -299,11 +296,23 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
     DistAttr dist = getDist(op.getValue());
     SmallVector<Value> global, offset, size;
     for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
+      // A part of `(batch{dp} * sequence){tp}` is in a row of the whole dimension, as all below the
+      // first factor is whole.
+      if (!dim.getAxes().empty() &&
+          llvm::none_of(dim.getFactors().drop_front(),
+                        [](FactorAttr factor) { return !factor.getAxes().empty(); })) {
+        Value below = s.constant(1);
+        for (FactorAttr factor : dim.getFactors().drop_front())
+          below = s.mul(below, s.expr(factor.getExpr()));
+        global.push_back(s.expr(dim.getExpr()));
+        offset.push_back(s.add(s.mul(s.begin(dim.getFactors()[0]), below), s.productBegin(dim)));
+        size.push_back(s.localSize(dim));
+        continue;
+      }
       if (!dim.getAxes().empty())
-        return base->emitOpError()
-               << "output " << op.getIndex() << " is split over "
-               << dim.getAxes()[0] << " across the factors of dimension " << i
-               << ", so that a rank's part is no box; gather it before";
+        return base->emitOpError() << "output " << op.getIndex() << " is split over "
+                                   << dim.getAxes()[0] << " across the factors of dimension " << i
+                                   << ", so that a rank's part is no box; gather it before";
       for (FactorAttr factor : dim.getFactors()) {
         global.push_back(s.expr(factor.getExpr()));
         offset.push_back(s.begin(factor));
@@ -311,12 +320,10 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
       }
     }
     // Of the ranks that hold the same part, the first delivers.
-    Value condition = LLVM::ConstantOp::create(b, e.getLoc(), b.getI1Type(),
-                                               b.getBoolAttr(true));
+    Value condition = LLVM::ConstantOp::create(b, e.getLoc(), b.getI1Type(), b.getBoolAttr(true));
     const EnvLayout &layout = e.getHost().layout;
     for (StringAttr axis : layout.axes()) {
-      if (axis.getValue() == "pp" || layout.axisSize(axis) == 1 ||
-          dist.usesAxis(axis.getValue()))
+      if (axis.getValue() == "pp" || layout.axisSize(axis) == 1 || dist.usesAxis(axis.getValue()))
         continue;
       Value first = LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::eq,
                                          s.coordinate(axis.getValue()), e.i64(0));
@@ -327,8 +334,7 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
     Block *then = b.createBlock(region, std::next(before->getIterator()));
     Block *after = b.createBlock(region, std::next(then->getIterator()));
     b.setInsertionPointToEnd(before);
-    LLVM::CondBrOp::create(b, e.getLoc(), condition, then, ValueRange(), after,
-                           ValueRange());
+    LLVM::CondBrOp::create(b, e.getLoc(), condition, then, ValueRange(), after, ValueRange());
     b.setInsertionPointToStart(then);
     Type i64 = b.getI64Type();
     unsigned rank = global.size();
@@ -340,8 +346,8 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
                                  ArrayRef<LLVM::GEPArg>{(int32_t)at});
     };
     Value g = store(global, 0), o = store(offset, rank), n = store(size, 2 * rank);
-    e.call("tpc_output", {e.context(), e.i32(op.getIndex()), e.pointer(op.getValue()),
-                          e.i32(rank), g, o, n});
+    e.call("tpc_output",
+           {e.context(), e.i32(op.getIndex()), e.pointer(op.getValue()), e.i32(rank), g, o, n});
     LLVM::BrOp::create(b, e.getLoc(), after);
     b.setInsertionPointToStart(after);
     return success();

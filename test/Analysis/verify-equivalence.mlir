@@ -835,3 +835,53 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
     }
   }
 }
+
+// -----
+
+// The samples of a round may be split further: a round without samples has no parts.
+!x = tensor<?x4xf32, #tpc.dist<[batch, 4], local>>
+!mb = tensor<?x4xf32, #tpc.dist<[batch{dp, mb}, 4], local>>
+!h = tensor<?x?xf32, #tpc.dist<[batch{dp, mb}, 5{tp}], local>>
+!out = tensor<?x4xf32, #tpc.dist<[batch{dp, mb, tp}, 4], local>>
+!sum = tensor<?x4xf32, #tpc.dist<[batch{dp, mb}, 4], sum{tp}, local>>
+!w1 = tensor<4x?xf32, #tpc.dist<[4, 5{tp}], local>>
+!b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
+!w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
+!y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
+  tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
+  tpc.weight @b1 in "w" at 80 : tensor<5xf32>
+  tpc.weight @w2 in "w" at 100 : tensor<5x4xf32>
+  tpc.weight @b2 in "w" at 180 : tensor<4xf32>
+  func.func private @stage_0(%x: !x) -> !h {
+    %w1 = tpc.parameter @w1 : !w1
+    %b1 = tpc.parameter @b1 : !b1
+    %part = tpc.local_slice %x over ["dp", "mb"] dim 0 : !x -> !mb
+    %0 = tpc.matmul %part, %w1 bias %b1 : !mb, !w1 bias !b1 -> !h
+    return %0 : !h
+  }
+  func.func private @stage_1(%0: !h) -> !out {
+    %w2 = tpc.parameter @w2 : !w2
+    %b2 = tpc.parameter @b2 : tensor<4xf32>
+    %1 = tpc.gelu none %0 : !h -> !h
+    %2 = tpc.matmul %1, %w2 : !h, !w2 -> !sum
+    %3 = tpc.reduce_scatter %2 over ["tp"] dim 0 : !sum -> !out
+    %4 = tpc.add %b2, %3 : tensor<4xf32>, !out -> !out
+    return %4 : !out
+  }
+  tpc.pipeline @main(%x: !x) inputs [{tpc.name = "x"}] outputs [{name = "y", type = !y}] {
+    tpc.stage 0 {
+      tpc.micro_batches of <batch{dp, mb}> {
+        %0 = func.call @stage_0(%x) : (!x) -> !h
+        tpc.send %0 to 1 : !h
+      }
+    }
+    tpc.stage 1 {
+      tpc.micro_batches of <batch{dp, mb}> {
+        %0 = tpc.recv from 0 : !h
+        %1 = func.call @stage_1(%0) : (!h) -> !out
+        tpc.output 0, %1 : !out
+      }
+    }
+  }
+}

@@ -213,7 +213,8 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
                       << op->getResult(0).getType();
     if (auto permute = dyn_cast<CollectivePermuteOp>(op); permute && permute.getFrom()) {
       TermId operand = complete(operands[0], permute.getOperand(), op);
-      values[op->getResult(0)] = {terms.makeRoll(permute, operand, getWholeType(permute.getType()))};
+      values[op->getResult(0)] = {
+          terms.makeRoll(permute, operand, getWholeType(permute.getType()))};
       return success();
     }
     values[op->getResult(0)] = operands[0];
@@ -259,8 +260,11 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
                               << ", but the loop around it has one round";
         if (!batch || all || !batch.usesAxis(axis.getValue()))
           continue;
+        // What else splits a round's samples leaves nothing of none.
         bool samples = factor && batch.getFactors().size() == 1 && batch.getAxes().empty() &&
-                       batch.getFactors()[0] == factor;
+                       batch.getExpr() == factor.getExpr() &&
+                       axes.take_front(batch.getFactors()[0].getAxes().size()) ==
+                           batch.getFactors()[0].getAxes();
         if (!samples)
           return fail(output) << "splits a dimension of output " << index << " over '"
                               << axis.getValue() << "' in another way than the loop splits "

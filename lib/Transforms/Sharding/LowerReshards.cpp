@@ -30,6 +30,7 @@ public:
   LogicalResult run(RollOp op);
 
 private:
+  bool shiftWhole(RollOp op, DistAttr dist);
   bool isPredicted(StringRef kind, StringAttr axis, const std::string &size) const;
   bool isAllowed(ReshardStep::Kind kind, StringAttr axis, DistAttr dist, int64_t dim) const;
   LogicalResult reportUnpredicted(ReshardOp op, DistAttr from, DistAttr to);
@@ -129,6 +130,30 @@ LogicalResult Lowering::run(ReshardOp op) {
   return success();
 }
 
+/// Where ranks have parts that are not in a row, such as `3 * 8{tp}` of runs of 24: gathers the
+/// dimension, shifts it whole, and takes each rank's part, if these collectives are allowed.
+bool Lowering::shiftWhole(RollOp op, DistAttr dist) {
+  int64_t dim = op.getDim();
+  DistAttr whole = withDim(dist, dim, dist.getDims()[dim].getGlobal());
+  auto filter = [&](auto... args) { return isAllowed(args...); };
+  auto there = planner.find(dist, whole, filter), back = planner.find(whole, dist, filter);
+  if (!there || !back)
+    return false;
+  OpBuilder builder(op);
+  Value value = op.getOperand();
+  for (const ReshardStep &step : there->steps)
+    value = emitReshardStep(builder, op.getLoc(), value, step, {});
+  auto shifted = cast<RollOp>(builder.clone(*op));
+  shifted->setOperand(0, value);
+  shifted.getResult().setType(cast<RankedTensorType>(value.getType()));
+  value = shifted.getResult();
+  for (const ReshardStep &step : back->steps)
+    value = emitReshardStep(builder, op.getLoc(), value, step, {});
+  op.getResult().replaceAllUsesWith(value);
+  op.erase();
+  return true;
+}
+
 LogicalResult Lowering::run(RollOp op) {
   int64_t dim = op.getDim();
   DistAttr dist = getDist(op.getResult());
@@ -139,11 +164,14 @@ LogicalResult Lowering::run(RollOp op) {
     if (auto parts = splitDim(attr, {*runs, every}); parts && !(*parts)[1].isSharded())
       return success();
   auto move = BlockMove::get(attr, attr, every);
+  if (!move && shiftWhole(op, dist))
+    return success();
   if (!move)
     return op.emitError() << "'" << getSourceName(op.getLoc()) << "' shifts runs of " << every.str()
                           << " elements of dimension " << dim << ", of which ranks would have "
                           << "parts that are not in a row, in " << op.getType()
-                          << "; split the outermost factor of a run, or none";
+                          << "; split the outermost factor of a run, or none, or gather the "
+                          << "dimension with allow-reshard";
   BlockMove::Axes axes = move->getAxes();
   for (StringAttr axis : axes) {
     if (axis.getValue() == "mb")

@@ -41,6 +41,7 @@ private:
   std::optional<unsigned> getTokenDim(Value value);
   bool isUnreduced(Value value);
   bool passesUnreduced(Operation *op);
+  bool computePassesUnreduced(Operation *op);
   bool isPlaced(Value value);
   void placeArguments();
   void collectUsers(Value value, bool &placed, bool &whole);
@@ -59,6 +60,7 @@ private:
   LinkModel links;
   SmallVector<FactorClasses::Classes> tokens;
   DenseSet<Operation *> grounded;
+  DenseMap<Operation *, bool> passing;
 };
 
 /// Tokens are what row-parallel results have before their last dimension. Other reductions (the
@@ -83,8 +85,16 @@ bool SequenceTactic::isUnreduced(Value value) {
 }
 
 /// Whether `op` works on partial sums (adds two of them, say): they are reduced, once,
-/// after it. The same conditions as in tpc-insert-reshards.
+/// after it. The same conditions as in tpc-insert-reshards. Nothing that it depends on changes
+/// here, and each op is looked at once: what is added to itself again and again has exponentially
+/// many paths.
 bool SequenceTactic::passesUnreduced(Operation *op) {
+  if (auto it = passing.find(op); it != passing.end())
+    return it->second;
+  return passing[op] = computePassesUnreduced(op);
+}
+
+bool SequenceTactic::computePassesUnreduced(Operation *op) {
   if (!isa<ShardingRuleOpInterface>(op) || op->getNumResults() != 1)
     return false;
   SmallVector<int, 2> unreduced;

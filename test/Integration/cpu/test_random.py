@@ -7,7 +7,7 @@ failure is made smaller and ends with the command that repeats it. random_run.py
 import pytest
 
 from random_chains import BASES
-from random_pairs import attempt, draw_pair, widest
+from random_pairs import Pair, attempt, draw_pair, widest
 from random_run import Table
 from random_shrink import shrink
 from chain_steps import STEPS
@@ -16,6 +16,26 @@ tried = Table()
 # Mistakes that are being corrected: words of what is said.
 PENDING = ("were delivered", "cannot reduce elements of type f16", "combines micro-batches",
            "of parts the op does not make")
+
+
+# What earlier seeds have found, made smaller.
+FOUND = {
+    "output of which a round's samples are split further":
+        '{"grid":"tp8,mb4,sp","shapes":[[3,2],[5,3]],"seed":20011,"depth":0,"hidden":4,"final_norm":false,'
+        '"chains":[{"steps":[["slice",0,0,0],["matmul",0,5,0]]}]}',
+    "output of tokens that are split over batch and product":
+        '{"grid":"tp2,dp2,mb2,sp","shapes":[[3,3],[5,3]],"seed":20108,"layers":[{"attention":"none"}],'
+        '"chains":[{"product":false,"at":1,"steps":[["merge",0,0,0]]}]}',
+    "shift along a dimension of which an inner factor is split":
+        '{"grid":"tp1x2,allow-reshard","shapes":[[1,8]],"seed":1139,"depth":0,"hidden":15,"ids":false,'
+        '"chains":[{"product":false,"steps":[["expand",0,0,0],["roll",0,0,0]]}]}',
+}
+
+
+@pytest.mark.parametrize("what", FOUND)
+def test_found(what):
+    outcome = attempt(Pair.parse(FOUND[what]))
+    assert outcome.kind == "ok", f"{outcome.kind}: {outcome.text}"
 
 
 def test_random_pair(seed):

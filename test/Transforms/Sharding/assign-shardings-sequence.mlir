@@ -71,3 +71,59 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x50xf32, #tpc
   %l = tpc.matmul %m, %h : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<8x50xf32> -> tensor<?x50xf32, #tpc.dist<[t, 50]>>
   return %l : tensor<?x50xf32, #tpc.dist<[t, 50]>>
 }
+
+// -----
+
+// Sums of sums have exponentially many paths; each op is looked at once.
+// CHECK-LABEL: @main
+// CHECK-COUNT-40: tpc.add {{.*}}[t{tp}, 8]
+!t = tensor<?x8xf32, #tpc.dist<[t, 8]>>
+tpc.weight @u in "w" at 0 : tensor<8x32xf32>
+tpc.weight @d in "w" at 0 : tensor<32x8xf32>
+func.func @main(%x: !t) -> !t {
+  %u = tpc.parameter @u : tensor<8x32xf32>
+  %d = tpc.parameter @d : tensor<32x8xf32>
+  %p = tpc.matmul %x, %u : !t, tensor<8x32xf32> -> tensor<?x32xf32, #tpc.dist<[t, 32]>>
+  %0 = tpc.matmul %p, %d : tensor<?x32xf32, #tpc.dist<[t, 32]>>, tensor<32x8xf32> -> !t
+  %1 = tpc.add %0, %0 : !t, !t -> !t
+  %2 = tpc.add %1, %1 : !t, !t -> !t
+  %3 = tpc.add %2, %2 : !t, !t -> !t
+  %4 = tpc.add %3, %3 : !t, !t -> !t
+  %5 = tpc.add %4, %4 : !t, !t -> !t
+  %6 = tpc.add %5, %5 : !t, !t -> !t
+  %7 = tpc.add %6, %6 : !t, !t -> !t
+  %8 = tpc.add %7, %7 : !t, !t -> !t
+  %9 = tpc.add %8, %8 : !t, !t -> !t
+  %10 = tpc.add %9, %9 : !t, !t -> !t
+  %11 = tpc.add %10, %10 : !t, !t -> !t
+  %12 = tpc.add %11, %11 : !t, !t -> !t
+  %13 = tpc.add %12, %12 : !t, !t -> !t
+  %14 = tpc.add %13, %13 : !t, !t -> !t
+  %15 = tpc.add %14, %14 : !t, !t -> !t
+  %16 = tpc.add %15, %15 : !t, !t -> !t
+  %17 = tpc.add %16, %16 : !t, !t -> !t
+  %18 = tpc.add %17, %17 : !t, !t -> !t
+  %19 = tpc.add %18, %18 : !t, !t -> !t
+  %20 = tpc.add %19, %19 : !t, !t -> !t
+  %21 = tpc.add %20, %20 : !t, !t -> !t
+  %22 = tpc.add %21, %21 : !t, !t -> !t
+  %23 = tpc.add %22, %22 : !t, !t -> !t
+  %24 = tpc.add %23, %23 : !t, !t -> !t
+  %25 = tpc.add %24, %24 : !t, !t -> !t
+  %26 = tpc.add %25, %25 : !t, !t -> !t
+  %27 = tpc.add %26, %26 : !t, !t -> !t
+  %28 = tpc.add %27, %27 : !t, !t -> !t
+  %29 = tpc.add %28, %28 : !t, !t -> !t
+  %30 = tpc.add %29, %29 : !t, !t -> !t
+  %31 = tpc.add %30, %30 : !t, !t -> !t
+  %32 = tpc.add %31, %31 : !t, !t -> !t
+  %33 = tpc.add %32, %32 : !t, !t -> !t
+  %34 = tpc.add %33, %33 : !t, !t -> !t
+  %35 = tpc.add %34, %34 : !t, !t -> !t
+  %36 = tpc.add %35, %35 : !t, !t -> !t
+  %37 = tpc.add %36, %36 : !t, !t -> !t
+  %38 = tpc.add %37, %37 : !t, !t -> !t
+  %39 = tpc.add %38, %38 : !t, !t -> !t
+  %40 = tpc.add %39, %39 : !t, !t -> !t
+  return %40 : !t
+}

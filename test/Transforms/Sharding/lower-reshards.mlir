@@ -136,6 +136,17 @@ func.func @shift(%x: tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>, %y: tensor<
   return %0, %1 : tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>, tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>>
 }
 
+// Ranks have parts of runs of 24 that are not in a row: each shifts all of the dimension.
+// CHECK-LABEL: @shift_whole
+// CHECK-NEXT: %[[W:.*]] = tpc.all_gather %arg0 over ["tp"] dim 1
+// CHECK-NEXT: %[[S:.*]] = tpc.roll %[[W]] dim 1 from "1" every "24" : {{.*}} -> tensor<?x24xf32, #tpc.dist<[b, 24]>>
+// CHECK-NEXT: %[[R:.*]] = tpc.local_slice %[[S]] over ["tp"] dim 1
+// CHECK-NEXT: return %[[R]]
+func.func @shift_whole(%x: tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>>) -> tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>> {
+  %0 = tpc.roll %x dim 1 from "1" every "24" : tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>> -> tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>>
+  return %0 : tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>>
+}
+
 // One head over four ranks, behind another factor.
 // CHECK-LABEL: @one_head
 // CHECK-NEXT: tpc.local_slice %arg0 over ["tp"] dim 0
