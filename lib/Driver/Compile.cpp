@@ -1,6 +1,7 @@
 //===- Compile.cpp - From a file to any stage ------------------------------===//
 
 #include "tpc/Driver/Compile.h"
+#include "OutputFile.h"
 
 #include "tpc/Analysis/Passes.h"
 #include "tpc/Analysis/Schedule.h"
@@ -194,5 +195,5 @@ llvm::Error Compilation::makeExecutable(llvm::StringRef path, OnStep onStep) {
   if (!object)
     return object.takeError();
   onStep("linking");
-  return mlir::tpc::linkExecutable(*object, path, {});
+  return mlir::tpc::linkExecutable(*object, resolveOutput(path), {});
 }

@@ -21,9 +21,7 @@ static Error fail(StringRef path, StringRef what, std::error_code code) {
   return fail(what + " '" + path + "': " + code.message());
 }
 
-/// Where a file called `path` is written: links are followed, so that a link stays a link, also one
-/// to a file that does not exist.
-static llvm::SmallString<128> resolve(StringRef path) {
+llvm::SmallString<128> tpc::resolveOutput(StringRef path) {
   llvm::SmallString<128> real;
   if (!fs::real_path(path, real))
     return real;
@@ -54,7 +52,7 @@ static bool isRegularOrNew(StringRef path) {
 }
 
 bool tpc::samePlace(StringRef a, StringRef b) {
-  llvm::SmallString<128> places[] = {resolve(a), resolve(b)};
+  llvm::SmallString<128> places[] = {resolveOutput(a), resolveOutput(b)};
   for (llvm::SmallString<128> &place : places) {
     // A file that does not exist yet, in a folder that does.
     llvm::SmallString<128> folder;
@@ -74,11 +72,14 @@ Error tpc::checkOutputPath(StringRef path, llvm::ArrayRef<std::string> inputs, b
       return fail("the output '" + path + "' is the input '" + input +
                   "': it would be overwritten; choose another name");
   fs::file_status status;
-  if (!fs::status(path, status) && fs::is_directory(status))
+  std::error_code found = fs::status(path, status);
+  if (found == std::errc::too_many_symbolic_link_levels)
+    return fail(path, "cannot write", found);
+  if (!found && fs::is_directory(status))
     return fail("the output '" + path + "' is a folder; name a file in it");
   if (executable && !isRegularOrNew(path))
     return fail("the output '" + path + "' is a device or a pipe; an executable is a file");
-  llvm::SmallString<128> folder = folderOf(resolve(path));
+  llvm::SmallString<128> folder = folderOf(resolveOutput(path));
   if (std::error_code code = fs::access(folder, fs::AccessMode::Exist))
     return fail(path, "cannot write", code);
   if (std::error_code code = fs::access(folder, fs::AccessMode::Write))
@@ -114,7 +115,7 @@ Error tpc::writeOutput(StringRef path, llvm::function_ref<Error(llvm::raw_pwrite
       return Error::success();
     });
   }
-  llvm::SmallString<128> target = resolve(path);
+  llvm::SmallString<128> target = resolveOutput(path);
   llvm::Expected<fs::TempFile> file =
       fs::TempFile::create(target + ".%%%%%%.tmp", fs::all_read | fs::all_write);
   if (!file)

@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -15,6 +16,10 @@ namespace tpc {
 /// not have a device's name.
 llvm::Error checkOutputPath(llvm::StringRef path, llvm::ArrayRef<std::string> inputs,
                             bool executable = false);
+
+/// Where a file called `path` is written: links are followed, so that a link stays a link, also one
+/// to a file that does not exist.
+llvm::SmallString<128> resolveOutput(llvm::StringRef path);
 
 /// Do two paths name the same file, whether it exists or not?
 bool samePlace(llvm::StringRef a, llvm::StringRef b);

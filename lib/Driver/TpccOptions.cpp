@@ -3,6 +3,7 @@
 #include "TpccOptions.h"
 
 #include "tpc/Driver/Version.h"
+#include "tpc/printable.h"
 
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/WithColor.h"
@@ -81,7 +82,7 @@ static bool parseEmit(llvm::StringRef name, Emit &emit, bool &onnx) {
     return name.edit_distance(a) < name.edit_distance(b);
   });
   llvm::WithColor::error(llvm::errs(), "tpcc")
-      << "--emit: there is no stage '" << name << "'; did you mean '" << *near
+      << "--emit: there is no stage '" << printable(name) << "'; did you mean '" << *near
       << "'? Expected one of " << llvm::join(names, ", ") << ", " << kOnnx << "\n";
   return false;
 }

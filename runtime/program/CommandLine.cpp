@@ -69,7 +69,7 @@ public:
 
   Options run() {
     if (argc > 0)
-      options.program = argv[0];
+      options.program = printable(argv[0]);
     for (at = 1; at < argc; ++at) {
       std::string text = argv[at];
       if (onlyFiles || text.size() < 2 || text[0] != '-')

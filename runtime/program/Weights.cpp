@@ -31,7 +31,8 @@ std::vector<std::string> candidates(const Manifest &manifest, const WeightFile &
     fs::path self = fs::read_symlink("/proc/self/exe", ignored);
     if (!self.empty())
       for (const std::string &place : within(self.parent_path()))
-        places.push_back(place);
+        if (place != file.path)
+          places.push_back(place);
     return places;
   }
   if (fs::is_directory(choice, ignored))

@@ -147,18 +147,18 @@ FailureOr<SmallVector<unsigned>> Importer::sortNodes(NodeProtos nodes, Scope &sc
   return order;
 }
 
-/// Its value; null if the node is no Constant, or one that holds no tensor.
-static const ::onnx::TensorProto *getConstant(const ::onnx::NodeProto &node) {
+/// The attribute that is its value; null if the node is no Constant.
+static const ::onnx::AttributeProto *getConstant(const ::onnx::NodeProto &node) {
   bool constant = node.op_type() == "Constant" && node.output_size() == 1 &&
                   (node.domain().empty() || node.domain() == "ai.onnx");
-  if (!constant || node.attribute_size() != 1 || node.attribute(0).name() != "value")
-    return nullptr;
-  return node.attribute(0).has_t() ? &node.attribute(0).t() : nullptr;
+  return constant && node.attribute_size() == 1 ? &node.attribute(0) : nullptr;
 }
 
-/// Is the type of a tensor that is given twice the same each time?
-static bool sameType(const ::onnx::TensorProto &a, const ::onnx::TensorProto &b) {
-  return a.data_type() == b.data_type() && llvm::equal(a.dims(), b.dims());
+/// Are the values of two Constants of one type, a tensor's or that of value_ints and the like?
+static bool sameType(const ::onnx::AttributeProto &a, const ::onnx::AttributeProto &b) {
+  return a.name() == b.name() && a.has_t() == b.has_t() && a.ints_size() == b.ints_size() &&
+         a.floats_size() == b.floats_size() && a.t().data_type() == b.t().data_type() &&
+         llvm::equal(a.t().dims(), b.t().dims());
 }
 
 /// Tied copies: of constants of one name ONNX Runtime takes the last, where nodes come after
@@ -167,7 +167,7 @@ SmallVector<const ::onnx::NodeProto *> Importer::dropReplaced(NodeProtos nodes, 
   llvm::StringMap<const ::onnx::NodeProto *> last;
   llvm::DenseSet<const ::onnx::NodeProto *> replaced;
   for (const ::onnx::NodeProto *node : nodes) {
-    const ::onnx::TensorProto *value = getConstant(*node);
+    const ::onnx::AttributeProto *value = getConstant(*node);
     if (!value)
       continue;
     const std::string &name = node->output(0);
@@ -176,7 +176,7 @@ SmallVector<const ::onnx::NodeProto *> Importer::dropReplaced(NodeProtos nodes, 
     if (!isNew && sameType(*value, *getConstant(*it->second))) {
       replaced.insert(std::exchange(it->second, node));
     } else if (isNew && initializer != scope.values.end() && initializer->second.source &&
-               isTyped(initializer->second, *value)) {
+               value->has_t() && isTyped(initializer->second, value->t())) {
       scope.values.erase(initializer);
     } else {
       continue;

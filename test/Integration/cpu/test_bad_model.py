@@ -360,3 +360,30 @@ def test_names_of_files_may_be_odd(tpcc, tmp_path):
     model = COMMITTED["gpt2-mlp"]
     inputs = model.inputs(1, 2)
     np.testing.assert_allclose(executable.run(inputs, ["output"])["output"], model.expected(inputs), atol=1e-5)
+
+
+def test_links_to_nothing(tpcc, tmp_path):
+    """What a link leads to is written, also where it is not there yet; the link stays."""
+    (tmp_path / "folder").mkdir()
+    for link, place in (("program", "folder/program"), ("loop", "loop"), ("nowhere", "no/folder/program")):
+        (tmp_path / link).symlink_to(place)
+    tpcc.call([TINY, "-o", tmp_path / "program"]).check()
+    assert (tmp_path / "program").is_symlink() and os.access(tmp_path / "folder" / "program", os.X_OK)
+    for link in ("loop", "nowhere"):
+        tpcc.call([TINY, "-o", tmp_path / link]).refused("cannot write", link)
+        assert (tmp_path / link).is_symlink()
+    assert [entry.name for entry in (tmp_path / "folder").iterdir()] == ["program"]
+
+
+@pytest.mark.parametrize("kibibytes", [8, 100])
+def test_disk_that_is_full(tpcc, tmp_path, kibibytes):
+    """Before the object is written, and while the linker writes: mapped, that would be a bus error."""
+    small = tmp_path / "small"
+    small.mkdir()
+    # A mount of its own, which ends with the shell.
+    script = f"mount -t tmpfs -o size={kibibytes}k tmpfs {small} || exit 77; {tool('tpcc')} {TINY} -o {small}/m; code=$?; ls -A {small}; exit $code"
+    result = run(["unshare", "-rm", "bash", "-c", script])
+    if result.returncode == 77 or "unshare" in result.stderr:
+        pytest.skip("this user cannot mount")
+    result.refused("cannot write", "No space left on device")
+    assert result.stdout == "", result

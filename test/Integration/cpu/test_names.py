@@ -102,12 +102,14 @@ COPIES = {
     "initializers": ([ADD], [tensor("w", A), tensor("w", A + 10)]),
     "equal": ([ADD], [tensor("w", A), tensor("w", A)]),
     "nodes": ([constant("w", A), ADD, constant("w", A + 10)], []),
+    "lists": ([helper.make_node("Constant", [], ["w"], value_floats=list(A * k)) for k in (1, 2)] + [ADD], []),
     "both": ([constant("w", A + 10), ADD], [tensor("w", A)]),
     "all": ([constant("w", A + 10), ADD, constant("w", A + 20)], [tensor("w", A), tensor("w", A + 1)]),
 }
 CLASHES = {
     "shapes": ([ADD], [tensor("w", A), tensor("w", A[:1])]),
     "types": ([constant("w", A), constant("w", A.astype(np.int64)), ADD], []),
+    "lists": ([helper.make_node("Constant", [], ["w"], value_floats=list(A[:k])) for k in (4, 3)] + [ADD], []),
     "types-of-both": ([constant("w", A), ADD], [tensor("w", A.astype(np.int64))]),
     "computed": ([helper.make_node("Neg", ["x"], ["w"]), constant("w", A), ADD], []),
     "computed-initializer": ([helper.make_node("Neg", ["x"], ["w"]), ADD], [tensor("w", A)]),
