@@ -117,7 +117,7 @@ def test_a_shared_bias_splits_like_others(tpcc, tmp_path, zero_bias, text):
     layer = Layer(heads=4, kv=4, size=2, mlp="gelu", ffn=16)
     spec = Spec((layer,), depth=3, hidden=8, vocab=16, zero_bias=zero_bias)
     path = tmp_path / "model.onnx"
-    onnx.save(build(spec), path)
+    onnx.save(build(spec).model(), path)
     model = Model(path, layers=3, hidden=8)
     found = totals(tpcc.report(path, Grid.parse(text), model.shape(2, 5)))
     found.pop(("output", "gather"), None)

@@ -5,8 +5,9 @@ import onnx
 import pytest
 
 from harness import Grid
-from random_graphs import Layer, Spec, build, make_inputs
-from random_pairs import NOISE, compare
+from random_graphs import Layer, Spec, build
+from random_inputs import make_inputs
+from random_pairs import compare, judge
 from tpc.reference import Session
 
 MLP = dict(mlp="relu", ffn=16)
@@ -15,18 +16,19 @@ SHAPES = [(1, 1), (3, 7)]
 
 def compiled(tpcc, tmp_path, spec, grid):
     path = tmp_path / "graph.onnx"
-    onnx.save(build(spec), path)
+    onnx.save(build(spec).model(), path)
     return tpcc.compile(path, Grid.parse(grid))
 
 
 def check(executable, spec, shapes=SHAPES):
-    reference = Session(build(spec, reference=True).SerializeToString())
-    names = [value.name for value in build(spec).graph.output]
+    writer = build(spec)
+    reference = Session(writer.model(reference=True).SerializeToString())
+    names = [value.name for value in writer.model().graph.output]
     for shape in shapes:
-        given = make_inputs(spec, *shape)
+        given = make_inputs(writer, *shape)
         expected, actual = reference.run(given), executable.run(given, names)
         for name in names:
-            assert not compare(actual[name], expected[name], expected.get("logits")), (name, shape)
+            assert not compare(actual[name], expected[name], judge(writer, name), expected.get("logits")), (name, shape)
 
 
 def collectives(tpcc, tmp_path, grid, batch=3, sequence=7):
