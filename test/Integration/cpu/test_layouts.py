@@ -252,6 +252,13 @@ def program_of(layout):
         back = p.op(f'all_to_all {{0}} over ["{axis}"] from 1 to 0', [moved], "f32", dim, WIDTH)
         p.output(p.put_together(back, 0, dim), lambda a: a.x)
 
+    # Shifted along the layout, where that is one collective.
+    groups = {tuple(axes) for axes in dim.stacks()[1:] if axes}
+    if (dim.factors[0][1] and not groups) or (groups == {dim.product} and not dim.factors[0][1]):
+        names, every = ", ".join(f'"{axis}"' for axis in axes), "*".join(str(size) for size, _ in whole.canonical().factors)
+        shifted = p.op(f'collective_permute {{0}} over [{names}] dim 0 from "5" every "{every}"', [part], "f32", dim, WIDTH)
+        p.output(p.put_together(shifted, 0, dim), lambda a: np.roll(a.x, -5, 0))
+
     # A reshape of a rank's part.
     if not dim.product and all(size != 1 for size, _ in dim.factors):
         factors = [Dim([factor]) for factor in dim.factors]
