@@ -4,7 +4,10 @@
 
 prints one line for each output and fails if the largest difference exceeds the tolerance times the largest magnitude of
 ONNX Runtime's output. Without --output it runs ONNX Runtime with and without its optimizer and compares the two: the noise
-that any comparison must allow for. Needs numpy and onnxruntime."""
+that any comparison must allow for.
+
+Inputs that are left out are what an executable takes for them: an attention_mask of ones, position_ids that follow the mask or
+begin behind the past. With --program the executable is asked which these are. Needs numpy and onnxruntime."""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tpc import reference
+from tpc import defaults, reference
 
 
 def parse_pairs(pairs: list[str], what: str) -> dict[str, np.ndarray]:
@@ -27,12 +30,23 @@ def parse_pairs(pairs: list[str], what: str) -> dict[str, np.ndarray]:
     return arrays
 
 
+def with_defaults(session: reference.Session, given: dict[str, np.ndarray], program: Path | None) -> dict[str, np.ndarray]:
+    ports = defaults.described(program) if program else defaults.conventional(session.inputs)
+    inputs = defaults.fill(session.inputs, session.types, given, ports)
+    for port in ports:
+        if port["name"] in inputs and port["name"] not in given:
+            what = port["default"] + (f" of the tokens that {port['mask']} shows" if "mask" in port else "")
+            print(f"{port['name']} {list(inputs[port['name']].shape)}: left out, so {what}", file=sys.stderr)
+    return inputs
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tpc.compare", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="the ONNX file")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="can be repeated")
     parser.add_argument("--output", action="append", default=[], metavar="NAME=FILE.npy", help="can be repeated")
+    parser.add_argument("--program", type=Path, metavar="FILE", help="the executable whose defaults are taken")
     parser.add_argument("--tolerance", type=float, default=reference.TOLERANCE)
     args = parser.parse_args(argv)
     try:
@@ -41,6 +55,7 @@ def main(argv: list[str] | None = None) -> int:
             session = reference.Session(args.model)
         except ImportError:
             sys.exit(f"tpc.compare: onnxruntime is not installed: {sys.executable} -m pip install onnxruntime")
+        inputs = with_defaults(session, inputs, args.program)
         missing = sorted(set(session.inputs) - set(inputs))
         if missing:
             raise ValueError(f"{args.model} also needs --input for {', '.join(missing)}")

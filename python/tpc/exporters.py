@@ -231,9 +231,10 @@ def verify(model, path: Path, part: str = "model") -> None:
     import numpy as np
     import torch
 
-    from tpc import reference
+    from tpc import defaults, reference
 
     session = reference.Session(path)
+    ports = defaults.conventional(session.inputs)
     with torch.no_grad():
         if part != "model":
             hidden = torch.randn((1, 7, model.config.hidden_size), generator=torch.Generator().manual_seed(0))
@@ -249,7 +250,7 @@ def verify(model, path: Path, part: str = "model") -> None:
             parts, begin = [], 0
             for end in (4, 7) if past else (7,):
                 given = {"input_ids": ids[:, begin:end].numpy(), **past}
-                results = session.run(reference.with_defaults(session.inputs, given))
+                results = session.run(defaults.fill(session.inputs, session.types, given, ports))
                 parts.append(results["logits"])
                 past = {name: results[name.replace("past_key_values", "present")] for name in past}
                 begin = end

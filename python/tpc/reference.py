@@ -45,49 +45,6 @@ def difference(actual: np.ndarray, expected: np.ndarray) -> Difference:
     return Difference(float(distance[index]), tuple(int(i) for i in index), float(finite.max(initial=0.0)))
 
 
-def bind_sizes(shapes: dict[str, list[int | str]], given: dict[str, np.ndarray]) -> dict[str, int]:
-    """The sizes that the given arrays have, by the names of dimensions in the file."""
-    sizes = {}
-    for name, array in given.items():
-        for size, actual in zip(shapes.get(name, []), array.shape):
-            if isinstance(size, str):
-                sizes.setdefault(size, actual)
-    return sizes
-
-
-def evaluate(size: int | str | None, sizes: dict[str, int]) -> int | None:
-    """A dimension as files write it: a number, a name, or a sum of these."""
-    if isinstance(size, int):
-        return size
-    parts = [sizes.get(part.strip(), int(part) if part.strip().isdigit() else None) for part in (size or "?").split("+")]
-    return sizes.get(size, None if None in parts else sum(parts))
-
-
-def with_defaults(shapes: dict[str, list[int | str]], given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Adds what executables take for inputs that are left out: an attention_mask of ones, and position_ids that follow the
-    mask, or start behind the past where there is none. What cannot be known is not added."""
-    result = dict(given)
-    sizes = bind_sizes(shapes, given)
-
-    def shape_of(name: str) -> list[int] | None:
-        shape = [evaluate(size, sizes) for size in shapes.get(name, [None])]
-        return None if None in shape else shape
-
-    mask_shape, shape = shape_of("attention_mask"), shape_of("position_ids")
-    if "attention_mask" not in given and mask_shape and len(mask_shape) == 2:
-        result["attention_mask"] = np.ones(mask_shape, np.int64)
-    if "position_ids" in given or not shape or len(shape) > 2:
-        return result
-    past = [array.shape[-2] for name, array in given.items() if name.startswith("past_key_values.")]
-    if "attention_mask" in result:
-        mask = result["attention_mask"]
-        positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0)[:, mask.shape[1] - shape[-1]:]
-    else:
-        positions = np.arange(shape[-1]) + (past[0] if past else 0)
-    result["position_ids"] = np.ascontiguousarray(np.broadcast_to(positions, shape), np.int64)
-    return result
-
-
 class Session:
     """An ONNX file in ONNX Runtime on the CPU."""
 
@@ -106,6 +63,13 @@ class Session:
     @property
     def inputs(self) -> dict[str, list[int | str]]:
         return {value.name: value.shape for value in self.session.get_inputs()}
+
+    @property
+    def types(self) -> dict[str, np.dtype]:
+        """Of the inputs that numpy has types for."""
+        names = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
+        texts = {value.name: value.type for value in self.session.get_inputs()}
+        return {name: np.dtype(names.get(text, text[len("tensor("):-1])) for name, text in texts.items() if "bfloat" not in text}
 
     @property
     def outputs(self) -> list[str]:

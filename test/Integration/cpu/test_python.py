@@ -8,8 +8,8 @@ import pytest
 
 from conftest import TOP
 from harness import run
-from models import COMMITTED
-from tpc import families, reference
+from models import COMMITTED, FAMILIES
+from tpc import defaults, families, reference
 
 MLP = COMMITTED["gpt2-mlp"]
 
@@ -133,10 +133,62 @@ def test_compare_alone_shows_the_noise(arrays):
 @pytest.mark.parametrize("arguments,words", [
     ([], ["hidden_states"]), (["--input", "in.npy"], ["NAME=FILE"]), (["--input", "hidden_states=no.npy"], ["no.npy"]),
     (["--input", "hidden_states=in.npy", "--output", "logits=out.npy"], ["logits", "output"]),
-    (["--input", "hidden_states=in.npy", "--output", "output=in.npy", "--tolerance", "x"], ["tolerance"])],
+    (["--input", "hidden_states=in.npy", "--output", "output=in.npy", "--tolerance", "x"], ["tolerance"]),
+    (["--input", "hidden_states=in.npy", "--program", "./no-program"], ["no-program"]),
+    (["--input", "hidden_states=in.npy", "--program", sys.executable], ["--describe"])],
     ids=lambda value: " ".join(value))
 def test_compare_refuses(arrays, arguments, words):
     compare(arrays, *arguments).refused(*words)
+
+
+PAST = {"input_ids": ["b", "s"], "attention_mask": ["b", "p + s"], "position_ids": ["b", "s"],
+        "past_key_values.0.key": ["b", 2, "p", 4]}
+CACHE = np.zeros((2, 2, 3, 4), np.float32)
+
+
+def filled(shapes, **given):
+    given = {"input_ids": np.zeros((2, 4), np.int64), "past_key_values.0.key": CACHE, **given}
+    result = defaults.fill(shapes, {"attention_mask": np.dtype("int32")}, given, defaults.conventional(shapes))
+    return result.get("attention_mask"), result.get("position_ids")
+
+
+def test_defaults():
+    mask, positions = filled(PAST)
+    assert mask.dtype == np.int32 and mask.shape == (2, 7) and mask.all()
+    np.testing.assert_array_equal(positions, [[3, 4, 5, 6]] * 2)
+    padded = np.array([[0, 0, 0, 0, 1, 1, 1], [1, 1, 1, 1, 1, 0, 1]])
+    np.testing.assert_array_equal(filled(PAST, attention_mask=padded)[1], [[1, 0, 1, 2], [3, 4, 1, 5]])
+    # Without a mask they begin behind the past; one row of positions serves all rows, if these agree.
+    unmasked = {name: shape for name, shape in PAST.items() if name != "attention_mask"}
+    np.testing.assert_array_equal(filled(unmasked)[1], [[3, 4, 5, 6]] * 2)
+    one_row = PAST | {"position_ids": [1, "s"]}
+    np.testing.assert_array_equal(filled(one_row)[1], [[3, 4, 5, 6]])
+    assert filled(one_row, attention_mask=padded)[1] is None
+    np.testing.assert_array_equal(filled(PAST | {"position_ids": ["s"]})[1], [3, 4, 5, 6])
+    # Of unknown sizes nothing is made up.
+    assert filled(PAST | {"attention_mask": ["b", "total"]}) == (None, None)
+
+
+@pytest.mark.parametrize("model", [
+    COMMITTED["gpt2-odd-nopast"], FAMILIES["llama-past"],
+    *(pytest.param(model, marks=pytest.mark.long) for model in FAMILIES.values() if model.name != "llama-past")],
+    ids=lambda model: model.name)
+def test_compare_defaults_what_executables_default(tpcc, tmp_path, model):
+    """The names that tpc.compare goes by mean what the compiler reads off the program, and both take the same values."""
+    executable = tpcc.compile(model.path, "tp2")
+    keys = ("name", "default", "mask", "past")
+    asked = [{key: port[key] for key in keys if key in port} for port in defaults.described(executable.path)]
+    known = model.reference.inputs
+    assert sorted(asked, key=str) == sorted(defaults.conventional(known), key=str)
+    given = {name: array for name, array in model.inputs(2, 5, past=3).items() if name not in ("attention_mask", "position_ids")}
+    np.save(tmp_path / "logits.npy", executable.run(given)["logits"])
+    arguments = ["--output", "logits=logits.npy"]
+    for name, array in given.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        arguments += ["--input", f"{name}={name}.npy"]
+    for program in ([], ["--program", executable.path]):
+        result = python("tpc.compare", model.path, *arguments, *program, cwd=tmp_path).check()
+        assert "ok" in result.stdout and result.stderr.count("left out") == len(asked)
 
 
 def test_difference():
