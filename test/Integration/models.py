@@ -161,12 +161,14 @@ FROM_CORPUS = {
     ]
 }
 
-CORPUS_GEOMETRY = dict(layers=4, hidden=64, vocab=1003, positions=128)
+CORPUS_GEOMETRY = dict(hidden=64, vocab=1003, positions=128)
 FAMILIES_FROM_CORPUS = {
     model.name: model
     for model in [
-        Model(CORPUS / "exported-llama-dynamo.onnx", **CORPUS_GEOMETRY, heads=8, kv_heads=2, sequence_name="seq"),
-        *(Model(CORPUS / f"exported-{name}-past.onnx", **CORPUS_GEOMETRY, heads=8, padded=True, reductions=reductions, **WITH_PAST)
-          for name, reductions in [("gpt2", 2), ("llama", 2), ("mistral", 2), ("qwen2", 2), ("phi", 1), ("gpt_neox", 1)]),
+        Model(CORPUS / "exported-llama-dynamo.onnx", layers=3, **CORPUS_GEOMETRY, heads=8, kv_heads=2, sequence_name="seq"),
+        *(Model(CORPUS / f"exported-{name}-past.onnx", layers=layers, **CORPUS_GEOMETRY, padded=True, reductions=reductions,
+                **WITH_PAST)
+          for name, layers, reductions in [("gpt2", 4, 2), ("llama", 3, 2), ("mistral", 3, 2), ("qwen2", 3, 2), ("phi", 3, 1),
+                                           ("gpt_neox", 3, 1)]),
     ]
 }
