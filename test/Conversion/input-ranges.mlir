@@ -5,8 +5,8 @@
 tpc.weight @big in "/w.bin" at 0 : tensor<50x2xf32>
 tpc.weight @small in "/w.bin" at 400 : tensor<5x2xf32>
 
-func.func private @stage_0(%all: tensor<3xi64>, %parts: tensor<3x2xi64>, %both: tensor<3x2xi64>, %truth: tensor<3xf32>, %number: tensor<3xf32>)
-    -> (tensor<3x2xf32>, tensor<3x2xf32>, tensor<3x1x2xf32>, tensor<3x1x2xf32>, tensor<3x2x2xf32>, tensor<3x1x2xf32>, tensor<3x2xf32>, tensor<3x2xf32>) {
+func.func private @stage_0(%all: tensor<3xi64>, %parts: tensor<3x2xi64>, %both: tensor<3x2xi64>, %truth: tensor<3xf32>, %number: tensor<3xf32>, %narrow: tensor<3xi64>)
+    -> (tensor<3x2xf32>, tensor<3x2xf32>, tensor<3x1x2xf32>, tensor<3x1x2xf32>, tensor<3x2x2xf32>, tensor<3x1x2xf32>, tensor<3x2xf32>, tensor<3x2xf32>, tensor<3x2xf32>) {
   %big = tpc.parameter @big : tensor<50x2xf32>
   %small = tpc.parameter @small : tensor<5x2xf32>
   %0 = tpc.embedding %small, %all : tensor<5x2xf32>, tensor<3xi64> -> tensor<3x2xf32>
@@ -23,24 +23,30 @@ func.func private @stage_0(%all: tensor<3xi64>, %parts: tensor<3x2xi64>, %both: 
   %6 = tpc.embedding %small, %t1 : tensor<5x2xf32>, tensor<3xi64> -> tensor<3x2xf32>
   %n = tpc.cast %number : tensor<3xf32> -> tensor<3xi64>
   %7 = tpc.embedding %small, %n : tensor<5x2xf32>, tensor<3xi64> -> tensor<3x2xf32>
-  return %0, %1, %2, %3, %4, %5, %6, %7 : tensor<3x2xf32>, tensor<3x2xf32>, tensor<3x1x2xf32>, tensor<3x1x2xf32>, tensor<3x2x2xf32>, tensor<3x1x2xf32>, tensor<3x2xf32>, tensor<3x2xf32>
+  %w0 = tpc.cast %narrow : tensor<3xi64> -> tensor<3xi32>
+  %w1 = tpc.cast %w0 : tensor<3xi32> -> tensor<3xui8>
+  %w2 = tpc.cast %w1 : tensor<3xui8> -> tensor<3xi64>
+  %8 = tpc.embedding %small, %w2 : tensor<5x2xf32>, tensor<3xi64> -> tensor<3x2xf32>
+  return %0, %1, %2, %3, %4, %5, %6, %7, %8 : tensor<3x2xf32>, tensor<3x2xf32>, tensor<3x1x2xf32>, tensor<3x1x2xf32>, tensor<3x2x2xf32>, tensor<3x1x2xf32>, tensor<3x2xf32>, tensor<3x2xf32>, tensor<3x2xf32>
 }
 
-tpc.pipeline @main(%all: tensor<3xi64>, %parts: tensor<3x2xi64>, %both: tensor<3x2xi64>, %truth: tensor<3xf32>, %number: tensor<3xf32>)
-    inputs [{tpc.name = "all"}, {tpc.name = "parts"}, {tpc.name = "both"}, {tpc.name = "truth"}, {tpc.name = "number"}] outputs [] {
+tpc.pipeline @main(%all: tensor<3xi64>, %parts: tensor<3x2xi64>, %both: tensor<3x2xi64>, %truth: tensor<3xf32>, %number: tensor<3xf32>, %narrow: tensor<3xi64>)
+    inputs [{tpc.name = "all"}, {tpc.name = "parts"}, {tpc.name = "both"}, {tpc.name = "truth"}, {tpc.name = "number"}, {tpc.name = "narrow"}] outputs [] {
   tpc.stage 0 {
     tpc.micro_batches {
-      %0:8 = func.call @stage_0(%all, %parts, %both, %truth, %number) : (tensor<3xi64>, tensor<3x2xi64>, tensor<3x2xi64>, tensor<3xf32>, tensor<3xf32>)
-        -> (tensor<3x2xf32>, tensor<3x2xf32>, tensor<3x1x2xf32>, tensor<3x1x2xf32>, tensor<3x2x2xf32>, tensor<3x1x2xf32>, tensor<3x2xf32>, tensor<3x2xf32>)
+      %0:9 = func.call @stage_0(%all, %parts, %both, %truth, %number, %narrow) : (tensor<3xi64>, tensor<3x2xi64>, tensor<3x2xi64>, tensor<3xf32>, tensor<3xf32>, tensor<3xi64>)
+        -> (tensor<3x2xf32>, tensor<3x2xf32>, tensor<3x1x2xf32>, tensor<3x1x2xf32>, tensor<3x2x2xf32>, tensor<3x1x2xf32>, tensor<3x2xf32>, tensor<3x2xf32>, tensor<3x2xf32>)
     }
   }
 }
 
 // Rows of both tables.
 // CHECK: \22name\22:\22all\22,\22range\22:[-5,4],\22range_of\22:\22small\22
-// Each part of its own table, and which that is the range does not say.
-// CHECK-SAME: \22name\22:\22parts\22,\22range\22:[-50,49],\22range_of\22:\22big\22
+// Of parts nothing can be said of the whole: kernels check them.
+// CHECK-SAME: \22name\22:\22parts\22,\22shape\22
 // CHECK-SAME: \22name\22:\22both\22,\22range\22:[-50,49],\22range_of\22:\22big\22
 // True is row 1, whatever it was made of.
 // CHECK-SAME: \22name\22:\22truth\22,\22shape\22
-// CHECK-SAME: \22name\22:\22number\22,\22range\22:[-5,4]
+// CHECK-SAME: \22name\22:\22number\22,\22range\22:[-5,4],\22range_of\22:\22small\22
+// What wraps around is checked afterwards.
+// CHECK-SAME: \22name\22:\22narrow\22,\22range\22:[-5,4],\22range_after\22:[\22i32\22,\22u8\22]
