@@ -2,6 +2,7 @@
 
 #include "HostModels.h"
 
+#include "tpc/Conversion/LocalIndex.h"
 #include "tpc/Dialect/BlockMove.h"
 
 #include "tpc/runtime.h"
@@ -298,14 +299,9 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
     for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
       // A part of `(batch{dp} * sequence){tp}` is in a row of the whole dimension, as all below the
       // first factor is whole.
-      if (!dim.getAxes().empty() &&
-          llvm::none_of(dim.getFactors().drop_front(),
-                        [](FactorAttr factor) { return !factor.getAxes().empty(); })) {
-        Value below = s.constant(1);
-        for (FactorAttr factor : dim.getFactors().drop_front())
-          below = s.mul(below, s.expr(factor.getExpr()));
+      if (!dim.getAxes().empty() && isRange(dim)) {
         global.push_back(s.expr(dim.getExpr()));
-        offset.push_back(s.add(s.mul(s.begin(dim.getFactors()[0]), below), s.productBegin(dim)));
+        offset.push_back(getGlobalIndex(s, s, dim, s.constant(0)));
         size.push_back(s.localSize(dim));
         continue;
       }

@@ -66,8 +66,12 @@ static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorA
   SmallVector<Split> splits;
   for (FactorAttr f : dim.getFactors())
     splits.push_back({*f.getExpr().asConstant(), f.getAxes()});
+  // Of a product of one factor they belong to the factor; of several, some are split themselves.
   if (!dim.getAxes().empty())
-    splits = {{*dim.getExpr().asConstant(), dim.getAxes()}};
+    return weight.emitOpError() << "is split over " << dim.getAxes()[0].getValue()
+                                << " across factors that are split already, " << dim
+                                << ", which no rank can load; load the factors' part and take it "
+                                   "apart with tpc.local_slice";
 
   SmallVector<json::Value> result; // minor to major
   auto makeFactor = [&](int64_t size, int64_t stride) {

@@ -23,12 +23,37 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[b*s], local>>) inputs [{}] outputs [{name = "y", type = tensor<?xf32, #tpc.dist<[b*s]>>}] {
   tpc.stage 0 {
     tpc.micro_batches {
-      %0 = tpc.local_slice %x over ["dp"] dim 0 : tensor<?xf32, #tpc.dist<[b*s], local>> -> tensor<?xf32, #tpc.dist<[b{dp}*s], local>>
-      %1 = tpc.local_slice %0 over ["tp"] dim 0 : tensor<?xf32, #tpc.dist<[b{dp}*s], local>> -> tensor<?xf32, #tpc.dist<[(b{dp}*s){tp}], local>>
+      %0 = func.call @kernel(%x) : (tensor<?xf32, #tpc.dist<[b*s], local>>) -> tensor<?xf32, #tpc.dist<[(b*s{dp}){tp}], local>>
       // expected-error@+1 {{output 0 is split over "tp" across the factors of dimension 0, so that a rank's part is no box; gather it before}}
-      tpc.output 0, %1 : tensor<?xf32, #tpc.dist<[(b{dp}*s){tp}], local>>
+      tpc.output 0, %0 : tensor<?xf32, #tpc.dist<[(b*s{dp}){tp}], local>>
     }
   }
+}
+func.func private @kernel(%x: tensor<?xf32, #tpc.dist<[b*s], local>>) -> tensor<?xf32, #tpc.dist<[(b*s{dp}){tp}], local>> attributes {tpc.kernel = 1} {
+  %0 = tpc.local_slice %x over ["dp"] dim 0 : tensor<?xf32, #tpc.dist<[b*s], local>> -> tensor<?xf32, #tpc.dist<[b*s{dp}], local>>
+  %1 = tpc.local_slice %0 over ["tp"] dim 0 : tensor<?xf32, #tpc.dist<[b*s{dp}], local>> -> tensor<?xf32, #tpc.dist<[(b*s{dp}){tp}], local>>
+  return %1 : tensor<?xf32, #tpc.dist<[(b*s{dp}){tp}], local>>
+}
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+// expected-error@+1 {{is split over tp across factors that are split already, #tpc.dim<(4{dp}*6){tp}>, which no rank can load}}
+tpc.weight @w in "w.bin" at 0 : tensor<24xf32>
+tpc.pipeline @main(%x: tensor<24xf32>) inputs [{}] outputs [{name = "y", type = tensor<24xf32>}] {
+  tpc.stage 0 {
+    tpc.micro_batches {
+      %0 = tpc.parameter @w : tensor<6xf32, #tpc.dist<[(4{dp}*6){tp}], local>>
+      %1 = func.call @kernel(%0) : (tensor<6xf32, #tpc.dist<[(4{dp}*6){tp}], local>>) -> tensor<6xf32, #tpc.dist<[(4{dp}*6){tp}], local>>
+      %2 = tpc.all_gather %1 over ["tp"] dim 0 : tensor<6xf32, #tpc.dist<[(4{dp}*6){tp}], local>> -> tensor<12xf32, #tpc.dist<[4{dp}*6], local>>
+      tpc.output 0, %2 : tensor<12xf32, #tpc.dist<[4{dp}*6], local>>
+    }
+  }
+}
+func.func private @kernel(%0: tensor<6xf32, #tpc.dist<[(4{dp}*6){tp}], local>>) -> tensor<6xf32, #tpc.dist<[(4{dp}*6){tp}], local>> attributes {tpc.kernel = 1} {
+  %1 = tpc.neg %0 : tensor<6xf32, #tpc.dist<[(4{dp}*6){tp}], local>> -> tensor<6xf32, #tpc.dist<[(4{dp}*6){tp}], local>>
+  return %1 : tensor<6xf32, #tpc.dist<[(4{dp}*6){tp}], local>>
 }
 }
 

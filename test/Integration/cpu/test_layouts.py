@@ -113,7 +113,7 @@ def tensor(element, *dims, partial=()):
 
 class Program:
     def __init__(self):
-        self.lines, self.inputs, self.outputs, self.types = [], [], [], {}
+        self.lines, self.inputs, self.outputs, self.types, self.weight = [], [], [], {}, ""
 
     def input(self, element, *dims):
         name = f"%x{len(self.inputs)}"
@@ -130,6 +130,15 @@ class Program:
         self.types[name] = (element, dims, partial)
         operands = f"{', '.join(self.type(value) for value in values)} -> " if values else ""
         self.lines.append(f"{name} = tpc.{text.format(*values)} : {operands}{self.type(name)}")
+        return name
+
+    def parameter(self, dim, transposed):
+        """A weight of which each rank loads its part: [dim, WIDTH], or the other way round."""
+        count = dim.size({})
+        name, view = f"%v{len(self.lines)}", f"view <0 [[{WIDTH} x 1], [{count} x {WIDTH}]]> " if transposed else ""
+        self.types[name] = ("f32", (WIDTH, dim) if transposed else (dim, WIDTH), ())
+        self.weight = f'tpc.weight @w in "w.bin" at 0 : {tensor("f32", count, WIDTH)}\n'
+        self.lines.append(f"{name} = tpc.parameter @w {view}: {self.type(name)}")
         return name
 
     def constant(self, array):
@@ -176,13 +185,17 @@ class Program:
         body = "\n    ".join([*self.lines, *delivered])
         return f"""
 module attributes {{tpc.grid = #tpc.grid<tp = {GRID["tp"]}, dp = {GRID["dp"]}, pp = 1, mb = 1>}} {{
-tpc.pipeline @main({arguments}) inputs [{inputs}] outputs [{outputs}] {{
+{self.weight}tpc.pipeline @main({arguments}) inputs [{inputs}] outputs [{outputs}] {{
   tpc.stage 0 {{ tpc.micro_batches {{
     {body}
   }} }}
 }}
 }}
 """
+
+
+def numbers_of(dim):
+    return np.arange(1, 1 + WIDTH * dim.size({}), dtype=np.float32).reshape(-1, WIDTH)
 
 
 def program_of(layout):
@@ -202,7 +215,7 @@ def program_of(layout):
         p.output(p.put_together(part, 0, dim, order), lambda a: a.x)
     part = parts[-1]
     columns = p.take_apart(w, 1, dim)
-    if not dim.product:  # those are no boxes
+    if not dim.product or not any(axes for _, axes in dim.factors[1:]):  # others are no boxes
         p.output(part, lambda a: a.x)
         p.output(columns, lambda a: a.w)
 
@@ -222,9 +235,14 @@ def program_of(layout):
     index = p.op("iota dim 0", [], "i64", dim)
     p.output(p.put_together(index, 0, dim), lambda a: np.arange(len(a.x)))
     if dim.static:
-        numbers = np.arange(1, 1 + WIDTH * whole.size({}), dtype=np.float32).reshape(-1, WIDTH)
+        numbers = numbers_of(dim)
         rows_of = p.take_apart(p.constant(numbers), 0, dim)
         p.output(p.put_together(p.op("mul {0}, {1}", [part, rows_of], "f32", dim, WIDTH), 0, dim), lambda a: a.x * numbers)
+        if not dim.product:  # those cannot be loaded
+            loaded = p.op("mul {0}, {1}", [part, p.parameter(dim, False)], "f32", dim, WIDTH)
+            p.output(p.put_together(loaded, 0, dim), lambda a: a.x * numbers)
+            loaded = p.op("mul {0}, {1}", [columns, p.parameter(dim, True)], "f32", WIDTH, dim)
+            p.output(p.put_together(loaded, 1, dim), lambda a: a.w * numbers.T)
         columns_of = p.take_apart(p.constant(numbers.T), 1, dim)
         p.output(p.put_together(p.op("add {0}, {1}", [columns, columns_of], "f32", WIDTH, dim), 1, dim), lambda a: a.w + numbers.T)
 
@@ -293,8 +311,11 @@ def test_layout(tmp_path, layout):
     dim = Dim.parse(layout)
     program = program_of(dim)
     (tmp_path / "program.mlir").write_text(program.text())
+    if program.weight:
+        numbers_of(dim).tofile(tmp_path / "w.bin")
     exe = tmp_path / "program"
-    built = subprocess.run([TOOL, tmp_path / "program.mlir", "-o", exe], capture_output=True, text=True)
+    built = subprocess.run([TOOL, tmp_path / "program.mlir", "-o", exe], capture_output=True, text=True,
+                           cwd=tmp_path)
     assert built.returncode == 0, built.stderr + program.text()
     names = [size for size, _ in dim.factors if isinstance(size, str)]
     for values in SIZES if names else [()]:
