@@ -121,8 +121,8 @@ def parse_sizes(args: argparse.Namespace) -> families.Sizes:
         except ValueError:
             raise families.ConfigurationError(f"--ffn {args.ffn}: expected a number or a list of numbers") from None
         if len(widths) > 1 and len(widths) != args.layers or min(widths) < 1:
-            raise families.ConfigurationError(f"--ffn {args.ffn}: expected one size or, with --layers {args.layers}, one for each layer, "
-                                              "all positive")
+            raise families.ConfigurationError(f"--ffn {args.ffn}: expected one size or, with --layers {args.layers}, one for "
+                                              "each layer, all positive")
         sizes.given["ffn"] = widths if len(widths) > 1 else widths[0]
     sizes.settings = dict(families.parse_setting(text) for text in args.set)
     if args.untied_head:
@@ -190,8 +190,9 @@ def failure(args, family: str, config_class: type, config, error: Exception) -> 
     advice += [f"sizes that were not given: {left} (--set NAME=VALUE)"] if left and not args.checkpoint else []
     advice += ["other attention: --set attn_implementation=eager"] if "attn_implementation" not in args.sizes.settings else []
     advice += ["--verbose shows where it failed"] if not args.verbose else []
-    return families.ConfigurationError(f"flavor {args.flavor}{'' if args.part == 'model' else f', --part {args.part},'} fails on {family}: "
-                                       f"{type(error).__name__}: " + "\n  ".join(lines) + "\n" + "\n".join(advice))
+    what = f"flavor {args.flavor}" + ("" if args.part == "model" else f", --part {args.part},")
+    return families.ConfigurationError(f"{what} fails on {family}: {type(error).__name__}: " + "\n  ".join(lines) + "\n"
+                                       + "\n".join(advice))
 
 
 def main(argv: list[str] | None = None) -> int:

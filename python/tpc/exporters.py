@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
+import math
 import os
 import tempfile
-import warnings
 from pathlib import Path
 
 from tpc import families
@@ -70,31 +69,23 @@ def check_sizes(family: str, config_class: type, config, given) -> None:
         name = families.size_field(config_class, flag)
         if flag not in given or getattr(config_class(), name, None) == getattr(config, name):
             continue
-        other = copy.deepcopy(config)
-        # Half or double: what divided or was divided still is.
-        setattr(other, name, getattr(config, name) * 2 if getattr(config, name) == 1 else 1 if flag == "kv-heads" else
-                getattr(config, name) * 2)
+        other, value = copy.deepcopy(config), getattr(config, name)
+        # One key head divides any number of heads.
+        setattr(other, name, 1 if flag == "kv-heads" and value > 1 else 2 * value)
         try:
             ignored = shapes(other) == wanted
         except families.ConfigurationError:
             ignored = False
         if ignored:
-            raise families.ConfigurationError(f"--{flag} {getattr(config, name)} changes nothing in {family} with its other settings; "
-                                              "see --list and --set")
-    size = 4 * sum(_product(shape) for shape in wanted)
+            raise families.ConfigurationError(f"--{flag} {value} changes nothing in {family} with its other settings; see "
+                                              "--list and --set")
+    size = 4 * sum(math.prod(shape) for shape in wanted)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     # The model, the exporter's copy, and the file's.
     if 3 * size > memory:
-        raise families.ConfigurationError(f"{family} of this size has {size / 2**30:.1f} GiB of weights, and exporting takes three times "
-                                          f"that: more than the {memory / 2**30:.0f} GiB of this machine; give smaller sizes "
-                                          "(--layers, --hidden, --vocab, …)")
-
-
-def _product(shape) -> int:
-    result = 1
-    for size in shape:
-        result *= size
-    return result
+        raise families.ConfigurationError(f"{family} of this size has {size / 2**30:.1f} GiB of weights, and exporting takes three "
+                                          f"times that: more than the {memory / 2**30:.0f} GiB of this machine; give smaller "
+                                          "sizes (--layers, --hidden, --vocab, …)")
 
 
 def build_random(family: str, config_class: type, sizes: families.Sizes, seed: int):
@@ -128,7 +119,7 @@ def cache_shapes(model) -> list[tuple[int, int]]:
     import torch
 
     with torch.no_grad():
-        cache = model(torch.zeros((1, 1), dtype=torch.int64), use_cache=True).past_key_values
+        cache = getattr(model(torch.zeros((1, 1), dtype=torch.int64), use_cache=True), "past_key_values", None)
     try:
         layers = [(cache[index][0], cache[index][1]) for index in range(len(cache))]
     except (TypeError, KeyError, IndexError) as error:
@@ -162,7 +153,7 @@ def export_dynamo(model, opset: int, path: Path, part: str = "model", past: bool
                 cache.update(past[2 * layer], past[2 * layer + 1], layer)
             result = self.model(input_ids, past_key_values=cache, use_cache=True)
             present = result.past_key_values
-            return result.logits, *(tensor for layer in range(len(past) // 2) for tensor in (present[layer][0], present[layer][1]))
+            return result.logits, *(present[layer][part] for layer in range(len(past) // 2) for part in (0, 1))
 
     class Part(torch.nn.Module):
         def __init__(self, part):
@@ -194,8 +185,8 @@ def export_dynamo(model, opset: int, path: Path, part: str = "model", past: bool
         wrapper, names, results = Whole(model), ["input_ids"], ["logits"]
         arguments, dims = (ids,), (tokens,)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    torch.onnx.export(wrapper.eval(), arguments, str(path), dynamo=True, opset_version=opset, input_names=names, output_names=results,
-                      external_data=True, verbose=False, dynamic_shapes=dims)
+    torch.onnx.export(wrapper.eval(), arguments, str(path), dynamo=True, opset_version=opset, input_names=names,
+                      output_names=results, external_data=True, verbose=False, dynamic_shapes=dims)
 
 
 def optimum_task(past: bool) -> str:
@@ -243,9 +234,10 @@ def verify(model, path: Path, part: str = "model") -> None:
             expected = (expected[0] if isinstance(expected, tuple) else expected).numpy()
             actual = session.run({"hidden_states": hidden.numpy()})["output"]
         else:
-            ids = torch.randint(0, model.config.get_text_config().vocab_size, (3, 7), generator=torch.Generator().manual_seed(0))
+            vocabulary = model.config.get_text_config().vocab_size
+            ids = torch.randint(0, vocabulary, (3, 7), generator=torch.Generator().manual_seed(0))
             expected = model(ids, use_cache=False).logits.numpy()
-            past = {name: np.zeros([size if isinstance(size, int) else 3 if axis == 0 else 0 for axis, size in enumerate(shape)], np.float32)
+            past = {name: np.zeros((len(ids), shape[1], 0, shape[3]), np.float32)
                     for name, shape in session.inputs.items() if name.startswith("past_key_values.")}
             parts, begin = [], 0
             for end in (4, 7) if past else (7,):
@@ -257,4 +249,4 @@ def verify(model, path: Path, part: str = "model") -> None:
             actual = np.concatenate(parts, axis=1)
     distance = reference.difference(actual, expected)
     if not distance.relative <= 1e-4:
-        raise families.ConfigurationError(f"the exporter has written a file that computes something else than the model: {distance}")
+        raise families.ConfigurationError(f"the file that was made computes something else than the model: {distance}")

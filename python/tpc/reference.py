@@ -69,7 +69,8 @@ class Session:
         """Of the inputs that numpy has types for."""
         names = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
         texts = {value.name: value.type for value in self.session.get_inputs()}
-        return {name: np.dtype(names.get(text, text[len("tensor("):-1])) for name, text in texts.items() if "bfloat" not in text}
+        return {name: np.dtype(names.get(text, text[len("tensor("):-1])) for name, text in texts.items()
+                if "bfloat" not in text}
 
     @property
     def outputs(self) -> list[str]:

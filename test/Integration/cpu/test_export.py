@@ -1,4 +1,5 @@
-"""`python -m tpc.export` itself, where torch and transformers are installed. What it says without them is in test_python.py."""
+"""`python -m tpc.export` itself, where torch and transformers are installed: what it says without them is in
+test_python.py."""
 
 import importlib.util
 
@@ -24,7 +25,7 @@ def test_flavors(tmp_path, family, flavor):
     """Each file is compared with the model before it is written; here, what it is."""
     if "optimum" in flavor and OPTIMUM:
         pytest.skip(f"not installed: {', '.join(OPTIMUM)}")
-    settings = ["--set", "word_embed_proj_dim=16"] if family == "opt" else []
+    settings = {"opt": ["--set", "word_embed_proj_dim=16"], "stablelm": ["--set", "partial_rotary_factor=0.5"]}.get(family, [])
     export(tmp_path, family, *TINY, "--flavor", flavor, *settings).check()
     session = Session(tmp_path / "m.onnx")
     assert session.inputs["input_ids"] and session.outputs[0] == "logits"
