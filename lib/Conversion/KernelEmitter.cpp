@@ -329,13 +329,31 @@ void KernelEmitter::store(Value tensor, ValueRange row) {
   stored.insert(tensor.getAsOpaquePointer());
 }
 
+/// The ops of which the kernel's rows are rows: its results, and what these need the same row of. Behind
+/// a concatenation along the rows, say, others are needed, and these may be none of the op's.
+void KernelEmitter::findRowOps() {
+  Operation *terminator = source.front().getTerminator();
+  for (Operation &op : llvm::reverse(source.front().without_terminator())) {
+    Value result = op.getResult(0);
+    if (cast<RankedTensorType>(result.getType()).getRank() < rowRank)
+      continue;
+    bool needed = llvm::any_of(result.getUses(), [&](OpOperand &use) {
+      return use.getOwner() == terminator ||
+             (rowOps.contains(use.getOwner()) &&
+              cast<KernelOpInterface>(use.getOwner()).isRowAligned(use.getOperandNumber(), rowRank));
+    });
+    ArrayRef<DimAttr> rows = getDist(terminator->getOperand(0)).getDims().take_front(rowRank);
+    if (needed && getDist(result).getDims().take_front(rowRank) == rows)
+      rowOps.insert(&op);
+  }
+}
+
 void KernelEmitter::emitRow(ValueRange row) {
   currentRow.assign(row.begin(), row.end());
   stored.clear();
   Operation *terminator = source.front().getTerminator();
   for (Operation &op : source.front().without_terminator()) {
-    auto type = cast<RankedTensorType>(op.getResult(0).getType());
-    if (type.getRank() >= rowRank)
+    if (rowOps.contains(&op))
       cast<KernelOpInterface>(op).buildRow(*this, row);
     if (llvm::is_contained(terminator->getOperands(), op.getResult(0)))
       store(op.getResult(0), row);
@@ -374,6 +392,7 @@ LogicalResult KernelEmitter::emit() {
   sizeEmitter = std::make_unique<SizeEmitter>(b, loc, host.layout, env);
 
   rowRank = source->getAttrOfType<IntegerAttr>(kKernelAttr).getInt();
+  findRowOps();
   SmallVector<Value> rows(sizesOf(results[0]).take_front(rowRank));
   Value lo = entry->getArgument(1), hi = entry->getArgument(2);
   b.setInsertionPointToStart(body);

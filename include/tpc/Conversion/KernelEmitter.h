@@ -105,6 +105,7 @@ private:
   friend class Scope;
   using Key = std::pair<void *, SmallVector<void *, 4>>;
 
+  void findRowOps();
   void emitRow(ValueRange row);
   void store(Value tensor, ValueRange row);
   bool isRow(Value tensor, ValueRange index) const;
@@ -120,6 +121,7 @@ private:
   std::unique_ptr<SizeEmitter> sizeEmitter;
   int64_t rowRank = 0;
   SmallVector<Value> currentRow;
+  DenseSet<Operation *> rowOps;
 
   DenseMap<Value, Value> pointers; // operands; results that are stored
   DenseMap<Value, SmallVector<Value>> tensorSizes;

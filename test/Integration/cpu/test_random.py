@@ -19,6 +19,9 @@ PENDING = ("were delivered", "combines micro-batches")
 
 # What earlier seeds have found, made smaller.
 FOUND = {
+    "lookup behind a concatenation along its rows":
+        '{"grid":"tp1x2","shapes":[[2,3]],"seed":20779,"depth":0,"hidden":1,"outputs":"shuffled",'
+        '"chains":[{"base":"own","width":4},{"base":"table","width":4}]}',
     "output of which a round's samples are split further":
         '{"grid":"tp8,mb4,sp","shapes":[[3,2],[5,3]],"seed":20011,"depth":0,"hidden":4,"final_norm":false,'
         '"chains":[{"steps":[["slice",0,0,0],["matmul",0,5,0]]}]}',
