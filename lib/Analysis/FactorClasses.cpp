@@ -12,8 +12,8 @@ FactorClasses::FactorClasses(ModuleOp module) {
   module.walk<WalkOrder::PreOrder>([&](Operation *op) { addOp(op); });
 }
 
-int FactorClasses::addNode(const SymExpr &size, Operation *wholeOp) {
-  nodes.push_back({size, int(nodes.size()), {}, wholeOp});
+int FactorClasses::addNode(const SymExpr &size) {
+  nodes.push_back({size, int(nodes.size()), {}, {}});
   return nodes.size() - 1;
 }
 
@@ -63,8 +63,7 @@ void FactorClasses::join(int a, int b) {
   if (b < a)
     std::swap(a, b);
   nodes[b].parent = a;
-  if (!nodes[a].wholeOp)
-    nodes[a].wholeOp = nodes[b].wholeOp;
+  nodes[a].wholeOps.insert_range(nodes[b].wholeOps);
 }
 
 void FactorClasses::unify(ArrayRef<int> a, ArrayRef<int> b, Operation *op) {
@@ -83,8 +82,9 @@ void FactorClasses::unify(ArrayRef<int> a, ArrayRef<int> b, Operation *op) {
   // Divides the class at the end of `list`, of which `size` is the first part.
   auto divide = [&](Classes &list, const SymExpr &size, const SymExpr &rest) {
     int node = list.pop_back_val();
-    int first = addNode(size, nodes[node].wholeOp);
-    int second = addNode(rest, nodes[node].wholeOp);
+    int first = addNode(size), second = addNode(rest);
+    for (int part : {first, second})
+      nodes[part].wholeOps = nodes[node].wholeOps;
     nodes[node].children = {first, second};
     push(list, node);
   };
@@ -120,8 +120,7 @@ void FactorClasses::unify(ArrayRef<int> a, ArrayRef<int> b, Operation *op) {
   }
   for (const Classes &list : {left, right})
     for (int node : list)
-      if (Operation *&whole = nodes[find(node)].wholeOp; !whole)
-        whole = op;
+      nodes[find(node)].wholeOps.insert(op);
 }
 
 void FactorClasses::unifyValues(Value a, Value b, Operation *op) {
@@ -152,8 +151,7 @@ void FactorClasses::addOp(Operation *op) {
         Classes leaves;
         collectLeaves(node, leaves);
         for (int leaf : leaves)
-          if (!nodes[leaf].wholeOp)
-            nodes[leaf].wholeOp = op;
+          nodes[leaf].wholeOps.insert(op);
       }
     };
     llvm::for_each(op->getOperands(), mark);
@@ -163,8 +161,11 @@ void FactorClasses::addOp(Operation *op) {
 
   ShardingRule rule = ruled.getShardingRule();
   SmallVector<int, 4> factors;
-  for (const ShardingRule::Factor &factor : rule.factors)
-    factors.push_back(addNode(factor.size, factor.kind == FactorKind::Whole ? op : nullptr));
+  for (const ShardingRule::Factor &factor : rule.factors) {
+    factors.push_back(addNode(factor.size));
+    if (factor.kind == FactorKind::Whole)
+      nodes[factors.back()].wholeOps.insert(op);
+  }
   auto relate = [&](Value value, const ShardingRule::Dims &dims) {
     SmallVector<int, 4> valueDims(getNodes(value));
     for (auto [node, dim] : llvm::zip(valueDims, dims)) {

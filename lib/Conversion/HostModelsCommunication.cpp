@@ -315,14 +315,18 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
         size.push_back(s.localSize(factor));
       }
     }
-    // Of the ranks that hold the same part, the first delivers.
+    // Of the ranks that hold the same part, the first delivers; of rounds that do, the first.
     Value condition = LLVM::ConstantOp::create(b, e.getLoc(), b.getI1Type(), b.getBoolAttr(true));
     const EnvLayout &layout = e.getHost().layout;
-    for (StringAttr axis : layout.axes()) {
-      if (axis.getValue() == "pp" || layout.axisSize(axis) == 1 || dist.usesAxis(axis.getValue()))
+    SmallVector<StringRef> axes{"mb"};
+    for (StringAttr axis : layout.axes())
+      if (axis.getValue() != "pp")
+        axes.push_back(axis.getValue());
+    for (StringRef axis : axes) {
+      if (layout.axisSize(axis) == 1 || dist.usesAxis(axis))
         continue;
-      Value first = LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::eq,
-                                         s.coordinate(axis.getValue()), e.i64(0));
+      Value first = LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::eq, s.coordinate(axis),
+                                         e.i64(0));
       condition = LLVM::AndOp::create(b, e.getLoc(), condition, first);
     }
     Region *region = b.getInsertionBlock()->getParent();

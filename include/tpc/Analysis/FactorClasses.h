@@ -29,6 +29,8 @@
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Tpc.h"
 
+#include "llvm/ADT/SetVector.h"
+
 namespace mlir::tpc {
 
 class FactorClasses {
@@ -45,8 +47,12 @@ public:
   const ShardingRule &getRule(Operation *op) const;
 
   const ::tpc::SymExpr &getSize(int cls) const { return nodes[cls].size; }
-  /// The op that needs all of this class in one place; null if it can be split.
-  Operation *getWholeOp(int cls) const { return nodes[cls].wholeOp; }
+  /// The first op that needs all of this class in one place; null if it can be split.
+  Operation *getWholeOp(int cls) const {
+    return nodes[cls].wholeOps.empty() ? nullptr : nodes[cls].wholeOps.front();
+  }
+  /// All of them, in the order in which they were met.
+  ArrayRef<Operation *> getWholeOps(int cls) const { return nodes[cls].wholeOps.getArrayRef(); }
 
   /// Relates the values of an op that was created after the analysis. Classes
   /// keep their numbers as long as this only repeats known relations.
@@ -57,9 +63,9 @@ private:
     ::tpc::SymExpr size;
     int parent;
     SmallVector<int, 2> children;
-    Operation *wholeOp = nullptr;
+    llvm::SmallSetVector<Operation *, 1> wholeOps;
   };
-  int addNode(const ::tpc::SymExpr &size, Operation *wholeOp = nullptr);
+  int addNode(const ::tpc::SymExpr &size);
   int find(int node);
   void collectLeaves(int node, Classes &out);
   void unify(ArrayRef<int> a, ArrayRef<int> b, Operation *op);

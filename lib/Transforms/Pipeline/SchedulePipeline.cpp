@@ -25,6 +25,15 @@ static bool hasBatchCollective(ModuleOp module, DimAttr batch) {
   return found.wasInterrupted();
 }
 
+/// Whether all samples have some output in common: a weight, say, or what another input says.
+static bool hasCommonOutput(func::FuncOp main, DimAttr batch) {
+  return llvm::any_of(main.getResultTypes(), [&](Type type) {
+    DistAttr dist = getDist(type);
+    return llvm::any_of(batch.getAllAxes(),
+                        [&](StringAttr axis) { return !dist.usesAxis(axis.getValue()); });
+  });
+}
+
 static std::string nameOf(DictionaryAttr attrs, unsigned index, StringRef fallback) {
   if (attrs)
     if (auto name = attrs.getAs<StringAttr>(TpcDialect::kNameAttr))
@@ -50,9 +59,10 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
       return signalPassFailure();
     }
     auto batch = module->getAttrOfType<DimAttr>("tpc.batch");
-    if (batch && hasBatchCollective(module, batch)) {
+    if (batch && (hasBatchCollective(module, batch) || hasCommonOutput(main, batch))) {
       // Replicas without samples take part: weights that are held in parts are gathered in each
-      // micro-batch. The loop is over a dimension of which every micro-batch has one element.
+      // micro-batch, and what is no part of a sample is delivered in the first, also if there are
+      // no samples. The loop is over a dimension of which every micro-batch has one element.
       int64_t rounds = grid.getMicroBatches();
       auto time = StringAttr::get(module.getContext(), "mb");
       batch =

@@ -1,8 +1,9 @@
 //===- DataTactic.cpp - Replicas and micro-batches ------------------------===//
 //
 // The batch is the first dimension of the model's inputs. Its class is split over
-// dp and then, in time, over mb: no op of a transformer mixes samples, so
-// this costs no communication, and inputs are whole on every rank.
+// dp and then, in time, over mb: hardly an op of a transformer mixes samples, so
+// this costs no communication, and inputs are whole on every rank. See WholeBatch.cpp for those
+// that do.
 //
 //===----------------------------------------------------------------------===//
 
@@ -10,6 +11,45 @@
 
 using namespace mlir;
 using namespace mlir::tpc;
+
+static LogicalResult refuse(const Plan &plan, int batch, const WholeBatch::Stuck &stuck,
+                            std::string wanted) {
+  if (!stuck.always)
+    wanted = "mb" + std::to_string(plan.spec.microBatches);
+  auto main = plan.module.lookupSymbol<func::FuncOp>("main");
+  auto name = [](Operation *op) {
+    return "'" + getSourceName(op->getLoc()) + "' (" + op->getName().getStringRef().str() + ")";
+  };
+  InFlightDiagnostic diag = emitError(main.getLoc())
+                            << "the batch (" << plan.classes.getSize(batch).str()
+                            << ", the first dimension of the inputs) cannot be split over "
+                            << wanted << ": " << name(stuck.op) << " " << stuck.why;
+  if (!stuck.always)
+    diag << ", and of micro-batches a rank has one at a time";
+  diag.attachNote(stuck.op->getLoc()) << "needed whole here; leave " << wanted << " out";
+  if (stuck.source && stuck.source != stuck.op)
+    diag.attachNote(stuck.source->getLoc())
+        << "what depends on inputs alone may be whole, but this depends on " << name(stuck.source);
+  return diag;
+}
+
+/// What is whole in each micro-batch, or on each replica, although it has samples.
+static void keepWhole(Plan &plan, int batch, const WholeBatch &whole) {
+  MLIRContext *context = plan.module.getContext();
+  auto dp = StringAttr::get(context, "dp"), time = StringAttr::get(context, "mb");
+  for (Operation *op : whole.ops)
+    for (StringAttr axis : {dp, time})
+      plan.yield(Plan::getPlace(op), batch, axis);
+  // Weights are loaded before there is a micro-batch.
+  for (ClassUse use : plan.getUses(batch))
+    if (isa<ParameterOp>(use.op))
+      plan.yield(Plan::getPlace(use.op), batch, time);
+  for (auto function : plan.module.getOps<func::FuncOp>())
+    if (function.getName() != "main")
+      for (BlockArgument argument : function.getArguments())
+        if (!plan.getParameters(argument).empty())
+          plan.yield(Plan::getPlace(argument), batch, time);
+}
 
 LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   int64_t replicas = plan.spec.grid.size(::tpc::Axis::DP);
@@ -44,25 +84,10 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   if (batch < 0)
     return emitError(main.getLoc()) << "no input has a batch dimension that " << wanted
                                     << " could split: every first dimension has size 1";
-  if (Operation *op = plan.classes.getWholeOp(batch)) {
-    InFlightDiagnostic diag = emitError(main.getLoc())
-                              << "the batch (" << plan.classes.getSize(batch).str()
-                              << ", the first dimension of the inputs) cannot be split over "
-                              << wanted << ": '" << getSourceName(op->getLoc()) << "' ("
-                              << op->getName().getStringRef() << ") needs all of it";
-    diag.attachNote(op->getLoc()) << "needed whole here; leave " << wanted << " out";
-    return diag;
-  }
-
-  if (RollOp roll = microBatches > 1 ? plan.findShift(batch) : RollOp()) {
-    InFlightDiagnostic diag = emitError(main.getLoc())
-                              << "the batch (" << plan.classes.getSize(batch).str()
-                              << ") cannot be split over mb" << microBatches << ": '"
-                              << getSourceName(roll.getLoc())
-                              << "' shifts along it, and of micro-batches a rank has one at a time";
-    diag.attachNote(roll.getLoc()) << "shifted here; leave mb" << microBatches << " out";
-    return diag;
-  }
+  // Of micro-batches a rank has one at a time, replicas can communicate.
+  WholeBatch whole = findWholeBatch(plan, batch, microBatches > 1);
+  if (!whole.stuck.empty())
+    return refuse(plan, batch, whole.stuck.front(), wanted);
 
   TacticRecord record{"dp", {}, {}};
   std::string text = "batch " + plan.classes.getSize(batch).str();
@@ -73,12 +98,16 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
     if (!annotated)
       plan.addAxis(batch, "dp");
     text += " over " + std::to_string(replicas) + " replicas";
-    plan.predictShifts(batch, "dp", record);
+    plan.predictReductions(batch, "dp", "batch", record);
   }
   if (microBatches > 1) {
     plan.addAxis(batch, "mb");
     text += ", " + std::to_string(microBatches) + " micro-batches";
   }
+  keepWhole(plan, batch, whole);
+  if (size_t count = llvm::count_if(whole.ops, [](Operation *op) { return op->getNumOperands(); }))
+    text += "; whole in " + std::to_string(count) + " ops that depend on inputs alone, such as '" +
+            getSourceName(whole.ops.front()->getLoc()) + "'";
   record.splits.push_back(text);
   // What the schedule repeats over, and skips where it is empty.
   plan.module->setAttr("tpc.batch", plan.getDim({batch}));

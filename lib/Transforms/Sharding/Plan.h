@@ -197,6 +197,20 @@ SmallVector<Tactic> getTactics(const ::tpc::ShardSpec &spec);
 LogicalResult applyAnnotations(Plan &plan);
 /// Splits the batch over data-parallel replicas and micro-batches.
 LogicalResult applyDataTactic(Plan &plan);
+/// Ops that need all of `batch`, with all that they are computed from, where that is little: inputs
+/// are whole on every rank, so each rank can do it for all samples, in every micro-batch. `stuck`
+/// are those that need more.
+struct WholeBatch {
+  llvm::SetVector<Operation *> ops;
+  struct Stuck {
+    Operation *op;     // needs all of the batch
+    Operation *source; // and depends on this; null: on what a layer is given
+    bool always;       // over replicas, too, and not only over micro-batches
+    StringRef why;
+  };
+  SmallVector<Stuck> stuck;
+};
+WholeBatch findWholeBatch(const Plan &plan, int batch, bool micro);
 /// Splits weights over tp (tpy of two dimensions): heads and inner widths.
 LogicalResult applyTensorTactic(Plan &plan);
 /// Splits the vocabulary over tp: rows of the table, columns of the head.

@@ -129,6 +129,10 @@ std::optional<unsigned> SequenceTactic::getTokenFactor(Operation *op) {
   }
   if (!found)
     return std::nullopt;
+  // Parts of tokens that are whole here are no parts of what each replica has elsewhere.
+  for (int cls : plan.classes.getFactorClasses(op, *found))
+    if (plan.getAxes(cls, Plan::getPlace(op)).size() != plan.getAxes(cls).size())
+      return std::nullopt;
   // It must be a dimension of its own in every result and operand that has it.
   auto fits = [&](const ShardingRule::Dims &dims, bool needed) {
     bool has = false;

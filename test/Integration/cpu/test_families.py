@@ -15,7 +15,7 @@ GRIDS = ["tp1", "tp2", "tp3", "tp4", "tp8", "tp16", "tp2,sp", "tp3,sp", "pp2", "
 CHOSEN = [("llama-past", "tp4"), ("llama-dynamo", "tp2x2"), ("mistral-past", "tp3,sp"), ("mistral-dynamo", "dp2"),
           ("qwen2-past", "tp2,pp2,dp2,sp,mb3"), ("phi-past", "tp2,pp2"), ("phi-dynamo", "tp3,sp"), ("gpt_neox-past", "tp5,pp3"),
           ("gpt_neox-dynamo", "tp2,sp"), ("bloom-past", "tp3"), ("falcon-past", "tp2x3"), ("falcon-dynamo", "tp8"),
-          ("olmo2-past", "tp4"), ("gemma2-past", "tp2"), ("gemma2-dynamo", "tp2,pp2,dp2,mb2"), ("llama-deep", "pp4"),
+          ("olmo2-past", "tp4"), ("gemma2-past", "tp2,pp2,dp2,sp,mb3"), ("gemma2-dynamo", "tp2,pp2,dp2,mb2"), ("llama-deep", "pp4"),
           ("exported-llama-past", "tp4"), ("exported-gpt_neox-past", "tp3,sp"), ("exported-phi-past", "tp2,pp2,dp2,mb2")]
 
 

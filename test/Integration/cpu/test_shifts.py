@@ -119,7 +119,7 @@ def test_micro_batches_cannot_shift(tpcc, tmp_path):
     path = tmp_path / "shift.onnx"
     token_shift(path, (1,), axis=0)
     tpcc.call([path, "--megatron-shard=tp2,mb2", "-o", tmp_path / "program"]).refused(
-        "the batch (batch) cannot be split over mb2: 'shift0' shifts along it", "leave mb2 out")
+        "'shift0' (tpc.roll) shifts along it", "of micro-batches a rank has one at a time", "leave mb2 out")
 
 
 def test_the_width_shifts_in_two_dimensions(tpcc, tmp_path):

@@ -81,3 +81,18 @@ module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 1>, tpc.batch = #tp
 // expected-error @below {{needs a function @main that calls one stage for each coordinate of pp}}
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 }
+
+// -----
+
+// An output that has no samples is delivered in the first micro-batch, which runs also where there are none.
+module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 1, mb = 3>, tpc.batch = #tpc.dim<b{dp, mb}>} {
+  func.func private @stage_0(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %y = tpc.exp %x : tensor<4xf32> -> tensor<4xf32>
+    return %y : tensor<4xf32>
+  }
+  // CHECK: tpc.micro_batches of <3{mb}>
+  func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %y = call @stage_0(%x) : (tensor<4xf32>) -> tensor<4xf32>
+    return %y : tensor<4xf32>
+  }
+}

@@ -7,12 +7,13 @@
 // TP: error: tp300 is larger than anything that can be split: the model's weights have 160 parts; use tp160 or less
 // DP: error: the batch (batch, the first dimension of the inputs) cannot be split over dp2,mb2: 'across' (tpc.softmax) needs all of it
 // DP: needed whole here; leave dp2,mb2 out
+// DP: what depends on inputs alone may be whole, but this depends on 'fc1' (tpc.matmul)
 tpc.weight @w1 in "w" at 0 : tensor<40x160xf32>
 func.func @main(%x: tensor<?x40xf32, #tpc.dist<[batch, 40]>>) -> tensor<?x160xf32, #tpc.dist<[batch, 160]>> {
   %w1 = tpc.parameter @w1 : tensor<40x160xf32>
-  %n = tpc.softmax %x dim 0 : tensor<?x40xf32, #tpc.dist<[batch, 40]>> -> tensor<?x40xf32, #tpc.dist<[batch, 40]>> loc("across")
-  %h = tpc.matmul %n, %w1 : tensor<?x40xf32, #tpc.dist<[batch, 40]>>, tensor<40x160xf32> -> tensor<?x160xf32, #tpc.dist<[batch, 160]>> loc("fc1")
-  return %h : tensor<?x160xf32, #tpc.dist<[batch, 160]>>
+  %h = tpc.matmul %x, %w1 : tensor<?x40xf32, #tpc.dist<[batch, 40]>>, tensor<40x160xf32> -> tensor<?x160xf32, #tpc.dist<[batch, 160]>> loc("fc1")
+  %n = tpc.softmax %h dim 0 : tensor<?x160xf32, #tpc.dist<[batch, 160]>> -> tensor<?x160xf32, #tpc.dist<[batch, 160]>> loc("across")
+  return %n : tensor<?x160xf32, #tpc.dist<[batch, 160]>>
 }
 
 // -----

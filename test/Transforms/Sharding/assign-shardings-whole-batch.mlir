@@ -1,0 +1,23 @@
+// RUN: tpc-opt %s --tpc-assign-shardings=shard=dp2,mb2 | FileCheck %s
+// RUN: tpc-opt %s --tpc-assign-shardings=shard=dp2,mb2 --tpc-insert-reshards | FileCheck %s --check-prefix=RESHARD
+
+// What sees all samples and depends on inputs alone is whole, with all that it is computed from; what reads it takes a
+// slice. Weights are loaded for all micro-batches.
+
+// CHECK: splits = ["batch 6 over 2 replicas, 2 micro-batches; whole in 2 ops that depend on inputs alone, such as 'all'"]
+// CHECK-LABEL: func.func @main
+tpc.weight @rows in "w" at 0 : tensor<6x40xf32>
+func.func @main(%x: tensor<6x40xf32>, %mask: tensor<6x40xf32>) -> tensor<6x40xf32> {
+  // CHECK: tpc.parameter @rows {tpc.split = [#tpc.dim<6{dp}>, #tpc.dim<40>]}
+  %rows = tpc.parameter @rows : tensor<6x40xf32>
+  // CHECK: tpc.exp %arg1 :
+  %e = tpc.exp %mask : tensor<6x40xf32> -> tensor<6x40xf32>
+  // CHECK: tpc.softmax %{{.*}} dim 0 :
+  %s = tpc.softmax %e dim 0 : tensor<6x40xf32> -> tensor<6x40xf32> loc("all")
+  // CHECK: tpc.mul {{.*}} {tpc.split = [#tpc.dim<6{dp, mb}>, #tpc.dim<40>]}
+  // RESHARD: %[[S:.*]] = tpc.softmax
+  // RESHARD: tpc.reshard %[[S]] : tensor<6x40xf32> -> tensor<6x40xf32, #tpc.dist<[6{dp, mb}, 40]>>
+  %m = tpc.mul %x, %s : tensor<6x40xf32>, tensor<6x40xf32> -> tensor<6x40xf32>
+  %y = tpc.add %m, %rows : tensor<6x40xf32>, tensor<6x40xf32> -> tensor<6x40xf32>
+  return %y : tensor<6x40xf32>
+}
