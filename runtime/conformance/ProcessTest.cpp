@@ -1,6 +1,7 @@
 //===- ProcessTest.cpp - how programs end, as threads and under mpirun ----===//
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -77,6 +78,29 @@ Ending mpi(int ranks, const std::string &what, const std::string &environment = 
     EXPECT_LT(e.seconds, 30);                                                                      \
   } while (false)
 
+/// Processes that said their numbers are gone, also one that was stopped.
+[[maybe_unused]] void expectGone(const Ending &ending, int ranks) {
+  std::istringstream lines(ending.err);
+  std::string line;
+  int found = 0;
+  while (std::getline(lines, line)) {
+    if (!line.starts_with("pid "))
+      continue;
+    ++found;
+    pid_t pid = std::stoi(line.substr(4));
+    auto isThere = [&] {
+      // One that nobody has waited for yet has ended.
+      std::string stat = readFile("/proc/" + std::to_string(pid) + "/stat");
+      return !stat.empty() && stat.substr(stat.rfind(')')).substr(0, 3) != ") Z";
+    };
+    for (int i = 0; i < 300 && isThere(); ++i)
+      usleep(100000);
+    EXPECT_FALSE(isThere()) << "process " << pid << " is left behind";
+    kill(pid, SIGKILL);
+  }
+  EXPECT_EQ(found, ranks) << ending.err;
+}
+
 constexpr bool addressesAreLimited =
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -114,6 +138,16 @@ TEST(Threads, AnErrorThatCannotUnwindEndsTheProcess) {
   EXPECT_FAILS(threads("no-unwind 1"), "rank 1: out of luck");
 }
 
+TEST(Threads, WhoComesTooLateEndsTheRun) {
+  Ending e = threads("busy 1 1");
+  EXPECT_EQ(e.status, 1) << e.err;
+  EXPECT_EQ(e.errors(),
+            "rank 0: has waited for 1 s (--timeout=1): rank 0 (tp 0) in all_reduce over "
+            "'tp' for rank 1 (tp 1); rank 1 (tp 1) waits for nobody\n");
+  // Who comes in time does not.
+  EXPECT_EQ(threads("slow 1 60").out, "threads: 2 ranks, 64\n");
+}
+
 TEST(Threads, NeedNoLibrary) {
   Ending e = runCommand("env TPC_RUNTIME_DIR=/nonexistent " + scenario + " end");
   EXPECT_EQ(e.status, 0) << e.err;
@@ -149,6 +183,37 @@ TEST(Mpi, WhoEndsEarlyHoldsNobodyUp) {
   EXPECT_NE(killed.status, 0);
   EXPECT_LT(killed.seconds, 30);
 }
+
+TEST(Mpi, WhoIsFrozenEndsTheRun) {
+  for (int ranks : {2, 4}) {
+    Ending e = mpi(ranks, "stop 1 4");
+    EXPECT_NE(e.status, 0);
+    EXPECT_NE(e.errors().find("has waited for 4 s (--timeout=4): rank "), std::string::npos)
+        << e.err;
+    // On a busy machine others may be late as well.
+    size_t at = e.errors().find(" in all_reduce over 'tp' for ");
+    EXPECT_NE(at, std::string::npos) << e.err;
+    EXPECT_NE(e.errors().find("rank 1 (tp 1)", at), std::string::npos) << e.err;
+    expectGone(e, ranks);
+  }
+}
+
+TEST(Mpi, WhoIsFrozenAtTheStartOrTheEndEndsTheRun) {
+  struct {
+    const char *what, *said;
+  } cases[] = {
+      {"stop-init 0 4", "has waited for 4 s (--timeout=4) for all ranks to start"},
+      {"stop-start 0 4", "(--timeout=4): rank 1 at the start, for rank 0"},
+      {"stop-end 0 4", "(--timeout=4): rank 1 (tp 1) while weights are loaded, for rank 0"}};
+  for (auto [what, said] : cases) {
+    Ending e = mpi(2, what);
+    EXPECT_NE(e.status, 0);
+    EXPECT_NE(e.errors().find(said), std::string::npos) << what << "\n" << e.err;
+    expectGone(e, 2);
+  }
+}
+
+TEST(Mpi, WhoComesInTimeDoesNot) { EXPECT_EQ(mpi(2, "slow 1 60").out, "mpi: 2 ranks, 64\n"); }
 
 TEST(Mpi, WhoHasDeliveredMayEndBeforeTheOthers) {
   Ending e = mpi(3, "late 2");

@@ -1,7 +1,7 @@
 //===- Scenario.cpp - programs that end in various ways -------------------===//
 //
-// tpc-rt-scenario WHAT [RANK]: runs some collectives on two ranks or on as many as the launcher
-// has, and then something happens on RANK. ProcessTest.cpp looks at how the program ends.
+// tpc-rt-scenario WHAT [RANK [TIMEOUT]]: runs some collectives on two ranks or on as many as the
+// launcher has, and then something happens on RANK. ProcessTest.cpp looks at how the program ends.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,6 +43,11 @@ void happen(tpc_context &ctx, const std::string &what) {
     std::exit(3);
   if (what == "kill")
     std::raise(SIGKILL);
+  if (what == "stop")
+    std::raise(SIGSTOP);
+  if (what == "busy")
+    for (;;)
+      std::this_thread::sleep_for(std::chrono::seconds(1));
   if (what == "argument")
     tpc_send(&ctx, 0, 99, data, 1, next);
 }
@@ -70,6 +75,7 @@ void gatherTooMuch(tpc_context &ctx, int rank) {
 int main(int argc, char **argv) {
   std::string what = argc > 1 ? argv[1] : "end";
   int rank = argc > 2 ? std::atoi(argv[2]) : 0;
+  double timeout = argc > 3 ? std::atof(argv[3]) : 0;
   auto say = [](const std::string &error) {
     std::fprintf(stderr, "error: %s\n", error.c_str());
     return 1;
@@ -79,9 +85,15 @@ int main(int argc, char **argv) {
   int ranks = 2;
   if (Launcher launcher = detectLauncher(); launcher.present) {
     std::string error;
-    if (!(session = joinMpi(launcher, error)))
+    if (what.starts_with("stop"))
+      std::fprintf(stderr, "pid %d\n", getpid());
+    if (what == "stop-init" && launcher.rank == rank)
+      std::raise(SIGSTOP);
+    if (!(session = joinMpi(launcher, error, timeout)))
       return say(error);
     ranks = session->size();
+    if (what == "stop-start" && session->rank() == rank)
+      std::raise(SIGSTOP);
     // Bad input is found by all ranks at once, or by some.
     if (what == "agree" || what == "agree-one")
       if (auto a = session->agree(what == "agree" || session->rank() == rank); a.failed)
@@ -92,7 +104,9 @@ int main(int argc, char **argv) {
                                 {{"grid", "tp"}, {"schedule", stranger ? "another" : "the same"}}))
     return error->empty() ? 1 : say(*error);
   Grid grid({{"tp", ranks}});
-  auto world = session ? World::processes(grid, 1, session) : World::threads(grid, 1);
+  auto world = session ? World::processes(grid, 1, session) : World::threads(grid, 1, timeout);
+  if (session)
+    session->doing = "while weights are loaded";
   auto error = world->run([&](tpc_context &ctx) {
     std::vector<float> data(30000, 1.0f);
     for (int i = 0; i < 3; ++i)
@@ -106,6 +120,10 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < 3; ++i)
       allReduce(ctx, data.data(), data.size());
+    if (what == "stop-end" && ctx.rank == rank)
+      std::raise(SIGSTOP);
+    if (what == "slow" && ctx.rank == rank)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     if (what == "late") {
       // The others have delivered, and left, long before.
       if (ctx.rank == rank)

@@ -95,6 +95,7 @@ extern "C" void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, i
   if (group.size() == 1)
     return copyIfApart(out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
+  Doing doing(ctx->activity, spell(kind), axes);
   ctx->transport->allReduce(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction), in, out,
                             count);
 }
@@ -109,6 +110,7 @@ extern "C" void tpc_all_gather(tpc_context *ctx, uint32_t axes, int32_t dtype, c
   if (group.size() == 1)
     return copyIfApart(out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
+  Doing doing(ctx->activity, spell(kind), axes);
   ctx->transport->allGather(*ctx, group, in, out, outer, n, inner * sizeOf(dtype));
 }
 
@@ -124,6 +126,7 @@ extern "C" void tpc_reduce_scatter(tpc_context *ctx, uint32_t axes, int32_t dtyp
   if (group.size() == 1)
     return copyIfApart(out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
+  Doing doing(ctx->activity, spell(kind), axes);
   ctx->transport->reduceScatter(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction), in, out,
                                 outer, n, inner);
 }
@@ -141,6 +144,7 @@ extern "C" void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, c
   // The buffer is what this rank puts in: the dimension that is gathered is only there in part.
   int64_t gathered = split_first ? b : a;
   ctx->counters.add(kind, axes, bytes / gathered * group.part(gathered, group.index).size);
+  Doing doing(ctx->activity, spell(kind), axes);
   ctx->transport->allToAll(*ctx, group, in, out,
                            {outer, a, middle, b, inner * sizeOf(dtype), split_first != 0});
 }
@@ -178,6 +182,7 @@ extern "C" void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, 
   if (sent == 0)
     return move.copyThrough(out, in, group.index, group.index);
   ctx->counters.add(kind, masks[0], sent);
+  Doing doing(ctx->activity, spell(kind), masks[0]);
   ctx->transport->collectivePermute(*ctx, group, in, out, shape);
 }
 
@@ -193,6 +198,7 @@ extern "C" void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, vo
   if (bytes == 0 || group.size() == 1)
     return;
   ctx->counters.add(kind, axes, bytes);
+  Doing doing(ctx->activity, spell(kind), axes);
   ctx->transport->broadcast(*ctx, group, data, bytes, static_cast<int>(root));
 }
 
@@ -204,6 +210,7 @@ extern "C" void tpc_send(tpc_context *ctx, int32_t axis, int32_t dtype, const vo
   if (bytes == 0)
     return;
   ctx->counters.add(CollectiveKind::Send, axes, bytes);
+  Doing doing(ctx->activity, "send", axes);
   ctx->transport->send(*ctx, rank, data, bytes);
 }
 
@@ -213,5 +220,6 @@ extern "C" void tpc_recv(tpc_context *ctx, int32_t axis, int32_t dtype, void *da
   int64_t bytes = bytesOf(*ctx, CollectiveKind::Send, uint32_t(1) << axis, dtype, {count});
   if (bytes == 0)
     return;
+  Doing doing(ctx->activity, "receive", uint32_t(1) << axis);
   ctx->transport->recv(*ctx, rank, data, bytes);
 }

@@ -3,6 +3,7 @@
 #ifndef TPC_RT_CORE_CONTEXT_H
 #define TPC_RT_CORE_CONTEXT_H
 
+#include "core/Activity.h"
 #include "core/Arena.h"
 #include "core/Counters.h"
 #include "core/Error.h"
@@ -67,6 +68,7 @@ struct tpc_context {
   std::unique_ptr<tpc::rt::Transport> transport;
   tpc::rt::Arena arena;
   tpc::rt::Counters counters;
+  tpc::rt::Activity activity;
 
   tpc::rt::DataTables data;
   tpc::rt::MissingIndex missing;

@@ -72,4 +72,13 @@ std::string Grid::label(uint32_t axes) const {
   return text;
 }
 
+std::string Grid::describe(int rank) const {
+  std::vector<int64_t> at = coordinatesOf(rank);
+  std::string text;
+  for (size_t i = 0; i < order.size(); ++i)
+    if (order[i].size > 1)
+      text += (text.empty() ? " (" : ", ") + order[i].name + " " + std::to_string(at[i]);
+  return "rank " + std::to_string(rank) + text + (text.empty() ? "" : ")");
+}
+
 } // namespace tpc::rt

@@ -64,6 +64,8 @@ public:
 
   /// "tp", "tp-dp": the names of a mask's axes, in the order of the grid.
   std::string label(uint32_t axes) const;
+  /// "rank 3 (tp 1, pp 1)": with its coordinates on axes that have several.
+  std::string describe(int rank) const;
 
 private:
   std::vector<Axis> order;

@@ -3,10 +3,12 @@
 #include "core/World.h"
 #include "core/Cores.h"
 #include "transport/threads/Hub.h"
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 
 namespace tpc::rt {
@@ -15,6 +17,8 @@ namespace {
 
 // For the terminate handler: the world that is being run.
 std::atomic<World *> running{nullptr};
+// Goes up when a run begins and when it ends.
+std::atomic<uint64_t> runs{0};
 
 /// An error could not be unwound through some frame. A program has nothing left to do but to say
 /// what happened.
@@ -44,10 +48,11 @@ World::World(Grid grid, int threadsPerRank, int firstRank, int numLocal)
         std::make_unique<tpc_context>(*this, theGrid, firstRank + i, threadsPerRank));
 }
 
-std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank) {
+std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank, double timeout) {
   int ranks = grid.numRanks();
   std::unique_ptr<World> world(new World(std::move(grid), threadsPerRank, 0, ranks));
   world->spin = int64_t(ranks) * threadsPerRank <= usableCores();
+  world->seconds = timeout;
   world->hub = std::make_shared<Hub>(*world);
   for (auto &ctx : world->contexts)
     ctx->transport = makeThreadsTransport(world->hub, ctx->rank);
@@ -61,6 +66,7 @@ std::unique_ptr<World> World::processes(Grid grid, int threadsPerRank,
   // have.
   world->spin = int64_t(session->ranksOnHost()) * threadsPerRank <= session->coresOnHost() &&
                 threadsPerRank <= usableCores();
+  world->seconds = session->timeout();
   world->theSession = std::move(session);
   world->contexts[0]->transport = world->theSession->makeTransport(*world);
   return world;
@@ -96,6 +102,7 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
   if (hub)
     hub->enter();
   World *outer = running.exchange(this);
+  runs.fetch_add(1);
   std::terminate_handler handler = std::set_terminate(onTerminate);
   try {
     threadsOfRanks.run(numLocal(), [&](int index) { runRank(local(index), fn); });
@@ -104,10 +111,42 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
                                    " ranks: " + e.what());
   }
   std::set_terminate(handler);
+  runs.fetch_add(1);
   running.store(outer);
   if (failed())
     return errorMessage();
   return std::nullopt;
+}
+
+std::string World::describeWait(int rank, const char *what, uint32_t axes,
+                                const std::vector<int> &missing) const {
+  std::string text = theGrid.describe(rank);
+  if (!what)
+    return text + " waits for nobody";
+  text += std::string(" in ") + what;
+  if (axes)
+    text += " over '" + theGrid.label(axes) + "'";
+  for (size_t i = 0; i < missing.size(); ++i)
+    text += (i ? ", " : " for ") + theGrid.describe(missing[i]);
+  return text;
+}
+
+void World::endUnlessOver(int rank, const std::string &message) {
+  auto watch = [run = runs.load(), rank, message] {
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    if (runs.load() != run)
+      return;
+    std::fprintf(stderr, "error: rank %d: %s\n", rank, message.c_str());
+    std::fflush(stderr);
+    _exit(1);
+  };
+  std::thread(watch).detach();
+}
+
+std::string World::describeTimeout() const {
+  char text[64];
+  std::snprintf(text, sizeof(text), "has waited for %g s (--timeout=%g)", seconds, seconds);
+  return text;
 }
 
 std::optional<std::string> compareRanks(Session *session, const std::vector<Trait> &traits) {

@@ -66,6 +66,12 @@ public:
   virtual int firstDifference(std::string_view text) = 0;
   /// This rank is at the end of a run. Collective; returns when all are.
   virtual void leave(tpc_context &ctx) = 0;
+  /// Seconds after which who waits for another ends the run; 0: never.
+  virtual double timeout() const = 0;
+
+  /// What is being done outside of a run, or by it, for the message of one that stands still:
+  /// "while weights are loaded".
+  std::string doing = "at the start";
 };
 
 /// Something that must be the same on all ranks: what it is ("grid"), and its value in words or as
@@ -81,12 +87,13 @@ struct Trait {
 std::optional<std::string> compareRanks(Session *session, const std::vector<Trait> &traits);
 
 /// Loads libtpc_mpi.so and initializes MPI. Null, with a message, if that cannot be done.
-std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error);
+/// `timeout`: as Session::timeout.
+std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, double timeout = 0);
 
 class World {
 public:
-  /// All ranks of `grid` in this process.
-  static std::unique_ptr<World> threads(Grid grid, int threadsPerRank);
+  /// All ranks of `grid` in this process. `timeout`: as Session::timeout.
+  static std::unique_ptr<World> threads(Grid grid, int threadsPerRank, double timeout = 0);
   /// This process is one rank. The session's size must be the grid's.
   static std::unique_ptr<World> processes(Grid grid, int threadsPerRank,
                                           std::shared_ptr<Session> session);
@@ -109,6 +116,18 @@ public:
   /// Whether waiting threads may spin: not if there are more of them than cores.
   bool maySpin() const { return spin; }
 
+  /// Seconds after which who waits for another ends the run; 0: never.
+  double timeout() const { return seconds; }
+  /// "rank 1 (tp 1) in an all_reduce over 'tp' for rank 0 (tp 0)": what a rank that waits says.
+  /// `missing`: those for whom it waits. Without any: "rank 1 (tp 1) computes".
+  std::string describeWait(int rank, const char *what, uint32_t axes,
+                           const std::vector<int> &missing) const;
+  /// The run has failed because `rank` has waited for too long. Who is still computing cannot be
+  /// stopped: if the run is not over soon, the process ends with the message.
+  void endUnlessOver(int rank, const std::string &message);
+  /// "has waited for 10 s (--timeout=10)"
+  std::string describeTimeout() const;
+
   bool failed() const { return hasFailed.load(std::memory_order_acquire); }
   /// The first message and its rank.
   std::string errorMessage() const;
@@ -122,6 +141,7 @@ private:
 
   Grid theGrid;
   bool spin = false;
+  double seconds = 0;
   std::shared_ptr<Session> theSession;
   std::shared_ptr<Hub> hub;
   std::vector<std::unique_ptr<tpc_context>> contexts;

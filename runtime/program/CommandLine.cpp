@@ -5,6 +5,7 @@
 #include "program/Error.h"
 #include "tpc/printable.h"
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -12,7 +13,8 @@
 namespace tpc::rt {
 namespace {
 
-int64_t parseCount(const std::string &flag, const std::string &text, int64_t min, int64_t max) {
+int64_t parseCount(const std::string &flag, const std::string &text, int64_t min, int64_t max,
+                   char between = ' ') {
   int64_t value = 0;
   bool valid = !text.empty();
   for (char c : text)
@@ -20,7 +22,7 @@ int64_t parseCount(const std::string &flag, const std::string &text, int64_t min
             !__builtin_add_overflow(value, c - '0', &value);
   if (!valid || value < min || value > max)
     throw UserError(
-        flag + " " + text + ": expected an integer from " + std::to_string(min) +
+        flag + between + text + ": expected an integer from " + std::to_string(min) +
         (max == std::numeric_limits<int64_t>::max() ? "" : " to " + std::to_string(max)));
   return value;
 }
@@ -70,6 +72,8 @@ public:
   Options run() {
     if (argc > 0)
       options.program = printable(argv[0]);
+    if (const char *text = std::getenv("TPC_TIMEOUT"); text && *text)
+      options.timeout = static_cast<double>(parseCount("TPC_TIMEOUT", text, 0, 1000000, '='));
     for (at = 1; at < argc; ++at) {
       std::string text = argv[at];
       if (onlyFiles || text.size() < 2 || text[0] != '-')
@@ -114,6 +118,8 @@ private:
       set(options.verifyWeights);
     else if (flag == "--threads-per-rank")
       options.threadsPerRank = static_cast<int>(parseCount(flag, onlyValue(), 1, 1024));
+    else if (flag == "--timeout")
+      options.timeout = static_cast<double>(parseCount(flag, onlyValue(), 0, 1000000));
     else if (flag == "--repeat")
       options.repeat = static_cast<int>(parseCount(flag, onlyValue(), 1, 1000000));
     else if (flag == "--warmup")
@@ -272,13 +278,16 @@ Flags:
   --weights=random:SEED    draw the weights instead of reading them
   --verify-weights         compare all bytes of the weights, not samples: between processes, and with those at compile
                            time if it was compiled with --digest-weights
+  --timeout SECONDS        a rank that waits for another for so long ends the run, and says for whom each waits (default:
+                           1800; 0: never)
   --threads-per-rank N     default: the cores, divided by the ranks on this machine
   --bench                  measure steps on made-up inputs; prints JSON. With --repeat N (10), --warmup N (2)
   --describe [--json]      inputs, outputs, grid, groups of ranks, bytes of weights per rank
   --verbose                say on stderr what is being done
   --help                   this text
 
-Environment: TPC_TRANSPORT=threads ignores an MPI launcher; TPC_CPU=generic|avx2|avx512 chooses the kernels.
+Environment: TPC_TRANSPORT=threads ignores an MPI launcher; TPC_CPU=generic|avx2|avx512 chooses the kernels;
+TPC_TIMEOUT is --timeout where the flag is not given.
 )";
   return text;
 }

@@ -27,6 +27,9 @@ struct Options {
   bool verifyWeights = false; ///< read all bytes of them, not samples
   int threadsPerRank = 0;     ///< 0: as many as there are cores for each rank
   int repeat = 10, warmup = 2;
+  /// Seconds after which a rank that waits for another ends the run; 0: never. As long as PyTorch's
+  /// for groups on CPUs: a rank may compute, or load weights, for long.
+  double timeout = 1800;
 };
 
 /// Throws UserError. Flags take their value after `=` or as the next argument.

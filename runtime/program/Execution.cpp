@@ -83,6 +83,8 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
   // memory.
   mallopt(M_MMAP_THRESHOLD, 1 << 18);
 #endif
+  if (session)
+    session->doing = "while weights are loaded";
   WeightSources sources;
   agreeOn(session.get(), [&] {
     try {
@@ -121,7 +123,7 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
     transport = "mpi";
     world = World::processes(manifest.grid, threads, std::move(session));
   } else {
-    world = World::threads(manifest.grid, threads);
+    world = World::threads(manifest.grid, threads, options.timeout);
   }
   double begin = now();
   run([&](tpc_context &ctx) {
@@ -137,6 +139,8 @@ void Execution::run(const std::function<void(tpc_context &)> &fn) {
 }
 
 void Execution::prepare(const Inputs &inputs) {
+  if (Session *session = world->session())
+    session->doing = "at the end of a step";
   for (int i = 0; i < world->numLocal(); ++i)
     world->local(i).data.inputs = inputs.pointers();
   assembler.prepare(manifest, inputs.symbols, world->local(0));
@@ -153,6 +157,8 @@ std::vector<Tensor> &Execution::step(const Inputs &inputs) {
   prepare(inputs);
   std::vector<int64_t> symbols = inputs.symbolList(manifest);
   run([&](tpc_context &ctx) { runStage(ctx, symbols); });
+  if (Session *session = world->session())
+    session->doing = "while inputs are read or outputs written";
   if (std::string problem = assembler.problem(); !problem.empty())
     throw UserError(problem);
   return assembler.tensors();

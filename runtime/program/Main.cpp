@@ -65,10 +65,11 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
   if (!launcher.present)
     return nullptr;
   std::string error;
-  std::shared_ptr<Session> session = joinMpi(launcher, error);
+  std::shared_ptr<Session> session = joinMpi(launcher, error, options.timeout);
   if (!session)
     refuseOnce(launcher, error);
   int ranks = manifest.grid.numRanks();
+  session->doing = "while programs are compared";
   // First of all, because what follows is said in words that ranks must share.
   std::optional<std::string> difference = compareRanks(session.get(), traitsOf(manifest));
   agreeOn(session.get(), [&] {
@@ -126,6 +127,8 @@ void runRequests(Execution &execution, const Manifest &manifest, const Options &
   std::vector<Request> requests;
   agreeOn(execution.session(), [&] { requests = requestsOf(options, manifest); });
   for (const Request &request : requests) {
+    if (execution.session())
+      execution.session()->doing = "while inputs are read or outputs written";
     Inputs inputs;
     agreeOn(execution.session(),
             [&] { inputs = readInputs(manifest, request.inputs, options.shape); });
@@ -147,6 +150,8 @@ void runRequests(Execution &execution, const Manifest &manifest, const Options &
 void run(const tpc_program &program, const Manifest &manifest, const Options &options,
          const Launcher &launcher) {
   std::shared_ptr<Session> session = join(launcher, manifest, options);
+  if (session)
+    session->doing = "while inputs are checked";
   // What can be wrong with inputs is said before weights are loaded, which may take long.
   agreeOn(session.get(), [&] {
     if (options.mode == Options::Mode::Bench)

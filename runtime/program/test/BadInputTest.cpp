@@ -243,7 +243,7 @@ TEST_F(BadInputTest, BadCommandLines) {
   expectError(run({}, {"--input", "--output", "x.npy"}), {"--input needs a value"});
   expectError(run({}, {"--input", "=x.npy"}), {"--input =x.npy: expected NAME=FILE.npy"});
   expectError(run({}, {"--weights="}), {"--weights=: expected a file, a directory or random:SEED"});
-  for (const char *flag : {"--weights", "--repeat", "--warmup", "--threads-per-rank"})
+  for (const char *flag : {"--weights", "--repeat", "--warmup", "--threads-per-rank", "--timeout"})
     expectError(run({}, {"--bench", flag, "1", flag, "2"}),
                 {std::string(flag) + " is given twice"});
   expectError(run({}, {"-o", "x.npy", "-o", "y.npy"}),
@@ -277,8 +277,10 @@ TEST_F(BadInputTest, BadCommandLines) {
   expectError(run({}, {"--bench", "--shape", "batch=9223372036854775807,sequence=8"}),
               {"too large"});
   expectError(run({}, {"--bench", "--threads-per-rank", "0"}), {"--threads-per-rank 0"});
+  expectError(run({}, {"--bench", "--timeout", "-1"}),
+              {"--timeout -1: expected an integer from 0"});
   expectError(run({}, {"-o", "x=y", "-i", "ids=a"}), {"no output 'x'", "'logits'"});
-  for (const char *wrong : {"TPC_TRANSPORT", "TPC_CPU"}) {
+  for (const char *wrong : {"TPC_TRANSPORT", "TPC_CPU", "TPC_TIMEOUT"}) {
     std::map<std::string, std::string> environment = environmentOf({});
     environment[wrong] = "mpi8";
     expectError(runCommand({TPC_TEST_PROGRAM, "--describe"}, environment, directory / "command"),

@@ -1,10 +1,15 @@
 //===- MpiSession.cpp - finding and loading the MPI shim ------------------===//
 
+#include "core/Patience.h"
 #include "core/World.h"
 #include "transport/mpi/MpiTransport.h"
 #include <climits>
+#include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <mutex>
+#include <thread>
 #include <unistd.h>
 
 namespace tpc::rt {
@@ -58,15 +63,50 @@ uint64_t hashOf(std::string_view text) {
   return hash;
 }
 
+/// Ends the process if what MPI does by itself takes too long: the launcher then ends the others.
+class Alarm {
+public:
+  Alarm(double seconds, const std::string &who, const char *what) {
+    if (seconds > 0)
+      watch = std::thread([=, this] {
+        // In steps, so that time in which all of it was stopped does not count.
+        std::unique_lock<std::mutex> lock(mutex);
+        for (Patience patience(seconds); !patience.isOver();)
+          if (changed.wait_for(lock, std::chrono::milliseconds(500), [&] { return over; }))
+            return;
+        std::fprintf(stderr, "error: %s: has waited for %g s (--timeout=%g) %s\n", who.c_str(),
+                     seconds, seconds, what);
+        std::fflush(stderr);
+        _exit(1);
+      });
+  }
+  ~Alarm() {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      over = true;
+    }
+    changed.notify_all();
+    if (watch.joinable())
+      watch.join();
+  }
+
+private:
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool over = false;
+  std::thread watch;
+};
+
 class MpiSession final : public Session {
 public:
-  MpiSession(const tpc_mpi_shim &shim, int rank, int size, int onHost, int cores)
-      : shim(shim), myRank(rank), worldSize(size), onHost(onHost), cores(cores) {
+  MpiSession(const tpc_mpi_shim &shim, int rank, int size, int onHost, int cores, double seconds)
+      : shim(shim), myRank(rank), worldSize(size), onHost(onHost), cores(cores), seconds(seconds) {
     unfinished.shim = &shim;
   }
 
   ~MpiSession() override {
     unfinished.shim = nullptr;
+    Alarm alarm(seconds, "rank " + std::to_string(myRank), "for all ranks to end");
     shim.finalize();
   }
 
@@ -98,9 +138,13 @@ public:
   }
 
   void leave(tpc_context &ctx) override {
-    if (shim.leave() == -2)
+    int32_t status = shim.leave(seconds);
+    if (status == -2)
       fail(ctx, "out of memory at the end of the run");
+    check(status, &ctx);
   }
+
+  double timeout() const override { return seconds; }
 
 private:
   /// One number of every rank.
@@ -113,18 +157,37 @@ private:
         sends.push_back({&mine, sizeof(mine), peer, tag});
         receives.push_back({&all[peer], sizeof(mine), peer, tag});
       }
-    shim.exchange(sends.data(), static_cast<int32_t>(sends.size()), receives.data(),
-                  static_cast<int32_t>(receives.size()), 0);
+    check(shim.exchange(sends.data(), static_cast<int32_t>(sends.size()), receives.data(),
+                        static_cast<int32_t>(receives.size()), 0, seconds),
+          nullptr);
     return all;
+  }
+
+  /// Ends all processes if one has waited for too long. `ctx` knows the ranks' coordinates; null
+  /// outside of a run.
+  void check(int32_t status, tpc_context *ctx) {
+    if (status != -3 && status != -4)
+      return;
+    std::string text = ctx ? ctx->grid.describe(myRank) : "rank " + std::to_string(myRank);
+    text += " " + doing + ", for";
+    for (int peer : getMissing(shim, worldSize))
+      text += (text.ends_with("for") ? " " : ", ") +
+              (ctx ? ctx->grid.describe(peer) : "rank " + std::to_string(peer));
+    if (status == -4)
+      sayAndWaitForTheEnd("waits: " + text);
+    std::fprintf(stderr, "error: rank %d: has waited for %g s (--timeout=%g): %s\n", myRank,
+                 seconds, seconds, text.c_str());
+    shim.abort(1);
   }
 
   const tpc_mpi_shim &shim;
   int myRank, worldSize, onHost, cores;
+  double seconds;
 };
 
 } // namespace
 
-std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error) {
+std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, double timeout) {
   std::string why =
       "this process was started by an MPI launcher (" + launcher.variable + " is set), but ";
   std::string advice = "; set TPC_TRANSPORT=threads to run all ranks in this process";
@@ -160,11 +223,17 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error) {
   }
   int32_t rank = 0, size = 1, onHost = 1, cores = 1;
   char text[256] = "";
-  if (shim->init(&rank, &size, &onHost, &cores, text, sizeof(text))) {
+  int32_t status = 0;
+  {
+    Alarm alarm(timeout, launcher.rank < 0 ? "a rank" : "rank " + std::to_string(launcher.rank),
+                "for all ranks to start");
+    status = shim->init(&rank, &size, &onHost, &cores, text, sizeof(text));
+  }
+  if (status) {
     error = why + text;
     return nullptr;
   }
-  auto session = std::make_shared<MpiSession>(*shim, rank, size, onHost, cores);
+  auto session = std::make_shared<MpiSession>(*shim, rank, size, onHost, cores, timeout);
   if (launcher.size > 0 && launcher.size != size) {
     // Another MPI's launcher: each process would be a world of its own.
     error = why + "MPI sees " + std::to_string(size) + " ranks where the launcher started " +

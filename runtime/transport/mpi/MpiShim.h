@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define TPC_MPI_SHIM_VERSION 1
+#define TPC_MPI_SHIM_VERSION 2
 
 typedef struct {
   void *data;
@@ -27,11 +27,17 @@ typedef struct {
                   char *error, int64_t capacity);
   /* Starts all and returns when all are complete. `spin`: waits without giving the core away for a
    * moment. Returns -1, or a peer that has called `leave` and so will never take part, or -2 when
-   * there is no memory. */
+   * there is no memory, or, after `timeout` seconds (0: never), -3 for the rank that has waited so
+   * long and has told the others, and -4 for those that wait as well. After -3 and -4 the world can
+   * only be aborted: who got -4 says what it waits for, and leaves that to who got -3. */
   int32_t (*exchange)(const tpc_mpi_message *sends, int32_t num_sends,
-                      const tpc_mpi_message *receives, int32_t num_receives, int32_t spin);
+                      const tpc_mpi_message *receives, int32_t num_receives, int32_t spin,
+                      double timeout);
   /* Returns when all ranks have called it; as `exchange`. */
-  int32_t (*leave)(void);
+  int32_t (*leave)(double timeout);
+  /* After -3 and -4: the peers that are waited for, ascending; returns how many, at most
+   * `capacity`. */
+  int32_t (*missing)(int32_t *peers, int32_t capacity);
   /* Does not return. */
   void (*abort)(int32_t status);
   void (*finalize)(void);

@@ -10,9 +10,11 @@
 #include "core/World.h"
 #include "tpc/printable.h"
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <thread>
 
 namespace tpc::rt {
 
@@ -57,15 +59,40 @@ void MpiTransport::addReceive(int peer, uint32_t tag, void *data, int64_t bytes)
     receives.push_back({data, bytes, peer, static_cast<int32_t>(tag)});
 }
 
-void MpiTransport::exchange(tpc_context &ctx) {
-  int32_t status = shim.exchange(sends.data(), static_cast<int32_t>(sends.size()), receives.data(),
-                                 static_cast<int32_t>(receives.size()), ctx.world.maySpin());
+std::vector<int> getMissing(const tpc_mpi_shim &shim, int worldSize) {
+  std::vector<int> missing(worldSize);
+  missing.resize(shim.missing(missing.data(), worldSize));
+  return missing;
+}
+
+void sayAndWaitForTheEnd(const std::string &message) {
+  std::fprintf(stderr, "note: %s\n", message.c_str());
+  std::fflush(stderr);
+  std::this_thread::sleep_for(std::chrono::seconds(10));
+}
+
+void MpiTransport::exchange(tpc_context &ctx, const char *what) {
+  int32_t status =
+      shim.exchange(sends.data(), static_cast<int32_t>(sends.size()), receives.data(),
+                    static_cast<int32_t>(receives.size()), ctx.world.maySpin(), world.timeout());
   sends.clear();
   receives.clear();
   if (status >= 0)
     fail(ctx, "waits for rank " + std::to_string(status) + ", which has ended");
   if (status == -2)
     fail(ctx, "out of memory while messages were sent");
+  if (status == -3 || status == -4) {
+    const char *activity = ctx.activity.what.load();
+    std::string text =
+        world.describeWait(ctx.rank,
+                           what       ? what
+                           : activity ? activity
+                                      : "an exchange",
+                           what ? 0 : ctx.activity.axes.load(), getMissing(shim, world.size()));
+    if (status == -4)
+      sayAndWaitForTheEnd("waits: " + text);
+    fail(ctx, world.describeTimeout() + ": " + text);
+  }
 }
 
 void MpiTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
@@ -285,23 +312,23 @@ void MpiTransport::barrier(tpc_context &ctx) {
       addSend(peer, worldTag, &mine, 1);
       addReceive(peer, worldTag, &theirs[peer], 1);
     }
-  exchange(ctx);
+  exchange(ctx, "a barrier");
 }
 
 void MpiTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
                                std::vector<std::vector<std::byte>> &gathered) {
   if (ctx.rank != 0) {
     addSend(0, worldTag, &bytes, sizeof(bytes));
-    exchange(ctx);
+    exchange(ctx, "the assembling of outputs");
     addSend(0, worldTag, data, bytes);
-    return exchange(ctx);
+    return exchange(ctx, "the assembling of outputs");
   }
   int ranks = world.size();
   try {
     std::vector<int64_t> sizes(ranks, bytes);
     for (int peer = 1; peer < ranks; ++peer)
       addReceive(peer, worldTag, &sizes[peer], sizeof(int64_t));
-    exchange(ctx);
+    exchange(ctx, "the assembling of outputs");
     gathered.resize(ranks);
     for (int peer = 0; peer < ranks; ++peer) {
       gathered[peer].resize(static_cast<size_t>(sizes[peer]));
@@ -313,7 +340,7 @@ void MpiTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes
   }
   if (bytes)
     std::memcpy(gathered[0].data(), data, static_cast<size_t>(bytes));
-  exchange(ctx);
+  exchange(ctx, "the assembling of outputs");
 }
 
 void MpiTransport::abortWorld(int, const std::string &message) {

@@ -15,6 +15,12 @@
 
 namespace tpc::rt {
 
+/// The peers that the last exchange, which was late, still waits for.
+std::vector<int> getMissing(const tpc_mpi_shim &shim, int worldSize);
+/// Says what this rank waits for, and leaves the end to the rank that has waited longest; returns
+/// if that does not come.
+void sayAndWaitForTheEnd(const std::string &message);
+
 class MpiTransport final : public Transport {
 public:
   MpiTransport(const tpc_mpi_shim &shim, World &world) : shim(shim), world(world) {}
@@ -45,8 +51,8 @@ private:
   /// Empty messages are left out, by both sides alike.
   void addSend(int peer, uint32_t tag, const void *data, int64_t bytes);
   void addReceive(int peer, uint32_t tag, void *data, int64_t bytes);
-  /// Carries out what was added.
-  void exchange(tpc_context &ctx);
+  /// Carries out what was added. `what`: outside of collectives.
+  void exchange(tpc_context &ctx, const char *what = nullptr);
 
   const tpc_mpi_shim &shim;
   World &world;

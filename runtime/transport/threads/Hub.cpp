@@ -1,6 +1,7 @@
 //===- Hub.cpp - what the in-process ranks of a world share ---------------===//
 
 #include "transport/threads/Hub.h"
+#include "core/World.h"
 #include <algorithm>
 
 namespace tpc::rt {
@@ -18,6 +19,22 @@ Meeting::Meeting(const Group &group) : ranks(group.ranks), seats(group.ranks.siz
       stage = next;
       next += stageBytes;
     }
+}
+
+Hub::Hub(World &world) : world(world), waits(world.size()) {}
+
+bool Hub::findMissing(int rank, std::vector<int> &missing) {
+  const WaitWord *word = waits[rank].word.load();
+  if (!word)
+    return false;
+  if (const Meeting *meeting = waits[rank].meeting.load()) {
+    for (int other : meeting->ranks)
+      if (other != rank && waits[other].word.load() != word)
+        missing.push_back(other);
+  } else {
+    missing.push_back(waits[rank].peer.load());
+  }
+  return true;
 }
 
 Meeting &Hub::meeting(const Group &group) {

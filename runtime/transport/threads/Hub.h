@@ -62,7 +62,7 @@ struct Channel {
 
 class Hub {
 public:
-  explicit Hub(World &world) : world(world) {}
+  explicit Hub(World &world);
 
   World &world;
 
@@ -79,11 +79,23 @@ public:
   /// "rank 3, 5": those among `ranks` that have ended.
   std::string describeLeft(std::span<const int> ranks);
 
+  /// What a rank waits for, for the message of a run that stands still: a group's meeting, or one
+  /// peer.
+  struct Wait {
+    std::atomic<const WaitWord *> word{nullptr}; ///< null: for nothing
+    std::atomic<const Meeting *> meeting{nullptr};
+    std::atomic<int> peer{-1};
+  };
+  Wait &waitOf(int rank) { return waits[rank]; }
+  /// Those that `rank` waits for and that are not where it is; false if it does not wait.
+  bool findMissing(int rank, std::vector<int> &missing);
+
 private:
   std::mutex mutex;
   std::map<std::pair<uint32_t, int>, std::unique_ptr<Meeting>> meetings;
   std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels;
   std::set<int> left;
+  std::vector<Wait> waits; ///< by rank
   bool isStopped = false;
 };
 

@@ -62,24 +62,52 @@ ThreadsTransport::Place &ThreadsTransport::placeIn(const Group &group) {
   return place;
 }
 
-void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen,
-                            std::span<const int> ranks, const char *where) {
-  switch (word.wait(seen, spin)) {
-  case Waited::Advanced:
-    return;
-  case Waited::Stopped:
+void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen, const Meeting *meeting,
+                            int peer, const char *where) {
+  Hub::Wait &mine = hub->waitOf(rank);
+  mine.meeting.store(meeting, std::memory_order_relaxed);
+  mine.peer.store(peer, std::memory_order_relaxed);
+  mine.word.store(&word, std::memory_order_release);
+  Waited waited = word.wait(seen, spin, hub->world.timeout());
+  if (waited == Waited::Late)
+    failLate(ctx);
+  mine.word.store(nullptr, std::memory_order_release);
+  if (waited == Waited::Stopped)
     throw RankStopped();
-  case Waited::Left:
-    fail(ctx, std::string("waits in a ") + where + " for " + hub->describeLeft(ranks) +
+  if (waited == Waited::Left)
+    fail(ctx, std::string("waits in a ") + where + " for " +
+                  hub->describeLeft(meeting ? std::span<const int>(meeting->ranks)
+                                            : std::span<const int>(&peer, 1)) +
                   ", which has ended");
-  }
+}
+
+/// All ranks are in this process, so one can say what each is at.
+void ThreadsTransport::failLate(tpc_context &ctx) {
+  World &world = hub->world;
+  auto describe = [&](int other) {
+    const Activity &activity = world.local(other).activity;
+    std::vector<int> missing;
+    bool waits = hub->findMissing(other, missing);
+    const char *what = activity.what.load();
+    return world.describeWait(other,
+                              !waits ? nullptr
+                              : what ? what
+                                     : "a meeting of all",
+                              activity.axes.load(), missing);
+  };
+  std::string message = world.describeTimeout() + ": " + describe(rank);
+  for (int other = 0; other < world.size(); ++other)
+    if (other != rank)
+      message += "; " + describe(other);
+  world.endUnlessOver(ctx.rank, message);
+  fail(ctx, message);
 }
 
 void ThreadsTransport::meet(tpc_context &ctx, Meeting &meeting) {
   uint32_t round = meeting.rounds.count();
   int members = static_cast<int>(meeting.seats.size());
   if (meeting.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < members)
-    return wait(ctx, meeting.rounds, round, meeting.ranks, "collective");
+    return wait(ctx, meeting.rounds, round, &meeting, -1, "collective");
   meeting.arrived.store(0, std::memory_order_relaxed);
   // Those who came before may have been stopped while they waited: what they showed is gone.
   if (!meeting.rounds.advanceUnlessStopped())
@@ -195,7 +223,7 @@ void ThreadsTransport::send(tpc_context &ctx, int peer, const void *data, int64_
   Channel &channel = this->channel(sending, rank, peer, peer);
   uint32_t index = channel.sent.count(), received = channel.received.count();
   while (((index - received) & WaitWord::countMask) >= Channel::numSlots) {
-    wait(ctx, channel.received, received, {&peer, 1}, "send");
+    wait(ctx, channel.received, received, nullptr, peer, "send");
     received = channel.received.count();
   }
   Channel::Slot &slot = channel.slots[index % Channel::numSlots];
@@ -221,7 +249,7 @@ void ThreadsTransport::recv(tpc_context &ctx, int peer, void *data, int64_t byte
     channel.postedBytes.store(bytes);
     channel.posted.store(data);
     try {
-      wait(ctx, channel.sent, index, {&peer, 1}, "receive");
+      wait(ctx, channel.sent, index, nullptr, peer, "receive");
     } catch (...) {
       // A sender that has taken the buffer is writing to it, and waits for nothing meanwhile.
       if (!channel.posted.exchange(nullptr))

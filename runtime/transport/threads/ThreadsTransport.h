@@ -57,8 +57,10 @@ private:
   void meet(tpc_context &ctx, Meeting &meeting);
   void meetAgain(Meeting &meeting);
   Channel &channel(std::vector<Channel *> &cache, int from, int to, int peer);
-  void wait(tpc_context &ctx, WaitWord &word, uint32_t seen, std::span<const int> ranks,
+  /// For the members of a meeting, or, without one, for `peer`.
+  void wait(tpc_context &ctx, WaitWord &word, uint32_t seen, const Meeting *meeting, int peer,
             const char *where);
+  [[noreturn]] void failLate(tpc_context &ctx);
 
   std::shared_ptr<Hub> hub;
   int rank;

@@ -1,10 +1,12 @@
 //===- WaitWord.cpp - a counter that threads wait on ----------------------===//
 
 #include "transport/threads/WaitWord.h"
+#include "core/Patience.h"
 #include <climits>
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace tpc::rt {
@@ -52,7 +54,8 @@ void WaitWord::setFlag(uint32_t flag) {
   wakeAll();
 }
 
-Waited WaitWord::waitFor(uint32_t seen, bool spin, uint32_t flags) {
+Waited WaitWord::waitFor(uint32_t seen, bool spin, uint32_t flags, double timeout) {
+  Patience patience(timeout);
   int left = spin ? spins : 0;
   for (;;) {
     uint32_t now = word.load(std::memory_order_seq_cst);
@@ -69,9 +72,13 @@ Waited WaitWord::waitFor(uint32_t seen, bool spin, uint32_t flags) {
         pause();
       continue;
     }
+    if (patience.isOver())
+      return Waited::Late;
+    timespec look{0, static_cast<long>(Patience::longestLook * 1e9)};
     sleepers.fetch_add(1, std::memory_order_seq_cst);
     // Returns at once if the word is no longer `now`. Spurious returns only cost another look.
-    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, now, nullptr, nullptr, 0);
+    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, now, patience.isEndless() ? nullptr : &look,
+            nullptr, 0);
     sleepers.fetch_sub(1, std::memory_order_seq_cst);
   }
 }

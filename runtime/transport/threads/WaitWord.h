@@ -15,7 +15,7 @@
 
 namespace tpc::rt {
 
-enum class Waited { Advanced, Stopped, Left };
+enum class Waited { Advanced, Stopped, Left, Late };
 
 class alignas(64) WaitWord {
 public:
@@ -33,14 +33,17 @@ public:
   void setFlag(uint32_t flag);
   void clearFlag(uint32_t flag) { word.fetch_and(~flag); }
 
-  /// Until the count is no longer `seen`. A count that advanced counts more than a flag.
-  Waited wait(uint32_t seen, bool spin) { return waitFor(seen, spin, stopFlag | leftFlag); }
+  /// Until the count is no longer `seen`, or `timeout` seconds (0: for ever). A count that advanced
+  /// counts more than a flag.
+  Waited wait(uint32_t seen, bool spin, double timeout) {
+    return waitFor(seen, spin, stopFlag | leftFlag, timeout);
+  }
   /// The same for what is certain to come, whatever happens elsewhere.
-  void waitRegardless(uint32_t seen, bool spin) { waitFor(seen, spin, 0); }
+  void waitRegardless(uint32_t seen, bool spin) { waitFor(seen, spin, 0, 0); }
 
 private:
   bool tryAdvance(uint32_t unless);
-  Waited waitFor(uint32_t seen, bool spin, uint32_t flags);
+  Waited waitFor(uint32_t seen, bool spin, uint32_t flags, double timeout);
   void wakeAll();
 
   std::atomic<uint32_t> word{0};

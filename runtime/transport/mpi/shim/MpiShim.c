@@ -15,6 +15,7 @@
 /* A message with more bytes is sent in parts: counts are ints. TPC_MPI_PART_BYTES is for tests. */
 static int64_t part_bytes = INT64_C(1) << 30;
 static const int leave_tag = 32767; /* the largest that the standard promises */
+static const int late_tag = 32766;  /* somebody has waited for too long */
 
 static MPI_Comm world;
 static int world_rank, world_size;
@@ -130,6 +131,45 @@ static double now(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+/* Whether somebody has waited for too long: the run is at its end. */
+static int is_late(void) {
+  int flag = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, late_tag, world, &flag, MPI_STATUS_IGNORE);
+  return flag;
+}
+
+/* What was under way when somebody had waited for too long. */
+static int num_open;
+
+static int32_t missing(int32_t *list, int32_t capacity) {
+  int32_t count = 0;
+  for (int32_t peer = 0; peer < world_size && count < capacity; ++peer)
+    for (int i = 0; i < num_open; ++i)
+      if (requests[i] != MPI_REQUEST_NULL && peers[i] == peer) {
+        list[count++] = peer;
+        break;
+      }
+  return count;
+}
+
+/* Tells the others, and gives them a moment to say what they wait for. */
+static void tell_late(void) {
+  static char nothing;
+  for (int peer = 0; peer < world_size; ++peer) {
+    MPI_Request request;
+    if (peer == world_rank)
+      continue;
+    MPI_Isend(&nothing, 0, MPI_BYTE, peer, late_tag, world, &request);
+    MPI_Request_free(&request);
+    tpc_doorbell_ring(peer);
+  }
+  struct timespec moment = {0, 10000000};
+  for (int i = 0; i < 150; ++i) {
+    is_late(); /* lets MPI get on */
+    nanosleep(&moment, NULL);
+  }
+}
+
 static int all_reached(const tpc_mpi_message *messages, int32_t count) {
   for (int32_t i = 0; i < count; ++i)
     if (!tpc_doorbell_reaches(messages[i].peer))
@@ -138,7 +178,7 @@ static int all_reached(const tpc_mpi_message *messages, int32_t count) {
 }
 
 static int32_t run(const tpc_mpi_message *sends, int32_t num_sends, const tpc_mpi_message *receives,
-                   int32_t num_receives, int spin, int notice_left) {
+                   int32_t num_receives, int spin, int notice_left, double timeout) {
   if (!reserve(parts_of(sends, num_sends) + parts_of(receives, num_receives)))
     return -2;
   /* Receives first: what arrives early finds its place. */
@@ -153,6 +193,8 @@ static int32_t run(const tpc_mpi_message *sends, int32_t num_sends, const tpc_mp
   const double shortest =
       all_reached(sends, num_sends) && all_reached(receives, num_receives) ? 200e-6 : 20e-6;
   double began = 0, seen_left = 0, next_check = 0.2;
+  /* Only time in which this process could have looked: not that in which it was stopped itself. */
+  double patience = timeout, looked = 0;
   int32_t gone = -1;
   int open = count;
   for (int64_t tries = 0;; ++tries) {
@@ -177,12 +219,28 @@ static int32_t run(const tpc_mpi_message *sends, int32_t num_sends, const tpc_mp
       sched_yield();
       continue;
     }
+    double time = now();
     if (began == 0)
-      began = now();
-    double waited = now() - began, pause = waited / 8;
+      began = looked = time;
+    double waited = time - began, pause = waited / 8;
+    patience -= time - looked < 1 ? time - looked : 1;
+    looked = time;
+    if (timeout > 0 && patience <= 0) {
+      num_open = count;
+      tell_late();
+      return -3;
+    }
     tpc_doorbell_sleep(rings, pause < shortest ? shortest : pause > 2e-3 ? 2e-3 : pause);
-    if (!notice_left || waited < next_check)
+    if (waited < next_check)
       continue;
+    if (timeout > 0 && is_late()) {
+      num_open = count;
+      return -4;
+    }
+    if (!notice_left) {
+      next_check = waited + 0.1;
+      continue;
+    }
     /* Has somebody ended who will never come? Its last messages may still be on their way, so it is
      * given another second. */
     next_check = waited + 0.1;
@@ -198,11 +256,12 @@ static int32_t run(const tpc_mpi_message *sends, int32_t num_sends, const tpc_mp
 }
 
 static int32_t exchange(const tpc_mpi_message *sends, int32_t num_sends,
-                        const tpc_mpi_message *receives, int32_t num_receives, int32_t spin) {
-  return run(sends, num_sends, receives, num_receives, spin, 1);
+                        const tpc_mpi_message *receives, int32_t num_receives, int32_t spin,
+                        double timeout) {
+  return run(sends, num_sends, receives, num_receives, spin, 1, timeout);
 }
 
-static int32_t leave(void) {
+static int32_t leave(double timeout) {
   if (world_size == 1)
     return -1;
   tpc_mpi_message *messages = malloc((size_t)world_size * sizeof(tpc_mpi_message));
@@ -214,7 +273,7 @@ static int32_t leave(void) {
     if (peer != world_rank)
       messages[count++] = (tpc_mpi_message){&nothing, 0, peer, leave_tag};
   /* Peers that are done with this may already be at the end of the next run, and that is fine. */
-  int32_t status = run(messages, count, messages, count, 0, 0);
+  int32_t status = run(messages, count, messages, count, 0, 0, timeout);
   free(messages);
   return status;
 }
@@ -243,7 +302,7 @@ static void finalize(void) {
 }
 
 __attribute__((visibility("default"))) const tpc_mpi_shim *tpc_mpi_shim_v1(void) {
-  static const tpc_mpi_shim shim = {TPC_MPI_SHIM_VERSION, init,    exchange, leave,
+  static const tpc_mpi_shim shim = {TPC_MPI_SHIM_VERSION, init,    exchange, leave, missing,
                                     abort_world,          finalize};
   return &shim;
 }
