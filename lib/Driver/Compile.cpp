@@ -2,6 +2,7 @@
 
 #include "tpc/Driver/Compile.h"
 #include "OutputFile.h"
+#include "ReadProgram.h"
 
 #include "tpc/Analysis/Passes.h"
 #include "tpc/Analysis/Schedule.h"
@@ -11,6 +12,7 @@
 #include "tpc/Transforms/Pipeline/Passes.h"
 #include "tpc/Transforms/Sharding/Passes.h"
 
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "llvm/ADT/SetVector.h"
@@ -30,6 +32,7 @@ namespace {
 struct Verifier {
   llvm::StringLiteral flag, step;
   Emit stage;
+  bool comparesModels;
   /// `last`: nothing after this stage is verified.
   std::unique_ptr<mlir::Pass> (*create)(const std::shared_ptr<mlir::tpc::ReferenceModel> &,
                                         bool last);
@@ -37,16 +40,16 @@ struct Verifier {
 } // namespace
 
 static constexpr Verifier verifiers[] = {
-    {"tpc-verify-equivalence", "verifying that one rank's program is the model", Emit::Spmd,
+    {"tpc-verify-equivalence", "verifying that one rank's program is the model", Emit::Spmd, true,
      [](auto &reference, bool last) {
        // Where the stages are compared with the model as well, they are what is run on paper.
        return mlir::tpc::createVerifyEquivalence(reference, {true, /*interpret=*/last});
      }},
-    {"tpc-verify-bounds", "verifying bounds", Emit::Staged,
+    {"tpc-verify-bounds", "verifying bounds", Emit::Staged, false,
      [](auto &, bool) { return mlir::tpc::createVerifyBounds(); }},
-    {"tpc-verify-equivalence", "verifying that the stages are the model", Emit::Staged,
+    {"tpc-verify-equivalence", "verifying that the stages are the model", Emit::Staged, true,
      [](auto &reference, bool) { return mlir::tpc::createVerifyEquivalence(reference); }},
-    {"tpc-verify-comms", "verifying communication", Emit::Staged,
+    {"tpc-verify-comms", "verifying communication", Emit::Staged, false,
      [](auto &, bool) { return mlir::tpc::createVerifyComms(); }},
 };
 
@@ -57,6 +60,12 @@ std::string tpc::verifierNames() {
   return llvm::join(names, ", ");
 }
 
+/// What is found out about a staged program, also about one that was edited.
+static void buildStagedChecks(mlir::OpPassManager &pm) {
+  pm.addPass(mlir::tpc::createCheckLinks());
+  pm.addPass(mlir::tpc::createRecordSchedule());
+}
+
 /// Without the verifiers of the stage.
 static void buildStage(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
                        const std::shared_ptr<mlir::tpc::ReferenceModel> &reference) {
@@ -65,7 +74,7 @@ static void buildStage(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spe
     if (reference) // before anything is folded
       pm.addPass(mlir::tpc::createVerifyBounds());
     mlir::tpc::buildModelPipeline(pm);
-    if (reference)
+    if (reference && !reference->module)
       pm.addPass(mlir::tpc::createRecordReference(reference));
     return;
   case Emit::Sharded:
@@ -75,9 +84,7 @@ static void buildStage(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spe
     return mlir::tpc::buildSpmdPipeline(pm, spec);
   case Emit::Staged:
     mlir::tpc::buildPipelinePipeline(pm, spec);
-    pm.addPass(mlir::tpc::createCheckLinks());
-    pm.addPass(mlir::tpc::createRecordSchedule());
-    return;
+    return buildStagedChecks(pm);
   default:
     llvm_unreachable("no passes on programs lead to this stage");
   }
@@ -135,14 +142,106 @@ mlir::LogicalResult Compilation::annotate() {
   return options.onAnnotated ? options.onAnnotated(*module) : mlir::success();
 }
 
+/// A program that is sharded has its grid; --megatron-shard may say the same, and what else is
+/// allowed.
+mlir::LogicalResult Compilation::adoptGrid() {
+  auto grid = mlir::tpc::GridAttr::lookup(*module);
+  mlir::Location loc = module->getLoc();
+  std::optional<ShardSpec> spec = getSpec(grid);
+  if (!spec)
+    return mlir::emitError(loc) << mlir::tpc::TpcDialect::kGridAttr << " " << grid
+                                << " is none that --megatron-shard can spell";
+  if (options.specGiven && mlir::tpc::makeGrid(&context, options.spec) != grid)
+    return mlir::emitError(loc) << "--megatron-shard=" << options.spec.str()
+                                << " is another grid than the program has: it is split for "
+                                << spec->str() << " already; leave the flag out";
+  spec->allowReshard = options.spec.allowReshard;
+  options.spec = *spec;
+  return mlir::success();
+}
+
+/// The model that the proof compares with, where it is not the program itself.
+mlir::LogicalResult Compilation::readReference(OnStep onStep) {
+  onStep("reading " + options.reference);
+  mlir::OwningOpRef<mlir::ModuleOp> model;
+  Emit stage = Emit::Import;
+  model = isProgramText(options.reference) ? readProgram(options.reference, &context, stage)
+                                           : importOnnxModel(options.reference, &context,
+                                                             {.weights = options.weights});
+  if (!model)
+    return mlir::failure();
+  if (stage != Emit::Import)
+    return mlir::emitError(model->getLoc())
+           << "--reference: is at stage " << emitName(stage)
+           << "; the proof compares with a model: an ONNX file, or what --emit=model writes";
+  mlir::PassManager pm(&context);
+  buildStage(pm, Emit::Model, options.spec, reference);
+  if (mlir::failed(pm.run(*model)))
+    return mlir::failure();
+  reference->module = std::move(model);
+  return mlir::success();
+}
+
+mlir::LogicalResult Compilation::read(OnStep onStep) {
+  onStep("reading " + options.input);
+  if (!isProgramText(options.input)) {
+    module = importOnnxModel(options.input, &context, {.weights = options.weights});
+  } else {
+    module = readProgram(options.input, &context, first);
+  }
+  if (!module || (first > Emit::Model && mlir::failed(adoptGrid())))
+    return mlir::failure();
+  if (reference && !options.reference.empty() && mlir::failed(readReference(onStep)))
+    return mlir::failure();
+  if (first > Emit::Model && reference && !reference->module)
+    mlir::emitWarning(module->getLoc())
+        << "is at stage " << emitName(first)
+        << ", and that it computes what some model does is not proved: name the model with "
+           "--reference; the executable will say so";
+  reached = first;
+  return mlir::success();
+}
+
+mlir::LogicalResult Compilation::verify(Emit stage, bool last, OnStep onStep) {
+  for (const Verifier &verifier : verifiers) {
+    if (!reference || verifier.stage != stage)
+      continue;
+    // Steps of their own, so that --timing tells what they take.
+    onStep(verifier.step);
+    if (verifier.comparesModels && !reference->module) {
+      if (mlir::failed(mlir::tpc::verifyDistribution(*module)))
+        return mlir::failure();
+      continue;
+    }
+    mlir::PassManager pm(&context);
+    pm.addPass(verifier.create(reference, last));
+    if (mlir::failed(pm.run(*module)))
+      return mlir::failure();
+  }
+  std::string skipped =
+      !reference ? verifierNames()
+      : !reference->module
+          ? "tpc-verify-equivalence (it was compiled from text, without --reference)"
+          : "";
+  if (stage == Emit::Staged && !skipped.empty())
+    module->getOperation()->setAttr(mlir::tpc::kNotVerifiedAttr,
+                                    mlir::StringAttr::get(&context, skipped));
+  return mlir::success();
+}
+
 mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
   assert(stage <= Emit::Llvm && "later stages are no modules");
   if (!module) {
-    onStep("reading " + options.input);
-    module = importOnnxModel(options.input, &context, {.weights = options.weights});
-    if (!module)
+    if (mlir::failed(read(onStep)))
       return mlir::failure();
-    reached = Emit::Import;
+    // What was read may have been edited. As after import, sizes come first.
+    mlir::PassManager pm(&context);
+    if (reference && (first == Emit::Sharded || first == Emit::Spmd))
+      pm.addPass(mlir::tpc::createVerifyBounds());
+    if (first == Emit::Staged)
+      buildStagedChecks(pm);
+    if (mlir::failed(pm.run(*module)) || mlir::failed(verify(first, first >= stage, onStep)))
+      return mlir::failure();
   }
   while (reached < stage) {
     constexpr llvm::StringLiteral what[] = {"",
@@ -160,21 +259,8 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
       mlir::tpc::buildLoweringPipeline(pm, options.lowering);
     else
       buildStage(pm, target, options.spec, reference);
-    if (mlir::failed(pm.run(*module)))
+    if (mlir::failed(pm.run(*module)) || mlir::failed(verify(target, target == stage, onStep)))
       return mlir::failure();
-    // Steps of their own, so that --timing tells what they take.
-    for (const Verifier &verifier : verifiers) {
-      if (!reference || verifier.stage != target)
-        continue;
-      onStep(verifier.step);
-      mlir::PassManager verify(&context);
-      verify.addPass(verifier.create(reference, target == stage));
-      if (mlir::failed(verify.run(*module)))
-        return mlir::failure();
-    }
-    if (target == Emit::Staged && !reference)
-      module->getOperation()->setAttr(mlir::tpc::kNotVerifiedAttr,
-                                      mlir::StringAttr::get(&context, verifierNames()));
     reached = target;
   }
   return mlir::success();

@@ -6,6 +6,7 @@
 #include "OutputFile.h"
 #include "PrintGroups.h"
 #include "Progress.h"
+#include "ReadProgram.h"
 #include "TpccOptions.h"
 
 #include "tpc/Analysis/Certificate.h"
@@ -51,6 +52,7 @@ private:
   /// Once the model is known: are all its sizes bound that --report needs, and would an output
   /// overwrite one of its files?
   Error checkModel(mlir::ModuleOp module);
+  Error checkStage(Emit first);
   mlir::LogicalResult writeReport(mlir::ModuleOp module);
   mlir::LogicalResult writeCertificate(mlir::ModuleOp module);
   mlir::LogicalResult explain(Compilation &compilation);
@@ -92,6 +94,21 @@ Error Session::check() {
                      "are needed to compile");
   if (llvm::sys::fs::is_directory(options.input))
     return makeError("'" + options.input + "' is a folder; name the .onnx file in it");
+  if (options.onnx && isProgramText(options.input))
+    return makeError("--emit=onnx-sharded writes the model's own file, and '" + options.input +
+                     "' is a program");
+  if (!options.weights.empty() && isProgramText(options.input))
+    return makeError("--weights: '" + options.input +
+                     "' is a program, and says where its weights are; the executable has the "
+                     "same flag");
+  if (!options.reference.empty()) {
+    if (options.noVerify)
+      return makeError("--reference: nothing is compared with it; leave out --no-verify");
+    if (std::error_code missing =
+            llvm::sys::fs::access(options.reference, llvm::sys::fs::AccessMode::Exist))
+      return makeError("--reference: cannot read '" + options.reference +
+                       "': " + missing.message());
+  }
 
   std::string error;
   std::optional<ShapeBinding> binding = parseShape(options.shape, error);
@@ -117,7 +134,7 @@ Error Session::check() {
     options.name = llvm::sys::path::stem(isText(options.emit) ? options.input : options.output);
   for (const std::string &path : {options.output, options.report, options.certificate})
     if (!path.empty())
-      if (Error problem = checkOutputPath(path, {options.input},
+      if (Error problem = checkOutputPath(path, {options.input, options.reference},
                                           path == options.output && options.emit == Emit::Exe))
         return problem;
   auto same = [&](const std::string &a, const std::string &b) {
@@ -143,13 +160,14 @@ mlir::LogicalResult Session::complain(Error error) {
 }
 
 /// The files that the weights are in, as paths.
-static std::vector<std::string> getWeightFiles(mlir::ModuleOp module, llvm::StringRef input) {
+static std::vector<std::string> getWeightFiles(mlir::ModuleOp module) {
+  auto source = module->getAttrOfType<mlir::StringAttr>(mlir::tpc::TpcDialect::kSourceAttr);
   llvm::StringSet<> seen;
   std::vector<std::string> files;
   for (auto weight : module.getOps<mlir::tpc::WeightOp>()) {
     llvm::SmallString<128> path(weight.getFile());
-    if (!llvm::sys::path::is_absolute(path)) {
-      path = llvm::sys::path::parent_path(input);
+    if (!llvm::sys::path::is_absolute(path) && source) {
+      path = llvm::sys::path::parent_path(source.getValue());
       llvm::sys::path::append(path, weight.getFile());
     }
     if (seen.insert(path).second)
@@ -188,10 +206,29 @@ static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) 
   return Error::success();
 }
 
+/// What can no longer be asked of a program that is at `first`.
+Error Session::checkStage(Emit first) {
+  auto refuse = [&](llvm::StringRef flag, llvm::StringRef why) {
+    return makeError(flag + ": '" + options.input + "' is at stage " + emitName(first) +
+                     " already" + why);
+  };
+  if (options.emitGiven && options.emit < first)
+    return refuse(("--emit=" + emitName(options.emit)).str(), "");
+  if (first <= Emit::Model)
+    return Error::success();
+  if (!options.annotations.empty())
+    return refuse("--annotations", ", and what they say is decided before");
+  if (!options.deviceConfiguration.empty())
+    return refuse("--device-configuration", ", and what it says is decided before");
+  if (options.explain)
+    return refuse("--explain", ", and the tactics have run before");
+  return Error::success();
+}
+
 Error Session::checkModel(mlir::ModuleOp module) {
   for (const std::string &path : {options.output, options.report, options.certificate})
     if (!path.empty())
-      if (Error problem = checkOutputPath(path, getWeightFiles(module, options.input)))
+      if (Error problem = checkOutputPath(path, getWeightFiles(module)))
         return problem;
 
   std::set<std::string> symbols = mlir::tpc::getInputSymbols(module);
@@ -311,6 +348,8 @@ mlir::LogicalResult Session::run() {
                          {options.name, options.march, options.optLevel, options.digestWeights},
                          !options.noVerify,
                          options.weights,
+                         options.shardGiven,
+                         options.reference,
                          options.annotations,
                          options.deviceConfiguration};
   if (options.onnx)
@@ -324,17 +363,17 @@ mlir::LogicalResult Session::run() {
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
 
   mlir::LogicalResult result = [&]() -> mlir::LogicalResult {
-    mlir::DictionaryAttr links;
-    if (!options.links.empty()) {
-      llvm::Expected<mlir::DictionaryAttr> read = readLinksFile(&context, options.links, spec);
-      if (!read)
-        return complain(makeError("--links: " + llvm::toString(read.takeError())));
-      links = *read;
-    }
     if (mlir::failed(compilation.advance(Emit::Import, onStep)))
       return mlir::failure();
-    if (links)
-      compilation.getModule()->setAttr(mlir::tpc::kLinksAttr, links);
+    if (Error problem = checkStage(compilation.getFirst()))
+      return complain(std::move(problem));
+    spec = compilation.getOptions().spec;
+    if (!options.links.empty()) {
+      llvm::Expected<mlir::DictionaryAttr> links = readLinksFile(&context, options.links, spec);
+      if (!links)
+        return complain(makeError("--links: " + llvm::toString(links.takeError())));
+      compilation.getModule()->setAttr(mlir::tpc::kLinksAttr, *links);
+    }
     if (Error problem = checkModel(compilation.getModule()))
       return complain(std::move(problem));
     // Earlier stages are written before the program goes further for the report, later ones after

@@ -30,10 +30,14 @@ EXAMPLES:
   Look at the program between the stages (global, distributed, one rank's, staged):
     tpcc gpt2.onnx --megatron-shard=tp2 --emit=sharded
 
+  Change what a stage has by hand, and go on from there; is it still the model?
+    tpcc gpt2.onnx --megatron-shard=tp2 --emit=staged -o gpt2.mlir
+    tpcc gpt2.mlir --reference=gpt2.onnx -o gpt2
+
   Which ranks talk to each other?
     tpcc --print-groups=tp,dp,tp-dp --megatron-shard=tp2,pp2,dp2,order=tp-dp-pp --json
 
-STAGES (--emit), in order
+STAGES (--emit), in order; a program of one up to staged can be compiled as a model can
   import   the program as the file has it
   model    attention, norms and activations raised; the repeated layer is one function
   sharded  a distribution on every value
@@ -158,6 +162,11 @@ bool TpccOptions::parse(int argc, char **argv) {
                "(default: the one with as many devices as there are ranks)"),
       cl::value_desc("name"), cl::location(deviceConfiguration), cl::cat(partitioning));
 
+  cl::opt<std::string, true> referenceOption(
+      "reference",
+      cl::desc("The model that the program must compute: ONNX, or from --emit=model (default: what "
+               "is compiled, where that is no program that was split before)"),
+      cl::value_desc("file"), cl::location(reference), cl::cat(partitioning));
   cl::opt<bool, true> noVerifyOption(
       "no-verify",
       cl::desc(
@@ -198,8 +207,9 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
-           &outputOption, &nameOption, &marchOption, &weightsOption, &shardOption, &linksOption, &annotationsOption,
-           &configurationOption, &certificateOption, &reportOption, &shapeOption})
+           &outputOption, &nameOption, &marchOption, &weightsOption, &shardOption, &linksOption,
+           &annotationsOption, &configurationOption, &referenceOption, &certificateOption,
+           &reportOption, &shapeOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   if (ok && optLevel > 3) {
@@ -208,6 +218,7 @@ bool TpccOptions::parse(int argc, char **argv) {
     ok = false;
   }
   emitGiven = emitOption.getNumOccurrences() > 0;
+  shardGiven = shardOption.getNumOccurrences() > 0;
   std::string emitText = emitOption;
   // The options above end with this function; nobody may find them afterwards. The reset gives them
   // their default values, which must not reach ours.

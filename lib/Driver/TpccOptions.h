@@ -21,6 +21,8 @@ struct TpccOptions {
   unsigned optLevel = 3;
   std::string weights;
   std::string megatronShard;
+  bool shardGiven = false;
+  std::string reference;
   std::string links;
   std::string annotations;
   std::string deviceConfiguration;

@@ -120,7 +120,7 @@ std::string describe(const Manifest &manifest) {
     text +=
         "Verified by proof alone, not at small sizes as well: " + manifest.noSecondOpinion + "\n";
   if (!manifest.notVerified.empty())
-    text += "NOT VERIFIED: compiled with --no-verify, which skipped " + manifest.notVerified + "\n";
+    text += "NOT VERIFIED: compiled without " + manifest.notVerified + "\n";
   if (!manifest.schedule.empty())
     text += "Schedule: " + manifest.schedule + "\n";
   text += "Grid: " + std::to_string(grid.numRanks()) + (grid.numRanks() == 1 ? " rank" : " ranks");

@@ -86,7 +86,7 @@ struct Parameter {
 struct Manifest {
   std::string name, compiler, source, schedule;
   std::string digest;      ///< of the manifest's text
-  std::string notVerified; ///< what --no-verify skipped; empty if nothing
+  std::string notVerified; ///< verifiers that were left out; empty if none
   /// Why the program was proved, but not run at small sizes as well; empty if it was.
   std::string noSecondOpinion;
   Grid grid;

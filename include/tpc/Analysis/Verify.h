@@ -43,6 +43,10 @@ inline constexpr llvm::StringLiteral kNormsWrittenOutAttr = "tpc.norms_written_o
 LogicalResult verifyEquivalence(ModuleOp model, ModuleOp program, EquivalenceMethods methods = {},
                                 std::string *skipped = nullptr);
 
+/// The part of it that needs no model: each value on a rank is, of some whole value, the part that
+/// its type says.
+LogicalResult verifyDistribution(ModuleOp program);
+
 } // namespace mlir::tpc
 
 #endif // TPC_ANALYSIS_VERIFY_H

@@ -30,11 +30,13 @@ enum class Emit { Import, Model, Sharded, Spmd, Staged, Llvm, Obj, Exe };
 llvm::StringRef emitName(Emit emit);
 
 struct CompileOptions {
-  std::string input;
+  std::string input; // ONNX, or a program as text
   ShardSpec spec;
   mlir::tpc::LoweringOptions lowering;
   bool verify = true;                   // see docs/verification.md
   std::string weights = {};             // where external data is; empty: beside the model
+  bool specGiven = true;                // else a program that has a grid keeps it
+  std::string reference = {};           // a model to be proved against; empty: what is read, if it is one
   std::string annotations = {};         // a file of annotations; empty: none
   std::string deviceConfiguration = {}; // of the file; empty: the one that fits, if any
   /// Sees the imported program with its annotations, before anything is recognized.
@@ -64,6 +66,8 @@ public:
   mlir::LogicalResult advance(Emit stage, OnStep onStep);
 
   mlir::ModuleOp getModule() { return *module; }
+  /// What was read was at this stage.
+  Emit getFirst() const { return first; }
 
   /// What is made of a program that is at Llvm. An executable is complete, or not there.
   llvm::Expected<std::string> makeLLVM(OnStep onStep);
@@ -73,13 +77,18 @@ public:
   const CompileOptions &getOptions() const { return options; }
 
 private:
+  mlir::LogicalResult read(OnStep onStep);
+  mlir::LogicalResult adoptGrid();
+  mlir::LogicalResult readReference(OnStep onStep);
   mlir::LogicalResult annotate();
+  /// What the program of a stage must pass. `last`: nothing after it is verified.
+  mlir::LogicalResult verify(Emit stage, bool last, OnStep onStep);
 
   mlir::MLIRContext &context;
   CompileOptions options;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::shared_ptr<mlir::tpc::ReferenceModel> reference; // null: nothing is verified
-  Emit reached = Emit::Import;
+  Emit first = Emit::Import, reached = Emit::Import;
 };
 
 } // namespace tpc

@@ -67,6 +67,15 @@ LogicalResult mlir::tpc::verifyEquivalence(ModuleOp model, ModuleOp program,
   return success();
 }
 
+LogicalResult mlir::tpc::verifyDistribution(ModuleOp program) {
+  OwningOpRef<ModuleOp> copy;
+  if (program->hasAttr(kNormsWrittenOutAttr)) {
+    copy = program.clone();
+    expandNorms(program = *copy);
+  }
+  return verifyRelations(program);
+}
+
 namespace {
 
 struct VerifyEquivalence : public mlir::tpc::impl::VerifyEquivalenceBase<VerifyEquivalence> {

@@ -153,7 +153,7 @@ SmallVector<std::string> mlir::tpc::getTacticNames(const ::tpc::ShardSpec &spec)
   return names;
 }
 
-static GridAttr makeGrid(MLIRContext *context, const ::tpc::ShardSpec &spec) {
+GridAttr mlir::tpc::makeGrid(MLIRContext *context, const ::tpc::ShardSpec &spec) {
   SmallVector<StringAttr> order;
   SmallVector<int64_t> sizes;
   for (const ::tpc::ShardSpec::NamedAxis &axis : spec.axes()) {

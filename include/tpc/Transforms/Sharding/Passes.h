@@ -26,6 +26,9 @@ inline constexpr llvm::StringLiteral kTacticsAttr = "tpc.tactics";
 /// AssignShardings' option `tactics`.
 SmallVector<std::string> getTacticNames(const ::tpc::ShardSpec &spec);
 
+/// The grid that --megatron-shard asks for, as programs carry it.
+GridAttr makeGrid(MLIRContext *context, const ::tpc::ShardSpec &spec);
+
 /// The grid of `module`; none: an error that says which passes have to run before.
 FailureOr<GridAttr> requireGrid(ModuleOp module, StringRef passes = "tpc-assign-shardings");
 

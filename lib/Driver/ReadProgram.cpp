@@ -1,0 +1,256 @@
+//===- ReadProgram.cpp - Programs as text, from --emit or a person ---------===//
+
+#include "ReadProgram.h"
+
+#include "tpc/Analysis/Schedule.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Tpc.h"
+#include "tpc/Transforms/Sharding/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+#include <fstream>
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace tpc {
+
+static constexpr llvm::StringLiteral bytecodeMagic = "ML\xefR";
+
+static std::string readStart(StringRef path) {
+  std::string start(512, '\0');
+  std::ifstream file(path.str(), std::ios::binary);
+  file.read(start.data(), start.size());
+  start.resize(file.gcount());
+  return start;
+}
+
+bool isProgramText(StringRef path) {
+  if (llvm::sys::path::extension(path) == ".mlir")
+    return true;
+  std::string start = readStart(path);
+  if (StringRef(start).starts_with(bytecodeMagic))
+    return true; // to be refused as what it is
+  // A model's first field is its version: a byte that no text has.
+  return !start.empty() &&
+         llvm::all_of(start, [](char c) { return llvm::isPrint(c) || llvm::isSpace(c); });
+}
+
+std::optional<ShardSpec> getSpec(GridAttr grid) {
+  std::vector<std::string> items, order;
+  auto add = [&](StringRef name, int64_t size) {
+    if (size != 1)
+      items.push_back((name + Twine(size)).str());
+  };
+  if (grid.hasAxis("tpx"))
+    items.push_back("tp" + std::to_string(grid.getAxisSize("tpx")) + "x" +
+                    std::to_string(grid.getAxisSize("tpy")));
+  for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes())) {
+    bool twoDimensions = axis.getValue() == "tpx" || axis.getValue() == "tpy";
+    if (!twoDimensions)
+      add(axis.getValue(), size);
+    if (axis.getValue() != "tpy")
+      order.push_back(axis.getValue() == "tpx" ? "tp" : axis.str());
+  }
+  add("mb", grid.getMicroBatches());
+  if (grid.getGpusPerNode())
+    items.push_back("gpus-per-node=" + std::to_string(grid.getGpusPerNode()));
+  items.push_back("order=" + llvm::join(order, "-"));
+  std::string error;
+  std::optional<ShardSpec> spec = ShardSpec::parse(llvm::join(items, ","), error);
+  if (!spec || makeGrid(grid.getContext(), *spec) != grid)
+    return std::nullopt;
+  return spec;
+}
+
+//===----------------------------------------------------------------------===//
+// What later passes rely on
+//===----------------------------------------------------------------------===//
+
+static LogicalResult checkType(Operation *op, Type type, StringRef what) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor)
+    return op->emitError() << what << " of type " << type << ": programs compute with tensors";
+  if (!tensor.getElementType().isIntOrFloat())
+    return op->emitError() << what << " has elements of " << tensor.getElementType();
+  Attribute encoding = tensor.getEncoding();
+  if (encoding && !isa<DistAttr>(encoding))
+    return op->emitError() << what << " of type " << type
+                           << " has another encoding than a #tpc.dist";
+  if (!encoding && !tensor.hasStaticShape())
+    return op->emitError() << what << " of type " << type
+                           << " has sizes that nothing is known of; say them in a #tpc.dist";
+  return success();
+}
+
+static LogicalResult checkOp(Operation *op) {
+  StringRef dialect = op->getName().getDialectNamespace();
+  bool known =
+      isa<TpcDialect>(op->getDialect()) || isa<func::FuncOp, func::CallOp, func::ReturnOp>(op);
+  if (!known)
+    return op->emitError() << "'" << op->getName() << "' is no op of a program up to the staged "
+                           << "one, which has those of 'tpc' and func.func, func.call and "
+                           << "func.return"
+                           << (dialect == "llvm" ? "; from --emit=llvm there is no way on" : "");
+  for (Value result : op->getResults())
+    if (failed(checkType(op, result.getType(), "a result")))
+      return failure();
+  for (Region &region : op->getRegions()) {
+    if (region.empty() && isa<func::FuncOp>(op))
+      return op->emitError() << "@" << cast<func::FuncOp>(op).getName()
+                             << " is declared, but has no body";
+    if (!region.hasOneBlock())
+      return op->emitError() << "'" << op->getName() << "' has " << region.getBlocks().size()
+                             << " blocks; there is no control flow between blocks";
+    for (Value argument : region.getArguments())
+      if (failed(checkType(op, argument.getType(), "an argument")))
+        return failure();
+  }
+  return success();
+}
+
+/// A function that calls itself, through others perhaps, would have no end.
+static LogicalResult checkCalls(ModuleOp module) {
+  DenseMap<Operation *, int> state; // 1: under way, 2: done
+  auto visit = [&](auto &visit, func::FuncOp function) -> LogicalResult {
+    state[function] = 1;
+    WalkResult result = function.walk([&](func::CallOp call) {
+      auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+      if (state.lookup(callee) == 1) {
+        call.emitError() << "@" << call.getCallee() << " calls itself here";
+        return WalkResult::interrupt();
+      }
+      if (state.lookup(callee) == 0 && failed(visit(visit, callee)))
+        return WalkResult::interrupt();
+      return WalkResult::advance();
+    });
+    state[function] = 2;
+    return failure(result.wasInterrupted());
+  };
+  for (auto function : module.getOps<func::FuncOp>())
+    if (state.lookup(function) == 0 && failed(visit(visit, function)))
+      return failure();
+  return success();
+}
+
+static LogicalResult checkProgram(ModuleOp module) {
+  for (Operation &op : *module.getBody())
+    if (!isa<func::FuncOp, WeightOp, PipelineOp>(op))
+      return op.emitError() << "'" << op.getName()
+                            << "' does not stand in a module; functions, tpc.weight and "
+                               "tpc.pipeline do";
+  WalkResult result = module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    return op == module || succeeded(checkOp(op)) ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  if (result.wasInterrupted() || failed(checkCalls(module)))
+    return failure();
+  if (Attribute batch = module->getAttr("tpc.batch"); batch && !isa<DimAttr>(batch))
+    return emitError(module.getLoc()) << "tpc.batch must be a #tpc.dim, not " << batch;
+  for (StringRef name : {TpcDialect::kSourceAttr})
+    if (Attribute text = module->getAttr(name); text && !isa<StringAttr>(text))
+      return emitError(module.getLoc()) << name << " must be text, not " << text;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Which stage it is at
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The first op that shows a stage.
+struct Signs {
+  Operation *sharded = nullptr, *spmd = nullptr;
+};
+} // namespace
+
+static Signs findSigns(ModuleOp module) {
+  Signs signs;
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    auto note = [&](Type type) {
+      auto tensor = dyn_cast<RankedTensorType>(type);
+      if (!tensor || !isa_and_nonnull<DistAttr>(tensor.getEncoding()))
+        return;
+      DistAttr dist = getDist(tensor);
+      if (dist.getLocal()) {
+        signs.spmd = signs.spmd ? signs.spmd : op;
+      } else if (dist.getPartial() || dist.getGlobal() != dist) {
+        signs.sharded = signs.sharded ? signs.sharded : op;
+      }
+    };
+    for (Value result : op->getResults())
+      note(result.getType());
+    for (Region &region : op->getRegions())
+      for (Value argument : region.getArguments())
+        note(argument.getType());
+    if (isa<ReshardOp>(op))
+      signs.sharded = signs.sharded ? signs.sharded : op;
+    if (isa<CollectiveOpInterface, LocalSliceOp, SendOp, RecvOp>(op))
+      signs.spmd = signs.spmd ? signs.spmd : op;
+  });
+  return signs;
+}
+
+static FailureOr<Emit> findStage(ModuleOp module) {
+  Signs signs = findSigns(module);
+  auto grid = GridAttr::lookup(module);
+  auto pipelines = llvm::to_vector(module.getOps<PipelineOp>());
+  if (!grid) {
+    Operation *op = signs.sharded ? signs.sharded : signs.spmd;
+    if (!op && !pipelines.empty())
+      op = pipelines.front();
+    if (op)
+      return op->emitError() << "'" << op->getName() << "' is of a program that is split over "
+                             << "ranks, but the module has no " << TpcDialect::kGridAttr;
+  }
+  if (signs.sharded && (signs.spmd || !pipelines.empty())) {
+    InFlightDiagnostic diag = signs.sharded->emitError()
+                              << "'" << signs.sharded->getName()
+                              << "' is of the sharded stage: a value that is split, but not local";
+    Operation *other = signs.spmd ? signs.spmd : pipelines.front();
+    diag.attachNote(other->getLoc()) << "this is of a later stage: '" << other->getName() << "'";
+    return diag;
+  }
+  if (pipelines.size() > 1)
+    return pipelines[1].emitError() << "a program has one tpc.pipeline";
+  if (!pipelines.empty())
+    return Emit::Staged;
+  if (!module.lookupSymbol<func::FuncOp>("main"))
+    return emitError(module.getLoc())
+           << "there is no function @main, and no tpc.pipeline: nothing to compile";
+  return !grid ? Emit::Import : signs.spmd ? Emit::Spmd : Emit::Sharded;
+}
+
+OwningOpRef<ModuleOp> readProgram(StringRef path, MLIRContext *context, Emit &stage) {
+  context->loadDialect<func::FuncDialect, TpcDialect>();
+  Location loc = FileLineColLoc::get(context, path, 0, 0);
+  if (StringRef(readStart(path)).starts_with(bytecodeMagic)) {
+    emitError(loc) << "is MLIR bytecode, and programs are read as text only; print it with "
+                      "tpc-opt "
+                   << path;
+    return nullptr;
+  }
+  // The verifiers of all ops run as well.
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, ParserConfig(context));
+  if (!module || failed(checkProgram(*module)))
+    return nullptr;
+  FailureOr<Emit> found = findStage(*module);
+  if (failed(found))
+    return nullptr;
+  stage = *found;
+  // They were said of the program before it was edited.
+  for (StringRef name : {kNotVerifiedAttr, kScheduleAttr, kNoSecondOpinionAttr})
+    (*module)->removeAttr(name);
+  if (!(*module)->hasAttr(TpcDialect::kSourceAttr)) {
+    SmallString<256> absolute(path);
+    (void)llvm::sys::fs::make_absolute(absolute);
+    (*module)->setAttr(TpcDialect::kSourceAttr, StringAttr::get(context, absolute));
+  }
+  return module;
+}
+
+} // namespace tpc
