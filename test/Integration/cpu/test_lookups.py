@@ -127,6 +127,18 @@ def test_dimension_of_several_factors(tpcc, tmp_path, shape, axis, grid):
         np.testing.assert_allclose(program.run(inputs, outputs=["y"])["y"], reference.run(inputs)["y"], rtol=1e-5, atol=1e-5)
 
 
+def test_rows_behind_others(tpcc, tmp_path):
+    """Rows of a table behind those of an input: what is looked up has fewer rows than the kernel that does it."""
+    path = tmp_path / "model.onnx"
+    onnx.save(graph([node("Gather", "table", "ids", to="rows"), node("Concat", "x", "rows", axis=0)], ["all", 4], {"table": TABLE},
+                    x=(TensorProto.FLOAT, ["n", 4]), ids=(TensorProto.INT64, ["m"])), path)
+    program, reference = tpcc.compile(path, Grid()), Session(path)
+    for n, m in ((20000, 1), (3, 7), (0, 2), (5, 0)):
+        random = np.random.default_rng(n)
+        inputs = {"x": random.normal(size=(n, 4)).astype(np.float32), "ids": random.integers(-10, 10, m)}
+        np.testing.assert_array_equal(program.run(inputs, outputs=["y"])["y"], reference.run(inputs)["y"])
+
+
 def test_every_rank_hears_of_it(tpcc, tmp_path, mpi):
     """One replica's index is missing; the others must not wait for it."""
     path = tmp_path / "model.onnx"
