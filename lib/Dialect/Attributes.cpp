@@ -4,6 +4,7 @@
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -33,10 +34,15 @@ SymExpr FactorAttr::getExpr() const {
   // Most sizes are numbers, and this is asked for very often.
   if (int64_t number; !getSize().getAsInteger(10, number))
     return SymExpr(number);
-  // The verifier of #tpc.dist has seen that the text parses.
-  if (auto e = SymExpr::parse(std::string_view(getSize().data(), getSize().size())))
-    return *e;
-  return SymExpr(0);
+  // A program has few different texts. The verifier of #tpc.dist has seen that they parse.
+  static thread_local llvm::StringMap<SymExpr> known;
+  if (known.size() > 4096)
+    known.clear();
+  auto [it, first] = known.try_emplace(getSize());
+  if (first)
+    it->second =
+        SymExpr::parse(std::string_view(getSize().data(), getSize().size())).value_or(SymExpr(0));
+  return it->second;
 }
 
 static void printAxes(AsmPrinter &printer, ArrayRef<StringAttr> axes) {

@@ -64,10 +64,19 @@ SymExpr SymExpr::function(AtomKind kind, const SymExpr &a, const SymExpr &b) {
 /// Sorts terms (higher degree first, then by text), merges equal ones and
 /// drops zeros.
 void SymExpr::normalize() {
-  std::vector<std::pair<std::string, Term>> keyed;
-  for (Term &t : terms) {
+  auto sortAtoms = [](Term &t) {
     std::sort(t.atoms.begin(), t.atoms.end(),
               [](const Atom &x, const Atom &y) { return x.key < y.key; });
+  };
+  if (terms.size() <= 1) { // most are, and texts are not needed
+    if (!terms.empty() && terms[0].coefficient == 0)
+      terms.clear();
+    std::for_each(terms.begin(), terms.end(), sortAtoms);
+    return;
+  }
+  std::vector<std::pair<std::string, Term>> keyed;
+  for (Term &t : terms) {
+    sortAtoms(t);
     std::string key = t.key();
     keyed.push_back({std::move(key), std::move(t)});
   }
@@ -94,6 +103,8 @@ void SymExpr::normalize() {
 //===----------------------------------------------------------------------===//
 
 SymExpr SymExpr::operator+(const SymExpr &o) const {
+  if (isConstant(0))
+    return o;
   SymExpr r = *this;
   r.overflow |= o.overflow;
   r.terms.insert(r.terms.end(), o.terms.begin(), o.terms.end());
@@ -104,6 +115,10 @@ SymExpr SymExpr::operator+(const SymExpr &o) const {
 SymExpr SymExpr::operator-(const SymExpr &o) const { return *this + SymExpr(-1) * o; }
 
 SymExpr SymExpr::operator*(const SymExpr &o) const {
+  if (isConstant(1))
+    return o;
+  if (o.isConstant(1))
+    return *this;
   SymExpr r;
   r.overflow = overflow || o.overflow;
   for (const Term &x : terms)
@@ -174,7 +189,10 @@ bool SymExpr::operator==(const SymExpr &o) const {
   if (overflow || o.overflow || terms.size() != o.terms.size())
     return false;
   for (size_t i = 0; i < terms.size(); ++i)
-    if (terms[i].coefficient != o.terms[i].coefficient || terms[i].key() != o.terms[i].key())
+    if (terms[i].coefficient != o.terms[i].coefficient ||
+        !std::equal(terms[i].atoms.begin(), terms[i].atoms.end(), o.terms[i].atoms.begin(),
+                    o.terms[i].atoms.end(),
+                    [](const Atom &x, const Atom &y) { return x.key == y.key; }))
       return false;
   return true;
 }
