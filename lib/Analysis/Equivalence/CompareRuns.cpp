@@ -167,8 +167,10 @@ LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, std
     if (cost <= budget)
       break;
     if (base == 1) {
+      std::string why = sizes->explain();
       llvm::raw_string_ostream(skipped) << llvm::formatv(
-          "its sizes cannot be made small: {0:e0} multiplications, more than {1:e0}", cost, budget);
+          "its sizes cannot be made small: {0:e0} multiplications, more than {1:e0}{2}{3}", cost,
+          budget, why.empty() ? "" : "; ", why);
       return success();
     }
   }

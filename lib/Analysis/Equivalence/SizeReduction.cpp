@@ -22,6 +22,17 @@ SizeReduction::SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, Gr
     : grid(grid), sample(sample) {
   collect(model);
   collect(program);
+  // Places in a dimension first, so that they stay apart.
+  std::vector<Equation> others = std::move(equations);
+  equations.clear();
+  for (auto &[n, places] : cuts)
+    for (auto it = places.begin(); it != places.end() && std::next(it) != places.end(); ++it)
+      if (int64_t next = *std::next(it); next < n)
+        addUp(nullptr, next, {*it, next - *it});
+  llvm::append_range(equations, others);
+  // After all products: what is composite is no sum.
+  for (const Equation &equation : equations)
+    define(equation.op, {equation.total}, equation.parts);
   choose(base);
 }
 
@@ -82,19 +93,30 @@ void SizeReduction::collectOp(Operation *op) {
   auto getStatic = [](Value value, int64_t dim) { return getSizes(value)[dim].asConstant(); };
   // Joined for one collective, dimensions are such as 8*batch*sequence.
   auto getScaled = [](Value value, int64_t dim) { return getCoefficient(getSizes(value)[dim]); };
-  auto together = [&](ArrayRef<std::optional<int64_t>> all) {
-    int64_t unit = 0;
+  // Sizes keep their proportions, if those are small numbers. Else, if the first is the sum of the
+  // others, it remains their sum.
+  constexpr int64_t maxRatio = 64;
+  auto together = [&](ArrayRef<std::optional<int64_t>> all, bool isSum = false) -> bool {
+    int64_t unit = 0, largest = 0;
     bool plain = true;
     for (std::optional<int64_t> n : all)
       if (n)
-        unit = std::gcd(unit, *n);
+        unit = std::gcd(unit, *n), largest = std::max(largest, *n);
       else
         plain = false;
+    if (plain && isSum && unit > 0 && largest / unit > maxRatio) {
+      Factors parts;
+      for (std::optional<int64_t> n : all.drop_front())
+        parts.push_back(*n);
+      addUp(op, *all[0], parts);
+      return true;
+    }
     for (std::optional<int64_t> n : all)
       if (n && plain && unit > 0)
         scaleWith(*n, unit);
       else if (n)
-        freeze(*n);
+        freeze(*n, op);
+    return false;
   };
   if (isa<ReshapeOp>(op)) {
     Factors in = product(op->getOperand(0)), out = product(op->getResult(0));
@@ -106,9 +128,9 @@ void SizeReduction::collectOp(Operation *op) {
     if (a == b)
       return equate(in, out);
     for (int64_t n : in)
-      freeze(n);
+      freeze(n, op);
     for (int64_t n : out)
-      freeze(n);
+      freeze(n, op);
   } else if (auto attention = dyn_cast<AttentionOp>(op)) {
     auto q = getStatic(attention.getQ(), 2), kv = getStatic(attention.getK(), 2);
     if (q && kv && *kv > 0 && *q > 0 && *q % *kv == 0)
@@ -123,8 +145,8 @@ void SizeReduction::collectOp(Operation *op) {
           equate({*getStatic(parameter.getResult(), dim)},
                  {before, factor.getSize(),
                   *getStatic(parameter.getResult(), dim) / (before * factor.getSize())});
-          freeze(before);
-          freeze(factor.getSize());
+          freeze(before, op);
+          freeze(factor.getSize(), op);
         }
         before *= factor.getSize();
       }
@@ -143,7 +165,17 @@ void SizeReduction::collectOp(Operation *op) {
                                                getScaled(slice.getResult(), dim)};
     if (!first || *first > 0)
       all.push_back(first);
-    together(all);
+    // What lies behind it is a part as well.
+    bool parts = getStatic(slice.getOperand(), dim) && getStatic(slice.getResult(), dim) && first &&
+                 start->isConstant() && *first + *all[1] <= *all[0];
+    if (int64_t rest = parts ? *all[0] - *all[1] - *first : 0; rest > 0)
+      all.push_back(rest);
+    if (together(all, parts)) {
+      std::set<int64_t> &places = cuts[*all[0]];
+      if (*first > 0)
+        places.insert(*first);
+      places.insert(*first + *all[1]);
+    }
   } else if (isa<RollOp, CollectivePermuteOp>(op)) {
     auto dim = op->getAttrOfType<IntegerAttr>("dim");
     auto every = op->getAttrOfType<StringAttr>("every");
@@ -156,13 +188,13 @@ void SizeReduction::collectOp(Operation *op) {
     SmallVector<std::optional<int64_t>> all = {getScaled(concat.getResult(), concat.getDim())};
     for (Value operand : concat.getOperands())
       all.push_back(getScaled(operand, concat.getDim()));
-    together(all);
+    together(all, /*isSum=*/getStatic(concat.getResult(), concat.getDim()).has_value());
   } else if (auto rotary = dyn_cast<RotaryOp>(op)) {
     together({getStatic(rotary.getX(), 3), getStatic(rotary.getCos(), 2)});
   } else if (auto gather = dyn_cast<GatherNDOp>(op)) {
     int64_t last = getSizes(gather.getIndices()).size() - 1;
     if (auto k = getStatic(gather.getIndices(), last))
-      freeze(*k);
+      freeze(*k, op);
   }
 }
 
@@ -233,60 +265,96 @@ void SizeReduction::scaleWith(int64_t n, int64_t unit) {
   freeze(n / unit);
 }
 
-void SizeReduction::freeze(int64_t n) {
+void SizeReduction::freeze(int64_t n, Operation *why) {
   Factors factors;
   expand(n, factors);
-  frozen.insert(n);
-  frozen.insert(factors.begin(), factors.end());
+  factors.push_back(n);
+  for (int64_t factor : factors) {
+    if (why)
+      reasons.try_emplace(factor, why);
+    auto sum = frozen.insert(factor).second ? sums.find(factor) : sums.end();
+    if (sum == sums.end())
+      continue;
+    Sum parts = sum->second;
+    for (int64_t part : llvm::concat<const int64_t>(parts.plus, parts.minus))
+      freeze(part, why);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Choice
+//===----------------------------------------------------------------------===//
+
+/// The sizes that can be chosen of which `n` is made: it grows with them.
+void SizeReduction::collectLeaves(int64_t n, Factors &out) const {
+  Factors factors;
+  expand(n, factors);
+  for (int64_t factor : factors) {
+    auto sum = sums.find(factor);
+    if (sum == sums.end()) {
+      out.push_back(factor);
+      continue;
+    }
+    for (int64_t part : sum->second.plus)
+      collectLeaves(part, out);
+  }
 }
 
 void SizeReduction::choose(int64_t base) {
-  auto choice = [&](int64_t n) {
-    Factors factors;
-    expand(n, factors);
-    int64_t product = 1;
-    for (int64_t factor : factors)
-      product *= chosen[factor];
-    return product;
-  };
   for (int64_t n : sizes) {
-    Factors factors;
-    expand(n, factors);
-    for (int64_t factor : factors)
-      chosen[factor] = frozen.count(factor) ? factor : std::min(factor, base);
+    Factors leaves;
+    collectLeaves(n, leaves);
+    for (int64_t leaf : leaves)
+      chosen[leaf] = frozen.count(leaf) ? leaf : std::min(leaf, base);
   }
+  bool changed = true;
+  // Lets the leaf with most room grow until `n` is good.
+  auto grow = [&](int64_t n, int64_t tries, llvm::function_ref<bool(int64_t)> good) {
+    Factors leaves;
+    collectLeaves(n, leaves);
+    for (int64_t i = 0; !good(get(n)); ++i) {
+      int64_t largest = 0;
+      for (int64_t leaf : leaves)
+        if (chosen[leaf] < leaf && leaf > largest)
+          largest = leaf;
+      changed = true;
+      if (largest == 0)
+        break;
+      if (i > tries)
+        for (int64_t leaf : leaves)
+          chosen[leaf] = leaf;
+      else
+        ++chosen[largest];
+    }
+  };
   // A size that one split has made larger is larger for the others too; what does not settle soon
   // keeps its size.
-  for (int round = 0; round < 8; ++round) {
-    bool changed = false;
-    for (auto [n, parts, here] : splits) {
-      Factors factors;
-      expand(n, factors);
-      // Of sizes with empty parts, those that the sample's grid has.
-      auto good = [&](int64_t m) {
+  for (int round = 0; round < 8 && changed; ++round) {
+    changed = false;
+    for (auto [n, parts, here] : splits)
+      grow(n, round > 5 ? -1 : 4 * here + 8, [&, n = n, parts = parts, here = here](int64_t m) {
+        // Of sizes with empty parts, those that the sample's grid has.
         return n < parts ? here < parts || m >= n
                          : m >= here && (m % here == 0) == (n % parts == 0);
-      };
-      for (int tries = 0; !good(choice(n)); ++tries) {
-        // The factor with most room grows.
-        int64_t largest = 0;
-        for (int64_t factor : factors)
-          if (chosen[factor] < factor && factor > largest)
-            largest = factor;
-        changed = true;
-        if (largest == 0)
-          break;
-        if (tries > 4 * here + 8 || round > 5)
-          for (int64_t factor : factors)
-            chosen[factor] = factor;
-        else
-          ++chosen[largest];
-      }
-    }
-    if (!changed)
-      break;
+      });
+    // What others leave of a size is not nothing.
+    for (auto &[n, sum] : sums)
+      if (!sum.minus.empty())
+        grow(n, round > 5 ? -1 : 64, [](int64_t m) { return m >= 1; });
   }
   setSample(0);
+}
+
+std::string SizeReduction::explain() const {
+  int64_t largest = 0;
+  for (auto &[n, why] : reasons)
+    if (get(n) == n)
+      largest = std::max(largest, n);
+  if (largest < 16)
+    return "";
+  Operation *why = reasons.at(largest);
+  return "size " + std::to_string(largest) + " stays as it is for '" +
+         getSourceName(why->getLoc()) + "' (" + why->getName().getStringRef().str() + ")";
 }
 
 void SizeReduction::setSample(int sample) {
@@ -310,8 +378,17 @@ int64_t SizeReduction::get(int64_t n) const {
   expand(n, factors);
   int64_t product = 1;
   for (int64_t factor : factors) {
-    auto it = chosen.find(factor);
-    product *= it == chosen.end() ? factor : it->second;
+    int64_t value = factor;
+    if (auto sum = sums.find(factor); sum != sums.end()) {
+      value = 0;
+      for (int64_t part : sum->second.plus)
+        value += get(part);
+      for (int64_t part : sum->second.minus)
+        value -= get(part);
+    } else if (auto it = chosen.find(factor); it != chosen.end()) {
+      value = it->second;
+    }
+    product *= value;
   }
   return product;
 }
@@ -328,5 +405,9 @@ int64_t SizeReduction::spread(int64_t i, int64_t n) const {
 }
 
 int64_t SizeReduction::scale(int64_t offset, int64_t n) const {
-  return n <= 0 ? offset : int64_t((__int128)offset * get(n) / n);
+  if (n <= 0)
+    return offset;
+  auto it = cuts.find(n);
+  return it != cuts.end() && it->second.count(offset) ? get(offset)
+                                                      : int64_t((__int128)offset * get(n) / n);
 }

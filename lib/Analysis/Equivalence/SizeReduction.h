@@ -6,12 +6,14 @@
 //
 //   40 -> [5, 8] (a reshape)          40' = 5' 8'
 //   elements 128.. of 384 (a slice)   384' = 3 128', and it begins at 128'
+//   6007 of 6011 elements (a slice)   6011' = 6007' + 4'
 //   12 over 8 ranks (a split)         12' >= 8, and is a multiple of 8 if and only if 12 is
 //
 // The grid of the sample may be smaller too: 12 over 8 ranks is then for example 4 over 3.
 //
 // To this end sizes are divided into factors where such an equation asks for it, until each is a
-// product of factors for which small numbers can be chosen freely.
+// product of factors for which small numbers can be chosen freely. A size that belongs to a sum is
+// not chosen: it follows from the others. What no small number can stand for stays as it is.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,6 +41,9 @@ public:
   static constexpr int samples = 4;
   void setSample(int sample);
 
+  /// Which large size has to stay as it is, and why; empty if none has to.
+  std::string explain() const;
+
 private:
   using Factors = SmallVector<int64_t, 4>;
   void collect(ModuleOp module);
@@ -48,12 +53,32 @@ private:
   void equate(ArrayRef<int64_t> a, ArrayRef<int64_t> b);
   /// n is a multiple of `unit` in the same ratio.
   void scaleWith(int64_t n, int64_t unit);
-  void freeze(int64_t n);
+  /// `total` is the sum of `parts`; 0 is no part.
+  void addUp(Operation *op, int64_t total, ArrayRef<int64_t> parts);
+  void define(Operation *op, Factors left, Factors right);
+  bool defineOne(Factors &left, Factors &right);
+  bool dependsOn(int64_t n, int64_t other) const;
+  void freeze(int64_t n, Operation *why = nullptr);
   void expand(int64_t n, Factors &out) const;
   void divide(int64_t n, int64_t factor);
   void choose(int64_t base);
+  void collectLeaves(int64_t n, Factors &out) const;
 
+  /// A size that is a sum: of these, without those.
+  struct Sum {
+    Factors plus, minus;
+  };
+  struct Equation {
+    Operation *op;
+    int64_t total;
+    Factors parts;
+  };
   std::map<int64_t, Factors> definitions; // of composite sizes
+  std::map<int64_t, Sum> sums;            // of others, by smaller ones or by composite ones
+  std::vector<Equation> equations;        // that `sums` are made of
+  /// By size that is a sum, where slices of it begin and end: different places stay different.
+  std::map<int64_t, std::set<int64_t>> cuts;
+  std::map<int64_t, Operation *> reasons; // of frozen sizes
   std::set<int64_t> sizes, frozen;
   std::set<std::array<int64_t, 3>> splits; // a size, over how many, and over how many here
   GridAttr grid, sample;
