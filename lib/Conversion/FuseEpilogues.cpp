@@ -23,8 +23,7 @@ struct FuseEpilogues : mlir::tpc::impl::FuseEpiloguesBase<FuseEpilogues> {
 } // namespace
 
 static void mark(Operation *op, unsigned operand) {
-  op->setAttr(kFusedAttr,
-              IntegerAttr::get(IntegerType::get(op->getContext(), 32), operand));
+  op->setAttr(kFusedAttr, IntegerAttr::get(IntegerType::get(op->getContext(), 32), operand));
 }
 
 void FuseEpilogues::fuse(MatmulOp matmul) {
@@ -92,8 +91,8 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
       continue;
     SmallVector<DimAttr> dims(result.getDims().drop_back(2));
     llvm::append_range(dims, dist.getDims().take_back(2));
-    Type type = makeTensorType(getElementTypeOrSelf(v), dist.withDims(dims),
-                               GridAttr::lookup(matmul));
+    Type type =
+        makeTensorType(getElementTypeOrSelf(v), dist.withDims(dims), GridAttr::lookup(matmul));
     operand->set(ExpandOp::create(b, loc, type, v));
   }
 }
@@ -108,8 +107,7 @@ void FuseEpilogues::normalize(AttentionOp attention) {
   OpBuilder b(attention);
   Location loc = attention.getLoc();
   auto typed = [&](Type element, ArrayRef<DimAttr> dims) {
-    return makeTensorType(element, q.withPartial({}).withDims(dims),
-                          GridAttr::lookup(attention));
+    return makeTensorType(element, q.withPartial({}).withDims(dims), GridAttr::lookup(attention));
   };
   DimAttr one = DimAttr::get(b.getContext(), SymExpr(1));
   SmallVector<DimAttr> dims = {one, one, queries, k.getDims()[1]};
@@ -126,6 +124,15 @@ void FuseEpilogues::normalize(AttentionOp attention) {
 }
 
 void FuseEpilogues::runOnOperation() {
+  // Verifiers have looked at ops and not at marks.
+  WalkResult marked = getOperation().walk([](Operation *op) {
+    if (!op->hasAttr(kFusedAttr))
+      return WalkResult::advance();
+    op->emitOpError() << "has '" << kFusedAttr << "' already: only this pass sets it";
+    return WalkResult::interrupt();
+  });
+  if (marked.wasInterrupted())
+    return signalPassFailure();
   ParameterTable parameters(getOperation());
   SmallVector<MatmulOp> packed, others;
   getOperation().walk([&](MatmulOp op) {

@@ -26,15 +26,12 @@ struct LowerProgram : mlir::tpc::impl::LowerProgramBase<LowerProgram> {
 };
 } // namespace
 
-static std::string stageName(int64_t index) {
-  return "tpc_stage_" + std::to_string(index);
-}
+static std::string stageName(int64_t index) { return "tpc_stage_" + std::to_string(index); }
 
 // void tpc_stage_k(ctx, env): copies env, appends the micro-batch, and calls each
 // loop's body for all micro-batches in turn. A body returns at once where its
 // micro-batch is empty.
-LogicalResult LowerProgram::lowerStage(StageOp stage, PipelineOp pipeline,
-                                       HostModule &host) {
+LogicalResult LowerProgram::lowerStage(StageOp stage, PipelineOp pipeline, HostModule &host) {
   MLIRContext *context = &getContext();
   Location loc = stage.getLoc();
   OpBuilder b = OpBuilder::atBlockEnd(host.module.getBody());
@@ -55,8 +52,7 @@ LogicalResult LowerProgram::lowerStage(StageOp stage, PipelineOp pipeline,
                            constant((size - 1) * sizeof(int64_t)), false);
   auto storeMicroBatch = [&](Value m) {
     Value where = LLVM::GEPOp::create(
-        b, loc, pointer, i64, env,
-        ArrayRef<LLVM::GEPArg>{(int32_t)host.layout.microBatchIndex()});
+        b, loc, pointer, i64, env, ArrayRef<LLVM::GEPArg>{(int32_t)host.layout.microBatchIndex()});
     LLVM::StoreOp::create(b, loc, m, where);
   };
   int64_t count = host.layout.axisSize("mb");
@@ -71,8 +67,7 @@ LogicalResult LowerProgram::lowerStage(StageOp stage, PipelineOp pipeline,
                               pipeline.getBody().front(), loop.getBatchAttr())))
       return failure();
     auto callBody = [&] {
-      LLVM::CallOp::create(b, loc, type, bodyName,
-                           ValueRange{entry->getArgument(0), env});
+      LLVM::CallOp::create(b, loc, type, bodyName, ValueRange{entry->getArgument(0), env});
     };
     if (count == 1 || !loop.getBatchAttr()) {
       storeMicroBatch(constant(0));
@@ -110,8 +105,8 @@ void LowerProgram::emitProgram(ArrayRef<std::string> stages, const std::string &
                          b.getStringAttr(text));
   auto aggregate = [&](StringRef name, Type type, LLVM::Linkage linkage,
                        ArrayRef<std::function<Value()>> fields) {
-    auto global = LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/true, linkage, name,
-                                         Attribute());
+    auto global =
+        LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/true, linkage, name, Attribute());
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&global.getInitializer());
     Value value = LLVM::UndefOp::create(b, loc, type);
@@ -132,8 +127,8 @@ void LowerProgram::emitProgram(ArrayRef<std::string> stages, const std::string &
   SmallVector<std::function<Value()>> functions;
   for (const std::string &stage : stages)
     functions.push_back(address(stage));
-  aggregate("tpc_stages", LLVM::LLVMArrayType::get(pointer, stages.size()),
-            LLVM::Linkage::Internal, functions);
+  aggregate("tpc_stages", LLVM::LLVMArrayType::get(pointer, stages.size()), LLVM::Linkage::Internal,
+            functions);
   Type i32 = b.getI32Type();
   aggregate("tpc_program_v1",
             LLVM::LLVMStructType::getLiteral(&getContext(), {i32, i32, pointer, pointer}),
@@ -159,6 +154,13 @@ void LowerProgram::runOnOperation() {
   for (auto function : module.getOps<func::FuncOp>())
     if (!function.isExternal())
       (function->hasAttr(kKernelAttr) ? kernels : functions).push_back(function);
+  for (func::FuncOp kernel : kernels)
+    for (Operation &op : kernel.front().without_terminator())
+      if (auto inner = dyn_cast<KernelOpInterface>(op); !inner || !inner.isKernelOp()) {
+        op.emitOpError() << "stands in the kernel @" << kernel.getName()
+                         << ", but is no op that kernels can compute";
+        return signalPassFailure();
+      }
   for (func::FuncOp function : functions)
     if (failed(HostEmitter(host, function.getLoc()).emitFunction(function)))
       return signalPassFailure();

@@ -97,8 +97,7 @@ void OutlineKernels::outline(Block &block) {
   SmallVector<Node> nodes = clusters.getNodes();
   // Everything in its new order behind the old rest, which then is dead.
   Operation *terminator =
-      !block.empty() && block.back().hasTrait<OpTrait::IsTerminator>() ? &block.back()
-                                                                      : nullptr;
+      !block.empty() && block.back().hasTrait<OpTrait::IsTerminator>() ? &block.back() : nullptr;
   for (const Node &node : nodes)
     for (Operation *op : node.ops)
       op->moveBefore(&block, terminator ? terminator->getIterator() : block.end());
@@ -125,7 +124,8 @@ void OutlineKernels::outline(Block &block) {
   for (bool again = true; again;) {
     again = false;
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      if (isOpTriviallyDead(&op)) {
+      // Communication has been verified as it stands: the others come.
+      if (isOpTriviallyDead(&op) && !isa<CollectiveOpInterface>(op)) {
         op.erase();
         again = true;
       }
@@ -135,9 +135,14 @@ void OutlineKernels::outline(Block &block) {
 void OutlineKernels::runOnOperation() {
   symbols.emplace(getOperation());
   SmallVector<Block *> blocks;
-  for (auto function : getOperation().getOps<func::FuncOp>())
-    if (!function.isExternal() && !function->hasAttr(kKernelAttr))
+  for (auto function : getOperation().getOps<func::FuncOp>()) {
+    if (function->hasAttr(kKernelAttr)) {
+      function.emitOpError() << "has '" << kKernelAttr << "' already: only this pass sets it";
+      return signalPassFailure();
+    }
+    if (!function.isExternal())
       blocks.push_back(&function.front());
+  }
   getOperation().walk([&](Operation *op) {
     if (isa<StageOp, MicroBatchesOp>(op))
       blocks.push_back(&op->getRegion(0).front());

@@ -1,5 +1,6 @@
 //===- PipelineOps.cpp - Stages and their schedule ------------------------===//
 
+#include "DiscardableAttrs.h"
 #include "OpHelpers.h"
 
 #include "mlir/Interfaces/FunctionImplementation.h"
@@ -51,6 +52,19 @@ LogicalResult PipelineOp::verify() {
     for (Attribute entry : list)
       if (!isa<DictionaryAttr>(entry))
         return emitOpError() << "inputs and outputs are dictionaries, not " << entry;
+  GridAttr grid = GridAttr::lookup(*this);
+  for (auto [i, attrs] : llvm::enumerate(getInputAttrs().getAsRange<DictionaryAttr>()))
+    for (NamedAttribute attribute : attrs)
+      if (failed(verifyInputAttribute(attribute, block.getArgument(i).getType(), grid,
+                                      [&] { return emitOpError() << "input " << i << ": "; })))
+        return failure();
+  for (auto [i, output] : llvm::enumerate(getOutputs().getAsRange<DictionaryAttr>()))
+    for (NamedAttribute field : output)
+      if (!(field.getName() == "name" && isa<StringAttr>(field.getValue())) &&
+          !(field.getName() == "type" && isa<TypeAttr>(field.getValue())))
+        return emitOpError() << "output " << i
+                             << " is {name = \"a text\", type = a type}, without '"
+                             << field.getName().getValue() << " = " << field.getValue() << "'";
   int64_t next = 0;
   for (Operation &op : block) {
     auto stage = dyn_cast<StageOp>(op);
@@ -59,7 +73,6 @@ LogicalResult PipelineOp::verify() {
     if ((int64_t)stage.getIndex() != next++)
       return stage.emitOpError() << "stages must be in order; expected stage " << next - 1;
   }
-  GridAttr grid = GridAttr::lookup(*this);
   if (grid && grid.getAxisSize("pp") != next)
     return emitOpError() << "has " << next << " stages, but axis pp has size "
                          << grid.getAxisSize("pp");

@@ -83,6 +83,17 @@ func.func private @reshape(%x: tensor<4x8xf32>) -> tensor<32xf32> {
   return %0 : tensor<32xf32>
 }
 
+// Communication stays, also where nobody needs its result: other stages come. What it sends is computed.
+// CHECK-LABEL: func.func private @unused
+// CHECK: call @kernel_neg
+// CHECK-NEXT: tpc.broadcast
+// CHECK-NEXT: return
+func.func private @unused(%x: tensor<4xf32>) {
+  %0 = tpc.neg %x : tensor<4xf32> -> tensor<4xf32>
+  %1 = tpc.broadcast %0 over ["pp"] root 0 : tensor<4xf32> -> tensor<4xf32>
+  return
+}
+
 // CHECK: func.func private @kernel_add_layer_norm_neg({{.*}}) {{.*}} attributes {tpc.kernel = 1 : i64}
 // CHECK: func.func private @kernel_select(
 // CHECK: tpc.iota dim 0

@@ -1,0 +1,245 @@
+//===- DiscardableAttrs.cpp - The attributes tpc.* ------------------------===//
+//
+// What passes and stages tell each other beside the ops: names of inputs, marks of layers, what a
+// tactic has decided. The table below has all of them, with the place where each belongs and the
+// values that it may have. Any other attribute tpc.* is an error, as nobody would verify it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "DiscardableAttrs.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/InputDefault.h"
+#include "tpc/Dialect/LinkModel.h"
+#include "tpc/Dialect/Sharding.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+
+/// Where an attribute may stand; a table's entry has one or several.
+enum Place : unsigned {
+  OnModule = 1,
+  OnFunction = 2,
+  OnInput = 4, // an argument of a function, or an input of the pipeline
+  OnOutput = 8,
+  OnStage = 16,
+  OnWeight = 32,
+  OnValue = 64, // an op with results
+};
+
+/// Of what says itself where it belongs.
+constexpr unsigned anywhere = ~0u;
+
+/// What stands where.
+struct Found {
+  Attribute value;
+  Type type;     // of the tensor that it says something about; null: of none
+  Operation *op; // null for inputs of a pipeline
+  GridAttr grid;
+};
+
+struct Entry {
+  StringRef name;
+  unsigned places;
+  StringRef what; // "must be …"
+  bool (*fits)(const Found &);
+  /// Where there is more to say than `what`.
+  LogicalResult (*verify)(const Found &, function_ref<InFlightDiagnostic()>) = nullptr;
+};
+
+} // namespace
+
+template <typename... AttrT> static bool is(const Found &found) {
+  return isa<AttrT...>(found.value);
+}
+
+static bool isCount(const Found &found) {
+  auto number = dyn_cast<IntegerAttr>(found.value);
+  return number && number.getValue().getSignificantBits() <= 64 && number.getInt() >= 0;
+}
+
+template <typename ElementT> static bool isListOf(const Found &found) {
+  auto list = dyn_cast<ArrayAttr>(found.value);
+  return list && llvm::all_of(list, llvm::IsaPred<ElementT>);
+}
+
+/// One #tpc.dim or nothing (unit) for each of something.
+static bool isListOfDims(const Found &found) {
+  auto list = dyn_cast<ArrayAttr>(found.value);
+  return list && llvm::all_of(list, llvm::IsaPred<DimAttr, UnitAttr>);
+}
+
+static bool areConstraints(const Found &found) {
+  auto list = dyn_cast<ArrayAttr>(found.value);
+  return list && llvm::all_of(list, [](Attribute entry) {
+           auto constraint = dyn_cast<DictionaryAttr>(entry);
+           auto expr = constraint ? constraint.getAs<StringAttr>("expr") : StringAttr();
+           if (!expr || !::tpc::SymExpr::parse(expr.getValue()))
+             return false;
+           return llvm::all_of(constraint, [](NamedAttribute field) {
+             StringRef name = field.getName();
+             return name == "min" || name == "max"
+                        ? isa<IntegerAttr>(field.getValue())
+                        : (name == "expr" || name == "why") && isa<StringAttr>(field.getValue());
+           });
+         });
+}
+
+static bool areNumbers(const Found &found) {
+  auto list = dyn_cast<ArrayAttr>(found.value);
+  return list && llvm::all_of(list, [](Attribute entry) {
+           auto tensor = dyn_cast<DenseElementsAttr>(entry);
+           return tensor && tensor.getElementType().isF64();
+         });
+}
+
+static bool isDefault(const Found &found) {
+  auto text = dyn_cast<StringAttr>(found.value);
+  return text && InputDefault::parse(text);
+}
+
+static bool isHash(const Found &found) {
+  auto text = dyn_cast<StringAttr>(found.value);
+  return text && text.size() == 16 && llvm::all_of(text.getValue(), llvm::isHexDigit);
+}
+
+/// A kernel goes over rows of its results.
+static bool isKernel(const Found &found) {
+  auto function = dyn_cast_or_null<FunctionOpInterface>(found.op);
+  return isCount(found) && function && !function.isExternal() && function.getNumResults() > 0 &&
+         llvm::all_of(function.getResultTypes(), [&](Type type) {
+           auto tensor = dyn_cast<RankedTensorType>(type);
+           return tensor && cast<IntegerAttr>(found.value).getInt() <= tensor.getRank();
+         });
+}
+
+/// A product computes what comes right behind it.
+static bool isFused(const Found &found) {
+  auto operand = dyn_cast<IntegerAttr>(found.value);
+  if (!operand || !operand.getType().isInteger(32) || !found.op ||
+      !isa<AddOp, GeluOp, SiluOp, ReluOp>(found.op))
+    return false;
+  int64_t index = operand.getInt();
+  if (index < 0 || index >= int64_t(found.op->getNumOperands()))
+    return false;
+  Operation *producer = found.op->getOperand(index).getDefiningOp();
+  return producer && producer->getBlock() == found.op->getBlock() && producer->hasOneUse() &&
+         (isa<MatmulOp>(producer) || producer->hasAttr("tpc.fused"));
+}
+
+static LogicalResult checkSharding(const Found &found,
+                                   function_ref<InFlightDiagnostic()> emitError) {
+  auto tensor = dyn_cast_or_null<RankedTensorType>(found.type);
+  if (!tensor || !(tensor.hasStaticShape() || isa_and_nonnull<DistAttr>(tensor.getEncoding())))
+    return emitError() << "belongs on a tpc.weight, an argument of @main, or an op with one "
+                          "result, a tensor";
+  return verifySharding(found.value, getSizes(found.type), found.grid, emitError);
+}
+
+static LogicalResult checkLinks(const Found &found, function_ref<InFlightDiagnostic()>) {
+  return verifyLinks(found.value, [&] { return found.op->emitError(); });
+}
+
+static const Entry table[] = {
+    // Of the program.
+    {TpcDialect::kGridAttr, OnModule, "a #tpc.grid", is<GridAttr>},
+    {TpcDialect::kConstraintsAttr, OnModule, "a list of {expr = \"a size\", ...}", areConstraints},
+    {TpcDialect::kSourceAttr, OnModule, "a path", is<StringAttr>},
+    {TpcDialect::kNameAttr, OnInput | OnOutput, "a text", is<StringAttr>},
+    {TpcDialect::kDefaultAttr, OnInput, "\"ones\" or \"positions …\"", isDefault},
+    {InputDefault::kRequiredAttr, OnInput, "a text", is<StringAttr>},
+    {TpcDialect::kLayerAttr, OnFunction, "a unit attribute", is<UnitAttr>},
+
+    // What users want; see Sharding.h and LinkModel.h.
+    {kShardingAttr, anywhere, "", nullptr, checkSharding},
+    {kShardingSourceAttr, OnInput | OnWeight | OnValue, "a text", is<StringAttr>},
+    {kDevicesAttr, OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
+    {kPipelineStageAttr, OnValue, "the index of a stage", is<IntegerAttr>},
+    {"tpc.held_annotations", OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
+    {"tpc.held_stages", OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
+    {kLinksAttr, OnModule, "", nullptr, checkLinks},
+
+    // Tactics, on the way to the sharded program.
+    {"tpc.split", OnInput | OnValue, "a list of #tpc.dim", isListOfDims},
+    {"tpc.hold", OnValue, "a list of #tpc.dim", isListOfDims},
+    {"tpc.tactics", OnModule, "a list", is<ArrayAttr>},
+    {"tpc.batch", OnModule, "a #tpc.dim", is<DimAttr>},
+    {"tpc.norm", OnValue, "a unit attribute", is<UnitAttr>},
+    {"tpc.bias", OnValue, "a unit attribute", is<UnitAttr>},
+    {"tpc.repeated_heads", OnValue, "a text", is<StringAttr>},
+    {"tpc.norms_written_out", OnModule, "a unit attribute", is<UnitAttr>},
+
+    // Stages: which it is, and what it costs.
+    {"tpc.stage", OnFunction, "the index of a stage", isCount},
+    {"tpc.seconds", OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
+    {"tpc.weight_bytes", OnFunction | OnStage, "a number of bytes", isCount},
+
+    // What verifiers say, for the manifest.
+    {"tpc.schedule", OnModule, "a hash of 16 hexadecimal digits", isHash},
+    {"tpc.not_verified", OnModule, "a text", is<StringAttr>},
+    {"tpc.no_second_opinion", OnModule, "a text", is<StringAttr>},
+
+    // Lowering.
+    {"tpc.kernel", OnFunction, "a number of dimensions that all results of its body have",
+     isKernel},
+    {"tpc.fused", OnValue, "an operand that only this op takes, of the matrix product before it",
+     isFused},
+
+    // Tests: what tpc-evaluate has recorded.
+    {"tpc.inputs", OnModule, "a list of f64 tensors", areNumbers},
+    {"tpc.expected", OnModule, "a list of f64 tensors", areNumbers},
+};
+
+static std::string listPlaces(unsigned places) {
+  static constexpr std::pair<unsigned, const char *> names[] = {
+      {OnModule, "the module"},       {OnFunction, "a function"}, {OnInput, "an input"},
+      {OnOutput, "an output"},        {OnStage, "a tpc.stage"},   {OnWeight, "a tpc.weight"},
+      {OnValue, "an op with results"}};
+  SmallVector<StringRef> list;
+  for (auto [place, name] : names)
+    if (places & place)
+      list.push_back(name);
+  return llvm::join(list, " or ");
+}
+
+static LogicalResult verify(StringRef name, unsigned place, const Found &found,
+                            function_ref<InFlightDiagnostic()> emitError) {
+  const Entry *entry = llvm::find_if(table, [&](const Entry &e) { return e.name == name; });
+  if (entry == std::end(table))
+    return emitError() << "'" << name << "' is no attribute that tpc knows";
+  if (!(entry->places & place) && entry->places != anywhere)
+    return emitError() << "'" << name << "' belongs on " << listPlaces(entry->places);
+  if (entry->verify)
+    return entry->verify(found, [&] { return emitError() << "'" << name << "' "; });
+  if (!entry->fits(found))
+    return emitError() << "'" << name << "' must be " << entry->what << ", not " << found.value;
+  return success();
+}
+
+LogicalResult TpcDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  unsigned place = isa<ModuleOp>(op)              ? OnModule
+                   : isa<FunctionOpInterface>(op) ? OnFunction
+                   : isa<StageOp>(op)             ? OnStage
+                   : isa<WeightOp>(op)            ? OnWeight
+                   : op->getNumResults() > 0      ? OnValue
+                                                  : 0u;
+  Type type;
+  if (auto weight = dyn_cast<WeightOp>(op))
+    type = weight.getType();
+  else if (op->getNumResults() == 1)
+    type = op->getResult(0).getType();
+  return verify(attribute.getName(), place, {attribute.getValue(), type, op, GridAttr::lookup(op)},
+                [&] { return op->emitError(); });
+}
+
+LogicalResult mlir::tpc::verifyInputAttribute(NamedAttribute attribute, Type type, GridAttr grid,
+                                              function_ref<InFlightDiagnostic()> emitError) {
+  if (!attribute.getName().getValue().starts_with("tpc."))
+    return success();
+  return verify(attribute.getName(), OnInput, {attribute.getValue(), type, nullptr, grid},
+                emitError);
+}

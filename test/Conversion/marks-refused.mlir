@@ -1,0 +1,25 @@
+// Marks that passes of lowering set are theirs: nobody has verified a program that has them before.
+// RUN: split-file %s %t
+// RUN: tpc-opt %t/kernel.mlir --verify-diagnostics --tpc-outline-kernels
+// RUN: tpc-opt %t/fused.mlir --verify-diagnostics --tpc-fuse-epilogues
+// RUN: tpc-opt %t/op.mlir --verify-diagnostics --tpc-lower-program
+
+//--- kernel.mlir
+// expected-error@+1 {{has 'tpc.kernel' already: only this pass sets it}}
+func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {tpc.kernel = 1 : i64} {
+  %0 = tpc.neg %x : tensor<4x4xf32> -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+//--- fused.mlir
+func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  // expected-error@+1 {{has 'tpc.fused' already: only this pass sets it}}
+  %1 = tpc.add %0, %x {tpc.fused = 0 : i32} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %1 : tensor<4x4xf32>
+}
+//--- op.mlir
+func.func private @kernel(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {tpc.kernel = 1 : i64} {
+  // expected-error@+1 {{stands in the kernel @kernel, but is no op that kernels can compute}}
+  %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}

@@ -1,0 +1,130 @@
+// Attributes tpc.* are those of one table, each in its place and with its values.
+// RUN: tpc-opt %s --split-input-file --verify-diagnostics
+
+// expected-error @+1 {{'tpc.nonsense' is no attribute that tpc knows}}
+module attributes {tpc.nonsense} {
+}
+
+// -----
+
+// expected-error @+1 {{'tpc.grid' must be a #tpc.grid, not 4 : i64}}
+module attributes {tpc.grid = 4} {
+}
+
+// -----
+
+// expected-error @+1 {{'tpc.source' must be a path, not 1 : i64}}
+module attributes {tpc.source = 1} {
+}
+
+// -----
+
+// expected-error @+1 {{'tpc.constraints' must be a list of {expr = "a size", ...}, not [{expr = "s", maximum = 4 : i64}]}}
+module attributes {tpc.constraints = [{expr = "s", maximum = 4}]} {
+}
+
+// -----
+
+// expected-error @+1 {{'tpc.schedule' must be a hash of 16 hexadecimal digits, not "none"}}
+module attributes {tpc.schedule = "none"} {
+}
+
+// -----
+
+// expected-error @+1 {{'tpc.batch' must be a #tpc.dim, not "batch"}}
+module attributes {tpc.batch = "batch"} {
+}
+
+// -----
+
+// expected-error @+1 {{'tpc.layer' belongs on a function}}
+module attributes {tpc.layer} {
+}
+
+// -----
+
+// expected-error @+1 {{'tpc.layer' must be a unit attribute, not 1 : i64}}
+func.func private @f() attributes {tpc.layer = 1}
+
+// -----
+
+// expected-error @+1 {{'tpc.grid' belongs on the module}}
+func.func private @f() attributes {tpc.grid = #tpc.grid<tp = 2>}
+
+// -----
+
+// expected-error @+1 {{'tpc.kernel' must be a number of dimensions that all results of its body have, not 2 : i64}}
+func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> attributes {tpc.kernel = 2} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{'tpc.kernel' must be a number of dimensions}}
+func.func private @f() attributes {tpc.kernel = 0} {
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{'tpc.kernel' belongs on a function}}
+  %0 = tpc.neg %x {tpc.kernel = 1} : tensor<4xf32> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  // expected-error @+1 {{'tpc.fused' must be an operand that only this op takes, of the matrix product before it, not 0 : i32}}
+  %0 = tpc.add %x, %x {tpc.fused = 0 : i32} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  // expected-error @+1 {{'tpc.default' belongs on an input}}
+  %0 = tpc.neg %x {tpc.default = "ones"} : tensor<4x4xf32> -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  // expected-error @+1 {{'tpc.split' must be a list of #tpc.dim, not ["tp"]}}
+  %0 = tpc.neg %x {tpc.split = ["tp"]} : tensor<4x4xf32> -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{input 0: 'tpc.default' must be "ones" or "positions …", not "zeros"}}
+tpc.pipeline @main(%x: tensor<4xf32>) inputs [{tpc.default = "zeros"}] outputs [] {
+  tpc.stage 0 {
+  }
+}
+
+// -----
+
+// expected-error @+1 {{input 0: 'tpc.defualt' is no attribute that tpc knows}}
+tpc.pipeline @main(%x: tensor<4xf32>) inputs [{tpc.defualt = "ones"}] outputs [] {
+  tpc.stage 0 {
+  }
+}
+
+// -----
+
+// expected-error @+1 {{output 0 is {name = "a text", type = a type}, without 'nmae = "y"'}}
+tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [{nmae = "y", type = tensor<4xf32>}] {
+  tpc.stage 0 {
+  }
+}
+
+// -----
+
+tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
+  // expected-error @+1 {{'tpc.seconds' must be a number of seconds, not "much"}}
+  tpc.stage 0 attributes {tpc.seconds = "much"} {
+  }
+}
