@@ -328,3 +328,15 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
     tpc.stage 1 { func.call @f17(%x) : (!x) -> () }
   }
 }
+
+// -----
+
+// Executables compare the hash when they start.
+!x = tensor<4xf32>
+// expected-error @+1 {{'tpc.schedule' is "0123456789abcdef", but the hash of what the program communicates is}}
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>, tpc.schedule = "0123456789abcdef"} {
+  tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
+    tpc.stage 0 { tpc.send %x to 1 : !x }
+    tpc.stage 1 { %0 = tpc.recv from 0 : !x }
+  }
+}

@@ -81,6 +81,7 @@ private:
   LogicalResult projectBlock(Block &block, Items &items);
   LogicalResult projectCall(func::CallOp call, Items &items);
 
+  static constexpr size_t maxDepth = 512; // of calls in calls
   ModuleOp module;
   GridAttr grid;
   PipelineOp pipeline;

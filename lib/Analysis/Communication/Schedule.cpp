@@ -72,6 +72,9 @@ LogicalResult Schedule::projectCall(func::CallOp call, Items &items) {
     return call.emitError() << "@" << call.getCallee()
                             << " calls itself, so that its communication has no end";
   auto [known, isNew] = communicates.try_emplace(callee, false);
+  if (isNew && open.size() >= maxDepth)
+    return call.emitError() << "calls @" << call.getCallee() << ": more than " << maxDepth
+                            << " calls are nested here";
   if (isNew) {
     Items body;
     open.push_back(callee);

@@ -94,6 +94,13 @@ FailureOr<Certificate> Certificate::make(ModuleOp module) {
   FailureOr<Schedule> schedule = Schedule::project(module);
   if (failed(schedule))
     return failure();
+  // Executables compare it when they start, so it must be this program's.
+  if (auto recorded = module->getAttrOfType<StringAttr>(kScheduleAttr))
+    if (std::string hash = schedule->getHash(); recorded.getValue() != hash)
+      return emitError(module.getLoc())
+             << "'" << kScheduleAttr << "' is " << recorded << ", but the hash of what the program "
+             << "communicates is \"" << hash
+             << "\": if it was changed on purpose, remove the attribute";
   // A function once, however often it is called.
   for (const auto &[function, items] : schedule->getFunctions())
     if (failed(checkEvents(*schedule, items)))
