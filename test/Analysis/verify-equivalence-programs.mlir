@@ -18,7 +18,7 @@
 // MISSING: does not compute what the model computes: weight @c {{.*}} is not added
 // SELDOM: does not compute what the model computes: weight @b {{.*}} is not added often enough
 // OFTEN: does not compute what the model computes: weight @c {{.*}} is added once too often
-// OUTPUTS: the program has other outputs than the model
+// OUTPUTS: the program has 2 outputs, but the model 1
 // UNTYPED: (tpc.pipeline) has an output without a type
 // SIGNATURE: its arguments have other types than its signature
 // DIMENSIONS: operand 0 {{.*}} has 3 dimensions, not 4

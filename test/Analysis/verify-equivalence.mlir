@@ -649,7 +649,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-// expected-error @+1 {{the program has other inputs than the model}}
+// expected-error @+1 {{the program has 2 inputs, but the model 1}}
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>
@@ -698,7 +698,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
 !b1 = tensor<?xf32, #tpc.dist<[5{tp}], local>>
 !w2 = tensor<?x4xf32, #tpc.dist<[5{tp}, 4], local>>
 !y = tensor<?x4xf32, #tpc.dist<[batch, 4]>>
-// expected-error @+1 {{input 0 of the program has another 'tpc.name' than the model's, which has "x"}}
+// expected-error @+1 {{input 0 of the program has the 'tpc.name' "z", but the model's has the 'tpc.name' "x"}}
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
   tpc.weight @w1 in "w" at 0 : tensor<4x5xf32>
   tpc.weight @b1 in "w" at 80 : tensor<5xf32>

@@ -3,6 +3,7 @@
 #include "Terms.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/InputDefault.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -37,6 +38,8 @@ private:
   std::optional<std::pair<TermId, TermId>> compareSums(const Term &actual, const Term &expected,
                                                        LogicalResult &result);
 
+  /// Of the addends that differ, this many are looked at.
+  static constexpr size_t maxAddends = 100;
   Terms &terms;
   Operation *at;
 };
@@ -51,7 +54,7 @@ std::string Difference::describe(const Term &term) const {
       os << " (dimension: major x times x minor " << term.attributes << ")";
     break;
   case Term::Sum:
-    os << "a sum of " << term.operands.size();
+    os << "a sum of " << terms.getSums().count(term.addends);
     break;
   case Term::Call:
     os << "a call of a layer";
@@ -78,13 +81,17 @@ std::string Difference::describe(const Term &term) const {
 /// nothing, and `result`, if that is the difference.
 std::optional<std::pair<TermId, TermId>>
 Difference::compareSums(const Term &actual, const Term &expected, LogicalResult &result) {
-  auto subtract = [](ArrayRef<TermId> a, ArrayRef<TermId> b) {
+  const Multisets &sums = terms.getSums();
+  auto subtract = [&](const Term &a, const Term &b) {
     SmallVector<TermId> rest;
-    std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(rest));
+    sums.forEach(a.addends, [&](unsigned addend, int64_t times) {
+      if (times > sums.getTimes(b.addends, addend) && rest.size() < maxAddends)
+        rest.push_back(addend);
+    });
     return rest;
   };
-  SmallVector<TermId> extra = subtract(actual.operands, expected.operands);
-  SmallVector<TermId> missing = subtract(expected.operands, actual.operands);
+  SmallVector<TermId> extra = subtract(actual, expected);
+  SmallVector<TermId> missing = subtract(expected, actual);
   if (!extra.empty() && !missing.empty()) {
     // Of several, two that look alike.
     for (TermId a : extra)
@@ -96,16 +103,16 @@ Difference::compareSums(const Term &actual, const Term &expected, LogicalResult 
   if (missing.empty()) {
     const Term &addend = terms[extra[0]];
     result = noteModel(begin() << describe(addend) << " is added "
-                               << (llvm::is_contained(expected.operands, extra[0])
+                               << (sums.getTimes(expected.addends, extra[0])
                                        ? "once too often"
                                        : "which the model does not add"),
                        expected);
   } else {
     const Term &addend = terms[missing[0]];
-    result = noteModel(
-        begin() << describe(addend) << " is not added"
-                << (llvm::is_contained(actual.operands, missing[0]) ? " often enough" : ""),
-        addend);
+    result =
+        noteModel(begin() << describe(addend) << " is not added"
+                          << (sums.getTimes(actual.addends, missing[0]) ? " often enough" : ""),
+                  addend);
   }
   return std::nullopt;
 }
@@ -160,25 +167,87 @@ LogicalResult Difference::report(TermId actualId, TermId expectedId) {
 
 } // namespace
 
+/// `mayName`: what has no name in the model gets one.
+static LogicalResult compareFacts(Location loc, const Twine &what, StringRef name, Attribute have,
+                                  Attribute want, bool mayName) {
+  if (have == want || (mayName && !want))
+    return success();
+  InFlightDiagnostic diag = emitError(loc) << what << " has ";
+  auto print = [&](Attribute value) -> InFlightDiagnostic & {
+    return value ? diag << "the '" << name << "' " << value : diag << "no '" << name << "'";
+  };
+  print(have) << ", but the model's has ";
+  print(want);
+  return diag;
+}
+
+static LogicalResult compareLists(Location loc, StringRef what, ArrayRef<Type> actual,
+                                  ArrayRef<Type> expected) {
+  if (actual.size() != expected.size())
+    return emitError(loc) << "the program has " << actual.size() << " " << what
+                          << "s, but the model " << expected.size();
+  for (auto [i, a, b] : llvm::enumerate(actual, expected))
+    if (a != b)
+      return emitError(loc) << what << " " << i << " of the program is " << a
+                            << ", but the model's is " << b;
+  return success();
+}
+
+/// Executables check inputs that are looked up against the tables. So what is looked up without any
+/// use must be as in the model.
+static LogicalResult checkLookups(const Terms &terms, const ProgramTerms &actual) {
+  std::vector<bool> used(terms.size());
+  DenseSet<Multisets::Set> seen;
+  SmallVector<TermId> work;
+  for (const ProgramTerms::Output &output : actual.outputs)
+    work.push_back(output.term);
+  while (!work.empty()) {
+    TermId id = work.pop_back_val();
+    if (used[id])
+      continue;
+    used[id] = true;
+    const Term &term = terms[id];
+    llvm::append_range(work, term.operands);
+    if (term.body >= 0)
+      work.push_back(term.body);
+    terms.getSums().forEachNew(term.addends, seen,
+                               [&](unsigned addend) { work.push_back(addend); });
+  }
+  for (size_t id = 0; id < terms.size(); ++id)
+    if (Operation *op = terms[id].inProgram;
+        op && !used[id] && !terms[id].inModel && isa<EmbeddingOp, GatherOp, GatherNDOp>(op))
+      return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                             << ") looks up what no output needs and the model does not look up: "
+                                "inputs would be checked against its table";
+  return success();
+}
+
 LogicalResult equivalence::compareOutputs(ModuleOp program, Terms &terms,
                                           const ProgramTerms &actual,
                                           const ProgramTerms &expected) {
   Location loc = program.getLoc();
-  if (actual.inputs != expected.inputs)
-    return emitError(loc) << "the program has other inputs than the model";
+  if (failed(compareLists(loc, "input", actual.inputs, expected.inputs)) ||
+      failed(compareLists(loc, "output", actual.outputTypes, expected.outputTypes)))
+    return failure();
+  // Executables are told all of this.
   for (auto [i, a, b] : llvm::enumerate(actual.inputAttrs, expected.inputAttrs))
-    for (StringRef name : {TpcDialect::kNameAttr, TpcDialect::kDefaultAttr}) {
-      Attribute want = b ? b.get(name) : Attribute(), have = a ? a.get(name) : Attribute();
-      if (want && want != have)
-        return emitError(loc) << "input " << i << " of the program has another '" << name
-                              << "' than the model's, which has " << want;
-    }
-  if (actual.outputTypes != expected.outputTypes)
-    return emitError(loc) << "the program has other outputs than the model";
+    for (StringRef name :
+         {TpcDialect::kNameAttr, TpcDialect::kDefaultAttr, InputDefault::kRequiredAttr})
+      if (failed(compareFacts(loc, "input " + Twine(i) + " of the program", name,
+                              a ? a.get(name) : Attribute(), b ? b.get(name) : Attribute(),
+                              name == TpcDialect::kNameAttr)))
+        return failure();
+  for (auto [i, a, b] : llvm::enumerate(actual.outputNames, expected.outputNames))
+    if (failed(compareFacts(loc, "output " + Twine(i) + " of the program", TpcDialect::kNameAttr, a,
+                            b, /*mayName=*/true)))
+      return failure();
   for (auto [a, b] : llvm::zip(actual.outputs, expected.outputs)) {
     if (a.term == b.term || terms.expand(a.term) == terms.expand(b.term))
       continue;
+    if (terms.isExhausted())
+      return a.op->emitError() << "'" << getSourceName(a.op->getLoc()) << "' (" << a.op->getName()
+                               << ") " << Terms::exhausted;
     return Difference(terms, a.op).report(a.term, b.term);
   }
-  return success();
+  return checkLookups(terms, actual);
 }

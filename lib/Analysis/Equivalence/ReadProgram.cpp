@@ -22,6 +22,12 @@ InFlightDiagnostic fail(Operation *op) {
   return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << ") ";
 }
 
+bool usesStages(Operation *op) {
+  auto axes = cast<CollectiveOpInterface>(op).getAxesAttr().getAsValueRange<StringAttr>();
+  GridAttr grid = GridAttr::lookup(op);
+  return llvm::is_contained(axes, "pp") && grid && grid.getAxisSize("pp") > 1;
+}
+
 /// What a value is: a term's value, with repetitions.
 struct Meaning {
   TermId term;
@@ -75,11 +81,13 @@ private:
 
   ModuleOp module;
   Terms &terms;
+  bool staged = false;
   ProgramTerms program;
   /// Bodies, of variables; by which arguments are the same, and how they repeat.
   std::map<std::pair<Operation *, std::string>, SmallVector<TermId>> layers;
   DenseSet<Operation *> running;
   static constexpr int64_t maxSteps = 1 << 21;
+  static constexpr size_t maxDepth = 512;
   int64_t steps = 0;
   std::map<std::tuple<int64_t, int64_t, size_t>, std::deque<Message>> messages; // from, to, loop
 };
@@ -110,6 +118,8 @@ LogicalResult Reader::runFunction(func::FuncOp function, ArrayRef<Meaning> argum
                                   SmallVectorImpl<TermId> &results) {
   if (!running.insert(function).second)
     return fail(function) << "calls itself";
+  if (running.size() > maxDepth)
+    return fail(function) << "cannot be proved: more than " << maxDepth << " calls are nested here";
   Values values;
   for (auto [argument, meaning] : llvm::zip(function.getArguments(), arguments))
     values[argument] = meaning;
@@ -147,10 +157,11 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
   std::string pattern;
   SmallVector<TermId> operands;
   SmallVector<unsigned> variableOf;
+  DenseMap<TermId, unsigned> variables;
   for (const Meaning &argument : arguments) {
-    auto known = llvm::find(operands, argument.term);
-    variableOf.push_back(known - operands.begin());
-    if (known == operands.end())
+    auto [known, first] = variables.try_emplace(argument.term, operands.size());
+    variableOf.push_back(known->second);
+    if (first)
       operands.push_back(argument.term);
     pattern += std::to_string(variableOf.back()) + toText(argument.repeats) + "; ";
   }
@@ -200,6 +211,8 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
   if (++steps > maxSteps)
     return fail(op) << "cannot be proved: functions are called more than " << maxSteps
                     << " ops' worth of times";
+  if (terms.isExhausted())
+    return fail(op) << Terms::exhausted;
   if (auto call = dyn_cast<func::CallOp>(op))
     return runCall(call, values);
   SmallVector<Meaning> operands;
@@ -211,6 +224,10 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
     if (getWholeType(op->getResult(0).getType()) != getWholeType(op->getOperand(0).getType()))
       return fail(op) << "changes " << op->getOperand(0).getType() << " to "
                       << op->getResult(0).getType();
+    // Stages have different values, and what arrives is not known from one stage's text.
+    if (staged && isa<CollectiveOpInterface>(op) && usesStages(op))
+      return fail(op) << "cannot be proved: its group reaches over stages; move values between "
+                         "stages with tpc.send and tpc.recv";
     if (auto permute = dyn_cast<CollectivePermuteOp>(op); permute && permute.getFrom()) {
       TermId operand = complete(operands[0], permute.getOperand(), op);
       values[op->getResult(0)] = {
@@ -333,8 +350,10 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
     if (!type)
       return fail(pipeline) << "has an output without a type";
     program.outputTypes.push_back(type.getValue());
+    program.outputNames.push_back(output.getAs<StringAttr>("name"));
   }
   program.outputs.resize(program.outputTypes.size(), {-1, nullptr});
+  staged = true;
   Block &body = pipeline.getBody().front();
   Values inputs;
   for (BlockArgument input : body.getArguments()) {
@@ -411,6 +430,8 @@ FailureOr<ProgramTerms> Reader::run() {
   if (failed(runFunction(main, arguments, results)))
     return failure();
   for (auto [value, term] : llvm::zip(main.front().getTerminator()->getOperands(), results)) {
+    program.outputNames.push_back(
+        main.getResultAttrOfType<StringAttr>(program.outputTypes.size(), TpcDialect::kNameAttr));
     program.outputTypes.push_back(getWholeType(value.getType()));
     program.outputs.push_back(
         {term, value.getDefiningOp() ? value.getDefiningOp() : main.getOperation()});

@@ -20,6 +20,7 @@ TermId Terms::intern(Term term, Operation *op) {
   add(attributes);
   add(more);
   add(type);
+  add(term.addends);
   for (TermId operand : term.operands)
     add(operand);
   key.append(term.name.begin(), term.name.end());
@@ -54,16 +55,28 @@ TermId Terms::makeCall(TermId body, ArrayRef<TermId> arguments, Operation *op) {
   return intern(term, op);
 }
 
-TermId Terms::makeSum(Type type, ArrayRef<TermId> addends, Operation *op) {
+Multisets::Set Terms::getAddends(TermId id) {
+  return terms[id].kind == Term::Sum ? terms[id].addends : sums.makeSingle(id);
+}
+
+TermId Terms::makeSum(Type type, Multisets::Set addends, Operation *op) {
   Term term(Term::Sum);
   term.type = type;
-  for (TermId addend : addends)
-    if (terms[addend].kind == Term::Sum)
-      llvm::append_range(term.operands, terms[addend].operands);
-    else
-      term.operands.push_back(addend);
-  llvm::sort(term.operands);
+  term.addends = addends;
   return intern(term, op);
+}
+
+TermId Terms::makeSum(Type type, ArrayRef<TermId> addends, Operation *op) {
+  // A sum whose multiplicities get too large stays one addend.
+  for (bool flat : {true, false}) {
+    std::optional<Multisets::Set> sum = Multisets::empty;
+    for (TermId addend : addends)
+      if (sum)
+        sum = sums.add(*sum, flat ? getAddends(addend) : sums.makeSingle(addend));
+    if (sum)
+      return makeSum(type, *sum, op);
+  }
+  llvm_unreachable("a few addends have small multiplicities");
 }
 
 /// The operand of a concatenation that a slice takes out again; -1 if it takes anything else.
@@ -208,51 +221,98 @@ TermId Terms::makeRoll(CollectivePermuteOp op, TermId operand, Type type) {
   return makePlain(std::move(term), op);
 }
 
-/// `id` with variables replaced. Depth is that of a layer's expression: the recursion is bounded by
-/// the longest chain of ops, and terms are visited once.
-TermId Terms::instantiate(TermId id, ArrayRef<TermId> arguments, DenseMap<TermId, TermId> &done) {
-  SmallVector<TermId> stack = {id};
-  while (!stack.empty()) {
-    TermId next = stack.back();
-    if (done.contains(next)) {
-      stack.pop_back();
-      continue;
-    }
-    Term term = terms[next]; // a copy: the table grows
-    if (term.kind == Term::Variable && size_t(term.index) < arguments.size()) {
-      done[next] = arguments[term.index];
-      stack.pop_back();
-      continue;
-    }
-    bool ready = true;
-    for (TermId operand : term.operands)
-      if (!done.contains(operand)) {
-        stack.push_back(operand);
-        ready = false;
-      }
-    if (!ready)
-      continue;
-    stack.pop_back();
-    Operation *op = inProgram && term.inProgram ? term.inProgram : term.inModel;
-    for (TermId &operand : term.operands)
-      operand = done.lookup(operand);
-    TermId result;
-    if (term.kind == Term::Call && terms.size() < maxTerms) {
-      DenseMap<TermId, TermId> inner;
-      result = instantiate(term.body, term.operands, inner);
-    } else if (term.kind == Term::Sum) {
-      result = makeSum(term.type, term.operands, op);
-    } else if (term.kind == Term::Call) {
-      SmallVector<TermId> arguments(term.operands.begin(), term.operands.end());
-      result = makeCall(term.body, arguments, op);
-    } else if (term.kind == Term::Op) {
-      result = makePlain(term, op);
-    } else {
-      result = next;
-    }
-    done[next] = result;
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+/// What a term is made of and has not been replaced yet, without the bodies of calls; operands come
+/// first, as they have the smaller numbers.
+std::vector<TermId> Terms::collect(TermId id, const Substitution &substitution) const {
+  std::vector<TermId> found;
+  DenseSet<TermId> seen;
+  DenseSet<Multisets::Set> seenSums;
+  SmallVector<TermId> work;
+  auto push = [&](TermId next) {
+    if (!substitution.done.contains(next) && seen.insert(next).second)
+      work.push_back(next);
+  };
+  push(id);
+  while (!work.empty()) {
+    TermId next = work.pop_back_val();
+    found.push_back(next);
+    llvm::for_each(terms[next].operands, push);
+    sums.forEachNew(terms[next].addends, seenSums, push);
   }
-  return done.lookup(id);
+  llvm::sort(found);
+  return found;
 }
 
-TermId Terms::expand(TermId id) { return instantiate(id, {}, expanded); }
+std::optional<Multisets::Set> Terms::instantiateSum(Multisets::Set set,
+                                                    Substitution &substitution) {
+  if (set == Multisets::empty)
+    return set;
+  if (auto it = substitution.sums.find(set); it != substitution.sums.end())
+    return it->second;
+  Multisets::Node node = sums[set];
+  std::optional<Multisets::Set> result;
+  if (node.bit == 0) {
+    result = sums.scale(getAddends(substitution.done.lookup(node.bits)), node.times);
+  } else {
+    auto left = instantiateSum(node.left, substitution);
+    auto right = instantiateSum(node.right, substitution);
+    if (left && right)
+      result = sums.add(*left, *right);
+  }
+  if (result)
+    substitution.sums[set] = *result;
+  return result;
+}
+
+/// A term all of whose operands have been replaced.
+TermId Terms::instantiateOne(TermId id, Substitution &substitution) {
+  Term term = terms[id]; // a copy: the table grows
+  Operation *op = inProgram && term.inProgram ? term.inProgram : term.inModel;
+  for (TermId &operand : term.operands)
+    operand = substitution.done.lookup(operand);
+  switch (term.kind) {
+  case Term::Variable:
+    return size_t(term.index) < substitution.arguments.size() ? substitution.arguments[term.index]
+                                                              : id;
+  case Term::Input:
+  case Term::Parameter:
+    return id;
+  case Term::Op:
+    return makePlain(term, op);
+  case Term::Sum: {
+    if (std::optional<Multisets::Set> sum = instantiateSum(term.addends, substitution))
+      return makeSum(term.type, *sum, op);
+    SmallVector<TermId> addends; // each by itself
+    sums.forEach(term.addends, [&](unsigned addend, int64_t times) {
+      addends.push_back(
+          makeSum(term.type, sums.makeSingle(substitution.done.lookup(addend), times), op));
+    });
+    std::optional<Multisets::Set> sum = Multisets::empty;
+    for (TermId addend : addends)
+      sum = sums.add(*sum, sums.makeSingle(addend));
+    return makeSum(term.type, *sum, op);
+  }
+  case Term::Call: {
+    if (isExhausted())
+      return makeCall(term.body, term.operands, op);
+    Substitution inner;
+    inner.arguments.assign(term.operands.begin(), term.operands.end());
+    return instantiate(term.body, inner);
+  }
+  }
+  llvm_unreachable("all kinds of terms");
+}
+
+/// `id` with variables replaced, and with calls replaced by what they compute. The recursion is as
+/// deep as calls of layers are nested.
+TermId Terms::instantiate(TermId id, Substitution &substitution) {
+  for (TermId next : collect(id, substitution))
+    substitution.done[next] = instantiateOne(next, substitution);
+  return substitution.done.lookup(id);
+}
+
+TermId Terms::expand(TermId id) { return instantiate(id, expanded); }

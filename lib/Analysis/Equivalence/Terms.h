@@ -5,9 +5,9 @@
 // occur in it: the term of a rank's part is the term of the whole value of which it is a part.
 //
 // A few identities are built in, all of them identities of the numbers in exact arithmetic: sums
-// are multisets (so additions may be done in another order, and a bias may be added after the
-// product), x - y is x + -y, a reshape of a reshape is one, and a slice that takes one operand of a
-// concatenation out again is that operand.
+// are multisets, which share what they have in common (so additions may be done in another order,
+// and a bias may be added after the product), x - y is x + -y, a reshape of a reshape is one, and a
+// slice that takes one operand of a concatenation out again is that operand.
 //
 // A call of a layer stays a call, of the term of the layer's body: a layer is looked at once,
 // and equal bodies are equal whatever they are called.
@@ -17,6 +17,7 @@
 #ifndef TPC_LIB_ANALYSIS_TERMS_H
 #define TPC_LIB_ANALYSIS_TERMS_H
 
+#include "Multisets.h"
 #include "Repeats.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -35,7 +36,8 @@ struct Term {
   Type type;             // of the whole value
   int64_t index = 0;     // of an input or variable; which result a call gives (always one term)
   TermId body = -1;      // of a call
-  bool isCommutative = false; // of an op: its operands are sorted
+  bool isCommutative = false;                // of an op: its operands are sorted
+  Multisets::Set addends = Multisets::empty; // of a sum; it has no operands
   SmallVector<TermId, 3> operands;
   /// Where it was first seen, in the model and in the program.
   Operation *inModel = nullptr, *inProgram = nullptr;
@@ -47,6 +49,12 @@ class Terms {
 public:
   const Term &operator[](TermId id) const { return terms[id]; }
   size_t size() const { return terms.size(); }
+  const Multisets &getSums() const { return sums; }
+  /// There are too many terms, or sums are too large: nothing can be shown any more.
+  static constexpr StringLiteral exhausted = "cannot be proved: the expressions of the programs "
+                                             "take more memory than a proof is given; are "
+                                             "functions called too often, or sums too long?";
+  bool isExhausted() const { return terms.size() > maxTerms || sums.size() > maxNodes; }
 
   TermId makeInput(unsigned index, Type type);
   TermId makeVariable(unsigned index, Type type);
@@ -74,14 +82,28 @@ public:
 private:
   TermId intern(Term term, Operation *op);
   TermId makeSum(Type type, ArrayRef<TermId> addends, Operation *op);
+  TermId makeSum(Type type, Multisets::Set addends, Operation *op);
   TermId makePlain(Term term, Operation *op);
-  TermId instantiate(TermId id, ArrayRef<TermId> arguments, DenseMap<TermId, TermId> &done);
+  /// A term as addends: those of a sum, or itself.
+  Multisets::Set getAddends(TermId id);
 
-  /// Calls of calls of calls are not replaced beyond this.
-  static constexpr size_t maxTerms = 1 << 22;
+  /// Variables replaced by arguments, and what has been made of terms and sums.
+  struct Substitution {
+    SmallVector<TermId> arguments;
+    DenseMap<TermId, TermId> done;
+    DenseMap<Multisets::Set, Multisets::Set> sums;
+  };
+  TermId instantiate(TermId id, Substitution &substitution);
+  TermId instantiateOne(TermId id, Substitution &substitution);
+  std::optional<Multisets::Set> instantiateSum(Multisets::Set set, Substitution &substitution);
+  std::vector<TermId> collect(TermId id, const Substitution &substitution) const;
+
+  /// Some hundreds of megabytes. Calls of calls of calls are not replaced beyond this.
+  static constexpr size_t maxTerms = 1 << 21, maxNodes = 1 << 22;
   std::vector<Term> terms;
+  Multisets sums;
   std::unordered_map<std::string, TermId> known;
-  DenseMap<TermId, TermId> expanded;
+  Substitution expanded;
   DenseMap<TermId, std::pair<TermId, Repeats>> repetitions;
   bool inProgram = false;
 };
@@ -94,6 +116,7 @@ struct ProgramTerms {
   };
   SmallVector<Type> inputs, outputTypes; // whole
   SmallVector<DictionaryAttr> inputAttrs;
+  SmallVector<StringAttr> outputNames; // null: it has none
   SmallVector<Output> outputs;
 };
 

@@ -41,10 +41,15 @@ static LogicalResult prove(ModuleOp model, ModuleOp program) {
     return failure();
   if (failed(compareOutputs(program, terms, *actual, *expected)))
     return failure();
-  Attribute want = model->getAttr(TpcDialect::kConstraintsAttr);
-  if (want && want != program->getAttr(TpcDialect::kConstraintsAttr))
-    return emitError(program.getLoc()) << "the program has other " << TpcDialect::kConstraintsAttr
-                                       << " than the model: runs would accept other sizes";
+  auto compare = [&](StringRef name, StringRef why) -> LogicalResult {
+    if (model->getAttr(name) == program->getAttr(name))
+      return success();
+    return emitError(program.getLoc())
+           << "the program has other " << name << " than the model: " << why;
+  };
+  if (failed(compare(TpcDialect::kConstraintsAttr, "runs would accept other sizes")) ||
+      failed(compare(TpcDialect::kSourceAttr, "weights would be looked for elsewhere")))
+    return failure();
   return success();
 }
 
