@@ -21,15 +21,8 @@ CHOSEN = [("llama-past", "tp4"), ("llama-dynamo", "tp2x2"), ("mistral-past", "tp
 
 def cases(grids, chosen):
     """(model, grid), marked long unless chosen."""
-
-    def marks(name, grid):
-        if (name, grid) in chosen:
-            return []
-        whole = name == "gemma2-past" and ("dp" in grid or "mb" in grid)
-        unsplit = pytest.mark.xfail(reason="its mask of a window is looked up in the whole batch")
-        return [pytest.mark.long, *([unsplit] if whole else [])]
-
-    return [pytest.param(model, Grid.parse(grid), id=f"{model.name}-{grid}", marks=marks(model.name, grid))
+    return [pytest.param(model, Grid.parse(grid), id=f"{model.name}-{grid}",
+                         marks=[] if (model.name, grid) in chosen else pytest.mark.long)
             for model in EVERY.values() for grid in grids]
 
 
