@@ -19,19 +19,7 @@ using namespace mlir::tpc;
 namespace {
 struct ApproximateMath : mlir::tpc::impl::ApproximateMathBase<ApproximateMath> {
   void runOnOperation() override {
-    // Products and sums may contract; nothing else may change what a NaN or an
-    // infinity does. (Sums over rows may be reordered, see accumulate.)
-    auto contract = arith::FastMathFlags::contract | arith::FastMathFlags::nsz;
-    getOperation().walk([&](arith::ArithFastMathInterface op) {
-      auto flags = op.getFastMathFlagsAttr();
-      op->setAttr(op.getFastMathAttrName(),
-                  arith::FastMathFlagsAttr::get(
-                      &getContext(),
-                      (flags ? flags.getValue() : arith::FastMathFlags::none) |
-                          contract));
-    });
     RewritePatternSet patterns(&getContext());
-    populateMathAlgebraicSimplificationPatterns(patterns);
     // sin and cos stay calls of libm: polynomials are poor far from 0.
     populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
       return name == "math.exp" || name == "math.tanh" || name == "math.erf" ||

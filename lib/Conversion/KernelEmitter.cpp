@@ -68,12 +68,17 @@ Value KernelEmitter::less(Value x, Value y) {
 }
 
 Value KernelEmitter::quotient(Value x, Value y) {
-  return asConstant(y) == 1 ? x : LLVM::UDivOp::create(b, loc, x, y).getResult();
+  auto cx = asConstant(x), cy = asConstant(y);
+  if (cx && cy && *cy > 0)
+    return constant(*cx / *cy);
+  return cy == 1 ? x : LLVM::UDivOp::create(b, loc, x, y).getResult();
 }
 
 Value KernelEmitter::remainder(Value x, Value y) {
-  return asConstant(y) == 1 ? constant(0)
-                            : LLVM::URemOp::create(b, loc, x, y).getResult();
+  auto cx = asConstant(x), cy = asConstant(y);
+  if (cx && cy && *cy > 0)
+    return constant(*cx % *cy);
+  return cy == 1 ? constant(0) : LLVM::URemOp::create(b, loc, x, y).getResult();
 }
 
 Value KernelEmitter::linearize(ValueRange index, ArrayRef<Value> sizes) {
@@ -125,14 +130,26 @@ Value KernelEmitter::scalar(Type type, double value) {
   return arith::ConstantOp::create(b, loc, attr);
 }
 
-Value KernelEmitter::accumulate(Value sum, Value x) {
-  if (!isa<FloatType>(x.getType()))
-    return arith::AddIOp::create(b, loc, sum, x);
-  auto flags = arith::FastMathFlagsAttr::get(
-      b.getContext(), arith::FastMathFlags::reassoc |
-                          arith::FastMathFlags::contract |
-                          arith::FastMathFlags::nsz);
-  return arith::AddFOp::create(b, loc, sum, x, flags);
+Type mlir::tpc::getComputeType(Type tensor) {
+  Type type = getScalarType(tensor);
+  return type.isF16() || type.isBF16() ? Float32Type::get(type.getContext()) : type;
+}
+
+Value KernelEmitter::wide(Value tensor, ValueRange index) {
+  Value v = element(tensor, index);
+  Type type = getComputeType(tensor.getType());
+  return v.getType() == type ? v : arith::ExtFOp::create(b, loc, type, v).getResult();
+}
+
+Value KernelEmitter::narrow(Value v, Type tensor) {
+  Type type = getScalarType(tensor);
+  return v.getType() == type ? v : arith::TruncFOp::create(b, loc, type, v).getResult();
+}
+
+Value KernelEmitter::plus(Value x, Value y) {
+  if (isa<IntegerType>(getElementTypeOrSelf(x.getType())))
+    return arith::AddIOp::create(b, loc, x, y);
+  return arith::AddFOp::create(b, loc, x, y);
 }
 
 //===----------------------------------------------------------------------===//
@@ -142,7 +159,7 @@ Value KernelEmitter::accumulate(Value sum, Value x) {
 // Loops are emitted rotated, with the test at the end: that is where LLVM wants
 // their metadata, and the form that its vectorizer starts from.
 SmallVector<Value> KernelEmitter::loop(Value lb, Value ub, ValueRange init,
-                                       LoopBody body) {
+                                       LoopBody body, bool unroll) {
   MLIRContext *context = b.getContext();
   Block *before = b.getInsertionBlock();
   Region *region = before->getParent();
@@ -175,8 +192,11 @@ SmallVector<Value> KernelEmitter::loop(Value lb, Value ub, ValueRange init,
       LLVM::CondBrOp::create(b, loc, more, first, again, after, next);
   // No element that one iteration writes is read by another: each loop writes
   // one result, and none reads what it writes.
+  LLVM::LoopUnrollAttr unrolling;
+  if (unroll)
+    unrolling = LLVM::LoopUnrollAttr::get(context, {}, {}, {}, b.getBoolAttr(true), {}, {}, {});
   branch.setLoopAnnotationAttr(LLVM::LoopAnnotationAttr::get(
-      context, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, b.getBoolAttr(true), {},
+      context, {}, {}, {}, unrolling, {}, {}, {}, {}, {}, {}, b.getBoolAttr(true), {},
       {}, {}, {own}));
   b.setInsertionPointToStart(after);
   return SmallVector<Value>(after->getArguments());
@@ -185,14 +205,113 @@ SmallVector<Value> KernelEmitter::loop(Value lb, Value ub, ValueRange init,
 SmallVector<Value> KernelEmitter::loops(
     ArrayRef<Value> sizes, ArrayRef<int64_t> dims, SmallVectorImpl<Value> &index,
     ValueRange init,
-    function_ref<SmallVector<Value>(ValueRange, ValueRange)> body) {
+    function_ref<SmallVector<Value>(ValueRange, ValueRange)> body, bool unroll) {
   if (dims.empty())
     return body(index, init);
-  return loop(constant(0), sizes[dims.front()], init,
-              [&](Value iv, ValueRange carried) {
-                index[dims.front()] = iv;
-                return loops(sizes, dims.drop_front(), index, carried, body);
-              });
+  return loop(
+      constant(0), sizes[dims.front()], init,
+      [&](Value iv, ValueRange carried) {
+        index[dims.front()] = iv;
+        return loops(sizes, dims.drop_front(), index, carried, body, unroll);
+      },
+      unroll);
+}
+
+// Lanes are vectors of 8 in registers, and a buffer holds the terms of one step:
+//
+//   for i in [0, n / 32)
+//     for j in [0, 32): buffer[j] = term(32 i + j)
+//     lanes = combine(lanes, buffer)
+//
+// The inner loop is what LLVM vectorizes, whatever a term is made of; then the buffer is in registers
+// as well. Of a last step that is not full the other terms are neutral.
+Value KernelEmitter::fold(Type tensor, ArrayRef<Value> sizes, ArrayRef<int64_t> dims,
+                          SmallVectorImpl<Value> &index, Attribute init, Attribute neutral,
+                          function_ref<Value(Value, Value)> combine,
+                          function_ref<Value(ValueRange)> term) {
+  constexpr int64_t step = 32, width = 8;
+  Type type = getComputeType(tensor);
+  int64_t last = sizes.size() - 1;
+  if (!isa<FloatType>(type) || dims.empty() || dims.back() != last) {
+    Value first = arith::ConstantOp::create(b, loc, cast<TypedAttr>(init));
+    // Without a short loop inside, the loop over results vectorizes.
+    int64_t terms = 1;
+    for (int64_t dim : dims)
+      terms *= asConstant(sizes[dim]).value_or(step);
+    return loops(
+        sizes, dims, index, first,
+        [&](ValueRange at, ValueRange result) -> SmallVector<Value> {
+          return {combine(result[0], term(at))};
+        },
+        /*unroll=*/terms < step)[0];
+  }
+
+  auto vector = VectorType::get(width, type);
+  auto splat = [&](Attribute value) -> Value {
+    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(vector, value));
+  };
+  Value buffer;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&target.getBody().front());
+    Value size = LLVM::ConstantOp::create(b, loc, b.getI64Type(), b.getI64IntegerAttr(step));
+    buffer = LLVM::AllocaOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), type, size,
+                                    /*alignment=*/64);
+  }
+  auto part = [&](int64_t i) { return address(buffer, type, constant(i)); };
+  auto addStep = [&](Value begin, Value count, ValueRange lanes) {
+    loop(constant(0), count, {}, [&](Value j, ValueRange) {
+      index[last] = add(begin, j);
+      auto store = LLVM::StoreOp::create(b, loc, term(index), address(buffer, type, j));
+      store.setAccessGroupsAttr(b.getArrayAttr({group}));
+      return SmallVector<Value>();
+    });
+    SmallVector<Value> next;
+    for (auto [i, lane] : llvm::enumerate(lanes))
+      next.push_back(
+          combine(lane, LLVM::LoadOp::create(b, loc, vector, part(i * width), /*alignment=*/32)));
+    return next;
+  };
+  Value steps = constant(step), full = quotient(sizes[last], steps);
+  Value rest = remainder(sizes[last], steps);
+  SmallVector<Value> first(step / width, splat(init));
+  SmallVector<Value> lanes = loops(
+      sizes, dims.drop_back(), index, first, [&](ValueRange at, ValueRange before) {
+        SmallVector<Value> results = before;
+        if (asConstant(full) != 0)
+          results = loop(constant(0), full, results, [&](Value i, ValueRange carried) {
+            return addStep(mul(i, steps), steps, carried);
+          });
+        if (asConstant(rest) == 0)
+          return results;
+        // At most once.
+        Value any = LLVM::ZExtOp::create(b, loc, b.getI64Type(), less(constant(0), rest));
+        return loop(constant(0), any, results, [&](Value, ValueRange carried) {
+          for (int64_t i = 0; i < step; i += width)
+            LLVM::StoreOp::create(b, loc, splat(neutral), part(i), /*alignment=*/32);
+          return addStep(mul(full, steps), rest, carried);
+        });
+      });
+  Value result = combine(combine(lanes[0], lanes[1]), combine(lanes[2], lanes[3]));
+  for (int32_t half = width / 2; half >= 1; half /= 2) {
+    auto take = [&](int32_t from) -> Value {
+      auto mask = llvm::to_vector(llvm::seq<int32_t>(from, from + half));
+      return LLVM::ShuffleVectorOp::create(b, loc, result, result, mask);
+    };
+    result = combine(take(0), take(half));
+  }
+  return LLVM::ExtractElementOp::create(b, loc, result, constant(0));
+}
+
+Value KernelEmitter::sum(Type tensor, ArrayRef<Value> sizes, ArrayRef<int64_t> dims,
+                         SmallVectorImpl<Value> &index, function_ref<Value(ValueRange)> term) {
+  Type type = getComputeType(tensor);
+  auto zero = [&](double value) -> Attribute {
+    return isa<FloatType>(type) ? Attribute(b.getFloatAttr(type, value)) : b.getIntegerAttr(type, 0);
+  };
+  return fold(
+      tensor, sizes, dims, index, zero(0), zero(-0.0), [&](Value x, Value y) { return plus(x, y); },
+      term);
 }
 
 Value KernelEmitter::ifElse(Value condition, Type type,

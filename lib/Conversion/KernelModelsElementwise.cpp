@@ -55,9 +55,9 @@ struct ScalarModel : KernelOpInterface::ExternalModel<ScalarModel<OpT>, OpT> {
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
-      operands.push_back(e.element(operand, broadcastIndex(e, operand, index)));
-    return cast<ScalarOpInterface>(op).buildScalar(e.builder(), e.getLoc(),
-                                                   operands);
+      operands.push_back(e.wide(operand, broadcastIndex(e, operand, index)));
+    Value y = cast<ScalarOpInterface>(op).buildScalar(e.builder(), e.getLoc(), operands);
+    return e.narrow(y, op->getResult(0).getType());
   }
   bool isRowAligned(Operation *op, unsigned operand, int64_t rank) const {
     Value x = op->getOperand(operand), y = op->getResult(0);

@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 
 static Value larger(KernelEmitter &e, Type tensor, Value x, Value y) {
-  if (isa<FloatType>(x.getType()))
+  if (isa<FloatType>(getElementTypeOrSelf(x.getType())))
     return arith::MaximumFOp::create(e.builder(), e.getLoc(), x, y);
   if (isUnsigned(tensor))
     return arith::MaxUIOp::create(e.builder(), e.getLoc(), x, y);
@@ -17,7 +17,7 @@ static Value larger(KernelEmitter &e, Type tensor, Value x, Value y) {
 }
 
 static Value smaller(KernelEmitter &e, Type tensor, Value x, Value y) {
-  if (isa<FloatType>(x.getType()))
+  if (isa<FloatType>(getElementTypeOrSelf(x.getType())))
     return arith::MinimumFOp::create(e.builder(), e.getLoc(), x, y);
   if (isUnsigned(tensor))
     return arith::MinUIOp::create(e.builder(), e.getLoc(), x, y);
@@ -25,22 +25,15 @@ static Value smaller(KernelEmitter &e, Type tensor, Value x, Value y) {
 }
 
 /// The identity of max (`sign` < 0) or min.
-static Value extreme(KernelEmitter &e, Type tensor, int sign) {
-  OpBuilder &b = e.builder();
-  Type type = getScalarType(tensor);
+static Attribute extreme(Type tensor, int sign) {
+  Type type = getComputeType(tensor);
   if (auto f = dyn_cast<FloatType>(type))
-    return arith::ConstantOp::create(
-        b, e.getLoc(),
-        b.getFloatAttr(f, APFloat::getInf(f.getFloatSemantics(), sign < 0)));
+    return FloatAttr::get(f, APFloat::getInf(f.getFloatSemantics(), sign < 0));
   unsigned width = type.getIntOrFloatBitWidth();
   if (isUnsigned(tensor))
-    return arith::ConstantOp::create(
-        b, e.getLoc(),
-        IntegerAttr::get(type, sign < 0 ? APInt::getMinValue(width) : APInt::getMaxValue(width)));
-  return arith::ConstantOp::create(
-      b, e.getLoc(),
-      IntegerAttr::get(type, sign < 0 ? APInt::getSignedMinValue(width)
-                                      : APInt::getSignedMaxValue(width)));
+    return IntegerAttr::get(type, sign < 0 ? APInt::getMinValue(width) : APInt::getMaxValue(width));
+  return IntegerAttr::get(type, sign < 0 ? APInt::getSignedMinValue(width)
+                                         : APInt::getSignedMaxValue(width));
 }
 
 static Value sub(KernelEmitter &e, Value x, Value y) {
@@ -58,15 +51,12 @@ static Value sumRow(KernelEmitter &e, Value x, ValueRange index,
                     function_ref<Value(Value)> f) {
   SmallVector<Value> sizes(e.sizesOf(x)), at(index);
   at.resize(sizes.size());
-  Value zero = e.scalar(x.getType(), 0);
-  return e.loops(sizes, {(int64_t)sizes.size() - 1}, at, {zero},
-                 [&](ValueRange at, ValueRange sum) -> SmallVector<Value> {
-                   return {e.accumulate(sum[0], f(e.element(x, at)))};
-                 })[0];
+  return e.sum(x.getType(), sizes, {(int64_t)sizes.size() - 1}, at,
+               [&](ValueRange at) { return f(e.wide(x, at)); });
 }
 
 static Value rowLength(KernelEmitter &e, Value x) {
-  return fromIndex(e, e.sizesOf(x).back(), x.getType());
+  return fromIndex(e, e.sizesOf(x).back(), getComputeType(x.getType()));
 }
 
 /// 1 / sqrt(mean + epsilon)
@@ -116,13 +106,11 @@ struct LayerNormModel : NormModel<LayerNormModel, LayerNormOp> {
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     auto norm = cast<LayerNormOp>(op);
     auto s = statistics(norm, e, index.drop_back());
-    Value x = e.element(norm.getX(), index);
-    Value y = mul(e, mul(e, sub(e, x, s[0]), s[1]),
-                  e.element(norm.getScale(), index.take_back()));
+    Value x = e.wide(norm.getX(), index);
+    Value y = mul(e, mul(e, sub(e, x, s[0]), s[1]), e.wide(norm.getScale(), index.take_back()));
     if (norm.getBias())
-      y = arith::AddFOp::create(e.builder(), e.getLoc(), y,
-                                e.element(norm.getBias(), index.take_back()));
-    return y;
+      y = e.plus(y, e.wide(norm.getBias(), index.take_back()));
+    return e.narrow(y, norm.getType());
   }
 };
 
@@ -137,8 +125,9 @@ struct RmsNormModel : NormModel<RmsNormModel, RmsNormOp> {
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     auto norm = cast<RmsNormOp>(op);
     auto s = statistics(norm, e, index.drop_back());
-    return mul(e, mul(e, e.element(norm.getX(), index), s[0]),
-               e.element(norm.getScale(), index.take_back()));
+    Value y = mul(e, mul(e, e.wide(norm.getX(), index), s[0]),
+                  e.wide(norm.getScale(), index.take_back()));
+    return e.narrow(y, norm.getType());
   }
 };
 
@@ -153,18 +142,20 @@ struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> 
       int64_t dim = op.getDim();
       SmallVector<Value> sizes(e.sizesOf(x)), at(copy);
       at.insert(at.begin() + dim, Value());
-      Type type = getScalarType(x.getType());
-      Value largest = e.loops(sizes, {dim}, at, {extreme(e, x.getType(), -1)},
-                              [&](ValueRange at, ValueRange m) -> SmallVector<Value> {
-                                return {larger(e, x.getType(), m[0], e.element(x, at))};
-                              })[0];
-      Value sum = e.loops(sizes, {dim}, at, {e.scalar(type, 0)},
-                          [&](ValueRange at, ValueRange sum) -> SmallVector<Value> {
-                            Value d = sub(e, e.element(x, at), largest);
-                            return {e.accumulate(
-                                sum[0], math::ExpOp::create(e.builder(),
-                                                            e.getLoc(), d))};
-                          })[0];
+      Type type = getComputeType(x.getType());
+      // One instruction: the sign of zero makes no difference to x - largest, and a NaN that is left out
+      // here makes the sum NaN.
+      auto larger = [&](Value m, Value v) -> Value {
+        Value is = arith::CmpFOp::create(e.builder(), e.getLoc(), arith::CmpFPredicate::OGT, v, m);
+        return arith::SelectOp::create(e.builder(), e.getLoc(), is, v, m);
+      };
+      Attribute least = extreme(type, -1);
+      Value largest = e.fold(type, sizes, {dim}, at, least, least, larger,
+                             [&](ValueRange at) { return e.wide(x, at); });
+      Value sum = e.sum(type, sizes, {dim}, at, [&](ValueRange at) -> Value {
+        Value d = sub(e, e.wide(x, at), largest);
+        return math::ExpOp::create(e.builder(), e.getLoc(), d);
+      });
       return {largest, div(e, e.scalar(type, 1), sum)};
     });
   }
@@ -179,8 +170,9 @@ struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> 
     SmallVector<Value> others(index);
     others.erase(others.begin() + softmax.getDim());
     auto s = statistics(softmax, e, others);
-    Value d = sub(e, e.element(softmax.getOperand(), index), s[0]);
-    return mul(e, math::ExpOp::create(e.builder(), e.getLoc(), d), s[1]);
+    Value d = sub(e, e.wide(softmax.getOperand(), index), s[0]);
+    Value y = mul(e, math::ExpOp::create(e.builder(), e.getLoc(), d), s[1]);
+    return e.narrow(y, softmax.getType());
   }
   int64_t getMaxRowRank(Operation *op) const { return cast<SoftmaxOp>(op).getDim(); }
   bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
@@ -209,8 +201,9 @@ struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     auto reduce = cast<ReduceOp>(op);
     Value x = reduce.getOperand();
-    ArrayRef<int64_t> dims = reduce.getDims();
-    Type type = getScalarType(x.getType());
+    SmallVector<int64_t> dims(reduce.getDims());
+    llvm::sort(dims);
+    Type type = getComputeType(x.getType());
     SmallVector<Value> sizes(e.sizesOf(x)), at;
     unsigned next = 0;
     for (unsigned i = 0; i < sizes.size(); ++i) {
@@ -218,31 +211,28 @@ struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
       at.push_back(reduced ? Value() : index[next]);
       next += !reduced || reduce.getKeepDims();
     }
+    auto narrowed = [&](Value v) { return e.narrow(v, reduce.getType()); };
     ReduceFunction f = reduce.getFunction();
-    Value init = f == ReduceFunction::Max   ? extreme(e, x.getType(), -1)
-                 : f == ReduceFunction::Min ? extreme(e, x.getType(), 1)
-                                            : e.scalar(type, 0);
+    if (f == ReduceFunction::Max || f == ReduceFunction::Min) {
+      bool max = f == ReduceFunction::Max;
+      Attribute least = extreme(x.getType(), max ? -1 : 1);
+      return narrowed(e.fold(
+          x.getType(), sizes, dims, at, least, least,
+          [&](Value m, Value v) {
+            return max ? larger(e, x.getType(), m, v) : smaller(e, x.getType(), m, v);
+          },
+          [&](ValueRange at) { return e.wide(x, at); }));
+    }
     Value result =
-        e.loops(sizes, dims, at, {init},
-                [&](ValueRange at, ValueRange sum) -> SmallVector<Value> {
-                  Value v = e.element(x, at);
-                  switch (f) {
-                  case ReduceFunction::Max:
-                    return {larger(e, x.getType(), sum[0], v)};
-                  case ReduceFunction::Min:
-                    return {smaller(e, x.getType(), sum[0], v)};
-                  default:
-                    return {e.accumulate(sum[0], v)};
-                  }
-                })[0];
+        e.sum(x.getType(), sizes, dims, at, [&](ValueRange at) { return e.wide(x, at); });
     if (f != ReduceFunction::Mean)
-      return result;
+      return narrowed(result);
     SmallVector<Value> counts;
     for (int64_t dim : dims)
       counts.push_back(sizes[dim]);
-    Value n = fromIndex(e, e.sizes().product(counts), x.getType());
+    Value n = fromIndex(e, e.sizes().product(counts), type);
     if (isa<FloatType>(type))
-      return div(e, result, n);
+      return narrowed(div(e, result, n));
     // An empty mean of integers is undefined, but must not trap.
     Value one = e.scalar(type, 1);
     n = arith::MaxSIOp::create(e.builder(), e.getLoc(), n, one);
@@ -270,11 +260,12 @@ struct CumSumModel : KernelOpInterface::ExternalModel<CumSumModel, CumSumOp> {
       ub = e.sizesOf(x)[cumsum.getDim()];
     }
     SmallVector<Value> at(index);
-    return e.loop(lb, ub, {e.scalar(x.getType(), 0)},
-                  [&](Value i, ValueRange sum) -> SmallVector<Value> {
-                    at[cumsum.getDim()] = i;
-                    return {e.accumulate(sum[0], e.element(x, at))};
-                  })[0];
+    Value sum = e.loop(lb, ub, {e.scalar(getComputeType(x.getType()), 0)},
+                       [&](Value i, ValueRange sum) -> SmallVector<Value> {
+                         at[cumsum.getDim()] = i;
+                         return {e.plus(sum[0], e.wide(x, at))};
+                       })[0];
+    return e.narrow(sum, cumsum.getType());
   }
   int64_t getMaxRowRank(Operation *op) const { return cast<CumSumOp>(op).getDim(); }
   bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
@@ -312,17 +303,14 @@ struct RotaryModel : KernelOpInterface::ExternalModel<RotaryModel, RotaryOp> {
           SmallVector<Value> angle{index[0], index[1], pair};
           if (getSizes(rotary.getCos())[0].isConstant(1))
             angle[0] = e.constant(0);
-          Value x = e.element(rotary.getX(), at);
+          Value x = e.wide(rotary.getX(), at);
           at.back() = partner;
-          Value other = e.element(rotary.getX(), at);
-          Value sin = e.element(rotary.getSin(), angle);
+          Value other = e.wide(rotary.getX(), at);
+          Value sin = e.wide(rotary.getSin(), angle);
           Value negated = arith::NegFOp::create(b, e.getLoc(), sin);
           sin = arith::SelectOp::create(b, e.getLoc(), isFirst, negated, sin);
-          return arith::AddFOp::create(
-                     b, e.getLoc(),
-                     mul(e, x, e.element(rotary.getCos(), angle)),
-                     mul(e, other, sin))
-              .getResult();
+          Value y = e.plus(mul(e, x, e.wide(rotary.getCos(), angle)), mul(e, other, sin));
+          return e.narrow(y, rotary.getType());
         },
         [&] { return e.element(rotary.getX(), index); });
   }
@@ -342,13 +330,7 @@ struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     OpBuilder &b = e.builder();
     Value lhs = matmul.getLhs(), rhs = matmul.getRhs();
     Type type = getScalarType(matmul.getType());
-    // Half precision adds up in single.
-    Type sumType = type.isF16() || type.isBF16() ? Type(b.getF32Type()) : type;
-    auto widen = [&](Value v) -> Value {
-      return sumType == type ? v
-                             : arith::ExtFOp::create(b, e.getLoc(), sumType, v)
-                                   .getResult();
-    };
+    Type sumType = getComputeType(type);
     int64_t lhsRank = cast<RankedTensorType>(lhs.getType()).getRank();
     bool isVector = lhsRank == 1; // [k] x [k, n] -> [n]
     ValueRange batch = index.drop_back(isVector ? 1 : 2);
@@ -366,19 +348,16 @@ struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
           y.assign(batch.begin(), batch.end());
           y.push_back(i);
           y.push_back(index.back());
-          Value a = e.element(lhs, broadcastBatch(e, lhs, x, lhsRank));
-          Value c = e.element(rhs, broadcastBatch(e, rhs, y, rhsRank));
+          Value a = e.wide(lhs, broadcastBatch(e, lhs, x, lhsRank));
+          Value c = e.wide(rhs, broadcastBatch(e, rhs, y, rhsRank));
           Value p = isa<FloatType>(sumType)
-                        ? mul(e, widen(a), widen(c))
+                        ? mul(e, a, c)
                         : arith::MulIOp::create(b, e.getLoc(), a, c).getResult();
-          return {e.accumulate(sum[0], p)};
+          return {e.plus(sum[0], p)};
         })[0];
     if (matmul.getBias())
-      sum = e.accumulate(
-          sum, widen(e.element(matmul.getBias(), index.take_back())));
-    if (sumType != type)
-      sum = arith::TruncFOp::create(b, e.getLoc(), type, sum);
-    return sum;
+      sum = e.plus(sum, e.wide(matmul.getBias(), index.take_back()));
+    return e.narrow(sum, matmul.getType());
   }
   // As broadcastIndex, but the matrix dimensions do not broadcast.
   static SmallVector<Value> broadcastBatch(KernelEmitter &e, Value x,

@@ -71,6 +71,9 @@ LogicalResult CastOp::verify() {
 //===----------------------------------------------------------------------===//
 // Scalar computation
 //===----------------------------------------------------------------------===//
+//
+// Floats of 16 bits come as f32, and a result that is wider than the element type is rounded to it by
+// whoever asked (getComputeType in KernelEmitter.h).
 
 Value elementwise::number(OpBuilder &b, Location loc, Type type, double value) {
   if (isa<FloatType>(type))
@@ -188,11 +191,9 @@ static Value toFloatType(OpBuilder &b, Location loc, Value x, Type type) {
 Value PowOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   if (isFloat(x[0])) {
     Type type = x[0].getType();
-    if (isFloat(x[1])) {
-      // In the wider type; of two different ones of 16 bits neither holds the other.
-      Type other = x[1].getType(), wide = type;
-      if (other != type && other.getIntOrFloatBitWidth() >= type.getIntOrFloatBitWidth())
-        wide = other.getIntOrFloatBitWidth() == 16 ? Type(b.getF32Type()) : other;
+    if (isFloat(x[1])) { // in the wider type
+      Type other = x[1].getType();
+      Type wide = other.getIntOrFloatBitWidth() > type.getIntOrFloatBitWidth() ? other : type;
       Value p = math::PowFOp::create(b, loc, toFloatType(b, loc, x[0], wide),
                                      toFloatType(b, loc, x[1], wide));
       return toFloatType(b, loc, p, type);
@@ -278,14 +279,8 @@ Value CastOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
     return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, v, zero);
   }
   if (auto f = dyn_cast<FloatType>(to)) {
-    if (auto g = dyn_cast<FloatType>(from)) {
-      if (f.getWidth() > g.getWidth())
-        return arith::ExtFOp::create(b, loc, f, v);
-      if (f.getWidth() < g.getWidth())
-        return arith::TruncFOp::create(b, loc, f, v);
-      Value wide = arith::ExtFOp::create(b, loc, b.getF32Type(), v);
-      return arith::TruncFOp::create(b, loc, f, wide);
-    }
+    if (isFloat(v))
+      return toFloatType(b, loc, v, f);
     if (fromUnsigned)
       return arith::UIToFPOp::create(b, loc, f, v);
     return arith::SIToFPOp::create(b, loc, f, v);

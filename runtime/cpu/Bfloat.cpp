@@ -1,6 +1,6 @@
 //===- Bfloat.cpp - What compilers call to round to bf16 ------------------===//
 //
-// Processors without the instruction round in a function that libgcc has from version 13 on only.
+// Processors without the instruction round in functions that libgcc has from version 13 on only.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,6 +19,21 @@ extern "C" __attribute__((weak)) __bf16 __truncsfbf2(float x) {
   __bf16 result;
   std::memcpy(&result, &high, sizeof result);
   return result;
+}
+
+/// By way of a float that keeps in its lowest bit whether anything was cut off, so that it rounds
+/// once.
+extern "C" __attribute__((weak)) __bf16 __truncdfbf2(double x) {
+  auto single = static_cast<float>(x);
+  uint32_t bits;
+  std::memcpy(&bits, &single, sizeof bits);
+  double back = single;
+  if (back != x && x == x) {
+    bool isLarger = (back < 0 ? -back : back) > (x < 0 ? -x : x);
+    bits = (bits - isLarger) | 1;
+  }
+  std::memcpy(&single, &bits, sizeof bits);
+  return __truncsfbf2(single);
 }
 
 #endif

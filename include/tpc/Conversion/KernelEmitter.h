@@ -39,6 +39,8 @@ constexpr llvm::StringLiteral kKernelAttr = "tpc.kernel";
 
 /// The type that an element has in registers: signless, i1 for booleans.
 Type getScalarType(Type tensor);
+/// The type that an op computes an element in: f32 for floats of 16 bits, else the scalar type.
+Type getComputeType(Type tensor);
 
 class KernelEmitter : private IndexArithmetic {
 public:
@@ -68,13 +70,13 @@ public:
 
   using LoopBody = function_ref<SmallVector<Value>(Value, ValueRange)>;
   /// for iv in [lb, ub) with loop-carried values.
-  SmallVector<Value> loop(Value lb, Value ub, ValueRange init, LoopBody body);
+  SmallVector<Value> loop(Value lb, Value ub, ValueRange init, LoopBody body, bool unroll = false);
   /// Nested loops over the given dimensions of a space of these sizes; `index`
   /// is completed and passed on.
   SmallVector<Value>
   loops(ArrayRef<Value> sizes, ArrayRef<int64_t> dims,
         SmallVectorImpl<Value> &index, ValueRange init,
-        function_ref<SmallVector<Value>(ValueRange index, ValueRange)> body);
+        function_ref<SmallVector<Value>(ValueRange index, ValueRange)> body, bool unroll = false);
   Value ifElse(Value condition, Type type, function_ref<Value()> then,
                function_ref<Value()> otherwise);
   /// Where `inside` is false, tells the runtime that `index` is not one of `size`
@@ -98,8 +100,34 @@ public:
   /// it is there.
   Value localIndex(DimAttr dim, Value global, Value *inside = nullptr);
 
-  /// Adds; sums of many numbers may be reordered.
-  Value accumulate(Value sum, Value x);
+  //===--- arithmetic on numbers ------------------------------------------===//
+  //
+  // No operation of a kernel carries fast-math flags. What an op gives is a matter of the op and its
+  // operands alone, whatever it is fused with, and IEEE 754 says it to the bit: a cast rounds, x - y
+  // of equal products is 0, the sign of zero and NaN are what they are. What flags would have been
+  // good for is written out:
+  //
+  // * the order of sums (reassoc): `fold` combines in lanes, which is an order like any other;
+  // * a * b + c in one rounding (contract): math.fma where an approximation is made of it;
+  // * numbers of 16 bits: an op computes in f32 and rounds once, as its result.
+
+  /// An element in the type that an op computes in: f32 for floats of 16 bits.
+  Value wide(Value tensor, ValueRange index);
+  /// Rounds to the element type of a tensor.
+  Value narrow(Value v, Type tensor);
+  /// x + y of integers or floats.
+  Value plus(Value x, Value y);
+  /// term(index), in the type of `wide`, combined over these dimensions (ascending) of a space; `index`
+  /// is completed. Where the last dimension is one of them, floats are combined in 32 lanes: index i of it
+  /// in lane i mod 32, ascending, and at the end the lanes by halves of what is left (8 and 16 apart, then
+  /// 4, 2, 1). Everything else is combined in ascending order. `neutral` does not change what it is
+  /// combined with; `combine` is also called with vectors.
+  Value fold(Type tensor, ArrayRef<Value> sizes, ArrayRef<int64_t> dims, SmallVectorImpl<Value> &index,
+             Attribute init, Attribute neutral, function_ref<Value(Value, Value)> combine,
+             function_ref<Value(ValueRange)> term);
+  /// The sum.
+  Value sum(Type tensor, ArrayRef<Value> sizes, ArrayRef<int64_t> dims, SmallVectorImpl<Value> &index,
+            function_ref<Value(ValueRange)> term);
 
 private:
   friend class Scope;
