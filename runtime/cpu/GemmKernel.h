@@ -136,6 +136,28 @@ __attribute__((noinline)) void finishTile(const GemmJob &job, const float *sums,
     }
 }
 
+/// Writes the sums of R rows and `vecs` vectors of columns.
+template <int R, int vecs>
+TPC_INLINE void finishSums(const GemmJob &job, const Vec (&sums)[R][vecs], int64_t row,
+                           int64_t column) {
+  alignas(64) float done[R * vecs * lanes];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < vecs; ++v)
+      store(done + (r * vecs + v) * lanes, sums[r][v]);
+  switch (job.epilogue) {
+  case TPC_EPILOGUE_GELU_ERF:
+    return finishTile<TPC_EPILOGUE_GELU_ERF>(job, done, R, vecs, row, column);
+  case TPC_EPILOGUE_GELU_TANH:
+    return finishTile<TPC_EPILOGUE_GELU_TANH>(job, done, R, vecs, row, column);
+  case TPC_EPILOGUE_SILU:
+    return finishTile<TPC_EPILOGUE_SILU>(job, done, R, vecs, row, column);
+  case TPC_EPILOGUE_RELU:
+    return finishTile<TPC_EPILOGUE_RELU>(job, done, R, vecs, row, column);
+  default:
+    return finishTile<TPC_EPILOGUE_NONE>(job, done, R, vecs, row, column);
+  }
+}
+
 /// Asks for what finishTile will read and write. Rows of the result lie pages apart, so that the
 /// processor does not see them coming.
 TPC_INLINE void prefetchResult(const GemmJob &job, int64_t row, int rows, int64_t column,
@@ -173,23 +195,7 @@ void tile(const GemmJob &job, int64_t row, int64_t panel, int64_t k0, int64_t k1
         store(partial + r * partialStride + v * lanes, sums[r][v]);
     return;
   }
-  alignas(64) float done[R * vecs * lanes];
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < vecs; ++v)
-      store(done + (r * vecs + v) * lanes, sums[r][v]);
-  int64_t column = panel * panelWidth;
-  switch (job.epilogue) {
-  case TPC_EPILOGUE_GELU_ERF:
-    return finishTile<TPC_EPILOGUE_GELU_ERF>(job, done, R, vecs, row, column);
-  case TPC_EPILOGUE_GELU_TANH:
-    return finishTile<TPC_EPILOGUE_GELU_TANH>(job, done, R, vecs, row, column);
-  case TPC_EPILOGUE_SILU:
-    return finishTile<TPC_EPILOGUE_SILU>(job, done, R, vecs, row, column);
-  case TPC_EPILOGUE_RELU:
-    return finishTile<TPC_EPILOGUE_RELU>(job, done, R, vecs, row, column);
-  default:
-    return finishTile<TPC_EPILOGUE_NONE>(job, done, R, vecs, row, column);
-  }
+  finishSums<R, vecs>(job, sums, row, panel * panelWidth);
 }
 
 /// Calls tile<rows, P>.
@@ -261,6 +267,65 @@ inline void packTransposed(const float *rows, int64_t k, int64_t n, int64_t colu
       for (int i = 0; i < lanes; ++i)
         panel[step * panelWidth + v * lanes + i] =
             column + i < n ? rows[(column + i) * k + step] : 0.0f;
+  }
+}
+
+/// Rows [row, row + R) times rows [column, column + V * lanes) of a dense table[n, k]. Squares of the
+/// table are transposed in registers: lanes are columns, and a sum is that of `multiply`, one step of
+/// k after the other. Rows that the table does not have are its last one again.
+template <int R, int V>
+TPC_INLINE void tileTransposed(const GemmJob &job, const float *table, int64_t row,
+                               int64_t column) {
+  Vec sums[R][V] = {};
+  const float *x = job.x + row * job.xStride, *rows[V][lanes];
+  for (int v = 0; v < V; ++v)
+    for (int i = 0; i < lanes; ++i) {
+      int64_t at = column + v * lanes + i;
+      rows[v][i] = table + (at < job.n ? at : job.n - 1) * job.k;
+    }
+  // The next tile's part of the table, while this one's is used.
+  int64_t ahead = column + 2 * V * lanes <= job.n ? V * lanes * job.k : 0;
+  int64_t step = 0;
+  for (; step + lanes <= job.k; step += lanes)
+    for (int v = 0; v < V; ++v) {
+      Vec square[lanes];
+      for (int i = 0; i < lanes; ++i) {
+        square[i] = load(rows[v][i] + step);
+        __builtin_prefetch(rows[v][i] + step + ahead);
+      }
+      transpose(square);
+      for (int i = 0; i < lanes; ++i)
+        for (int r = 0; r < R; ++r)
+          sums[r][v] += splat(x[r * job.xStride + step + i]) * square[i];
+    }
+  for (; step < job.k; ++step)
+    for (int v = 0; v < V; ++v) {
+      Vec right;
+      for (int i = 0; i < lanes; ++i)
+        right[i] = rows[v][i][step];
+      for (int r = 0; r < R; ++r)
+        sums[r][v] += splat(x[r * job.xStride + step]) * right;
+    }
+  finishSums<R, V>(job, sums, row, column);
+}
+
+inline void gemmTransposed(const GemmJob &job, const float *table, int64_t column0,
+                           int64_t column1) {
+  for (int64_t column = column0; column < column1;) {
+    bool two = job.m == 1 && column1 - column >= 2 * lanes;
+    // All rows before the next columns: their part of the table is in the nearest caches.
+    for (int64_t row = 0; row < job.m;) {
+      int64_t left = job.m - row;
+      if (two)
+        tileTransposed<1, 2>(job, table, row, column), row += 1;
+      else if (left >= 4)
+        tileTransposed<4, 1>(job, table, row, column), row += 4;
+      else if (left >= 2)
+        tileTransposed<2, 1>(job, table, row, column), row += 2;
+      else
+        tileTransposed<1, 1>(job, table, row, column), row += 1;
+    }
+    column += two ? 2 * lanes : lanes;
   }
 }
 

@@ -34,6 +34,9 @@ struct GemmJob {
 /// A task of `gemm` has at most this many rows and panels.
 constexpr int64_t maxGemmRows = 144, maxGemmPanels = 4;
 
+/// Up to this many rows `gemmTransposed` is faster than packing a panel and multiplying by it.
+constexpr int64_t maxTransposedRows = 8;
+
 struct KernelTable {
   const char *name; ///< "generic", "avx2", "avx512"
   int panelWidth;
@@ -47,6 +50,11 @@ struct KernelTable {
   /// Packs columns [column0, column0 + panelWidth) of the transpose of rows[n, k]: a panel of
   /// `gemm`.
   void (*packTransposed)(const float *rows, int64_t k, int64_t n, int64_t column0, float *panel);
+
+  /// Computes columns [column0, column1), the first a multiple of panelWidth, of a product with the
+  /// transpose of table[n, k], as `gemm` does to the bit. Reads the table once and copies nothing: for
+  /// few rows.
+  void (*gemmTransposed)(const GemmJob &job, const float *table, int64_t column0, int64_t column1);
 
   /// Floats of `scratch` that an `attention` task needs.
   int64_t (*attentionScratch)(const tpc_attention_args &args);

@@ -58,11 +58,20 @@ void packPanel(const float *rows, int64_t rowStride, int64_t numRows, int64_t co
   }
 }
 
-/// A product with the transpose of a dense [n, k]. A task packs a few panels for all rows.
+/// A product with the transpose of a dense [n, k]. A task of few rows reads the table as it is; of
+/// many rows, it packs a few panels for all of them.
 void multiplyTransposed(tpc_context &ctx, const KernelTable &kernel, const GemmJob &job,
                         const float *rows) {
   int width = kernel.panelWidth, threads = threadsFor(ctx, job.m, job.k, job.n);
   int64_t panels = divideUp(job.n, width), panelSize = std::max<int64_t>(job.k, 1) * width;
+  if (job.m <= maxTransposedRows) {
+    int64_t tasks = threads == 1 ? 1 : std::min<int64_t>(panels, 8 * threads);
+    forEachTask(threads, tasks, [&](int64_t task, int) {
+      kernel.gemmTransposed(job, rows, panels * task / tasks * width,
+                            std::min(job.n, panels * (task + 1) / tasks * width));
+    });
+    return;
+  }
   int64_t step = std::clamp<int64_t>(panels / (4 * threads), 1, maxGemmPanels);
   auto *scratch = static_cast<float *>(
       tpc_frame_push(&ctx, threads * step * panelSize * static_cast<int64_t>(sizeof(float))));
