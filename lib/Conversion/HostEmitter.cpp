@@ -1,6 +1,7 @@
 //===- HostEmitter.cpp - Code around kernels ------------------------------===//
 
 #include "tpc/Conversion/HostEmitter.h"
+#include "tpc/Conversion/KernelEmitter.h"
 
 #include "tpc/runtime.h"
 
@@ -332,12 +333,14 @@ LogicalResult HostEmitter::emitBody(Block &block, ValueRange results) {
     loc = op.getLoc();
     auto hostOp = dyn_cast<HostOpInterface>(op);
     if (!hostOp || !hostOp.isHostOp()) {
-      InFlightDiagnostic error = op.emitOpError("has no lowering");
-      if (op.getNumResults() || op.getNumOperands())
-        error << " for element type "
-              << getElementTypeOrSelf(op.getNumResults() ? op.getResult(0).getType()
-                                                         : op.getOperand(0).getType());
-      return error << " on CPUs outside of kernels, which tpc-outline-kernels makes";
+      if (auto kernel = dyn_cast<KernelOpInterface>(op); kernel && kernel.isKernelOp())
+        return op.emitOpError("is not in a kernel: run tpc-outline-kernels first");
+      InFlightDiagnostic error = op.emitOpError("cannot be computed on CPUs");
+      if (op.getNumResults())
+        error << " with elements of type " << getElementTypeOrSelf(op.getResult(0).getType())
+              << ": export the model in f32, f16 or bf16, or put an ONNX Cast to one of them before "
+                 "this node and a Cast back behind it";
+      return error;
     }
     if (failed(hostOp.lower(*this)))
       return failure();

@@ -15,6 +15,13 @@ struct ParameterModel : HostOpInterface::ExternalModel<ParameterModel, Parameter
   LogicalResult lower(Operation *, HostEmitter &) const { return success(); }
 };
 
+/// A cast that is done as a parameter is loaded. Others are kernels.
+struct LoadedCastModel : HostOpInterface::ExternalModel<LoadedCastModel, CastOp> {
+  bool isHostOp(Operation *op) const { return op->hasAttr(kLoadedAttr); }
+  bool needsMemory(Operation *op) const { return !isHostOp(op); }
+  LogicalResult lower(Operation *, HostEmitter &) const { return success(); }
+};
+
 struct ConstantModel : HostOpInterface::ExternalModel<ConstantModel, ConstantOp> {
   bool needsMemory(Operation *) const { return false; }
   LogicalResult lower(Operation *op, HostEmitter &e) const {
@@ -133,7 +140,7 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     Value m = s.product(ArrayRef<Value>(x).drop_back());
     Value n = s.localSizes(op.getRhs().getType())[1];
     e.call("tpc_matmul",
-           {e.context(), e.parameterIndex(op.getRhs(), ParameterUse::Packed),
+           {e.context(), e.parameterIndex(getLoaded(op.getRhs()), ParameterUse::Packed),
             e.pointer(op.getLhs()), bias ? e.pointer(bias) : e.null(),
             residual ? e.pointer(residual) : e.null(), e.pointer(op.getResult()), m,
             x.back(), n, e.i32(epilogue)});
@@ -302,6 +309,7 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
 
 void mlir::tpc::attachComputeModels(MLIRContext *context) {
   ParameterOp::attachInterface<ParameterModel>(*context);
+  CastOp::attachInterface<LoadedCastModel>(*context);
   ConstantOp::attachInterface<ConstantModel>(*context);
   ReshapeOp::attachInterface<ReshapeModel>(*context);
   LocalSliceOp::attachInterface<LocalSliceModel>(*context);

@@ -146,9 +146,11 @@ static FailureOr<json::Object> describe(ModuleOp module, const ParameterTable::E
   }
   for (int64_t size : type.getShape())
     source.push_back(size);
+  // Products multiply by f32 whatever the file holds.
+  std::string loaded = entry.use == ParameterUse::Packed ? "f32" : dtypeName(p.type);
   json::Object object{{"name", text(p.weight.getValue())},
                       {"stage", entry.stage},
-                      {"dtype", dtypeName(p.type)},
+                      {"dtype", loaded},
                       {"offset", (int64_t)weight.getOffset()},
                       {"bytes", type.getNumElements() * elementBytes(type)},
                       {"view_offset", view.getOffset()},
@@ -156,6 +158,8 @@ static FailureOr<json::Object> describe(ModuleOp module, const ParameterTable::E
                       {"source_shape", std::move(source)},
                       {"use", entry.use == ParameterUse::Packed ? "matmul_rhs" : "dense"},
                       {"init", facts.onesByDefault.contains(p.weight) ? "ones" : "normal"}};
+  if (loaded != dtypeName(type))
+    object["source_dtype"] = dtypeName(type);
   return object;
 }
 

@@ -6,6 +6,11 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
+Value mlir::tpc::getLoaded(Value rhs) {
+  auto cast = rhs.getDefiningOp<CastOp>();
+  return cast && cast->hasAttr(kLoadedAttr) ? cast.getOperand() : rhs;
+}
+
 ParameterTable::ParameterTable(ModuleOp module) {
   findStages(module);
   findParameterArguments();
@@ -87,6 +92,10 @@ void ParameterTable::findNeeds() {
         result.packed = true;
         continue;
       }
+      if (use.getOwner()->hasAttr(kLoadedAttr)) { // of products alone
+        result.packed = true;
+        continue;
+      }
       if (auto call = dyn_cast<func::CallOp>(use.getOwner())) {
         auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
             call, call.getCalleeAttr());
@@ -154,7 +163,7 @@ bool ParameterTable::isPackedProduct(MatmulOp op) const {
   auto isF32 = [](Value v) { return getElementTypeOrSelf(v).isF32(); };
   return isF32(op.getLhs()) && isF32(op.getRhs()) &&
          cast<RankedTensorType>(op.getRhs().getType()).getRank() == 2 &&
-         needs.count(op.getRhs());
+         needs.count(getLoaded(op.getRhs()));
 }
 
 std::optional<int64_t> ParameterTable::getStage(func::FuncOp function) const {

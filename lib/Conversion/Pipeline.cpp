@@ -31,6 +31,7 @@ void mlir::tpc::registerLowering(DialectRegistry &registry) {
 
 void mlir::tpc::buildLoweringPipeline(OpPassManager &pm, const LoweringOptions &options) {
   pm.addPass(createRecordSchedule()); // while the program is staged
+  pm.addPass(createWidenProducts());
   pm.addPass(createFuseEpilogues());
   pm.addPass(createOutlineKernels());
   LowerProgramOptions program;

@@ -2,8 +2,11 @@
 
 #include "core/Arena.h"
 #include "Reference.h"
+#include "core/Half.h"
 #include "core/Reduce.h"
+#include <cmath>
 #include <gtest/gtest.h>
+#include <numeric>
 
 using namespace tpc::rt;
 using namespace tpc::rt::conformance;
@@ -138,11 +141,62 @@ TEST(Reduce, AddsFromLeftToRight) {
     }
 }
 
+// Each half and its neighbor above, and what lies between them: the middle goes to the even one.
+template <typename Widen, typename Narrow>
+void checkRounding(uint16_t infinity, float nextAfterLargest, Widen widen, Narrow narrow) {
+  // What would follow the largest bfloat is no f32: that interval is left out.
+  uint16_t end = std::isinf(nextAfterLargest) ? infinity - 1 : infinity;
+  for (uint16_t low = 0; low < end; ++low)
+    for (uint16_t sign : {0, 0x8000}) {
+      uint16_t high = low + 1;
+      float below = widen(low | sign), up = sign ? -1.0f : 1.0f;
+      float above = high == infinity ? up * nextAfterLargest : widen(high | sign);
+      ASSERT_EQ(narrow(below), low | sign);
+      float middle = std::midpoint(below, above), inf = up * INFINITY;
+      ASSERT_EQ(narrow(middle), (low % 2 ? high : low) | sign) << low;
+      ASSERT_EQ(narrow(std::nextafter(middle, 0.0f)), low | sign) << low;
+      ASSERT_EQ(narrow(std::nextafter(middle, inf)), high | sign) << low;
+    }
+  EXPECT_EQ(widen(infinity), INFINITY);
+  EXPECT_EQ(narrow(-INFINITY), infinity | 0x8000);
+  EXPECT_TRUE(std::isnan(widen(narrow(NAN))));
+  EXPECT_TRUE(std::isnan(widen(narrow(std::bit_cast<float>(0x7f800001)))));
+}
+
+TEST(Half, RoundsToTheNearestEvenOne) {
+  checkRounding(0x7c00, 65536.0f, halfToFloat, floatToHalf);
+  for (uint16_t bits = 0; bits < 0x7c00; ++bits) {
+    int exponent = bits >> 10, mantissa = bits & 1023;
+    ASSERT_EQ(halfToFloat(bits), std::ldexp(exponent ? mantissa + 1024 : mantissa,
+                                            std::max(exponent, 1) - 25));
+  }
+  EXPECT_EQ(floatToHalf(70000.0f), 0x7c00);
+}
+
+TEST(Bfloat, RoundsToTheNearestEvenOne) {
+  checkRounding(0x7f80, INFINITY, bfloatToFloat, floatToBfloat);
+}
+
+// 2048 + 1 + 1 is 2050: rounded in between it would stay 2048.
+TEST(Reduce, RoundsSumsOfHalvesOnce) {
+  uint16_t large = floatToHalf(2048), one = floatToHalf(1), out = 0;
+  const void *in[] = {&large, &one, &one};
+  reduce(TPC_F16, TPC_SUM, &out, in, 3, 1);
+  EXPECT_EQ(halfToFloat(out), 2050);
+  reduce(TPC_F16, TPC_MIN, &out, in, 3, 1);
+  EXPECT_EQ(halfToFloat(out), 1);
+  large = floatToBfloat(256), one = floatToBfloat(1);
+  reduce(TPC_BF16, TPC_SUM, &out, in, 3, 1);
+  EXPECT_EQ(bfloatToFloat(out), 258);
+  reduce(TPC_BF16, TPC_MAX, &out, in, 3, 1);
+  EXPECT_EQ(bfloatToFloat(out), 256);
+}
+
 TEST(Reduce, KnowsWhatItCanDo) {
-  for (int32_t dtype : {TPC_F32, TPC_F64, TPC_I32, TPC_I64})
+  for (int32_t dtype : {TPC_F32, TPC_F64, TPC_F16, TPC_BF16, TPC_I32, TPC_I64})
     for (int32_t reduction : {TPC_SUM, TPC_MAX, TPC_MIN})
       EXPECT_TRUE(canReduce(dtype, reduction));
-  for (int32_t dtype : {TPC_F16, TPC_BF16, TPC_I8, TPC_I16, TPC_BOOL, TPC_U8})
+  for (int32_t dtype : {TPC_I8, TPC_I16, TPC_BOOL, TPC_U8})
     EXPECT_FALSE(canReduce(dtype, TPC_SUM));
   EXPECT_FALSE(canReduce(TPC_F32, 3));
   EXPECT_FALSE(canReduce(-1, TPC_SUM));

@@ -166,11 +166,11 @@ TEST(Errors, BadArgumentsAreSaid) {
   EXPECT_EQ(
       said([&](tpc_context &c) { tpc_all_reduce(&c, 1, TPC_BF16, TPC_SUM, x, y, 4); }),
       "all_reduce over 'tp': cannot reduce elements of type bf16 by reduction 0 (sum, max and min "
-      "of f32, f64, i32 and i64 are possible)");
+      "of floats, i32 and i64 are possible)");
   EXPECT_EQ(
       said([&](tpc_context &c) { tpc_all_reduce(&c, 1, TPC_F32, 9, x, y, 4); }),
       "all_reduce over 'tp': cannot reduce elements of type f32 by reduction 9 (sum, max and min "
-      "of f32, f64, i32 and i64 are possible)");
+      "of floats, i32 and i64 are possible)");
   EXPECT_EQ(said([&](tpc_context &c) { tpc_all_reduce(&c, 5, TPC_F32, TPC_SUM, x, y, 4); }),
             "all_reduce over 'tp': the grid has 2 axes, the mask is 5");
   EXPECT_EQ(said([&](tpc_context &c) { tpc_all_gather(&c, 3, 17, x, y, 1, 4, 1); }),

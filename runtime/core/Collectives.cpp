@@ -58,7 +58,7 @@ void checkReduction(tpc_context &ctx, CollectiveKind kind, uint32_t axes, int32_
     failIn(ctx, kind, axes,
            "cannot reduce elements of type " + std::string(spellType(dtype)) + " by reduction " +
                std::to_string(reduction) +
-               " (sum, max and min of f32, f64, i32 and i64 are possible)");
+               " (sum, max and min of floats, i32 and i64 are possible)");
 }
 
 void copyIfApart(void *out, const void *in, int64_t bytes) {

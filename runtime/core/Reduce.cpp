@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/Reduce.h"
+#include "core/Half.h"
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -61,6 +62,42 @@ void reduceTyped(void *out, const void *const *in, int members, int64_t count) {
   }
 }
 
+/// Floats of 16 bits: in f32, rounded once.
+template <float (*widen)(uint16_t), uint16_t (*narrow)(float), typename Op>
+void reduceHalves(void *out, const void *const *in, int members, int64_t count) {
+  constexpr int64_t block = 2048;
+  alignas(64) float partial[block];
+  for (int64_t begin = 0; begin < count; begin += block) {
+    int64_t size = std::min(block, count - begin);
+    auto at = [&](int member) { return static_cast<const uint16_t *>(in[member]) + begin; };
+    uint16_t *to = static_cast<uint16_t *>(out) + begin;
+    if (members == 1) {
+      std::memmove(to, at(0), size * sizeof *to);
+      continue;
+    }
+    for (int64_t i = 0; i < size; ++i)
+      partial[i] = widen(at(0)[i]);
+    for (int member = 1; member < members; ++member)
+      for (int64_t i = 0; i < size; ++i)
+        partial[i] = Op::apply(partial[i], widen(at(member)[i]));
+    for (int64_t i = 0; i < size; ++i)
+      to[i] = narrow(partial[i]);
+  }
+}
+
+template <float (*widen)(uint16_t), uint16_t (*narrow)(float)>
+void reduceHalvesWith(tpc_reduction reduction, void *out, const void *const *in, int members,
+                      int64_t count) {
+  switch (reduction) {
+  case TPC_SUM:
+    return reduceHalves<widen, narrow, Sum>(out, in, members, count);
+  case TPC_MAX:
+    return reduceHalves<widen, narrow, Max>(out, in, members, count);
+  case TPC_MIN:
+    return reduceHalves<widen, narrow, Min>(out, in, members, count);
+  }
+}
+
 template <typename T>
 void reduceWith(tpc_reduction reduction, void *out, const void *const *in, int members,
                 int64_t count) {
@@ -77,7 +114,8 @@ void reduceWith(tpc_reduction reduction, void *out, const void *const *in, int m
 } // namespace
 
 bool canReduce(int32_t dtype, int32_t reduction) {
-  return (dtype == TPC_F32 || dtype == TPC_F64 || dtype == TPC_I32 || dtype == TPC_I64) &&
+  return (dtype == TPC_F32 || dtype == TPC_F64 || dtype == TPC_F16 || dtype == TPC_BF16 ||
+          dtype == TPC_I32 || dtype == TPC_I64) &&
          (reduction == TPC_SUM || reduction == TPC_MAX || reduction == TPC_MIN);
 }
 
@@ -88,6 +126,10 @@ void reduce(tpc_dtype dtype, tpc_reduction reduction, void *out, const void *con
     return reduceWith<float>(reduction, out, in, members, count);
   case TPC_F64:
     return reduceWith<double>(reduction, out, in, members, count);
+  case TPC_F16:
+    return reduceHalvesWith<halfToFloat, floatToHalf>(reduction, out, in, members, count);
+  case TPC_BF16:
+    return reduceHalvesWith<bfloatToFloat, floatToBfloat>(reduction, out, in, members, count);
   case TPC_I32:
     return reduceWith<int32_t>(reduction, out, in, members, count);
   case TPC_I64:

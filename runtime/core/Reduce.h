@@ -13,6 +13,7 @@ bool canReduce(int32_t dtype, int32_t reduction);
 
 /// out[i] = in[0][i] op in[1][i] op ..., from left to right, `members` of them (at least one).
 /// `out` may be one of the inputs. Sums of integers wrap; max and min give NaN if any element is.
+/// Floats of 16 bits are combined in f32 and rounded once.
 void reduce(tpc_dtype dtype, tpc_reduction reduction, void *out, const void *const *in, int members,
             int64_t count);
 

@@ -1,6 +1,7 @@
 //===- Inputs.cpp - reads, checks and completes a step's inputs -----------===//
 
 #include "program/Inputs.h"
+#include "core/Half.h"
 #include "program/Error.h"
 #include "program/Npy.h"
 #include <algorithm>

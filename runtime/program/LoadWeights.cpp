@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "core/Half.h"
 #include "cpu/Compute.h"
 #include "program/Error.h"
 #include "program/RandomWeights.h"

@@ -1,6 +1,7 @@
 //===- Tensor.cpp - element types and tensors -----------------------------===//
 
 #include "program/Tensor.h"
+#include "core/Half.h"
 #include "cpu/Memory.h"
 #include "program/Error.h"
 #include <bit>
@@ -66,22 +67,6 @@ Buffer::Buffer(int64_t size) : bytes(size) {
 }
 
 void Buffer::Free::operator()(std::byte *p) const { std::free(p); }
-
-float halfToFloat(uint16_t bits) {
-  uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
-  uint32_t exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  if (exponent == 31)
-    return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
-  if (exponent == 0) {
-    float value = std::ldexp(static_cast<float>(mantissa), -24);
-    return sign ? -value : value;
-  }
-  return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
-}
-
-float bfloatToFloat(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
 
 Shape positionOf(int64_t i, const Shape &shape) {
   Shape position(shape.size());

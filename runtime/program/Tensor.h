@@ -58,9 +58,6 @@ struct Tensor {
 /// An element of a type other than i64, which may have more digits.
 double numberAt(const Tensor &tensor, int64_t i);
 
-float halfToFloat(uint16_t bits);
-float bfloatToFloat(uint16_t bits);
-
 } // namespace tpc::rt
 
 #endif // TPC_RT_PROGRAM_TENSOR_H

@@ -19,6 +19,11 @@ namespace mlir::tpc {
 
 enum class ParameterUse { Packed, Dense };
 
+/// Attribute of a tpc.cast that is done as its operand, a parameter, is loaded for products.
+constexpr llvm::StringLiteral kLoadedAttr = "tpc.loaded";
+/// The parameter that a product's right side is loaded from.
+Value getLoaded(Value rhs);
+
 struct Parameter {
   StringAttr weight;
   ViewAttr view; // null: the whole weight

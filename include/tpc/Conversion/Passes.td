@@ -5,6 +5,22 @@
 
 include "mlir/Pass/PassBase.td"
 
+def WidenProducts : Pass<"tpc-widen-products", "::mlir::ModuleOp"> {
+  let summary = "Lets products and attention of 16-bit floats compute in f32";
+  let description = [{
+    Libraries compute in f32. Operands are widened, and the result is rounded once, as the ONNX op's result is:
+
+        %0 = tpc.matmul %x, %w : … f16             %2 = tpc.cast %x : … f16 -> … f32
+                                           ->      %3 = tpc.cast %w {tpc.loaded} : … f16 -> … f32
+                                                   %4 = tpc.matmul %2, %3 : … f32
+                                                   %0 = tpc.cast %4 : … f32 -> … f16
+
+    A parameter that products multiply by is widened when it is loaded (`tpc.loaded`). Other casts become part of the
+    kernels around them.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def FuseEpilogues : Pass<"tpc-fuse-epilogues", "::mlir::ModuleOp"> {
   let summary = "Lets matrix products compute what follows them, and brings others into the library's form";
   let description = [{
@@ -52,8 +68,8 @@ def LowerProgram : Pass<"tpc-lower-program", "::mlir::ModuleOp"> {
 def ApproximateMath : Pass<"tpc-approximate-math", "::mlir::ModuleOp"> {
   let summary = "Writes exp, tanh, erf and log as polynomials, so that loops vectorize";
   let description = [{
-    Accurate to 3e-7, and right for infinities and NaN. Products and sums may contract to fused ones. sin, cos and pow stay
-    calls of libm: polynomials for them are poor far from zero.
+    Accurate to 3e-7, and right for infinities and NaN. sin, cos and pow stay calls of libm: polynomials for them are poor far
+    from zero. Nothing is marked with fast-math flags: see KernelEmitter.h.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
 }

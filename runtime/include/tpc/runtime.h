@@ -102,7 +102,7 @@ void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
  * one on those axes only, in ascending rank order. Tensors are [outer, n, inner]; n is split in the balanced way
  * of docs/architecture.md; over several axes, one after the other, the last of the order first (parts of ascending
  * ranks follow each other). Reductions add in rank order: the same bits on every transport and in every run. They are
- * there for f32, f64, i32 and i64; max and min give NaN where there is one. */
+ * there for floats, i32 and i64 (floats of 16 bits in f32, rounded once); max and min give NaN where there is one. */
 void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction, const void *in, void *out,
                     int64_t count); /* in may be out */
 /* in: [outer, own part of n, inner] -> out: [outer, n, inner] */

@@ -1,6 +1,7 @@
 //===- Harness.cpp - runs the test program --------------------------------===//
 
 #include "Harness.h"
+#include "core/Half.h"
 #include "program/File.h"
 #include "program/Npy.h"
 #include "tpc/digest.h"

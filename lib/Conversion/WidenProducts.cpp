@@ -1,0 +1,74 @@
+//===- WidenProducts.cpp - Libraries compute in f32 -----------------------===//
+
+#include "tpc/Conversion/HostEmitter.h"
+#include "tpc/Conversion/Passes.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_WIDENPRODUCTS
+#include "tpc/Conversion/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+static bool isHalf(Value v) {
+  Type type = getElementTypeOrSelf(v);
+  return type.isF16() || type.isBF16();
+}
+
+namespace {
+struct WidenProducts : mlir::tpc::impl::WidenProductsBase<WidenProducts> {
+  void runOnOperation() override;
+  void widen(Operation *op, const ParameterTable &parameters);
+  Value inSingle(Value v, bool isLoaded);
+
+  /// The f32 copies there are: as a computed value, and as what products load.
+  DenseMap<Value, Value> computed, loaded;
+};
+} // namespace
+
+static Type withElements(Type tensor, Type element) {
+  return cast<RankedTensorType>(tensor).clone(element);
+}
+
+Value WidenProducts::inSingle(Value v, bool isLoaded) {
+  Value &copy = (isLoaded ? loaded : computed)[v];
+  if (!copy) {
+    OpBuilder b(&getContext());
+    b.setInsertionPointAfterValue(v);
+    auto cast = CastOp::create(b, v.getLoc(), withElements(v.getType(), b.getF32Type()), v);
+    if (isLoaded)
+      cast->setAttr(kLoadedAttr, b.getUnitAttr());
+    copy = cast;
+  }
+  return copy;
+}
+
+void WidenProducts::widen(Operation *op, const ParameterTable &parameters) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    Value v = operand.get();
+    if (!isHalf(v))
+      continue;
+    bool isLoaded = isa<MatmulOp>(op) && operand.getOperandNumber() == 1 &&
+                    parameters.lookup(v) && cast<RankedTensorType>(v.getType()).getRank() == 2;
+    operand.set(inSingle(v, isLoaded));
+  }
+  Value result = op->getResult(0);
+  Type half = result.getType();
+  OpBuilder b(op->getContext());
+  b.setInsertionPointAfter(op);
+  result.setType(withElements(half, b.getF32Type()));
+  auto rounded = CastOp::create(b, op->getLoc(), half, result);
+  result.replaceAllUsesExcept(rounded.getResult(), rounded);
+}
+
+void WidenProducts::runOnOperation() {
+  ParameterTable parameters(getOperation());
+  SmallVector<Operation *> ops;
+  getOperation().walk([&](Operation *op) {
+    if (isa<MatmulOp, AttentionOp>(op) && isHalf(op->getResult(0)))
+      ops.push_back(op);
+  });
+  for (Operation *op : ops)
+    widen(op, parameters);
+}

@@ -1,0 +1,52 @@
+//===- Half.h - floats of 16 bits -----------------------------------------===//
+//
+// In integers, so that every processor and compiler gives the same. From f32: to nearest, ties to
+// even; what is too large becomes infinity, what is no number stays none.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CORE_HALF_H
+#define TPC_RT_CORE_HALF_H
+
+#include <bit>
+#include <cstdint>
+
+namespace tpc::rt {
+
+inline float halfToFloat(uint16_t bits) {
+  uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16, rest = bits & 0x7fff;
+  // The exponent of a normal number is 112 less than in f32; 2^112 brings subnormal ones along.
+  float value = rest >= 0x7c00 ? std::bit_cast<float>(0x7f800000 | rest << 13)
+                               : std::bit_cast<float>(rest << 13) * 0x1p112f;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
+}
+
+inline uint16_t floatToHalf(float x) {
+  uint32_t bits = std::bit_cast<uint32_t>(x), rest = bits & 0x7fffffff;
+  auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
+  if (rest > 0x7f800000)
+    return sign | 0x7e00;
+  if (rest >= 0x477ff000) // the middle of the largest half and the next
+    return sign | 0x7c00;
+  if (rest < 0x38800000) { // subnormal: adding 1/2 puts the multiple of 2^-24 into the low bits
+    float shifted = std::bit_cast<float>(rest) + 0.5f;
+    return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(shifted) - 0x3f000000);
+  }
+  uint32_t rounded = rest + 0xfff + (rest >> 13 & 1);
+  return sign | static_cast<uint16_t>((rounded - (112u << 23)) >> 13);
+}
+
+inline float bfloatToFloat(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+inline uint16_t floatToBfloat(float x) {
+  uint32_t bits = std::bit_cast<uint32_t>(x);
+  if ((bits & 0x7fffffff) > 0x7f800000)
+    return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CORE_HALF_H
