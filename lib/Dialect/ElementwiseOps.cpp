@@ -52,11 +52,14 @@ LogicalResult elementwise::checkSameElements(std::optional<Location> loc, ValueR
   return inferError(loc, text);
 }
 
-// Linear if nothing is rounded: parts of a sum are added before they lose digits.
+// Linear if nothing is rounded: parts of a sum are added before they lose digits. But the parts of a
+// product of 16 bits are of 16 bits, also when tpc-widen-products computes it in f32.
 ShardingRule CastOp::getShardingRule() {
   auto from = dyn_cast<FloatType>(elementType(getOperand()));
   auto to = dyn_cast<FloatType>(elementType(getResult()));
-  if (from && to && APFloat::isRepresentableBy(from.getFloatSemantics(), to.getFloatSemantics()))
+  if (from && to &&
+      (APFloat::isRepresentableBy(from.getFloatSemantics(), to.getFloatSemantics()) ||
+       (*this)->hasAttr("tpc.rounds_parts")))
     return getElementwiseRule(*this, {{{0}, false}});
   return getElementwiseRule(*this, {});
 }

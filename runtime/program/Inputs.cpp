@@ -1,7 +1,6 @@
 //===- Inputs.cpp - reads, checks and completes a step's inputs -----------===//
 
 #include "program/Inputs.h"
-#include "core/Half.h"
 #include "program/Error.h"
 #include "program/Npy.h"
 #include <algorithm>
