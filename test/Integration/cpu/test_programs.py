@@ -47,7 +47,7 @@ def test_what_is_not_proved_is_said(tpcc, tmp_path):
     assert f"NOT VERIFIED: compiled without {skipped}" in unproved.call(["--describe"]).stdout
     # What was said of a program before it was edited does not count.
     marked = tmp_path / "marked.mlir"
-    marked.write_text(re.sub(r"attributes \{", 'attributes {tpc.not_verified = "all", tpc.schedule = "0", ',
+    marked.write_text(re.sub(r"attributes \{", 'attributes {tpc.not_verified = "all", tpc.schedule = "0000000000000000", ',
                              re.sub(r'tpc.schedule = "\w+", ', "", text.read_text()), count=1))
     tpcc.call([marked, f"--reference={TINY}", "-o", tmp_path / "proved"]).check()
     proved = type(unproved)(tmp_path / "proved", Grid(tp=2), tmp_path / "runs")
