@@ -22,9 +22,14 @@ def static_axes(v: Value, least: int = 1) -> list[int]:
     return [i for i, n in enumerate(v.sizes) if n is not None and n >= least]
 
 
+def has_batch(dim: Dim) -> bool:
+    """That of the hidden states, or an input's own."""
+    return any(isinstance(atom, str) and atom != "sequence" for atom in dim)
+
+
 def any_axis(c: Context, v: Value, number: int, last: int | None = None) -> int | None:
     """One that a step may need as a whole: replicas and micro-batches cannot have that of the batch."""
-    axes = [i for i, dim in enumerate(v.dims[:last]) if c.chain.whole or not {"batch"} & set(dim)]
+    axes = [i for i, dim in enumerate(v.dims[:last]) if c.chain.whole or not has_batch(dim)]
     return pick(axes, number)
 
 
@@ -89,9 +94,9 @@ def gather(c: Context, v: Value, a: int, b: int, d: int):
 def gather_nd(c: Context, v: Value, a: int, b: int, d: int):
     """Pooling by index: with the batch as a batch of the op, or as the first index."""
     batch = b % 2 if len(v.dims) > 1 else 0
-    if not c.chain.whole and "batch" in v.dims[0]:
+    if not c.chain.whole and has_batch(v.dims[0]):
         batch = 1
-    if len(v.dims) <= batch or not c.chain.whole and any("batch" in dim for dim in v.dims[batch:]):
+    if len(v.dims) <= batch or not c.chain.whole and any(map(has_batch, v.dims[batch:])):
         return None
     columns = min(1 + d % 2, len(v.dims) - batch)
     lead = v.dims[:batch]
@@ -447,7 +452,7 @@ def gram(c: Context, v: Value, a: int, b: int, d: int):
     """Its rows with its rows, or its columns with its columns."""
     if len(v.dims) < 2 or v.type == "float16" or any_axis(c, v, 0) is None:
         return None
-    if not c.chain.whole and any("batch" in dim for dim in v.dims[-2:]):
+    if not c.chain.whole and any(map(has_batch, v.dims[-2:])):
         return None
     turned = c.w("Transpose", v.name, perm=[*range(len(v.dims) - 2), len(v.dims) - 1, len(v.dims) - 2])
     rows = v.dims[-2] if a % 2 else v.dims[-1]

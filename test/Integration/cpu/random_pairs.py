@@ -65,7 +65,7 @@ def draw_grid(r: random.Random, spec: Spec) -> Grid:
         pp = r.choice((1, 1, 2, 2, 3, 4)) if spec.depth > 1 else 1 if spec.depth == 0 else r.choice((1,) * 12 + (2,))
         reshard = r.random() < (0.8 if spec.chains else 0.1)
         # Replicas and micro-batches do not have the whole batch.
-        one = any(chain.whole and chain.base == "stream" for chain in spec.chains) and r.random() < 0.9
+        one = any(chain.whole for chain in spec.chains) and r.random() < 0.9
         dp, mb = (1, 1) if one else (r.choice((1, 1, 1, 2, 2, 3)), r.choice((1, 1, 1, 2, 2, 4)))
         grid = Grid(tp, pp, dp, tp > 1 and not two and r.random() < 0.4, mb,
                     r.choice(("",) * 4 + ("dp-tp-pp", "pp-dp-tp", "tp-dp-pp")), reshard, xy=(x, y) if two else None)
@@ -78,7 +78,7 @@ def draw_pair(seed: int) -> Pair:
     r = random.Random(seed ^ 0x5EED)
     spec = draw(seed)
     grid = draw_grid(r, spec)
-    return Pair(spec, grid, tuple(draw_shapes(r)), r.choice((0, 0, 0, 3)))
+    return Pair(spec, grid, tuple(draw_shapes(r)), r.choice((0, 0, 0, 0, 0, 0, 3)))
 
 
 def widest(spec: Spec) -> int:
@@ -110,8 +110,11 @@ def may_refuse(pair: Pair) -> list[str]:
         # Small constants are no weights, and chains may need in one piece what is split elsewhere.
         words += ["is larger than anything that can be split", "no weight of the model can be split",
                   "no matrix of the model can be split in two dimensions", "the first dimension is larger than what it splits"]
-    if grid.dp * grid.mb > 1 and any(chain.whole and chain.base == "stream" for chain in spec.chains):
-        words += ["needs all of it", "combines micro-batches"]
+    if grid.dp * grid.mb > 1 and any(chain.whole or chain.base in ("static", "plain") for chain in spec.chains):
+        words += ["needs all of it", "shifts along it", "shifts across micro-batches", "combines micro-batches"]
+    if spec.chains:
+        # Products of all tokens with all tokens, at the most that sizes may be.
+        words.append("combinations of its indices")
     if grid.pp > spec.depth:
         words.append("the model can be cut into at most")
     return words
