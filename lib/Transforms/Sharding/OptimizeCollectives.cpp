@@ -267,6 +267,13 @@ bool Optimizer::moveReduction(Operation *op, const ShardingRule &rule, unsigned 
   return bool(moved.result);
 }
 
+/// Whether the op's own rule allows what its types say. On a part it may need more than on the
+/// whole: a rank cannot shift its part of a run alone.
+static bool isDistributed(Operation *op) {
+  ScopedDiagnosticHandler quiet(op->getContext(), [](Diagnostic &) { return success(); });
+  return succeeded(verifyDistribution(op));
+}
+
 bool Optimizer::sinkOne(Operation *op, const Moved &moved) {
   Value result = op->getResult(0);
   DistAttr after = getGlobalForm(result);
@@ -291,15 +298,24 @@ bool Optimizer::sinkOne(Operation *op, const Moved &moved) {
   clone->setOperands(moved.operands);
   builder.setInsertionPoint(clone);
   auto axes = builder.getArrayAttr(SmallVector<Attribute>(moved.axes.begin(), moved.axes.end()));
+  SmallVector<Operation *> slices;
   for (auto [i, dist] : moved.slices) {
     Value whole = clone->getOperand(i);
     int64_t dim = 0;
     while (dist.getDims()[dim] == getDist(whole).getDims()[dim])
       ++dim;
-    clone->setOperand(
-        i, LocalSliceOp::create(builder, op->getLoc(), localType(whole, dist), whole, axes, dim));
+    auto slice =
+        LocalSliceOp::create(builder, op->getLoc(), localType(whole, dist), whole, axes, dim);
+    clone->setOperand(i, slice);
+    slices.push_back(slice);
   }
   clone->getResult(0).setType(localType(result, moved.result));
+  if (!isDistributed(clone)) {
+    clone->erase();
+    for (Operation *slice : slices)
+      slice->erase();
+    return false;
+  }
   builder.setInsertionPointAfter(clone);
   ReshardStep step{moved.kind, moved.axes, moved.dim, -1, after};
   result.replaceAllUsesWith(

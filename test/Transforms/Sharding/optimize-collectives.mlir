@@ -233,6 +233,17 @@ func.func @slice_of_reduced(%x: !sum) -> tensor<1x8xf32> {
   return %1 : tensor<1x8xf32>
 }
 
+// A rank cannot shift its part alone.
+// CHECK-LABEL: @shift_of_gathered
+// CHECK-NEXT: tpc.all_gather
+// CHECK-NEXT: tpc.roll
+// CHECK-NEXT: return
+func.func @shift_of_gathered(%x: !tp) -> !x {
+  %0 = tpc.all_gather %x over ["tp"] dim 0 : !tp -> !x
+  %1 = tpc.roll %0 dim 0 from "1" every "32" : !x -> !x
+  return %1 : !x
+}
+
 // Partial sums keep the type in which they were made.
 // CHECK-LABEL: @cast_of_reduced
 // CHECK-NEXT: tpc.all_reduce
