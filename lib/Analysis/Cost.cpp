@@ -78,7 +78,9 @@ double CostModel::getBytes(Type type) const {
   return bytes;
 }
 
-/// Points of the rule's iteration space on this rank.
+/// Points of the rule's iteration space on this rank. Where a tensor has a dimension of its own that
+/// is not summed over (parts that are concatenated, what a slice is taken from), the space is not a
+/// product of all: then the elements of the largest tensor.
 std::optional<double> CostModel::getPoints(Operation *op) const {
   auto ruled = dyn_cast<ShardingRuleOpInterface>(op);
   if (!ruled)
@@ -107,9 +109,27 @@ std::optional<double> CostModel::getPoints(Operation *op) const {
     localize(value, dims);
   for (auto [value, dims] : llvm::zip(op->getResults(), rule.results))
     localize(value, dims);
-  double points = 1;
-  for (double size : sizes)
+  SmallVector<unsigned> tensors(sizes.size());
+  double points = 1, largest = 0;
+  auto count = [&](ArrayRef<ShardingRule::Dims> values) {
+    for (const ShardingRule::Dims &dims : values) {
+      double elements = 1;
+      for (const auto &factors : dims)
+        for (int factor : factors) {
+          elements *= sizes[factor];
+          ++tensors[factor];
+        }
+      largest = std::max(largest, elements);
+    }
+  };
+  count(rule.operands);
+  count(rule.results);
+  for (auto [i, size] : llvm::enumerate(sizes)) {
+    FactorKind kind = rule.factors[i].kind;
+    if (tensors[i] < 2 && (kind == FactorKind::Parallel || kind == FactorKind::Whole))
+      return largest;
     points *= size;
+  }
   return points;
 }
 
@@ -143,8 +163,11 @@ Cost CostModel::getCost(Operation *op) {
     cost.weightBytes = getBytes(op->getResult(0).getType());
     return cost;
   }
+  // These move no bytes.
+  if (isa<ConstantOp, SizeOp, ReshapeOp>(op))
+    return cost;
   auto points = getPoints(op);
-  if (!points || isa<ConstantOp, SizeOp>(op))
+  if (!points)
     return cost;
   cost.flops = *points * cast<ShardingRuleOpInterface>(op).getFlopsPerPoint();
   for (Value result : op->getResults())

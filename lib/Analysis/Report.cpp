@@ -3,6 +3,7 @@
 #include "tpc/Analysis/Report.h"
 
 #include "tpc/Analysis/Cost.h"
+#include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/BlockMove.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -258,8 +259,15 @@ FailureOr<Report> Counter::run() {
     coordinates.clear();
     StageRow row;
     row.stage = this->stage = stage.getIndex();
-    if (auto seconds = stage->getAttrOfType<FloatAttr>("tpc.seconds"))
-      row.seconds = seconds.getValueAsDouble();
+    auto getSeconds = [&](StringRef name) {
+      auto seconds = stage->getAttrOfType<FloatAttr>(name);
+      return seconds ? seconds.getValueAsDouble() : 0;
+    };
+    row.layers = countLayers(stage);
+    row.seconds = getSeconds(kSecondsAttr);
+    row.layerSeconds = getSeconds(kLayerSecondsAttr);
+    row.recomputedSeconds = getSeconds(kRecomputedSecondsAttr);
+    row.transferSeconds = getSeconds(kTransferSecondsAttr);
     if (failed(countStage(stage, row)))
       return failure();
 
@@ -275,6 +283,9 @@ FailureOr<Report> Counter::run() {
       for (auto split : tactic.getAs<ArrayAttr>("splits").getAsRange<StringAttr>())
         report.splits.push_back(tactic.getAs<StringAttr>("name").getValue().str() + ": " +
                                 split.getValue().str());
+  if (auto warnings = module->getAttrOfType<ArrayAttr>(kWarningsAttr))
+    for (auto warning : warnings.getAsRange<StringAttr>())
+      report.warnings.push_back(warning.getValue().str());
   return std::move(report);
 }
 
@@ -303,7 +314,7 @@ llvm::json::Value Report::toJSON() const {
   llvm::json::Object shape;
   for (const auto &[name, value] : symbols)
     shape[name] = value;
-  llvm::json::Array rows, stageRows, rankRows, splitRows;
+  llvm::json::Array rows, stageRows, rankRows;
   for (const CollectiveRow &row : collectives)
     rows.push_back(llvm::json::Object{{"stage", row.stage},
                                       {"axis", row.axis},
@@ -312,19 +323,22 @@ llvm::json::Value Report::toJSON() const {
                                       {"bytes", row.bytes}});
   for (const StageRow &row : stages)
     stageRows.push_back(llvm::json::Object{{"stage", row.stage},
+                                           {"layers", row.layers},
                                            {"seconds", row.seconds},
+                                           {"layer_seconds", row.layerSeconds},
+                                           {"recomputed_seconds", row.recomputedSeconds},
+                                           {"transfer_seconds", row.transferSeconds},
                                            {"weight_bytes", row.weightBytes},
                                            {"micro_batches", row.microBatches}});
   for (const RankRow &row : ranks)
     rankRows.push_back(llvm::json::Object{
         {"rank", row.rank}, {"stage", row.stage}, {"weight_bytes", row.weightBytes}});
-  for (const std::string &split : splits)
-    splitRows.push_back(split);
   return llvm::json::Object{{"shape", std::move(shape)},
                             {"collectives", std::move(rows)},
                             {"stages", std::move(stageRows)},
                             {"weights", std::move(rankRows)},
-                            {"splits", std::move(splitRows)}};
+                            {"splits", llvm::json::Array(splits)},
+                            {"warnings", llvm::json::Array(warnings)}};
 }
 
 void Report::print(llvm::raw_ostream &os) const {
@@ -345,12 +359,15 @@ void Report::print(llvm::raw_ostream &os) const {
     os << "  nothing\n";
   os << "Stages:\n";
   for (const StageRow &row : stages) {
-    os << "  " << row.stage << ": weights ";
+    os << "  " << row.stage << ": " << row.layers << (row.layers == 1 ? " layer" : " layers")
+       << ", weights ";
     printBytes(row.weightBytes);
     os << " per rank, " << row.microBatches
        << (row.microBatches == 1 ? " micro-batch" : " micro-batches");
     os << llvm::format(", estimated %.3f ms each\n", row.seconds * 1e3);
   }
+  for (const std::string &warning : warnings)
+    os << "  warning: " << warning << "\n";
   os << "Communication of one rank in one step:\n";
   for (const CollectiveRow &row : collectives) {
     os << "  stage " << row.stage << ", " << row.axis << ": " << row.count << " x " << row.kind

@@ -256,10 +256,16 @@ class Compiler:
             self.made[key] = Executable(path, grid, directory, compiled=result)
         return self.made[key]
 
-    def report(self, model: Path, grid: Grid, shape: dict[str, int], *arguments: str) -> list[dict]:
-        """The rows of --report for one step at `shape`."""
+    def plan(self, model: Path, grid: Grid, shape: dict[str, int], *arguments: str) -> dict:
+        """What --report says of one step at `shape`; one of its entries are the warnings."""
         path = self.scratch / "report.json"
         path.unlink(missing_ok=True)
         text = ",".join(f"{name}={size}" for name, size in shape.items())
-        self.call([model, f"--megatron-shard={grid}", f"--report={path}", "--shape", text, *arguments]).check()
-        return json.loads(path.read_text())["collectives"]
+        said = self.call([model, f"--megatron-shard={grid}", f"--report={path}", "--shape", text, *arguments]).check()
+        plan = json.loads(path.read_text())
+        assert all(warning in said.stderr for warning in plan["warnings"]), said
+        return plan
+
+    def report(self, model: Path, grid: Grid, shape: dict[str, int], *arguments: str) -> list[dict]:
+        """The rows of --report for one step at `shape`."""
+        return self.plan(model, grid, shape, *arguments)["collectives"]

@@ -30,9 +30,13 @@ struct CollectiveRow {
 
 struct StageRow {
   int64_t stage = 0;
-  double seconds = 0;       // estimate for one micro-batch
-  int64_t weightBytes = 0;  // on the rank with most
-  int64_t microBatches = 0; // that are not empty, on replica 0
+  int64_t layers = 0;
+  double seconds = 0;           // estimate for one micro-batch
+  double layerSeconds = 0;      // of these, in layers
+  double recomputedSeconds = 0; // of these, for what other stages compute too
+  double transferSeconds = 0;   // beside these, for messages from and to its neighbours
+  int64_t weightBytes = 0;      // on the rank with most
+  int64_t microBatches = 0;     // that are not empty, on replica 0
 };
 
 struct RankRow {
@@ -47,6 +51,7 @@ struct Report {
   std::vector<StageRow> stages;
   std::vector<RankRow> ranks;      // of at most maxRanks ranks
   std::vector<std::string> splits; // "tp: 160 over tp 2: fc1 (columns), …"
+  std::vector<std::string> warnings;
 
   static constexpr int64_t maxRanks = 4096;
 

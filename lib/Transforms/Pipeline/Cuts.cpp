@@ -7,7 +7,8 @@
 
 std::optional<std::vector<size_t>>
 mlir::tpc::chooseCuts(size_t pieces, size_t stages,
-                      const std::function<double(size_t, size_t)> &cost) {
+                      const std::function<double(size_t, size_t)> &cost, double slack,
+                      const std::function<double(size_t, size_t)> &own) {
   if (stages == 0 || pieces < stages)
     return std::nullopt;
   constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -24,7 +25,7 @@ mlir::tpc::chooseCuts(size_t pieces, size_t stages,
     for (size_t s = 1; s <= stages; ++s)
       for (size_t j = s; j <= pieces; ++j)
         for (size_t i = s - 1; i < j; ++i) {
-          double value = combine(best[s - 1][i], costs[i][j]);
+          double value = combine(best[s - 1][i], i, j);
           if (value < best[s][j]) {
             best[s][j] = value;
             if (choice)
@@ -33,11 +34,17 @@ mlir::tpc::chooseCuts(size_t pieces, size_t stages,
         }
     return best[stages][pieces];
   };
-  double largest = solve([](double a, double b) { return std::max(a, b); }, nullptr);
+  double largest =
+      solve([&](double a, size_t i, size_t j) { return std::max(a, costs[i][j]); }, nullptr);
   // Rounding must not exclude the optimum itself.
-  double limit = largest * (1 + 1e-9);
+  double limit = largest * (1 + std::max(slack, 1e-9));
   std::vector<std::vector<size_t>> choice(stages + 1, std::vector<size_t>(pieces + 1));
-  solve([&](double a, double b) { return b > limit ? infinity : a + b * b; }, &choice);
+  solve(
+      [&](double a, size_t i, size_t j) {
+        double b = own ? own(i, j) : costs[i][j];
+        return costs[i][j] > limit ? infinity : a + b * b;
+      },
+      &choice);
 
   std::vector<size_t> cuts(stages - 1);
   size_t end = pieces;

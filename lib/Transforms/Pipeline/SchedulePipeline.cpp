@@ -1,5 +1,6 @@
 //===- SchedulePipeline.cpp - @main's calls of stages into tpc.pipeline ---===//
 
+#include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Transforms/Pipeline/Passes.h"
 
@@ -106,7 +107,8 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
       builder.setInsertionPointToEnd(body);
       auto stage = StageOp::create(builder, call.getLoc(), i);
       auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
-      for (StringRef name : {"tpc.seconds", "tpc.weight_bytes"})
+      for (StringRef name : {kSecondsAttr, kLayerSecondsAttr, kRecomputedSecondsAttr,
+                             kTransferSecondsAttr, kWeightBytesAttr})
         if (Attribute value = callee->removeAttr(name))
           stage->setAttr(name, value);
       callee->removeAttr("tpc.stage");

@@ -1,9 +1,10 @@
 //===- SplitStages.cpp - One function for each stage ----------------------===//
 
-#include "tpc/Analysis/Cost.h"
+#include "Chain.h"
+
+#include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Sharding.h"
-#include "tpc/Transforms/Pipeline/Cuts.h"
 #include "tpc/Transforms/Pipeline/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -19,6 +20,13 @@ using namespace mlir::tpc;
 
 namespace {
 
+/// A chain, where it is cut, and what is wrong with that.
+struct Choice {
+  std::unique_ptr<Chain> chain;
+  std::optional<std::vector<size_t>> cuts;
+  std::string imbalance;
+};
+
 class Splitter {
 public:
   Splitter(ModuleOp module, func::FuncOp main)
@@ -27,149 +35,74 @@ public:
   LogicalResult run(ArrayRef<int64_t> forcedCuts);
 
 private:
-  bool isCheap(Operation *op) const;
-  void classify();
-  void findCuts();
-  void collectCheap(Operation *op, llvm::SetVector<Operation *> &out) const;
-  SmallVector<Operation *> getStageOps(size_t begin, size_t end) const;
-  Cost getStageCost(size_t begin, size_t end);
-  double getSendSeconds(size_t place) const;
-  std::vector<std::vector<double>> getSeconds();
-  FailureOr<std::vector<size_t>> getMarkedCuts();
-  func::FuncOp makeStage(size_t index, size_t begin, size_t end, IRMapping &values,
-                         SmallVectorImpl<Value> &results, OpBuilder &mainBuilder);
+  /// From little to much: more is computed again where stages have no work otherwise.
+  static constexpr RecomputeLimits limits[] = {{0.01, false}, {0.1, false}, {0.1, true}};
+
+  Choice makeChain(size_t stages, RecomputeLimits limits);
+  Choice choose(size_t stages);
+  FailureOr<Choice> chooseAsked(size_t stages, ArrayRef<int64_t> forcedCuts);
+  std::string suggest(size_t stages);
+  bool hasMarks();
+  FailureOr<std::vector<size_t>> getMarkedCuts(const Chain &chain);
+  func::FuncOp makeStage(const Chain &chain, size_t index, size_t begin, size_t end,
+                         IRMapping &values, SmallVectorImpl<Value> &results,
+                         OpBuilder &mainBuilder);
 
   ModuleOp module;
   func::FuncOp main;
   CostModel model;
   GridAttr grid;
-  SmallVector<Operation *> carried; // ops that run in one stage only, in order
-  DenseMap<Operation *, size_t> position;
-  /// Where a stage may begin: index into `carried`, and the value that is live
-  /// there. The first entry is the beginning, without a value.
-  SmallVector<std::pair<size_t, Value>> places;
 };
 
-/// Whether an op may be computed again in each stage that needs it, provided that
-/// its operands may be. Products, norms and lookups in embeddings are not worth
-/// it, communication must not be repeated.
-bool Splitter::isCheap(Operation *op) const {
-  if (isa<MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, EmbeddingOp, RotaryOp>(op))
-    return false;
-  return isa<ShardingRuleOpInterface, LocalSliceOp>(op);
+Choice Splitter::makeChain(size_t stages, RecomputeLimits limits) {
+  Choice choice;
+  choice.chain = std::make_unique<Chain>(main, model, findRecomputed(main, model, stages, limits));
+  return choice;
 }
 
-void Splitter::classify() {
-  DenseSet<Value> again(main.getArguments().begin(), main.getArguments().end());
-  for (Operation &op : main.front().without_terminator()) {
-    bool cheap =
-        isCheap(&op) && llvm::all_of(op.getOperands(), [&](Value v) { return again.contains(v); });
-    if (cheap) {
-      again.insert(op.getResults().begin(), op.getResults().end());
+/// The chain whose slowest stage is fastest; of equals the one that recomputes least.
+Choice Splitter::choose(size_t stages) {
+  Choice best;
+  double fastest = 0;
+  size_t carried = 0;
+  for (RecomputeLimits limit : limits) {
+    Choice choice = makeChain(stages, limit);
+    // More may make no difference.
+    if (best.chain && choice.chain->getCarried().size() == carried)
       continue;
-    }
-    position[&op] = carried.size();
-    carried.push_back(&op);
-  }
-}
-
-/// A place between two carried ops where one of their values is live. Uses as an
-/// output do not count: an output is delivered where it arises.
-void Splitter::findCuts() {
-  places.push_back({0, Value()});
-  llvm::SetVector<Value> live;
-  DenseMap<Value, size_t> lastUse; // by carried ops
-  for (auto [i, op] : llvm::enumerate(carried))
-    for (Value operand : op->getOperands())
-      lastUse[operand] = i;
-  for (size_t i = 0; i < carried.size(); ++i) {
-    for (Value result : carried[i]->getResults())
-      if (lastUse.count(result))
-        live.insert(result);
-    live.remove_if([&](Value value) { return lastUse[value] <= i; });
-    // After a gather more would be sent than before it.
-    if (i + 1 < carried.size() && live.size() == 1 && !getDist(live[0]).getPartial() &&
-        !isa_and_nonnull<AllGatherOp>(live[0].getDefiningOp()))
-      places.push_back({i + 1, live[0]});
-  }
-}
-
-/// Cheap ops that `op` needs, operands before users.
-void Splitter::collectCheap(Operation *op, llvm::SetVector<Operation *> &out) const {
-  for (Value operand : op->getOperands()) {
-    Operation *producer = operand.getDefiningOp();
-    if (!producer || position.contains(producer) || out.contains(producer))
+    carried = choice.chain->getCarried().size();
+    choice.cuts = choice.chain->choose(stages);
+    double slowest = choice.cuts ? choice.chain->getSlowest(*choice.cuts)
+                                 : std::numeric_limits<double>::infinity();
+    if (best.chain && slowest >= 0.99 * fastest)
       continue;
-    collectCheap(producer, out);
-    out.insert(producer);
+    best = std::move(choice);
+    fastest = slowest;
   }
+  if (best.cuts)
+    best.imbalance = describeImbalance(*best.chain, model, *best.cuts);
+  return best;
 }
 
-/// All ops of a stage that has carried ops [begin, end), in order.
-SmallVector<Operation *> Splitter::getStageOps(size_t begin, size_t end) const {
-  llvm::SetVector<Operation *> ops;
-  for (size_t i = begin; i < end; ++i) {
-    collectCheap(carried[i], ops);
-    ops.insert(carried[i]);
+/// The largest number of stages below this one for which there is nothing to warn of.
+std::string Splitter::suggest(size_t stages) {
+  while (--stages > 1) {
+    Choice choice = choose(stages);
+    if (choice.cuts && choice.imbalance.empty())
+      return "; with pp" + std::to_string(stages) + " all have work";
   }
-  return ops.takeVector();
+  return "";
 }
 
-Cost Splitter::getStageCost(size_t begin, size_t end) {
-  Cost cost;
-  SmallVector<Operation *> parameters;
-  for (Operation *op : getStageOps(begin, end)) {
-    cost += model.getCost(op);
-    if (isa<ParameterOp>(op))
-      parameters.push_back(op);
-  }
-  // What a tied head shares with the embedding is held once.
-  cost.weightBytes = 0;
-  for (ParameterOp parameter : getHeldParameters(parameters))
-    cost.weightBytes += model.getBytes(parameter.getType());
-  return cost;
-}
-
-/// What it takes to send what is live at a place; nothing at the end.
-double Splitter::getSendSeconds(size_t place) const {
-  if (place == places.size())
-    return 0;
-  return model.getSendSeconds(places[place].second.getType());
-}
-
-/// Seconds of a stage from place i to place j, for all i < j: [i][j]. One walk for each i.
-std::vector<std::vector<double>> Splitter::getSeconds() {
-  DenseMap<Operation *, double> known;
-  auto secondsOf = [&](Operation *op) {
-    auto [it, isNew] = known.try_emplace(op, 0);
-    return isNew ? it->second = model.getCost(op).seconds : it->second;
-  };
-  std::vector<double> send;
-  for (size_t place = 0; place <= places.size(); ++place)
-    send.push_back(place ? getSendSeconds(place) : 0);
-  std::vector<std::vector<double>> seconds(places.size());
-  for (size_t i = 0; i < places.size(); ++i) {
-    seconds[i].resize(places.size() + 1);
-    llvm::SetVector<Operation *> ops;
-    double sum = 0;
-    size_t at = places[i].first;
-    for (size_t j = i + 1; j <= places.size(); ++j) {
-      size_t before = ops.size();
-      for (size_t end = j < places.size() ? places[j].first : carried.size(); at < end; ++at) {
-        collectCheap(carried[at], ops);
-        ops.insert(carried[at]);
-      }
-      for (Operation *op : ArrayRef(ops.getArrayRef()).drop_front(before))
-        sum += secondsOf(op);
-      seconds[i][j] = sum + send[j];
-    }
-  }
-  return seconds;
+bool Splitter::hasMarks() {
+  return llvm::any_of(main.front(), [](Operation &op) { return op.hasAttr(kPipelineStageAttr); });
 }
 
 /// Where stages begin if ops say in which stage they are to be (`tpc.pipeline_stage`); empty if
 /// none does.
-FailureOr<std::vector<size_t>> Splitter::getMarkedCuts() {
+FailureOr<std::vector<size_t>> Splitter::getMarkedCuts(const Chain &chain) {
+  ArrayRef<Operation *> carried = chain.getCarried();
+  ArrayRef<Chain::Place> places = chain.getPlaces();
   int64_t stages = grid.getAxisSize("pp");
   SmallVector<std::optional<int64_t>> marks;
   bool any = false;
@@ -193,7 +126,6 @@ FailureOr<std::vector<size_t>> Splitter::getMarkedCuts() {
     before = op;
     current = mark.getInt();
   }
-  main.walk([](Operation *op) { op->removeDiscardableAttr(kPipelineStageAttr); });
   std::vector<size_t> cuts;
   if (!any || stages == 1)
     return cuts;
@@ -215,9 +147,9 @@ FailureOr<std::vector<size_t>> Splitter::getMarkedCuts() {
     std::optional<size_t> best;
     double least = 0;
     for (size_t place = 1; place < places.size(); ++place) {
-      if (places[place].first < low || places[place].first > high)
+      if (places[place].begin < low || places[place].begin > high)
         continue;
-      double seconds = getSendSeconds(place);
+      double seconds = chain.getSendSeconds(place);
       if (!best || seconds <= least) {
         best = place;
         least = seconds;
@@ -229,8 +161,8 @@ FailureOr<std::vector<size_t>> Splitter::getMarkedCuts() {
                                 << nameAt(high) << ": between it and " << nameAt(low - 1)
                                 << " more than one activation is live";
       for (size_t place = 1; place < places.size(); ++place)
-        if (places[place].first > high) {
-          diag << "; it may begin with " << nameAt(places[place].first);
+        if (places[place].begin > high) {
+          diag << "; it may begin with " << nameAt(places[place].begin);
           break;
         }
       return diag;
@@ -242,31 +174,28 @@ FailureOr<std::vector<size_t>> Splitter::getMarkedCuts() {
   return cuts;
 }
 
-func::FuncOp Splitter::makeStage(size_t index, size_t begin, size_t end, IRMapping &values,
-                                 SmallVectorImpl<Value> &delivered, OpBuilder &mainBuilder) {
-  size_t first = places[begin].first;
-  size_t last = end < places.size() ? places[end].first : carried.size();
-  Value received = places[begin].second;
-  Value sent = end < places.size() ? places[end].second : Value();
-  SmallVector<Operation *> ops = getStageOps(first, last);
-  Operation *terminator = main.front().getTerminator();
+func::FuncOp Splitter::makeStage(const Chain &chain, size_t index, size_t begin, size_t end,
+                                 IRMapping &values, SmallVectorImpl<Value> &delivered,
+                                 OpBuilder &mainBuilder) {
+  ArrayRef<Chain::Place> places = chain.getPlaces();
   bool final = end == places.size();
+  size_t last = final ? chain.getCarried().size() : places[end].begin;
+  Value received = places[begin].live;
+  Value sent = final ? Value() : places[end].live;
+  llvm::SetVector<Operation *> ops = chain.getOps(begin, end);
+  Operation *terminator = main.front().getTerminator();
 
   // Outputs that arise here; what depends on inputs alone arises in the last stage.
   SmallVector<unsigned> outputs;
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
     Operation *producer = value.getDefiningOp();
-    auto it = producer ? position.find(producer) : position.end();
-    bool here = it == position.end() ? final : it->second >= first && it->second < last;
+    auto at = producer ? chain.getPosition(producer) : std::nullopt;
+    bool here = at ? *at >= places[begin].begin && *at < last : final;
     if (!here)
       continue;
     outputs.push_back(i);
-    if (it == position.end() && producer && !llvm::is_contained(ops, producer)) {
-      llvm::SetVector<Operation *> cheap(ops.begin(), ops.end());
-      collectCheap(producer, cheap);
-      cheap.insert(producer);
-      ops = cheap.takeVector();
-    }
+    if (producer)
+      chain.collect(producer, ops);
   }
 
   // Arguments: what the stage before sends, then the inputs that are used.
@@ -319,46 +248,70 @@ func::FuncOp Splitter::makeStage(size_t index, size_t begin, size_t end, IRMappi
   return stage;
 }
 
-LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
-  classify();
-  findCuts();
-  size_t stages = grid.getAxisSize("pp");
-
-  // Pieces between places; the last one ends with the program.
-  auto costOf = [&](size_t begin, size_t end) {
-    size_t last = end < places.size() ? places[end].first : carried.size();
-    Cost cost = getStageCost(places[begin].first, last);
-    cost.seconds += getSendSeconds(end);
-    return cost;
-  };
-  FailureOr<std::vector<size_t>> marked = getMarkedCuts();
-  if (failed(marked))
-    return failure();
-  std::optional<std::vector<size_t>> cuts;
-  if (!marked->empty() && forcedCuts.empty()) {
-    cuts = *marked;
-  } else if (!forcedCuts.empty()) {
-    cuts.emplace();
-    for (int64_t cut : forcedCuts) {
-      if (cut < 0 || size_t(cut) + 1 >= places.size() ||
-          (!cuts->empty() && size_t(cut) + 1 <= cuts->back()))
-        return emitError(main.getLoc())
-               << "cuts: " << cut << " is not one of the " << places.size() - 1
-               << " places to cut (from 0), or not in order";
-      cuts->push_back(cut + 1);
+/// Where the user or the file wants the cuts; without a chain if nobody does.
+FailureOr<Choice> Splitter::chooseAsked(size_t stages, ArrayRef<int64_t> forcedCuts) {
+  if (forcedCuts.empty()) {
+    Choice choice;
+    if (!hasMarks())
+      return choice;
+    FailureOr<std::vector<size_t>> marked = failure();
+    for (size_t i = 0; i < std::size(limits) && failed(marked); ++i) {
+      // The last one says why.
+      ScopedDiagnosticHandler handler(
+          module.getContext(), [i](Diagnostic &) { return success(i + 1 < std::size(limits)); });
+      choice = makeChain(stages, limits[i]);
+      marked = getMarkedCuts(*choice.chain);
     }
-    if (cuts->size() + 1 != stages)
-      return emitError(main.getLoc())
-             << "cuts: pp" << stages << " takes " << stages - 1 << " cuts, not " << cuts->size();
-  } else {
-    std::vector<std::vector<double>> seconds = getSeconds();
-    cuts = chooseCuts(places.size(), stages, [&](size_t i, size_t j) { return seconds[i][j]; });
+    if (failed(marked))
+      return failure();
+    main.walk([](Operation *op) { op->removeDiscardableAttr(kPipelineStageAttr); });
+    if (marked->empty())
+      return Choice();
+    choice.cuts = *marked;
+    choice.imbalance = describeImbalance(*choice.chain, model, *marked);
+    return std::move(choice);
   }
-  if (!cuts)
+  // The places of the first chain that has so many.
+  Choice choice;
+  for (RecomputeLimits limit : limits) {
+    Choice other = makeChain(stages, limit);
+    if (choice.chain && other.chain->getPlaces().size() <= choice.chain->getPlaces().size())
+      continue;
+    choice = std::move(other);
+    if (int64_t(choice.chain->getPlaces().size()) > *llvm::max_element(forcedCuts) + 1)
+      break;
+  }
+  choice.cuts.emplace();
+  size_t places = choice.chain->getPlaces().size();
+  for (int64_t cut : forcedCuts) {
+    if (cut < 0 || size_t(cut) + 1 >= places ||
+        (!choice.cuts->empty() && size_t(cut) + 1 <= choice.cuts->back()))
+      return emitError(main.getLoc()) << "cuts: " << cut << " is not one of the " << places - 1
+                                      << " places to cut (from 0), or not in order";
+    choice.cuts->push_back(cut + 1);
+  }
+  if (choice.cuts->size() + 1 != stages)
+    return emitError(main.getLoc()) << "cuts: pp" << stages << " takes " << stages - 1
+                                    << " cuts, not " << choice.cuts->size();
+  return std::move(choice);
+}
+
+LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
+  size_t stages = grid.getAxisSize("pp");
+  FailureOr<Choice> asked = chooseAsked(stages, forcedCuts);
+  if (failed(asked))
+    return failure();
+  bool isAsked = bool(asked->chain);
+  Choice choice = isAsked ? std::move(*asked) : choose(stages);
+  Chain &chain = *choice.chain;
+  size_t places = chain.getPlaces().size();
+  if (!choice.cuts)
     return emitError(main.getLoc())
-           << "pp" << stages << ": the model can be cut into at most " << places.size()
-           << " pipeline stages (there are " << places.size() - 1
-           << " places where one activation alone is live); use pp" << places.size() << " or less";
+           << "pp" << stages << ": the model can be cut into at most " << places
+           << " pipeline stages (there are " << places - 1
+           << " places where one activation alone is live)" << suggest(places + 1);
+  if (!choice.imbalance.empty())
+    warnOfPlan(module, choice.imbalance + (isAsked ? "" : suggest(stages)));
 
   Builder attrs(module.getContext());
   OpBuilder builder(main.front().getTerminator());
@@ -367,14 +320,24 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
   SmallVector<Operation *> old;
   for (Operation &op : main.front().without_terminator())
     old.push_back(&op);
-  cuts->insert(cuts->begin(), 0);
-  cuts->push_back(places.size());
+  SmallVector<size_t> begins = {0};
+  llvm::append_range(begins, *choice.cuts);
+  begins.push_back(places);
   for (size_t i = 0; i < stages; ++i) {
-    Cost cost = costOf((*cuts)[i], (*cuts)[i + 1]);
-    func::FuncOp stage = makeStage(i, (*cuts)[i], (*cuts)[i + 1], values, delivered, builder);
+    size_t begin = begins[i], end = begins[i + 1];
+    Cost cost = chain.getCost(begin, end);
+    double again = chain.getRecomputedSeconds(begin, end), inLayers = 0;
+    for (Operation *op : chain.getCarried(begin, end))
+      if (countLayers(op) > 0)
+        inLayers += model.getCost(op).seconds;
+    double transfer = chain.getSendSeconds(begin) + chain.getSendSeconds(end);
+    func::FuncOp stage = makeStage(chain, i, begin, end, values, delivered, builder);
     stage->setAttr("tpc.stage", attrs.getI64IntegerAttr(i));
-    stage->setAttr("tpc.seconds", attrs.getF64FloatAttr(cost.seconds));
-    stage->setAttr("tpc.weight_bytes", attrs.getI64IntegerAttr(int64_t(cost.weightBytes)));
+    stage->setAttr(kSecondsAttr, attrs.getF64FloatAttr(cost.seconds));
+    stage->setAttr(kLayerSecondsAttr, attrs.getF64FloatAttr(inLayers));
+    stage->setAttr(kRecomputedSecondsAttr, attrs.getF64FloatAttr(again));
+    stage->setAttr(kTransferSecondsAttr, attrs.getF64FloatAttr(transfer));
+    stage->setAttr(kWeightBytesAttr, attrs.getI64IntegerAttr(int64_t(cost.weightBytes)));
   }
   main.front().getTerminator()->setOperands(delivered);
   for (Operation *op : llvm::reverse(old))

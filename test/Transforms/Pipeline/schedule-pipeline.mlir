@@ -3,7 +3,7 @@
 
 // GPT2-LABEL: tpc.pipeline @main(%arg0: tensor<?x?xi64
 // GPT2-SAME: inputs [{tpc.name = "input_ids"}] outputs [{name = "logits", type = tensor<?x?x1009xf32, #tpc.dist<[batch, sequence, 1009]>>}]
-// GPT2: tpc.stage 0 attributes {tpc.seconds = {{.*}}, tpc.weight_bytes = {{[0-9]+}} : i64}
+// GPT2: tpc.stage 0 attributes {tpc.layer_seconds = {{.*}}, tpc.recomputed_seconds = {{.*}}, tpc.seconds = {{.*}}, tpc.transfer_seconds = {{.*}}, tpc.weight_bytes = {{[0-9]+}} : i64}
 // GPT2-NEXT: tpc.micro_batches of <batch{dp, mb}>
 // GPT2-NEXT: %[[X:.*]] = func.call @stage_0(%arg0)
 // GPT2-NEXT: tpc.send %[[X]] to 1

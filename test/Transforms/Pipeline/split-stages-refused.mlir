@@ -23,9 +23,11 @@ module {
 
 // Ops that say in which stage they are to be.
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+  tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %a = tpc.parameter @a : tensor<8x8xf32>
     // expected-error-re @below {{'{{.*}}' is to be in pipeline stage 2, but the grid has pp2}}
-    %p = tpc.softmax %x dim 1 {tpc.pipeline_stage = 2} : tensor<4x8xf32> -> tensor<4x8xf32>
+    %p = tpc.matmul %x, %a {tpc.pipeline_stage = 2} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     return %p : tensor<4x8xf32>
   }
 }
@@ -33,10 +35,12 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 // -----
 
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+  tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-    %p = tpc.softmax %x dim 1 {tpc.pipeline_stage = 1} : tensor<4x8xf32> -> tensor<4x8xf32>
+    %a = tpc.parameter @a : tensor<8x8xf32>
+    %p = tpc.matmul %x, %a {tpc.pipeline_stage = 1} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     // expected-error-re @below {{is to be in pipeline stage 0, but it comes after '{{.*}}' of stage 1}}
-    %q = tpc.softmax %p dim 1 {tpc.pipeline_stage = 0} : tensor<4x8xf32> -> tensor<4x8xf32>
+    %q = tpc.matmul %p, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     return %q : tensor<4x8xf32>
   }
 }
@@ -44,10 +48,12 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 // -----
 
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+  tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   // expected-error @below {{no op is to be in pipeline stage 1, but the grid has pp2}}
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-    %p = tpc.softmax %x dim 1 {tpc.pipeline_stage = 0} : tensor<4x8xf32> -> tensor<4x8xf32>
-    %q = tpc.softmax %p dim 1 : tensor<4x8xf32> -> tensor<4x8xf32>
+    %a = tpc.parameter @a : tensor<8x8xf32>
+    %p = tpc.matmul %x, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    %q = tpc.matmul %p, %a : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     return %q : tensor<4x8xf32>
   }
 }
@@ -55,10 +61,12 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 // -----
 
 module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
+  tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   // expected-error @below {{pipeline stage 1 has no op of its own}}
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-    %p = tpc.softmax %x dim 1 {tpc.pipeline_stage = 0} : tensor<4x8xf32> -> tensor<4x8xf32>
-    %q = tpc.softmax %p dim 1 {tpc.pipeline_stage = 2} : tensor<4x8xf32> -> tensor<4x8xf32>
+    %a = tpc.parameter @a : tensor<8x8xf32>
+    %p = tpc.matmul %x, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    %q = tpc.matmul %p, %a {tpc.pipeline_stage = 2} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     return %q : tensor<4x8xf32>
   }
 }

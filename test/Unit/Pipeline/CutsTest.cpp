@@ -81,6 +81,16 @@ TEST(Cuts, AreEvenAmongEquals) {
   EXPECT_EQ(*cuts, (std::vector<size_t>{3, 6}));
 }
 
+TEST(Cuts, AreEvenInWhatIsNotDoneTwice) {
+  // Each group that has one of the first four pieces computes 3 more: two groups of two and the
+  // head alone have the least sum of squares of the whole, but the four are on all three.
+  Costs costs = {1, 1, 1, 1, 0.5};
+  auto own = [&](size_t i, size_t j) { return sum(costs, i, j); };
+  auto all = [&](size_t i, size_t j) { return own(i, j) + (i < 4 ? 3 : 0); };
+  EXPECT_EQ(*chooseCuts(5, 3, all, 0.01), (std::vector<size_t>{2, 4}));
+  EXPECT_EQ(*chooseCuts(5, 3, all, 0.01, own), (std::vector<size_t>{1, 3}));
+}
+
 TEST(Cuts, NeedEnoughPieces) {
   EXPECT_FALSE(chooseCuts(2, 3, [](size_t, size_t) { return 1.0; }));
   EXPECT_FALSE(chooseCuts(0, 1, [](size_t, size_t) { return 1.0; }));

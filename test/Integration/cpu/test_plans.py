@@ -1,0 +1,157 @@
+"""Plans that nobody looks at: right values say nothing about who computes them. Layers and weights of each stage, bytes
+between stages, what is computed twice; what of the weights, heads, tokens and samples each rank has."""
+
+import functools
+import re
+import sys
+
+import pytest
+
+from harness import TOP, Grid
+from models import COMMITTED, FAMILIES, Model
+
+sys.path.append(str(TOP / "test" / "Benchmark"))
+import llama  # noqa: E402
+
+F32 = 4
+BATCH, SEQUENCE, PAST = 2, 16, 3
+ALL = {**{name: COMMITTED[name] for name in ("gpt2-odd-opset20", "gpt2-tiny-nopast")}, **FAMILIES}
+# What one exporter writes of a family is much like what another does.
+EVERY = [pytest.param(model, id=name, marks=[pytest.mark.long] if name.endswith("past") else []) for name, model in ALL.items()]
+
+
+@pytest.fixture(scope="session")
+def look(tpcc):
+    """What --report says of a model's plan, and the program of one rank; each compiled once."""
+
+    @functools.cache
+    def compiled(model, grid):
+        text = tpcc.scratch / "spmd.mlir"
+        plan = tpcc.plan(model.path, Grid.parse(grid), model.shape(BATCH, SEQUENCE, PAST), "--emit=spmd", "-o", text)
+        return plan, text.read_text()
+
+    return compiled
+
+
+def stages(plan, what):
+    return [stage[what] for stage in plan["stages"]]
+
+
+def check_stages(plan, model, pp):
+    layers, seconds = stages(plan, "layers"), stages(plan, "seconds")
+    assert sum(layers) == model.layers
+    outside = [whole - inside - again for whole, inside, again in
+               zip(seconds, stages(plan, "layer_seconds"), stages(plan, "recomputed_seconds"))]
+    per_layer = sum(stages(plan, "layer_seconds")) / model.layers
+    said = " ".join(plan["warnings"])
+    if model.layers < pp:
+        assert f"pp{pp}: " in said and "there are fewer layers than stages" in said
+    elif max(outside) < 0.9 * per_layer:
+        assert max(layers) - min(layers) <= 1, plan["stages"]
+    if 0 in layers:
+        assert f"none of {model.layers} layers" in said
+    if max(seconds) > 1.5 * sum(seconds) / pp:
+        assert f"pp{pp}: stage {seconds.index(max(seconds))}" in said or "none of" in said
+    # What all stages compute takes next to nothing of their time or, in models as small as these, each value (a mask, cos,
+    # sin) no longer than to send it.
+    for again, whole, transfer in zip(stages(plan, "recomputed_seconds"), seconds, stages(plan, "transfer_seconds")):
+        assert again <= max(0.1 * whole, transfer)
+
+
+@pytest.mark.parametrize("pp", [2, 4])
+@pytest.mark.parametrize("model", EVERY)
+def test_layers_are_on_all_stages(look, model, pp):
+    plan, _ = look(model, f"pp{pp}")
+    check_stages(plan, model, pp)
+    # Each border is crossed by the residual alone, once.
+    sent = [(row["stage"], row["count"], row["bytes"]) for row in plan["collectives"] if row["kind"] == "send"]
+    assert sent == [(stage, 1, BATCH * SEQUENCE * model.hidden * F32) for stage in range(pp - 1)]
+    # No stage has weights of another, but for those that both use: a tied head, and small ones.
+    whole, = stages(look(model, "tp1")[0], "weight_bytes")
+    shared = sum(stages(plan, "weight_bytes")) - whole
+    table = model.vocab * model.hidden * F32
+    assert 0 <= shared <= 0.01 * whole or table <= shared <= table + 0.01 * whole
+
+
+@pytest.mark.parametrize("pp", [2, 3, 4, 6])
+def test_the_slowest_of_twelve_layers_is_near_the_mean(look, pp):
+    plan, _ = look(FAMILIES["llama-deep"], f"pp{pp}")
+    check_stages(plan, FAMILIES["llama-deep"], pp)
+    assert max(stages(plan, "seconds")) <= 1.3 * sum(stages(plan, "seconds")) / pp
+    assert not plan["warnings"]
+
+
+@pytest.mark.parametrize("text", ["pp8", pytest.param("tp2,pp8", marks=pytest.mark.long)])
+def test_22_layers_on_8_stages(look, tmp_path, text):
+    path = llama.write(tmp_path / "llama.onnx", layers=22, hidden=32, heads=4, kv_heads=2, ffn=64, vocab=61)
+    model = Model(path, layers=22, hidden=32, vocab=61)
+    plan, _ = look(model, text)
+    check_stages(plan, model, 8)
+    assert max(stages(plan, "seconds")) <= 1.3 * sum(stages(plan, "seconds")) / 8
+
+
+def in_layers(text, model):
+    """The bodies of the layers, one for each time that one is called."""
+    bodies = dict(re.findall(r"func\.func private @(layer\w*)(\(.*?)\n  }", text, re.S))
+    calls = re.findall(r"call @(layer\w*)\(", text)
+    assert len(calls) == model.layers
+    return [bodies[call] for call in calls]
+
+
+def first_types(body, *ops):
+    """The distributions of the first operand of these ops."""
+    return re.findall(rf"tpc\.(?:{'|'.join(ops)}) [^\n]*? : tensor<[^<\n]*<\[(.*?)\][,>]", body)
+
+
+# Bytes of the fullest rank against an even share, layers whose heads are split, and products that are whole on every rank.
+# Norms, the biases of sums and positions are on all ranks, in models as small as these up to a sixth of a quarter.
+GOOD = {2: 1.06, 4: 1.17}
+# Where it is more. Five heads or three pairs do not divide, the others are issue 12's: they may only get better.
+KNOWN = {
+    ("gpt2-odd-opset20", 2): (1.076, 3, 0), ("gpt2-odd-opset20", 4): (1.226, 3, 0),
+    ("mistral", 2): (1.079, 3, 0),
+    ("gpt_neox", 2): (1.103, 4, 0), ("gpt_neox", 4): (1.318, 4, 0),
+    # One kv head in a fused matrix; norms over all heads; caches with fewer heads than ranks.
+    ("falcon", 2): (1.276, 0, 2), ("falcon", 4): (1.827, 0, 2),
+    ("olmo2", 2): (1.186, 0, 2), ("olmo2", 4): (1.634, 0, 2),
+    ("llama-past", 4): (1.241, 4, 2), ("qwen2-past", 4): (1.342, 4, 0), ("gemma2-past", 4): (1.432, 4, 0),
+    ("llama-deep-past", 4): (1.35, 12, 0),
+}
+
+
+@pytest.mark.parametrize("tp", [pytest.param(2, marks=pytest.mark.long), 4])
+@pytest.mark.parametrize("model", EVERY)
+def test_weights_and_heads_are_split(look, model, tp):
+    whole, = stages(look(model, "tp1")[0], "weight_bytes")
+    plan, text = look(model, f"tp{tp}")
+    held, = stages(plan, "weight_bytes")
+    heads = sum(all("{tp}" in dims for dims in first_types(body, "attention", "softmax")) for body in in_layers(text, model))
+    products = sum("not split" in line for line in plan["splits"])
+    known = KNOWN.get((model.name, tp)) or KNOWN.get((model.name.split("-")[0], tp)) or (GOOD[tp], model.layers, 0)
+    ratio, most_heads, least_products = known
+    assert held * tp / whole <= ratio and heads >= most_heads and products <= least_products, (held * tp / whole, heads, products)
+    # The vocabulary's rows and columns.
+    assert f"[{model.vocab}{{tp}}, {model.hidden}]" in text and f"[{model.hidden}, {model.vocab}{{tp}}]" in text
+
+
+QUICK = ("llama-dynamo", "bloom-dynamo")
+
+
+@pytest.mark.parametrize("model", [pytest.param(model, id=name, marks=[] if name in QUICK else [pytest.mark.long])
+                                   for name, model in ALL.items() if name != "gemma2-past"])
+def test_samples_and_tokens_are_split(look, model):
+    # No op of a layer has samples of another replica, or all micro-batches at once.
+    plan, text = look(model, "dp2,mb2")
+    for body in in_layers(text, model):
+        assert f"{model.batch_name}{{dp, mb}}" in body and not re.search(rf"\b{model.batch_name}\b(?!{{)", body)
+    assert not [row for row in plan["collectives"] if row["axis"] != "output"]
+    assert stages(look(model, "mb2")[0], "micro_batches") == [2]
+    # Norms work on a part of the tokens, or of the width.
+    for body in in_layers(look(model, "tp2,sp")[1], model):
+        norms = first_types(body, "rms_norm", "layer_norm")
+        read = re.findall(r"tpc\.(?:rms|layer)_norm (%\w+)", body)
+        # Two norms of one value: one gather before them is less than two behind.
+        assert norms and all(("{tp}" in dims) == (len(set(read)) == len(read)) for dims in norms)
+    for body in in_layers(look(model, "tp2x2")[1], model):
+        residual = re.search(r"%arg0: tensor<[^<]*<\[(.*?)\]", body)[1]
+        assert f"{model.hidden}{{tpx, tpy}}" in residual
