@@ -301,6 +301,13 @@ std::optional<ShardSpec> Parser::run(std::string &error) {
                          std::to_string(tensorY) +
                          " what tp does not split otherwise is split over the residual's width");
   }
+  // What systems usually allow a process: two mappings for each thread's stack, of 65,530.
+  constexpr int64_t manyThreads = 32000;
+  if (purpose == ShardSpec::For::Partition && grid->worldSize() > manyThreads)
+    spec.notes.push_back(std::to_string(grid->worldSize()) +
+                         " ranks need as many processes: one that runs all ranks as threads can "
+                         "usually have about " +
+                         std::to_string(manyThreads));
   return spec;
 }
 

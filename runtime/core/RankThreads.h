@@ -7,10 +7,19 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace tpc::rt {
+
+/// How many threads this process can have, and which setting says so. A process that wants more
+/// should say it before it starts any.
+struct ThreadLimit {
+  int64_t threads;
+  std::string setting;
+};
+ThreadLimit threadLimit();
 
 /// A thread for each number from 1 on; 0 is the caller. They are kept between runs, and with them
 /// what libraries cache per thread.

@@ -1,5 +1,6 @@
 //===- Main.cpp - what an executable does ---------------------------------===//
 
+#include "core/RankThreads.h"
 #include "core/World.h"
 #include "cpu/Kernels.h"
 #include "program/Bench.h"
@@ -11,6 +12,7 @@
 #include "program/Summary.h"
 #include "program/View.h"
 #include "tpc/printable.h"
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -58,12 +60,32 @@ std::vector<Trait> traitsOf(const Manifest &manifest) {
           {"program", manifest.name + " " + manifest.digest}};
 }
 
+/// All ranks are threads of this process: before anything is read, for what the system allows.
+void checkThreads(const Manifest &manifest, const Options &options) {
+  int64_t ranks = manifest.grid.numRanks();
+  int64_t threads = ranks * std::max(1, options.threadsPerRank);
+  ThreadLimit limit = threadLimit();
+  if (ranks == 1 || threads <= limit.threads)
+    return;
+  throw UserError(std::to_string(ranks) + " ranks as threads of one process" +
+                  (threads > ranks
+                       ? ", with " + std::to_string(options.threadsPerRank) + " threads each,"
+                       : "") +
+                  " are more than the " + std::to_string(limit.threads) +
+                  " threads that this system allows (" + limit.setting +
+                  "); start a process for each rank, on several machines:\n  mpirun -n " +
+                  std::to_string(ranks) + " " + options.program +
+                  " …\nor compile for fewer ranks");
+}
+
 /// Joins the launcher's world, if there is a launcher, and compares programs, and its size with the
 /// grid's.
 std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest,
                               const Options &options) {
-  if (!launcher.present)
+  if (!launcher.present) {
+    checkThreads(manifest, options);
     return nullptr;
+  }
   std::string error;
   std::shared_ptr<Session> session = joinMpi(launcher, error, options.timeout);
   if (!session)

@@ -37,6 +37,8 @@ static FailureOr<Snapshot> takeSnapshot(ModuleOp model, ::tpc::ShardSpec spec, i
                                         const Symbols &symbols) {
   OwningOpRef<ModuleOp> module = model.clone();
   PassManager pm(model.getContext());
+  if (llvm::is_contained(ArrayRef(getTacticNames(spec)).take_front(tactics), "tp"))
+    buildRewritePipeline(pm, spec);
   AssignShardingsOptions assign;
   assign.shard = spec.str();
   assign.tactics = tactics;

@@ -9,6 +9,8 @@
 
 #include "Plan.h"
 
+#include "tpc/Analysis/PlanFacts.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 
@@ -88,6 +90,20 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   WholeBatch whole = findWholeBatch(plan, batch, microBatches > 1);
   if (!whole.stuck.empty())
     return refuse(plan, batch, whole.stuck.front(), wanted);
+
+  if (auto samples = plan.classes.getSize(batch).asConstant()) {
+    auto warn = [&](StringRef what, int64_t count, int64_t useful) {
+      std::string one = what == "dp" ? " replicas" : " micro-batches";
+      warnOfPlan(plan.module, what + std::to_string(count) + ": " + std::to_string(count - useful) +
+                                  " of " + std::to_string(count) + one + " have no sample of " +
+                                  std::to_string(*samples) + "; with " + what +
+                                  std::to_string(useful) + " all have some");
+    };
+    if (replicas > *samples)
+      warn("dp", replicas, *samples);
+    else if (microBatches > *samples / replicas)
+      warn("mb", microBatches, *samples / replicas);
+  }
 
   TacticRecord record{"dp", {}, {}};
   std::string text = "batch " + plan.classes.getSize(batch).str();

@@ -21,6 +21,7 @@
 #include "Plan.h"
 
 #include "tpc/Analysis/Nominal.h"
+#include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Analysis/Verify.h"
 #include "tpc/Dialect/LinkModel.h"
 
@@ -57,6 +58,8 @@ private:
   void addMatrix(Operation *op, unsigned operand);
   std::vector<unsigned> choose(ArrayRef<unsigned> component) const;
   LogicalResult explainFailure();
+  std::string describeParts(const Candidate &candidate) const;
+  LogicalResult checkRanks(ArrayRef<unsigned> chosen);
   void recordWhole(ArrayRef<unsigned> chosen, TacticRecord &record);
 
   Plan &plan;
@@ -293,6 +296,43 @@ std::vector<unsigned> TensorTactic::chooseAll() const {
   return chosen;
 }
 
+/// "8 heads", "96 of 'fc1'"
+std::string TensorTactic::describeParts(const Candidate &candidate) const {
+  std::string text = plan.describe(candidate.cls);
+  if (StringRef(text).contains(' '))
+    return text;
+  for (ClassUse use : plan.getUses(candidate.cls))
+    if (isa<MatmulOp, EmbeddingOp>(use.op))
+      return text + " of '" + getSourceName(use.op->getLoc()) + "'";
+  return text;
+}
+
+/// A rank has no work in what has fewer parts than there are ranks. Where that is everything it
+/// is an error, otherwise a warning. Both name the most ranks of which all have work everywhere.
+LogicalResult TensorTactic::checkRanks(ArrayRef<unsigned> chosen) {
+  int64_t largest = 0, least = std::numeric_limits<int64_t>::max();
+  SmallVector<std::string> all, few; // what there is, and of what there is too little
+  for (unsigned i : chosen) {
+    int64_t size = evaluateOr1(plan.classes.getSize(candidates[i].cls), symbols);
+    largest = std::max(largest, size);
+    least = std::min(least, size);
+    std::string what = describeParts(candidates[i]);
+    all.push_back(what);
+    if (size < parts)
+      few.push_back(std::to_string(parts - size) + " have none of " + what);
+  }
+  if (parts > largest)
+    return emitError(plan.module.getLoc())
+           << spelling << parts
+           << " is larger than anything that can be split: " << llvm::join(all, ", ") << "; use "
+           << spelling << least;
+  if (!few.empty())
+    warnOfPlan(plan.module, spelling + std::to_string(parts) + ": of " + std::to_string(parts) +
+                                " ranks along " + axis + " " + llvm::join(few, ", ") + "; with " +
+                                spelling + std::to_string(least) + " all have some of each");
+  return success();
+}
+
 LogicalResult TensorTactic::run(bool vocabulary) {
   if (parts == 1 && !plan.spec.isTensor2D())
     return success();
@@ -303,19 +343,8 @@ LogicalResult TensorTactic::run(bool vocabulary) {
   if (chosen.empty() && !annotated)
     return explainFailure();
 
-  // Where only some have less parts than there are ranks, the rest of the ranks has nothing of
-  // them.
-  int64_t largest = 0;
-  std::string sizes;
-  for (const Candidate &candidate : candidates)
-    largest = std::max(largest, evaluateOr1(plan.classes.getSize(candidate.cls), symbols));
-  for (unsigned i : chosen)
-    sizes += (sizes.empty() ? "" : ", ") + plan.classes.getSize(candidates[i].cls).str();
-  if (parts > largest && !annotated)
-    return emitError(plan.module.getLoc())
-           << spelling << parts
-           << " is larger than anything that can be split: the model's weights "
-           << "have " << sizes << " parts; use " << spelling << largest << " or less";
+  if (!vocabulary && !annotated && failed(checkRanks(chosen)))
+    return failure();
 
   TacticRecord record{vocabulary ? "vocabulary" : "tp", {}, {}};
   for (unsigned i : chosen) {

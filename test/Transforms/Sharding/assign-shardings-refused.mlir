@@ -4,7 +4,7 @@
 
 // SPEC: error: shard: {{.*}}tp0
 
-// TP: error: tp300 is larger than anything that can be split: the model's weights have 160 parts; use tp160 or less
+// TP: error: tp300 is larger than anything that can be split: {{.*}}; use tp160
 // DP: error: the batch (batch, the first dimension of the inputs) cannot be split over dp2,mb2: 'across' (tpc.softmax) needs all of it
 // DP: needed whole here; leave dp2,mb2 out
 // DP: what depends on inputs alone may be whole, but this depends on 'fc1' (tpc.matmul)

@@ -233,3 +233,12 @@ TEST(ShardSpec, Order) {
             "'tp2,pp2,order=tp-dp': axis 'pp' has 2 ranks but is not in the order; an order names "
             "every axis that has more than one rank, such as order=tp-cp-ep-dp-pp");
 }
+
+TEST(ShardSpec, SaysThatThreadsAreTooFew) {
+  std::string error;
+  EXPECT_TRUE(ShardSpec::parse("tp8,pp16,dp64", error)->notes.empty());
+  auto spec = ShardSpec::parse("dp100000", error);
+  ASSERT_EQ(spec->notes.size(), 1u);
+  EXPECT_NE(spec->notes[0].find("100000 ranks need as many processes"), std::string::npos);
+  EXPECT_TRUE(ShardSpec::parse("dp100000", error, ShardSpec::For::Groups)->notes.empty());
+}
