@@ -167,6 +167,7 @@ static const Entry table[] = {
     {"tpc.split", OnInput | OnValue, "a list of #tpc.dim", isListOfDims},
     {"tpc.hold", OnValue, "a list of #tpc.dim", isListOfDims},
     {"tpc.tactics", OnModule, "a list", is<ArrayAttr>},
+    {"tpc.warnings", OnModule, "a list of texts", isListOf<StringAttr>},
     {"tpc.batch", OnModule, "a #tpc.dim", is<DimAttr>},
     {"tpc.norm", OnValue, "a unit attribute", is<UnitAttr>},
     {"tpc.bias", OnValue, "a unit attribute", is<UnitAttr>},
@@ -176,6 +177,9 @@ static const Entry table[] = {
     // Stages: which it is, and what it costs.
     {"tpc.stage", OnFunction, "the index of a stage", isCount},
     {"tpc.seconds", OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
+    {"tpc.layer_seconds", OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
+    {"tpc.recomputed_seconds", OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
+    {"tpc.transfer_seconds", OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
     {"tpc.weight_bytes", OnFunction | OnStage, "a number of bytes", isCount},
 
     // What verifiers say, for the manifest.
