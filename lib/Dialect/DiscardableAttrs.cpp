@@ -131,6 +131,33 @@ static bool isFused(const Found &found) {
          (isa<MatmulOp>(producer) || producer->hasAttr("tpc.fused"));
 }
 
+/// Whether a cast is from one of these to the other.
+static bool isBetween(Operation *op, bool fromHalf) {
+  auto cast = dyn_cast_or_null<CastOp>(op);
+  if (!cast)
+    return false;
+  Type half = getElementTypeOrSelf(fromHalf ? cast.getOperand() : cast.getResult());
+  Type single = getElementTypeOrSelf(fromHalf ? cast.getResult() : cast.getOperand());
+  return (half.isF16() || half.isBF16()) && single.isF32();
+}
+
+/// Products multiply by it.
+static bool isLoaded(const Found &found) {
+  return isa<UnitAttr>(found.value) && isBetween(found.op, /*fromHalf=*/true) &&
+         llvm::all_of(found.op->getUses(), [](OpOperand &use) {
+           return isa<MatmulOp>(use.getOwner()) && use.getOperandNumber() == 1;
+         });
+}
+
+/// It is how tpc-widen-products writes the result of a product. In a kernel, that is an argument.
+static bool roundsParts(const Found &found) {
+  if (!isa<UnitAttr>(found.value) || !isBetween(found.op, /*fromHalf=*/false))
+    return false;
+  if (Operation *producer = found.op->getOperand(0).getDefiningOp())
+    return isa<MatmulOp, AttentionOp>(producer);
+  return found.op->getParentOp()->hasAttr("tpc.kernel");
+}
+
 static LogicalResult checkSharding(const Found &found,
                                    function_ref<InFlightDiagnostic()> emitError) {
   auto tensor = dyn_cast_or_null<RankedTensorType>(found.type);
@@ -192,6 +219,13 @@ static const Entry table[] = {
      isKernel},
     {"tpc.fused", OnValue, "an operand that only this op takes, of the matrix product before it",
      isFused},
+
+    {"tpc.loaded", OnValue,
+     "a unit attribute of a cast from 16 bits to f32 that only products "
+     "multiply by",
+     isLoaded},
+    {"tpc.rounds_parts", OnValue, "a unit attribute of the cast of a product from f32 to 16 bits",
+     roundsParts},
 
     // Tests: what tpc-evaluate has recorded.
     {"tpc.inputs", OnModule, "a list of f64 tensors", areNumbers},
