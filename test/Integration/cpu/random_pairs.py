@@ -111,7 +111,8 @@ def may_refuse(pair: Pair) -> list[str]:
         words += ["is larger than anything that can be split", "no weight of the model can be split",
                   "no matrix of the model can be split in two dimensions", "the first dimension is larger than what it splits"]
     if grid.dp * grid.mb > 1 and any(chain.whole or chain.base in ("static", "plain") for chain in spec.chains):
-        words += ["needs all of it", "shifts along it", "shifts across micro-batches", "combines micro-batches"]
+        words += ["needs all of it", "shifts along it", "shifts across micro-batches", "combines micro-batches",
+                  "combines samples"]
     if spec.chains:
         # Products of all tokens with all tokens, at the most that sizes may be.
         words.append("combinations of its indices")
