@@ -88,7 +88,7 @@ class Writer:
         """Such that a product keeps the size of its operand."""
         array = self.draw(name, (inputs, outputs)) / np.float32((fan_in or inputs) ** 0.5)
         if self.spec.depth == 0:  # exact, for the chains
-            array = np.clip(np.round(array * 4), -8, 8) / np.float32(4)
+            array = np.clip(np.round(array * 4), -8, 8) / np.float32(4) + np.float32(0)  # no -0: 0 + -0 is 0
         return self.tensor(name, array.T if transposed else array)
 
     def vector(self, name: str, size: int, mean: float = 0.0) -> str:
