@@ -82,6 +82,7 @@ class Value:
         return dataclasses.replace(self, name=name, dims=self.dims if dims is None else tuple(dims), **changes)
 
     def rounded(self, name: str, dims=None, **changes) -> Value:
+        changes["loose"] = changes.get("loose", self.loose) or self.type == "float16"
         return self.to(name, dims, largest=0.0, quantum=0.0, **changes)
 
     def within(self, name: str, largest: float, quantum: float, dims=None, **changes) -> Value:
