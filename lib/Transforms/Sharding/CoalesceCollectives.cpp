@@ -99,9 +99,14 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
       getElementTypeOrSelf(a.getType()) != getElementTypeOrSelf(b.getType()) ||
       getDist(a).getPartial() != getDist(b).getPartial() || dependsOn(second, first))
     return false;
+  int64_t joint = findJoint(first, second);
+  // Of the dimension that is scattered, 24{tp} and 4{tp}*6 are different parts, of equal sizes or
+  // not.
+  DistAttr x = getDist(first->getResult(0)), y = getDist(second->getResult(0));
+  if (joint >= 0 && x != withDim(y, joint, x.getDims()[joint]))
+    return false;
   OpBuilder builder(second);
   Location loc = builder.getFusedLoc({first->getLoc(), second->getLoc()});
-  int64_t joint = findJoint(first, second);
   if (joint < 0) {
     // Flat, where nothing is split.
     auto isWhole = [](Value value) {

@@ -29,6 +29,16 @@ func.func @flat(%x: tensor<4x2xf32, #tpc.dist<[4, 2], max{tp}>>, %y: tensor<?xf3
   return %0, %1, %2 : tensor<4x2xf32>, tensor<?xf32, #tpc.dist<[s]>>, tensor<f32>
 }
 
+// Parts of 20 elements and of 4 heads of 5 are of other layouts, of equal sizes or not.
+// CHECK-LABEL: @layouts
+// CHECK-COUNT-2: tpc.reduce_scatter
+// CHECK: return
+func.func @layouts(%x: tensor<2x20xf32, #tpc.dist<[2, 20], sum{tp}>>, %y: tensor<2x20xf32, #tpc.dist<[2, 20], sum{tp}>>) -> (tensor<2x20xf32, #tpc.dist<[2, 20{tp}]>>, tensor<2x20xf32, #tpc.dist<[2, 4{tp}*5]>>) {
+  %0 = tpc.reduce_scatter %x over ["tp"] dim 1 : tensor<2x20xf32, #tpc.dist<[2, 20], sum{tp}>> -> tensor<2x20xf32, #tpc.dist<[2, 20{tp}]>>
+  %1 = tpc.reduce_scatter %y over ["tp"] dim 1 : tensor<2x20xf32, #tpc.dist<[2, 20], sum{tp}>> -> tensor<2x20xf32, #tpc.dist<[2, 4{tp}*5]>>
+  return %0, %1 : tensor<2x20xf32, #tpc.dist<[2, 20{tp}]>>, tensor<2x20xf32, #tpc.dist<[2, 4{tp}*5]>>
+}
+
 // CHECK-LABEL: @gathers
 // CHECK-NEXT: %[[J:.*]] = tpc.concat %arg0, %arg1 dim 1
 // CHECK-NEXT: %[[G:.*]] = tpc.all_gather %[[J]] over ["tp"] dim 0
