@@ -164,8 +164,8 @@ TEST(Errors, BadArgumentsAreSaid) {
     return error.substr(error.find(": ") + 2);
   };
   EXPECT_EQ(
-      said([&](tpc_context &c) { tpc_all_reduce(&c, 1, TPC_BF16, TPC_SUM, x, y, 4); }),
-      "all_reduce over 'tp': cannot reduce elements of type bf16 by reduction 0 (sum, max and min "
+      said([&](tpc_context &c) { tpc_all_reduce(&c, 1, TPC_I8, TPC_SUM, x, y, 4); }),
+      "all_reduce over 'tp': cannot reduce elements of type i8 by reduction 0 (sum, max and min "
       "of floats, i32 and i64 are possible)");
   EXPECT_EQ(
       said([&](tpc_context &c) { tpc_all_reduce(&c, 1, TPC_F32, 9, x, y, 4); }),
