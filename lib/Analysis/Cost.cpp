@@ -78,9 +78,9 @@ double CostModel::getBytes(Type type) const {
   return bytes;
 }
 
-/// Points of the rule's iteration space on this rank. Where a tensor has a dimension of its own that
-/// is not summed over (parts that are concatenated, what a slice is taken from), the space is not a
-/// product of all: then the elements of the largest tensor.
+/// Points of the rule's iteration space on this rank. Where a tensor has a dimension of its own
+/// that is not summed over (parts that are concatenated, what a slice is taken from), the space is
+/// not a product of all: then the elements of the largest tensor.
 std::optional<double> CostModel::getPoints(Operation *op) const {
   auto ruled = dyn_cast<ShardingRuleOpInterface>(op);
   if (!ruled)

@@ -333,12 +333,10 @@ llvm::json::Value Report::toJSON() const {
   for (const RankRow &row : ranks)
     rankRows.push_back(llvm::json::Object{
         {"rank", row.rank}, {"stage", row.stage}, {"weight_bytes", row.weightBytes}});
-  return llvm::json::Object{{"shape", std::move(shape)},
-                            {"collectives", std::move(rows)},
-                            {"stages", std::move(stageRows)},
-                            {"weights", std::move(rankRows)},
-                            {"splits", llvm::json::Array(splits)},
-                            {"warnings", llvm::json::Array(warnings)}};
+  return llvm::json::Object{
+      {"shape", std::move(shape)},           {"collectives", std::move(rows)},
+      {"stages", std::move(stageRows)},      {"weights", std::move(rankRows)},
+      {"splits", llvm::json::Array(splits)}, {"warnings", llvm::json::Array(warnings)}};
 }
 
 void Report::print(llvm::raw_ostream &os) const {

@@ -22,8 +22,7 @@ struct ApproximateMath : mlir::tpc::impl::ApproximateMathBase<ApproximateMath> {
     RewritePatternSet patterns(&getContext());
     // sin and cos stay calls of libm: polynomials are poor far from 0.
     populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
-      return name == "math.exp" || name == "math.tanh" || name == "math.erf" ||
-             name == "math.log";
+      return name == "math.exp" || name == "math.tanh" || name == "math.erf" || name == "math.log";
     });
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();

@@ -52,8 +52,7 @@ getMachine(const LoweringOptions &options) {
     features = list.getString();
   }
   // Asked before a machine is made for it, which would only warn.
-  std::unique_ptr<llvm::MCSubtargetInfo> known(
-      target->createMCSubtargetInfo(triple, "", ""));
+  std::unique_ptr<llvm::MCSubtargetInfo> known(target->createMCSubtargetInfo(triple, "", ""));
   if (!known || !known->isCPUStringValid(cpu))
     return makeError("'" + options.march +
                      "' is not a processor that --march= knows; try native or x86-64-v3");
@@ -74,8 +73,7 @@ getMachine(const LoweringOptions &options) {
   return machine;
 }
 
-static llvm::Error prepare(ModuleOp source, const LoweringOptions &options,
-                           Compilation &c) {
+static llvm::Error prepare(ModuleOp source, const LoweringOptions &options, Compilation &c) {
   auto machine = getMachine(options);
   if (!machine)
     return machine.takeError();
@@ -117,15 +115,13 @@ static llvm::Error prepare(ModuleOp source, const LoweringOptions &options,
                : options.optLevel == 1 ? llvm::OptimizationLevel::O1
                : options.optLevel == 2 ? llvm::OptimizationLevel::O2
                                        : llvm::OptimizationLevel::O3;
-  llvm::ModulePassManager passes = options.optLevel
-                                       ? builder.buildPerModuleDefaultPipeline(level)
-                                       : builder.buildO0DefaultPipeline(level);
+  llvm::ModulePassManager passes = options.optLevel ? builder.buildPerModuleDefaultPipeline(level)
+                                                    : builder.buildO0DefaultPipeline(level);
   passes.run(*c.module, modules);
   return llvm::Error::success();
 }
 
-llvm::Expected<std::string> mlir::tpc::emitLLVM(ModuleOp module,
-                                                const LoweringOptions &options) {
+llvm::Expected<std::string> mlir::tpc::emitLLVM(ModuleOp module, const LoweringOptions &options) {
   Compilation c;
   if (llvm::Error error = prepare(module, options, c))
     return error;
@@ -134,16 +130,15 @@ llvm::Expected<std::string> mlir::tpc::emitLLVM(ModuleOp module,
   return text;
 }
 
-llvm::Expected<llvm::SmallVector<char>>
-mlir::tpc::emitObject(ModuleOp module, const LoweringOptions &options) {
+llvm::Expected<llvm::SmallVector<char>> mlir::tpc::emitObject(ModuleOp module,
+                                                              const LoweringOptions &options) {
   Compilation c;
   if (llvm::Error error = prepare(module, options, c))
     return error;
   llvm::SmallVector<char> object;
   llvm::raw_svector_ostream os(object);
   llvm::legacy::PassManager passes;
-  if (c.machine->addPassesToEmitFile(passes, os, nullptr,
-                                     llvm::CodeGenFileType::ObjectFile))
+  if (c.machine->addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::ObjectFile))
     return makeError("LLVM cannot write object files for this target");
   passes.run(*c.module);
   return object;

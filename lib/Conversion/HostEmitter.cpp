@@ -14,8 +14,7 @@ using namespace mlir::tpc;
 // Module
 //===----------------------------------------------------------------------===//
 
-LLVM::LLVMFuncOp HostModule::getRuntimeFunction(StringRef name, Type result,
-                                                TypeRange args) {
+LLVM::LLVMFuncOp HostModule::getRuntimeFunction(StringRef name, Type result, TypeRange args) {
   if (auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(name))
     return function;
   MLIRContext *context = module.getContext();
@@ -104,10 +103,9 @@ Value HostEmitter::scratch(Type type, int64_t count) {
   Value &slot = scratches[{const_cast<void *>(type.getAsOpaquePointer()), count}];
   if (!slot) {
     OpBuilder at = OpBuilder::atBlockBegin(&target.getBody().front());
-    Value n = LLVM::ConstantOp::create(at, loc, at.getI64Type(),
-                                       at.getI64IntegerAttr(count));
-    slot = LLVM::AllocaOp::create(at, loc, LLVM::LLVMPointerType::get(b.getContext()),
-                                  type, n, /*alignment=*/16);
+    Value n = LLVM::ConstantOp::create(at, loc, at.getI64Type(), at.getI64IntegerAttr(count));
+    slot = LLVM::AllocaOp::create(at, loc, LLVM::LLVMPointerType::get(b.getContext()), type, n,
+                                  /*alignment=*/16);
   }
   return slot;
 }
@@ -169,8 +167,7 @@ Value HostEmitter::parameterPointer(Value index) {
 Value HostEmitter::parameterIndex(const Parameter &parameter, ParameterUse use) {
   if (stage)
     return i32(host.parameters.getIndex(*stage, parameter, use));
-  for (auto [entry, arg] :
-       llvm::zip_equal(host.parameters.getHidden(source), hiddenArguments))
+  for (auto [entry, arg] : llvm::zip_equal(host.parameters.getHidden(source), hiddenArguments))
     if (entry.first == parameter && entry.second == use)
       return arg;
   // A function that no stage calls; its code never runs.
@@ -229,8 +226,7 @@ void HostEmitter::planFrame(Block &block, ValueRange results) {
         root = op.getAliased();
       }
       auto op = root.getDefiningOp<HostOpInterface>();
-      if (op && op.isHostOp() && op.needsMemory() && !op.getAliased() &&
-          !pointers.count(root))
+      if (op && op.isHostOp() && op.needsMemory() && !op.getAliased() && !pointers.count(root))
         pointers[root] = out;
       else
         copies.push_back({out, operand});
@@ -258,8 +254,8 @@ void HostEmitter::planFrame(Block &block, ValueRange results) {
         continue;
       int64_t now = position[&op];
       int64_t end = std::max(lastUse.lookup(result), now);
-      Value bytes = sizes().mul(sizes().numElements(result.getType()),
-                                i64(elementBytes(result.getType())));
+      Value bytes =
+          sizes().mul(sizes().numElements(result.getType()), i64(elementBytes(result.getType())));
       unsigned best = slots.size();
       // An operand that dies here may give its memory to the result.
       if (Value reusable = hostOp.getReusable()) {
@@ -287,8 +283,7 @@ void HostEmitter::planFrame(Block &block, ValueRange results) {
 // Functions
 //===----------------------------------------------------------------------===//
 
-void HostEmitter::begin(StringRef name, LLVM::LLVMFunctionType type,
-                        LLVM::Linkage linkage) {
+void HostEmitter::begin(StringRef name, LLVM::LLVMFunctionType type, LLVM::Linkage linkage) {
   b.setInsertionPointToEnd(host.module.getBody());
   target = LLVM::LLVMFuncOp::create(b, loc, name, type, linkage);
   // It runs once in a step, to call what takes the time: optimizing it costs more than it saves.
@@ -337,9 +332,10 @@ LogicalResult HostEmitter::emitBody(Block &block, ValueRange results) {
         return op.emitOpError("is not in a kernel: run tpc-outline-kernels first");
       InFlightDiagnostic error = op.emitOpError("cannot be computed on CPUs");
       if (op.getNumResults())
-        error << " with elements of type " << getElementTypeOrSelf(op.getResult(0).getType())
-              << ": export the model in f32, f16 or bf16, or put an ONNX Cast to one of them before "
-                 "this node and a Cast back behind it";
+        error
+            << " with elements of type " << getElementTypeOrSelf(op.getResult(0).getType())
+            << ": export the model in f32, f16 or bf16, or put an ONNX Cast to one of them before "
+               "this node and a Cast back behind it";
       return error;
     }
     if (failed(hostOp.lower(*this)))
@@ -380,8 +376,7 @@ LogicalResult HostEmitter::emitBlock(StringRef name, int64_t stageIndex, Block &
   MLIRContext *context = b.getContext();
   auto pointerType = LLVM::LLVMPointerType::get(context);
   begin(name,
-        LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context),
-                                    {pointerType, pointerType}),
+        LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {pointerType, pointerType}),
         LLVM::Linkage::Internal);
   if (batch) {
     Value size = sizes().localSize(batch);

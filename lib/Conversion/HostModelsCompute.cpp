@@ -29,8 +29,7 @@ struct ConstantModel : HostOpInterface::ExternalModel<ConstantModel, ConstantOp>
     if (!isa<DenseElementsAttr>(constant.getValue()))
       return op->emitOpError() << "has elements of an unknown form";
     auto global = e.getHost().getConstant(constant.getValue());
-    e.setPointer(constant.getResult(),
-                 LLVM::AddressOfOp::create(e.builder(), e.getLoc(), global));
+    e.setPointer(constant.getResult(), LLVM::AddressOfOp::create(e.builder(), e.getLoc(), global));
     return success();
   }
 };
@@ -60,13 +59,10 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
       return true;
     return f.getAxes().empty() && t.getAxes().empty() &&
            llvm::all_of(t.getFactors().drop_front(), [&](FactorAttr factor) {
-             return factor.getAxes().empty() ||
-                    llvm::is_contained(f.getFactors(), factor);
+             return factor.getAxes().empty() || llvm::is_contained(f.getFactors(), factor);
            });
   }
-  Value getAliased(Operation *op) const {
-    return isHostOp(op) ? op->getOperand(0) : Value();
-  }
+  Value getAliased(Operation *op) const { return isHostOp(op) ? op->getOperand(0) : Value(); }
   bool isSameMemory(Operation *) const { return false; }
   LogicalResult lower(Operation *op, HostEmitter &e) const {
     auto slice = cast<LocalSliceOp>(op);
@@ -85,8 +81,7 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
 };
 
 /// What the product before it computes as well.
-template <typename OpT>
-struct FusedModel : HostOpInterface::ExternalModel<FusedModel<OpT>, OpT> {
+template <typename OpT> struct FusedModel : HostOpInterface::ExternalModel<FusedModel<OpT>, OpT> {
   bool isHostOp(Operation *op) const { return op->hasAttr(kFusedAttr); }
   Value getAliased(Operation *op) const {
     auto attr = op->getAttrOfType<IntegerAttr>(kFusedAttr);
@@ -142,8 +137,8 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     e.call("tpc_matmul",
            {e.context(), e.parameterIndex(getLoaded(op.getRhs()), ParameterUse::Packed),
             e.pointer(op.getLhs()), bias ? e.pointer(bias) : e.null(),
-            residual ? e.pointer(residual) : e.null(), e.pointer(op.getResult()), m,
-            x.back(), n, e.i32(epilogue)});
+            residual ? e.pointer(residual) : e.null(), e.pointer(op.getResult()), m, x.back(), n,
+            e.i32(epilogue)});
     return success();
   }
 
@@ -171,9 +166,9 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
       batch = e.i64(1);
     }
     e.call("tpc_batch_matmul",
-           {e.context(), e.pointer(op.getLhs()), e.pointer(op.getRhs()),
-            e.pointer(op.getResult()), batch, m, k, n,
-            left && right ? s.mul(m, k) : e.i64(0), right ? s.mul(k, n) : e.i64(0)});
+           {e.context(), e.pointer(op.getLhs()), e.pointer(op.getRhs()), e.pointer(op.getResult()),
+            batch, m, k, n, left && right ? s.mul(m, k) : e.i64(0),
+            right ? s.mul(k, n) : e.i64(0)});
     return success();
   }
 };
@@ -182,8 +177,8 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
   bool isHostOp(Operation *op) const {
     auto isF32 = [](Value v) { return !v || getElementTypeOrSelf(v).isF32(); };
     auto attention = cast<AttentionOp>(op);
-    return isF32(attention.getQ()) && isF32(attention.getK()) &&
-           isF32(attention.getV()) && isF32(attention.getBias());
+    return isF32(attention.getQ()) && isF32(attention.getK()) && isF32(attention.getV()) &&
+           isF32(attention.getBias());
   }
 
   LogicalResult lower(Operation *base, HostEmitter &e) const {
@@ -209,16 +204,13 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     auto offset = SymExpr::parse(op.getCausalOffset().str());
     Value causalOffset = s.add(s.expr(*offset), getGlobalIndex(s, s, qDims[1], s.constant(0)));
 
-    SmallVector<Value> values{e.pointer(op.getQ()), e.pointer(op.getK()),
-                              e.pointer(op.getV()), e.pointer(op.getResult())};
-    llvm::append_values(values, q[0], q[1], k[1], q[2], k[2], q[3], v[3],
-                        e.i64(0), e.i64(0), group,
-                        s.mul(q[2], q[3]), s.mul(k[2], k[3]), s.mul(v[2], v[3]),
-                        s.mul(q[2], v[3]));
+    SmallVector<Value> values{e.pointer(op.getQ()), e.pointer(op.getK()), e.pointer(op.getV()),
+                              e.pointer(op.getResult())};
+    llvm::append_values(values, q[0], q[1], k[1], q[2], k[2], q[3], v[3], e.i64(0), e.i64(0), group,
+                        s.mul(q[2], q[3]), s.mul(k[2], k[3]), s.mul(v[2], v[3]), s.mul(q[2], v[3]));
     llvm::append_values(values, e.f32(op.getScale().convertToDouble()),
-                        e.f32(op.getSoftcap().convertToDouble()),
-                        e.i32(op.getCausal()), causalOffset,
-                        op.getKeyMask() ? e.pointer(op.getKeyMask()) : e.null());
+                        e.f32(op.getSoftcap().convertToDouble()), e.i32(op.getCausal()),
+                        causalOffset, op.getKeyMask() ? e.pointer(op.getKeyMask()) : e.null());
     auto strided = [&](Value mask) {
       values.push_back(mask ? e.pointer(mask) : e.null());
       Value batch = e.i64(0), head = e.i64(0);
@@ -247,8 +239,8 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
 struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
   LogicalResult lower(Operation *op, HostEmitter &e) const {
     auto call = cast<func::CallOp>(op);
-    auto callee = e.getHost().symbols.lookupNearestSymbolFrom<func::FuncOp>(
-        call, call.getCalleeAttr());
+    auto callee =
+        e.getHost().symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
     if (auto rows = callee->getAttrOfType<IntegerAttr>(kKernelAttr))
       return lowerKernel(call, callee, rows.getInt(), e);
 
@@ -266,13 +258,13 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
       args.push_back(e.parameterIndex(parameter, use));
     for (Value result : call.getResults())
       args.push_back(e.pointer(result));
-    LLVM::CallOp::create(e.builder(), e.getLoc(), e.getHost().getType(callee),
-                         callee.getName(), args);
+    LLVM::CallOp::create(e.builder(), e.getLoc(), e.getHost().getType(callee), callee.getName(),
+                         args);
     return success();
   }
 
-  static LogicalResult lowerKernel(func::CallOp call, func::FuncOp callee,
-                                   int64_t rank, HostEmitter &e) {
+  static LogicalResult lowerKernel(func::CallOp call, func::FuncOp callee, int64_t rank,
+                                   HostEmitter &e) {
     SizeEmitter &s = e.sizes();
     Type pointer = LLVM::LLVMPointerType::get(call.getContext());
     SmallVector<Value> values{e.context(), e.environment()};
@@ -293,14 +285,13 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
     auto consider = [&](Value v) {
       ArrayRef<DimAttr> other = getDist(v).getDims();
       if ((int64_t)other.size() >= rank && other.take_front(rank) == dims)
-        perRow = s.max(perRow, s.product(ArrayRef<Value>(s.localSizes(v.getType()))
-                                             .drop_front(rank)));
+        perRow =
+            s.max(perRow, s.product(ArrayRef<Value>(s.localSizes(v.getType())).drop_front(rank)));
     };
     llvm::for_each(call.getOperands(), consider);
     llvm::for_each(call.getResults(), consider);
     Value grain = s.add(s.floorDiv(e.i64(8192), perRow), e.i64(1));
-    Value function = LLVM::AddressOfOp::create(e.builder(), e.getLoc(), pointer,
-                                               callee.getName());
+    Value function = LLVM::AddressOfOp::create(e.builder(), e.getLoc(), pointer, callee.getName());
     e.call("tpc_parallel_for", {e.context(), function, args, rows, grain});
     return success();
   }

@@ -7,9 +7,7 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-static int64_t getRank(Value v) {
-  return cast<RankedTensorType>(v.getType()).getRank();
-}
+static int64_t getRank(Value v) { return cast<RankedTensorType>(v.getType()).getRank(); }
 
 static bool isHost(Operation *op) {
   auto host = dyn_cast<HostOpInterface>(op);
@@ -93,8 +91,8 @@ void KernelClusters::findNodes() {
     if (candidate) {
       Value result = op.getResult(0);
       int64_t rank = getRank(result);
-      int64_t rows = std::min(rank <= 1 ? rank : rank - 1,
-                              cast<KernelOpInterface>(op).getMaxRowRank());
+      int64_t rows =
+          std::min(rank <= 1 ? rank : rank - 1, cast<KernelOpInterface>(op).getMaxRowRank());
       llvm::append_range(node.rows, getDist(result).getDims().take_front(rows));
     } else if (!isa<KernelOpInterface, ParameterOp>(op)) {
       // Collectives, transfers and calls stay in their order.
@@ -132,8 +130,7 @@ bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
   ArrayRef<DimAttr> a = from.rows, b = to.rows;
   size_t rank = std::min(a.size(), b.size());
   bool sameRows = a.take_front(rank) == b.take_front(rank) &&
-                  rank + 1 >= std::max(a.size(), b.size()) &&
-                  (rank > 0 || a.size() == b.size());
+                  rank + 1 >= std::max(a.size(), b.size()) && (rank > 0 || a.size() == b.size());
   bool aligned = true, escapes = false, cheap = true;
   for (Operation *op : from.ops) {
     cheap &= isCheap(op);
@@ -142,8 +139,8 @@ bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
       unsigned where = user == nodeOf.end() ? ~0u : user->second;
       escapes |= where != producer && where != consumer;
       if (where == consumer)
-        aligned &= cast<KernelOpInterface>(use.getOwner())
-                       .isRowAligned(use.getOperandNumber(), rank);
+        aligned &=
+            cast<KernelOpInterface>(use.getOwner()).isRowAligned(use.getOperandNumber(), rank);
     }
   }
   // Other rows of the producer are computed again where they are needed, if
@@ -200,15 +197,12 @@ bool KernelClusters::isReachableOutside(unsigned from, unsigned to) {
   return false;
 }
 
-void KernelClusters::merge(unsigned producer, unsigned consumer,
-                           ArrayRef<DimAttr> rows) {
+void KernelClusters::merge(unsigned producer, unsigned consumer, ArrayRef<DimAttr> rows) {
   Node &from = nodes[producer], &to = nodes[consumer];
   for (Operation *op : from.ops)
     nodeOf[op] = consumer;
   llvm::append_range(to.ops, from.ops);
-  llvm::sort(to.ops, [&](Operation *x, Operation *y) {
-    return position[x] < position[y];
-  });
+  llvm::sort(to.ops, [&](Operation *x, Operation *y) { return position[x] < position[y]; });
   to.rows.assign(rows.begin(), rows.end());
   from.ops.clear();
 }
@@ -231,9 +225,9 @@ void KernelClusters::findResults(Node &node) {
       ++users;
       repeats |= !isCheap(user); // loops over rows, several times
     }
-    bool aligned = (size_t)getRank(value) >= node.rows.size() &&
-                   getDist(value).getDims().take_front(node.rows.size()) ==
-                       ArrayRef<DimAttr>(node.rows);
+    bool aligned =
+        (size_t)getRank(value) >= node.rows.size() &&
+        getDist(value).getDims().take_front(node.rows.size()) == ArrayRef<DimAttr>(node.rows);
     if (outside || (aligned && own >= 8 && (repeats || users > 1))) {
       node.results.push_back(value);
       own = 0;

@@ -20,7 +20,7 @@ namespace mlir::tpc {
 struct Node {
   SmallVector<Operation *> ops; // in program order
   bool isKernel = false;
-  SmallVector<DimAttr> rows; // of a kernel
+  SmallVector<DimAttr> rows;  // of a kernel
   SmallVector<Value> results; // values of a kernel that are stored
 };
 

@@ -16,8 +16,7 @@ void attachRowModels(MLIRContext *context);
 bool haveSameRows(Value a, Value b, int64_t rank);
 /// The index of the element of `operand` that broadcasts to `index`: aligned to
 /// the right, 0 where the operand has size 1.
-SmallVector<Value> broadcastIndex(KernelEmitter &e, Value operand,
-                                  ValueRange index);
+SmallVector<Value> broadcastIndex(KernelEmitter &e, Value operand, ValueRange index);
 /// An integer element as an i64.
 Value toIndex(KernelEmitter &e, Value integer, Type tensor);
 /// An i64 as an element of a tensor.

@@ -16,12 +16,10 @@ bool mlir::tpc::haveSameRows(Value a, Value b, int64_t rank) {
   return x.take_front(rank) == y.take_front(rank);
 }
 
-SmallVector<Value> mlir::tpc::broadcastIndex(KernelEmitter &e, Value operand,
-                                             ValueRange index) {
+SmallVector<Value> mlir::tpc::broadcastIndex(KernelEmitter &e, Value operand, ValueRange index) {
   SmallVector<Value> result;
   auto sizes = getSizes(operand);
-  for (auto [size, i] :
-       llvm::zip_equal(sizes, index.take_back(sizes.size())))
+  for (auto [size, i] : llvm::zip_equal(sizes, index.take_back(sizes.size())))
     result.push_back(size.isConstant(1) ? e.constant(0) : i);
   return result;
 }
@@ -43,8 +41,7 @@ Value mlir::tpc::fromIndex(KernelEmitter &e, Value index, Type tensor) {
   if (type.isInteger(64))
     return index;
   if (type.isInteger(1))
-    return LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::ne, index,
-                                e.constant(0));
+    return LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::ne, index, e.constant(0));
   return arith::TruncIOp::create(b, e.getLoc(), type, index);
 }
 

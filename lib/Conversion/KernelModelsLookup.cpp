@@ -22,10 +22,8 @@ static SmallVector<Value> findRow(KernelEmitter &e, Operation *op, Value given, 
 }
 
 namespace {
-struct EmbeddingModel
-    : KernelOpInterface::ExternalModel<EmbeddingModel, EmbeddingOp> {
-  SmallVector<Value> row(EmbeddingOp op, KernelEmitter &e,
-                         ValueRange index) const {
+struct EmbeddingModel : KernelOpInterface::ExternalModel<EmbeddingModel, EmbeddingOp> {
+  SmallVector<Value> row(EmbeddingOp op, KernelEmitter &e, ValueRange index) const {
     return e.remember(op, index, [&] {
       Value id = toIndex(e, e.element(op.getIds(), index), op.getIds().getType());
       return findRow(e, op, id, getDist(op.getTable()).getDims()[0]);
@@ -44,8 +42,7 @@ struct EmbeddingModel
     Value column = index.back();
     Type type = getScalarType(embedding.getType());
     return e.ifElse(
-        found[1], type,
-        [&] { return e.element(embedding.getTable(), {found[0], column}); },
+        found[1], type, [&] { return e.element(embedding.getTable(), {found[0], column}); },
         [&] { return e.scalar(type, 0); });
   }
   int64_t getMaxRowRank(Operation *op) const {
@@ -77,8 +74,7 @@ struct GatherModel : KernelOpInterface::ExternalModel<GatherModel, GatherOp> {
   bool isCheap(Operation *) const { return false; }
 };
 
-struct GatherNDModel
-    : KernelOpInterface::ExternalModel<GatherNDModel, GatherNDOp> {
+struct GatherNDModel : KernelOpInterface::ExternalModel<GatherNDModel, GatherNDOp> {
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     auto gather = cast<GatherNDOp>(op);
     auto idType = cast<RankedTensorType>(gather.getIndices().getType());
@@ -92,9 +88,7 @@ struct GatherNDModel
       Value id = toIndex(e, e.element(gather.getIndices(), one), idType);
       auto found = findRow(e, op, id, getDist(gather.getData()).getDims()[batch + i]);
       at.push_back(found[0]);
-      inside = inside ? arith::AndIOp::create(e.builder(), e.getLoc(), inside,
-                                              found[1])
-                            .getResult()
+      inside = inside ? arith::AndIOp::create(e.builder(), e.getLoc(), inside, found[1]).getResult()
                       : found[1];
     }
     llvm::append_range(at, index.drop_front(idType.getRank() - 1));

@@ -9,8 +9,7 @@ using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
 namespace {
-struct ConstantModel
-    : KernelOpInterface::ExternalModel<ConstantModel, ConstantOp> {
+struct ConstantModel : KernelOpInterface::ExternalModel<ConstantModel, ConstantOp> {
   // Others are data, which kernels read like any operand.
   bool isKernelOp(Operation *op) const {
     auto dense = dyn_cast<DenseElementsAttr>(cast<ConstantOp>(op).getValue());
@@ -28,8 +27,7 @@ struct ConstantModel
   }
 };
 
-struct TransposeModel
-    : KernelOpInterface::ExternalModel<TransposeModel, TransposeOp> {
+struct TransposeModel : KernelOpInterface::ExternalModel<TransposeModel, TransposeOp> {
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     auto transpose = cast<TransposeOp>(op);
     SmallVector<Value> from(index.size());
@@ -38,8 +36,7 @@ struct TransposeModel
     return e.element(transpose.getOperand(), from);
   }
   bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
-    for (auto [i, dim] : llvm::enumerate(
-             cast<TransposeOp>(op).getPermutation().take_front(rank)))
+    for (auto [i, dim] : llvm::enumerate(cast<TransposeOp>(op).getPermutation().take_front(rank)))
       if ((int64_t)i != dim)
         return false;
     return true;
@@ -53,14 +50,12 @@ struct ExpandModel : KernelOpInterface::ExternalModel<ExpandModel, ExpandOp> {
   }
   bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
     Value x = op->getOperand(0), y = op->getResult(0);
-    return getDist(x).getDims().size() == getDist(y).getDims().size() &&
-           haveSameRows(x, y, rank);
+    return getDist(x).getDims().size() == getDist(y).getDims().size() && haveSameRows(x, y, rank);
   }
 };
 
 /// Rows of a movement within dimension `dim` are those before it.
-template <typename OpT>
-static bool isBeforeDim(Operation *op, int64_t rank) {
+template <typename OpT> static bool isBeforeDim(Operation *op, int64_t rank) {
   return rank <= (int64_t)cast<OpT>(op).getDim();
 }
 
@@ -159,16 +154,14 @@ struct IotaModel : KernelOpInterface::ExternalModel<IotaModel, IotaOp> {
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     auto iota = cast<IotaOp>(op);
     DimAttr dim = getDist(iota.getResult()).getDims()[iota.getDim()];
-    return fromIndex(e, e.globalIndex(dim, index[iota.getDim()]),
-                     iota.getType());
+    return fromIndex(e, e.globalIndex(dim, index[iota.getDim()]), iota.getType());
   }
 };
 
 struct SizeModel : KernelOpInterface::ExternalModel<SizeModel, SizeOp> {
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange) const {
     auto size = cast<SizeOp>(op);
-    return fromIndex(e, e.sizes().expr(*SymExpr::parse(size.getExpr().str())),
-                     size.getType());
+    return fromIndex(e, e.sizes().expr(*SymExpr::parse(size.getExpr().str())), size.getType());
   }
 };
 
@@ -180,18 +173,15 @@ struct TriluModel : KernelOpInterface::ExternalModel<TriluModel, TriluOp> {
     Value limit = e.add(index[rank - 2], k), column = index[rank - 1];
     Value keep = LLVM::ICmpOp::create(
         e.builder(), e.getLoc(),
-        trilu.getUpper() ? LLVM::ICmpPredicate::sge : LLVM::ICmpPredicate::sle,
-        column, limit);
+        trilu.getUpper() ? LLVM::ICmpPredicate::sge : LLVM::ICmpPredicate::sle, column, limit);
     Value x = e.element(trilu.getOperand(), index);
-    return arith::SelectOp::create(e.builder(), e.getLoc(), keep, x,
-                                   e.scalar(trilu.getType(), 0));
+    return arith::SelectOp::create(e.builder(), e.getLoc(), keep, x, e.scalar(trilu.getType(), 0));
   }
   bool isRowAligned(Operation *, unsigned, int64_t) const { return true; }
 };
 
 /// The operand's element of this rank's part.
-struct LocalSliceModel
-    : KernelOpInterface::ExternalModel<LocalSliceModel, LocalSliceOp> {
+struct LocalSliceModel : KernelOpInterface::ExternalModel<LocalSliceModel, LocalSliceOp> {
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     auto slice = cast<LocalSliceOp>(op);
     DimAttr from = getDist(slice.getOperand()).getDims()[slice.getDim()];

@@ -47,8 +47,7 @@ static Value div(KernelEmitter &e, Value x, Value y) {
 }
 
 /// The sum of f(x[index, i]) over the last dimension of x.
-static Value sumRow(KernelEmitter &e, Value x, ValueRange index,
-                    function_ref<Value(Value)> f) {
+static Value sumRow(KernelEmitter &e, Value x, ValueRange index, function_ref<Value(Value)> f) {
   SmallVector<Value> sizes(e.sizesOf(x)), at(index);
   at.resize(sizes.size());
   return e.sum(x.getType(), sizes, {(int64_t)sizes.size() - 1}, at,
@@ -61,8 +60,8 @@ static Value rowLength(KernelEmitter &e, Value x) {
 
 /// 1 / sqrt(mean + epsilon)
 static Value inverseRoot(KernelEmitter &e, Value mean, double epsilon) {
-  Value shifted = arith::AddFOp::create(e.builder(), e.getLoc(), mean,
-                                        e.scalar(mean.getType(), epsilon));
+  Value shifted =
+      arith::AddFOp::create(e.builder(), e.getLoc(), mean, e.scalar(mean.getType(), epsilon));
   return div(e, e.scalar(mean.getType(), 1),
              math::SqrtOp::create(e.builder(), e.getLoc(), shifted));
 }
@@ -73,13 +72,11 @@ template <typename Derived, typename OpT>
 struct NormModel : KernelOpInterface::ExternalModel<Derived, OpT> {
   SmallVector<Value> statistics(OpT op, KernelEmitter &e, ValueRange row) const {
     SmallVector<Value> copy(row);
-    return e.remember(op, copy,
-                      [&] { return Derived::compute(op, e, copy); });
+    return e.remember(op, copy, [&] { return Derived::compute(op, e, copy); });
   }
   void buildRow(Operation *op, KernelEmitter &e, ValueRange row) const {
     auto norm = cast<OpT>(op);
-    if ((int64_t)row.size() + 1 ==
-        cast<RankedTensorType>(norm.getType()).getRank())
+    if ((int64_t)row.size() + 1 == cast<RankedTensorType>(norm.getType()).getRank())
       statistics(norm, e, row);
   }
   int64_t getMaxRowRank(Operation *op) const {
@@ -92,16 +89,14 @@ struct NormModel : KernelOpInterface::ExternalModel<Derived, OpT> {
 };
 
 struct LayerNormModel : NormModel<LayerNormModel, LayerNormOp> {
-  static SmallVector<Value> compute(LayerNormOp op, KernelEmitter &e,
-                                    ValueRange row) {
+  static SmallVector<Value> compute(LayerNormOp op, KernelEmitter &e, ValueRange row) {
     Value x = op.getX(), n = rowLength(e, x);
     Value mean = div(e, sumRow(e, x, row, [](Value v) { return v; }), n);
     Value squares = sumRow(e, x, row, [&](Value v) {
       Value d = sub(e, v, mean);
       return mul(e, d, d);
     });
-    return {mean, inverseRoot(e, div(e, squares, n),
-                              op.getEpsilon().convertToDouble())};
+    return {mean, inverseRoot(e, div(e, squares, n), op.getEpsilon().convertToDouble())};
   }
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     auto norm = cast<LayerNormOp>(op);
@@ -115,12 +110,10 @@ struct LayerNormModel : NormModel<LayerNormModel, LayerNormOp> {
 };
 
 struct RmsNormModel : NormModel<RmsNormModel, RmsNormOp> {
-  static SmallVector<Value> compute(RmsNormOp op, KernelEmitter &e,
-                                    ValueRange row) {
+  static SmallVector<Value> compute(RmsNormOp op, KernelEmitter &e, ValueRange row) {
     Value x = op.getX();
     Value squares = sumRow(e, x, row, [&](Value v) { return mul(e, v, v); });
-    return {inverseRoot(e, div(e, squares, rowLength(e, x)),
-                        op.getEpsilon().convertToDouble())};
+    return {inverseRoot(e, div(e, squares, rowLength(e, x)), op.getEpsilon().convertToDouble())};
   }
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     auto norm = cast<RmsNormOp>(op);
@@ -134,8 +127,7 @@ struct RmsNormModel : NormModel<RmsNormModel, RmsNormOp> {
 struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> {
   // The largest element along the dimension, and 1 / sum of exp(x - largest).
   // `others`: the index without that dimension.
-  SmallVector<Value> statistics(SoftmaxOp op, KernelEmitter &e,
-                                ValueRange others) const {
+  SmallVector<Value> statistics(SoftmaxOp op, KernelEmitter &e, ValueRange others) const {
     SmallVector<Value> copy(others);
     return e.remember(op, copy, [&]() -> SmallVector<Value> {
       Value x = op.getOperand();
@@ -143,8 +135,8 @@ struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> 
       SmallVector<Value> sizes(e.sizesOf(x)), at(copy);
       at.insert(at.begin() + dim, Value());
       Type type = getComputeType(x.getType());
-      // One instruction: the sign of zero makes no difference to x - largest, and a NaN that is left out
-      // here makes the sum NaN.
+      // One instruction: the sign of zero makes no difference to x - largest, and a NaN that is
+      // left out here makes the sum NaN.
       auto larger = [&](Value m, Value v) -> Value {
         Value is = arith::CmpFOp::create(e.builder(), e.getLoc(), arith::CmpFPredicate::OGT, v, m);
         return arith::SelectOp::create(e.builder(), e.getLoc(), is, v, m);
@@ -239,9 +231,8 @@ struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
     return arith::DivSIOp::create(e.builder(), e.getLoc(), result, n);
   }
   int64_t getMaxRowRank(Operation *op) const {
-    return std::min<int64_t>(
-        firstDim(cast<ReduceOp>(op)),
-        cast<RankedTensorType>(op->getResult(0).getType()).getRank());
+    return std::min<int64_t>(firstDim(cast<ReduceOp>(op)),
+                             cast<RankedTensorType>(op->getResult(0).getType()).getRank());
   }
   bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
     return rank <= firstDim(cast<ReduceOp>(op));
@@ -322,9 +313,7 @@ struct RotaryModel : KernelOpInterface::ExternalModel<RotaryModel, RotaryOp> {
 
 /// Products that no library computes: any other element type than f32.
 struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
-  bool isKernelOp(Operation *op) const {
-    return !getElementTypeOrSelf(op->getResult(0)).isF32();
-  }
+  bool isKernelOp(Operation *op) const { return !getElementTypeOrSelf(op->getResult(0)).isF32(); }
   Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
     auto matmul = cast<MatmulOp>(op);
     OpBuilder &b = e.builder();
@@ -336,32 +325,31 @@ struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     ValueRange batch = index.drop_back(isVector ? 1 : 2);
     int64_t rhsRank = cast<RankedTensorType>(rhs.getType()).getRank();
     Value k = e.sizesOf(lhs).back();
-    Value sum = e.loop(
-        e.constant(0), k, {e.scalar(sumType, 0)},
-        [&](Value i, ValueRange sum) -> SmallVector<Value> {
-          SmallVector<Value> x, y;
-          if (!isVector) {
-            x.assign(batch.begin(), batch.end());
-            x.push_back(index[index.size() - 2]);
-          }
-          x.push_back(i);
-          y.assign(batch.begin(), batch.end());
-          y.push_back(i);
-          y.push_back(index.back());
-          Value a = e.wide(lhs, broadcastBatch(e, lhs, x, lhsRank));
-          Value c = e.wide(rhs, broadcastBatch(e, rhs, y, rhsRank));
-          Value p = isa<FloatType>(sumType)
-                        ? mul(e, a, c)
-                        : arith::MulIOp::create(b, e.getLoc(), a, c).getResult();
-          return {e.plus(sum[0], p)};
-        })[0];
+    Value sum = e.loop(e.constant(0), k, {e.scalar(sumType, 0)},
+                       [&](Value i, ValueRange sum) -> SmallVector<Value> {
+                         SmallVector<Value> x, y;
+                         if (!isVector) {
+                           x.assign(batch.begin(), batch.end());
+                           x.push_back(index[index.size() - 2]);
+                         }
+                         x.push_back(i);
+                         y.assign(batch.begin(), batch.end());
+                         y.push_back(i);
+                         y.push_back(index.back());
+                         Value a = e.wide(lhs, broadcastBatch(e, lhs, x, lhsRank));
+                         Value c = e.wide(rhs, broadcastBatch(e, rhs, y, rhsRank));
+                         Value p = isa<FloatType>(sumType)
+                                       ? mul(e, a, c)
+                                       : arith::MulIOp::create(b, e.getLoc(), a, c).getResult();
+                         return {e.plus(sum[0], p)};
+                       })[0];
     if (matmul.getBias())
       sum = e.plus(sum, e.wide(matmul.getBias(), index.take_back()));
     return e.narrow(sum, matmul.getType());
   }
   // As broadcastIndex, but the matrix dimensions do not broadcast.
-  static SmallVector<Value> broadcastBatch(KernelEmitter &e, Value x,
-                                           ArrayRef<Value> index, int64_t rank) {
+  static SmallVector<Value> broadcastBatch(KernelEmitter &e, Value x, ArrayRef<Value> index,
+                                           int64_t rank) {
     SmallVector<Value> at(index.take_back(rank));
     auto sizes = getSizes(x);
     for (int64_t i = 0; i < rank - 2; ++i)
@@ -370,8 +358,7 @@ struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     return at;
   }
   int64_t getMaxRowRank(Operation *op) const {
-    return std::max<int64_t>(
-        cast<RankedTensorType>(op->getResult(0).getType()).getRank() - 1, 0);
+    return std::max<int64_t>(cast<RankedTensorType>(op->getResult(0).getType()).getRank() - 1, 0);
   }
   bool isCheap(Operation *) const { return false; }
 };

@@ -33,10 +33,13 @@ static llvm::Error makeError(const llvm::Twine &message) {
 
 /// The directories in which Linux distributions for this processor keep shared
 /// libraries.
-static constexpr const char *libraryDirs[] = {
-    "/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/local/lib",
-    "/usr/lib64",                "/lib64",                "/usr/lib",
-    "/lib"};
+static constexpr const char *libraryDirs[] = {"/usr/lib/x86_64-linux-gnu",
+                                              "/lib/x86_64-linux-gnu",
+                                              "/usr/local/lib",
+                                              "/usr/lib64",
+                                              "/lib64",
+                                              "/usr/lib",
+                                              "/lib"};
 
 static std::string findLibrary(llvm::StringRef name, llvm::StringRef first) {
   llvm::SmallVector<llvm::StringRef> dirs{first};
@@ -79,13 +82,12 @@ namespace {
 /// Files that must not stay behind, whether linking ends, fails, or is interrupted.
 class Temporaries {
 public:
-  explicit Temporaries(llvm::StringRef output)
-      : output(output), handler(onFatalError, this) {}
+  explicit Temporaries(llvm::StringRef output) : output(output), handler(onFatalError, this) {}
   ~Temporaries() { remove(); }
 
   std::error_code create(const llvm::Twine &model, llvm::SmallVectorImpl<char> &path, int *fd) {
-    std::error_code error = fd ? fs::createUniqueFile(model, *fd, path)
-                               : fs::createUniqueFile(model, path);
+    std::error_code error =
+        fd ? fs::createUniqueFile(model, *fd, path) : fs::createUniqueFile(model, path);
     if (!error) {
       files.push_back(std::string(path.data(), path.size()));
       llvm::sys::RemoveFileOnSignal(files.back());
@@ -117,7 +119,7 @@ private:
 } // namespace
 
 llvm::Error mlir::tpc::linkExecutable(llvm::ArrayRef<char> object, llvm::StringRef output,
-                                const LinkOptions &options) {
+                                      const LinkOptions &options) {
   // lld works on files: the object lies beside the output for as long as it
   // takes, and the output gets its name when it is complete.
   llvm::SmallString<128> objectPath, result;
@@ -140,8 +142,8 @@ llvm::Error mlir::tpc::linkExecutable(llvm::ArrayRef<char> object, llvm::StringR
 
   // On a disk that is full a mapped file is a bus error. LLVM 22.1's lld does the opposite of what
   // the flag says: with it, the file is written (test_disk_that_is_full would notice).
-  std::vector<std::string> args{"ld.lld", "-o", result.str().str(), objectPath.str().str(),
-                                "--gc-sections", "-z", "noexecstack", "--mmap-output-file"};
+  std::vector<std::string> args{"ld.lld",        "-o", result.str().str(), objectPath.str().str(),
+                                "--gc-sections", "-z", "noexecstack",      "--mmap-output-file"};
   if (options.shared) {
     args.push_back("-shared");
   } else {
@@ -151,8 +153,8 @@ llvm::Error mlir::tpc::linkExecutable(llvm::ArrayRef<char> object, llvm::StringR
       if (!fs::exists(file))
         return makeError("there is no '" + file + "': the runtime is not built or installed");
     std::string loader = findLibrary("ld-linux-x86-64.so.2", "/lib64");
-    args.insert(args.end(), {"-pie", "--dynamic-linker", loader, "--eh-frame-hdr",
-                             "--build-id", "--as-needed", start, runtime});
+    args.insert(args.end(), {"-pie", "--dynamic-linker", loader, "--eh-frame-hdr", "--build-id",
+                             "--as-needed", start, runtime});
 #ifdef TPC_SANITIZER_RUNTIME
     // It wants to be the first shared library.
     for (const char *file : {TPC_SANITIZER_RUNTIME}) {
@@ -163,13 +165,13 @@ llvm::Error mlir::tpc::linkExecutable(llvm::ArrayRef<char> object, llvm::StringR
     // are not the program itself.
     args.push_back("--disable-new-dtags");
 #endif
-    for (const char *name : {"libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6",
-                             "ld-linux-x86-64.so.2"}) {
+    for (const char *name :
+         {"libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6", "ld-linux-x86-64.so.2"}) {
       std::string file = findLibrary(name, dir);
       if (file.empty())
         return makeError(llvm::Twine("cannot find ") + name +
-                       ", which executables need; install it (on Debian: "
-                       "libstdc++6, libgcc-s1, libc6)");
+                         ", which executables need; install it (on Debian: "
+                         "libstdc++6, libgcc-s1, libc6)");
       args.push_back(file);
     }
     // Where the libraries of this machine are, should they not be in the

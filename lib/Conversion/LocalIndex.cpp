@@ -51,8 +51,7 @@ static Value join(IndexArithmetic &at, ArrayRef<Value> parts, ArrayRef<Run> runs
   return index;
 }
 
-Value mlir::tpc::getGlobalIndex(IndexArithmetic &at, SizeEmitter &sizes, DimAttr dim,
-                                Value local) {
+Value mlir::tpc::getGlobalIndex(IndexArithmetic &at, SizeEmitter &sizes, DimAttr dim, Value local) {
   if (!dim.isSharded())
     return local;
   SmallVector<Run, 2> runs = getRuns(sizes, dim);

@@ -26,8 +26,7 @@ struct ProgramFacts {
 /// The JSON text of docs/architecture.md, section 5. With `digestWeights` all weights are read, and
 /// the digest of each is part of it.
 FailureOr<std::string> buildManifest(ModuleOp module, PipelineOp pipeline, StringRef name,
-                                     const EnvLayout &layout,
-                                     const ParameterTable &parameters,
+                                     const EnvLayout &layout, const ParameterTable &parameters,
                                      const ProgramFacts &facts, bool digestWeights);
 
 } // namespace mlir::tpc

@@ -36,8 +36,7 @@ void ParameterTable::findStages(ModuleOp module) {
     SmallVector<func::FuncOp> work;
     auto enter = [&](Operation *from, bool isRoot) {
       from->walk([&](func::CallOp call) {
-        auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
-            call, call.getCalleeAttr());
+        auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
         if (isRoot) {
           calls[callee].push_back(call);
           visit(callee);
@@ -60,16 +59,13 @@ void ParameterTable::findStages(ModuleOp module) {
 }
 
 void ParameterTable::findParameterArguments() {
-  auto isParameter = [&](Value v) {
-    return v.getDefiningOp<ParameterOp>() || needs.count(v);
-  };
+  auto isParameter = [&](Value v) { return v.getDefiningOp<ParameterOp>() || needs.count(v); };
   for (func::FuncOp function : functions) {
     if (function.isExternal() || function->hasAttr(kKernelAttr))
       continue;
     auto found = calls.find(function);
     for (BlockArgument arg : function.getArguments())
-      if (found != calls.end() &&
-          llvm::all_of(found->second, [&](func::CallOp call) {
+      if (found != calls.end() && llvm::all_of(found->second, [&](func::CallOp call) {
             return isParameter(call.getOperand(arg.getArgNumber()));
           }))
         needs[arg] = {};
@@ -97,10 +93,8 @@ void ParameterTable::findNeeds() {
         continue;
       }
       if (auto call = dyn_cast<func::CallOp>(use.getOwner())) {
-        auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
-            call, call.getCalleeAttr());
-        if (auto it = needs.find(callee.getArgument(use.getOperandNumber()));
-            it != needs.end()) {
+        auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
+        if (auto it = needs.find(callee.getArgument(use.getOperandNumber())); it != needs.end()) {
           result.packed |= it->second.packed;
           result.dense |= it->second.dense;
           continue;
@@ -146,8 +140,7 @@ void ParameterTable::findHidden() {
         add(get(op), ParameterUse::Dense);
     });
     function.walk([&](func::CallOp call) {
-      auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
-          call, call.getCalleeAttr());
+      auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
       for (auto &[p, use] : getHidden(callee))
         add(p, use);
     });
@@ -181,8 +174,7 @@ ParameterTable::getHidden(func::FuncOp function) const {
   return it->second;
 }
 
-int32_t ParameterTable::getIndex(int64_t stage, const Parameter &parameter,
-                                 ParameterUse use) {
+int32_t ParameterTable::getIndex(int64_t stage, const Parameter &parameter, ParameterUse use) {
   for (auto [i, entry] : llvm::enumerate(entries))
     if (entry.stage == stage && entry.use == use && entry.parameter == parameter)
       return i;

@@ -29,8 +29,7 @@ class Origins {
 public:
   explicit Origins(ModuleOp module) {
     module.walk([&](func::CallOp call) {
-      if (auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
-              call, call.getCalleeAttr()))
+      if (auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr()))
         calls[callee].push_back(call);
     });
   }
@@ -60,10 +59,8 @@ public:
           for (func::CallOp call : calls[function])
             push(call.getOperand(arg.getArgNumber()));
       } else if (auto call = dyn_cast<func::CallOp>(op)) {
-        auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
-            call, call.getCalleeAttr());
-        push(callee.front().getTerminator()->getOperand(
-            cast<OpResult>(v).getResultNumber()));
+        auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
+        push(callee.front().getTerminator()->getOperand(cast<OpResult>(v).getResultNumber()));
       } else if (isa<ReshapeOp, ExpandOp, LocalSliceOp, TransposeOp>(op) ||
                  (isa<CastOp>(op) && passes(op, casts))) {
         push(op->getOperand(0));

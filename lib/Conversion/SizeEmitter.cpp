@@ -32,9 +32,7 @@ std::optional<unsigned> EnvLayout::axisIndex(StringRef axis) const {
   return std::nullopt;
 }
 
-int64_t EnvLayout::axisSize(StringRef axis) const {
-  return grid ? grid.getAxisSize(axis) : 1;
-}
+int64_t EnvLayout::axisSize(StringRef axis) const { return grid ? grid.getAxisSize(axis) : 1; }
 
 static void collect(SymExpr e, SmallVectorImpl<std::string> &symbols) {
   std::set<std::string> names;
@@ -62,8 +60,7 @@ FailureOr<EnvLayout> EnvLayout::get(ModuleOp module) {
         collect(size, used);
       for (const std::string &name : used)
         if (!layout.symbolIndex(name)) {
-          op->emitError() << "size '" << name << "' of " << type
-                          << " is not a size of any input";
+          op->emitError() << "size '" << name << "' of " << type << " is not a size of any input";
           return WalkResult::interrupt();
         }
     }
@@ -93,17 +90,16 @@ int64_t mlir::tpc::elementBytes(Type tensor) {
 Value SizeEmitter::constant(int64_t value) {
   Value &slot = constants[value];
   if (!slot)
-    slot = LLVM::ConstantOp::create(b, loc, b.getI64Type(),
-                                    b.getI64IntegerAttr(value));
+    slot = LLVM::ConstantOp::create(b, loc, b.getI64Type(), b.getI64IntegerAttr(value));
   return slot;
 }
 
 Value SizeEmitter::load(unsigned index) {
   Value &slot = loaded[index];
   if (!slot) {
-    Value pointer = LLVM::GEPOp::create(
-        b, loc, LLVM::LLVMPointerType::get(b.getContext()), b.getI64Type(), env,
-        ArrayRef<LLVM::GEPArg>{(int32_t)index});
+    Value pointer =
+        LLVM::GEPOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), b.getI64Type(), env,
+                            ArrayRef<LLVM::GEPArg>{(int32_t)index});
     slot = LLVM::LoadOp::create(b, loc, b.getI64Type(), pointer);
   }
   return slot;
@@ -146,8 +142,7 @@ Value SizeEmitter::binary(char kind, Value x, Value y) {
   if (kind == '%' && cy == 1)
     return constant(0);
 
-  Value &slot =
-      binaries[{kind, x.getAsOpaquePointer(), y.getAsOpaquePointer()}];
+  Value &slot = binaries[{kind, x.getAsOpaquePointer(), y.getAsOpaquePointer()}];
   if (slot)
     return slot;
   Value result;
@@ -170,19 +165,16 @@ Value SizeEmitter::binary(char kind, Value x, Value y) {
   default: {
     Value d = cy && *cy > 0 ? y : max(y, constant(1));
     Value r = LLVM::SRemOp::create(b, loc, x, d);
-    Value negative = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, r,
-                                          constant(0));
+    Value negative = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, r, constant(0));
     Value wrapped = LLVM::AddOp::create(b, loc, r, d);
     r = LLVM::SelectOp::create(b, loc, negative, wrapped, r);
     if (kind == '%')
       result = r;
     else
-      result = LLVM::SDivOp::create(b, loc, LLVM::SubOp::create(b, loc, x, r),
-                                    d);
+      result = LLVM::SDivOp::create(b, loc, LLVM::SubOp::create(b, loc, x, r), d);
   }
   }
-  return binaries[{kind, x.getAsOpaquePointer(), y.getAsOpaquePointer()}] =
-             result;
+  return binaries[{kind, x.getAsOpaquePointer(), y.getAsOpaquePointer()}] = result;
 }
 
 Value SizeEmitter::add(Value x, Value y) { return binary('+', x, y); }
@@ -267,8 +259,7 @@ Value SizeEmitter::shardBegin(Value n, StringAttr axis) {
 
 Value SizeEmitter::localSize(FactorAttr factor, std::optional<unsigned> axes) {
   Value n = expr(factor.getExpr());
-  for (StringAttr axis :
-       factor.getAxes().take_front(axes.value_or(factor.getAxes().size())))
+  for (StringAttr axis : factor.getAxes().take_front(axes.value_or(factor.getAxes().size())))
     n = shardSize(n, axis);
   return n;
 }
@@ -295,8 +286,7 @@ Value SizeEmitter::factorsSize(DimAttr dim) {
 
 Value SizeEmitter::localSize(DimAttr dim, std::optional<unsigned> productAxes) {
   Value n = factorsSize(dim);
-  for (StringAttr axis :
-       dim.getAxes().take_front(productAxes.value_or(dim.getAxes().size())))
+  for (StringAttr axis : dim.getAxes().take_front(productAxes.value_or(dim.getAxes().size())))
     n = shardSize(n, axis);
   return n;
 }
@@ -308,11 +298,8 @@ SmallVector<Value> SizeEmitter::localSizes(Type type) {
   SmallVector<Value> sizes;
   DistAttr dist = getDist(type);
   for (auto [i, size] : llvm::enumerate(tensor.getShape()))
-    sizes.push_back(ShapedType::isDynamic(size) ? localSize(dist.getDims()[i])
-                                                : constant(size));
+    sizes.push_back(ShapedType::isDynamic(size) ? localSize(dist.getDims()[i]) : constant(size));
   return sizes;
 }
 
-Value SizeEmitter::numElements(Type tensor) {
-  return product(localSizes(tensor));
-}
+Value SizeEmitter::numElements(Type tensor) { return product(localSizes(tensor)); }

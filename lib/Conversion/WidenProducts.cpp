@@ -49,8 +49,8 @@ void WidenProducts::widen(Operation *op, const ParameterTable &parameters) {
     Value v = operand.get();
     if (!isHalf(v))
       continue;
-    bool isLoaded = isa<MatmulOp>(op) && operand.getOperandNumber() == 1 &&
-                    parameters.lookup(v) && cast<RankedTensorType>(v.getType()).getRank() == 2;
+    bool isLoaded = isa<MatmulOp>(op) && operand.getOperandNumber() == 1 && parameters.lookup(v) &&
+                    cast<RankedTensorType>(v.getType()).getRank() == 2;
     operand.set(inSingle(v, isLoaded));
   }
   Value result = op->getResult(0);
@@ -59,7 +59,8 @@ void WidenProducts::widen(Operation *op, const ParameterTable &parameters) {
   b.setInsertionPointAfter(op);
   result.setType(withElements(half, b.getF32Type()));
   auto rounded = CastOp::create(b, op->getLoc(), half, result);
-  rounded->setAttr("tpc.rounds_parts", b.getUnitAttr()); // the result of `op`, be it a part of a sum
+  rounded->setAttr("tpc.rounds_parts",
+                   b.getUnitAttr()); // the result of `op`, be it a part of a sum
   result.replaceAllUsesExcept(rounded.getResult(), rounded);
 }
 

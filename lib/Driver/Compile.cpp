@@ -165,9 +165,9 @@ mlir::LogicalResult Compilation::readReference(OnStep onStep) {
   onStep("reading " + options.reference);
   mlir::OwningOpRef<mlir::ModuleOp> model;
   Emit stage = Emit::Import;
-  model = isProgramText(options.reference) ? readProgram(options.reference, &context, stage)
-                                           : importOnnxModel(options.reference, &context,
-                                                             {.weights = options.weights});
+  model = isProgramText(options.reference)
+              ? readProgram(options.reference, &context, stage)
+              : importOnnxModel(options.reference, &context, {.weights = options.weights});
   if (!model)
     return mlir::failure();
   if (stage != Emit::Import)

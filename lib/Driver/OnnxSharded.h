@@ -17,7 +17,8 @@ mlir::LogicalResult collectShardings(mlir::ModuleOp model, const ShardSpec &spec
                                      OnnxDevices &devices);
 
 /// What annotations say of values of the file's graph, and of weights and inputs that they want
-/// whole: the tactics' results do not tell. `annotated` is the imported program with `tpc.sharding`.
+/// whole: the tactics' results do not tell. `annotated` is the imported program with
+/// `tpc.sharding`.
 mlir::LogicalResult collectAnnotations(mlir::ModuleOp annotated, const ShardSpec &spec,
                                        OnnxDevices &devices);
 

@@ -128,7 +128,8 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::location(march), cl::init("native"), cl::cat(files));
   cl::opt<unsigned, true> levelOption(
       "O", cl::Prefix,
-      cl::desc("How much LLVM optimizes, 0 to 3 (default: 3); less compiles faster, to slower code"),
+      cl::desc(
+          "How much LLVM optimizes, 0 to 3 (default: 3); less compiles faster, to slower code"),
       cl::value_desc("level"), cl::location(optLevel), cl::init(3), cl::cat(files));
 
   cl::opt<std::string, true> weightsOption(

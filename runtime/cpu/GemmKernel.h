@@ -270,9 +270,9 @@ inline void packTransposed(const float *rows, int64_t k, int64_t n, int64_t colu
   }
 }
 
-/// Rows [row, row + R) times rows [column, column + V * lanes) of a dense table[n, k]. Squares of the
-/// table are transposed in registers: lanes are columns, and a sum is that of `multiply`, one step of
-/// k after the other. Rows that the table does not have are its last one again.
+/// Rows [row, row + R) times rows [column, column + V * lanes) of a dense table[n, k]. Squares of
+/// the table are transposed in registers: lanes are columns, and a sum is that of `multiply`, one
+/// step of k after the other. Rows that the table does not have are its last one again.
 template <int R, int V>
 TPC_INLINE void tileTransposed(const GemmJob &job, const float *table, int64_t row,
                                int64_t column) {

@@ -52,8 +52,8 @@ struct KernelTable {
   void (*packTransposed)(const float *rows, int64_t k, int64_t n, int64_t column0, float *panel);
 
   /// Computes columns [column0, column1), the first a multiple of panelWidth, of a product with the
-  /// transpose of table[n, k], as `gemm` does to the bit. Reads the table once and copies nothing: for
-  /// few rows.
+  /// transpose of table[n, k], as `gemm` does to the bit. Reads the table once and copies nothing:
+  /// for few rows.
   void (*gemmTransposed)(const GemmJob &job, const float *table, int64_t column0, int64_t column1);
 
   /// Floats of `scratch` that an `attention` task needs.

@@ -100,12 +100,11 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
   bool digested = std::any_of(manifest.files.begin(), manifest.files.end(),
                               [](const WeightFile &file) { return !file.tensors.empty(); });
   if (options.verifyWeights && (!digested || sources.seed) && (!session || session->rank() == 0))
-    std::fprintf(stderr,
-                 "note: --verify-weights compares %s: %s\n",
+    std::fprintf(stderr, "note: --verify-weights compares %s: %s\n",
                  sources.seed ? "nothing"
                  : alone      ? "samples only"
                               : "all bytes between processes, not with those at compile "
-                                         "time",
+                                "time",
                  sources.seed ? "weights are drawn, not read"
                               : "the program has no digests of them; compile it with tpcc "
                                 "--digest-weights");

@@ -147,8 +147,8 @@ void checkRange(const Port &port, const Tensor &tensor) {
       text = digits;
     }
     throw UserError("input '" + port.name + "' has " + text + " at " +
-                    shapeText(positionOf(i, tensor.shape)) +
-                    "; valid are " + std::to_string(low) + " to " + std::to_string(high) +
+                    shapeText(positionOf(i, tensor.shape)) + "; valid are " + std::to_string(low) +
+                    " to " + std::to_string(high) +
                     (port.rangeOf.empty() ? "" : ", the rows of '" + port.rangeOf + "'"));
   }
 }

@@ -67,15 +67,13 @@ void checkThreads(const Manifest &manifest, const Options &options) {
   ThreadLimit limit = threadLimit();
   if (ranks == 1 || threads <= limit.threads)
     return;
-  throw UserError(std::to_string(ranks) + " ranks as threads of one process" +
-                  (threads > ranks
-                       ? ", with " + std::to_string(options.threadsPerRank) + " threads each,"
+  throw UserError(
+      std::to_string(ranks) + " ranks as threads of one process" +
+      (threads > ranks ? ", with " + std::to_string(options.threadsPerRank) + " threads each,"
                        : "") +
-                  " are more than the " + std::to_string(limit.threads) +
-                  " threads that this system allows (" + limit.setting +
-                  "); start a process for each rank, on several machines:\n  mpirun -n " +
-                  std::to_string(ranks) + " " + options.program +
-                  " …\nor compile for fewer ranks");
+      " are more than the " + std::to_string(limit.threads) + " threads that this system allows (" +
+      limit.setting + "); start a process for each rank, on several machines:\n  mpirun -n " +
+      std::to_string(ranks) + " " + options.program + " …\nor compile for fewer ranks");
 }
 
 /// Joins the launcher's world, if there is a launcher, and compares programs, and its size with the

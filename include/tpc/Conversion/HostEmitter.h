@@ -64,8 +64,8 @@ public:
   LogicalResult emitFunction(func::FuncOp function);
   /// Emits `void name(ctx, env)` from a block whose arguments are inputs of
   /// the program. Does nothing where this rank's part of `batch` is empty.
-  LogicalResult emitBlock(StringRef name, int64_t stage, Block &block,
-                          Block &inputs, DimAttr batch);
+  LogicalResult emitBlock(StringRef name, int64_t stage, Block &block, Block &inputs,
+                          DimAttr batch);
 
   //===--- for ops --------------------------------------------------------===//
 

@@ -64,19 +64,18 @@ public:
   Value element(Value tensor, ValueRange index);
 
   /// Runs `build` once for a key and index, as far as the values are visible.
-  SmallVector<Value>
-  remember(Operation *op, ValueRange index,
-           function_ref<SmallVector<Value>()> build);
+  SmallVector<Value> remember(Operation *op, ValueRange index,
+                              function_ref<SmallVector<Value>()> build);
 
   using LoopBody = function_ref<SmallVector<Value>(Value, ValueRange)>;
   /// for iv in [lb, ub) with loop-carried values.
   SmallVector<Value> loop(Value lb, Value ub, ValueRange init, LoopBody body, bool unroll = false);
   /// Nested loops over the given dimensions of a space of these sizes; `index`
   /// is completed and passed on.
-  SmallVector<Value>
-  loops(ArrayRef<Value> sizes, ArrayRef<int64_t> dims,
-        SmallVectorImpl<Value> &index, ValueRange init,
-        function_ref<SmallVector<Value>(ValueRange index, ValueRange)> body, bool unroll = false);
+  SmallVector<Value> loops(ArrayRef<Value> sizes, ArrayRef<int64_t> dims,
+                           SmallVectorImpl<Value> &index, ValueRange init,
+                           function_ref<SmallVector<Value>(ValueRange index, ValueRange)> body,
+                           bool unroll = false);
   Value ifElse(Value condition, Type type, function_ref<Value()> then,
                function_ref<Value()> otherwise);
   /// Where `inside` is false, tells the runtime that `index` is not one of `size`
@@ -102,10 +101,10 @@ public:
 
   //===--- arithmetic on numbers ------------------------------------------===//
   //
-  // No operation of a kernel carries fast-math flags. What an op gives is a matter of the op and its
-  // operands alone, whatever it is fused with, and IEEE 754 says it to the bit: a cast rounds, x - y
-  // of equal products is 0, the sign of zero and NaN are what they are. What flags would have been
-  // good for is written out:
+  // No operation of a kernel carries fast-math flags. What an op gives is a matter of the op and
+  // its operands alone, whatever it is fused with, and IEEE 754 says it to the bit: a cast rounds,
+  // x - y of equal products is 0, the sign of zero and NaN are what they are. What flags would have
+  // been good for is written out:
   //
   // * the order of sums (reassoc): `fold` combines in lanes, which is an order like any other;
   // * a * b + c in one rounding (contract): math.fma where an approximation is made of it;
@@ -117,17 +116,17 @@ public:
   Value narrow(Value v, Type tensor);
   /// x + y of integers or floats.
   Value plus(Value x, Value y);
-  /// term(index), in the type of `wide`, combined over these dimensions (ascending) of a space; `index`
-  /// is completed. Where the last dimension is one of them, floats are combined in 32 lanes: index i of it
-  /// in lane i mod 32, ascending, and at the end the lanes by halves of what is left (8 and 16 apart, then
-  /// 4, 2, 1). Everything else is combined in ascending order. `neutral` does not change what it is
-  /// combined with; `combine` is also called with vectors.
-  Value fold(Type tensor, ArrayRef<Value> sizes, ArrayRef<int64_t> dims, SmallVectorImpl<Value> &index,
-             Attribute init, Attribute neutral, function_ref<Value(Value, Value)> combine,
-             function_ref<Value(ValueRange)> term);
+  /// term(index), in the type of `wide`, combined over these dimensions (ascending) of a space;
+  /// `index` is completed. Where the last dimension is one of them, floats are combined in 32
+  /// lanes: index i of it in lane i mod 32, ascending, and at the end the lanes by halves of what
+  /// is left (8 and 16 apart, then 4, 2, 1). Everything else is combined in ascending order.
+  /// `neutral` does not change what it is combined with; `combine` is also called with vectors.
+  Value fold(Type tensor, ArrayRef<Value> sizes, ArrayRef<int64_t> dims,
+             SmallVectorImpl<Value> &index, Attribute init, Attribute neutral,
+             function_ref<Value(Value, Value)> combine, function_ref<Value(ValueRange)> term);
   /// The sum.
-  Value sum(Type tensor, ArrayRef<Value> sizes, ArrayRef<int64_t> dims, SmallVectorImpl<Value> &index,
-            function_ref<Value(ValueRange)> term);
+  Value sum(Type tensor, ArrayRef<Value> sizes, ArrayRef<int64_t> dims,
+            SmallVectorImpl<Value> &index, function_ref<Value(ValueRange)> term);
 
 private:
   friend class Scope;
@@ -153,9 +152,19 @@ private:
 
   DenseMap<Value, Value> pointers; // operands; results that are stored
   DenseMap<Value, SmallVector<Value>> tensorSizes;
-  llvm::SmallPtrSet<void *, 8> stored; // results already stored in this row
+  llvm::SmallPtrSet<void *, 8> stored;                   // results already stored in this row
   std::vector<std::map<Key, SmallVector<Value>>> memory; // innermost last
-  LLVM::AccessGroupAttr group; // of the innermost loop
+  LLVM::AccessGroupAttr group;                           // of the innermost loop
+};
+
+/// What is remembered inside a loop or a branch is not visible behind it.
+class Scope {
+public:
+  explicit Scope(KernelEmitter &e) : e(e) { e.memory.emplace_back(); }
+  ~Scope() { e.memory.pop_back(); }
+
+private:
+  KernelEmitter &e;
 };
 
 } // namespace mlir::tpc

@@ -46,8 +46,7 @@ void registerLoweringPipeline();
 /// Text of the optimized LLVM IR; machine code. `module` is what
 /// buildLoweringPipeline leaves.
 llvm::Expected<std::string> emitLLVM(ModuleOp module, const LoweringOptions &options);
-llvm::Expected<llvm::SmallVector<char>> emitObject(ModuleOp module,
-                                                   const LoweringOptions &options);
+llvm::Expected<llvm::SmallVector<char>> emitObject(ModuleOp module, const LoweringOptions &options);
 
 struct LinkOptions {
   /// Where libtpc_runtime.a and tpc_start.o are; empty: beside the running

@@ -63,8 +63,7 @@ public:
   std::optional<int64_t> getStage(func::FuncOp function) const;
   /// Parameters that a function of several stages needs to be told, beyond its
   /// arguments.
-  ArrayRef<std::pair<Parameter, ParameterUse>>
-  getHidden(func::FuncOp function) const;
+  ArrayRef<std::pair<Parameter, ParameterUse>> getHidden(func::FuncOp function) const;
 
   /// The index of an entry, which is made if there is none.
   int32_t getIndex(int64_t stage, const Parameter &parameter, ParameterUse use);

@@ -48,8 +48,7 @@ public:
 class SizeEmitter : public IndexArithmetic {
 public:
   /// `builder` stands at that place; it is copied.
-  SizeEmitter(const OpBuilder &builder, Location loc, const EnvLayout &layout,
-              Value env)
+  SizeEmitter(const OpBuilder &builder, Location loc, const EnvLayout &layout, Value env)
       : b(builder), loc(loc), layout(layout), env(env) {}
 
   Value constant(int64_t value);

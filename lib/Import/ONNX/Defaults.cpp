@@ -30,7 +30,7 @@ namespace {
 /// Where the elements of an input go before anything is computed with them.
 struct Uses {
   bool any = false;
-  bool indexes = false;           ///< a table
+  bool indexes = false;          ///< a table
   llvm::SetVector<Value> joined; ///< operands of concatenations
 
   explicit Uses(Value input) {

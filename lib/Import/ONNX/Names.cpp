@@ -23,8 +23,8 @@ public:
     visit(*model.mutable_graph());
     visitOpsets(*model.mutable_opset_import());
     for (auto &function : *model.mutable_functions()) {
-      for (std::string *name : {function.mutable_name(), function.mutable_domain(),
-                                function.mutable_overload()})
+      for (std::string *name :
+           {function.mutable_name(), function.mutable_domain(), function.mutable_overload()})
         fn(*name);
       visitAll(*function.mutable_input());
       visitAll(*function.mutable_output());

@@ -131,8 +131,8 @@ llvm::Error TensorReader::readExternal(const TensorProto &proto, TensorSource &s
                  llvm::Twine(*length));
   if (source.offset + source.bytes > (uint64_t)INT64_MAX)
     return fault("has external data beyond any file's end");
-  if (llvm::Error e = resolveDataFile(path, location, source.file, source.path, source.fileExists,
-                                      weights))
+  if (llvm::Error e =
+          resolveDataFile(path, location, source.file, source.path, source.fileExists, weights))
     return e;
   // One file cannot be several.
   if (!weights.empty() && !llvm::sys::fs::is_directory(weights) && !this->location.empty() &&

@@ -94,8 +94,14 @@ TEST(Matmul, BiasEpilogueAndResidual) {
 // A tied head: few rows are multiplied by the table as it is, many by packed panels of it. Neither
 // may show in the bits, also of a row that is in a batch of another size.
 TEST(Matmul, TransposedIsTheSameToTheBit) {
-  for (auto [k, n] : {std::array<int64_t, 2>{70, 131}, {37, 250}, {8, 5}, {900, 40}, {3, 64}, {0, 20},
-                      {20, 0}, {16, 1}})
+  for (auto [k, n] : {std::array<int64_t, 2>{70, 131},
+                      {37, 250},
+                      {8, 5},
+                      {900, 40},
+                      {3, 64},
+                      {0, 20},
+                      {20, 0},
+                      {16, 1}})
     for (int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 150}) {
       std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
                          transposed(n * k);
@@ -129,8 +135,9 @@ TEST(Gemm, TransposedAgreesOnEveryInstructionSet) {
           for (int64_t i = 0; i < k * n; ++i)
             rows[i % n * k + i / n] = w[i];
           std::vector<float> panels = packed(*table, w, k, n), first = residual, second = residual;
-          GemmJob job{x.data(), k, panels.data(),  bias.data(), first.data(), first.data(), n, m,
-                      k,        n, TPC_EPILOGUE_GELU_TANH};
+          GemmJob job{
+              x.data(), k, panels.data(),         bias.data(), first.data(), first.data(), n, m,
+              k,        n, TPC_EPILOGUE_GELU_TANH};
           int64_t width = table->panelWidth, count = (n + width - 1) / width;
           for (int64_t panel = 0; panel < count; panel += maxGemmPanels)
             table->gemm(job, 0, m, panel, std::min(count, panel + maxGemmPanels));

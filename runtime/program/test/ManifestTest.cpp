@@ -156,13 +156,16 @@ TEST(Manifest, PartsOfSeveralAxesNest) {
   EXPECT_EQ(sum, 480) << "every element is on one rank";
 }
 
-/// Eight heads of a source with two blocks of four kv heads, each there twice: 0 0 1 1 2 2 3 3 of each block.
+/// Eight heads of a source with two blocks of four kv heads, each there twice: 0 0 1 1 2 2 3 3 of
+/// each block.
 TEST(Manifest, FactorsOfSeveralPieces) {
   json text = good();
   json &factor = text["parameters"][0]["dims"][1][0];
-  factor = {{"size", 8},
-            {"of", {{{"size", 2}, {"stride", 15}}, {{"size", 2}, {"stride", 3}}, {{"size", 2}, {"stride", 0}}}},
-            {"axes", {"tp"}}};
+  factor = {
+      {"size", 8},
+      {"of",
+       {{{"size", 2}, {"stride", 15}}, {{"size", 2}, {"stride", 3}}, {{"size", 2}, {"stride", 0}}}},
+      {"axes", {"tp"}}};
   Manifest manifest = parseManifest(text.dump().c_str());
   const Parameter &parameter = manifest.parameters[0];
   // Over three ranks: 0 0 1 | 1, then 0 0 of the second block | 1 1.

@@ -14,7 +14,8 @@ TEST(Printable, WritesOutWhatControls) {
   EXPECT_EQ(printable("a\n\t\x1b[31m\x7f"), "a\\x0a\\x09\\x1b[31m\\x7f");
   EXPECT_EQ(printable("a\n\tb\r", /*lines=*/true), "a\n\tb\\x0d");
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
-  EXPECT_EQ(printable("\u0085\u2028\u202e\u2066"), "\\xc2\\x85\\xe2\\x80\\xa8\\xe2\\x80\\xae\\xe2\\x81\\xa6");
+  EXPECT_EQ(printable("\u0085\u2028\u202e\u2066"),
+            "\\xc2\\x85\\xe2\\x80\\xa8\\xe2\\x80\\xae\\xe2\\x81\\xa6");
 }
 
 TEST(Printable, WritesOutWhatIsNoUtf8) {
