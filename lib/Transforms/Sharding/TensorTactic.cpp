@@ -307,14 +307,15 @@ std::string TensorTactic::describeParts(const Candidate &candidate) const {
   return text;
 }
 
-/// A rank has no work in what has fewer parts than there are ranks. Where that is everything it
-/// is an error, otherwise a warning. Both name the most ranks of which all have work everywhere.
+/// A rank has no work in what has fewer parts than there are ranks. Where nothing has enough it is
+/// an error, otherwise a warning. Both name the most ranks of which all have work everywhere.
 LogicalResult TensorTactic::checkRanks(ArrayRef<unsigned> chosen) {
   int64_t largest = 0, least = std::numeric_limits<int64_t>::max();
+  for (const Candidate &candidate : candidates)
+    largest = std::max(largest, evaluateOr1(plan.classes.getSize(candidate.cls), symbols));
   SmallVector<std::string> all, few; // what there is, and of what there is too little
   for (unsigned i : chosen) {
     int64_t size = evaluateOr1(plan.classes.getSize(candidates[i].cls), symbols);
-    largest = std::max(largest, size);
     least = std::min(least, size);
     std::string what = describeParts(candidates[i]);
     all.push_back(what);
