@@ -209,9 +209,13 @@ LogicalResult Inserter::processOp(Operation *op, ShardingRuleOpInterface ruled) 
   for (OpOperand &use : op->getOpOperands()) {
     unsigned i = use.getOperandNumber();
     DistAttr target = needs->operands[i];
-    if (!keep[i].empty())
-      target = target.withPartial(
-          PartialAttr::get(op->getContext(), getDist(use.get()).getPartial().getKind(), keep[i]));
+    if (!keep[i].empty()) {
+      // In the operand's order, so that one that stays as it is needs no reshard.
+      PartialAttr have = getDist(use.get()).getPartial();
+      auto kept = llvm::filter_to_vector(
+          have.getAxes(), [&](StringAttr axis) { return llvm::is_contained(keep[i], axis); });
+      target = target.withPartial(PartialAttr::get(op->getContext(), have.getKind(), kept));
+    }
     reshard(use, target);
   }
   PartialAttr partial =

@@ -53,6 +53,23 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
 
 // -----
 
+module attributes {tpc.grid = #tpc.grid<tpx = 2, tpy = 2, dp = 1, pp = 1, mb = 1>} {
+  // Sums over the same axes, in whatever order: nothing lies between them.
+  // CHECK-LABEL: @orders
+  // CHECK: %[[P:.*]] = tpc.matmul {{.*}} sum{tpx, tpy}>>
+  // CHECK: %[[Q:.*]] = tpc.matmul {{.*}} sum{tpy, tpx}>>
+  // CHECK-NEXT: %[[S:.*]] = tpc.add %[[P]], %[[Q]]
+  // CHECK-NEXT: tpc.reshard %[[S]]
+  func.func @orders(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) -> tensor<4x6xf32> {
+    %p = tpc.matmul %x, %w {tpc.split = [#tpc.dim<4>, #tpc.dim<6>, #tpc.dim<8{tpx, tpy}>]} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+    %q = tpc.matmul %x, %w {tpc.split = [#tpc.dim<4>, #tpc.dim<6>, #tpc.dim<8{tpy, tpx}>]} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+    %s = tpc.add %p, %q : tensor<4x6xf32>, tensor<4x6xf32> -> tensor<4x6xf32>
+    return %s : tensor<4x6xf32>
+  }
+}
+
+// -----
+
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1, mb = 1>} {
   func.func @whole(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     // expected-error @below {{splits the factor of size 8, which the op needs whole}}
