@@ -223,6 +223,18 @@ void SizeReduction::divide(int64_t n, int64_t factor) {
   }
 }
 
+void SizeReduction::removeCommon(Factors &left, Factors &right) {
+  for (auto *it = left.begin(); it != left.end();) {
+    auto *same = llvm::find(right, *it);
+    if (same == right.end()) {
+      ++it;
+      continue;
+    }
+    right.erase(same);
+    it = left.erase(it);
+  }
+}
+
 void SizeReduction::equate(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
   for (int64_t n : llvm::concat<const int64_t>(a, b))
     if (n < 1)
@@ -234,15 +246,7 @@ void SizeReduction::equate(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
       expand(n, left);
     for (int64_t n : b)
       expand(n, right);
-    for (auto *it = left.begin(); it != left.end();) {
-      auto *same = llvm::find(right, *it);
-      if (same == right.end()) {
-        ++it;
-        continue;
-      }
-      right.erase(same);
-      it = left.erase(it);
-    }
+    removeCommon(left, right);
     int64_t best = 1, x = 0, y = 0;
     for (int64_t l : left)
       for (int64_t r : right)

@@ -57,6 +57,8 @@ private:
   void addUp(Operation *op, int64_t total, ArrayRef<int64_t> parts);
   void define(Operation *op, Factors left, Factors right);
   bool defineOne(Factors &left, Factors &right);
+  /// Takes away what is on both sides, each as often as it is on both.
+  static void removeCommon(Factors &left, Factors &right);
   bool dependsOn(int64_t n, int64_t other) const;
   void freeze(int64_t n, Operation *why = nullptr);
   void expand(int64_t n, Factors &out) const;

@@ -89,15 +89,7 @@ void SizeReduction::define(Operation *op, Factors left, Factors right) {
     while (left.size() + right.size() < maxParts &&
            (replaceOne(left, right) || replaceOne(right, left)))
       ;
-    for (auto *it = left.begin(); it != left.end();) {
-      auto *same = llvm::find(right, *it);
-      if (same == right.end()) {
-        ++it;
-        continue;
-      }
-      right.erase(same);
-      it = left.erase(it);
-    }
+    removeCommon(left, right);
     if (left.empty() || right.empty() || defineOne(left, right))
       continue;
     for (int64_t n : llvm::concat<int64_t>(left, right))

@@ -316,10 +316,7 @@ void Resolver::resolveOrder(Operation *op) {
   for (Value operand : op->getOperands()) {
     DistAttr arrival = dists.getArrival(operand);
     for (auto [d, list] : llvm::enumerate(getLists(operand))) {
-      SmallVector<::tpc::SymExpr> sizes;
-      for (int cls : list)
-        sizes.push_back(plan.classes.getSize(cls));
-      auto parts = splitDim(arrival.getDims()[d], sizes);
+      auto parts = dists.splitByClasses(arrival.getDims()[d], list);
       if (!parts)
         continue;
       for (auto [cls, part] : llvm::zip(list, *parts)) {

@@ -138,6 +138,14 @@ DistAttr PlannedDists::getHeld(Value value) const {
   return DistAttr::get(context, dims);
 }
 
+std::optional<SmallVector<DimAttr>> PlannedDists::splitByClasses(DimAttr dim,
+                                                                 ArrayRef<int> list) const {
+  SmallVector<::tpc::SymExpr> sizes;
+  for (int cls : list)
+    sizes.push_back(plan.classes.getSize(cls));
+  return splitDim(dim, sizes);
+}
+
 DistAttr PlannedDists::getArrival(Value value, DistAttr made) const {
   if (DistAttr held = getHeld(value))
     return held;
@@ -151,10 +159,7 @@ DistAttr PlannedDists::getArrival(Value value, DistAttr made) const {
       FactorClasses::Classes list = plan.classes.getClasses(value, d);
       if (!plan.hasAxis(list, axis.getValue()) || !made.getDims()[d].getAxes().empty())
         continue;
-      SmallVector<::tpc::SymExpr> sizes;
-      for (int cls : list)
-        sizes.push_back(plan.classes.getSize(cls));
-      auto parts = splitDim(arrival.getDims()[d], sizes);
+      auto parts = splitByClasses(arrival.getDims()[d], list);
       if (!parts)
         continue;
       for (auto [part, cls] : llvm::zip(*parts, list)) {

@@ -42,6 +42,9 @@ public:
   DistAttr getArrival(Value value) const { return getArrival(value, getMade(value)); }
   DistAttr getArrival(Value value, DistAttr made) const;
 
+  /// A dimension divided into these classes, major to minor; nothing where an axis lies across.
+  std::optional<SmallVector<DimAttr>> splitByClasses(DimAttr dim, ArrayRef<int> list) const;
+
   /// The collectives that make `to` of `from`; nothing where there are none.
   const std::optional<ReshardPath> &getPath(DistAttr from, DistAttr to);
   /// Seconds for them, for elements of `value`'s type; infinity where there are none.
