@@ -2,15 +2,68 @@
 
 #include "tpc/Dialect/Dist.h"
 
+#include "mlir/IR/AttributeSupport.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
+
+//===----------------------------------------------------------------------===//
+// Storage of sizes
+//===----------------------------------------------------------------------===//
+
+namespace mlir::tpc::detail {
+
+struct FactorAttrStorage : public AttributeStorage {
+  using KeyTy = std::tuple<StringRef, ArrayRef<StringAttr>>;
+
+  FactorAttrStorage(StringRef size, ArrayRef<StringAttr> axes)
+      : size(size), axes(axes),
+        // The verifier of #tpc.dist sees whether the text parses.
+        expr(SymExpr::parse(std::string_view(size.data(), size.size())).value_or(SymExpr(0))) {}
+  static FactorAttrStorage *construct(AttributeStorageAllocator &allocator, const KeyTy &key) {
+    return new (allocator.allocate<FactorAttrStorage>()) FactorAttrStorage(
+        allocator.copyInto(std::get<0>(key)), allocator.copyInto(std::get<1>(key)));
+  }
+  KeyTy getAsKey() const { return {size, axes}; }
+  bool operator==(const KeyTy &key) const { return key == getAsKey(); }
+  static llvm::hash_code hashKey(const KeyTy &key) {
+    return llvm::hash_combine(std::get<0>(key), std::get<1>(key));
+  }
+
+  StringRef size;
+  ArrayRef<StringAttr> axes;
+  SymExpr expr;
+};
+
+struct DimAttrStorage : public AttributeStorage {
+  using KeyTy = std::tuple<ArrayRef<FactorAttr>, ArrayRef<StringAttr>>;
+
+  DimAttrStorage(ArrayRef<FactorAttr> factors, ArrayRef<StringAttr> axes)
+      : factors(factors), axes(axes), expr(1) {
+    for (FactorAttr factor : factors)
+      expr = expr * factor.getExpr();
+  }
+  static DimAttrStorage *construct(AttributeStorageAllocator &allocator, const KeyTy &key) {
+    return new (allocator.allocate<DimAttrStorage>())
+        DimAttrStorage(allocator.copyInto(std::get<0>(key)), allocator.copyInto(std::get<1>(key)));
+  }
+  KeyTy getAsKey() const { return {factors, axes}; }
+  bool operator==(const KeyTy &key) const { return key == getAsKey(); }
+  static llvm::hash_code hashKey(const KeyTy &key) {
+    return llvm::hash_combine(std::get<0>(key), std::get<1>(key));
+  }
+
+  ArrayRef<FactorAttr> factors;
+  ArrayRef<StringAttr> axes;
+  SymExpr expr;
+};
+
+} // namespace mlir::tpc::detail
 
 #define GET_ATTRDEF_CLASSES
 #include "tpc/Dialect/TpcAttrs.cpp.inc"
@@ -30,20 +83,9 @@ FactorAttr FactorAttr::get(MLIRContext *context, const SymExpr &size, ArrayRef<S
   return get(context, StringRef(size.str()), axes);
 }
 
-SymExpr FactorAttr::getExpr() const {
-  // Most sizes are numbers, and this is asked for very often.
-  if (int64_t number; !getSize().getAsInteger(10, number))
-    return SymExpr(number);
-  // A program has few different texts. The verifier of #tpc.dist has seen that they parse.
-  static thread_local llvm::StringMap<SymExpr> known;
-  if (known.size() > 4096)
-    known.clear();
-  auto [it, first] = known.try_emplace(getSize());
-  if (first)
-    it->second =
-        SymExpr::parse(std::string_view(getSize().data(), getSize().size())).value_or(SymExpr(0));
-  return it->second;
-}
+StringRef FactorAttr::getSize() const { return getImpl()->size; }
+ArrayRef<StringAttr> FactorAttr::getAxes() const { return getImpl()->axes; }
+const SymExpr &FactorAttr::getExpr() const { return getImpl()->expr; }
 
 static void printAxes(AsmPrinter &printer, ArrayRef<StringAttr> axes) {
   if (axes.empty())
@@ -198,12 +240,9 @@ DimAttr DimAttr::get(MLIRContext *context, const SymExpr &size) {
   return get(context, {FactorAttr::get(context, size)});
 }
 
-SymExpr DimAttr::getExpr() const {
-  SymExpr size(1);
-  for (FactorAttr f : getFactors())
-    size = size * f.getExpr();
-  return size;
-}
+ArrayRef<FactorAttr> DimAttr::getFactors() const { return getImpl()->factors; }
+ArrayRef<StringAttr> DimAttr::getAxes() const { return getImpl()->axes; }
+const SymExpr &DimAttr::getExpr() const { return getImpl()->expr; }
 
 bool DimAttr::isSharded() const {
   return !getAxes().empty() ||

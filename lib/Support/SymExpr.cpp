@@ -17,21 +17,31 @@ std::string SymExpr::Term::key() const {
   return text;
 }
 
-SymExpr::SymExpr(int64_t value) {
-  if (value)
-    terms.push_back({value, {}});
+SymExpr::BodyRef SymExpr::makeConstant(int64_t value) {
+  auto make = [](int64_t v) {
+    auto body = std::make_shared<Body>();
+    if (v)
+      body->terms.push_back({v, {}});
+    return body;
+  };
+  // Most intermediate results are small numbers.
+  static const std::vector<BodyRef> small = [&] {
+    std::vector<BodyRef> bodies;
+    for (int64_t v = 0; v < 256; ++v)
+      bodies.push_back(make(v));
+    return bodies;
+  }();
+  return value >= 0 && size_t(value) < small.size() ? small[value] : make(value);
 }
 
-SymExpr SymExpr::overflowed() {
-  SymExpr e;
-  e.overflow = true;
-  return e;
-}
+SymExpr::SymExpr(int64_t value) : body(makeConstant(value)) {}
+
+SymExpr SymExpr::overflowed() { return fromTerms({}, true); }
 
 SymExpr SymExpr::fromAtom(Atom atom) {
-  SymExpr e;
-  e.terms.push_back({1, {std::move(atom)}});
-  return e;
+  std::vector<Term> terms(1, Term{1, {}});
+  terms[0].atoms.push_back(std::move(atom));
+  return fromTerms(std::move(terms));
 }
 
 SymExpr SymExpr::symbol(std::string_view name) {
@@ -55,47 +65,45 @@ static const char *functionName(SymExpr::AtomKind kind) {
 }
 
 SymExpr SymExpr::function(AtomKind kind, const SymExpr &a, const SymExpr &b) {
-  if (a.overflow || b.overflow)
+  if (a.isOverflow() || b.isOverflow())
     return overflowed();
   std::string key = std::string(functionName(kind)) + "(" + a.str() + ", " + b.str() + ")";
   return fromAtom({kind, "", std::make_shared<std::pair<SymExpr, SymExpr>>(a, b), std::move(key)});
 }
 
-/// Sorts terms (higher degree first, then by text), merges equal ones and
-/// drops zeros.
-void SymExpr::normalize() {
-  auto sortAtoms = [](Term &t) {
+/// By the texts of the atoms, one after the other.
+static int compareAtoms(const SymExpr::Term &x, const SymExpr::Term &y) {
+  for (size_t i = 0; i < std::min(x.atoms.size(), y.atoms.size()); ++i)
+    if (int order = x.atoms[i].key.compare(y.atoms[i].key))
+      return order;
+  return x.atoms.size() < y.atoms.size() ? -1 : x.atoms.size() > y.atoms.size();
+}
+
+/// The graded lexicographic order: higher degrees first, then by atoms. In it the first term of a
+/// product is the product of the first terms.
+static bool comesBefore(const SymExpr::Term &x, const SymExpr::Term &y) {
+  if (x.atoms.size() != y.atoms.size())
+    return x.atoms.size() > y.atoms.size();
+  return compareAtoms(x, y) < 0;
+}
+
+/// Sorts terms, merges equal ones and drops zeros.
+SymExpr SymExpr::fromTerms(std::vector<Term> terms, bool overflow) {
+  for (Term &t : terms)
     std::sort(t.atoms.begin(), t.atoms.end(),
               [](const Atom &x, const Atom &y) { return x.key < y.key; });
-  };
-  if (terms.size() <= 1) { // most are, and texts are not needed
-    if (!terms.empty() && terms[0].coefficient == 0)
-      terms.clear();
-    std::for_each(terms.begin(), terms.end(), sortAtoms);
-    return;
-  }
-  std::vector<std::pair<std::string, Term>> keyed;
-  for (Term &t : terms) {
-    sortAtoms(t);
-    std::string key = t.key();
-    keyed.push_back({std::move(key), std::move(t)});
-  }
-  std::sort(keyed.begin(), keyed.end(), [](const auto &x, const auto &y) {
-    if (x.second.atoms.size() != y.second.atoms.size())
-      return x.second.atoms.size() > y.second.atoms.size();
-    return x.first < y.first;
-  });
-  terms.clear();
-  for (size_t i = 0; i < keyed.size();) {
-    Term sum = keyed[i].second;
-    size_t j = i + 1;
-    for (; j < keyed.size() && keyed[j].first == keyed[i].first; ++j)
-      if (__builtin_add_overflow(sum.coefficient, keyed[j].second.coefficient, &sum.coefficient))
-        overflow = true;
+  std::sort(terms.begin(), terms.end(), comesBefore);
+  auto body = std::make_shared<Body>();
+  body->overflow = overflow;
+  for (size_t i = 0; i < terms.size();) {
+    Term sum = std::move(terms[i]);
+    for (++i; i < terms.size() && compareAtoms(terms[i], sum) == 0; ++i)
+      if (__builtin_add_overflow(sum.coefficient, terms[i].coefficient, &sum.coefficient))
+        body->overflow = true;
     if (sum.coefficient)
-      terms.push_back(std::move(sum));
-    i = j;
+      body->terms.push_back(std::move(sum));
   }
+  return SymExpr(std::move(body));
 }
 
 //===----------------------------------------------------------------------===//
@@ -105,11 +113,11 @@ void SymExpr::normalize() {
 SymExpr SymExpr::operator+(const SymExpr &o) const {
   if (isConstant(0))
     return o;
-  SymExpr r = *this;
-  r.overflow |= o.overflow;
-  r.terms.insert(r.terms.end(), o.terms.begin(), o.terms.end());
-  r.normalize();
-  return r;
+  if (o.isConstant(0))
+    return *this;
+  std::vector<Term> terms = getTerms();
+  terms.insert(terms.end(), o.getTerms().begin(), o.getTerms().end());
+  return fromTerms(std::move(terms), isOverflow() || o.isOverflow());
 }
 
 SymExpr SymExpr::operator-(const SymExpr &o) const { return *this + SymExpr(-1) * o; }
@@ -119,18 +127,17 @@ SymExpr SymExpr::operator*(const SymExpr &o) const {
     return o;
   if (o.isConstant(1))
     return *this;
-  SymExpr r;
-  r.overflow = overflow || o.overflow;
-  for (const Term &x : terms)
-    for (const Term &y : o.terms) {
+  bool overflow = isOverflow() || o.isOverflow();
+  std::vector<Term> terms;
+  for (const Term &x : getTerms())
+    for (const Term &y : o.getTerms()) {
       Term t = x;
       if (__builtin_mul_overflow(x.coefficient, y.coefficient, &t.coefficient))
-        r.overflow = true;
+        overflow = true;
       t.atoms.insert(t.atoms.end(), y.atoms.begin(), y.atoms.end());
-      r.terms.push_back(std::move(t));
+      terms.push_back(std::move(t));
     }
-  r.normalize();
-  return r;
+  return fromTerms(std::move(terms), overflow);
 }
 
 static int64_t floorDivide(int64_t a, int64_t b) {
@@ -186,15 +193,13 @@ SymExpr SymExpr::max(const SymExpr &a, const SymExpr &b) {
 }
 
 bool SymExpr::operator==(const SymExpr &o) const {
-  if (overflow || o.overflow || terms.size() != o.terms.size())
+  if (isOverflow() || o.isOverflow())
     return false;
-  for (size_t i = 0; i < terms.size(); ++i)
-    if (terms[i].coefficient != o.terms[i].coefficient ||
-        !std::equal(terms[i].atoms.begin(), terms[i].atoms.end(), o.terms[i].atoms.begin(),
-                    o.terms[i].atoms.end(),
-                    [](const Atom &x, const Atom &y) { return x.key == y.key; }))
-      return false;
-  return true;
+  return body == o.body ||
+         std::equal(getTerms().begin(), getTerms().end(), o.getTerms().begin(), o.getTerms().end(),
+                    [](const Term &x, const Term &y) {
+                      return x.coefficient == y.coefficient && compareAtoms(x, y) == 0;
+                    });
 }
 
 //===----------------------------------------------------------------------===//
@@ -204,39 +209,25 @@ bool SymExpr::operator==(const SymExpr &o) const {
 bool SymExpr::isConstant() const { return asConstant().has_value(); }
 
 std::optional<int64_t> SymExpr::asConstant() const {
-  if (overflow)
+  if (isOverflow())
     return std::nullopt;
-  if (terms.empty())
+  if (getTerms().empty())
     return 0;
-  if (terms.size() == 1 && terms[0].atoms.empty())
-    return terms[0].coefficient;
+  if (getTerms().size() == 1 && getTerms()[0].atoms.empty())
+    return getTerms()[0].coefficient;
   return std::nullopt;
 }
 
 std::vector<SymExpr> SymExpr::monomialFactors() const {
   std::vector<SymExpr> factors;
-  if (terms.empty())
+  if (getTerms().empty())
     return {SymExpr(0)};
-  const Term &t = terms[0];
+  const Term &t = getTerms()[0];
   if (t.coefficient != 1 || t.atoms.empty())
     factors.push_back(SymExpr(t.coefficient));
   for (const Atom &a : t.atoms)
     factors.push_back(fromAtom(a));
   return factors;
-}
-
-/// The leading term: of the highest degree, and of these the first where atoms are compared one by
-/// one. In this (graded lexicographic) order the leading term of a product is the product of the
-/// leading terms, which the canonical order, by text, does not give.
-static const SymExpr::Term &leadingTerm(const std::vector<SymExpr::Term> &terms) {
-  return *std::max_element(
-      terms.begin(), terms.end(), [](const SymExpr::Term &x, const SymExpr::Term &y) {
-        if (x.atoms.size() != y.atoms.size())
-          return x.atoms.size() < y.atoms.size();
-        return std::lexicographical_compare(
-            y.atoms.begin(), y.atoms.end(), x.atoms.begin(), x.atoms.end(),
-            [](const SymExpr::Atom &a, const SymExpr::Atom &b) { return a.key < b.key; });
-      });
 }
 
 static std::optional<SymExpr::Term> divideTerm(SymExpr::Term term, const SymExpr::Term &by) {
@@ -254,31 +245,29 @@ static std::optional<SymExpr::Term> divideTerm(SymExpr::Term term, const SymExpr
 }
 
 std::optional<SymExpr> SymExpr::divideExact(const SymExpr &d) const {
-  if (overflow || d.overflow || d.terms.empty())
+  if (isOverflow() || d.isOverflow() || d.getTerms().empty())
     return std::nullopt;
-  // Long division. Each step takes the leading term from the rest and adds lesser ones, of which
+  // Long division. Each step takes the first term from the rest and adds later ones, of which
   // there are finitely many; if *this is q * d, it takes as many steps as q has terms.
-  const Term &by = leadingTerm(d.terms);
   SymExpr rest = *this, quotient;
-  while (!rest.terms.empty()) {
-    std::optional<Term> term = divideTerm(leadingTerm(rest.terms), by);
+  while (!rest.getTerms().empty()) {
+    std::optional<Term> term = divideTerm(rest.getTerms().front(), d.getTerms().front());
     if (!term)
       return std::nullopt;
-    SymExpr step;
-    step.terms.push_back(std::move(*term));
+    SymExpr step = fromTerms({std::move(*term)});
     rest = rest - step * d;
     quotient = quotient + step;
-    if (rest.overflow || quotient.overflow)
+    if (rest.isOverflow() || quotient.isOverflow())
       return std::nullopt;
   }
   return quotient;
 }
 
 std::optional<int64_t> SymExpr::evaluate(const std::map<std::string, int64_t> &values) const {
-  if (overflow)
+  if (isOverflow())
     return std::nullopt;
   int64_t sum = 0;
-  for (const Term &t : terms) {
+  for (const Term &t : getTerms()) {
     int64_t product = t.coefficient;
     for (const Atom &atom : t.atoms) {
       std::optional<int64_t> value;
@@ -310,10 +299,10 @@ std::optional<int64_t> SymExpr::evaluate(const std::map<std::string, int64_t> &v
 }
 
 SymExpr SymExpr::substitute(const std::map<std::string, SymExpr> &values) const {
-  if (overflow)
+  if (isOverflow())
     return *this;
   SymExpr sum;
-  for (const Term &t : terms) {
+  for (const Term &t : getTerms()) {
     SymExpr product(t.coefficient);
     for (const Atom &atom : t.atoms) {
       if (atom.kind == AtomKind::Symbol) {
@@ -344,7 +333,7 @@ SymExpr SymExpr::substitute(const std::map<std::string, SymExpr> &values) const 
 }
 
 void SymExpr::collectSymbols(std::set<std::string> &out) const {
-  for (const Term &t : terms)
+  for (const Term &t : getTerms())
     for (const Atom &a : t.atoms) {
       if (a.kind == AtomKind::Symbol) {
         out.insert(a.name);
@@ -356,10 +345,10 @@ void SymExpr::collectSymbols(std::set<std::string> &out) const {
 }
 
 std::optional<int64_t> SymExpr::lowerBound(int64_t atLeast) const {
-  if (overflow)
+  if (isOverflow())
     return std::nullopt;
   int64_t sum = 0;
-  for (const Term &t : terms) {
+  for (const Term &t : getTerms()) {
     int64_t product = t.coefficient;
     if (!t.atoms.empty() && product < 0)
       return std::nullopt; // unbounded below

@@ -5,12 +5,12 @@
 using namespace tpc;
 
 std::string SymExpr::str() const {
-  if (overflow)
+  if (isOverflow())
     return "overflow";
-  if (terms.empty())
+  if (getTerms().empty())
     return "0";
   std::string text;
-  for (const Term &t : terms) {
+  for (const Term &t : getTerms()) {
     bool negative = t.coefficient < 0;
     std::string magnitude = std::to_string(t.coefficient);
     if (negative)

@@ -22,6 +22,11 @@
 #include "tpc/Dialect/TpcDialect.h.inc"
 #include "tpc/Dialect/TpcEnums.h.inc"
 
+namespace mlir::tpc::detail {
+struct FactorAttrStorage;
+struct DimAttrStorage;
+} // namespace mlir::tpc::detail
+
 #define GET_ATTRDEF_CLASSES
 #include "tpc/Dialect/TpcAttrs.h.inc"
 

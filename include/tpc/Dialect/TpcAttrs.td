@@ -56,8 +56,12 @@ def Tpc_FactorAttr : Tpc_Attr<"Factor", "factor"> {
   let parameters = (ins StringRefParameter<>:$size, ArrayRefParameter<"StringAttr">:$axes);
   let builders = [AttrBuilder<(ins "const ::tpc::SymExpr &":$size, CArg<"ArrayRef<StringAttr>", "{}">:$axes)>];
   let extraClassDeclaration = [{
-    ::tpc::SymExpr getExpr() const;
+    /// The size; of text that is none, 0.
+    const ::tpc::SymExpr &getExpr() const;
   }];
+  // Keeps the parsed size, which is asked for all the time.
+  let genStorageClass = 0;
+  let storageClass = "FactorAttrStorage";
   let hasCustomAssemblyFormat = 1;
 }
 
@@ -75,9 +79,12 @@ def Tpc_DimAttr : Tpc_Attr<"Dim", "dim"> {
   let builders = [
     AttrBuilder<(ins "ArrayRef<FactorAttr>":$factors, CArg<"ArrayRef<StringAttr>", "{}">:$axes)>,
     AttrBuilder<(ins "const ::tpc::SymExpr &":$size)>];
+  // Keeps the product.
+  let genStorageClass = 0;
+  let storageClass = "DimAttrStorage";
   let extraClassDeclaration = [{
     /// The global size: the product of the factors.
-    ::tpc::SymExpr getExpr() const;
+    const ::tpc::SymExpr &getExpr() const;
     bool isSharded() const;
     /// All axes that occur, factors' first.
     SmallVector<StringAttr> getAllAxes() const;

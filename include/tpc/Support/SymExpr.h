@@ -4,7 +4,8 @@
 // (`batch`, `sequence`), where floordiv, mod, min and max of two such sizes
 // may appear as atoms. Two expressions are equal exactly when their canonical
 // forms are the same text, so sizes can be compared, hashed and stored as
-// text. Plain C++: used by the dialect, the importer, the driver and tests.
+// text. Copies share what they are, so they are cheap. Plain C++: used by the
+// dialect, the importer, the driver and tests.
 //
 //   SymExpr b = SymExpr::symbol("batch"), s = SymExpr::symbol("sequence");
 //   (b * s + 2 * s).str()            // "batch*sequence + 2*sequence"
@@ -60,17 +61,17 @@ public:
 
   /// An expression whose coefficients left 64 bits: it equals nothing, not
   /// even itself, and evaluates to nothing.
-  bool isOverflow() const { return overflow; }
+  bool isOverflow() const { return body->overflow; }
   bool isConstant() const;
   bool isConstant(int64_t v) const { return asConstant() == v; }
   std::optional<int64_t> asConstant() const;
   /// True for c * s1 * s2 * ... (a single term).
-  bool isMonomial() const { return !overflow && terms.size() <= 1; }
+  bool isMonomial() const { return !isOverflow() && getTerms().size() <= 1; }
   /// Factors of a monomial, the coefficient first where it is not 1.
   std::vector<SymExpr> monomialFactors() const;
 
-  /// q with q * d == *this for all values of the symbols (d not zero), where
-  /// one is found: d divides each term, or *this is d times a constant.
+  /// q with q * d == *this, as polynomials with integer coefficients (d not
+  /// zero), if there is one.
   std::optional<SymExpr> divideExact(const SymExpr &d) const;
 
   /// The value for given symbols; nothing if a symbol is missing, something
@@ -95,15 +96,23 @@ public:
     std::vector<Atom> atoms; // sorted by key, repeated for powers
     std::string key() const;
   };
-  const std::vector<Term> &getTerms() const { return terms; }
+  const std::vector<Term> &getTerms() const { return body->terms; }
 
 private:
+  /// What an expression is. Never changed, as copies share it.
+  struct Body {
+    std::vector<Term> terms; // higher degrees first, then by atoms; none is zero
+    bool overflow = false;
+  };
+  using BodyRef = std::shared_ptr<const Body>;
+  explicit SymExpr(BodyRef body) : body(std::move(body)) {}
+  static BodyRef makeConstant(int64_t value);
+  /// Brings the terms into canonical form.
+  static SymExpr fromTerms(std::vector<Term> terms, bool overflow = false);
   static SymExpr fromAtom(Atom atom);
   static SymExpr function(AtomKind kind, const SymExpr &a, const SymExpr &b);
   static SymExpr overflowed();
-  void normalize();
-  std::vector<Term> terms; // sorted by key descending degree; none is zero
-  bool overflow = false;
+  BodyRef body;
 };
 
 inline SymExpr operator*(int64_t a, const SymExpr &b) { return SymExpr(a) * b; }

@@ -85,6 +85,25 @@ TEST(SymExpr, DivisionBySums) {
       EXPECT_EQ((x * y).divideExact(y), x) << x.str() << " times " << y.str();
 }
 
+// The canonical order is that of long division: by atoms, where texts would sort `max*` behind
+// `max(`.
+TEST(SymExpr, TermsAreOrderedByAtoms) {
+  SymExpr x = SymExpr::symbol("max") + 1;
+  SymExpr y = SymExpr::symbol("t") + *SymExpr::parse("max(b, s)");
+  EXPECT_EQ((x * y).str(), "max*max(b, s) + max*t + max(b, s) + t");
+  EXPECT_EQ((x * y).divideExact(y), x);
+  EXPECT_EQ((x * y).divideExact(x), y);
+}
+
+TEST(SymExpr, CopiesKeepTheirValue) {
+  SymExpr b = SymExpr::symbol("b"), sum = b + 300, copy = sum;
+  sum = sum * sum - copy;
+  EXPECT_EQ(copy.str(), "b + 300");
+  EXPECT_EQ(copy, b + 300);
+  EXPECT_EQ(copy.substitute({{"b", copy}}).str(), "b + 600");
+  EXPECT_EQ(copy.str(), "b + 300");
+}
+
 TEST(SymExpr, LowerBound) {
   SymExpr s = SymExpr::symbol("s");
   EXPECT_EQ((s + 3).lowerBound(), 3);
