@@ -59,8 +59,8 @@ void WidenProducts::widen(Operation *op, const ParameterTable &parameters) {
   b.setInsertionPointAfter(op);
   result.setType(withElements(half, b.getF32Type()));
   auto rounded = CastOp::create(b, op->getLoc(), half, result);
-  rounded->setAttr("tpc.rounds_parts",
-                   b.getUnitAttr()); // the result of `op`, be it a part of a sum
+  // The result of `op`, be it a part of a sum.
+  rounded->setAttr(TpcDialect::kRoundsPartsAttr, b.getUnitAttr());
   result.replaceAllUsesExcept(rounded.getResult(), rounded);
 }
 

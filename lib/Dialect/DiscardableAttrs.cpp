@@ -224,8 +224,8 @@ static const Entry table[] = {
      "a unit attribute of a cast from 16 bits to f32 that only products "
      "multiply by",
      isLoaded},
-    {"tpc.rounds_parts", OnValue, "a unit attribute of the cast of a product from f32 to 16 bits",
-     roundsParts},
+    {TpcDialect::kRoundsPartsAttr, OnValue,
+     "a unit attribute of the cast of a product from f32 to 16 bits", roundsParts},
 
     // Tests: what tpc-evaluate has recorded.
     {"tpc.inputs", OnModule, "a list of f64 tensors", areNumbers},
@@ -272,6 +272,24 @@ LogicalResult TpcDialect::verifyOperationAttribute(Operation *op, NamedAttribute
     type = op->getResult(0).getType();
   return verify(attribute.getName(), place, {attribute.getValue(), type, op, GridAttr::lookup(op)},
                 [&] { return op->emitError(); });
+}
+
+LogicalResult TpcDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned argIndex,
+                                                   NamedAttribute attribute) {
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  Type type = function ? function.getArgumentTypes()[argIndex] : Type();
+  return verify(attribute.getName(), OnInput,
+                {attribute.getValue(), type, op, GridAttr::lookup(op)},
+                [&] { return op->emitError() << "argument " << argIndex << ": "; });
+}
+
+LogicalResult TpcDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned resultIndex,
+                                                      NamedAttribute attribute) {
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  Type type = function ? function.getResultTypes()[resultIndex] : Type();
+  return verify(attribute.getName(), OnOutput,
+                {attribute.getValue(), type, op, GridAttr::lookup(op)},
+                [&] { return op->emitError() << "result " << resultIndex << ": "; });
 }
 
 LogicalResult mlir::tpc::verifyInputAttribute(NamedAttribute attribute, Type type, GridAttr grid,

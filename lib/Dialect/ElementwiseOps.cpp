@@ -59,7 +59,7 @@ ShardingRule CastOp::getShardingRule() {
   auto to = dyn_cast<FloatType>(elementType(getResult()));
   if (from && to &&
       (APFloat::isRepresentableBy(from.getFloatSemantics(), to.getFloatSemantics()) ||
-       (*this)->hasAttr("tpc.rounds_parts")))
+       (*this)->hasAttr(TpcDialect::kRoundsPartsAttr)))
     return getElementwiseRule(*this, {{{0}, false}});
   return getElementwiseRule(*this, {});
 }

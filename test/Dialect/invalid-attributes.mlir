@@ -99,6 +99,59 @@ func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 
 // -----
 
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{'tpc.rounds_parts' must be a unit attribute of the cast of a product from f32 to 16 bits, not unit}}
+  %0 = tpc.neg %x {tpc.rounds_parts} : tensor<4xf32> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{argument 1: 'tpc.defualt' is no attribute that tpc knows}}
+func.func private @f(tensor<4xf32> {tpc.default = "ones"}, tensor<4xf32> {tpc.defualt = "ones"})
+
+// -----
+
+// expected-error @+1 {{argument 0: 'tpc.default' must be "ones" or "positions …", not "positions after"}}
+func.func private @f(tensor<4xf32> {tpc.default = "positions after"})
+
+// -----
+
+// expected-error @+1 {{argument 0: 'tpc.required' must be a text, not unit}}
+func.func private @f(tensor<4xf32> {tpc.required})
+
+// -----
+
+// expected-error @+1 {{argument 0: 'tpc.name' must be a text, not 0 : i64}}
+func.func private @f(tensor<4xf32> {tpc.name = 0})
+
+// -----
+
+// expected-error @+1 {{argument 0: 'tpc.kernel' belongs on a function}}
+func.func private @f(tensor<4xf32> {tpc.kernel = 0})
+
+// -----
+
+// expected-error @+1 {{argument 0: 'tpc.sharding' belongs on a tpc.weight, an argument of @main, or an op with one result, a tensor}}
+func.func private @f(f32 {tpc.sharding = []})
+
+// -----
+
+// expected-error @+1 {{argument 0: 'tpc.split' must be a list of #tpc.dim, not ["tp"]}}
+func.func private @f(tensor<4xf32> {tpc.split = ["tp"]})
+
+// -----
+
+// expected-error @+1 {{result 0: 'tpc.nmae' is no attribute that tpc knows}}
+func.func private @f() -> (tensor<4xf32> {tpc.nmae = "y"})
+
+// -----
+
+// expected-error @+1 {{result 1: 'tpc.default' belongs on an input}}
+func.func private @f() -> (tensor<4xf32> {tpc.name = "y"}, tensor<4xf32> {tpc.default = "ones"})
+
+// -----
+
 // expected-error @+1 {{input 0: 'tpc.default' must be "ones" or "positions …", not "zeros"}}
 tpc.pipeline @main(%x: tensor<4xf32>) inputs [{tpc.default = "zeros"}] outputs [] {
   tpc.stage 0 {

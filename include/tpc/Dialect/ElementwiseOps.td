@@ -158,7 +158,8 @@ def Tpc_CastOp : Tpc_ModelOp<"cast", [DeclareOpInterfaceMethods<ScalarOpInterfac
   let description = [{
     ONNX Cast: float to integer truncates toward zero, anything to boolean is
     x != 0, boolean to a number is 0 or 1. Shapes are equal. Linear between
-    floating-point types.
+    floating-point types if the result's has every value of the operand's: a
+    sum of rounded parts is not the rounded sum.
   }];
   let arguments = (ins Tpc_Tensor:$operand);
   let results = (outs Tpc_Tensor:$result);
