@@ -24,6 +24,7 @@ public:
 
 private:
   std::optional<int64_t> getBytes(Type type);
+  ParameterRow describe(ParameterOp parameter);
   LogicalResult countStage(StageOp stage, StageRow &row);
   LogicalResult countBlock(Block &block, int64_t times);
   LogicalResult countOp(Operation *op, int64_t times);
@@ -216,13 +217,24 @@ void Counter::collectParameters(Block &block, llvm::SetVector<Operation *> &out)
   }
 }
 
+ParameterRow Counter::describe(ParameterOp parameter) {
+  ParameterRow row{parameter.getWeight().str(), {}, {}, getBytes(parameter.getType()).value_or(0)};
+  for (DimAttr dim : getDist(parameter.getType()).getDims()) {
+    row.shape.push_back(evaluateOr1(dim.getExpr(), symbols));
+    row.held.push_back(dim.getLocalSize(grid, coordinates, symbols).value_or(0));
+  }
+  return row;
+}
+
 /// Bytes of the parameters that its stage holds, for each rank.
 void Counter::countWeights() {
   int64_t world = grid.getWorldSize();
   for (StageRow &row : report.stages) {
     coordinates.clear();
-    for (ParameterOp parameter : parameters[row.stage])
-      row.weightBytes += getBytes(parameter.getType()).value_or(0);
+    for (ParameterOp parameter : parameters[row.stage]) {
+      row.parameters.push_back(describe(parameter));
+      row.weightBytes += row.parameters.back().bytes;
+    }
   }
   if (world > Report::maxRanks)
     return;
@@ -321,7 +333,13 @@ llvm::json::Value Report::toJSON() const {
                                       {"kind", row.kind},
                                       {"count", row.count},
                                       {"bytes", row.bytes}});
-  for (const StageRow &row : stages)
+  for (const StageRow &row : stages) {
+    llvm::json::Array parameters;
+    for (const ParameterRow &parameter : row.parameters)
+      parameters.push_back(llvm::json::Object{{"weight", parameter.weight},
+                                              {"shape", llvm::json::Array(parameter.shape)},
+                                              {"held", llvm::json::Array(parameter.held)},
+                                              {"bytes", parameter.bytes}});
     stageRows.push_back(llvm::json::Object{{"stage", row.stage},
                                            {"layers", row.layers},
                                            {"seconds", row.seconds},
@@ -329,7 +347,9 @@ llvm::json::Value Report::toJSON() const {
                                            {"recomputed_seconds", row.recomputedSeconds},
                                            {"transfer_seconds", row.transferSeconds},
                                            {"weight_bytes", row.weightBytes},
-                                           {"micro_batches", row.microBatches}});
+                                           {"micro_batches", row.microBatches},
+                                           {"parameters", std::move(parameters)}});
+  }
   for (const RankRow &row : ranks)
     rankRows.push_back(llvm::json::Object{
         {"rank", row.rank}, {"stage", row.stage}, {"weight_bytes", row.weightBytes}});

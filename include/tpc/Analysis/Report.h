@@ -28,6 +28,13 @@ struct CollectiveRow {
   int64_t bytes = 0;
 };
 
+/// A weight as one use sees it, on the rank with most.
+struct ParameterRow {
+  std::string weight;
+  std::vector<int64_t> shape, held; // of all ranks, of this one
+  int64_t bytes = 0;                // held
+};
+
 struct StageRow {
   int64_t stage = 0;
   int64_t layers = 0;
@@ -37,6 +44,7 @@ struct StageRow {
   double transferSeconds = 0;   // beside these, for messages from and to its neighbours
   int64_t weightBytes = 0;      // on the rank with most
   int64_t microBatches = 0;     // that are not empty, on replica 0
+  std::vector<ParameterRow> parameters;
 };
 
 struct RankRow {

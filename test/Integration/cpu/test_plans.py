@@ -7,11 +7,13 @@ import sys
 
 import pytest
 
-from harness import TOP, Grid
+from harness import TOP, Grid, tool
 from models import COMMITTED, FAMILIES, Model
 
 sys.path.append(str(TOP / "test" / "Benchmark"))
 import llama  # noqa: E402
+sys.path.append(str(TOP / "tools"))
+import plans  # noqa: E402
 
 F32 = 4
 BATCH, SEQUENCE, PAST = 2, 16, 3
@@ -155,3 +157,11 @@ def test_samples_and_tokens_are_split(look, model):
     for body in in_layers(look(model, "tp2x2")[1], model):
         residual = re.search(r"%arg0: tensor<[^<]*<\[(.*?)\]", body)[1]
         assert f"{model.hidden}{{tpx, tpy}}" in residual
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] if name.endswith("past") and "nopast" not in name else [])
+                                  for name in plans.MODELS])
+def test_no_plan_is_worse_than_docs_say(tpcc, name):
+    """Memory and communication against their bounds. What is better, tools/plans.py writes down."""
+    worse, _ = plans.compare(name, plans.compute(tool("tpcc"), plans.MODELS[name]))
+    assert not worse

@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Writes docs/plans.md: what the plans of the families in test/Models hold and send, against lower bounds. With --check
+nothing is written, and each number must be at most what the page says.
+
+    tools/plans.py [--check] [--tpcc build/bin/tpcc] [--models NAME,…]
+"""
+
+import argparse
+import collections
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TOP / "test" / "Integration"), str(TOP / "python")]
+
+from harness import Grid  # noqa: E402
+from models import COMMITTED, FAMILIES  # noqa: E402
+
+PAGE = TOP / "docs" / "plans.md"
+MODELS = {name: model for name, model in {**COMMITTED, **FAMILIES}.items()
+          if name in ("gpt2-odd-opset20", "gpt2-tiny-nopast", "llama-deep") or name.endswith(("-dynamo", "-past")) and
+          name != "llama-deep-past"}
+GRIDS = [Grid.parse(text) for text in ("tp2", "tp3", "tp4", "tp8", "tp2,sp", "tp4,sp", "tp2x2", "tp2x4", "pp2", "pp4")]
+BATCH, SEQUENCE, PAST = 2, 32, 8
+F32 = 4
+FINE = 1.05
+# Of a buffer, what each of n ranks sends; a ring's, for reductions.
+SENT = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n,
+        "reduce_scatter": lambda n: (n - 1) / n, "all_to_all": lambda n: (n - 1) / n}
+
+INTRODUCTION = """<!-- Written by tools/plans.py; do not edit. -->
+
+# Plans and their bounds
+
+Right values do not show that a plan is good. This page compares the plans of all families in `test/Models` with lower
+bounds. `tools/plans.py` writes it from `tpcc --report`; `tools/plans.py --check` is a test: numbers may only get smaller.
+
+Each cell has two ratios, `memory · communication`:
+
+* **memory**: the bytes of weights on the fullest rank against an even share, that is, the weights at tp1 over the number
+  of ranks. These models are tiny, so norms and biases, which every rank has, are a larger part than in real ones.
+* **communication**: the bytes that a rank sends in a step, added up over the stages, against the closed forms of
+  [Communication](communication.md#closed-forms) and of
+  [two dimensions](partitioning.md#tensor-parallelism-in-two-dimensions): for L layers 2L+1 reductions of
+  `[tokens, width]`, L+1 where attention and MLP are added at once; for pp one message of `[tokens, width]` a border. Rings
+  are counted. In two dimensions the closed form reduces what is the same width before and behind a matrix; where gathering
+  is less, ratios are below 1.
+
+Batch {batch}, sequence {sequence}, past {past}, f32. Cells in bold are above {fine}; their reasons are below.
+"""
+
+
+def look(tpcc, model, grid, folder):
+    """--report of one plan, and one rank's program."""
+    report, text = folder / "report.json", folder / "spmd.mlir"
+    shape = ",".join(f"{name}={size}" for name, size in model.shape(BATCH, SEQUENCE, PAST).items())
+    done = subprocess.run([tpcc, model.path, f"--megatron-shard={grid}", f"--report={report}", "--shape", shape, "--emit=spmd",
+                           "-o", text], stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"tools/plans.py: {model.name} at {grid}: {done.stderr}")
+    return json.loads(report.read_text()), text.read_text()
+
+
+def elements(shape):
+    result = 1
+    for size in shape:
+        result *= size
+    return result
+
+
+def count_norm_sums(text):
+    """Numbers per token that norms reduce to: a mean and a variance, or a mean square."""
+    bodies = dict(re.findall(r"func\.func (?:private )?@(\w+)(\(.*?)\n  }", text, re.S))
+
+    def count(name):
+        return (2 * len(re.findall(r"tpc\.layer_norm ", bodies[name])) + len(re.findall(r"tpc\.rms_norm ", bodies[name]))
+                + sum(count(callee) for callee in re.findall(r"call @(\w+)\(", bodies[name])))
+
+    return count("main")
+
+
+def bound(model, grid, whole):
+    """(axis, kind) -> bytes that one rank sends at least. `whole`: report and program at tp1."""
+    report, text = whole
+    tokens, width = BATCH * SEQUENCE * F32, model.hidden
+    reductions = (model.reductions or 2) * model.layers + 1
+    result = collections.Counter()
+    if grid.pp > 1:
+        result["pp", "send"] = (grid.pp - 1) * tokens * width
+    if grid.xy:
+        x, y = grid.xy
+
+        def add(axis, n, kind, size):
+            result[axis, kind] += tokens * size * SENT[kind](n)
+
+        add("tpy", y, "reduce_scatter", reductions * width / x)
+        add("tpy", y, "all_gather", reductions * width / x)
+        for parameter in report["stages"][0]["parameters"]:
+            shape = parameter["shape"]
+            if len(shape) == 2 and width in shape and model.vocab not in shape and model.positions not in shape:
+                # What is reduced of a column-parallel matrix, what is gathered for a row-parallel one.
+                add("tpx", x, "reduce_scatter", (shape[0] if shape[1] == width else shape[1]) / y)
+        add("tpx", x, "reduce_scatter", model.vocab / y)
+        add("tpx-tpy", x * y, "all_reduce", count_norm_sums(text))
+    elif grid.tp > 1 and grid.sp:
+        for kind in ("reduce_scatter", "all_gather"):
+            result["tp", kind] = reductions * tokens * width * SENT[kind](grid.tp)
+    elif grid.tp > 1:
+        result["tp", "all_reduce"] = reductions * tokens * width * SENT["all_reduce"](grid.tp)
+    return result
+
+
+def sent(grid, report):
+    """(axis, kind) -> bytes that one rank of each stage sends."""
+    x, y = grid.xy or (1, 1)
+    sizes = {"tp": grid.tp, "tpx": x, "tpy": y, "tpx-tpy": x * y}
+    result = collections.Counter()
+    for row in report["collectives"]:
+        if row["axis"] != "output":
+            share = SENT[row["kind"]](sizes[row["axis"]]) if row["kind"] in SENT else 1
+            result[row["axis"], row["kind"]] += row["bytes"] * share
+    return result
+
+
+def add_up(parts, whole):
+    """The largest of `parts` as shares of `whole`, and the sum of the others."""
+    parts = sorted(((size / whole, what) for what, size in parts.items()), reverse=True, key=lambda part: abs(part[0]))
+    shown = [f"{what} {share:+.2f}" for share, what in parts[:3] if abs(share) >= 0.005]
+    rest = sum(share for share, _ in parts[len(shown):])
+    return "; ".join(shown + ([f"others {rest:+.2f}"] if abs(rest) >= 0.005 else []))
+
+
+def explain_memory(model, grid, report, whole, ranks):
+    """What the fullest rank has above an even share, most first."""
+    fullest = max(report["stages"], key=lambda stage: stage["weight_bytes"])
+    total = whole["stages"][0]["weight_bytes"]
+    if grid.pp > 1:
+        tables = [row for row in fullest["parameters"] if model.vocab in row["shape"]]
+        share = sum(row["bytes"] for row in tables) / fullest["weight_bytes"]
+        return (f"stage {fullest['stage']} has {fullest['layers']} of {model.layers} layers"
+                + (f"; {share:.0%} of its bytes are rows or columns of the vocabulary" if tables else ""))
+    bytes_of = collections.Counter()
+    for row in whole["stages"][0]["parameters"]:
+        bytes_of[row["weight"]] += row["bytes"]
+    here = collections.Counter()
+    for row in fullest["parameters"]:
+        here[row["weight"]] += elements(row["shape"]) * F32
+    excess = collections.Counter()
+    for row in fullest["parameters"]:
+        shape, held = row["shape"], row["held"]
+        repeats = here[row["weight"]] / bytes_of[row["weight"]] if bytes_of[row["weight"]] else 1
+        more = row["bytes"] - elements(shape) * F32 / repeats / ranks
+        if len(shape) < 2:
+            what = "norms and biases"
+        elif repeats > 1:
+            what = "repeated heads of keys and values"
+        elif shape == held:
+            what = f"{shape} whole"
+        else:
+            what = f"{shape}: {held} on the fullest rank"
+        excess[what] += more
+    uneven = [f"{count}{what} over {parts}" for count, what, parts in
+              re.findall(r": (\d+)( [a-z ]+?)?(?: \(.*?\))? over \w+ (\d+)", "\n".join(report["splits"])) if int(count) % int(parts)]
+    return add_up(excess, total / ranks) + (f" ({', '.join(dict.fromkeys(uneven))})" if uneven else "")
+
+
+def explain_communication(grid, found, least):
+    """What is sent beyond the bound."""
+    total = sum(least.values())
+    more = {key: found[key] - least[key] for key in set(found) | set(least)}
+    # A gather before and a scatter behind a matrix cost the same, and the bound knows only one of them.
+    if least["tpx", "reduce_scatter"]:
+        more["tpx", "reduce_scatter or all_gather"] = more.pop(("tpx", "reduce_scatter"), 0) + more.pop(("tpx", "all_gather"), 0)
+    return add_up({f"{kind} over {axis}": size for (axis, kind), size in more.items()}, total)
+
+
+def compute(tpcc, model):
+    """grid -> (memory, communication or None, reasons)"""
+    cells = {}
+    with tempfile.TemporaryDirectory() as folder:
+        whole = look(tpcc, model, Grid(), Path(folder))
+        total = whole[0]["stages"][0]["weight_bytes"]
+        for grid in GRIDS:
+            report, _ = look(tpcc, model, grid, Path(folder))
+            ranks = grid.tp * grid.pp
+            memory = max(stage["weight_bytes"] for stage in report["stages"]) * ranks / total
+            least, found = bound(model, grid, whole), sent(grid, report)
+            communication = sum(found.values()) / sum(least.values())
+            reasons = []
+            if memory > FINE:
+                reasons.append(("memory", memory, explain_memory(model, grid, report, whole[0], ranks)))
+            if communication > FINE:
+                reasons.append(("communication", communication, explain_communication(grid, found, least)))
+            cells[str(grid)] = memory, communication, reasons
+    return cells
+
+
+def format_ratio(ratio):
+    return f"**{ratio:.2f}**" if ratio > FINE else f"{ratio:.2f}"
+
+
+def write(plans):
+    grids = [str(grid) for grid in GRIDS]
+    lines = [INTRODUCTION.format(batch=BATCH, sequence=SEQUENCE, past=PAST, fine=FINE),
+             "| model | " + " | ".join(grids) + " |", "|---" * (len(grids) + 1) + "|"]
+    for name, cells in plans.items():
+        lines.append(f"| {name} | " + " | ".join(f"{format_ratio(cells[grid][0])} · {format_ratio(cells[grid][1])}"
+                                               for grid in grids) + " |")
+    lines += ["", "## Reasons", "", "What adds how much to a ratio; shapes are of one weight.", ""]
+    for name, cells in plans.items():
+        lines += [f"### {name}", ""]
+        # sp changes nothing of what is held.
+        found = collections.defaultdict(list)
+        for grid in grids:
+            for what, ratio, reason in cells[grid][2]:
+                found[f"{what} {ratio:.2f}: {reason}"].append(f"`{grid}`")
+        lines += [f"* {' '.join(where)} {reason}" for reason, where in found.items()] or ["* none"]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def read(text):
+    """(model, grid) -> the two ratios that the page states."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
+    return {(row[0], grid): tuple(float(part.strip("* ")) for part in cell.split("·"))
+            for row in rows[1:] for grid, cell in zip(rows[0][1:], row[1:])}
+
+
+def compare(name, cells):
+    """Lines on what is worse than the page says, and on what is better."""
+    stated, worse, better = read(PAGE.read_text()), [], []
+    for grid, (*ratios, _) in cells.items():
+        if (name, grid) not in stated:
+            worse.append(f"{name} at {grid}: not in docs/{PAGE.name}")
+            continue
+        for what, now, then in zip(("memory", "communication"), ratios, stated[name, grid]):
+            line = f"{name} at {grid}: {what} {now:.3f}, docs/{PAGE.name} says {then:.2f}"
+            if now > then + 0.0051:
+                worse.append(line)
+            elif now < then - 0.0051:
+                better.append(line)
+    return worse, better
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a plan is worse than the page says")
+    parser.add_argument("--tpcc", type=Path, default=TOP / "build" / "bin" / "tpcc")
+    parser.add_argument("--models", default=",".join(MODELS), help="with --check: only these")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    names = options.models.split(",")
+    if unknown := set(names) - set(MODELS):
+        parser.error(f"--models: no model {', '.join(sorted(unknown))}; there are {', '.join(MODELS)}")
+    if not options.check and len(names) < len(MODELS):
+        parser.error("--models needs --check: the page has all models")
+    with ThreadPoolExecutor(options.jobs) as pool:
+        plans = dict(zip(names, pool.map(lambda name: compute(options.tpcc, MODELS[name]), names)))
+    if not options.check:
+        PAGE.write_text(write(plans))
+        return print("wrote", PAGE.relative_to(TOP))
+    worse, better = [], []
+    for name, cells in plans.items():
+        for found, lines in zip(compare(name, cells), (worse, better)):
+            lines += found
+    for line in worse + better:
+        print(line)
+    print(f"{sum(2 * len(cells) for cells in plans.values())} ratios: {len(worse)} worse, {len(better)} better than "
+          f"docs/{PAGE.name} says" + ("; tools/plans.py writes it anew" if worse or better else ""))
+    return 1 if worse else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
