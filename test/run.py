@@ -13,12 +13,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
 MINUTES = 60
+# Each of them may start as many ranks as it likes.
+PROCESSORS = min(8, len(os.sched_getaffinity(0)))
 
 
 class Results:
@@ -55,10 +59,10 @@ class Results:
         return count
 
 
-def run(command, limit, env=None, cwd=TOP):
-    """Runs with output passed through. Returns the exit status, or None if it ran past the limit."""
-    process = subprocess.Popen([str(word) for word in command], env=env, cwd=cwd,
-                               start_new_session=True)
+def run(command, limit, env=None, cwd=TOP, output=None):
+    """Runs with output passed through, or into a file. Returns the exit status, or None if it ran past the limit."""
+    process = subprocess.Popen([str(word) for word in command], env=env, cwd=cwd, stdout=output,
+                               stderr=subprocess.STDOUT if output else None, start_new_session=True)
     try:
         return process.wait(timeout=limit)
     except subprocess.TimeoutExpired:
@@ -94,13 +98,21 @@ def run_unit(results, build, report_dir, long, env):
     programs = [line.split("\t") for line in (build / "test" / "unittests.txt").read_text().split("\n")
                 if line.strip()]
     limit = (60 if long else 10) * MINUTES
-    for name, *words in programs:
-        print(f"-- {name}", flush=True)
-        report = report_dir / f"{name}.json"
-        command = [word for word in words if word]
-        command += [f"--gtest_output=json:{report}", "--gtest_brief=1"]
-        status = run(command, limit, env)
-        judge(results, name, status, limit, report, results.add_gtest)
+
+    def run_one(program):
+        name, *words = program
+        with tempfile.TemporaryFile("w+") as output:
+            command = [word for word in words if word]
+            command += [f"--gtest_output=json:{report_dir / name}.json", "--gtest_brief=1"]
+            status = run(command, limit, env, output=output)
+            output.seek(0)
+            return name, status, output.read()
+
+    # As many at once as there are processors; most wait for other processes much of the time.
+    with ThreadPoolExecutor(PROCESSORS) as pool:
+        for name, status, output in pool.map(run_one, programs):
+            print(f"-- {name}\n{output}", end="", flush=True)
+            judge(results, name, status, limit, report_dir / f"{name}.json", results.add_gtest)
     if not programs:
         results.failures.append("unit: there are no GoogleTest programs")
 
@@ -119,7 +131,7 @@ def run_pytest(results, build, report_dir, long, env):
     del build
     report, limit = report_dir / "pytest.xml", (600 if long else 20) * MINUTES
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short",
-               f"--junitxml={report}"] + (["--long"] if long else [])
+               "-n", PROCESSORS, "--dist=loadfile", f"--junitxml={report}"] + (["--long"] if long else [])
     status = run(command, limit, env, cwd=TOP / "test" / "Integration")
     judge(results, "pytest", status, limit, report, results.add_junit)
 

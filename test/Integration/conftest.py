@@ -1,3 +1,4 @@
+import fcntl
 import os
 import shutil
 import sys
@@ -69,6 +70,10 @@ def model_124m(tmp_path_factory):
     directory = harness.BUILD / "models"
     source = TOP / "test" / "Models" / "gpt2-124m.onnx"
     copy, data = directory / source.name, directory / f"{source.name}.data"
-    if not (data.exists() and copy.exists() and copy.read_bytes() == source.read_bytes()):
-        weights.write_weights(source, directory)
+    directory.mkdir(exist_ok=True)
+    # Files of tests run side by side.
+    with open(directory / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (data.exists() and copy.exists() and copy.read_bytes() == source.read_bytes()):
+            weights.write_weights(source, directory)
     return copy
