@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Writes the README's table of model families and exporters from the tests: the files of test/Models, how they were
+exported, and on how many grids their results are compared with ONNX Runtime's.
+
+    tools/families.py [--check]
+"""
+
+import argparse
+import collections
+import re
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TOP / folder) for folder in ("python", "test/Models", "test/Integration", "test/Integration/cpu")]
+
+import make  # noqa: E402
+import models  # noqa: E402
+import test_families  # noqa: E402
+import test_numbers  # noqa: E402
+
+BEGIN, END = "<!-- Written by tools/families.py -->", "<!-- End -->"
+NAMES = {"gpt2": "GPT-2", "llama": "LLaMA", "mistral": "Mistral", "qwen2": "Qwen2", "phi": "Phi", "gpt_neox": "GPT-NeoX",
+         "bloom": "BLOOM", "falcon": "Falcon", "olmo2": "OLMo2", "gemma2": "Gemma-2"}
+FLAVORS = ["dynamo", "dynamo-past", "optimum-nopast", "optimum-past"]
+
+
+def count_grids(name):
+    if name in models.FAMILIES:
+        return len(test_families.GRIDS)
+    return len(test_numbers.ALL) if name.startswith("gpt2-odd") else 0
+
+
+def table():
+    cells = collections.defaultdict(lambda: collections.defaultdict(list))
+    for name, words in make.MODELS.items():
+        if grids := count_grids(name):
+            found = re.search(r"--flavor (\S+)", words)
+            opset = (re.search(r"--opset (\d+)", words) or [0, "20"])[1]  # the default
+            cells[words.split()[0]][found[1] if found else "dynamo"].append((int(opset), grids))
+    yield "| | " + " | ".join(f"`{flavor}`" for flavor in FLAVORS) + " |"
+    yield "|---" * (len(FLAVORS) + 1) + "|"
+    for family, row in cells.items():
+        def text(flavor):
+            opsets = ", ".join(map(str, sorted({opset for opset, _ in row[flavor]})))
+            return f"opset {opsets}: {max(grids for _, grids in row[flavor])} grids" if row[flavor] else ""
+
+        yield f"| {NAMES[family]} | " + " | ".join(map(text, FLAVORS)) + " |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the table is stale")
+    options = parser.parse_args()
+    page = TOP / "README.md"
+    text = page.read_text()
+    before, rest = text.split(BEGIN)
+    new = before + BEGIN + "\n\n" + "\n".join(table()) + "\n\n" + END + rest.split(END, 1)[1]
+    if options.check:
+        if new != text:
+            sys.exit("README.md is stale: run tools/families.py")
+    elif new != text:
+        page.write_text(new)
+        print("wrote README.md")
+
+
+if __name__ == "__main__":
+    main()
