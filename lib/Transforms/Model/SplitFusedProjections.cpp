@@ -1,7 +1,10 @@
 //===- SplitFusedProjections.cpp - Slices of products become products -----===//
 
+#include "Constants.h"
 #include "Movement.h"
 #include "tpc/Transforms/Model/Passes.h"
+
+#include "mlir/IR/IRMapping.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_SPLITFUSEDPROJECTIONS
@@ -14,34 +17,63 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// The slice as a movement of the product that it takes columns of, if it
-/// takes nothing but columns.
-std::optional<Movement> columnSlice(SliceOp slice) {
-  Movement m = Movement::of(slice.getResult(), Movement::Slices);
-  auto matmul = m.base.getDefiningOp<MatmulOp>();
-  if (!matmul || rankOf(matmul.getRhs()) != 2 || !matmul.getRhs().getDefiningOp<ParameterOp>() ||
-      (matmul.getBias() && !matmul.getBias().getDefiningOp<ParameterOp>()))
-    return std::nullopt;
+/// A slice of columns of a product.
+struct Part {
+  SliceOp slice;
+  /// From the product to the slice, and what is done to each element on the way.
+  Movement movement;
+  SmallVector<Operation *> pointwise;
+  Value matrix, bias;
+};
+
+/// Longer chains are left alone; files are not trusted to be sensible.
+constexpr unsigned kMaxLength = 64;
+
+bool takesColumnsOnly(const Movement &m) {
   bool any = false;
   for (auto [dim, factors] : llvm::enumerate(m.baseDims))
     for (int f : factors)
       if (m.factors[f].isSliced()) {
         if (dim + 1 != m.baseDims.size())
-          return std::nullopt;
+          return false;
         any = true;
       }
-  return any ? std::optional(m) : std::nullopt;
+  return any;
 }
 
-/// Whether slices of columns are all that uses `v`, directly or rearranged.
-bool onlySliced(Value v) {
-  return !v.use_empty() && llvm::all_of(v.getUsers(), [](Operation *user) {
-    if (isa<ReshapeOp, TransposeOp>(user))
-      return onlySliced(user->getResult(0));
-    auto slice = dyn_cast<SliceOp>(user);
-    return slice && columnSlice(slice).has_value();
-  });
+/// An op that makes of each element of `v` one element, with nothing else than numbers: a cast, a
+/// clip.
+bool isPointwise(Operation *op, Value v) {
+  return isa<ScalarOpInterface>(op) && op->getNumResults() == 1 &&
+         sameSizes(getSizes(op->getResult(0)), getSizes(v)) &&
+         llvm::all_of(op->getOperands(),
+                      [&](Value operand) { return operand == v || getSplat(operand); });
 }
+
+/// Collects the slices that are all that uses `v`, which is what `path` says of a product; false
+/// where there are other users. What slices are used for plays no part: a slice of a slice (half of
+/// a head, for a rotary embedding that needs the whole head as well) is no part of its own.
+bool collectParts(Value v, const Part &path, unsigned length, std::vector<Part> &parts) {
+  return !v.use_empty() && length < kMaxLength &&
+         llvm::all_of(
+             v.getUsers(),
+             [&](Operation *user) {
+               Part part = path;
+               if (isPointwise(user, v)) {
+                 part.pointwise.push_back(user);
+                 return collectParts(user->getResult(0), part, length + 1, parts);
+               }
+               part.slice = dyn_cast<SliceOp>(user);
+               if (!isa<ReshapeOp, TransposeOp, SliceOp>(user) || !part.movement.apply(user))
+                 return false;
+               if (!part.slice)
+                 return collectParts(user->getResult(0), part, length + 1, parts);
+               parts.push_back(part);
+               return takesColumnsOnly(part.movement);
+             });
+}
+
+bool isParameter(Value v) { return !v || v.getDefiningOp<ParameterOp>(); }
 
 /// The columns of `v`, its last dimension, that the movement keeps.
 Value sliceColumns(OpBuilder &builder, Value v, const Movement &m) {
@@ -65,27 +97,39 @@ Value sliceColumns(OpBuilder &builder, Value v, const Movement &m) {
 struct SplitFusedProjections
     : public mlir::tpc::impl::SplitFusedProjectionsBase<SplitFusedProjections> {
   void runOnOperation() override {
-    SmallVector<SliceOp> slices;
-    getOperation().walk([&](SliceOp op) { slices.push_back(op); });
-    // Decide before anything is changed: each product is split by all of its
-    // slices or by none.
-    std::vector<std::pair<SliceOp, Movement>> work;
-    for (SliceOp op : slices)
-      if (auto m = columnSlice(op); m && onlySliced(m->base))
-        work.push_back({op, *m});
-    for (auto &[op, m] : work)
-      split(op, m);
+    // Parts of a product may have parts again. Each has fewer columns, so this ends.
+    SmallVector<MatmulOp> work;
+    getOperation().walk([&](MatmulOp op) { work.push_back(op); });
+    while (!work.empty())
+      split(work.pop_back_val(), work);
   }
 
-  void split(SliceOp op, Movement &m) {
-    auto matmul = m.base.getDefiningOp<MatmulOp>();
-    OpBuilder builder(op);
-    Value rhs = sliceColumns(builder, matmul.getRhs(), m);
-    Value bias = matmul.getBias() ? sliceColumns(builder, matmul.getBias(), m) : Value();
-    // A view that has no such form: the slice stays.
-    if (!rhs.getDefiningOp<ParameterOp>() || (bias && !bias.getDefiningOp<ParameterOp>()))
+  /// Makes a product of each slice of one: of all of them, or of none.
+  void split(MatmulOp product, SmallVectorImpl<MatmulOp> &work) {
+    std::vector<Part> parts;
+    if (rankOf(product.getRhs()) != 2 || !product.getRhs().getDefiningOp<ParameterOp>() ||
+        !isParameter(product.getBias()) ||
+        !collectParts(product, {{}, Movement::identity(product), {}, {}, {}}, 0, parts))
       return;
-    m.base = MatmulOp::create(builder, matmul.getLoc(), matmul.getLhs(), rhs, bias);
+    OpBuilder builder(product);
+    for (Part &part : parts) {
+      part.matrix = sliceColumns(builder, product.getRhs(), part.movement);
+      if (product.getBias())
+        part.bias = sliceColumns(builder, product.getBias(), part.movement);
+      // A view that has no such form.
+      if (!isParameter(part.matrix) || !isParameter(part.bias))
+        return;
+    }
+    for (Part &part : parts) {
+      work.push_back(
+          MatmulOp::create(builder, product.getLoc(), product.getLhs(), part.matrix, part.bias));
+      replace(part, work.back());
+    }
+  }
+
+  void replace(Part &part, Value product) {
+    Movement &m = part.movement;
+    m.base = product;
     for (Movement::Factor &factor : m.factors)
       if (factor.isSliced()) {
         factor.whole = factor.size;
@@ -96,7 +140,25 @@ struct SplitFusedProjections
     for (SmallVector<Movement::Dim> *list : {&m.baseDims, &m.dims})
       for (Movement::Dim &dim : *list)
         llvm::erase_if(dim, [&](int f) { return m.factors[f].size.isConstant(1); });
-    op.getResult().replaceAllUsesWith(m.build(builder, op.getLoc()));
+    OpBuilder builder(part.slice);
+    Value v = m.build(builder, part.slice.getLoc());
+    for (Operation *op : part.pointwise)
+      v = repeat(builder, op, v);
+    part.slice.getResult().replaceAllUsesWith(v);
+  }
+
+  /// What `op`, which is pointwise, makes of `v`.
+  Value repeat(OpBuilder &builder, Operation *op, Value v) {
+    IRMapping mapping;
+    for (Value operand : op->getOperands()) {
+      auto splat = getSplat(operand);
+      mapping.map(operand,
+                  splat ? createScalar(builder, op->getLoc(), elementTypeOf(operand), *splat) : v);
+    }
+    Operation *made = builder.clone(*op, mapping);
+    Type element = elementTypeOf(op->getResult(0));
+    made->getResult(0).setType(makeTensorType(element, getSizes(v)));
+    return made->getResult(0);
   }
 };
 

@@ -72,6 +72,61 @@ func.func @gather_is_slice(%x: tensor<4x3x5xf32>) -> tensor<4x5xf32> {
   return %0 : tensor<4x5xf32>
 }
 
+// Indices of any shape, evenly spaced in order.
+// CHECK-LABEL: @gather_of_a_table
+// CHECK: %[[S:.*]] = tpc.slice %arg0 dim 0 from "1" step 2
+// CHECK: tpc.reshape %[[S]] {{.*}} -> tensor<2x2x5xf32>
+func.func @gather_of_a_table(%x: tensor<9x5xf32>) -> tensor<2x2x5xf32> {
+  %i = tpc.constant dense<[[1, 3], [5, 7]]> : tensor<2x2xi64> : tensor<2x2xi64>
+  %0 = tpc.gather %x, %i dim 0 : tensor<9x5xf32>, tensor<2x2xi64> -> tensor<2x2x5xf32>
+  return %0 : tensor<2x2x5xf32>
+}
+
+// Tuples that are known: one of one coordinate, as torch.export writes x[[-2]].
+// CHECK-LABEL: @tuple
+// CHECK: %[[S:.*]] = tpc.slice %arg0 dim 0 from "8"
+// CHECK: return %[[S]] : tensor<1x?x5xf32
+func.func @tuple(%x: tensor<10x?x5xf32, #tpc.dist<[10, n, 5]>>) -> tensor<1x?x5xf32, #tpc.dist<[1, n, 5]>> {
+  %i = tpc.constant dense<-2> : tensor<1x1xi64> : tensor<1x1xi64>
+  %0 = tpc.gather_nd %x, %i : tensor<10x?x5xf32, #tpc.dist<[10, n, 5]>>, tensor<1x1xi64> -> tensor<1x?x5xf32, #tpc.dist<[1, n, 5]>>
+  return %0 : tensor<1x?x5xf32, #tpc.dist<[1, n, 5]>>
+}
+
+// Several, of which one coordinate differs.
+// CHECK-LABEL: @tuples
+// CHECK: %[[A:.*]] = tpc.slice %arg0 dim 0 from "3"
+// CHECK: %[[R:.*]] = tpc.reshape %[[A]] {{.*}} -> tensor<6x5xf32>
+// CHECK: %[[B:.*]] = tpc.slice %[[R]] dim 0 from "2" step 3
+// CHECK: return %[[B]] : tensor<2x5xf32>
+func.func @tuples(%x: tensor<4x6x5xf32>) -> tensor<2x5xf32> {
+  %i = tpc.constant dense<[[-1, 2], [3, -1]]> : tensor<2x2xi64> : tensor<2x2xi64>
+  %0 = tpc.gather_nd %x, %i : tensor<4x6x5xf32>, tensor<2x2xi64> -> tensor<2x5xf32>
+  return %0 : tensor<2x5xf32>
+}
+
+// The same tuple for each sample, twice.
+// CHECK-LABEL: @tuples_of_a_batch
+// CHECK: tpc.slice %arg0 dim 1 from "1"
+// CHECK: tpc.expand {{.*}} -> tensor<3x2x5xf32>
+// CHECK-NOT: tpc.gather_nd
+func.func @tuples_of_a_batch(%x: tensor<3x4x5xf32>) -> tensor<3x2x5xf32> {
+  %i = tpc.constant dense<1> : tensor<3x2x1xi64> : tensor<3x2x1xi64>
+  %0 = tpc.gather_nd %x, %i batch 1 : tensor<3x4x5xf32>, tensor<3x2x1xi64> -> tensor<3x2x5xf32>
+  return %0 : tensor<3x2x5xf32>
+}
+
+// Two coordinates that differ, indices that are not known, those that there are not.
+// CHECK-LABEL: @tuples_that_stay
+// CHECK-COUNT-3: tpc.gather_nd
+func.func @tuples_that_stay(%x: tensor<4x6x5xf32>, %j: tensor<1x1xi64>) -> (tensor<2x5xf32>, tensor<1x6x5xf32>, tensor<1x6x5xf32>) {
+  %i = tpc.constant dense<[[0, 2], [1, 3]]> : tensor<2x2xi64> : tensor<2x2xi64>
+  %k = tpc.constant dense<4> : tensor<1x1xi64> : tensor<1x1xi64>
+  %0 = tpc.gather_nd %x, %i : tensor<4x6x5xf32>, tensor<2x2xi64> -> tensor<2x5xf32>
+  %1 = tpc.gather_nd %x, %j : tensor<4x6x5xf32>, tensor<1x1xi64> -> tensor<1x6x5xf32>
+  %2 = tpc.gather_nd %x, %k : tensor<4x6x5xf32>, tensor<1x1xi64> -> tensor<1x6x5xf32>
+  return %0, %1, %2 : tensor<2x5xf32>, tensor<1x6x5xf32>, tensor<1x6x5xf32>
+}
+
 // CHECK-LABEL: @gather_is_no_slice
 // CHECK: tpc.gather
 func.func @gather_is_no_slice(%x: tensor<4x3x5xf32>) -> tensor<4x3x5xf32> {

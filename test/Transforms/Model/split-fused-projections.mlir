@@ -50,6 +50,97 @@ func.func @interleaved(%x: !x) -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> {
   return %3 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 }
 
+// Falcon: [heads + 2, d], sliced behind the reshape, and moved to the front between the two. Six
+// heads of queries, one of keys.
+// CHECK-LABEL: @multi_query
+// CHECK-DAG: %[[Q:.*]] = tpc.parameter @w view <0 {{\[\[}}8 x 24], [18 x 1]]>
+// CHECK-DAG: %[[K:.*]] = tpc.parameter @w view <18 {{\[\[}}8 x 24], [3 x 1]]>
+// CHECK-DAG: %[[B:.*]] = tpc.parameter @b view <18 {{\[\[}}3 x 1]]>
+// CHECK-DAG: tpc.matmul %arg0, %[[Q]] bias {{.*}} -> tensor<?x18xf32
+// CHECK-DAG: tpc.matmul %arg0, %[[K]] bias %[[B]] {{.*}} -> tensor<?x3xf32
+// CHECK-NOT: tpc.slice
+// CHECK: return
+func.func @multi_query(%x: !x) -> (tensor<?x?x6x3xf32, #tpc.dist<[b, s, 6, 3]>>, tensor<1x?x?x3xf32, #tpc.dist<[1, b, s, 3]>>) {
+  %w = tpc.parameter @w : tensor<8x24xf32>
+  %b = tpc.parameter @b : tensor<24xf32>
+  %0 = tpc.matmul %x, %w bias %b : !x, tensor<8x24xf32> bias tensor<24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
+  %1 = tpc.reshape %0 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<?x?x8x3xf32, #tpc.dist<[b, s, 8, 3]>>
+  %q = tpc.slice %1 dim 2 from "0" : tensor<?x?x8x3xf32, #tpc.dist<[b, s, 8, 3]>> -> tensor<?x?x6x3xf32, #tpc.dist<[b, s, 6, 3]>>
+  %2 = tpc.transpose %1 [2, 0, 1, 3] : tensor<?x?x8x3xf32, #tpc.dist<[b, s, 8, 3]>> -> tensor<8x?x?x3xf32, #tpc.dist<[8, b, s, 3]>>
+  %k = tpc.slice %2 dim 0 from "6" : tensor<8x?x?x3xf32, #tpc.dist<[8, b, s, 3]>> -> tensor<1x?x?x3xf32, #tpc.dist<[1, b, s, 3]>>
+  return %q, %k : tensor<?x?x6x3xf32, #tpc.dist<[b, s, 6, 3]>>, tensor<1x?x?x3xf32, #tpc.dist<[1, b, s, 3]>>
+}
+
+// A rotary embedding needs whole heads and their halves: the halves are no products of their own,
+// which would be computed, and held, twice.
+// CHECK-LABEL: @halves
+// CHECK: tpc.parameter @w view <0 {{\[\[}}8 x 24], [8 x 1]]>
+// CHECK-COUNT-1: tpc.matmul
+// CHECK-NOT: tpc.matmul
+// CHECK: tpc.slice {{.*}} dim 3 from "2"
+func.func @halves(%x: !x) -> (tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>) {
+  %w = tpc.parameter @w : tensor<8x24xf32>
+  %0 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
+  %q = tpc.slice %0 dim 1 from "0" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
+  %1 = tpc.reshape %q : !x -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
+  %2 = tpc.slice %1 dim 3 from "2" : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> -> tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
+  return %1, %2 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
+}
+
+// Slices of slices, where nobody needs the larger one.
+// CHECK-LABEL: @slices_of_slices
+// CHECK-DAG: tpc.parameter @w view <0 {{\[\[}}8 x 24], [2 x 4]]>
+// CHECK-DAG: tpc.parameter @w view <1 {{\[\[}}8 x 24], [2 x 4, 3 x 1]]>
+// CHECK-NOT: tpc.slice
+func.func @slices_of_slices(%x: !x) -> (tensor<?x?x2x1xf32, #tpc.dist<[b, s, 2, 1]>>, tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>>) {
+  %w = tpc.parameter @w : tensor<8x24xf32>
+  %0 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
+  %q = tpc.slice %0 dim 1 from "0" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
+  %1 = tpc.reshape %q : !x -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
+  %2 = tpc.slice %1 dim 3 from "0" : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> -> tensor<?x?x2x1xf32, #tpc.dist<[b, s, 2, 1]>>
+  %3 = tpc.slice %1 dim 3 from "1" : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> -> tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>>
+  return %2, %3 : tensor<?x?x2x1xf32, #tpc.dist<[b, s, 2, 1]>>, tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>>
+}
+
+// MPT and DBRX clip all of q, k and v at once: each part is clipped for itself.
+// CHECK-LABEL: @clipped
+// CHECK: %[[W:.*]] = tpc.parameter @w view <8 {{\[\[}}8 x 24], [8 x 1]]>
+// CHECK: %[[P:.*]] = tpc.matmul %arg0, %[[W]]
+// CHECK: %[[L:.*]] = tpc.max %[[P]], %{{.*}} -> tensor<?x8xf32
+// CHECK: %[[H:.*]] = tpc.min %[[L]], %{{.*}} -> tensor<?x8xf32
+// CHECK: %[[C:.*]] = tpc.cast %[[H]] {{.*}} -> tensor<?x8xf16
+// CHECK: tpc.reshape %[[C]]
+// CHECK-NOT: tpc.slice
+func.func @clipped(%x: !x) -> tensor<?x?x2x4xf16, #tpc.dist<[b, s, 2, 4]>> {
+  %w = tpc.parameter @w : tensor<8x24xf32>
+  %low = tpc.constant dense<-8.0> : tensor<f32> : tensor<f32>
+  %high = tpc.constant dense<8.0> : tensor<1xf32> : tensor<1xf32>
+  %0 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
+  %1 = tpc.max %0, %low : tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, tensor<f32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
+  %2 = tpc.min %1, %high : tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, tensor<1xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
+  %3 = tpc.cast %2 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<?x24xf16, #tpc.dist<[b*s, 24]>>
+  %4 = tpc.slice %3 dim 1 from "8" : tensor<?x24xf16, #tpc.dist<[b*s, 24]>> -> tensor<?x8xf16, #tpc.dist<[b*s, 8]>>
+  %5 = tpc.reshape %4 : tensor<?x8xf16, #tpc.dist<[b*s, 8]>> -> tensor<?x?x2x4xf16, #tpc.dist<[b, s, 2, 4]>>
+  return %5 : tensor<?x?x2x4xf16, #tpc.dist<[b, s, 2, 4]>>
+}
+
+// An op that mixes columns, or adds what differs between them, stands before the slice.
+// CHECK-LABEL: @mixed
+// CHECK: tpc.softmax
+// CHECK: tpc.slice
+// CHECK: tpc.add
+// CHECK: tpc.slice
+func.func @mixed(%x: !x, %v: tensor<24xf32>) -> (!x, !x) {
+  %w = tpc.parameter @w : tensor<8x24xf32>
+  %0 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
+  %1 = tpc.softmax %0 dim 1 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
+  %2 = tpc.slice %1 dim 1 from "8" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
+  %3 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
+  %4 = tpc.add %3, %v : tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, tensor<24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
+  %5 = tpc.slice %4 dim 1 from "8" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
+  return %2, %5 : !x, !x
+}
+
 // The whole is used as well: a product for the slice would be a second one.
 // CHECK-LABEL: @used_whole
 // CHECK: tpc.slice

@@ -102,8 +102,8 @@ def SplitFusedProjections : Pass<"tpc-split-fused-projections", "func::FuncOp"> 
   let summary = "Makes each slice of a product with a parameter a product of its own";
   let description = [{
     A slice (split, gather of constant indices) of the columns of a product is
-    pushed back through reshapes and transposes onto the parameter, whose view
-    it becomes. How the columns of a fused weight belong to queries, keys and
+    pushed back through reshapes, transposes and ops on single elements (a cast, a clip) onto the
+    parameter, whose view it becomes. How the columns of a fused weight belong to queries, keys and
     values differs in every family; here it is derived from the data flow.
 
     ```mlir
@@ -116,7 +116,8 @@ def SplitFusedProjections : Pass<"tpc-split-fused-projections", "func::FuncOp"> 
     %k = tpc.matmul %x, %wk : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
     ```
     A product is split only if slices are all that it is used by: otherwise it
-    would be computed twice.
+    would be computed twice. So halves of a head, for a rotary embedding, stay slices where the whole
+    head is used as well.
   }];
 }
 
