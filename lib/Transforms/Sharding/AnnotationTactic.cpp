@@ -383,9 +383,9 @@ LogicalResult AnnotationTactic::run() {
     for (StringAttr axis : grid.getOrder()) {
       bool used = axis == "pp" || plan.usesAxis(axis);
       if (int64_t ranks = grid.getAxisSize(axis); ranks > 1 && !used)
-        emitWarning(plan.module.getLoc())
-            << "manual: no annotation splits anything over " << axis.getValue() << ranks
-            << ", so that all its ranks do the same";
+        plan.warnings.push_back("manual: no annotation splits anything over " +
+                                axis.getValue().str() + std::to_string(ranks) +
+                                ", so that all its ranks do the same");
     }
   if (!record.splits.empty())
     plan.records.push_back(std::move(record));

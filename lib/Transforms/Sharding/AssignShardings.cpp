@@ -1,6 +1,7 @@
 //===- AssignShardings.cpp - Decide which axes split which factors --------===//
 
 #include "PlannedDists.h"
+#include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Sharding/Passes.h"
@@ -226,6 +227,8 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     annotateOps(plan, DenseSet<Operation *>(erased.begin(), erased.end()));
     annotateArguments(plan);
     recordTactics(plan);
+    for (const std::string &warning : plan.warnings)
+      warnOfPlan(module, warning);
     for (Operation *op : erased)
       op->erase();
     module.walk([](Operation *op) { op->removeDiscardableAttr(kNormAttr); });

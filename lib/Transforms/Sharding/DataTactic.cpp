@@ -9,8 +9,6 @@
 
 #include "Plan.h"
 
-#include "tpc/Analysis/PlanFacts.h"
-
 using namespace mlir;
 using namespace mlir::tpc;
 
@@ -94,10 +92,10 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   if (auto samples = plan.classes.getSize(batch).asConstant()) {
     auto warn = [&](StringRef what, int64_t count, int64_t useful) {
       std::string one = what == "dp" ? " replicas" : " micro-batches";
-      warnOfPlan(plan.module, what + std::to_string(count) + ": " + std::to_string(count - useful) +
-                                  " of " + std::to_string(count) + one + " have no sample of " +
-                                  std::to_string(*samples) + "; with " + what +
-                                  std::to_string(useful) + " all have some");
+      plan.warnings.push_back(what.str() + std::to_string(count) + ": " +
+                              std::to_string(count - useful) + " of " + std::to_string(count) +
+                              one + " have no sample of " + std::to_string(*samples) + "; with " +
+                              what.str() + std::to_string(useful) + " all have some");
     };
     if (replicas > *samples)
       warn("dp", replicas, *samples);

@@ -49,6 +49,8 @@ public:
   const ::tpc::ShardSpec &spec;
   FactorClasses &classes;
   std::vector<TacticRecord> records;
+  /// What to warn of if this plan is carried out; plans are made more than once.
+  std::vector<std::string> warnings;
 
   /// Axes that split a class, in order.
   llvm::MapVector<int, SmallVector<StringAttr, 2>> axes;

@@ -5,25 +5,29 @@
 // an op), a class that some op needs whole is out. What remains falls into small
 // components: the heads of attention, the inner width of an MLP, the
 // vocabulary; the residual's width is out because norms need it whole. For each component
-// the independent set is taken that
+// the independent set of least cost is taken,
 //
-//     takes the most bytes of matrices from the fullest rank   (main term)
-//     communicates least, in seconds (LinkModel.h)             (breaks ties)
+//     64 * bytes of matrices that the fullest rank holds  +  bytes that a rank sends
 //
-// where a class communicates the result of each op in which it is a reduction. In
-// an MLP the candidates are the inner width (both matrices, one reduction of
-// [tokens, hidden]) or input and output widths (both matrices, a reduction of
-// [tokens, inner]): the first wins, and that is Megatron's column-parallel fc1
-// followed by row-parallel fc2.
+// in a step of 128 tokens: a byte of weights is held all the time and read in each step, and is
+// worth 64 that are sent once. A class sends the result of each op in which it is a reduction. In
+// an MLP the candidates are the inner width (both matrices, one reduction of [tokens, hidden]) or
+// input and output widths (both matrices, a reduction of [tokens, inner]): the first wins, and that
+// is Megatron's column-parallel fc1 followed by row-parallel fc2.
+//
+// That price is one for each token. No bytes of weights pay for what grows faster than the number
+// of tokens, as the scores [sequence, sequence] do that must be summed where the size of a head is
+// split: such a class is no candidate, and if nothing is split instead, a warning says so. A class
+// that is summed over more than once in a layer makes more than Megatron's 2 L + 1 reductions, and
+// is warned of with what would be split instead.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Plan.h"
 
 #include "tpc/Analysis/Nominal.h"
-#include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Analysis/Verify.h"
-#include "tpc/Dialect/LinkModel.h"
+#include "tpc/Support/Links.h"
 
 #include "llvm/ADT/SmallSet.h"
 
@@ -33,12 +37,21 @@ using namespace mlir::tpc;
 namespace {
 
 struct Candidate {
-  int cls;
-  double saved = 0;        // bytes that the fullest rank does not hold
-  double communicated = 0; // seconds of reductions in a step
-  bool table = false;      // rows of an embedding
+  int cls = -1;
+  double saved = 0; // bytes that the fullest rank does not hold
+  double sent = 0;  // bytes that a rank sends in a step of 128 tokens
+  /// An op that sums over this class what no weights pay for.
+  Operation *excessive = nullptr;
+  /// Products and tables that sum over it.
+  SmallVector<Operation *> sums;
+  bool table = false; // rows of an embedding
   SmallVector<unsigned> conflicts;
   unsigned matrices = 0;
+
+  double getScore() const {
+    constexpr double priceOfWeights = 64;
+    return excessive ? -1 : priceOfWeights * saved - sent;
+  }
 };
 
 class TensorTactic {
@@ -48,18 +61,23 @@ public:
         parts(plan.spec.isTensor2D() ? plan.spec.tensorY : plan.spec.grid.size(::tpc::Axis::TP)),
         spelling(plan.spec.isTensor2D() ? "tp" + std::to_string(plan.spec.tensorX) + "x"
                                         : std::string("tp")),
-        symbols(getNominalSymbols(plan.module)), links(plan.module) {}
+        symbols(getNominalSymbols(plan.module)) {}
   LogicalResult run(bool vocabulary);
 
 private:
   void collect();
-  std::vector<unsigned> chooseAll() const;
+  std::vector<unsigned> chooseAll(std::optional<unsigned> without = std::nullopt) const;
+  double countTokens() const;
+  bool isExcessive(Operation *op) const;
   bool isVocabulary(const Candidate &candidate) const;
   void addMatrix(Operation *op, unsigned operand);
   std::vector<unsigned> choose(ArrayRef<unsigned> component) const;
   LogicalResult explainFailure();
   std::string describeParts(const Candidate &candidate) const;
+  std::string describeExcess(const Candidate &candidate) const;
   LogicalResult checkRanks(ArrayRef<unsigned> chosen);
+  void warnOfExcess(ArrayRef<unsigned> chosen);
+  void warnOfSums(ArrayRef<unsigned> chosen);
   void recordWhole(ArrayRef<unsigned> chosen, TacticRecord &record);
 
   Plan &plan;
@@ -67,7 +85,6 @@ private:
   int64_t parts;
   std::string spelling; // of the spec before `parts`
   Symbols symbols;
-  LinkModel links;
   std::vector<Candidate> candidates;
   DenseMap<int, unsigned> index;
   SmallVector<int> refused; // classes of matrices that cannot be split
@@ -104,7 +121,7 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand) {
       }
       auto [it, inserted] = index.try_emplace(cls, candidates.size());
       if (inserted)
-        candidates.push_back({cls, 0, 0, false, {}, 0});
+        candidates.emplace_back().cls = cls;
       Candidate &candidate = candidates[it->second];
       // tp4x1 chooses as tp4x2 does: the choice is about more than one part.
       candidate.saved +=
@@ -112,6 +129,37 @@ void TensorTactic::addMatrix(Operation *op, unsigned operand) {
       candidate.table |= isa<EmbeddingOp>(op);
       ++candidate.matrices;
     }
+}
+
+/// Rows of the products with weights, in one step of nominal sizes.
+double TensorTactic::countTokens() const {
+  double tokens = 1;
+  for (Operation *op : plan.getOps())
+    if (isa<MatmulOp>(op) && plan.getMatrix(op)) {
+      SmallVector<::tpc::SymExpr> sizes = getSizes(op->getResult(0));
+      double rows = 1;
+      for (const ::tpc::SymExpr &size : ArrayRef(sizes).drop_back())
+        rows *= double(evaluateOr1(size, symbols));
+      tokens = std::max(tokens, rows);
+    }
+  return tokens;
+}
+
+/// Whether an op's result, a sum over the ranks, grows faster than the number of tokens: twice as
+/// many of something (positions of a sequence) make it clearly more than twice as large. Where
+/// sizes are numbers that cannot be seen; but products of two activations, which are then larger
+/// than both of them, are what grows so.
+bool TensorTactic::isExcessive(Operation *op) const {
+  double bytes = getBytes(op->getResult(0), symbols);
+  for (const auto &[name, size] : symbols) {
+    Symbols twice = symbols;
+    twice[name] = 2 * size;
+    if (getBytes(op->getResult(0), twice) > 2.2 * bytes)
+      return true;
+  }
+  return llvm::all_of(op->getOperands(), [&](Value operand) {
+    return plan.getParameters(operand).empty() && getBytes(operand, symbols) < bytes;
+  });
 }
 
 void TensorTactic::collect() {
@@ -132,23 +180,29 @@ void TensorTactic::collect() {
     }
   }
 
-  auto link = StringAttr::get(plan.module.getContext(), axis);
+  int64_t members = std::max<int64_t>(parts, 2);
+  double steps = countTokens() / 128;
   for (auto [i, candidate] : llvm::enumerate(candidates)) {
     llvm::SmallSet<unsigned, 4> conflicts;
+    auto send = [&](::tpc::Transfer transfer, Operation *op, double bytes) {
+      candidate.sent +=
+          ::tpc::getSentBytes(transfer, members, bytes) * double(plan.getCallCount(op)) / steps;
+    };
     for (ClassUse use : plan.getUses(candidate.cls)) {
       const ShardingRule &rule = plan.classes.getRule(use.op);
       FactorKind kind = rule.factors[use.factor].kind;
       if (auto roll = dyn_cast<RollOp>(use.op);
           roll && llvm::is_contained(plan.getRun(roll), candidate.cls))
-        candidate.communicated += links.getSeconds(::tpc::Transfer::CollectivePermute, link,
-                                                   getBytes(roll.getResult(), symbols) /
-                                                       double(std::max<int64_t>(parts, 2))) *
-                                  plan.getCallCount(use.op);
-      if (kind != FactorKind::Parallel && kind != FactorKind::Whole)
+        send(::tpc::Transfer::CollectivePermute, use.op,
+             getBytes(roll.getResult(), symbols) / double(members));
+      if (kind != FactorKind::Parallel && kind != FactorKind::Whole) {
         for (Value result : use.op->getResults())
-          candidate.communicated +=
-              links.getSeconds(::tpc::Transfer::AllReduce, link, getBytes(result, symbols)) *
-              plan.getCallCount(use.op);
+          send(::tpc::Transfer::AllReduce, use.op, getBytes(result, symbols));
+        if (isExcessive(use.op))
+          candidate.excessive = use.op;
+        if (isa<MatmulOp, EmbeddingOp>(use.op))
+          candidate.sums.push_back(use.op);
+      }
       for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
         for (int other : plan.classes.getFactorClasses(use.op, factor))
           if (auto it = index.find(other); it != index.end() && it->second != i)
@@ -162,16 +216,6 @@ void TensorTactic::collect() {
 /// The best independent set of a component: all sets where it is small, else
 /// greedily the best class first.
 std::vector<unsigned> TensorTactic::choose(ArrayRef<unsigned> component) const {
-  double saved = 0, communicated = 0;
-  for (unsigned i : component) {
-    saved += candidates[i].saved;
-    communicated += candidates[i].communicated;
-  }
-  auto score = [&](unsigned i) {
-    double value = saved > 0 ? candidates[i].saved / saved : 0;
-    return communicated > 0 ? value - 0.25 * candidates[i].communicated / communicated : value;
-  };
-
   std::vector<unsigned> best;
   if (component.size() <= 16) {
     double bestScore = 0;
@@ -186,9 +230,9 @@ std::vector<unsigned> TensorTactic::choose(ArrayRef<unsigned> component) const {
           return llvm::is_contained(candidates[component[bit]].conflicts, m);
         });
         members.push_back(component[bit]);
-        total += score(component[bit]);
+        total += candidates[component[bit]].getScore();
       }
-      if (legal && total > bestScore + 1e-12) {
+      if (legal && total > bestScore * (1 + 1e-12)) {
         bestScore = total;
         best = members;
       }
@@ -197,10 +241,11 @@ std::vector<unsigned> TensorTactic::choose(ArrayRef<unsigned> component) const {
   }
   std::vector<unsigned> order(component.begin(), component.end());
   llvm::sort(order, [&](unsigned a, unsigned b) {
-    return std::make_pair(-score(a), a) < std::make_pair(-score(b), b);
+    return std::make_pair(-candidates[a].getScore(), a) <
+           std::make_pair(-candidates[b].getScore(), b);
   });
   for (unsigned i : order)
-    if (score(i) > 0 && llvm::none_of(best, [&](unsigned m) {
+    if (candidates[i].getScore() > 0 && llvm::none_of(best, [&](unsigned m) {
           return llvm::is_contained(candidates[i].conflicts, m);
         }))
       best.push_back(i);
@@ -238,7 +283,7 @@ void TensorTactic::recordWhole(ArrayRef<unsigned> chosen, TacticRecord &record) 
 LogicalResult TensorTactic::explainFailure() {
   InFlightDiagnostic diag = emitError(plan.module.getLoc())
                             << spelling << parts << ": no weight of the model can be split";
-  if (refused.empty()) {
+  if (refused.empty() && candidates.empty()) {
     diag << ": it has no matrix product or embedding with a weight";
     // Files for tests of operators have weights as inputs.
     for (Operation *op : plan.getOps())
@@ -263,6 +308,14 @@ LogicalResult TensorTactic::explainFailure() {
       diag.attachNote(op->getLoc())
           << "a dimension of " << plan.classes.getSize(cls).str() << " is needed whole by '"
           << getSourceName(op->getLoc()) << "' (" << op->getName().getStringRef() << ")";
+  for (const Candidate &candidate : candidates)
+    if (candidate.excessive)
+      diag.attachNote(candidate.excessive->getLoc()) << describeExcess(candidate);
+    else
+      diag.attachNote(plan.module.getLoc())
+          << describeParts(candidate) << " in parts would send " << int64_t(candidate.sent)
+          << " bytes in a step of 128 tokens for " << int64_t(candidate.saved)
+          << " bytes of weights; annotations can ask for it";
   for (int cls : refused)
     if (plan.decided.contains(cls) && !plan.classes.getWholeOp(cls) && seen.insert(cls).second)
       diag.attachNote(plan.module.getLoc())
@@ -271,8 +324,8 @@ LogicalResult TensorTactic::explainFailure() {
   return diag;
 }
 
-/// The best classes of all components.
-std::vector<unsigned> TensorTactic::chooseAll() const {
+/// The best classes of all components; what there would be without one of them.
+std::vector<unsigned> TensorTactic::chooseAll(std::optional<unsigned> without) const {
   // Components of the conflict graph, in program order.
   std::vector<bool> visited(candidates.size());
   std::vector<unsigned> chosen;
@@ -291,6 +344,8 @@ std::vector<unsigned> TensorTactic::chooseAll() const {
         }
     }
     llvm::sort(component);
+    if (without)
+      llvm::erase(component, *without);
     llvm::append_range(chosen, choose(component));
   }
   return chosen;
@@ -328,10 +383,63 @@ LogicalResult TensorTactic::checkRanks(ArrayRef<unsigned> chosen) {
            << " is larger than anything that can be split: " << llvm::join(all, ", ") << "; use "
            << spelling << least;
   if (!few.empty())
-    warnOfPlan(plan.module, spelling + std::to_string(parts) + ": of " + std::to_string(parts) +
-                                " ranks along " + axis + " " + llvm::join(few, ", ") + "; with " +
-                                spelling + std::to_string(least) + " all have some of each");
+    plan.warnings.push_back(spelling + std::to_string(parts) + ": of " + std::to_string(parts) +
+                            " ranks along " + axis.str() + " " + llvm::join(few, ", ") + "; with " +
+                            spelling + std::to_string(least) + " all have some of each");
   return success();
+}
+
+/// Who sums over a class what no weights pay for.
+std::string TensorTactic::describeExcess(const Candidate &candidate) const {
+  Operation *op = candidate.excessive;
+  return "'" + getSourceName(op->getLoc()) + "' (" + op->getName().getStringRef().str() +
+         ") would be summed over the ranks, and its result grows faster than the number of tokens; "
+         "annotations of " +
+         plan.describeSites(candidate.cls) + " can ask for it";
+}
+
+/// Classes that are not split because of what they sum, and nothing instead.
+void TensorTactic::warnOfExcess(ArrayRef<unsigned> chosen) {
+  for (const Candidate &candidate : candidates)
+    if (candidate.excessive && candidate.saved > 0 &&
+        llvm::none_of(candidate.conflicts,
+                      [&](unsigned other) { return llvm::is_contained(chosen, other); }))
+      plan.warnings.push_back(
+          spelling + std::to_string(parts) + ": " + describeParts(candidate) +
+          " is not split, and its matrices are whole on every rank: " + describeExcess(candidate));
+}
+
+/// Classes that are summed over more than once in a layer.
+void TensorTactic::warnOfSums(ArrayRef<unsigned> chosen) {
+  auto count = [&](ArrayRef<unsigned> list, double &saved) {
+    int64_t sums = 0;
+    for (unsigned i : list) {
+      saved += candidates[i].saved;
+      for (Operation *op : candidates[i].sums)
+        sums += plan.getCallCount(op);
+    }
+    return sums;
+  };
+  for (unsigned i : chosen) {
+    const Candidate &candidate = candidates[i];
+    if (candidate.sums.size() < 2 || isVocabulary(candidate))
+      continue;
+    std::string sites, others;
+    for (Operation *op : candidate.sums)
+      sites += (sites.empty() ? "'" : ", '") + getSourceName(op->getLoc()) + "'";
+    std::vector<unsigned> instead = chooseAll(i);
+    for (unsigned other : instead)
+      if (!llvm::is_contained(chosen, other))
+        others += (others.empty() ? ", " : " and ") + describeParts(candidates[other]) + " instead";
+    double saved = 0, less = 0;
+    int64_t sums = count(chosen, saved), fewer = count(instead, less);
+    plan.warnings.push_back(
+        spelling + std::to_string(parts) + ": the products " + sites +
+        " are each summed over the ranks where " + describeParts(candidate) + " is split (" +
+        std::to_string(sums) + " sums in a step); if annotations keep it whole" + others + ", " +
+        std::to_string(fewer) + " are left, and the fullest rank holds " +
+        std::to_string(int64_t(std::max(0.0, saved - less))) + " bytes of weights more");
+  }
 }
 
 LogicalResult TensorTactic::run(bool vocabulary) {
@@ -346,6 +454,10 @@ LogicalResult TensorTactic::run(bool vocabulary) {
 
   if (!vocabulary && !annotated && failed(checkRanks(chosen)))
     return failure();
+  if (!vocabulary) {
+    warnOfExcess(chosen);
+    warnOfSums(chosen);
+  }
 
   TacticRecord record{vocabulary ? "vocabulary" : "tp", {}, {}};
   for (unsigned i : chosen) {
