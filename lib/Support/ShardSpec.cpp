@@ -230,14 +230,23 @@ bool Parser::setExperts(ShardSpec &spec) {
     return false;
   }
   spec.experts = *grid;
+  if (pp == 1 || !seenOrder || order.back() == Axis::PP)
+    return true;
   // Groups of one size are the same if their strides are.
-  if (pp > 1 && grid->stride(Axis::PP) != spec.grid.stride(Axis::PP))
-    spec.notes.push_back("in this order the pipelines of experts (edp " +
-                         std::to_string(grid->size(Axis::DP)) +
-                         ") are not those of the other layers (cp · dp " +
-                         std::to_string(world / pp / sizes[unsigned(Axis::TP)]) +
-                         "), so that no model can run on it; an order that ends with pp has one "
-                         "set of pipelines");
+  int64_t stride = spec.grid.stride(Axis::PP), expertStride = grid->stride(Axis::PP);
+  int64_t dp = sizes[unsigned(Axis::DP)], edp = grid->size(Axis::DP);
+  if (stride != expertStride)
+    spec.notes.push_back(
+        "in this order the pipelines of experts (ranks 0, " + std::to_string(expertStride) +
+        ", …) are not those of the other layers (ranks 0, " + std::to_string(stride) +
+        ", …), so that no model can run on it; an order that ends with pp has one "
+        "set of pipelines");
+  else if (dp != edp)
+    spec.notes.push_back("experts have " + std::to_string(edp) +
+                         " replicas (edp = tp · cp · dp / (etp · ep)), the other layers " +
+                         std::to_string(dp) +
+                         " (dp): Megatron-Core takes such a grid only in an order that ends "
+                         "with pp");
   return true;
 }
 
