@@ -350,7 +350,7 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
                         {"parameters", std::move(list)}};
   for (auto [key, attr] :
        {std::pair("schedule", kScheduleAttr), std::pair("not_verified", kNotVerifiedAttr),
-        std::pair("no_second_opinion", kNoSecondOpinionAttr)})
+        std::pair("no_randomized_check", kNoRandomizedCheckAttr)})
     if (auto value = module->getAttrOfType<StringAttr>(attr))
       manifest[key] = text(value);
   std::string result;

@@ -212,7 +212,7 @@ static const Entry table[] = {
     // What verifiers say, for the manifest.
     {"tpc.schedule", OnModule, "a hash of 16 hexadecimal digits", isHash},
     {"tpc.not_verified", OnModule, "a text", is<StringAttr>},
-    {"tpc.no_second_opinion", OnModule, "a text", is<StringAttr>},
+    {"tpc.no_randomized_check", OnModule, "a text", is<StringAttr>},
 
     // Lowering.
     {"tpc.kernel", OnFunction, "a number of dimensions that all results of its body have",

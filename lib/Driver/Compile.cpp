@@ -42,7 +42,7 @@ struct Verifier {
 static constexpr Verifier verifiers[] = {
     {"tpc-verify-equivalence", "verifying that one rank's program is the model", Emit::Spmd, true,
      [](auto &reference, bool last) {
-       // Where the stages are compared with the model as well, they are what is run on paper.
+       // Where the stages are compared with the model as well, they are what is interpreted.
        return mlir::tpc::createVerifyEquivalence(reference, {true, /*interpret=*/last});
      }},
     {"tpc-verify-bounds", "verifying bounds", Emit::Staged, false,

@@ -243,7 +243,7 @@ OwningOpRef<ModuleOp> readProgram(StringRef path, MLIRContext *context, Emit &st
     return nullptr;
   stage = *found;
   // They were said of the program before it was edited.
-  for (StringRef name : {kNotVerifiedAttr, kScheduleAttr, kNoSecondOpinionAttr})
+  for (StringRef name : {kNotVerifiedAttr, kScheduleAttr, kNoRandomizedCheckAttr})
     (*module)->removeAttr(name);
   if (!(*module)->hasAttr(TpcDialect::kSourceAttr)) {
     SmallString<256> absolute(path);

@@ -177,7 +177,7 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::OptionCategory answers("3. What to tell");
   cl::opt<std::string, true> certificateOption(
       "certificate",
-      cl::desc("Write the proof that no rank waits in vain, for tpc-check-certificate; alone, "
+      cl::desc("Write the proof that ranks cannot deadlock, for tpc-check-certificate; alone, "
                "without -o, nothing else is written"),
       cl::value_desc("file"), cl::location(certificate), cl::cat(answers));
   cl::opt<std::string, true> reportOption(

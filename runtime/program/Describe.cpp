@@ -116,9 +116,9 @@ std::string describe(const Manifest &manifest) {
             (constraint.max ? " <= " + std::to_string(*constraint.max) : "") +
             (constraint.why.empty() ? "" : ": " + constraint.why) + "\n";
 
-  if (!manifest.noSecondOpinion.empty())
+  if (!manifest.noRandomizedCheck.empty())
     text +=
-        "Verified by proof alone, not at small sizes as well: " + manifest.noSecondOpinion + "\n";
+        "Verified by proof alone, not at small sizes as well: " + manifest.noRandomizedCheck + "\n";
   if (!manifest.notVerified.empty())
     text += "NOT VERIFIED: compiled without " + manifest.notVerified + "\n";
   if (!manifest.schedule.empty())
@@ -169,7 +169,7 @@ std::string describeJson(const Manifest &manifest) {
                  {"source", manifest.source},
                  {"schedule", manifest.schedule},
                  {"not_verified", manifest.notVerified},
-                 {"no_second_opinion", manifest.noSecondOpinion},
+                 {"no_randomized_check", manifest.noRandomizedCheck},
                  {"grid", gridJson(manifest)},
                  {"world_size", grid.numRanks()}};
   result["groups"] = json::object();

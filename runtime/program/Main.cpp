@@ -44,7 +44,7 @@ void checkProgram(const tpc_program &program, const Manifest &manifest) {
   throw UserError("");
 }
 
-/// What all ranks must have in common, or they would wait for each other in vain.
+/// What all ranks must have in common, or they would deadlock.
 std::vector<Trait> traitsOf(const Manifest &manifest) {
   std::string grid;
   for (const Grid::Axis &axis : manifest.grid.axes())

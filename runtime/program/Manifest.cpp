@@ -354,7 +354,7 @@ Manifest parseManifest(const char *text) {
   manifest.name = root.nameOr("name", "program");
   manifest.compiler = root.nameOr("compiler", "");
   manifest.notVerified = root.nameOr("not_verified", "");
-  manifest.noSecondOpinion = root.nameOr("no_second_opinion", "");
+  manifest.noRandomizedCheck = root.nameOr("no_randomized_check", "");
   manifest.digest = digestOf(text);
   manifest.source = root.textOr("source", "");
   if (root.has("schedule"))

@@ -88,7 +88,7 @@ struct Manifest {
   std::string digest;      ///< of the manifest's text
   std::string notVerified; ///< verifiers that were left out; empty if none
   /// Why the program was proved, but not run at small sizes as well; empty if it was.
-  std::string noSecondOpinion;
+  std::string noRandomizedCheck;
   Grid grid;
   bool sequenceParallel = false;
   int64_t microBatches = 1;

@@ -1,4 +1,4 @@
-// A model whose sizes cannot be made small has no second opinion, and that is said, with the reason.
+// A model whose sizes cannot be made small has no randomized check, and that is said, with the reason.
 // RUN: split-file %s %t
 // RUN: tpc-opt %t/every-second.mlir "--tpc-verify-equivalence=reference=%t/every-second.mlir" 2>&1 | FileCheck %s
 // RUN: tpc-opt %t/every-second.mlir "--tpc-verify-equivalence=reference=%t/every-second.mlir symbolic=false" 2>&1 -o /dev/null | FileCheck %s --check-prefix=ALONE
@@ -14,10 +14,10 @@
 
 // CHECK: warning: tpc-verify-equivalence: proved, but not run at small sizes as well: its sizes cannot be made small:
 // CHECK-SAME: ; size 4099 stays as it is for '{{.*}}' (tpc.slice)
-// CHECK: module attributes {tpc.no_second_opinion = "its sizes cannot be made small:
+// CHECK: module attributes {tpc.no_randomized_check = "its sizes cannot be made small:
 // ALONE: warning: tpc-verify-equivalence: not run at small sizes: its sizes
 // SMALL-NOT: warning
-// SMALL-NOT: tpc.no_second_opinion
+// SMALL-NOT: tpc.no_randomized_check
 // WRONG: run at small sizes, element [0, 0] of output 0 is not what the model computes
 
 //--- every-second.mlir

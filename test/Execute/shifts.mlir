@@ -36,11 +36,11 @@
 // ALONE-NOT: collective_permute
 // ROLL: tpc.roll %{{.*}} dim 0 from "{{.*}}" every "sequence" : {{.*}}[batch{dp}*sequence, 10], local>>
 
-// Two proofs, and why nobody waits in vain.
+// Two proofs, and why nothing deadlocks.
 // RUN: tpc-opt %S/../Transforms/Sharding/Inputs/shift.mlir --tpc-assign-shardings=shard=tp4,sp,dp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-split-stages --tpc-schedule-pipeline -o %t.staged.mlir
 // RUN: tpc-opt %t.staged.mlir --tpc-verify-comms=certificate=%t.json --tpc-verify-equivalence=reference=%S/../Transforms/Sharding/Inputs/shift.mlir -o /dev/null
 // RUN: tpc-check-certificate %t.json | FileCheck %s --check-prefix=PROOF
-// PROOF: no rank waits in vain
+// PROOF: no deadlock
 // RUN: FileCheck %s --check-prefix=JSON --input-file=%t.json
 // JSON: "every": "sequence"
 // JSON-NEXT: "from": "1"

@@ -490,7 +490,7 @@ int main(int argc, char **argv) {
     std::string hash = certificate["hash"];
     if (argc == 3)
       compareProgram(readFile(argv[2]), hash);
-    std::printf("no rank waits in vain: schedule %s\n", hash.c_str());
+    std::printf("no deadlock: schedule %s\n", hash.c_str());
     return 0;
   } catch (const std::exception &error) {
     std::fprintf(stderr, "refused: %s\n", error.what());

@@ -6,7 +6,7 @@
 include "mlir/Pass/PassBase.td"
 
 def Evaluate : Pass<"tpc-evaluate", "::mlir::ModuleOp"> {
-  let summary = "Run a program on paper and compare with the last time";
+  let summary = "Run a program with the reference interpreter and compare with the last time";
   let description = [{
     For tests of passes: evaluates the program for the sizes in `shape`, in double precision, with made-up
     weights and inputs that depend on names and indices alone. The first time the outputs are
@@ -89,7 +89,7 @@ def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
     First, by one lemma for each op, that every value on a rank is the part of a whole value that
     its type says: replicated, a shard, or a part of a sum. Then that the whole values are those of
     the model, for all sizes: the outputs of both programs must be the same expressions of inputs and
-    weights. Layers are looked at once. The sharding rules of ops are not used. Then, as a second opinion, both programs are run
+    weights. Layers are looked at once. The sharding rules of ops are not used. Then, as a randomized check, both programs are run
     at small sizes with elements of a prime field for numbers: sums are exact, what is not linear is a hash. See docs/verification.md.
 
     Errors, at the first op where it fails, with its ONNX node: parts that do not fit together,
@@ -105,7 +105,7 @@ def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
 }
 
 def VerifyComms : Pass<"tpc-verify-comms", "::mlir::ModuleOp"> {
-  let summary = "Prove that the ranks of a staged program cannot wait in vain";
+  let summary = "Prove that the ranks of a staged program cannot deadlock";
   let description = [{
     Reads the staged program only, and trusts nobody who made it. For all sizes, all ranks and all
     numbers of micro-batches at once:

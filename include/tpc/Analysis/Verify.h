@@ -32,7 +32,7 @@ std::unique_ptr<Pass> createVerifyEquivalence(std::shared_ptr<ReferenceModel> re
 /// On ops of a model in which kv heads are there several times: text that says how often.
 inline constexpr llvm::StringLiteral kRepeatedHeadsAttr = "tpc.repeated_heads";
 /// Of a module that is proved but could not be run at small sizes as well: why.
-inline constexpr llvm::StringLiteral kNoSecondOpinionAttr = "tpc.no_second_opinion";
+inline constexpr llvm::StringLiteral kNoRandomizedCheckAttr = "tpc.no_randomized_check";
 
 /// Unit attribute of a module: norms over widths that are split are there as what they compute.
 /// The verifier then compares all norms by their definition.

@@ -1,6 +1,6 @@
 //===- CompareRuns.h - Two programs over a prime field, compared -*- C++ -*-==//
 //
-// The second opinion about a split program: both programs are run, at small sizes, with random
+// The randomized check of a split program: both programs are run, at small sizes, with random
 // elements of a prime field in place of numbers (Interpret/Arithmetic.h).
 //
 //===----------------------------------------------------------------------===//

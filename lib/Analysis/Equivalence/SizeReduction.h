@@ -1,6 +1,6 @@
 //===- SizeReduction.h - A program's sizes, made small ----------*- C++ -*-===//
 //
-// Static sizes of a model are too large to run it on paper: 50257 words, 16384 channels. A program
+// Static sizes of a model are too large to interpret it: 50257 words, 16384 channels. A program
 // of the same ops is run instead whose sizes are smaller in a consistent way. Sizes are numbers n
 // with n' in place of n, such that what the program needs of sizes holds for the small ones too:
 //

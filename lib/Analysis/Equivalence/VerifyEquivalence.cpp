@@ -3,7 +3,7 @@
 // By proof, for all sizes, in two steps. Each value on a rank is shown to be, of some whole value,
 // the part that its type says (verifyRelations). Then that whole value is shown to be the model's:
 // both programs are read as expressions over inputs and weights, and their outputs must be the same
-// (readProgram, compareOutputs). And by a second opinion that has nothing to do with lemmas: both
+// (readProgram, compareOutputs). And by a randomized check that has nothing to do with lemmas: both
 // programs are run at small sizes over a prime field (comparePrograms). See docs/verification.md.
 //
 //===----------------------------------------------------------------------===//
@@ -112,13 +112,13 @@ struct VerifyEquivalence : public mlir::tpc::impl::VerifyEquivalenceBase<VerifyE
     std::string skipped;
     if (failed(verifyEquivalence(model, program, {symbolic, interpret}, &skipped)))
       return signalPassFailure();
-    program->removeAttr(kNoSecondOpinionAttr);
+    program->removeAttr(kNoRandomizedCheckAttr);
     if (!skipped.empty()) {
       emitWarning(program.getLoc()) << "tpc-verify-equivalence: "
                                     << (symbolic ? "proved, but not run at small sizes as well: "
                                                  : "not run at small sizes: ")
                                     << skipped;
-      program->setAttr(kNoSecondOpinionAttr, StringAttr::get(&getContext(), skipped));
+      program->setAttr(kNoRandomizedCheckAttr, StringAttr::get(&getContext(), skipped));
     }
     markAllAnalysesPreserved();
   }

@@ -1,4 +1,4 @@
-//===- Evaluate.cpp - Runs a program on paper, on all ranks ---------------===//
+//===- Evaluate.cpp - The reference interpreter, on all ranks -------------===//
 
 #include "tpc/Analysis/ParseSymbols.h"
 #include "tpc/Analysis/Passes.h"

@@ -37,8 +37,8 @@ public:
   };
 
   Machine(World &world, ArrayRef<Data> inputs);
-  /// Runs @main or the pipeline. Errors: ops that are not known, parts that do not fit, ranks that
-  /// wait in vain, messages that nobody receives, ranks that disagree on an output.
+  /// Runs @main or the pipeline. Errors: ops that are not known, parts that do not fit,
+  /// deadlocks, messages that nobody receives, ranks that disagree on an output.
   LogicalResult run();
 
   SmallVector<Output> outputs;

@@ -1,4 +1,4 @@
-//===- Tensor.h - Values of programs that are run on paper ------*- C++ -*-===//
+//===- Tensor.h - Values of the reference interpreter -----------*- C++ -*-===//
 
 #ifndef TPC_LIB_ANALYSIS_INTERPRET_TENSOR_H
 #define TPC_LIB_ANALYSIS_INTERPRET_TENSOR_H

@@ -115,7 +115,7 @@ def test_not_verified_is_said(tpcc):
     tpcc.call([MODEL, "--no-verify", "--certificate=-"]).refused("--certificate", "--no-verify")
 
 
-def test_no_second_opinion_is_said(tpcc, tmp_path):
+def test_no_randomized_check_is_said(tpcc, tmp_path):
     """A size that is sliced in steps cannot be made small: the program stands on the proof alone."""
     def compiled(size):
         weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[size, size], data_location=TensorProto.EXTERNAL)
@@ -134,8 +134,8 @@ def test_no_second_opinion_is_said(tpcc, tmp_path):
 
     alone, both = compiled(4099), compiled(19)
     assert "tpc-verify-equivalence: proved, but not run at small sizes as well" in alone.compiled.stderr
-    why = alone.describe()["no_second_opinion"]
+    why = alone.describe()["no_randomized_check"]
     assert why.startswith("its sizes cannot be made small")
     assert f"Verified by proof alone, not at small sizes as well: {why}" in alone.call(["--describe"]).stdout
-    assert "warning" not in both.compiled.stderr and both.describe()["no_second_opinion"] == ""
+    assert "warning" not in both.compiled.stderr and both.describe()["no_randomized_check"] == ""
     assert "proof alone" not in both.call(["--describe"]).stdout
