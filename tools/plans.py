@@ -37,21 +37,24 @@ INTRODUCTION = """<!-- Written by tools/plans.py; do not edit. -->
 
 # Plans and their bounds
 
-Right values do not show that a plan is good. This page compares the plans of all families in `test/Models` with lower
-bounds. `tools/plans.py` writes it from `tpcc --report`; `tools/plans.py --check` is a test: numbers may only get smaller.
+Right values do not show that a plan is good. This page compares the plans of all families in
+`test/Models` with lower bounds. `tools/plans.py` writes it from `tpcc --report`;
+`tools/plans.py --check` is a test: numbers may only get smaller.
 
 Each cell has two ratios, `memory · communication`:
 
-* **memory**: the bytes of weights on the fullest rank against an even share, that is, the weights at tp1 over the number
-  of ranks. These models are tiny, so norms and biases, which every rank has, are a larger part than in real ones.
-* **communication**: the bytes that a rank sends in a step, added up over the stages, against the closed forms of
-  [Communication](communication.md#closed-forms) and of
-  [two dimensions](partitioning.md#tensor-parallelism-in-two-dimensions): for L layers 2L+1 reductions of
-  `[tokens, width]`, L+1 where attention and MLP are added at once; for pp one message of `[tokens, width]` a border. Rings
-  are counted. In two dimensions the closed form reduces what is the same width before and behind a matrix; where gathering
-  is less, ratios are below 1.
+* **memory**: the bytes of weights on the fullest rank against an even share, that is, the weights
+  at tp1 over the number of ranks. These models are tiny, so norms and biases, which every rank has,
+  are a larger part than in real ones.
+* **communication**: the bytes that a rank sends in a step, added up over the stages, against the
+  closed forms of [Communication](communication.md#closed-forms) and of
+  [two dimensions](partitioning.md#tensor-parallelism-in-two-dimensions): for L layers 2L+1
+  reductions of `[tokens, width]`, L+1 where attention and MLP are added at once; for pp one message
+  of `[tokens, width]` a border. Rings are counted. In two dimensions the closed form reduces what
+  is the same width before and behind a matrix; where gathering is less, ratios are below 1.
 
-Batch {batch}, sequence {sequence}, past {past}, f32. Cells in bold are above {fine}; their reasons are below.
+Batch {batch}, sequence {sequence}, past {past}, f32. Cells in bold are above {fine}; their reasons
+are below.
 """
 
 
