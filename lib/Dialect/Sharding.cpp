@@ -76,6 +76,17 @@ Location mlir::tpc::nameValue(Location loc, StringRef name) {
   return NameLoc::get(node.getName(), NameLoc::get(type.getName(), value));
 }
 
+void mlir::tpc::collectNodeNames(Location loc, SmallVectorImpl<std::string> &names) {
+  if (auto fused = dyn_cast<FusedLoc>(loc)) {
+    for (Location inner : fused.getLocations())
+      collectNodeNames(inner, names);
+  } else if (auto call = dyn_cast<CallSiteLoc>(loc)) {
+    collectNodeNames(call.getCaller(), names);
+  } else if (auto name = dyn_cast<NameLoc>(loc)) {
+    names.push_back(name.getName().str());
+  }
+}
+
 std::string mlir::tpc::printSharding(ArrayAttr sharding) {
   std::string text;
   llvm::raw_string_ostream os(text);

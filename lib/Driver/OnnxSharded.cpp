@@ -145,18 +145,6 @@ static std::optional<::tpc::OnnxSharding> getInputSharding(BlockArgument input, 
   return std::nullopt;
 }
 
-/// Names of the graph's nodes in a location; those inside of functions are not its own.
-static void collectNames(Location loc, SmallVectorImpl<std::string> &names) {
-  if (auto fused = dyn_cast<FusedLoc>(loc)) {
-    for (Location inner : fused.getLocations())
-      collectNames(inner, names);
-  } else if (auto call = dyn_cast<CallSiteLoc>(loc)) {
-    collectNames(call.getCaller(), names);
-  } else if (auto name = dyn_cast<NameLoc>(loc)) {
-    names.push_back(name.getName().str());
-  }
-}
-
 namespace tpc {
 
 mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, OnnxDevices &devices) {
@@ -240,7 +228,7 @@ void collectStages(ModuleOp staged, OnnxDevices &devices) {
     if (op->getNumOperands() == 0 || !isa<ShardingRuleOpInterface, func::CallOp>(op))
       return;
     SmallVector<std::string> names;
-    collectNames(op->getLoc(), names);
+    collectNodeNames(op->getLoc(), names);
     for (const std::string &name : names) {
       auto [it, isNew] = devices.nodes.try_emplace(name, stage);
       if (!isNew && it->second != stage)

@@ -40,6 +40,10 @@ LogicalResult verifySharding(Attribute sharding, ArrayRef<::tpc::SymExpr> sizes,
 std::string getValueName(Location loc);
 Location nameValue(Location loc, StringRef name);
 
+/// Names of the graph's nodes in a location: of what is inside of a function, the node that calls
+/// it.
+void collectNodeNames(Location loc, SmallVectorImpl<std::string> &names);
+
 /// "[-, tp, ?]"
 std::string printSharding(ArrayAttr sharding);
 

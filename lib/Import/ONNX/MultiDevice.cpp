@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Importer.h"
+#include "StageOrder.h"
 
 #include "tpc/Dialect/Sharding.h"
 
@@ -21,9 +22,12 @@ static FailureOr<ArrayAttr> readDevices(const ::onnx::ShardingSpecProto &spec, i
                                         Builder &builder,
                                         function_ref<InFlightDiagnostic()> emitError) {
   std::map<int64_t, const ::onnx::IntIntListEntryProto *> groups;
-  for (const auto &entry : spec.index_to_device_group_map())
+  for (const auto &entry : spec.index_to_device_group_map()) {
     if (!groups.insert({entry.key(), &entry}).second)
       return emitError() << "has two device groups with the index " << entry.key();
+    if (entry.value().empty())
+      return emitError() << "has a device group without devices, of the index " << entry.key();
+  }
   SmallVector<Attribute> list;
   llvm::DenseSet<int64_t> seen;
   for (int64_t device : spec.device()) {
@@ -57,6 +61,12 @@ static FailureOr<DictionaryAttr> readSpec(const ::onnx::ShardingSpecProto &spec,
   for (const auto &dim : spec.sharded_dim()) {
     SmallVector<Attribute> sizes;
     SmallVector<int64_t> shards;
+    if (!dim.has_axis())
+      return emitError() << "is cut along a dimension that is not said; set the axis of its "
+                            "sharded_dim";
+    if (dim.simple_sharding().empty())
+      return emitError() << "does not say into how many parts it is cut along axis " << dim.axis()
+                         << "; add a simple_sharding";
     for (const auto &part : dim.simple_sharding()) {
       if (part.num_shards() < 1 || part.num_shards() > numDevices ||
           (parts *= part.num_shards()) > numDevices)
@@ -82,65 +92,191 @@ static FailureOr<DictionaryAttr> readSpec(const ::onnx::ShardingSpecProto &spec,
        builder.getNamedAttr("dims", builder.getArrayAttr(dims))});
 }
 
-LogicalResult Importer::readDeviceConfigurations() {
-  struct Configuration {
-    int64_t devices;
-    SmallVector<Attribute> tensors, stages;
-  };
-  llvm::MapVector<StringAttr, Configuration> configurations;
+namespace {
+/// One entry of ModelProto.configuration, and what nodes say of it.
+struct Configuration {
+  int64_t devices;
+  SmallVector<Attribute> tensors = {}, stages = {};
+  llvm::MapVector<const ::onnx::NodeProto *, int64_t> stageOf = {};
+  llvm::StringMap<int64_t> stageOfName = {};
+};
+
+class ConfigurationReader {
+public:
+  ConfigurationReader(const ::onnx::ModelProto &model, Builder &builder, Location fileLoc,
+                      function_ref<Location(const ::onnx::NodeProto &)> nodeLoc)
+      : model(model), builder(builder), fileLoc(fileLoc), nodeLoc(nodeLoc) {}
+  /// `tpc.devices`; empty where the file has no configuration.
+  FailureOr<ArrayAttr> run();
+
+private:
+  LogicalResult readConfigurations();
+  /// What a node says. Those inside of branches and functions have no place of their own.
+  LogicalResult readNode(const ::onnx::NodeProto &node, bool inside);
+  LogicalResult readBody(const google::protobuf::RepeatedPtrField<::onnx::NodeProto> &nodes);
+  LogicalResult readStage(const ::onnx::NodeProto &node, int64_t stage, Configuration &of);
+  LogicalResult readTensors(const ::onnx::NodeProto &node,
+                            const ::onnx::NodeDeviceConfigurationProto &proto, Configuration &of);
+
+  const ::onnx::ModelProto &model;
+  Builder &builder;
+  Location fileLoc;
+  function_ref<Location(const ::onnx::NodeProto &)> nodeLoc;
+  llvm::MapVector<StringRef, Configuration> configurations;
+  bool warned = false;
+};
+} // namespace
+
+LogicalResult ConfigurationReader::readConfigurations() {
   for (const auto &proto : model.configuration()) {
-    StringAttr name = builder.getStringAttr(proto.name());
+    if (proto.name().empty())
+      return emitError(fileLoc) << "a device configuration has no name";
+    auto error = [&] {
+      return emitError(fileLoc) << "device configuration '" << proto.name() << "' ";
+    };
     if (proto.num_devices() < 1)
-      return emitError(fileLoc()) << "device configuration '" << proto.name() << "' has "
-                                  << proto.num_devices() << " devices";
-    if (!configurations.insert({name, {proto.num_devices(), {}, {}}}).second)
-      return emitError(fileLoc()) << "there are two device configurations named '" << proto.name()
-                                  << "'";
+      return error() << "has " << proto.num_devices() << " devices";
+    if (proto.device_size() > 0 && proto.device_size() != proto.num_devices())
+      return error() << "has " << proto.num_devices() << " devices, but names "
+                     << proto.device_size() << "; name all of them, or none";
+    if (!configurations.insert({proto.name(), {proto.num_devices()}}).second)
+      return emitError(fileLoc) << "there are two device configurations named '" << proto.name()
+                                << "'";
   }
-  if (configurations.empty())
-    return success();
+  return success();
+}
 
-  for (const auto &node : model.graph().node()) {
-    Location loc = nodeLoc(node, top);
-    std::string source = getSourceName(loc);
-    for (const auto &proto : node.device_configurations()) {
-      auto it = configurations.find(builder.getStringAttr(proto.configuration_id()));
-      if (it == configurations.end())
-        return emitError(loc) << "node '" << source << "' is placed by the device configuration '"
-                              << proto.configuration_id() << "', which the file does not define";
-      Configuration &configuration = it->second;
-      if (proto.has_pipeline_stage()) {
-        if (proto.pipeline_stage() < 0)
-          return emitError(loc) << "node '" << source << "' is in pipeline stage "
-                                << proto.pipeline_stage();
-        configuration.stages.push_back(builder.getDictionaryAttr(
-            {builder.getNamedAttr("node", builder.getStringAttr(source)),
-             builder.getNamedAttr("stage", builder.getI64IntegerAttr(proto.pipeline_stage()))}));
-      }
-      for (const auto &spec : proto.sharding_spec()) {
-        auto fault = [&] {
-          return emitError(loc) << "tensor '" << spec.tensor_name() << "' of node '" << source
-                                << "' (device configuration '" << proto.configuration_id() << "') ";
-        };
-        if (!llvm::is_contained(node.input(), spec.tensor_name()) &&
-            !llvm::is_contained(node.output(), spec.tensor_name()))
-          return fault() << "is none of the node's inputs and outputs";
-        FailureOr<DictionaryAttr> read =
-            readSpec(spec, source, configuration.devices, builder, fault);
-        if (failed(read))
-          return failure();
-        configuration.tensors.push_back(*read);
-      }
+LogicalResult ConfigurationReader::readStage(const ::onnx::NodeProto &node, int64_t stage,
+                                             Configuration &of) {
+  Location loc = nodeLoc(node);
+  std::string name = getSourceName(loc);
+  if (stage < 0)
+    return emitError(loc) << "'" << name << "' is in pipeline stage " << stage;
+  // Nodes are known by their names from here on.
+  auto [it, isNew] = of.stageOfName.try_emplace(name, stage);
+  if (!isNew && it->second != stage)
+    return emitError(loc) << "two nodes are named '" << name << "', one in pipeline stage "
+                          << it->second << " and one in stage " << stage
+                          << "; give them different names";
+  of.stageOf[&node] = stage;
+  if (isNew)
+    of.stages.push_back(builder.getDictionaryAttr(
+        {builder.getNamedAttr("node", builder.getStringAttr(name)),
+         builder.getNamedAttr("stage", builder.getI64IntegerAttr(stage))}));
+  return success();
+}
+
+LogicalResult ConfigurationReader::readTensors(const ::onnx::NodeProto &node,
+                                               const ::onnx::NodeDeviceConfigurationProto &proto,
+                                               Configuration &of) {
+  Location loc = nodeLoc(node);
+  std::string source = getSourceName(loc);
+  llvm::StringSet<> seen;
+  for (const auto &spec : proto.sharding_spec()) {
+    auto fault = [&] {
+      return emitError(loc) << "tensor '" << spec.tensor_name() << "' of node '" << source
+                            << "' (device configuration '" << proto.configuration_id() << "') ";
+    };
+    if (spec.tensor_name().empty() || (!llvm::is_contained(node.input(), spec.tensor_name()) &&
+                                       !llvm::is_contained(node.output(), spec.tensor_name())))
+      return fault() << "is none of the node's inputs and outputs";
+    if (!seen.insert(spec.tensor_name()).second)
+      return fault() << "has two sharding_specs; keep one";
+    FailureOr<DictionaryAttr> read = readSpec(spec, source, of.devices, builder, fault);
+    if (failed(read))
+      return failure();
+    of.tensors.push_back(*read);
+  }
+  return success();
+}
+
+LogicalResult ConfigurationReader::readNode(const ::onnx::NodeProto &node, bool inside) {
+  Location loc = nodeLoc(node);
+  std::string source = getSourceName(loc);
+  llvm::StringSet<> seen;
+  for (const auto &proto : node.device_configurations()) {
+    auto it = configurations.find(proto.configuration_id());
+    if (it == configurations.end()) {
+      InFlightDiagnostic diag = emitError(loc)
+                                << "'" << source << "' is placed by the device configuration '"
+                                << proto.configuration_id() << "', which the file does not define";
+      if (configurations.empty())
+        return diag << "; it defines none";
+      diag << "; it defines ";
+      llvm::interleaveComma(configurations, diag,
+                            [&](auto &entry) { diag << "'" << entry.first << "'"; });
+      return diag;
     }
+    if (!seen.insert(proto.configuration_id()).second)
+      return emitError(loc) << "'" << source << "' has two entries of device configuration '"
+                            << proto.configuration_id() << "'; make them one";
+    if (inside)
+      continue;
+    if ((proto.has_pipeline_stage() &&
+         failed(readStage(node, proto.pipeline_stage(), it->second))) ||
+        failed(readTensors(node, proto, it->second)))
+      return failure();
   }
+  if (inside && !node.device_configurations().empty() && !std::exchange(warned, true))
+    emitWarning(loc) << "what node '" << source
+                     << "' says of devices is not used: it is inside of a branch or a function; "
+                        "say it of the node that calls it";
+  for (const auto &attribute : node.attribute()) {
+    if (attribute.has_g() && failed(readBody(attribute.g().node())))
+      return failure();
+    for (const auto &graph : attribute.graphs())
+      if (failed(readBody(graph.node())))
+        return failure();
+  }
+  return success();
+}
 
+LogicalResult
+ConfigurationReader::readBody(const google::protobuf::RepeatedPtrField<::onnx::NodeProto> &nodes) {
+  return success(
+      llvm::all_of(nodes, [&](auto &node) { return succeeded(readNode(node, /*inside=*/true)); }));
+}
+
+FailureOr<ArrayAttr> ConfigurationReader::run() {
+  if (failed(readConfigurations()))
+    return failure();
+  for (const auto &node : model.graph().node())
+    if (failed(readNode(node, /*inside=*/false)))
+      return failure();
+  for (const auto &function : model.functions())
+    if (failed(readBody(function.node())))
+      return failure();
+
+  StageOrder order(model.graph());
   SmallVector<Attribute> list;
-  for (auto &[name, configuration] : configurations)
+  for (auto &[name, configuration] : configurations) {
+    auto &stageOf = configuration.stageOf;
+    if (auto edge = order.findBackwards(stageOf)) {
+      std::string from = getSourceName(nodeLoc(*edge->from)),
+                  to = getSourceName(nodeLoc(*edge->to));
+      return emitError(nodeLoc(*edge->to))
+             << "'" << to << "' is in pipeline stage " << stageOf[edge->to]
+             << " of device configuration '" << name << "', but it needs what '" << from
+             << "' computes in stage " << stageOf[edge->from]
+             << ", and stages run one after the other; put '" << to << "' into stage "
+             << stageOf[edge->from] << " or a later one, or '" << from << "' into stage "
+             << stageOf[edge->to] << " or an earlier one";
+    }
     list.push_back(builder.getDictionaryAttr(
-        {builder.getNamedAttr("name", name),
+        {builder.getNamedAttr("name", builder.getStringAttr(name)),
          builder.getNamedAttr("devices", builder.getI64IntegerAttr(configuration.devices)),
          builder.getNamedAttr("tensors", builder.getArrayAttr(configuration.tensors)),
          builder.getNamedAttr("stages", builder.getArrayAttr(configuration.stages))}));
-  module->getOperation()->setAttr(kDevicesAttr, builder.getArrayAttr(list));
-  return success();
+  }
+  return builder.getArrayAttr(list);
+}
+
+LogicalResult Importer::readDeviceConfigurations() {
+  FailureOr<ArrayAttr> list =
+      ConfigurationReader(model, builder, fileLoc(), [&](const ::onnx::NodeProto &node) {
+        return nodeLoc(node, top);
+      }).run();
+  if (succeeded(list) && !list->empty())
+    module->getOperation()->setAttr(kDevicesAttr, *list);
+  return success(succeeded(list));
 }

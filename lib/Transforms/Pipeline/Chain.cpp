@@ -105,8 +105,9 @@ double Chain::getSendSeconds(size_t place) const {
 }
 
 /// All places or, of very many, about a thousand: from stretches that take equally long, the place
-/// of each where least is sent. Choosing takes time that grows with the square of their number.
-std::vector<size_t> Chain::getWindows(size_t stages) const {
+/// of each where least is sent, and of each range. Choosing takes time that grows with the square
+/// of their number.
+std::vector<size_t> Chain::getWindows(size_t stages, ArrayRef<StageRange> ranges) const {
   size_t most = std::max<size_t>(1024, 4 * stages);
   std::vector<size_t> all(places.size());
   std::iota(all.begin(), all.end(), 0);
@@ -129,12 +130,23 @@ std::vector<size_t> Chain::getWindows(size_t stages) const {
       kept.back() = place;
     last = stretch;
   }
+  for (const StageRange &range : ranges) {
+    std::optional<size_t> least;
+    for (size_t place = 1; place < places.size(); ++place)
+      if (range.contains(places[place].begin) &&
+          (!least || getSendSeconds(place) <= getSendSeconds(*least)))
+        least = place;
+    if (least)
+      kept.push_back(*least);
+  }
+  llvm::sort(kept);
+  kept.erase(llvm::unique(kept), kept.end());
   return kept;
 }
 
 /// seconds[i][j]: a stage from window i to window j. One walk over the chain for each i, of what
 /// is recomputed alone: carried ops are added up before.
-void Chain::computeSeconds(size_t stages) {
+void Chain::computeSeconds(size_t stages, ArrayRef<StageRange> ranges) {
   DenseSet<Operation *> costly; // recomputed ops that take time, with what they need
   for (Operation &op : main.front().without_terminator())
     if (recomputed.contains(&op) &&
@@ -157,7 +169,7 @@ void Chain::computeSeconds(size_t stages) {
       needing.push_back(i);
   }
 
-  windows = getWindows(stages);
+  windows = getWindows(stages, ranges);
   double least = std::numeric_limits<double>::infinity();
   for (size_t place : ArrayRef(windows).drop_front())
     least = std::min(least, getSendSeconds(place));
@@ -186,19 +198,22 @@ void Chain::computeSeconds(size_t stages) {
   }
 }
 
-std::optional<std::vector<size_t>> Chain::choose(size_t stages) {
+std::optional<std::vector<size_t>> Chain::choose(size_t stages, ArrayRef<StageRange> ranges) {
   if (stages == 1)
     return std::vector<size_t>();
   if (places.size() < stages)
     return std::nullopt;
   if (seconds.empty())
-    computeSeconds(stages);
+    computeSeconds(stages, ranges);
   auto getBegin = [&](size_t i) {
     return i < windows.size() ? places[windows[i]].begin : carried.size();
   };
   auto cuts = chooseCuts(
       windows.size(), stages, [&](size_t i, size_t j) { return seconds[i][j]; }, 0.01,
-      [&](size_t i, size_t j) { return until[getBegin(j)] - until[getBegin(i)]; });
+      [&](size_t i, size_t j) { return until[getBegin(j)] - until[getBegin(i)]; },
+      [&](size_t stage, size_t i) {
+        return ranges.empty() || ranges[stage - 1].contains(getBegin(i));
+      });
   if (cuts)
     for (size_t &cut : *cuts)
       cut = windows[cut];

@@ -33,6 +33,12 @@ struct RecomputeLimits {
 DenseSet<Operation *> findRecomputed(func::FuncOp main, CostModel &model, int64_t stages,
                                      RecomputeLimits limits);
 
+/// With which of the carried ops a stage may begin.
+struct StageRange {
+  size_t first, last;
+  bool contains(size_t position) const { return first <= position && position <= last; }
+};
+
 class Chain {
 public:
   Chain(func::FuncOp main, CostModel &model, DenseSet<Operation *> recomputed);
@@ -68,13 +74,14 @@ public:
   /// fastest and, of those within one part in a hundred of it, the one that divides carried
   /// ops most evenly. Of a message counts, at both its ends, what it takes more than the least one:
   /// all cuts pay that.
+  /// With `ranges`, each stage but the first begins in its own.
   /// Nothing if there are too few places. The first call has the most stages.
-  std::optional<std::vector<size_t>> choose(size_t stages);
+  std::optional<std::vector<size_t>> choose(size_t stages, ArrayRef<StageRange> ranges = {});
 
 private:
   void findPlaces();
-  void computeSeconds(size_t stages);
-  std::vector<size_t> getWindows(size_t stages) const;
+  void computeSeconds(size_t stages, ArrayRef<StageRange> ranges);
+  std::vector<size_t> getWindows(size_t stages, ArrayRef<StageRange> ranges) const;
 
   func::FuncOp main;
   CostModel &model;

@@ -8,7 +8,8 @@
 std::optional<std::vector<size_t>>
 mlir::tpc::chooseCuts(size_t pieces, size_t stages,
                       const std::function<double(size_t, size_t)> &cost, double slack,
-                      const std::function<double(size_t, size_t)> &own) {
+                      const std::function<double(size_t, size_t)> &own,
+                      const std::function<bool(size_t, size_t)> &mayBegin) {
   if (stages == 0 || pieces < stages)
     return std::nullopt;
   constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -25,6 +26,8 @@ mlir::tpc::chooseCuts(size_t pieces, size_t stages,
     for (size_t s = 1; s <= stages; ++s)
       for (size_t j = s; j <= pieces; ++j)
         for (size_t i = s - 1; i < j; ++i) {
+          if (mayBegin && s > 1 && !mayBegin(s - 1, i))
+            continue;
           double value = combine(best[s - 1][i], i, j);
           if (value < best[s][j]) {
             best[s][j] = value;
@@ -36,6 +39,8 @@ mlir::tpc::chooseCuts(size_t pieces, size_t stages,
   };
   double largest =
       solve([&](double a, size_t i, size_t j) { return std::max(a, costs[i][j]); }, nullptr);
+  if (largest == infinity)
+    return std::nullopt;
   // Rounding must not exclude the optimum itself.
   double limit = largest * (1 + std::max(slack, 1e-9));
   std::vector<std::vector<size_t>> choice(stages + 1, std::vector<size_t>(pieces + 1));

@@ -1,10 +1,10 @@
 //===- SplitStages.cpp - One function for each stage ----------------------===//
 
 #include "Chain.h"
+#include "StageMarks.h"
 
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
-#include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Pipeline/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -39,11 +39,11 @@ private:
   static constexpr RecomputeLimits limits[] = {{0.01, false}, {0.1, false}, {0.1, true}};
 
   Choice makeChain(size_t stages, RecomputeLimits limits);
-  Choice choose(size_t stages);
+  /// The chain whose slowest stage is fastest; of equals the one that recomputes least. With
+  /// marks, of those that can be cut between them; without a chain if none can.
+  Choice choose(size_t stages, const StageMarks &marks = {});
   FailureOr<Choice> chooseAsked(size_t stages, ArrayRef<int64_t> forcedCuts);
   std::string suggest(size_t stages);
-  bool hasMarks();
-  FailureOr<std::vector<size_t>> getMarkedCuts(const Chain &chain);
   func::FuncOp makeStage(const Chain &chain, size_t index, size_t begin, size_t end,
                          IRMapping &values, SmallVectorImpl<Value> &results,
                          OpBuilder &mainBuilder);
@@ -60,8 +60,7 @@ Choice Splitter::makeChain(size_t stages, RecomputeLimits limits) {
   return choice;
 }
 
-/// The chain whose slowest stage is fastest; of equals the one that recomputes least.
-Choice Splitter::choose(size_t stages) {
+Choice Splitter::choose(size_t stages, const StageMarks &marks) {
   Choice best;
   double fastest = 0;
   size_t carried = 0;
@@ -71,7 +70,14 @@ Choice Splitter::choose(size_t stages) {
     if (best.chain && choice.chain->getCarried().size() == carried)
       continue;
     carried = choice.chain->getCarried().size();
-    choice.cuts = choice.chain->choose(stages);
+    std::vector<StageRange> ranges;
+    if (!marks.empty()) {
+      auto found = marks.getRanges(*choice.chain, stages);
+      if (failed(found))
+        continue;
+      ranges = *found;
+    }
+    choice.cuts = choice.chain->choose(stages, ranges);
     double slowest = choice.cuts ? choice.chain->getSlowest(*choice.cuts)
                                  : std::numeric_limits<double>::infinity();
     if (best.chain && slowest >= 0.99 * fastest)
@@ -92,86 +98,6 @@ std::string Splitter::suggest(size_t stages) {
       return "; with pp" + std::to_string(stages) + " all have work";
   }
   return "";
-}
-
-bool Splitter::hasMarks() {
-  return llvm::any_of(main.front(), [](Operation &op) { return op.hasAttr(kPipelineStageAttr); });
-}
-
-/// Where stages begin if ops say in which stage they are to be (`tpc.pipeline_stage`); empty if
-/// none does.
-FailureOr<std::vector<size_t>> Splitter::getMarkedCuts(const Chain &chain) {
-  ArrayRef<Operation *> carried = chain.getCarried();
-  ArrayRef<Chain::Place> places = chain.getPlaces();
-  int64_t stages = grid.getAxisSize("pp");
-  SmallVector<std::optional<int64_t>> marks;
-  bool any = false;
-  Operation *before = nullptr; // the last op that says its stage
-  int64_t current = 0;
-  for (Operation *op : carried) {
-    auto mark = op->getAttrOfType<IntegerAttr>(kPipelineStageAttr);
-    marks.push_back(mark ? std::optional<int64_t>(mark.getInt()) : std::nullopt);
-    if (!mark)
-      continue;
-    if (mark.getInt() < 0 || mark.getInt() >= stages)
-      return op->emitError() << "'" << getSourceName(op->getLoc())
-                             << "' is to be in pipeline stage " << mark.getInt()
-                             << ", but the grid has pp" << stages;
-    if (mark.getInt() < current)
-      return op->emitError() << "'" << getSourceName(op->getLoc())
-                             << "' is to be in pipeline stage " << mark.getInt()
-                             << ", but it comes after '" << getSourceName(before->getLoc())
-                             << "' of stage " << current;
-    any = true;
-    before = op;
-    current = mark.getInt();
-  }
-  std::vector<size_t> cuts;
-  if (!any || stages == 1)
-    return cuts;
-
-  auto nameAt = [&](size_t i) { return "'" + getSourceName(carried[i]->getLoc()) + "'"; };
-  for (int64_t stage = 1; stage < stages; ++stage) {
-    // The stage begins after all ops of those before it, and not after the first of its own.
-    size_t low = 0, high = carried.size();
-    for (auto [i, mark] : llvm::enumerate(marks)) {
-      if (mark && *mark < stage)
-        low = i + 1;
-      if (mark && *mark >= stage)
-        high = std::min<size_t>(high, i);
-    }
-    if (low == 0 || high == carried.size())
-      return emitError(main.getLoc())
-             << "no op is to be in pipeline stage " << (low == 0 ? stage - 1 : stage)
-             << ", but the grid has pp" << stages;
-    std::optional<size_t> best;
-    double least = 0;
-    for (size_t place = 1; place < places.size(); ++place) {
-      if (places[place].begin < low || places[place].begin > high)
-        continue;
-      double seconds = chain.getSendSeconds(place);
-      if (!best || seconds <= least) {
-        best = place;
-        least = seconds;
-      }
-    }
-    if (!best) {
-      InFlightDiagnostic diag = carried[high]->emitError()
-                                << "pipeline stage " << stage << " cannot begin with "
-                                << nameAt(high) << ": between it and " << nameAt(low - 1)
-                                << " more than one activation is live";
-      for (size_t place = 1; place < places.size(); ++place)
-        if (places[place].begin > high) {
-          diag << "; it may begin with " << nameAt(places[place].begin);
-          break;
-        }
-      return diag;
-    }
-    if (!cuts.empty() && *best <= cuts.back())
-      return emitError(main.getLoc()) << "pipeline stage " << stage - 1 << " has no op of its own";
-    cuts.push_back(*best);
-  }
-  return cuts;
 }
 
 func::FuncOp Splitter::makeStage(const Chain &chain, size_t index, size_t begin, size_t end,
@@ -251,25 +177,25 @@ func::FuncOp Splitter::makeStage(const Chain &chain, size_t index, size_t begin,
 /// Where the user or the file wants the cuts; without a chain if nobody does.
 FailureOr<Choice> Splitter::chooseAsked(size_t stages, ArrayRef<int64_t> forcedCuts) {
   if (forcedCuts.empty()) {
-    Choice choice;
-    if (!hasMarks())
-      return choice;
-    FailureOr<std::vector<size_t>> marked = failure();
-    for (size_t i = 0; i < std::size(limits) && failed(marked); ++i) {
-      // The last one says why.
-      ScopedDiagnosticHandler handler(
-          module.getContext(), [i](Diagnostic &) { return success(i + 1 < std::size(limits)); });
-      choice = makeChain(stages, limits[i]);
-      marked = getMarkedCuts(*choice.chain);
-    }
-    if (failed(marked))
+    FailureOr<StageMarks> marks = StageMarks::take(module, main, stages);
+    if (failed(marks))
       return failure();
-    main.walk([](Operation *op) { op->removeDiscardableAttr(kPipelineStageAttr); });
-    if (marked->empty())
+    if (marks->empty())
       return Choice();
-    choice.cuts = *marked;
-    choice.imbalance = describeImbalance(*choice.chain, model, *marked);
-    return std::move(choice);
+    Choice choice;
+    {
+      // The last one says why.
+      ScopedDiagnosticHandler handler(module.getContext(), [](Diagnostic &) { return success(); });
+      choice = choose(stages, *marks);
+    }
+    if (choice.cuts)
+      return std::move(choice);
+    Choice last = makeChain(stages, limits[std::size(limits) - 1]);
+    if (succeeded(marks->getRanges(*last.chain, stages)))
+      emitError(main.getLoc()) << "pp" << stages
+                               << ": there is no way to cut into as many stages between the ops "
+                                  "that say their stage";
+    return failure();
   }
   // The places of the first chain that has so many.
   Choice choice;

@@ -38,8 +38,10 @@ private:
   LogicalResult readTensor(DictionaryAttr tensor, StringAttr configuration);
   FailureOr<SmallVector<Attribute>> readDims(DictionaryAttr tensor, const AnnotationTarget &target);
   LogicalResult checkDevices(DictionaryAttr tensor);
+  LogicalResult checkStage(DictionaryAttr tensor);
   std::optional<SmallVector<StringAttr>> findAxes(const Parts &parts, int64_t count) const;
   LogicalResult readStages(DictionaryAttr configuration);
+  void holdStages();
   InFlightDiagnostic error(DictionaryAttr tensor) {
     return emitError(NameLoc::get(tensor.getAs<StringAttr>("node"), module.getLoc()))
            << "tensor '" << tensor.getAs<StringAttr>("tensor").getValue() << "' of node '"
@@ -52,6 +54,8 @@ private:
   const std::vector<NamedAxis> axes;
   llvm::StringMap<const AnnotationTarget *> byName;
   llvm::StringMap<StringAttr> nodes; // that have given a tensor its sharding
+  /// Stages of nodes, and the tensor whose devices say it; null where the node does itself.
+  llvm::MapVector<StringAttr, std::pair<int64_t, StringAttr>> stages;
 };
 
 } // namespace
@@ -122,14 +126,55 @@ std::optional<SmallVector<StringAttr>> DeviceReader::findAxes(const Parts &parts
   return names;
 }
 
+static std::set<int64_t> getDevices(DictionaryAttr tensor) {
+  std::set<int64_t> listed;
+  for (auto group : tensor.getAs<ArrayAttr>("devices").getAsRange<DenseI64ArrayAttr>())
+    listed.insert(group.asArrayRef().begin(), group.asArrayRef().end());
+  return listed;
+}
+
+/// What a node takes and gives is on devices of its stage. Where it says no stage, those of one
+/// stage alone say it.
+LogicalResult DeviceReader::checkStage(DictionaryAttr tensor) {
+  std::set<int64_t> listed = getDevices(tensor), of;
+  for (int64_t device : listed)
+    of.insert(grid.coordinate(device, Axis::PP));
+  if (of.empty() || grid.size(Axis::PP) == 1)
+    return success();
+  auto node = tensor.getAs<StringAttr>("node");
+  auto it = stages.find(node);
+  if (it == stages.end()) {
+    if (of.size() == 1)
+      stages[node] = {*of.begin(), tensor.getAs<StringAttr>("tensor")};
+    return success();
+  }
+  auto [stage, source] = it->second;
+  if (of.count(stage))
+    return success();
+  InFlightDiagnostic diag = error(tensor);
+  diag << "is on " << (listed.size() == 1 ? "device " : "devices ");
+  llvm::interleaveComma(listed, diag);
+  diag << " of pipeline stage ";
+  llvm::interleaveComma(of, diag);
+  diag << ", but ";
+  if (source)
+    diag << "its tensor '" << source.getValue() << "' is on those";
+  else
+    diag << "the node is in that";
+  diag << " of stage " << stage << ", which has ";
+  llvm::interleaveComma(llvm::make_filter_range(llvm::seq<int64_t>(0, grid.worldSize()),
+                                                [&, stage = stage](int64_t rank) {
+                                                  return grid.coordinate(rank, Axis::PP) == stage;
+                                                }),
+                        diag);
+  return diag << "; list devices of the stage that the node is in";
+}
+
 /// All ranks of some pipeline stages hold the tensor, or all ranks.
 LogicalResult DeviceReader::checkDevices(DictionaryAttr tensor) {
-  std::set<int64_t> listed, stages;
-  for (auto group : tensor.getAs<ArrayAttr>("devices").getAsRange<DenseI64ArrayAttr>())
-    for (int64_t device : group.asArrayRef()) {
-      listed.insert(device);
-      stages.insert(grid.coordinate(device, Axis::PP));
-    }
+  std::set<int64_t> listed = getDevices(tensor), stages;
+  for (int64_t device : listed)
+    stages.insert(grid.coordinate(device, Axis::PP));
   if (listed.empty())
     return success();
   for (int64_t rank = 0; rank < grid.worldSize(); ++rank)
@@ -235,6 +280,8 @@ FailureOr<SmallVector<Attribute>> DeviceReader::readDims(DictionaryAttr tensor,
 
 LogicalResult DeviceReader::readTensor(DictionaryAttr tensor, StringAttr configuration) {
   StringAttr name = tensor.getAs<StringAttr>("tensor"), node = tensor.getAs<StringAttr>("node");
+  if (failed(checkStage(tensor)))
+    return failure();
   auto it = byName.find(name.getValue());
   if (it == byName.end()) {
     bool cut = llvm::any_of(
@@ -265,20 +312,30 @@ LogicalResult DeviceReader::readTensor(DictionaryAttr tensor, StringAttr configu
 }
 
 LogicalResult DeviceReader::readStages(DictionaryAttr configuration) {
-  auto stages = configuration.getAs<ArrayAttr>("stages");
   int64_t last = -1, wanted = grid.size(Axis::PP);
-  for (auto stage : stages.getAsRange<DictionaryAttr>())
-    last = std::max(last, stage.getAs<IntegerAttr>("stage").getInt());
-  if (last < 0)
-    return success();
-  if (last + 1 != wanted)
+  for (auto stage : configuration.getAs<ArrayAttr>("stages").getAsRange<DictionaryAttr>()) {
+    int64_t index = stage.getAs<IntegerAttr>("stage").getInt();
+    last = std::max(last, index);
+    stages[stage.getAs<StringAttr>("node")] = {index, {}};
+  }
+  if (last >= 0 && last + 1 != wanted)
     return emitError(inFile(module))
            << "device configuration '" << configuration.getAs<StringAttr>("name").getValue()
            << "' has pipeline stages 0 to " << last << ", but the grid has pp" << wanted
            << "; use pp" << last + 1;
-  if (wanted > 1)
-    module->setAttr(kHeldStagesAttr, stages);
   return success();
+}
+
+/// For tpc-place-annotations.
+void DeviceReader::holdStages() {
+  Builder builder(context);
+  SmallVector<Attribute> list;
+  for (auto &[node, stage] : stages)
+    list.push_back(builder.getDictionaryAttr(
+        {builder.getNamedAttr("node", node),
+         builder.getNamedAttr("stage", builder.getI64IntegerAttr(stage.first))}));
+  if (grid.size(Axis::PP) > 1 && !list.empty())
+    module->setAttr(kHeldStagesAttr, builder.getArrayAttr(list));
 }
 
 LogicalResult DeviceReader::run(StringRef wanted) {
@@ -292,10 +349,13 @@ LogicalResult DeviceReader::run(StringRef wanted) {
   auto chosen = choose(configurations, wanted);
   if (failed(chosen) || !*chosen)
     return LogicalResult(chosen);
+  if (failed(readStages(*chosen)))
+    return failure();
   for (auto tensor : chosen->getAs<ArrayAttr>("tensors").getAsRange<DictionaryAttr>())
     if (failed(readTensor(tensor, chosen->getAs<StringAttr>("name"))))
       return failure();
-  return readStages(*chosen);
+  holdStages();
+  return success();
 }
 
 LogicalResult mlir::tpc::applyDeviceConfiguration(ModuleOp module,

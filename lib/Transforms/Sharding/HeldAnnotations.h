@@ -7,8 +7,9 @@
 
 namespace mlir::tpc {
 
-/// On the module: an array of {name, entries, source}, by the numbers that stand in locations.
-/// An entry is a #tpc.factor, or the size of a dimension that is left to the strategies.
+/// On the module: an array of {name, entries, source, stage}, by the numbers that stand in
+/// locations; of entries and stage there is one or both. An entry is a #tpc.dim, or the size of a
+/// dimension that is left to the strategies.
 inline constexpr llvm::StringLiteral kHeldAnnotationsAttr = "tpc.held_annotations";
 
 /// On the module: an array of {node, stage}. Nodes are known by their names, which locations have.

@@ -1,4 +1,4 @@
-//===- HoldAnnotations.cpp - Annotations of values through rewrites -------===//
+//===- HoldAnnotations.cpp - Annotations of ops through rewrites ----------===//
 //
 // Rewrites drop attributes of the ops that they replace; they keep locations. So an annotated op's
 // location is marked with a number, and the module has a list of what each number stands
@@ -28,27 +28,28 @@ struct HoldAnnotations : public mlir::tpc::impl::HoldAnnotationsBase<HoldAnnotat
     SmallVector<Attribute> held;
     module.walk([&](Operation *op) {
       auto sharding = op->getAttrOfType<ArrayAttr>(kShardingAttr);
-      if (!sharding || isa<WeightOp>(op) || op->getNumResults() != 1)
+      if (isa<WeightOp>(op) || op->getNumResults() != 1)
+        sharding = {};
+      Attribute stage = op->removeDiscardableAttr(kPipelineStageAttr);
+      if (!sharding && !stage)
         return;
       std::string name = getValueName(op->getLoc());
       if (name.empty())
         name = getSourceName(op->getLoc());
-      // Entries with their sizes: dimensions may be merged on the way.
-      SmallVector<Attribute> entries;
-      for (auto [entry, size] : llvm::zip(sharding, getSizes(op->getResult(0)))) {
-        if (auto dim = dyn_cast<DimAttr>(entry)) {
-          for (FactorAttr factor : dim.getFactors())
-            entries.push_back(factor);
-        } else {
-          entries.push_back(builder.getStringAttr(size.str()));
-        }
-      }
       SmallVector<NamedAttribute> fields = {
-          builder.getNamedAttr("name", builder.getStringAttr(name)),
-          builder.getNamedAttr("entries", builder.getArrayAttr(entries))};
-      if (Attribute source = op->removeAttr(kShardingSourceAttr))
-        fields.push_back(builder.getNamedAttr("source", source));
-      op->removeAttr(kShardingAttr);
+          builder.getNamedAttr("name", builder.getStringAttr(name))};
+      if (sharding) {
+        // Entries with their sizes: dimensions may be merged on the way.
+        SmallVector<Attribute> entries;
+        for (auto [entry, size] : llvm::zip(sharding, getSizes(op->getResult(0))))
+          entries.push_back(isa<DimAttr>(entry) ? entry : builder.getStringAttr(size.str()));
+        fields.push_back(builder.getNamedAttr("entries", builder.getArrayAttr(entries)));
+        if (Attribute source = op->removeAttr(kShardingSourceAttr))
+          fields.push_back(builder.getNamedAttr("source", source));
+        op->removeAttr(kShardingAttr);
+      }
+      if (stage)
+        fields.push_back(builder.getNamedAttr("stage", stage));
       op->setLoc(
           FusedLoc::get({op->getLoc()}, builder.getI64IntegerAttr(held.size()), &getContext()));
       held.push_back(builder.getDictionaryAttr(fields));

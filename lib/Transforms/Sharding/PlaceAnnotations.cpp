@@ -20,7 +20,8 @@ namespace {
 
 struct Entry {
   SymExpr size;
-  FactorAttr factor; // null: open
+  FactorAttr factor;  // null: open
+  bool exact = false; // one of several factors of a dimension, which it has to be
 };
 
 struct PlaceAnnotations : public mlir::tpc::impl::PlaceAnnotationsBase<PlaceAnnotations> {
@@ -59,6 +60,8 @@ static ArrayAttr fit(ArrayRef<Entry> entries, ArrayRef<SymExpr> sizes, MLIRConte
         need = *left;
         rest.pop_back();
       } else if (auto left = entry.size.divideExact(need)) {
+        if (entry.exact && !entry.factor.getAxes().empty())
+          return {};
         // The outermost part takes the axes.
         factors.push_back(FactorAttr::get(
             context, need, entry.factor ? entry.factor.getAxes() : ArrayRef<StringAttr>()));
@@ -96,8 +99,11 @@ static void placeStages(ModuleOp module) {
     // What has no operands is wherever it is needed.
     if (!isa<ShardingRuleOpInterface>(op) || op->getNumOperands() == 0)
       return;
-    if (auto it = stages.find(getSourceName(op->getLoc())); it != stages.end())
-      op->setAttr(kPipelineStageAttr, it->second);
+    SmallVector<std::string> names;
+    collectNodeNames(op->getLoc(), names);
+    for (const std::string &name : names)
+      if (auto it = stages.find(name); it != stages.end())
+        op->setAttr(kPipelineStageAttr, it->second);
   });
 }
 
@@ -113,7 +119,9 @@ void PlaceAnnotations::runOnOperation() {
     std::optional<int64_t> mark = getMark(op);
     if (!mark)
       return;
-    if (*mark >= 0 && *mark < int64_t(found.size()) && op->getNumResults() == 1)
+    // Shardings are of ops with one result.
+    if (*mark >= 0 && *mark < int64_t(found.size()) &&
+        (op->getNumResults() == 1 || !cast<DictionaryAttr>(held[*mark]).contains("entries")))
       found[*mark] = op;
     op->setLoc(cast<FusedLoc>(op->getLoc()).getLocations()[0]);
   });
@@ -123,26 +131,35 @@ void PlaceAnnotations::runOnOperation() {
     auto annotation = dyn_cast<DictionaryAttr>(attr);
     auto name = annotation ? annotation.getAs<StringAttr>("name") : StringAttr();
     auto list = annotation ? annotation.getAs<ArrayAttr>("entries") : ArrayAttr();
-    if (!name || !list)
+    auto stage = annotation ? annotation.getAs<IntegerAttr>("stage") : IntegerAttr();
+    if (!name || (!list && !stage))
       continue;
     auto source = annotation.getAs<StringAttr>("source");
     Location loc = op ? op->getLoc() : Location(NameLoc::get(name, module.getLoc()));
     auto error = [&] {
       ok = false;
-      InFlightDiagnostic diag = emitError(loc) << "annotation of value '" << name.getValue() << "'";
+      InFlightDiagnostic diag = emitError(loc)
+                                << (list ? "annotation of value '" : "pipeline stage of '")
+                                << name.getValue() << "'";
       if (source)
         diag << " (" << source.getValue() << ")";
       return diag;
     };
     if (!op) {
-      error() << ": the value is not in the program that is partitioned, it has become part of a "
-                 "larger op; annotate a weight, or the result of that op";
+      error() << ": it is not in the program that is partitioned, it has become part of a larger "
+                 "op; annotate "
+              << (list ? "a weight, or the result of that op" : "that op");
       continue;
     }
+    if (stage)
+      op->setAttr(kPipelineStageAttr, stage);
+    if (!list)
+      continue;
     SmallVector<Entry> entries;
     for (Attribute entry : list) {
-      if (auto factor = dyn_cast<FactorAttr>(entry))
-        entries.push_back({factor.getExpr(), factor});
+      if (auto dim = dyn_cast<DimAttr>(entry))
+        for (FactorAttr factor : dim.getFactors())
+          entries.push_back({factor.getExpr(), factor, dim.getFactors().size() > 1});
       else if (auto size = dyn_cast<StringAttr>(entry))
         entries.push_back(
             {SymExpr::parse(std::string_view(size.getValue())).value_or(SymExpr(1)), {}});
@@ -155,8 +172,8 @@ void PlaceAnnotations::runOnOperation() {
       diag << "], which are [";
       llvm::interleaveComma(getSizes(op->getResult(0)), diag,
                             [&](const SymExpr &size) { diag << size.str(); });
-      diag << "] in the program that is partitioned, in another order; annotate a weight, or "
-              "another value";
+      diag << "] in the program that is partitioned: in another order, or not divided where a "
+              "factor is to be split; annotate a weight, or another value";
       continue;
     }
     op->setAttr(kShardingAttr, sharding);

@@ -129,7 +129,8 @@ def test_stages_without_a_place_to_cut(tmp_path):
     assert "more than one activation is live" in error and "it may begin with" in error
     error = refused(lambda node: {"/transformer/h.0/mlp/c_fc/Gemm": 1, "/transformer/h.1/mlp/c_fc/Gemm": 0}
                     .get(node.name))
-    assert "is to be in pipeline stage 0, but it comes after" in error
+    assert "'/transformer/h.1/mlp/c_fc/Gemm' is in pipeline stage 0" in error
+    assert "it needs what '/transformer/h.0/mlp/c_fc/Gemm' computes in stage 1" in error
 
 
 @pytest.mark.parametrize("model, spec", [
@@ -290,11 +291,144 @@ def test_refusals(tmp_path):
         multidevice.nodes_with(model, TABLE)[0].device_configurations[0].sharding_spec[0].tensor_name = HEAD
     check("is none of the node's inputs and outputs", foreign)
 
+    def specs(model):
+        return [spec for node in multidevice.nodes_with(model, TABLE) for part in node.device_configurations
+                for spec in part.sharding_spec]
+
+    def changed(change):
+        def apply(model):
+            multidevice.shard(model, "c", TABLE, [0, 1], {0: 2})
+            change(specs(model)[0])
+        return apply
+    check("has two sharding_specs", lambda model: [multidevice.shard(model, "c", TABLE, [0, 1], {0: 2}) for _ in "12"])
+    check("has a device group without devices, of the index 1",
+          changed(lambda spec: spec.index_to_device_group_map.add(key=1)))
+    check("is cut along a dimension that is not said", changed(lambda spec: spec.sharded_dim[0].ClearField("axis")))
+    check("does not say into how many parts it is cut along axis 0",
+          changed(lambda spec: spec.sharded_dim[0].ClearField("simple_sharding")))
+    check("has 2 devices, but names 1; name all of them, or none",
+          lambda model: model.configuration[0].device.append("gpu0"))
+    check("a device configuration has no name", lambda model: model.configuration.add(num_devices=3))
+
     def two(model):
         multidevice.shard(model, "c", "input_ids", [0, 1], {0: 2})
         spec = multidevice.nodes_with(model, "input_ids")[1].device_configurations[0].sharding_spec[0]
         spec.sharded_dim[0].axis = 1
     check("a tensor has one sharding", two, "dp2")
+
+
+def layers_of_products(tmp_path, count, change, spec):
+    """x·w0, relu, ·w1, relu, … in nodes fc0, fc1, …; as compiled for a configuration of two devices."""
+    node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    nodes, last = [], "x"
+    for i in range(count):
+        nodes += [node("MatMul", [last, f"w{i}"], [f"h{i}"], name=f"fc{i}"),
+                  node("Relu", [f"h{i}"], [f"r{i}"], name=f"relu{i}")]
+        last = f"r{i}"
+    weights = [onnx.numpy_helper.from_array(np.zeros((16, 16), np.float32), f"w{i}") for i in range(count)]
+    graph = onnx.helper.make_graph(nodes, "mlp", [info("x", 1, ["batch", 16])], [info(last, 1, ["batch", 16])], weights)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=11)
+    multidevice.configure(model, "c", 2)
+    change(model)
+    path = tmp_path / "products.onnx"
+    onnx.save(model, path)
+    return subprocess.run([BIN / "tpcc", path, f"--megatron-shard={spec}", "--emit=staged"], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("stages, to, source", [
+    ((1, 0), 1, 0),
+    ((0, 1, 0), 2, 1),
+    ((1, None, 0), 2, 0),  # what is between them says nothing
+    ((0, 1, None, 1, 0), 4, 3),
+])
+@pytest.mark.parametrize("first_last", [False, True], ids=["in order", "last node first"])
+def test_stages_do_not_run_backwards(tmp_path, stages, to, source, first_last):
+    def change(model):
+        multidevice.stage(model, "c", lambda node: stages[int(node.name[-1])] if node.name[:2] == "fc" else None)
+        if first_last:
+            nodes = list(model.graph.node)
+            del model.graph.node[:]
+            model.graph.node.extend(reversed(nodes))
+    # Whatever the grid: also where the first product would be computed again by each stage.
+    for spec in ("pp2", "pp1,tp2"):
+        result = layers_of_products(tmp_path, len(stages), change, spec)
+        assert result.returncode == 1
+        assert (f"node 'fc{to}' is in pipeline stage 0 of device configuration 'c', but it needs what 'fc{source}' "
+                "computes in stage 1") in result.stderr, result.stderr
+
+
+def test_stages_and_devices_agree(tmp_path):
+    def place(stages, **devices):
+        def change(model):
+            multidevice.stage(model, "c", lambda node: stages.get(node.name))
+            for tensor, device in devices.items():
+                multidevice.shard(model, "c", tensor, [device], {})
+        return layers_of_products(tmp_path, 4, change, "pp2")
+
+    result = place({"fc0": 0, "fc3": 1}, w0=1)
+    assert result.returncode == 1
+    assert ("tensor 'w0' of node 'fc0' is on device 1 of pipeline stage 1, but the node is in that of stage 0, which "
+            "has 0; list devices of the stage that the node is in") in result.stderr
+    # Devices alone say it as well, and may so run backwards.
+    result = place({"fc3": 1}, w2=1)
+    assert result.returncode == 0 and re.search(r"@stage_1\(.*?@w2 ", result.stdout, re.S)
+    result = place({"fc0": 0, "fc1": 1, "fc3": 1}, w2=0)
+    assert result.returncode == 1 and "'fc2' is to be in pipeline stage 0, but it needs what 'fc1'" in result.stderr
+    # The product takes one tensor from each.
+    result = place({"fc3": 1}, w1=0, r0=1)
+    assert result.returncode == 1
+    assert "of node 'fc1' is on device" in result.stderr and "but its tensor" in result.stderr
+
+
+def test_nodes_that_call_functions_have_stages(tmp_path):
+    node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("local", 1)]
+    function = onnx.helper.make_function("local", "Fc", ["a", "b"], ["c"], [
+        node("MatMul", ["a", "b"], ["m"], name="inside"), node("Relu", ["m"], ["c"])], opsets[:1])
+    weights = [onnx.numpy_helper.from_array(np.zeros((16, 16), np.float32), f"w{i}") for i in range(3)]
+
+    def compiled(stages, inside=None):
+        nodes = [node("Fc", [f"h{i}" if i else "x", f"w{i}"], [f"h{i + 1}"], domain="local", name=f"fc{i}")
+                 for i in range(3)]
+        graph = onnx.helper.make_graph(nodes, "mlp", [info("x", 1, ["batch", 16])], [info("h3", 1, ["batch", 16])], weights)
+        model = onnx.helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=11)
+        multidevice.configure(model, "c", 2)
+        multidevice.stage(model, "c", lambda node: stages.get(node.name))
+        if inside:
+            model.functions[0].node[0].device_configurations.add(configuration_id=inside, pipeline_stage=1)
+        onnx.save(model, tmp_path / "model.onnx")
+        return subprocess.run([BIN / "tpcc", tmp_path / "model.onnx", "--megatron-shard=pp2", "--emit=staged"],
+                              capture_output=True, text=True)
+    for stages, first in (({"fc0": 0, "fc1": 1}, 1), ({"fc1": 0, "fc2": 1}, 2)):
+        body = re.search(r"@stage_0\(.*?\n  }", compiled(stages).stdout, re.S)[0]
+        assert [f"@w{i}" in body for i in range(3)] == [i < first for i in range(3)]
+    assert "what node 'inside' says of devices is not used" in compiled({"fc0": 0, "fc1": 1}, "c").stderr
+    result = compiled({"fc0": 0, "fc1": 1}, "d")
+    assert result.returncode == 1 and "node 'inside' is placed by the device configuration 'd'" in result.stderr
+
+
+def test_one_entry_for_each_node_and_configuration(tmp_path):
+    def refused(change):
+        result = layers_of_products(tmp_path, 2, change, "pp2")
+        assert result.returncode == 1
+        return result.stderr
+
+    def twice(model):
+        multidevice.stage(model, "c", lambda node: {"fc0": 0, "fc1": 1}.get(node.name))
+        model.graph.node[0].device_configurations.add(configuration_id="c", pipeline_stage=1)
+    assert "node 'fc0' has two entries of device configuration 'c'; make them one" in refused(twice)
+
+    def undefined(model):
+        del model.configuration[:]
+        multidevice.stage(model, "d", lambda node: 0)
+    assert "node 'fc0' is placed by the device configuration 'd', which the file does not define; it defines none" \
+        in refused(undefined)
+
+    def namesakes(model):
+        multidevice.stage(model, "c", lambda node: {"fc0": 0, "fc1": 1}.get(node.name))
+        for node in model.graph.node:
+            node.name = "same" if node.name[:2] == "fc" else node.name
+    assert "two nodes are named 'same', one in pipeline stage 0 and one in stage 1" in refused(namesakes)
 
 
 def test_a_configuration_for_other_devices_is_named(tmp_path):

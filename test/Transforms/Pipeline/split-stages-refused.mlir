@@ -38,8 +38,9 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
+    // expected-note @below {{this is in stage 1}}
     %p = tpc.matmul %x, %a {tpc.pipeline_stage = 1} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
-    // expected-error-re @below {{is to be in pipeline stage 0, but it comes after '{{.*}}' of stage 1}}
+    // expected-error-re @below {{is to be in pipeline stage 0, but it needs what '{{.*}}' computes in stage 1, and stages run one after the other}}
     %q = tpc.matmul %p, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     return %q : tensor<4x8xf32>
   }
@@ -49,11 +50,11 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
-  // expected-error @below {{no op is to be in pipeline stage 1, but the grid has pp2}}
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
     %p = tpc.matmul %x, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
-    %q = tpc.matmul %p, %a : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    // expected-error-re @below {{pipeline stage 1 has no op: '{{.*}}', the last one, is to be in an earlier stage}}
+    %q = tpc.matmul %p, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     return %q : tensor<4x8xf32>
   }
 }
@@ -62,11 +63,43 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
 
 module attributes {tpc.grid = #tpc.grid<pp = 3, mb = 1>} {
   tpc.weight @a in "w" at 0 : tensor<8x8xf32>
-  // expected-error @below {{pipeline stage 1 has no op of its own}}
+  // expected-error @below {{pp3: there is no way to cut into as many stages between the ops that say their stage}}
   func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     %a = tpc.parameter @a : tensor<8x8xf32>
     %p = tpc.matmul %x, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     %q = tpc.matmul %p, %a {tpc.pipeline_stage = 2} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
     return %q : tensor<4x8xf32>
+  }
+}
+
+// -----
+
+// What each stage computes again says its stage in vain where it is needed, not before.
+module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+  tpc.weight @a in "w" at 0 : tensor<8x8xf32>
+  func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %a = tpc.parameter @a : tensor<8x8xf32>
+    // expected-note @below {{this is in stage 1}}
+    %n = tpc.neg %x {tpc.pipeline_stage = 1} : tensor<4x8xf32> -> tensor<4x8xf32>
+    // Nothing is said of this, but it is between the two.
+    %m = tpc.neg %n : tensor<4x8xf32> -> tensor<4x8xf32>
+    // expected-error @below {{is to be in pipeline stage 0, but it needs what}}
+    %p = tpc.matmul %m, %a {tpc.pipeline_stage = 0} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    %q = tpc.matmul %p, %a {tpc.pipeline_stage = 1} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    return %q : tensor<4x8xf32>
+  }
+}
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+  func.func private @layer(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    // expected-error @below {{is to be in a pipeline stage, but it is not in @main: say it of the call of its function}}
+    %n = tpc.neg %x {tpc.pipeline_stage = 1} : tensor<4x8xf32> -> tensor<4x8xf32>
+    return %n : tensor<4x8xf32>
+  }
+  func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %n = func.call @layer(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    return %n : tensor<4x8xf32>
   }
 }

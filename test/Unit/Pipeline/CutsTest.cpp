@@ -91,6 +91,18 @@ TEST(Cuts, AreEvenInWhatIsNotDoneTwice) {
   EXPECT_EQ(*chooseCuts(5, 3, all, 0.01, own), (std::vector<size_t>{1, 3}));
 }
 
+TEST(Cuts, BeginWhereTheyMay) {
+  auto cost = [](size_t i, size_t j) { return double(j - i); };
+  auto only = [&](size_t group, size_t piece) {
+    return chooseCuts(6, 3, cost, 0, {},
+                      [=](size_t g, size_t i) { return g != group || i == piece; });
+  };
+  EXPECT_EQ(*only(1, 1), (std::vector<size_t>{1, 3}));
+  EXPECT_EQ(*only(2, 3), (std::vector<size_t>{1, 3}));
+  EXPECT_EQ(*only(2, 5), (std::vector<size_t>{2, 5}));
+  EXPECT_FALSE(only(1, 5));
+}
+
 TEST(Cuts, NeedEnoughPieces) {
   EXPECT_FALSE(chooseCuts(2, 3, [](size_t, size_t) { return 1.0; }));
   EXPECT_FALSE(chooseCuts(0, 1, [](size_t, size_t) { return 1.0; }));

@@ -28,10 +28,10 @@ def SplitStages : Pass<"tpc-split-stages", "::mlir::ModuleOp"> {
     `tpc.transfer_seconds` of the messages from and to its neighbours; `tpc.weight_bytes`.
 
     Where ops say in which stage they are to be (`tpc.pipeline_stage`, from the file's own device
-    configuration), stages are cut between them, where least is sent.
+    configuration), the same is done with the places between them.
 
-    Errors: more stages than there are places to cut; ops whose stages do not ascend, or between which
-    there is no place.
+    Errors: more stages than there are places to cut; an op that needs what one of a later stage computes; ops whose stages
+    do not ascend, or between which there is no place; one that says its stage inside of a function.
   }];
   let options = [ListOption<"cuts", "cuts", "int64_t",
       "Cut here instead: which of the possible places (from 0, ascending), one less than stages">];
