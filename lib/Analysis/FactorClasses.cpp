@@ -129,6 +129,38 @@ void FactorClasses::unifyValues(Value a, Value b, Operation *op) {
     unify(x, y, op);
 }
 
+bool FactorClasses::divide(Value value, unsigned dim, ArrayRef<SymExpr> sizes) {
+  SmallVector<SymExpr> left, right;
+  Classes list = getClasses(value, dim);
+  for (int cls : llvm::reverse(list))
+    left.push_back(nodes[cls].size);
+  for (const SymExpr &size : llvm::reverse(sizes))
+    if (!size.isConstant(1))
+      right.push_back(size);
+  while (!left.empty() && !right.empty()) {
+    if (left.back() == right.back()) {
+      left.pop_back();
+      right.pop_back();
+    } else if (auto rest = left.back().divideExact(right.back())) {
+      left.back() = *rest;
+      right.pop_back();
+    } else if (auto rest = right.back().divideExact(left.back())) {
+      right.back() = *rest;
+      left.pop_back();
+    } else {
+      return false;
+    }
+  }
+  if (!left.empty() || !right.empty())
+    return false;
+  SmallVector<int> factors;
+  for (const SymExpr &size : sizes)
+    factors.push_back(addNode(size));
+  int node = getNodes(value)[dim];
+  unify(node, factors, value.getDefiningOp());
+  return true;
+}
+
 void FactorClasses::addOp(Operation *op) {
   if (auto call = dyn_cast<func::CallOp>(op)) {
     auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, call.getCalleeAttr());

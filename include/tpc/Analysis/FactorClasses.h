@@ -58,6 +58,10 @@ public:
   /// keep their numbers as long as this only repeats known relations.
   void addOp(Operation *op);
 
+  /// Divides classes of a dimension so that it consists of factors of these sizes, major to minor;
+  /// false, and nothing is changed, where sizes do not divide each other.
+  bool divide(Value value, unsigned dim, ArrayRef<::tpc::SymExpr> sizes);
+
 private:
   struct Node {
     ::tpc::SymExpr size;

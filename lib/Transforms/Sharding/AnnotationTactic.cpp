@@ -7,10 +7,12 @@
 // A weight has dimensions, a parameter is a view of it. `#tpc.dim<192{tp}>` of a fused projection
 // [64, 192] reaches its three views [64, 4 * 16 of 192] as: of the strides that belong to the
 // dimension, the outermost class in each view. `#tpc.dim<3 * 4{tp} * 16>` names strides 16 to 63
-// and gives the same.
+// and gives the same: which elements a rank holds is said, and the class that has them is looked
+// for (AnnotatedFactors.h).
 //
 //===----------------------------------------------------------------------===//
 
+#include "AnnotatedFactors.h"
 #include "Plan.h"
 
 #include "tpc/Dialect/Sharding.h"
@@ -47,13 +49,16 @@ struct Site {
 
 class AnnotationTactic {
 public:
-  explicit AnnotationTactic(Plan &plan) : plan(plan), grid(GridAttr::lookup(plan.module)) {}
+  explicit AnnotationTactic(Plan &plan)
+      : plan(plan), grid(GridAttr::lookup(plan.module)), factors(plan.classes, grid) {}
   LogicalResult run();
 
 private:
   LogicalResult check(Attribute sharding, Type type, Location loc, const std::string &source);
   LogicalResult addParameter(ParameterOp parameter, WeightOp weight);
   LogicalResult addValue(Value value, ArrayAttr sharding, Site site);
+  LogicalResult refuse(Site &site, Operation *op, FactorAttr factor, unsigned dim,
+                       const ::tpc::SymExpr &size);
   LogicalResult seed(Site &site);
   LogicalResult hold(Site &site, const Part &part, ArrayRef<StringAttr> axes);
   void holdArguments();
@@ -66,6 +71,7 @@ private:
 
   Plan &plan;
   GridAttr grid;
+  AnnotatedFactors factors;
   std::vector<Site> sites;
   TacticRecord record{"annotations", {}, {}};
 };
@@ -109,8 +115,8 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
 
   // Strides of the annotation's factors in the dense weight: [begin, end).
   struct Range {
-    FactorAttr factor; // null: open
-    unsigned dim;
+    FactorAttr factor;   // null: open
+    unsigned dim, index; // of the factor in its dimension
     int64_t begin, end;
   };
   SmallVector<Range> ranges;
@@ -120,14 +126,15 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
     auto dim = dyn_cast<DimAttr>(sharding[i]);
     int64_t begin = stride;
     if (dim)
-      for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
+      for (unsigned f = dim.getFactors().size(); f-- > 0;) {
+        FactorAttr factor = dim.getFactors()[f];
         int64_t end = begin * factor.getExpr().asConstant().value_or(1);
-        ranges.push_back({factor, unsigned(i), begin, end});
+        ranges.push_back({factor, unsigned(i), f, begin, end});
         begin = end;
       }
     stride *= shape[i];
     if (!dim)
-      ranges.push_back({{}, unsigned(i), begin, stride});
+      ranges.push_back({{}, unsigned(i), 0, begin, stride});
   }
   std::reverse(ranges.begin(), ranges.end());
   SmallVector<FactorClasses::Classes> found(ranges.size());
@@ -153,6 +160,16 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
   }
   for (auto [range, classes, dimsOf] : llvm::zip(ranges, found, dims)) {
     llvm::append_range(site.all, classes);
+    auto dim = dyn_cast<DimAttr>(sharding[range.dim]);
+    if (isExact(dim) && !factors.getAxes(range.factor).empty() &&
+        AnnotatedFactors::varies(parameter, weight, range.dim)) {
+      auto exact = factors.find(parameter, weight, range.dim, dim, range.index);
+      if (!exact)
+        return refuse(site, parameter, range.factor, range.dim, shape[range.dim]);
+      classes = {exact->cls};
+      dimsOf = {exact->dim};
+      llvm::append_range(site.all, classes);
+    }
     if (range.factor)
       site.parts.push_back({range.factor, range.dim, classes, dimsOf});
     else
@@ -160,6 +177,39 @@ LogicalResult AnnotationTactic::addParameter(ParameterOp parameter, WeightOp wei
   }
   sites.push_back(std::move(site));
   return success();
+}
+
+/// No class has the parts of a factor. `op` is what reads a weight; null for inputs.
+LogicalResult AnnotationTactic::refuse(Site &site, Operation *op, FactorAttr factor, unsigned dim,
+                                       const ::tpc::SymExpr &size) {
+  InFlightDiagnostic diag = error(site);
+  diag << "the model has no factor of " << factor.getExpr().str() << " in dimension " << dim << " ("
+       << size.str() << ") whose parts these are";
+  Value value = op ? op->getResult(0) : site.value;
+  if (!value)
+    return diag;
+  auto parameter = dyn_cast<ParameterOp>(op);
+  Operation *user = op;
+  // What reads a layer's weight is in its function.
+  for (Value read = value; parameter && !read.use_empty();) {
+    OpOperand &use = *read.use_begin();
+    user = use.getOwner();
+    auto call = dyn_cast<func::CallOp>(user);
+    auto callee = call ? plan.module.lookupSymbol<func::FuncOp>(call.getCallee()) : func::FuncOp();
+    if (!callee)
+      break;
+    read = callee.getArgument(use.getOperandNumber());
+  }
+  diag << (parameter ? "; what '" + getSourceName(user->getLoc()) + "' reads of it is ["
+                     : std::string("; the value is ["));
+  for (unsigned d = 0; d < getSizes(value).size(); ++d) {
+    diag << (d ? ", " : "");
+    FactorClasses::Classes list = plan.classes.getClasses(value, d);
+    llvm::interleave(list, diag, [&](int cls) { diag << plan.classes.getSize(cls).str(); }, " * ");
+    if (list.empty())
+      diag << "1";
+  }
+  return diag << "]: split one of these factors, or the dimension without naming a factor";
 }
 
 LogicalResult AnnotationTactic::addValue(Value value, ArrayAttr sharding, Site site) {
@@ -173,20 +223,18 @@ LogicalResult AnnotationTactic::addValue(Value value, ArrayAttr sharding, Site s
       llvm::append_range(site.open, list);
       continue;
     }
-    ArrayRef<int> rest = list;
-    for (FactorAttr factor : dim.getFactors()) {
-      Part part{factor, unsigned(i), {}};
-      ::tpc::SymExpr size(1);
-      while (!rest.empty() && size != factor.getExpr()) {
-        size = size * plan.classes.getSize(rest.front());
-        part.classes.push_back(rest.front());
-        part.dims.push_back(i);
-        rest = rest.drop_front();
-      }
-      if (size != factor.getExpr())
-        return error(site) << "the model has no factor of " << factor.getExpr().str()
-                           << " in dimension " << i << " (" << dim.getExpr().str() << ")";
-      site.parts.push_back(std::move(part));
+    if (!isExact(dim)) {
+      SmallVector<unsigned, 2> dims(list.size(), i);
+      site.parts.push_back({dim.getFactors().front(), unsigned(i), list, dims});
+      continue;
+    }
+    for (auto [f, factor] : llvm::enumerate(dim.getFactors())) {
+      if (factors.getAxes(factor).empty())
+        continue;
+      auto exact = factors.find(value, i, dim, f);
+      if (!exact)
+        return refuse(site, value.getDefiningOp(), factor, i, dim.getExpr());
+      site.parts.push_back({factor, unsigned(i), {exact->cls}, {exact->dim}});
     }
   }
   sites.push_back(std::move(site));

@@ -1,5 +1,6 @@
 //===- AssignShardings.cpp - Decide which axes split which factors --------===//
 
+#include "AnnotatedFactors.h"
 #include "PlannedDists.h"
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
@@ -199,6 +200,7 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
     };
     auto chooseColumns = [&] {
       classes.emplace(module);
+      AnnotatedFactors(*classes, GridAttr::lookup(module)).divide(module);
       made.emplace(module, *spec, *classes);
       return apply(Tactic::Phase::Classes);
     };

@@ -380,6 +380,54 @@ def test_stages_and_devices_agree(tmp_path):
     assert "of node 'fc1' is on device" in result.stderr and "but its tensor" in result.stderr
 
 
+def held(size, factors, parts):
+    """Indices of a dimension that each part has; factors: (size, number of parts), major to minor, one of them cut."""
+    inner, (f, n) = size, next(entry for entry in factors if entry[1] > 1)
+    sets = [set() for _ in range(parts)]
+    for factor, shards in factors:
+        inner //= factor
+        if shards > 1:
+            break
+    begins = [c * (f // n) + min(c, f % n) for c in range(n + 1)]
+    for i in range(size):
+        sets[next(c for c in range(n) if begins[c] <= i // inner % f < begins[c + 1])].add(i)
+    return sets
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_what_factors_say_is_what_ranks_hold(tmp_path, ranks):
+    """Contiguous, strided, uneven: never something else."""
+    lists = [[(a, 1), (b, 1)] for a, b in ((2, 12), (12, 2), (3, 8), (6, 4))] + [[(2, 1), (3, 1), (4, 1)]]
+    node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    for factors in lists:
+        for cut in range(len(factors)):
+            wanted = [(size, ranks if i == cut else 1) for i, (size, _) in enumerate(factors)]
+            weight = onnx.numpy_helper.from_array(np.zeros((5, 24), np.float32), "w")
+            graph = onnx.helper.make_graph([node("MatMul", ["x", "w"], ["y"], name="fc")], "fc",
+                                           [info("x", 1, ["batch", 5])], [info("y", 1, ["batch", 24])], [weight])
+            model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=11)
+            multidevice.configure(model, "c", ranks)
+            multidevice.shard(model, "c", "w", list(range(ranks)), {1: wanted})
+            path = tmp_path / "factors.onnx"
+            onnx.save(model, path)
+            text = run(path, f"--megatron-shard=tp{ranks},manual", "--emit=staged")
+            dim = re.search(r"tpc.parameter @w : .*?#tpc.dist<\[5, ([^\]]*)\]", text)[1]
+            made = [(int(size), ranks if axis else 1) for size, axis in re.findall(r"(\d+)(\{tp\})?", dim)]
+            assert held(24, made, ranks) == held(24, wanted, ranks), (wanted, dim)
+
+
+def test_factors_of_a_fused_weight(tmp_path):
+    """Halves of a fused projection are no factor of its queries, keys and values."""
+    model = load()
+    multidevice.configure(model, "c", 2)
+    multidevice.shard(model, "c", "transformer.h.0.attn.c_attn.weight", [0, 1], {1: [(2, 2), (48, 1)]})
+    path = tmp_path / "fused.onnx"
+    onnx.save(model, path)
+    error = run(path, "--megatron-shard=tp2", "--emit=staged", fails=True)
+    assert "the model has no factor of 2 in dimension 1 (96) whose parts these are" in error
+    assert "/transformer/h.0/attn/c_attn/Gemm' reads of it is [32, 4 * 8]" in error
+
+
 def test_nodes_that_call_functions_have_stages(tmp_path):
     node, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
     opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("local", 1)]

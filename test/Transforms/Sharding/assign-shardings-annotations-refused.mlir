@@ -12,9 +12,22 @@ func.func @main(%x: tensor<4x16xf32> {tpc.name = "x", tpc.sharding = [#tpc.dim<4
 
 // -----
 
+// The reshape makes 4 * 6 of 24.
+func.func @main(%x: tensor<4x24xf32>) -> tensor<4x4x6xf32> {
+  // expected-error-re @below {{annotation [?, 3{tp}*8] of {{.*}}: the model has no factor of 3 in dimension 1 (24) whose parts these are; the value is [4, 4 * 6]: split one of these factors, or the dimension without naming a factor}}
+  %y = tpc.gelu tanh %x {tpc.sharding = [unit, #tpc.dim<3{tp} * 8>]} : tensor<4x24xf32> -> tensor<4x24xf32>
+  %z = tpc.reshape %y : tensor<4x24xf32> -> tensor<4x4x6xf32>
+  return %z : tensor<4x4x6xf32>
+}
+
+// -----
+
+// A block of three of a fused weight: all of it is in the first half.
+// expected-error @below {{annotation [-, 2{tp}*24] of 'w': the model has no factor of 2 in dimension 1 (48) whose parts these are; what 'first' reads of it is [16, 16]: split one of these factors}}
+tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<2{tp} * 24>]} : tensor<16x48xf32>
 func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
-  // expected-error @below {{the model has no factor of 2 in dimension 1 (16)}}
-  %y = tpc.gelu tanh %x {tpc.sharding = [unit, #tpc.dim<2{tp} * 8>]} : tensor<4x16xf32> -> tensor<4x16xf32>
+  %w = tpc.parameter @w view <0 [[16 x 48], [16 x 1]]> : tensor<16x16xf32>
+  %y = tpc.matmul %x, %w : tensor<4x16xf32>, tensor<16x16xf32> -> tensor<4x16xf32> loc("first")
   return %y : tensor<4x16xf32>
 }
 

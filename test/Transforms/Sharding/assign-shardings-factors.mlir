@@ -1,0 +1,68 @@
+// Factors of dimensions that annotations name: which elements a rank holds is what is said, or an error.
+// RUN: tpc-opt %s "--tpc-assign-shardings=shard=tp2,manual" --tpc-insert-reshards --split-input-file | FileCheck %s
+
+// Contiguous halves are halves: nothing is divided.
+// CHECK-LABEL: module @halves
+module @halves {
+  tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<2{tp} * 24>]} : tensor<16x48xf32>
+  tpc.weight @v in "w" at 0 : tensor<48x16xf32>
+  func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
+    // CHECK: tpc.parameter @w : tensor<16x48xf32, #tpc.dist<[16, 48{tp}]>>
+    // CHECK: tpc.parameter @v : tensor<48x16xf32, #tpc.dist<[48{tp}, 16]>>
+    %w = tpc.parameter @w : tensor<16x48xf32>
+    %y = tpc.matmul %x, %w : tensor<4x16xf32>, tensor<16x48xf32> -> tensor<4x48xf32>
+    %v = tpc.parameter @v : tensor<48x16xf32>
+    %z = tpc.matmul %y, %v : tensor<4x48xf32>, tensor<48x16xf32> -> tensor<4x16xf32>
+    return %z : tensor<4x16xf32>
+  }
+}
+
+// -----
+
+// The first half of each of two blocks: also of the rows that they meet.
+// CHECK-LABEL: module @strided
+module @strided {
+  tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<2 * 24{tp}>]} : tensor<16x48xf32>
+  tpc.weight @v in "w" at 0 : tensor<48x16xf32>
+  func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
+    // CHECK: tpc.parameter @w : tensor<16x48xf32, #tpc.dist<[16, 2*24{tp}]>>
+    // CHECK: tpc.parameter @v : tensor<48x16xf32, #tpc.dist<[2*24{tp}, 16]>>
+    %w = tpc.parameter @w : tensor<16x48xf32>
+    %y = tpc.matmul %x, %w : tensor<4x16xf32>, tensor<16x48xf32> -> tensor<4x48xf32>
+    %v = tpc.parameter @v : tensor<48x16xf32>
+    %z = tpc.matmul %y, %v : tensor<4x48xf32>, tensor<48x16xf32> -> tensor<4x16xf32>
+    return %z : tensor<4x16xf32>
+  }
+}
+
+// -----
+
+// Two of three parts to the first rank: no half.
+// CHECK-LABEL: module @uneven
+module @uneven {
+  tpc.weight @w in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<3{tp} * 16>]} : tensor<16x48xf32>
+  func.func @main(%x: tensor<4x16xf32>) -> tensor<4x48xf32> {
+    // CHECK: tpc.parameter @w : tensor<16x48xf32, #tpc.dist<[16, 3{tp}*16]>>
+    %w = tpc.parameter @w : tensor<16x48xf32>
+    %y = tpc.matmul %x, %w : tensor<4x16xf32>, tensor<16x48xf32> -> tensor<4x48xf32>
+    return %y : tensor<4x48xf32>
+  }
+}
+
+// -----
+
+// Of values and inputs, and a fused weight: each of its blocks.
+// CHECK-LABEL: module @others
+module @others {
+  tpc.weight @qkv in "w" at 0 {tpc.sharding = [#tpc.dim<16>, #tpc.dim<3 * 4 * 4{tp}>]} : tensor<16x48xf32>
+  func.func @main(%x: tensor<4x16xf32> {tpc.name = "x", tpc.sharding = [#tpc.dim<2 * 2{tp}>, #tpc.dim<16>]}, %u: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x16xf32>) {
+    // CHECK: tpc.gelu {{.*}} -> tensor<4x16xf32, #tpc.dist<[2*2{tp}, 16]>>
+    %y = tpc.gelu tanh %x : tensor<4x16xf32> -> tensor<4x16xf32>
+    // CHECK: tpc.gelu {{.*}} -> tensor<4x16xf32, #tpc.dist<[4, 2*8{tp}]>>
+    %v = tpc.gelu tanh %u {tpc.sharding = [unit, #tpc.dim<2 * 8{tp}>]} : tensor<4x16xf32> -> tensor<4x16xf32>
+    // CHECK: tpc.parameter @qkv {{.*}} #tpc.dist<[16, 4*4{tp}]>
+    %k = tpc.parameter @qkv view <16 [[16 x 48], [16 x 1]]> : tensor<16x16xf32>
+    %z = tpc.matmul %u, %k : tensor<4x16xf32>, tensor<16x16xf32> -> tensor<4x16xf32>
+    return %y, %v, %z : tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x16xf32>
+  }
+}
