@@ -115,6 +115,8 @@ def bound(model, grid, whole):
             result["tp", kind] = reductions * tokens * width * SENT[kind](grid.tp)
     elif grid.tp > 1:
         result["tp", "all_reduce"] = reductions * tokens * width * SENT["all_reduce"](grid.tp)
+    if grid.tp > 1 and not grid.xy and model.norm_sums:
+        result["tp", "all_reduce"] += model.layers * tokens * model.norm_sums * SENT["all_reduce"](grid.tp)
     return result
 
 

@@ -20,7 +20,8 @@ class Model:
     """What a file does not say about itself. A model without `vocab` takes hidden states instead of ids.
 
     `reductions`: row-parallel products of a layer that are summed apart: two, or one where attention and MLP are both added
-    to the residual at once, or None where the plan has more than that (see test_families.py)."""
+    to the residual at once, or None where the plan has more than that (see test_families.py). `norm_sums`: numbers per token
+    that the norms of a layer over all heads are made of; tp splits the heads, and one all-reduce adds them up."""
 
     path: Path
     layers: int
@@ -35,6 +36,7 @@ class Model:
     past_name: str = ""
     kv_heads: int = 0
     reductions: int | None = 2
+    norm_sums: int = 0
 
     @property
     def name(self) -> str:
@@ -137,7 +139,7 @@ FAMILIES = {
     **family("gpt_neox", layers=4, hidden=30, heads=5, vocab=197, positions=64, reductions=1),
     **family("bloom", "dynamo", layers=4, hidden=24, heads=6, vocab=223),
     **family("falcon", "dynamo", layers=4, hidden=32, heads=8, kv_heads=1, vocab=200, positions=64, reductions=1),
-    **family("olmo2", layers=4, hidden=24, heads=4, vocab=160, positions=64),
+    **family("olmo2", layers=4, hidden=24, heads=4, vocab=160, positions=64, norm_sums=2),
     **family("gemma2", layers=4, hidden=24, heads=4, kv_heads=2, vocab=229, positions=64),
     "llama-deep": committed("llama-deep", **DEEP),
     "llama-deep-past": committed("llama-deep-past", **DEEP, past_name="past"),

@@ -192,25 +192,34 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
       list.truncate(tactics);
     std::optional<FactorClasses> classes;
     std::optional<Plan> made;
-    auto apply = [&](Tactic::Phase phase) {
+    auto applyTo = [&](Plan &plan, Tactic::Phase phase) {
       for (const Tactic &tactic : list)
-        if (tactic.phase == phase && failed(tactic.apply(*made)))
+        if (tactic.phase == phase && failed(tactic.apply(plan)))
           return failure();
       return success();
     };
-    auto chooseColumns = [&] {
+    auto apply = [&](Tactic::Phase phase) { return applyTo(*made, phase); };
+    auto chooseColumns = [&](Plan &plan) { return applyTo(plan, Tactic::Phase::Classes); };
+    auto startPlan = [&] {
       classes.emplace(module);
       AnnotatedFactors(*classes, GridAttr::lookup(module)).divide(module);
       made.emplace(module, *spec, *classes);
-      return apply(Tactic::Phase::Classes);
     };
+    startPlan();
+    bool isNew = !writeInnerNormsOut(*made, chooseColumns);
     if (llvm::any_of(list, [](Tactic &t) { return t.phase == Tactic::Phase::Rows; })) {
-      if (failed(chooseColumns()))
+      if (!isNew)
+        startPlan();
+      isNew = false;
+      if (failed(chooseColumns(*made)))
         return signalPassFailure();
-      writeNormsOut(*made);
+      writeResidualNormsOut(*made);
     }
     auto makePlan = [&] {
-      if (failed(chooseColumns()) || failed(apply(Tactic::Phase::Rows)))
+      if (!isNew)
+        startPlan();
+      isNew = false;
+      if (failed(chooseColumns(*made)) || failed(apply(Tactic::Phase::Rows)))
         return failure();
       resolveConflicts(*made);
       return success();

@@ -143,7 +143,7 @@ public:
   /// Classes of the matrix of `op` that are on the other side from a column, and that annotations
   /// leave to tpx, or give to it.
   SmallVector<int> getRows(Operation *op) const;
-  /// Whether norms that were written out sum over a class.
+  /// Whether it is the residual's width, of which norms were written out.
   bool isNormWidth(int cls) const;
 
   /// What a class counts, for people: "5 heads", "160"; and the products, tables and attentions
@@ -177,11 +177,15 @@ void separateUses(ModuleOp module);
 /// that did not have to are put back.
 void takeBiasesOut(ModuleOp module);
 
-/// On the sums of a norm that was written out.
+/// On the sums of a norm over the residual's width that was written out.
 inline constexpr llvm::StringLiteral kNormAttr = "tpc.norm";
-/// With a tp of two dimensions: replaces norms over widths that both axes will split by what they
-/// compute. `plan` has columns.
-void writeNormsOut(const Plan &plan);
+/// Replaces norms over a width within a layer that will be split (all heads of queries, say) by what
+/// they compute. `plan` is new, and `chooseColumns` gives axes to the classes of a plan. Returns
+/// whether there are any; then the plan must be made anew.
+bool writeInnerNormsOut(const Plan &plan, function_ref<LogicalResult(Plan &)> chooseColumns);
+/// With a tp of two dimensions: the same for norms over the residual's width, which both axes will
+/// split. `plan` has columns.
+void writeResidualNormsOut(const Plan &plan);
 
 /// A strategy, or what a user asks for: one step of the plan.
 struct Tactic {

@@ -13,7 +13,10 @@
 //      results are needed whole: they would only add an all-gather;
 //  (b) whose results are all needed whole and take longer to gather than the operands
 //      (LinkModel.h), as of several ops that share one (a parallel residual with two norms
-//      gathers once).
+//      gathers once);
+//  (c) that compute a number per token of sums that are numbers per token, as of a norm over what
+//      tp splits, if all that they make is needed whole: there is no work to share, and one
+//      all-reduce is less than a reduce-scatter and a gather.
 //
 // Each step removes an op, so it ends.
 //
@@ -49,11 +52,14 @@ private:
   bool isGrounded(Value value);
   SmallVector<Value> getPlacedOperands(Operation *op, unsigned factor);
   bool isOnlyUsedWhole(Operation *op);
+  bool isPerToken(Value value);
+  bool comesFromNumbers(Operation *op, unsigned factor);
   bool shouldLeave(Operation *op, unsigned factor);
   Value getReturned(OpResult callResult);
   SmallVector<Value> getCallOperands(BlockArgument argument);
   double getBytes(Value value);
   double getGatherSeconds(Value value);
+  double getSecondsToBeWhole(Value value, unsigned depth = 0);
 
   Plan &plan;
   Symbols symbols;
@@ -323,6 +329,49 @@ bool SequenceTactic::isOnlyUsedWhole(Operation *op) {
   return whole && !placed;
 }
 
+/// Whether all dimensions but that of tokens have one element.
+bool SequenceTactic::isPerToken(Value value) {
+  auto dim = getTokenDim(value);
+  if (!dim)
+    return false;
+  for (auto [i, size] : llvm::enumerate(getSizes(value)))
+    if (i != *dim && !size.isConstant(1))
+      return false;
+  return true;
+}
+
+/// Whether what `op` has in parts are sums of a number per token that nobody else reads, directly
+/// or through other ops of that kind.
+bool SequenceTactic::comesFromNumbers(Operation *op, unsigned factor) {
+  SmallVector<Value> operands = getPlacedOperands(op, factor);
+  return !operands.empty() && llvm::all_of(operands, [&](Value operand) {
+    if (!operand.hasOneUse() || !isPerToken(operand))
+      return false;
+    if (isUnreduced(operand))
+      return true;
+    auto it = plan.tokenFactor.find(operand.getDefiningOp());
+    return it != plan.tokenFactor.end() && comesFromNumbers(it->first, it->second);
+  });
+}
+
+/// Estimated seconds to have all tokens of what is in parts: it is gathered, or, if nobody else
+/// reads it, what it is computed from.
+double SequenceTactic::getSecondsToBeWhole(Value value, unsigned depth) {
+  bool placed = false, whole = false;
+  collectUsers(value, placed, whole);
+  if (whole)
+    return 0;
+  double seconds = getGatherSeconds(value);
+  auto it = plan.tokenFactor.find(value.getDefiningOp());
+  if (it == plan.tokenFactor.end() || !value.hasOneUse() || it->first->getNumResults() != 1 ||
+      depth == 8)
+    return seconds;
+  double before = 0;
+  for (Value operand : getPlacedOperands(it->first, it->second))
+    before += getSecondsToBeWhole(operand, depth + 1);
+  return std::min(seconds, before);
+}
+
 bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
   bool placed = false, whole = false;
   double out = 0;
@@ -336,15 +385,14 @@ bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
     return true;
   if (placed)
     return false;
-  // What would have to be gathered instead, unless somebody else needs it whole as well.
-  double in = 0;
+  if (llvm::all_of(op->getResults(), [&](Value v) { return isPerToken(v); }) &&
+      comesFromNumbers(op, factor))
+    return true;
+  // What would have to be gathered instead.
   SmallVector<Value> operands = getPlacedOperands(op, factor);
-  for (Value operand : operands) {
-    bool operandPlaced = false, operandWhole = false;
-    collectUsers(operand, operandPlaced, operandWhole);
-    if (!operandWhole)
-      in += getGatherSeconds(operand);
-  }
+  double in = 0;
+  for (Value operand : operands)
+    in += getSecondsToBeWhole(operand);
   // Others that could use the same gathered operand.
   if (operands.size() == 1)
     for (Operation *user : operands[0].getUsers()) {

@@ -59,15 +59,15 @@ COUNTED = [(name, "tp2" if name.endswith("-past") else "tp2,sp") for name in FAM
 
 @pytest.mark.parametrize("model,grid", cases(SPLIT, COUNTED))
 def test_counts_and_bytes_are_the_closed_forms(tpcc, model, grid):
-    """Rotary angles, biases of positions, groups of key heads and norms of queries add nothing to it."""
+    """Rotary angles, biases of positions, groups of key heads and norms of one head add nothing to it."""
     skip_if_absent(model)
     found = totals(tpcc.report(model.path, grid, model.shape(5, 7, 3)))
     found.pop(("output", "gather"), None)
     expected = expected_totals(model, grid, 5, 7, model.reductions)
-    if model.name.startswith("olmo2") and grid.sp:
-        # Queries and keys are normed over all heads: tokens stay split up to there, so each layer gathers these two as well.
-        count, size = expected["tp", "all_gather"]
-        expected["tp", "all_gather"] = count, size * (count + 2 * model.layers) // count
+    if model.norm_sums and grid.tp > 1:
+        # Of queries and keys at once.
+        count, size = expected.get(("tp", "all_reduce"), (0, 0))
+        expected["tp", "all_reduce"] = count + model.layers, size + model.layers * model.norm_sums * 5 * 7 * 4
     assert found == expected
 
 

@@ -115,8 +115,7 @@ KNOWN = {
     ("gpt_neox", 2): (1.103, 4, 0), ("gpt_neox", 4): (1.318, 4, 0),
     # All queries need the one kv head.
     ("falcon", 2): (GOOD[2], 4, 2), ("falcon", 4): (GOOD[4], 4, 2),
-    # Norms over all heads; caches with fewer heads than ranks.
-    ("olmo2", 2): (1.186, 0, 2), ("olmo2", 4): (1.634, 0, 2),
+    # Caches with fewer heads than ranks.
     ("llama-past", 4): (1.241, 4, 2), ("qwen2-past", 4): (1.342, 4, 0), ("gemma2-past", 4): (1.432, 4, 0),
     ("llama-deep-past", 4): (1.35, 12, 0),
 }

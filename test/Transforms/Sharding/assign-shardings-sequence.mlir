@@ -127,3 +127,34 @@ func.func @main(%x: !t) -> !t {
   %40 = tpc.add %39, %39 : !t, !t -> !t
   return %40 : !t
 }
+
+// -----
+
+// Small columns that every rank needs (keys of one head, with a bias): what they are computed from is gathered for the other
+// product anyway, so they are computed of that, and not gathered themselves.
+// CHECK-LABEL: @main
+// CHECK: %[[A:.*]] = tpc.add {{.*}}[t{tp}, 8]
+// CHECK-NEXT: %[[G:.*]] = tpc.reshard %[[A]] {{.*}} -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+// CHECK: tpc.matmul %[[G]]
+// CHECK: tpc.matmul %[[G]]
+// CHECK-NOT: tpc.reshard
+tpc.weight @u in "w" at 0 : tensor<8x32xf32>
+tpc.weight @d in "w" at 0 : tensor<32x8xf32>
+tpc.weight @k in "w" at 0 : tensor<8x3xf32>
+tpc.weight @b in "w" at 0 : tensor<3xf32>
+tpc.weight @h in "w" at 0 : tensor<3x32xf32>
+func.func @main(%x: tensor<?x32xf32, #tpc.dist<[t, 32]>>, %y: tensor<?x8xf32, #tpc.dist<[t, 8]>>)
+    -> (tensor<?x32xf32, #tpc.dist<[t, 32]>>, tensor<?x32xf32, #tpc.dist<[t, 32]>>, tensor<?x8xf32, #tpc.dist<[t, 8]>>) {
+  %u = tpc.parameter @u : tensor<8x32xf32>
+  %d = tpc.parameter @d : tensor<32x8xf32>
+  %k = tpc.parameter @k : tensor<8x3xf32>
+  %b = tpc.parameter @b : tensor<3xf32>
+  %h = tpc.parameter @h : tensor<3x32xf32>
+  %p = tpc.matmul %x, %d : tensor<?x32xf32, #tpc.dist<[t, 32]>>, tensor<32x8xf32> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  %a = tpc.add %p, %y : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  %q = tpc.matmul %a, %u : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<8x32xf32> -> tensor<?x32xf32, #tpc.dist<[t, 32]>>
+  %c = tpc.matmul %a, %k bias %b : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<8x3xf32> bias tensor<3xf32> -> tensor<?x3xf32, #tpc.dist<[t, 3]>>
+  %e = tpc.softmax %c dim 1 : tensor<?x3xf32, #tpc.dist<[t, 3]>> -> tensor<?x3xf32, #tpc.dist<[t, 3]>>
+  %r = tpc.matmul %e, %h : tensor<?x3xf32, #tpc.dist<[t, 3]>>, tensor<3x32xf32> -> tensor<?x32xf32, #tpc.dist<[t, 32]>>
+  return %q, %r, %a : tensor<?x32xf32, #tpc.dist<[t, 32]>>, tensor<?x32xf32, #tpc.dist<[t, 32]>>, tensor<?x8xf32, #tpc.dist<[t, 8]>>
+}

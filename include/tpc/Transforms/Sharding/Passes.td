@@ -11,8 +11,8 @@ def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
     Reads the model and `shard` ("tp2,dp2,sp"), sets `tpc.grid`, and runs the tactics in
     sequence: data (batch over dp and mb), tensor (heads, inner widths and vocabulary over
     tp), sequence (what is left of the tokens over tp). With `tp2x4` the tensor tactics split
-    over tpy, rows (the other side of matrices) over tpx, and norms over what rows split are written
-    out first. Decisions are attributes:
+    over tpy, and rows (the other side of matrices) over tpx. Norms over what is split within a layer
+    (all heads of queries), or as rows, are written out first. Decisions are attributes:
     `tpc.split` on an op has one `#tpc.dim` for each factor of its sharding rule, on an
     argument of a layer function one for each dimension. `tpc.tactics` on the
     module says what each tactic split, and which collectives it predicts.
