@@ -45,94 +45,88 @@ static ShardingRule movingRule(Operation *op, ArrayRef<int64_t> whole, bool line
 // Reshape
 //===----------------------------------------------------------------------===//
 
-// Reads both shapes from the major end. The larger of two sizes is divided by
-// the smaller one, which becomes a factor; what is left goes on. A part of the
-// shapes (up to where the products so far agree) where neither divides the
-// other has no common factors: its dimensions are whole.
+// Reads both shapes from the major end. The larger of two sizes is divided by the smaller one,
+// which becomes a factor; what is left goes on. Where neither divides the other, there are no
+// common factors from here to where the products of both sides agree again: what is left of these
+// dimensions is whole, and what they had in common before stays. [b, 4, 3] -> [b * 3, 4] has the
+// factors b, and 4, 3 and 3, 4 in one piece.
 namespace {
 struct ReshapeFactors {
+  /// One of the two shapes, read up to somewhere inside of a dimension.
+  struct Side {
+    ArrayRef<SymExpr> sizes;
+    Dims dims;
+    size_t next = 0;
+    SymExpr rest; // what is left of dimension next - 1
+    explicit Side(ArrayRef<SymExpr> sizes) : sizes(sizes), dims(sizes.size()), rest(1) {}
+
+    /// Goes on to the next dimension if nothing is left of this one. Ones belong to no factor.
+    bool hasMore() {
+      while (rest.isConstant(1) && next < sizes.size())
+        rest = sizes[next++];
+      return !rest.isConstant(1);
+    }
+    void add(int factor, const SymExpr &left) {
+      dims[next - 1].push_back(factor);
+      rest = left;
+    }
+  };
   ShardingRule &rule;
-  ArrayRef<SymExpr> in, out;
-  Dims inDims, outDims;
+  Side in, out;
 
   void run() {
-    inDims.resize(in.size());
-    outDims.resize(out.size());
-    size_t i = 0, j = 0;
-    while (i < in.size() || j < out.size()) {
-      size_t i0 = i, j0 = j;
-      unsigned mark = rule.factors.size();
-      if (matchGroup(i, j))
-        continue;
-      // Undo the group's factors, then mark all that is left of it whole.
-      rule.factors.truncate(mark);
-      for (size_t k = i0; k < in.size(); ++k)
-        inDims[k].clear();
-      for (size_t k = j0; k < out.size(); ++k)
-        outDims[k].clear();
-      i = i0;
-      j = j0;
-      SymExpr p(1), q(1);
-      do {
-        if (i < in.size() && (j >= out.size() || i - i0 <= j - j0)) {
-          p = p * in[i];
-          inDims[i] = {rule.addFactor(in[i], FactorKind::Whole)};
-          ++i;
-        } else {
-          q = q * out[j];
-          outDims[j] = {rule.addFactor(out[j], FactorKind::Whole)};
-          ++j;
-        }
-      } while (p != q && (i < in.size() || j < out.size()));
+    bool inMore = in.hasMore(), outMore = out.hasMore();
+    while (inMore || outMore) {
+      if (!inMore || !outMore || !match())
+        matchWhole();
+      inMore = in.hasMore();
+      outMore = out.hasMore();
     }
   }
 
-  /// One group: from here to where both shapes have the same product.
-  bool matchGroup(size_t &i, size_t &j) {
-    // Ones belong to no factor.
-    if (i < in.size() && in[i].isConstant(1)) {
-      ++i;
-      return true;
-    }
-    if (j < out.size() && out[j].isConstant(1)) {
-      ++j;
-      return true;
-    }
-    if (i == in.size() || j == out.size())
+  /// The next factor that both have.
+  bool match() {
+    if (in.rest.isConstant(0) || out.rest.isConstant(0))
       return false;
-    SymExpr a = in[i], b = out[j];
-    while (true) {
-      if (a.isConstant(0) || b.isConstant(0))
+    std::optional<SymExpr> ofIn = in.rest.divideExact(out.rest),
+                           ofOut = out.rest.divideExact(in.rest);
+    if (!ofIn && !ofOut)
+      return false;
+    int factor = rule.addFactor(ofIn ? out.rest : in.rest);
+    in.add(factor, ofIn.value_or(SymExpr(1)));
+    out.add(factor, ofIn ? SymExpr(1) : *ofOut);
+    return true;
+  }
+
+  /// Whole factors, until both sides have as many elements.
+  void matchWhole() {
+    SymExpr inTotal(1), outTotal(1);
+    auto take = [&](Side &side, SymExpr &total, const SymExpr &other) {
+      if (!side.hasMore())
         return false;
-      bool last = a == b;
-      std::optional<SymExpr> rest;
-      bool aLarger = true;
-      if (!last) {
-        rest = a.divideExact(b);
-        if (!rest) {
-          rest = b.divideExact(a);
-          aLarger = false;
+      SymExpr size = side.rest, left(1);
+      // No more of a dimension than is missing.
+      if (auto missing = other.divideExact(total); missing && !missing->isConstant(1))
+        if (auto rest = size.divideExact(*missing)) {
+          size = *missing;
+          left = *rest;
         }
-        if (!rest)
-          return false;
-      }
-      int f = rule.addFactor(aLarger ? b : a);
-      inDims[i].push_back(f);
-      outDims[j].push_back(f);
-      if (last) {
-        ++i;
-        ++j;
-        return true;
-      }
-      size_t &next = aLarger ? j : i;
-      ArrayRef<SymExpr> sizes = aLarger ? out : in;
-      (aLarger ? a : b) = *rest;
-      do
-        ++next;
-      while (next < sizes.size() && sizes[next].isConstant(1));
-      if (next == sizes.size())
-        return false;
-      (aLarger ? b : a) = sizes[next];
+      total = total * size;
+      side.add(rule.addFactor(size, FactorKind::Whole), left);
+      return true;
+    };
+    auto takeIn = [&] { return take(in, inTotal, outTotal); };
+    auto takeOut = [&] { return take(out, outTotal, inTotal); };
+    takeIn();
+    takeOut();
+    while (inTotal != outTotal) {
+      // The smaller one goes on, as far as that is known.
+      auto inNumber = inTotal.asConstant(), outNumber = outTotal.asConstant();
+      bool inFirst = inNumber && outNumber ? *inNumber < *outNumber
+                                           : !inTotal.divideExact(outTotal).has_value();
+      bool taken = inFirst ? takeIn() || takeOut() : takeOut() || takeIn();
+      if (!taken)
+        return;
     }
   }
 };
@@ -141,10 +135,10 @@ struct ReshapeFactors {
 ShardingRule ReshapeOp::getShardingRule() {
   ShardingRule rule;
   Sizes in = getSizes(getOperand()), out = getSizes(getResult());
-  ReshapeFactors factors{rule, in, out, {}, {}};
+  ReshapeFactors factors{rule, ReshapeFactors::Side(in), ReshapeFactors::Side(out)};
   factors.run();
-  rule.operands.push_back(factors.inDims);
-  rule.results.push_back(factors.outDims);
+  rule.operands.push_back(factors.in.dims);
+  rule.results.push_back(factors.out.dims);
   rule.linear.push_back({{0}, true});
   return rule;
 }

@@ -33,3 +33,21 @@ func.func private @misfit(%x: tensor<40x1xf32>) -> (tensor<5x8xf32>, tensor<8x5x
   %b = tpc.reshape %x : tensor<40x1xf32> -> tensor<8x5xf32>
   return %a, %b : tensor<5x8xf32>, tensor<8x5xf32>
 }
+
+// What does not divide is whole; the factors before it and behind it stay.
+// CHECK-LABEL: @part
+// CHECK-NEXT: argument: [#[[B:.*]]=b] [#{{.*}}=4!] [#{{.*}}=3!] [#[[W:.*]]=7]
+// CHECK-NEXT: tpc.reshape: [#[[B]]=b #{{.*}}=3!] [#{{.*}}=4!] [#[[W]]=7]
+func.func private @part(%x: tensor<?x4x3x7xf32, #tpc.dist<[b, 4, 3, 7]>>) -> tensor<?x4x7xf32, #tpc.dist<[b * 3, 4, 7]>> {
+  %a = tpc.reshape %x : tensor<?x4x3x7xf32, #tpc.dist<[b, 4, 3, 7]>> -> tensor<?x4x7xf32, #tpc.dist<[b * 3, 4, 7]>>
+  return %a : tensor<?x4x7xf32, #tpc.dist<[b * 3, 4, 7]>>
+}
+
+// Products of sizes agree behind 6, 2 and 2, 6, and again behind 4 * 9 and 6 * 6.
+// CHECK-LABEL: @groups
+// CHECK-NEXT: argument: [#[[A:.*]]=2 #[[C:.*]]=3] [#[[D:.*]]=2] [#{{.*}}=4!] [#{{.*}}=9!] [#[[S:.*]]=s]
+// CHECK-NEXT: tpc.reshape: [#[[A]]=2] [#[[C]]=3 #[[D]]=2] [#{{.*}}=6!] [#{{.*}}=6! #[[S]]=s]
+func.func private @groups(%x: tensor<6x2x4x9x?xf32, #tpc.dist<[6, 2, 4, 9, s]>>) -> tensor<2x6x6x?xf32, #tpc.dist<[2, 6, 6, 6 * s]>> {
+  %a = tpc.reshape %x : tensor<6x2x4x9x?xf32, #tpc.dist<[6, 2, 4, 9, s]>> -> tensor<2x6x6x?xf32, #tpc.dist<[2, 6, 6, 6 * s]>>
+  return %a : tensor<2x6x6x?xf32, #tpc.dist<[2, 6, 6, 6 * s]>>
+}

@@ -104,6 +104,9 @@ def may_refuse(pair: Pair) -> list[str]:
             words.append("no matrix of the model can be split in two dimensions")
         if grid.xy[0] > spec.hidden:
             words.append("the first dimension is larger than what it splits")
+        # Steps on the hidden states themselves, without a product before them, may need that width in one piece.
+        if any(chain.base == "stream" and not chain.product for chain in spec.chains):
+            words.append("no matrix of the model can be split in two dimensions")
     if (grid.xy[1] if grid.xy else grid.tp) > widest(spec):
         words += ["is larger than anything that can be split", "no weight of the model can be split"]
     if spec.depth == 0 or spec.store != "initializer" or any(chain.store == "node" for chain in spec.chains):

@@ -29,6 +29,9 @@ FOUND = {
     "output of tokens that are split over batch and product":
         '{"grid":"tp2,dp2,mb2,sp","shapes":[[3,3],[5,3]],"seed":20108,"layers":[{"attention":"none"}],'
         '"chains":[{"product":false,"at":1,"steps":[["merge",0,0,0]]}]}',
+    "reshape of samples whose other dimensions do not divide":
+        '{"grid":"dp2,mb2","shapes":[[2,3]],"seed":4848,"depth":0,"hidden":4,'
+        '"chains":[{"product":false,"steps":[["repeat",8,3,2],["split",2,3,5]],"end":"row"}]}',
     "shift along a dimension of which an inner factor is split":
         '{"grid":"tp1x2,allow-reshard","shapes":[[1,8]],"seed":1139,"depth":0,"hidden":15,"ids":false,'
         '"chains":[{"product":false,"steps":[["expand",0,0,0],["roll",0,0,0]]}]}',
