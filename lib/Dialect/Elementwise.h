@@ -28,6 +28,9 @@ Value number(OpBuilder &b, Location loc, Type type, double value);
 Value reciprocal(OpBuilder &b, Location loc, Value x);
 Value sigmoid(OpBuilder &b, Location loc, Value x);
 double sigmoid(double x);
+/// x * sigmoid(u), as x / (1 + exp(-u)).
+Value gated(OpBuilder &b, Location loc, Value x, Value u);
+Value relu(OpBuilder &b, Location loc, Value x);
 
 } // namespace mlir::tpc::elementwise
 

@@ -13,7 +13,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::elementwise;
 
-
 //===----------------------------------------------------------------------===//
 // Types and rules: all element-wise ops are alike
 //===----------------------------------------------------------------------===//
@@ -52,8 +51,8 @@ LogicalResult elementwise::checkSameElements(std::optional<Location> loc, ValueR
   return inferError(loc, text);
 }
 
-// Linear if nothing is rounded: parts of a sum are added before they lose digits. But the parts of a
-// product of 16 bits are of 16 bits, also when tpc-widen-products computes it in f32.
+// Linear if nothing is rounded: parts of a sum are added before they lose digits. But the parts of
+// a product of 16 bits are of 16 bits, also when tpc-widen-products computes it in f32.
 ShardingRule CastOp::getShardingRule() {
   auto from = dyn_cast<FloatType>(elementType(getOperand()));
   auto to = dyn_cast<FloatType>(elementType(getResult()));
@@ -75,8 +74,8 @@ LogicalResult CastOp::verify() {
 // Scalar computation
 //===----------------------------------------------------------------------===//
 //
-// Floats of 16 bits come as f32, and a result that is wider than the element type is rounded to it by
-// whoever asked (getComputeType in KernelEmitter.h).
+// Floats of 16 bits come as f32, and a result that is wider than the element type is rounded to it
+// by whoever asked (getComputeType in KernelEmitter.h).
 
 Value elementwise::number(OpBuilder &b, Location loc, Type type, double value) {
   if (isa<FloatType>(type))
@@ -96,6 +95,20 @@ Value elementwise::sigmoid(OpBuilder &b, Location loc, Value x) {
 
 double elementwise::sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
+// Also in the form of which products compute it (runtime/cpu/Simd.h): one formula wherever it runs.
+Value elementwise::gated(OpBuilder &b, Location loc, Value x, Value u) {
+  Value e = math::ExpOp::create(b, loc, arith::NegFOp::create(b, loc, u));
+  Value one = number(b, loc, x.getType(), 1);
+  return arith::DivFOp::create(b, loc, x, arith::AddFOp::create(b, loc, one, e));
+}
+
+// As is this. Not the largest of x and 0: ONNX Runtime leaves -0 as it is.
+Value elementwise::relu(OpBuilder &b, Location loc, Value x) {
+  Value zero = number(b, loc, x.getType(), 0);
+  Value negative = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, zero);
+  return arith::SelectOp::create(b, loc, negative, zero, x);
+}
+
 Value GeluOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   Type type = x[0].getType();
   auto c = [&](double v) { return number(b, loc, type, v); };
@@ -104,15 +117,15 @@ Value GeluOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   Value v = x[0];
   switch (getApproximate()) {
   case GeluApproximation::Sigmoid:
-    return mul(v, sigmoid(b, loc, mul(v, c(1.702))));
+    return gated(b, loc, v, mul(v, c(1.702)));
   case GeluApproximation::None: {
     Value e = math::ErfOp::create(b, loc, mul(v, c(0.70710678118654752)));
     return mul(mul(v, c(0.5)), add(e, c(1)));
   }
   case GeluApproximation::Tanh: {
-    Value cube = mul(mul(mul(v, v), v), c(0.044715));
-    Value t = math::TanhOp::create(b, loc, mul(add(v, cube), c(0.79788456080286536)));
-    return mul(mul(v, c(0.5)), add(t, c(1)));
+    // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)) with 2u = sqrt(8 / pi) (x + 0.044715 x^3).
+    Value square = mul(mul(v, v), c(0.071354816272600247));
+    return gated(b, loc, v, mul(v, add(square, c(1.5957691216057308))));
   }
   }
   return {};
@@ -230,12 +243,13 @@ Value CmpOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
   int p = (int)getPredicate();
   if (isFloat(x[0]))
     return arith::CmpFOp::create(b, loc, floats[p], x[0], x[1]);
-  return arith::CmpIOp::create(b, loc,
-                               isUnsigned(getLhs().getType()) ? unsignedInts[p] : ints[p], x[0],
-                               x[1]);
+  return arith::CmpIOp::create(b, loc, isUnsigned(getLhs().getType()) ? unsignedInts[p] : ints[p],
+                               x[0], x[1]);
 }
 
-double CmpOp::evaluateScalar(ArrayRef<double> x) { return evaluatePredicate(getPredicate(), x[0], x[1]); }
+double CmpOp::evaluateScalar(ArrayRef<double> x) {
+  return evaluatePredicate(getPredicate(), x[0], x[1]);
+}
 
 bool mlir::tpc::isUnsigned(Type type) {
   Type element = getElementTypeOrSelf(type);

@@ -102,6 +102,9 @@ TPC_INLINE Vec tanh(Vec x) {
   return select(absolute(x) < 0.25f, small, withSignOf(large, x));
 }
 
+// The compiler's kernels have the same formulas (GeluOp, SiluOp and ReluOp in lib/Dialect), so that
+// it makes no difference to special values where an activation is computed.
+
 /// x / (1 + exp(-x)).
 TPC_INLINE Vec silu(Vec x) { return x / (1.0f + exp(-x)); }
 
@@ -113,6 +116,7 @@ TPC_INLINE Vec geluTanh(Vec x) {
   return x / (1.0f + exp(-u));
 }
 
+/// -0 and NaN stay.
 TPC_INLINE Vec relu(Vec x) { return select(x < 0.0f, Vec{}, x); }
 
 } // namespace tpc::rt::TPC_ISA

@@ -110,14 +110,14 @@ def Tpc_SinOp : Tpc_FloatOp<"sin", "Sine. ONNX Sin.", "math::SinOp::create(b, lo
 def Tpc_CosOp : Tpc_FloatOp<"cos", "Cosine. ONNX Cos.", "math::CosOp::create(b, loc, x[0])", "std::cos(x[0])">;
 def Tpc_SigmoidOp : Tpc_FloatOp<"sigmoid", "1 / (1 + e^-x). ONNX Sigmoid.", "sigmoid(b, loc, x[0])", "sigmoid(x[0])">;
 def Tpc_SiluOp : Tpc_FloatOp<"silu", "x * sigmoid(x), also called swish.",
-    "arith::MulFOp::create(b, loc, x[0], sigmoid(b, loc, x[0]))", "x[0] * sigmoid(x[0])">;
+    "gated(b, loc, x[0], x[0])", "x[0] * sigmoid(x[0])">;
 
 def Tpc_SqrtOp : Tpc_FloatOp<"sqrt", "Square root. ONNX Sqrt.", "math::SqrtOp::create(b, loc, x[0])", "std::sqrt(x[0])", 1>;
 def Tpc_RsqrtOp : Tpc_FloatOp<"rsqrt", "1 / sqrt(x).",
     "reciprocal(b, loc, math::SqrtOp::create(b, loc, x[0]))", "1 / std::sqrt(x[0])", 1>;
 def Tpc_ReciprocalOp : Tpc_FloatOp<"reciprocal", "1 / x. ONNX Reciprocal.", "reciprocal(b, loc, x[0])", "1 / x[0]", 1>;
 def Tpc_ReluOp : Tpc_FloatOp<"relu", "max(x, 0). ONNX Relu.",
-    "arith::MaximumFOp::create(b, loc, x[0], number(b, loc, x[0].getType(), 0))", "x[0] < 0 ? 0 : x[0]", 1>;
+    "relu(b, loc, x[0])", "x[0] < 0 ? 0 : x[0]", 1>;
 def Tpc_FloorOp : Tpc_FloatOp<"floor", "Largest integer not above x. ONNX Floor.",
     "math::FloorOp::create(b, loc, x[0])", "std::floor(x[0])", 1>;
 def Tpc_CeilOp : Tpc_FloatOp<"ceil", "Least integer not below x. ONNX Ceil.",

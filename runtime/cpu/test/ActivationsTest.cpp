@@ -52,6 +52,24 @@ TEST(Activations, KeepNaN) {
     }
 }
 
+// To the bit: what kernels compute, too (test_rounding.py).
+TEST(Activations, KnowSpecialValues) {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  for (const KernelTable *table : allTables())
+    for (int32_t epilogue = TPC_EPILOGUE_NONE; epilogue <= TPC_EPILOGUE_RELU; ++epilogue)
+      for (float x : {0.f, -0.f, inf, -inf, 1e-40f, -1e-40f, 1000.f, -1000.f, 1e30f, -1e30f}) {
+        float expected = static_cast<float>(exact(x, epilogue)), out = 7;
+        table->activate(&x, &out, 1, epilogue);
+        if (std::isnan(expected)) {
+          EXPECT_TRUE(std::isnan(out)) << table->name << " " << epilogue << " at " << x;
+          continue;
+        }
+        EXPECT_EQ(out, expected) << table->name << " " << epilogue << " at " << x;
+        EXPECT_EQ(std::signbit(out), std::signbit(expected))
+            << table->name << " " << epilogue << " at " << x;
+      }
+}
+
 TEST(Activations, DoNotTouchWhatIsBeyondTheEnd) {
   for (const KernelTable *table : allTables())
     for (int64_t count = 0; count < 40; ++count) {

@@ -2,6 +2,8 @@
 operands, whatever it is fused with."""
 
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -195,3 +197,47 @@ def test_bits_do_not_depend_on_fusion(tpcc, tmp_path):
     assert len(ends) == 4
     for value, array in fused.run(inputs, outputs=ends).items():
         assert_same_bits(array, known[f"in.{value}"], value)
+
+
+# What products compute as well (tpc_epilogue): as nodes, with what a kernel is known to make of special values.
+ACTIVATIONS = {
+    "GELU_ERF": lambda g, x: g("Gelu", x),
+    "GELU_TANH": lambda g, x: g("Gelu", x, approximate="tanh"),
+    "SILU": lambda g, x: g("Mul", x, g("Sigmoid", x)),
+    "RELU": lambda g, x: g("Relu", x),
+}
+
+
+def test_activations_are_the_same_behind_products(tpcc, tmp_path):
+    """act(x * w) with and without x * w as an output: then a product cannot compute the activation as well, and a kernel
+    does. Where functions are no matter of polynomials, to the bit; and there as ONNX Runtime has them."""
+    header = (Path(__file__).resolve().parents[3] / "runtime" / "include" / "tpc" / "runtime.h").read_text()
+    known = {name: int(number) for name, number in re.findall(r"TPC_EPILOGUE_(\w+) = (\d+)", header) if name != "NONE"}
+    assert set(known) == set(ACTIVATIONS)
+    g = Graph()
+    x = cast(np.array([v for v in SPECIAL + [88.0, 90.0, 1e20, 5.5, 9.0, -4.0, 1e-5] for v in (v, -v)]), "f32")[:, None]
+    inputs = {}
+    for name, activation in ACTIVATIONS.items():
+        for alone in (False, True):
+            # 1e-30 * 1e-30 is too small even for a subnormal number: -0 where one of them is negative.
+            w = g.constant(np.array([[1, -1, 1e-30, 0.5]], np.float32))
+            given = g.input(f"x_{name}_{alone}", "f32", ["rows", 1])
+            inputs[given] = x
+            product = g("MatMul", given, w)
+            result = g("Identity", activation(g, product))
+            if alone:
+                g.output(product, "f32", ["rows", 4])
+            g.output(result, "f32", ["rows", 4])
+    path = g.save(tmp_path / "activations.onnx")
+    names = [output.name for output in g.outputs]
+    calls = re.findall(r"call void @tpc_matmul\(.* i32 (\d+)\)", tpcc.call([path, "--emit=llvm", "-o", "-"]).check().stdout)
+    assert sorted(map(int, calls)) == [0] * len(known) + sorted(known.values())
+    theirs, ours = Session(path).run(inputs), tpcc.compile(path).run(inputs, outputs=names)
+    for index, name in enumerate(ACTIVATIONS):
+        behind, product, kernel = names[3 * index:3 * index + 3]
+        p, fused, plain = ours[product], ours[behind], ours[kernel]
+        special = (abs(p) < 1e-20) | (abs(p) >= 100) | np.isnan(p)
+        assert special.sum() > 100 and (np.signbit(p) & (p == 0)).any()
+        assert_same_bits(fused[special], plain[special], name)
+        assert_same_bits(theirs[kernel][special], plain[special], name)
+        np.testing.assert_allclose(fused[~special], plain[~special], rtol=2e-6, atol=2e-6, err_msg=name)
