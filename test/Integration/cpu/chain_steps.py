@@ -22,6 +22,11 @@ def static_axes(v: Value, least: int = 1) -> list[int]:
     return [i for i, n in enumerate(v.sizes) if n is not None and n >= least]
 
 
+def where(c: Context, v: Value, condition: str, first: str, second: str, largest: float = 1.0, quantum: float = 0.25) -> Value:
+    """ONNX Runtime makes 0 of the -0 that it chooses."""
+    return v.within(c.w("Where", condition, first, second), max(v.largest, largest), min(v.quantum, quantum), summed=True)
+
+
 def has_batch(dim: Dim) -> bool:
     """That of the hidden states, or an input's own."""
     return any(isinstance(atom, str) and atom != "sequence" for atom in dim)
@@ -236,12 +241,12 @@ def constant(c: Context, v: Value, a: int, b: int, d: int):
     if op == "Where":
         keep = c.store("mask", c.rng(d).integers(0, 2, shape).astype(bool))
         number = c.dyadic("masked", (), v.type)
-        order = [v.name, number] if b % 2 else [number, v.name]
-        return v.within(c.w("Where", keep, *order), max(v.largest, 1.0), min(v.quantum, 0.25))
+        return where(c, v, keep, *([v.name, number] if b % 2 else [number, v.name]))
     if op == "Div":
         powers = c.store("divisor", np.asarray(2.0 ** c.rng(d).integers(-1, 2, shape)).astype(v.type))
         return v.within(c.w("Div", v.name, powers), v.largest * 2, v.quantum / 2)
-    other = c.dyadic("operand", shape, v.type, salt=d)
+    # An addition of 0 is left out, which shows where it is one to -0.
+    other = c.dyadic("operand", shape, v.type, salt=d, zero=op != "Add")
     both = [v.name, other] if b % 2 else [other, v.name]
     if op == "Mul":
         return v.within(c.w("Mul", *both), v.largest, v.quantum / 4)
@@ -332,7 +337,7 @@ def compare(c: Context, v: Value, a: int, b: int, d: int):
     elif b % 3 == 1:
         found = w(("And", "Or", "Xor")[d % 3], found, w("Less", v.name, c.dyadic("second", (), v.type, salt=b)))
     if d % 2:
-        return v.within(w("Where", found, v.name, c.dyadic("other", (), v.type)), max(v.largest, 1.0), min(v.quantum, 0.25))
+        return where(c, v, found, v.name, c.dyadic("other", (), v.type))
     return v.within(w("Cast", found, to=w.type_of(v.type)), 1.0, 1.0, special=False, summed=False)
 
 
@@ -346,7 +351,7 @@ def mask(c: Context, v: Value, a: int, b: int, d: int):
     name = w.reshape_to(name, [(atom,) for atom in atoms], dims)
     keep = w("Cast", name, to=w.type_of("bool"))
     if b % 2:
-        return v.within(w("Where", keep, v.name, c.dyadic("masked", (), v.type)), max(v.largest, 1.0), min(v.quantum, 0.25))
+        return where(c, v, keep, v.name, c.dyadic("masked", (), v.type))
     return v.to(w("Mul", v.name, w("Cast", keep, to=w.type_of(v.type))))
 
 

@@ -190,7 +190,8 @@ def begin(c: Context, stream: Value) -> Value:
     if chain.base == "table":  # looked up with ids of a batch of its own
         ids = w.free_input(f"chain{c.index}.ids", [rows, 3], "indices", [(10,)])
         table = c.dyadic("table", (10, 8))
-        return Value(w("Gather", table, ids, axis=0), ((rows,), (3,), (8,)), "float32", 1.0, 0.25)
+        # Ranks may have some of the rows each, and add zeros of what they do not have.
+        return Value(w("Gather", table, ids, axis=0), ((rows,), (3,), (8,)), "float32", 1.0, 0.25, summed=True)
     store = dataclasses.replace(chain, store="initializer" if chain.base == "weight" else "node")
     c.chain, before = store, c.chain
     shape = (3, 24) if chain.base == "weight" else (2, 3, 8)
