@@ -10,6 +10,16 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
+/// Calls the runtime, which is told for messages what node it is for.
+static void communicate(Operation *op, HostEmitter &e, StringRef function, ValueRange args) {
+  Value node = LLVM::AddressOfOp::create(e.builder(), e.getLoc(),
+                                         e.getHost().getText(getSourceName(op->getLoc())));
+  e.call("tpc_at", {e.context(), node});
+  SmallVector<Value> all{e.context()};
+  llvm::append_range(all, args);
+  e.call(function, all);
+}
+
 static Value axesMask(HostEmitter &e, ArrayRef<StringRef> axes) {
   const EnvLayout &layout = e.getHost().layout;
   uint32_t mask = 0;
@@ -99,10 +109,10 @@ struct AllReduceModel : HostOpInterface::ExternalModel<AllReduceModel, AllReduce
   Value getReusable(Operation *op) const { return op->getOperand(0); }
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<AllReduceOp>(base);
-    e.call("tpc_all_reduce",
-           {e.context(), axesMask(e, getAxes(op.getAxes())), e.dtype(op.getType()),
-            e.i32(reductionKind(op.getOperand())), e.pointer(op.getOperand()),
-            e.pointer(op.getResult()), e.sizes().numElements(op.getType())});
+    communicate(base, e, "tpc_all_reduce",
+                {axesMask(e, getAxes(op.getAxes())), e.dtype(op.getType()),
+                 e.i32(reductionKind(op.getOperand())), e.pointer(op.getOperand()),
+                 e.pointer(op.getResult()), e.sizes().numElements(op.getType())});
     return success();
   }
 };
@@ -154,11 +164,11 @@ struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
       auto middle = findSplit(base, e, more, dim, axis);
       if (failed(middle))
         return failure();
-      SmallVector<Value> args{e.context(), axesMask(e, {axis}), e.dtype(result)};
+      SmallVector<Value> args{axesMask(e, {axis}), e.dtype(result)};
       if (!gathers)
         args.push_back(e.i32(reductionKind(op.getOperand())));
       llvm::append_values(args, from, to, middle->outer, middle->n, middle->inner);
-      e.call(gathers ? "tpc_all_gather" : "tpc_reduce_scatter", args);
+      communicate(base, e, gathers ? "tpc_all_gather" : "tpc_reduce_scatter", args);
       from = to;
     }
     for (Value frame : llvm::reverse(frames))
@@ -207,9 +217,10 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
     Type opType = op.getOperand().getType();
     middle = s.mul(middle, minor(splitFirst ? op.getType() : opType, a, false));
     middle = s.mul(middle, minor(splitFirst ? opType : op.getType(), b, true));
-    e.call("tpc_all_to_all", {e.context(), axesMask(e, axes), e.dtype(op.getType()),
-                              e.pointer(op.getOperand()), e.pointer(op.getResult()), first.outer,
-                              first.n, middle, second.n, second.inner, e.i32(splitFirst)});
+    communicate(base, e, "tpc_all_to_all",
+                {axesMask(e, axes), e.dtype(op.getType()), e.pointer(op.getOperand()),
+                 e.pointer(op.getResult()), first.outer, first.n, middle, second.n, second.inner,
+                 e.i32(splitFirst)});
     return success();
   }
 };
@@ -244,10 +255,10 @@ struct CollectivePermuteModel
     Value first = e.i64(0);
     if (op.getFrom())
       first = s.expr(*::tpc::SymExpr::parse(op.getFrom()->str()));
-    e.call("tpc_collective_permute",
-           {e.context(), splits, e.dtype(op.getType()), e.pointer(op.getOperand()),
-            e.pointer(op.getResult()), outer, s.localSize(move->blocks), s.expr(move->n),
-            s.expr(move->unit), inner, first});
+    communicate(base, e, "tpc_collective_permute",
+                {splits, e.dtype(op.getType()), e.pointer(op.getOperand()),
+                 e.pointer(op.getResult()), outer, s.localSize(move->blocks), s.expr(move->n),
+                 s.expr(move->unit), inner, first});
     return success();
   }
 };
@@ -256,9 +267,10 @@ struct BroadcastModel : HostOpInterface::ExternalModel<BroadcastModel, Broadcast
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<BroadcastOp>(base);
     e.copy(e.pointer(op.getResult()), e.pointer(op.getOperand()), op.getType());
-    e.call("tpc_broadcast",
-           {e.context(), axesMask(e, getAxes(op.getAxes())), e.dtype(op.getType()),
-            e.pointer(op.getResult()), e.sizes().numElements(op.getType()), e.i64(op.getRoot())});
+    communicate(base, e, "tpc_broadcast",
+                {axesMask(e, getAxes(op.getAxes())), e.dtype(op.getType()),
+                 e.pointer(op.getResult()), e.sizes().numElements(op.getType()),
+                 e.i64(op.getRoot())});
     return success();
   }
 };
@@ -273,8 +285,9 @@ struct SendModel : HostOpInterface::ExternalModel<SendModel, SendOp> {
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<SendOp>(base);
     Type type = op.getValue().getType();
-    e.call("tpc_send", {e.context(), pipelineAxis(e), e.dtype(type), e.pointer(op.getValue()),
-                        e.sizes().numElements(type), e.i64(op.getTo())});
+    communicate(base, e, "tpc_send",
+                {pipelineAxis(e), e.dtype(type), e.pointer(op.getValue()),
+                 e.sizes().numElements(type), e.i64(op.getTo())});
     return success();
   }
 };
@@ -282,9 +295,9 @@ struct SendModel : HostOpInterface::ExternalModel<SendModel, SendOp> {
 struct RecvModel : HostOpInterface::ExternalModel<RecvModel, RecvOp> {
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<RecvOp>(base);
-    e.call("tpc_recv",
-           {e.context(), pipelineAxis(e), e.dtype(op.getType()), e.pointer(op.getResult()),
-            e.sizes().numElements(op.getType()), e.i64(op.getFrom())});
+    communicate(base, e, "tpc_recv",
+                {pipelineAxis(e), e.dtype(op.getType()), e.pointer(op.getResult()),
+                 e.sizes().numElements(op.getType()), e.i64(op.getFrom())});
     return success();
   }
 };

@@ -16,6 +16,8 @@ struct Activity {
   /// "all_reduce", "receive", …: text that lives for ever; null: none, the rank computes.
   std::atomic<const char *> what{nullptr};
   std::atomic<uint32_t> axes{0};
+  /// The ONNX node that the communication is of, if the program has said so.
+  std::atomic<const char *> node{nullptr};
 };
 
 /// Says it, until the end of the scope.

@@ -84,6 +84,10 @@ int peerRank(tpc_context &ctx, const char *what, int32_t axis, int64_t peer) {
 
 } // namespace
 
+extern "C" void tpc_at(tpc_context *ctx, const char *node) {
+  ctx->activity.node.store(node, std::memory_order_relaxed);
+}
+
 extern "C" void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction,
                                const void *in, void *out, int64_t count) {
   constexpr auto kind = CollectiveKind::AllReduce;

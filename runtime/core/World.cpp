@@ -118,14 +118,24 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
   return std::nullopt;
 }
 
-std::string World::describeWait(int rank, const char *what, uint32_t axes,
+std::string World::describeWait(int rank, const Activity &activity,
                                 const std::vector<int> &missing) const {
+  const char *what = activity.what.load(), *node = activity.node.load();
+  if (!what)
+    return describeWait(rank, "a meeting of all", missing);
+  std::string text = what;
+  if (node)
+    text += " of '" + std::string(node) + "'";
+  if (uint32_t axes = activity.axes.load())
+    text += " over '" + theGrid.label(axes) + "'";
+  return describeWait(rank, text.c_str(), missing);
+}
+
+std::string World::describeWait(int rank, const char *what, const std::vector<int> &missing) const {
   std::string text = theGrid.describe(rank);
   if (!what)
     return text + " waits for nobody";
   text += std::string(" in ") + what;
-  if (axes)
-    text += " over '" + theGrid.label(axes) + "'";
   for (size_t i = 0; i < missing.size(); ++i)
     text += (i ? ", " : " for ") + theGrid.describe(missing[i]);
   return text;

@@ -118,10 +118,12 @@ public:
 
   /// Seconds after which who waits for another ends the run; 0: never.
   double timeout() const { return seconds; }
-  /// "rank 1 (tp 1) in an all_reduce over 'tp' for rank 0 (tp 0)": what a rank that waits says.
-  /// `missing`: those for whom it waits. Without any: "rank 1 (tp 1) computes".
-  std::string describeWait(int rank, const char *what, uint32_t axes,
+  /// "rank 1 (tp 1) in all_reduce of '/lm_head/MatMul' over 'tp' for rank 0 (tp 0)": what a rank
+  /// that waits says. `missing`: those for whom it waits.
+  std::string describeWait(int rank, const Activity &activity,
                            const std::vector<int> &missing) const;
+  /// The same of a wait that belongs to no step, "at the start, ", or, null, to nobody.
+  std::string describeWait(int rank, const char *what, const std::vector<int> &missing) const;
   /// The run has failed because `rank` has waited for too long. Who is still computing cannot be
   /// stopped: if the run is not over soon, the process ends with the message.
   void endUnlessOver(int rank, const std::string &message);

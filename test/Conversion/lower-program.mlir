@@ -9,6 +9,9 @@ tpc.weight @v in "/w.bin" at 256 : tensor<6x8xf32>
 // CHECK: llvm.call @tpc_frame_push(
 // CHECK: llvm.call @tpc_matmul(
 // CHECK: llvm.call @tpc_matmul(
+// For messages: the node that the communication is of.
+// CHECK: %[[NODE:.*]] = llvm.mlir.addressof
+// CHECK: llvm.call @tpc_at(%{{.*}}, %[[NODE]])
 // CHECK: llvm.call @tpc_all_reduce(
 // CHECK: llvm.mlir.addressof @kernel_add
 // CHECK: llvm.call @tpc_parallel_for(

@@ -103,6 +103,8 @@ void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
  * of docs/architecture.md; over several axes, one after the other, the last of the order first (parts of ascending
  * ranks follow each other). Reductions add in rank order: the same bits on every transport and in every run. They are
  * there for floats, i32 and i64 (floats of 16 bits in f32, rounded once); max and min give NaN where there is one. */
+/* For messages: the communication that comes next is that of `node`, a name that outlives the program. */
+void tpc_at(tpc_context *ctx, const char *node);
 void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction, const void *in, void *out,
                     int64_t count); /* in may be out */
 /* in: [outer, own part of n, inner] -> out: [outer, n, inner] */

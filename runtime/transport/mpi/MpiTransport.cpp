@@ -82,13 +82,9 @@ void MpiTransport::exchange(tpc_context &ctx, const char *what) {
   if (status == -2)
     fail(ctx, "out of memory while messages were sent");
   if (status == -3 || status == -4) {
-    const char *activity = ctx.activity.what.load();
-    std::string text =
-        world.describeWait(ctx.rank,
-                           what       ? what
-                           : activity ? activity
-                                      : "an exchange",
-                           what ? 0 : ctx.activity.axes.load(), getMissing(shim, world.size()));
+    std::vector<int> missing = getMissing(shim, world.size());
+    std::string text = what ? world.describeWait(ctx.rank, what, missing)
+                            : world.describeWait(ctx.rank, ctx.activity, missing);
     if (status == -4)
       sayAndWaitForTheEnd("waits: " + text);
     fail(ctx, world.describeTimeout() + ": " + text);

@@ -85,15 +85,10 @@ void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen, con
 void ThreadsTransport::failLate(tpc_context &ctx) {
   World &world = hub->world;
   auto describe = [&](int other) {
-    const Activity &activity = world.local(other).activity;
     std::vector<int> missing;
-    bool waits = hub->findMissing(other, missing);
-    const char *what = activity.what.load();
-    return world.describeWait(other,
-                              !waits ? nullptr
-                              : what ? what
-                                     : "a meeting of all",
-                              activity.axes.load(), missing);
+    return hub->findMissing(other, missing)
+               ? world.describeWait(other, world.local(other).activity, missing)
+               : world.describeWait(other, nullptr, missing);
   };
   std::string message = world.describeTimeout() + ": " + describe(rank);
   for (int other = 0; other < world.size(); ++other)

@@ -2,6 +2,7 @@
 process is left behind. How it goes at the start and the end is in runtime/conformance/ProcessTest.cpp."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -56,6 +57,8 @@ def test_a_frozen_rank_ends_the_run(tpcc, mpi, tmp_path, grid):
         said = log.read_text()
         assert "has waited for 4 s (--timeout=4)" in said and "for rank 1 (tp 1" in said, said
         assert "error: rank" in said
+        # Communication of the program is that of a node.
+        assert all(re.search(r" in \w+ of '/?\w[^']*' over '", line) for line in said.splitlines() if " over '" in line), said
         until(lambda: not processes_of(program.path))
     finally:
         if run.poll() is None:
