@@ -4,13 +4,18 @@
 failure is made smaller and ends with the command that repeats it. random_run.py runs ten thousand, and counts what they had.
 """
 
+import numpy as np
 import pytest
+from onnx import numpy_helper
 
 from random_chains import BASES
-from random_pairs import Pair, attempt, draw_pair, widest
+from random_graphs import build
+from random_inputs import make_inputs
+from random_pairs import Pair, attempt, compare, draw_pair, is_noise, judge, widest
 from random_run import Table
 from random_shrink import shrink
 from chain_steps import STEPS
+from tpc.reference import Session
 
 tried = Table()
 
@@ -42,6 +47,56 @@ FOUND = {
 def test_found(what):
     outcome = attempt(Pair.parse(FOUND[what]))
     assert outcome.kind == "ok", f"{outcome.kind}: {outcome.text}"
+
+
+# Graphs that enlarge rounding: in one sample by a hundred, in the other by ten thousand.
+ILL = [
+    '{"grid":"tp4x1,pp4,order=dp-tp-pp,allow-reshard","shapes":[[1,13],[2,8]],"level":0,'
+    '"layers":[{"attention":"gpt2","size":3,"scale":"query","mlp":"swiglu_fused","ffn":17,"norm":"layer_spelled",'
+    '"place":"both"}],"depth":4,"seed":2887,"hidden":4,"tied":true,"positions":"learned","mask":"causal_padded",'
+    '"outputs":"direct","chains":[{"width":48,"steps":[["slice",1,7,5],["gather",7,1,7],["half",10,4,8],'
+    '["matmul",6,5,2],["pad",1,1,8],["compare",8,10,1],["constant",9,7,2],["transpose",2,3,0]],'
+    '"end":"row_output"},{"steps":[["gather",6,11,7]],"end":"row","at":2},{"base":"own","steps":[["again",8,11,'
+    '7],["merge",0,1,11],["gather_elements",6,8,10],["constant",1,1,7],["constant",0,11,0],["cumsum",8,7,4]],'
+    '"end":"row_output","store":"node","at":1,"whole":true}]}',
+    '{"grid":"tp3,allow-reshard","shapes":[[1,2],[1,1]],"level":0,"layers":[{"attention":"falcon","heads":12,'
+    '"kv":4,"rotary":"partial","repeat":"product","core":"op","scale":"query","mlp":"swiglu","ffn":1,'
+    '"norm":"none","place":"post"}],"depth":4,"seed":9843,"hidden":4,"vocab":2,"tied":true,"positions":"learned",'
+    '"mask":"padded","masking":"where","extra":"hidden","shared":true,"chains":[{"steps":[["merge",1,10,11],'
+    '["slice",2,3,9],["mask",10,7,9],["norm",4,10,1]],"end":"row","store":"node","at":1,"whole":true}]}',
+]
+
+
+@pytest.mark.parametrize("text", ILL, ids=["a hundred", "ten thousand"])
+def test_mistakes_are_no_noise(text):
+    """Where rounding is enlarged, other roundings pass, and half of any matrix that is lost does not."""
+    pair = Pair.parse(text)
+    w = build(pair.spec)
+    given = make_inputs(w, *pair.shapes[0])
+    model = w.model(reference=True)
+    wanted = Session(model.SerializeToString(), optimize=False).run(given)
+
+    def wrong(tensor, change):
+        before = tensor.SerializeToString()
+        array = numpy_helper.to_array(tensor).copy()
+        change(array)
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+        actual = Session(model.SerializeToString(), optimize=False).run(given)
+        tensor.ParseFromString(before)
+        return [name for name in wanted if compare(actual[name], wanted[name], judge(w, name), wanted.get("logits"))
+                and not is_noise(w, given, wanted, name, actual[name])]
+
+    def round_otherwise(array):
+        array *= np.float32(1 + 2**-23)
+
+    def lose_half(array):
+        array[:(len(array) + 1) // 2] = 0
+
+    matrices = [tensor for tensor in model.graph.initializer if tensor.name.startswith("h.") and len(tensor.dims) == 2]
+    assert len(matrices) > 3
+    for tensor in matrices:
+        assert not wrong(tensor, round_otherwise), tensor.name
+        assert wrong(tensor, lose_half), tensor.name
 
 
 def test_random_pair(seed):
