@@ -191,6 +191,9 @@ Meaning Reader::makeOp(Operation *op, ArrayRef<Meaning> operands) {
     Repeats repeats = takeRepeats(view);
     return {terms.makeParameter(parameter, view, removeRepeats(type, repeats)), repeats};
   }
+  if (auto gather = dyn_cast<GatherOp>(op); gather && operands[0].repeats.empty())
+    if (Repeats repeats = getRepeats(gather); !repeats.empty())
+      return {operands[0].term, repeats};
   SmallVector<TermId> list;
   if (llvm::any_of(operands, [](const Meaning &operand) { return !operand.repeats.empty(); })) {
     SmallVector<Repeats> repeats;

@@ -29,6 +29,24 @@ Type equivalence::removeRepeats(Type whole, const Repeats &repeats) {
   return makeTensorType(cast<RankedTensorType>(whole).getElementType(), dist.withDims(dims));
 }
 
+Repeats equivalence::getRepeats(GatherOp gather) {
+  Value indices = gather.getIndices();
+  while (isa_and_nonnull<LocalSliceOp, ReshardOp>(indices.getDefiningOp()))
+    indices = indices.getDefiningOp()->getOperand(0);
+  auto constant = indices.getDefiningOp<ConstantOp>();
+  auto values = constant ? dyn_cast<DenseIntElementsAttr>(constant.getValue()) : nullptr;
+  std::optional<int64_t> n = getSizes(gather.getData())[gather.getDim()].asConstant();
+  if (!values || values.getType().getRank() != 1 || !n || *n < 1)
+    return {};
+  int64_t count = values.getNumElements(), times = count / *n, at = 0;
+  if (times < 2 || count % *n != 0)
+    return {};
+  for (const APInt &index : values)
+    if (!index.isSignedIntN(64) || index.getSExtValue() != at++ / times)
+      return {};
+  return {{unsigned(gather.getDim()), {*n, times, 1}}};
+}
+
 Repeats equivalence::takeRepeats(ViewAttr &view) {
   Repeats repeats;
   SmallVector<ArrayAttr> dims(view.getDims());

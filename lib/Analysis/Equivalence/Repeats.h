@@ -31,6 +31,10 @@ using Repeats = std::map<unsigned, Repeat>; // by dimension
 /// The type of the value without its repetitions; `whole` is the type of the value with them.
 Type removeRepeats(Type whole, const Repeats &repeats);
 
+/// What a lookup repeats: one of 0, 0, 1, 1, .. in a dimension, a constant of which a rank may have
+/// a part.
+Repeats getRepeats(GatherOp gather);
+
 /// What a parameter repeats. Takes the factors of stride 0 out of `view`.
 Repeats takeRepeats(ViewAttr &view);
 

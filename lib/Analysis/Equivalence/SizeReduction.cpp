@@ -2,6 +2,8 @@
 
 #include "SizeReduction.h"
 
+#include "Repeats.h"
+
 #include "tpc/Dialect/Dist.h"
 
 using namespace mlir;
@@ -150,6 +152,12 @@ void SizeReduction::collectOp(Operation *op) {
         }
         before *= factor.getSize();
       }
+    }
+  } else if (auto gather = dyn_cast<GatherOp>(op)) {
+    for (auto &[dim, repeat] : getRepeats(gather)) {
+      equate({repeat.major * repeat.times}, {repeat.major, repeat.times});
+      freeze(repeat.major, op);
+      freeze(repeat.times, op);
     }
   } else if (auto slice = dyn_cast<SliceOp>(op)) {
     int64_t dim = slice.getDim();

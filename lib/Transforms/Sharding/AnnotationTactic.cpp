@@ -91,12 +91,14 @@ LogicalResult AnnotationTactic::check(Attribute sharding, Type type, Location lo
   });
 }
 
-/// Elements of the weight between index i and i + steps of a view's dimension.
-static int64_t getStride(ArrayRef<StridedFactorAttr> factors, int64_t steps) {
+int64_t mlir::tpc::getStride(ArrayRef<StridedFactorAttr> factors, int64_t steps) {
   int64_t inner = 1;
   for (StridedFactorAttr factor : llvm::reverse(factors)) {
-    if (steps < inner * factor.getSize())
-      return steps / inner * std::abs(factor.getStride());
+    if (steps < inner * factor.getSize()) {
+      if (factor.getStride() != 0)
+        return steps / inner * std::abs(factor.getStride());
+      steps = inner * factor.getSize(); // from one copy to what is behind the last
+    }
     inner *= factor.getSize();
   }
   return 0;

@@ -199,6 +199,9 @@ struct Tactic {
 /// What `spec` asks for, in order: --megatron-shard is a list of tactics.
 SmallVector<Tactic> getTactics(const ::tpc::ShardSpec &spec);
 
+/// Elements of a weight between index i and i + steps of a dimension of its view; of what is there
+/// several times, to the next that is another.
+int64_t getStride(ArrayRef<StridedFactorAttr> factors, int64_t steps);
 /// What `tpc.sharding` on weights, values and inputs says.
 LogicalResult applyAnnotations(Plan &plan);
 /// Splits the batch over data-parallel replicas and micro-batches.

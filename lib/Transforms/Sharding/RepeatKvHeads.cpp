@@ -1,4 +1,4 @@
-//===- RepeatKvHeads.cpp - Fewer kv heads than ranks ----------------------===//
+//===- RepeatKvHeads.cpp - Grouped heads that do not divide ---------------===//
 //
 // Grouped attention has the classes [kv, group]: `kv` heads of keys, each used by `group`
 // query heads. Where tp has more ranks than there are kv heads, splitting kv leaves ranks without
@@ -9,24 +9,29 @@
 //     q [b, s, 8, d]   k, v [b, s, 2, d]      kv = 2, group = 4
 //     q [b, s, 8, d]   k, v [b, s, 4, d]      kv = 4, group = 2: heads 0, 0, 1, 1
 //
-// after which tp4 splits kv evenly. The weights are the same: their views have a factor r with
-// stride 0 behind the kv heads ([64 x 16, 2 x 8, 2 x 0, 8 x 1]), so a rank loads and multiplies the
-// kv head that its query heads need, and nothing is sent. In units of one head's matrix the fullest
-// rank holds
+// after which tp4 splits kv evenly. There are two ways of it. The weights may have each head
+// several times: their views have a factor r with stride 0 behind the kv heads ([64 x 16, 2 x 8, 2
+// x 0, 8 x 1]), so a rank loads and multiplies the kv head that its query heads need. Caches that
+// are inputs are whole on every rank, which then takes the heads that it needs. Or all ranks
+// compute all kv heads, and a rank takes of them what its query heads need. Nothing is sent in
+// either.
 //
-//     r parts                    ceil(kv * r / tp) * (2 + 2 * group / r)
-//     the groups split           2 * kv + 2 * kv * ceil(group / tp)
+// In units of one head's matrix the fullest rank holds, and has query heads,
 //
-// and the least is taken (of equals the one with fewer query heads on the fullest rank, and of
-// these the one that repeats least). r divides the group; where tp and the heads do not divide,
-// r may stay 1.
+//     r parts, in weights      ceil(kv * r / tp) * (2 + 2 * group / r)    ceil(kv * r / tp) * group
+//     / r r parts, behind them     2 * kv + 2 * query heads                   the same the groups
+//     split         2 * kv + 2 * query heads                   kv * ceil(group / tp)
 //
-// Keys that come from somewhere else (a cache that is an input), or go somewhere else (an
-// output), are not repeated: then kv or the groups are split as they are.
+// and that is the time of its products and of its attention. The split with the least time is
+// taken; of equals the one that holds least, and of these the one that repeats least. r divides
+// the group; it may stay 1. With 8 query heads for 2 kv heads, tp3 splits 3, 3, 2 behind the
+// weights; with 32 for 8, tp6 has each kv head twice.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Plan.h"
+#include "tpc/Analysis/Nominal.h"
+#include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Analysis/Verify.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Sharding/Passes.h"
@@ -42,49 +47,71 @@ using ::tpc::SymExpr;
 
 namespace {
 
-/// How many times each kv head should be there.
-int64_t chooseRepeats(int64_t kv, int64_t group, int64_t parts) {
+/// One way of splitting grouped heads.
+struct Split {
+  enum Kind { AsTheyAre, InWeights, BehindWeights } kind;
+  int64_t repeats;
+  int64_t queries, matrices; // heads of queries, matrices of one head: on the fullest rank
+  double time = 0;
+
+  std::string str() const {
+    return std::to_string(queries) + (queries == 1 ? " query head and " : " query heads and ") +
+           std::to_string(matrices) + " matrices of a head";
+  }
+};
+
+/// All of them, the best first. A query head's attention over all keys takes `attention` times as
+/// long as a product with a matrix of one head.
+SmallVector<Split> getSplits(int64_t kv, int64_t group, int64_t parts, double attention) {
   auto fullest = [parts](int64_t n) { return (n + parts - 1) / parts; };
-  // What it costs, then query heads on the fullest rank.
-  auto whole = std::make_pair(2 * kv + 2 * kv * fullest(group), kv * fullest(group));
-  auto repeated = [&](int64_t r) {
+  auto inWeights = [&](Split::Kind kind, int64_t r) {
     int64_t heads = fullest(kv * r);
-    return std::make_pair(heads * (2 + 2 * group / r), heads * group / r);
+    return Split{kind, r, heads * group / r, heads * (2 + 2 * group / r)};
   };
-  auto best = std::min(whole, repeated(1));
-  int64_t result = 1;
+  // Of the heads as they are, the class is split that takes most from the fullest rank.
+  Split groups = {Split::AsTheyAre, 1, kv * fullest(group), 2 * kv + 2 * kv * fullest(group)};
+  Split heads = inWeights(Split::AsTheyAre, 1);
+  SmallVector<Split> splits = {groups.matrices < heads.matrices ? groups : heads};
   for (int64_t r = 2; r <= group; ++r)
-    if (group % r == 0 && repeated(r) < best) {
-      best = repeated(r);
-      result = r;
+    if (group % r == 0) {
+      splits.push_back(inWeights(Split::InWeights, r));
+      int64_t queries = splits.back().queries;
+      splits.push_back({Split::BehindWeights, r, queries, 2 * kv + 2 * queries});
     }
-  return result;
+  for (Split &split : splits)
+    split.time = double(split.matrices) + attention * double(split.queries);
+  llvm::stable_sort(splits, [](const Split &a, const Split &b) {
+    return std::tuple(a.time, a.matrices, a.kind, a.repeats) <
+           std::tuple(b.time, b.matrices, b.kind, b.repeats);
+  });
+  return splits;
 }
 
 /// Keys and values of some attention ops, from the weights on.
 class Repeater {
 public:
-  Repeater(ModuleOp module, FactorClasses &classes, int cls, int64_t repeats)
-      : module(module), classes(classes), cls(cls), repeats(repeats) {}
+  Repeater(ModuleOp module, FactorClasses &classes, int cls)
+      : module(module), classes(classes), cls(cls) {}
 
-  /// Whether `value`, used by attention as keys or values, comes from weights that can be
-  /// repeated, through ops that do the same to each head.
+  /// Whether `value`, used by attention as keys or values, comes from weights (and caches that are
+  /// inputs) that can be repeated, through ops that do the same to each head.
   bool collect(Value value);
-  /// Whether nobody else uses what was collected.
+  /// Whether nobody else uses what was collected, but outputs.
   bool isClosed(ArrayRef<AttentionOp> ops);
   /// Changes all of it. Bytes that are held more than once.
-  int64_t apply();
+  int64_t apply(int64_t repeats);
 
 private:
   bool has(Value value);
+  std::optional<unsigned> getDim(Value value);
   ViewAttr open(ParameterOp parameter);
-  bool collectCalls(BlockArgument argument);
+  bool collectArgument(BlockArgument argument);
+  bool isDelivered(OpOperand &use);
 
   ModuleOp module;
   FactorClasses &classes;
   int cls;
-  int64_t repeats;
-  llvm::SetVector<Value> values;
+  llvm::SetVector<Value> values, caches;
   llvm::SetVector<Operation *> users;
   SmallVector<ParameterOp> parameters;
 };
@@ -105,30 +132,66 @@ bool Repeater::has(Value value) {
   return false;
 }
 
-bool Repeater::collectCalls(BlockArgument argument) {
-  auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  if (!function || function.getName() == "main")
-    return false;
-  bool ok = true;
+/// The dimension that consists of kv heads and nothing else.
+std::optional<unsigned> Repeater::getDim(Value value) {
+  for (unsigned dim = 0; dim < getSizes(value).size(); ++dim)
+    if (ArrayRef<int>(classes.getClasses(value, dim)) == ArrayRef<int>(cls))
+      return dim;
+  return std::nullopt;
+}
+
+/// Calls of a function; none of @main.
+SmallVector<func::CallOp> getCalls(ModuleOp module, func::FuncOp function) {
+  SmallVector<func::CallOp> calls;
   module.walk([&](func::CallOp call) {
-    if (call.getCallee() != function.getName())
-      return;
-    auto parameter = call.getOperand(argument.getArgNumber()).getDefiningOp<ParameterOp>();
-    ok &= parameter && parameter->hasOneUse();
-    if (ok) {
-      parameters.push_back(parameter);
-      users.insert(call);
-      values.insert(parameter.getResult());
-    }
+    if (function && call.getCallee() == function.getName())
+      calls.push_back(call);
   });
-  return ok;
+  return calls;
+}
+
+/// Whether a value is an input, or one that has been moved about: whole on every rank.
+bool isInput(ModuleOp module, Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    if (function && function.getName() == "main")
+      return true;
+    SmallVector<func::CallOp> calls = getCalls(module, function);
+    return !calls.empty() && llvm::all_of(calls, [&](func::CallOp call) {
+      return isInput(module, call.getOperand(argument.getArgNumber()));
+    });
+  }
+  Operation *op = value.getDefiningOp();
+  return isa<TransposeOp, ReshapeOp, SliceOp, CastOp>(op) && isInput(module, op->getOperand(0));
+}
+
+bool Repeater::collectArgument(BlockArgument argument) {
+  if (isInput(module, argument)) {
+    caches.insert(argument);
+    return getDim(argument).has_value();
+  }
+  auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  SmallVector<func::CallOp> calls = getCalls(module, function);
+  for (func::CallOp call : calls) {
+    auto parameter = call.getOperand(argument.getArgNumber()).getDefiningOp<ParameterOp>();
+    if (!parameter || !parameter->hasOneUse())
+      return false;
+    parameters.push_back(parameter);
+    users.insert(call);
+    values.insert(parameter.getResult());
+  }
+  return !calls.empty();
 }
 
 bool Repeater::collect(Value value) {
-  if (!values.insert(value))
+  if (caches.contains(value) || !values.insert(value))
     return true;
-  if (auto argument = dyn_cast<BlockArgument>(value))
-    return collectCalls(argument);
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    bool ok = collectArgument(argument);
+    if (caches.contains(value))
+      values.remove(value);
+    return ok;
+  }
   Operation *op = value.getDefiningOp();
   if (auto parameter = dyn_cast<ParameterOp>(op)) {
     parameters.push_back(parameter);
@@ -153,12 +216,6 @@ bool Repeater::collect(Value value) {
 }
 
 bool Repeater::isClosed(ArrayRef<AttentionOp> ops) {
-  // Who says how they are to be split means the heads as they are.
-  auto isAnnotated = [](Operation *op) { return op && op->hasAttr(kShardingAttr); };
-  if (llvm::any_of(users, isAnnotated) || llvm::any_of(parameters, [&](ParameterOp op) {
-        return isAnnotated(op) || isAnnotated(op.getWeightOp());
-      }))
-    return false;
   return llvm::all_of(parameters, [&](ParameterOp op) { return bool(open(op)); }) &&
          llvm::all_of(values, [&](Value value) {
            return llvm::all_of(value.getUses(), [&](OpOperand &use) {
@@ -170,7 +227,19 @@ bool Repeater::isClosed(ArrayRef<AttentionOp> ops) {
          });
 }
 
-int64_t Repeater::apply() {
+/// Index i / times for each i: each index several times in a row.
+Value makeRepetition(OpBuilder &builder, Location loc, Value value, unsigned dim, int64_t n,
+                     int64_t times) {
+  SmallVector<int64_t> indices;
+  for (int64_t i = 0; i < n * times; ++i)
+    indices.push_back(i / times);
+  auto type = RankedTensorType::get({n * times}, builder.getI64Type());
+  Value index = ConstantOp::create(builder, loc, type,
+                                   DenseElementsAttr::get(type, ArrayRef<int64_t>(indices)));
+  return GatherOp::create(builder, loc, value, index, dim);
+}
+
+int64_t Repeater::apply(int64_t repeats) {
   // Types first: they are read off the classes as they were.
   SmallVector<std::pair<Value, Type>> types;
   for (Value value : values) {
@@ -202,17 +271,119 @@ int64_t Repeater::apply() {
     bytes += type.getNumElements() * (type.getElementTypeBitWidth() / 8) * (repeats - 1);
     parameter.setViewAttr(ViewAttr::get(module.getContext(), view.getOffset(), dims));
   }
+  for (Value cache : caches) {
+    unsigned dim = *getDim(cache);
+    OpBuilder builder(module.getContext());
+    builder.setInsertionPointAfterValue(cache);
+    SmallVector<OpOperand *> uses;
+    for (OpOperand &use : cache.getUses())
+      if (users.contains(use.getOwner()) || isa<AttentionOp>(use.getOwner()))
+        uses.push_back(&use);
+    Value repeated = makeRepetition(builder, cache.getLoc(), cache, dim,
+                                    *classes.getSize(cls).asConstant(), repeats);
+    for (OpOperand *use : uses)
+      use->set(repeated);
+  }
   for (auto [value, type] : types)
     value.setType(type);
   for (auto function : module.getOps<func::FuncOp>())
     if (!function.isExternal())
       function.setType(FunctionType::get(function.getContext(), function.front().getArgumentTypes(),
-                                         function.getResultTypes()));
+                                         function.front().getTerminator()->getOperandTypes()));
   return bytes;
 }
 
-/// Attention ops with fewer kv heads than `parts`, by the class of these heads.
+/// What annotations say of kv heads.
+struct Asked {
+  bool whole = false;  // somewhere they are not to be split
+  bool split = false;  // somewhere tp is to split them
+  bool other = false;  // or something that does not fit heads that are there several times
+  std::string by = {}; // for people
+};
+
+/// Of the factors of an annotated weight, the one that an element this far behind the first is in;
+/// nothing where the dimension is left open.
+FactorAttr getFactorAt(ArrayAttr sharding, ArrayRef<int64_t> shape, int64_t stride) {
+  for (size_t i = shape.size(); i-- > 0; stride /= shape[i]) {
+    if (stride >= shape[i])
+      continue;
+    auto dim = dyn_cast<DimAttr>(sharding[i]);
+    if (!dim)
+      return {};
+    for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
+      int64_t size = factor.getExpr().asConstant().value_or(1);
+      if (stride < size)
+        return factor;
+      stride /= size;
+    }
+    return {};
+  }
+  return {};
+}
+
+/// What annotations say of kv heads `cls`, and of the query heads `group` of each.
+Asked getAsked(ModuleOp module, FactorClasses &classes, int cls, int group) {
+  Asked asked;
+  auto note = [&](FactorAttr factor, bool keys, bool fits, StringRef name, ArrayAttr sharding) {
+    if (!factor)
+      return;
+    bool tp = llvm::any_of(factor.getAxes(), [](StringAttr axis) { return axis == "tp"; });
+    if (factor.getAxes().empty())
+      (keys ? asked.whole : asked.other) = true;
+    else if (!tp || !fits)
+      asked.other = true;
+    else if (keys)
+      asked.split = true;
+    if (asked.by.empty())
+      asked.by = "'" + name.str() + "' " + printSharding(sharding);
+  };
+  module.walk([&](Operation *op) {
+    auto parameter = dyn_cast<ParameterOp>(op);
+    Operation *annotated = parameter ? parameter.getWeightOp() : op;
+    auto sharding = annotated ? annotated->getAttrOfType<ArrayAttr>(kShardingAttr) : ArrayAttr();
+    if (!sharding || op->getNumResults() != 1)
+      return;
+    Value value = op->getResult(0);
+    for (unsigned dim = 0; dim < getSizes(value).size(); ++dim) {
+      FactorClasses::Classes list = classes.getClasses(value, dim);
+      auto *found = llvm::find(list, cls);
+      if (found == list.end())
+        continue;
+      ArrayRef<int> minor = ArrayRef<int>(list).drop_front(found - list.begin() + 1);
+      bool keys = minor.empty() || minor.front() != group;
+      if (!parameter) {
+        if (auto entry = dyn_cast_or_null<DimAttr>(dim < sharding.size() ? sharding[dim] : nullptr))
+          note(entry.getFactors()[0], keys, !keys && entry.getFactors().size() == 1,
+               getSourceName(op->getLoc()), sharding);
+        continue;
+      }
+      auto weight = cast<WeightOp>(annotated);
+      SmallVector<StridedFactorAttr> factors = parameter.getViewOrDense().getFactors(dim);
+      auto getFactor = [&](ArrayRef<int> inner) {
+        int64_t steps = 1;
+        for (int leaf : inner)
+          steps *= classes.getSize(leaf).asConstant().value_or(1);
+        return getFactorAt(sharding, cast<RankedTensorType>(weight.getType()).getShape(),
+                           getStride(factors, steps));
+      };
+      // The group is divided: what is said of kv heads must be said of it as well.
+      FactorAttr factor = getFactor(minor);
+      note(factor, keys, keys || factor == getFactor(minor.drop_front()), weight.getSymName(),
+           sharding);
+    }
+  });
+  return asked;
+}
+
+/// Attention ops with grouped heads, by the class of their kv heads.
 void repeatKvHeads(ModuleOp module, int64_t parts) {
+  bool grouped = false;
+  module.walk([&](AttentionOp op) {
+    auto kv = getSizes(op.getK())[2].asConstant();
+    grouped |= kv && *kv > 1 && *kv % parts && getSizes(op.getQ())[2] != getSizes(op.getK())[2];
+  });
+  if (!grouped)
+    return;
   separateUses(module);
   takeBiasesOut(module);
   FactorClasses classes(module);
@@ -223,27 +394,65 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
     if (heads.size() == 1 && classes.getClasses(op.getQ(), 2).size() == 2)
       byClass[heads.front()].push_back(op);
   });
+  Symbols symbols = getNominalSymbols(module);
   for (auto &[cls, ops] : byClass) {
     auto kv = classes.getSize(cls).asConstant();
     auto heads = getSizes(ops.front().getQ())[2].asConstant();
     bool same = llvm::all_of(ops, [&](AttentionOp op) {
       return getSizes(op.getQ())[2] == getSizes(ops.front().getQ())[2];
     });
-    if (!kv || !heads || *kv >= parts || !same || classes.getWholeOp(cls))
+    if (!kv || !heads || *kv % parts == 0 || !same || classes.getWholeOp(cls))
       continue;
-    int64_t repeats = chooseRepeats(*kv, *heads / *kv, parts);
-    if (repeats == 1)
+    // Scores and their product with values, against a matrix with a row for each channel.
+    int64_t width = *heads * getSizes(ops.front().getQ())[3].asConstant().value_or(1);
+    double attention = 2.0 * double(evaluateOr1(getSizes(ops.front().getK())[1], symbols)) /
+                       double(std::max<int64_t>(1, width));
+    SmallVector<Split> splits = getSplits(*kv, *heads / *kv, parts, attention);
+    if (splits.front().kind == Split::AsTheyAre)
       continue;
-    Repeater repeater(module, classes, cls, repeats);
-    if (!llvm::all_of(ops,
-                      [&](AttentionOp op) {
-                        return repeater.collect(op.getK()) && repeater.collect(op.getV());
-                      }) ||
-        !repeater.isClosed(ops))
+    Repeater repeater(module, classes, cls);
+    bool found = llvm::all_of(ops,
+                              [&](AttentionOp op) {
+                                return repeater.collect(op.getK()) && repeater.collect(op.getV());
+                              }) &&
+                 repeater.isClosed(ops);
+    Asked asked = getAsked(module, classes, cls, classes.getClasses(ops.front().getQ(), 2)[1]);
+    auto isAllowed = [&](Split::Kind kind) {
+      return kind == Split::AsTheyAre ||
+             (!asked.other && !(kind == Split::InWeights ? asked.whole : asked.split));
+    };
+    const Split &plain =
+        *llvm::find_if(splits, [](const Split &s) { return s.kind == Split::AsTheyAre; });
+    // Where keys come from elsewhere, time is not paid for with memory.
+    auto isPossible = [&](const Split &s) {
+      return found || s.kind == Split::AsTheyAre ||
+             (s.kind == Split::BehindWeights && s.matrices < plain.matrices);
+    };
+    const Split *split =
+        llvm::find_if(splits, [&](const Split &s) { return isAllowed(s.kind) && isPossible(s); });
+    const Split *wanted = llvm::find_if(splits, [&](const Split &s) { return isPossible(s); });
+    std::string text = std::to_string(*kv) + " kv heads, ";
+    if (wanted->time < split->time)
+      warnOfPlan(module, "tp" + std::to_string(parts) + ": " + asked.by + " leaves " +
+                             split->str() + " to the fullest rank; with kv heads that are there " +
+                             std::to_string(wanted->repeats) + " times it would have " +
+                             wanted->str());
+    if (split->kind == Split::AsTheyAre)
       continue;
-    int64_t bytes = repeater.apply();
-    std::string text = std::to_string(*kv) + " kv heads, each there " + std::to_string(repeats) +
-                       " times: " + std::to_string(bytes) + " bytes of weights more";
+    if (split->kind == Split::InWeights) {
+      int64_t bytes = repeater.apply(split->repeats);
+      text += "each there " + std::to_string(split->repeats) + " times: " + std::to_string(bytes) +
+              " bytes of weights more";
+    } else {
+      for (AttentionOp op : ops) {
+        OpBuilder builder(op);
+        for (OpOperand *operand : {&op.getKMutable(), &op.getVMutable()})
+          operand->set(
+              makeRepetition(builder, op.getLoc(), operand->get(), 2, *kv, split->repeats));
+      }
+      text += "all on every rank, each used " + std::to_string(split->repeats) + " times";
+    }
+    text += "; at most " + split->str() + " on a rank, as they are " + plain.str();
     for (AttentionOp op : ops)
       op->setAttr(kRepeatedHeadsAttr, StringAttr::get(module.getContext(), text));
   }
@@ -259,12 +468,7 @@ struct RepeatKvHeads : public mlir::tpc::impl::RepeatKvHeadsBase<RepeatKvHeads> 
       return signalPassFailure();
     }
     int64_t parts = spec->grid.size(::tpc::Axis::TP);
-    bool few = false;
-    getOperation().walk([&](AttentionOp op) {
-      auto heads = getSizes(op.getK())[2].asConstant();
-      few |= heads && *heads > 1 && *heads < parts;
-    });
-    if (few && !spec->isTensor2D()) // there tpx takes heads of groups
+    if (parts > 1 && !spec->isTensor2D()) // there tpx takes heads of groups
       repeatKvHeads(getOperation(), parts);
   }
 };

@@ -136,6 +136,25 @@ def test_weights_and_heads_are_split(look, model, tp):
     assert f"[{model.vocab}{{tp}}, {model.hidden}]" in text and f"[{model.hidden}, {model.vocab}{{tp}}]" in text
 
 
+@pytest.mark.parametrize("tp", [8, pytest.param(4, marks=pytest.mark.long)])
+def test_a_seed_of_any_projection_gives_the_same_plan(tpcc, tmp_path, tp):
+    """Eight query heads for two kv heads: annotations of k or v alone do not keep kv heads from being there several times."""
+    model = FAMILIES["llama-dynamo"]
+    call = tpcc.call([model.path, "--emit=model", "-o", tmp_path / "model.mlir"]).check()
+    assert call
+    weights = re.findall(r"tpc\.weight @(\S+) .*: tensor<(\d+)x(\d+)xf32>", (tmp_path / "model.mlir").read_text())
+    shape = model.shape(BATCH, SEQUENCE)
+    expected = tpcc.plan(model.path, Grid.parse(f"tp{tp}"), shape)
+    # Of each layer: q, k, v, o, and three of the MLP; the table is first.
+    layers = [weights[1 + 7 * i:1 + 7 * i + 7] for i in range(model.layers)]
+    for i, entry in enumerate(("[-, tp]", "[-, tp]", "[-, tp]", "[tp, -]")):
+        lines = [f"{layer[i][0]}: {entry}\n" for layer in layers]
+        (tmp_path / "a.txt").write_text("".join(lines))
+        plan = tpcc.plan(model.path, Grid.parse(f"tp{tp}"), shape, f"--annotations={tmp_path / 'a.txt'}")
+        assert stages(plan, "weight_bytes") == stages(expected, "weight_bytes"), i
+        assert plan["collectives"] == expected["collectives"] and not plan["warnings"]
+
+
 QUICK = ("llama-dynamo", "bloom-dynamo")
 
 

@@ -52,7 +52,10 @@ GROUPED = {
     (1, 8, 4): [1, 1, 1, 1],
     (1, 3, 2): [1, 1],
     (4, 8, 2): [2, 2],
-    (5, 10, 2): [3, 2],
+    (5, 10, 2): [5, 5],  # and five query heads each; as they are it would be six and four
+    (2, 8, 3): [2, 2, 2],  # three, three and two query heads
+    (3, 6, 2): [3, 3],
+    (8, 32, 6): [3, 3, 3, 3, 2, 2],
 }
 
 
