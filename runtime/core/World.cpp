@@ -2,7 +2,6 @@
 
 #include "core/World.h"
 #include "core/Cores.h"
-#include "transport/threads/Hub.h"
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -35,6 +34,8 @@ std::atomic<uint64_t> runs{0};
 
 Session::~Session() = default;
 
+LocalRanks::~LocalRanks() = default;
+
 void fail(tpc_context &ctx, const std::string &message) {
   if (ctx.world.recordError(ctx.rank, message))
     ctx.transport->abortWorld(ctx.rank, ctx.world.errorMessage());
@@ -53,9 +54,9 @@ std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank, double time
   std::unique_ptr<World> world(new World(std::move(grid), threadsPerRank, 0, ranks));
   world->spin = int64_t(ranks) * threadsPerRank <= usableCores();
   world->seconds = timeout;
-  world->hub = std::make_shared<Hub>(*world);
+  world->localRanks = joinThreads(*world);
   for (auto &ctx : world->contexts)
-    ctx->transport = makeThreadsTransport(world->hub, ctx->rank);
+    ctx->transport = world->localRanks->makeTransport(ctx->rank);
   return world;
 }
 
@@ -81,8 +82,8 @@ void World::runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &
   };
   try {
     fn(ctx);
-    if (hub && !failed())
-      hub->leave(ctx.rank);
+    if (localRanks && !failed())
+      localRanks->leave(ctx.rank);
     if (theSession)
       theSession->leave(ctx);
   } catch (const RankStopped &) {
@@ -99,8 +100,8 @@ void World::runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &
 std::optional<std::string> World::run(const std::function<void(tpc_context &)> &fn) {
   if (failed())
     return errorMessage();
-  if (hub)
-    hub->enter();
+  if (localRanks)
+    localRanks->enter();
   World *outer = running.exchange(this);
   runs.fetch_add(1);
   std::terminate_handler handler = std::set_terminate(onTerminate);

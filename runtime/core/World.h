@@ -31,7 +31,7 @@
 
 namespace tpc::rt {
 
-class Hub;
+class World;
 
 /// What the environment says about who started this process.
 struct Launcher {
@@ -90,6 +90,20 @@ std::optional<std::string> compareRanks(Session *session, const std::vector<Trai
 /// `timeout`: as Session::timeout.
 std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, double timeout = 0);
 
+/// What ranks that are threads of this process share.
+class LocalRanks {
+public:
+  virtual ~LocalRanks();
+  virtual std::unique_ptr<Transport> makeTransport(int rank) = 0;
+  /// All ranks are about to run.
+  virtual void enter() = 0;
+  /// `rank` has ended: whoever waits for it, or will, is told.
+  virtual void leave(int rank) = 0;
+};
+
+/// For ranks that talk through memory.
+std::shared_ptr<LocalRanks> joinThreads(World &world);
+
 class World {
 public:
   /// All ranks of `grid` in this process. `timeout`: as Session::timeout.
@@ -145,7 +159,7 @@ private:
   bool spin = false;
   double seconds = 0;
   std::shared_ptr<Session> theSession;
-  std::shared_ptr<Hub> hub;
+  std::shared_ptr<LocalRanks> localRanks;
   std::vector<std::unique_ptr<tpc_context>> contexts;
   RankThreads threadsOfRanks;
   std::atomic<bool> hasFailed{false};

@@ -1,7 +1,6 @@
 //===- Hub.cpp - what the in-process ranks of a world share ---------------===//
 
 #include "transport/threads/Hub.h"
-#include "core/World.h"
 #include <algorithm>
 
 namespace tpc::rt {

@@ -5,6 +5,7 @@
 
 #include "core/Grid.h"
 #include "core/Transport.h"
+#include "core/World.h"
 #include "transport/threads/WaitWord.h"
 #include <atomic>
 #include <map>
@@ -16,8 +17,6 @@
 #include <vector>
 
 namespace tpc::rt {
-
-class World;
 
 /// Where the members of a group meet.
 struct Meeting {
@@ -60,7 +59,7 @@ struct Channel {
   std::atomic<int64_t> postedBytes{0};
 };
 
-class Hub {
+class Hub final : public LocalRanks, public std::enable_shared_from_this<Hub> {
 public:
   explicit Hub(World &world);
 
@@ -70,10 +69,9 @@ public:
   Meeting &meeting(const Group &group);
   Channel &channel(int from, int to);
 
-  /// All ranks are about to run.
-  void enter();
-  /// `rank` has ended: whoever waits for it, or will, is told.
-  void leave(int rank);
+  std::unique_ptr<Transport> makeTransport(int rank) override;
+  void enter() override;
+  void leave(int rank) override;
   /// Wakes everybody who waits.
   void stop();
   /// "rank 3, 5": those among `ranks` that have ended.
@@ -98,8 +96,6 @@ private:
   std::vector<Wait> waits; ///< by rank
   bool isStopped = false;
 };
-
-std::unique_ptr<Transport> makeThreadsTransport(std::shared_ptr<Hub> hub, int rank);
 
 } // namespace tpc::rt
 

@@ -297,8 +297,10 @@ void ThreadsTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t b
 
 void ThreadsTransport::abortWorld(int, const std::string &) { hub->stop(); }
 
-std::unique_ptr<Transport> makeThreadsTransport(std::shared_ptr<Hub> hub, int rank) {
-  return std::make_unique<ThreadsTransport>(std::move(hub), rank);
+std::unique_ptr<Transport> Hub::makeTransport(int rank) {
+  return std::make_unique<ThreadsTransport>(shared_from_this(), rank);
 }
+
+std::shared_ptr<LocalRanks> joinThreads(World &world) { return std::make_shared<Hub>(world); }
 
 } // namespace tpc::rt
