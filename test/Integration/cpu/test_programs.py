@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from harness import Grid
+from harness import Grid, run, tool
 from models import MODELS
 
 TINY, ODD = MODELS / "gpt2-tiny.onnx", MODELS / "gpt2-odd-opset20.onnx"
@@ -62,6 +62,35 @@ def test_edits_are_compared_with_the_reference(tpcc, tmp_path):
         assert edited.read_text() != text.read_text()
         tpcc.call([edited, f"--reference={TINY}", "-o", tmp_path / "no"]).refused("tpc.gelu")
         tpcc.call([edited, "-o", tmp_path / "yes"]).check()
+
+
+def test_errors_name_nodes(tpcc, tmp_path):
+    """Those of the model, and with locations in the text those of the program."""
+    model = re.escape("node_mul_11")
+    text = emit(tpcc, TINY, "tp2", "staged", tmp_path / "staged.mlir").read_text()
+    edited = tmp_path / "edited.mlir"
+    edited.write_text(text.replace("tpc.gelu tanh", "tpc.gelu none"))
+    line = next(i for i, words in enumerate(edited.read_text().splitlines(), 1) if "tpc.gelu none" in words)
+    said = tpcc.call([edited, f"--reference={TINY}", "-o", tmp_path / "no"]).refused(f"edited.mlir:{line}:")
+    assert re.search(f"note: node '{model}': the model's", said.stderr)
+
+    located = run([tool("tpc-translate"), "--import-onnx", TINY, "--mlir-print-debuginfo"]).check().stdout
+    edited.write_text(located.replace("tpc.tanh", "tpc.exp"))
+    said = tpcc.call([edited, "--megatron-shard=tp2", f"--reference={TINY}", "-o", tmp_path / "no"]).refused()
+    assert re.search(f"error: node '{model}' ", said.stderr), said.stderr
+    edited.write_text(located)
+    tpcc.call([edited, "--megatron-shard=tp2", f"--reference={TINY}", "-o", tmp_path / "yes"]).check()
+
+
+@pytest.mark.parametrize("stage", ["model", "staged"])
+def test_a_program_says_where_its_weights_are(tpcc, tmp_path, stage):
+    """What --weights named would not be read."""
+    text = emit(tpcc, TINY, "tp2", stage, tmp_path / f"{stage}.mlir")
+    for weights in (TINY.parent, TINY, tmp_path / "nothing"):
+        early = ["--megatron-shard=tp2"] if stage == "model" else []
+        tpcc.call([text, *early, f"--weights={weights}", f"--reference={TINY}", "-o", tmp_path / "no"]).refused(
+            "--weights", f"{stage}.mlir", "the executable has the same flag")
+    assert not (tmp_path / "no").exists()
 
 
 def test_damaged_text_is_refused(tpcc, tmp_path):
