@@ -42,6 +42,8 @@ class Layer:
     parallel: bool = False  # attention and MLP read the same hidden states and are added together
     bias: bool = True
     linear: str = "matmul"  # how a product is written: matmul, transpose, gemm
+    wide_norm: str = "none"  # over what tp splits: none, qk (all heads of each), sub (what o and proj read)
+    clip: bool = False  # of q, k and v, before they are taken apart
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,9 @@ def draw_transformer(seed: int) -> Spec:
     kinds = r.choice((1, 1, 1, 2))
     depth = r.choice((1, 1, 2, 2, 3, 4))
     layers = tuple(draw_layer(r) for _ in range(kinds))
+    more = random.Random(f"more {seed}")  # later than the others, whose pairs stay what they are
+    layers = tuple(dataclasses.replace(layer, wide_norm=more.choice(("none",) * 8 + ("qk", "sub")) if layer.size > 2 else "none",
+                                       clip=more.random() < 0.1) for layer in layers)
     ids = r.random() < 0.75
     tied = ids and r.random() < 0.4
     head = r.choice(("logits",) * 6 + ("none", "softmax", "log_softmax", "argmax", "loss"))
@@ -238,6 +243,8 @@ def mlp(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> str:
     else:
         y = activation(w, layer.mlp, linear(w, spec, layer, x, h, f, f"{name}.fc"))
     w.inner = y
+    if layer.wide_norm == "sub" and f > 2:
+        y = norm(w, layer.norm, y, f, f"{name}.sub")
     return linear(w, spec, layer, y, f, h, f"{name}.proj")
 
 
@@ -248,6 +255,8 @@ def project(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> tuple[str
         return tuple(w.reshape(linear(w, spec, layer, x, h, n * d, f"{name}.{part}"), [0, 0, n, d])
                      for part, n in (("q", H), ("k", K), ("v", K)))
     fused = linear(w, spec, layer, x, h, (H + 2 * K) * d, f"{name}.qkv")
+    if layer.clip:
+        fused = w("Min", w("Max", fused, w.number(-1.5)), w.number(1.5))
     if layer.attention in ("gpt2", "phi3"):  # all q, all k, all v
         parts = w.split(fused, [H * d, K * d, K * d], -1) if layer.attention == "gpt2" else [
             w.slice(fused, a * d, b * d, -1) for a, b in ((0, H), (H, H + K), (H + K, H + 2 * K))]
@@ -334,6 +343,9 @@ def attention(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> str:
     q, k, v = project(w, spec, layer, x, name)
     if layer.qk_norm:
         q, k = norm(w, "rms", q, d, f"{name}.q_norm"), norm(w, "rms", k, d, f"{name}.k_norm")
+    if layer.wide_norm == "qk":
+        q, k = (w.reshape(norm(w, "rms", w.reshape(part, [0, 0, n * d]), n * d, f"{name}.{label}_norm"), [0, 0, n, d])
+                for part, n, label in ((q, H, "q_all"), (k, K, "k_all")))
     q, k, v = (w("Transpose", part, perm=[0, 2, 1, 3]) for part in (q, k, v))
     if layer.rotary != "none":
         q, k = rotate(w, layer, q), rotate(w, layer, k)
@@ -341,7 +353,10 @@ def attention(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> str:
         k, v = w.with_past(k, "key", K, d), w.with_past(v, "value", K, d)
     w.keys = k
     y = w("Transpose", attend(w, spec, layer, q, k, v), perm=[0, 2, 1, 3])
-    return linear(w, spec, layer, w.reshape(y, [0, 0, H * d]), H * d, spec.hidden, f"{name}.o")
+    y = w.reshape(y, [0, 0, H * d])
+    if layer.wide_norm == "sub":
+        y = norm(w, "rms_spelled", y, H * d, f"{name}.sub")
+    return linear(w, spec, layer, y, H * d, spec.hidden, f"{name}.o")
 
 
 def block(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> str:

@@ -155,6 +155,35 @@ def test_a_seed_of_any_projection_gives_the_same_plan(tpcc, tmp_path, tp):
         assert plan["collectives"] == expected["collectives"] and not plan["warnings"]
 
 
+def part(count, tp):
+    return -(-count // tp)
+
+
+def falcon_bytes(m, tp):
+    """Queries and dense over heads, the keys and values of the one kv head on every rank."""
+    size, ffn = m.hidden // m.heads, 48
+    return 2 * m.hidden * part(m.heads, tp) * size + 2 * m.hidden * size + 2 * m.hidden * part(ffn, tp) + 2 * m.hidden
+
+
+def olmo2_bytes(m, tp):
+    """All four of attention over heads, with the scales of the norms over all heads."""
+    size, ffn = m.hidden // m.heads, 34
+    heads = part(m.heads, tp) * size
+    return 4 * m.hidden * heads + 2 * heads + 3 * m.hidden * part(ffn, tp) + 2 * m.hidden
+
+
+@pytest.mark.parametrize("text", ["tp2", "tp3", "tp4", "tp8", "tp4,sp", "tp3,sp", "tp4,pp2"])
+@pytest.mark.parametrize("name, layer, around", [("falcon-dynamo", falcon_bytes, 2), ("olmo2-dynamo", olmo2_bytes, 1)])
+def test_fused_keys_and_wide_norms_are_split(look, name, layer, around, text):
+    """Each weight that all ranks have is one that all of them need."""
+    model, grid = FAMILIES[name], Grid.parse(text)
+    tables = [model.hidden * part(model.vocab, grid.tp)] * 2
+    tables[-1] += around * model.hidden  # the norm before the head
+    layers = model.layers * layer(model, grid.tp)
+    held = stages(look(model, text)[0], "weight_bytes")
+    assert held == ([layers // 2 * F32 + table * F32 for table in tables] if grid.pp == 2 else [(layers + sum(tables)) * F32])
+
+
 QUICK = ("llama-dynamo", "bloom-dynamo")
 
 
