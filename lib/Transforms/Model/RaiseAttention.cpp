@@ -10,6 +10,7 @@
 
 #include "AttentionMask.h"
 #include "Constants.h"
+#include "DropRepeats.h"
 #include "Movement.h"
 #include "tpc/Transforms/Model/Passes.h"
 
@@ -159,14 +160,6 @@ struct Heads {
 /// entry is a dimension of size 1.
 void arrange(Movement &m, ArrayRef<Movement::Dim> dims) { m.dims.assign(dims.begin(), dims.end()); }
 
-/// A head dimension of keys or values without the factor that repeats each kv
-/// head for its group of query heads.
-Movement::Dim withoutGroups(const Movement &m, Movement::Dim dim) {
-  while (!dim.empty() && m.factors[dim.back()].broadcast)
-    dim.pop_back();
-  return dim;
-}
-
 /// Operands [batch.., rows, columns] of the two products, with the same batch
 /// dimensions: [b, h], [b, kv, group], [b] or none.
 std::optional<Heads> buildHeads(OpBuilder &builder, Location loc, Movement q, Movement k,
@@ -182,7 +175,12 @@ std::optional<Heads> buildHeads(OpBuilder &builder, Location loc, Movement q, Mo
     return dim;
   };
   SymExpr b = q.dimSize(batch(q)), h = q.dimSize(heads(q));
-  auto kHeads = withoutGroups(k, heads(k)), vHeads = withoutGroups(v, heads(v));
+  auto kHeads = withoutRepeats(k, heads(k)), vHeads = withoutRepeats(v, heads(v));
+  // Groups only where keys and values have the same.
+  if (k.dimSize(kHeads) != v.dimSize(vHeads)) {
+    kHeads = heads(k);
+    vHeads = heads(v);
+  }
   SymExpr kv = k.dimSize(kHeads);
   // [b, kv, group, ..] keys may have the group dimension broadcast by the
   // product itself; [b, 1, ..] is one kv head.
@@ -246,6 +244,20 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     auto mask = analyzeMask(builder, loc, sizes, elementTypeOf(p), chain.steps, guarded);
     if (!mask)
       return;
+    // Keys that are repeated for their groups before a rotary embedding, values right here.
+    if (rank == 4) {
+      auto countHeads = [](const Operand &operand) {
+        const Movement &m = operand.movement;
+        return m.dimSize(withoutRepeats(m, m.dims[1]));
+      };
+      SymExpr kHeads = countHeads(k), vHeads = countHeads(v);
+      if (kHeads != vHeads) {
+        bool keys = bool(kHeads.divideExact(vHeads));
+        Value repeated = keys ? product.getRhs() : op.getRhs();
+        if (Value once = dropRepeats(repeated, 1, keys ? vHeads : kHeads))
+          (keys ? k : v) = followOperand(once);
+      }
+    }
     auto heads = buildHeads(builder, loc, q.movement, k.movement, v.movement);
     if (!heads)
       return;

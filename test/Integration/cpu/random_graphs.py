@@ -31,7 +31,7 @@ class Layer:
     kv: int = 2
     size: int = 4  # of a head
     rotary: str = "none"  # none, half, partial, interleaved
-    repeat: str = "expand"  # how kv heads meet their query heads: expand, product
+    repeat: str = "expand"  # how kv heads meet their query heads: expand, product, early (expand, before a rotary embedding)
     qk_norm: bool = False
     core: str = "matmul"  # or one Attention op (opset 23)
     scale: str = "after"  # where 1/sqrt(size) stands: after, divide, query, both, none
@@ -158,7 +158,9 @@ def draw_transformer(seed: int) -> Spec:
     layers = tuple(draw_layer(r) for _ in range(kinds))
     more = random.Random(f"more {seed}")  # later than the others, whose pairs stay what they are
     layers = tuple(dataclasses.replace(layer, wide_norm=more.choice(("none",) * 8 + ("qk", "sub")) if layer.size > 2 else "none",
-                                       clip=more.random() < 0.1) for layer in layers)
+                                       clip=more.random() < 0.1,
+                                       repeat="early" if more.random() < 0.15 and layer.core == "matmul" else layer.repeat)
+                   for layer in layers)
     ids = r.random() < 0.75
     tied = ids and r.random() < 0.4
     head = r.choice(("logits",) * 6 + ("none", "softmax", "log_softmax", "argmax", "loss"))
@@ -243,7 +245,7 @@ def mlp(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> str:
     else:
         y = activation(w, layer.mlp, linear(w, spec, layer, x, h, f, f"{name}.fc"))
     w.inner = y
-    if layer.wide_norm == "sub" and f > 2:
+    if layer.wide_norm == "sub" and f > 5:
         y = norm(w, layer.norm, y, f, f"{name}.sub")
     return linear(w, spec, layer, y, f, h, f"{name}.proj")
 
@@ -347,6 +349,9 @@ def attention(w: Writer, spec: Spec, layer: Layer, x: str, name: str) -> str:
         q, k = (w.reshape(norm(w, "rms", w.reshape(part, [0, 0, n * d]), n * d, f"{name}.{label}_norm"), [0, 0, n, d])
                 for part, n, label in ((q, H, "q_all"), (k, K, "k_all")))
     q, k, v = (w("Transpose", part, perm=[0, 2, 1, 3]) for part in (q, k, v))
+    if layer.repeat == "early" and H > K and not spec.cache and spec.extra != "keys":
+        k, v = w.repeat_heads(k, K, H // K, d), w.repeat_heads(v, K, H // K, d)
+        layer = dataclasses.replace(layer, kv=H)
     if layer.rotary != "none":
         q, k = rotate(w, layer, q), rotate(w, layer, k)
     if spec.cache:

@@ -108,3 +108,48 @@ func.func @not_attention(%q: !q, %k: !k, %v: !q, %m: !s) -> (!q, !q, !q) {
   %7 = tpc.matmul %6, %v : !s, !q -> !q
   return %2, %5, %7 : !q, !q, !q
 }
+
+// Keys of two heads, each repeated for two heads of queries before a rotary embedding: that is made for two heads.
+// CHECK-LABEL: @repeated_before_rotary
+// CHECK: %[[C:.*]] = tpc.mul {{.*}}, %arg3 : tensor<2x2x5x4xf32>
+// CHECK-DAG: tpc.slice {{.*}} : tensor<2x2x5x4xf32> -> tensor<2x2x5x2xf32>
+// CHECK-DAG: tpc.slice {{.*}} : tensor<2x2x5x4xf32> -> tensor<2x2x5x2xf32>
+// CHECK-NOT: tpc.expand
+// CHECK: tpc.attention {{.*}} : tensor<2x5x4x4xf32>, tensor<2x5x2x4xf32>, tensor<2x5x2x4xf32>
+// Where keys of a group differ afterwards, there are four heads of keys, and of values.
+// CHECK-LABEL: @repeated_and_then_different
+// CHECK: tpc.attention {{.*}} : tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>
+func.func @repeated_before_rotary(%q: tensor<2x4x5x4xf32>, %k: tensor<2x2x5x4xf32>, %v: tensor<2x2x5x4xf32>, %cos: tensor<5x4xf32>, %sin: tensor<5x4xf32>) -> tensor<2x4x5x4xf32> {
+  %k0 = tpc.reshape %k : tensor<2x2x5x4xf32> -> tensor<2x2x1x5x4xf32>
+  %k1 = tpc.expand %k0 : tensor<2x2x1x5x4xf32> -> tensor<2x2x2x5x4xf32>
+  %k2 = tpc.reshape %k1 : tensor<2x2x2x5x4xf32> -> tensor<2x4x5x4xf32>
+  %a = tpc.mul %k2, %cos : tensor<2x4x5x4xf32>, tensor<5x4xf32> -> tensor<2x4x5x4xf32>
+  %lo = tpc.slice %k2 dim 3 from "0" : tensor<2x4x5x4xf32> -> tensor<2x4x5x2xf32>
+  %hi = tpc.slice %k2 dim 3 from "2" : tensor<2x4x5x4xf32> -> tensor<2x4x5x2xf32>
+  %neg = tpc.neg %hi : tensor<2x4x5x2xf32> -> tensor<2x4x5x2xf32>
+  %r = tpc.concat %neg, %lo dim 3 : tensor<2x4x5x2xf32>, tensor<2x4x5x2xf32> -> tensor<2x4x5x4xf32>
+  %b = tpc.mul %r, %sin : tensor<2x4x5x4xf32>, tensor<5x4xf32> -> tensor<2x4x5x4xf32>
+  %k3 = tpc.add %a, %b : tensor<2x4x5x4xf32>, tensor<2x4x5x4xf32> -> tensor<2x4x5x4xf32>
+  %kt = tpc.transpose %k3 [0, 1, 3, 2] : tensor<2x4x5x4xf32> -> tensor<2x4x4x5xf32>
+  %v0 = tpc.reshape %v : tensor<2x2x5x4xf32> -> tensor<2x2x1x5x4xf32>
+  %v1 = tpc.expand %v0 : tensor<2x2x1x5x4xf32> -> tensor<2x2x2x5x4xf32>
+  %v2 = tpc.reshape %v1 : tensor<2x2x2x5x4xf32> -> tensor<2x4x5x4xf32>
+  %0 = tpc.matmul %q, %kt : tensor<2x4x5x4xf32>, tensor<2x4x4x5xf32> -> tensor<2x4x5x5xf32>
+  %1 = tpc.softmax %0 dim 3 : tensor<2x4x5x5xf32> -> tensor<2x4x5x5xf32>
+  %2 = tpc.matmul %1, %v2 : tensor<2x4x5x5xf32>, tensor<2x4x5x4xf32> -> tensor<2x4x5x4xf32>
+  return %2 : tensor<2x4x5x4xf32>
+}
+func.func @repeated_and_then_different(%q: tensor<2x4x5x4xf32>, %k: tensor<2x2x5x4xf32>, %v: tensor<2x2x5x4xf32>, %bias: tensor<4x1x1xf32>) -> tensor<2x4x5x4xf32> {
+  %k0 = tpc.reshape %k : tensor<2x2x5x4xf32> -> tensor<2x2x1x5x4xf32>
+  %k1 = tpc.expand %k0 : tensor<2x2x1x5x4xf32> -> tensor<2x2x2x5x4xf32>
+  %k2 = tpc.reshape %k1 : tensor<2x2x2x5x4xf32> -> tensor<2x4x5x4xf32>
+  %k3 = tpc.add %k2, %bias : tensor<2x4x5x4xf32>, tensor<4x1x1xf32> -> tensor<2x4x5x4xf32>
+  %kt = tpc.transpose %k3 [0, 1, 3, 2] : tensor<2x4x5x4xf32> -> tensor<2x4x4x5xf32>
+  %v0 = tpc.reshape %v : tensor<2x2x5x4xf32> -> tensor<2x2x1x5x4xf32>
+  %v1 = tpc.expand %v0 : tensor<2x2x1x5x4xf32> -> tensor<2x2x2x5x4xf32>
+  %v2 = tpc.reshape %v1 : tensor<2x2x2x5x4xf32> -> tensor<2x4x5x4xf32>
+  %0 = tpc.matmul %q, %kt : tensor<2x4x5x4xf32>, tensor<2x4x4x5xf32> -> tensor<2x4x5x5xf32>
+  %1 = tpc.softmax %0 dim 3 : tensor<2x4x5x5xf32> -> tensor<2x4x5x5xf32>
+  %2 = tpc.matmul %1, %v2 : tensor<2x4x5x5xf32>, tensor<2x4x5x4xf32> -> tensor<2x4x5x4xf32>
+  return %2 : tensor<2x4x5x4xf32>
+}
