@@ -73,6 +73,31 @@ bool collectParts(Value v, const Part &path, unsigned length, std::vector<Part> 
              });
 }
 
+/// The same of a small vector that is known: exporters may write biases as nodes.
+Value sliceConstant(OpBuilder &builder, ConstantOp op, const Movement &m) {
+  auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
+  if (!dense || dense.getType().getRank() != 1)
+    return {};
+  SmallVector<int64_t> columns = {0};
+  for (int f : m.baseDims.back()) {
+    const Movement::Factor &factor = m.factors[f];
+    auto size = factor.size.asConstant(), whole = factor.whole.asConstant(),
+         start = factor.start.asConstant();
+    if (!size || !whole || !start)
+      return {};
+    SmallVector<int64_t> next;
+    for (int64_t column : columns)
+      for (int64_t i = 0; i < *size; ++i)
+        next.push_back(column * *whole + *start + i * factor.step);
+    columns = std::move(next);
+  }
+  auto all = llvm::to_vector(dense.getValues<Attribute>());
+  SmallVector<Attribute> values =
+      llvm::map_to_vector(columns, [&](int64_t column) { return all[column]; });
+  auto type = RankedTensorType::get({int64_t(values.size())}, dense.getElementType());
+  return ConstantOp::create(builder, op.getLoc(), type, DenseElementsAttr::get(type, values));
+}
+
 bool isParameter(Value v) { return !v || v.getDefiningOp<ParameterOp>(); }
 
 /// The columns of `v`, its last dimension, that the movement keeps.
@@ -108,16 +133,23 @@ struct SplitFusedProjections
   void split(MatmulOp product, SmallVectorImpl<MatmulOp> &work) {
     std::vector<Part> parts;
     if (rankOf(product.getRhs()) != 2 || !product.getRhs().getDefiningOp<ParameterOp>() ||
-        !isParameter(product.getBias()) ||
+        !(isParameter(product.getBias()) || product.getBias().getDefiningOp<ConstantOp>()) ||
         !collectParts(product, {{}, Movement::identity(product), {}, {}, {}}, 0, parts))
       return;
     OpBuilder builder(product);
     for (Part &part : parts) {
       part.matrix = sliceColumns(builder, product.getRhs(), part.movement);
-      if (product.getBias())
+      bool ok = isParameter(part.matrix);
+      if (auto constant =
+              product.getBias() ? product.getBias().getDefiningOp<ConstantOp>() : ConstantOp()) {
+        part.bias = sliceConstant(builder, constant, part.movement);
+        ok &= bool(part.bias);
+      } else if (product.getBias()) {
         part.bias = sliceColumns(builder, product.getBias(), part.movement);
+        ok &= isParameter(part.bias);
+      }
       // A view that has no such form.
-      if (!isParameter(part.matrix) || !isParameter(part.bias))
+      if (!ok)
         return;
     }
     for (Part &part : parts) {

@@ -87,6 +87,20 @@ func.func @halves(%x: !x) -> (tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tens
   return %1, %2 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
 }
 
+// A bias that is written as a constant: per head of three, the second and third column.
+// CHECK-LABEL: @constant_bias
+// CHECK: %[[B:.*]] = tpc.constant dense<[1.0{{.*}}, 2.0{{.*}}, 4.0{{.*}}, 5.0{{.*}}]> : tensor<4xf32>
+// CHECK: tpc.matmul %arg0, %{{.*}} bias %[[B]]
+// CHECK-NOT: tpc.slice
+func.func @constant_bias(%x: !x) -> tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>> {
+  %w = tpc.parameter @w view <0 [[8 x 24], [6 x 1]]> : tensor<8x6xf32>
+  %b = tpc.constant dense<[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]> : tensor<6xf32> : tensor<6xf32>
+  %0 = tpc.matmul %x, %w bias %b : !x, tensor<8x6xf32> bias tensor<6xf32> -> tensor<?x6xf32, #tpc.dist<[b*s, 6]>>
+  %1 = tpc.reshape %0 : tensor<?x6xf32, #tpc.dist<[b*s, 6]>> -> tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>>
+  %2 = tpc.slice %1 dim 3 from "1" : tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>> -> tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
+  return %2 : tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
+}
+
 // Slices of slices, where nobody needs the larger one.
 // CHECK-LABEL: @slices_of_slices
 // CHECK-DAG: tpc.parameter @w view <0 {{\[\[}}8 x 24], [2 x 4]]>
