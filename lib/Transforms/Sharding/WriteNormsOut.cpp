@@ -179,7 +179,9 @@ SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inn
   SmallVector<Operation *> chosen;
   for (auto [norm, operand] : llvm::zip(inner, operands))
     if (llvm::any_of(getWidth(trial, operand), [&](int cls) {
-          return trial.columns.contains(cls) || !trial.getAxes(cls).empty();
+          // Over replicas weights are in parts, not widths: that is no sum.
+          return trial.columns.contains(cls) || trial.hasAxis({cls}, "tp") ||
+                 trial.hasAxis({cls}, "tpx") || trial.hasAxis({cls}, "tpy");
         }))
       chosen.push_back(norm);
   return chosen;
