@@ -150,6 +150,7 @@ namespace tpc {
 mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, OnnxDevices &devices) {
   OwningOpRef<ModuleOp> module = model.clone();
   PassManager pm(model.getContext());
+  buildRewritePipeline(pm, spec);
   AssignShardingsOptions assign;
   assign.shard = spec.str();
   pm.addPass(createAssignShardings(assign));
