@@ -21,6 +21,14 @@ int64_t mlir::tpc::countLayers(Operation *op) {
   return layers;
 }
 
+bool mlir::tpc::isOfLayers(Operation *op) {
+  auto call = dyn_cast<func::CallOp>(op);
+  if (!call)
+    return false;
+  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
+  return callee && (callee->hasAttr(kLayerPartAttr) || countLayers(call) > 0);
+}
+
 void mlir::tpc::warnOfPlan(ModuleOp module, const Twine &message) {
   std::string text = message.str();
   emitWarning(module.getLoc()) << text;

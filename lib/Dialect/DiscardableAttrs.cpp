@@ -180,12 +180,15 @@ static const Entry table[] = {
     {TpcDialect::kDefaultAttr, OnInput, "\"ones\" or \"positions …\"", isDefault},
     {InputDefault::kRequiredAttr, OnInput, "a text", is<StringAttr>},
     {TpcDialect::kLayerAttr, OnFunction, "a unit attribute", is<UnitAttr>},
+    {"tpc.layer_part", OnFunction, "a unit attribute", is<UnitAttr>},
 
     // What users want; see Sharding.h and LinkModel.h.
     {kShardingAttr, anywhere, "", nullptr, checkSharding},
     {kShardingSourceAttr, OnInput | OnWeight | OnValue, "a text", is<StringAttr>},
     {kDevicesAttr, OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
-    {kPipelineStageAttr, OnValue, "the index of a stage", is<IntegerAttr>},
+    {kPipelineStageAttr, OnValue,
+     "the index of a stage, or of a call one for each op of the function",
+     [](const Found &found) { return isa<IntegerAttr, DenseI64ArrayAttr>(found.value); }},
     {"tpc.held_annotations", OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
     {"tpc.held_stages", OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
     {kLinksAttr, OnModule, "", nullptr, checkLinks},

@@ -11,6 +11,12 @@ namespace mlir::tpc {
 /// not functions, attention.
 int64_t countLayers(Operation *op);
 
+/// Unit attribute of a function that is a part of a layer, cut where a stage begins within one. The
+/// part with the attention counts as the layer.
+inline constexpr llvm::StringLiteral kLayerPartAttr = "tpc.layer_part";
+/// Whether an op calls layers, or a part of one.
+bool isOfLayers(Operation *op);
+
 /// Estimates for one micro-batch, on stages: what they take without messages to their neighbours,
 /// of which in layers, of which for what other stages compute too; what these messages take; and
 /// bytes of weights.

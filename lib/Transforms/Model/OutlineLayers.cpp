@@ -176,16 +176,35 @@ Interface LayerFinder::interfaceOf(const Stretch &stretch) {
   return result;
 }
 
-/// The pipeline stage of all ops that say one; null if none does, nothing if they differ.
-static std::optional<Attribute> getStage(const Stretch &stretch) {
-  Attribute stage;
+/// That of all its ops, in their order: what they are made of is known by it.
+static Location getLoc(const Stretch &stretch) {
+  SmallVector<Location> locs;
   for (Operation *op : stretch.ops)
-    if (Attribute other = op->getAttr(kPipelineStageAttr)) {
-      if (stage && stage != other)
-        return std::nullopt;
+    locs.push_back(op->getLoc());
+  return FusedLoc::get(stretch.ops.front()->getContext(), locs);
+}
+
+/// The pipeline stage of all ops that say one; null if none does. If they differ, that of each of
+/// the locations.
+static Attribute getStage(const Stretch &stretch, Location loc) {
+  Attribute stage;
+  bool same = true;
+  DenseMap<Location, int64_t> stageOf;
+  for (Operation *op : stretch.ops)
+    if (auto other = op->getAttrOfType<IntegerAttr>(kPipelineStageAttr)) {
+      same &= !stage || stage == other;
       stage = other;
+      stageOf[op->getLoc()] = other.getInt();
     }
-  return stage;
+  auto fused = dyn_cast<FusedLoc>(loc);
+  if (same || !fused)
+    return stage;
+  SmallVector<int64_t> stages;
+  for (Location part : fused.getLocations()) {
+    auto it = stageOf.find(part);
+    stages.push_back(it == stageOf.end() ? -1 : it->second);
+  }
+  return DenseI64ArrayAttr::get(loc.getContext(), stages);
 }
 
 /// Text that is equal for stretches that are the same function. Attributes and
@@ -205,13 +224,10 @@ std::string LayerFinder::describe(const Stretch &stretch) {
     external(v, "c", i);
   for (auto [i, v] : llvm::enumerate(interface.parameters))
     external(v, "p", i);
-  // Layers are the same function in whatever pipeline stage they are; one that lies in two is its
-  // own.
-  bool inOneStage = getStage(stretch).has_value();
+  // Layers are the same function in whatever pipeline stage they are.
   for (auto [i, op] : llvm::enumerate(stretch.ops)) {
     NamedAttrList attributes(op->getAttrDictionary());
-    if (inOneStage)
-      attributes.erase(kPipelineStageAttr);
+    attributes.erase(kPipelineStageAttr);
     os << "\n" << op->getName() << attributes.getDictionary(op->getContext()).getAsOpaquePointer();
     for (Value v : op->getOperands()) {
       auto constant = v.getDefiningOp<ConstantOp>();
@@ -348,12 +364,10 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
       }
       Operation *last = stretch.ops.back();
       OpBuilder builder(last);
-      // From the first op to the last one.
-      Location loc =
-          FusedLoc::get(last->getContext(), {stretch.ops.front()->getLoc(), last->getLoc()});
+      Location loc = getLoc(stretch);
       auto call = func::CallOp::create(builder, loc, layer, arguments(interface));
-      if (std::optional<Attribute> stage = getStage(stretch); stage && *stage)
-        call->setAttr(kPipelineStageAttr, *stage);
+      if (Attribute stage = getStage(stretch, loc))
+        call->setAttr(kPipelineStageAttr, stage);
       for (auto [v, result] : llvm::zip(interface.results, call.getResults())) {
         v.replaceAllUsesWith(result);
         finder.markActivation(result);
@@ -413,7 +427,7 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
     SmallVector<Type> results;
     for (Value v : interface.results)
       results.push_back(v.getType());
-    Location loc = stretch.ops.front()->getLoc();
+    Location loc = getLoc(stretch);
     auto function = func::FuncOp::create(
         builder, loc, name, builder.getFunctionType(TypeRange(ValueRange(args)), results));
     function.setPrivate();

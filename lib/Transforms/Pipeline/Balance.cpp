@@ -16,6 +16,7 @@ struct Stage {
   size_t from, to; // places
   double seconds = 0;
   int64_t layers = 0;
+  bool hasLayers = false;        // or a part of one
   double outside = 0;            // seconds of what is not in a function that is a layer
   Operation *heaviest = nullptr; // of that
   double heaviestSeconds = 0;
@@ -59,11 +60,13 @@ Balance::Balance(Chain &chain, CostModel &model, ArrayRef<size_t> cuts) : chain(
       int64_t found = countLayers(op);
       double seconds = model.getCost(op).seconds;
       stage.layers += found;
-      if (isa<func::CallOp>(op) && found > 0) {
+      if (isOfLayers(op)) {
+        stage.hasLayers = true;
         functions += found;
         inLayers += seconds;
         continue;
       }
+      stage.hasLayers |= found > 0;
       stage.outside += seconds;
       if (seconds > stage.heaviestSeconds) {
         stage.heaviest = op;
@@ -129,7 +132,7 @@ std::string Balance::describe() const {
   SmallVector<std::string> without;
   const Stage *first = nullptr;
   for (auto [i, stage] : llvm::enumerate(stages))
-    if (stage.layers == 0) {
+    if (!stage.hasLayers) {
       without.push_back(std::to_string(i));
       first = first ? first : &stage;
     }

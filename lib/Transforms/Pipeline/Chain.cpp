@@ -90,13 +90,14 @@ double Chain::getRecomputedSeconds(size_t from, size_t to) {
   return sum;
 }
 
-double Chain::getSlowest(ArrayRef<size_t> cuts) {
-  double slowest = 0;
-  for (size_t i = 0; i <= cuts.size(); ++i)
-    slowest = std::max(
-        slowest,
-        getCost(i == 0 ? 0 : cuts[i - 1], i < cuts.size() ? cuts[i] : places.size()).seconds);
-  return slowest;
+Cost Chain::getMost(ArrayRef<size_t> cuts) {
+  Cost most;
+  for (size_t i = 0; i <= cuts.size(); ++i) {
+    Cost cost = getCost(i == 0 ? 0 : cuts[i - 1], i < cuts.size() ? cuts[i] : places.size());
+    most.seconds = std::max(most.seconds, cost.seconds);
+    most.weightBytes = std::max(most.weightBytes, cost.weightBytes);
+  }
+  return most;
 }
 
 double Chain::getSendSeconds(size_t place) const {

@@ -68,7 +68,8 @@ public:
   /// What it takes to send what is live at a place; nothing at the beginning and the end.
   double getSendSeconds(size_t place) const;
 
-  double getSlowest(ArrayRef<size_t> cuts);
+  /// What the slowest stage takes and what the fullest one holds.
+  Cost getMost(ArrayRef<size_t> cuts);
 
   /// The places where stages 1, 2, … begin: of all ways to cut the one whose slowest stage is
   /// fastest and, of those within one part in a hundred of it, the one that divides carried

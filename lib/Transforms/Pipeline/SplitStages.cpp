@@ -1,6 +1,7 @@
 //===- SplitStages.cpp - One function for each stage ----------------------===//
 
 #include "Chain.h"
+#include "LayerParts.h"
 #include "StageMarks.h"
 
 #include "tpc/Analysis/PlanFacts.h"
@@ -25,12 +26,15 @@ struct Choice {
   std::unique_ptr<Chain> chain;
   std::optional<std::vector<size_t>> cuts;
   std::string imbalance;
+  RecomputeLimits limits;
+  Cost most = {std::numeric_limits<double>::infinity()}; // of all stages, one by one
 };
 
 class Splitter {
 public:
   Splitter(ModuleOp module, func::FuncOp main)
-      : module(module), main(main), model(module), grid(GridAttr::lookup(module)) {}
+      : module(module), main(main), model(module), grid(GridAttr::lookup(module)),
+        layerParts(module) {}
 
   LogicalResult run(ArrayRef<int64_t> forcedCuts);
 
@@ -38,10 +42,16 @@ private:
   /// From little to much: more is computed again where stages have no work otherwise.
   static constexpr RecomputeLimits limits[] = {{0.01, false}, {0.1, false}, {0.1, true}};
 
-  Choice makeChain(size_t stages, RecomputeLimits limits);
+  /// A stage begins within a layer where the slowest one is faster by more than this, and the
+  /// fullest one holds no more.
+  static constexpr double partsMustWin = 0.05;
+
+  Choice makeChain(func::FuncOp main, size_t stages, RecomputeLimits limits);
   /// The chain whose slowest stage is fastest; of equals the one that recomputes least. With
   /// marks, of those that can be cut between them; without a chain if none can.
-  Choice choose(size_t stages, const StageMarks &marks = {});
+  Choice choose(func::FuncOp main, size_t stages, const StageMarks &marks = {});
+  /// The same where stages may begin within layers, if that is better than `whole`.
+  Choice chooseInParts(Choice whole, size_t stages, const StageMarks &marks = {});
   FailureOr<Choice> chooseAsked(size_t stages, ArrayRef<int64_t> forcedCuts);
   std::string suggest(size_t stages);
   func::FuncOp makeStage(const Chain &chain, size_t index, size_t begin, size_t end,
@@ -52,20 +62,21 @@ private:
   func::FuncOp main;
   CostModel model;
   GridAttr grid;
+  LayerParts layerParts;
 };
 
-Choice Splitter::makeChain(size_t stages, RecomputeLimits limits) {
+Choice Splitter::makeChain(func::FuncOp main, size_t stages, RecomputeLimits limits) {
   Choice choice;
+  choice.limits = limits;
   choice.chain = std::make_unique<Chain>(main, model, findRecomputed(main, model, stages, limits));
   return choice;
 }
 
-Choice Splitter::choose(size_t stages, const StageMarks &marks) {
+Choice Splitter::choose(func::FuncOp main, size_t stages, const StageMarks &marks) {
   Choice best;
-  double fastest = 0;
   size_t carried = 0;
   for (RecomputeLimits limit : limits) {
-    Choice choice = makeChain(stages, limit);
+    Choice choice = makeChain(main, stages, limit);
     // More may make no difference.
     if (best.chain && choice.chain->getCarried().size() == carried)
       continue;
@@ -78,22 +89,96 @@ Choice Splitter::choose(size_t stages, const StageMarks &marks) {
       ranges = *found;
     }
     choice.cuts = choice.chain->choose(stages, ranges);
-    double slowest = choice.cuts ? choice.chain->getSlowest(*choice.cuts)
-                                 : std::numeric_limits<double>::infinity();
-    if (best.chain && slowest >= 0.99 * fastest)
+    if (choice.cuts)
+      choice.most = choice.chain->getMost(*choice.cuts);
+    if (best.chain && choice.most.seconds >= 0.99 * best.most.seconds)
       continue;
     best = std::move(choice);
-    fastest = slowest;
   }
   if (best.cuts)
     best.imbalance = describeImbalance(*best.chain, model, *best.cuts);
   return best;
 }
 
+Choice Splitter::chooseInParts(Choice whole, size_t stages, const StageMarks &marks) {
+  // No stages are faster than equal ones.
+  double total = 0;
+  for (Operation &op : main.front().without_terminator())
+    total += model.getCost(&op).seconds;
+  if (stages == 1 || total / double(stages) >= (1 - partsMustWin) * whole.most.seconds)
+    return whole;
+
+  // A copy in which all layers are in parts shows what is best.
+  IRMapping mapping;
+  func::FuncOp copy = main.clone(mapping);
+  copy.setName((main.getName() + "_in_parts").str());
+  module.insert(std::next(main->getIterator()), copy);
+  /// What an op of the copy stands for: an op of @main, and the place in its layer.
+  DenseMap<Operation *, std::pair<Operation *, Operation *>> origin;
+  DenseMap<Operation *, SmallVector<Operation *>> partsOf;
+  for (Operation &op : main.front().without_terminator()) {
+    auto call = dyn_cast<func::CallOp>(op);
+    ArrayRef<Operation *> places = call ? layerParts.getPlaces(call) : ArrayRef<Operation *>();
+    Operation *copied = mapping.lookup(&op);
+    if (places.empty()) {
+      origin[copied] = {&op, nullptr};
+      partsOf[&op] = {copied};
+      continue;
+    }
+    for (auto [k, part] : llvm::enumerate(layerParts.split(cast<func::CallOp>(copied), places))) {
+      origin[part] = {&op, k == 0 ? nullptr : places[k - 1]};
+      partsOf[&op].push_back(part);
+    }
+  }
+  Choice inParts = choose(copy, stages, marks.apply(partsOf));
+  bool isBetter = inParts.cuts && inParts.most.seconds < (1 - partsMustWin) * whole.most.seconds &&
+                  (!whole.cuts || inParts.most.weightBytes <= whole.most.weightBytes);
+  SmallVector<std::pair<Operation *, Operation *>> begins;
+  if (isBetter)
+    for (size_t cut : *inParts.cuts)
+      begins.push_back(origin[inParts.chain->getCarried()[inParts.chain->getPlaces()[cut].begin]]);
+  inParts.chain.reset();
+  copy.erase();
+  if (!isBetter)
+    return whole;
+
+  // In @main, of the layers in which stages begin alone.
+  whole.chain.reset();
+  llvm::MapVector<Operation *, SmallVector<Operation *>> cutLayers;
+  for (auto [op, place] : begins)
+    if (place)
+      cutLayers[op].push_back(place);
+  SmallVector<Operation *> ops;
+  DenseMap<Operation *, SmallVector<func::CallOp>> made;
+  for (auto &[op, places] : cutLayers)
+    made[op] = layerParts.split(cast<func::CallOp>(op), places);
+  for (auto [op, place] : begins) {
+    auto it = made.find(op);
+    if (it == made.end())
+      ops.push_back(op);
+    else
+      ops.push_back(
+          it->second[place ? llvm::find(cutLayers[op], place) - cutLayers[op].begin() + 1 : 0]);
+  }
+  Choice choice = makeChain(main, stages, inParts.limits);
+  choice.cuts.emplace();
+  for (Operation *op : ops) {
+    auto position = choice.chain->getPosition(op);
+    auto at = llvm::find_if(choice.chain->getPlaces(), [&](const Chain::Place &place) {
+      return place.live && place.begin == position;
+    });
+    assert(at != choice.chain->getPlaces().end() && "the same places, but for those in layers");
+    choice.cuts->push_back(at - choice.chain->getPlaces().begin());
+  }
+  choice.most = inParts.most;
+  choice.imbalance = describeImbalance(*choice.chain, model, *choice.cuts);
+  return choice;
+}
+
 /// The largest number of stages below this one for which there is nothing to warn of.
 std::string Splitter::suggest(size_t stages) {
   while (--stages > 1) {
-    Choice choice = choose(stages);
+    Choice choice = choose(main, stages);
     if (choice.cuts && choice.imbalance.empty())
       return "; with pp" + std::to_string(stages) + " all have work";
   }
@@ -186,11 +271,11 @@ FailureOr<Choice> Splitter::chooseAsked(size_t stages, ArrayRef<int64_t> forcedC
     {
       // The last one says why.
       ScopedDiagnosticHandler handler(module.getContext(), [](Diagnostic &) { return success(); });
-      choice = choose(stages, *marks);
+      choice = chooseInParts(choose(main, stages, *marks), stages, *marks);
     }
     if (choice.cuts)
       return std::move(choice);
-    Choice last = makeChain(stages, limits[std::size(limits) - 1]);
+    Choice last = makeChain(main, stages, limits[std::size(limits) - 1]);
     if (succeeded(marks->getRanges(*last.chain, stages)))
       emitError(main.getLoc()) << "pp" << stages
                                << ": there is no way to cut into as many stages between the ops "
@@ -200,7 +285,7 @@ FailureOr<Choice> Splitter::chooseAsked(size_t stages, ArrayRef<int64_t> forcedC
   // The places of the first chain that has so many.
   Choice choice;
   for (RecomputeLimits limit : limits) {
-    Choice other = makeChain(stages, limit);
+    Choice other = makeChain(main, stages, limit);
     if (choice.chain && other.chain->getPlaces().size() <= choice.chain->getPlaces().size())
       continue;
     choice = std::move(other);
@@ -228,7 +313,7 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
   if (failed(asked))
     return failure();
   bool isAsked = bool(asked->chain);
-  Choice choice = isAsked ? std::move(*asked) : choose(stages);
+  Choice choice = isAsked ? std::move(*asked) : chooseInParts(choose(main, stages), stages);
   Chain &chain = *choice.chain;
   size_t places = chain.getPlaces().size();
   if (!choice.cuts)
@@ -254,7 +339,7 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
     Cost cost = chain.getCost(begin, end);
     double again = chain.getRecomputedSeconds(begin, end), inLayers = 0;
     for (Operation *op : chain.getCarried(begin, end))
-      if (countLayers(op) > 0)
+      if (isOfLayers(op))
         inLayers += model.getCost(op).seconds;
     double transfer = chain.getSendSeconds(begin) + chain.getSendSeconds(end);
     func::FuncOp stage = makeStage(chain, i, begin, end, values, delivered, builder);
@@ -268,6 +353,7 @@ LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
   main.front().getTerminator()->setOperands(delivered);
   for (Operation *op : llvm::reverse(old))
     op->erase();
+  layerParts.eraseUnused();
   return success();
 }
 

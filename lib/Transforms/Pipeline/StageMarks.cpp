@@ -10,8 +10,43 @@ using namespace mlir::tpc;
 
 static std::string quote(Operation *op) { return "'" + getSourceName(op->getLoc()) + "'"; }
 
+FailureOr<StageMarks::Mark> StageMarks::read(Operation *op, Attribute attr, int64_t stages) {
+  Mark mark;
+  if (auto one = dyn_cast<IntegerAttr>(attr)) {
+    mark = {one.getInt(), one.getInt()};
+  } else {
+    // Of each of the layer's ops, which are known by their names.
+    auto list = cast<DenseI64ArrayAttr>(attr).asArrayRef();
+    auto call = dyn_cast<func::CallOp>(op);
+    auto callee =
+        call ? SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr())
+             : func::FuncOp();
+    auto fused = callee ? dyn_cast<FusedLoc>(callee.getLoc()) : FusedLoc();
+    if (!fused || fused.getLocations().size() != list.size())
+      return op->emitError() << quote(op) << " says stages of " << list.size()
+                             << " ops of its function, which are not known: give it one stage, or "
+                                "compile the model's file";
+    mark = {stages, -1};
+    for (auto [loc, stage] : llvm::zip(fused.getLocations(), list)) {
+      if (stage < 0)
+        continue;
+      mark.first = std::min(mark.first, stage);
+      mark.last = std::max(mark.last, stage);
+      SmallVector<std::string> names;
+      collectNodeNames(loc, names);
+      for (const std::string &name : names)
+        mark.stageOf[StringAttr::get(op->getContext(), name)] = stage;
+    }
+  }
+  for (int64_t stage : {mark.first, mark.last})
+    if (stage < 0 || stage >= stages)
+      return op->emitError() << quote(op) << " is to be in pipeline stage " << stage
+                             << ", but the grid has pp" << stages;
+  return mark;
+}
+
 FailureOr<StageMarks> StageMarks::take(ModuleOp module, func::FuncOp main, int64_t stages) {
-  StageMarks marks;
+  StageMarks result;
   Operation *outside = nullptr;
   module.walk([&](Operation *op) {
     if (op->hasAttr(kPipelineStageAttr) && op->getParentOp() != main)
@@ -23,34 +58,64 @@ FailureOr<StageMarks> StageMarks::take(ModuleOp module, func::FuncOp main, int64
 
   // Of what each op needs, and itself, the op in the latest stage.
   DenseMap<Operation *, Operation *> latest;
+  auto last = [&](Operation *op) { return op ? result.lookup(op)->last : -1; };
   for (Operation &op : main.front()) {
-    Operation *&last = latest[&op];
     Operation *needed = nullptr;
     for (Value operand : op.getOperands())
-      if (Operation *other =
-              operand.getDefiningOp() ? latest.lookup(operand.getDefiningOp()) : nullptr)
-        if (!needed || marks.stageOf[other] > marks.stageOf[needed])
+      if (Operation *producer = operand.getDefiningOp())
+        if (Operation *other = latest.lookup(producer); last(other) > last(needed))
           needed = other;
-    last = needed;
-    auto mark = dyn_cast_or_null<IntegerAttr>(op.removeDiscardableAttr(kPipelineStageAttr));
-    if (!mark)
+    latest[&op] = needed;
+    Attribute attr = op.removeDiscardableAttr(kPipelineStageAttr);
+    if (!attr)
       continue;
-    int64_t stage = mark.getInt();
-    if (stage < 0 || stage >= stages)
-      return op.emitError() << quote(&op) << " is to be in pipeline stage " << stage
-                            << ", but the grid has pp" << stages;
-    if (needed && marks.stageOf[needed] > stage) {
+    FailureOr<Mark> mark = read(&op, attr, stages);
+    if (failed(mark))
+      return failure();
+    if (last(needed) > mark->first) {
       InFlightDiagnostic diag = op.emitError()
-                                << quote(&op) << " is to be in pipeline stage " << stage
+                                << quote(&op) << " is to be in pipeline stage " << mark->first
                                 << ", but it needs what " << quote(needed) << " computes in stage "
-                                << marks.stageOf[needed] << ", and stages run one after the other";
-      diag.attachNote(needed->getLoc()) << "this is in stage " << marks.stageOf[needed];
+                                << last(needed) << ", and stages run one after the other";
+      diag.attachNote(needed->getLoc()) << "this is in stage " << last(needed);
       return diag;
     }
-    marks.stageOf[&op] = stage;
-    last = &op;
+    result.marks[&op] = std::move(*mark);
+    latest[&op] = &op;
   }
-  return marks;
+  return result;
+}
+
+StageMarks
+StageMarks::apply(const DenseMap<Operation *, SmallVector<Operation *>> &standIns) const {
+  StageMarks result;
+  for (auto &[op, mark] : marks)
+    for (Operation *other : standIns.lookup(op)) {
+      if (mark.stageOf.empty()) {
+        result.marks[other] = mark;
+        continue;
+      }
+      Mark part{mark.last, mark.first};
+      auto call = cast<func::CallOp>(other);
+      auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
+      for (Operation &inner : callee.front()) {
+        // What has no operands is wherever it is needed.
+        if (inner.getNumOperands() == 0)
+          continue;
+        SmallVector<std::string> names;
+        collectNodeNames(inner.getLoc(), names);
+        for (const std::string &name : names)
+          if (auto it = mark.stageOf.find(StringAttr::get(inner.getContext(), name));
+              it != mark.stageOf.end()) {
+            part.first = std::min(part.first, it->second);
+            part.last = std::max(part.last, it->second);
+          }
+      }
+      // Nothing is said of this part.
+      if (part.first <= part.last)
+        result.marks[other] = std::move(part);
+    }
+  return result;
 }
 
 FailureOr<std::vector<StageRange>> StageMarks::getRanges(const Chain &chain, size_t stages) const {
@@ -59,19 +124,21 @@ FailureOr<std::vector<StageRange>> StageMarks::getRanges(const Chain &chain, siz
   // Stage k begins after all ops of those before it, and not after the first of its own.
   std::vector<StageRange> ranges(stages - 1, {1, carried.size()});
   for (auto [i, op] : llvm::enumerate(carried)) {
-    auto it = stageOf.find(op);
-    if (it == stageOf.end())
+    const Mark *mark = lookup(op);
+    if (!mark)
       continue;
-    if (before && it->second < stageOf.lookup(before))
-      return op->emitError() << quote(op) << " is to be in pipeline stage " << it->second
+    if (before && mark->first < lookup(before)->last)
+      return op->emitError() << quote(op) << " is to be in pipeline stage " << mark->first
                              << ", but it comes after " << quote(before) << " of stage "
-                             << stageOf.lookup(before);
+                             << lookup(before)->last;
     before = op;
-    for (size_t stage = 1; stage < stages; ++stage)
-      if (int64_t(stage) > it->second)
-        ranges[stage - 1].first = i + 1;
-      else
-        ranges[stage - 1].last = std::min<size_t>(ranges[stage - 1].last, i);
+    for (int64_t stage = 1; stage < int64_t(stages); ++stage) {
+      StageRange &range = ranges[stage - 1];
+      if (stage > mark->first)
+        range.first = i + 1;
+      if (stage <= mark->last)
+        range.last = std::min<size_t>(range.last, i);
+    }
   }
   for (auto [k, range] : llvm::enumerate(ranges)) {
     if (llvm::any_of(chain.getPlaces().drop_front(),
@@ -86,10 +153,21 @@ FailureOr<std::vector<StageRange>> StageMarks::getRanges(const Chain &chain, siz
              << "pipeline stage " << k << " has no op: " << quote(carried.front())
              << ", the first one, is to be in a later stage";
     size_t last = std::min<size_t>(range.last, carried.size() - 1);
+    std::string before = quote(carried[range.first - 1]), with = quote(carried[last]);
+    // Both may be within one layer.
+    if (last + 1 == range.first) {
+      bool isBehind = false;
+      for (auto &[name, stage] : lookup(carried[last])->stageOf) {
+        std::string text = "'" + name.str() + "'";
+        if (stage <= int64_t(k))
+          before = text;
+        else if (!std::exchange(isBehind, true))
+          with = text;
+      }
+    }
     InFlightDiagnostic diag = carried[last]->emitError()
-                              << "pipeline stage " << k + 1 << " cannot begin with "
-                              << quote(carried[last]) << ": between it and "
-                              << quote(carried[range.first - 1])
+                              << "pipeline stage " << k + 1 << " cannot begin with " << with
+                              << ": between it and " << before
                               << " more than one activation is live";
     for (const Chain::Place &place : chain.getPlaces().drop_front())
       if (place.begin > range.last) {

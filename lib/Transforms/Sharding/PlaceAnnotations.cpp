@@ -5,6 +5,7 @@
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Sharding/Passes.h"
 
+#include "mlir/IR/Iterators.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace mlir::tpc {
@@ -95,15 +96,26 @@ static void placeStages(ModuleOp module) {
   llvm::StringMap<Attribute> stages;
   for (auto stage : held.getAsRange<DictionaryAttr>())
     stages[stage.getAs<StringAttr>("node").getValue()] = stage.get("stage");
-  module.walk([&](Operation *op) {
+  // Of the ops that are made of one node the last one is its value. Those before it are parts of it
+  // if nobody else uses them: a mask that layers share is not where the first attention is.
+  llvm::StringMap<DenseSet<Operation *>> placed;
+  module.walk<WalkOrder::PostOrder, ReverseIterator>([&](Operation *op) {
     // What has no operands is wherever it is needed.
     if (!isa<ShardingRuleOpInterface>(op) || op->getNumOperands() == 0)
       return;
     SmallVector<std::string> names;
     collectNodeNames(op->getLoc(), names);
-    for (const std::string &name : names)
-      if (auto it = stages.find(name); it != stages.end())
-        op->setAttr(kPipelineStageAttr, it->second);
+    for (const std::string &name : names) {
+      auto it = stages.find(name);
+      if (it == stages.end())
+        continue;
+      DenseSet<Operation *> &parts = placed[name];
+      if (!parts.empty() &&
+          !llvm::all_of(op->getUsers(), [&](Operation *user) { return parts.contains(user); }))
+        continue;
+      parts.insert(op);
+      op->setAttr(kPipelineStageAttr, it->second);
+    }
   });
 }
 
@@ -131,7 +143,7 @@ void PlaceAnnotations::runOnOperation() {
     auto annotation = dyn_cast<DictionaryAttr>(attr);
     auto name = annotation ? annotation.getAs<StringAttr>("name") : StringAttr();
     auto list = annotation ? annotation.getAs<ArrayAttr>("entries") : ArrayAttr();
-    auto stage = annotation ? annotation.getAs<IntegerAttr>("stage") : IntegerAttr();
+    Attribute stage = annotation ? annotation.get("stage") : Attribute();
     if (!name || (!list && !stage))
       continue;
     auto source = annotation.getAs<StringAttr>("source");

@@ -21,6 +21,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AnnotatedFactors.h"
 #include "Plan.h"
 
 #include "tpc/Analysis/Verify.h"
@@ -171,6 +172,7 @@ SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inn
   writeOut(*copy, norms, false);
 
   FactorClasses classes(*copy);
+  AnnotatedFactors(classes, GridAttr::lookup(*copy)).divide(*copy);
   Plan trial(*copy, plan.spec, classes);
   // What there is to be said is said about the module itself.
   ScopedDiagnosticHandler quiet(plan.module.getContext(), [](Diagnostic &) { return success(); });

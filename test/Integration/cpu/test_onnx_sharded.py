@@ -115,6 +115,23 @@ def test_pipeline_stages(tmp_path):
     assert layers_of(forced, 0) == [True, True] and layers_of(forced, 1) == [False, False]
 
 
+def test_stages_may_begin_within_layers(tmp_path):
+    """Between attention and MLP the residual is all that is live."""
+    model = load()
+    multidevice.configure(model, "pipeline", 2)
+    multidevice.stage(model, "pipeline", lambda node: 0 if "/h.0/attn/" in node.name else
+                      1 if "/h.0/mlp/" in node.name else None)
+    path = tmp_path / "sharded.onnx"
+    onnx.save(model, path)
+    lines = program(path, "pp2")
+    text = "\n".join(lines)
+    bodies = [re.search(rf"@stage_{i}\(.*?\n  }}", text, re.S)[0] for i in range(2)]
+    assert re.findall(r"call @(\w+)", bodies[0]) == ["layer_part_0"]
+    assert re.findall(r"call @(\w+)", bodies[1]) == ["layer_part_1", "layer"]
+    part = re.search(r"func private @layer_part_0\(.*?\n  }", text, re.S)[0]
+    assert "tpc.attention" in part and "gelu" not in part
+
+
 def test_stages_without_a_place_to_cut(tmp_path):
     def refused(stage_of):
         model = load()
@@ -126,7 +143,8 @@ def test_stages_without_a_place_to_cut(tmp_path):
     # Queries, keys and values of the first layer on one side, its attention on the other.
     error = refused(lambda node: {"/transformer/h.0/attn/c_attn/Gemm": 0, "/transformer/h.0/attn/MatMul_1": 1}
                     .get(node.name))
-    assert "more than one activation is live" in error and "it may begin with" in error
+    assert ("pipeline stage 1 cannot begin with '/transformer/h.0/attn/MatMul_1': between it and "
+            "'/transformer/h.0/attn/c_attn/Gemm' more than one activation is live; it may begin with") in error
     error = refused(lambda node: {"/transformer/h.0/mlp/c_fc/Gemm": 1, "/transformer/h.1/mlp/c_fc/Gemm": 0}
                     .get(node.name))
     assert "'/transformer/h.1/mlp/c_fc/Gemm' is in pipeline stage 0" in error
@@ -147,6 +165,7 @@ def test_stages_without_a_place_to_cut(tmp_path):
     ("qwen2-dynamo", "tp4"),  # kv heads are there twice
     ("olmo2-past", "tp2x2"),
     ("phi-past", "tp2x2"),
+    ("mistral-dynamo", "pp2"),  # the second stage begins within a layer
     *(pytest.param(name, spec, marks=pytest.mark.long) for name in FAMILIES
       for spec in ("tp2", "tp4", "tp8", "tp2x2", "tp2x4", "pp2", "tp2x4,pp2", "tp2,sp", "tp3,pp2", "tp2x3")),
 ])
