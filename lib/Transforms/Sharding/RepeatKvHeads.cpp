@@ -295,15 +295,19 @@ int64_t Repeater::apply(int64_t repeats) {
 
 /// What annotations say of kv heads.
 struct Asked {
-  bool whole = false;  // somewhere they are not to be split
-  bool split = false;  // somewhere tp is to split them
-  bool other = false;  // or something that does not fit heads that are there several times
+  bool whole = false; // somewhere they are not to be split
+  bool split = false; // somewhere tp is to split them
+  bool other = false; // or something that does not fit heads that are there several times
+  /// Into how many parts the group is divided by what is said of query heads: 4{tp} * 8 columns of
+  /// 2 kv heads for 4 query heads of 4.
+  std::optional<int64_t> repeats = {};
   std::string by = {}; // for people
 };
 
 /// Of the factors of an annotated weight, the one that an element this far behind the first is in;
-/// nothing where the dimension is left open.
-FactorAttr getFactorAt(ArrayAttr sharding, ArrayRef<int64_t> shape, int64_t stride) {
+/// nothing where the dimension is left open. And how many steps of that factor it is.
+std::pair<FactorAttr, int64_t> getFactorAt(ArrayAttr sharding, ArrayRef<int64_t> shape,
+                                           int64_t stride) {
   for (size_t i = shape.size(); i-- > 0; stride /= shape[i]) {
     if (stride >= shape[i])
       continue;
@@ -313,7 +317,7 @@ FactorAttr getFactorAt(ArrayAttr sharding, ArrayRef<int64_t> shape, int64_t stri
     for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
       int64_t size = factor.getExpr().asConstant().value_or(1);
       if (stride < size)
-        return factor;
+        return {factor, stride};
       stride /= size;
     }
     return {};
@@ -367,9 +371,15 @@ Asked getAsked(ModuleOp module, FactorClasses &classes, int cls, int group) {
                            getStride(factors, steps));
       };
       // The group is divided: what is said of kv heads must be said of it as well.
-      FactorAttr factor = getFactor(minor);
-      note(factor, keys, keys || factor == getFactor(minor.drop_front()), weight.getSymName(),
-           sharding);
+      auto [factor, steps] = getFactor(minor);
+      bool fits = keys || factor == getFactor(minor.drop_front()).first;
+      if (!fits && factor && !factor.getAxes().empty()) {
+        auto heads = classes.getSize(group).asConstant(), kv = classes.getSize(cls).asConstant();
+        fits = heads && kv && *heads % steps == 0 && factor.getExpr().isConstant(*kv * steps) &&
+               asked.repeats.value_or(steps) == steps;
+        asked.repeats = steps;
+      }
+      note(factor, keys, fits, weight.getSymName(), sharding);
     }
   });
   return asked;
@@ -417,9 +427,10 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
                               }) &&
                  repeater.isClosed(ops);
     Asked asked = getAsked(module, classes, cls, classes.getClasses(ops.front().getQ(), 2)[1]);
-    auto isAllowed = [&](Split::Kind kind) {
-      return kind == Split::AsTheyAre ||
-             (!asked.other && !(kind == Split::InWeights ? asked.whole : asked.split));
+    auto isAllowed = [&](const Split &s) {
+      return s.kind == Split::AsTheyAre ||
+             (!asked.other && !(s.kind == Split::InWeights ? asked.whole : asked.split) &&
+              asked.repeats.value_or(s.repeats) == s.repeats);
     };
     const Split &plain =
         *llvm::find_if(splits, [](const Split &s) { return s.kind == Split::AsTheyAre; });
@@ -429,7 +440,7 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
              (s.kind == Split::BehindWeights && s.matrices < plain.matrices);
     };
     const Split *split =
-        llvm::find_if(splits, [&](const Split &s) { return isAllowed(s.kind) && isPossible(s); });
+        llvm::find_if(splits, [&](const Split &s) { return isAllowed(s) && isPossible(s); });
     const Split *wanted = llvm::find_if(splits, [&](const Split &s) { return isPossible(s); });
     std::string text = std::to_string(*kv) + " kv heads, ";
     if (wanted->time < split->time)

@@ -162,7 +162,7 @@ def test_stages_without_a_place_to_cut(tmp_path):
     ("gpt2-odd-nopast", "tp2x3,pp2,dp2,order=dp-tp-pp"),
     ("falcon-past", "tp3,pp2,dp2"),
     ("gemma2-dynamo", "tp2x4,pp2"),  # the cut is where it is: all places between the marks are compared
-    ("qwen2-dynamo", "tp4"),  # kv heads are there twice
+    ("llama-dynamo", "tp4"),  # kv heads are there twice, for half of the query heads each
     ("olmo2-past", "tp2x2"),
     ("phi-past", "tp2x2"),
     ("mistral-dynamo", "pp2"),  # the second stage begins within a layer
