@@ -465,8 +465,10 @@ void RowsTactic::record() {
 LogicalResult RowsTactic::run() {
   if (failed(chooseRows()))
     return failure();
-  if (rows.empty())
+  if (rows.empty()) {
+    record(); // columns may be split all the same
     return success();
+  }
   adoptAlone(); // before there are other axes than those of annotations
   addAxes();
   chooseAlone();

@@ -126,3 +126,21 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.
   %r = tpc.roll %n dim 1 from "3" every "8" : tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
   return %r : tensor<?x8xf32, #tpc.dist<[t, 8]>>
 }
+
+// -----
+
+// An annotation gives the columns' axis to the residual, and nothing is left to split over tpx: the first product's sums over
+// what tpy splits are predicted all the same.
+// CHECK-LABEL: @main
+// CHECK: tpc.matmul {{.*}} sum{tpy}>>
+// CHECK-NEXT: tpc.all_reduce {{.*}} over ["tpy"]
+tpc.weight @u in "w" at 0 : tensor<8x32xf32>
+tpc.weight @d in "w" at 0 {tpc.sharding = [#tpc.dim<32>, #tpc.dim<8{tpy}>]} : tensor<32x8xf32>
+func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.dist<[t, 8]>> {
+  %u = tpc.parameter @u : tensor<8x32xf32>
+  %d = tpc.parameter @d : tensor<32x8xf32>
+  %p = tpc.matmul %x, %u : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<8x32xf32> -> tensor<?x32xf32, #tpc.dist<[t, 32]>>
+  %q = tpc.matmul %p, %d : tensor<?x32xf32, #tpc.dist<[t, 32]>>, tensor<32x8xf32> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  %r = tpc.add %x, %q : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  return %r : tensor<?x8xf32, #tpc.dist<[t, 8]>>
+}
