@@ -45,7 +45,8 @@ Each cell has two ratios, `memory · communication`:
 
 * **memory**: the bytes of weights on the fullest rank against an even share, that is, the weights
   at tp1 over the number of ranks. These models are tiny, so norms and biases, which every rank has,
-  are a larger part than in real ones.
+  are a larger part than in real ones. Stages are cut for time: where one begins within a layer, the
+  fullest may hold more, by no larger a factor than the slowest is faster.
 * **communication**: the bytes that a rank sends in a step, added up over the stages, against the
   closed forms of [Communication](communication.md#closed-forms) and of
   [two dimensions](partitioning.md#tensor-parallelism-in-two-dimensions): for L layers 2L+1

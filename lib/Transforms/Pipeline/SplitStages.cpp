@@ -42,8 +42,8 @@ private:
   /// From little to much: more is computed again where stages have no work otherwise.
   static constexpr RecomputeLimits limits[] = {{0.01, false}, {0.1, false}, {0.1, true}};
 
-  /// A stage begins within a layer where the slowest one is faster by more than this, and the
-  /// fullest one holds no more.
+  /// A stage begins within a layer where the slowest one is faster by more than this, and by no
+  /// smaller a factor than the fullest one grows.
   static constexpr double partsMustWin = 0.05;
 
   Choice makeChain(func::FuncOp main, size_t stages, RecomputeLimits limits);
@@ -132,7 +132,8 @@ Choice Splitter::chooseInParts(Choice whole, size_t stages, const StageMarks &ma
   }
   Choice inParts = choose(copy, stages, marks.apply(partsOf));
   bool isBetter = inParts.cuts && inParts.most.seconds < (1 - partsMustWin) * whole.most.seconds &&
-                  (!whole.cuts || inParts.most.weightBytes <= whole.most.weightBytes);
+                  (!whole.cuts || inParts.most.seconds * inParts.most.weightBytes <=
+                                      whole.most.seconds * whole.most.weightBytes);
   SmallVector<std::pair<Operation *, Operation *>> begins;
   if (isBetter)
     for (size_t cut : *inParts.cuts)

@@ -19,7 +19,7 @@ def SplitStages : Pass<"tpc-split-stages", "::mlir::ModuleOp"> {
     counts at both its ends, with what it takes more than the least that a cut can send.
 
     A stage may begin within a layer, where its function has one live value alone: it becomes two functions. That is done if the slowest stage is
-    faster by more than 5%, and the fullest holds no more weights.
+    faster by more than 5%, and the weights of the fullest grow by no larger a factor.
 
     A stage without a layer, and one that takes more than 1.5 times the mean, are warned of with the
     reason; `tpc.warnings` on the module keeps the warning for reports.
