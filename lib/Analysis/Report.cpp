@@ -1,6 +1,7 @@
 //===- Report.cpp - What a staged program communicates and holds ----------===//
 
 #include "tpc/Analysis/Report.h"
+#include "tpc/Dialect/Copies.h"
 
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Analysis/PlanFacts.h"
@@ -193,9 +194,11 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
       continue;
     for (auto output : body.getOps<OutputOp>()) {
       auto local = getBytes(output.getValue().getType());
-      auto global = getBytes(
-          makeTensorType(cast<RankedTensorType>(output.getValue().getType()).getElementType(),
-                         getDist(output.getValue()).getGlobal()));
+      auto global =
+          getBytes(getCopies(output->getParentOfType<PipelineOp>(), output.getIndex())
+                       .getDelivered(makeTensorType(
+                           cast<RankedTensorType>(output.getValue().getType()).getElementType(),
+                           getDist(output.getValue()).getGlobal())));
       if (!local || !global)
         return output.emitError() << "the size of the output is not known";
       if (*local > 0)

@@ -4,6 +4,7 @@
 
 #include "tpc/Conversion/LocalIndex.h"
 #include "tpc/Dialect/BlockMove.h"
+#include "tpc/Dialect/Copies.h"
 
 #include "tpc/runtime.h"
 
@@ -309,7 +310,27 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
     SizeEmitter &s = e.sizes();
     DistAttr dist = getDist(op.getValue());
     SmallVector<Value> global, offset, size;
+    // Of copies the first is delivered: of a rank's indices [begin, begin + held) in a dimension
+    // those that `times` divides.
+    Copies copies = getCopies(op->getParentOfType<PipelineOp>(), op.getIndex());
+    Value held, first;
+    unsigned copied = 0; // of the dimensions, divided into factors
     for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
+      if (copies.times > 1 && int64_t(i) == copies.dim) {
+        if (dim.getFactors().size() != 1 || !dim.getAxes().empty())
+          return base->emitOpError() << "output " << op.getIndex() << " has copies along " << dim
+                                     << ", which is not one factor";
+        Value times = s.constant(copies.times), before = s.constant(copies.times - 1);
+        auto roundUp = [&](Value n) { return s.floorDiv(s.add(n, before), times); };
+        Value begin = s.begin(dim.getFactors()[0]);
+        held = s.localSize(dim.getFactors()[0]);
+        copied = global.size();
+        global.push_back(s.floorDiv(s.expr(dim.getExpr()), times));
+        offset.push_back(roundUp(begin));
+        size.push_back(s.sub(roundUp(s.add(begin, held)), offset.back()));
+        first = s.sub(s.mul(offset.back(), times), begin);
+        continue;
+      }
       // A part of `(batch{dp} * sequence){tp}` is in a row of the whole dimension, as all below the
       // first factor is whole.
       if (!dim.getAxes().empty() && isRange(dim)) {
@@ -359,8 +380,13 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
                                  ArrayRef<LLVM::GEPArg>{(int32_t)at});
     };
     Value g = store(global, 0), o = store(offset, rank), n = store(size, 2 * rank);
-    e.call("tpc_output",
-           {e.context(), e.i32(op.getIndex()), e.pointer(op.getValue()), e.i32(rank), g, o, n});
+    SmallVector<Value> arguments = {
+        e.context(), e.i32(op.getIndex()), e.pointer(op.getValue()), e.i32(rank), g, o, n};
+    if (held)
+      arguments.append(
+          {e.i32(copied), held, first, e.i64(copies.times),
+           e.i64(std::max(1u, getElementTypeOrSelf(op.getValue()).getIntOrFloatBitWidth() / 8))});
+    e.call(held ? "tpc_output_every" : "tpc_output", arguments);
     LLVM::BrOp::create(b, e.getLoc(), after);
     b.setInsertionPointToStart(after);
     return success();

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "DiscardableAttrs.h"
+#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/InputDefault.h"
 #include "tpc/Dialect/LinkModel.h"
@@ -102,6 +103,8 @@ static bool isDefault(const Found &found) {
   return text && InputDefault::parse(text);
 }
 
+static bool hasCopies(const Found &found) { return areCopies(found.value, found.type); }
+
 static bool isHash(const Found &found) {
   auto text = dyn_cast<StringAttr>(found.value);
   return text && text.size() == 16 && llvm::all_of(text.getValue(), llvm::isHexDigit);
@@ -177,6 +180,7 @@ static const Entry table[] = {
     {TpcDialect::kConstraintsAttr, OnModule, "a list of {expr = \"a size\", ...}", areConstraints},
     {TpcDialect::kSourceAttr, OnModule, "a path", is<StringAttr>},
     {TpcDialect::kNameAttr, OnInput | OnOutput, "a text", is<StringAttr>},
+    {kCopiesAttr, OnOutput, "a dimension and how often each of its indices is there", hasCopies},
     {TpcDialect::kDefaultAttr, OnInput, "\"ones\" or \"positions …\"", isDefault},
     {InputDefault::kRequiredAttr, OnInput, "a text", is<StringAttr>},
     {TpcDialect::kLayerAttr, OnFunction, "a unit attribute", is<UnitAttr>},

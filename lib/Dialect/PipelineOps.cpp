@@ -2,6 +2,7 @@
 
 #include "DiscardableAttrs.h"
 #include "OpHelpers.h"
+#include "tpc/Dialect/Copies.h"
 
 #include "mlir/Interfaces/FunctionImplementation.h"
 
@@ -61,7 +62,8 @@ LogicalResult PipelineOp::verify() {
   for (auto [i, output] : llvm::enumerate(getOutputs().getAsRange<DictionaryAttr>()))
     for (NamedAttribute field : output)
       if (!(field.getName() == "name" && isa<StringAttr>(field.getValue())) &&
-          !(field.getName() == "type" && isa<TypeAttr>(field.getValue())))
+          !(field.getName() == "type" && isa<TypeAttr>(field.getValue())) &&
+          !(field.getName() == kCopiesAttr && isa<DenseI64ArrayAttr>(field.getValue())))
         return emitOpError() << "output " << i
                              << " is {name = \"a text\", type = a type}, without '"
                              << field.getName().getValue() << " = " << field.getValue() << "'";
@@ -94,6 +96,51 @@ static LogicalResult checkTransfer(Operation *op, Value value, int64_t peer) {
 LogicalResult SendOp::verify() { return checkTransfer(*this, getValue(), getTo()); }
 LogicalResult RecvOp::verify() { return checkTransfer(*this, getResult(), getFrom()); }
 
+RankedTensorType Copies::getDelivered(Type type) const {
+  auto tensor = cast<RankedTensorType>(type);
+  SmallVector<::tpc::SymExpr> sizes = getSizes(tensor);
+  std::optional<int64_t> size =
+      times > 1 && dim < tensor.getRank() ? sizes[dim].asConstant() : std::nullopt;
+  if (!size)
+    return tensor;
+  sizes[dim] = ::tpc::SymExpr(*size / times);
+  return makeTensorType(tensor.getElementType(), sizes);
+}
+
+/// Programs that nobody verified may say anything: what does not fit `type` is nothing.
+static Copies toCopies(Attribute attribute, RankedTensorType type) {
+  auto copies = dyn_cast_or_null<DenseI64ArrayAttr>(attribute);
+  bool fits = copies && type && copies.size() == 2 && copies[0] >= 0 &&
+              copies[0] < type.getRank() && copies[1] > 1;
+  return fits ? Copies{copies[0], copies[1]} : Copies();
+}
+
+Copies mlir::tpc::getCopies(func::FuncOp main, unsigned result) {
+  Attribute copies = main.getResultAttr(result, kCopiesAttr);
+  Type type = main.getResultTypes()[result];
+  return copies && areCopies(copies, type) ? toCopies(copies, cast<RankedTensorType>(type))
+                                           : Copies();
+}
+
+Copies mlir::tpc::getCopies(PipelineOp pipeline, unsigned output) {
+  if (!pipeline || output >= pipeline.getOutputs().size())
+    return {};
+  auto dict = dyn_cast<DictionaryAttr>(pipeline.getOutputs()[output]);
+  auto type = dict ? dict.getAs<TypeAttr>("type") : TypeAttr();
+  return type ? toCopies(dict.get(kCopiesAttr), dyn_cast<RankedTensorType>(type.getValue()))
+              : Copies();
+}
+
+bool mlir::tpc::areCopies(Attribute attribute, Type type) {
+  auto list = dyn_cast<DenseI64ArrayAttr>(attribute);
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!list || list.size() != 2 || !tensor || list[0] < 0 || list[0] >= tensor.getRank() ||
+      list[1] < 2)
+    return false;
+  std::optional<int64_t> size = getSizes(tensor)[list[0]].asConstant();
+  return size && *size % list[1] == 0;
+}
+
 LogicalResult OutputOp::verify() {
   auto pipeline = (*this)->getParentOfType<PipelineOp>();
   if (!pipeline)
@@ -102,5 +149,10 @@ LogicalResult OutputOp::verify() {
     return emitOpError() << "there is no output " << getIndex();
   if (getDist(getValue()).getPartial())
     return emitOpError("delivers an unreduced value: reduce it first");
+  Attribute copies = cast<DictionaryAttr>(pipeline.getOutputs()[getIndex()]).get(kCopiesAttr);
+  if (copies && !areCopies(copies, getValue().getType()))
+    return emitOpError() << "is said to have " << copies
+                         << ", a dimension and how often each of its indices is there, but is "
+                         << getValue().getType();
   return success();
 }

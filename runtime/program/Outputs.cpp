@@ -158,6 +158,28 @@ extern "C" void tpc_output(tpc_context *ctx, int32_t index, const void *data, in
     ctx->outputs->take(*ctx, index, data, rank, global, offset, size);
 }
 
+extern "C" void tpc_output_every(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
+                                 const int64_t *global, const int64_t *offset, const int64_t *size,
+                                 int32_t dim, int64_t held, int64_t first, int64_t step,
+                                 int64_t element_bytes) {
+  if (!ctx->outputs)
+    return;
+  if (dim < 0 || dim >= rank || step < 1 || first < 0 ||
+      (size[dim] > 0 && first + (size[dim] - 1) * step >= held))
+    tpc::rt::fail(*ctx, "internal error: output " + std::to_string(index) +
+                            ": copies that a rank does not have");
+  int64_t outer = tpc::rt::product(size, dim), count = size[dim];
+  int64_t run = tpc::rt::product(size + dim + 1, rank - dim - 1) * element_bytes;
+  std::vector<std::byte> packed(static_cast<size_t>(outer * count * run));
+  const auto *from = static_cast<const std::byte *>(data);
+  for (int64_t i = 0; i < outer; ++i)
+    for (int64_t j = 0; j < count; ++j)
+      if (run > 0)
+        std::memcpy(packed.data() + (i * count + j) * run,
+                    from + (i * held + first + j * step) * run, static_cast<size_t>(run));
+  ctx->outputs->take(*ctx, index, packed.data(), rank, global, offset, size);
+}
+
 extern "C" const void *tpc_input(tpc_context *ctx, int32_t index) {
   if (index < 0 || static_cast<size_t>(index) >= ctx->data.inputs.size())
     tpc::rt::fail(*ctx, "internal error: there is no input " + std::to_string(index));

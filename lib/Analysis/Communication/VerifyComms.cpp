@@ -3,6 +3,7 @@
 #include "VerifyComms.h"
 #include "tpc/Analysis/Certificate.h"
 #include "tpc/Analysis/Passes.h"
+#include "tpc/Dialect/Copies.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -68,8 +69,9 @@ LogicalResult comms::checkOutputs(const Schedule &schedule) {
     auto type = dict ? dict.getAs<TypeAttr>("type") : TypeAttr();
     auto promised = type ? dyn_cast<RankedTensorType>(type.getValue()) : RankedTensorType();
     Type delivered = OutputOp(found[0]).getValue().getType();
+    Type first = getCopies(pipeline, i).getDelivered(delivered);
     if (!promised || promised.getElementType() != getElementTypeOrSelf(delivered) ||
-        getSizes(promised) != getSizes(delivered))
+        getSizes(promised) != getSizes(first))
       return OutputOp(found[0]).emitError()
              << outputName(pipeline, i) << " is delivered as " << delivered
              << ", which is not a part of what the pipeline promises";

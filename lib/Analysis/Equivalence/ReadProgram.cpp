@@ -3,6 +3,7 @@
 #include "../Interpret/World.h"
 #include "Terms.h"
 
+#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
 
 #include <deque>
@@ -77,6 +78,7 @@ private:
   LogicalResult runOp(Operation *op, Values &values);
   LogicalResult runPipeline(PipelineOp pipeline);
   FailureOr<bool> advance(Place &place);
+  LogicalResult takeFirst(Operation *op, Copies copies, TermId &term, Type &type);
   LogicalResult deliver(OutputOp output, MicroBatchesOp loop, TermId term);
 
   ModuleOp module;
@@ -177,8 +179,11 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
       return failure();
     it->second = std::move(bodies);
   }
-  for (auto [result, body] : llvm::zip(call.getResults(), it->second))
-    values[result] = {terms.makeCall(body, operands, call)};
+  for (auto [result, body] : llvm::zip(call.getResults(), it->second)) {
+    // What a layer repeats is a repetition of what it gives.
+    Meaning meaning = open(body);
+    values[result] = {terms.makeCall(meaning.term, operands, call), meaning.repeats};
+  }
   return success();
 }
 
@@ -251,6 +256,21 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
 // Pipelines
 //===----------------------------------------------------------------------===//
 
+/// Of copies that are next to each other the first is delivered. They must be copies.
+LogicalResult Reader::takeFirst(Operation *op, Copies copies, TermId &term, Type &type) {
+  if (copies.times == 1)
+    return success();
+  Meaning meaning = open(term);
+  auto repeat = meaning.repeats.find(copies.dim);
+  if (meaning.repeats.size() != 1 || repeat == meaning.repeats.end() ||
+      repeat->second.times != copies.times || repeat->second.minor != 1)
+    return fail(op) << "delivers one of " << copies.times << " copies along dimension "
+                    << copies.dim << " of a value that is not known to consist of such copies";
+  term = meaning.term;
+  type = removeRepeats(type, meaning.repeats);
+  return success();
+}
+
 /// An output is complete if each of its parts is delivered: micro-batches without samples are
 /// skipped, and replicas without samples take part in none, so an axis of the loop may split the
 /// samples and nothing else.
@@ -264,6 +284,9 @@ LogicalResult Reader::deliver(OutputOp output, MicroBatchesOp loop, TermId term)
     return diag;
   }
   Type type = getWholeType(output.getValue().getType());
+  if (failed(
+          takeFirst(output, getCopies(output->getParentOfType<PipelineOp>(), index), term, type)))
+    return failure();
   if (type != program.outputTypes[index])
     return fail(output) << "delivers " << type << " as output " << index << ", which is "
                         << program.outputTypes[index];
@@ -435,9 +458,13 @@ FailureOr<ProgramTerms> Reader::run() {
   for (auto [value, term] : llvm::zip(main.front().getTerminator()->getOperands(), results)) {
     program.outputNames.push_back(
         main.getResultAttrOfType<StringAttr>(program.outputTypes.size(), TpcDialect::kNameAttr));
-    program.outputTypes.push_back(getWholeType(value.getType()));
-    program.outputs.push_back(
-        {term, value.getDefiningOp() ? value.getDefiningOp() : main.getOperation()});
+    Operation *op = value.getDefiningOp() ? value.getDefiningOp() : main.getOperation();
+    Type type = getWholeType(value.getType());
+    TermId delivered = term;
+    if (failed(takeFirst(op, getCopies(main, program.outputTypes.size()), delivered, type)))
+      return failure();
+    program.outputTypes.push_back(type);
+    program.outputs.push_back({delivered, op});
   }
   return std::move(program);
 }

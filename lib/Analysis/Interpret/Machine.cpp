@@ -272,7 +272,7 @@ LogicalResult Machine<A>::receive(RecvOp op, Ranks active, std::vector<Ref> &res
 /// Puts parts of an output in their places; ranks that have the same part must agree on it.
 template <typename A>
 LogicalResult Machine<A>::deliver(Operation *op, unsigned index, Value value, ArrayRef<Ref> tensors,
-                                  Ranks active) {
+                                  Ranks active, Copies copies) {
   std::set<std::pair<const Data *, const Part *>> seen;
   for (int rank : active) {
     const Part &part = getPart(value, rank);
@@ -292,6 +292,8 @@ LogicalResult Machine<A>::deliver(Operation *op, unsigned index, Value value, Ar
       bool outside = false;
       for (size_t d = 0; d < position.size(); ++d) {
         int64_t i = part.indices[d][position[d]];
+        if (int64_t(d) == copies.dim) // all copies must agree
+          i /= copies.times;
         outside |= i >= shape[d];
         at = at * shape[d] + i;
       }
@@ -344,7 +346,8 @@ template <typename A> LogicalResult Machine<A>::runOp(Operation *op, Values &val
     return success();
   }
   if (auto output = dyn_cast<OutputOp>(op))
-    return deliver(op, output.getIndex(), output.getValue(), values[output.getValue()], active);
+    return deliver(op, output.getIndex(), output.getValue(), values[output.getValue()], active,
+                   getCopies(op->getParentOfType<PipelineOp>(), output.getIndex()));
 
   std::vector<Ref> results(ranks.size());
   if (auto recv = dyn_cast<RecvOp>(op)) {
@@ -427,8 +430,13 @@ template <typename A> LogicalResult Machine<A>::runPipeline(PipelineOp pipeline)
 }
 
 template <typename A> LogicalResult Machine<A>::runMain(func::FuncOp main) {
-  for (Type type : main.getResultTypes())
-    outputs.emplace_back(world.getWholeShape(type)).delivered = main;
+  for (auto [i, type] : llvm::enumerate(main.getResultTypes())) {
+    Copies copies = getCopies(main, i);
+    Shape shape = world.getWholeShape(type);
+    if (copies.times > 1)
+      shape[copies.dim] /= copies.times;
+    outputs.emplace_back(shape).delivered = main;
+  }
   SmallVector<int> active(llvm::to_vector(llvm::seq<int>(0, ranks.size())));
   for (int64_t mb = 0; mb < (world.isLocal() ? world.getGrid().getMicroBatches() : 1); ++mb) {
     Values values;
@@ -441,7 +449,7 @@ template <typename A> LogicalResult Machine<A>::runMain(func::FuncOp main) {
       return failure();
     for (auto [i, value] : llvm::enumerate(returned))
       if (Operation *op = value.getDefiningOp();
-          failed(deliver(op ? op : main, i, value, values[value], active)))
+          failed(deliver(op ? op : main, i, value, values[value], active, getCopies(main, i))))
         return failure();
   }
   return success();

@@ -12,6 +12,7 @@
 
 #include "Evaluation.h"
 
+#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -71,7 +72,7 @@ private:
   FailureOr<Ref> extract(Operation *op, const Ref &tensor, const Part &from, const Part &to,
                          int rank);
   LogicalResult deliver(Operation *op, unsigned index, Value value, ArrayRef<Ref> tensors,
-                        Ranks active);
+                        Ranks active, Copies copies);
   /// All ranks by groups over `axes`, each in the order of ranks.
   const std::vector<SmallVector<int>> &getGroups(ArrayAttr axes);
 

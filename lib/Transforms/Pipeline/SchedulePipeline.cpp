@@ -1,6 +1,7 @@
 //===- SchedulePipeline.cpp - @main's calls of stages into tpc.pipeline ---===//
 
 #include "tpc/Analysis/PlanFacts.h"
+#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Transforms/Pipeline/Passes.h"
 
@@ -88,10 +89,14 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
     for (auto [i, type] : llvm::enumerate(main.getResultTypes())) {
       Type global =
           makeTensorType(cast<RankedTensorType>(type).getElementType(), getDist(type).getGlobal());
-      outputs.push_back(attrs.getDictionaryAttr(
-          {attrs.getNamedAttr("name",
-                              attrs.getStringAttr(nameOf(main.getResultAttrDict(i), i, "output"))),
-           attrs.getNamedAttr("type", TypeAttr::get(global))}));
+      Type delivered = getCopies(main, i).getDelivered(global);
+      SmallVector<NamedAttribute> output = {
+          attrs.getNamedAttr("name",
+                             attrs.getStringAttr(nameOf(main.getResultAttrDict(i), i, "output"))),
+          attrs.getNamedAttr("type", TypeAttr::get(delivered))};
+      if (Attribute copies = main.getResultAttr(i, kCopiesAttr))
+        output.push_back(attrs.getNamedAttr(kCopiesAttr, copies));
+      outputs.push_back(attrs.getDictionaryAttr(output));
     }
 
     OpBuilder builder(main);

@@ -10,17 +10,21 @@
 //     q [b, s, 8, d]   k, v [b, s, 4, d]      kv = 4, group = 2: heads 0, 0, 1, 1
 //
 // after which tp4 splits kv evenly. There are two ways of it. The weights may have each head
-// several times: their views have a factor r with stride 0 behind the kv heads ([64 x 16, 2 x 8, 2
-// x 0, 8 x 1]), so a rank loads and multiplies the kv head that its query heads need. Caches that
-// are inputs are whole on every rank, which then takes the heads that it needs. Or all ranks
-// compute all kv heads, and a rank takes of them what its query heads need. Nothing is sent in
-// either.
+// several times: their views have a factor r with stride 0 behind the kv heads, as in
 //
-// In units of one head's matrix the fullest rank holds, and has query heads,
+//     [64 x 16, 2 x 8, 2 x 0, 8 x 1]
 //
-//     r parts, in weights      ceil(kv * r / tp) * (2 + 2 * group / r)    ceil(kv * r / tp) * group
-//     / r r parts, behind them     2 * kv + 2 * query heads                   the same the groups
-//     split         2 * kv + 2 * query heads                   kv * ceil(group / tp)
+// so a rank loads and multiplies the kv head that its query heads need. Caches that are inputs are
+// whole on every rank, which then takes the heads that it needs; of caches that are outputs the
+// first copy of each head is delivered (Copies.h). Or all ranks compute all kv heads, and a rank
+// takes of them what its query heads need. Nothing is sent in either.
+//
+// On the fullest rank there are, in units of one head's matrix,
+//
+//                              query heads                       matrices
+//     r parts, in weights      ceil(kv * r / tp) * group / r     2 * (ceil(kv * r / tp) + queries)
+//     r parts, behind them     ceil(kv * r / tp) * group / r     2 * (kv + queries)
+//     the groups split         kv * ceil(group / tp)             2 * (kv + queries)
 //
 // and that is the time of its products and of its attention. The split with the least time is
 // taken; of equals the one that holds least, and of these the one that repeats least. r divides
@@ -29,10 +33,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AnnotatedHeads.h"
 #include "Plan.h"
 #include "tpc/Analysis/Nominal.h"
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Analysis/Verify.h"
+#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Sharding/Passes.h"
 
@@ -111,7 +117,8 @@ private:
   ModuleOp module;
   FactorClasses &classes;
   int cls;
-  llvm::SetVector<Value> values, caches;
+  llvm::SetVector<Value> values, caches, delivered;
+  SmallVector<std::pair<unsigned, unsigned>> outputs; // of @main, and their dimension of kv heads
   llvm::SetVector<Operation *> users;
   SmallVector<ParameterOp> parameters;
 };
@@ -215,6 +222,24 @@ bool Repeater::collect(Value value) {
   return any;
 }
 
+/// Whether a use hands a value out of the program, through the layers that it is in.
+bool Repeater::isDelivered(OpOperand &use) {
+  std::optional<unsigned> dim = getDim(use.get());
+  if (!isa<func::ReturnOp>(use.getOwner()) || !dim)
+    return false;
+  auto function = cast<func::FuncOp>(use.getOwner()->getParentOp());
+  unsigned index = use.getOperandNumber();
+  if (function.getName() == "main") {
+    outputs.push_back({index, *dim});
+    return true;
+  }
+  return llvm::all_of(getCalls(module, function), [&](func::CallOp call) {
+    Value result = call.getResult(index);
+    delivered.insert(result);
+    return llvm::all_of(result.getUses(), [&](OpOperand &use) { return isDelivered(use); });
+  });
+}
+
 bool Repeater::isClosed(ArrayRef<AttentionOp> ops) {
   return llvm::all_of(parameters, [&](ParameterOp op) { return bool(open(op)); }) &&
          llvm::all_of(values, [&](Value value) {
@@ -222,7 +247,7 @@ bool Repeater::isClosed(ArrayRef<AttentionOp> ops) {
              auto attention = dyn_cast<AttentionOp>(use.getOwner());
              bool reads =
                  attention && llvm::is_contained(ops, attention) && use.getOperandNumber() > 0;
-             return reads || users.contains(use.getOwner());
+             return reads || users.contains(use.getOwner()) || isDelivered(use);
            });
          });
 }
@@ -242,7 +267,7 @@ Value makeRepetition(OpBuilder &builder, Location loc, Value value, unsigned dim
 int64_t Repeater::apply(int64_t repeats) {
   // Types first: they are read off the classes as they were.
   SmallVector<std::pair<Value, Type>> types;
-  for (Value value : values) {
+  for (Value value : llvm::concat<const Value>(values, delivered)) {
     SmallVector<SymExpr> sizes = getSizes(value);
     for (auto [dim, size] : llvm::enumerate(sizes))
       if (llvm::is_contained(classes.getClasses(value, dim), cls))
@@ -290,99 +315,11 @@ int64_t Repeater::apply(int64_t repeats) {
     if (!function.isExternal())
       function.setType(FunctionType::get(function.getContext(), function.front().getArgumentTypes(),
                                          function.front().getTerminator()->getOperandTypes()));
+  auto main = module.lookupSymbol<func::FuncOp>("main");
+  for (auto [output, dim] : outputs)
+    main.setResultAttr(output, kCopiesAttr,
+                       DenseI64ArrayAttr::get(module.getContext(), {int64_t(dim), repeats}));
   return bytes;
-}
-
-/// What annotations say of kv heads.
-struct Asked {
-  bool whole = false; // somewhere they are not to be split
-  bool split = false; // somewhere tp is to split them
-  bool other = false; // or something that does not fit heads that are there several times
-  /// Into how many parts the group is divided by what is said of query heads: 4{tp} * 8 columns of
-  /// 2 kv heads for 4 query heads of 4.
-  std::optional<int64_t> repeats = {};
-  std::string by = {}; // for people
-};
-
-/// Of the factors of an annotated weight, the one that an element this far behind the first is in;
-/// nothing where the dimension is left open. And how many steps of that factor it is.
-std::pair<FactorAttr, int64_t> getFactorAt(ArrayAttr sharding, ArrayRef<int64_t> shape,
-                                           int64_t stride) {
-  for (size_t i = shape.size(); i-- > 0; stride /= shape[i]) {
-    if (stride >= shape[i])
-      continue;
-    auto dim = dyn_cast<DimAttr>(sharding[i]);
-    if (!dim)
-      return {};
-    for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
-      int64_t size = factor.getExpr().asConstant().value_or(1);
-      if (stride < size)
-        return {factor, stride};
-      stride /= size;
-    }
-    return {};
-  }
-  return {};
-}
-
-/// What annotations say of kv heads `cls`, and of the query heads `group` of each.
-Asked getAsked(ModuleOp module, FactorClasses &classes, int cls, int group) {
-  Asked asked;
-  auto note = [&](FactorAttr factor, bool keys, bool fits, StringRef name, ArrayAttr sharding) {
-    if (!factor)
-      return;
-    bool tp = llvm::any_of(factor.getAxes(), [](StringAttr axis) { return axis == "tp"; });
-    if (factor.getAxes().empty())
-      (keys ? asked.whole : asked.other) = true;
-    else if (!tp || !fits)
-      asked.other = true;
-    else if (keys)
-      asked.split = true;
-    if (asked.by.empty())
-      asked.by = "'" + name.str() + "' " + printSharding(sharding);
-  };
-  module.walk([&](Operation *op) {
-    auto parameter = dyn_cast<ParameterOp>(op);
-    Operation *annotated = parameter ? parameter.getWeightOp() : op;
-    auto sharding = annotated ? annotated->getAttrOfType<ArrayAttr>(kShardingAttr) : ArrayAttr();
-    if (!sharding || op->getNumResults() != 1)
-      return;
-    Value value = op->getResult(0);
-    for (unsigned dim = 0; dim < getSizes(value).size(); ++dim) {
-      FactorClasses::Classes list = classes.getClasses(value, dim);
-      auto *found = llvm::find(list, cls);
-      if (found == list.end())
-        continue;
-      ArrayRef<int> minor = ArrayRef<int>(list).drop_front(found - list.begin() + 1);
-      bool keys = minor.empty() || minor.front() != group;
-      if (!parameter) {
-        if (auto entry = dyn_cast_or_null<DimAttr>(dim < sharding.size() ? sharding[dim] : nullptr))
-          note(entry.getFactors()[0], keys, !keys && entry.getFactors().size() == 1,
-               getSourceName(op->getLoc()), sharding);
-        continue;
-      }
-      auto weight = cast<WeightOp>(annotated);
-      SmallVector<StridedFactorAttr> factors = parameter.getViewOrDense().getFactors(dim);
-      auto getFactor = [&](ArrayRef<int> inner) {
-        int64_t steps = 1;
-        for (int leaf : inner)
-          steps *= classes.getSize(leaf).asConstant().value_or(1);
-        return getFactorAt(sharding, cast<RankedTensorType>(weight.getType()).getShape(),
-                           getStride(factors, steps));
-      };
-      // The group is divided: what is said of kv heads must be said of it as well.
-      auto [factor, steps] = getFactor(minor);
-      bool fits = keys || factor == getFactor(minor.drop_front()).first;
-      if (!fits && factor && !factor.getAxes().empty()) {
-        auto heads = classes.getSize(group).asConstant(), kv = classes.getSize(cls).asConstant();
-        fits = heads && kv && *heads % steps == 0 && factor.getExpr().isConstant(*kv * steps) &&
-               asked.repeats.value_or(steps) == steps;
-        asked.repeats = steps;
-      }
-      note(factor, keys, fits, weight.getSymName(), sharding);
-    }
-  });
-  return asked;
 }
 
 /// Attention ops with grouped heads, by the class of their kv heads.
@@ -426,7 +363,8 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
                                 return repeater.collect(op.getK()) && repeater.collect(op.getV());
                               }) &&
                  repeater.isClosed(ops);
-    Asked asked = getAsked(module, classes, cls, classes.getClasses(ops.front().getQ(), 2)[1]);
+    AnnotatedHeads asked =
+        getAnnotatedHeads(module, classes, cls, classes.getClasses(ops.front().getQ(), 2)[1]);
     auto isAllowed = [&](const Split &s) {
       return s.kind == Split::AsTheyAre ||
              (!asked.other && !(s.kind == Split::InWeights ? asked.whole : asked.split) &&

@@ -31,8 +31,8 @@ def check(executable, spec, shapes=SHAPES):
             assert not compare(actual[name], expected[name], judge(writer, name), expected.get("logits")), (name, shape)
 
 
-def collectives(tpcc, tmp_path, grid, batch=3, sequence=7):
-    rows = tpcc.report(tmp_path / "graph.onnx", Grid.parse(grid), {"batch": batch, "sequence": sequence})
+def collectives(tpcc, tmp_path, grid, batch=3, sequence=7, **more):
+    rows = tpcc.report(tmp_path / "graph.onnx", Grid.parse(grid), {"batch": batch, "sequence": sequence, **more})
     return {(row["kind"], row["axis"]): (row["count"], row["bytes"]) for row in rows if row["axis"] != "output"}
 
 
@@ -73,6 +73,19 @@ def test_ranks_hold_the_kv_heads_that_they_need(tpcc, tmp_path, kv, heads, tp, a
         of_a_head = 2 * (hidden + 1) * size * spec.depth  # weight and bias of k and of v
         names = [f"h.{i}.attention.{part}.{what}" for i in range(2) for part in "kv" for what in ("weight", "bias")]
         assert weight_elements(executable, names) == [n * of_a_head for n in GROUPED[kv, heads, tp]]
+
+
+@pytest.mark.parametrize("kv,heads,tp", [(2, 8, 8), (3, 6, 2), (2, 8, 3),
+                                         *(pytest.param(*sizes, marks=pytest.mark.long) for sizes in ((2, 4, 4), (8, 32, 6)))])
+def test_caches_are_split_as_the_heads_are(tpcc, tmp_path, kv, heads, tp):
+    """A rank takes the heads that it needs of a cache that is an input; of an output's copies one is delivered."""
+    spec = Spec((Layer(heads=heads, kv=kv, size=4, rotary="half", **MLP),), depth=2, vocab=16, cache=True)
+    executable = compiled(tpcc, tmp_path, spec, f"tp{tp}")
+    check(executable, spec)
+    assert collectives(tpcc, tmp_path, f"tp{tp}", past=2) == {("all_reduce", "tp"): (5, 5 * 3 * 7 * spec.hidden * 4)}
+    names = [f"h.{i}.attention.{part}.weight" for i in range(2) for part in "kv"]
+    expected = [n * 4 * spec.hidden * 4 for n in GROUPED[kv, heads, tp]]
+    assert weight_elements(executable, names) == expected
 
 
 @pytest.mark.parametrize("head,extra", [("argmax", 1), ("softmax", 2), ("log_softmax", 2), ("loss", 3)])
