@@ -2,7 +2,7 @@
 
 #include "tpc/Analysis/Cost.h"
 
-#include "tpc/Dialect/BlockMove.h"
+#include "tpc/Dialect/Dist.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -153,8 +153,8 @@ Cost CostModel::getCost(Operation *op) {
         llvm::to_vector(collective.getAxesAttr().getAsRange<StringAttr>());
     double whole =
         std::max(getBytes(op->getOperand(0).getType()), getBytes(op->getResult(0).getType()));
-    if (auto permute = dyn_cast<CollectivePermuteOp>(op))
-      whole = double(::mlir::tpc::getSentBytes(permute, grid, coordinates, symbols).value_or(0));
+    if (collective.sendsPieces())
+      whole = double(collective.getPieceBytes(grid, coordinates, symbols).value_or(0));
     cost.communicated = ::tpc::getSentBytes(transfer, links.getMembers(axes), whole);
     cost.seconds = links.getSeconds(transfer, axes, whole);
     return cost;

@@ -5,7 +5,7 @@
 
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Analysis/PlanFacts.h"
-#include "tpc/Dialect/BlockMove.h"
+#include "tpc/Dialect/Dist.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/Format.h"
@@ -133,8 +133,9 @@ LogicalResult Counter::countOp(Operation *op, int64_t times) {
     return success();
   Value buffer = op->getOperand(0);
   auto bytes = getBytes(buffer.getType());
-  if (auto permute = dyn_cast<CollectivePermuteOp>(op))
-    bytes = getSentBytes(permute, grid, coordinates, symbols);
+  auto collective = dyn_cast<CollectiveOpInterface>(op);
+  if (collective && collective.sendsPieces())
+    bytes = collective.getPieceBytes(grid, coordinates, symbols);
   if (!bytes)
     return op->emitError() << "the size of " << buffer.getType()
                            << " is not known, or is too large";
@@ -143,7 +144,7 @@ LogicalResult Counter::countOp(Operation *op, int64_t times) {
     add("pp", kind, times, *bytes);
     return success();
   }
-  ArrayAttr axes = cast<CollectiveOpInterface>(op).getAxesAttr();
+  ArrayAttr axes = collective.getAxesAttr();
   int64_t members = 1;
   for (StringAttr axis : axes.getAsRange<StringAttr>())
     members *= grid.getAxisSize(axis.getValue());

@@ -5,6 +5,7 @@
 #include "tpc/Conversion/LocalIndex.h"
 #include "tpc/Dialect/BlockMove.h"
 #include "tpc/Dialect/Copies.h"
+#include "tpc/Dialect/Exchange.h"
 
 #include "tpc/runtime.h"
 
@@ -33,6 +34,22 @@ static Value axesMask(HostEmitter &e, ArrayRef<StringRef> axes) {
 
 static SmallVector<StringRef> getAxes(ArrayAttr axes) {
   return llvm::to_vector(axes.getAsValueRange<StringAttr>());
+}
+
+/// Lists of axes, as places in the order, each ended by -1.
+static void appendPlaces(HostEmitter &e, ArrayRef<StringAttr> axes, SmallVectorImpl<Value> &out) {
+  const EnvLayout &layout = e.getHost().layout;
+  for (StringAttr axis : axes)
+    if (auto index = layout.axisIndex(axis.getValue()))
+      out.push_back(e.i32(*index - layout.symbols.size()));
+  out.push_back(e.i32(-1));
+}
+
+static Value store(HostEmitter &e, Type type, ArrayRef<Value> list) {
+  Value memory = e.scratch(type, std::max<size_t>(1, list.size()));
+  for (auto [i, value] : llvm::enumerate(list))
+    e.storeAt(memory, type, i, value);
+  return memory;
 }
 
 static int32_t reductionKind(Value unreduced) {
@@ -233,19 +250,11 @@ struct CollectivePermuteModel
     auto move = BlockMove::get(op);
     if (!move)
       return base->emitOpError() << "moves parts that are no ranges";
-    const EnvLayout &layout = e.getHost().layout;
     SmallVector<Value> list; // see tpc_collective_permute
     for (const BlockMove::Axes *axes :
-         {&move->in.part, &move->in.product, &move->out.part, &move->out.product}) {
-      for (StringAttr axis : *axes)
-        if (auto index = layout.axisIndex(axis.getValue()))
-          list.push_back(e.i32(*index - layout.symbols.size()));
-      list.push_back(e.i32(-1));
-    }
-    Type i32 = e.builder().getI32Type();
-    Value splits = e.scratch(i32, list.size());
-    for (auto [i, value] : llvm::enumerate(list))
-      e.storeAt(splits, i32, i, value);
+         {&move->in.part, &move->in.product, &move->out.part, &move->out.product})
+      appendPlaces(e, *axes, list);
+    Value splits = store(e, e.builder().getI32Type(), list);
 
     SizeEmitter &s = e.sizes();
     SmallVector<Value> sizes = s.localSizes(op.getOperand().getType());
@@ -260,6 +269,30 @@ struct CollectivePermuteModel
                 {splits, e.dtype(op.getType()), e.pointer(op.getOperand()),
                  e.pointer(op.getResult()), outer, s.localSize(move->blocks), s.expr(move->n),
                  s.expr(move->unit), inner, first});
+    return success();
+  }
+};
+
+struct ExchangeModel : HostOpInterface::ExternalModel<ExchangeModel, ExchangeOp> {
+  LogicalResult lower(Operation *base, HostEmitter &e) const {
+    auto op = cast<ExchangeOp>(base);
+    auto exchange = Exchange::get(getDist(op.getOperand()), getDist(op.getResult()));
+    if (!exchange)
+      return base->emitOpError() << "cannot be lowered";
+    SmallVector<Value> list{e.i32(exchange->dims.size())}, sizes; // see tpc_exchange
+    for (const Exchange::Dim &dim : exchange->dims) {
+      list.push_back(e.i32(dim.factors.size()));
+      for (const Exchange::Factor &factor : dim.factors) {
+        sizes.push_back(e.sizes().localSize(factor.common));
+        appendPlaces(e, factor.split.before, list);
+        appendPlaces(e, factor.split.after, list);
+      }
+      appendPlaces(e, dim.product.before, list);
+      appendPlaces(e, dim.product.after, list);
+    }
+    Value layout = store(e, e.builder().getI32Type(), list);
+    e.call("tpc_exchange", {e.context(), layout, e.dtype(op.getType()), e.pointer(op.getOperand()),
+                            e.pointer(op.getResult()), store(e, e.builder().getI64Type(), sizes)});
     return success();
   }
 };
@@ -400,6 +433,7 @@ void mlir::tpc::attachCommunicationModels(MLIRContext *context) {
   ReduceScatterOp::attachInterface<DimModel<ReduceScatterOp, false>>(*context);
   AllToAllOp::attachInterface<AllToAllModel>(*context);
   CollectivePermuteOp::attachInterface<CollectivePermuteModel>(*context);
+  ExchangeOp::attachInterface<ExchangeModel>(*context);
   BroadcastOp::attachInterface<BroadcastModel>(*context);
   SendOp::attachInterface<SendModel>(*context);
   RecvOp::attachInterface<RecvModel>(*context);

@@ -2,6 +2,7 @@
 
 #include "OpHelpers.h"
 #include "tpc/Dialect/BlockMove.h"
+#include "tpc/Dialect/Exchange.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -193,6 +194,26 @@ LogicalResult CollectivePermuteOp::verify() {
   return success();
 }
 
+LogicalResult ExchangeOp::verify() {
+  if (failed(checkCommon(*this, getOperand(), getResult())) ||
+      failed(checkAxes(*this, getAxesAttr())))
+    return failure();
+  DistAttr from = getDist(getOperand()), to = getDist(getResult());
+  if (from.getPartial() != to.getPartial())
+    return distMismatch(*this, "both sides must be unreduced alike");
+  auto exchange = Exchange::get(from, to);
+  if (!exchange)
+    return distMismatch(*this, "must split a dimension over other axes of ranks, and by factors "
+                               "that the other side divides or is divided by");
+  if (exchange->axes != axesOf(getAxesAttr())) {
+    std::string names;
+    for (StringAttr axis : exchange->axes)
+      names += (names.empty() ? "" : ", ") + axis.getValue().str();
+    return distMismatch(*this, "its axes must be those that split otherwise than before: " + names);
+  }
+  return success();
+}
+
 LogicalResult BroadcastOp::verify() {
   if (failed(checkCommon(*this, getOperand(), getResult())) ||
       failed(checkAxes(*this, getAxesAttr())))
@@ -223,7 +244,7 @@ LogicalResult LocalSliceOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
-// Which dimension is in parts
+// Which dimension is in parts, and what is sent
 //===----------------------------------------------------------------------===//
 
 std::optional<int64_t> AllGatherOp::getOperandSplit() { return getDim(); }
@@ -232,3 +253,22 @@ std::optional<int64_t> AllToAllOp::getOperandSplit() { return getFromDim(); }
 std::optional<int64_t> AllToAllOp::getResultSplit() { return getToDim(); }
 std::optional<int64_t> CollectivePermuteOp::getOperandSplit() { return getDim(); }
 std::optional<int64_t> CollectivePermuteOp::getResultSplit() { return getDim(); }
+
+bool CollectivePermuteOp::sendsPieces() { return true; }
+std::optional<int64_t> CollectivePermuteOp::getPieceBytes(GridAttr grid,
+                                                          const BlockMove::Values &coordinates,
+                                                          const BlockMove::Values &symbols) {
+  return getSentBytes(*this, grid, coordinates, symbols);
+}
+
+bool ExchangeOp::movesAnyDim() { return true; }
+bool ExchangeOp::sendsPieces() { return true; }
+std::optional<int64_t> ExchangeOp::getPieceBytes(GridAttr grid, const Exchange::Values &coordinates,
+                                                 const Exchange::Values &symbols) {
+  auto exchange = Exchange::get(getDist(getOperand()), getDist(getResult()));
+  auto bytes = exchange ? exchange->getMoved(grid, coordinates, symbols) : std::nullopt;
+  int64_t element = std::max(1u, getType().getElementTypeBitWidth() / 8);
+  if (!bytes || __builtin_mul_overflow(*bytes, element, &*bytes))
+    return std::nullopt;
+  return bytes;
+}

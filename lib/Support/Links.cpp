@@ -9,12 +9,13 @@
 using namespace tpc;
 
 bool tpc::parseTransfer(std::string_view name, Transfer &transfer) {
-  static constexpr std::array<std::pair<std::string_view, Transfer>, 7> names = {
+  static constexpr std::array<std::pair<std::string_view, Transfer>, 8> names = {
       {{"all_reduce", Transfer::AllReduce},
        {"all_gather", Transfer::AllGather},
        {"reduce_scatter", Transfer::ReduceScatter},
        {"all_to_all", Transfer::AllToAll},
        {"collective_permute", Transfer::CollectivePermute},
+       {"exchange", Transfer::Exchange},
        {"broadcast", Transfer::Broadcast},
        {"send", Transfer::Send}}};
   for (auto [text, value] : names)
@@ -35,6 +36,8 @@ static std::pair<double, double> getStepsAndShare(Transfer transfer, int64_t mem
   switch (transfer) {
   case Transfer::CollectivePermute:
     return {1, 1};
+  case Transfer::Exchange: // a message for each other member
+    return {n - 1, 1};
   case Transfer::AllReduce:
     return {2 * (n - 1), 2 * (n - 1) / n};
   case Transfer::Broadcast:

@@ -9,6 +9,7 @@
 #include "core/BlockMove.h"
 #include "core/Context.h"
 #include "core/DType.h"
+#include "core/Exchange.h"
 #include "core/Layout.h"
 #include "core/Reduce.h"
 #include "core/Transport.h"
@@ -188,6 +189,56 @@ extern "C" void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, 
   ctx->counters.add(kind, masks[0], sent);
   Doing doing(ctx->activity, spell(kind), masks[0]);
   ctx->transport->collectivePermute(*ctx, group, in, out, shape);
+}
+
+extern "C" void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dtype, const void *in,
+                             void *out, const int64_t *sizes) {
+  constexpr auto kind = CollectiveKind::Exchange;
+  uint32_t masks[2] = {0, 0};
+  auto readAxes = [&](uint32_t &mask) {
+    std::vector<int> axes;
+    for (; *layout >= 0; ++layout) {
+      uint32_t bit = *layout < ctx->grid.numAxes() ? uint32_t(1) << *layout : 0;
+      if (!bit || (mask & bit))
+        failIn(*ctx, kind, mask,
+               "the grid's axis " + std::to_string(*layout) +
+                   (bit ? " is named twice" : " does not exist"));
+      mask |= bit;
+      axes.push_back(*layout);
+    }
+    ++layout;
+    return axes;
+  };
+  ExchangeShape shape{std::vector<ExchangeDim>(*layout++), sizeOf(dtype)};
+  bool empty = false;
+  int64_t bytes = shape.element;
+  for (ExchangeDim &dim : shape.dims) {
+    dim.factors.resize(*layout++);
+    for (ExchangeFactor &factor : dim.factors) {
+      factor.size = *sizes++;
+      factor.before = readAxes(masks[0]);
+      factor.after = readAxes(masks[1]);
+      // Checked one after the other: their number is not known here.
+      empty |= bytesOf(*ctx, kind, masks[0] | masks[1], dtype, {factor.size}) == 0;
+    }
+    dim.before = readAxes(masks[0]);
+    dim.after = readAxes(masks[1]);
+  }
+  uint32_t mask = masks[0] | masks[1];
+  const Group &group = groupOf(*ctx, kind, mask);
+  if (empty)
+    return;
+  for (const ExchangeDim &dim : shape.dims)
+    for (const ExchangeFactor &factor : dim.factors)
+      if (__builtin_mul_overflow(bytes, factor.size, &bytes))
+        failIn(*ctx, kind, mask, "the tensor's size does not fit into 64 bits");
+  Exchange exchange(ctx->grid, group, shape);
+  int64_t most = exchange.most();
+  if (most == 0)
+    return exchange.copyThrough(out, in, group.index, group.index);
+  ctx->counters.add(kind, mask, most);
+  Doing doing(ctx->activity, spell(kind), mask);
+  ctx->transport->exchange(*ctx, group, in, out, shape);
 }
 
 extern "C" void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, void *data,

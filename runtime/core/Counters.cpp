@@ -17,6 +17,8 @@ const char *spell(CollectiveKind kind) {
     return "all_to_all";
   case CollectiveKind::CollectivePermute:
     return "collective_permute";
+  case CollectiveKind::Exchange:
+    return "exchange";
   case CollectiveKind::Broadcast:
     return "broadcast";
   case CollectiveKind::Send:

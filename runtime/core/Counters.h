@@ -2,8 +2,8 @@
 //
 // Counts and bytes of collectives by axes and kind, with the convention of the compiler's report:
 // bytes are those of the whole buffer (all-reduce: the tensor; all-gather: the gathered one;
-// reduce-scatter: the one before scattering; send: the message, at the sender; collective-permute:
-// what the member that sends most gives to others), without padding.
+// reduce-scatter: the one before scattering; send: the message, at the sender; collective-permute
+// and exchange: what the member that sends or gets most does), without padding.
 // What is empty is neither sent nor counted.
 //
 //===----------------------------------------------------------------------===//
@@ -27,13 +27,14 @@ enum class CollectiveKind : int {
   ReduceScatter,
   AllToAll,
   CollectivePermute,
+  Exchange,
   Broadcast,
   Send,
   Gather
 };
-constexpr int numCollectiveKinds = 8;
-/// "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute", "broadcast",
-/// "send", "gather".
+constexpr int numCollectiveKinds = 9;
+/// "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute", "exchange",
+/// "broadcast", "send", "gather".
 const char *spell(CollectiveKind kind);
 
 /// The mask under which the assembling of outputs is counted; its label is "output".

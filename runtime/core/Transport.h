@@ -38,6 +38,22 @@ struct PermuteShape {
   PermuteSide in, out;
 };
 
+/// A factor of a dimension: the axes that split it before and after.
+struct ExchangeFactor {
+  int64_t size;
+  std::vector<int> before, after;
+};
+/// Factors, and the axes that split what is then left of their product.
+struct ExchangeDim {
+  std::vector<ExchangeFactor> factors;
+  std::vector<int> before, after;
+};
+/// An exchange of a tensor with these dimensions; `element` in bytes. See core/Exchange.h.
+struct ExchangeShape {
+  std::vector<ExchangeDim> dims;
+  int64_t element;
+};
+
 class Transport {
 public:
   virtual ~Transport();
@@ -58,6 +74,8 @@ public:
                         const AllToAllShape &shape) = 0;
   virtual void collectivePermute(tpc_context &ctx, const Group &group, const void *in, void *out,
                                  const PermuteShape &shape) = 0;
+  virtual void exchange(tpc_context &ctx, const Group &group, const void *in, void *out,
+                        const ExchangeShape &shape) = 0;
   /// `root` is an index into the group.
   virtual void broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
                          int root) = 0;

@@ -482,3 +482,25 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
     return
   }
 }
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[batch{tp, dp}, 8], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @exchanged_by_a_part_of_the_group(%x: !rows) {
+    // expected-error @+1 {{a group over {tp} does not hold the same before, batch{tp, dp}, and after it, batch{dp} in dimension 0}}
+    %0 = tpc.exchange %x over ["tp"] : !rows -> tensor<?x8xf32, #tpc.dist<[batch{dp}, 8], local>>
+    return
+  }
+}
+
+// -----
+
+!partial = tensor<?x8xf32, #tpc.dist<[batch{dp}, 8], sum{tp}, local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
+  func.func private @exchanged_as_if_added(%x: !partial) {
+    // expected-error @+1 {{but nothing is added here}}
+    %0 = tpc.exchange %x over ["dp", "tp"] : !partial -> tensor<?x4xf32, #tpc.dist<[batch{tp}, 8{dp}], local>>
+    return
+  }
+}

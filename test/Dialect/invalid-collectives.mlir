@@ -284,3 +284,46 @@ tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[b, 8], sum{tp}, local>>) input
   }
 }
 }
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
+func.func @nothing_to_exchange(%x: !rows) {
+  // expected-error @+1 {{must split a dimension over other axes of ranks, and by factors that the other side divides or is divided by}}
+  %0 = tpc.exchange %x over ["tp"] : !rows -> !rows
+  return
+}
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
+func.func @exchange_between_micro_batches(%x: !rows) {
+  // expected-error @+1 {{must split a dimension over other axes of ranks}}
+  %0 = tpc.exchange %x over ["tp", "mb"] : !rows -> tensor<?x8xf32, #tpc.dist<[b{mb}, 8], local>>
+  return
+}
+
+// -----
+
+func.func @factors_across_each_other(%x: tensor<?xf32, #tpc.dist<[12{tp} * 64], local>>) {
+  // expected-error @+1 {{must split a dimension over other axes of ranks, and by factors that the other side divides or is divided by}}
+  %0 = tpc.exchange %x over ["tp", "dp"] : tensor<?xf32, #tpc.dist<[12{tp} * 64], local>> -> tensor<?xf32, #tpc.dist<[8{dp} * 96], local>>
+  return
+}
+
+// -----
+
+!rows = tensor<?x8xf32, #tpc.dist<[b{dp, tp}, 8], local>>
+func.func @exchange_over_another_group(%x: !rows) {
+  // expected-error @+1 {{its axes must be those that split otherwise than before: tp}}
+  %0 = tpc.exchange %x over ["dp"] : !rows -> tensor<?x?xf32, #tpc.dist<[b{dp}, 8{tp}], local>>
+  return
+}
+
+// -----
+
+func.func @exchange_adds_nothing(%x: tensor<?x8xf32, #tpc.dist<[b{tp}, 8], sum{dp}, local>>) {
+  // expected-error @+1 {{both sides must be unreduced alike}}
+  %0 = tpc.exchange %x over ["tp"] : tensor<?x8xf32, #tpc.dist<[b{tp}, 8], sum{dp}, local>> -> tensor<?x?xf32, #tpc.dist<[b, 8{tp}], local>>
+  return
+}

@@ -183,6 +183,8 @@ func.func @spmd(%p: !partial, %r: !rows, %w: !whole, %o: !order) {
   %6 = tpc.collective_permute %r over ["tp"] dim 0 from "1" every "s" : !rows -> !rows
   // CHECK: tpc.collective_permute %{{.*}} over ["tp", "dp"] dim 0 : tensor<4xf32, #tpc.dist<[16{tp, dp}], local>> -> tensor<4xf32, #tpc.dist<[16{dp, tp}], local>>
   %7 = tpc.collective_permute %o over ["tp", "dp"] dim 0 : !order -> tensor<4xf32, #tpc.dist<[16{dp, tp}], local>>
+  // CHECK: tpc.exchange %{{.*}} over ["tp", "dp"] : tensor<4xf32, #tpc.dist<[16{tp, dp}], local>> -> tensor<8xf32, #tpc.dist<[16{dp}], local>>
+  %8 = tpc.exchange %o over ["tp", "dp"] : !order -> tensor<8xf32, #tpc.dist<[16{dp}], local>>
   // CHECK: tpc.broadcast %{{.*}} over ["tp", "dp"] root 3
   %4 = tpc.broadcast %w over ["tp", "dp"] root 3 : !whole -> !whole
   // CHECK: tpc.local_slice %{{.*}} over ["tp"] dim 1

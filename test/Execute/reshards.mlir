@@ -7,7 +7,7 @@
 // CHECK-COUNT-12: is the same
 
 // IR-NOT: tpc.reshard
-// IR: tpc.all_to_all
+// IR: tpc.exchange
 // IR: tpc.reduce_scatter
 
 module attributes {tpc.grid = #tpc.grid<tp = 3, cp = 2, dp = 2, pp = 1, mb = 1>} {

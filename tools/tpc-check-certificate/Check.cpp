@@ -219,6 +219,12 @@ void Checker::checkCollective(const json &op, const AxisSet &loop) {
   } else if (kind == "all_to_all") {
     needDim("from_dim");
     needDim("to_dim");
+  } else if (kind == "exchange") {
+    for (const char *key : {"before", "after"}) {
+      if (get(op, key).size() != dims.size())
+        refuse("it makes another number of dimensions: " + text);
+      keys.insert(key);
+    }
   } else if (kind == "broadcast") {
     if (int64_t root = getNumber(op, "root"); root < 0 || root >= members)
       refuse("the root is no member: " + text);

@@ -24,9 +24,9 @@ def Tpc_ReshardOp : Tpc_Op<"reshard", [Pure]> {
 // Collectives act on local values. Their types say what they do; verifiers
 // compare the two. `axes` are the axes of the group.
 
-/// `split`: which of getOperandSplit and getResultSplit the op answers.
-class Tpc_Collective<string mnemonic, list<string> split = []>
-    : Tpc_Op<mnemonic, [Pure, DeclareOpInterfaceMethods<CollectiveOpInterface, split>]> {
+/// `answers`: the methods of the interface that the op has an answer of its own to.
+class Tpc_Collective<string mnemonic, list<string> answers = []>
+    : Tpc_Op<mnemonic, [Pure, DeclareOpInterfaceMethods<CollectiveOpInterface, answers>]> {
   let hasVerifier = 1;
 }
 
@@ -73,7 +73,8 @@ def Tpc_AllToAllOp : Tpc_Collective<"all_to_all", ["getOperandSplit", "getResult
   let assemblyFormat = "$operand `over` $axes `from` $from_dim `to` $to_dim attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_CollectivePermuteOp : Tpc_Collective<"collective_permute", ["getOperandSplit", "getResultSplit"]> {
+def Tpc_CollectivePermuteOp
+    : Tpc_Collective<"collective_permute", ["getOperandSplit", "getResultSplit", "sendsPieces", "getPieceBytes"]> {
   let summary = "Moves the elements of a split dimension to the ranks that have them afterwards";
   let description = [{
     The axes split dimension `dim` of the operand and of the result. With `from` and `every` the global value is
@@ -93,6 +94,28 @@ def Tpc_CollectivePermuteOp : Tpc_Collective<"collective_permute", ["getOperandS
   let assemblyFormat = [{
     $operand `over` $axes `dim` $dim (`from` $from^ `every` $every)? attr-dict `:` type($operand) `->` type($result)
   }];
+}
+
+def Tpc_ExchangeOp : Tpc_Collective<"exchange", ["movesAnyDim", "sendsPieces", "getPieceBytes"]> {
+  let summary = "The same value under another distribution: each rank gets what it needs and does not have, and nothing else";
+  let description = [{
+    `tpc.exchange %x over ["tp", "dp"]` moves `[64{tp}, 32{dp}, 8]` to `[64{dp}, 32{tp}, 8]`: what no other collective can do at once. The axes are
+    those that split any dimension otherwise than before, whichever it is. A rank that has a part
+    keeps what it needs of it. All else that it needs it gets from one rank each: the ranks that are alike on the axes that split the
+    operand have the same. Of these, the one that sends least so far sends the next piece, the
+    largest first, those of one size in the order of the ranks that need them; of equals, the one that is at the receiver's coordinates on all other axes, then the first.
+
+    So a rank gets no more than what it needs without what it has, which is the least that any sequence of collectives can do. What one rank sends to another
+    is one message: the intersection of what the one has and the other needs, row by row. Parts may be uneven or empty.
+    MPI_Isend and MPI_Irecv with these peers (or MPI_Alltoallv, with empty messages to the others); ncclSend and ncclRecv in one group.
+
+    Errors: `axes` must be these axes, in the order in which they occur. Nothing is added: both sides are
+    unreduced over the same axes. `mb` cannot be one of them, as a rank has one micro-batch at a time. Where a dimension's factors differ, one
+    side must divide the other's: `12{tp} * 64` and `768{dp}`, but not `12{tp} * 64` and `8{dp} * 96`.
+  }];
+  let arguments = (ins Tpc_Tensor:$operand, Tpc_AxesAttr:$axes);
+  let results = (outs Tpc_Tensor:$result);
+  let assemblyFormat = "$operand `over` $axes attr-dict `:` type($operand) `->` type($result)";
 }
 
 def Tpc_BroadcastOp : Tpc_Collective<"broadcast"> {

@@ -28,13 +28,14 @@ struct Link {
 
 /// What is sent. The buffer that counts is the whole one: what an all-reduce reduces, an
 /// all-gather yields, a reduce-scatter reads, an all-to-all holds on one rank; of a
-/// collective-permute and of a send it is the message.
+/// collective-permute, an exchange and of a send it is what the rank that sends or gets most does.
 enum class Transfer {
   AllReduce,
   AllGather,
   ReduceScatter,
   AllToAll,
   CollectivePermute,
+  Exchange,
   Broadcast,
   Send
 };

@@ -246,7 +246,8 @@ json::Object mlir::tpc::describeCommunication(Operation *op) {
     number(name, name);
   // What the group holds together, or all of it: each member's part follows.
   SmallVector<DimAttr> dims(getDist(from).getDims());
-  if (cast<CollectiveOpInterface>(op).getOperandSplit())
+  auto collective = cast<CollectiveOpInterface>(op);
+  if (collective.getOperandSplit() || collective.movesAnyDim())
     for (DimAttr &dim : dims)
       dim = removeAxes(dim, group);
   if (auto permute = dyn_cast<CollectivePermuteOp>(op)) {
@@ -256,6 +257,10 @@ json::Object mlir::tpc::describeCommunication(Operation *op) {
       object["from"] = permute.getFrom()->str();
       object["every"] = permute.getEvery()->str();
     }
+  }
+  if (collective.movesAnyDim()) {
+    object["before"] = describeDims(getDist(from).getDims());
+    object["after"] = describeDims(getDist(op->getResult(0)).getDims());
   }
   object["dims"] = describeDims(dims);
   return object;

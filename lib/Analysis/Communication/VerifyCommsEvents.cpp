@@ -156,6 +156,9 @@ LogicalResult comms::checkCollective(const Schedule &schedule, Operation *op) {
                           << " is not split over all axes of the group";
       whole[*split] = removeAxes(whole[*split], group);
     }
+    if (collective.movesAnyDim())
+      for (DimAttr &dim : whole)
+        dim = removeAxes(dim, group);
     return checkSameSize(schedule, op, what, whole, mask);
   };
   if (failed(check("operand", in, splitIn)) || failed(check("result", out, splitOut)))

@@ -170,7 +170,7 @@ bool equivalence::isSplitFurther(const Layout &base, ArrayRef<StringAttr> axes,
 }
 
 /// What a group over `axes` holds together: the layout without them. Nothing where another axis
-/// splits what they have split, or one of them splits nothing.
+/// splits what they have split.
 static std::optional<Layout> getHeldTogether(const Layout &layout, ArrayRef<StringAttr> axes) {
   Layout rest = layout;
   auto drop = [&](Axes &list) {
@@ -182,19 +182,32 @@ static std::optional<Layout> getHeldTogether(const Layout &layout, ArrayRef<Stri
   if (rest.product.empty())
     for (Layout::Atom &atom : rest.atoms)
       drop(atom.axes);
-  for (StringAttr axis : axes)
-    if (rest.uses(axis) || !layout.uses(axis))
-      return std::nullopt;
+  if (llvm::any_of(axes, [&](StringAttr axis) { return rest.uses(axis); }))
+    return std::nullopt;
   rest.canonicalize();
   return rest;
 }
 
+std::string equivalence::explainExchange(const Layout &from, const Layout &to,
+                                         ArrayRef<StringAttr> axes) {
+  auto before = getHeldTogether(from, axes), after = getHeldTogether(to, axes);
+  if (before && after && *before == *after)
+    return "";
+  return (axes.empty() ? "a rank" : "a group over {" + toText(axes) + "}") +
+         " does not hold the same before, " + from.str() + ", and after it, " + to.str();
+}
+
 std::string equivalence::explainShift(const Layout &from, const Layout &to,
                                       ArrayRef<StringAttr> axes, StringRef every) {
-  auto before = getHeldTogether(from, axes), after = getHeldTogether(to, axes);
+  std::string wrong = explainExchange(from, to, axes);
+  if (!wrong.empty())
+    return wrong;
+  for (StringAttr axis : axes)
+    if (!from.uses(axis) || !to.uses(axis))
+      return "'" + axis.getValue().str() + "' does not split both " + from.str() + " and " +
+             to.str();
+  auto before = getHeldTogether(from, axes);
   std::string who = axes.empty() ? "a rank" : "a group over {" + toText(axes) + "}";
-  if (!before || !after || *before != *after)
-    return who + " does not hold the same before, " + from.str() + ", and after it, " + to.str();
   if (every.empty() || before->isWhole())
     return "";
   auto run = SymExpr::parse(every.str());

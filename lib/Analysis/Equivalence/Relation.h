@@ -70,6 +70,10 @@ bool isSplitFurther(const Layout &base, ArrayRef<StringAttr> axes, const Layout 
 std::string explainShift(const Layout &from, const Layout &to, ArrayRef<StringAttr> axes,
                          StringRef every);
 
+/// Why a group over `axes` cannot make `to` of `from` by sending elements to those who have them
+/// then, whatever they have of other dimensions. Empty text: it can.
+std::string explainExchange(const Layout &from, const Layout &to, ArrayRef<StringAttr> axes);
+
 /// A coordinate at which two layouts of one dimension give different indices, in words; empty if
 /// there is none among small sizes.
 std::string describeDifference(const Layout &derived, const Layout &stated, GridAttr grid);

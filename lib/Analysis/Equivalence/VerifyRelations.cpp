@@ -341,9 +341,11 @@ LogicalResult Checker::checkMove(Operation *op) {
       (lost >= 0 && lost == gained))
     return fail(op) << "its dimensions are not those of " << op->getOperand(0).getType();
   for (auto [d, from, to] : llvm::enumerate(in.dims, out.dims)) {
-    if (int64_t(d) == shifted) {
+    if (bool exchanges = isa<ExchangeOp>(op); exchanges || int64_t(d) == shifted) {
       auto every = op->getAttrOfType<StringAttr>("every");
-      std::string wrong = explainShift(from, to, axes, every && local ? every.str() : "");
+      std::string wrong = exchanges
+                              ? explainExchange(from, to, axes)
+                              : explainShift(from, to, axes, every && local ? every.str() : "");
       if (!wrong.empty())
         return fail(op) << wrong << " in dimension " << d;
       continue;
@@ -434,8 +436,8 @@ LogicalResult Checker::checkOp(Operation *op) {
       return failure();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](ReshapeOp reshape) { return checkReshape(reshape); })
-      .Case<LocalSliceOp, AllGatherOp, AllToAllOp, CollectivePermuteOp, RollOp, BroadcastOp>(
-          [&](Operation *o) { return checkMove(o); })
+      .Case<LocalSliceOp, AllGatherOp, AllToAllOp, CollectivePermuteOp, ExchangeOp, RollOp,
+            BroadcastOp>([&](Operation *o) { return checkMove(o); })
       .Case<AllReduceOp, ReduceScatterOp>([&](Operation *o) { return checkReduction(o); })
       .Case([&](func::CallOp call) { return checkCall(call); })
       .Case([&](func::FuncOp function) { return checkFunction(function); })

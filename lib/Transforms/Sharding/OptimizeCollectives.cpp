@@ -331,7 +331,8 @@ bool Optimizer::sink(Operation *op) {
   std::optional<ShardingRule> rule;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
     auto kind = getStepKind(operand.getDefiningOp());
-    if (!kind || *kind == Kind::Slice || *kind == Kind::AllToAll || *kind == Kind::Permute)
+    if (!kind || *kind == Kind::Slice || *kind == Kind::AllToAll || *kind == Kind::Permute ||
+        *kind == Kind::Exchange)
       continue;
     if (!rule)
       rule = ruled.getShardingRule();

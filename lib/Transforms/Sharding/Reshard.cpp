@@ -9,15 +9,18 @@
 //   all-gather        the top of a stack                 gone
 //   all-to-all        the top of a stack                 onto a stack of another dimension
 //   permute           a dimension's axes                 in another order, or the target's
+//   exchange          anything                           the target, at once
 //
 // There are finitely many distributions over the axes in play, no step costs less than
 // nothing, and every step adds to the cost: Dijkstra's search ends, with the cheapest path.
+// Whether it may exchange is said by who searches.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Reshard.h"
 
 #include "tpc/Dialect/BlockMove.h"
+#include "tpc/Dialect/Exchange.h"
 
 #include <queue>
 
@@ -187,72 +190,12 @@ static DistAttr withoutPartial(DistAttr dist, ArrayRef<StringAttr> axes) {
 // The search
 //===----------------------------------------------------------------------===//
 
-int64_t ReshardPlanner::getElements(DistAttr dist) const {
-  int64_t count = 1;
-  for (DimAttr dim : dist.getDims())
-    if (__builtin_mul_overflow(count, dim.getLocalSize(grid, {}, symbols).value_or(1), &count))
-      return std::numeric_limits<int32_t>::max();
-  // Sums of a few of these, times the number of ranks, stay within 64 bits.
-  return std::min<int64_t>(count, int64_t(1) << 40);
-}
-
-ReshardCost ReshardPlanner::getCost(ReshardStep::Kind kind, ArrayRef<StringAttr> axes,
-                                    DistAttr from, DistAttr to) const {
-  if (kind == ReshardStep::Slice)
-    return {0, 0, 1};
-  if (kind == ReshardStep::Permute) {
-    // What the rank that sends most has of the one dimension that changes.
-    int64_t sent = 1;
-    for (auto [before, after] : llvm::zip(from.getDims(), to.getDims())) {
-      auto move = before == after ? std::nullopt : BlockMove::get(before, after, std::nullopt);
-      auto part = move ? move->getSent(grid, {}, symbols, std::nullopt)
-                       : before.getLocalSize(grid, {}, symbols);
-      if (__builtin_mul_overflow(sent, part.value_or(1), &sent))
-        sent = std::numeric_limits<int32_t>::max();
-    }
-    return {std::min<int64_t>(sent, int64_t(1) << 40) * (grid ? grid.getWorldSize() : 1), 1, 0};
-  }
-  int64_t members = 1, ranks = grid ? grid.getWorldSize() : 1;
-  for (StringAttr axis : axes)
-    members *= grid ? grid.getAxisSize(axis.getValue()) : 1;
-  // The whole buffer, of which n - 1 of n parts are sent: exact in units of one rank's share.
-  int64_t whole = getElements(kind == ReshardStep::AllGather ? to : from);
-  int64_t sent = whole * (members - 1) * (ranks / members);
-  if (kind == ReshardStep::AllReduce)
-    return {2 * sent, 1, 0};
-  return {sent, kind == ReshardStep::AllToAll ? 1 : int64_t(axes.size()), 0};
-}
-
-double ReshardPlanner::getSeconds(const ReshardStep &step, DistAttr from, double elementBytes,
-                                  const LinkModel &links) const {
-  using ::tpc::Transfer;
-  auto seconds = [&](Transfer transfer, int64_t elements) {
-    return links.getSeconds(transfer, step.axes, double(elements) * elementBytes);
-  };
-  switch (step.kind) {
-  case ReshardStep::Slice:
-    return 0;
-  case ReshardStep::AllReduce:
-    return seconds(Transfer::AllReduce, getElements(from));
-  case ReshardStep::ReduceScatter:
-    return seconds(Transfer::ReduceScatter, getElements(from));
-  case ReshardStep::AllGather:
-    return seconds(Transfer::AllGather, getElements(step.result));
-  case ReshardStep::AllToAll:
-    return seconds(Transfer::AllToAll, getElements(from));
-  case ReshardStep::Permute:
-    return seconds(Transfer::CollectivePermute,
-                   getCost(step.kind, step.axes, from, step.result).sent /
-                       (grid ? grid.getWorldSize() : 1));
-  }
-  llvm_unreachable("all kinds are handled");
-}
-
 namespace {
 
 class Search {
 public:
-  Search(const ReshardPlanner &planner, DistAttr from, DistAttr to, ReshardPlanner::Filter filter);
+  Search(const ReshardPlanner &planner, DistAttr from, DistAttr to, ReshardPlanner::Filter filter,
+         bool exchanges);
   std::optional<ReshardPath> run();
 
 private:
@@ -269,6 +212,7 @@ private:
   const ReshardPlanner &planner;
   DistAttr from, to;
   ReshardPlanner::Filter filter;
+  bool exchanges;
   Axes axes; // in play
   DenseMap<DistAttr, Node> nodes;
   int64_t found = 0;
@@ -283,8 +227,8 @@ private:
 };
 
 Search::Search(const ReshardPlanner &planner, DistAttr from, DistAttr to,
-               ReshardPlanner::Filter filter)
-    : planner(planner), from(from), to(to), filter(filter) {
+               ReshardPlanner::Filter filter, bool exchanges)
+    : planner(planner), from(from), to(to), filter(filter), exchanges(exchanges) {
   for (DistAttr dist : {from, to}) {
     Axes all(dist.getPartialAxes());
     for (DimAttr dim : dist.getDims())
@@ -311,6 +255,10 @@ void Search::relax(DistAttr before, ReshardStep::Kind kind, Axes over, int64_t d
 
 void Search::expand(DistAttr dist) {
   auto dims = dist.getDims();
+  // To anything else than the target it would have to be followed by what it could have done.
+  if (exchanges)
+    if (auto exchange = Exchange::get(dist, to))
+      relax(dist, ReshardStep::Exchange, exchange->axes, -1, -1, to);
   auto forEachAdded = [&](StringAttr axis, auto &&use) {
     for (unsigned d = 0; d < dims.size(); ++d)
       for (DimAttr added : addTop(dims[d], to.getDims()[d], axis))
@@ -380,61 +328,7 @@ std::optional<ReshardPath> Search::run() {
 
 } // namespace
 
-//===----------------------------------------------------------------------===//
-// Paths as few steps
-//===----------------------------------------------------------------------===//
-
-/// Whether `axes` stand on one stack of `dim`, innermost last.
-static bool isOnOneStack(DimAttr dim, ArrayRef<StringAttr> axes) {
-  auto endsWith = [&](ArrayRef<StringAttr> all) {
-    return all.size() >= axes.size() && all.take_back(axes.size()) == axes;
-  };
-  if (!dim.getAxes().empty())
-    return endsWith(dim.getAxes());
-  return llvm::any_of(dim.getFactors(), [&](FactorAttr f) { return endsWith(f.getAxes()); });
-}
-
-/// Steps of one kind on one stack are one op.
-static void mergeSteps(DistAttr from, SmallVectorImpl<ReshardStep> &steps) {
-  // Slices of different dimensions commute: those of one dimension follow each other.
-  for (auto begin = steps.begin(); begin != steps.end();) {
-    auto end = std::find_if(begin, steps.end(),
-                            [](const ReshardStep &s) { return s.kind != ReshardStep::Slice; });
-    for (auto at = begin; at != end; ++at)
-      std::rotate(std::upper_bound(begin, at, *at, [](auto &a, auto &b) { return a.dim < b.dim; }),
-                  at, std::next(at));
-    begin = end == steps.end() ? end : std::next(end);
-  }
-  SmallVector<ReshardStep> merged;
-  DistAttr dist = from;
-  for (ReshardStep &step : steps) {
-    if (step.kind == ReshardStep::Slice) // may have moved
-      step.result = withDim(dist, step.dim, step.result.getDims()[step.dim]);
-    if (!merged.empty() && merged.back().kind == step.kind && merged.back().dim == step.dim) {
-      ReshardStep &last = merged.back();
-      DistAttr before = merged.size() > 1 ? merged[merged.size() - 2].result : from;
-      bool gathers = step.kind == ReshardStep::AllGather;
-      Axes joint = gathers ? step.axes : last.axes;
-      llvm::append_range(joint, gathers ? last.axes : step.axes);
-      bool fits =
-          gathers ? isOnOneStack(before.getDims()[step.dim], joint)
-                  : (step.kind == ReshardStep::Slice || step.kind == ReshardStep::ReduceScatter) &&
-                        isOnOneStack(step.result.getDims()[step.dim], joint);
-      if (fits) {
-        last.axes = joint;
-        last.result = dist = step.result;
-        continue;
-      }
-    }
-    merged.push_back(step);
-    dist = step.result;
-  }
-  steps = std::move(merged);
-}
-
-std::optional<ReshardPath> ReshardPlanner::find(DistAttr from, DistAttr to, Filter filter) const {
-  auto path = Search(*this, from, to, filter).run();
-  if (path)
-    mergeSteps(from, path->steps);
-  return path;
+std::optional<ReshardPath> ReshardPlanner::search(DistAttr from, DistAttr to, Filter filter,
+                                                  bool exchanges) const {
+  return Search(*this, from, to, filter, exchanges).run();
 }

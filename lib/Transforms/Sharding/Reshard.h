@@ -21,7 +21,7 @@
 namespace mlir::tpc {
 
 struct ReshardStep {
-  enum Kind { Slice, AllReduce, ReduceScatter, AllGather, AllToAll, Permute } kind;
+  enum Kind { Slice, AllReduce, ReduceScatter, AllGather, AllToAll, Permute, Exchange } kind;
   SmallVector<StringAttr, 2> axes;
   int64_t dim = -1, toDim = -1; // toDim of an all-to-all
   DistAttr result;
@@ -67,7 +67,8 @@ public:
 
   /// Whether a collective may be used; `dist` is what it is applied to.
   using Filter = function_ref<bool(ReshardStep::Kind, StringAttr axis, DistAttr dist, int64_t dim)>;
-  /// The cheapest sequence of steps that `filter` allows. Nothing where there is none.
+  /// The cheapest sequence of steps that `filter` allows. Nothing where there is none. It exchanges
+  /// only where less is sent than by the best sequence of other collectives.
   std::optional<ReshardPath> find(DistAttr from, DistAttr to, Filter filter) const;
 
   /// What one collective over `axes` costs that makes `to` of `from`.
@@ -78,8 +79,14 @@ public:
                     const LinkModel &links) const;
   /// Elements on the rank with most.
   int64_t getElements(DistAttr dist) const;
+  /// Elements of the rank that sends or gets most if each gets only what it needs and has not.
+  int64_t getMoved(DistAttr from, DistAttr to) const;
 
 private:
+  std::optional<ReshardPath> search(DistAttr from, DistAttr to, Filter filter,
+                                    bool exchanges) const;
+  int64_t getSent(DistAttr from, const ReshardPath &path) const;
+
   GridAttr grid;
   Symbols symbols;
 };

@@ -7,7 +7,8 @@ using namespace mlir::tpc;
 
 StringRef mlir::tpc::stringify(ReshardStep::Kind kind) {
   static constexpr StringRef names[] = {"local_slice", "all_reduce", "reduce_scatter",
-                                        "all_gather",  "all_to_all", "collective_permute"};
+                                        "all_gather",  "all_to_all", "collective_permute",
+                                        "exchange"};
   return names[kind];
 }
 
@@ -27,6 +28,8 @@ std::optional<ReshardStep::Kind> mlir::tpc::getStepKind(Operation *op) {
   // A shift makes another value.
   if (auto permute = dyn_cast<CollectivePermuteOp>(op); permute && !permute.getFrom())
     return ReshardStep::Permute;
+  if (isa<ExchangeOp>(op))
+    return ReshardStep::Exchange;
   return std::nullopt;
 }
 
@@ -87,6 +90,8 @@ Value mlir::tpc::emitReshardStep(OpBuilder &builder, Location loc, Value value,
   case ReshardStep::Permute:
     return CollectivePermuteOp::create(builder, loc, type, value, axes, step.dim, StringAttr(),
                                        StringAttr());
+  case ReshardStep::Exchange:
+    return ExchangeOp::create(builder, loc, type, value, axes);
   }
   llvm_unreachable("all kinds are handled");
 }

@@ -129,6 +129,12 @@ void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *
  * each block is element (first + i) mod (n * unit) of the input's. Only what another rank has is sent. */
 void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, int32_t dtype, const void *in, void *out, int64_t outer,
                             int64_t blocks, int64_t n, int64_t unit, int64_t inner, int64_t first);
+/* A tensor under one distribution becomes the same under another: each rank gets what it needs and does not have. `layout`: the
+ * number of dimensions; for each the number of its factors, for each factor the axes (places in the order) that split it before and,
+ * in another list, after; then in two lists those that split what is left of the product of the factors. Lists end by -1. `sizes`: of all
+ * factors, in order. The group is all axes that occur. in: own part before, out: own part after, both row by row in the order of
+ * the whole tensor. Members that are alike on the axes before have the same: who sends is said in the reference of tpc.exchange. */
+void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dtype, const void *in, void *out, const int64_t *sizes);
 /* root: place in the group. */
 void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, void *data, int64_t count, int64_t root);
 /* To or from the rank whose coordinate on `axis` (an index into the order) is `peer` and which is like this one

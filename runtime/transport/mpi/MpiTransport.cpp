@@ -5,6 +5,7 @@
 #include "core/BlockMove.h"
 #include "core/Context.h"
 #include "core/DType.h"
+#include "core/Exchange.h"
 #include "core/Layout.h"
 #include "core/Reduce.h"
 #include "core/World.h"
@@ -71,7 +72,7 @@ void sayAndWaitForTheEnd(const std::string &message) {
   std::this_thread::sleep_for(std::chrono::seconds(10));
 }
 
-void MpiTransport::exchange(tpc_context &ctx, const char *what) {
+void MpiTransport::carryOut(tpc_context &ctx, const char *what) {
   int32_t status =
       shim.exchange(sends.data(), static_cast<int32_t>(sends.size()), receives.data(),
                     static_cast<int32_t>(receives.size()), ctx.world.maySpin(), world.timeout());
@@ -109,7 +110,7 @@ void MpiTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dty
         addReceive(group.ranks[member], tag, stage + member * bytes, bytes);
       }
     }
-    exchange(ctx);
+    carryOut(ctx);
     return reduce(dtype, reduction, out, inputs.data(), members, count);
   }
 
@@ -135,7 +136,7 @@ void MpiTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dty
       addSend(group.ranks[member], tag, bytesAt(in, theirs.offset), theirs.size);
       addReceive(group.ranks[member], tag, stage + member * mine.size, mine.size);
     }
-    exchange(ctx);
+    carryOut(ctx);
     reduce(dtype, reduction, bytesAt(out, mine.offset), inputs.data(), members, mine.size / size);
   }
   for (int member = 0; member < members; ++member) {
@@ -145,7 +146,7 @@ void MpiTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dty
     addSend(group.ranks[member], tag, bytesAt(out, mine.offset), mine.size);
     addReceive(group.ranks[member], tag, bytesAt(out, theirs.offset), theirs.size);
   }
-  exchange(ctx);
+  carryOut(ctx);
 }
 
 void MpiTransport::allGather(tpc_context &ctx, const Group &group, const void *in, void *out,
@@ -165,7 +166,7 @@ void MpiTransport::allGather(tpc_context &ctx, const Group &group, const void *i
     addSend(group.ranks[member], tag, in, outer * mine.size * inner);
     addReceive(group.ranks[member], tag, to, outer * part.size * inner);
   }
-  exchange(ctx);
+  carryOut(ctx);
   for (int member = 0; member < members; ++member) {
     Part part = group.part(n, member);
     if (member == me)
@@ -201,7 +202,7 @@ void MpiTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype
       addReceive(group.ranks[member], tag, incoming + member * mineBytes, mineBytes);
     }
   }
-  exchange(ctx);
+  carryOut(ctx);
   reduce(dtype, reduction, out, inputs.data(), members, outer * mine.size * inner);
 }
 
@@ -231,7 +232,7 @@ void MpiTransport::allToAll(tpc_context &ctx, const Group &group, const void *in
     addReceive(group.ranks[member], tag, at, block.bytes());
     at += block.bytes();
   }
-  exchange(ctx);
+  carryOut(ctx);
   AllToAllBlock(group, shape, me, me).copyThrough(out, in);
   at = incoming;
   for (int member = 0; member < members; ++member) {
@@ -245,35 +246,48 @@ void MpiTransport::allToAll(tpc_context &ctx, const Group &group, const void *in
 
 void MpiTransport::collectivePermute(tpc_context &ctx, const Group &group, const void *in,
                                      void *out, const PermuteShape &shape) {
-  BlockMove move(ctx.grid, group, shape);
+  movePieces(ctx, group, in, out, BlockMove(ctx.grid, group, shape));
+}
+
+void MpiTransport::exchange(tpc_context &ctx, const Group &group, const void *in, void *out,
+                            const ExchangeShape &shape) {
+  movePieces(ctx, group, in, out, Exchange(ctx.grid, group, shape));
+}
+
+template <typename Pieces>
+void MpiTransport::movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
+                              const Pieces &pieces) {
   int members = group.size(), me = group.index;
   uint32_t tag = collectiveTag(group);
-  int64_t kept = move.bytesBetween(me, me);
-  Stage stage(ctx, move.inBytes(me) + move.outBytes(me) - 2 * kept);
-  std::byte *at = stage + 0;
   auto forEachPeer = [&](auto &&use) {
     for (int member = 0; member < members; ++member)
       if (member != me)
         use(member);
   };
+  int64_t total = 0;
   forEachPeer([&](int member) {
-    move.pack(at, in, me, member);
-    int64_t bytes = move.bytesBetween(me, member);
+    total += pieces.bytesBetween(me, member) + pieces.bytesBetween(member, me);
+  });
+  Stage stage(ctx, total);
+  std::byte *at = stage + 0;
+  forEachPeer([&](int member) {
+    pieces.pack(at, in, me, member);
+    int64_t bytes = pieces.bytesBetween(me, member);
     addSend(group.ranks[member], tag, at, bytes);
     at += bytes;
   });
   std::byte *incoming = at;
   forEachPeer([&](int member) {
-    int64_t bytes = move.bytesBetween(member, me);
+    int64_t bytes = pieces.bytesBetween(member, me);
     addReceive(group.ranks[member], tag, at, bytes);
     at += bytes;
   });
-  exchange(ctx);
-  move.copyThrough(out, in, me, me);
+  carryOut(ctx);
+  pieces.copyThrough(out, in, me, me);
   at = incoming;
   forEachPeer([&](int member) {
-    move.unpack(out, at, member, me);
-    at += move.bytesBetween(member, me);
+    pieces.unpack(out, at, member, me);
+    at += pieces.bytesBetween(member, me);
   });
 }
 
@@ -286,17 +300,17 @@ void MpiTransport::broadcast(tpc_context &ctx, const Group &group, void *data, i
     for (int member = 0; member < group.size(); ++member)
       if (member != root)
         addSend(group.ranks[member], tag, data, bytes);
-  exchange(ctx);
+  carryOut(ctx);
 }
 
 void MpiTransport::send(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
   addSend(peer, sendTag, data, bytes);
-  exchange(ctx);
+  carryOut(ctx);
 }
 
 void MpiTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) {
   addReceive(peer, sendTag, data, bytes);
-  exchange(ctx);
+  carryOut(ctx);
 }
 
 void MpiTransport::barrier(tpc_context &ctx) {
@@ -308,23 +322,23 @@ void MpiTransport::barrier(tpc_context &ctx) {
       addSend(peer, worldTag, &mine, 1);
       addReceive(peer, worldTag, &theirs[peer], 1);
     }
-  exchange(ctx, "a barrier");
+  carryOut(ctx, "a barrier");
 }
 
 void MpiTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
                                std::vector<std::vector<std::byte>> &gathered) {
   if (ctx.rank != 0) {
     addSend(0, worldTag, &bytes, sizeof(bytes));
-    exchange(ctx, "the assembling of outputs");
+    carryOut(ctx, "the assembling of outputs");
     addSend(0, worldTag, data, bytes);
-    return exchange(ctx, "the assembling of outputs");
+    return carryOut(ctx, "the assembling of outputs");
   }
   int ranks = world.size();
   try {
     std::vector<int64_t> sizes(ranks, bytes);
     for (int peer = 1; peer < ranks; ++peer)
       addReceive(peer, worldTag, &sizes[peer], sizeof(int64_t));
-    exchange(ctx, "the assembling of outputs");
+    carryOut(ctx, "the assembling of outputs");
     gathered.resize(ranks);
     for (int peer = 0; peer < ranks; ++peer) {
       gathered[peer].resize(static_cast<size_t>(sizes[peer]));
@@ -336,7 +350,7 @@ void MpiTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes
   }
   if (bytes)
     std::memcpy(gathered[0].data(), data, static_cast<size_t>(bytes));
-  exchange(ctx, "the assembling of outputs");
+  carryOut(ctx, "the assembling of outputs");
 }
 
 void MpiTransport::abortWorld(int, const std::string &message) {

@@ -38,6 +38,8 @@ public:
                 const AllToAllShape &shape) override;
   void collectivePermute(tpc_context &ctx, const Group &group, const void *in, void *out,
                          const PermuteShape &shape) override;
+  void exchange(tpc_context &ctx, const Group &group, const void *in, void *out,
+                const ExchangeShape &shape) override;
   void broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
                  int root) override;
   void send(tpc_context &ctx, int peer, const void *data, int64_t bytes) override;
@@ -52,7 +54,11 @@ private:
   void addSend(int peer, uint32_t tag, const void *data, int64_t bytes);
   void addReceive(int peer, uint32_t tag, void *data, int64_t bytes);
   /// Carries out what was added. `what`: outside of collectives.
-  void exchange(tpc_context &ctx, const char *what = nullptr);
+  void carryOut(tpc_context &ctx, const char *what = nullptr);
+  /// What pieces say that members have for each other: a BlockMove or an Exchange.
+  template <typename Pieces>
+  void movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
+                  const Pieces &pieces);
 
   const tpc_mpi_shim &shim;
   World &world;

@@ -5,6 +5,7 @@
 #include "core/BlockMove.h"
 #include "core/Context.h"
 #include "core/DType.h"
+#include "core/Exchange.h"
 #include "core/Layout.h"
 #include "core/Reduce.h"
 #include "core/World.h"
@@ -190,10 +191,20 @@ void ThreadsTransport::allToAll(tpc_context &ctx, const Group &group, const void
 
 void ThreadsTransport::collectivePermute(tpc_context &ctx, const Group &group, const void *in,
                                          void *out, const PermuteShape &shape) {
-  BlockMove move(ctx.grid, group, shape);
-  Round round(*this, ctx, group, in, nullptr, move.inBytes(group.index), move.largest());
+  movePieces(ctx, group, in, out, BlockMove(ctx.grid, group, shape));
+}
+
+void ThreadsTransport::exchange(tpc_context &ctx, const Group &group, const void *in, void *out,
+                                const ExchangeShape &shape) {
+  movePieces(ctx, group, in, out, Exchange(ctx.grid, group, shape));
+}
+
+template <typename Pieces>
+void ThreadsTransport::movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
+                                  const Pieces &pieces) {
+  Round round(*this, ctx, group, in, nullptr, pieces.inBytes(group.index), pieces.largest());
   for (int member = 0; member < group.size(); ++member)
-    move.copyThrough(out, round[member].in, member, group.index);
+    pieces.copyThrough(out, round[member].in, member, group.index);
   round.end();
 }
 

@@ -35,6 +35,8 @@ public:
                 const AllToAllShape &shape) override;
   void collectivePermute(tpc_context &ctx, const Group &group, const void *in, void *out,
                          const PermuteShape &shape) override;
+  void exchange(tpc_context &ctx, const Group &group, const void *in, void *out,
+                const ExchangeShape &shape) override;
   void broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
                  int root) override;
   void send(tpc_context &ctx, int peer, const void *data, int64_t bytes) override;
@@ -54,6 +56,10 @@ private:
   class Round;
 
   Place &placeIn(const Group &group);
+  /// What pieces say that members have for each other: a BlockMove or an Exchange.
+  template <typename Pieces>
+  void movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
+                  const Pieces &pieces);
   void meet(tpc_context &ctx, Meeting &meeting);
   void meetAgain(Meeting &meeting);
   Channel &channel(std::vector<Channel *> &cache, int from, int to, int peer);

@@ -12,7 +12,7 @@ TYPE = "tensor<48x32xf32>"
 SIZES = (48, 32)
 LAYOUTS = [(rows, columns) for rows, columns in itertools.product(("-", "tp", "dp", "tp+dp", "dp+tp"), repeat=2)
            if len(set(axes := [axis for entry in (rows, columns) if entry != "-" for axis in entry.split("+")])) == len(axes)]
-COLLECTIVE = r"all_gather|all_to_all|all_reduce|reduce_scatter|collective_permute"
+COLLECTIVE = r"all_gather|all_to_all|all_reduce|reduce_scatter|collective_permute|exchange"
 
 
 def sharding(layout):

@@ -97,6 +97,27 @@ func.func @park(%x: tensor<32x32xf32, #tpc.dist<[32{tp}, 32]>>) -> tensor<32x32x
   return %y : tensor<32x32xf32, #tpc.dist<[32{cp}, 32]>>
 }
 
+// Axes that change places, and one that comes: what a rank has in common with what it needs, it keeps.
+// CHECK-LABEL: @swap
+// CHECK-NEXT: tpc.exchange %arg0 over ["tp", "cp"] : {{.*}}[32{tp}, 32{cp}]{{.*}} -> {{.*}}[32{cp}, 32{tp}]
+// CHECK-NEXT: tpc.exchange %arg1 over ["tp", "cp"] : {{.*}}[32{tp}, 32]{{.*}} -> {{.*}}[32{cp}, 32{tp}]
+// CHECK-NEXT: return
+func.func @swap(%x: tensor<32x32xf32, #tpc.dist<[32{tp}, 32{cp}]>>, %y: tensor<32x32xf32, #tpc.dist<[32{tp}, 32]>>) -> (tensor<32x32xf32, #tpc.dist<[32{cp}, 32{tp}]>>, tensor<32x32xf32, #tpc.dist<[32{cp}, 32{tp}]>>) {
+  %0 = tpc.reshard %x : tensor<32x32xf32, #tpc.dist<[32{tp}, 32{cp}]>> -> tensor<32x32xf32, #tpc.dist<[32{cp}, 32{tp}]>>
+  %1 = tpc.reshard %y : tensor<32x32xf32, #tpc.dist<[32{tp}, 32]>> -> tensor<32x32xf32, #tpc.dist<[32{cp}, 32{tp}]>>
+  return %0, %1 : tensor<32x32xf32, #tpc.dist<[32{cp}, 32{tp}]>>, tensor<32x32xf32, #tpc.dist<[32{cp}, 32{tp}]>>
+}
+
+// What is to be added is reduced before anything moves.
+// CHECK-LABEL: @reduce_before
+// CHECK: tpc.reduce_scatter {{.*}} over ["tp"]
+// CHECK: tpc.exchange
+// CHECK-NEXT: return
+func.func @reduce_before(%x: tensor<32x32xf32, #tpc.dist<[32{cp}, 32], sum{tp}>>) -> tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>> {
+  %y = tpc.reshard %x : tensor<32x32xf32, #tpc.dist<[32{cp}, 32], sum{tp}>> -> tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>>
+  return %y : tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>>
+}
+
 // A scatter over one axis makes what the other reduces smaller.
 // CHECK-LABEL: @scatter_first
 // CHECK-NEXT: %[[S:.*]] = tpc.reduce_scatter %arg0 over ["tp"] dim 0
@@ -107,10 +128,10 @@ func.func @scatter_first(%x: tensor<32xf32, #tpc.dist<[32], sum{tp, cp}>>) -> te
   return %y : tensor<32xf32, #tpc.dist<[32{tp}]>>
 }
 
-// Over two axes, one after the other: a group moves one axis at a time.
+// Over two axes at once: each rank keeps a sixteenth of its part and gets the rest of what it needs, 60 elements.
 // CHECK-LABEL: @move_two
-// CHECK-NOT: over ["tp", "cp"]
-// CHECK: return
+// CHECK-NEXT: tpc.exchange %arg0 over ["tp", "cp"] : {{.*}}[32{tp, cp}, 32]{{.*}} -> {{.*}}[32, 32{cp, tp}]
+// CHECK-NEXT: return
 func.func @move_two(%x: tensor<32x32xf32, #tpc.dist<[32{tp, cp}, 32]>>) -> tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>> {
   %y = tpc.reshard %x : tensor<32x32xf32, #tpc.dist<[32{tp, cp}, 32]>> -> tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>>
   return %y : tensor<32x32xf32, #tpc.dist<[32, 32{cp, tp}]>>

@@ -179,9 +179,26 @@ template <typename Use> void forEachStep(const World &world, const Dist &dist, U
   }
 }
 
+/// Elements of the rank that lacks most of what it has in `to`, counted in all dimensions.
+int64_t countLacking(const World &world, const Dist &from, const Dist &to) {
+  int64_t most = 0;
+  for (int64_t rank = 0; rank < world.ranks(); ++rank) {
+    int64_t needed = 1, kept = 1;
+    for (size_t d = 0; d < world.shape.size(); ++d) {
+      std::set<int64_t> before = held(world, world.shape[d], from.dims[d], rank),
+                        after = held(world, world.shape[d], to.dims[d], rank);
+      needed *= after.size();
+      kept *= llvm::count_if(after, [&](int64_t i) { return before.count(i); });
+    }
+    most = std::max(most, needed - kept);
+  }
+  return most;
+}
+
 /// The least that must be sent from `from` to each distribution, over axes that occur in one of
 /// the two ends.
-std::map<Dist, int64_t> oracle(const World &world, const Dist &from, const Dist &to) {
+std::map<Dist, int64_t> oracle(const World &world, ArrayRef<Dist> all, const Dist &from,
+                               const Dist &to) {
   auto inPlay = [&](const Dist &dist) {
     for (int axis = 0; axis < int(world.axes.size()); ++axis)
       if (dist.uses(axis) && !from.uses(axis) && !to.uses(axis))
@@ -191,8 +208,8 @@ std::map<Dist, int64_t> oracle(const World &world, const Dist &from, const Dist 
   std::map<Dist, int64_t> best = {{from, 0}};
   for (bool changed = true; changed;) {
     changed = false;
-    for (auto [dist, sent] : std::map(best))
-      forEachStep(world, dist, [&](const Dist &next, int64_t more) {
+    for (auto [dist, sent] : std::map(best)) {
+      auto reach = [&](const Dist &next, int64_t more) {
         // What has to stay unreduced is not reduced on the way.
         if (!inPlay(next))
           return;
@@ -201,7 +218,12 @@ std::map<Dist, int64_t> oracle(const World &world, const Dist &from, const Dist 
           return;
         it->second = sent + more;
         changed = true;
-      });
+      };
+      forEachStep(world, dist, reach);
+      for (const Dist &next : all) // exchange
+        if (next.unreduced == dist.unreduced)
+          reach(next, countLacking(world, dist, next) * world.ranks());
+    }
   }
   return best;
 }
@@ -218,6 +240,8 @@ int64_t countSent(Operation &op, GridAttr grid) {
     return 0;
   if (auto permute = dyn_cast<CollectivePermuteOp>(op))
     return *getSentBytes(permute, grid, {}, {}) / int64_t(sizeof(float)) * grid.getWorldSize();
+  if (auto exchange = dyn_cast<ExchangeOp>(op))
+    return *exchange.getPieceBytes(grid, {}, {}) / int64_t(sizeof(float)) * grid.getWorldSize();
   auto axes = op.getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>();
   int64_t members = 1;
   for (StringAttr axis : axes)
@@ -278,7 +302,7 @@ void compare(const World &world) {
         inPlay.insert(axis);
     auto [it, isNew] = known.try_emplace({from, inPlay});
     if (isNew)
-      it->second = oracle(world, from, to);
+      it->second = oracle(world, dists, from, to);
     EXPECT_EQ(sent, it->second.at(to)) << "from " << world.type(from) << " to " << world.type(to);
   }
 }

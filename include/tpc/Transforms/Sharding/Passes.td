@@ -137,7 +137,8 @@ def LowerReshards : Pass<"tpc-lower-reshards", "::mlir::ModuleOp"> {
     Each reshard becomes the sequence of `local_slice` (free), `reduce_scatter`,
     `all_reduce`, `collective_permute`, `all_to_all` and `all_gather` in which a rank sends the fewest bytes; of
     several, the one with fewest collectives. All sequences are considered, over the axes
-    that occur in either distribution. A collective that no tactic predicted (`tpc.tactics`) is an error that names the
+    that occur in either distribution. Where one more `exchange`, which sends each rank what it needs and has not, sends less
+    than all of these, it takes the place of what it does better. A collective that no tactic predicted (`tpc.tactics`) is an error that names the
     source of the value, unless `allow-reshard` is given: silent all-gathers are how
     partitions get slow. A `tpc.roll` of which runs are split becomes a `collective_permute`, predicted as well.
   }];

@@ -1,0 +1,389 @@
+//===- Exchange.cpp - From one distribution to another, at once -----------===//
+
+#include "tpc/Dialect/Exchange.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+//===----------------------------------------------------------------------===//
+// Dimensions of both sides
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A factor of one side.
+struct Piece {
+  SymExpr size;
+  Exchange::Axes axes;
+};
+/// A factor of both.
+struct Pair {
+  SymExpr size;
+  Exchange::Axes before, after;
+};
+
+/// One dimension, whose factors it cuts where those of the other side end.
+class Aligner {
+public:
+  Aligner(MLIRContext *context, SmallVectorImpl<Exchange::Dim> &dims)
+      : context(context), dims(dims) {}
+  bool run(DimAttr from, DimAttr to);
+
+private:
+  using Pieces = SmallVector<Piece>; // minor to major
+  static Pieces open(DimAttr dim);
+  static std::optional<SymExpr> divide(const SymExpr &size, const SymExpr &by) {
+    return by.isConstant(0) ? std::nullopt : size.divideExact(by);
+  }
+  static bool cut(Pieces &pieces, const SymExpr &size);
+  static std::optional<Pieces> take(Pieces &pieces, SymExpr need);
+  static bool startAlike(Pieces &left, Pieces &right);
+  bool runWhole(DimAttr from, DimAttr to);
+  void add(SmallVector<Pair> pairs, Exchange::Split product);
+
+  MLIRContext *context;
+  SmallVectorImpl<Exchange::Dim> &dims;
+};
+} // namespace
+
+Aligner::Pieces Aligner::open(DimAttr dim) {
+  Pieces pieces;
+  for (FactorAttr factor : llvm::reverse(dim.getFactors()))
+    pieces.push_back({factor.getExpr(), Exchange::Axes(factor.getAxes())});
+  return pieces;
+}
+
+/// Cuts the next piece, of which `size` is the major part.
+bool Aligner::cut(Pieces &pieces, const SymExpr &size) {
+  auto rest = divide(pieces.back().size, size);
+  if (!rest || !pieces.back().axes.empty())
+    return false;
+  pieces.back().size = *rest;
+  pieces.push_back({size, {}});
+  return true;
+}
+
+/// Makes the next pieces of both sides equally large, if they can be.
+bool Aligner::startAlike(Pieces &left, Pieces &right) {
+  // One head over eight ranks may stand at the end of the other side.
+  bool ends = left.empty() || right.empty();
+  if (ends)
+    (left.empty() ? left : right).push_back({SymExpr(1), {}});
+  return left.back().size == right.back().size ||
+         (!ends && (cut(right, left.back().size) || cut(left, right.back().size)));
+}
+
+/// The next pieces of which the product is `need`, major to minor.
+std::optional<Aligner::Pieces> Aligner::take(Pieces &pieces, SymExpr need) {
+  Pieces taken;
+  while (!need.isConstant(1)) {
+    if (pieces.empty())
+      return std::nullopt;
+    auto rest = divide(need, pieces.back().size);
+    if (!rest && cut(pieces, need))
+      rest = SymExpr(1);
+    if (!rest)
+      return std::nullopt;
+    need = *rest;
+    taken.push_back(pieces.pop_back_val());
+  }
+  return taken;
+}
+
+/// Adds a dimension in which factors stay together, or, where nothing splits their product, one for
+/// each.
+void Aligner::add(SmallVector<Pair> pairs, Exchange::Split product) {
+  auto takeCommon = [](Exchange::Axes &a, Exchange::Axes &b) {
+    size_t count = 0;
+    while (count < std::min(a.size(), b.size()) && a[count] == b[count])
+      ++count;
+    Exchange::Axes common(ArrayRef(a).take_front(count));
+    a.erase(a.begin(), a.begin() + count);
+    b.erase(b.begin(), b.begin() + count);
+    return common;
+  };
+  Exchange::Dim dim;
+  SmallVector<FactorAttr> factors;
+  bool differ = false;
+  for (Pair &pair : pairs) {
+    factors.push_back(FactorAttr::get(context, pair.size, takeCommon(pair.before, pair.after)));
+    differ |= !pair.before.empty() || !pair.after.empty();
+    dim.factors.push_back({DimAttr::get(context, factors.back()), {pair.before, pair.after}});
+  }
+  if (!differ) {
+    Exchange::Axes common = takeCommon(product.before, product.after);
+    dims.push_back({{{DimAttr::get(context, factors, common), product}}, {}});
+  } else if (product.before.empty() && product.after.empty()) {
+    for (Exchange::Factor &factor : dim.factors)
+      dims.push_back({{factor}, {}});
+  } else {
+    dim.product = product;
+    dims.push_back(std::move(dim));
+  }
+}
+
+/// Where an axis splits the product of all.
+bool Aligner::runWhole(DimAttr from, DimAttr to) {
+  Pieces left = open(from), right = open(to);
+  Exchange::Split product{Exchange::Axes(from.getAxes()), Exchange::Axes(to.getAxes())};
+  // A factor alone is a product as well.
+  auto see = [](Pieces &pieces, Exchange::Axes &axes, size_t others) {
+    if (pieces.size() == 1 && others > 1 && axes.empty())
+      std::swap(pieces[0].axes, axes);
+  };
+  see(left, product.before, right.size());
+  see(right, product.after, left.size());
+  SmallVector<Pair> pairs;
+  while (!left.empty() || !right.empty()) {
+    if (!startAlike(left, right))
+      return false;
+    Piece a = left.pop_back_val(), b = right.pop_back_val();
+    pairs.push_back({a.size, a.axes, b.axes});
+  }
+  add(std::move(pairs), std::move(product));
+  return true;
+}
+
+bool Aligner::run(DimAttr from, DimAttr to) {
+  if (from == to) {
+    dims.push_back({{{from, {}}}, {}});
+    return true;
+  }
+  if (!from.getAxes().empty() || !to.getAxes().empty())
+    return runWhole(from, to);
+  Pieces left = open(from), right = open(to);
+  while (!left.empty() || !right.empty()) {
+    if (startAlike(left, right)) {
+      Piece a = left.pop_back_val(), b = right.pop_back_val();
+      add({{a.size, a.axes, b.axes}}, {});
+      continue;
+    }
+    // What one side splits is a product of what the other does.
+    bool isLeft = divide(left.back().size, right.back().size).has_value();
+    Piece large = (isLeft ? left : right).pop_back_val();
+    auto parts = take(isLeft ? right : left, large.size);
+    if (!parts)
+      return false;
+    SmallVector<Pair> pairs;
+    for (Piece &part : *parts) {
+      pairs.push_back({part.size, {}, {}});
+      (isLeft ? pairs.back().after : pairs.back().before) = part.axes;
+    }
+    Exchange::Split product;
+    (isLeft ? product.before : product.after) = large.axes;
+    add(std::move(pairs), std::move(product));
+  }
+  return true;
+}
+
+std::optional<Exchange> Exchange::get(DistAttr from, DistAttr to) {
+  if (from.getDims().size() != to.getDims().size() || from.getPartial() != to.getPartial())
+    return std::nullopt;
+  Exchange exchange;
+  for (auto [before, after] : llvm::zip(from.getDims(), to.getDims()))
+    if (before.getExpr() != after.getExpr() ||
+        !Aligner(from.getContext(), exchange.dims).run(before, after))
+      return std::nullopt;
+  auto add = [&](const Split &split) {
+    for (const Axes *list : {&split.before, &split.after})
+      for (StringAttr axis : *list)
+        if (!llvm::is_contained(exchange.axes, axis))
+          exchange.axes.push_back(axis);
+  };
+  for (const Dim &dim : exchange.dims) {
+    for (const Factor &factor : dim.factors)
+      add(factor.split);
+    add(dim.product);
+  }
+  if (exchange.axes.empty() ||
+      llvm::any_of(exchange.axes, [](StringAttr axis) { return axis.getValue() == "mb"; }))
+    return std::nullopt;
+  return exchange;
+}
+
+//===----------------------------------------------------------------------===//
+// What is sent
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct Span {
+  int64_t begin, end;
+};
+/// Indices in ascending order.
+using Spans = std::vector<Span>;
+
+/// Counts for one group.
+class Pieces {
+public:
+  Pieces(const Exchange &exchange, GridAttr grid, const Exchange::Values &others)
+      : exchange(exchange), grid(grid), at(others) {}
+  bool addSizes(const Exchange::Values &coordinates, const Exchange::Values &symbols);
+  std::optional<int64_t> getMost();
+
+private:
+  using Side = Exchange::Axes Exchange::Split::*;
+  Span split(int64_t size, ArrayRef<StringAttr> axes) const;
+  Spans getSpans(const Exchange::Dim &dim, ArrayRef<int64_t> sizes, Side side) const;
+  void addMember();
+  static int64_t count(ArrayRef<Spans> a, ArrayRef<Spans> b);
+
+  const Exchange &exchange;
+  GridAttr grid;
+  Exchange::Values at;
+  SmallVector<SmallVector<int64_t>> sizes; // of each dimension's factors
+  struct Member {
+    SmallVector<Spans> has, needs;
+    int64_t held;    // members with the same number have the same
+    int64_t replica; // its place among them, by its coordinates
+  };
+  std::vector<Member> members;
+};
+} // namespace
+
+bool Pieces::addSizes(const Exchange::Values &coordinates, const Exchange::Values &symbols) {
+  int64_t total = 1;
+  for (const Exchange::Dim &dim : exchange.dims) {
+    sizes.emplace_back();
+    for (const Exchange::Factor &factor : dim.factors) {
+      auto size = factor.common.getLocalSize(grid, coordinates, symbols);
+      if (!size || *size < 0 || __builtin_mul_overflow(total, *size, &total))
+        return false;
+      sizes.back().push_back(*size);
+    }
+  }
+  // Sums over all members stay within 64 bits.
+  return total <= (int64_t(1) << 52);
+}
+
+Span Pieces::split(int64_t size, ArrayRef<StringAttr> axes) const {
+  Span range{0, size};
+  for (StringAttr axis : axes) {
+    int64_t parts = grid.getAxisSize(axis.getValue()), c = at.at(axis.getValue().str());
+    int64_t have = range.end - range.begin;
+    range.begin += ::tpc::shardBegin(have, parts, c);
+    range.end = range.begin + ::tpc::shardSize(have, parts, c);
+  }
+  return range;
+}
+
+Spans Pieces::getSpans(const Exchange::Dim &dim, ArrayRef<int64_t> sizes, Side side) const {
+  Spans ranges = {{0, 1}};
+  int64_t total = 1;
+  for (auto [factor, size] : llvm::zip(dim.factors, sizes)) {
+    Span own = split(size, factor.split.*side);
+    Spans next;
+    total *= own.end - own.begin;
+    for (Span range : ranges) {
+      if (own.end - own.begin == size)
+        next.push_back({range.begin * size, range.end * size});
+      else if (own.begin < own.end)
+        for (int64_t i = range.begin; i < range.end; ++i)
+          next.push_back({i * size + own.begin, i * size + own.end});
+    }
+    ranges = std::move(next);
+  }
+  if ((dim.product.*side).empty())
+    return ranges;
+  Span own = split(total, dim.product.*side);
+  Spans kept;
+  int64_t seen = 0;
+  for (Span range : ranges) {
+    int64_t begin = range.begin + std::max<int64_t>(0, own.begin - seen);
+    int64_t end = std::min(range.end, range.begin + own.end - seen);
+    if (begin < end)
+      kept.push_back({begin, end});
+    seen += range.end - range.begin;
+  }
+  return kept;
+}
+
+void Pieces::addMember() {
+  Member member;
+  llvm::SmallDenseSet<StringAttr> split;
+  for (auto [dim, list] : llvm::zip(exchange.dims, sizes)) {
+    member.has.push_back(getSpans(dim, list, &Exchange::Split::before));
+    member.needs.push_back(getSpans(dim, list, &Exchange::Split::after));
+    for (const Exchange::Factor &factor : dim.factors)
+      split.insert(factor.split.before.begin(), factor.split.before.end());
+    split.insert(dim.product.before.begin(), dim.product.before.end());
+  }
+  // In the grid's order, so that members come as ranks do.
+  int64_t factors[2] = {1, 1}, numbers[2] = {0, 0};
+  for (StringAttr axis : grid.getOrder()) {
+    if (!llvm::is_contained(exchange.axes, axis))
+      continue;
+    int which = split.contains(axis) ? 0 : 1;
+    numbers[which] += at.at(axis.getValue().str()) * factors[which];
+    factors[which] *= grid.getAxisSize(axis.getValue());
+  }
+  member.held = numbers[0];
+  member.replica = numbers[1];
+  members.push_back(std::move(member));
+}
+
+/// Elements that are in both boxes.
+int64_t Pieces::count(ArrayRef<Spans> a, ArrayRef<Spans> b) {
+  int64_t product = 1;
+  for (auto [left, right] : llvm::zip(a, b)) {
+    int64_t sum = 0;
+    for (auto l = left.begin(), r = right.begin(); l != left.end() && r != right.end();) {
+      sum += std::max<int64_t>(0, std::min(l->end, r->end) - std::max(l->begin, r->begin));
+      l->end < r->end ? ++l : ++r;
+    }
+    product *= sum;
+  }
+  return product;
+}
+
+std::optional<int64_t> Pieces::getMost() {
+  SmallVector<std::string> names;
+  for (StringAttr axis : grid.getOrder())
+    if (llvm::is_contained(exchange.axes, axis)) {
+      names.push_back(axis.getValue().str());
+      at[names.back()] = 0;
+    }
+  if (names.size() != exchange.axes.size())
+    return std::nullopt;
+  // The first axis has the smallest stride.
+  for (bool more = true; more;) {
+    if (members.size() == size_t(Exchange::maxMembers))
+      return std::nullopt;
+    addMember();
+    more = false;
+    for (const std::string &name : names) {
+      if (++at[name] < grid.getAxisSize(name)) {
+        more = true;
+        break;
+      }
+      at[name] = 0;
+    }
+  }
+  std::map<int64_t, SmallVector<unsigned>> holders;
+  for (auto [i, member] : llvm::enumerate(members))
+    holders[member.held].push_back(i);
+  std::vector<int64_t> sent(members.size()), received(members.size());
+  for (const auto &[held, list] : holders) {
+    // Largest first.
+    std::vector<std::pair<int64_t, unsigned>> pieces;
+    for (auto [to, member] : llvm::enumerate(members))
+      if (member.held != held)
+        pieces.push_back({-count(members[list[0]].has, member.needs), to});
+    llvm::sort(pieces);
+    for (auto [negative, to] : pieces) {
+      int64_t replica = members[to].replica;
+      unsigned best = *std::min_element(list.begin(), list.end(), [&](unsigned a, unsigned b) {
+        return std::tuple(sent[a], members[a].replica != replica, a) <
+               std::tuple(sent[b], members[b].replica != replica, b);
+      });
+      sent[best] -= negative;
+      received[to] -= negative;
+    }
+  }
+  return std::max(*llvm::max_element(sent), *llvm::max_element(received));
+}
+
+std::optional<int64_t> Exchange::getMoved(GridAttr grid, const Values &coordinates,
+                                          const Values &symbols) const {
+  Pieces pieces(*this, grid, coordinates);
+  return pieces.addSizes(coordinates, symbols) ? pieces.getMost() : std::nullopt;
+}

@@ -1,0 +1,281 @@
+//===- Exchange.h - the pieces that ranks exchange ------------------------===//
+//
+// In each dimension a member has some ranges of indices before and some after. What it needs and
+// has not is, for each part that others have, a box: one range of indices, or several, in each
+// dimension. A box is sent by one of those who have it.
+//
+// Of those who have the same part, the one that sends least so far sends the next box of it: the
+// largest first, those of one size in the order of the ranks that need them. Of equals, it is the
+// one that is at the receiver's coordinates on all other axes; then the first. So all know who
+// sends what.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CORE_EXCHANGE_H
+#define TPC_RT_CORE_EXCHANGE_H
+
+#include "core/Grid.h"
+#include "core/Transport.h"
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <tuple>
+
+namespace tpc::rt {
+
+class Exchange {
+public:
+  Exchange(const Grid &grid, const Group &group, const ExchangeShape &shape);
+
+  /// Bytes of a member's input and output.
+  int64_t inBytes(int member) const { return bytesOf(before[member], before[member]); }
+  int64_t outBytes(int member) const { return bytesOf(after[member], after[member]); }
+  /// Of the largest input.
+  int64_t largest() const;
+  /// What `from` gives `to`; what it keeps, if they are the same.
+  int64_t bytesBetween(int from, int to) const {
+    return gives(from, to) ? bytesOf(before[from], after[to]) : 0;
+  }
+  /// What the member that sends or gets most does.
+  int64_t most() const { return busiest; }
+
+  void copyThrough(void *out, const void *in, int from, int to) const {
+    forEachCopy(from, to, [&](int64_t source, int64_t target, int64_t, int64_t size) {
+      std::memcpy(static_cast<char *>(out) + target, static_cast<const char *>(in) + source, size);
+    });
+  }
+  void pack(void *message, const void *in, int from, int to) const {
+    forEachCopy(from, to, [&](int64_t source, int64_t, int64_t at, int64_t size) {
+      std::memcpy(static_cast<char *>(message) + at, static_cast<const char *>(in) + source, size);
+    });
+  }
+  void unpack(void *out, const void *message, int from, int to) const {
+    forEachCopy(from, to, [&](int64_t, int64_t target, int64_t at, int64_t size) {
+      std::memcpy(static_cast<char *>(out) + target, static_cast<const char *>(message) + at, size);
+    });
+  }
+
+private:
+  struct Range {
+    int64_t begin, end;
+  };
+  using Ranges = std::vector<Range>; // ascending
+  using Box = std::vector<Ranges>;   // for each dimension
+  /// Elements in a row of one dimension: where they are before and after.
+  struct Run {
+    int64_t source, target, size;
+  };
+
+  /// Splits `size` over axes, for a member at these coordinates.
+  Range split(int64_t size, const std::vector<int> &axes,
+              const std::vector<int64_t> &coordinates) const;
+  template <std::vector<int> ExchangeFactor::*factorAxes, std::vector<int> ExchangeDim::*axes>
+  Box boxOf(const std::vector<int64_t> &coordinates) const;
+  void chooseSenders();
+  bool gives(int from, int to) const {
+    return parts[from] == parts[to] ? from == to : senders[to][parts[from]] == from;
+  }
+  static std::vector<Run> runsIn(const Ranges &before, const Ranges &after);
+  int64_t bytesOf(const Box &a, const Box &b) const;
+  template <typename Fn> void forEachCopy(int from, int to, Fn use) const;
+
+  const Grid &grid;
+  const ExchangeShape &shape;
+  std::vector<Box> before, after;   // of each member
+  std::vector<int> parts, replicas; // of each member: which part it has, and which one of those
+  std::vector<std::vector<int>> senders; // to each member, of each part
+  int numParts = 1;
+  int64_t busiest = 0;
+};
+
+inline Exchange::Exchange(const Grid &grid, const Group &group, const ExchangeShape &shape)
+    : grid(grid), shape(shape) {
+  uint32_t splitting = 0; // axes
+  auto mark = [&](const std::vector<int> &axes) {
+    for (int axis : axes)
+      splitting |= uint32_t(1) << axis;
+  };
+  for (const ExchangeDim &dim : shape.dims) {
+    for (const ExchangeFactor &factor : dim.factors)
+      mark(factor.before);
+    mark(dim.before);
+  }
+  for (int rank : group.ranks) {
+    std::vector<int64_t> coordinates = grid.coordinatesOf(rank);
+    before.push_back(boxOf<&ExchangeFactor::before, &ExchangeDim::before>(coordinates));
+    after.push_back(boxOf<&ExchangeFactor::after, &ExchangeDim::after>(coordinates));
+    int numbers[2] = {0, 0}, strides[2] = {1, 1};
+    for (int axis = 0; axis < grid.numAxes(); ++axis) {
+      if (!(group.axes >> axis & 1))
+        continue;
+      int which = splitting >> axis & 1;
+      numbers[which] += static_cast<int>(coordinates[axis]) * strides[which];
+      strides[which] *= static_cast<int>(grid.axes()[axis].size);
+    }
+    parts.push_back(numbers[1]);
+    replicas.push_back(numbers[0]);
+    numParts = strides[1];
+  }
+  chooseSenders();
+}
+
+inline Exchange::Range Exchange::split(int64_t size, const std::vector<int> &axes,
+                                       const std::vector<int64_t> &coordinates) const {
+  Part part{0, size};
+  for (int axis : axes) {
+    Part next = partOf(part.size, grid.axes()[axis].size, coordinates[axis]);
+    part = {part.offset + next.offset, next.size};
+  }
+  return {part.offset, part.offset + part.size};
+}
+
+template <std::vector<int> ExchangeFactor::*factorAxes, std::vector<int> ExchangeDim::*axes>
+Exchange::Box Exchange::boxOf(const std::vector<int64_t> &coordinates) const {
+  Box box;
+  for (const ExchangeDim &dim : shape.dims) {
+    // The indices of all factors so far, major to minor.
+    Ranges all = {{0, 1}};
+    for (const ExchangeFactor &factor : dim.factors) {
+      Range own = split(factor.size, factor.*factorAxes, coordinates);
+      Ranges finer;
+      for (const Range &range : all)
+        if (own.begin == 0 && own.end == factor.size)
+          finer.push_back({range.begin * factor.size, range.end * factor.size});
+        else
+          for (int64_t i = range.begin; i < range.end; ++i)
+            finer.push_back({i * factor.size + own.begin, i * factor.size + own.end});
+      all = std::move(finer);
+    }
+    int64_t total = 0;
+    for (const Range &range : all)
+      total += range.end - range.begin;
+    Range own = split(total, dim.*axes, coordinates);
+    Ranges kept;
+    int64_t seen = 0;
+    for (const Range &range : all) {
+      int64_t begin = std::max(own.begin, seen), size = range.end - range.begin;
+      int64_t end = std::min(own.end, seen + size);
+      if (begin < end)
+        kept.push_back({range.begin + begin - seen, range.begin + end - seen});
+      seen += size;
+    }
+    box.push_back(std::move(kept));
+  }
+  return box;
+}
+
+inline void Exchange::chooseSenders() {
+  int members = static_cast<int>(parts.size());
+  std::vector<std::vector<int>> having(numParts);
+  for (int member = 0; member < members; ++member)
+    having[parts[member]].push_back(member);
+  senders.assign(members, std::vector<int>(numParts, -1));
+  std::vector<int64_t> sent(members), received(members);
+  for (int part = 0; part < numParts; ++part) {
+    const std::vector<int> &list = having[part];
+    std::vector<std::pair<int64_t, int>> boxes; // bytes, negative, and who needs them
+    for (int to = 0; to < members; ++to)
+      if (int64_t bytes = part == parts[to] ? 0 : bytesOf(before[list[0]], after[to]))
+        boxes.push_back({-bytes, to});
+    std::sort(boxes.begin(), boxes.end());
+    for (auto [negative, to] : boxes) {
+      int replica = replicas[to];
+      int from = *std::min_element(list.begin(), list.end(), [&](int a, int b) {
+        return std::tuple(sent[a], replicas[a] != replica, a) <
+               std::tuple(sent[b], replicas[b] != replica, b);
+      });
+      senders[to][part] = from;
+      sent[from] -= negative;
+      received[to] -= negative;
+    }
+  }
+  busiest = std::max(*std::max_element(sent.begin(), sent.end()),
+                     *std::max_element(received.begin(), received.end()));
+}
+
+inline std::vector<Exchange::Run> Exchange::runsIn(const Ranges &before, const Ranges &after) {
+  std::vector<Run> runs;
+  int64_t source = 0, target = 0; // where the two ranges begin in memory
+  for (auto has = before.begin(), wants = after.begin();
+       has != before.end() && wants != after.end();) {
+    int64_t begin = std::max(has->begin, wants->begin), end = std::min(has->end, wants->end);
+    if (begin < end)
+      runs.push_back({source + begin - has->begin, target + begin - wants->begin, end - begin});
+    bool first = has->end < wants->end;
+    const Range &done = first ? *has++ : *wants++;
+    (first ? source : target) += done.end - done.begin;
+  }
+  return runs;
+}
+
+inline int64_t Exchange::bytesOf(const Box &a, const Box &b) const {
+  int64_t bytes = shape.element;
+  for (size_t d = 0; d < a.size(); ++d) {
+    int64_t size = 0;
+    for (const Run &run : runsIn(a[d], b[d]))
+      size += run.size;
+    bytes *= size;
+  }
+  return bytes;
+}
+
+inline int64_t Exchange::largest() const {
+  int64_t most = 0;
+  for (size_t member = 0; member < parts.size(); ++member)
+    most = std::max(most, inBytes(static_cast<int>(member)));
+  return most;
+}
+
+/// Calls `use` with where a copy begins in from's input, in to's output and in a message of all
+/// of them, and its bytes.
+template <typename Fn> void Exchange::forEachCopy(int from, int to, Fn use) const {
+  if (bytesBetween(from, to) == 0)
+    return;
+  struct Dim {
+    std::vector<Run> runs;
+    int64_t source, target; // bytes from one index to the next
+  };
+  std::vector<Dim> dims(shape.dims.size() + 1);
+  int64_t source = shape.element, target = shape.element;
+  auto sizeOf = [](const Ranges &ranges) {
+    int64_t size = 0;
+    for (const Range &range : ranges)
+      size += range.end - range.begin;
+    return size;
+  };
+  for (size_t d = shape.dims.size(); d-- > 0;) {
+    dims[d] = {runsIn(before[from][d], after[to][d]), source, target};
+    source *= sizeOf(before[from][d]);
+    target *= sizeOf(after[to][d]);
+  }
+  // The last dimension's runs are in a row, and those of the one before if all of the last is.
+  size_t last = shape.dims.size();
+  dims[last] = {{{0, 0, 1}}, shape.element, shape.element};
+  while (last > 0 && dims[last].runs.size() == 1) {
+    int64_t size = dims[last].runs[0].size;
+    bool whole = dims[last - 1].source == size * dims[last].source &&
+                 dims[last - 1].target == size * dims[last].target;
+    if (!whole)
+      break;
+    --last;
+  }
+  int64_t at = 0;
+  auto copy = [&](auto &self, size_t d, int64_t source, int64_t target) -> void {
+    const Dim &dim = dims[d];
+    for (const Run &run : dim.runs) {
+      int64_t s = source + run.source * dim.source, t = target + run.target * dim.target;
+      if (d == last) {
+        use(s, t, at, run.size * dim.source);
+        at += run.size * dim.source;
+        continue;
+      }
+      for (int64_t i = 0; i < run.size; ++i)
+        self(self, d + 1, s + i * dim.source, t + i * dim.target);
+    }
+  };
+  copy(copy, 0, 0, 0);
+}
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CORE_EXCHANGE_H

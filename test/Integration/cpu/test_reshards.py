@@ -1,0 +1,103 @@
+"""From every layout of a matrix over two axes to every other one: a rank sends and gets no more than what the rank that lacks most
+needs without what it has. The bound is counted from sets of elements; what is sent, by the program that runs."""
+
+import itertools
+import json
+import re
+
+import numpy as np
+import pytest
+
+from harness import BUILD, run, tool
+from test_annotated_layouts import LAYOUTS, SIZES, TYPE, sharding
+
+GRIDS = {"tp2,dp2": {"tp": 2, "dp": 2}, "tp2,dp4": {"tp": 2, "dp": 4}}
+BUILDER = BUILD / "test" / "bin" / "tpc-build-staged"
+PASSES = ["--tpc-insert-reshards", "--tpc-lower-reshards", "--tpc-localize"]
+# Pairs that are above the bound, and by which factor: none.
+ABOVE = {"tp2,dp2": {}, "tp2,dp4": {}}
+
+
+def ranks_of(grid):
+    return [dict(zip(grid, at)) for at in itertools.product(*map(range, grid.values()))]
+
+
+def elements_of(layout, grid, at):
+    """Which elements a rank has, as a mask: parts of ascending coordinates follow each other."""
+    sides = []
+    for entry, size in zip(layout, SIZES):
+        have = np.arange(size)
+        for axis in () if entry == "-" else entry.split("+"):
+            have = np.array_split(have, grid[axis])[at[axis]]
+        sides.append(np.isin(np.arange(size), have))
+    return np.outer(*sides)
+
+
+def bound_of(first, second, grid):
+    return max(int((elements_of(second, grid, at) & ~elements_of(first, grid, at)).sum()) for at in ranks_of(grid)) * 4
+
+
+def chain(i, first, second):
+    """Each pair with a function of its own, so that nobody merges them."""
+    return (f'  %a{i} = tpc.relu %x {{tpc.sharding = {sharding(first)}}} : {TYPE} -> {TYPE} loc("a{i}")\n'
+            f'  %y{i} = tpc.neg %a{i} {{tpc.sharding = {sharding(second)}}} : {TYPE} -> {TYPE} loc("y{i}")\n')
+
+
+def program_of(pairs):
+    body = "".join(chain(i, *pair) for i, pair in enumerate(pairs))
+    results = ", ".join(f'{TYPE} {{tpc.name = "y{i}"}}' for i in range(len(pairs)))
+    return (f'func.func @main(%x: {TYPE} {{tpc.name = "x"}}) -> ({results}) {{\n{body}'
+            f"  return {', '.join(f'%y{i}' for i in range(len(pairs)))} : {', '.join([TYPE] * len(pairs))}\n}}\n")
+
+
+def received_bytes(row, grid):
+    """What a rank gets of a collective that counts whole buffers; of others the number is of the rank that does most. All parts
+    are even here."""
+    members = np.prod([grid[axis] for axis in row["axis"].split("-")])
+    whole = {"all_gather", "all_to_all"}
+    assert row["kind"] in whole | {"collective_permute", "exchange"}, row
+    return row["bytes"] * (members - 1) // members if row["kind"] in whole else row["bytes"]
+
+
+def sent_of(tmp_path, name, pairs):
+    """The bytes of all collectives of a program of these pairs, as the program counts them; its values are right."""
+    grid = GRIDS[name]
+    path, staged, executable = (tmp_path / file for file in ("pairs.mlir", "staged.mlir", "pairs"))
+    path.write_text(program_of(pairs))
+    passes = [f"--tpc-assign-shardings=shard={name},manual", *PASSES, "--tpc-split-stages", "--tpc-schedule-pipeline", "--tpc-verify-comms",
+              f"--tpc-verify-equivalence=reference={path}"]
+    run([tool("tpc-opt"), path, *passes, "-o", staged]).check()
+    run([BUILDER, staged, "-o", executable], cwd=tmp_path).check()
+    x = np.random.default_rng(1).normal(size=SIZES).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    outputs = [argument for i in range(len(pairs)) for argument in ("--output", f"y{i}={tmp_path}/y{i}.npy")]
+    run([executable, "--input", f"x={tmp_path}/x.npy", *outputs]).check()
+    for i in range(len(pairs)):
+        np.testing.assert_array_equal(np.load(tmp_path / f"y{i}.npy"), -np.maximum(x, 0), err_msg=str(pairs[i]))
+    rows = json.loads(run([executable, "--bench"]).check().stdout)["collectives"]
+    return sum(int(received_bytes(row, grid)) for row in rows if row["axis"] != "output")
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_ranks_send_no_more_than_they_must(tmp_path, name):
+    """All pairs at once: the sum is that of the bounds, so none is above."""
+    if not BUILDER.exists():
+        pytest.skip(f"{BUILDER} is not built")
+    pairs = list(itertools.permutations(LAYOUTS, 2))
+    assert len(pairs) == 110
+    bounds = [bound_of(*pair, GRIDS[name]) for pair in pairs]
+    assert sent_of(tmp_path, name, pairs) == sum(bounds)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", GRIDS)
+def test_each_pair_alone(tmp_path, name):
+    """Which pairs are above the bound: those that are listed."""
+    above = {}
+    for i, pair in enumerate(itertools.permutations(LAYOUTS, 2)):
+        (directory := tmp_path / str(i)).mkdir()
+        sent, bound = sent_of(directory, name, [pair]), bound_of(*pair, GRIDS[name])
+        assert sent >= bound, f"{pair}: {sent} bytes cannot be enough, {bound} are needed"
+        if sent > bound:
+            above[pair] = sent / bound if bound else sent
+    assert above == ABOVE[name]
