@@ -194,8 +194,9 @@ static LogicalResult compareLists(Location loc, StringRef what, ArrayRef<Type> a
 }
 
 /// Executables check inputs that are looked up against the tables. So what is looked up without any
-/// use must be as in the model.
-static LogicalResult checkLookups(const Terms &terms, const ProgramTerms &actual) {
+/// use must be as in the model. `read`: how many terms the programs have; later ones are made of
+/// these where layers are expanded to be compared.
+static LogicalResult checkLookups(const Terms &terms, const ProgramTerms &actual, size_t read) {
   std::vector<bool> used(terms.size());
   DenseSet<Multisets::Set> seen;
   SmallVector<TermId> work;
@@ -213,7 +214,7 @@ static LogicalResult checkLookups(const Terms &terms, const ProgramTerms &actual
     terms.getSums().forEachNew(term.addends, seen,
                                [&](unsigned addend) { work.push_back(addend); });
   }
-  for (size_t id = 0; id < terms.size(); ++id)
+  for (size_t id = 0; id < read; ++id)
     if (Operation *op = terms[id].inProgram;
         op && !used[id] && !terms[id].inModel && isa<EmbeddingOp, GatherOp, GatherNDOp>(op))
       return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
@@ -226,6 +227,7 @@ LogicalResult equivalence::compareOutputs(ModuleOp program, Terms &terms,
                                           const ProgramTerms &actual,
                                           const ProgramTerms &expected) {
   Location loc = program.getLoc();
+  size_t read = terms.size();
   if (failed(compareLists(loc, "input", actual.inputs, expected.inputs)) ||
       failed(compareLists(loc, "output", actual.outputTypes, expected.outputTypes)))
     return failure();
@@ -249,5 +251,5 @@ LogicalResult equivalence::compareOutputs(ModuleOp program, Terms &terms,
                                << ") " << Terms::exhausted;
     return Difference(terms, a.op).report(a.term, b.term);
   }
-  return checkLookups(terms, actual);
+  return checkLookups(terms, actual, read);
 }
