@@ -167,8 +167,8 @@ TEST(Half, RoundsToTheNearestEvenOne) {
   checkRounding(0x7c00, 65536.0f, halfToFloat, floatToHalf);
   for (uint16_t bits = 0; bits < 0x7c00; ++bits) {
     int exponent = bits >> 10, mantissa = bits & 1023;
-    ASSERT_EQ(halfToFloat(bits), std::ldexp(exponent ? mantissa + 1024 : mantissa,
-                                            std::max(exponent, 1) - 25));
+    ASSERT_EQ(halfToFloat(bits),
+              std::ldexp(exponent ? mantissa + 1024 : mantissa, std::max(exponent, 1) - 25));
   }
   EXPECT_EQ(floatToHalf(70000.0f), 0x7c00);
 }

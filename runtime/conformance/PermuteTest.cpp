@@ -104,8 +104,8 @@ void check(tpc_context &ctx, const Sizes &s, const Side &in, const Side &out, in
   }
 }
 
-constexpr Sizes sizes[] = {{1, 1, 8, 1, 1}, {2, 1, 7, 1, 3},  {1, 3, 5, 1, 2},   {1, 1, 0, 1, 2},
-                           {0, 2, 4, 1, 1}, {1, 0, 4, 1, 1},  {1, 4, 1, 1, 3},   {1, 5, 3, 2, 1},
+constexpr Sizes sizes[] = {{1, 1, 8, 1, 1}, {2, 1, 7, 1, 3},  {1, 3, 5, 1, 2},  {1, 1, 0, 1, 2},
+                           {0, 2, 4, 1, 1}, {1, 0, 4, 1, 1},  {1, 4, 1, 1, 3},  {1, 5, 3, 2, 1},
                            {2, 1, 2, 9, 1}, {1, 2, 37, 1, 5}, {1, 1, 90, 1, 70}};
 
 /// Some orders of a mask's axes; none of an empty one.

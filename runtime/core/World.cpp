@@ -123,7 +123,7 @@ std::string World::describeWait(int rank, const Activity &activity,
                                 const std::vector<int> &missing) const {
   const char *what = activity.what.load(), *node = activity.node.load();
   if (!what)
-    return describeWait(rank, "a meeting of all", missing);
+    return describeWait(rank, "a barrier of all ranks", missing);
   std::string text = what;
   if (node)
     text += " of '" + std::string(node) + "'";

@@ -99,7 +99,8 @@ ArrayAttr getGroupAxes(Operation *op);
 DimAttr removeAxes(DimAttr dim, ArrayRef<StringAttr> group);
 /// One communication as JSON: what all members of its group must agree on.
 llvm::json::Object describeCommunication(Operation *op);
-/// Sets kScheduleAttr on a staged program. It has no flag: staging and lowering run it by themselves.
+/// Sets kScheduleAttr on a staged program. It has no flag: staging and lowering run it by
+/// themselves.
 std::unique_ptr<Pass> createRecordSchedule();
 /// The FNV hash of a text, spread, as 16 hexadecimal digits.
 std::string hashText(StringRef text);

@@ -33,11 +33,11 @@ struct CompileOptions {
   std::string input; // ONNX, or a program as text
   ShardSpec spec;
   mlir::tpc::LoweringOptions lowering;
-  bool verify = true;                   // see docs/verification.md
-  std::string weights = {};             // where external data is; empty: beside the model
-  bool specGiven = true;                // else a program that has a grid keeps it
-  std::string reference = {};           // a model to be proved against; empty: what is read, if it is one
-  std::string annotations = {};         // a file of annotations; empty: none
+  bool verify = true;           // see docs/verification.md
+  std::string weights = {};     // where external data is; empty: beside the model
+  bool specGiven = true;        // else a program that has a grid keeps it
+  std::string reference = {};   // a model to be proved against; empty: what is read, if it is one
+  std::string annotations = {}; // a file of annotations; empty: none
   std::string deviceConfiguration = {}; // of the file; empty: the one that fits, if any
   /// Sees the imported program with its annotations, before anything is recognized.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};

@@ -283,9 +283,7 @@ std::optional<Lemma> equivalence::getLemma(Operation *op) {
       .Case<AddOp, SubOp>([](Operation *o) { return elementwise(o, {{{0, 1}}}); })
       .Case([](MulOp o) { return elementwise(o, {{{0}}, {{1}}}); })
       .Case([](DivOp o) { return isFloat(o.getLhs()) ? elementwise(o, {{{0}}}) : elementwise(o); })
-      .Case([](CastOp o) {
-        return isWidening(o) ? elementwise(o, {{{0}}}) : elementwise(o);
-      })
+      .Case([](CastOp o) { return isWidening(o) ? elementwise(o, {{{0}}}) : elementwise(o); })
       .Case([](SelectOp o) { return elementwise(o, {{{1, 2}, true}}); })
       .Case([](MatmulOp o) { return matmul(o); })
       .Case([](AttentionOp o) { return attention(o); })

@@ -28,8 +28,8 @@ public:
   virtual int64_t scale(int64_t offset, int64_t /*n*/) const { return offset; }
 };
 
-/// Where a cyclic shift takes the element at `index` from: within runs of `every`, that many elements
-/// behind `first`.
+/// Where a cyclic shift takes the element at `index` from: within runs of `every`, that many
+/// elements behind `first`.
 inline int64_t rollIndex(int64_t index, int64_t first, int64_t every) {
   return every <= 0 ? index : index - index % every + ((index + first) % every + every) % every;
 }

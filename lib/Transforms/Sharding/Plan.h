@@ -179,9 +179,9 @@ void takeBiasesOut(ModuleOp module);
 
 /// On the sums of a norm over the residual's width that was written out.
 inline constexpr llvm::StringLiteral kNormAttr = "tpc.norm";
-/// Replaces norms over a width within a layer that will be split (all heads of queries, say) by what
-/// they compute. `plan` is new, and `chooseColumns` gives axes to the classes of a plan. Returns
-/// whether there are any; then the plan must be made anew.
+/// Replaces norms over a width within a layer that will be split (all heads of queries, say) by
+/// what they compute. `plan` is new, and `chooseColumns` gives axes to the classes of a plan.
+/// Returns whether there are any; then the plan must be made anew.
 bool writeInnerNormsOut(const Plan &plan, function_ref<LogicalResult(Plan &)> chooseColumns);
 /// With a tp of two dimensions: the same for norms over the residual's width, which both axes will
 /// split. `plan` has columns.

@@ -1,11 +1,12 @@
 //===- digest.h - tells whether a weight file is the one compiled against -===//
 //
-// Plain C++, shared by the compiler and the runtime. A digest samples a file: its size, and of each range (a tensor's bytes)
-// the offset, the length, and the first and last 64 bytes. So it costs a few hundred small reads whatever the
-// file's size, and notices a file that was replaced, truncated, re-exported with other weights, or laid out anew.
+// Plain C++, shared by the compiler and the runtime. A digest samples a file: its size, and of each
+// range (a tensor's bytes) the offset, the length, and the first and last 64 bytes. So it costs a
+// few hundred small reads whatever the file's size, and notices a file that was replaced,
+// truncated, re-exported with other weights, or laid out anew.
 //
-// The ranges are those of all entries of manifest.parameters that refer to the file: (offset, bytes). Order and repetition do
-// not matter. The result is 16 hexadecimal digits.
+// The ranges are those of all entries of manifest.parameters that refer to the file: (offset,
+// bytes). Order and repetition do not matter. The result is 16 hexadecimal digits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,8 +22,8 @@
 
 namespace tpc {
 
-/// `readAt(void *to, uint64_t bytes, uint64_t offset) -> bool` reads exactly that much. Nothing if a read fails or a range
-/// leaves the file.
+/// `readAt(void *to, uint64_t bytes, uint64_t offset) -> bool` reads exactly that much. Nothing if
+/// a read fails or a range leaves the file.
 template <class ReadAt>
 std::optional<std::string> sampleDigest(uint64_t fileBytes,
                                         std::vector<std::pair<uint64_t, uint64_t>> ranges,

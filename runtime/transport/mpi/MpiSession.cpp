@@ -39,7 +39,8 @@ std::string executableFolder() {
 }
 
 /// Candidates in the order in which they are tried; the last leaves it to the dynamic linker,
-/// which looks where the compiler found the runtime (the executable's run path) and in its own places.
+/// which looks where the compiler found the runtime (the executable's run path) and in its own
+/// places.
 std::vector<std::string> candidates() {
   std::vector<std::string> paths;
   auto add = [&](const std::string &folder) {

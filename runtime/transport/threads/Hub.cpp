@@ -5,7 +5,7 @@
 
 namespace tpc::rt {
 
-Meeting::Meeting(const Group &group) : ranks(group.ranks), seats(group.ranks.size()) {
+Barrier::Barrier(const Group &group) : ranks(group.ranks), slots(group.ranks.size()) {
   // A member reads every other member's stage: the more members, the less each.
   constexpr int64_t total = 64 << 10;
   int64_t members = group.size();
@@ -13,8 +13,8 @@ Meeting::Meeting(const Group &group) : ranks(group.ranks), seats(group.ranks.siz
   stages.reset(new std::byte[stageBytes * members * 2 + 64]);
   auto base = (reinterpret_cast<uintptr_t>(stages.get()) + 63) & ~uintptr_t(63);
   auto *next = reinterpret_cast<std::byte *>(base);
-  for (Seat &seat : seats)
-    for (std::byte *&stage : seat.stage) {
+  for (Slot &slot : slots)
+    for (std::byte *&stage : slot.stage) {
       stage = next;
       next += stageBytes;
     }
@@ -26,8 +26,8 @@ bool Hub::findMissing(int rank, std::vector<int> &missing) {
   const WaitWord *word = waits[rank].word.load();
   if (!word)
     return false;
-  if (const Meeting *meeting = waits[rank].meeting.load()) {
-    for (int other : meeting->ranks)
+  if (const Barrier *barrier = waits[rank].barrier.load()) {
+    for (int other : barrier->ranks)
       if (other != rank && waits[other].word.load() != word)
         missing.push_back(other);
   } else {
@@ -36,11 +36,11 @@ bool Hub::findMissing(int rank, std::vector<int> &missing) {
   return true;
 }
 
-Meeting &Hub::meeting(const Group &group) {
+Barrier &Hub::barrier(const Group &group) {
   std::lock_guard<std::mutex> lock(mutex);
-  auto &entry = meetings[{group.axes, group.ranks.front()}];
+  auto &entry = barriers[{group.axes, group.ranks.front()}];
   if (!entry) {
-    entry = std::make_unique<Meeting>(group);
+    entry = std::make_unique<Barrier>(group);
     if (isStopped)
       entry->rounds.setFlag(WaitWord::stopFlag);
     for (int rank : group.ranks)
@@ -70,8 +70,8 @@ Channel &Hub::channel(int from, int to) {
 void Hub::enter() {
   std::lock_guard<std::mutex> lock(mutex);
   left.clear();
-  for (auto &[key, meeting] : meetings)
-    meeting->rounds.clearFlag(WaitWord::leftFlag);
+  for (auto &[key, barrier] : barriers)
+    barrier->rounds.clearFlag(WaitWord::leftFlag);
   for (auto &[key, channel] : channels) {
     channel->sent.clearFlag(WaitWord::leftFlag);
     channel->received.clearFlag(WaitWord::leftFlag);
@@ -81,9 +81,9 @@ void Hub::enter() {
 void Hub::leave(int rank) {
   std::lock_guard<std::mutex> lock(mutex);
   left.insert(rank);
-  for (auto &[key, meeting] : meetings)
-    if (std::find(meeting->ranks.begin(), meeting->ranks.end(), rank) != meeting->ranks.end())
-      meeting->rounds.setFlag(WaitWord::leftFlag);
+  for (auto &[key, barrier] : barriers)
+    if (std::find(barrier->ranks.begin(), barrier->ranks.end(), rank) != barrier->ranks.end())
+      barrier->rounds.setFlag(WaitWord::leftFlag);
   for (auto &[key, channel] : channels) {
     if (key.first == rank)
       channel->sent.setFlag(WaitWord::leftFlag);
@@ -95,8 +95,8 @@ void Hub::leave(int rank) {
 void Hub::stop() {
   std::lock_guard<std::mutex> lock(mutex);
   isStopped = true;
-  for (auto &[key, meeting] : meetings)
-    meeting->rounds.setFlag(WaitWord::stopFlag);
+  for (auto &[key, barrier] : barriers)
+    barrier->rounds.setFlag(WaitWord::stopFlag);
   for (auto &[key, channel] : channels) {
     channel->sent.setFlag(WaitWord::stopFlag);
     channel->received.setFlag(WaitWord::stopFlag);

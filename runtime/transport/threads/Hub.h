@@ -18,29 +18,29 @@
 
 namespace tpc::rt {
 
-/// Where the members of a group meet.
-struct Meeting {
-  /// What a member shows the others in one collective. There are two, used in turn: a member may
-  /// begin the next collective while others still read in this one. Nobody gets further ahead,
-  /// because every collective meets at least once.
-  struct Exhibit {
+/// A barrier of the members of a group, and what they publish there.
+struct Barrier {
+  /// What a member publishes for the others in one collective. There are two, used in turn: a
+  /// member may begin the next collective while others still read in this one. Nobody gets further
+  /// ahead, because every collective passes a barrier.
+  struct Published {
     const void *in = nullptr;
     void *out = nullptr;
     int64_t bytes = 0;
   };
-  struct alignas(64) Seat {
-    Exhibit exhibits[2];
+  struct alignas(64) Slot {
+    Published published[2];
     std::byte *stage[2] = {nullptr, nullptr}; ///< room for small tensors
   };
 
-  explicit Meeting(const Group &group);
+  explicit Barrier(const Group &group);
 
   std::vector<int> ranks;
-  std::vector<Seat> seats;
+  std::vector<Slot> slots;
   int64_t stageBytes; ///< of each stage
   std::unique_ptr<std::byte[]> stages;
   alignas(64) std::atomic<int> arrived{0};
-  WaitWord rounds; ///< completed meetings
+  WaitWord rounds; ///< completed barriers
 };
 
 /// Messages from one rank to another. The sender copies into the buffer of a receiver that already
@@ -66,7 +66,7 @@ public:
   World &world;
 
   /// Made at first use, kept for ever.
-  Meeting &meeting(const Group &group);
+  Barrier &barrier(const Group &group);
   Channel &channel(int from, int to);
 
   std::unique_ptr<Transport> makeTransport(int rank) override;
@@ -77,11 +77,11 @@ public:
   /// "rank 3, 5": those among `ranks` that have ended.
   std::string describeLeft(std::span<const int> ranks);
 
-  /// What a rank waits for, for the message of a run that stands still: a group's meeting, or one
+  /// What a rank waits for, for the message of a run that stands still: a group's barrier, or one
   /// peer.
   struct Wait {
     std::atomic<const WaitWord *> word{nullptr}; ///< null: for nothing
-    std::atomic<const Meeting *> meeting{nullptr};
+    std::atomic<const Barrier *> barrier{nullptr};
     std::atomic<int> peer{-1};
   };
   Wait &waitOf(int rank) { return waits[rank]; }
@@ -90,7 +90,7 @@ public:
 
 private:
   std::mutex mutex;
-  std::map<std::pair<uint32_t, int>, std::unique_ptr<Meeting>> meetings;
+  std::map<std::pair<uint32_t, int>, std::unique_ptr<Barrier>> barriers;
   std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels;
   std::set<int> left;
   std::vector<Wait> waits; ///< by rank

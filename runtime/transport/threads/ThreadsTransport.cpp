@@ -14,39 +14,39 @@
 
 namespace tpc::rt {
 
-/// One collective: shows this member's tensors, meets, and at the end keeps everybody from changing
-/// what others may still read.
+/// One collective: publishes this member's tensors, waits for the others, and at the end keeps
+/// everybody from changing what others may still read.
 class ThreadsTransport::Round {
 public:
   /// `largest`: the most bytes that any member shows; the same number everywhere. `out` is only
   /// shown, never staged.
   Round(ThreadsTransport &transport, tpc_context &ctx, const Group &group, const void *in,
         void *out, int64_t bytes, int64_t largest)
-      : transport(transport), place(transport.placeIn(group)), seats(place.meeting->seats),
-        turn(place.turn++ & 1), staged(!out && largest <= place.meeting->stageBytes) {
-    Meeting::Seat &seat = seats[group.index];
+      : transport(transport), place(transport.placeIn(group)), slots(place.barrier->slots),
+        turn(place.turn++ & 1), staged(!out && largest <= place.barrier->stageBytes) {
+    Barrier::Slot &slot = slots[group.index];
     if (staged && bytes)
-      std::memcpy(seat.stage[turn], in, static_cast<size_t>(bytes));
-    seat.exhibits[turn] = {staged ? seat.stage[turn] : in, out, bytes};
-    transport.meet(ctx, *place.meeting);
+      std::memcpy(slot.stage[turn], in, static_cast<size_t>(bytes));
+    slot.published[turn] = {staged ? slot.stage[turn] : in, out, bytes};
+    transport.arriveAndWait(ctx, *place.barrier);
   }
   void end() {
     if (!staged)
-      transport.meetAgain(*place.meeting);
+      transport.arriveAndWaitAgain(*place.barrier);
   }
 
-  const Meeting::Exhibit &operator[](int member) const { return seats[member].exhibits[turn]; }
+  const Barrier::Published &operator[](int member) const { return slots[member].published[turn]; }
   /// Every member's input, from byte `offset` on.
   const void *const *inputs(int64_t offset) {
-    for (size_t member = 0; member < seats.size(); ++member)
-      place.pointers[member] = static_cast<const char *>(seats[member].exhibits[turn].in) + offset;
+    for (size_t member = 0; member < slots.size(); ++member)
+      place.pointers[member] = static_cast<const char *>(slots[member].published[turn].in) + offset;
     return place.pointers.data();
   }
 
 private:
   ThreadsTransport &transport;
   Place &place;
-  std::vector<Meeting::Seat> &seats;
+  std::vector<Barrier::Slot> &slots;
   uint32_t turn;
   bool staged;
 };
@@ -56,17 +56,17 @@ ThreadsTransport::ThreadsTransport(std::shared_ptr<Hub> hub, int rank)
 
 ThreadsTransport::Place &ThreadsTransport::placeIn(const Group &group) {
   Place &place = places[group.axes];
-  if (!place.meeting) {
-    place.meeting = &hub->meeting(group);
+  if (!place.barrier) {
+    place.barrier = &hub->barrier(group);
     place.pointers.resize(group.size());
   }
   return place;
 }
 
-void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen, const Meeting *meeting,
+void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen, const Barrier *barrier,
                             int peer, const char *where) {
   Hub::Wait &mine = hub->waitOf(rank);
-  mine.meeting.store(meeting, std::memory_order_relaxed);
+  mine.barrier.store(barrier, std::memory_order_relaxed);
   mine.peer.store(peer, std::memory_order_relaxed);
   mine.word.store(&word, std::memory_order_release);
   Waited waited = word.wait(seen, spin, hub->world.timeout());
@@ -77,7 +77,7 @@ void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen, con
     throw RankStopped();
   if (waited == Waited::Left)
     fail(ctx, std::string("waits in a ") + where + " for " +
-                  hub->describeLeft(meeting ? std::span<const int>(meeting->ranks)
+                  hub->describeLeft(barrier ? std::span<const int>(barrier->ranks)
                                             : std::span<const int>(&peer, 1)) +
                   ", which has ended");
 }
@@ -99,26 +99,26 @@ void ThreadsTransport::failLate(tpc_context &ctx) {
   fail(ctx, message);
 }
 
-void ThreadsTransport::meet(tpc_context &ctx, Meeting &meeting) {
-  uint32_t round = meeting.rounds.count();
-  int members = static_cast<int>(meeting.seats.size());
-  if (meeting.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < members)
-    return wait(ctx, meeting.rounds, round, &meeting, -1, "collective");
-  meeting.arrived.store(0, std::memory_order_relaxed);
+void ThreadsTransport::arriveAndWait(tpc_context &ctx, Barrier &barrier) {
+  uint32_t round = barrier.rounds.count();
+  int members = static_cast<int>(barrier.slots.size());
+  if (barrier.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < members)
+    return wait(ctx, barrier.rounds, round, &barrier, -1, "collective");
+  barrier.arrived.store(0, std::memory_order_relaxed);
   // Those who came before may have been stopped while they waited: what they showed is gone.
-  if (!meeting.rounds.advanceUnlessStopped())
+  if (!barrier.rounds.advanceUnlessStopped())
     throw RankStopped();
 }
 
-void ThreadsTransport::meetAgain(Meeting &meeting) {
-  // Between two meetings of one collective members only copy: all of them come, also when another
+void ThreadsTransport::arriveAndWaitAgain(Barrier &barrier) {
+  // Between two barriers of one collective members only copy: all of them come, also when another
   // rank of the world has failed meanwhile. Leaving early would free what others still read.
-  uint32_t round = meeting.rounds.count();
-  int members = static_cast<int>(meeting.seats.size());
-  if (meeting.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < members)
-    return meeting.rounds.waitRegardless(round, spin);
-  meeting.arrived.store(0, std::memory_order_relaxed);
-  meeting.rounds.advance();
+  uint32_t round = barrier.rounds.count();
+  int members = static_cast<int>(barrier.slots.size());
+  if (barrier.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < members)
+    return barrier.rounds.waitRegardless(round, spin);
+  barrier.arrived.store(0, std::memory_order_relaxed);
+  barrier.rounds.advance();
 }
 
 void ThreadsTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
@@ -126,7 +126,7 @@ void ThreadsTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype
                                  int64_t count) {
   int64_t size = sizeOf(dtype), bytes = count * size;
   int members = group.size();
-  if (bytes <= placeIn(group).meeting->stageBytes) {
+  if (bytes <= placeIn(group).barrier->stageBytes) {
     Round round(*this, ctx, group, in, nullptr, bytes, bytes);
     reduce(dtype, reduction, out, round.inputs(0), members, count);
     return round.end();
@@ -277,7 +277,7 @@ void ThreadsTransport::recv(tpc_context &ctx, int peer, void *data, int64_t byte
 void ThreadsTransport::barrier(tpc_context &ctx) {
   const Group &group = ctx.group(ctx.grid.allAxes());
   if (group.size() > 1)
-    meet(ctx, *placeIn(group).meeting);
+    arriveAndWait(ctx, *placeIn(group).barrier);
 }
 
 void ThreadsTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,

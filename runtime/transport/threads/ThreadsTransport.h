@@ -1,8 +1,8 @@
 //===- ThreadsTransport.h - ranks as threads of one process ---------------===//
 //
-// Members publish pointers, meet, read each other's tensors, and meet again before anybody may
-// touch them. Tensors that fit into a stage are copied there instead, which saves the second
-// meeting.
+// Members publish pointers, wait for each other at a barrier, read each other's tensors, and wait
+// again before anybody may touch them. Tensors that fit into a stage are copied there instead,
+// which saves the second barrier.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,8 +49,8 @@ public:
 private:
   /// This rank's place in one group.
   struct Place {
-    Meeting *meeting = nullptr;
-    uint32_t turn = 0;                  ///< collectives so far: which exhibit is used
+    Barrier *barrier = nullptr;
+    uint32_t turn = 0;                  ///< collectives so far: which published buffer is used
     std::vector<const void *> pointers; ///< one for each member
   };
   class Round;
@@ -60,11 +60,11 @@ private:
   template <typename Pieces>
   void movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
                   const Pieces &pieces);
-  void meet(tpc_context &ctx, Meeting &meeting);
-  void meetAgain(Meeting &meeting);
+  void arriveAndWait(tpc_context &ctx, Barrier &barrier);
+  void arriveAndWaitAgain(Barrier &barrier);
   Channel &channel(std::vector<Channel *> &cache, int from, int to, int peer);
-  /// For the members of a meeting, or, without one, for `peer`.
-  void wait(tpc_context &ctx, WaitWord &word, uint32_t seen, const Meeting *meeting, int peer,
+  /// For the members of a barrier, or, without one, for `peer`.
+  void wait(tpc_context &ctx, WaitWord &word, uint32_t seen, const Barrier *barrier, int peer,
             const char *where);
   [[noreturn]] void failLate(tpc_context &ctx);
 

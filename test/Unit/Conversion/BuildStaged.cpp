@@ -45,8 +45,7 @@ int main(int argc, char **argv) {
   registry.insert<mlir::tpc::TpcDialect, mlir::func::FuncDialect>();
   mlir::tpc::registerLowering(registry);
   mlir::MLIRContext context(registry);
-  mlir::OwningOpRef<mlir::ModuleOp> module =
-      mlir::parseSourceFile<mlir::ModuleOp>(input, &context);
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceFile<mlir::ModuleOp>(input, &context);
   if (!module)
     return 1;
   step("parse");

@@ -146,8 +146,8 @@ TEST_F(IndexAnalysisTest, ConstantMatrices) {
       }
 }
 
-// OPT's: the least number where causality hides a key; to that the padding's input is added, and where the sum is zero,
-// the least number again. Visible is where all of it is zero.
+// OPT's: the least number where causality hides a key; to that the padding's input is added, and
+// where the sum is zero, the least number again. Visible is where all of it is zero.
 TEST_F(IndexAnalysisTest, TheLeastNumberHidesWhatIsAdded) {
   Value v = parse("%mask: tensor<?x?xi64, #tpc.dist<[b, s]>>", R"(
     %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
