@@ -109,7 +109,8 @@ def sent_share(kind: str, members: int) -> float:
 def jax_collectives(hlo: str):
     """(kind, operands, bytes of the whole buffers, bytes that a device sends) of each collective."""
     pattern = re.compile(r"= (\(?[^=]*?\)?) (" + "|".join(KINDS) + r")(?:-start)?\((.*)$", re.MULTILINE)
-    for types, name, rest in pattern.findall(hlo):
+    # Long tuples are printed with comments in between.
+    for types, name, rest in pattern.findall(re.sub(r"/\*index=\d+\*/", "", hlo)):
         kind = KINDS[name]
         members = 1 if kind == "permute" else group_size(rest)
         shapes = re.findall(r"(\w+)\[([\d,]*)\]", types)
