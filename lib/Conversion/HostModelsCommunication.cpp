@@ -343,27 +343,18 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
     SizeEmitter &s = e.sizes();
     DistAttr dist = getDist(op.getValue());
     SmallVector<Value> global, offset, size;
-    // Of copies the first is delivered: of a rank's indices [begin, begin + held) in a dimension
-    // those that `times` divides.
+    // Of copies the first is delivered: of a rank's indices [begin, begin + held) in the last
+    // factor of a dimension those that `times` divides, as it divides that factor.
     Copies copies = getCopies(op->getParentOfType<PipelineOp>(), op.getIndex());
     Value held, first;
     unsigned copied = 0; // of the dimensions, divided into factors
     for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
-      if (copies.times > 1 && int64_t(i) == copies.dim) {
-        if (dim.getFactors().size() != 1 || !dim.getAxes().empty())
-          return base->emitOpError() << "output " << op.getIndex() << " has copies along " << dim
-                                     << ", which is not one factor";
-        Value times = s.constant(copies.times), before = s.constant(copies.times - 1);
-        auto roundUp = [&](Value n) { return s.floorDiv(s.add(n, before), times); };
-        Value begin = s.begin(dim.getFactors()[0]);
-        held = s.localSize(dim.getFactors()[0]);
-        copied = global.size();
-        global.push_back(s.floorDiv(s.expr(dim.getExpr()), times));
-        offset.push_back(roundUp(begin));
-        size.push_back(s.sub(roundUp(s.add(begin, held)), offset.back()));
-        first = s.sub(s.mul(offset.back(), times), begin);
-        continue;
-      }
+      bool hasCopies = copies.times > 1 && int64_t(i) == copies.dim;
+      auto last =
+          dim.getFactors().empty() ? std::nullopt : dim.getFactors().back().getExpr().asConstant();
+      if (hasCopies && (!dim.getAxes().empty() || !last || *last % copies.times))
+        return base->emitOpError() << "output " << op.getIndex() << " has " << copies.times
+                                   << " copies along " << dim << ", not within its last factor";
       // A part of `(batch{dp} * sequence){tp}` is in a row of the whole dimension, as all below the
       // first factor is whole.
       if (!dim.getAxes().empty() && isRange(dim)) {
@@ -380,6 +371,17 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
         global.push_back(s.expr(factor.getExpr()));
         offset.push_back(s.begin(factor));
         size.push_back(s.localSize(factor));
+      }
+      if (hasCopies) {
+        Value times = s.constant(copies.times), before = s.constant(copies.times - 1);
+        auto roundUp = [&](Value n) { return s.floorDiv(s.add(n, before), times); };
+        Value begin = offset.back();
+        held = size.back();
+        copied = global.size() - 1;
+        global.back() = s.floorDiv(global.back(), times);
+        offset.back() = roundUp(begin);
+        size.back() = s.sub(roundUp(s.add(begin, held)), offset.back());
+        first = s.sub(s.mul(offset.back(), times), begin);
       }
     }
     // Of the ranks that hold the same part, the first delivers; of rounds that do, the first.

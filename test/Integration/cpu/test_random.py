@@ -40,6 +40,9 @@ FOUND = {
     "shift along a dimension of which an inner factor is split":
         '{"grid":"tp1x2,allow-reshard","shapes":[[1,8]],"seed":1139,"depth":0,"hidden":15,"ids":false,'
         '"chains":[{"product":false,"steps":[["expand",0,0,0],["roll",0,0,0]]}]}',
+    "output whose copies are split apart from what they copy":
+        '{"grid":"tp2","shapes":[[1,1],[2,5]],"level":0,"layers":[{"attention":"falcon","heads":10,"kv":5,"rotary":"half",'
+        '"mlp":"none","norm":"layer_spelled","linear":"transpose","clip":true}],"seed":44,"extra":"keys"}',
     "loss behind a stage that begins within a layer":
         '{"grid":"pp2","shapes":[[3,2]],"level":3,"layers":[{"heads":6,"kv":3,"size":1,"repeat":"early","scale":"query",'
         '"norm":"rms","bias":false,"linear":"transpose"}],"depth":3,"seed":20144,"hidden":15,"vocab":1,"ids":false,"head":"loss"}',
