@@ -16,10 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TOP / "test" / "Integration"), str(TOP / "python")]
+sys.path[:0] = [str(TOP / folder) for folder in ("python", "test/Integration", "test/Integration/cpu")]
 
 from harness import Grid  # noqa: E402
 from models import COMMITTED, FAMILIES  # noqa: E402
+from test_report import expected_totals  # noqa: E402
 
 PAGE = TOP / "docs" / "plans.md"
 MODELS = {name: model for name, model in {**COMMITTED, **FAMILIES}.items()
@@ -31,7 +32,9 @@ F32 = 4
 FINE = 1.05
 # Of a buffer, what each of n ranks sends; a ring's, for reductions.
 SENT = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n,
-        "reduce_scatter": lambda n: (n - 1) / n, "all_to_all": lambda n: (n - 1) / n}
+        "reduce_scatter": lambda n: (n - 1) / n, "all_to_all": lambda n: (n - 1) / n,
+        # Bytes of these are what is sent.
+        "send": lambda n: 1, "collective_permute": lambda n: 1, "exchange": lambda n: 1}
 
 INTRODUCTION = """<!-- Written by tools/plans.py; do not edit. -->
 
@@ -92,11 +95,10 @@ def bound(model, grid, whole):
     """(axis, kind) -> bytes that one rank sends at least. `whole`: report and program at tp1."""
     report, text = whole
     tokens, width = BATCH * SEQUENCE * F32, model.hidden
-    reductions = (model.reductions or 2) * model.layers + 1
+    per_layer = model.reductions or 2
     result = collections.Counter()
-    if grid.pp > 1:
-        result["pp", "send"] = (grid.pp - 1) * tokens * width
     if grid.xy:
+        reductions = per_layer * model.layers + 1
         x, y = grid.xy
 
         def add(axis, n, kind, size):
@@ -111,11 +113,9 @@ def bound(model, grid, whole):
                 add("tpx", x, "reduce_scatter", (shape[0] if shape[1] == width else shape[1]) / y)
         add("tpx", x, "reduce_scatter", model.vocab / y)
         add("tpx-tpy", x * y, "all_reduce", count_norm_sums(text))
-    elif grid.tp > 1 and grid.sp:
-        for kind in ("reduce_scatter", "all_gather"):
-            result["tp", kind] = reductions * tokens * width * SENT[kind](grid.tp)
-    elif grid.tp > 1:
-        result["tp", "all_reduce"] = reductions * tokens * width * SENT["all_reduce"](grid.tp)
+    else:
+        for (axis, kind), (_, size) in expected_totals(model, grid, BATCH, SEQUENCE, per_layer).items():
+            result[axis, kind] = size * SENT[kind](grid.tp)
     if grid.tp > 1 and not grid.xy and model.norm_sums:
         result["tp", "all_reduce"] += model.layers * tokens * model.norm_sums * SENT["all_reduce"](grid.tp)
     return result
@@ -124,12 +124,11 @@ def bound(model, grid, whole):
 def sent(grid, report):
     """(axis, kind) -> bytes that one rank of each stage sends."""
     x, y = grid.xy or (1, 1)
-    sizes = {"tp": grid.tp, "tpx": x, "tpy": y, "tpx-tpy": x * y}
+    sizes = {"pp": grid.pp, "tp": grid.tp, "tpx": x, "tpy": y, "tpx-tpy": x * y}
     result = collections.Counter()
     for row in report["collectives"]:
         if row["axis"] != "output":
-            share = SENT[row["kind"]](sizes[row["axis"]]) if row["kind"] in SENT else 1
-            result[row["axis"], row["kind"]] += row["bytes"] * share
+            result[row["axis"], row["kind"]] += row["bytes"] * SENT[row["kind"]](sizes[row["axis"]])
     return result
 
 

@@ -20,6 +20,8 @@ import numpy as np
 
 TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("TPC_BUILD") or TOP / "build").resolve()
+# Makes an executable of a staged program, for tests that write one. Tests fail where it is not built.
+BUILD_STAGED = BUILD / "test" / "bin" / "tpc-build-staged"
 # A run that takes longer hangs. Generous: the machine may be busy.
 TIMEOUT_SECONDS = 300
 

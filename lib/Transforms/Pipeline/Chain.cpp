@@ -5,6 +5,8 @@
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Transforms/Pipeline/Cuts.h"
 
+#include "mlir/IR/IRMapping.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 
@@ -219,4 +221,28 @@ std::optional<std::vector<size_t>> Chain::choose(size_t stages, ArrayRef<StageRa
     for (size_t &cut : *cuts)
       cut = windows[cut];
   return cuts;
+}
+
+func::FuncOp mlir::tpc::cloneAsFunction(OpBuilder &builder, Location loc, StringRef name,
+                                        ArrayRef<Operation *> ops, ArrayRef<Value> arguments,
+                                        ArrayRef<Value> results) {
+  OpBuilder::InsertionGuard guard(builder);
+  auto function = func::FuncOp::create(
+      builder, loc, name,
+      builder.getFunctionType(TypeRange(ValueRange(arguments)), TypeRange(ValueRange(results))));
+  function.setPrivate();
+  Block *body = function.addEntryBlock();
+  IRMapping mapping;
+  for (auto [value, argument] : llvm::zip_equal(arguments, body->getArguments())) {
+    mapping.map(value, argument);
+    argument.setLoc(value.getLoc());
+  }
+  builder.setInsertionPointToStart(body);
+  for (Operation *op : ops)
+    builder.clone(*op, mapping);
+  SmallVector<Value> mapped;
+  for (Value value : results)
+    mapped.push_back(mapping.lookup(value));
+  func::ReturnOp::create(builder, loc, mapped);
+  return function;
 }

@@ -101,6 +101,11 @@ private:
 /// more than one and a half times the mean.
 std::string describeImbalance(Chain &chain, CostModel &model, ArrayRef<size_t> cuts);
 
+/// A private function, in no module yet, that does `ops` with `arguments` and returns `results`.
+func::FuncOp cloneAsFunction(OpBuilder &builder, Location loc, StringRef name,
+                             ArrayRef<Operation *> ops, ArrayRef<Value> arguments,
+                             ArrayRef<Value> results);
+
 } // namespace mlir::tpc
 
 #endif // TPC_LIB_TRANSFORMS_PIPELINE_CHAIN_H

@@ -1,13 +1,13 @@
 //===- LayerParts.cpp - Layers that a stage may begin within --------------===//
 
 #include "LayerParts.h"
+#include "Chain.h"
 
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Dialect/Tpc.h"
 
-#include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -153,25 +153,10 @@ ArrayRef<LayerParts::Part> LayerParts::makeParts(func::FuncOp layer, ArrayRef<Op
       }
 
     OpBuilder builder(layer->getContext());
-    Location loc = selectLocs(layer.getLoc(), part.locs);
-    part.function = func::FuncOp::create(
-        builder, loc, (layer.getName() + "_part_" + Twine(k)).str(),
-        builder.getFunctionType(TypeRange(ValueRange(taken)), TypeRange(ValueRange(returned))));
-    part.function.setPrivate();
+    part.function = cloneAsFunction(builder, selectLocs(layer.getLoc(), part.locs),
+                                    (layer.getName() + "_part_" + Twine(k)).str(),
+                                    ops.getArrayRef(), taken, returned);
     part.function->setAttr(kLayerPartAttr, builder.getUnitAttr());
-    Block *block = part.function.addEntryBlock();
-    IRMapping mapping;
-    for (auto [value, argument] : llvm::zip(taken, block->getArguments())) {
-      mapping.map(value, argument);
-      argument.setLoc(value.getLoc());
-    }
-    builder.setInsertionPointToStart(block);
-    for (Operation *op : ops)
-      builder.clone(*op, mapping);
-    SmallVector<Value> mapped;
-    for (Value value : returned)
-      mapped.push_back(mapping.lookup(value));
-    func::ReturnOp::create(builder, loc, mapped);
     symbols.insert(part.function,
                    std::next((list.empty() ? layer : list.back().function)->getIterator()));
     list.push_back(std::move(part));

@@ -230,23 +230,8 @@ func::FuncOp Splitter::makeStage(const Chain &chain, size_t index, size_t begin,
     results.push_back(terminator->getOperand(i));
 
   OpBuilder builder(main);
-  std::string name = "stage_" + std::to_string(index);
-  auto stage =
-      func::FuncOp::create(builder, main.getLoc(), name,
-                           FunctionType::get(module.getContext(), TypeRange(ValueRange(arguments)),
-                                             TypeRange(ValueRange(results))));
-  stage.setPrivate();
-  Block *body = stage.addEntryBlock();
-  IRMapping mapping;
-  for (auto [value, argument] : llvm::zip(arguments, body->getArguments()))
-    mapping.map(value, argument);
-  builder.setInsertionPointToStart(body);
-  for (Operation *op : ops)
-    builder.clone(*op, mapping);
-  SmallVector<Value> mapped;
-  for (Value value : results)
-    mapped.push_back(mapping.lookup(value));
-  func::ReturnOp::create(builder, main.getLoc(), mapped);
+  func::FuncOp stage = cloneAsFunction(builder, main.getLoc(), "stage_" + std::to_string(index),
+                                       ops.getArrayRef(), arguments, results);
 
   SmallVector<Value> operands;
   for (Value value : arguments)

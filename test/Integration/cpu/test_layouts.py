@@ -12,9 +12,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from harness import BUILD
+from harness import BUILD_STAGED
 
-TOOL = BUILD / "test" / "bin" / "tpc-build-staged"
 GRID = {"tp": 3, "dp": 2}
 WIDTH = 6
 # Even, uneven, and with more ranks than there are elements; every subset of the factors, in every order of axes.
@@ -306,15 +305,13 @@ class Inputs:
 
 @pytest.mark.parametrize("layout", [*LAYOUTS, *(pytest.param(layout, marks=pytest.mark.long) for layout in MORE)])
 def test_layout(tmp_path, layout):
-    if not TOOL.exists():
-        pytest.skip(f"{TOOL} is not built")
     dim = Dim.parse(layout)
     program = program_of(dim)
     (tmp_path / "program.mlir").write_text(program.text())
     if program.weight:
         numbers_of(dim).tofile(tmp_path / "w.bin")
     exe = tmp_path / "program"
-    built = subprocess.run([TOOL, tmp_path / "program.mlir", "-o", exe], capture_output=True, text=True,
+    built = subprocess.run([BUILD_STAGED, tmp_path / "program.mlir", "-o", exe], capture_output=True, text=True,
                            cwd=tmp_path)
     assert built.returncode == 0, built.stderr + program.text()
     names = [size for size, _ in dim.factors if isinstance(size, str)]

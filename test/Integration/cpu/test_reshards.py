@@ -8,11 +8,10 @@ import re
 import numpy as np
 import pytest
 
-from harness import BUILD, run, tool
+from harness import BUILD_STAGED, run, tool
 from test_annotated_layouts import LAYOUTS, SIZES, TYPE, sharding
 
 GRIDS = {"tp2,dp2": {"tp": 2, "dp": 2}, "tp2,dp4": {"tp": 2, "dp": 4}}
-BUILDER = BUILD / "test" / "bin" / "tpc-build-staged"
 PASSES = ["--tpc-insert-reshards", "--tpc-lower-reshards", "--tpc-localize"]
 # Pairs that are above the bound, and by which factor: none.
 ABOVE = {"tp2,dp2": {}, "tp2,dp4": {}}
@@ -67,7 +66,7 @@ def sent_of(tmp_path, name, pairs):
     passes = [f"--tpc-assign-shardings=shard={name},manual", *PASSES, "--tpc-split-stages", "--tpc-schedule-pipeline", "--tpc-verify-comms",
               f"--tpc-verify-equivalence=reference={path}"]
     run([tool("tpc-opt"), path, *passes, "-o", staged]).check()
-    run([BUILDER, staged, "-o", executable], cwd=tmp_path).check()
+    run([BUILD_STAGED, staged, "-o", executable], cwd=tmp_path).check()
     x = np.random.default_rng(1).normal(size=SIZES).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     outputs = [argument for i in range(len(pairs)) for argument in ("--output", f"y{i}={tmp_path}/y{i}.npy")]
@@ -81,8 +80,6 @@ def sent_of(tmp_path, name, pairs):
 @pytest.mark.parametrize("name", GRIDS)
 def test_ranks_send_no_more_than_they_must(tmp_path, name):
     """All pairs at once: the sum is that of the bounds, so none is above."""
-    if not BUILDER.exists():
-        pytest.skip(f"{BUILDER} is not built")
     pairs = list(itertools.permutations(LAYOUTS, 2))
     assert len(pairs) == 110
     bounds = [bound_of(*pair, GRIDS[name]) for pair in pairs]
