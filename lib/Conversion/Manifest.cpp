@@ -2,8 +2,8 @@
 
 #include "Manifest.h"
 
-#include "tpc/Analysis/Schedule.h"
-#include "tpc/Analysis/Verify.h"
+#include "tpc/Verify/Schedule.h"
+#include "tpc/Verify/Verify.h"
 #include "tpc/Dialect/InputDefault.h"
 #include "tpc/digest.h"
 #include "llvm/Support/FileSystem.h"

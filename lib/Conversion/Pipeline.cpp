@@ -2,7 +2,7 @@
 
 #include "HostModels.h"
 #include "KernelModels.h"
-#include "tpc/Analysis/Schedule.h"
+#include "tpc/Verify/Schedule.h"
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Conversion/Passes.h"
 

@@ -5,7 +5,7 @@
 #include "ReadProgram.h"
 
 #include "tpc/Analysis/Passes.h"
-#include "tpc/Analysis/Schedule.h"
+#include "tpc/Verify/Schedule.h"
 #include "tpc/Driver/Register.h"
 #include "tpc/Import/ONNX/Import.h"
 #include "tpc/Transforms/Model/Pipeline.h"

@@ -2,7 +2,7 @@
 
 #include "ReadProgram.h"
 
-#include "tpc/Analysis/Schedule.h"
+#include "tpc/Verify/Schedule.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Transforms/Sharding/Passes.h"

@@ -9,7 +9,7 @@
 #include "ReadProgram.h"
 #include "TpccOptions.h"
 
-#include "tpc/Analysis/Certificate.h"
+#include "tpc/Verify/Certificate.h"
 #include "tpc/Analysis/Report.h"
 #include "tpc/Dialect/LinkModel.h"
 #include "tpc/Dialect/Tpc.h"

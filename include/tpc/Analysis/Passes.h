@@ -1,4 +1,4 @@
-//===- Passes.h - Passes that look and change nothing -----------*- C++ -*-===//
+//===- Passes.h - What a program costs and holds ---------------*- C++ -*-===//
 
 #ifndef TPC_ANALYSIS_PASSES_H
 #define TPC_ANALYSIS_PASSES_H

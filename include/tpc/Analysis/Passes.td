@@ -1,32 +1,9 @@
-//===- Passes.td - Passes that look and change nothing ----------*- tablegen -*-===//
+//===- Passes.td - What a program costs and holds     ----------*- tablegen -*-===//
 
 #ifndef TPC_ANALYSIS_PASSES
 #define TPC_ANALYSIS_PASSES
 
 include "mlir/Pass/PassBase.td"
-
-def Evaluate : Pass<"tpc-evaluate", "::mlir::ModuleOp"> {
-  let summary = "Run a program with the reference interpreter and compare with the last time";
-  let description = [{
-    For tests of passes: evaluates the program for the sizes in `shape`, in double precision, with made-up
-    weights and inputs that depend on names and indices alone. The first time the outputs are
-    recorded (`tpc.inputs`, `tpc.expected` on the module); from then on they must
-    be the same:
-
-        tpc-opt model.mlir --tpc-evaluate=shape=batch=2,sequence=5
-            --tpc-assign-shardings=shard=tp3 ... --tpc-evaluate=shape=batch=2,sequence=5
-
-    Programs of all stages up to staged: global ones as they are, local ones on all ranks of the
-    grid, which communicate as their types say.
-
-    Errors: an output differs, or a part of it is missing; ranks disagree on replicated values;
-    a rank waits for one that does not take part; a message is not sent or not received.
-  }];
-  let options = [
-    ListOption<"shape", "shape", "std::string", "Sizes of symbols, such as batch=2,sequence=128">,
-    Option<"tolerance", "tolerance", "double", "1.0e-9", "Largest difference, relative to the largest value">];
-  let dependentDialects = ["::mlir::tpc::TpcDialect"];
-}
 
 def CheckLinks : Pass<"tpc-check-links", "::mlir::ModuleOp"> {
   let summary = "Warn of tensor parallelism that reaches over the border of a node";
@@ -59,89 +36,6 @@ def PrintReport : Pass<"tpc-print-report", "::mlir::ModuleOp"> {
   let options = [
     ListOption<"shape", "shape", "std::string", "Sizes of symbols, such as batch=2,sequence=128">,
     Option<"json", "json", "bool", "false", "As JSON, not as text">];
-}
-
-def VerifyBounds : Pass<"tpc-verify-bounds", "::mlir::ModuleOp"> {
-  let summary = "Prove that no size overflows 64 bits or the budget";
-  let description = [{
-    Bounds every value and loop of a program of any stage, before anything is folded or
-    allocated. A symbol is at least 1, at most what `tpc.constraints` says, and at most `symbol-max` where
-    they say nothing. Of a local program the fullest rank counts.
-
-    Errors, with the ONNX node and both numbers: a value, the iterations of an op, or a weight's end in its file
-    may pass 64 bits; a value needs more than `budget` bytes even where all symbols are as small as they can
-    be.
-  }];
-  let options = [
-    Option<"budget", "budget", "int64_t", "int64_t(1) << 40", "Bytes that one value may need at the least sizes">,
-    Option<"symbolMax", "symbol-max", "int64_t", "32768", "The largest value of a symbol that has no constraint">];
-  let dependentDialects = ["::mlir::tpc::TpcDialect"];
-}
-
-def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
-  let summary = "Prove that a distributed program computes what the model does";
-  let description = [{
-    Compares a program (sharded, spmd or staged) with the model it was made of:
-
-        tpcc gpt2.onnx --emit=model -o model.mlir
-        tpc-opt staged.mlir --tpc-verify-equivalence=reference=model.mlir
-
-    First, by one lemma for each op, that every value on a rank is the part of a whole value that
-    its type says: replicated, a shard, or a part of a sum. Then that the whole values are those of
-    the model, for all sizes: the outputs of both programs must be the same expressions of inputs and
-    weights. Layers are looked at once. The sharding rules of ops are not used. Then, as a randomized check, both programs are run
-    at small sizes with elements of a prime field for numbers: sums are exact, what is not linear is a hash. See docs/verification.md.
-
-    Errors, at the first op where it fails, with its ONNX node: parts that do not fit together,
-    unreduced values where whole ones are needed, communication that does not give what its
-    type says, another expression than the model's, messages and outputs that do not pair, and
-    ops for which there is no lemma.
-  }];
-  let options = [
-    Option<"reference", "reference", "std::string", "\"\"", "The program of the model stage">,
-    Option<"symbolic", "symbolic", "bool", "true", "Prove it for all sizes">,
-    Option<"interpret", "interpret", "bool", "true", "Run both programs at small sizes over a prime field">];
-  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
-}
-
-def VerifyComms : Pass<"tpc-verify-comms", "::mlir::ModuleOp"> {
-  let summary = "Prove that the ranks of a staged program cannot deadlock";
-  let description = [{
-    Reads the staged program only, and trusts nobody who made it. For all sizes, all ranks and all
-    numbers of micro-batches at once:
-
-    * the members of each group issue the same collectives in the same order (kind, reduction, element
-      type, sizes, root), whatever loops and branches are around them;
-    * what one stage sends, another receives: as often, in the same order, of the same type;
-    * without any buffering there is no circle of ranks that wait for each other;
-    * nothing writes memory while a message is under way: a staged program has values only;
-    * each output is delivered once.
-
-    Errors name the op's ONNX node, the axes of the group and, by coordinates, two ranks that disagree.
-    `certificate=FILE` writes the proof ("-": to standard output), which tpc-check-certificate checks again.
-
-        error: tpc.all_reduce 'ln_f': not all members of its group over dp come: rank (dp 0) and
-               rank (dp 1) may have a different number of micro-batches
-  }];
-  let options = [Option<"certificate", "certificate", "std::string", "\"\"", "Where to write the proof">];
-  let dependentDialects = ["::mlir::tpc::TpcDialect"];
-}
-
-def Mutate : Pass<"tpc-mutate", "::mlir::ModuleOp"> {
-  let summary = "Make one mistake, to see whether a verifier finds it";
-  let description = [{
-    For tests: changes an spmd or staged program as a bug in a partitioner would. `kind=list` prints all kinds; of
-    the places where one fits, `seed` chooses. Where it goes, the types are kept right if a
-    mistake of that kind can be: `--verify-each=0` lets the others through to the verifiers.
-
-        tpc-opt model.mlir --tpc-assign-shardings=shard=tp2 ... --tpc-schedule-pipeline
-            --tpc-mutate=kind=rank-branch,seed=3 --tpc-verify-comms
-
-    Errors: no such kind; the program has no place for it.
-  }];
-  let options = [ListOption<"kind", "kind", "std::string", "Which mistake (list prints all), then seed=N: which of the places">];
-  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect",
-                           "::mlir::tensor::TensorDialect"];
 }
 
 #endif

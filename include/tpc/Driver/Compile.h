@@ -7,7 +7,7 @@
 #ifndef TPC_DRIVER_COMPILE_H
 #define TPC_DRIVER_COMPILE_H
 
-#include "tpc/Analysis/Verify.h"
+#include "tpc/Verify/Verify.h"
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Support/ShardSpec.h"
 

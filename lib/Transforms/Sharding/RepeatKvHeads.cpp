@@ -37,7 +37,7 @@
 #include "Plan.h"
 #include "tpc/Analysis/Nominal.h"
 #include "tpc/Analysis/PlanFacts.h"
-#include "tpc/Analysis/Verify.h"
+#include "tpc/Verify/Verify.h"
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Sharding/Passes.h"

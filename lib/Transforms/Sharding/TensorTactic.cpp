@@ -26,7 +26,7 @@
 #include "Plan.h"
 
 #include "tpc/Analysis/Nominal.h"
-#include "tpc/Analysis/Verify.h"
+#include "tpc/Verify/Verify.h"
 #include "tpc/Support/Links.h"
 
 #include "llvm/ADT/SmallSet.h"

@@ -24,7 +24,7 @@
 #include "AnnotatedFactors.h"
 #include "Plan.h"
 
-#include "tpc/Analysis/Verify.h"
+#include "tpc/Verify/Verify.h"
 #include "tpc/Dialect/Sharding.h"
 
 #include "mlir/IR/IRMapping.h"

@@ -1,7 +1,7 @@
 //===- Verify.h - Proofs about partitioned programs -------------*- C++ -*-===//
 
-#ifndef TPC_ANALYSIS_VERIFY_H
-#define TPC_ANALYSIS_VERIFY_H
+#ifndef TPC_VERIFY_VERIFY_H
+#define TPC_VERIFY_VERIFY_H
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -49,4 +49,4 @@ LogicalResult verifyDistribution(ModuleOp program);
 
 } // namespace mlir::tpc
 
-#endif // TPC_ANALYSIS_VERIFY_H
+#endif // TPC_VERIFY_VERIFY_H

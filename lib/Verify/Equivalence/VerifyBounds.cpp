@@ -1,6 +1,6 @@
 //===- VerifyBounds.cpp - Are sizes within 64 bits and a budget? ----------===//
 
-#include "tpc/Analysis/Passes.h"
+#include "tpc/Verify/Passes.h"
 
 #include "Lemmas.h"
 #include "tpc/Dialect/Dist.h"
@@ -9,7 +9,7 @@
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_VERIFYBOUNDS
-#include "tpc/Analysis/Passes.h.inc"
+#include "tpc/Verify/Passes.h.inc"
 } // namespace mlir::tpc
 
 using namespace mlir;

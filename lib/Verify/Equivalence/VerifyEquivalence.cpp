@@ -8,19 +8,19 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tpc/Analysis/Verify.h"
+#include "tpc/Verify/Verify.h"
 
 #include "CompareRuns.h"
 #include "ExpandNorms.h"
 #include "Lemmas.h"
 #include "Terms.h"
-#include "tpc/Analysis/Passes.h"
+#include "tpc/Verify/Passes.h"
 
 #include "mlir/Parser/Parser.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_VERIFYEQUIVALENCE
-#include "tpc/Analysis/Passes.h.inc"
+#include "tpc/Verify/Passes.h.inc"
 } // namespace mlir::tpc
 
 using namespace mlir;

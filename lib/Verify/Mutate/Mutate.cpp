@@ -1,7 +1,7 @@
 //===- Mutate.cpp - Seeded mistakes, to see the verifiers work ------------===//
 
 #include "Mutate.h"
-#include "tpc/Analysis/Passes.h"
+#include "tpc/Verify/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -9,7 +9,7 @@
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_MUTATE
-#include "tpc/Analysis/Passes.h.inc"
+#include "tpc/Verify/Passes.h.inc"
 } // namespace mlir::tpc
 
 using namespace mlir;

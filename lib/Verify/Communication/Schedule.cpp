@@ -1,6 +1,6 @@
 //===- Schedule.cpp - What the ranks of a staged program say --------------===//
 
-#include "tpc/Analysis/Schedule.h"
+#include "tpc/Verify/Schedule.h"
 
 #include "tpc/Dialect/Dist.h"
 

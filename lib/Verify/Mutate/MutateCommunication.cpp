@@ -1,7 +1,7 @@
 //===- MutateCommunication.cpp - Mistakes in what ranks tell each other ---===//
 
 #include "Mutate.h"
-#include "tpc/Analysis/Schedule.h"
+#include "tpc/Verify/Schedule.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/AttrTypeSubElements.h"

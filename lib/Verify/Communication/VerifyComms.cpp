@@ -1,8 +1,8 @@
 //===- VerifyComms.cpp - Ranks that communicate come to an end ------------===//
 
 #include "VerifyComms.h"
-#include "tpc/Analysis/Certificate.h"
-#include "tpc/Analysis/Passes.h"
+#include "tpc/Verify/Certificate.h"
+#include "tpc/Verify/Passes.h"
 #include "tpc/Dialect/Copies.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -10,7 +10,7 @@
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_VERIFYCOMMS
-#include "tpc/Analysis/Passes.h.inc"
+#include "tpc/Verify/Passes.h.inc"
 } // namespace mlir::tpc
 
 using namespace mlir;

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_ANALYSIS_CERTIFICATE_H
-#define TPC_ANALYSIS_CERTIFICATE_H
+#ifndef TPC_VERIFY_CERTIFICATE_H
+#define TPC_VERIFY_CERTIFICATE_H
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LLVM.h"
@@ -28,4 +28,4 @@ private:
 
 } // namespace mlir::tpc
 
-#endif // TPC_ANALYSIS_CERTIFICATE_H
+#endif // TPC_VERIFY_CERTIFICATE_H

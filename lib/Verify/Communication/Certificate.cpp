@@ -1,6 +1,6 @@
 //===- Certificate.cpp - Why a program cannot deadlock --------------------===//
 
-#include "tpc/Analysis/Certificate.h"
+#include "tpc/Verify/Certificate.h"
 #include "VerifyComms.h"
 
 using namespace mlir;

@@ -13,8 +13,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_ANALYSIS_SCHEDULE_H
-#define TPC_ANALYSIS_SCHEDULE_H
+#ifndef TPC_VERIFY_SCHEDULE_H
+#define TPC_VERIFY_SCHEDULE_H
 
 #include "tpc/Dialect/Tpc.h"
 
@@ -107,4 +107,4 @@ std::string hashText(StringRef text);
 
 } // namespace mlir::tpc
 
-#endif // TPC_ANALYSIS_SCHEDULE_H
+#endif // TPC_VERIFY_SCHEDULE_H

@@ -1,14 +1,14 @@
 //===- Evaluate.cpp - The reference interpreter, on all ranks -------------===//
 
 #include "tpc/Analysis/ParseSymbols.h"
-#include "tpc/Analysis/Passes.h"
+#include "tpc/Verify/Passes.h"
 
 #include "Inputs.h"
 #include "Machine.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_EVALUATE
-#include "tpc/Analysis/Passes.h.inc"
+#include "tpc/Verify/Passes.h.inc"
 } // namespace mlir::tpc
 
 using namespace mlir;

@@ -1,6 +1,6 @@
 //===- RecordSchedule.cpp - The schedule's hash, for the manifest ---------===//
 
-#include "tpc/Analysis/Schedule.h"
+#include "tpc/Verify/Schedule.h"
 
 #include "mlir/Pass/Pass.h"
 

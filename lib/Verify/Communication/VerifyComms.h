@@ -15,7 +15,7 @@
 #ifndef TPC_LIB_ANALYSIS_VERIFYCOMMS_H
 #define TPC_LIB_ANALYSIS_VERIFYCOMMS_H
 
-#include "tpc/Analysis/Schedule.h"
+#include "tpc/Verify/Schedule.h"
 #include "tpc/Dialect/Dist.h"
 
 namespace mlir::tpc::comms {
