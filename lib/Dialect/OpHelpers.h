@@ -11,7 +11,6 @@ using ::tpc::SymExpr;
 using Sizes = SmallVector<SymExpr>;
 
 inline Type elementType(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
-inline int64_t rankOf(Value v) { return cast<RankedTensorType>(v.getType()).getRank(); }
 
 /// Sizes of a broadcast of `a` and `b` (numpy, aligned at the last dimension);
 /// fails where two sizes are neither equal nor 1.

@@ -163,7 +163,7 @@ private:
 inline Type elementOf(Value v) {
   return mlir::cast<RankedTensorType>(v.getType()).getElementType();
 }
-inline int64_t rankOf(Value v) { return mlir::cast<RankedTensorType>(v.getType()).getRank(); }
+using mlir::tpc::rankOf;
 
 } // namespace mlir::tpc::frontend
 

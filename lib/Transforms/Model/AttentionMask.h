@@ -3,7 +3,7 @@
 #ifndef TPC_LIB_TRANSFORMS_MODEL_ATTENTIONMASK_H
 #define TPC_LIB_TRANSFORMS_MODEL_ATTENTIONMASK_H
 
-#include "tpc/Transforms/Model/IndexAnalysis.h"
+#include "tpc/Analysis/Index/IndexAnalysis.h"
 
 namespace mlir::tpc {
 

@@ -3,73 +3,9 @@
 #include "Constants.h"
 #include "Movement.h"
 
-#include <cmath>
-
 using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
-
-double mlir::tpc::roundTo(Type element, double number) {
-  if (auto type = dyn_cast<FloatType>(element)) {
-    llvm::APFloat value(number);
-    bool loses;
-    value.convert(type.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &loses);
-    value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &loses);
-    return value.convertToDouble();
-  }
-  if (element.isInteger(1))
-    return number != 0;
-  return std::trunc(number);
-}
-
-static std::optional<double> integerAsDouble(int64_t n) {
-  if (std::abs((double)n) > 9007199254740992.0) // 2^53
-    return std::nullopt;
-  return (double)n;
-}
-
-/// Chains in untrusted files may be of any length.
-static constexpr int kMaxDepth = 64;
-
-static std::optional<double> findSplat(Value v, int depth) {
-  Operation *op = v.getDefiningOp();
-  if (!op || depth > kMaxDepth)
-    return std::nullopt;
-  if (auto constant = dyn_cast<ConstantOp>(op)) {
-    auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
-    if (!dense || !dense.isSplat())
-      return std::nullopt;
-    Type element = dense.getElementType();
-    if (isa<FloatType>(element)) {
-      llvm::APFloat value = dense.getSplatValue<llvm::APFloat>();
-      bool loses;
-      value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &loses);
-      return value.convertToDouble();
-    }
-    llvm::APInt value = dense.getSplatValue<llvm::APInt>();
-    return integerAsDouble(isUnsigned(element) ? (int64_t)value.getZExtValue()
-                                               : value.getSExtValue());
-  }
-  if (auto size = dyn_cast<SizeOp>(op)) {
-    auto expr = SymExpr::parse(size.getExpr().str());
-    auto n = expr ? expr->asConstant() : std::nullopt;
-    return n ? integerAsDouble(*n) : std::nullopt;
-  }
-  if (isa<ReshapeOp, TransposeOp, ExpandOp, SliceOp>(op))
-    return findSplat(op->getOperand(0), depth + 1);
-  if (auto castOp = dyn_cast<CastOp>(op)) {
-    if (auto inner = findSplat(castOp.getOperand(), depth + 1))
-      return evaluateScalar(op, {*inner});
-  }
-  return std::nullopt;
-}
-
-std::optional<double> mlir::tpc::getSplat(Value v) { return findSplat(v, 0); }
-
-bool mlir::tpc::isSplatNear(Value v, double number, double tolerance) {
-  auto splat = getSplat(v);
-  return splat && std::abs(*splat - number) <= tolerance * std::abs(number);
-}
 
 bool mlir::tpc::isConstantVector(Value v, const SymExpr &n) {
   SmallVector<SymExpr> sizes = getSizes(v);
@@ -91,20 +27,4 @@ Value mlir::tpc::createSplat(OpBuilder &builder, Location loc, RankedTensorType 
                              double number) {
   return createExpand(builder, loc, createScalar(builder, loc, type.getElementType(), number),
                       getSizes(type));
-}
-
-std::optional<double> mlir::tpc::evaluateScalar(Operation *op, ArrayRef<double> x) {
-  auto scalar = dyn_cast<ScalarOpInterface>(op);
-  if (!scalar)
-    return std::nullopt;
-  Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
-  double r = roundTo(element, scalar.evaluateScalar(x));
-  // An integer result must fit its type, and be exact as a double.
-  if (!isa<FloatType>(element)) {
-    unsigned width = element.getIntOrFloatBitWidth();
-    double limit = std::ldexp(1.0, std::min(53u, width == 1 ? 1 : width - 1));
-    if (!(r < limit && r >= -limit))
-      return std::nullopt;
-  }
-  return r;
 }

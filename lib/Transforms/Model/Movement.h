@@ -88,9 +88,6 @@ Value createSlice(OpBuilder &builder, Location loc, Value v, int64_t dim,
                   const ::tpc::SymExpr &start, const ::tpc::SymExpr &size, int64_t step = 1);
 Value createExpand(OpBuilder &builder, Location loc, Value v, ArrayRef<::tpc::SymExpr> sizes);
 
-inline Type elementTypeOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
-inline int64_t rankOf(Value v) { return cast<RankedTensorType>(v.getType()).getRank(); }
-inline bool isFloat(Value v) { return isa<FloatType>(elementTypeOf(v)); }
 /// Equal sizes, dimension by dimension.
 bool sameSizes(ArrayRef<::tpc::SymExpr> a, ArrayRef<::tpc::SymExpr> b);
 

@@ -3,7 +3,7 @@
 #include "Constants.h"
 #include "Movement.h"
 #include "Simplify.h"
-#include "tpc/Transforms/Model/IndexAnalysis.h"
+#include "tpc/Analysis/Index/IndexAnalysis.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

@@ -1,6 +1,6 @@
 //===- IndexConstants.cpp - Constants as functions of their indices -------===//
 
-#include "tpc/Transforms/Model/IndexAnalysis.h"
+#include "tpc/Analysis/Index/IndexAnalysis.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

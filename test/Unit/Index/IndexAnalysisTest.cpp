@@ -1,6 +1,6 @@
 //===- IndexAnalysisTest.cpp - Values as functions of their indices -------===//
 
-#include "tpc/Transforms/Model/IndexAnalysis.h"
+#include "tpc/Analysis/Index/IndexAnalysis.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"

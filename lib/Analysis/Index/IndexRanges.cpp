@@ -1,6 +1,6 @@
 //===- IndexRanges.cpp - Proofs from the ranges of indices and sizes ------===//
 
-#include "tpc/Transforms/Model/IndexAnalysis.h"
+#include "tpc/Analysis/Index/IndexAnalysis.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

@@ -1,6 +1,6 @@
 //===- IndexExpr.cpp - Expressions over indices, simplified ---------------===//
 
-#include "tpc/Transforms/Model/IndexAnalysis.h"
+#include "tpc/Analysis/Index/IndexAnalysis.h"
 
 #include "llvm/Support/Format.h"
 

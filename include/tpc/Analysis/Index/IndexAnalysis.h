@@ -20,8 +20,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_TRANSFORMS_MODEL_INDEXANALYSIS_H
-#define TPC_TRANSFORMS_MODEL_INDEXANALYSIS_H
+#ifndef TPC_ANALYSIS_INDEX_INDEXANALYSIS_H
+#define TPC_ANALYSIS_INDEX_INDEXANALYSIS_H
 
 #include "tpc/Dialect/Dist.h"
 
@@ -161,4 +161,4 @@ private:
 
 } // namespace mlir::tpc
 
-#endif // TPC_TRANSFORMS_MODEL_INDEXANALYSIS_H
+#endif // TPC_ANALYSIS_INDEX_INDEXANALYSIS_H

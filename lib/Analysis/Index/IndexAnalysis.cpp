@@ -1,8 +1,7 @@
 //===- IndexAnalysis.cpp - Elements of op results by index ----------------===//
 
-#include "tpc/Transforms/Model/IndexAnalysis.h"
-#include "Constants.h"
-#include "Movement.h"
+#include "tpc/Analysis/Index/IndexAnalysis.h"
+#include "tpc/Analysis/Index/Splats.h"
 
 #include <cmath>
 
