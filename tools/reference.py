@@ -30,9 +30,10 @@ def pages(llvm):
     source = "include/tpc/Dialect/TpcOps.td"
     yield "dialect.md", NOTE.format(source=source) + tblgen(llvm, source, "-gen-dialect-doc",
                                                             "-dialect=tpc")
-    folders = {"Model": "The model stage", "Sharding": "The sharded and spmd stages",
-               "Pipeline": "The staged program", "Analysis": "Verification and cost",
-               "Conversion": "Lowering"}
+    folders = {"Model": "The model stage", "Annotations": "What users ask for",
+               "Tactics": "The sharded stage", "Collectives": "The spmd stage",
+               "Stages": "The staged program", "Analysis": "Costs", "Verify": "Verification",
+               "Conversion": "Lowering", "Driver": "Explanations"}
     passes = sorted((TOP / "include" / "tpc").glob("**/Passes.td"),
                     key=lambda path: list(folders).index(path.parent.name))
     text = NOTE.format(source="the Passes.td files") + "# Passes\n"
@@ -41,6 +42,32 @@ def pages(llvm):
         body = re.sub(r"^(#+) ", lambda match: "#" * max(3, len(match[1])) + " ", body, flags=re.M)
         text += f"\n## {folders[path.parent.name]}\n\n{body}"
     yield "passes.md", text
+    yield "attributes.md", attributes()
+
+
+PLACES = {"OnModule": "the module", "OnFunction": "functions", "OnInput": "inputs", "OnOutput": "outputs",
+          "OnStage": "stages", "OnWeight": "weights", "OnValue": "ops", "anywhere": "weights, inputs, ops"}
+
+
+def attributes():
+    """The attributes tpc.*: what the header says of each, and where the dialect's table lets it stand."""
+    header = (TOP / "include/tpc/Dialect/ProgramAttrs.h").read_text()
+    table = (TOP / "lib/Dialect/DiscardableAttrs.cpp").read_text().split("static const Entry table[]")[1]
+    places = {name: ", ".join(PLACES[place.strip()] for place in where.split("|"))
+              for name, where in re.findall(r"\{(k\w+Attr),\s*([\w |]+),", table)}
+    text = NOTE.format(source="include/tpc/Dialect/ProgramAttrs.h and lib/Dialect/DiscardableAttrs.cpp")
+    text += "# Attributes\n\nWhat passes and stages tell each other beside the ops. All are verified; any other `tpc.*` is an error.\n"
+    for section in re.split(r"^// ---- ", header, flags=re.M)[1:]:
+        title, body = section.split(" ----\n", 1)
+        text += f"\n## {title[0].upper()}{title[1:]}\n\n| attribute | on | |\n|---|---|---|\n"
+        comment = ""
+        for lines, constant, name in re.findall(r'((?:^/// .*\n)*)^inline constexpr llvm::StringLiteral (k\w+) = "([\w.]+)";',
+                                                body, flags=re.M):
+            comment = " ".join(line[4:] for line in lines.splitlines()) if lines else comment
+            comment = re.sub(r"^(Module|Arguments|Results|Functions|Inputs|Ops)[^:.]*: (.)", lambda m: m[2].upper(), comment)
+            text += f"| `{name}` | {places.pop(constant)} | {comment.replace('|', chr(92) + '|')} |\n"
+    assert not places, f"not in the header: {', '.join(places)}"
+    return text
 
 
 def main():

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tpc/Analysis/LinkModel.h"
 #include "tpc/Analysis/Passes.h"
 #include "tpc/Analysis/Report.h"
-#include "tpc/Dialect/LinkModel.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_CHECKLINKS

@@ -50,12 +50,12 @@ Symbols mlir::tpc::getNominalSymbols(ModuleOp module) {
         }
   });
 
-  GridAttr grid = module->getAttrOfType<GridAttr>(TpcDialect::kGridAttr);
+  GridAttr grid = module->getAttrOfType<GridAttr>(kGridAttr);
   int64_t samples = grid ? grid.getAxisSize("dp") * grid.getMicroBatches() : 1;
   Symbols symbols;
   for (const std::string &name : names)
     symbols[name] = batch.count(name) ? samples : 128;
-  if (auto constraints = module->getAttrOfType<ArrayAttr>(TpcDialect::kConstraintsAttr))
+  if (auto constraints = module->getAttrOfType<ArrayAttr>(kConstraintsAttr))
     for (auto constraint : constraints.getAsRange<DictionaryAttr>()) {
       auto expr = constraint.getAs<StringAttr>("expr");
       auto max = constraint.getAs<IntegerAttr>("max");

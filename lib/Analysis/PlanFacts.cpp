@@ -12,7 +12,7 @@ int64_t mlir::tpc::countLayers(Operation *op) {
     auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
     if (!callee || callee.isExternal())
       return 0;
-    return callee->hasAttr(TpcDialect::kLayerAttr) ? 1 : countLayers(callee);
+    return callee->hasAttr(kLayerAttr) ? 1 : countLayers(callee);
   }
   int64_t layers = isa<AttentionOp>(op);
   for (Region &region : op->getRegions())

@@ -294,7 +294,7 @@ FailureOr<Report> Counter::run() {
   }
   countWeights();
 
-  if (auto tactics = module->getAttrOfType<ArrayAttr>("tpc.tactics"))
+  if (auto tactics = module->getAttrOfType<ArrayAttr>(kTacticsAttr))
     for (auto tactic : tactics.getAsRange<DictionaryAttr>())
       for (auto split : tactic.getAs<ArrayAttr>("splits").getAsRange<StringAttr>())
         report.splits.push_back(tactic.getAs<StringAttr>("name").getValue().str() + ": " +

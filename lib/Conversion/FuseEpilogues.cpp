@@ -1,7 +1,7 @@
 //===- FuseEpilogues.cpp - What matrix products also compute --------------===//
 
-#include "tpc/Conversion/HostEmitter.h"
-#include "tpc/Conversion/LocalIndex.h"
+#include "HostEmitter.h"
+#include "LocalIndex.h"
 #include "tpc/Conversion/Passes.h"
 
 namespace mlir::tpc {

@@ -1,14 +1,14 @@
 //===- HostEmitter.cpp - Code around kernels ------------------------------===//
 
-#include "tpc/Conversion/HostEmitter.h"
-#include "tpc/Conversion/KernelEmitter.h"
+#include "HostEmitter.h"
+#include "KernelEmitter.h"
 
 #include "tpc/runtime.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 
-#include "tpc/Conversion/HostOp.cpp.inc"
+#include "tpc/Interfaces/HostInterfaces.cpp.inc"
 
 //===----------------------------------------------------------------------===//
 // Module

@@ -3,7 +3,7 @@
 #ifndef TPC_LIB_CONVERSION_HOSTMODELS_H
 #define TPC_LIB_CONVERSION_HOSTMODELS_H
 
-#include "tpc/Conversion/HostEmitter.h"
+#include "HostEmitter.h"
 
 namespace mlir::tpc {
 

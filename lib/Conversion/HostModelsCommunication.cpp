@@ -2,7 +2,7 @@
 
 #include "HostModels.h"
 
-#include "tpc/Conversion/LocalIndex.h"
+#include "LocalIndex.h"
 #include "tpc/Dialect/BlockMove.h"
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Exchange.h"

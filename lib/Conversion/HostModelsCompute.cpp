@@ -1,7 +1,7 @@
 //===- HostModelsCompute.cpp - Calls of libraries, kernels, functions -----===//
 
 #include "HostModels.h"
-#include "tpc/Conversion/KernelEmitter.h"
+#include "KernelEmitter.h"
 
 #include "tpc/runtime.h"
 

@@ -10,8 +10,8 @@
 #ifndef TPC_LIB_CONVERSION_KERNELCLUSTERS_H
 #define TPC_LIB_CONVERSION_KERNELCLUSTERS_H
 
-#include "tpc/Conversion/HostEmitter.h"
-#include "tpc/Conversion/KernelEmitter.h"
+#include "HostEmitter.h"
+#include "KernelEmitter.h"
 
 namespace mlir::tpc {
 

@@ -1,6 +1,6 @@
 //===- KernelControlFlow.cpp - Loops, branches and sums of a kernel -------===//
 
-#include "tpc/Conversion/KernelEmitter.h"
+#include "KernelEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Support/SaveAndRestore.h"

@@ -1,13 +1,13 @@
 //===- KernelEmitter.cpp - Code of one kernel -----------------------------===//
 
-#include "tpc/Conversion/KernelEmitter.h"
+#include "KernelEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 
-#include "tpc/Conversion/KernelOp.cpp.inc"
+#include "tpc/Interfaces/KernelInterfaces.cpp.inc"
 
 Type mlir::tpc::getScalarType(Type tensor) {
   Type element = getElementTypeOrSelf(tensor);

@@ -3,7 +3,7 @@
 #ifndef TPC_LIB_CONVERSION_KERNELMODELS_H
 #define TPC_LIB_CONVERSION_KERNELMODELS_H
 
-#include "tpc/Conversion/KernelEmitter.h"
+#include "KernelEmitter.h"
 
 namespace mlir::tpc {
 

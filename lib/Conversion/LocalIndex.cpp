@@ -1,6 +1,6 @@
 //===- LocalIndex.cpp - Indices of a dimension and of a rank's part -------===//
 
-#include "tpc/Conversion/LocalIndex.h"
+#include "LocalIndex.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

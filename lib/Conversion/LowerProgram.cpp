@@ -1,8 +1,8 @@
 //===- LowerProgram.cpp - Stages and layers as runtime calls --------------===//
 
+#include "HostEmitter.h"
+#include "KernelEmitter.h"
 #include "Manifest.h"
-#include "tpc/Conversion/HostEmitter.h"
-#include "tpc/Conversion/KernelEmitter.h"
 #include "tpc/Conversion/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -2,8 +2,6 @@
 
 #include "Manifest.h"
 
-#include "tpc/Verify/Schedule.h"
-#include "tpc/Verify/Verify.h"
 #include "tpc/Dialect/InputDefault.h"
 #include "tpc/digest.h"
 #include "llvm/Support/FileSystem.h"
@@ -227,7 +225,7 @@ static FailureOr<json::Object> describe(File &file, bool digestWeights, Location
 
 static std::string absolutePath(ModuleOp module, StringRef file) {
   SmallString<128> path(file);
-  auto source = module->getAttrOfType<StringAttr>(TpcDialect::kSourceAttr);
+  auto source = module->getAttrOfType<StringAttr>(kSourceAttr);
   if (!llvm::sys::path::is_absolute(path) && source) {
     path = llvm::sys::path::parent_path(source.getValue());
     llvm::sys::path::append(path, file);
@@ -265,7 +263,7 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
 
   for (auto [i, type] : llvm::enumerate(pipeline.getBody().front().getArgumentTypes())) {
     auto attrs = cast<DictionaryAttr>(pipeline.getInputAttrs()[i]);
-    auto inputName = attrs.getAs<StringAttr>(TpcDialect::kNameAttr);
+    auto inputName = attrs.getAs<StringAttr>(kNameAttr);
     json::Object input{{"name", inputName ? text(inputName) : "input" + std::to_string(i)},
                        {"dtype", dtypeName(type)},
                        {"shape", shapeOf(type)}};
@@ -276,7 +274,7 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
         input["mask"] = text(value->mask);
       else if (positions)
         input["past"] = value->past.str();
-    } else if (auto why = attrs.getAs<StringAttr>(InputDefault::kRequiredAttr)) {
+    } else if (auto why = attrs.getAs<StringAttr>(kRequiredAttr)) {
       input["required"] = text(why);
     }
     if (auto it = facts.inputRanges.find(i); it != facts.inputRanges.end()) {
@@ -302,7 +300,7 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
                      {"dtype", dtypeName(type.getValue())},
                      {"shape", shapeOf(type.getValue())}});
   }
-  if (auto attrs = module->getAttrOfType<ArrayAttr>(TpcDialect::kConstraintsAttr))
+  if (auto attrs = module->getAttrOfType<ArrayAttr>(kConstraintsAttr))
     for (auto dict : attrs.getAsRange<DictionaryAttr>()) {
       json::Object constraint;
       for (StringRef key : {"expr", "why"})
@@ -336,7 +334,7 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     files.push_back(std::move(*object));
   }
 
-  auto source = module->getAttrOfType<StringAttr>(TpcDialect::kSourceAttr);
+  auto source = module->getAttrOfType<StringAttr>(kSourceAttr);
   json::Object manifest{{"format", 1},
                         {"name", text(name)},
                         {"compiler", "tpc " TPC_VERSION},

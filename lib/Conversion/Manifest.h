@@ -3,8 +3,8 @@
 #ifndef TPC_LIB_CONVERSION_MANIFEST_H
 #define TPC_LIB_CONVERSION_MANIFEST_H
 
-#include "tpc/Conversion/ParameterTable.h"
-#include "tpc/Conversion/SizeEmitter.h"
+#include "ParameterTable.h"
+#include "SizeEmitter.h"
 
 #include "llvm/Support/JSON.h"
 

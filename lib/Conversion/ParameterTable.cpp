@@ -1,7 +1,7 @@
 //===- ParameterTable.cpp - Which parameters a program loads --------------===//
 
-#include "tpc/Conversion/ParameterTable.h"
-#include "tpc/Conversion/KernelEmitter.h"
+#include "ParameterTable.h"
+#include "KernelEmitter.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

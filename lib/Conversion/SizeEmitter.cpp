@@ -1,6 +1,6 @@
 //===- SizeEmitter.cpp - Sizes and coordinates at run time ----------------===//
 
-#include "tpc/Conversion/SizeEmitter.h"
+#include "SizeEmitter.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 

@@ -1,6 +1,6 @@
 //===- WidenProducts.cpp - Libraries compute in f32 -----------------------===//
 
-#include "tpc/Conversion/HostEmitter.h"
+#include "HostEmitter.h"
 #include "tpc/Conversion/Passes.h"
 
 namespace mlir::tpc {
@@ -60,7 +60,7 @@ void WidenProducts::widen(Operation *op, const ParameterTable &parameters) {
   result.setType(withElements(half, b.getF32Type()));
   auto rounded = CastOp::create(b, op->getLoc(), half, result);
   // The result of `op`, be it a part of a sum.
-  rounded->setAttr(TpcDialect::kRoundsPartsAttr, b.getUnitAttr());
+  rounded->setAttr(kRoundsPartsAttr, b.getUnitAttr());
   result.replaceAllUsesExcept(rounded.getResult(), rounded);
 }
 

@@ -10,7 +10,7 @@
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/InputDefault.h"
-#include "tpc/Dialect/LinkModel.h"
+#include "tpc/Dialect/LinksAttr.h"
 #include "tpc/Dialect/Sharding.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -131,7 +131,7 @@ static bool isFused(const Found &found) {
     return false;
   Operation *producer = found.op->getOperand(index).getDefiningOp();
   return producer && producer->getBlock() == found.op->getBlock() && producer->hasOneUse() &&
-         (isa<MatmulOp>(producer) || producer->hasAttr("tpc.fused"));
+         (isa<MatmulOp>(producer) || producer->hasAttr(kFusedAttr));
 }
 
 /// Whether a cast is from one of these to the other.
@@ -158,7 +158,7 @@ static bool roundsParts(const Found &found) {
     return false;
   if (Operation *producer = found.op->getOperand(0).getDefiningOp())
     return isa<MatmulOp, AttentionOp>(producer);
-  return found.op->getParentOp()->hasAttr("tpc.kernel");
+  return found.op->getParentOp()->hasAttr(kKernelAttr);
 }
 
 static LogicalResult checkSharding(const Found &found,
@@ -176,67 +176,66 @@ static LogicalResult checkLinks(const Found &found, function_ref<InFlightDiagnos
 
 static const Entry table[] = {
     // Of the program.
-    {TpcDialect::kGridAttr, OnModule, "a #tpc.grid", is<GridAttr>},
-    {TpcDialect::kConstraintsAttr, OnModule, "a list of {expr = \"a size\", ...}", areConstraints},
-    {TpcDialect::kSourceAttr, OnModule, "a path", is<StringAttr>},
-    {TpcDialect::kNameAttr, OnInput | OnOutput, "a text", is<StringAttr>},
+    {kGridAttr, OnModule, "a #tpc.grid", is<GridAttr>},
+    {kConstraintsAttr, OnModule, "a list of {expr = \"a size\", ...}", areConstraints},
+    {kSourceAttr, OnModule, "a path", is<StringAttr>},
+    {kNameAttr, OnInput | OnOutput, "a text", is<StringAttr>},
     {kCopiesAttr, OnOutput, "a dimension and how often each of its indices is there", hasCopies},
-    {TpcDialect::kDefaultAttr, OnInput, "\"ones\" or \"positions …\"", isDefault},
-    {InputDefault::kRequiredAttr, OnInput, "a text", is<StringAttr>},
-    {TpcDialect::kLayerAttr, OnFunction, "a unit attribute", is<UnitAttr>},
-    {"tpc.layer_part", OnFunction, "a unit attribute", is<UnitAttr>},
+    {kDefaultAttr, OnInput, "\"ones\" or \"positions …\"", isDefault},
+    {kRequiredAttr, OnInput, "a text", is<StringAttr>},
+    {kLayerAttr, OnFunction, "a unit attribute", is<UnitAttr>},
+    {kLayerPartAttr, OnFunction, "a unit attribute", is<UnitAttr>},
 
-    // What users want; see Sharding.h and LinkModel.h.
+    // What users want; see Sharding.h and LinksAttr.h.
     {kShardingAttr, anywhere, "", nullptr, checkSharding},
     {kShardingSourceAttr, OnInput | OnWeight | OnValue, "a text", is<StringAttr>},
     {kDevicesAttr, OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
     {kPipelineStageAttr, OnValue,
      "the index of a stage, or of a call one for each op of the function",
      [](const Found &found) { return isa<IntegerAttr, DenseI64ArrayAttr>(found.value); }},
-    {"tpc.held_annotations", OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
-    {"tpc.held_stages", OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
+    {kHeldAnnotationsAttr, OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
+    {kHeldStagesAttr, OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
     {kLinksAttr, OnModule, "", nullptr, checkLinks},
 
     // Tactics, on the way to the sharded program.
-    {"tpc.split", OnInput | OnValue, "a list of #tpc.dim", isListOfDims},
-    {"tpc.hold", OnValue, "a list of #tpc.dim", isListOfDims},
-    {"tpc.tactics", OnModule, "a list", is<ArrayAttr>},
-    {"tpc.warnings", OnModule, "a list of texts", isListOf<StringAttr>},
-    {"tpc.batch", OnModule, "a #tpc.dim", is<DimAttr>},
-    {"tpc.norm", OnValue, "a unit attribute", is<UnitAttr>},
-    {"tpc.bias", OnValue, "a unit attribute", is<UnitAttr>},
-    {"tpc.repeated_heads", OnValue, "a text", is<StringAttr>},
-    {"tpc.norms_written_out", OnModule, "a unit attribute", is<UnitAttr>},
+    {kSplitAttr, OnInput | OnValue, "a list of #tpc.dim", isListOfDims},
+    {kHoldAttr, OnValue, "a list of #tpc.dim", isListOfDims},
+    {kTacticsAttr, OnModule, "a list", is<ArrayAttr>},
+    {kWarningsAttr, OnModule, "a list of texts", isListOf<StringAttr>},
+    {kBatchAttr, OnModule, "a #tpc.dim", is<DimAttr>},
+    {kNormAttr, OnValue, "a unit attribute", is<UnitAttr>},
+    {kBiasAttr, OnValue, "a unit attribute", is<UnitAttr>},
+    {kRepeatedHeadsAttr, OnValue, "a text", is<StringAttr>},
+    {kNormsWrittenOutAttr, OnModule, "a unit attribute", is<UnitAttr>},
 
     // Stages: which it is, and what it costs.
-    {"tpc.stage", OnFunction, "the index of a stage", isCount},
-    {"tpc.seconds", OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
-    {"tpc.layer_seconds", OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
-    {"tpc.recomputed_seconds", OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
-    {"tpc.transfer_seconds", OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
-    {"tpc.weight_bytes", OnFunction | OnStage, "a number of bytes", isCount},
+    {kStageAttr, OnFunction, "the index of a stage", isCount},
+    {kSecondsAttr, OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
+    {kLayerSecondsAttr, OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
+    {kRecomputedSecondsAttr, OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
+    {kTransferSecondsAttr, OnFunction | OnStage, "a number of seconds", is<FloatAttr>},
+    {kWeightBytesAttr, OnFunction | OnStage, "a number of bytes", isCount},
 
     // What verifiers say, for the manifest.
-    {"tpc.schedule", OnModule, "a hash of 16 hexadecimal digits", isHash},
-    {"tpc.not_verified", OnModule, "a text", is<StringAttr>},
-    {"tpc.no_randomized_check", OnModule, "a text", is<StringAttr>},
+    {kScheduleAttr, OnModule, "a hash of 16 hexadecimal digits", isHash},
+    {kNotVerifiedAttr, OnModule, "a text", is<StringAttr>},
+    {kNoRandomizedCheckAttr, OnModule, "a text", is<StringAttr>},
 
     // Lowering.
-    {"tpc.kernel", OnFunction, "a number of dimensions that all results of its body have",
-     isKernel},
-    {"tpc.fused", OnValue, "an operand that only this op takes, of the matrix product before it",
+    {kKernelAttr, OnFunction, "a number of dimensions that all results of its body have", isKernel},
+    {kFusedAttr, OnValue, "an operand that only this op takes, of the matrix product before it",
      isFused},
 
-    {"tpc.loaded", OnValue,
+    {kLoadedAttr, OnValue,
      "a unit attribute of a cast from 16 bits to f32 that only products "
      "multiply by",
      isLoaded},
-    {TpcDialect::kRoundsPartsAttr, OnValue,
-     "a unit attribute of the cast of a product from f32 to 16 bits", roundsParts},
+    {kRoundsPartsAttr, OnValue, "a unit attribute of the cast of a product from f32 to 16 bits",
+     roundsParts},
 
     // Tests: what tpc-evaluate has recorded.
-    {"tpc.inputs", OnModule, "a list of f64 tensors", areNumbers},
-    {"tpc.expected", OnModule, "a list of f64 tensors", areNumbers},
+    {kInputsAttr, OnModule, "a list of f64 tensors", areNumbers},
+    {kExpectedAttr, OnModule, "a list of f64 tensors", areNumbers},
 };
 
 static std::string listPlaces(unsigned places) {

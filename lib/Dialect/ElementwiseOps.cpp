@@ -58,7 +58,7 @@ ShardingRule CastOp::getShardingRule() {
   auto to = dyn_cast<FloatType>(elementType(getResult()));
   if (from && to &&
       (APFloat::isRepresentableBy(from.getFloatSemantics(), to.getFloatSemantics()) ||
-       (*this)->hasAttr(TpcDialect::kRoundsPartsAttr)))
+       (*this)->hasAttr(kRoundsPartsAttr)))
     return getElementwiseRule(*this, {{{0}, false}});
   return getElementwiseRule(*this, {});
 }

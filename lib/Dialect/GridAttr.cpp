@@ -94,7 +94,7 @@ int64_t GridAttr::getWorldSize() const {
 
 GridAttr GridAttr::lookup(Operation *op) {
   for (; op; op = op->getParentOp())
-    if (auto grid = op->getAttrOfType<GridAttr>(TpcDialect::kGridAttr))
+    if (auto grid = op->getAttrOfType<GridAttr>(kGridAttr))
       return grid;
   return {};
 }

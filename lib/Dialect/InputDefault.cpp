@@ -40,6 +40,6 @@ std::optional<InputDefault> InputDefault::parse(StringRef text) {
 }
 
 std::optional<InputDefault> InputDefault::get(DictionaryAttr attributes) {
-  auto text = attributes ? attributes.getAs<StringAttr>(TpcDialect::kDefaultAttr) : StringAttr();
+  auto text = attributes ? attributes.getAs<StringAttr>(kDefaultAttr) : StringAttr();
   return text ? parse(text.getValue()) : std::nullopt;
 }

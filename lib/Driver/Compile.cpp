@@ -1,16 +1,17 @@
 //===- Compile.cpp - From a file to any stage ------------------------------===//
 
-#include "tpc/Driver/Compile.h"
+#include "Compile.h"
 #include "OutputFile.h"
 #include "ReadProgram.h"
 
 #include "tpc/Analysis/Passes.h"
-#include "tpc/Verify/Schedule.h"
+#include "tpc/Driver/PassPipelines.h"
 #include "tpc/Driver/Register.h"
 #include "tpc/Import/ONNX/Import.h"
-#include "tpc/Transforms/Model/Pipeline.h"
-#include "tpc/Transforms/Pipeline/Passes.h"
-#include "tpc/Transforms/Sharding/Passes.h"
+#include "tpc/Transforms/Annotations/Passes.h"
+#include "tpc/Transforms/Tactics/Passes.h"
+#include "tpc/Verify/Passes.h"
+#include "tpc/Verify/Schedule.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
@@ -73,25 +74,25 @@ static void buildStage(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spe
   case Emit::Model:
     if (reference) // before anything is folded
       pm.addPass(mlir::tpc::createVerifyBounds());
-    mlir::tpc::buildModelPipeline(pm);
+    buildModelPassPipeline(pm);
     if (reference && !reference->module)
       pm.addPass(mlir::tpc::createRecordReference(reference));
     return;
   case Emit::Sharded:
-    mlir::tpc::buildRewritePipeline(pm, spec);
-    return mlir::tpc::buildShardingPipeline(pm, spec);
+    buildRewritePassPipeline(pm, spec);
+    return buildShardingPassPipeline(pm, spec);
   case Emit::Spmd:
-    return mlir::tpc::buildSpmdPipeline(pm, spec);
+    return buildSpmdPassPipeline(pm, spec);
   case Emit::Staged:
-    mlir::tpc::buildPipelinePipeline(pm, spec);
+    buildStagesPassPipeline(pm);
     return buildStagedChecks(pm);
   default:
     llvm_unreachable("no passes on programs lead to this stage");
   }
 }
 
-void tpc::buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
-                             std::shared_ptr<mlir::tpc::ReferenceModel> reference, bool last) {
+void tpc::buildStagePassPipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
+                                 std::shared_ptr<mlir::tpc::ReferenceModel> reference, bool last) {
   buildStage(pm, stage, spec, reference);
   if (reference)
     for (const Verifier &verifier : verifiers)
@@ -99,7 +100,7 @@ void tpc::buildStagePipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpe
         pm.addPass(verifier.create(reference, last));
 }
 
-void tpc::registerMegatronShardPipeline() {
+void tpc::registerMegatronShardPassPipeline() {
   // The option text is "tp8,pp4" as it stands, not MLIR's name=value.
   mlir::registerPassPipeline(
       "megatron-shard",
@@ -115,7 +116,7 @@ void tpc::registerMegatronShardPipeline() {
         pm.addPass(mlir::tpc::createApplyAnnotations(annotations));
         auto reference = std::make_shared<mlir::tpc::ReferenceModel>();
         for (Emit stage = Emit::Model; stage <= Emit::Staged; stage = next(stage))
-          buildStagePipeline(pm, stage, *spec, reference, /*last=*/stage == Emit::Staged);
+          buildStagePassPipeline(pm, stage, *spec, reference, /*last=*/stage == Emit::Staged);
         return mlir::success();
       },
       [](llvm::function_ref<void(const mlir::detail::PassOptions &)>) {});
@@ -149,7 +150,7 @@ mlir::LogicalResult Compilation::adoptGrid() {
   mlir::Location loc = module->getLoc();
   std::optional<ShardSpec> spec = getSpec(grid);
   if (!spec)
-    return mlir::emitError(loc) << mlir::tpc::TpcDialect::kGridAttr << " " << grid
+    return mlir::emitError(loc) << mlir::tpc::kGridAttr << " " << grid
                                 << " is none that --megatron-shard can spell";
   if (options.specGiven && mlir::tpc::makeGrid(&context, options.spec) != grid)
     return mlir::emitError(loc) << "--megatron-shard=" << options.spec.str()
@@ -256,7 +257,7 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
     if (target == Emit::Model && mlir::failed(annotate()))
       return mlir::failure();
     if (target == Emit::Llvm)
-      mlir::tpc::buildLoweringPipeline(pm, options.lowering);
+      buildLoweringPassPipeline(pm, options.lowering);
     else
       buildStage(pm, target, options.spec, reference);
     if (mlir::failed(pm.run(*module)) || mlir::failed(verify(target, target == stage, onStep)))

@@ -1,6 +1,6 @@
 //===- LinksFile.cpp - The file that --links names -------------------------===//
 
-#include "tpc/Driver/LinksFile.h"
+#include "LinksFile.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/Support/JSON.h"

@@ -4,7 +4,8 @@
 
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Sharding.h"
-#include "tpc/Transforms/Sharding/Passes.h"
+#include "tpc/Driver/PassPipelines.h"
+#include "tpc/Transforms/Tactics/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -150,7 +151,7 @@ namespace tpc {
 mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, OnnxDevices &devices) {
   OwningOpRef<ModuleOp> module = model.clone();
   PassManager pm(model.getContext());
-  buildRewritePipeline(pm, spec);
+  ::tpc::buildRewritePassPipeline(pm, spec);
   AssignShardingsOptions assign;
   assign.shard = spec.str();
   pm.addPass(createAssignShardings(assign));
@@ -178,7 +179,7 @@ mlir::LogicalResult collectShardings(ModuleOp model, const ShardSpec &spec, Onnx
   }
   auto main = module->lookupSymbol<func::FuncOp>("main");
   for (BlockArgument input : main.getArguments())
-    if (auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), TpcDialect::kNameAttr))
+    if (auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), kNameAttr))
       if (auto sharding = getInputSharding(input, axes))
         devices.tensors[name.getValue().str()] = std::move(*sharding);
   return success();
@@ -200,7 +201,7 @@ mlir::LogicalResult collectAnnotations(ModuleOp annotated, const ShardSpec &spec
     addWhole(weight.getSymName(), weight->getAttrOfType<ArrayAttr>(kShardingAttr));
   auto main = annotated.lookupSymbol<func::FuncOp>("main");
   for (unsigned i = 0; i < main.getNumArguments(); ++i)
-    if (auto name = main.getArgAttrOfType<StringAttr>(i, TpcDialect::kNameAttr))
+    if (auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr))
       addWhole(name.getValue(), main.getArgAttrOfType<ArrayAttr>(i, kShardingAttr));
   bool ok = true;
   main.walk([&](Operation *op) {

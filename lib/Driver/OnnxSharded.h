@@ -3,7 +3,7 @@
 #ifndef TPC_LIB_DRIVER_ONNXSHARDED_H
 #define TPC_LIB_DRIVER_ONNXSHARDED_H
 
-#include "tpc/Import/ONNX/WriteSharded.h"
+#include "tpc/Export/ONNX/WriteSharded.h"
 #include "tpc/Support/ShardSpec.h"
 
 #include "mlir/IR/BuiltinOps.h"

@@ -2,10 +2,10 @@
 
 #include "ReadProgram.h"
 
-#include "tpc/Verify/Schedule.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Tpc.h"
-#include "tpc/Transforms/Sharding/Passes.h"
+#include "tpc/Transforms/Tactics/Passes.h"
+#include "tpc/Verify/Schedule.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -149,9 +149,9 @@ static LogicalResult checkProgram(ModuleOp module) {
   });
   if (result.wasInterrupted() || failed(checkCalls(module)))
     return failure();
-  if (Attribute batch = module->getAttr("tpc.batch"); batch && !isa<DimAttr>(batch))
+  if (Attribute batch = module->getAttr(kBatchAttr); batch && !isa<DimAttr>(batch))
     return emitError(module.getLoc()) << "tpc.batch must be a #tpc.dim, not " << batch;
-  for (StringRef name : {TpcDialect::kSourceAttr})
+  for (StringRef name : {kSourceAttr})
     if (Attribute text = module->getAttr(name); text && !isa<StringAttr>(text))
       return emitError(module.getLoc()) << name << " must be text, not " << text;
   return success();
@@ -205,7 +205,7 @@ static FailureOr<Emit> findStage(ModuleOp module) {
       op = pipelines.front();
     if (op)
       return op->emitError() << "'" << op->getName() << "' is of a program that is split over "
-                             << "ranks, but the module has no " << TpcDialect::kGridAttr;
+                             << "ranks, but the module has no " << kGridAttr;
   }
   if (signs.sharded && (signs.spmd || !pipelines.empty())) {
     InFlightDiagnostic diag = signs.sharded->emitError()
@@ -245,10 +245,10 @@ OwningOpRef<ModuleOp> readProgram(StringRef path, MLIRContext *context, Emit &st
   // They were said of the program before it was edited.
   for (StringRef name : {kNotVerifiedAttr, kScheduleAttr, kNoRandomizedCheckAttr})
     (*module)->removeAttr(name);
-  if (!(*module)->hasAttr(TpcDialect::kSourceAttr)) {
+  if (!(*module)->hasAttr(kSourceAttr)) {
     SmallString<256> absolute(path);
     (void)llvm::sys::fs::make_absolute(absolute);
-    (*module)->setAttr(TpcDialect::kSourceAttr, StringAttr::get(context, absolute));
+    (*module)->setAttr(kSourceAttr, StringAttr::get(context, absolute));
   }
   return module;
 }

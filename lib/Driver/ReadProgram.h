@@ -3,7 +3,7 @@
 #ifndef TPC_LIB_DRIVER_READPROGRAM_H
 #define TPC_LIB_DRIVER_READPROGRAM_H
 
-#include "tpc/Driver/Compile.h"
+#include "Compile.h"
 
 namespace tpc {
 

@@ -1,16 +1,20 @@
 //===- Register.cpp - Everything that tpc's tools know ---------------------===//
 
 #include "tpc/Driver/Register.h"
+#include "Compile.h"
 #include "tpc/Analysis/Passes.h"
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Conversion/Passes.h"
 #include "tpc/Dialect/Tpc.h"
-#include "tpc/Driver/Compile.h"
+#include "tpc/Driver/PassPipelines.h"
+#include "tpc/Driver/Passes.h"
 #include "tpc/Import/ONNX/Import.h"
+#include "tpc/Transforms/Annotations/Passes.h"
+#include "tpc/Transforms/Collectives/Passes.h"
 #include "tpc/Transforms/Model/Passes.h"
-#include "tpc/Transforms/Model/Pipeline.h"
-#include "tpc/Transforms/Pipeline/Passes.h"
-#include "tpc/Transforms/Sharding/Passes.h"
+#include "tpc/Transforms/Stages/Passes.h"
+#include "tpc/Transforms/Tactics/Passes.h"
+#include "tpc/Verify/Passes.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
@@ -28,12 +32,15 @@ void tpc::registerAllPasses() {
   mlir::registerAllPasses();
   mlir::tpc::registerAnalysisPasses();
   mlir::tpc::registerModelPasses();
-  mlir::tpc::registerModelPipeline();
-  mlir::tpc::registerShardingPasses();
-  mlir::tpc::registerPipelinePasses();
-  registerMegatronShardPipeline();
+  mlir::tpc::registerAnnotationsPasses();
+  mlir::tpc::registerTacticsPasses();
+  mlir::tpc::registerCollectivesPasses();
+  mlir::tpc::registerStagesPasses();
+  mlir::tpc::registerVerifyPasses();
   mlir::tpc::registerConversionPasses();
-  mlir::tpc::registerLoweringPipeline();
+  mlir::tpc::registerDriverPasses();
+  registerPassPipelines();
+  registerMegatronShardPassPipeline();
 }
 
 void tpc::registerAllTranslations() { registerOnnxTranslation(); }

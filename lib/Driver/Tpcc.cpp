@@ -9,13 +9,12 @@
 #include "ReadProgram.h"
 #include "TpccOptions.h"
 
-#include "tpc/Verify/Certificate.h"
+#include "Explain.h"
+#include "LinksFile.h"
 #include "tpc/Analysis/Report.h"
-#include "tpc/Dialect/LinkModel.h"
 #include "tpc/Dialect/Tpc.h"
-#include "tpc/Driver/LinksFile.h"
 #include "tpc/Driver/ShapeSpec.h"
-#include "tpc/Transforms/Pipeline/Explain.h"
+#include "tpc/Verify/Certificate.h"
 #include "tpc/printable.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -161,7 +160,7 @@ mlir::LogicalResult Session::complain(Error error) {
 
 /// The files that the weights are in, as paths.
 static std::vector<std::string> getWeightFiles(mlir::ModuleOp module) {
-  auto source = module->getAttrOfType<mlir::StringAttr>(mlir::tpc::TpcDialect::kSourceAttr);
+  auto source = module->getAttrOfType<mlir::StringAttr>(mlir::tpc::kSourceAttr);
   llvm::StringSet<> seen;
   std::vector<std::string> files;
   for (auto weight : module.getOps<mlir::tpc::WeightOp>()) {
@@ -178,8 +177,7 @@ static std::vector<std::string> getWeightFiles(mlir::ModuleOp module) {
 
 /// Does the model work for these sizes?
 static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) {
-  auto constraints =
-      module->getAttrOfType<mlir::ArrayAttr>(mlir::tpc::TpcDialect::kConstraintsAttr);
+  auto constraints = module->getAttrOfType<mlir::ArrayAttr>(mlir::tpc::kConstraintsAttr);
   if (!constraints)
     return Error::success();
   for (auto constraint : constraints.getAsRange<mlir::DictionaryAttr>()) {

@@ -2,7 +2,7 @@
 
 #include "TpccOptions.h"
 
-#include "tpc/Driver/Version.h"
+#include "Version.h"
 #include "tpc/printable.h"
 
 #include "llvm/Support/CommandLine.h"

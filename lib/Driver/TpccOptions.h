@@ -3,7 +3,7 @@
 #ifndef TPC_LIB_DRIVER_TPCCOPTIONS_H
 #define TPC_LIB_DRIVER_TPCCOPTIONS_H
 
-#include "tpc/Driver/Compile.h"
+#include "Compile.h"
 
 #include <string>
 #include <vector>

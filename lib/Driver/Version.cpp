@@ -1,6 +1,6 @@
 //===- Version.cpp - Which tpc this is -------------------------------------===//
 
-#include "tpc/Driver/Version.h"
+#include "Version.h"
 
 #include "llvm/Config/llvm-config.h"
 

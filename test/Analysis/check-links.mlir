@@ -1,14 +1,14 @@
-// RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --megatron-shard=tp4,gpus-per-node=2 -o /dev/null 2>&1 | FileCheck %s --check-prefix=DIVIDES
-// RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --megatron-shard=tp2,dp2,gpus-per-node=2,order=dp-tp -o /dev/null 2>&1 | FileCheck %s --check-prefix=ORDER
-// RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --megatron-shard=tp3,gpus-per-node=2,sp -o /dev/null 2>&1 | FileCheck %s --check-prefix=SP
-// RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --megatron-shard=tp2,dp2,gpus-per-node=2 -o /dev/null 2>&1 | FileCheck %s --check-prefix=SILENT --allow-empty
-// RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --megatron-shard=tp4 -o /dev/null 2>&1 | FileCheck %s --check-prefix=SILENT --allow-empty
-// RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --megatron-shard=tp4,gpus-per-node=8 -o /dev/null 2>&1 | FileCheck %s --check-prefix=SILENT --allow-empty
+// RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --megatron-shard=tp4,gpus-per-node=2 -o /dev/null 2>&1 | FileCheck %s --check-prefix=DIVIDES
+// RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --megatron-shard=tp2,dp2,gpus-per-node=2,order=dp-tp -o /dev/null 2>&1 | FileCheck %s --check-prefix=ORDER
+// RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --megatron-shard=tp3,gpus-per-node=2,sp -o /dev/null 2>&1 | FileCheck %s --check-prefix=SP
+// RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --megatron-shard=tp2,dp2,gpus-per-node=2 -o /dev/null 2>&1 | FileCheck %s --check-prefix=SILENT --allow-empty
+// RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --megatron-shard=tp4 -o /dev/null 2>&1 | FileCheck %s --check-prefix=SILENT --allow-empty
+// RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --megatron-shard=tp4,gpus-per-node=8 -o /dev/null 2>&1 | FileCheck %s --check-prefix=SILENT --allow-empty
 
-// RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --megatron-shard=tp2x2,gpus-per-node=2 -o /dev/null 2>&1 | FileCheck %s --check-prefix=TWO
+// RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --megatron-shard=tp2x2,gpus-per-node=2 -o /dev/null 2>&1 | FileCheck %s --check-prefix=TWO
 
 // Nodes are written into the grid.
-// RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp2,gpus-per-node=8 | FileCheck %s --check-prefix=GRID
+// RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp2,gpus-per-node=8 | FileCheck %s --check-prefix=GRID
 // GRID: #tpc.grid<tp = 2, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1, gpus_per_node = 8>
 
 // 5 all-reduces of 1*128*40*4 bytes = 20 KiB each: 2*(3/4)*100 KiB, 30 steps of 10 µs, and

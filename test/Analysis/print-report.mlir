@@ -1,12 +1,12 @@
-// RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp2,pp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-split-stages --tpc-schedule-pipeline --tpc-print-report=shape=batch=2,sequence=8 -o /dev/null | FileCheck %s --check-prefix=TP
-// RUN: tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp4,sp,pp2,dp2,mb4 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-split-stages --tpc-schedule-pipeline -o %t.mlir
+// RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp2,pp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-split-stages --tpc-schedule-pipeline --tpc-print-report=shape=batch=2,sequence=8 -o /dev/null | FileCheck %s --check-prefix=TP
+// RUN: tpc-opt %S/../Transforms/Inputs/gpt2.mlir --tpc-assign-shardings=shard=tp4,sp,pp2,dp2,mb4 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-split-stages --tpc-schedule-pipeline -o %t.mlir
 // RUN: tpc-opt %t.mlir --tpc-print-report=shape=batch=5,sequence=7 -o /dev/null | FileCheck %s --check-prefix=SP
 // RUN: tpc-opt %t.mlir --tpc-print-report=shape=batch=1,sequence=1 -o /dev/null | FileCheck %s --check-prefix=ONE
 // RUN: tpc-opt %t.mlir --tpc-print-report=shape=batch=0,sequence=7 -o /dev/null | FileCheck %s --check-prefix=EMPTY
 // RUN: tpc-opt %t.mlir --tpc-print-report="shape=batch=5,sequence=7 json" -o /dev/null | FileCheck %s --check-prefix=JSON
 // RUN: not tpc-opt %t.mlir --tpc-print-report=shape=batch=5 -o /dev/null 2>&1 | FileCheck %s --check-prefix=MISSING
 // RUN: not tpc-opt %t.mlir --tpc-print-report=shape=batch=x -o /dev/null 2>&1 | FileCheck %s --check-prefix=BAD
-// RUN: not tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir --tpc-print-report -o /dev/null 2>&1 | FileCheck %s --check-prefix=EARLY
+// RUN: not tpc-opt %S/../Transforms/Inputs/gpt2.mlir --tpc-print-report -o /dev/null 2>&1 | FileCheck %s --check-prefix=EARLY
 
 // 2L+1 = 5 all-reduces of 2*8*40*4 = 2560 bytes; the residual is sent once; all logits are gathered.
 // TP: tp: 160 over tp 2: mlp.fc1 (columns), mlp.fc2 (rows)

@@ -1,5 +1,5 @@
 // The evaluator notices what is wrong.
-// DEFINE: %{model} = %S/../Transforms/Sharding/Inputs/gpt2.mlir
+// DEFINE: %{model} = %S/../Transforms/Inputs/gpt2.mlir
 // DEFINE: %{evaluate} = --tpc-evaluate=shape=batch=2,sequence=3
 // RUN: tpc-opt %{model} %{evaluate} --tpc-assign-shardings=shard=tp2,dp2,pp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize -o %t.spmd.mlir
 // RUN: tpc-opt %t.spmd.mlir --tpc-split-stages --tpc-schedule-pipeline -o %t.staged.mlir

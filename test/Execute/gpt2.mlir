@@ -1,7 +1,7 @@
 // The partitioned GPT-2 computes what the whole one does: after sharding, as one rank's program on all
 // ranks, and as pipeline stages with micro-batches. Five heads, 1009 words, uneven batches and
 // tokens; empty parts of everything.
-// DEFINE: %{model} = %S/../Transforms/Sharding/Inputs/gpt2.mlir
+// DEFINE: %{model} = %S/../Transforms/Inputs/gpt2.mlir
 // DEFINE: %{shape} = batch=3,sequence=5
 // DEFINE: %{shard} = tp1
 // DEFINE: %{evaluate} = --tpc-evaluate=shape=%{shape}
@@ -28,7 +28,7 @@
 // REDEFINE: %{shard} = tp2,dp3,pp2,mb3,sp,order=pp-dp-tp
 // RUN: %{run}
 
-// REDEFINE: %{model} = %S/../Transforms/Sharding/Inputs/llama.mlir
+// REDEFINE: %{model} = %S/../Transforms/Inputs/llama.mlir
 // REDEFINE: %{shape} = batch=3,sequence=5
 // REDEFINE: %{shard} = tp2
 // RUN: %{run}

@@ -3,7 +3,7 @@
 // DEFINE: %{shape} = batch=3,sequence=5
 // DEFINE: %{shard} = tp2,sp
 // DEFINE: %{from} = 1
-// DEFINE: %{run} = sed 's/from "1"/from "%{from}"/' %S/../Transforms/Sharding/Inputs/shift.mlir | tpc-opt --tpc-evaluate=shape=%{shape} --tpc-assign-shardings=shard=%{shard} --tpc-insert-reshards --tpc-lower-reshards --tpc-evaluate=shape=%{shape} --tpc-localize --tpc-evaluate=shape=%{shape} --tpc-optimize-collectives --tpc-coalesce-collectives --tpc-split-stages --tpc-schedule-pipeline --tpc-evaluate=shape=%{shape} --tpc-print-report=shape=%{shape} -o %t.mlir
+// DEFINE: %{run} = sed 's/from "1"/from "%{from}"/' %S/../Transforms/Inputs/shift.mlir | tpc-opt --tpc-evaluate=shape=%{shape} --tpc-assign-shardings=shard=%{shard} --tpc-insert-reshards --tpc-lower-reshards --tpc-evaluate=shape=%{shape} --tpc-localize --tpc-evaluate=shape=%{shape} --tpc-optimize-collectives --tpc-coalesce-collectives --tpc-split-stages --tpc-schedule-pipeline --tpc-evaluate=shape=%{shape} --tpc-print-report=shape=%{shape} -o %t.mlir
 
 // RUN: %{run} | FileCheck %s --check-prefix=SAME
 // RUN: FileCheck %s --input-file=%t.mlir
@@ -37,8 +37,8 @@
 // ROLL: tpc.roll %{{.*}} dim 0 from "{{.*}}" every "sequence" : {{.*}}[batch{dp}*sequence, 10], local>>
 
 // Two proofs, and why nothing deadlocks.
-// RUN: tpc-opt %S/../Transforms/Sharding/Inputs/shift.mlir --tpc-assign-shardings=shard=tp4,sp,dp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-split-stages --tpc-schedule-pipeline -o %t.staged.mlir
-// RUN: tpc-opt %t.staged.mlir --tpc-verify-comms=certificate=%t.json --tpc-verify-equivalence=reference=%S/../Transforms/Sharding/Inputs/shift.mlir -o /dev/null
+// RUN: tpc-opt %S/../Transforms/Inputs/shift.mlir --tpc-assign-shardings=shard=tp4,sp,dp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-split-stages --tpc-schedule-pipeline -o %t.staged.mlir
+// RUN: tpc-opt %t.staged.mlir --tpc-verify-comms=certificate=%t.json --tpc-verify-equivalence=reference=%S/../Transforms/Inputs/shift.mlir -o /dev/null
 // RUN: tpc-check-certificate %t.json | FileCheck %s --check-prefix=PROOF
 // PROOF: no deadlock
 // RUN: FileCheck %s --check-prefix=JSON --input-file=%t.json
@@ -49,7 +49,7 @@
 // A shift by another number is found by either method, and by nobody else.
 // DEFINE: %{wrong} = not tpc-opt %t.staged.mlir --tpc-mutate=kind=wrong-shift
 // RUN: tpc-opt %t.staged.mlir --tpc-mutate=kind=wrong-shift --tpc-verify-comms -o /dev/null
-// RUN: %{wrong} --tpc-verify-equivalence="reference=%S/../Transforms/Sharding/Inputs/shift.mlir interpret=false" 2>&1 | FileCheck %s --check-prefix=TERMS
+// RUN: %{wrong} --tpc-verify-equivalence="reference=%S/../Transforms/Inputs/shift.mlir interpret=false" 2>&1 | FileCheck %s --check-prefix=TERMS
 // TERMS: this is tpc.roll, whose 'from' is "2", the model's is "1"
-// RUN: %{wrong} --tpc-verify-equivalence="reference=%S/../Transforms/Sharding/Inputs/shift.mlir symbolic=false" 2>&1 | FileCheck %s --check-prefix=FIELD
+// RUN: %{wrong} --tpc-verify-equivalence="reference=%S/../Transforms/Inputs/shift.mlir symbolic=false" 2>&1 | FileCheck %s --check-prefix=FIELD
 // FIELD: is not what the model computes

@@ -2,7 +2,7 @@
 // rank's program on all ranks, and as pipeline stages. Five heads of eight, a width of 40, 1009 words:
 // little divides; axes of one rank, more ranks than heads, empty parts. 1e-6: the epsilon of a norm that
 // was written out is a constant in single precision.
-// DEFINE: %{model} = %S/../Transforms/Sharding/Inputs/gpt2.mlir
+// DEFINE: %{model} = %S/../Transforms/Inputs/gpt2.mlir
 // DEFINE: %{shape} = batch=3,sequence=5
 // DEFINE: %{shard} = tp2x2
 // DEFINE: %{evaluate} = "--tpc-evaluate=shape=%{shape} tolerance=1e-6"
@@ -29,7 +29,7 @@
 // RUN: %{run}
 
 // Groups of heads: keys are fewer than ranks.
-// REDEFINE: %{model} = %S/../Transforms/Sharding/Inputs/llama.mlir
+// REDEFINE: %{model} = %S/../Transforms/Inputs/llama.mlir
 // REDEFINE: %{shape} = batch=2,sequence=5
 // REDEFINE: %{shard} = tp2x2
 // RUN: %{run}

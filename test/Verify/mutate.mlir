@@ -1,7 +1,7 @@
 // Seeded mistakes. What verifiers say to them: test/Integration/cpu/test_mutants.py.
 // DEFINE: %{kind} = list
 // DEFINE: %{split} = --tpc-assign-shardings=shard=tp2,pp2,dp2,mb2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --cse --tpc-split-stages --tpc-schedule-pipeline --cse
-// DEFINE: %{mutate} = tpc-opt %S/../Transforms/Sharding/Inputs/gpt2.mlir %{split} --verify-each=0 --tpc-mutate=kind=%{kind}
+// DEFINE: %{mutate} = tpc-opt %S/../Transforms/Inputs/gpt2.mlir %{split} --verify-each=0 --tpc-mutate=kind=%{kind}
 
 // RUN: %{mutate} -o /dev/null | FileCheck %s --check-prefix=LIST
 // LIST: drop-collective: a collective is left out

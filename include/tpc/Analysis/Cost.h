@@ -12,8 +12,8 @@
 #ifndef TPC_ANALYSIS_COST_H
 #define TPC_ANALYSIS_COST_H
 
+#include "tpc/Analysis/LinkModel.h"
 #include "tpc/Analysis/Nominal.h"
-#include "tpc/Dialect/LinkModel.h"
 
 namespace mlir::tpc {
 

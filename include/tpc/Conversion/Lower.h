@@ -1,7 +1,7 @@
 //===- Lower.h - From staged programs to executables ------------*- C++ -*-===//
 //
 //   PassManager pm(context);
-//   tpc::buildLoweringPipeline(pm, options);        // staged -> LLVM dialect
+//   tpc::buildLoweringPassPipeline(pm, options);    // staged -> LLVM dialect
 //   pm.run(module);
 //   auto object = tpc::emitObject(module, options);  // -> machine code
 //   tpc::linkExecutable(*object, "gpt2", link);       // -> executable
@@ -20,7 +20,6 @@
 namespace mlir {
 class DialectRegistry;
 class ModuleOp;
-class OpPassManager;
 } // namespace mlir
 
 namespace mlir::tpc {
@@ -38,13 +37,8 @@ struct LoweringOptions {
 /// How ops are lowered (interfaces), and translations to LLVM IR.
 void registerLowering(DialectRegistry &registry);
 
-/// From a staged module to one of the LLVM dialect.
-void buildLoweringPipeline(OpPassManager &pm, const LoweringOptions &options);
-/// The same as `--tpc-lower-to-llvm`.
-void registerLoweringPipeline();
-
 /// Text of the optimized LLVM IR; machine code. `module` is what
-/// buildLoweringPipeline leaves.
+/// buildLoweringPassPipeline leaves.
 llvm::Expected<std::string> emitLLVM(ModuleOp module, const LoweringOptions &options);
 llvm::Expected<llvm::SmallVector<char>> emitObject(ModuleOp module, const LoweringOptions &options);
 

@@ -16,10 +16,6 @@
 
 namespace mlir::tpc {
 
-/// On a result of @main, and of a pipeline's output: the dimension, and how often each index is
-/// there.
-inline constexpr llvm::StringLiteral kCopiesAttr = "tpc.copies";
-
 struct Copies {
   int64_t dim = 0, times = 1;
 

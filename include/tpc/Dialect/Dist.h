@@ -21,7 +21,7 @@ SmallVector<::tpc::SymExpr> getSizes(Type type);
 inline SmallVector<::tpc::SymExpr> getSizes(Value v) { return getSizes(v.getType()); }
 inline Type elementTypeOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
 inline int64_t rankOf(Value v) { return cast<RankedTensorType>(v.getType()).getRank(); }
-inline bool isFloat(Value v) { return isa<FloatType>(elementTypeOf(v)); }
+inline bool isFloatTensor(Value v) { return isa<FloatType>(elementTypeOf(v)); }
 
 /// The canonical type for an element type and a distribution. `grid` is needed
 /// for local types (it decides which dimensions are static) and may be null

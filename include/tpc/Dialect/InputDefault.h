@@ -23,7 +23,6 @@
 namespace mlir::tpc {
 
 struct InputDefault {
-  static constexpr llvm::StringLiteral kRequiredAttr = "tpc.required";
 
   enum class Kind { Ones, Positions };
   Kind kind = Kind::Ones;

@@ -19,19 +19,6 @@
 
 namespace mlir::tpc {
 
-inline constexpr llvm::StringLiteral kShardingAttr = "tpc.sharding";
-/// Beside it, where it comes from a file: "a.txt:3:10".
-inline constexpr llvm::StringLiteral kShardingSourceAttr = "tpc.sharding_source";
-
-/// On an imported module: the file's device configurations, as an array of {name, devices,
-/// tensors = [{tensor, node, devices = [devices that hold part 0, …], dims = [{axis, sizes,
-/// shards}]}], stages = [{node, stage}]}.
-inline constexpr llvm::StringLiteral kDevicesAttr = "tpc.devices";
-/// On an op: the pipeline stage that it is to be in. On a call of a layer that is to lie in several
-/// stages, one for each of the locations that are fused to that of the call (and of the layer's
-/// function, in the same order), which are those of the layer's ops; -1 where nothing is said.
-inline constexpr llvm::StringLiteral kPipelineStageAttr = "tpc.pipeline_stage";
-
 /// Checks a `tpc.sharding` of a tensor with these global sizes: one entry for each dimension, of
 /// its size; each axis once, and an axis of `grid` (where there is one) that splits dimensions.
 LogicalResult verifySharding(Attribute sharding, ArrayRef<::tpc::SymExpr> sizes, GridAttr grid,

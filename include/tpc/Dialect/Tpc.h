@@ -3,6 +3,7 @@
 #ifndef TPC_DIALECT_TPC_H
 #define TPC_DIALECT_TPC_H
 
+#include "tpc/Dialect/ProgramAttrs.h"
 #include "tpc/Interfaces/ShardingRule.h"
 #include "tpc/Support/SymExpr.h"
 
@@ -31,6 +32,7 @@ struct DimAttrStorage;
 #include "tpc/Dialect/TpcAttrs.h.inc"
 
 #include "tpc/Interfaces/CollectiveInterfaces.h.inc"
+#include "tpc/Interfaces/ScalarInterfaces.h.inc"
 
 namespace mlir::tpc {
 /// False for NaN, except NE.

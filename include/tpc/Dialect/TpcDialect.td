@@ -26,25 +26,6 @@ def Tpc_Dialect : Dialect {
   let extraClassDeclaration = [{
     void registerAttributes();
 
-    // Discardable attributes; the table in DiscardableAttrs.cpp has all of them.
-
-    /// Module attribute: the `#tpc.grid` that axes refer to.
-    static constexpr llvm::StringLiteral kGridAttr = "tpc.grid";
-    /// Argument and result attributes of `@main`: the ONNX name, and the value
-    /// that an input takes when it is left out, see InputDefault.h.
-    static constexpr llvm::StringLiteral kNameAttr = "tpc.name";
-    static constexpr llvm::StringLiteral kDefaultAttr = "tpc.default";
-    /// Module attribute: an array of dictionaries {expr, min, max, why}: sizes
-    /// that a run must satisfy.
-    static constexpr llvm::StringLiteral kConstraintsAttr = "tpc.constraints";
-    /// Module attribute: absolute path of the file that was imported.
-    static constexpr llvm::StringLiteral kSourceAttr = "tpc.source";
-    /// Unit attribute of a function that stands for a repeated part of the
-    /// model, called once per repetition with that repetition's weights.
-    static constexpr llvm::StringLiteral kLayerAttr = "tpc.layer";
-    /// Unit attribute of a cast that lowering has put behind a product: it rounds
-    /// each part of a sum, as the product itself did.
-    static constexpr llvm::StringLiteral kRoundsPartsAttr = "tpc.rounds_parts";
   }];
 }
 

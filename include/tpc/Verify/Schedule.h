@@ -28,11 +28,6 @@ class Pass;
 
 namespace mlir::tpc {
 
-/// Module attributes of a staged program, for the manifest: the hash of its schedule, and which
-/// verifiers have been skipped.
-inline constexpr llvm::StringLiteral kScheduleAttr = "tpc.schedule";
-inline constexpr llvm::StringLiteral kNotVerifiedAttr = "tpc.not_verified";
-
 /// Axes of ranks, by their place in the grid's order.
 using AxisMask = uint32_t;
 

@@ -29,15 +29,6 @@ struct EquivalenceMethods {
 std::unique_ptr<Pass> createVerifyEquivalence(std::shared_ptr<ReferenceModel> reference,
                                               EquivalenceMethods methods = {});
 
-/// On ops of a model in which kv heads are there several times: text that says how often.
-inline constexpr llvm::StringLiteral kRepeatedHeadsAttr = "tpc.repeated_heads";
-/// Of a module that is proved but could not be run at small sizes as well: why.
-inline constexpr llvm::StringLiteral kNoRandomizedCheckAttr = "tpc.no_randomized_check";
-
-/// Unit attribute of a module: norms over widths that are split are there as what they compute.
-/// The verifier then compares all norms by their definition.
-inline constexpr llvm::StringLiteral kNormsWrittenOutAttr = "tpc.norms_written_out";
-
 /// Shows that `program` computes what `model` does; errors say where it does not, or what
 /// cannot be proved. Where the programs cannot be run at small sizes, `skipped` says why.
 LogicalResult verifyEquivalence(ModuleOp model, ModuleOp program, EquivalenceMethods methods = {},

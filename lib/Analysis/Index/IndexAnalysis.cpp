@@ -78,7 +78,7 @@ IndexExpr IndexAnalysis::compute(Value v, ArrayRef<IndexExpr> where) {
     return constantAt(constant, where);
   if (auto size = dyn_cast<SizeOp>(op)) {
     auto expr = SymExpr::parse(size.getExpr().str());
-    return expr && !isFloat(v) ? IndexExpr::integer(*expr) : IndexExpr();
+    return expr && !isFloatTensor(v) ? IndexExpr::integer(*expr) : IndexExpr();
   }
   if (auto iota = dyn_cast<IotaOp>(op))
     return where[iota.getDim()];
@@ -255,7 +255,7 @@ IndexExpr IndexAnalysis::gatherNDAt(GatherNDOp op, ArrayRef<IndexExpr> where) {
 IndexExpr IndexAnalysis::cumSumAt(CumSumOp op, ArrayRef<IndexExpr> where) {
   int64_t dim = op.getDim();
   SymExpr size = getSizes(op.getOperand())[dim];
-  if (isFloat(op.getOperand()) || !where[dim].isInteger())
+  if (isFloatTensor(op.getOperand()) || !where[dim].isInteger())
     return {};
   SmallVector<IndexExpr> inner(where);
   inner[dim] = freshIndex(size);
@@ -297,7 +297,7 @@ IndexExpr IndexAnalysis::reduceAt(ReduceOp op, ArrayRef<IndexExpr> where) {
     return {};
   if (op.getFunction() != ReduceFunction::Sum)
     return term;
-  if (!term.isInteger() || isFloat(op.getOperand()))
+  if (!term.isInteger() || isFloatTensor(op.getOperand()))
     return {};
   return IndexExpr::integer(term.getPolynomial() * count);
 }
@@ -309,7 +309,7 @@ IndexExpr IndexAnalysis::triluAt(TriluOp op, ArrayRef<IndexExpr> where) {
     return {};
   SymExpr difference = where[rank - 1].getPolynomial() - where[rank - 2].getPolynomial() - *k;
   IndexExpr keeps = compare(op.getUpper() ? Predicate::GE : Predicate::LE, difference);
-  IndexExpr zero = isFloat(op.getOperand())                      ? IndexExpr::number(0)
+  IndexExpr zero = isFloatTensor(op.getOperand())                ? IndexExpr::number(0)
                    : elementTypeOf(op.getOperand()).isInteger(1) ? IndexExpr::truth(false)
                                                                  : IndexExpr::integer(0);
   return select(keeps, at(op.getOperand(), where), zero);

@@ -82,7 +82,7 @@ static bool isEmbedded(RankedTensorType type, const SymExpr &sequence) {
 }
 
 static std::string nameOf(func::FuncOp main, BlockArgument input) {
-  auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), TpcDialect::kNameAttr);
+  auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), kNameAttr);
   return name.str();
 }
 
@@ -147,15 +147,15 @@ void Importer::addDefaults() {
   };
   for (BlockArgument input : main.getArguments()) {
     if (isMask(main, input))
-      set(input, TpcDialect::kDefaultAttr, InputDefault().str());
+      set(input, kDefaultAttr, InputDefault().str());
     int64_t rank = getSizes(input).size();
     if (nameOf(main, input) != kPositions || !isa<IntegerType>(elementOf(input)) ||
         elementOf(input).isInteger(1) || (rank != 1 && rank != 2))
       continue;
     std::string why;
     if (auto positions = findPositions(main, input, why))
-      set(input, TpcDialect::kDefaultAttr, positions->str());
+      set(input, kDefaultAttr, positions->str());
     else
-      set(input, InputDefault::kRequiredAttr, why);
+      set(input, kRequiredAttr, why);
   }
 }

@@ -1,6 +1,6 @@
 //===- ExternalData.cpp - Data files beside a model -----------------------===//
 
-#include "TensorSource.h"
+#include "tpc/Import/ONNX/TensorSource.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"

@@ -121,8 +121,8 @@ LogicalResult Importer::importOnce() {
                                    builder.getNamedAttr("min", builder.getI64IntegerAttr(c.low)),
                                    builder.getNamedAttr("max", builder.getI64IntegerAttr(c.high)),
                                    builder.getNamedAttr("why", builder.getStringAttr(c.why))}));
-  module->getOperation()->setAttr(TpcDialect::kSourceAttr, builder.getStringAttr(path));
-  module->getOperation()->setAttr(TpcDialect::kConstraintsAttr, builder.getArrayAttr(list));
+  module->getOperation()->setAttr(kSourceAttr, builder.getStringAttr(path));
+  module->getOperation()->setAttr(kConstraintsAttr, builder.getArrayAttr(list));
   return success();
 }
 
@@ -266,7 +266,7 @@ LogicalResult Importer::addInputs(Scope &scope) {
     inputs.push_back(&input);
 
     attributes.push_back(builder.getDictionaryAttr(
-        builder.getNamedAttr(TpcDialect::kNameAttr, builder.getStringAttr(input.name()))));
+        builder.getNamedAttr(kNameAttr, builder.getStringAttr(input.name()))));
   }
 
   main = func::FuncOp::create(builder, fileLoc(), "main", builder.getFunctionType(types, {}));
@@ -368,7 +368,7 @@ LogicalResult Importer::addResults(Scope &scope) {
     results.push_back(value);
     types.push_back(value.getType());
     attributes.push_back(builder.getDictionaryAttr(
-        builder.getNamedAttr(TpcDialect::kNameAttr, builder.getStringAttr(output.name()))));
+        builder.getNamedAttr(kNameAttr, builder.getStringAttr(output.name()))));
   }
   func::ReturnOp::create(builder, fileLoc(), results);
   main.setFunctionType(builder.getFunctionType(main.getArgumentTypes(), types));

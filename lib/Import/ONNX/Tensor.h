@@ -3,7 +3,7 @@
 #ifndef TPC_LIB_IMPORT_ONNX_TENSOR_H
 #define TPC_LIB_IMPORT_ONNX_TENSOR_H
 
-#include "TensorSource.h"
+#include "tpc/Import/ONNX/TensorSource.h"
 
 #include "tpc/Dialect/Dist.h"
 

@@ -1,6 +1,6 @@
 //===- TensorSource.cpp - Tensors of an ONNX file -------------------------===//
 
-#include "TensorSource.h"
+#include "tpc/Import/ONNX/TensorSource.h"
 
 #include "onnx.pb.h"
 

@@ -1,6 +1,6 @@
 //===- WireReader.cpp - ONNX files without their weights ------------------===//
 
-#include "WireReader.h"
+#include "tpc/Import/ONNX/WireReader.h"
 
 #include "llvm/ADT/Twine.h"
 

@@ -31,7 +31,7 @@ struct GatherToEmbedding : public OpRewritePattern<GatherOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(GatherOp op, PatternRewriter &rewriter) const override {
-    if (op.getDim() != 0 || rankOf(op.getData()) != 2 || !isFloat(op.getData()) ||
+    if (op.getDim() != 0 || rankOf(op.getData()) != 2 || !isFloatTensor(op.getData()) ||
         !op.getData().getDefiningOp<ParameterOp>())
       return failure();
     rewriter.replaceOpWithNewOp<EmbeddingOp>(op, op.getResult().getType(), op.getData(),
@@ -101,7 +101,8 @@ struct SinkReshape : public OpInterfaceRewritePattern<ScalarOpInterface> {
     for (Value operand : op->getOperands())
       if (auto reshape = operand.getDefiningOp<ReshapeOp>()) {
         Sizes from = getSizes(reshape.getOperand()), to = getSizes(operand);
-        any |= from.size() == 2 && isFloat(operand) && sameSizes(to, sizes) && from[1] == to[2];
+        any |=
+            from.size() == 2 && isFloatTensor(operand) && sameSizes(to, sizes) && from[1] == to[2];
       }
     if (!any)
       return failure();

@@ -98,7 +98,7 @@ void LayerFinder::findActivations() {
   bool embeds = false;
   main.walk([&](EmbeddingOp) { embeds = true; });
   for (BlockArgument arg : block.getArguments())
-    if (!embeds && isa<RankedTensorType>(arg.getType()) && isFloat(arg) && feedsModel(arg))
+    if (!embeds && isa<RankedTensorType>(arg.getType()) && isFloatTensor(arg) && feedsModel(arg))
       activations.insert(arg);
   for (Operation &op : block)
     if (isa<EmbeddingOp>(op) ||
@@ -336,7 +336,7 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
     SymbolTable symbols(getOperation());
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isExternal() && !function->hasAttr(TpcDialect::kLayerAttr) &&
+      if (!function.isExternal() && !function->hasAttr(kLayerAttr) &&
           llvm::hasSingleElement(function.getBody()))
         functions.push_back(function);
     for (func::FuncOp function : functions)
@@ -431,7 +431,7 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
     auto function = func::FuncOp::create(
         builder, loc, name, builder.getFunctionType(TypeRange(ValueRange(args)), results));
     function.setPrivate();
-    function->setAttr(TpcDialect::kLayerAttr, builder.getUnitAttr());
+    function->setAttr(kLayerAttr, builder.getUnitAttr());
     Block *body = function.addEntryBlock();
     IRMapping mapping;
     for (auto [v, arg] : llvm::zip(args, body->getArguments())) {

@@ -40,7 +40,7 @@ std::optional<std::pair<Value, double>> scaledOperand(Value v) {
     if (auto c = getSplat(op->getOperand(1)); c && *c != 0)
       result = {op->getOperand(0), 1.0 / *c};
   }
-  if (!result || result->first.getType() != v.getType() || !isFloat(v))
+  if (!result || result->first.getType() != v.getType() || !isFloatTensor(v))
     return std::nullopt;
   return result;
 }

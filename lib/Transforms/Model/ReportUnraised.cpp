@@ -23,7 +23,7 @@ struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraise
         what = "is not part of a recognized activation";
       else if (auto reduce = dyn_cast<ReduceOp>(op); reduce &&
                                                      reduce.getFunction() == ReduceFunction::Mean &&
-                                                     isFloat(reduce.getResult()))
+                                                     isFloatTensor(reduce.getResult()))
         what = "mean is not part of a recognized norm";
       if (what.empty())
         return;

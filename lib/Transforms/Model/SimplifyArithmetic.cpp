@@ -71,7 +71,7 @@ struct FoldNeutral : public OpInterfaceRewritePattern<ScalarOpInterface> {
       return success();
     }
     // false and x, true or x, 0 * x of integers.
-    bool absorbs = isa<AndOp, OrOp>(op) || (isa<MulOp>(op) && !isFloat(op->getResult(0)));
+    bool absorbs = isa<AndOp, OrOp>(op) || (isa<MulOp>(op) && !isFloatTensor(op->getResult(0)));
     if (!absorbs)
       return failure();
     double absorbing = isa<OrOp>(op) ? 1.0 : 0.0;
@@ -91,7 +91,7 @@ struct FoldPow : public OpRewritePattern<PowOp> {
 
   LogicalResult matchAndRewrite(PowOp op, PatternRewriter &rewriter) const override {
     auto exponent = getSplat(op.getRhs());
-    if (!exponent || !isFloat(op.getLhs()))
+    if (!exponent || !isFloatTensor(op.getLhs()))
       return failure();
     SmallVector<SymExpr> sizes = getSizes(op.getResult());
     Location loc = op.getLoc();

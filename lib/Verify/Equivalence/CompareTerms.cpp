@@ -233,15 +233,14 @@ LogicalResult equivalence::compareOutputs(ModuleOp program, Terms &terms,
     return failure();
   // Executables are told all of this.
   for (auto [i, a, b] : llvm::enumerate(actual.inputAttrs, expected.inputAttrs))
-    for (StringRef name :
-         {TpcDialect::kNameAttr, TpcDialect::kDefaultAttr, InputDefault::kRequiredAttr})
+    for (StringRef name : {kNameAttr, kDefaultAttr, kRequiredAttr})
       if (failed(compareFacts(loc, "input " + Twine(i) + " of the program", name,
                               a ? a.get(name) : Attribute(), b ? b.get(name) : Attribute(),
-                              name == TpcDialect::kNameAttr)))
+                              name == kNameAttr)))
         return failure();
   for (auto [i, a, b] : llvm::enumerate(actual.outputNames, expected.outputNames))
-    if (failed(compareFacts(loc, "output " + Twine(i) + " of the program", TpcDialect::kNameAttr, a,
-                            b, /*mayName=*/true)))
+    if (failed(compareFacts(loc, "output " + Twine(i) + " of the program", kNameAttr, a, b,
+                            /*mayName=*/true)))
       return failure();
   for (auto [a, b] : llvm::zip(actual.outputs, expected.outputs)) {
     if (a.term == b.term || terms.expand(a.term) == terms.expand(b.term))

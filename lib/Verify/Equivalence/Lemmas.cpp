@@ -12,14 +12,10 @@ using Letters = SmallVector<int, 4>;
 
 static int64_t getRank(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
 
-static bool isFloat(Value value) {
-  return isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType());
-}
-
 /// Of floats to a type that has all of their values: others round, and the sum of what is rounded
 /// is not the rounded sum.
 static bool isWidening(CastOp op) {
-  if (!isFloat(op.getOperand()) || !isFloat(op.getResult()))
+  if (!isFloatTensor(op.getOperand()) || !isFloatTensor(op.getResult()))
     return false;
   auto semantics = [](Value value) -> const llvm::fltSemantics & {
     return cast<FloatType>(getElementTypeOrSelf(value.getType())).getFloatSemantics();
@@ -222,7 +218,7 @@ static Lemma embedding(EmbeddingOp op) {
 }
 
 /// As in an embedding: of floats, what lies in other parts is zero. Other types are not added.
-static Letter getLooked(Value data) { return isFloat(data) ? Letter::Sum : Letter::All; }
+static Letter getLooked(Value data) { return isFloatTensor(data) ? Letter::Sum : Letter::All; }
 
 static Lemma gather(GatherOp op) {
   Lemma lemma;
@@ -282,7 +278,9 @@ std::optional<Lemma> equivalence::getLemma(Operation *op) {
       .Case([](NegOp o) { return elementwise(o, {{{0}}}); })
       .Case<AddOp, SubOp>([](Operation *o) { return elementwise(o, {{{0, 1}}}); })
       .Case([](MulOp o) { return elementwise(o, {{{0}}, {{1}}}); })
-      .Case([](DivOp o) { return isFloat(o.getLhs()) ? elementwise(o, {{{0}}}) : elementwise(o); })
+      .Case([](DivOp o) {
+        return isFloatTensor(o.getLhs()) ? elementwise(o, {{{0}}}) : elementwise(o);
+      })
       .Case([](CastOp o) { return isWidening(o) ? elementwise(o, {{{0}}}) : elementwise(o); })
       .Case([](SelectOp o) { return elementwise(o, {{{1, 2}, true}}); })
       .Case([](MatmulOp o) { return matmul(o); })

@@ -146,7 +146,7 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
   SmallVector<Meaning> arguments;
   if (failed(getMeanings(call, values, arguments)))
     return failure();
-  if (!callee->hasAttr(TpcDialect::kLayerAttr)) {
+  if (!callee->hasAttr(kLayerAttr)) {
     SmallVector<TermId> results;
     if (failed(runFunction(callee, arguments, results)))
       return failure();
@@ -457,7 +457,7 @@ FailureOr<ProgramTerms> Reader::run() {
     return failure();
   for (auto [value, term] : llvm::zip(main.front().getTerminator()->getOperands(), results)) {
     program.outputNames.push_back(
-        main.getResultAttrOfType<StringAttr>(program.outputTypes.size(), TpcDialect::kNameAttr));
+        main.getResultAttrOfType<StringAttr>(program.outputTypes.size(), kNameAttr));
     Operation *op = value.getDefiningOp() ? value.getDefiningOp() : main.getOperation();
     Type type = getWholeType(value.getType());
     TermId delivered = term;

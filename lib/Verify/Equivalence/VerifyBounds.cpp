@@ -114,7 +114,7 @@ struct VerifyBounds : public mlir::tpc::impl::VerifyBoundsBase<VerifyBounds> {
 
   /// What a run's sizes can be: as constraints say where they are about one symbol.
   void readConstraints() {
-    auto list = getOperation()->getAttrOfType<ArrayAttr>(TpcDialect::kConstraintsAttr);
+    auto list = getOperation()->getAttrOfType<ArrayAttr>(kConstraintsAttr);
     for (auto dict : list ? list.getAsRange<DictionaryAttr>()
                           : ArrayAttr::get(&getContext(), {}).getAsRange<DictionaryAttr>()) {
       auto expr = dict.getAs<StringAttr>("expr");

@@ -47,8 +47,8 @@ static LogicalResult prove(ModuleOp model, ModuleOp program) {
     return emitError(program.getLoc())
            << "the program has other " << name << " than the model: " << why;
   };
-  if (failed(compare(TpcDialect::kConstraintsAttr, "runs would accept other sizes")) ||
-      failed(compare(TpcDialect::kSourceAttr, "weights would be looked for elsewhere")))
+  if (failed(compare(kConstraintsAttr, "runs would accept other sizes")) ||
+      failed(compare(kSourceAttr, "weights would be looked for elsewhere")))
     return failure();
   return success();
 }

@@ -109,9 +109,9 @@ struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
       return signalPassFailure();
     GridAttr grid = GridAttr::lookup(module);
     World world(module, grid ? grid : GridAttr::get(context, {}, {}, 1), sizes);
-    auto expected = module->getAttrOfType<ArrayAttr>("tpc.expected");
+    auto expected = module->getAttrOfType<ArrayAttr>(kExpectedAttr);
     Numbers inputs;
-    if (auto recorded = module->getAttrOfType<ArrayAttr>("tpc.inputs"); recorded && expected)
+    if (auto recorded = module->getAttrOfType<ArrayAttr>(kInputsAttr); recorded && expected)
       inputs = fromAttribute(recorded);
     else if (auto main = module.lookupSymbol<func::FuncOp>("main"); main && !main.isExternal())
       inputs = makeInputs<Doubles>(main, world);
@@ -127,8 +127,8 @@ struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
         tensor.data[i] = output.known[i] ? tensor.data[i] : NAN;
     }
     if (!expected) {
-      module->setAttr("tpc.inputs", toAttribute(inputs, context));
-      module->setAttr("tpc.expected", toAttribute(outputs, context));
+      module->setAttr(kInputsAttr, toAttribute(inputs, context));
+      module->setAttr(kExpectedAttr, toAttribute(outputs, context));
     } else if (failed(compare(fromAttribute(expected), outputs))) {
       return signalPassFailure();
     }

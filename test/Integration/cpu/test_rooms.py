@@ -6,7 +6,7 @@ import re
 from harness import TOP
 
 FOLDERS = ("include/tpc", "lib", "tools", "runtime")
-NESTED = ("Transforms", "Import", "Analysis", "transport")
+NESTED = ("Transforms", "Import", "Export", "Analysis", "Verify", "transport")
 
 
 def room_of(path):

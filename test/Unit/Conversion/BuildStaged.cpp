@@ -6,6 +6,7 @@
 
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Dialect/Tpc.h"
+#include "tpc/Driver/PassPipelines.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -53,7 +54,7 @@ int main(int argc, char **argv) {
   options.name = sys::path::stem(input).str();
   options.march = march;
   mlir::PassManager pm(&context);
-  mlir::tpc::buildLoweringPipeline(pm, options);
+  ::tpc::buildLoweringPassPipeline(pm, options);
   if (times)
     pm.enableTiming();
   if (mlir::failed(pm.run(*module)))

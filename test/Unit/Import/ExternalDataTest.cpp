@@ -1,7 +1,7 @@
 //===- ExternalDataTest.cpp - Data files beside a model -------------------===//
 
-#include "TensorSource.h"
-#include "TestFiles.h"
+#include "../TestFiles.h"
+#include "tpc/Import/ONNX/TensorSource.h"
 
 #include "gtest/gtest.h"
 

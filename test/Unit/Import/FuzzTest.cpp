@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TestFiles.h"
+#include "../TestFiles.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "onnx.pb.h"

@@ -1,7 +1,7 @@
 //===- WireReaderTest.cpp - ONNX files without their weights --------------===//
 
-#include "WireReader.h"
-#include "TestFiles.h"
+#include "tpc/Import/ONNX/WireReader.h"
+#include "../TestFiles.h"
 
 #include "gtest/gtest.h"
 

@@ -1,0 +1,126 @@
+//===- ProgramAttrs.h - The attributes tpc.* --------------------*- C++ -*-===//
+//
+// What passes and stages tell each other beside the ops. All such attributes are named here;
+// lib/Dialect/DiscardableAttrs.cpp says for each where it may stand and what it may be, and
+// verifies it. Any other attribute tpc.* is an error.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_DIALECT_PROGRAMATTRS_H
+#define TPC_DIALECT_PROGRAMATTRS_H
+
+#include "llvm/ADT/StringRef.h"
+
+namespace mlir::tpc {
+
+// ---- the program ----
+
+/// Module: the `#tpc.grid` that axes refer to.
+inline constexpr llvm::StringLiteral kGridAttr = "tpc.grid";
+/// Module: an array of dictionaries {expr, min, max, why}: sizes that a run must satisfy.
+inline constexpr llvm::StringLiteral kConstraintsAttr = "tpc.constraints";
+/// Module: absolute path of the file that was imported.
+inline constexpr llvm::StringLiteral kSourceAttr = "tpc.source";
+/// Arguments and results of @main: the ONNX name.
+inline constexpr llvm::StringLiteral kNameAttr = "tpc.name";
+/// Results of @main and outputs of a pipeline: see Copies.h.
+inline constexpr llvm::StringLiteral kCopiesAttr = "tpc.copies";
+/// Arguments of @main: the value that an input takes when it is left out, see InputDefault.h; or
+/// why it must be given, although inputs like it are not.
+inline constexpr llvm::StringLiteral kDefaultAttr = "tpc.default";
+inline constexpr llvm::StringLiteral kRequiredAttr = "tpc.required";
+/// Functions, a unit attribute: a repeated part of the model, called once per repetition with that
+/// repetition's weights.
+inline constexpr llvm::StringLiteral kLayerAttr = "tpc.layer";
+/// Functions, a unit attribute: a part of a layer, cut where a stage begins within one. The part
+/// with the attention counts as the layer.
+inline constexpr llvm::StringLiteral kLayerPartAttr = "tpc.layer_part";
+
+// ---- what users want; see Sharding.h and LinksAttr.h ----
+
+inline constexpr llvm::StringLiteral kShardingAttr = "tpc.sharding";
+/// Beside it, where it comes from a file: "a.txt:3:10".
+inline constexpr llvm::StringLiteral kShardingSourceAttr = "tpc.sharding_source";
+/// Module, as imported: the file's device configurations, as an array of {name, devices, tensors =
+/// [{tensor, node, devices = [devices that hold part 0, …], dims = [{axis, sizes, shards}]}],
+/// stages = [{node, stage}]}.
+inline constexpr llvm::StringLiteral kDevicesAttr = "tpc.devices";
+/// Ops: the pipeline stage that it is to be in. On a call of a layer that is to lie in several
+/// stages, one for each of the locations that are fused to that of the call (and of the layer's
+/// function, in the same order), which are those of the layer's ops; -1 where nothing is said.
+inline constexpr llvm::StringLiteral kPipelineStageAttr = "tpc.pipeline_stage";
+/// Module, while the model is recognized: an array of {name, entries, source, stage}, by the
+/// numbers that stand in locations; of entries and stage there is one or both. An entry is a
+/// #tpc.dim, or the size of a dimension that is left to the strategies.
+inline constexpr llvm::StringLiteral kHeldAnnotationsAttr = "tpc.held_annotations";
+/// Module, while the model is recognized: an array of {node, stage}. Nodes are known by their
+/// names, which locations have.
+inline constexpr llvm::StringLiteral kHeldStagesAttr = "tpc.held_stages";
+/// Module: the links between ranks.
+inline constexpr llvm::StringLiteral kLinksAttr = "tpc.links";
+
+// ---- tactics, on the way to the sharded program ----
+
+/// Inputs and ops: how their results are split, as one #tpc.dim for each dimension.
+inline constexpr llvm::StringLiteral kSplitAttr = "tpc.split";
+/// Ops: what the result is resharded to before it is used.
+inline constexpr llvm::StringLiteral kHoldAttr = "tpc.hold";
+/// Module: the tactics that ran, and what each did.
+inline constexpr llvm::StringLiteral kTacticsAttr = "tpc.tactics";
+/// Module: warnings of its plan, for the report.
+inline constexpr llvm::StringLiteral kWarningsAttr = "tpc.warnings";
+/// Module: the size over which micro-batches are loops.
+inline constexpr llvm::StringLiteral kBatchAttr = "tpc.batch";
+/// On the sums of a norm over the residual's width that was written out.
+inline constexpr llvm::StringLiteral kNormAttr = "tpc.norm";
+/// On an add: its right side was the bias of the product on its left side.
+inline constexpr llvm::StringLiteral kBiasAttr = "tpc.bias";
+/// On ops of a model in which kv heads are there several times: text that says how often.
+inline constexpr llvm::StringLiteral kRepeatedHeadsAttr = "tpc.repeated_heads";
+/// Module, a unit attribute: norms over widths that are split are there as what they compute. The
+/// equivalence proof then compares all norms by their definition.
+inline constexpr llvm::StringLiteral kNormsWrittenOutAttr = "tpc.norms_written_out";
+
+// ---- stages ----
+
+/// Functions: the index of the stage.
+inline constexpr llvm::StringLiteral kStageAttr = "tpc.stage";
+/// Functions and stages, estimates for one micro-batch: what they take without messages to their
+/// neighbours, of which in layers, of which for what other stages compute too; what these messages
+/// take; and bytes of weights.
+inline constexpr llvm::StringLiteral kSecondsAttr = "tpc.seconds";
+inline constexpr llvm::StringLiteral kLayerSecondsAttr = "tpc.layer_seconds";
+inline constexpr llvm::StringLiteral kRecomputedSecondsAttr = "tpc.recomputed_seconds";
+inline constexpr llvm::StringLiteral kTransferSecondsAttr = "tpc.transfer_seconds";
+inline constexpr llvm::StringLiteral kWeightBytesAttr = "tpc.weight_bytes";
+
+// ---- what verifiers say, for the manifest ----
+
+/// Module: the hash of the staged program's schedule.
+inline constexpr llvm::StringLiteral kScheduleAttr = "tpc.schedule";
+/// Module: which verifiers have been skipped.
+inline constexpr llvm::StringLiteral kNotVerifiedAttr = "tpc.not_verified";
+/// Module that is proved but could not be run at small sizes as well: why.
+inline constexpr llvm::StringLiteral kNoRandomizedCheckAttr = "tpc.no_randomized_check";
+
+// ---- lowering ----
+
+/// Functions that are kernels: the number of row dimensions.
+inline constexpr llvm::StringLiteral kKernelAttr = "tpc.kernel";
+/// Marks ops that the matrix product before them computes as well (bias, activation, residual); see
+/// tpc-fuse-epilogues.
+inline constexpr llvm::StringLiteral kFusedAttr = "tpc.fused";
+/// A tpc.cast that is done as its operand, a parameter, is loaded for products.
+inline constexpr llvm::StringLiteral kLoadedAttr = "tpc.loaded";
+/// A unit attribute of a cast that lowering has put behind a product: it rounds each part of a sum,
+/// as the product itself did.
+inline constexpr llvm::StringLiteral kRoundsPartsAttr = "tpc.rounds_parts";
+
+// ---- tests: what tpc-evaluate has recorded ----
+
+inline constexpr llvm::StringLiteral kInputsAttr = "tpc.inputs";
+inline constexpr llvm::StringLiteral kExpectedAttr = "tpc.expected";
+
+} // namespace mlir::tpc
+
+#endif // TPC_DIALECT_PROGRAMATTRS_H

@@ -1,0 +1,34 @@
+//===- PassPipelines.h - Which passes lead to which stage -------*- C++ -*-===//
+//
+// Each function adds the passes that lead from one stage of a program to the next, without
+// verifiers (buildStagePassPipeline of Compile.h adds them). They run on modules.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_DRIVER_PASSPIPELINES_H
+#define TPC_DRIVER_PASSPIPELINES_H
+
+#include "tpc/Conversion/Lower.h"
+#include "tpc/Support/ShardSpec.h"
+
+namespace tpc {
+
+/// Import -> model: what the importer makes, in normal form.
+void buildModelPassPipeline(mlir::OpPassManager &pm);
+/// Model -> model: what suits the grid better.
+void buildRewritePassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
+/// Model -> sharded: a grid, and a distribution on every value.
+void buildShardingPassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
+/// Sharded -> spmd: one rank's view, with collectives.
+void buildSpmdPassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
+/// Spmd -> staged: one function for each stage, and the schedule.
+void buildStagesPassPipeline(mlir::OpPassManager &pm);
+/// Staged -> the LLVM dialect.
+void buildLoweringPassPipeline(mlir::OpPassManager &pm, const mlir::tpc::LoweringOptions &options);
+
+/// `--tpc-model-pipeline` and `--tpc-lower-to-llvm`.
+void registerPassPipelines();
+
+} // namespace tpc
+
+#endif // TPC_DRIVER_PASSPIPELINES_H

@@ -1,0 +1,20 @@
+//===- Passes.h - What users ask of weights and values --------*- C++ -*-===//
+
+#ifndef TPC_TRANSFORMS_ANNOTATIONS_PASSES_H
+#define TPC_TRANSFORMS_ANNOTATIONS_PASSES_H
+
+#include "tpc/Dialect/Tpc.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::tpc {
+
+#define GEN_PASS_DECL
+#include "tpc/Transforms/Annotations/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "tpc/Transforms/Annotations/Passes.h.inc"
+
+} // namespace mlir::tpc
+
+#endif // TPC_TRANSFORMS_ANNOTATIONS_PASSES_H

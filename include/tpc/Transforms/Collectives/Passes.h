@@ -1,0 +1,23 @@
+//===- Passes.h - From shardings to one rank's program --------*- C++ -*-===//
+
+#ifndef TPC_TRANSFORMS_COLLECTIVES_PASSES_H
+#define TPC_TRANSFORMS_COLLECTIVES_PASSES_H
+
+#include "tpc/Dialect/Tpc.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::tpc {
+
+#define GEN_PASS_DECL
+#include "tpc/Transforms/Collectives/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "tpc/Transforms/Collectives/Passes.h.inc"
+
+/// The grid of `module`; none: an error that says which passes have to run before.
+FailureOr<GridAttr> requireGrid(ModuleOp module, StringRef passes = "tpc-assign-shardings");
+
+} // namespace mlir::tpc
+
+#endif // TPC_TRANSFORMS_COLLECTIVES_PASSES_H

@@ -1,0 +1,20 @@
+//===- Passes.h - Pipeline stages and their schedule ------------*- C++ -*-===//
+
+#ifndef TPC_TRANSFORMS_STAGES_PASSES_H
+#define TPC_TRANSFORMS_STAGES_PASSES_H
+
+#include "tpc/Dialect/Tpc.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::tpc {
+
+#define GEN_PASS_DECL
+#include "tpc/Transforms/Stages/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "tpc/Transforms/Stages/Passes.h.inc"
+
+} // namespace mlir::tpc
+
+#endif // TPC_TRANSFORMS_STAGES_PASSES_H

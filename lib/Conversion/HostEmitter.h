@@ -1,0 +1,130 @@
+//===- HostEmitter.h - Code around kernels ----------------------*- C++ -*-===//
+//
+// A function of tensors becomes
+//
+//   void f(tpc_context *ctx, const int64_t *env, arguments.., results..)
+//
+// An argument is a pointer, or for a value that is a parameter in every call
+// its indices (i32: packed, dense, as far as they are needed); a result is a
+// pointer to memory of the caller. Values in between lie in one frame of the
+// runtime's stack: values that do not live at the same time share a slot, whose
+// size is the largest of theirs, computed at run time.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_CONVERSION_HOSTEMITTER_H
+#define TPC_LIB_CONVERSION_HOSTEMITTER_H
+
+#include "ParameterTable.h"
+#include "SizeEmitter.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+namespace mlir::tpc {
+class HostEmitter;
+} // namespace mlir::tpc
+
+#include "tpc/Interfaces/HostInterfaces.h.inc"
+
+namespace mlir::tpc {
+
+/// What the functions of a module share.
+class HostModule {
+public:
+  HostModule(ModuleOp module, const EnvLayout &layout, ParameterTable &parameters)
+      : module(module), layout(layout), parameters(parameters) {}
+
+  /// A function of the runtime's ABI, declared at its first use.
+  LLVM::LLVMFuncOp getRuntimeFunction(StringRef name, Type result, TypeRange args);
+  /// A read-only global with these elements, 64-byte aligned.
+  LLVM::GlobalOp getConstant(ElementsAttr value);
+  /// The same for a text, with a NUL behind it.
+  LLVM::GlobalOp getText(StringRef text);
+  /// A function of tensors in its lowered form.
+  LLVM::LLVMFunctionType getType(func::FuncOp function);
+
+  ModuleOp module;
+  const EnvLayout &layout;
+  ParameterTable &parameters;
+  SymbolTableCollection symbols;
+
+private:
+  DenseMap<Attribute, LLVM::GlobalOp> constants;
+};
+
+class HostEmitter {
+public:
+  HostEmitter(HostModule &host, Location loc) : host(host), loc(loc), b(loc.getContext()) {}
+
+  /// Emits a function beside its source, under the same name.
+  LogicalResult emitFunction(func::FuncOp function);
+  /// Emits `void name(ctx, env)` from a block whose arguments are inputs of
+  /// the program. Does nothing where this rank's part of `batch` is empty.
+  LogicalResult emitBlock(StringRef name, int64_t stage, Block &block, Block &inputs,
+                          DimAttr batch);
+
+  //===--- for ops --------------------------------------------------------===//
+
+  HostModule &getHost() { return host; }
+  OpBuilder &builder() { return b; }
+  Location getLoc() const { return loc; }
+  void setLoc(Location l) { loc = l; }
+  SizeEmitter &sizes() { return *sizeEmitter; }
+  Value context() { return ctx; }
+  Value environment() { return env; }
+
+  /// Where a tensor lies.
+  Value pointer(Value tensor);
+  void setPointer(Value tensor, Value pointer) { pointers[tensor] = pointer; }
+  /// The index of a parameter.
+  Value parameterIndex(Value tensor, ParameterUse use);
+  Value parameterIndex(const Parameter &parameter, ParameterUse use);
+  Value parameterPointer(Value index);
+
+  Value i32(int64_t value);
+  Value i64(int64_t value) { return sizes().constant(value); }
+  Value f32(double value);
+  Value null();
+  Value offset(Value pointer, Value elements, Type tensor);
+  /// Stack memory that lives as long as the function's call.
+  Value scratch(Type type, int64_t count = 1);
+  void storeAt(Value base, Type structType, unsigned field, Value value);
+  Value call(StringRef runtime, Type result, ValueRange args);
+  void call(StringRef runtime, ValueRange args) { call(runtime, {}, args); }
+  /// The tpc_dtype of a tensor.
+  Value dtype(Type tensor);
+  void copy(Value to, Value from, Type tensor);
+
+private:
+  struct Slot {
+    SmallVector<Value> sizes;
+    int64_t freeAt = -1;
+    Value begin;
+  };
+
+  void begin(StringRef name, LLVM::LLVMFunctionType type, LLVM::Linkage linkage);
+  LogicalResult emitBody(Block &block, ValueRange results);
+  void planFrame(Block &block, ValueRange results);
+  Value aliasRoot(Value value) const;
+
+  HostModule &host;
+  Location loc;
+  OpBuilder b;
+  LLVM::LLVMFuncOp target;
+  std::unique_ptr<SizeEmitter> sizeEmitter;
+  std::optional<OpBuilder> entry; // before the entry block's branch
+  std::optional<int64_t> stage;
+  func::FuncOp source;
+  Value ctx, env;
+  DenseMap<Value, Value> pointers;
+  DenseMap<Value, Value> packed, dense; // indices of parameter arguments
+  SmallVector<Value> hiddenArguments;
+  SmallVector<Slot> slots;
+  DenseMap<Value, unsigned> slotOf;
+  SmallVector<std::pair<Value, Value>> copies; // at the end: to, value
+  std::map<std::pair<void *, int64_t>, Value> scratches;
+};
+
+} // namespace mlir::tpc
+
+#endif // TPC_LIB_CONVERSION_HOSTEMITTER_H

@@ -1,0 +1,87 @@
+//===- ParameterTable.h - Which parameters a program loads ------*- C++ -*-===//
+//
+// A parameter of the executable is a weight seen through a view, distributed
+// in one way, loaded by one stage, for one use: packed for products or dense.
+// Functions that several stages (or several layers of one) share take indices
+// of parameters as arguments.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_CONVERSION_PARAMETERTABLE_H
+#define TPC_LIB_CONVERSION_PARAMETERTABLE_H
+
+#include "tpc/Dialect/Dist.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mlir::tpc {
+
+enum class ParameterUse { Packed, Dense };
+
+/// The parameter that a product's right side is loaded from.
+Value getLoaded(Value rhs);
+
+struct Parameter {
+  StringAttr weight;
+  ViewAttr view; // null: the whole weight
+  Type type;     // local
+  bool operator==(const Parameter &o) const {
+    return weight == o.weight && view == o.view && type == o.type;
+  }
+};
+
+/// What a value that is a parameter wherever the program comes from is used
+/// for.
+struct ParameterNeeds {
+  bool packed = false, dense = false;
+};
+
+class ParameterTable {
+public:
+  struct Entry {
+    int64_t stage;
+    Parameter parameter;
+    ParameterUse use;
+  };
+
+  explicit ParameterTable(ModuleOp module);
+
+  static Parameter get(ParameterOp op) {
+    return {op.getWeightAttr().getAttr(), op.getViewAttr(), op.getType()};
+  }
+
+  /// The needs of a value that is always a parameter: a tpc.parameter, or an
+  /// argument that is one in every call. Null for other values.
+  const ParameterNeeds *lookup(Value value) const;
+  /// Whether `op` multiplies with a packed parameter.
+  bool isPackedProduct(MatmulOp op) const;
+
+  /// The stage that alone calls a function; nothing if there are several.
+  std::optional<int64_t> getStage(func::FuncOp function) const;
+  /// Parameters that a function of several stages needs to be told, beyond its
+  /// arguments.
+  ArrayRef<std::pair<Parameter, ParameterUse>> getHidden(func::FuncOp function) const;
+
+  /// The index of an entry, which is made if there is none.
+  int32_t getIndex(int64_t stage, const Parameter &parameter, ParameterUse use);
+  ArrayRef<Entry> getEntries() const { return entries; }
+
+private:
+  void findStages(ModuleOp module);
+  void findParameterArguments();
+  void findNeeds();
+  void findHidden();
+
+  SymbolTableCollection symbols;
+  SmallVector<func::FuncOp> functions; // callers before callees
+  DenseMap<Operation *, SmallVector<func::CallOp>> calls;
+  DenseMap<Operation *, SmallVector<int64_t>> stages;
+  DenseMap<Operation *, SmallVector<std::pair<Parameter, ParameterUse>>> hidden;
+  DenseMap<Value, ParameterNeeds> needs;
+  SmallVector<Entry> entries;
+};
+
+} // namespace mlir::tpc
+
+#endif // TPC_LIB_CONVERSION_PARAMETERTABLE_H

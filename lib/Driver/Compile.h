@@ -1,0 +1,96 @@
+//===- Compile.h - From a file to any stage --------------------------------===//
+//
+// What tpcc, tpc-opt and Python share.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_DRIVER_COMPILE_H
+#define TPC_LIB_DRIVER_COMPILE_H
+
+#include "tpc/Conversion/Lower.h"
+#include "tpc/Support/ShardSpec.h"
+#include "tpc/Verify/Verify.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/Support/LLVM.h"
+
+#include <functional>
+
+namespace mlir {
+class OpPassManager;
+} // namespace mlir
+
+namespace tpc {
+
+/// The stages at which compilation can stop, in order.
+enum class Emit { Import, Model, Sharded, Spmd, Staged, Llvm, Obj, Exe };
+
+/// "import", "model", …
+llvm::StringRef emitName(Emit emit);
+
+struct CompileOptions {
+  std::string input; // ONNX, or a program as text
+  ShardSpec spec;
+  mlir::tpc::LoweringOptions lowering;
+  bool verify = true;           // see docs/verification.md
+  std::string weights = {};     // where external data is; empty: beside the model
+  bool specGiven = true;        // else a program that has a grid keeps it
+  std::string reference = {};   // a model to be proved against; empty: what is read, if it is one
+  std::string annotations = {}; // a file of annotations; empty: none
+  std::string deviceConfiguration = {}; // of the file; empty: the one that fits, if any
+  /// Sees the imported program with its annotations, before anything is recognized.
+  std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};
+};
+
+/// Adds the passes that lead from the stage before `stage` (Model to Staged) to it. With
+/// `reference`, the model is recorded there, and verifiers are added: later stages are proved to
+/// compute the same, staged programs to communicate correctly. `last`: the pipeline ends here.
+void buildStagePassPipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
+                            std::shared_ptr<mlir::tpc::ReferenceModel> reference, bool last);
+/// The verifiers: what is left out without `reference`, in words.
+std::string verifierNames();
+
+/// Registers the pipeline `megatron-shard`: `tpc-opt in.mlir --megatron-shard=tp8,pp4`.
+void registerMegatronShardPassPipeline();
+
+/// One program on its way.
+class Compilation {
+public:
+  using OnStep = llvm::function_ref<void(llvm::StringRef what)>;
+
+  Compilation(mlir::MLIRContext &context, CompileOptions options);
+
+  /// Brings the program to `stage`, at most Llvm (the dialect), unless it is there. `onStep` hears
+  /// what begins. Says what is wrong through the context's diagnostics.
+  mlir::LogicalResult advance(Emit stage, OnStep onStep);
+
+  mlir::ModuleOp getModule() { return *module; }
+  /// What was read was at this stage.
+  Emit getFirst() const { return first; }
+
+  /// What is made of a program that is at Llvm. An executable is complete, or not there.
+  llvm::Expected<std::string> makeLLVM(OnStep onStep);
+  llvm::Expected<llvm::SmallVector<char>> makeObject(OnStep onStep);
+  llvm::Error makeExecutable(llvm::StringRef path, OnStep onStep);
+
+  const CompileOptions &getOptions() const { return options; }
+
+private:
+  mlir::LogicalResult read(OnStep onStep);
+  mlir::LogicalResult adoptGrid();
+  mlir::LogicalResult readReference(OnStep onStep);
+  mlir::LogicalResult annotate();
+  /// What the program of a stage must pass. `last`: nothing after it is verified.
+  mlir::LogicalResult verify(Emit stage, bool last, OnStep onStep);
+
+  mlir::MLIRContext &context;
+  CompileOptions options;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::shared_ptr<mlir::tpc::ReferenceModel> reference; // null: nothing is verified
+  Emit first = Emit::Import, reached = Emit::Import;
+};
+
+} // namespace tpc
+
+#endif // TPC_LIB_DRIVER_COMPILE_H

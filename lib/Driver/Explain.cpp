@@ -1,0 +1,239 @@
+//===- Explain.cpp - What each tactic does --------------------------------===//
+
+#include "Explain.h"
+
+#include "tpc/Analysis/ParseSymbols.h"
+#include "tpc/Analysis/PeakMemory.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Driver/PassPipelines.h"
+#include "tpc/Driver/Passes.h"
+#include "tpc/Transforms/Collectives/Passes.h"
+#include "tpc/Transforms/Tactics/Passes.h"
+
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/Support/Format.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_EXPLAIN
+#include "tpc/Driver/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+
+/// What a program is after some of the tactics.
+struct Snapshot {
+  Report report;
+  int64_t weights = 0, peak = 0;
+  /// By name, in the order of tpc.tactics.
+  std::vector<std::pair<std::string, std::string>> splits;
+};
+
+} // namespace
+
+static FailureOr<Snapshot> takeSnapshot(ModuleOp model, ::tpc::ShardSpec spec, int64_t tactics,
+                                        const Symbols &symbols) {
+  OwningOpRef<ModuleOp> module = model.clone();
+  PassManager pm(model.getContext());
+  if (llvm::is_contained(ArrayRef(getTacticNames(spec)).take_front(tactics), "tp"))
+    ::tpc::buildRewritePassPipeline(pm, spec);
+  AssignShardingsOptions assign;
+  assign.shard = spec.str();
+  assign.tactics = tactics;
+  pm.addPass(createAssignShardings(assign));
+  pm.addPass(createInsertReshards());
+  // Fewer tactics predict fewer collectives; the whole list is checked where it is compiled.
+  spec.allowReshard = true;
+  ::tpc::buildSpmdPassPipeline(pm, spec);
+  ::tpc::buildStagesPassPipeline(pm);
+  if (failed(pm.run(*module)))
+    return failure();
+
+  Snapshot snapshot;
+  auto report = computeReport(*module, symbols);
+  if (failed(report))
+    return failure();
+  snapshot.report = std::move(*report);
+  std::vector<int64_t> peaks = getPeakActivationBytes(*module, symbols);
+  for (auto [stage, live] : llvm::zip(snapshot.report.stages, peaks)) {
+    snapshot.weights = std::max(snapshot.weights, stage.weightBytes);
+    snapshot.peak = std::max(snapshot.peak, stage.weightBytes + live);
+  }
+  if (auto list = module.get()->getAttrOfType<ArrayAttr>(kTacticsAttr))
+    for (auto tactic : list.getAsRange<DictionaryAttr>())
+      for (auto split : tactic.getAs<ArrayAttr>("splits").getAsRange<StringAttr>())
+        snapshot.splits.push_back(
+            {tactic.getAs<StringAttr>("name").getValue().str(), split.getValue().str()});
+  return snapshot;
+}
+
+/// Rows of all stages added up; outputs are the runtime's, whatever is split.
+static std::map<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>>
+sumRows(const Report &report) {
+  std::map<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>> sums;
+  for (const CollectiveRow &row : report.collectives) {
+    if (row.axis == "output")
+      continue;
+    auto &sum = sums[{row.axis, row.kind}];
+    sum.first += row.count;
+    sum.second += row.bytes;
+  }
+  return sums;
+}
+
+static TacticEffect compare(const std::string &name, const Snapshot &before,
+                            const Snapshot &after) {
+  TacticEffect effect;
+  effect.name = name;
+  effect.weightsBefore = before.weights;
+  effect.weights = after.weights;
+  effect.peakBefore = before.peak;
+  effect.peak = after.peak;
+  for (const auto &split : after.splits)
+    if (!llvm::is_contained(before.splits, split))
+      effect.splits.push_back(split.first == name ? split.second
+                                                  : split.first + ": " + split.second);
+  auto old = sumRows(before.report), now = sumRows(after.report);
+  for (const auto &[key, sum] : old)
+    now.try_emplace(key, 0, 0);
+  for (const auto &[key, sum] : now) {
+    std::pair<int64_t, int64_t> was = old.count(key) ? old[key] : std::pair<int64_t, int64_t>();
+    if (sum != was)
+      effect.communication.push_back(
+          {0, key.first, key.second, sum.first - was.first, sum.second - was.second});
+  }
+  return effect;
+}
+
+FailureOr<Explanation> mlir::tpc::explainTactics(ModuleOp module, const ::tpc::ShardSpec &spec,
+                                                 const Symbols &given) {
+  // One stage first: cutting is the last tactic.
+  ::tpc::ShardSpec flat = spec;
+  std::array<int64_t, ::tpc::numAxes> sizes;
+  for (::tpc::Axis axis : ::tpc::defaultAxisOrder)
+    sizes[unsigned(axis)] = axis == ::tpc::Axis::PP ? 1 : spec.grid.size(axis);
+  std::string message;
+  flat.grid = *::tpc::Grid::get(sizes, spec.grid.order(), message);
+
+  Explanation explanation;
+  explanation.symbols = getNominalSymbols(module);
+  int64_t samples = spec.grid.size(::tpc::Axis::DP) * spec.microBatches;
+  // Nominal sizes have one sample; here each replica and micro-batch gets one.
+  std::set<std::string> batch;
+  if (auto main = module.lookupSymbol<FunctionOpInterface>("main"))
+    for (Type type : main.getArgumentTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.getRank() > 1)
+        getSizes(tensor)[0].collectSymbols(batch);
+  for (auto &[name, value] : explanation.symbols)
+    if (batch.count(name))
+      value = samples;
+  for (const auto &[name, value] : given)
+    explanation.symbols[name] = value;
+
+  SmallVector<std::string> names = getTacticNames(spec);
+  FailureOr<Snapshot> before = takeSnapshot(module, flat, 0, explanation.symbols);
+  if (failed(before))
+    return failure();
+  auto add = [&](const std::string &name, FailureOr<Snapshot> after) -> LogicalResult {
+    if (failed(after))
+      return failure();
+    explanation.tactics.push_back(compare(name, *before, *after));
+    before = std::move(after);
+    return success();
+  };
+  for (auto [i, name] : llvm::enumerate(names))
+    if (failed(add(name, takeSnapshot(module, flat, i + 1, explanation.symbols))))
+      return failure();
+  if (spec.grid.size(::tpc::Axis::PP) > 1) {
+    if (failed(add("pp", takeSnapshot(module, spec, names.size(), explanation.symbols))))
+      return failure();
+    TacticEffect &effect = explanation.tactics.back();
+    effect.splits.insert(effect.splits.begin(),
+                         "layers over " + std::to_string(spec.grid.size(::tpc::Axis::PP)) +
+                             " stages");
+  }
+  return explanation;
+}
+
+static std::string printBytes(int64_t bytes) {
+  constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = double(bytes);
+  unsigned unit = 0;
+  for (; std::abs(value) >= 1024 && unit < 4; ++unit)
+    value /= 1024;
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << llvm::format(unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  return text;
+}
+
+void Explanation::print(llvm::raw_ostream &os) const {
+  os << "Tactic by tactic, for one step with ";
+  llvm::interleaveComma(symbols, os, [&](auto &s) { os << s.first << "=" << s.second; });
+  os << (symbols.empty() ? "no sizes to choose" : "") << ":\n";
+  for (const TacticEffect &effect : tactics) {
+    os << effect.name << "\n";
+    if (effect.splits.empty())
+      os << "  splits nothing\n";
+    for (const std::string &split : effect.splits)
+      os << "  " << split << "\n";
+    for (const CollectiveRow &row : effect.communication)
+      os << "  " << row.axis << " " << row.kind << ": " << (row.count >= 0 ? "+" : "") << row.count
+         << ", " << (row.bytes >= 0 ? "+" : "") << printBytes(row.bytes) << "\n";
+    if (effect.splits.empty() && effect.communication.empty() && effect.peak == effect.peakBefore)
+      continue;
+    os << "  peak per rank " << printBytes(effect.peakBefore) << " -> " << printBytes(effect.peak)
+       << ", of which weights " << printBytes(effect.weightsBefore) << " -> "
+       << printBytes(effect.weights) << "\n";
+  }
+}
+
+llvm::json::Value Explanation::toJSON() const {
+  llvm::json::Object shape;
+  for (const auto &[name, value] : symbols)
+    shape[name] = value;
+  llvm::json::Array list;
+  for (const TacticEffect &effect : tactics) {
+    llvm::json::Array rows;
+    for (const CollectiveRow &row : effect.communication)
+      rows.push_back(llvm::json::Object{
+          {"axis", row.axis}, {"kind", row.kind}, {"count", row.count}, {"bytes", row.bytes}});
+    list.push_back(llvm::json::Object{{"name", effect.name},
+                                      {"splits", llvm::json::Array(effect.splits)},
+                                      {"adds", std::move(rows)},
+                                      {"weight_bytes", effect.weights},
+                                      {"peak_bytes", effect.peak},
+                                      {"weight_bytes_before", effect.weightsBefore},
+                                      {"peak_bytes_before", effect.peakBefore}});
+  }
+  return llvm::json::Object{{"shape", std::move(shape)}, {"tactics", std::move(list)}};
+}
+
+namespace {
+struct Explain : public mlir::tpc::impl::ExplainBase<Explain> {
+  using ExplainBase::ExplainBase;
+  void runOnOperation() override {
+    std::string message;
+    auto spec = ::tpc::ShardSpec::parse(shard.getValue(), message);
+    if (!spec) {
+      emitError(getOperation().getLoc()) << "shard: " << message;
+      return signalPassFailure();
+    }
+    FailureOr<Symbols> symbols =
+        parseSymbols(ArrayRef<std::string>(shape), getOperation().getLoc());
+    if (failed(symbols))
+      return signalPassFailure();
+    auto explanation = explainTactics(getOperation(), *spec, *symbols);
+    if (failed(explanation))
+      return signalPassFailure();
+    if (json)
+      llvm::outs() << llvm::formatv("{0:2}", explanation->toJSON()) << "\n";
+    else
+      explanation->print(llvm::outs());
+  }
+};
+} // namespace

@@ -1,0 +1,102 @@
+//===- PassPipelines.cpp - Which passes lead to which stage ---------------===//
+
+#include "tpc/Driver/PassPipelines.h"
+#include "tpc/Conversion/Passes.h"
+#include "tpc/Transforms/Annotations/Passes.h"
+#include "tpc/Transforms/Collectives/Passes.h"
+#include "tpc/Transforms/Model/Passes.h"
+#include "tpc/Transforms/Stages/Passes.h"
+#include "tpc/Transforms/Tactics/Passes.h"
+#include "tpc/Verify/Schedule.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::ShardSpec;
+
+void ::tpc::buildModelPassPipeline(OpPassManager &pm) {
+  pm.addPass(createHoldAnnotations());
+  OpPassManager &fn = pm.nest<func::FuncOp>();
+  fn.addPass(createSimplify());
+  fn.addPass(createCSEPass());
+
+  fn.addPass(createRaiseNorms());
+  fn.addPass(createRaiseActivations());
+  fn.addPass(createSplitFusedProjections());
+  fn.addPass(createRaiseAttention());
+  // Halves of heads that are exchanged are a rotary embedding's, if they can be.
+  fn.addPass(createRaiseRolls());
+
+  fn.addPass(createNormalizeTokens());
+  fn.addPass(createCSEPass());
+  fn.addPass(createReportUnraised());
+  fn.addPass(createDivideSoftmax());
+
+  pm.addPass(createPlaceAnnotations());
+  pm.addPass(createOutlineLayers());
+}
+
+void ::tpc::buildRewritePassPipeline(OpPassManager &pm, const ShardSpec &spec) {
+  if (spec.grid.size(::tpc::Axis::TP) == 1 || spec.isTensor2D())
+    return;
+  RepeatKvHeadsOptions repeat;
+  repeat.shard = spec.str();
+  pm.addPass(createRepeatKvHeads(repeat));
+}
+
+void ::tpc::buildShardingPassPipeline(OpPassManager &pm, const ShardSpec &spec) {
+  AssignShardingsOptions assign;
+  assign.shard = spec.str();
+  pm.addPass(createAssignShardings(assign));
+  pm.addPass(createInsertReshards());
+}
+
+void ::tpc::buildSpmdPassPipeline(OpPassManager &pm, const ShardSpec &spec) {
+  LowerReshardsOptions lower;
+  lower.allowReshard = spec.allowReshard;
+  pm.addPass(createLowerReshards(lower));
+  pm.addPass(createLocalize());
+  pm.addPass(createOptimizeCollectives());
+  pm.addPass(createCoalesceCollectives());
+}
+
+void ::tpc::buildStagesPassPipeline(OpPassManager &pm) {
+  pm.addPass(createSplitStages());
+  pm.addPass(createSchedulePipeline());
+  pm.addPass(createCSEPass());
+}
+
+void ::tpc::buildLoweringPassPipeline(OpPassManager &pm, const LoweringOptions &options) {
+  pm.addPass(createRecordSchedule()); // while the program is staged
+  pm.addPass(createWidenProducts());
+  pm.addPass(createFuseEpilogues());
+  pm.addPass(createOutlineKernels());
+  LowerProgramOptions program;
+  program.name = options.name;
+  program.digestWeights = options.digestWeights;
+  pm.addPass(createLowerProgram(program));
+  pm.addPass(createApproximateMath());
+  // What is left are scalars.
+  OpPassManager &functions = pm.nest<LLVM::LLVMFuncOp>();
+  functions.addPass(createCSEPass());
+  pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createConvertMathToLibmPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertFuncToLLVMPass()); // declarations of libm
+  pm.addPass(createConvertVectorToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+}
+
+void ::tpc::registerPassPipelines() {
+  static PassPipelineRegistration<> model(
+      "tpc-model-pipeline", "From imported ops to the model's normal form",
+      [](OpPassManager &pm) { ::tpc::buildModelPassPipeline(pm); });
+  static PassPipelineRegistration<> lowering(
+      "tpc-lower-to-llvm", "Lowers a staged program to the LLVM dialect",
+      [](OpPassManager &pm) { ::tpc::buildLoweringPassPipeline(pm, {}); });
+}

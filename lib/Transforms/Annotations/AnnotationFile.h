@@ -1,0 +1,52 @@
+//===- AnnotationFile.h - The text of --annotations -------------*- C++ -*-===//
+//
+//     # two of GPT-2's weights
+//     transformer.wte.weight:  [tp, -]
+//     h.*.mlp.c_fc.weight:     [-, tp]
+//
+// A line is a pattern, a colon, and one entry for each dimension: `-` (not split), axes joined by
+// `+` (split over the first, then over the next), or `?` (left to the strategies). In a pattern
+// `*` stands for any characters, `?` for one, `\` takes the next one as it is. `#` at the
+// beginning or after a blank begins a comment.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_TRANSFORMS_ANNOTATIONS_ANNOTATIONFILE_H
+#define TPC_LIB_TRANSFORMS_ANNOTATIONS_ANNOTATIONFILE_H
+
+#include "mlir/Support/LLVM.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mlir::tpc {
+
+struct AnnotationLine {
+  struct Axis {
+    std::string name;
+    unsigned column;
+  };
+  struct Entry {
+    bool open = false;      // '?'
+    std::vector<Axis> axes; // empty: '-'
+    unsigned column;
+  };
+  std::string pattern;
+  unsigned line, column, listColumn;
+  std::vector<Entry> entries;
+
+  bool matches(StringRef name) const;
+};
+
+struct AnnotationFault {
+  unsigned line, column;
+  std::string what;
+};
+
+/// All lines, or what is wrong with the first that is wrong.
+std::optional<AnnotationFault> parseAnnotations(StringRef text, std::vector<AnnotationLine> &lines);
+
+} // namespace mlir::tpc
+
+#endif // TPC_LIB_TRANSFORMS_ANNOTATIONS_ANNOTATIONFILE_H

@@ -1,0 +1,190 @@
+//===- ApplyAnnotations.cpp - A file of annotations onto the program ------===//
+
+#include "AnnotationFile.h"
+#include "AnnotationTargets.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Sharding.h"
+#include "tpc/Transforms/Annotations/Passes.h"
+
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_APPLYANNOTATIONS
+#include "tpc/Transforms/Annotations/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+/// Larger than any list of patterns that somebody has written.
+static constexpr uint64_t kMaxBytes = 16 << 20;
+
+namespace {
+
+/// A tensor, and the line that has named it.
+struct Target : AnnotationTarget {
+  const AnnotationLine *line = nullptr;
+};
+
+struct ApplyAnnotations : public mlir::tpc::impl::ApplyAnnotationsBase<ApplyAnnotations> {
+  using ApplyAnnotationsBase::ApplyAnnotationsBase;
+
+  void runOnOperation() override {
+    if (failed(readGrid()))
+      return signalPassFailure();
+    std::vector<AnnotationTarget> named = collectAnnotationTargets(getOperation());
+    // What the model's file says comes before what its user says.
+    if (spec && failed(applyDeviceConfiguration(getOperation(), named, *spec, configuration)))
+      return signalPassFailure();
+    if (file.empty())
+      return;
+    std::vector<AnnotationLine> lines;
+    if (failed(readFile(lines)))
+      return signalPassFailure();
+    std::vector<Target> targets;
+    for (AnnotationTarget &target : named)
+      targets.push_back({std::move(target)});
+    bool ok = true;
+    for (const AnnotationLine &line : lines)
+      ok &= succeeded(apply(line, targets));
+    if (!ok)
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult readGrid();
+  LogicalResult readFile(std::vector<AnnotationLine> &lines);
+  LogicalResult apply(const AnnotationLine &line, std::vector<Target> &targets);
+  LogicalResult applyTo(const AnnotationLine &line, Target &target);
+  LogicalResult explainNoMatch(const AnnotationLine &line, ArrayRef<Target> targets);
+  InFlightDiagnostic error(unsigned line, unsigned column) {
+    return emitError(FileLineColLoc::get(&getContext(), file.getValue(), line, column));
+  }
+
+  std::optional<::tpc::ShardSpec> spec;
+};
+
+} // namespace
+
+LogicalResult ApplyAnnotations::readGrid() {
+  if (shard.empty())
+    return success();
+  std::string message;
+  spec = ::tpc::ShardSpec::parse(shard.getValue(), message);
+  if (!spec)
+    return emitError(getOperation().getLoc()) << "shard: " << message;
+  return success();
+}
+
+LogicalResult ApplyAnnotations::readFile(std::vector<AnnotationLine> &lines) {
+  auto buffer = llvm::MemoryBuffer::getFile(file.getValue(), /*IsText=*/true);
+  if (!buffer)
+    return error(0, 0) << "cannot read the annotations: " << buffer.getError().message();
+  if ((*buffer)->getBufferSize() > kMaxBytes)
+    return error(0, 0) << "the file has " << (*buffer)->getBufferSize()
+                       << " bytes; annotations have at most " << kMaxBytes;
+  if (auto fault = parseAnnotations((*buffer)->getBuffer(), lines))
+    return error(fault->line, fault->column) << fault->what;
+  return success();
+}
+
+static std::string describeShape(ArrayRef<::tpc::SymExpr> sizes) {
+  std::string text = "[";
+  for (auto [i, size] : llvm::enumerate(sizes))
+    text += (i ? ", " : "") + size.str();
+  return text + "]";
+}
+
+LogicalResult ApplyAnnotations::applyTo(const AnnotationLine &line, Target &target) {
+  MLIRContext *context = &getContext();
+  if (line.entries.size() != target.sizes.size())
+    return error(line.line, line.listColumn)
+           << "the list has " << line.entries.size()
+           << (line.entries.size() == 1 ? " entry" : " entries") << ", but " << target.kind << " '"
+           << target.name << "' has " << target.sizes.size()
+           << (target.sizes.size() == 1 ? " dimension " : " dimensions ")
+           << describeShape(target.sizes);
+  SmallVector<Attribute> dims;
+  for (auto [entry, size] : llvm::zip(line.entries, target.sizes)) {
+    if (entry.open) {
+      dims.push_back(UnitAttr::get(context));
+      continue;
+    }
+    SmallVector<StringAttr> axes;
+    for (const AnnotationLine::Axis &axis : entry.axes)
+      axes.push_back(StringAttr::get(context, axis.name));
+    FactorAttr factor = FactorAttr::get(context, size, axes);
+    dims.push_back(DimAttr::get(context, factor));
+  }
+  auto sharding = ArrayAttr::get(context, dims);
+  auto source = StringAttr::get(context, file.getValue() + ":" + std::to_string(line.line) + ":" +
+                                             std::to_string(line.column));
+  if (target.line && target.line->line != line.line) {
+    ArrayAttr before = target.getSharding();
+    if (before == sharding)
+      return success();
+    InFlightDiagnostic diag = error(line.line, line.listColumn)
+                              << "line " << line.line << " says " << printSharding(sharding)
+                              << " of " << target.kind << " '" << target.name << "', but line "
+                              << target.line->line << " says " << printSharding(before);
+    diag.attachNote(
+        FileLineColLoc::get(context, file.getValue(), target.line->line, target.line->listColumn))
+        << "the other one, '" << target.line->pattern << "'";
+    return diag;
+  }
+  target.line = &line;
+  target.setSharding(sharding, source);
+  return success();
+}
+
+LogicalResult ApplyAnnotations::explainNoMatch(const AnnotationLine &line,
+                                               ArrayRef<Target> targets) {
+  InFlightDiagnostic diag = error(line.line, line.column)
+                            << "pattern '" << line.pattern << "' matches nothing: no weight, "
+                            << "input or value of the model has such a name";
+  const Target *nearest = nullptr;
+  unsigned least = 0;
+  for (const Target &target : targets.take_front(4096)) {
+    unsigned distance = StringRef(target.name).edit_distance(line.pattern, true, 64);
+    if (!nearest || distance < least) {
+      nearest = &target;
+      least = distance;
+    }
+  }
+  if (nearest)
+    diag << "; the nearest is '" << nearest->name << "'";
+  return diag;
+}
+
+LogicalResult ApplyAnnotations::apply(const AnnotationLine &line, std::vector<Target> &targets) {
+  std::vector<::tpc::ShardSpec::NamedAxis> axes = spec ? spec->axes() : ::tpc::ShardSpec().axes();
+  for (const AnnotationLine::Entry &entry : line.entries)
+    for (const AnnotationLine::Axis &axis : entry.axes) {
+      if (axis.name == "pp" || axis.name == "mb")
+        return error(line.line, axis.column)
+               << "'" << axis.name << "' splits "
+               << (axis.name == "pp" ? "layers" : "the batch in time") << ", not dimensions; write "
+               << axis.name << "N in --megatron-shard";
+      auto known = llvm::find_if(axes, [&](auto &a) { return a.name == axis.name; });
+      if (known == axes.end()) {
+        InFlightDiagnostic diag = error(line.line, axis.column)
+                                  << "there is no axis '" << axis.name << "'; the grid has ";
+        llvm::interleaveComma(axes, diag, [&](auto &a) { diag << a.name; });
+        return diag;
+      }
+      if (spec && known->size == 1)
+        emitRemark(FileLineColLoc::get(&getContext(), file.getValue(), line.line, axis.column))
+            << "axis '" << axis.name << "' has one rank: this splits nothing";
+    }
+  bool matched = false, ok = true;
+  for (Target &target : targets)
+    if (line.matches(target.name)) {
+      matched = true;
+      ok = succeeded(applyTo(line, target));
+      if (!ok)
+        break; // one message for each line
+    }
+  if (!matched)
+    return explainNoMatch(line, targets);
+  return success(ok);
+}

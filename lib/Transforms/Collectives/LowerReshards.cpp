@@ -1,0 +1,219 @@
+//===- LowerReshards.cpp - Reshards into collectives ----------------------===//
+//
+// The sequence is found in Reshard.cpp, among the collectives that tactics predicted. Where
+// these do not lead to the target, the cheapest of all sequences says what is missing.
+//
+// A cyclic shift along a dimension that is split is one collective-permute.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tpc/Transforms/Collectives/Reshard.h"
+
+#include "tpc/Dialect/BlockMove.h"
+#include "tpc/Transforms/Collectives/Passes.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_LOWERRESHARDS
+#include "tpc/Transforms/Collectives/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+
+class Lowering {
+public:
+  Lowering(ModuleOp module, bool allowReshard);
+  LogicalResult run(ReshardOp op);
+  LogicalResult run(RollOp op);
+
+private:
+  bool shiftWhole(RollOp op, DistAttr dist);
+  bool isPredicted(StringRef kind, StringAttr axis, const std::string &size) const;
+  bool isAllowed(ReshardStep::Kind kind, StringAttr axis, DistAttr dist, int64_t dim) const;
+  LogicalResult reportUnpredicted(ReshardOp op, DistAttr from, DistAttr to);
+
+  ReshardPlanner planner;
+  bool allowReshard;
+  SmallVector<DictionaryAttr> predictions;
+  DenseMap<std::pair<DistAttr, DistAttr>, ReshardPath> paths;
+};
+
+Lowering::Lowering(ModuleOp module, bool allowReshard)
+    : planner(GridAttr::lookup(module), getNominalSymbols(module)), allowReshard(allowReshard) {
+  if (auto tactics = module->getAttrOfType<ArrayAttr>(kTacticsAttr))
+    for (auto tactic : tactics.getAsRange<DictionaryAttr>())
+      if (auto predicts = tactic.getAs<ArrayAttr>("predicts"))
+        llvm::append_range(predictions, predicts.getAsRange<DictionaryAttr>());
+}
+
+static std::string getSize(DistAttr dist, int64_t dim) {
+  return dim < 0 ? "" : dist.getDims()[dim].getExpr().str();
+}
+
+/// A prediction without a size is of values of any size.
+bool Lowering::isPredicted(StringRef kind, StringAttr axis, const std::string &size) const {
+  return llvm::any_of(predictions, [&](DictionaryAttr entry) {
+    auto ofSize = entry.getAs<StringAttr>("size");
+    return entry.getAs<StringAttr>("kind").getValue() == kind &&
+           entry.getAs<StringAttr>("axis") == axis && (!ofSize || ofSize.getValue() == size);
+  });
+}
+
+bool Lowering::isAllowed(ReshardStep::Kind kind, StringAttr axis, DistAttr dist,
+                         int64_t dim) const {
+  return axis.getValue() != "mb" &&
+         (allowReshard || isPredicted(stringify(kind), axis, getSize(dist, dim)));
+}
+
+/// Names the first collective that the cheapest of all sequences has and no tactic predicted.
+LogicalResult Lowering::reportUnpredicted(ReshardOp op, DistAttr from, DistAttr to) {
+  auto notMicroBatches = [](ReshardStep::Kind, StringAttr axis, DistAttr, int64_t) {
+    return axis.getValue() != "mb";
+  };
+  auto path = planner.find(from, to, notMicroBatches);
+  if (!path) {
+    path = planner.find(from, to, [](auto...) { return true; });
+    if (path)
+      return op.emitError() << "'" << getSourceName(op.getLoc())
+                            << "' combines micro-batches, of which a rank has one at a time; "
+                               "leave mb out";
+    return op.emitError() << "cannot be made of collectives, from " << op.getOperand().getType()
+                          << " to " << op.getType();
+  }
+  DistAttr dist = from;
+  for (const ReshardStep &step : path->steps) {
+    std::string size = getSize(dist, step.dim);
+    dist = step.result;
+    if (step.kind == ReshardStep::Slice)
+      continue;
+    for (StringAttr axis : step.axes) {
+      if (isPredicted(stringify(step.kind), axis, size))
+        continue;
+      InFlightDiagnostic diag = op.emitError()
+                                << "'" << getSourceName(op.getLoc()) << "' needs an "
+                                << stringify(step.kind) << " over '" << axis.getValue() << "'";
+      if (step.dim >= 0)
+        diag << " of dimension " << step.dim << " (" << size << ")";
+      diag << " that no tactic predicts, from " << op.getOperand().getType() << " to "
+           << op.getType() << "; change what is split, or accept it with allow-reshard";
+      if (!op->use_empty()) {
+        Operation *user = *op->user_begin();
+        diag.attachNote(user->getLoc()) << "needed by '" << getSourceName(user->getLoc()) << "' ("
+                                        << user->getName().getStringRef() << ")";
+      }
+      return diag;
+    }
+  }
+  llvm_unreachable("a path of predicted collectives would have been found");
+}
+
+LogicalResult Lowering::run(ReshardOp op) {
+  DistAttr from = getDist(op.getOperand()), to = getDist(op.getResult());
+  auto [it, isNew] = paths.try_emplace({from, to});
+  if (isNew) {
+    auto path = planner.find(from, to, [&](auto... args) { return isAllowed(args...); });
+    if (!path) {
+      paths.erase({from, to});
+      return reportUnpredicted(op, from, to);
+    }
+    it->second = std::move(*path);
+  }
+  OpBuilder builder(op);
+  Value value = op.getOperand();
+  for (const ReshardStep &step : it->second.steps)
+    value = emitReshardStep(builder, op.getLoc(), value, step, {});
+  op.getResult().replaceAllUsesWith(value);
+  op.erase();
+  return success();
+}
+
+/// Where ranks have parts that are not in a row, such as `3 * 8{tp}` of runs of 24: gathers the
+/// dimension, shifts it whole, and takes each rank's part, if these collectives are allowed.
+bool Lowering::shiftWhole(RollOp op, DistAttr dist) {
+  int64_t dim = op.getDim();
+  DistAttr whole = withDim(dist, dim, dist.getDims()[dim].getGlobal());
+  auto filter = [&](auto... args) { return isAllowed(args...); };
+  auto there = planner.find(dist, whole, filter), back = planner.find(whole, dist, filter);
+  if (!there || !back)
+    return false;
+  OpBuilder builder(op);
+  Value value = op.getOperand();
+  for (const ReshardStep &step : there->steps)
+    value = emitReshardStep(builder, op.getLoc(), value, step, {});
+  auto shifted = cast<RollOp>(builder.clone(*op));
+  shifted->setOperand(0, value);
+  shifted.getResult().setType(cast<RankedTensorType>(value.getType()));
+  value = shifted.getResult();
+  for (const ReshardStep &step : back->steps)
+    value = emitReshardStep(builder, op.getLoc(), value, step, {});
+  op.getResult().replaceAllUsesWith(value);
+  op.erase();
+  return true;
+}
+
+LogicalResult Lowering::run(RollOp op) {
+  int64_t dim = op.getDim();
+  DistAttr dist = getDist(op.getResult());
+  DimAttr attr = dist.getDims()[dim];
+  SymExpr every = *SymExpr::parse(op.getEvery().str());
+  // Runs that are whole are shifted by each rank alone.
+  if (auto runs = every.isConstant(0) ? std::nullopt : attr.getExpr().divideExact(every))
+    if (auto parts = splitDim(attr, {*runs, every}); parts && !(*parts)[1].isSharded())
+      return success();
+  auto move = BlockMove::get(attr, attr, every);
+  if (!move && shiftWhole(op, dist))
+    return success();
+  if (!move)
+    return op.emitError() << "'" << getSourceName(op.getLoc()) << "' shifts runs of " << every.str()
+                          << " elements of dimension " << dim << ", of which ranks would have "
+                          << "parts that are not in a row, in " << op.getType()
+                          << "; split the outermost factor of a run, or none, or gather the "
+                          << "dimension with allow-reshard";
+  BlockMove::Axes axes = move->getAxes();
+  for (StringAttr axis : axes) {
+    if (axis.getValue() == "mb")
+      return op.emitError() << "'" << getSourceName(op.getLoc())
+                            << "' shifts across micro-batches, of which a rank has one at a time; "
+                               "leave mb out";
+    if (!allowReshard && !isPredicted("collective_permute", axis, getSize(dist, dim)))
+      return op.emitError() << "'" << getSourceName(op.getLoc())
+                            << "' needs a collective_permute over '" << axis.getValue()
+                            << "' of dimension " << dim << " (" << getSize(dist, dim)
+                            << ") that no tactic predicts; change what is split, or accept it "
+                               "with allow-reshard";
+  }
+  OpBuilder builder(op);
+  Value moved = CollectivePermuteOp::create(
+      builder, op.getLoc(), op.getType(), op.getOperand(),
+      builder.getArrayAttr(SmallVector<Attribute>(axes.begin(), axes.end())), op.getDimAttr(),
+      op.getFromAttr(), op.getEveryAttr());
+  op.getResult().replaceAllUsesWith(moved);
+  op.erase();
+  return success();
+}
+
+struct LowerReshards : public mlir::tpc::impl::LowerReshardsBase<LowerReshards> {
+  using LowerReshardsBase::LowerReshardsBase;
+  void runOnOperation() override {
+    Lowering lowering(getOperation(), allowReshard);
+    SmallVector<ReshardOp> ops;
+    getOperation().walk([&](ReshardOp op) { ops.push_back(op); });
+    bool ok = true;
+    for (ReshardOp op : ops)
+      ok &= GridAttr::lookup(getOperation())
+                ? succeeded(lowering.run(op))
+                : succeeded(op.emitOpError("is in a module without a tpc.grid: run "
+                                           "tpc-assign-shardings first"));
+    SmallVector<RollOp> rolls;
+    getOperation().walk([&](RollOp op) { rolls.push_back(op); });
+    for (RollOp op : rolls)
+      ok &= succeeded(lowering.run(op));
+    if (!ok)
+      signalPassFailure();
+  }
+};
+
+} // namespace

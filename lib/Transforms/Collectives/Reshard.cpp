@@ -1,0 +1,334 @@
+//===- Reshard.cpp - Sequences of collectives from one split to another ---===//
+//
+// A dimension's distribution is a stack of axes for each factor and, above all of them, the
+// axes on the product. Only the top of a stack can be taken away or added to:
+//
+//   slice             an axis that nothing uses          onto a stack
+//   reduce-scatter    an axis that is unreduced          onto a stack
+//   all-reduce        axes that are unreduced            gone
+//   all-gather        the top of a stack                 gone
+//   all-to-all        the top of a stack                 onto a stack of another dimension
+//   permute           a dimension's axes                 in another order, or the target's
+//   exchange          anything                           the target, at once
+//
+// There are finitely many distributions over the axes in play, no step costs less than
+// nothing, and every step adds to the cost: Dijkstra's search ends, with the cheapest path.
+// Whether it may exchange is said by who searches.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tpc/Transforms/Collectives/Reshard.h"
+
+#include "tpc/Dialect/BlockMove.h"
+#include "tpc/Dialect/Exchange.h"
+
+#include <queue>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+using Axes = SmallVector<StringAttr, 2>;
+
+//===----------------------------------------------------------------------===//
+// Dimensions as stacks
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct Piece {
+  SymExpr size;
+  Axes axes;
+};
+} // namespace
+
+/// The dimension's factors, those without axes divided where the other dimension's factors end.
+static SmallVector<Piece> getPieces(DimAttr dim, DimAttr other) {
+  auto open = [](DimAttr attr) {
+    SmallVector<Piece> list;
+    for (FactorAttr factor : attr.getFactors())
+      list.push_back({factor.getExpr(), Axes(factor.getAxes())});
+    return list;
+  };
+  SmallVector<Piece> left = open(dim), right = open(other), pieces;
+  std::reverse(left.begin(), left.end());
+  std::reverse(right.begin(), right.end());
+  // Cuts the last entry, whose major part it keeps last.
+  auto divide = [](SmallVector<Piece> &list, const SymExpr &size) {
+    auto rest = list.back().size.divideExact(size);
+    if (!rest)
+      return false;
+    list.back().size = *rest;
+    list.push_back({size, {}});
+    return true;
+  };
+  while (!left.empty() && !right.empty()) {
+    if (left.back().size != right.back().size) {
+      bool fits = divide(right, left.back().size) ||
+                  (left.back().axes.empty() && divide(left, right.back().size));
+      if (!fits)
+        return open(dim);
+    }
+    pieces.push_back(left.pop_back_val());
+    right.pop_back();
+  }
+  while (!left.empty())
+    pieces.push_back(left.pop_back_val());
+  // One head over eight ranks may stand at the end of the other.
+  for (const Piece &piece : right)
+    if (piece.size.isConstant(1))
+      pieces.push_back({piece.size, {}});
+  return pieces;
+}
+
+static DimAttr join(MLIRContext *context, ArrayRef<Piece> pieces, ArrayRef<StringAttr> product) {
+  SmallVector<FactorAttr> factors;
+  for (const Piece &piece : pieces)
+    factors.push_back(FactorAttr::get(context, piece.size, piece.axes));
+  return DimAttr::get(context, factors, product);
+}
+
+/// Axes that can be taken away next.
+static Axes getTops(DimAttr dim) {
+  if (!dim.getAxes().empty())
+    return {dim.getAxes().back()};
+  Axes tops;
+  for (FactorAttr factor : dim.getFactors())
+    if (!factor.getAxes().empty())
+      tops.push_back(factor.getAxes().back());
+  return tops;
+}
+
+static DimAttr removeTop(DimAttr dim, StringAttr axis) {
+  if (!dim.getAxes().empty())
+    return DimAttr::get(dim.getContext(), dim.getFactors(), dim.getAxes().drop_back());
+  SmallVector<FactorAttr> factors(dim.getFactors());
+  for (FactorAttr &factor : factors)
+    if (!factor.getAxes().empty() && factor.getAxes().back() == axis)
+      factor = FactorAttr::get(dim.getContext(), factor.getSize(), factor.getAxes().drop_back());
+  return DimAttr::get(dim.getContext(), factors);
+}
+
+/// All ways to put `axis` onto a stack: the product's, and those of the factors that the target
+/// has, unless the product is split.
+static SmallVector<DimAttr, 4> addTop(DimAttr dim, DimAttr target, StringAttr axis) {
+  MLIRContext *context = dim.getContext();
+  SmallVector<DimAttr, 4> result;
+  SmallVector<Piece> pieces = getPieces(dim, target);
+  if (dim.getAxes().empty())
+    for (Piece &piece : pieces) {
+      piece.axes.push_back(axis);
+      result.push_back(join(context, pieces, {}));
+      piece.axes.pop_back();
+    }
+  Axes product(dim.getAxes());
+  product.push_back(axis);
+  DimAttr whole = DimAttr::get(context, dim.getFactors(), product);
+  if (!llvm::is_contained(result, whole))
+    result.push_back(whole);
+  return result;
+}
+
+/// The dimension with the axes of one stack in other orders; and `target`, if that has the same
+/// axes. Only what a collective-permute can do.
+static SmallVector<DimAttr, 4> getPermuted(DimAttr dim, DimAttr target) {
+  SmallVector<DimAttr, 4> candidates, result;
+  auto addOrders = [&](ArrayRef<StringAttr> stack,
+                       function_ref<DimAttr(ArrayRef<StringAttr>)> make) {
+    auto order = llvm::to_vector(llvm::seq<unsigned>(0, stack.size()));
+    while (stack.size() > 1 && std::next_permutation(order.begin(), order.end())) {
+      Axes axes;
+      for (unsigned i : order)
+        axes.push_back(stack[i]);
+      candidates.push_back(make(axes));
+    }
+  };
+  addOrders(dim.getAxes(), [&](ArrayRef<StringAttr> axes) {
+    return DimAttr::get(dim.getContext(), dim.getFactors(), axes);
+  });
+  for (unsigned i = 0; i < dim.getFactors().size(); ++i)
+    addOrders(dim.getFactors()[i].getAxes(), [&](ArrayRef<StringAttr> axes) {
+      SmallVector<FactorAttr> factors(dim.getFactors());
+      factors[i] = FactorAttr::get(dim.getContext(), factors[i].getSize(), axes);
+      return DimAttr::get(dim.getContext(), factors, dim.getAxes());
+    });
+  candidates.push_back(target);
+  for (DimAttr to : candidates)
+    if (to != dim && dim.isSharded() && !to.usesAxis("mb") && !llvm::is_contained(result, to) &&
+        BlockMove::get(dim, to, std::nullopt))
+      result.push_back(to);
+  return result;
+}
+
+/// Whether `dim` can grow into `target` without taking anything away.
+static bool isBelow(DimAttr dim, DimAttr target) {
+  SmallVector<Piece> have = getPieces(dim, target), want = getPieces(target, dim);
+  if (have.size() != want.size())
+    return false;
+  auto isPrefix = [](ArrayRef<StringAttr> a, ArrayRef<StringAttr> b) {
+    return a.size() <= b.size() && b.take_front(a.size()) == a;
+  };
+  bool equal = true;
+  for (auto [a, b] : llvm::zip(have, want)) {
+    if (a.size != b.size || !isPrefix(a.axes, b.axes))
+      return false;
+    equal &= a.axes == b.axes;
+  }
+  return isPrefix(dim.getAxes(), target.getAxes()) && (equal || dim.getAxes().empty());
+}
+
+static DistAttr withoutPartial(DistAttr dist, ArrayRef<StringAttr> axes) {
+  Axes rest;
+  for (StringAttr axis : dist.getPartialAxes())
+    if (!llvm::is_contained(axes, axis))
+      rest.push_back(axis);
+  if (rest.empty())
+    return dist.withPartial({});
+  return dist.withPartial(PartialAttr::get(dist.getContext(), dist.getPartial().getKind(), rest));
+}
+
+//===----------------------------------------------------------------------===//
+// The search
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class Search {
+public:
+  Search(const ReshardPlanner &planner, DistAttr from, DistAttr to, ReshardPlanner::Filter filter,
+         bool exchanges);
+  std::optional<ReshardPath> run();
+
+private:
+  struct Node {
+    ReshardCost cost;
+    DistAttr before;
+    ReshardStep step;
+    bool done = false;
+  };
+  void expand(DistAttr dist);
+  void relax(DistAttr from, ReshardStep::Kind kind, Axes axes, int64_t dim, int64_t toDim,
+             DistAttr next);
+
+  const ReshardPlanner &planner;
+  DistAttr from, to;
+  ReshardPlanner::Filter filter;
+  bool exchanges;
+  Axes axes; // in play
+  DenseMap<DistAttr, Node> nodes;
+  int64_t found = 0;
+  /// Equal costs in the order in which they were found, so that the result is one.
+  using Entry = std::tuple<ReshardCost, int64_t, DistAttr>;
+  struct Later {
+    bool operator()(const Entry &a, const Entry &b) const {
+      return std::tie(std::get<0>(a), std::get<1>(a)) > std::tie(std::get<0>(b), std::get<1>(b));
+    }
+  };
+  std::priority_queue<Entry, std::vector<Entry>, Later> queue;
+};
+
+Search::Search(const ReshardPlanner &planner, DistAttr from, DistAttr to,
+               ReshardPlanner::Filter filter, bool exchanges)
+    : planner(planner), from(from), to(to), filter(filter), exchanges(exchanges) {
+  for (DistAttr dist : {from, to}) {
+    Axes all(dist.getPartialAxes());
+    for (DimAttr dim : dist.getDims())
+      llvm::append_range(all, dim.getAllAxes());
+    for (StringAttr axis : all)
+      if (!llvm::is_contained(axes, axis))
+        axes.push_back(axis);
+  }
+}
+
+void Search::relax(DistAttr before, ReshardStep::Kind kind, Axes over, int64_t dim, int64_t toDim,
+                   DistAttr next) {
+  if (kind != ReshardStep::Slice)
+    for (StringAttr axis : over)
+      if (!filter(kind, axis, before, dim))
+        return;
+  ReshardCost cost = nodes[before].cost + planner.getCost(kind, over, before, next);
+  auto [it, isNew] = nodes.try_emplace(next);
+  if (!isNew && it->second.cost <= cost)
+    return;
+  it->second = {cost, before, {kind, over, dim, toDim, next}};
+  queue.push({cost, ++found, next});
+}
+
+void Search::expand(DistAttr dist) {
+  auto dims = dist.getDims();
+  // To anything else than the target it would have to be followed by what it could have done.
+  if (exchanges)
+    if (auto exchange = Exchange::get(dist, to))
+      relax(dist, ReshardStep::Exchange, exchange->axes, -1, -1, to);
+  auto forEachAdded = [&](StringAttr axis, auto &&use) {
+    for (unsigned d = 0; d < dims.size(); ++d)
+      for (DimAttr added : addTop(dims[d], to.getDims()[d], axis))
+        use(d, added);
+  };
+  Axes reducible;
+  for (StringAttr axis : axes) {
+    if (!dist.usesAxis(axis.getValue())) {
+      forEachAdded(axis, [&](unsigned d, DimAttr added) {
+        // A micro-batch cannot be left again.
+        if (axis.getValue() != "mb" || isBelow(added, to.getDims()[d]))
+          relax(dist, ReshardStep::Slice, {axis}, d, -1, withDim(dist, d, added));
+      });
+    } else if (dist.isUnreducedOver(axis.getValue()) && !to.isUnreducedOver(axis.getValue())) {
+      reducible.push_back(axis);
+      DistAttr reduced = withoutPartial(dist, {axis});
+      forEachAdded(axis, [&](unsigned d, DimAttr added) {
+        relax(dist, ReshardStep::ReduceScatter, {axis}, d, -1, withDim(reduced, d, added));
+      });
+    }
+  }
+  // All that must be reduced at once, or any part of it.
+  for (unsigned set = (1u << reducible.size()) - 1; set > 0; --set) {
+    Axes over;
+    for (auto [i, axis] : llvm::enumerate(reducible))
+      if (set >> i & 1)
+        over.push_back(axis);
+    relax(dist, ReshardStep::AllReduce, over, -1, -1, withoutPartial(dist, over));
+  }
+  for (unsigned d = 0; d < dims.size(); ++d)
+    for (StringAttr axis : getTops(dims[d])) {
+      DistAttr less = withDim(dist, d, removeTop(dims[d], axis));
+      forEachAdded(axis, [&](unsigned other, DimAttr added) {
+        if (other != d)
+          relax(dist, ReshardStep::AllToAll, {axis}, d, other, withDim(less, other, added));
+      });
+      relax(dist, ReshardStep::AllGather, {axis}, d, -1, less);
+    }
+  for (unsigned d = 0; d < dims.size(); ++d)
+    for (DimAttr moved : getPermuted(dims[d], to.getDims()[d])) {
+      BlockMove::Axes over = BlockMove::get(dims[d], moved, std::nullopt)->getAxes();
+      relax(dist, ReshardStep::Permute, Axes(over), d, -1, withDim(dist, d, moved));
+    }
+}
+
+std::optional<ReshardPath> Search::run() {
+  nodes[from];
+  queue.push({{}, 0, from});
+  while (!queue.empty()) {
+    DistAttr dist = std::get<2>(queue.top());
+    queue.pop();
+    if (std::exchange(nodes[dist].done, true))
+      continue;
+    if (dist == to)
+      break;
+    expand(dist);
+  }
+  if (!nodes.contains(to))
+    return std::nullopt;
+  ReshardPath path;
+  path.cost = nodes[to].cost;
+  for (DistAttr at = to; at != from; at = nodes[at].before)
+    path.steps.push_back(nodes[at].step);
+  std::reverse(path.steps.begin(), path.steps.end());
+  return path;
+}
+
+} // namespace
+
+std::optional<ReshardPath> ReshardPlanner::search(DistAttr from, DistAttr to, Filter filter,
+                                                  bool exchanges) const {
+  return Search(*this, from, to, filter, exchanges).run();
+}

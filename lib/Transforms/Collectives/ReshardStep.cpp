@@ -1,0 +1,97 @@
+//===- ReshardStep.cpp - Steps of reshards as ops -------------------------===//
+
+#include "tpc/Transforms/Collectives/Reshard.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+StringRef mlir::tpc::stringify(ReshardStep::Kind kind) {
+  static constexpr StringRef names[] = {"local_slice", "all_reduce", "reduce_scatter",
+                                        "all_gather",  "all_to_all", "collective_permute",
+                                        "exchange"};
+  return names[kind];
+}
+
+std::optional<ReshardStep::Kind> mlir::tpc::getStepKind(Operation *op) {
+  if (!op)
+    return std::nullopt;
+  if (isa<LocalSliceOp>(op))
+    return ReshardStep::Slice;
+  if (isa<AllReduceOp>(op))
+    return ReshardStep::AllReduce;
+  if (isa<ReduceScatterOp>(op))
+    return ReshardStep::ReduceScatter;
+  if (isa<AllGatherOp>(op))
+    return ReshardStep::AllGather;
+  if (isa<AllToAllOp>(op))
+    return ReshardStep::AllToAll;
+  // A shift makes another value.
+  if (auto permute = dyn_cast<CollectivePermuteOp>(op); permute && !permute.getFrom())
+    return ReshardStep::Permute;
+  if (isa<ExchangeOp>(op))
+    return ReshardStep::Exchange;
+  return std::nullopt;
+}
+
+SmallVector<StringAttr, 2> mlir::tpc::getAxes(Operation *op) {
+  return llvm::to_vector<2>(op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>());
+}
+
+int64_t mlir::tpc::getDim(Operation *op) {
+  auto dim = op->getAttrOfType<IntegerAttr>("dim");
+  return dim ? dim.getInt() : -1;
+}
+
+int64_t mlir::tpc::getElementBytes(Value value) {
+  return std::max(1u, cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8);
+}
+
+DistAttr mlir::tpc::withDim(DistAttr dist, int64_t dim, DimAttr attr) {
+  SmallVector<DimAttr> dims(dist.getDims());
+  dims[dim] = attr;
+  return dist.withDims(dims);
+}
+
+DistAttr mlir::tpc::composeDist(MLIRContext *context, const ShardingRule::Dims &dims,
+                                ArrayRef<DimAttr> splits) {
+  SmallVector<DimAttr> list;
+  for (const ShardingRule::Dim &dim : dims) {
+    if (dim.empty()) {
+      list.push_back(DimAttr::get(context, ::tpc::SymExpr(1)));
+      continue;
+    }
+    SmallVector<DimAttr> parts;
+    for (int factor : dim) {
+      if (dim.size() > 1 && !splits[factor].getAxes().empty())
+        return {};
+      parts.push_back(splits[factor]);
+    }
+    list.push_back(joinDims(context, parts));
+  }
+  return DistAttr::get(context, list);
+}
+
+Value mlir::tpc::emitReshardStep(OpBuilder &builder, Location loc, Value value,
+                                 const ReshardStep &step, GridAttr grid) {
+  Type element = cast<RankedTensorType>(value.getType()).getElementType();
+  Type type = makeTensorType(element, step.result.withLocal(bool(grid)), grid);
+  ArrayAttr axes = builder.getArrayAttr(SmallVector<Attribute>(step.axes.begin(), step.axes.end()));
+  switch (step.kind) {
+  case ReshardStep::Slice:
+    return LocalSliceOp::create(builder, loc, type, value, axes, step.dim);
+  case ReshardStep::AllReduce:
+    return AllReduceOp::create(builder, loc, type, value, axes);
+  case ReshardStep::ReduceScatter:
+    return ReduceScatterOp::create(builder, loc, type, value, axes, step.dim);
+  case ReshardStep::AllGather:
+    return AllGatherOp::create(builder, loc, type, value, axes, step.dim);
+  case ReshardStep::AllToAll:
+    return AllToAllOp::create(builder, loc, type, value, axes, step.dim, step.toDim);
+  case ReshardStep::Permute:
+    return CollectivePermuteOp::create(builder, loc, type, value, axes, step.dim, StringAttr(),
+                                       StringAttr());
+  case ReshardStep::Exchange:
+    return ExchangeOp::create(builder, loc, type, value, axes);
+  }
+  llvm_unreachable("all kinds are handled");
+}

@@ -1,0 +1,145 @@
+//===- SchedulePipeline.cpp - @main's calls of stages into tpc.pipeline ---===//
+
+#include "tpc/Analysis/PlanFacts.h"
+#include "tpc/Dialect/Copies.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Transforms/Stages/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_SCHEDULEPIPELINE
+#include "tpc/Transforms/Stages/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+/// Whether there are collectives between ranks of which some may have no samples in a micro-batch.
+static bool hasBatchCollective(ModuleOp module, DimAttr batch) {
+  auto found = module.walk([&](CollectiveOpInterface op) {
+    for (auto axis : op.getAxesAttr().getAsRange<StringAttr>())
+      if (batch.usesAxis(axis.getValue()))
+        return WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  return found.wasInterrupted();
+}
+
+/// Whether all samples have some output in common: a weight, say, or what another input says.
+static bool hasCommonOutput(func::FuncOp main, DimAttr batch) {
+  return llvm::any_of(main.getResultTypes(), [&](Type type) {
+    DistAttr dist = getDist(type);
+    return llvm::any_of(batch.getAllAxes(),
+                        [&](StringAttr axis) { return !dist.usesAxis(axis.getValue()); });
+  });
+}
+
+static std::string nameOf(DictionaryAttr attrs, unsigned index, StringRef fallback) {
+  if (attrs)
+    if (auto name = attrs.getAs<StringAttr>(kNameAttr))
+      return name.getValue().str();
+  return (fallback + "_" + Twine(index)).str();
+}
+
+namespace {
+struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<SchedulePipeline> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto main = module.lookupSymbol<func::FuncOp>("main");
+    SmallVector<func::CallOp> calls;
+    if (main && !main.isExternal())
+      for (Operation &op : main.front().without_terminator())
+        if (auto call = dyn_cast<func::CallOp>(op))
+          calls.push_back(call);
+    GridAttr grid = GridAttr::lookup(module);
+    if (!grid || calls.empty() || int64_t(calls.size()) != grid.getAxisSize("pp")) {
+      emitError(module.getLoc())
+          << "needs a function @main that calls one stage for each coordinate of "
+             "pp: run tpc-split-stages first";
+      return signalPassFailure();
+    }
+    auto batch = module->getAttrOfType<DimAttr>(kBatchAttr);
+    if (batch && (hasBatchCollective(module, batch) || hasCommonOutput(main, batch))) {
+      // Replicas without samples take part: weights that are held in parts are gathered in each
+      // micro-batch, and what is no part of a sample is delivered in the first, also if there are
+      // no samples. The loop is over a dimension of which every micro-batch has one element.
+      int64_t rounds = grid.getMicroBatches();
+      auto time = StringAttr::get(module.getContext(), "mb");
+      batch =
+          rounds == 1
+              ? DimAttr()
+              : DimAttr::get(module.getContext(),
+                             FactorAttr::get(module.getContext(), ::tpc::SymExpr(rounds), {time}));
+    }
+
+    Builder attrs(module.getContext());
+    SmallVector<Attribute> inputAttrs, outputs;
+    for (unsigned i = 0; i < main.getNumArguments(); ++i) {
+      DictionaryAttr dict = main.getArgAttrDict(i);
+      SmallVector<NamedAttribute> entries;
+      if (dict)
+        llvm::append_range(entries, dict.getValue());
+      if (!dict || !dict.get(kNameAttr))
+        entries.push_back(
+            attrs.getNamedAttr(kNameAttr, attrs.getStringAttr(nameOf(dict, i, "input"))));
+      inputAttrs.push_back(attrs.getDictionaryAttr(entries));
+    }
+    for (auto [i, type] : llvm::enumerate(main.getResultTypes())) {
+      Type global =
+          makeTensorType(cast<RankedTensorType>(type).getElementType(), getDist(type).getGlobal());
+      Type delivered = getCopies(main, i).getDelivered(global);
+      SmallVector<NamedAttribute> output = {
+          attrs.getNamedAttr("name",
+                             attrs.getStringAttr(nameOf(main.getResultAttrDict(i), i, "output"))),
+          attrs.getNamedAttr("type", TypeAttr::get(delivered))};
+      if (Attribute copies = main.getResultAttr(i, kCopiesAttr))
+        output.push_back(attrs.getNamedAttr(kCopiesAttr, copies));
+      outputs.push_back(attrs.getDictionaryAttr(output));
+    }
+
+    OpBuilder builder(main);
+    auto pipeline = PipelineOp::create(builder, main.getLoc(), main.getName(),
+                                       attrs.getArrayAttr(inputAttrs), attrs.getArrayAttr(outputs));
+    Block *body = builder.createBlock(&pipeline.getBody());
+    IRMapping inputs;
+    for (BlockArgument argument : main.getArguments())
+      inputs.map(argument, body->addArgument(argument.getType(), argument.getLoc()));
+
+    Operation *terminator = main.front().getTerminator();
+    for (auto [i, call] : llvm::enumerate(calls)) {
+      builder.setInsertionPointToEnd(body);
+      auto stage = StageOp::create(builder, call.getLoc(), i);
+      auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+      for (StringRef name : {kSecondsAttr, kLayerSecondsAttr, kRecomputedSecondsAttr,
+                             kTransferSecondsAttr, kWeightBytesAttr})
+        if (Attribute value = callee->removeAttr(name))
+          stage->setAttr(name, value);
+      callee->removeAttr(kStageAttr);
+      builder.createBlock(&stage.getBody());
+      auto loop = MicroBatchesOp::create(builder, call.getLoc(), batch);
+      builder.createBlock(&loop.getBody());
+
+      SmallVector<Value> operands;
+      for (Value operand : call.getOperands()) {
+        if (Value input = inputs.lookupOrNull(operand)) {
+          operands.push_back(input);
+          continue;
+        }
+        operands.push_back(
+            RecvOp::create(builder, call.getLoc(), operand.getType(), i - 1).getResult());
+      }
+      auto run = func::CallOp::create(builder, call.getLoc(), callee, operands);
+      for (auto [old, result] : llvm::zip(call.getResults(), run.getResults()))
+        for (OpOperand &use : old.getUses()) {
+          if (use.getOwner() == terminator)
+            OutputOp::create(builder, call.getLoc(), use.getOperandNumber(), result);
+          else
+            SendOp::create(builder, call.getLoc(), result, i + 1);
+        }
+    }
+    main.erase();
+  }
+};
+} // namespace

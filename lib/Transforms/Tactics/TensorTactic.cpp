@@ -1,0 +1,494 @@
+//===- TensorTactic.cpp - Weights over tp ---------------------------------===//
+//
+// Which classes of factors tp splits is a choice with a simple structure: two
+// classes that meet in one op exclude each other (an axis splits one factor of
+// an op), a class that some op needs whole is out. What remains falls into small
+// components: the heads of attention, the inner width of an MLP, the
+// vocabulary; the residual's width is out because norms need it whole. For each component
+// the independent set of least cost is taken,
+//
+//     64 * bytes of matrices that the fullest rank holds  +  bytes that a rank sends
+//
+// in a step of 128 tokens: a byte of weights is held all the time and read in each step, and is
+// worth 64 that are sent once. A class sends the result of each op in which it is a reduction. In
+// an MLP the candidates are the inner width (both matrices, one reduction of [tokens, hidden]) or
+// input and output widths (both matrices, a reduction of [tokens, inner]): the first wins, and that
+// is Megatron's column-parallel fc1 followed by row-parallel fc2.
+//
+// That price is one for each token. No bytes of weights pay for what grows faster than the number
+// of tokens, as the scores [sequence, sequence] do that must be summed where the size of a head is
+// split: such a class is no candidate, and if nothing is split instead, a warning says so. A class
+// that is summed over more than once in a layer makes more than Megatron's 2 L + 1 reductions, and
+// is warned of with what would be split instead.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Plan.h"
+
+#include "tpc/Analysis/Nominal.h"
+#include "tpc/Support/Links.h"
+
+#include "llvm/ADT/SmallSet.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+
+struct Candidate {
+  int cls = -1;
+  double saved = 0; // bytes that the fullest rank does not hold
+  double sent = 0;  // bytes that a rank sends in a step of 128 tokens
+  /// An op that sums over this class what no weights pay for.
+  Operation *excessive = nullptr;
+  /// Products and tables that sum over it.
+  SmallVector<Operation *> sums;
+  bool table = false; // rows of an embedding
+  SmallVector<unsigned> conflicts;
+  unsigned matrices = 0;
+
+  double getScore() const {
+    constexpr double priceOfWeights = 64;
+    return excessive ? -1 : priceOfWeights * saved - sent;
+  }
+};
+
+class TensorTactic {
+public:
+  TensorTactic(Plan &plan)
+      : plan(plan), axis(plan.spec.isTensor2D() ? "tpy" : "tp"),
+        parts(plan.spec.isTensor2D() ? plan.spec.tensorY : plan.spec.grid.size(::tpc::Axis::TP)),
+        spelling(plan.spec.isTensor2D() ? "tp" + std::to_string(plan.spec.tensorX) + "x"
+                                        : std::string("tp")),
+        symbols(getNominalSymbols(plan.module)) {}
+  LogicalResult run(bool vocabulary);
+
+private:
+  void collect();
+  std::vector<unsigned> chooseAll(std::optional<unsigned> without = std::nullopt) const;
+  double countTokens() const;
+  bool isExcessive(Operation *op) const;
+  bool isVocabulary(const Candidate &candidate) const;
+  void addMatrix(Operation *op, unsigned operand);
+  std::vector<unsigned> choose(ArrayRef<unsigned> component) const;
+  LogicalResult explainFailure();
+  std::string describeParts(const Candidate &candidate) const;
+  std::string describeExcess(const Candidate &candidate) const;
+  LogicalResult checkRanks(ArrayRef<unsigned> chosen);
+  void warnOfExcess(ArrayRef<unsigned> chosen);
+  void warnOfSums(ArrayRef<unsigned> chosen);
+  void recordWhole(ArrayRef<unsigned> chosen, TacticRecord &record);
+
+  Plan &plan;
+  StringRef axis;
+  int64_t parts;
+  std::string spelling; // of the spec before `parts`
+  Symbols symbols;
+  std::vector<Candidate> candidates;
+  DenseMap<int, unsigned> index;
+  SmallVector<int> refused; // classes of matrices that cannot be split
+};
+
+/// Share of `size` that the fullest of `parts` ranks does not hold.
+double getSavedShare(const ::tpc::SymExpr &size, int64_t parts, const Symbols &symbols) {
+  int64_t n = evaluateOr1(size, symbols);
+  if (n <= 0)
+    return 0;
+  return 1.0 - double(::tpc::shardSize(n, parts, 0)) / double(n);
+}
+
+double getBytes(Value value, const Symbols &symbols) {
+  double bytes = std::max(1u, cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8);
+  for (const ::tpc::SymExpr &size : getSizes(value))
+    bytes *= double(evaluateOr1(size, symbols));
+  return bytes;
+}
+
+/// Counts the matrix that is operand `operand` of `op` for each of its classes.
+void TensorTactic::addMatrix(Operation *op, unsigned operand) {
+  Value value = op->getOperand(operand);
+  double bytes = 0;
+  for (Operation *parameter : plan.getParameters(value))
+    bytes += getBytes(parameter->getResult(0), symbols);
+  if (bytes == 0)
+    return;
+  for (unsigned dim = 0; dim < cast<RankedTensorType>(value.getType()).getRank(); ++dim)
+    for (int cls : plan.classes.getClasses(value, dim)) {
+      if (plan.isNormWidth(cls) || !plan.canSplit(cls, axis)) {
+        refused.push_back(cls);
+        continue;
+      }
+      auto [it, inserted] = index.try_emplace(cls, candidates.size());
+      if (inserted)
+        candidates.emplace_back().cls = cls;
+      Candidate &candidate = candidates[it->second];
+      // tp4x1 chooses as tp4x2 does: the choice is about more than one part.
+      candidate.saved +=
+          bytes * getSavedShare(plan.classes.getSize(cls), std::max<int64_t>(parts, 2), symbols);
+      candidate.table |= isa<EmbeddingOp>(op);
+      ++candidate.matrices;
+    }
+}
+
+/// Rows of the products with weights, in one step of nominal sizes.
+double TensorTactic::countTokens() const {
+  double tokens = 1;
+  for (Operation *op : plan.getOps())
+    if (isa<MatmulOp>(op) && plan.getMatrix(op)) {
+      SmallVector<::tpc::SymExpr> sizes = getSizes(op->getResult(0));
+      double rows = 1;
+      for (const ::tpc::SymExpr &size : ArrayRef(sizes).drop_back())
+        rows *= double(evaluateOr1(size, symbols));
+      tokens = std::max(tokens, rows);
+    }
+  return tokens;
+}
+
+/// Whether an op's result, a sum over the ranks, grows faster than the number of tokens: twice as
+/// many of something (positions of a sequence) make it clearly more than twice as large. Where
+/// sizes are numbers that cannot be seen; but products of two activations, which are then larger
+/// than both of them, are what grows so.
+bool TensorTactic::isExcessive(Operation *op) const {
+  double bytes = getBytes(op->getResult(0), symbols);
+  for (const auto &[name, size] : symbols) {
+    Symbols twice = symbols;
+    twice[name] = 2 * size;
+    if (getBytes(op->getResult(0), twice) > 2.2 * bytes)
+      return true;
+  }
+  return llvm::all_of(op->getOperands(), [&](Value operand) {
+    return plan.getParameters(operand).empty() && getBytes(operand, symbols) < bytes;
+  });
+}
+
+void TensorTactic::collect() {
+  // Of tables, only the vocabulary's: those with as many rows as the largest. Tables of
+  // positions are small, and a rank needs all of those that its tokens have.
+  double rows = 0;
+  for (Operation *op : plan.getOps())
+    if (isa<EmbeddingOp>(op))
+      rows = std::max(rows, double(evaluateOr1(getSizes(op->getOperand(0))[0], symbols)));
+
+  for (Operation *op : plan.getOps()) {
+    if (isa<MatmulOp>(op)) {
+      addMatrix(op, 1);
+      addMatrix(op, 0);
+    } else if (isa<EmbeddingOp>(op) &&
+               double(evaluateOr1(getSizes(op->getOperand(0))[0], symbols)) == rows) {
+      addMatrix(op, 0);
+    }
+  }
+
+  int64_t members = std::max<int64_t>(parts, 2);
+  double steps = countTokens() / 128;
+  for (auto [i, candidate] : llvm::enumerate(candidates)) {
+    llvm::SmallSet<unsigned, 4> conflicts;
+    auto send = [&](::tpc::Transfer transfer, Operation *op, double bytes) {
+      candidate.sent +=
+          ::tpc::getSentBytes(transfer, members, bytes) * double(plan.getCallCount(op)) / steps;
+    };
+    for (ClassUse use : plan.getUses(candidate.cls)) {
+      const ShardingRule &rule = plan.classes.getRule(use.op);
+      FactorKind kind = rule.factors[use.factor].kind;
+      if (auto roll = dyn_cast<RollOp>(use.op);
+          roll && llvm::is_contained(plan.getRun(roll), candidate.cls))
+        send(::tpc::Transfer::CollectivePermute, use.op,
+             getBytes(roll.getResult(), symbols) / double(members));
+      if (kind != FactorKind::Parallel && kind != FactorKind::Whole) {
+        for (Value result : use.op->getResults())
+          send(::tpc::Transfer::AllReduce, use.op, getBytes(result, symbols));
+        if (isExcessive(use.op))
+          candidate.excessive = use.op;
+        if (isa<MatmulOp, EmbeddingOp>(use.op))
+          candidate.sums.push_back(use.op);
+      }
+      for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
+        for (int other : plan.classes.getFactorClasses(use.op, factor))
+          if (auto it = index.find(other); it != index.end() && it->second != i)
+            conflicts.insert(it->second);
+    }
+    candidate.conflicts.assign(conflicts.begin(), conflicts.end());
+    llvm::sort(candidate.conflicts);
+  }
+}
+
+/// The best independent set of a component: all sets where it is small, else
+/// greedily the best class first.
+std::vector<unsigned> TensorTactic::choose(ArrayRef<unsigned> component) const {
+  std::vector<unsigned> best;
+  if (component.size() <= 16) {
+    double bestScore = 0;
+    for (unsigned set = 1; set < 1u << component.size(); ++set) {
+      double total = 0;
+      bool legal = true;
+      std::vector<unsigned> members;
+      for (unsigned bit = 0; bit < component.size() && legal; ++bit) {
+        if (!(set >> bit & 1))
+          continue;
+        legal = llvm::none_of(members, [&](unsigned m) {
+          return llvm::is_contained(candidates[component[bit]].conflicts, m);
+        });
+        members.push_back(component[bit]);
+        total += candidates[component[bit]].getScore();
+      }
+      if (legal && total > bestScore * (1 + 1e-12)) {
+        bestScore = total;
+        best = members;
+      }
+    }
+    return best;
+  }
+  std::vector<unsigned> order(component.begin(), component.end());
+  llvm::sort(order, [&](unsigned a, unsigned b) {
+    return std::make_pair(-candidates[a].getScore(), a) <
+           std::make_pair(-candidates[b].getScore(), b);
+  });
+  for (unsigned i : order)
+    if (candidates[i].getScore() > 0 && llvm::none_of(best, [&](unsigned m) {
+          return llvm::is_contained(candidates[i].conflicts, m);
+        }))
+      best.push_back(i);
+  return best;
+}
+
+/// Rows of the vocabulary's table, and columns that the outputs end with.
+bool TensorTactic::isVocabulary(const Candidate &candidate) const {
+  if (candidate.table)
+    return true;
+  auto main = plan.module.lookupSymbol<func::FuncOp>("main");
+  return llvm::any_of(main.front().getTerminator()->getOperands(), [&](Value value) {
+    auto rank = cast<RankedTensorType>(value.getType()).getRank();
+    return rank > 0 && llvm::is_contained(plan.classes.getClasses(value, rank - 1), candidate.cls);
+  });
+}
+
+/// Products whose matrix stays whole on every rank.
+void TensorTactic::recordWhole(ArrayRef<unsigned> chosen, TacticRecord &record) {
+  for (Operation *op : plan.getOps()) {
+    if (!isa<MatmulOp>(op) || plan.getParameters(op->getOperand(1)).empty())
+      continue;
+    bool split = false;
+    for (unsigned dim = 0; dim < getSizes(op->getOperand(1)).size(); ++dim) {
+      FactorClasses::Classes list = plan.classes.getClasses(op->getOperand(1), dim);
+      split |= plan.hasAxis(list, "tp") || llvm::any_of(chosen, [&](unsigned i) {
+                 return llvm::is_contained(list, candidates[i].cls);
+               });
+    }
+    if (!split)
+      record.splits.push_back("not split, on every rank: " + getSourceName(op->getLoc()));
+  }
+}
+
+LogicalResult TensorTactic::explainFailure() {
+  InFlightDiagnostic diag = emitError(plan.module.getLoc())
+                            << spelling << parts << ": no weight of the model can be split";
+  if (refused.empty() && candidates.empty()) {
+    diag << ": it has no matrix product or embedding with a weight";
+    // Files for tests of operators have weights as inputs.
+    for (Operation *op : plan.getOps())
+      if (auto input =
+              isa<MatmulOp>(op) ? dyn_cast<BlockArgument>(op->getOperand(1)) : BlockArgument())
+        if (auto main = dyn_cast<func::FuncOp>(input.getOwner()->getParentOp());
+            main && main.getName() == "main") {
+          auto name = main.getArgAttrOfType<StringAttr>(input.getArgNumber(), kNameAttr);
+          diag << "; the matrix of '" << getSourceName(op->getLoc()) << "' is the input "
+               << (name ? "'" + name.getValue().str() + "'" : std::to_string(input.getArgNumber()))
+               << ", and inputs are whole on every rank: make it an initializer of the file, or "
+                  "split the batch with dp"
+               << parts;
+          break;
+        }
+    return diag;
+  }
+  llvm::SmallSet<int, 8> seen;
+  for (int cls : refused)
+    if (Operation *op = plan.classes.getWholeOp(cls); op && seen.insert(cls).second)
+      diag.attachNote(op->getLoc())
+          << "a dimension of " << plan.classes.getSize(cls).str() << " is needed whole by '"
+          << getSourceName(op->getLoc()) << "' (" << op->getName().getStringRef() << ")";
+  for (const Candidate &candidate : candidates)
+    if (candidate.excessive)
+      diag.attachNote(candidate.excessive->getLoc()) << describeExcess(candidate);
+    else
+      diag.attachNote(plan.module.getLoc())
+          << describeParts(candidate) << " in parts would send " << int64_t(candidate.sent)
+          << " bytes in a step of 128 tokens for " << int64_t(candidate.saved)
+          << " bytes of weights; annotations can ask for it";
+  for (int cls : refused)
+    if (plan.decided.contains(cls) && !plan.classes.getWholeOp(cls) && seen.insert(cls).second)
+      diag.attachNote(plan.module.getLoc())
+          << "annotations decide about a dimension of " << plan.classes.getSize(cls).str() << ": "
+          << plan.describeSites(cls);
+  return diag;
+}
+
+/// The best classes of all components; what there would be without one of them.
+std::vector<unsigned> TensorTactic::chooseAll(std::optional<unsigned> without) const {
+  // Components of the conflict graph, in program order.
+  std::vector<bool> visited(candidates.size());
+  std::vector<unsigned> chosen;
+  for (unsigned root = 0; root < candidates.size(); ++root) {
+    if (visited[root])
+      continue;
+    SmallVector<unsigned> component, work = {root};
+    visited[root] = true;
+    while (!work.empty()) {
+      unsigned i = work.pop_back_val();
+      component.push_back(i);
+      for (unsigned other : candidates[i].conflicts)
+        if (!visited[other]) {
+          visited[other] = true;
+          work.push_back(other);
+        }
+    }
+    llvm::sort(component);
+    if (without)
+      llvm::erase(component, *without);
+    llvm::append_range(chosen, choose(component));
+  }
+  return chosen;
+}
+
+/// "8 heads", "96 of 'fc1'"
+std::string TensorTactic::describeParts(const Candidate &candidate) const {
+  std::string text = plan.describe(candidate.cls);
+  if (StringRef(text).contains(' '))
+    return text;
+  for (ClassUse use : plan.getUses(candidate.cls))
+    if (isa<MatmulOp, EmbeddingOp>(use.op))
+      return text + " of '" + getSourceName(use.op->getLoc()) + "'";
+  return text;
+}
+
+/// A rank has no work in what has fewer parts than there are ranks. Where nothing has enough it is
+/// an error, otherwise a warning. Both name the most ranks of which all have work everywhere.
+LogicalResult TensorTactic::checkRanks(ArrayRef<unsigned> chosen) {
+  int64_t largest = 0, least = std::numeric_limits<int64_t>::max();
+  for (const Candidate &candidate : candidates)
+    largest = std::max(largest, evaluateOr1(plan.classes.getSize(candidate.cls), symbols));
+  SmallVector<std::string> all, few; // what there is, and of what there is too little
+  for (unsigned i : chosen) {
+    int64_t size = evaluateOr1(plan.classes.getSize(candidates[i].cls), symbols);
+    least = std::min(least, size);
+    std::string what = describeParts(candidates[i]);
+    all.push_back(what);
+    if (size < parts)
+      few.push_back(std::to_string(parts - size) + " have none of " + what);
+  }
+  if (parts > largest)
+    return emitError(plan.module.getLoc())
+           << spelling << parts
+           << " is larger than anything that can be split: " << llvm::join(all, ", ") << "; use "
+           << spelling << least;
+  if (!few.empty())
+    plan.warnings.push_back(spelling + std::to_string(parts) + ": of " + std::to_string(parts) +
+                            " ranks along " + axis.str() + " " + llvm::join(few, ", ") + "; with " +
+                            spelling + std::to_string(least) + " all have some of each");
+  return success();
+}
+
+/// Who sums over a class what no weights pay for.
+std::string TensorTactic::describeExcess(const Candidate &candidate) const {
+  Operation *op = candidate.excessive;
+  return "'" + getSourceName(op->getLoc()) + "' (" + op->getName().getStringRef().str() +
+         ") would be summed over the ranks, and its result grows faster than the number of tokens; "
+         "annotations of " +
+         plan.describeSites(candidate.cls) + " can ask for it";
+}
+
+/// Classes that are not split because of what they sum, and nothing instead.
+void TensorTactic::warnOfExcess(ArrayRef<unsigned> chosen) {
+  for (const Candidate &candidate : candidates)
+    if (candidate.excessive && candidate.saved > 0 &&
+        llvm::none_of(candidate.conflicts,
+                      [&](unsigned other) { return llvm::is_contained(chosen, other); }))
+      plan.warnings.push_back(
+          spelling + std::to_string(parts) + ": " + describeParts(candidate) +
+          " is not split, and its matrices are whole on every rank: " + describeExcess(candidate));
+}
+
+/// Classes that are summed over more than once in a layer.
+void TensorTactic::warnOfSums(ArrayRef<unsigned> chosen) {
+  auto count = [&](ArrayRef<unsigned> list, double &saved) {
+    int64_t sums = 0;
+    for (unsigned i : list) {
+      saved += candidates[i].saved;
+      for (Operation *op : candidates[i].sums)
+        sums += plan.getCallCount(op);
+    }
+    return sums;
+  };
+  for (unsigned i : chosen) {
+    const Candidate &candidate = candidates[i];
+    if (candidate.sums.size() < 2 || isVocabulary(candidate))
+      continue;
+    std::string sites, others;
+    for (Operation *op : candidate.sums)
+      sites += (sites.empty() ? "'" : ", '") + getSourceName(op->getLoc()) + "'";
+    std::vector<unsigned> instead = chooseAll(i);
+    for (unsigned other : instead)
+      if (!llvm::is_contained(chosen, other))
+        others += (others.empty() ? ", " : " and ") + describeParts(candidates[other]) + " instead";
+    double saved = 0, less = 0;
+    int64_t sums = count(chosen, saved), fewer = count(instead, less);
+    plan.warnings.push_back(
+        spelling + std::to_string(parts) + ": the products " + sites +
+        " are each summed over the ranks where " + describeParts(candidate) + " is split (" +
+        std::to_string(sums) + " sums in a step); if annotations keep it whole" + others + ", " +
+        std::to_string(fewer) + " are left, and the fullest rank holds " +
+        std::to_string(int64_t(std::max(0.0, saved - less))) + " bytes of weights more");
+  }
+}
+
+LogicalResult TensorTactic::run(bool vocabulary) {
+  if (parts == 1 && !plan.spec.isTensor2D())
+    return success();
+  collect();
+  std::vector<unsigned> chosen = chooseAll();
+  bool annotated =
+      llvm::any_of(plan.axes, [&](auto &entry) { return plan.hasAxis({entry.first}, axis); });
+  if (chosen.empty() && !annotated)
+    return explainFailure();
+
+  if (!vocabulary && !annotated && failed(checkRanks(chosen)))
+    return failure();
+  if (!vocabulary) {
+    warnOfExcess(chosen);
+    warnOfSums(chosen);
+  }
+
+  TacticRecord record{vocabulary ? "vocabulary" : "tp", {}, {}};
+  for (unsigned i : chosen) {
+    if (isVocabulary(candidates[i]) != vocabulary)
+      continue;
+    int cls = candidates[i].cls;
+    plan.columns.insert(cls);
+    if (vocabulary)
+      plan.vocabulary.insert(cls);
+    if (parts == 1)
+      continue;
+    plan.addAxis(cls, axis);
+    std::string what = plan.describe(cls), repeated, idle;
+    for (ClassUse use : plan.getUses(cls))
+      if (auto text = use.op->getAttrOfType<StringAttr>(kRepeatedHeadsAttr))
+        repeated = " (" + text.str() + ")";
+    if (auto count = plan.classes.getSize(cls).asConstant(); count && *count < parts)
+      idle = " (" + std::to_string(parts - *count) + " without any)";
+    record.splits.push_back(what + repeated + " over " + axis.str() + " " + std::to_string(parts) +
+                            idle + ": " + plan.describeSites(cls));
+    // With two dimensions the rows' tactic knows what follows, and what stays whole.
+    if (!plan.spec.isTensor2D())
+      plan.predictReductions(cls, axis, what, record);
+  }
+  if (!vocabulary && !plan.spec.isTensor2D())
+    recordWhole(chosen, record);
+  if (!record.splits.empty())
+    plan.records.push_back(std::move(record));
+  return success();
+}
+
+} // namespace
+
+LogicalResult mlir::tpc::applyTensorTactic(Plan &plan) { return TensorTactic(plan).run(false); }
+
+LogicalResult mlir::tpc::applyVocabularyTactic(Plan &plan) { return TensorTactic(plan).run(true); }

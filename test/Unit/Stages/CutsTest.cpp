@@ -1,0 +1,111 @@
+//===- CutsTest.cpp - The chosen cuts against all others ------------------===//
+
+#include "tpc/Transforms/Stages/Cuts.h"
+
+#include "gtest/gtest.h"
+#include <algorithm>
+#include <random>
+
+using mlir::tpc::chooseCuts;
+
+namespace {
+
+using Costs = std::vector<double>;
+
+double sum(const Costs &costs, size_t begin, size_t end) {
+  double total = 0;
+  for (size_t i = begin; i < end; ++i)
+    total += costs[i];
+  return total;
+}
+
+double slowest(const Costs &costs, const std::vector<size_t> &cuts) {
+  double worst = 0;
+  size_t begin = 0;
+  for (size_t cut : cuts) {
+    worst = std::max(worst, sum(costs, begin, cut));
+    begin = cut;
+  }
+  return std::max(worst, sum(costs, begin, costs.size()));
+}
+
+/// The least slowest stage over all ways to cut.
+double bruteForce(const Costs &costs, size_t stages) {
+  double best = 1e300;
+  std::vector<size_t> cuts;
+  std::function<void(size_t)> extend = [&](size_t from) {
+    if (cuts.size() + 1 == stages) {
+      best = std::min(best, slowest(costs, cuts));
+      return;
+    }
+    for (size_t cut = from; cut < costs.size(); ++cut) {
+      cuts.push_back(cut);
+      extend(cut + 1);
+      cuts.pop_back();
+    }
+  };
+  extend(1);
+  return best;
+}
+
+TEST(Cuts, AreOptimal) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> cost(0, 1);
+  for (size_t pieces = 1; pieces <= 10; ++pieces)
+    for (size_t stages = 1; stages <= pieces; ++stages)
+      for (int repeat = 0; repeat < 10; ++repeat) {
+        Costs costs(pieces);
+        for (double &c : costs)
+          c = cost(random);
+        auto cuts =
+            chooseCuts(pieces, stages, [&](size_t i, size_t j) { return sum(costs, i, j); });
+        ASSERT_TRUE(cuts);
+        ASSERT_EQ(cuts->size() + 1, stages);
+        ASSERT_TRUE(std::is_sorted(cuts->begin(), cuts->end()));
+        EXPECT_NEAR(slowest(costs, *cuts), bruteForce(costs, stages), 1e-12);
+      }
+}
+
+TEST(Cuts, CountAHeavyEnd) {
+  // Eight layers of 1 and a head of 4: the last stage gets fewer layers.
+  Costs costs(9, 1);
+  costs.back() = 4;
+  auto cuts = chooseCuts(9, 3, [&](size_t i, size_t j) { return sum(costs, i, j); });
+  EXPECT_EQ(*cuts, (std::vector<size_t>{4, 8}));
+}
+
+TEST(Cuts, AreEvenAmongEquals) {
+  // The head alone decides; the rest is divided evenly all the same.
+  Costs costs = {1, 1, 1, 1, 1, 1, 100};
+  auto cuts = chooseCuts(7, 3, [&](size_t i, size_t j) { return sum(costs, i, j); });
+  EXPECT_EQ(*cuts, (std::vector<size_t>{3, 6}));
+}
+
+TEST(Cuts, AreEvenInWhatIsNotDoneTwice) {
+  // Each group that has one of the first four pieces computes 3 more: two groups of two and the
+  // head alone have the least sum of squares of the whole, but the four are on all three.
+  Costs costs = {1, 1, 1, 1, 0.5};
+  auto own = [&](size_t i, size_t j) { return sum(costs, i, j); };
+  auto all = [&](size_t i, size_t j) { return own(i, j) + (i < 4 ? 3 : 0); };
+  EXPECT_EQ(*chooseCuts(5, 3, all, 0.01), (std::vector<size_t>{2, 4}));
+  EXPECT_EQ(*chooseCuts(5, 3, all, 0.01, own), (std::vector<size_t>{1, 3}));
+}
+
+TEST(Cuts, BeginWhereTheyMay) {
+  auto cost = [](size_t i, size_t j) { return double(j - i); };
+  auto only = [&](size_t group, size_t piece) {
+    return chooseCuts(6, 3, cost, 0, {},
+                      [=](size_t g, size_t i) { return g != group || i == piece; });
+  };
+  EXPECT_EQ(*only(1, 1), (std::vector<size_t>{1, 3}));
+  EXPECT_EQ(*only(2, 3), (std::vector<size_t>{1, 3}));
+  EXPECT_EQ(*only(2, 5), (std::vector<size_t>{2, 5}));
+  EXPECT_FALSE(only(1, 5));
+}
+
+TEST(Cuts, NeedEnoughPieces) {
+  EXPECT_FALSE(chooseCuts(2, 3, [](size_t, size_t) { return 1.0; }));
+  EXPECT_FALSE(chooseCuts(0, 1, [](size_t, size_t) { return 1.0; }));
+}
+
+} // namespace
