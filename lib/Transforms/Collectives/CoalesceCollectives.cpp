@@ -12,7 +12,6 @@
 #include "tpc/Analysis/LinkModel.h"
 #include "tpc/Transforms/Collectives/Passes.h"
 
-#include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mlir::tpc {
@@ -56,19 +55,23 @@ bool Coalescer::isSmall(Operation *op) const {
   return links.getSeconds(transfer, getAxes(op), bytes) <= 2 * latency;
 }
 
-/// Whether `op` needs what `other`, which comes before it in the block, yields.
-bool dependsOn(Operation *op, Operation *other) {
-  SmallVector<Operation *> list = {op};
-  DenseSet<Operation *> seen;
-  while (!list.empty())
-    for (Value operand : list.pop_back_val()->getOperands()) {
-      Operation *def = operand.getDefiningOp();
-      if (def == other)
-        return true;
-      if (def && other->isBeforeInBlock(def) && seen.insert(def).second)
-        list.push_back(def);
+/// What needs `first`, up to `last` and in the order of the block.
+SmallVector<Operation *> findDependents(Operation *first, Operation *last) {
+  DenseSet<Operation *> found = {first};
+  SmallVector<Operation *> dependents;
+  for (Operation *op = first->getNextNode(); op != last->getNextNode(); op = op->getNextNode()) {
+    auto result = op->walk([&](Operation *inner) { // also within a branch
+      bool needs = llvm::any_of(inner->getOperands(), [&](Value operand) {
+        return found.contains(operand.getDefiningOp());
+      });
+      return needs ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (result.wasInterrupted()) {
+      found.insert(op);
+      dependents.push_back(op);
     }
-  return false;
+  }
+  return dependents;
 }
 
 /// The dimension along which the buffers of both can be joined: no axis splits it, the collective
@@ -97,7 +100,10 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
   if (first->getName() != second->getName() ||
       first->getAttrDictionary() != second->getAttrDictionary() ||
       getElementTypeOrSelf(a.getType()) != getElementTypeOrSelf(b.getType()) ||
-      getDist(a).getPartial() != getDist(b).getPartial() || dependsOn(second, first))
+      getDist(a).getPartial() != getDist(b).getPartial())
+    return false;
+  SmallVector<Operation *> dependents = findDependents(first, second);
+  if (llvm::is_contained(dependents, second))
     return false;
   int64_t joint = findJoint(first, second);
   // Of the dimension that is scattered, 24{tp} and 4{tp}*6 are different parts, of equal sizes or
@@ -105,6 +111,10 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
   DistAttr x = getDist(first->getResult(0)), y = getDist(second->getResult(0));
   if (joint >= 0 && x != withDim(y, joint, x.getDims()[joint]))
     return false;
+  // What needs the first comes behind the second. All else stays where it is: stages are cut where
+  // the order of ops leaves one activation live.
+  for (Operation *op : llvm::reverse(dependents))
+    op->moveAfter(second);
   OpBuilder builder(second);
   Location loc = builder.getFusedLoc({first->getLoc(), second->getLoc()});
   if (joint < 0) {
@@ -146,11 +156,9 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
     op->getResult(0).replaceAllUsesWith(part);
     start = size;
   }
-  Block *block = second->getBlock();
   first->erase();
   second->erase();
-  // Users of the first may have stood before the second.
-  return sortTopologically(block);
+  return true;
 }
 
 bool Coalescer::coalesce(Block &block) {

@@ -73,6 +73,19 @@ bool collectParts(Value v, const Part &path, unsigned length, std::vector<Part> 
              });
 }
 
+/// Whether one concatenation is all that the slices are used for: a cyclic shift, or columns in
+/// another order. They would be products of their own only to become one value again.
+bool areJoinedAgain(ArrayRef<Part> parts) {
+  Operation *joint = nullptr;
+  for (const Part &part : parts)
+    for (Operation *user : Value(part.slice->getResult(0)).getUsers()) {
+      if (!isa<ConcatOp>(user) || (joint && user != joint))
+        return false;
+      joint = user;
+    }
+  return joint;
+}
+
 /// The same of a small vector that is known: exporters may write biases as nodes.
 Value sliceConstant(OpBuilder &builder, ConstantOp op, const Movement &m) {
   auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
@@ -134,7 +147,8 @@ struct SplitFusedProjections
     std::vector<Part> parts;
     if (rankOf(product.getRhs()) != 2 || !product.getRhs().getDefiningOp<ParameterOp>() ||
         !(isParameter(product.getBias()) || product.getBias().getDefiningOp<ConstantOp>()) ||
-        !collectParts(product, {{}, Movement::identity(product), {}, {}, {}}, 0, parts))
+        !collectParts(product, {{}, Movement::identity(product), {}, {}, {}}, 0, parts) ||
+        areJoinedAgain(parts))
       return;
     OpBuilder builder(product);
     for (Part &part : parts) {

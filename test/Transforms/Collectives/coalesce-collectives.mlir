@@ -61,6 +61,28 @@ func.func @scatters(%x: tensor<4x2xf32, #tpc.dist<[4, 2], sum{tp}>>, %y: tensor<
   return %0, %1 : tensor<4x2xf32, #tpc.dist<[4{tp}, 2]>>, tensor<4x2xf32, #tpc.dist<[4{tp}, 2]>>
 }
 
+// What needs the first comes right behind both; what comes later stays later.
+// CHECK-LABEL: @order
+// CHECK: tpc.neg
+// CHECK: tpc.all_reduce
+// CHECK: tpc.slice
+// CHECK: tpc.slice
+// CHECK: tpc.relu
+// CHECK: tpc.abs
+// CHECK: tpc.exp
+// CHECK: tpc.tanh
+// CHECK-NEXT: return
+func.func @order(%x: tensor<4xf32, #tpc.dist<[4], sum{tp}>>, %y: tensor<4xf32, #tpc.dist<[4], sum{tp}>>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0 = tpc.all_reduce %x over ["tp"] : tensor<4xf32, #tpc.dist<[4], sum{tp}>> -> tensor<4xf32>
+  %1 = tpc.relu %0 : tensor<4xf32> -> tensor<4xf32>
+  %2 = tpc.abs %1 : tensor<4xf32> -> tensor<4xf32>
+  %3 = tpc.neg %y : tensor<4xf32, #tpc.dist<[4], sum{tp}>> -> tensor<4xf32, #tpc.dist<[4], sum{tp}>>
+  %4 = tpc.all_reduce %3 over ["tp"] : tensor<4xf32, #tpc.dist<[4], sum{tp}>> -> tensor<4xf32>
+  %5 = tpc.exp %4 : tensor<4xf32> -> tensor<4xf32>
+  %6 = tpc.tanh %5 : tensor<4xf32> -> tensor<4xf32>
+  return %2, %6 : tensor<4xf32>, tensor<4xf32>
+}
+
 // One needs the other; other axes; another kind of reduction; another dimension; another element type.
 // CHECK-LABEL: @dependent
 // CHECK: tpc.all_reduce %arg0

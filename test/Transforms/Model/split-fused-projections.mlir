@@ -165,6 +165,29 @@ func.func @used_whole(%x: !x) -> (tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, !x) {
   return %0, %1 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, !x
 }
 
+// Slices that become one value again stay slices: a cyclic shift behind a transpose, and blocks of
+// columns in another order, with the first of them twice.
+// CHECK-LABEL: @joined_again
+// CHECK: tpc.matmul %arg0, %{{.*}} -> tensor<?x24xf32
+// CHECK-COUNT-2: tpc.slice
+// CHECK: tpc.matmul %arg0, %{{.*}} -> tensor<?x24xf32
+// CHECK-COUNT-2: tpc.slice
+// CHECK-NOT: tpc.matmul
+// CHECK: return
+func.func @joined_again(%x: !x) -> (tensor<24x?xf32, #tpc.dist<[24, b*s]>>, tensor<?x40xf32, #tpc.dist<[b*s, 40]>>) {
+  %w = tpc.parameter @w : tensor<8x24xf32>
+  %0 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
+  %1 = tpc.transpose %0 [1, 0] : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<24x?xf32, #tpc.dist<[24, b*s]>>
+  %2 = tpc.slice %1 dim 0 from "6" : tensor<24x?xf32, #tpc.dist<[24, b*s]>> -> tensor<18x?xf32, #tpc.dist<[18, b*s]>>
+  %3 = tpc.slice %1 dim 0 from "0" : tensor<24x?xf32, #tpc.dist<[24, b*s]>> -> tensor<6x?xf32, #tpc.dist<[6, b*s]>>
+  %4 = tpc.concat %2, %3 dim 0 : tensor<18x?xf32, #tpc.dist<[18, b*s]>>, tensor<6x?xf32, #tpc.dist<[6, b*s]>> -> tensor<24x?xf32, #tpc.dist<[24, b*s]>>
+  %5 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
+  %6 = tpc.slice %5 dim 1 from "0" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<?x16xf32, #tpc.dist<[b*s, 16]>>
+  %7 = tpc.slice %5 dim 1 from "16" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
+  %8 = tpc.concat %6, %7, %6 dim 1 : tensor<?x16xf32, #tpc.dist<[b*s, 16]>>, !x, tensor<?x16xf32, #tpc.dist<[b*s, 16]>> -> tensor<?x40xf32, #tpc.dist<[b*s, 40]>>
+  return %4, %8 : tensor<24x?xf32, #tpc.dist<[24, b*s]>>, tensor<?x40xf32, #tpc.dist<[b*s, 40]>>
+}
+
 // Rows, and a product of two activations.
 // CHECK-LABEL: @not_columns
 // CHECK-COUNT-2: tpc.slice

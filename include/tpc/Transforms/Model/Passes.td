@@ -117,7 +117,8 @@ def SplitFusedProjections : Pass<"tpc-split-fused-projections", "func::FuncOp"> 
     ```
     A product is split only if slices are all that it is used by: otherwise it
     would be computed twice. So halves of a head, for a rotary embedding, stay slices where the whole
-    head is used as well.
+    head is used as well. So do slices that are concatenated again and used for nothing else, as of a
+    cyclic shift.
   }];
 }
 
