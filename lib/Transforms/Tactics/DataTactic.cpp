@@ -51,6 +51,27 @@ static void keepWhole(Plan &plan, int batch, const WholeBatch &whole) {
           plan.yield(Plan::getPlace(argument), batch, time);
 }
 
+/// The class that most inputs begin with; the earliest of equals. One that weights have as well (an
+/// input may begin with the width of what it masks) is that of samples only if there is no other.
+static int findBatch(const Plan &plan, func::FuncOp main) {
+  llvm::MapVector<int, int> votes;
+  for (BlockArgument input : main.getArguments()) {
+    if (cast<RankedTensorType>(input.getType()).getRank() == 0)
+      continue;
+    FactorClasses::Classes first = plan.classes.getClasses(input, 0);
+    if (!first.empty())
+      ++votes[first.front()];
+  }
+  auto rank = [&](std::pair<int, int> vote) {
+    bool ofWeights = llvm::any_of(plan.getUses(vote.first),
+                                  [](ClassUse use) { return isa<ParameterOp>(use.op); });
+    return std::pair(!ofWeights, vote.second);
+  };
+  auto best =
+      llvm::max_element(votes, [&](const auto &a, const auto &b) { return rank(a) < rank(b); });
+  return best == votes.end() ? -1 : best->first;
+}
+
 LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   int64_t replicas = plan.spec.grid.size(::tpc::Axis::DP);
   int64_t microBatches = plan.spec.microBatches;
@@ -66,19 +87,7 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
   if (microBatches > 1)
     wanted += (wanted.empty() ? "mb" : ",mb") + std::to_string(microBatches);
 
-  // The class that most inputs begin with; the earliest of equals.
-  llvm::MapVector<int, int> votes;
-  for (BlockArgument input : main.getArguments()) {
-    if (cast<RankedTensorType>(input.getType()).getRank() == 0)
-      continue;
-    FactorClasses::Classes first = plan.classes.getClasses(input, 0);
-    if (!first.empty())
-      ++votes[first.front()];
-  }
-  int batch = -1;
-  for (auto [cls, count] : votes)
-    if (batch < 0 || count > votes[batch])
-      batch = cls;
+  int batch = findBatch(plan, main);
   if (optional && (batch < 0 || plan.getAxes(batch).empty()))
     return success();
   if (batch < 0)

@@ -1,5 +1,5 @@
-// RUN: tpc-opt %s --tpc-assign-shardings=shard=dp2,mb2 | FileCheck %s
-// RUN: tpc-opt %s --tpc-assign-shardings=shard=dp2,mb2 --tpc-insert-reshards | FileCheck %s --check-prefix=RESHARD
+// RUN: tpc-opt %s --tpc-assign-shardings=shard=dp2,mb2 --split-input-file | FileCheck %s
+// RUN: tpc-opt %s --tpc-assign-shardings=shard=dp2,mb2 --tpc-insert-reshards --split-input-file | FileCheck %s --check-prefix=RESHARD
 
 // What sees all samples and depends on inputs alone is whole, with all that it is computed from; what reads it takes a
 // slice. Weights are loaded for all micro-batches.
@@ -20,4 +20,22 @@ func.func @main(%x: tensor<6x40xf32>, %mask: tensor<6x40xf32>) -> tensor<6x40xf3
   %m = tpc.mul %x, %s : tensor<6x40xf32>, tensor<6x40xf32> -> tensor<6x40xf32>
   %y = tpc.add %m, %rows : tensor<6x40xf32>, tensor<6x40xf32> -> tensor<6x40xf32>
   return %y : tensor<6x40xf32>
+}
+
+// -----
+
+// More inputs begin with the width of what they mask than with samples. A weight has that as well, so it is not the
+// batch, and a slice of it is nobody's need.
+// CHECK: splits = ["batch b over 2 replicas, 2 micro-batches"]
+// CHECK-LABEL: func.func @main
+tpc.weight @w in "w" at 0 : tensor<40x30xf32>
+func.func @main(%x: tensor<?x40xf32, #tpc.dist<[b, 40]>>, %m: tensor<30x?xf32, #tpc.dist<[30, b]>>,
+                %n: tensor<30x?xf32, #tpc.dist<[30, b]>>) -> tensor<2x?xf32, #tpc.dist<[2, b]>> {
+  %w = tpc.parameter @w : tensor<40x30xf32>
+  %0 = tpc.matmul %x, %w : tensor<?x40xf32, #tpc.dist<[b, 40]>>, tensor<40x30xf32> -> tensor<?x30xf32, #tpc.dist<[b, 30]>>
+  %1 = tpc.transpose %0 [1, 0] : tensor<?x30xf32, #tpc.dist<[b, 30]>> -> tensor<30x?xf32, #tpc.dist<[30, b]>>
+  %2 = tpc.mul %1, %m : tensor<30x?xf32, #tpc.dist<[30, b]>>, tensor<30x?xf32, #tpc.dist<[30, b]>> -> tensor<30x?xf32, #tpc.dist<[30, b]>>
+  %3 = tpc.mul %2, %n : tensor<30x?xf32, #tpc.dist<[30, b]>>, tensor<30x?xf32, #tpc.dist<[30, b]>> -> tensor<30x?xf32, #tpc.dist<[30, b]>>
+  %4 = tpc.slice %3 dim 0 from "10" step 3 : tensor<30x?xf32, #tpc.dist<[30, b]>> -> tensor<2x?xf32, #tpc.dist<[2, b]>>
+  return %4 : tensor<2x?xf32, #tpc.dist<[2, b]>>
 }
