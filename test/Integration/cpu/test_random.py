@@ -11,7 +11,7 @@ from onnx import numpy_helper
 from random_chains import BASES
 from random_graphs import build
 from random_inputs import make_inputs
-from random_pairs import Pair, attempt, compare, draw_pair, is_noise, judge, widest
+from random_pairs import Noise, Pair, attempt, compare, draw_pair, judge, widest
 from random_run import Table
 from random_shrink import shrink
 from chain_steps import STEPS
@@ -82,6 +82,8 @@ def test_mistakes_are_no_noise(text):
     model = w.model(reference=True)
     wanted = Session(model.SerializeToString(), optimize=False).run(given)
 
+    noise = Noise(w, given, wanted)
+
     def wrong(tensor, change):
         before = tensor.SerializeToString()
         array = numpy_helper.to_array(tensor).copy()
@@ -90,7 +92,7 @@ def test_mistakes_are_no_noise(text):
         actual = Session(model.SerializeToString(), optimize=False).run(given)
         tensor.ParseFromString(before)
         return [name for name in wanted if compare(actual[name], wanted[name], judge(w, name), wanted.get("logits"))
-                and not is_noise(w, given, wanted, name, actual[name])]
+                and not noise.explains(name, actual[name])]
 
     def round_otherwise(array):
         array *= np.float32(1 + 2**-23)
