@@ -3,6 +3,7 @@
 #include "program/Inputs.h"
 #include "program/Error.h"
 #include "program/Npy.h"
+#include "tpc/fnv1a.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -313,9 +314,8 @@ std::string Inputs::digest() const {
   for (const auto &[symbol, value] : symbols)
     text += symbol + "=" + std::to_string(value) + " ";
   for (const Tensor &tensor : tensors) {
-    uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
-    for (int64_t i = 0; i < tensor.data.size(); ++i)
-      hash = (hash ^ static_cast<uint8_t>(tensor.data.data()[i])) * 0x100000001b3u;
+    uint64_t hash = fnv1a({reinterpret_cast<const char *>(tensor.data.data()),
+                           static_cast<size_t>(tensor.data.size())});
     text += shapeText(tensor.shape) + std::to_string(hash) + " ";
   }
   return text;

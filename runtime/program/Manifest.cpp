@@ -8,9 +8,9 @@
 #include "program/Manifest.h"
 #include "program/Error.h"
 #include "program/SizeExpr.h"
+#include "tpc/fnv1a.h"
 #include "tpc/printable.h"
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -331,15 +331,6 @@ void findShared(std::vector<Parameter> &parameters) {
     }
 }
 
-std::string digestOf(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
-  for (unsigned char c : text)
-    hash = (hash ^ c) * 0x100000001b3u;
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
-  return digits;
-}
-
 } // namespace
 
 Manifest parseManifest(const char *text) {
@@ -355,7 +346,7 @@ Manifest parseManifest(const char *text) {
   manifest.compiler = root.nameOr("compiler", "");
   manifest.notVerified = root.nameOr("not_verified", "");
   manifest.noRandomizedCheck = root.nameOr("no_randomized_check", "");
-  manifest.digest = digestOf(text);
+  manifest.digest = toHexDigits(fnv1a(text));
   manifest.source = root.textOr("source", "");
   if (root.has("schedule"))
     manifest.schedule = parsed["schedule"].is_string() ? parsed["schedule"].get<std::string>()

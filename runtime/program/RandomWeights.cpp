@@ -1,16 +1,14 @@
 //===- RandomWeights.cpp - weights as a function of a seed ----------------===//
 
 #include "program/RandomWeights.h"
+#include "tpc/fnv1a.h"
 #include <algorithm>
 #include <cmath>
 
 namespace tpc::rt {
 
 RandomSource::RandomSource(uint64_t seed, const Parameter &parameter) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (unsigned char byte : parameter.name)
-    hash = (hash ^ byte) * 0x100000001b3u;
-  key = mix(seed + golden * (1 + hash));
+  key = mix(seed + golden * (1 + fnv1a(parameter.name)));
   // 37837.227 is the deviation of the sum of four numbers from 0 to 65535.
   double deviation = 0.2;
   if (parameter.init == Parameter::Init::Normal && parameter.sourceShape.size() > 1)

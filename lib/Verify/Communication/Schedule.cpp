@@ -3,10 +3,10 @@
 #include "tpc/Verify/Schedule.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/fnv1a.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -329,13 +329,7 @@ json::Object Schedule::toJSON() const {
 }
 
 std::string mlir::tpc::hashText(StringRef text) {
-  uint64_t hash = 0xcbf29ce484222325u; // FNV-1a, then a finalizer that spreads the bits
-  for (unsigned char c : text.bytes())
-    hash = (hash ^ c) * 0x100000001b3u;
-  hash ^= hash >> 33;
-  hash *= 0xff51afd7ed558ccdu;
-  hash ^= hash >> 33;
-  return llvm::formatv("{0:x-16}", hash).str();
+  return ::tpc::toHexDigits(::tpc::spreadBits(::tpc::fnv1a(text)));
 }
 
 std::string Schedule::getHash() const {

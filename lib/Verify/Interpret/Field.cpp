@@ -3,15 +3,14 @@
 #include "Arithmetic.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/fnv1a.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
 uint64_t interpret::hashText(StringRef text) {
-  uint64_t h = 0xCBF29CE484222325ull;
-  for (char c : text)
-    h = (h ^ uint8_t(c)) * 0x100000001B3ull;
+  uint64_t h = ::tpc::fnv1a(text);
   return h ^ h >> 31;
 }
 

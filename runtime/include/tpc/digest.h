@@ -13,6 +13,8 @@
 #ifndef TPC_DIGEST_H
 #define TPC_DIGEST_H
 
+#include "tpc/fnv1a.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -29,8 +31,8 @@ std::optional<std::string> sampleDigest(uint64_t fileBytes,
                                         std::vector<std::pair<uint64_t, uint64_t>> ranges,
                                         ReadAt &&readAt) {
   constexpr uint64_t sample = 64;
-  uint64_t hash = 0xcbf29ce484222325u; // FNV-1a over bytes, then a finalizer that spreads the bits
-  auto addByte = [&](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3u; };
+  uint64_t hash = kFnv1aBasis;
+  auto addByte = [&](unsigned char byte) { hash = fnv1a(hash, byte); };
   auto addNumber = [&](uint64_t value) {
     for (int i = 0; i < 8; ++i)
       addByte(static_cast<unsigned char>(value >> (8 * i)));
@@ -53,20 +55,13 @@ std::optional<std::string> sampleDigest(uint64_t fileBytes,
         addByte(buffer[i]);
     }
   }
-  hash ^= hash >> 33;
-  hash *= 0xff51afd7ed558ccdu;
-  hash ^= hash >> 33;
-
-  std::string text(16, '0');
-  for (int i = 0; i < 16; ++i)
-    text[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
-  return text;
+  return toHexDigits(spreadBits(hash));
 }
 
 /// Of all bytes from `offset` on, eight at a time. Nothing if a read fails.
 template <class ReadAt>
 std::optional<std::string> wholeDigest(uint64_t offset, uint64_t bytes, ReadAt &&readAt) {
-  uint64_t hash = 0xcbf29ce484222325u ^ bytes;
+  uint64_t hash = kFnv1aBasis ^ bytes;
   std::vector<uint64_t> block(size_t(1) << 17);
   uint64_t blockBytes = block.size() * sizeof(uint64_t);
   for (uint64_t at = 0; at < bytes; at += blockBytes) {
@@ -79,10 +74,7 @@ std::optional<std::string> wholeDigest(uint64_t offset, uint64_t bytes, ReadAt &
       hash ^= hash >> 29;
     }
   }
-  std::string text(16, '0');
-  for (int i = 0; i < 16; ++i)
-    text[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
-  return text;
+  return toHexDigits(hash);
 }
 
 } // namespace tpc

@@ -2,6 +2,7 @@
 
 #include "core/Patience.h"
 #include "core/World.h"
+#include "tpc/fnv1a.h"
 #include "transport/mpi/MpiTransport.h"
 #include <climits>
 #include <condition_variable>
@@ -55,13 +56,6 @@ std::vector<std::string> candidates() {
   }
   paths.push_back(libraryName);
   return paths;
-}
-
-uint64_t hashOf(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325; // FNV-1a
-  for (unsigned char c : text)
-    hash = (hash ^ c) * 0x100000001b3;
-  return hash;
 }
 
 /// Ends the process if what MPI does by itself takes too long: the launcher then ends the others.
@@ -131,7 +125,7 @@ public:
   }
 
   int firstDifference(std::string_view text) override {
-    std::vector<uint64_t> all = allOf(hashOf(text));
+    std::vector<uint64_t> all = allOf(fnv1a(text));
     for (int peer = 1; peer < worldSize; ++peer)
       if (all[peer] != all[0])
         return peer;
