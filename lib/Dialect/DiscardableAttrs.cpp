@@ -90,6 +90,30 @@ static bool areConstraints(const Found &found) {
          });
 }
 
+static bool isTextIn(DictionaryAttr fields, StringRef name) {
+  return isa_and_present<StringAttr>(fields.get(name));
+}
+
+/// {axis, kind, why}, and a size where the collective is of a dimension.
+static bool isPrediction(Attribute value) {
+  auto fields = dyn_cast<DictionaryAttr>(value);
+  return fields && isTextIn(fields, "axis") && isTextIn(fields, "kind") &&
+         isTextIn(fields, "why") && (!fields.get("size") || isTextIn(fields, "size"));
+}
+
+static bool areTactics(const Found &found) {
+  auto list = dyn_cast<ArrayAttr>(found.value);
+  return list && llvm::all_of(list, [](Attribute entry) {
+           auto tactic = dyn_cast<DictionaryAttr>(entry);
+           if (!tactic || !isTextIn(tactic, "name"))
+             return false;
+           auto splits = tactic.getAs<ArrayAttr>("splits");
+           auto predicts = tactic.getAs<ArrayAttr>("predicts");
+           return splits && predicts && llvm::all_of(splits, llvm::IsaPred<StringAttr>) &&
+                  llvm::all_of(predicts, isPrediction);
+         });
+}
+
 static bool areNumbers(const Found &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   return list && llvm::all_of(list, [](Attribute entry) {
@@ -200,7 +224,8 @@ static const Entry table[] = {
     // Tactics, on the way to the sharded program.
     {kSplitAttr, OnInput | OnValue, "a list of #tpc.dim", isListOfDims},
     {kHoldAttr, OnValue, "a list of #tpc.dim", isListOfDims},
-    {kTacticsAttr, OnModule, "a list", is<ArrayAttr>},
+    {kTacticsAttr, OnModule,
+     "a list of {name, splits = [texts], predicts = [{axis, kind, size, why}, ...]}", areTactics},
     {kWarningsAttr, OnModule, "a list of texts", isListOf<StringAttr>},
     {kBatchAttr, OnModule, "a #tpc.dim", is<DimAttr>},
     {kNormAttr, OnValue, "a unit attribute", is<UnitAttr>},

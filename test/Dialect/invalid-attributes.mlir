@@ -37,6 +37,12 @@ module attributes {tpc.batch = "batch"} {
 
 // -----
 
+// expected-error @+1 {{'tpc.tactics' must be a list of {name, splits = [texts], predicts = [{axis, kind, size, why}, ...]}, not}}
+module attributes {tpc.tactics = [{name = "tp", splits = [], predicts = [{axis = "tp"}]}]} {
+}
+
+// -----
+
 // expected-error @+1 {{'tpc.layer' belongs on a function}}
 module attributes {tpc.layer} {
 }

@@ -308,9 +308,14 @@ LogicalResult Inserter::run() {
   return success();
 }
 
+} // namespace
+
+LogicalResult mlir::tpc::insertReshards(ModuleOp module) { return Inserter(module).run(); }
+
+namespace {
 struct InsertReshards : public mlir::tpc::impl::InsertReshardsBase<InsertReshards> {
   void runOnOperation() override {
-    if (failed(Inserter(getOperation()).run()))
+    if (failed(insertReshards(getOperation())))
       return signalPassFailure();
     getOperation().walk([](Operation *op) {
       op->removeDiscardableAttr(kSplitAttr);

@@ -9,7 +9,6 @@
 
 #include "tpc/Transforms/Collectives/Reshard.h"
 
-#include "tpc/Dialect/BlockMove.h"
 #include "tpc/Transforms/Collectives/Passes.h"
 
 namespace mlir::tpc {
@@ -45,12 +44,8 @@ Lowering::Lowering(ModuleOp module, bool allowReshard)
     : planner(GridAttr::lookup(module), getNominalSymbols(module)), allowReshard(allowReshard) {
   if (auto tactics = module->getAttrOfType<ArrayAttr>(kTacticsAttr))
     for (auto tactic : tactics.getAsRange<DictionaryAttr>())
-      if (auto predicts = tactic.getAs<ArrayAttr>("predicts"))
-        llvm::append_range(predictions, predicts.getAsRange<DictionaryAttr>());
-}
-
-static std::string getSize(DistAttr dist, int64_t dim) {
-  return dim < 0 ? "" : dist.getDims()[dim].getExpr().str();
+      llvm::append_range(predictions,
+                         tactic.getAs<ArrayAttr>("predicts").getAsRange<DictionaryAttr>());
 }
 
 /// A prediction without a size is of values of any size.
@@ -65,7 +60,7 @@ bool Lowering::isPredicted(StringRef kind, StringAttr axis, const std::string &s
 bool Lowering::isAllowed(ReshardStep::Kind kind, StringAttr axis, DistAttr dist,
                          int64_t dim) const {
   return axis.getValue() != "mb" &&
-         (allowReshard || isPredicted(stringify(kind), axis, getSize(dist, dim)));
+         (allowReshard || isPredicted(stringify(kind), axis, printSize(dist, dim)));
 }
 
 /// Names the first collective that the cheapest of all sequences has and no tactic predicted.
@@ -85,16 +80,18 @@ LogicalResult Lowering::reportUnpredicted(ReshardOp op, DistAttr from, DistAttr 
   }
   DistAttr dist = from;
   for (const ReshardStep &step : path->steps) {
-    std::string size = getSize(dist, step.dim);
+    std::string size = printSize(dist, step.dim);
     dist = step.result;
     if (step.kind == ReshardStep::Slice)
       continue;
     for (StringAttr axis : step.axes) {
       if (isPredicted(stringify(step.kind), axis, size))
         continue;
+      StringRef kind = stringify(step.kind);
       InFlightDiagnostic diag = op.emitError()
-                                << "'" << getSourceName(op.getLoc()) << "' needs an "
-                                << stringify(step.kind) << " over '" << axis.getValue() << "'";
+                                << "'" << getSourceName(op.getLoc()) << "' needs a"
+                                << (StringRef("ae").contains(kind.front()) ? "n " : " ") << kind
+                                << " over '" << axis.getValue() << "'";
       if (step.dim >= 0)
         diag << " of dimension " << step.dim << " (" << size << ")";
       diag << " that no tactic predicts, from " << op.getOperand().getType() << " to "
@@ -157,18 +154,15 @@ bool Lowering::shiftWhole(RollOp op, DistAttr dist) {
 LogicalResult Lowering::run(RollOp op) {
   int64_t dim = op.getDim();
   DistAttr dist = getDist(op.getResult());
-  DimAttr attr = dist.getDims()[dim];
-  SymExpr every = *SymExpr::parse(op.getEvery().str());
-  // Runs that are whole are shifted by each rank alone.
-  if (auto runs = every.isConstant(0) ? std::nullopt : attr.getExpr().divideExact(every))
-    if (auto parts = splitDim(attr, {*runs, every}); parts && !(*parts)[1].isSharded())
-      return success();
-  auto move = BlockMove::get(attr, attr, every);
+  if (isLocal(op))
+    return success();
+  auto move = getMove(op);
   if (!move && shiftWhole(op, dist))
     return success();
   if (!move)
-    return op.emitError() << "'" << getSourceName(op.getLoc()) << "' shifts runs of " << every.str()
-                          << " elements of dimension " << dim << ", of which ranks would have "
+    return op.emitError() << "'" << getSourceName(op.getLoc()) << "' shifts runs of "
+                          << op.getEvery() << " elements of dimension " << dim
+                          << ", of which ranks would have "
                           << "parts that are not in a row, in " << op.getType()
                           << "; split the outermost factor of a run, or none, or gather the "
                           << "dimension with allow-reshard";
@@ -178,10 +172,10 @@ LogicalResult Lowering::run(RollOp op) {
       return op.emitError() << "'" << getSourceName(op.getLoc())
                             << "' shifts across micro-batches, of which a rank has one at a time; "
                                "leave mb out";
-    if (!allowReshard && !isPredicted("collective_permute", axis, getSize(dist, dim)))
+    if (!allowReshard && !isPredicted("collective_permute", axis, printSize(dist, dim)))
       return op.emitError() << "'" << getSourceName(op.getLoc())
                             << "' needs a collective_permute over '" << axis.getValue()
-                            << "' of dimension " << dim << " (" << getSize(dist, dim)
+                            << "' of dimension " << dim << " (" << printSize(dist, dim)
                             << ") that no tactic predicts; change what is split, or accept it "
                                "with allow-reshard";
   }

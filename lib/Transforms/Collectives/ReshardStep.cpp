@@ -52,6 +52,23 @@ DistAttr mlir::tpc::withDim(DistAttr dist, int64_t dim, DimAttr attr) {
   return dist.withDims(dims);
 }
 
+std::string mlir::tpc::printSize(DistAttr dist, int64_t dim) {
+  return dim < 0 ? "" : dist.getDims()[dim].getExpr().str();
+}
+
+bool mlir::tpc::isLocal(RollOp roll) {
+  DimAttr dim = getDist(roll.getResult()).getDims()[roll.getDim()];
+  auto every = *::tpc::SymExpr::parse(roll.getEvery().str());
+  auto runs = every.isConstant(0) ? std::nullopt : dim.getExpr().divideExact(every);
+  auto parts = runs ? splitDim(dim, {*runs, every}) : std::nullopt;
+  return parts && !(*parts)[1].isSharded();
+}
+
+std::optional<BlockMove> mlir::tpc::getMove(RollOp roll) {
+  DimAttr dim = getDist(roll.getResult()).getDims()[roll.getDim()];
+  return BlockMove::get(dim, dim, ::tpc::SymExpr::parse(roll.getEvery().str()));
+}
+
 DistAttr mlir::tpc::composeDist(MLIRContext *context, const ShardingRule::Dims &dims,
                                 ArrayRef<DimAttr> splits) {
   SmallVector<DimAttr> list;

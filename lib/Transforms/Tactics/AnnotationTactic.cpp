@@ -73,7 +73,7 @@ private:
   GridAttr grid;
   AnnotatedFactors factors;
   std::vector<Site> sites;
-  TacticRecord record{"annotations", {}, {}};
+  TacticRecord record{"annotations"};
 };
 
 } // namespace
@@ -270,7 +270,7 @@ LogicalResult AnnotationTactic::seed(Site &site) {
                                 " over " + axis.getValue().str() + " " +
                                 std::to_string(grid.getAxisSize(axis)) + ": " +
                                 plan.describeSites(cls));
-        plan.predictReductions(cls, axis.getValue(), what, record);
+        plan.claimSums(cls, axis.getValue(), what, record);
       }
   }
   for (int cls : site.all)

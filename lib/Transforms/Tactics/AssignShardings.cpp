@@ -63,12 +63,12 @@ static SmallVector<Attribute> toAttributes(ArrayRef<DimAttr> dims) {
   return SmallVector<Attribute>(dims.begin(), dims.end());
 }
 
-static void annotateOps(Plan &plan, const DenseSet<Operation *> &erased) {
+static void annotateOps(Plan &plan) {
   MLIRContext *context = plan.module.getContext();
   PlannedDists dists(plan);
   for (Operation *op : plan.getOps()) {
     // Constants are whole everywhere; taking a part of one is free.
-    if (erased.contains(op) || isa<ConstantOp, SizeOp>(op))
+    if (isa<ConstantOp, SizeOp>(op))
       continue;
     SmallVector<DimAttr> splits = dists.getSplits(op);
     if (llvm::any_of(splits, [](DimAttr dim) { return dim.isSharded(); }))
@@ -108,6 +108,8 @@ static void recordTactics(Plan &plan) {
   Builder builder(plan.module.getContext());
   SmallVector<Attribute> tactics;
   for (const TacticRecord &record : plan.records) {
+    if (record.splits.empty() && record.predictions.empty())
+      continue;
     SmallVector<Attribute> splits, predictions;
     for (const std::string &split : record.splits)
       splits.push_back(builder.getStringAttr(split));
@@ -231,9 +233,11 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
       return signalPassFailure();
 
     SmallVector<Operation *> erased;
-    putBiasesBack(plan, erased);
-    annotateOps(plan, DenseSet<Operation *>(erased.begin(), erased.end()));
+    annotateOps(plan);
     annotateArguments(plan);
+    if (failed(predictClaims(plan)))
+      return signalPassFailure();
+    putBiasesBack(plan, erased);
     recordTactics(plan);
     for (const std::string &warning : plan.warnings)
       warnOfPlan(module, warning);

@@ -55,8 +55,7 @@ private:
   bool isNeededWhole(Value value, int cls) const;
   std::string getTensorName(Value value) const;
   void recordHolds();
-  void predictUses(Value value, const std::string &why, TacticRecord &to);
-  void recordPredictions();
+  void claim();
   SmallVector<FactorClasses::Classes> getLists(Value value) const;
 
   void resolveOp(Operation *op, StringAttr axis);
@@ -78,7 +77,7 @@ private:
   /// Where something yields: what these read and are read by is resharded.
   llvm::SetVector<Operation *> ops;
   llvm::SetVector<Value> values;
-  TacticRecord record{"conflicts", {}, {}};
+  TacticRecord record{"conflicts"};
 };
 
 } // namespace
@@ -399,51 +398,20 @@ void Resolver::recordHolds() {
   }
 }
 
-/// The collectives between a value and what reads it, also behind a call.
-void Resolver::predictUses(Value value, const std::string &why, TacticRecord &to) {
-  DistAttr made = dists.getMade(value), held = dists.getHeld(value);
-  if (held)
-    dists.predict(made, held, why, to);
-  // Linear ops may pass a sum on before it is reduced.
-  else if (made.getPartial())
-    dists.predict(made, made.withPartial({}), why, to);
-  for (OpOperand &use : value.getUses()) {
-    if (DistAttr needed = dists.getNeeded(use)) {
-      dists.predict(held ? held : made, needed, why, to);
-      if (made.getPartial() && !held)
-        dists.predict(made.withPartial({}), needed, why, to);
-    } else if (isa<func::ReturnOp>(use.getOwner())) {
-      for (func::CallOp call : plan.getCalls(use.getOwner()->getParentOfType<func::FuncOp>()))
-        predictUses(call.getResult(use.getOperandNumber()), why, to);
-    }
-  }
-}
-
 /// What is resharded where something yields, is held, or is annotated.
-void Resolver::recordPredictions() {
-  auto predictOp = [&](Operation *op, const std::string &why, TacticRecord &record) {
-    for (OpOperand &use : op->getOpOperands()) {
-      DistAttr from = dists.getHeld(use.get()), made = dists.getMade(use.get());
-      DistAttr to = dists.getNeeded(use);
-      dists.predict(from ? from : made, to, why, record);
-      if (made.getPartial() && !from)
-        dists.predict(made.withPartial({}), to, why, record);
-    }
-    for (Value result : op->getResults())
-      predictUses(result, why, record);
-  };
+void Resolver::claim() {
   const std::string why = "of what one axis splits twice, one yields";
   for (Operation *op : ops)
-    predictOp(op, why, record);
+    plan.claimOp(op, why, record);
   for (Value value : values)
-    predictUses(value, why, record);
+    record.claims.push_back({value, nullptr, {}, why});
   if (plan.holds.empty() && plan.asked.empty())
     return;
   TacticRecord &annotations = plan.getRecord("annotations");
   for (auto &[value, holds] : plan.holds)
-    predictUses(value, getTensorName(value) + " is held in parts", annotations);
+    annotations.claims.push_back({value, nullptr, {}, getTensorName(value) + " is held in parts"});
   for (Operation *op : plan.asked)
-    predictOp(op, getTensorName(op->getResult(0)) + " is annotated", annotations);
+    plan.claimOp(op, getTensorName(op->getResult(0)) + " is annotated", annotations);
 }
 
 void Resolver::run() {
@@ -470,8 +438,8 @@ void Resolver::run() {
           resolveValue(result, Plan::getPlace(op), op->getLoc(), axis);
   }
   recordHolds();
-  recordPredictions();
-  if (!record.splits.empty() || !record.predictions.empty())
+  claim();
+  if (!record.splits.empty() || !record.claims.empty())
     plan.records.push_back(std::move(record));
 }
 

@@ -112,7 +112,7 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
       warn("mb", microBatches, *samples / replicas);
   }
 
-  TacticRecord record{"dp", {}, {}};
+  TacticRecord record{"dp"};
   std::string text = "batch " + plan.classes.getSize(batch).str();
   bool annotated = plan.hasAxis({batch}, "dp");
   if (replicas > 1 && !annotated && (plan.spec.manual || plan.decided.contains(batch))) {
@@ -121,7 +121,7 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
     if (!annotated)
       plan.addAxis(batch, "dp");
     text += " over " + std::to_string(replicas) + " replicas";
-    plan.predictReductions(batch, "dp", "batch", record);
+    plan.claimSums(batch, "dp", "batch", record);
   }
   if (microBatches > 1) {
     plan.addAxis(batch, "mb");

@@ -2,6 +2,8 @@
 
 #include "Plan.h"
 
+#include "tpc/Dialect/Sharding.h"
+
 #include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
@@ -77,7 +79,7 @@ TacticRecord &Plan::getRecord(StringRef name) {
   auto it = llvm::find_if(records, [&](const TacticRecord &r) { return r.name == name; });
   if (it != records.end())
     return *it;
-  records.push_back({name.str(), {}, {}});
+  records.push_back({name.str()});
   return records.back();
 }
 
@@ -240,32 +242,30 @@ RollOp Plan::findShift(int cls) const {
   return {};
 }
 
-void Plan::predictShifts(std::optional<int> cls, StringRef axis, TacticRecord &record) const {
-  for (Operation *op : ops) {
-    auto roll = dyn_cast<RollOp>(op);
-    if (!roll)
+void Plan::claimShift(RollOp roll, StringRef axis, TacticRecord &record) const {
+  record.claims.push_back({roll.getResult(),
+                           roll,
+                           {StringAttr::get(module.getContext(), axis)},
+                           "shifts along what " + axis.str() + " splits"});
+}
+
+void Plan::claimSums(int cls, StringRef axis, const std::string &what, TacticRecord &record) const {
+  for (ClassUse use : getUses(cls)) {
+    if (auto roll = dyn_cast<RollOp>(use.op); roll && llvm::is_contained(getRun(roll), cls))
+      claimShift(roll, axis, record);
+    if (!getReduction(classes.getRule(use.op).factors[use.factor].kind))
       continue;
-    if (cls ? !llvm::is_contained(getRun(roll), *cls)
-            : !tokenFactor.contains(op) || tokenFactor.lookup(op) != roll.getDim())
-      continue;
-    Prediction prediction{"collective_permute", axis,
-                          getSizes(roll.getResult())[roll.getDim()].str(),
-                          "shifts along what " + axis.str() + " splits"};
-    if (!llvm::is_contained(record.predictions, prediction))
-      record.predictions.push_back(std::move(prediction));
+    for (Value result : use.op->getResults())
+      record.claims.push_back({result,
+                               nullptr,
+                               {StringAttr::get(module.getContext(), axis)},
+                               "sums over the " + what + " that " + axis.str() + " splits"});
   }
 }
 
-void Plan::predictReductions(int cls, StringRef axis, const std::string &what,
-                             TacticRecord &record) const {
-  predictShifts(cls, axis, record);
-  bool reduces = llvm::any_of(getUses(cls), [&](ClassUse use) {
-    return classes.getRule(use.op).factors[use.factor].kind != FactorKind::Parallel;
-  });
-  if (!reduces)
-    return;
-  std::string why = "sums over the " + what + " that " + axis.str() + " splits";
-  record.predictions.push_back({"all_reduce", axis, "", why});
-  if (spec.sequenceParallel && axis == "tp")
-    record.predictions.push_back({"reduce_scatter", axis, "", why});
+void Plan::claimOp(Operation *op, const std::string &why, TacticRecord &record) const {
+  for (Value operand : op->getOperands())
+    record.claims.push_back({operand, op, {}, why});
+  for (Value result : op->getResults())
+    record.claims.push_back({result, nullptr, {}, why});
 }

@@ -19,20 +19,29 @@
 
 namespace mlir::tpc {
 
-/// A collective that follows from a tactic.
+/// What a tactic asks for: that what lies over its axes between a value, as it is made, and those
+/// who read it is communicated. Which collectives these are is not its to say (Predictions.cpp).
+struct Claim {
+  Value value;
+  /// Null: whoever reads it, also as a part of a sum. The op that makes it: what that shifts.
+  Operation *reader;
+  SmallVector<StringAttr> axes; // none: all of them
+  std::string why;              // for people
+};
+
+/// A collective that follows from a claim.
 struct Prediction {
   StringRef kind; // "all_reduce", …
   StringRef axis;
   std::string size; // global size of the dimension that is gathered or scattered; may be empty
   std::string why;
-
-  bool operator==(const Prediction &) const = default;
 };
 
 struct TacticRecord {
   std::string name;
-  SmallVector<std::string> splits; // for people: what was split, how
-  SmallVector<Prediction> predictions;
+  SmallVector<std::string> splits = {}; // for people: what was split, how
+  SmallVector<Claim> claims = {};
+  SmallVector<Prediction> predictions = {}; // when the plan is complete
 };
 
 /// Where a class occurs.
@@ -126,15 +135,15 @@ public:
   /// argument are those of all calls.
   SmallVector<Operation *> getParameters(Value value) const;
 
-  /// Adds the collectives that follow where `axis` splits `cls`, a reduction of some ops.
-  void predictReductions(int cls, StringRef axis, const std::string &what,
-                         TacticRecord &record) const;
+  /// Claims what ops make that sum over `cls`, which `axis` splits, or shift along it.
+  void claimSums(int cls, StringRef axis, const std::string &what, TacticRecord &record) const;
+  /// Claims what a shift makes along what `axis` splits.
+  void claimShift(RollOp roll, StringRef axis, TacticRecord &record) const;
+  /// Claims what `op` reads and makes, over all axes.
+  void claimOp(Operation *op, const std::string &why, TacticRecord &record) const;
 
   /// The classes that the runs of a shift are made of, major to minor.
   SmallVector<int> getRun(RollOp roll) const;
-  /// Adds the collective-permutes of shifts along what `axis` splits: `cls`, or, without a class,
-  /// tokens as a whole.
-  void predictShifts(std::optional<int> cls, StringRef axis, TacticRecord &record) const;
   /// A shift that moves elements of `cls`, if there is one.
   RollOp findShift(int cls) const;
 
@@ -229,6 +238,9 @@ LogicalResult applySequenceTactic(Plan &plan);
 
 /// Decides, wherever one axis splits two classes that meet, which one yields.
 void resolveConflicts(Plan &plan);
+
+/// Predicts the collectives of all claims. The module has what tpc-insert-reshards reads.
+LogicalResult predictClaims(Plan &plan);
 
 /// One function for each way in which the weights of its calls are annotated.
 void specializeLayers(ModuleOp module);

@@ -217,25 +217,3 @@ double PlannedDists::getSeconds(Value value, DistAttr from, DistAttr to) {
   }
   return seconds;
 }
-
-void PlannedDists::predict(DistAttr from, DistAttr to, const std::string &why,
-                           TacticRecord &record) {
-  const std::optional<ReshardPath> &path = getPath(from, to);
-  if (!path)
-    return;
-  DistAttr before = from;
-  for (const ReshardStep &step : path->steps) {
-    std::string size = step.dim < 0 ? "" : before.getDims()[step.dim].getExpr().str();
-    before = step.result;
-    if (step.kind == ReshardStep::Slice)
-      continue;
-    for (StringAttr axis : step.axes) {
-      StringRef kind = stringify(step.kind);
-      bool known = llvm::any_of(record.predictions, [&](const Prediction &p) {
-        return p.kind == kind && p.axis == axis.getValue() && p.size == size;
-      });
-      if (!known)
-        record.predictions.push_back({kind, axis.getValue(), size, why});
-    }
-  }
-}

@@ -3,7 +3,7 @@
 // A plan says which axes split which classes, in which places. What an op then needs of its
 // operands and makes of its results, and what lies between the two, follows: it is computed here
 // before any value has a distribution, with the search that lowers reshards (Reshard.h). So a
-// choice costs what its collectives will cost, and what a tactic predicts is what will be made.
+// choice costs what its collectives will cost.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,8 +49,6 @@ public:
   const std::optional<ReshardPath> &getPath(DistAttr from, DistAttr to);
   /// Seconds for them, for elements of `value`'s type; infinity where there are none.
   double getSeconds(Value value, DistAttr from, DistAttr to);
-  /// Adds them to the predictions of a record.
-  void predict(DistAttr from, DistAttr to, const std::string &why, TacticRecord &record);
 
 private:
   const Plan &plan;

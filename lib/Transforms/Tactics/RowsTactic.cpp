@@ -59,9 +59,7 @@ private:
   void yieldOverPartialSums();
   void yieldAt(Plan::Place place, ArrayRef<FactorClasses::Classes> lists);
   bool isPartial(Value value, StringRef axis) const;
-  void predict(StringRef kind, StringRef axis, const std::string &size, StringRef why);
-  bool isNeededWhole(Value value) const;
-  void predictProduct(Operation *op);
+  void claim(Value value, Operation *reader, StringRef why);
   void record();
   bool hasRow(Value value) const;
   SmallVector<FactorClasses::Classes> getLists(Operation *op) const;
@@ -74,7 +72,7 @@ private:
   llvm::SetVector<int> alone;    // columns in whose products rows are whole
   DenseSet<Operation *> inProducts;
   DenseMap<Operation *, StringRef> passing; // ops that add partial sums: over which axis
-  TacticRecord result{"rows", {}, {}};
+  TacticRecord result{"rows"};
 };
 
 } // namespace
@@ -372,49 +370,10 @@ void RowsTactic::yieldOverPartialSums() {
   }
 }
 
-void RowsTactic::predict(StringRef kind, StringRef axis, const std::string &size, StringRef why) {
-  Prediction prediction{kind, axis, size, why.str()};
-  if (!llvm::is_contained(result.predictions, prediction))
-    result.predictions.push_back(std::move(prediction));
-}
-
-/// Whether somebody needs the sums that products leave as products are split: another product,
-/// also after other sums, or the caller of a function.
-bool RowsTactic::isNeededWhole(Value value) const {
-  return llvm::any_of(value.getUsers(), [&](Operation *user) {
-    return inProducts.contains(user) || isa<func::ReturnOp>(user) ||
-           (passing.contains(user) && isNeededWhole(user->getResult(0)));
-  });
-}
-
-/// Gathers before an op that has less axes on a class than others have, and what reduces its
-/// partial sums.
-void RowsTactic::predictProduct(Operation *op) {
-  constexpr StringRef axes[] = {kX, kY};
-  for (Value operand : op->getOperands()) {
-    if (!plan.getParameters(operand).empty())
-      continue;
-    for (auto [dim, list] : llvm::enumerate(getLists(operand)))
-      for (int cls : list)
-        for (StringRef axis : axes)
-          if (plan.hasAxis({cls}, axis) && !plan.hasAxis({cls}, axis, Plan::getPlace(op)))
-            predict("all_gather", axis, getSizes(operand)[dim].str(),
-                    "products have their own axis on each side");
-  }
-  for (Value value : op->getResults())
-    for (StringRef axis : axes) {
-      if (!plan.isUnreduced(value, axis))
-        continue;
-      bool scattered = false;
-      for (auto [dim, list] : llvm::enumerate(getLists(value)))
-        if (plan.hasAxis(list, axis)) {
-          predict("reduce_scatter", axis, getSizes(value)[dim].str(),
-                  "products sum over the other side");
-          scattered = true;
-        }
-      if (!scattered || isNeededWhole(value))
-        predict("all_reduce", axis, "", "products sum over the other side");
-    }
+void RowsTactic::claim(Value value, Operation *reader, StringRef why) {
+  MLIRContext *context = plan.module.getContext();
+  result.claims.push_back(
+      {value, reader, {StringAttr::get(context, kX), StringAttr::get(context, kY)}, why.str()});
 }
 
 void RowsTactic::record() {
@@ -435,18 +394,17 @@ void RowsTactic::record() {
       for (int cls : plan.getRun(roll))
         for (StringRef axis : {kX, kY})
           if (plan.hasAxis({cls}, axis, Plan::getPlace(op)))
-            plan.predictShifts(cls, axis, result);
-    if (inProducts.contains(op)) {
-      if (op->getNumOperands() > 0)
-        predictProduct(op);
-      continue;
-    }
+            plan.claimShift(roll, axis, result);
+    if (inProducts.contains(op))
+      for (Value operand : op->getOperands())
+        if (plan.getParameters(operand).empty())
+          claim(operand, op, "products have their own axis on each side");
     for (Value value : op->getResults())
-      for (StringRef axis : {kX, kY})
-        if (plan.isUnreduced(value, axis))
-          predict("all_reduce", axis, "",
-                  op->hasAttr(kNormAttr) ? "norms need mean and variance of a width that is split"
-                                         : "sums over what both axes split");
+      if (plan.isUnreduced(value, kX) || plan.isUnreduced(value, kY))
+        claim(value, nullptr,
+              inProducts.contains(op)  ? "products sum over the other side"
+              : op->hasAttr(kNormAttr) ? "norms need mean and variance of a width that is split"
+                                       : "sums over what both axes split");
   }
   // A product with a matrix that has no such side.
   for (Operation *op : plan.getOps()) {

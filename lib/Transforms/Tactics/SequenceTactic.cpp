@@ -430,7 +430,7 @@ LogicalResult SequenceTactic::run() {
   if (plan.tokenFactor.empty())
     return success();
 
-  TacticRecord record{"sp", {}, {}};
+  TacticRecord record{"sp"};
   for (const FactorClasses::Classes &list : tokens) {
     ::tpc::SymExpr size(1);
     for (int cls : list)
@@ -443,10 +443,20 @@ LogicalResult SequenceTactic::run() {
     record.splits.push_back(
         "tokens " + size.str() + " over tp " + std::to_string(parts) +
         " between row-parallel and column-parallel products: " + std::to_string(count) + " ops");
-    std::string why = "products that tp splits need all tokens";
-    record.predictions.push_back({"all_gather", "tp", size.str(), why});
   }
-  plan.predictShifts(std::nullopt, "tp", record);
+  auto claim = [&](Value value) {
+    record.claims.push_back({value,
+                             nullptr,
+                             {StringAttr::get(plan.module.getContext(), "tp")},
+                             "products that tp splits need all tokens"});
+  };
+  for (auto [op, factor] : plan.tokenFactor) {
+    if (auto roll = dyn_cast<RollOp>(op); roll && factor == roll.getDim())
+      plan.claimShift(roll, "tp", record);
+    llvm::for_each(op->getResults(), claim);
+  }
+  for (auto [argument, dim] : plan.tokenArguments)
+    claim(argument);
   plan.records.push_back(std::move(record));
   return success();
 }

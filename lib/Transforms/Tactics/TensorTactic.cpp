@@ -457,7 +457,7 @@ LogicalResult TensorTactic::run(bool vocabulary) {
     warnOfSums(chosen);
   }
 
-  TacticRecord record{vocabulary ? "vocabulary" : "tp", {}, {}};
+  TacticRecord record{vocabulary ? "vocabulary" : "tp"};
   for (unsigned i : chosen) {
     if (isVocabulary(candidates[i]) != vocabulary)
       continue;
@@ -478,7 +478,7 @@ LogicalResult TensorTactic::run(bool vocabulary) {
                             idle + ": " + plan.describeSites(cls));
     // With two dimensions the rows' tactic knows what follows, and what stays whole.
     if (!plan.spec.isTensor2D())
-      plan.predictReductions(cls, axis, what, record);
+      plan.claimSums(cls, axis, what, record);
   }
   if (!vocabulary && !plan.spec.isTensor2D())
     recordWhole(chosen, record);

@@ -16,6 +16,7 @@
 
 #include "tpc/Analysis/LinkModel.h"
 #include "tpc/Analysis/Nominal.h"
+#include "tpc/Dialect/BlockMove.h"
 #include "tpc/Dialect/Dist.h"
 
 namespace mlir::tpc {
@@ -50,11 +51,21 @@ inline DistAttr getGlobalForm(Value value) { return getDist(value).withLocal(fal
 int64_t getElementBytes(Value value);
 
 DistAttr withDim(DistAttr dist, int64_t dim, DimAttr attr);
+/// The global size of dimension `dim`, as predictions have it; empty for -1.
+std::string printSize(DistAttr dist, int64_t dim);
 /// The distribution of an operand or result of an op, from the dimensions that its rule says and
 /// how the op splits each factor of the rule. Null where a factor has axes on a product of factors
 /// and is a part of a larger dimension: they cannot stand there.
 DistAttr composeDist(MLIRContext *context, const ShardingRule::Dims &dims,
                      ArrayRef<DimAttr> splits);
+
+/// Whether every rank has whole runs of what a shift moves, so that each shifts alone.
+bool isLocal(RollOp roll);
+/// What a shift moves between ranks. Nothing where parts of a run are not in a row.
+std::optional<BlockMove> getMove(RollOp roll);
+
+/// Gives every value of a module a distribution, and reshards what ops need in another.
+LogicalResult insertReshards(ModuleOp module);
 
 struct ReshardPath {
   SmallVector<ReshardStep> steps;

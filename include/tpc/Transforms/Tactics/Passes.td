@@ -15,7 +15,8 @@ def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
     (all heads of queries), or as rows, are written out first. Decisions are attributes:
     `tpc.split` on an op has one `#tpc.dim` for each factor of its sharding rule, on an
     argument of a layer function one for each dimension. `tpc.tactics` on the
-    module says what each tactic split, and which collectives it predicts.
+    module says what each tactic split, and which collectives it predicts: those that the reshards
+    of the values that it claims become.
 
     `tpc.sharding` on weights, values and inputs (written by hand, or by
     tpc-apply-annotations) is the first tactic: what it says is decided, and the
