@@ -111,6 +111,12 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
   DistAttr x = getDist(first->getResult(0)), y = getDist(second->getResult(0));
   if (joint >= 0 && x != withDim(y, joint, x.getDims()[joint]))
     return false;
+  // Flat, where nothing is split.
+  auto isWhole = [](Value value) {
+    return llvm::none_of(getDist(value).getDims(), [](DimAttr d) { return d.isSharded(); });
+  };
+  if (joint < 0 && (!isa<AllReduceOp>(first) || !isWhole(a) || !isWhole(b)))
+    return false;
   // What needs the first comes behind the second. All else stays where it is: stages are cut where
   // the order of ops leaves one activation live.
   for (Operation *op : llvm::reverse(dependents))
@@ -118,12 +124,6 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
   OpBuilder builder(second);
   Location loc = builder.getFusedLoc({first->getLoc(), second->getLoc()});
   if (joint < 0) {
-    // Flat, where nothing is split.
-    auto isWhole = [](Value value) {
-      return llvm::none_of(getDist(value).getDims(), [](DimAttr d) { return d.isSharded(); });
-    };
-    if (!isa<AllReduceOp>(first) || !isWhole(a) || !isWhole(b))
-      return false;
     for (Value *value : {&a, &b}) {
       DimAttr flat = DimAttr::get(value->getContext(), product(getSizes(*value)));
       *value = ReshapeOp::create(builder, loc, localType(*value, getDist(*value).withDims({flat})),

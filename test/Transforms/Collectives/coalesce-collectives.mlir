@@ -83,6 +83,22 @@ func.func @order(%x: tensor<4xf32, #tpc.dist<[4], sum{tp}>>, %y: tensor<4xf32, #
   return %2, %6 : tensor<4xf32>, tensor<4xf32>
 }
 
+// What cannot be joined stays where it is, with what needs it: pairs of it are tried next.
+// CHECK-LABEL: @apart
+// CHECK-NEXT: tpc.all_reduce %arg0
+// CHECK: tpc.reduce sum
+// CHECK-NEXT: tpc.all_reduce
+// CHECK-NEXT: tpc.all_reduce %arg1
+// CHECK-NEXT: return
+func.func @apart(%x: tensor<4xf32, #tpc.dist<[4], sum{tp}>>, %y: tensor<8x2xf32, #tpc.dist<[8{cp}, 2], sum{tp}>>) -> (tensor<f32>, tensor<8x2xf32, #tpc.dist<[8{cp}, 2]>>) {
+  %0 = tpc.all_reduce %x over ["tp"] : tensor<4xf32, #tpc.dist<[4], sum{tp}>> -> tensor<4xf32>
+  %1 = tpc.local_slice %0 over ["tp"] dim 0 : tensor<4xf32> -> tensor<4xf32, #tpc.dist<[4{tp}]>>
+  %2 = tpc.reduce sum %1 [0] : tensor<4xf32, #tpc.dist<[4{tp}]>> -> tensor<f32, #tpc.dist<[], sum{tp}>>
+  %3 = tpc.all_reduce %2 over ["tp"] : tensor<f32, #tpc.dist<[], sum{tp}>> -> tensor<f32>
+  %4 = tpc.all_reduce %y over ["tp"] : tensor<8x2xf32, #tpc.dist<[8{cp}, 2], sum{tp}>> -> tensor<8x2xf32, #tpc.dist<[8{cp}, 2]>>
+  return %3, %4 : tensor<f32>, tensor<8x2xf32, #tpc.dist<[8{cp}, 2]>>
+}
+
 // One needs the other; other axes; another kind of reduction; another dimension; another element type.
 // CHECK-LABEL: @dependent
 // CHECK: tpc.all_reduce %arg0
