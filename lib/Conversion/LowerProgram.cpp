@@ -148,6 +148,11 @@ void LowerProgram::runOnOperation() {
   if (failed(layout))
     return signalPassFailure();
   ParameterTable parameters(module);
+  WeightTable weights;
+  for (auto weight : llvm::make_early_inc_range(module.getOps<WeightOp>())) {
+    weight->remove();
+    weights[weight.getSymName()] = weight;
+  }
   HostModule host(module, *layout, parameters);
 
   SmallVector<func::FuncOp> functions, kernels;
@@ -174,7 +179,7 @@ void LowerProgram::runOnOperation() {
       stages.push_back(stageName(stage.getIndex()));
     }
     auto manifest = buildManifest(module, pipeline, name.empty() ? "program" : StringRef(name),
-                                  *layout, parameters, facts, digestWeights);
+                                  *layout, parameters, weights, facts, digestWeights);
     if (failed(manifest))
       return signalPassFailure();
     pipeline.erase();
@@ -185,6 +190,4 @@ void LowerProgram::runOnOperation() {
       return signalPassFailure();
   for (func::FuncOp function : llvm::concat<func::FuncOp>(functions, kernels))
     function.erase();
-  for (auto weight : llvm::make_early_inc_range(module.getOps<WeightOp>()))
-    weight.erase();
 }

@@ -124,16 +124,11 @@ static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorA
   return array;
 }
 
-static FailureOr<json::Object> describe(ModuleOp module, const ParameterTable::Entry &entry,
+static FailureOr<json::Object> describe(WeightOp weight, const ParameterTable::Entry &entry,
                                         const ProgramFacts &facts) {
   const Parameter &p = entry.parameter;
-  auto weight = module.lookupSymbol<WeightOp>(p.weight);
-  if (!weight) {
-    module.emitError() << "there is no weight @" << p.weight.getValue();
-    return failure();
-  }
   auto type = cast<RankedTensorType>(weight.getType());
-  ViewAttr view = p.view ? p.view : ViewAttr::getDense(module.getContext(), type.getShape());
+  ViewAttr view = p.view ? p.view : ViewAttr::getDense(weight.getContext(), type.getShape());
   json::Array dims, source;
   DistAttr dist = getDist(p.type);
   for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
@@ -256,6 +251,7 @@ static json::Object describeGrid(const EnvLayout &layout, ModuleOp module) {
 FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipeline,
                                                 StringRef name, const EnvLayout &layout,
                                                 const ParameterTable &parameters,
+                                                const WeightTable &weights,
                                                 const ProgramFacts &facts, bool digestWeights) {
   json::Array symbols, inputs, outputs, constraints, files, list;
   for (const std::string &symbol : layout.symbols)
@@ -314,10 +310,10 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
 
   SmallVector<File> found;
   for (const ParameterTable::Entry &entry : parameters.getEntries()) {
-    auto object = describe(module, entry, facts);
+    WeightOp weight = weights.at(entry.parameter.weight.getValue()).get();
+    auto object = describe(weight, entry, facts);
     if (failed(object))
       return failure();
-    auto weight = module.lookupSymbol<WeightOp>(entry.parameter.weight);
     std::string path = absolutePath(module, weight.getFile());
     auto file = llvm::find_if(found, [&](const File &f) { return f.path == path; });
     if (file == found.end())

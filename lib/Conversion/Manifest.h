@@ -6,6 +6,8 @@
 #include "ParameterTable.h"
 #include "SizeEmitter.h"
 
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/JSON.h"
 
 namespace mlir::tpc {
@@ -23,11 +25,16 @@ struct ProgramFacts {
   static ProgramFacts get(ModuleOp module, PipelineOp pipeline);
 };
 
+/// The weights of a program by name. They are taken out of the module before it is lowered: their
+/// names are the model's, and may be those of the functions and globals that lowering makes.
+using WeightTable = llvm::StringMap<OwningOpRef<WeightOp>>;
+
 /// The JSON text of docs/architecture.md, section 5. With `digestWeights` all weights are read, and
 /// the digest of each is part of it.
 FailureOr<std::string> buildManifest(ModuleOp module, PipelineOp pipeline, StringRef name,
                                      const EnvLayout &layout, const ParameterTable &parameters,
-                                     const ProgramFacts &facts, bool digestWeights);
+                                     const WeightTable &weights, const ProgramFacts &facts,
+                                     bool digestWeights);
 
 } // namespace mlir::tpc
 
