@@ -1,0 +1,124 @@
+// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-lower-program --canonicalize --cse | FileCheck %s
+
+// Calls of the runtime's library and of kernels: sizes, strides, and what a product computes as well.
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+tpc.weight @w in "/w.bin" at 0 : tensor<6x8xf32>
+tpc.weight @b in "/w.bin" at 192 : tensor<8xf32>
+
+// Parameter 0 packed, bias (parameter 1 as it is), residual; m = 2 * 3, k, n; GELU by tanh is epilogue 2.
+// CHECK-LABEL: llvm.func internal @product(
+// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
+// CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
+// CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-DAG: %[[I32_2:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK: %[[V0:.*]] = llvm.call @tpc_parameter(%arg0, %[[I32_0]])
+// CHECK: llvm.call @tpc_matmul(%arg0, %[[I32_0]], %arg2, %[[V0]], %arg3, %arg4, %[[C6]], %[[C6]], %[[C8]], %[[I32_2]])
+func.func private @product(%x: tensor<2x3x6xf32>, %r: tensor<2x3x8xf32>) -> tensor<2x3x8xf32> {
+  %w = tpc.parameter @w : tensor<6x8xf32>
+  %b = tpc.parameter @b : tensor<8xf32>
+  %0 = tpc.matmul %x, %w bias %b : tensor<2x3x6xf32>, tensor<6x8xf32> bias tensor<8xf32> -> tensor<2x3x8xf32>
+  %1 = tpc.gelu tanh %0 : tensor<2x3x8xf32> -> tensor<2x3x8xf32>
+  %2 = tpc.add %1, %r : tensor<2x3x8xf32>, tensor<2x3x8xf32> -> tensor<2x3x8xf32>
+  return %2 : tensor<2x3x8xf32>
+}
+
+// Two computed values: batch, m, k, n, and the strides from one matrix to the next.
+// CHECK-LABEL: llvm.func internal @batches(
+// CHECK-DAG: %[[C18:.*]] = llvm.mlir.constant(18 : i64)
+// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
+// CHECK-DAG: %[[C42:.*]] = llvm.mlir.constant(42 : i64)
+// CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
+// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
+// CHECK-DAG: %[[C7:.*]] = llvm.mlir.constant(7 : i64)
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg2, %arg3, %arg4, %[[C5]], %[[C3]], %[[C6]], %[[C7]], %[[C18]], %[[C42]])
+func.func private @batches(%x: tensor<5x3x6xf32>, %y: tensor<5x6x7xf32>) -> tensor<5x3x7xf32> {
+  %0 = tpc.matmul %x, %y : tensor<5x3x6xf32>, tensor<5x6x7xf32> -> tensor<5x3x7xf32>
+  return %0 : tensor<5x3x7xf32>
+}
+
+// The right side is the same for all: one taller product, 15 rows.
+// CHECK-LABEL: llvm.func internal @taller(
+// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
+// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
+// CHECK-DAG: %[[C15:.*]] = llvm.mlir.constant(15 : i64)
+// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
+// CHECK-DAG: %[[C7:.*]] = llvm.mlir.constant(7 : i64)
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg2, %arg3, %arg4, %[[C1]], %[[C15]], %[[C6]], %[[C7]], %[[C0]], %[[C0]])
+func.func private @taller(%x: tensor<5x3x6xf32>, %y: tensor<6x7xf32>) -> tensor<5x3x7xf32> {
+  %0 = tpc.matmul %x, %y : tensor<5x3x6xf32>, tensor<6x7xf32> -> tensor<5x3x7xf32>
+  return %0 : tensor<5x3x7xf32>
+}
+
+// The left side is the same for all: its stride is 0.
+// CHECK-LABEL: llvm.func internal @shared_left(
+// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
+// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
+// CHECK-DAG: %[[C42:.*]] = llvm.mlir.constant(42 : i64)
+// CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
+// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
+// CHECK-DAG: %[[C7:.*]] = llvm.mlir.constant(7 : i64)
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg2, %arg3, %arg4, %[[C5]], %[[C3]], %[[C6]], %[[C7]], %[[C0]], %[[C42]])
+func.func private @shared_left(%x: tensor<3x6xf32>, %y: tensor<5x6x7xf32>) -> tensor<5x3x7xf32> {
+  %0 = tpc.matmul %x, %y : tensor<3x6xf32>, tensor<5x6x7xf32> -> tensor<5x3x7xf32>
+  return %0 : tensor<5x3x7xf32>
+}
+
+// A kernel: its arguments in order, the number of rows, and how many of them are worth waking a thread: 8192 / 16 + 1.
+// CHECK-LABEL: llvm.func internal @kernel_call(
+// CHECK-DAG: %[[C513:.*]] = llvm.mlir.constant(513 : i64)
+// CHECK-DAG: %[[C64:.*]] = llvm.mlir.constant(64 : i64)
+// CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
+// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @kernel_mul : !llvm.ptr
+// CHECK: %[[V1:.*]] = llvm.alloca %[[C8]] x !llvm.ptr {alignment = 16 : i64} : (i64) -> !llvm.ptr
+// CHECK: llvm.store %arg0, %[[V1]] : !llvm.ptr
+// CHECK: llvm.store %arg1, %{{.*}} : !llvm.ptr
+// CHECK: llvm.store %arg2, %{{.*}} : !llvm.ptr
+// CHECK: llvm.store %arg3, %{{.*}} : !llvm.ptr
+// CHECK: llvm.store %arg4, %{{.*}} : !llvm.ptr
+// CHECK: llvm.call @tpc_parallel_for(%arg0, %[[K0]], %[[V1]], %[[C64]], %[[C513]])
+func.func private @kernel_call(%x: tensor<64x16xf32>, %y: tensor<16xf32>) -> tensor<64x16xf32> {
+  %0 = tpc.mul %x, %y : tensor<64x16xf32>, tensor<16xf32> -> tensor<64x16xf32>
+  return %0 : tensor<64x16xf32>
+}
+
+// Values that do not live at the same time share memory: two slots of 64-byte lines for three values in between.
+// CHECK-LABEL: llvm.func internal @slots(
+// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
+// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
+// CHECK-DAG: %[[C128:.*]] = llvm.mlir.constant(128 : i64)
+// CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
+// CHECK: %[[V0:.*]] = llvm.call @tpc_frame_push(%arg0, %[[C128]])
+// CHECK: %[[V1:.*]] = llvm.getelementptr %[[V0]][64]
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg2, %arg2, %[[V0]], %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %[[V0]], %arg2, %[[V1]], %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %[[V1]], %arg2, %[[V0]], %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %[[V0]], %arg2, %arg3, %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
+// CHECK: llvm.call @tpc_frame_pop(%arg0, %[[V0]])
+func.func private @slots(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  %1 = tpc.matmul %0, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  %2 = tpc.matmul %1, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  %3 = tpc.matmul %2, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %3 : tensor<4x4xf32>
+}
+
+// A part of the outermost dimension is another address: coordinate times 4 rows of 8 elements.
+// CHECK-LABEL: llvm.func internal @part(
+// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
+// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
+// CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
+// CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
+// CHECK: %[[V0:.*]] = llvm.load %arg1 {{.*}}-> i64
+// CHECK: %[[V1:.*]] = llvm.mul %[[V0]], %[[C4]]
+// CHECK: %[[V2:.*]] = llvm.intr.smin(%[[V0]], %[[C0]]) : (i64, i64) -> i64
+// CHECK: %[[V3:.*]] = llvm.add %[[V1]], %[[V2]]
+// CHECK: %[[V4:.*]] = llvm.mul %[[V3]], %[[C8]]
+// CHECK: %[[V5:.*]] = llvm.mul %[[V4]], %[[C4]]
+// CHECK: %[[V6:.*]] = llvm.getelementptr %arg2[%[[V5]]]
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %[[V6]], %arg3, %arg4, %[[C1]], %[[C4]], %[[C8]], %[[C8]], %[[C0]], %[[C0]])
+func.func private @part(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>) -> tensor<4x8xf32, #tpc.dist<[8{tp}, 8], local>> {
+  %0 = tpc.local_slice %x over ["tp"] dim 0 : tensor<8x8xf32> -> tensor<4x8xf32, #tpc.dist<[8{tp}, 8], local>>
+  %1 = tpc.matmul %0, %y : tensor<4x8xf32, #tpc.dist<[8{tp}, 8], local>>, tensor<8x8xf32> -> tensor<4x8xf32, #tpc.dist<[8{tp}, 8], local>>
+  return %1 : tensor<4x8xf32, #tpc.dist<[8{tp}, 8], local>>
+}
+}

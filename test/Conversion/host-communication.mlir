@@ -1,0 +1,149 @@
+// RUN: tpc-opt %s --tpc-lower-program --canonicalize --cse | FileCheck %s
+
+// What communication tells the runtime (tpc/runtime.h): axes as a mask in the order of the grid, the type of elements (0: f32,
+// 3: bf16, 4: i8), the reduction (0: sum, 1: max), and the tensor as [outer, n, inner], of which n is split.
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 1>} {
+
+// Axes 0 and 1. The node is told for messages.
+// CHECK-LABEL: llvm.func internal @all_reduce(
+// CHECK-DAG: %[[C24:.*]] = llvm.mlir.constant(24 : i64)
+// CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-DAG: %[[I32_3:.*]] = llvm.mlir.constant(3 : i32)
+// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_0 : !llvm.ptr
+// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_all_reduce(%arg0, %[[I32_3]], %[[I32_0]], %[[I32_0]], %arg2, %arg3, %[[C24]])
+func.func private @all_reduce(%x: tensor<4x6xf32, #tpc.dist<[4, 6], sum{tp, dp}>>) -> tensor<4x6xf32> {
+  %0 = tpc.all_reduce %x over ["tp", "dp"] : tensor<4x6xf32, #tpc.dist<[4, 6], sum{tp, dp}>> -> tensor<4x6xf32> loc("/sum")
+  return %0 : tensor<4x6xf32>
+}
+
+// CHECK-LABEL: llvm.func internal @maximum(
+// CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
+// CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
+// CHECK-DAG: %[[I32_2:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK-DAG: %[[I32_3:.*]] = llvm.mlir.constant(3 : i32)
+// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_1 : !llvm.ptr
+// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_all_reduce(%arg0, %[[I32_2]], %[[I32_3]], %[[I32_1]], %arg2, %arg3, %[[C4]])
+func.func private @maximum(%x: tensor<4xbf16, #tpc.dist<[4], max{dp}>>) -> tensor<4xbf16> {
+  %0 = tpc.all_reduce %x over ["dp"] : tensor<4xbf16, #tpc.dist<[4], max{dp}>> -> tensor<4xbf16> loc("/max")
+  return %0 : tensor<4xbf16>
+}
+
+// CHECK-LABEL: llvm.func internal @all_gather(
+// CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
+// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
+// CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
+// CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
+// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_2 : !llvm.ptr
+// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_all_gather(%arg0, %[[I32_1]], %[[I32_0]], %arg2, %arg3, %[[C5]], %[[C8]], %[[C6]])
+func.func private @all_gather(%x: tensor<5x4x6xf32, #tpc.dist<[5, 8{tp}, 6], local>>) -> tensor<5x8x6xf32> {
+  %0 = tpc.all_gather %x over ["tp"] dim 1 : tensor<5x4x6xf32, #tpc.dist<[5, 8{tp}, 6], local>> -> tensor<5x8x6xf32> loc("/gather")
+  return %0 : tensor<5x8x6xf32>
+}
+
+// One axis after the other, the innermost first; between them in memory of its own.
+// CHECK-LABEL: llvm.func internal @all_gather_two(
+// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
+// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
+// CHECK-DAG: %[[C12:.*]] = llvm.mlir.constant(12 : i64)
+// CHECK-DAG: %[[C13:.*]] = llvm.mlir.constant(13 : i64)
+// CHECK-DAG: %[[C2:.*]] = llvm.mlir.constant(2 : i64)
+// CHECK-DAG: %[[C30:.*]] = llvm.mlir.constant(30 : i64)
+// CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
+// CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
+// CHECK-DAG: %[[I32_2:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK-DAG: %[[I32_4:.*]] = llvm.mlir.constant(4 : i32)
+// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_3 : !llvm.ptr
+// CHECK: %[[V1:.*]] = llvm.load %arg1 {{.*}}-> i64
+// CHECK: %[[V2:.*]] = llvm.sub %[[C13]], %[[V1]]
+// CHECK: %[[V3:.*]] = llvm.srem %[[V2]], %[[C2]]
+// CHECK: %[[V4:.*]] = llvm.icmp "slt" %[[V3]], %[[C0]]
+// CHECK: %[[V5:.*]] = llvm.add %[[V3]], %[[C2]]
+// CHECK: %[[V6:.*]] = llvm.select %[[V4]], %[[V5]], %[[V3]]
+// CHECK: %[[V7:.*]] = llvm.sub %[[V2]], %[[V6]]
+// CHECK: %[[V8:.*]] = llvm.sdiv %[[V7]], %[[C2]]
+// CHECK: %[[V9:.*]] = llvm.call @tpc_frame_push(%arg0, %[[C30]])
+// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_all_gather(%arg0, %[[I32_2]], %[[I32_4]], %arg2, %[[V9]], %[[C5]], %[[V8]], %[[C1]])
+// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_all_gather(%arg0, %[[I32_1]], %[[I32_4]], %[[V9]], %arg3, %[[C5]], %[[C12]], %[[C1]])
+// CHECK: llvm.call @tpc_frame_pop(%arg0, %[[V9]])
+func.func private @all_gather_two(%x: tensor<5x2xi8, #tpc.dist<[5, 12{tp, dp}], local>>) -> tensor<5x12xi8> {
+  %0 = tpc.all_gather %x over ["tp", "dp"] dim 1 : tensor<5x2xi8, #tpc.dist<[5, 12{tp, dp}], local>> -> tensor<5x12xi8> loc("/two")
+  return %0 : tensor<5x12xi8>
+}
+
+// CHECK-LABEL: llvm.func internal @reduce_scatter(
+// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
+// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
+// CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
+// CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
+// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_4 : !llvm.ptr
+// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_reduce_scatter(%arg0, %[[I32_1]], %[[I32_0]], %[[I32_0]], %arg2, %arg3, %[[C3]], %[[C8]], %[[C1]])
+func.func private @reduce_scatter(%x: tensor<3x8xf32, #tpc.dist<[3, 8], sum{tp}>>) -> tensor<3x4xf32, #tpc.dist<[3, 8{tp}], local>> {
+  %0 = tpc.reduce_scatter %x over ["tp"] dim 1 : tensor<3x8xf32, #tpc.dist<[3, 8], sum{tp}>> -> tensor<3x4xf32, #tpc.dist<[3, 8{tp}], local>> loc("/scatter")
+  return %0 : tensor<3x4xf32, #tpc.dist<[3, 8{tp}], local>>
+}
+
+// Gathers dimension 2 and splits dimension 0: [outer, first, middle, second, inner], and that the first is split.
+// CHECK-LABEL: llvm.func internal @all_to_all(
+// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
+// CHECK-DAG: %[[C16:.*]] = llvm.mlir.constant(16 : i64)
+// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
+// CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
+// CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
+// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_5 : !llvm.ptr
+// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_all_to_all(%arg0, %[[I32_1]], %[[I32_0]], %arg2, %arg3, %[[C1]], %[[C4]], %[[C3]], %[[C16]], %[[C1]], %[[I32_1]])
+func.func private @all_to_all(%x: tensor<4x3x8xf32, #tpc.dist<[4, 3, 16{tp}], local>>) -> tensor<2x3x16xf32, #tpc.dist<[4{tp}, 3, 16], local>> {
+  %0 = tpc.all_to_all %x over ["tp"] from 2 to 0 : tensor<4x3x8xf32, #tpc.dist<[4, 3, 16{tp}], local>> -> tensor<2x3x16xf32, #tpc.dist<[4{tp}, 3, 16], local>> loc("/turn")
+  return %0 : tensor<2x3x16xf32, #tpc.dist<[4{tp}, 3, 16], local>>
+}
+
+// Axes before and after, each list ended by -1; outer, blocks, n, unit and inner; the first element.
+// CHECK-LABEL: llvm.func internal @permute(
+// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
+// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
+// CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
+// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
+// CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
+// CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-DAG: %[[I32_M1:.*]] = llvm.mlir.constant(-1 : i32)
+// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_6 : !llvm.ptr
+// CHECK: %[[V1:.*]] = llvm.alloca %[[C6]] x i32 {alignment = 16 : i64} : (i64) -> !llvm.ptr
+// CHECK: llvm.store %[[I32_0]], %[[V1]] : i32
+// CHECK: llvm.store %[[I32_M1]], %{{.*}} : i32
+// CHECK: llvm.store %[[I32_M1]], %{{.*}} : i32
+// CHECK: llvm.store %[[I32_0]], %{{.*}} : i32
+// CHECK: llvm.store %[[I32_M1]], %{{.*}} : i32
+// CHECK: llvm.store %[[I32_M1]], %{{.*}} : i32
+// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_collective_permute(%arg0, %[[V1]], %[[I32_0]], %arg2, %arg3, %[[C1]], %[[C1]], %[[C8]], %[[C1]], %[[C3]], %[[C5]])
+func.func private @permute(%x: tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>>) -> tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>> {
+  %0 = tpc.collective_permute %x over ["tp"] dim 0 from "5" every "8" : tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>> -> tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>> loc("/shift")
+  return %0 : tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>>
+}
+
+// In place at the root, so that the value is copied before.
+// CHECK-LABEL: llvm.func internal @broadcast(
+// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
+// CHECK-DAG: %[[C16:.*]] = llvm.mlir.constant(16 : i64)
+// CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
+// CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-DAG: %[[I32_4:.*]] = llvm.mlir.constant(4 : i32)
+// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_7 : !llvm.ptr
+// CHECK: "llvm.intr.memcpy"(%arg3, %arg2, %[[C16]])
+// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_broadcast(%arg0, %[[I32_4]], %[[I32_0]], %arg3, %[[C4]], %[[C1]])
+func.func private @broadcast(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = tpc.broadcast %x over ["pp"] root 1 : tensor<4xf32> -> tensor<4xf32> loc("/root")
+  return %0 : tensor<4xf32>
+}
+
+}
