@@ -1,5 +1,5 @@
 # lit: what `// RUN:` lines may use.
-#   tools of build/bin and LLVM's FileCheck, not, split-file, mlir-opt; %python; %source (top of the repository);
+#   tools of build/bin and build/test/bin, LLVM's FileCheck, not, split-file, mlir-opt; %python; %source (top of the repository);
 #   %corpus (optional real ONNX files: tests that use it say `REQUIRES: corpus`).
 import os
 
@@ -12,7 +12,7 @@ config.excludes = ["Unit", "Models", "Inputs", "lit.cfg.py"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.tpc_build_dir, "test", "lit")
 
-path = [os.path.join(config.tpc_build_dir, "bin"), config.llvm_tools_dir, os.environ["PATH"]]
+path = [os.path.join(config.tpc_build_dir, "bin"), os.path.join(config.tpc_build_dir, "test", "bin"), config.llvm_tools_dir, os.environ["PATH"]]
 config.environment["PATH"] = os.pathsep.join(path)
 config.environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
 config.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"

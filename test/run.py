@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
-"""Runs all tests: GoogleTest programs, lit, pytest. Ends with the line `N passed, N failed`.
+"""Runs the tests: GoogleTest programs, lit, pytest. Ends with the line `N passed, N failed`.
 
-    test/run.py [--long] [--build DIR] [unit] [lit] [pytest]
+    test/run.py [--quick | --long] [--build DIR] [unit] [lit] [pytest]
 
-Each runner writes its results to a file (JSON or JUnit XML) and those are counted; a runner that dies
-or hangs counts as a failure of its own. The exit status is not 0 if anything failed or nothing ran.
+By default everything but the long tests. --quick: each test function of pytest once, with the first of its
+parameters, the small worlds of the runtime's conformance, no test that takes seconds; all of lit. --long:
+everything.
+
+GoogleTest programs and then lit run beside pytest, so that every processor has work. Each runner writes its
+results to a file (JUnit XML) and those are counted; a runner that dies or hangs counts as a failure of its own,
+and so does a test that is skipped for any other reason than those of OPTIONAL. The exit status is not 0 if
+anything failed or nothing ran.
 """
 
 import argparse
-import json
+import collections
 import os
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +27,20 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
 MINUTES = 60
+LEVELS = ("quick", "default", "long")
 # Each of them may start as many ranks as it likes.
 PROCESSORS = min(8, len(os.sched_getaffinity(0)))
+# What a test may be skipped for, and what a reason begins with that says so ("corpus: ... is absent").
+OPTIONAL = {
+    "long run": "test/run.py --long",
+    "full run": "left out by --quick",
+    "corpus": "ONNX files of other exporters and Megatron-Core's groups: $TPC_CORPUS",
+    "torch": "torch, transformers and optimum, for python -m tpc.export",
+    "sanitizers": "what a build with sanitizers cannot show",
+    "assertions": "what only a build with assertions shows",
+    "mounting": "a user who may mount a file system",
+    "large files": "a file system that takes files of 5 GiB",
+}
 
 
 class Results:
@@ -30,61 +48,84 @@ class Results:
 
     def __init__(self):
         self.passed = 0
-        self.skipped = 0
+        self.skipped = collections.Counter()  # by what they lack
         self.failures = []
+
+    def skip(self, name, reason):
+        """GoogleTest says where before it says why; lit has a phrase of its own."""
+        text = reason.strip().split("\n")[-1].removeprefix("Missing required feature(s): ")
+        lacks = text.split(":")[0]
+        if lacks in OPTIONAL:
+            self.skipped[lacks] += 1
+        else:
+            self.failures.append(f"{name}: skipped for what no test may lack: {text}")
 
     def add_junit(self, path):
         """Returns how many tests the file tells of."""
         cases = list(ElementTree.parse(path).iter("testcase"))
         for case in cases:
+            name = f"{case.get('classname')}::{case.get('name')}"
+            skipped = case.find("skipped")
             if case.find("failure") is not None or case.find("error") is not None:
-                self.failures.append(f"{case.get('classname')}::{case.get('name')}")
-            elif case.find("skipped") is not None:
-                self.skipped += 1
+                self.failures.append(name)
+            elif skipped is not None:
+                self.skip(name, skipped.get("message") or "")
+            elif case.get("status") == "notrun":
+                self.failures.append(f"{name}: disabled")
             else:
                 self.passed += 1
         return len(cases)
 
-    def add_gtest(self, path):
-        count = 0
-        for suite in json.loads(path.read_text())["testsuites"]:
-            for test in suite["testsuite"]:
-                count += 1
-                if "failures" in test:
-                    self.failures.append(f"{suite['name']}.{test['name']}")
-                elif test.get("status") == "NOTRUN" or test.get("result") == "SKIPPED":
-                    self.skipped += 1
-                else:
-                    self.passed += 1
-        return count
+    def add(self, other):
+        self.passed += other.passed
+        self.skipped += other.skipped
+        self.failures += other.failures
+
+    def __str__(self):
+        line = f"{self.passed} passed, {len(self.failures)} failed"
+        if self.skipped:
+            names = ", ".join(f"{name} {count}" for name, count in self.skipped.most_common())
+            line += f", {self.skipped.total()} skipped ({names})"
+        return line
 
 
-def run(command, limit, env=None, cwd=TOP, output=None):
-    """Runs with output passed through, or into a file. Returns the exit status, or None if it ran past the limit."""
-    process = subprocess.Popen([str(word) for word in command], env=env, cwd=cwd, stdout=output,
-                               stderr=subprocess.STDOUT if output else None, start_new_session=True)
-    try:
-        return process.wait(timeout=limit)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        # Whatever it left behind (ranks, launchers) ends with it.
+class Processes:
+    """What is running, so that all of it ends when this program is interrupted."""
+
+    def __init__(self):
+        self.groups = set()
+
+    def run(self, command, limit, env=None, cwd=TOP, output=None):
+        """Runs with output passed through, or into a file. Returns the exit status, or None if it ran past the limit."""
+        process = subprocess.Popen([str(word) for word in command], env=env, cwd=cwd, stdout=output,
+                                   stderr=subprocess.STDOUT if output else None, start_new_session=True)
+        self.groups.add(process.pid)
         try:
-            os.killpg(process.pid, signal.SIGKILL)
+            return process.wait(timeout=limit)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            # Whatever it left behind (ranks, launchers) ends with it.
+            self.end(process.pid)
+            process.wait()
+
+    def end(self, group):
+        self.groups.discard(group)
+        try:
+            os.killpg(group, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        process.wait()
 
 
-def judge(results, name, status, limit, report, add):
+def judge(results, name, status, limit, report):
     """Takes one runner's report; a report that is missing, or that the exit status denies, is a failure."""
     before = len(results.failures)
     if status is None:
         results.failures.append(f"{name}: stopped after {limit // MINUTES} minutes")
         return
     try:
-        count = add(report)
-    except (OSError, ValueError, KeyError, ElementTree.ParseError) as error:
+        count = results.add_junit(report)
+    except (OSError, ElementTree.ParseError) as error:
         what = f"signal {-status}" if status < 0 else f"exit status {status}"
         results.failures.append(f"{name}: ended with {what} and without a report ({error})")
         return
@@ -94,90 +135,109 @@ def judge(results, name, status, limit, report, add):
         results.failures.append(f"{name}: exit status {status}, although no test failed")
 
 
-def run_unit(results, build, report_dir, long, env):
-    programs = [line.split("\t") for line in (build / "test" / "unittests.txt").read_text().split("\n")
-                if line.strip()]
-    limit = (60 if long else 10) * MINUTES
+class Suite:
+    """One run of the tests. Reports and what the runners print are in build/test/reports."""
 
-    def run_one(program):
-        name, *words = program
-        with tempfile.TemporaryFile("w+") as output:
-            command = [word for word in words if word]
-            command += [f"--gtest_output=json:{report_dir / name}.json", "--gtest_brief=1"]
-            status = run(command, limit, env, output=output)
-            output.seek(0)
-            return name, status, output.read()
+    def __init__(self, build, level):
+        self.build, self.level = build, level
+        self.reports = build / "test" / "reports"
+        self.reports.mkdir(parents=True, exist_ok=True)
+        for stale in self.reports.iterdir():
+            stale.unlink()
+        self.env = dict(os.environ, TPC_BUILD=str(build), TPC_TESTS=level, OMPI_ALLOW_RUN_AS_ROOT="1",
+                        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        # MPI and MLIR keep memory until the end.
+        self.env.setdefault("ASAN_OPTIONS", "detect_leaks=0")
+        self.processes, self.results, self.lock = Processes(), Results(), threading.Lock()
 
-    # As many at once as there are processors; most wait for other processes much of the time.
-    with ThreadPoolExecutor(PROCESSORS) as pool:
-        for name, status, output in pool.map(run_one, programs):
-            print(f"-- {name}\n{output}", end="", flush=True)
-            judge(results, name, status, limit, report_dir / f"{name}.json", results.add_gtest)
-    if not programs:
-        results.failures.append("unit: there are no GoogleTest programs")
+    def run(self, name, command, minutes, cwd=TOP):
+        """One runner: its report becomes part of the results, what it prints is shown if something failed."""
+        begin, results = time.monotonic(), Results()
+        log, report = self.reports / f"{name}.log", self.reports / f"{name}.xml"
+        with open(log, "wb") as output:
+            status = self.processes.run(command, minutes * MINUTES, self.env, cwd, output)
+        judge(results, name, status, minutes * MINUTES, report)
+        with self.lock:
+            self.results.add(results)
+            print(f"-- {name}: {results}, {time.monotonic() - begin:.0f} s", flush=True)
+            if results.failures:
+                print(log.read_text(errors="replace"), flush=True)
+
+    def run_unit(self):
+        lines = (self.build / "test" / "unittests.txt").read_text().split("\n")
+        programs = [line.split("\t") for line in lines if line.strip()]
+        chosen = [program for program in programs if LEVELS.index(program[1]) <= LEVELS.index(self.level)]
+        left_out = "long run" if self.level == "default" else "full run"
+        self.results.skipped[left_out] += len(programs) - len(chosen)
+
+        def run(program):
+            name, _, *words = program
+            report = f"--gtest_output=xml:{self.reports / name}.xml"
+            self.run(name, [*filter(None, words), report, "--gtest_brief=1"], 60 if self.level == "long" else 10)
+
+        # As many at once as there are processors, and one that waits for frozen ranks most of the time.
+        with ThreadPoolExecutor(PROCESSORS + 1) as pool:
+            list(pool.map(run, chosen))
+        if not chosen:
+            self.results.failures.append("unit: there are no GoogleTest programs")
+
+    def run_lit(self):
+        lit = next(line.split("=", 1)[1] for line in (self.build / "CMakeCache.txt").read_text().split("\n")
+                   if line.startswith("TPC_LIT:"))
+        self.run("lit", [lit, "-v", "--no-progress-bar", f"-j{PROCESSORS}", "--xunit-xml-output",
+                         self.reports / "lit.xml", self.build / "test"], 15)
+
+    def run_pytest(self):
+        # A file's tests share what they compile; files that take long come first.
+        self.run("pytest", [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "-n", PROCESSORS,
+                            "--dist=loadfile", "--no-loadscope-reorder", f"--tests={self.level}",
+                            f"--junitxml={self.reports / 'pytest.xml'}"], 600 if self.level == "long" else 20,
+                 cwd=TOP / "test" / "Integration")
 
 
-def run_lit(results, build, report_dir, long, env):
-    del long
-    report, limit = report_dir / "lit.xml", 15 * MINUTES
-    lit = next(line.split("=", 1)[1] for line in (build / "CMakeCache.txt").read_text().split("\n")
-               if line.startswith("TPC_LIT:"))
-    status = run([lit, "-v", "--no-progress-bar", f"--xunit-xml-output={report}", build / "test"],
-                 limit, env)
-    judge(results, "lit", status, limit, report, results.add_junit)
-
-
-def run_pytest(results, build, report_dir, long, env):
-    del build
-    report, limit = report_dir / "pytest.xml", (600 if long else 20) * MINUTES
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short",
-               "-n", PROCESSORS, "--dist=loadfile", f"--junitxml={report}"] + (["--long"] if long else [])
-    status = run(command, limit, env, cwd=TOP / "test" / "Integration")
-    judge(results, "pytest", status, limit, report, results.add_junit)
-
-
-RUNNERS = {"unit": run_unit, "lit": run_lit, "pytest": run_pytest}
+RUNNERS = {"unit": Suite.run_unit, "lit": Suite.run_lit, "pytest": Suite.run_pytest}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--long", action="store_true", help="the long tests as well")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    levels = parser.add_mutually_exclusive_group()
+    levels.add_argument("--quick", dest="level", action="store_const", const="quick", help="a part, in two minutes")
+    levels.add_argument("--long", dest="level", action="store_const", const="long", help="the long tests as well")
     parser.add_argument("--build", type=Path, default=Path(os.environ.get("TPC_BUILD", TOP / "build")),
                         help="the build folder (default: build)")
-    parser.add_argument("runner", nargs="*", metavar="unit|lit|pytest",
-                        help="only these (default: all)")
+    parser.add_argument("runner", nargs="*", metavar="unit|lit|pytest", help="only these (default: all)")
     options = parser.parse_args()
     unknown = set(options.runner) - set(RUNNERS)
     if unknown:
         parser.error(f"unknown runner '{sorted(unknown)[0]}'")
 
-    build = options.build.resolve()
-    report_dir = build / "test" / "reports"
-    report_dir.mkdir(parents=True, exist_ok=True)
-    env = dict(os.environ, TPC_BUILD=str(build), OMPI_ALLOW_RUN_AS_ROOT="1",
-               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    # MPI and MLIR keep memory until the end.
-    env.setdefault("ASAN_OPTIONS", "detect_leaks=0")
-    if options.long:
-        env["TPC_LONG_TESTS"] = "1"
+    begin = time.monotonic()
+    suite = Suite(options.build.resolve(), options.level or "default")
+    chosen = options.runner or list(RUNNERS)
 
-    results = Results()
-    for name in options.runner or RUNNERS:
-        print(f"\n== {name}", flush=True)
-        for stale in report_dir.glob("*"):
-            if name == "unit" and stale.suffix == ".json" or stale.stem == name:
-                stale.unlink()
-        start = time.monotonic()
-        failed = len(results.failures)
-        RUNNERS[name](results, build, report_dir, options.long, env)
-        print(f"-- {name}: {time.monotonic() - start:.0f} s, "
-              f"{len(results.failures) - failed} failed", flush=True)
+    def run_in_turn(names):
+        for name in names:
+            RUNNERS[name](suite)
 
+    print(f"Running {', '.join(chosen)}; what they print is in {suite.reports}", flush=True)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            try:
+                for lane in [pool.submit(run_in_turn, [name for name in chosen if (name == "pytest") == alone])
+                             for alone in (True, False)]:
+                    lane.result()
+            except BaseException:
+                for group in list(suite.processes.groups):
+                    suite.processes.end(group)
+                raise
+    except KeyboardInterrupt:
+        sys.exit("interrupted")
+
+    results = suite.results
     print()
     for failure in results.failures:
         print(f"FAILED {failure}")
-    line = f"{results.passed} passed, {len(results.failures)} failed"
-    print(line + (f", {results.skipped} skipped" if results.skipped else ""), flush=True)
+    print(f"{results}, {time.monotonic() - begin:.0f} s", flush=True)
     return 1 if results.failures or results.passed == 0 else 0
 
 

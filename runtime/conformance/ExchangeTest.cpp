@@ -4,6 +4,7 @@
 #include "Reference.h"
 #include "core/Counters.h"
 #include <algorithm>
+#include <iterator>
 
 using namespace tpc::rt;
 using namespace tpc::rt::conformance;
@@ -110,10 +111,17 @@ void check(tpc_context &ctx, const std::vector<Dim> &dims, bool evenly) {
   // sends more: three boxes of one size cannot be shared by two.
   int64_t most = 0;
   for (int member : members) {
-    std::vector<int64_t> has = elementsOf(ctx.grid, member, dims, &Dim::before);
-    int64_t lacks = 0;
-    for (int64_t element : elementsOf(ctx.grid, member, dims, &Dim::after))
-      lacks += !std::binary_search(has.begin(), has.end(), element);
+    // What it has of what it needs is a product over the dimensions, as both are.
+    int64_t needs = 1, hasOfThem = 1;
+    for (const Dim &dim : dims) {
+      std::vector<int64_t> has = indicesOf(ctx.grid, member, dim.sizes, dim.before);
+      std::vector<int64_t> needed = indicesOf(ctx.grid, member, dim.sizes, dim.after), both;
+      std::set_intersection(has.begin(), has.end(), needed.begin(), needed.end(),
+                            std::back_inserter(both));
+      needs *= static_cast<int64_t>(needed.size());
+      hasOfThem *= static_cast<int64_t>(both.size());
+    }
+    int64_t lacks = needs - hasOfThem;
     most = std::max<int64_t>(most, lacks * 4);
   }
   std::vector<Counters::Row> rows = ctx.counters.rows(ctx.grid);

@@ -29,7 +29,8 @@ std::string nameOf(const Grid &grid);
 /// A world of the suite's transport. The grid must be one of `grids`.
 std::unique_ptr<World> makeWorld(const Grid &grid);
 
-/// Runs every non-trivial mask of a grid's axes.
+/// The sets of a grid's axes to communicate over: all subsets in the long run. By default, all of
+/// the axes of more than one coordinate, and few with the others, which change no group.
 std::vector<uint32_t> masksOf(const Grid &grid);
 
 /// A test that every rank takes part in. What fails on one rank fails on all.

@@ -1,6 +1,5 @@
 //===- ProcessTest.cpp - how programs end, as threads and under mpirun ----===//
 
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -16,7 +15,6 @@ namespace {
 struct Ending {
   int status; ///< of the command; 128 + n after a signal
   std::string out, err;
-  double seconds;
 
   /// The lines of stderr that are the program's own.
   std::string errors() const {
@@ -49,12 +47,10 @@ std::string readFile(const std::string &path) {
 
 Ending runCommand(const std::string &command) {
   std::string base = temporaryFolder() + "/run";
-  auto begin = std::chrono::steady_clock::now();
   int status =
       std::system(("timeout -k 5 60 " + command + " >" + base + ".out 2>" + base + ".err").c_str());
-  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), readFile(base + ".out"),
-          readFile(base + ".err"), seconds.count()};
+          readFile(base + ".err")};
 }
 
 const std::string scenario = TPC_SCENARIO;
@@ -75,7 +71,6 @@ Ending mpi(int ranks, const std::string &what, const std::string &environment = 
     EXPECT_EQ(e.status, 1) << e.err;                                                               \
     EXPECT_EQ(e.errors(), message "\n") << e.err;                                                  \
     EXPECT_EQ(e.out, "");                                                                          \
-    EXPECT_LT(e.seconds, 30);                                                                      \
   } while (false)
 
 /// Processes that said their numbers are gone, also one that was stopped.
@@ -130,7 +125,7 @@ TEST(Threads, AnErrorIsSaidOnce) {
 
 TEST(Threads, OutputsThatDoNotFit) {
   if (!addressesAreLimited)
-    GTEST_SKIP() << "no limit on addresses";
+    GTEST_SKIP() << "sanitizers: they reserve terabytes, addresses have no limit";
   EXPECT_FAILS(threads("gather 1"), "rank 0: out of memory while outputs were gathered");
 }
 
@@ -171,17 +166,18 @@ TEST(Mpi, AnErrorIsSaidOnce) {
 
 TEST(Mpi, OutputsThatDoNotFit) {
   if (!addressesAreLimited)
-    GTEST_SKIP() << "no limit on addresses";
+    GTEST_SKIP() << "sanitizers: they reserve terabytes, addresses have no limit";
   EXPECT_FAILS(mpi(3, "gather 2"), "rank 0: out of memory while outputs were gathered");
 }
 
 TEST(Mpi, WhoEndsEarlyHoldsNobodyUp) {
   EXPECT_FAILS(mpi(2, "leave 1"), "rank 0: waits for rank 1, which has ended");
   Ending exits = mpi(3, "exit 1"), killed = mpi(3, "kill 2");
+  // 124: it had to be stopped.
   EXPECT_NE(exits.status, 0);
-  EXPECT_LT(exits.seconds, 30);
+  EXPECT_NE(exits.status, 124);
   EXPECT_NE(killed.status, 0);
-  EXPECT_LT(killed.seconds, 30);
+  EXPECT_NE(killed.status, 124);
 }
 
 TEST(Mpi, WhoIsFrozenEndsTheRun) {

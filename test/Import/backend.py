@@ -1,11 +1,13 @@
 """Imports the tests of single ops that the onnx package carries, and compares with their expected outputs.
 
-    backend.py [--tool tpc-translate] [--list] NAME-PATTERN...
+    backend.py [--list] GROUP: NAME-PATTERN... GROUP: NAME-PATTERN...
 
+Prints for each group how many tests pass, and how many are refused by which message.
 Shapes, axes and the like are inputs there. Importing needs them known, so that all integer inputs
 which are small become initializers where the import asks for it.
 """
 import argparse
+import collections
 import fnmatch
 import os
 import sys
@@ -25,24 +27,19 @@ REFUSED = ["cannot import", "which tpc does not have", "does not compute", "key-
            "that is computed from data", "pads with a constant only", "which tpc does not read", "tpc has float16"]
 
 
-def cases(patterns):
-    """Node tests are generated, those of PyTorch's exporter are files of the package."""
+def cases():
+    """Name, model and data of all tests. Node tests are generated, those of PyTorch's exporter are files of the package."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tests = load_model_tests(kind="node")
-    for test in tests:
-        name = test.name[len("test_"):]
-        if any(fnmatch.fnmatch(name, p) for p in patterns):
-            yield name, test.model, test.data_sets[0]
+        for test in load_model_tests(kind="node"):
+            yield test.name, test.model, test.data_sets[0]
     for kind in ("pytorch-operator", "simple"):
         for test in load_model_tests(kind=kind):
-            name = test.name[len("test_"):]
-            if any(fnmatch.fnmatch(name, p) for p in patterns):
-                model = onnx.load(os.path.join(test.model_dir, "model.onnx"))
-                data = os.path.join(test.model_dir, "test_data_set_0")
-                yield name, model, [
-                    [load(f"{data}/{what}_{i}.pb", v.type) for i, v in enumerate(values)]
-                    for what, values in (("input", model.graph.input), ("output", model.graph.output))]
+            model = onnx.load(os.path.join(test.model_dir, "model.onnx"))
+            data = os.path.join(test.model_dir, "test_data_set_0")
+            yield test.name, model, [
+                [load(f"{data}/{what}_{i}.pb", v.type) for i, v in enumerate(values)]
+                for what, values in (("input", model.graph.input), ("output", model.graph.output))]
 
 
 def load(path, type):
@@ -52,7 +49,7 @@ def load(path, type):
         return numpy_helper.to_array(onnx.TensorProto.FromString(f.read()))
 
 
-def run(model, data, tool):
+def run(model, data, importer):
     graph = model.graph
     inputs, outputs = data
     if any(not isinstance(x, np.ndarray) or x.dtype.type not in interpret.DTYPES.values()
@@ -68,17 +65,17 @@ def run(model, data, tool):
             file.write(model.SerializeToString())
             file.flush()
             try:
-                program = interpret.Program(file.name, tool)
+                program = interpret.Program(file.name, importer)
                 got = program.run(feeds)
             except interpret.ImportFailed as failure:
                 message = str(failure)
                 if "computed from data" in message or "depends on the model's inputs" in message:
                     continue
-                status = "refused" if any(r in message for r in REFUSED) else "failed"
-                return status, message
+                why = next((r for r in REFUSED if r in message), None)
+                return ("refused", why) if why else ("failed", message)
             break
     else:
-        return "refused", message
+        return "refused", "is computed from data"
     for v, want in zip(graph.output, outputs):
         if v.name not in got:
             return "failed", f"no output {v.name}"
@@ -93,18 +90,31 @@ def run(model, data, tool):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tool", default="tpc-translate")
     parser.add_argument("--list", action="store_true", help="print a line for each test")
     parser.add_argument("patterns", nargs="+")
     args = parser.parse_args()
-    counts = {"passed": 0, "refused": 0, "failed": 0}
-    for name, model, data in cases(args.patterns):
-        status, message = run(model, data, args.tool)
-        counts[status] += 1
+    groups = {}
+    for word in args.patterns:
+        if word.endswith(":"):
+            patterns = groups.setdefault(word[:-1], [])
+        else:
+            patterns.append(f"test_{word}")
+    importer = interpret.Importer()
+    counts = {group: collections.Counter() for group in groups}
+    for name, model, data in cases():
+        chosen = [group for group, patterns in groups.items() if any(fnmatch.fnmatch(name, p) for p in patterns)]
+        if not chosen:
+            continue
+        status, message = run(model, data, importer)
+        for group in chosen:
+            counts[group][status, message if status == "refused" else ""] += 1
         if args.list or status == "failed":
             print(f"{status} {name} {' '.join(message.split())[:400]}")
-    print(", ".join(f"{n} {status}" for status, n in counts.items()))
-    sys.exit(counts["failed"] > 0 or counts["passed"] == 0)
+    for group, count in counts.items():
+        for (status, message), n in sorted(count.items()):
+            print(f"{group}: {n} {status} {message}".rstrip())
+        print(f"{group}: {sum(count.values())} in all")
+    sys.exit(any(not count or any(status == "failed" for status, _ in count) for count in counts.values()))
 
 
 if __name__ == "__main__":

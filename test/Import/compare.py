@@ -30,8 +30,8 @@ def feed(name, type, shape, random):
     return random.integers(0, 2 if type == np.bool_ else 8, shape).astype(type)
 
 
-def compare(path):
-    program = interpret.Program(path)
+def compare(path, importer):
+    program = interpret.Program(path, importer)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -68,9 +68,10 @@ files = []
 for argument in map(Path, sys.argv[1:]):
     files += sorted(argument.glob("*.onnx")) if argument.is_dir() else [argument]
 failed = 0
+importer = interpret.Importer()
 for path in files:
     try:
-        ran, worst = compare(path)
+        ran, worst = compare(path, importer)
         print(f"{path.name}: {ran} sizes, off by {worst:.1e}")
     except (AssertionError, interpret.ImportFailed) as e:
         failed += 1

@@ -1,18 +1,17 @@
 """Files that the importer must refuse, and the words for each: errors_nodes.py [PART-OF-A-MESSAGE]
 
-Each case is a file of its own; `tpc-translate --import-onnx` must end with status 1, and its first error must be
-the one that is expected: from its first word on for the nodes of NODES, as a part of it for the files of MODELS.
+Each case is a file of its own, which must be refused, and the first error must be the one that is expected: from its
+first word on for the nodes of NODES, as a part of it for the files of MODELS.
 """
-import os
 import re
-import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import onnx.parser
 from onnx import AttributeProto, TensorProto, helper
+
+import interpret
 
 # Version of ai.onnx, inputs, initializers, nodes, of which y of the last one is the result, and what is said of that node.
 NODES = [
@@ -234,26 +233,29 @@ MODELS = [
 ]
 
 
-def first_error(path):
-    run = subprocess.run(["tpc-translate", "--import-onnx", path], capture_output=True, text=True, timeout=120)
-    errors = re.findall(r"error: (?:loc\(.*\): )?(.*)", run.stderr)
-    return errors[0] if run.returncode == 1 and errors else f"status {run.returncode}: {run.stderr[-300:]}"
+def first_error(path, importer):
+    try:
+        importer.program(path)
+    except interpret.ImportFailed as failure:
+        return re.search(r"error: (?:loc\(.*\): )?(.*)", str(failure)).group(1)
+    return "it is imported"
 
 
-def check(case, folder, index):
+def check(case, path, importer):
     text, message, exact = case
     data = text if isinstance(text, bytes) else onnx.parser.parse_model(text).SerializeToString()
-    path = Path(folder) / f"{index}.onnx"
     path.write_bytes(data)
-    said = first_error(path)
+    said = first_error(path, importer)
     return None if (said == message if exact else message in said) else f"expected: {message}\n     got: {said}"
 
 
 def main():
     cases = [(*node_case(*case), True) for case in NODES] + [(*case, False) for case in MODELS]
     cases = [case for case in cases if not sys.argv[1:] or sys.argv[1] in case[1]]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-        faults = [fault for fault in pool.map(lambda i: check(cases[i], folder, i), range(len(cases))) if fault]
+    importer = interpret.Importer()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "case.onnx"
+        faults = [fault for case in cases if (fault := check(case, path, importer))]
     print("\n".join([*faults, f"{len(cases) - len(faults)} refused as expected, {len(faults)} not"]))
     sys.exit(bool(faults) or not cases)
 

@@ -1,6 +1,6 @@
 """Runs programs of the import stage with numpy.
 
-Reads the generic form that `tpc-translate --import-onnx --mlir-print-op-generic` prints, so that what
+Reads the generic form of the program (as `tpc-translate --import-onnx --mlir-print-op-generic` prints it), so that what
 the importer makes of a model can be compared with ONNX Runtime, independently of all later stages.
 """
 import os
@@ -19,6 +19,28 @@ class ImportFailed(Exception):
 
 class OutsideConstraints(Exception):
     pass
+
+
+class Importer:
+    """One tpc-import-many, which imports file after file."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(["tpc-import-many"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def program(self, path):
+        """The text of the program, in the generic form; ImportFailed tells the diagnostics."""
+        try:
+            self.process.stdin.write(f"{path}\n".encode())
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        status, _, size = self.process.stdout.readline().decode().partition(" ")
+        text = self.process.stdout.read(int(size)).decode() if size else ""
+        if not size or len(text.encode()) != int(size):
+            raise RuntimeError(f"tpc-import-many ended with status {self.process.wait()} at {path}")
+        if status != "imported":
+            raise ImportFailed(text)
+        return text
 
 
 def split(text, separator=","):
@@ -170,16 +192,11 @@ class Op:
 
 
 class Program:
-    def __init__(self, path, tool="tpc-translate"):
-        run = subprocess.run([tool, "--import-onnx", "--mlir-print-op-generic", str(path)],
-                             capture_output=True, text=True)
-        if run.returncode:
-            if run.returncode < 0:
-                raise RuntimeError(f"{tool} ended with signal {-run.returncode}: {run.stderr}")
-            raise ImportFailed(run.stderr)
+    def __init__(self, path, importer):
+        program = importer.program(path)
         self.folder = os.path.dirname(os.path.abspath(path))
         self.weights, self.ops, self.inputs, self.outputs = {}, [], [], []
-        for line in run.stdout.splitlines():
+        for line in program.splitlines():
             if re.match(r'\s+"tpc.weight"', line):
                 a = Op(line).attributes
                 self.weights[a["sym_name"]] = (a["file"], a["offset"], Tensor(a["type"]))
@@ -192,7 +209,7 @@ class Program:
             elif re.match(r'\s+(%\d+ = )?"', line):
                 self.ops.append(Op(line))
         self.constraints = []
-        match = re.search(r"tpc.constraints = (\[.*?\])(, tpc|\})", run.stdout)
+        match = re.search(r"tpc.constraints = (\[.*?\])(, tpc|\})", program)
         if match:
             self.constraints = attribute(match.group(1))
 

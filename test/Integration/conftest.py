@@ -1,5 +1,4 @@
 import fcntl
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -14,34 +13,37 @@ from models import CORPUS  # noqa: E402
 
 BIN = harness.BUILD / "bin"
 
-# Where the suite is meant to run, something missing is a failure. Elsewhere it is a reason to skip.
-STRICT = bool(os.environ.get("CI") or os.environ.get("TPC_BUILD"))
-
-
-def absent(what: str):
-    (pytest.fail if STRICT else pytest.skip)(what)
-
-
 def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="also run the tests marked long")
+    parser.addoption("--tests", choices=["quick", "default", "long"], default="default",
+                     help="quick: each function once, with the first of its parameters, and none marked slow; default: "
+                     "all but those marked long")
+    parser.addoption("--long", dest="tests", action="store_const", const="long", help="--tests=long")
     parser.addoption("--random-pairs", type=int, metavar="N",
                      help="random graphs and grids to try (default: 50, with --long 500)")
     parser.addoption("--random-from", type=int, default=0, metavar="SEED", help="the first of their seeds (default: 0)")
 
 
 def pytest_collection_modifyitems(config, items):
-    if config.getoption("--long"):
-        return
-    skip = pytest.mark.skip(reason="part of the long run: pytest --long")
+    # Skips begin with a name of test/run.py's OPTIONAL.
+    level, seen, slow = config.getoption("--tests"), set(), set()
     for item in items:
+        if item.get_closest_marker("slow"):
+            slow.add(item.path)
         if item.get_closest_marker("long"):
-            item.add_marker(skip)
+            if level != "long":
+                item.add_marker(pytest.mark.skip(reason="long run: pytest --long"))
+            continue
+        function = item.nodeid.split("[")[0]
+        if level == "quick" and (function in seen or item.get_closest_marker("slow")):
+            item.add_marker(pytest.mark.skip(reason="full run: pytest"))
+        seen.add(function)
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture
 def corpus():
     if not CORPUS.is_dir():
-        pytest.skip("the optional corpus of ONNX files is absent (set TPC_CORPUS)")
+        pytest.skip("corpus: its ONNX files are absent (set TPC_CORPUS)")
     return CORPUS
 
 
@@ -49,14 +51,14 @@ def corpus():
 def tpcc(tmp_path_factory):
     """The compiler. Compilations are shared between the tests of a session."""
     if not harness.tool("tpcc").exists():
-        absent(f"{harness.tool('tpcc')} is not built")
+        pytest.fail(f"{harness.tool('tpcc')} is not built")
     return harness.Compiler(tmp_path_factory.mktemp("compiled"))
 
 
 @pytest.fixture(scope="session")
 def mpi():
     if not shutil.which("mpirun"):
-        absent("mpirun is not installed")
+        pytest.fail("mpirun is not installed")
     return "mpi"
 
 
@@ -66,7 +68,7 @@ def model_124m(tmp_path_factory):
     from tpc import weights
 
     if not harness.BUILD.is_dir():
-        absent(f"{harness.BUILD} does not exist")
+        pytest.fail(f"{harness.BUILD} does not exist")
     directory = harness.BUILD / "models"
     source = TOP / "test" / "Models" / "gpt2-124m.onnx"
     copy, data = directory / source.name, directory / f"{source.name}.data"

@@ -6,9 +6,11 @@
 #       therefore without the precompiled header), for code that talks to libraries that need them.
 #   tpc_add_tool(tpc-foo [FILES …] [LINK libs …])
 #       An executable in build/bin, in the same way.
-#   tpc_add_unittest(FooTests [FILES …] [LINK libs …] [PLAIN] [ARGS …] [LAUNCH command …])
+#   tpc_add_unittest(FooTests [FILES …] [LINK libs …] [PLAIN] [ARGS …] [LAUNCH command …]
+#                    [LEVEL default])
 #       A GoogleTest program, registered for the test runner (test/run.py). LAUNCH goes before it
-#       (mpirun …). PLAIN as above, and with RTTI and exceptions.
+#       (mpirun …). LEVEL: from which on it runs, quick, default or long. PLAIN as above, and with
+#       RTTI and exceptions.
 #   tpc_add_passes(TPCFooPasses PREFIX Foo)    in include/tpc/Transforms/Foo: Passes.td -> Passes.h.inc
 # All libraries of the compiler wait for all of TableGen's outputs below include/.
 
@@ -161,7 +163,7 @@ function(tpc_add_tool name)
 endfunction()
 
 function(tpc_add_unittest name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "PLAIN;RTTI" "" "FILES;DEPENDS;LINK;ARGS;LAUNCH")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "PLAIN;RTTI" "LEVEL" "FILES;DEPENDS;LINK;ARGS;LAUNCH")
   _tpc_sources()
   add_executable(${name} ${sources})
   set(kind "")
@@ -176,11 +178,14 @@ function(tpc_add_unittest name)
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test/bin)
   add_test(NAME ${name} COMMAND ${ARG_LAUNCH} $<TARGET_FILE:${name}> ${ARG_ARGS})
   set_property(GLOBAL APPEND PROPERTY TPC_UNITTESTS ${name})
-  # One line for the runner: name, then the command, separated by tabs.
+  # One line for the runner: name, level, then the command, separated by tabs.
+  if(NOT ARG_LEVEL)
+    set(ARG_LEVEL quick)
+  endif()
   list(JOIN ARG_LAUNCH "\t" launch)
   list(JOIN ARG_ARGS "\t" args)
   set_property(GLOBAL APPEND PROPERTY TPC_UNITTEST_LINES
-    "${name}\t${launch}\t${PROJECT_BINARY_DIR}/test/bin/${name}\t${args}")
+    "${name}\t${ARG_LEVEL}\t${launch}\t${PROJECT_BINARY_DIR}/test/bin/${name}\t${args}")
 endfunction()
 
 function(tpc_add_passes name)

@@ -171,7 +171,7 @@ TEST_F(BadInputTest, MemoryThatIsNotThere) {
       {"out of memory: could not get 6400000000000000 bytes"});
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
-  GTEST_SKIP() << "the sanitizer needs more addresses than the limit";
+  GTEST_SKIP() << "sanitizers: they need more addresses than the limit";
 #endif
 #endif
   std::filesystem::resize_file(weights, int64_t(4) << 30); // without blocks
@@ -187,7 +187,7 @@ TEST_F(BadInputTest, MemoryThatIsNotThere) {
 TEST_F(BadInputTest, ThreadsThatCannotBeStarted) {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
-  GTEST_SKIP() << "the sanitizer needs more addresses than the limit";
+  GTEST_SKIP() << "sanitizers: they need more addresses than the limit";
 #endif
 #endif
   // A thread's stack is larger than all that the process may have.
@@ -211,8 +211,7 @@ TEST_F(BadInputTest, AManifestOfAnotherProgram) {
 }
 
 TEST_F(BadInputTest, BadInputUnderMpiIsOneMessage) {
-  if (std::string(TPC_MPIEXEC).empty())
-    GTEST_SKIP() << "no MPI";
+  ASSERT_NE(std::string(TPC_MPIEXEC), "") << "MPI was not there when the build was configured";
   writeNpy(directory / "ids.npy", makeTensor<int64_t>(TPC_I64, {1, 1}, {50}));
   expectError(run({2, 1, 2, 1, true}, {directory / "ids.npy"}), {"'ids' has 50"});
   expectError(run({2, 1, 1, 1, true}, {"--nonsense"}), {"unknown flag '--nonsense'"});
@@ -223,8 +222,7 @@ TEST_F(BadInputTest, BadInputUnderMpiIsOneMessage) {
 }
 
 TEST_F(BadInputTest, ProcessesThatReadOtherInputsSaySo) {
-  if (std::string(TPC_MPIEXEC).empty())
-    GTEST_SKIP() << "no MPI";
+  ASSERT_NE(std::string(TPC_MPIEXEC), "") << "MPI was not there when the build was configured";
   // Each process finds another file under the same name, as hosts might.
   writeNpy(directory / "ids0.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {5, 6}));
   writeNpy(directory / "ids1.npy", makeTensor<int64_t>(TPC_I64, {1, 2}, {5, 7}));

@@ -75,7 +75,7 @@ std::string manifestOf(const std::string &path, int tp, int64_t &fileBytes) {
 TEST(Memory, IsThatOfTheWeights) {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
-  GTEST_SKIP() << "the sanitizer keeps freed memory";
+  GTEST_SKIP() << "sanitizers: they keep freed memory";
 #endif
 #endif
   TemporaryDirectory directory;

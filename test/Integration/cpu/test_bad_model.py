@@ -384,6 +384,6 @@ def test_disk_that_is_full(tpcc, tmp_path, kibibytes):
     script = f"mount -t tmpfs -o size={kibibytes}k tmpfs {small} || exit 77; {tool('tpcc')} {TINY} -o {small}/m; code=$?; ls -A {small}; exit $code"
     result = run(["unshare", "-rm", "bash", "-c", script])
     if result.returncode == 77 or "unshare" in result.stderr:
-        pytest.skip("this user cannot mount")
+        pytest.skip("mounting: this user cannot")
     result.refused("cannot write", "No space left on device")
     assert result.stdout == "", result

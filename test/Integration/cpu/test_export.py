@@ -11,7 +11,7 @@ from tpc.reference import Session
 
 MISSING = [name for name in ("torch", "transformers", "onnxscript") if not importlib.util.find_spec(name)]
 OPTIMUM = [name for name in ("optimum", "accelerate") if not importlib.util.find_spec(name)]
-pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")]
+pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(MISSING), reason=f"torch: not installed: {', '.join(MISSING)}")]
 TINY = ["--layers", "2", "--hidden", "16", "--heads", "4", "--vocab", "50"]
 
 
@@ -24,7 +24,7 @@ def export(directory, *arguments):
 def test_flavors(tmp_path, family, flavor):
     """Each file is compared with the model before it is written; here, what it is."""
     if "optimum" in flavor and OPTIMUM:
-        pytest.skip(f"not installed: {', '.join(OPTIMUM)}")
+        pytest.skip(f"torch: not installed: {', '.join(OPTIMUM)}")
     settings = {"opt": ["--set", "word_embed_proj_dim=16"], "stablelm": ["--set", "partial_rotary_factor=0.5"]}.get(family, [])
     export(tmp_path, family, *TINY, "--flavor", flavor, *settings).check()
     session = Session(tmp_path / "m.onnx")

@@ -28,7 +28,7 @@ def cases(grids, chosen):
 
 def skip_if_absent(model):
     if not model.path.exists():
-        pytest.skip(f"{model.path} is absent")
+        pytest.skip(f"corpus: {model.path} is absent")
 
 
 # batch, sequence, past, padding

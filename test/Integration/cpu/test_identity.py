@@ -1,4 +1,4 @@
-"""Processes that do not run the same refuse to run together, at once, and say who and what."""
+"""Processes that do not run the same refuse to run together, and say who and what."""
 
 import re
 import shutil
@@ -11,7 +11,6 @@ import harness
 from models import MODELS
 
 MODEL = MODELS / "gpt2-mlp.onnx"
-SECONDS = 5
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +22,8 @@ def ids(tmp_path_factory):
 
 def together(ids, one, other, other_flags=()):
     """Rank 0 runs one executable, rank 1 another."""
-    for _ in range(3):  # the machine may be busy
-        result = harness.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "1", one, "--input", ids, ":", "-n",
-                              "1", other, "--input", ids, *other_flags])
-        if result.returncode == 0 or result.seconds < SECONDS:
-            return result
-    raise AssertionError(f"refused, but not within {SECONDS} s\n{result}")
+    return harness.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "1", one, "--input", ids, ":", "-n",
+                        "1", other, "--input", ids, *other_flags])
 
 
 def refused(result, what):

@@ -111,7 +111,7 @@ def test_compiling_needs_no_weights(tpcc):
     executable.call(["--input", "input_ids=none.npy", "--output", "logits=none.npy"]).refused()
 
 
-@pytest.mark.skipif(sanitized(), reason="sanitizers need memory of their own")
+@pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 def test_compiling_stays_small(tpcc, tmp_path):
     """At most 500 MiB for 124M at tp8,pp4, whatever else the machine does, and whatever this process holds."""
     ballast = b"x" * (600 << 20)

@@ -111,6 +111,7 @@ def test_there_are_enough_kinds():
     assert len(set(kinds())) == len(kinds())
 
 
+@pytest.mark.slow
 def test_sample(programs):
     """One place of each kind, in one or the other program."""
     pick = random.Random(1)

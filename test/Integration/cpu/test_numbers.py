@@ -75,7 +75,7 @@ def test_every_flavor(tpcc, model, grid):
                                         for model in FROM_CORPUS.values() for grid in few(model)[1:]])
 def test_files_of_others(tpcc, model, grid):
     if not model.path.exists():
-        pytest.skip(f"{model.path} is absent")
+        pytest.skip(f"corpus: {model.path} is absent")
     check(tpcc.compile(model.path, grid), model, shapes(model))
 
 

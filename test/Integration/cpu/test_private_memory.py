@@ -57,7 +57,8 @@ def steady_memory(executable, shape):
     return {rank: statistics.median(sample[rank] for sample in late) for rank in samples[0]}
 
 
-@pytest.mark.skipif(sanitized(), reason="sanitizers need memory of their own")
+@pytest.mark.slow
+@pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
 @pytest.mark.parametrize("grid", [Grid(tp=2, pp=2)], ids=str)
 def test_124m_over_mpi(tpcc, mpi, model_124m, grid):
     empty, odd = tpcc.compile(COMMITTED["gpt2-odd-opset20"].path, grid), {"batch": 1, "sequence": 1}

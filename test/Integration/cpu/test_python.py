@@ -99,7 +99,7 @@ def test_unknown_families_have_neighbors():
 
 def test_export_says_what_to_install(tmp_path):
     if all(importlib.util.find_spec(name) for name in ("torch", "transformers", "onnxscript")):
-        pytest.skip("torch and transformers are installed here")
+        pytest.skip("torch: it is installed, with transformers")
     python("tpc.export", "gpt2", "-o", "m.onnx", cwd=tmp_path).refused("pip install transformers==", " torch ")
     assert not list(tmp_path.iterdir())
 

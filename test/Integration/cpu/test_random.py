@@ -128,7 +128,7 @@ def pytest_generate_tests(metafunc):
     if "seed" not in metafunc.fixturenames:
         return
     option = metafunc.config.getoption
-    count = option("--random-pairs") or (500 if option("--long") else 50)
+    count = option("--random-pairs") or (500 if option("--tests") == "long" else 50)
     metafunc.parametrize("seed", range(option("--random-from"), option("--random-from") + count))
 
 

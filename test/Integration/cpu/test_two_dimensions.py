@@ -38,7 +38,7 @@ def test_numbers_of_other_flavors(tpcc, name, text):
 def test_numbers_of_files_of_others(tpcc, name, text):
     model = FROM_CORPUS[name]
     if not model.path.exists():
-        pytest.skip(f"{model.path} is absent")
+        pytest.skip(f"corpus: {model.path} is absent")
     check(tpcc.compile(model.path, Grid.parse(text)), model, [(1, 1), (4, 7)])
 
 

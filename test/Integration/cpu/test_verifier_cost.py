@@ -1,4 +1,6 @@
-"""Proofs are cheap: they look at a stage and a layer once, whatever the number of ranks and layers."""
+"""Proofs are cheap: they look at a stage and a layer once, whatever the number of ranks and layers.
+
+Compared is CPU time, within one run of the test; the least of three compilations each."""
 
 import sys
 
@@ -9,43 +11,33 @@ from models import MODELS
 
 sys.path.append(str(harness.TOP / "test" / "Benchmark"))
 
-
-def timed(model, grid, tmp_path):
-    """The executable's compilation, and the seconds of all steps that verify."""
-    result = harness.run([harness.tool("tpcc"), model, f"--megatron-shard={grid}", "--timing", "-o",
-                          tmp_path / "program"]).check()
-    verifying = [step.seconds for step in result.steps if step.what.startswith("verifying")]
-    assert len(verifying) == 4, result.stderr
-    return result, sum(verifying)
+pytestmark = pytest.mark.skipif(harness.sanitized(), reason="sanitizers: they take their time")
 
 
-@pytest.mark.skipif(harness.sanitized(), reason="sanitizers take their time")
+def compilation(model, grid, tmp_path, *arguments):
+    return harness.run([harness.tool("tpcc"), model, f"--megatron-shard={grid}", "--timing", "-o", tmp_path / "program",
+                        *arguments]).check()
+
+
+def cpu_seconds(model, grid, tmp_path, *arguments):
+    return min(compilation(model, grid, tmp_path, *arguments).cpu_seconds for _ in range(3))
+
+
 def test_124m(tmp_path):
-    # The machine may be busy: one of three times.
-    assert any(timed(MODELS / "gpt2-124m.onnx", "tp8,pp4", tmp_path)[1] <= 3 for _ in range(3))
+    model = MODELS / "gpt2-124m.onnx"
+    assert cpu_seconds(model, "tp8,pp4", tmp_path) <= 1.5 * cpu_seconds(model, "tp8,pp4", tmp_path, "--no-verify")
 
 
-@pytest.mark.long  # a ratio of times: a machine that others disturb can fail it
-@pytest.mark.skipif(harness.sanitized(), reason="sanitizers take their time")
 def test_32_ranks_cost_little_more_than_one(tmp_path):
-    def seconds(grid):
-        return harness.run([harness.tool("tpcc"), MODELS / "gpt2-124m.onnx", f"--megatron-shard={grid}", "-o",
-                            tmp_path / "program"]).check().seconds
-
-    def ratio():
-        rounds = [(seconds("tp1"), seconds("tp8,pp4")) for _ in range(5)]
-        one, many = (min(column) for column in zip(*rounds))
-        return many / one
-
-    # Interleaved, the best of each, and one of four times: the machine may be busy.
-    assert any(ratio() <= 1.2 for _ in range(4))
+    model = MODELS / "gpt2-124m.onnx"
+    assert cpu_seconds(model, "tp8,pp4", tmp_path) <= 2 * cpu_seconds(model, "tp1", tmp_path)
 
 
 @pytest.mark.long
-@pytest.mark.skipif(harness.sanitized(), reason="sanitizers take their time")
 def test_126_layers_on_8192_ranks(tmp_path):
     import llama
 
-    result, verifying = timed(llama.write(tmp_path / "llama.onnx"), "tp8,pp16,dp64", tmp_path)
-    assert verifying <= 60
-    assert result.seconds <= 120 and result.peak_bytes <= 2 << 30
+    model = llama.write(tmp_path / "llama.onnx")
+    result = compilation(model, "tp8,pp16,dp64", tmp_path)
+    assert result.peak_bytes <= 2 << 30
+    assert result.cpu_seconds <= 3 * compilation(model, "tp1", tmp_path).cpu_seconds

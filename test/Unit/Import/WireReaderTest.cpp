@@ -49,7 +49,7 @@ TEST(WireReader, ReadsFilesBeyondProtobufsLimit) {
   std::string start = number(1, 8) + varint(7 << 3 | 2) + varint(graph.size() + size) + graph;
   folder.write("large.onnx", start);
   if (truncate(path.c_str(), start.size() + size))
-    GTEST_SKIP() << "the file system takes no file of 5 GiB";
+    GTEST_SKIP() << "large files: the file system takes no file of 5 GiB";
   auto model = readStrippedModel(path);
   ASSERT_TRUE(!!model) << llvm::toString(model.takeError());
   ASSERT_EQ(model->ranges.size(), 1u);

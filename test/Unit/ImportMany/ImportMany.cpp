@@ -1,0 +1,45 @@
+//===- ImportMany.cpp - Many ONNX files in one process, for tests ---------===//
+//
+//   tpc-import-many
+//
+// Reads the path of a file in each line of stdin. Answers on stdout with a line
+// `imported BYTES` or `refused BYTES`, and so many bytes: what
+// `tpc-translate --import-onnx --mlir-print-op-generic` would have printed, or the diagnostics.
+// Starting a tool costs ten times as much as importing a small file.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tpc/Import/ONNX/Import.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/InitLLVM.h"
+
+#include <iostream>
+#include <string>
+
+using namespace mlir;
+
+/// The program of one file, or why there is none.
+static std::pair<bool, std::string> importFile(llvm::StringRef path) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      out << diagnostic.getLocation() << ": error: " << diagnostic << "\n";
+  });
+  OwningOpRef<ModuleOp> module = ::tpc::importOnnxModel(path, &context);
+  if (module)
+    module->print(out, OpPrintingFlags().enableDebugInfo(true, false).printGenericOpForm());
+  return {bool(module), text};
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  for (std::string path; std::getline(std::cin, path);) {
+    auto [imported, text] = importFile(path);
+    llvm::outs() << (imported ? "imported " : "refused ") << text.size() << "\n" << text;
+    llvm::outs().flush();
+  }
+}
