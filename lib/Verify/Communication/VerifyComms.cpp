@@ -1,9 +1,9 @@
 //===- VerifyComms.cpp - Ranks that communicate come to an end ------------===//
 
 #include "VerifyComms.h"
+#include "tpc/Dialect/Copies.h"
 #include "tpc/Verify/Certificate.h"
 #include "tpc/Verify/Passes.h"
-#include "tpc/Dialect/Copies.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"

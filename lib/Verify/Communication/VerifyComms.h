@@ -15,8 +15,8 @@
 #ifndef TPC_LIB_ANALYSIS_VERIFYCOMMS_H
 #define TPC_LIB_ANALYSIS_VERIFYCOMMS_H
 
-#include "tpc/Verify/Schedule.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Verify/Schedule.h"
 
 namespace mlir::tpc::comms {
 
