@@ -50,6 +50,8 @@ int64_t PeakCounter::getPeak(Block &block) {
         functions[callee] = inside = getPeak(callee.front());
       else
         inside = it->second;
+    } else if (auto loop = dyn_cast<MicroBatchesOp>(op)) {
+      inside = getPeak(loop.getBody().front());
     }
     int64_t results = 0;
     for (Value result : op.getResults())
@@ -63,14 +65,15 @@ int64_t PeakCounter::getPeak(Block &block) {
         return !here || here == &op || here->isBeforeInBlock(&op);
       });
     };
-    SmallVector<Value> gone;
-    for (Value operand : op.getOperands())
-      if (operand.getDefiningOp() && operand.getParentBlock() == &block && isLast(operand) &&
-          !llvm::is_contained(gone, operand))
-        gone.push_back(operand);
+    llvm::SmallSetVector<Value, 8> gone;
+    op.walk([&](Operation *inner) { // what rounds use was computed before them
+      for (Value operand : inner->getOperands())
+        if (operand.getDefiningOp() && operand.getParentBlock() == &block && isLast(operand))
+          gone.insert(operand);
+    });
     for (Value result : op.getResults())
       if (result.use_empty())
-        gone.push_back(result);
+        gone.insert(result);
     for (Value value : gone)
       live -= getBytes(value);
   }
@@ -81,11 +84,7 @@ std::vector<int64_t> mlir::tpc::getPeakActivationBytes(ModuleOp module, const Sy
   PeakCounter counter(module, symbols);
   std::vector<int64_t> peaks;
   for (auto pipeline : module.getOps<PipelineOp>())
-    for (auto stage : pipeline.getBody().front().getOps<StageOp>()) {
-      int64_t peak = 0;
-      for (auto loop : stage.getBody().front().getOps<MicroBatchesOp>())
-        peak = std::max(peak, counter.getPeak(loop.getBody().front()));
-      peaks.push_back(peak);
-    }
+    for (auto stage : pipeline.getBody().front().getOps<StageOp>())
+      peaks.push_back(counter.getPeak(stage.getBody().front()));
   return peaks;
 }

@@ -161,6 +161,22 @@ LogicalResult Counter::countBlock(Block &block, int64_t times) {
 }
 
 LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
+  // Once in a step; what rounds read of it is held until the last one.
+  for (Operation &op : stage.getBody().front()) {
+    if (isa<MicroBatchesOp>(op))
+      continue;
+    if (failed(countOp(&op, 1)))
+      return failure();
+    for (Value result : op.getResults()) {
+      if (isa<ParameterOp, ConstantOp>(op) || result.use_empty())
+        continue;
+      auto bytes = getBytes(result.getType());
+      if (!bytes)
+        return op.emitError() << "the size of " << result.getType()
+                              << " is not known, or is too large";
+      row.heldBytes += *bytes;
+    }
+  }
   for (auto loop : stage.getBody().front().getOps<MicroBatchesOp>()) {
     Block &body = loop.getBody().front();
     // Micro-batches of one size are counted together; sizes descend, so each
@@ -351,6 +367,7 @@ llvm::json::Value Report::toJSON() const {
                                            {"recomputed_seconds", row.recomputedSeconds},
                                            {"transfer_seconds", row.transferSeconds},
                                            {"weight_bytes", row.weightBytes},
+                                           {"held_bytes", row.heldBytes},
                                            {"micro_batches", row.microBatches},
                                            {"parameters", std::move(parameters)}});
   }
@@ -384,8 +401,12 @@ void Report::print(llvm::raw_ostream &os) const {
     os << "  " << row.stage << ": " << row.layers << (row.layers == 1 ? " layer" : " layers")
        << ", weights ";
     printBytes(row.weightBytes);
-    os << " per rank, " << row.microBatches
-       << (row.microBatches == 1 ? " micro-batch" : " micro-batches");
+    os << " per rank, ";
+    if (row.heldBytes > 0) {
+      printBytes(row.heldBytes);
+      os << " held for ";
+    }
+    os << row.microBatches << (row.microBatches == 1 ? " micro-batch" : " micro-batches");
     os << llvm::format(", estimated %.3f ms each\n", row.seconds * 1e3);
   }
   for (const std::string &warning : warnings)

@@ -283,7 +283,8 @@ void HostEmitter::planFrame(Block &block, ValueRange results) {
 // Functions
 //===----------------------------------------------------------------------===//
 
-void HostEmitter::begin(StringRef name, LLVM::LLVMFunctionType type, LLVM::Linkage linkage) {
+void HostEmitter::begin(StringRef name, LLVM::LLVMFunctionType type, LLVM::Linkage linkage,
+                        bool copiesEnvironment) {
   b.setInsertionPointToEnd(host.module.getBody());
   target = LLVM::LLVMFuncOp::create(b, loc, name, type, linkage);
   // It runs once in a step, to call what takes the time: optimizing it costs more than it saves.
@@ -294,6 +295,17 @@ void HostEmitter::begin(StringRef name, LLVM::LLVMFunctionType type, LLVM::Linka
   ctx = first->getArgument(0);
   env = first->getArgument(1);
   b.setInsertionPointToStart(first);
+  if (copiesEnvironment) {
+    Type word = b.getI64Type();
+    auto constant = [&](int64_t value) {
+      return LLVM::ConstantOp::create(b, loc, word, b.getI64IntegerAttr(value));
+    };
+    unsigned size = host.layout.size();
+    Value copy = LLVM::AllocaOp::create(b, loc, env.getType(), word, constant(size), 16);
+    if (size > 1)
+      LLVM::MemcpyOp::create(b, loc, copy, env, constant((size - 1) * sizeof(int64_t)), false);
+    env = copy;
+  }
   auto branch = LLVM::BrOp::create(b, loc, body);
   b.setInsertionPoint(branch);
   sizeEmitter = std::make_unique<SizeEmitter>(b, loc, host.layout, env);
@@ -370,15 +382,37 @@ LogicalResult HostEmitter::emitFunction(func::FuncOp function) {
   return emitBody(function.front(), first.getArguments().drop_front(next));
 }
 
-LogicalResult HostEmitter::emitBlock(StringRef name, int64_t stageIndex, Block &block,
-                                     Block &inputs, DimAttr batch) {
-  stage = stageIndex;
+/// Of the inputs, those that ops of the block itself read.
+void HostEmitter::loadInputs(StageOp stage, Block &block) {
+  for (BlockArgument arg : stage->getBlock()->getArguments())
+    if (llvm::any_of(arg.getUsers(), [&](Operation *user) { return user->getBlock() == &block; }))
+      pointers[arg] = call("tpc_input", ctx.getType(), {ctx, i32(arg.getArgNumber())});
+}
+
+LogicalResult HostEmitter::emitStage(StringRef name, StageOp op) {
+  stage = op.getIndex();
+  for (Operation &inner : op.getBody().front())
+    if (isa<SendOp, RecvOp, OutputOp>(inner))
+      return inner.emitOpError("stands in a stage, but outside of tpc.micro_batches");
   MLIRContext *context = b.getContext();
   auto pointerType = LLVM::LLVMPointerType::get(context);
   begin(name,
         LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {pointerType, pointerType}),
+        LLVM::Linkage::Internal, /*copiesEnvironment=*/true);
+  loadInputs(op, op.getBody().front());
+  return emitBody(op.getBody().front(), {});
+}
+
+LogicalResult HostEmitter::emitRound(StringRef name, MicroBatchesOp loop, ArrayRef<Value> shared) {
+  auto parent = cast<StageOp>(loop->getParentOp());
+  stage = parent.getIndex();
+  MLIRContext *context = b.getContext();
+  SmallVector<Type> types(2 + shared.size(), LLVM::LLVMPointerType::get(context));
+  begin(name, LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types),
         LLVM::Linkage::Internal);
-  if (batch) {
+  for (auto [i, value] : llvm::enumerate(shared))
+    pointers[value] = target.getBody().front().getArgument(2 + i);
+  if (DimAttr batch = loop.getBatchAttr()) {
     Value size = sizes().localSize(batch);
     if (!batch.usesAxis("mb"))
       size = sizes().shardSize(size, StringAttr::get(context, "mb"));
@@ -392,12 +426,6 @@ LogicalResult HostEmitter::emitBlock(StringRef name, int64_t stageIndex, Block &
     LLVM::CondBrOp::create(b, loc, empty, idle, ValueRange(), work, ValueRange());
     b.setInsertionPointToStart(work);
   }
-  for (BlockArgument arg : inputs.getArguments()) {
-    bool used = llvm::any_of(arg.getUsers(), [&](Operation *user) {
-      return block.findAncestorOpInBlock(*user) != nullptr;
-    });
-    if (used)
-      pointers[arg] = call("tpc_input", pointerType, {ctx, i32(arg.getArgNumber())});
-  }
-  return emitBody(block, {});
+  loadInputs(parent, loop.getBody().front());
+  return emitBody(loop.getBody().front(), {});
 }

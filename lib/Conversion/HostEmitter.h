@@ -58,10 +58,13 @@ public:
 
   /// Emits a function beside its source, under the same name.
   LogicalResult emitFunction(func::FuncOp function);
-  /// Emits `void name(ctx, env)` from a block whose arguments are inputs of
-  /// the program. Does nothing where this rank's part of `batch` is empty.
-  LogicalResult emitBlock(StringRef name, int64_t stage, Block &block, Block &inputs,
-                          DimAttr batch);
+  /// Emits `void name(ctx, env)`, which runs a stage for a step. `env` has no
+  /// micro-batch: the stage's ops and rounds get a copy that has.
+  LogicalResult emitStage(StringRef name, StageOp stage);
+  /// Emits `void name(ctx, env, shared..)`, a round of a loop. `shared` are
+  /// values of the stage around it. Does nothing where this rank's part of the
+  /// batch is empty.
+  LogicalResult emitRound(StringRef name, MicroBatchesOp loop, ArrayRef<Value> shared);
 
   //===--- for ops --------------------------------------------------------===//
 
@@ -76,6 +79,7 @@ public:
   /// Where a tensor lies.
   Value pointer(Value tensor);
   void setPointer(Value tensor, Value pointer) { pointers[tensor] = pointer; }
+  StringRef getName() { return target.getName(); }
   /// The index of a parameter.
   Value parameterIndex(Value tensor, ParameterUse use);
   Value parameterIndex(const Parameter &parameter, ParameterUse use);
@@ -102,7 +106,9 @@ private:
     Value begin;
   };
 
-  void begin(StringRef name, LLVM::LLVMFunctionType type, LLVM::Linkage linkage);
+  void begin(StringRef name, LLVM::LLVMFunctionType type, LLVM::Linkage linkage,
+             bool copiesEnvironment = false);
+  void loadInputs(StageOp stage, Block &block);
   LogicalResult emitBody(Block &block, ValueRange results);
   void planFrame(Block &block, ValueRange results);
   Value aliasRoot(Value value) const;

@@ -9,6 +9,7 @@ namespace mlir::tpc {
 
 void attachComputeModels(MLIRContext *context);
 void attachCommunicationModels(MLIRContext *context);
+void attachStageModels(MLIRContext *context);
 
 } // namespace mlir::tpc
 

@@ -21,77 +21,9 @@ namespace {
 struct LowerProgram : mlir::tpc::impl::LowerProgramBase<LowerProgram> {
   using Base::Base;
   void runOnOperation() override;
-  LogicalResult lowerStage(StageOp stage, PipelineOp pipeline, HostModule &host);
   void emitProgram(ArrayRef<std::string> stages, const std::string &manifest);
 };
 } // namespace
-
-static std::string stageName(int64_t index) { return "tpc_stage_" + std::to_string(index); }
-
-// void tpc_stage_k(ctx, env): copies env, appends the micro-batch, and calls each
-// loop's body for all micro-batches in turn. A body returns at once where its
-// micro-batch is empty.
-LogicalResult LowerProgram::lowerStage(StageOp stage, PipelineOp pipeline, HostModule &host) {
-  MLIRContext *context = &getContext();
-  Location loc = stage.getLoc();
-  OpBuilder b = OpBuilder::atBlockEnd(host.module.getBody());
-  auto pointer = LLVM::LLVMPointerType::get(context);
-  Type i64 = b.getI64Type();
-  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {pointer, pointer});
-  std::string name = stageName(stage.getIndex());
-  auto function = LLVM::LLVMFuncOp::create(b, loc, name, type, LLVM::Linkage::Internal);
-  Block *entry = function.addEntryBlock(b);
-  b.setInsertionPointToStart(entry);
-  auto constant = [&](int64_t value) -> Value {
-    return LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(value));
-  };
-  unsigned size = host.layout.size();
-  Value env = LLVM::AllocaOp::create(b, loc, pointer, i64, constant(size), 16);
-  if (size > 1)
-    LLVM::MemcpyOp::create(b, loc, env, entry->getArgument(1),
-                           constant((size - 1) * sizeof(int64_t)), false);
-  auto storeMicroBatch = [&](Value m) {
-    Value where = LLVM::GEPOp::create(
-        b, loc, pointer, i64, env, ArrayRef<LLVM::GEPArg>{(int32_t)host.layout.microBatchIndex()});
-    LLVM::StoreOp::create(b, loc, m, where);
-  };
-  int64_t count = host.layout.axisSize("mb");
-  unsigned next = 0;
-  for (Operation &op : stage.getBody().front()) {
-    auto loop = dyn_cast<MicroBatchesOp>(op);
-    if (!loop)
-      return op.emitOpError("stands in a stage, but outside of tpc.micro_batches");
-    std::string bodyName = name + "_body_" + std::to_string(next++);
-    if (failed(HostEmitter(host, loop.getLoc())
-                   .emitBlock(bodyName, stage.getIndex(), loop.getBody().front(),
-                              pipeline.getBody().front(), loop.getBatchAttr())))
-      return failure();
-    auto callBody = [&] {
-      LLVM::CallOp::create(b, loc, type, bodyName, ValueRange{entry->getArgument(0), env});
-    };
-    if (count == 1 || !loop.getBatchAttr()) {
-      storeMicroBatch(constant(0));
-      callBody();
-      continue;
-    }
-    Block *before = b.getInsertionBlock();
-    Value first = constant(0), last = constant(count), one = constant(1);
-    Block *body = b.createBlock(&function.getBody(), function.getBody().end(), i64, loc);
-    b.setInsertionPointToEnd(before);
-    LLVM::BrOp::create(b, loc, ValueRange{first}, body);
-    b.setInsertionPointToStart(body);
-    storeMicroBatch(body->getArgument(0));
-    callBody();
-    Value m = LLVM::AddOp::create(b, loc, body->getArgument(0), one);
-    Value more = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, m, last);
-    Block *after = b.createBlock(&function.getBody(), function.getBody().end());
-    b.setInsertionPointToEnd(body);
-    LLVM::CondBrOp::create(b, loc, more, body, ValueRange{m}, after, ValueRange());
-    b.setInsertionPointToStart(after);
-  }
-  LLVM::ReturnOp::create(b, loc, ValueRange());
-  return success();
-}
 
 void LowerProgram::emitProgram(ArrayRef<std::string> stages, const std::string &manifest) {
   ModuleOp module = getOperation();
@@ -174,9 +106,9 @@ void LowerProgram::runOnOperation() {
     SmallVector<std::string> stages;
     ProgramFacts facts = ProgramFacts::get(module, pipeline);
     for (auto stage : pipeline.getBody().getOps<StageOp>()) {
-      if (failed(lowerStage(stage, pipeline, host)))
+      stages.push_back("tpc_stage_" + std::to_string(stage.getIndex()));
+      if (failed(HostEmitter(host, stage.getLoc()).emitStage(stages.back(), stage)))
         return signalPassFailure();
-      stages.push_back(stageName(stage.getIndex()));
     }
     auto manifest = buildManifest(module, pipeline, name.empty() ? "program" : StringRef(name),
                                   *layout, parameters, weights, facts, digestWeights);

@@ -17,6 +17,7 @@ void mlir::tpc::registerLowering(DialectRegistry &registry) {
     attachRowModels(context);
     context->getOrLoadDialect<func::FuncDialect>();
     attachComputeModels(context);
+    attachStageModels(context);
     attachCommunicationModels(context);
   });
   registerBuiltinDialectTranslation(registry);

@@ -44,6 +44,16 @@ void PipelineOp::print(OpAsmPrinter &printer) {
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
 
+/// Outside of the rounds there is no micro-batch to have its part of a value.
+static LogicalResult checkOutsideOfRounds(StageOp stage) {
+  for (Operation &op : stage.getBody().front())
+    for (Type type : op.getResultTypes())
+      if (isa<RankedTensorType>(type) && getDist(type).usesAxis("mb"))
+        return op.emitOpError() << "makes a micro-batch's part, " << type
+                                << ", outside of tpc.micro_batches";
+  return success();
+}
+
 LogicalResult PipelineOp::verify() {
   Block &block = getBody().front();
   if (getInputAttrs().size() != block.getNumArguments())
@@ -74,6 +84,8 @@ LogicalResult PipelineOp::verify() {
       return op.emitOpError("is not a stage, but stands in a pipeline");
     if ((int64_t)stage.getIndex() != next++)
       return stage.emitOpError() << "stages must be in order; expected stage " << next - 1;
+    if (grid && grid.getMicroBatches() > 1 && failed(checkOutsideOfRounds(stage)))
+      return failure();
   }
   if (grid && grid.getAxisSize("pp") != next)
     return emitOpError() << "has " << next << " stages, but axis pp has size "

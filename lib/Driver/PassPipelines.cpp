@@ -69,6 +69,7 @@ void ::tpc::buildStagesPassPipeline(OpPassManager &pm) {
   pm.addPass(createSplitStages());
   pm.addPass(createSchedulePipeline());
   pm.addPass(createCSEPass());
+  pm.addPass(createHoistInvariants());
 }
 
 void ::tpc::buildLoweringPassPipeline(OpPassManager &pm, const LoweringOptions &options) {

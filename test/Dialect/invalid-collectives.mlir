@@ -327,3 +327,17 @@ func.func @exchange_adds_nothing(%x: tensor<?x8xf32, #tpc.dist<[b{tp}, 8], sum{d
   %0 = tpc.exchange %x over ["tp"] : tensor<?x8xf32, #tpc.dist<[b{tp}, 8], sum{dp}, local>> -> tensor<?x?xf32, #tpc.dist<[b, 8{tp}], local>>
   return
 }
+
+// -----
+
+// Before the rounds there is no micro-batch.
+module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 2>} {
+  tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[b], local>>) inputs [{}] outputs [] {
+    tpc.stage 0 {
+      // expected-error @+1 {{makes a micro-batch's part, 'tensor<?xf32, #tpc.dist<[b{mb}], local>>', outside of tpc.micro_batches}}
+      %0 = tpc.local_slice %x over ["mb"] dim 0 : tensor<?xf32, #tpc.dist<[b], local>> -> tensor<?xf32, #tpc.dist<[b{mb}], local>>
+      tpc.micro_batches of <b{mb}> {
+      }
+    }
+  }
+}

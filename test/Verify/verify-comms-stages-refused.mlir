@@ -97,12 +97,16 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 2, mb = 1>} {
 module attributes {tpc.grid = #tpc.grid<dp = 2, pp = 2, mb = 2>} {
   tpc.pipeline @main(%x: !x) inputs [{}] outputs [] {
     tpc.stage 0 {
-      // expected-error @+1 {{but rank (dp 0, pp 1) receives 'tensor<?xf32, #tpc.dist<[batch{mb, dp}], local>>'}}
-      tpc.send %x to 1 : !x
+      tpc.micro_batches {
+        // expected-error @+1 {{but rank (dp 0, pp 1) receives 'tensor<?xf32, #tpc.dist<[batch{mb, dp}], local>>'}}
+        tpc.send %x to 1 : !x
+      }
     }
     tpc.stage 1 {
-      // expected-note @+1 {{receives it}}
-      %0 = tpc.recv from 0 : !y
+      tpc.micro_batches {
+        // expected-note @+1 {{receives it}}
+        %0 = tpc.recv from 0 : !y
+      }
     }
   }
 }

@@ -629,7 +629,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
     }
     // expected-error @+2 {{is outside of tpc.micro_batches}}
     tpc.stage 1 {
-      %z = tpc.iota dim 0 : tensor<4xi64>
+      %z = tpc.recv from 0 : tensor<4xi64>
       tpc.micro_batches of <batch{dp, mb}> {
         %0 = tpc.recv from 0 : !h
         %1 = func.call @stage_1(%0) : (!h) -> !mb

@@ -46,6 +46,8 @@ public:
   Cost getCost(Operation *op);
   /// Sending a value to the next stage.
   double getSendSeconds(Type type) const;
+  /// Writing a value to memory and reading it again.
+  double getHoldSeconds(Type type) const { return 2 * getBytes(type) / memoryBytesPerSecond; }
 
 private:
   std::optional<double> getPoints(Operation *op) const;

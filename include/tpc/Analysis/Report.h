@@ -43,6 +43,7 @@ struct StageRow {
   double recomputedSeconds = 0; // of these, for what other stages compute too
   double transferSeconds = 0;   // beside these, for messages from and to its neighbours
   int64_t weightBytes = 0;      // on the rank with most
+  int64_t heldBytes = 0;        // computed before the rounds, and held for all of them
   int64_t microBatches = 0;     // that are not empty, on replica 0
   std::vector<ParameterRow> parameters;
 };

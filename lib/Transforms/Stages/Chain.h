@@ -21,15 +21,17 @@
 
 namespace mlir::tpc {
 
-/// What each stage may compute again.
+/// What each stage, or each round of one, may compute again.
 struct RecomputeLimits {
-  double share;     // of an average stage's seconds, and of its bytes of weights
-  bool orIsCheaper; // or as many seconds as sending the result takes
+  enum class Else { Nothing, Send, Hold };
+  double share; // of an average stage's seconds, and of its bytes of weights
+  Else instead; // or as many seconds as it takes to have the result otherwise
 };
 
 /// Ops that each stage computes again where it needs them. One is, with all that it needs, if that
 /// communicates nothing, and takes and holds no more than `limits` say. What depends on
-/// weights alone is so whatever it costs: nobody sends weights.
+/// weights alone is so whatever it costs: nobody sends weights, or holds them twice. What
+/// depends on nothing is too, unless it can be held in memory from round to round.
 DenseSet<Operation *> findRecomputed(func::FuncOp main, CostModel &model, int64_t stages,
                                      RecomputeLimits limits);
 

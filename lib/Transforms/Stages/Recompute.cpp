@@ -31,7 +31,7 @@ private:
   func::FuncOp main;
   CostModel &model;
   double maxSeconds = 0, maxWeightBytes = 0;
-  bool orIsCheaper;
+  RecomputeLimits::Else instead;
   DenseMap<Operation *, Closure> closures; // of ops that are recomputed
 };
 
@@ -43,7 +43,7 @@ static bool isLeaf(Operation *op) { return op->getNumOperands() == 0; }
 static bool isLocal(Operation *op) { return isa<ShardingRuleOpInterface, LocalSliceOp>(op); }
 
 Recompute::Recompute(func::FuncOp main, CostModel &model, int64_t stages, RecomputeLimits limits)
-    : main(main), model(model), orIsCheaper(limits.orIsCheaper) {
+    : main(main), model(model), instead(limits.instead) {
   SmallVector<Operation *> parameters;
   for (Operation &op : main.front().without_terminator()) {
     maxSeconds += model.getCost(&op).seconds;
@@ -98,13 +98,17 @@ Closure Recompute::getClosure(Operation *op) {
 bool Recompute::isAffordable(Operation *op, const Closure &closure) const {
   if (closure.ops > maxOps)
     return false;
-  if (!closure.usesInput)
+  bool holds = instead == RecomputeLimits::Else::Hold;
+  if (!closure.usesInput && (closure.weightBytes > 0 || !holds))
     return true;
   double seconds = 0;
-  if (orIsCheaper)
-    for (Type type : op->getResultTypes())
-      seconds += model.getSendSeconds(type);
-  return closure.seconds <= std::max(seconds, maxSeconds) && closure.weightBytes <= maxWeightBytes;
+  for (Type type : op->getResultTypes())
+    seconds += holds                                    ? model.getHoldSeconds(type)
+               : instead == RecomputeLimits::Else::Send ? model.getSendSeconds(type)
+                                                        : 0;
+  // Weights that only what is held needs would be there all the same.
+  return closure.seconds <= std::max(seconds, maxSeconds) &&
+         (holds || closure.weightBytes <= maxWeightBytes);
 }
 
 DenseSet<Operation *> Recompute::run() {

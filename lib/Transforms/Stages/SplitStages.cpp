@@ -40,7 +40,9 @@ public:
 
 private:
   /// From little to much: more is computed again where stages have no work otherwise.
-  static constexpr RecomputeLimits limits[] = {{0.01, false}, {0.1, false}, {0.1, true}};
+  static constexpr RecomputeLimits limits[] = {{0.01, RecomputeLimits::Else::Nothing},
+                                               {0.1, RecomputeLimits::Else::Nothing},
+                                               {0.1, RecomputeLimits::Else::Send}};
 
   /// A stage begins within a layer where the slowest one is faster by more than this, and by no
   /// smaller a factor than the fullest one grows.

@@ -58,6 +58,9 @@ std::optional<Lemma> getLemma(Operation *op);
 /// true. The first op at which this breaks is an error.
 LogicalResult verifyRelations(ModuleOp module);
 
+/// What a stage computes outside of its rounds is no micro-batch's.
+LogicalResult verifyRounds(ModuleOp module);
+
 } // namespace mlir::tpc::equivalence
 
 #endif // TPC_LIB_ANALYSIS_LEMMAS_H

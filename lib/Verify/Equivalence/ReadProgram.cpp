@@ -397,10 +397,18 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
       return fail(&op) << "stands where stage " << places.size() << " should be";
     Place place;
     place.stage = stage;
+    place.values = inputs;
     for (Operation &inner : stage.getBody().front()) {
       auto loop = dyn_cast<MicroBatchesOp>(inner);
-      if (!loop)
+      if (!loop && isa<SendOp, RecvOp, OutputOp>(inner))
         return fail(&inner) << "is outside of tpc.micro_batches";
+      if (!loop && !place.loops.empty())
+        return fail(&inner) << "stands behind the rounds: what they share is computed before them";
+      // Once, for all rounds: verifyRounds shows that it does not depend on one.
+      if (!loop && failed(runOp(&inner, place.values)))
+        return failure();
+      if (!loop)
+        continue;
       if (batch && *batch != loop.getBatchAttr())
         return fail(loop) << "repeats for the parts of " << loop.getBatchAttr()
                           << ", and loops before it for those of " << *batch
@@ -410,7 +418,6 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
     }
     if (!place.loops.empty())
       place.next = place.loops[0].getBody().front().begin();
-    place.values = inputs;
     places.push_back(std::move(place));
   }
   bool progress = true;

@@ -29,7 +29,7 @@ using namespace mlir::tpc::equivalence;
 
 /// For all sizes, by lemmas.
 static LogicalResult prove(ModuleOp model, ModuleOp program) {
-  if (failed(verifyRelations(program)))
+  if (failed(verifyRounds(program)) || failed(verifyRelations(program)))
     return failure();
   Terms terms;
   FailureOr<ProgramTerms> expected = readProgram(model, terms);
@@ -78,7 +78,7 @@ LogicalResult mlir::tpc::verifyDistribution(ModuleOp program) {
     copy = program.clone();
     expandNorms(program = *copy);
   }
-  return verifyRelations(program);
+  return failure(failed(verifyRounds(program)) || failed(verifyRelations(program)));
 }
 
 namespace {

@@ -339,6 +339,12 @@ template <typename A> LogicalResult Machine<A>::runOp(Operation *op, Values &val
   for (Value operand : op->getOperands())
     if (!values.contains(operand))
       return fail(op) << "it takes a value that is not computed before";
+  if (!inRound && isa<SendOp, RecvOp, OutputOp>(op))
+    return fail(op) << "it is outside of tpc.micro_batches";
+  for (Type type : op->getResultTypes())
+    if (!inRound && world.getGrid().getMicroBatches() > 1 && isa<RankedTensorType>(type) &&
+        getDist(type).usesAxis("mb"))
+      return fail(op) << "there is no micro-batch here to have its part " << type;
   if (auto call = dyn_cast<func::CallOp>(op))
     return runCall(call, values, active);
   if (auto sends = dyn_cast<SendOp>(op)) {
@@ -388,25 +394,35 @@ LogicalResult Machine<A>::runBlock(Block &block, Values &values, Ranks active,
 }
 
 template <typename A>
-LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, int64_t stage,
-                                  ArrayRef<BlockArgument> arguments) {
+LogicalResult Machine<A>::runLoop(MicroBatchesOp loop, const Values &outside, Ranks ofStage) {
   GridAttr grid = world.getGrid();
   DimAttr batch = loop.getBatchAttr();
   bool skips = batch && !runsEveryRound(loop, grid);
-  std::optional<unsigned> position = world.getPosition(StringAttr::get(loop.getContext(), "pp"));
   for (int64_t mb = 0; mb < (batch ? grid.getMicroBatches() : 1); ++mb) {
-    SmallVector<int> active;
-    for (int rank = 0; rank < int(ranks.size()); ++rank) {
-      Coordinates &at = ranks[rank];
+    for (Coordinates &at : ranks)
       at.back() = mb;
-      if ((position ? at[*position] : 0) == stage &&
-          (!skips || !world.getIndices(batch, at).empty()))
-        active.push_back(rank);
-    }
-    Values values;
-    for (auto [argument, input] : llvm::zip(arguments, inputs))
-      values[argument].assign(ranks.size(), input);
+    SmallVector<int> active;
+    llvm::copy_if(ofStage, std::back_inserter(active), [&](int rank) {
+      return !skips || !world.getIndices(batch, ranks[rank]).empty();
+    });
+    Values values = outside;
     if (failed(runBlock(loop.getBody().front(), values, active, nullptr)))
+      return failure();
+  }
+  return success();
+}
+
+/// What stands outside of the rounds runs on all ranks of the stage, also on those without samples.
+template <typename A> LogicalResult Machine<A>::runStage(StageOp stage, Values values) {
+  std::optional<unsigned> position = world.getPosition(StringAttr::get(stage.getContext(), "pp"));
+  SmallVector<int> ofStage;
+  for (int rank = 0; rank < int(ranks.size()); ++rank)
+    if ((position ? ranks[rank][*position] : 0) == int64_t(stage.getIndex()))
+      ofStage.push_back(rank);
+  for (Operation &op : stage.getBody().front()) {
+    auto loop = dyn_cast<MicroBatchesOp>(op);
+    inRound = bool(loop);
+    if (failed(loop ? runLoop(loop, values, ofStage) : runOp(&op, values, ofStage)))
       return failure();
   }
   return success();
@@ -417,11 +433,12 @@ template <typename A> LogicalResult Machine<A>::runPipeline(PipelineOp pipeline)
     outputs.emplace_back(world.getWholeShape(output.getAs<TypeAttr>("type").getValue())).delivered =
         pipeline;
   Block &body = pipeline.getBody().front();
-  SmallVector<BlockArgument> arguments(body.getArguments());
+  Values values;
+  for (auto [argument, input] : llvm::zip(body.getArguments(), inputs))
+    values[argument].assign(ranks.size(), input);
   for (auto stage : body.getOps<StageOp>())
-    for (auto loop : stage.getBody().front().getOps<MicroBatchesOp>())
-      if (failed(runLoop(loop, stage.getIndex(), arguments)))
-        return failure();
+    if (failed(runStage(stage, values)))
+      return failure();
   for (auto &[key, queue] : messages)
     if (!queue.empty())
       return fail(pipeline) << "a message from stage " << key.second << " to "

@@ -77,7 +77,8 @@ private:
   const std::vector<SmallVector<int>> &getGroups(ArrayAttr axes);
 
   LogicalResult runPipeline(PipelineOp pipeline);
-  LogicalResult runLoop(MicroBatchesOp loop, int64_t stage, ArrayRef<BlockArgument> arguments);
+  LogicalResult runStage(StageOp stage, Values values);
+  LogicalResult runLoop(MicroBatchesOp loop, const Values &outside, Ranks ofStage);
   LogicalResult runMain(func::FuncOp main);
 
   World &world;
@@ -85,6 +86,7 @@ private:
   std::vector<Coordinates> ranks;
   DenseMap<Attribute, std::vector<SmallVector<int>>> groups;
   std::map<std::pair<int, int64_t>, std::deque<Ref>> messages; // to rank, from stage
+  bool inRound = true; // there is a micro-batch
   int depth = 0;
 };
 

@@ -2,6 +2,8 @@
 
 #include "Mutate.h"
 
+#include "mlir/IR/IRMapping.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::mutate;
@@ -382,6 +384,67 @@ static bool swapLayers(Mutator &m) {
   return changed;
 }
 
+// Rounds read one value that is computed before them for another.
+static bool swapHeld(Mutator &m) {
+  auto isHeld = [](Value value, func::CallOp call) {
+    return value.getDefiningOp() && value.getParentBlock() == call->getParentOp()->getBlock();
+  };
+  auto second = [&](func::CallOp call, unsigned i) -> unsigned {
+    for (unsigned k = i + 1; k < call.getNumOperands(); ++k)
+      if (isHeld(call.getOperand(k), call) && call.getOperand(k) != call.getOperand(i) &&
+          call.getOperand(k).getType() == call.getOperand(i).getType())
+        return k;
+    return 0;
+  };
+  auto first = [&](func::CallOp call) -> unsigned {
+    for (unsigned i = 0; i < call.getNumOperands(); ++i)
+      if (isHeld(call.getOperand(i), call) && second(call, i))
+        return i;
+    return call.getNumOperands();
+  };
+  auto call = m.pick<func::CallOp>([&](func::CallOp c) {
+    return isa<MicroBatchesOp>(c->getParentOp()) && first(c) < c.getNumOperands();
+  });
+  if (!call)
+    return false;
+  unsigned i = first(call), k = second(call, i);
+  Value a = call.getOperand(i), b = call.getOperand(k);
+  call.setOperand(i, b);
+  call.setOperand(k, a);
+  return true;
+}
+
+// A part of an input is taken before the rounds: all would read the first micro-batch's.
+static bool firstRound(Mutator &m) {
+  auto getCall = [&](LocalSliceOp slice) -> func::CallOp {
+    auto argument = dyn_cast<BlockArgument>(slice.getOperand());
+    auto function = dyn_cast<func::FuncOp>(slice->getParentOp());
+    if (!argument || !function || !argument.hasOneUse() || !getDist(slice.getType()).usesAxis("mb"))
+      return {};
+    auto calls = m.find<func::CallOp>(
+        [&](func::CallOp call) { return call.getCallee() == function.getName(); });
+    return calls.size() == 1 && isa<MicroBatchesOp>(calls[0]->getParentOp()) ? calls[0]
+                                                                             : func::CallOp();
+  };
+  auto slice = m.pick<LocalSliceOp>([&](LocalSliceOp s) { return bool(getCall(s)); });
+  if (!slice)
+    return false;
+  func::CallOp call = getCall(slice);
+  auto argument = cast<BlockArgument>(slice.getOperand());
+  auto function = cast<func::FuncOp>(slice->getParentOp());
+  m.builder.setInsertionPoint(call->getParentOp());
+  IRMapping mapping;
+  mapping.map(argument, call.getOperand(argument.getArgNumber()));
+  call.setOperand(argument.getArgNumber(), m.builder.clone(*slice, mapping)->getResult(0));
+  argument.setType(slice.getType());
+  slice.replaceAllUsesWith(Value(argument));
+  m.place = call;
+  slice.erase();
+  function.setFunctionType(
+      m.builder.getFunctionType(function.front().getArgumentTypes(), function.getResultTypes()));
+  return true;
+}
+
 ArrayRef<Mutation> mutate::getComputationMutations() {
   static constexpr Mutation mutations[] = {
       {"shift-shard", "each rank's part of a weight begins one element late", shiftShard},
@@ -407,6 +470,8 @@ ArrayRef<Mutation> mutate::getComputationMutations() {
       {"lose-negative-ids", "negative ids belong to no shard of a vocabulary", loseNegativeIds},
       {"wrong-activation", "GELU in its other form", wrongActivation},
       {"wrong-epsilon", "a norm has another epsilon", wrongEpsilon},
+      {"swap-held", "rounds read one value that is computed before them for another", swapHeld},
+      {"first-round", "all rounds read the first micro-batch's part of an input", firstRound},
   };
   return mutations;
 }

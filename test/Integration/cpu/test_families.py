@@ -10,12 +10,14 @@ from tpc.reference import TOLERANCE, difference
 
 EVERY = {**FAMILIES, **FAMILIES_FROM_CORPUS}
 GRIDS = ["tp1", "tp2", "tp3", "tp4", "tp8", "tp16", "tp2,sp", "tp3,sp", "pp2", "pp3", "pp4", "dp2", "mb2", "tp2,pp2", "tp5,pp3",
-         "tp2,pp2,dp2,mb2", "tp2,pp2,dp2,sp,mb3", "tp2x2", "tp2x3", "tp3x2,pp2", "tp2x2,dp2,mb2"]
+         "tp2,pp2,dp2,mb2", "tp2,pp2,dp2,sp,mb3", "tp2x2", "tp2x3", "tp3x2,pp2", "tp2x2,dp2,mb2", "dp2,mb3",
+         "tp2,mb2", "pp2,mb3"]
 # Each family once, each kind of grid once or more; the others are part of the long run.
 CHOSEN = [("llama-past", "tp4"), ("llama-dynamo", "tp2x2"), ("mistral-past", "tp3,sp"), ("mistral-dynamo", "dp2"),
           ("qwen2-past", "tp2,pp2,dp2,sp,mb3"), ("phi-past", "tp2,pp2"), ("phi-dynamo", "tp3,sp"), ("gpt_neox-past", "tp5,pp3"),
           ("gpt_neox-dynamo", "tp2,sp"), ("bloom-past", "tp3"), ("falcon-past", "tp2x3"), ("falcon-dynamo", "tp8"),
-          ("olmo2-past", "tp4"), ("gemma2-past", "tp2,pp2,dp2,sp,mb3"), ("gemma2-dynamo", "tp2,pp2,dp2,mb2"), ("llama-deep", "pp4"),
+          ("olmo2-past", "tp4"), ("gemma2-past", "tp2,pp2,dp2,sp,mb3"), ("gemma2-past", "dp2,mb3"),
+          ("gemma2-past", "pp2,mb3"), ("gemma2-dynamo", "tp2,pp2,dp2,mb2"), ("llama-deep", "pp4"),
           ("exported-llama-past", "tp4"), ("exported-gpt_neox-past", "tp3,sp"), ("exported-phi-past", "tp2,pp2,dp2,mb2")]
 
 

@@ -6,8 +6,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from harness import Grid
-from tpc.reference import Session
+from harness import Executable, Grid
+from models import FAMILIES
+from tpc.reference import TOLERANCE, Session, difference
 
 F, I = TensorProto.FLOAT, TensorProto.INT64
 RNG = np.random.default_rng(7)
@@ -139,3 +140,16 @@ def test_replicas_add_up_samples(tpcc, tmp_path):
         actual, expected = program.run(inputs, ["y", "z"]), reference.run(inputs)
         for output in actual:
             np.testing.assert_allclose(actual[output], expected[output], rtol=1e-5, atol=1e-5)
+
+
+def test_what_rounds_share_is_of_this_step(tpcc, tmp_path):
+    """Rotary tables and masks of Gemma-2 are computed before the rounds of each step: in one process steps of several
+    shapes, with as many samples as micro-batches, more, and fewer. Compiled from the staged program as text."""
+    model, staged, path = FAMILIES["gemma2-past"], tmp_path / "staged.mlir", tmp_path / "gemma2"
+    tpcc.call([model.path, "--megatron-shard=dp2,mb2", "--emit=staged", "-o", staged]).check()
+    assert "@stage_0_prologue(" in staged.read_text()
+    tpcc.call([staged, f"--reference={model.path}", "-o", path]).check()
+    many = [model.inputs(batch, sequence, past=past, seed=seed)
+            for seed, (batch, sequence, past) in enumerate([(2, 4, 3), (2, 4, 3), (5, 2, 6), (1, 3, 0), (3, 1, 7), (2, 4, 3)])]
+    for inputs, actual in zip(many, Executable(path, Grid.parse("dp2,mb2"), tmp_path / "runs").run_many(many, model.output)):
+        assert difference(actual, model.reference.run(inputs)[model.output]).relative <= TOLERANCE

@@ -10,7 +10,7 @@ import pytest
 import harness
 from models import MODELS
 
-INPUTS = harness.TOP / "test" / "Transforms" / "Sharding" / "Inputs"
+INPUTS = harness.TOP / "test" / "Transforms" / "Inputs"
 MODEL_PROGRAMS = {
     "gpt2": (INPUTS / "gpt2.mlir", "batch=3,sequence=5"),
     "llama": (INPUTS / "llama.mlir", "batch=3,sequence=5"),
@@ -19,7 +19,7 @@ MODEL_PROGRAMS = {
 }
 GRIDS = ["tp2", "tp2,pp2,dp2,mb2", "tp4,sp,pp3", "tp3,dp3,mb4", "tp2,sp,dp2,pp3,mb2"]
 SHARDING = ["--tpc-insert-reshards", "--tpc-lower-reshards", "--tpc-localize", "--cse", "--tpc-split-stages",
-            "--tpc-schedule-pipeline", "--cse"]
+            "--tpc-schedule-pipeline", "--cse", "--tpc-hoist-invariants"]
 SECONDS = 120
 
 
@@ -123,6 +123,7 @@ def test_sample(programs):
         cases.append(("gpt2-tiny", "tp2", kind, pick.randrange(1000)))
     cases.append(("gpt2", "tp2,sp,dp2,pp3,mb2", "late-message", 0))
     cases.append(("shift", "tp4,sp", "wrong-shift", 0))
+    cases.append(("llama", "tp2,pp2,dp2,mb2", "swap-held", 0))
     table, total = run(programs, cases)
     assert total["mutants"] >= 60
     assert [kind for kind, row in table.items() if not row["mutants"]] == []

@@ -213,3 +213,28 @@ def test_no_plan_is_worse_than_docs_say(tpcc, name):
     """Memory and communication against their bounds. What is better, tools/plans.py writes down."""
     worse, _ = plans.compare(name, plans.compute(tool("tpcc"), plans.MODELS[name]))
     assert not worse
+
+
+def function(text, name):
+    """The body of a function, without the types."""
+    found = re.search(rf"func\.func private @{name}\(.*?\n  }}", text, re.DOTALL)
+    return found[0] if found else ""
+
+
+# Of Gemma-2 with a past, masks of all samples are looked up by index; the families' rotary tables follow from positions.
+@pytest.mark.parametrize("name,once", [("gemma2-past", ["gather", "cos", "sin"]), ("llama-dynamo", ["cos", "sin"])])
+def test_what_no_micro_batch_changes_is_computed_before_the_rounds(tpcc, tmp_path, name, once):
+    model, path = ALL[name], tmp_path / "staged.mlir"
+    shape = model.shape(4, SEQUENCE, PAST)
+    flat = tpcc.plan(model.path, Grid.parse("pp2"), shape, "--emit=staged", "-o", path)
+    assert "prologue" not in path.read_text() and stages(flat, "held_bytes") == [0, 0]
+    ops = {stage: len(re.findall(r"tpc\.", function(path.read_text(), f"stage_{stage}"))) for stage in range(2)}
+    plan = tpcc.plan(model.path, Grid.parse("pp2,mb2"), shape, "--emit=staged", "-o", path)
+    text = path.read_text()
+    for stage in range(2):
+        before, rounds = function(text, f"stage_{stage}_prologue"), function(text, f"stage_{stage}")
+        assert all(f"tpc.{op} " in before and f"tpc.{op} " not in rounds for op in once)
+        assert re.search(rf"func\.call @stage_{stage}_prologue.*\n *tpc\.micro_batches", text)
+        assert len(re.findall(r"tpc\.", rounds)) < ops[stage]
+    # cos and sin of each token and half of a head, at least; no more than the masks of all samples beside them.
+    assert all(2 * SEQUENCE * F32 < held < 4 * SEQUENCE * (SEQUENCE + PAST) * F32 for held in stages(plan, "held_bytes"))

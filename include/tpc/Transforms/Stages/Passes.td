@@ -54,4 +54,34 @@ def SchedulePipeline : Pass<"tpc-schedule-pipeline", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def HoistInvariants : Pass<"tpc-hoist-invariants", "::mlir::ModuleOp"> {
+  let summary = "Compute what no micro-batch changes once, before the rounds";
+  let description = [{
+    Works on stages with several micro-batches. What the stage's function computes from whole inputs, constants and
+    sizes alone is the same in every round: rotary tables of positions, masks, a lookup that needs the whole batch.
+    It moves into a private function that the stage calls once, before its rounds, and what the rounds need of it becomes
+    arguments of theirs:
+
+        tpc.stage 0 {                                    tpc.stage 0 {
+          tpc.micro_batches of <batch{mb}> {               %m = func.call @stage_0_prologue(%mask)
+            %y = func.call @stage_0(%ids, %mask)           tpc.micro_batches of <batch{mb}> {
+            ...                                              %y = func.call @stage_0(%ids, %m)
+          }                                                  ...
+        }                                                  }
+                                                         }
+
+    Collectives go along, over any axis but `pp`: the same ranks do them once.
+
+    Stays in the rounds: what arrives from another stage; calls of functions (layers), with all that is in them; what is
+    computed from weights alone, as holding it would be a second copy of weights; what is computed again in no more time
+    than writing and reading it takes (the rule of `tpc-split-stages` for what each stage computes again, with this limit); and
+    an op that makes more of less, such as an expansion, where that costs no more than to read the result: rounds hold what it is
+    made of. What is held takes memory of the stage for the whole step: `--report` has the bytes, and they count
+    in the peak of `--explain`. The stage's estimates stay those with which it was cut.
+
+    Programs of one micro-batch, and stages with nothing to hoist, stay as they are.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
+}
+
 #endif // TPC_TRANSFORMS_STAGES_PASSES

@@ -1,0 +1,52 @@
+// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-lower-program=name=rounds | FileCheck %s
+
+!p = tensor<?xf32, #tpc.dist<[s], local>>
+!w = tensor<8xf32>
+!x = tensor<?x8xf32, #tpc.dist<[n, 8], local>>
+!one = tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>
+module attributes {tpc.grid = #tpc.grid<pp = 1, mb = 3>} {
+tpc.weight @w in "/w.bin" at 64 : !w
+func.func private @prologue(%c: !w) -> (!w, !w) {
+  %0 = tpc.exp %c : !w -> !w
+  %1 = tpc.cos %0 : !w -> !w
+  return %0, %1 : !w, !w
+}
+func.func private @stage_0(%x: !x, %a: !w, %b: !w, %w: !w) -> !one {
+  %0 = tpc.local_slice %x over ["mb"] dim 0 : !x -> !one
+  %1 = tpc.mul %0, %a : !one, !w -> !one
+  %2 = tpc.add %1, %b : !one, !w -> !one
+  %3 = tpc.mul %2, %w : !one, !w -> !one
+  return %3 : !one
+}
+
+// What is computed before the rounds lies in a frame of the stage, until the last round has ended. Rounds get its address; a
+// parameter has an index instead, and an input is asked for where it is read.
+// CHECK-LABEL: llvm.func internal @tpc_stage_0(
+// CHECK: llvm.intr.memcpy
+// CHECK: %[[FRAME:.*]] = llvm.call @tpc_frame_push(
+// CHECK: %[[A:.*]] = llvm.getelementptr %[[FRAME]]
+// CHECK: %[[B:.*]] = llvm.getelementptr %[[FRAME]]
+// CHECK: %[[NEG:.*]] = llvm.getelementptr %[[FRAME]]
+// CHECK: llvm.call @prologue(%{{.*}}, %{{.*}}, %{{.*}}, %[[A]], %[[B]])
+// CHECK: llvm.call @tpc_parallel_for(
+// CHECK: llvm.br ^[[ROUND:bb[0-9]+]]
+// CHECK: ^[[ROUND]](
+// CHECK: llvm.call @tpc_stage_0_body_0(%arg0, %{{.*}}, %{{.*}}, %{{.*}}) : (!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr) -> ()
+// CHECK: llvm.cond_br %{{.*}}, ^[[ROUND]](
+// CHECK: llvm.call @tpc_frame_pop(%{{.*}}, %[[FRAME]])
+// CHECK-LABEL: llvm.func internal @tpc_stage_0_body_0(%arg0: !llvm.ptr, %arg1: !llvm.ptr, %arg2: !llvm.ptr, %arg3: !llvm.ptr)
+// CHECK: llvm.call @tpc_input(
+// CHECK-NOT: llvm.call @prologue
+// CHECK: llvm.call @stage_0(%arg0, %arg1, %{{.*}}, %arg2, %arg3, %{{.*}}, %{{.*}}) : (!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, i32, !llvm.ptr)
+tpc.pipeline @main(%x: !x, %c: !w) inputs [{tpc.name = "x"}, {tpc.name = "c"}] outputs [{name = "y", type = tensor<?x8xf32, #tpc.dist<[n, 8]>>}] {
+  tpc.stage 0 {
+    %h:2 = func.call @prologue(%c) : (!w) -> (!w, !w)
+    %n = tpc.sin %h#1 : !w -> !w
+    %w = tpc.parameter @w : !w
+    tpc.micro_batches of <n{mb}> {
+      %y = func.call @stage_0(%x, %h#0, %n, %w) : (!x, !w, !w, !w) -> !one
+      tpc.output 0, %y : !one
+    }
+  }
+}
+}
