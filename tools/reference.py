@@ -64,7 +64,7 @@ def attributes():
         for lines, constant, name in re.findall(r'((?:^/// .*\n)*)^inline constexpr llvm::StringLiteral (k\w+) = "([\w.]+)";',
                                                 body, flags=re.M):
             comment = " ".join(line[4:] for line in lines.splitlines()) if lines else comment
-            comment = re.sub(r"^(Module|Arguments|Results|Functions|Inputs|Ops)[^:.]*: (.)", lambda m: m[2].upper(), comment)
+            comment = re.sub(r"^(Module|Arguments|Results|Functions|Inputs|Weights)[^:.]*: (.)", lambda m: m[2].upper(), comment)
             text += f"| `{name}` | {places.pop(constant)} | {comment.replace('|', chr(92) + '|')} |\n"
     assert not places, f"not in the header: {', '.join(places)}"
     return text

@@ -23,11 +23,13 @@ inline constexpr llvm::StringLiteral kConstraintsAttr = "tpc.constraints";
 inline constexpr llvm::StringLiteral kSourceAttr = "tpc.source";
 /// Arguments and results of @main: the ONNX name.
 inline constexpr llvm::StringLiteral kNameAttr = "tpc.name";
-/// Results of @main and outputs of a pipeline: see Copies.h.
+/// Results of @main and outputs of a pipeline: array<i64: dim, times>, each index of `dim` is there
+/// `times` times, and the first is delivered.
 inline constexpr llvm::StringLiteral kCopiesAttr = "tpc.copies";
-/// Arguments of @main: the value that an input takes when it is left out, see InputDefault.h; or
-/// why it must be given, although inputs like it are not.
+/// Arguments of @main: the value that an input takes when it is left out ("ones", "positions …"; see
+/// InputDefault.h).
 inline constexpr llvm::StringLiteral kDefaultAttr = "tpc.default";
+/// Arguments of @main: why it must be given, although inputs like it may be left out.
 inline constexpr llvm::StringLiteral kRequiredAttr = "tpc.required";
 /// Functions, a unit attribute: a repeated part of the model, called once per repetition with that
 /// repetition's weights.
@@ -36,10 +38,12 @@ inline constexpr llvm::StringLiteral kLayerAttr = "tpc.layer";
 /// with the attention counts as the layer.
 inline constexpr llvm::StringLiteral kLayerPartAttr = "tpc.layer_part";
 
-// ---- what users want; see Sharding.h and LinksAttr.h ----
+// ---- what users want ----
 
+/// Weights, inputs and ops with one result: how it is to be split, one entry for each dimension (see
+/// Sharding.h).
 inline constexpr llvm::StringLiteral kShardingAttr = "tpc.sharding";
-/// Beside it, where it comes from a file: "a.txt:3:10".
+/// Beside tpc.sharding, where it comes from a file: "a.txt:3:10".
 inline constexpr llvm::StringLiteral kShardingSourceAttr = "tpc.sharding_source";
 /// Module, as imported: the file's device configurations, as an array of {name, devices, tensors =
 /// [{tensor, node, devices = [devices that hold part 0, …], dims = [{axis, sizes, shards}]}],
@@ -61,7 +65,8 @@ inline constexpr llvm::StringLiteral kLinksAttr = "tpc.links";
 
 // ---- tactics, on the way to the sharded program ----
 
-/// Inputs and ops: how their results are split, as one #tpc.dim for each dimension.
+/// Ops: the axes that split it, as one #tpc.dim for each factor of its sharding rule; arguments of a
+/// layer: one for each dimension. Set by tpc-assign-shardings, removed by tpc-insert-reshards.
 inline constexpr llvm::StringLiteral kSplitAttr = "tpc.split";
 /// Ops: what the result is resharded to before it is used.
 inline constexpr llvm::StringLiteral kHoldAttr = "tpc.hold";
@@ -85,13 +90,15 @@ inline constexpr llvm::StringLiteral kNormsWrittenOutAttr = "tpc.norms_written_o
 
 /// Functions: the index of the stage.
 inline constexpr llvm::StringLiteral kStageAttr = "tpc.stage";
-/// Functions and stages, estimates for one micro-batch: what they take without messages to their
-/// neighbours, of which in layers, of which for what other stages compute too; what these messages
-/// take; and bytes of weights.
+/// Functions and stages: estimated seconds of one micro-batch, without messages to its neighbours.
 inline constexpr llvm::StringLiteral kSecondsAttr = "tpc.seconds";
+/// Functions and stages: of these, in layers.
 inline constexpr llvm::StringLiteral kLayerSecondsAttr = "tpc.layer_seconds";
+/// Functions and stages: of these, for what other stages compute too.
 inline constexpr llvm::StringLiteral kRecomputedSecondsAttr = "tpc.recomputed_seconds";
+/// Functions and stages: estimated seconds of the messages to its neighbours, of one micro-batch.
 inline constexpr llvm::StringLiteral kTransferSecondsAttr = "tpc.transfer_seconds";
+/// Functions and stages: bytes of its weights, on the fullest rank.
 inline constexpr llvm::StringLiteral kWeightBytesAttr = "tpc.weight_bytes";
 
 // ---- what verifiers say, for the manifest ----
@@ -100,7 +107,7 @@ inline constexpr llvm::StringLiteral kWeightBytesAttr = "tpc.weight_bytes";
 inline constexpr llvm::StringLiteral kScheduleAttr = "tpc.schedule";
 /// Module: which verifiers have been skipped.
 inline constexpr llvm::StringLiteral kNotVerifiedAttr = "tpc.not_verified";
-/// Module that is proved but could not be run at small sizes as well: why.
+/// Module: why a program that is proved could not be run at small sizes as well.
 inline constexpr llvm::StringLiteral kNoRandomizedCheckAttr = "tpc.no_randomized_check";
 
 // ---- lowering ----
@@ -116,8 +123,9 @@ inline constexpr llvm::StringLiteral kLoadedAttr = "tpc.loaded";
 /// as the product itself did.
 inline constexpr llvm::StringLiteral kRoundsPartsAttr = "tpc.rounds_parts";
 
-// ---- tests: what tpc-evaluate has recorded ----
+// ---- tests ----
 
+/// Module: the inputs that tpc-evaluate made up the first time, and what came out.
 inline constexpr llvm::StringLiteral kInputsAttr = "tpc.inputs";
 inline constexpr llvm::StringLiteral kExpectedAttr = "tpc.expected";
 

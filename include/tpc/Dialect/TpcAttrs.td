@@ -20,11 +20,10 @@ def Tpc_ReductionKind : I32EnumAttr<"ReductionKind", "how partial values combine
 def Tpc_GridAttr : Tpc_Attr<"Grid", "grid"> {
   let summary = "The process grid: named axes, their sizes and their order";
   let description = [{
-    `#tpc.grid<order = [tp, cp, ep, dp, pp], sizes = [2, 1, 1, 1, 2], micro_batches = 4>`
+    `#tpc.grid<tp = 2, cp = 1, ep = 1, dp = 1, pp = 2, mb = 4>`
 
     The leftmost axis has the smallest stride, as in Megatron-Core's
-    `RankGenerator`. `mb` names the axis in time: micro-batches, of size
-    `micro_batches`. With `gpus_per_node = 8` at the end, ranks 0 to 7 are in one node,
+    `RankGenerator`. `mb` is the axis in time: micro-batches. With `gpus_per_node = 8` at the end, ranks 0 to 7 are in one node,
     8 to 15 in the next; without it all are in one.
   }];
   let parameters = (ins ArrayRefParameter<"StringAttr">:$order, ArrayRefParameter<"int64_t">:$sizes,

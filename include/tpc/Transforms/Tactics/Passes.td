@@ -49,12 +49,14 @@ def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
 }
 
 def RepeatKvHeads : Pass<"tpc-repeat-kv-heads", "::mlir::ModuleOp"> {
-  let summary = "Make kv heads as many as tp has use for, where there are fewer than ranks";
+  let summary = "Repeat kv heads where their number does not divide by tp";
   let description = [{
-    Grouped attention with `kv` heads of keys and values, each for `group` query heads, and more ranks in
-    tp than kv heads: the group is divided into r parts, and each kv head is there r times, in the
-    views of its weights. A rank then holds and computes the kv head that its query heads need, and nothing
-    is sent. r divides the group and is the one with which the fullest rank holds least; it may be 1.
+    Grouped attention with `kv` heads of keys and values, each for `group` query heads, where `kv` does not
+    divide by tp: the group is divided into r parts, and each kv head is there r times, in the views of its
+    weights (a rank then holds and computes the kv heads that its query heads need), or behind them (all ranks
+    compute all kv heads, and take what they need). Nothing is sent. r divides the group and may be 1. The split
+    with which the slowest rank takes the least time is taken; of equals the one with which the fullest rank
+    holds least.
 
     ```mlir
     %k = tpc.parameter @k view <0 [[64 x 16], [16 x 1]]> : tensor<64x16xf32>
@@ -65,7 +67,8 @@ def RepeatKvHeads : Pass<"tpc-repeat-kv-heads", "::mlir::ModuleOp"> {
     %k = tpc.parameter @k view <0 [[64 x 16], [2 x 8, 2 x 0, 8 x 1]]> : tensor<64x32xf32>
     tpc.attention %q, %k4, ...  : tensor<2x5x8x8xf32>, tensor<2x5x4x8xf32>
     ```
-    Keys or values that do not come from weights alone (a cache), or that are used by others (an output), or are annotated, stay.
+    Caches that are inputs are whole on every rank, which takes the heads that it needs; of caches that are
+    outputs the first copy of each head is delivered (`tpc.copies`). Heads that are annotated stay.
     `tpc.repeated_heads` on the attention op says what was done and what it costs.
   }];
   let options = [Option<"shard", "shard", "std::string", "", "What --megatron-shard takes: tp2,pp2,sp">];
