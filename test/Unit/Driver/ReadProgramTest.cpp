@@ -1,0 +1,121 @@
+//===- ReadProgramTest.cpp - Programs as text -----------------------------===//
+
+#include "ReadProgram.h"
+#include "TestFolder.h"
+#include "tpc/Dialect/Tpc.h"
+
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace tpc;
+
+namespace {
+
+class ReadProgram : public TestFolder {
+protected:
+  /// The stage of a program, or the first error.
+  std::string stageOf(const std::string &text, const std::string &name = "p.mlir") {
+    mlir::MLIRContext context;
+    std::string said;
+    mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {
+      if (said.empty())
+        said = diagnostic.str();
+    });
+    Emit stage;
+    mlir::OwningOpRef<mlir::ModuleOp> module = readProgram(write(name, text), &context, stage);
+    EXPECT_NE(bool(module), !said.empty());
+    return module ? emitName(stage).str() : said;
+  }
+  std::string specOf(const std::string &attribute) {
+    mlir::MLIRContext context;
+    context.loadDialect<mlir::tpc::TpcDialect>();
+    auto grid =
+        llvm::dyn_cast_or_null<mlir::tpc::GridAttr>(mlir::parseAttribute(attribute, &context));
+    EXPECT_TRUE(grid) << attribute;
+    std::optional<ShardSpec> spec = grid ? getSpec(grid) : std::nullopt;
+    return spec ? spec->str() : "nothing";
+  }
+};
+
+constexpr char kGrid[] = "module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {\n";
+
+} // namespace
+
+TEST_F(ReadProgram, KnowsTextByNameOrFirstBytes) {
+  EXPECT_TRUE(isProgramText(write("a.mlir", "")));
+  EXPECT_TRUE(isProgramText(write("program", "func.func @main() {\n\treturn\n}\n")));
+  EXPECT_FALSE(isProgramText(write("model.onnx", std::string("\x08\x0a\x12\x03tpc", 7))));
+  EXPECT_FALSE(isProgramText(write("empty", "")));
+  EXPECT_FALSE(isProgramText(path("absent.onnx")));
+  EXPECT_TRUE(isProgramText(write("bytecode", "ML\xefR and more")));
+}
+
+TEST_F(ReadProgram, FindsTheStage) {
+  EXPECT_EQ(stageOf("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+                    "  return %x : tensor<4xf32>\n}"),
+            "import");
+  EXPECT_EQ(stageOf(std::string(kGrid) +
+                    "func.func @main(%x: tensor<4xf32, #tpc.dist<[4{tp}]>>) {\n  return\n}\n}"),
+            "sharded");
+  EXPECT_EQ(stageOf(std::string(kGrid) +
+                    "func.func @main(%x: tensor<2xf32, #tpc.dist<[4{tp}], local>>) {\n"
+                    "  return\n}\n}"),
+            "spmd");
+  EXPECT_EQ(stageOf(std::string(kGrid) +
+                    "tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {\n"
+                    "  tpc.stage 0 {\n    tpc.micro_batches {\n    }\n  }\n}\n}"),
+            "staged");
+  // Split over nothing, but it was asked for.
+  EXPECT_EQ(stageOf("module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 1, mb = 1>} {\n"
+                    "func.func @main(%x: tensor<4xf32>) {\n  return\n}\n}"),
+            "sharded");
+}
+
+TEST_F(ReadProgram, RefusesWhatIsNoProgram) {
+  EXPECT_EQ(stageOf("ML\xefR"), "is MLIR bytecode, and programs are read as text only; print it "
+                                "with tpc-opt " +
+                                    path("p.mlir"));
+  EXPECT_EQ(stageOf("func.func private @layer(%x: tensor<4xf32>) {\n  return\n}"),
+            "there is no function @main, and no tpc.pipeline: nothing to compile");
+  EXPECT_EQ(stageOf("func.func private @main(tensor<4xf32>)"),
+            "@main is declared, but has no body");
+  EXPECT_EQ(stageOf("func.func @main(%x: i32) {\n  return\n}"),
+            "an argument of type 'i32': programs compute with tensors");
+  EXPECT_EQ(stageOf("func.func @main(%x: tensor<4xindex>) {\n  return\n}"),
+            "an argument has elements of 'index'");
+  EXPECT_EQ(stageOf("func.func @main(%x: tensor<?xf32>) {\n  return\n}"),
+            "an argument of type 'tensor<?xf32>' has sizes that nothing is known of; say them in a "
+            "#tpc.dist");
+  EXPECT_EQ(stageOf("func.func @main(%x: tensor<4xf32, 5>) {\n  return\n}"),
+            "an argument of type 'tensor<4xf32, 5 : i64>' has another encoding than a #tpc.dist");
+}
+
+TEST_F(ReadProgram, RefusesCallsWithoutAnEnd) {
+  EXPECT_EQ(stageOf("func.func @main(%x: tensor<4xf32>) {\n"
+                    "  func.call @a(%x) : (tensor<4xf32>) -> ()\n  return\n}\n"
+                    "func.func private @a(%x: tensor<4xf32>) {\n"
+                    "  func.call @b(%x) : (tensor<4xf32>) -> ()\n  return\n}\n"
+                    "func.func private @b(%x: tensor<4xf32>) {\n"
+                    "  func.call @a(%x) : (tensor<4xf32>) -> ()\n  return\n}\n"),
+            "@a calls itself here");
+}
+
+TEST_F(ReadProgram, RefusesStagesThatAreMixed) {
+  EXPECT_EQ(stageOf("func.func @main(%x: tensor<4xf32, #tpc.dist<[4{tp}]>>) {\n  return\n}")
+                    .find("the module has no tpc.grid") == std::string::npos,
+            false);
+  EXPECT_EQ(stageOf(std::string(kGrid) +
+                    "func.func @main(%x: tensor<4xf32, #tpc.dist<[4{tp}]>>, %y: tensor<2xf32, "
+                    "#tpc.dist<[4{tp}], local>>) {\n  return\n}\n}"),
+            "'func.func' is of the sharded stage: a value that is split, but not local");
+}
+
+TEST_F(ReadProgram, SaysTheGridAsAFlagWould) {
+  EXPECT_EQ(specOf("#tpc.grid<tp = 2, cp = 1, ep = 1, dp = 3, pp = 4, mb = 8>"), "tp2,pp4,dp3,mb8");
+  EXPECT_EQ(specOf("#tpc.grid<tp = 1, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>"), "tp1");
+  EXPECT_EQ(specOf("#tpc.grid<tpx = 2, tpy = 4, cp = 1, ep = 1, dp = 1, pp = 1, mb = 1>"), "tp2x4");
+  EXPECT_EQ(specOf("#tpc.grid<tp = 8, cp = 1, ep = 1, dp = 2, pp = 1, mb = 1, gpus_per_node = 8>"),
+            "tp8,dp2,gpus-per-node=8");
+  // There is no flag for an axis of another name.
+  EXPECT_EQ(specOf("#tpc.grid<rows = 2, mb = 1>"), "nothing");
+}
