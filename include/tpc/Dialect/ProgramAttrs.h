@@ -26,8 +26,8 @@ inline constexpr llvm::StringLiteral kNameAttr = "tpc.name";
 /// Results of @main and outputs of a pipeline: array<i64: dim, times>, each index of `dim` is there
 /// `times` times, and the first is delivered.
 inline constexpr llvm::StringLiteral kCopiesAttr = "tpc.copies";
-/// Arguments of @main: the value that an input takes when it is left out ("ones", "positions …"; see
-/// InputDefault.h).
+/// Arguments of @main: the value that an input takes when it is left out ("ones", "positions …";
+/// see InputDefault.h).
 inline constexpr llvm::StringLiteral kDefaultAttr = "tpc.default";
 /// Arguments of @main: why it must be given, although inputs like it may be left out.
 inline constexpr llvm::StringLiteral kRequiredAttr = "tpc.required";
@@ -40,8 +40,8 @@ inline constexpr llvm::StringLiteral kLayerPartAttr = "tpc.layer_part";
 
 // ---- what users want ----
 
-/// Weights, inputs and ops with one result: how it is to be split, one entry for each dimension (see
-/// Sharding.h).
+/// Weights, inputs and ops with one result: how it is to be split, one entry for each dimension
+/// (see Sharding.h).
 inline constexpr llvm::StringLiteral kShardingAttr = "tpc.sharding";
 /// Beside tpc.sharding, where it comes from a file: "a.txt:3:10".
 inline constexpr llvm::StringLiteral kShardingSourceAttr = "tpc.sharding_source";
@@ -65,8 +65,8 @@ inline constexpr llvm::StringLiteral kLinksAttr = "tpc.links";
 
 // ---- tactics, on the way to the sharded program ----
 
-/// Ops: the axes that split it, as one #tpc.dim for each factor of its sharding rule; arguments of a
-/// layer: one for each dimension. Set by tpc-assign-shardings, removed by tpc-insert-reshards.
+/// Ops: the axes that split it, as one #tpc.dim for each factor of its sharding rule; arguments of
+/// a layer: one for each dimension. Set by tpc-assign-shardings, removed by tpc-insert-reshards.
 inline constexpr llvm::StringLiteral kSplitAttr = "tpc.split";
 /// Ops: what the result is resharded to before it is used.
 inline constexpr llvm::StringLiteral kHoldAttr = "tpc.hold";

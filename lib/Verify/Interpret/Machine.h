@@ -86,7 +86,7 @@ private:
   std::vector<Coordinates> ranks;
   DenseMap<Attribute, std::vector<SmallVector<int>>> groups;
   std::map<std::pair<int, int64_t>, std::deque<Ref>> messages; // to rank, from stage
-  bool inRound = true; // there is a micro-batch
+  bool inRound = true;                                         // there is a micro-batch
   int depth = 0;
 };
 
