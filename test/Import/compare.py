@@ -34,6 +34,7 @@ def compare(path, importer):
     program = interpret.Program(path, importer)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     worst, ran = 0.0, 0
     for batch, other in SIZES:
