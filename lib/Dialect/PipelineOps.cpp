@@ -158,7 +158,7 @@ LogicalResult OutputOp::verify() {
   if (!pipeline)
     return emitOpError("belongs into a pipeline");
   if (getIndex() >= pipeline.getOutputs().size())
-    return emitOpError() << "there is no output " << getIndex();
+    return emitOpError() << "there is no output " << int64_t(getIndex());
   if (getDist(getValue()).getPartial())
     return emitOpError("delivers an unreduced value: reduce it first");
   Attribute copies = cast<DictionaryAttr>(pipeline.getOutputs()[getIndex()]).get(kCopiesAttr);

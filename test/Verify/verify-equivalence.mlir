@@ -382,7 +382,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
       }
     }
     tpc.stage 1 {
-      // expected-error @+1 {{repeats for the parts of <<NULL ATTRIBUTE>>}}
+      // expected-error @+1 {{has one round, but a loop before it repeats for the parts of #tpc.dim<}}
       tpc.micro_batches {
         %0 = tpc.recv from 0 : !h
         %1 = func.call @stage_1(%0) : (!h) -> !mb

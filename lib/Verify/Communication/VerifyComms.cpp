@@ -34,7 +34,7 @@ static LogicalResult collectOutputs(PipelineOp pipeline, const Schedule::Items &
     if (item.kind == Item::Kind::Output) {
       auto output = cast<OutputOp>(item.op);
       if (output.getIndex() >= pipeline.getOutputs().size())
-        return output.emitError() << "there is no output " << output.getIndex();
+        return output.emitError() << "there is no output " << int64_t(output.getIndex());
       outputs[output.getIndex()].push_back(output);
     } else if (item.kind == Item::Kind::Loop) {
       if (failed(collectOutputs(pipeline, item.body, outputs)))

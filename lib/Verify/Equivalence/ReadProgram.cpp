@@ -370,6 +370,15 @@ FailureOr<bool> Reader::advance(Place &place) {
   return progress;
 }
 
+static std::string describeRounds(DimAttr batch) {
+  std::string text = "has one round";
+  if (batch) {
+    text = "repeats for the parts of ";
+    llvm::raw_string_ostream(text) << batch;
+  }
+  return text;
+}
+
 LogicalResult Reader::runPipeline(PipelineOp pipeline) {
   for (auto output : pipeline.getOutputs().getAsRange<DictionaryAttr>()) {
     auto type = output.getAs<TypeAttr>("type");
@@ -410,9 +419,8 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
       if (!loop)
         continue;
       if (batch && *batch != loop.getBatchAttr())
-        return fail(loop) << "repeats for the parts of " << loop.getBatchAttr()
-                          << ", and loops before it for those of " << *batch
-                          << ": their rounds would not pair";
+        return fail(loop) << describeRounds(loop.getBatchAttr()) << ", but a loop before it "
+                          << describeRounds(*batch) << ": their rounds would not pair";
       batch = loop.getBatchAttr();
       place.loops.push_back(loop);
     }
