@@ -117,6 +117,9 @@ def may_refuse(pair: Pair) -> list[str]:
         # Small constants are no weights, and chains may need in one piece what is split elsewhere.
         words += ["is larger than anything that can be split", "no weight of the model can be split",
                   "no matrix of the model can be split in two dimensions", "the first dimension is larger than what it splits"]
+    if any(layer.mlp != "none" and layer.ffn < spec.hidden for layer in spec.used):
+        # Narrower inside than outside: the sums of its parts are larger than what a rank would save.
+        words.append("in parts would send")
     if grid.dp * grid.mb > 1 and any(chain.whole or chain.base in ("static", "plain") for chain in spec.chains):
         words += ["needs all of it", "shifts along it", "shifts across micro-batches", "combines micro-batches",
                   "combines samples"]
