@@ -94,9 +94,12 @@ class Processes:
 
     def __init__(self):
         self.groups = set()
+        self.stopped = False
 
     def run(self, command, limit, env=None, cwd=TOP, output=None):
         """Runs with output passed through, or into a file. Returns the exit status, or None if it ran past the limit."""
+        if self.stopped:
+            return None
         process = subprocess.Popen([str(word) for word in command], env=env, cwd=cwd, stdout=output,
                                    stderr=subprocess.STDOUT if output else None, start_new_session=True)
         self.groups.add(process.pid)
@@ -108,6 +111,12 @@ class Processes:
             # Whatever it left behind (ranks, launchers) ends with it.
             self.end(process.pid)
             process.wait()
+
+    def stop(self):
+        """Ends all, and starts nothing more."""
+        self.stopped = True
+        for group in list(self.groups):
+            self.end(group)
 
     def end(self, group):
         self.groups.discard(group)
@@ -230,8 +239,7 @@ def main():
                              for alone in (True, False)]:
                     lane.result()
             except BaseException:
-                for group in list(suite.processes.groups):
-                    suite.processes.end(group)
+                suite.processes.stop()
                 raise
     except KeyboardInterrupt:
         sys.exit("interrupted")
