@@ -13,6 +13,7 @@
 #include "tpc/Dialect/LinksAttr.h"
 #include "tpc/Dialect/Sharding.h"
 
+#include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -111,6 +112,16 @@ static bool areTactics(const Found &found) {
            auto predicts = tactic.getAs<ArrayAttr>("predicts");
            return splits && predicts && llvm::all_of(splits, llvm::IsaPred<StringAttr>) &&
                   llvm::all_of(predicts, isPrediction);
+         });
+}
+
+/// Stages of nodes.
+static bool areStages(const Found &found) {
+  auto list = dyn_cast<ArrayAttr>(found.value);
+  return list && !list.empty() && llvm::all_of(list, [](Attribute entry) {
+           auto fields = dyn_cast<DictionaryAttr>(entry);
+           return fields && fields.size() == 2 && fields.getAs<StringAttr>("node") &&
+                  fields.getAs<IntegerAttr>("stage");
          });
 }
 
@@ -215,10 +226,12 @@ static const Entry table[] = {
     {kShardingSourceAttr, OnInput | OnWeight | OnValue, "a text", is<StringAttr>},
     {kDevicesAttr, OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
     {kPipelineStageAttr, OnValue,
-     "the index of a stage, or of a call one for each op of the function",
-     [](const Found &found) { return isa<IntegerAttr, DenseI64ArrayAttr>(found.value); }},
-    {kHeldAnnotationsAttr, OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
-    {kHeldStagesAttr, OnModule, "a list of dictionaries", isListOf<DictionaryAttr>},
+     "the index of a stage, or of a call a list of {node = \"name\", stage = index}",
+     [](const Found &found) {
+       return isa<IntegerAttr>(found.value) ||
+              (isa_and_nonnull<CallOpInterface>(found.op) && areStages(found));
+     }},
+    {kHeldStagesAttr, OnModule, "a list of {node = \"name\", stage = index}", areStages},
     {kLinksAttr, OnModule, "", nullptr, checkLinks},
 
     // Tactics, on the way to the sharded program.

@@ -1,6 +1,6 @@
 //===- TpcDialect.cpp - The tpc dialect -----------------------------------===//
 
-#include "tpc/Dialect/Tpc.h"
+#include "tpc/Dialect/Annotations.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -15,6 +15,9 @@ void TpcDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "tpc/Dialect/TpcOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "tpc/Dialect/AnnotationOps.cpp.inc"
       >();
   registerAttributes();
 }

@@ -26,6 +26,8 @@ func.func @program() {
   %1 = tpc.parameter @w view <8 [[8 x 24], [4 x 2, 2 x 1]]> : tensor<8x8xf32>
   // CHECK: tpc.constant dense<1> : tensor<2xi64> : tensor<2xi64>
   %2 = tpc.constant dense<1> : tensor<2xi64> : tensor<2xi64>
+  // CHECK: tpc.annotation %{{.*}} "w" {sharding = [#tpc.dim<8>, unit], source = "a.txt:1:1", stage = 1 : i64} : tensor<8x8xf32>
+  tpc.annotation %1 "w" {sharding = [#tpc.dim<8>, unit], source = "a.txt:1:1", stage = 1} : tensor<8x8xf32>
   return
 }
 

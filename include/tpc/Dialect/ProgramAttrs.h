@@ -50,13 +50,8 @@ inline constexpr llvm::StringLiteral kShardingSourceAttr = "tpc.sharding_source"
 /// stages = [{node, stage}]}.
 inline constexpr llvm::StringLiteral kDevicesAttr = "tpc.devices";
 /// Ops: the pipeline stage that it is to be in. On a call of a layer that is to lie in several
-/// stages, one for each of the locations that are fused to that of the call (and of the layer's
-/// function, in the same order), which are those of the layer's ops; -1 where nothing is said.
+/// stages, an array of {node, stage}: those of the nodes that the layer's function is made of.
 inline constexpr llvm::StringLiteral kPipelineStageAttr = "tpc.pipeline_stage";
-/// Module, while the model is recognized: an array of {name, entries, source, stage}, by the
-/// numbers that stand in locations; of entries and stage there is one or both. An entry is a
-/// #tpc.dim, or the size of a dimension that is left to the strategies.
-inline constexpr llvm::StringLiteral kHeldAnnotationsAttr = "tpc.held_annotations";
 /// Module, while the model is recognized: an array of {node, stage}. Nodes are known by their
 /// names, which locations have.
 inline constexpr llvm::StringLiteral kHeldStagesAttr = "tpc.held_stages";

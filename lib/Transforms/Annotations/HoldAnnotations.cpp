@@ -1,15 +1,17 @@
 //===- HoldAnnotations.cpp - Annotations of ops through rewrites ----------===//
 //
-// Rewrites drop attributes of the ops that they replace; they keep locations. So an annotated op's
-// location is marked with a number, and the module has a list of what each number stands
-// for. When the model has its normal form, tpc-place-annotations finds the last op that has the
-// mark: what is made of one op is made in its place, and the last of that is its value.
+// Rewrites drop attributes of the ops that they replace; they keep uses of values. So what is said
+// of an op becomes an op that uses its result. It stands at the end of the block, where whatever
+// replaces the result may be used.
 //
 //===----------------------------------------------------------------------===//
 
+#include "tpc/Dialect/Annotations.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Annotations/Passes.h"
+
+#include "mlir/Interfaces/CallInterfaces.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_HOLDANNOTATIONS
@@ -22,39 +24,29 @@ using namespace mlir::tpc;
 namespace {
 struct HoldAnnotations : public mlir::tpc::impl::HoldAnnotationsBase<HoldAnnotations> {
   void runOnOperation() override {
-    ModuleOp module = getOperation();
-    OpBuilder builder(&getContext());
-    SmallVector<Attribute> held;
-    module.walk([&](Operation *op) {
-      auto sharding = op->getAttrOfType<ArrayAttr>(kShardingAttr);
-      if (isa<WeightOp>(op) || op->getNumResults() != 1)
-        sharding = {};
-      Attribute stage = op->removeDiscardableAttr(kPipelineStageAttr);
-      if (!sharding && !stage)
-        return;
-      std::string name = getValueName(op->getLoc());
-      if (name.empty())
-        name = getSourceName(op->getLoc());
-      SmallVector<NamedAttribute> fields = {
-          builder.getNamedAttr("name", builder.getStringAttr(name))};
-      if (sharding) {
-        // Entries with their sizes: dimensions may be merged on the way.
-        SmallVector<Attribute> entries;
-        for (auto [entry, size] : llvm::zip(sharding, getSizes(op->getResult(0))))
-          entries.push_back(isa<DimAttr>(entry) ? entry : builder.getStringAttr(size.str()));
-        fields.push_back(builder.getNamedAttr("entries", builder.getArrayAttr(entries)));
-        if (Attribute source = op->removeAttr(kShardingSourceAttr))
-          fields.push_back(builder.getNamedAttr("source", source));
-        op->removeAttr(kShardingAttr);
-      }
-      if (stage)
-        fields.push_back(builder.getNamedAttr("stage", stage));
-      op->setLoc(
-          FusedLoc::get({op->getLoc()}, builder.getI64IntegerAttr(held.size()), &getContext()));
-      held.push_back(builder.getDictionaryAttr(fields));
+    SmallVector<Operation *> annotated;
+    getOperation().walk([&](Operation *op) {
+      // Calls are not replaced.
+      if (op->getNumResults() == 1 && !isa<CallOpInterface>(op) &&
+          (op->hasAttr(kShardingAttr) || op->hasAttr(kPipelineStageAttr)))
+        annotated.push_back(op);
     });
-    if (!held.empty())
-      module->setAttr(kHeldAnnotationsAttr, builder.getArrayAttr(held));
+    for (Operation *op : annotated)
+      hold(op);
+  }
+
+  static void hold(Operation *op) {
+    std::string name = getValueName(op->getLoc());
+    if (name.empty())
+      name = getSourceName(op->getLoc());
+    auto sharding = dyn_cast_or_null<ArrayAttr>(op->removeDiscardableAttr(kShardingAttr));
+    auto source = dyn_cast_or_null<StringAttr>(op->removeDiscardableAttr(kShardingSourceAttr));
+    auto stage = dyn_cast_or_null<IntegerAttr>(op->removeDiscardableAttr(kPipelineStageAttr));
+    OpBuilder builder(op->getContext());
+    builder.setInsertionPoint(op->getBlock()->getTerminator());
+    AnnotationOp::create(builder, op->getLoc(), op->getResult(0), builder.getStringAttr(name),
+                         sharding, source,
+                         stage ? builder.getI64IntegerAttr(stage.getInt()) : IntegerAttr());
   }
 };
 } // namespace

@@ -1,9 +1,18 @@
 //===- PlaceAnnotations.cpp - Annotations of values, placed again ---------===//
+//
+// An annotation is about the value that it uses now: whatever has replaced the one that the user
+// named. Where nothing else uses that, the model computes it no longer. It may still be a reshape
+// or a transpose of what the model computes (ops on [batch, sequence, 64] work on
+// [batch * sequence, 64] in the normal form): then that is annotated.
+//
+//===----------------------------------------------------------------------===//
 
+#include "tpc/Dialect/Annotations.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Annotations/Passes.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Iterators.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -24,16 +33,45 @@ struct Entry {
   bool exact = false; // one of several factors of a dimension, which it has to be
 };
 
+class Placer {
+public:
+  explicit Placer(ModuleOp module) : module(module) {}
+  LogicalResult run();
+
+private:
+  LogicalResult place(AnnotationOp annotation);
+  LogicalResult putSharding(AnnotationOp annotation, Operation *op, ArrayAttr sharding);
+  InFlightDiagnostic error(AnnotationOp annotation, Location loc) const;
+
+  ModuleOp module;
+  /// What is there for annotations alone.
+  DenseSet<Operation *> unneeded;
+  /// The annotations that ops have their shardings of.
+  DenseMap<Operation *, AnnotationOp> shardings;
+  /// What ops themselves say, not the nodes that they are made of.
+  llvm::MapVector<Operation *, Attribute> stages;
+};
+
 struct PlaceAnnotations : public mlir::tpc::impl::PlaceAnnotationsBase<PlaceAnnotations> {
-  void runOnOperation() override;
+  void runOnOperation() override {
+    if (failed(Placer(getOperation()).run()))
+      signalPassFailure();
+  }
 };
 
 } // namespace
 
-static std::optional<int64_t> getMark(Operation *op) {
-  auto fused = dyn_cast<FusedLoc>(op->getLoc());
-  auto mark = fused ? dyn_cast_or_null<IntegerAttr>(fused.getMetadata()) : IntegerAttr();
-  return mark ? std::optional<int64_t>(mark.getInt()) : std::nullopt;
+static SmallVector<Entry> getEntries(ArrayAttr sharding, ArrayRef<SymExpr> sizes) {
+  SmallVector<Entry> entries;
+  for (auto [attr, size] : llvm::zip(sharding, sizes)) {
+    auto dim = dyn_cast<DimAttr>(attr);
+    if (!dim)
+      entries.push_back({size, {}});
+    else
+      for (FactorAttr factor : dim.getFactors())
+        entries.push_back({factor.getExpr(), factor, dim.getFactors().size() > 1});
+  }
+  return entries;
 }
 
 /// The annotation for the dimensions that the value has now: dimensions may have been merged
@@ -118,79 +156,111 @@ static void placeStages(ModuleOp module) {
   });
 }
 
-void PlaceAnnotations::runOnOperation() {
-  ModuleOp module = getOperation();
-  placeStages(module);
-  MLIRContext *context = &getContext();
-  auto held = dyn_cast_or_null<ArrayAttr>(module->removeAttr(kHeldAnnotationsAttr));
-  if (!held)
-    return;
-  SmallVector<Operation *> found(held.size());
-  module.walk([&](Operation *op) {
-    std::optional<int64_t> mark = getMark(op);
-    if (!mark)
-      return;
-    // Shardings are of ops with one result.
-    if (*mark >= 0 && *mark < int64_t(found.size()) &&
-        (op->getNumResults() == 1 || !cast<DictionaryAttr>(held[*mark]).contains("entries")))
-      found[*mark] = op;
-    op->setLoc(cast<FusedLoc>(op->getLoc()).getLocations()[0]);
-  });
+InFlightDiagnostic Placer::error(AnnotationOp annotation, Location loc) const {
+  InFlightDiagnostic diag =
+      emitError(loc) << (annotation.getSharding() ? "annotation of value '" : "pipeline stage of '")
+                     << annotation.getName() << "'";
+  if (auto source = annotation.getSource())
+    diag << " (" << *source << ")";
+  return diag;
+}
 
-  bool ok = true;
-  for (auto [op, attr] : llvm::zip(found, held)) {
-    auto annotation = dyn_cast<DictionaryAttr>(attr);
-    auto name = annotation ? annotation.getAs<StringAttr>("name") : StringAttr();
-    auto list = annotation ? annotation.getAs<ArrayAttr>("entries") : ArrayAttr();
-    Attribute stage = annotation ? annotation.get("stage") : Attribute();
-    if (!name || (!list && !stage))
-      continue;
-    auto source = annotation.getAs<StringAttr>("source");
-    Location loc = op ? op->getLoc() : Location(NameLoc::get(name, module.getLoc()));
-    auto error = [&] {
-      ok = false;
-      InFlightDiagnostic diag = emitError(loc)
-                                << (list ? "annotation of value '" : "pipeline stage of '")
-                                << name.getValue() << "'";
-      if (source)
-        diag << " (" << source.getValue() << ")";
-      return diag;
-    };
-    if (!op) {
-      error() << ": it is not in the program that is partitioned, it has become part of a larger "
-                 "op; annotate "
-              << (list ? "a weight, or the result of that op" : "that op");
-      continue;
-    }
-    if (stage)
-      op->setAttr(kPipelineStageAttr, stage);
-    if (!list)
-      continue;
-    SmallVector<Entry> entries;
-    for (Attribute entry : list) {
-      if (auto dim = dyn_cast<DimAttr>(entry))
-        for (FactorAttr factor : dim.getFactors())
-          entries.push_back({factor.getExpr(), factor, dim.getFactors().size() > 1});
-      else if (auto size = dyn_cast<StringAttr>(entry))
-        entries.push_back(
-            {SymExpr::parse(std::string_view(size.getValue())).value_or(SymExpr(1)), {}});
-    }
-    ArrayAttr sharding = fit(entries, getSizes(op->getResult(0)), context);
-    if (!sharding) {
-      InFlightDiagnostic diag = error();
-      diag << ": the value has dimensions [";
-      llvm::interleaveComma(entries, diag, [&](const Entry &e) { diag << e.size.str(); });
-      diag << "], which are [";
-      llvm::interleaveComma(getSizes(op->getResult(0)), diag,
-                            [&](const SymExpr &size) { diag << size.str(); });
-      diag << "] in the program that is partitioned: in another order, or not divided where a "
-              "factor is to be split; annotate a weight, or another value";
-      continue;
-    }
-    op->setAttr(kShardingAttr, sharding);
-    if (source)
-      op->setAttr(kShardingSourceAttr, source);
+LogicalResult Placer::putSharding(AnnotationOp annotation, Operation *op, ArrayAttr sharding) {
+  auto [before, isNew] = shardings.try_emplace(op, annotation);
+  if (!isNew) {
+    auto other = op->getAttrOfType<ArrayAttr>(kShardingAttr);
+    if (other == sharding)
+      return success();
+    InFlightDiagnostic diag = error(annotation, op->getLoc());
+    diag << " is " << printSharding(sharding) << ", but it is the same value as '"
+         << before->second.getName() << "'";
+    if (auto source = before->second.getSource())
+      diag << " (" << *source << ")";
+    return diag << ", which is annotated " << printSharding(other);
   }
+  op->setAttr(kShardingAttr, sharding);
+  if (auto source = annotation.getSourceAttr())
+    op->setAttr(kShardingSourceAttr, source);
+  return success();
+}
+
+LogicalResult Placer::place(AnnotationOp annotation) {
+  Value value = annotation.getValue();
+  ArrayAttr sharding = annotation.getShardingAttr();
+  SmallVector<SymExpr> sizes = getSizes(value);
+  // Dimensions of one element are never split, whatever is said of them.
+  SmallVector<Entry> entries;
+  auto fitTo = [&](Value to) {
+    if (!sharding)
+      return true;
+    entries = getEntries(sharding, sizes);
+    sizes = getSizes(to);
+    sharding = fit(entries, sizes, module.getContext());
+    return bool(sharding);
+  };
+  bool fits = fitTo(value);
+  Operation *op = value.getDefiningOp();
+  for (; fits && op && unneeded.contains(op) && isa<ReshapeOp, TransposeOp>(op);
+       op = value.getDefiningOp()) {
+    value = op->getOperand(0);
+    auto transpose = dyn_cast<TransposeOp>(op);
+    if (!transpose) {
+      fits = fitTo(value);
+    } else if (sharding) {
+      SmallVector<Attribute> dims(sharding.size());
+      for (auto [dim, from] : llvm::zip(sharding, transpose.getPermutation()))
+        dims[from] = dim;
+      sharding = ArrayAttr::get(module.getContext(), dims);
+      sizes = getSizes(value);
+    }
+  }
+  if (!fits) {
+    InFlightDiagnostic diag = error(annotation, op ? op->getLoc() : annotation.getLoc());
+    diag << ": the value has dimensions [";
+    llvm::interleaveComma(entries, diag, [&](const Entry &e) { diag << e.size.str(); });
+    diag << "], which are [";
+    llvm::interleaveComma(sizes, diag, [&](const SymExpr &size) { diag << size.str(); });
+    return diag << "] in the program that is partitioned: in another order, or not divided where a "
+                   "factor is to be split; annotate a weight, or another value";
+  }
+  if (!op || unneeded.contains(op)) {
+    InFlightDiagnostic diag =
+        error(annotation, NameLoc::get(annotation.getNameAttr(), module.getLoc()));
+    if (!op)
+      return diag << ": it is an input itself in the program that is partitioned; annotate the "
+                     "input";
+    return diag << ": it is not in the program that is partitioned, it has become part of a larger "
+                   "op; annotate "
+                << (sharding ? "a weight, or the result of that op" : "that op");
+  }
+  if (Attribute stage = annotation.getStageAttr())
+    stages[op] = stage;
+  return sharding ? putSharding(annotation, op, sharding) : success();
+}
+
+LogicalResult Placer::run() {
+  SmallVector<AnnotationOp> annotations;
+  llvm::SetVector<Block *> blocks;
+  module.walk([&](AnnotationOp op) {
+    annotations.push_back(op);
+    blocks.insert(op->getBlock());
+  });
+  for (Block *block : blocks)
+    unneeded.insert_range(getUnneeded(*block));
+  bool ok = true;
+  for (AnnotationOp annotation : annotations)
+    ok &= succeeded(place(annotation));
   if (!ok)
-    signalPassFailure();
+    return failure();
+  for (AnnotationOp annotation : annotations)
+    annotation.erase();
+  for (Block *block : blocks)
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*block)))
+      if (unneeded.contains(&op))
+        op.erase();
+
+  placeStages(module);
+  for (auto [op, stage] : stages)
+    op->setAttr(kPipelineStageAttr, stage);
+  return success();
 }

@@ -1,6 +1,7 @@
 //===- DivideSoftmax.cpp - Softmax over the vocabulary, written out -------===//
 
 #include "Movement.h"
+#include "tpc/Dialect/Annotations.h"
 #include "tpc/Transforms/Model/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -34,7 +35,9 @@ static bool isMadeOfProduct(Value v, int depth = 0) {
 
 /// Whether `v` is only delivered.
 static bool isOutput(Value v) {
-  return !v.use_empty() && llvm::all_of(v.getUsers(), [](Operation *user) {
+  SmallVector<OpOperand *> uses = getModelUses(v);
+  return !uses.empty() && llvm::all_of(uses, [](OpOperand *use) {
+    Operation *user = use->getOwner();
     return isa<func::ReturnOp>(user) ||
            (isa<ReshapeOp, CastOp>(user) && isOutput(user->getResult(0)));
   });

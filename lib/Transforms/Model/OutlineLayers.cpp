@@ -16,6 +16,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Movement.h"
+#include "tpc/Dialect/Annotations.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Model/Passes.h"
 
@@ -184,27 +185,38 @@ static Location getLoc(const Stretch &stretch) {
   return FusedLoc::get(stretch.ops.front()->getContext(), locs);
 }
 
-/// The pipeline stage of all ops that say one; null if none does. If they differ, that of each of
-/// the locations.
-static Attribute getStage(const Stretch &stretch, Location loc) {
+/// The nodes that each op is made of.
+using NodeNames = SmallVector<SmallVector<std::string>>;
+
+static NodeNames getNodeNames(const Stretch &stretch) {
+  NodeNames names(stretch.ops.size());
+  for (auto [op, list] : llvm::zip(stretch.ops, names))
+    collectNodeNames(op->getLoc(), list);
+  return names;
+}
+
+/// The pipeline stage of all ops that say one; null if none does. If they differ, those of the
+/// nodes that the layer's function is made of, op by op: `names`.
+static Attribute getStage(const Stretch &stretch, const NodeNames &names) {
   Attribute stage;
   bool same = true;
-  DenseMap<Location, int64_t> stageOf;
-  for (Operation *op : stretch.ops)
+  llvm::MapVector<StringRef, Attribute> stageOf;
+  for (auto [op, list] : llvm::zip(stretch.ops, names))
     if (auto other = op->getAttrOfType<IntegerAttr>(kPipelineStageAttr)) {
       same &= !stage || stage == other;
       stage = other;
-      stageOf[op->getLoc()] = other.getInt();
+      for (const std::string &name : list)
+        stageOf[name] = other;
     }
-  auto fused = dyn_cast<FusedLoc>(loc);
-  if (same || !fused)
+  if (same)
     return stage;
-  SmallVector<int64_t> stages;
-  for (Location part : fused.getLocations()) {
-    auto it = stageOf.find(part);
-    stages.push_back(it == stageOf.end() ? -1 : it->second);
-  }
-  return DenseI64ArrayAttr::get(loc.getContext(), stages);
+  Builder builder(stage.getContext());
+  SmallVector<Attribute> stages;
+  for (auto [name, of] : stageOf)
+    stages.push_back(
+        builder.getDictionaryAttr({builder.getNamedAttr("node", builder.getStringAttr(name)),
+                                   builder.getNamedAttr("stage", of)}));
+  return stages.empty() ? stage : builder.getArrayAttr(stages);
 }
 
 /// Text that is equal for stretches that are the same function. Attributes and
@@ -333,6 +345,8 @@ namespace {
 
 struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> {
   void runOnOperation() override {
+    if (failed(verifyNoAnnotations(getOperation())))
+      return signalPassFailure();
     SymbolTable symbols(getOperation());
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
@@ -350,6 +364,7 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
       return;
     sortMain(main, finder);
     llvm::DenseMap<int, func::FuncOp> made;
+    llvm::DenseMap<int, NodeNames> names;
     Operation *after = main;
     for (Stretch &stretch : finder.stretches) {
       if (!finder.layers.contains(stretch.symbol))
@@ -359,14 +374,14 @@ struct OutlineLayers : public mlir::tpc::impl::OutlineLayersBase<OutlineLayers> 
       if (!layer) {
         std::string name = made.size() == 1 ? "layer" : "layer_" + std::to_string(made.size() - 1);
         layer = makeFunction(stretch, interface, name);
+        names[stretch.symbol] = getNodeNames(stretch);
         symbols.insert(layer, std::next(after->getIterator()));
         after = layer;
       }
       Operation *last = stretch.ops.back();
       OpBuilder builder(last);
-      Location loc = getLoc(stretch);
-      auto call = func::CallOp::create(builder, loc, layer, arguments(interface));
-      if (Attribute stage = getStage(stretch, loc))
+      auto call = func::CallOp::create(builder, getLoc(stretch), layer, arguments(interface));
+      if (Attribute stage = getStage(stretch, names[stretch.symbol]))
         call->setAttr(kPipelineStageAttr, stage);
       for (auto [v, result] : llvm::zip(interface.results, call.getResults())) {
         v.replaceAllUsesWith(result);

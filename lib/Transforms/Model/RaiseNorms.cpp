@@ -2,6 +2,7 @@
 
 #include "Constants.h"
 #include "Movement.h"
+#include "tpc/Dialect/Annotations.h"
 #include "tpc/Transforms/Model/Passes.h"
 
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -133,6 +134,12 @@ Value vectorOperand(Operation *op, Value other, const SymExpr &n) {
   return {};
 }
 
+/// What takes the op's result, where that is one operand.
+Operation *getOnlyUser(Operation *op) {
+  SmallVector<OpOperand *> uses = getModelUses(op->getResult(0));
+  return uses.size() == 1 ? uses[0]->getOwner() : nullptr;
+}
+
 struct RaiseNorm : public RewritePattern {
   RaiseNorm(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
 
@@ -169,13 +176,13 @@ struct RaiseNorm : public RewritePattern {
 
     // What it is multiplied with, and what is added then.
     Operation *last = op;
-    if (!scale && last->hasOneUse())
-      if (auto mul = dyn_cast<MulOp>(*last->user_begin()))
+    if (!scale)
+      if (auto mul = dyn_cast_or_null<MulOp>(getOnlyUser(last)))
         if ((scale = vectorOperand(mul, last->getResult(0), n)))
           last = mul;
     Value bias;
-    if (norm->centered && scale && last->hasOneUse())
-      if (auto add = dyn_cast<AddOp>(*last->user_begin()))
+    if (norm->centered && scale)
+      if (auto add = dyn_cast_or_null<AddOp>(getOnlyUser(last)))
         if ((bias = vectorOperand(add, last->getResult(0), n)))
           last = add;
     Location loc = op->getLoc();

@@ -1,6 +1,7 @@
 //===- ReportUnraised.cpp - Says what was not recognized ------------------===//
 
 #include "Movement.h"
+#include "tpc/Dialect/Annotations.h"
 #include "tpc/Transforms/Model/Passes.h"
 
 namespace mlir::tpc {
@@ -15,8 +16,14 @@ namespace {
 
 struct ReportUnraised : public mlir::tpc::impl::ReportUnraisedBase<ReportUnraised> {
   void runOnOperation() override {
-    getOperation().walk([](Operation *op) {
+    // What is part of something larger is no longer needed, though it may be annotated.
+    DenseSet<Operation *> unneeded;
+    for (Block &block : getOperation().getBody())
+      unneeded.insert_range(getUnneeded(block));
+    getOperation().walk([&](Operation *op) {
       StringRef what;
+      if (unneeded.contains(op))
+        return;
       if (isa<SoftmaxOp>(op))
         what = "softmax is not part of a recognized attention";
       else if (isa<ErfOp, TanhOp>(op))

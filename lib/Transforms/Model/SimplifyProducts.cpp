@@ -4,6 +4,7 @@
 #include "Movement.h"
 #include "Simplify.h"
 #include "mlir/IR/IRMapping.h"
+#include "tpc/Dialect/Annotations.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -20,7 +21,8 @@ struct AddBias : public OpRewritePattern<AddOp> {
       Value v = op->getOperand(side), bias = op->getOperand(1 - side);
       auto reshape = v.getDefiningOp<ReshapeOp>();
       auto matmul = (reshape ? reshape.getOperand() : v).getDefiningOp<MatmulOp>();
-      if (!matmul || matmul.getBias() || !matmul->hasOneUse() || (reshape && !reshape->hasOneUse()))
+      if (!matmul || matmul.getBias() || !hasOneModelUse(matmul) ||
+          (reshape && !hasOneModelUse(reshape)))
         continue;
       SymExpr n = getSizes(matmul.getResult()).back();
       if (rankOf(matmul.getResult()) < 2 || getSizes(v).back() != n || !isConstantVector(bias, n) ||

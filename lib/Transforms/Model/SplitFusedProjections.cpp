@@ -2,6 +2,7 @@
 
 #include "Constants.h"
 #include "Movement.h"
+#include "tpc/Dialect/Annotations.h"
 #include "tpc/Transforms/Model/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -54,10 +55,12 @@ bool isPointwise(Operation *op, Value v) {
 /// where there are other users. What slices are used for plays no part: a slice of a slice (half of
 /// a head, for a rotary embedding that needs the whole head as well) is no part of its own.
 bool collectParts(Value v, const Part &path, unsigned length, std::vector<Part> &parts) {
-  return !v.use_empty() && length < kMaxLength &&
+  SmallVector<OpOperand *> uses = getModelUses(v);
+  return !uses.empty() && length < kMaxLength &&
          llvm::all_of(
-             v.getUsers(),
-             [&](Operation *user) {
+             uses,
+             [&](OpOperand *use) {
+               Operation *user = use->getOwner();
                Part part = path;
                if (isPointwise(user, v)) {
                  part.pointwise.push_back(user);
@@ -78,7 +81,8 @@ bool collectParts(Value v, const Part &path, unsigned length, std::vector<Part> 
 bool areJoinedAgain(ArrayRef<Part> parts) {
   Operation *joint = nullptr;
   for (const Part &part : parts)
-    for (Operation *user : Value(part.slice->getResult(0)).getUsers()) {
+    for (OpOperand *use : getModelUses(part.slice->getResult(0))) {
+      Operation *user = use->getOwner();
       if (!isa<ConcatOp>(user) || (joint && user != joint))
         return false;
       joint = user;

@@ -15,27 +15,12 @@ FailureOr<StageMarks::Mark> StageMarks::read(Operation *op, Attribute attr, int6
   if (auto one = dyn_cast<IntegerAttr>(attr)) {
     mark = {one.getInt(), one.getInt()};
   } else {
-    // Of each of the layer's ops, which are known by their names.
-    auto list = cast<DenseI64ArrayAttr>(attr).asArrayRef();
-    auto call = dyn_cast<func::CallOp>(op);
-    auto callee =
-        call ? SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr())
-             : func::FuncOp();
-    auto fused = callee ? dyn_cast<FusedLoc>(callee.getLoc()) : FusedLoc();
-    if (!fused || fused.getLocations().size() != list.size())
-      return op->emitError() << quote(op) << " says stages of " << list.size()
-                             << " ops of its function, which are not known: give it one stage, or "
-                                "compile the model's file";
     mark = {stages, -1};
-    for (auto [loc, stage] : llvm::zip(fused.getLocations(), list)) {
-      if (stage < 0)
-        continue;
+    for (auto fields : cast<ArrayAttr>(attr).getAsRange<DictionaryAttr>()) {
+      int64_t stage = fields.getAs<IntegerAttr>("stage").getInt();
       mark.first = std::min(mark.first, stage);
       mark.last = std::max(mark.last, stage);
-      SmallVector<std::string> names;
-      collectNodeNames(loc, names);
-      for (const std::string &name : names)
-        mark.stageOf[StringAttr::get(op->getContext(), name)] = stage;
+      mark.stageOf[fields.getAs<StringAttr>("node")] = stage;
     }
   }
   for (int64_t stage : {mark.first, mark.last})

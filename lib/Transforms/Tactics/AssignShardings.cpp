@@ -2,6 +2,7 @@
 
 #include "PlannedDists.h"
 #include "tpc/Analysis/PlanFacts.h"
+#include "tpc/Dialect/Annotations.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Annotations/AnnotatedFactors.h"
@@ -181,6 +182,8 @@ struct AssignShardings : public mlir::tpc::impl::AssignShardingsBase<AssignShard
       emitError(module.getLoc()) << "there is no function @main to partition";
       return signalPassFailure();
     }
+    if (failed(verifyNoAnnotations(module)))
+      return signalPassFailure();
     module->setAttr(kGridAttr, makeGrid(&getContext(), *spec));
 
     specializeLayers(module);

@@ -1,39 +1,49 @@
 // RUN: not tpc-opt %s --tpc-hold-annotations --cse --tpc-place-annotations --split-input-file 2>&1 | FileCheck %s
 
-// The second is the first.
-// CHECK: error: annotation of value 'again' (a.txt:1:1): it is not in the program that is partitioned, it has become part of a larger op; annotate a weight, or the result of that op
-func.func @main(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>) {
+// Nothing needs it.
+// CHECK: error: {{.*}}annotation of value 'part' (a.txt:1:1): it is not in the program that is partitioned, it has become part of a larger op; annotate a weight, or the result of that op
+// CHECK: error: {{.*}}pipeline stage of 'other part': it is not in the program that is partitioned, it has become part of a larger op; annotate that op
+func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
   %y = tpc.gelu tanh %x : tensor<4x16xf32> -> tensor<4x16xf32>
-  %z = tpc.gelu tanh %x {tpc.sharding = [unit, #tpc.dim<16{tp}>], tpc.sharding_source = "a.txt:1:1"} : tensor<4x16xf32> -> tensor<4x16xf32> loc("again")
-  return %y, %z : tensor<4x16xf32>, tensor<4x16xf32>
+  %z = tpc.exp %x {tpc.sharding = [unit, #tpc.dim<16{tp}>], tpc.sharding_source = "a.txt:1:1"} : tensor<4x16xf32> -> tensor<4x16xf32> loc("part")
+  %w = tpc.neg %z {tpc.pipeline_stage = 1} : tensor<4x16xf32> -> tensor<4x16xf32> loc("other part")
+  return %y : tensor<4x16xf32>
 }
 
 // -----
 
-// CHECK: error: loc("other"): annotation of value 'other': the value has dimensions [3, 5], which are [5, 3] in the program that is partitioned: in another order, or not divided where a factor is to be split; annotate a weight, or another value
-module attributes {tpc.held_annotations = [{entries = [#tpc.dim<3{tp}>, #tpc.dim<5>], name = "other"}]} {
-  func.func @main(%x: tensor<5x3xf32>) -> tensor<5x3xf32> {
-    %y = tpc.gelu tanh %x : tensor<5x3xf32> -> tensor<5x3xf32> loc(fused<0 : i64>["other"])
-    return %y : tensor<5x3xf32>
-  }
+// CHECK: error: {{.*}}annotation of value 'x again' (a.txt:1:1): it is an input itself in the program that is partitioned; annotate the input
+func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
+  tpc.annotation %x "x again" {sharding = [unit, #tpc.dim<16{tp}>], source = "a.txt:1:1"} : tensor<4x16xf32>
+  return %x : tensor<4x16xf32>
+}
+
+// -----
+
+// CHECK: error: {{.*}}annotation of value 'b' (a.txt:2:1) is [tp, -], but it is the same value as 'a' (a.txt:1:1), which is annotated [-, tp]
+func.func @main(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>) {
+  %a = tpc.gelu tanh %x {tpc.sharding = [#tpc.dim<4>, #tpc.dim<16{tp}>], tpc.sharding_source = "a.txt:1:1"} : tensor<4x16xf32> -> tensor<4x16xf32> loc("a")
+  %b = tpc.gelu tanh %x {tpc.sharding = [#tpc.dim<4{tp}>, #tpc.dim<16>], tpc.sharding_source = "a.txt:2:1"} : tensor<4x16xf32> -> tensor<4x16xf32> loc("b")
+  return %a, %b : tensor<4x16xf32>, tensor<4x16xf32>
+}
+
+// -----
+
+// CHECK: error: loc("y"): annotation of value 'other': the value has dimensions [3, 8], which are [4, 6] in the program that is partitioned: in another order, or not divided where a factor is to be split; annotate a weight, or another value
+func.func @main(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %y = tpc.gelu tanh %x : tensor<4x6xf32> -> tensor<4x6xf32> loc("y")
+  %r = tpc.reshape %y : tensor<4x6xf32> -> tensor<3x8xf32>
+  tpc.annotation %r "other" {sharding = [#tpc.dim<3{tp}>, #tpc.dim<8>]} : tensor<3x8xf32>
+  return %y : tensor<4x6xf32>
 }
 
 // -----
 
 // Half of each of two eighths is no factor of 4 and none of 4.
-// CHECK: error: loc("strided"): annotation of value 'strided': the value has dimensions [2, 8], which are [4, 4] in the program that is partitioned: in another order, or not divided where a factor is to be split; annotate a weight, or another value
-module attributes {tpc.held_annotations = [{entries = [#tpc.dim<2 * 8{tp}>], name = "strided"}]} {
-  func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
-    %y = tpc.gelu tanh %x : tensor<4x4xf32> -> tensor<4x4xf32> loc(fused<0 : i64>["strided"])
-    return %y : tensor<4x4xf32>
-  }
-}
-
-// -----
-
-// CHECK: error: {{.*}}pipeline stage of 'again': it is not in the program that is partitioned, it has become part of a larger op; annotate that op
-func.func @main(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>) {
-  %y = tpc.gelu tanh %x : tensor<4x16xf32> -> tensor<4x16xf32>
-  %z = tpc.gelu tanh %x {tpc.pipeline_stage = 1} : tensor<4x16xf32> -> tensor<4x16xf32> loc("again")
-  return %y, %z : tensor<4x16xf32>, tensor<4x16xf32>
+// CHECK: error: {{.*}}annotation of value 'strided': the value has dimensions [2, 8], which are [4, 4] in the program that is partitioned: in another order, or not divided where a factor is to be split; annotate a weight, or another value
+func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %y = tpc.gelu tanh %x : tensor<4x4xf32> -> tensor<4x4xf32> loc("y")
+  %r = tpc.reshape %y : tensor<4x4xf32> -> tensor<16xf32>
+  tpc.annotation %r "strided" {sharding = [#tpc.dim<2 * 8{tp}>]} : tensor<16xf32>
+  return %y : tensor<4x4xf32>
 }

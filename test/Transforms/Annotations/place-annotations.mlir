@@ -1,41 +1,97 @@
 // RUN: tpc-opt %s --tpc-hold-annotations --cse --tpc-place-annotations --split-input-file | FileCheck %s
 // RUN: tpc-opt %s --tpc-hold-annotations --split-input-file | FileCheck %s --check-prefix=HELD
 
-// HELD: tpc.held_annotations = [{entries = [#tpc.dim<batch{dp}>, #tpc.dim<16>], name = "act"}]
 // HELD-NOT: tpc.sharding
-// CHECK-NOT: tpc.held_annotations
+// HELD: tpc.annotation %{{.*}} "act" {sharding = [#tpc.dim<batch{dp}>, #tpc.dim<16>], source = "a.txt:1:1"} : tensor<?x16xf32, #tpc.dist<[batch, 16]>>
+// HELD-NEXT: return
+// CHECK-NOT: tpc.annotation
 func.func @main(%x: tensor<?x16xf32, #tpc.dist<[batch, 16]>>) -> tensor<?x16xf32, #tpc.dist<[batch, 16]>> {
-  // CHECK: tpc.gelu {{.*}} {tpc.sharding = [#tpc.dim<batch{dp}>, #tpc.dim<16>]}
-  %y = tpc.gelu tanh %x {tpc.sharding = [#tpc.dim<batch{dp}>, #tpc.dim<16>]} : tensor<?x16xf32, #tpc.dist<[batch, 16]>> -> tensor<?x16xf32, #tpc.dist<[batch, 16]>> loc("act")
+  // CHECK: tpc.gelu {{.*}} {tpc.sharding = [#tpc.dim<batch{dp}>, #tpc.dim<16>], tpc.sharding_source = "a.txt:1:1"}
+  %y = tpc.gelu tanh %x {tpc.sharding = [#tpc.dim<batch{dp}>, #tpc.dim<16>], tpc.sharding_source = "a.txt:1:1"} : tensor<?x16xf32, #tpc.dist<[batch, 16]>> -> tensor<?x16xf32, #tpc.dist<[batch, 16]>> loc("act")
   return %y : tensor<?x16xf32, #tpc.dist<[batch, 16]>>
 }
 
 // -----
 
-// Dimensions may have been merged, or divided.
-// CHECK-LABEL: @held
-module @held attributes {tpc.held_annotations = [
-    {entries = [#tpc.dim<batch{dp}>, #tpc.dim<sequence>, #tpc.dim<16{tp}>], name = "merged"},
-    {entries = [#tpc.dim<batch>, "sequence", #tpc.dim<16{tp}>], name = "divided"}]} {
-  func.func @main(%x: tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>, %z: tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>>)
-      -> (tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>, tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>>) {
-    // CHECK: tpc.gelu {{.*}} {tpc.sharding = [#tpc.dim<batch{dp}*sequence>, #tpc.dim<16{tp}>]}
-    %y = tpc.gelu tanh %x : tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>> -> tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>> loc(fused<0 : i64>["merged"])
-    // CHECK: tpc.gelu {{.*}} {tpc.sharding = [#tpc.dim<batch>, unit, #tpc.dim<2{tp}>, #tpc.dim<8>]}
-    %w = tpc.gelu tanh %z : tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>> -> tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>> loc(fused<1 : i64>["divided"])
-    return %y, %w : tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>, tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>>
+// Dimensions may have been merged, divided, or permuted; what is there for the annotation alone goes.
+// CHECK-LABEL: @moved
+func.func @moved(%x: tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>, %z: tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>>, %u: tensor<4x6xf32>)
+    -> (tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>, tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>>, tensor<4x6xf32>) {
+  // CHECK: tpc.gelu {{.*}} {tpc.sharding = [#tpc.dim<batch{dp}*sequence>, #tpc.dim<16{tp}>]}
+  %y = tpc.gelu tanh %x : tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>> -> tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>
+  %merged = tpc.reshape %y : tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>> -> tensor<?x?x16xf32, #tpc.dist<[batch, sequence, 16]>>
+  tpc.annotation %merged "merged" {sharding = [#tpc.dim<batch{dp}>, #tpc.dim<sequence>, #tpc.dim<16{tp}>]} : tensor<?x?x16xf32, #tpc.dist<[batch, sequence, 16]>>
+  // CHECK-NEXT: tpc.gelu {{.*}} {tpc.sharding = [#tpc.dim<batch>, unit, #tpc.dim<2{tp}>, #tpc.dim<8>]}
+  %w = tpc.gelu tanh %z : tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>> -> tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>>
+  %divided = tpc.reshape %w : tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>> -> tensor<?x?x16xf32, #tpc.dist<[batch, sequence, 16]>>
+  tpc.annotation %divided "divided" {sharding = [#tpc.dim<batch>, unit, #tpc.dim<16{tp}>]} : tensor<?x?x16xf32, #tpc.dist<[batch, sequence, 16]>>
+  // CHECK-NEXT: tpc.gelu {{.*}} {tpc.sharding = [unit, #tpc.dim<3{tp}*2>]}
+  %v = tpc.gelu tanh %u : tensor<4x6xf32> -> tensor<4x6xf32>
+  %divide = tpc.reshape %v : tensor<4x6xf32> -> tensor<4x3x2xf32>
+  %permuted = tpc.transpose %divide [1, 2, 0] : tensor<4x3x2xf32> -> tensor<3x2x4xf32>
+  tpc.annotation %permuted "permuted" {sharding = [#tpc.dim<3{tp}>, unit, unit]} : tensor<3x2x4xf32>
+  // CHECK-NEXT: return
+  return %y, %w, %v : tensor<?x16xf32, #tpc.dist<[batch * sequence, 16]>>, tensor<?x?x2x8xf32, #tpc.dist<[batch, sequence, 2, 8]>>, tensor<4x6xf32>
+}
+
+// -----
+
+// The shape that the model needs is the one that is annotated.
+// CHECK-LABEL: @needed
+func.func @needed(%x: tensor<4x6xf32>) -> tensor<4x3x2xf32> {
+  // CHECK-NOT: tpc.gelu {{.*}}tpc.sharding
+  %y = tpc.gelu tanh %x : tensor<4x6xf32> -> tensor<4x6xf32>
+  // CHECK: tpc.reshape {{.*}} {tpc.sharding = [unit, #tpc.dim<3{tp}>, unit]}
+  %z = tpc.reshape %y : tensor<4x6xf32> -> tensor<4x3x2xf32>
+  tpc.annotation %z "z" {sharding = [unit, #tpc.dim<3{tp}>, unit]} : tensor<4x3x2xf32>
+  return %z : tensor<4x3x2xf32>
+}
+
+// -----
+
+// What is computed twice is one value: what is said of the second is said of the first, and once more if it is the same.
+// CHECK-LABEL: @again
+func.func @again(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x16xf32>) {
+  // CHECK: tpc.gelu {{.*}} {tpc.pipeline_stage = 1 : i64, tpc.sharding = [unit, #tpc.dim<16{tp}>], tpc.sharding_source = "a.txt:1:1"}
+  // CHECK-NEXT: return
+  %y = tpc.gelu tanh %x : tensor<4x16xf32> -> tensor<4x16xf32>
+  %z = tpc.gelu tanh %x {tpc.sharding = [unit, #tpc.dim<16{tp}>], tpc.sharding_source = "a.txt:1:1"} : tensor<4x16xf32> -> tensor<4x16xf32> loc("again")
+  %w = tpc.gelu tanh %x {tpc.sharding = [unit, #tpc.dim<16{tp}>], tpc.sharding_source = "a.txt:2:1", tpc.pipeline_stage = 1} : tensor<4x16xf32> -> tensor<4x16xf32> loc("once more")
+  return %y, %z, %w : tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x16xf32>
+}
+
+// -----
+
+// Factors of a dimension that is divided between them; and what an op says of its stage. Calls are not replaced.
+// HELD-LABEL: @factors
+// HELD: call @f({{.*}}) {tpc.pipeline_stage = 2 : i64}
+// HELD: tpc.annotation %{{.*}} "act" {sharding = [#tpc.dim<batch>, #tpc.dim<2{tp}*8>], stage = 1 : i64}
+// CHECK-LABEL: @factors
+module @factors {
+  func.func private @f(tensor<?x16xf32, #tpc.dist<[batch, 16]>>) -> tensor<?x16xf32, #tpc.dist<[batch, 16]>>
+  func.func @main(%x: tensor<?x16xf32, #tpc.dist<[batch, 16]>>) -> tensor<?x16xf32, #tpc.dist<[batch, 16]>> {
+    // CHECK: tpc.gelu {{.*}} {tpc.pipeline_stage = 1 : i64, tpc.sharding = [#tpc.dim<batch>, #tpc.dim<2{tp}*8>]}
+    %y = tpc.gelu tanh %x {tpc.sharding = [#tpc.dim<batch>, #tpc.dim<2{tp} * 8>], tpc.pipeline_stage = 1} : tensor<?x16xf32, #tpc.dist<[batch, 16]>> -> tensor<?x16xf32, #tpc.dist<[batch, 16]>> loc("act")
+    %z = call @f(%y) {tpc.pipeline_stage = 2} : (tensor<?x16xf32, #tpc.dist<[batch, 16]>>) -> tensor<?x16xf32, #tpc.dist<[batch, 16]>>
+    return %z : tensor<?x16xf32, #tpc.dist<[batch, 16]>>
   }
 }
 
 // -----
 
-// Factors of a dimension that is divided between them; and what an op says of its stage.
-// HELD: tpc.held_annotations = [{entries = [#tpc.dim<batch>, #tpc.dim<2{tp}*8>], name = "act", stage = 1 : i64}]
-// CHECK-LABEL: @factors
-module @factors {
-  func.func @main(%x: tensor<?x16xf32, #tpc.dist<[batch, 16]>>) -> tensor<?x16xf32, #tpc.dist<[batch, 16]>> {
-    // CHECK: tpc.gelu {{.*}} {tpc.pipeline_stage = 1 : i64, tpc.sharding = [#tpc.dim<batch>, #tpc.dim<2{tp}*8>]}
-    %y = tpc.gelu tanh %x {tpc.sharding = [#tpc.dim<batch>, #tpc.dim<2{tp} * 8>], tpc.pipeline_stage = 1} : tensor<?x16xf32, #tpc.dist<[batch, 16]>> -> tensor<?x16xf32, #tpc.dist<[batch, 16]>> loc("act")
-    return %y : tensor<?x16xf32, #tpc.dist<[batch, 16]>>
+// Stages of nodes: of what is made of one node, and of its parts; not of what others use as well.
+// CHECK-LABEL: @nodes
+module @nodes attributes {tpc.held_stages = [{node = "one", stage = 1}]} {
+  func.func @main(%x: tensor<4x16xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>) {
+    // CHECK: tpc.neg %{{[^ ]*}} :
+    %n = tpc.neg %x : tensor<4x16xf32> -> tensor<4x16xf32> loc("one")
+    // CHECK: tpc.exp {{.*}} {tpc.pipeline_stage = 1 : i64, tpc.sharding = [unit, unit]}
+    %e = tpc.exp %n : tensor<4x16xf32> -> tensor<4x16xf32> loc("one")
+    // CHECK: tpc.gelu {{.*}} {tpc.pipeline_stage = 1 : i64}
+    %y = tpc.gelu tanh %e : tensor<4x16xf32> -> tensor<4x16xf32> loc("one")
+    // An annotation uses a value, but does not need it.
+    %r = tpc.reshape %e : tensor<4x16xf32> -> tensor<64xf32> loc("one")
+    tpc.annotation %r "e" {sharding = [unit]} : tensor<64xf32>
+    return %n, %y : tensor<4x16xf32>, tensor<4x16xf32>
   }
 }

@@ -281,3 +281,27 @@ func.func @main(%x: !x) -> !x {
   %r1 = tpc.add %r0, %f1 : !x, !x -> !x
   return %r1 : !x
 }
+
+// -----
+
+// A layer that lies in one stage, and one that lies in two: of the nodes that the function is made of, those of the first.
+!x = tensor<4x8xf32>
+tpc.weight @w0 in "w.bin" at 0 : tensor<8x8xf32>
+tpc.weight @w1 in "w.bin" at 256 : tensor<8x8xf32>
+
+// CHECK-LABEL: func.func @main(%arg0: tensor<4x8xf32>)
+// CHECK: call @layer({{.*}}) {tpc.pipeline_stage = 0 : i64}
+// CHECK: call @layer({{.*}}) {tpc.pipeline_stage = [{node = "l0.matmul", stage = 0 : i64}, {node = "l0.gelu", stage = 1 : i64}, {node = "l0.fused gelu", stage = 1 : i64}]}
+// CHECK: func.func private @layer(
+// CHECK-NOT: tpc.pipeline_stage
+func.func @main(%x: !x) -> !x {
+  %w0 = tpc.parameter @w0 : tensor<8x8xf32>
+  %w1 = tpc.parameter @w1 : tensor<8x8xf32>
+  %p0 = tpc.matmul %x, %w0 {tpc.pipeline_stage = 0} : !x, tensor<8x8xf32> -> !x loc("l0.matmul")
+  %g0 = tpc.gelu tanh %p0 : !x -> !x loc(fused["l0.gelu", "l0.fused gelu"])
+  %r0 = tpc.add %x, %g0 {tpc.pipeline_stage = 0} : !x, !x -> !x loc("l0.add")
+  %p1 = tpc.matmul %r0, %w1 {tpc.pipeline_stage = 0} : !x, tensor<8x8xf32> -> !x loc("l1.matmul")
+  %g1 = tpc.gelu tanh %p1 {tpc.pipeline_stage = 1} : !x -> !x loc("l1.gelu")
+  %r1 = tpc.add %r0, %g1 : !x, !x -> !x loc("l1.add")
+  return %r1 : !x
+}

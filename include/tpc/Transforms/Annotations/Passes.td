@@ -33,9 +33,15 @@ def ApplyAnnotations : Pass<"tpc-apply-annotations", "::mlir::ModuleOp"> {
 def HoldAnnotations : Pass<"tpc-hold-annotations", "::mlir::ModuleOp"> {
   let summary = "Keep annotations of values while the model is recognized";
   let description = [{
-    Takes `tpc.sharding` off ops and marks their locations, which rewrites keep, with a number;
-    `tpc.held_annotations` on the module says what each stands for. The first
-    pass of the model stage; see tpc-place-annotations.
+    Makes a `tpc.annotation` of `tpc.sharding` and `tpc.pipeline_stage` on an op with one result: it uses
+    that, and so whatever the result is replaced by. The first pass of the model stage; see
+    tpc-place-annotations. Calls keep theirs.
+
+        %y = tpc.gelu tanh %x {tpc.sharding = [unit, #tpc.dim<16{tp}>]} : …
+    is
+        %y = tpc.gelu tanh %x : …
+        …
+        tpc.annotation %y "act" {sharding = [unit, #tpc.dim<16{tp}>]} : …
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
@@ -43,9 +49,14 @@ def HoldAnnotations : Pass<"tpc-hold-annotations", "::mlir::ModuleOp"> {
 def PlaceAnnotations : Pass<"tpc-place-annotations", "::mlir::ModuleOp"> {
   let summary = "Put held annotations back on ops";
   let description = [{
-    Before repeated layers become functions: layers that are annotated in different ways are
-    different. An annotation of `[batch, sequence, 64]` is one of `[batch * sequence, 64]`.
-    Errors: a value that has become part of a larger op; one whose dimensions are in another order.
+    Makes attributes of each `tpc.annotation` again, and erases what is there for annotations alone. Before
+    repeated layers become functions: layers that are annotated in different ways are different.
+    A value that the model only has in another shape (`[batch, sequence, 64]` is
+    `[batch * sequence, 64]`), or transposed, is annotated there. Also puts the stages of nodes
+    (`tpc.held_stages`) on the ops that are made of them, which locations name.
+    Errors: a value that has become part of a larger op; one whose dimensions are not those of the
+    value that there is now, or that is one with an input; two that are one value and annotated in
+    different ways.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
