@@ -210,10 +210,12 @@ MODELS = [
      "input 'x' is not a tensor; tpc has no sequences, maps or optionals"),
     (edited(lambda graph: graph.ClearField("output")), "the graph has no output"),
     (edited(lambda graph: graph.output.append(graph.output[0])), "there are two outputs named 'y'"),
-    # One symbol goes away with each attempt.
-    (whole("g (%s) => (float[n] y) { y = Sum(%s) }" % (", ".join(f"float[s{i}] x{i}" for i in range(202)),
-                                                       ", ".join(f"x{i}" for i in range(202)))),
-     "more than 200 sizes of inputs that have different names must be equal"),
+    # Each size is the square of the next.
+    (whole("g (%s) => (%s) <int64[1] all = {-1}> { %s }"
+           % (", ".join(f"float[s{i}] x{i}, float[s{i}, s{i}] y{i}" for i in range(41)),
+              ", ".join(f"float[n] z{i}" for i in range(40)),
+              "\n".join(f"flat{i} = Reshape(y{i + 1}, all) z{i} = Add(x{i}, flat{i})" for i in range(40)))),
+     "is of a size that is no sensible expression"),
     # 200 calls of 2,501 nodes, of which 2,500 are not needed.
     (whole("g (float[4] x0) => (float[4] x200) { %s }" % "\n".join(f"x{i + 1} = local.f(x{i})" for i in range(200)),
            '"" : 17, "local" : 1', '<domain: "local", opset_import: ["" : 17]> f (x) => (y) { y = Neg(x) %s }'

@@ -206,10 +206,23 @@ LogicalResult Importer::importNodes(NodeProtos all, Scope &scope) {
 }
 
 LogicalResult Importer::importNode(const ::onnx::NodeProto &proto, Scope &scope) {
+  // A node that finds sizes to be equal is imported again, where all that it uses shows that.
+  for (;;) {
+    int64_t known = equalities;
+    LogicalResult result = importNodeOnce(proto, scope);
+    bool isCall = findFunction(proto) || proto.op_type() == "If"; // nodes in there did so already
+    if (isCall || equalities == known)
+      return result;
+  }
+}
+
+LogicalResult Importer::importNodeOnce(const ::onnx::NodeProto &proto, Scope &scope) {
   Location loc = nodeLoc(proto, scope);
   StringRef domain = proto.domain() == "ai.onnx" ? StringRef() : StringRef(proto.domain());
   int64_t version = scope.version(domain).value_or(1);
   Node node(*this, scope, proto, domain, version, loc);
+  if (node.failed())
+    return failure();
   if (const ::onnx::FunctionProto *function = findFunction(proto))
     return importCall(node, *function);
   if (domain.empty() && proto.op_type() == "If")
@@ -323,10 +336,12 @@ LogicalResult Importer::importBody(Node &node, NodeProtos body, ArrayRef<StringR
   for (unsigned i = 0; i < node.numOutputs(); ++i) {
     if (!node.isUsed(i))
       continue;
-    const Tensor *tensor = scope.lookup(outputs[i]);
-    if (!tensor)
+    FailureOr<const Tensor *> tensor = lookup(scope, outputs[i]);
+    if (failed(tensor))
+      return failure();
+    if (!*tensor)
       return node.error() << what << " does not compute its output '" << outputs[i] << "'";
-    if (failed(node.set(i, *tensor)))
+    if (failed(node.set(i, **tensor)))
       return failure();
   }
   return success();

@@ -11,8 +11,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::frontend;
 
-const Tensor *Scope::lookup(StringRef name) const {
-  for (const Scope *scope = this; scope; scope = scope->parent) {
+Tensor *Scope::lookup(StringRef name) {
+  for (Scope *scope = this; scope; scope = scope->parent) {
     auto it = scope->values.find(name);
     if (it != scope->values.end())
       return &it->second;
@@ -41,10 +41,15 @@ Importer::Importer(MLIRContext *context, const ::onnx::ModelProto &model, Tensor
     functions.insert({{function.domain(), function.name(), function.overload()}, &function});
 }
 
+/// More than any file has asked for; what each pass costs is bounded.
+static constexpr int kMaxPasses = 50;
+
 OwningOpRef<ModuleOp> Importer::run() {
-  // Each new attempt has one symbol, min or max fewer.
-  for (int attempt = 0; attempt < 200; ++attempt) {
-    again = false;
+  // The types of what was built before two sizes were found to be equal show both, and what could
+  // have been folded was not. So a pass that finds equalities goes on to find all of them, and the
+  // next one builds the program anew. As more is folded then it may find others.
+  for (int pass = 0; pass < kMaxPasses; ++pass) {
+    equalities = 0;
     std::vector<Diagnostic> messages;
     LogicalResult result = failure();
     {
@@ -52,8 +57,8 @@ OwningOpRef<ModuleOp> Importer::run() {
           context, [&](Diagnostic &message) { messages.push_back(std::move(message)); });
       result = importOnce();
     }
-    if (again)
-      continue; // what was said followed from a symbol that is to be replaced
+    if (equalities)
+      continue; // what was said may follow from what the types did not show yet
     // Errors after the first one follow from it.
     bool hasError = false;
     for (Diagnostic &message : messages) {
@@ -66,7 +71,9 @@ OwningOpRef<ModuleOp> Importer::run() {
       return nullptr;
     return std::move(module);
   }
-  emitError(fileLoc()) << "more than 200 sizes of inputs that have different names must be equal";
+  emitError(fileLoc()) << "in each of " << kMaxPasses
+                       << " passes over the nodes more sizes were found that must be equal; give "
+                          "the sizes of the inputs one name where they are equal";
   return nullptr;
 }
 
@@ -86,7 +93,7 @@ Location Importer::nodeLoc(const ::onnx::NodeProto &node, const Scope &scope) {
 }
 
 LogicalResult Importer::importOnce() {
-  // The builder still points into the module of the last attempt, which goes away here.
+  // The builder still points into the module of the last pass, which goes away here.
   builder.clearInsertionPoint();
   module = ModuleOp::create(builder, fileLoc(), llvm::sys::path::stem(path));
   builder.setInsertionPointToStart(module->getBody());
@@ -222,7 +229,7 @@ FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
         name += "_";
       size = SymExpr::symbol(name);
     }
-    sizes.push_back(size->substitute(replaced));
+    sizes.push_back(resolve(*size));
   }
   return sizes;
 }
@@ -331,7 +338,7 @@ LogicalResult Importer::checkDeclaredShape(const ::onnx::ValueInfoProto &info,
       size = SymExpr(dim.dim_value());
       comparable = dim.dim_value() >= 0;
     } else if (auto e = parseSize(dim.dim_param())) {
-      size = e->substitute(replaced);
+      size = resolve(*e);
       std::set<std::string> symbols;
       size.collectSymbols(symbols);
       comparable = llvm::all_of(symbols, [&](const auto &s) { return known.count(s) > 0; });
@@ -356,7 +363,10 @@ LogicalResult Importer::addResults(Scope &scope) {
   for (const auto &output : model.graph().output()) {
     if (!names.insert(output.name()).second)
       return emitError(fileLoc()) << "there are two outputs named '" << output.name() << "'";
-    const Tensor *tensor = scope.lookup(output.name());
+    FailureOr<const Tensor *> found = lookup(scope, output.name());
+    if (failed(found))
+      return failure();
+    const Tensor *tensor = *found;
     if (!tensor)
       return emitError(fileLoc()) << "no node computes output '" << output.name() << "'";
     if (failed(checkDeclaredShape(output, *tensor)))
@@ -387,102 +397,4 @@ void Importer::eraseUnused() {
   for (WeightOp weight : llvm::make_early_inc_range(module->getOps<WeightOp>()))
     if (!used.contains(FlatSymbolRefAttr::get(weight.getSymNameAttr())))
       weight.erase();
-}
-
-//===----------------------------------------------------------------------===//
-// Symbols
-//===----------------------------------------------------------------------===//
-
-bool Importer::replaceSymbol(const SymExpr &symbol, const SymExpr &e) {
-  const auto &terms = symbol.getTerms();
-  if (symbol.isOverflow() || e.isOverflow() || terms.size() != 1 || terms[0].coefficient != 1 ||
-      terms[0].atoms.size() != 1 || terms[0].atoms[0].kind != SymExpr::AtomKind::Symbol)
-    return false;
-  std::set<std::string> symbols;
-  e.collectSymbols(symbols);
-  const std::string &name = terms[0].atoms[0].name;
-  if (symbols.count(name))
-    return false;
-  for (auto &[other, value] : replaced)
-    value = value.substitute({{name, e}});
-  replaced[name] = e;
-  again = true;
-  return true;
-}
-
-/// `e` with the atom called `key` being `operand`, also within other atoms.
-static SymExpr choose(const SymExpr &e, const std::string &key, const SymExpr &operand) {
-  auto isLess = [](const SymExpr &a, const SymExpr &b) {
-    return (b - a).lowerBound().value_or(-1) >= 0;
-  };
-  auto rebuild = [&](const SymExpr::Atom &atom) -> SymExpr {
-    if (atom.key == key)
-      return operand;
-    if (!atom.args)
-      return SymExpr::symbol(atom.name);
-    SymExpr a = choose(atom.args->first, key, operand), b = choose(atom.args->second, key, operand);
-    switch (atom.kind) {
-    case SymExpr::AtomKind::FloorDiv:
-      return SymExpr::floorDiv(a, b);
-    case SymExpr::AtomKind::Mod:
-      return SymExpr::mod(a, b);
-    case SymExpr::AtomKind::Min:
-      return isLess(a, b) ? a : isLess(b, a) ? b : SymExpr::min(a, b);
-    default:
-      return isLess(a, b) ? b : isLess(b, a) ? a : SymExpr::max(a, b);
-    }
-  };
-  SymExpr sum(0);
-  for (const SymExpr::Term &term : e.getTerms()) {
-    SymExpr product(term.coefficient);
-    for (const SymExpr::Atom &atom : term.atoms)
-      product = product * rebuild(atom);
-    sum = sum + product;
-  }
-  return sum;
-}
-
-/// All min and max in `e`.
-static void collectChoices(const SymExpr &e, std::map<std::string, SymExpr::Atom> &found) {
-  for (const SymExpr::Term &term : e.getTerms())
-    for (const SymExpr::Atom &atom : term.atoms) {
-      if (!atom.args)
-        continue;
-      if (atom.kind == SymExpr::AtomKind::Min || atom.kind == SymExpr::AtomKind::Max)
-        found.insert({atom.key, atom});
-      collectChoices(atom.args->first, found);
-      collectChoices(atom.args->second, found);
-    }
-}
-
-bool Importer::chooseOperand(const SymExpr &a, const SymExpr &b) {
-  if (a.isOverflow() || b.isOverflow())
-    return false;
-  std::map<std::string, SymExpr::Atom> found;
-  collectChoices(a, found);
-  collectChoices(b, found);
-  for (const auto &[key, atom] : found)
-    for (const SymExpr &operand : {atom.args->first, atom.args->second})
-      if (choose(a, key, operand) == choose(b, key, operand) &&
-          choices.insert({key, operand}).second)
-        return again = true;
-  return false;
-}
-
-const SymExpr *Importer::findChoice(const SymExpr &minOrMax) const {
-  auto it = choices.find(minOrMax.str());
-  return it == choices.end() ? nullptr : &it->second;
-}
-
-void Importer::constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why) {
-  auto [it, isNew] = constraints.insert({expr.str(), {low, high, why.str()}});
-  if (isNew)
-    return;
-  Constraint &c = it->second;
-  if (low > c.low && high < c.high)
-    c.why = why.str();
-  else if (low > c.low || high < c.high)
-    c.why += "; " + why.str();
-  c.low = std::max(c.low, low);
-  c.high = std::min(c.high, high);
 }

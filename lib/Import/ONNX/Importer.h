@@ -28,7 +28,7 @@ using NodeProtos = ArrayRef<const ::onnx::NodeProto *>;
 /// Names that are visible to the nodes of one graph. Branches see the names
 /// of the graph around them, functions do not.
 struct Scope {
-  const Scope *parent = nullptr;
+  Scope *parent = nullptr;
   llvm::StringMap<Tensor> values;
   /// Names that somebody uses; others are not worth computing.
   llvm::StringSet<> used;
@@ -42,7 +42,8 @@ struct Scope {
   SmallVector<const ::onnx::FunctionProto *> calls;
   int depth = 0;
 
-  const Tensor *lookup(StringRef name) const;
+  /// Null if there is none.
+  Tensor *lookup(StringRef name);
   /// Version of a domain's operator set; nothing if the file does not import it.
   std::optional<int64_t> version(StringRef domain) const;
 };
@@ -66,11 +67,16 @@ public:
   Value materialize(const Tensor &tensor, Location loc);
   FailureOr<DenseElementsAttr> load(const TensorSource &source, Location loc);
 
-  /// Asks for the import to begin again with the symbol `symbol` standing for
-  /// `e`. False if that cannot be, because `symbol` is no symbol or `e` holds it.
+  /// What a name stands for, with the sizes that were found to be equal in this pass put in; null
+  /// if for nothing, a failure if there is no such value then.
+  FailureOr<const Tensor *> lookup(Scope &scope, StringRef name);
+  /// `e` without symbols that stand for others.
+  SymExpr resolve(const SymExpr &e);
+  /// Has the symbol `symbol` stand for `e`. False if that cannot be, because `symbol` is no symbol,
+  /// stands for something already, or `e` holds it.
   bool replaceSymbol(const SymExpr &symbol, const SymExpr &e);
-  /// Where `a` and `b` are equal if one min or max in them is one of its operands, asks for the
-  /// import to begin again with it being that one. False otherwise.
+  /// Where `a` and `b` are equal if one min or max in them is one of its operands, has it be that
+  /// one. False otherwise.
   bool chooseOperand(const SymExpr &a, const SymExpr &b);
   /// The operand that a min or max was found to be, or null.
   const SymExpr *findChoice(const SymExpr &minOrMax) const;
@@ -85,6 +91,7 @@ public:
 private:
   LogicalResult importOnce();
   LogicalResult importNode(const ::onnx::NodeProto &node, Scope &scope);
+  LogicalResult importNodeOnce(const ::onnx::NodeProto &node, Scope &scope);
   LogicalResult importCall(Node &node, const ::onnx::FunctionProto &function);
   /// The nodes of a branch or a function, whose `outputs` become those of `node`. `what` begins the
   /// sentence that says that one is not computed.
@@ -113,12 +120,20 @@ private:
   Location nodeLoc(const ::onnx::NodeProto &node, const Scope &scope);
   FlatSymbolRefAttr weightFor(const TensorSource &source, Location loc);
 
+  /// Symbols of `e` that stand for others.
+  SmallVector<std::string> findReplaced(const SymExpr &e) const;
+  /// `e` with those replaced by what they stand for, once; an overflow where that is no sensible
+  /// size.
+  SymExpr substitute(const SymExpr &e) const;
+  /// `e` resolved, and every min and max that was found to be one of its operands that one.
+  SymExpr update(const SymExpr &e);
+
   const ::onnx::ModelProto &model;
   TensorReader &reader;
   std::string path;
   const ::tpc::OnnxImportOptions &options;
 
-  // Of the current attempt.
+  // Of the current pass.
   OwningOpRef<ModuleOp> module;
   func::FuncOp main;
   Scope top;
@@ -135,10 +150,12 @@ private:
   std::map<std::tuple<std::string, std::string, std::string>, const ::onnx::FunctionProto *>
       functions; // by domain, name and overload
 
-  // Over all attempts.
-  std::map<std::string, SymExpr> replaced;
-  std::map<std::string, SymExpr> choices; // by the text of a min or max
-  bool again = false;
+  /// Times that two sizes were found to be equal in this pass.
+  int64_t equalities = 0;
+
+  // Over all passes.
+  std::map<std::string, SymExpr> replaced; // by the symbol
+  std::map<std::string, SymExpr> choices;  // by the text of a min or max
 };
 
 /// Renames what cannot be printed, everywhere in the model; names that differ still do.

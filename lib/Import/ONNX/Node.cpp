@@ -16,8 +16,13 @@ Node::Node(Importer &importer, Scope &scope, const ::onnx::NodeProto &proto, Str
            int64_t version, Location loc)
     : importer(importer), scope(scope), proto(proto), domain(domain), version(version), loc(loc),
       b(importer.builder) {
-  for (const std::string &name : proto.input())
-    inputs.push_back(name.empty() ? nullptr : scope.lookup(name));
+  for (const std::string &name : proto.input()) {
+    FailureOr<const Tensor *> tensor(nullptr);
+    if (!name.empty())
+      tensor = importer.lookup(scope, name);
+    hasFailed |= mlir::failed(tensor);
+    inputs.push_back(mlir::failed(tensor) ? nullptr : *tensor);
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -268,7 +273,7 @@ static std::shared_ptr<const Contents> wrapped(std::shared_ptr<const Contents> c
 
 LogicalResult Node::set(unsigned i, Tensor tensor) {
   if (hasFailed || !tensor.element) {
-    // A helper has reported why, or the import begins again.
+    // A helper has reported why, or the node is to be imported again.
     hasFailed = true;
     return failure();
   }
@@ -315,6 +320,8 @@ LogicalResult Node::resultContents(Type element, Sizes shape, Contents contents)
 bool Node::equate(const SymExpr &a, const SymExpr &b, const Twine &what) {
   if (a == b)
     return true;
+  if (hasFailed)
+    return false; // sizes of this node may be equal by now
   if (importer.replaceSymbol(a, b) || importer.replaceSymbol(b, a) ||
       importer.chooseOperand(a, b)) {
     hasFailed = true;

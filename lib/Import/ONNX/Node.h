@@ -94,10 +94,10 @@ public:
   Tensor wrap(Value value);
 
   //===--- sizes ------------------------------------------------------------===//
-  /// True if two sizes are equal. Where they are not and one is a symbol of
-  /// an input, the import begins again with that symbol replaced; where they
-  /// would be if min(8, sequence) were sequence, it begins again with that, and
-  /// a constraint sequence <= 8; otherwise reports an error that ends with `what`.
+  /// True if two sizes are equal. Where they are not and one is a symbol of an input, the node
+  /// fails and is imported again with that symbol replaced; where they would be if min(8, sequence)
+  /// were sequence, again with that, and a constraint sequence <= 8; otherwise reports an error
+  /// that ends with `what`.
   bool equate(const SymExpr &a, const SymExpr &b, const Twine &what);
   FailureOr<Sizes> broadcast(ArrayRef<SymExpr> a, ArrayRef<SymExpr> b);
   /// Requires low <= expr <= high of every run.

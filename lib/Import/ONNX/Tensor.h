@@ -43,6 +43,8 @@ struct Tensor {
   std::shared_ptr<const TensorSource> source;
   std::shared_ptr<const Contents> contents;
   std::optional<Interval> interval;
+  /// Those that its sizes show, see Importer::lookup.
+  int64_t equalities = 0;
 
   int64_t rank() const { return shape.size(); }
   bool isFloat() const { return isa<FloatType>(element); }

@@ -1,0 +1,225 @@
+//===- Symbols.cpp - Sizes that are found to be equal ---------------------===//
+//
+// An Add of [first, 4] and [second, 4] says that first is second. Symbols that stand for others, or
+// for expressions, form a forest, as in union-find: `resolve` follows it to what has no equal, and
+// shortens the way for the next one.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Importer.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+//===----------------------------------------------------------------------===//
+// Symbols
+//===----------------------------------------------------------------------===//
+
+/// What products of sums may become.
+static constexpr double kMaxTerms = 4096;
+
+SmallVector<std::string> Importer::findReplaced(const SymExpr &e) const {
+  SmallVector<std::string> found;
+  if (replaced.empty())
+    return found;
+  std::set<std::string> symbols;
+  e.collectSymbols(symbols);
+  llvm::copy_if(symbols, std::back_inserter(found),
+                [&](const std::string &symbol) { return replaced.count(symbol) > 0; });
+  return found;
+}
+
+/// No less than the terms of `e` with the symbols replaced; none of what is within floordiv and the
+/// like counts, unless it alone is too much.
+static double boundTerms(const SymExpr &e, const std::map<std::string, SymExpr> &replaced) {
+  double sum = 0;
+  for (const SymExpr::Term &term : e.getTerms()) {
+    double product = 1;
+    for (const SymExpr::Atom &atom : term.atoms) {
+      if (auto it = replaced.find(atom.name); !atom.args && it != replaced.end())
+        product *= std::max<size_t>(1, it->second.getTerms().size());
+      if (atom.args)
+        for (const SymExpr &arg : {atom.args->first, atom.args->second})
+          if (double inner = boundTerms(arg, replaced); inner > kMaxTerms)
+            product *= inner;
+    }
+    sum += product;
+  }
+  return sum;
+}
+
+SymExpr Importer::substitute(const SymExpr &e) const {
+  // Squares of squares of squares: `findFault` says that no file means that.
+  const SymExpr overflow = SymExpr(INT64_MAX) * SymExpr(2);
+  if (boundTerms(e, replaced) > kMaxTerms)
+    return overflow;
+  SymExpr result = e.substitute(replaced);
+  return isReasonable(result) ? result : overflow;
+}
+
+SymExpr Importer::resolve(const SymExpr &e) {
+  // No circle: what a symbol is replaced by was resolved, and did not hold it. No recursion: the
+  // way may be as long as there are inputs.
+  SmallVector<std::string> open = findReplaced(e);
+  if (open.empty())
+    return e;
+  while (!open.empty()) {
+    SymExpr &value = replaced.at(open.back());
+    SmallVector<std::string> inner = findReplaced(value);
+    llvm::erase_if(inner, [&](const std::string &symbol) {
+      return findReplaced(replaced.at(symbol)).empty();
+    });
+    if (inner.empty()) {
+      value = substitute(value);
+      open.pop_back();
+    }
+    open.append(inner);
+  }
+  return substitute(e);
+}
+
+bool Importer::replaceSymbol(const SymExpr &symbol, const SymExpr &value) {
+  SymExpr e = resolve(value);
+  const auto &terms = symbol.getTerms();
+  if (symbol.isOverflow() || e.isOverflow() || terms.size() != 1 || terms[0].coefficient != 1 ||
+      terms[0].atoms.size() != 1 || terms[0].atoms[0].kind != SymExpr::AtomKind::Symbol)
+    return false;
+  std::set<std::string> symbols;
+  e.collectSymbols(symbols);
+  const std::string &name = terms[0].atoms[0].name;
+  if (symbols.count(name) || !replaced.insert({name, e}).second)
+    return false;
+  ++equalities;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// min and max
+//===----------------------------------------------------------------------===//
+
+/// `e` with the atom called `key` being `operand`, also within other atoms.
+static SymExpr choose(const SymExpr &e, const std::string &key, const SymExpr &operand) {
+  auto isLess = [](const SymExpr &a, const SymExpr &b) {
+    return (b - a).lowerBound().value_or(-1) >= 0;
+  };
+  auto rebuild = [&](const SymExpr::Atom &atom) -> SymExpr {
+    if (atom.key == key)
+      return operand;
+    if (!atom.args)
+      return SymExpr::symbol(atom.name);
+    SymExpr a = choose(atom.args->first, key, operand), b = choose(atom.args->second, key, operand);
+    switch (atom.kind) {
+    case SymExpr::AtomKind::FloorDiv:
+      return SymExpr::floorDiv(a, b);
+    case SymExpr::AtomKind::Mod:
+      return SymExpr::mod(a, b);
+    case SymExpr::AtomKind::Min:
+      return isLess(a, b) ? a : isLess(b, a) ? b : SymExpr::min(a, b);
+    default:
+      return isLess(a, b) ? b : isLess(b, a) ? a : SymExpr::max(a, b);
+    }
+  };
+  SymExpr sum(0);
+  for (const SymExpr::Term &term : e.getTerms()) {
+    SymExpr product(term.coefficient);
+    for (const SymExpr::Atom &atom : term.atoms)
+      product = product * rebuild(atom);
+    sum = sum + product;
+  }
+  return sum;
+}
+
+/// All min and max in `e`.
+static void collectChoices(const SymExpr &e, std::map<std::string, SymExpr::Atom> &found) {
+  for (const SymExpr::Term &term : e.getTerms())
+    for (const SymExpr::Atom &atom : term.atoms) {
+      if (!atom.args)
+        continue;
+      if (atom.kind == SymExpr::AtomKind::Min || atom.kind == SymExpr::AtomKind::Max)
+        found.insert({atom.key, atom});
+      collectChoices(atom.args->first, found);
+      collectChoices(atom.args->second, found);
+    }
+}
+
+bool Importer::chooseOperand(const SymExpr &a, const SymExpr &b) {
+  if (a.isOverflow() || b.isOverflow())
+    return false;
+  std::map<std::string, SymExpr::Atom> found;
+  collectChoices(a, found);
+  collectChoices(b, found);
+  for (const auto &[key, atom] : found)
+    for (const SymExpr &operand : {atom.args->first, atom.args->second})
+      if (choose(a, key, operand) == choose(b, key, operand) &&
+          choices.insert({key, operand}).second) {
+        ++equalities;
+        return true;
+      }
+  return false;
+}
+
+const SymExpr *Importer::findChoice(const SymExpr &minOrMax) const {
+  auto it = choices.find(minOrMax.str());
+  return it == choices.end() ? nullptr : &it->second;
+}
+
+//===----------------------------------------------------------------------===//
+// What is known already
+//===----------------------------------------------------------------------===//
+
+SymExpr Importer::update(const SymExpr &e) {
+  SymExpr result = resolve(e);
+  // One choice may bring forth the min or max that is another.
+  for (bool changed = !choices.empty(); changed && isReasonable(result);) {
+    changed = false;
+    std::map<std::string, SymExpr::Atom> found;
+    collectChoices(result, found);
+    for (const auto &[key, atom] : found)
+      if (auto it = choices.find(key); !changed && it != choices.end()) {
+        result = choose(result, key, resolve(it->second));
+        changed = true;
+      }
+  }
+  return result;
+}
+
+FailureOr<const Tensor *> Importer::lookup(Scope &scope, StringRef name) {
+  Tensor *tensor = scope.lookup(name);
+  if (!tensor || tensor->equalities == equalities)
+    return tensor;
+  for (SymExpr &size : tensor->shape)
+    size = update(size);
+  if (!findFault(tensor->shape).empty())
+    return failure(); // the next pass comes to what is wrong, and says so
+  if (tensor->contents && !tensor->contents->isFloat) {
+    auto contents = std::make_shared<Contents>(*tensor->contents);
+    for (SymExpr &e : contents->ints)
+      e = update(e);
+    tensor->contents = std::move(contents);
+  }
+  if (tensor->interval)
+    tensor->interval = Interval{update(tensor->interval->low), update(tensor->interval->high)};
+  // The value's users are wrong now. They are not looked at any more.
+  if (tensor->value)
+    tensor->value.setType(makeTensorType(tensor->element, tensor->shape));
+  tensor->equalities = equalities;
+  return tensor;
+}
+
+//===----------------------------------------------------------------------===//
+// Constraints
+//===----------------------------------------------------------------------===//
+
+void Importer::constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why) {
+  auto [it, isNew] = constraints.insert({expr.str(), {low, high, why.str()}});
+  if (isNew)
+    return;
+  Constraint &c = it->second;
+  if (low > c.low && high < c.high)
+    c.why = why.str();
+  else if (low > c.low || high < c.high)
+    c.why += "; " + why.str();
+  c.low = std::max(c.low, low);
+  c.high = std::min(c.high, high);
+}
