@@ -3,6 +3,7 @@
 #include "Reference.h"
 #include "core/World.h"
 #include <chrono>
+#include <exception>
 #include <gtest/gtest.h>
 #include <stdexcept>
 #include <thread>
@@ -216,4 +217,13 @@ TEST(World, RanksKeepTheirThreads) {
   EXPECT_EQ(first, second);
   EXPECT_EQ(first[0], std::this_thread::get_id());
   EXPECT_TRUE(first[1] != first[0] && first[2] != first[1] && first[2] != first[0]);
+}
+
+TEST(Errors, TheProcessKeepsItsTerminateHandler) {
+  std::terminate_handler before = std::get_terminate(), during = nullptr;
+  EXPECT_FALSE(runWorld(2, [&](tpc_context &ctx) {
+    if (ctx.rank == 1)
+      during = std::get_terminate();
+  }));
+  EXPECT_EQ(during, before);
 }

@@ -164,6 +164,17 @@ TEST(Mpi, AnErrorIsSaidOnce) {
   EXPECT_FAILS(mpi(2, "no-unwind 1"), "rank 1: out of luck");
 }
 
+TEST(Mpi, ALevelWithoutThreadsIsRefused) {
+  Ending e = mpi(2, "end", folder + "SCENARIO_THREAD_LEVEL=0 ");
+  EXPECT_NE(e.status, 0);
+  EXPECT_NE(
+      e.err.find("MPI was initialized with MPI_THREAD_SINGLE, while a rank has several threads; "
+                 "build libtpc_mpi.so with an MPI that supports MPI_THREAD_FUNNELED"),
+      std::string::npos)
+      << e.err;
+  EXPECT_EQ(e.out, "");
+}
+
 TEST(Mpi, OutputsThatDoNotFit) {
   if (!addressesAreLimited)
     GTEST_SKIP() << "sanitizers: they reserve terabytes, addresses have no limit";

@@ -14,14 +14,14 @@ namespace tpc::rt {
 
 namespace {
 
-// For the terminate handler: the world that is being run.
+// For endTerminated: the world that is being run.
 std::atomic<World *> running{nullptr};
 // Goes up when a run begins and when it ends.
 std::atomic<uint64_t> runs{0};
 
-/// An error could not be unwound through some frame. A program has nothing left to do but to say
-/// what happened.
-[[noreturn]] void onTerminate() {
+} // namespace
+
+void endTerminated() {
   World *world = running.load();
   std::string message =
       world && world->failed() ? world->errorMessage() : "internal error: terminated";
@@ -29,8 +29,6 @@ std::atomic<uint64_t> runs{0};
   std::fflush(stderr);
   _exit(1);
 }
-
-} // namespace
 
 Session::~Session() = default;
 
@@ -104,14 +102,12 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
     localRanks->enter();
   World *outer = running.exchange(this);
   runs.fetch_add(1);
-  std::terminate_handler handler = std::set_terminate(onTerminate);
   try {
     threadsOfRanks.run(numLocal(), [&](int index) { runRank(local(index), fn); });
   } catch (const std::system_error &e) {
     recordError(local(0).rank, "cannot start a thread for each of " + std::to_string(numLocal()) +
                                    " ranks: " + e.what());
   }
-  std::set_terminate(handler);
   runs.fetch_add(1);
   running.store(outer);
   if (failed())

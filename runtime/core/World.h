@@ -168,6 +168,11 @@ private:
   int firstErrorRank = -1;
 };
 
+/// For `std::set_terminate`, in programs. An error could not be unwound through some frame: there
+/// is nothing left to do but to say what happened, with status 1. `World::run` leaves the handler
+/// of the process as it is.
+[[noreturn]] void endTerminated();
+
 /// `ranks` threads on one axis, for tests and small programs: the first error, or nothing.
 inline std::optional<std::string> runWorld(int ranks,
                                            const std::function<void(tpc_context &)> &fn) {

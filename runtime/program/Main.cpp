@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fcntl.h>
 #include <filesystem>
 #include <thread>
@@ -253,6 +254,7 @@ extern "C" int tpc_main(const tpc_program *program, int argc, char **argv) {
   // A file that grows too large is an error of write() then, which cleans up and says so.
   std::signal(SIGXFSZ, SIG_IGN);
   occupyStandardDescriptors();
+  std::set_terminate(endTerminated);
   try {
     return runProgram(*program, argc, argv);
   } catch (const std::bad_alloc &) {

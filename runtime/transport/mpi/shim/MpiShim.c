@@ -17,6 +17,8 @@ static int64_t part_bytes = INT64_C(1) << 30;
 static const int leave_tag = 32767; /* the largest that the standard promises */
 static const int late_tag = 32766;  /* somebody has waited for too long */
 
+/* There is one MPI in a process, and so one session at a time. */
+static int is_open, is_ours; /* ours: we initialized MPI, and finalize it */
 static MPI_Comm world;
 static int world_rank, world_size;
 
@@ -34,7 +36,14 @@ static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_
   const char *part = getenv("TPC_MPI_PART_BYTES");
   if (part && atoll(part) > 0 && atoll(part) < part_bytes)
     part_bytes = atoll(part);
-  int provided = 0, initialized = 0;
+  int provided = MPI_THREAD_SINGLE, initialized = 0, finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized || is_open) {
+    snprintf(error, (size_t)capacity,
+             finalized ? "MPI was finalized in this process, and cannot be initialized again"
+                       : "this process has a session already; end it before another begins");
+    return 1;
+  }
   MPI_Initialized(&initialized);
   if (!initialized) {
     int status = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
@@ -43,6 +52,19 @@ static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_
       return 1;
     }
   }
+  /* Only this thread calls MPI, but it has others beside it. */
+  MPI_Query_thread(&provided);
+  if (provided < MPI_THREAD_FUNNELED) {
+    if (!initialized)
+      MPI_Finalize();
+    snprintf(error, (size_t)capacity,
+             "MPI was initialized with MPI_THREAD_SINGLE, while a rank has several threads; %s",
+             initialized ? "initialize it with MPI_Init_thread and MPI_THREAD_FUNNELED"
+                         : "build libtpc_mpi.so with an MPI that supports MPI_THREAD_FUNNELED");
+    return 1;
+  }
+  is_open = 1;
+  is_ours = !initialized;
   /* A communicator of its own, so that nothing else in the process can take our messages. */
   MPI_Comm_dup(MPI_COMM_WORLD, &world);
   MPI_Comm_rank(world, &world_rank);
@@ -287,11 +309,13 @@ static void abort_world(int32_t status) {
 static void finalize(void) {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized)
+  if (finalized || !is_open)
     return;
   tpc_doorbells_close();
   MPI_Comm_free(&world);
-  MPI_Finalize();
+  if (is_ours)
+    MPI_Finalize();
+  is_open = 0;
   free(requests);
   free(peers);
   free(completed);
