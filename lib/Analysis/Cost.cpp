@@ -125,8 +125,7 @@ std::optional<double> CostModel::getPoints(Operation *op) const {
   count(rule.operands);
   count(rule.results);
   for (auto [i, size] : llvm::enumerate(sizes)) {
-    FactorKind kind = rule.factors[i].kind;
-    if (tensors[i] < 2 && (kind == FactorKind::Parallel || kind == FactorKind::Whole))
+    if (tensors[i] < 2 && !getReduction(rule.factors[i].kind))
       return largest;
     points *= size;
   }

@@ -39,11 +39,13 @@ ShardingRule RollOp::getShardingRule() {
   ShardingRule rule;
   Sizes sizes = getSizes(getResult());
   ShardingRule::Dims dims = addDims(rule, sizes);
+  auto every = SymExpr::parse(getEvery().str());
+  int factor = dims[getDim()].front();
+  rule.factors[factor].kind = FactorKind::Permuted;
+  rule.factors[factor].run = every;
   if (getDist(getResult()).getLocal()) {
     // What a rank does alone: runs are whole, and there may be many of them.
-    auto every = SymExpr::parse(getEvery().str());
     auto runs = every ? sizes[getDim()].divideExact(*every) : std::nullopt;
-    int factor = dims[getDim()].front();
     rule.factors[factor].kind = FactorKind::Whole;
     if (runs && !runs->isConstant(1)) {
       rule.factors[factor].size = *every;
@@ -54,6 +56,11 @@ ShardingRule RollOp::getShardingRule() {
   rule.results.push_back(dims);
   rule.linear.push_back({{0}, true});
   return rule;
+}
+
+Value RollOp::buildPermute(OpBuilder &builder, ArrayAttr axes) {
+  return CollectivePermuteOp::create(builder, getLoc(), getType(), getOperand(), axes, getDimAttr(),
+                                     getFromAttr(), getEveryAttr());
 }
 
 OpFoldResult RollOp::fold(FoldAdaptor) {

@@ -25,6 +25,7 @@ std::optional<ReductionKind> mlir::tpc::getReduction(FactorKind kind) {
   case FactorKind::ReductionMin:
     return ReductionKind::Min;
   case FactorKind::Parallel:
+  case FactorKind::Permuted:
   case FactorKind::Whole:
     break;
   }

@@ -65,7 +65,8 @@ inline constexpr llvm::StringLiteral kLinksAttr = "tpc.links";
 inline constexpr llvm::StringLiteral kSplitAttr = "tpc.split";
 /// Ops: what the result is resharded to before it is used.
 inline constexpr llvm::StringLiteral kHoldAttr = "tpc.hold";
-/// Module: the tactics that ran, and what each did.
+/// Module: the tactics that ran, as an array of {name, splits = [texts], predicts = [{axis, kind,
+/// size, why}]}. A prediction has the size of the dimension that is moved, if there is one.
 inline constexpr llvm::StringLiteral kTacticsAttr = "tpc.tactics";
 /// Module: warnings of its plan, for the report.
 inline constexpr llvm::StringLiteral kWarningsAttr = "tpc.warnings";

@@ -77,8 +77,8 @@ def Tpc_RollOp : Tpc_InferredOp<"roll"> {
     `tpc.roll %x dim 1 from "1" every "sequence"` shifts each sequence of `[batch, sequence, 40]` by one to the left;
     of `[batch * sequence, 40]`, `dim 0` does the same.
 
-    Rule: all dimensions are parallel, and the op is linear: the global value does not depend on how it is split. Where a run is split,
-    `tpc-lower-reshards` makes a `tpc.collective_permute` of it; in a local program runs are whole.
+    Rule: `dim` is permuted within runs, all others are parallel, and the op is linear: the global value does not depend on how it is
+    split. Where a run is split, `tpc-lower-reshards` makes a `tpc.collective_permute` of it; in a local program runs are whole.
     ONNX Concat of two Slices (torch.roll).
   }];
   let arguments = (ins Tpc_Tensor:$operand, I64Attr:$dim, StrAttr:$from, StrAttr:$every);
@@ -86,6 +86,7 @@ def Tpc_RollOp : Tpc_InferredOp<"roll"> {
   let hasVerifier = 1;
   let hasFolder = 1;
   let assemblyFormat = "$operand `dim` $dim `from` $from `every` $every attr-dict `:` type($operand) `->` type($result)";
+  let extraClassDeclaration = "::mlir::Value buildPermute(::mlir::OpBuilder &builder, ::mlir::ArrayAttr axes);";
 }
 
 def Tpc_IotaOp : Tpc_ModelOp<"iota"> {

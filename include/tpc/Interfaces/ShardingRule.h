@@ -15,7 +15,9 @@
 //
 // An axis that splits a parallel factor splits it wherever it occurs; one that
 // splits a reduction factor leaves the results unreduced over that axis; a
-// `Whole` factor (a softmax's dimension) must not be split. An operand that is
+// `Whole` factor (a softmax's dimension) must not be split. Along a `Permuted`
+// factor (a cyclic shift's dimension) elements change places, within runs at its
+// minor end: split inside of a run, the op is a collective-permute. An operand that is
 // unreduced over an axis is allowed where the op is linear: for one entry of
 // `linear` exactly the operands in it are unreduced over the axis, and then
 // the results are too.
@@ -30,12 +32,14 @@
 
 namespace mlir::tpc {
 
-enum class FactorKind { Parallel, ReductionSum, ReductionMax, ReductionMin, Whole };
+enum class FactorKind { Parallel, ReductionSum, ReductionMax, ReductionMin, Permuted, Whole };
 
 struct ShardingRule {
   struct Factor {
     ::tpc::SymExpr size;
     FactorKind kind;
+    /// Of a permuted factor: the elements of a run, in which they stay.
+    std::optional<::tpc::SymExpr> run = std::nullopt;
   };
   /// Factor indices of one dimension, major to minor. Empty: the dimension has
   /// size 1 and broadcasts.
@@ -53,7 +57,7 @@ struct ShardingRule {
   SmallVector<Linear> linear;
 
   int addFactor(const ::tpc::SymExpr &size, FactorKind kind = FactorKind::Parallel) {
-    factors.push_back({size, kind});
+    factors.push_back({size, kind, std::nullopt});
     return factors.size() - 1;
   }
 };

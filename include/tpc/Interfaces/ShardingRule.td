@@ -16,7 +16,12 @@ def ShardingRuleOpInterface : OpInterface<"ShardingRuleOpInterface"> {
     InterfaceMethod<"The rule, in terms of the global sizes of the operands and results.",
       "::mlir::tpc::ShardingRule", "getShardingRule">,
     InterfaceMethod<"Floating-point operations per point of the rule's iteration space (the product of all factors).",
-      "double", "getFlopsPerPoint", (ins), "", [{ return 1.0; }]>
+      "double", "getFlopsPerPoint", (ins), "", [{ return 1.0; }]>,
+    InterfaceMethod<"Of an op with a permuted factor: the collective over `axes` that does the same where they split "
+      "its runs. At most one factor of a rule is permuted.",
+      "::mlir::Value", "buildPermute", (ins "::mlir::OpBuilder &":$builder, "::mlir::ArrayAttr":$axes), "", [{
+        llvm_unreachable("no factor is permuted");
+      }]>
   ];
   let verify = [{ return ::mlir::tpc::verifyDistribution($_op); }];
   let verifyWithRegions = 0;

@@ -3,7 +3,7 @@
 // The sequence is found in Reshard.cpp, among the collectives that tactics predicted. Where
 // these do not lead to the target, the cheapest of all sequences says what is missing.
 //
-// A cyclic shift along a dimension that is split is one collective-permute.
+// An op that permutes elements along a dimension that is split is one collective-permute.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,10 +26,10 @@ class Lowering {
 public:
   Lowering(ModuleOp module, bool allowReshard);
   LogicalResult run(ReshardOp op);
-  LogicalResult run(RollOp op);
+  LogicalResult run(ShardingRuleOpInterface op, const Permutation &permutation);
 
 private:
-  bool shiftWhole(RollOp op, DistAttr dist);
+  bool permuteWhole(Operation *op, int64_t dim);
   bool isPredicted(StringRef kind, StringAttr axis, const std::string &size) const;
   bool isAllowed(ReshardStep::Kind kind, StringAttr axis, DistAttr dist, int64_t dim) const;
   LogicalResult reportUnpredicted(ReshardOp op, DistAttr from, DistAttr to);
@@ -129,63 +129,60 @@ LogicalResult Lowering::run(ReshardOp op) {
 
 /// Where ranks have parts that are not in a row, such as `3 * 8{tp}` of runs of 24: gathers the
 /// dimension, shifts it whole, and takes each rank's part, if these collectives are allowed.
-bool Lowering::shiftWhole(RollOp op, DistAttr dist) {
-  int64_t dim = op.getDim();
+bool Lowering::permuteWhole(Operation *op, int64_t dim) {
+  DistAttr dist = getDist(op->getResult(0));
   DistAttr whole = withDim(dist, dim, dist.getDims()[dim].getGlobal());
   auto filter = [&](auto... args) { return isAllowed(args...); };
   auto there = planner.find(dist, whole, filter), back = planner.find(whole, dist, filter);
   if (!there || !back)
     return false;
   OpBuilder builder(op);
-  Value value = op.getOperand();
+  Value value = op->getOperand(0);
   for (const ReshardStep &step : there->steps)
-    value = emitReshardStep(builder, op.getLoc(), value, step, {});
-  auto shifted = cast<RollOp>(builder.clone(*op));
-  shifted->setOperand(0, value);
-  shifted.getResult().setType(cast<RankedTensorType>(value.getType()));
-  value = shifted.getResult();
+    value = emitReshardStep(builder, op->getLoc(), value, step, {});
+  Operation *permuted = builder.clone(*op);
+  permuted->setOperand(0, value);
+  permuted->getResult(0).setType(cast<RankedTensorType>(value.getType()));
+  value = permuted->getResult(0);
   for (const ReshardStep &step : back->steps)
-    value = emitReshardStep(builder, op.getLoc(), value, step, {});
-  op.getResult().replaceAllUsesWith(value);
-  op.erase();
+    value = emitReshardStep(builder, op->getLoc(), value, step, {});
+  op->getResult(0).replaceAllUsesWith(value);
+  op->erase();
   return true;
 }
 
-LogicalResult Lowering::run(RollOp op) {
-  int64_t dim = op.getDim();
-  DistAttr dist = getDist(op.getResult());
-  if (isLocal(op))
+LogicalResult Lowering::run(ShardingRuleOpInterface op, const Permutation &permutation) {
+  int64_t dim = permutation.dim;
+  Value result = op->getResult(0);
+  std::string name = "'" + getSourceName(op.getLoc()) + "'";
+  if (permutation.isLocal)
     return success();
-  auto move = getMove(op);
-  if (!move && shiftWhole(op, dist))
+  if (!permutation.move && permuteWhole(op, dim))
     return success();
-  if (!move)
-    return op.emitError() << "'" << getSourceName(op.getLoc()) << "' shifts runs of "
-                          << op.getEvery() << " elements of dimension " << dim
-                          << ", of which ranks would have "
-                          << "parts that are not in a row, in " << op.getType()
-                          << "; split the outermost factor of a run, or none, or gather the "
-                          << "dimension with allow-reshard";
-  BlockMove::Axes axes = move->getAxes();
+  if (!permutation.move)
+    return op->emitError() << name << " shifts runs of " << permutation.run.str()
+                           << " elements of dimension " << dim
+                           << ", of which ranks would have parts that are not in a row, in "
+                           << result.getType()
+                           << "; split the outermost factor of a run, or none, or gather the "
+                           << "dimension with allow-reshard";
+  BlockMove::Axes axes = permutation.move->getAxes();
+  std::string size = printSize(getDist(result), dim);
   for (StringAttr axis : axes) {
     if (axis.getValue() == "mb")
-      return op.emitError() << "'" << getSourceName(op.getLoc())
-                            << "' shifts across micro-batches, of which a rank has one at a time; "
-                               "leave mb out";
-    if (!allowReshard && !isPredicted("collective_permute", axis, printSize(dist, dim)))
-      return op.emitError() << "'" << getSourceName(op.getLoc())
-                            << "' needs a collective_permute over '" << axis.getValue()
-                            << "' of dimension " << dim << " (" << printSize(dist, dim)
-                            << ") that no tactic predicts; change what is split, or accept it "
-                               "with allow-reshard";
+      return op->emitError() << name
+                             << " shifts across micro-batches, of which a rank has one at a time; "
+                                "leave mb out";
+    if (!allowReshard && !isPredicted("collective_permute", axis, size))
+      return op->emitError() << name << " needs a collective_permute over '" << axis.getValue()
+                             << "' of dimension " << dim << " (" << size
+                             << ") that no tactic predicts; change what is split, or accept it "
+                                "with allow-reshard";
   }
   OpBuilder builder(op);
-  Value moved = CollectivePermuteOp::create(
-      builder, op.getLoc(), op.getType(), op.getOperand(),
-      builder.getArrayAttr(SmallVector<Attribute>(axes.begin(), axes.end())), op.getDimAttr(),
-      op.getFromAttr(), op.getEveryAttr());
-  op.getResult().replaceAllUsesWith(moved);
-  op.erase();
+  result.replaceAllUsesWith(op.buildPermute(
+      builder, builder.getArrayAttr(SmallVector<Attribute>(axes.begin(), axes.end()))));
+  op->erase();
   return success();
 }
 
@@ -201,10 +198,10 @@ struct LowerReshards : public mlir::tpc::impl::LowerReshardsBase<LowerReshards> 
                 ? succeeded(lowering.run(op))
                 : succeeded(op.emitOpError("is in a module without a tpc.grid: run "
                                            "tpc-assign-shardings first"));
-    SmallVector<RollOp> rolls;
-    getOperation().walk([&](RollOp op) { rolls.push_back(op); });
-    for (RollOp op : rolls)
-      ok &= succeeded(lowering.run(op));
+    getOperation().walk([&](ShardingRuleOpInterface op) {
+      if (auto permutation = getPermutation(op))
+        ok &= succeeded(lowering.run(op, *permutation));
+    });
     if (!ok)
       signalPassFailure();
   }

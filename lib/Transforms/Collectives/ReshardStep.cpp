@@ -56,17 +56,22 @@ std::string mlir::tpc::printSize(DistAttr dist, int64_t dim) {
   return dim < 0 ? "" : dist.getDims()[dim].getExpr().str();
 }
 
-bool mlir::tpc::isLocal(RollOp roll) {
-  DimAttr dim = getDist(roll.getResult()).getDims()[roll.getDim()];
-  auto every = *::tpc::SymExpr::parse(roll.getEvery().str());
-  auto runs = every.isConstant(0) ? std::nullopt : dim.getExpr().divideExact(every);
-  auto parts = runs ? splitDim(dim, {*runs, every}) : std::nullopt;
-  return parts && !(*parts)[1].isSharded();
-}
-
-std::optional<BlockMove> mlir::tpc::getMove(RollOp roll) {
-  DimAttr dim = getDist(roll.getResult()).getDims()[roll.getDim()];
-  return BlockMove::get(dim, dim, ::tpc::SymExpr::parse(roll.getEvery().str()));
+std::optional<Permutation> mlir::tpc::getPermutation(ShardingRuleOpInterface op) {
+  ShardingRule rule = op.getShardingRule();
+  auto *factor = llvm::find_if(rule.factors, [](const ShardingRule::Factor &f) {
+    return f.kind == FactorKind::Permuted && f.run;
+  });
+  if (factor == rule.factors.end())
+    return std::nullopt;
+  ShardingRule::Dim alone = {int(factor - rule.factors.begin())};
+  assert(rule.results.size() == 1 && rule.operands.size() == 1 && "of one value another");
+  int64_t d = llvm::find(rule.results[0], alone) - rule.results[0].begin();
+  DimAttr dim = getDist(op->getResult(0)).getDims()[d];
+  auto runs = factor->run->isConstant(0) ? std::nullopt : factor->size.divideExact(*factor->run);
+  auto parts = runs ? splitDim(dim, {*runs, *factor->run}) : std::nullopt;
+  bool isLocal = parts && !(*parts)[1].isSharded();
+  return Permutation{d, *factor->run, isLocal,
+                     isLocal ? std::nullopt : BlockMove::get(dim, dim, factor->run)};
 }
 
 DistAttr mlir::tpc::composeDist(MLIRContext *context, const ShardingRule::Dims &dims,

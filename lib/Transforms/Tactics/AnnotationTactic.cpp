@@ -270,7 +270,7 @@ LogicalResult AnnotationTactic::seed(Site &site) {
                                 " over " + axis.getValue().str() + " " +
                                 std::to_string(grid.getAxisSize(axis)) + ": " +
                                 plan.describeSites(cls));
-        plan.claimSums(cls, axis.getValue(), what, record);
+        plan.claimCommunication(cls, axis.getValue(), what, record);
       }
   }
   for (int cls : site.all)

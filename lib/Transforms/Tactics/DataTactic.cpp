@@ -121,7 +121,7 @@ LogicalResult mlir::tpc::applyDataTactic(Plan &plan) {
     if (!annotated)
       plan.addAxis(batch, "dp");
     text += " over " + std::to_string(replicas) + " replicas";
-    plan.claimSums(batch, "dp", "batch", record);
+    plan.claimCommunication(batch, "dp", "batch", record);
   }
   if (microBatches > 1) {
     plan.addAxis(batch, "mb");

@@ -151,7 +151,7 @@ bool Plan::isUnreduced(Value value, StringRef axis) const {
     return false;
   const ShardingRule &rule = classes.getRule(op);
   for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
-    if (rule.factors[factor].kind != FactorKind::Parallel &&
+    if (getReduction(rule.factors[factor].kind) &&
         hasAxis(classes.getFactorClasses(op, factor), axis, getPlace(op), factor))
       return true;
   return false;
@@ -219,40 +219,35 @@ std::string Plan::describeSites(int cls) const {
   return sites;
 }
 
-SmallVector<int> Plan::getRun(RollOp roll) const {
+SmallVector<int> Plan::getPermuted(Operation *op, unsigned factor) const {
   // From the minor end: what the runs' size is made of.
-  auto every = ::tpc::SymExpr::parse(roll.getEvery().str());
-  SmallVector<int> run, all = classes.getClasses(roll.getResult(), roll.getDim());
+  SmallVector<int> run, all = classes.getFactorClasses(op, factor);
+  auto left = classes.getRule(op).factors[factor].run;
   for (int cls : llvm::reverse(all)) {
-    if (!every || every->isConstant(1) || every->isConstant(0))
+    if (!left || left->isConstant(1) || left->isConstant(0))
       break;
     run.push_back(cls);
     if (classes.getSize(cls).isConstant(0))
       break;
-    every = every->divideExact(classes.getSize(cls));
+    left = left->divideExact(classes.getSize(cls));
   }
   std::reverse(run.begin(), run.end());
   return run;
 }
 
-RollOp Plan::findShift(int cls) const {
-  for (ClassUse use : getUses(cls))
-    if (auto roll = dyn_cast<RollOp>(use.op); roll && llvm::is_contained(getRun(roll), cls))
-      return roll;
-  return {};
+void Plan::claimPermutation(Operation *op, StringRef axis, TacticRecord &record) const {
+  for (Value result : op->getResults())
+    record.claims.push_back({result,
+                             op,
+                             {StringAttr::get(module.getContext(), axis)},
+                             "shifts along what " + axis.str() + " splits"});
 }
 
-void Plan::claimShift(RollOp roll, StringRef axis, TacticRecord &record) const {
-  record.claims.push_back({roll.getResult(),
-                           roll,
-                           {StringAttr::get(module.getContext(), axis)},
-                           "shifts along what " + axis.str() + " splits"});
-}
-
-void Plan::claimSums(int cls, StringRef axis, const std::string &what, TacticRecord &record) const {
+void Plan::claimCommunication(int cls, StringRef axis, const std::string &what,
+                              TacticRecord &record) const {
   for (ClassUse use : getUses(cls)) {
-    if (auto roll = dyn_cast<RollOp>(use.op); roll && llvm::is_contained(getRun(roll), cls))
-      claimShift(roll, axis, record);
+    if (isPermuted(use, cls))
+      claimPermutation(use.op, axis, record);
     if (!getReduction(classes.getRule(use.op).factors[use.factor].kind))
       continue;
     for (Value result : use.op->getResults())

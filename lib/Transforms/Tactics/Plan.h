@@ -23,7 +23,7 @@ namespace mlir::tpc {
 /// who read it is communicated. Which collectives these are is not its to say (Predictions.cpp).
 struct Claim {
   Value value;
-  /// Null: whoever reads it, also as a part of a sum. The op that makes it: what that shifts.
+  /// Null: whoever reads it, also as a part of a sum. The op that makes it: what that permutes.
   Operation *reader;
   SmallVector<StringAttr> axes; // none: all of them
   std::string why;              // for people
@@ -135,17 +135,19 @@ public:
   /// argument are those of all calls.
   SmallVector<Operation *> getParameters(Value value) const;
 
-  /// Claims what ops make that sum over `cls`, which `axis` splits, or shift along it.
-  void claimSums(int cls, StringRef axis, const std::string &what, TacticRecord &record) const;
-  /// Claims what a shift makes along what `axis` splits.
-  void claimShift(RollOp roll, StringRef axis, TacticRecord &record) const;
+  /// Claims what ops make that sum over `cls`, which `axis` splits, or permute it.
+  void claimCommunication(int cls, StringRef axis, const std::string &what,
+                          TacticRecord &record) const;
+  /// Claims what `op` moves between ranks to permute what `axis` splits.
+  void claimPermutation(Operation *op, StringRef axis, TacticRecord &record) const;
   /// Claims what `op` reads and makes, over all axes.
   void claimOp(Operation *op, const std::string &why, TacticRecord &record) const;
 
-  /// The classes that the runs of a shift are made of, major to minor.
-  SmallVector<int> getRun(RollOp roll) const;
-  /// A shift that moves elements of `cls`, if there is one.
-  RollOp findShift(int cls) const;
+  /// The classes that the runs of a permuted factor are made of, major to minor; none of others.
+  SmallVector<int> getPermuted(Operation *op, unsigned factor) const;
+  bool isPermuted(ClassUse use, int cls) const {
+    return llvm::is_contained(getPermuted(use.op, use.factor), cls);
+  }
 
   /// The operand of a product or a table that is a parameter; null if there is none.
   Value getMatrix(Operation *op) const;

@@ -35,7 +35,7 @@ private:
   }
   void predict(StringRef kind, StringAttr axis, DistAttr from, int64_t dim);
   void predict(ReshardOp reshard);
-  void predict(RollOp roll);
+  void predict(ShardingRuleOpInterface op);
   void follow(Value value);
   bool passesOn(Value from, Value to) const;
 
@@ -90,10 +90,12 @@ void Predictor::predict(ReshardOp reshard) {
   }
 }
 
-void Predictor::predict(RollOp roll) {
-  if (auto move = isLocal(roll) ? std::nullopt : getMove(roll))
-    for (StringAttr axis : move->getAxes())
-      predict("collective_permute", axis, getDist(roll.getResult()), roll.getDim());
+/// What an op moves that permutes elements along a dimension that is split.
+void Predictor::predict(ShardingRuleOpInterface op) {
+  auto permutation = getPermutation(op);
+  if (permutation && permutation->move)
+    for (StringAttr axis : permutation->move->getAxes())
+      predict("collective_permute", axis, getDist(op->getResult(0)), permutation->dim);
 }
 
 /// Whether an op that reads `from`, which is unreduced over claimed axes, leaves `to` so.
@@ -142,8 +144,8 @@ LogicalResult Predictor::run() {
       Value value = mapping.lookup(one.value);
       if (!reader || reader != value.getDefiningOp())
         follow(value);
-      else if (auto roll = dyn_cast<RollOp>(reader))
-        predict(roll);
+      else
+        predict(cast<ShardingRuleOpInterface>(reader));
     }
   }
   return success();

@@ -390,11 +390,10 @@ void RowsTactic::record() {
     if (!plan.columns.contains(cls))
       result.splits.push_back(plan.describe(cls) + " over" + x + " outside of products");
   for (Operation *op : plan.getOps()) {
-    if (auto roll = dyn_cast<RollOp>(op))
-      for (int cls : plan.getRun(roll))
-        for (StringRef axis : {kX, kY})
-          if (plan.hasAxis({cls}, axis, Plan::getPlace(op)))
-            plan.claimShift(roll, axis, result);
+    for (unsigned factor = 0; factor < plan.classes.getRule(op).factors.size(); ++factor)
+      for (StringRef axis : {kX, kY})
+        if (plan.hasAxis(plan.getPermuted(op, factor), axis, Plan::getPlace(op)))
+          plan.claimPermutation(op, axis, result);
     if (inProducts.contains(op))
       for (Value operand : op->getOperands())
         if (plan.getParameters(operand).empty())

@@ -129,7 +129,8 @@ std::optional<unsigned> SequenceTactic::getTokenFactor(Operation *op) {
     FactorClasses::Classes list = plan.classes.getFactorClasses(op, factor);
     if (plan.hasAxis(list, "tp", Plan::getPlace(op)))
       return std::nullopt;
-    if (!found && rule.factors[factor].kind == FactorKind::Parallel &&
+    FactorKind kind = rule.factors[factor].kind;
+    if (!found && (kind == FactorKind::Parallel || kind == FactorKind::Permuted) &&
         llvm::is_contained(tokens, list))
       found = factor;
   }
@@ -403,7 +404,7 @@ bool SequenceTactic::shouldLeave(Operation *op, unsigned factor) {
           out += getGatherSeconds(result);
     }
   // A shift of all tokens needs no communication of its own.
-  return isa<RollOp>(op) ? out >= in : out > in;
+  return plan.getPermuted(op, factor).empty() ? out > in : out >= in;
 }
 
 LogicalResult SequenceTactic::run() {
@@ -451,8 +452,8 @@ LogicalResult SequenceTactic::run() {
                              "products that tp splits need all tokens"});
   };
   for (auto [op, factor] : plan.tokenFactor) {
-    if (auto roll = dyn_cast<RollOp>(op); roll && factor == roll.getDim())
-      plan.claimShift(roll, "tp", record);
+    if (!plan.getPermuted(op, factor).empty())
+      plan.claimPermutation(op, "tp", record);
     llvm::for_each(op->getResults(), claim);
   }
   for (auto [argument, dim] : plan.tokenArguments)

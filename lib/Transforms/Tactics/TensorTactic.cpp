@@ -189,12 +189,11 @@ void TensorTactic::collect() {
     };
     for (ClassUse use : plan.getUses(candidate.cls)) {
       const ShardingRule &rule = plan.classes.getRule(use.op);
-      FactorKind kind = rule.factors[use.factor].kind;
-      if (auto roll = dyn_cast<RollOp>(use.op);
-          roll && llvm::is_contained(plan.getRun(roll), candidate.cls))
-        send(::tpc::Transfer::CollectivePermute, use.op,
-             getBytes(roll.getResult(), symbols) / double(members));
-      if (kind != FactorKind::Parallel && kind != FactorKind::Whole) {
+      if (plan.isPermuted(use, candidate.cls))
+        for (Value result : use.op->getResults())
+          send(::tpc::Transfer::CollectivePermute, use.op,
+               getBytes(result, symbols) / double(members));
+      if (getReduction(rule.factors[use.factor].kind)) {
         for (Value result : use.op->getResults())
           send(::tpc::Transfer::AllReduce, use.op, getBytes(result, symbols));
         if (isExcessive(use.op))
@@ -478,7 +477,7 @@ LogicalResult TensorTactic::run(bool vocabulary) {
                             idle + ": " + plan.describeSites(cls));
     // With two dimensions the rows' tactic knows what follows, and what stays whole.
     if (!plan.spec.isTensor2D())
-      plan.claimSums(cls, axis, what, record);
+      plan.claimCommunication(cls, axis, what, record);
   }
   if (!vocabulary && !plan.spec.isTensor2D())
     recordWhole(chosen, record);

@@ -41,14 +41,14 @@ static std::optional<Need> getNeed(const Plan &plan, Operation *op, int batch, b
   // What replicas can communicate is no need of theirs.
   if (!micro)
     return std::nullopt;
-  if (auto roll = dyn_cast<RollOp>(op); roll && llvm::is_contained(plan.getRun(roll), batch))
-    return Need{"shifts along it"};
   const ShardingRule &rule = plan.classes.getRule(op);
   unsigned count = 0;
   for (unsigned factor = 0; factor < rule.factors.size(); ++factor) {
     int found = llvm::count(plan.classes.getFactorClasses(op, factor), batch);
     count += found;
-    if (found && rule.factors[factor].kind != FactorKind::Parallel)
+    if (plan.isPermuted({op, factor}, batch))
+      return Need{"shifts along it"};
+    if (found && getReduction(rule.factors[factor].kind))
       return Need{"combines samples"};
   }
   if (count > 1)

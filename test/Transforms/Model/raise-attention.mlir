@@ -119,6 +119,10 @@ func.func @not_attention(%q: !q, %k: !k, %v: !q, %m: !s) -> (!q, !q, !q) {
 // Where keys of a group differ afterwards, there are four heads of keys, and of values.
 // CHECK-LABEL: @repeated_and_then_different
 // CHECK: tpc.attention {{.*}} : tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>
+// A shift takes heads from one group to another: its dimension is no parallel one.
+// CHECK-LABEL: @repeated_and_then_shifted
+// CHECK: tpc.roll
+// CHECK: tpc.attention {{.*}} : tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>, tensor<2x5x4x4xf32>
 func.func @repeated_before_rotary(%q: tensor<2x4x5x4xf32>, %k: tensor<2x2x5x4xf32>, %v: tensor<2x2x5x4xf32>, %cos: tensor<5x4xf32>, %sin: tensor<5x4xf32>) -> tensor<2x4x5x4xf32> {
   %k0 = tpc.reshape %k : tensor<2x2x5x4xf32> -> tensor<2x2x1x5x4xf32>
   %k1 = tpc.expand %k0 : tensor<2x2x1x5x4xf32> -> tensor<2x2x2x5x4xf32>
@@ -144,6 +148,20 @@ func.func @repeated_and_then_different(%q: tensor<2x4x5x4xf32>, %k: tensor<2x2x5
   %k1 = tpc.expand %k0 : tensor<2x2x1x5x4xf32> -> tensor<2x2x2x5x4xf32>
   %k2 = tpc.reshape %k1 : tensor<2x2x2x5x4xf32> -> tensor<2x4x5x4xf32>
   %k3 = tpc.add %k2, %bias : tensor<2x4x5x4xf32>, tensor<4x1x1xf32> -> tensor<2x4x5x4xf32>
+  %kt = tpc.transpose %k3 [0, 1, 3, 2] : tensor<2x4x5x4xf32> -> tensor<2x4x4x5xf32>
+  %v0 = tpc.reshape %v : tensor<2x2x5x4xf32> -> tensor<2x2x1x5x4xf32>
+  %v1 = tpc.expand %v0 : tensor<2x2x1x5x4xf32> -> tensor<2x2x2x5x4xf32>
+  %v2 = tpc.reshape %v1 : tensor<2x2x2x5x4xf32> -> tensor<2x4x5x4xf32>
+  %0 = tpc.matmul %q, %kt : tensor<2x4x5x4xf32>, tensor<2x4x4x5xf32> -> tensor<2x4x5x5xf32>
+  %1 = tpc.softmax %0 dim 3 : tensor<2x4x5x5xf32> -> tensor<2x4x5x5xf32>
+  %2 = tpc.matmul %1, %v2 : tensor<2x4x5x5xf32>, tensor<2x4x5x4xf32> -> tensor<2x4x5x4xf32>
+  return %2 : tensor<2x4x5x4xf32>
+}
+func.func @repeated_and_then_shifted(%q: tensor<2x4x5x4xf32>, %k: tensor<2x2x5x4xf32>, %v: tensor<2x2x5x4xf32>) -> tensor<2x4x5x4xf32> {
+  %k0 = tpc.reshape %k : tensor<2x2x5x4xf32> -> tensor<2x2x1x5x4xf32>
+  %k1 = tpc.expand %k0 : tensor<2x2x1x5x4xf32> -> tensor<2x2x2x5x4xf32>
+  %k2 = tpc.reshape %k1 : tensor<2x2x2x5x4xf32> -> tensor<2x4x5x4xf32>
+  %k3 = tpc.roll %k2 dim 1 from "1" every "4" : tensor<2x4x5x4xf32> -> tensor<2x4x5x4xf32>
   %kt = tpc.transpose %k3 [0, 1, 3, 2] : tensor<2x4x5x4xf32> -> tensor<2x4x4x5xf32>
   %v0 = tpc.reshape %v : tensor<2x2x5x4xf32> -> tensor<2x2x1x5x4xf32>
   %v1 = tpc.expand %v0 : tensor<2x2x1x5x4xf32> -> tensor<2x2x2x5x4xf32>

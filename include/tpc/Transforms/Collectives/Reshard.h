@@ -59,10 +59,16 @@ std::string printSize(DistAttr dist, int64_t dim);
 DistAttr composeDist(MLIRContext *context, const ShardingRule::Dims &dims,
                      ArrayRef<DimAttr> splits);
 
-/// Whether every rank has whole runs of what a shift moves, so that each shifts alone.
-bool isLocal(RollOp roll);
-/// What a shift moves between ranks. Nothing where parts of a run are not in a row.
-std::optional<BlockMove> getMove(RollOp roll);
+/// What becomes of an op with a permuted factor, in one distribution of its result.
+struct Permutation {
+  int64_t dim; // of operand and result
+  ::tpc::SymExpr run;
+  bool isLocal; // every rank has whole runs, and permutes alone
+  /// What moves between ranks. Nothing where parts of a run are not in a row.
+  std::optional<BlockMove> move;
+};
+/// Nothing for an op that permutes nothing.
+std::optional<Permutation> getPermutation(ShardingRuleOpInterface op);
 
 /// Gives every value of a module a distribution, and reshards what ops need in another.
 LogicalResult insertReshards(ModuleOp module);
