@@ -37,6 +37,21 @@ def Tpc_PipelineOp : Tpc_Op<"pipeline", [Symbol, IsolatedFromAbove, SingleBlock,
 
 def Tpc_StageOp : Tpc_Op<"stage", [HasParent<"PipelineOp">, SingleBlock, NoTerminator]> {
   let summary = "What the ranks with this coordinate on pp do in one step";
+  let description = [{
+    Holds `tpc.micro_batches`. What stands before them is done once in a step, on all ranks of the stage, also on
+    replicas without samples; each round reads the same values of it, which live until the stage ends:
+
+        tpc.stage 0 {
+          %cos, %sin = func.call @stage_0_prologue(%positions) : (...) -> (...)
+          tpc.micro_batches of <batch{dp, mb}> {
+            %x = func.call @stage_0(%ids, %cos, %sin) : (...) -> (...)
+            tpc.send %x to 1 : ...
+          }
+        }
+
+    Outside of the rounds there is no micro-batch: no value there may have a type that is split over `mb`.
+    `tpc-hoist-invariants` makes this form; transfers and outputs stand in rounds.
+  }];
   let arguments = (ins I64Attr:$index);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$index attr-dict-with-keyword $body";
