@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/ from the TableGen files; with --check, says what is stale instead.
+"""Writes docs/reference/ from the TableGen files and the ops of tpc-opt; with --check, says what is stale instead.
 
-    tools/reference.py [--check] [--llvm /usr/lib/llvm-22]
+    tools/reference.py [--check] [--llvm /usr/lib/llvm-22] [--tpc-opt build/bin/tpc-opt]
 """
 
 import argparse
@@ -25,7 +25,7 @@ def tblgen(llvm, sources, *generator):
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def pages(llvm):
+def pages(llvm, tpc_opt):
     """(file name, text) of all pages."""
     sources = ["include/tpc/Dialect/TpcOps.td", "include/tpc/Dialect/AnnotationOps.td"]
     yield "dialect.md", NOTE.format(source=" and ".join(sources)) + tblgen(llvm, sources, "-gen-dialect-doc",
@@ -43,6 +43,11 @@ def pages(llvm):
         text += f"\n## {folders[path.parent.name]}\n\n{body}"
     yield "passes.md", text
     yield "attributes.md", attributes()
+    command = [str(tpc_opt), "--print-coverage"]
+    found = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if found.returncode != 0:
+        sys.exit("coverage.md: ops lack models; add them, or a reason to lib/Driver/Coverage.cpp")
+    yield "coverage.md", NOTE.format(source="the interfaces that ops have in tpc-opt") + found.stdout
 
 
 PLACES = {"OnModule": "the module", "OnFunction": "functions", "OnInput": "inputs", "OnOutput": "outputs",
@@ -74,9 +79,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is stale")
     parser.add_argument("--llvm", type=Path, default=Path("/usr/lib/llvm-22"))
+    parser.add_argument("--tpc-opt", type=Path, default=TOP / "build" / "bin" / "tpc-opt")
     options = parser.parse_args()
     stale = []
-    for name, text in pages(options.llvm):
+    for name, text in pages(options.llvm, options.tpc_opt):
         path = REFERENCE / name
         if path.exists() and path.read_text() == text:
             continue

@@ -1,10 +1,8 @@
 //===- Cost.cpp - What ops cost on one rank -------------------------------===//
 
-#include "tpc/Analysis/Cost.h"
+#include "CostOp.h"
 
 #include "tpc/Dialect/Dist.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -81,11 +79,8 @@ double CostModel::getBytes(Type type) const {
 /// Points of the rule's iteration space on this rank. Where a tensor has a dimension of its own
 /// that is not summed over (parts that are concatenated, what a slice is taken from), the space is
 /// not a product of all: then the elements of the largest tensor.
-std::optional<double> CostModel::getPoints(Operation *op) const {
-  auto ruled = dyn_cast<ShardingRuleOpInterface>(op);
-  if (!ruled)
-    return std::nullopt;
-  ShardingRule rule = ruled.getShardingRule();
+double CostModel::getPoints(ShardingRuleOpInterface op) const {
+  ShardingRule rule = op.getShardingRule();
   SmallVector<double> sizes;
   for (const ShardingRule::Factor &factor : rule.factors)
     sizes.push_back(double(evaluateOr1(factor.size, symbols)));
@@ -132,48 +127,53 @@ std::optional<double> CostModel::getPoints(Operation *op) const {
   return points;
 }
 
-Cost CostModel::getCost(Operation *op) {
+LogicalResult CostModel::check() const {
+  WalkResult result = ModuleOp(module).walk([](Operation *op) {
+    if (isa<CostOpInterface>(op))
+      return WalkResult::advance();
+    op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                    << ") cannot be weighed: nothing is known of what it costs";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
+Cost CostModel::getCost(Operation *op) { return cast<CostOpInterface>(op).getCost(*this); }
+
+Cost CostModel::getCalled(func::CallOp call) {
+  auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+  if (!callee || callee.isExternal())
+    return {};
+  auto [it, inserted] = functions.try_emplace(callee);
+  if (!inserted)
+    return it->second;
   Cost cost;
-  if (auto call = dyn_cast<func::CallOp>(op)) {
-    auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
-    if (!callee || callee.isExternal())
-      return cost;
-    auto [it, inserted] = functions.try_emplace(callee);
-    if (!inserted)
-      return it->second;
-    for (Operation &inner : callee.front())
-      cost += getCost(&inner);
-    return functions[callee] = cost;
-  }
-  if (auto collective = dyn_cast<CollectiveOpInterface>(op)) {
-    ::tpc::Transfer transfer = ::tpc::Transfer::AllReduce;
-    ::tpc::parseTransfer(std::string_view(op->getName().stripDialect()), transfer);
-    SmallVector<StringAttr> axes =
-        llvm::to_vector(collective.getAxesAttr().getAsRange<StringAttr>());
-    double whole =
-        std::max(getBytes(op->getOperand(0).getType()), getBytes(op->getResult(0).getType()));
-    if (collective.sendsPieces())
-      whole = double(collective.getPieceBytes(grid, coordinates, symbols).value_or(0));
-    cost.communicated = ::tpc::getSentBytes(transfer, links.getMembers(axes), whole);
-    cost.seconds = links.getSeconds(transfer, axes, whole);
-    return cost;
-  }
-  if (isa<ParameterOp>(op)) {
-    cost.weightBytes = getBytes(op->getResult(0).getType());
-    return cost;
-  }
-  // These move no bytes.
-  if (isa<ConstantOp, SizeOp, ReshapeOp>(op))
-    return cost;
-  auto points = getPoints(op);
-  if (!points)
-    return cost;
-  cost.flops = *points * cast<ShardingRuleOpInterface>(op).getFlopsPerPoint();
+  for (Operation &inner : callee.front())
+    cost += getCost(&inner);
+  return functions[callee] = cost;
+}
+
+Cost CostModel::getCommunicated(CollectiveOpInterface op) const {
+  Cost cost;
+  ::tpc::Transfer transfer = ::tpc::Transfer::AllReduce;
+  ::tpc::parseTransfer(std::string_view(op->getName().stripDialect()), transfer);
+  SmallVector<StringAttr> axes = llvm::to_vector(op.getAxesAttr().getAsRange<StringAttr>());
+  double whole =
+      std::max(getBytes(op->getOperand(0).getType()), getBytes(op->getResult(0).getType()));
+  if (op.sendsPieces())
+    whole = double(op.getPieceBytes(grid, coordinates, symbols).value_or(0));
+  cost.communicated = ::tpc::getSentBytes(transfer, links.getMembers(axes), whole);
+  cost.seconds = links.getSeconds(transfer, axes, whole);
+  return cost;
+}
+
+Cost CostModel::getComputed(ShardingRuleOpInterface op, ValueRange read) const {
+  Cost cost;
+  cost.flops = getPoints(op) * op.getFlopsPerPoint();
   for (Value result : op->getResults())
     cost.traffic += getBytes(result.getType());
-  for (auto [i, operand] : llvm::enumerate(op->getOperands()))
-    if (!(isa<EmbeddingOp, GatherOp>(op) && i == 0)) // reads only some rows
-      cost.traffic += getBytes(operand.getType());
+  for (Value operand : read)
+    cost.traffic += getBytes(operand.getType());
   cost.seconds = std::max(cost.flops / flopsPerSecond, cost.traffic / memoryBytesPerSecond);
   return cost;
 }

@@ -1,6 +1,7 @@
 //===- KernelModelsElementwise.cpp - Element-wise ops in kernels ----------===//
 
 #include "KernelModels.h"
+#include "tpc/Dialect/AttachModels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -66,18 +67,6 @@ struct ScalarModel : KernelOpInterface::ExternalModel<ScalarModel<OpT>, OpT> {
 };
 } // namespace
 
-template <typename OpT> static void attachTo(MLIRContext *context) {
-  if constexpr (OpT::template hasTrait<ScalarOpInterface::Trait>())
-    OpT::template attachInterface<ScalarModel<OpT>>(*context);
-}
-
-template <typename... Ops> static void attachToScalarOps(MLIRContext *context) {
-  (attachTo<Ops>(context), ...);
-}
-
 void mlir::tpc::attachElementwiseModels(MLIRContext *context) {
-  attachToScalarOps<
-#define GET_OP_LIST
-#include "tpc/Dialect/TpcOps.cpp.inc"
-      >(context);
+  attachToScalarOps<ScalarModel>(context);
 }

@@ -23,3 +23,11 @@ void mlir::tpc::registerLowering(DialectRegistry &registry) {
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
 }
+
+SmallVector<OpConcern> mlir::tpc::getLoweringConcerns() {
+  return {
+      {"code",
+       "how it is lowered: as part of a `kernel` (`KernelOpInterface`), or where it stands, as "
+       "a `call` of the runtime or a name for memory (`HostOpInterface`)",
+       {{"kernel", TypeID::get<KernelOpInterface>()}, {"call", TypeID::get<HostOpInterface>()}}}};
+}

@@ -2,6 +2,8 @@
 
 #include "tpc/Driver/Register.h"
 #include "Compile.h"
+#include "tpc/Analysis/Cost.h"
+#include "tpc/Analysis/Index/IndexAnalysis.h"
 #include "tpc/Analysis/Passes.h"
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Conversion/Passes.h"
@@ -25,6 +27,9 @@ void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
   registry.insert<mlir::tpc::TpcDialect>();
+  mlir::tpc::registerIndexModels(registry);
+  mlir::tpc::registerCostModels(registry);
+  mlir::tpc::registerVerification(registry);
   mlir::tpc::registerLowering(registry);
 }
 

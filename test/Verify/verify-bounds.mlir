@@ -78,3 +78,12 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1>} {
     return
   }
 }
+
+// -----
+
+// No op is taken to need no loop because nothing is known of it.
+func.func @main(%x: tensor<4xf32>) {
+  // expected-error @below {{(arith.negf) cannot be bounded: the verifier does not know how often its loops run}}
+  %0 = arith.negf %x : tensor<4xf32>
+  return
+}

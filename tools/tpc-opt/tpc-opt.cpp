@@ -1,6 +1,7 @@
 //===- tpc-opt.cpp - Runs passes on tpc's IR -------------------------------===//
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "tpc/Driver/Coverage.h"
 #include "tpc/Driver/Register.h"
 #include "tpc/Driver/ToolOutput.h"
 
@@ -36,6 +37,9 @@ static llvm::cl::opt<DebugOnly, true, llvm::cl::parser<std::string>>
 int main(int argc, char **argv) {
   if (!tpc::checkToolOutput("tpc-opt", argc, argv))
     return 1;
+  // For docs/reference (tools/reference.py).
+  if (argc == 2 && llvm::StringRef(argv[1]) == "--print-coverage")
+    return tpc::printCoverage(llvm::outs()) ? 0 : 1;
   tpc::registerAllPasses();
   mlir::DialectRegistry registry;
   tpc::registerAllDialects(registry);

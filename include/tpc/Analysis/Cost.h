@@ -14,6 +14,9 @@
 
 #include "tpc/Analysis/LinkModel.h"
 #include "tpc/Analysis/Nominal.h"
+#include "tpc/Dialect/OpConcern.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mlir::tpc {
 
@@ -41,7 +44,9 @@ public:
 
   /// Bytes of a value on this rank.
   double getBytes(Type type) const;
-  /// One op; a call costs what its callee's ops cost. Parameters cost memory
+  /// An error for the first op of the module of which it is not known what it costs.
+  LogicalResult check() const;
+  /// One op, as its model says; a call costs what its callee's ops cost. Parameters cost memory
   /// where they are defined and traffic where they are read.
   Cost getCost(Operation *op);
   /// Sending a value to the next stage.
@@ -49,8 +54,14 @@ public:
   /// Writing a value to memory and reading it again.
   double getHoldSeconds(Type type) const { return 2 * getBytes(type) / memoryBytesPerSecond; }
 
+  // For models of ops.
+  Cost getCalled(func::CallOp call);
+  Cost getCommunicated(CollectiveOpInterface op) const;
+  /// `read`: the operands that are read as a whole.
+  Cost getComputed(ShardingRuleOpInterface op, ValueRange read) const;
+
 private:
-  std::optional<double> getPoints(Operation *op) const;
+  double getPoints(ShardingRuleOpInterface op) const;
 
   ModuleOp module;
   GridAttr grid;
@@ -59,6 +70,10 @@ private:
   std::map<std::string, int64_t> coordinates; // all 0
   DenseMap<Operation *, Cost> functions;
 };
+
+/// Attaches what ops cost.
+void registerCostModels(DialectRegistry &registry);
+SmallVector<OpConcern> getCostConcerns();
 
 } // namespace mlir::tpc
 

@@ -11,6 +11,8 @@
 #ifndef TPC_CONVERSION_LOWER_H
 #define TPC_CONVERSION_LOWER_H
 
+#include "tpc/Dialect/OpConcern.h"
+
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Error.h"
 
@@ -36,6 +38,7 @@ struct LoweringOptions {
 
 /// How ops are lowered (interfaces), and translations to LLVM IR.
 void registerLowering(DialectRegistry &registry);
+llvm::SmallVector<OpConcern> getLoweringConcerns();
 
 /// Text of the optimized LLVM IR; machine code. `module` is what
 /// buildLoweringPassPipeline leaves.

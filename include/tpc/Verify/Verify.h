@@ -3,6 +3,8 @@
 #ifndef TPC_VERIFY_VERIFY_H
 #define TPC_VERIFY_VERIFY_H
 
+#include "tpc/Dialect/OpConcern.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Pass/Pass.h"
@@ -37,6 +39,10 @@ LogicalResult verifyEquivalence(ModuleOp model, ModuleOp program, EquivalenceMet
 /// The part of it that needs no model: each value on a rank is, of some whole value, the part that
 /// its type says.
 LogicalResult verifyDistribution(ModuleOp program);
+
+/// Attaches what verifiers and the reference interpreter know of each op.
+void registerVerification(DialectRegistry &registry);
+llvm::SmallVector<OpConcern> getVerificationConcerns();
 
 } // namespace mlir::tpc
 

@@ -238,6 +238,8 @@ struct HoistInvariants : public mlir::tpc::impl::HoistInvariantsBase<HoistInvari
     if (!grid || grid.getMicroBatches() == 1)
       return;
     CostModel model(module);
+    if (failed(model.check()))
+      return signalPassFailure();
     SmallVector<MicroBatchesOp> loops;
     for (auto pipeline : module.getOps<PipelineOp>())
       pipeline.walk([&](MicroBatchesOp loop) { loops.push_back(loop); });

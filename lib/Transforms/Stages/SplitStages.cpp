@@ -296,6 +296,8 @@ FailureOr<Choice> Splitter::chooseAsked(size_t stages, ArrayRef<int64_t> forcedC
 }
 
 LogicalResult Splitter::run(ArrayRef<int64_t> forcedCuts) {
+  if (failed(model.check()))
+    return failure();
   size_t stages = grid.getAxisSize("pp");
   FailureOr<Choice> asked = chooseAsked(stages, forcedCuts);
   if (failed(asked))

@@ -99,11 +99,8 @@ private:
         sum += callee ? count(callee) : 0;
         return;
       }
-      double each = 4;
-      if (auto matmul = dyn_cast<MatmulOp>(op))
-        each = countDim(getDist(matmul.getLhs()).getDims().back());
-      else if (auto attention = dyn_cast<AttentionOp>(op))
-        each = 2 * countDim(getDist(attention.getK()).getDims()[1]);
+      auto computes = dyn_cast<interpret::EvaluatedOpInterface>(op);
+      double each = computes ? computes.countWork([&](DimAttr dim) { return countDim(dim); }) : 4;
       for (Type type : op->getResultTypes())
         if (isa<RankedTensorType>(type))
           sum += countRanks(op) * each * countElements(type);
@@ -163,6 +160,10 @@ LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, std
   for (auto [largest, base] : attempts) {
     grid = makeSampleGrid(program, largest);
     sizes.emplace(model, program, GridAttr::lookup(program), grid, base);
+    if (Operation *op = sizes->getUnknown())
+      return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                             << ") cannot be run at small sizes: the verifier does not know what "
+                                "sizes it needs";
     double cost = Estimate(model, grid, *sizes).count() + Estimate(program, grid, *sizes).count();
     if (cost <= budget)
       break;

@@ -1,6 +1,7 @@
 //===- Lemmas.cpp - What each op does to parts of values ------------------===//
 
-#include "Lemmas.h"
+#include "Models.h"
+#include "RelationChecker.h"
 
 #include "tpc/Dialect/Dist.h"
 
@@ -57,7 +58,7 @@ static Lemma elementwise(Operation *op, ArrayRef<Lemma::Linear> linear = {}) {
 }
 
 /// z[b.., m, n] = sum over k of x[b.., m, k] y[b.., k, n], + bias[n].
-static Lemma matmul(MatmulOp op) {
+static Lemma getFormula(MatmulOp op) {
   Lemma lemma;
   bool vector = getRank(op.getLhs()) == 1;
   lemma.result = addLetters(lemma, getRank(op.getResult()));
@@ -99,7 +100,7 @@ static Lemma matmul(MatmulOp op) {
 /// z[b, i, h, x] = sum over j of softmax over j of (q[b, i, h, :] k[b, j, kv(h), :]) v[b, j, kv(h),
 /// x]. With `causal`, i and j are indices in the whole dimensions: a rank knows which of them it
 /// has.
-static Lemma attention(AttentionOp op) {
+static Lemma getFormula(AttentionOp op) {
   Lemma lemma;
   int b = lemma.add(), i = lemma.add(), h = lemma.add(), kv = lemma.add(), x = lemma.add();
   int j = lemma.add(Letter::All), d = lemma.add(Letter::All);
@@ -155,14 +156,14 @@ static Lemma replace(Operation *op, int64_t dim, Lemma::Linear linear) {
   return lemma;
 }
 
-static Lemma slice(SliceOp op) {
+static Lemma getFormula(SliceOp op) {
   int64_t dim = op.getDim();
   bool all = getSizes(op.getOperand())[dim] == getSizes(op.getResult())[dim] &&
              op.getStart() == "0" && op.getStep() == 1;
   return all ? elementwise(op, {{{0}, true}}) : replace(op, dim, {{0}, true});
 }
 
-static Lemma concat(ConcatOp op) {
+static Lemma getFormula(ConcatOp op) {
   Lemma::Linear together{{}, true};
   for (unsigned i = 0; i < op->getNumOperands(); ++i)
     together.operands.push_back(i);
@@ -170,9 +171,9 @@ static Lemma concat(ConcatOp op) {
 }
 
 /// Dimensions of size 1, and new ones in front, repeat: a rank can make any part of them.
-static Lemma expand(ExpandOp op) { return elementwise(op, {{{0}, true}}); }
+static Lemma getFormula(ExpandOp op) { return elementwise(op, {{{0}, true}}); }
 
-static Lemma transpose(TransposeOp op) {
+static Lemma getFormula(TransposeOp op) {
   Lemma lemma;
   Letters operand = addLetters(lemma, getRank(op.getOperand()));
   for (int64_t from : op.getPermutation())
@@ -182,7 +183,7 @@ static Lemma transpose(TransposeOp op) {
   return lemma;
 }
 
-static Lemma reduce(ReduceOp op) {
+static Lemma getFormula(ReduceOp op) {
   Lemma lemma;
   Letters operand = addLetters(lemma, getRank(op.getOperand()));
   Letter kind = op.getFunction() == ReduceFunction::Sum   ? Letter::Sum
@@ -206,7 +207,7 @@ static Lemma reduce(ReduceOp op) {
 
 /// z[i.., h] = table[ids[i..], h]. A rank with some rows gives zero for the ids of other rows,
 /// which makes its result a part of the sum over all rows.
-static Lemma embedding(EmbeddingOp op) {
+static Lemma getFormula(EmbeddingOp op) {
   Lemma lemma;
   Letters ids = addLetters(lemma, getRank(op.getIds()));
   int v = lemma.add(Letter::Sum), h = lemma.add();
@@ -220,7 +221,7 @@ static Lemma embedding(EmbeddingOp op) {
 /// As in an embedding: of floats, what lies in other parts is zero. Other types are not added.
 static Letter getLooked(Value data) { return isFloatTensor(data) ? Letter::Sum : Letter::All; }
 
-static Lemma gather(GatherOp op) {
+static Lemma getFormula(GatherOp op) {
   Lemma lemma;
   Letters data = addLetters(lemma, getRank(op.getData()));
   Letters indices = addLetters(lemma, getRank(op.getIndices()));
@@ -234,7 +235,7 @@ static Lemma gather(GatherOp op) {
   return lemma;
 }
 
-static Lemma gatherND(GatherNDOp op) {
+static Lemma getFormula(GatherNDOp op) {
   Lemma lemma;
   int64_t batch = op.getBatchDims(), rank = getRank(op.getIndices());
   int64_t k = getSizes(op.getIndices()).back().asConstant().value_or(0);
@@ -252,7 +253,7 @@ static Lemma gatherND(GatherNDOp op) {
 }
 
 /// x [b, s, heads, d], cos and sin [1 or b, s, r/2]; elements of a head meet in pairs.
-static Lemma rotary(RotaryOp op) {
+static Lemma getFormula(RotaryOp op) {
   Lemma lemma;
   int b = lemma.add(), s = lemma.add(), h = lemma.add(), d = lemma.add(Letter::All);
   int r = lemma.add(Letter::All);
@@ -273,39 +274,46 @@ static Lemma source(Operation *op, Letter kind = Letter::Each) {
   return lemma;
 }
 
-std::optional<Lemma> equivalence::getLemma(Operation *op) {
-  return llvm::TypeSwitch<Operation *, std::optional<Lemma>>(op)
-      .Case([](NegOp o) { return elementwise(o, {{{0}}}); })
-      .Case<AddOp, SubOp>([](Operation *o) { return elementwise(o, {{{0, 1}}}); })
-      .Case([](MulOp o) { return elementwise(o, {{{0}}, {{1}}}); })
-      .Case([](DivOp o) {
-        return isFloatTensor(o.getLhs()) ? elementwise(o, {{{0}}}) : elementwise(o);
-      })
-      .Case([](CastOp o) { return isWidening(o) ? elementwise(o, {{{0}}}) : elementwise(o); })
-      .Case([](SelectOp o) { return elementwise(o, {{{1, 2}, true}}); })
-      .Case([](MatmulOp o) { return matmul(o); })
-      .Case([](AttentionOp o) { return attention(o); })
-      .Case<LayerNormOp, RmsNormOp>([](Operation *o) { return norm(o); })
-      .Case([](SoftmaxOp o) { return along(o, {int64_t(o.getDim())}); })
-      .Case([](CumSumOp o) { return along(o, {int64_t(o.getDim())}, {{{0}}}); })
-      .Case([](TriluOp o) {
-        int64_t rank = getRank(o.getOperand());
-        return along(o, {rank - 2, rank - 1}, {{{0}}});
-      })
-      .Case([](SliceOp o) { return slice(o); })
-      .Case([](ConcatOp o) { return concat(o); })
-      .Case([](ExpandOp o) { return expand(o); })
-      .Case([](TransposeOp o) { return transpose(o); })
-      .Case([](ReduceOp o) { return reduce(o); })
-      .Case([](EmbeddingOp o) { return embedding(o); })
-      .Case([](GatherOp o) { return gather(o); })
-      .Case([](GatherNDOp o) { return gatherND(o); })
-      .Case([](RotaryOp o) { return rotary(o); })
-      .Case<ParameterOp, IotaOp>([](Operation *o) { return source(o); })
-      .Case<ConstantOp, SizeOp>([](Operation *o) { return source(o, Letter::All); })
-      .Default([](Operation *o) -> std::optional<Lemma> {
-        if (isa<ScalarOpInterface>(o))
-          return elementwise(o);
-        return std::nullopt;
-      });
+static Lemma getFormula(LayerNormOp op) { return norm(op); }
+static Lemma getFormula(RmsNormOp op) { return norm(op); }
+static Lemma getFormula(SoftmaxOp op) { return along(op, {int64_t(op.getDim())}); }
+static Lemma getFormula(CumSumOp op) { return along(op, {int64_t(op.getDim())}, {{{0}}}); }
+static Lemma getFormula(TriluOp op) {
+  int64_t rank = getRank(op.getOperand());
+  return along(op, {rank - 2, rank - 1}, {{{0}}});
+}
+static Lemma getFormula(ParameterOp op) { return source(op); }
+static Lemma getFormula(IotaOp op) { return source(op); }
+static Lemma getFormula(ConstantOp op) { return source(op, Letter::All); }
+static Lemma getFormula(SizeOp op) { return source(op, Letter::All); }
+
+// Element-wise ops. Parts of a sum pass where an op is linear, of which none is said here for
+// others.
+static Lemma getFormula(ScalarOpInterface op) { return elementwise(op); }
+static Lemma getFormula(NegOp op) { return elementwise(op, {{{0}}}); }
+static Lemma getFormula(AddOp op) { return elementwise(op, {{{0, 1}}}); }
+static Lemma getFormula(SubOp op) { return elementwise(op, {{{0, 1}}}); }
+static Lemma getFormula(MulOp op) { return elementwise(op, {{{0}}, {{1}}}); }
+static Lemma getFormula(DivOp op) {
+  return isFloatTensor(op.getLhs()) ? elementwise(op, {{{0}}}) : elementwise(op);
+}
+static Lemma getFormula(CastOp op) {
+  return isWidening(op) ? elementwise(op, {{{0}}}) : elementwise(op);
+}
+static Lemma getFormula(SelectOp op) { return elementwise(op, {{{1, 2}, true}}); }
+
+namespace {
+template <typename OpT> struct Formula : LemmaOpInterface::ExternalModel<Formula<OpT>, OpT> {
+  std::optional<Lemma> getFormula(Operation *op) const { return ::getFormula(cast<OpT>(op)); }
+  LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
+    return c.checkFormula(op, ::getFormula(cast<OpT>(op)));
+  }
+};
+} // namespace
+
+void equivalence::attachFormulas(MLIRContext *context) {
+  attachToScalarOps<Formula>(context);
+  attachModels<Formula, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
+               CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, EmbeddingOp, GatherOp,
+               GatherNDOp, RotaryOp, ParameterOp, IotaOp, ConstantOp, SizeOp>(context);
 }

@@ -48,16 +48,6 @@ struct Lemma {
   }
 };
 
-/// The lemma of an op that computes without communication; nothing if there is none. Reshapes have
-/// a lemma of their own, in VerifyRelations.cpp, and so has communication.
-std::optional<Lemma> getLemma(Operation *op);
-
-/// Checks, with the lemma of each op, that every value of a distributed program is of the whole
-/// value what its type says, if the values before it are. By induction from the inputs, which
-/// are whole, and the parameters, of which a rank loads what the type says, all types are then
-/// true. The first op at which this breaks is an error.
-LogicalResult verifyRelations(ModuleOp module);
-
 /// What a stage computes outside of its rounds is no micro-batch's.
 LogicalResult verifyRounds(ModuleOp module);
 

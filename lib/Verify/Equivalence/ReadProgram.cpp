@@ -1,7 +1,7 @@
 //===- ReadProgram.cpp - From programs to terms ---------------------------===//
 
 #include "../Interpret/World.h"
-#include "Terms.h"
+#include "TermReader.h"
 
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
@@ -14,30 +14,14 @@ using namespace mlir::tpc::equivalence;
 
 namespace {
 
-Type getWholeType(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  return makeTensorType(tensor.getElementType(), getDist(type).getGlobal());
-}
-
 InFlightDiagnostic fail(Operation *op) {
   return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << ") ";
 }
 
-bool usesStages(Operation *op) {
-  auto axes = cast<CollectiveOpInterface>(op).getAxesAttr().getAsValueRange<StringAttr>();
-  GridAttr grid = GridAttr::lookup(op);
-  return llvm::is_contained(axes, "pp") && grid && grid.getAxisSize("pp") > 1;
-}
-
-/// What a value is: a term's value, with repetitions.
-struct Meaning {
-  TermId term;
-  Repeats repeats = {};
-};
-
 class Reader {
 public:
-  Reader(ModuleOp module, Terms &terms) : module(module), terms(terms) {}
+  Reader(ModuleOp module, Terms &terms)
+      : module(module), terms(terms), ops(terms, !module.getOps<PipelineOp>().empty()) {}
   FailureOr<ProgramTerms> run();
 
 private:
@@ -58,23 +42,10 @@ private:
 
   LogicalResult runFunction(func::FuncOp function, ArrayRef<Meaning> arguments,
                             SmallVectorImpl<TermId> &results);
-  /// The term of a value with its repetitions.
-  TermId complete(const Meaning &meaning, Value value, Operation *op) {
-    return meaning.repeats.empty() ? meaning.term
-                                   : terms.makeRepetition(meaning.term, meaning.repeats,
-                                                          getWholeType(value.getType()), op);
-  }
-  /// What a term means. A repetition that went through a concatenation, say, repeats again when it
-  /// is taken out.
-  Meaning open(TermId term) {
-    auto repetition = terms.getRepetition(term);
-    return repetition ? Meaning{repetition->first, repetition->second} : Meaning{term};
-  }
   LogicalResult getMeanings(Operation *op, const Values &values,
                             SmallVectorImpl<Meaning> &meanings);
   LogicalResult getTerms(Operation *op, const Values &values, SmallVectorImpl<TermId> &terms);
   LogicalResult runCall(func::CallOp call, Values &values);
-  Meaning makeOp(Operation *op, ArrayRef<Meaning> operands);
   LogicalResult runOp(Operation *op, Values &values);
   LogicalResult runPipeline(PipelineOp pipeline);
   FailureOr<bool> advance(Place &place);
@@ -83,7 +54,7 @@ private:
 
   ModuleOp module;
   Terms &terms;
-  bool staged = false;
+  TermReader ops;
   ProgramTerms program;
   /// Bodies, of variables; by which arguments are the same, and how they repeat.
   std::map<std::pair<Operation *, std::string>, SmallVector<TermId>> layers;
@@ -112,7 +83,7 @@ LogicalResult Reader::getTerms(Operation *op, const Values &values,
   if (failed(getMeanings(op, values, meanings)))
     return failure();
   for (auto [meaning, operand] : llvm::zip(meanings, op->getOperands()))
-    terms.push_back(complete(meaning, operand, op));
+    terms.push_back(ops.complete(meaning, operand, op));
   return success();
 }
 
@@ -151,7 +122,7 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
     if (failed(runFunction(callee, arguments, results)))
       return failure();
     for (auto [result, term] : llvm::zip(call.getResults(), results))
-      values[result] = open(term);
+      values[result] = ops.open(term);
     return success();
   }
   // One variable for what is passed several times: a split program has an argument for each use
@@ -181,38 +152,10 @@ LogicalResult Reader::runCall(func::CallOp call, Values &values) {
   }
   for (auto [result, body] : llvm::zip(call.getResults(), it->second)) {
     // What a layer repeats is a repetition of what it gives.
-    Meaning meaning = open(body);
+    Meaning meaning = ops.open(body);
     values[result] = {terms.makeCall(meaning.term, operands, call), meaning.repeats};
   }
   return success();
-}
-
-Meaning Reader::makeOp(Operation *op, ArrayRef<Meaning> operands) {
-  Type type = getWholeType(op->getResult(0).getType());
-  if (auto parameter = dyn_cast<ParameterOp>(op)) {
-    if (!parameter.getWeightOp())
-      return {terms.makeParameter(parameter, {}, type)};
-    ViewAttr view = parameter.getViewOrDense();
-    Repeats repeats = takeRepeats(view);
-    return {terms.makeParameter(parameter, view, removeRepeats(type, repeats)), repeats};
-  }
-  if (auto gather = dyn_cast<GatherOp>(op); gather && operands[0].repeats.empty())
-    if (Repeats repeats = getRepeats(gather); !repeats.empty())
-      return {operands[0].term, repeats};
-  SmallVector<TermId> list;
-  if (llvm::any_of(operands, [](const Meaning &operand) { return !operand.repeats.empty(); })) {
-    SmallVector<Repeats> repeats;
-    for (const Meaning &operand : operands) {
-      list.push_back(operand.term);
-      repeats.push_back(operand.repeats);
-    }
-    if (std::optional<Repeats> result = passRepeats(op, repeats))
-      return {terms.makeOp(op, list, removeRepeats(type, *result)), *result};
-    list.clear();
-  }
-  for (auto [operand, value] : llvm::zip(operands, op->getOperands()))
-    list.push_back(complete(operand, value, op));
-  return open(terms.makeOp(op, list, type));
 }
 
 LogicalResult Reader::runOp(Operation *op, Values &values) {
@@ -226,29 +169,13 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
   SmallVector<Meaning> operands;
   if (failed(getMeanings(op, values, operands)))
     return failure();
-  // What moves parts between ranks leaves the whole value as it is, or shifts it: verifyRelations
-  // shows that it does.
-  if (isa<ReshardOp, LocalSliceOp, CollectiveOpInterface>(op)) {
-    if (getWholeType(op->getResult(0).getType()) != getWholeType(op->getOperand(0).getType()))
-      return fail(op) << "changes " << op->getOperand(0).getType() << " to "
-                      << op->getResult(0).getType();
-    // Stages have different values, and what arrives is not known from one stage's text.
-    if (staged && isa<CollectiveOpInterface>(op) && usesStages(op))
-      return fail(op) << "cannot be proved: its group reaches over stages; move values between "
-                         "stages with tpc.send and tpc.recv";
-    if (auto permute = dyn_cast<CollectivePermuteOp>(op); permute && permute.getFrom()) {
-      TermId operand = complete(operands[0], permute.getOperand(), op);
-      values[op->getResult(0)] = {
-          terms.makeRoll(permute, operand, getWholeType(permute.getType()))};
-      return success();
-    }
-    values[op->getResult(0)] = operands[0];
-    return success();
-  }
-  if (op->getNumResults() != 1 || op->getNumRegions() > 0 ||
-      !isa<RankedTensorType>(op->getResult(0).getType()))
+  auto term = dyn_cast<TermOpInterface>(op);
+  if (!term)
     return fail(op) << "cannot be proved: it is no op of this stage";
-  values[op->getResult(0)] = makeOp(op, operands);
+  FailureOr<Meaning> meaning = term.read(ops, operands);
+  if (failed(meaning))
+    return failure();
+  values[op->getResult(0)] = *meaning;
   return success();
 }
 
@@ -260,7 +187,7 @@ LogicalResult Reader::runOp(Operation *op, Values &values) {
 LogicalResult Reader::takeFirst(Operation *op, Copies copies, TermId &term, Type &type) {
   if (copies.times == 1)
     return success();
-  Meaning meaning = open(term);
+  Meaning meaning = ops.open(term);
   auto repeat = meaning.repeats.find(copies.dim);
   if (meaning.repeats.size() != 1 || repeat == meaning.repeats.end() ||
       repeat->second.times != copies.times || repeat->second.minor != 1)
@@ -355,7 +282,7 @@ FailureOr<bool> Reader::advance(Place &place) {
         diag.attachNote(message.send->getLoc()) << "sent here";
         return diag;
       }
-      place.values[recv.getResult()] = open(message.term);
+      place.values[recv.getResult()] = ops.open(message.term);
     } else if (auto send = dyn_cast<SendOp>(op)) {
       messages[{here, send.getTo(), place.loop}].push_back({operands[0], send});
     } else if (auto output = dyn_cast<OutputOp>(op)) {
@@ -388,7 +315,6 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
     program.outputNames.push_back(output.getAs<StringAttr>("name"));
   }
   program.outputs.resize(program.outputTypes.size(), {-1, nullptr});
-  staged = true;
   Block &body = pipeline.getBody().front();
   Values inputs;
   for (BlockArgument input : body.getArguments()) {

@@ -38,10 +38,6 @@ Repeats getRepeats(GatherOp gather);
 /// What a parameter repeats. Takes the factors of stride 0 out of `view`.
 Repeats takeRepeats(ViewAttr &view);
 
-/// How the result of an op repeats, if op(x') = op(x)' for operands x' that repeat as said; nothing
-/// if that is not known.
-std::optional<Repeats> passRepeats(Operation *op, ArrayRef<Repeats> operands);
-
 /// "0: 2 x 3 x 1", for all dimensions.
 std::string toText(const Repeats &repeats);
 

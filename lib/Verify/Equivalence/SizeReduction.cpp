@@ -1,8 +1,7 @@
 //===- SizeReduction.cpp - A program's sizes, made small ------------------===//
 
 #include "SizeReduction.h"
-
-#include "Repeats.h"
+#include "ProofOps.h"
 
 #include "tpc/Dialect/Dist.h"
 
@@ -11,8 +10,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 using ::tpc::SymExpr;
 
-/// c of c * batch * sequence; nothing for sums, whose numbers stay as they are.
-static std::optional<int64_t> getCoefficient(const SymExpr &size) {
+std::optional<int64_t> equivalence::getCoefficient(const SymExpr &size) {
   if (size.isOverflow() || size.getTerms().size() != 1)
     return std::nullopt;
   const SymExpr::Term &term = size.getTerms()[0];
@@ -51,7 +49,12 @@ void SizeReduction::collect(ModuleOp module) {
       for (Block &block : region)
         llvm::for_each(block.getArgumentTypes(), visit);
   });
-  module.walk([&](Operation *op) { collectOp(op); });
+  module.walk([&](Operation *op) {
+    if (auto known = dyn_cast<SizesOpInterface>(op))
+      known.collectSizes(*this);
+    else if (!unknown)
+      unknown = op;
+  });
 }
 
 void SizeReduction::collectType(Type type) {
@@ -84,126 +87,35 @@ void SizeReduction::collectType(Type type) {
   }
 }
 
-void SizeReduction::collectOp(Operation *op) {
-  auto product = [](Value value) {
-    Factors factors;
-    for (const SymExpr &size : getSizes(value))
-      if (std::optional<int64_t> c = getCoefficient(size))
-        factors.push_back(*c);
-    return factors;
-  };
-  auto getStatic = [](Value value, int64_t dim) { return getSizes(value)[dim].asConstant(); };
-  // Joined for one collective, dimensions are such as 8*batch*sequence.
-  auto getScaled = [](Value value, int64_t dim) { return getCoefficient(getSizes(value)[dim]); };
-  // Sizes keep their proportions, if those are small numbers. Else, if the first is the sum of the
-  // others, it remains their sum.
+void SizeReduction::scaleTogether(Operation *op, ArrayRef<std::optional<int64_t>> all) {
+  int64_t unit = 0;
+  for (std::optional<int64_t> n : all)
+    if (n)
+      unit = std::gcd(unit, *n);
+  bool plain = llvm::all_of(all, [](const auto &n) { return n.has_value(); });
+  for (std::optional<int64_t> n : all)
+    if (n && plain && unit > 0)
+      scaleWith(*n, unit);
+    else if (n)
+      freeze(*n, op);
+}
+
+bool SizeReduction::addUpOrScale(Operation *op, ArrayRef<std::optional<int64_t>> all) {
   constexpr int64_t maxRatio = 64;
-  auto together = [&](ArrayRef<std::optional<int64_t>> all, bool isSum = false) -> bool {
-    int64_t unit = 0, largest = 0;
-    bool plain = true;
-    for (std::optional<int64_t> n : all)
-      if (n)
-        unit = std::gcd(unit, *n), largest = std::max(largest, *n);
-      else
-        plain = false;
-    if (plain && isSum && unit > 0 && largest / unit > maxRatio) {
-      Factors parts;
-      for (std::optional<int64_t> n : all.drop_front())
-        parts.push_back(*n);
-      addUp(op, *all[0], parts);
-      return true;
-    }
-    for (std::optional<int64_t> n : all)
-      if (n && plain && unit > 0)
-        scaleWith(*n, unit);
-      else if (n)
-        freeze(*n, op);
-    return false;
-  };
-  if (isa<ReshapeOp>(op)) {
-    Factors in = product(op->getOperand(0)), out = product(op->getResult(0));
-    uint64_t a = 1, b = 1; // wraps: what is that large is kept as it is elsewhere
-    for (int64_t n : in)
-      a *= n;
-    for (int64_t n : out)
-      b *= n;
-    if (a == b)
-      return equate(in, out);
-    for (int64_t n : in)
-      freeze(n, op);
-    for (int64_t n : out)
-      freeze(n, op);
-  } else if (auto attention = dyn_cast<AttentionOp>(op)) {
-    auto q = getStatic(attention.getQ(), 2), kv = getStatic(attention.getK(), 2);
-    if (q && kv && *kv > 0 && *q > 0 && *q % *kv == 0)
-      equate({*q}, {*kv, *q / *kv});
-  } else if (auto parameter = dyn_cast<ParameterOp>(op)) {
-    // What is there several times is so in a dimension of its own: heads, and how often each.
-    ViewAttr view = parameter.getWeightOp() ? parameter.getViewOrDense() : ViewAttr();
-    for (unsigned dim = 0; view && dim < view.getDims().size(); ++dim) {
-      int64_t before = 1;
-      for (StridedFactorAttr factor : view.getFactors(dim)) {
-        if (factor.getStride() == 0 && factor.getSize() > 1) {
-          equate({*getStatic(parameter.getResult(), dim)},
-                 {before, factor.getSize(),
-                  *getStatic(parameter.getResult(), dim) / (before * factor.getSize())});
-          freeze(before, op);
-          freeze(factor.getSize(), op);
-        }
-        before *= factor.getSize();
-      }
-    }
-  } else if (auto gather = dyn_cast<GatherOp>(op)) {
-    for (auto &[dim, repeat] : getRepeats(gather)) {
-      equate({repeat.major * repeat.times}, {repeat.major, repeat.times});
-      freeze(repeat.major, op);
-      freeze(repeat.times, op);
-    }
-  } else if (auto slice = dyn_cast<SliceOp>(op)) {
-    int64_t dim = slice.getDim();
-    if (getSizes(slice.getOperand())[dim] == getSizes(slice.getResult())[dim])
-      return;
-    auto start = SymExpr::parse(slice.getStart().str());
-    std::optional<int64_t> first = start ? getCoefficient(*start) : std::nullopt;
-    if (start && start->isConstant(0))
-      first = 0;
-    if (slice.getStep() != 1)
-      first = std::nullopt;
-    SmallVector<std::optional<int64_t>> all = {getScaled(slice.getOperand(), dim),
-                                               getScaled(slice.getResult(), dim)};
-    if (!first || *first > 0)
-      all.push_back(first);
-    // What lies behind it is a part as well.
-    bool parts = getStatic(slice.getOperand(), dim) && getStatic(slice.getResult(), dim) && first &&
-                 start->isConstant() && *first + *all[1] <= *all[0];
-    if (int64_t rest = parts ? *all[0] - *all[1] - *first : 0; rest > 0)
-      all.push_back(rest);
-    if (together(all, parts)) {
-      std::set<int64_t> &places = cuts[*all[0]];
-      if (*first > 0)
-        places.insert(*first);
-      places.insert(*first + *all[1]);
-    }
-  } else if (isa<RollOp, CollectivePermuteOp>(op)) {
-    auto dim = op->getAttrOfType<IntegerAttr>("dim");
-    auto every = op->getAttrOfType<StringAttr>("every");
-    auto run = every ? SymExpr::parse(every.getValue().str()) : std::nullopt;
-    auto c = run ? getCoefficient(*run) : std::nullopt;
-    auto size = c ? getCoefficient(getSizes(op->getOperand(0))[dim.getInt()]) : std::nullopt;
-    if (size && *size % *c == 0)
-      equate({*size}, {*size / *c, *c});
-  } else if (auto concat = dyn_cast<ConcatOp>(op)) {
-    SmallVector<std::optional<int64_t>> all = {getScaled(concat.getResult(), concat.getDim())};
-    for (Value operand : concat.getOperands())
-      all.push_back(getScaled(operand, concat.getDim()));
-    together(all, /*isSum=*/getStatic(concat.getResult(), concat.getDim()).has_value());
-  } else if (auto rotary = dyn_cast<RotaryOp>(op)) {
-    together({getStatic(rotary.getX(), 3), getStatic(rotary.getCos(), 2)});
-  } else if (auto gather = dyn_cast<GatherNDOp>(op)) {
-    int64_t last = getSizes(gather.getIndices()).size() - 1;
-    if (auto k = getStatic(gather.getIndices(), last))
-      freeze(*k, op);
+  int64_t unit = 0, largest = 0;
+  for (std::optional<int64_t> n : all) {
+    if (!n)
+      return scaleTogether(op, all), false;
+    unit = std::gcd(unit, *n);
+    largest = std::max(largest, *n);
   }
+  if (unit == 0 || largest / unit <= maxRatio)
+    return scaleTogether(op, all), false;
+  Factors parts;
+  for (std::optional<int64_t> n : all.drop_front())
+    parts.push_back(*n);
+  addUp(op, *all[0], parts);
+  return true;
 }
 
 //===----------------------------------------------------------------------===//

@@ -24,11 +24,19 @@
 
 namespace mlir::tpc::equivalence {
 
+/// c of c * batch * sequence; nothing for sums, whose numbers stay as they are.
+std::optional<int64_t> getCoefficient(const ::tpc::SymExpr &size);
+
 class SizeReduction : public interpret::Sizes {
 public:
+  using Factors = SmallVector<int64_t, 4>;
+
   /// Collects what `model` and `program` need and chooses sizes for the grid `sample` in place of
   /// `grid`; `base` stands for what may be any number.
   SizeReduction(ModuleOp model, ModuleOp program, GridAttr grid, GridAttr sample, int64_t base);
+
+  /// An op of which it is not known what it needs of sizes; null if there is none.
+  Operation *getUnknown() const { return unknown; }
 
   /// What stands for the static size n. Products of known sizes are products.
   int64_t get(int64_t n) const;
@@ -44,13 +52,23 @@ public:
   /// Which large size has to stay as it is, and why; empty if none has to.
   std::string explain() const;
 
-private:
-  using Factors = SmallVector<int64_t, 4>;
-  void collect(ModuleOp module);
-  void collectType(Type type);
-  void collectOp(Operation *op);
+  // What ops need (SizesOpInterface).
+
   /// The product of `a` is that of `b`.
   void equate(ArrayRef<int64_t> a, ArrayRef<int64_t> b);
+  /// The size n and what it is made of stay as they are, because of `why`.
+  void freeze(int64_t n, Operation *why = nullptr);
+  /// Sizes keep their proportions. If one of them is not known, the others stay as they are.
+  void scaleTogether(Operation *op, ArrayRef<std::optional<int64_t>> all);
+  /// The first is the sum of the others. True if it will be their sum; if the proportions of all
+  /// are small numbers, they keep these instead.
+  bool addUpOrScale(Operation *op, ArrayRef<std::optional<int64_t>> all);
+  /// Of a size that is a sum, a slice begins or ends here.
+  void addCut(int64_t n, int64_t place) { cuts[n].insert(place); }
+
+private:
+  void collect(ModuleOp module);
+  void collectType(Type type);
   /// n is a multiple of `unit` in the same ratio.
   void scaleWith(int64_t n, int64_t unit);
   /// `total` is the sum of `parts`; 0 is no part.
@@ -60,7 +78,6 @@ private:
   /// Takes away what is on both sides, each as often as it is on both.
   static void removeCommon(Factors &left, Factors &right);
   bool dependsOn(int64_t n, int64_t other) const;
-  void freeze(int64_t n, Operation *why = nullptr);
   void expand(int64_t n, Factors &out) const;
   void divide(int64_t n, int64_t factor);
   void choose(int64_t base);
@@ -84,6 +101,7 @@ private:
   std::set<int64_t> sizes, frozen;
   std::set<std::array<int64_t, 3>> splits; // a size, over how many, and over how many here
   GridAttr grid, sample;
+  Operation *unknown = nullptr;
   std::map<int64_t, int64_t> chosen; // of atomic sizes
   std::map<std::string, int64_t> symbols;
 };

@@ -79,54 +79,12 @@ TermId Terms::makeSum(Type type, ArrayRef<TermId> addends, Operation *op) {
   llvm_unreachable("a few addends have small multiplicities");
 }
 
-/// The operand of a concatenation that a slice takes out again; -1 if it takes anything else.
-static TermId findJoined(const Term &slice, const Term &concat, ArrayRef<Type> types) {
-  auto properties = dyn_cast_or_null<DictionaryAttr>(slice.attributes);
-  auto joint = dyn_cast_or_null<DictionaryAttr>(concat.attributes);
-  if (!properties || !joint || properties.get("dim") != joint.get("dim"))
-    return -1;
-  auto step = properties.getAs<IntegerAttr>("step");
-  auto text = properties.getAs<StringAttr>("start");
-  auto dim = joint.getAs<IntegerAttr>("dim");
-  if (!text || !dim || (step && step.getInt() != 1))
-    return -1;
-  auto start = ::tpc::SymExpr::parse(text.getValue().str());
-  ::tpc::SymExpr offset(0);
-  for (auto [operand, type] : llvm::zip(concat.operands, types)) {
-    if (start && *start == offset && type == slice.type)
-      return operand;
-    offset = offset + getSizes(type)[dim.getInt()];
-  }
-  return -1;
-}
-
-/// An op's term, but for those with a normal form of their own.
-TermId Terms::makePlain(Term term, Operation *op) {
+/// An op's term in its normal form.
+TermId Terms::normalize(Term term, Operation *op) {
   if (term.isCommutative)
     llvm::sort(term.operands);
-  if (term.name == ReshapeOp::getOperationName()) {
-    const Term &operand = terms[term.operands[0]];
-    if (operand.kind == Term::Op && operand.name == term.name)
-      term.operands[0] = TermId(operand.operands[0]);
-    if (terms[term.operands[0]].type == term.type)
-      return term.operands[0];
-  }
-  if (term.name == SliceOp::getOperationName()) {
-    const Term &operand = terms[term.operands[0]];
-    if (operand.kind == Term::Op && operand.name == ConcatOp::getOperationName()) {
-      SmallVector<Type> types;
-      for (TermId joined : operand.operands)
-        types.push_back(terms[joined].type);
-      if (TermId joined = findJoined(term, operand, types); joined >= 0)
-        return joined;
-    }
-  }
-  if (term.name == NegOp::getOperationName()) {
-    const Term &operand = terms[term.operands[0]];
-    if (operand.kind == Term::Op && operand.name == term.name)
-      return operand.operands[0];
-  }
-  return intern(std::move(term), op);
+  TermId known = term.model ? term.model->normalize(*this, term) : -1;
+  return known >= 0 ? known : intern(std::move(term), op);
 }
 
 /// A view of merged factors: (a x b*t, b x t) is (a*b x t).
@@ -176,49 +134,26 @@ TermId Terms::makeRepetition(TermId operand, const Repeats &repeats, Type type, 
   return id;
 }
 
+TermId Terms::makeOp(OperationName name, Operation *op, ArrayRef<TermId> operands, Type type,
+                     Attribute attributes) {
+  Term term(Term::Op);
+  term.name = name.getStringRef();
+  term.model = name.getInterface<TermOpInterface>();
+  term.attributes = attributes;
+  term.type = type;
+  term.operands.assign(operands.begin(), operands.end());
+  term.isCommutative = name.hasTrait<OpTrait::IsCommutative>();
+  return normalize(std::move(term), op);
+}
+
 TermId Terms::makeOp(Operation *op, ArrayRef<TermId> operands, Type type) {
+  return makeOp(op->getName(), op, operands, type, op->getPropertiesAsAttribute());
+}
+
+void Terms::noteUse(ArrayRef<TermId> operands, Operation *op) {
   for (TermId operand : operands)
     if (inProgram && !terms[operand].usedInProgram)
       terms[operand].usedInProgram = op;
-  auto plain = [&](StringRef name, ArrayRef<TermId> operands, Attribute attributes = {}) {
-    Term term(Term::Op);
-    term.name = name;
-    term.attributes = attributes;
-    term.type = type;
-    term.operands.assign(operands.begin(), operands.end());
-    term.isCommutative = op->hasTrait<OpTrait::IsCommutative>();
-    return makePlain(std::move(term), op);
-  };
-  if (isa<AddOp>(op))
-    return makeSum(type, operands, op);
-  if (isa<SubOp>(op)) {
-    // Negation has its operand's shape.
-    Term negated(Term::Op);
-    negated.name = NegOp::getOperationName();
-    negated.type = terms[operands[1]].type;
-    negated.operands = {operands[1]};
-    return makeSum(type, {operands[0], makePlain(negated, op)}, op);
-  }
-  if (auto matmul = dyn_cast<MatmulOp>(op)) {
-    TermId product = plain(MatmulOp::getOperationName(), operands.take_front(2));
-    return matmul.getBias() ? makeSum(type, {product, operands[2]}, op) : product;
-  }
-  Attribute attributes = op->getPropertiesAsAttribute();
-  return plain(op->getName().getStringRef(), operands, attributes);
-}
-
-TermId Terms::makeRoll(CollectivePermuteOp op, TermId operand, Type type) {
-  if (inProgram && !terms[operand].usedInProgram)
-    terms[operand].usedInProgram = op;
-  Builder builder(op.getContext());
-  Term term(Term::Op);
-  term.name = RollOp::getOperationName();
-  term.attributes = builder.getDictionaryAttr({builder.getNamedAttr("dim", op.getDimAttr()),
-                                               builder.getNamedAttr("from", op.getFromAttr()),
-                                               builder.getNamedAttr("every", op.getEveryAttr())});
-  term.type = type;
-  term.operands = {operand};
-  return makePlain(std::move(term), op);
 }
 
 //===----------------------------------------------------------------------===//
@@ -282,7 +217,7 @@ TermId Terms::instantiateOne(TermId id, Substitution &substitution) {
   case Term::Parameter:
     return id;
   case Term::Op:
-    return makePlain(term, op);
+    return normalize(term, op);
   case Term::Sum: {
     if (std::optional<Multisets::Set> sum = instantiateSum(term.addends, substitution))
       return makeSum(term.type, *sum, op);

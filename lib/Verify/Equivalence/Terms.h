@@ -18,19 +18,19 @@
 #define TPC_LIB_ANALYSIS_TERMS_H
 
 #include "Multisets.h"
-#include "Repeats.h"
+#include "ProofOps.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mlir::tpc::equivalence {
 
-using TermId = int;
-
 struct Term {
   enum Kind { Op, Sum, Call, Input, Variable, Parameter };
   explicit Term(Kind kind) : kind(kind) {}
   Kind kind;
-  StringRef name;        // of an op or a weight
+  StringRef name; // of an op or a weight
+  /// What is known of such ops: their normal form.
+  const TermOpInterface::Concept *model = nullptr;
   Attribute attributes;  // of an op; a parameter's normalized view
   Attribute attributes2; // of a parameter: where its weight lies
   Type type;             // of the whole value
@@ -43,6 +43,8 @@ struct Term {
   Operation *inModel = nullptr, *inProgram = nullptr;
   /// What first used it in the program.
   Operation *usedInProgram = nullptr;
+
+  bool isOp(StringRef op) const { return kind == Op && name == op; }
 };
 
 class Terms {
@@ -58,8 +60,15 @@ public:
 
   TermId makeInput(unsigned index, Type type);
   TermId makeVariable(unsigned index, Type type);
-  /// The term of an op that computes (no call, no communication), with a result of type `type`.
+  /// The term of an op with its attributes, with a result of type `type`.
   TermId makeOp(Operation *op, ArrayRef<TermId> operands, Type type);
+  /// The term of an op of another kind, to which `op` amounts.
+  template <typename OpT>
+  TermId makeNamed(Operation *op, ArrayRef<TermId> operands, Type type, Attribute attributes = {}) {
+    return makeOp(OperationName(OpT::getOperationName(), op->getContext()), op, operands, type,
+                  attributes);
+  }
+  TermId makeSum(Type type, ArrayRef<TermId> addends, Operation *op);
   /// The term of a weight's view.
   TermId makeParameter(ParameterOp op, ViewAttr view, Type type);
   /// The value of type `type` that has a term's value several times, as `repeats` says.
@@ -69,21 +78,22 @@ public:
     auto it = repetitions.find(id);
     return it == repetitions.end() ? std::nullopt : std::optional(it->second);
   }
-  /// The term of the tpc.roll that a collective-permute does.
-  TermId makeRoll(CollectivePermuteOp op, TermId operand, Type type);
   TermId makeCall(TermId body, ArrayRef<TermId> arguments, Operation *op);
 
   /// The term with its calls replaced by what they compute.
   TermId expand(TermId id);
 
+  /// An op of the program uses these.
+  void noteUse(ArrayRef<TermId> operands, Operation *op);
   /// From now on terms come from the program and not from the model.
   void beginProgram() { inProgram = true; }
 
 private:
   TermId intern(Term term, Operation *op);
-  TermId makeSum(Type type, ArrayRef<TermId> addends, Operation *op);
   TermId makeSum(Type type, Multisets::Set addends, Operation *op);
-  TermId makePlain(Term term, Operation *op);
+  TermId makeOp(OperationName name, Operation *op, ArrayRef<TermId> operands, Type type,
+                Attribute attributes);
+  TermId normalize(Term term, Operation *op);
   /// A term as addends: those of a sum, or itself.
   Multisets::Set getAddends(TermId id);
 

@@ -1,7 +1,7 @@
 //===- VerifyEquivalence.cpp - Does the split program compute the model? --===//
 //
 // By proof, for all sizes, in two steps. Each value on a rank is shown to be, of some whole value,
-// the part that its type says (verifyRelations). Then that whole value is shown to be the model's:
+// the part that its type says (RelationChecker). Then that whole value is shown to be the model's:
 // both programs are read as expressions over inputs and weights, and their outputs must be the same
 // (readProgram, compareOutputs). And by a randomized check that has nothing to do with lemmas: both
 // programs are run at small sizes over a prime field (comparePrograms). See docs/verification.md.
@@ -12,7 +12,7 @@
 
 #include "CompareRuns.h"
 #include "ExpandNorms.h"
-#include "Lemmas.h"
+#include "RelationChecker.h"
 #include "Terms.h"
 #include "tpc/Verify/Passes.h"
 
@@ -29,7 +29,7 @@ using namespace mlir::tpc::equivalence;
 
 /// For all sizes, by lemmas.
 static LogicalResult prove(ModuleOp model, ModuleOp program) {
-  if (failed(verifyRounds(program)) || failed(verifyRelations(program)))
+  if (failed(verifyRounds(program)) || failed(RelationChecker(program).run()))
     return failure();
   Terms terms;
   FailureOr<ProgramTerms> expected = readProgram(model, terms);
@@ -78,7 +78,7 @@ LogicalResult mlir::tpc::verifyDistribution(ModuleOp program) {
     copy = program.clone();
     expandNorms(program = *copy);
   }
-  return failure(failed(verifyRounds(program)) || failed(verifyRelations(program)));
+  return failure(failed(verifyRounds(program)) || failed(RelationChecker(program).run()));
 }
 
 namespace {

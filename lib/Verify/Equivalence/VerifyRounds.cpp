@@ -3,7 +3,7 @@
 // What stands in a stage, but not in its rounds, is computed once, and every round reads the same.
 // By the rules of SSA it reads inputs, which are whole, and what is computed there as well. So it
 // may only differ from what a round would compute if it takes a micro-batch's part of something,
-// which its type says: verifyRelations shows that types are true.
+// which its type says: RelationChecker shows that types are true.
 //
 //===----------------------------------------------------------------------===//
 

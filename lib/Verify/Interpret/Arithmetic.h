@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_ANALYSIS_INTERPRET_ARITHMETIC_H
-#define TPC_LIB_ANALYSIS_INTERPRET_ARITHMETIC_H
+#ifndef TPC_LIB_VERIFY_INTERPRET_ARITHMETIC_H
+#define TPC_LIB_VERIFY_INTERPRET_ARITHMETIC_H
 
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Interfaces/ShardingRule.h"
@@ -34,7 +34,7 @@ inline uint64_t hash(uint64_t key, uint64_t x) {
 }
 uint64_t hashText(StringRef text);
 
-/// What an element-wise op computes of one element of each operand; null if an op is none.
+/// What an element-wise op computes of one element of each operand.
 template <typename Element> using Scalar = std::function<Element(ArrayRef<Element>)>;
 
 struct Doubles {
@@ -72,7 +72,6 @@ struct Doubles {
     return double(hash(key, x)) / double(uint64_t(1) << 60) - 1;
   }
   static double makeWeight(uint64_t key, int64_t element, RankedTensorType weight);
-  static Scalar<double> getScalar(Operation *op);
 
   /// Scores, scaled, become weights that add up to one. If none is visible they are all zero, or
   /// all the same.
@@ -133,7 +132,6 @@ struct Field {
   static uint64_t makeWeight(uint64_t key, int64_t element, RankedTensorType /*weight*/) {
     return hash(key, fromInteger(element));
   }
-  static Scalar<uint64_t> getScalar(Operation *op);
 
   static void softmax(MutableArrayRef<uint64_t> row, ArrayRef<char> visible, bool uniform);
   static bool hides(uint64_t /*score*/) { return false; }
@@ -143,4 +141,4 @@ struct Field {
 
 } // namespace mlir::tpc::interpret
 
-#endif // TPC_LIB_ANALYSIS_INTERPRET_ARITHMETIC_H
+#endif // TPC_LIB_VERIFY_INTERPRET_ARITHMETIC_H

@@ -15,13 +15,6 @@ double Doubles::makeWeight(uint64_t key, int64_t element, RankedTensorType weigh
              : 1.7 * uniform / std::sqrt(double(std::max<int64_t>(1, weight.getDimSize(rank - 2))));
 }
 
-Scalar<double> Doubles::getScalar(Operation *op) {
-  auto scalar = dyn_cast<ScalarOpInterface>(op);
-  if (!scalar)
-    return {};
-  return [scalar](ArrayRef<double> x) mutable { return scalar.evaluateScalar(x); };
-}
-
 void Doubles::softmax(MutableArrayRef<double> row, ArrayRef<char> visible, bool uniform) {
   double top = -INFINITY, total = 0;
   for (auto [x, sees] : llvm::zip(row, visible))

@@ -1,118 +1,125 @@
 //===- EvaluateMoves.cpp - Ops that move elements, on one rank ------------===//
 
-#include "Evaluation.h"
+#include "Models.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
-template <typename A>
-auto Evaluation<A>::move(llvm::function_ref<void(ArrayRef<int64_t>, Shape &)> from) -> Result {
-  const Value &in = *operands[0];
-  Value out(shape);
-  size_t next = 0;
-  bool outside = false;
-  Shape place(in.shape.size(), 0);
-  forEachIndex(shape, [&](ArrayRef<int64_t> index) {
-    from(index, place);
-    for (size_t d = 0; d < place.size(); ++d)
-      outside |= place[d] < 0 || place[d] >= in.shape[d];
-    out.data[next++] = outside ? Element(0) : in.data[linearize(place, in.shape)];
-  });
-  if (outside)
-    return fail() << "it reads outside of the part that a rank has";
-  return out;
-}
-
-template <typename A> auto Evaluation<A>::evaluateSlice(SliceOp slice) -> Result {
-  int64_t dim = slice.getDim(), start = world.getSizes().evaluate(slice.getStart());
-  auto n = getSizes(slice.getOperand())[dim].asConstant();
-  if (n && start > 0)
-    if (auto e = ::tpc::SymExpr::parse(slice.getStart().str()); e && e->isConstant())
-      start = world.getSizes().scale(*e->asConstant(), *n);
-  int64_t step = slice.getStep(), last = start + (shape[dim] - 1) * step;
-  if (int64_t size = operands[0]->shape[dim];
-      shape[dim] > 0 && (std::min(start, last) < 0 || std::max(start, last) >= size))
-    return fail() << "it takes elements " << start << " to " << last << " of " << size
-                  << ": these sizes are not possible";
-  return move([&](ArrayRef<int64_t> index, Shape &from) {
-    from.assign(index.begin(), index.end());
-    from[dim] = start + index[dim] * step;
-  });
-}
-
-template <typename A> auto Evaluation<A>::evaluateConcat(int64_t dim) -> Result {
-  Value out(shape);
-  int64_t begin = 0;
-  for (const Value *operand : operands) {
-    Shape end = operand->shape;
-    end[dim] += begin;
-    for (auto [d, size] : llvm::enumerate(end))
-      if (int64_t(d) == dim ? size > shape[d] : size != shape[d])
-        return fail() << "the parts on a rank do not fit";
-    size_t next = 0;
-    forEachIndex(operand->shape, [&](ArrayRef<int64_t> index) {
-      Shape place(index);
-      place[dim] += begin;
-      out.data[linearize(place, shape)] = operand->data[next++];
-    });
-    begin += operand->shape[dim];
+namespace {
+struct ReshapeEvaluation : EvaluationModel<ReshapeEvaluation, ReshapeOp> {
+  template <typename A> static Result<A> evaluate(ReshapeOp, Evaluation<A> &e) {
+    Data<A> out = *e.operands[0];
+    if (int64_t(out.data.size()) != countElements(e.shape))
+      return e.fail() << "a rank has " << out.data.size() << " elements for another shape";
+    out.shape = e.shape;
+    return out;
   }
-  if (begin != shape[dim])
-    return fail() << "the parts on a rank do not fit";
-  return out;
-}
+};
 
-template <typename A> auto Evaluation<A>::evaluateTrilu(TriluOp trilu) -> Result {
-  int64_t k = world.getSizes().evaluate(trilu.getK());
-  Value out = *operands[0];
-  size_t next = 0;
-  forEachIndex(out.shape, [&](ArrayRef<int64_t> index) {
-    int64_t distance = index.back() - index[index.size() - 2];
-    Element &x = out.data[next++];
-    if (trilu.getUpper() ? distance < k : distance > k)
-      x = 0;
-  });
-  return out;
-}
-
-template <typename A> auto Evaluation<A>::runMove() -> std::optional<Result> {
-  if (isa<ReshapeOp>(op)) {
-    Value out = *operands[0];
-    if (int64_t(out.data.size()) != countElements(shape))
-      return Result(fail() << "a rank has " << out.data.size() << " elements for another shape");
-    out.shape = shape;
-    return Result(std::move(out));
+struct ReshardEvaluation : EvaluationModel<ReshardEvaluation, ReshardOp> {
+  template <typename A> static Result<A> evaluate(ReshardOp, Evaluation<A> &e) {
+    return *e.operands[0];
   }
-  if (isa<ReshardOp>(op))
-    return Result(*operands[0]);
-  if (auto transpose = dyn_cast<TransposeOp>(op))
-    return move([&](ArrayRef<int64_t> index, Shape &from) {
-      for (auto [i, p] : llvm::enumerate(transpose.getPermutation()))
+};
+
+struct TransposeEvaluation : EvaluationModel<TransposeEvaluation, TransposeOp> {
+  template <typename A> static Result<A> evaluate(TransposeOp op, Evaluation<A> &e) {
+    return e.move([&](ArrayRef<int64_t> index, Shape &from) {
+      for (auto [i, p] : llvm::enumerate(op.getPermutation()))
         from[p] = index[i];
     });
-  if (isa<ExpandOp>(op))
-    return move([&](ArrayRef<int64_t> index, Shape &from) {
+  }
+};
+
+struct ExpandEvaluation : EvaluationModel<ExpandEvaluation, ExpandOp> {
+  template <typename A> static Result<A> evaluate(ExpandOp, Evaluation<A> &e) {
+    return e.move([&](ArrayRef<int64_t> index, Shape &from) {
       index = index.take_back(from.size());
       for (size_t i = 0; i < from.size(); ++i)
-        from[i] = operands[0]->shape[i] == 1 ? 0 : index[i];
-    });
-  if (auto slice = dyn_cast<SliceOp>(op))
-    return evaluateSlice(slice);
-  if (auto roll = dyn_cast<RollOp>(op)) {
-    int64_t first = world.getSizes().evaluate(roll.getFrom());
-    int64_t every = world.getSizes().evaluate(roll.getEvery());
-    return move([&](ArrayRef<int64_t> index, Shape &from) {
-      from.assign(index.begin(), index.end());
-      from[roll.getDim()] = rollIndex(index[roll.getDim()], first, every);
+        from[i] = e.operands[0]->shape[i] == 1 ? 0 : index[i];
     });
   }
-  if (auto concat = dyn_cast<ConcatOp>(op))
-    return evaluateConcat(concat.getDim());
-  if (auto trilu = dyn_cast<TriluOp>(op))
-    return evaluateTrilu(trilu);
-  return std::nullopt;
-}
+};
 
-template std::optional<Evaluation<Doubles>::Result> Evaluation<Doubles>::runMove();
-template std::optional<Evaluation<Field>::Result> Evaluation<Field>::runMove();
+struct RollEvaluation : EvaluationModel<RollEvaluation, RollOp> {
+  template <typename A> static Result<A> evaluate(RollOp op, Evaluation<A> &e) {
+    int64_t first = e.world.getSizes().evaluate(op.getFrom());
+    int64_t every = e.world.getSizes().evaluate(op.getEvery());
+    return e.move([&](ArrayRef<int64_t> index, Shape &from) {
+      from.assign(index.begin(), index.end());
+      from[op.getDim()] = rollIndex(index[op.getDim()], first, every);
+    });
+  }
+};
+
+struct SliceEvaluation : EvaluationModel<SliceEvaluation, SliceOp> {
+  template <typename A> static Result<A> evaluate(SliceOp op, Evaluation<A> &e) {
+    int64_t dim = op.getDim(), start = e.world.getSizes().evaluate(op.getStart());
+    auto n = getSizes(op.getOperand())[dim].asConstant();
+    if (n && start > 0)
+      if (auto first = ::tpc::SymExpr::parse(op.getStart().str()); first && first->isConstant())
+        start = e.world.getSizes().scale(*first->asConstant(), *n);
+    int64_t step = op.getStep(), last = start + (e.shape[dim] - 1) * step;
+    if (int64_t size = e.operands[0]->shape[dim];
+        e.shape[dim] > 0 && (std::min(start, last) < 0 || std::max(start, last) >= size))
+      return e.fail() << "it takes elements " << start << " to " << last << " of " << size
+                      << ": these sizes are not possible";
+    return e.move([&](ArrayRef<int64_t> index, Shape &from) {
+      from.assign(index.begin(), index.end());
+      from[dim] = start + index[dim] * step;
+    });
+  }
+};
+
+struct ConcatEvaluation : EvaluationModel<ConcatEvaluation, ConcatOp> {
+  template <typename A> static Result<A> evaluate(ConcatOp op, Evaluation<A> &e) {
+    int64_t dim = op.getDim();
+    Data<A> out(e.shape);
+    int64_t begin = 0;
+    for (const Data<A> *operand : e.operands) {
+      Shape end = operand->shape;
+      end[dim] += begin;
+      for (auto [d, size] : llvm::enumerate(end))
+        if (int64_t(d) == dim ? size > e.shape[d] : size != e.shape[d])
+          return e.fail() << "the parts on a rank do not fit";
+      size_t next = 0;
+      forEachIndex(operand->shape, [&](ArrayRef<int64_t> index) {
+        Shape place(index);
+        place[dim] += begin;
+        out.data[linearize(place, e.shape)] = operand->data[next++];
+      });
+      begin += operand->shape[dim];
+    }
+    if (begin != e.shape[dim])
+      return e.fail() << "the parts on a rank do not fit";
+    return out;
+  }
+};
+
+struct TriluEvaluation : EvaluationModel<TriluEvaluation, TriluOp> {
+  template <typename A> static Result<A> evaluate(TriluOp op, Evaluation<A> &e) {
+    int64_t k = e.world.getSizes().evaluate(op.getK());
+    Data<A> out = *e.operands[0];
+    size_t next = 0;
+    forEachIndex(out.shape, [&](ArrayRef<int64_t> index) {
+      int64_t distance = index.back() - index[index.size() - 2];
+      typename A::Element &x = out.data[next++];
+      if (op.getUpper() ? distance < k : distance > k)
+        x = 0;
+    });
+    return out;
+  }
+};
+} // namespace
+
+void interpret::attachMoveEvaluations(MLIRContext *context) {
+  ReshapeOp::attachInterface<ReshapeEvaluation>(*context);
+  ReshardOp::attachInterface<ReshardEvaluation>(*context);
+  TransposeOp::attachInterface<TransposeEvaluation>(*context);
+  ExpandOp::attachInterface<ExpandEvaluation>(*context);
+  RollOp::attachInterface<RollEvaluation>(*context);
+  SliceOp::attachInterface<SliceEvaluation>(*context);
+  ConcatOp::attachInterface<ConcatEvaluation>(*context);
+  TriluOp::attachInterface<TriluEvaluation>(*context);
+}

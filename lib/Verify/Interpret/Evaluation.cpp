@@ -1,6 +1,7 @@
 //===- Evaluation.cpp - One op on one rank --------------------------------===//
 
 #include "Evaluation.h"
+#include "InterpretOps.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -30,14 +31,48 @@ auto Evaluation<A>::evaluateElements(const Scalar<Element> &scalar) -> Result {
   return result;
 }
 
-template <typename A> auto Evaluation<A>::run() -> Result {
-  if (Scalar<Element> scalar = A::getScalar(op))
-    return evaluateElements(scalar);
-  for (auto group : {&Evaluation::runProduct, &Evaluation::runMove, &Evaluation::runSource,
-                     &Evaluation::runRow, &Evaluation::runLookup})
-    if (std::optional<Result> result = (this->*group)())
-      return std::move(*result);
-  return fail() << "nobody knows what it computes";
+template <typename A>
+auto Evaluation<A>::move(llvm::function_ref<void(ArrayRef<int64_t>, Shape &)> from) -> Result {
+  const Value &in = *operands[0];
+  Value out(shape);
+  size_t next = 0;
+  bool outside = false;
+  Shape place(in.shape.size(), 0);
+  forEachIndex(shape, [&](ArrayRef<int64_t> index) {
+    from(index, place);
+    for (size_t d = 0; d < place.size(); ++d)
+      outside |= place[d] < 0 || place[d] >= in.shape[d];
+    out.data[next++] = outside ? Element(0) : in.data[linearize(place, in.shape)];
+  });
+  if (outside)
+    return fail() << "it reads outside of the part that a rank has";
+  return out;
+}
+
+template <typename A>
+auto Evaluation<A>::mapLines(int64_t dim, llvm::function_ref<void(MutableArrayRef<Element>)> f)
+    -> Value {
+  Value out = *operands[0];
+  int64_t n = out.shape[dim], inner = countElements(ArrayRef(out.shape).drop_front(dim + 1));
+  int64_t outer = countElements(ArrayRef(out.shape).take_front(dim));
+  std::vector<Element> line(n);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < inner; ++i) {
+      auto at = [&](int64_t x) -> Element & { return out.data[(o * n + x) * inner + i]; };
+      for (int64_t x = 0; x < n; ++x)
+        line[x] = at(x);
+      f(line);
+      for (int64_t x = 0; x < n; ++x)
+        at(x) = line[x];
+    }
+  return out;
+}
+
+template <> auto Evaluation<Doubles>::run() -> Result {
+  return cast<EvaluatedOpInterface>(op).evaluateDoubles(*this);
+}
+template <> auto Evaluation<Field>::run() -> Result {
+  return cast<EvaluatedOpInterface>(op).evaluateField(*this);
 }
 
 template class mlir::tpc::interpret::Evaluation<Doubles>;

@@ -1,7 +1,7 @@
 //===- Inputs.h - What programs are run with --------------------*- C++ -*-===//
 
-#ifndef TPC_LIB_ANALYSIS_INTERPRET_INPUTS_H
-#define TPC_LIB_ANALYSIS_INTERPRET_INPUTS_H
+#ifndef TPC_LIB_VERIFY_INTERPRET_INPUTS_H
+#define TPC_LIB_VERIFY_INTERPRET_INPUTS_H
 
 #include "Arithmetic.h"
 #include "World.h"
@@ -16,4 +16,4 @@ std::vector<Tensor<typename A::Element>> makeInputs(func::FuncOp main, World &wo
 
 } // namespace mlir::tpc::interpret
 
-#endif // TPC_LIB_ANALYSIS_INTERPRET_INPUTS_H
+#endif // TPC_LIB_VERIFY_INTERPRET_INPUTS_H

@@ -33,20 +33,16 @@ template <typename A> std::string Machine<A>::describe(int rank) const {
 // On each rank
 //===----------------------------------------------------------------------===//
 
-template <typename A>
-LogicalResult Machine<A>::compute(Operation *op, Values &values, Ranks active,
-                                  std::vector<Ref> &results) {
-  if (op->getNumResults() != 1 || op->getNumRegions() > 0 ||
-      !isa<RankedTensorType>(op->getResult(0).getType()))
-    return fail(op) << "nobody knows what it computes";
+template <typename A> LogicalResult Machine<A>::compute(Operation *op, Frame<A> &frame) {
+  std::vector<Ref> results(ranks.size());
   std::map<SmallVector<const void *>, Ref> known; // by all that it depends on
   SmallVector<const Data *> operands;
-  for (int rank : active) {
+  for (int rank : frame.active) {
     const Part &part = getPart(op->getResult(0), rank);
     SmallVector<const void *> key = {&part};
     operands.clear();
     for (Value operand : op->getOperands()) {
-      operands.push_back(values.find(operand)->second[rank].get());
+      operands.push_back(frame.values.find(operand)->second[rank].get());
       key.append({operands.back(), &getPart(operand, rank)});
     }
     Ref &result = known[key];
@@ -61,6 +57,16 @@ LogicalResult Machine<A>::compute(Operation *op, Values &values, Ranks active,
     }
     results[rank] = result;
   }
+  return finish(op, std::move(results), frame);
+}
+
+template <typename A>
+LogicalResult Machine<A>::finish(Operation *op, std::vector<Ref> results, Frame<A> &frame) {
+  for (int rank : frame.active)
+    if (results[rank]->shape != getPart(op->getResult(0), rank).shape)
+      return fail(op) << describe(rank) << " gets another shape than its type "
+                      << op->getResult(0).getType() << " says";
+  frame.values[op->getResult(0)] = std::move(results);
   return success();
 }
 
@@ -91,11 +97,11 @@ auto Machine<A>::extract(Operation *op, const Ref &tensor, const Part &from, con
   return Ref(out);
 }
 
-template <typename A>
-LogicalResult Machine<A>::slice(LocalSliceOp op, ArrayRef<Ref> value, Ranks active,
-                                std::vector<Ref> &results) {
+template <typename A> LogicalResult Machine<A>::slice(LocalSliceOp op, Frame<A> &frame) {
+  ArrayRef<Ref> value = frame.values[op.getOperand()];
+  std::vector<Ref> results(ranks.size());
   std::map<std::array<const void *, 3>, Ref> known;
-  for (int rank : active) {
+  for (int rank : frame.active) {
     const Part &from = getPart(op.getOperand(), rank), &to = getPart(op.getResult(), rank);
     Ref &result = known[{value[rank].get(), &from, &to}];
     if (!result) {
@@ -106,7 +112,7 @@ LogicalResult Machine<A>::slice(LocalSliceOp op, ArrayRef<Ref> value, Ranks acti
     }
     results[rank] = result;
   }
-  return success();
+  return finish(op, std::move(results), frame);
 }
 
 //===----------------------------------------------------------------------===//
@@ -130,9 +136,9 @@ template <typename A> const std::vector<SmallVector<int>> &Machine<A>::getGroups
   return it->second;
 }
 
-/// All parts of a group, combined.
 template <typename A>
-auto Machine<A>::reduce(Operation *op, ArrayRef<Ref> value, Ranks group) -> FailureOr<Ref> {
+LogicalResult Machine<A>::reduce(Operation *op, ArrayRef<Ref> value, Ranks group,
+                                 std::vector<Ref> &results) {
   PartialAttr partial = getDist(op->getOperand(0)).getPartial();
   ReductionKind kind = partial ? partial.getKind() : ReductionKind::Sum;
   auto sum = std::make_shared<Data>(*value[group.front()]);
@@ -145,13 +151,24 @@ auto Machine<A>::reduce(Operation *op, ArrayRef<Ref> value, Ranks group) -> Fail
           : kind == ReductionKind::Max ? (A::less(x, y) ? y : x)
                                        : (A::less(y, x) ? y : x);
   }
-  return Ref(sum);
+  std::map<std::pair<const Part *, const Part *>, Ref> known;
+  for (int rank : group) {
+    const Part &from = getPart(op->getOperand(0), rank), &to = getPart(op->getResult(0), rank);
+    Ref &result = known[{&from, &to}];
+    if (!result) {
+      FailureOr<Ref> part = extract(op, sum, from, to, rank);
+      if (failed(part))
+        return failure();
+      result = *part;
+    }
+    results[rank] = result;
+  }
+  return success();
 }
 
-/// Each member takes what it needs of what all have together.
 template <typename A>
 LogicalResult Machine<A>::gather(Operation *op, ArrayRef<Ref> value, Ranks group,
-                                 std::vector<Ref> &results) {
+                                 std::vector<Ref> &results, Shift shift) {
   Value in = op->getOperand(0);
   Partial whole(world.getWholeShape(in.getType()));
   const Shape &shape = whole.tensor.shape;
@@ -168,13 +185,6 @@ LogicalResult Machine<A>::gather(Operation *op, ArrayRef<Ref> value, Ranks group
       whole.known[at] = true;
     });
   }
-  // A shift takes its elements from elsewhere.
-  int64_t shifted = -1, first = 0, every = 0;
-  if (auto permute = dyn_cast<CollectivePermuteOp>(op); permute && permute.getFrom()) {
-    shifted = permute.getDim();
-    first = world.getSizes().evaluate(*permute.getFrom());
-    every = world.getSizes().evaluate(*permute.getEvery());
-  }
   std::map<const Part *, Ref> known;
   for (int rank : group) {
     const Part &to = getPart(op->getResult(0), rank);
@@ -190,7 +200,8 @@ LogicalResult Machine<A>::gather(Operation *op, ArrayRef<Ref> value, Ranks group
           int64_t at = 0;
           for (size_t d = 0; d < index.size(); ++d) {
             int64_t i = to.indices[d][index[d]];
-            at = at * shape[d] + (int64_t(d) == shifted ? rollIndex(i, first, every) : i);
+            at = at * shape[d] +
+                 (int64_t(d) == shift.dim ? rollIndex(i, shift.first, shift.every) : i);
           }
           missing |= !whole.known[at];
           out->data[next++] = whole.tensor.data[at];
@@ -205,48 +216,29 @@ LogicalResult Machine<A>::gather(Operation *op, ArrayRef<Ref> value, Ranks group
 }
 
 template <typename A>
-LogicalResult Machine<A>::communicate(Operation *op, ArrayRef<Ref> value, Ranks active,
-                                      std::vector<Ref> &results) {
+LogicalResult Machine<A>::communicate(
+    Operation *op, Frame<A> &frame,
+    llvm::function_ref<LogicalResult(ArrayRef<Ref>, Ranks, std::vector<Ref> &)> combine) {
+  ArrayRef<Ref> value = frame.values[op->getOperand(0)];
+  std::vector<Ref> results(ranks.size());
   for (Ranks group : getGroups(op->getAttrOfType<ArrayAttr>("axes"))) {
-    auto comes = [&](int rank) { return llvm::is_contained(active, rank); };
+    auto comes = [&](int rank) { return llvm::is_contained(frame.active, rank); };
     auto waits = llvm::find_if(group, comes);
     if (waits == group.end())
       continue;
     if (auto lacks = llvm::find_if_not(group, comes); lacks != group.end())
       return fail(op) << describe(*waits) << " would wait for " << describe(*lacks)
                       << ", which does not take part";
-    if (isa<AllReduceOp, ReduceScatterOp>(op)) {
-      FailureOr<Ref> sum = reduce(op, value, group);
-      if (failed(sum))
-        return failure();
-      std::map<std::pair<const Part *, const Part *>, Ref> known;
-      for (int rank : group) {
-        const Part &from = getPart(op->getOperand(0), rank), &to = getPart(op->getResult(0), rank);
-        Ref &result = known[{&from, &to}];
-        if (!result) {
-          FailureOr<Ref> part = extract(op, *sum, from, to, rank);
-          if (failed(part))
-            return failure();
-          result = *part;
-        }
-        results[rank] = result;
-      }
-    } else if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
-      if (broadcast.getRoot() >= group.size())
-        return fail(op) << "its root " << broadcast.getRoot() << " is in no group of "
-                        << group.size();
-      for (int rank : group)
-        results[rank] = value[group[broadcast.getRoot()]];
-    } else if (failed(gather(op, value, group, results))) {
+    if (failed(combine(value, group, results)))
       return failure();
-    }
   }
-  return success();
+  return finish(op, std::move(results), frame);
 }
 
-template <typename A> void Machine<A>::send(SendOp op, ArrayRef<Ref> value, Ranks active) {
+template <typename A> void Machine<A>::send(SendOp op, Frame<A> &frame) {
+  ArrayRef<Ref> value = frame.values[op.getValue()];
   std::optional<unsigned> stage = world.getPosition(StringAttr::get(op.getContext(), "pp"));
-  for (int rank : active) {
+  for (int rank : frame.active) {
     Coordinates to = ranks[rank];
     int64_t from = stage ? to[*stage] : 0;
     if (stage)
@@ -257,16 +249,16 @@ template <typename A> void Machine<A>::send(SendOp op, ArrayRef<Ref> value, Rank
   }
 }
 
-template <typename A>
-LogicalResult Machine<A>::receive(RecvOp op, Ranks active, std::vector<Ref> &results) {
-  for (int rank : active) {
+template <typename A> LogicalResult Machine<A>::receive(RecvOp op, Frame<A> &frame) {
+  std::vector<Ref> results(ranks.size());
+  for (int rank : frame.active) {
     auto &queue = messages[{rank, int64_t(op.getFrom())}];
     if (queue.empty())
       return fail(op) << describe(rank) << " waits for a message that nobody sent";
     results[rank] = std::move(queue.front());
     queue.pop_front();
   }
-  return success();
+  return finish(op, std::move(results), frame);
 }
 
 /// Puts parts of an output in their places; ranks that have the same part must agree on it.
@@ -317,21 +309,20 @@ LogicalResult Machine<A>::deliver(Operation *op, unsigned index, Value value, Ar
 // Programs
 //===----------------------------------------------------------------------===//
 
-template <typename A>
-LogicalResult Machine<A>::runCall(func::CallOp call, Values &values, Ranks active) {
+template <typename A> LogicalResult Machine<A>::runCall(func::CallOp call, Frame<A> &frame) {
   auto callee = world.getModule().lookupSymbol<func::FuncOp>(call.getCallee());
   if (!callee || callee.isExternal() || depth > 64)
     return fail(call) << "@" << call.getCallee() << " cannot be called";
   Values inner;
   for (auto [argument, operand] : llvm::zip(callee.getArguments(), call.getOperands()))
-    inner[argument] = values[operand];
+    inner[argument] = frame.values[operand];
   SmallVector<Value> returned;
   ++depth;
-  if (failed(runBlock(callee.front(), inner, active, &returned)))
+  if (failed(runBlock(callee.front(), inner, frame.active, &returned)))
     return failure();
   --depth;
   for (auto [result, value] : llvm::zip(call.getResults(), returned))
-    values[result] = inner[value];
+    frame.values[result] = inner[value];
   return success();
 }
 
@@ -345,35 +336,16 @@ template <typename A> LogicalResult Machine<A>::runOp(Operation *op, Values &val
     if (!inRound && world.getGrid().getMicroBatches() > 1 && isa<RankedTensorType>(type) &&
         getDist(type).usesAxis("mb"))
       return fail(op) << "there is no micro-batch here to have its part " << type;
-  if (auto call = dyn_cast<func::CallOp>(op))
-    return runCall(call, values, active);
-  if (auto sends = dyn_cast<SendOp>(op)) {
-    send(sends, values[sends.getValue()], active);
-    return success();
+  Frame<A> frame{values, active};
+  if (auto known = dyn_cast<RankOpInterface>(op)) {
+    if constexpr (std::is_same_v<A, Field>)
+      return known.runField(*this, frame);
+    else
+      return known.runDoubles(*this, frame);
   }
-  if (auto output = dyn_cast<OutputOp>(op))
-    return deliver(op, output.getIndex(), output.getValue(), values[output.getValue()], active,
-                   getCopies(op->getParentOfType<PipelineOp>(), output.getIndex()));
-
-  std::vector<Ref> results(ranks.size());
-  if (auto recv = dyn_cast<RecvOp>(op)) {
-    if (failed(receive(recv, active, results)))
-      return failure();
-  } else if (auto part = dyn_cast<LocalSliceOp>(op)) {
-    if (failed(slice(part, values[part.getOperand()], active, results)))
-      return failure();
-  } else if (isa<CollectiveOpInterface>(op)) {
-    if (failed(communicate(op, values[op->getOperand(0)], active, results)))
-      return failure();
-  } else if (failed(compute(op, values, active, results))) {
-    return failure();
-  }
-  for (int rank : active)
-    if (results[rank]->shape != getPart(op->getResult(0), rank).shape)
-      return fail(op) << describe(rank) << " gets another shape than its type "
-                      << op->getResult(0).getType() << " says";
-  values[op->getResult(0)] = std::move(results);
-  return success();
+  if (!isa<EvaluatedOpInterface>(op))
+    return fail(op) << "nobody knows what it computes";
+  return compute(op, frame);
 }
 
 template <typename A>

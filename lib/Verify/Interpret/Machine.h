@@ -7,10 +7,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_ANALYSIS_INTERPRET_MACHINE_H
-#define TPC_LIB_ANALYSIS_INTERPRET_MACHINE_H
+#ifndef TPC_LIB_VERIFY_INTERPRET_MACHINE_H
+#define TPC_LIB_VERIFY_INTERPRET_MACHINE_H
 
 #include "Evaluation.h"
+#include "InterpretOps.h"
 
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
@@ -20,6 +21,11 @@
 #include <deque>
 
 namespace mlir::tpc::interpret {
+
+/// A cyclic shift of a dimension: `first` elements within runs of `every`.
+struct Shift {
+  int64_t dim = -1, first = 0, every = 0;
+};
 
 template <typename A> class Machine {
 public:
@@ -44,35 +50,45 @@ public:
 
   SmallVector<Output> outputs;
 
-private:
+  // For ops of all ranks (RankOpInterface).
   using Ref = std::shared_ptr<const Data>;
   using Values = DenseMap<Value, std::vector<Ref>>; // by rank
   using Ranks = ArrayRef<int>;
 
+  World &getWorld() { return world; }
   std::string describe(int rank) const;
   InFlightDiagnostic fail(Operation *op) const {
     return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                            << "): " << A::what;
   }
+  LogicalResult runCall(func::CallOp call, Frame<A> &frame);
+  void send(SendOp op, Frame<A> &frame);
+  LogicalResult receive(RecvOp op, Frame<A> &frame);
+  LogicalResult slice(LocalSliceOp op, Frame<A> &frame);
+  /// Calls `combine` for each group of which members come, with the operand on all ranks, the group
+  /// and the results to be set. All members must come.
+  LogicalResult
+  communicate(Operation *op, Frame<A> &frame,
+              llvm::function_ref<LogicalResult(ArrayRef<Ref>, Ranks, std::vector<Ref> &)> combine);
+  /// All parts of a group, combined; each member gets its part of that.
+  LogicalResult reduce(Operation *op, ArrayRef<Ref> value, Ranks group, std::vector<Ref> &results);
+  /// Each member takes what it needs of what all have together.
+  LogicalResult gather(Operation *op, ArrayRef<Ref> value, Ranks group, std::vector<Ref> &results,
+                       Shift shift);
+  LogicalResult deliver(Operation *op, unsigned index, Value value, ArrayRef<Ref> tensors,
+                        Ranks active, Copies copies);
+
+private:
   const Part &getPart(Value value, int rank) { return world.getPart(value.getType(), ranks[rank]); }
 
   LogicalResult runBlock(Block &block, Values &values, Ranks active,
                          SmallVectorImpl<Value> *returned);
   LogicalResult runOp(Operation *op, Values &values, Ranks active);
-  LogicalResult runCall(func::CallOp call, Values &values, Ranks active);
-  void send(SendOp op, ArrayRef<Ref> value, Ranks active);
-  LogicalResult receive(RecvOp op, Ranks active, std::vector<Ref> &results);
-  LogicalResult compute(Operation *op, Values &values, Ranks active, std::vector<Ref> &results);
-  LogicalResult slice(LocalSliceOp op, ArrayRef<Ref> value, Ranks active,
-                      std::vector<Ref> &results);
-  LogicalResult communicate(Operation *op, ArrayRef<Ref> value, Ranks active,
-                            std::vector<Ref> &results);
-  FailureOr<Ref> reduce(Operation *op, ArrayRef<Ref> value, Ranks group);
-  LogicalResult gather(Operation *op, ArrayRef<Ref> value, Ranks group, std::vector<Ref> &results);
+  LogicalResult compute(Operation *op, Frame<A> &frame);
+  /// The results of an op are there; they must have the parts that its type says.
+  LogicalResult finish(Operation *op, std::vector<Ref> results, Frame<A> &frame);
   FailureOr<Ref> extract(Operation *op, const Ref &tensor, const Part &from, const Part &to,
                          int rank);
-  LogicalResult deliver(Operation *op, unsigned index, Value value, ArrayRef<Ref> tensors,
-                        Ranks active, Copies copies);
   /// All ranks by groups over `axes`, each in the order of ranks.
   const std::vector<SmallVector<int>> &getGroups(ArrayAttr axes);
 
@@ -90,6 +106,12 @@ private:
   int depth = 0;
 };
 
+/// Ranks that run an op, and what they have computed before it.
+template <typename A> struct Frame {
+  typename Machine<A>::Values &values;
+  ArrayRef<int> active;
+};
+
 } // namespace mlir::tpc::interpret
 
-#endif // TPC_LIB_ANALYSIS_INTERPRET_MACHINE_H
+#endif // TPC_LIB_VERIFY_INTERPRET_MACHINE_H

@@ -1,7 +1,7 @@
 //===- Tensor.h - Values of the reference interpreter -----------*- C++ -*-===//
 
-#ifndef TPC_LIB_ANALYSIS_INTERPRET_TENSOR_H
-#define TPC_LIB_ANALYSIS_INTERPRET_TENSOR_H
+#ifndef TPC_LIB_VERIFY_INTERPRET_TENSOR_H
+#define TPC_LIB_VERIFY_INTERPRET_TENSOR_H
 
 #include "mlir/Support/LLVM.h"
 #include "llvm/ADT/STLExtras.h"
@@ -71,4 +71,4 @@ inline bool broadcasts(ArrayRef<int64_t> own, ArrayRef<int64_t> shape) {
 
 } // namespace mlir::tpc::interpret
 
-#endif // TPC_LIB_ANALYSIS_INTERPRET_TENSOR_H
+#endif // TPC_LIB_VERIFY_INTERPRET_TENSOR_H

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_ANALYSIS_INTERPRET_WORLD_H
-#define TPC_LIB_ANALYSIS_INTERPRET_WORLD_H
+#ifndef TPC_LIB_VERIFY_INTERPRET_WORLD_H
+#define TPC_LIB_VERIFY_INTERPRET_WORLD_H
 
 #include "Tensor.h"
 
@@ -104,4 +104,4 @@ bool runsEveryRound(MicroBatchesOp loop, GridAttr grid);
 
 } // namespace mlir::tpc::interpret
 
-#endif // TPC_LIB_ANALYSIS_INTERPRET_WORLD_H
+#endif // TPC_LIB_VERIFY_INTERPRET_WORLD_H

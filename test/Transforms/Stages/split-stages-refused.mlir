@@ -103,3 +103,19 @@ module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
     return %n : tensor<4x8xf32>
   }
 }
+
+
+// -----
+
+// No op is free because nothing is known of it.
+module attributes {tpc.grid = #tpc.grid<pp = 2, mb = 1>} {
+  tpc.weight @a in "w" at 0 : tensor<8x8xf32>
+  func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %a = tpc.parameter @a : tensor<8x8xf32>
+    %m = tpc.matmul %x, %a : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    // expected-error @below {{(arith.negf) cannot be weighed: nothing is known of what it costs}}
+    %n = arith.negf %m : tensor<4x8xf32>
+    %p = tpc.matmul %n, %a : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    return %p : tensor<4x8xf32>
+  }
+}

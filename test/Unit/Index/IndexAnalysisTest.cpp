@@ -14,7 +14,12 @@ using ::tpc::SymExpr;
 namespace {
 
 struct IndexAnalysisTest : testing::Test {
-  IndexAnalysisTest() { context.loadDialect<TpcDialect, func::FuncDialect>(); }
+  IndexAnalysisTest() {
+    DialectRegistry registry;
+    registerIndexModels(registry);
+    context.appendDialectRegistry(registry);
+    context.loadDialect<TpcDialect, func::FuncDialect>();
+  }
 
   /// The value that a function with this argument list and body returns.
   Value parse(const std::string &arguments, const std::string &body, const std::string &type) {

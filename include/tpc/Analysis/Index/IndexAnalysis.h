@@ -10,7 +10,7 @@
 //   IndexExpr e = analysis.at(mask, analysis.getIndices());
 //   e.str()   // "_i3 - _i2 <= 0"
 //
-// `at` pulls indices back through each op: the element (i, j) of a transpose is
+// `at` pulls indices back through each op (IndexOpInterface): the element (i, j) of a transpose is
 // element (j, i) of its operand; an element of a concatenation is a choice
 // between the operands. Where an op is not understood, the answer is that
 // element of that op's result, which is always right. Simplification uses that
@@ -24,6 +24,7 @@
 #define TPC_ANALYSIS_INDEX_INDEXANALYSIS_H
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/OpConcern.h"
 
 #include <set>
 
@@ -118,6 +119,14 @@ public:
   /// All symbols and indices in `e`, and those that its elements depend on.
   void collectSymbols(const IndexExpr &e, std::set<std::string> &out) const;
 
+  // For models of ops.
+
+  /// A variable with values from 0 to size - 1 that occurs nowhere else.
+  IndexExpr freshIndex(const SymExpr &size);
+  /// `f` of the leaves of a tree of selects.
+  IndexExpr mapLeaves(const IndexExpr &e, llvm::function_ref<IndexExpr(const IndexExpr &)> f);
+  IndexExpr constantAt(ConstantOp op, ArrayRef<IndexExpr> where);
+
 private:
   struct Variable {
     std::string name;
@@ -128,26 +137,9 @@ private:
   bool hasElements(const SymExpr &e) const;
   bool assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold);
   void assumeNotEmpty(const SymExpr &size);
-  /// A variable with values from 0 to size - 1 that occurs nowhere else.
-  IndexExpr freshIndex(const SymExpr &size);
 
   IndexExpr compute(Value v, ArrayRef<IndexExpr> where);
   IndexExpr opaque(Value v, ArrayRef<IndexExpr> where);
-  IndexExpr constantAt(ConstantOp op, ArrayRef<IndexExpr> where);
-  IndexExpr scalarOp(Operation *op, ArrayRef<IndexExpr> operands);
-  IndexExpr arithmetic(Operation *op, const IndexExpr &a, const IndexExpr &b);
-  IndexExpr cast(CastOp op, const IndexExpr &operand);
-  IndexExpr reshapeAt(ReshapeOp op, ArrayRef<IndexExpr> where);
-  IndexExpr concatAt(ConcatOp op, ArrayRef<IndexExpr> where);
-  IndexExpr gatherAt(GatherOp op, ArrayRef<IndexExpr> where);
-  IndexExpr gatherNDAt(GatherNDOp op, ArrayRef<IndexExpr> where);
-  IndexExpr cumSumAt(CumSumOp op, ArrayRef<IndexExpr> where);
-  IndexExpr reduceAt(ReduceOp op, ArrayRef<IndexExpr> where);
-  IndexExpr triluAt(TriluOp op, ArrayRef<IndexExpr> where);
-  /// `f` of the leaves of a tree of selects.
-  IndexExpr mapLeaves(const IndexExpr &e, llvm::function_ref<IndexExpr(const IndexExpr &)> f);
-  /// A number from -n to n - 1 as an index from 0 to n - 1.
-  IndexExpr wrapIndex(const IndexExpr &e, const SymExpr &n);
 
   SmallVector<IndexExpr> indices;
   std::vector<Variable> variables;
@@ -158,6 +150,10 @@ private:
   std::map<std::string, IndexExpr> cache;
   unsigned depth = 0;
 };
+
+/// Attaches what ops' elements are as functions of their indices.
+void registerIndexModels(DialectRegistry &registry);
+SmallVector<OpConcern> getIndexConcerns();
 
 } // namespace mlir::tpc
 

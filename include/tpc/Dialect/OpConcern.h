@@ -1,0 +1,21 @@
+//===- OpConcern.h - What a room knows of ops -------------------*- C++ -*-===//
+
+#ifndef TPC_DIALECT_OPCONCERN_H
+#define TPC_DIALECT_OPCONCERN_H
+
+#include "mlir/Support/TypeID.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+
+namespace mlir::tpc {
+
+/// Something that is known of an op if it implements one of these interfaces, as they are called in
+/// tables. docs/reference/coverage.md has a column for each.
+struct OpConcern {
+  llvm::StringRef name, what;
+  llvm::SmallVector<std::pair<llvm::StringRef, TypeID>, 2> interfaces;
+};
+
+} // namespace mlir::tpc
+
+#endif // TPC_DIALECT_OPCONCERN_H

@@ -1,0 +1,81 @@
+//===- CostModels.cpp - What ops cost, op by op ---------------------------===//
+
+#include "CostOp.h"
+
+#include "tpc/Dialect/AttachModels.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include "CostOp.cpp.inc"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+/// Arithmetic at each point of the rule's iteration space; all operands are read.
+template <typename OpT>
+struct ComputedCost : CostOpInterface::ExternalModel<ComputedCost<OpT>, OpT> {
+  Cost getCost(Operation *op, CostModel &model) const {
+    return model.getComputed(cast<ShardingRuleOpInterface>(op), op->getOperands());
+  }
+};
+
+/// Of the table only some rows are read.
+template <typename OpT> struct LookupCost : CostOpInterface::ExternalModel<LookupCost<OpT>, OpT> {
+  Cost getCost(Operation *op, CostModel &model) const {
+    return model.getComputed(cast<ShardingRuleOpInterface>(op), op->getOperands().drop_front());
+  }
+};
+
+template <typename OpT>
+struct CollectiveCost : CostOpInterface::ExternalModel<CollectiveCost<OpT>, OpT> {
+  Cost getCost(Operation *op, CostModel &model) const {
+    return model.getCommunicated(cast<CollectiveOpInterface>(op));
+  }
+};
+
+/// Its memory. What reads it pays for the traffic.
+struct ParameterCost : CostOpInterface::ExternalModel<ParameterCost, ParameterOp> {
+  Cost getCost(Operation *op, CostModel &model) const {
+    Cost cost;
+    cost.weightBytes = model.getBytes(op->getResult(0).getType());
+    return cost;
+  }
+};
+
+struct CallCost : CostOpInterface::ExternalModel<CallCost, func::CallOp> {
+  Cost getCost(Operation *op, CostModel &model) const {
+    return model.getCalled(cast<func::CallOp>(op));
+  }
+};
+
+/// It moves no bytes: another name for memory, data of the executable, or structure. What crosses
+/// stages is counted where stages are cut (getSendSeconds).
+template <typename OpT> struct NoCost : CostOpInterface::ExternalModel<NoCost<OpT>, OpT> {
+  Cost getCost(Operation *, CostModel &) const { return {}; }
+};
+} // namespace
+
+void mlir::tpc::registerCostModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, TpcDialect *) {
+    context->getOrLoadDialect<func::FuncDialect>();
+    attachToScalarOps<ComputedCost>(context);
+    attachModels<ComputedCost, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
+                 RotaryOp, CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, RollOp,
+                 IotaOp>(context);
+    attachModels<LookupCost, EmbeddingOp, GatherOp, GatherNDOp>(context);
+    attachModels<CollectiveCost, AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
+                 CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);
+    ParameterOp::attachInterface<ParameterCost>(*context);
+    func::CallOp::attachInterface<CallCost>(*context);
+    attachModels<NoCost, ConstantOp, SizeOp, ReshapeOp, ReshardOp, LocalSliceOp, WeightOp,
+                 PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp, func::FuncOp,
+                 func::ReturnOp, ModuleOp>(context);
+  });
+}
+
+SmallVector<OpConcern> mlir::tpc::getCostConcerns() {
+  return {{"cost",
+           "what it costs on a rank (`CostOpInterface`)",
+           {{"yes", TypeID::get<CostOpInterface>()}}}};
+}

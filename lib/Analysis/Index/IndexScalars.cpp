@@ -1,0 +1,216 @@
+//===- IndexScalars.cpp - Elements of element-wise ops --------------------===//
+
+#include "IndexOp.h"
+
+#include "tpc/Analysis/Index/Splats.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+using Operands = ArrayRef<IndexExpr>;
+
+/// A constant of an element type.
+static IndexExpr makeConstant(Type element, double value) {
+  return element.isInteger(1)      ? IndexExpr::truth(value != 0)
+         : isa<FloatType>(element) ? IndexExpr::number(value)
+                                   : IndexExpr::integer((int64_t)value);
+}
+
+/// The result of an op whose operands are constants; null if one of them is not.
+static IndexExpr fold(Operation *op, Operands operands) {
+  SmallVector<double> x;
+  for (const IndexExpr &operand : operands) {
+    auto n = operand.getConstant();
+    if (!n)
+      return {};
+    x.push_back(*n);
+  }
+  auto value = evaluateScalar(op, x);
+  return value ? makeConstant(elementTypeOf(op->getResult(0)), *value) : IndexExpr();
+}
+
+/// Whole numbers may be mixed into polynomials.
+static std::optional<SymExpr> getPolynomial(const IndexExpr &e) {
+  if (e.isInteger())
+    return e.getPolynomial();
+  if (auto n = e.getConstant(); n && *n == std::trunc(*n) && std::abs(*n) < 1e9)
+    return SymExpr((int64_t)*n);
+  return std::nullopt;
+}
+
+static bool areTruths(Operation *op) { return elementTypeOf(op->getOperand(0)).isInteger(1); }
+
+/// Each leaf of the one operand with each of the other: what is constant is computed, and else `of`
+/// is asked.
+static IndexExpr forLeaves(Operation *op, IndexAnalysis &a, Operands operands,
+                           llvm::function_ref<IndexExpr(const IndexExpr &, const IndexExpr &)> of) {
+  if (areTruths(op))
+    return {};
+  return a.mapLeaves(operands[0], [&](const IndexExpr &x) {
+    return a.mapLeaves(operands[1], [&](const IndexExpr &y) {
+      return x.getConstant() && y.getConstant() ? fold(op, {x, y}) : of(x, y);
+    });
+  });
+}
+
+/// As above, of two polynomials.
+static IndexExpr
+forPolynomials(Operation *op, IndexAnalysis &a, Operands operands,
+               llvm::function_ref<IndexExpr(const SymExpr &, const SymExpr &)> of) {
+  return forLeaves(op, a, operands, [&](const IndexExpr &x, const IndexExpr &y) {
+    auto p = getPolynomial(x), q = getPolynomial(y);
+    return p && q ? of(*p, *q) : IndexExpr();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// One function for each op of which more is known than of constants
+//===----------------------------------------------------------------------===//
+
+IndexExpr indexing::ofElements(ScalarOpInterface op, IndexAnalysis &a, Operands operands) {
+  if (operands.size() == 1)
+    return a.mapLeaves(operands[0], [&](const IndexExpr &x) { return fold(op, x); });
+  return operands.size() == 2
+             ? forLeaves(op, a, operands, [](auto &, auto &) { return IndexExpr(); })
+             : IndexExpr();
+}
+
+IndexExpr indexing::ofElements(CastOp op, IndexAnalysis &a, Operands operands) {
+  const IndexExpr &operand = operands[0];
+  Type from = elementTypeOf(op.getOperand()), to = elementTypeOf(op.getResult());
+  if (from == to)
+    return operand;
+  if (from.isInteger(1)) {
+    bool toFloat = isa<FloatType>(to);
+    return a.select(operand, toFloat ? IndexExpr::number(1) : IndexExpr::integer(1),
+                    toFloat ? IndexExpr::number(0) : IndexExpr::integer(0));
+  }
+  return a.mapLeaves(operand, [&](const IndexExpr &leaf) -> IndexExpr {
+    if (leaf.getConstant())
+      return fold(op, leaf);
+    if (!leaf.isInteger())
+      return {};
+    if (to.isInteger(1))
+      return a.compare(Predicate::NE, leaf.getPolynomial());
+    // A narrower integer could wrap; indices and sizes fit 32 bits.
+    if (to.isInteger(32) || to.isInteger(64) || to.isF32() || to.isF64())
+      return leaf;
+    return {};
+  });
+}
+
+IndexExpr indexing::ofElements(AndOp, IndexAnalysis &a, Operands operands) {
+  return a.conjunction(operands);
+}
+
+IndexExpr indexing::ofElements(OrOp, IndexAnalysis &a, Operands operands) {
+  return a.disjunction(operands);
+}
+
+IndexExpr indexing::ofElements(NotOp, IndexAnalysis &a, Operands operands) {
+  return a.negation(operands[0]);
+}
+
+IndexExpr indexing::ofElements(SelectOp, IndexAnalysis &a, Operands operands) {
+  return a.select(operands[0], operands[1], operands[2]);
+}
+
+/// Of truth values.
+static IndexExpr compareTruths(IndexAnalysis &a, Operands operands, bool differ) {
+  IndexExpr negated = a.negation(operands[1]);
+  return a.select(operands[0], differ ? negated : operands[1], differ ? operands[1] : negated);
+}
+
+IndexExpr indexing::ofElements(XorOp, IndexAnalysis &a, Operands operands) {
+  return compareTruths(a, operands, /*differ=*/true);
+}
+
+IndexExpr indexing::ofElements(CmpOp op, IndexAnalysis &a, Operands operands) {
+  Predicate predicate = op.getPredicate();
+  if (areTruths(op))
+    return predicate == Predicate::EQ || predicate == Predicate::NE
+               ? compareTruths(a, operands, predicate == Predicate::NE)
+               : IndexExpr();
+  return forPolynomials(op, a, operands, [&](const SymExpr &p, const SymExpr &q) {
+    return a.compare(predicate, p - q);
+  });
+}
+
+IndexExpr indexing::ofElements(NegOp op, IndexAnalysis &a, Operands operands) {
+  return a.mapLeaves(operands[0], [&](const IndexExpr &x) {
+    return x.isInteger() ? IndexExpr::integer(-x.getPolynomial()) : fold(op, x);
+  });
+}
+
+/// Whether n + e is n for each value that integers of 64 bits give e: where masks add the least
+/// number of a type to what hides a key already. |e| < 2^93 here, half a unit in the last place of
+/// n more than that.
+static bool absorbs(double n, const SymExpr &e, Type type) {
+  ArrayRef<SymExpr::Term> terms = e.getTerms();
+  auto isSmall = [](const SymExpr::Term &term) {
+    return term.atoms.size() <= 1 && std::abs(term.coefficient) < (1 << 20);
+  };
+  if (e.isOverflow() || terms.size() > 1024 || !llvm::all_of(terms, isSmall))
+    return false;
+  return (type.isF32() && std::abs(n) >= 0x1p118) || (type.isF64() && std::abs(n) >= 0x1p147);
+}
+
+IndexExpr indexing::ofElements(AddOp op, IndexAnalysis &a, Operands operands) {
+  Type element = elementTypeOf(op.getResult());
+  return forLeaves(op, a, operands, [&](const IndexExpr &x, const IndexExpr &y) -> IndexExpr {
+    if (auto n = y.getConstant(); n && x.isInteger() && absorbs(*n, x.getPolynomial(), element))
+      return y;
+    if (auto n = x.getConstant(); n && y.isInteger() && absorbs(*n, y.getPolynomial(), element))
+      return x;
+    auto p = getPolynomial(x), q = getPolynomial(y);
+    return p && q ? IndexExpr::integer(*p + *q) : IndexExpr();
+  });
+}
+
+IndexExpr indexing::ofElements(SubOp op, IndexAnalysis &a, Operands operands) {
+  Type element = elementTypeOf(op.getResult());
+  return forLeaves(op, a, operands, [&](const IndexExpr &x, const IndexExpr &y) -> IndexExpr {
+    if (auto n = x.getConstant(); n && y.isInteger() && absorbs(*n, y.getPolynomial(), element))
+      return x;
+    auto p = getPolynomial(x), q = getPolynomial(y);
+    return p && q ? IndexExpr::integer(*p - *q) : IndexExpr();
+  });
+}
+
+IndexExpr indexing::ofElements(MulOp op, IndexAnalysis &a, Operands operands) {
+  return forPolynomials(op, a, operands, [](const SymExpr &p, const SymExpr &q) {
+    return IndexExpr::integer(p * q);
+  });
+}
+
+/// Truncation is floor where nothing is negative.
+IndexExpr indexing::ofElements(DivOp op, IndexAnalysis &a, Operands operands) {
+  bool floats = isFloatTensor(op.getResult());
+  return forPolynomials(op, a, operands, [&](const SymExpr &p, const SymExpr &q) {
+    return !floats && a.isNonNegative(p) && a.isNonNegative(q - 1) ? a.floorDiv(p, q) : IndexExpr();
+  });
+}
+
+IndexExpr indexing::ofElements(ModOp op, IndexAnalysis &a, Operands operands) {
+  bool floats = isFloatTensor(op.getResult());
+  return forPolynomials(op, a, operands, [&](const SymExpr &p, const SymExpr &q) {
+    return !floats && a.isNonNegative(q - 1) ? a.mod(p, q) : IndexExpr();
+  });
+}
+
+static IndexExpr getExtremum(Operation *op, IndexAnalysis &a, Operands operands, bool largest) {
+  return forPolynomials(op, a, operands, [&](const SymExpr &p, const SymExpr &q) {
+    bool greater = a.isAtMost(q, p), less = a.isAtMost(p, q);
+    return greater || less ? IndexExpr::integer(greater == largest ? p : q) : IndexExpr();
+  });
+}
+
+IndexExpr indexing::ofElements(MaxOp op, IndexAnalysis &a, Operands operands) {
+  return getExtremum(op, a, operands, /*largest=*/true);
+}
+
+IndexExpr indexing::ofElements(MinOp op, IndexAnalysis &a, Operands operands) {
+  return getExtremum(op, a, operands, /*largest=*/false);
+}

@@ -1,0 +1,154 @@
+//===- Coverage.cpp - What is known of which op ---------------------------===//
+
+#include "tpc/Driver/Coverage.h"
+
+#include "tpc/Analysis/Cost.h"
+#include "tpc/Analysis/Index/IndexAnalysis.h"
+#include "tpc/Conversion/Lower.h"
+#include "tpc/Dialect/Tpc.h"
+#include "tpc/Driver/Register.h"
+#include "tpc/Verify/Verify.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/WithColor.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+
+using Matches = bool (*)(OperationName);
+template <typename... Ops> bool isOneOf(OperationName name) {
+  return (... || (name.getStringRef() == Ops::getOperationName()));
+}
+template <typename Interface> bool has(OperationName name) {
+  return name.hasInterface<Interface>();
+}
+
+bool isStructure(OperationName name) {
+  return isOneOf<WeightOp, PipelineOp, StageOp, MicroBatchesOp>(name);
+}
+bool isMessage(OperationName name) { return isOneOf<SendOp, RecvOp, OutputOp>(name); }
+bool isCommunication(OperationName name) {
+  return has<CollectiveOpInterface>(name) || isOneOf<ReshardOp, LocalSliceOp>(name);
+}
+bool isSource(OperationName name) { return isOneOf<ParameterOp, ConstantOp, IotaOp, SizeOp>(name); }
+bool hasTypeOfItsOwn(OperationName name) {
+  return isOneOf<ReshapeOp, ExpandOp, SliceOp, CastOp>(name) || isSource(name);
+}
+
+/// Why an op needs no model of a concern.
+struct Reason {
+  StringRef concern;
+  Matches isFor;
+  StringRef text;
+};
+
+constexpr Reason reasons[] = {
+    {"rule", isStructure, "has no value"},
+    {"rule", isMessage, "crosses stages: the type says the distribution"},
+    {"rule", isCommunication, "changes the distribution: the two types say how"},
+    {"type", isStructure, "has no value"},
+    {"type", isMessage, "crosses stages: the type is what was sent"},
+    {"type", isCommunication, "changes the distribution: the two types say how"},
+    {"type", hasTypeOfItsOwn, "the result's type says what it computes"},
+    {"index", isStructure, "has no value"},
+    {"index", isMessage, "not in the model stage"},
+    {"index", isCommunication, "not in the model stage"},
+    {"expression", isStructure, "has no value"},
+    {"expression", isMessage,
+     "crosses stages: programs are read across messages (ReadProgram.cpp)"},
+    {"repetition", isStructure, "has no value"},
+    {"repetition", isMessage,
+     "crosses stages: programs are read across messages (ReadProgram.cpp)"},
+    {"repetition", isCommunication, "is the value that it moves, with its repetitions"},
+    {"repetition", isSource, "has no operand that could repeat"},
+    {"evaluator", isStructure, "has no value: the machine runs stages and loops itself"},
+    {"code", isStructure, "becomes the executable's structure: manifest, functions, loops"},
+    {"code", isOneOf<ReshardOp>, "not in local programs"},
+};
+
+SmallVector<OpConcern> getConcerns() {
+  SmallVector<OpConcern> concerns = {
+      {"rule",
+       "how it may be split (`ShardingRuleOpInterface`)",
+       {{"yes", TypeID::get<ShardingRuleOpInterface>()}}},
+      {"type",
+       "the result's type follows from the operands (`InferTypeOpInterface`)",
+       {{"yes", TypeID::get<InferTypeOpInterface>()}}},
+  };
+  llvm::append_range(concerns, getIndexConcerns());
+  llvm::append_range(concerns, getCostConcerns());
+  llvm::append_range(concerns, getVerificationConcerns());
+  llvm::append_range(concerns, getLoweringConcerns());
+  return concerns;
+}
+
+const Reason *findReason(const OpConcern &concern, OperationName op) {
+  const auto *it = llvm::find_if(reasons, [&](const Reason &reason) {
+    return reason.concern == concern.name && reason.isFor(op);
+  });
+  return it == std::end(reasons) ? nullptr : it;
+}
+
+} // namespace
+
+bool ::tpc::printCoverage(llvm::raw_ostream &os) {
+  DialectRegistry registry;
+  ::tpc::registerAllDialects(registry);
+  MLIRContext context(registry);
+  context.loadDialect<TpcDialect>();
+  SmallVector<OpConcern> concerns = getConcerns();
+  SmallVector<StringRef> notes; // as they come
+  bool good = true;
+  std::string table;
+  llvm::raw_string_ostream rows(table);
+  SmallVector<RegisteredOperationName> ops =
+      llvm::to_vector(context.getRegisteredOperationsByDialect(TpcDialect::getDialectNamespace()));
+  llvm::sort(ops, [](auto a, auto b) { return a.getStringRef() < b.getStringRef(); });
+  for (RegisteredOperationName op : ops) {
+    rows << "| `" << op.stripDialect() << "` |";
+    for (const OpConcern &concern : concerns) {
+      SmallVector<StringRef> found;
+      for (auto [mark, interface] : concern.interfaces)
+        if (op.hasInterface(interface))
+          found.push_back(mark);
+      const Reason *reason = findReason(concern, op);
+      if (found.empty() == !reason) {
+        good = false;
+        llvm::WithColor::error() << op << " has " << (reason ? "a" : "no") << " model of '"
+                                 << concern.name << "' (" << concern.what << "), "
+                                 << (reason ? "and a reason for none: " : "and no reason for it")
+                                 << (reason ? reason->text : "") << "\n";
+      }
+      rows << " " << llvm::join(found, ", ");
+      if (reason) {
+        auto *note = llvm::find(notes, reason->text);
+        size_t number = note - notes.begin() + 1;
+        if (note == notes.end())
+          notes.push_back(reason->text);
+        rows << "(" << number << ")";
+      }
+      rows << " |";
+    }
+    rows << "\n";
+  }
+
+  os << "# What is known of which op\n\n"
+        "One row for each op of the dialect, one column for each concern. A cell is filled if the "
+        "op has a\nmodel of it; where it has none, a note says why. Whoever meets an op without a "
+        "model refuses it by\nname. [Adding an op](../adding-an-op.md) says where models are "
+        "written.\n\n";
+  for (const OpConcern &concern : concerns)
+    os << "* **" << concern.name << "**: " << concern.what << "\n";
+  os << "\n| op |";
+  for (const OpConcern &concern : concerns)
+    os << " " << concern.name << " |";
+  os << "\n|---|";
+  for (size_t i = 0; i < concerns.size(); ++i)
+    os << "---|";
+  os << "\n" << table << "\n";
+  for (auto [i, note] : llvm::enumerate(notes))
+    os << "(" << i + 1 << ") " << note << "<br>\n";
+  return good;
+}

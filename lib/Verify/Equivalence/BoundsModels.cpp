@@ -1,0 +1,61 @@
+//===- BoundsModels.cpp - How often the loops of ops run ------------------===//
+
+#include "BoundsChecker.h"
+#include "Models.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::equivalence;
+
+namespace {
+/// One loop over all combinations of the letters of its formula.
+template <typename OpT>
+struct FormulaBounds : BoundsOpInterface::ExternalModel<FormulaBounds<OpT>, OpT> {
+  LogicalResult checkBounds(Operation *op, BoundsChecker &checker) const {
+    return checker.checkLoop(op, *cast<LemmaOpInterface>(op).getFormula());
+  }
+};
+
+/// Scores and values are two loops, one after the other: the size of a head in one of them.
+struct AttentionBounds : BoundsOpInterface::ExternalModel<AttentionBounds, AttentionOp> {
+  LogicalResult checkBounds(Operation *op, BoundsChecker &checker) const {
+    Lemma lemma = *cast<LemmaOpInterface>(op).getFormula();
+    return checker.checkLoop(op, lemma, lemma.operands[0].back());
+  }
+};
+
+struct WeightBounds : BoundsOpInterface::ExternalModel<WeightBounds, WeightOp> {
+  LogicalResult checkBounds(Operation *op, BoundsChecker &checker) const {
+    auto weight = cast<WeightOp>(op);
+    if (failed(checker.checkType(op, weight.getType())))
+      return failure();
+    Wide end = Wide(weight.getOffset()) + checker.countBytes(weight.getType()).high;
+    if (!end.fits64())
+      return checker.fail(op) << "ends at byte " << end.str()
+                              << " of its file, more than 64 bits can count (" << INT64_MAX << ")";
+    return success();
+  }
+};
+
+/// It does no more than its results have elements.
+template <typename OpT>
+struct ResultBounds : BoundsOpInterface::ExternalModel<ResultBounds<OpT>, OpT> {
+  LogicalResult checkBounds(Operation *, BoundsChecker &) const { return success(); }
+};
+} // namespace
+
+void equivalence::attachBoundsModels(MLIRContext *context) {
+  attachToScalarOps<FormulaBounds>(context);
+  attachModels<FormulaBounds, MatmulOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, CumSumOp,
+               TriluOp, TransposeOp, ExpandOp>(context);
+  AttentionOp::attachInterface<AttentionBounds>(*context);
+  WeightOp::attachInterface<WeightBounds>(*context);
+  attachModels<ResultBounds, ReshapeOp, SliceOp, ConcatOp, RollOp, EmbeddingOp, GatherOp,
+               GatherNDOp, RotaryOp, IotaOp, ConstantOp, SizeOp, ParameterOp>(context);
+  attachModels<ResultBounds, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
+               AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);
+  attachModels<ResultBounds, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp,
+               ModuleOp, func::FuncOp, func::CallOp, func::ReturnOp>(context);
+}

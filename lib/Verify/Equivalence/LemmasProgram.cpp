@@ -1,0 +1,104 @@
+//===- LemmasProgram.cpp - Lemmas of what programs are made of ------------===//
+
+#include "Models.h"
+#include "RelationChecker.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::equivalence;
+
+namespace {
+struct CallLemma : LemmaOpInterface::ExternalModel<CallLemma, func::CallOp> {
+  LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
+    auto call = cast<func::CallOp>(op);
+    auto callee = c.getModule().lookupSymbol<func::FuncOp>(call.getCallee());
+    if (!callee || callee.isExternal())
+      return c.fail(call) << "@" << call.getCallee() << " has no body";
+    auto agree = [&](TypeRange here, TypeRange there, StringRef what) -> LogicalResult {
+      if (here.size() != there.size())
+        return c.fail(call) << "@" << call.getCallee() << " has another number of " << what << "s";
+      for (auto [i, a, b] : llvm::enumerate(here, there))
+        if (a != b)
+          return c.fail(call) << what << " " << i << " of @" << call.getCallee() << " is " << b
+                              << " there, but here " << a;
+      return success();
+    };
+    if (failed(agree(call.getOperandTypes(), callee.getArgumentTypes(), "argument")))
+      return failure();
+    return agree(call.getResultTypes(), callee.getResultTypes(), "result");
+  }
+};
+
+struct FuncLemma : LemmaOpInterface::ExternalModel<FuncLemma, func::FuncOp> {
+  LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
+    auto function = cast<func::FuncOp>(op);
+    if (function.isExternal())
+      return success();
+    for (Type type : function.getArgumentTypes())
+      if (failed(c.checkType(function, type)))
+        return failure();
+    if (function.front().getArgumentTypes() != TypeRange(function.getArgumentTypes()))
+      return c.fail(function) << "its arguments have other types than its signature";
+    if (function.getName() != "main")
+      return success();
+    for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
+      if (!c.get(type).isWhole())
+        return c.fail(function) << "input " << i << " is whole on every rank, but its type is "
+                                << type;
+    for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
+      if (!c.get(type).partial.empty())
+        return c.fail(function) << "output " << i << " is delivered unreduced over {"
+                                << toText(c.get(type).partial) << "}";
+    return success();
+  }
+};
+
+struct ReturnLemma : LemmaOpInterface::ExternalModel<ReturnLemma, func::ReturnOp> {
+  LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
+    auto function = cast<func::FuncOp>(op->getParentOp());
+    if (TypeRange(op->getOperandTypes()) != TypeRange(function.getResultTypes()))
+      return c.fail(op) << "it returns other types than @" << function.getName() << " has";
+    return success();
+  }
+};
+
+struct PipelineLemma : LemmaOpInterface::ExternalModel<PipelineLemma, PipelineOp> {
+  LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
+    for (BlockArgument input : cast<PipelineOp>(op).getBody().front().getArguments()) {
+      if (failed(c.checkType(op, input.getType())))
+        return failure();
+      if (!c.get(input).isWhole())
+        return c.fail(op) << "input " << input.getArgNumber()
+                          << " is whole on every rank, but its type is " << input.getType();
+    }
+    return success();
+  }
+};
+
+struct OutputLemma : LemmaOpInterface::ExternalModel<OutputLemma, OutputOp> {
+  LogicalResult checkRelation(Operation *op, RelationChecker &c) const {
+    auto output = cast<OutputOp>(op);
+    if (!c.get(output.getValue()).partial.empty())
+      return c.fail(op) << "output " << output.getIndex() << " is delivered unreduced over {"
+                        << toText(c.get(output.getValue()).partial) << "}";
+    return success();
+  }
+};
+
+/// It has no result that could be wrong, or one that a stage before has shown: that a value is
+/// received as it was sent is shown when programs are read (ReadProgram.cpp).
+template <typename OpT> struct NoLemma : LemmaOpInterface::ExternalModel<NoLemma<OpT>, OpT> {
+  LogicalResult checkRelation(Operation *, RelationChecker &) const { return success(); }
+};
+} // namespace
+
+void equivalence::attachProgramLemmas(MLIRContext *context) {
+  func::CallOp::attachInterface<CallLemma>(*context);
+  func::FuncOp::attachInterface<FuncLemma>(*context);
+  func::ReturnOp::attachInterface<ReturnLemma>(*context);
+  PipelineOp::attachInterface<PipelineLemma>(*context);
+  OutputOp::attachInterface<OutputLemma>(*context);
+  attachModels<NoLemma, ModuleOp, WeightOp, StageOp, MicroBatchesOp, SendOp, RecvOp>(context);
+}

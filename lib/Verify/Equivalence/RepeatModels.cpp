@@ -1,0 +1,103 @@
+//===- RepeatModels.cpp - What ops make of values that repeat -------------===//
+
+#include "Models.h"
+
+#include "tpc/Dialect/Dist.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::equivalence;
+using ::tpc::SymExpr;
+
+namespace {
+/// An op that does the same at each index of a letter, whichever index it is. Whoever has the
+/// letter must repeat in it.
+template <typename OpT>
+struct PassesByLetter : RepeatOpInterface::ExternalModel<PassesByLetter<OpT>, OpT> {
+  std::optional<Repeats> passRepeats(Operation *op, ArrayRef<Repeats> operands) const {
+    std::optional<Lemma> lemma = cast<LemmaOpInterface>(op).getFormula();
+    if (!lemma || lemma->operands.size() != operands.size())
+      return std::nullopt;
+    std::map<int, Repeat> byLetter;
+    for (auto [letters, repeats] : llvm::zip(lemma->operands, operands))
+      for (auto &[dim, repeat] : repeats)
+        if (letters[dim] == Lemma::broadcast ||
+            lemma->letters[letters[dim]] != Lemma::Letter::Each ||
+            !(byLetter.try_emplace(letters[dim], repeat).first->second == repeat))
+          return std::nullopt;
+    for (auto [letters, repeats] : llvm::zip(lemma->operands, operands))
+      for (auto [dim, letter] : llvm::enumerate(letters))
+        if (byLetter.count(letter) && !repeats.count(dim))
+          return std::nullopt;
+    Repeats result;
+    for (auto [dim, letter] : llvm::enumerate(lemma->result))
+      if (auto it = byLetter.find(letter); it != byLetter.end())
+        result[dim] = it->second;
+    return result.size() == byLetter.size() ? std::optional<Repeats>(result) : std::nullopt;
+  }
+};
+
+/// Row by row the repetition stands behind `before` indices; it must be within one dimension of the
+/// result, which it then divides.
+struct PassesReshape : RepeatOpInterface::ExternalModel<PassesReshape, ReshapeOp> {
+  std::optional<Repeats> passRepeats(Operation *base, ArrayRef<Repeats> operands) const {
+    auto op = cast<ReshapeOp>(base);
+    SmallVector<SymExpr> in = getSizes(op.getOperand()), out = getSizes(op.getResult());
+    Repeats result;
+    for (auto &[dim, repeat] : operands[0]) {
+      SymExpr before(repeat.major), prefix(1);
+      for (unsigned d = 0; d < dim; ++d)
+        before = before * in[d];
+      bool found = false;
+      for (unsigned d = 0; d < out.size() && !found; ++d) {
+        std::optional<SymExpr> quotient = before.divideExact(prefix);
+        std::optional<int64_t> major = quotient ? quotient->asConstant() : std::nullopt;
+        std::optional<int64_t> size = out[d].asConstant();
+        int64_t unit;
+        if (major && *major > 0 && size && !llvm::MulOverflow(*major, repeat.times, unit) &&
+            *size % unit == 0) {
+          found = result.try_emplace(d, Repeat{*major, repeat.times, *size / unit}).second;
+          break;
+        }
+        prefix = prefix * out[d];
+      }
+      if (!found)
+        return std::nullopt;
+    }
+    return result;
+  }
+};
+
+/// Both keys and values have each head several times, next to each other.
+struct EndsInAttention : RepeatOpInterface::ExternalModel<EndsInAttention, AttentionOp> {
+  std::optional<Repeats> passRepeats(Operation *base, ArrayRef<Repeats> operands) const {
+    auto op = cast<AttentionOp>(base);
+    for (auto [i, repeats] : llvm::enumerate(operands))
+      if (i != 1 && i != 2 && !repeats.empty())
+        return std::nullopt;
+    if (operands[1] != operands[2] || operands[1].size() != 1 || !operands[1].count(2))
+      return std::nullopt;
+    const Repeat &heads = operands[1].at(2);
+    std::optional<int64_t> queries = getSizes(op.getQ())[2].asConstant();
+    if (heads.minor != 1 || !queries || *queries % (heads.major * heads.times) != 0)
+      return std::nullopt;
+    return Repeats();
+  }
+};
+
+/// It takes its operands with their repetitions, which are ops of their own then.
+template <typename OpT>
+struct TakesRepeated : RepeatOpInterface::ExternalModel<TakesRepeated<OpT>, OpT> {
+  std::optional<Repeats> passRepeats(Operation *, ArrayRef<Repeats>) const { return std::nullopt; }
+};
+} // namespace
+
+void equivalence::attachRepeatModels(MLIRContext *context) {
+  attachToScalarOps<PassesByLetter>(context);
+  attachModels<PassesByLetter, MatmulOp, RotaryOp, LayerNormOp, RmsNormOp, SliceOp, ConcatOp,
+               TransposeOp>(context);
+  ReshapeOp::attachInterface<PassesReshape>(*context);
+  AttentionOp::attachInterface<EndsInAttention>(*context);
+  attachModels<TakesRepeated, SoftmaxOp, ReduceOp, CumSumOp, TriluOp, ExpandOp, RollOp, EmbeddingOp,
+               GatherOp, GatherNDOp>(context);
+}

@@ -1,0 +1,165 @@
+//===- SizeModels.cpp - What ops need of sizes ----------------------------===//
+
+#include "Models.h"
+#include "SizeReduction.h"
+
+#include "tpc/Dialect/Dist.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::equivalence;
+using ::tpc::SymExpr;
+using MaybeSize = std::optional<int64_t>;
+
+static MaybeSize getStatic(Value value, int64_t dim) { return getSizes(value)[dim].asConstant(); }
+
+/// Joined for one collective, dimensions are such as 8*batch*sequence.
+static MaybeSize getScaled(Value value, int64_t dim) {
+  return getCoefficient(getSizes(value)[dim]);
+}
+
+//===----------------------------------------------------------------------===//
+// One function for each op that needs anything
+//===----------------------------------------------------------------------===//
+
+static void collectSizes(ReshapeOp op, SizeReduction &sizes) {
+  uint64_t products[] = {1, 1}; // wrap: what is that large is kept as it is elsewhere
+  SizeReduction::Factors factors[2];
+  Value sides[] = {op.getOperand(), op.getResult()};
+  for (auto [i, value] : llvm::enumerate(sides))
+    for (const SymExpr &size : getSizes(value))
+      if (MaybeSize c = getCoefficient(size)) {
+        factors[i].push_back(*c);
+        products[i] *= *c;
+      }
+  if (products[0] == products[1])
+    return sizes.equate(factors[0], factors[1]);
+  for (int64_t n : llvm::concat<int64_t>(factors[0], factors[1]))
+    sizes.freeze(n, op);
+}
+
+/// Query heads are kv heads times heads per kv head.
+static void collectSizes(AttentionOp op, SizeReduction &sizes) {
+  MaybeSize q = getStatic(op.getQ(), 2), kv = getStatic(op.getK(), 2);
+  if (q && kv && *kv > 0 && *q > 0 && *q % *kv == 0)
+    sizes.equate({*q}, {*kv, *q / *kv});
+}
+
+/// What is there several times is so in a dimension of its own: heads, and how often each.
+static void collectSizes(ParameterOp op, SizeReduction &sizes) {
+  ViewAttr view = op.getWeightOp() ? op.getViewOrDense() : ViewAttr();
+  for (unsigned dim = 0; view && dim < view.getDims().size(); ++dim) {
+    int64_t before = 1;
+    for (StridedFactorAttr factor : view.getFactors(dim)) {
+      if (factor.getStride() == 0 && factor.getSize() > 1) {
+        int64_t n = *getStatic(op.getResult(), dim);
+        sizes.equate({n}, {before, factor.getSize(), n / (before * factor.getSize())});
+        sizes.freeze(before, op);
+        sizes.freeze(factor.getSize(), op);
+      }
+      before *= factor.getSize();
+    }
+  }
+}
+
+/// Where it repeats a dimension, as a parameter does.
+static void collectSizes(GatherOp op, SizeReduction &sizes) {
+  for (auto &[dim, repeat] : getRepeats(op)) {
+    sizes.equate({repeat.major * repeat.times}, {repeat.major, repeat.times});
+    sizes.freeze(repeat.major, op);
+    sizes.freeze(repeat.times, op);
+  }
+}
+
+/// Tuples of indices are as long as there are dimensions to look up.
+static void collectSizes(GatherNDOp op, SizeReduction &sizes) {
+  int64_t last = getSizes(op.getIndices()).size() - 1;
+  if (MaybeSize k = getStatic(op.getIndices(), last))
+    sizes.freeze(*k, op);
+}
+
+/// What it takes, where it begins, and what lies behind it are parts of the dimension.
+static void collectSizes(SliceOp op, SizeReduction &sizes) {
+  int64_t dim = op.getDim();
+  if (getSizes(op.getOperand())[dim] == getSizes(op.getResult())[dim])
+    return;
+  auto start = SymExpr::parse(op.getStart().str());
+  MaybeSize first = start ? getCoefficient(*start) : std::nullopt;
+  if (start && start->isConstant(0))
+    first = 0;
+  if (op.getStep() != 1)
+    first = std::nullopt;
+  MaybeSize of = getScaled(op.getOperand(), dim), taken = getScaled(op.getResult(), dim);
+  SmallVector<MaybeSize> all = {of, taken};
+  if (!first || *first > 0)
+    all.push_back(first);
+  bool parts = of && taken && first && getStatic(op.getOperand(), dim) &&
+               getStatic(op.getResult(), dim) && start->isConstant() && *first + *taken <= *of;
+  if (!parts)
+    return sizes.scaleTogether(op, all);
+  if (int64_t rest = *of - *taken - *first; rest > 0)
+    all.push_back(rest);
+  if (!sizes.addUpOrScale(op, all))
+    return;
+  if (*first > 0)
+    sizes.addCut(*of, *first);
+  sizes.addCut(*of, *first + *taken);
+}
+
+static void collectSizes(ConcatOp op, SizeReduction &sizes) {
+  int64_t dim = op.getDim();
+  SmallVector<MaybeSize> all = {getScaled(op.getResult(), dim)};
+  for (Value operand : op.getOperands())
+    all.push_back(getScaled(operand, dim));
+  if (getStatic(op.getResult(), dim))
+    sizes.addUpOrScale(op, all);
+  else
+    sizes.scaleTogether(op, all);
+}
+
+/// Runs divide the dimension.
+static void collectRuns(Value of, int64_t dim, StringAttr every, SizeReduction &sizes) {
+  auto run = every ? SymExpr::parse(every.getValue().str()) : std::nullopt;
+  MaybeSize c = run ? getCoefficient(*run) : std::nullopt;
+  MaybeSize size = c ? getScaled(of, dim) : std::nullopt;
+  if (size && *size % *c == 0)
+    sizes.equate({*size}, {*size / *c, *c});
+}
+static void collectSizes(RollOp op, SizeReduction &sizes) {
+  collectRuns(op.getOperand(), op.getDim(), op.getEveryAttr(), sizes);
+}
+static void collectSizes(CollectivePermuteOp op, SizeReduction &sizes) {
+  collectRuns(op.getOperand(), op.getDim(), op.getEveryAttr(), sizes);
+}
+
+/// Half of the elements of a head that are rotated.
+static void collectSizes(RotaryOp op, SizeReduction &sizes) {
+  sizes.scaleTogether(op, {getStatic(op.getX(), 3), getStatic(op.getCos(), 2)});
+}
+
+namespace {
+template <typename OpT> struct SizesModel : SizesOpInterface::ExternalModel<SizesModel<OpT>, OpT> {
+  void collectSizes(Operation *op, SizeReduction &sizes) const {
+    ::collectSizes(cast<OpT>(op), sizes);
+  }
+};
+
+/// It needs nothing but that equal sizes stay equal.
+template <typename OpT> struct AnySizes : SizesOpInterface::ExternalModel<AnySizes<OpT>, OpT> {
+  void collectSizes(Operation *, SizeReduction &) const {}
+};
+} // namespace
+
+void equivalence::attachSizeModels(MLIRContext *context) {
+  attachModels<SizesModel, ReshapeOp, AttentionOp, ParameterOp, GatherOp, GatherNDOp, SliceOp,
+               ConcatOp, RollOp, CollectivePermuteOp, RotaryOp>(context);
+  attachToScalarOps<AnySizes>(context);
+  attachModels<AnySizes, MatmulOp, LayerNormOp, RmsNormOp, SoftmaxOp, EmbeddingOp, ReduceOp,
+               CumSumOp, TriluOp, TransposeOp, ExpandOp, IotaOp, ConstantOp, SizeOp>(context);
+  attachModels<AnySizes, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
+               AllToAllOp, ExchangeOp, BroadcastOp>(context);
+  attachModels<AnySizes, WeightOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp,
+               ModuleOp, func::FuncOp, func::CallOp, func::ReturnOp>(context);
+}

@@ -1,0 +1,232 @@
+//===- TermModels.cpp - What results are, as expressions ------------------===//
+
+#include "Models.h"
+#include "TermReader.h"
+
+#include "tpc/Dialect/Dist.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::equivalence;
+
+Type equivalence::getWholeType(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return makeTensorType(tensor.getElementType(), getDist(type).getGlobal());
+}
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+InFlightDiagnostic TermReader::fail(Operation *op) const {
+  return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << ") ";
+}
+
+TermId TermReader::complete(const Meaning &meaning, Value value, Operation *op) {
+  return meaning.repeats.empty() ? meaning.term
+                                 : terms.makeRepetition(meaning.term, meaning.repeats,
+                                                        getWholeType(value.getType()), op);
+}
+
+Meaning TermReader::open(TermId term) const {
+  auto repetition = terms.getRepetition(term);
+  return repetition ? Meaning{repetition->first, repetition->second} : Meaning{term};
+}
+
+FailureOr<Meaning> TermReader::readComputed(Operation *op, ArrayRef<Meaning> operands) {
+  Type type = getWholeType(op->getResult(0).getType());
+  auto make = [&](ArrayRef<TermId> list, Type type) {
+    terms.noteUse(list, op);
+    return cast<TermOpInterface>(op).makeTerm(terms, list, type);
+  };
+  SmallVector<TermId> list;
+  if (llvm::any_of(operands, [](const Meaning &operand) { return !operand.repeats.empty(); })) {
+    auto passing = dyn_cast<RepeatOpInterface>(op);
+    if (!passing)
+      return fail(op) << "cannot be proved: the verifier does not know what the op makes of a "
+                         "dimension that repeats";
+    SmallVector<Repeats> repeats;
+    for (const Meaning &operand : operands) {
+      list.push_back(operand.term);
+      repeats.push_back(operand.repeats);
+    }
+    if (std::optional<Repeats> result = passing.passRepeats(repeats))
+      return Meaning{make(list, removeRepeats(type, *result)), *result};
+    list.clear();
+  }
+  for (auto [operand, value] : llvm::zip(operands, op->getOperands()))
+    list.push_back(complete(operand, value, op));
+  return open(make(list, type));
+}
+
+FailureOr<Meaning> TermReader::readMoved(Operation *op, ArrayRef<Meaning> operands) {
+  if (getWholeType(op->getResult(0).getType()) != getWholeType(op->getOperand(0).getType()))
+    return fail(op) << "changes " << op->getOperand(0).getType() << " to "
+                    << op->getResult(0).getType();
+  // Stages have different values, and what arrives is not known from one stage's text.
+  if (auto collective = dyn_cast<CollectiveOpInterface>(op); staged && collective) {
+    auto axes = collective.getAxesAttr().getAsValueRange<StringAttr>();
+    GridAttr grid = GridAttr::lookup(op);
+    if (llvm::is_contained(axes, "pp") && grid && grid.getAxisSize("pp") > 1)
+      return fail(op) << "cannot be proved: its group reaches over stages; move values between "
+                         "stages with tpc.send and tpc.recv";
+  }
+  return operands[0];
+}
+
+//===----------------------------------------------------------------------===//
+// Ops that compute
+//===----------------------------------------------------------------------===//
+
+namespace {
+template <typename Model, typename OpT>
+struct ComputedTerm : TermOpInterface::ExternalModel<Model, OpT> {
+  FailureOr<Meaning> read(Operation *op, TermReader &reader, ArrayRef<Meaning> operands) const {
+    return reader.readComputed(op, operands);
+  }
+  TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {
+    return terms.makeOp(op, operands, type);
+  }
+};
+
+/// The op, its attributes and its operands, and nothing else.
+template <typename OpT> struct TermModel : ComputedTerm<TermModel<OpT>, OpT> {};
+
+/// Sums are multisets, and x - y is x + -y.
+template <> struct TermModel<AddOp> : ComputedTerm<TermModel<AddOp>, AddOp> {
+  TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {
+    return terms.makeSum(type, operands, op);
+  }
+};
+
+template <> struct TermModel<SubOp> : ComputedTerm<TermModel<SubOp>, SubOp> {
+  TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {
+    // Negation has its operand's shape.
+    TermId negated = terms.makeNamed<NegOp>(op, operands[1], terms[operands[1]].type);
+    return terms.makeSum(type, {operands[0], negated}, op);
+  }
+};
+
+template <> struct TermModel<NegOp> : ComputedTerm<TermModel<NegOp>, NegOp> {
+  static TermId normalize(const Terms &terms, Term &term) {
+    const Term &operand = terms[term.operands[0]];
+    return operand.isOp(term.name) ? operand.operands[0] : -1;
+  }
+};
+
+/// A bias may be added after the product.
+template <> struct TermModel<MatmulOp> : ComputedTerm<TermModel<MatmulOp>, MatmulOp> {
+  TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {
+    TermId product = terms.makeNamed<MatmulOp>(op, operands.take_front(2), type);
+    return operands.size() > 2 ? terms.makeSum(type, {product, operands[2]}, op) : product;
+  }
+};
+
+/// A reshape of a reshape is one, and one to the same type is none.
+template <> struct TermModel<ReshapeOp> : ComputedTerm<TermModel<ReshapeOp>, ReshapeOp> {
+  static TermId normalize(const Terms &terms, Term &term) {
+    if (const Term &operand = terms[term.operands[0]]; operand.isOp(term.name))
+      term.operands[0] = TermId(operand.operands[0]);
+    return terms[term.operands[0]].type == term.type ? term.operands[0] : -1;
+  }
+};
+
+/// A slice that takes one operand of a concatenation out again is that operand.
+template <> struct TermModel<SliceOp> : ComputedTerm<TermModel<SliceOp>, SliceOp> {
+  static TermId normalize(const Terms &terms, Term &term) {
+    const Term &concat = terms[term.operands[0]];
+    if (!concat.isOp(ConcatOp::getOperationName()))
+      return -1;
+    auto properties = dyn_cast_or_null<DictionaryAttr>(term.attributes);
+    auto joint = dyn_cast_or_null<DictionaryAttr>(concat.attributes);
+    if (!properties || !joint || properties.get("dim") != joint.get("dim"))
+      return -1;
+    auto step = properties.getAs<IntegerAttr>("step");
+    auto text = properties.getAs<StringAttr>("start");
+    auto dim = joint.getAs<IntegerAttr>("dim");
+    if (!text || !dim || (step && step.getInt() != 1))
+      return -1;
+    auto start = ::tpc::SymExpr::parse(text.getValue().str());
+    ::tpc::SymExpr offset(0);
+    for (TermId operand : concat.operands) {
+      Type type = terms[operand].type;
+      if (start && *start == offset && type == term.type)
+        return operand;
+      offset = offset + getSizes(type)[dim.getInt()];
+    }
+    return -1;
+  }
+};
+
+/// Where it looks up 0, 0, 1, 1, … it repeats a dimension.
+template <> struct TermModel<GatherOp> : ComputedTerm<TermModel<GatherOp>, GatherOp> {
+  FailureOr<Meaning> read(Operation *op, TermReader &reader, ArrayRef<Meaning> operands) const {
+    if (operands[0].repeats.empty())
+      if (Repeats repeats = getRepeats(cast<GatherOp>(op)); !repeats.empty())
+        return Meaning{operands[0].term, repeats};
+    return reader.readComputed(op, operands);
+  }
+};
+
+/// A weight, its view, and how often the view has each element of a dimension.
+struct ParameterTerm : ComputedTerm<ParameterTerm, ParameterOp> {
+  FailureOr<Meaning> read(Operation *op, TermReader &reader, ArrayRef<Meaning>) const {
+    auto parameter = cast<ParameterOp>(op);
+    Type type = getWholeType(parameter.getType());
+    if (!parameter.getWeightOp())
+      return Meaning{reader.getTerms().makeParameter(parameter, {}, type)};
+    ViewAttr view = parameter.getViewOrDense();
+    Repeats repeats = takeRepeats(view);
+    return Meaning{reader.getTerms().makeParameter(parameter, view, removeRepeats(type, repeats)),
+                   repeats};
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// Ops that move parts between ranks
+//===----------------------------------------------------------------------===//
+
+template <typename OpT> struct MovedTerm : TermOpInterface::ExternalModel<MovedTerm<OpT>, OpT> {
+  FailureOr<Meaning> read(Operation *op, TermReader &reader, ArrayRef<Meaning> operands) const {
+    return reader.readMoved(op, operands);
+  }
+  TermId makeTerm(Operation *, Terms &, ArrayRef<TermId> operands, Type) const {
+    return operands[0];
+  }
+};
+
+/// One that shifts is the model's tpc.roll.
+template <>
+struct MovedTerm<CollectivePermuteOp>
+    : TermOpInterface::ExternalModel<MovedTerm<CollectivePermuteOp>, CollectivePermuteOp> {
+  FailureOr<Meaning> read(Operation *op, TermReader &reader, ArrayRef<Meaning> operands) const {
+    auto permute = cast<CollectivePermuteOp>(op);
+    FailureOr<Meaning> moved = reader.readMoved(op, operands);
+    if (failed(moved) || !permute.getFrom())
+      return moved;
+    Terms &terms = reader.getTerms();
+    TermId operand = reader.complete(operands[0], permute.getOperand(), op);
+    terms.noteUse(operand, op);
+    return Meaning{makeTerm(op, terms, operand, getWholeType(permute.getType()))};
+  }
+  TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {
+    auto permute = cast<CollectivePermuteOp>(op);
+    Builder builder(op->getContext());
+    Attribute attributes =
+        builder.getDictionaryAttr({builder.getNamedAttr("dim", permute.getDimAttr()),
+                                   builder.getNamedAttr("from", permute.getFromAttr()),
+                                   builder.getNamedAttr("every", permute.getEveryAttr())});
+    return terms.makeNamed<RollOp>(op, operands, type, attributes);
+  }
+};
+} // namespace
+
+void equivalence::attachTermModels(MLIRContext *context) {
+  attachToScalarOps<TermModel>(context);
+  attachModels<TermModel, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
+               CumSumOp, TriluOp, ReshapeOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, RollOp,
+               EmbeddingOp, GatherOp, GatherNDOp, RotaryOp, IotaOp, ConstantOp, SizeOp>(context);
+  ParameterOp::attachInterface<ParameterTerm>(*context);
+  attachModels<MovedTerm, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
+               AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);
+}

@@ -1,0 +1,168 @@
+//===- EvaluateScalars.cpp - Element-wise ops on one rank -----------------===//
+//
+// With doubles they are what they say of themselves (ScalarOpInterface). Over the field, what is
+// linear, or about integers and truth values, is exact; all else is a hash, with the op's name and
+// attributes as the key.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Models.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::interpret;
+
+using E = ArrayRef<uint64_t>;
+using InField = Scalar<uint64_t>;
+
+static bool isInteger(Operation *op) {
+  return op->getNumOperands() && isa<IntegerType>(getElementTypeOrSelf(op->getOperand(0)));
+}
+
+static uint64_t makeKey(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream(text) << op->getName() << op->getPropertiesAsAttribute();
+  return hashText(text);
+}
+
+static InField hashAll(Operation *op) {
+  return [key = makeKey(op)](E x) {
+    uint64_t result = key % prime;
+    for (uint64_t each : x)
+      result = hash(key, Field::add(each, result));
+    return result;
+  };
+}
+
+//===----------------------------------------------------------------------===//
+// Over the field
+//===----------------------------------------------------------------------===//
+
+static InField inField(ScalarOpInterface op) { return hashAll(op); }
+
+static InField inField(NegOp) {
+  return [](E x) { return Field::negate(x[0]); };
+}
+
+static InField inField(AbsOp op) {
+  if (!isInteger(op))
+    return hashAll(op);
+  return [](E x) { return Field::fromInteger(std::abs(Field::toInteger(x[0]))); };
+}
+
+static InField inField(ReluOp) {
+  return [](E x) { return Field::toInteger(x[0]) < 0 ? 0 : x[0]; };
+}
+
+static InField inField(NotOp) {
+  return [](E x) -> uint64_t { return x[0] == 0; };
+}
+
+static InField inField(IsNanOp op) {
+  return [all = hashAll(op)](E x) { return all(x) & 1; };
+}
+
+static InField inField(CastOp op) {
+  if (getElementTypeOrSelf(op.getType()).isInteger(1))
+    return [](E x) -> uint64_t { return x[0] != 0; };
+  return [](E x) { return x[0]; };
+}
+
+static InField inField(AddOp) {
+  return [](E x) { return Field::add(x[0], x[1]); };
+}
+
+static InField inField(SubOp) {
+  return [](E x) { return Field::add(x[0], Field::negate(x[1])); };
+}
+
+static InField inField(MulOp) {
+  return [](E x) { return Field::multiply(x[0], x[1]); };
+}
+
+static InField inField(DivOp op) {
+  if (!isInteger(op))
+    return [key = makeKey(op)](E x) { return Field::multiply(x[0], hash(key, x[1])); };
+  return [](E x) {
+    int64_t a = Field::toInteger(x[0]), b = Field::toInteger(x[1]);
+    return b == 0 ? 0 : Field::fromInteger(a / b);
+  };
+}
+
+static InField inField(ModOp op) {
+  if (!isInteger(op))
+    return hashAll(op);
+  return [](E x) -> uint64_t {
+    int64_t a = Field::toInteger(x[0]), b = Field::toInteger(x[1]);
+    if (b == 0)
+      return 0;
+    int64_t r = a % b;
+    return Field::fromInteger(r != 0 && (r < 0) != (b < 0) ? r + b : r);
+  };
+}
+
+static InField inField(MaxOp) {
+  return [](E x) { return Field::less(x[0], x[1]) ? x[1] : x[0]; };
+}
+
+static InField inField(MinOp) {
+  return [](E x) { return Field::less(x[1], x[0]) ? x[1] : x[0]; };
+}
+
+static InField inField(AndOp) {
+  return [](E x) -> uint64_t { return x[0] != 0 && x[1] != 0; };
+}
+
+static InField inField(OrOp) {
+  return [](E x) -> uint64_t { return x[0] != 0 || x[1] != 0; };
+}
+
+static InField inField(XorOp) {
+  return [](E x) -> uint64_t { return (x[0] != 0) != (x[1] != 0); };
+}
+
+static bool compare(Predicate predicate, int64_t a, int64_t b) {
+  switch (predicate) {
+  case Predicate::EQ:
+    return a == b;
+  case Predicate::NE:
+    return a != b;
+  case Predicate::LT:
+    return a < b;
+  case Predicate::LE:
+    return a <= b;
+  case Predicate::GT:
+    return a > b;
+  case Predicate::GE:
+    return a >= b;
+  }
+  return false;
+}
+
+static InField inField(CmpOp op) {
+  return [predicate = op.getPredicate()](E x) -> uint64_t {
+    return compare(predicate, Field::toInteger(x[0]), Field::toInteger(x[1]));
+  };
+}
+
+static InField inField(SelectOp) {
+  return [](E x) { return x[0] != 0 ? x[1] : x[2]; };
+}
+
+namespace {
+template <typename OpT>
+struct ScalarEvaluation : EvaluatedOpInterface::ExternalModel<ScalarEvaluation<OpT>, OpT> {
+  Result<Doubles> evaluateDoubles(Operation *op, Evaluation<Doubles> &e) const {
+    auto scalar = cast<ScalarOpInterface>(op);
+    return e.evaluateElements([&](ArrayRef<double> x) { return scalar.evaluateScalar(x); });
+  }
+  Result<Field> evaluateField(Operation *op, Evaluation<Field> &e) const {
+    return e.evaluateElements(inField(cast<OpT>(op)));
+  }
+  double countWork(Operation *, llvm::function_ref<double(DimAttr)>) const { return 4; }
+};
+} // namespace
+
+void interpret::attachScalarEvaluations(MLIRContext *context) {
+  attachToScalarOps<ScalarEvaluation>(context);
+}
