@@ -1,6 +1,7 @@
 //===- Coverage.cpp - What is known of which op ---------------------------===//
 
 #include "tpc/Driver/Coverage.h"
+#include "tpc/Dialect/Annotations.h"
 
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
@@ -37,7 +38,12 @@ bool hasTypeOfItsOwn(OperationName name) {
   return isOneOf<ReshapeOp, ExpandOp, SliceOp, CastOp>(name) || isSource(name);
 }
 
-/// Why an op needs no model of a concern.
+/// Loops over micro-batches are lowered where they stand.
+bool isStructureOfExecutable(OperationName name) {
+  return isStructure(name) && !isOneOf<MicroBatchesOp>(name);
+}
+
+/// Why an op needs no model of a concern; of an empty one: of none.
 struct Reason {
   StringRef concern;
   Matches isFor;
@@ -45,6 +51,7 @@ struct Reason {
 };
 
 constexpr Reason reasons[] = {
+    {"", isOneOf<AnnotationOp>, "there only while the model is recognized"},
     {"rule", isStructure, "has no value"},
     {"rule", isMessage, "crosses stages: the type says the distribution"},
     {"rule", isCommunication, "changes the distribution: the two types say how"},
@@ -64,7 +71,8 @@ constexpr Reason reasons[] = {
     {"repetition", isCommunication, "is the value that it moves, with its repetitions"},
     {"repetition", isSource, "has no operand that could repeat"},
     {"evaluator", isStructure, "has no value: the machine runs stages and loops itself"},
-    {"code", isStructure, "becomes the executable's structure: manifest, functions, loops"},
+    {"code", isStructureOfExecutable,
+     "becomes the executable's structure: manifest, functions, loops"},
     {"code", isOneOf<ReshardOp>, "not in local programs"},
 };
 
@@ -86,7 +94,7 @@ SmallVector<OpConcern> getConcerns() {
 
 const Reason *findReason(const OpConcern &concern, OperationName op) {
   const auto *it = llvm::find_if(reasons, [&](const Reason &reason) {
-    return reason.concern == concern.name && reason.isFor(op);
+    return (reason.concern.empty() || reason.concern == concern.name) && reason.isFor(op);
   });
   return it == std::end(reasons) ? nullptr : it;
 }
