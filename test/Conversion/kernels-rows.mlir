@@ -146,6 +146,9 @@ func.func private @cumsum(%x: tensor<4x6xi64>) -> tensor<4x6xi64> attributes {tp
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
 // CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64):
+// CHECK: %[[NEXT:.*]] = llvm.add %[[I]], %
+// CHECK: %[[SOME:.*]] = llvm.icmp "slt" %[[NEXT]], %[[C6]]
+// CHECK: llvm.cond_br %[[SOME]], ^bb{{[0-9]+}}(%[[NEXT]], %
 // CHECK: ^bb{{[0-9]+}}(%[[J:.*]]: i64, %[[K:.*]]: i64):
 // CHECK: %[[V1:.*]] = llvm.mul %[[ROW]], %[[C6]]
 // CHECK: %[[V2:.*]] = llvm.add %[[V1]], %[[J]]
