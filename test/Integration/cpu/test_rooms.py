@@ -22,13 +22,13 @@ def room_of(path):
 
 
 def find(name, includer):
-    """The file of the repository that `#include "name"` means; of a generated one, its neighbour."""
+    """The file of the repository that `#include "name"` means; of a generated one, its neighbour (none: it is the includer's own)."""
     roots = [includer.parent, TOP / "include", TOP / "lib", TOP / "runtime", TOP / "runtime" / "include"]
     for root in roots:
         if (root / name).is_file():
             return (root / name).resolve()
     generated = TOP / "include" / name
-    return generated if name.endswith(".inc") and generated.parent.is_dir() else None
+    return generated if name.endswith(".inc") and "/" in name and generated.parent.is_dir() else None
 
 
 def derive_includes():
