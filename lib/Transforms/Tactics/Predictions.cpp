@@ -132,6 +132,8 @@ void Predictor::follow(Value value) {
 }
 
 LogicalResult Predictor::run() {
+  if (llvm::all_of(plan.records, [](const TacticRecord &each) { return each.claims.empty(); }))
+    return success(); // nothing to predict
   copyProgram();
   if (failed(insertReshards(*copy)))
     return failure();
