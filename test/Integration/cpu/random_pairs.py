@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[3] / "python"), str(Path(__file__).resolve().parents[1])]
 
@@ -117,8 +118,9 @@ def may_refuse(pair: Pair) -> list[str]:
         # Small constants are no weights, and chains may need in one piece what is split elsewhere.
         words += ["is larger than anything that can be split", "no weight of the model can be split",
                   "no matrix of the model can be split in two dimensions", "the first dimension is larger than what it splits"]
-    if any(layer.mlp != "none" and layer.ffn < spec.hidden for layer in spec.used):
-        # Narrower inside than outside: the sums of its parts are larger than what a rank would save.
+    if spec.hidden == 1 or any(layer.mlp != "none" and layer.ffn < spec.hidden for layer in spec.used):
+        # Narrower inside than outside, or with weights that have one row: the sums of its parts are larger than what a rank
+        # would save.
         words.append("in parts would send")
     if grid.dp * grid.mb > 1 and any(chain.whole or chain.base in ("static", "plain") for chain in spec.chains):
         words += ["needs all of it", "shifts along it", "shifts across micro-batches", "combines micro-batches",
@@ -278,14 +280,23 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+class GatherElements(OpRun):
+    """ONNX's definition; the evaluator's own wants as many indices as there are elements along the other dimensions."""
+
+    def _run(self, data, indices, axis=0):
+        where = list(np.indices(indices.shape, sparse=True))
+        where[axis] = indices
+        return (data[tuple(where)],)
+
+
 def run_in_double(model: onnx.ModelProto, given: dict) -> dict[str, np.ndarray]:
-    """By ONNX's own definition of its ops, as ONNX Runtime has not all of them in double precision; or the other way round:
-    that one has no lookup with fewer rows than the table."""
+    """By ONNX's own definition of its ops, as ONNX Runtime has not all of them in double precision; or, where the evaluator
+    fails, the other way round."""
     model = in_double(model)
     doubles = {key: value.astype(np.float64) if value.dtype == np.float32 else value for key, value in given.items()}
     try:
         with np.errstate(all="ignore"):
-            results = ReferenceEvaluator(model).run(None, doubles)
+            results = ReferenceEvaluator(model, new_ops=[GatherElements]).run(None, doubles)
     except Exception:  # of whatever kind: what neither has is one of the second
         return Session(model.SerializeToString()).run(doubles)
     return {value.name: np.asarray(result) for value, result in zip(model.graph.output, results)}
