@@ -7,8 +7,6 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-static int64_t getRank(Value v) { return cast<RankedTensorType>(v.getType()).getRank(); }
-
 static bool isHost(Operation *op) {
   auto host = dyn_cast<HostOpInterface>(op);
   return host && host.isHostOp();
@@ -90,7 +88,7 @@ void KernelClusters::findNodes() {
     node.isKernel = candidate;
     if (candidate) {
       Value result = op.getResult(0);
-      int64_t rank = getRank(result);
+      int64_t rank = rankOf(result);
       int64_t rows =
           std::min(rank <= 1 ? rank : rank - 1, cast<KernelOpInterface>(op).getMaxRowRank());
       llvm::append_range(node.rows, getDist(result).getDims().take_front(rows));
@@ -226,7 +224,7 @@ void KernelClusters::findResults(Node &node) {
       repeats |= !isCheap(user); // loops over rows, several times
     }
     bool aligned =
-        (size_t)getRank(value) >= node.rows.size() &&
+        (size_t)rankOf(value) >= node.rows.size() &&
         getDist(value).getDims().take_front(node.rows.size()) == ArrayRef<DimAttr>(node.rows);
     if (outside || (aligned && own >= 8 && (repeats || users > 1))) {
       node.results.push_back(value);

@@ -18,7 +18,7 @@ static SmallVector<StringAttr> axesOf(ArrayAttr axes) {
 }
 
 static LogicalResult checkCommon(Operation *op, Value in, Value out, bool sameSizes = true) {
-  if (elementType(in) != elementType(out))
+  if (elementTypeOf(in) != elementTypeOf(out))
     return op->emitOpError("changes the element type");
   if (sameSizes && getSizes(in) != getSizes(out))
     return op->emitOpError() << "changes the global shape from " << describe(getSizes(in)) << " to "

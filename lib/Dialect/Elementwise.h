@@ -22,7 +22,7 @@ LogicalResult checkSameElements(std::optional<Location> loc, ValueRange operands
 ShardingRule getElementwiseRule(Operation *op, ArrayRef<ShardingRule::Linear> linear);
 
 inline bool isFloat(Value scalar) { return isa<FloatType>(scalar.getType()); }
-inline bool isInteger(Value tensor) { return isa<IntegerType>(elementType(tensor)); }
+inline bool isInteger(Value tensor) { return isa<IntegerType>(elementTypeOf(tensor)); }
 /// A constant of a float or integer type.
 Value number(OpBuilder &b, Location loc, Type type, double value);
 Value reciprocal(OpBuilder &b, Location loc, Value x);

@@ -43,7 +43,7 @@ ShardingRule elementwise::getElementwiseRule(Operation *op, ArrayRef<ShardingRul
 }
 
 LogicalResult elementwise::checkSameElements(std::optional<Location> loc, ValueRange operands) {
-  Type a = elementType(operands[operands.size() - 2]), b = elementType(operands.back());
+  Type a = elementTypeOf(operands[operands.size() - 2]), b = elementTypeOf(operands.back());
   if (a == b)
     return success();
   std::string text;
@@ -54,8 +54,8 @@ LogicalResult elementwise::checkSameElements(std::optional<Location> loc, ValueR
 // Linear if nothing is rounded: parts of a sum are added before they lose digits. But the parts of
 // a product of 16 bits are of 16 bits, also when tpc-widen-products computes it in f32.
 ShardingRule CastOp::getShardingRule() {
-  auto from = dyn_cast<FloatType>(elementType(getOperand()));
-  auto to = dyn_cast<FloatType>(elementType(getResult()));
+  auto from = dyn_cast<FloatType>(elementTypeOf(getOperand()));
+  auto to = dyn_cast<FloatType>(elementTypeOf(getResult()));
   if (from && to &&
       (APFloat::isRepresentableBy(from.getFloatSemantics(), to.getFloatSemantics()) ||
        (*this)->hasAttr(kRoundsPartsAttr)))
@@ -277,14 +277,14 @@ bool mlir::tpc::evaluatePredicate(Predicate predicate, double x, double y) {
 bool CastOp::isCheapScalar() { return true; }
 
 double CastOp::evaluateScalar(ArrayRef<double> x) {
-  Type to = elementType(getResult());
+  Type to = elementTypeOf(getResult());
   if (to.isInteger(1))
     return x[0] != 0;
   return isa<IntegerType>(to) ? std::trunc(x[0]) : x[0];
 }
 
 Value CastOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
-  Type from = elementType(getOperand()), to = elementType(getResult());
+  Type from = elementTypeOf(getOperand()), to = elementTypeOf(getResult());
   Value v = x[0];
   if (from == to)
     return v;

@@ -26,8 +26,8 @@ TPC_INFER(MatmulOp) {
   if (a.back() != b[b.size() - 2])
     return inferError(loc, "matmul of " + describe(a) + " and " + describe(b) + ": inner sizes " +
                                a.back().str() + " and " + b[b.size() - 2].str() + " differ");
-  Type element = elementType(adaptor.getLhs());
-  if (elementType(adaptor.getRhs()) != element)
+  Type element = elementTypeOf(adaptor.getLhs());
+  if (elementTypeOf(adaptor.getRhs()) != element)
     return inferError(loc, "matmul operands have different element types");
   bool vector = a.size() == 1;
   Sizes batchA(a.begin(), a.end() - (vector ? 1 : 2));
@@ -40,7 +40,7 @@ TPC_INFER(MatmulOp) {
     out->push_back(a[a.size() - 2]);
   out->push_back(b.back());
   if (Value bias = adaptor.getBias())
-    if (getSizes(bias) != Sizes{b.back()} || elementType(bias) != element)
+    if (getSizes(bias) != Sizes{b.back()} || elementTypeOf(bias) != element)
       return inferError(loc, "bias of matmul must be [" + b.back().str() + "], not " +
                                  describe(getSizes(bias)));
   types.push_back(makeTensorType(element, *out));
@@ -106,7 +106,7 @@ TPC_INFER(AttentionOp) {
       return inferError(loc, "attention: mask or bias " + describe(m) + " does not fit " +
                                  describe(full));
   }
-  types.push_back(makeTensorType(elementType(adaptor.getQ()), Sizes{q[0], q[1], q[2], v[3]}));
+  types.push_back(makeTensorType(elementTypeOf(adaptor.getQ()), Sizes{q[0], q[1], q[2], v[3]}));
   return success();
 }
 
@@ -163,11 +163,11 @@ static LogicalResult inferNorm(std::optional<Location> loc, Value x, Value scale
   if (sizes.empty())
     return inferError(loc, "normalization of a scalar");
   for (Value v : {scale, bias})
-    if (v && (getSizes(v) != Sizes{sizes.back()} || elementType(v) != elementType(x)))
+    if (v && (getSizes(v) != Sizes{sizes.back()} || elementTypeOf(v) != elementTypeOf(x)))
       return inferError(loc, "scale and bias of a normalization over " + describe(sizes) +
                                  " must be [" + sizes.back().str() + "], not " +
                                  describe(getSizes(v)));
-  types.push_back(makeTensorType(elementType(x), sizes));
+  types.push_back(makeTensorType(elementTypeOf(x), sizes));
   return success();
 }
 
@@ -196,7 +196,7 @@ LogicalResult RmsNormOp::verify() { return success(); }
 
 TPC_INFER(SoftmaxOp) {
   types.push_back(
-      makeTensorType(elementType(adaptor.getOperand()), getSizes(adaptor.getOperand())));
+      makeTensorType(elementTypeOf(adaptor.getOperand()), getSizes(adaptor.getOperand())));
   return success();
 }
 ShardingRule SoftmaxOp::getShardingRule() {
@@ -219,7 +219,7 @@ TPC_INFER(EmbeddingOp) {
   if (table.size() != 2)
     return inferError(loc, "an embedding table has rank 2, not " + describe(table));
   ids.push_back(table[1]);
-  types.push_back(makeTensorType(elementType(adaptor.getTable()), ids));
+  types.push_back(makeTensorType(elementTypeOf(adaptor.getTable()), ids));
   return success();
 }
 ShardingRule EmbeddingOp::getShardingRule() {
@@ -250,7 +250,7 @@ TPC_INFER(RotaryOp) {
   auto d = x[3].asConstant(), half = cos[2].asConstant();
   if ((cos[0] != x[0] && !cos[0].isConstant(1)) || cos[1] != x[1] || !d || !half || *half * 2 > *d)
     return inferError(loc, "rotary: cos " + describe(cos) + " does not fit x " + describe(x));
-  types.push_back(makeTensorType(elementType(adaptor.getX()), x));
+  types.push_back(makeTensorType(elementTypeOf(adaptor.getX()), x));
   return success();
 }
 ShardingRule RotaryOp::getShardingRule() {
@@ -280,7 +280,7 @@ TPC_INFER(ReduceOp) {
       out.push_back(size);
     else if (adaptor.getKeepDims())
       out.push_back(SymExpr(1));
-  types.push_back(makeTensorType(elementType(adaptor.getOperand()), out));
+  types.push_back(makeTensorType(elementTypeOf(adaptor.getOperand()), out));
   return success();
 }
 ShardingRule ReduceOp::getShardingRule() {

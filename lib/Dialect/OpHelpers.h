@@ -10,8 +10,6 @@ namespace mlir::tpc {
 using ::tpc::SymExpr;
 using Sizes = SmallVector<SymExpr>;
 
-inline Type elementType(Value v) { return cast<RankedTensorType>(v.getType()).getElementType(); }
-
 /// Sizes of a broadcast of `a` and `b` (numpy, aligned at the last dimension);
 /// fails where two sizes are neither equal nor 1.
 FailureOr<Sizes> broadcastSizes(ArrayRef<SymExpr> a, ArrayRef<SymExpr> b);

@@ -55,7 +55,7 @@ LogicalResult ParameterOp::verifySymbolUses(SymbolTableCollection &table) {
   if (!weight)
     return emitOpError() << "there is no tpc.weight " << getWeightAttr();
   auto type = cast<RankedTensorType>(weight.getType());
-  if (type.getElementType() != elementType(getResult()))
+  if (type.getElementType() != elementTypeOf(getResult()))
     return emitOpError() << "has another element type than its weight, " << type;
   SmallVector<int64_t> shape(type.getShape());
   int64_t last = type.getNumElements() - 1, first = 0;

@@ -24,7 +24,7 @@ LogicalResult mlir::tpc::checkRun(Operation *op, Value v, int64_t dim, StringRef
 LogicalResult RollOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
                                        SmallVectorImpl<Type> &types) {
   types.push_back(
-      makeTensorType(elementType(adaptor.getOperand()), getSizes(adaptor.getOperand())));
+      makeTensorType(elementTypeOf(adaptor.getOperand()), getSizes(adaptor.getOperand())));
   return success();
 }
 bool RollOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }

@@ -145,7 +145,7 @@ ShardingRule ReshapeOp::getShardingRule() {
 
 LogicalResult ReshapeOp::verify() {
   Sizes in = getSizes(getOperand()), out = getSizes(getResult());
-  if (elementType(getOperand()) != elementType(getResult()))
+  if (elementTypeOf(getOperand()) != elementTypeOf(getResult()))
     return emitOpError("changes the element type");
   if (product(in) != product(out))
     return emitOpError() << "cannot turn " << describe(in) << " (" << product(in).str()
@@ -185,7 +185,7 @@ LogicalResult TransposeOp::inferReturnTypes(MLIRContext *context, std::optional<
     seen[p] = true;
     out.push_back(in[p]);
   }
-  types.push_back(makeTensorType(elementType(adaptor.getOperand()), out));
+  types.push_back(makeTensorType(elementTypeOf(adaptor.getOperand()), out));
   return success();
 }
 bool TransposeOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) {
@@ -236,7 +236,7 @@ ShardingRule ExpandOp::getShardingRule() {
 
 LogicalResult ExpandOp::verify() {
   Sizes in = getSizes(getOperand()), out = getSizes(getResult());
-  if (elementType(getOperand()) != elementType(getResult()))
+  if (elementTypeOf(getOperand()) != elementTypeOf(getResult()))
     return emitOpError("changes the element type");
   bool fits = in.size() <= out.size();
   for (size_t i = 0; fits && i < in.size(); ++i)
@@ -269,7 +269,7 @@ LogicalResult SliceOp::verify() {
   Sizes in = getSizes(getOperand()), out = getSizes(getResult());
   if (failed(checkDim(*this, getOperand(), getDim(), "dim")))
     return failure();
-  if (elementType(getOperand()) != elementType(getResult()))
+  if (elementTypeOf(getOperand()) != elementTypeOf(getResult()))
     return emitOpError("changes the element type");
   int64_t step = getStep();
   if (step == 0)
@@ -318,7 +318,7 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
     return inferError(loc, "dim " + Twine(dim) + " is not a dimension of " + describe(sizes));
   for (Value v : operands.drop_front()) {
     Sizes other = getSizes(v);
-    bool fits = other.size() == sizes.size() && elementType(v) == elementType(operands[0]);
+    bool fits = other.size() == sizes.size() && elementTypeOf(v) == elementTypeOf(operands[0]);
     for (size_t i = 0; fits && i < sizes.size(); ++i)
       fits = (int64_t)i == dim || other[i] == sizes[i];
     if (!fits)
@@ -326,7 +326,7 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
                                  " along dimension " + Twine(dim));
     sizes[dim] = sizes[dim] + other[dim];
   }
-  types.push_back(makeTensorType(elementType(operands[0]), sizes));
+  types.push_back(makeTensorType(elementTypeOf(operands[0]), sizes));
   return success();
 }
 bool ConcatOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
@@ -361,7 +361,7 @@ LogicalResult SizeOp::verify() {
 /// A dimension that is looked up is a reduction: what lies in another rank's part reads as zero.
 /// Integers and booleans are masks and indices: small, and never worth it.
 static FactorKind getLookupKind(Value data) {
-  return isa<FloatType>(elementType(data)) ? FactorKind::ReductionSum : FactorKind::Whole;
+  return isa<FloatType>(elementTypeOf(data)) ? FactorKind::ReductionSum : FactorKind::Whole;
 }
 
 LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,
@@ -374,7 +374,7 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
   Sizes out(data.begin(), data.begin() + dim);
   llvm::append_range(out, indices);
   out.append(data.begin() + dim + 1, data.end());
-  types.push_back(makeTensorType(elementType(adaptor.getData()), out));
+  types.push_back(makeTensorType(elementTypeOf(adaptor.getData()), out));
   return success();
 }
 bool GatherOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
@@ -415,7 +415,7 @@ LogicalResult GatherNDOp::inferReturnTypes(MLIRContext *context, std::optional<L
                                  describe(indices) + " differ");
   Sizes out(indices.begin(), indices.end() - 1);
   out.append(data.begin() + batch + *k, data.end());
-  types.push_back(makeTensorType(elementType(adaptor.getData()), out));
+  types.push_back(makeTensorType(elementTypeOf(adaptor.getData()), out));
   return success();
 }
 bool GatherNDOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
@@ -449,7 +449,7 @@ ShardingRule GatherNDOp::getShardingRule() {
 LogicalResult CumSumOp::inferReturnTypes(MLIRContext *, std::optional<Location>, Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
   types.push_back(
-      makeTensorType(elementType(adaptor.getOperand()), getSizes(adaptor.getOperand())));
+      makeTensorType(elementTypeOf(adaptor.getOperand()), getSizes(adaptor.getOperand())));
   return success();
 }
 bool CumSumOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
@@ -463,7 +463,7 @@ LogicalResult TriluOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
   Sizes sizes = getSizes(adaptor.getOperand());
   if (sizes.size() < 2)
     return inferError(loc, "trilu needs at least two dimensions");
-  types.push_back(makeTensorType(elementType(adaptor.getOperand()), sizes));
+  types.push_back(makeTensorType(elementTypeOf(adaptor.getOperand()), sizes));
   return success();
 }
 bool TriluOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }

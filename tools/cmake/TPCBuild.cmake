@@ -12,6 +12,8 @@
 #       (mpirun …). LEVEL: from which on it runs, quick, default or long. PLAIN as above, and with
 #       RTTI and exceptions.
 #   tpc_add_passes(TPCFooPasses PREFIX Foo)    in include/tpc/Transforms/Foo: Passes.td -> Passes.h.inc
+#   tpc_add_op_interfaces(FooOp)               beside FooOp.td: FooOp.{h,cpp}.inc; a library that uses
+#       them says DEPENDS TPCFooOpIncGen, and includes ${CMAKE_CURRENT_BINARY_DIR}
 # All libraries of the compiler wait for all of TableGen's outputs below include/.
 
 # ---- compiler, linker, cache ----
@@ -193,4 +195,13 @@ function(tpc_add_passes name)
   set(LLVM_TARGET_DEFINITIONS Passes.td)
   mlir_tablegen(Passes.h.inc -gen-pass-decls -name ${ARG_PREFIX})
   add_public_tablegen_target(${name})
+endfunction()
+
+function(tpc_add_op_interfaces name)
+  # For mlir_tablegen, which reads the directory's property.
+  include_directories(SYSTEM ${MLIR_INCLUDE_DIRS})
+  set(LLVM_TARGET_DEFINITIONS ${name}.td)
+  mlir_tablegen(${name}.h.inc -gen-op-interface-decls)
+  mlir_tablegen(${name}.cpp.inc -gen-op-interface-defs)
+  add_public_tablegen_target(TPC${name}IncGen)
 endfunction()

@@ -14,7 +14,7 @@ include "tpc/Dialect/TpcBase.td"
 class Tpc_ScalarOp<string mnemonic, list<Trait> traits = []>
     : Tpc_InferredOp<mnemonic, !listconcat([DeclareOpInterfaceMethods<ScalarOpInterface>], traits)> {
   // C++: the element type of the result, from `operands`.
-  string element = "elementType(operands[0])";
+  string element = "elementTypeOf(operands[0])";
   // Whether the last two operands must have one element type.
   bit sameElements = 0;
   // C++: what ShardingRule::linear lists.
@@ -184,7 +184,7 @@ def Tpc_MaxOp : Tpc_NumberOp<"max", "The larger one; NaN if one is. ONNX Max.", 
 def Tpc_MinOp : Tpc_NumberOp<"min", "The smaller one; NaN if one is. ONNX Min.", "MinimumFOp", "MinSIOp",
                              "std::isnan(x[0]) || x[0] < x[1] ? x[0] : x[1]", [Commutative], "MinUIOp">;
 def Tpc_DivOp : Tpc_BinaryOp<"div", Tpc_Tensor, "x / y; integers truncate. Linear in x. ONNX Div."> {
-  let linear = "{isa<FloatType>(elementType(getLhs())) ? SmallVector<int, 2>{0} : SmallVector<int, 2>{}, false}";
+  let linear = "{isa<FloatType>(elementTypeOf(getLhs())) ? SmallVector<int, 2>{0} : SmallVector<int, 2>{}, false}";
   let reference = [{ return isInteger(getLhs()) ? std::trunc(x[0] / x[1]) : x[0] / x[1]; }];
 }
 def Tpc_ModOp : Tpc_BinaryOp<"mod", Tpc_Tensor, "Remainder with the sign of y (integers), of x (floats). ONNX Mod.">;
@@ -218,7 +218,7 @@ def Tpc_SelectOp : Tpc_ScalarOp<"select"> {
   let summary = "x where the condition holds, else y. Linear in x and y together. ONNX Where.";
   let arguments = (ins Tpc_BoolTensor:$condition, Tpc_Tensor:$lhs, Tpc_Tensor:$rhs);
   let results = (outs Tpc_Tensor:$result);
-  let element = "elementType(operands.back())";
+  let element = "elementTypeOf(operands.back())";
   let sameElements = 1;
   let linear = "{{1, 2}, true}";
   let scalar = [{ return arith::SelectOp::create(b, loc, x[0], x[1], x[2]); }];

@@ -11,8 +11,6 @@ using namespace mlir::tpc::equivalence;
 using Letter = Lemma::Letter;
 using Letters = SmallVector<int, 4>;
 
-static int64_t getRank(Value value) { return cast<RankedTensorType>(value.getType()).getRank(); }
-
 /// Of floats to a type that has all of their values: others round, and the sum of what is rounded
 /// is not the rounded sum.
 static bool isWidening(CastOp op) {
@@ -49,7 +47,7 @@ static Letters broadcastTo(Value operand, ArrayRef<int> letters, ArrayRef<::tpc:
 static Lemma elementwise(Operation *op, ArrayRef<Lemma::Linear> linear = {}) {
   Lemma lemma;
   Value result = op->getResult(0);
-  lemma.result = addLetters(lemma, getRank(result));
+  lemma.result = addLetters(lemma, rankOf(result));
   SmallVector<::tpc::SymExpr> sizes = getSizes(result);
   for (Value operand : op->getOperands())
     lemma.operands.push_back(broadcastTo(operand, lemma.result, sizes));
@@ -60,8 +58,8 @@ static Lemma elementwise(Operation *op, ArrayRef<Lemma::Linear> linear = {}) {
 /// z[b.., m, n] = sum over k of x[b.., m, k] y[b.., k, n], + bias[n].
 static Lemma getFormula(MatmulOp op) {
   Lemma lemma;
-  bool vector = getRank(op.getLhs()) == 1;
-  lemma.result = addLetters(lemma, getRank(op.getResult()));
+  bool vector = rankOf(op.getLhs()) == 1;
+  lemma.result = addLetters(lemma, rankOf(op.getResult()));
   int k = lemma.add(Letter::Sum), n = lemma.result.back();
   unsigned inner = vector ? 1 : 2;
   ArrayRef<int> batch = ArrayRef(lemma.result).drop_back(inner);
@@ -125,7 +123,7 @@ static Lemma getFormula(AttentionOp op) {
 /// Rows of the last dimension, by themselves, with vectors of a row's size.
 static Lemma norm(Operation *op) {
   Lemma lemma;
-  lemma.result = addLetters(lemma, getRank(op->getResult(0)));
+  lemma.result = addLetters(lemma, rankOf(op->getResult(0)));
   int h = lemma.result.back();
   lemma.letters[h] = Letter::All;
   lemma.operands.push_back(lemma.result);
@@ -146,7 +144,7 @@ static Lemma along(Operation *op, ArrayRef<int64_t> dims, ArrayRef<Lemma::Linear
 /// Same shape but for dimension `dim`, which is whole on both sides.
 static Lemma replace(Operation *op, int64_t dim, Lemma::Linear linear) {
   Lemma lemma;
-  lemma.result = addLetters(lemma, getRank(op->getResult(0)));
+  lemma.result = addLetters(lemma, rankOf(op->getResult(0)));
   lemma.letters[lemma.result[dim]] = Letter::All;
   for (unsigned i = 0; i < op->getNumOperands(); ++i) {
     lemma.operands.push_back(lemma.result);
@@ -175,7 +173,7 @@ static Lemma getFormula(ExpandOp op) { return elementwise(op, {{{0}, true}}); }
 
 static Lemma getFormula(TransposeOp op) {
   Lemma lemma;
-  Letters operand = addLetters(lemma, getRank(op.getOperand()));
+  Letters operand = addLetters(lemma, rankOf(op.getOperand()));
   for (int64_t from : op.getPermutation())
     lemma.result.push_back(operand[from]);
   lemma.operands = {operand};
@@ -185,7 +183,7 @@ static Lemma getFormula(TransposeOp op) {
 
 static Lemma getFormula(ReduceOp op) {
   Lemma lemma;
-  Letters operand = addLetters(lemma, getRank(op.getOperand()));
+  Letters operand = addLetters(lemma, rankOf(op.getOperand()));
   Letter kind = op.getFunction() == ReduceFunction::Sum   ? Letter::Sum
                 : op.getFunction() == ReduceFunction::Max ? Letter::Max
                 : op.getFunction() == ReduceFunction::Min ? Letter::Min
@@ -209,7 +207,7 @@ static Lemma getFormula(ReduceOp op) {
 /// which makes its result a part of the sum over all rows.
 static Lemma getFormula(EmbeddingOp op) {
   Lemma lemma;
-  Letters ids = addLetters(lemma, getRank(op.getIds()));
+  Letters ids = addLetters(lemma, rankOf(op.getIds()));
   int v = lemma.add(Letter::Sum), h = lemma.add();
   lemma.operands = {{v, h}, ids};
   lemma.result = ids;
@@ -223,8 +221,8 @@ static Letter getLooked(Value data) { return isFloatTensor(data) ? Letter::Sum :
 
 static Lemma getFormula(GatherOp op) {
   Lemma lemma;
-  Letters data = addLetters(lemma, getRank(op.getData()));
-  Letters indices = addLetters(lemma, getRank(op.getIndices()));
+  Letters data = addLetters(lemma, rankOf(op.getData()));
+  Letters indices = addLetters(lemma, rankOf(op.getIndices()));
   int64_t dim = op.getDim();
   lemma.letters[data[dim]] = getLooked(op.getData());
   lemma.result.append(data.begin(), data.begin() + dim);
@@ -237,9 +235,9 @@ static Lemma getFormula(GatherOp op) {
 
 static Lemma getFormula(GatherNDOp op) {
   Lemma lemma;
-  int64_t batch = op.getBatchDims(), rank = getRank(op.getIndices());
+  int64_t batch = op.getBatchDims(), rank = rankOf(op.getIndices());
   int64_t k = getSizes(op.getIndices()).back().asConstant().value_or(0);
-  Letters data = addLetters(lemma, getRank(op.getData()));
+  Letters data = addLetters(lemma, rankOf(op.getData()));
   Letters indices(data.begin(), data.begin() + batch);
   for (int64_t d = batch; d < rank; ++d)
     indices.push_back(lemma.add(d == rank - 1 ? Letter::All : Letter::Each));
@@ -279,7 +277,7 @@ static Lemma getFormula(RmsNormOp op) { return norm(op); }
 static Lemma getFormula(SoftmaxOp op) { return along(op, {int64_t(op.getDim())}); }
 static Lemma getFormula(CumSumOp op) { return along(op, {int64_t(op.getDim())}, {{{0}}}); }
 static Lemma getFormula(TriluOp op) {
-  int64_t rank = getRank(op.getOperand());
+  int64_t rank = rankOf(op.getOperand());
   return along(op, {rank - 2, rank - 1}, {{{0}}});
 }
 static Lemma getFormula(ParameterOp op) { return source(op); }
