@@ -30,8 +30,8 @@ def pages(llvm, tpc_opt):
     sources = ["include/tpc/Dialect/TpcOps.td", "include/tpc/Dialect/AnnotationOps.td"]
     yield "dialect.md", NOTE.format(source=" and ".join(sources)) + tblgen(llvm, sources, "-gen-dialect-doc",
                                                                            "-dialect=tpc")
-    folders = {"Model": "The model stage", "Annotations": "What users ask for",
-               "Tactics": "The sharded stage", "Collectives": "The spmd stage",
+    folders = {"Model": "The model level", "Annotations": "What users ask for",
+               "Tactics": "The sharded level", "Collectives": "The spmd level",
                "Stages": "The staged program", "Analysis": "Costs", "Verify": "Verification",
                "Conversion": "Lowering", "Driver": "Explanations"}
     passes = sorted((TOP / "include" / "tpc").glob("**/Passes.td"),

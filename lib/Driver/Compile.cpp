@@ -1,4 +1,4 @@
-//===- Compile.cpp - From a file to any stage ------------------------------===//
+//===- Compile.cpp - From a file to any level ------------------------------===//
 
 #include "Compile.h"
 #include "OutputFile.h"
@@ -26,15 +26,15 @@ static constexpr llvm::StringLiteral emitNames[] = {"import", "model", "sharded"
 
 llvm::StringRef tpc::emitName(Emit emit) { return emitNames[unsigned(emit)]; }
 
-static Emit next(Emit stage) { return Emit(unsigned(stage) + 1); }
+static Emit next(Emit level) { return Emit(unsigned(level) + 1); }
 
 namespace {
-/// What the program of a stage must pass.
+/// What a program of a level must pass.
 struct Verifier {
   llvm::StringLiteral flag, step;
-  Emit stage;
+  Emit level;
   bool comparesModels;
-  /// `last`: nothing after this stage is verified.
+  /// `last`: nothing after this level is verified.
   std::unique_ptr<mlir::Pass> (*create)(const std::shared_ptr<mlir::tpc::ReferenceModel> &,
                                         bool last);
 };
@@ -67,10 +67,10 @@ static void buildStagedChecks(mlir::OpPassManager &pm) {
   pm.addPass(mlir::tpc::createRecordSchedule());
 }
 
-/// Without the verifiers of the stage.
-static void buildStage(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
+/// Without the verifiers of the level.
+static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spec,
                        const std::shared_ptr<mlir::tpc::ReferenceModel> &reference) {
-  switch (stage) {
+  switch (level) {
   case Emit::Model:
     if (reference) // before anything is folded
       pm.addPass(mlir::tpc::createVerifyBounds());
@@ -87,16 +87,16 @@ static void buildStage(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spe
     buildStagesPassPipeline(pm);
     return buildStagedChecks(pm);
   default:
-    llvm_unreachable("no passes on programs lead to this stage");
+    llvm_unreachable("no passes on programs lead to this level");
   }
 }
 
-void tpc::buildStagePassPipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
+void tpc::buildLevelPassPipeline(mlir::OpPassManager &pm, Emit level, const ShardSpec &spec,
                                  std::shared_ptr<mlir::tpc::ReferenceModel> reference, bool last) {
-  buildStage(pm, stage, spec, reference);
+  buildLevel(pm, level, spec, reference);
   if (reference)
     for (const Verifier &verifier : verifiers)
-      if (verifier.stage == stage)
+      if (verifier.level == level)
         pm.addPass(verifier.create(reference, last));
 }
 
@@ -115,8 +115,8 @@ void tpc::registerMegatronShardPassPipeline() {
         annotations.shard = spec->str();
         pm.addPass(mlir::tpc::createApplyAnnotations(annotations));
         auto reference = std::make_shared<mlir::tpc::ReferenceModel>();
-        for (Emit stage = Emit::Model; stage <= Emit::Staged; stage = next(stage))
-          buildStagePassPipeline(pm, stage, *spec, reference, /*last=*/stage == Emit::Staged);
+        for (Emit level = Emit::Model; level <= Emit::Staged; level = next(level))
+          buildLevelPassPipeline(pm, level, *spec, reference, /*last=*/level == Emit::Staged);
         return mlir::success();
       },
       [](llvm::function_ref<void(const mlir::detail::PassOptions &)>) {});
@@ -165,18 +165,18 @@ mlir::LogicalResult Compilation::adoptGrid() {
 mlir::LogicalResult Compilation::readReference(OnStep onStep) {
   onStep("reading " + options.reference);
   mlir::OwningOpRef<mlir::ModuleOp> model;
-  Emit stage = Emit::Import;
+  Emit level = Emit::Import;
   model = isProgramText(options.reference)
-              ? readProgram(options.reference, &context, stage)
+              ? readProgram(options.reference, &context, level)
               : importOnnxModel(options.reference, &context, {.weights = options.weights});
   if (!model)
     return mlir::failure();
-  if (stage != Emit::Import)
+  if (level != Emit::Import)
     return mlir::emitError(model->getLoc())
-           << "--reference: is at stage " << emitName(stage)
+           << "--reference: is at level " << emitName(level)
            << "; the proof compares with a model: an ONNX file, or what --emit=model writes";
   mlir::PassManager pm(&context);
-  buildStage(pm, Emit::Model, options.spec, reference);
+  buildLevel(pm, Emit::Model, options.spec, reference);
   if (mlir::failed(pm.run(*model)))
     return mlir::failure();
   reference->module = std::move(model);
@@ -196,16 +196,16 @@ mlir::LogicalResult Compilation::read(OnStep onStep) {
     return mlir::failure();
   if (first > Emit::Model && reference && !reference->module)
     mlir::emitWarning(module->getLoc())
-        << "is at stage " << emitName(first)
+        << "is at level " << emitName(first)
         << ", and that it computes what some model does is not proved: name the model with "
            "--reference; the executable will say so";
   reached = first;
   return mlir::success();
 }
 
-mlir::LogicalResult Compilation::verify(Emit stage, bool last, OnStep onStep) {
+mlir::LogicalResult Compilation::verify(Emit level, bool last, OnStep onStep) {
   for (const Verifier &verifier : verifiers) {
-    if (!reference || verifier.stage != stage)
+    if (!reference || verifier.level != level)
       continue;
     // Steps of their own, so that --timing tells what they take.
     onStep(verifier.step);
@@ -224,14 +224,14 @@ mlir::LogicalResult Compilation::verify(Emit stage, bool last, OnStep onStep) {
       : !reference->module
           ? "tpc-verify-equivalence (it was compiled from text, without --reference)"
           : "";
-  if (stage == Emit::Staged && !skipped.empty())
+  if (level == Emit::Staged && !skipped.empty())
     module->getOperation()->setAttr(mlir::tpc::kNotVerifiedAttr,
                                     mlir::StringAttr::get(&context, skipped));
   return mlir::success();
 }
 
-mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
-  assert(stage <= Emit::Llvm && "later stages are no modules");
+mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
+  assert(level <= Emit::Llvm && "later levels are no modules");
   if (!module) {
     if (mlir::failed(read(onStep)))
       return mlir::failure();
@@ -241,10 +241,10 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
       pm.addPass(mlir::tpc::createVerifyBounds());
     if (first == Emit::Staged)
       buildStagedChecks(pm);
-    if (mlir::failed(pm.run(*module)) || mlir::failed(verify(first, first >= stage, onStep)))
+    if (mlir::failed(pm.run(*module)) || mlir::failed(verify(first, first >= level, onStep)))
       return mlir::failure();
   }
-  while (reached < stage) {
+  while (reached < level) {
     constexpr llvm::StringLiteral what[] = {"",
                                             "recognizing the model",
                                             "distributing",
@@ -259,8 +259,8 @@ mlir::LogicalResult Compilation::advance(Emit stage, OnStep onStep) {
     if (target == Emit::Llvm)
       buildLoweringPassPipeline(pm, options.lowering);
     else
-      buildStage(pm, target, options.spec, reference);
-    if (mlir::failed(pm.run(*module)) || mlir::failed(verify(target, target == stage, onStep)))
+      buildLevel(pm, target, options.spec, reference);
+    if (mlir::failed(pm.run(*module)) || mlir::failed(verify(target, target == level, onStep)))
       return mlir::failure();
     reached = target;
   }

@@ -1,4 +1,4 @@
-//===- Compile.h - From a file to any stage --------------------------------===//
+//===- Compile.h - From a file to any level --------------------------------===//
 //
 // What tpcc, tpc-opt and Python share.
 //
@@ -23,7 +23,7 @@ class OpPassManager;
 
 namespace tpc {
 
-/// The stages at which compilation can stop, in order.
+/// The levels of a program, in order; compilation can stop at each.
 enum class Emit { Import, Model, Sharded, Spmd, Staged, Llvm, Obj, Exe };
 
 /// "import", "model", …
@@ -43,10 +43,10 @@ struct CompileOptions {
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};
 };
 
-/// Adds the passes that lead from the stage before `stage` (Model to Staged) to it. With
-/// `reference`, the model is recorded there, and verifiers are added: later stages are proved to
+/// Adds the passes that lead from the level before `level` (Model to Staged) to it. With
+/// `reference`, the model is recorded there, and verifiers are added: later levels are proved to
 /// compute the same, staged programs to communicate correctly. `last`: the pipeline ends here.
-void buildStagePassPipeline(mlir::OpPassManager &pm, Emit stage, const ShardSpec &spec,
+void buildLevelPassPipeline(mlir::OpPassManager &pm, Emit level, const ShardSpec &spec,
                             std::shared_ptr<mlir::tpc::ReferenceModel> reference, bool last);
 /// The verifiers: what is left out without `reference`, in words.
 std::string verifierNames();
@@ -61,12 +61,12 @@ public:
 
   Compilation(mlir::MLIRContext &context, CompileOptions options);
 
-  /// Brings the program to `stage`, at most Llvm (the dialect), unless it is there. `onStep` hears
+  /// Brings the program to `level`, at most Llvm (the dialect), unless it is there. `onStep` hears
   /// what begins. Says what is wrong through the context's diagnostics.
-  mlir::LogicalResult advance(Emit stage, OnStep onStep);
+  mlir::LogicalResult advance(Emit level, OnStep onStep);
 
   mlir::ModuleOp getModule() { return *module; }
-  /// What was read was at this stage.
+  /// What was read was at this level.
   Emit getFirst() const { return first; }
 
   /// What is made of a program that is at Llvm. An executable is complete, or not there.
@@ -81,8 +81,8 @@ private:
   mlir::LogicalResult adoptGrid();
   mlir::LogicalResult readReference(OnStep onStep);
   mlir::LogicalResult annotate();
-  /// What the program of a stage must pass. `last`: nothing after it is verified.
-  mlir::LogicalResult verify(Emit stage, bool last, OnStep onStep);
+  /// What a program of a level must pass. `last`: nothing after it is verified.
+  mlir::LogicalResult verify(Emit level, bool last, OnStep onStep);
 
   mlir::MLIRContext &context;
   CompileOptions options;

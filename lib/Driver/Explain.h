@@ -1,7 +1,7 @@
 //===- Explain.h - What each tactic does ------------------------*- C++ -*-===//
 //
 // The tactics of a --megatron-shard run one after the other; after each, a copy of the program is
-// taken through all stages, and its report is compared with the one before.
+// taken through all levels, and its report is compared with the one before.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +31,7 @@ struct Explanation {
   void print(llvm::raw_ostream &os) const;
 };
 
-/// `module` is at the model stage, and stays as it is. Symbols that `symbols` does not have get
+/// `module` is at the model level, and stays as it is. Symbols that `symbols` does not have get
 /// nominal values (Nominal.h).
 FailureOr<Explanation> explainTactics(ModuleOp module, const ::tpc::ShardSpec &spec,
                                       const Symbols &symbols);

@@ -10,7 +10,7 @@
 
 namespace tpc {
 
-/// How the tactics of `spec` split the weights and inputs of a program at the model stage, which
+/// How the tactics of `spec` split the weights and inputs of a program at the model level, which
 /// stays as it is. A weight that is used in several ways is left out: the
 /// others decide.
 mlir::LogicalResult collectShardings(mlir::ModuleOp model, const ShardSpec &spec,

@@ -1,4 +1,4 @@
-//===- PassPipelines.cpp - Which passes lead to which stage ---------------===//
+//===- PassPipelines.cpp - Which passes lead to which level ---------------===//
 
 #include "tpc/Driver/PassPipelines.h"
 #include "tpc/Conversion/Passes.h"

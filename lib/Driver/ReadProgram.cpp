@@ -158,11 +158,11 @@ static LogicalResult checkProgram(ModuleOp module) {
 }
 
 //===----------------------------------------------------------------------===//
-// Which stage it is at
+// Which level it is at
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The first op that shows a stage.
+/// The first op that shows a level.
 struct Signs {
   Operation *sharded = nullptr, *spmd = nullptr;
 };
@@ -195,7 +195,7 @@ static Signs findSigns(ModuleOp module) {
   return signs;
 }
 
-static FailureOr<Emit> findStage(ModuleOp module) {
+static FailureOr<Emit> findLevel(ModuleOp module) {
   Signs signs = findSigns(module);
   auto grid = GridAttr::lookup(module);
   auto pipelines = llvm::to_vector(module.getOps<PipelineOp>());
@@ -210,9 +210,9 @@ static FailureOr<Emit> findStage(ModuleOp module) {
   if (signs.sharded && (signs.spmd || !pipelines.empty())) {
     InFlightDiagnostic diag = signs.sharded->emitError()
                               << "'" << signs.sharded->getName()
-                              << "' is of the sharded stage: a value that is split, but not local";
+                              << "' is of the sharded level: a value that is split, but not local";
     Operation *other = signs.spmd ? signs.spmd : pipelines.front();
-    diag.attachNote(other->getLoc()) << "this is of a later stage: '" << other->getName() << "'";
+    diag.attachNote(other->getLoc()) << "this is of a later level: '" << other->getName() << "'";
     return diag;
   }
   if (pipelines.size() > 1)
@@ -225,7 +225,7 @@ static FailureOr<Emit> findStage(ModuleOp module) {
   return !grid ? Emit::Import : signs.spmd ? Emit::Spmd : Emit::Sharded;
 }
 
-OwningOpRef<ModuleOp> readProgram(StringRef path, MLIRContext *context, Emit &stage) {
+OwningOpRef<ModuleOp> readProgram(StringRef path, MLIRContext *context, Emit &level) {
   context->loadDialect<func::FuncDialect, TpcDialect>();
   Location loc = FileLineColLoc::get(context, path, 0, 0);
   if (StringRef(readStart(path)).starts_with(bytecodeMagic)) {
@@ -238,10 +238,10 @@ OwningOpRef<ModuleOp> readProgram(StringRef path, MLIRContext *context, Emit &st
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, ParserConfig(context));
   if (!module || failed(checkProgram(*module)))
     return nullptr;
-  FailureOr<Emit> found = findStage(*module);
+  FailureOr<Emit> found = findLevel(*module);
   if (failed(found))
     return nullptr;
-  stage = *found;
+  level = *found;
   // They were said of the program before it was edited.
   for (StringRef name : {kNotVerifiedAttr, kScheduleAttr, kNoRandomizedCheckAttr})
     (*module)->removeAttr(name);

@@ -51,7 +51,7 @@ private:
   /// Once the model is known: are all its sizes bound that --report needs, and would an output
   /// overwrite one of its files?
   Error checkModel(mlir::ModuleOp module);
-  Error checkStage(Emit first);
+  Error checkLevel(Emit first);
   mlir::LogicalResult writeReport(mlir::ModuleOp module);
   mlir::LogicalResult writeCertificate(mlir::ModuleOp module);
   mlir::LogicalResult explain(Compilation &compilation);
@@ -74,7 +74,7 @@ static Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
 }
 
-/// Does something of this stage go to a terminal as well as to a file?
+/// Does something of this level go to a terminal as well as to a file?
 static bool isText(Emit emit) { return emit < Emit::Obj; }
 
 Error Session::check() {
@@ -205,9 +205,9 @@ static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) 
 }
 
 /// What can no longer be asked of a program that is at `first`.
-Error Session::checkStage(Emit first) {
+Error Session::checkLevel(Emit first) {
   auto refuse = [&](llvm::StringRef flag, llvm::StringRef why) {
-    return makeError(flag + ": '" + options.input + "' is at stage " + emitName(first) +
+    return makeError(flag + ": '" + options.input + "' is at level " + emitName(first) +
                      " already" + why);
   };
   if (options.emitGiven && options.emit < first)
@@ -363,7 +363,7 @@ mlir::LogicalResult Session::run() {
   mlir::LogicalResult result = [&]() -> mlir::LogicalResult {
     if (mlir::failed(compilation.advance(Emit::Import, onStep)))
       return mlir::failure();
-    if (Error problem = checkStage(compilation.getFirst()))
+    if (Error problem = checkLevel(compilation.getFirst()))
       return complain(std::move(problem));
     spec = compilation.getOptions().spec;
     if (!options.links.empty()) {
@@ -374,11 +374,11 @@ mlir::LogicalResult Session::run() {
     }
     if (Error problem = checkModel(compilation.getModule()))
       return complain(std::move(problem));
-    // Earlier stages are written before the program goes further for the report, later ones after
+    // Earlier levels are written before the program goes further for the report, later ones after
     // it.
     bool writes = !options.output.empty(), early = options.emit < Emit::Staged || options.onnx;
     if (options.explain) {
-      // What is written may be from before the model stage.
+      // What is written may be from before the model level.
       if (writes && options.emit < Emit::Model && mlir::failed(write(compilation)))
         return mlir::failure();
       writes &= options.emit >= Emit::Model;

@@ -27,17 +27,17 @@ EXAMPLES:
   Which communication would 32 ranks need, and how many bytes?
     tpcc gpt2.onnx --megatron-shard=tp8,pp4,sp,mb8 --report=r.json --shape batch=8,sequence=128
 
-  Look at the program between the stages (global, distributed, one rank's, staged):
+  Look at the program at each level (global, distributed, one rank's, staged):
     tpcc gpt2.onnx --megatron-shard=tp2 --emit=sharded
 
-  Change what a stage has by hand, and go on from there; is it still the model?
+  Change what a level has by hand, and go on from there; is it still the model?
     tpcc gpt2.onnx --megatron-shard=tp2 --emit=staged -o gpt2.mlir
     tpcc gpt2.mlir --reference=gpt2.onnx -o gpt2
 
   Which ranks talk to each other?
     tpcc --print-groups=tp,dp,tp-dp --megatron-shard=tp2,pp2,dp2,order=tp-dp-pp --json
 
-STAGES (--emit), in order; a program of one up to staged can be compiled as a model can
+LEVELS (--emit), in order; a program of one up to staged can be compiled as a model can
   import   the program as the file has it
   model    attention, norms and activations raised; the repeated layer is one function
   sharded  a distribution on every value
@@ -65,7 +65,7 @@ LINKS (--links): {"intra_node": {"alpha": 5e-6, "beta": 2.2e-12}, "inter_node": 
   a message of b bytes takes alpha + beta * b seconds
 )";
 
-/// No stage of the program: the file, with what was decided about it.
+/// No level of the program: the file, with what was decided about it.
 static constexpr llvm::StringLiteral kOnnx = "onnx-sharded";
 
 static bool parseEmit(llvm::StringRef name, Emit &emit, bool &onnx) {
@@ -86,7 +86,7 @@ static bool parseEmit(llvm::StringRef name, Emit &emit, bool &onnx) {
     return name.edit_distance(a) < name.edit_distance(b);
   });
   llvm::WithColor::error(llvm::errs(), "tpcc")
-      << "--emit: there is no stage '" << printable(name) << "'; did you mean '" << *near
+      << "--emit: there is no level '" << printable(name) << "'; did you mean '" << *near
       << "'? Expected one of " << llvm::join(names, ", ") << ", " << kOnnx << "\n";
   return false;
 }
@@ -116,10 +116,10 @@ bool TpccOptions::parse(int argc, char **argv) {
                                           cl::cat(files));
   cl::opt<std::string> emitOption(
       "emit",
-      cl::desc("Stop at a stage and write it: import, model, sharded, spmd, staged, llvm, "
+      cl::desc("Stop at a level and write it: import, model, sharded, spmd, staged, llvm, "
                "obj or exe (default); text goes to standard output without -o. onnx-sharded: the "
                "model with its shardings as multi-device fields"),
-      cl::value_desc("stage"), cl::init("exe"), cl::cat(files));
+      cl::value_desc("level"), cl::init("exe"), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),
                                         cl::value_desc("name"), cl::location(name), cl::cat(files));

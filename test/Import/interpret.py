@@ -1,4 +1,4 @@
-"""Runs programs of the import stage with numpy.
+"""Runs programs of the import level with numpy.
 
 Reads the generic form of the program (as `tpc-translate --import-onnx --mlir-print-op-generic` prints it), so that what
 the importer makes of a model can be compared with ONNX Runtime, independently of all later stages.

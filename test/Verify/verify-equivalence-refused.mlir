@@ -7,7 +7,7 @@
 // RUN: not tpc-opt %t.other --tpc-verify-equivalence=reference=%S/Inputs/verify-constraints.mlir 2>&1 | FileCheck %s --check-prefix=SIZES
 // RUN: tpc-opt %S/Inputs/verify-constraints.mlir --tpc-verify-equivalence=reference=%S/Inputs/verify-constraints.mlir
 
-// NONE: there is no model to compare with: give the program of the model stage as reference=FILE
+// NONE: there is no model to compare with: give the program of the model level as reference=FILE
 // MISSING: reference: cannot read
 // EMPTY: there is no @main to verify
 // EMPTY-SMALL: there is no @main to compare with

@@ -1,7 +1,7 @@
-//===- PassPipelines.h - Which passes lead to which stage -------*- C++ -*-===//
+//===- PassPipelines.h - Which passes lead to which level -------*- C++ -*-===//
 //
-// Each function adds the passes that lead from one stage of a program to the next, without
-// verifiers (buildStagePassPipeline of Compile.h adds them). They run on modules.
+// Each function adds the passes that lead from one level of a program to the next, without
+// verifiers (buildLevelPassPipeline of Compile.h adds them). They run on modules.
 //
 //===----------------------------------------------------------------------===//
 

@@ -16,7 +16,7 @@ def Evaluate : Pass<"tpc-evaluate", "::mlir::ModuleOp"> {
         tpc-opt model.mlir --tpc-evaluate=shape=batch=2,sequence=5
             --tpc-assign-shardings=shard=tp3 ... --tpc-evaluate=shape=batch=2,sequence=5
 
-    Programs of all stages up to staged: global ones as they are, local ones on all ranks of the
+    Programs of all levels up to staged: global ones as they are, local ones on all ranks of the
     grid, which communicate as their types say.
 
     Errors: an output differs, or a part of it is missing; ranks disagree on replicated values;
@@ -31,7 +31,7 @@ def Evaluate : Pass<"tpc-evaluate", "::mlir::ModuleOp"> {
 def VerifyBounds : Pass<"tpc-verify-bounds", "::mlir::ModuleOp"> {
   let summary = "Prove that no size overflows 64 bits or the budget";
   let description = [{
-    Bounds every value and loop of a program of any stage, before anything is folded or
+    Bounds every value and loop of a program of any level, before anything is folded or
     allocated. A symbol is at least 1, at most what `tpc.constraints` says, and at most `symbol-max` where
     they say nothing. Of a local program the fullest rank counts.
 
@@ -65,7 +65,7 @@ def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
     ops for which there is no lemma.
   }];
   let options = [
-    Option<"reference", "reference", "std::string", "\"\"", "The program of the model stage">,
+    Option<"reference", "reference", "std::string", "\"\"", "The program of the model level">,
     Option<"symbolic", "symbolic", "bool", "true", "Prove it for all sizes">,
     Option<"interpret", "interpret", "bool", "true", "Run both programs at small sizes over a prime field">];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];

@@ -1,4 +1,4 @@
-//===- Import.cpp - From an ONNX file to the import stage -----------------===//
+//===- Import.cpp - From an ONNX file to the import level -----------------===//
 
 #include "tpc/Import/ONNX/Import.h"
 
@@ -56,7 +56,7 @@ OwningOpRef<ModuleOp> importOnnxModel(StringRef path, MLIRContext *context,
 
 void registerOnnxTranslation() {
   static TranslateRegistration registration(
-      "import-onnx", "from an ONNX file to the import stage",
+      "import-onnx", "from an ONNX file to the import level",
       [](const std::shared_ptr<llvm::SourceMgr> &source, llvm::raw_ostream &output,
          MLIRContext *context) -> LogicalResult {
         StringRef path = source->getMemoryBuffer(source->getMainFileID())->getBufferIdentifier();

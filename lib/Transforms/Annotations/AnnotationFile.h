@@ -5,7 +5,7 @@
 //     h.*.mlp.c_fc.weight:     [-, tp]
 //
 // A line is a pattern, a colon, and one entry for each dimension: `-` (not split), axes joined by
-// `+` (split over the first, then over the next), or `?` (left to the strategies). In a pattern
+// `+` (split over the first, then over the next), or `?` (left to the other tactics). In a pattern
 // `*` stands for any characters, `?` for one, `\` takes the next one as it is. `#` at the
 // beginning or after a blank begins a comment.
 //

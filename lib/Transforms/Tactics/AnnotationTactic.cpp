@@ -2,7 +2,7 @@
 //
 // `tpc.sharding` on a weight, a value or an input becomes axes on classes, from which everything
 // else follows: fc1's columns are fc2's rows. What it says is decided, also where it says
-// "not split": strategies that come later leave those classes alone.
+// "not split": tactics that come later leave those classes alone.
 //
 // A weight has dimensions, a parameter is a view of it. `#tpc.dim<192{tp}>` of a fused projection
 // [64, 192] reaches its three views [64, 4 * 16 of 192] as: of the strides that belong to the
@@ -39,7 +39,7 @@ struct Site {
   Plan::Place place; // null for inputs, which are whole anyway
   SmallVector<Part> parts = {};
   Value value = {}; // null for inputs
-  /// Classes of dimensions that are left to the strategies.
+  /// Classes of dimensions that are left to the other tactics.
   FactorClasses::Classes open = {};
   FactorClasses::Classes all = {};
   /// Of the dimensions that the place has: their classes and sizes.
@@ -343,7 +343,7 @@ void AnnotationTactic::holdArguments() {
 }
 
 /// With a tp of two dimensions, what annotations split over tpy first is on the side of the columns
-/// of its matrices, as what the strategies choose.
+/// of its matrices, as what the other tactics choose.
 void AnnotationTactic::adoptColumns() {
   if (!plan.spec.isTensor2D())
     return;

@@ -132,7 +132,7 @@ static void recordTactics(Plan &plan) {
 }
 
 SmallVector<Tactic> mlir::tpc::getTactics(const ::tpc::ShardSpec &spec) {
-  // What a user decides comes first; strategies fill what is left.
+  // What a user decides comes first; the other tactics fill what is left.
   SmallVector<Tactic> tactics = {{"annotations", Tactic::Phase::Classes, applyAnnotations}};
   // With `manual` this is about micro-batches.
   tactics.push_back({"dp", Tactic::Phase::Classes, applyDataTactic});

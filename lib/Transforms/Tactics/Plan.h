@@ -70,7 +70,7 @@ public:
   /// Arguments of layer functions that are placed so: dimension that tp splits.
   llvm::MapVector<Value, unsigned> tokenArguments;
 
-  /// Classes that an annotation has decided: no strategy splits them further.
+  /// Classes that an annotation has decided: no other tactic splits them further.
   DenseSet<int> decided;
   /// Ops and weights of which an annotation says how their result is split: what that differs from
   /// at their operands and users is asked for.
@@ -196,7 +196,7 @@ bool writeInnerNormsOut(const Plan &plan, function_ref<LogicalResult(Plan &)> ch
 /// split. `plan` has columns.
 void writeResidualNormsOut(const Plan &plan);
 
-/// A strategy, or what a user asks for: one step of the plan.
+/// One step of the plan: what a user asks for, or what one item of --megatron-shard splits.
 struct Tactic {
   StringRef name;
   /// Most tactics give axes to classes. Those that split the rows of matrices look at their

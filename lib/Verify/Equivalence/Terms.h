@@ -130,7 +130,7 @@ struct ProgramTerms {
   SmallVector<Output> outputs;
 };
 
-/// Reads a program of any stage; of a pipeline it follows the messages. Errors: a message that is
+/// Reads a program of any level; of a pipeline it follows the messages. Errors: a message that is
 /// not sent, not received, or of another type; an output that is delivered twice, or never, or not
 /// by all micro-batches.
 FailureOr<ProgramTerms> readProgram(ModuleOp module, Terms &terms);

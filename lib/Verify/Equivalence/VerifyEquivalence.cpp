@@ -106,7 +106,7 @@ struct VerifyEquivalence : public mlir::tpc::impl::VerifyEquivalenceBase<VerifyE
     }
     if (!model) {
       emitError(program.getLoc()) << "there is no model to compare with: give the program of the "
-                                     "model stage as reference=FILE";
+                                     "model level as reference=FILE";
       return signalPassFailure();
     }
     std::string skipped;

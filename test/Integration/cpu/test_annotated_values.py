@@ -13,7 +13,7 @@ WRITTEN = ["gpt2-tiny-nopast", "gpt2-tiny", "llama-past", "gemma2-dynamo", "falc
 
 
 def recognition(tmp_path):
-    """The passes of the model stage between those that hold annotations and place them."""
+    """The passes of the model level between those that hold annotations and place them."""
     empty = tmp_path / "empty.mlir"
     empty.write_text("module {}\n")
     dump = run([tool("tpc-opt"), empty, "--tpc-model-pipeline", "--dump-pass-pipeline"]).check().stderr

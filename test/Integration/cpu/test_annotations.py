@@ -17,7 +17,7 @@ CASES = {
     "little": ("tp3,manual", "*.mlp.c_fc.weight: [-, tp]"),
     "one layer": ("tp2,manual", "*.h.1.attn.c_attn.weight: [-, tp]"),
     "rows first": ("tp4,pp2,sp,manual", "*.c_proj.weight: [tp, -]"),
-    "strategies fill": ("tp3,dp2,mb2", "*.mlp.c_fc.weight: [-, -]\n*.mlp.c_proj.weight: [-, -]"),
+    "other tactics fill": ("tp3,dp2,mb2", "*.mlp.c_fc.weight: [-, -]\n*.mlp.c_proj.weight: [-, -]"),
     "two axes": ("tp2,dp2,manual", "*.h.?.mlp.c_fc.weight: [-, dp+tp]"),
     # Of one sample, one replica has nothing, and takes part in gathering weights.
     "weights over replicas": ("tp2,dp2,pp2", "*.mlp.c_fc.weight: [-, dp]\n*.mlp.c_proj.weight: [tp+dp, -]"),

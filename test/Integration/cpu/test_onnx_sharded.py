@@ -197,7 +197,7 @@ def test_what_is_written_compiles_to_the_same_program(tmp_path, model, spec):
     ("tp2,dp2,pp2,mb2", "/transformer/h.?/Add_output_0: [dp, -, tp]", "/transformer/h.0/Add_output_0",
      [(0, 2), (2, 2)]),
     ("tp2x2", "/transformer/h.0/Add_output_0: [-, -, tpy]", "/transformer/h.0/Add_output_0", [(2, 2)]),
-    # Whole, although strategies would split it.
+    # Whole, although the other tactics would split it.
     ("tp2", "/transformer/h.0/mlp/c_fc/Gemm_output_0: [-, -]", "/transformer/h.0/mlp/c_fc/Gemm_output_0", []),
     ("tp2", "transformer.h.1.mlp.c_fc.weight: [-, -]", "transformer.h.1.mlp.c_fc.weight", []),
 ])

@@ -13,18 +13,18 @@ namespace {
 
 class ReadProgram : public TestFolder {
 protected:
-  /// The stage of a program, or the first error.
-  std::string stageOf(const std::string &text, const std::string &name = "p.mlir") {
+  /// The level of a program, or the first error.
+  std::string levelOf(const std::string &text, const std::string &name = "p.mlir") {
     mlir::MLIRContext context;
     std::string said;
     mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {
       if (said.empty())
         said = diagnostic.str();
     });
-    Emit stage;
-    mlir::OwningOpRef<mlir::ModuleOp> module = readProgram(write(name, text), &context, stage);
+    Emit level;
+    mlir::OwningOpRef<mlir::ModuleOp> module = readProgram(write(name, text), &context, level);
     EXPECT_NE(bool(module), !said.empty());
-    return module ? emitName(stage).str() : said;
+    return module ? emitName(level).str() : said;
   }
   std::string specOf(const std::string &attribute) {
     mlir::MLIRContext context;
@@ -51,47 +51,47 @@ TEST_F(ReadProgram, KnowsTextByNameOrFirstBytes) {
 }
 
 TEST_F(ReadProgram, FindsTheStage) {
-  EXPECT_EQ(stageOf("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+  EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
                     "  return %x : tensor<4xf32>\n}"),
             "import");
-  EXPECT_EQ(stageOf(std::string(kGrid) +
+  EXPECT_EQ(levelOf(std::string(kGrid) +
                     "func.func @main(%x: tensor<4xf32, #tpc.dist<[4{tp}]>>) {\n  return\n}\n}"),
             "sharded");
-  EXPECT_EQ(stageOf(std::string(kGrid) +
+  EXPECT_EQ(levelOf(std::string(kGrid) +
                     "func.func @main(%x: tensor<2xf32, #tpc.dist<[4{tp}], local>>) {\n"
                     "  return\n}\n}"),
             "spmd");
-  EXPECT_EQ(stageOf(std::string(kGrid) +
+  EXPECT_EQ(levelOf(std::string(kGrid) +
                     "tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {\n"
                     "  tpc.stage 0 {\n    tpc.micro_batches {\n    }\n  }\n}\n}"),
             "staged");
   // Split over nothing, but it was asked for.
-  EXPECT_EQ(stageOf("module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 1, mb = 1>} {\n"
+  EXPECT_EQ(levelOf("module attributes {tpc.grid = #tpc.grid<tp = 1, pp = 1, mb = 1>} {\n"
                     "func.func @main(%x: tensor<4xf32>) {\n  return\n}\n}"),
             "sharded");
 }
 
 TEST_F(ReadProgram, RefusesWhatIsNoProgram) {
-  EXPECT_EQ(stageOf("ML\xefR"), "is MLIR bytecode, and programs are read as text only; print it "
+  EXPECT_EQ(levelOf("ML\xefR"), "is MLIR bytecode, and programs are read as text only; print it "
                                 "with tpc-opt " +
                                     path("p.mlir"));
-  EXPECT_EQ(stageOf("func.func private @layer(%x: tensor<4xf32>) {\n  return\n}"),
+  EXPECT_EQ(levelOf("func.func private @layer(%x: tensor<4xf32>) {\n  return\n}"),
             "there is no function @main, and no tpc.pipeline: nothing to compile");
-  EXPECT_EQ(stageOf("func.func private @main(tensor<4xf32>)"),
+  EXPECT_EQ(levelOf("func.func private @main(tensor<4xf32>)"),
             "@main is declared, but has no body");
-  EXPECT_EQ(stageOf("func.func @main(%x: i32) {\n  return\n}"),
+  EXPECT_EQ(levelOf("func.func @main(%x: i32) {\n  return\n}"),
             "an argument of type 'i32': programs compute with tensors");
-  EXPECT_EQ(stageOf("func.func @main(%x: tensor<4xindex>) {\n  return\n}"),
+  EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xindex>) {\n  return\n}"),
             "an argument has elements of 'index'");
-  EXPECT_EQ(stageOf("func.func @main(%x: tensor<?xf32>) {\n  return\n}"),
+  EXPECT_EQ(levelOf("func.func @main(%x: tensor<?xf32>) {\n  return\n}"),
             "an argument of type 'tensor<?xf32>' has sizes that nothing is known of; say them in a "
             "#tpc.dist");
-  EXPECT_EQ(stageOf("func.func @main(%x: tensor<4xf32, 5>) {\n  return\n}"),
+  EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xf32, 5>) {\n  return\n}"),
             "an argument of type 'tensor<4xf32, 5 : i64>' has another encoding than a #tpc.dist");
 }
 
 TEST_F(ReadProgram, RefusesCallsWithoutAnEnd) {
-  EXPECT_EQ(stageOf("func.func @main(%x: tensor<4xf32>) {\n"
+  EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xf32>) {\n"
                     "  func.call @a(%x) : (tensor<4xf32>) -> ()\n  return\n}\n"
                     "func.func private @a(%x: tensor<4xf32>) {\n"
                     "  func.call @b(%x) : (tensor<4xf32>) -> ()\n  return\n}\n"
@@ -101,13 +101,13 @@ TEST_F(ReadProgram, RefusesCallsWithoutAnEnd) {
 }
 
 TEST_F(ReadProgram, RefusesStagesThatAreMixed) {
-  EXPECT_EQ(stageOf("func.func @main(%x: tensor<4xf32, #tpc.dist<[4{tp}]>>) {\n  return\n}")
+  EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xf32, #tpc.dist<[4{tp}]>>) {\n  return\n}")
                     .find("the module has no tpc.grid") == std::string::npos,
             false);
-  EXPECT_EQ(stageOf(std::string(kGrid) +
+  EXPECT_EQ(levelOf(std::string(kGrid) +
                     "func.func @main(%x: tensor<4xf32, #tpc.dist<[4{tp}]>>, %y: tensor<2xf32, "
                     "#tpc.dist<[4{tp}], local>>) {\n  return\n}\n}"),
-            "'func.func' is of the sharded stage: a value that is split, but not local");
+            "'func.func' is of the sharded level: a value that is split, but not local");
 }
 
 TEST_F(ReadProgram, SaysTheGridAsAFlagWould) {

@@ -42,16 +42,16 @@ TEST(TpccOptions, Defaults) {
   EXPECT_FALSE(options.noVerify || options.json || options.timing || options.digestWeights);
 }
 
-TEST(TpccOptions, Stages) {
-  std::pair<const char *, Emit> stages[] = {{"import", Emit::Import},   {"model", Emit::Model},
+TEST(TpccOptions, Levels) {
+  std::pair<const char *, Emit> levels[] = {{"import", Emit::Import},   {"model", Emit::Model},
                                             {"sharded", Emit::Sharded}, {"spmd", Emit::Spmd},
                                             {"staged", Emit::Staged},   {"llvm", Emit::Llvm},
                                             {"obj", Emit::Obj},         {"exe", Emit::Exe}};
-  for (auto [name, stage] : stages) {
+  for (auto [name, level] : levels) {
     TpccOptions options = parsed({"m", std::string("--emit=") + name});
-    EXPECT_EQ(options.emit, stage) << name;
+    EXPECT_EQ(options.emit, level) << name;
     EXPECT_TRUE(options.emitGiven && !options.onnx && options.asksForProgram());
-    EXPECT_EQ(emitName(stage), name);
+    EXPECT_EQ(emitName(level), name);
   }
   // The file itself, with what was decided on the way to the staged program.
   TpccOptions onnx = parsed({"m", "--emit=onnx-sharded"});
@@ -116,7 +116,7 @@ TEST(TpccOptions, TwiceOrEmptyIsAMistake) {
 TEST(TpccOptions, Refuses) {
   EXPECT_NE(refusal({"m", "--emit=spm"}).find("did you mean 'spmd'? Expected one of import, model"),
             std::string::npos);
-  EXPECT_NE(refusal({"m", "--emit=\x1b[2J"}).find("there is no stage '"), std::string::npos);
+  EXPECT_NE(refusal({"m", "--emit=\x1b[2J"}).find("there is no level '"), std::string::npos);
   EXPECT_EQ(refusal({"m", "--emit=\x1b[2J"}).find('\x1b'), std::string::npos);
   EXPECT_EQ(refusal({"m", "-O4"}), "tpcc: error: -O4: there are levels 0 to 3\n");
   EXPECT_NE(refusal({"m", "--reprot=x"}).find("--report=x"), std::string::npos);

@@ -10,7 +10,7 @@ def ApplyAnnotations : Pass<"tpc-apply-annotations", "::mlir::ModuleOp"> {
   let description = [{
     Works on the imported program. A line of `file` is a pattern and a list,
 
-        h.*.mlp.c_fc.weight: [-, tp]     # `-`: not split, `tp+dp`: both, `?`: left to the strategies
+        h.*.mlp.c_fc.weight: [-, tp]     # `-`: not split, `tp+dp`: both, `?`: left to the other tactics
 
     and gives `tpc.sharding` to every weight (by its ONNX initializer's name), input and value
     (by its ONNX name) that the pattern matches; `*` is any characters, `?` is one.
@@ -34,7 +34,7 @@ def HoldAnnotations : Pass<"tpc-hold-annotations", "::mlir::ModuleOp"> {
   let summary = "Keep annotations of values while the model is recognized";
   let description = [{
     Makes a `tpc.annotation` of `tpc.sharding` and `tpc.pipeline_stage` on an op with one result: it uses
-    that, and so whatever the result is replaced by. The first pass of the model stage; see
+    that, and so whatever the result is replaced by. The first pass of the model level; see
     tpc-place-annotations. Calls keep theirs.
 
         %y = tpc.gelu tanh %x {tpc.sharding = [unit, #tpc.dim<16{tp}>]} : …

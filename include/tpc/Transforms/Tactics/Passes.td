@@ -20,7 +20,7 @@ def AssignShardings : Pass<"tpc-assign-shardings", "::mlir::ModuleOp"> {
 
     `tpc.sharding` on weights, values and inputs (written by hand, or by
     tpc-apply-annotations) is the first tactic: what it says is decided, and the
-    strategies fill what is left; with the item `manual` they leave everything else whole.
+    others fill what is left; with the item `manual` none of them splits over tp or dp.
     Where one axis would split two factors of an op, one of them yields there, by cost. A tensor that is to be in
     parts of a dimension which some op needs whole is held so alone: a weight by its `tpc.split`, a
     value by `tpc.hold`, one `#tpc.dim` for each dimension, into which it is resharded.
