@@ -1,0 +1,242 @@
+//===- RankSizes.cpp - Sizes of one rank's part, as expressions -----------===//
+
+#include "tpc/Dialect/RankSizes.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+//===----------------------------------------------------------------------===//
+// Names
+//===----------------------------------------------------------------------===//
+
+static int64_t countRanks(StringRef axis, GridAttr grid) {
+  return grid && grid.hasAxis(axis) ? grid.getAxisSize(axis) : 1;
+}
+
+std::optional<NamedSize> mlir::tpc::getNamedSize(StringRef symbol) {
+  NamedSize named{};
+  auto [word, axis] = symbol.split('.');
+  if ((word == "rank" || word == "ranks") && !axis.empty()) {
+    named.kind = word == "rank" ? NamedSize::Rank : NamedSize::Ranks;
+    named.axes.push_back(axis);
+    return named;
+  }
+  if (!symbol.consume_front("_") || symbol.consumeInteger(10, named.size))
+    return std::nullopt;
+  named.kind = NamedSize::Size;
+  if (symbol.consume_front(".at") && !symbol.consumeInteger(10, named.place)) {
+    named.kind = NamedSize::Place;
+    return symbol.empty() ? std::optional(named) : std::nullopt;
+  }
+  while (symbol.consume_front(".")) {
+    named.axes.push_back(symbol.take_until([](char c) { return c == '.'; }));
+    symbol = symbol.drop_front(named.axes.back().size());
+    if (named.axes.back().empty())
+      return std::nullopt;
+  }
+  return symbol.empty() ? std::optional(named) : std::nullopt;
+}
+
+SymExpr mlir::tpc::getNamed(const SymExpr &size) {
+  if (size.isOverflow() || size.getTerms().size() != 1 || size.getTerms()[0].coefficient <= 1)
+    return size;
+  int64_t c = size.getTerms()[0].coefficient;
+  return SymExpr::symbol("_" + std::to_string(c)) * *size.divideExact(c);
+}
+
+SymExpr mlir::tpc::getNamedPlace(int64_t place, int64_t size) {
+  if (place == 0 || place == size)
+    return getNamed(place);
+  return SymExpr::symbol("_" + std::to_string(size) + ".at" + std::to_string(place));
+}
+
+SymExpr mlir::tpc::getCoordinate(StringRef axis, GridAttr grid) {
+  return countRanks(axis, grid) == 1 ? SymExpr(0) : SymExpr::symbol(("rank." + axis).str());
+}
+
+SymExpr mlir::tpc::getRanks(StringRef axis, GridAttr grid) {
+  return countRanks(axis, grid) == 1 ? SymExpr(1) : SymExpr::symbol(("ranks." + axis).str());
+}
+
+namespace {
+/// Least and greatest value over all ranks, where that is known.
+struct Range {
+  std::optional<int64_t> least, greatest;
+};
+
+struct Values {
+  GridAttr grid;
+
+  SymExpr get(const SymExpr::Atom &atom) {
+    if (atom.kind == SymExpr::AtomKind::Symbol) {
+      std::optional<NamedSize> named = getNamedSize(atom.name);
+      if (!named || named->kind == NamedSize::Rank)
+        return SymExpr::symbol(atom.name);
+      if (named->kind == NamedSize::Place)
+        return named->place;
+      int64_t ranks = 1;
+      for (StringRef axis : named->axes)
+        ranks *= countRanks(axis, grid);
+      return named->kind == NamedSize::Ranks ? ranks : named->size / ranks;
+    }
+    SymExpr a = get(atom.args->first), b = get(atom.args->second);
+    Range x = rangeOf(a), y = rangeOf(b);
+    switch (atom.kind) {
+    case SymExpr::AtomKind::FloorDiv:
+      if (x.least && x.greatest && b.asConstant().value_or(0) > 0) {
+        int64_t d = *b.asConstant();
+        if (llvm::divideFloorSigned(*x.least, d) == llvm::divideFloorSigned(*x.greatest, d))
+          return llvm::divideFloorSigned(*x.least, d);
+      }
+      return SymExpr::floorDiv(a, b);
+    case SymExpr::AtomKind::Mod:
+      return SymExpr::mod(a, b);
+    case SymExpr::AtomKind::Min:
+      if (x.greatest && y.least && *x.greatest <= *y.least)
+        return a;
+      if (y.greatest && x.least && *y.greatest <= *x.least)
+        return b;
+      return SymExpr::min(a, b);
+    default:
+      if (x.greatest && y.least && *x.greatest <= *y.least)
+        return b;
+      if (y.greatest && x.least && *y.greatest <= *x.least)
+        return a;
+      return SymExpr::max(a, b);
+    }
+  }
+
+  SymExpr get(const SymExpr &expr) {
+    if (expr.isOverflow())
+      return expr;
+    SymExpr sum;
+    for (const SymExpr::Term &term : expr.getTerms()) {
+      SymExpr product(term.coefficient);
+      for (const SymExpr::Atom &atom : term.atoms)
+        product = product * get(atom);
+      sum = sum + product;
+    }
+    return sum;
+  }
+
+  /// Of expressions of the form 3 - 2*rank.tp.
+  Range rangeOf(const SymExpr &expr) {
+    if (expr.isOverflow())
+      return {};
+    Range range{0, 0};
+    for (const SymExpr::Term &term : expr.getTerms()) {
+      int64_t least = 1, greatest = 1;
+      if (term.atoms.size() > 1)
+        return {};
+      if (term.atoms.size() == 1) {
+        const SymExpr::Atom &atom = term.atoms[0];
+        auto named = atom.kind == SymExpr::AtomKind::Symbol ? getNamedSize(atom.name)
+                                                            : std::optional<NamedSize>();
+        if (!named || named->kind != NamedSize::Rank)
+          return {};
+        least = 0;
+        greatest = countRanks(named->axes[0], grid) - 1;
+      }
+      if (term.coefficient < 0)
+        std::swap(least, greatest);
+      int64_t low, high;
+      if (llvm::MulOverflow(term.coefficient, least, low) ||
+          llvm::MulOverflow(term.coefficient, greatest, high) ||
+          llvm::AddOverflow(*range.least, low, *range.least) ||
+          llvm::AddOverflow(*range.greatest, high, *range.greatest))
+        return {};
+    }
+    return range;
+  }
+};
+} // namespace
+
+SymExpr mlir::tpc::putValues(const SymExpr &expr, GridAttr grid) { return Values{grid}.get(expr); }
+
+//===----------------------------------------------------------------------===//
+// Sizes
+//===----------------------------------------------------------------------===//
+
+/// The name of the part that each rank has of a named size, if all have as much.
+static std::optional<SymExpr> getEvenPart(const SymExpr &n, StringRef axis, GridAttr grid) {
+  if (!n.isMonomial() || n.isConstant() || n.monomialFactors().size() != 1)
+    return std::nullopt;
+  std::optional<int64_t> value = putValues(n, grid).asConstant();
+  std::string name = n.str();
+  auto named = getNamedSize(name);
+  if (!named || named->kind != NamedSize::Size || !value || *value % countRanks(axis, grid) != 0)
+    return std::nullopt;
+  return SymExpr::symbol(name + "." + axis.str());
+}
+
+SymExpr mlir::tpc::getShardSize(const SymExpr &n, StringRef axis, GridAttr grid) {
+  if (countRanks(axis, grid) == 1)
+    return n;
+  if (std::optional<SymExpr> part = getEvenPart(n, axis, grid))
+    return *part;
+  // n / N + (c < n % N), written without a comparison: the number of k with k * N + c < n.
+  SymExpr all = getRanks(axis, grid);
+  return SymExpr::floorDiv(n + all - 1 - getCoordinate(axis, grid), all);
+}
+
+SymExpr mlir::tpc::getShardBegin(const SymExpr &n, StringRef axis, GridAttr grid) {
+  if (countRanks(axis, grid) == 1)
+    return 0;
+  if (std::optional<SymExpr> part = getEvenPart(n, axis, grid))
+    return getCoordinate(axis, grid) * *part;
+  SymExpr c = getCoordinate(axis, grid), all = getRanks(axis, grid);
+  return c * SymExpr::floorDiv(n, all) + SymExpr::min(c, SymExpr::mod(n, all));
+}
+
+static SymExpr split(SymExpr n, ArrayRef<StringAttr> axes, GridAttr grid) {
+  for (StringAttr axis : axes)
+    n = getShardSize(n, axis, grid);
+  return n;
+}
+
+static SymExpr begin(SymExpr n, ArrayRef<StringAttr> axes, GridAttr grid) {
+  SymExpr begin = 0;
+  for (StringAttr axis : axes) {
+    begin = begin + getShardBegin(n, axis, grid);
+    n = getShardSize(n, axis, grid);
+  }
+  return begin;
+}
+
+SymExpr mlir::tpc::getLocalSize(FactorAttr factor, GridAttr grid, std::optional<unsigned> axes) {
+  ArrayRef<StringAttr> all = factor.getAxes();
+  return split(getNamed(factor.getExpr()), all.take_front(axes.value_or(all.size())), grid);
+}
+
+SymExpr mlir::tpc::getBegin(FactorAttr factor, GridAttr grid) {
+  return begin(getNamed(factor.getExpr()), factor.getAxes(), grid);
+}
+
+SymExpr mlir::tpc::getFactorsSize(DimAttr dim, GridAttr grid) {
+  SymExpr size = 1;
+  for (FactorAttr factor : dim.getFactors())
+    size = size * getLocalSize(factor, grid);
+  return size;
+}
+
+SymExpr mlir::tpc::getLocalSize(DimAttr dim, GridAttr grid, std::optional<unsigned> productAxes) {
+  ArrayRef<StringAttr> all = dim.getAxes();
+  return split(getFactorsSize(dim, grid), all.take_front(productAxes.value_or(all.size())), grid);
+}
+
+SymExpr mlir::tpc::getProductBegin(DimAttr dim, GridAttr grid) {
+  return begin(getFactorsSize(dim, grid), dim.getAxes(), grid);
+}
+
+SmallVector<SymExpr> mlir::tpc::getLocalSizes(Type tensor, GridAttr grid) {
+  return llvm::map_to_vector(getDist(tensor).getDims(),
+                             [&](DimAttr dim) { return getLocalSize(dim, grid); });
+}
+
+SymExpr mlir::tpc::getNumElements(Type tensor, GridAttr grid) {
+  SymExpr elements = 1;
+  for (const SymExpr &size : getLocalSizes(tensor, grid))
+    elements = elements * size;
+  return elements;
+}

@@ -1,0 +1,96 @@
+//===- RankSizesTest.cpp --------------------------------------------------===//
+
+#include "tpc/Dialect/RankSizes.h"
+
+#include "mlir/AsmParser/AsmParser.h"
+
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+class RankSizes : public ::testing::Test {
+protected:
+  RankSizes() {
+    context.loadDialect<TpcDialect>();
+    grid = parse<GridAttr>("#tpc.grid<tp = 4, cp = 1, ep = 1, dp = 2, pp = 1, mb = 1>");
+  }
+
+  template <typename AttrT> AttrT parse(StringRef text) {
+    auto attr = dyn_cast_or_null<AttrT>(parseAttribute(text, &context));
+    EXPECT_TRUE(attr) << text.str();
+    return attr;
+  }
+  DimAttr dim(StringRef text) {
+    return parse<DistAttr>(("#tpc.dist<[" + text + "], local>").str()).getDims()[0];
+  }
+  std::string size(StringRef text) { return getLocalSize(dim(text), grid).str(); }
+  std::string value(StringRef text) { return putValues(getLocalSize(dim(text), grid), grid).str(); }
+
+  MLIRContext context;
+  GridAttr grid;
+};
+} // namespace
+
+TEST_F(RankSizes, StaticSizesHaveNames) {
+  EXPECT_EQ(size("768"), "_768");
+  EXPECT_EQ(size("1"), "1");
+  EXPECT_EQ(size("8*batch"), SymExpr::parse("_8*batch")->str());
+  EXPECT_EQ(getNamed(*SymExpr::parse("2*past + 1")).str(), SymExpr::parse("2*past + 1")->str());
+  EXPECT_EQ(value("768"), "768");
+  EXPECT_EQ(value("8*batch"), "8*batch");
+}
+
+TEST_F(RankSizes, EvenPartsHaveNames) {
+  EXPECT_EQ(size("12{tp}"), "_12.tp");
+  EXPECT_EQ(value("12{tp}"), "3");
+  EXPECT_EQ(size("16{tp, dp}"), "_16.tp.dp");
+  EXPECT_EQ(value("16{tp, dp}"), "2");
+  EXPECT_EQ(getShardBegin(getNamed(12), "tp", grid).str(), "_12.tp*rank.tp");
+}
+
+TEST_F(RankSizes, UnevenPartsDependOnTheRank) {
+  // 10 over 4: 3, 3, 2, 2, from 0, 3, 6, 8 on.
+  SymExpr n = getNamed(10), size = getShardSize(n, "tp", grid),
+          begin = getShardBegin(n, "tp", grid);
+  int64_t sizes[] = {3, 3, 2, 2}, begins[] = {0, 3, 6, 8};
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(putValues(size, grid).evaluate({{"rank.tp", rank}}), sizes[rank]);
+    EXPECT_EQ(putValues(begin, grid).evaluate({{"rank.tp", rank}}), begins[rank]);
+    // The same text at another size over another grid: 5 over 2.
+    std::map<std::string, int64_t> other{{"_10", 5}, {"ranks.tp", 2}, {"rank.tp", rank % 2}};
+    EXPECT_EQ(size.evaluate(other), rank % 2 ? 2 : 3);
+    EXPECT_EQ(begin.evaluate(other), rank % 2 ? 3 : 0);
+  }
+}
+
+TEST_F(RankSizes, WhatIsTheSameOnAllRanksIsANumber) {
+  // What is left of 4 * 3 elements on a rank of tp is split over dp: 12 / 2.
+  EXPECT_EQ(value("(16{tp} * 3){dp}"), "6");
+  EXPECT_EQ(value("(16{tp} * 5){dp}"), "10");
+  EXPECT_NE(value("(4{tp} * 5){dp}").find("rank.dp"), std::string::npos);
+  EXPECT_EQ(putValues(SymExpr::min(getCoordinate("tp", grid), 3), grid).str(), "rank.tp");
+  EXPECT_EQ(putValues(SymExpr::max(getCoordinate("tp", grid), 3), grid).str(), "3");
+}
+
+TEST_F(RankSizes, PlacesHaveNames) {
+  EXPECT_EQ(getNamedPlace(128, 384).str(), "_384.at128");
+  EXPECT_EQ(putValues(getNamedPlace(128, 384), grid).str(), "128");
+  EXPECT_EQ(getNamedPlace(0, 384).str(), "0");
+  EXPECT_EQ(getNamedPlace(384, 384).str(), "_384");
+}
+
+TEST_F(RankSizes, NamesAreRead) {
+  auto part = getNamedSize("_16.tp.dp");
+  ASSERT_TRUE(part);
+  EXPECT_EQ(part->kind, NamedSize::Size);
+  EXPECT_EQ(part->size, 16);
+  EXPECT_EQ(part->axes, (SmallVector<StringRef, 2>{"tp", "dp"}));
+  EXPECT_EQ(getNamedSize("_384.at128")->place, 128);
+  EXPECT_EQ(getNamedSize("rank.tp")->kind, NamedSize::Rank);
+  EXPECT_EQ(getNamedSize("ranks.tp")->kind, NamedSize::Ranks);
+  for (StringRef other : {"batch", "_", "_x", "_12x", "_12.", "_12..tp", "rank", "rank."})
+    EXPECT_FALSE(getNamedSize(other)) << other.str();
+}
