@@ -1,4 +1,4 @@
-"""Sources look as .clang-format says. (Who includes whom: test_rooms.py.)"""
+"""Sources look as .clang-format says. (Who includes whom: test_layering.py.)"""
 
 import shutil
 import subprocess
