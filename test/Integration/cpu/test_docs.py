@@ -1,4 +1,4 @@
-"""What README.md and docs/ show of a terminal is what is to be seen there."""
+"""What README.md and docs/ show of a terminal is what is to be seen there; what they name is there; lines fit."""
 
 import re
 import shutil
@@ -10,13 +10,14 @@ import pytest
 from harness import BUILD, TOP, run
 from models import COMMITTED
 
-PAGES = [path for path in [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
-         if re.search(r"^    \$ ", path.read_text(), re.M)]
+WRITTEN = [path for path in [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").glob("*.md"))]
+           if "do not edit" not in path.read_text()[:200]]
+PAGES = [path for path in WRITTEN if re.search(r"^    \$ ", path.read_text(), re.M)]
 
 
 def terminals(text):
     """(command, what it prints) of the indented blocks, in the page's order. Commands without a `$` only succeed."""
-    for block in re.findall(r"(?:^    .*\n)+", text, re.M):
+    for block in re.findall(r"(?:^    .*\n)+", re.sub(r"\\\n +", "", text), re.M):
         if "    $ " not in block:
             yield from ((line.strip(), []) for line in block.splitlines() if re.match(r"    (build/bin/|\./model|mpirun)", line))
         for command, printed in re.findall(r"^    \$ (.*)\n((?:    (?!\$ ).*\n)*)", block, re.M):
@@ -47,3 +48,34 @@ def test_terminals(tpcc, mpi, tmp_path, page):
             result.check()
         shown = result.stdout + result.stderr
         assert re.search(pattern(lines), shown), f"{page.name} shows for\n$ {command}\n" + "\n".join(lines) + f"\nand it is\n{shown}"
+
+
+def anchors(page):
+    """What `#…` may follow a link to the page: its headings, as GitHub spells them."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+            for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.M)}
+
+
+@pytest.mark.parametrize("page", [*WRITTEN, *sorted((TOP / "docs").glob("*/*.md"))], ids=lambda path: path.name)
+def test_links(page):
+    wrong = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not name.startswith("http") and not (target.exists() and (not anchor or anchor in anchors(target))):
+            wrong.append(link)
+    assert not wrong, f"{page.name} links to what is not there: {', '.join(wrong)}"
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda path: path.name)
+def test_lines_fit_and_files_are_there(page):
+    """Tables may be wider. `X` in a path stands for any folder; paths with braces or `…` are not looked at."""
+    text = page.read_text()
+    wide = [line for line in text.splitlines() if len(line) > 100 and not line.startswith("|")]
+    assert not wide, f"{page.name} has lines of more than 100 columns:\n" + "\n".join(wide)
+    paths = re.findall(r"`((?:lib|include|test|tools|runtime|docs|python)/[\w./*-]+)`", text)
+    files = re.findall(r"`(\w+\.(?:cpp|h|td|py|mlir|test|md))`", text)
+    sources = {path.name for top in ("lib", "include", "runtime", "test", "tools", "docs") for path in (TOP / top).rglob("*")}
+    missing = [path for path in paths if "X" not in path.split("/") and not any(TOP.glob(path))]
+    missing += [name for name in files if name not in sources]
+    assert not missing, f"{page.name} names what is not there: {', '.join(missing)}"
