@@ -12,12 +12,12 @@ from harness import Grid, run, tool
 from models import MODELS
 
 TINY, ODD = MODELS / "gpt2-tiny.onnx", MODELS / "gpt2-odd-opset20.onnx"
-STAGES = ["import", "model", "sharded", "spmd", "staged"]
+LEVELS = ["import", "model", "sharded", "spmd", "staged"]
 CASES = [(TINY, "tp2,pp2"), (ODD, "tp3,sp"), (TINY, "tp2x2,dp2,mb2")]
 
 
-def emit(tpcc, model, grid, stage, path):
-    tpcc.call([model, f"--megatron-shard={grid}", f"--emit={stage}", "-o", path]).check()
+def emit(tpcc, model, grid, level, path):
+    tpcc.call([model, f"--megatron-shard={grid}", f"--emit={level}", "-o", path]).check()
     return path
 
 
@@ -27,14 +27,14 @@ def test_the_same_executable(tpcc, tmp_path, model, grid):
     direct = tpcc.compile(model, grid)
     ids = {"input_ids": np.arange(12).reshape(3, 4)}
     expected, described = direct.run(ids)["logits"], direct.describe()
-    for stage in STAGES:
-        text = emit(tpcc, model, grid, stage, tmp_path / f"{model.stem}-{stage}.mlir")
-        early = [f"--megatron-shard={grid}"] if stage in ("import", "model") else []
+    for level in LEVELS:
+        text = emit(tpcc, model, grid, level, tmp_path / f"{model.stem}-{level}.mlir")
+        early = [f"--megatron-shard={grid}"] if level in ("import", "model") else []
         path = tmp_path / model.stem
         tpcc.call([text, *early, f"--reference={model}", "-o", path]).check()
-        again = type(direct)(path, Grid.parse(grid), tmp_path / stage)
-        np.testing.assert_array_equal(again.run(ids)["logits"], expected, err_msg=stage)
-        assert again.describe() == described, stage
+        again = type(direct)(path, Grid.parse(grid), tmp_path / level)
+        np.testing.assert_array_equal(again.run(ids)["logits"], expected, err_msg=level)
+        assert again.describe() == described, level
 
 
 def test_what_is_not_proved_is_said(tpcc, tmp_path):
@@ -55,9 +55,9 @@ def test_what_is_not_proved_is_said(tpcc, tmp_path):
 
 
 def test_edits_are_compared_with_the_reference(tpcc, tmp_path):
-    for stage in ("sharded", "spmd", "staged"):
-        text = emit(tpcc, TINY, "tp2", stage, tmp_path / f"{stage}.mlir")
-        edited = tmp_path / f"edited-{stage}.mlir"
+    for level in ("sharded", "spmd", "staged"):
+        text = emit(tpcc, TINY, "tp2", level, tmp_path / f"{level}.mlir")
+        edited = tmp_path / f"edited-{level}.mlir"
         edited.write_text(text.read_text().replace("tpc.gelu tanh", "tpc.gelu none"))
         assert edited.read_text() != text.read_text()
         tpcc.call([edited, f"--reference={TINY}", "-o", tmp_path / "no"]).refused("tpc.gelu")
@@ -82,14 +82,14 @@ def test_errors_name_nodes(tpcc, tmp_path):
     tpcc.call([edited, "--megatron-shard=tp2", f"--reference={TINY}", "-o", tmp_path / "yes"]).check()
 
 
-@pytest.mark.parametrize("stage", ["model", "staged"])
-def test_a_program_says_where_its_weights_are(tpcc, tmp_path, stage):
+@pytest.mark.parametrize("level", ["model", "staged"])
+def test_a_program_says_where_its_weights_are(tpcc, tmp_path, level):
     """What --weights named would not be read."""
-    text = emit(tpcc, TINY, "tp2", stage, tmp_path / f"{stage}.mlir")
+    text = emit(tpcc, TINY, "tp2", level, tmp_path / f"{level}.mlir")
     for weights in (TINY.parent, TINY, tmp_path / "nothing"):
-        early = ["--megatron-shard=tp2"] if stage == "model" else []
+        early = ["--megatron-shard=tp2"] if level == "model" else []
         tpcc.call([text, *early, f"--weights={weights}", f"--reference={TINY}", "-o", tmp_path / "no"]).refused(
-            "--weights", f"{stage}.mlir", "the executable has the same flag")
+            "--weights", f"{level}.mlir", "the executable has the same flag")
     assert not (tmp_path / "no").exists()
 
 
@@ -117,14 +117,14 @@ def test_damaged_text_is_refused(tpcc, tmp_path):
     refuse("func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %y = call @main(%x) : (tensor<2xf32>) -> tensor<2xf32>\n"
            "  return %y : tensor<2xf32>\n}\n", "damaged.mlir:2:", "calls itself")
     refuse("func.func private @main(tensor<2xf32>) -> tensor<2xf32>\n", "damaged.mlir:1:", "no body")
-    # One value of an earlier stage.
+    # One value of an earlier level.
     mixed = re.sub(r"(tpc.all_reduce .*?), local>>\n", r"\1>>\n", spmd, count=1)
     assert mixed != spmd
     refuse(mixed, "damaged.mlir:")
     refuse(text, "another grid", "tp2", flags=["--megatron-shard=tp4"])
-    refuse(text, "stage staged already", flags=["--emit=model"])
-    refuse(text, "stage staged already", flags=["--explain"])
-    refuse(text, "stage staged", flags=[f"--reference={tmp_path / 'staged.mlir'}"])
+    refuse(text, "level staged already", flags=["--emit=model"])
+    refuse(text, "level staged already", flags=["--explain"])
+    refuse(text, "level staged", flags=[f"--reference={tmp_path / 'staged.mlir'}"])
     tpcc.call([tmp_path / "staged.mlir", "--megatron-shard=tp2", f"--reference={TINY}", "-o", tmp_path / "yes"]).check()
 
 
@@ -160,12 +160,12 @@ def edits(text, count, seed):
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 10))])
 def test_edited_text_never_crashes_the_compiler(tpcc, tmp_path, seed):
     model, grid = CASES[seed % len(CASES)]
-    stage = ["staged", "spmd", "sharded", "model"][seed // 2 % 4]
-    text = emit(tpcc, model, grid, stage, tmp_path / "whole.mlir").read_text()
+    level = ["staged", "spmd", "sharded", "model"][seed // 2 % 4]
+    text = emit(tpcc, model, grid, level, tmp_path / "whole.mlir").read_text()
     edited = tmp_path / "edited.mlir"
     for content in edits(text, 15 if seed == 0 else 100, seed):
         edited.write_text(content)
-        early = [f"--megatron-shard={grid}"] if stage == "model" else []
+        early = [f"--megatron-shard={grid}"] if level == "model" else []
         said = tpcc.call([edited, *early, "--emit=obj", "-o", tmp_path / "edited.o"], timeout=60)
         if said.returncode:
             said.refused()
