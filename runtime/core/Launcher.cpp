@@ -1,11 +1,8 @@
-//===- Launcher.cpp - what the environment and the machine say ------------===//
+//===- Launcher.cpp - what the environment says ------------------------===//
 
-#include "core/Cores.h"
 #include "core/World.h"
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <sched.h>
 
 namespace tpc::rt {
 
@@ -43,22 +40,6 @@ Launcher detectLauncher() {
     launcher.size = numberIn({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
   }
   return launcher;
-}
-
-int usableCores() {
-  int cores = 1;
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0)
-    cores = CPU_COUNT(&set);
-  if (FILE *file = std::fopen("/sys/fs/cgroup/cpu.max", "r")) {
-    long long quota = 0, period = 0;
-    if (std::fscanf(file, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0) {
-      long long whole = (quota + period - 1) / period;
-      cores = whole < cores ? static_cast<int>(whole) : cores;
-    }
-    std::fclose(file);
-  }
-  return cores < 1 ? 1 : cores;
 }
 
 } // namespace tpc::rt

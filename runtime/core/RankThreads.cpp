@@ -2,7 +2,8 @@
 
 #include "core/RankThreads.h"
 
-#include <cstdio>
+#include "core/ControlGroup.h"
+#include <fstream>
 #include <limits>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -11,23 +12,21 @@ namespace tpc::rt {
 
 ThreadLimit threadLimit() {
   ThreadLimit limit = {std::numeric_limits<int64_t>::max(), "nothing"};
-  auto apply = [&](const char *name, int64_t value, int64_t perThread) {
+  auto apply = [&](const std::string &name, int64_t value, int64_t perThread) {
     if (value > 0 && value / perThread < limit.threads)
-      limit = {value / perThread, std::string(name) + " = " + std::to_string(value)};
+      limit = {value / perThread, name + " = " + std::to_string(value)};
   };
   auto applyFile = [&](const char *path, int64_t perThread) {
-    long long value = 0;
-    if (FILE *file = std::fopen(path, "r")) {
-      if (std::fscanf(file, "%lld", &value) == 1) // "max" is no number
-        apply(path, value, perThread);
-      std::fclose(file);
-    }
+    int64_t value = 0;
+    if (std::ifstream(path) >> value)
+      apply(path, value, perThread);
   };
   applyFile("/proc/sys/kernel/threads-max", 1);
   applyFile("/proc/sys/kernel/pid_max", 1);
   applyFile("/proc/sys/vm/max_map_count", 2); // a stack and its guard page
-  applyFile("/sys/fs/cgroup/pids.max", 1);
-  applyFile("/sys/fs/cgroup/pids/pids.max", 1);
+  std::string file;
+  int64_t threads = ControlGroup().limit("pids", "pids.max", &file);
+  apply(file, threads, 1);
   rlimit processes;
   // The superuser has no such limit.
   if (geteuid() != 0 && getrlimit(RLIMIT_NPROC, &processes) == 0 &&

@@ -25,7 +25,7 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
   // Whole cache lines: workers do not share one.
   int64_t scratchSize = (kernel.attentionScratch(a) + 15) / 16 * 16;
   float *scratch = static_cast<float *>(tpc_frame_push(ctx, threads * scratchSize * sizeof(float)));
-  forEachTask(threads, a.batch * a.heads_q * blocks, [&](int64_t task, int worker) {
+  forEachTask(*ctx, threads, a.batch * a.heads_q * blocks, [&](int64_t task, int worker) {
     // The last queries come first: with causality they take longest.
     int64_t block = blocks - 1 - task / (a.batch * a.heads_q), pair = task % (a.batch * a.heads_q);
     kernel.attention(a, pair / a.heads_q, pair % a.heads_q, block * kernel.queryBlock,

@@ -66,7 +66,7 @@ void multiplyTransposed(tpc_context &ctx, const KernelTable &kernel, const GemmJ
   int64_t panels = divideUp(job.n, width), panelSize = std::max<int64_t>(job.k, 1) * width;
   if (job.m <= maxTransposedRows) {
     int64_t tasks = threads == 1 ? 1 : std::min<int64_t>(panels, 8 * threads);
-    forEachTask(threads, tasks, [&](int64_t task, int) {
+    forEachTask(ctx, threads, tasks, [&](int64_t task, int) {
       kernel.gemmTransposed(job, rows, panels * task / tasks * width,
                             std::min(job.n, panels * (task + 1) / tasks * width));
     });
@@ -75,7 +75,7 @@ void multiplyTransposed(tpc_context &ctx, const KernelTable &kernel, const GemmJ
   int64_t step = std::clamp<int64_t>(panels / (4 * threads), 1, maxGemmPanels);
   auto *scratch = static_cast<float *>(
       tpc_frame_push(&ctx, threads * step * panelSize * static_cast<int64_t>(sizeof(float))));
-  forEachTask(threads, divideUp(panels, step), [&](int64_t task, int worker) {
+  forEachTask(ctx, threads, divideUp(panels, step), [&](int64_t task, int worker) {
     int64_t panel0 = task * step, panel1 = std::min(panels, panel0 + step);
     float *packed = scratch + worker * step * panelSize;
     for (int64_t panel = panel0; panel < panel1; ++panel)
@@ -168,7 +168,7 @@ extern "C" void tpc_matmul(tpc_context *ctx, int32_t parameter, const float *x, 
   int64_t panels = divideUp(n, kernel.panelWidth);
   int threads = threadsFor(*ctx, m, k, n);
   GemmTasks tasks(kernel, m, panels, threads);
-  forEachTask(threads, tasks.count(),
+  forEachTask(*ctx, threads, tasks.count(),
               [&](int64_t task, int) { tasks.run(kernel, job, panels, task); });
 }
 
@@ -182,7 +182,7 @@ extern "C" void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *
   // A task packs one panel of b and multiplies all rows of a matrix with it.
   int64_t panels = divideUp(n, width), panelSize = std::max<int64_t>(k, 1) * width;
   float *scratch = static_cast<float *>(tpc_frame_push(ctx, threads * panelSize * sizeof(float)));
-  forEachTask(threads, batch * panels, [&](int64_t task, int worker) {
+  forEachTask(*ctx, threads, batch * panels, [&](int64_t task, int worker) {
     int64_t matrix = task / panels, column = task % panels * width;
     int64_t columns = std::min<int64_t>(width, n - column);
     float *panel = scratch + worker * panelSize;

@@ -2,6 +2,8 @@
 
 #include "cpu/Parallel.h"
 #include "core/Context.h"
+#include "core/Futex.h"
+#include "core/World.h"
 #include <algorithm>
 #include <atomic>
 #include <string>
@@ -24,60 +26,31 @@ void work(Region &region, int worker) {
     region.fn(region.state, task, worker);
 }
 
-/// Threads that compute or may begin to at any time, of all ranks of this process. As long as each
-/// of them has a core a short spin is cheaper than sleeping.
-std::atomic<unsigned> busyThreads{0};
-
-bool maySpin() {
-  static const unsigned cores = std::thread::hardware_concurrency();
-  return busyThreads.load(std::memory_order_relaxed) <= cores;
-}
-
-/// Until `word` is no longer `seen`: some 50 microseconds awake, then asleep.
-uint32_t waitWhile(const std::atomic<uint32_t> &word, uint32_t seen) {
-  uint32_t now = word.load(std::memory_order_acquire);
-  for (int i = 0; now == seen && i < 2000 && (i > 0 || maySpin()); ++i) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-    now = word.load(std::memory_order_acquire);
-  }
-  for (; now == seen; now = word.load(std::memory_order_acquire))
-    word.wait(seen, std::memory_order_acquire);
-  return now;
-}
-
 /// The threads that help one rank's thread; they end with it.
 class Pool {
 public:
-  Pool() { ++busyThreads; }
-
   ~Pool() {
     announce(0, stop);
     for (std::thread &t : threads)
       t.join();
-    --busyThreads;
   }
 
-  void run(Region &newRegion, unsigned helpers) {
+  void run(Region &newRegion, unsigned helpers, bool maySpin) {
     while (threads.size() < helpers) {
-      ++busyThreads;
       try {
-        threads.emplace_back([this, number = unsigned(threads.size()), seen = word.load()] {
+        threads.emplace_back([this, number = unsigned(threads.size()), seen = word.value.load()] {
           serve(number, seen);
-          --busyThreads;
         });
       } catch (const std::system_error &) {
-        --busyThreads;
         helpers = unsigned(threads.size()); // those there are will do
       }
     }
     region = &newRegion;
-    left.store(helpers, std::memory_order_relaxed);
+    spin.store(maySpin, std::memory_order_relaxed);
+    left.value.store(helpers);
     announce(helpers, 0);
     work(newRegion, 0);
-    for (uint32_t n; (n = left.load(std::memory_order_acquire)) != 0;)
-      waitWhile(left, n);
+    left.wait(maySpin, 0, [](uint32_t n) { return n == 0; });
   }
 
 private:
@@ -86,33 +59,35 @@ private:
   static constexpr uint32_t helperMask = 0xfff, stop = 0x1000, next = 0x2000;
 
   void announce(uint32_t helpers, uint32_t flag) {
-    uint32_t counter = word.load(std::memory_order_relaxed) & ~(helperMask | stop);
-    word.store((counter + next) | flag | helpers, std::memory_order_release);
-    word.notify_all();
+    uint32_t counter = word.value.load(std::memory_order_relaxed) & ~(helperMask | stop);
+    word.value.store((counter + next) | flag | helpers);
+    word.wakeAll();
   }
 
   void serve(unsigned number, uint32_t seen) {
     while (true) {
-      seen = waitWhile(word, seen);
+      seen = *word.wait(spin.load(std::memory_order_relaxed), 0,
+                        [&](uint32_t now) { return now != seen; });
       if (seen & stop)
         return;
       if (number >= (seen & helperMask))
         continue;
       work(*region, static_cast<int>(number) + 1);
-      if (left.fetch_sub(1, std::memory_order_acq_rel) == 1)
-        left.notify_one();
+      if (left.value.fetch_sub(1) == 1)
+        left.wakeAll();
     }
   }
 
   std::vector<std::thread> threads;
   Region *region = nullptr;
-  std::atomic<uint32_t> word{0};
-  std::atomic<uint32_t> left{0};
+  std::atomic<bool> spin{false}; // as the last caller may
+  Futex word, left;
 };
 
 } // namespace
 
-void runTasks(int threads, int64_t tasks, void (*fn)(void *, int64_t, int), void *state) {
+void runTasks(const tpc_context &ctx, int threads, int64_t tasks, void (*fn)(void *, int64_t, int),
+              void *state) {
   threads = static_cast<int>(std::min<int64_t>({threads, tasks, 4096}));
   if (threads <= 1) {
     for (int64_t task = 0; task < tasks; ++task)
@@ -121,7 +96,7 @@ void runTasks(int threads, int64_t tasks, void (*fn)(void *, int64_t, int), void
   }
   thread_local Pool pool;
   Region region{fn, state, tasks};
-  pool.run(region, static_cast<unsigned>(threads) - 1);
+  pool.run(region, static_cast<unsigned>(threads) - 1, ctx.world.maySpin());
 }
 
 } // namespace tpc::rt
@@ -136,7 +111,7 @@ extern "C" void tpc_parallel_for(tpc_context *ctx, tpc_kernel_fn kernel, void *c
   // keep a thread on neighbouring rows.
   int64_t most = ctx->threadsPerRank == 1 ? 1 : 3 * ctx->threadsPerRank;
   int64_t pieces = std::clamp<int64_t>(rows / std::max<int64_t>(grain, 1), 1, most);
-  forEachTask(ctx->threadsPerRank, pieces, [&](int64_t piece, int) {
+  forEachTask(*ctx, ctx->threadsPerRank, pieces, [&](int64_t piece, int) {
     Part part = partOf(rows, pieces, piece);
     kernel(args, part.offset, part.offset + part.size);
   });

@@ -1,7 +1,7 @@
 //===- Parallel.h - the threads of one rank -------------------------------===//
 //
-// Each rank's thread has a pool of helpers of its own, made when it is first needed. They wait by
-// futex, after a short spin where all threads of the process have a core.
+// Each rank's thread has a pool of helpers of its own, made when it is first needed. They wait as
+// ranks do (core/Futex.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,12 +21,12 @@ int threadsFor(const tpc_context &ctx, int64_t m, int64_t k, int64_t n);
 /// Calls fn(state, task, worker) for all tasks in [0, tasks), each once, on up to `threads`
 /// threads; worker < threads. Tasks are taken in ascending order by whoever is free, so that a
 /// thread that does not get its core delays nobody.
-void runTasks(int threads, int64_t tasks, void (*fn)(void *state, int64_t task, int worker),
-              void *state);
+void runTasks(const tpc_context &ctx, int threads, int64_t tasks,
+              void (*fn)(void *state, int64_t task, int worker), void *state);
 
-template <class Fn> void forEachTask(int threads, int64_t tasks, Fn fn) {
+template <class Fn> void forEachTask(const tpc_context &ctx, int threads, int64_t tasks, Fn fn) {
   runTasks(
-      threads, tasks,
+      ctx, threads, tasks,
       [](void *state, int64_t task, int worker) { (*static_cast<Fn *>(state))(task, worker); },
       &fn);
 }

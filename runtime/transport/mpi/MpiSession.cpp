@@ -1,9 +1,11 @@
 //===- MpiSession.cpp - finding and loading the MPI shim ------------------===//
 
+#include "core/Cores.h"
 #include "core/Patience.h"
 #include "core/World.h"
 #include "tpc/fnv1a.h"
 #include "transport/mpi/MpiTransport.h"
+#include <algorithm>
 #include <climits>
 #include <condition_variable>
 #include <cstdio>
@@ -108,7 +110,7 @@ public:
   int rank() const override { return myRank; }
   int size() const override { return worldSize; }
   int ranksOnHost() const override { return onHost; }
-  int coresOnHost() const override { return cores; }
+  int coresOnHost() const override { return std::min(cores, quotaCores()); }
   std::unique_ptr<Transport> makeTransport(World &world) override {
     return std::make_unique<MpiTransport>(shim, world);
   }

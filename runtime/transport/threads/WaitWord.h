@@ -1,29 +1,28 @@
 //===- WaitWord.h - a counter that threads wait on ------------------------===//
 //
-// Waiting is by futex, after a short spin where there are cores for it. Two flags in the word end
-// all waiting: an error somewhere (stop), or a rank that ended and will never advance the counter
-// (left). As the flags are part of the word, a wait that begins just when a flag is set does not
-// sleep.
+// Two flags in the word end all waiting: an error somewhere (stop), or a rank that ended and will
+// never advance the counter (left). As the flags are part of the word, a wait that begins just when
+// a flag is set does not sleep.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_RT_TRANSPORT_THREADS_WAITWORD_H
 #define TPC_RT_TRANSPORT_THREADS_WAITWORD_H
 
-#include <atomic>
+#include "core/Futex.h"
 #include <cstdint>
 
 namespace tpc::rt {
 
 enum class Waited { Advanced, Stopped, Left, Late };
 
-class alignas(64) WaitWord {
+class WaitWord {
 public:
   static constexpr uint32_t stopFlag = uint32_t(1) << 31;
   static constexpr uint32_t leftFlag = uint32_t(1) << 30;
   static constexpr uint32_t countMask = leftFlag - 1;
 
-  uint32_t count() const { return word.load(std::memory_order_acquire) & countMask; }
+  uint32_t count() const { return word.value.load(std::memory_order_acquire) & countMask; }
 
   /// Adds one and wakes all.
   void advance() { tryAdvance(0); }
@@ -31,7 +30,7 @@ public:
   /// never the flag if this returned true first.
   bool advanceUnlessStopped() { return tryAdvance(stopFlag); }
   void setFlag(uint32_t flag);
-  void clearFlag(uint32_t flag) { word.fetch_and(~flag); }
+  void clearFlag(uint32_t flag) { word.value.fetch_and(~flag); }
 
   /// Until the count is no longer `seen`, or `timeout` seconds (0: for ever). A count that advanced
   /// counts more than a flag.
@@ -44,10 +43,8 @@ public:
 private:
   bool tryAdvance(uint32_t unless);
   Waited waitFor(uint32_t seen, bool spin, uint32_t flags, double timeout);
-  void wakeAll();
 
-  std::atomic<uint32_t> word{0};
-  std::atomic<uint32_t> sleepers{0};
+  Futex word;
 };
 
 } // namespace tpc::rt

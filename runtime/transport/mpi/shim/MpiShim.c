@@ -3,6 +3,7 @@
 
 #define _GNU_SOURCE /* cpu_set_t */
 #include "transport/mpi/MpiShim.h"
+#include "core/Spin.h"
 #include "transport/mpi/shim/Doorbell.h"
 #include <mpi.h>
 #include <sched.h>
@@ -207,11 +208,11 @@ static int32_t run(const tpc_mpi_message *sends, int32_t num_sends, const tpc_mp
   int num_incoming = start(receives, num_receives, 0, 0);
   int count = start(sends, num_sends, 1, num_incoming);
 
-  /* With cores to spare, looks again for a while and then yields between looks. After that it
-   * sleeps until somebody rings. Some of MPI's messages come without a ring (those from other
-   * hosts, and parts of long ones), so a sleep ends by itself after an eighth of the wait so far:
-   * that costs little of the time that passes anyway, and leaves the cores to those who compute. */
-  const int64_t looks = spin ? 500 : 0, yields = spin ? 200 : 20;
+  /* Spins as everybody does, and then sleeps until somebody rings. Some of MPI's messages come
+   * without a ring (those from other hosts, and parts of long ones), so the core is given away some
+   * times before that, and a sleep ends by itself after an eighth of the wait so far: that costs
+   * little of the time that passes anyway, and leaves the cores to those who compute. */
+  tpc_spin awake = tpc_spin_begin(spin, 20);
   const double shortest =
       all_reached(sends, num_sends) && all_reached(receives, num_receives) ? 200e-6 : 20e-6;
   double began = 0, seen_left = 0, next_check = 0.2;
@@ -219,7 +220,7 @@ static int32_t run(const tpc_mpi_message *sends, int32_t num_sends, const tpc_mp
   double patience = timeout, looked = 0;
   int32_t gone = -1;
   int open = count;
-  for (int64_t tries = 0;; ++tries) {
+  for (;;) {
     uint32_t rings = tpc_doorbell_rings();
     int num_completed = 0;
     MPI_Testsome(count, requests, &num_completed, completed, MPI_STATUSES_IGNORE);
@@ -235,12 +236,8 @@ static int32_t run(const tpc_mpi_message *sends, int32_t num_sends, const tpc_mp
     }
     if (open == 0)
       return -1;
-    if (tries < looks)
+    if (tpc_spin_again(&awake))
       continue;
-    if (tries < looks + yields) {
-      sched_yield();
-      continue;
-    }
     double time = now();
     if (began == 0)
       began = looked = time;

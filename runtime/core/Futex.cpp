@@ -1,0 +1,29 @@
+//===- Futex.cpp - a word that threads of this process wait on ------------===//
+
+#include "core/Futex.h"
+#include <climits>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace tpc::rt {
+
+static_assert(sizeof(std::atomic<uint32_t>) == 4, "the kernel waits on the word itself");
+
+// A waiter announces itself, then the kernel compares the word; a waker changes the word, then
+// looks for announcements. All of it is sequentially consistent, so at least one of them sees the
+// other.
+
+void Futex::wakeAll() {
+  if (sleepers.load(std::memory_order_seq_cst))
+    syscall(SYS_futex, &value, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Futex::sleep(uint32_t seen, bool endless) {
+  timespec look{0, static_cast<long>(Patience::longestLook * 1e9)};
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, &value, FUTEX_WAIT_PRIVATE, seen, endless ? nullptr : &look, nullptr, 0);
+  sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+} // namespace tpc::rt
