@@ -3,8 +3,6 @@
 #include "HostEmitter.h"
 #include "KernelEmitter.h"
 
-#include "tpc/runtime.h"
-
 using namespace mlir;
 using namespace mlir::tpc;
 
@@ -14,15 +12,12 @@ using namespace mlir::tpc;
 // Module
 //===----------------------------------------------------------------------===//
 
-LLVM::LLVMFuncOp HostModule::getRuntimeFunction(StringRef name, Type result, TypeRange args) {
-  if (auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(name))
-    return function;
-  MLIRContext *context = module.getContext();
+LLVM::LLVMFuncOp HostModule::getRuntimeFunction(const abi::Function &function) {
+  if (auto known = module.lookupSymbol<LLVM::LLVMFuncOp>(function.name))
+    return known;
   OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
-  return LLVM::LLVMFuncOp::create(
-      b, module.getLoc(), name,
-      LLVM::LLVMFunctionType::get(result ? result : LLVM::LLVMVoidType::get(context),
-                                  llvm::to_vector(args)));
+  return LLVM::LLVMFuncOp::create(b, module.getLoc(), function.name,
+                                  function.getType(module.getContext()));
 }
 
 LLVM::GlobalOp HostModule::getText(StringRef text) {
@@ -77,29 +72,33 @@ LLVM::LLVMFunctionType HostModule::getType(func::FuncOp function) {
 // Small things
 //===----------------------------------------------------------------------===//
 
-Value HostEmitter::i32(int64_t value) {
-  return LLVM::ConstantOp::create(b, loc, b.getI32Type(), b.getI32IntegerAttr(value));
+abi::I32 HostEmitter::i32(int64_t value) {
+  return abi::I32(LLVM::ConstantOp::create(b, loc, b.getI32Type(), b.getI32IntegerAttr(value)));
 }
 
-Value HostEmitter::f32(double value) {
-  return LLVM::ConstantOp::create(b, loc, b.getF32Type(), b.getF32FloatAttr(value));
+abi::F32 HostEmitter::f32(double value) {
+  return abi::F32(LLVM::ConstantOp::create(b, loc, b.getF32Type(), b.getF32FloatAttr(value)));
 }
 
-Value HostEmitter::null() {
-  return LLVM::ZeroOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()));
+abi::Pointer HostEmitter::null() {
+  return abi::Pointer(LLVM::ZeroOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext())));
 }
 
-Value HostEmitter::offset(Value pointer, Value elements, Type tensor) {
+abi::I64 HostEmitter::bytes(Type tensor) {
+  return abi::I64(sizes().mul(sizes().numElements(tensor), i64(elementBytes(tensor))));
+}
+
+abi::Pointer HostEmitter::offset(abi::Pointer pointer, Value elements, Type tensor) {
   Value bytes = sizes().mul(elements, i64(elementBytes(tensor)));
   if (asConstant(bytes) == 0)
     return pointer;
-  return LLVM::GEPOp::create(b, loc, pointer.getType(), b.getI8Type(), pointer,
-                             ArrayRef<LLVM::GEPArg>{bytes});
+  return abi::Pointer(LLVM::GEPOp::create(b, loc, pointer.getType(), b.getI8Type(), pointer,
+                                          ArrayRef<LLVM::GEPArg>{bytes}));
 }
 
 // Scratch of one type and length is one piece of memory: it is filled just
 // before the call that reads it.
-Value HostEmitter::scratch(Type type, int64_t count) {
+abi::Pointer HostEmitter::scratch(Type type, int64_t count) {
   Value &slot = scratches[{const_cast<void *>(type.getAsOpaquePointer()), count}];
   if (!slot) {
     OpBuilder at = OpBuilder::atBlockBegin(&target.getBody().front());
@@ -107,27 +106,24 @@ Value HostEmitter::scratch(Type type, int64_t count) {
     slot = LLVM::AllocaOp::create(at, loc, LLVM::LLVMPointerType::get(b.getContext()), type, n,
                                   /*alignment=*/16);
   }
-  return slot;
+  return abi::Pointer(slot);
 }
 
-void HostEmitter::storeAt(Value base, Type type, unsigned field, Value value) {
-  Value where;
+void HostEmitter::storeAt(Value base, Type type, unsigned place, Value value) {
+  SmallVector<LLVM::GEPArg, 2> path;
   if (isa<LLVM::LLVMStructType>(type))
-    where = LLVM::GEPOp::create(b, loc, base.getType(), type, base,
-                                ArrayRef<LLVM::GEPArg>{0, (int32_t)field});
-  else
-    where = LLVM::GEPOp::create(b, loc, base.getType(), type, base,
-                                ArrayRef<LLVM::GEPArg>{(int32_t)field});
+    path.push_back(0);
+  path.push_back(static_cast<int32_t>(place));
+  Value where = LLVM::GEPOp::create(b, loc, base.getType(), type, base, path);
   LLVM::StoreOp::create(b, loc, value, where);
 }
 
-Value HostEmitter::call(StringRef runtime, Type result, ValueRange args) {
-  auto function = host.getRuntimeFunction(runtime, result, args.getTypes());
-  auto call = LLVM::CallOp::create(b, loc, function, args);
-  return result ? call.getResult() : Value();
+Value HostEmitter::call(const abi::Function &function, ArrayRef<Value> args) {
+  auto call = LLVM::CallOp::create(b, loc, host.getRuntimeFunction(function), args);
+  return function.result == abi::Kind::Void ? Value() : call.getResult();
 }
 
-Value HostEmitter::dtype(Type tensor) {
+abi::I32 HostEmitter::dtype(Type tensor) {
   Type t = getElementTypeOrSelf(tensor);
   if (t.isF32())
     return i32(TPC_F32);
@@ -152,45 +148,40 @@ Value HostEmitter::dtype(Type tensor) {
 }
 
 void HostEmitter::copy(Value to, Value from, Type tensor) {
-  Value bytes = sizes().mul(sizes().numElements(tensor), i64(elementBytes(tensor)));
-  LLVM::MemcpyOp::create(b, loc, to, from, bytes, /*isVolatile=*/false);
+  LLVM::MemcpyOp::create(b, loc, to, from, bytes(tensor), /*isVolatile=*/false);
 }
 
 //===----------------------------------------------------------------------===//
 // Where values are
 //===----------------------------------------------------------------------===//
 
-Value HostEmitter::parameterPointer(Value index) {
-  return call("tpc_parameter", ctx.getType(), {ctx, index});
-}
-
-Value HostEmitter::parameterIndex(const Parameter &parameter, ParameterUse use) {
+abi::I32 HostEmitter::parameterIndex(const Parameter &parameter, ParameterUse use) {
   if (stage)
     return i32(host.parameters.getIndex(*stage, parameter, use));
   for (auto [entry, arg] : llvm::zip_equal(host.parameters.getHidden(source), hiddenArguments))
     if (entry.first == parameter && entry.second == use)
-      return arg;
+      return abi::I32(arg);
   // A function that no stage calls; its code never runs.
   return i32(0);
 }
 
-Value HostEmitter::parameterIndex(Value tensor, ParameterUse use) {
+abi::I32 HostEmitter::parameterIndex(Value tensor, ParameterUse use) {
   if (auto op = tensor.getDefiningOp<ParameterOp>())
     return parameterIndex(ParameterTable::get(op), use);
-  return (use == ParameterUse::Packed ? packed : dense).lookup(tensor);
+  return abi::I32((use == ParameterUse::Packed ? packed : dense).lookup(tensor));
 }
 
-Value HostEmitter::pointer(Value tensor) {
+abi::Pointer HostEmitter::pointer(Value tensor) {
   if (auto it = pointers.find(tensor); it != pointers.end())
-    return it->second;
+    return abi::Pointer(it->second);
   if (host.parameters.lookup(tensor))
-    return parameterPointer(parameterIndex(tensor, ParameterUse::Dense));
+    return call(TPC_ABI(tpc_parameter), parameterIndex(tensor, ParameterUse::Dense));
   Value root = aliasRoot(tensor);
   if (root != tensor)
     return pointer(root);
   auto slot = slotOf.find(tensor);
   assert(slot != slotOf.end() && "a value without memory");
-  return slots[slot->second].begin;
+  return abi::Pointer(slots[slot->second].begin);
 }
 
 Value HostEmitter::aliasRoot(Value value) const {
@@ -254,8 +245,7 @@ void HostEmitter::planFrame(Block &block, ValueRange results) {
         continue;
       int64_t now = position[&op];
       int64_t end = std::max(lastUse.lookup(result), now);
-      Value bytes =
-          sizes().mul(sizes().numElements(result.getType()), i64(elementBytes(result.getType())));
+      Value bytes = this->bytes(result.getType());
       unsigned best = slots.size();
       // An operand that dies here may give its memory to the result.
       if (Value reusable = hostOp.getReusable()) {
@@ -328,7 +318,7 @@ LogicalResult HostEmitter::emitBody(Block &block, ValueRange results) {
   }
   Value frame;
   if (!slots.empty()) {
-    frame = call("tpc_frame_push", ctx.getType(), {ctx, total});
+    frame = call(TPC_ABI(tpc_frame_push), abi::I64(total));
     for (auto [slot, begin] : llvm::zip_equal(slots, begins))
       slot.begin = LLVM::GEPOp::create(b, loc, ctx.getType(), b.getI8Type(), frame,
                                        ArrayRef<LLVM::GEPArg>{begin});
@@ -356,7 +346,7 @@ LogicalResult HostEmitter::emitBody(Block &block, ValueRange results) {
   for (auto &[to, value] : copies)
     copy(to, pointer(value), value.getType());
   if (frame)
-    call("tpc_frame_pop", {ctx, frame});
+    call(TPC_ABI(tpc_frame_pop), abi::Pointer(frame));
   LLVM::ReturnOp::create(b, loc, ValueRange());
   return success();
 }
@@ -386,7 +376,7 @@ LogicalResult HostEmitter::emitFunction(func::FuncOp function) {
 void HostEmitter::loadInputs(StageOp stage, Block &block) {
   for (BlockArgument arg : stage->getBlock()->getArguments())
     if (llvm::any_of(arg.getUsers(), [&](Operation *user) { return user->getBlock() == &block; }))
-      pointers[arg] = call("tpc_input", ctx.getType(), {ctx, i32(arg.getArgNumber())});
+      pointers[arg] = call(TPC_ABI(tpc_input), i32(arg.getArgNumber()));
 }
 
 LogicalResult HostEmitter::emitStage(StringRef name, StageOp op) {
@@ -394,11 +384,8 @@ LogicalResult HostEmitter::emitStage(StringRef name, StageOp op) {
   for (Operation &inner : op.getBody().front())
     if (isa<SendOp, RecvOp, OutputOp>(inner))
       return inner.emitOpError("stands in a stage, but outside of tpc.micro_batches");
-  MLIRContext *context = b.getContext();
-  auto pointerType = LLVM::LLVMPointerType::get(context);
-  begin(name,
-        LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {pointerType, pointerType}),
-        LLVM::Linkage::Internal, /*copiesEnvironment=*/true);
+  begin(name, abi::getType<tpc_stage_fn>(b.getContext()), LLVM::Linkage::Internal,
+        /*copiesEnvironment=*/true);
   loadInputs(op, op.getBody().front());
   return emitBody(op.getBody().front(), {});
 }

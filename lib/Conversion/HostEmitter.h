@@ -16,9 +16,8 @@
 #define TPC_LIB_CONVERSION_HOSTEMITTER_H
 
 #include "ParameterTable.h"
+#include "RuntimeAbi.h"
 #include "SizeEmitter.h"
-
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 namespace mlir::tpc {
 class HostEmitter;
@@ -34,8 +33,8 @@ public:
   HostModule(ModuleOp module, const EnvLayout &layout, ParameterTable &parameters)
       : module(module), layout(layout), parameters(parameters) {}
 
-  /// A function of the runtime's ABI, declared at its first use.
-  LLVM::LLVMFuncOp getRuntimeFunction(StringRef name, Type result, TypeRange args);
+  /// A function of the runtime, declared at its first use.
+  LLVM::LLVMFuncOp getRuntimeFunction(const abi::Function &function);
   /// A read-only global with these elements, 64-byte aligned.
   LLVM::GlobalOp getConstant(ElementsAttr value);
   /// The same for a text, with a NUL behind it.
@@ -73,30 +72,46 @@ public:
   Location getLoc() const { return loc; }
   void setLoc(Location l) { loc = l; }
   SizeEmitter &sizes() { return *sizeEmitter; }
-  Value context() { return ctx; }
-  Value environment() { return env; }
+  abi::Pointer context() { return abi::Pointer(ctx); }
+  abi::Pointer environment() { return abi::Pointer(env); }
 
-  /// Where a tensor lies.
-  Value pointer(Value tensor);
+  /// Where a tensor lies, and its size.
+  abi::Pointer pointer(Value tensor);
+  abi::I64 count(Type tensor) { return abi::I64(sizes().numElements(tensor)); }
+  abi::I64 bytes(Type tensor);
   void setPointer(Value tensor, Value pointer) { pointers[tensor] = pointer; }
   StringRef getName() { return target.getName(); }
   /// The index of a parameter.
-  Value parameterIndex(Value tensor, ParameterUse use);
-  Value parameterIndex(const Parameter &parameter, ParameterUse use);
-  Value parameterPointer(Value index);
+  abi::I32 parameterIndex(Value tensor, ParameterUse use);
+  abi::I32 parameterIndex(const Parameter &parameter, ParameterUse use);
 
-  Value i32(int64_t value);
-  Value i64(int64_t value) { return sizes().constant(value); }
-  Value f32(double value);
-  Value null();
-  Value offset(Value pointer, Value elements, Type tensor);
+  abi::I32 i32(int64_t value);
+  abi::I64 i64(int64_t value) { return abi::I64(sizes().constant(value)); }
+  abi::F32 f32(double value);
+  abi::Pointer null();
+  abi::Pointer offset(abi::Pointer pointer, Value elements, Type tensor);
   /// Stack memory that lives as long as the function's call.
-  Value scratch(Type type, int64_t count = 1);
-  void storeAt(Value base, Type structType, unsigned field, Value value);
-  Value call(StringRef runtime, Type result, ValueRange args);
-  void call(StringRef runtime, ValueRange args) { call(runtime, {}, args); }
+  abi::Pointer scratch(Type type, int64_t count = 1);
+  void storeAt(Value base, Type elementOrStruct, unsigned place, Value value);
+  /// A struct of the interface, in scratch memory.
+  template <typename Struct> abi::Pointer store(const abi::Values<Struct> &values) {
+    Type type = abi::getStructType<Struct>(b.getContext());
+    abi::Pointer memory = scratch(type);
+    for (auto [i, value] : llvm::enumerate(values.list()))
+      storeAt(memory, type, i, value);
+    return memory;
+  }
+  /// Calls the runtime. The context is added to the arguments.
+  template <typename R, typename... Ps>
+  auto call(abi::Prototyped<R(tpc_context *, Ps...)> function, abi::ValueOf<Ps>... args) {
+    Value result = call(static_cast<const abi::Function &>(function), {ctx, args...});
+    if constexpr (!std::is_void_v<R>)
+      return abi::ValueOf<R>(result);
+  }
+  /// The same for a list of arguments that has the context already; null where nothing comes back.
+  Value call(const abi::Function &function, ArrayRef<Value> args);
   /// The tpc_dtype of a tensor.
-  Value dtype(Type tensor);
+  abi::I32 dtype(Type tensor);
   void copy(Value to, Value from, Type tensor);
 
 private:

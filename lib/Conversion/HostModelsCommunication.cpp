@@ -7,22 +7,19 @@
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Exchange.h"
 
-#include "tpc/runtime.h"
-
 using namespace mlir;
 using namespace mlir::tpc;
 
 /// Calls the runtime, which is told for messages what node it is for.
-static void communicate(Operation *op, HostEmitter &e, StringRef function, ValueRange args) {
+template <typename Function, typename... Args>
+static void communicate(Operation *op, HostEmitter &e, Function function, Args... args) {
   Value node = LLVM::AddressOfOp::create(e.builder(), e.getLoc(),
                                          e.getHost().getText(getSourceName(op->getLoc())));
-  e.call("tpc_at", {e.context(), node});
-  SmallVector<Value> all{e.context()};
-  llvm::append_range(all, args);
-  e.call(function, all);
+  e.call(TPC_ABI(tpc_at), abi::Pointer(node));
+  e.call(function, args...);
 }
 
-static Value axesMask(HostEmitter &e, ArrayRef<StringRef> axes) {
+static abi::I32 axesMask(HostEmitter &e, ArrayRef<StringRef> axes) {
   const EnvLayout &layout = e.getHost().layout;
   uint32_t mask = 0;
   for (StringRef axis : axes)
@@ -45,8 +42,8 @@ static void appendPlaces(HostEmitter &e, ArrayRef<StringAttr> axes, SmallVectorI
   out.push_back(e.i32(-1));
 }
 
-static Value store(HostEmitter &e, Type type, ArrayRef<Value> list) {
-  Value memory = e.scratch(type, std::max<size_t>(1, list.size()));
+static abi::Pointer store(HostEmitter &e, Type type, ArrayRef<Value> list) {
+  abi::Pointer memory = e.scratch(type, std::max<size_t>(1, list.size()));
   for (auto [i, value] : llvm::enumerate(list))
     e.storeAt(memory, type, i, value);
   return memory;
@@ -70,7 +67,7 @@ namespace {
 /// A local tensor as [outer, n, inner], where n elements, those of one factor or
 /// of the product of all, are split over one axis more in `split`.
 struct Middle {
-  Value outer, n, inner;
+  abi::I64 outer, n, inner;
 };
 } // namespace
 
@@ -79,26 +76,23 @@ static FailureOr<Middle> findSplit(Operation *op, HostEmitter &e, Type split, in
   SizeEmitter &s = e.sizes();
   SmallVector<Value> sizes = s.localSizes(split);
   DimAttr attr = getDist(split).getDims()[dim];
-  Middle m{s.product(ArrayRef<Value>(sizes).take_front(dim)),
-           {},
-           s.product(ArrayRef<Value>(sizes).drop_front(dim + 1))};
+  Value outer = s.product(ArrayRef<Value>(sizes).take_front(dim));
+  Value inner = s.product(ArrayRef<Value>(sizes).drop_front(dim + 1));
+  auto middle = [&](Value n) { return Middle{abi::I64(outer), abi::I64(n), abi::I64(inner)}; };
   auto isLast = [&](ArrayRef<StringAttr> axes) {
     return !axes.empty() && axes.back().getValue() == axis;
   };
-  if (isLast(attr.getAxes())) {
-    m.n = s.localSize(attr, attr.getAxes().size() - 1);
-    return m;
-  }
+  if (isLast(attr.getAxes()))
+    return middle(s.localSize(attr, attr.getAxes().size() - 1));
   if (attr.getAxes().empty())
     for (auto [i, factor] : llvm::enumerate(attr.getFactors())) {
       if (!isLast(factor.getAxes()))
         continue;
       for (FactorAttr before : attr.getFactors().take_front(i))
-        m.outer = s.mul(m.outer, s.localSize(before));
+        outer = s.mul(outer, s.localSize(before));
       for (FactorAttr behind : attr.getFactors().drop_front(i + 1))
-        m.inner = s.mul(m.inner, s.localSize(behind));
-      m.n = s.localSize(factor, factor.getAxes().size() - 1);
-      return m;
+        inner = s.mul(inner, s.localSize(behind));
+      return middle(s.localSize(factor, factor.getAxes().size() - 1));
     }
   op->emitOpError() << "axis '" << axis << "' is not the innermost split of dimension " << dim
                     << " of " << split;
@@ -127,10 +121,9 @@ struct AllReduceModel : HostOpInterface::ExternalModel<AllReduceModel, AllReduce
   Value getReusable(Operation *op) const { return op->getOperand(0); }
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<AllReduceOp>(base);
-    communicate(base, e, "tpc_all_reduce",
-                {axesMask(e, getAxes(op.getAxes())), e.dtype(op.getType()),
-                 e.i32(reductionKind(op.getOperand())), e.pointer(op.getOperand()),
-                 e.pointer(op.getResult()), e.sizes().numElements(op.getType())});
+    communicate(base, e, TPC_ABI(tpc_all_reduce), axesMask(e, getAxes(op.getAxes())),
+                e.dtype(op.getType()), e.i32(reductionKind(op.getOperand())),
+                e.pointer(op.getOperand()), e.pointer(op.getResult()), e.count(op.getType()));
     return success();
   }
 };
@@ -168,29 +161,31 @@ struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
     if (!gathers)
       std::reverse(steps.begin(), steps.end());
 
-    Value from = e.pointer(op.getOperand());
-    SmallVector<Value> frames;
+    abi::Pointer from = e.pointer(op.getOperand());
+    SmallVector<abi::Pointer> frames;
     for (auto [i, step] : llvm::enumerate(steps)) {
       auto [axis, more, less] = step;
-      Value to = e.pointer(op.getResult());
+      abi::Pointer to = e.pointer(op.getResult());
       Type result = gathers ? less : more;
       if (i + 1 != steps.size()) {
-        Value bytes = e.sizes().mul(e.sizes().numElements(result), e.i64(elementBytes(result)));
-        to = e.call("tpc_frame_push", to.getType(), {e.context(), bytes});
+        to = e.call(TPC_ABI(tpc_frame_push), e.bytes(result));
         frames.push_back(to);
       }
       auto middle = findSplit(base, e, more, dim, axis);
       if (failed(middle))
         return failure();
-      SmallVector<Value> args{axesMask(e, {axis}), e.dtype(result)};
-      if (!gathers)
-        args.push_back(e.i32(reductionKind(op.getOperand())));
-      llvm::append_values(args, from, to, middle->outer, middle->n, middle->inner);
-      communicate(base, e, gathers ? "tpc_all_gather" : "tpc_reduce_scatter", args);
+      abi::I32 mask = axesMask(e, {axis});
+      if constexpr (gathers)
+        communicate(base, e, TPC_ABI(tpc_all_gather), mask, e.dtype(result), from, to,
+                    middle->outer, middle->n, middle->inner);
+      else
+        communicate(base, e, TPC_ABI(tpc_reduce_scatter), mask, e.dtype(result),
+                    e.i32(reductionKind(op.getOperand())), from, to, middle->outer, middle->n,
+                    middle->inner);
       from = to;
     }
-    for (Value frame : llvm::reverse(frames))
-      e.call("tpc_frame_pop", {e.context(), frame});
+    for (abi::Pointer frame : llvm::reverse(frames))
+      e.call(TPC_ABI(tpc_frame_pop), frame);
     return success();
   }
 };
@@ -235,10 +230,9 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
     Type opType = op.getOperand().getType();
     middle = s.mul(middle, minor(splitFirst ? op.getType() : opType, a, false));
     middle = s.mul(middle, minor(splitFirst ? opType : op.getType(), b, true));
-    communicate(base, e, "tpc_all_to_all",
-                {axesMask(e, axes), e.dtype(op.getType()), e.pointer(op.getOperand()),
-                 e.pointer(op.getResult()), first.outer, first.n, middle, second.n, second.inner,
-                 e.i32(splitFirst)});
+    communicate(base, e, TPC_ABI(tpc_all_to_all), axesMask(e, axes), e.dtype(op.getType()),
+                e.pointer(op.getOperand()), e.pointer(op.getResult()), first.outer, first.n,
+                abi::I64(middle), second.n, second.inner, e.i32(splitFirst));
     return success();
   }
 };
@@ -254,7 +248,7 @@ struct CollectivePermuteModel
     for (const BlockMove::Axes *axes :
          {&move->in.part, &move->in.product, &move->out.part, &move->out.product})
       appendPlaces(e, *axes, list);
-    Value splits = store(e, e.builder().getI32Type(), list);
+    abi::Pointer splits = store(e, e.builder().getI32Type(), list);
 
     SizeEmitter &s = e.sizes();
     SmallVector<Value> sizes = s.localSizes(op.getOperand().getType());
@@ -265,10 +259,10 @@ struct CollectivePermuteModel
     Value first = e.i64(0);
     if (op.getFrom())
       first = s.expr(*::tpc::SymExpr::parse(op.getFrom()->str()));
-    communicate(base, e, "tpc_collective_permute",
-                {splits, e.dtype(op.getType()), e.pointer(op.getOperand()),
-                 e.pointer(op.getResult()), outer, s.localSize(move->blocks), s.expr(move->n),
-                 s.expr(move->unit), inner, first});
+    communicate(base, e, TPC_ABI(tpc_collective_permute), splits, e.dtype(op.getType()),
+                e.pointer(op.getOperand()), e.pointer(op.getResult()), abi::I64(outer),
+                abi::I64(s.localSize(move->blocks)), abi::I64(s.expr(move->n)),
+                abi::I64(s.expr(move->unit)), abi::I64(inner), abi::I64(first));
     return success();
   }
 };
@@ -290,9 +284,10 @@ struct ExchangeModel : HostOpInterface::ExternalModel<ExchangeModel, ExchangeOp>
       appendPlaces(e, dim.product.before, list);
       appendPlaces(e, dim.product.after, list);
     }
-    Value layout = store(e, e.builder().getI32Type(), list);
-    e.call("tpc_exchange", {e.context(), layout, e.dtype(op.getType()), e.pointer(op.getOperand()),
-                            e.pointer(op.getResult()), store(e, e.builder().getI64Type(), sizes)});
+    abi::Pointer layout = store(e, e.builder().getI32Type(), list);
+    communicate(base, e, TPC_ABI(tpc_exchange), layout, e.dtype(op.getType()),
+                e.pointer(op.getOperand()), e.pointer(op.getResult()),
+                store(e, e.builder().getI64Type(), sizes));
     return success();
   }
 };
@@ -301,15 +296,14 @@ struct BroadcastModel : HostOpInterface::ExternalModel<BroadcastModel, Broadcast
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<BroadcastOp>(base);
     e.copy(e.pointer(op.getResult()), e.pointer(op.getOperand()), op.getType());
-    communicate(base, e, "tpc_broadcast",
-                {axesMask(e, getAxes(op.getAxes())), e.dtype(op.getType()),
-                 e.pointer(op.getResult()), e.sizes().numElements(op.getType()),
-                 e.i64(op.getRoot())});
+    communicate(base, e, TPC_ABI(tpc_broadcast), axesMask(e, getAxes(op.getAxes())),
+                e.dtype(op.getType()), e.pointer(op.getResult()), e.count(op.getType()),
+                e.i64(op.getRoot()));
     return success();
   }
 };
 
-static Value pipelineAxis(HostEmitter &e) {
+static abi::I32 pipelineAxis(HostEmitter &e) {
   const EnvLayout &layout = e.getHost().layout;
   auto index = layout.axisIndex("pp");
   return e.i32(index ? *index - layout.symbols.size() : 0);
@@ -319,9 +313,8 @@ struct SendModel : HostOpInterface::ExternalModel<SendModel, SendOp> {
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<SendOp>(base);
     Type type = op.getValue().getType();
-    communicate(base, e, "tpc_send",
-                {pipelineAxis(e), e.dtype(type), e.pointer(op.getValue()),
-                 e.sizes().numElements(type), e.i64(op.getTo())});
+    communicate(base, e, TPC_ABI(tpc_send), pipelineAxis(e), e.dtype(type),
+                e.pointer(op.getValue()), e.count(type), e.i64(op.getTo()));
     return success();
   }
 };
@@ -329,9 +322,8 @@ struct SendModel : HostOpInterface::ExternalModel<SendModel, SendOp> {
 struct RecvModel : HostOpInterface::ExternalModel<RecvModel, RecvOp> {
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<RecvOp>(base);
-    communicate(base, e, "tpc_recv",
-                {pipelineAxis(e), e.dtype(op.getType()), e.pointer(op.getResult()),
-                 e.sizes().numElements(op.getType()), e.i64(op.getFrom())});
+    communicate(base, e, TPC_ABI(tpc_recv), pipelineAxis(e), e.dtype(op.getType()),
+                e.pointer(op.getResult()), e.count(op.getType()), e.i64(op.getFrom()));
     return success();
   }
 };
@@ -408,20 +400,21 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
     Type i64 = b.getI64Type();
     unsigned rank = global.size();
     Value box = e.scratch(i64, std::max(1u, 3 * rank));
-    auto store = [&](ArrayRef<Value> values, unsigned at) -> Value {
+    auto store = [&](ArrayRef<Value> values, unsigned at) {
       for (auto [i, value] : llvm::enumerate(values))
         e.storeAt(box, i64, at + i, value);
-      return LLVM::GEPOp::create(b, e.getLoc(), box.getType(), i64, box,
-                                 ArrayRef<LLVM::GEPArg>{(int32_t)at});
+      return abi::Pointer(LLVM::GEPOp::create(b, e.getLoc(), box.getType(), i64, box,
+                                              ArrayRef<LLVM::GEPArg>{(int32_t)at}));
     };
-    Value g = store(global, 0), o = store(offset, rank), n = store(size, 2 * rank);
-    SmallVector<Value> arguments = {
-        e.context(), e.i32(op.getIndex()), e.pointer(op.getValue()), e.i32(rank), g, o, n};
+    abi::Pointer g = store(global, 0), o = store(offset, rank), n = store(size, 2 * rank);
+    abi::I32 index = e.i32(op.getIndex());
+    abi::Pointer data = e.pointer(op.getValue());
     if (held)
-      arguments.append(
-          {e.i32(copied), held, first, e.i64(copies.times),
-           e.i64(std::max(1u, getElementTypeOrSelf(op.getValue()).getIntOrFloatBitWidth() / 8))});
-    e.call(held ? "tpc_output_every" : "tpc_output", arguments);
+      e.call(TPC_ABI(tpc_output_every), index, data, e.i32(rank), g, o, n, e.i32(copied),
+             abi::I64(held), abi::I64(first), e.i64(copies.times),
+             e.i64(elementBytes(op.getValue().getType())));
+    else
+      e.call(TPC_ABI(tpc_output), index, data, e.i32(rank), g, o, n);
     LLVM::BrOp::create(b, e.getLoc(), after);
     b.setInsertionPointToStart(after);
     return success();

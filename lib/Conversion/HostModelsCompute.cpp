@@ -3,8 +3,6 @@
 #include "HostModels.h"
 #include "KernelEmitter.h"
 
-#include "tpc/runtime.h"
-
 using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
@@ -134,11 +132,10 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     SmallVector<Value> x = s.localSizes(op.getLhs().getType());
     Value m = s.product(ArrayRef<Value>(x).drop_back());
     Value n = s.localSizes(op.getRhs().getType())[1];
-    e.call("tpc_matmul",
-           {e.context(), e.parameterIndex(getLoaded(op.getRhs()), ParameterUse::Packed),
-            e.pointer(op.getLhs()), bias ? e.pointer(bias) : e.null(),
-            residual ? e.pointer(residual) : e.null(), e.pointer(op.getResult()), m, x.back(), n,
-            e.i32(epilogue)});
+    e.call(TPC_ABI(tpc_matmul), e.parameterIndex(getLoaded(op.getRhs()), ParameterUse::Packed),
+           e.pointer(op.getLhs()), bias ? e.pointer(bias) : e.null(),
+           residual ? e.pointer(residual) : e.null(), e.pointer(op.getResult()), abi::I64(m),
+           abi::I64(x.back()), abi::I64(n), e.i32(epilogue));
     return success();
   }
 
@@ -165,10 +162,10 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
       m = s.mul(batch, m);
       batch = e.i64(1);
     }
-    e.call("tpc_batch_matmul",
-           {e.context(), e.pointer(op.getLhs()), e.pointer(op.getRhs()), e.pointer(op.getResult()),
-            batch, m, k, n, left && right ? s.mul(m, k) : e.i64(0),
-            right ? s.mul(k, n) : e.i64(0)});
+    e.call(TPC_ABI(tpc_batch_matmul), e.pointer(op.getLhs()), e.pointer(op.getRhs()),
+           e.pointer(op.getResult()), abi::I64(batch), abi::I64(m), abi::I64(k), abi::I64(n),
+           abi::I64(left && right ? s.mul(m, k) : s.constant(0)),
+           abi::I64(right ? s.mul(k, n) : s.constant(0)));
     return success();
   }
 };
@@ -184,35 +181,16 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
   LogicalResult lower(Operation *base, HostEmitter &e) const {
     auto op = cast<AttentionOp>(base);
     SizeEmitter &s = e.sizes();
-    MLIRContext *context = base->getContext();
-    Type p = LLVM::LLVMPointerType::get(context), i64 = e.builder().getI64Type();
-    Type i32 = e.builder().getI32Type(), f32 = e.builder().getF32Type();
-    // tpc_attention_args.
-    SmallVector<Type> fields(4, p);
-    fields.append(14, i64);
-    fields.append({f32, f32, i32, i64, p, p, i64, i64, p, i64, i64, i32});
-    Type type = LLVM::LLVMStructType::getLiteral(context, fields);
-
     SmallVector<Value> q = s.localSizes(op.getQ().getType());
     SmallVector<Value> k = s.localSizes(op.getK().getType());
     SmallVector<Value> v = s.localSizes(op.getV().getType());
-    auto qDims = getDist(op.getQ()).getDims();
     // A rank has the same kv heads in q as in k, and of each group the same part: [2 * 4{tp}] query
     // heads are not consecutive in the whole, but they are in groups again.
-    Value one = s.constant(1);
-    Value group = s.floorDiv(q[2], s.max(k[2], one));
     auto offset = SymExpr::parse(op.getCausalOffset().str());
-    Value causalOffset = s.add(s.expr(*offset), getGlobalIndex(s, s, qDims[1], s.constant(0)));
-
-    SmallVector<Value> values{e.pointer(op.getQ()), e.pointer(op.getK()), e.pointer(op.getV()),
-                              e.pointer(op.getResult())};
-    llvm::append_values(values, q[0], q[1], k[1], q[2], k[2], q[3], v[3], e.i64(0), e.i64(0), group,
-                        s.mul(q[2], q[3]), s.mul(k[2], k[3]), s.mul(v[2], v[3]), s.mul(q[2], v[3]));
-    llvm::append_values(values, e.f32(op.getScale().convertToDouble()),
-                        e.f32(op.getSoftcap().convertToDouble()), e.i32(op.getCausal()),
-                        causalOffset, op.getKeyMask() ? e.pointer(op.getKeyMask()) : e.null());
-    auto strided = [&](Value mask) {
-      values.push_back(mask ? e.pointer(mask) : e.null());
+    Value firstQuery = getGlobalIndex(s, s, getDist(op.getQ()).getDims()[1], s.constant(0));
+    auto pointer = [&](Value tensor) { return tensor ? e.pointer(tensor) : e.null(); };
+    // Of a mask [batch or 1, heads or 1, seq_q, seq_k].
+    auto strides = [&](Value mask) -> std::pair<abi::I64, abi::I64> {
       Value batch = e.i64(0), head = e.i64(0);
       if (mask) {
         SmallVector<Value> m = s.localSizes(mask.getType());
@@ -222,16 +200,39 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
         if (!sizes[0].isConstant(1))
           batch = s.mul(m[1], s.mul(m[2], m[3]));
       }
-      llvm::append_values(values, batch, head);
+      return {abi::I64(batch), abi::I64(head)};
     };
-    strided(op.getMask());
-    strided(op.getBias());
-    values.push_back(e.i32((int)op.getMaskedRow()));
-
-    Value args = e.scratch(type);
-    for (auto [i, value] : llvm::enumerate(values))
-      e.storeAt(args, type, i, value);
-    e.call("tpc_attention", {e.context(), args});
+    auto maskStrides = strides(op.getMask()), biasStrides = strides(op.getBias());
+    abi::Pointer args = e.store(abi::Values<tpc_attention_args>{
+        .q = e.pointer(op.getQ()),
+        .k = e.pointer(op.getK()),
+        .v = e.pointer(op.getV()),
+        .out = e.pointer(op.getResult()),
+        .batch = abi::I64(q[0]),
+        .seq_q = abi::I64(q[1]),
+        .seq_k = abi::I64(k[1]),
+        .heads_q = abi::I64(q[2]),
+        .heads_kv = abi::I64(k[2]),
+        .head_size = abi::I64(q[3]),
+        .value_size = abi::I64(v[3]),
+        .q_row_stride = abi::I64(s.mul(q[2], q[3])),
+        .k_row_stride = abi::I64(s.mul(k[2], k[3])),
+        .v_row_stride = abi::I64(s.mul(v[2], v[3])),
+        .out_row_stride = abi::I64(s.mul(q[2], v[3])),
+        .scale = e.f32(op.getScale().convertToDouble()),
+        .softcap = e.f32(op.getSoftcap().convertToDouble()),
+        .causal = e.i32(op.getCausal()),
+        .causal_offset = abi::I64(s.add(s.expr(*offset), firstQuery)),
+        .key_mask = pointer(op.getKeyMask()),
+        .mask = pointer(op.getMask()),
+        .mask_batch_stride = maskStrides.first,
+        .mask_head_stride = maskStrides.second,
+        .bias = pointer(op.getBias()),
+        .bias_batch_stride = biasStrides.first,
+        .bias_head_stride = biasStrides.second,
+        .masked_row = e.i32(static_cast<int64_t>(op.getMaskedRow())),
+    });
+    e.call(TPC_ABI(tpc_attention), args);
     return success();
   }
 };
@@ -272,7 +273,7 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
       values.push_back(e.pointer(v));
     for (Value v : call.getResults())
       values.push_back(e.pointer(v));
-    Value args = e.scratch(pointer, llvm::PowerOf2Ceil(values.size()));
+    abi::Pointer args = e.scratch(pointer, llvm::PowerOf2Ceil(values.size()));
     for (auto [i, value] : llvm::enumerate(values))
       e.storeAt(args, pointer, i, value);
 
@@ -292,7 +293,8 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
     llvm::for_each(call.getResults(), consider);
     Value grain = s.add(s.floorDiv(e.i64(8192), perRow), e.i64(1));
     Value function = LLVM::AddressOfOp::create(e.builder(), e.getLoc(), pointer, callee.getName());
-    e.call("tpc_parallel_for", {e.context(), function, args, rows, grain});
+    e.call(TPC_ABI(tpc_parallel_for), abi::Pointer(function), args, abi::I64(rows),
+           abi::I64(grain));
     return success();
   }
 };

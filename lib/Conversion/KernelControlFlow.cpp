@@ -192,7 +192,7 @@ void KernelEmitter::reportUnless(Value inside, Operation *lookup, Value index, V
   Block *missing = b.createBlock(after);
   Value node = LLVM::AddressOfOp::create(b, loc, host.getText(getSourceName(lookup->getLoc())));
   SmallVector<Value> args{ctx, node, index, size};
-  auto report = host.getRuntimeFunction("tpc_missing_index", {}, ValueRange(args).getTypes());
+  auto report = host.getRuntimeFunction(TPC_ABI(tpc_missing_index));
   LLVM::CallOp::create(b, loc, report, args);
   LLVM::BrOp::create(b, loc, ValueRange(), after);
   b.setInsertionPointToEnd(before);

@@ -268,10 +268,8 @@ LogicalResult KernelEmitter::emit() {
   auto pointer = LLVM::LLVMPointerType::get(context);
   Type i64 = b.getI64Type();
   b.setInsertionPoint(source);
-  target = LLVM::LLVMFuncOp::create(
-      b, loc, source.getName(),
-      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {pointer, i64, i64}),
-      LLVM::Linkage::Internal);
+  target = LLVM::LLVMFuncOp::create(b, loc, source.getName(), abi::getType<tpc_kernel_fn>(context),
+                                    LLVM::Linkage::Internal);
   Block *entry = target.addEntryBlock(b);
   Block *body = b.createBlock(&target.getBody());
   b.setInsertionPointToStart(entry);

@@ -7,7 +7,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "tpc/runtime.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_LOWERPROGRAM
@@ -35,38 +34,38 @@ void LowerProgram::emitProgram(ArrayRef<std::string> stages, const std::string &
   LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI8Type(), text.size()),
                          /*isConstant=*/true, LLVM::Linkage::Internal, "tpc_manifest",
                          b.getStringAttr(text));
+  auto address = [&](StringRef symbol) {
+    return abi::Pointer(LLVM::AddressOfOp::create(b, loc, pointer, symbol));
+  };
+  auto number = [&](int64_t n) {
+    return abi::I32(LLVM::ConstantOp::create(b, loc, b.getI32Type(), b.getI32IntegerAttr(n)));
+  };
+  // A constant of several values, which are built in its initializer.
   auto aggregate = [&](StringRef name, Type type, LLVM::Linkage linkage,
-                       ArrayRef<std::function<Value()>> fields) {
+                       function_ref<SmallVector<Value>()> values) {
     auto global =
         LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/true, linkage, name, Attribute());
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&global.getInitializer());
-    Value value = LLVM::UndefOp::create(b, loc, type);
-    for (auto [i, field] : llvm::enumerate(fields))
-      value = LLVM::InsertValueOp::create(b, loc, value, field(), (int64_t)i);
-    LLVM::ReturnOp::create(b, loc, value);
+    Value all = LLVM::UndefOp::create(b, loc, type);
+    for (auto [i, value] : llvm::enumerate(values()))
+      all = LLVM::InsertValueOp::create(b, loc, all, value, static_cast<int64_t>(i));
+    LLVM::ReturnOp::create(b, loc, all);
   };
-  auto address = [&](std::string symbol) {
-    return [&b, loc, pointer, symbol]() -> Value {
-      return LLVM::AddressOfOp::create(b, loc, pointer, symbol);
-    };
-  };
-  auto number = [&](int64_t n) {
-    return [&b, loc, n]() -> Value {
-      return LLVM::ConstantOp::create(b, loc, b.getI32Type(), b.getI32IntegerAttr(n));
-    };
-  };
-  SmallVector<std::function<Value()>> functions;
-  for (const std::string &stage : stages)
-    functions.push_back(address(stage));
   aggregate("tpc_stages", LLVM::LLVMArrayType::get(pointer, stages.size()), LLVM::Linkage::Internal,
-            functions);
-  Type i32 = b.getI32Type();
-  aggregate("tpc_program_v1",
-            LLVM::LLVMStructType::getLiteral(&getContext(), {i32, i32, pointer, pointer}),
-            LLVM::Linkage::External,
-            {number(TPC_ABI_VERSION), number(stages.size()), address("tpc_manifest"),
-             address("tpc_stages")});
+            [&] {
+              return llvm::map_to_vector(stages, [&](StringRef s) -> Value { return address(s); });
+            });
+  aggregate("tpc_program_v1", abi::getStructType<tpc_program>(&getContext()),
+            LLVM::Linkage::External, [&] {
+              return abi::Values<tpc_program>{
+                  .abi_version = number(TPC_ABI_VERSION),
+                  .num_stages = number(stages.size()),
+                  .manifest = address("tpc_manifest"),
+                  .stages = address("tpc_stages"),
+              }
+                  .list();
+            });
 }
 
 void LowerProgram::runOnOperation() {

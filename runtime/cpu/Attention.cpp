@@ -11,13 +11,9 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
   const tpc_attention_args &a = *args;
   if (a.batch <= 0 || a.seq_q <= 0 || a.heads_q <= 0 || a.value_size <= 0)
     return;
-  // All local query heads must find their kv head here.
-  int64_t first = a.group > 0 ? a.q_head_begin / a.group - a.kv_head_begin : -1;
-  int64_t last = a.group > 0 ? (a.q_head_begin + a.heads_q - 1) / a.group - a.kv_head_begin : -1;
-  if (first < 0 || last >= a.heads_kv)
-    fail(*ctx, "internal error: attention: query heads from " + std::to_string(a.q_head_begin) +
-                   " in groups of " + std::to_string(a.group) + " need other kv heads than the " +
-                   std::to_string(a.heads_kv) + " from " + std::to_string(a.kv_head_begin));
+  if (a.heads_kv <= 0 || a.heads_q % a.heads_kv != 0)
+    fail(*ctx, "internal error: attention: " + std::to_string(a.heads_kv) +
+                   " kv heads cannot serve " + std::to_string(a.heads_q) + " query heads");
   const KernelTable &kernel = kernels();
   int threads =
       threadsFor(*ctx, a.batch * a.heads_q * a.seq_q, a.head_size + a.value_size, a.seq_k);

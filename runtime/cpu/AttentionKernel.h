@@ -214,10 +214,7 @@ inline void uniformRow(const AttentionTask &t, float *out) {
 
 inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, int64_t query0,
                       float *scratch) {
-  auto strideOf = [](int64_t given, int64_t heads, int64_t size) {
-    return given ? given : heads * size;
-  };
-  int64_t kvHead = (a.q_head_begin + head) / a.group - a.kv_head_begin;
+  int64_t kvHead = head / (a.heads_q / a.heads_kv);
   AttentionTask t{a};
   t.batch = batch;
   t.head = head;
@@ -228,10 +225,10 @@ inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, 
     int64_t last = query0 + t.queries - 1 + a.causal_offset;
     t.keys = last < 0 ? 0 : smaller(a.seq_k, last + 1);
   }
-  t.qStride = strideOf(a.q_row_stride, a.heads_q, a.head_size);
-  t.kStride = strideOf(a.k_row_stride, a.heads_kv, a.head_size);
-  t.vStride = strideOf(a.v_row_stride, a.heads_kv, a.value_size);
-  t.outStride = strideOf(a.out_row_stride, a.heads_q, a.value_size);
+  t.qStride = a.q_row_stride;
+  t.kStride = a.k_row_stride;
+  t.vStride = a.v_row_stride;
+  t.outStride = a.out_row_stride;
   t.q = a.q + (batch * a.seq_q + query0) * t.qStride + head * a.head_size;
   if (a.seq_k) { // else both may be null
     t.k = a.k + batch * a.seq_k * t.kStride + kvHead * a.head_size;

@@ -1,17 +1,15 @@
 // RUN: tpc-opt %s --split-input-file --tpc-fuse-epilogues --tpc-outline-kernels --tpc-lower-program=name=heads | FileCheck %s
 
 // Four query heads of each of two kv heads, over two ranks: a rank's heads are 0, 1, 4 and 5, which is not a run. Its groups are
-// of two: local heads, from the first, count.
+// of two: local heads count, four and two of them.
 // CHECK-LABEL: llvm.func internal @stage_0(
 // CHECK-DAG: %[[ARGS:.*]] = llvm.alloca {{.*}}struct<(ptr, ptr, ptr, ptr, i64
 // CHECK-DAG: %[[TWO:.*]] = llvm.mlir.constant(2 : i64)
-// CHECK-DAG: %[[ZERO:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK: %[[Q:.*]] = llvm.getelementptr {{.*}}%[[ARGS]]{{.*}}[0, 11]
-// CHECK: llvm.store %[[ZERO]], %[[Q]]
-// CHECK: %[[K:.*]] = llvm.getelementptr {{.*}}%[[ARGS]]{{.*}}[0, 12]
-// CHECK: llvm.store %[[ZERO]], %[[K]]
-// CHECK: %[[G:.*]] = llvm.getelementptr {{.*}}%[[ARGS]]{{.*}}[0, 13]
-// CHECK: llvm.store %[[TWO]], %[[G]]
+// CHECK-DAG: %[[FOUR:.*]] = llvm.mlir.constant(4 : i64)
+// CHECK: %[[Q:.*]] = llvm.getelementptr {{.*}}%[[ARGS]]{{.*}}[0, 7]
+// CHECK: llvm.store %[[FOUR]], %[[Q]]
+// CHECK: %[[K:.*]] = llvm.getelementptr {{.*}}%[[ARGS]]{{.*}}[0, 8]
+// CHECK: llvm.store %[[TWO]], %[[K]]
 // CHECK: llvm.call @tpc_attention(
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 func.func private @stage_0(%q: tensor<1x5x4x4xf32, #tpc.dist<[1, 5, 2 * 4{tp}, 4], local>>, %k: tensor<1x5x2x4xf32>) -> tensor<1x5x4x4xf32, #tpc.dist<[1, 5, 2 * 4{tp}, 4], local>> {

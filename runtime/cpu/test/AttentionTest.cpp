@@ -12,15 +12,12 @@ namespace {
 
 /// Row by row, in double, as the ABI's comments say.
 std::vector<float> expectedOf(const tpc_attention_args &a) {
-  auto stride = [](int64_t given, int64_t dense) { return given ? given : dense; };
-  int64_t qs = stride(a.q_row_stride, a.heads_q * a.head_size),
-          ks = stride(a.k_row_stride, a.heads_kv * a.head_size);
-  int64_t vs = stride(a.v_row_stride, a.heads_kv * a.value_size);
+  int64_t qs = a.q_row_stride, ks = a.k_row_stride, vs = a.v_row_stride;
   std::vector<float> out(a.batch * a.seq_q * a.heads_q * a.value_size);
   for (int64_t b = 0; b < a.batch; ++b)
     for (int64_t i = 0; i < a.seq_q; ++i)
       for (int64_t h = 0; h < a.heads_q; ++h) {
-        int64_t kv = (a.q_head_begin + h) / a.group - a.kv_head_begin;
+        int64_t kv = h / (a.heads_q / a.heads_kv);
         std::vector<double> score(a.seq_k);
         double most = -INFINITY, total = 0;
         for (int64_t j = 0; j < a.seq_k; ++j) {
@@ -65,7 +62,7 @@ struct Case {
 
   Case(int64_t batch, int64_t sq, int64_t sk, int64_t heads, int64_t headSize, int64_t valueSize,
        int64_t group = 1) {
-    int64_t kvHeads = (heads + group - 1) / group;
+    int64_t kvHeads = heads / group;
     q = numbers(batch * sq * heads * headSize, 1);
     k = numbers(batch * sk * kvHeads * headSize, 2);
     v = numbers(batch * sk * kvHeads * valueSize, 3);
@@ -81,7 +78,10 @@ struct Case {
     args.heads_kv = kvHeads;
     args.head_size = headSize;
     args.value_size = valueSize;
-    args.group = group;
+    args.q_row_stride = heads * headSize;
+    args.k_row_stride = kvHeads * headSize;
+    args.v_row_stride = kvHeads * valueSize;
+    args.out_row_stride = heads * valueSize;
     args.scale = 1.7f;
   }
 
@@ -134,14 +134,9 @@ TEST(Attention, NoHeadsOrNoBatch) {
 
 TEST(Attention, ValuesOfAnotherSize) { Case(1, 9, 40, 3, 12, 37).check("value size 37"); }
 
-TEST(Attention, GroupedHeadsFromTheMiddle) {
-  Case c(2, 5, 9, 4, 8, 8, 2);
-  c.check("groups of two");
-  // This rank has query heads 3, 4, 5 and therefore kv heads 1 and 2.
-  Case part(1, 5, 9, 3, 8, 8, 2);
-  part.args.q_head_begin = 3;
-  part.args.kv_head_begin = 1;
-  part.check("heads 3 to 5");
+TEST(Attention, GroupedHeads) {
+  Case(2, 5, 9, 4, 8, 8, 2).check("groups of two");
+  Case(1, 5, 9, 6, 8, 8, 6).check("one group");
 }
 
 TEST(Attention, FusedRows) {
@@ -271,12 +266,15 @@ TEST(Attention, SameBitsForEveryNumberOfThreads) {
   }
 }
 
-TEST(Attention, MissingKvHeadsAreAnError) {
-  Case c(1, 2, 2, 4, 8, 8, 2);
-  c.args.heads_kv = 1;
-  auto world = World::threads(Grid({{"tp", 1}}), 1);
-  auto error = world->run([&](tpc_context &ctx) { tpc_attention(&ctx, &c.args); });
-  EXPECT_NE(error.value_or("").find("need other kv heads than the 1 from 0"), std::string::npos);
+TEST(Attention, KvHeadsThatServeNoEqualGroupsAreAnError) {
+  for (int64_t heads : {0, 3}) {
+    Case c(1, 2, 2, 4, 8, 8, 2);
+    c.args.heads_kv = heads;
+    auto world = World::threads(Grid({{"tp", 1}}), 1);
+    auto error = world->run([&](tpc_context &ctx) { tpc_attention(&ctx, &c.args); });
+    EXPECT_NE(error.value_or("").find(std::to_string(heads) + " kv heads cannot serve 4"),
+              std::string::npos);
+  }
 }
 
 } // namespace

@@ -1,5 +1,8 @@
 /* The C ABI between compiled programs and the runtime. See docs/architecture.md, sections 4 and 5.
  *
+ * It is said here and nowhere else: the compiler derives what it emits from these declarations (see
+ * lib/Conversion/RuntimeAbi.h). Structs are declared by lists of their fields, for it to read.
+ *
  * Conventions: sizes and offsets are counted in elements unless a name says bytes. Buffers are
  * dense, row-major and 64-byte aligned when they come from the runtime. A call on an empty tensor
  * does nothing, except that collectives are still called by every member of the group. No function
@@ -17,6 +20,8 @@ extern "C" {
 #endif
 
 #define TPC_ABI_VERSION 1
+
+#define TPC_DECLARE_FIELD(type, name) type name;
 
 typedef struct tpc_context tpc_context; /* one rank's state; opaque to generated code */
 
@@ -38,11 +43,14 @@ typedef enum { TPC_SUM = 0, TPC_MAX = 1, TPC_MIN = 2 } tpc_reduction;
  * then this rank's coordinate on each axis of the manifest's grid order, in order. */
 typedef void (*tpc_stage_fn)(tpc_context *ctx, const int64_t *env);
 
+/* manifest: JSON, NUL-terminated. */
+#define TPC_PROGRAM_FIELDS(FIELD)                                                                  \
+  FIELD(uint32_t, abi_version)                                                                     \
+  FIELD(int32_t, num_stages)                                                                       \
+  FIELD(const char *, manifest)                                                                    \
+  FIELD(const tpc_stage_fn *, stages)
 typedef struct {
-  uint32_t abi_version;
-  int32_t num_stages;
-  const char *manifest; /* JSON, NUL-terminated */
-  const tpc_stage_fn *stages;
+  TPC_PROGRAM_FIELDS(TPC_DECLARE_FIELD)
 } tpc_program;
 
 /* Defined by the compiled object. */
@@ -109,27 +117,48 @@ void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *b, float *o
                       int64_t m, int64_t k, int64_t n, int64_t a_batch_stride,
                       int64_t b_batch_stride);
 
-/* Scaled dot-product attention, f32. q[b, sq, hq, d], k[b, sk, hkv, d], v[b, sk, hkv, dv], out[b,
- * sq, hq, dv]; query head i uses kv head (q_head_begin + i) / group - kv_head_begin. Row strides
- * are those of dense tensors unless given. */
+/* Scaled dot-product attention, f32. q[batch, seq_q, heads_q, head_size], k[batch, seq_k, heads_kv,
+ * head_size], v[batch, seq_k, heads_kv, value_size], out[batch, seq_q, heads_q, value_size]. Each
+ * of the kv heads serves heads_q / heads_kv query heads in a row. A row stride is the number of
+ * elements between consecutive tokens.
+ *
+ *   softcap: 0: none; else softcap * tanh(x / softcap) of x = scale * q k^T
+ *   causal: query i sees key j only if j <= i + causal_offset
+ *   key_mask: null or [batch, seq_k]: nonzero = visible
+ *   mask: null or boolean [batch or 1, heads_q or 1, seq_q, seq_k]: nonzero = visible
+ *   bias: null or additive f32 of the same shape rules
+ *   (mask|bias)_(batch|head)_stride: elements; 0 broadcasts
+ *   masked_row: rows without a visible key: 0 = zeros, 1 = uniform over all keys */
+#define TPC_ATTENTION_FIELDS(FIELD)                                                                \
+  FIELD(const float *, q)                                                                          \
+  FIELD(const float *, k)                                                                          \
+  FIELD(const float *, v)                                                                          \
+  FIELD(float *, out)                                                                              \
+  FIELD(int64_t, batch)                                                                            \
+  FIELD(int64_t, seq_q)                                                                            \
+  FIELD(int64_t, seq_k)                                                                            \
+  FIELD(int64_t, heads_q)                                                                          \
+  FIELD(int64_t, heads_kv)                                                                         \
+  FIELD(int64_t, head_size)                                                                        \
+  FIELD(int64_t, value_size)                                                                       \
+  FIELD(int64_t, q_row_stride)                                                                     \
+  FIELD(int64_t, k_row_stride)                                                                     \
+  FIELD(int64_t, v_row_stride)                                                                     \
+  FIELD(int64_t, out_row_stride)                                                                   \
+  FIELD(float, scale)                                                                              \
+  FIELD(float, softcap)                                                                            \
+  FIELD(int32_t, causal)                                                                           \
+  FIELD(int64_t, causal_offset)                                                                    \
+  FIELD(const uint8_t *, key_mask)                                                                 \
+  FIELD(const uint8_t *, mask)                                                                     \
+  FIELD(int64_t, mask_batch_stride)                                                                \
+  FIELD(int64_t, mask_head_stride)                                                                 \
+  FIELD(const float *, bias)                                                                       \
+  FIELD(int64_t, bias_batch_stride)                                                                \
+  FIELD(int64_t, bias_head_stride)                                                                 \
+  FIELD(int32_t, masked_row)
 typedef struct {
-  const float *q, *k, *v;
-  float *out;
-  int64_t batch, seq_q, seq_k, heads_q, heads_kv, head_size, value_size;
-  int64_t q_head_begin, kv_head_begin,
-      group; /* global indices of the first local heads; query heads per kv head */
-  int64_t q_row_stride, k_row_stride, v_row_stride,
-      out_row_stride; /* elements between consecutive tokens */
-  float scale;        /* multiplies q k^T */
-  float softcap;      /* 0: none; else softcap * tanh(x / softcap) */
-  int32_t causal;     /* query i sees key j only if j <= i + causal_offset */
-  int64_t causal_offset;
-  const uint8_t *key_mask; /* null or [b, sk]: nonzero = visible */
-  const uint8_t *mask;     /* null or boolean [b or 1, h or 1, sq, sk]: nonzero = visible */
-  int64_t mask_batch_stride, mask_head_stride; /* elements; 0 broadcasts */
-  const float *bias;                           /* null or additive f32 of the same shape rules */
-  int64_t bias_batch_stride, bias_head_stride;
-  int32_t masked_row; /* rows without a visible key: 0 = zeros, 1 = uniform over all seq_k keys */
+  TPC_ATTENTION_FIELDS(TPC_DECLARE_FIELD)
 } tpc_attention_args;
 void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
 

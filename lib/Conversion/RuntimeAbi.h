@@ -1,0 +1,161 @@
+//===- RuntimeAbi.h - The runtime's C interface, as LLVM ---------*- C++ -*-===//
+//
+// runtime/include/tpc/runtime.h is the one place that says what generated code and the runtime say
+// to each other. What LLVM needs to know of it is derived here from the C declarations, while the
+// compiler is compiled: types of functions from their prototypes, layouts of structs from their
+// lists of fields, numbers from the enumerations. A call with a wrong number or kind of arguments,
+// or a struct with a field that is left out, does not compile.
+//
+//   e.call(TPC_ABI(tpc_copy), to, from, bytes);
+//   e.store(abi::Values<tpc_attention_args>{.q = q, .k = k, ...})
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_CONVERSION_RUNTIMEABI_H
+#define TPC_LIB_CONVERSION_RUNTIMEABI_H
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "tpc/runtime.h"
+
+#include <array>
+#include <cstddef>
+#include <type_traits>
+
+namespace mlir::tpc::abi {
+
+/// What a value of the interface is to LLVM.
+enum class Kind : uint8_t { Void, I32, I64, F32, Pointer };
+
+/// The kind of a C type.
+template <typename T> constexpr Kind kindOf() {
+  using U = std::remove_cv_t<T>;
+  if constexpr (std::is_void_v<U>) {
+    return Kind::Void;
+  } else if constexpr (std::is_pointer_v<U>) {
+    return Kind::Pointer;
+  } else if constexpr (std::is_same_v<U, float>) {
+    return Kind::F32;
+  } else {
+    static_assert((std::is_integral_v<U> || std::is_enum_v<U>) &&
+                      (sizeof(U) == 4 || sizeof(U) == 8),
+                  "a type that the interface does not use yet");
+    return sizeof(U) == 4 ? Kind::I32 : Kind::I64;
+  }
+}
+
+constexpr size_t bytesOf(Kind kind) {
+  return kind == Kind::Void ? 0 : kind == Kind::I32 || kind == Kind::F32 ? 4 : 8;
+}
+
+Type getType(MLIRContext *context, Kind kind);
+
+/// A value of one kind.
+template <Kind kind> class Typed : public Value {
+public:
+  explicit Typed(Value value) : Value(value) {
+    assert(value && value.getType() == getType(value.getContext(), kind) && "another kind");
+  }
+};
+using I32 = Typed<Kind::I32>;
+using I64 = Typed<Kind::I64>;
+using F32 = Typed<Kind::F32>;
+using Pointer = Typed<Kind::Pointer>;
+/// What stands for a value of a C type.
+template <typename T> using ValueOf = Typed<kindOf<T>()>;
+
+//===--- functions --------------------------------------------------------===//
+
+/// A function of the runtime, for code that has a list of arguments.
+struct Function {
+  StringRef name;
+  Kind result;
+  ArrayRef<Kind> parameters;
+
+  LLVM::LLVMFunctionType getType(MLIRContext *context) const;
+};
+
+namespace detail {
+template <typename Signature> struct Prototype;
+template <typename R, typename... Ps> struct Prototype<R(Ps...)> {
+  static constexpr Kind result = kindOf<R>();
+  static constexpr std::array<Kind, sizeof...(Ps)> parameters{kindOf<Ps>()...};
+};
+} // namespace detail
+
+/// The same with its prototype, for code that is written for it.
+template <typename Signature> struct Prototyped : Function {
+  constexpr explicit Prototyped(const char *name)
+      : Function{name, detail::Prototype<Signature>::result,
+                 detail::Prototype<Signature>::parameters} {}
+};
+
+/// A function of the runtime by its name in C.
+#define TPC_ABI(function) ::mlir::tpc::abi::Prototyped<decltype(::function)>(#function)
+
+/// The type of functions that a C type points to, such as tpc_stage_fn.
+template <typename PointerToFunction> LLVM::LLVMFunctionType getType(MLIRContext *context) {
+  return Prototyped<std::remove_pointer_t<PointerToFunction>>("").getType(context);
+}
+
+//===--- structs ----------------------------------------------------------===//
+
+struct Field {
+  Kind kind;
+  size_t offset;
+};
+
+/// A struct's values: one member for each field, of the same name. Without defaults: all of them
+/// have to be given.
+template <typename Struct> struct Values;
+/// A struct's fields: `fields`, and their places in it by name.
+template <typename Struct> struct Layout;
+
+LLVM::LLVMStructType getStructType(MLIRContext *context, ArrayRef<Field> fields);
+
+template <typename Struct> LLVM::LLVMStructType getStructType(MLIRContext *context) {
+  return getStructType(context, Layout<Struct>::fields);
+}
+
+/// Whether LLVM, which aligns each field to its size, lays out a struct as C does.
+template <size_t n> constexpr bool isAsInC(const std::array<Field, n> &fields, size_t size) {
+  size_t at = 0, most = 1;
+  auto align = [&](size_t to) { at = (at + to - 1) / to * to; };
+  for (const Field &field : fields) {
+    size_t bytes = bytesOf(field.kind);
+    most = bytes > most ? bytes : most;
+    align(bytes);
+    if (at != field.offset)
+      return false;
+    at += bytes;
+  }
+  align(most);
+  return at == size;
+}
+
+#define TPC_ABI_MEMBER(type, name) ::mlir::tpc::abi::ValueOf<type> name;
+#define TPC_ABI_VALUE(type, name) name,
+#define TPC_ABI_FIELD(type, name)                                                                  \
+  ::mlir::tpc::abi::Field{::mlir::tpc::abi::kindOf<type>(), offsetof(Struct, name)},
+#define TPC_ABI_STRUCT(T, FIELDS)                                                                  \
+  template <> struct Values<T> {                                                                   \
+    FIELDS(TPC_ABI_MEMBER)                                                                         \
+    SmallVector<Value> list() const { return {FIELDS(TPC_ABI_VALUE)}; }                            \
+  };                                                                                               \
+  template <> struct Layout<T> {                                                                   \
+    using Struct = T;                                                                              \
+    enum Place : int32_t { FIELDS(TPC_ABI_VALUE) };                                                \
+    static constexpr auto fields = std::to_array<Field>({FIELDS(TPC_ABI_FIELD)});                  \
+    static_assert(isAsInC(fields, sizeof(T)));                                                     \
+  };
+
+TPC_ABI_STRUCT(tpc_program, TPC_PROGRAM_FIELDS)
+TPC_ABI_STRUCT(tpc_attention_args, TPC_ATTENTION_FIELDS)
+
+#undef TPC_ABI_STRUCT
+#undef TPC_ABI_FIELD
+#undef TPC_ABI_VALUE
+#undef TPC_ABI_MEMBER
+
+} // namespace mlir::tpc::abi
+
+#endif // TPC_LIB_CONVERSION_RUNTIMEABI_H
