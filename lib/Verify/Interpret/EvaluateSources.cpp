@@ -1,47 +1,59 @@
 //===- EvaluateSources.cpp - Weights and constants on one rank ------------===//
 
+#include "Inputs.h"
 #include "Models.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
+template <typename A>
+FailureOr<Data<A>> interpret::drawParameter(World &world, StringRef name, ViewAttr view, Type type,
+                                            const Coordinates &at) {
+  const World::Weight &weight = world.getWeight(name);
+  if (!weight.op)
+    return failure();
+  RankedTensorType whole = WeightOp(weight.op).getType();
+  if (!view)
+    view = ViewAttr::getDense(type.getContext(), whole.getShape());
+  SmallVector<::tpc::SymExpr> sizes = getSizes(type);
+  // Places are sums over dimensions.
+  const Part &part = world.getPart(type, at);
+  SmallVector<std::vector<int64_t>> offsets;
+  for (auto [d, list] : llvm::enumerate(part.indices)) {
+    std::vector<int64_t> &own = offsets.emplace_back();
+    int64_t n = sizes[d].asConstant().value_or(1);
+    auto factors = view.getFactors(d);
+    for (int64_t i : list) {
+      int64_t rest = world.getSizes().spread(i, n), element = 0;
+      for (StridedFactorAttr factor : llvm::reverse(factors)) {
+        int64_t size = std::max<int64_t>(1, factor.getSize());
+        element += rest % size * factor.getStride();
+        rest /= size;
+      }
+      own.push_back(element);
+    }
+  }
+  Data<A> out(part.shape);
+  size_t next = 0;
+  forEachIndex(part.shape, [&](ArrayRef<int64_t> index) {
+    int64_t element = view.getOffset();
+    for (size_t d = 0; d < index.size(); ++d)
+      element += offsets[d][index[d]];
+    out.data[next++] = A::makeWeight(weight.key, element, whole);
+  });
+  return out;
+}
+template FailureOr<Data<Doubles>> interpret::drawParameter<Doubles>(World &, StringRef, ViewAttr,
+                                                                    Type, const Coordinates &);
+
 namespace {
-/// An element of a weight is a random function of its place in the file. Sizes that are made small
-/// take elements from all over the large ones, so that views of different order differ.
 struct ParameterEvaluation : EvaluationModel<ParameterEvaluation, ParameterOp> {
   template <typename A> static Result<A> evaluate(ParameterOp op, Evaluation<A> &e) {
-    const World::Weight &weight = e.world.getWeight(op.getWeight());
-    if (!weight.op)
+    auto drawn = drawParameter<A>(e.world, op.getWeight(), op.getViewAttr(), op.getType(), e.at);
+    if (failed(drawn))
       return e.fail() << "there is no weight @" << op.getWeight();
-    RankedTensorType type = WeightOp(weight.op).getType();
-    ViewAttr view = op.getViewAttr() ? op.getViewAttr() : op.getViewOrDense();
-    SmallVector<::tpc::SymExpr> sizes = getSizes(op.getResult());
-    // Places are sums over dimensions.
-    SmallVector<std::vector<int64_t>> offsets;
-    for (auto [d, list] : llvm::enumerate(e.getPart(op.getResult()).indices)) {
-      std::vector<int64_t> &own = offsets.emplace_back();
-      int64_t n = sizes[d].asConstant().value_or(1);
-      auto factors = view.getFactors(d);
-      for (int64_t i : list) {
-        int64_t rest = e.world.getSizes().spread(i, n), element = 0;
-        for (StridedFactorAttr factor : llvm::reverse(factors)) {
-          int64_t size = std::max<int64_t>(1, factor.getSize());
-          element += rest % size * factor.getStride();
-          rest /= size;
-        }
-        own.push_back(element);
-      }
-    }
-    Data<A> out(e.shape);
-    size_t next = 0;
-    forEachIndex(e.shape, [&](ArrayRef<int64_t> index) {
-      int64_t element = view.getOffset();
-      for (size_t d = 0; d < index.size(); ++d)
-        element += offsets[d][index[d]];
-      out.data[next++] = A::makeWeight(weight.key, element, type);
-    });
-    return out;
+    return drawn;
   }
 };
 

@@ -19,13 +19,14 @@ public:
 
   Evaluation(Operation *op, ArrayRef<const Value *> operands, World &world, const Coordinates &at)
       : operands(operands), world(world),
-        shape(world.getPart(op->getResult(0).getType(), at).shape), op(op), at(at) {}
+        shape(world.getPart(op->getResult(0).getType(), at).shape), at(at), op(op) {}
   Result run();
 
   // For ops.
   ArrayRef<const Value *> operands;
   World &world;
   const Shape &shape; // of the result
+  const Coordinates &at;
 
   InFlightDiagnostic fail() {
     return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
@@ -41,7 +42,6 @@ public:
 
 private:
   Operation *op;
-  const Coordinates &at;
 };
 
 } // namespace mlir::tpc::interpret

@@ -14,6 +14,14 @@ namespace mlir::tpc::interpret {
 template <typename A>
 std::vector<Tensor<typename A::Element>> makeInputs(func::FuncOp main, World &world);
 
+/// The part of a weight, seen through a view (null: as it is), that the rank at `at` has where it
+/// is of `type`. An element is a random function of its place in the file. Sizes that are made
+/// small take elements from all over the large ones, so that views of different order differ. Fails
+/// if there is no such weight.
+template <typename A>
+FailureOr<Tensor<typename A::Element>> drawParameter(World &world, StringRef name, ViewAttr view,
+                                                     Type type, const Coordinates &at);
+
 } // namespace mlir::tpc::interpret
 
 #endif // TPC_LIB_VERIFY_INTERPRET_INPUTS_H

@@ -1,0 +1,149 @@
+//===- SmallSizes.cpp - Grid and sizes for a run that takes no time -------===//
+
+#include "SmallSizes.h"
+
+#include "../Interpret/InterpretOps.h"
+
+#include "tpc/Dialect/Dist.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::equivalence;
+using namespace mlir::tpc::interpret;
+
+/// The program's grid with few replicas and micro-batches, as ranks along those axes do the same,
+/// and at most `largest` ranks along the others; stages are as many as there are.
+static GridAttr makeSampleGrid(ModuleOp program, int64_t largest) {
+  MLIRContext *context = program.getContext();
+  GridAttr grid = GridAttr::lookup(program);
+  // Before there are stages, ranks do the same along pp as well.
+  bool staged = !program.getOps<PipelineOp>().empty();
+  if (!grid)
+    return GridAttr::get(context, {}, {}, 1);
+  SmallVector<int64_t> sizes;
+  for (auto [axis, size] : llvm::zip(grid.getOrder(), grid.getSizes()))
+    sizes.push_back(axis.getValue() == "pp"   ? (staged ? size : 1)
+                    : axis.getValue() == "dp" ? std::min<int64_t>(size, 2)
+                                              : std::min(size, largest));
+  return GridAttr::get(context, grid.getOrder(), sizes,
+                       std::min<int64_t>(grid.getMicroBatches(), 2));
+}
+
+namespace {
+/// Multiplications that a program takes on all ranks, about; ranks that have the same parts of an
+/// op's values compute it once. Sizes may still be too large for lists of indices.
+class Estimate {
+public:
+  /// `eachRank`: ranks that have the same compute it all the same.
+  Estimate(ModuleOp module, GridAttr grid, const Sizes &sizes, bool eachRank)
+      : module(module), grid(grid), sizes(sizes), local(isLocalProgram(module)),
+        eachRank(eachRank) {}
+  double count() {
+    for (auto pipeline : module.getOps<PipelineOp>())
+      return count(pipeline);
+    auto main = module.lookupSymbol<func::FuncOp>("main");
+    return main ? count(main) : 0;
+  }
+
+private:
+  double countDim(DimAttr dim) const {
+    double elements = 1;
+    auto split = [&](ArrayRef<StringAttr> axes) {
+      for (StringAttr axis : axes)
+        elements =
+            local ? std::ceil(elements / double(grid.getAxisSize(axis.getValue()))) : elements;
+    };
+    for (FactorAttr factor : dim.getFactors()) {
+      elements *= double(sizes.evaluate(factor.getExpr()));
+      split(factor.getAxes());
+    }
+    split(dim.getAxes());
+    return elements;
+  }
+  /// Of the fullest rank.
+  double countElements(Type type) {
+    auto [it, first] = known.try_emplace(type, 1);
+    if (first)
+      for (DimAttr dim : getDist(type).getDims())
+        it->second *= countDim(dim);
+    return it->second;
+  }
+  /// Ranks that have parts of their own of some of an op's values.
+  double countRanks(Operation *op) {
+    if (local && eachRank)
+      return double(grid.getWorldSize() * grid.getMicroBatches());
+    std::set<StringRef> axes;
+    auto visit = [&](Type type) {
+      if (!local || !isa<RankedTensorType>(type))
+        return;
+      DistAttr dist = getDist(type);
+      for (DimAttr dim : dist.getDims())
+        for (StringAttr axis : dim.getAllAxes())
+          axes.insert(axis.getValue());
+      for (StringAttr axis : dist.getPartialAxes())
+        axes.insert(axis.getValue());
+    };
+    llvm::for_each(op->getOperandTypes(), visit);
+    llvm::for_each(op->getResultTypes(), visit);
+    double ranks = 1;
+    for (StringRef axis : axes)
+      ranks *= double(grid.getAxisSize(axis)); // "mb": as many rounds
+    return ranks;
+  }
+  double count(Operation *function) {
+    auto [it, first] = functions.try_emplace(function, 0);
+    if (!first)
+      return it->second;
+    double sum = 0;
+    function->walk([&](Operation *op) {
+      if (auto call = dyn_cast<func::CallOp>(op)) {
+        auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+        sum += callee ? count(callee) : 0;
+        return;
+      }
+      auto computes = dyn_cast<interpret::EvaluatedOpInterface>(op);
+      double each = computes ? computes.countWork([&](DimAttr dim) { return countDim(dim); }) : 4;
+      for (Type type : op->getResultTypes())
+        if (isa<RankedTensorType>(type))
+          sum += countRanks(op) * each * countElements(type);
+    });
+    return functions[function] = sum;
+  }
+
+  ModuleOp module;
+  GridAttr grid;
+  const Sizes &sizes;
+  bool local, eachRank;
+  DenseMap<Type, double> known;
+  DenseMap<Operation *, double> functions;
+};
+} // namespace
+
+LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget, bool eachRank,
+                                 std::string &skipped) {
+  constexpr std::pair<int64_t, int64_t> attempts[] = {{64, 3}, {64, 2}, {3, 2}, {2, 2}, {2, 1}};
+  for (auto [largest, base] : attempts) {
+    grid = makeSampleGrid(program, largest);
+    sizes.emplace(model, program, GridAttr::lookup(program), grid, base);
+    if (Operation *op = sizes->getUnknown())
+      return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                             << ") cannot be run at small sizes: the verifier does not know what "
+                                "sizes it needs";
+    double cost = Estimate(model, grid, *sizes, false).count() +
+                  Estimate(program, grid, *sizes, eachRank).count();
+    if (cost <= budget)
+      return success();
+    if (base == 1) {
+      std::string why = sizes->explain();
+      llvm::raw_string_ostream(skipped) << llvm::formatv(
+          "its sizes cannot be made small: {0:e0} multiplications, more than {1:e0}{2}{3}", cost,
+          budget, why.empty() ? "" : "; ", why);
+    }
+  }
+  return success();
+}

@@ -1,0 +1,24 @@
+//===- SmallSizes.h - Grid and sizes for a run that takes no time -*- C++ -*-==//
+
+#ifndef TPC_LIB_VERIFY_EQUIVALENCE_SMALLSIZES_H
+#define TPC_LIB_VERIFY_EQUIVALENCE_SMALLSIZES_H
+
+#include "SizeReduction.h"
+
+namespace mlir::tpc::equivalence {
+
+/// What a program is run with at small sizes. A grid of fewer ranks allows for smaller ones.
+struct SmallSizes {
+  GridAttr grid;
+  std::optional<SizeReduction> sizes;
+
+  /// The largest with which both programs take at most `budget` multiplications, about. `eachRank`:
+  /// ranks that have the same of a value compute it all the same. Where there are none `skipped`
+  /// says why. Errors: an op of which it is not known what it needs of sizes.
+  LogicalResult choose(ModuleOp model, ModuleOp program, double budget, bool eachRank,
+                       std::string &skipped);
+};
+
+} // namespace mlir::tpc::equivalence
+
+#endif // TPC_LIB_VERIFY_EQUIVALENCE_SMALLSIZES_H
