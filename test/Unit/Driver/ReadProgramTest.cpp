@@ -50,7 +50,7 @@ TEST_F(ReadProgram, KnowsTextByNameOrFirstBytes) {
   EXPECT_TRUE(isProgramText(write("bytecode", "ML\xefR and more")));
 }
 
-TEST_F(ReadProgram, FindsTheStage) {
+TEST_F(ReadProgram, FindsTheLevel) {
   EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
                     "  return %x : tensor<4xf32>\n}"),
             "import");
@@ -100,7 +100,7 @@ TEST_F(ReadProgram, RefusesCallsWithoutAnEnd) {
             "@a calls itself here");
 }
 
-TEST_F(ReadProgram, RefusesStagesThatAreMixed) {
+TEST_F(ReadProgram, RefusesLevelsThatAreMixed) {
   EXPECT_EQ(levelOf("func.func @main(%x: tensor<4xf32, #tpc.dist<[4{tp}]>>) {\n  return\n}")
                     .find("the module has no tpc.grid") == std::string::npos,
             false);

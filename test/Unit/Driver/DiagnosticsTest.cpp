@@ -1,0 +1,119 @@
+//===- DiagnosticsTest.cpp - Messages for the person who runs tpcc --------===//
+
+#include "Diagnostics.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include "gtest/gtest.h"
+
+using namespace mlir;
+
+namespace {
+
+class Diagnostics : public testing::Test {
+protected:
+  Location nameOf(StringRef name, Location inner) {
+    return NameLoc::get(builder.getStringAttr(name), inner);
+  }
+  Location node(StringRef name) { return nameOf(name, builder.getUnknownLoc()); }
+  Location place(unsigned line, unsigned column) {
+    return FileLineColLoc::get(&context, "m.mlir", line, column);
+  }
+  /// What is printed of what `report` says.
+  std::string print(llvm::function_ref<void()> report) {
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    heard.clear();
+    {
+      ::tpc::DiagnosticPrinter printer(
+          &context, os, [&](DiagnosticSeverity severity) { heard.push_back(severity); });
+      report();
+    }
+    return text;
+  }
+
+  MLIRContext context;
+  Builder builder{&context};
+  std::vector<DiagnosticSeverity> heard;
+};
+
+} // namespace
+
+TEST_F(Diagnostics, ANodeSaysMoreThanAPlace) {
+  EXPECT_EQ(::tpc::describeLocation(builder.getUnknownLoc()), "");
+  EXPECT_EQ(::tpc::describeLocation(place(3, 7)), "m.mlir:3:7");
+  EXPECT_EQ(::tpc::describeLocation(place(0, 0)), "m.mlir");
+  EXPECT_EQ(::tpc::describeLocation(nameOf("fc1", place(3, 7))), "node 'fc1'");
+  // Of an op that was made of several, the first.
+  EXPECT_EQ(::tpc::describeLocation(builder.getFusedLoc({place(1, 2), place(3, 4)})), "m.mlir:1:2");
+  EXPECT_EQ(::tpc::describeLocation(builder.getFusedLoc({place(1, 2), node("a"), node("b")})),
+            "node 'a'");
+  EXPECT_EQ(::tpc::describeLocation(CallSiteLoc::get(node("inner"), node("outer"))),
+            "node 'inner'");
+}
+
+TEST_F(Diagnostics, AMessageNamesItsNodeOnce) {
+  EXPECT_EQ(print([&] { emitError(node("fc1"), "is wrong"); }),
+            "tpcc: error: node 'fc1': is wrong\n");
+  // One that begins with the name itself, for those who see no locations.
+  EXPECT_EQ(print([&] { emitError(node("fc1"), "'fc1' (tpc.matmul) is wrong"); }),
+            "tpcc: error: node 'fc1' (tpc.matmul) is wrong\n");
+  EXPECT_EQ(print([&] { emitError(node("fc1"), "'fc2' is wrong"); }),
+            "tpcc: error: node 'fc1': 'fc2' is wrong\n");
+  EXPECT_EQ(print([&] { emitWarning(place(3, 7), "is odd"); }),
+            "tpcc: warning: m.mlir:3:7: is odd\n");
+  EXPECT_EQ(print([&] { emitError(builder.getUnknownLoc(), "is nowhere"); }),
+            "tpcc: error: is nowhere\n");
+}
+
+TEST_F(Diagnostics, NotesAreIndented) {
+  EXPECT_EQ(
+      print([&] {
+        InFlightDiagnostic error = emitError(node("a"), "waits");
+        error.attachNote(node("b")) << "for this";
+        error.attachNote(place(1, 1)) << "and this";
+      }),
+      "tpcc: error: node 'a': waits\n  note: node 'b': for this\n  note: m.mlir:1:1: and this\n");
+}
+
+TEST_F(Diagnostics, OneMessageIsPrintedOnceWithItsNotes) {
+  auto report = [&] {
+    for (StringRef name : {"a", "b", "a", "a"}) {
+      InFlightDiagnostic error = emitError(node(name), "is wrong");
+      error.attachNote(node(name)) << "here";
+    }
+  };
+  EXPECT_EQ(print(report), "tpcc: error: node 'a': is wrong\n  note: node 'a': here\n"
+                           "tpcc: error: node 'b': is wrong\n  note: node 'b': here\n");
+  // That there was an error is heard of each.
+  EXPECT_EQ(heard, std::vector(4, DiagnosticSeverity::Error));
+}
+
+TEST_F(Diagnostics, OfRemarksThereAreAFew) {
+  auto report = [&](int count) {
+    return print([&] {
+      for (int i = 0; i < count; ++i)
+        emitRemark(node("n" + std::to_string(i % 10)), "was not recognized");
+      emitError(node("last"), "is wrong");
+    });
+  };
+  std::string eight = report(8);
+  EXPECT_EQ(llvm::StringRef(eight).count("remark"), 8u);
+  EXPECT_EQ(eight.find("more of these"), std::string::npos);
+  // Ten different ones, some of them twice. Errors are printed however many remarks there were.
+  std::string ten = report(13);
+  EXPECT_EQ(llvm::StringRef(ten).count("was not recognized"), 8u);
+  EXPECT_NE(ten.find("tpcc: error: node 'last': is wrong\n"), std::string::npos);
+  EXPECT_TRUE(
+      llvm::StringRef(ten).ends_with("tpcc: remark: 2 more of these (tpc-opt prints them all)\n"))
+      << ten;
+  EXPECT_EQ(heard.size(), 9u);
+}
+
+TEST_F(Diagnostics, NamesDoNotReachTheTerminalAsTheyAre) {
+  EXPECT_EQ(print([&] { emitError(node("a\x1b[2Jb"), "is \x07wrong"); }),
+            "tpcc: error: node 'a\\x1b[2Jb': is \\x07wrong\n");
+  EXPECT_EQ(print([&] { emitError(node("a\nb"), "one\ntwo"); }),
+            "tpcc: error: node 'a\nb': one\ntwo\n");
+}
