@@ -20,38 +20,6 @@ LLVM::LLVMFuncOp HostModule::getRuntimeFunction(const abi::Function &function) {
                                   function.getType(module.getContext()));
 }
 
-LLVM::GlobalOp HostModule::getText(StringRef text) {
-  SmallVector<int8_t> bytes(text.begin(), text.end());
-  bytes.push_back(0);
-  auto type = RankedTensorType::get(bytes.size(), IntegerType::get(module.getContext(), 8));
-  return getConstant(DenseElementsAttr::get(type, ArrayRef<int8_t>(bytes)));
-}
-
-LLVM::GlobalOp HostModule::getConstant(ElementsAttr value) {
-  LLVM::GlobalOp &global = constants[value];
-  if (global)
-    return global;
-  auto type = cast<ShapedType>(value.getType());
-  OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
-  Type element = type.getElementType();
-  auto dense = cast<DenseElementsAttr>(value);
-  // LLVM wants signless elements, and a boolean takes a byte.
-  if (isUnsigned(element)) {
-    SmallVector<int8_t> bytes;
-    for (APInt v : dense.getValues<APInt>())
-      bytes.push_back(element.isInteger(1) ? (v.isZero() ? 0 : 1) : v.getZExtValue());
-    element = b.getI8Type();
-    dense = DenseElementsAttr::get(RankedTensorType::get(type.getShape(), element),
-                                   ArrayRef<int8_t>(bytes));
-  }
-  dense = dense.reshape(RankedTensorType::get({type.getNumElements()}, element));
-  global = LLVM::GlobalOp::create(
-      b, module.getLoc(), LLVM::LLVMArrayType::get(element, type.getNumElements()),
-      /*isConstant=*/true, LLVM::Linkage::Internal,
-      "constant_" + std::to_string(constants.size() - 1), dense, /*alignment=*/64);
-  return global;
-}
-
 LLVM::LLVMFunctionType HostModule::getType(func::FuncOp function) {
   MLIRContext *context = module.getContext();
   auto pointer = LLVM::LLVMPointerType::get(context);
@@ -148,7 +116,7 @@ abi::I32 HostEmitter::dtype(Type tensor) {
 }
 
 void HostEmitter::copy(Value to, Value from, Type tensor) {
-  LLVM::MemcpyOp::create(b, loc, to, from, bytes(tensor), /*isVolatile=*/false);
+  call(TPC_ABI(tpc_copy), abi::Pointer(to), abi::Pointer(from), bytes(tensor));
 }
 
 //===----------------------------------------------------------------------===//

@@ -16,6 +16,7 @@
 #define TPC_LIB_CONVERSION_HOSTEMITTER_H
 
 #include "ParameterTable.h"
+#include "ProgramObject.h"
 #include "RuntimeAbi.h"
 #include "SizeEmitter.h"
 
@@ -35,20 +36,14 @@ public:
 
   /// A function of the runtime, declared at its first use.
   LLVM::LLVMFuncOp getRuntimeFunction(const abi::Function &function);
-  /// A read-only global with these elements, 64-byte aligned.
-  LLVM::GlobalOp getConstant(ElementsAttr value);
-  /// The same for a text, with a NUL behind it.
-  LLVM::GlobalOp getText(StringRef text);
   /// A function of tensors in its lowered form.
   LLVM::LLVMFunctionType getType(func::FuncOp function);
 
   ModuleOp module;
   const EnvLayout &layout;
   ParameterTable &parameters;
+  ProgramObject object;
   SymbolTableCollection symbols;
-
-private:
-  DenseMap<Attribute, LLVM::GlobalOp> constants;
 };
 
 class HostEmitter {

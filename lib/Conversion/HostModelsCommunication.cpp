@@ -13,9 +13,7 @@ using namespace mlir::tpc;
 /// Calls the runtime, which is told for messages what node it is for.
 template <typename Function, typename... Args>
 static void communicate(Operation *op, HostEmitter &e, Function function, Args... args) {
-  Value node = LLVM::AddressOfOp::create(e.builder(), e.getLoc(),
-                                         e.getHost().getText(getSourceName(op->getLoc())));
-  e.call(TPC_ABI(tpc_at), abi::Pointer(node));
+  e.call(TPC_ABI(tpc_at), e.i32(e.getHost().object.getNode(op)));
   e.call(function, args...);
 }
 

@@ -24,10 +24,11 @@ struct ConstantModel : HostOpInterface::ExternalModel<ConstantModel, ConstantOp>
   bool needsMemory(Operation *) const { return false; }
   LogicalResult lower(Operation *op, HostEmitter &e) const {
     auto constant = cast<ConstantOp>(op);
-    if (!isa<DenseElementsAttr>(constant.getValue()))
+    auto elements = dyn_cast<DenseElementsAttr>(constant.getValue());
+    if (!elements)
       return op->emitOpError() << "has elements of an unknown form";
-    auto global = e.getHost().getConstant(constant.getValue());
-    e.setPointer(constant.getResult(), LLVM::AddressOfOp::create(e.builder(), e.getLoc(), global));
+    e.setPointer(constant.getResult(),
+                 e.call(TPC_ABI(tpc_constant), e.i32(e.getHost().object.getConstant(elements))));
     return success();
   }
 };
@@ -268,14 +269,14 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
                                    HostEmitter &e) {
     SizeEmitter &s = e.sizes();
     Type pointer = LLVM::LLVMPointerType::get(call.getContext());
-    SmallVector<Value> values{e.context(), e.environment()};
+    SmallVector<Value> values;
     for (Value v : call.getOperands())
       values.push_back(e.pointer(v));
     for (Value v : call.getResults())
       values.push_back(e.pointer(v));
-    abi::Pointer args = e.scratch(pointer, llvm::PowerOf2Ceil(values.size()));
+    abi::Pointer operands = e.scratch(pointer, llvm::PowerOf2Ceil(values.size()));
     for (auto [i, value] : llvm::enumerate(values))
-      e.storeAt(args, pointer, i, value);
+      e.storeAt(operands, pointer, i, value);
 
     Value result = call.getResult(0);
     SmallVector<Value> sizes = s.localSizes(result.getType());
@@ -292,8 +293,8 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
     llvm::for_each(call.getOperands(), consider);
     llvm::for_each(call.getResults(), consider);
     Value grain = s.add(s.floorDiv(e.i64(8192), perRow), e.i64(1));
-    Value function = LLVM::AddressOfOp::create(e.builder(), e.getLoc(), pointer, callee.getName());
-    e.call(TPC_ABI(tpc_parallel_for), abi::Pointer(function), args, abi::I64(rows),
+    int32_t kernel = e.getHost().object.getKernel(callee.getSymNameAttr());
+    e.call(TPC_ABI(tpc_launch), e.i32(kernel), operands, e.i32(values.size()), abi::I64(rows),
            abi::I64(grain));
     return success();
   }

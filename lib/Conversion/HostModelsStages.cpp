@@ -42,6 +42,9 @@ struct MicroBatchesModel : HostOpInterface::ExternalModel<MicroBatchesModel, Mic
           LLVM::GEPOp::create(b, loc, e.environment().getType(), b.getI64Type(), e.environment(),
                               ArrayRef<LLVM::GEPArg>{(int32_t)host.layout.microBatchIndex()});
       LLVM::StoreOp::create(b, loc, round, where);
+      // The device has an env of its own, which changes as work gets there.
+      if (host.layout.axisSize("mb") > 1)
+        e.call(TPC_ABI(tpc_set_env), e.i32(host.layout.microBatchIndex()), abi::I64(round));
       auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
                                               llvm::to_vector(TypeRange(ValueRange(arguments))));
       LLVM::CallOp::create(b, loc, type, name, arguments);

@@ -189,11 +189,26 @@ void KernelEmitter::reportUnless(Value inside, Operation *lookup, Value index, V
   Block *before = b.getInsertionBlock();
   Region *region = before->getParent();
   Block *after = b.createBlock(region, std::next(before->getIterator()));
-  Block *missing = b.createBlock(after);
-  Value node = LLVM::AddressOfOp::create(b, loc, host.getText(getSourceName(lookup->getLoc())));
-  SmallVector<Value> args{ctx, node, index, size};
-  auto report = host.getRuntimeFunction(TPC_ABI(tpc_missing_index));
-  LLVM::CallOp::create(b, loc, report, args);
+  Block *missing = b.createBlock(after), *first = b.createBlock(after);
+  using Layout = abi::Layout<tpc_status>;
+  auto field = [&](Layout::Place place) -> Value {
+    return LLVM::GEPOp::create(b, loc, status.getType(),
+                               abi::getStructType<tpc_status>(b.getContext()), status,
+                               ArrayRef<LLVM::GEPArg>{0, place});
+  };
+  auto i32 = [&](int32_t value) -> Value {
+    return LLVM::ConstantOp::create(b, loc, b.getI32Type(), b.getI32IntegerAttr(value));
+  };
+  // Others may meet one at the same time: the first one stays.
+  b.setInsertionPointToEnd(missing);
+  Value known = LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::xchg, field(Layout::missing),
+                                          i32(1), LLVM::AtomicOrdering::monotonic);
+  Value none = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, known, i32(0));
+  LLVM::CondBrOp::create(b, loc, none, first, ValueRange(), after, ValueRange());
+  b.setInsertionPointToEnd(first);
+  LLVM::StoreOp::create(b, loc, i32(host.object.getNode(lookup)), field(Layout::node));
+  LLVM::StoreOp::create(b, loc, index, field(Layout::index));
+  LLVM::StoreOp::create(b, loc, size, field(Layout::size));
   LLVM::BrOp::create(b, loc, ValueRange(), after);
   b.setInsertionPointToEnd(before);
   LLVM::CondBrOp::create(b, loc, inside, after, ValueRange(), missing, ValueRange());

@@ -275,27 +275,30 @@ LogicalResult KernelEmitter::emit() {
   b.setInsertionPointToStart(entry);
   auto branch = LLVM::BrOp::create(b, loc, body);
   b.setInsertionPoint(branch);
-  auto argument = [&](unsigned i) -> Value {
-    Value slot = LLVM::GEPOp::create(b, loc, pointer, pointer, entry->getArgument(0),
-                                     ArrayRef<LLVM::GEPArg>{(int32_t)i});
+  // The parameters of tpc_kernel_fn.
+  Value env = entry->getArgument(0), operands = entry->getArgument(2);
+  Value lo = entry->getArgument(3), hi = entry->getArgument(4);
+  status = entry->getArgument(1);
+  int32_t next = 0;
+  auto loadOperand = [&]() -> Value {
+    Value slot =
+        LLVM::GEPOp::create(b, loc, pointer, pointer, operands, ArrayRef<LLVM::GEPArg>{next++});
     auto load = LLVM::LoadOp::create(b, loc, pointer, slot);
     load.setInvariant(true);
     return load;
   };
-  ctx = argument(0);
-  Value env = argument(1);
-  unsigned next = 2;
   for (Value arg : source.getArguments())
-    pointers[arg] = argument(next++);
+    pointers[arg] = loadOperand();
   OperandRange results = source.front().getTerminator()->getOperands();
   for (Value result : results)
-    pointers[result] = argument(next++);
+    pointers[result] = loadOperand();
   sizeEmitter = std::make_unique<SizeEmitter>(b, loc, host.layout, env);
 
   rowRank = source->getAttrOfType<IntegerAttr>(kKernelAttr).getInt();
   findRowOps();
   SmallVector<Value> rows(sizesOf(results[0]).take_front(rowRank));
-  Value lo = entry->getArgument(1), hi = entry->getArgument(2);
+  // A launch may cover more rows than there are.
+  hi = LLVM::SMinOp::create(b, loc, hi, sizes().product(rows));
   b.setInsertionPointToStart(body);
   Scope scope(*this);
   if (rowRank == 0) {

@@ -3,13 +3,14 @@
 // A kernel is a private function of tensors that carries `tpc.kernel = k`: its
 // results share their first k dimensions, the rows. It becomes
 //
-//   void kernel(void *const *args, int64_t lo, int64_t hi)
+//   void kernel(const int64_t *env, tpc_status *status, void *const *operands,
+//               int64_t lo, int64_t hi)
 //
-// with args = ctx, env, pointers to the operands, pointers to the results. The
+// with operands = pointers to the operands, pointers to the results. The
 // emitter walks over rows; for each row, in program order, ops build what a
 // row shares, and results are computed element by element and stored:
 //
-//   for row in [lo, hi)
+//   for row in [lo, min(hi, rows))
 //     mean, rstd = ... loops over x[row, *] ...       layer_norm's buildRow
 //     for j: y[row, j] = (x[row, j] - mean) * rstd ...  its buildElement
 //
@@ -75,8 +76,8 @@ public:
                            bool unroll = false);
   Value ifElse(Value condition, Type type, function_ref<Value()> then,
                function_ref<Value()> otherwise);
-  /// Where `inside` is false, tells the runtime that `index` is not one of `size`
-  /// that `lookup` finds. The step fails, but not here: goes on in both cases.
+  /// Where `inside` is false, notes in the step's status that `index` is not one of `size`
+  /// that `lookup` finds. The step fails when it ends, not here: goes on in both cases.
   void reportUnless(Value inside, Operation *lookup, Value index, Value size);
 
   /// Arithmetic on indices, at the current place.
@@ -139,7 +140,7 @@ private:
   func::FuncOp source;
   HostModule &host;
   LLVM::LLVMFuncOp target;
-  Value ctx;
+  Value status;
   OpBuilder b{source.getContext()};
   Location loc = source.getLoc();
   std::unique_ptr<SizeEmitter> sizeEmitter;

@@ -20,53 +20,8 @@ namespace {
 struct LowerProgram : mlir::tpc::impl::LowerProgramBase<LowerProgram> {
   using Base::Base;
   void runOnOperation() override;
-  void emitProgram(ArrayRef<std::string> stages, const std::string &manifest);
 };
 } // namespace
-
-void LowerProgram::emitProgram(ArrayRef<std::string> stages, const std::string &manifest) {
-  ModuleOp module = getOperation();
-  Location loc = module.getLoc();
-  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
-  auto pointer = LLVM::LLVMPointerType::get(&getContext());
-  std::string text = manifest;
-  text.push_back('\0');
-  LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI8Type(), text.size()),
-                         /*isConstant=*/true, LLVM::Linkage::Internal, "tpc_manifest",
-                         b.getStringAttr(text));
-  auto address = [&](StringRef symbol) {
-    return abi::Pointer(LLVM::AddressOfOp::create(b, loc, pointer, symbol));
-  };
-  auto number = [&](int64_t n) {
-    return abi::I32(LLVM::ConstantOp::create(b, loc, b.getI32Type(), b.getI32IntegerAttr(n)));
-  };
-  // A constant of several values, which are built in its initializer.
-  auto aggregate = [&](StringRef name, Type type, LLVM::Linkage linkage,
-                       function_ref<SmallVector<Value>()> values) {
-    auto global =
-        LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/true, linkage, name, Attribute());
-    OpBuilder::InsertionGuard guard(b);
-    b.createBlock(&global.getInitializer());
-    Value all = LLVM::UndefOp::create(b, loc, type);
-    for (auto [i, value] : llvm::enumerate(values()))
-      all = LLVM::InsertValueOp::create(b, loc, all, value, static_cast<int64_t>(i));
-    LLVM::ReturnOp::create(b, loc, all);
-  };
-  aggregate("tpc_stages", LLVM::LLVMArrayType::get(pointer, stages.size()), LLVM::Linkage::Internal,
-            [&] {
-              return llvm::map_to_vector(stages, [&](StringRef s) -> Value { return address(s); });
-            });
-  aggregate("tpc_program_v1", abi::getStructType<tpc_program>(&getContext()),
-            LLVM::Linkage::External, [&] {
-              return abi::Values<tpc_program>{
-                  .abi_version = number(TPC_ABI_VERSION),
-                  .num_stages = number(stages.size()),
-                  .manifest = address("tpc_manifest"),
-                  .stages = address("tpc_stages"),
-              }
-                  .list();
-            });
-}
 
 void LowerProgram::runOnOperation() {
   ModuleOp module = getOperation();
@@ -101,6 +56,7 @@ void LowerProgram::runOnOperation() {
     if (failed(HostEmitter(host, function.getLoc()).emitFunction(function)))
       return signalPassFailure();
 
+  SmallVector<std::pair<SmallVector<std::string>, std::string>> programs; // stages, manifest
   for (auto pipeline : llvm::make_early_inc_range(module.getOps<PipelineOp>())) {
     SmallVector<std::string> stages;
     ProgramFacts facts = ProgramFacts::get(module, pipeline);
@@ -114,11 +70,13 @@ void LowerProgram::runOnOperation() {
     if (failed(manifest))
       return signalPassFailure();
     pipeline.erase();
-    emitProgram(stages, *manifest);
+    programs.push_back({std::move(stages), std::move(*manifest)});
   }
   for (func::FuncOp kernel : kernels)
     if (failed(KernelEmitter(kernel, host).emit()))
       return signalPassFailure();
+  for (auto &[stages, manifest] : programs)
+    host.object.emit(module, stages, manifest);
   for (func::FuncOp function : llvm::concat<func::FuncOp>(functions, kernels))
     function.erase();
 }

@@ -148,6 +148,9 @@ template <size_t n> constexpr bool isAsInC(const std::array<Field, n> &fields, s
     static_assert(isAsInC(fields, sizeof(T)));                                                     \
   };
 
+TPC_ABI_STRUCT(tpc_status, TPC_STATUS_FIELDS)
+TPC_ABI_STRUCT(tpc_kernel, TPC_KERNEL_FIELDS)
+TPC_ABI_STRUCT(tpc_data, TPC_DATA_FIELDS)
 TPC_ABI_STRUCT(tpc_program, TPC_PROGRAM_FIELDS)
 TPC_ABI_STRUCT(tpc_attention_args, TPC_ATTENTION_FIELDS)
 

@@ -44,7 +44,7 @@ LEVELS (--emit), in order; a program of one up to staged can be compiled as a mo
   spmd     one rank's view: local shapes, explicit collectives
   staged   pipeline stages, transfers, the schedule
   llvm     LLVM IR
-  obj      an object file that defines tpc_program_v1
+  obj      an object file that defines tpc_program_v2
   exe      the executable
   onnx-sharded   the model's own file, with shardings and stages as ONNX's multi-device fields
 

@@ -42,17 +42,9 @@ public:
                     const int64_t *global, const int64_t *offset, const int64_t *size) = 0;
 };
 
-/// The first index that a kernel looked up and that is not there. Any of the rank's threads may set
-/// it, while its thread waits for them.
-struct MissingIndex {
-  std::atomic<bool> met{false};
-  const char *node = nullptr;
-  int64_t index = 0, size = 0;
-};
-
 } // namespace tpc::rt
 
-/// Opaque to generated code. Used by one thread, the rank's, but for `missing`.
+/// Opaque to generated code. Used by one thread, the rank's, but for `status`.
 struct tpc_context {
   tpc_context(tpc::rt::World &world, const tpc::rt::Grid &grid, int rank, int threadsPerRank);
   tpc_context(const tpc_context &) = delete;
@@ -70,8 +62,10 @@ struct tpc_context {
   tpc::rt::Counters counters;
   tpc::rt::Activity activity;
 
+  const tpc_program *code = nullptr; ///< what runs; null before the first step
   tpc::rt::DataTables data;
-  tpc::rt::MissingIndex missing;
+  std::vector<int64_t> env; ///< that of kernels
+  tpc_status status = {};   ///< of the step
   tpc::rt::OutputSink *outputs = nullptr;
   std::unique_ptr<tpc::rt::RankState> compute; ///< owned by cpu/
   std::unique_ptr<tpc::rt::RankState> program; ///< owned by program/

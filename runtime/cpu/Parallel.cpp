@@ -103,34 +103,19 @@ void runTasks(const tpc_context &ctx, int threads, int64_t tasks, void (*fn)(voi
 
 using namespace tpc::rt;
 
-extern "C" void tpc_parallel_for(tpc_context *ctx, tpc_kernel_fn kernel, void *const *args,
-                                 int64_t rows, int64_t grain) {
+extern "C" void tpc_launch(tpc_context *ctx, int32_t kernel, void *const *operands, int32_t,
+                           int64_t rows, int64_t grain) {
   if (rows <= 0)
     return;
+  if (kernel < 0 || !ctx->code || kernel >= ctx->code->num_kernels)
+    fail(*ctx, "internal error: there is no kernel " + std::to_string(kernel));
+  tpc_kernel_fn function = ctx->code->kernels[kernel].function;
   // At least `grain` rows each, and a few pieces for each thread: enough to even out, few enough to
   // keep a thread on neighbouring rows.
   int64_t most = ctx->threadsPerRank == 1 ? 1 : 3 * ctx->threadsPerRank;
   int64_t pieces = std::clamp<int64_t>(rows / std::max<int64_t>(grain, 1), 1, most);
   forEachTask(*ctx, ctx->threadsPerRank, pieces, [&](int64_t piece, int) {
     Part part = partOf(rows, pieces, piece);
-    kernel(args, part.offset, part.offset + part.size);
+    function(ctx->env.data(), &ctx->status, operands, part.offset, part.offset + part.size);
   });
-  if (MissingIndex &missing = ctx->missing; missing.met.load(std::memory_order_relaxed)) {
-    missing.met.store(false, std::memory_order_relaxed);
-    fail(*ctx, "node '" + std::string(missing.node) + "' looks up index " +
-                   std::to_string(missing.index) + " of " + std::to_string(missing.size) +
-                   (missing.size ? "; valid are " + std::to_string(-missing.size) + " to " +
-                                       std::to_string(missing.size - 1)
-                                 : ""));
-  }
-}
-
-extern "C" void tpc_missing_index(tpc_context *ctx, const char *node, int64_t index, int64_t size) {
-  MissingIndex &missing = ctx->missing;
-  // Read by the rank's thread only after all others are done with the kernel.
-  if (missing.met.exchange(true, std::memory_order_relaxed))
-    return;
-  missing.node = node;
-  missing.index = index;
-  missing.size = size;
 }

@@ -2,6 +2,7 @@
 
 #include "program/Execution.h"
 #include "core/Cores.h"
+#include "core/Step.h"
 #include "program/Error.h"
 #include "program/Weights.h"
 #include "tpc/printable.h"
@@ -146,9 +147,7 @@ void Execution::prepare(const Inputs &inputs) {
 }
 
 void Execution::runStage(tpc_context &ctx, const std::vector<int64_t> &symbols) {
-  std::vector<int64_t> env = symbols;
-  env.insert(env.end(), ctx.coordinates.begin(), ctx.coordinates.end());
-  program.stages[manifest.stageOf(ctx.rank)](&ctx, env.data());
+  rt::runStage(ctx, program, manifest.stageOf(ctx.rank), symbols);
   assembler.collect(ctx);
 }
 

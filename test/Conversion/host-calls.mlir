@@ -67,15 +67,14 @@ func.func private @shared_left(%x: tensor<3x6xf32>, %y: tensor<5x6x7xf32>) -> te
 // CHECK-LABEL: llvm.func internal @kernel_call(
 // CHECK-DAG: %[[C513:.*]] = llvm.mlir.constant(513 : i64)
 // CHECK-DAG: %[[C64:.*]] = llvm.mlir.constant(64 : i64)
-// CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
-// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @kernel_mul : !llvm.ptr
-// CHECK: %[[V1:.*]] = llvm.alloca %[[C8]] x !llvm.ptr {alignment = 16 : i64} : (i64) -> !llvm.ptr
-// CHECK: llvm.store %arg0, %[[V1]] : !llvm.ptr
-// CHECK: llvm.store %arg1, %{{.*}} : !llvm.ptr
-// CHECK: llvm.store %arg2, %{{.*}} : !llvm.ptr
+// CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
+// CHECK-DAG: %[[KERNEL:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-DAG: %[[COUNT:.*]] = llvm.mlir.constant(3 : i32)
+// CHECK: %[[V1:.*]] = llvm.alloca %[[C4]] x !llvm.ptr {alignment = 16 : i64} : (i64) -> !llvm.ptr
+// CHECK: llvm.store %arg2, %[[V1]] : !llvm.ptr
 // CHECK: llvm.store %arg3, %{{.*}} : !llvm.ptr
 // CHECK: llvm.store %arg4, %{{.*}} : !llvm.ptr
-// CHECK: llvm.call @tpc_parallel_for(%arg0, %[[K0]], %[[V1]], %[[C64]], %[[C513]])
+// CHECK: llvm.call @tpc_launch(%arg0, %[[KERNEL]], %[[V1]], %[[COUNT]], %[[C64]], %[[C513]])
 func.func private @kernel_call(%x: tensor<64x16xf32>, %y: tensor<16xf32>) -> tensor<64x16xf32> {
   %0 = tpc.mul %x, %y : tensor<64x16xf32>, tensor<16xf32> -> tensor<64x16xf32>
   return %0 : tensor<64x16xf32>

@@ -9,8 +9,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 1>} {
 // CHECK-DAG: %[[C24:.*]] = llvm.mlir.constant(24 : i64)
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[I32_3:.*]] = llvm.mlir.constant(3 : i32)
-// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_0 : !llvm.ptr
-// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_at(%arg0, %[[I32_0]])
 // CHECK: llvm.call @tpc_all_reduce(%arg0, %[[I32_3]], %[[I32_0]], %[[I32_0]], %arg2, %arg3, %[[C24]])
 func.func private @all_reduce(%x: tensor<4x6xf32, #tpc.dist<[4, 6], sum{tp, dp}>>) -> tensor<4x6xf32> {
   %0 = tpc.all_reduce %x over ["tp", "dp"] : tensor<4x6xf32, #tpc.dist<[4, 6], sum{tp, dp}>> -> tensor<4x6xf32> loc("/sum")
@@ -22,8 +21,7 @@ func.func private @all_reduce(%x: tensor<4x6xf32, #tpc.dist<[4, 6], sum{tp, dp}>
 // CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
 // CHECK-DAG: %[[I32_2:.*]] = llvm.mlir.constant(2 : i32)
 // CHECK-DAG: %[[I32_3:.*]] = llvm.mlir.constant(3 : i32)
-// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_1 : !llvm.ptr
-// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_at(%arg0, %[[I32_1]])
 // CHECK: llvm.call @tpc_all_reduce(%arg0, %[[I32_2]], %[[I32_3]], %[[I32_1]], %arg2, %arg3, %[[C4]])
 func.func private @maximum(%x: tensor<4xbf16, #tpc.dist<[4], max{dp}>>) -> tensor<4xbf16> {
   %0 = tpc.all_reduce %x over ["dp"] : tensor<4xbf16, #tpc.dist<[4], max{dp}>> -> tensor<4xbf16> loc("/max")
@@ -36,8 +34,8 @@ func.func private @maximum(%x: tensor<4xbf16, #tpc.dist<[4], max{dp}>>) -> tenso
 // CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
-// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_2 : !llvm.ptr
-// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK-DAG: %[[NODE:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK: llvm.call @tpc_at(%arg0, %[[NODE]])
 // CHECK: llvm.call @tpc_all_gather(%arg0, %[[I32_1]], %[[I32_0]], %arg2, %arg3, %[[C5]], %[[C8]], %[[C6]])
 func.func private @all_gather(%x: tensor<5x4x6xf32, #tpc.dist<[5, 8{tp}, 6], local>>) -> tensor<5x8x6xf32> {
   %0 = tpc.all_gather %x over ["tp"] dim 1 : tensor<5x4x6xf32, #tpc.dist<[5, 8{tp}, 6], local>> -> tensor<5x8x6xf32> loc("/gather")
@@ -56,7 +54,7 @@ func.func private @all_gather(%x: tensor<5x4x6xf32, #tpc.dist<[5, 8{tp}, 6], loc
 // CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
 // CHECK-DAG: %[[I32_2:.*]] = llvm.mlir.constant(2 : i32)
 // CHECK-DAG: %[[I32_4:.*]] = llvm.mlir.constant(4 : i32)
-// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_3 : !llvm.ptr
+// CHECK-DAG: %[[NODE:.*]] = llvm.mlir.constant(3 : i32)
 // CHECK: %[[V1:.*]] = llvm.load %arg1 {{.*}}-> i64
 // CHECK: %[[V2:.*]] = llvm.sub %[[C13]], %[[V1]]
 // CHECK: %[[V3:.*]] = llvm.srem %[[V2]], %[[C2]]
@@ -66,9 +64,9 @@ func.func private @all_gather(%x: tensor<5x4x6xf32, #tpc.dist<[5, 8{tp}, 6], loc
 // CHECK: %[[V7:.*]] = llvm.sub %[[V2]], %[[V6]]
 // CHECK: %[[V8:.*]] = llvm.sdiv %[[V7]], %[[C2]]
 // CHECK: %[[V9:.*]] = llvm.call @tpc_frame_push(%arg0, %[[C30]])
-// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_at(%arg0, %[[NODE]])
 // CHECK: llvm.call @tpc_all_gather(%arg0, %[[I32_2]], %[[I32_4]], %arg2, %[[V9]], %[[C5]], %[[V8]], %[[C1]])
-// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_at(%arg0, %[[NODE]])
 // CHECK: llvm.call @tpc_all_gather(%arg0, %[[I32_1]], %[[I32_4]], %[[V9]], %arg3, %[[C5]], %[[C12]], %[[C1]])
 // CHECK: llvm.call @tpc_frame_pop(%arg0, %[[V9]])
 func.func private @all_gather_two(%x: tensor<5x2xi8, #tpc.dist<[5, 12{tp, dp}], local>>) -> tensor<5x12xi8> {
@@ -82,8 +80,8 @@ func.func private @all_gather_two(%x: tensor<5x2xi8, #tpc.dist<[5, 12{tp, dp}], 
 // CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
-// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_4 : !llvm.ptr
-// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK-DAG: %[[NODE:.*]] = llvm.mlir.constant(4 : i32)
+// CHECK: llvm.call @tpc_at(%arg0, %[[NODE]])
 // CHECK: llvm.call @tpc_reduce_scatter(%arg0, %[[I32_1]], %[[I32_0]], %[[I32_0]], %arg2, %arg3, %[[C3]], %[[C8]], %[[C1]])
 func.func private @reduce_scatter(%x: tensor<3x8xf32, #tpc.dist<[3, 8], sum{tp}>>) -> tensor<3x4xf32, #tpc.dist<[3, 8{tp}], local>> {
   %0 = tpc.reduce_scatter %x over ["tp"] dim 1 : tensor<3x8xf32, #tpc.dist<[3, 8], sum{tp}>> -> tensor<3x4xf32, #tpc.dist<[3, 8{tp}], local>> loc("/scatter")
@@ -98,8 +96,8 @@ func.func private @reduce_scatter(%x: tensor<3x8xf32, #tpc.dist<[3, 8], sum{tp}>
 // CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
-// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_5 : !llvm.ptr
-// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK-DAG: %[[NODE:.*]] = llvm.mlir.constant(5 : i32)
+// CHECK: llvm.call @tpc_at(%arg0, %[[NODE]])
 // CHECK: llvm.call @tpc_all_to_all(%arg0, %[[I32_1]], %[[I32_0]], %arg2, %arg3, %[[C1]], %[[C4]], %[[C3]], %[[C16]], %[[C1]], %[[I32_1]])
 func.func private @all_to_all(%x: tensor<4x3x8xf32, #tpc.dist<[4, 3, 16{tp}], local>>) -> tensor<2x3x16xf32, #tpc.dist<[4{tp}, 3, 16], local>> {
   %0 = tpc.all_to_all %x over ["tp"] from 2 to 0 : tensor<4x3x8xf32, #tpc.dist<[4, 3, 16{tp}], local>> -> tensor<2x3x16xf32, #tpc.dist<[4{tp}, 3, 16], local>> loc("/turn")
@@ -115,7 +113,7 @@ func.func private @all_to_all(%x: tensor<4x3x8xf32, #tpc.dist<[4, 3, 16{tp}], lo
 // CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[I32_M1:.*]] = llvm.mlir.constant(-1 : i32)
-// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_6 : !llvm.ptr
+// CHECK-DAG: %[[NODE:.*]] = llvm.mlir.constant(6 : i32)
 // CHECK: %[[V1:.*]] = llvm.alloca %[[C6]] x i32 {alignment = 16 : i64} : (i64) -> !llvm.ptr
 // CHECK: llvm.store %[[I32_0]], %[[V1]] : i32
 // CHECK: llvm.store %[[I32_M1]], %{{.*}} : i32
@@ -123,7 +121,7 @@ func.func private @all_to_all(%x: tensor<4x3x8xf32, #tpc.dist<[4, 3, 16{tp}], lo
 // CHECK: llvm.store %[[I32_0]], %{{.*}} : i32
 // CHECK: llvm.store %[[I32_M1]], %{{.*}} : i32
 // CHECK: llvm.store %[[I32_M1]], %{{.*}} : i32
-// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK: llvm.call @tpc_at(%arg0, %[[NODE]])
 // CHECK: llvm.call @tpc_collective_permute(%arg0, %[[V1]], %[[I32_0]], %arg2, %arg3, %[[C1]], %[[C1]], %[[C8]], %[[C1]], %[[C3]], %[[C5]])
 func.func private @permute(%x: tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>>) -> tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>> {
   %0 = tpc.collective_permute %x over ["tp"] dim 0 from "5" every "8" : tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>> -> tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>> loc("/shift")
@@ -137,9 +135,9 @@ func.func private @permute(%x: tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>>) ->
 // CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[I32_4:.*]] = llvm.mlir.constant(4 : i32)
-// CHECK-DAG: %[[K0:.*]] = llvm.mlir.addressof @constant_7 : !llvm.ptr
-// CHECK: "llvm.intr.memcpy"(%arg3, %arg2, %[[C16]])
-// CHECK: llvm.call @tpc_at(%arg0, %[[K0]])
+// CHECK-DAG: %[[NODE:.*]] = llvm.mlir.constant(7 : i32)
+// CHECK: llvm.call @tpc_copy(%arg0, %arg3, %arg2, %[[C16]])
+// CHECK: llvm.call @tpc_at(%arg0, %[[NODE]])
 // CHECK: llvm.call @tpc_broadcast(%arg0, %[[I32_4]], %[[I32_0]], %arg3, %[[C4]], %[[C1]])
 func.func private @broadcast(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = tpc.broadcast %x over ["pp"] root 1 : tensor<4xf32> -> tensor<4xf32> loc("/root")

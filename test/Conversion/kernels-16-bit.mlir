@@ -3,9 +3,8 @@
 // 16-bit elements are computed in f32, and each op rounds once: between two ops as well, so that bits do not depend on what was
 // fused into one kernel.
 // CHECK-LABEL: llvm.func internal @each_op_rounds(
-// CHECK: %[[V0:.*]] = llvm.getelementptr %arg0[2]
-// CHECK: %[[V1:.*]] = llvm.load %[[V0]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V2:.*]] = llvm.getelementptr %arg0[3]
+// CHECK: %[[V1:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
+// CHECK: %[[V2:.*]] = llvm.getelementptr %arg2[1]
 // CHECK: %[[V3:.*]] = llvm.load %[[V2]] {{.*}}-> !llvm.ptr
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
 // CHECK: %[[V4:.*]] = llvm.getelementptr %[[V1]][%[[ROW]]]
@@ -70,9 +69,8 @@ func.func private @sum(%x: tensor<5x4xf16>) -> tensor<4xf16> attributes {tpc.ker
 // CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
 // CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
 // CHECK-DAG: %[[K0:.*]] = arith.constant 0.000000e+00 : f32
-// CHECK: %[[V1:.*]] = llvm.getelementptr %arg0[2]
-// CHECK: %[[V2:.*]] = llvm.load %[[V1]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V3:.*]] = llvm.getelementptr %arg0[3]
+// CHECK: %[[V2:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
+// CHECK: %[[V3:.*]] = llvm.getelementptr %arg2[1]
 // CHECK: %[[V4:.*]] = llvm.load %[[V3]] {{.*}}-> !llvm.ptr
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
 // CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64):
@@ -118,9 +116,8 @@ func.func private @moves(%x: tensor<3x4xf16>) -> tensor<4x3xf16> attributes {tpc
 // A boolean takes a byte, of which not 0 is true.
 // CHECK-LABEL: llvm.func internal @booleans(
 // CHECK-DAG: %[[I8_0:.*]] = llvm.mlir.constant(0 : i8)
-// CHECK: %[[V0:.*]] = llvm.getelementptr %arg0[2]
-// CHECK: %[[V1:.*]] = llvm.load %[[V0]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V2:.*]] = llvm.getelementptr %arg0[3]
+// CHECK: %[[V1:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
+// CHECK: %[[V2:.*]] = llvm.getelementptr %arg2[1]
 // CHECK: %[[V3:.*]] = llvm.load %[[V2]] {{.*}}-> !llvm.ptr
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
 // CHECK: %[[V4:.*]] = llvm.getelementptr %[[V1]][%[[ROW]]]

@@ -11,11 +11,8 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK-DAG: %[[I1_true:.*]] = llvm.mlir.constant(true)
 // CHECK-DAG: %[[K0:.*]] = arith.constant 0.000000e+00 : f32
-// CHECK-DAG: %[[K1:.*]] = llvm.mlir.addressof @constant_0 : !llvm.ptr
-// CHECK: %[[V2:.*]] = llvm.load %arg0 {{.*}}-> !llvm.ptr
-// CHECK: %[[V3:.*]] = llvm.getelementptr %arg0[2]
-// CHECK: %[[V4:.*]] = llvm.load %[[V3]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V5:.*]] = llvm.getelementptr %arg0[3]
+// CHECK: %[[V4:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
+// CHECK: %[[V5:.*]] = llvm.getelementptr %arg2[1]
 // CHECK: %[[V6:.*]] = llvm.load %[[V5]] {{.*}}-> !llvm.ptr
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
 // CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64):
@@ -28,7 +25,9 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 // CHECK: %[[V12:.*]] = llvm.select %[[V10]], %[[V11]], %[[V9]]
 // CHECK: %[[V13:.*]] = llvm.icmp "ult" %[[V12]], %[[C6]]
 // CHECK: llvm.cond_br %[[V13]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: llvm.call @tpc_missing_index(%[[V2]], %[[K1]], %[[V9]], %[[C6]])
+// CHECK: llvm.atomicrmw xchg %{{.*}}, %{{.*}} monotonic
+// CHECK: llvm.store %[[V9]], %{{.*}} : i64
+// CHECK: llvm.store %[[C6]], %{{.*}} : i64
 // CHECK: llvm.br ^bb{{[0-9]+}}
 // CHECK: %[[V14:.*]] = llvm.and %[[V13]], %[[I1_true]] : i1
 // CHECK: llvm.cond_br %[[V14]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
@@ -53,11 +52,8 @@ func.func private @gather(%x: tensor<2x6x3xf32>, %i: tensor<4xi32>) -> tensor<2x
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK-DAG: %[[I1_true:.*]] = llvm.mlir.constant(true)
 // CHECK-DAG: %[[K0:.*]] = arith.constant 0.000000e+00 : f32
-// CHECK-DAG: %[[K1:.*]] = llvm.mlir.addressof @constant_1 : !llvm.ptr
-// CHECK: %[[V2:.*]] = llvm.load %arg0 {{.*}}-> !llvm.ptr
-// CHECK: %[[V3:.*]] = llvm.getelementptr %arg0[2]
-// CHECK: %[[V4:.*]] = llvm.load %[[V3]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V5:.*]] = llvm.getelementptr %arg0[3]
+// CHECK: %[[V4:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
+// CHECK: %[[V5:.*]] = llvm.getelementptr %arg2[1]
 // CHECK: %[[V6:.*]] = llvm.load %[[V5]] {{.*}}-> !llvm.ptr
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
 // CHECK: %[[V7:.*]] = llvm.getelementptr %[[V6]][%[[ROW]]]
@@ -68,7 +64,9 @@ func.func private @gather(%x: tensor<2x6x3xf32>, %i: tensor<4xi32>) -> tensor<2x
 // CHECK: %[[V12:.*]] = llvm.select %[[V10]], %[[V11]], %[[V9]]
 // CHECK: %[[V13:.*]] = llvm.icmp "ult" %[[V12]], %[[C6]]
 // CHECK: llvm.cond_br %[[V13]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: llvm.call @tpc_missing_index(%[[V2]], %[[K1]], %[[V9]], %[[C6]])
+// CHECK: llvm.atomicrmw xchg %{{.*}}, %{{.*}} monotonic
+// CHECK: llvm.store %[[V9]], %{{.*}} : i64
+// CHECK: llvm.store %[[C6]], %{{.*}} : i64
 // CHECK: llvm.br ^bb{{[0-9]+}}
 // CHECK: %[[V14:.*]] = llvm.and %[[V13]], %[[I1_true]] : i1
 // CHECK: llvm.cond_br %[[V14]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
@@ -91,15 +89,10 @@ func.func private @gather_unsigned(%x: tensor<6xf32>, %i: tensor<4xui8>) -> tens
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK-DAG: %[[C7:.*]] = llvm.mlir.constant(7 : i64)
 // CHECK-DAG: %[[K0:.*]] = arith.constant 0.000000e+00 : f32
-// CHECK-DAG: %[[K1:.*]] = llvm.mlir.addressof @constant_2 : !llvm.ptr
-// CHECK: %[[V2:.*]] = llvm.load %arg0 {{.*}}-> !llvm.ptr
-// CHECK: %[[V3:.*]] = llvm.getelementptr %arg0[1]
-// CHECK: %[[V4:.*]] = llvm.load %[[V3]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V5:.*]] = llvm.getelementptr %arg0[2]
-// CHECK: %[[V6:.*]] = llvm.load %[[V5]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V7:.*]] = llvm.getelementptr %arg0[3]
+// CHECK: %[[V6:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
+// CHECK: %[[V7:.*]] = llvm.getelementptr %arg2[1]
 // CHECK: %[[V8:.*]] = llvm.load %[[V7]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V9:.*]] = llvm.load %[[V4]] {{.*}}-> i64
+// CHECK: %[[V9:.*]] = llvm.load %arg0 {{.*}}-> i64
 // CHECK: %[[V10:.*]] = llvm.mul %[[V9]], %[[C3]]
 // CHECK: %[[V11:.*]] = llvm.intr.smin(%[[V9]], %[[C0]]) : (i64, i64) -> i64
 // CHECK: %[[V12:.*]] = llvm.add %[[V10]], %[[V11]]
@@ -118,7 +111,9 @@ func.func private @gather_unsigned(%x: tensor<6xf32>, %i: tensor<4xui8>) -> tens
 // CHECK: %[[V24:.*]] = llvm.select %[[V22]], %[[V23]], %[[V21]]
 // CHECK: %[[V25:.*]] = llvm.icmp "ult" %[[V24]], %[[C6]]
 // CHECK: llvm.cond_br %[[V25]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: llvm.call @tpc_missing_index(%[[V2]], %[[K1]], %[[V21]], %[[C6]])
+// CHECK: llvm.atomicrmw xchg %{{.*}}, %{{.*}} monotonic
+// CHECK: llvm.store %[[V21]], %{{.*}} : i64
+// CHECK: llvm.store %[[C6]], %{{.*}} : i64
 // CHECK: llvm.br ^bb{{[0-9]+}}
 // CHECK: %[[V26:.*]] = llvm.sub %[[V24]], %[[V12]]
 // CHECK: %[[V27:.*]] = llvm.icmp "ult" %[[V26]], %[[V19]]
@@ -144,11 +139,8 @@ func.func private @gather_split(%x: tensor<3xf32, #tpc.dist<[6{tp}], local>>, %i
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK-DAG: %[[I1_true:.*]] = llvm.mlir.constant(true)
 // CHECK-DAG: %[[K0:.*]] = arith.constant 0
-// CHECK-DAG: %[[K1:.*]] = llvm.mlir.addressof @constant_3 : !llvm.ptr
-// CHECK: %[[V2:.*]] = llvm.load %arg0 {{.*}}-> !llvm.ptr
-// CHECK: %[[V3:.*]] = llvm.getelementptr %arg0[2]
-// CHECK: %[[V4:.*]] = llvm.load %[[V3]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V5:.*]] = llvm.getelementptr %arg0[3]
+// CHECK: %[[V4:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
+// CHECK: %[[V5:.*]] = llvm.getelementptr %arg2[1]
 // CHECK: %[[V6:.*]] = llvm.load %[[V5]] {{.*}}-> !llvm.ptr
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
 // CHECK: %[[V7:.*]] = llvm.mul %[[ROW]], %[[C2]]
@@ -159,7 +151,9 @@ func.func private @gather_split(%x: tensor<3xf32, #tpc.dist<[6{tp}], local>>, %i
 // CHECK: %[[V12:.*]] = llvm.select %[[V10]], %[[V11]], %[[V9]]
 // CHECK: %[[V13:.*]] = llvm.icmp "ult" %[[V12]], %[[C5]]
 // CHECK: llvm.cond_br %[[V13]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: llvm.call @tpc_missing_index(%[[V2]], %[[K1]], %[[V9]], %[[C5]])
+// CHECK: llvm.atomicrmw xchg %{{.*}}, %{{.*}} monotonic
+// CHECK: llvm.store %[[V9]], %{{.*}} : i64
+// CHECK: llvm.store %[[C5]], %{{.*}} : i64
 // CHECK: llvm.br ^bb{{[0-9]+}}
 // CHECK: %[[V14:.*]] = llvm.and %[[V13]], %[[I1_true]] : i1
 // CHECK: %[[V15:.*]] = llvm.add %[[V7]], %[[C1]]
@@ -170,7 +164,9 @@ func.func private @gather_split(%x: tensor<3xf32, #tpc.dist<[6{tp}], local>>, %i
 // CHECK: %[[V20:.*]] = llvm.select %[[V18]], %[[V19]], %[[V17]]
 // CHECK: %[[V21:.*]] = llvm.icmp "ult" %[[V20]], %[[C6]]
 // CHECK: llvm.cond_br %[[V21]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: llvm.call @tpc_missing_index(%[[V2]], %[[K1]], %[[V17]], %[[C6]])
+// CHECK: llvm.atomicrmw xchg %{{.*}}, %{{.*}} monotonic
+// CHECK: llvm.store %[[V17]], %{{.*}} : i64
+// CHECK: llvm.store %[[C6]], %{{.*}} : i64
 // CHECK: llvm.br ^bb{{[0-9]+}}
 // CHECK: %[[V22:.*]] = llvm.and %[[V21]], %[[I1_true]] : i1
 // CHECK: %[[V23:.*]] = arith.andi %[[V14]], %[[V22]] : i1

@@ -52,9 +52,8 @@ func.func private @roll_runs(%x: tensor<2x6xf32>) -> tensor<2x6xf32> attributes 
 // CHECK-LABEL: llvm.func internal @concat(
 // CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
-// CHECK: %[[V0:.*]] = llvm.getelementptr %arg0[2]
-// CHECK: %[[V1:.*]] = llvm.load %[[V0]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V2:.*]] = llvm.getelementptr %arg0[3]
+// CHECK: %[[V1:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
+// CHECK: %[[V2:.*]] = llvm.getelementptr %arg2[1]
 // CHECK: %[[V3:.*]] = llvm.load %[[V2]] {{.*}}-> !llvm.ptr
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
 // CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64):
@@ -139,10 +138,10 @@ func.func private @transpose(%x: tensor<2x3x5xf32>) -> tensor<5x2x3xf32> attribu
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
 // CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
 // CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
-// CHECK: %[[V0:.*]] = llvm.urem %arg1, %[[C4]]
-// CHECK: %[[V1:.*]] = llvm.udiv %arg1, %[[C4]]
-// CHECK: %[[V2:.*]] = llvm.icmp "slt" %arg1, %arg2
-// CHECK: llvm.cond_br %[[V2]], ^bb{{[0-9]+}}(%arg1, %[[V1]], %[[V0]] : i64, i64, i64), ^bb{{[0-9]+}}
+// CHECK: %[[V0:.*]] = llvm.urem %arg3, %[[C4]]
+// CHECK: %[[V1:.*]] = llvm.udiv %arg3, %[[C4]]
+// CHECK: %[[V2:.*]] = llvm.icmp "slt" %arg3, %{{.*}}
+// CHECK: llvm.cond_br %[[V2]], ^bb{{[0-9]+}}(%arg3, %[[V1]], %[[V0]] : i64, i64, i64), ^bb{{[0-9]+}}
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64, %[[I:.*]]: i64, %[[J:.*]]: i64):
 // CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64):
 // CHECK: %[[V3:.*]] = llvm.mul %[[I]], %[[C5]]

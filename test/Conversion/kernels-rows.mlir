@@ -210,16 +210,15 @@ func.func private @softmax(%x: tensor<4x6xf32>) -> tensor<4x6xf32> attributes {t
 // CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
-// CHECK: %[[V0:.*]] = llvm.getelementptr %arg0[2]
-// CHECK: %[[V1:.*]] = llvm.load %[[V0]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V2:.*]] = llvm.getelementptr %arg0[3]
+// CHECK: %[[V1:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
+// CHECK: %[[V2:.*]] = llvm.getelementptr %arg2[1]
 // CHECK: %[[V3:.*]] = llvm.load %[[V2]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V4:.*]] = llvm.getelementptr %arg0[4]
+// CHECK: %[[V4:.*]] = llvm.getelementptr %arg2[2]
 // CHECK: %[[V5:.*]] = llvm.load %[[V4]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V6:.*]] = llvm.urem %arg1, %[[C2]]
-// CHECK: %[[V7:.*]] = llvm.udiv %arg1, %[[C2]]
-// CHECK: %[[V8:.*]] = llvm.icmp "slt" %arg1, %arg2
-// CHECK: llvm.cond_br %[[V8]], ^bb{{[0-9]+}}(%arg1, %[[V7]], %[[V6]] : i64, i64, i64), ^bb{{[0-9]+}}
+// CHECK: %[[V6:.*]] = llvm.urem %arg3, %[[C2]]
+// CHECK: %[[V7:.*]] = llvm.udiv %arg3, %[[C2]]
+// CHECK: %[[V8:.*]] = llvm.icmp "slt" %arg3, %{{.*}}
+// CHECK: llvm.cond_br %[[V8]], ^bb{{[0-9]+}}(%arg3, %[[V7]], %[[V6]] : i64, i64, i64), ^bb{{[0-9]+}}
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64, %[[I:.*]]: i64, %[[J:.*]]: i64):
 // CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64):
 // CHECK: ^bb{{[0-9]+}}(%[[L0:.*]]: i64):
@@ -280,16 +279,15 @@ func.func private @rotary(%x: tensor<1x2x1x8xf32>, %cos: tensor<1x2x3xf32>, %sin
 // CHECK-DAG: %[[C2:.*]] = llvm.mlir.constant(2 : i64)
 // CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
-// CHECK: %[[V0:.*]] = llvm.getelementptr %arg0[2]
-// CHECK: %[[V1:.*]] = llvm.load %[[V0]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V2:.*]] = llvm.getelementptr %arg0[3]
+// CHECK: %[[V1:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
+// CHECK: %[[V2:.*]] = llvm.getelementptr %arg2[1]
 // CHECK: %[[V3:.*]] = llvm.load %[[V2]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V4:.*]] = llvm.getelementptr %arg0[4]
+// CHECK: %[[V4:.*]] = llvm.getelementptr %arg2[2]
 // CHECK: %[[V5:.*]] = llvm.load %[[V4]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V6:.*]] = llvm.urem %arg1, %[[C2]]
-// CHECK: %[[V7:.*]] = llvm.udiv %arg1, %[[C2]]
-// CHECK: %[[V8:.*]] = llvm.icmp "slt" %arg1, %arg2
-// CHECK: llvm.cond_br %[[V8]], ^bb{{[0-9]+}}(%arg1, %[[V7]], %[[V6]] : i64, i64, i64), ^bb{{[0-9]+}}
+// CHECK: %[[V6:.*]] = llvm.urem %arg3, %[[C2]]
+// CHECK: %[[V7:.*]] = llvm.udiv %arg3, %[[C2]]
+// CHECK: %[[V8:.*]] = llvm.icmp "slt" %arg3, %{{.*}}
+// CHECK: llvm.cond_br %[[V8]], ^bb{{[0-9]+}}(%arg3, %[[V7]], %[[V6]] : i64, i64, i64), ^bb{{[0-9]+}}
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64, %[[I:.*]]: i64, %[[J:.*]]: i64):
 // CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64):
 // CHECK: ^bb{{[0-9]+}}(%[[L0:.*]]: i64):
@@ -352,14 +350,13 @@ func.func private @rotary_interleaved(%x: tensor<1x2x1x6xf32>, %cos: tensor<1x2x
 // CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
 // CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
 // CHECK-DAG: %[[K0:.*]] = arith.constant 0
-// CHECK: %[[V1:.*]] = llvm.getelementptr %arg0[2]
-// CHECK: %[[V2:.*]] = llvm.load %[[V1]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V3:.*]] = llvm.getelementptr %arg0[3]
+// CHECK: %[[V2:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
+// CHECK: %[[V3:.*]] = llvm.getelementptr %arg2[1]
 // CHECK: %[[V4:.*]] = llvm.load %[[V3]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V5:.*]] = llvm.urem %arg1, %[[C3]]
-// CHECK: %[[V6:.*]] = llvm.udiv %arg1, %[[C3]]
-// CHECK: %[[V7:.*]] = llvm.icmp "slt" %arg1, %arg2
-// CHECK: llvm.cond_br %[[V7]], ^bb{{[0-9]+}}(%arg1, %[[V6]], %[[V5]] : i64, i64, i64), ^bb{{[0-9]+}}
+// CHECK: %[[V5:.*]] = llvm.urem %arg3, %[[C3]]
+// CHECK: %[[V6:.*]] = llvm.udiv %arg3, %[[C3]]
+// CHECK: %[[V7:.*]] = llvm.icmp "slt" %arg3, %{{.*}}
+// CHECK: llvm.cond_br %[[V7]], ^bb{{[0-9]+}}(%arg3, %[[V6]], %[[V5]] : i64, i64, i64), ^bb{{[0-9]+}}
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64, %[[I:.*]]: i64, %[[J:.*]]: i64):
 // CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64):
 // CHECK: %[[V8:.*]] = llvm.icmp "slt" %[[C0]], %[[C4]]
@@ -396,11 +393,10 @@ func.func private @matmul(%x: tensor<2x3x4xi64>, %y: tensor<1x4x5xi64>) -> tenso
 // CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
 // CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
 // CHECK-DAG: %[[K0:.*]] = arith.constant 0.000000e+00 : f64
-// CHECK: %[[V1:.*]] = llvm.getelementptr %arg0[2]
-// CHECK: %[[V2:.*]] = llvm.load %[[V1]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V3:.*]] = llvm.getelementptr %arg0[3]
+// CHECK: %[[V2:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
+// CHECK: %[[V3:.*]] = llvm.getelementptr %arg2[1]
 // CHECK: %[[V4:.*]] = llvm.load %[[V3]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V5:.*]] = llvm.getelementptr %arg0[4]
+// CHECK: %[[V5:.*]] = llvm.getelementptr %arg2[2]
 // CHECK: %[[V6:.*]] = llvm.load %[[V5]] {{.*}}-> !llvm.ptr
 // CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
 // CHECK: %[[V7:.*]] = llvm.icmp "slt" %[[C0]], %[[C4]]

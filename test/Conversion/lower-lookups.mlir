@@ -3,10 +3,9 @@
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @table in "/w.bin" at 64 : tensor<10x4xf32>
 
-// The whole table's rows count, not this rank's. (The text is the node's name.)
-// CHECK: llvm.func @tpc_missing_index(!llvm.ptr, !llvm.ptr, i64, i64)
-// CHECK: llvm.mlir.global internal constant @[[NODE:.*]](dense<[47, 101, 109, 98, 0]> : tensor<5xi8>)
+// The whole table's rows count, not this rank's. Who is the first to set the flag says what was missing.
 // CHECK-LABEL: llvm.func internal @kernel_embedding(
+// CHECK-SAME: %arg0: !llvm.ptr, %[[STATUS:.*]]: !llvm.ptr, %arg2: !llvm.ptr, %arg3: i64, %arg4: i64
 // CHECK: %[[N:.*]] = llvm.mlir.constant(10 : i64)
 // CHECK: %[[ID:.*]] = llvm.load {{.*}}access_groups{{.*}} -> i64
 // CHECK: %[[NEGATIVE:.*]] = llvm.icmp "slt" %[[ID]]
@@ -15,8 +14,18 @@ tpc.weight @table in "/w.bin" at 64 : tensor<10x4xf32>
 // CHECK: %[[INSIDE:.*]] = llvm.icmp "ult" %[[ROW]], %[[N]]
 // CHECK: llvm.cond_br %[[INSIDE]], ^[[AFTER:bb[0-9]+]], ^[[MISSING:bb[0-9]+]]
 // CHECK: ^[[MISSING]]:
-// CHECK: %[[NAME:.*]] = llvm.mlir.addressof @[[NODE]]
-// CHECK: llvm.call @tpc_missing_index(%{{.*}}, %[[NAME]], %[[ID]], %[[N]])
+// CHECK: %[[FLAG:.*]] = llvm.getelementptr %[[STATUS]][0, 0]
+// CHECK: %[[KNOWN:.*]] = llvm.atomicrmw xchg %[[FLAG]], %{{.*}} monotonic
+// CHECK: %[[FIRST:.*]] = llvm.icmp "eq" %[[KNOWN]]
+// CHECK: llvm.cond_br %[[FIRST]], ^[[NOTE:bb[0-9]+]], ^[[AFTER]]
+// CHECK: ^[[NOTE]]:
+// CHECK: %[[NODE:.*]] = llvm.mlir.constant(1 : i32)
+// CHECK: %[[AT:.*]] = llvm.getelementptr %[[STATUS]][0, 1]
+// CHECK: llvm.store %[[NODE]], %[[AT]]
+// CHECK: %[[AT:.*]] = llvm.getelementptr %[[STATUS]][0, 2]
+// CHECK: llvm.store %[[ID]], %[[AT]]
+// CHECK: %[[AT:.*]] = llvm.getelementptr %[[STATUS]][0, 3]
+// CHECK: llvm.store %[[N]], %[[AT]]
 // CHECK: llvm.br ^[[AFTER]]
 // CHECK: ^[[AFTER]]:
 // CHECK: llvm.sub %[[ROW]]
@@ -25,6 +34,7 @@ func.func private @stage_0(%ids: tensor<?xi64, #tpc.dist<[n], local>>) -> tensor
   %0 = tpc.embedding %table, %ids : tensor<5x4xf32, #tpc.dist<[10{tp}, 4], local>>, tensor<?xi64, #tpc.dist<[n], local>> -> tensor<?x4xf32, #tpc.dist<[n, 4], sum{tp}, local>> loc("/emb")
   return %0 : tensor<?x4xf32, #tpc.dist<[n, 4], sum{tp}, local>>
 }
+// CHECK: llvm.mlir.global internal constant @tpc_node_1("/emb\00")
 tpc.pipeline @main(%ids: tensor<?xi64, #tpc.dist<[n], local>>) inputs [{tpc.name = "ids"}] outputs [{name = "y", type = tensor<?x4xf32, #tpc.dist<[n, 4]>>}] {
   tpc.stage 0 {
     tpc.micro_batches {

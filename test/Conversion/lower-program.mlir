@@ -10,11 +10,9 @@ tpc.weight @v in "/w.bin" at 256 : tensor<6x8xf32>
 // CHECK: llvm.call @tpc_matmul(
 // CHECK: llvm.call @tpc_matmul(
 // For messages: the node that the communication is of.
-// CHECK: %[[NODE:.*]] = llvm.mlir.addressof
-// CHECK: llvm.call @tpc_at(%{{.*}}, %[[NODE]])
+// CHECK: llvm.call @tpc_at(
 // CHECK: llvm.call @tpc_all_reduce(
-// CHECK: llvm.mlir.addressof @kernel_add
-// CHECK: llvm.call @tpc_parallel_for(
+// CHECK: llvm.call @tpc_launch(
 // CHECK: llvm.call @tpc_frame_pop(
 func.func private @stage_0(%x: tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>) -> tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>> {
   %w = tpc.parameter @w : tensor<8x3xf32, #tpc.dist<[8, 6{tp}], local>>
@@ -36,7 +34,7 @@ tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[n, 8], local>>) inputs [{tpc.n
       // A part of the outermost dimension is no copy.
       // CHECK-LABEL: llvm.func internal @tpc_stage_0_body_0(
       // CHECK: llvm.call @tpc_input(
-      // CHECK-NOT: tpc_parallel_for
+      // CHECK-NOT: tpc_launch
       // CHECK: llvm.call @stage_0(
       // CHECK: llvm.cond_br
       // CHECK: llvm.call @tpc_output(
@@ -51,4 +49,12 @@ tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[n, 8], local>>) inputs [{tpc.n
 // CHECK: llvm.mlir.global internal constant @tpc_manifest("{
 // CHECK-SAME: \22axes\22:[\22tp\22],\22size\22:6,\22stride\22:1
 // CHECK-SAME: \22use\22:\22matmul_rhs\22
-// CHECK: llvm.mlir.global external constant @tpc_program_v1()
+// Tables, in which code names kernels, constants and nodes by their places.
+// CHECK: llvm.mlir.global internal constant @tpc_stages()
+// CHECK: llvm.mlir.addressof @tpc_stage_0
+// CHECK: llvm.mlir.global internal constant @tpc_kernel_name_0("kernel_add\00")
+// CHECK: llvm.mlir.global internal constant @tpc_kernels()
+// CHECK: llvm.mlir.addressof @kernel_add
+// CHECK: llvm.mlir.global internal constant @tpc_constants() {{.*}}array<0 x struct<(ptr, i64)>>
+// CHECK: llvm.mlir.global internal constant @tpc_nodes() {{.*}}array<1 x ptr>
+// CHECK: llvm.mlir.global external constant @tpc_program_v2()

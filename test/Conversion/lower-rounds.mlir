@@ -28,9 +28,12 @@ func.func private @stage_0(%x: !x, %a: !w, %b: !w, %w: !w) -> !one {
 // CHECK: %[[B:.*]] = llvm.getelementptr %[[FRAME]]
 // CHECK: %[[NEG:.*]] = llvm.getelementptr %[[FRAME]]
 // CHECK: llvm.call @prologue(%{{.*}}, %{{.*}}, %{{.*}}, %[[A]], %[[B]])
-// CHECK: llvm.call @tpc_parallel_for(
+// CHECK: llvm.call @tpc_launch(
 // CHECK: llvm.br ^[[ROUND:bb[0-9]+]]
-// CHECK: ^[[ROUND]](
+// The host counts rounds in its env; the device is told, for kernels that come.
+// CHECK: ^[[ROUND]](%[[MB:.*]]: i64):
+// CHECK: llvm.store %[[MB]]
+// CHECK: llvm.call @tpc_set_env(%arg0, %{{.*}}, %[[MB]])
 // CHECK: llvm.call @tpc_stage_0_body_0(%arg0, %{{.*}}, %{{.*}}, %{{.*}}) : (!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr) -> ()
 // CHECK: llvm.cond_br %{{.*}}, ^[[ROUND]](
 // CHECK: llvm.call @tpc_frame_pop(%{{.*}}, %[[FRAME]])

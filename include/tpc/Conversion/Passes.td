@@ -58,7 +58,7 @@ def LowerProgram : Pass<"tpc-lower-program", "::mlir::ModuleOp"> {
   let summary = "Turns stages and layers into runtime calls, kernels into loops, the pipeline into the program object";
   let description = [{
     Nothing of `tpc` is left. Kernels become loops over rows (see `KernelOpInterface`). Buffers are planned: one frame for each function call, shared by values that
-    do not live at the same time. `tpc_program_v1` refers to the manifest and to one function for each stage.
+    do not live at the same time. `tpc_program_v2` refers to the manifest and to one function for each stage.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let options = [Option<"name", "name", "std::string", "\"\"", "name of the program in the manifest">,

@@ -1,6 +1,7 @@
 //===- MatmulTest.cpp - products against sums in double -------------------===//
 
 #include "Tables.h"
+#include "core/Step.h"
 #include "core/World.h"
 #include "cpu/Compute.h"
 #include <cmath>
@@ -236,48 +237,66 @@ TEST(BatchMatmul, AgreesAndBroadcasts) {
   }
 }
 
-TEST(ParallelFor, CoversEachRowOnce) {
+/// A program of one kernel.
+tpc_program programOf(const tpc_kernel &kernel) {
+  tpc_program program = {};
+  program.num_kernels = 1;
+  program.kernels = &kernel;
+  return program;
+}
+
+TEST(Launch, CoversEachRowOnce) {
   for (int threads : {1, 3})
     for (int64_t rows : {0, 1, 2, 10, 1000})
       for (int64_t grain : {0, 1, 4, 300}) {
         OneRank rank(threads);
         std::vector<int32_t> seen(rows, 0);
         int64_t smallest = rows;
-        void *args[] = {seen.data(), &smallest};
-        tpc_parallel_for(
-            rank.ctx(),
-            [](void *const *args, int64_t lo, int64_t hi) {
-              for (int64_t i = lo; i < hi; ++i)
-                ++static_cast<int32_t *>(args[0])[i];
-              int64_t *smallest = static_cast<int64_t *>(args[1]);
-              int64_t known = __atomic_load_n(smallest, __ATOMIC_RELAXED);
-              while (hi - lo < known &&
-                     !__atomic_compare_exchange_n(smallest, &known, hi - lo, false,
-                                                  __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-              }
-            },
-            args, rows, grain);
+        void *operands[] = {seen.data(), &smallest};
+        tpc_kernel kernel = {"count", [](const int64_t *, tpc_status *, void *const *operands,
+                                         int64_t lo, int64_t hi) {
+                               for (int64_t i = lo; i < hi; ++i)
+                                 ++static_cast<int32_t *>(operands[0])[i];
+                               auto *smallest = static_cast<int64_t *>(operands[1]);
+                               int64_t known = __atomic_load_n(smallest, __ATOMIC_RELAXED);
+                               while (hi - lo < known && !__atomic_compare_exchange_n(
+                                                             smallest, &known, hi - lo, false,
+                                                             __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+                               }
+                             }};
+        tpc_program program = programOf(kernel);
+        rank.ctx()->code = &program;
+        tpc_launch(rank.ctx(), 0, operands, 2, rows, grain);
         EXPECT_EQ(seen, std::vector<int32_t>(rows, 1));
         EXPECT_GE(smallest, std::min(rows, grain)) << rows << " rows";
       }
 }
 
-TEST(ParallelFor, FailsAfterAMissingIndex) {
+TEST(Launch, FailsAtTheEndOfAStepWithAMissingIndex) {
   for (int threads : {1, 3}) {
     OneRank rank(threads);
-    std::vector<int32_t> seen(1000, 0);
-    void *args[] = {rank.ctx(), seen.data()};
-    auto kernel = [](void *const *args, int64_t lo, int64_t hi) {
-      for (int64_t i = lo; i < hi; ++i) {
-        ++static_cast<int32_t *>(args[1])[i];
-        if (i % 2)
-          tpc_missing_index(static_cast<tpc_context *>(args[0]), "/gather", i - 2000, 7);
-      }
+    static std::vector<int32_t> seen;
+    seen.assign(1000, 0);
+    tpc_kernel kernel = {
+        "look up", [](const int64_t *, tpc_status *status, void *const *, int64_t lo, int64_t hi) {
+          for (int64_t i = lo; i < hi; ++i) {
+            ++seen[i];
+            if (i % 2 && !__atomic_exchange_n(&status->missing, 1, __ATOMIC_RELAXED)) {
+              status->node = 1;
+              status->index = i - 2000;
+              status->size = 7;
+            }
+          }
+        }};
+    const char *nodes[] = {"/other", "/gather"};
+    tpc_stage_fn stage = [](tpc_context *ctx, const int64_t *) {
+      tpc_launch(ctx, 0, nullptr, 0, 1000, 1);
     };
-    auto error = rank.world->run([&](tpc_context &ctx) {
-      tpc_parallel_for(&ctx, kernel, args, 1000, 1);
-      FAIL() << "the rank goes on";
-    });
+    tpc_program program = programOf(kernel);
+    program.num_nodes = 2;
+    program.nodes = nodes;
+    program.stages = &stage;
+    auto error = rank.world->run([&](tpc_context &ctx) { runStage(ctx, program, 0, {}); });
     ASSERT_TRUE(error);
     // One of them, and all of the kernel's rows: its threads end as usual.
     EXPECT_TRUE(std::regex_match(

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define TPC_ABI_VERSION 1
+#define TPC_ABI_VERSION 2
 
 #define TPC_DECLARE_FIELD(type, name) type name;
 
@@ -39,22 +39,67 @@ typedef enum {
 } tpc_dtype;
 typedef enum { TPC_SUM = 0, TPC_MAX = 1, TPC_MIN = 2 } tpc_reduction;
 
+/* ---- the program ----
+ * Of what it is made: functions for the host, which call the runtime, and kernels and constants, by
+ * their places in the tables below, for the device. Host functions have addresses of tensors, which
+ * they pass on; what is there only kernels and the runtime see. */
+
 /* Runs one whole step of a pipeline stage. env: the values of the manifest's symbols, in order,
  * then this rank's coordinate on each axis of the manifest's grid order, in order. */
 typedef void (*tpc_stage_fn)(tpc_context *ctx, const int64_t *env);
 
-/* manifest: JSON, NUL-terminated. */
+/* What kernels of a step have met. The first index that a kernel looked up in vain: it sets
+ * `missing` by an atomic exchange, and the rest if it was 0. `node` looks up `index`, which is not
+ * in [-size, size), reads zero and goes on; when the step ends, this is the rank's error. */
+#define TPC_STATUS_FIELDS(FIELD)                                                                   \
+  FIELD(int32_t, missing)                                                                          \
+  FIELD(int32_t, node)                                                                             \
+  FIELD(int64_t, index)                                                                            \
+  FIELD(int64_t, size)
+typedef struct {
+  TPC_STATUS_FIELDS(TPC_DECLARE_FIELD)
+} tpc_status;
+
+/* A generated kernel: rows [lo, hi) of its results. `env` lies on the device: that of the stage,
+ * and the current micro-batch behind it. `operands`: where the operands, then the results are. Rows
+ * beyond the results' own, which follow from env, are left out: a launch may cover more of them,
+ * and be repeated for other sizes. */
+typedef void (*tpc_kernel_fn)(const int64_t *env, tpc_status *status, void *const *operands,
+                              int64_t lo, int64_t hi);
+
+#define TPC_KERNEL_FIELDS(FIELD)                                                                   \
+  FIELD(const char *, name)                                                                        \
+  FIELD(tpc_kernel_fn, function)
+typedef struct {
+  TPC_KERNEL_FIELDS(TPC_DECLARE_FIELD)
+} tpc_kernel;
+
+/* The elements of a constant tensor. */
+#define TPC_DATA_FIELDS(FIELD)                                                                     \
+  FIELD(const void *, data)                                                                        \
+  FIELD(int64_t, bytes)
+typedef struct {
+  TPC_DATA_FIELDS(TPC_DECLARE_FIELD)
+} tpc_data;
+
+/* manifest: JSON, NUL-terminated. nodes: names of ONNX nodes, for messages. */
 #define TPC_PROGRAM_FIELDS(FIELD)                                                                  \
   FIELD(uint32_t, abi_version)                                                                     \
   FIELD(int32_t, num_stages)                                                                       \
+  FIELD(int32_t, num_kernels)                                                                      \
+  FIELD(int32_t, num_constants)                                                                    \
+  FIELD(int32_t, num_nodes)                                                                        \
   FIELD(const char *, manifest)                                                                    \
-  FIELD(const tpc_stage_fn *, stages)
+  FIELD(const tpc_stage_fn *, stages)                                                              \
+  FIELD(const tpc_kernel *, kernels)                                                               \
+  FIELD(const tpc_data *, constants)                                                               \
+  FIELD(const char *const *, nodes)
 typedef struct {
   TPC_PROGRAM_FIELDS(TPC_DECLARE_FIELD)
 } tpc_program;
 
 /* Defined by the compiled object. */
-extern const tpc_program tpc_program_v1;
+extern const tpc_program tpc_program_v2;
 
 /* ---- memory ---- */
 
@@ -67,6 +112,12 @@ const void *tpc_input(tpc_context *ctx,
                       int32_t index); /* the whole tensor, the same on every rank */
 const void *tpc_parameter(tpc_context *ctx,
                           int32_t index); /* this rank's part; index into manifest.parameters */
+
+/* A constant of the program. */
+const void *tpc_constant(tpc_context *ctx, int32_t index);
+
+/* From one place in the device's memory to another that does not overlap. */
+void tpc_copy(tpc_context *ctx, void *to, const void *from, int64_t bytes);
 
 /* Delivers a block of output `index`: the box [offset, offset + size) of a tensor of shape
  * `global`, all of `rank` entries, where the shape is the output's with dimensions refined into
@@ -83,18 +134,15 @@ void tpc_output_every(tpc_context *ctx, int32_t index, const void *data, int32_t
 
 /* ---- computation ---- */
 
-/* A generated kernel: rows [lo, hi) of whatever its arguments describe. Integers travel in
- * pointer-sized slots. */
-typedef void (*tpc_kernel_fn)(void *const *args, int64_t lo, int64_t hi);
-/* Splits [0, rows) over the rank's threads; at least `grain` rows each. An error if a kernel has
- * met a missing index. */
-void tpc_parallel_for(tpc_context *ctx, tpc_kernel_fn kernel, void *const *args, int64_t rows,
-                      int64_t grain);
+/* From here on, in the order of the program, place `place` of the env that kernels see is `value`.
+ */
+void tpc_set_env(tpc_context *ctx, int32_t place, int64_t value);
 
-/* For kernels, on any of the rank's threads: `index` is not in [-size, size). `node` says who looks
- * it up, and outlives the program. Returns; the first one met becomes the rank's error when the
- * kernel has ended. */
-void tpc_missing_index(tpc_context *ctx, const char *node, int64_t index, int64_t size);
+/* Runs rows [0, rows) of a kernel of the program; of these it is worth giving at least `grain` to a
+ * thread. `operands`, of which there are `count`, may be overwritten when this returns; the kernel
+ * may not have run by then, but has when what is called next reads what it writes. */
+void tpc_launch(tpc_context *ctx, int32_t kernel, void *const *operands, int32_t count,
+                int64_t rows, int64_t grain);
 
 typedef enum {
   TPC_EPILOGUE_NONE = 0,
@@ -169,9 +217,8 @@ void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
  * other, the last of the order first (parts of ascending ranks follow each other). Reductions add
  * in rank order: the same bits on every transport and in every run. They are there for floats, i32
  * and i64 (floats of 16 bits in f32, rounded once); max and min give NaN where there is one. */
-/* For messages: the communication that comes next is that of `node`, a name that outlives the
- * program. */
-void tpc_at(tpc_context *ctx, const char *node);
+/* For messages: the communication that comes next is that of a node of the program. */
+void tpc_at(tpc_context *ctx, int32_t node);
 void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction,
                     const void *in, void *out, int64_t count); /* in may be out */
 /* in: [outer, own part of n, inner] -> out: [outer, n, inner] */

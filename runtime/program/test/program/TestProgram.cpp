@@ -168,6 +168,10 @@ std::string manifest() {
 int main(int argc, char **argv) {
   std::string text = manifest();
   std::vector<tpc_stage_fn> stages(pp, stage);
-  tpc_program program{TPC_ABI_VERSION, static_cast<int32_t>(pp), text.c_str(), stages.data()};
+  tpc_program program = {};
+  program.abi_version = TPC_ABI_VERSION;
+  program.num_stages = static_cast<int32_t>(pp);
+  program.manifest = text.c_str();
+  program.stages = stages.data();
   return tpc_main(&program, argc, argv);
 }
