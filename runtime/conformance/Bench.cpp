@@ -67,9 +67,9 @@ int main(int argc, char **argv) {
       repeats = std::max(1, std::atoi(argv[i + 1]));
   }
   std::shared_ptr<Session> session;
-  if (Launcher launcher = detectLauncher(); launcher.present) {
+  if (Launcher launcher = detectLauncher(); launcher.present()) {
     std::string error;
-    if (!(session = joinMpi(launcher, error))) {
+    if (!(session = joinLauncher(launcher, error))) {
       std::fprintf(stderr, "error: %s\n", error.c_str());
       return 1;
     }

@@ -104,9 +104,9 @@ int main(int argc, char **argv) {
   using namespace tpc::rt;
   using namespace tpc::rt::conformance;
   // Before GoogleTest asks for the grids.
-  if (Launcher launcher = detectLauncher(); launcher.present) {
+  if (Launcher launcher = detectLauncher(); launcher.present()) {
     std::string error;
-    theSession = joinMpi(launcher, error);
+    theSession = joinLauncher(launcher, error);
     if (!theSession) {
       std::fprintf(stderr, "error: %s\n", error.c_str());
       return 1;

@@ -1,7 +1,8 @@
-//===- ProcessTest.cpp - how programs end, as threads and under mpirun ----===//
+//===- ProcessTest.cpp - how programs end, as threads and processes -----===//
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -57,13 +58,17 @@ const std::string scenario = TPC_SCENARIO;
 const std::string folder = "TPC_RUNTIME_DIR=" TPC_RUNTIME_FOLDER " ";
 
 Ending threads(const std::string &what) { return runCommand("env " + scenario + " " + what); }
-#ifdef TPC_MPIEXEC
 Ending mpi(int ranks, const std::string &what, const std::string &environment = folder) {
   return runCommand("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + environment +
                     TPC_MPIEXEC " --oversubscribe --bind-to none -n " + std::to_string(ranks) +
                     " " + scenario + " " + what);
 }
-#endif
+/// `style`: of launch.py.
+Ending tcp(int ranks, const std::string &what, const std::string &style = "torch",
+           const std::string &environment = "") {
+  return runCommand("env " + environment + TPC_LAUNCH " --as " + style + " -n " +
+                    std::to_string(ranks) + " " + scenario + " " + what);
+}
 
 #define EXPECT_FAILS(ending, message)                                                              \
   do {                                                                                             \
@@ -149,22 +154,116 @@ TEST(Threads, NeedNoLibrary) {
   EXPECT_EQ(e.out, "threads: 2 ranks, 64\n");
 }
 
-#ifdef TPC_MPIEXEC
+/// What is the same for all ranks that are processes.
+class Processes : public testing::TestWithParam<const char *> {
+protected:
+  void SetUp() override {
+    if (isMpi() && !*TPC_MPIEXEC)
+      GTEST_SKIP() << "mpirun: it is not installed";
+  }
+  bool isMpi() const { return !std::strcmp(GetParam(), "mpi"); }
+  Ending run(int ranks, const std::string &what) const {
+    return isMpi() ? mpi(ranks, what) : tcp(ranks, what, "torch");
+  }
+};
 
-TEST(Mpi, EndWell) {
-  Ending e = mpi(3, "end");
+INSTANTIATE_TEST_SUITE_P(Over, Processes, testing::Values("mpi", "tcp"),
+                         [](const auto &info) { return std::string(info.param); });
+
+TEST_P(Processes, EndWell) {
+  Ending e = run(3, "end");
   EXPECT_EQ(e.status, 0) << e.err;
-  EXPECT_EQ(e.out, "mpi: 3 ranks, 729\n");
+  EXPECT_EQ(e.out, std::string(GetParam()) + ": 3 ranks, 729\n");
   EXPECT_EQ(e.errors(), "");
 }
 
-TEST(Mpi, AnErrorIsSaidOnce) {
-  EXPECT_FAILS(mpi(2, "fail 1"), "rank 1: out of luck");
-  EXPECT_FAILS(mpi(4, "throw 0"), "rank 0: cannot read the file");
-  EXPECT_FAILS(mpi(2, "no-unwind 1"), "rank 1: out of luck");
+TEST_P(Processes, AnErrorIsSaidOnce) {
+  EXPECT_FAILS(run(2, "fail 1"), "rank 1: out of luck");
+  EXPECT_FAILS(run(4, "throw 0"), "rank 0: cannot read the file");
+  EXPECT_FAILS(run(2, "no-unwind 1"), "rank 1: out of luck");
+}
+
+TEST_P(Processes, OutputsThatDoNotFit) {
+  if (!addressesAreLimited)
+    GTEST_SKIP() << "sanitizers: they reserve terabytes, addresses have no limit";
+  EXPECT_FAILS(run(3, "gather 2"), "rank 0: out of memory while outputs were gathered");
+}
+
+TEST_P(Processes, WhoEndsEarlyHoldsNobodyUp) {
+  EXPECT_FAILS(run(2, "leave 1"), "rank 0: waits for rank 1, which has ended");
+  for (const char *what : {"exit 1", "kill 2", "kill 0"}) {
+    Ending e = run(3, what);
+    EXPECT_NE(e.status, 0);
+    EXPECT_NE(e.status, 124); // it had to be stopped
+    EXPECT_NE(e.errors().find(std::string("rank ") + what[5] + " (tp " + what[5] +
+                              ") has ended without a word: it was killed, or has crashed"),
+              std::string::npos)
+        << e.err;
+    if (*what == 'k')
+      expectGone(e, 3);
+  }
+}
+
+TEST_P(Processes, WhoIsFrozenEndsTheRun) {
+  for (const char *victim : {"1", "0"}) {
+    Ending e = run(3, std::string("stop ") + victim + " 60");
+    EXPECT_NE(e.status, 0);
+    EXPECT_NE(e.errors().find(std::string("rank ") + victim + " (tp " + victim +
+                              ") is frozen: its process was stopped"),
+              std::string::npos)
+        << e.err;
+    EXPECT_NE(e.err.find(std::string(" in all_reduce over 'tp' for rank ") + victim),
+              std::string::npos)
+        << e.err;
+    expectGone(e, 3);
+  }
+}
+
+TEST_P(Processes, WhoIsFrozenAtTheStartOrTheEndEndsTheRun) {
+  struct {
+    const char *what, *said;
+  } cases[] = {{"stop-init 0 4", isMpi() ? "has waited for 4 s (--timeout=4) for all ranks to start"
+                                         : "rank 1: cannot reach rank 0 at localhost:"},
+               {"stop-start 0 4", "rank 0 is frozen: its process was stopped"},
+               {"stop-end 0 4", "rank 0 (tp 0) is frozen: its process was stopped"}};
+  for (auto [what, said] : cases) {
+    Ending e = run(2, what);
+    EXPECT_NE(e.status, 0);
+    EXPECT_NE(e.errors().find(said), std::string::npos) << what << "\n" << e.err;
+    // Who has not come yet is the launcher's.
+    if (isMpi() || !std::strstr(what, "init"))
+      expectGone(e, 2);
+  }
+}
+
+TEST_P(Processes, OnlyThatNobodyComputesCountsAsWaiting) {
+  EXPECT_EQ(run(2, "slow 1 1").out, std::string(GetParam()) + ": 2 ranks, 64\n");
+  Ending e = run(3, "deadlock 1 1");
+  EXPECT_NE(e.status, 0);
+  EXPECT_EQ(e.errors(), "rank 0: has waited for 1 s (--timeout=1): rank 0 (tp 0) in receive over "
+                        "'tp' for rank 1 (tp 1)\n");
+  EXPECT_NE(e.err.find("note: waits: rank 1 (tp 1) in receive over 'tp' for rank 2 (tp 2)\n"),
+            std::string::npos)
+      << e.err;
+}
+
+TEST_P(Processes, WhoHasDeliveredMayEndBeforeTheOthers) {
+  Ending e = run(3, "late 2");
+  EXPECT_EQ(e.status, 0) << e.err;
+  EXPECT_EQ(e.out, std::string(GetParam()) + ": 3 ranks, 729\n");
+}
+
+TEST_P(Processes, AllRanksAgreeOnWhatIsSaid) {
+  EXPECT_FAILS(run(3, "agree"), "bad input");
+  EXPECT_FAILS(run(3, "agree-one 2"), "bad input");
+  EXPECT_FAILS(run(3, "digest 2"),
+               "rank 2 does not run the same as rank 0: another schedule (rank 0 has the same); "
+               "start the same executable with the same arguments and weights everywhere");
 }
 
 TEST(Mpi, ALevelWithoutThreadsIsRefused) {
+  if (!*TPC_MPIEXEC)
+    GTEST_SKIP() << "mpirun: it is not installed";
   Ending e = mpi(2, "end", folder + "SCENARIO_THREAD_LEVEL=0 ");
   EXPECT_NE(e.status, 0);
   EXPECT_NE(
@@ -175,68 +274,9 @@ TEST(Mpi, ALevelWithoutThreadsIsRefused) {
   EXPECT_EQ(e.out, "");
 }
 
-TEST(Mpi, OutputsThatDoNotFit) {
-  if (!addressesAreLimited)
-    GTEST_SKIP() << "sanitizers: they reserve terabytes, addresses have no limit";
-  EXPECT_FAILS(mpi(3, "gather 2"), "rank 0: out of memory while outputs were gathered");
-}
-
-TEST(Mpi, WhoEndsEarlyHoldsNobodyUp) {
-  EXPECT_FAILS(mpi(2, "leave 1"), "rank 0: waits for rank 1, which has ended");
-  Ending exits = mpi(3, "exit 1"), killed = mpi(3, "kill 2");
-  // 124: it had to be stopped.
-  EXPECT_NE(exits.status, 0);
-  EXPECT_NE(exits.status, 124);
-  EXPECT_NE(killed.status, 0);
-  EXPECT_NE(killed.status, 124);
-}
-
-TEST(Mpi, WhoIsFrozenEndsTheRun) {
-  for (int ranks : {2, 4}) {
-    Ending e = mpi(ranks, "stop 1 4");
-    EXPECT_NE(e.status, 0);
-    EXPECT_NE(e.errors().find("has waited for 4 s (--timeout=4): rank "), std::string::npos)
-        << e.err;
-    // On a busy machine others may be late as well.
-    size_t at = e.errors().find(" in all_reduce over 'tp' for ");
-    EXPECT_NE(at, std::string::npos) << e.err;
-    EXPECT_NE(e.errors().find("rank 1 (tp 1)", at), std::string::npos) << e.err;
-    expectGone(e, ranks);
-  }
-}
-
-TEST(Mpi, WhoIsFrozenAtTheStartOrTheEndEndsTheRun) {
-  struct {
-    const char *what, *said;
-  } cases[] = {
-      {"stop-init 0 4", "has waited for 4 s (--timeout=4) for all ranks to start"},
-      {"stop-start 0 4", "(--timeout=4): rank 1 at the start, for rank 0"},
-      {"stop-end 0 4", "(--timeout=4): rank 1 (tp 1) while weights are loaded, for rank 0"}};
-  for (auto [what, said] : cases) {
-    Ending e = mpi(2, what);
-    EXPECT_NE(e.status, 0);
-    EXPECT_NE(e.errors().find(said), std::string::npos) << what << "\n" << e.err;
-    expectGone(e, 2);
-  }
-}
-
-TEST(Mpi, WhoComesInTimeDoesNot) { EXPECT_EQ(mpi(2, "slow 1 60").out, "mpi: 2 ranks, 64\n"); }
-
-TEST(Mpi, WhoHasDeliveredMayEndBeforeTheOthers) {
-  Ending e = mpi(3, "late 2");
-  EXPECT_EQ(e.status, 0) << e.err;
-  EXPECT_EQ(e.out, "mpi: 3 ranks, 729\n");
-}
-
-TEST(Mpi, AllRanksAgreeOnWhatIsSaid) {
-  EXPECT_FAILS(mpi(3, "agree"), "bad input");
-  EXPECT_FAILS(mpi(3, "agree-one 2"), "bad input");
-  EXPECT_FAILS(mpi(3, "digest 2"),
-               "rank 2 does not run the same as rank 0: another schedule (rank 0 has the same); "
-               "start the same executable with the same arguments and weights everywhere");
-}
-
 TEST(Mpi, TheLibraryIsLookedForInManyPlaces) {
+  if (!*TPC_MPIEXEC)
+    GTEST_SKIP() << "mpirun: it is not installed";
   // Nowhere.
   Ending e = mpi(1, "end", "TPC_RUNTIME_DIR=/nonexistent ");
   EXPECT_EQ(e.status, 1);
@@ -267,6 +307,8 @@ TEST(Mpi, TheLibraryIsLookedForInManyPlaces) {
 }
 
 TEST(Mpi, AnotherLauncherIsNoticed) {
+  if (!*TPC_MPIEXEC)
+    GTEST_SKIP() << "mpirun: it is not installed";
   // As MPICH's launcher would start one of two processes.
   Ending e = runCommand("env PMI_RANK=0 PMI_SIZE=2 OMPI_ALLOW_RUN_AS_ROOT=1 "
                         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " +
@@ -277,9 +319,9 @@ TEST(Mpi, AnotherLauncherIsNoticed) {
 }
 
 TEST(Mpi, ThreadsCanBeForced) {
+  if (!*TPC_MPIEXEC)
+    GTEST_SKIP() << "mpirun: it is not installed";
   Ending e = mpi(1, "end", "TPC_TRANSPORT=threads TPC_RUNTIME_DIR=/nonexistent ");
   EXPECT_EQ(e.status, 0) << e.err;
   EXPECT_EQ(e.out, "threads: 2 ranks, 64\n");
 }
-
-#endif

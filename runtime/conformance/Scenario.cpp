@@ -92,14 +92,17 @@ int main(int argc, char **argv) {
 
   std::shared_ptr<Session> session;
   int ranks = 2;
-  if (Launcher launcher = detectLauncher(); launcher.present) {
+  if (Launcher launcher = detectLauncher(); launcher.present()) {
     std::string error;
-    if (what.starts_with("stop"))
+    if (what.starts_with("stop") || what.starts_with("kill"))
       std::fprintf(stderr, "pid %d\n", getpid());
     if (what == "stop-init" && launcher.rank == rank)
       std::raise(SIGSTOP);
-    if (!(session = joinMpi(launcher, error, timeout)))
-      return say(error);
+    if (!(session = joinLauncher(launcher, error, timeout))) {
+      if (error.empty()) // another rank says it
+        std::this_thread::sleep_for(std::chrono::seconds(1));
+      return error.empty() ? 1 : say(error);
+    }
     ranks = session->size();
     if (what == "stop-start" && session->rank() == rank)
       std::raise(SIGSTOP);
@@ -122,6 +125,8 @@ int main(int argc, char **argv) {
       allReduce(ctx, data.data(), data.size());
     if (what == "gather")
       gatherTooMuch(ctx, rank);
+    if (what == "deadlock") // all receive, and nobody sends
+      tpc_recv(&ctx, 0, TPC_F32, data.data(), 1, (ctx.rank + 1) % ranks);
     if (ctx.rank == rank) {
       if (what == "leave")
         return;

@@ -1,45 +1,169 @@
-//===- Launcher.cpp - what the environment says ------------------------===//
+//===- Launcher.cpp - who started this process, and as which rank ---------===//
 
+#include "core/Launcher.h"
 #include "core/World.h"
+#include "tpc/fnv1a.h"
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 namespace tpc::rt {
 
 namespace {
 
+const char *get(const char *name) {
+  const char *text = std::getenv(name);
+  return text && *text ? text : nullptr;
+}
+
+/// -1 if it is not a number from 0 on.
+long numberOf(const char *text) {
+  char *end = nullptr;
+  long value = text && *text >= '0' && *text <= '9' ? std::strtol(text, &end, 10) : -1;
+  return end && *end == 0 ? value : -1;
+}
+
 /// The number in the first of the variables that is set to one; -1 otherwise.
 int numberIn(std::initializer_list<const char *> names) {
   for (const char *name : names)
-    if (const char *text = std::getenv(name)) {
-      char *end = nullptr;
-      long value = std::strtol(text, &end, 10);
-      if (end != text && *end == 0 && value >= 0 && value <= 1 << 24)
-        return static_cast<int>(value);
-    }
+    if (long value = numberOf(get(name)); value >= 0 && value <= 1 << 24)
+      return static_cast<int>(value);
   return -1;
 }
 
-} // namespace
-
-Launcher detectLauncher() {
-  Launcher launcher;
-  if (const char *forced = std::getenv("TPC_TRANSPORT"))
-    if (!std::strcmp(forced, "threads"))
-      return launcher;
+bool detectMpi(Launcher &launcher) {
   // Slurm's own variables are also set where nothing was launched (in a batch script), PMI's are
   // not.
   for (const char *name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
     if (std::getenv(name)) {
-      launcher.present = true;
+      launcher.kind = Launcher::Kind::Mpi;
       launcher.variable = name;
-      break;
+      launcher.rank = numberIn({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
+      launcher.size = numberIn({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
+      return true;
     }
-  if (launcher.present) {
-    launcher.rank = numberIn({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
-    launcher.size = numberIn({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
+  return false;
+}
+
+/// Rank and size are known: how ranks find each other.
+void findRendezvous(Launcher &launcher, int defaultPort) {
+  auto complain = [&](const std::string &what) {
+    if (launcher.problem.empty())
+      launcher.problem = what;
+  };
+  if (launcher.rank < 0 || launcher.size < 1 || launcher.rank >= launcher.size)
+    complain("there is no such rank: " + launcher.variable + "=" +
+             (get(launcher.variable.c_str()) ? get(launcher.variable.c_str()) : "") + " of " +
+             std::to_string(launcher.size));
+  if (launcher.size == 1)
+    return;
+  if (const char *address = get("MASTER_ADDR"))
+    launcher.address = address;
+  if (launcher.address.empty())
+    complain("MASTER_ADDR, the host of rank 0, is not set");
+
+  // torchrun's agent listens on MASTER_PORT itself.
+  launcher.port = defaultPort;
+  const char *variable = get("TPC_PORT") ? "TPC_PORT" : "MASTER_PORT";
+  if (const char *text = get(variable)) {
+    long port = numberOf(text);
+    bool own = !std::strcmp(variable, "TPC_PORT");
+    if (port < 1 || port > 65535 - !own)
+      complain(std::string(variable) + "=" + text + ": expected a number from 1 to " +
+               (own ? "65535" : "65534: ranks meet on the port behind it"));
+    launcher.port = static_cast<int>(port + !own);
+  } else if (launcher.port == 0) {
+    complain("neither MASTER_PORT nor TPC_PORT is set");
   }
+}
+
+bool detectTorch(Launcher &launcher) {
+  if (!get("RANK") || !get("WORLD_SIZE"))
+    return false;
+  launcher.kind = Launcher::Kind::Torch;
+  launcher.variable = "RANK";
+  launcher.rank = numberIn({"RANK"});
+  launcher.size = numberIn({"WORLD_SIZE"});
+  if (const char *run = get("TORCHELASTIC_RUN_ID")) {
+    launcher.run = run;
+    // Ranks of the last attempt may still be there.
+    if (const char *restarts = get("TORCHELASTIC_RESTART_COUNT"))
+      launcher.run += std::string(", attempt ") + restarts;
+  }
+  findRendezvous(launcher, 0);
+  return true;
+}
+
+bool detectSlurm(Launcher &launcher) {
+  // A batch script has SLURM_PROCID, but is no step. The steps that Slurm makes by itself, such as
+  // the shell of salloc, have numbers at the end of 32 bits.
+  long step = numberOf(get("SLURM_STEP_ID") ? get("SLURM_STEP_ID") : get("SLURM_STEPID"));
+  if (step < 0 || step >= 0xfffffff0L || !get("SLURM_PROCID"))
+    return false;
+  int size = numberIn({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
+  // A task that is alone has all ranks as threads, as outside of Slurm.
+  if (size <= 1)
+    return false;
+  launcher.kind = Launcher::Kind::Slurm;
+  launcher.variable = "SLURM_PROCID";
+  launcher.rank = numberIn({"SLURM_PROCID"});
+  launcher.size = size;
+  const char *job = get("SLURM_JOB_ID") ? get("SLURM_JOB_ID") : "";
+  launcher.run = std::string(job) + "." + std::to_string(step);
+  for (const char *name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
+    if (launcher.address.empty() && get(name))
+      launcher.address = firstHost(get(name));
+  // Below the ports that systems give away by themselves, another for each step.
+  findRendezvous(launcher, static_cast<int>(15000 + fnv1a(launcher.run) % 15000));
+  return true;
+}
+
+} // namespace
+
+std::string firstHost(const std::string &list) {
+  std::string host;
+  for (size_t at = 0; at < list.size() && list[at] != ','; ++at) {
+    if (list[at] != '[') {
+      host += list[at];
+      continue;
+    }
+    size_t close = list.find(']', at), end = list.find_first_of("-,]", at);
+    if (close == std::string::npos)
+      return "";
+    host += list.substr(at + 1, end - at - 1);
+    at = close;
+  }
+  return host;
+}
+
+std::string Launcher::command(int ranks) const {
+  std::string number = std::to_string(ranks);
+  switch (kind) {
+  case Kind::Torch:
+    return "torchrun --nproc-per-node " + number + " --no-python";
+  case Kind::Slurm:
+    return "srun -n " + number;
+  case Kind::Mpi:
+  case Kind::None:
+    break;
+  }
+  return "mpirun --oversubscribe --bind-to none -n " + number;
+}
+
+Launcher detectLauncher() {
+  Launcher launcher;
+  std::string only = get("TPC_TRANSPORT") ? get("TPC_TRANSPORT") : "";
+  if (only == "threads" || (only != "tcp" && detectMpi(launcher)) || only == "mpi")
+    return launcher;
+  if (!detectTorch(launcher))
+    detectSlurm(launcher);
   return launcher;
+}
+
+std::shared_ptr<Session> joinLauncher(const Launcher &launcher, std::string &error,
+                                      double timeout) {
+  return launcher.kind == Launcher::Kind::Mpi ? joinMpi(launcher, error, timeout)
+                                              : joinTcp(launcher, error, timeout);
 }
 
 } // namespace tpc::rt

@@ -33,6 +33,7 @@ public:
     last = now;
     return waited >= limit;
   }
+  double seconds() const { return limit; }
   bool isEndless() const { return limit <= 0; }
 
 private:

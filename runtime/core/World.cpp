@@ -65,13 +65,16 @@ std::unique_ptr<World> World::processes(Grid grid, int threadsPerRank,
   // have.
   world->spin = int64_t(session->ranksOnHost()) * threadsPerRank <= session->coresOnHost() &&
                 threadsPerRank <= usableCores();
-  world->seconds = session->timeout();
   world->theSession = std::move(session);
   world->contexts[0]->transport = world->theSession->makeTransport(*world);
+  world->theSession->observe(world.get());
   return world;
 }
 
-World::~World() = default;
+World::~World() {
+  if (theSession)
+    theSession->observe(nullptr);
+}
 
 void World::runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &fn) {
   auto record = [&](const std::string &message) {
@@ -102,12 +105,14 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
     localRanks->enter();
   World *outer = running.exchange(this);
   runs.fetch_add(1);
+  isRunning.store(true);
   try {
     threadsOfRanks.run(numLocal(), [&](int index) { runRank(local(index), fn); });
   } catch (const std::system_error &e) {
     recordError(local(0).rank, "cannot start a thread for each of " + std::to_string(numLocal()) +
                                    " ranks: " + e.what());
   }
+  isRunning.store(false);
   runs.fetch_add(1);
   running.store(outer);
   if (failed())
@@ -115,17 +120,31 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
   return std::nullopt;
 }
 
+std::string World::describeCommunication(const Activity &activity, const char *what) const {
+  std::string text = what;
+  uint32_t axes = activity.axes.load();
+  if (!axes) // of start-up or of outputs, and of no node
+    return text;
+  if (const char *node = activity.node.load())
+    text += " of '" + std::string(node) + "'";
+  return text + " over '" + theGrid.label(axes) + "'";
+}
+
+std::string World::describeActivity(const Activity &activity) const {
+  if (const char *what = activity.what.load())
+    return "in " + describeCommunication(activity, what);
+  if (!isRunning.load())
+    return "";
+  const char *last = activity.last.load();
+  return last ? "computing, behind " + describeCommunication(activity, last) : "computing";
+}
+
 std::string World::describeWait(int rank, const Activity &activity,
                                 const std::vector<int> &missing) const {
-  const char *what = activity.what.load(), *node = activity.node.load();
-  if (!what)
-    return describeWait(rank, "a barrier of all ranks", missing);
-  std::string text = what;
-  if (node)
-    text += " of '" + std::string(node) + "'";
-  if (uint32_t axes = activity.axes.load())
-    text += " over '" + theGrid.label(axes) + "'";
-  return describeWait(rank, text.c_str(), missing);
+  const char *what = activity.what.load();
+  return describeWait(
+      rank, what ? describeCommunication(activity, what).c_str() : "a barrier of all ranks",
+      missing);
 }
 
 std::string World::describeWait(int rank, const char *what, const std::vector<int> &missing) const {

@@ -1,11 +1,11 @@
 //===- World.h - all ranks of a run ---------------------------------------===//
 //
 // A world is either all ranks as threads of this process, or this process as one rank among others
-// that a launcher started (MPI). Use:
+// that a launcher started (by MPI or TCP). Use:
 //
 //   Launcher launcher = detectLauncher();
 //   std::shared_ptr<Session> session;
-//   if (launcher.present && !(session = joinMpi(launcher, error)))
+//   if (launcher.present && !(session = joinLauncher(launcher, error)))
 //     ... say `error`, exit
 //   ... compareRanks(session, identity): do all run the same?
 //   ... compare session->size() with the grid's; session->agree() on errors that all ranks may find
@@ -18,6 +18,7 @@
 #define TPC_RT_CORE_WORLD_H
 
 #include "core/Context.h"
+#include "core/Launcher.h"
 #include "core/RankThreads.h"
 #include "core/Transport.h"
 #include <atomic>
@@ -32,17 +33,6 @@
 namespace tpc::rt {
 
 class World;
-
-/// What the environment says about who started this process.
-struct Launcher {
-  bool present = false; ///< a launcher of MPI programs started this process
-  std::string variable; ///< the variable that gives it away
-  int rank = -1;        ///< -1: not said
-  int size = -1;
-};
-
-/// Looks at the variables of Open MPI, PMI and PMIx. TPC_TRANSPORT=threads makes it blind.
-Launcher detectLauncher();
 
 /// A connection to the other processes; made before the grid is compared with the world's size. Its
 /// destructor ends it, collectively.
@@ -66,12 +56,14 @@ public:
   virtual int firstDifference(std::string_view text) = 0;
   /// This rank is at the end of a run. Collective; returns when all are.
   virtual void leave(tpc_context &ctx) = 0;
-  /// Seconds after which who waits for another ends the run; 0: never.
-  virtual double timeout() const = 0;
+  /// "mpi", "tcp"
+  virtual const char *transportName() const = 0;
+  /// The world that runs on it, for messages that name ranks; null: none.
+  virtual void observe(const World *world) = 0;
 
   /// What is being done outside of a run, or by it, for the message of one that stands still:
-  /// "while weights are loaded".
-  std::string doing = "at the start";
+  /// "while weights are loaded". Text that lives for ever.
+  std::atomic<const char *> doing = "at the start";
 };
 
 /// Something that must be the same on all ranks: what it is ("grid"), and its value in words or as
@@ -86,9 +78,15 @@ struct Trait {
 /// is said once. Nothing for threads.
 std::optional<std::string> compareRanks(Session *session, const std::vector<Trait> &traits);
 
-/// Loads libtpc_mpi.so and initializes MPI. Null, with a message, if that cannot be done.
-/// `timeout`: as Session::timeout.
-std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, double timeout = 0);
+/// Joins the world of the launcher. Null, with a message, if that cannot be done. `timeout`:
+/// seconds after which ranks that all wait for each other, or one that is frozen, end the run; 0:
+/// never.
+std::shared_ptr<Session> joinLauncher(const Launcher &launcher, std::string &error,
+                                      double timeout = 0);
+/// Loads libtpc_mpi.so and initializes MPI.
+std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, double timeout);
+/// Finds the other processes by the address of rank 0.
+std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, double timeout);
 
 /// What ranks that are threads of this process share.
 class LocalRanks {
@@ -106,7 +104,7 @@ std::shared_ptr<LocalRanks> joinThreads(World &world);
 
 class World {
 public:
-  /// All ranks of `grid` in this process. `timeout`: as Session::timeout.
+  /// All ranks of `grid` in this process. `timeout`: as of joinLauncher.
   static std::unique_ptr<World> threads(Grid grid, int threadsPerRank, double timeout = 0);
   /// This process is one rank. The session's size must be the grid's.
   static std::unique_ptr<World> processes(Grid grid, int threadsPerRank,
@@ -117,7 +115,7 @@ public:
   int size() const { return theGrid.numRanks(); }
   /// Ranks of this process.
   int numLocal() const { return static_cast<int>(contexts.size()); }
-  tpc_context &local(int index) { return *contexts[index]; }
+  tpc_context &local(int index) const { return *contexts[index]; }
   /// Null for threads.
   Session *session() { return theSession.get(); }
 
@@ -130,8 +128,10 @@ public:
   /// Whether waiting threads may spin: not if there are more of them than cores.
   bool maySpin() const { return spin; }
 
-  /// Seconds after which who waits for another ends the run; 0: never.
+  /// Of threads: seconds after which who waits for another ends the run; 0: never.
   double timeout() const { return seconds; }
+  /// "in all_reduce of '/lm_head/MatMul' over 'tp'", "computing", or, outside of a run, "".
+  std::string describeActivity(const Activity &activity) const;
   /// "rank 1 (tp 1) in all_reduce of '/lm_head/MatMul' over 'tp' for rank 0 (tp 0)": what a rank
   /// that waits says. `missing`: those for whom it waits.
   std::string describeWait(int rank, const Activity &activity,
@@ -154,6 +154,8 @@ public:
 private:
   World(Grid grid, int threadsPerRank, int firstRank, int numLocal);
   void runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &fn);
+  /// "all_reduce of '/lm_head/MatMul' over 'tp'"
+  std::string describeCommunication(const Activity &activity, const char *what) const;
 
   Grid theGrid;
   bool spin = false;
@@ -162,7 +164,7 @@ private:
   std::shared_ptr<LocalRanks> localRanks;
   std::vector<std::unique_ptr<tpc_context>> contexts;
   RankThreads threadsOfRanks;
-  std::atomic<bool> hasFailed{false};
+  std::atomic<bool> hasFailed{false}, isRunning{false};
   mutable std::mutex errorMutex;
   std::string firstError;
   int firstErrorRank = -1;

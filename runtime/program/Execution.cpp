@@ -120,7 +120,7 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
                     ? options.threadsPerRank
                     : std::max(1, static_cast<int>(usableCores()) / std::max(1, onThisMachine));
   if (session) {
-    transport = "mpi";
+    transport = session->transportName();
     world = World::processes(manifest.grid, threads, std::move(session));
   } else {
     world = World::threads(manifest.grid, threads, options.timeout);

@@ -22,14 +22,14 @@ void agreeOn(Session *session, const std::function<void()> &work);
 
 class Execution {
 public:
-  /// Starts the world (joining MPI's if `session` is given) and loads the weights. Throws
+  /// Starts the world (of `session`'s processes if it is given) and loads the weights. Throws
   /// UserError.
   Execution(const tpc_program &program, const Manifest &manifest, const Options &options,
             std::shared_ptr<Session> session);
 
   bool isRankZero() { return world->local(0).rank == 0; }
   Session *session() { return world->session(); }
-  /// "threads" or "mpi".
+  /// "threads", "mpi" or "tcp".
   const char *transportName() const { return transport; }
   int threadsPerRank() { return world->local(0).threadsPerRank; }
   double loadSeconds() const { return secondsToLoad; }

@@ -81,14 +81,20 @@ void checkThreads(const Manifest &manifest, const Options &options) {
 /// grid's.
 std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest,
                               const Options &options) {
-  if (!launcher.present) {
+  if (!launcher.present()) {
     checkThreads(manifest, options);
     return nullptr;
   }
   std::string error;
-  std::shared_ptr<Session> session = joinMpi(launcher, error, options.timeout);
-  if (!session)
+  std::shared_ptr<Session> session = joinLauncher(launcher, error, options.timeout);
+  if (!session && launcher.kind == Launcher::Kind::Mpi)
     refuseOnce(launcher, error);
+  if (!session) {
+    // Processes end as soon as one has: rank 0 may still be about to say what is wrong.
+    if (error.empty())
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    throw UserError(error);
+  }
   int ranks = manifest.grid.numRanks();
   session->doing = "while programs are compared";
   // First of all, because what follows is said in words that ranks must share.
@@ -100,9 +106,8 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
       throw UserError(
           "the program was compiled for " + std::to_string(ranks) +
           (ranks == 1 ? " rank" : " ranks") + ", but " + std::to_string(session->size()) +
-          " were started; run\n  mpirun --oversubscribe --bind-to none -n " +
-          std::to_string(ranks) + " " + options.program +
-          " …\nor, all ranks in one process, without mpirun:\n  " + options.program + " …");
+          " were started; run\n  " + launcher.command(ranks) + " " + options.program +
+          " …\nor, all ranks in one process, without a launcher:\n  " + options.program + " …");
   });
   return session;
 }
@@ -199,9 +204,10 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
 /// A misspelled value would do nothing, silently.
 void checkEnvironment() {
   const char *transport = std::getenv("TPC_TRANSPORT");
-  if (transport && *transport && std::strcmp(transport, "threads") != 0)
+  if (transport && *transport && std::strcmp(transport, "threads") != 0 &&
+      std::strcmp(transport, "mpi") != 0 && std::strcmp(transport, "tcp") != 0)
     throw UserError(std::string("TPC_TRANSPORT=") + transport +
-                    ": 'threads' is the only value; without it, MPI is used under a launcher");
+                    ": expected 'threads', 'mpi' or 'tcp'; without it, the launcher decides");
   const char *cpu = std::getenv("TPC_CPU");
   if (cpu && *cpu && !kernelsNamed(cpu))
     throw UserError(std::string("TPC_CPU=") + cpu +

@@ -4,14 +4,20 @@
 #include "core/Patience.h"
 #include "core/World.h"
 #include "tpc/fnv1a.h"
-#include "transport/mpi/MpiTransport.h"
+#include "transport/messages/MessageTransport.h"
+#include "transport/messages/ProcessSession.h"
+#include "transport/mpi/MpiShim.h"
+#include "transport/sockets/Rendezvous.h"
 #include <algorithm>
+#include <chrono>
 #include <climits>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <mutex>
+#include <new>
+#include <sys/random.h>
 #include <thread>
 #include <unistd.h>
 
@@ -94,93 +100,98 @@ private:
   std::thread watch;
 };
 
-class MpiSession final : public Session {
+class MpiMessenger final : public Messenger {
 public:
-  MpiSession(const tpc_mpi_shim &shim, int rank, int size, int onHost, int cores, double seconds)
-      : shim(shim), myRank(rank), worldSize(size), onHost(onHost), cores(cores), seconds(seconds) {
+  MpiMessenger(const tpc_mpi_shim &shim, int rank, int size, double seconds)
+      : shim(shim), rank(rank), size(size), seconds(seconds) {
     unfinished.shim = &shim;
   }
 
-  ~MpiSession() override {
+  ~MpiMessenger() override {
     unfinished.shim = nullptr;
-    Alarm alarm(seconds, "rank " + std::to_string(myRank), "for all ranks to end");
+    Alarm alarm(seconds, "rank " + std::to_string(rank), "for all ranks to end");
     shim.finalize();
   }
 
-  int rank() const override { return myRank; }
-  int size() const override { return worldSize; }
-  int ranksOnHost() const override { return onHost; }
-  int coresOnHost() const override { return std::min(cores, quotaCores()); }
-  std::unique_ptr<Transport> makeTransport(World &world) override {
-    return std::make_unique<MpiTransport>(shim, world);
+  const char *name() const override { return "mpi"; }
+  void start(std::span<const Message> sends, std::span<const Message> receives) override {
+    if (shim.start(sends.data(), static_cast<int32_t>(sends.size()), receives.data(),
+                   static_cast<int32_t>(receives.size())))
+      throw std::bad_alloc();
   }
-
-  Agreement agree(bool hasError) override {
-    std::vector<uint64_t> all = allOf(hasError);
-    Agreement agreement;
-    for (int peer = 0; peer < worldSize && !agreement.failed; ++peer)
-      if (all[peer]) {
-        agreement.failed = true;
-        agreement.isSpeaker = peer == myRank;
-      }
-    return agreement;
+  Progress advance() override { return Progress(shim.advance()); }
+  void sleep(double waited) override { shim.sleep(waited); }
+  int yields() const override { return 20; }
+  void findMissing(std::vector<int> &missing) override {
+    missing.resize(size);
+    missing.resize(shim.missing(missing.data(), size));
   }
-
-  int firstDifference(std::string_view text) override {
-    std::vector<uint64_t> all = allOf(fnv1a(text));
-    for (int peer = 1; peer < worldSize; ++peer)
-      if (all[peer] != all[0])
-        return peer;
-    return -1;
+  [[noreturn]] void abort() override {
+    shim.abort(1);
+    std::abort();
   }
-
-  void leave(tpc_context &ctx) override {
-    int32_t status = shim.leave(seconds);
-    if (status == -2)
-      fail(ctx, "out of memory at the end of the run");
-    check(status, &ctx);
-  }
-
-  double timeout() const override { return seconds; }
 
 private:
-  /// One number of every rank.
-  std::vector<uint64_t> allOf(uint64_t mine) {
-    std::vector<uint64_t> all(worldSize, mine);
-    std::vector<tpc_mpi_message> sends, receives;
-    constexpr int32_t tag = 0x4002;
-    for (int peer = 0; peer < worldSize; ++peer)
-      if (peer != myRank) {
-        sends.push_back({&mine, sizeof(mine), peer, tag});
-        receives.push_back({&all[peer], sizeof(mine), peer, tag});
-      }
-    check(shim.exchange(sends.data(), static_cast<int32_t>(sends.size()), receives.data(),
-                        static_cast<int32_t>(receives.size()), 0, seconds),
-          nullptr);
-    return all;
-  }
-
-  /// Ends all processes if one has waited for too long. `ctx` knows the ranks' coordinates; null
-  /// outside of a run.
-  void check(int32_t status, tpc_context *ctx) {
-    if (status != -3 && status != -4)
-      return;
-    std::string text = ctx ? ctx->grid.describe(myRank) : "rank " + std::to_string(myRank);
-    text += " " + doing + ", for";
-    for (int peer : getMissing(shim, worldSize))
-      text += (text.ends_with("for") ? " " : ", ") +
-              (ctx ? ctx->grid.describe(peer) : "rank " + std::to_string(peer));
-    if (status == -4)
-      sayAndWaitForTheEnd("waits: " + text);
-    std::fprintf(stderr, "error: rank %d: has waited for %g s (--timeout=%g): %s\n", myRank,
-                 seconds, seconds, text.c_str());
-    shim.abort(1);
-  }
-
   const tpc_mpi_shim &shim;
-  int myRank, worldSize, onHost, cores;
+  int rank, size;
   double seconds;
 };
+
+/// How rank 0 is found, which it tells the others over MPI.
+struct Directions {
+  Nonce secret{};
+  Attendee first;
+};
+
+/// Ranks watch each other over sockets of their own: MPI may be called by one thread only.
+bool meet(Messenger &messenger, const Role &role, double timeout, Meeting &meeting,
+          std::string &error) {
+  Attendee self = Attendee::self();
+  meeting.attendees = {self};
+  if (role.size == 1)
+    return true;
+  Patience patience(startTimeout(timeout));
+  Directions directions;
+  Socket listener;
+  if (role.rank == 0) {
+    listener = listenForOthers(/*onlyHere=*/false, self, error);
+    directions.first = self;
+    if (!listener || getrandom(directions.secret.data(), directions.secret.size(), 0) < 0)
+      directions.first.numAddresses = 0;
+  }
+  std::vector<Message> sends, receives;
+  constexpr int32_t size = sizeof(directions);
+  for (int peer = 1; peer < role.size && role.rank == 0; ++peer)
+    sends.push_back({&directions, size, peer, MessageTransport::sessionTag});
+  if (role.rank != 0)
+    receives.push_back({&directions, size, 0, MessageTransport::sessionTag});
+  messenger.start(sends, receives);
+  for (int i = 0; messenger.advance() != Messenger::Progress::Delivered; ++i) {
+    if (patience.isOver()) {
+      error = "rank 0 says nothing for " + std::to_string(int(patience.seconds())) + " s";
+      return false;
+    }
+    messenger.sleep(i * 1e-4);
+  }
+  if (directions.first.numAddresses == 0) {
+    if (role.rank != 0)
+      error.clear();
+    return false;
+  }
+  Role secret = role;
+  secret.run = "mpi ";
+  for (uint8_t byte : directions.secret)
+    secret.run += toHexDigits(byte).substr(14);
+  const Attendee &first = directions.first;
+  std::vector<Address> addresses(first.addresses, first.addresses + first.numAddresses);
+  if (first.host == self.host)
+    std::reverse(addresses.begin(), addresses.end());
+  std::string where = addresses[0].text();
+  if (role.rank == 0)
+    return receiveAll(secret, self, std::move(listener), where, patience, meeting, error);
+  return attend(
+      secret, self, where, [&](std::string &) { return addresses; }, patience, meeting, error);
+}
 
 } // namespace
 
@@ -230,7 +241,7 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
     error = why + text;
     return nullptr;
   }
-  auto session = std::make_shared<MpiSession>(*shim, rank, size, onHost, cores, timeout);
+  auto messenger = std::make_unique<MpiMessenger>(*shim, rank, size, timeout);
   if (launcher.size > 0 && launcher.size != size) {
     // Another MPI's launcher: each process would be a world of its own.
     error = why + "MPI sees " + std::to_string(size) + " ranks where the launcher started " +
@@ -238,7 +249,19 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
             ": the launcher belongs to another MPI than the one that libtpc_mpi.so was built for";
     return nullptr;
   }
-  return session;
+  Meeting meeting;
+  if (!meet(*messenger, {rank, size, ""}, timeout, meeting, error)) {
+    if (!error.empty())
+      std::fprintf(stderr, "error: rank %d: %s; TPC_INTERFACE chooses the network interface\n",
+                   rank, error.c_str());
+    else
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    messenger->abort();
+  }
+  return std::make_shared<ProcessSession>(
+      std::move(messenger),
+      ProcessSession::Place{rank, size, onHost, std::min(cores, quotaCores())}, meeting.members(),
+      timeout);
 }
 
 } // namespace tpc::rt

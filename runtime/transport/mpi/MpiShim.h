@@ -4,20 +4,14 @@
 #ifndef TPC_RT_TRANSPORT_MPI_MPISHIM_H
 #define TPC_RT_TRANSPORT_MPI_MPISHIM_H
 
+#include "transport/messages/Message.h"
 #include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define TPC_MPI_SHIM_VERSION 2
-
-typedef struct {
-  void *data;
-  int64_t bytes; /* any number, also more than an MPI count holds */
-  int32_t peer;  /* rank in the world */
-  int32_t tag;   /* messages of one pair and one tag arrive in order */
-} tpc_mpi_message;
+#define TPC_MPI_SHIM_VERSION 3
 
 typedef struct {
   uint32_t version;
@@ -25,18 +19,15 @@ typedef struct {
    * together; launchers may bind each to some of them. */
   int32_t (*init)(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_t *cores_on_host,
                   char *error, int64_t capacity);
-  /* Starts all and returns when all are complete. `spin`: waits without giving the core away for a
-   * moment. Returns -1, or a peer that has called `leave` and so will never take part, or -2 when
-   * there is no memory, or, after `timeout` seconds (0: never), -3 for the rank that has waited so
-   * long and has told the others, and -4 for those that wait as well. After -3 and -4 the world can
-   * only be aborted: who got -4 says what it waits for, and leaves that to who got -3. */
-  int32_t (*exchange)(const tpc_mpi_message *sends, int32_t num_sends,
-                      const tpc_mpi_message *receives, int32_t num_receives, int32_t spin,
-                      double timeout);
-  /* Returns when all ranks have called it; as `exchange`. */
-  int32_t (*leave)(double timeout);
-  /* After -3 and -4: the peers that are waited for, ascending; returns how many, at most
-   * `capacity`. */
+  /* Begins with all; nothing else may be under way. 0, or -1 when there is no memory. */
+  int32_t (*start)(const tpc_message *sends, int32_t num_sends, const tpc_message *receives,
+                   int32_t num_receives);
+  /* Lets them get on: 0 if nothing was completed, 1 if something was, 2 if all is. */
+  int32_t (*advance)(void);
+  /* Until something may have happened since `advance`, and not for long; `waited` seconds so far.
+   */
+  void (*sleep)(double waited);
+  /* The peers that are waited for, ascending; returns how many, at most `capacity`. */
   int32_t (*missing)(int32_t *peers, int32_t capacity);
   /* Does not return. */
   void (*abort)(int32_t status);

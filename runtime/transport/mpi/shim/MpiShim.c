@@ -3,20 +3,17 @@
 
 #define _GNU_SOURCE /* cpu_set_t */
 #include "transport/mpi/MpiShim.h"
-#include "core/Spin.h"
 #include "transport/mpi/shim/Doorbell.h"
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-/* A message with more bytes is sent in parts: counts are ints. TPC_MPI_PART_BYTES is for tests. */
-static int64_t part_bytes = INT64_C(1) << 30;
-static const int leave_tag = 32767; /* the largest that the standard promises */
-static const int late_tag = 32766;  /* somebody has waited for too long */
+/* A message with more bytes is sent in parts: counts are ints, and each part that has come is a
+ * sign of life. TPC_MPI_PART_BYTES is for tests. */
+static int64_t part_bytes = INT64_C(1) << 26;
 
 /* There is one MPI in a process, and so one session at a time. */
 static int is_open, is_ours; /* ours: we initialized MPI, and finalize it */
@@ -28,6 +25,9 @@ static MPI_Request *requests;
 static int32_t *peers;
 static int *completed;
 static int64_t num_allocated;
+static int num_requests, num_incoming, num_open;
+static int all_reached; /* nobody sends without a ring */
+static uint32_t rings;  /* before the last look */
 
 static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_t *cores_on_host,
                     char *error, int64_t capacity) {
@@ -87,7 +87,7 @@ static int32_t init(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_
   return 0;
 }
 
-static int64_t parts_of(const tpc_mpi_message *messages, int32_t count) {
+static int64_t parts_of(const tpc_message *messages, int32_t count) {
   int64_t parts = 0;
   for (int32_t i = 0; i < count; ++i)
     parts +=
@@ -113,9 +113,9 @@ static int reserve(int64_t count) {
   return 1;
 }
 
-static int start(const tpc_mpi_message *messages, int32_t count, int sending, int next) {
+static int start_some(const tpc_message *messages, int32_t count, int sending, int next) {
   for (int32_t i = 0; i < count; ++i) {
-    const tpc_mpi_message *message = &messages[i];
+    const tpc_message *message = &messages[i];
     int64_t at = 0;
     do {
       int64_t bytes = message->bytes - at < part_bytes ? message->bytes - at : part_bytes;
@@ -135,39 +135,10 @@ static int start(const tpc_mpi_message *messages, int32_t count, int sending, in
   return next;
 }
 
-/* A peer that has left the run, although one of these requests still waits for it; or -1. Who has
- * sent what was wanted may leave while others are still waited for. */
-static int32_t left_peer(int count) {
-  for (int i = 0; i < count; ++i) {
-    int flag = 0;
-    if (requests[i] != MPI_REQUEST_NULL)
-      MPI_Iprobe(peers[i], leave_tag, world, &flag, MPI_STATUS_IGNORE);
-    if (flag)
-      return peers[i];
-  }
-  return -1;
-}
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-/* Whether somebody has waited for too long: the run is at its end. */
-static int is_late(void) {
-  int flag = 0;
-  MPI_Iprobe(MPI_ANY_SOURCE, late_tag, world, &flag, MPI_STATUS_IGNORE);
-  return flag;
-}
-
-/* What was under way when somebody had waited for too long. */
-static int num_open;
-
 static int32_t missing(int32_t *list, int32_t capacity) {
   int32_t count = 0;
   for (int32_t peer = 0; peer < world_size && count < capacity; ++peer)
-    for (int i = 0; i < num_open; ++i)
+    for (int i = 0; i < num_requests; ++i)
       if (requests[i] != MPI_REQUEST_NULL && peers[i] == peer) {
         list[count++] = peer;
         break;
@@ -175,126 +146,46 @@ static int32_t missing(int32_t *list, int32_t capacity) {
   return count;
 }
 
-/* Tells the others, and gives them a moment to say what they wait for. */
-static void tell_late(void) {
-  static char nothing;
-  for (int peer = 0; peer < world_size; ++peer) {
-    MPI_Request request;
-    if (peer == world_rank)
-      continue;
-    MPI_Isend(&nothing, 0, MPI_BYTE, peer, late_tag, world, &request);
-    MPI_Request_free(&request);
-    tpc_doorbell_ring(peer);
-  }
-  struct timespec moment = {0, 10000000};
-  for (int i = 0; i < 150; ++i) {
-    is_late(); /* lets MPI get on */
-    nanosleep(&moment, NULL);
-  }
-}
-
-static int all_reached(const tpc_mpi_message *messages, int32_t count) {
+static int reach_all(const tpc_message *messages, int32_t count) {
   for (int32_t i = 0; i < count; ++i)
     if (!tpc_doorbell_reaches(messages[i].peer))
       return 0;
   return 1;
 }
 
-static int32_t run(const tpc_mpi_message *sends, int32_t num_sends, const tpc_mpi_message *receives,
-                   int32_t num_receives, int spin, int notice_left, double timeout) {
+static int32_t start(const tpc_message *sends, int32_t num_sends, const tpc_message *receives,
+                     int32_t num_receives) {
   if (!reserve(parts_of(sends, num_sends) + parts_of(receives, num_receives)))
-    return -2;
-  /* Receives first: what arrives early finds its place. */
-  int num_incoming = start(receives, num_receives, 0, 0);
-  int count = start(sends, num_sends, 1, num_incoming);
-
-  /* Spins as everybody does, and then sleeps until somebody rings. Some of MPI's messages come
-   * without a ring (those from other hosts, and parts of long ones), so the core is given away some
-   * times before that, and a sleep ends by itself after an eighth of the wait so far: that costs
-   * little of the time that passes anyway, and leaves the cores to those who compute. */
-  tpc_spin awake = tpc_spin_begin(spin, 20);
-  const double shortest =
-      all_reached(sends, num_sends) && all_reached(receives, num_receives) ? 200e-6 : 20e-6;
-  double began = 0, seen_left = 0, next_check = 0.2;
-  /* Only time in which this process could have looked: not that in which it was stopped itself. */
-  double patience = timeout, looked = 0;
-  int32_t gone = -1;
-  int open = count;
-  for (;;) {
-    uint32_t rings = tpc_doorbell_rings();
-    int num_completed = 0;
-    MPI_Testsome(count, requests, &num_completed, completed, MPI_STATUSES_IGNORE);
-    if (num_completed > 0) {
-      open -= num_completed;
-      /* The sender of a long message waits to hear that it was taken. */
-      for (int i = 0; i < num_completed; ++i)
-        if (completed[i] < num_incoming)
-          tpc_doorbell_ring(peers[completed[i]]);
-      if (open == 0)
-        return -1;
-      continue;
-    }
-    if (open == 0)
-      return -1;
-    if (tpc_spin_again(&awake))
-      continue;
-    double time = now();
-    if (began == 0)
-      began = looked = time;
-    double waited = time - began, pause = waited / 8;
-    patience -= time - looked < 1 ? time - looked : 1;
-    looked = time;
-    if (timeout > 0 && patience <= 0) {
-      num_open = count;
-      tell_late();
-      return -3;
-    }
-    tpc_doorbell_sleep(rings, pause < shortest ? shortest : pause > 2e-3 ? 2e-3 : pause);
-    if (waited < next_check)
-      continue;
-    if (timeout > 0 && is_late()) {
-      num_open = count;
-      return -4;
-    }
-    if (!notice_left) {
-      next_check = waited + 0.1;
-      continue;
-    }
-    /* Has somebody ended who will never come? Its last messages may still be on their way, so it is
-     * given another second. */
-    next_check = waited + 0.1;
-    if (gone < 0) {
-      gone = left_peer(count);
-      seen_left = waited;
-    } else if (waited - seen_left > 1) {
-      if (left_peer(count) == gone)
-        return gone;
-      gone = -1;
-    }
-  }
-}
-
-static int32_t exchange(const tpc_mpi_message *sends, int32_t num_sends,
-                        const tpc_mpi_message *receives, int32_t num_receives, int32_t spin,
-                        double timeout) {
-  return run(sends, num_sends, receives, num_receives, spin, 1, timeout);
-}
-
-static int32_t leave(double timeout) {
-  if (world_size == 1)
     return -1;
-  tpc_mpi_message *messages = malloc((size_t)world_size * sizeof(tpc_mpi_message));
-  if (!messages)
-    return -2;
-  static char nothing;
-  int32_t count = 0;
-  for (int32_t peer = 0; peer < world_size; ++peer)
-    if (peer != world_rank)
-      messages[count++] = (tpc_mpi_message){&nothing, 0, peer, leave_tag};
-  /* Peers that are done with this may already be at the end of the next run, and that is fine. */
-  int32_t status = run(messages, count, messages, count, 0, 0, timeout);
-  free(messages);
-  return status;
+  /* Receives first: what arrives early finds its place. */
+  num_incoming = start_some(receives, num_receives, 0, 0);
+  num_requests = num_open = start_some(sends, num_sends, 1, num_incoming);
+  all_reached = reach_all(sends, num_sends) && reach_all(receives, num_receives);
+  return 0;
+}
+
+static int32_t advance(void) {
+  rings = tpc_doorbell_rings();
+  if (num_open == 0)
+    return 2;
+  int num_completed = 0;
+  MPI_Testsome(num_requests, requests, &num_completed, completed, MPI_STATUSES_IGNORE);
+  if (num_completed <= 0)
+    return 0;
+  num_open -= num_completed;
+  /* The sender of a long message waits to hear that it was taken. */
+  for (int i = 0; i < num_completed; ++i)
+    if (completed[i] < num_incoming)
+      tpc_doorbell_ring(peers[completed[i]]);
+  return num_open == 0 ? 2 : 1;
+}
+
+/* Some of MPI's messages come without a ring (those from other hosts, and parts of long ones), so a
+ * sleep ends by itself after an eighth of the wait so far: that costs little of the time that
+ * passes anyway, and leaves the cores to those who compute. */
+static void sleep_on(double waited) {
+  double pause = waited / 8, shortest = all_reached ? 200e-6 : 20e-6;
+  tpc_doorbell_sleep(rings, pause < shortest ? shortest : pause > 2e-3 ? 2e-3 : pause);
 }
 
 static void abort_world(int32_t status) {
@@ -323,7 +214,7 @@ static void finalize(void) {
 }
 
 __attribute__((visibility("default"))) const tpc_mpi_shim *tpc_mpi_shim_v1(void) {
-  static const tpc_mpi_shim shim = {TPC_MPI_SHIM_VERSION, init,    exchange, leave, missing,
-                                    abort_world,          finalize};
+  static const tpc_mpi_shim shim = {
+      TPC_MPI_SHIM_VERSION, init, start, advance, sleep_on, missing, abort_world, finalize};
   return &shim;
 }

@@ -1,31 +1,27 @@
-//===- MpiTransport.h - ranks as processes, over the MPI shim -------------===//
+//===- MessageTransport.h - collectives made of messages ------------------===//
 //
+// For ranks that are processes, over MPI or TCP.
 // Collectives are made of point-to-point messages, so that reductions add in ascending rank order,
 // as threads do. What is not contiguous goes through staging frames of the rank's arena.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_RT_TRANSPORT_MPI_MPITRANSPORT_H
-#define TPC_RT_TRANSPORT_MPI_MPITRANSPORT_H
+#ifndef TPC_RT_TRANSPORT_MESSAGES_MESSAGETRANSPORT_H
+#define TPC_RT_TRANSPORT_MESSAGES_MESSAGETRANSPORT_H
 
 #include "core/Transport.h"
 #include "core/World.h"
-#include "transport/mpi/MpiShim.h"
+#include "transport/messages/Messenger.h"
 #include <vector>
 
 namespace tpc::rt {
 
-/// The peers that the last exchange, which was late, still waits for.
-std::vector<int> getMissing(const tpc_mpi_shim &shim, int worldSize);
-/// Says what this rank waits for, and leaves the end to the rank that has waited longest; returns
-/// if that does not come.
-void sayAndWaitForTheEnd(const std::string &message);
-
-class MpiTransport final : public Transport {
+class MessageTransport final : public Transport {
 public:
-  MpiTransport(const tpc_mpi_shim &shim, World &world) : shim(shim), world(world) {}
+  MessageTransport(Messenger &messenger, Watch &watch, World &world)
+      : messenger(messenger), watch(watch), world(world) {}
 
-  const char *name() const override { return "mpi"; }
+  const char *name() const override { return messenger.name(); }
   bool sharesMemory() const override { return world.size() == 1; }
 
   void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype, tpc_reduction reduction,
@@ -49,23 +45,27 @@ public:
                    std::vector<std::vector<std::byte>> &gathered) override;
   void abortWorld(int rank, const std::string &message) override;
 
+  /// The tag of what sessions say to each other, which is no transport's.
+  static constexpr int32_t sessionTag = 0x4002;
+
 private:
   /// Empty messages are left out, by both sides alike.
   void addSend(int peer, uint32_t tag, const void *data, int64_t bytes);
   void addReceive(int peer, uint32_t tag, void *data, int64_t bytes);
-  /// Carries out what was added. `what`: outside of collectives.
-  void carryOut(tpc_context &ctx, const char *what = nullptr);
+  /// Carries out what was added.
+  void carryOut(tpc_context &ctx);
   /// What pieces say that members have for each other: a BlockMove or an Exchange.
   template <typename Pieces>
   void movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
                   const Pieces &pieces);
 
-  const tpc_mpi_shim &shim;
+  Messenger &messenger;
+  Watch &watch;
   World &world;
-  std::vector<tpc_mpi_message> sends, receives; ///< only grow
+  std::vector<Message> sends, receives; ///< only grow
   std::vector<const void *> inputs;
 };
 
 } // namespace tpc::rt
 
-#endif // TPC_RT_TRANSPORT_MPI_MPITRANSPORT_H
+#endif // TPC_RT_TRANSPORT_MESSAGES_MESSAGETRANSPORT_H

@@ -1,6 +1,6 @@
-//===- MpiTransport.cpp - ranks as processes, over the MPI shim -----------===//
+//===- MessageTransport.cpp - collectives made of messages ----------------===//
 
-#include "transport/mpi/MpiTransport.h"
+#include "transport/messages/MessageTransport.h"
 #include "core/AllToAll.h"
 #include "core/BlockMove.h"
 #include "core/Context.h"
@@ -11,18 +11,16 @@
 #include "core/World.h"
 #include "tpc/printable.h"
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <new>
-#include <thread>
 
 namespace tpc::rt {
 
 namespace {
 
-// Tags up to 32767 are what the standard promises; the last is the shim's. Order between messages
-// of one pair comes from the program, tags only keep the kinds apart.
+// Tags up to 32767 are what MPI promises. Order between messages of one pair comes from the
+// program, tags only keep the kinds apart.
 uint32_t collectiveTag(const Group &group) { return group.axes & 0x3fff; }
 constexpr uint32_t sendTag = 0x4000;
 constexpr uint32_t worldTag = 0x4001;
@@ -50,50 +48,31 @@ std::byte *bytesAt(void *data, int64_t offset) { return static_cast<std::byte *>
 
 } // namespace
 
-void MpiTransport::addSend(int peer, uint32_t tag, const void *data, int64_t bytes) {
+void MessageTransport::addSend(int peer, uint32_t tag, const void *data, int64_t bytes) {
   if (bytes)
     sends.push_back({const_cast<void *>(data), bytes, peer, static_cast<int32_t>(tag)});
 }
 
-void MpiTransport::addReceive(int peer, uint32_t tag, void *data, int64_t bytes) {
+void MessageTransport::addReceive(int peer, uint32_t tag, void *data, int64_t bytes) {
   if (bytes)
     receives.push_back({data, bytes, peer, static_cast<int32_t>(tag)});
 }
 
-std::vector<int> getMissing(const tpc_mpi_shim &shim, int worldSize) {
-  std::vector<int> missing(worldSize);
-  missing.resize(shim.missing(missing.data(), worldSize));
-  return missing;
-}
-
-void sayAndWaitForTheEnd(const std::string &message) {
-  std::fprintf(stderr, "note: %s\n", message.c_str());
-  std::fflush(stderr);
-  std::this_thread::sleep_for(std::chrono::seconds(10));
-}
-
-void MpiTransport::carryOut(tpc_context &ctx, const char *what) {
-  int32_t status =
-      shim.exchange(sends.data(), static_cast<int32_t>(sends.size()), receives.data(),
-                    static_cast<int32_t>(receives.size()), ctx.world.maySpin(), world.timeout());
+void MessageTransport::carryOut(tpc_context &ctx) {
+  try {
+    deliver(messenger, watch, world.maySpin(), sends, receives);
+  } catch (const MessengerError &error) {
+    fail(ctx, error.what());
+  } catch (const std::bad_alloc &) {
+    fail(ctx, "out of memory while messages were sent");
+  }
   sends.clear();
   receives.clear();
-  if (status >= 0)
-    fail(ctx, "waits for rank " + std::to_string(status) + ", which has ended");
-  if (status == -2)
-    fail(ctx, "out of memory while messages were sent");
-  if (status == -3 || status == -4) {
-    std::vector<int> missing = getMissing(shim, world.size());
-    std::string text = what ? world.describeWait(ctx.rank, what, missing)
-                            : world.describeWait(ctx.rank, ctx.activity, missing);
-    if (status == -4)
-      sayAndWaitForTheEnd("waits: " + text);
-    fail(ctx, world.describeTimeout() + ": " + text);
-  }
 }
 
-void MpiTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
-                             tpc_reduction reduction, const void *in, void *out, int64_t count) {
+void MessageTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                                 tpc_reduction reduction, const void *in, void *out,
+                                 int64_t count) {
   int64_t size = sizeOf(dtype), bytes = count * size;
   int members = group.size(), me = group.index;
   uint32_t tag = collectiveTag(group);
@@ -149,8 +128,8 @@ void MpiTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dty
   carryOut(ctx);
 }
 
-void MpiTransport::allGather(tpc_context &ctx, const Group &group, const void *in, void *out,
-                             int64_t outer, int64_t n, int64_t inner) {
+void MessageTransport::allGather(tpc_context &ctx, const Group &group, const void *in, void *out,
+                                 int64_t outer, int64_t n, int64_t inner) {
   int members = group.size(), me = group.index;
   uint32_t tag = collectiveTag(group);
   // With outer = 1 the parts lie in the output as they come.
@@ -177,9 +156,9 @@ void MpiTransport::allGather(tpc_context &ctx, const Group &group, const void *i
   }
 }
 
-void MpiTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype dtype,
-                                 tpc_reduction reduction, const void *in, void *out, int64_t outer,
-                                 int64_t n, int64_t inner) {
+void MessageTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                                     tpc_reduction reduction, const void *in, void *out,
+                                     int64_t outer, int64_t n, int64_t inner) {
   int members = group.size(), me = group.index;
   uint32_t tag = collectiveTag(group);
   int64_t row = inner * sizeOf(dtype);
@@ -206,8 +185,8 @@ void MpiTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype
   reduce(dtype, reduction, out, inputs.data(), members, outer * mine.size * inner);
 }
 
-void MpiTransport::allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
-                            const AllToAllShape &shape) {
+void MessageTransport::allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
+                                const AllToAllShape &shape) {
   int members = group.size(), me = group.index;
   uint32_t tag = collectiveTag(group);
   int64_t total = 0;
@@ -244,19 +223,19 @@ void MpiTransport::allToAll(tpc_context &ctx, const Group &group, const void *in
   }
 }
 
-void MpiTransport::collectivePermute(tpc_context &ctx, const Group &group, const void *in,
-                                     void *out, const PermuteShape &shape) {
+void MessageTransport::collectivePermute(tpc_context &ctx, const Group &group, const void *in,
+                                         void *out, const PermuteShape &shape) {
   movePieces(ctx, group, in, out, BlockMove(ctx.grid, group, shape));
 }
 
-void MpiTransport::exchange(tpc_context &ctx, const Group &group, const void *in, void *out,
-                            const ExchangeShape &shape) {
+void MessageTransport::exchange(tpc_context &ctx, const Group &group, const void *in, void *out,
+                                const ExchangeShape &shape) {
   movePieces(ctx, group, in, out, Exchange(ctx.grid, group, shape));
 }
 
 template <typename Pieces>
-void MpiTransport::movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
-                              const Pieces &pieces) {
+void MessageTransport::movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
+                                  const Pieces &pieces) {
   int members = group.size(), me = group.index;
   uint32_t tag = collectiveTag(group);
   auto forEachPeer = [&](auto &&use) {
@@ -291,8 +270,8 @@ void MpiTransport::movePieces(tpc_context &ctx, const Group &group, const void *
   });
 }
 
-void MpiTransport::broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
-                             int root) {
+void MessageTransport::broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
+                                 int root) {
   uint32_t tag = collectiveTag(group);
   if (group.index != root)
     addReceive(group.ranks[root], tag, data, bytes);
@@ -303,17 +282,18 @@ void MpiTransport::broadcast(tpc_context &ctx, const Group &group, void *data, i
   carryOut(ctx);
 }
 
-void MpiTransport::send(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
+void MessageTransport::send(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
   addSend(peer, sendTag, data, bytes);
   carryOut(ctx);
 }
 
-void MpiTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) {
+void MessageTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) {
   addReceive(peer, sendTag, data, bytes);
   carryOut(ctx);
 }
 
-void MpiTransport::barrier(tpc_context &ctx) {
+void MessageTransport::barrier(tpc_context &ctx) {
+  Doing doing(ctx.activity, "a barrier of all ranks", 0);
   // All to all: worlds are small, and it is called at start-up and between measurements.
   char mine = 0;
   std::vector<char> theirs(world.size());
@@ -322,23 +302,24 @@ void MpiTransport::barrier(tpc_context &ctx) {
       addSend(peer, worldTag, &mine, 1);
       addReceive(peer, worldTag, &theirs[peer], 1);
     }
-  carryOut(ctx, "a barrier");
+  carryOut(ctx);
 }
 
-void MpiTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
-                               std::vector<std::vector<std::byte>> &gathered) {
+void MessageTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
+                                   std::vector<std::vector<std::byte>> &gathered) {
+  Doing doing(ctx.activity, "the assembling of outputs", 0);
   if (ctx.rank != 0) {
     addSend(0, worldTag, &bytes, sizeof(bytes));
-    carryOut(ctx, "the assembling of outputs");
+    carryOut(ctx);
     addSend(0, worldTag, data, bytes);
-    return carryOut(ctx, "the assembling of outputs");
+    return carryOut(ctx);
   }
   int ranks = world.size();
   try {
     std::vector<int64_t> sizes(ranks, bytes);
     for (int peer = 1; peer < ranks; ++peer)
       addReceive(peer, worldTag, &sizes[peer], sizeof(int64_t));
-    carryOut(ctx, "the assembling of outputs");
+    carryOut(ctx);
     gathered.resize(ranks);
     for (int peer = 0; peer < ranks; ++peer) {
       gathered[peer].resize(static_cast<size_t>(sizes[peer]));
@@ -350,12 +331,14 @@ void MpiTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes
   }
   if (bytes)
     std::memcpy(gathered[0].data(), data, static_cast<size_t>(bytes));
-  carryOut(ctx, "the assembling of outputs");
+  carryOut(ctx);
 }
 
-void MpiTransport::abortWorld(int, const std::string &message) {
+void MessageTransport::abortWorld(int, const std::string &message) {
   std::fprintf(stderr, "error: %s\n", printable(message, /*lines=*/true).c_str());
-  shim.abort(1);
+  std::fflush(stderr);
+  watch.failWorld();
+  messenger.abort();
 }
 
 } // namespace tpc::rt

@@ -1,0 +1,49 @@
+//===- Beat.cpp - what a process says of its rank, again and again --------===//
+
+#include "core/Beat.h"
+#include <algorithm>
+#include <cstring>
+
+namespace tpc::rt {
+
+namespace {
+
+constexpr size_t mostMissing = 64, longestText = 600;
+
+struct Head {
+  uint64_t moves;
+  uint32_t flags, numMissing;
+};
+constexpr uint32_t waitsFlag = 1, leftFlag = 2;
+
+} // namespace
+
+std::string Beat::encode() const {
+  Head head{moves, (waits ? waitsFlag : 0) | (left ? leftFlag : 0),
+            static_cast<uint32_t>(std::min(missing.size(), mostMissing))};
+  std::string bytes(reinterpret_cast<const char *>(&head), sizeof(head));
+  bytes.append(reinterpret_cast<const char *>(missing.data()), head.numMissing * sizeof(int));
+  bytes.append(at, 0, longestText);
+  return bytes;
+}
+
+bool Beat::decode(std::string_view bytes, int size) {
+  Head head;
+  if (bytes.size() < sizeof(head))
+    return false;
+  std::memcpy(&head, bytes.data(), sizeof(head));
+  bytes.remove_prefix(sizeof(head));
+  if (head.numMissing > mostMissing || bytes.size() < head.numMissing * sizeof(int) ||
+      bytes.size() > head.numMissing * sizeof(int) + longestText)
+    return false;
+  waits = head.flags & waitsFlag;
+  left = head.flags & leftFlag;
+  moves = head.moves;
+  missing.resize(head.numMissing);
+  std::memcpy(missing.data(), bytes.data(), head.numMissing * sizeof(int));
+  at = bytes.substr(head.numMissing * sizeof(int));
+  return std::all_of(missing.begin(), missing.end(),
+                     [&](int rank) { return rank >= 0 && rank < size; });
+}
+
+} // namespace tpc::rt

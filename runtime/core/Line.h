@@ -1,0 +1,46 @@
+//===- Line.h - short messages over a socket, without waiting -------------===//
+
+#ifndef TPC_RT_CORE_LINE_H
+#define TPC_RT_CORE_LINE_H
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace tpc::rt {
+
+/// Owns a connected socket. What the other side sends is not trusted: a message that is too long
+/// closes the line. Neither function waits.
+class Line {
+public:
+  /// Everything that one process says to another about life and death.
+  enum class Word : uint32_t { Beat, Failed, Verdict, Terminated, Bye };
+  static constexpr size_t longest = 1024;
+
+  explicit Line(int descriptor);
+  ~Line() { close(); }
+  Line(const Line &) = delete;
+  Line &operator=(const Line &) = delete;
+
+  bool isOpen() const { return descriptor >= 0; }
+  int socket() const { return descriptor; }
+  bool hasUnsent() const { return !unsent.empty(); }
+  void close();
+
+  /// Words other than beats are kept until they can be sent; a beat is dropped if the one before it
+  /// still waits.
+  void say(Word word, std::string_view text = {});
+  /// Calls `fn` for whatever has come. Whether anything has.
+  bool hear(const std::function<void(Word, std::string_view)> &fn);
+
+private:
+  void flush();
+
+  int descriptor;
+  std::string unsent, received;
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CORE_LINE_H

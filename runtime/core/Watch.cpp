@@ -1,0 +1,415 @@
+//===- Watch.cpp - who of a world of processes is alive -------------------===//
+
+#include "core/Watch.h"
+#include "core/Termination.h"
+#include "core/World.h"
+#include "tpc/printable.h"
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace tpc::rt {
+
+namespace {
+
+constexpr double period = 0.2; ///< between beats
+/// A launcher tells all processes to end as soon as one has: who it is comes first, or soon after.
+constexpr double graceForLine = 0.06, graceForLauncher = 0.5, graceForTerminated = 1;
+/// Who is seen to be stopped, who is not seen, and who is seen to be alive and gets no core.
+constexpr double silenceOfStopped = 2.5, silenceOfUnseen = 4, silenceOfStarved = 60;
+/// Last messages of one that has ended may still be on their way.
+constexpr double graceForLeft = 1.5;
+
+struct VerdictText {
+  int32_t culprit;
+  int32_t sayWaits;
+};
+
+/// 'T' stopped, 't' held by a debugger, another letter, or 0 if it cannot be seen.
+char stateOf(int64_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  size_t at = line.rfind(')');
+  return at != std::string::npos && at + 2 < line.size() ? line[at + 2] : 0;
+}
+
+void printLine(const char *kind, const std::string &text) {
+  std::fprintf(stderr, "%s: %s\n", kind, printable(text).c_str());
+  std::fflush(stderr);
+}
+
+} // namespace
+
+struct Watch::Other {
+  std::unique_ptr<Line> line;
+  int64_t process = 0;
+  bool isNear = false; ///< on this host
+  Beat beat;
+  bool heard = false, saidBye = false, wasTerminated = false;
+  double silence = 0, closed = 0, stuck = 0;
+};
+
+Watch::Watch(int rank, const std::vector<Member> &members, double timeout,
+             const std::atomic<const char *> &doing)
+    : rank(rank), timeout(timeout), doing(doing), others(members.size()) {
+  for (size_t i = 0; i < members.size(); ++i) {
+    others[i].process = members[i].process;
+    others[i].isNear = members[i].host == members[rank].host;
+    if (members[i].socket >= 0)
+      others[i].line = std::make_unique<Line>(members[i].socket);
+  }
+  if (members.size() == 1)
+    return;
+  wakeUp = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  Termination::expect();
+  thread = std::thread(&Watch::run, this);
+}
+
+Watch::~Watch() {
+  if (!thread.joinable())
+    return;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    ending = true;
+    // An error of this process is still to be said: it does not wait for the others.
+    told = std::uncaught_exceptions() > 0;
+  }
+  eventfd_write(wakeUp, 1);
+  thread.join();
+  Termination::forget();
+  close(wakeUp);
+}
+
+void Watch::observe(const World *newWorld) {
+  std::lock_guard<std::mutex> lock(mutex);
+  world = newWorld;
+}
+
+void Watch::waitsFor(const std::vector<int> &newMissing) {
+  std::lock_guard<std::mutex> lock(mutex);
+  waits = true;
+  hasWaited.store(true, std::memory_order_relaxed);
+  missing = newMissing;
+}
+
+void Watch::moves() {
+  movements.fetch_add(1, std::memory_order_relaxed);
+  if (!hasWaited.load(std::memory_order_relaxed))
+    return;
+  std::lock_guard<std::mutex> lock(mutex);
+  hasWaited.store(false, std::memory_order_relaxed);
+  waits = false;
+}
+
+void Watch::setLeft(bool newLeft) { left.store(newLeft, std::memory_order_relaxed); }
+
+void Watch::failWorld() {
+  if (!thread.joinable())
+    return;
+  std::unique_lock<std::mutex> lock(mutex);
+  failing = true;
+  eventfd_write(wakeUp, 1);
+  changed.wait_for(lock, std::chrono::milliseconds(1500), [&] { return told; });
+}
+
+std::string Watch::describe(int of) const {
+  std::lock_guard<std::mutex> lock(mutex);
+  return world ? world->grid().describe(of) : "rank " + std::to_string(of);
+}
+
+Beat Watch::beat() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  Beat beat;
+  beat.waits = waits;
+  beat.missing = missing;
+  beat.left = left.load(std::memory_order_relaxed);
+  beat.moves = movements.load(std::memory_order_relaxed);
+  beat.at = world ? world->describeActivity(world->local(0).activity) : "";
+  if (beat.at.empty())
+    beat.at = std::string(doing.load()) + ",";
+  return beat;
+}
+
+void Watch::run() {
+  auto last = Clock::now();
+  double untilBeat = 0;
+  std::vector<pollfd> polled;
+  for (;;) {
+    polled = {{wakeUp, POLLIN, 0}, {Termination::event(), POLLIN, 0}};
+    bool hasPending = false;
+    for (Other &other : others)
+      if (other.line && other.line->isOpen())
+        polled.push_back({other.line->socket(),
+                          static_cast<short>(POLLIN | (other.line->hasUnsent() ? POLLOUT : 0)), 0});
+      else
+        hasPending |= other.line && !other.saidBye;
+    // While somebody is about to be given up, or this process, looks are closer.
+    if (terminated >= 0)
+      polled[1].fd = -1;
+    double wait = hasPending || terminated >= 0 ? 0.02 : std::max(untilBeat, 0.0);
+    poll(polled.data(), polled.size(), static_cast<int>(wait * 1e3) + 1);
+    eventfd_t ignored;
+    eventfd_read(wakeUp, &ignored);
+
+    auto now = Clock::now();
+    double passed = std::chrono::duration<double>(now - last).count();
+    last = now;
+    for (size_t i = 0; i < others.size(); ++i)
+      if (others[i].line)
+        others[i].heard = others[i].line->hear(
+            [&](Line::Word word, std::string_view text) { hear(static_cast<int>(i), word, text); });
+    untilBeat -= passed;
+    if (untilBeat <= 0) {
+      untilBeat = period;
+      std::string text = beat().encode();
+      for (Other &other : others)
+        if (other.line && !saidBye)
+          other.line->say(Line::Word::Beat, isHub() ? std::string_view() : text);
+    }
+    bool isEnding, isFailing, alone;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      isEnding = ending;
+      isFailing = failing && !told;
+      alone = told;
+    }
+    if (isFailing) {
+      tell(-1, /*sayWaits=*/false);
+      std::lock_guard<std::mutex> lock(mutex);
+      told = true;
+      changed.notify_all();
+      return; // the process ends
+    }
+    if (isEnding && !saidBye && (!isHub() || alone || isOver())) {
+      for (Other &other : others)
+        if (other.line)
+          other.line->say(Line::Word::Bye);
+      saidBye = true;
+    }
+    if (saidBye && (isHub() || alone || isOver()))
+      return;
+    // A process that was stopped itself goes on with one long step.
+    judge(std::min(passed, 2 * period));
+  }
+}
+
+bool Watch::isOver() const {
+  for (const Other &other : others)
+    if (other.line && !other.saidBye)
+      return false;
+  return true;
+}
+
+void Watch::hear(int from, Line::Word word, std::string_view text) {
+  Other &other = others[from];
+  switch (word) {
+  case Line::Word::Beat: {
+    Beat beat;
+    if (isHub() && beat.decode(text, static_cast<int>(others.size()))) {
+      if (beat.moves != other.beat.moves)
+        other.stuck = idle = 0;
+      other.beat = std::move(beat);
+    }
+    return;
+  }
+  case Line::Word::Failed:
+    // It has said why.
+    if (isHub())
+      endAll("", -1, false);
+    return;
+  case Line::Word::Verdict: {
+    VerdictText verdict;
+    if (isHub() || text.size() != sizeof(verdict))
+      return;
+    std::memcpy(&verdict, text.data(), sizeof(verdict));
+    if (verdict.sayWaits)
+      sayOwnWait();
+    killFrozen(verdict.culprit);
+    _exit(1);
+  }
+  case Line::Word::Terminated:
+    other.wasTerminated = true;
+    return;
+  case Line::Word::Bye:
+    other.saidBye = true;
+    return;
+  }
+}
+
+void Watch::judge(double seconds) {
+  if (terminated >= 0) {
+    terminated += seconds;
+  } else if (Termination::isAsked()) {
+    terminated = 0;
+    for (Other &other : others)
+      if (other.line)
+        other.line->say(Line::Word::Terminated);
+  }
+  for (size_t i = 0; i < others.size(); ++i)
+    if (others[i].line && !others[i].saidBye)
+      judgeLine(static_cast<int>(i), seconds);
+  judgeWaits(seconds);
+  if (terminated > graceForLauncher)
+    endByLauncher();
+}
+
+void Watch::judgeLine(int of, double seconds) {
+  Other &other = others[of];
+  if (!other.line->isOpen()) {
+    other.closed += std::min(seconds, 0.03);
+    if (other.wasTerminated ? other.closed > graceForTerminated && terminated < 0
+                            : other.closed > graceForLine || terminated >= 0)
+      endAll(describe(of) +
+                 (other.wasTerminated
+                      ? " was asked to end (SIGTERM), by itself"
+                      : " has ended without a word: it was killed, or has crashed") +
+                 lastSeen(of),
+             -1, true);
+    return;
+  }
+  other.silence = other.heard ? 0 : other.silence + seconds;
+  if (timeout <= 0 || other.silence < silenceOfStopped)
+    return;
+  char state = other.isNear ? stateOf(other.process) : 0;
+  if (state == 't')
+    other.silence = 0;
+  bool stopped = state == 'T';
+  double most = stopped ? silenceOfStopped : state ? silenceOfStarved : silenceOfUnseen;
+  if (state == 't' || other.silence < most)
+    return;
+  char text[16];
+  std::snprintf(text, sizeof(text), "%.0f", other.silence);
+  endAll(describe(of) +
+             " is frozen: " + (stopped ? "its process was stopped" : "its process says nothing") +
+             ", " + text + " s ago" + lastSeen(of),
+         of, true);
+}
+
+bool Watch::waitsForEnded(int waiting) const {
+  const Beat &beat = others[waiting].beat;
+  return beat.waits && !beat.left &&
+         std::any_of(beat.missing.begin(), beat.missing.end(),
+                     [&](int of) { return others[of].beat.left || others[of].saidBye; });
+}
+
+void Watch::judgeWaits(double seconds) {
+  Beat mine = beat();
+  if (mine.moves != others[rank].beat.moves)
+    others[rank].stuck = idle = 0;
+  others[rank].beat = std::move(mine);
+  int first = -1;
+  bool allWait = true;
+  for (size_t i = 0; i < others.size(); ++i) {
+    Other &other = others[i];
+    // Rank 0 knows of all, the others of themselves.
+    if (!isHub() && static_cast<int>(i) != rank)
+      continue;
+    if (other.saidBye)
+      continue;
+    allWait &= other.beat.waits;
+    if (first < 0 && !other.beat.left)
+      first = static_cast<int>(i);
+    other.stuck = waitsForEnded(static_cast<int>(i)) ? other.stuck + seconds : 0;
+    if (other.stuck < graceForLeft)
+      continue;
+    std::string list;
+    for (int missing : other.beat.missing)
+      if (others[missing].beat.left || others[missing].saidBye)
+        list += (list.empty() ? "rank " : ", rank ") + std::to_string(missing);
+    printLine("error", "rank " + std::to_string(i) + ": waits for " + list + ", which has ended");
+    endAll("", -1, false);
+  }
+  if (!isHub())
+    return;
+  idle = allWait ? idle + seconds : 0;
+  if (timeout <= 0 || idle < timeout)
+    return;
+  first = std::max(first, 0);
+  char text[64];
+  std::snprintf(text, sizeof(text), "has waited for %g s (--timeout=%g): ", timeout, timeout);
+  printLine("error", "rank " + std::to_string(first) + ": " + text +
+                         describeWait(first, others[first].beat));
+  for (size_t i = 0; i < others.size(); ++i)
+    if (static_cast<int>(i) != first && !others[i].saidBye)
+      printLine("note", "waits: " + describeWait(static_cast<int>(i), others[i].beat));
+  endAll("", -1, false);
+}
+
+std::string Watch::lastSeen(int of) const {
+  // Only rank 0 hears what others are at.
+  const std::string &at = others[of].beat.at;
+  if (!isHub() || at.empty())
+    return "";
+  return " (last seen " + at.substr(0, at.size() - at.ends_with(',')) + ")";
+}
+
+std::string Watch::describeWait(int of, const Beat &beat) const {
+  std::string text = describe(of) + " " + beat.at;
+  for (size_t i = 0; i < beat.missing.size(); ++i)
+    text += (i ? ", " : " for ") + describe(beat.missing[i]);
+  return text;
+}
+
+void Watch::sayOwnWait() const {
+  if (Beat mine = beat(); mine.waits)
+    printLine("note", "waits: " + describeWait(rank, mine));
+}
+
+void Watch::killFrozen(int of) const {
+  // Its line is open, so the process is there, and the number is its own.
+  if (of >= 0 && of < static_cast<int>(others.size()) && of != rank && others[of].isNear &&
+      others[of].process > 1)
+    kill(static_cast<pid_t>(others[of].process), SIGKILL);
+}
+
+void Watch::tell(int culprit, bool sayWaits) {
+  VerdictText verdict{culprit, sayWaits};
+  std::string_view text(reinterpret_cast<const char *>(&verdict), sizeof(verdict));
+  for (size_t i = 0; i < others.size(); ++i)
+    if (others[i].line)
+      others[i].line->say(isHub() ? Line::Word::Verdict : Line::Word::Failed,
+                          isHub() ? text : std::string_view());
+  // Until they have ended, so that no launcher ends them before they have said what they have to.
+  bool answered = false; // rank 0 does
+  for (int i = 0; i < 100 && !answered; ++i) {
+    bool anyOpen = false;
+    for (size_t j = 0; j < others.size(); ++j)
+      if (Line *line = others[j].line.get(); line && static_cast<int>(j) != culprit) {
+        line->hear(
+            [&](Line::Word word, std::string_view) { answered |= word == Line::Word::Verdict; });
+        anyOpen |= line->isOpen();
+      }
+    if (!anyOpen)
+      break;
+    poll(nullptr, 0, 10);
+  }
+}
+
+void Watch::endAll(const std::string &error, int culprit, bool sayWaits) {
+  // If rank 0 is gone nobody can tell the others: rank 1 speaks, and they wait for it.
+  if (!error.empty())
+    printLine(isHub() || rank == 1 ? "error" : "note", error);
+  if (sayWaits)
+    sayOwnWait();
+  if (isHub())
+    tell(culprit, sayWaits);
+  else if (rank != 1)
+    poll(nullptr, 0, 300);
+  killFrozen(culprit);
+  _exit(1);
+}
+
+void Watch::endByLauncher() {
+  std::signal(SIGTERM, SIG_DFL);
+  kill(getpid(), SIGTERM);
+  _exit(128 + SIGTERM);
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,40 @@
+//===- Messenger.cpp - waiting for messages -------------------------------===//
+
+#include "transport/messages/Messenger.h"
+#include "core/Spin.h"
+
+namespace tpc::rt {
+
+Messenger::~Messenger() = default;
+
+void deliver(Messenger &messenger, Watch &watch, bool spin, std::span<const Message> sends,
+             std::span<const Message> receives) {
+  constexpr int64_t betweenWords = 20'000'000; // nanoseconds between those to the watch
+  messenger.start(sends, receives);
+  tpc_spin awake = tpc_spin_begin(spin, messenger.yields());
+  std::vector<int> missing;
+  int64_t began = 0, nextWord = 0;
+  for (;;) {
+    Messenger::Progress progress = messenger.advance();
+    if (progress != Messenger::Progress::None)
+      watch.moves();
+    if (progress == Messenger::Progress::Delivered)
+      return;
+    if (progress == Messenger::Progress::Some || tpc_spin_again(&awake))
+      continue;
+    int64_t now = tpc_spin_clock();
+    if (began == 0) {
+      began = now;
+      nextWord = now + betweenWords;
+    }
+    if (now >= nextWord) {
+      missing.clear();
+      messenger.findMissing(missing);
+      watch.waitsFor(missing);
+      nextWord = now + betweenWords;
+    }
+    messenger.sleep(static_cast<double>(now - began) * 1e-9);
+  }
+}
+
+} // namespace tpc::rt

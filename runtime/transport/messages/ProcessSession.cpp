@@ -1,0 +1,62 @@
+//===- ProcessSession.cpp - processes that send each other messages -------===//
+
+#include "transport/messages/ProcessSession.h"
+#include "tpc/fnv1a.h"
+#include "transport/messages/MessageTransport.h"
+#include <cstdio>
+#include <exception>
+
+namespace tpc::rt {
+
+ProcessSession::ProcessSession(std::unique_ptr<Messenger> messenger, const Place &place,
+                               const std::vector<Watch::Member> &members, double timeout)
+    : messenger(std::move(messenger)), place(place), watch(place.rank, members, timeout, doing) {}
+
+std::unique_ptr<Transport> ProcessSession::makeTransport(World &world) {
+  return std::make_unique<MessageTransport>(*messenger, watch, world);
+}
+
+Session::Agreement ProcessSession::agree(bool hasError) {
+  std::vector<uint64_t> all = allOf(hasError);
+  Agreement agreement;
+  for (int peer = 0; peer < place.size && !agreement.failed; ++peer)
+    if (all[peer]) {
+      agreement.failed = true;
+      agreement.isSpeaker = peer == place.rank;
+    }
+  return agreement;
+}
+
+int ProcessSession::firstDifference(std::string_view text) {
+  std::vector<uint64_t> all = allOf(fnv1a(text));
+  for (int peer = 1; peer < place.size; ++peer)
+    if (all[peer] != all[0])
+      return peer;
+  return -1;
+}
+
+void ProcessSession::leave(tpc_context &) {
+  watch.setLeft(true);
+  allOf(0);
+  watch.setLeft(false);
+}
+
+std::vector<uint64_t> ProcessSession::allOf(uint64_t mine) {
+  std::vector<uint64_t> all(place.size, mine);
+  std::vector<Message> sends, receives;
+  for (int peer = 0; peer < place.size; ++peer)
+    if (peer != place.rank) {
+      sends.push_back({&mine, sizeof(mine), peer, MessageTransport::sessionTag});
+      receives.push_back({&all[peer], sizeof(mine), peer, MessageTransport::sessionTag});
+    }
+  try {
+    deliver(*messenger, watch, /*spin=*/false, sends, receives);
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "error: rank %d: %s\n", place.rank, error.what());
+    watch.failWorld();
+    messenger->abort();
+  }
+  return all;
+}
+
+} // namespace tpc::rt

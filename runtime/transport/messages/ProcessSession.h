@@ -1,0 +1,44 @@
+//===- ProcessSession.h - processes that send each other messages ---------===//
+
+#ifndef TPC_RT_TRANSPORT_MESSAGES_PROCESSSESSION_H
+#define TPC_RT_TRANSPORT_MESSAGES_PROCESSSESSION_H
+
+#include "core/World.h"
+#include "transport/messages/Messenger.h"
+
+namespace tpc::rt {
+
+/// The session of every transport that has a Messenger.
+class ProcessSession final : public Session {
+public:
+  struct Place {
+    int rank = 0, size = 1, onHost = 1, coresOnHost = 1;
+  };
+
+  /// `members`: as Watch's.
+  ProcessSession(std::unique_ptr<Messenger> messenger, const Place &place,
+                 const std::vector<Watch::Member> &members, double timeout);
+
+  int rank() const override { return place.rank; }
+  int size() const override { return place.size; }
+  int ranksOnHost() const override { return place.onHost; }
+  int coresOnHost() const override { return place.coresOnHost; }
+  const char *transportName() const override { return messenger->name(); }
+  std::unique_ptr<Transport> makeTransport(World &world) override;
+  Agreement agree(bool hasError) override;
+  int firstDifference(std::string_view text) override;
+  void leave(tpc_context &ctx) override;
+  void observe(const World *world) override { watch.observe(world); }
+
+private:
+  /// One number of every rank.
+  std::vector<uint64_t> allOf(uint64_t mine);
+
+  std::unique_ptr<Messenger> messenger; ///< ends after the watch
+  Place place;
+  Watch watch;
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_TRANSPORT_MESSAGES_PROCESSSESSION_H

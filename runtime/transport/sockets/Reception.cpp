@@ -1,0 +1,134 @@
+//===- Reception.cpp - telling ranks from strangers -----------------------===//
+
+#include "transport/sockets/Reception.h"
+#include "tpc/fnv1a.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <type_traits>
+#include <unistd.h>
+
+namespace tpc::rt {
+
+static_assert(std::is_trivially_copyable_v<Greeting> && std::is_trivially_copyable_v<Answer>);
+static_assert(sizeof(Greeting) == 8 + 4 * 4 + 8 + 64 + 16 + sizeof(Attendee) &&
+                  sizeof(Answer) == 256,
+              "no padding, whose bytes would be anything");
+
+namespace {
+
+/// More than ever come at once without being ranks that say their greeting in one piece.
+constexpr size_t mostGuests = 256;
+
+std::string firstLine(const char *path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+} // namespace
+
+Attendee Attendee::self() {
+  Attendee self;
+  // Processes of one machine that are in different containers do not see each other's numbers.
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  std::string identity = name + firstLine("/proc/sys/kernel/random/boot_id");
+  ssize_t length = readlink("/proc/self/ns/pid", name, sizeof(name));
+  identity.append(name, static_cast<size_t>(std::max<ssize_t>(length, 0)));
+  self.host = spreadBits(fnv1a(identity));
+  self.process = getpid();
+  cpu_set_t cores;
+  static_assert(sizeof(cores) == sizeof(self.cores));
+  CPU_ZERO(&cores);
+  sched_getaffinity(0, sizeof(cores), &cores);
+  std::memcpy(self.cores, &cores, sizeof(cores));
+  return self;
+}
+
+Answer::Answer(const std::string &why) {
+  std::memcpy(magic, Greeting::expectedMagic, sizeof(magic));
+  welcome = why.empty();
+  std::memcpy(reason, why.data(), std::min(why.size(), sizeof(reason) - 1));
+}
+
+void Reception::accept() {
+  for (;;) {
+    sockaddr_storage storage;
+    socklen_t size = sizeof(storage);
+    Socket socket(accept4(listener.get(), reinterpret_cast<sockaddr *>(&storage), &size,
+                          SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket)
+      return;
+    int yes = 1;
+    setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+    if (guests.size() == mostGuests) {
+      ignore(guests.front());
+      guests.pop_front();
+    }
+    Guest &guest = guests.emplace_back();
+    guest.socket = std::move(socket);
+    guest.from = Address::of(reinterpret_cast<sockaddr *>(&storage)).text();
+  }
+}
+
+void Reception::ignore(const Guest &guest) {
+  ++strangers;
+  lastStranger = guest.from;
+}
+
+bool Reception::next(Greeting &greeting, Socket &socket, Patience &patience) {
+  for (;;) {
+    for (auto guest = guests.begin(); guest != guests.end();) {
+      auto *bytes = reinterpret_cast<char *>(&guest->greeting);
+      ssize_t some = recv(guest->socket.get(), bytes + guest->heard,
+                          sizeof(Greeting) - guest->heard, MSG_DONTWAIT);
+      bool later = some < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+      if (some > 0)
+        guest->heard += static_cast<size_t>(some);
+      size_t magic = std::min(guest->heard, sizeof(Greeting::expectedMagic));
+      bool known = std::memcmp(bytes, Greeting::expectedMagic, magic) == 0;
+      if (known && guest->heard == sizeof(Greeting) && guest->greeting.bytes == sizeof(Greeting)) {
+        greeting = guest->greeting;
+        greeting.runName[sizeof(greeting.runName) - 1] = 0;
+        greeting.attendee.numAddresses = std::min<uint32_t>(greeting.attendee.numAddresses,
+                                                            std::size(greeting.attendee.addresses));
+        socket = std::move(guest->socket);
+        guests.erase(guest);
+        return true;
+      }
+      if (!known || guest->heard == sizeof(Greeting) || (some <= 0 && !later) ||
+          guest->patience.isOver()) {
+        ignore(*guest);
+        guest = guests.erase(guest);
+      } else {
+        ++guest;
+      }
+    }
+    std::vector<pollfd> polled = {{listener.get(), POLLIN, 0}};
+    for (const Guest &guest : guests)
+      polled.push_back({guest.socket.get(), POLLIN, 0});
+    poll(polled.data(), polled.size(), 100);
+    accept();
+    if (patience.isOver())
+      return false;
+  }
+}
+
+std::string Reception::describeStrangers() const {
+  if (!strangers)
+    return "";
+  return std::to_string(strangers) +
+         (strangers == 1 ? " stranger was ignored, from "
+                         : " strangers were ignored, the last from ") +
+         lastStranger;
+}
+
+} // namespace tpc::rt

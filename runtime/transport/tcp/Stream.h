@@ -1,0 +1,50 @@
+//===- Stream.h - bytes in order, between two ranks -----------------------===//
+
+#ifndef TPC_RT_TRANSPORT_TCP_STREAM_H
+#define TPC_RT_TRANSPORT_TCP_STREAM_H
+
+#include "transport/sockets/Socket.h"
+#include <cstdint>
+#include <span>
+#include <sys/uio.h>
+
+namespace tpc::rt {
+
+/// Nothing here waits. A stream that has ended takes and gives nothing any more.
+class Stream {
+public:
+  virtual ~Stream() = default;
+  /// How many of the bytes were taken, or came; 0 if none.
+  virtual int64_t write(std::span<const iovec> parts) = 0;
+  virtual int64_t read(std::span<const iovec> parts) = 0;
+  /// Whether the other side has closed it; known after a read or a write.
+  virtual bool hasEnded() const = 0;
+
+  /// The socket that is to be polled, and for what, before one sleeps: until it can be written to,
+  /// or read from, or both. False if that is so already.
+  virtual bool prepareSleep(bool toWrite, bool toRead, int &socket, short &events) = 0;
+  /// After sleep.
+  virtual void wake() = 0;
+};
+
+/// Over a socket.
+class SocketStream final : public Stream {
+public:
+  explicit SocketStream(Socket socket) : socket(std::move(socket)) {}
+  int64_t write(std::span<const iovec> parts) override;
+  int64_t read(std::span<const iovec> parts) override;
+  bool hasEnded() const override { return ended; }
+  bool prepareSleep(bool toWrite, bool toRead, int &descriptor, short &events) override;
+  void wake() override {}
+
+private:
+  /// The bytes of a system call's result.
+  int64_t judge(ssize_t result, bool reading);
+
+  Socket socket;
+  bool ended = false;
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_TRANSPORT_TCP_STREAM_H

@@ -1,0 +1,61 @@
+//===- TcpMessenger.h - messages over streams of bytes --------------------===//
+
+#ifndef TPC_RT_TRANSPORT_TCP_TCPMESSENGER_H
+#define TPC_RT_TRANSPORT_TCP_TCPMESSENGER_H
+
+#include "transport/messages/Messenger.h"
+#include "transport/sockets/Socket.h"
+#include "transport/tcp/Stream.h"
+#include <memory>
+
+namespace tpc::rt {
+
+/// Each pair of ranks has a stream of its own. On it a message is a header and its bytes; those of
+/// one pair arrive in the order in which they were sent, whatever their tags.
+class TcpMessenger final : public Messenger {
+public:
+  /// `streams` by rank; none to the rank itself.
+  explicit TcpMessenger(std::vector<std::unique_ptr<Stream>> streams);
+  ~TcpMessenger() override;
+
+  const char *name() const override { return "tcp"; }
+  void start(std::span<const Message> sends, std::span<const Message> receives) override;
+  Progress advance() override;
+  void sleep(double waited) override;
+  void findMissing(std::vector<int> &missing) override;
+  [[noreturn]] void abort() override;
+
+private:
+  struct Header {
+    int64_t bytes;
+    int32_t tag;
+    uint32_t magic;
+  };
+  /// The messages of one direction between this rank and a peer.
+  struct Queue {
+    std::vector<Message> messages; ///< only grows
+    size_t next = 0;               ///< the one that is under way
+    int64_t done = 0;              ///< bytes of it, with its header
+    Header header{};
+    bool isDone() const { return next == messages.size(); }
+  };
+  struct Peer {
+    std::unique_ptr<Stream> stream;
+    Queue sends, receives;
+    bool isOpen = false;   ///< in `active`
+    bool isAstray = false; ///< is somewhere else in the program
+    double lost = 0;       ///< seconds since the stream ended
+  };
+  bool send(Peer &peer);
+  bool receive(int rank, Peer &peer);
+  /// Throws, or false: the message will never be there.
+  bool check(int rank, const Message &expected, const Header &header);
+  void open(int rank, const Message &message, bool sending);
+
+  std::vector<Peer> peers;
+  std::vector<int> active; ///< peers with open messages
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_TRANSPORT_TCP_TCPMESSENGER_H

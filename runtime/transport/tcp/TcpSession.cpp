@@ -1,0 +1,102 @@
+//===- TcpSession.cpp - processes that find each other by an address ------===//
+
+#include "core/Cores.h"
+#include "transport/messages/ProcessSession.h"
+#include "transport/sockets/Rendezvous.h"
+#include "transport/tcp/TcpMessenger.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/resource.h>
+
+namespace tpc::rt {
+
+namespace {
+
+/// Each rank has a socket to each other one, and some beside.
+void allowSockets(int size) {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+      limit.rlim_cur < static_cast<rlim_t>(size) * 2 + 256) {
+    limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(size) * 2 + 256);
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
+/// Whether the address of rank 0 is the same seen from everywhere: a number, or "localhost". A name
+/// may be known by another number on other hosts than on its own.
+bool isExact(const Launcher &launcher, const Address &address) {
+  std::string number = address.text();
+  number = number.substr(0, number.rfind(':'));
+  return launcher.address == "localhost" || launcher.address == number ||
+         "[" + launcher.address + "]" == number;
+}
+
+/// What rank 0 listens on: where others are told to look, if that is one address.
+Socket listenAsFirst(const Launcher &launcher, const Address &found, std::string &error) {
+  Address address = isExact(launcher, found) ? found : anyAddress(launcher.port);
+  errno = 0;
+  Socket listener = listenOn(address, std::max(launcher.size, 64), error);
+  if (!listener && errno == EADDRNOTAVAIL) {
+    address = anyAddress(launcher.port);
+    listener = listenOn(address, std::max(launcher.size, 64), error);
+  }
+  if (!listener)
+    error = "rank 0 cannot listen on " + address.text() + ": " + error +
+            (errno == EADDRINUSE ? "; TPC_PORT chooses another port, on all ranks" : "");
+  return listener;
+}
+
+} // namespace
+
+std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, double timeout) {
+  auto complain = [&]() -> std::shared_ptr<Session> {
+    if (!error.empty() && launcher.rank >= 0)
+      error = "rank " + std::to_string(launcher.rank) + ": " + error;
+    return nullptr;
+  };
+  error = launcher.problem;
+  if (!error.empty()) {
+    error += "; this process was started as one rank of several (" + launcher.variable +
+             " is set); TPC_TRANSPORT=threads runs all ranks in it";
+    return nullptr;
+  }
+  Role role{launcher.rank, launcher.size, launcher.run};
+  Patience patience(startTimeout(timeout));
+  Attendee self = Attendee::self();
+  Meeting meeting;
+  std::vector<Socket> sockets(1);
+  if (role.size == 1) {
+    meeting.attendees = {self};
+  } else {
+    allowSockets(role.size);
+    std::string where = launcher.address + ":" + std::to_string(launcher.port);
+    auto find = [&](std::string &reason) {
+      return resolve(launcher.address, launcher.port, reason);
+    };
+    std::vector<Address> found = find(error);
+    if (found.empty())
+      return complain();
+    Socket first, listener;
+    if (role.rank == 0 && !(first = listenAsFirst(launcher, found[0], error)))
+      return complain();
+    bool onlyHere = isExact(launcher, found[0]) && found[0].isLoopback();
+    if (!(listener = listenForOthers(onlyHere, self, error)))
+      return complain();
+    bool met = role.rank == 0
+                   ? receiveAll(role, self, std::move(first), where, patience, meeting, error)
+                   : attend(role, self, where, find, patience, meeting, error);
+    if (!met || !connectAll(role, meeting, std::move(listener), patience, sockets, error))
+      return complain();
+  }
+  std::vector<std::unique_ptr<Stream>> streams(role.size);
+  for (int peer = 0; peer < role.size; ++peer)
+    if (peer != role.rank)
+      streams[peer] = std::make_unique<SocketStream>(std::move(sockets[peer]));
+  ProcessSession::Place place{role.rank, role.size, meeting.ranksOnHost(role.rank),
+                              std::min(meeting.coresOnHost(role.rank), quotaCores())};
+  return std::make_shared<ProcessSession>(std::make_unique<TcpMessenger>(std::move(streams)), place,
+                                          meeting.members(), timeout);
+}
+
+} // namespace tpc::rt
