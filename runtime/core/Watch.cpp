@@ -18,7 +18,9 @@ namespace tpc::rt {
 
 namespace {
 
-constexpr double period = 0.2; ///< between beats
+constexpr double period = 0.1; ///< between beats
+/// A process that was stopped itself goes on with one step, which counts as no more than this.
+constexpr double longestStep = 0.5;
 /// A launcher tells all processes to end as soon as one has: who it is comes first, or soon after.
 constexpr double graceForLine = 0.06, graceForLauncher = 0.5, graceForTerminated = 1;
 /// Who is seen to be stopped, who is not seen, and who is seen to be alive and gets no core.
@@ -171,7 +173,7 @@ void Watch::run() {
       std::string text = beat().encode();
       for (Other &other : others)
         if (other.line && !saidBye)
-          other.line->say(Line::Word::Beat, isHub() ? std::string_view() : text);
+          other.line->say(Line::Word::Beat, text);
     }
     bool isEnding, isFailing, alone;
     {
@@ -195,8 +197,7 @@ void Watch::run() {
     }
     if (saidBye && (isHub() || alone || isOver()))
       return;
-    // A process that was stopped itself goes on with one long step.
-    judge(std::min(passed, 2 * period));
+    judge(std::min(passed, longestStep));
   }
 }
 
@@ -212,7 +213,7 @@ void Watch::hear(int from, Line::Word word, std::string_view text) {
   switch (word) {
   case Line::Word::Beat: {
     Beat beat;
-    if (isHub() && beat.decode(text, static_cast<int>(others.size()))) {
+    if (beat.decode(text, static_cast<int>(others.size()))) {
       if (beat.moves != other.beat.moves)
         other.stuck = idle = 0;
       other.beat = std::move(beat);
@@ -343,9 +344,8 @@ void Watch::judgeWaits(double seconds) {
 }
 
 std::string Watch::lastSeen(int of) const {
-  // Only rank 0 hears what others are at.
   const std::string &at = others[of].beat.at;
-  if (!isHub() || at.empty())
+  if (at.empty())
     return "";
   return " (last seen " + at.substr(0, at.size() - at.ends_with(',')) + ")";
 }

@@ -1,8 +1,9 @@
 //===- Watch.h - who of a world of processes is alive ---------------------===//
 //
-// A thread of each process tells that of rank 0, over a line of its own, five times a second what
-// its rank is at. So rank 0 can tell a rank that computes from one that waits, and from a process
-// that has ended or is frozen. When the run cannot go on it says why, once, and all processes end:
+// A thread of each process and that of rank 0 tell each other, over a line of their own, ten times
+// a second what their ranks are at. So rank 0 can tell a rank that computes from one that waits,
+// and from a process that has ended or is frozen. When the run cannot go on it says why, once, and
+// all processes end:
 //
 //   * A process whose line is closed without a word of farewell was killed, or has crashed.
 //   * One that says nothing for some seconds is frozen (stopped, or its host is gone), unless it

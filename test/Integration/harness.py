@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("TPC_BUILD") or TOP / "build").resolve()
 # Makes an executable of a staged program, for tests that write one. Tests fail where it is not built.
 BUILD_STAGED = BUILD / "test" / "bin" / "tpc-build-staged"
+# Starts processes as torchrun does.
+LAUNCH = [sys.executable, str(TOP / "runtime" / "conformance" / "launch.py")]
 # A run that takes longer hangs. Generous: the machine may be busy.
 TIMEOUT_SECONDS = 300
 
@@ -184,6 +187,8 @@ class Executable:
     def command(self, transport: str = "threads") -> list[str]:
         if transport == "threads":
             return [str(self.path)]
+        if transport == "tcp":
+            return [*LAUNCH, "-n", str(self.grid.ranks), str(self.path)]
         return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(self.grid.ranks), str(self.path)]
 
     def call(self, arguments, transport: str = "threads", **options) -> Result:

@@ -1,0 +1,190 @@
+"""Ranks as processes without MPI: what torchrun, a script, and srun set, and what can go wrong with it. How processes
+end is in test_liveness.py and runtime/conformance/ProcessTest.cpp."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from harness import LAUNCH, Grid, run
+from models import MODELS
+from tpc.reference import Session, difference
+
+IDS = np.arange(14).reshape(2, 7)
+TORCHRUN = os.environ.get("TPC_TORCHRUN") or shutil.which("torchrun")
+
+
+@pytest.fixture(scope="module")
+def program(tpcc):
+    return tpcc.compile(MODELS / "gpt2-tiny.onnx", Grid(tp=2, pp=2))
+
+
+@pytest.fixture(scope="module")
+def expected(program):
+    logits = program.run({"input_ids": IDS})["logits"]
+    assert difference(logits, Session(MODELS / "gpt2-tiny.onnx").run({"input_ids": IDS})["logits"]).relative <= 2e-5
+    return logits
+
+
+def outcome(launch, program, tmp_path, **options):
+    np.save(tmp_path / "in.npy", IDS)
+    result = run([*launch, program.path, "--input", tmp_path / "in.npy", "--output", f"logits={tmp_path / 'out.npy'}", "--verbose"],
+                 **options).check()
+    assert "4 ranks (tcp)" in result.stderr, result
+    return np.load(tmp_path / "out.npy")
+
+
+@pytest.mark.parametrize("style", ["torch", "plain", "slurm"])
+def test_launchers(program, expected, tmp_path, style):
+    np.testing.assert_array_equal(outcome([*LAUNCH, "--as", style, "-n", 4], program, tmp_path), expected)
+
+
+@pytest.mark.slow
+def test_torchrun(program, expected, tmp_path):
+    if not TORCHRUN:
+        pytest.skip("torch: torchrun is not installed (set TPC_TORCHRUN)")
+    launch = [TORCHRUN, "--standalone", "--nproc-per-node", 4, "--no-python"]
+    np.testing.assert_array_equal(outcome(launch, program, tmp_path), expected)
+    refused = run([TORCHRUN, "--standalone", "--nproc-per-node", 2, "--no-python", program.path, "--bench", "--shape", "batch=1,sequence=4"])
+    refused.refused("compiled for 4 ranks, but 2 were started", "torchrun --nproc-per-node 4 --no-python")
+
+
+def test_a_task_of_slurm_that_is_alone_has_all_ranks(program):
+    alone = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "4"}
+    # What a batch script has: it is no step. And the shell that salloc may start.
+    batch = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"}
+    shell = {**batch, "SLURM_STEP_ID": "4294967290"}
+    for environment in (alone, batch, shell):
+        result = program.call(["--bench", "--shape", "batch=1,sequence=2", "--repeat", 1, "--verbose"], env=environment).check()
+        assert "4 ranks (threads)" in result.stderr
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment_of(rank, size, port, **more):
+    return {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port - 1), **more}
+
+
+class Ranks:
+    """Processes of their own choice."""
+
+    ARGUMENTS = ("--bench", "--shape", "batch=1,sequence=2", "--repeat", "1", "--warmup", "0")
+
+    def __init__(self, program):
+        self.program, self.running = program, []
+
+    def start(self, environment, *arguments):
+        self.running.append(subprocess.Popen([self.program.path, *self.ARGUMENTS, *arguments], env={**os.environ, **environment},
+                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return self.running[-1]
+
+    def end(self):
+        for process in self.running:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def ranks(program):
+    ranks = Ranks(program)
+    yield ranks
+    ranks.end()
+
+
+def said(process, status=1):
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == status, error
+    return error
+
+
+def test_a_rank_that_never_comes(ranks):
+    port = free_port()
+    first, second = (ranks.start(environment_of(rank, 4, port), "--timeout=3") for rank in (0, 2))
+    assert f"error: rank 0: ranks 1, 3 have not come to 127.0.0.1:{port} within 3 s" in said(first)
+    said(second)
+    # Rank 0 itself.
+    error = said(ranks.start(environment_of(1, 4, port), "--timeout=2"))
+    assert f"error: rank 1: cannot reach rank 0 at 127.0.0.1:{port} within 2 s (127.0.0.1:{port}: Connection refused)" in error
+
+
+def test_numbers_that_do_not_match(ranks):
+    port = free_port()
+    first = ranks.start(environment_of(0, 4, port), "--timeout=5")
+    wrong = said(ranks.start(environment_of(3, 8, port)))
+    assert re.search(r"error: rank 3: rank 0 at .* refuses this rank: it is the first of 4 ranks, while this one is of 8: .*WORLD_SIZE", wrong)
+    other = said(ranks.start(environment_of(1, 4, port, TORCHELASTIC_RUN_ID="another")))
+    assert re.search(r"error: rank 1: rank 0 at .* refuses this rank: it belongs to another run: that has no id, this rank the id 'another'", other)
+    ranks.start(environment_of(1, 4, port), "--timeout=5")
+    time.sleep(0.5)
+    assert "there is a rank 1 already: each process needs a RANK of its own" in said(ranks.start(environment_of(1, 4, port)))
+    assert "ranks 2, 3 have not come" in said(first)
+
+
+def test_a_port_that_is_taken(ranks):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert re.search(rf"rank 0 cannot listen on 127.0.0.1:{port}: Address already in use; TPC_PORT chooses another port",
+                         said(ranks.start(environment_of(0, 4, port))))
+
+
+@pytest.mark.parametrize("environment, words", [
+    ({"RANK": "0", "WORLD_SIZE": "4"}, "MASTER_ADDR, the host of rank 0, is not set"),
+    ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1"}, "neither MASTER_PORT nor TPC_PORT is set"),
+    ({"RANK": "4", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "5"}, "there is no such rank: RANK=4 of 4"),
+    ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "65535"}, "MASTER_PORT=65535: expected a number from 1 to 65534"),
+    ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "no.such.host.invalid", "MASTER_PORT": "5"}, "the host 'no.such.host.invalid' is not known"),
+    ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "28999", "TPC_INTERFACE": "eth77"},
+     "TPC_INTERFACE=eth77: this host has no such interface that is up, but"),
+])
+def test_variables_that_cannot_be(ranks, environment, words):
+    assert words in said(ranks.start(environment))
+
+
+def test_strangers_are_ignored(program, ranks):
+    """They connect all the time: with garbage, with nothing, slowly, with the beginning of what a rank says."""
+    port, over = free_port(), threading.Event()
+    kept = []
+
+    def visit():
+        greetings = [b"GET / HTTP/1.1\r\n\r\n", b"", b"tpc-run1", bytes(range(256)) * 64, b"tpc-run1" + b"\xff" * 600]
+        while not over.is_set():
+            for greeting in greetings:
+                try:
+                    stranger = socket.create_connection(("127.0.0.1", port), timeout=1)
+                    stranger.sendall(greeting)
+                    kept.append(stranger)  # open, and silent from now on
+                except OSError:
+                    pass
+            if len(kept) > 400:
+                kept.pop(0).close()
+            time.sleep(0.005)
+
+    visitor = threading.Thread(target=visit)
+    visitor.start()
+    try:
+        processes = []
+        for rank in range(4):
+            processes.append(ranks.start(environment_of(rank, 4, port)))
+            time.sleep(0.3)
+        for process in processes:
+            said(process, status=0)
+        # Also where there is nobody else.
+        assert re.search(r"ranks 1, 2, 3 have not come .*; \d+ strangers were ignored, the last from 127.0.0.1",
+                         said(ranks.start(environment_of(0, 4, port), "--timeout=3")))
+    finally:
+        over.set()
+        visitor.join()
+        for stranger in kept:
+            stranger.close()
