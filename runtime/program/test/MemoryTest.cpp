@@ -91,7 +91,11 @@ TEST(Memory, IsThatOfTheWeights) {
       weights += weightBytesOf(manifest, rank).total();
     EXPECT_EQ(weights, fileBytes);
     tpc_stage_fn stage = [](tpc_context *, const int64_t *) {};
-    tpc_program program{TPC_ABI_VERSION, 1, text.c_str(), &stage};
+    tpc_program program{};
+    program.abi_version = TPC_ABI_VERSION;
+    program.num_stages = 1;
+    program.manifest = text.c_str();
+    program.stages = &stage;
     int64_t before = privateBytes();
     Execution execution(program, manifest, Options{}, nullptr);
     int64_t held = privateBytes() - before;

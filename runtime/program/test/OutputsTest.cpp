@@ -27,7 +27,11 @@ std::string errorOf(const std::function<void(tpc_context *)> &step) {
     "inputs": [], "outputs": [{"name": "y", "dtype": "f32", "shape": [2, 3]}]})";
   body = step;
   tpc_stage_fn stage = [](tpc_context *ctx, const int64_t *) { body(ctx); };
-  tpc_program program{TPC_ABI_VERSION, 1, text, &stage};
+  tpc_program program{};
+  program.abi_version = TPC_ABI_VERSION;
+  program.num_stages = 1;
+  program.manifest = text;
+  program.stages = &stage;
   Manifest manifest = parseManifest(text);
   Execution execution(program, manifest, Options{}, nullptr);
   try {
