@@ -31,10 +31,12 @@ def pages(llvm, tpc_opt):
     sources = ["include/tpc/Dialect/TpcOps.td", "include/tpc/Dialect/AnnotationOps.td"]
     yield "dialect.md", NOTE.format(source=" and ".join(sources)) + tblgen(llvm, sources, "-gen-dialect-doc",
                                                                            "-dialect=tpc")
+    kernels = "include/tpc/Kernel/KernelOps.td"
+    yield "kernel-dialect.md", NOTE.format(source=kernels) + tblgen(llvm, [kernels], "-gen-dialect-doc", "-dialect=tpc_kernel")
     folders = {"Model": "The model level", "Annotations": "What users ask for",
                "Tactics": "The sharded level", "Collectives": "The spmd level",
                "Stages": "The staged program", "Analysis": "Costs", "Verify": "Verification",
-               "Conversion": "Lowering", "Driver": "Explanations"}
+               "Conversion": "Lowering", "Kernels": "Kernels", "Cpu": "Code for CPUs", "Driver": "Explanations"}
     passes = sorted((TOP / "include" / "tpc").glob("**/Passes.td"),
                     key=lambda path: list(folders).index(path.parent.name))
     yield "interfaces.md", interfaces(llvm)

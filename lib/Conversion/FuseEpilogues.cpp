@@ -1,8 +1,8 @@
 //===- FuseEpilogues.cpp - What matrix products also compute --------------===//
 
 #include "HostEmitter.h"
-#include "LocalIndex.h"
 #include "tpc/Conversion/Passes.h"
+#include "tpc/Dialect/LocalIndex.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_FUSEEPILOGUES

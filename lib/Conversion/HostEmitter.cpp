@@ -1,7 +1,7 @@
 //===- HostEmitter.cpp - Code around kernels ------------------------------===//
 
 #include "HostEmitter.h"
-#include "KernelEmitter.h"
+#include "tpc/Conversion/Kernels/KernelOp.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

@@ -17,8 +17,8 @@
 
 #include "ParameterTable.h"
 #include "ProgramObject.h"
-#include "RuntimeAbi.h"
-#include "SizeEmitter.h"
+#include "tpc/Conversion/Env/RuntimeAbi.h"
+#include "tpc/Conversion/Env/SizeEmitter.h"
 
 namespace mlir::tpc {
 class HostEmitter;

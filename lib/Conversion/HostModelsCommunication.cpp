@@ -2,13 +2,14 @@
 
 #include "HostModels.h"
 
-#include "LocalIndex.h"
 #include "tpc/Dialect/BlockMove.h"
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Exchange.h"
+#include "tpc/Dialect/LocalIndex.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
+using ::tpc::SymExpr;
 
 /// Calls the runtime, which is told for messages what node it is for.
 template <typename Function, typename... Args>
@@ -349,7 +350,8 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
       // first factor is whole.
       if (!dim.getAxes().empty() && isRange(dim)) {
         global.push_back(s.expr(dim.getExpr()));
-        offset.push_back(getGlobalIndex(s, s, dim, s.constant(0)));
+        SymbolicIndices at;
+        offset.push_back(s.expr(getGlobalIndex<SymExpr>(at, dim, s.getLayout().grid, 0)));
         size.push_back(s.localSize(dim));
         continue;
       }

@@ -1,7 +1,7 @@
 //===- HostModelsCompute.cpp - Calls of libraries, kernels, functions -----===//
 
 #include "HostModels.h"
-#include "KernelEmitter.h"
+#include "tpc/Dialect/LocalIndex.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -69,7 +69,10 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
     DimAttr f = getDist(slice.getOperand()).getDims()[slice.getDim()];
     DimAttr t = getDist(slice.getResult()).getDims()[slice.getDim()];
     // Of the first element, in rows behind the split.
-    Value begin = getLocalIndex(s, s, f, getGlobalIndex(s, s, t, s.constant(0))).index;
+    SymbolicIndices at;
+    GridAttr grid = s.getLayout().grid;
+    Value begin =
+        s.expr(getLocalIndex<SymExpr>(at, f, grid, getGlobalIndex<SymExpr>(at, t, grid, 0)).index);
     SmallVector<Value> sizes = s.localSizes(slice.getType());
     for (Value size : llvm::drop_begin(sizes, slice.getDim() + 1))
       begin = s.mul(begin, size);
@@ -188,7 +191,9 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     // A rank has the same kv heads in q as in k, and of each group the same part: [2 * 4{tp}] query
     // heads are not consecutive in the whole, but they are in groups again.
     auto offset = SymExpr::parse(op.getCausalOffset().str());
-    Value firstQuery = getGlobalIndex(s, s, getDist(op.getQ()).getDims()[1], s.constant(0));
+    SymbolicIndices at;
+    SymExpr firstQuery =
+        getGlobalIndex<SymExpr>(at, getDist(op.getQ()).getDims()[1], s.getLayout().grid, 0);
     auto pointer = [&](Value tensor) { return tensor ? e.pointer(tensor) : e.null(); };
     // Of a mask [batch or 1, heads or 1, seq_q, seq_k].
     auto strides = [&](Value mask) -> std::pair<abi::I64, abi::I64> {
@@ -223,7 +228,7 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
         .scale = e.f32(op.getScale().convertToDouble()),
         .softcap = e.f32(op.getSoftcap().convertToDouble()),
         .causal = e.i32(op.getCausal()),
-        .causal_offset = abi::I64(s.add(s.expr(*offset), firstQuery)),
+        .causal_offset = abi::I64(s.expr(*offset + firstQuery)),
         .key_mask = pointer(op.getKeyMask()),
         .mask = pointer(op.getMask()),
         .mask_batch_stride = maskStrides.first,

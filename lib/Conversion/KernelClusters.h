@@ -11,7 +11,7 @@
 #define TPC_LIB_CONVERSION_KERNELCLUSTERS_H
 
 #include "HostEmitter.h"
-#include "KernelEmitter.h"
+#include "tpc/Conversion/Kernels/KernelOp.h"
 
 namespace mlir::tpc {
 

@@ -1,12 +1,10 @@
 //===- LowerProgram.cpp - Stages and layers as runtime calls --------------===//
 
 #include "HostEmitter.h"
-#include "KernelEmitter.h"
 #include "Manifest.h"
 #include "tpc/Conversion/Passes.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "tpc/Kernel/Kernel.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_LOWERPROGRAM
@@ -45,13 +43,17 @@ void LowerProgram::runOnOperation() {
   for (auto function : module.getOps<func::FuncOp>())
     if (!function.isExternal())
       (function->hasAttr(kKernelAttr) ? kernels : functions).push_back(function);
+  auto lowered = kernel::getKernels(module);
   for (func::FuncOp kernel : kernels)
-    for (Operation &op : kernel.front().without_terminator())
-      if (auto inner = dyn_cast<KernelOpInterface>(op); !inner || !inner.isKernelOp()) {
-        op.emitOpError() << "stands in the kernel @" << kernel.getName()
-                         << ", but is no op that kernels can compute";
-        return signalPassFailure();
-      }
+    if (!lowered || !lowered.lookupSymbol<LLVM::LLVMFuncOp>(kernel.getName())) {
+      kernel.emitOpError("is a kernel that is not lowered: run tpc-build-kernels and "
+                         "tpc-lower-kernels first");
+      return signalPassFailure();
+    }
+  if (lowered)
+    if (auto nodes = lowered->getAttrOfType<ArrayAttr>(kernel::kNodesAttr))
+      for (auto name : nodes.getAsRange<StringAttr>())
+        host.object.getNode(name);
   for (func::FuncOp function : functions)
     if (failed(HostEmitter(host, function.getLoc()).emitFunction(function)))
       return signalPassFailure();
@@ -72,11 +74,13 @@ void LowerProgram::runOnOperation() {
     pipeline.erase();
     programs.push_back({std::move(stages), std::move(*manifest)});
   }
-  for (func::FuncOp kernel : kernels)
-    if (failed(KernelEmitter(kernel, host).emit()))
-      return signalPassFailure();
   for (auto &[stages, manifest] : programs)
     host.object.emit(module, stages, manifest);
   for (func::FuncOp function : llvm::concat<func::FuncOp>(functions, kernels))
     function.erase();
+  if (lowered) {
+    module.getBody()->getOperations().splice(module.getBody()->end(),
+                                             lowered.getBody()->getOperations());
+    lowered.erase();
+  }
 }

@@ -4,7 +4,7 @@
 #define TPC_LIB_CONVERSION_MANIFEST_H
 
 #include "ParameterTable.h"
-#include "SizeEmitter.h"
+#include "tpc/Conversion/Env/SizeEmitter.h"
 
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/StringMap.h"

@@ -1,7 +1,7 @@
 //===- ParameterTable.cpp - Which parameters a program loads --------------===//
 
 #include "ParameterTable.h"
-#include "KernelEmitter.h"
+#include "tpc/Conversion/Kernels/KernelOp.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

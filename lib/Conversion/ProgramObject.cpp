@@ -2,8 +2,8 @@
 
 #include "ProgramObject.h"
 
-#include "RuntimeAbi.h"
-#include "SizeEmitter.h"
+#include "tpc/Conversion/Env/RuntimeAbi.h"
+#include "tpc/Conversion/Env/SizeEmitter.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

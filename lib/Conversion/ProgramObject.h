@@ -23,6 +23,7 @@ public:
   int32_t getConstant(DenseElementsAttr value) { return place(constants, value); }
   /// The place of the name that messages give an operation.
   int32_t getNode(Operation *op);
+  int32_t getNode(StringAttr name) { return place(nodes, name); }
 
   /// Defines the program, and all that its tables refer to but kernels and stages.
   void emit(ModuleOp module, ArrayRef<std::string> stages, StringRef manifest) const;

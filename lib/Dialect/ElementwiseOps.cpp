@@ -75,7 +75,7 @@ LogicalResult CastOp::verify() {
 //===----------------------------------------------------------------------===//
 //
 // Floats of 16 bits come as f32, and a result that is wider than the element type is rounded to it
-// by whoever asked (getComputeType in KernelEmitter.h).
+// by whoever asked (getComputeType in KernelBuilder.h).
 
 Value elementwise::number(OpBuilder &b, Location loc, Type type, double value) {
   if (isa<FloatType>(type))

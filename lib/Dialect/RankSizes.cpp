@@ -213,6 +213,13 @@ SymExpr mlir::tpc::getBegin(FactorAttr factor, GridAttr grid) {
   return begin(getNamed(factor.getExpr()), factor.getAxes(), grid);
 }
 
+SymExpr mlir::tpc::getGlobalSize(DimAttr dim) {
+  SymExpr size = 1;
+  for (FactorAttr factor : dim.getFactors())
+    size = size * getNamed(factor.getExpr());
+  return size;
+}
+
 SymExpr mlir::tpc::getFactorsSize(DimAttr dim, GridAttr grid) {
   SymExpr size = 1;
   for (FactorAttr factor : dim.getFactors())

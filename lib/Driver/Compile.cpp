@@ -21,8 +21,8 @@
 
 using namespace tpc;
 
-static constexpr llvm::StringLiteral emitNames[] = {"import", "model", "sharded", "spmd",
-                                                    "staged", "llvm",  "obj",     "exe"};
+static constexpr llvm::StringLiteral emitNames[] = {"import",  "model", "sharded", "spmd", "staged",
+                                                    "kernels", "llvm",  "obj",     "exe"};
 
 llvm::StringRef tpc::emitName(Emit emit) { return emitNames[unsigned(emit)]; }
 
@@ -86,6 +86,8 @@ static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spe
   case Emit::Staged:
     buildStagesPassPipeline(pm);
     return buildStagedChecks(pm);
+  case Emit::Kernels:
+    return buildKernelsPassPipeline(pm);
   default:
     llvm_unreachable("no passes on programs lead to this level");
   }
@@ -250,6 +252,7 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
                                             "distributing",
                                             "making one rank's program",
                                             "cutting into stages",
+                                            "building kernels",
                                             "lowering"};
     Emit target = next(reached);
     onStep(what[unsigned(target)]);

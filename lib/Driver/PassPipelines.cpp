@@ -1,6 +1,8 @@
 //===- PassPipelines.cpp - Which passes lead to which level ---------------===//
 
 #include "tpc/Driver/PassPipelines.h"
+#include "tpc/Conversion/Cpu/Passes.h"
+#include "tpc/Conversion/Kernels/Passes.h"
 #include "tpc/Conversion/Passes.h"
 #include "tpc/Transforms/Annotations/Passes.h"
 #include "tpc/Transforms/Collectives/Passes.h"
@@ -72,11 +74,16 @@ void ::tpc::buildStagesPassPipeline(OpPassManager &pm) {
   pm.addPass(createHoistInvariants());
 }
 
-void ::tpc::buildLoweringPassPipeline(OpPassManager &pm, const LoweringOptions &options) {
+void ::tpc::buildKernelsPassPipeline(OpPassManager &pm) {
   pm.addPass(createRecordSchedule()); // while the program is staged
   pm.addPass(createWidenProducts());
   pm.addPass(createFuseEpilogues());
   pm.addPass(createOutlineKernels());
+  pm.addPass(createBuildKernels());
+}
+
+void ::tpc::buildLoweringPassPipeline(OpPassManager &pm, const LoweringOptions &options) {
+  pm.addPass(createLowerKernels());
   LowerProgramOptions program;
   program.name = options.name;
   program.digestWeights = options.digestWeights;
@@ -98,6 +105,8 @@ void ::tpc::registerPassPipelines() {
       "tpc-model-pipeline", "From imported ops to the model's normal form",
       [](OpPassManager &pm) { ::tpc::buildModelPassPipeline(pm); });
   static PassPipelineRegistration<> lowering(
-      "tpc-lower-to-llvm", "Lowers a staged program to the LLVM dialect",
-      [](OpPassManager &pm) { ::tpc::buildLoweringPassPipeline(pm, {}); });
+      "tpc-lower-to-llvm", "Lowers a staged program to the LLVM dialect", [](OpPassManager &pm) {
+        ::tpc::buildKernelsPassPipeline(pm);
+        ::tpc::buildLoweringPassPipeline(pm, {});
+      });
 }

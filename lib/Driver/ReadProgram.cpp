@@ -4,6 +4,7 @@
 
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Tpc.h"
+#include "tpc/Kernel/Kernel.h"
 #include "tpc/Transforms/Tactics/Passes.h"
 #include "tpc/Verify/Schedule.h"
 
@@ -140,7 +141,11 @@ static LogicalResult checkCalls(ModuleOp module) {
 
 static LogicalResult checkProgram(ModuleOp module) {
   for (Operation &op : *module.getBody())
-    if (!isa<func::FuncOp, WeightOp, PipelineOp>(op))
+    if (auto inner = dyn_cast<ModuleOp>(op); inner && !inner.getOps<kernel::FuncOp>().empty())
+      return op.emitError() << "a program that has kernels in a module of their own is one from "
+                               "--emit=kernels, and from there is no way on; read what "
+                               "--emit=staged writes";
+    else if (!isa<func::FuncOp, WeightOp, PipelineOp>(op))
       return op.emitError() << "'" << op.getName()
                             << "' does not stand in a module; functions, tpc.weight and "
                                "tpc.pipeline do";

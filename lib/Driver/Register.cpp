@@ -5,12 +5,15 @@
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
 #include "tpc/Analysis/Passes.h"
+#include "tpc/Conversion/Cpu/Passes.h"
+#include "tpc/Conversion/Kernels/Passes.h"
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Conversion/Passes.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Driver/PassPipelines.h"
 #include "tpc/Driver/Passes.h"
 #include "tpc/Import/ONNX/Import.h"
+#include "tpc/Kernel/Kernel.h"
 #include "tpc/Transforms/Annotations/Passes.h"
 #include "tpc/Transforms/Collectives/Passes.h"
 #include "tpc/Transforms/Model/Passes.h"
@@ -26,7 +29,7 @@
 void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
-  registry.insert<mlir::tpc::TpcDialect>();
+  registry.insert<mlir::tpc::TpcDialect, mlir::tpc::kernel::TpcKernelDialect>();
   mlir::tpc::registerIndexModels(registry);
   mlir::tpc::registerCostModels(registry);
   mlir::tpc::registerVerification(registry);
@@ -43,6 +46,8 @@ void tpc::registerAllPasses() {
   mlir::tpc::registerStagesPasses();
   mlir::tpc::registerVerifyPasses();
   mlir::tpc::registerConversionPasses();
+  mlir::tpc::registerKernelsPasses();
+  mlir::tpc::registerCpuPasses();
   mlir::tpc::registerDriverPasses();
   registerPassPipelines();
   registerMegatronShardPassPipeline();

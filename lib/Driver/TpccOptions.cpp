@@ -43,6 +43,7 @@ LEVELS (--emit), in order; a program of one up to staged can be compiled as a mo
   sharded  a distribution on every value
   spmd     one rank's view: local shapes, explicit collectives
   staged   pipeline stages, transfers, the schedule
+  kernels  what each generated kernel computes: loops over rows and elements, for any device
   llvm     LLVM IR
   obj      an object file that defines tpc_program_v2
   exe      the executable
@@ -116,7 +117,7 @@ bool TpccOptions::parse(int argc, char **argv) {
                                           cl::cat(files));
   cl::opt<std::string> emitOption(
       "emit",
-      cl::desc("Stop at a level and write it: import, model, sharded, spmd, staged, llvm, "
+      cl::desc("Stop at a level and write it: import, model, sharded, spmd, staged, kernels, llvm, "
                "obj or exe (default); text goes to standard output without -o. onnx-sharded: the "
                "model with its shardings as multi-device fields"),
       cl::value_desc("level"), cl::init("exe"), cl::cat(files));

@@ -1,184 +1,123 @@
-// RUN: tpc-opt %s --tpc-lower-program --canonicalize --cse | FileCheck %s
+// RUN: tpc-opt %s --tpc-build-kernels | FileCheck %s
 
 // Lookups in kernels: negative indices count from the end, one that is in no rank's part is reported, and what lies in another
 // rank's part reads as zero. (lower-lookups.mlir has an embedding.)
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 
 // In the middle: what is before and behind the dimension stays.
-// CHECK-LABEL: llvm.func internal @gather(
-// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
-// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
-// CHECK-DAG: %[[I1_true:.*]] = llvm.mlir.constant(true)
-// CHECK-DAG: %[[K0:.*]] = arith.constant 0.000000e+00 : f32
-// CHECK: %[[V4:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
-// CHECK: %[[V5:.*]] = llvm.getelementptr %arg2[1]
-// CHECK: %[[V6:.*]] = llvm.load %[[V5]] {{.*}}-> !llvm.ptr
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[J:.*]]: i64):
-// CHECK: %[[V7:.*]] = llvm.getelementptr %[[V6]][%[[I]]]
-// CHECK: %[[V8:.*]] = llvm.load %[[V7]] {{.*}}-> i32
-// CHECK: %[[V9:.*]] = arith.extsi %[[V8]] : i32 to i64
-// CHECK: %[[V10:.*]] = llvm.icmp "slt" %[[V9]], %[[C0]]
-// CHECK: %[[V11:.*]] = llvm.add %[[V9]], %[[C6]]
-// CHECK: %[[V12:.*]] = llvm.select %[[V10]], %[[V11]], %[[V9]]
-// CHECK: %[[V13:.*]] = llvm.icmp "ult" %[[V12]], %[[C6]]
-// CHECK: llvm.cond_br %[[V13]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: llvm.atomicrmw xchg %{{.*}}, %{{.*}} monotonic
-// CHECK: llvm.store %[[V9]], %{{.*}} : i64
-// CHECK: llvm.store %[[C6]], %{{.*}} : i64
-// CHECK: llvm.br ^bb{{[0-9]+}}
-// CHECK: %[[V14:.*]] = llvm.and %[[V13]], %[[I1_true]] : i1
-// CHECK: llvm.cond_br %[[V14]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: %[[V15:.*]] = llvm.mul %[[ROW]], %[[C6]]
-// CHECK: %[[V16:.*]] = llvm.add %[[V15]], %[[V12]]
-// CHECK: %[[V17:.*]] = llvm.mul %[[V16]], %[[C3]]
-// CHECK: %[[V18:.*]] = llvm.add %[[V17]], %[[J]]
-// CHECK: %[[V19:.*]] = llvm.getelementptr %[[V4]][%[[V18]]]
-// CHECK: %[[V20:.*]] = llvm.load %[[V19]] {{.*}}-> f32
-// CHECK: llvm.br ^bb{{[0-9]+}}(%[[V20]] : f32)
-// CHECK: llvm.br ^bb{{[0-9]+}}(%[[K0]] : f32)
-// CHECK: ^bb{{[0-9]+}}(%[[X21:.*]]: f32):
-// CHECK: llvm.store %[[X21]], %{{.*}} : f32
+// CHECK-LABEL: tpc_kernel.func @gather(
+// CHECK-SAME: %[[X:.*]]: memref<?x?x?xf32> of [_2, _6, _3], %[[I:.*]]: memref<?xi32> of [_4]) -> (%[[R:.*]]: memref<?x?x?xf32> of [_2, _4, _3]) {
+// CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
+// CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index
+// CHECK: tpc_kernel.rows (%[[I1:.*]]) in [_2] {
+// CHECK: tpc_kernel.elements (%[[J:.*]], %[[K:.*]]) in [_4, _3] {
+// CHECK: %[[V:.*]] = memref.load %[[I]][%[[J]]] : memref<?xi32>
+// CHECK: %[[V1:.*]] = arith.index_cast %[[V]] : i32 to index
+// CHECK: %[[V2:.*]] = arith.cmpi slt, %[[V1]], %[[C0]] : index
+// CHECK: %[[V3:.*]] = arith.addi %[[V1]], %[[N_6]] : index
+// CHECK: %[[V4:.*]] = arith.select %[[V2]], %[[V3]], %[[V1]] : index
+// CHECK: %[[V5:.*]] = arith.cmpi ult, %[[V4]], %[[N_6]] : index
+// CHECK: tpc_kernel.check %[[V5]], %[[V1]] of %[[N_6]] at "{{.*}}kernels-lookup.mlir:{{[0-9]+}}"
+// CHECK: %[[V6:.*]] = scf.if %[[V5]] -> (f32) {
+// CHECK: %[[V7:.*]] = memref.load %[[X]][%[[I1]], %[[V4]], %[[K]]] : memref<?x?x?xf32>
+// CHECK: scf.yield %[[V7]] : f32
+// CHECK: } else {
+// CHECK: %[[C01:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK: scf.yield %[[C01]] : f32
+// CHECK: memref.store %[[V6]], %[[R]][%[[I1]], %[[J]], %[[K]]] : memref<?x?x?xf32>
 func.func private @gather(%x: tensor<2x6x3xf32>, %i: tensor<4xi32>) -> tensor<2x4x3xf32> attributes {tpc.kernel = 1} {
   %0 = tpc.gather %x, %i dim 1 : tensor<2x6x3xf32>, tensor<4xi32> -> tensor<2x4x3xf32>
   return %0 : tensor<2x4x3xf32>
 }
 
 // Unsigned indices have no sign to extend.
-// CHECK-LABEL: llvm.func internal @gather_unsigned(
-// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
-// CHECK-DAG: %[[I1_true:.*]] = llvm.mlir.constant(true)
-// CHECK-DAG: %[[K0:.*]] = arith.constant 0.000000e+00 : f32
-// CHECK: %[[V4:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
-// CHECK: %[[V5:.*]] = llvm.getelementptr %arg2[1]
-// CHECK: %[[V6:.*]] = llvm.load %[[V5]] {{.*}}-> !llvm.ptr
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
-// CHECK: %[[V7:.*]] = llvm.getelementptr %[[V6]][%[[ROW]]]
-// CHECK: %[[V8:.*]] = llvm.load %[[V7]] {{.*}}-> i8
-// CHECK: %[[V9:.*]] = arith.extui %[[V8]] : i8 to i64
-// CHECK: %[[V10:.*]] = llvm.icmp "slt" %[[V9]], %[[C0]]
-// CHECK: %[[V11:.*]] = llvm.add %[[V9]], %[[C6]]
-// CHECK: %[[V12:.*]] = llvm.select %[[V10]], %[[V11]], %[[V9]]
-// CHECK: %[[V13:.*]] = llvm.icmp "ult" %[[V12]], %[[C6]]
-// CHECK: llvm.cond_br %[[V13]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: llvm.atomicrmw xchg %{{.*}}, %{{.*}} monotonic
-// CHECK: llvm.store %[[V9]], %{{.*}} : i64
-// CHECK: llvm.store %[[C6]], %{{.*}} : i64
-// CHECK: llvm.br ^bb{{[0-9]+}}
-// CHECK: %[[V14:.*]] = llvm.and %[[V13]], %[[I1_true]] : i1
-// CHECK: llvm.cond_br %[[V14]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: %[[V15:.*]] = llvm.getelementptr %[[V4]][%[[V12]]]
-// CHECK: %[[V16:.*]] = llvm.load %[[V15]] {{.*}}-> f32
-// CHECK: llvm.br ^bb{{[0-9]+}}(%[[V16]] : f32)
-// CHECK: llvm.br ^bb{{[0-9]+}}(%[[K0]] : f32)
-// CHECK: ^bb{{[0-9]+}}(%[[X17:.*]]: f32):
-// CHECK: llvm.store %[[X17]], %{{.*}} : f32
+// CHECK-LABEL: tpc_kernel.func @gather_unsigned(
+// CHECK-SAME: %[[X:.*]]: memref<?xf32> of [_6], %[[I:.*]]: memref<?xi8> of [_4]) -> (%[[R:.*]]: memref<?xf32> of [_4]) {
+// CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
+// CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index
+// CHECK: tpc_kernel.rows (%[[I1:.*]]) in [_4] {
+// CHECK: tpc_kernel.elements () in [] {
+// CHECK: %[[V:.*]] = memref.load %[[I]][%[[I1]]] : memref<?xi8>
+// CHECK: %[[V1:.*]] = arith.index_castui %[[V]] : i8 to index
+// CHECK: %[[V2:.*]] = arith.cmpi slt, %[[V1]], %[[C0]] : index
+// CHECK: %[[V3:.*]] = arith.addi %[[V1]], %[[N_6]] : index
+// CHECK: %[[V4:.*]] = arith.select %[[V2]], %[[V3]], %[[V1]] : index
+// CHECK: %[[V5:.*]] = arith.cmpi ult, %[[V4]], %[[N_6]] : index
+// CHECK: tpc_kernel.check %[[V5]], %[[V1]] of %[[N_6]] at "{{.*}}kernels-lookup.mlir:{{[0-9]+}}"
+// CHECK: %[[V6:.*]] = scf.if %[[V5]] -> (f32) {
+// CHECK: %[[V7:.*]] = memref.load %[[X]][%[[V4]]] : memref<?xf32>
+// CHECK: scf.yield %[[V7]] : f32
+// CHECK: } else {
+// CHECK: %[[C01:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK: scf.yield %[[C01]] : f32
+// CHECK: memref.store %[[V6]], %[[R]][%[[I1]]] : memref<?xf32>
 func.func private @gather_unsigned(%x: tensor<6xf32>, %i: tensor<4xui8>) -> tensor<4xf32> attributes {tpc.kernel = 1} {
   %0 = tpc.gather %x, %i dim 0 : tensor<6xf32>, tensor<4xui8> -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 
 // Half of the rows on each of two ranks.
-// CHECK-LABEL: llvm.func internal @gather_split(
-// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK-DAG: %[[C2:.*]] = llvm.mlir.constant(2 : i64)
-// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
-// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
-// CHECK-DAG: %[[C7:.*]] = llvm.mlir.constant(7 : i64)
-// CHECK-DAG: %[[K0:.*]] = arith.constant 0.000000e+00 : f32
-// CHECK: %[[V6:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
-// CHECK: %[[V7:.*]] = llvm.getelementptr %arg2[1]
-// CHECK: %[[V8:.*]] = llvm.load %[[V7]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V9:.*]] = llvm.load %arg0 {{.*}}-> i64
-// CHECK: %[[V10:.*]] = llvm.mul %[[V9]], %[[C3]]
-// CHECK: %[[V11:.*]] = llvm.intr.smin(%[[V9]], %[[C0]]) : (i64, i64) -> i64
-// CHECK: %[[V12:.*]] = llvm.add %[[V10]], %[[V11]]
-// CHECK: %[[V13:.*]] = llvm.sub %[[C7]], %[[V9]]
-// CHECK: %[[V14:.*]] = llvm.srem %[[V13]], %[[C2]]
-// CHECK: %[[V15:.*]] = llvm.icmp "slt" %[[V14]], %[[C0]]
-// CHECK: %[[V16:.*]] = llvm.add %[[V14]], %[[C2]]
-// CHECK: %[[V17:.*]] = llvm.select %[[V15]], %[[V16]], %[[V14]]
-// CHECK: %[[V18:.*]] = llvm.sub %[[V13]], %[[V17]]
-// CHECK: %[[V19:.*]] = llvm.sdiv %[[V18]], %[[C2]]
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
-// CHECK: %[[V20:.*]] = llvm.getelementptr %[[V8]][%[[ROW]]]
-// CHECK: %[[V21:.*]] = llvm.load %[[V20]] {{.*}}-> i64
-// CHECK: %[[V22:.*]] = llvm.icmp "slt" %[[V21]], %[[C0]]
-// CHECK: %[[V23:.*]] = llvm.add %[[V21]], %[[C6]]
-// CHECK: %[[V24:.*]] = llvm.select %[[V22]], %[[V23]], %[[V21]]
-// CHECK: %[[V25:.*]] = llvm.icmp "ult" %[[V24]], %[[C6]]
-// CHECK: llvm.cond_br %[[V25]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: llvm.atomicrmw xchg %{{.*}}, %{{.*}} monotonic
-// CHECK: llvm.store %[[V21]], %{{.*}} : i64
-// CHECK: llvm.store %[[C6]], %{{.*}} : i64
-// CHECK: llvm.br ^bb{{[0-9]+}}
-// CHECK: %[[V26:.*]] = llvm.sub %[[V24]], %[[V12]]
-// CHECK: %[[V27:.*]] = llvm.icmp "ult" %[[V26]], %[[V19]]
-// CHECK: %[[V28:.*]] = llvm.and %[[V25]], %[[V27]] : i1
-// CHECK: llvm.cond_br %[[V28]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: %[[V29:.*]] = llvm.getelementptr %[[V6]][%[[V26]]]
-// CHECK: %[[V30:.*]] = llvm.load %[[V29]] {{.*}}-> f32
-// CHECK: llvm.br ^bb{{[0-9]+}}(%[[V30]] : f32)
-// CHECK: llvm.br ^bb{{[0-9]+}}(%[[K0]] : f32)
-// CHECK: ^bb{{[0-9]+}}(%[[X31:.*]]: f32):
-// CHECK: llvm.store %[[X31]], %{{.*}} : f32
+// CHECK-LABEL: tpc_kernel.func @gather_split(
+// CHECK-SAME: %[[X:.*]]: memref<?xf32> of ["_6.tp"], %[[I:.*]]: memref<?xi64> of [_4]) -> (%[[R:.*]]: memref<?xf32> of [_4]) {
+// CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
+// CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index
+// CHECK-DAG: %[[N:.*]] = tpc_kernel.size "_6.tp*rank.tp"
+// CHECK-DAG: %[[N1:.*]] = tpc_kernel.size "_6.tp"
+// CHECK: tpc_kernel.rows (%[[I1:.*]]) in [_4] {
+// CHECK: tpc_kernel.elements () in [] {
+// CHECK: %[[V:.*]] = memref.load %[[I]][%[[I1]]] : memref<?xi64>
+// CHECK: %[[V1:.*]] = arith.index_cast %[[V]] : i64 to index
+// CHECK: %[[V2:.*]] = arith.cmpi slt, %[[V1]], %[[C0]] : index
+// CHECK: %[[V3:.*]] = arith.addi %[[V1]], %[[N_6]] : index
+// CHECK: %[[V4:.*]] = arith.select %[[V2]], %[[V3]], %[[V1]] : index
+// CHECK: %[[V5:.*]] = arith.cmpi ult, %[[V4]], %[[N_6]] : index
+// CHECK: tpc_kernel.check %[[V5]], %[[V1]] of %[[N_6]] at "{{.*}}kernels-lookup.mlir:{{[0-9]+}}"
+// CHECK: %[[V6:.*]] = arith.subi %[[V4]], %[[N]] : index
+// CHECK: %[[V7:.*]] = arith.cmpi ult, %[[V6]], %[[N1]] : index
+// CHECK: %[[V8:.*]] = arith.andi %[[V5]], %[[V7]] : i1
+// CHECK: %[[V9:.*]] = scf.if %[[V8]] -> (f32) {
+// CHECK: %[[V10:.*]] = memref.load %[[X]][%[[V6]]] : memref<?xf32>
+// CHECK: scf.yield %[[V10]] : f32
+// CHECK: } else {
+// CHECK: %[[C01:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK: scf.yield %[[C01]] : f32
+// CHECK: memref.store %[[V9]], %[[R]][%[[I1]]] : memref<?xf32>
 func.func private @gather_split(%x: tensor<3xf32, #tpc.dist<[6{tp}], local>>, %i: tensor<4xi64>) -> tensor<4xf32, #tpc.dist<[4], sum{tp}, local>> attributes {tpc.kernel = 1} {
   %0 = tpc.gather %x, %i dim 0 : tensor<3xf32, #tpc.dist<[6{tp}], local>>, tensor<4xi64> -> tensor<4xf32, #tpc.dist<[4], sum{tp}, local>>
   return %0 : tensor<4xf32, #tpc.dist<[4], sum{tp}, local>>
 }
 
 // Two indices for each element; both must be there.
-// CHECK-LABEL: llvm.func internal @gather_nd(
-// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
-// CHECK-DAG: %[[C2:.*]] = llvm.mlir.constant(2 : i64)
-// CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
-// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
-// CHECK-DAG: %[[I1_true:.*]] = llvm.mlir.constant(true)
-// CHECK-DAG: %[[K0:.*]] = arith.constant 0
-// CHECK: %[[V4:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
-// CHECK: %[[V5:.*]] = llvm.getelementptr %arg2[1]
-// CHECK: %[[V6:.*]] = llvm.load %[[V5]] {{.*}}-> !llvm.ptr
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
-// CHECK: %[[V7:.*]] = llvm.mul %[[ROW]], %[[C2]]
-// CHECK: %[[V8:.*]] = llvm.getelementptr %[[V6]][%[[V7]]]
-// CHECK: %[[V9:.*]] = llvm.load %[[V8]] {{.*}}-> i64
-// CHECK: %[[V10:.*]] = llvm.icmp "slt" %[[V9]], %[[C0]]
-// CHECK: %[[V11:.*]] = llvm.add %[[V9]], %[[C5]]
-// CHECK: %[[V12:.*]] = llvm.select %[[V10]], %[[V11]], %[[V9]]
-// CHECK: %[[V13:.*]] = llvm.icmp "ult" %[[V12]], %[[C5]]
-// CHECK: llvm.cond_br %[[V13]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: llvm.atomicrmw xchg %{{.*}}, %{{.*}} monotonic
-// CHECK: llvm.store %[[V9]], %{{.*}} : i64
-// CHECK: llvm.store %[[C5]], %{{.*}} : i64
-// CHECK: llvm.br ^bb{{[0-9]+}}
-// CHECK: %[[V14:.*]] = llvm.and %[[V13]], %[[I1_true]] : i1
-// CHECK: %[[V15:.*]] = llvm.add %[[V7]], %[[C1]]
-// CHECK: %[[V16:.*]] = llvm.getelementptr %[[V6]][%[[V15]]]
-// CHECK: %[[V17:.*]] = llvm.load %[[V16]] {{.*}}-> i64
-// CHECK: %[[V18:.*]] = llvm.icmp "slt" %[[V17]], %[[C0]]
-// CHECK: %[[V19:.*]] = llvm.add %[[V17]], %[[C6]]
-// CHECK: %[[V20:.*]] = llvm.select %[[V18]], %[[V19]], %[[V17]]
-// CHECK: %[[V21:.*]] = llvm.icmp "ult" %[[V20]], %[[C6]]
-// CHECK: llvm.cond_br %[[V21]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: llvm.atomicrmw xchg %{{.*}}, %{{.*}} monotonic
-// CHECK: llvm.store %[[V17]], %{{.*}} : i64
-// CHECK: llvm.store %[[C6]], %{{.*}} : i64
-// CHECK: llvm.br ^bb{{[0-9]+}}
-// CHECK: %[[V22:.*]] = llvm.and %[[V21]], %[[I1_true]] : i1
-// CHECK: %[[V23:.*]] = arith.andi %[[V14]], %[[V22]] : i1
-// CHECK: llvm.cond_br %[[V23]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: %[[V24:.*]] = llvm.mul %[[V12]], %[[C6]]
-// CHECK: %[[V25:.*]] = llvm.add %[[V24]], %[[V20]]
-// CHECK: %[[V26:.*]] = llvm.getelementptr %[[V4]][%[[V25]]]
-// CHECK: %[[V27:.*]] = llvm.load %[[V26]] {{.*}}-> i64
-// CHECK: llvm.br ^bb{{[0-9]+}}(%[[V27]] : i64)
-// CHECK: llvm.br ^bb{{[0-9]+}}(%[[K0]] : i64)
-// CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64):
-// CHECK: llvm.store %[[I]], %{{.*}}
+// CHECK-LABEL: tpc_kernel.func @gather_nd(
+// CHECK-SAME: %[[X:.*]]: memref<?x?xi64> of [_5, _6], %[[I:.*]]: memref<?x?xi64> of [_4, _2]) -> (%[[R:.*]]: memref<?xi64> of [_4]) {
+// CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index
+// CHECK-DAG: %[[N_5:.*]] = tpc_kernel.size _5
+// CHECK-DAG: %[[C1:.*]] = arith.constant 1 : index
+// CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
+// CHECK: tpc_kernel.rows (%[[I1:.*]]) in [_4] {
+// CHECK: tpc_kernel.elements () in [] {
+// CHECK: %[[V:.*]] = memref.load %[[I]][%[[I1]], %[[C0]]] : memref<?x?xi64>
+// CHECK: %[[V1:.*]] = arith.index_cast %[[V]] : i64 to index
+// CHECK: %[[V2:.*]] = arith.cmpi slt, %[[V1]], %[[C0]] : index
+// CHECK: %[[V3:.*]] = arith.addi %[[V1]], %[[N_5]] : index
+// CHECK: %[[V4:.*]] = arith.select %[[V2]], %[[V3]], %[[V1]] : index
+// CHECK: %[[V5:.*]] = arith.cmpi ult, %[[V4]], %[[N_5]] : index
+// CHECK: tpc_kernel.check %[[V5]], %[[V1]] of %[[N_5]] at "{{.*}}kernels-lookup.mlir:{{[0-9]+}}"
+// CHECK: %[[V6:.*]] = memref.load %[[I]][%[[I1]], %[[C1]]] : memref<?x?xi64>
+// CHECK: %[[V7:.*]] = arith.index_cast %[[V6]] : i64 to index
+// CHECK: %[[V8:.*]] = arith.cmpi slt, %[[V7]], %[[C0]] : index
+// CHECK: %[[V9:.*]] = arith.addi %[[V7]], %[[N_6]] : index
+// CHECK: %[[V10:.*]] = arith.select %[[V8]], %[[V9]], %[[V7]] : index
+// CHECK: %[[V11:.*]] = arith.cmpi ult, %[[V10]], %[[N_6]] : index
+// CHECK: tpc_kernel.check %[[V11]], %[[V7]] of %[[N_6]] at "{{.*}}kernels-lookup.mlir:{{[0-9]+}}"
+// CHECK: %[[V12:.*]] = arith.andi %[[V5]], %[[V11]] : i1
+// CHECK: %[[V13:.*]] = scf.if %[[V12]] -> (i64) {
+// CHECK: %[[V14:.*]] = memref.load %[[X]][%[[V4]], %[[V10]]] : memref<?x?xi64>
+// CHECK: scf.yield %[[V14]] : i64
+// CHECK: } else {
+// CHECK-DAG: %[[C01:.*]] = arith.constant 0 : i64
+// CHECK: scf.yield %[[C01]] : i64
+// CHECK: memref.store %[[V13]], %[[R]][%[[I1]]] : memref<?xi64>
 func.func private @gather_nd(%x: tensor<5x6xi64>, %i: tensor<4x2xi64>) -> tensor<4xi64> attributes {tpc.kernel = 1} {
   %0 = tpc.gather_nd %x, %i : tensor<5x6xi64>, tensor<4x2xi64> -> tensor<4xi64>
   return %0 : tensor<4xi64>

@@ -1,421 +1,246 @@
-// RUN: tpc-opt %s --tpc-lower-program --canonicalize --cse | FileCheck %s
+// RUN: tpc-opt %s --tpc-build-kernels | FileCheck %s
 
 // Kernels of what needs a whole row, or a whole column: sums, extremes, norms, softmax, products that no library computes.
 
-// Along the last dimension: four vectors of eight lanes at a time, and in the end what is left; docs/lowering.md has the order.
-// CHECK-LABEL: llvm.func internal @maximum(
-// CHECK: arith.constant dense<0xFF800000> : vector<8xf32>
-// A row of ten stands in a buffer of 32, which holds the identity of max elsewhere.
-// CHECK-COUNT-4: llvm.store %{{.*}}, %{{.*}} : vector<8xf32>
-// CHECK: llvm.store %{{.*}}, %{{.*}} : f32
-// CHECK-COUNT-4: arith.maximumf %{{.*}}, %{{.*}} : vector<8xf32>
-// Then pairwise: 32 to 8 lanes, to 4, 2, 1.
-// CHECK-COUNT-3: arith.maximumf %{{.*}}, %{{.*}} : vector<8xf32>
-// CHECK: %[[V4:.*]] = arith.maximumf %{{.*}}, %{{.*}} : vector<4xf32>
-// CHECK: %[[V2:.*]] = arith.maximumf %{{.*}}, %{{.*}} : vector<2xf32>
-// CHECK: %[[V1:.*]] = arith.maximumf %{{.*}}, %{{.*}} : vector<1xf32>
-// CHECK: %[[MAX:.*]] = llvm.extractelement %[[V1]]
-// CHECK: llvm.store %[[MAX]], %{{.*}} : f32
+// Along the last dimension: terms are next to each other.
+// CHECK-LABEL: tpc_kernel.func @maximum(
+// CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_4, _10]) -> (%[[R:.*]]: memref<?xf32> of [_4]) {
+// CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
+// CHECK: %[[V:.*]] = tpc_kernel.fold max (%[[J:.*]]) in [_10] adjacent : f32 init 0xFF800000 identity 0xFF800000 {
+// CHECK: %[[V1:.*]] = memref.load %[[X]][%[[I]], %[[J]]] : memref<?x?xf32>
+// CHECK: tpc_kernel.yield %[[V1]] : f32
+// CHECK: tpc_kernel.elements () in [] {
+// CHECK: memref.store %[[V]], %[[R]][%[[I]]] : memref<?xf32>
 func.func private @maximum(%x: tensor<4x10xf32>) -> tensor<4xf32> attributes {tpc.kernel = 1} {
   %0 = tpc.reduce max %x [1] : tensor<4x10xf32> -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 
-// CHECK-LABEL: llvm.func internal @minimum_of_integers(
-// CHECK-DAG: %[[C10:.*]] = llvm.mlir.constant(10 : i64)
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[J:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64, %[[X1:.*]]: i32):
-// CHECK: %[[V2:.*]] = llvm.mul %[[ROW]], %[[C10]]
-// CHECK: %[[V3:.*]] = llvm.add %[[V2]], %[[K]]
-// CHECK: %[[V4:.*]] = llvm.getelementptr %{{.*}}[%[[V3]]]
-// CHECK: %[[V5:.*]] = llvm.load %[[V4]] {{.*}}-> i32
-// CHECK: %[[V6:.*]] = arith.minsi %[[X1]], %[[V5]] : i32
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V6]] :
-// CHECK: ^bb{{[0-9]+}}(%[[X7:.*]]: i32):
-// CHECK: llvm.store %[[X7]], %{{.*}} : i32
+// CHECK-LABEL: tpc_kernel.func @minimum_of_integers(
+// CHECK-SAME: %[[X:.*]]: memref<?x?xi32> of [_4, _10]) -> (%[[R:.*]]: memref<?x?xi32> of [_4, 1]) {
+// CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
+// CHECK: tpc_kernel.elements (%[[J:.*]]) in [1] {
+// CHECK: %[[V:.*]] = tpc_kernel.fold min (%[[K:.*]]) in [_10] adjacent : i32 init 2147483647 identity 2147483647 {
+// CHECK: %[[V1:.*]] = memref.load %[[X]][%[[I]], %[[K]]] : memref<?x?xi32>
+// CHECK: tpc_kernel.yield %[[V1]] : i32
+// CHECK: memref.store %[[V]], %[[R]][%[[I]], %[[J]]] : memref<?x?xi32>
 func.func private @minimum_of_integers(%x: tensor<4x10xi32>) -> tensor<4x1xi32> attributes {tpc.kernel = 1} {
   %0 = tpc.reduce min %x [1] keep : tensor<4x10xi32> -> tensor<4x1xi32>
   return %0 : tensor<4x1xi32>
 }
 
 // Unsigned: the least is 0, not -128.
-// CHECK-LABEL: llvm.func internal @maximum_of_unsigned(
-// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK-DAG: %[[C10:.*]] = llvm.mlir.constant(10 : i64)
-// CHECK-DAG: %[[K0:.*]] = arith.constant 0 : i8
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
-// CHECK: %[[V1:.*]] = llvm.icmp "slt" %[[C0]], %[[C10]]
-// CHECK: llvm.cond_br %[[V1]], ^bb{{[0-9]+}}(%[[C0]], %[[K0]] : i64, i8), ^bb{{[0-9]+}}(%[[K0]] : i8)
-// CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64, %[[X2:.*]]: i8):
-// CHECK: %[[V3:.*]] = llvm.mul %[[ROW]], %[[C10]]
-// CHECK: %[[V4:.*]] = llvm.add %[[V3]], %[[I]]
-// CHECK: %[[V5:.*]] = llvm.getelementptr %{{.*}}[%[[V4]]]
-// CHECK: %[[V6:.*]] = llvm.load %[[V5]] {{.*}}-> i8
-// CHECK: %[[V7:.*]] = arith.maxui %[[X2]], %[[V6]] : i8
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V7]] :
-// CHECK: ^bb{{[0-9]+}}(%[[X8:.*]]: i8):
-// CHECK: llvm.store %[[X8]], %{{.*}} : i8
+// CHECK-LABEL: tpc_kernel.func @maximum_of_unsigned(
+// CHECK-SAME: %[[X:.*]]: memref<?x?xi8> of [_4, _10]) -> (%[[R:.*]]: memref<?xi8> of [_4]) {
+// CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
+// CHECK: %[[V:.*]] = tpc_kernel.fold umax (%[[J:.*]]) in [_10] adjacent : i8 init 0 identity 0 {
+// CHECK: %[[V1:.*]] = memref.load %[[X]][%[[I]], %[[J]]] : memref<?x?xi8>
+// CHECK: tpc_kernel.yield %[[V1]] : i8
+// CHECK: tpc_kernel.elements () in [] {
+// CHECK: memref.store %[[V]], %[[R]][%[[I]]] : memref<?xi8>
 func.func private @maximum_of_unsigned(%x: tensor<4x10xui8>) -> tensor<4xui8> attributes {tpc.kernel = 1} {
   %0 = tpc.reduce max %x [1] : tensor<4x10xui8> -> tensor<4xui8>
   return %0 : tensor<4xui8>
 }
 
 // An empty mean of integers is undefined, but must not trap.
-// CHECK-LABEL: llvm.func internal @mean_of_integers(
-// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
-// CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
-// CHECK-DAG: %[[K0:.*]] = arith.constant 3
-// CHECK-DAG: %[[K1:.*]] = arith.constant 0
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
-// CHECK: %[[V2:.*]] = llvm.icmp "slt" %[[C0]], %[[C3]]
-// CHECK: llvm.cond_br %[[V2]], ^bb{{[0-9]+}}(%[[C0]], %[[K1]] : i64, i64), ^bb{{[0-9]+}}(%[[K1]] : i64)
-// CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64, %[[J:.*]]: i64):
-// CHECK: %[[V3:.*]] = llvm.mul %[[I]], %[[C4]]
-// CHECK: %[[V4:.*]] = llvm.add %[[V3]], %[[ROW]]
-// CHECK: %[[V5:.*]] = llvm.getelementptr %{{.*}}[%[[V4]]]
-// CHECK: %[[V6:.*]] = llvm.load %[[V5]] {{.*}}-> i64
-// CHECK: %[[V7:.*]] = arith.addi %[[J]], %[[V6]]
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V7]] :
-// CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64):
-// CHECK: %[[V8:.*]] = arith.divsi %[[K]], %[[K0]]
-// CHECK: llvm.store %[[V8]], %{{.*}}
+// CHECK-LABEL: tpc_kernel.func @mean_of_integers(
+// CHECK-SAME: %[[X:.*]]: memref<?x?xi64> of [_3, _4]) -> (%[[R:.*]]: memref<?xi64> of [_4]) {
+// CHECK-DAG: %[[N_3:.*]] = tpc_kernel.size _3
+// CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
+// CHECK: %[[V:.*]] = tpc_kernel.fold sum (%[[J:.*]]) in [_3] : i64 init 0 identity 0 {
+// CHECK: %[[V1:.*]] = memref.load %[[X]][%[[J]], %[[I]]] : memref<?x?xi64>
+// CHECK: tpc_kernel.yield %[[V1]] : i64
+// CHECK: %[[V2:.*]] = arith.index_cast %[[N_3]] : index to i64
+// CHECK-DAG: %[[C1:.*]] = arith.constant 1 : i64
+// CHECK: %[[V3:.*]] = arith.maxsi %[[V2]], %[[C1]] : i64
+// CHECK: %[[V4:.*]] = arith.divsi %[[V]], %[[V3]] : i64
+// CHECK: tpc_kernel.elements () in [] {
+// CHECK: memref.store %[[V4]], %[[R]][%[[I]]] : memref<?xi64>
 func.func private @mean_of_integers(%x: tensor<3x4xi64>) -> tensor<4xi64> attributes {tpc.kernel = 1} {
   %0 = tpc.reduce mean %x [0] : tensor<3x4xi64> -> tensor<4xi64>
   return %0 : tensor<4xi64>
 }
 
 // Two dimensions, of which one is not the last.
-// CHECK-LABEL: llvm.func internal @sum_of_two(
-// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
-// CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
-// CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
-// CHECK-DAG: %[[K0:.*]] = arith.constant 0
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
-// CHECK: %[[V1:.*]] = llvm.icmp "slt" %[[C0]], %[[C3]]
-// CHECK: llvm.cond_br %[[V1]], ^bb{{[0-9]+}}(%[[C0]], %[[K0]] : i64, i64), ^bb{{[0-9]+}}(%[[K0]] : i64)
-// CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64, %[[J:.*]]: i64):
-// CHECK: %[[V2:.*]] = llvm.icmp "slt" %[[C0]], %[[C5]]
-// CHECK: llvm.cond_br %[[V2]], ^bb{{[0-9]+}}(%[[C0]], %[[J]] : i64, i64), ^bb{{[0-9]+}}(%[[J]] : i64)
-// CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64, %[[L0:.*]]: i64):
-// CHECK: %[[V3:.*]] = llvm.mul %[[I]], %[[C4]]
-// CHECK: %[[V4:.*]] = llvm.add %[[V3]], %[[ROW]]
-// CHECK: %[[V5:.*]] = llvm.mul %[[V4]], %[[C5]]
-// CHECK: %[[V6:.*]] = llvm.add %[[V5]], %[[K]]
-// CHECK: %[[V7:.*]] = llvm.getelementptr %{{.*}}[%[[V6]]]
-// CHECK: %[[V8:.*]] = llvm.load %[[V7]] {{.*}}-> i64
-// CHECK: %[[V9:.*]] = arith.addi %[[L0]], %[[V8]]
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V9]] :
-// CHECK: ^bb{{[0-9]+}}(%[[L1:.*]]: i64):
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[L1]] :
-// CHECK: ^bb{{[0-9]+}}(%[[L2:.*]]: i64):
-// CHECK: llvm.store %[[L2]], %{{.*}}
+// CHECK-LABEL: tpc_kernel.func @sum_of_two(
+// CHECK-SAME: %[[X:.*]]: memref<?x?x?xi64> of [_3, _4, _5]) -> (%[[R:.*]]: memref<?xi64> of [_4]) {
+// CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
+// CHECK: %[[V:.*]] = tpc_kernel.fold sum (%[[J:.*]], %[[K:.*]]) in [_3, _5] adjacent : i64 init 0 identity 0 {
+// CHECK: %[[V1:.*]] = memref.load %[[X]][%[[J]], %[[I]], %[[K]]] : memref<?x?x?xi64>
+// CHECK: tpc_kernel.yield %[[V1]] : i64
+// CHECK: tpc_kernel.elements () in [] {
+// CHECK: memref.store %[[V]], %[[R]][%[[I]]] : memref<?xi64>
 func.func private @sum_of_two(%x: tensor<3x4x5xi64>) -> tensor<4xi64> attributes {tpc.kernel = 1} {
   %0 = tpc.reduce sum %x [0, 2] : tensor<3x4x5xi64> -> tensor<4xi64>
   return %0 : tensor<4xi64>
 }
 
 // From the first element to this one.
-// CHECK-LABEL: llvm.func internal @cumsum(
-// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
-// CHECK-DAG: %[[K0:.*]] = arith.constant 0
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64):
-// CHECK: %[[V1:.*]] = llvm.icmp "slt" %[[C0]], %{{.*}}
-// CHECK: llvm.cond_br %[[V1]], ^bb{{[0-9]+}}(%[[C0]], %[[K0]] : i64, i64), ^bb{{[0-9]+}}(%[[K0]] : i64)
-// CHECK: ^bb{{[0-9]+}}(%[[J:.*]]: i64, %[[K:.*]]: i64):
-// CHECK: %[[V2:.*]] = llvm.mul %[[ROW]], %[[C6]]
-// CHECK: %[[V3:.*]] = llvm.add %[[V2]], %[[J]]
-// CHECK: %[[V4:.*]] = llvm.getelementptr %{{.*}}[%[[V3]]]
-// CHECK: %[[V5:.*]] = llvm.load %[[V4]] {{.*}}-> i64
-// CHECK: %[[V6:.*]] = arith.addi %[[K]], %[[V5]]
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V6]] :
-// CHECK: ^bb{{[0-9]+}}(%[[L0:.*]]: i64):
-// CHECK: llvm.store %[[L0]], %{{.*}}
+// CHECK-LABEL: tpc_kernel.func @cumsum(
+// CHECK-SAME: %[[X:.*]]: memref<?x?xi64> of [_4, _6]) -> (%[[R:.*]]: memref<?x?xi64> of [_4, _6]) {
+// CHECK-DAG: %[[C1:.*]] = arith.constant 1 : index
+// CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index
+// CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
+// CHECK: tpc_kernel.elements (%[[J:.*]]) in [_6] {
+// CHECK: %[[V:.*]] = arith.addi %[[J]], %[[C1]] : index
+// CHECK-DAG: %[[C01:.*]] = arith.constant 0 : i64
+// CHECK: %[[V1:.*]] = scf.for %[[K:.*]] = %[[C0]] to %[[V]] step %[[C1]] iter_args(%[[L:.*]] = %[[C01]]) -> (i64) {
+// CHECK: %[[V2:.*]] = memref.load %[[X]][%[[I]], %[[K]]] : memref<?x?xi64>
+// CHECK: %[[V3:.*]] = arith.addi %[[L]], %[[V2]] : i64
+// CHECK: scf.yield %[[V3]] : i64
+// CHECK: memref.store %[[V1]], %[[R]][%[[I]], %[[J]]] : memref<?x?xi64>
 func.func private @cumsum(%x: tensor<4x6xi64>) -> tensor<4x6xi64> attributes {tpc.kernel = 1} {
   %0 = tpc.cumsum %x dim 1 : tensor<4x6xi64> -> tensor<4x6xi64>
   return %0 : tensor<4x6xi64>
 }
 
 // From the one behind this to the last.
-// CHECK-LABEL: llvm.func internal @cumsum_backwards(
-// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64):
-// CHECK: %[[NEXT:.*]] = llvm.add %[[I]], %
-// CHECK: %[[SOME:.*]] = llvm.icmp "slt" %[[NEXT]], %[[C6]]
-// CHECK: llvm.cond_br %[[SOME]], ^bb{{[0-9]+}}(%[[NEXT]], %
-// CHECK: ^bb{{[0-9]+}}(%[[J:.*]]: i64, %[[K:.*]]: i64):
-// CHECK: %[[V1:.*]] = llvm.mul %[[ROW]], %[[C6]]
-// CHECK: %[[V2:.*]] = llvm.add %[[V1]], %[[J]]
-// CHECK: %[[V3:.*]] = llvm.getelementptr %{{.*}}[%[[V2]]]
-// CHECK: %[[V4:.*]] = llvm.load %[[V3]] {{.*}}-> i64
-// CHECK: %[[V5:.*]] = arith.addi %[[K]], %[[V4]]
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V5]] :
-// CHECK: ^bb{{[0-9]+}}(%[[L0:.*]]: i64):
-// CHECK: llvm.store %[[L0]], %{{.*}}
+// CHECK-LABEL: tpc_kernel.func @cumsum_backwards(
+// CHECK-SAME: %[[X:.*]]: memref<?x?xi64> of [_4, _6]) -> (%[[R:.*]]: memref<?x?xi64> of [_4, _6]) {
+// CHECK-DAG: %[[C1:.*]] = arith.constant 1 : index
+// CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
+// CHECK: tpc_kernel.rows (%[[I:.*]]) in [_4] {
+// CHECK: tpc_kernel.elements (%[[J:.*]]) in [_6] {
+// CHECK: %[[V:.*]] = arith.addi %[[J]], %[[C1]] : index
+// CHECK-DAG: %[[C0:.*]] = arith.constant 0 : i64
+// CHECK: %[[V1:.*]] = scf.for %[[K:.*]] = %[[V]] to %[[N_6]] step %[[C1]] iter_args(%[[L:.*]] = %[[C0]]) -> (i64) {
+// CHECK: %[[V2:.*]] = memref.load %[[X]][%[[I]], %[[K]]] : memref<?x?xi64>
+// CHECK: %[[V3:.*]] = arith.addi %[[L]], %[[V2]] : i64
+// CHECK: scf.yield %[[V3]] : i64
+// CHECK: memref.store %[[V1]], %[[R]][%[[I]], %[[J]]] : memref<?x?xi64>
 func.func private @cumsum_backwards(%x: tensor<4x6xi64>) -> tensor<4x6xi64> attributes {tpc.kernel = 1} {
   %0 = tpc.cumsum %x dim 1 exclusive reverse : tensor<4x6xi64> -> tensor<4x6xi64>
   return %0 : tensor<4x6xi64>
 }
 
 // Along a dimension that is not the last: in order, without vectors.
-// CHECK-LABEL: llvm.func internal @softmax(
-// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
-// CHECK-DAG: %[[K0:.*]] = arith.constant 1.000000e+00 : f32
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[J:.*]]: i64, %[[X3:.*]]: f32):
-// CHECK: %[[V4:.*]] = llvm.mul %[[J]], %[[C6]]
-// CHECK: %[[V5:.*]] = llvm.add %[[V4]], %[[I]]
-// CHECK: %[[V6:.*]] = llvm.getelementptr %{{.*}}[%[[V5]]]
-// CHECK: %[[V7:.*]] = llvm.load %[[V6]] {{.*}}-> f32
-// CHECK: %[[V8:.*]] = arith.cmpf ogt, %[[V7]], %[[X3]] : f32
-// CHECK: %[[V9:.*]] = arith.select %[[V8]], %[[V7]], %[[X3]] : f32
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V9]] :
-// CHECK: ^bb{{[0-9]+}}(%[[X10:.*]]: f32):
-// CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64, %[[X11:.*]]: f32):
-// CHECK: %[[V12:.*]] = llvm.mul %[[K]], %[[C6]]
-// CHECK: %[[V13:.*]] = llvm.add %[[V12]], %[[I]]
-// CHECK: %[[V14:.*]] = llvm.getelementptr %{{.*}}[%[[V13]]]
-// CHECK: %[[V15:.*]] = llvm.load %[[V14]] {{.*}}-> f32
-// CHECK: %[[V16:.*]] = arith.subf %[[V15]], %[[X10]] : f32
-// CHECK: %[[V17:.*]] = math.exp %[[V16]] : f32
-// CHECK: %[[V18:.*]] = arith.addf %[[X11]], %[[V17]] : f32
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V18]] :
-// CHECK: ^bb{{[0-9]+}}(%[[X19:.*]]: f32):
-// CHECK: %[[V20:.*]] = arith.divf %[[K0]], %[[X19]] : f32
-// CHECK: %[[V21:.*]] = llvm.mul %[[ROW]], %[[C6]]
-// CHECK: %[[V22:.*]] = llvm.add %[[V21]], %[[I]]
-// CHECK: %[[V23:.*]] = llvm.getelementptr %{{.*}}[%[[V22]]]
-// CHECK: %[[V24:.*]] = llvm.load %[[V23]] {{.*}}-> f32
-// CHECK: %[[V25:.*]] = arith.subf %[[V24]], %[[X10]] : f32
-// CHECK: %[[V26:.*]] = math.exp %[[V25]] : f32
-// CHECK: %[[V27:.*]] = arith.mulf %[[V26]], %[[V20]] : f32
-// CHECK: llvm.store %[[V27]], %{{.*}} : f32
+// CHECK-LABEL: tpc_kernel.func @softmax(
+// CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_4, _6]) -> (%[[R:.*]]: memref<?x?xf32> of [_4, _6]) {
+// CHECK: tpc_kernel.rows () in [] {
+// CHECK: tpc_kernel.elements (%[[I:.*]], %[[J:.*]]) in [_4, _6] {
+// CHECK: %[[V:.*]] = tpc_kernel.fold maxnum (%[[K:.*]]) in [_4] : f32 init 0xFF800000 identity 0xFF800000 {
+// CHECK: %[[V1:.*]] = memref.load %[[X]][%[[K]], %[[J]]] : memref<?x?xf32>
+// CHECK: tpc_kernel.yield %[[V1]] : f32
+// CHECK: %[[V2:.*]] = tpc_kernel.fold sum (%[[K]]) in [_4] : f32 init 0.000000e+00 identity -0.000000e+00 {
+// CHECK: %[[V3:.*]] = memref.load %[[X]][%[[K]], %[[J]]] : memref<?x?xf32>
+// CHECK: %[[V4:.*]] = arith.subf %[[V3]], %[[V]] : f32
+// CHECK: %[[V5:.*]] = math.exp %[[V4]] : f32
+// CHECK: tpc_kernel.yield %[[V5]] : f32
+// CHECK: %[[C1:.*]] = arith.constant 1.000000e+00 : f32
+// CHECK: %[[V6:.*]] = arith.divf %[[C1]], %[[V2]] : f32
+// CHECK: %[[V7:.*]] = memref.load %[[X]][%[[I]], %[[J]]] : memref<?x?xf32>
+// CHECK: %[[V8:.*]] = arith.subf %[[V7]], %[[V]] : f32
+// CHECK: %[[V9:.*]] = math.exp %[[V8]] : f32
+// CHECK: %[[V10:.*]] = arith.mulf %[[V9]], %[[V6]] : f32
+// CHECK: memref.store %[[V10]], %[[R]][%[[I]], %[[J]]] : memref<?x?xf32>
 func.func private @softmax(%x: tensor<4x6xf32>) -> tensor<4x6xf32> attributes {tpc.kernel = 0} {
   %0 = tpc.softmax %x dim 0 : tensor<4x6xf32> -> tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
 
 // Halves: x[i] and x[i + 3], the sine of the first negated. Elements behind both stay.
-// CHECK-LABEL: llvm.func internal @rotary(
-// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
-// CHECK-DAG: %[[C2:.*]] = llvm.mlir.constant(2 : i64)
-// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
-// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
-// CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
-// CHECK: %[[V1:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
-// CHECK: %[[V2:.*]] = llvm.getelementptr %arg2[1]
-// CHECK: %[[V3:.*]] = llvm.load %[[V2]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V4:.*]] = llvm.getelementptr %arg2[2]
-// CHECK: %[[V5:.*]] = llvm.load %[[V4]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V6:.*]] = llvm.urem %arg3, %[[C2]]
-// CHECK: %[[V7:.*]] = llvm.udiv %arg3, %[[C2]]
-// CHECK: %[[V8:.*]] = llvm.icmp "slt" %arg3, %{{.*}}
-// CHECK: llvm.cond_br %[[V8]], ^bb{{[0-9]+}}(%arg3, %[[V7]], %[[V6]] : i64, i64, i64), ^bb{{[0-9]+}}
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64, %[[I:.*]]: i64, %[[J:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[L0:.*]]: i64):
-// CHECK: %[[V9:.*]] = llvm.icmp "slt" %[[L0]], %[[C6]]
-// CHECK: llvm.cond_br %[[V9]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: %[[V10:.*]] = llvm.icmp "slt" %[[L0]], %[[C3]]
-// CHECK: %[[V11:.*]] = llvm.sub %[[L0]], %[[C3]]
-// CHECK: %[[V12:.*]] = llvm.select %[[V10]], %[[L0]], %[[V11]]
-// CHECK: %[[V13:.*]] = llvm.add %[[L0]], %[[C3]]
-// CHECK: %[[V14:.*]] = llvm.select %[[V10]], %[[V13]], %[[V11]]
-// CHECK: %[[V15:.*]] = llvm.mul %[[I]], %[[C2]]
-// CHECK: %[[V16:.*]] = llvm.add %[[V15]], %[[J]]
-// CHECK: %[[V17:.*]] = llvm.add %[[V16]], %[[K]]
-// CHECK: %[[V18:.*]] = llvm.mul %[[V17]], %[[C8]]
-// CHECK: %[[V19:.*]] = llvm.add %[[V18]], %[[L0]]
-// CHECK: %[[V20:.*]] = llvm.getelementptr %[[V1]][%[[V19]]]
-// CHECK: %[[V21:.*]] = llvm.load %[[V20]] {{.*}}-> f32
-// CHECK: %[[V22:.*]] = llvm.add %[[V18]], %[[V14]]
-// CHECK: %[[V23:.*]] = llvm.getelementptr %[[V1]][%[[V22]]]
-// CHECK: %[[V24:.*]] = llvm.load %[[V23]] {{.*}}-> f32
-// CHECK: %[[V25:.*]] = llvm.mul %[[J]], %[[C3]]
-// CHECK: %[[V26:.*]] = llvm.add %[[V25]], %[[V12]]
-// CHECK: %[[V27:.*]] = llvm.getelementptr %[[V5]][%[[V26]]]
-// CHECK: %[[V28:.*]] = llvm.load %[[V27]] {{.*}}-> f32
-// CHECK: %[[V29:.*]] = arith.negf %[[V28]] : f32
-// CHECK: %[[V30:.*]] = arith.select %[[V10]], %[[V29]], %[[V28]] : f32
-// CHECK: %[[V31:.*]] = llvm.getelementptr %[[V3]][%[[V26]]]
-// CHECK: %[[V32:.*]] = llvm.load %[[V31]] {{.*}}-> f32
-// CHECK: %[[V33:.*]] = arith.mulf %[[V21]], %[[V32]] : f32
-// CHECK: %[[V34:.*]] = arith.mulf %[[V24]], %[[V30]] : f32
-// CHECK: %[[V35:.*]] = arith.addf %[[V33]], %[[V34]] : f32
-// CHECK: llvm.br ^bb{{[0-9]+}}(%[[V35]] : f32)
-// CHECK: %[[V36:.*]] = llvm.mul %[[I]], %[[C2]]
-// CHECK: %[[V37:.*]] = llvm.add %[[V36]], %[[J]]
-// CHECK: %[[V38:.*]] = llvm.add %[[V37]], %[[K]]
-// CHECK: %[[V39:.*]] = llvm.mul %[[V38]], %[[C8]]
-// CHECK: %[[V40:.*]] = llvm.add %[[V39]], %[[L0]]
-// CHECK: %[[V41:.*]] = llvm.getelementptr %[[V1]][%[[V40]]]
-// CHECK: %[[V42:.*]] = llvm.load %[[V41]] {{.*}}-> f32
-// CHECK: llvm.br ^bb{{[0-9]+}}(%[[V42]] : f32)
-// CHECK: ^bb{{[0-9]+}}(%[[X43:.*]]: f32):
-// CHECK: llvm.store %[[X43]], %{{.*}} : f32
-// CHECK: %[[V44:.*]] = llvm.add %[[J]], %[[C1]]
-// CHECK: %[[V45:.*]] = llvm.icmp "eq" %[[V44]], %[[C2]]
-// CHECK: %[[V46:.*]] = llvm.select %[[V45]], %[[C0]], %[[V44]]
-// CHECK: %[[V47:.*]] = llvm.zext %[[V45]] : i1 to i64
-// CHECK: %[[V48:.*]] = llvm.add %[[I]], %[[V47]]
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V48]], %[[V46]] :
+// CHECK-LABEL: tpc_kernel.func @rotary(
+// CHECK-SAME: %[[X:.*]]: memref<?x?x?x?xf32> of [1, _2, 1, _8], %[[COS:.*]]: memref<?x?x?xf32> of [1, _2, _3], %[[SIN:.*]]: memref<?x?x?xf32> of [1, _2, _3]) -> (%[[R:.*]]: memref<?x?x?x?xf32> of [1, _2, 1, _8]) {
+// CHECK-DAG: %[[N_3:.*]] = tpc_kernel.size _3
+// CHECK-DAG: %[[C2:.*]] = arith.constant 2 : index
+// CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index
+// CHECK: tpc_kernel.rows (%[[I:.*]], %[[J:.*]]) in [1, _2] {
+// CHECK: tpc_kernel.elements (%[[K:.*]], %[[L:.*]]) in [1, _8] {
+// CHECK: %[[V:.*]] = arith.muli %[[N_3]], %[[C2]] : index
+// CHECK: %[[V1:.*]] = arith.cmpi slt, %[[L]], %[[V]] : index
+// CHECK: %[[V2:.*]] = scf.if %[[V1]] -> (f32) {
+// CHECK: %[[V3:.*]] = arith.cmpi slt, %[[L]], %[[N_3]] : index
+// CHECK: %[[V4:.*]] = arith.subi %[[L]], %[[N_3]] : index
+// CHECK: %[[V5:.*]] = arith.select %[[V3]], %[[L]], %[[V4]] : index
+// CHECK: %[[V6:.*]] = arith.addi %[[L]], %[[N_3]] : index
+// CHECK: %[[V7:.*]] = arith.subi %[[L]], %[[N_3]] : index
+// CHECK: %[[V8:.*]] = arith.select %[[V3]], %[[V6]], %[[V7]] : index
+// CHECK: %[[V9:.*]] = memref.load %[[X]][%[[I]], %[[J]], %[[K]], %[[L]]] : memref<?x?x?x?xf32>
+// CHECK: %[[V10:.*]] = memref.load %[[X]][%[[I]], %[[J]], %[[K]], %[[V8]]] : memref<?x?x?x?xf32>
+// CHECK: %[[V11:.*]] = memref.load %[[SIN]][%[[C0]], %[[J]], %[[V5]]] : memref<?x?x?xf32>
+// CHECK: %[[V12:.*]] = arith.negf %[[V11]] : f32
+// CHECK: %[[V13:.*]] = arith.select %[[V3]], %[[V12]], %[[V11]] : f32
+// CHECK: %[[V14:.*]] = memref.load %[[COS]][%[[C0]], %[[J]], %[[V5]]] : memref<?x?x?xf32>
+// CHECK: %[[V15:.*]] = arith.mulf %[[V9]], %[[V14]] : f32
+// CHECK: %[[V16:.*]] = arith.mulf %[[V10]], %[[V13]] : f32
+// CHECK: %[[V17:.*]] = arith.addf %[[V15]], %[[V16]] : f32
+// CHECK: scf.yield %[[V17]] : f32
+// CHECK: } else {
+// CHECK: %[[V18:.*]] = memref.load %[[X]][%[[I]], %[[J]], %[[K]], %[[L]]] : memref<?x?x?x?xf32>
+// CHECK: scf.yield %[[V18]] : f32
+// CHECK: memref.store %[[V2]], %[[R]][%[[I]], %[[J]], %[[K]], %[[L]]] : memref<?x?x?x?xf32>
 func.func private @rotary(%x: tensor<1x2x1x8xf32>, %cos: tensor<1x2x3xf32>, %sin: tensor<1x2x3xf32>) -> tensor<1x2x1x8xf32> attributes {tpc.kernel = 2} {
   %0 = tpc.rotary %x, %cos, %sin : tensor<1x2x1x8xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32> -> tensor<1x2x1x8xf32>
   return %0 : tensor<1x2x1x8xf32>
 }
 
 // Neighbors: x[2 i] and x[2 i + 1].
-// CHECK-LABEL: llvm.func internal @rotary_interleaved(
-// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
-// CHECK-DAG: %[[C2:.*]] = llvm.mlir.constant(2 : i64)
-// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
-// CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
-// CHECK: %[[V1:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
-// CHECK: %[[V2:.*]] = llvm.getelementptr %arg2[1]
-// CHECK: %[[V3:.*]] = llvm.load %[[V2]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V4:.*]] = llvm.getelementptr %arg2[2]
-// CHECK: %[[V5:.*]] = llvm.load %[[V4]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V6:.*]] = llvm.urem %arg3, %[[C2]]
-// CHECK: %[[V7:.*]] = llvm.udiv %arg3, %[[C2]]
-// CHECK: %[[V8:.*]] = llvm.icmp "slt" %arg3, %{{.*}}
-// CHECK: llvm.cond_br %[[V8]], ^bb{{[0-9]+}}(%arg3, %[[V7]], %[[V6]] : i64, i64, i64), ^bb{{[0-9]+}}
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64, %[[I:.*]]: i64, %[[J:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[L0:.*]]: i64):
-// CHECK: %[[V9:.*]] = llvm.icmp "slt" %[[L0]], %[[C6]]
-// CHECK: llvm.cond_br %[[V9]], ^bb{{[0-9]+}}, ^bb{{[0-9]+}}
-// CHECK: %[[V10:.*]] = llvm.urem %[[L0]], %[[C2]]
-// CHECK: %[[V11:.*]] = llvm.icmp "eq" %[[V10]], %[[C0]]
-// CHECK: %[[V12:.*]] = llvm.udiv %[[L0]], %[[C2]]
-// CHECK: %[[V13:.*]] = llvm.add %[[L0]], %[[C1]]
-// CHECK: %[[V14:.*]] = llvm.sub %[[L0]], %[[C1]]
-// CHECK: %[[V15:.*]] = llvm.select %[[V11]], %[[V13]], %[[V14]]
-// CHECK: %[[V16:.*]] = llvm.mul %[[I]], %[[C2]]
-// CHECK: %[[V17:.*]] = llvm.add %[[V16]], %[[J]]
-// CHECK: %[[V18:.*]] = llvm.add %[[V17]], %[[K]]
-// CHECK: %[[V19:.*]] = llvm.mul %[[V18]], %[[C6]]
-// CHECK: %[[V20:.*]] = llvm.add %[[V19]], %[[L0]]
-// CHECK: %[[V21:.*]] = llvm.getelementptr %[[V1]][%[[V20]]]
-// CHECK: %[[V22:.*]] = llvm.load %[[V21]] {{.*}}-> f32
-// CHECK: %[[V23:.*]] = llvm.add %[[V19]], %[[V15]]
-// CHECK: %[[V24:.*]] = llvm.getelementptr %[[V1]][%[[V23]]]
-// CHECK: %[[V25:.*]] = llvm.load %[[V24]] {{.*}}-> f32
-// CHECK: %[[V26:.*]] = llvm.mul %[[J]], %[[C3]]
-// CHECK: %[[V27:.*]] = llvm.add %[[V26]], %[[V12]]
-// CHECK: %[[V28:.*]] = llvm.getelementptr %[[V5]][%[[V27]]]
-// CHECK: %[[V29:.*]] = llvm.load %[[V28]] {{.*}}-> f32
-// CHECK: %[[V30:.*]] = arith.negf %[[V29]] : f32
-// CHECK: %[[V31:.*]] = arith.select %[[V11]], %[[V30]], %[[V29]] : f32
-// CHECK: %[[V32:.*]] = llvm.getelementptr %[[V3]][%[[V27]]]
-// CHECK: %[[V33:.*]] = llvm.load %[[V32]] {{.*}}-> f32
-// CHECK: %[[V34:.*]] = arith.mulf %[[V22]], %[[V33]] : f32
-// CHECK: %[[V35:.*]] = arith.mulf %[[V25]], %[[V31]] : f32
-// CHECK: %[[V36:.*]] = arith.addf %[[V34]], %[[V35]] : f32
-// CHECK: llvm.br ^bb{{[0-9]+}}(%[[V36]] : f32)
-// CHECK: %[[V37:.*]] = llvm.mul %[[I]], %[[C2]]
-// CHECK: %[[V38:.*]] = llvm.add %[[V37]], %[[J]]
-// CHECK: %[[V39:.*]] = llvm.add %[[V38]], %[[K]]
-// CHECK: %[[V40:.*]] = llvm.mul %[[V39]], %[[C6]]
-// CHECK: %[[V41:.*]] = llvm.add %[[V40]], %[[L0]]
-// CHECK: %[[V42:.*]] = llvm.getelementptr %[[V1]][%[[V41]]]
-// CHECK: %[[V43:.*]] = llvm.load %[[V42]] {{.*}}-> f32
-// CHECK: llvm.br ^bb{{[0-9]+}}(%[[V43]] : f32)
-// CHECK: ^bb{{[0-9]+}}(%[[X44:.*]]: f32):
-// CHECK: llvm.store %[[X44]], %{{.*}} : f32
-// CHECK: %[[V45:.*]] = llvm.add %[[J]], %[[C1]]
-// CHECK: %[[V46:.*]] = llvm.icmp "eq" %[[V45]], %[[C2]]
-// CHECK: %[[V47:.*]] = llvm.select %[[V46]], %[[C0]], %[[V45]]
-// CHECK: %[[V48:.*]] = llvm.zext %[[V46]] : i1 to i64
-// CHECK: %[[V49:.*]] = llvm.add %[[I]], %[[V48]]
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V49]], %[[V47]] :
+// CHECK-LABEL: tpc_kernel.func @rotary_interleaved(
+// CHECK-SAME: %[[X:.*]]: memref<?x?x?x?xf32> of [1, _2, 1, _6], %[[COS:.*]]: memref<?x?x?xf32> of [1, _2, _3], %[[SIN:.*]]: memref<?x?x?xf32> of [1, _2, _3]) -> (%[[R:.*]]: memref<?x?x?x?xf32> of [1, _2, 1, _6]) {
+// CHECK-DAG: %[[N_3:.*]] = tpc_kernel.size _3
+// CHECK-DAG: %[[C2:.*]] = arith.constant 2 : index
+// CHECK-DAG: %[[C1:.*]] = arith.constant 1 : index
+// CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index
+// CHECK: tpc_kernel.rows (%[[I:.*]], %[[J:.*]]) in [1, _2] {
+// CHECK: tpc_kernel.elements (%[[K:.*]], %[[L:.*]]) in [1, _6] {
+// CHECK: %[[V:.*]] = arith.muli %[[N_3]], %[[C2]] : index
+// CHECK: %[[V1:.*]] = arith.cmpi slt, %[[L]], %[[V]] : index
+// CHECK: %[[V2:.*]] = scf.if %[[V1]] -> (f32) {
+// CHECK: %[[V3:.*]] = arith.remui %[[L]], %[[C2]] : index
+// CHECK: %[[V4:.*]] = arith.cmpi eq, %[[V3]], %[[C0]] : index
+// CHECK: %[[V5:.*]] = arith.divui %[[L]], %[[C2]] : index
+// CHECK: %[[V6:.*]] = arith.addi %[[L]], %[[C1]] : index
+// CHECK: %[[V7:.*]] = arith.subi %[[L]], %[[C1]] : index
+// CHECK: %[[V8:.*]] = arith.select %[[V4]], %[[V6]], %[[V7]] : index
+// CHECK: %[[V9:.*]] = memref.load %[[X]][%[[I]], %[[J]], %[[K]], %[[L]]] : memref<?x?x?x?xf32>
+// CHECK: %[[V10:.*]] = memref.load %[[X]][%[[I]], %[[J]], %[[K]], %[[V8]]] : memref<?x?x?x?xf32>
+// CHECK: %[[V11:.*]] = memref.load %[[SIN]][%[[C0]], %[[J]], %[[V5]]] : memref<?x?x?xf32>
+// CHECK: %[[V12:.*]] = arith.negf %[[V11]] : f32
+// CHECK: %[[V13:.*]] = arith.select %[[V4]], %[[V12]], %[[V11]] : f32
+// CHECK: %[[V14:.*]] = memref.load %[[COS]][%[[C0]], %[[J]], %[[V5]]] : memref<?x?x?xf32>
+// CHECK: %[[V15:.*]] = arith.mulf %[[V9]], %[[V14]] : f32
+// CHECK: %[[V16:.*]] = arith.mulf %[[V10]], %[[V13]] : f32
+// CHECK: %[[V17:.*]] = arith.addf %[[V15]], %[[V16]] : f32
+// CHECK: scf.yield %[[V17]] : f32
+// CHECK: } else {
+// CHECK: %[[V18:.*]] = memref.load %[[X]][%[[I]], %[[J]], %[[K]], %[[L]]] : memref<?x?x?x?xf32>
+// CHECK: scf.yield %[[V18]] : f32
+// CHECK: memref.store %[[V2]], %[[R]][%[[I]], %[[J]], %[[K]], %[[L]]] : memref<?x?x?x?xf32>
 func.func private @rotary_interleaved(%x: tensor<1x2x1x6xf32>, %cos: tensor<1x2x3xf32>, %sin: tensor<1x2x3xf32>) -> tensor<1x2x1x6xf32> attributes {tpc.kernel = 2} {
   %0 = tpc.rotary interleaved %x, %cos, %sin : tensor<1x2x1x6xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32> -> tensor<1x2x1x6xf32>
   return %0 : tensor<1x2x1x6xf32>
 }
 
 // What is not f32 is multiplied here, and the batch of the right side broadcasts.
-// CHECK-LABEL: llvm.func internal @matmul(
-// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
-// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i64)
-// CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
-// CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
-// CHECK-DAG: %[[K0:.*]] = arith.constant 0
-// CHECK: %[[V2:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
-// CHECK: %[[V3:.*]] = llvm.getelementptr %arg2[1]
-// CHECK: %[[V4:.*]] = llvm.load %[[V3]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V5:.*]] = llvm.urem %arg3, %[[C3]]
-// CHECK: %[[V6:.*]] = llvm.udiv %arg3, %[[C3]]
-// CHECK: %[[V7:.*]] = llvm.icmp "slt" %arg3, %{{.*}}
-// CHECK: llvm.cond_br %[[V7]], ^bb{{[0-9]+}}(%arg3, %[[V6]], %[[V5]] : i64, i64, i64), ^bb{{[0-9]+}}
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64, %[[I:.*]]: i64, %[[J:.*]]: i64):
-// CHECK: ^bb{{[0-9]+}}(%[[K:.*]]: i64):
-// CHECK: %[[V8:.*]] = llvm.icmp "slt" %[[C0]], %[[C4]]
-// CHECK: llvm.cond_br %[[V8]], ^bb{{[0-9]+}}(%[[C0]], %[[K0]] : i64, i64), ^bb{{[0-9]+}}(%[[K0]] : i64)
-// CHECK: ^bb{{[0-9]+}}(%[[L0:.*]]: i64, %[[L1:.*]]: i64):
-// CHECK: %[[V9:.*]] = llvm.mul %[[I]], %[[C3]]
-// CHECK: %[[V10:.*]] = llvm.add %[[V9]], %[[J]]
-// CHECK: %[[V11:.*]] = llvm.mul %[[V10]], %[[C4]]
-// CHECK: %[[V12:.*]] = llvm.add %[[V11]], %[[L0]]
-// CHECK: %[[V13:.*]] = llvm.getelementptr %[[V2]][%[[V12]]]
-// CHECK: %[[V14:.*]] = llvm.load %[[V13]] {{.*}}-> i64
-// CHECK: %[[V15:.*]] = llvm.mul %[[L0]], %[[C5]]
-// CHECK: %[[V16:.*]] = llvm.add %[[V15]], %[[K]]
-// CHECK: %[[V17:.*]] = llvm.getelementptr %[[V4]][%[[V16]]]
-// CHECK: %[[V18:.*]] = llvm.load %[[V17]] {{.*}}-> i64
-// CHECK: %[[V19:.*]] = arith.muli %[[V14]], %[[V18]]
-// CHECK: %[[V20:.*]] = arith.addi %[[L1]], %[[V19]]
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V20]] :
-// CHECK: ^bb{{[0-9]+}}(%[[L2:.*]]: i64):
-// CHECK: llvm.store %[[L2]], %{{.*}}
-// CHECK: %[[V21:.*]] = llvm.add %[[J]], %[[C1]]
-// CHECK: %[[V22:.*]] = llvm.icmp "eq" %[[V21]], %[[C3]]
-// CHECK: %[[V23:.*]] = llvm.select %[[V22]], %[[C0]], %[[V21]]
-// CHECK: %[[V24:.*]] = llvm.zext %[[V22]] : i1 to i64
-// CHECK: %[[V25:.*]] = llvm.add %[[I]], %[[V24]]
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V25]], %[[V23]] :
+// CHECK-LABEL: tpc_kernel.func @matmul(
+// CHECK-SAME: %[[X:.*]]: memref<?x?x?xi64> of [_2, _3, _4], %[[Y:.*]]: memref<?x?x?xi64> of [1, _4, _5]) -> (%[[R:.*]]: memref<?x?x?xi64> of [_2, _3, _5]) {
+// CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index
+// CHECK: tpc_kernel.rows (%[[I:.*]], %[[J:.*]]) in [_2, _3] {
+// CHECK: tpc_kernel.elements (%[[K:.*]]) in [_5] {
+// CHECK: %[[V:.*]] = tpc_kernel.fold sum (%[[L:.*]]) in [_4] : i64 init 0 identity 0 {
+// CHECK: %[[V1:.*]] = memref.load %[[X]][%[[I]], %[[J]], %[[L]]] : memref<?x?x?xi64>
+// CHECK: %[[V2:.*]] = memref.load %[[Y]][%[[C0]], %[[L]], %[[K]]] : memref<?x?x?xi64>
+// CHECK: %[[V3:.*]] = arith.muli %[[V1]], %[[V2]] : i64
+// CHECK: tpc_kernel.yield %[[V3]] : i64
+// CHECK: memref.store %[[V]], %[[R]][%[[I]], %[[J]], %[[K]]] : memref<?x?x?xi64>
 func.func private @matmul(%x: tensor<2x3x4xi64>, %y: tensor<1x4x5xi64>) -> tensor<2x3x5xi64> attributes {tpc.kernel = 2} {
   %0 = tpc.matmul %x, %y : tensor<2x3x4xi64>, tensor<1x4x5xi64> -> tensor<2x3x5xi64>
   return %0 : tensor<2x3x5xi64>
 }
 
-// CHECK-LABEL: llvm.func internal @matmul_vector(
-// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i64)
-// CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
-// CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
-// CHECK-DAG: %[[K0:.*]] = arith.constant 0.000000e+00 : f64
-// CHECK: %[[V2:.*]] = llvm.load %arg2 {{.*}}-> !llvm.ptr
-// CHECK: %[[V3:.*]] = llvm.getelementptr %arg2[1]
-// CHECK: %[[V4:.*]] = llvm.load %[[V3]] {{.*}}-> !llvm.ptr
-// CHECK: %[[V5:.*]] = llvm.getelementptr %arg2[2]
-// CHECK: %[[V6:.*]] = llvm.load %[[V5]] {{.*}}-> !llvm.ptr
-// CHECK: ^bb{{[0-9]+}}(%[[ROW:.*]]: i64):
-// CHECK: %[[V7:.*]] = llvm.icmp "slt" %[[C0]], %[[C4]]
-// CHECK: llvm.cond_br %[[V7]], ^bb{{[0-9]+}}(%[[C0]], %[[K0]] : i64, f64), ^bb{{[0-9]+}}(%[[K0]] : f64)
-// CHECK: ^bb{{[0-9]+}}(%[[I:.*]]: i64, %[[X8:.*]]: f64):
-// CHECK: %[[V9:.*]] = llvm.getelementptr %[[V2]][%[[I]]]
-// CHECK: %[[V10:.*]] = llvm.load %[[V9]] {{.*}}-> f64
-// CHECK: %[[V11:.*]] = llvm.mul %[[I]], %[[C5]]
-// CHECK: %[[V12:.*]] = llvm.add %[[V11]], %[[ROW]]
-// CHECK: %[[V13:.*]] = llvm.getelementptr %[[V4]][%[[V12]]]
-// CHECK: %[[V14:.*]] = llvm.load %[[V13]] {{.*}}-> f64
-// CHECK: %[[V15:.*]] = arith.mulf %[[V10]], %[[V14]] : f64
-// CHECK: %[[V16:.*]] = arith.addf %[[X8]], %[[V15]] : f64
-// CHECK: llvm.cond_br %{{.*}}, ^bb{{[0-9]+}}(%{{.*}}, %[[V16]] :
-// CHECK: ^bb{{[0-9]+}}(%[[X17:.*]]: f64):
-// CHECK: %[[V18:.*]] = llvm.getelementptr %[[V6]][%[[ROW]]]
-// CHECK: %[[V19:.*]] = llvm.load %[[V18]] {{.*}}-> f64
-// CHECK: %[[V20:.*]] = arith.addf %[[X17]], %[[V19]] : f64
-// CHECK: llvm.store %[[V20]], %{{.*}} : f64
+// CHECK-LABEL: tpc_kernel.func @matmul_vector(
+// CHECK-SAME: %[[X:.*]]: memref<?xf64> of [_4], %[[Y:.*]]: memref<?x?xf64> of [_4, _5], %[[B:.*]]: memref<?xf64> of [_5]) -> (%[[R:.*]]: memref<?xf64> of [_5]) {
+// CHECK: tpc_kernel.rows () in [] {
+// CHECK: tpc_kernel.elements (%[[I:.*]]) in [_5] {
+// CHECK: %[[V:.*]] = tpc_kernel.fold sum (%[[J:.*]]) in [_4] : f64 init 0.000000e+00 identity -0.000000e+00 {
+// CHECK: %[[V1:.*]] = memref.load %[[X]][%[[J]]] : memref<?xf64>
+// CHECK: %[[V2:.*]] = memref.load %[[Y]][%[[J]], %[[I]]] : memref<?x?xf64>
+// CHECK: %[[V3:.*]] = arith.mulf %[[V1]], %[[V2]] : f64
+// CHECK: tpc_kernel.yield %[[V3]] : f64
+// CHECK: %[[V4:.*]] = memref.load %[[B]][%[[I]]] : memref<?xf64>
+// CHECK: %[[V5:.*]] = arith.addf %[[V]], %[[V4]] : f64
+// CHECK: memref.store %[[V5]], %[[R]][%[[I]]] : memref<?xf64>
 func.func private @matmul_vector(%x: tensor<4xf64>, %y: tensor<4x5xf64>, %b: tensor<5xf64>) -> tensor<5xf64> attributes {tpc.kernel = 0} {
   %0 = tpc.matmul %x, %y bias %b : tensor<4xf64>, tensor<4x5xf64> bias tensor<5xf64> -> tensor<5xf64>
   return %0 : tensor<5xf64>

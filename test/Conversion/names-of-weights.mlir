@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-lower-program=name=names | FileCheck %s
+// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-lower-kernels --tpc-lower-program=name=names | FileCheck %s
 
 // Weights have the model's names, which may be those of what lowering makes: of a global, a function of the runtime, a stage, a
 // kernel. Each is what it says, and made once.
@@ -8,10 +8,9 @@ tpc.weight @tpc_matmul in "/w.bin" at 256 : tensor<6x8xf32>
 tpc.weight @tpc_stage_0 in "/w.bin" at 448 : tensor<8xf32>
 tpc.weight @kernel_mul in "/w.bin" at 480 : tensor<8xf32>
 tpc.weight @tpc_manifest in "/w.bin" at 512 : tensor<8xf32>
+tpc.weight @kernels in "/w.bin" at 544 : tensor<8xf32>
 
 // CHECK: llvm.func @tpc_matmul(
-// CHECK-NOT: llvm.func @tpc_matmul(
-// CHECK: llvm.func internal @kernel_mul_mul_mul(
 // CHECK-NOT: llvm.func @tpc_matmul(
 // CHECK: llvm.func internal @tpc_stage_0(
 // CHECK-NOT: llvm.func @tpc_matmul(
@@ -37,6 +36,8 @@ func.func private @stage_0(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 // CHECK-SAME: \22name\22:\22kernel_mul\22,\22offset\22:480
 // CHECK-SAME: \22name\22:\22tpc_manifest\22,\22offset\22:512
 // CHECK: llvm.mlir.global internal constant @tpc_node_0("/sum\00")
+// CHECK: llvm.func internal @kernel_mul_mul_mul(
+// CHECK-NOT: llvm.func @tpc_matmul(
 tpc.pipeline @main(%x: tensor<4x8xf32>) inputs [{tpc.name = "x"}] outputs [{name = "y", type = tensor<4x8xf32>}] {
   tpc.stage 0 {
     tpc.micro_batches {

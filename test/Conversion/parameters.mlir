@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-lower-program=name=parameters | FileCheck %s
+// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-lower-kernels --tpc-lower-program=name=parameters | FileCheck %s
 
 // Which parameters a program loads: once for each stage, and for each use (packed for products, dense for the rest), whatever
 // functions they go through. A function of several stages is told the indices of the parameters that it names itself.

@@ -55,23 +55,14 @@ def OutlineKernels : Pass<"tpc-outline-kernels", "::mlir::ModuleOp"> {
 }
 
 def LowerProgram : Pass<"tpc-lower-program", "::mlir::ModuleOp"> {
-  let summary = "Turns stages and layers into runtime calls, kernels into loops, the pipeline into the program object";
+  let summary = "Turns stages and layers into runtime calls, the pipeline into the program object";
   let description = [{
-    Nothing of `tpc` is left. Kernels become loops over rows (see `KernelOpInterface`). Buffers are planned: one frame for each function call, shared by values that
+    Nothing of `tpc` is left. Kernels have been lowered (`tpc-lower-kernels`). Buffers are planned: one frame for each function call, shared by values that
     do not live at the same time. `tpc_program_v2` refers to the manifest and to one function for each stage.
   }];
-  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
   let options = [Option<"name", "name", "std::string", "\"\"", "name of the program in the manifest">,
     Option<"digestWeights", "digest-weights", "bool", "false", "read all weights and record a digest of each">];
-}
-
-def ApproximateMath : Pass<"tpc-approximate-math", "::mlir::ModuleOp"> {
-  let summary = "Writes exp, tanh, erf and log as polynomials, so that loops vectorize";
-  let description = [{
-    Accurate to 3e-7, and right for infinities and NaN. sin, cos and pow stay calls of libm: polynomials for them are poor far
-    from zero. Nothing is marked with fast-math flags: see KernelEmitter.h.
-  }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
 }
 
 #endif

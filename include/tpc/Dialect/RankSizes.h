@@ -58,6 +58,8 @@ std::optional<NamedSize> getNamedSize(StringRef symbol);
 /// begins in the whole factor. For indices of dimensions see LocalIndex.h.
 ::tpc::SymExpr getLocalSize(FactorAttr factor, GridAttr grid, std::optional<unsigned> axes = {});
 ::tpc::SymExpr getBegin(FactorAttr factor, GridAttr grid);
+/// The size of a whole dimension.
+::tpc::SymExpr getGlobalSize(DimAttr dim);
 /// Product of the factors' local sizes, before the split of the product.
 ::tpc::SymExpr getFactorsSize(DimAttr dim, GridAttr grid);
 ::tpc::SymExpr getLocalSize(DimAttr dim, GridAttr grid, std::optional<unsigned> productAxes = {});

@@ -23,7 +23,9 @@ void buildShardingPassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 void buildSpmdPassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 /// Spmd -> staged: one function for each stage, and the schedule.
 void buildStagesPassPipeline(mlir::OpPassManager &pm);
-/// Staged -> the LLVM dialect.
+/// Staged -> kernels: what libraries compute is known, and the rest is in kernels, as IR.
+void buildKernelsPassPipeline(mlir::OpPassManager &pm);
+/// Kernels -> the LLVM dialect.
 void buildLoweringPassPipeline(mlir::OpPassManager &pm, const mlir::tpc::LoweringOptions &options);
 
 /// `--tpc-model-pipeline` and `--tpc-lower-to-llvm`.

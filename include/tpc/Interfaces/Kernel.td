@@ -17,9 +17,9 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
   let cppNamespace = "::mlir::tpc";
   let methods = [
     InterfaceMethod<"Builds the value of the result at `index` (one i64 for each dimension, local).",
-      "::mlir::Value", "buildElement", (ins "::mlir::tpc::KernelEmitter &":$emitter, "::mlir::ValueRange":$index)>,
+      "::mlir::Value", "buildElement", (ins "::mlir::tpc::KernelBuilder &":$emitter, "::mlir::ValueRange":$index)>,
     InterfaceMethod<"Builds and remembers what all elements of a row share. `index` has one value for each leading dimension that is a row.",
-      "void", "buildRow", (ins "::mlir::tpc::KernelEmitter &":$emitter, "::mlir::ValueRange":$index), "", [{ (void)$_op; }]>,
+      "void", "buildRow", (ins "::mlir::tpc::KernelBuilder &":$emitter, "::mlir::ValueRange":$index), "", [{ (void)$_op; }]>,
     InterfaceMethod<"How many leading dimensions of the result may at most be rows.",
       "int64_t", "getMaxRowRank", (ins), "", [{
         return ::llvm::cast<::mlir::RankedTensorType>($_op->getResult(0).getType()).getRank();

@@ -6,7 +6,7 @@ import re
 from harness import TOP
 
 FOLDERS = ("include/tpc", "lib", "tools", "runtime")
-NESTED = ("Transforms", "Import", "Export", "Analysis", "Verify", "transport")
+NESTED = ("Transforms", "Import", "Export", "Analysis", "Verify", "Conversion", "transport")
 
 
 def folder_of(path):

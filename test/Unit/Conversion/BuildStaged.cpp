@@ -54,6 +54,7 @@ int main(int argc, char **argv) {
   options.name = sys::path::stem(input).str();
   options.march = march;
   mlir::PassManager pm(&context);
+  ::tpc::buildKernelsPassPipeline(pm);
   ::tpc::buildLoweringPassPipeline(pm, options);
   if (times)
     pm.enableTiming();

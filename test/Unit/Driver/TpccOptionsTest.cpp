@@ -43,10 +43,10 @@ TEST(TpccOptions, Defaults) {
 }
 
 TEST(TpccOptions, Levels) {
-  std::pair<const char *, Emit> levels[] = {{"import", Emit::Import},   {"model", Emit::Model},
-                                            {"sharded", Emit::Sharded}, {"spmd", Emit::Spmd},
-                                            {"staged", Emit::Staged},   {"llvm", Emit::Llvm},
-                                            {"obj", Emit::Obj},         {"exe", Emit::Exe}};
+  std::pair<const char *, Emit> levels[] = {
+      {"import", Emit::Import}, {"model", Emit::Model},   {"sharded", Emit::Sharded},
+      {"spmd", Emit::Spmd},     {"staged", Emit::Staged}, {"kernels", Emit::Kernels},
+      {"llvm", Emit::Llvm},     {"obj", Emit::Obj},       {"exe", Emit::Exe}};
   for (auto [name, level] : levels) {
     TpccOptions options = parsed({"m", std::string("--emit=") + name});
     EXPECT_EQ(options.emit, level) << name;

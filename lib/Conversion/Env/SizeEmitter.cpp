@@ -1,6 +1,6 @@
 //===- SizeEmitter.cpp - Sizes and coordinates at run time ----------------===//
 
-#include "SizeEmitter.h"
+#include "tpc/Conversion/Env/SizeEmitter.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -49,6 +49,12 @@ FailureOr<EnvLayout> EnvLayout::get(ModuleOp module) {
     for (Type type : pipeline.getBody().front().getArgumentTypes())
       for (const SymExpr &size : getSizes(type))
         collect(size, layout.symbols);
+
+  for (const std::string &name : layout.symbols)
+    if (getNamedSize(name))
+      return module.emitError() << "a size is named '" << name
+                                << "', which here means something else (RankSizes.h); rename it in "
+                                   "the model";
 
   // Anything else could not be computed at run time.
   WalkResult result = module.walk([&](Operation *op) {
@@ -183,7 +189,6 @@ Value SizeEmitter::mul(Value x, Value y) { return binary('*', x, y); }
 Value SizeEmitter::max(Value x, Value y) { return binary('>', x, y); }
 Value SizeEmitter::floorDiv(Value x, Value y) { return binary('/', x, y); }
 Value SizeEmitter::min(Value x, Value y) { return binary('<', x, y); }
-Value SizeEmitter::remainder(Value x, Value y) { return binary('%', x, y); }
 
 Value SizeEmitter::product(ValueRange values) {
   Value result = constant(1);
@@ -196,6 +201,11 @@ Value SizeEmitter::expr(const SymExpr &e) {
   std::string key = e.str();
   if (auto it = exprs.find(key); it != exprs.end())
     return it->second;
+  Value value = emit(putValues(e, layout.grid));
+  return exprs[key] = value;
+}
+
+Value SizeEmitter::emit(const SymExpr &e) {
   Value sum = constant(0);
   for (const SymExpr::Term &term : e.getTerms()) {
     Value value = constant(term.coefficient);
@@ -203,10 +213,11 @@ Value SizeEmitter::expr(const SymExpr &e) {
       Value v;
       if (atom.kind == SymExpr::AtomKind::Symbol) {
         // Unknown symbols are refused by EnvLayout::get.
-        auto index = layout.symbolIndex(atom.name);
+        auto named = getNamedSize(atom.name); // a coordinate: others have their values
+        auto index = named ? layout.axisIndex(named->axes.front()) : layout.symbolIndex(atom.name);
         v = index ? load(*index) : constant(0);
       } else {
-        Value x = expr(atom.args->first), y = expr(atom.args->second);
+        Value x = emit(atom.args->first), y = emit(atom.args->second);
         switch (atom.kind) {
         case SymExpr::AtomKind::FloorDiv:
           v = binary('/', x, y);
@@ -225,80 +236,26 @@ Value SizeEmitter::expr(const SymExpr &e) {
     }
     sum = add(sum, value);
   }
-  return exprs[key] = sum;
+  return sum;
 }
 
 //===----------------------------------------------------------------------===//
 // Distributions
 //===----------------------------------------------------------------------===//
 
-Value SizeEmitter::coordinate(StringRef axis) {
-  auto index = layout.axisIndex(axis);
-  if (!index || layout.axisSize(axis) == 1)
-    return constant(0);
-  return load(*index);
-}
-
 Value SizeEmitter::shardSize(Value n, StringAttr axis) {
   int64_t parts = layout.axisSize(axis.getValue());
   if (parts == 1)
     return n;
-  Value count = constant(parts), c = coordinate(axis.getValue());
-  // n / N + (c < n % N), written without a comparison: the number of k with
-  // k * N + c < n.
-  return binary('/', sub(add(n, constant(parts - 1)), c), count);
+  // As getShardSize does.
+  Value c = coordinate(axis.getValue());
+  return floorDiv(sub(add(n, constant(parts - 1)), c), constant(parts));
 }
 
-Value SizeEmitter::shardBegin(Value n, StringAttr axis) {
-  int64_t parts = layout.axisSize(axis.getValue());
-  if (parts == 1)
-    return constant(0);
-  Value count = constant(parts), c = coordinate(axis.getValue());
-  return add(mul(c, binary('/', n, count)), min(c, binary('%', n, count)));
-}
-
-Value SizeEmitter::localSize(FactorAttr factor, std::optional<unsigned> axes) {
-  Value n = expr(factor.getExpr());
-  for (StringAttr axis : factor.getAxes().take_front(axes.value_or(factor.getAxes().size())))
-    n = shardSize(n, axis);
-  return n;
-}
-
-Value SizeEmitter::begin(Value n, ArrayRef<StringAttr> axes) {
-  Value begin = constant(0);
-  for (StringAttr axis : axes) {
-    begin = add(begin, shardBegin(n, axis));
-    n = shardSize(n, axis);
-  }
-  return begin;
-}
-
-Value SizeEmitter::begin(FactorAttr factor) {
-  return begin(expr(factor.getExpr()), factor.getAxes());
-}
-
-Value SizeEmitter::factorsSize(DimAttr dim) {
-  Value size = constant(1);
-  for (FactorAttr factor : dim.getFactors())
-    size = mul(size, localSize(factor));
-  return size;
-}
-
-Value SizeEmitter::localSize(DimAttr dim, std::optional<unsigned> productAxes) {
-  Value n = factorsSize(dim);
-  for (StringAttr axis : dim.getAxes().take_front(productAxes.value_or(dim.getAxes().size())))
-    n = shardSize(n, axis);
-  return n;
-}
-
-Value SizeEmitter::productBegin(DimAttr dim) { return begin(factorsSize(dim), dim.getAxes()); }
-
-SmallVector<Value> SizeEmitter::localSizes(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
+SmallVector<Value> SizeEmitter::localSizes(Type tensor) {
   SmallVector<Value> sizes;
-  DistAttr dist = getDist(type);
-  for (auto [i, size] : llvm::enumerate(tensor.getShape()))
-    sizes.push_back(ShapedType::isDynamic(size) ? localSize(dist.getDims()[i]) : constant(size));
+  for (const SymExpr &size : getLocalSizes(tensor, layout.grid))
+    sizes.push_back(expr(size));
   return sizes;
 }
 

@@ -7,59 +7,33 @@
 
 using namespace mlir;
 using namespace mlir::tpc;
+using kernel::FoldKind;
+using ::tpc::SymExpr;
 
-static Value larger(KernelEmitter &e, Type tensor, Value x, Value y) {
-  if (isa<FloatType>(getElementTypeOrSelf(x.getType())))
-    return arith::MaximumFOp::create(e.builder(), e.getLoc(), x, y);
-  if (isUnsigned(tensor))
-    return arith::MaxUIOp::create(e.builder(), e.getLoc(), x, y);
-  return arith::MaxSIOp::create(e.builder(), e.getLoc(), x, y);
-}
-
-static Value smaller(KernelEmitter &e, Type tensor, Value x, Value y) {
-  if (isa<FloatType>(getElementTypeOrSelf(x.getType())))
-    return arith::MinimumFOp::create(e.builder(), e.getLoc(), x, y);
-  if (isUnsigned(tensor))
-    return arith::MinUIOp::create(e.builder(), e.getLoc(), x, y);
-  return arith::MinSIOp::create(e.builder(), e.getLoc(), x, y);
-}
-
-/// The identity of max (`sign` < 0) or min.
-static Attribute extreme(Type tensor, int sign) {
-  Type type = getComputeType(tensor);
-  if (auto f = dyn_cast<FloatType>(type))
-    return FloatAttr::get(f, APFloat::getInf(f.getFloatSemantics(), sign < 0));
-  unsigned width = type.getIntOrFloatBitWidth();
-  if (isUnsigned(tensor))
-    return IntegerAttr::get(type, sign < 0 ? APInt::getMinValue(width) : APInt::getMaxValue(width));
-  return IntegerAttr::get(type, sign < 0 ? APInt::getSignedMinValue(width)
-                                         : APInt::getSignedMaxValue(width));
-}
-
-static Value sub(KernelEmitter &e, Value x, Value y) {
+static Value sub(KernelBuilder &e, Value x, Value y) {
   return arith::SubFOp::create(e.builder(), e.getLoc(), x, y);
 }
-static Value mul(KernelEmitter &e, Value x, Value y) {
+static Value mul(KernelBuilder &e, Value x, Value y) {
   return arith::MulFOp::create(e.builder(), e.getLoc(), x, y);
 }
-static Value div(KernelEmitter &e, Value x, Value y) {
+static Value div(KernelBuilder &e, Value x, Value y) {
   return arith::DivFOp::create(e.builder(), e.getLoc(), x, y);
 }
 
 /// The sum of f(x[index, i]) over the last dimension of x.
-static Value sumRow(KernelEmitter &e, Value x, ValueRange index, function_ref<Value(Value)> f) {
-  SmallVector<Value> sizes(e.sizesOf(x)), at(index);
-  at.resize(sizes.size());
-  return e.sum(x.getType(), sizes, {(int64_t)sizes.size() - 1}, at,
-               [&](ValueRange at) { return f(e.wide(x, at)); });
+static Value sumRow(KernelBuilder &e, Value x, ValueRange index, function_ref<Value(Value)> f) {
+  SmallVector<Value> at(index);
+  at.resize(rankOf(x));
+  return e.fold(FoldKind::Sum, x, {rankOf(x) - 1}, at,
+                [&](ValueRange at) { return f(e.wide(x, at)); });
 }
 
-static Value rowLength(KernelEmitter &e, Value x) {
-  return fromIndex(e, e.sizesOf(x).back(), getComputeType(x.getType()));
+static Value rowLength(KernelBuilder &e, Value x) {
+  return fromIndex(e, e.size(e.sizesOf(x).back()), getComputeType(x.getType()));
 }
 
 /// 1 / sqrt(mean + epsilon)
-static Value inverseRoot(KernelEmitter &e, Value mean, double epsilon) {
+static Value inverseRoot(KernelBuilder &e, Value mean, double epsilon) {
   Value shifted =
       arith::AddFOp::create(e.builder(), e.getLoc(), mean, e.scalar(mean.getType(), epsilon));
   return div(e, e.scalar(mean.getType(), 1),
@@ -70,11 +44,11 @@ namespace {
 /// What norms over the last dimension have in common.
 template <typename Derived, typename OpT>
 struct NormModel : KernelOpInterface::ExternalModel<Derived, OpT> {
-  SmallVector<Value> statistics(OpT op, KernelEmitter &e, ValueRange row) const {
+  SmallVector<Value> statistics(OpT op, KernelBuilder &e, ValueRange row) const {
     SmallVector<Value> copy(row);
     return e.remember(op, copy, [&] { return Derived::compute(op, e, copy); });
   }
-  void buildRow(Operation *op, KernelEmitter &e, ValueRange row) const {
+  void buildRow(Operation *op, KernelBuilder &e, ValueRange row) const {
     auto norm = cast<OpT>(op);
     if ((int64_t)row.size() + 1 == cast<RankedTensorType>(norm.getType()).getRank())
       statistics(norm, e, row);
@@ -89,7 +63,7 @@ struct NormModel : KernelOpInterface::ExternalModel<Derived, OpT> {
 };
 
 struct LayerNormModel : NormModel<LayerNormModel, LayerNormOp> {
-  static SmallVector<Value> compute(LayerNormOp op, KernelEmitter &e, ValueRange row) {
+  static SmallVector<Value> compute(LayerNormOp op, KernelBuilder &e, ValueRange row) {
     Value x = op.getX(), n = rowLength(e, x);
     Value mean = div(e, sumRow(e, x, row, [](Value v) { return v; }), n);
     Value squares = sumRow(e, x, row, [&](Value v) {
@@ -98,7 +72,7 @@ struct LayerNormModel : NormModel<LayerNormModel, LayerNormOp> {
     });
     return {mean, inverseRoot(e, div(e, squares, n), op.getEpsilon().convertToDouble())};
   }
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto norm = cast<LayerNormOp>(op);
     auto s = statistics(norm, e, index.drop_back());
     Value x = e.wide(norm.getX(), index);
@@ -110,12 +84,12 @@ struct LayerNormModel : NormModel<LayerNormModel, LayerNormOp> {
 };
 
 struct RmsNormModel : NormModel<RmsNormModel, RmsNormOp> {
-  static SmallVector<Value> compute(RmsNormOp op, KernelEmitter &e, ValueRange row) {
+  static SmallVector<Value> compute(RmsNormOp op, KernelBuilder &e, ValueRange row) {
     Value x = op.getX();
     Value squares = sumRow(e, x, row, [&](Value v) { return mul(e, v, v); });
     return {inverseRoot(e, div(e, squares, rowLength(e, x)), op.getEpsilon().convertToDouble())};
   }
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto norm = cast<RmsNormOp>(op);
     auto s = statistics(norm, e, index.drop_back());
     Value y = mul(e, mul(e, e.wide(norm.getX(), index), s[0]),
@@ -127,37 +101,32 @@ struct RmsNormModel : NormModel<RmsNormModel, RmsNormOp> {
 struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> {
   // The largest element along the dimension, and 1 / sum of exp(x - largest).
   // `others`: the index without that dimension.
-  SmallVector<Value> statistics(SoftmaxOp op, KernelEmitter &e, ValueRange others) const {
+  SmallVector<Value> statistics(SoftmaxOp op, KernelBuilder &e, ValueRange others) const {
     SmallVector<Value> copy(others);
     return e.remember(op, copy, [&]() -> SmallVector<Value> {
       Value x = op.getOperand();
       int64_t dim = op.getDim();
-      SmallVector<Value> sizes(e.sizesOf(x)), at(copy);
+      SmallVector<Value> at(copy);
       at.insert(at.begin() + dim, Value());
       Type type = getComputeType(x.getType());
-      // One instruction: the sign of zero makes no difference to x - largest, and a NaN that is
-      // left out here makes the sum NaN.
-      auto larger = [&](Value m, Value v) -> Value {
-        Value is = arith::CmpFOp::create(e.builder(), e.getLoc(), arith::CmpFPredicate::OGT, v, m);
-        return arith::SelectOp::create(e.builder(), e.getLoc(), is, v, m);
-      };
-      Attribute least = extreme(type, -1);
-      Value largest = e.fold(type, sizes, {dim}, at, least, least, larger,
-                             [&](ValueRange at) { return e.wide(x, at); });
-      Value sum = e.sum(type, sizes, {dim}, at, [&](ValueRange at) -> Value {
+      // The sign of zero makes no difference to x - largest, and a NaN that is left out here makes
+      // the sum NaN.
+      Value largest =
+          e.fold(FoldKind::MaxNum, x, {dim}, at, [&](ValueRange at) { return e.wide(x, at); });
+      Value sum = e.fold(FoldKind::Sum, x, {dim}, at, [&](ValueRange at) -> Value {
         Value d = sub(e, e.wide(x, at), largest);
         return math::ExpOp::create(e.builder(), e.getLoc(), d);
       });
       return {largest, div(e, e.scalar(type, 1), sum)};
     });
   }
-  void buildRow(Operation *op, KernelEmitter &e, ValueRange row) const {
+  void buildRow(Operation *op, KernelBuilder &e, ValueRange row) const {
     auto softmax = cast<SoftmaxOp>(op);
     int64_t rank = cast<RankedTensorType>(softmax.getType()).getRank();
     if ((int64_t)softmax.getDim() == rank - 1 && (int64_t)row.size() == rank - 1)
       statistics(softmax, e, row);
   }
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto softmax = cast<SoftmaxOp>(op);
     SmallVector<Value> others(index);
     others.erase(others.begin() + softmax.getDim());
@@ -174,12 +143,23 @@ struct SoftmaxModel : KernelOpInterface::ExternalModel<SoftmaxModel, SoftmaxOp> 
 };
 
 struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
+  static FoldKind getFoldKind(ReduceOp op) {
+    bool withoutSign = isUnsigned(op.getOperand().getType());
+    switch (op.getFunction()) {
+    case ReduceFunction::Max:
+      return withoutSign ? FoldKind::UMax : FoldKind::Max;
+    case ReduceFunction::Min:
+      return withoutSign ? FoldKind::UMin : FoldKind::Min;
+    default:
+      return FoldKind::Sum;
+    }
+  }
   static int64_t firstDim(ReduceOp op) {
     auto dims = op.getDims();
     int64_t rank = cast<RankedTensorType>(op.getOperand().getType()).getRank();
     return dims.empty() ? rank : *llvm::min_element(dims);
   }
-  void buildRow(Operation *op, KernelEmitter &e, ValueRange row) const {
+  void buildRow(Operation *op, KernelBuilder &e, ValueRange row) const {
     // The whole result of this row is one element: compute it here.
     auto type = cast<RankedTensorType>(op->getResult(0).getType());
     SmallVector<Value> index(row);
@@ -190,39 +170,29 @@ struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
     }
     e.element(op->getResult(0), index);
   }
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto reduce = cast<ReduceOp>(op);
     Value x = reduce.getOperand();
     SmallVector<int64_t> dims(reduce.getDims());
     llvm::sort(dims);
     Type type = getComputeType(x.getType());
-    SmallVector<Value> sizes(e.sizesOf(x)), at;
+    SmallVector<Value> at;
     unsigned next = 0;
-    for (unsigned i = 0; i < sizes.size(); ++i) {
+    for (unsigned i = 0; i < rankOf(x); ++i) {
       bool reduced = llvm::is_contained(dims, (int64_t)i);
       at.push_back(reduced ? Value() : index[next]);
       next += !reduced || reduce.getKeepDims();
     }
     auto narrowed = [&](Value v) { return e.narrow(v, reduce.getType()); };
     ReduceFunction f = reduce.getFunction();
-    if (f == ReduceFunction::Max || f == ReduceFunction::Min) {
-      bool max = f == ReduceFunction::Max;
-      Attribute least = extreme(x.getType(), max ? -1 : 1);
-      return narrowed(e.fold(
-          x.getType(), sizes, dims, at, least, least,
-          [&](Value m, Value v) {
-            return max ? larger(e, x.getType(), m, v) : smaller(e, x.getType(), m, v);
-          },
-          [&](ValueRange at) { return e.wide(x, at); }));
-    }
     Value result =
-        e.sum(x.getType(), sizes, dims, at, [&](ValueRange at) { return e.wide(x, at); });
+        e.fold(getFoldKind(reduce), x, dims, at, [&](ValueRange at) { return e.wide(x, at); });
     if (f != ReduceFunction::Mean)
       return narrowed(result);
-    SmallVector<Value> counts;
+    SymExpr count = 1;
     for (int64_t dim : dims)
-      counts.push_back(sizes[dim]);
-    Value n = fromIndex(e, e.sizes().product(counts), type);
+      count = count * e.sizesOf(x)[dim];
+    Value n = fromIndex(e, e.size(count), type);
     if (isa<FloatType>(type))
       return narrowed(div(e, result, n));
     // An empty mean of integers is undefined, but must not trap.
@@ -241,21 +211,20 @@ struct ReduceModel : KernelOpInterface::ExternalModel<ReduceModel, ReduceOp> {
 };
 
 struct CumSumModel : KernelOpInterface::ExternalModel<CumSumModel, CumSumOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto cumsum = cast<CumSumOp>(op);
     Value x = cumsum.getOperand(), here = index[cumsum.getDim()];
     Value next = e.add(here, e.constant(1));
     Value lb = e.constant(0), ub = cumsum.getExclusive() ? here : next;
     if (cumsum.getReverse()) {
       lb = cumsum.getExclusive() ? next : here;
-      ub = e.sizesOf(x)[cumsum.getDim()];
+      ub = e.size(e.sizesOf(x)[cumsum.getDim()]);
     }
     SmallVector<Value> at(index);
-    Value sum = e.loop(lb, ub, {e.scalar(getComputeType(x.getType()), 0)},
-                       [&](Value i, ValueRange sum) -> SmallVector<Value> {
-                         at[cumsum.getDim()] = i;
-                         return {e.plus(sum[0], e.wide(x, at))};
-                       })[0];
+    Value sum = e.loop(lb, ub, e.scalar(getComputeType(x.getType()), 0), [&](Value i, Value sum) {
+      at[cumsum.getDim()] = i;
+      return e.plus(sum, e.wide(x, at));
+    });
     return e.narrow(sum, cumsum.getType());
   }
   int64_t getMaxRowRank(Operation *op) const { return cast<CumSumOp>(op).getDim(); }
@@ -267,23 +236,21 @@ struct CumSumModel : KernelOpInterface::ExternalModel<CumSumModel, CumSumOp> {
 
 struct RotaryModel : KernelOpInterface::ExternalModel<RotaryModel, RotaryOp> {
   // y[i] = x[i] cos - x[i + half] sin and y[i + half] = x[i + half] cos + x[i] sin
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto rotary = cast<RotaryOp>(op);
     OpBuilder &b = e.builder();
     SmallVector<Value> at(index);
-    Value half = e.sizesOf(rotary.getCos()).back(), i = at.back();
+    Value half = e.size(e.sizesOf(rotary.getCos()).back()), i = at.back();
     Value rotated = e.mul(half, e.constant(2));
     return e.ifElse(
         e.less(i, rotated), getScalarType(rotary.getType()),
         [&] {
           Value isFirst, pair, partner;
-          auto select = [&](Value x, Value y) -> Value {
-            return LLVM::SelectOp::create(b, e.getLoc(), isFirst, x, y);
-          };
+          auto select = [&](Value x, Value y) { return e.select(isFirst, x, y); };
           if (rotary.getInterleaved()) {
             Value two = e.constant(2), one = e.constant(1);
-            isFirst = LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::eq,
-                                           e.remainder(i, two), e.constant(0));
+            isFirst = arith::CmpIOp::create(b, e.getLoc(), arith::CmpIPredicate::eq,
+                                            e.remainder(i, two), e.constant(0));
             pair = e.quotient(i, two);
             partner = select(e.add(i, one), e.sub(i, one));
           } else {
@@ -314,7 +281,7 @@ struct RotaryModel : KernelOpInterface::ExternalModel<RotaryModel, RotaryOp> {
 /// Products that no library computes: any other element type than f32.
 struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
   bool isKernelOp(Operation *op) const { return !getElementTypeOrSelf(op->getResult(0)).isF32(); }
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto matmul = cast<MatmulOp>(op);
     OpBuilder &b = e.builder();
     Value lhs = matmul.getLhs(), rhs = matmul.getRhs();
@@ -324,31 +291,29 @@ struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     bool isVector = lhsRank == 1; // [k] x [k, n] -> [n]
     ValueRange batch = index.drop_back(isVector ? 1 : 2);
     int64_t rhsRank = cast<RankedTensorType>(rhs.getType()).getRank();
-    Value k = e.sizesOf(lhs).back();
-    Value sum = e.loop(e.constant(0), k, {e.scalar(sumType, 0)},
-                       [&](Value i, ValueRange sum) -> SmallVector<Value> {
-                         SmallVector<Value> x, y;
-                         if (!isVector) {
-                           x.assign(batch.begin(), batch.end());
-                           x.push_back(index[index.size() - 2]);
-                         }
-                         x.push_back(i);
-                         y.assign(batch.begin(), batch.end());
-                         y.push_back(i);
-                         y.push_back(index.back());
-                         Value a = e.wide(lhs, broadcastBatch(e, lhs, x, lhsRank));
-                         Value c = e.wide(rhs, broadcastBatch(e, rhs, y, rhsRank));
-                         Value p = isa<FloatType>(sumType)
-                                       ? mul(e, a, c)
-                                       : arith::MulIOp::create(b, e.getLoc(), a, c).getResult();
-                         return {e.plus(sum[0], p)};
-                       })[0];
+    // Neighbours lie along the columns: those of one column are combined in order.
+    Value sum = e.fold(
+        FoldKind::Sum, sumType, e.sizesOf(lhs).back(), /*adjacent=*/false, [&](ValueRange i) {
+          SmallVector<Value> x, y;
+          if (!isVector) {
+            x.assign(batch.begin(), batch.end());
+            x.push_back(index[index.size() - 2]);
+          }
+          x.push_back(i[0]);
+          y.assign(batch.begin(), batch.end());
+          y.push_back(i[0]);
+          y.push_back(index.back());
+          Value a = e.wide(lhs, broadcastBatch(e, lhs, x, lhsRank));
+          Value c = e.wide(rhs, broadcastBatch(e, rhs, y, rhsRank));
+          return isa<FloatType>(sumType) ? mul(e, a, c)
+                                         : arith::MulIOp::create(b, e.getLoc(), a, c).getResult();
+        });
     if (matmul.getBias())
       sum = e.plus(sum, e.wide(matmul.getBias(), index.take_back()));
     return e.narrow(sum, matmul.getType());
   }
   // As broadcastIndex, but the matrix dimensions do not broadcast.
-  static SmallVector<Value> broadcastBatch(KernelEmitter &e, Value x, ArrayRef<Value> index,
+  static SmallVector<Value> broadcastBatch(KernelBuilder &e, Value x, ArrayRef<Value> index,
                                            int64_t rank) {
     SmallVector<Value> at(index.take_back(rank));
     auto sizes = getSizes(x);

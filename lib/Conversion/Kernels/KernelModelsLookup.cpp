@@ -10,32 +10,32 @@ using namespace mlir::tpc;
 // A row number as ids give it: negative ones count from the end. The result is
 // {row within this rank's part, whether it is there}. What lies in another
 // rank's part reads as zero; what lies in none is reported, and reads as zero.
-static SmallVector<Value> findRow(KernelEmitter &e, Operation *op, Value given, DimAttr dim) {
+static SmallVector<Value> findRow(KernelBuilder &e, Operation *op, Value given, DimAttr dim) {
   OpBuilder &b = e.builder();
-  Value n = e.sizes().expr(dim.getExpr());
+  Value n = e.size(getGlobalSize(dim));
   Value negative = e.less(given, e.constant(0));
-  Value id = LLVM::SelectOp::create(b, e.getLoc(), negative, e.add(given, n), given);
-  Value exists = LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::ult, id, n);
+  Value id = e.select(negative, e.add(given, n), given);
+  Value exists = arith::CmpIOp::create(b, e.getLoc(), arith::CmpIPredicate::ult, id, n);
   e.reportUnless(exists, op, given, n);
   Value inside, row = e.localIndex(dim, id, &inside);
-  return {row, LLVM::AndOp::create(b, e.getLoc(), exists, inside)};
+  return {row, inside ? arith::AndIOp::create(b, e.getLoc(), exists, inside) : exists};
 }
 
 namespace {
 struct EmbeddingModel : KernelOpInterface::ExternalModel<EmbeddingModel, EmbeddingOp> {
-  SmallVector<Value> row(EmbeddingOp op, KernelEmitter &e, ValueRange index) const {
+  SmallVector<Value> row(EmbeddingOp op, KernelBuilder &e, ValueRange index) const {
     return e.remember(op, index, [&] {
       Value id = toIndex(e, e.element(op.getIds(), index), op.getIds().getType());
       return findRow(e, op, id, getDist(op.getTable()).getDims()[0]);
     });
   }
-  void buildRow(Operation *op, KernelEmitter &e, ValueRange index) const {
+  void buildRow(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto embedding = cast<EmbeddingOp>(op);
     if ((int64_t)index.size() + 1 == embedding.getType().getRank() &&
         haveSameRows(embedding.getIds(), embedding.getResult(), index.size()))
       row(embedding, e, index);
   }
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto embedding = cast<EmbeddingOp>(op);
     SmallVector<Value> ids(index.drop_back());
     auto found = row(embedding, e, ids);
@@ -54,7 +54,7 @@ struct EmbeddingModel : KernelOpInterface::ExternalModel<EmbeddingModel, Embeddi
 };
 
 struct GatherModel : KernelOpInterface::ExternalModel<GatherModel, GatherOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto gather = cast<GatherOp>(op);
     int64_t dim = gather.getDim();
     auto idType = cast<RankedTensorType>(gather.getIndices().getType());
@@ -75,7 +75,7 @@ struct GatherModel : KernelOpInterface::ExternalModel<GatherModel, GatherOp> {
 };
 
 struct GatherNDModel : KernelOpInterface::ExternalModel<GatherNDModel, GatherNDOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto gather = cast<GatherNDOp>(op);
     auto idType = cast<RankedTensorType>(gather.getIndices().getType());
     int64_t batch = gather.getBatchDims(), k = idType.getShape().back();

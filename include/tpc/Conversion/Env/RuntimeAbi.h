@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_CONVERSION_RUNTIMEABI_H
-#define TPC_LIB_CONVERSION_RUNTIMEABI_H
+#ifndef TPC_CONVERSION_ENV_RUNTIMEABI_H
+#define TPC_CONVERSION_ENV_RUNTIMEABI_H
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "tpc/runtime.h"
@@ -161,4 +161,4 @@ TPC_ABI_STRUCT(tpc_attention_args, TPC_ATTENTION_FIELDS)
 
 } // namespace mlir::tpc::abi
 
-#endif // TPC_LIB_CONVERSION_RUNTIMEABI_H
+#endif // TPC_CONVERSION_ENV_RUNTIMEABI_H

@@ -1,6 +1,6 @@
 //===- RuntimeAbi.cpp - The runtime's C interface, as LLVM ----------------===//
 
-#include "RuntimeAbi.h"
+#include "tpc/Conversion/Env/RuntimeAbi.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

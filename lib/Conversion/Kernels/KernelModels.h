@@ -1,9 +1,9 @@
 //===- KernelModels.h - How ops compute an element --------------*- C++ -*-===//
 
-#ifndef TPC_LIB_CONVERSION_KERNELMODELS_H
-#define TPC_LIB_CONVERSION_KERNELMODELS_H
+#ifndef TPC_LIB_CONVERSION_KERNELS_KERNELMODELS_H
+#define TPC_LIB_CONVERSION_KERNELS_KERNELMODELS_H
 
-#include "KernelEmitter.h"
+#include "KernelBuilder.h"
 
 namespace mlir::tpc {
 
@@ -16,12 +16,12 @@ void attachRowModels(MLIRContext *context);
 bool haveSameRows(Value a, Value b, int64_t rank);
 /// The index of the element of `operand` that broadcasts to `index`: aligned to
 /// the right, 0 where the operand has size 1.
-SmallVector<Value> broadcastIndex(KernelEmitter &e, Value operand, ValueRange index);
-/// An integer element as an i64.
-Value toIndex(KernelEmitter &e, Value integer, Type tensor);
-/// An i64 as an element of a tensor.
-Value fromIndex(KernelEmitter &e, Value index, Type tensor);
+SmallVector<Value> broadcastIndex(KernelBuilder &e, Value operand, ValueRange index);
+/// An integer element as an index.
+Value toIndex(KernelBuilder &e, Value integer, Type tensor);
+/// An index as an element of a tensor.
+Value fromIndex(KernelBuilder &e, Value index, Type tensor);
 
 } // namespace mlir::tpc
 
-#endif // TPC_LIB_CONVERSION_KERNELMODELS_H
+#endif // TPC_LIB_CONVERSION_KERNELS_KERNELMODELS_H

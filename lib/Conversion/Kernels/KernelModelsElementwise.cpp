@@ -17,7 +17,7 @@ bool mlir::tpc::haveSameRows(Value a, Value b, int64_t rank) {
   return x.take_front(rank) == y.take_front(rank);
 }
 
-SmallVector<Value> mlir::tpc::broadcastIndex(KernelEmitter &e, Value operand, ValueRange index) {
+SmallVector<Value> mlir::tpc::broadcastIndex(KernelBuilder &e, Value operand, ValueRange index) {
   SmallVector<Value> result;
   auto sizes = getSizes(operand);
   for (auto [size, i] : llvm::zip_equal(sizes, index.take_back(sizes.size())))
@@ -25,32 +25,32 @@ SmallVector<Value> mlir::tpc::broadcastIndex(KernelEmitter &e, Value operand, Va
   return result;
 }
 
-Value mlir::tpc::toIndex(KernelEmitter &e, Value integer, Type tensor) {
+Value mlir::tpc::toIndex(KernelBuilder &e, Value integer, Type tensor) {
   OpBuilder &b = e.builder();
-  if (integer.getType().isInteger(64))
-    return integer;
+  if (auto cast = integer.getDefiningOp<arith::IndexCastOp>();
+      cast && integer.getType().isInteger(64))
+    return cast.getIn();
   if (isUnsigned(tensor))
-    return arith::ExtUIOp::create(b, e.getLoc(), b.getI64Type(), integer);
-  return arith::ExtSIOp::create(b, e.getLoc(), b.getI64Type(), integer);
+    return arith::IndexCastUIOp::create(b, e.getLoc(), b.getIndexType(), integer);
+  return arith::IndexCastOp::create(b, e.getLoc(), b.getIndexType(), integer);
 }
 
-Value mlir::tpc::fromIndex(KernelEmitter &e, Value index, Type tensor) {
+Value mlir::tpc::fromIndex(KernelBuilder &e, Value index, Type tensor) {
   OpBuilder &b = e.builder();
   Type type = getScalarType(tensor);
-  if (isa<FloatType>(type))
-    return arith::SIToFPOp::create(b, e.getLoc(), type, index);
-  if (type.isInteger(64))
-    return index;
   if (type.isInteger(1))
-    return LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::ne, index, e.constant(0));
-  return arith::TruncIOp::create(b, e.getLoc(), type, index);
+    return arith::CmpIOp::create(b, e.getLoc(), arith::CmpIPredicate::ne, index, e.constant(0));
+  if (!isa<FloatType>(type))
+    return arith::IndexCastOp::create(b, e.getLoc(), type, index);
+  Value number = arith::IndexCastOp::create(b, e.getLoc(), b.getI64Type(), index);
+  return arith::SIToFPOp::create(b, e.getLoc(), type, number);
 }
 
 namespace {
 /// An op with a scalar body: the body, on operands that broadcast.
 template <typename OpT>
 struct ScalarModel : KernelOpInterface::ExternalModel<ScalarModel<OpT>, OpT> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
       operands.push_back(e.wide(operand, broadcastIndex(e, operand, index)));

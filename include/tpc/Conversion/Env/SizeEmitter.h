@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TPC_LIB_CONVERSION_SIZEEMITTER_H
-#define TPC_LIB_CONVERSION_SIZEEMITTER_H
+#ifndef TPC_CONVERSION_ENV_SIZEEMITTER_H
+#define TPC_CONVERSION_ENV_SIZEEMITTER_H
 
-#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/RankSizes.h"
 
 namespace mlir::tpc {
 
@@ -20,7 +20,7 @@ struct EnvLayout {
 
   /// The layout of a module: its symbols are those of the inputs' sizes, in
   /// order of appearance. Fails with a message where a type of the module has
-  /// a symbol that no input has.
+  /// a symbol that no input has, or a symbol has the name of a coordinate.
   static FailureOr<EnvLayout> get(ModuleOp module);
 
   ArrayRef<StringAttr> axes() const;
@@ -31,56 +31,38 @@ struct EnvLayout {
   int64_t axisSize(StringRef axis) const;
 };
 
-/// Arithmetic on sizes and indices.
-class IndexArithmetic {
-public:
-  virtual ~IndexArithmetic() = default;
-  virtual Value add(Value x, Value y) = 0;
-  virtual Value sub(Value x, Value y) = 0;
-  virtual Value mul(Value x, Value y) = 0;
-  /// Of values that are not negative.
-  virtual Value quotient(Value x, Value y) = 0;
-  virtual Value remainder(Value x, Value y) = 0;
-};
-
 /// Emits size arithmetic at one place, which must dominate all uses (the entry
 /// block), and each expression once.
-class SizeEmitter : public IndexArithmetic {
+class SizeEmitter {
 public:
   /// `builder` stands at that place; it is copied.
   SizeEmitter(const OpBuilder &builder, Location loc, const EnvLayout &layout, Value env)
       : b(builder), loc(loc), layout(layout), env(env) {}
 
   Value constant(int64_t value);
-  /// The value of a size expression.
+  /// The value of a size expression, over symbols and this rank's coordinates (RankSizes.h).
   Value expr(const ::tpc::SymExpr &e);
-  /// This rank's coordinate; 0 for axes of size 1.
-  Value coordinate(StringRef axis);
 
-  Value add(Value a, Value b) override;
-  Value sub(Value a, Value b) override;
-  Value mul(Value a, Value b) override;
-  Value quotient(Value a, Value b) override { return floorDiv(a, b); }
-  Value remainder(Value a, Value b) override;
+  Value add(Value a, Value b);
+  Value sub(Value a, Value b);
+  Value mul(Value a, Value b);
   Value max(Value a, Value b);
   Value min(Value a, Value b);
   Value floorDiv(Value a, Value b);
   Value product(ValueRange values);
 
-  /// Size and beginning of part `coordinate` of n elements on `axis`.
+  Value coordinate(StringRef axis) { return expr(getCoordinate(axis, layout.grid)); }
+  /// Size of this rank's part of n elements on an axis.
   Value shardSize(Value n, StringAttr axis);
-  Value shardBegin(Value n, StringAttr axis);
-
-  /// A factor's local size, `axes`: as if only the first so many of its axes split it; where its
-  /// part begins in the whole factor. For indices of dimensions see LocalIndex.h.
-  Value localSize(FactorAttr factor, std::optional<unsigned> axes = {});
-  Value begin(FactorAttr factor);
-  /// Product of the factors' local sizes, before the split of the product.
-  Value factorsSize(DimAttr dim);
-  Value localSize(DimAttr dim, std::optional<unsigned> productAxes = {});
-  /// Where this rank's part of the product begins in the product of the local
-  /// factors.
-  Value productBegin(DimAttr dim);
+  /// See RankSizes.h.
+  Value localSize(FactorAttr factor, std::optional<unsigned> axes = {}) {
+    return expr(getLocalSize(factor, layout.grid, axes));
+  }
+  Value begin(FactorAttr factor) { return expr(getBegin(factor, layout.grid)); }
+  Value factorsSize(DimAttr dim) { return expr(getFactorsSize(dim, layout.grid)); }
+  Value localSize(DimAttr dim, std::optional<unsigned> productAxes = {}) {
+    return expr(getLocalSize(dim, layout.grid, productAxes));
+  }
 
   /// Sizes of a tensor as it lies in this rank's memory.
   SmallVector<Value> localSizes(Type tensor);
@@ -91,8 +73,8 @@ public:
   Location getLoc() const { return loc; }
 
 private:
+  Value emit(const ::tpc::SymExpr &e);
   Value binary(char kind, Value a, Value b);
-  Value begin(Value n, ArrayRef<StringAttr> axes);
   Value load(unsigned index);
 
   OpBuilder b;
@@ -112,4 +94,4 @@ int64_t elementBytes(Type tensor);
 
 } // namespace mlir::tpc
 
-#endif // TPC_LIB_CONVERSION_SIZEEMITTER_H
+#endif // TPC_CONVERSION_ENV_SIZEEMITTER_H

@@ -1,6 +1,6 @@
 //===- ApproximateMath.cpp - Transcendental functions that vectorize ------===//
 
-#include "tpc/Conversion/Passes.h"
+#include "tpc/Conversion/Cpu/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -10,7 +10,7 @@
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_APPROXIMATEMATH
-#include "tpc/Conversion/Passes.h.inc"
+#include "tpc/Conversion/Cpu/Passes.h.inc"
 } // namespace mlir::tpc
 
 using namespace mlir;

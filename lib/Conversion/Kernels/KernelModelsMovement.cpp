@@ -15,7 +15,7 @@ struct ConstantModel : KernelOpInterface::ExternalModel<ConstantModel, ConstantO
     auto dense = dyn_cast<DenseElementsAttr>(cast<ConstantOp>(op).getValue());
     return dense && dense.isSplat();
   }
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange) const {
     auto dense = cast<DenseElementsAttr>(cast<ConstantOp>(op).getValue());
     Type type = getScalarType(dense.getType());
     TypedAttr value;
@@ -28,7 +28,7 @@ struct ConstantModel : KernelOpInterface::ExternalModel<ConstantModel, ConstantO
 };
 
 struct TransposeModel : KernelOpInterface::ExternalModel<TransposeModel, TransposeOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto transpose = cast<TransposeOp>(op);
     SmallVector<Value> from(index.size());
     for (auto [i, dim] : llvm::enumerate(transpose.getPermutation()))
@@ -44,7 +44,7 @@ struct TransposeModel : KernelOpInterface::ExternalModel<TransposeModel, Transpo
 };
 
 struct ExpandModel : KernelOpInterface::ExternalModel<ExpandModel, ExpandOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     Value operand = op->getOperand(0);
     return e.element(operand, broadcastIndex(e, operand, index));
   }
@@ -59,13 +59,20 @@ template <typename OpT> static bool isBeforeDim(Operation *op, int64_t rank) {
   return rank <= (int64_t)cast<OpT>(op).getDim();
 }
 
+/// A place in a dimension; of a static one by name.
+SymExpr getPlace(const SymExpr &place, const SymExpr &size) {
+  std::optional<int64_t> at = place.asConstant(), all = size.asConstant();
+  return at && all ? getNamedPlace(*at, *all) : getNamed(place);
+}
+
 struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto slice = cast<SliceOp>(op);
     SmallVector<Value> from(index);
     Value &at = from[slice.getDim()];
     at = e.add(e.mul(at, e.constant(slice.getStep())),
-               e.sizes().expr(*SymExpr::parse(slice.getStart().str())));
+               e.size(getPlace(*SymExpr::parse(slice.getStart().str()),
+                               getSizes(slice.getOperand())[slice.getDim()])));
     return e.element(slice.getOperand(), from);
   }
   bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
@@ -75,23 +82,22 @@ struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
 
 /// Within each run of a dimension; a rank has whole runs.
 struct RollModel : KernelOpInterface::ExternalModel<RollModel, RollOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto roll = cast<RollOp>(op);
-    SizeEmitter &s = e.sizes();
-    Value every = s.expr(*SymExpr::parse(roll.getEvery().str()));
-    Value first = s.expr(*SymExpr::parse(roll.getFrom().str()));
-    first = s.sub(first, s.mul(s.floorDiv(first, every), every));
-    SmallVector<Value> from(index);
-    Value &at = from[roll.getDim()];
+    SymExpr run = *SymExpr::parse(roll.getEvery().str());
+    Value every = e.size(getNamed(run));
+    SymExpr from = *SymExpr::parse(roll.getFrom().str());
+    Value first = e.size(getPlace(SymExpr::mod(from, run), run));
+    SmallVector<Value> elementIndex(index);
+    Value &at = elementIndex[roll.getDim()];
     // Both numbers are below the run's size, so that the sum passes its end once at most.
     SmallVector<Value> parts{e.constant(0), at};
-    if (getSizes(roll.getOperand())[roll.getDim()] != *SymExpr::parse(roll.getEvery().str()))
-      parts = e.delinearize(at, {e.constant(0), every});
+    if (getSizes(roll.getOperand())[roll.getDim()] != run)
+      parts = e.delinearize(at, {SymExpr(0), getNamed(run)});
     Value next = e.add(parts[1], first);
-    next = LLVM::SelectOp::create(e.builder(), e.getLoc(), e.less(next, every), next,
-                                  e.sub(next, every));
-    at = e.linearize({parts[0], next}, {e.constant(0), every});
-    return e.element(roll.getOperand(), from);
+    next = e.select(e.less(next, every), next, e.sub(next, every));
+    at = e.linearize({parts[0], next}, {SymExpr(0), getNamed(run)});
+    return e.element(roll.getOperand(), elementIndex);
   }
   bool isRowAligned(Operation *op, unsigned, int64_t rank) const {
     return isBeforeDim<RollOp>(op, rank);
@@ -99,16 +105,16 @@ struct RollModel : KernelOpInterface::ExternalModel<RollModel, RollOp> {
 };
 
 struct ConcatModel : KernelOpInterface::ExternalModel<ConcatModel, ConcatOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     return from(cast<ConcatOp>(op), e, index, 0);
   }
   // Element of operand `k` if the index lies in it, else of one behind it.
-  Value from(ConcatOp op, KernelEmitter &e, ValueRange index, unsigned k) const {
+  Value from(ConcatOp op, KernelBuilder &e, ValueRange index, unsigned k) const {
     Value operand = op.getOperands()[k];
     SmallVector<Value> at(index);
     if (k + 1 == op.getOperands().size())
       return e.element(operand, at);
-    Value size = e.sizesOf(operand)[op.getDim()];
+    Value size = e.size(e.sizesOf(operand)[op.getDim()]);
     return e.ifElse(
         e.less(at[op.getDim()], size), getScalarType(operand.getType()),
         [&] { return e.element(operand, at); },
@@ -125,7 +131,7 @@ struct ConcatModel : KernelOpInterface::ExternalModel<ConcatModel, ConcatOp> {
 
 /// Inside a kernel; outside, a reshape is the same memory.
 struct ReshapeModel : KernelOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     Value x = op->getOperand(0), y = op->getResult(0);
     // Only dimensions of size 1 come and go: no arithmetic.
     SmallVector<Value> kept;
@@ -145,13 +151,13 @@ struct ReshapeModel : KernelOpInterface::ExternalModel<ReshapeModel, ReshapeOp> 
         at.push_back(size.isConstant(1) ? e.constant(0) : kept[next++]);
       return e.element(x, at);
     }
-    SmallVector<Value> ySizes(e.sizesOf(y)), xSizes(e.sizesOf(x));
+    SmallVector<SymExpr> ySizes(e.sizesOf(y)), xSizes(e.sizesOf(x));
     return e.element(x, e.delinearize(e.linearize(index, ySizes), xSizes));
   }
 };
 
 struct IotaModel : KernelOpInterface::ExternalModel<IotaModel, IotaOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto iota = cast<IotaOp>(op);
     DimAttr dim = getDist(iota.getResult()).getDims()[iota.getDim()];
     return fromIndex(e, e.globalIndex(dim, index[iota.getDim()]), iota.getType());
@@ -159,21 +165,21 @@ struct IotaModel : KernelOpInterface::ExternalModel<IotaModel, IotaOp> {
 };
 
 struct SizeModel : KernelOpInterface::ExternalModel<SizeModel, SizeOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange) const {
     auto size = cast<SizeOp>(op);
-    return fromIndex(e, e.sizes().expr(*SymExpr::parse(size.getExpr().str())), size.getType());
+    return fromIndex(e, e.size(getNamed(*SymExpr::parse(size.getExpr().str()))), size.getType());
   }
 };
 
 struct TriluModel : KernelOpInterface::ExternalModel<TriluModel, TriluOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto trilu = cast<TriluOp>(op);
     unsigned rank = index.size();
-    Value k = e.sizes().expr(*SymExpr::parse(trilu.getK().str()));
+    Value k = e.size(*SymExpr::parse(trilu.getK().str()));
     Value limit = e.add(index[rank - 2], k), column = index[rank - 1];
-    Value keep = LLVM::ICmpOp::create(
+    Value keep = arith::CmpIOp::create(
         e.builder(), e.getLoc(),
-        trilu.getUpper() ? LLVM::ICmpPredicate::sge : LLVM::ICmpPredicate::sle, column, limit);
+        trilu.getUpper() ? arith::CmpIPredicate::sge : arith::CmpIPredicate::sle, column, limit);
     Value x = e.element(trilu.getOperand(), index);
     return arith::SelectOp::create(e.builder(), e.getLoc(), keep, x, e.scalar(trilu.getType(), 0));
   }
@@ -182,7 +188,7 @@ struct TriluModel : KernelOpInterface::ExternalModel<TriluModel, TriluOp> {
 
 /// The operand's element of this rank's part.
 struct LocalSliceModel : KernelOpInterface::ExternalModel<LocalSliceModel, LocalSliceOp> {
-  Value buildElement(Operation *op, KernelEmitter &e, ValueRange index) const {
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto slice = cast<LocalSliceOp>(op);
     DimAttr from = getDist(slice.getOperand()).getDims()[slice.getDim()];
     DimAttr to = getDist(slice.getResult()).getDims()[slice.getDim()];

@@ -1,0 +1,41 @@
+//===- Kernel.h - The dialect of kernels ------------------------*- C++ -*-===//
+
+#ifndef TPC_KERNEL_KERNEL_H
+#define TPC_KERNEL_KERNEL_H
+
+#include "tpc/Support/SymExpr.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/RegionKindInterface.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "tpc/Kernel/KernelDialect.h.inc"
+#include "tpc/Kernel/KernelEnums.h.inc"
+
+namespace mlir::tpc::kernel {
+class RowsOp;
+} // namespace mlir::tpc::kernel
+
+#define GET_OP_CLASSES
+#include "tpc/Kernel/KernelOps.h.inc"
+
+namespace mlir::tpc::kernel {
+
+/// The nested module that has a program's kernels, or null. A kernel has the name of the function
+/// of tensors that it computes.
+ModuleOp getKernels(ModuleOp program);
+/// On that module, once kernels are lowered: names of the ONNX nodes that they report. A kernel
+/// names one by its place.
+inline constexpr llvm::StringLiteral kNodesAttr = "tpc_kernel.nodes";
+
+} // namespace mlir::tpc::kernel
+
+#endif // TPC_KERNEL_KERNEL_H

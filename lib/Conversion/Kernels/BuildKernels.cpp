@@ -1,0 +1,53 @@
+//===- BuildKernels.cpp - From kernels of tensors to kernel IR ------------===//
+
+#include "KernelModels.h"
+#include "tpc/Conversion/Kernels/Passes.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_BUILDKERNELS
+#include "tpc/Conversion/Kernels/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+void mlir::tpc::registerKernelModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, TpcDialect *) {
+    attachElementwiseModels(context);
+    attachMovementModels(context);
+    attachLookupModels(context);
+    attachRowModels(context);
+  });
+}
+
+namespace {
+struct BuildKernels : mlir::tpc::impl::BuildKernelsBase<BuildKernels> {
+  void runOnOperation() override;
+};
+} // namespace
+
+void BuildKernels::runOnOperation() {
+  ModuleOp module = getOperation();
+  if (ModuleOp other = kernel::getKernels(module)) {
+    other.emitOpError("stands in the program; only this pass makes one, for kernels");
+    return signalPassFailure();
+  }
+  SmallVector<func::FuncOp> sources;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function->hasAttr(kKernelAttr))
+      sources.push_back(function);
+  if (sources.empty())
+    return;
+  // A weight may have its name.
+  auto kernels = ModuleOp::create(module.getLoc(), "kernels");
+  SymbolTable(module).insert(kernels);
+  for (func::FuncOp source : sources) {
+    for (Operation &op : source.front().without_terminator())
+      if (auto inner = dyn_cast<KernelOpInterface>(op); !inner || !inner.isKernelOp()) {
+        op.emitOpError() << "stands in the kernel @" << source.getName()
+                         << ", but is no op that kernels can compute";
+        return signalPassFailure();
+      }
+    KernelBuilder(source, OpBuilder::atBlockEnd(kernels.getBody())).build();
+  }
+}

@@ -1,0 +1,229 @@
+//===- KernelFunc.cpp - A kernel, and what may stand in it ----------------===//
+
+#include "Sizes.h"
+#include "tpc/Kernel/Kernel.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace mlir::tpc::kernel;
+using ::tpc::SymExpr;
+
+mlir::ModuleOp mlir::tpc::kernel::getKernels(ModuleOp program) {
+  auto inner = program.getOps<ModuleOp>();
+  return inner.empty() ? ModuleOp() : *inner.begin();
+}
+
+static MemRefType getMemory(Type element, size_t rank) {
+  return MemRefType::get(SmallVector<int64_t>(rank, ShapedType::kDynamic), element);
+}
+
+void FuncOp::build(OpBuilder &b, OperationState &state, StringRef name, TypeRange elements,
+                   ArrayRef<SmallVector<SymExpr>> sizes, unsigned numResults) {
+  state.addAttribute("sym_name", b.getStringAttr(name));
+  state.addAttribute("num_results", b.getI64IntegerAttr(numResults));
+  Block &body = state.addRegion()->emplaceBlock();
+  SmallVector<Attribute> all;
+  for (auto [element, own] : llvm::zip_equal(elements, sizes)) {
+    all.push_back(makeSizes(b.getContext(), own));
+    body.addArgument(getMemory(element, own.size()), state.location);
+  }
+  state.addAttribute("sizes", b.getArrayAttr(all));
+}
+
+//===----------------------------------------------------------------------===//
+// @name(%x: memref<?xf32> of [768]) -> (%y: memref<?xf32> of [768]) { … }
+//===----------------------------------------------------------------------===//
+
+ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &state) {
+  StringAttr name;
+  SmallVector<OpAsmParser::Argument> arguments;
+  SmallVector<Attribute> sizes;
+  auto parseOne = [&]() -> ParseResult {
+    ArrayAttr own;
+    if (parser.parseArgument(arguments.emplace_back(), /*allowType=*/true) ||
+        parser.parseKeyword("of") || parseSizes(parser, own))
+      return failure();
+    sizes.push_back(own);
+    return success();
+  };
+  if (parser.parseSymbolName(name, "sym_name", state.attributes) ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, parseOne))
+    return failure();
+  size_t operands = sizes.size();
+  if (parser.parseArrow() ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, parseOne) ||
+      parser.parseOptionalAttrDictWithKeyword(state.attributes))
+    return failure();
+  Builder &b = parser.getBuilder();
+  state.addAttribute("sizes", b.getArrayAttr(sizes));
+  state.addAttribute("num_results", b.getI64IntegerAttr(sizes.size() - operands));
+  return parser.parseRegion(*state.addRegion(), arguments);
+}
+
+void FuncOp::print(OpAsmPrinter &printer) {
+  printer << ' ';
+  printer.printSymbolName(getSymName());
+  auto printList = [&](Block::BlockArgListType memory) {
+    printer << '(';
+    llvm::interleaveComma(memory, printer, [&](BlockArgument arg) {
+      printer.printRegionArgument(arg);
+      printer << " of ";
+      printSizes(printer, cast<ArrayAttr>(getSizes()[arg.getArgNumber()]));
+    });
+    printer << ')';
+  };
+  printList(getOperandMemory());
+  printer << " -> ";
+  printList(getResultMemory());
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {"sym_name", "sizes", "num_results"});
+  printer << ' ';
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+}
+
+SmallVector<SymExpr> FuncOp::getSizesOf(Value memory) {
+  unsigned number = cast<BlockArgument>(memory).getArgNumber();
+  return getExprs(cast<ArrayAttr>(getSizes()[number]));
+}
+
+RowsOp FuncOp::getRows() { return cast<RowsOp>(getBody().front().back()); }
+
+SmallVector<SymExpr> FuncOp::getExtents() {
+  SmallVector<SymExpr> found;
+  std::set<std::string> seen;
+  auto add = [&](const SymExpr &size) {
+    if (!size.isConstant() && seen.insert(size.str()).second)
+      found.push_back(size);
+  };
+  for (Value memory : getBody().getArguments())
+    llvm::for_each(getSizesOf(memory), add);
+  getBody().walk([&](Operation *op) {
+    if (auto elements = dyn_cast<ElementsOp>(op))
+      llvm::for_each(elements.getExprs(), add);
+    if (auto fold = dyn_cast<FoldOp>(op))
+      llvm::for_each(fold.getExprs(), add);
+    if (auto size = dyn_cast<SizeOp>(op))
+      add(size.getExpr());
+  });
+  return found;
+}
+
+//===----------------------------------------------------------------------===//
+// Verifier
+//===----------------------------------------------------------------------===//
+
+LogicalResult FuncOp::verify() {
+  Block &body = getBody().front();
+  if (body.getNumArguments() != getSizes().size() || getNumResults() < 1 ||
+      getNumResults() > body.getNumArguments())
+    return emitOpError() << "has " << body.getNumArguments() << " operands and results, sizes of "
+                         << getSizes().size() << ", and " << getNumResults() << " results";
+  for (BlockArgument arg : body.getArguments()) {
+    auto sizes = dyn_cast<ArrayAttr>(getSizes()[arg.getArgNumber()]);
+    if (!sizes || !llvm::all_of(sizes, isSize))
+      return emitOpError() << "has sizes that are none: " << getSizes();
+    auto type = dyn_cast<MemRefType>(arg.getType());
+    if (!type || !type.getElementType().isSignlessIntOrFloat() ||
+        type != getMemory(type.getElementType(), sizes.size()))
+      return emitOpError() << "argument " << arg.getArgNumber() << " is " << arg.getType()
+                           << ", and not a dense memref of numbers without sign with "
+                           << sizes.size() << " dimensions '?', as it has sizes";
+  }
+  if (body.empty() || !isa<RowsOp>(body.back()))
+    return emitOpError() << "must end with its tpc_kernel.rows";
+  for (Operation &op : llvm::drop_end(body))
+    if (!isa<SizeOp, arith::ConstantOp>(op))
+      return op.emitOpError() << "stands before the rows of a kernel, where only sizes and "
+                                 "constants do";
+  return success();
+}
+
+static bool isAllowed(Operation *op) {
+  return isa<TpcKernelDialect, arith::ArithDialect, math::MathDialect>(op->getDialect()) ||
+         isa<scf::IfOp, scf::ForOp, scf::YieldOp, memref::LoadOp, memref::StoreOp>(op);
+}
+
+namespace {
+/// Goes through a row in program order: what is stored, and what of it is visible.
+class RowVerifier {
+public:
+  RowVerifier(FuncOp function)
+      : rows(function.getRows()),
+        results(function.getResultMemory().begin(), function.getResultMemory().end()) {}
+
+  LogicalResult run() {
+    for (Operation &op : rows.getBody().front()) {
+      if (isa<BarrierOp>(op)) {
+        visible.insert(stored.begin(), stored.end());
+        continue;
+      }
+      WalkResult walked = op.walk([&](Operation *inner) { return WalkResult(visit(inner)); });
+      if (walked.wasInterrupted())
+        return failure();
+    }
+    for (Value result : results)
+      if (!stored.contains(result))
+        return rows.emitOpError() << "never stores result "
+                                  << cast<BlockArgument>(result).getArgNumber();
+    return success();
+  }
+
+private:
+  bool isInRow(ValueRange indices) {
+    auto own = rows.getIndices();
+    return indices.size() >= own.size() && llvm::equal(indices.take_front(own.size()), own);
+  }
+
+  LogicalResult visit(Operation *op) {
+    if (auto store = dyn_cast<memref::StoreOp>(op)) {
+      if (!isa<ElementsOp>(op->getParentOp()))
+        return op->emitOpError() << "stands outside of tpc_kernel.elements";
+      if (!results.contains(store.getMemref()))
+        return op->emitOpError() << "stores to what is no result of the kernel";
+      if (!isInRow(store.getIndices()))
+        return op->emitOpError() << "stores to another row than the kernel's";
+      if (!stored.insert(store.getMemref()).second)
+        return op->emitOpError() << "stores a result a second time";
+    }
+    if (auto load = dyn_cast<memref::LoadOp>(op)) {
+      if (!isa<BlockArgument>(load.getMemref()) ||
+          !isa<FuncOp>(load.getMemref().getParentBlock()->getParentOp()))
+        return op->emitOpError() << "loads what is no operand of the kernel";
+      if (!results.contains(load.getMemref()))
+        return success();
+      if (!isInRow(load.getIndices()))
+        return op->emitOpError() << "reads a result in another row than the kernel's";
+      if (!visible.contains(load.getMemref()))
+        return op->emitOpError() << "reads a result that is not stored yet, or without a "
+                                    "tpc_kernel.barrier behind its store";
+    }
+    return success();
+  }
+
+  RowsOp rows;
+  llvm::SmallDenseSet<Value> results, stored, visible;
+};
+} // namespace
+
+LogicalResult FuncOp::verifyRegions() {
+  WalkResult walked = getBody().walk([](Operation *op) -> WalkResult {
+    if (!isAllowed(op))
+      return op->emitOpError() << "cannot stand in a kernel";
+    if (auto flags = dyn_cast<arith::ArithFastMathInterface>(op))
+      if (flags.getFastMathFlagsAttr() &&
+          flags.getFastMathFlagsAttr().getValue() != arith::FastMathFlags::none)
+        return op->emitOpError() << "has fast-math flags: operations of a kernel mean what IEEE "
+                                    "754 says";
+    return WalkResult::advance();
+  });
+  if (walked.wasInterrupted())
+    return failure();
+  return RowVerifier(*this).run();
+}
