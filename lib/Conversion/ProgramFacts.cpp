@@ -61,8 +61,8 @@ public:
       } else if (auto call = dyn_cast<func::CallOp>(op)) {
         auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
         push(callee.front().getTerminator()->getOperand(cast<OpResult>(v).getResultNumber()));
-      } else if (isa<ReshapeOp, ExpandOp, LocalSliceOp, TransposeOp>(op) ||
-                 (isa<CastOp>(op) && passes(op, casts))) {
+      } else if (auto movement = dyn_cast<MovementOpInterface>(op);
+                 movement ? movement.keepsEveryElement() : isa<CastOp>(op) && passes(op, casts)) {
         push(op->getOperand(0));
       } else {
         found.push_back({v, casts});
@@ -101,12 +101,13 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
         return parameter.getWeightAttr().getAttr();
     return {};
   };
-  auto lookup = [&](Value table, int64_t dim, Value ids) {
-    auto rows = getSizes(table)[dim].asConstant();
+  auto checkLookup = [&](LookupOpInterface lookup) {
+    Value table = lookup.getLookupTable();
+    auto rows = getSizes(table)[lookup.getLookupDims()[0]].asConstant();
     if (!rows)
       return;
     StringAttr weight = weightOf(table);
-    for (auto &[origin, casts] : origins.find(ids)) {
+    for (auto &[origin, casts] : origins.find(lookup.getLookupIndices())) {
       auto arg = dyn_cast<BlockArgument>(origin);
       if (!arg || arg.getOwner()->getParentOp() != pipeline)
         continue;
@@ -119,20 +120,11 @@ ProgramFacts ProgramFacts::get(ModuleOp module, PipelineOp pipeline) {
     }
   };
   module.walk([&](Operation *op) {
-    if (auto embedding = dyn_cast<EmbeddingOp>(op))
-      lookup(embedding.getTable(), 0, embedding.getIds());
-    else if (auto gather = dyn_cast<GatherOp>(op))
-      lookup(gather.getData(), gather.getDim(), gather.getIndices());
-    else if (auto gather = dyn_cast<GatherNDOp>(op);
-             gather && getSizes(gather.getIndices()).back().isConstant(1))
-      lookup(gather.getData(), gather.getBatchDims(), gather.getIndices());
-    Value scale;
-    if (auto norm = dyn_cast<LayerNormOp>(op))
-      scale = norm.getScale();
-    else if (auto norm = dyn_cast<RmsNormOp>(op))
-      scale = norm.getScale();
-    if (scale)
-      for (auto &[origin, casts] : origins.find(scale))
+    // Of tuples, each index has a range of its own.
+    if (auto lookup = dyn_cast<LookupOpInterface>(op); lookup && lookup.getLookupDims().size() == 1)
+      checkLookup(lookup);
+    if (auto norm = dyn_cast<NormOpInterface>(op))
+      for (auto &[origin, casts] : origins.find(norm.getScale()))
         if (auto parameter = origin.getDefiningOp<ParameterOp>())
           facts.onesByDefault.insert(parameter.getWeightAttr().getAttr());
   });

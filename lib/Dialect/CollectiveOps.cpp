@@ -214,6 +214,9 @@ LogicalResult ExchangeOp::verify() {
   return success();
 }
 
+/// What others than the root have is lost.
+bool BroadcastOp::keepsEveryElement() { return false; }
+
 LogicalResult BroadcastOp::verify() {
   if (failed(checkCommon(*this, getOperand(), getResult())) ||
       failed(checkAxes(*this, getAxesAttr())))

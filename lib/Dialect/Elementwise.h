@@ -21,6 +21,10 @@ LogicalResult inferElementwise(std::optional<Location> loc, ValueRange operands,
 LogicalResult checkSameElements(std::optional<Location> loc, ValueRange operands);
 ShardingRule getElementwiseRule(Operation *op, ArrayRef<ShardingRule::Linear> linear);
 
+/// An identity that only the second operand has.
+inline std::optional<double> ofRight(unsigned operand, double identity) {
+  return operand == 1 ? std::optional<double>(identity) : std::nullopt;
+}
 inline bool isFloat(Value scalar) { return isa<FloatType>(scalar.getType()); }
 inline bool isInteger(Value tensor) { return isa<IntegerType>(elementTypeOf(tensor)); }
 /// A constant of a float or integer type.

@@ -222,6 +222,7 @@ TPC_INFER(EmbeddingOp) {
   types.push_back(makeTensorType(elementTypeOf(adaptor.getTable()), ids));
   return success();
 }
+SmallVector<int64_t> EmbeddingOp::getLookupDims() { return {0}; }
 ShardingRule EmbeddingOp::getShardingRule() {
   ShardingRule rule;
   Sizes table = getSizes(getTable());

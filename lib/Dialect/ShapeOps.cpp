@@ -256,6 +256,8 @@ OpFoldResult ExpandOp::fold(FoldAdaptor) {
 // Slice
 //===----------------------------------------------------------------------===//
 
+bool SliceOp::keepsEveryElement() { return false; }
+
 ShardingRule SliceOp::getShardingRule() {
   int64_t dim = getDim();
   bool all = getStart() == "0" && getStep() == 1 &&
@@ -379,6 +381,7 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
 }
 bool GatherOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
 LogicalResult GatherOp::verify() { return success(); }
+SmallVector<int64_t> GatherOp::getLookupDims() { return {int64_t(getDim())}; }
 ShardingRule GatherOp::getShardingRule() {
   ShardingRule rule;
   int64_t dim = getDim();
@@ -420,6 +423,10 @@ LogicalResult GatherNDOp::inferReturnTypes(MLIRContext *context, std::optional<L
 }
 bool GatherNDOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
 LogicalResult GatherNDOp::verify() { return success(); }
+SmallVector<int64_t> GatherNDOp::getLookupDims() {
+  int64_t first = getBatchDims(), count = *getSizes(getIndices()).back().asConstant();
+  return llvm::to_vector(llvm::seq(first, first + count));
+}
 ShardingRule GatherNDOp::getShardingRule() {
   ShardingRule rule;
   Sizes sizes = getSizes(getIndices());

@@ -13,6 +13,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
+#include "tpc/Interfaces/ElementsInterfaces.cpp.inc"
 #include "tpc/Interfaces/ScalarInterfaces.cpp.inc"
 #include "tpc/Interfaces/ShardingRuleInterfaces.cpp.inc"
 

@@ -8,7 +8,7 @@ include "tpc/Interfaces/Collective.td"
 
 def Tpc_AxesAttr : TypedArrayAttrBase<StrAttr, "grid axes">;
 
-def Tpc_ReshardOp : Tpc_Op<"reshard", [Pure]> {
+def Tpc_ReshardOp : Tpc_Op<"reshard", [Pure, MovementOpInterface]> {
   let summary = "The same global value under another distribution";
   let description = [{
     Exists in the sharded program only: created by `tpc-insert-reshards`,
@@ -25,10 +25,14 @@ def Tpc_ReshardOp : Tpc_Op<"reshard", [Pure]> {
 // compare the two. `axes` are the axes of the group.
 
 /// `answers`: the methods of the interface that the op has an answer of its own to.
-class Tpc_Collective<string mnemonic, list<string> answers = []>
-    : Tpc_Op<mnemonic, [Pure, DeclareOpInterfaceMethods<CollectiveOpInterface, answers>]> {
+class Tpc_Collective<string mnemonic, list<string> answers = [], list<Trait> traits = []>
+    : Tpc_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<CollectiveOpInterface, answers>], traits)> {
   let hasVerifier = 1;
 }
+
+/// One that adds nothing.
+class Tpc_MovingCollective<string mnemonic, list<string> answers = [], list<Trait> movement = [MovementOpInterface]>
+    : Tpc_Collective<mnemonic, answers, movement>;
 
 def Tpc_AllReduceOp : Tpc_Collective<"all_reduce"> {
   let summary = "Combines the unreduced values of a group; every rank gets the whole";
@@ -41,7 +45,7 @@ def Tpc_AllReduceOp : Tpc_Collective<"all_reduce"> {
   let assemblyFormat = "$operand `over` $axes attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_AllGatherOp : Tpc_Collective<"all_gather", ["getOperandSplit"]> {
+def Tpc_AllGatherOp : Tpc_MovingCollective<"all_gather", ["getOperandSplit"]> {
   let summary = "Joins the parts of one dimension; every rank gets the whole";
   let description = [{
     The axes split dimension `dim` of the operand and do not split the result's (they are the innermost split of a factor, or of the
@@ -63,7 +67,7 @@ def Tpc_ReduceScatterOp : Tpc_Collective<"reduce_scatter", ["getResultSplit"]> {
   let assemblyFormat = "$operand `over` $axes `dim` $dim attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_AllToAllOp : Tpc_Collective<"all_to_all", ["getOperandSplit", "getResultSplit"]> {
+def Tpc_AllToAllOp : Tpc_MovingCollective<"all_to_all", ["getOperandSplit", "getResultSplit"]> {
   let summary = "Moves a split from one dimension to another";
   let description = [{
     The axes split `from_dim` of the operand and `to_dim` of the result. MPI_Alltoallv.
@@ -74,7 +78,7 @@ def Tpc_AllToAllOp : Tpc_Collective<"all_to_all", ["getOperandSplit", "getResult
 }
 
 def Tpc_CollectivePermuteOp
-    : Tpc_Collective<"collective_permute", ["getOperandSplit", "getResultSplit", "sendsPieces", "getPieceBytes"]> {
+    : Tpc_MovingCollective<"collective_permute", ["getOperandSplit", "getResultSplit", "sendsPieces", "getPieceBytes"]> {
   let summary = "Moves the elements of a split dimension to the ranks that have them afterwards";
   let description = [{
     The axes split dimension `dim` of the operand and of the result. With `from` and `every` the global value is
@@ -96,7 +100,7 @@ def Tpc_CollectivePermuteOp
   }];
 }
 
-def Tpc_ExchangeOp : Tpc_Collective<"exchange", ["movesAnyDim", "sendsPieces", "getPieceBytes"]> {
+def Tpc_ExchangeOp : Tpc_MovingCollective<"exchange", ["movesAnyDim", "sendsPieces", "getPieceBytes"]> {
   let summary = "The same value under another distribution: each rank gets what it needs and does not have, and nothing else";
   let description = [{
     `tpc.exchange %x over ["tp", "dp"]` moves `[64{tp}, 32{dp}, 8]` to `[64{dp}, 32{tp}, 8]`: what no other collective can do at once. The axes are
@@ -118,14 +122,15 @@ def Tpc_ExchangeOp : Tpc_Collective<"exchange", ["movesAnyDim", "sendsPieces", "
   let assemblyFormat = "$operand `over` $axes attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_BroadcastOp : Tpc_Collective<"broadcast"> {
+def Tpc_BroadcastOp
+    : Tpc_MovingCollective<"broadcast", [], [DeclareOpInterfaceMethods<MovementOpInterface, ["keepsEveryElement"]>]> {
   let summary = "Every rank of the group gets the value of coordinate `root`. Types are equal. MPI_Bcast.";
   let arguments = (ins Tpc_Tensor:$operand, Tpc_AxesAttr:$axes, I64Attr:$root);
   let results = (outs Tpc_Tensor:$result);
   let assemblyFormat = "$operand `over` $axes `root` $root attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_LocalSliceOp : Tpc_Op<"local_slice", [Pure]> {
+def Tpc_LocalSliceOp : Tpc_Op<"local_slice", [Pure, MovementOpInterface]> {
   let summary = "Each rank keeps its part of a replicated dimension; no communication";
   let description = [{
     The axes split dimension `dim` of the result and not of the operand. Of a value that is unreduced or split over other axes, those stay as they are.

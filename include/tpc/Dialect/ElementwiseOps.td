@@ -12,13 +12,16 @@ include "tpc/Dialect/TpcBase.td"
 // broadcasts has none.
 
 class Tpc_ScalarOp<string mnemonic, list<Trait> traits = []>
-    : Tpc_InferredOp<mnemonic, !listconcat([DeclareOpInterfaceMethods<ScalarOpInterface>], traits)> {
+    : Tpc_InferredOp<mnemonic, !listconcat([DeclareOpInterfaceMethods<ScalarOpInterface, ["getIdentity", "getAbsorbing"]>], traits)> {
   // C++: the element type of the result, from `operands`.
   string element = "elementTypeOf(operands[0])";
   // Whether the last two operands must have one element type.
   bit sameElements = 0;
   // C++: what ShardingRule::linear lists.
   string linear = "";
+  // C++: the identities of operands `i`, and the absorbing number, if there are any.
+  string identity = "{}";
+  string absorbing = "{}";
   // Whether computing an element again costs less than storing it.
   bit cheap = 1;
   // C++: builds the result from the Values `x`, with `b` at `loc`. Empty: buildScalar is in ElementwiseOps.cpp.
@@ -35,6 +38,8 @@ class Tpc_ScalarOp<string mnemonic, list<Trait> traits = []>
     "}\n"
     "bool $cppClass::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }\n"
     "ShardingRule $cppClass::getShardingRule() { return getElementwiseRule(*this, {", linear, "}); }\n"
+    "std::optional<double> $cppClass::getIdentity([[maybe_unused]] unsigned i) { return ", identity, "; }\n"
+    "std::optional<double> $cppClass::getAbsorbing() { return ", absorbing, "; }\n"
     "bool $cppClass::isCheapScalar() { return ", !if(cheap, "true", "false"), "; }\n",
     !if(!empty(scalar), "",
         "Value $cppClass::buildScalar(OpBuilder &b, Location loc, ValueRange x) { " # scalar # " }\n"),
@@ -169,15 +174,19 @@ def Tpc_CastOp : Tpc_ModelOp<"cast", [DeclareOpInterfaceMethods<ScalarOpInterfac
 
 def Tpc_AddOp : Tpc_NumberOp<"add", "x + y. Linear where both are unreduced. ONNX Add.", "AddFOp", "AddIOp",
                              "x[0] + x[1]", [Commutative]> {
+  let identity = "0.0";
   let linear = "{{0, 1}, false}";
 }
 def Tpc_SubOp : Tpc_NumberOp<"sub", "x - y. Linear where both are unreduced. ONNX Sub.", "SubFOp", "SubIOp",
                              "x[0] - x[1]"> {
+  let identity = "ofRight(i, 0)";
   let linear = "{{0, 1}, false}";
 }
 def Tpc_MulOp : Tpc_NumberOp<"mul", "x * y. Linear in each. ONNX Mul.", "MulFOp", "MulIOp", "x[0] * x[1]",
                              [Commutative]> {
   let linear = "{{0}, false}, {{1}, false}";
+  let identity = "1.0";
+  let absorbing = "isInteger(getLhs()) ? std::optional<double>(0) : std::nullopt"; // 0 * NaN is NaN
 }
 def Tpc_MaxOp : Tpc_NumberOp<"max", "The larger one; NaN if one is. ONNX Max.", "MaximumFOp", "MaxSIOp",
                              "std::isnan(x[0]) || x[0] > x[1] ? x[0] : x[1]", [Commutative], "MaxUIOp">;
@@ -185,12 +194,21 @@ def Tpc_MinOp : Tpc_NumberOp<"min", "The smaller one; NaN if one is. ONNX Min.",
                              "std::isnan(x[0]) || x[0] < x[1] ? x[0] : x[1]", [Commutative], "MinUIOp">;
 def Tpc_DivOp : Tpc_BinaryOp<"div", Tpc_Tensor, "x / y; integers truncate. Linear in x. ONNX Div."> {
   let linear = "{isa<FloatType>(elementTypeOf(getLhs())) ? SmallVector<int, 2>{0} : SmallVector<int, 2>{}, false}";
+  let identity = "ofRight(i, 1)";
   let reference = [{ return isInteger(getLhs()) ? std::trunc(x[0] / x[1]) : x[0] / x[1]; }];
 }
 def Tpc_ModOp : Tpc_BinaryOp<"mod", Tpc_Tensor, "Remainder with the sign of y (integers), of x (floats). ONNX Mod.">;
-def Tpc_AndOp : Tpc_LogicalOp<"and", "Logical and. ONNX And.", "AndIOp", "x[0] != 0 && x[1] != 0">;
-def Tpc_OrOp : Tpc_LogicalOp<"or", "Logical or. ONNX Or.", "OrIOp", "x[0] != 0 || x[1] != 0">;
-def Tpc_XorOp : Tpc_LogicalOp<"xor", "Exclusive or. ONNX Xor.", "XOrIOp", "(x[0] != 0) != (x[1] != 0)">;
+def Tpc_AndOp : Tpc_LogicalOp<"and", "Logical and. ONNX And.", "AndIOp", "x[0] != 0 && x[1] != 0"> {
+  let identity = "1.0";
+  let absorbing = "0.0";
+}
+def Tpc_OrOp : Tpc_LogicalOp<"or", "Logical or. ONNX Or.", "OrIOp", "x[0] != 0 || x[1] != 0"> {
+  let identity = "0.0";
+  let absorbing = "1.0";
+}
+def Tpc_XorOp : Tpc_LogicalOp<"xor", "Exclusive or. ONNX Xor.", "XOrIOp", "(x[0] != 0) != (x[1] != 0)"> {
+  let identity = "0.0";
+}
 def Tpc_PowOp : Tpc_ScalarOp<"pow"> {
   let summary = "x to the power of y, which may be of another type. ONNX Pow.";
   let arguments = (ins Tpc_Tensor:$lhs, Tpc_Tensor:$rhs);

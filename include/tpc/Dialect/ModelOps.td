@@ -55,7 +55,7 @@ def Tpc_AttentionOp : Tpc_CostedOp<"attention", [AttrSizedOperandSegments]> {
   }];
 }
 
-def Tpc_LayerNormOp : Tpc_CostedOp<"layer_norm"> {
+def Tpc_LayerNormOp : Tpc_CostedOp<"layer_norm", [NormOpInterface]> {
   let summary = "Layer normalization over the last dimension";
   let description = [{
     x [.., h], scale [h], bias [h] (optional) -> (x - mean) / sqrt(variance + epsilon) * scale + bias.
@@ -69,7 +69,7 @@ def Tpc_LayerNormOp : Tpc_CostedOp<"layer_norm"> {
   }];
 }
 
-def Tpc_RmsNormOp : Tpc_CostedOp<"rms_norm"> {
+def Tpc_RmsNormOp : Tpc_CostedOp<"rms_norm", [NormOpInterface]> {
   let summary = "Root-mean-square normalization over the last dimension";
   let description = [{
     x [.., h], scale [h] -> x / sqrt(mean(x^2) + epsilon) * scale. Rule: leading dimensions parallel, h
@@ -89,7 +89,7 @@ def Tpc_SoftmaxOp : Tpc_CostedOp<"softmax"> {
   let assemblyFormat = "$operand `dim` $dim attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_EmbeddingOp : Tpc_CostedOp<"embedding"> {
+def Tpc_EmbeddingOp : Tpc_CostedOp<"embedding", [DeclareOpInterfaceMethods<LookupOpInterface>]> {
   let summary = "Rows of a table by id";
   let description = [{
     table [v, h], ids [i..] -> [i.., h]. Ids from -v to v-1; a negative id counts from the end (ONNX Gather).

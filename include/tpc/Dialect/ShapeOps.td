@@ -5,7 +5,7 @@
 
 include "tpc/Dialect/TpcBase.td"
 
-def Tpc_ReshapeOp : Tpc_ModelOp<"reshape"> {
+def Tpc_ReshapeOp : Tpc_ModelOp<"reshape", [MovementOpInterface]> {
   let summary = "The same elements in row-major order under another shape";
   let description = [{
     The result type says the shape; there is no shape operand. The global numbers
@@ -21,7 +21,7 @@ def Tpc_ReshapeOp : Tpc_ModelOp<"reshape"> {
   let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_TransposeOp : Tpc_InferredOp<"transpose"> {
+def Tpc_TransposeOp : Tpc_InferredOp<"transpose", [MovementOpInterface]> {
   let summary = "Permutes dimensions: result dimension i is operand dimension permutation[i]. ONNX Transpose.";
   let arguments = (ins Tpc_Tensor:$operand, DenseI64ArrayAttr:$permutation);
   let results = (outs Tpc_Tensor:$result);
@@ -30,7 +30,7 @@ def Tpc_TransposeOp : Tpc_InferredOp<"transpose"> {
   let assemblyFormat = "$operand $permutation attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_ExpandOp : Tpc_ModelOp<"expand"> {
+def Tpc_ExpandOp : Tpc_ModelOp<"expand", [MovementOpInterface]> {
   let summary = "Broadcasts dimensions of size 1, and new leading ones, to the result type. ONNX Expand.";
   let description = [{
     Rule: dimensions that are not broadcast share a parallel factor; a broadcast dimension's
@@ -43,7 +43,7 @@ def Tpc_ExpandOp : Tpc_ModelOp<"expand"> {
   let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
 }
 
-def Tpc_SliceOp : Tpc_ModelOp<"slice"> {
+def Tpc_SliceOp : Tpc_ModelOp<"slice", [DeclareOpInterfaceMethods<MovementOpInterface, ["keepsEveryElement"]>]> {
   let summary = "Part of one dimension: elements start, start + step, ... as many as the result type says";
   let description = [{
     `start` is SymExpr text (an element index, not negative); `step` is not zero.
@@ -69,7 +69,7 @@ def Tpc_ConcatOp : Tpc_InferredOp<"concat"> {
   let assemblyFormat = "$operands `dim` $dim attr-dict `:` type($operands) `->` type($result)";
 }
 
-def Tpc_RollOp : Tpc_InferredOp<"roll"> {
+def Tpc_RollOp : Tpc_InferredOp<"roll", [MovementOpInterface]> {
   let summary = "Cyclic shift of one dimension, or of each run of `every` elements of it";
   let description = [{
     Element r·every + i of the result is element r·every + (from + i) mod every of the operand. `from` and `every` are SymExpr
@@ -109,7 +109,7 @@ def Tpc_SizeOp : Tpc_ModelOp<"size"> {
   let assemblyFormat = "$expr attr-dict `:` type($result)";
 }
 
-def Tpc_GatherOp : Tpc_InferredOp<"gather"> {
+def Tpc_GatherOp : Tpc_InferredOp<"gather", [DeclareOpInterfaceMethods<LookupOpInterface>]> {
   let summary = "Picks slices of one dimension by index";
   let description = [{
     data [a.., n, b..], indices [i..] -> [a.., i.., b..], with `dim` the position
@@ -123,7 +123,7 @@ def Tpc_GatherOp : Tpc_InferredOp<"gather"> {
   let assemblyFormat = "$data `,` $indices `dim` $dim attr-dict `:` type($data) `,` type($indices) `->` type($result)";
 }
 
-def Tpc_GatherNDOp : Tpc_InferredOp<"gather_nd"> {
+def Tpc_GatherNDOp : Tpc_InferredOp<"gather_nd", [DeclareOpInterfaceMethods<LookupOpInterface>]> {
   let summary = "Picks slices by index tuples";
   let description = [{
     ONNX GatherND: data [batch.., d1..dk, rest..], indices [batch.., i.., k] -> [batch.., i.., rest..],

@@ -32,6 +32,7 @@ struct DimAttrStorage;
 #include "tpc/Dialect/TpcAttrs.h.inc"
 
 #include "tpc/Interfaces/CollectiveInterfaces.h.inc"
+#include "tpc/Interfaces/ElementsInterfaces.h.inc"
 #include "tpc/Interfaces/ScalarInterfaces.h.inc"
 
 namespace mlir::tpc {

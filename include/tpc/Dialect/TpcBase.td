@@ -4,6 +4,7 @@
 #define TPC_DIALECT_TPCBASE
 
 include "tpc/Dialect/TpcAttrs.td"
+include "tpc/Interfaces/Elements.td"
 include "tpc/Interfaces/Scalar.td"
 include "tpc/Interfaces/ShardingRule.td"
 include "mlir/IR/OpBase.td"

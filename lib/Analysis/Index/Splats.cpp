@@ -54,12 +54,12 @@ static std::optional<double> findSplat(Value v, int depth) {
     auto n = expr ? expr->asConstant() : std::nullopt;
     return n ? integerAsDouble(*n) : std::nullopt;
   }
-  if (isa<ReshapeOp, TransposeOp, ExpandOp, SliceOp>(op))
+  if (isa<MovementOpInterface>(op))
     return findSplat(op->getOperand(0), depth + 1);
-  if (auto castOp = dyn_cast<CastOp>(op)) {
-    if (auto inner = findSplat(castOp.getOperand(), depth + 1))
+  // Of ops on more operands, chains would have exponentially many paths.
+  if (isa<ScalarOpInterface>(op) && op->getNumOperands() == 1)
+    if (auto inner = findSplat(op->getOperand(0), depth + 1))
       return evaluateScalar(op, {*inner});
-  }
   return std::nullopt;
 }
 

@@ -41,11 +41,11 @@ struct Uses {
       for (OpOperand &use : v.getUses()) {
         any = true;
         Operation *user = use.getOwner();
-        if (isa<ReshapeOp, TransposeOp, SliceOp, ExpandOp, CastOp>(user)) {
+        if (isa<MovementOpInterface, CastOp>(user)) {
           if (seen.insert(user->getResult(0)).second)
             work.push_back(user->getResult(0));
-        } else if (isa<EmbeddingOp, GatherOp, GatherNDOp>(user)) {
-          indexes |= use.getOperandNumber() == 1;
+        } else if (auto lookup = dyn_cast<LookupOpInterface>(user)) {
+          indexes |= lookup.getLookupIndices() == v;
         } else if (isa<ConcatOp>(user)) {
           joined.insert(v);
         }

@@ -5,32 +5,24 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-StringRef mlir::tpc::stringify(ReshardStep::Kind kind) {
-  static constexpr StringRef names[] = {"local_slice", "all_reduce", "reduce_scatter",
-                                        "all_gather",  "all_to_all", "collective_permute",
-                                        "exchange"};
-  return names[kind];
-}
+/// The ops of steps, in the order of the kinds.
+static constexpr StringRef stepNames[] = {
+    LocalSliceOp::getOperationName(),    AllReduceOp::getOperationName(),
+    ReduceScatterOp::getOperationName(), AllGatherOp::getOperationName(),
+    AllToAllOp::getOperationName(),      CollectivePermuteOp::getOperationName(),
+    ExchangeOp::getOperationName()};
+
+StringRef mlir::tpc::stringify(ReshardStep::Kind kind) { return stepNames[kind].split('.').second; }
 
 std::optional<ReshardStep::Kind> mlir::tpc::getStepKind(Operation *op) {
   if (!op)
     return std::nullopt;
-  if (isa<LocalSliceOp>(op))
-    return ReshardStep::Slice;
-  if (isa<AllReduceOp>(op))
-    return ReshardStep::AllReduce;
-  if (isa<ReduceScatterOp>(op))
-    return ReshardStep::ReduceScatter;
-  if (isa<AllGatherOp>(op))
-    return ReshardStep::AllGather;
-  if (isa<AllToAllOp>(op))
-    return ReshardStep::AllToAll;
+  const StringRef *name = llvm::find(stepNames, op->getName().getStringRef());
   // A shift makes another value.
-  if (auto permute = dyn_cast<CollectivePermuteOp>(op); permute && !permute.getFrom())
-    return ReshardStep::Permute;
-  if (isa<ExchangeOp>(op))
-    return ReshardStep::Exchange;
-  return std::nullopt;
+  auto permute = dyn_cast<CollectivePermuteOp>(op);
+  if (name == std::end(stepNames) || (permute && permute.getFrom()))
+    return std::nullopt;
+  return ReshardStep::Kind(name - std::begin(stepNames));
 }
 
 SmallVector<StringAttr, 2> mlir::tpc::getAxes(Operation *op) {

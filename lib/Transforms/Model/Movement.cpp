@@ -102,14 +102,17 @@ Movement Movement::identity(Value value) {
   return m;
 }
 
+bool Movement::isStep(Operation *op, int through) {
+  return isa<ReshapeOp, TransposeOp>(op) || ((through & Slices) && isa<SliceOp>(op)) ||
+         ((through & Expands) && isa<ExpandOp>(op));
+}
+
 Movement Movement::of(Value value, int through) {
   // From the value up to where the chain begins, then down again.
   SmallVector<Operation *> chain;
   Value v = value;
   while (Operation *op = v.getDefiningOp()) {
-    bool follow = isa<ReshapeOp, TransposeOp>(op) || ((through & Slices) && isa<SliceOp>(op)) ||
-                  ((through & Expands) && isa<ExpandOp>(op));
-    if (!follow || chain.size() == kMaxLength)
+    if (!isStep(op, through) || chain.size() == kMaxLength)
       break;
     chain.push_back(op);
     v = op->getOperand(0);

@@ -50,6 +50,8 @@ struct Movement {
   /// expands are followed only where `through` says so.
   static Movement of(Value value, int through = ReshapeTranspose);
   static Movement identity(Value value);
+  /// Whether such a chain may have `op`.
+  static bool isStep(Operation *op, int through = ReshapeTranspose);
 
   Sizes getSizes() const;
   SymExpr dimSize(const Dim &dim) const;

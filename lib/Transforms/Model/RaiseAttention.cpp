@@ -55,7 +55,7 @@ Operand followOperand(Value v) {
   SmallVector<Operation *> chain;
   Value base = v;
   while (Operation *op = chain.size() < 64 ? base.getDefiningOp() : nullptr) {
-    if (isa<ReshapeOp, TransposeOp, ExpandOp>(op))
+    if (Movement::isStep(op, Movement::Expands))
       base = op->getOperand(0);
     else if (auto scaled = scaledOperand(base))
       base = scaled->first;

@@ -41,9 +41,8 @@ struct FoldMovedSplat : public RewritePattern {
   FoldMovedSplat(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 3, context) {}
 
   LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
-    bool moves = isa<ReshapeOp, TransposeOp, SliceOp>(op) ||
-                 (isa<ExpandOp>(op) && rankOf(op->getOperand(0)) > 0);
-    if (!moves && !isa<SizeOp>(op))
+    bool says = isa<ExpandOp>(op) && rankOf(op->getOperand(0)) == 0;
+    if (says || !isa<MovementOpInterface, SizeOp>(op))
       return failure();
     auto splat = getSplat(op->getResult(0));
     if (!splat)
@@ -55,31 +54,26 @@ struct FoldMovedSplat : public RewritePattern {
 };
 
 /// x + 0, x - 0, x * 1, x / 1, and, or with a constant.
-struct FoldNeutral : public OpInterfaceRewritePattern<ScalarOpInterface> {
+struct FoldIdentity : public OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
   LogicalResult matchAndRewrite(ScalarOpInterface op, PatternRewriter &rewriter) const override {
-    if (!isa<AddOp, SubOp, MulOp, DivOp, AndOp, OrOp, XorOp>(op))
-      return failure();
-    bool multiplies = isa<MulOp, DivOp, AndOp>(op);
     for (int side : {1, 0}) {
-      if (side == 0 && isa<SubOp, DivOp>(op))
-        break;
-      if (getSplat(op->getOperand(side)) != (multiplies ? 1.0 : 0.0))
+      auto identity = op.getIdentity(side);
+      if (!identity || getSplat(op->getOperand(side)) != identity)
         continue;
       replaceBroadcast(rewriter, op, op->getOperand(1 - side));
       return success();
     }
     // false and x, true or x, 0 * x of integers.
-    bool absorbs = isa<AndOp, OrOp>(op) || (isa<MulOp>(op) && !isFloatTensor(op->getResult(0)));
-    if (!absorbs)
+    auto absorbing = op.getAbsorbing();
+    if (!absorbing)
       return failure();
-    double absorbing = isa<OrOp>(op) ? 1.0 : 0.0;
     for (Value operand : op->getOperands())
       if (getSplat(operand) == absorbing) {
         rewriter.replaceOp(op, createSplat(rewriter, op->getLoc(),
                                            cast<RankedTensorType>(op->getResult(0).getType()),
-                                           absorbing));
+                                           *absorbing));
         return success();
       }
     return failure();
@@ -186,6 +180,6 @@ struct FoldSelect : public OpRewritePattern<SelectOp> {
 
 void mlir::tpc::populateArithmeticPatterns(RewritePatternSet &patterns) {
   patterns
-      .add<FoldSplats, FoldMovedSplat, FoldNeutral, FoldPow, FoldInvolution, FoldCast, FoldSelect>(
+      .add<FoldSplats, FoldMovedSplat, FoldIdentity, FoldPow, FoldInvolution, FoldCast, FoldSelect>(
           patterns.getContext());
 }

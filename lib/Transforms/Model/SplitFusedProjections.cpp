@@ -67,7 +67,7 @@ bool collectParts(Value v, const Part &path, unsigned length, std::vector<Part> 
                  return collectParts(user->getResult(0), part, length + 1, parts);
                }
                part.slice = dyn_cast<SliceOp>(user);
-               if (!isa<ReshapeOp, TransposeOp, SliceOp>(user) || !part.movement.apply(user))
+               if (!Movement::isStep(user, Movement::Slices) || !part.movement.apply(user))
                  return false;
                if (!part.slice)
                  return collectParts(user->getResult(0), part, length + 1, parts);

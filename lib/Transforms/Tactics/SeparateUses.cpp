@@ -84,7 +84,8 @@ void mlir::tpc::separateUses(ModuleOp module) {
   ParameterArguments(module).separate();
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
-    if (isa<ParameterOp, ConstantOp, IotaOp, SizeOp>(op))
+    // Made of nothing: it costs nothing to have several times.
+    if (isa<ShardingRuleOpInterface>(op) && op->getNumOperands() == 0)
       ops.push_back(op);
   });
   for (Operation *op : ops) {

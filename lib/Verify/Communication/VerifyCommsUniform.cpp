@@ -247,16 +247,19 @@ LogicalResult Checker::runOp(Operation *op, Masks &masks) {
     if (failed(checkControl(op)))
       return failure();
     AxisMask group = schedule.getMask(getGroupAxes(op));
+    // Of these it is known that all members get the same.
     if (isa<AllReduceOp, AllGatherOp, BroadcastOp>(op))
       mask &= ~group;
     else
       mask |= group;
   } else if (auto slice = dyn_cast<LocalSliceOp>(op)) {
     mask |= schedule.getMask(slice.getAxes());
-  } else if (isa<ParameterOp, IotaOp>(op)) {
-    DistAttr dist = getDist(op->getResult(0));
-    for (DimAttr dim : dist.getDims())
-      mask |= schedule.getMask(dim.getAllAxes());
+  } else if (op->getNumOperands() == 0) {
+    // A weight, say: each rank makes its part.
+    for (Type type : op->getResultTypes())
+      if (isa<RankedTensorType>(type))
+        for (DimAttr dim : getDist(type).getDims())
+          mask |= schedule.getMask(dim.getAllAxes());
   }
   for (Value result : op->getResults())
     masks[result] = mask;

@@ -216,7 +216,7 @@ static LogicalResult checkLookups(const Terms &terms, const ProgramTerms &actual
   }
   for (size_t id = 0; id < read; ++id)
     if (Operation *op = terms[id].inProgram;
-        op && !used[id] && !terms[id].inModel && isa<EmbeddingOp, GatherOp, GatherNDOp>(op))
+        op && !used[id] && !terms[id].inModel && isa<LookupOpInterface>(op))
       return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                              << ") looks up what no output needs and the model does not look up: "
                                 "inputs would be checked against its table";
