@@ -38,6 +38,11 @@ bool hasTypeOfItsOwn(OperationName name) {
   return isOneOf<ReshapeOp, ExpandOp, SliceOp, CastOp>(name) || isSource(name);
 }
 
+bool computesElements(OperationName name) {
+  return isOneOf<MatmulOp, AttentionOp, SoftmaxOp, RotaryOp, ReduceOp, CumSumOp, TriluOp,
+                 AllReduceOp, ReduceScatterOp>(name);
+}
+
 /// Loops over micro-batches are lowered where they stand.
 bool isStructureOfExecutable(OperationName name) {
   return isStructure(name) && !isOneOf<MicroBatchesOp>(name);
@@ -59,6 +64,11 @@ constexpr Reason reasons[] = {
     {"type", isMessage, "crosses stages: the type is what was sent"},
     {"type", isCommunication, "changes the distribution: the two types say how"},
     {"type", hasTypeOfItsOwn, "the result's type says what it computes"},
+    {"elements", isStructure, "has no value"},
+    {"elements", isMessage, "crosses stages: it is what was sent"},
+    {"elements", isSource, "has no operand"},
+    {"elements", computesElements, "computes them of many elements"},
+    {"elements", isOneOf<ConcatOp>, "takes them of several operands"},
     {"index", isStructure, "has no value"},
     {"index", isMessage, "not at the model level"},
     {"index", isCommunication, "not at the model level"},
@@ -71,6 +81,9 @@ constexpr Reason reasons[] = {
     {"repetition", isCommunication, "is the value that it moves, with its repetitions"},
     {"repetition", isSource, "has no operand that could repeat"},
     {"evaluator", isStructure, "has no value: the machine runs stages and loops itself"},
+    {"domain", isStructure, "has no value: the machine runs stages and loops itself"},
+    {"domain", isMessage, "crosses stages: inputs are drawn for the model"},
+    {"domain", isSource, "has no operand"},
     {"code", isStructureOfExecutable,
      "becomes the executable's structure: manifest, functions, loops"},
     {"code", isOneOf<ReshardOp>, "not in local programs"},
@@ -84,6 +97,14 @@ SmallVector<OpConcern> getConcerns() {
       {"type",
        "the result's type follows from the operands (`InferTypeOpInterface`)",
        {{"yes", TypeID::get<InferTypeOpInterface>()}}},
+      {"elements",
+       "where those of the result come from: it `moves` them (`MovementOpInterface`), `looks up` "
+       "(`LookupOpInterface`), computes `each` by itself (`ScalarOpInterface`) or normalizes a "
+       "`row` (`NormOpInterface`)",
+       {{"moves", TypeID::get<MovementOpInterface>()},
+        {"looks up", TypeID::get<LookupOpInterface>()},
+        {"each", TypeID::get<ScalarOpInterface>()},
+        {"row", TypeID::get<NormOpInterface>()}}},
   };
   llvm::append_range(concerns, getIndexConcerns());
   llvm::append_range(concerns, getCostConcerns());

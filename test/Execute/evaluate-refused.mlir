@@ -70,3 +70,20 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 1>} {
     }
   }
 }
+
+// -----
+
+func.func @main(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error @below {{(arith.negf): it is not known which numbers it can be run with}}
+  %0 = arith.negf %x : tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+func.func private @f(tensor<f32>) -> tensor<f32>
+func.func @main(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error @below {{@f cannot be called}}
+  %0 = call @f(%x) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}

@@ -48,5 +48,8 @@ SmallVector<OpConcern> mlir::tpc::getVerificationConcerns() {
        "what it computes in the reference interpreter: on each `rank` by itself "
        "(`EvaluatedOpInterface`), or on `all` together (`RankOpInterface`)",
        {{"rank", TypeID::get<interpret::EvaluatedOpInterface>()},
-        {"all", TypeID::get<interpret::RankOpInterface>()}}}};
+        {"all", TypeID::get<interpret::RankOpInterface>()}}},
+      makeConcern<interpret::DomainOpInterface>(
+          "domain", "which numbers it can be run with, so that inputs can be drawn "
+                    "(`DomainOpInterface`)")};
 }

@@ -113,8 +113,12 @@ struct Evaluate : public mlir::tpc::impl::EvaluateBase<Evaluate> {
     Numbers inputs;
     if (auto recorded = module->getAttrOfType<ArrayAttr>(kInputsAttr); recorded && expected)
       inputs = fromAttribute(recorded);
-    else if (auto main = module.lookupSymbol<func::FuncOp>("main"); main && !main.isExternal())
-      inputs = makeInputs<Doubles>(main, world);
+    else if (auto main = module.lookupSymbol<func::FuncOp>("main"); main && !main.isExternal()) {
+      FailureOr<Numbers> drawn = makeInputs<Doubles>(main, world);
+      if (failed(drawn))
+        return signalPassFailure();
+      inputs = std::move(*drawn);
+    }
     if (failed(checkInputs(inputs, bool(expected))))
       return signalPassFailure();
     Machine<Doubles> machine(world, inputs);

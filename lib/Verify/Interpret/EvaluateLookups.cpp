@@ -1,20 +1,34 @@
 //===- EvaluateLookups.cpp - Embeddings and gathers on one rank -----------===//
 
+#include "Domains.h"
 #include "Models.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
+// The dimensions of the first operand that are looked up, by the second one.
+static SmallVector<int64_t> getTableDims(EmbeddingOp) { return {0}; }
+static SmallVector<int64_t> getTableDims(GatherOp op) { return {int64_t(op.getDim())}; }
+static SmallVector<int64_t> getTableDims(GatherNDOp op) {
+  int64_t first = op.getBatchDims(), count = *getSizes(op.getIndices()).back().asConstant();
+  return llvm::to_vector(llvm::seq(first, first + count));
+}
+
 namespace {
-/// Dimensions that are looked up, and which part of them this rank holds.
+/// These dimensions, and which part of them this rank holds.
 class Table {
 public:
-  Table(ArrayRef<int64_t> sizes, ArrayRef<std::vector<int64_t>> held) : sizes(sizes), held(held) {}
+  template <typename OpT, typename A>
+  Table(OpT op, Evaluation<A> &e)
+      : dims(getTableDims(op)), sizes(e.world.getWholeShape(op->getOperand(0).getType())),
+        held(e.getPart(op->getOperand(0)).indices) {}
   enum Place { Here, Elsewhere, Nowhere };
-  /// Where an index leads; negative ones count from the end. Sets `at` to the place on this rank.
-  Place find(size_t dim, int64_t index, int64_t &at) const {
+  /// Where an index of the i-th of the dimensions leads; negative ones count from the end. Sets
+  /// `at` to the place on this rank.
+  Place find(size_t i, int64_t index, int64_t &at) const {
     at = 0;
+    int64_t dim = dims[i];
     index = index < 0 ? index + sizes[dim] : index;
     if (index < 0 || index >= sizes[dim])
       return Nowhere;
@@ -26,16 +40,30 @@ public:
   }
 
 private:
+  SmallVector<int64_t> dims;
   ArrayRef<int64_t> sizes;
   ArrayRef<std::vector<int64_t>> held;
+};
+
+/// All indices are of all dimensions that are looked up. What is found is passed on.
+template <typename OpT>
+struct LookupDomain : DomainOpInterface::ExternalModel<LookupDomain<OpT>, OpT> {
+  LogicalResult narrowOperands(Operation *op, Domains &domains) const {
+    domains.narrow(op->getOperand(0), domains.get(op->getResult(0)));
+    for (int64_t dim : getTableDims(cast<OpT>(op))) {
+      Type table = op->getOperand(0).getType();
+      domains.narrow(op->getOperand(1),
+                     Domain::ofIndices(domains.getWorld().getWholeShape(table)[dim]));
+    }
+    return success();
+  }
 };
 
 /// Rows that this rank does not hold are zero: the sum over ranks is the lookup.
 struct EmbeddingEvaluation : EvaluationModel<EmbeddingEvaluation, EmbeddingOp> {
   template <typename A> static Result<A> evaluate(EmbeddingOp op, Evaluation<A> &e) {
     const Data<A> &table = *e.operands[0], &ids = *e.operands[1];
-    Table rows(e.world.getWholeShape(op->getOperand(0).getType()),
-               e.getPart(op->getOperand(0)).indices);
+    Table rows(op, e);
     int64_t width = table.shape[1];
     Data<A> out(e.shape);
     if (out.data.size() != ids.data.size() * width)
@@ -59,14 +87,13 @@ struct GatherEvaluation : EvaluationModel<GatherEvaluation, GatherOp> {
     expected.append(data.shape.begin() + dim + 1, data.shape.end());
     if (expected != e.shape)
       return e.fail() << "the parts on a rank do not fit";
-    Value of = op->getOperand(0);
-    Table table(e.world.getWholeShape(of.getType()), e.getPart(of).indices);
-    typename A::Element nowhere = A::nowhere(isa<FloatType>(getElementTypeOrSelf(of)));
+    Table table(op, e);
+    typename A::Element nowhere = A::nowhere(isa<FloatType>(getElementTypeOrSelf(op.getData())));
     Data<A> out(e.shape);
     size_t next = 0;
     forEachIndex(e.shape, [&](ArrayRef<int64_t> index) {
       int64_t i = A::toInteger(indices.data[linearize(index.slice(dim, rank), indices.shape)]), row;
-      auto found = table.find(dim, i, row);
+      auto found = table.find(0, i, row);
       Shape place(index.take_front(dim));
       place.push_back(row);
       place.append(index.begin() + dim + rank, index.end());
@@ -87,9 +114,8 @@ struct GatherNDEvaluation : EvaluationModel<GatherNDEvaluation, GatherNDOp> {
     expected.append(data.shape.begin() + batch + k, data.shape.end());
     if (expected != e.shape)
       return e.fail() << "the parts on a rank do not fit";
-    Value of = op->getOperand(0);
-    Table table(e.world.getWholeShape(of.getType()), e.getPart(of).indices);
-    typename A::Element nowhere = A::nowhere(isa<FloatType>(getElementTypeOrSelf(of)));
+    Table table(op, e);
+    typename A::Element nowhere = A::nowhere(isa<FloatType>(getElementTypeOrSelf(op.getData())));
     Data<A> out(e.shape);
     size_t next = 0;
     forEachIndex(e.shape, [&](ArrayRef<int64_t> index) {
@@ -100,7 +126,7 @@ struct GatherNDEvaluation : EvaluationModel<GatherNDEvaluation, GatherNDOp> {
         tuple.back() = i;
         int64_t row;
         auto found =
-            table.find(batch + i, A::toInteger(indices.data[linearize(tuple, indices.shape)]), row);
+            table.find(i, A::toInteger(indices.data[linearize(tuple, indices.shape)]), row);
         here &= found == Table::Here;
         anywhere &= found != Table::Nowhere;
         place.push_back(row);
@@ -116,6 +142,7 @@ struct GatherNDEvaluation : EvaluationModel<GatherNDEvaluation, GatherNDOp> {
 } // namespace
 
 void interpret::attachLookupEvaluations(MLIRContext *context) {
+  tpc::attachModels<LookupDomain, EmbeddingOp, GatherOp, GatherNDOp>(context);
   EmbeddingOp::attachInterface<EmbeddingEvaluation>(*context);
   GatherOp::attachInterface<GatherEvaluation>(*context);
   GatherNDOp::attachInterface<GatherNDEvaluation>(*context);

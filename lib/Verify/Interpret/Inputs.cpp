@@ -2,6 +2,8 @@
 
 #include "Inputs.h"
 
+#include "Domains.h"
+
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/InputDefault.h"
 
@@ -9,56 +11,87 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
-/// Rows of the smallest table that `value` indexes, through ops that keep ids.
-static int64_t getIdBound(Value value, World &world) {
-  int64_t bound = INT64_MAX;
-  for (OpOperand &use : value.getUses()) {
-    Operation *user = use.getOwner();
-    if (isa<EmbeddingOp>(user) && use.getOperandNumber() == 1)
-      bound = std::min(bound, world.getWholeShape(user->getOperand(0).getType())[0]);
-    else if (auto gather = dyn_cast<GatherNDOp>(user); gather && use.getOperandNumber() == 1)
-      bound =
-          std::min(bound, world.getWholeShape(gather.getData().getType())[gather.getBatchDims()]);
-    else if (isa<ReshapeOp, CastOp, TransposeOp, ReshardOp, LocalSliceOp>(user))
-      bound = std::min(bound, getIdBound(user->getResult(0), world));
+/// Integers of a type that are in a domain; small ones, where it has no bounds.
+static std::pair<int64_t, int64_t> getRange(Domain domain, Type element) {
+  double least = domain.least, greatest = domain.greatest;
+  if (domain.isAll())
+    std::tie(least, greatest) = std::pair(-7, 6);
+  else if (!std::isfinite(least))
+    least = greatest - 13;
+  else if (!std::isfinite(greatest))
+    greatest = least + 13;
+  if (auto type = dyn_cast<IntegerType>(element)) {
+    unsigned bits = type.getWidth();
+    bool noSign = isUnsigned(element);
+    Domain fits = Domain{least, greatest}.intersect(
+        {noSign ? 0 : -std::ldexp(1, bits - 1), std::ldexp(1, noSign ? bits : bits - 1) - 1});
+    if (fits.least <= fits.greatest)
+      std::tie(least, greatest) = std::pair(fits.least, fits.greatest);
   }
-  return bound;
+  constexpr double limit = 4e18; // so that the range fits 64 bits
+  int64_t first = std::clamp(std::ceil(least), -limit, limit);
+  return {first, std::max<int64_t>(first, std::clamp(std::floor(greatest), -limit, limit))};
+}
+
+/// A number of a domain that need not be an integer.
+template <typename A> static typename A::Element drawNumber(Domain domain, uint64_t key, size_t i) {
+  typename A::Element x = A::random(key, i);
+  if constexpr (std::is_same_v<A, Doubles>) {
+    // With the field, what needs a sign is a hash.
+    if (std::isfinite(domain.least))
+      return domain.least + std::fabs(x);
+    if (std::isfinite(domain.greatest))
+      return domain.greatest - std::fabs(x);
+  }
+  return x;
 }
 
 template <typename A>
 static Tensor<typename A::Element> makeInput(BlockArgument argument, DictionaryAttr attrs,
-                                             World &world) {
+                                             Domain domain, World &world) {
   Tensor<typename A::Element> tensor(world.getWholeShape(argument.getType()));
   Type element = getElementTypeOrSelf(argument.getType());
   std::optional<InputDefault> kind = InputDefault::get(attrs);
   int64_t last = tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
-  int64_t bound = getIdBound(argument, world);
-  bound = bound == INT64_MAX || bound == 0 ? 7 : bound;
+  auto [least, greatest] = getRange(domain, element);
   uint64_t key = hashText("input") + argument.getArgNumber();
   for (size_t i = 0; i < tensor.data.size(); ++i) {
     uint64_t x = hash(key, i);
     int64_t row = i / last, column = i % last;
+    auto set = [&](int64_t number) {
+      // Too many positions for a table, say.
+      if (!domain.isAll())
+        number = std::clamp(number, least, greatest);
+      tensor.data[i] = A::fromInteger(number);
+    };
     if (kind && kind->kind == InputDefault::Kind::Ones)
-      tensor.data[i] = A::masksHideRows && row % 3 == 2 ? 0 : column >= row % last;
+      set(A::masksHideRows && row % 3 == 2 ? 0 : column >= row % last);
     else if (kind)
-      tensor.data[i] = column;
+      set(column);
     else if (element.isInteger(1))
-      tensor.data[i] = x % 4 != 0;
-    else if (isa<IntegerType>(element))
-      tensor.data[i] = A::fromInteger(int64_t(x % (2 * bound)) - bound);
+      set(x % 4 != 0);
+    else if (isa<IntegerType>(element) || domain.isFinite())
+      set(least + int64_t(x % uint64_t(greatest - least + 1)));
     else
-      tensor.data[i] = A::random(key, i);
+      tensor.data[i] = drawNumber<A>(domain, key, i);
   }
   return tensor;
 }
 
 template <typename A>
-std::vector<Tensor<typename A::Element>> interpret::makeInputs(func::FuncOp main, World &world) {
+FailureOr<std::vector<Tensor<typename A::Element>>> interpret::makeInputs(func::FuncOp main,
+                                                                          World &world) {
+  Domains domains(world);
+  if (failed(domains.run(main)))
+    return failure();
   std::vector<Tensor<typename A::Element>> inputs;
   for (BlockArgument argument : main.getArguments())
-    inputs.push_back(makeInput<A>(argument, main.getArgAttrDict(argument.getArgNumber()), world));
+    inputs.push_back(makeInput<A>(argument, main.getArgAttrDict(argument.getArgNumber()),
+                                  domains.get(argument), world));
   return inputs;
 }
 
-template std::vector<Tensor<double>> interpret::makeInputs<Doubles>(func::FuncOp, World &);
-template std::vector<Tensor<uint64_t>> interpret::makeInputs<Field>(func::FuncOp, World &);
+template FailureOr<std::vector<Tensor<double>>> interpret::makeInputs<Doubles>(func::FuncOp,
+                                                                               World &);
+template FailureOr<std::vector<Tensor<uint64_t>>> interpret::makeInputs<Field>(func::FuncOp,
+                                                                               World &);

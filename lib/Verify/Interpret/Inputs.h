@@ -10,9 +10,11 @@
 
 namespace mlir::tpc::interpret {
 
-/// Made-up inputs of @main: ids of rows, some of them negative; masks; positions; numbers.
+/// Made-up inputs of @main, with which all ops can be run (Domains.h): ids of rows, some of them
+/// negative; masks; positions; numbers. Error: an op of which it is not known what it can be run
+/// with.
 template <typename A>
-std::vector<Tensor<typename A::Element>> makeInputs(func::FuncOp main, World &world);
+FailureOr<std::vector<Tensor<typename A::Element>>> makeInputs(func::FuncOp main, World &world);
 
 /// The part of a weight, seen through a view (null: as it is), that the rank at `at` has where it
 /// is of `type`. An element is a random function of its place in the file. Sizes that are made

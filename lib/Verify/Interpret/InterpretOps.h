@@ -7,6 +7,7 @@
 #include "Tensor.h"
 
 namespace mlir::tpc::interpret {
+class Domains;
 template <typename A> class Evaluation;
 template <typename A> class Machine;
 template <typename A> struct Frame;

@@ -21,6 +21,17 @@ def EvaluatedOpInterface : OpInterface<"EvaluatedOpInterface"> {
   ];
 }
 
+def DomainOpInterface : OpInterface<"DomainOpInterface"> {
+  let description = [{
+    An op of which it is known with which numbers it can be run, so that inputs can be drawn (Domains.h).
+  }];
+  let cppNamespace = "::mlir::tpc::interpret";
+  let methods = [
+    InterfaceMethod<"Narrows the domains of its operands: to what it can be run with, and to what gives results in their domains.",
+      "::llvm::LogicalResult", "narrowOperands", (ins "::mlir::tpc::interpret::Domains &":$domains)>
+  ];
+}
+
 def RankOpInterface : OpInterface<"RankOpInterface"> {
   let description = [{
     An op that ranks run together, or that runs others: the machine is asked for all ranks at once.

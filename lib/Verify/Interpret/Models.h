@@ -50,6 +50,7 @@ void attachLookupEvaluations(MLIRContext *context);  // EvaluateLookups.cpp
 void attachMoveEvaluations(MLIRContext *context);    // EvaluateMoves.cpp
 void attachSourceEvaluations(MLIRContext *context);  // EvaluateSources.cpp
 void attachRankModels(MLIRContext *context);         // RankModels.cpp
+void attachDomainModels(MLIRContext *context);       // Domains.cpp
 
 /// All of them.
 void attachModels(MLIRContext *context);

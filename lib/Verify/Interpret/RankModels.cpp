@@ -125,4 +125,5 @@ void interpret::attachModels(MLIRContext *context) {
   attachMoveEvaluations(context);
   attachSourceEvaluations(context);
   attachRankModels(context);
+  attachDomainModels(context);
 }

@@ -1,0 +1,164 @@
+//===- Domains.cpp - Which numbers values may be --------------------------===//
+
+#include "Domains.h"
+#include "Models.h"
+
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::interpret;
+
+void Domains::narrow(Value value, Domain domain) {
+  Domain both = get(value).intersect(domain);
+  if (both.least <= both.greatest)
+    domains[value] = both;
+}
+
+LogicalResult Domains::runBlock(Block &block) {
+  for (Operation &op : llvm::reverse(block)) {
+    if (op.getNumOperands() == 0 || isa<func::ReturnOp>(op))
+      continue;
+    auto known = dyn_cast<DomainOpInterface>(op);
+    if (!known)
+      return op.emitError() << "'" << getSourceName(op.getLoc()) << "' (" << op.getName()
+                            << "): it is not known which numbers it can be run with";
+    if (failed(known.narrowOperands(*this)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult Domains::runCall(func::CallOp call) {
+  auto callee = world.getModule().lookupSymbol<func::FuncOp>(call.getCallee());
+  if (!callee || callee.isExternal() || depth > 64)
+    return call.emitError() << "@" << call.getCallee() << " cannot be called";
+  Domains inner(world);
+  inner.depth = depth + 1;
+  Block &body = callee.front();
+  for (auto [result, value] : llvm::zip(call.getResults(), body.getTerminator()->getOperands()))
+    inner.narrow(value, get(result));
+  if (failed(inner.runBlock(body)))
+    return failure();
+  for (auto [argument, operand] : llvm::zip(body.getArguments(), call.getOperands()))
+    narrow(operand, inner.get(argument));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+// Element-wise ops: any numbers, but for those that say more.
+static void narrow(ScalarOpInterface, Domains &) {}
+
+/// Whatever is chosen is an element of the result.
+static void pass(Operation *op, ValueRange operands, Domains &domains) {
+  for (Value operand : operands)
+    domains.narrow(operand, domains.get(op->getResult(0)));
+}
+
+static void narrow(SelectOp op, Domains &d) { pass(op, op->getOperands().drop_front(), d); }
+static void narrow(MaxOp op, Domains &d) { pass(op, op->getOperands(), d); }
+static void narrow(MinOp op, Domains &d) { pass(op, op->getOperands(), d); }
+static void narrow(NegOp op, Domains &d) { d.narrow(op.getOperand(), -d.get(op)); }
+
+static void narrow(CastOp op, Domains &d) {
+  if (!getElementTypeOrSelf(op.getType()).isInteger(1))
+    pass(op, op->getOperands(), d);
+}
+
+/// What is added everywhere.
+static std::optional<double> getNumber(Value value) {
+  SplatElementsAttr splat;
+  if (!matchPattern(value, m_Constant(&splat)))
+    return std::nullopt;
+  if (isa<FloatType>(splat.getElementType()))
+    return splat.getSplatValue<APFloat>().convertToDouble();
+  APInt x = splat.getSplatValue<APInt>();
+  return isUnsigned(splat.getElementType()) ? double(x.getZExtValue()) : double(x.getSExtValue());
+}
+
+static void narrow(AddOp op, Domains &d) {
+  for (unsigned i : {0, 1})
+    if (auto number = getNumber(op->getOperand(1 - i)))
+      d.narrow(op->getOperand(i), d.get(op) + -*number);
+}
+
+static void narrow(SubOp op, Domains &d) {
+  if (auto number = getNumber(op.getRhs()))
+    d.narrow(op.getLhs(), d.get(op) + *number);
+  if (auto number = getNumber(op.getLhs()))
+    d.narrow(op.getRhs(), -d.get(op) + *number);
+}
+
+/// No number is the quotient of an integer and zero.
+static void narrowDivisor(Value divisor, Domains &d) {
+  if (isa<IntegerType>(getElementTypeOrSelf(divisor)))
+    d.narrow(divisor, {1, INFINITY});
+}
+
+static void narrow(DivOp op, Domains &d) { narrowDivisor(op.getRhs(), d); }
+static void narrow(ModOp op, Domains &d) { narrowDivisor(op.getRhs(), d); }
+
+static const Domain notNegative = {0, INFINITY};
+static void narrow(SqrtOp op, Domains &d) { d.narrow(op.getOperand(), notNegative); }
+static void narrow(RsqrtOp op, Domains &d) { d.narrow(op.getOperand(), notNegative); }
+static void narrow(LogOp op, Domains &d) { d.narrow(op.getOperand(), notNegative); }
+
+static void narrow(PowOp op, Domains &d) {
+  auto exponent = getNumber(op.getRhs());
+  if (!exponent || *exponent != std::trunc(*exponent))
+    d.narrow(op.getLhs(), notNegative);
+}
+
+namespace {
+template <typename OpT>
+struct ScalarDomain : DomainOpInterface::ExternalModel<ScalarDomain<OpT>, OpT> {
+  LogicalResult narrowOperands(Operation *op, Domains &domains) const {
+    narrow(cast<OpT>(op), domains);
+    return success();
+  }
+};
+
+/// The result consists of elements of the operands.
+template <typename OpT>
+struct PassesElements : DomainOpInterface::ExternalModel<PassesElements<OpT>, OpT> {
+  LogicalResult narrowOperands(Operation *op, Domains &domains) const {
+    pass(op, op->getOperands(), domains);
+    return success();
+  }
+};
+
+/// It computes with any numbers, and of the result nothing follows for them.
+template <typename OpT> struct AnyNumbers : DomainOpInterface::ExternalModel<AnyNumbers<OpT>, OpT> {
+  LogicalResult narrowOperands(Operation *, Domains &) const { return success(); }
+};
+
+/// The extremum is one of the elements.
+struct ReduceDomain : DomainOpInterface::ExternalModel<ReduceDomain, ReduceOp> {
+  LogicalResult narrowOperands(Operation *op, Domains &domains) const {
+    ReduceFunction function = cast<ReduceOp>(op).getFunction();
+    if (function == ReduceFunction::Max || function == ReduceFunction::Min)
+      pass(op, op->getOperands(), domains);
+    return success();
+  }
+};
+
+struct CallDomain : DomainOpInterface::ExternalModel<CallDomain, func::CallOp> {
+  LogicalResult narrowOperands(Operation *op, Domains &domains) const {
+    return domains.runCall(cast<func::CallOp>(op));
+  }
+};
+} // namespace
+
+void interpret::attachDomainModels(MLIRContext *context) {
+  attachToScalarOps<ScalarDomain>(context);
+  tpc::attachModels<PassesElements, ReshapeOp, ReshardOp, TransposeOp, ExpandOp, RollOp, SliceOp,
+                    ConcatOp, TriluOp, LocalSliceOp, AllGatherOp, AllToAllOp, ExchangeOp,
+                    CollectivePermuteOp, BroadcastOp>(context);
+  tpc::attachModels<AnyNumbers, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, RotaryOp,
+                    CumSumOp, AllReduceOp, ReduceScatterOp>(context);
+  ReduceOp::attachInterface<ReduceDomain>(*context);
+  func::CallOp::attachInterface<CallDomain>(*context);
+}
