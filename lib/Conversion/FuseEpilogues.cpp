@@ -1,6 +1,6 @@
 //===- FuseEpilogues.cpp - What matrix products also compute --------------===//
 
-#include "HostEmitter.h"
+#include "BufferPlanner.h"
 #include "tpc/Conversion/Passes.h"
 #include "tpc/Dialect/LocalIndex.h"
 

@@ -1,12 +1,13 @@
-//===- HostEmitter.cpp - Code around kernels ------------------------------===//
+//===- HostEmitter.cpp - Ops on buffers as calls --------------------------===//
 
 #include "HostEmitter.h"
+#include "tpc/Dialect/RankSizes.h"
 #include "tpc/Conversion/Kernels/KernelOp.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 
-#include "tpc/Interfaces/HostInterfaces.cpp.inc"
+#include "RuntimeCallOp.cpp.inc"
 
 //===----------------------------------------------------------------------===//
 // Module
@@ -20,19 +21,24 @@ LLVM::LLVMFuncOp HostModule::getRuntimeFunction(const abi::Function &function) {
                                   function.getType(module.getContext()));
 }
 
-LLVM::LLVMFunctionType HostModule::getType(func::FuncOp function) {
+HostModule::HostModule(ModuleOp module, const EnvLayout &layout) : module(module), layout(layout) {
+  for (auto [i, entry] : llvm::enumerate(module.getOps<buffer::EntryOp>()))
+    entries[entry.getSymNameAttr()] = i;
+}
+
+std::string HostModule::getName(buffer::FuncOp function) {
+  if (auto stage = function.getStage())
+    return "tpc_stage_" + std::to_string(*stage);
+  return function.getOf().str();
+}
+
+LLVM::LLVMFunctionType HostModule::getType(buffer::FuncOp function) {
   MLIRContext *context = module.getContext();
   auto pointer = LLVM::LLVMPointerType::get(context);
-  Type i32 = IntegerType::get(context, 32);
   SmallVector<Type> types{pointer, pointer};
-  for (Value arg : function.getArguments()) {
-    if (const ParameterNeeds *n = parameters.lookup(arg))
-      types.append(n->packed + n->dense, i32);
-    else
-      types.push_back(pointer);
-  }
-  types.append(parameters.getHidden(function).size(), i32);
-  types.append(function.getNumResults(), pointer);
+  for (Value argument : function.getBody().getArguments())
+    types.push_back(isa<buffer::PlaceType>(argument.getType()) ? Type(pointer)
+                                                               : IntegerType::get(context, 32));
   return LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types);
 }
 
@@ -52,16 +58,34 @@ abi::Pointer HostEmitter::null() {
   return abi::Pointer(LLVM::ZeroOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext())));
 }
 
-abi::I64 HostEmitter::bytes(Type tensor) {
-  return abi::I64(sizes().mul(sizes().numElements(tensor), i64(elementBytes(tensor))));
+abi::I64 HostEmitter::expr(buffer::ExprAttr attr) {
+  return abi::I64(sizes().expr(putValues(attr.getExpr(), host.layout.grid)));
 }
 
-abi::Pointer HostEmitter::offset(abi::Pointer pointer, Value elements, Type tensor) {
-  Value bytes = sizes().mul(elements, i64(elementBytes(tensor)));
+SmallVector<Value> HostEmitter::exprs(ArrayAttr list) {
+  return llvm::map_to_vector(list.getAsRange<buffer::ExprAttr>(),
+                             [&](buffer::ExprAttr attr) -> Value { return expr(attr); });
+}
+
+abi::Pointer HostEmitter::offset(abi::Pointer pointer, Value bytes) {
   if (asConstant(bytes) == 0)
     return pointer;
   return abi::Pointer(LLVM::GEPOp::create(b, loc, pointer.getType(), b.getI8Type(), pointer,
                                           ArrayRef<LLVM::GEPArg>{bytes}));
+}
+
+int64_t HostEmitter::axis(StringRef axis) {
+  auto index = host.layout.axisIndex(axis);
+  return index ? *index - host.layout.symbols.size() : 0;
+}
+
+abi::I32 HostEmitter::axes(ArrayAttr axes) {
+  uint32_t mask = 0;
+  for (auto name : axes.getAsValueRange<StringAttr>())
+    for (auto [i, known] : llvm::enumerate(host.layout.axes()))
+      if (known.getValue() == name)
+        mask |= 1u << i;
+  return i32(mask);
 }
 
 // Scratch of one type and length is one piece of memory: it is filled just
@@ -86,13 +110,28 @@ void HostEmitter::storeAt(Value base, Type type, unsigned place, Value value) {
   LLVM::StoreOp::create(b, loc, value, where);
 }
 
+abi::Pointer HostEmitter::store(Type type, ArrayRef<Value> list) {
+  abi::Pointer memory = scratch(type, std::max<size_t>(1, list.size()));
+  for (auto [i, value] : llvm::enumerate(list))
+    storeAt(memory, type, i, value);
+  return memory;
+}
+
+void HostEmitter::tellNode(Operation *op) {
+  call(TPC_ABI(tpc_at), i32(host.object.getNode(op)));
+}
+
 Value HostEmitter::call(const abi::Function &function, ArrayRef<Value> args) {
   auto call = LLVM::CallOp::create(b, loc, host.getRuntimeFunction(function), args);
   return function.result == abi::Kind::Void ? Value() : call.getResult();
 }
 
-abi::I32 HostEmitter::dtype(Type tensor) {
-  Type t = getElementTypeOrSelf(tensor);
+int64_t HostEmitter::elementBytes(Value place) {
+  return tpc::elementBytes(buffer::getExtent(place).getElement());
+}
+
+abi::I32 HostEmitter::dtype(Value place) {
+  Type t = buffer::getExtent(place).getElement();
   if (t.isF32())
     return i32(TPC_F32);
   if (t.isF64())
@@ -115,145 +154,40 @@ abi::I32 HostEmitter::dtype(Type tensor) {
   }
 }
 
-void HostEmitter::copy(Value to, Value from, Type tensor) {
-  call(TPC_ABI(tpc_copy), abi::Pointer(to), abi::Pointer(from), bytes(tensor));
-}
-
-//===----------------------------------------------------------------------===//
-// Where values are
-//===----------------------------------------------------------------------===//
-
-abi::I32 HostEmitter::parameterIndex(const Parameter &parameter, ParameterUse use) {
-  if (stage)
-    return i32(host.parameters.getIndex(*stage, parameter, use));
-  for (auto [entry, arg] : llvm::zip_equal(host.parameters.getHidden(source), hiddenArguments))
-    if (entry.first == parameter && entry.second == use)
-      return abi::I32(arg);
-  // A function that no stage calls; its code never runs.
-  return i32(0);
-}
-
-abi::I32 HostEmitter::parameterIndex(Value tensor, ParameterUse use) {
-  if (auto op = tensor.getDefiningOp<ParameterOp>())
-    return parameterIndex(ParameterTable::get(op), use);
-  return abi::I32((use == ParameterUse::Packed ? packed : dense).lookup(tensor));
-}
-
-abi::Pointer HostEmitter::pointer(Value tensor) {
-  if (auto it = pointers.find(tensor); it != pointers.end())
-    return abi::Pointer(it->second);
-  if (host.parameters.lookup(tensor))
-    return call(TPC_ABI(tpc_parameter), parameterIndex(tensor, ParameterUse::Dense));
-  Value root = aliasRoot(tensor);
-  if (root != tensor)
-    return pointer(root);
-  auto slot = slotOf.find(tensor);
-  assert(slot != slotOf.end() && "a value without memory");
-  return abi::Pointer(slots[slot->second].begin);
-}
-
-Value HostEmitter::aliasRoot(Value value) const {
-  while (auto op = value.getDefiningOp<HostOpInterface>()) {
-    Value aliased = op.getAliased();
-    if (!aliased || !op.isHostOp())
-      break;
-    value = aliased;
-  }
-  return value;
-}
-
-//===----------------------------------------------------------------------===//
-// Frames
-//===----------------------------------------------------------------------===//
-
-// Values are intervals over the block's ops, from the op that makes them to the
-// last use of them or of another name of theirs. Going along the ops, a value
-// takes a slot that is free, best one of just its size.
-void HostEmitter::planFrame(Block &block, ValueRange results) {
-  DenseMap<Operation *, int64_t> position;
-  int64_t next = 0;
-  for (Operation &op : block)
-    position[&op] = next++;
-
-  // Results lie in the caller's memory from the beginning on.
-  if (Operation *terminator = block.mightHaveTerminator() ? block.getTerminator() : nullptr)
-    for (auto [operand, out] : llvm::zip(terminator->getOperands(), results)) {
-      Value root = operand;
-      while (auto op = root.getDefiningOp<HostOpInterface>()) {
-        if (!op.isHostOp() || !op.getAliased() || !op.isSameMemory())
-          break;
-        root = op.getAliased();
-      }
-      auto op = root.getDefiningOp<HostOpInterface>();
-      if (op && op.isHostOp() && op.needsMemory() && !op.getAliased() && !pointers.count(root))
-        pointers[root] = out;
-      else
-        copies.push_back({out, operand});
-    }
-
-  DenseMap<Value, int64_t> lastUse;
-  auto extend = [&](Value value) {
-    Value root = aliasRoot(value);
-    for (Operation *user : value.getUsers()) {
-      Operation *inBlock = block.findAncestorOpInBlock(*user);
-      if (inBlock)
-        lastUse[root] = std::max(lastUse[root], position[inBlock]);
-    }
-  };
-  for (Operation &op : block)
-    for (Value result : op.getResults())
-      extend(result);
-
-  for (Operation &op : block) {
-    auto hostOp = dyn_cast<HostOpInterface>(op);
-    if (!hostOp || !hostOp.needsMemory())
-      continue;
-    for (Value result : op.getResults()) {
-      if (pointers.count(result) || aliasRoot(result) != result)
-        continue;
-      int64_t now = position[&op];
-      int64_t end = std::max(lastUse.lookup(result), now);
-      Value bytes = this->bytes(result.getType());
-      unsigned best = slots.size();
-      // An operand that dies here may give its memory to the result.
-      if (Value reusable = hostOp.getReusable()) {
-        auto slot = slotOf.find(aliasRoot(reusable));
-        if (slot != slotOf.end() && slots[slot->second].freeAt == now)
-          best = slot->second;
-      }
-      for (unsigned i = 0; i < slots.size() && best == slots.size(); ++i)
-        if (slots[i].freeAt < now && llvm::is_contained(slots[i].sizes, bytes))
-          best = i;
-      for (unsigned i = 0; i < slots.size() && best == slots.size(); ++i)
-        if (slots[i].freeAt < now)
-          best = i;
-      if (best == slots.size())
-        slots.emplace_back();
-      if (!llvm::is_contained(slots[best].sizes, bytes))
-        slots[best].sizes.push_back(bytes);
-      slots[best].freeAt = end;
-      slotOf[result] = best;
-    }
-  }
-}
-
 //===----------------------------------------------------------------------===//
 // Functions
 //===----------------------------------------------------------------------===//
 
-void HostEmitter::begin(StringRef name, LLVM::LLVMFunctionType type, LLVM::Linkage linkage,
-                        bool copiesEnvironment) {
+Block *HostEmitter::makeBlock() {
+  OpBuilder::InsertionGuard guard(b);
+  Region &region = target.getBody();
+  return b.createBlock(&region, region.end());
+}
+
+void HostEmitter::emitBlock(Block &block) {
+  for (Operation &op : block) {
+    loc = op.getLoc();
+    cast<RuntimeCallOpInterface>(op).emit(*this);
+  }
+}
+
+void HostEmitter::emit(buffer::FuncOp function) {
   b.setInsertionPointToEnd(host.module.getBody());
-  target = LLVM::LLVMFuncOp::create(b, loc, name, type, linkage);
+  target = LLVM::LLVMFuncOp::create(b, loc, host.getName(function), host.getType(function),
+                                    LLVM::Linkage::Internal);
   // It runs once in a step, to call what takes the time: optimizing it costs more than it saves.
   target.setOptimizeNone(true);
   target.setNoInline(true);
   Block *first = target.addEntryBlock(b);
-  Block *body = b.createBlock(&target.getBody());
+  Block *body = makeBlock();
   ctx = first->getArgument(0);
   env = first->getArgument(1);
+  for (auto [argument, value] :
+       llvm::zip_equal(function.getBody().getArguments(), first->getArguments().drop_front(2)))
+    values[argument] = value;
   b.setInsertionPointToStart(first);
-  if (copiesEnvironment) {
+  if (function.getStage()) {
+    // The runtime's env has no micro-batch: the stage's ops and rounds get a copy that has.
     Type word = b.getI64Type();
     auto constant = [&](int64_t value) {
       return LLVM::ConstantOp::create(b, loc, word, b.getI64IntegerAttr(value));
@@ -264,123 +198,52 @@ void HostEmitter::begin(StringRef name, LLVM::LLVMFunctionType type, LLVM::Linka
       LLVM::MemcpyOp::create(b, loc, copy, env, constant((size - 1) * sizeof(int64_t)), false);
     env = copy;
   }
+  // Arithmetic on sizes stands before the branch.
+  b.setInsertionPoint(LLVM::BrOp::create(b, loc, body));
+  sizeEmitter = std::make_unique<SizeEmitter>(b, loc, host.layout, env);
+  b.setInsertionPointToStart(body);
+  emitBlock(function.getBody().front());
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}
+
+void HostEmitter::emitIf(Value condition, function_ref<void()> body) {
+  Block *then = makeBlock(), *after = makeBlock();
+  LLVM::CondBrOp::create(b, loc, condition, then, ValueRange(), after, ValueRange());
+  b.setInsertionPointToStart(then);
+  body();
+  LLVM::BrOp::create(b, loc, after);
+  b.setInsertionPointToStart(after);
+}
+
+void HostEmitter::emitRounds(buffer::RoundsOp rounds) {
+  abi::I64 first = i64(0), one = i64(1), count = expr(rounds.getCount());
+  Block *round = makeBlock(), *body = makeBlock(), *after = makeBlock();
+  Value number = round->addArgument(b.getI64Type(), loc);
+  LLVM::BrOp::create(b, loc, ValueRange{first}, round);
+  b.setInsertionPointToStart(round);
+  Value where = LLVM::GEPOp::create(b, loc, env.getType(), b.getI64Type(), env,
+                                    ArrayRef<LLVM::GEPArg>{
+                                        (int32_t)host.layout.microBatchIndex()});
+  LLVM::StoreOp::create(b, loc, number, where);
+  // The device has an env of its own, which changes as work gets there.
+  if (host.layout.axisSize("mb") > 1)
+    call(TPC_ABI(tpc_set_env), i32(host.layout.microBatchIndex()), abi::I64(number));
+  // Sizes may depend on the round: they are computed again in each.
   auto branch = LLVM::BrOp::create(b, loc, body);
   b.setInsertionPoint(branch);
-  sizeEmitter = std::make_unique<SizeEmitter>(b, loc, host.layout, env);
-  entry.emplace(b);
+  auto outer =
+      std::exchange(sizeEmitter, std::make_unique<SizeEmitter>(b, loc, host.layout, env));
   b.setInsertionPointToStart(body);
-}
-
-LogicalResult HostEmitter::emitBody(Block &block, ValueRange results) {
-  planFrame(block, results);
-  Value total = i64(0);
-  SmallVector<Value> begins;
-  for (Slot &slot : slots) {
-    Value size = i64(0);
-    for (Value s : slot.sizes)
-      size = sizes().max(size, s);
-    begins.push_back(total);
-    // Rounded up to the alignment of slots.
-    Value lines = sizes().floorDiv(sizes().add(size, i64(63)), i64(64));
-    total = sizes().add(total, sizes().mul(lines, i64(64)));
+  auto emitBody = [&] { emitBlock(rounds.getBody().front()); };
+  if (buffer::ExprAttr size = rounds.getSizeAttr()) {
+    Value some = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, expr(size), i64(0));
+    emitIf(some, emitBody);
+  } else {
+    emitBody();
   }
-  Value frame;
-  if (!slots.empty()) {
-    frame = call(TPC_ABI(tpc_frame_push), abi::I64(total));
-    for (auto [slot, begin] : llvm::zip_equal(slots, begins))
-      slot.begin = LLVM::GEPOp::create(b, loc, ctx.getType(), b.getI8Type(), frame,
-                                       ArrayRef<LLVM::GEPArg>{begin});
-  }
-
-  for (Operation &op : block) {
-    if (op.hasTrait<OpTrait::IsTerminator>())
-      continue;
-    loc = op.getLoc();
-    auto hostOp = dyn_cast<HostOpInterface>(op);
-    if (!hostOp || !hostOp.isHostOp()) {
-      if (auto kernel = dyn_cast<KernelOpInterface>(op); kernel && kernel.isKernelOp())
-        return op.emitOpError("is not in a kernel: run tpc-outline-kernels first");
-      InFlightDiagnostic error = op.emitOpError("cannot be computed on CPUs");
-      if (op.getNumResults())
-        error
-            << " with elements of type " << getElementTypeOrSelf(op.getResult(0).getType())
-            << ": export the model in f32, f16 or bf16, or put an ONNX Cast to one of them before "
-               "this node and a Cast back behind it";
-      return error;
-    }
-    if (failed(hostOp.lower(*this)))
-      return failure();
-  }
-  for (auto &[to, value] : copies)
-    copy(to, pointer(value), value.getType());
-  if (frame)
-    call(TPC_ABI(tpc_frame_pop), abi::Pointer(frame));
-  LLVM::ReturnOp::create(b, loc, ValueRange());
-  return success();
-}
-
-LogicalResult HostEmitter::emitFunction(func::FuncOp function) {
-  source = function;
-  stage = host.parameters.getStage(function);
-  begin(function.getName(), host.getType(function), LLVM::Linkage::Internal);
-  Block &first = target.getBody().front();
-  unsigned next = 2;
-  for (Value arg : function.getArguments()) {
-    if (const ParameterNeeds *n = host.parameters.lookup(arg)) {
-      if (n->packed)
-        packed[arg] = first.getArgument(next++);
-      if (n->dense)
-        dense[arg] = first.getArgument(next++);
-    } else {
-      pointers[arg] = first.getArgument(next++);
-    }
-  }
-  for (unsigned i = 0; i < host.parameters.getHidden(function).size(); ++i)
-    hiddenArguments.push_back(first.getArgument(next++));
-  return emitBody(function.front(), first.getArguments().drop_front(next));
-}
-
-/// Of the inputs, those that ops of the block itself read.
-void HostEmitter::loadInputs(StageOp stage, Block &block) {
-  for (BlockArgument arg : stage->getBlock()->getArguments())
-    if (llvm::any_of(arg.getUsers(), [&](Operation *user) { return user->getBlock() == &block; }))
-      pointers[arg] = call(TPC_ABI(tpc_input), i32(arg.getArgNumber()));
-}
-
-LogicalResult HostEmitter::emitStage(StringRef name, StageOp op) {
-  stage = op.getIndex();
-  for (Operation &inner : op.getBody().front())
-    if (isa<SendOp, RecvOp, OutputOp>(inner))
-      return inner.emitOpError("stands in a stage, but outside of tpc.micro_batches");
-  begin(name, abi::getType<tpc_stage_fn>(b.getContext()), LLVM::Linkage::Internal,
-        /*copiesEnvironment=*/true);
-  loadInputs(op, op.getBody().front());
-  return emitBody(op.getBody().front(), {});
-}
-
-LogicalResult HostEmitter::emitRound(StringRef name, MicroBatchesOp loop, ArrayRef<Value> shared) {
-  auto parent = cast<StageOp>(loop->getParentOp());
-  stage = parent.getIndex();
-  MLIRContext *context = b.getContext();
-  SmallVector<Type> types(2 + shared.size(), LLVM::LLVMPointerType::get(context));
-  begin(name, LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types),
-        LLVM::Linkage::Internal);
-  for (auto [i, value] : llvm::enumerate(shared))
-    pointers[value] = target.getBody().front().getArgument(2 + i);
-  if (DimAttr batch = loop.getBatchAttr()) {
-    Value size = sizes().localSize(batch);
-    if (!batch.usesAxis("mb"))
-      size = sizes().shardSize(size, StringAttr::get(context, "mb"));
-    Value empty = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, size, i64(0));
-    Region &region = target.getBody();
-    Block *before = b.getInsertionBlock();
-    Block *idle = b.createBlock(&region, region.end());
-    LLVM::ReturnOp::create(b, loc, ValueRange());
-    Block *work = b.createBlock(&region, region.end());
-    b.setInsertionPointToEnd(before);
-    LLVM::CondBrOp::create(b, loc, empty, idle, ValueRange(), work, ValueRange());
-    b.setInsertionPointToStart(work);
-  }
-  loadInputs(parent, loop.getBody().front());
-  return emitBody(loop.getBody().front(), {});
+  sizeEmitter = std::move(outer);
+  Value next = LLVM::AddOp::create(b, loc, number, one);
+  Value more = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, next, count);
+  LLVM::CondBrOp::create(b, loc, more, round, ValueRange{next}, after, ValueRange());
+  b.setInsertionPointToStart(after);
 }

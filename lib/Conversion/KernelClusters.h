@@ -10,7 +10,7 @@
 #ifndef TPC_LIB_CONVERSION_KERNELCLUSTERS_H
 #define TPC_LIB_CONVERSION_KERNELCLUSTERS_H
 
-#include "HostEmitter.h"
+#include "BufferPlanner.h"
 #include "tpc/Conversion/Kernels/KernelOp.h"
 
 namespace mlir::tpc {

@@ -31,13 +31,12 @@ void LowerProgram::runOnOperation() {
   auto layout = EnvLayout::get(module);
   if (failed(layout))
     return signalPassFailure();
-  ParameterTable parameters(module);
   WeightTable weights;
   for (auto weight : llvm::make_early_inc_range(module.getOps<WeightOp>())) {
     weight->remove();
     weights[weight.getSymName()] = weight;
   }
-  HostModule host(module, *layout, parameters);
+  HostModule host(module, *layout);
 
   SmallVector<func::FuncOp> functions, kernels;
   for (auto function : module.getOps<func::FuncOp>())
@@ -54,21 +53,22 @@ void LowerProgram::runOnOperation() {
     if (auto nodes = lowered->getAttrOfType<ArrayAttr>(kernel::kNodesAttr))
       for (auto name : nodes.getAsRange<StringAttr>())
         host.object.getNode(name);
-  for (func::FuncOp function : functions)
-    if (failed(HostEmitter(host, function.getLoc()).emitFunction(function)))
-      return signalPassFailure();
+  auto buffers = llvm::to_vector(module.getOps<buffer::FuncOp>());
+  if (buffers.empty() && !(functions.empty() && module.getOps<PipelineOp>().empty())) {
+    module.emitError("has no functions on buffers: run tpc-plan-buffers first");
+    return signalPassFailure();
+  }
+  for (buffer::FuncOp function : buffers)
+    HostEmitter(host, function.getLoc()).emit(function);
 
   SmallVector<std::pair<SmallVector<std::string>, std::string>> programs; // stages, manifest
   for (auto pipeline : llvm::make_early_inc_range(module.getOps<PipelineOp>())) {
     SmallVector<std::string> stages;
     ProgramFacts facts = ProgramFacts::get(module, pipeline);
-    for (auto stage : pipeline.getBody().getOps<StageOp>()) {
+    for (auto stage : pipeline.getBody().getOps<StageOp>())
       stages.push_back("tpc_stage_" + std::to_string(stage.getIndex()));
-      if (failed(HostEmitter(host, stage.getLoc()).emitStage(stages.back(), stage)))
-        return signalPassFailure();
-    }
     auto manifest = buildManifest(module, pipeline, name.empty() ? "program" : StringRef(name),
-                                  *layout, parameters, weights, facts, digestWeights);
+                                  *layout, weights, facts, digestWeights);
     if (failed(manifest))
       return signalPassFailure();
     pipeline.erase();
@@ -78,6 +78,10 @@ void LowerProgram::runOnOperation() {
     host.object.emit(module, stages, manifest);
   for (func::FuncOp function : llvm::concat<func::FuncOp>(functions, kernels))
     function.erase();
+  for (buffer::FuncOp function : buffers)
+    function.erase();
+  for (auto entry : llvm::make_early_inc_range(module.getOps<buffer::EntryOp>()))
+    entry.erase();
   if (lowered) {
     module.getBody()->getOperations().splice(module.getBody()->end(),
                                              lowered.getBody()->getOperations());

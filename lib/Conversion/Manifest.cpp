@@ -124,13 +124,14 @@ static FailureOr<json::Array> refineDim(WeightOp weight, ArrayRef<StridedFactorA
   return array;
 }
 
-static FailureOr<json::Object> describe(WeightOp weight, const ParameterTable::Entry &entry,
+static FailureOr<json::Object> describe(WeightOp weight, buffer::EntryOp entry,
                                         const ProgramFacts &facts) {
-  const Parameter &p = entry.parameter;
+  buffer::LoadAttr p = entry.getLoad();
+  bool isPacked = p.getUse() == buffer::ParameterUse::Packed;
   auto type = cast<RankedTensorType>(weight.getType());
-  ViewAttr view = p.view ? p.view : ViewAttr::getDense(weight.getContext(), type.getShape());
+  ViewAttr view = p.getView() ? p.getView() : ViewAttr::getDense(weight.getContext(), type.getShape());
   json::Array dims, source;
-  DistAttr dist = getDist(p.type);
+  DistAttr dist = getDist(p.getType());
   for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
     auto refined = refineDim(weight, view.getFactors(i), dim);
     if (failed(refined))
@@ -140,17 +141,17 @@ static FailureOr<json::Object> describe(WeightOp weight, const ParameterTable::E
   for (int64_t size : type.getShape())
     source.push_back(size);
   // Products multiply by f32 whatever the file holds.
-  std::string loaded = entry.use == ParameterUse::Packed ? "f32" : dtypeName(p.type);
-  json::Object object{{"name", text(p.weight.getValue())},
-                      {"stage", entry.stage},
+  std::string loaded = isPacked ? "f32" : dtypeName(p.getType());
+  json::Object object{{"name", text(p.getWeight())},
+                      {"stage", static_cast<int64_t>(entry.getStage())},
                       {"dtype", loaded},
                       {"offset", (int64_t)weight.getOffset()},
                       {"bytes", type.getNumElements() * elementBytes(type)},
                       {"view_offset", view.getOffset()},
                       {"dims", std::move(dims)},
                       {"source_shape", std::move(source)},
-                      {"use", entry.use == ParameterUse::Packed ? "matmul_rhs" : "dense"},
-                      {"init", facts.onesByDefault.contains(p.weight) ? "ones" : "normal"}};
+                      {"use", isPacked ? "matmul_rhs" : "dense"},
+                      {"init", facts.onesByDefault.contains(p.getWeight()) ? "ones" : "normal"}};
   if (loaded != dtypeName(type))
     object["source_dtype"] = dtypeName(type);
   return object;
@@ -250,7 +251,6 @@ static json::Object describeGrid(const EnvLayout &layout, ModuleOp module) {
 
 FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipeline,
                                                 StringRef name, const EnvLayout &layout,
-                                                const ParameterTable &parameters,
                                                 const WeightTable &weights,
                                                 const ProgramFacts &facts, bool digestWeights) {
   json::Array symbols, inputs, outputs, constraints, files, list;
@@ -309,8 +309,9 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     }
 
   SmallVector<File> found;
-  for (const ParameterTable::Entry &entry : parameters.getEntries()) {
-    WeightOp weight = weights.at(entry.parameter.weight.getValue()).get();
+  for (auto entry : module.getOps<buffer::EntryOp>()) {
+    StringRef name = entry.getLoad().getWeight();
+    WeightOp weight = weights.at(name).get();
     auto object = describe(weight, entry, facts);
     if (failed(object))
       return failure();
@@ -319,7 +320,7 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     if (file == found.end())
       file = &found.emplace_back(File{path, {}, {}});
     file->ranges.push_back({*object->getInteger("offset"), *object->getInteger("bytes")});
-    file->names.try_emplace(file->ranges.back(), entry.parameter.weight.str());
+    file->names.try_emplace(file->ranges.back(), name.str());
     (*object)["file"] = (int64_t)(file - found.begin());
     list.push_back(std::move(*object));
   }

@@ -3,7 +3,7 @@
 #ifndef TPC_LIB_CONVERSION_MANIFEST_H
 #define TPC_LIB_CONVERSION_MANIFEST_H
 
-#include "ParameterTable.h"
+#include "tpc/Buffer/Buffer.h"
 #include "tpc/Conversion/Env/SizeEmitter.h"
 
 #include "mlir/IR/OwningOpRef.h"
@@ -30,11 +30,11 @@ struct ProgramFacts {
 using WeightTable = llvm::StringMap<OwningOpRef<WeightOp>>;
 
 /// The JSON text of docs/architecture.md, section 5. With `digestWeights` all weights are read, and
-/// the digest of each is part of it.
+/// the digest of each is part of it. Parameters are the entries of the table
+/// (tpc_buffer.entry).
 FailureOr<std::string> buildManifest(ModuleOp module, PipelineOp pipeline, StringRef name,
-                                     const EnvLayout &layout, const ParameterTable &parameters,
-                                     const WeightTable &weights, const ProgramFacts &facts,
-                                     bool digestWeights);
+                                     const EnvLayout &layout, const WeightTable &weights,
+                                     const ProgramFacts &facts, bool digestWeights);
 
 } // namespace mlir::tpc
 

@@ -173,11 +173,3 @@ ParameterTable::getHidden(func::FuncOp function) const {
     return {};
   return it->second;
 }
-
-int32_t ParameterTable::getIndex(int64_t stage, const Parameter &parameter, ParameterUse use) {
-  for (auto [i, entry] : llvm::enumerate(entries))
-    if (entry.stage == stage && entry.use == use && entry.parameter == parameter)
-      return i;
-  entries.push_back({stage, parameter, use});
-  return entries.size() - 1;
-}

@@ -10,6 +10,7 @@
 #ifndef TPC_LIB_CONVERSION_PARAMETERTABLE_H
 #define TPC_LIB_CONVERSION_PARAMETERTABLE_H
 
+#include "tpc/Buffer/Buffer.h"
 #include "tpc/Dialect/Dist.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -17,7 +18,7 @@
 
 namespace mlir::tpc {
 
-enum class ParameterUse { Packed, Dense };
+using buffer::ParameterUse;
 
 /// The parameter that a product's right side is loaded from.
 Value getLoaded(Value rhs);
@@ -39,12 +40,6 @@ struct ParameterNeeds {
 
 class ParameterTable {
 public:
-  struct Entry {
-    int64_t stage;
-    Parameter parameter;
-    ParameterUse use;
-  };
-
   explicit ParameterTable(ModuleOp module);
 
   static Parameter get(ParameterOp op) {
@@ -59,13 +54,11 @@ public:
 
   /// The stage that alone calls a function; nothing if there are several.
   std::optional<int64_t> getStage(func::FuncOp function) const;
+  /// Whether any stage calls it.
+  bool isReached(func::FuncOp function) const { return stages.count(function); }
   /// Parameters that a function of several stages needs to be told, beyond its
   /// arguments.
   ArrayRef<std::pair<Parameter, ParameterUse>> getHidden(func::FuncOp function) const;
-
-  /// The index of an entry, which is made if there is none.
-  int32_t getIndex(int64_t stage, const Parameter &parameter, ParameterUse use);
-  ArrayRef<Entry> getEntries() const { return entries; }
 
 private:
   void findStages(ModuleOp module);
@@ -79,7 +72,6 @@ private:
   DenseMap<Operation *, SmallVector<int64_t>> stages;
   DenseMap<Operation *, SmallVector<std::pair<Parameter, ParameterUse>>> hidden;
   DenseMap<Value, ParameterNeeds> needs;
-  SmallVector<Entry> entries;
 };
 
 } // namespace mlir::tpc

@@ -1,6 +1,7 @@
 //===- RegisterLowering.cpp - How ops are lowered --------------------------===//
 
-#include "HostModels.h"
+#include "BufferPlanner.h"
+#include "HostEmitter.h"
 #include "tpc/Conversion/Kernels/KernelOp.h"
 #include "tpc/Conversion/Lower.h"
 
@@ -17,6 +18,8 @@ void mlir::tpc::registerLowering(DialectRegistry &registry) {
     attachStageModels(context);
     attachCommunicationModels(context);
   });
+  registry.addExtension(
+      +[](MLIRContext *context, buffer::BufferDialect *) { attachRuntimeCalls(context); });
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
 }

@@ -1,6 +1,6 @@
 //===- WidenProducts.cpp - Libraries compute in f32 -----------------------===//
 
-#include "HostEmitter.h"
+#include "BufferPlanner.h"
 #include "tpc/Conversion/Passes.h"
 
 namespace mlir::tpc {

@@ -83,6 +83,7 @@ void ::tpc::buildKernelsPassPipeline(OpPassManager &pm) {
 }
 
 void ::tpc::buildLoweringPassPipeline(OpPassManager &pm, const LoweringOptions &options) {
+  pm.addPass(createPlanBuffers());
   pm.addPass(createLowerKernels());
   LowerProgramOptions program;
   program.name = options.name;

@@ -5,6 +5,7 @@
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
 #include "tpc/Analysis/Passes.h"
+#include "tpc/Buffer/Buffer.h"
 #include "tpc/Conversion/Cpu/Passes.h"
 #include "tpc/Conversion/Kernels/Passes.h"
 #include "tpc/Conversion/Lower.h"
@@ -29,7 +30,8 @@
 void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
-  registry.insert<mlir::tpc::TpcDialect, mlir::tpc::kernel::TpcKernelDialect>();
+  registry.insert<mlir::tpc::TpcDialect, mlir::tpc::kernel::TpcKernelDialect,
+                  mlir::tpc::buffer::BufferDialect>();
   mlir::tpc::registerIndexModels(registry);
   mlir::tpc::registerCostModels(registry);
   mlir::tpc::registerVerification(registry);

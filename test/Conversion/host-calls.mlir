@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-lower-kernels --tpc-lower-program --canonicalize --cse | FileCheck %s
+// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program --canonicalize --cse | FileCheck %s
 
 // Calls of the runtime's library and of kernels: sizes, strides, and what a product computes as well.
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {

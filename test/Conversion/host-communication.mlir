@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-build-kernels --tpc-lower-kernels --tpc-lower-program --canonicalize --cse | FileCheck %s
+// RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program --canonicalize --cse | FileCheck %s
 
 // What communication tells the runtime (tpc/runtime.h): axes as a mask in the order of the grid, the type of elements (0: f32,
 // 3: bf16, 4: i8), the reduction (0: sum, 1: max), and the tensor as [outer, n, inner], of which n is split.

@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-outline-kernels --tpc-build-kernels --tpc-lower-kernels --tpc-lower-program | FileCheck %s
+// RUN: tpc-opt %s --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program | FileCheck %s
 
 // What the manifest says of ids: the rows that they may name.
 

@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-build-kernels | FileCheck %s
+// RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers | FileCheck %s
 
 // 16-bit elements are computed in f32, and each op rounds once: between two ops as well, so that bits do not depend on what was
 // fused into one kernel.

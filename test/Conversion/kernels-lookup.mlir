@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-build-kernels | FileCheck %s
+// RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers | FileCheck %s
 
 // Lookups in kernels: negative indices count from the end, one that is in no rank's part is reported, and what lies in another
 // rank's part reads as zero. (lower-lookups.mlir has an embedding.)

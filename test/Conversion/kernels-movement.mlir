@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-build-kernels | FileCheck %s
+// RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers | FileCheck %s
 
 // Kernels of ops that move elements: where the element at an index comes from. A kernel runs rows [lo, hi); what is left of an
 // index are loops.

@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-build-kernels | FileCheck %s
+// RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers | FileCheck %s
 
 // Kernels of what needs a whole row, or a whole column: sums, extremes, norms, softmax, products that no library computes.
 

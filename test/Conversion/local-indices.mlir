@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-build-kernels | FileCheck %s
+// RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers | FileCheck %s
 
 // Which elements of a dimension a rank has. Of 7 over three ranks the first has 3, beginning at 0, the others 2, at 3 and 5:
 // (7 + 2 - c) floordiv 3 elements, beginning at 2 c + min(c, 1). The coordinate is the first word of the environment.

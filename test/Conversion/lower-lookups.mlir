@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-outline-kernels --tpc-build-kernels --tpc-lower-kernels --tpc-lower-program=name=lookups | FileCheck %s
+// RUN: tpc-opt %s --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=lookups | FileCheck %s
 
 module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
 tpc.weight @table in "/w.bin" at 64 : tensor<10x4xf32>

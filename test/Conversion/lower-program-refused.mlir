@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --split-input-file --tpc-build-kernels --tpc-lower-kernels --tpc-lower-program -verify-diagnostics
+// RUN: tpc-opt %s --split-input-file --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program -verify-diagnostics
 
 // A size that no input has cannot be known at run time.
 func.func private @stage_0() -> tensor<?xi64, #tpc.dist<[k]>> {

@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-lower-kernels --tpc-lower-program=name=rounds | FileCheck %s
+// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=rounds | FileCheck %s
 
 !p = tensor<?xf32, #tpc.dist<[s], local>>
 !w = tensor<8xf32>

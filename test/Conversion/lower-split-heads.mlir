@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --split-input-file --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-lower-kernels --tpc-lower-program=name=heads | FileCheck %s
+// RUN: tpc-opt %s --split-input-file --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=heads | FileCheck %s
 
 // Four query heads of each of two kv heads, over two ranks: a rank's heads are 0, 1, 4 and 5, which is not a run. Its groups are
 // of two: local heads count, four and two of them.

@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-build-kernels --tpc-lower-kernels --tpc-lower-program=name=told | FileCheck %s
+// RUN: tpc-opt %s --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=told | FileCheck %s
 
 // The manifest: what the runtime is told, which knows nothing of the compiler (docs/architecture.md, section 5).
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 1, mb = 2>, tpc.source = "/models/m.onnx",

@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-lower-kernels --tpc-lower-program=name=names | FileCheck %s
+// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=names | FileCheck %s
 
 // Weights have the model's names, which may be those of what lowering makes: of a global, a function of the runtime, a stage, a
 // kernel. Each is what it says, and made once.

@@ -54,11 +54,32 @@ def OutlineKernels : Pass<"tpc-outline-kernels", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
 }
 
-def LowerProgram : Pass<"tpc-lower-program", "::mlir::ModuleOp"> {
-  let summary = "Turns stages and layers into runtime calls, the pipeline into the program object";
+def PlanBuffers : Pass<"tpc-plan-buffers", "::mlir::ModuleOp"> {
+  let summary = "Plans memory: a function on buffers beside each function and stage of tensors";
   let description = [{
-    Nothing of `tpc` is left. Kernels have been lowered (`tpc-lower-kernels`). Buffers are planned: one frame for each function call, shared by values that
-    do not live at the same time. `tpc_program_v2` refers to the manifest and to one function for each stage.
+    What the runtime is to be called for, in which order and on which memory, as ops of `tpc_buffer`. Values that do not live at the same
+    time share a slot of the function's frame; results lie in memory of the caller's:
+
+        func.func private @layer(%x) {              tpc_buffer.func @layer_on_buffers of @layer(%x = value 0 : …) to (%y : …) {
+          %0 = tpc.matmul %x, %w                      %frame = tpc_buffer.push "…"
+          %1 = tpc.all_reduce %0 over ["tp"]   ->     %0 = tpc_buffer.slot %frame at 0 : "_8*n" x f32
+          return %1                                   tpc_buffer.product %x by %parameter to %0 m n k _6.tp n _8
+        }                                             tpc_buffer.all_reduce %0 to %y over ["tp"] sum count "_8*n"
+                                                      tpc_buffer.pop %frame
+                                                    }
+
+    All parameters get a place in a table (`tpc_buffer.entry`). The functions of tensors stay: `tpc-verify-buffers` compares the two.
+    Functions that no stage calls are left out. Errors: an op that is neither a call nor part of a kernel.
+  }];
+  let dependentDialects = ["::mlir::tpc::buffer::BufferDialect"];
+}
+
+def LowerProgram : Pass<"tpc-lower-program", "::mlir::ModuleOp"> {
+  let summary = "Turns ops on buffers into runtime calls, the pipeline into the program object";
+  let description = [{
+    Nothing of `tpc` and `tpc_buffer` is left. Each op on buffers becomes one call of the runtime. Kernels have been lowered (`tpc-lower-kernels`),
+    and static sizes, which have names until then, their numbers. `tpc_program_v2` refers to the manifest and to one function for each stage.
+    Needs `tpc-plan-buffers` before it.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
   let options = [Option<"name", "name", "std::string", "\"\"", "name of the program in the manifest">,

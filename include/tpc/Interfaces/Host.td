@@ -7,8 +7,7 @@ include "mlir/IR/OpBase.td"
 
 def HostOpInterface : OpInterface<"HostOpInterface"> {
   let description = [{
-    An op that is lowered in the function it stands in: a call of the runtime or of another function, or
-    nothing but another name for memory.
+    An op that is planned where it stands: a call of the runtime or of another function, or nothing but another name for memory.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
@@ -21,8 +20,8 @@ def HostOpInterface : OpInterface<"HostOpInterface"> {
     InterfaceMethod<"Whether the results need memory of the frame.", "bool", "needsMemory", (ins), "", [{ return true; }]>,
     InterfaceMethod<"The operand whose memory the result may take over if nobody needs it any more, or null.",
       "::mlir::Value", "getReusable", (ins), "", [{ return ::mlir::Value(); }]>,
-    InterfaceMethod<"Emits the code. The results' memory is there, except where it is an operand's.",
-      "::llvm::LogicalResult", "lower", (ins "::mlir::tpc::HostEmitter &":$emitter)>
+    InterfaceMethod<"Makes the ops on buffers (see the tpc_buffer dialect). The results' memory is there, except where it is an operand's.",
+      "::llvm::LogicalResult", "plan", (ins "::mlir::tpc::BufferPlanner &":$planner)>
   ];
 }
 

@@ -2,6 +2,8 @@
 
 #include "tpc/Conversion/Env/SizeEmitter.h"
 
+#include "tpc/Dialect/RankSizes.h"
+
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;

@@ -1,0 +1,29 @@
+//===- Buffer.h - The tpc_buffer dialect ------------------------*- C++ -*-===//
+
+#ifndef TPC_BUFFER_BUFFER_H
+#define TPC_BUFFER_BUFFER_H
+
+#include "tpc/Dialect/Tpc.h"
+
+#include "tpc/Buffer/BufferDialect.h.inc"
+#include "tpc/Buffer/BufferEnums.h.inc"
+
+namespace mlir::tpc::buffer::detail {
+struct ExprAttrStorage;
+} // namespace mlir::tpc::buffer::detail
+
+#define GET_ATTRDEF_CLASSES
+#include "tpc/Buffer/BufferAttrs.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "tpc/Buffer/BufferTypes.h.inc"
+
+#define GET_OP_CLASSES
+#include "tpc/Buffer/BufferOps.h.inc"
+
+namespace mlir::tpc::buffer {
+/// The extent of a place.
+ExtentAttr getExtent(Value place);
+} // namespace mlir::tpc::buffer
+
+#endif // TPC_BUFFER_BUFFER_H

@@ -1,0 +1,44 @@
+//===- BufferDialect.td - The tpc_buffer dialect ----------------*- tablegen -*-===//
+
+#ifndef TPC_BUFFER_BUFFERDIALECT
+#define TPC_BUFFER_BUFFERDIALECT
+
+include "mlir/IR/OpBase.td"
+
+def Buffer_Dialect : Dialect {
+  let name = "tpc_buffer";
+  let cppNamespace = "::mlir::tpc::buffer";
+  let summary = "What a rank does in one step: runtime calls on planned memory";
+  let description = [{
+    A program after `tpc-plan-buffers`. Where the staged program has tensors, it has *places*: an address of a known number
+    of elements, in a frame of the runtime's stack, in memory of the caller, in a parameter, a constant or an input of the model.
+    Each op but those that name places is one call of the runtime (`tpc/runtime.h`), and they run in the order in which they
+    stand: an op begins when all before it have ended.
+
+        tpc_buffer.entry @parameter_0 packed @w stage 0 : tensor<8x3xf32, …>
+        tpc_buffer.func @on_buffers_layer of @layer(%x = value 0 : "8*n" x f32) to (%y : "8*n" x f32) {
+          %frame = tpc_buffer.push "64*((11*n + 15) floordiv 16)"
+          %w = tpc_buffer.parameter @parameter_0
+          %0 = tpc_buffer.slot %frame at 0 : "3*n" x f32
+          tpc_buffer.product %x by %w to %0 m n k 8 n 3
+          ...
+          tpc_buffer.all_reduce %1 to %2 over ["tp"] sum count "8*n"
+          tpc_buffer.launch @kernel_add(%2, %x) to (%y) rows n grain 1025
+          tpc_buffer.pop %frame
+        }
+
+    Sizes, offsets and counts are expressions (`#tpc_buffer.expr`) over the program's symbols, this rank's coordinates (`rank.tp`)
+    and the micro-batch (`rank.mb`), so that one text stands for all ranks and sizes. Nothing here knows a device.
+
+    The tensor program stays beside it. `tpc-verify-buffers` walks through both and shows that each place holds, whenever it is
+    read, the value that the tensor program means.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
+  let extraClassDeclaration = [{
+    void registerAttributes();
+    void registerTypes();
+  }];
+}
+
+#endif

@@ -1,0 +1,327 @@
+//===- BufferOps.td - Places, and runtime calls on them ---------*- tablegen -*-===//
+
+#ifndef TPC_BUFFER_BUFFEROPS
+#define TPC_BUFFER_BUFFEROPS
+
+include "tpc/Buffer/BufferAttrs.td"
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Buffer_BuildableType<TypeDef type, string cppName, string what>
+    : Type<type.predicate, what, "::mlir::tpc::buffer::" # cppName # "Type">,
+      BuildableType<"::mlir::tpc::buffer::" # cppName # "Type::get($_builder.getContext())">;
+
+def Buffer_Place : Buffer_BuildableType<Buffer_PlaceType, "Place", "place">;
+def Buffer_Parameter : Buffer_BuildableType<Buffer_ParameterType, "Parameter", "parameter">;
+def Buffer_Frame : Buffer_BuildableType<Buffer_FrameType, "Frame", "frame">;
+
+def Buffer_Exprs : TypedArrayAttrBase<Buffer_ExprAttr, "expressions">;
+def Buffer_Axes : TypedArrayAttrBase<StrAttr, "grid axes">;
+
+def Buffer_Read : Arg<Buffer_Place, "", [MemRead]>;
+def Buffer_Reads : Arg<Variadic<Buffer_Place>, "", [MemRead]>;
+def Buffer_MaybeRead : Arg<Optional<Buffer_Place>, "", [MemRead]>;
+def Buffer_Write : Arg<Buffer_Place, "", [MemWrite]>;
+def Buffer_Writes : Arg<Variadic<Buffer_Place>, "", [MemWrite]>;
+
+class Buffer_Op<string mnemonic, list<Trait> traits = []> : Op<Buffer_Dialect, mnemonic, traits>;
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+def Buffer_EntryOp : Buffer_Op<"entry", [Symbol]> {
+  let summary = "An entry of the table of parameters, which the manifest lists";
+  let description = [{
+    `tpc_buffer.entry @parameter_0 stage 0 packed @w : tensor<8x3xf32, …>`: what the ranks of a stage load before the first step, and for which
+    use: `packed` for products, or `dense` as it is. Its number is its place among the entries of the module.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$stage, Buffer_LoadAttr:$load);
+  let assemblyFormat = "$sym_name `stage` $stage custom<Load>($load) attr-dict";
+}
+
+def Buffer_FuncOp : Buffer_Op<"func", [Symbol, IsolatedFromAbove, SingleBlock, NoTerminator]> {
+  let summary = "A layer or a stage on buffers";
+  let description = [{
+    `of` is the tensor function, or with `stage` the pipeline, that it computes. Arguments say what they stand for, see
+    `#tpc_buffer.argument`; after `to` stand places of the caller's for the results, in order. A caller gives places for
+    results that are disjoint from all others. What belongs to a stage has no arguments.
+
+        tpc_buffer.func @on_buffers_layer of @layer(%x = value 0 : "8*n" x f32, %w = packed 1) to (%y : "8*n" x f32) { ... }
+        tpc_buffer.func @on_buffers_stage_0 of @main stage 0 { ... }
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$of, OptionalAttr<I64Attr>:$stage,
+                       TypedArrayAttrBase<Buffer_ArgumentAttr, "arguments">:$args, TypedArrayAttrBase<Buffer_ExtentAttr, "places">:$results_places);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The places for results.
+    Block::BlockArgListType getResultPlaces() { return getBody().getArguments().drop_front(getArgs().size()); }
+  }];
+}
+
+def Buffer_RoundsOp : Buffer_Op<"rounds", [SingleBlock, NoTerminator]> {
+  let summary = "Repeats its body for each micro-batch";
+  let description = [{
+    `tpc_buffer.rounds 4 of "(batch + 3 - rank.mb) floordiv 4" { ... }`: four rounds, in which `rank.mb` counts from 0. A round in which the size behind
+    `of` is 0 is left out; without it, none is. The runtime sets the micro-batch that kernels see before each round.
+  }];
+  let arguments = (ins Buffer_ExprAttr:$count, OptionalAttr<Buffer_ExprAttr>:$size);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "custom<Expr>($count) (`of` custom<Expr>($size)^)? attr-dict-with-keyword $body";
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+def Buffer_PushOp : Buffer_Op<"push", [MemoryEffects<[MemAlloc]>, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let summary = "A frame of so many bytes on top of the runtime's stack. tpc_frame_push.";
+  let arguments = (ins Buffer_ExprAttr:$bytes);
+  let results = (outs Buffer_Frame:$frame);
+  let assemblyFormat = "custom<Expr>($bytes) attr-dict";
+}
+
+def Buffer_PopOp : Buffer_Op<"pop", [MemoryEffects<[MemFree]>]> {
+  let summary = "Gives the frame on top of the stack back. tpc_frame_pop.";
+  let arguments = (ins Buffer_Frame:$frame);
+  let assemblyFormat = "$frame attr-dict";
+}
+
+/// Names a place.
+class Buffer_PlaceOp<string mnemonic, list<Trait> traits = []> : Buffer_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>], traits)> {
+  let results = (outs Buffer_Place:$place);
+}
+
+def Buffer_SlotOp : Buffer_PlaceOp<"slot"> {
+  let summary = "A part of a frame, from a byte on";
+  let description = [{
+    `%0 = tpc_buffer.slot %frame at "64*n" : "3*n" x f32`. Slots may overlap: values that do not live at the same time share memory.
+  }];
+  let arguments = (ins Buffer_Frame:$frame, Buffer_ExprAttr:$offset, Buffer_ExtentAttr:$extent);
+  let assemblyFormat = "$frame `at` custom<Expr>($offset) `:` custom<Extent>($extent) attr-dict";
+}
+
+def Buffer_InputOp : Buffer_PlaceOp<"input"> {
+  let summary = "An input of the model: the whole tensor, on every rank. tpc_input.";
+  let arguments = (ins I64Attr:$index, Buffer_ExtentAttr:$extent);
+  let assemblyFormat = "$index `:` custom<Extent>($extent) attr-dict";
+}
+
+def Buffer_ConstantOp : Buffer_PlaceOp<"constant"> {
+  let summary = "Data of the program. tpc_constant.";
+  let arguments = (ins ElementsAttr:$value, Buffer_ExtentAttr:$extent);
+  let assemblyFormat = "$value `:` custom<Extent>($extent) attr-dict";
+}
+
+def Buffer_ParameterOp : Buffer_Op<"parameter", [Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "The index of an entry of the table of parameters";
+  let arguments = (ins FlatSymbolRefAttr:$entry);
+  let results = (outs Buffer_Parameter:$index);
+  let assemblyFormat = "$entry attr-dict";
+}
+
+def Buffer_DenseOp : Buffer_PlaceOp<"dense"> {
+  let summary = "This rank's part of a parameter, dense and row-major. tpc_parameter.";
+  let arguments = (ins Buffer_Parameter:$index, Buffer_ExtentAttr:$extent);
+  let assemblyFormat = "$index `:` custom<Extent>($extent) attr-dict";
+}
+
+def Buffer_PartOp : Buffer_PlaceOp<"part"> {
+  let summary = "A part of a place, from an element on";
+  let arguments = (ins Buffer_Place:$whole, Buffer_ExprAttr:$from, Buffer_ExtentAttr:$extent);
+  let assemblyFormat = "$whole `from` custom<Expr>($from) `:` custom<Extent>($extent) attr-dict";
+}
+
+//===----------------------------------------------------------------------===//
+// Computation
+//===----------------------------------------------------------------------===//
+
+def Buffer_CopyOp : Buffer_Op<"copy"> {
+  let summary = "Copies bytes between places that do not overlap. tpc_copy.";
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_ExprAttr:$bytes);
+  let assemblyFormat = "$from `to` $to `bytes` custom<Expr>($bytes) attr-dict";
+}
+
+def Buffer_LaunchOp : Buffer_Op<"launch", [AttrSizedOperandSegments]> {
+  let summary = "Runs a generated kernel over rows. tpc_launch.";
+  let description = [{
+    `tpc_buffer.launch @kernel_add(%x, %y) to (%z) rows "batch*sequence" grain 1025`. `grain`: rows that one thread should have at least. No place of
+    a result overlaps another.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Buffer_Reads:$reads, Buffer_Writes:$writes, Buffer_ExprAttr:$rows,
+                       Buffer_ExprAttr:$grain);
+  let assemblyFormat = [{
+    $kernel `(` $reads `)` `to` ` ` `(` $writes `)` `rows` custom<Expr>($rows) `grain` custom<Expr>($grain) attr-dict
+  }];
+}
+
+def Buffer_CallOp : Buffer_Op<"call", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Calls another function on buffers";
+  let description = [{
+    `tpc_buffer.call @on_buffers_layer(%x, %w) to (%y)`: places and indices of parameters as the callee's arguments ask for, then places for its results.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$callee, Arg<Variadic<AnyTypeOf<[Buffer_Place, Buffer_Parameter]>>, "", [MemRead]>:$args,
+                       Buffer_Writes:$writes);
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
+  let summary = "A matrix product with a packed parameter. tpc_matmul.";
+  let description = [{
+    `to[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n]`, in f32. `to` may be `residual`, and nothing else that it reads.
+  }];
+  let arguments = (ins Buffer_Read:$x, Buffer_Parameter:$parameter, Buffer_MaybeRead:$bias, Buffer_MaybeRead:$residual,
+                       Buffer_Write:$to, Buffer_ExprAttr:$m, Buffer_ExprAttr:$k, Buffer_ExprAttr:$n,
+                       DefaultValuedAttr<Buffer_Epilogue, "Epilogue::None">:$epilogue);
+  let assemblyFormat = [{
+    $x `by` $parameter (`bias` $bias^)? (`residual` $residual^)? `to` $to `m` custom<Expr>($m) `k` custom<Expr>($k)
+    `n` custom<Expr>($n) (`epilogue` $epilogue^)? attr-dict
+  }];
+}
+
+def Buffer_BatchProductOp : Buffer_Op<"batch_product"> {
+  let summary = "Matrix products of computed values. tpc_batch_matmul.";
+  let description = [{
+    `to[b, m, n] = a[b, m, k] * b[b, k, n]` in f32, for `batch` matrices that are `a_stride` and `b_stride` elements apart; 0 uses one for all.
+  }];
+  let arguments = (ins Buffer_Read:$a, Buffer_Read:$b, Buffer_Write:$to, Buffer_ExprAttr:$batch, Buffer_ExprAttr:$m,
+                       Buffer_ExprAttr:$k, Buffer_ExprAttr:$n, Buffer_ExprAttr:$a_stride, Buffer_ExprAttr:$b_stride);
+  let assemblyFormat = [{
+    $a `by` $b `to` $to `batch` custom<Expr>($batch) `m` custom<Expr>($m) `k` custom<Expr>($k) `n` custom<Expr>($n)
+    `strides` custom<Expr>($a_stride) custom<Expr>($b_stride) attr-dict
+  }];
+}
+
+def Buffer_AttentionOp : Buffer_Op<"attention", [AttrSizedOperandSegments]> {
+  let summary = "Scaled dot-product attention. tpc_attention.";
+  let description = [{
+    q `[batch, queries, heads, size]`, k `[batch, keys, kv_heads, size]`, v `[batch, keys, kv_heads, value_size]`, in f32; heads / kv_heads
+    consecutive query heads share a kv head. `strides`: elements from one token to the next, of q, k, v and the result. The masks and the bias are as
+    in `tpc.attention`; their `strides` are those of batch and heads, 0 where they broadcast. With `causal`, query i sees key j only if j <= i + the
+    number behind it. A row without visible keys gives zeros, with `uniform_rows` the mean of all values.
+  }];
+  let arguments = (ins Buffer_Read:$q, Buffer_Read:$k, Buffer_Read:$v, Buffer_MaybeRead:$key_mask, Buffer_MaybeRead:$mask,
+                       Buffer_MaybeRead:$bias, Buffer_Write:$to, Buffer_ExprAttr:$batch, Buffer_ExprAttr:$queries,
+                       Buffer_ExprAttr:$keys, Buffer_ExprAttr:$heads, Buffer_ExprAttr:$kv_heads, Buffer_ExprAttr:$head_size,
+                       Buffer_ExprAttr:$value_size, Buffer_Exprs:$strides,
+                       OptionalAttr<Buffer_Exprs>:$mask_strides, OptionalAttr<Buffer_Exprs>:$bias_strides,
+                       OptionalAttr<Buffer_ExprAttr>:$causal, F64Attr:$scale, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
+                       UnitAttr:$uniform_rows);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^ `strides` custom<Exprs>($mask_strides))?
+    (`bias` $bias^ `strides` custom<Exprs>($bias_strides))? `to` $to `batch` custom<Expr>($batch) `queries` custom<Expr>($queries)
+    `keys` custom<Expr>($keys) `heads` custom<Expr>($heads) `of` custom<Expr>($head_size) `kv_heads` custom<Expr>($kv_heads)
+    `of` custom<Expr>($value_size) `strides` custom<Exprs>($strides)
+    (`causal` custom<Expr>($causal)^)? `scale` $scale (`softcap` $softcap^)? (`uniform_rows` $uniform_rows^)? attr-dict
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Communication
+//===----------------------------------------------------------------------===//
+
+// Tensors are seen as [outer, n, inner], of which n is split over one axis. Messages name the ONNX node, which is the op's location.
+
+def Buffer_AllReduceOp : Buffer_Op<"all_reduce"> {
+  let summary = "Combines values of a group; every rank gets the whole. `to` may be `from`. tpc_all_reduce.";
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_ReductionKind:$kind, Buffer_ExprAttr:$count);
+  let assemblyFormat = "$from `to` $to `over` $axes $kind `count` custom<Expr>($count) attr-dict";
+}
+
+def Buffer_AllGatherOp : Buffer_Op<"all_gather"> {
+  let summary = "[outer, own part of n, inner] to [outer, n, inner]. tpc_all_gather.";
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Buffer_ExprAttr:$outer, Buffer_ExprAttr:$n,
+                       Buffer_ExprAttr:$inner);
+  let assemblyFormat = [{
+    $from `to` $to `over` $axes `outer` custom<Expr>($outer) `n` custom<Expr>($n) `inner` custom<Expr>($inner) attr-dict
+  }];
+}
+
+def Buffer_ReduceScatterOp : Buffer_Op<"reduce_scatter"> {
+  let summary = "[outer, n, inner] to [outer, own part of n, inner], combined. tpc_reduce_scatter.";
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_ReductionKind:$kind, Buffer_ExprAttr:$outer,
+                       Buffer_ExprAttr:$n, Buffer_ExprAttr:$inner);
+  let assemblyFormat = [{
+    $from `to` $to `over` $axes $kind `outer` custom<Expr>($outer) `n` custom<Expr>($n) `inner` custom<Expr>($inner) attr-dict
+  }];
+}
+
+def Buffer_AllToAllOp : Buffer_Op<"all_to_all"> {
+  let summary = "Moves a split between two dimensions of [outer, a, middle, b, inner]. tpc_all_to_all.";
+  let description = [{
+    With `splits_first`, a is whole before and split after, and b the other way round; without, a is split before.
+  }];
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Buffer_ExprAttr:$outer, Buffer_ExprAttr:$a,
+                       Buffer_ExprAttr:$middle, Buffer_ExprAttr:$b, Buffer_ExprAttr:$inner, UnitAttr:$splits_first);
+  let assemblyFormat = [{
+    $from `to` $to `over` $axes `outer` custom<Expr>($outer) `a` custom<Expr>($a) `middle` custom<Expr>($middle)
+    `b` custom<Expr>($b) `inner` custom<Expr>($inner) (`splits_first` $splits_first^)? attr-dict
+  }];
+}
+
+def Buffer_CollectivePermuteOp : Buffer_Op<"collective_permute"> {
+  let summary = "Moves the elements of [outer, blocks, n, unit, inner] to the ranks that have them afterwards. tpc_collective_permute.";
+  let description = [{
+    `splits` are four lists of axes: those that split n before, those that then split what is left of blocks, n and unit, and the same after. Element i
+    of each block is element `first` + i of it before, cyclically.
+  }];
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$splits, Buffer_ExprAttr:$outer, Buffer_ExprAttr:$blocks,
+                       Buffer_ExprAttr:$n, Buffer_ExprAttr:$unit, Buffer_ExprAttr:$inner, Buffer_ExprAttr:$first);
+  let assemblyFormat = [{
+    $from `to` $to `splits` $splits `outer` custom<Expr>($outer) `blocks` custom<Expr>($blocks) `n` custom<Expr>($n)
+    `unit` custom<Expr>($unit) `inner` custom<Expr>($inner) `first` custom<Expr>($first) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def Buffer_ExchangeOp : Buffer_Op<"exchange"> {
+  let summary = "One distribution becomes another at once. tpc_exchange.";
+  let description = [{
+    `layout` has, for each dimension, pairs of lists of axes, before and after: one for each factor, and one for what is left of their product.
+    `sizes` are those of all factors, in order.
+  }];
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$layout, Buffer_Exprs:$sizes);
+  let assemblyFormat = "$from `to` $to `layout` $layout `sizes` custom<Exprs>($sizes) attr-dict";
+  let hasVerifier = 1;
+}
+
+def Buffer_BroadcastOp : Buffer_Op<"broadcast"> {
+  let summary = "Every rank of the group gets what `root` has at this place. tpc_broadcast.";
+  let arguments = (ins Arg<Buffer_Place, "", [MemRead, MemWrite]>:$data, Buffer_Axes:$axes, Buffer_ExprAttr:$count, I64Attr:$root);
+  let assemblyFormat = "$data `over` $axes `count` custom<Expr>($count) `root` $root attr-dict";
+}
+
+def Buffer_SendOp : Buffer_Op<"send"> {
+  let summary = "To the rank of another stage; the place may be written again when it returns. tpc_send.";
+  let arguments = (ins Buffer_Read:$data, Buffer_ExprAttr:$count, I64Attr:$to);
+  let assemblyFormat = "$data `count` custom<Expr>($count) `to` $to attr-dict";
+}
+
+def Buffer_RecvOp : Buffer_Op<"recv"> {
+  let summary = "From the rank of another stage. tpc_recv.";
+  let arguments = (ins Buffer_Write:$data, Buffer_ExprAttr:$count, I64Attr:$from);
+  let assemblyFormat = "$data `count` custom<Expr>($count) `from` $from attr-dict";
+}
+
+def Buffer_OutputOp : Buffer_Op<"output"> {
+  let summary = "Delivers a box of an output. tpc_output, tpc_output_every.";
+  let description = [{
+    The box begins at `offset` and is `size` large, in an output of shape `shape`, whose dimensions are refined by factors. Only ranks whose
+    coordinates on `first` are all 0 deliver: the others have the same. With `every`, the data has `held` entries in a
+    dimension, of which those from `begin` on, `step` apart, are delivered: `every 1 held "4" begin "0" step 2`.
+  }];
+  let arguments = (ins I64Attr:$index, Buffer_Read:$data, Buffer_Exprs:$shape, Buffer_Exprs:$offset, Buffer_Exprs:$size,
+                       Buffer_Axes:$first, OptionalAttr<I64Attr>:$every, OptionalAttr<Buffer_ExprAttr>:$held,
+                       OptionalAttr<Buffer_ExprAttr>:$begin, OptionalAttr<I64Attr>:$step);
+  let assemblyFormat = [{
+    $index `,` $data `shape` custom<Exprs>($shape) `offset` custom<Exprs>($offset) `size` custom<Exprs>($size) `first` $first
+    (`every` $every^ `held` custom<Expr>($held) `begin` custom<Expr>($begin) `step` $step)? attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+#endif

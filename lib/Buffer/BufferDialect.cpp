@@ -1,0 +1,456 @@
+//===- BufferDialect.cpp - Expressions, places and arguments --------------===//
+
+#include "tpc/Buffer/Buffer.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::buffer;
+using ::tpc::SymExpr;
+
+#include "tpc/Buffer/BufferDialect.cpp.inc"
+#include "tpc/Buffer/BufferEnums.cpp.inc"
+
+namespace mlir::tpc::buffer::detail {
+
+/// Keeps the parsed expression, which is asked for all the time.
+struct ExprAttrStorage : public AttributeStorage {
+  using KeyTy = StringRef;
+
+  explicit ExprAttrStorage(StringRef text)
+      : text(text), expr(*SymExpr::parse(std::string_view(text.data(), text.size()))) {}
+  static ExprAttrStorage *construct(AttributeStorageAllocator &allocator, const KeyTy &key) {
+    return new (allocator.allocate<ExprAttrStorage>()) ExprAttrStorage(allocator.copyInto(key));
+  }
+  bool operator==(const KeyTy &key) const { return key == text; }
+
+  StringRef text;
+  SymExpr expr;
+};
+
+} // namespace mlir::tpc::buffer::detail
+
+#define GET_ATTRDEF_CLASSES
+#include "tpc/Buffer/BufferAttrs.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "tpc/Buffer/BufferTypes.cpp.inc"
+
+void BufferDialect::registerAttributes() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "tpc/Buffer/BufferAttrs.cpp.inc"
+      >();
+}
+
+void BufferDialect::registerTypes() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "tpc/Buffer/BufferTypes.cpp.inc"
+      >();
+}
+
+void BufferDialect::initialize() {
+  registerAttributes();
+  registerTypes();
+  addOperations<
+#define GET_OP_LIST
+#include "tpc/Buffer/BufferOps.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// ExprAttr
+//===----------------------------------------------------------------------===//
+
+ExprAttr ExprAttr::get(MLIRContext *context, const SymExpr &expr) {
+  return Base::get(context, StringRef(expr.str()));
+}
+
+StringRef ExprAttr::getText() const { return getImpl()->text; }
+const SymExpr &ExprAttr::getExpr() const { return getImpl()->expr; }
+
+/// A number, a symbol, or an expression in quotes.
+static ParseResult parse(AsmParser &parser, ExprAttr &attr) {
+  SMLoc loc = parser.getCurrentLocation();
+  int64_t number;
+  std::string text, message;
+  OptionalParseResult isNumber = parser.parseOptionalInteger(number);
+  if (isNumber.has_value()) {
+    if (failed(*isNumber))
+      return failure();
+    text = std::to_string(number);
+  } else if (parser.parseKeywordOrString(&text)) {
+    return failure();
+  }
+  auto expr = SymExpr::parse(text, &message);
+  if (!expr || expr->isOverflow())
+    return parser.emitError(loc) << "'" << text << "' is no size"
+                                 << (message.empty() ? "" : ": " + message);
+  attr = ExprAttr::get(parser.getContext(), *expr);
+  return success();
+}
+
+static void print(AsmPrinter &printer, ExprAttr attr) {
+  StringRef text = attr.getText();
+  bool isWord =
+      llvm::all_of(text, [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
+  if (attr.getExpr().isConstant() || isWord)
+    printer << text;
+  else
+    printer << '"' << text << '"';
+}
+
+Attribute ExprAttr::parse(AsmParser &parser, Type) {
+  ExprAttr attr;
+  if (parser.parseLess() || ::parse(parser, attr) || parser.parseGreater())
+    return {};
+  return attr;
+}
+
+void ExprAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  ::print(printer, *this);
+  printer << ">";
+}
+
+//===----------------------------------------------------------------------===//
+// ExtentAttr
+//===----------------------------------------------------------------------===//
+
+SymExpr ExtentAttr::getBytes() const {
+  // A boolean takes a byte.
+  return SymExpr((getElement().getIntOrFloatBitWidth() + 7) / 8) * getElements().getExpr();
+}
+
+static ParseResult parse(AsmParser &parser, ExtentAttr &attr) {
+  ExprAttr elements;
+  Type element;
+  SMLoc loc = parser.getCurrentLocation();
+  if (::parse(parser, elements) || parser.parseKeyword("x") || parser.parseType(element))
+    return failure();
+  if (!element.isIntOrFloat())
+    return parser.emitError(loc) << "a place has numbers, not " << element;
+  attr = ExtentAttr::get(parser.getContext(), elements, element);
+  return success();
+}
+
+static void print(AsmPrinter &printer, ExtentAttr attr) {
+  ::print(printer, attr.getElements());
+  printer << " x " << attr.getElement();
+}
+
+Attribute ExtentAttr::parse(AsmParser &parser, Type) {
+  ExtentAttr attr;
+  if (parser.parseLess() || ::parse(parser, attr) || parser.parseGreater())
+    return {};
+  return attr;
+}
+
+void ExtentAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  ::print(printer, *this);
+  printer << ">";
+}
+
+ExtentAttr buffer::getExtent(Value place) {
+  if (Operation *op = place.getDefiningOp())
+    return op->getAttrOfType<ExtentAttr>("extent");
+  auto argument = cast<BlockArgument>(place);
+  auto function = dyn_cast<FuncOp>(argument.getOwner()->getParentOp());
+  if (!function)
+    return {};
+  unsigned index = argument.getArgNumber(), inputs = function.getArgs().size();
+  if (index < inputs)
+    return cast<ArgumentAttr>(function.getArgs()[index]).getExtent();
+  return cast<ExtentAttr>(function.getResultsPlaces()[index - inputs]);
+}
+
+//===----------------------------------------------------------------------===//
+// LoadAttr and ArgumentAttr
+//===----------------------------------------------------------------------===//
+
+static ParseResult parseUse(AsmParser &parser, ParameterUse &use) {
+  StringRef word;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseKeyword(&word))
+    return failure();
+  auto found = symbolizeParameterUse(word);
+  if (!found)
+    return parser.emitError(loc, "expected 'packed' or 'dense'");
+  use = *found;
+  return success();
+}
+
+/// Behind the use.
+static ParseResult parseLoad(AsmParser &parser, ParameterUse use, LoadAttr &load) {
+  StringAttr weight;
+  ViewAttr view;
+  Type type;
+  if (parser.parseSymbolName(weight) ||
+      (succeeded(parser.parseOptionalKeyword("view")) && parser.parseAttribute(view)) ||
+      parser.parseColonType(type))
+    return failure();
+  load = LoadAttr::get(parser.getContext(), use, weight, view, type);
+  return success();
+}
+
+static void printLoad(AsmPrinter &printer, LoadAttr load) {
+  printer << stringifyParameterUse(load.getUse()) << " ";
+  printer.printSymbolName(load.getWeight());
+  if (load.getView())
+    printer << " view " << load.getView();
+  printer << " : " << load.getType();
+}
+
+Attribute LoadAttr::parse(AsmParser &parser, Type) {
+  ParameterUse use;
+  LoadAttr load;
+  if (parser.parseLess() || parseUse(parser, use) || parseLoad(parser, use, load) ||
+      parser.parseGreater())
+    return {};
+  return load;
+}
+
+void LoadAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  printLoad(printer, *this);
+  printer << ">";
+}
+
+static IntegerAttr makeIndex(MLIRContext *context, int64_t index) {
+  return IntegerAttr::get(IntegerType::get(context, 64), index);
+}
+
+ArgumentAttr ArgumentAttr::getPlace(MLIRContext *context, int64_t argument, ExtentAttr extent) {
+  return get(context, makeIndex(context, argument), extent, ParameterUse::Dense, {});
+}
+
+ArgumentAttr ArgumentAttr::getParameter(MLIRContext *context, int64_t argument, ParameterUse use) {
+  return get(context, makeIndex(context, argument), {}, use, {});
+}
+
+ArgumentAttr ArgumentAttr::getHidden(LoadAttr load) {
+  return get(load.getContext(), {}, {}, load.getUse(), load);
+}
+
+static ParseResult parse(AsmParser &parser, ArgumentAttr &attr) {
+  MLIRContext *context = parser.getContext();
+  int64_t index = 0;
+  if (succeeded(parser.parseOptionalKeyword("value"))) {
+    ExtentAttr extent;
+    if (parser.parseInteger(index) || parser.parseColon() || ::parse(parser, extent))
+      return failure();
+    attr = ArgumentAttr::getPlace(context, index, extent);
+    return success();
+  }
+  ParameterUse use;
+  if (parseUse(parser, use))
+    return failure();
+  OptionalParseResult isArgument = parser.parseOptionalInteger(index);
+  if (isArgument.has_value()) {
+    if (failed(*isArgument))
+      return failure();
+    attr = ArgumentAttr::getParameter(context, index, use);
+    return success();
+  }
+  LoadAttr load;
+  if (parseLoad(parser, use, load))
+    return failure();
+  attr = ArgumentAttr::getHidden(load);
+  return success();
+}
+
+static void print(AsmPrinter &printer, ArgumentAttr attr) {
+  if (attr.getLoad())
+    return printLoad(printer, attr.getLoad());
+  if (!attr.isPlace()) {
+    printer << stringifyParameterUse(attr.getUse()) << " " << attr.getArgument().getInt();
+    return;
+  }
+  printer << "value " << attr.getArgument().getInt() << " : ";
+  ::print(printer, attr.getExtent());
+}
+
+Attribute ArgumentAttr::parse(AsmParser &parser, Type) {
+  ArgumentAttr attr;
+  if (parser.parseLess() || ::parse(parser, attr) || parser.parseGreater())
+    return {};
+  return attr;
+}
+
+void ArgumentAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  ::print(printer, *this);
+  printer << ">";
+}
+
+//===----------------------------------------------------------------------===//
+// In assembly formats
+//===----------------------------------------------------------------------===//
+
+static ParseResult parseExpr(OpAsmParser &parser, ExprAttr &attr) { return parse(parser, attr); }
+static void printExpr(OpAsmPrinter &printer, Operation *, ExprAttr attr) { print(printer, attr); }
+
+static ParseResult parseExprs(OpAsmParser &parser, ArrayAttr &attr) {
+  SmallVector<Attribute> list;
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&]() -> ParseResult {
+        ExprAttr expr;
+        if (parse(parser, expr))
+          return failure();
+        list.push_back(expr);
+        return success();
+      }))
+    return failure();
+  attr = ArrayAttr::get(parser.getContext(), list);
+  return success();
+}
+
+static void printExprs(OpAsmPrinter &printer, Operation *, ArrayAttr attr) {
+  printer << "[";
+  llvm::interleaveComma(attr.getAsRange<ExprAttr>(), printer,
+                        [&](ExprAttr expr) { print(printer, expr); });
+  printer << "]";
+}
+
+static ParseResult parseExtent(OpAsmParser &parser, ExtentAttr &attr) {
+  return parse(parser, attr);
+}
+static void printExtent(OpAsmPrinter &printer, Operation *, ExtentAttr attr) {
+  print(printer, attr);
+}
+
+static ParseResult parseLoad(OpAsmParser &parser, LoadAttr &attr) {
+  ParameterUse use;
+  return failure(parseUse(parser, use) || ::parseLoad(parser, use, attr));
+}
+static void printLoad(OpAsmPrinter &printer, Operation *, LoadAttr attr) {
+  ::printLoad(printer, attr);
+}
+
+ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &result) {
+  Builder &b = parser.getBuilder();
+  StringAttr name;
+  FlatSymbolRefAttr of;
+  if (parser.parseSymbolName(name, SymbolTable::getSymbolAttrName(), result.attributes) ||
+      parser.parseKeyword("of") || parser.parseAttribute(of, "of", result.attributes))
+    return failure();
+  int64_t stage;
+  if (succeeded(parser.parseOptionalKeyword("stage"))) {
+    if (parser.parseInteger(stage))
+      return failure();
+    result.addAttribute("stage", b.getI64IntegerAttr(stage));
+  }
+  SmallVector<OpAsmParser::Argument> arguments;
+  SmallVector<Attribute> inputs, places;
+  auto parseName = [&](Type type) -> ParseResult {
+    auto &argument = arguments.emplace_back();
+    if (parser.parseArgument(argument))
+      return failure();
+    argument.type = type;
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::OptionalParen, [&]() -> ParseResult {
+        ArgumentAttr attr;
+        if (parseName({}) || parser.parseEqual() || ::parse(parser, attr))
+          return failure();
+        inputs.push_back(attr);
+        arguments.back().type =
+            attr.isPlace() ? Type(PlaceType::get(b.getContext())) : ParameterType::get(b.getContext());
+        return success();
+      }))
+    return failure();
+  if (succeeded(parser.parseOptionalKeyword("to")) &&
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&]() -> ParseResult {
+        ExtentAttr extent;
+        if (parseName(PlaceType::get(b.getContext())) || parser.parseColon() ||
+            ::parse(parser, extent))
+          return failure();
+        places.push_back(extent);
+        return success();
+      }))
+    return failure();
+  result.addAttribute("args", b.getArrayAttr(inputs));
+  result.addAttribute("results_places", b.getArrayAttr(places));
+  Region *body = result.addRegion();
+  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
+      parser.parseRegion(*body, arguments))
+    return failure();
+  if (body->empty())
+    body->emplaceBlock();
+  return success();
+}
+
+void FuncOp::print(OpAsmPrinter &printer) {
+  printer << " ";
+  printer.printSymbolName(getSymName());
+  printer << " of " << getOfAttr();
+  if (getStage())
+    printer << " stage " << *getStage();
+  if (!getArgs().empty()) {
+    printer << "(";
+    llvm::interleaveComma(llvm::zip(getArgs().getAsRange<ArgumentAttr>(), getBody().getArguments()),
+                          printer, [&](auto pair) {
+                            printer << std::get<1>(pair) << " = ";
+                            ::print(printer, std::get<0>(pair));
+                          });
+    printer << ")";
+  }
+  if (!getResultsPlaces().empty()) {
+    printer << " to (";
+    llvm::interleaveComma(llvm::zip(getResultsPlaces().getAsRange<ExtentAttr>(), getResultPlaces()),
+                          printer, [&](auto pair) {
+                            printer << std::get<1>(pair) << " : ";
+                            ::print(printer, std::get<0>(pair));
+                          });
+    printer << ")";
+  }
+  printer.printOptionalAttrDictWithKeyword(
+      (*this)->getAttrs(), {"sym_name", "of", "stage", "args", "results_places"});
+  printer << " ";
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
+}
+
+ParseResult CallOp::parse(OpAsmParser &parser, OperationState &result) {
+  Builder &b = parser.getBuilder();
+  FlatSymbolRefAttr callee;
+  SmallVector<OpAsmParser::UnresolvedOperand> places, parameters, writes, all;
+  SmallVector<bool> isParameter;
+  if (parser.parseAttribute(callee, "callee", result.attributes) ||
+      parser.parseCommaSeparatedList(
+          AsmParser::Delimiter::Paren,
+          [&]() -> ParseResult {
+            // Which of the two an operand is: indices of parameters are marked.
+            isParameter.push_back(succeeded(parser.parseOptionalKeyword("parameter")));
+            return parser.parseOperand(all.emplace_back());
+          }) ||
+      parser.parseKeyword("to") ||
+      parser.parseOperandList(writes, AsmParser::Delimiter::Paren) ||
+      parser.parseOptionalAttrDict(result.attributes))
+    return failure();
+  auto place = PlaceType::get(b.getContext());
+  for (auto [operand, parameter] : llvm::zip(all, isParameter))
+    if (parser.resolveOperand(operand,
+                              parameter ? Type(ParameterType::get(b.getContext())) : place,
+                              result.operands))
+      return failure();
+  if (parser.resolveOperands(writes, place, result.operands))
+    return failure();
+  result.addAttribute("operandSegmentSizes",
+                      b.getDenseI32ArrayAttr({(int32_t)all.size(), (int32_t)writes.size()}));
+  return success();
+}
+
+void CallOp::print(OpAsmPrinter &printer) {
+  printer << " " << getCalleeAttr() << "(";
+  llvm::interleaveComma(getArgs(), printer, [&](Value value) {
+    printer << (isa<ParameterType>(value.getType()) ? "parameter " : "") << value;
+  });
+  printer << ") to (" << getWrites() << ")";
+  printer.printOptionalAttrDict((*this)->getAttrs(), {"callee", "operandSegmentSizes"});
+}
+
+#define GET_OP_CLASSES
+#include "tpc/Buffer/BufferOps.cpp.inc"

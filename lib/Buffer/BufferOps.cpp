@@ -1,0 +1,75 @@
+//===- BufferOps.cpp - What holds of each op by itself --------------------===//
+
+#include "tpc/Buffer/Buffer.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::buffer;
+
+LogicalResult FuncOp::verify() {
+  Block &block = getBody().front();
+  if (block.getNumArguments() != getArgs().size() + getResultsPlaces().size())
+    return emitOpError() << "has " << block.getNumArguments() << " arguments, and says of "
+                         << getArgs().size() + getResultsPlaces().size() << " what they are";
+  for (auto [i, value] : llvm::enumerate(block.getArguments())) {
+    bool isPlace = i >= getArgs().size() || cast<ArgumentAttr>(getArgs()[i]).isPlace();
+    if (isPlace != isa<PlaceType>(value.getType()))
+      return emitOpError() << "argument " << i << " is of type " << value.getType();
+  }
+  if (getStage() && block.getNumArguments())
+    return emitOpError("is a stage, which has no arguments");
+  return success();
+}
+
+LogicalResult buffer::ParameterOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (!symbols.lookupNearestSymbolFrom<EntryOp>(*this, getEntryAttr()))
+    return emitOpError() << getEntryAttr() << " is no tpc_buffer.entry";
+  return success();
+}
+
+LogicalResult buffer::CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto callee = symbols.lookupNearestSymbolFrom<FuncOp>(*this, getCalleeAttr());
+  if (!callee)
+    return emitOpError() << getCalleeAttr() << " is no tpc_buffer.func";
+  if (callee.getArgs().size() != getArgs().size() ||
+      callee.getResultsPlaces().size() != getWrites().size())
+    return emitOpError() << "gives " << getArgs().size() << " arguments and " << getWrites().size()
+                         << " places for results, and " << getCalleeAttr() << " has "
+                         << callee.getArgs().size() << " and " << callee.getResultsPlaces().size();
+  for (auto [i, value] : llvm::enumerate(getArgs()))
+    if (cast<ArgumentAttr>(callee.getArgs()[i]).isPlace() != isa<PlaceType>(value.getType()))
+      return emitOpError() << "argument " << i << " is of type " << value.getType();
+  return success();
+}
+
+static bool isAxes(Attribute attr) {
+  auto axes = dyn_cast<ArrayAttr>(attr);
+  return axes && llvm::all_of(axes, llvm::IsaPred<StringAttr>);
+}
+
+LogicalResult buffer::CollectivePermuteOp::verify() {
+  if (getSplits().size() != 4 || !llvm::all_of(getSplits(), isAxes))
+    return emitOpError("needs four lists of axes");
+  return success();
+}
+
+LogicalResult buffer::ExchangeOp::verify() {
+  size_t factors = 0;
+  for (Attribute dim : getLayout()) {
+    auto lists = dyn_cast<ArrayAttr>(dim);
+    if (!lists || lists.size() < 2 || lists.size() % 2 || !llvm::all_of(lists, isAxes))
+      return emitOpError("needs pairs of lists of axes for each dimension");
+    factors += lists.size() / 2 - 1;
+  }
+  if (factors != getSizes().size())
+    return emitOpError() << "has " << factors << " factors and " << getSizes().size() << " sizes";
+  return success();
+}
+
+LogicalResult buffer::OutputOp::verify() {
+  if (getShape().size() != getOffset().size() || getShape().size() != getSize().size())
+    return emitOpError("has lists of different lengths");
+  if (getEvery() && *getEvery() >= getShape().size())
+    return emitOpError() << "has no dimension " << *getEvery();
+  return success();
+}

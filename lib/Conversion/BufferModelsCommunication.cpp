@@ -1,0 +1,387 @@
+//===- BufferModelsCommunication.cpp - Collectives, transfers, rounds -----===//
+
+#include "BufferPlanner.h"
+#include "LocalIndex.h"
+
+#include "tpc/Dialect/BlockMove.h"
+#include "tpc/Dialect/Copies.h"
+#include "tpc/Dialect/Exchange.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+static SmallVector<StringRef> getAxes(ArrayAttr axes) {
+  return llvm::to_vector(axes.getAsValueRange<StringAttr>());
+}
+
+static ArrayAttr getList(MLIRContext *context, ArrayRef<StringAttr> axes) {
+  return ArrayAttr::get(context, SmallVector<Attribute>(axes.begin(), axes.end()));
+}
+
+static ReductionKind getKind(Value unreduced) {
+  PartialAttr partial = getDist(unreduced).getPartial();
+  return partial ? partial.getKind() : ReductionKind::Sum;
+}
+
+namespace {
+/// A local tensor as [outer, n, inner], where n elements, those of one factor or
+/// of the product of all, are split over one axis more in `split`.
+struct Middle {
+  SymExpr outer, n, inner;
+};
+} // namespace
+
+static FailureOr<Middle> findSplit(Operation *op, BufferPlanner &p, Type split, int64_t dim,
+                                   StringRef axis) {
+  SmallVector<SymExpr> sizes = p.sizes(split);
+  DimAttr attr = getDist(split).getDims()[dim];
+  Middle m{product(ArrayRef(sizes).take_front(dim)),
+           {},
+           product(ArrayRef(sizes).drop_front(dim + 1))};
+  auto isLast = [&](ArrayRef<StringAttr> axes) {
+    return !axes.empty() && axes.back().getValue() == axis;
+  };
+  if (isLast(attr.getAxes())) {
+    m.n = getLocalSize(attr, p.grid(), attr.getAxes().size() - 1);
+    return m;
+  }
+  if (attr.getAxes().empty())
+    for (auto [i, factor] : llvm::enumerate(attr.getFactors())) {
+      if (!isLast(factor.getAxes()))
+        continue;
+      for (FactorAttr before : attr.getFactors().take_front(i))
+        m.outer = m.outer * getLocalSize(before, p.grid());
+      for (FactorAttr behind : attr.getFactors().drop_front(i + 1))
+        m.inner = m.inner * getLocalSize(behind, p.grid());
+      m.n = getLocalSize(factor, p.grid(), factor.getAxes().size() - 1);
+      return m;
+    }
+  op->emitOpError() << "axis '" << axis << "' is not the innermost split of dimension " << dim
+                    << " of " << split;
+  return failure();
+}
+
+/// The type with one axis less (the last one of a factor or product of `dim`).
+static Type withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid) {
+  DistAttr dist = getDist(type);
+  SmallVector<DimAttr> dims(dist.getDims());
+  DimAttr &attr = dims[dim];
+  SmallVector<StringAttr> axes(attr.getAxes());
+  llvm::erase_if(axes, [&](StringAttr a) { return a.getValue() == axis; });
+  SmallVector<FactorAttr> factors;
+  for (FactorAttr factor : attr.getFactors()) {
+    SmallVector<StringAttr> own(factor.getAxes());
+    llvm::erase_if(own, [&](StringAttr a) { return a.getValue() == axis; });
+    factors.push_back(FactorAttr::get(type.getContext(), factor.getExpr(), own));
+  }
+  attr = DimAttr::get(type.getContext(), factors, axes);
+  return makeTensorType(getElementTypeOrSelf(type), dist.withDims(dims), grid);
+}
+
+namespace {
+struct AllReduceModel : HostOpInterface::ExternalModel<AllReduceModel, AllReduceOp> {
+  Value getReusable(Operation *op) const { return op->getOperand(0); }
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<AllReduceOp>(base);
+    Value from = p.place(op.getOperand()), to = p.place(op.getResult());
+    buffer::AllReduceOp::create(p.builder(), p.getLoc(), from, to, op.getAxes(),
+                                getKind(op.getOperand()), p.expr(p.elements(op.getType())));
+    return success();
+  }
+};
+
+/// One axis at a time: only then is the split of several axes, one after the
+/// other, the runtime's split over a group. In between the data lies in
+/// memory of its own.
+template <typename OpT, bool gathers>
+struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<OpT>(base);
+    int64_t dim = op.getDim();
+    SmallVector<StringRef> axes = getAxes(op.getAxes());
+    // The side with all axes; each step takes off the innermost one.
+    Type split = gathers ? op.getOperand().getType() : op.getType();
+    SmallVector<std::tuple<StringRef, Type, Type>> steps; // axis, more, less
+    while (!axes.empty()) {
+      auto innermost = llvm::find_if(axes, [&](StringRef axis) {
+        DimAttr d = getDist(split).getDims()[dim];
+        if (!d.getAxes().empty())
+          return d.getAxes().back().getValue() == axis;
+        return llvm::any_of(d.getFactors(), [&](FactorAttr f) {
+          return !f.getAxes().empty() && f.getAxes().back().getValue() == axis;
+        });
+      });
+      if (innermost == axes.end())
+        return base->emitOpError()
+               << "axis '" << axes[0] << "' does not split dimension " << dim << " of " << split;
+      Type less = withoutAxis(split, dim, *innermost, p.grid());
+      steps.push_back({*innermost, split, less});
+      split = less;
+      axes.erase(innermost);
+    }
+    if (!gathers)
+      std::reverse(steps.begin(), steps.end());
+
+    OpBuilder &b = p.builder();
+    Value from = p.place(op.getOperand()), result = p.place(op.getResult());
+    SmallVector<Value> between;
+    for (auto [i, step] : llvm::enumerate(steps)) {
+      auto [axis, more, less] = step;
+      Value to = result;
+      if (i + 1 != steps.size())
+        between.push_back(to = p.pushPlace(gathers ? less : more));
+      auto middle = findSplit(base, p, more, dim, axis);
+      if (failed(middle))
+        return failure();
+      ArrayAttr group = b.getStrArrayAttr({axis});
+      if (gathers)
+        buffer::AllGatherOp::create(b, p.getLoc(), from, to, group, p.expr(middle->outer),
+                                    p.expr(middle->n), p.expr(middle->inner));
+      else
+        buffer::ReduceScatterOp::create(b, p.getLoc(), from, to, group, getKind(op.getOperand()),
+                                        p.expr(middle->outer), p.expr(middle->n),
+                                        p.expr(middle->inner));
+      from = to;
+    }
+    for (Value place : llvm::reverse(between))
+      p.pop(place);
+    return success();
+  }
+};
+
+struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp> {
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<AllToAllOp>(base);
+    SmallVector<StringRef> axes = getAxes(op.getAxes());
+    if (axes.size() != 1)
+      return base->emitOpError() << "over several axes at a time cannot be lowered";
+    int64_t from = op.getFromDim(), to = op.getToDim();
+    if (from == to)
+      return base->emitOpError() << "moves a split within dimension " << from;
+    auto gathered = findSplit(base, p, op.getOperand().getType(), from, axes[0]);
+    auto split = findSplit(base, p, op.getType(), to, axes[0]);
+    if (failed(gathered) || failed(split))
+      return failure();
+    // [outer, first, middle, second, inner]
+    bool splitFirst = to < from;
+    Middle &first = splitFirst ? *split : *gathered;
+    Middle &second = splitFirst ? *gathered : *split;
+    // Between the two: what is outside of the second, without the outside of
+    // the first and the first, both as they are there.
+    int64_t a = std::min(from, to), b = std::max(from, to);
+    SmallVector<SymExpr> sizes = p.sizes(op.getOperand().getType());
+    SymExpr middle = product(ArrayRef(sizes).slice(a + 1, b - a - 1));
+    auto minor = [&](Type type, int64_t dim, bool before) {
+      SymExpr size(1);
+      bool seen = false;
+      DimAttr d = getDist(type).getDims()[dim];
+      if (!d.getAxes().empty())
+        return size;
+      for (FactorAttr f : d.getFactors()) {
+        bool isIt = !f.getAxes().empty() && f.getAxes().back().getValue() == axes[0];
+        seen |= isIt;
+        if (!isIt && seen != before)
+          size = size * getLocalSize(f, p.grid());
+      }
+      return size;
+    };
+    Type opType = op.getOperand().getType();
+    middle = middle * minor(splitFirst ? op.getType() : opType, a, false);
+    middle = middle * minor(splitFirst ? opType : op.getType(), b, true);
+    Value in = p.place(op.getOperand()), out = p.place(op.getResult());
+    buffer::AllToAllOp::create(p.builder(), p.getLoc(), in, out, op.getAxes(), p.expr(first.outer),
+                               p.expr(first.n), p.expr(middle), p.expr(second.n),
+                               p.expr(second.inner),
+                               splitFirst ? p.builder().getUnitAttr() : UnitAttr());
+    return success();
+  }
+};
+
+struct CollectivePermuteModel
+    : HostOpInterface::ExternalModel<CollectivePermuteModel, CollectivePermuteOp> {
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<CollectivePermuteOp>(base);
+    auto move = BlockMove::get(op);
+    if (!move)
+      return base->emitOpError() << "moves parts that are no ranges";
+    SmallVector<Attribute> splits;
+    for (const BlockMove::Axes *axes :
+         {&move->in.part, &move->in.product, &move->out.part, &move->out.product})
+      splits.push_back(getList(base->getContext(), *axes));
+    SmallVector<SymExpr> sizes = p.sizes(op.getOperand().getType());
+    int64_t dim = op.getDim();
+    SymExpr outer =
+        product(ArrayRef(sizes).take_front(dim)) * getLocalSize(move->outer, p.grid());
+    SymExpr inner = product(ArrayRef(sizes).drop_front(dim + 1));
+    SymExpr first = op.getFrom() ? *SymExpr::parse(op.getFrom()->str()) : SymExpr(0);
+    Value in = p.place(op.getOperand()), out = p.place(op.getResult());
+    buffer::CollectivePermuteOp::create(
+        p.builder(), p.getLoc(), in, out, p.builder().getArrayAttr(splits), p.expr(outer),
+        p.expr(getLocalSize(move->blocks, p.grid())), p.expr(getNamed(move->n)),
+        p.expr(getNamed(move->unit)), p.expr(inner), p.expr(first));
+    return success();
+  }
+};
+
+struct ExchangeModel : HostOpInterface::ExternalModel<ExchangeModel, ExchangeOp> {
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<ExchangeOp>(base);
+    auto exchange = Exchange::get(getDist(op.getOperand()), getDist(op.getResult()));
+    if (!exchange)
+      return base->emitOpError() << "cannot be lowered";
+    MLIRContext *context = base->getContext();
+    SmallVector<Attribute> layout;
+    SmallVector<SymExpr> sizes;
+    for (const Exchange::Dim &dim : exchange->dims) {
+      SmallVector<Attribute> lists;
+      auto append = [&](const Exchange::Split &split) {
+        lists.push_back(getList(context, split.before));
+        lists.push_back(getList(context, split.after));
+      };
+      for (const Exchange::Factor &factor : dim.factors) {
+        sizes.push_back(getLocalSize(factor.common, p.grid()));
+        append(factor.split);
+      }
+      append(dim.product);
+      layout.push_back(ArrayAttr::get(context, lists));
+    }
+    Value in = p.place(op.getOperand()), out = p.place(op.getResult());
+    buffer::ExchangeOp::create(p.builder(), p.getLoc(), in, out,
+                               ArrayAttr::get(context, layout), p.exprs(sizes));
+    return success();
+  }
+};
+
+struct BroadcastModel : HostOpInterface::ExternalModel<BroadcastModel, BroadcastOp> {
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<BroadcastOp>(base);
+    OpBuilder &b = p.builder();
+    Value from = p.place(op.getOperand()), to = p.place(op.getResult());
+    buffer::CopyOp::create(b, p.getLoc(), from, to, p.expr(p.bytes(op.getType())));
+    buffer::BroadcastOp::create(b, p.getLoc(), to, op.getAxes(), p.expr(p.elements(op.getType())),
+                                op.getRootAttr());
+    return success();
+  }
+};
+
+struct SendModel : HostOpInterface::ExternalModel<SendModel, SendOp> {
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<SendOp>(base);
+    buffer::SendOp::create(p.builder(), p.getLoc(), p.place(op.getValue()),
+                           p.expr(p.elements(op.getValue().getType())), op.getToAttr());
+    return success();
+  }
+};
+
+struct RecvModel : HostOpInterface::ExternalModel<RecvModel, RecvOp> {
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<RecvOp>(base);
+    buffer::RecvOp::create(p.builder(), p.getLoc(), p.place(op.getResult()),
+                           p.expr(p.elements(op.getType())), op.getFromAttr());
+    return success();
+  }
+};
+
+struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<OutputOp>(base);
+    OpBuilder &b = p.builder();
+    DistAttr dist = getDist(op.getValue());
+    SmallVector<SymExpr> shape, offset, size;
+    // Of copies the first is delivered: of a rank's indices [begin, begin + held) in the last
+    // factor of a dimension those that `times` divides, as it divides that factor.
+    Copies copies = getCopies(op->getParentOfType<PipelineOp>(), op.getIndex());
+    buffer::ExprAttr held, first;
+    IntegerAttr every, step; // of the dimensions, divided into factors
+    for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
+      bool hasCopies = copies.times > 1 && int64_t(i) == copies.dim;
+      auto last =
+          dim.getFactors().empty() ? std::nullopt : dim.getFactors().back().getExpr().asConstant();
+      if (hasCopies && (!dim.getAxes().empty() || !last || *last % copies.times))
+        return base->emitOpError() << "output " << op.getIndex() << " has " << copies.times
+                                   << " copies along " << dim << ", not within its last factor";
+      // A part of `(batch{dp} * sequence){tp}` is in a row of the whole dimension, as all below the
+      // first factor is whole.
+      if (!dim.getAxes().empty() && isRange(dim)) {
+        shape.push_back(getNamed(dim.getExpr()));
+        offset.push_back(getFirstIndex(dim, p.grid()));
+        size.push_back(getLocalSize(dim, p.grid()));
+        continue;
+      }
+      if (!dim.getAxes().empty())
+        return base->emitOpError() << "output " << op.getIndex() << " is split over "
+                                   << dim.getAxes()[0] << " across the factors of dimension " << i
+                                   << ", so that a rank's part is no box; gather it before";
+      for (FactorAttr factor : dim.getFactors()) {
+        shape.push_back(getNamed(factor.getExpr()));
+        offset.push_back(getBegin(factor, p.grid()));
+        size.push_back(getLocalSize(factor, p.grid()));
+      }
+      if (hasCopies) {
+        SymExpr times(copies.times);
+        auto roundUp = [&](const SymExpr &n) {
+          return SymExpr::floorDiv(n + SymExpr(copies.times - 1), times);
+        };
+        SymExpr begin = offset.back(), all = size.back();
+        held = p.expr(all);
+        every = b.getI64IntegerAttr(shape.size() - 1);
+        step = b.getI64IntegerAttr(copies.times);
+        shape.back() = SymExpr::floorDiv(shape.back(), times);
+        offset.back() = roundUp(begin);
+        size.back() = roundUp(begin + all) - offset.back();
+        first = p.expr(offset.back() * times - begin);
+      }
+    }
+    // Of the ranks that hold the same part, the first delivers; of rounds that do, the first.
+    SmallVector<StringRef> axes;
+    if (GridAttr grid = p.grid()) {
+      axes.push_back("mb");
+      for (StringAttr axis : grid.getOrder())
+        axes.push_back(axis.getValue());
+      llvm::erase_if(axes, [&](StringRef axis) {
+        return axis == "pp" || grid.getAxisSize(axis) == 1 || dist.usesAxis(axis);
+      });
+    }
+    buffer::OutputOp::create(b, p.getLoc(), op.getIndexAttr(), p.place(op.getValue()),
+                             p.exprs(shape), p.exprs(offset), p.exprs(size),
+                             b.getStrArrayAttr(axes), every, held, first, step);
+    return success();
+  }
+};
+
+/// A region that is repeated, in a frame of its own.
+struct MicroBatchesModel : HostOpInterface::ExternalModel<MicroBatchesModel, MicroBatchesOp> {
+  LogicalResult plan(Operation *op, BufferPlanner &p) const {
+    auto loop = cast<MicroBatchesOp>(op);
+    buffer::ExprAttr size;
+    SymExpr count(1);
+    if (DimAttr batch = loop.getBatchAttr()) {
+      SymExpr local = getLocalSize(batch, p.grid());
+      if (!batch.usesAxis("mb"))
+        local = getShardSize(local, "mb", p.grid());
+      size = p.expr(local);
+      count = getRanks("mb", p.grid());
+    }
+    auto rounds = buffer::RoundsOp::create(p.builder(), p.getLoc(), p.expr(count), size);
+    return p.planInner(loop.getBody().front(), rounds.getBody().emplaceBlock());
+  }
+};
+} // namespace
+
+void mlir::tpc::attachStageModels(MLIRContext *context) {
+  MicroBatchesOp::attachInterface<MicroBatchesModel>(*context);
+}
+
+void mlir::tpc::attachCommunicationModels(MLIRContext *context) {
+  AllReduceOp::attachInterface<AllReduceModel>(*context);
+  AllGatherOp::attachInterface<DimModel<AllGatherOp, true>>(*context);
+  ReduceScatterOp::attachInterface<DimModel<ReduceScatterOp, false>>(*context);
+  AllToAllOp::attachInterface<AllToAllModel>(*context);
+  CollectivePermuteOp::attachInterface<CollectivePermuteModel>(*context);
+  ExchangeOp::attachInterface<ExchangeModel>(*context);
+  BroadcastOp::attachInterface<BroadcastModel>(*context);
+  SendOp::attachInterface<SendModel>(*context);
+  RecvOp::attachInterface<RecvModel>(*context);
+  OutputOp::attachInterface<OutputModel>(*context);
+}

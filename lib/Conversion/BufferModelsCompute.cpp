@@ -1,0 +1,299 @@
+//===- BufferModelsCompute.cpp - Libraries, kernels, functions ------------===//
+
+#include "BufferPlanner.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+struct ParameterModel : HostOpInterface::ExternalModel<ParameterModel, ParameterOp> {
+  bool needsMemory(Operation *) const { return false; }
+  LogicalResult plan(Operation *, BufferPlanner &) const { return success(); }
+};
+
+/// A cast that is done as a parameter is loaded. Others are kernels.
+struct LoadedCastModel : HostOpInterface::ExternalModel<LoadedCastModel, CastOp> {
+  bool isHostOp(Operation *op) const { return op->hasAttr(kLoadedAttr); }
+  bool needsMemory(Operation *op) const { return !isHostOp(op); }
+  LogicalResult plan(Operation *, BufferPlanner &) const { return success(); }
+};
+
+struct ConstantModel : HostOpInterface::ExternalModel<ConstantModel, ConstantOp> {
+  bool needsMemory(Operation *) const { return false; }
+  LogicalResult plan(Operation *op, BufferPlanner &) const {
+    if (!isa<DenseElementsAttr>(cast<ConstantOp>(op).getValue()))
+      return op->emitOpError() << "has elements of an unknown form";
+    return success();
+  }
+};
+
+struct ReshapeModel : HostOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
+  Value getAliased(Operation *op) const { return op->getOperand(0); }
+  LogicalResult plan(Operation *op, BufferPlanner &p) const {
+    p.setPlace(op->getResult(0), p.place(op->getOperand(0)));
+    return success();
+  }
+};
+
+/// A part of the outermost factor is contiguous: another address.
+struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSliceOp> {
+  bool isHostOp(Operation *op) const {
+    auto slice = cast<LocalSliceOp>(op);
+    auto from = getDist(slice.getOperand()).getDims();
+    auto to = getDist(slice.getResult()).getDims();
+    for (int64_t i = 0; i < (int64_t)slice.getDim(); ++i)
+      if (!to[i].getExpr().isConstant(1))
+        return false;
+    DimAttr f = from[slice.getDim()], t = to[slice.getDim()];
+    if (f.getFactors().empty() || t.getFactors().empty())
+      return false;
+    // Either the product is split further, or the first factor.
+    if (f.getFactors() == t.getFactors())
+      return true;
+    return f.getAxes().empty() && t.getAxes().empty() &&
+           llvm::all_of(t.getFactors().drop_front(), [&](FactorAttr factor) {
+             return factor.getAxes().empty() || llvm::is_contained(f.getFactors(), factor);
+           });
+  }
+  Value getAliased(Operation *op) const { return isHostOp(op) ? op->getOperand(0) : Value(); }
+  bool isSameMemory(Operation *) const { return false; }
+
+  /// Of the axes that split n, those from `first` on take the part that begins there.
+  static SymExpr getBegin(SymExpr n, ArrayRef<StringAttr> axes, size_t first, GridAttr grid) {
+    SymExpr begin(0);
+    for (auto [i, axis] : llvm::enumerate(axes)) {
+      if (i >= first)
+        begin = begin + getShardBegin(n, axis, grid);
+      n = getShardSize(n, axis, grid);
+    }
+    return begin;
+  }
+
+  LogicalResult plan(Operation *op, BufferPlanner &p) const {
+    auto slice = cast<LocalSliceOp>(op);
+    DimAttr f = getDist(slice.getOperand()).getDims()[slice.getDim()];
+    DimAttr t = getDist(slice.getResult()).getDims()[slice.getDim()];
+    // Where the part begins, in elements of the dimension as it is here.
+    SymExpr begin;
+    if (f.getFactors() == t.getFactors()) {
+      begin = getBegin(getFactorsSize(t, p.grid()), t.getAxes(), f.getAxes().size(), p.grid());
+    } else {
+      FactorAttr outer = t.getFactors().front();
+      begin = getBegin(getNamed(outer.getExpr()), outer.getAxes(),
+                       f.getFactors().front().getAxes().size(), p.grid());
+      for (FactorAttr inner : t.getFactors().drop_front())
+        begin = begin * getLocalSize(inner, p.grid());
+    }
+    SmallVector<SymExpr> sizes = p.sizes(slice.getType());
+    begin = begin * product(ArrayRef(sizes).drop_front(slice.getDim() + 1));
+    p.setPlace(slice.getResult(),
+               buffer::PartOp::create(p.builder(), p.getLoc(), p.place(slice.getOperand()),
+                                      p.expr(begin), p.getShared().extent(slice.getType())));
+    return success();
+  }
+};
+
+/// What the product before it computes as well.
+template <typename OpT> struct FusedModel : HostOpInterface::ExternalModel<FusedModel<OpT>, OpT> {
+  bool isHostOp(Operation *op) const { return op->hasAttr(kFusedAttr); }
+  Value getAliased(Operation *op) const {
+    auto attr = op->getAttrOfType<IntegerAttr>(kFusedAttr);
+    return attr ? op->getOperand(attr.getInt()) : Value();
+  }
+  LogicalResult plan(Operation *op, BufferPlanner &p) const {
+    p.setPlace(op->getResult(0), p.place(getAliased(op)));
+    return success();
+  }
+};
+
+struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
+  bool isHostOp(Operation *op) const {
+    auto matmul = cast<MatmulOp>(op);
+    return getElementTypeOrSelf(matmul.getType()).isF32();
+  }
+
+  LogicalResult plan(Operation *op, BufferPlanner &p) const {
+    auto matmul = cast<MatmulOp>(op);
+    if (p.getShared().parameters.isPackedProduct(matmul))
+      return planPacked(matmul, p);
+    return planBatch(matmul, p);
+  }
+
+  static buffer::Epilogue getEpilogue(Operation *op) {
+    if (auto gelu = dyn_cast<GeluOp>(op))
+      return gelu.getApproximate() == GeluApproximation::Tanh ? buffer::Epilogue::GeluTanh
+                                                              : buffer::Epilogue::GeluErf;
+    return isa<SiluOp>(op) ? buffer::Epilogue::Silu : buffer::Epilogue::Relu;
+  }
+
+  static LogicalResult planPacked(MatmulOp op, BufferPlanner &p) {
+    Value bias = op.getBias(), residual, last = op.getResult();
+    auto epilogue = buffer::Epilogue::None;
+    for (;;) {
+      Operation *user = last.hasOneUse() ? *last.user_begin() : nullptr;
+      auto attr = user ? user->getAttrOfType<IntegerAttr>(kFusedAttr) : IntegerAttr();
+      if (!attr || user->getOperand(attr.getInt()) != last)
+        break;
+      if (auto add = dyn_cast<AddOp>(user)) {
+        Value other = add.getOperand(1 - attr.getInt());
+        bool isVector = cast<RankedTensorType>(other.getType()).getRank() == 1;
+        (isVector ? bias : residual) = other;
+      } else {
+        epilogue = getEpilogue(user);
+      }
+      last = user->getResult(0);
+    }
+    SmallVector<SymExpr> x = p.sizes(op.getLhs().getType());
+    SymExpr m = product(ArrayRef(x).drop_back()), n = p.sizes(op.getRhs().getType())[1];
+    // Places first: their ops stand before the product.
+    Value from = p.place(op.getLhs()), to = p.place(op.getResult());
+    Value weight = p.parameter(getLoaded(op.getRhs()), ParameterUse::Packed);
+    buffer::ProductOp::create(p.builder(), p.getLoc(), from, weight,
+                              bias ? p.place(bias) : Value(),
+                              residual ? p.place(residual) : Value(), to, p.expr(m),
+                              p.expr(x.back()), p.expr(n), epilogue);
+    return success();
+  }
+
+  // Products of two computed values. Either one side has no batch (or one of
+  // size 1), or both have the result's: tpc-fuse-epilogues sees to that.
+  static LogicalResult planBatch(MatmulOp op, BufferPlanner &p) {
+    SmallVector<SymExpr> x = p.sizes(op.getLhs().getType());
+    SmallVector<SymExpr> y = p.sizes(op.getRhs().getType());
+    if (x.size() == 1)
+      x.insert(x.begin(), SymExpr(1));
+    auto hasBatch = [](Value v) {
+      auto sizes = getSizes(v);
+      for (unsigned i = 0; i + 2 < sizes.size(); ++i)
+        if (!sizes[i].isConstant(1))
+          return true;
+      return false;
+    };
+    auto batchOf = [&](ArrayRef<SymExpr> sizes) { return product(sizes.drop_back(2)); };
+    SymExpr m = x[x.size() - 2], k = x.back(), n = y.back();
+    bool left = hasBatch(op.getLhs()), right = hasBatch(op.getRhs());
+    SymExpr batch = right ? batchOf(y) : left ? batchOf(x) : SymExpr(1);
+    if (left && !right) { // one taller product
+      m = batch * m;
+      batch = SymExpr(1);
+    }
+    Value a = p.place(op.getLhs()), b = p.place(op.getRhs()), to = p.place(op.getResult());
+    buffer::BatchProductOp::create(p.builder(), p.getLoc(), a, b, to, p.expr(batch), p.expr(m),
+                                   p.expr(k), p.expr(n), p.expr(left && right ? m * k : SymExpr(0)),
+                                   p.expr(right ? k * n : SymExpr(0)));
+    return success();
+  }
+};
+
+struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, AttentionOp> {
+  bool isHostOp(Operation *op) const {
+    auto isF32 = [](Value v) { return !v || getElementTypeOrSelf(v).isF32(); };
+    auto attention = cast<AttentionOp>(op);
+    return isF32(attention.getQ()) && isF32(attention.getK()) && isF32(attention.getV()) &&
+           isF32(attention.getBias());
+  }
+
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<AttentionOp>(base);
+    SmallVector<SymExpr> q = p.sizes(op.getQ().getType()), k = p.sizes(op.getK().getType()),
+                         v = p.sizes(op.getV().getType());
+    // A rank has the same kv heads in q as in k, and of each group the same part: [2 * 4{tp}] query
+    // heads are not consecutive in the whole, but they are in groups again.
+    buffer::ExprAttr causal;
+    if (op.getCausal())
+      causal = p.expr(*SymExpr::parse(op.getCausalOffset().str()) +
+                      getFirstIndex(getDist(op.getQ()).getDims()[1], p.grid()));
+    auto getStrides = [&](Value mask) -> ArrayAttr {
+      if (!mask)
+        return {};
+      SmallVector<SymExpr> m = p.sizes(mask.getType());
+      auto all = getSizes(mask);
+      return p.exprs({all[0].isConstant(1) ? SymExpr(0) : m[1] * m[2] * m[3],
+                      all[1].isConstant(1) ? SymExpr(0) : m[2] * m[3]});
+    };
+    auto placeOf = [&](Value tensor) { return tensor ? p.place(tensor) : Value(); };
+    Value from[] = {p.place(op.getQ()), p.place(op.getK()), p.place(op.getV())};
+    Value keyMask = placeOf(op.getKeyMask()), mask = placeOf(op.getMask()),
+          bias = placeOf(op.getBias()), to = p.place(op.getResult());
+    buffer::AttentionOp::create(
+        p.builder(), p.getLoc(), from[0], from[1], from[2], keyMask, mask, bias, to, p.expr(q[0]),
+        p.expr(q[1]), p.expr(k[1]), p.expr(q[2]), p.expr(k[2]), p.expr(q[3]), p.expr(v[3]),
+        p.exprs({q[2] * q[3], k[2] * k[3], v[2] * v[3], q[2] * v[3]}),
+        getStrides(op.getMask()), getStrides(op.getBias()), causal, op.getScaleAttr(),
+        op.getSoftcapAttr(),
+        op.getMaskedRow() == MaskedRow::Uniform ? p.builder().getUnitAttr() : UnitAttr());
+    return success();
+  }
+};
+
+struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
+  LogicalResult plan(Operation *op, BufferPlanner &p) const {
+    auto call = cast<func::CallOp>(op);
+    func::FuncOp callee = p.getShared().getCallee(call);
+    if (auto rows = callee->getAttrOfType<IntegerAttr>(kKernelAttr))
+      return planKernel(call, callee, rows.getInt(), p);
+
+    ParameterTable &parameters = p.getShared().parameters;
+    SmallVector<Value> args;
+    for (auto [arg, value] : llvm::zip_equal(callee.getArguments(), call.getOperands())) {
+      const ParameterNeeds *n = parameters.lookup(arg);
+      if (n && n->packed)
+        args.push_back(p.parameter(value, ParameterUse::Packed));
+      if (n && n->dense)
+        args.push_back(p.parameter(value, ParameterUse::Dense));
+      if (!n)
+        args.push_back(p.place(value));
+    }
+    for (auto &[parameter, use] : parameters.getHidden(callee))
+      args.push_back(p.parameter(parameter, use));
+    SmallVector<Value> results = p.placesOf(call.getResults());
+    buffer::CallOp::create(p.builder(), p.getLoc(), p.getShared().getFunction(callee).getSymName(),
+                           args, results);
+    return success();
+  }
+
+  static LogicalResult planKernel(func::CallOp call, func::FuncOp callee, int64_t rank,
+                                  BufferPlanner &p) {
+    SmallVector<Value> reads = p.placesOf(call.getOperands()),
+                       writes = p.placesOf(call.getResults());
+    Value result = call.getResult(0);
+    SymExpr rows = product(ArrayRef(p.sizes(result.getType())).take_front(rank));
+    // A thread is worth waking for some ten thousand elements.
+    ArrayRef<DimAttr> dims = getDist(result).getDims().take_front(rank);
+    SmallVector<SymExpr> perRow{SymExpr(1)};
+    auto consider = [&](Value v) {
+      ArrayRef<DimAttr> other = getDist(v).getDims();
+      if ((int64_t)other.size() < rank || other.take_front(rank) != dims)
+        return;
+      SymExpr size = product(ArrayRef(p.sizes(v.getType())).drop_front(rank));
+      if (!llvm::is_contained(perRow, size))
+        perRow.push_back(size);
+    };
+    llvm::for_each(call.getOperands(), consider);
+    llvm::for_each(call.getResults(), consider);
+    SymExpr most = perRow.front();
+    for (const SymExpr &size : ArrayRef(perRow).drop_front())
+      most = SymExpr::max(most, size);
+    SymExpr grain = SymExpr::floorDiv(SymExpr(8192), most) + SymExpr(1);
+    buffer::LaunchOp::create(p.builder(), p.getLoc(), callee.getName(), reads, writes,
+                             p.expr(rows), p.expr(grain));
+    return success();
+  }
+};
+} // namespace
+
+void mlir::tpc::attachComputeModels(MLIRContext *context) {
+  ParameterOp::attachInterface<ParameterModel>(*context);
+  CastOp::attachInterface<LoadedCastModel>(*context);
+  ConstantOp::attachInterface<ConstantModel>(*context);
+  ReshapeOp::attachInterface<ReshapeModel>(*context);
+  LocalSliceOp::attachInterface<LocalSliceModel>(*context);
+  MatmulOp::attachInterface<MatmulModel>(*context);
+  AttentionOp::attachInterface<AttentionModel>(*context);
+  AddOp::attachInterface<FusedModel<AddOp>>(*context);
+  GeluOp::attachInterface<FusedModel<GeluOp>>(*context);
+  SiluOp::attachInterface<FusedModel<SiluOp>>(*context);
+  ReluOp::attachInterface<FusedModel<ReluOp>>(*context);
+  func::CallOp::attachInterface<CallModel>(*context);
+}

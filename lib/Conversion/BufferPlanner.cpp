@@ -1,0 +1,379 @@
+//===- BufferPlanner.cpp - Tensors become places --------------------------===//
+
+#include "BufferPlanner.h"
+#include "KernelEmitter.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+#include "tpc/Interfaces/HostInterfaces.cpp.inc"
+
+//===----------------------------------------------------------------------===//
+// Module
+//===----------------------------------------------------------------------===//
+
+buffer::ExtentAttr BufferModule::extent(Type tensor) {
+  return buffer::ExtentAttr::get(module.getContext(), expr(getNumElements(tensor, grid)),
+                                 getElementTypeOrSelf(tensor));
+}
+
+buffer::LoadAttr BufferModule::load(const Parameter &p, ParameterUse use) {
+  return buffer::LoadAttr::get(module.getContext(), use, p.weight, p.view, p.type);
+}
+
+static buffer::FuncOp makeFunction(SymbolTable &symbols, Location loc, const Twine &name,
+                                   StringAttr of, std::optional<int64_t> stage,
+                                   ArrayRef<Attribute> arguments, ArrayRef<Attribute> results) {
+  OpBuilder b(of.getContext());
+  auto function = buffer::FuncOp::create(
+      b, loc, b.getStringAttr(name), FlatSymbolRefAttr::get(of),
+      stage ? b.getI64IntegerAttr(*stage) : IntegerAttr(), b.getArrayAttr(arguments),
+      b.getArrayAttr(results));
+  Block &body = function.getBody().emplaceBlock();
+  auto place = buffer::PlaceType::get(b.getContext());
+  for (Attribute argument : arguments)
+    body.addArgument(cast<buffer::ArgumentAttr>(argument).isPlace()
+                         ? Type(place)
+                         : buffer::ParameterType::get(b.getContext()),
+                     loc);
+  for (size_t i = 0; i < results.size(); ++i)
+    body.addArgument(place, loc);
+  symbols.insert(function);
+  return function;
+}
+
+buffer::FuncOp BufferModule::getFunction(func::FuncOp function) {
+  buffer::FuncOp &made = functions[function];
+  if (made)
+    return made;
+  MLIRContext *context = module.getContext();
+  SmallVector<Attribute> arguments, results;
+  for (BlockArgument arg : function.getArguments()) {
+    int64_t i = arg.getArgNumber();
+    const ParameterNeeds *needs = parameters.lookup(arg);
+    if (!needs)
+      arguments.push_back(buffer::ArgumentAttr::getPlace(context, i, extent(arg.getType())));
+    if (needs && needs->packed)
+      arguments.push_back(
+          buffer::ArgumentAttr::getParameter(context, i, buffer::ParameterUse::Packed));
+    if (needs && needs->dense)
+      arguments.push_back(
+          buffer::ArgumentAttr::getParameter(context, i, buffer::ParameterUse::Dense));
+  }
+  for (auto &[parameter, use] : parameters.getHidden(function))
+    arguments.push_back(buffer::ArgumentAttr::getHidden(load(parameter, use)));
+  for (Type type : function.getResultTypes())
+    results.push_back(extent(type));
+  return made = makeFunction(symbols, function.getLoc(), function.getName() + "_on_buffers",
+                             function.getSymNameAttr(), std::nullopt, arguments, results);
+}
+
+buffer::FuncOp BufferModule::makeStage(PipelineOp pipeline, StageOp stage) {
+  return makeFunction(symbols, stage.getLoc(),
+                      pipeline.getSymName() + "_stage_" + Twine(stage.getIndex()) + "_on_buffers",
+                      pipeline.getSymNameAttr(), stage.getIndex(), {}, {});
+}
+
+FlatSymbolRefAttr BufferModule::getEntry(int64_t stage, const Parameter &parameter,
+                                         ParameterUse use) {
+  FlatSymbolRefAttr &symbol = entries[{stage, load(parameter, use)}];
+  if (!symbol) {
+    OpBuilder b(module.getContext());
+    auto entry = buffer::EntryOp::create(
+        b, module.getLoc(), b.getStringAttr("parameter_" + Twine(entries.size() - 1)),
+        b.getI64IntegerAttr(stage), load(parameter, use));
+    symbols.insert(entry);
+    symbol = FlatSymbolRefAttr::get(entry.getSymNameAttr());
+  }
+  return symbol;
+}
+
+//===----------------------------------------------------------------------===//
+// Where values are
+//===----------------------------------------------------------------------===//
+
+OpBuilder BufferPlanner::entry() {
+  OpBuilder at = OpBuilder::atBlockBegin(&target.getBody().front());
+  if (lastAtEntry)
+    at.setInsertionPointAfter(lastAtEntry);
+  return at;
+}
+
+ArrayAttr BufferPlanner::exprs(ArrayRef<SymExpr> list) {
+  SmallVector<Attribute> attrs;
+  for (const SymExpr &e : list)
+    attrs.push_back(expr(e));
+  return b.getArrayAttr(attrs);
+}
+
+SmallVector<Value> BufferPlanner::placesOf(ValueRange tensors) {
+  return llvm::map_to_vector(tensors, [&](Value tensor) { return place(tensor); });
+}
+
+Value BufferPlanner::parameter(const Parameter &parameter, ParameterUse use) {
+  if (stage) {
+    FlatSymbolRefAttr symbol = shared.getEntry(*stage, parameter, use);
+    for (auto [known, index] : indices)
+      if (known == symbol)
+        return index;
+    OpBuilder at = entry();
+    auto op = buffer::ParameterOp::create(at, loc, symbol);
+    lastAtEntry = op;
+    indices.push_back({symbol, op});
+    return op;
+  }
+  buffer::LoadAttr load = shared.load(parameter, use);
+  for (auto [attr, value] : llvm::zip(target.getArgs(), target.getBody().getArguments()))
+    if (cast<buffer::ArgumentAttr>(attr).getLoad() == load)
+      return value;
+  llvm_unreachable("a function that several stages call is told its parameters");
+}
+
+Value BufferPlanner::parameter(Value tensor, ParameterUse use) {
+  if (auto op = tensor.getDefiningOp<ParameterOp>())
+    return parameter(ParameterTable::get(op), use);
+  int64_t index = cast<BlockArgument>(tensor).getArgNumber();
+  auto wanted = buffer::ArgumentAttr::getParameter(b.getContext(), index, use);
+  for (auto [attr, value] : llvm::zip(target.getArgs(), target.getBody().getArguments()))
+    if (attr == wanted)
+      return value;
+  llvm_unreachable("a parameter that is used in a way that nobody foresaw");
+}
+
+Value BufferPlanner::place(Value tensor) {
+  if (auto it = places.find(tensor); it != places.end())
+    return it->second;
+  Operation *op = tensor.getDefiningOp();
+  if (shared.parameters.lookup(tensor)) {
+    Value index = parameter(tensor, ParameterUse::Dense);
+    OpBuilder at = entry();
+    auto dense = buffer::DenseOp::create(at, loc, index, shared.extent(tensor.getType()));
+    lastAtEntry = dense;
+    return places[tensor] = dense;
+  }
+  if (auto constant = dyn_cast_or_null<ConstantOp>(op)) {
+    Value &known = constants[constant.getValue()];
+    if (!known) {
+      OpBuilder at = entry();
+      auto data = buffer::ConstantOp::create(at, loc, constant.getValue(),
+                                             shared.extent(tensor.getType()));
+      lastAtEntry = data;
+      known = data;
+    }
+    return places[tensor] = known;
+  }
+  if (auto input = dyn_cast<BlockArgument>(tensor)) {
+    assert(isa<PipelineOp>(input.getOwner()->getParentOp()) && "an argument without memory");
+    OpBuilder at = entry();
+    auto place = buffer::InputOp::create(at, loc, at.getI64IntegerAttr(input.getArgNumber()),
+                                         shared.extent(tensor.getType()));
+    lastAtEntry = place;
+    return places[tensor] = place;
+  }
+  Value root = aliasRoot(tensor);
+  if (root != tensor)
+    return place(root);
+  auto slot = slotOf.find(tensor);
+  assert(slot != slotOf.end() && "a value without memory");
+  return places[tensor] = buffer::SlotOp::create(
+             b, loc, frame, expr(slots[slot->second].begin), shared.extent(tensor.getType()));
+}
+
+Value BufferPlanner::aliasRoot(Value value) const {
+  while (auto op = value.getDefiningOp<HostOpInterface>()) {
+    Value aliased = op.getAliased();
+    if (!aliased || !op.isHostOp())
+      break;
+    value = aliased;
+  }
+  return value;
+}
+
+SymExpr mlir::tpc::getFirstIndex(DimAttr dim, GridAttr grid) {
+  FactorAttr outer = dim.getFactors().front();
+  SymExpr first = getBegin(outer, grid);
+  for (FactorAttr inner : dim.getFactors().drop_front())
+    first = first * getNamed(inner.getExpr());
+  return first + getProductBegin(dim, grid);
+}
+
+static SymExpr roundUp(const SymExpr &bytes) {
+  // The alignment of slots.
+  return SymExpr(64) * SymExpr::floorDiv(bytes + SymExpr(63), SymExpr(64));
+}
+
+Value BufferPlanner::pushPlace(Type tensor) {
+  auto frame = buffer::PushOp::create(b, loc, expr(roundUp(bytes(tensor))));
+  return buffer::SlotOp::create(b, loc, frame, expr(0), shared.extent(tensor));
+}
+
+void BufferPlanner::pop(Value place) {
+  buffer::PopOp::create(b, loc, place.getDefiningOp<buffer::SlotOp>().getFrame());
+}
+
+//===----------------------------------------------------------------------===//
+// Frames
+//===----------------------------------------------------------------------===//
+
+// Values are intervals over the block's ops, from the op that makes them to the
+// last use of them or of another name of theirs.
+void BufferPlanner::findSlots(Block &block, ValueRange results) {
+  DenseMap<Operation *, int64_t> position;
+  int64_t next = 0;
+  for (Operation &op : block)
+    position[&op] = next++;
+
+  // Results lie in the caller's memory from the beginning on.
+  if (Operation *terminator = block.mightHaveTerminator() ? block.getTerminator() : nullptr)
+    for (auto [operand, out] : llvm::zip(terminator->getOperands(), results)) {
+      Value root = operand;
+      while (auto op = root.getDefiningOp<HostOpInterface>()) {
+        if (!op.isHostOp() || !op.getAliased() || !op.isSameMemory())
+          break;
+        root = op.getAliased();
+      }
+      auto op = root.getDefiningOp<HostOpInterface>();
+      if (op && op.isHostOp() && op.needsMemory() && !op.getAliased() && !places.count(root))
+        places[root] = out;
+      else
+        copies.push_back({out, operand});
+    }
+
+  DenseMap<Value, int64_t> lastUse;
+  auto extend = [&](Value value) {
+    Value root = aliasRoot(value);
+    for (Operation *user : value.getUsers())
+      if (Operation *inBlock = block.findAncestorOpInBlock(*user))
+        lastUse[root] = std::max(lastUse[root], position[inBlock]);
+  };
+  for (Operation &op : block)
+    for (Value result : op.getResults())
+      extend(result);
+
+  for (Operation &op : block) {
+    auto hostOp = dyn_cast<HostOpInterface>(op);
+    if (!hostOp || !hostOp.needsMemory())
+      continue;
+    int64_t now = position[&op];
+    for (Value result : op.getResults())
+      if (!places.count(result) && aliasRoot(result) == result)
+        takeSlot(result, hostOp.getReusable(), now, std::max(lastUse.lookup(result), now));
+  }
+}
+
+// Going along the ops, a value takes a slot that is free, best one of just its size.
+void BufferPlanner::takeSlot(Value value, Value reusable, int64_t now, int64_t end) {
+  SymExpr size = bytes(value.getType()), known = putValues(size, grid());
+  unsigned best = slots.size();
+  // An operand that dies here may give its memory to the result.
+  if (reusable) {
+    auto slot = slotOf.find(aliasRoot(reusable));
+    if (slot != slotOf.end() && slots[slot->second].freeAt == now)
+      best = slot->second;
+  }
+  auto isOfSize = [&](const SymExpr &other) { return putValues(other, grid()) == known; };
+  for (unsigned i = 0; i < slots.size() && best == slots.size(); ++i)
+    if (slots[i].freeAt < now && llvm::any_of(slots[i].sizes, isOfSize))
+      best = i;
+  for (unsigned i = 0; i < slots.size() && best == slots.size(); ++i)
+    if (slots[i].freeAt < now)
+      best = i;
+  if (best == slots.size())
+    slots.emplace_back();
+  // Also sizes that are the same number: at other sizes they may not be.
+  if (!llvm::is_contained(slots[best].sizes, size))
+    slots[best].sizes.push_back(size);
+  slots[best].freeAt = end;
+  slotOf[value] = best;
+}
+
+/// Returns the size of the frame.
+SymExpr BufferPlanner::placeSlots() {
+  SymExpr total(0);
+  for (Slot &slot : slots) {
+    SymExpr size = slot.sizes.front();
+    for (const SymExpr &other : ArrayRef(slot.sizes).drop_front())
+      size = SymExpr::max(size, other);
+    slot.begin = total;
+    total = total + roundUp(size);
+  }
+  return total;
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+LogicalResult BufferPlanner::planBlock(Block &block, ValueRange results) {
+  findSlots(block, results);
+  SymExpr total = placeSlots();
+  if (!slots.empty())
+    frame = buffer::PushOp::create(b, loc, expr(total));
+  for (Operation &op : block) {
+    if (op.hasTrait<OpTrait::IsTerminator>())
+      continue;
+    loc = op.getLoc();
+    auto hostOp = dyn_cast<HostOpInterface>(op);
+    if (!hostOp || !hostOp.isHostOp()) {
+      if (auto kernel = dyn_cast<KernelOpInterface>(op); kernel && kernel.isKernelOp())
+        return op.emitOpError("is not in a kernel: run tpc-outline-kernels first");
+      InFlightDiagnostic error = op.emitOpError("cannot be computed on CPUs");
+      if (op.getNumResults())
+        error
+            << " with elements of type " << getElementTypeOrSelf(op.getResult(0).getType())
+            << ": export the model in f32, f16 or bf16, or put an ONNX Cast to one of them before "
+               "this node and a Cast back behind it";
+      return error;
+    }
+    if (failed(hostOp.plan(*this)))
+      return failure();
+  }
+  for (auto &[to, value] : copies)
+    buffer::CopyOp::create(b, loc, place(value), to, expr(bytes(value.getType())));
+  if (frame)
+    buffer::PopOp::create(b, loc, frame);
+  return success();
+}
+
+LogicalResult BufferPlanner::planInner(Block &block, Block &into) {
+  SmallVector<Slot> outerSlots = std::exchange(slots, SmallVector<Slot>());
+  auto outerSlotOf = std::exchange(slotOf, DenseMap<Value, unsigned>());
+  auto outerCopies = std::exchange(copies, SmallVector<std::pair<Value, Value>>());
+  Value outerFrame = std::exchange(frame, {});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(&into);
+  LogicalResult result = planBlock(block, {});
+  slots = std::move(outerSlots);
+  slotOf = std::move(outerSlotOf);
+  copies = std::move(outerCopies);
+  frame = outerFrame;
+  return result;
+}
+
+LogicalResult BufferPlanner::planFunction(func::FuncOp function) {
+  source = function;
+  stage = shared.parameters.getStage(function);
+  // A function of a module without stages: what it loads is as if there was one.
+  if (!stage && shared.module.getOps<PipelineOp>().empty())
+    stage = 0;
+  target = shared.getFunction(function);
+  loc = function.getLoc();
+  Block &body = target.getBody().front();
+  for (auto [attr, value] : llvm::zip(target.getArgs(), body.getArguments()))
+    if (auto argument = cast<buffer::ArgumentAttr>(attr); argument.isPlace())
+      places[function.getArgument(argument.getArgument().getInt())] = value;
+  b.setInsertionPointToEnd(&body);
+  return planBlock(function.front(), target.getResultPlaces());
+}
+
+LogicalResult BufferPlanner::planStage(PipelineOp pipeline, StageOp op) {
+  for (Operation &inner : op.getBody().front())
+    if (isa<SendOp, RecvOp, OutputOp>(inner))
+      return inner.emitOpError("stands in a stage, but outside of tpc.micro_batches");
+  stage = op.getIndex();
+  target = shared.makeStage(pipeline, op);
+  loc = op.getLoc();
+  b.setInsertionPointToEnd(&target.getBody().front());
+  return planBlock(op.getBody().front(), {});
+}

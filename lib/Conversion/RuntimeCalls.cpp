@@ -1,0 +1,285 @@
+//===- RuntimeCalls.cpp - The call that each op on buffers is -------------===//
+
+#include "HostEmitter.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+static_assert(int(buffer::Epilogue::None) == TPC_EPILOGUE_NONE &&
+              int(buffer::Epilogue::GeluErf) == TPC_EPILOGUE_GELU_ERF &&
+              int(buffer::Epilogue::GeluTanh) == TPC_EPILOGUE_GELU_TANH &&
+              int(buffer::Epilogue::Silu) == TPC_EPILOGUE_SILU &&
+              int(buffer::Epilogue::Relu) == TPC_EPILOGUE_RELU);
+static_assert(int(ReductionKind::Sum) == TPC_SUM && int(ReductionKind::Max) == TPC_MAX &&
+              int(ReductionKind::Min) == TPC_MIN);
+
+namespace {
+/// `emit(OpT, HostEmitter &)` of each op below.
+template <typename OpT> struct Call : RuntimeCallOpInterface::ExternalModel<Call<OpT>, OpT> {
+  void emit(Operation *op, HostEmitter &e) const;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Places
+//===----------------------------------------------------------------------===//
+
+template <> void Call<buffer::PushOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::PushOp>(base);
+  e.setValue(op.getFrame(), e.call(TPC_ABI(tpc_frame_push), e.expr(op.getBytes())));
+}
+
+template <> void Call<buffer::PopOp>::emit(Operation *base, HostEmitter &e) const {
+  e.call(TPC_ABI(tpc_frame_pop), e.pointer(cast<buffer::PopOp>(base).getFrame()));
+}
+
+template <> void Call<buffer::SlotOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::SlotOp>(base);
+  e.setValue(op.getPlace(), e.offset(e.pointer(op.getFrame()), e.expr(op.getOffset())));
+}
+
+template <> void Call<buffer::PartOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::PartOp>(base);
+  Value bytes = e.sizes().mul(e.expr(op.getFrom()), e.i64(e.elementBytes(op.getWhole())));
+  e.setValue(op.getPlace(), e.offset(e.pointer(op.getWhole()), bytes));
+}
+
+template <> void Call<buffer::InputOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::InputOp>(base);
+  e.setValue(op.getPlace(), e.call(TPC_ABI(tpc_input), e.i32(op.getIndex())));
+}
+
+template <> void Call<buffer::ConstantOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::ConstantOp>(base);
+  int32_t index = e.getHost().object.getConstant(cast<DenseElementsAttr>(op.getValue()));
+  e.setValue(op.getPlace(), e.call(TPC_ABI(tpc_constant), e.i32(index)));
+}
+
+template <> void Call<buffer::ParameterOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::ParameterOp>(base);
+  e.setValue(op.getIndex(), e.i32(e.getHost().getEntry(op.getEntryAttr().getAttr())));
+}
+
+template <> void Call<buffer::DenseOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::DenseOp>(base);
+  e.setValue(op.getPlace(), e.call(TPC_ABI(tpc_parameter), abi::I32(e.value(op.getIndex()))));
+}
+
+//===----------------------------------------------------------------------===//
+// Computation
+//===----------------------------------------------------------------------===//
+
+template <> void Call<buffer::CopyOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::CopyOp>(base);
+  e.call(TPC_ABI(tpc_copy), e.pointer(op.getTo()), e.pointer(op.getFrom()), e.expr(op.getBytes()));
+}
+
+template <> void Call<buffer::LaunchOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::LaunchOp>(base);
+  SmallVector<Value> places;
+  for (Value place : base->getOperands())
+    places.push_back(e.pointer(place));
+  Type pointer = LLVM::LLVMPointerType::get(base->getContext());
+  abi::Pointer operands = e.scratch(pointer, llvm::PowerOf2Ceil(places.size()));
+  for (auto [i, place] : llvm::enumerate(places))
+    e.storeAt(operands, pointer, i, place);
+  int32_t kernel = e.getHost().object.getKernel(op.getKernelAttr().getAttr());
+  e.call(TPC_ABI(tpc_launch), e.i32(kernel), operands, e.i32(places.size()), e.expr(op.getRows()),
+         e.expr(op.getGrain()));
+}
+
+template <> void Call<buffer::CallOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::CallOp>(base);
+  HostModule &host = e.getHost();
+  auto callee = host.symbols.lookupNearestSymbolFrom<buffer::FuncOp>(op, op.getCalleeAttr());
+  SmallVector<Value> args{e.context(), e.environment()};
+  for (Value operand : base->getOperands())
+    args.push_back(e.value(operand));
+  LLVM::CallOp::create(e.builder(), e.getLoc(), host.getType(callee), host.getName(callee), args);
+}
+
+template <> void Call<buffer::ProductOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::ProductOp>(base);
+  e.call(TPC_ABI(tpc_matmul), abi::I32(e.value(op.getParameter())), e.pointer(op.getX()),
+         e.pointer(op.getBias()), e.pointer(op.getResidual()), e.pointer(op.getTo()),
+         e.expr(op.getM()), e.expr(op.getK()), e.expr(op.getN()),
+         e.i32(static_cast<int64_t>(op.getEpilogue())));
+}
+
+template <> void Call<buffer::BatchProductOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::BatchProductOp>(base);
+  e.call(TPC_ABI(tpc_batch_matmul), e.pointer(op.getA()), e.pointer(op.getB()),
+         e.pointer(op.getTo()), e.expr(op.getBatch()), e.expr(op.getM()), e.expr(op.getK()),
+         e.expr(op.getN()), e.expr(op.getAStride()), e.expr(op.getBStride()));
+}
+
+template <> void Call<buffer::AttentionOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::AttentionOp>(base);
+  auto list = [&](std::optional<ArrayAttr> exprs, size_t i) {
+    return exprs ? e.expr(cast<buffer::ExprAttr>((*exprs)[i])) : e.i64(0);
+  };
+  ArrayAttr strides = op.getStrides();
+  abi::Pointer args = e.store(abi::Values<tpc_attention_args>{
+      .q = e.pointer(op.getQ()),
+      .k = e.pointer(op.getK()),
+      .v = e.pointer(op.getV()),
+      .out = e.pointer(op.getTo()),
+      .batch = e.expr(op.getBatch()),
+      .seq_q = e.expr(op.getQueries()),
+      .seq_k = e.expr(op.getKeys()),
+      .heads_q = e.expr(op.getHeads()),
+      .heads_kv = e.expr(op.getKvHeads()),
+      .head_size = e.expr(op.getHeadSize()),
+      .value_size = e.expr(op.getValueSize()),
+      .q_row_stride = list(strides, 0),
+      .k_row_stride = list(strides, 1),
+      .v_row_stride = list(strides, 2),
+      .out_row_stride = list(strides, 3),
+      .scale = e.f32(op.getScale().convertToDouble()),
+      .softcap = e.f32(op.getSoftcap().convertToDouble()),
+      .causal = e.i32(op.getCausal().has_value()),
+      .causal_offset = op.getCausal() ? e.expr(*op.getCausal()) : e.i64(0),
+      .key_mask = e.pointer(op.getKeyMask()),
+      .mask = e.pointer(op.getMask()),
+      .mask_batch_stride = list(op.getMaskStrides(), 0),
+      .mask_head_stride = list(op.getMaskStrides(), 1),
+      .bias = e.pointer(op.getBias()),
+      .bias_batch_stride = list(op.getBiasStrides(), 0),
+      .bias_head_stride = list(op.getBiasStrides(), 1),
+      .masked_row = e.i32(op.getUniformRows()),
+  });
+  e.call(TPC_ABI(tpc_attention), args);
+}
+
+//===----------------------------------------------------------------------===//
+// Communication
+//===----------------------------------------------------------------------===//
+
+template <> void Call<buffer::AllReduceOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::AllReduceOp>(base);
+  e.communicate(op, TPC_ABI(tpc_all_reduce), e.axes(op.getAxes()), e.dtype(op.getTo()),
+                e.i32(static_cast<int64_t>(op.getKind())), e.pointer(op.getFrom()),
+                e.pointer(op.getTo()), e.expr(op.getCount()));
+}
+
+template <> void Call<buffer::AllGatherOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::AllGatherOp>(base);
+  e.communicate(op, TPC_ABI(tpc_all_gather), e.axes(op.getAxes()), e.dtype(op.getTo()),
+                e.pointer(op.getFrom()), e.pointer(op.getTo()), e.expr(op.getOuter()),
+                e.expr(op.getN()), e.expr(op.getInner()));
+}
+
+template <> void Call<buffer::ReduceScatterOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::ReduceScatterOp>(base);
+  e.communicate(op, TPC_ABI(tpc_reduce_scatter), e.axes(op.getAxes()), e.dtype(op.getTo()),
+                e.i32(static_cast<int64_t>(op.getKind())), e.pointer(op.getFrom()),
+                e.pointer(op.getTo()), e.expr(op.getOuter()), e.expr(op.getN()),
+                e.expr(op.getInner()));
+}
+
+template <> void Call<buffer::AllToAllOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::AllToAllOp>(base);
+  e.communicate(op, TPC_ABI(tpc_all_to_all), e.axes(op.getAxes()), e.dtype(op.getTo()),
+                e.pointer(op.getFrom()), e.pointer(op.getTo()), e.expr(op.getOuter()),
+                e.expr(op.getA()), e.expr(op.getMiddle()), e.expr(op.getB()),
+                e.expr(op.getInner()), e.i32(op.getSplitsFirst()));
+}
+
+/// Lists of axes, as places in the order, each ended by -1.
+static void appendPlaces(HostEmitter &e, Attribute axes, SmallVectorImpl<Value> &out) {
+  for (auto axis : cast<ArrayAttr>(axes).getAsValueRange<StringAttr>())
+    out.push_back(e.i32(e.axis(axis)));
+  out.push_back(e.i32(-1));
+}
+
+template <> void Call<buffer::CollectivePermuteOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::CollectivePermuteOp>(base);
+  SmallVector<Value> list; // see tpc_collective_permute
+  for (Attribute axes : op.getSplits())
+    appendPlaces(e, axes, list);
+  e.communicate(op, TPC_ABI(tpc_collective_permute), e.store(e.builder().getI32Type(), list),
+                e.dtype(op.getTo()), e.pointer(op.getFrom()), e.pointer(op.getTo()),
+                e.expr(op.getOuter()), e.expr(op.getBlocks()), e.expr(op.getN()),
+                e.expr(op.getUnit()), e.expr(op.getInner()), e.expr(op.getFirst()));
+}
+
+template <> void Call<buffer::ExchangeOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::ExchangeOp>(base);
+  SmallVector<Value> list{e.i32(op.getLayout().size())}; // see tpc_exchange
+  for (auto lists : op.getLayout().getAsRange<ArrayAttr>()) {
+    list.push_back(e.i32(lists.size() / 2 - 1));
+    for (Attribute axes : lists)
+      appendPlaces(e, axes, list);
+  }
+  abi::Pointer layout = e.store(e.builder().getI32Type(), list);
+  e.communicate(op, TPC_ABI(tpc_exchange), layout, e.dtype(op.getTo()), e.pointer(op.getFrom()),
+                e.pointer(op.getTo()), e.store(e.builder().getI64Type(), e.exprs(op.getSizes())));
+}
+
+template <> void Call<buffer::BroadcastOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::BroadcastOp>(base);
+  e.communicate(op, TPC_ABI(tpc_broadcast), e.axes(op.getAxes()), e.dtype(op.getData()),
+                e.pointer(op.getData()), e.expr(op.getCount()), e.i64(op.getRoot()));
+}
+
+template <> void Call<buffer::SendOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::SendOp>(base);
+  e.communicate(op, TPC_ABI(tpc_send), e.i32(e.axis("pp")), e.dtype(op.getData()),
+                e.pointer(op.getData()), e.expr(op.getCount()), e.i64(op.getTo()));
+}
+
+template <> void Call<buffer::RecvOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::RecvOp>(base);
+  e.communicate(op, TPC_ABI(tpc_recv), e.i32(e.axis("pp")), e.dtype(op.getData()),
+                e.pointer(op.getData()), e.expr(op.getCount()), e.i64(op.getFrom()));
+}
+
+template <> void Call<buffer::OutputOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::OutputOp>(base);
+  OpBuilder &b = e.builder();
+  auto deliver = [&] {
+    // Three lists behind each other.
+    SmallVector<Value> box = e.exprs(op.getShape());
+    llvm::append_range(box, e.exprs(op.getOffset()));
+    llvm::append_range(box, e.exprs(op.getSize()));
+    int32_t rank = op.getShape().size();
+    abi::Pointer shape = e.store(b.getI64Type(), box);
+    abi::Pointer offset = e.offset(shape, e.i64(rank * sizeof(int64_t)));
+    abi::Pointer size = e.offset(shape, e.i64(2 * rank * sizeof(int64_t)));
+    abi::I32 index = e.i32(op.getIndex());
+    abi::Pointer data = e.pointer(op.getData());
+    if (op.getEvery())
+      e.call(TPC_ABI(tpc_output_every), index, data, e.i32(rank), shape, offset, size,
+             e.i32(*op.getEvery()), e.expr(*op.getHeld()), e.expr(*op.getBegin()),
+             e.i64(*op.getStep()), e.i64(e.elementBytes(op.getData())));
+    else
+      e.call(TPC_ABI(tpc_output), index, data, e.i32(rank), shape, offset, size);
+  };
+  Value condition;
+  for (auto axis : op.getFirst().getAsValueRange<StringAttr>()) {
+    Value isFirst = LLVM::ICmpOp::create(b, e.getLoc(), LLVM::ICmpPredicate::eq,
+                                         e.sizes().coordinate(axis), e.i64(0));
+    condition = condition ? LLVM::AndOp::create(b, e.getLoc(), condition, isFirst) : isFirst;
+  }
+  if (condition)
+    e.emitIf(condition, deliver);
+  else
+    deliver();
+}
+
+template <> void Call<buffer::RoundsOp>::emit(Operation *base, HostEmitter &e) const {
+  e.emitRounds(cast<buffer::RoundsOp>(base));
+}
+
+template <typename... Ops> static void attach(MLIRContext *context) {
+  (Ops::template attachInterface<Call<Ops>>(*context), ...);
+}
+
+void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
+  using namespace buffer;
+  attach<PushOp, PopOp, SlotOp, PartOp, InputOp, buffer::ConstantOp, buffer::ParameterOp, DenseOp,
+         CopyOp, LaunchOp, buffer::CallOp, ProductOp, BatchProductOp, buffer::AttentionOp,
+         buffer::AllReduceOp, buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
+         buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp,
+         buffer::RecvOp, buffer::OutputOp, RoundsOp>(context);
+}
