@@ -33,6 +33,8 @@ def pages(llvm, tpc_opt):
                                                                            "-dialect=tpc")
     kernels = "include/tpc/Kernel/KernelOps.td"
     yield "kernel-dialect.md", NOTE.format(source=kernels) + tblgen(llvm, [kernels], "-gen-dialect-doc", "-dialect=tpc_kernel")
+    buffers = "include/tpc/Buffer/BufferOps.td"
+    yield "buffers.md", NOTE.format(source=buffers) + tblgen(llvm, [buffers], "-gen-dialect-doc", "-dialect=tpc_buffer")
     folders = {"Model": "The model level", "Annotations": "What users ask for",
                "Tactics": "The sharded level", "Collectives": "The spmd level",
                "Stages": "The staged program", "Analysis": "Costs", "Verify": "Verification",

@@ -95,8 +95,7 @@ static ParseResult parse(AsmParser &parser, ExprAttr &attr) {
 
 static void print(AsmPrinter &printer, ExprAttr attr) {
   StringRef text = attr.getText();
-  bool isWord =
-      llvm::all_of(text, [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
+  bool isWord = llvm::all_of(text, [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
   if (attr.getExpr().isConstant() || isWord)
     printer << text;
   else
@@ -190,7 +189,8 @@ static ParseResult parseLoad(AsmParser &parser, ParameterUse use, LoadAttr &load
   ViewAttr view;
   Type type;
   if (parser.parseSymbolName(weight) ||
-      (succeeded(parser.parseOptionalKeyword("view")) && parser.parseAttribute(view)) ||
+      (succeeded(parser.parseOptionalKeyword("view")) &&
+       parser.parseCustomAttributeWithFallback(view)) ||
       parser.parseColonType(type))
     return failure();
   load = LoadAttr::get(parser.getContext(), use, weight, view, type);
@@ -200,8 +200,10 @@ static ParseResult parseLoad(AsmParser &parser, ParameterUse use, LoadAttr &load
 static void printLoad(AsmPrinter &printer, LoadAttr load) {
   printer << stringifyParameterUse(load.getUse()) << " ";
   printer.printSymbolName(load.getWeight());
-  if (load.getView())
-    printer << " view " << load.getView();
+  if (load.getView()) {
+    printer << " view ";
+    printer.printStrippedAttrOrType(load.getView());
+  }
   printer << " : " << load.getType();
 }
 
@@ -357,8 +359,8 @@ ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &result) {
         if (parseName({}) || parser.parseEqual() || ::parse(parser, attr))
           return failure();
         inputs.push_back(attr);
-        arguments.back().type =
-            attr.isPlace() ? Type(PlaceType::get(b.getContext())) : ParameterType::get(b.getContext());
+        arguments.back().type = attr.isPlace() ? Type(PlaceType::get(b.getContext()))
+                                               : ParameterType::get(b.getContext());
         return success();
       }))
     return failure();
@@ -407,8 +409,8 @@ void FuncOp::print(OpAsmPrinter &printer) {
                           });
     printer << ")";
   }
-  printer.printOptionalAttrDictWithKeyword(
-      (*this)->getAttrs(), {"sym_name", "of", "stage", "args", "results_places"});
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {"sym_name", "of", "stage", "args", "results_places"});
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
@@ -419,21 +421,20 @@ ParseResult CallOp::parse(OpAsmParser &parser, OperationState &result) {
   SmallVector<OpAsmParser::UnresolvedOperand> places, parameters, writes, all;
   SmallVector<bool> isParameter;
   if (parser.parseAttribute(callee, "callee", result.attributes) ||
-      parser.parseCommaSeparatedList(
-          AsmParser::Delimiter::Paren,
-          [&]() -> ParseResult {
-            // Which of the two an operand is: indices of parameters are marked.
-            isParameter.push_back(succeeded(parser.parseOptionalKeyword("parameter")));
-            return parser.parseOperand(all.emplace_back());
-          }) ||
-      parser.parseKeyword("to") ||
-      parser.parseOperandList(writes, AsmParser::Delimiter::Paren) ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren,
+                                     [&]() -> ParseResult {
+                                       // Which of the two an operand is: indices of parameters are
+                                       // marked.
+                                       isParameter.push_back(
+                                           succeeded(parser.parseOptionalKeyword("parameter")));
+                                       return parser.parseOperand(all.emplace_back());
+                                     }) ||
+      parser.parseKeyword("to") || parser.parseOperandList(writes, AsmParser::Delimiter::Paren) ||
       parser.parseOptionalAttrDict(result.attributes))
     return failure();
   auto place = PlaceType::get(b.getContext());
   for (auto [operand, parameter] : llvm::zip(all, isParameter))
-    if (parser.resolveOperand(operand,
-                              parameter ? Type(ParameterType::get(b.getContext())) : place,
+    if (parser.resolveOperand(operand, parameter ? Type(ParameterType::get(b.getContext())) : place,
                               result.operands))
       return failure();
   if (parser.resolveOperands(writes, place, result.operands))

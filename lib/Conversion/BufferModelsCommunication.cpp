@@ -1,7 +1,7 @@
 //===- BufferModelsCommunication.cpp - Collectives, transfers, rounds -----===//
 
 #include "BufferPlanner.h"
-#include "LocalIndex.h"
+#include "tpc/Dialect/LocalIndex.h"
 
 #include "tpc/Dialect/BlockMove.h"
 #include "tpc/Dialect/Copies.h"
@@ -36,9 +36,8 @@ static FailureOr<Middle> findSplit(Operation *op, BufferPlanner &p, Type split, 
                                    StringRef axis) {
   SmallVector<SymExpr> sizes = p.sizes(split);
   DimAttr attr = getDist(split).getDims()[dim];
-  Middle m{product(ArrayRef(sizes).take_front(dim)),
-           {},
-           product(ArrayRef(sizes).drop_front(dim + 1))};
+  Middle m{
+      product(ArrayRef(sizes).take_front(dim)), {}, product(ArrayRef(sizes).drop_front(dim + 1))};
   auto isLast = [&](ArrayRef<StringAttr> axes) {
     return !axes.empty() && axes.back().getValue() == axis;
   };
@@ -211,8 +210,7 @@ struct CollectivePermuteModel
       splits.push_back(getList(base->getContext(), *axes));
     SmallVector<SymExpr> sizes = p.sizes(op.getOperand().getType());
     int64_t dim = op.getDim();
-    SymExpr outer =
-        product(ArrayRef(sizes).take_front(dim)) * getLocalSize(move->outer, p.grid());
+    SymExpr outer = product(ArrayRef(sizes).take_front(dim)) * getLocalSize(move->outer, p.grid());
     SymExpr inner = product(ArrayRef(sizes).drop_front(dim + 1));
     SymExpr first = op.getFrom() ? *SymExpr::parse(op.getFrom()->str()) : SymExpr(0);
     Value in = p.place(op.getOperand()), out = p.place(op.getResult());
@@ -247,8 +245,8 @@ struct ExchangeModel : HostOpInterface::ExternalModel<ExchangeModel, ExchangeOp>
       layout.push_back(ArrayAttr::get(context, lists));
     }
     Value in = p.place(op.getOperand()), out = p.place(op.getResult());
-    buffer::ExchangeOp::create(p.builder(), p.getLoc(), in, out,
-                               ArrayAttr::get(context, layout), p.exprs(sizes));
+    buffer::ExchangeOp::create(p.builder(), p.getLoc(), in, out, ArrayAttr::get(context, layout),
+                               p.exprs(sizes));
     return success();
   }
 };

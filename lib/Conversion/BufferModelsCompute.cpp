@@ -149,8 +149,7 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     // Places first: their ops stand before the product.
     Value from = p.place(op.getLhs()), to = p.place(op.getResult());
     Value weight = p.parameter(getLoaded(op.getRhs()), ParameterUse::Packed);
-    buffer::ProductOp::create(p.builder(), p.getLoc(), from, weight,
-                              bias ? p.place(bias) : Value(),
+    buffer::ProductOp::create(p.builder(), p.getLoc(), from, weight, bias ? p.place(bias) : Value(),
                               residual ? p.place(residual) : Value(), to, p.expr(m),
                               p.expr(x.back()), p.expr(n), epilogue);
     return success();
@@ -219,9 +218,8 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     buffer::AttentionOp::create(
         p.builder(), p.getLoc(), from[0], from[1], from[2], keyMask, mask, bias, to, p.expr(q[0]),
         p.expr(q[1]), p.expr(k[1]), p.expr(q[2]), p.expr(k[2]), p.expr(q[3]), p.expr(v[3]),
-        p.exprs({q[2] * q[3], k[2] * k[3], v[2] * v[3], q[2] * v[3]}),
-        getStrides(op.getMask()), getStrides(op.getBias()), causal, op.getScaleAttr(),
-        op.getSoftcapAttr(),
+        p.exprs({q[2] * q[3], k[2] * k[3], v[2] * v[3], q[2] * v[3]}), getStrides(op.getMask()),
+        getStrides(op.getBias()), causal, op.getScaleAttr(), op.getSoftcapAttr(),
         op.getMaskedRow() == MaskedRow::Uniform ? p.builder().getUnitAttr() : UnitAttr());
     return success();
   }
@@ -276,8 +274,8 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
     for (const SymExpr &size : ArrayRef(perRow).drop_front())
       most = SymExpr::max(most, size);
     SymExpr grain = SymExpr::floorDiv(SymExpr(8192), most) + SymExpr(1);
-    buffer::LaunchOp::create(p.builder(), p.getLoc(), callee.getName(), reads, writes,
-                             p.expr(rows), p.expr(grain));
+    buffer::LaunchOp::create(p.builder(), p.getLoc(), callee.getName(), reads, writes, p.expr(rows),
+                             p.expr(grain));
     return success();
   }
 };

@@ -1,7 +1,7 @@
 //===- BufferPlanner.cpp - Tensors become places --------------------------===//
 
 #include "BufferPlanner.h"
-#include "KernelEmitter.h"
+#include "tpc/Conversion/Kernels/KernelOp.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -26,10 +26,9 @@ static buffer::FuncOp makeFunction(SymbolTable &symbols, Location loc, const Twi
                                    StringAttr of, std::optional<int64_t> stage,
                                    ArrayRef<Attribute> arguments, ArrayRef<Attribute> results) {
   OpBuilder b(of.getContext());
-  auto function = buffer::FuncOp::create(
-      b, loc, b.getStringAttr(name), FlatSymbolRefAttr::get(of),
-      stage ? b.getI64IntegerAttr(*stage) : IntegerAttr(), b.getArrayAttr(arguments),
-      b.getArrayAttr(results));
+  auto function = buffer::FuncOp::create(b, loc, b.getStringAttr(name), FlatSymbolRefAttr::get(of),
+                                         stage ? b.getI64IntegerAttr(*stage) : IntegerAttr(),
+                                         b.getArrayAttr(arguments), b.getArrayAttr(results));
   Block &body = function.getBody().emplaceBlock();
   auto place = buffer::PlaceType::get(b.getContext());
   for (Attribute argument : arguments)
@@ -80,9 +79,9 @@ FlatSymbolRefAttr BufferModule::getEntry(int64_t stage, const Parameter &paramet
   FlatSymbolRefAttr &symbol = entries[{stage, load(parameter, use)}];
   if (!symbol) {
     OpBuilder b(module.getContext());
-    auto entry = buffer::EntryOp::create(
-        b, module.getLoc(), b.getStringAttr("parameter_" + Twine(entries.size() - 1)),
-        b.getI64IntegerAttr(stage), load(parameter, use));
+    auto entry = buffer::EntryOp::create(b, module.getLoc(),
+                                         b.getStringAttr("parameter_" + Twine(entries.size() - 1)),
+                                         b.getI64IntegerAttr(stage), load(parameter, use));
     symbols.insert(entry);
     symbol = FlatSymbolRefAttr::get(entry.getSymNameAttr());
   }
@@ -156,8 +155,8 @@ Value BufferPlanner::place(Value tensor) {
     Value &known = constants[constant.getValue()];
     if (!known) {
       OpBuilder at = entry();
-      auto data = buffer::ConstantOp::create(at, loc, constant.getValue(),
-                                             shared.extent(tensor.getType()));
+      auto data =
+          buffer::ConstantOp::create(at, loc, constant.getValue(), shared.extent(tensor.getType()));
       lastAtEntry = data;
       known = data;
     }
@@ -176,8 +175,8 @@ Value BufferPlanner::place(Value tensor) {
     return place(root);
   auto slot = slotOf.find(tensor);
   assert(slot != slotOf.end() && "a value without memory");
-  return places[tensor] = buffer::SlotOp::create(
-             b, loc, frame, expr(slots[slot->second].begin), shared.extent(tensor.getType()));
+  return places[tensor] = buffer::SlotOp::create(b, loc, frame, expr(slots[slot->second].begin),
+                                                 shared.extent(tensor.getType()));
 }
 
 Value BufferPlanner::aliasRoot(Value value) const {

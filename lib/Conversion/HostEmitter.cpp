@@ -2,7 +2,6 @@
 
 #include "HostEmitter.h"
 #include "tpc/Dialect/RankSizes.h"
-#include "tpc/Conversion/Kernels/KernelOp.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -117,9 +116,7 @@ abi::Pointer HostEmitter::store(Type type, ArrayRef<Value> list) {
   return memory;
 }
 
-void HostEmitter::tellNode(Operation *op) {
-  call(TPC_ABI(tpc_at), i32(host.object.getNode(op)));
-}
+void HostEmitter::tellNode(Operation *op) { call(TPC_ABI(tpc_at), i32(host.object.getNode(op))); }
 
 Value HostEmitter::call(const abi::Function &function, ArrayRef<Value> args) {
   auto call = LLVM::CallOp::create(b, loc, host.getRuntimeFunction(function), args);
@@ -207,23 +204,24 @@ void HostEmitter::emit(buffer::FuncOp function) {
 }
 
 void HostEmitter::emitIf(Value condition, function_ref<void()> body) {
-  Block *then = makeBlock(), *after = makeBlock();
+  // Blocks stand in the order of the program.
+  Block *then = makeBlock(), *after = new Block();
   LLVM::CondBrOp::create(b, loc, condition, then, ValueRange(), after, ValueRange());
   b.setInsertionPointToStart(then);
   body();
   LLVM::BrOp::create(b, loc, after);
+  target.getBody().push_back(after);
   b.setInsertionPointToStart(after);
 }
 
 void HostEmitter::emitRounds(buffer::RoundsOp rounds) {
   abi::I64 first = i64(0), one = i64(1), count = expr(rounds.getCount());
-  Block *round = makeBlock(), *body = makeBlock(), *after = makeBlock();
+  Block *round = makeBlock(), *body = makeBlock(), *after = new Block();
   Value number = round->addArgument(b.getI64Type(), loc);
   LLVM::BrOp::create(b, loc, ValueRange{first}, round);
   b.setInsertionPointToStart(round);
   Value where = LLVM::GEPOp::create(b, loc, env.getType(), b.getI64Type(), env,
-                                    ArrayRef<LLVM::GEPArg>{
-                                        (int32_t)host.layout.microBatchIndex()});
+                                    ArrayRef<LLVM::GEPArg>{(int32_t)host.layout.microBatchIndex()});
   LLVM::StoreOp::create(b, loc, number, where);
   // The device has an env of its own, which changes as work gets there.
   if (host.layout.axisSize("mb") > 1)
@@ -231,8 +229,7 @@ void HostEmitter::emitRounds(buffer::RoundsOp rounds) {
   // Sizes may depend on the round: they are computed again in each.
   auto branch = LLVM::BrOp::create(b, loc, body);
   b.setInsertionPoint(branch);
-  auto outer =
-      std::exchange(sizeEmitter, std::make_unique<SizeEmitter>(b, loc, host.layout, env));
+  auto outer = std::exchange(sizeEmitter, std::make_unique<SizeEmitter>(b, loc, host.layout, env));
   b.setInsertionPointToStart(body);
   auto emitBody = [&] { emitBlock(rounds.getBody().front()); };
   if (buffer::ExprAttr size = rounds.getSizeAttr()) {
@@ -245,5 +242,6 @@ void HostEmitter::emitRounds(buffer::RoundsOp rounds) {
   Value next = LLVM::AddOp::create(b, loc, number, one);
   Value more = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, next, count);
   LLVM::CondBrOp::create(b, loc, more, round, ValueRange{next}, after, ValueRange());
+  target.getBody().push_back(after);
   b.setInsertionPointToStart(after);
 }

@@ -129,7 +129,8 @@ static FailureOr<json::Object> describe(WeightOp weight, buffer::EntryOp entry,
   buffer::LoadAttr p = entry.getLoad();
   bool isPacked = p.getUse() == buffer::ParameterUse::Packed;
   auto type = cast<RankedTensorType>(weight.getType());
-  ViewAttr view = p.getView() ? p.getView() : ViewAttr::getDense(weight.getContext(), type.getShape());
+  ViewAttr view =
+      p.getView() ? p.getView() : ViewAttr::getDense(weight.getContext(), type.getShape());
   json::Array dims, source;
   DistAttr dist = getDist(p.getType());
   for (auto [i, dim] : llvm::enumerate(dist.getDims())) {

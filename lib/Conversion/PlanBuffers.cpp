@@ -1,7 +1,7 @@
 //===- PlanBuffers.cpp - A program on buffers beside that on tensors ------===//
 
 #include "BufferPlanner.h"
-#include "SizeEmitter.h"
+#include "tpc/Conversion/Env/SizeEmitter.h"
 #include "tpc/Conversion/Passes.h"
 
 namespace mlir::tpc {

@@ -181,8 +181,8 @@ template <> void Call<buffer::AllToAllOp>::emit(Operation *base, HostEmitter &e)
   auto op = cast<buffer::AllToAllOp>(base);
   e.communicate(op, TPC_ABI(tpc_all_to_all), e.axes(op.getAxes()), e.dtype(op.getTo()),
                 e.pointer(op.getFrom()), e.pointer(op.getTo()), e.expr(op.getOuter()),
-                e.expr(op.getA()), e.expr(op.getMiddle()), e.expr(op.getB()),
-                e.expr(op.getInner()), e.i32(op.getSplitsFirst()));
+                e.expr(op.getA()), e.expr(op.getMiddle()), e.expr(op.getB()), e.expr(op.getInner()),
+                e.i32(op.getSplitsFirst()));
 }
 
 /// Lists of axes, as places in the order, each ended by -1.

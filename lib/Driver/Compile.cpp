@@ -21,8 +21,8 @@
 
 using namespace tpc;
 
-static constexpr llvm::StringLiteral emitNames[] = {"import",  "model", "sharded", "spmd", "staged",
-                                                    "kernels", "llvm",  "obj",     "exe"};
+static constexpr llvm::StringLiteral emitNames[] = {
+    "import", "model", "sharded", "spmd", "staged", "kernels", "buffers", "llvm", "obj", "exe"};
 
 llvm::StringRef tpc::emitName(Emit emit) { return emitNames[unsigned(emit)]; }
 
@@ -52,6 +52,8 @@ static constexpr Verifier verifiers[] = {
      [](auto &reference, bool) { return mlir::tpc::createVerifyEquivalence(reference); }},
     {"tpc-verify-comms", "verifying communication", Emit::Staged, false,
      [](auto &, bool) { return mlir::tpc::createVerifyComms(); }},
+    {"tpc-verify-buffers", "verifying buffers", Emit::Buffers, false,
+     [](auto &, bool) { return mlir::tpc::createVerifyBuffers(); }},
 };
 
 std::string tpc::verifierNames() {
@@ -88,6 +90,8 @@ static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spe
     return buildStagedChecks(pm);
   case Emit::Kernels:
     return buildKernelsPassPipeline(pm);
+  case Emit::Buffers:
+    return buildBuffersPassPipeline(pm);
   default:
     llvm_unreachable("no passes on programs lead to this level");
   }
@@ -253,6 +257,7 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
                                             "making one rank's program",
                                             "cutting into stages",
                                             "building kernels",
+                                            "planning memory",
                                             "lowering"};
     Emit target = next(reached);
     onStep(what[unsigned(target)]);

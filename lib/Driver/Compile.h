@@ -24,7 +24,7 @@ class OpPassManager;
 namespace tpc {
 
 /// The levels of a program, in order; compilation can stop at each.
-enum class Emit { Import, Model, Sharded, Spmd, Staged, Kernels, Llvm, Obj, Exe };
+enum class Emit { Import, Model, Sharded, Spmd, Staged, Kernels, Buffers, Llvm, Obj, Exe };
 
 /// "import", "model", …
 llvm::StringRef emitName(Emit emit);

@@ -82,8 +82,9 @@ void ::tpc::buildKernelsPassPipeline(OpPassManager &pm) {
   pm.addPass(createBuildKernels());
 }
 
+void ::tpc::buildBuffersPassPipeline(OpPassManager &pm) { pm.addPass(createPlanBuffers()); }
+
 void ::tpc::buildLoweringPassPipeline(OpPassManager &pm, const LoweringOptions &options) {
-  pm.addPass(createPlanBuffers());
   pm.addPass(createLowerKernels());
   LowerProgramOptions program;
   program.name = options.name;
@@ -108,6 +109,7 @@ void ::tpc::registerPassPipelines() {
   static PassPipelineRegistration<> lowering(
       "tpc-lower-to-llvm", "Lowers a staged program to the LLVM dialect", [](OpPassManager &pm) {
         ::tpc::buildKernelsPassPipeline(pm);
+        ::tpc::buildBuffersPassPipeline(pm);
         ::tpc::buildLoweringPassPipeline(pm, {});
       });
 }

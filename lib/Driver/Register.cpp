@@ -21,6 +21,7 @@
 #include "tpc/Transforms/Stages/Passes.h"
 #include "tpc/Transforms/Tactics/Passes.h"
 #include "tpc/Verify/Passes.h"
+#include "tpc/Verify/Verify.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
@@ -35,6 +36,7 @@ void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   mlir::tpc::registerIndexModels(registry);
   mlir::tpc::registerCostModels(registry);
   mlir::tpc::registerVerification(registry);
+  mlir::tpc::registerBufferVerification(registry);
   mlir::tpc::registerLowering(registry);
 }
 

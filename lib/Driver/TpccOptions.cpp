@@ -44,6 +44,7 @@ LEVELS (--emit), in order; a program of one up to staged can be compiled as a mo
   spmd     one rank's view: local shapes, explicit collectives
   staged   pipeline stages, transfers, the schedule
   kernels  what each generated kernel computes: loops over rows and elements, for any device
+  buffers  runtime calls on planned memory, beside the tensors that they stand for
   llvm     LLVM IR
   obj      an object file that defines tpc_program_v2
   exe      the executable
@@ -117,9 +118,10 @@ bool TpccOptions::parse(int argc, char **argv) {
                                           cl::cat(files));
   cl::opt<std::string> emitOption(
       "emit",
-      cl::desc("Stop at a level and write it: import, model, sharded, spmd, staged, kernels, llvm, "
-               "obj or exe (default); text goes to standard output without -o. onnx-sharded: the "
-               "model with its shardings as multi-device fields"),
+      cl::desc(
+          "Stop at a level and write it: import, model, sharded, spmd, staged, kernels, buffers, "
+          "llvm, obj or exe (default); text goes to standard output without -o. onnx-sharded: the "
+          "model with its shardings as multi-device fields"),
       cl::value_desc("level"), cl::init("exe"), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),

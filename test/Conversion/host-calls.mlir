@@ -10,8 +10,9 @@ tpc.weight @b in "/w.bin" at 192 : tensor<8xf32>
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
 // CHECK-DAG: %[[I32_2:.*]] = llvm.mlir.constant(2 : i32)
-// CHECK: %[[V0:.*]] = llvm.call @tpc_parameter(%arg0, %[[I32_0]])
+// CHECK: %[[V0:.*]] = llvm.call @tpc_parameter(%arg0, %[[I32_1]])
 // CHECK: llvm.call @tpc_matmul(%arg0, %[[I32_0]], %arg2, %[[V0]], %arg3, %arg4, %[[C6]], %[[C6]], %[[C8]], %[[I32_2]])
 func.func private @product(%x: tensor<2x3x6xf32>, %r: tensor<2x3x8xf32>) -> tensor<2x3x8xf32> {
   %w = tpc.parameter @w : tensor<6x8xf32>
@@ -87,8 +88,8 @@ func.func private @kernel_call(%x: tensor<64x16xf32>, %y: tensor<16xf32>) -> ten
 // CHECK-DAG: %[[C128:.*]] = llvm.mlir.constant(128 : i64)
 // CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
 // CHECK: %[[V0:.*]] = llvm.call @tpc_frame_push(%arg0, %[[C128]])
-// CHECK: %[[V1:.*]] = llvm.getelementptr %[[V0]][64]
 // CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg2, %arg2, %[[V0]], %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
+// CHECK: %[[V1:.*]] = llvm.getelementptr %[[V0]][64]
 // CHECK: llvm.call @tpc_batch_matmul(%arg0, %[[V0]], %arg2, %[[V1]], %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
 // CHECK: llvm.call @tpc_batch_matmul(%arg0, %[[V1]], %arg2, %[[V0]], %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
 // CHECK: llvm.call @tpc_batch_matmul(%arg0, %[[V0]], %arg2, %arg3, %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
@@ -107,9 +108,9 @@ func.func private @slots(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i64)
 // CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
 // CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i64)
-// CHECK-DAG: %[[V0:.*]] = llvm.load %arg1 {{.*}}-> i64
-// CHECK: %[[V3:.*]] = llvm.mul %[[V0]], %[[C4]]
-// CHECK: %[[V4:.*]] = llvm.mul %[[V3]], %[[C8]]
+// CHECK-DAG: %[[C32:.*]] = llvm.mlir.constant(32 : i64)
+// CHECK: %[[V0:.*]] = llvm.load %arg1 {{.*}}-> i64
+// CHECK: %[[V4:.*]] = llvm.mul %[[V0]], %[[C32]]
 // CHECK: %[[V5:.*]] = llvm.mul %[[V4]], %[[C4]]
 // CHECK: %[[V6:.*]] = llvm.getelementptr %arg2[%[[V5]]]
 // CHECK: llvm.call @tpc_batch_matmul(%arg0, %[[V6]], %arg3, %arg4, %[[C1]], %[[C4]], %[[C8]], %[[C8]], %[[C0]], %[[C0]])

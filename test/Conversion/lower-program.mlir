@@ -29,15 +29,15 @@ tpc.pipeline @main(%x: tensor<?x8xf32, #tpc.dist<[n, 8], local>>) inputs [{tpc.n
     tpc.micro_batches of #tpc.dim<n> {
       // The step: three micro-batches.
       // CHECK-LABEL: llvm.func internal @tpc_stage_0(
-      // CHECK: llvm.mlir.constant(3 : i64)
-      // CHECK: llvm.call @tpc_stage_0_body_0(
-      // A part of the outermost dimension is no copy.
-      // CHECK-LABEL: llvm.func internal @tpc_stage_0_body_0(
+      // CHECK: %[[THREE:.*]] = llvm.mlir.constant(3 : i64)
       // CHECK: llvm.call @tpc_input(
+      // A part of the outermost dimension is no copy.
       // CHECK-NOT: tpc_launch
       // CHECK: llvm.call @stage_0(
       // CHECK: llvm.cond_br
       // CHECK: llvm.call @tpc_output(
+      // CHECK: %[[MORE:.*]] = llvm.icmp "slt" %{{.*}}, %[[THREE]]
+      // CHECK: llvm.cond_br %[[MORE]]
       %0 = tpc.local_slice %x over ["mb"] dim 0 : tensor<?x8xf32, #tpc.dist<[n, 8], local>> -> tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>
       %1 = func.call @stage_0(%0) : (tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>) -> tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>
       tpc.output 0, %1 : tensor<?x8xf32, #tpc.dist<[n{mb}, 8], local>>

@@ -19,28 +19,28 @@ func.func private @stage_0(%x: !x, %a: !w, %b: !w, %w: !w) -> !one {
   return %3 : !one
 }
 
-// What is computed before the rounds lies in a frame of the stage, until the last round has ended. Rounds get its address; a
-// parameter has an index instead, and an input is asked for where it is read.
+// What is computed before the rounds lies in a frame of the stage, until the last round has ended; a round has another on top.
 // CHECK-LABEL: llvm.func internal @tpc_stage_0(
 // CHECK: llvm.intr.memcpy
 // CHECK: %[[FRAME:.*]] = llvm.call @tpc_frame_push(
-// CHECK: %[[A:.*]] = llvm.getelementptr %[[FRAME]]
 // CHECK: %[[B:.*]] = llvm.getelementptr %[[FRAME]]
+// CHECK: llvm.call @prologue(%{{.*}}, %{{.*}}, %{{.*}}, %[[FRAME]], %[[B]])
 // CHECK: %[[NEG:.*]] = llvm.getelementptr %[[FRAME]]
-// CHECK: llvm.call @prologue(%{{.*}}, %{{.*}}, %{{.*}}, %[[A]], %[[B]])
 // CHECK: llvm.call @tpc_launch(
 // CHECK: llvm.br ^[[ROUND:bb[0-9]+]]
 // The host counts rounds in its env; the device is told, for kernels that come.
 // CHECK: ^[[ROUND]](%[[MB:.*]]: i64):
 // CHECK: llvm.store %[[MB]]
 // CHECK: llvm.call @tpc_set_env(%arg0, %{{.*}}, %[[MB]])
-// CHECK: llvm.call @tpc_stage_0_body_0(%arg0, %{{.*}}, %{{.*}}, %{{.*}}) : (!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr) -> ()
+// Sizes are computed again in each round, which is left out where it has no samples.
+// CHECK: %[[SOME:.*]] = llvm.icmp "ne"
+// CHECK: llvm.cond_br %[[SOME]]
+// CHECK: %[[INNER:.*]] = llvm.call @tpc_frame_push(
+// CHECK: llvm.call @stage_0(%arg0, %{{.*}}, %{{.*}}, %[[FRAME]], %[[NEG]], %{{.*}}, %[[INNER]]) : (!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, i32, !llvm.ptr)
+// CHECK: llvm.call @tpc_output(
+// CHECK: llvm.call @tpc_frame_pop(%{{.*}}, %[[INNER]])
 // CHECK: llvm.cond_br %{{.*}}, ^[[ROUND]](
 // CHECK: llvm.call @tpc_frame_pop(%{{.*}}, %[[FRAME]])
-// CHECK-LABEL: llvm.func internal @tpc_stage_0_body_0(%arg0: !llvm.ptr, %arg1: !llvm.ptr, %arg2: !llvm.ptr, %arg3: !llvm.ptr)
-// CHECK: llvm.call @tpc_input(
-// CHECK-NOT: llvm.call @prologue
-// CHECK: llvm.call @stage_0(%arg0, %arg1, %{{.*}}, %arg2, %arg3, %{{.*}}, %{{.*}}) : (!llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, !llvm.ptr, i32, !llvm.ptr)
 tpc.pipeline @main(%x: !x, %c: !w) inputs [{tpc.name = "x"}, {tpc.name = "c"}] outputs [{name = "y", type = tensor<?x8xf32, #tpc.dist<[n, 8]>>}] {
   tpc.stage 0 {
     %h:2 = func.call @prologue(%c) : (!w) -> (!w, !w)

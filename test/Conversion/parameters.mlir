@@ -1,4 +1,4 @@
-// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-lower-kernels --tpc-lower-program=name=parameters | FileCheck %s
+// RUN: tpc-opt %s --tpc-fuse-epilogues --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program=name=parameters | FileCheck %s
 
 // Which parameters a program loads: once for each stage, and for each use (packed for products, dense for the rest), whatever
 // functions they go through. A function of several stages is told the indices of the parameters that it names itself.
@@ -11,8 +11,8 @@ tpc.weight @both in "/w.bin" at 544 : tensor<8x8xf32>
 // Its own weight is an argument; @shared, of which there is one for all layers, it names.
 // CHECK-LABEL: llvm.func internal @layer(
 // CHECK-SAME: %[[CTX:.*]]: !llvm.ptr, %{{.*}}: !llvm.ptr, %[[X:.*]]: !llvm.ptr, %[[W:.*]]: i32, %[[SHARED:.*]]: i32, %{{.*}}: !llvm.ptr)
-// CHECK: llvm.call @tpc_matmul(%[[CTX]], %[[W]], %[[X]],
 // CHECK: llvm.call @tpc_parameter(%[[CTX]], %[[SHARED]])
+// CHECK: llvm.call @tpc_matmul(%[[CTX]], %[[W]], %[[X]],
 func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> attributes {tpc.layer} {
   %s = tpc.parameter @shared : tensor<8xf32>
   %0 = tpc.matmul %x, %w : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
@@ -25,12 +25,12 @@ func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8
 // CHECK-LABEL: llvm.func internal @stage_0(
 // CHECK-DAG: %[[FIRST:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[SHARED0:.*]] = llvm.mlir.constant(1 : i32)
+// CHECK-DAG: %[[PACKED:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK-DAG: %[[DENSE:.*]] = llvm.mlir.constant(3 : i32)
+// CHECK-DAG: llvm.call @tpc_parameter(%{{.*}}, %[[DENSE]])
 // CHECK: llvm.call @layer(%{{.*}}, %{{.*}}, %{{.*}}, %[[FIRST]], %[[SHARED0]], %{{.*}})
 // CHECK: llvm.call @layer(
-// CHECK: %[[PACKED:.*]] = llvm.mlir.constant(2 : i32)
 // CHECK: llvm.call @tpc_matmul(%{{.*}}, %[[PACKED]],
-// CHECK: %[[DENSE:.*]] = llvm.mlir.constant(3 : i32)
-// CHECK: llvm.call @tpc_parameter(%{{.*}}, %[[DENSE]])
 func.func private @stage_0(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %a = tpc.parameter @first : tensor<8x8xf32>
   %b = tpc.parameter @both : tensor<8x8xf32>

@@ -25,7 +25,9 @@ void buildSpmdPassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 void buildStagesPassPipeline(mlir::OpPassManager &pm);
 /// Staged -> kernels: what libraries compute is known, and the rest is in kernels, as IR.
 void buildKernelsPassPipeline(mlir::OpPassManager &pm);
-/// Kernels -> the LLVM dialect.
+/// Kernels -> buffers: runtime calls on planned memory, beside the tensors.
+void buildBuffersPassPipeline(mlir::OpPassManager &pm);
+/// Buffers -> the LLVM dialect.
 void buildLoweringPassPipeline(mlir::OpPassManager &pm, const mlir::tpc::LoweringOptions &options);
 
 /// `--tpc-model-pipeline` and `--tpc-lower-to-llvm`.

@@ -94,6 +94,25 @@ def VerifyComms : Pass<"tpc-verify-comms", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def VerifyBuffers : Pass<"tpc-verify-buffers", "::mlir::ModuleOp"> {
+  let summary = "Prove that a program on buffers does what the program on tensors means";
+  let description = [{
+    Goes through each function of tensors and the one on buffers beside it, op by op, and shares nothing with `tpc-plan-buffers`.
+    For all sizes, all ranks and all micro-batches at once:
+
+    * each op on tensors has just the calls that mean the same, in order; kind, sizes, strides, axes and parameters are derived from types again;
+    * what a call reads is in the place where it reads it: a memory of intervals, whose ends are expressions, says which value lies where;
+      what may overlap with something that is written is forgotten;
+    * nothing is written outside of its frame or over what the same call still reads; what is given is not written;
+    * frames are given back in order; results are where the caller looks for them; a second round finds what the first one found.
+
+    The runtime's part is trusted: an op has ended before the next one begins, or it looks like that, and `tpc_send` has taken what it sends when it returns.
+
+        error: 'tpc_buffer.product' op needs what tpc.matmul '/h.0/c_fc' gives, which is not in the place that it reads, …
+        note: there is what func.call '/h.0/ln_2' gives, written by tpc_buffer.launch
+  }];
+}
+
 def Mutate : Pass<"tpc-mutate", "::mlir::ModuleOp"> {
   let summary = "Make one mistake, to see whether a verifier finds it";
   let description = [{

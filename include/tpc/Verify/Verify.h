@@ -43,6 +43,8 @@ LogicalResult verifyDistribution(ModuleOp program);
 /// Attaches what verifiers and the reference interpreter know of each op.
 void registerVerification(DialectRegistry &registry);
 llvm::SmallVector<OpConcern> getVerificationConcerns();
+/// And what each op of a staged program is on buffers.
+void registerBufferVerification(DialectRegistry &registry);
 
 } // namespace mlir::tpc
 

@@ -1,0 +1,365 @@
+//===- PlannedCommunication.cpp - Collectives, transfers, outputs, rounds -===//
+
+#include "PlanChecker.h"
+#include "tpc/Dialect/BlockMove.h"
+#include "tpc/Dialect/Copies.h"
+#include "tpc/Dialect/Exchange.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+static ReductionKind getKind(Value unreduced) {
+  PartialAttr partial = getDist(unreduced).getPartial();
+  return partial ? partial.getKind() : ReductionKind::Sum;
+}
+
+static LogicalResult compareKind(PlanChecker &c, Operation *call, ReductionKind have,
+                                 Value unreduced) {
+  if (have == getKind(unreduced))
+    return success();
+  return call->emitOpError() << "reduces by " << stringifyReductionKind(have) << ", not by "
+                             << stringifyReductionKind(getKind(unreduced));
+}
+
+static Attribute toList(MLIRContext *context, ArrayRef<StringAttr> axes) {
+  return ArrayAttr::get(context, SmallVector<Attribute>(axes.begin(), axes.end()));
+}
+
+/// The dimension without the last of its axes, if that is `axis`.
+static DimAttr withoutLast(DimAttr dim, StringRef axis) {
+  auto drop = [&](ArrayRef<StringAttr> axes) {
+    return !axes.empty() && axes.back().getValue() == axis ? axes.drop_back() : axes;
+  };
+  SmallVector<FactorAttr> factors;
+  for (FactorAttr factor : dim.getFactors())
+    factors.push_back(FactorAttr::get(dim.getContext(), factor.getExpr(), drop(factor.getAxes())));
+  return DimAttr::get(dim.getContext(), factors, drop(dim.getAxes()));
+}
+
+namespace {
+struct AllReduce : PlannedOpInterface::ExternalModel<AllReduce, AllReduceOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<AllReduceOp>(base);
+    auto call = c.next<buffer::AllReduceOp>(op);
+    return failure(
+        !call || failed(c.compare(call, "axes", call.getAxes(), op.getAxes())) ||
+        failed(compareKind(c, call, call.getKind(), op.getOperand())) ||
+        failed(c.compare(call, "count", call.getCount(), c.sizes().elements(op.getType()))) ||
+        failed(c.read(call, call.getFrom(), op.getOperand(), /*mayShare=*/true)) ||
+        failed(c.write(call, call.getTo(), op.getResult())));
+  }
+};
+
+/// One axis after the other, from the innermost out when parts are joined, the other way round when
+/// they are made. What is there in between is the value after so many steps.
+template <typename OpT, typename CallT>
+struct AxisByAxis : PlannedOpInterface::ExternalModel<AxisByAxis<OpT, CallT>, OpT> {
+  static constexpr bool gathers = std::is_same_v<OpT, AllGatherOp>;
+
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<OpT>(base);
+    size_t dim = op.getDim();
+    DistAttr split = getDist(gathers ? op.getOperand() : op.getResult());
+    SmallVector<StringAttr> axes(op.getAxes().template getAsRange<StringAttr>());
+    // The dimensions that are split over all of the axes, then over one less, ...
+    SmallVector<std::pair<StringAttr, SmallVector<DimAttr>>> levels;
+    SmallVector<DimAttr> dims(split.getDims());
+    while (!axes.empty()) {
+      auto last = llvm::find_if(
+          axes, [&](StringAttr axis) { return c.sizes().findSplit(dims, dim, axis).has_value(); });
+      if (last == axes.end())
+        return op.emitOpError() << "has axes that do not split dimension " << dim;
+      levels.push_back({*last, dims});
+      dims[dim] = withoutLast(dims[dim], *last);
+      axes.erase(last);
+    }
+    levels.push_back({{}, dims});
+    size_t steps = levels.size() - 1;
+    Type element = getElementTypeOrSelf(op.getType());
+    for (size_t i = 0; i < steps; ++i) {
+      auto call = c.next<CallT>(op);
+      if (!call)
+        return failure();
+      auto &[axis, more] = levels[gathers ? i : steps - 1 - i];
+      auto &less = levels[gathers ? i + 1 : steps - i].second;
+      auto box = c.sizes().findSplit(more, dim, axis);
+      Attribute group = ArrayAttr::get(base->getContext(), {axis});
+      if (failed(c.compare(call, "axes", call.getAxes(), group)) ||
+          failed(c.compare(call, "outer", call.getOuter(), box->outer)) ||
+          failed(c.compare(call, "n", call.getN(), box->n)) ||
+          failed(c.compare(call, "inner", call.getInner(), box->inner)))
+        return failure();
+      if constexpr (!gathers)
+        if (failed(compareKind(c, call, call.getKind(), op.getOperand())))
+          return failure();
+      const SmallVector<DimAttr> &before = gathers ? more : levels[steps - i].second;
+      const SmallVector<DimAttr> &after = gathers ? less : more;
+      Content from = i == 0 ? Content{op.getOperand()} : Content{op.getResult(), unsigned(i)};
+      Content to =
+          i + 1 == steps ? Content{op.getResult()} : Content{op.getResult(), unsigned(i + 1)};
+      if (failed(c.read(call, call.getFrom(), from, c.sizes().size(before), element)) ||
+          failed(c.write(call, call.getTo(), to, c.sizes().size(after), element)))
+        return failure();
+    }
+    return success();
+  }
+};
+
+struct AllToAll : PlannedOpInterface::ExternalModel<AllToAll, AllToAllOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<AllToAllOp>(base);
+    auto call = c.next<buffer::AllToAllOp>(op);
+    if (!call || op.getAxes().size() != 1)
+      return failure();
+    StringRef axis = cast<StringAttr>(op.getAxes()[0]).getValue();
+    ArrayRef<DimAttr> in = getDist(op.getOperand()).getDims(),
+                      out = getDist(op.getType()).getDims();
+    size_t from = op.getFromDim(), to = op.getToDim();
+    auto gathered = c.sizes().findSplit(in, from, axis), made = c.sizes().findSplit(out, to, axis);
+    if (from == to || !gathered || !made)
+      return op.emitOpError("moves what nobody splits");
+    // What is split in the earlier dimension is outside: [outer, a, middle, b, inner]. The middle
+    // is what is left of the elements of both together.
+    bool splitsFirst = to < from;
+    auto &first = splitsFirst ? *made : *gathered;
+    auto &second = splitsFirst ? *gathered : *made;
+    // Where b is split, a is whole: all before b are outer, a and the middle.
+    auto middle = second.outer.divideExact(first.outer * first.n);
+    if (!middle)
+      return op.emitOpError("moves a split between parts that are not one behind the other");
+    if (call.getSplitsFirst() != splitsFirst)
+      return call.emitOpError("splits and gathers the other way round");
+    return failure(failed(c.compare(call, "axes", call.getAxes(), op.getAxes())) ||
+                   failed(c.compare(call, "outer", call.getOuter(), first.outer)) ||
+                   failed(c.compare(call, "a", call.getA(), first.n)) ||
+                   failed(c.compare(call, "middle", call.getMiddle(), *middle)) ||
+                   failed(c.compare(call, "b", call.getB(), second.n)) ||
+                   failed(c.compare(call, "inner", call.getInner(), second.inner)) ||
+                   failed(c.read(call, call.getFrom(), op.getOperand())) ||
+                   failed(c.write(call, call.getTo(), op.getResult())));
+  }
+};
+
+struct CollectivePermute
+    : PlannedOpInterface::ExternalModel<CollectivePermute, CollectivePermuteOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<CollectivePermuteOp>(base);
+    auto call = c.next<buffer::CollectivePermuteOp>(op);
+    if (!call)
+      return failure();
+    auto move = BlockMove::get(op);
+    if (!move)
+      return op.emitOpError("moves parts that are no ranges");
+    MLIRContext *context = op.getContext();
+    Attribute splits = ArrayAttr::get(
+        context, {toList(context, move->in.part), toList(context, move->in.product),
+                  toList(context, move->out.part), toList(context, move->out.product)});
+    ArrayRef<DimAttr> dims = getDist(op.getOperand()).getDims();
+    SymExpr outer = c.sizes().size(dims.take_front(op.getDim())) * c.sizes().size(move->outer);
+    SymExpr first = op.getFrom() ? *SymExpr::parse(op.getFrom()->str()) : SymExpr(0);
+    return failure(
+        failed(c.compare(call, "splits", call.getSplits(), splits)) ||
+        failed(c.compare(call, "outer", call.getOuter(), outer)) ||
+        failed(c.compare(call, "blocks", call.getBlocks(), c.sizes().size(move->blocks))) ||
+        failed(c.compare(call, "n", call.getN(), move->n)) ||
+        failed(c.compare(call, "unit", call.getUnit(), move->unit)) ||
+        failed(c.compare(call, "inner", call.getInner(),
+                         c.sizes().size(dims.drop_front(op.getDim() + 1)))) ||
+        failed(c.compare(call, "first", call.getFirst(), first)) ||
+        failed(c.read(call, call.getFrom(), op.getOperand())) ||
+        failed(c.write(call, call.getTo(), op.getResult())));
+  }
+};
+
+struct ExchangePlan : PlannedOpInterface::ExternalModel<ExchangePlan, ExchangeOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<ExchangeOp>(base);
+    auto call = c.next<buffer::ExchangeOp>(op);
+    if (!call)
+      return failure();
+    auto exchange = Exchange::get(getDist(op.getOperand()), getDist(op.getResult()));
+    if (!exchange)
+      return op.emitOpError("is no exchange");
+    MLIRContext *context = op.getContext();
+    SmallVector<Attribute> layout;
+    SmallVector<SymExpr> sizes;
+    for (const Exchange::Dim &dim : exchange->dims) {
+      SmallVector<Attribute> lists;
+      for (const Exchange::Factor &factor : dim.factors) {
+        sizes.push_back(c.sizes().size(factor.common));
+        lists.push_back(toList(context, factor.split.before));
+        lists.push_back(toList(context, factor.split.after));
+      }
+      lists.push_back(toList(context, dim.product.before));
+      lists.push_back(toList(context, dim.product.after));
+      layout.push_back(ArrayAttr::get(context, lists));
+    }
+    return failure(
+        failed(c.compare(call, "layout", call.getLayout(), ArrayAttr::get(context, layout))) ||
+        failed(c.compare(call, "sizes", call.getSizes(), sizes)) ||
+        failed(c.read(call, call.getFrom(), op.getOperand())) ||
+        failed(c.write(call, call.getTo(), op.getResult())));
+  }
+};
+
+/// What the root has is copied to where all have it afterwards.
+struct Broadcast : PlannedOpInterface::ExternalModel<Broadcast, BroadcastOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<BroadcastOp>(base);
+    auto call = c.next<buffer::BroadcastOp>(op);
+    if (!call)
+      return failure();
+    if (call.getRoot() != op.getRoot())
+      return call.emitOpError() << "has root " << call.getRoot() << ", not " << op.getRoot();
+    return failure(
+        failed(c.compare(call, "axes", call.getAxes(), op.getAxes())) ||
+        failed(c.compare(call, "count", call.getCount(), c.sizes().elements(op.getType()))) ||
+        failed(c.read(call, call.getData(), op.getOperand(), /*mayShare=*/true)) ||
+        failed(c.write(call, call.getData(), op.getResult())));
+  }
+};
+
+struct Send : PlannedOpInterface::ExternalModel<Send, SendOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<SendOp>(base);
+    auto call = c.next<buffer::SendOp>(op);
+    if (!call)
+      return failure();
+    if (call.getTo() != op.getTo())
+      return call.emitOpError() << "is to stage " << call.getTo() << ", not " << op.getTo();
+    return failure(failed(c.compare(call, "count", call.getCount(),
+                                    c.sizes().elements(op.getValue().getType()))) ||
+                   failed(c.read(call, call.getData(), op.getValue())));
+  }
+};
+
+struct Recv : PlannedOpInterface::ExternalModel<Recv, RecvOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<RecvOp>(base);
+    auto call = c.next<buffer::RecvOp>(op);
+    if (!call)
+      return failure();
+    if (call.getFrom() != op.getFrom())
+      return call.emitOpError() << "is from stage " << call.getFrom() << ", not " << op.getFrom();
+    return failure(
+        failed(c.compare(call, "count", call.getCount(), c.sizes().elements(op.getType()))) ||
+        failed(c.write(call, call.getData(), op.getResult())));
+  }
+};
+
+struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<OutputOp>(base);
+    auto call = c.next<buffer::OutputOp>(op);
+    if (!call)
+      return failure();
+    if (call.getIndex() != op.getIndex())
+      return call.emitOpError() << "is output " << call.getIndex() << ", not " << op.getIndex();
+    DistAttr dist = getDist(op.getValue());
+    const PartSizes &sizes = c.sizes();
+    Copies copies = getCopies(op->getParentOfType<PipelineOp>(), op.getIndex());
+    SmallVector<SymExpr> shape, offset, size;
+    std::optional<size_t> thinned;
+    for (auto [i, dim] : llvm::enumerate(dist.getDims())) {
+      SmallVector<FactorAttr> factors(dim.getFactors());
+      if (!dim.getAxes().empty()) {
+        // A part of the whole dimension, if it is a range of it.
+        SymExpr inner(1);
+        for (FactorAttr factor : ArrayRef(factors).drop_front()) {
+          if (!factor.getAxes().empty())
+            return op.emitOpError() << "has parts of dimension " << i << " that are no boxes";
+          inner = inner * factor.getExpr();
+        }
+        shape.push_back(dim.getExpr());
+        offset.push_back(inner * sizes.begin(factors[0].getExpr(), factors[0].getAxes()) +
+                         sizes.begin(sizes.inner(dim), dim.getAxes()));
+        size.push_back(sizes.size(dim));
+      } else {
+        for (FactorAttr factor : factors) {
+          shape.push_back(factor.getExpr());
+          offset.push_back(sizes.begin(factor.getExpr(), factor.getAxes()));
+          size.push_back(sizes.size(factor));
+        }
+      }
+      if (copies.times > 1 && int64_t(i) == copies.dim)
+        thinned = shape.size() - 1;
+    }
+    if (call.getEvery().has_value() != thinned.has_value())
+      return call.emitOpError("delivers all of several copies, or some of what is there once");
+    if (thinned) {
+      // Indices begin, begin + 1, ... of which those are delivered that `times` divides.
+      SymExpr times(copies.times), begin = offset[*thinned], held = size[*thinned];
+      auto after = [&](const SymExpr &n) {
+        return SymExpr::floorDiv(n + times - SymExpr(1), times);
+      };
+      shape[*thinned] = SymExpr::floorDiv(shape[*thinned], times);
+      offset[*thinned] = after(begin);
+      size[*thinned] = after(begin + held) - offset[*thinned];
+      if (*call.getEvery() != *thinned || int64_t(*call.getStep()) != copies.times ||
+          failed(c.compare(call, "held entries", *call.getHeld(), held)) ||
+          failed(
+              c.compare(call, "a first entry", *call.getBegin(), offset[*thinned] * times - begin)))
+        return call.emitOpError("delivers other copies");
+    }
+    // All ranks that have the same but one are left out, by their coordinates.
+    std::set<std::string> wanted, have;
+    if (c.grid) {
+      SmallVector<StringRef> axes{"mb"};
+      for (StringAttr axis : c.grid.getOrder())
+        axes.push_back(axis.getValue());
+      for (StringRef axis : axes)
+        if (axis != "pp" && sizes.count(axis) > 1 && !dist.usesAxis(axis))
+          wanted.insert(axis.str());
+    }
+    for (auto axis : call.getFirst().getAsValueRange<StringAttr>())
+      have.insert(axis.str());
+    if (have != wanted)
+      return call.emitOpError()
+             << "is delivered by other ranks than those with coordinate 0 on all "
+                "axes along which it is the same";
+    return failure(failed(c.compare(call, "shape", call.getShape(), shape)) ||
+                   failed(c.compare(call, "offset", call.getOffset(), offset)) ||
+                   failed(c.compare(call, "size", call.getSize(), size)) ||
+                   failed(c.read(call, call.getData(), op.getValue())));
+  }
+};
+
+struct MicroBatches : PlannedOpInterface::ExternalModel<MicroBatches, MicroBatchesOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<MicroBatchesOp>(base);
+    auto call = c.next<buffer::RoundsOp>(op);
+    if (!call)
+      return failure();
+    DimAttr batch = op.getBatchAttr();
+    if (failed(
+            c.compare(call, "count", call.getCount(), SymExpr(batch ? c.sizes().count("mb") : 1))))
+      return failure();
+    if (bool(batch) != bool(call.getSize()))
+      return call.emitOpError("leaves out rounds without samples, or does not, and the loop is the "
+                              "other");
+    if (batch) {
+      SymExpr size = c.sizes().size(batch);
+      if (!batch.usesAxis("mb"))
+        size = c.sizes().size(size, StringAttr::get(op.getContext(), "mb"));
+      if (failed(c.compare(call, "size", *call.getSize(), size)))
+        return failure();
+    }
+    return c.checkInner(op.getBody().front(), call.getBody().front());
+  }
+};
+} // namespace
+
+void mlir::tpc::attachPlannedCommunication(MLIRContext *context) {
+  AllReduceOp::attachInterface<AllReduce>(*context);
+  AllGatherOp::attachInterface<AxisByAxis<AllGatherOp, buffer::AllGatherOp>>(*context);
+  ReduceScatterOp::attachInterface<AxisByAxis<ReduceScatterOp, buffer::ReduceScatterOp>>(*context);
+  AllToAllOp::attachInterface<AllToAll>(*context);
+  CollectivePermuteOp::attachInterface<CollectivePermute>(*context);
+  ExchangeOp::attachInterface<ExchangePlan>(*context);
+  BroadcastOp::attachInterface<Broadcast>(*context);
+  SendOp::attachInterface<Send>(*context);
+  RecvOp::attachInterface<Recv>(*context);
+  OutputOp::attachInterface<Output>(*context);
+  MicroBatchesOp::attachInterface<MicroBatches>(*context);
+}

@@ -1,0 +1,306 @@
+//===- PlannedCompute.cpp - Products, attention, kernels, functions -------===//
+
+#include "PlanChecker.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+static bool isF32(Value v) { return getElementTypeOrSelf(v.getType()).isF32(); }
+
+namespace {
+/// What nobody is called for.
+template <typename OpT> struct NoCall : PlannedOpInterface::ExternalModel<NoCall<OpT>, OpT> {
+  LogicalResult checkPlan(Operation *, PlanChecker &) const { return success(); }
+};
+
+/// Casts are done as parameters are loaded; ops that follow a product are done by it. Others are
+/// parts of kernels.
+template <typename OpT> struct Marked : PlannedOpInterface::ExternalModel<Marked<OpT>, OpT> {
+  LogicalResult checkPlan(Operation *op, PlanChecker &) const {
+    if (op->hasAttr(kLoadedAttr))
+      return success();
+    return op->emitOpError("is computed by nobody: no product before it does, and no kernel");
+  }
+};
+
+struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<MatmulOp>(base);
+    if (!isF32(op.getLhs()) || !isF32(op.getRhs()) || !isF32(op.getResult()))
+      return op.emitOpError("is of a type that no library computes");
+    return c.isNext<buffer::BatchProductOp>() ? checkBatch(op, c) : checkPacked(op, c);
+  }
+
+  /// What a product computes behind its sum: a bias, then an activation, then a residual.
+  struct Epilogue {
+    Value bias, residual, result;
+    buffer::Epilogue activation = buffer::Epilogue::None;
+  };
+
+  static FailureOr<Epilogue> getEpilogue(MatmulOp op, PlanChecker &c) {
+    Epilogue epilogue{op.getBias(), {}, op.getResult()};
+    ArrayRef<DimAttr> dims = getDist(op.getResult()).getDims();
+    while (epilogue.result.hasOneUse()) {
+      OpOperand &use = *epilogue.result.use_begin();
+      Operation *user = use.getOwner();
+      auto mark = user->getAttrOfType<IntegerAttr>(kFusedAttr);
+      if (!mark || mark.getInt() != use.getOperandNumber())
+        break;
+      bool hasActivation = epilogue.activation != buffer::Epilogue::None;
+      if (epilogue.residual || getDist(user->getResult(0)).getDims() != dims)
+        return user->emitOpError("is nothing that a product can compute here");
+      if (auto add = dyn_cast<AddOp>(user)) {
+        Value other = add.getOperand(1 - use.getOperandNumber());
+        ArrayRef<DimAttr> otherDims = getDist(other).getDims();
+        if (otherDims == dims && dims.size() > 1)
+          epilogue.residual = other;
+        else if (otherDims.size() == 1 && otherDims[0] == dims.back() && !epilogue.bias &&
+                 !hasActivation)
+          epilogue.bias = other;
+        else
+          return user->emitOpError("adds what a product cannot");
+      } else if (hasActivation) {
+        return user->emitOpError("is a second activation");
+      } else if (auto gelu = dyn_cast<GeluOp>(user)) {
+        if (gelu.getApproximate() == GeluApproximation::Sigmoid)
+          return user->emitOpError("is an activation that products do not know");
+        epilogue.activation = gelu.getApproximate() == GeluApproximation::Tanh
+                                  ? buffer::Epilogue::GeluTanh
+                                  : buffer::Epilogue::GeluErf;
+      } else if (isa<SiluOp>(user)) {
+        epilogue.activation = buffer::Epilogue::Silu;
+      } else if (isa<ReluOp>(user)) {
+        epilogue.activation = buffer::Epilogue::Relu;
+      } else {
+        return user->emitOpError("is an activation that products do not know");
+      }
+      epilogue.result = user->getResult(0);
+      c.setDone(user);
+    }
+    return epilogue;
+  }
+
+  static LogicalResult checkOptional(PlanChecker &c, Operation *call, StringRef what, Value place,
+                                     Value tensor, bool mayShare = false) {
+    if (!place && !tensor)
+      return success();
+    if (!place || !tensor)
+      return call->emitOpError() << (place ? "has a " : "has no ") << what
+                                 << ", and the op on tensors has " << (tensor ? "one" : "none");
+    return c.read(call, place, tensor, mayShare);
+  }
+
+  static LogicalResult checkPacked(MatmulOp op, PlanChecker &c) {
+    auto call = c.next<buffer::ProductOp>(op);
+    if (!call)
+      return failure();
+    auto epilogue = getEpilogue(op, c);
+    if (failed(epilogue))
+      return failure();
+    ArrayRef<DimAttr> x = getDist(op.getLhs()).getDims(), w = getDist(op.getRhs()).getDims();
+    Value weight = op.getRhs();
+    if (auto cast = weight.getDefiningOp<CastOp>(); cast && cast->hasAttr(kLoadedAttr))
+      weight = cast.getOperand();
+    if (w.size() != 2 || x.empty())
+      return op.emitOpError("is no product with a packed parameter");
+    if (failed(c.compare(call, "m", call.getM(), c.sizes().size(x.drop_back()))) ||
+        failed(c.compare(call, "k", call.getK(), c.sizes().size(x.back()))) ||
+        failed(c.compare(call, "k", call.getK(), c.sizes().size(w[0]))) ||
+        failed(c.compare(call, "n", call.getN(), c.sizes().size(w[1]))))
+      return failure();
+    if (call.getEpilogue() != epilogue->activation)
+      return call.emitOpError() << "has epilogue " << buffer::stringifyEpilogue(call.getEpilogue())
+                                << ", and the op on tensors "
+                                << buffer::stringifyEpilogue(epilogue->activation);
+    return failure(
+        failed(c.checkParameter(call, call.getParameter(), weight, buffer::ParameterUse::Packed)) ||
+        failed(c.read(call, call.getX(), op.getLhs())) ||
+        failed(checkOptional(c, call, "bias", call.getBias(), epilogue->bias)) ||
+        failed(checkOptional(c, call, "residual", call.getResidual(), epilogue->residual,
+                             /*mayShare=*/true)) ||
+        failed(c.write(call, call.getTo(), epilogue->result)));
+  }
+
+  static LogicalResult checkBatch(MatmulOp op, PlanChecker &c) {
+    auto call = c.next<buffer::BatchProductOp>(op);
+    if (!call)
+      return failure();
+    if (op.getBias())
+      return call.emitOpError("has no bias, and the op on tensors has one");
+    const PartSizes &sizes = c.sizes();
+    ArrayRef<DimAttr> a = getDist(op.getLhs()).getDims(), b = getDist(op.getRhs()).getDims();
+    if (a.empty() || b.size() < 2)
+      return op.emitOpError("is no product of matrices");
+    bool isRow = a.size() == 1;
+    SymExpr rows = isRow ? SymExpr(1) : sizes.size(a[a.size() - 2]), k = sizes.size(a.back());
+    SymExpr n = sizes.size(b.back());
+    // All matrices of both sides, or one side's are all one matrix.
+    ArrayRef<DimAttr> aBatch = isRow ? ArrayRef<DimAttr>() : a.drop_back(2),
+                      bBatch = b.drop_back(2);
+    auto isOne = [](ArrayRef<DimAttr> dims) {
+      return llvm::all_of(dims, [](DimAttr d) { return d.getExpr().isConstant(1); });
+    };
+    SymExpr batch(1), aStride(0), bStride(0);
+    if (isOne(bBatch)) {
+      rows = sizes.size(aBatch) * rows; // one product with more rows
+    } else {
+      batch = sizes.size(bBatch);
+      bStride = k * n;
+      if (!isOne(aBatch)) {
+        if (aBatch != bBatch)
+          return op.emitOpError("multiplies matrices that are not one for each other");
+        aStride = rows * k;
+      }
+    }
+    return failure(failed(c.compare(call, "batch", call.getBatch(), batch)) ||
+                   failed(c.compare(call, "m", call.getM(), rows)) ||
+                   failed(c.compare(call, "k", call.getK(), k)) ||
+                   failed(c.compare(call, "k", call.getK(), sizes.size(b[b.size() - 2]))) ||
+                   failed(c.compare(call, "n", call.getN(), n)) ||
+                   failed(c.compare(call, "a stride", call.getAStride(), aStride)) ||
+                   failed(c.compare(call, "a stride", call.getBStride(), bStride)) ||
+                   failed(c.read(call, call.getA(), op.getLhs())) ||
+                   failed(c.read(call, call.getB(), op.getRhs())) ||
+                   failed(c.write(call, call.getTo(), op.getResult())));
+  }
+};
+
+struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<AttentionOp>(base);
+    auto call = c.next<buffer::AttentionOp>(op);
+    if (!call)
+      return failure();
+    for (Value operand : {op.getQ(), op.getK(), op.getV(), op.getBias()})
+      if (operand && !isF32(operand))
+        return op.emitOpError("is of a type that no library computes");
+    const PartSizes &sizes = c.sizes();
+    auto all = [&](Value tensor) {
+      return llvm::map_to_vector(getDist(tensor).getDims(),
+                                 [&](DimAttr d) { return sizes.size(d); });
+    };
+    SmallVector<SymExpr> q = all(op.getQ()), k = all(op.getK()), v = all(op.getV());
+    if (failed(c.compare(call, "batch", call.getBatch(), q[0])) ||
+        failed(c.compare(call, "queries", call.getQueries(), q[1])) ||
+        failed(c.compare(call, "keys", call.getKeys(), k[1])) ||
+        failed(c.compare(call, "heads", call.getHeads(), q[2])) ||
+        failed(c.compare(call, "kv heads", call.getKvHeads(), k[2])) ||
+        failed(c.compare(call, "head size", call.getHeadSize(), q[3])) ||
+        failed(c.compare(call, "value size", call.getValueSize(), v[3])) ||
+        failed(c.compare(call, "strides", call.getStrides(),
+                         {q[2] * q[3], k[2] * k[3], v[2] * v[3], q[2] * v[3]})) ||
+        failed(c.compare(call, "a scale", call.getScaleAttr(), op.getScaleAttr())) ||
+        failed(c.compare(call, "a softcap", call.getSoftcapAttr(), op.getSoftcapAttr())))
+      return failure();
+    if (call.getUniformRows() != (op.getMaskedRow() == MaskedRow::Uniform))
+      return call.emitOpError("treats rows without visible keys in another way");
+    if (call.getCausal().has_value() != op.getCausal())
+      return call.emitOpError("is causal, or is not, and the op on tensors is the other");
+    if (op.getCausal()) {
+      // Queries are counted from this rank's first one on, and have to be in a row.
+      DimAttr dim = getDist(op.getQ()).getDims()[1];
+      SymExpr first = sizes.begin(sizes.inner(dim), dim.getAxes()), unit(1);
+      for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
+        if (!factor.getAxes().empty() && factor != dim.getFactors().front())
+          return op.emitOpError("is causal over queries that are not in a row");
+        first = first + unit * sizes.begin(factor.getExpr(), factor.getAxes());
+        unit = unit * factor.getExpr();
+      }
+      if (failed(c.compare(call, "a causal offset", *call.getCausal(),
+                           first + *SymExpr::parse(op.getCausalOffset().str()))))
+        return failure();
+    }
+    auto checkMask = [&](StringRef what, Value place, std::optional<ArrayAttr> strides,
+                         Value tensor) -> LogicalResult {
+      if (failed(Matmul::checkOptional(c, call, what, place, tensor)) || !tensor)
+        return failure(bool(place) != bool(tensor));
+      SmallVector<SymExpr> m = all(tensor);
+      auto global = getSizes(tensor);
+      SymExpr row = m[2] * m[3];
+      return c.compare(call, "strides of a mask", strides.value_or(ArrayAttr()),
+                       {global[0].isConstant(1) ? SymExpr(0) : m[1] * row,
+                        global[1].isConstant(1) ? SymExpr(0) : row});
+    };
+    return failure(
+        failed(c.read(call, call.getQ(), op.getQ())) ||
+        failed(c.read(call, call.getK(), op.getK())) ||
+        failed(c.read(call, call.getV(), op.getV())) ||
+        failed(Matmul::checkOptional(c, call, "key mask", call.getKeyMask(), op.getKeyMask())) ||
+        failed(checkMask("mask", call.getMask(), call.getMaskStrides(), op.getMask())) ||
+        failed(checkMask("bias", call.getBias(), call.getBiasStrides(), op.getBias())) ||
+        failed(c.write(call, call.getTo(), op.getResult())));
+  }
+};
+
+struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<func::CallOp>(base);
+    auto callee = c.lookup<func::FuncOp>(op, op.getCalleeAttr());
+    if (auto rows = callee->getAttrOfType<IntegerAttr>(kKernelAttr))
+      return checkKernel(op, rows.getInt(), c);
+    auto call = c.next<buffer::CallOp>(op);
+    if (!call)
+      return failure();
+    auto function = c.lookup<buffer::FuncOp>(call, call.getCalleeAttr());
+    if (function.getOf() != op.getCallee() || function.getStage())
+      return call.emitOpError() << "calls @" << function.getOf() << " on buffers, not @"
+                                << op.getCallee();
+    for (auto [attr, value] :
+         llvm::zip_equal(function.getArgs().getAsRange<buffer::ArgumentAttr>(), call.getArgs())) {
+      if (!attr.getArgument()) {
+        if (failed(c.checkLoad(call, value, attr.getLoad())))
+          return failure();
+        continue;
+      }
+      Value tensor = op.getOperand(attr.getArgument().getInt());
+      if (failed(attr.isPlace() ? c.read(call, value, tensor)
+                                : c.checkParameter(call, value, tensor, attr.getUse())))
+        return failure();
+    }
+    for (auto [place, tensor] : llvm::zip_equal(call.getWrites(), op.getResults()))
+      if (failed(c.write(call, place, tensor)))
+        return failure();
+    return success();
+  }
+
+  static LogicalResult checkKernel(func::CallOp op, size_t rank, PlanChecker &c) {
+    auto call = c.next<buffer::LaunchOp>(op);
+    if (!call)
+      return failure();
+    if (call.getKernel() != op.getCallee())
+      return call.emitOpError() << "launches @" << call.getKernel() << ", not @" << op.getCallee();
+    if (call.getReads().size() != op.getNumOperands() ||
+        call.getWrites().size() != op.getNumResults())
+      return call.emitOpError("has another number of operands than the kernel");
+    for (Value result : op.getResults())
+      if (failed(c.compare(call, "rows", call.getRows(),
+                           c.sizes().size(getDist(result).getDims().take_front(rank)))))
+        return failure();
+    if (!c.isPositive(call.getGrain()))
+      return call.emitOpError("gives threads no rows");
+    for (auto [place, tensor] : llvm::zip_equal(call.getReads(), op.getOperands()))
+      if (failed(c.read(call, place, tensor)))
+        return failure();
+    for (auto [place, tensor] : llvm::zip_equal(call.getWrites(), op.getResults()))
+      if (failed(c.write(call, place, tensor)))
+        return failure();
+    return success();
+  }
+};
+} // namespace
+
+void mlir::tpc::attachPlannedCompute(MLIRContext *context) {
+  ParameterOp::attachInterface<NoCall<ParameterOp>>(*context);
+  ConstantOp::attachInterface<NoCall<ConstantOp>>(*context);
+  ReshapeOp::attachInterface<NoCall<ReshapeOp>>(*context);
+  LocalSliceOp::attachInterface<NoCall<LocalSliceOp>>(*context);
+  CastOp::attachInterface<Marked<CastOp>>(*context);
+  AddOp::attachInterface<Marked<AddOp>>(*context);
+  GeluOp::attachInterface<Marked<GeluOp>>(*context);
+  SiluOp::attachInterface<Marked<SiluOp>>(*context);
+  ReluOp::attachInterface<Marked<ReluOp>>(*context);
+  MatmulOp::attachInterface<Matmul>(*context);
+  AttentionOp::attachInterface<Attention>(*context);
+  func::CallOp::attachInterface<Call>(*context);
+}
