@@ -251,7 +251,7 @@ template <> void Call<buffer::OutputOp>::emit(Operation *base, HostEmitter &e) c
     if (op.getEvery())
       e.call(TPC_ABI(tpc_output_every), index, data, e.i32(rank), shape, offset, size,
              e.i32(*op.getEvery()), e.expr(*op.getHeld()), e.expr(*op.getBegin()),
-             e.i64(*op.getStep()), e.i64(e.elementBytes(op.getData())));
+             e.i64(*op.getStep()));
     else
       e.call(TPC_ABI(tpc_output), index, data, e.i32(rank), shape, offset, size);
   };

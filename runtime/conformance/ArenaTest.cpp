@@ -4,6 +4,7 @@
 #include "Reference.h"
 #include "core/Half.h"
 #include "core/Reduce.h"
+#include "core/World.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -11,8 +12,17 @@
 using namespace tpc::rt;
 using namespace tpc::rt::conformance;
 
+namespace {
+/// An arena of a rank's device.
+struct OfOneRank {
+  std::unique_ptr<World> world = World::threads(Grid({{"tp", 1}}), 1);
+  Arena arena{*world->local(0).device};
+};
+} // namespace
+
 TEST(Arena, FramesAreAlignedAndApart) {
-  Arena arena;
+  OfOneRank rank;
+  Arena &arena = rank.arena;
   std::vector<std::pair<char *, int64_t>> frames;
   for (int i = 0; i < 200; ++i) {
     int64_t bytes = (i * 7919) % 30011; // sometimes 0
@@ -30,7 +40,8 @@ TEST(Arena, FramesAreAlignedAndApart) {
 }
 
 TEST(Arena, OneChunkAfterTheFirstStep) {
-  Arena arena;
+  OfOneRank rank;
+  Arena &arena = rank.arena;
   auto step = [&] {
     void *first = arena.push(100);
     for (int64_t bytes : {1 << 20, 3 << 20, 5, 700000}) {
@@ -49,7 +60,8 @@ TEST(Arena, OneChunkAfterTheFirstStep) {
 }
 
 TEST(Arena, PopFreesAllThatWasPushedSince) {
-  Arena arena;
+  OfOneRank rank;
+  Arena &arena = rank.arena;
   void *a = arena.push(64), *b = arena.push(1 << 20);
   arena.push(1 << 21);
   EXPECT_TRUE(arena.pop(b));
@@ -60,7 +72,8 @@ TEST(Arena, PopFreesAllThatWasPushedSince) {
 }
 
 TEST(Arena, RefusesWhatCannotBe) {
-  Arena arena;
+  OfOneRank rank;
+  Arena &arena = rank.arena;
   EXPECT_EQ(arena.push(-1), nullptr);
   EXPECT_EQ(arena.push(INT64_MAX), nullptr);
   EXPECT_EQ(arena.push(int64_t(1) << 61), nullptr);

@@ -1,8 +1,8 @@
 //===- Arena.cpp - the stack of frames that a step works in ---------------===//
 
 #include "core/Arena.h"
+#include "core/Device.h"
 #include <algorithm>
-#include <new>
 
 namespace tpc::rt {
 
@@ -15,14 +15,14 @@ size_t roundUp(size_t bytes) { return (bytes + Arena::alignment - 1) & ~(Arena::
 
 Arena::~Arena() {
   for (Chunk &chunk : chunks)
-    ::operator delete(chunk.base, std::align_val_t(alignment));
+    device.release(chunk.base);
 }
 
 bool Arena::addChunk(size_t atLeast) {
   size_t size = std::max({firstChunk, atLeast, reserved()});
-  void *base = ::operator new(size, std::align_val_t(alignment), std::nothrow);
+  void *base = device.allocate(static_cast<int64_t>(size));
   if (!base && size > atLeast)
-    base = ::operator new(size = atLeast, std::align_val_t(alignment), std::nothrow);
+    base = device.allocate(static_cast<int64_t>(size = atLeast));
   if (!base)
     return false;
   ++numAllocations;
@@ -86,7 +86,7 @@ void Arena::coalesce() {
     return;
   // Frames of one stack fit into one chunk of the peak: each is a multiple of the alignment.
   for (Chunk &chunk : chunks)
-    ::operator delete(chunk.base, std::align_val_t(alignment));
+    device.release(chunk.base);
   chunks.clear();
   current = below = 0;
   // If there is no memory for one chunk now, the next push finds out.

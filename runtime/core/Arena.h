@@ -15,11 +15,14 @@
 
 namespace tpc::rt {
 
+class Device;
+
 class Arena {
 public:
   static constexpr size_t alignment = 64;
 
-  Arena() = default;
+  /// Of memory of `device`, which outlives it.
+  explicit Arena(Device &device) : device(device) {}
   Arena(const Arena &) = delete;
   Arena &operator=(const Arena &) = delete;
   ~Arena();
@@ -31,9 +34,9 @@ public:
   /// Forgets all frames, as after an error.
   void clear();
 
-  /// How often memory was asked of the system, in all. A step in the steady state leaves it alone.
+  /// How often memory was asked of the device, in all. A step in the steady state leaves it alone.
   uint64_t allocations() const { return numAllocations; }
-  /// Bytes held from the system, and the most that frames ever took.
+  /// Bytes held from the device, and the most that frames ever took.
   size_t reserved() const;
   size_t peak() const { return peakBytes; }
   size_t used() const;
@@ -47,6 +50,7 @@ private:
   bool addChunk(size_t atLeast);
   void coalesce();
 
+  Device &device;
   std::vector<Chunk> chunks;
   size_t current = 0; ///< the chunk that is bumped; those after it are empty
   size_t below = 0;   ///< bytes used in the chunks before it

@@ -13,7 +13,6 @@
 #include "core/Layout.h"
 #include "core/Reduce.h"
 #include "core/Transport.h"
-#include <cstring>
 #include <initializer_list>
 
 using namespace tpc::rt;
@@ -62,10 +61,33 @@ void checkReduction(tpc_context &ctx, CollectiveKind kind, uint32_t axes, int32_
                " (sum, max and min of floats, i32 and i64 are possible)");
 }
 
-void copyIfApart(void *out, const void *in, int64_t bytes) {
+void copyIfApart(tpc_context &ctx, void *out, const void *in, int64_t bytes) {
   if (out != in)
-    std::memmove(out, in, static_cast<size_t>(bytes));
+    ctx.device->copy(out, in, bytes);
 }
+
+/// While the transport, or who else moves data here, uses the device's memory.
+class Access {
+public:
+  explicit Access(tpc_context &ctx) : device(*ctx.device) { device.beginAccess(); }
+  Access(const Access &) = delete;
+  Access &operator=(const Access &) = delete;
+  ~Access() { device.endAccess(); }
+
+private:
+  Device &device;
+};
+
+/// While a rank communicates, which it says.
+class Transfer {
+public:
+  Transfer(tpc_context &ctx, const char *what, uint32_t axes)
+      : access(ctx), doing(ctx.activity, what, axes) {}
+
+private:
+  Access access;
+  Doing doing;
+};
 
 /// The world rank whose coordinate on `axis` is `peer`.
 int peerRank(tpc_context &ctx, const char *what, int32_t axis, int64_t peer) {
@@ -100,9 +122,9 @@ extern "C" void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, i
   if (bytes == 0)
     return;
   if (group.size() == 1)
-    return copyIfApart(out, in, bytes);
+    return copyIfApart(*ctx, out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
-  Doing doing(ctx->activity, spell(kind), axes);
+  Transfer transfer(*ctx, spell(kind), axes);
   ctx->transport->allReduce(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction), in, out,
                             count);
 }
@@ -115,9 +137,9 @@ extern "C" void tpc_all_gather(tpc_context *ctx, uint32_t axes, int32_t dtype, c
   if (bytes == 0)
     return;
   if (group.size() == 1)
-    return copyIfApart(out, in, bytes);
+    return copyIfApart(*ctx, out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
-  Doing doing(ctx->activity, spell(kind), axes);
+  Transfer transfer(*ctx, spell(kind), axes);
   ctx->transport->allGather(*ctx, group, in, out, outer, n, inner * sizeOf(dtype));
 }
 
@@ -131,9 +153,9 @@ extern "C" void tpc_reduce_scatter(tpc_context *ctx, uint32_t axes, int32_t dtyp
   if (bytes == 0)
     return;
   if (group.size() == 1)
-    return copyIfApart(out, in, bytes);
+    return copyIfApart(*ctx, out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
-  Doing doing(ctx->activity, spell(kind), axes);
+  Transfer transfer(*ctx, spell(kind), axes);
   ctx->transport->reduceScatter(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction), in, out,
                                 outer, n, inner);
 }
@@ -147,11 +169,11 @@ extern "C" void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, c
   if (bytes == 0)
     return;
   if (group.size() == 1)
-    return copyIfApart(out, in, bytes);
+    return copyIfApart(*ctx, out, in, bytes);
   // The buffer is what this rank puts in: the dimension that is gathered is only there in part.
   int64_t gathered = split_first ? b : a;
   ctx->counters.add(kind, axes, bytes / gathered * group.part(gathered, group.index).size);
-  Doing doing(ctx->activity, spell(kind), axes);
+  Transfer transfer(*ctx, spell(kind), axes);
   ctx->transport->allToAll(*ctx, group, in, out,
                            {outer, a, middle, b, inner * sizeOf(dtype), split_first != 0});
 }
@@ -186,10 +208,12 @@ extern "C" void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, 
   shape.first = (first % run + run) % run;
   BlockMove move(ctx->grid, group, shape);
   int64_t sent = move.mostSent();
-  if (sent == 0)
+  if (sent == 0) {
+    Access access(*ctx);
     return move.copyThrough(out, in, group.index, group.index);
+  }
   ctx->counters.add(kind, masks[0], sent);
-  Doing doing(ctx->activity, spell(kind), masks[0]);
+  Transfer transfer(*ctx, spell(kind), masks[0]);
   ctx->transport->collectivePermute(*ctx, group, in, out, shape);
 }
 
@@ -236,10 +260,12 @@ extern "C" void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dt
         failIn(*ctx, kind, mask, "the tensor's size does not fit into 64 bits");
   Exchange exchange(ctx->grid, group, shape);
   int64_t most = exchange.most();
-  if (most == 0)
+  if (most == 0) {
+    Access access(*ctx);
     return exchange.copyThrough(out, in, group.index, group.index);
+  }
   ctx->counters.add(kind, mask, most);
-  Doing doing(ctx->activity, spell(kind), mask);
+  Transfer transfer(*ctx, spell(kind), mask);
   ctx->transport->exchange(*ctx, group, in, out, shape);
 }
 
@@ -255,7 +281,7 @@ extern "C" void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, vo
   if (bytes == 0 || group.size() == 1)
     return;
   ctx->counters.add(kind, axes, bytes);
-  Doing doing(ctx->activity, spell(kind), axes);
+  Transfer transfer(*ctx, spell(kind), axes);
   ctx->transport->broadcast(*ctx, group, data, bytes, static_cast<int>(root));
 }
 
@@ -267,7 +293,7 @@ extern "C" void tpc_send(tpc_context *ctx, int32_t axis, int32_t dtype, const vo
   if (bytes == 0)
     return;
   ctx->counters.add(CollectiveKind::Send, axes, bytes);
-  Doing doing(ctx->activity, "send", axes);
+  Transfer transfer(*ctx, "send", axes);
   ctx->transport->send(*ctx, rank, data, bytes);
 }
 
@@ -277,6 +303,6 @@ extern "C" void tpc_recv(tpc_context *ctx, int32_t axis, int32_t dtype, void *da
   int64_t bytes = bytesOf(*ctx, CollectiveKind::Send, uint32_t(1) << axis, dtype, {count});
   if (bytes == 0)
     return;
-  Doing doing(ctx->activity, "receive", uint32_t(1) << axis);
+  Transfer transfer(*ctx, "receive", uint32_t(1) << axis);
   ctx->transport->recv(*ctx, rank, data, bytes);
 }

@@ -12,7 +12,7 @@ Transport::~Transport() = default;
 
 tpc_context::tpc_context(World &world, const Grid &grid, int rank, int threadsPerRank)
     : world(world), grid(grid), rank(rank), threadsPerRank(threadsPerRank),
-      coordinates(grid.coordinatesOf(rank)) {}
+      coordinates(grid.coordinatesOf(rank)), device(deviceKind().make(*this)), arena(*device) {}
 
 tpc_context::~tpc_context() = default;
 

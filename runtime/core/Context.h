@@ -6,6 +6,7 @@
 #include "core/Activity.h"
 #include "core/Arena.h"
 #include "core/Counters.h"
+#include "core/Device.h"
 #include "core/Error.h"
 #include "core/Grid.h"
 #include "tpc/runtime.h"
@@ -19,32 +20,40 @@ namespace tpc::rt {
 class Transport;
 class World;
 
-/// What a part of the runtime keeps for a rank (thread pool and cached primitives of cpu/, loaded
-/// weights of program/). Destroyed with the context, on the thread that destroys the world.
+/// What a part of the runtime keeps for a rank (loaded weights of program/). Destroyed with the
+/// context, on the thread that destroys the world.
 class RankState {
 public:
   virtual ~RankState();
 };
 
-/// Where a rank's inputs and parameters are. program/ fills it in before the first step; null
-/// entries are absent.
+/// Where a rank's inputs and parameters are in the device's memory. program/ fills it in before the
+/// first step; null entries are absent.
 struct DataTables {
   std::vector<const void *> inputs; ///< the whole tensors, by index in manifest.inputs
   std::vector<const void *>
       parameters; ///< this rank's parts, by index in manifest.parameters; null for packed ones
+  std::vector<std::shared_ptr<Matrix>> matrices; ///< the packed ones
 };
 
-/// Takes the blocks that `tpc_output` delivers.
+/// Of a block with copies in dimension `dim`, of `held` entries, first, first + step, … are meant.
+struct Selection {
+  int32_t dim;
+  int64_t held, first, step;
+};
+
+/// Takes the blocks that `tpc_output` delivers, in the device's memory.
 class OutputSink {
 public:
   virtual ~OutputSink();
   virtual void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank,
-                    const int64_t *global, const int64_t *offset, const int64_t *size) = 0;
+                    const int64_t *global, const int64_t *offset, const int64_t *size,
+                    const Selection *selection) = 0;
 };
 
 } // namespace tpc::rt
 
-/// Opaque to generated code. Used by one thread, the rank's, but for `status`.
+/// Opaque to generated code. Used by one thread, the rank's.
 struct tpc_context {
   tpc_context(tpc::rt::World &world, const tpc::rt::Grid &grid, int rank, int threadsPerRank);
   tpc_context(const tpc_context &) = delete;
@@ -58,16 +67,15 @@ struct tpc_context {
   const std::vector<int64_t> coordinates; ///< on each axis of the grid's order
 
   std::unique_ptr<tpc::rt::Transport> transport;
+  const std::unique_ptr<tpc::rt::Device> device; ///< outlives what is in its memory
   tpc::rt::Arena arena;
   tpc::rt::Counters counters;
   tpc::rt::Activity activity;
 
   const tpc_program *code = nullptr; ///< what runs; null before the first step
   tpc::rt::DataTables data;
-  std::vector<int64_t> env; ///< that of kernels
-  tpc_status status = {};   ///< of the step
+  int32_t envSize = 0; ///< places in the env of kernels
   tpc::rt::OutputSink *outputs = nullptr;
-  std::unique_ptr<tpc::rt::RankState> compute; ///< owned by cpu/
   std::unique_ptr<tpc::rt::RankState> program; ///< owned by program/
 
   int worldSize() const { return grid.numRanks(); }

@@ -6,8 +6,10 @@
 using namespace tpc::rt;
 
 extern "C" void *tpc_frame_push(tpc_context *ctx, int64_t bytes) {
-  if (void *frame = ctx->arena.push(bytes))
+  if (void *frame = ctx->arena.push(bytes)) {
+    ctx->device->discard(frame, bytes);
     return frame;
+  }
   fail(*ctx, "out of memory: a step asked for " + std::to_string(bytes) + " bytes in addition to " +
                  std::to_string(ctx->arena.used()) + " in use");
 }

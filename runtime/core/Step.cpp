@@ -1,7 +1,6 @@
 //===- Step.cpp - around a stage function ---------------------------------===//
 
 #include "core/Step.h"
-#include <cstring>
 
 namespace tpc::rt {
 
@@ -16,34 +15,16 @@ static std::string describe(const tpc_status &status, const tpc_program &program
 
 void runStage(tpc_context &ctx, const tpc_program &program, int stage,
               const std::vector<int64_t> &symbols) {
+  std::vector<int64_t> env = symbols;
+  env.insert(env.end(), ctx.coordinates.begin(), ctx.coordinates.end());
+  env.push_back(0); // the micro-batch
   ctx.code = &program;
-  ctx.status = {};
-  ctx.env = symbols;
-  ctx.env.insert(ctx.env.end(), ctx.coordinates.begin(), ctx.coordinates.end());
-  ctx.env.push_back(0); // the micro-batch
-  const std::vector<int64_t> env = ctx.env;
+  ctx.envSize = static_cast<int32_t>(env.size());
+  ctx.device->load(program);
+  ctx.device->beginStep(env);
   program.stages[stage](&ctx, env.data());
-  if (ctx.status.missing)
-    fail(ctx, describe(ctx.status, program));
+  if (tpc_status status = ctx.device->endStep(); status.missing)
+    fail(ctx, describe(status, program));
 }
 
 } // namespace tpc::rt
-
-using namespace tpc::rt;
-
-extern "C" const void *tpc_constant(tpc_context *ctx, int32_t index) {
-  if (index < 0 || !ctx->code || index >= ctx->code->num_constants)
-    fail(*ctx, "internal error: there is no constant " + std::to_string(index));
-  return ctx->code->constants[index].data;
-}
-
-extern "C" void tpc_copy(tpc_context *, void *to, const void *from, int64_t bytes) {
-  if (bytes > 0)
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-}
-
-extern "C" void tpc_set_env(tpc_context *ctx, int32_t place, int64_t value) {
-  if (place < 0 || static_cast<size_t>(place) >= ctx->env.size())
-    fail(*ctx, "internal error: env has no place " + std::to_string(place));
-  ctx->env[place] = value;
-}

@@ -1,28 +1,17 @@
 //===- Matmul.cpp - matrix products ---------------------------------------===//
 
-#include "cpu/Compute.h"
+#include "core/Context.h"
+#include "core/HostMemory.h"
+#include "cpu/CpuDevice.h"
 #include "cpu/Kernels.h"
-#include "cpu/Memory.h"
 #include "cpu/Parallel.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <string>
-#include <vector>
 
 namespace tpc::rt {
 namespace {
-
-struct ComputeState : RankState {
-  std::vector<std::shared_ptr<PackedMatrix>> packed; ///< by parameter
-};
-
-ComputeState &stateOf(tpc_context &ctx) {
-  if (!ctx.compute)
-    ctx.compute = std::make_unique<ComputeState>();
-  return static_cast<ComputeState &>(*ctx.compute);
-}
 
 int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -60,8 +49,8 @@ void packPanel(const float *rows, int64_t rowStride, int64_t numRows, int64_t co
 
 /// A product with the transpose of a dense [n, k]. A task of few rows reads the table as it is; of
 /// many rows, it packs a few panels for all of them.
-void multiplyTransposed(tpc_context &ctx, const KernelTable &kernel, const GemmJob &job,
-                        const float *rows) {
+void multiplyTransposed(tpc_context &ctx, Arena &arena, const KernelTable &kernel,
+                        const GemmJob &job, const float *rows) {
   int width = kernel.panelWidth, threads = threadsFor(ctx, job.m, job.k, job.n);
   int64_t panels = divideUp(job.n, width), panelSize = std::max<int64_t>(job.k, 1) * width;
   if (job.m <= maxTransposedRows) {
@@ -73,11 +62,10 @@ void multiplyTransposed(tpc_context &ctx, const KernelTable &kernel, const GemmJ
     return;
   }
   int64_t step = std::clamp<int64_t>(panels / (4 * threads), 1, maxGemmPanels);
-  auto *scratch = static_cast<float *>(
-      tpc_frame_push(&ctx, threads * step * panelSize * static_cast<int64_t>(sizeof(float))));
+  Scratch scratch(arena, threads * step * panelSize);
   forEachTask(ctx, threads, divideUp(panels, step), [&](int64_t task, int worker) {
     int64_t panel0 = task * step, panel1 = std::min(panels, panel0 + step);
-    float *packed = scratch + worker * step * panelSize;
+    float *packed = scratch.data + worker * step * panelSize;
     for (int64_t panel = panel0; panel < panel1; ++panel)
       kernel.packTransposed(rows, job.k, job.n, panel * width,
                             packed + (panel - panel0) * job.k * width);
@@ -92,7 +80,6 @@ void multiplyTransposed(tpc_context &ctx, const KernelTable &kernel, const GemmJ
     for (int64_t row = 0; row < job.m; row += maxGemmRows)
       kernel.gemm(part, row, std::min(job.m, row + maxGemmRows), 0, panel1 - panel0);
   });
-  tpc_frame_pop(&ctx, scratch);
 }
 
 } // namespace
@@ -103,7 +90,7 @@ int threadsFor(const tpc_context &ctx, int64_t m, int64_t k, int64_t n) {
   return static_cast<int>(std::min<double>(ctx.threadsPerRank, 1 + operations / 200000));
 }
 
-PackedMatrix::PackedMatrix(int64_t k, int64_t n) : numRows(k), numColumns(n) {
+PackedMatrix::PackedMatrix(int64_t k, int64_t n) : Matrix(k, n) {
   panels.reset(static_cast<float *>(allocateTensor(static_cast<size_t>(bytesFor(k, n)))));
   if (!panels)
     throw std::bad_alloc();
@@ -118,81 +105,55 @@ int64_t PackedMatrix::bytesFor(int64_t k, int64_t n) {
 
 void PackedMatrix::setRows(int64_t row0, int64_t row1, const float *rows) {
   int width = kernels().panelWidth;
-  for (int64_t column = 0; column < numColumns; column += width)
-    packPanel(rows + column, numColumns, row1 - row0, std::min<int64_t>(width, numColumns - column),
-              width, panels.get() + column * numRows + row0 * width);
+  for (int64_t column = 0; column < n; column += width)
+    packPanel(rows + column, n, row1 - row0, std::min<int64_t>(width, n - column), width,
+              panels.get() + column * k + row0 * width);
 }
 
-std::shared_ptr<PackedMatrix> PackedMatrix::transposeOf(const float *rows, int64_t k, int64_t n) {
-  std::shared_ptr<PackedMatrix> matrix(new PackedMatrix());
-  matrix->numRows = k;
-  matrix->numColumns = n;
-  matrix->dense = rows;
-  return matrix;
+std::shared_ptr<Matrix> CpuDevice::makeMatrix(int64_t k, int64_t n) {
+  return std::make_shared<PackedMatrix>(k, n);
 }
 
-std::shared_ptr<PackedMatrix> packedParameter(tpc_context &ctx, int32_t index) {
-  auto &packed = stateOf(ctx).packed;
-  return index >= 0 && static_cast<size_t>(index) < packed.size() ? packed[index] : nullptr;
+void CpuDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) {
+  static_cast<PackedMatrix &>(matrix).setRows(row0, row1, rows);
 }
 
-void setPackedParameter(tpc_context &ctx, int32_t index, std::shared_ptr<PackedMatrix> matrix) {
-  auto &packed = stateOf(ctx).packed;
-  if (packed.size() <= static_cast<size_t>(index))
-    packed.resize(index + 1);
-  packed[index] = std::move(matrix);
+std::shared_ptr<Matrix> CpuDevice::transposeOf(const void *rows, int64_t k, int64_t n) {
+  return std::make_shared<PackedMatrix>(static_cast<const float *>(rows), k, n);
 }
 
-} // namespace tpc::rt
-
-using namespace tpc::rt;
-
-extern "C" void tpc_matmul(tpc_context *ctx, int32_t parameter, const float *x, const float *bias,
-                           const float *residual, float *out, int64_t m, int64_t k, int64_t n,
-                           int32_t epilogue) {
-  if (m <= 0 || n <= 0)
-    return;
-  std::shared_ptr<PackedMatrix> matrix = packedParameter(*ctx, parameter);
-  if (!matrix)
-    fail(*ctx,
-         "internal error: parameter " + std::to_string(parameter) + " was not packed for products");
-  if (matrix->k() != k || matrix->n() != n)
-    fail(*ctx, "internal error: parameter " + std::to_string(parameter) + " is [" +
-                   std::to_string(matrix->k()) + ", " + std::to_string(matrix->n()) +
-                   "], but a product takes it as [" + std::to_string(k) + ", " + std::to_string(n) +
-                   "]");
+void CpuDevice::product(const Product &p) {
+  auto &matrix = static_cast<const PackedMatrix &>(*p.matrix);
+  int64_t k = matrix.k, n = matrix.n;
   const KernelTable &kernel = kernels();
-  GemmJob job{x, k, matrix->data(), bias, residual, out, n, m, k, n, epilogue};
-  if (matrix->transposed())
-    return multiplyTransposed(*ctx, kernel, job, matrix->transposed());
+  GemmJob job{p.x, k, matrix.data(), p.bias, p.residual, p.out, n, p.m, k, n, p.epilogue};
+  if (matrix.transposed)
+    return multiplyTransposed(ctx, scratch, kernel, job, matrix.transposed);
   int64_t panels = divideUp(n, kernel.panelWidth);
-  int threads = threadsFor(*ctx, m, k, n);
-  GemmTasks tasks(kernel, m, panels, threads);
-  forEachTask(*ctx, threads, tasks.count(),
+  int threads = threadsFor(ctx, p.m, k, n);
+  GemmTasks tasks(kernel, p.m, panels, threads);
+  forEachTask(ctx, threads, tasks.count(),
               [&](int64_t task, int) { tasks.run(kernel, job, panels, task); });
 }
 
-extern "C" void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *b, float *out,
-                                 int64_t batch, int64_t m, int64_t k, int64_t n,
-                                 int64_t aBatchStride, int64_t bBatchStride) {
-  if (batch <= 0 || m <= 0 || n <= 0)
-    return;
+void CpuDevice::batchProduct(const BatchProduct &p) {
   const KernelTable &kernel = kernels();
-  int width = kernel.panelWidth, threads = threadsFor(*ctx, batch * m, k, n);
+  int64_t m = p.m, k = p.k, n = p.n;
+  int width = kernel.panelWidth, threads = threadsFor(ctx, p.batch * m, k, n);
   // A task packs one panel of b and multiplies all rows of a matrix with it.
   int64_t panels = divideUp(n, width), panelSize = std::max<int64_t>(k, 1) * width;
-  float *scratch = static_cast<float *>(tpc_frame_push(ctx, threads * panelSize * sizeof(float)));
-  forEachTask(*ctx, threads, batch * panels, [&](int64_t task, int worker) {
+  Scratch memory(scratch, threads * panelSize);
+  forEachTask(ctx, threads, p.batch * panels, [&](int64_t task, int worker) {
     int64_t matrix = task / panels, column = task % panels * width;
     int64_t columns = std::min<int64_t>(width, n - column);
-    float *panel = scratch + worker * panelSize;
-    packPanel(b + matrix * bBatchStride + column, n, k, columns, width, panel);
-    GemmJob job{a + matrix * aBatchStride,
+    float *panel = memory.data + worker * panelSize;
+    packPanel(p.b + matrix * p.bStride + column, n, k, columns, width, panel);
+    GemmJob job{p.a + matrix * p.aStride,
                 k,
                 panel,
                 nullptr,
                 nullptr,
-                out + matrix * m * n + column,
+                p.out + matrix * m * n + column,
                 n,
                 m,
                 k,
@@ -201,5 +162,6 @@ extern "C" void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *
     for (int64_t row = 0; row < m; row += maxGemmRows)
       kernel.gemm(job, row, std::min(m, row + maxGemmRows), 0, 1);
   });
-  tpc_frame_pop(ctx, scratch);
 }
+
+} // namespace tpc::rt

@@ -100,22 +100,3 @@ void runTasks(const tpc_context &ctx, int threads, int64_t tasks, void (*fn)(voi
 }
 
 } // namespace tpc::rt
-
-using namespace tpc::rt;
-
-extern "C" void tpc_launch(tpc_context *ctx, int32_t kernel, void *const *operands, int32_t,
-                           int64_t rows, int64_t grain) {
-  if (rows <= 0)
-    return;
-  if (kernel < 0 || !ctx->code || kernel >= ctx->code->num_kernels)
-    fail(*ctx, "internal error: there is no kernel " + std::to_string(kernel));
-  tpc_kernel_fn function = ctx->code->kernels[kernel].function;
-  // At least `grain` rows each, and a few pieces for each thread: enough to even out, few enough to
-  // keep a thread on neighbouring rows.
-  int64_t most = ctx->threadsPerRank == 1 ? 1 : 3 * ctx->threadsPerRank;
-  int64_t pieces = std::clamp<int64_t>(rows / std::max<int64_t>(grain, 1), 1, most);
-  forEachTask(*ctx, ctx->threadsPerRank, pieces, [&](int64_t piece, int) {
-    Part part = partOf(rows, pieces, piece);
-    function(ctx->env.data(), &ctx->status, operands, part.offset, part.offset + part.size);
-  });
-}

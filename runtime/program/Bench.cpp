@@ -1,7 +1,7 @@
 //===- Bench.cpp - measures a program -------------------------------------===//
 
 #include "program/Bench.h"
-#include "cpu/Kernels.h"
+#include "core/Device.h"
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -55,7 +55,7 @@ void bench(Execution &execution, const Manifest &manifest, const Options &option
   result["ranks"] = manifest.grid.numRanks();
   result["threads_per_rank"] = execution.threadsPerRank();
   result["transport"] = execution.transportName();
-  result["kernels"] = kernels().name;
+  result["kernels"] = deviceKind().kernels();
   result["load_seconds"] = execution.loadSeconds();
   result["collectives"] = json::array();
   for (const auto &[stage, row] : largestByStage(manifest, counters))

@@ -141,20 +141,22 @@ void Execution::run(const std::function<void(tpc_context &)> &fn) {
 void Execution::prepare(const Inputs &inputs) {
   if (Session *session = world->session())
     session->doing = "at the end of a step";
-  for (int i = 0; i < world->numLocal(); ++i)
-    world->local(i).data.inputs = inputs.pointers();
   assembler.prepare(manifest, inputs.symbols, world->local(0));
 }
 
-void Execution::runStage(tpc_context &ctx, const std::vector<int64_t> &symbols) {
-  rt::runStage(ctx, program, manifest.stageOf(ctx.rank), symbols);
+void Execution::runStage(tpc_context &ctx, const Inputs &inputs) {
+  ctx.data.inputs.clear();
+  for (const Tensor &tensor : inputs.tensors)
+    ctx.data.inputs.push_back(ctx.device->share(tensor.data.data(), tensor.data.size()));
+  rt::runStage(ctx, program, manifest.stageOf(ctx.rank), inputs.symbolList(manifest));
+  for (const void *input : ctx.data.inputs)
+    ctx.device->unshare(input);
   assembler.collect(ctx);
 }
 
 std::vector<Tensor> &Execution::step(const Inputs &inputs) {
   prepare(inputs);
-  std::vector<int64_t> symbols = inputs.symbolList(manifest);
-  run([&](tpc_context &ctx) { runStage(ctx, symbols); });
+  run([&](tpc_context &ctx) { runStage(ctx, inputs); });
   if (Session *session = world->session())
     session->doing = "while inputs are read or outputs written";
   if (std::string problem = assembler.problem(); !problem.empty())
@@ -165,14 +167,13 @@ std::vector<Tensor> &Execution::step(const Inputs &inputs) {
 std::vector<double> Execution::measure(const Inputs &inputs, int warmup, int repeat,
                                        std::vector<std::vector<Counters::Row>> &counters) {
   prepare(inputs);
-  std::vector<int64_t> symbols = inputs.symbolList(manifest);
   std::vector<double> seconds;
   run([&](tpc_context &ctx) {
     for (int i = 0; i < warmup + repeat; ++i) {
       ctx.counters.reset();
       ctx.transport->barrier(ctx);
       double begin = now();
-      runStage(ctx, symbols);
+      runStage(ctx, inputs);
       ctx.transport->barrier(ctx);
       if (ctx.rank != 0)
         continue;

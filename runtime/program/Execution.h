@@ -46,7 +46,7 @@ public:
 
 private:
   void prepare(const Inputs &inputs);
-  void runStage(tpc_context &ctx, const std::vector<int64_t> &symbols);
+  void runStage(tpc_context &ctx, const Inputs &inputs);
   void run(const std::function<void(tpc_context &)> &fn);
 
   const tpc_program &program;

@@ -321,13 +321,6 @@ std::string Inputs::digest() const {
   return text;
 }
 
-std::vector<const void *> Inputs::pointers() const {
-  std::vector<const void *> result;
-  for (const Tensor &tensor : tensors)
-    result.push_back(tensor.data.data());
-  return result;
-}
-
 std::vector<int64_t> Inputs::symbolList(const Manifest &manifest) const {
   std::vector<int64_t> values;
   for (const std::string &symbol : manifest.symbols)

@@ -23,7 +23,6 @@ struct Inputs {
 
   /// Differs where sizes or values differ.
   std::string digest() const;
-  std::vector<const void *> pointers() const;
   /// The values of manifest.symbols, in order.
   std::vector<int64_t> symbolList(const Manifest &manifest) const;
 };

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "core/Context.h"
 #include "core/Half.h"
-#include "cpu/Compute.h"
 #include "program/Error.h"
 #include "program/RandomWeights.h"
 #include "program/View.h"
@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t blockBytes = 4 << 20;
 
 struct LoadedWeights : RankState {
-  std::vector<Buffer> dense;
+  std::vector<DeviceMemory> dense;
 };
 
 /// A part of a file in memory, for reading.
@@ -250,28 +250,32 @@ private:
 template <class Source>
 void load(tpc_context &ctx, const Parameter &parameter, int index, const Source &source,
           LoadedWeights &loaded) {
+  Device &device = *ctx.device;
   LocalView view = localView(parameter, ctx.grid, ctx.coordinates);
   Shape shape = view.shape();
   int64_t elementBytes = dtypeBytes(parameter.dtype);
   Gather gather(source, view, elementBytes);
   int64_t numRows = shape.empty() ? 1 : shape[0];
   if (!parameter.matmulRhs) {
-    Buffer &buffer = loaded.dense.emplace_back(*byteCount(shape, parameter.dtype));
-    if (buffer.size())
-      gather.copy(0, numRows, buffer.data());
-    ctx.data.parameters[index] = buffer.data();
+    int64_t bytes = *byteCount(shape, parameter.dtype);
+    void *data = loaded.dense.emplace_back(device, bytes).data();
+    if (bytes) {
+      gather.copy(0, numRows, device.beginWrite(data, bytes));
+      device.endWrite();
+    }
+    ctx.data.parameters[index] = data;
     return;
   }
-  auto matrix = std::make_shared<PackedMatrix>(shape[0], shape[1]);
+  std::shared_ptr<Matrix> matrix = device.makeMatrix(shape[0], shape[1]);
   int64_t rowBytes = std::max<int64_t>(shape[1] * elementBytes, 1);
   int64_t step = std::clamp<int64_t>(blockBytes / rowBytes, 1, std::max<int64_t>(numRows, 1));
   Buffer block(step * rowBytes);
   for (int64_t row = 0; row < numRows; row += step) {
     int64_t end = std::min(row + step, numRows);
     gather.copy(row, end, block.data());
-    matrix->setRows(row, end, reinterpret_cast<const float *>(block.data()));
+    device.setRows(*matrix, row, end, reinterpret_cast<const float *>(block.data()));
   }
-  setPackedParameter(ctx, index, std::move(matrix));
+  ctx.data.matrices[index] = std::move(matrix);
 }
 
 /// Points a parameter that is held already to where it is.
@@ -279,10 +283,10 @@ void share(tpc_context &ctx, const Manifest &manifest, int index) {
   const Parameter &parameter = manifest.parameters[index];
   if (parameter.transposeOf >= 0) {
     Shape shape = localView(parameter, ctx.grid, ctx.coordinates).shape();
-    auto *rows = static_cast<const float *>(ctx.data.parameters[parameter.transposeOf]);
-    setPackedParameter(ctx, index, PackedMatrix::transposeOf(rows, shape[0], shape[1]));
+    ctx.data.matrices[index] =
+        ctx.device->transposeOf(ctx.data.parameters[parameter.transposeOf], shape[0], shape[1]);
   } else if (parameter.sameAs >= 0 && parameter.matmulRhs) {
-    setPackedParameter(ctx, index, packedParameter(ctx, parameter.sameAs));
+    ctx.data.matrices[index] = ctx.data.matrices[parameter.sameAs];
   } else if (parameter.sameAs >= 0) {
     ctx.data.parameters[index] = ctx.data.parameters[parameter.sameAs];
   }
@@ -293,6 +297,7 @@ void share(tpc_context &ctx, const Manifest &manifest, int index) {
 void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources &sources) {
   auto loaded = std::make_unique<LoadedWeights>();
   ctx.data.parameters.assign(manifest.parameters.size(), nullptr);
+  ctx.data.matrices.assign(manifest.parameters.size(), nullptr);
   for (size_t i = 0; i < manifest.parameters.size(); ++i) {
     const Parameter &parameter = manifest.parameters[i];
     int index = static_cast<int>(i);

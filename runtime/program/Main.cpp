@@ -1,8 +1,8 @@
 //===- Main.cpp - what an executable does ---------------------------------===//
 
+#include "core/Device.h"
 #include "core/RankThreads.h"
 #include "core/World.h"
-#include "cpu/Kernels.h"
 #include "program/Bench.h"
 #include "program/CommandLine.h"
 #include "program/Describe.h"
@@ -193,7 +193,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
                  "%d ranks (%s), %d threads each, %s kernels; rank 0 loaded %lld bytes of weights "
                  "in %.2f s\n",
                  manifest.grid.numRanks(), execution.transportName(), execution.threadsPerRank(),
-                 kernels().name, static_cast<long long>(weightBytesOf(manifest, 0).total()),
+                 deviceKind().kernels(), static_cast<long long>(weightBytesOf(manifest, 0).total()),
                  execution.loadSeconds());
   if (options.mode == Options::Mode::Bench)
     bench(execution, manifest, options);
@@ -208,12 +208,8 @@ void checkEnvironment() {
       std::strcmp(transport, "mpi") != 0 && std::strcmp(transport, "tcp") != 0)
     throw UserError(std::string("TPC_TRANSPORT=") + transport +
                     ": expected 'threads', 'mpi' or 'tcp'; without it, the launcher decides");
-  const char *cpu = std::getenv("TPC_CPU");
-  if (cpu && *cpu && !kernelsNamed(cpu))
-    throw UserError(std::string("TPC_CPU=") + cpu +
-                    ": there are no such kernels, or this processor cannot run them; the best here "
-                    "are " +
-                    kernels().name);
+  if (std::string problem = deviceKind().environmentProblem(); !problem.empty())
+    throw UserError(problem);
 }
 
 /// What is closed would become the next file that is opened, such as one of weights, and be written

@@ -44,6 +44,20 @@ void scatterBox(std::byte *to, const std::byte *from, int32_t rank, const int64_
   std::memcpy(to, from, run);
 }
 
+/// Packs what is meant of a block with copies.
+std::vector<std::byte> select(const std::byte *from, int32_t rank, const int64_t *size,
+                              const Selection &selection, int64_t elementBytes) {
+  int64_t outer = product(size, selection.dim), count = size[selection.dim];
+  int64_t run = product(size + selection.dim + 1, rank - selection.dim - 1) * elementBytes;
+  std::vector<std::byte> packed(static_cast<size_t>(outer * count * run));
+  for (int64_t i = 0; i < outer; ++i)
+    for (int64_t j = 0; j < count; ++j)
+      std::memcpy(packed.data() + (i * count + j) * run,
+                  from + (i * selection.held + selection.first + j * selection.step) * run,
+                  static_cast<size_t>(run));
+  return packed;
+}
+
 } // namespace
 
 void OutputAssembler::prepare(const Manifest &program, const SymbolValues &symbols,
@@ -68,7 +82,8 @@ void OutputAssembler::prepare(const Manifest &program, const SymbolValues &symbo
 }
 
 void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, int32_t rank,
-                           const int64_t *global, const int64_t *offset, const int64_t *size) {
+                           const int64_t *global, const int64_t *offset, const int64_t *size,
+                           const Selection *selection) {
   auto refuse = [&](const std::string &what) {
     fail(ctx, "internal error: output " + std::to_string(index) + ": " + what);
   };
@@ -87,8 +102,16 @@ void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, in
   if (bytes == 0)
     return;
   contributed[ctx.rank][index] = true;
+  int64_t held = selection ? bytes / size[selection->dim] * selection->held : bytes;
+  Reading reading(*ctx.device, data, held);
+  const std::byte *block = reading.data;
+  std::vector<std::byte> selected;
+  if (selection) {
+    selected = select(block, rank, size, *selection, elementBytes);
+    block = selected.data();
+  }
   if (holdsRankZero) {
-    place(ctx, index, static_cast<const std::byte *>(data), rank, global, offset, size);
+    place(ctx, index, block, rank, global, offset, size);
     return;
   }
   int64_t header[2 + 3 * maxBoxRank] = {index, rank};
@@ -102,7 +125,7 @@ void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, in
     pending.insert(pending.end(), begin, begin + count);
   };
   append(header, (2 + 3 * rank) * sizeof(int64_t));
-  append(data, bytes);
+  append(block, bytes);
 }
 
 void OutputAssembler::place(tpc_context &, int32_t index, const std::byte *data, int32_t rank,
@@ -155,29 +178,20 @@ std::string OutputAssembler::problem() {
 extern "C" void tpc_output(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
                            const int64_t *global, const int64_t *offset, const int64_t *size) {
   if (ctx->outputs)
-    ctx->outputs->take(*ctx, index, data, rank, global, offset, size);
+    ctx->outputs->take(*ctx, index, data, rank, global, offset, size, nullptr);
 }
 
 extern "C" void tpc_output_every(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
                                  const int64_t *global, const int64_t *offset, const int64_t *size,
-                                 int32_t dim, int64_t held, int64_t first, int64_t step,
-                                 int64_t element_bytes) {
+                                 int32_t dim, int64_t held, int64_t first, int64_t step) {
   if (!ctx->outputs)
     return;
   if (dim < 0 || dim >= rank || step < 1 || first < 0 ||
       (size[dim] > 0 && first + (size[dim] - 1) * step >= held))
     tpc::rt::fail(*ctx, "internal error: output " + std::to_string(index) +
                             ": copies that a rank does not have");
-  int64_t outer = tpc::rt::product(size, dim), count = size[dim];
-  int64_t run = tpc::rt::product(size + dim + 1, rank - dim - 1) * element_bytes;
-  std::vector<std::byte> packed(static_cast<size_t>(outer * count * run));
-  const auto *from = static_cast<const std::byte *>(data);
-  for (int64_t i = 0; i < outer; ++i)
-    for (int64_t j = 0; j < count; ++j)
-      if (run > 0)
-        std::memcpy(packed.data() + (i * count + j) * run,
-                    from + (i * held + first + j * step) * run, static_cast<size_t>(run));
-  ctx->outputs->take(*ctx, index, packed.data(), rank, global, offset, size);
+  tpc::rt::Selection selection{dim, held, first, step};
+  ctx->outputs->take(*ctx, index, data, rank, global, offset, size, &selection);
 }
 
 extern "C" const void *tpc_input(tpc_context *ctx, int32_t index) {

@@ -20,7 +20,7 @@ public:
   void prepare(const Manifest &manifest, const SymbolValues &symbols, tpc_context &firstLocal);
 
   void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
-            const int64_t *offset, const int64_t *size) override;
+            const int64_t *offset, const int64_t *size, const Selection *selection) override;
 
   /// Every rank calls this after its stage function. Counts the rank's part in the gather: one for
   /// each output of which it delivered something, with the bytes of the whole output.

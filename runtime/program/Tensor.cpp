@@ -2,7 +2,7 @@
 
 #include "program/Tensor.h"
 #include "core/Half.h"
-#include "cpu/Memory.h"
+#include "core/HostMemory.h"
 #include "program/Error.h"
 #include <bit>
 #include <cmath>

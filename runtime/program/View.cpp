@@ -1,7 +1,7 @@
 //===- View.cpp - one rank's part of a parameter --------------------------===//
 
 #include "program/View.h"
-#include "cpu/Compute.h"
+#include "core/Device.h"
 
 namespace tpc::rt {
 
@@ -75,7 +75,7 @@ WeightBytes weightBytesOf(const Manifest &manifest, int rank) {
     int64_t bytes = view.count() * dtypeBytes(parameter.dtype);
     (split ? result.sharded : result.replicated) += bytes;
     if (parameter.matmulRhs)
-      result.padding += PackedMatrix::bytesFor(view.shape()[0], view.shape()[1]) - bytes;
+      result.padding += deviceKind().matrixBytes(view.shape()[0], view.shape()[1]) - bytes;
   }
   return result;
 }

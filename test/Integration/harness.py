@@ -166,11 +166,16 @@ def tool(name: str) -> Path:
     return BUILD / "bin" / name
 
 
+def configured(name: str) -> str:
+    """What the build was configured with; nothing if it does not say."""
+    cache = BUILD / "CMakeCache.txt"
+    lines = cache.read_text().splitlines() if cache.exists() else []
+    return next((line.split("=", 1)[1].strip() for line in lines if line.startswith(f"{name}:")), "")
+
+
 def sanitized() -> bool:
     """Sanitizers reserve terabytes of addresses and multiply memory: limits on it say nothing there."""
-    cache = BUILD / "CMakeCache.txt"
-    return cache.exists() and any(line.startswith("TPC_SANITIZE:") and line.split("=", 1)[1].strip()
-                                  for line in cache.read_text().splitlines())
+    return bool(configured("TPC_SANITIZE"))
 
 
 @dataclass

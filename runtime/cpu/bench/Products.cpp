@@ -9,7 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/World.h"
-#include "cpu/Compute.h"
+#include "cpu/CpuDevice.h"
 #include "cpu/Kernels.h"
 #include <algorithm>
 #include <chrono>
@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
       w[i] = static_cast<float>(i % 7) - 3;
     auto matrix = std::make_shared<PackedMatrix>(k, n);
     matrix->setRows(0, k, w.data());
-    setPackedParameter(*ctx, 0, matrix);
+    ctx->data.matrices = {matrix};
     for (int64_t m : {1, 8, 128, 512}) {
       std::vector<float> x(m * k, 0.5f), out(m * n);
       double flops = 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);

@@ -3,7 +3,7 @@
 #include "Tables.h"
 #include "core/Step.h"
 #include "core/World.h"
-#include "cpu/Compute.h"
+#include "cpu/CpuDevice.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <regex>
@@ -64,11 +64,11 @@ struct OneRank {
   OneRank(int threads) : world(World::threads(Grid({{"tp", 1}}), threads)) {}
   tpc_context *ctx() { return &world->local(0); }
   void setParameter(const std::vector<float> &w, int64_t k, int64_t n) {
-    auto matrix = std::make_unique<PackedMatrix>(k, n);
+    auto matrix = std::make_shared<PackedMatrix>(k, n);
     // In uneven pieces, as a loader may hand them over.
     for (int64_t row = 0, step = 1; row < k; row += step, step = step % 5 + 1)
       matrix->setRows(row, std::min(k, row + step), w.data() + row * n);
-    setPackedParameter(*ctx(), 0, std::move(matrix));
+    ctx()->data.matrices = {std::move(matrix), nullptr};
   }
 };
 
@@ -110,7 +110,7 @@ TEST(Matmul, TransposedIsTheSameToTheBit) {
         transposed[i % n * k + i / n] = w[i];
       OneRank rank(2);
       rank.setParameter(w, k, n);
-      setPackedParameter(*rank.ctx(), 1, PackedMatrix::transposeOf(transposed.data(), k, n));
+      rank.ctx()->data.matrices[1] = rank.ctx()->device->transposeOf(transposed.data(), k, n);
       std::vector<float> first = numbers(m * n, 4), second = first, third = first;
       auto multiply = [&](int32_t parameter, std::vector<float> &out, int64_t row, int64_t rows) {
         float *to = out.data() + row * n;
@@ -266,6 +266,7 @@ TEST(Launch, CoversEachRowOnce) {
                              }};
         tpc_program program = programOf(kernel);
         rank.ctx()->code = &program;
+        rank.ctx()->device->load(program);
         tpc_launch(rank.ctx(), 0, operands, 2, rows, grain);
         EXPECT_EQ(seen, std::vector<int32_t>(rows, 1));
         EXPECT_GE(smallest, std::min(rows, grain)) << rows << " rows";

@@ -126,11 +126,10 @@ void tpc_output(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
                 const int64_t *global, const int64_t *offset, const int64_t *size);
 
 /* The same where `data` has `held` entries in dimension `dim`, of which first, first + step, … are
- * delivered: one of several copies. An element has `element_bytes`. */
+ * delivered: one of several copies. */
 void tpc_output_every(tpc_context *ctx, int32_t index, const void *data, int32_t rank,
                       const int64_t *global, const int64_t *offset, const int64_t *size,
-                      int32_t dim, int64_t held, int64_t first, int64_t step,
-                      int64_t element_bytes);
+                      int32_t dim, int64_t held, int64_t first, int64_t step);
 
 /* ---- computation ---- */
 

@@ -1,7 +1,7 @@
-//===- Memory.h - memory for tensors --------------------------------------===//
+//===- HostMemory.h - the host's memory for tensors --------------------------------------===//
 
-#ifndef TPC_RT_CPU_MEMORY_H
-#define TPC_RT_CPU_MEMORY_H
+#ifndef TPC_RT_CORE_HOSTMEMORY_H
+#define TPC_RT_CORE_HOSTMEMORY_H
 
 #include <cstddef>
 
@@ -14,4 +14,4 @@ void *allocateTensor(size_t bytes);
 
 } // namespace tpc::rt
 
-#endif // TPC_RT_CPU_MEMORY_H
+#endif // TPC_RT_CORE_HOSTMEMORY_H

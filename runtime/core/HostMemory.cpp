@@ -1,6 +1,6 @@
-//===- Memory.cpp - memory for tensors ------------------------------------===//
+//===- HostMemory.cpp - the host's memory for tensors ------------------------------------===//
 
-#include "cpu/Memory.h"
+#include "core/HostMemory.h"
 #include <cstdint>
 #include <cstdlib>
 #include <sys/mman.h>

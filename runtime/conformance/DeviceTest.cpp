@@ -1,0 +1,334 @@
+//===- DeviceTest.cpp - what every device must do -------------------------===//
+
+#include "LateDevice.h"
+#include "core/World.h"
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <numeric>
+
+using namespace tpc::rt;
+
+namespace {
+
+//===--- kernels -----------------------------------------------------------===//
+//
+// operands: as each says. Rows are as many as env[0].
+
+int64_t clip(const int64_t *env, int64_t hi) { return std::min(hi, env[0]); }
+
+/// out[i] = 2 * x[i] + env[1]
+void twice(const int64_t *env, tpc_status *, void *const *operands, int64_t lo, int64_t hi) {
+  auto *x = static_cast<const float *>(operands[0]);
+  auto *out = static_cast<float *>(operands[1]);
+  for (int64_t i = lo; i < clip(env, hi); ++i)
+    out[i] = 2 * x[i] + static_cast<float>(env[1]);
+}
+
+/// seen[i] += 1
+void count(const int64_t *env, tpc_status *, void *const *operands, int64_t lo, int64_t hi) {
+  for (int64_t i = lo; i < clip(env, hi); ++i)
+    ++static_cast<int32_t *>(operands[0])[i];
+}
+
+/// Looks up 100 + i of 7, for odd i, as node 1.
+void lookUp(const int64_t *env, tpc_status *status, void *const *, int64_t lo, int64_t hi) {
+  for (int64_t i = lo; i < clip(env, hi); ++i)
+    if (i % 2 && !__atomic_exchange_n(&status->missing, 1, __ATOMIC_RELAXED)) {
+      status->node = 1;
+      status->index = 100 + i;
+      status->size = 7;
+    }
+}
+
+enum Kernels { Twice, Count, LookUp };
+constexpr tpc_kernel kernels[] = {{"twice", twice}, {"count", count}, {"look up", lookUp}};
+alignas(64) constexpr float constant[] = {3, 1, 4};
+constexpr tpc_data constants[] = {{constant, sizeof constant}};
+
+tpc_program makeProgram() {
+  tpc_program program = {};
+  program.num_kernels = std::size(kernels);
+  program.kernels = kernels;
+  program.num_constants = std::size(constants);
+  program.constants = constants;
+  return program;
+}
+const tpc_program program = makeProgram();
+
+//===--- the suite ---------------------------------------------------------===//
+
+using MakeKind = const DeviceKind &(*)();
+
+struct DeviceTest : testing::TestWithParam<MakeKind> {
+  DeviceTest() {
+    chooseDevices(GetParam()());
+    world = World::threads(Grid({{"tp", 1}}), 2);
+    device = world->local(0).device.get();
+    device->load(program);
+  }
+  ~DeviceTest() override {
+    memory.clear();
+    world.reset();
+    chooseDevices(cpuDevices());
+  }
+
+  /// A tensor on the device.
+  template <class T> T *tensor(const std::vector<T> &values) {
+    auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
+    void *data = memory.emplace_back(*device, bytes).data();
+    if (bytes) {
+      std::memcpy(device->beginWrite(data, bytes), values.data(), static_cast<size_t>(bytes));
+      device->endWrite();
+    }
+    return static_cast<T *>(data);
+  }
+  template <class T> std::vector<T> valuesOf(const T *data, size_t count) {
+    std::vector<T> values(count);
+    Reading reading(*device, data, static_cast<int64_t>(count * sizeof(T)));
+    std::memcpy(values.data(), reading.data, count * sizeof(T));
+    return values;
+  }
+  void launch(int32_t kernel, std::vector<void *> operands, int64_t rows, int64_t grain = 1) {
+    device->launch(kernel, operands.data(), static_cast<int32_t>(operands.size()), rows, grain);
+    // What the list held was read.
+    std::fill(operands.begin(), operands.end(), nullptr);
+  }
+
+  std::unique_ptr<World> world;
+  Device *device;
+  std::vector<DeviceMemory> memory;
+};
+
+std::vector<float> numbers(int64_t count, int seed) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    values[static_cast<size_t>(i)] =
+        static_cast<float>((i * 7919 + seed * 104729) % 201 - 100) / 64;
+  return values;
+}
+
+TEST_P(DeviceTest, MemoryIsAlignedAndKeepsWhatIsWritten) {
+  std::vector<std::vector<float>> values;
+  std::vector<float *> tensors;
+  for (int64_t size : {0, 1, 3, 1000, 70000}) {
+    values.push_back(numbers(size, static_cast<int>(size)));
+    tensors.push_back(tensor(values.back()));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensors.back()) % 64, 0u);
+  }
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(valuesOf(tensors[i], values[i].size()), values[i]);
+  EXPECT_EQ(device->allocate(-1), nullptr);
+}
+
+TEST_P(DeviceTest, WorkSeesWhatWorkBeforeItHasDone) {
+  std::vector<float> x = numbers(100, 1);
+  float *a = tensor(x), *b = tensor(numbers(100, 2)), *c = tensor(numbers(100, 3));
+  device->beginStep({100, 1});
+  launch(Twice, {a, b}, 100);
+  device->copy(c, b, 400);
+  device->setEnv(1, 5);
+  launch(Twice, {c, b}, 100);
+  device->setEnv(1, 7);
+  device->copy(a, b + 50, 200);
+  EXPECT_EQ(device->endStep().missing, 0);
+  std::vector<float> once = valuesOf(c, 100), twice = valuesOf(b, 100), first = valuesOf(a, 100);
+  for (size_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(once[i], 2 * x[i] + 1);
+    EXPECT_EQ(twice[i], 2 * once[i] + 5);
+    EXPECT_EQ(first[i], i < 50 ? twice[i + 50] : x[i]);
+  }
+}
+
+TEST_P(DeviceTest, EachRowRunsOnce) {
+  for (int64_t rows : {1, 2, 7, 64, 1001})
+    for (int64_t grain : {1, 10, 5000}) {
+      auto *seen = tensor(std::vector<int32_t>(static_cast<size_t>(rows) + 9, 0));
+      device->beginStep({rows, 0});
+      launch(Count, {seen}, rows, grain);
+      device->endStep();
+      std::vector<int32_t> expected(static_cast<size_t>(rows) + 9, 0);
+      std::fill_n(expected.begin(), rows, 1);
+      EXPECT_EQ(valuesOf(seen, expected.size()), expected) << rows << " rows by " << grain;
+    }
+}
+
+TEST_P(DeviceTest, ALaunchMayCoverMoreRowsThanEnvSays) {
+  auto *seen = tensor(std::vector<int32_t>(64, 0));
+  device->beginStep({64, 0});
+  for (int64_t length : {3, 64, 0, 10}) {
+    device->setEnv(0, length);
+    launch(Count, {seen}, 64);
+  }
+  device->endStep();
+  std::vector<int32_t> counts = valuesOf(seen, 64);
+  for (size_t i = 0; i < 64; ++i)
+    EXPECT_EQ(counts[i], (i < 3) + 1 + (i < 10)) << i;
+}
+
+TEST_P(DeviceTest, StatusIsTheFirstOfItsStep) {
+  for (int step = 0; step < 3; ++step) {
+    device->beginStep({step == 1 ? 0 : 50, 0});
+    launch(LookUp, {}, 50);
+    launch(LookUp, {}, 50);
+    tpc_status status = device->endStep();
+    EXPECT_EQ(status.missing, step == 1 ? 0 : 1);
+    if (step == 1)
+      continue;
+    EXPECT_EQ(status.node, 1);
+    EXPECT_EQ(status.size, 7);
+    EXPECT_TRUE(status.index > 100 && status.index < 150 && status.index % 2) << status.index;
+  }
+}
+
+TEST_P(DeviceTest, ConstantsAndSharedTensorsAreThere) {
+  std::vector<float> x = numbers(3, 4);
+  const void *shared = device->share(x.data(), 12);
+  float *a = tensor(numbers(3, 5)), *b = tensor(numbers(3, 6));
+  device->beginStep({3, 0});
+  launch(Twice, {const_cast<void *>(shared), a}, 3);
+  launch(Twice, {const_cast<void *>(device->constant(0)), b}, 3);
+  device->unshare(shared);
+  std::fill(x.begin(), x.end(), 0.0f);
+  device->endStep();
+  std::vector<float> expected = numbers(3, 4);
+  for (float &v : expected)
+    v *= 2;
+  EXPECT_EQ(valuesOf(a, 3), expected);
+  EXPECT_EQ(valuesOf(b, 3), (std::vector<float>{6, 2, 8}));
+}
+
+TEST_P(DeviceTest, MemoryIsReleasedAfterWorkThatNeedsIt) {
+  float *out = tensor(numbers(5000, 1));
+  std::vector<float> x = numbers(5000, 2);
+  device->beginStep({5000, 0});
+  for (int i = 0; i < 20; ++i) {
+    float *a = tensor(x);
+    launch(Twice, {a, out}, 5000);
+    memory.pop_back();
+    tensor(numbers(5000, 3));
+    memory.pop_back();
+  }
+  device->endStep();
+  for (float &v : x)
+    v *= 2;
+  EXPECT_EQ(valuesOf(out, 5000), x);
+}
+
+TEST_P(DeviceTest, TransportsSeeWhatWorkHasDoneAndWorkWhatTheyHave) {
+  float *a = tensor(std::vector<float>{1, 2, 3}), *b = tensor(std::vector<float>{0, 0, 0});
+  device->beginStep({3, 0});
+  launch(Twice, {a, b}, 3);
+  device->beginAccess();
+  EXPECT_EQ(b[2], 6);
+  b[2] = 10;
+  device->endAccess();
+  launch(Twice, {b, a}, 3);
+  device->endStep();
+  EXPECT_EQ(valuesOf(a, 3), (std::vector<float>{4, 8, 20}));
+}
+
+TEST_P(DeviceTest, ProductsAreSums) {
+  for (auto [m, k, n] : {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 40}, {20, 0, 9}, {13, 64, 100}})
+    for (bool transposed : {false, true})
+      for (bool more : {false, true}) {
+        std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
+                           residual = numbers(m * n, 4);
+        std::shared_ptr<Matrix> matrix;
+        if (transposed) {
+          std::vector<float> rows(w.size());
+          for (int64_t i = 0; i < k * n; ++i)
+            rows[i % n * k + i / n] = w[i];
+          matrix = device->transposeOf(tensor(rows), k, n);
+        } else {
+          matrix = device->makeMatrix(k, n);
+          for (int64_t row = 0; row < k; row += 3)
+            device->setRows(*matrix, row, std::min(k, row + 3), w.data() + row * n);
+        }
+        // The result lies where the residual is.
+        float *out = tensor(residual), *biasData = tensor(bias), *xData = tensor(x);
+        device->beginStep({0, 0});
+        device->product({matrix.get(), xData, more ? biasData : nullptr, more ? out : nullptr, out,
+                         m, more ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE});
+        device->endStep();
+        std::vector<float> result = valuesOf(out, residual.size());
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = more ? bias[j] : 0;
+            for (int64_t l = 0; l < k; ++l)
+              sum += static_cast<double>(x[i * k + l]) * w[l * n + j];
+            if (more)
+              sum = std::max(sum, 0.0) + residual[i * n + j];
+            EXPECT_NEAR(result[i * n + j], sum, 1e-4) << m << " " << k << " " << n;
+          }
+      }
+}
+
+TEST_P(DeviceTest, BatchProductsBroadcast) {
+  int64_t batch = 3, m = 5, k = 9, n = 17;
+  std::vector<float> a = numbers(batch * m * k, 1), b = numbers(batch * k * n, 2);
+  float *aData = tensor(a), *bData = tensor(b), *out = tensor(numbers(batch * m * n, 3));
+  for (int64_t aStride : {int64_t(0), m * k})
+    for (int64_t bStride : {int64_t(0), k * n}) {
+      device->beginStep({0, 0});
+      device->batchProduct({aData, bData, out, batch, m, k, n, aStride, bStride});
+      device->endStep();
+      std::vector<float> result = valuesOf(out, static_cast<size_t>(batch * m * n));
+      for (int64_t i = 0; i < batch * m * n; ++i) {
+        int64_t p = i / (m * n), row = i / n % m, column = i % n;
+        double sum = 0;
+        for (int64_t l = 0; l < k; ++l)
+          sum +=
+              static_cast<double>(a[p * aStride + row * k + l]) * b[p * bStride + l * n + column];
+        EXPECT_NEAR(result[i], sum, 1e-4);
+      }
+    }
+}
+
+TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
+  // All scores alike: a query's result is the mean of the values that it sees.
+  int64_t tokens = 6, heads = 4, kvHeads = 2, size = 8;
+  std::vector<float> v = numbers(tokens * kvHeads * size, 1);
+  tpc_attention_args args = {};
+  args.q = tensor(std::vector<float>(static_cast<size_t>(tokens * heads * size), 0.0f));
+  args.k = tensor(numbers(tokens * kvHeads * size, 2));
+  args.v = tensor(v);
+  args.out = tensor(numbers(tokens * heads * size, 3));
+  args.batch = 1;
+  args.seq_q = args.seq_k = tokens;
+  args.heads_q = heads;
+  args.heads_kv = kvHeads;
+  args.head_size = args.value_size = size;
+  args.q_row_stride = args.out_row_stride = heads * size;
+  args.k_row_stride = args.v_row_stride = kvHeads * size;
+  args.scale = 1;
+  args.causal = 1;
+  device->beginStep({0, 0});
+  device->attention(args);
+  const float *out = args.out;
+  args = {};
+  device->endStep();
+  std::vector<float> result = valuesOf(out, static_cast<size_t>(tokens * heads * size));
+  for (int64_t i = 0; i < tokens; ++i)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t d = 0; d < size; ++d) {
+        double sum = 0;
+        for (int64_t j = 0; j <= i; ++j)
+          sum += v[(j * kvHeads + h / 2) * size + d];
+        EXPECT_NEAR(result[(i * heads + h) * size + d], sum / static_cast<double>(i + 1), 1e-5);
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, DeviceTest, testing::Values(&cpuDevices));
+INSTANTIATE_TEST_SUITE_P(Late, DeviceTest, testing::Values(&conformance::lateDevices));
+
+// What the others rely on: host code that touches a tensor is found out.
+TEST(LateDeviceDeathTest, TensorsAreNotTheHosts) {
+  chooseDevices(conformance::lateDevices());
+  auto world = World::threads(Grid({{"tp", 1}}), 1);
+  DeviceMemory memory(*world->local(0).device, 64);
+  EXPECT_DEATH(*static_cast<volatile float *>(memory.data()) = 1, "");
+  chooseDevices(cpuDevices());
+}
+
+} // namespace

@@ -1,0 +1,82 @@
+//===- Compute.cpp - the ABI's computation --------------------------------===//
+//
+// Checks arguments, settles what is empty, and hands the rest to the device.
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/Context.h"
+#include "core/Device.h"
+#include <algorithm>
+
+using namespace tpc::rt;
+
+namespace {
+
+/// Fails unless `index` is a place in one of the program's tables.
+void checkPlace(tpc_context &ctx, const char *what, int32_t index, int32_t tpc_program::*count) {
+  if (!ctx.code || index < 0 || index >= ctx.code->*count)
+    fail(ctx,
+         "internal error: the program has no " + std::string(what) + " " + std::to_string(index));
+}
+
+} // namespace
+
+extern "C" const void *tpc_constant(tpc_context *ctx, int32_t index) {
+  checkPlace(*ctx, "constant", index, &tpc_program::num_constants);
+  return ctx->device->constant(index);
+}
+
+extern "C" void tpc_copy(tpc_context *ctx, void *to, const void *from, int64_t bytes) {
+  if (bytes > 0)
+    ctx->device->copy(to, from, bytes);
+}
+
+extern "C" void tpc_set_env(tpc_context *ctx, int32_t place, int64_t value) {
+  if (place < 0 || place >= ctx->envSize)
+    fail(*ctx, "internal error: env has no place " + std::to_string(place));
+  ctx->device->setEnv(place, value);
+}
+
+extern "C" void tpc_launch(tpc_context *ctx, int32_t kernel, void *const *operands, int32_t count,
+                           int64_t rows, int64_t grain) {
+  checkPlace(*ctx, "kernel", kernel, &tpc_program::num_kernels);
+  if (rows > 0)
+    ctx->device->launch(kernel, operands, count, rows, std::max<int64_t>(grain, 1));
+}
+
+extern "C" void tpc_matmul(tpc_context *ctx, int32_t parameter, const float *x, const float *bias,
+                           const float *residual, float *out, int64_t m, int64_t k, int64_t n,
+                           int32_t epilogue) {
+  if (m <= 0 || n <= 0)
+    return;
+  auto &matrices = ctx->data.matrices;
+  const Matrix *matrix = parameter >= 0 && static_cast<size_t>(parameter) < matrices.size()
+                             ? matrices[parameter].get()
+                             : nullptr;
+  if (!matrix)
+    fail(*ctx,
+         "internal error: parameter " + std::to_string(parameter) + " was not packed for products");
+  if (matrix->k != k || matrix->n != n)
+    fail(*ctx, "internal error: parameter " + std::to_string(parameter) + " is [" +
+                   std::to_string(matrix->k) + ", " + std::to_string(matrix->n) +
+                   "], but a product takes it as [" + std::to_string(k) + ", " + std::to_string(n) +
+                   "]");
+  ctx->device->product({matrix, x, bias, residual, out, m, epilogue});
+}
+
+extern "C" void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *b, float *out,
+                                 int64_t batch, int64_t m, int64_t k, int64_t n,
+                                 int64_t aBatchStride, int64_t bBatchStride) {
+  if (batch > 0 && m > 0 && n > 0)
+    ctx->device->batchProduct({a, b, out, batch, m, k, n, aBatchStride, bBatchStride});
+}
+
+extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) {
+  const tpc_attention_args &a = *args;
+  if (a.batch <= 0 || a.seq_q <= 0 || a.heads_q <= 0 || a.value_size <= 0)
+    return;
+  if (a.heads_kv <= 0 || a.heads_q % a.heads_kv != 0)
+    fail(*ctx, "internal error: attention: " + std::to_string(a.heads_kv) +
+                   " kv heads cannot serve " + std::to_string(a.heads_q) + " query heads");
+  ctx->device->attention(a);
+}

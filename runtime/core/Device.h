@@ -1,0 +1,179 @@
+//===- Device.h - where tensors are, and what computes on them ------------===//
+//
+// One object per rank, used by the rank's thread. The entry points of the ABI (Compute.cpp,
+// Collectives.cpp) check arguments and settle what is empty; what arrives here has something to do.
+//
+// Addresses of tensors are the device's. Nobody else reads or writes what is there, but as said
+// below; they may be added to. Work (copy, launch, product, batchProduct, attention) and changes of
+// env may be done later than they are called for, and in any order in which each sees what it would
+// see if all were done at once in the order of the calls: so what is named once may be reused for
+// what comes next. Whoever has read() something, or ended a step, knows that all before is done.
+// Rows of a launch may be divided and run in any order, and rows beyond the last may be run as
+// well. Lists of operands and arguments are read before a call returns.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CORE_DEVICE_H
+#define TPC_RT_CORE_DEVICE_H
+
+#include "tpc/runtime.h"
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace tpc::rt {
+
+/// The right side of a product, f32[k, n], in the layout that the device likes.
+class Matrix {
+public:
+  virtual ~Matrix();
+  const int64_t k, n;
+
+protected:
+  Matrix(int64_t k, int64_t n) : k(k), n(n) {}
+};
+
+/// out[m, n] = epilogue(x[m, k] * matrix[k, n] + bias[n]) + residual[m, n], as tpc_matmul says.
+struct Product {
+  const Matrix *matrix; ///< outlives the step
+  const float *x, *bias, *residual;
+  float *out;
+  int64_t m;
+  int32_t epilogue;
+};
+
+/// As tpc_batch_matmul says.
+struct BatchProduct {
+  const float *a, *b;
+  float *out;
+  int64_t batch, m, k, n, aStride, bStride;
+};
+
+class Device {
+public:
+  virtual ~Device();
+
+  //===--- memory ---------------------------------------------------------===//
+
+  /// 64-byte aligned, also if empty; contents are unspecified. Null if there is none.
+  virtual void *allocate(int64_t bytes) = 0;
+  /// After the work that was called for before.
+  virtual void release(void *memory) = 0;
+  /// What is there is not needed by work that is called for after this.
+  virtual void discard(void *memory, int64_t bytes);
+  /// A tensor of the host for work to read: it stays where it is, unchanged, until `unshare` of
+  /// what this returns has done all work that was called for before.
+  virtual const void *share(const void *host, int64_t bytes) = 0;
+  virtual void unshare(const void *shared) = 0;
+
+  /// The host writes all `bytes` to the address that begin returns; after end they are at `to`. One
+  /// at a time.
+  virtual std::byte *beginWrite(void *to, int64_t bytes) = 0;
+  virtual void endWrite() = 0;
+  /// The host reads what is at `from`, all work before done. One at a time.
+  virtual const std::byte *beginRead(const void *from, int64_t bytes) = 0;
+  virtual void endRead() = 0;
+
+  /// Between these, all work before done, this and other ranks of the process may read and write
+  /// the device's memory at its own addresses, and no work is called for: what transports over host
+  /// memory need. A device whose memory the host does not have comes with transports that do not
+  /// ask for it.
+  virtual void beginAccess() = 0;
+  virtual void endAccess() = 0;
+
+  //===--- what stays from step to step ----------------------------------===//
+
+  /// Kernels are those of this program from now on, which outlives the device.
+  virtual void load(const tpc_program &program) = 0;
+  /// A constant of the program, as it is in the device's memory.
+  virtual const void *constant(int32_t index) = 0;
+  /// A matrix whose rows then are handed over in pieces, so that a dense copy of the whole never
+  /// exists. Throws std::bad_alloc.
+  virtual std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n) = 0;
+  /// Rows [row0, row1), dense, from the host's memory.
+  virtual void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) = 0;
+  /// The transpose of a dense [n, k] in the device's memory, which outlives it.
+  virtual std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n) = 0;
+
+  //===--- a step ---------------------------------------------------------===//
+
+  /// What kernels see from now on.
+  virtual void beginStep(const std::vector<int64_t> &env) = 0;
+  virtual void setEnv(int32_t place, int64_t value) = 0;
+  virtual void copy(void *to, const void *from, int64_t bytes) = 0;
+  virtual void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
+                      int64_t grain) = 0;
+  virtual void product(const Product &product) = 0;
+  virtual void batchProduct(const BatchProduct &product) = 0;
+  virtual void attention(const tpc_attention_args &args) = 0;
+  /// All is done. What kernels have met, which is forgotten.
+  virtual tpc_status endStep() = 0;
+};
+
+/// A piece of the device's memory as the host sees it, for as long as this lives.
+class Reading {
+public:
+  Reading(Device &device, const void *from, int64_t bytes)
+      : device(device), data(device.beginRead(from, bytes)) {}
+  Reading(const Reading &) = delete;
+  Reading &operator=(const Reading &) = delete;
+  ~Reading() { device.endRead(); }
+
+private:
+  Device &device;
+
+public:
+  const std::byte *const data;
+};
+
+/// Memory of a device that is given back.
+class DeviceMemory {
+public:
+  /// Throws std::bad_alloc.
+  DeviceMemory(Device &device, int64_t bytes) : device(&device), memory(device.allocate(bytes)) {
+    if (!memory)
+      throw std::bad_alloc();
+  }
+  DeviceMemory(DeviceMemory &&other) : device(other.device), memory(other.memory) {
+    other.memory = nullptr;
+  }
+  DeviceMemory &operator=(DeviceMemory &&) = delete;
+  ~DeviceMemory() {
+    if (memory)
+      device->release(memory);
+  }
+  void *data() const { return memory; }
+
+private:
+  Device *device;
+  void *memory;
+};
+
+/// A kind of device, before a rank has one.
+class DeviceKind {
+public:
+  virtual ~DeviceKind();
+  virtual const char *name() const = 0;
+  /// Which of its library's kernels it runs, such as "avx2".
+  virtual const char *kernels() const = 0;
+  /// What is wrong with variables of the environment that are for it. Empty: nothing.
+  virtual std::string environmentProblem() const;
+  /// Bytes that a matrix takes.
+  virtual int64_t matrixBytes(int64_t k, int64_t n) const = 0;
+  virtual std::unique_ptr<Device> make(tpc_context &ctx) const = 0;
+};
+
+/// Processors: cpu/.
+const DeviceKind &cpuDevices();
+
+/// What ranks of this process compute on: processors, unless something else has been chosen before
+/// the first world was made.
+const DeviceKind &deviceKind();
+void chooseDevices(const DeviceKind &kind);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CORE_DEVICE_H

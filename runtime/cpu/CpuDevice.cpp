@@ -1,0 +1,65 @@
+//===- CpuDevice.cpp - processors as a device -----------------------------===//
+
+#include "cpu/CpuDevice.h"
+#include "core/Context.h"
+#include "core/HostMemory.h"
+#include "cpu/Kernels.h"
+#include "cpu/Parallel.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace tpc::rt {
+
+void *CpuDevice::allocate(int64_t bytes) {
+  return bytes < 0 ? nullptr : allocateTensor(static_cast<size_t>(bytes));
+}
+
+void CpuDevice::release(void *memory) { std::free(memory); }
+
+void CpuDevice::copy(void *to, const void *from, int64_t bytes) {
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+void CpuDevice::launch(int32_t kernel, void *const *operands, int32_t, int64_t rows,
+                       int64_t grain) {
+  tpc_kernel_fn function = program->kernels[kernel].function;
+  // At least `grain` rows each, and a few pieces for each thread: enough to even out, few enough to
+  // keep a thread on neighbouring rows.
+  int64_t most = ctx.threadsPerRank == 1 ? 1 : 3 * ctx.threadsPerRank;
+  int64_t pieces = std::clamp<int64_t>(rows / grain, 1, most);
+  forEachTask(ctx, ctx.threadsPerRank, pieces, [&](int64_t piece, int) {
+    Part part = partOf(rows, pieces, piece);
+    function(env.data(), &status, operands, part.offset, part.offset + part.size);
+  });
+}
+
+tpc_status CpuDevice::endStep() { return std::exchange(status, tpc_status{}); }
+
+namespace {
+class CpuDevices : public DeviceKind {
+public:
+  const char *name() const override { return "cpu"; }
+  const char *kernels() const override { return rt::kernels().name; }
+  std::string environmentProblem() const override {
+    const char *wanted = std::getenv("TPC_CPU");
+    if (!wanted || !*wanted || kernelsNamed(wanted))
+      return "";
+    return std::string("TPC_CPU=") + wanted +
+           ": there are no such kernels, or this processor cannot run them; the best here are " +
+           rt::kernels().name;
+  }
+  int64_t matrixBytes(int64_t k, int64_t n) const override { return PackedMatrix::bytesFor(k, n); }
+  std::unique_ptr<Device> make(tpc_context &ctx) const override {
+    return std::make_unique<CpuDevice>(ctx);
+  }
+};
+} // namespace
+
+const DeviceKind &cpuDevices() {
+  static const CpuDevices devices;
+  return devices;
+}
+
+} // namespace tpc::rt

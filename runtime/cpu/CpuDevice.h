@@ -1,0 +1,104 @@
+//===- CpuDevice.h - processors as a device -------------------------------===//
+//
+// Memory is the host's own, and all work is done when it is called for, on the rank's threads.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CPU_CPUDEVICE_H
+#define TPC_RT_CPU_CPUDEVICE_H
+
+#include "core/Arena.h"
+#include "core/Device.h"
+#include <memory>
+#include <new>
+#include <vector>
+
+namespace tpc::rt {
+
+/// A right side in panels (GemmJob), or the transpose of a dense one, which is left as it is:
+/// products pack panels of it as they go, which costs them little if they have more than a few
+/// rows.
+class PackedMatrix : public Matrix {
+public:
+  /// Throws std::bad_alloc.
+  PackedMatrix(int64_t k, int64_t n);
+  PackedMatrix(const float *transposed, int64_t k, int64_t n)
+      : Matrix(k, n), transposed(transposed) {}
+
+  void setRows(int64_t row0, int64_t row1, const float *rows);
+  const float *data() const { return panels.get(); }
+  static int64_t bytesFor(int64_t k, int64_t n);
+
+  const float *const transposed = nullptr; ///< [n, k], or null
+
+private:
+  struct Free {
+    void operator()(float *p) const;
+  };
+  std::unique_ptr<float, Free> panels;
+};
+
+/// What an operation works in, while this lives. Throws std::bad_alloc.
+class Scratch {
+public:
+  Scratch(Arena &arena, int64_t floats)
+      : arena(arena),
+        data(static_cast<float *>(arena.push(floats * static_cast<int64_t>(sizeof(float))))) {
+    if (!data)
+      throw std::bad_alloc();
+  }
+  Scratch(const Scratch &) = delete;
+  Scratch &operator=(const Scratch &) = delete;
+  ~Scratch() { arena.pop(data); }
+
+private:
+  Arena &arena;
+
+public:
+  float *const data;
+};
+
+class CpuDevice : public Device {
+public:
+  explicit CpuDevice(tpc_context &ctx) : ctx(ctx), scratch(*this) {}
+
+  void *allocate(int64_t bytes) override;
+  void release(void *memory) override;
+  const void *share(const void *host, int64_t) override { return host; }
+  void unshare(const void *) override {}
+  std::byte *beginWrite(void *to, int64_t) override { return static_cast<std::byte *>(to); }
+  void endWrite() override {}
+  const std::byte *beginRead(const void *from, int64_t) override {
+    return static_cast<const std::byte *>(from);
+  }
+  void endRead() override {}
+  void beginAccess() override {}
+  void endAccess() override {}
+
+  void load(const tpc_program &loaded) override { program = &loaded; }
+  const void *constant(int32_t index) override { return program->constants[index].data; }
+  std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n) override;
+  void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) override;
+  std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n) override;
+
+  void beginStep(const std::vector<int64_t> &values) override { env = values; }
+  void setEnv(int32_t place, int64_t value) override { env[place] = value; }
+  void copy(void *to, const void *from, int64_t bytes) override;
+  void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
+              int64_t grain) override;
+  void product(const Product &product) override;
+  void batchProduct(const BatchProduct &product) override;
+  void attention(const tpc_attention_args &args) override;
+  tpc_status endStep() override;
+
+private:
+  tpc_context &ctx;
+  Arena scratch;
+  const tpc_program *program = nullptr;
+  std::vector<int64_t> env;
+  tpc_status status = {};
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CPU_CPUDEVICE_H

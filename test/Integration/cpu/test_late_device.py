@@ -1,0 +1,46 @@
+"""Programs on a device that does what it may (runtime/conformance/LateDevice.h): late, in pieces, on memory that the host cannot
+touch and that holds NaN where nothing was written. Nothing of that changes a bit."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from harness import BUILD, Executable, configured, run
+from models import COMMITTED, FAMILIES
+
+ALL = {**COMMITTED, **FAMILIES}
+
+
+@dataclass
+class LateExecutable(Executable):
+    def command(self, transport="threads"):
+        *launcher, program = super().command(transport)
+        return [*launcher, str(BUILD / "test" / "bin" / "tpc-run-late"), program]
+
+
+# Caches and none, two kinds of layers, ALiBi, grouped heads; every collective that models have.
+@pytest.mark.parametrize("name, grid, transport", [
+    ("gpt2-tiny", "tp1", "threads"),
+    ("gpt2-tiny", "tp2,pp2,sp,mb2", "threads"),
+    ("gpt2-tiny", "tp2,pp2", "mpi"),
+    ("llama-past", "tp2,mb2", "threads"),
+    ("gemma2-past", "tp2,dp2", "threads"),
+    ("bloom-dynamo", "tp3,sp", "threads"),
+    ("falcon-past", "pp2,mb2", "threads"),
+    ("qwen2-dynamo", "tp2", "threads"),
+])
+def test_a_late_device_computes_the_same_bits(tpcc, mpi, tmp_path, name, grid, transport):
+    model = ALL[name]
+    program = tpcc.compile(model.path, grid)
+    outputs = [output["name"] for output in program.describe()["outputs"]]
+    late = LateExecutable(tmp_path / "program.so", program.grid, tmp_path)
+    tpcc.call([model.path, f"--megatron-shard={grid}", "--emit=obj", "-o", tmp_path / "program.o"]).check()
+    run([configured("CMAKE_CXX_COMPILER"), "-shared", tmp_path / "program.o", "-o", late.path]).check()
+    inputs = model.inputs(3, 5, padding="left" if model.padded else "none", past=4 if model.past_name else 0)
+    expected = program.run(inputs, outputs, transport)
+    for seed in (1, 2):
+        found = late.run(inputs, outputs, transport,
+                         env={"TPC_LATE_SEED": str(seed), "TPC_RUNTIME_DIR": str(BUILD / "lib")})
+        for output in outputs:
+            assert np.array_equal(found[output].view(np.uint8), expected[output].view(np.uint8)), (output, seed)
