@@ -64,6 +64,20 @@ func.func private @shared_left(%x: tensor<3x6xf32>, %y: tensor<5x6x7xf32>) -> te
   return %0 : tensor<5x3x7xf32>
 }
 
+// A constant: where the device has it. Equal ones are one.
+// CHECK-LABEL: llvm.func internal @constants(
+// CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK: %[[A:.*]] = llvm.call @tpc_constant(%arg0, %[[I32_0]])
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg2, %[[A]],
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg3, %[[A]],
+func.func private @constants(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %a = tpc.constant dense<2.0> : tensor<4x4xf32> : tensor<4x4xf32>
+  %0 = tpc.matmul %x, %a : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  %b = tpc.constant dense<2.0> : tensor<4x4xf32> : tensor<4x4xf32>
+  %1 = tpc.matmul %y, %b : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
+}
+
 // A kernel: its arguments in order, the number of rows, and how many of them are worth waking a thread: 8192 / 16 + 1.
 // CHECK-LABEL: llvm.func internal @kernel_call(
 // CHECK-DAG: %[[C513:.*]] = llvm.mlir.constant(513 : i64)

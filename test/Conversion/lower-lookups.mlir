@@ -7,7 +7,10 @@ tpc.weight @table in "/w.bin" at 64 : tensor<10x4xf32>
 // CHECK: llvm.mlir.global internal constant @tpc_node_0("/emb\00")
 // CHECK-LABEL: llvm.func internal @kernel_embedding(
 // CHECK-SAME: %arg0: !llvm.ptr, %[[STATUS:.*]]: !llvm.ptr, %arg2: !llvm.ptr, %arg3: i64, %arg4: i64
+// A launch may cover more rows than there are.
+// CHECK: %[[HI:.*]] = llvm.intr.smin(%arg4, %{{.*}})
 // CHECK: %[[N:.*]] = llvm.mlir.constant(10 : i64)
+// CHECK: llvm.icmp "slt" %arg3, %[[HI]]
 // CHECK: %[[ID:.*]] = llvm.load {{.*}}access_groups{{.*}} -> i64
 // CHECK: %[[NEGATIVE:.*]] = arith.cmpi slt, %[[ID]]
 // CHECK: %[[BACK:.*]] = arith.addi %[[ID]], %[[N]]
