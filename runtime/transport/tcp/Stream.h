@@ -23,8 +23,8 @@ public:
   /// The socket that is to be polled, and for what, before one sleeps: until it can be written to,
   /// or read from, or both. False if that is so already.
   virtual bool prepareSleep(bool toWrite, bool toRead, int &socket, short &events) = 0;
-  /// After sleep.
-  virtual void wake() = 0;
+  /// After sleep; `ready`: the socket is.
+  virtual void wake(bool ready) = 0;
 };
 
 /// Over a socket.
@@ -35,7 +35,7 @@ public:
   int64_t read(std::span<const iovec> parts) override;
   bool hasEnded() const override { return ended; }
   bool prepareSleep(bool toWrite, bool toRead, int &descriptor, short &events) override;
-  void wake() override {}
+  void wake(bool) override {}
 
 private:
   /// The bytes of a system call's result.

@@ -4,7 +4,6 @@
 #include "core/Spin.h"
 #include "transport/messages/MessageTransport.h"
 #include <algorithm>
-#include <poll.h>
 #include <unistd.h>
 
 namespace tpc::rt {
@@ -135,7 +134,8 @@ Messenger::Progress TcpMessenger::advance() {
 
 void TcpMessenger::sleep(double) {
   constexpr int longest = 50; // milliseconds
-  std::vector<pollfd> polled;
+  polled.clear();
+  sleepers.clear();
   bool isReady = false;
   for (int rank : active) {
     Peer &peer = peers[rank];
@@ -150,13 +150,13 @@ void TcpMessenger::sleep(double) {
       continue; // it would be ready at once
     }
     pollfd &item = polled.emplace_back();
+    sleepers.push_back(peer.stream.get());
     isReady |= !peer.stream->prepareSleep(
         !peer.sends.isDone(), !peer.receives.isDone() && !peer.isAstray, item.fd, item.events);
   }
   poll(polled.data(), polled.size(), isReady ? 0 : longest);
-  for (int rank : active)
-    if (!peers[rank].stream->hasEnded())
-      peers[rank].stream->wake();
+  for (size_t i = 0; i < sleepers.size(); ++i)
+    sleepers[i]->wake(polled[i].revents != 0);
 }
 
 void TcpMessenger::findMissing(std::vector<int> &missing) {

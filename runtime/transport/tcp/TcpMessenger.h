@@ -7,6 +7,7 @@
 #include "transport/sockets/Socket.h"
 #include "transport/tcp/Stream.h"
 #include <memory>
+#include <poll.h>
 
 namespace tpc::rt {
 
@@ -54,6 +55,8 @@ private:
 
   std::vector<Peer> peers;
   std::vector<int> active; ///< peers with open messages
+  std::vector<pollfd> polled;
+  std::vector<Stream *> sleepers; ///< of `polled`
 };
 
 } // namespace tpc::rt

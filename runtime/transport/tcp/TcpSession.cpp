@@ -3,6 +3,7 @@
 #include "core/Cores.h"
 #include "transport/messages/ProcessSession.h"
 #include "transport/sockets/Rendezvous.h"
+#include "transport/tcp/SharedRings.h"
 #include "transport/tcp/TcpMessenger.h"
 #include <algorithm>
 #include <cerrno>
@@ -66,6 +67,7 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
   Attendee self = Attendee::self();
   Meeting meeting;
   std::vector<Socket> sockets(1);
+  std::vector<std::unique_ptr<Stream>> streams(role.size);
   if (role.size == 1) {
     meeting.attendees = {self};
   } else {
@@ -86,12 +88,12 @@ std::shared_ptr<Session> joinTcp(const Launcher &launcher, std::string &error, d
     bool met = role.rank == 0
                    ? receiveAll(role, self, std::move(first), where, patience, meeting, error)
                    : attend(role, self, where, find, patience, meeting, error);
-    if (!met || !connectAll(role, meeting, std::move(listener), patience, sockets, error))
+    if (!met || !connectAll(role, meeting, std::move(listener), patience, sockets, error) ||
+        !shareRings(role, meeting, patience, sockets, streams, error))
       return complain();
   }
-  std::vector<std::unique_ptr<Stream>> streams(role.size);
   for (int peer = 0; peer < role.size; ++peer)
-    if (peer != role.rank)
+    if (peer != role.rank && !streams[peer])
       streams[peer] = std::make_unique<SocketStream>(std::move(sockets[peer]));
   ProcessSession::Place place{role.rank, role.size, meeting.ranksOnHost(role.rank),
                               std::min(meeting.coresOnHost(role.rank), quotaCores())};
