@@ -7,25 +7,28 @@
 
 #include "tpc/Conversion/Lower.h"
 
-#include "lld/Common/CommonLinkerContext.h"
 #include "lld/Common/Driver.h"
-#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/Errno.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Signals.h"
-#include "llvm/Support/WithColor.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <cstdlib>
+#include <fcntl.h>
 #include <mutex>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
 
 LLD_HAS_DRIVER(elf)
 
 using namespace mlir;
 namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
+namespace cl = llvm::cl;
 
 static llvm::Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
@@ -62,88 +65,162 @@ static std::string defaultRuntimeDir() {
   return dir.str().str();
 }
 
-// lld registers options of LLVM's code generator, parses an (empty) list of them
-// and sets all registered options back to their defaults. Those of the program
-// around, which are parsed by now, must not be among them.
-static void retireOptions() {
-  llvm::SmallPtrSet<llvm::cl::Option *, 32> options;
-  llvm::cl::SubCommand &all = llvm::cl::SubCommand::getTopLevel();
-  for (auto &entry : all.OptionsMap)
-    options.insert(entry.second);
-  options.insert(all.PositionalOpts.begin(), all.PositionalOpts.end());
-  options.insert(all.SinkOpts.begin(), all.SinkOpts.end());
-  if (all.ConsumeAfterOpt)
-    options.insert(all.ConsumeAfterOpt);
-  for (llvm::cl::Option *option : options)
-    option->removeArgument();
-}
-
 namespace {
-/// Files that must not stay behind, whether linking ends, fails, or is interrupted.
-class Temporaries {
+/// lld sets all options of LLVM's command line that are registered back to their defaults. Those of
+/// the program around, which are parsed by now, are not registered meanwhile.
+class HiddenOptions {
 public:
-  explicit Temporaries(llvm::StringRef output) : output(output), handler(onFatalError, this) {}
-  ~Temporaries() { remove(); }
-
-  std::error_code create(const llvm::Twine &model, llvm::SmallVectorImpl<char> &path, int *fd) {
-    std::error_code error =
-        fd ? fs::createUniqueFile(model, *fd, path) : fs::createUniqueFile(model, path);
-    if (!error) {
-      files.push_back(std::string(path.data(), path.size()));
-      llvm::sys::RemoveFileOnSignal(files.back());
+  HiddenOptions() {
+    for (cl::SubCommand *command : cl::getRegisteredSubcommands()) {
+      hidden.push_back({command, *command});
+      clear(*command);
     }
-    return error;
   }
-  void remove() {
-    for (const std::string &file : files) {
-      fs::remove(file);
-      llvm::sys::DontRemoveFileOnSignal(file);
+  ~HiddenOptions() {
+    for (auto &[command, options] : hidden) {
+      // Those that came meanwhile stay.
+      options.OptionsMap.insert(command->OptionsMap.begin(), command->OptionsMap.end());
+      append(options.PositionalOpts, command->PositionalOpts);
+      append(options.SinkOpts, command->SinkOpts);
+      command->OptionsMap = std::move(options.OptionsMap);
+      command->PositionalOpts = std::move(options.PositionalOpts);
+      command->SinkOpts = std::move(options.SinkOpts);
+      command->ConsumeAfterOpt = options.ConsumeAfterOpt;
     }
-    files.clear();
   }
 
 private:
-  /// A stream of lld's that could not be written, for instance.
-  [[noreturn]] static void onFatalError(void *self, const char *reason, bool) {
-    auto *temporaries = static_cast<Temporaries *>(self);
-    temporaries->remove();
-    llvm::WithColor::error(llvm::errs(), "tpcc")
-        << "cannot write '" << temporaries->output << "': " << reason << "\n";
-    std::_Exit(1);
+  struct Options {
+    Options(const cl::SubCommand &command)
+        : OptionsMap(command.OptionsMap), PositionalOpts(command.PositionalOpts),
+          SinkOpts(command.SinkOpts), ConsumeAfterOpt(command.ConsumeAfterOpt) {}
+    llvm::DenseMap<llvm::StringRef, cl::Option *> OptionsMap;
+    llvm::SmallVector<cl::Option *, 4> PositionalOpts, SinkOpts;
+    cl::Option *ConsumeAfterOpt;
+  };
+  static void clear(cl::SubCommand &command) {
+    command.OptionsMap.clear();
+    command.PositionalOpts.clear();
+    command.SinkOpts.clear();
+    command.ConsumeAfterOpt = nullptr;
+  }
+  static void append(llvm::SmallVectorImpl<cl::Option *> &to, llvm::ArrayRef<cl::Option *> more) {
+    for (cl::Option *option : more)
+      if (!llvm::is_contained(to, option))
+        to.push_back(option);
   }
 
-  std::string output;
-  std::vector<std::string> files;
-  llvm::ScopedFatalErrorHandler handler;
+  llvm::SmallVector<std::pair<cl::SubCommand *, Options>> hidden;
+};
+
+/// An input that lld finds by a path, in memory.
+class MemoryFile {
+public:
+  explicit MemoryFile(const char *name) : fd(memfd_create(name, MFD_CLOEXEC)) {}
+  ~MemoryFile() {
+    if (fd >= 0)
+      close(fd);
+  }
+  MemoryFile(const MemoryFile &) = delete;
+  MemoryFile &operator=(const MemoryFile &) = delete;
+
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd); }
+  const int fd;
+};
+
+/// What lld writes to a path. Of a file it would make another one beside it, and end the process
+/// when the disk is full.
+class MemoryOutput {
+public:
+  MemoryOutput() {
+    if (pipe2(ends, O_CLOEXEC))
+      return;
+    isOpen = true;
+    reader = std::thread([this] {
+      llvm::SmallVector<char, 0> piece(1 << 16);
+      while (true) {
+        ssize_t size =
+            llvm::sys::RetryAfterSignal(-1, read, ends[0], (void *)piece.data(), piece.size());
+        if (size <= 0)
+          return;
+        bytes.append(piece.begin(), piece.begin() + size);
+      }
+    });
+  }
+  ~MemoryOutput() { (void)finish(); }
+  MemoryOutput(const MemoryOutput &) = delete;
+  MemoryOutput &operator=(const MemoryOutput &) = delete;
+
+  std::string path() const { return "/proc/self/fd/" + std::to_string(ends[1]); }
+  /// All that was written. Nothing is taken any more.
+  llvm::ArrayRef<char> finish() {
+    if (reader.joinable()) {
+      close(ends[1]);
+      reader.join();
+      close(ends[0]);
+    }
+    return bytes;
+  }
+
+  bool isOpen = false;
+
+private:
+  int ends[2] = {-1, -1};
+  llvm::SmallVector<char, 0> bytes;
+  std::thread reader;
 };
 } // namespace
 
+static llvm::Error cannotWrite(llvm::StringRef path, const llvm::Twine &why) {
+  return makeError("cannot write '" + path + "': " + why);
+}
+
+/// Of `path`, whose file is `fd`. The file stays open.
+static llvm::Error writeAll(int fd, llvm::ArrayRef<char> bytes, llvm::StringRef path) {
+  llvm::raw_fd_ostream os(fd, /*shouldClose=*/false, /*unbuffered=*/true);
+  os.write(bytes.data(), bytes.size());
+  std::error_code error = os.error();
+  os.clear_error();
+  return error ? cannotWrite(path, error.message()) : llvm::Error::success();
+}
+
+/// Runs lld; one thread at a time, for its state is global.
+static llvm::Error runLinker(llvm::ArrayRef<std::string> args) {
+  static std::mutex mutex;
+  static bool usable = true;
+  std::lock_guard lock(mutex);
+  if (!usable)
+    return makeError("the linker failed before and cannot be run again in this process");
+  std::vector<const char *> argv;
+  for (const std::string &arg : args)
+    argv.push_back(arg.c_str());
+  std::string messages;
+  llvm::raw_string_ostream os(messages);
+  HiddenOptions hidden;
+  lld::Result status = lld::lldMain(argv, os, os, {{lld::Gnu, &lld::elf::link}});
+  usable = status.canRunAgain;
+  if (status.retCode)
+    return makeError("linking failed: " + llvm::StringRef(messages).trim());
+  return llvm::Error::success();
+}
+
 llvm::Error mlir::tpc::linkExecutable(llvm::ArrayRef<char> object, llvm::StringRef output,
                                       const LinkOptions &options) {
-  // lld works on files: the object lies beside the output for as long as it
-  // takes, and the output gets its name when it is complete.
-  llvm::SmallString<128> objectPath, result;
-  int fd;
-  Temporaries temporaries(output);
-  if (std::error_code error = temporaries.create(output + "-%%%%%%.o", objectPath, &fd))
-    return makeError("cannot write '" + output + "': " + error.message());
-  {
-    llvm::raw_fd_ostream os(fd, /*shouldClose=*/true);
-    os.write(object.data(), object.size());
-    os.close();
-    if (os.has_error()) {
-      std::string why = os.error().message();
-      os.clear_error();
-      return makeError("cannot write '" + output + "': " + why);
-    }
-  }
-  if (std::error_code error = temporaries.create(output + "-%%%%%%", result, nullptr))
-    return makeError("cannot write '" + output + "': " + error.message());
+  // The output gets its name when it is complete, and nothing is left otherwise.
+  auto file = fs::TempFile::create(output + "-%%%%%%", fs::all_read | fs::all_write | fs::all_exe);
+  if (!file)
+    return cannotWrite(output, llvm::toString(file.takeError()));
+  llvm::scope_exit discard([&] { llvm::consumeError(file->discard()); });
 
-  // On a disk that is full a mapped file is a bus error. LLVM 22.1's lld does the opposite of what
-  // the flag says: with it, the file is written (test_disk_that_is_full would notice).
-  std::vector<std::string> args{"ld.lld",        "-o", result.str().str(), objectPath.str().str(),
-                                "--gc-sections", "-z", "noexecstack",      "--mmap-output-file"};
+  MemoryFile objectFile("tpc-object");
+  MemoryOutput result;
+  if (objectFile.fd < 0 || !result.isOpen)
+    return makeError("cannot make a file in memory: " + llvm::sys::StrError());
+  if (llvm::Error error = writeAll(objectFile.fd, object, output))
+    return error;
+
+  std::vector<std::string> args{"ld.lld",        "-o", result.path(), objectFile.path(),
+                                "--gc-sections", "-z", "noexecstack"};
   if (options.shared) {
     args.push_back("-shared");
   } else {
@@ -180,23 +257,15 @@ llvm::Error mlir::tpc::linkExecutable(llvm::ArrayRef<char> object, llvm::StringR
   }
   args.insert(args.end(), options.inputs.begin(), options.inputs.end());
 
-  std::vector<const char *> argv;
-  for (const std::string &arg : args)
-    argv.push_back(arg.c_str());
-  // lld's state is global.
-  static std::mutex mutex;
-  static bool usable = true;
-  std::lock_guard lock(mutex);
-  if (!usable)
-    return makeError("the linker failed before and cannot be run again in this process");
-  retireOptions();
-  std::string messages;
-  llvm::raw_string_ostream os(messages);
-  lld::Result status = lld::lldMain(argv, os, os, {{lld::Gnu, &lld::elf::link}});
-  usable = status.canRunAgain;
-  if (status.retCode)
-    return makeError("linking failed: " + llvm::StringRef(messages).trim());
-  if (std::error_code error = fs::rename(result, output))
-    return makeError("cannot write '" + output + "': " + error.message());
+  if (llvm::Error error = runLinker(args))
+    return error;
+
+  if (llvm::Error error = writeAll(file->FD, result.finish(), output))
+    return error;
+  discard.release();
+  if (llvm::Error error = file->keep(output)) {
+    std::string why = llvm::toString(std::move(error));
+    return cannotWrite(output, why);
+  }
   return llvm::Error::success();
 }

@@ -1,0 +1,151 @@
+//===- LinkTest.cpp - What the program around finds after linking ---------===//
+
+#include "tpc/Conversion/Lower.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/FileSystem.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace mlir;
+namespace cl = llvm::cl;
+
+namespace {
+
+enum Letter { A, B };
+
+cl::opt<int> number("link-test-number", cl::init(1));
+cl::opt<Letter> letter(cl::values(clEnumValN(A, "link-test-a", ""),
+                                  clEnumValN(B, "link-test-b", "")),
+                       cl::init(A));
+cl::list<std::string> rest(cl::Positional);
+cl::SubCommand command("link-test-command");
+cl::opt<int> commandsNumber("link-test-number", cl::sub(command), cl::init(1));
+
+void parse(std::vector<const char *> arguments) {
+  arguments.insert(arguments.begin(), "LinkTest");
+  std::string messages;
+  llvm::raw_string_ostream os(messages);
+  EXPECT_TRUE(cl::ParseCommandLineOptions(int(arguments.size()), arguments.data(), "", &os))
+      << messages;
+}
+
+/// Of a function `answer` that returns `value`.
+SmallVector<char> makeObject(int value) {
+  DialectRegistry registry;
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registry.insert<LLVM::LLVMDialect>();
+  MLIRContext context(registry);
+  auto module = parseSourceString<ModuleOp>(
+      "llvm.func @answer() -> i32 {\n  %0 = llvm.mlir.constant(" + std::to_string(value) +
+          " : i32) : i32\n  llvm.return %0 : i32\n}",
+      &context);
+  mlir::tpc::LoweringOptions options;
+  options.march = "x86-64";
+  return llvm::cantFail(mlir::tpc::emitObject(*module, options));
+}
+
+class Link : public testing::Test {
+protected:
+  Link() { EXPECT_FALSE(llvm::sys::fs::createUniqueDirectory("link-test", folder)); }
+  ~Link() override { llvm::sys::fs::remove_directories(folder); }
+
+  std::string link(ArrayRef<char> object, const std::string &name) {
+    std::string path = (folder + "/" + name).str();
+    mlir::tpc::LinkOptions options;
+    options.shared = true;
+    llvm::Error error = mlir::tpc::linkExecutable(object, path, options);
+    return error ? llvm::toString(std::move(error)) : "";
+  }
+  int call(const std::string &name) {
+    void *library = dlopen((folder + "/" + name).str().c_str(), RTLD_NOW);
+    auto answer = library ? reinterpret_cast<int (*)()>(dlsym(library, "answer")) : nullptr;
+    int value = answer ? answer() : -1;
+    if (library)
+      dlclose(library);
+    return value;
+  }
+  int countFiles() {
+    std::error_code error;
+    int count = 0;
+    for (llvm::sys::fs::directory_iterator it(folder, error), end; it != end; it.increment(error))
+      ++count;
+    return count;
+  }
+
+  SmallString<128> folder;
+};
+
+} // namespace
+
+TEST_F(Link, WorksInSeveralThreads) {
+  SmallVector<char> objects[] = {makeObject(10), makeObject(11), makeObject(12), makeObject(13)};
+  std::string messages[4];
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] { messages[i] = link(objects[i], "l" + std::to_string(i)); });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(messages[i], "");
+    EXPECT_EQ(call("l" + std::to_string(i)), 10 + i);
+  }
+  EXPECT_EQ(countFiles(), 4);
+}
+
+TEST_F(Link, LeavesTheProgramsOptionsAsTheyAre) {
+  parse({"-link-test-number=7", "-link-test-b", "one"});
+  ASSERT_EQ(link(makeObject(1), "library"), "");
+  EXPECT_EQ(number, 7);
+  EXPECT_EQ(number.getNumOccurrences(), 1);
+  EXPECT_EQ(letter, B);
+  EXPECT_EQ(rest.size(), 1u);
+  EXPECT_TRUE(cl::getRegisteredOptions().contains("link-test-number"));
+
+  // And they can be parsed again.
+  cl::ResetAllOptionOccurrences();
+  parse({"link-test-command", "-link-test-number=5"});
+  ASSERT_EQ(link(makeObject(1), "library"), "");
+  EXPECT_EQ(commandsNumber, 5);
+  EXPECT_TRUE(command);
+  cl::ResetAllOptionOccurrences();
+  EXPECT_EQ(commandsNumber, 1);
+  parse({"-link-test-number=9", "-link-test-b", "one", "two"});
+  EXPECT_EQ(number, 9);
+  EXPECT_EQ(letter, B);
+  EXPECT_EQ(rest.size(), 2u);
+}
+
+TEST_F(Link, LeavesTheProgramsHandlerOfFatalErrors) {
+  llvm::ScopedFatalErrorHandler handler([](void *, const char *reason, bool) {
+    llvm::errs() << "the program's handler: " << reason << "\n";
+    _exit(3);
+  });
+  std::thread other([&] { EXPECT_EQ(link(makeObject(1), "first"), ""); });
+  EXPECT_EQ(link(makeObject(2), "second"), "");
+  other.join();
+  EXPECT_EXIT(llvm::report_fatal_error("to be told"), testing::ExitedWithCode(3),
+              "the program's handler: to be told");
+}
+
+TEST_F(Link, LeavesNothingBehindThatFailed) {
+  char noObject[] = "no object";
+  EXPECT_NE(link(noObject, "library").find("linking failed: "), std::string::npos);
+  EXPECT_EQ(countFiles(), 0);
+  EXPECT_NE(link(makeObject(1), "none/library").find("/none/library': No such file"),
+            std::string::npos);
+  ASSERT_FALSE(llvm::sys::fs::create_directory(folder + "/taken"));
+  EXPECT_NE(link(makeObject(1), "taken").find("cannot write '"), std::string::npos);
+  EXPECT_EQ(countFiles(), 1);
+}
