@@ -9,6 +9,7 @@
 #include "core/Reduce.h"
 #include "core/Half.h"
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -26,11 +27,23 @@ struct Sum {
     }
   }
 };
+// As kernels do (arith.maximumf): NaN if one is, and 0 is more than -0. So it does not matter which
+// part of a dimension is whose.
+template <typename T> bool isNegative(T x) {
+  if constexpr (std::is_integral_v<T>)
+    return x < 0;
+  else
+    return std::signbit(x);
+}
 struct Max {
-  template <typename T> static T apply(T a, T b) { return a > b || a != a ? a : b; }
+  template <typename T> static T apply(T a, T b) {
+    return a > b || a != a || (a == b && !isNegative(a)) ? a : b;
+  }
 };
 struct Min {
-  template <typename T> static T apply(T a, T b) { return a < b || a != a ? a : b; }
+  template <typename T> static T apply(T a, T b) {
+    return a < b || a != a || (a == b && isNegative(a)) ? a : b;
+  }
 };
 
 /// out may be a or b.
