@@ -161,7 +161,6 @@ LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
   auto where = resolve(call, place);
   if (failed(where) || failed(checkExtent(call, partSizes, place, elements, element)))
     return failure();
-  reads.push_back({*where, mayShare});
   SymExpr offset(0);
   Value root = content.step ? content.tensor : getRoot(content.tensor, offset);
   if (!isWritable(where->region)) {
@@ -175,8 +174,11 @@ LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
       return !content.step && isGiven(call, held.tensor, root);
     return held == Content{root, content.step};
   };
-  if (memory.find(*where, offset, isSame))
+  if (const Memory::Held *held = memory.find(*where, offset, isSame)) {
+    // A part is inside of what it is a part of, which is what its slot is known to be apart from.
+    reads.push_back({held->place, mayShare});
     return success();
+  }
   InFlightDiagnostic error = call->emitOpError()
                              << "needs " << describe(content) << ", which is not in the place that "
                              << "it reads, " << where->size.str() << " bytes from "
@@ -212,7 +214,10 @@ LogicalResult PlanChecker::write(Operation *call, Value place, Content content,
                   access.place.size == where->size;
     if (!(isSame && access.mayShare) && !memory.areDisjoint(access.place, *where))
       return call->emitOpError() << "writes " << describe(content)
-                                 << " where it may still have to read";
+                                 << " where it may still have to read: " << where->size.str()
+                                 << " bytes from " << where->begin.str() << " on, and "
+                                 << access.place.size.str() << " from " << access.place.begin.str()
+                                 << " on";
   }
   for (const Place &other : writes)
     if (!memory.areDisjoint(other, *where))

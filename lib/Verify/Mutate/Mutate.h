@@ -65,6 +65,8 @@ struct Mutation {
 
 ArrayRef<Mutation> getCommunicationMutations();
 ArrayRef<Mutation> getComputationMutations();
+/// In a program on buffers.
+ArrayRef<Mutation> getBufferMutations();
 
 } // namespace mlir::tpc::mutate
 

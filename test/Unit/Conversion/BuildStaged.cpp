@@ -2,11 +2,15 @@
 //
 //   tpc-build-staged program.mlir -o program [--emit=llvm|obj|exe] [--march=…] [--time]
 //
+// A program that is on buffers already is only lowered.
+//
 //===----------------------------------------------------------------------===//
 
+#include "tpc/Buffer/Buffer.h"
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Driver/PassPipelines.h"
+#include "tpc/Driver/Register.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -43,8 +47,7 @@ int main(int argc, char **argv) {
   };
 
   mlir::DialectRegistry registry;
-  registry.insert<mlir::tpc::TpcDialect, mlir::func::FuncDialect>();
-  mlir::tpc::registerLowering(registry);
+  ::tpc::registerAllDialects(registry);
   mlir::MLIRContext context(registry);
   mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceFile<mlir::ModuleOp>(input, &context);
   if (!module)
@@ -54,7 +57,10 @@ int main(int argc, char **argv) {
   options.name = sys::path::stem(input).str();
   options.march = march;
   mlir::PassManager pm(&context);
-  ::tpc::buildKernelsPassPipeline(pm);
+  if (module->getOps<mlir::tpc::buffer::FuncOp>().empty()) {
+    ::tpc::buildKernelsPassPipeline(pm);
+    ::tpc::buildBuffersPassPipeline(pm);
+  }
   ::tpc::buildLoweringPassPipeline(pm, options);
   if (times)
     pm.enableTiming();

@@ -1,0 +1,447 @@
+//===- MutateBuffers.cpp - Mistakes in plans of memory --------------------===//
+
+#include "Mutate.h"
+#include "tpc/Buffer/Buffer.h"
+
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::mutate;
+using ::tpc::SymExpr;
+
+//===----------------------------------------------------------------------===//
+// Places
+//===----------------------------------------------------------------------===//
+
+/// Operands that an op reads or writes.
+template <typename EffectT> static SmallVector<OpOperand *> getOperands(Operation *op) {
+  SmallVector<OpOperand *> found;
+  auto effects = dyn_cast<MemoryEffectOpInterface>(op);
+  if (!isa_and_nonnull<buffer::BufferDialect>(op->getDialect()) || !effects)
+    return found;
+  SmallVector<MemoryEffects::EffectInstance> list;
+  effects.getEffects<EffectT>(list);
+  for (auto &effect : list)
+    if (auto *operand = effect.getEffectValue<OpOperand *>();
+        operand && isa<buffer::PlaceType>(operand->get().getType()))
+      found.push_back(operand);
+  return found;
+}
+
+static SmallVector<OpOperand *> getReads(Operation *op) {
+  return getOperands<MemoryEffects::Read>(op);
+}
+static SmallVector<OpOperand *> getWrites(Operation *op) {
+  return getOperands<MemoryEffects::Write>(op);
+}
+static bool isRuntimeCall(Operation *op) { return !getReads(op).empty() || !getWrites(op).empty(); }
+
+/// Other places that an op could name instead.
+static SmallVector<Value> getOthers(Operation *op, Value place, bool ofEqualExtent) {
+  SmallVector<Value> others;
+  auto consider = [&](Value other) {
+    if (other != place && isa<buffer::PlaceType>(other.getType()) &&
+        (!ofEqualExtent || buffer::getExtent(other) == buffer::getExtent(place)))
+      others.push_back(other);
+  };
+  for (Operation &before : llvm::make_range(op->getBlock()->begin(), op->getIterator()))
+    llvm::for_each(before.getResults(), consider);
+  for (Value argument : op->getBlock()->getArguments())
+    consider(argument);
+  return others;
+}
+
+static buffer::ExprAttr add(Mutator &m, buffer::ExprAttr expr, int64_t more) {
+  return buffer::ExprAttr::get(m.context, expr.getExpr() + SymExpr(more));
+}
+
+// Two values are given the same memory.
+static bool shareSlot(Mutator &m) {
+  auto others = [](buffer::SlotOp slot) {
+    SmallVector<buffer::SlotOp> found;
+    for (Operation *user : slot.getFrame().getUsers())
+      if (auto other = dyn_cast<buffer::SlotOp>(user);
+          other && other.getOffset() != slot.getOffset())
+        found.push_back(other);
+    return found;
+  };
+  auto slot = m.pick<buffer::SlotOp>([&](buffer::SlotOp s) { return !others(s).empty(); });
+  if (!slot)
+    return false;
+  auto found = others(slot);
+  slot.setOffsetAttr(found[m.draw(found.size())].getOffset());
+  return true;
+}
+
+static bool shiftSlot(Mutator &m) {
+  auto slot = m.pick<buffer::SlotOp>([](buffer::SlotOp) { return true; });
+  if (slot)
+    slot.setOffsetAttr(add(m, slot.getOffset(), m.draw(2) ? 64 : -64));
+  return bool(slot);
+}
+
+static bool shiftPart(Mutator &m) {
+  auto part = m.pick<buffer::PartOp>([](buffer::PartOp) { return true; });
+  if (part)
+    part.setFromAttr(add(m, part.getFrom(), 1));
+  return bool(part);
+}
+
+static bool smallFrame(Mutator &m) {
+  auto push = m.pick<buffer::PushOp>([](buffer::PushOp) { return true; });
+  if (push)
+    push.setBytesAttr(add(m, push.getBytes(), -64));
+  return bool(push);
+}
+
+static bool wrongExtent(Mutator &m) {
+  auto op = m.pick<Operation *>(
+      [](Operation *o) { return bool(o->getAttrOfType<buffer::ExtentAttr>("extent")); });
+  if (!op)
+    return false;
+  auto extent = op->getAttrOfType<buffer::ExtentAttr>("extent");
+  op->setAttr("extent", buffer::ExtentAttr::get(m.context, add(m, extent.getElements(), -1),
+                                                extent.getElement()));
+  return true;
+}
+
+static bool earlyPop(Mutator &m) {
+  auto pop = m.pick<buffer::PopOp>(
+      [](buffer::PopOp p) { return p->getPrevNode() && !isa<buffer::PushOp>(p->getPrevNode()); });
+  if (pop)
+    pop->moveBefore(pop->getPrevNode());
+  return bool(pop);
+}
+
+// Something is read where another value of the same size lies.
+static bool stalePlace(Mutator &m) {
+  auto fits = [](Operation *op) {
+    return llvm::any_of(getReads(op),
+                        [&](OpOperand *read) { return !getOthers(op, read->get(), true).empty(); });
+  };
+  Operation *op = m.pick<Operation *>(fits);
+  if (!op)
+    return false;
+  for (OpOperand *read : getReads(op))
+    if (auto others = getOthers(op, read->get(), true); !others.empty()) {
+      read->set(others[m.draw(others.size())]);
+      return true;
+    }
+  return false;
+}
+
+// And written where it is not looked for.
+static bool otherResult(Mutator &m) {
+  auto others = [](Operation *op) {
+    auto writes = getWrites(op);
+    return writes.empty() ? SmallVector<Value>() : getOthers(op, writes[0]->get(), true);
+  };
+  Operation *op = m.pick<Operation *>([&](Operation *o) { return !others(o).empty(); });
+  if (!op)
+    return false;
+  auto found = others(op);
+  getWrites(op)[0]->set(found[m.draw(found.size())]);
+  return true;
+}
+
+static bool inPlace(Mutator &m) {
+  auto fits = [](Operation *op) {
+    auto reads = getReads(op), writes = getWrites(op);
+    return !writes.empty() &&
+           llvm::any_of(reads, [&](OpOperand *read) { return read->get() != writes[0]->get(); });
+  };
+  Operation *op = m.pick<Operation *>(fits);
+  if (!op)
+    return false;
+  auto reads = getReads(op);
+  getWrites(op)[0]->set(reads[m.draw(reads.size())]->get());
+  return true;
+}
+
+template <SmallVector<OpOperand *> (*get)(Operation *)> static bool swapPlaces(Mutator &m) {
+  auto findPair = [](Operation *op) -> std::pair<OpOperand *, OpOperand *> {
+    auto list = get(op);
+    for (OpOperand *a : list)
+      for (OpOperand *b : list)
+        if (a->get() != b->get() &&
+            buffer::getExtent(a->get()).getElement() == buffer::getExtent(b->get()).getElement())
+          return {a, b};
+    return {};
+  };
+  Operation *op = m.pick<Operation *>([&](Operation *o) { return findPair(o).first; });
+  if (!op)
+    return false;
+  auto [a, b] = findPair(op);
+  Value first = a->get();
+  a->set(b->get());
+  b->set(first);
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+static bool dropCopy(Mutator &m) {
+  auto copy = m.pick<buffer::CopyOp>([](buffer::CopyOp) { return true; });
+  if (!copy)
+    return false;
+  m.place = copy->getParentOp();
+  copy.erase();
+  return true;
+}
+
+static bool dropCall(Mutator &m) {
+  Operation *op = m.pick<Operation *>(isRuntimeCall);
+  if (!op)
+    return false;
+  m.place = op->getParentOp();
+  op->erase();
+  return true;
+}
+
+static bool duplicateCall(Mutator &m) {
+  Operation *op =
+      m.pick<Operation *>([](Operation *o) { return isRuntimeCall(o) && !isa<buffer::CopyOp>(o); });
+  if (op)
+    m.builder.clone(*op);
+  return op;
+}
+
+static bool reorderCalls(Mutator &m) {
+  auto previous = [](Operation *op) {
+    Operation *before = isRuntimeCall(op) ? op->getPrevNode() : nullptr;
+    return before && isRuntimeCall(before) ? before : nullptr;
+  };
+  Operation *op = m.pick<Operation *>([&](Operation *o) { return previous(o) != nullptr; });
+  if (op)
+    op->moveBefore(previous(op));
+  return op;
+}
+
+/// Sizes and counts. `grain` says what is worth it, and changes no result.
+static SmallVector<NamedAttribute> getCounts(Operation *op) {
+  SmallVector<NamedAttribute> counts;
+  if (isRuntimeCall(op) || isa<buffer::RoundsOp>(op))
+    for (NamedAttribute attr : op->getAttrs())
+      if (isa<buffer::ExprAttr>(attr.getValue()) && attr.getName() != "grain")
+        counts.push_back(attr);
+  return counts;
+}
+
+static bool wrongCount(Mutator &m) {
+  Operation *op = m.pick<Operation *>([](Operation *o) { return !getCounts(o).empty(); });
+  if (!op)
+    return false;
+  auto counts = getCounts(op);
+  NamedAttribute attr = counts[m.draw(counts.size())];
+  op->setAttr(attr.getName(), add(m, cast<buffer::ExprAttr>(attr.getValue()), 1));
+  return true;
+}
+
+// The right number at the sizes of a test, and another one at others.
+static bool foldedCount(Mutator &m) {
+  auto isSymbolic = [](NamedAttribute attr) {
+    auto expr = cast<buffer::ExprAttr>(attr.getValue()).getExpr();
+    return !expr.isConstant();
+  };
+  Operation *op =
+      m.pick<Operation *>([&](Operation *o) { return llvm::any_of(getCounts(o), isSymbolic); });
+  if (!op)
+    return false;
+  for (NamedAttribute attr : getCounts(op))
+    if (isSymbolic(attr)) {
+      op->setAttr(attr.getName(), buffer::ExprAttr::get(m.context, SymExpr(24)));
+      return true;
+    }
+  return false;
+}
+
+static bool wrongAxes(Mutator &m) {
+  auto other = [&](Operation *op) -> StringAttr {
+    auto axes = op->getAttrOfType<ArrayAttr>("axes");
+    if (!isRuntimeCall(op) || !axes || !m.grid)
+      return {};
+    for (StringAttr axis : m.grid.getOrder())
+      if (!llvm::is_contained(axes, axis))
+        return axis;
+    return {};
+  };
+  Operation *op = m.pick<Operation *>([&](Operation *o) { return bool(other(o)); });
+  if (op)
+    op->setAttr("axes", m.builder.getArrayAttr({other(op)}));
+  return op;
+}
+
+static bool sumToMax(Mutator &m) {
+  Operation *op =
+      m.pick<Operation *>([](Operation *o) { return isRuntimeCall(o) && o->hasAttr("kind"); });
+  if (op)
+    op->setAttr("kind", ReductionKindAttr::get(m.context, ReductionKind::Max));
+  return op;
+}
+
+static bool wrongKernel(Mutator &m) {
+  auto other = [&](buffer::LaunchOp launch) -> func::FuncOp {
+    auto mine = m.module.lookupSymbol<func::FuncOp>(launch.getKernel());
+    for (auto function : m.module.getOps<func::FuncOp>())
+      if (mine && function != mine && function->hasAttr(kKernelAttr) &&
+          function.getFunctionType() == mine.getFunctionType())
+        return function;
+    return {};
+  };
+  auto launch = m.pick<buffer::LaunchOp>([&](buffer::LaunchOp l) { return bool(other(l)); });
+  if (launch)
+    launch.setKernel(other(launch).getName());
+  return bool(launch);
+}
+
+static bool wrongFunction(Mutator &m) {
+  auto other = [&](buffer::CallOp call) -> buffer::FuncOp {
+    auto mine = m.module.lookupSymbol<buffer::FuncOp>(call.getCallee());
+    for (auto function : m.module.getOps<buffer::FuncOp>())
+      if (mine && function != mine && !function.getStage() &&
+          function.getArgs() == mine.getArgs() &&
+          function.getResultsPlaces() == mine.getResultsPlaces())
+        return function;
+    return {};
+  };
+  auto call = m.pick<buffer::CallOp>([&](buffer::CallOp c) { return bool(other(c)); });
+  if (call)
+    call.setCallee(other(call).getSymName());
+  return bool(call);
+}
+
+static bool wrongParameter(Mutator &m) {
+  auto fits = [](buffer::ParameterOp p, buffer::ParameterOp other) {
+    return p != other && p->getBlock() == other->getBlock() && p.getEntry() != other.getEntry();
+  };
+  auto others = [&](buffer::ParameterOp p) {
+    SmallVector<buffer::ParameterOp> found;
+    for (auto other : p->getBlock()->getOps<buffer::ParameterOp>())
+      if (fits(p, other))
+        found.push_back(other);
+    return found;
+  };
+  auto parameter =
+      m.pick<buffer::ParameterOp>([&](buffer::ParameterOp p) { return !others(p).empty(); });
+  if (!parameter)
+    return false;
+  auto found = others(parameter);
+  parameter.setEntry(found[m.draw(found.size())].getEntry());
+  return true;
+}
+
+// Another weight of the same form is loaded.
+static bool wrongEntry(Mutator &m) {
+  auto other = [&](buffer::EntryOp entry) -> WeightOp {
+    auto mine = m.module.lookupSymbol<WeightOp>(entry.getLoad().getWeight());
+    for (auto weight : m.module.getOps<WeightOp>())
+      if (mine && weight != mine && weight.getType() == mine.getType())
+        return weight;
+    return {};
+  };
+  auto entry = m.pick<buffer::EntryOp>([&](buffer::EntryOp e) { return bool(other(e)); });
+  if (!entry)
+    return false;
+  buffer::LoadAttr load = entry.getLoad();
+  entry.setLoadAttr(buffer::LoadAttr::get(m.context, load.getUse(), other(entry).getSymNameAttr(),
+                                          load.getView(), load.getType()));
+  return true;
+}
+
+static bool wrongInput(Mutator &m) {
+  auto input = m.pick<buffer::InputOp>([](buffer::InputOp) { return true; });
+  if (input)
+    input.setIndex(input.getIndex() ? input.getIndex() - 1 : 1);
+  return bool(input);
+}
+
+// What a product computes behind its sum is left out, or something else.
+static bool wrongEpilogue(Mutator &m) {
+  auto product = m.pick<buffer::ProductOp>([](buffer::ProductOp) { return true; });
+  if (!product)
+    return false;
+  if (product.getResidual() && m.draw(2))
+    product.getResidualMutable().clear();
+  else if (product.getBias() && m.draw(2))
+    product.getBiasMutable().clear();
+  else
+    product.setEpilogue(product.getEpilogue() == buffer::Epilogue::None ? buffer::Epilogue::Relu
+                                                                        : buffer::Epilogue::None);
+  return true;
+}
+
+static bool wrongPeer(Mutator &m) {
+  auto isPeer = [](NamedAttribute attr) {
+    return isa<IntegerAttr>(attr.getValue()) &&
+           (attr.getName() == "to" || attr.getName() == "from" || attr.getName() == "root" ||
+            attr.getName() == "index");
+  };
+  Operation *op = m.pick<Operation *>(
+      [&](Operation *o) { return isRuntimeCall(o) && llvm::any_of(o->getAttrs(), isPeer); });
+  if (!op)
+    return false;
+  for (NamedAttribute attr : op->getAttrs())
+    if (isPeer(attr))
+      op->setAttr(attr.getName(),
+                  m.builder.getI64IntegerAttr(cast<IntegerAttr>(attr.getValue()).getInt() + 1));
+  return true;
+}
+
+// A list of sizes of an output, an exchange or attention.
+static bool wrongList(Mutator &m) {
+  auto lists = [](Operation *op) {
+    SmallVector<NamedAttribute> found;
+    if (isRuntimeCall(op))
+      for (NamedAttribute attr : op->getAttrs())
+        if (auto list = dyn_cast<ArrayAttr>(attr.getValue());
+            list && !list.empty() && llvm::all_of(list, llvm::IsaPred<buffer::ExprAttr>))
+          found.push_back(attr);
+    return found;
+  };
+  Operation *op = m.pick<Operation *>([&](Operation *o) { return !lists(o).empty(); });
+  if (!op)
+    return false;
+  auto found = lists(op);
+  NamedAttribute attr = found[m.draw(found.size())];
+  SmallVector<Attribute> list(cast<ArrayAttr>(attr.getValue()).getValue());
+  Attribute &entry = list[m.seed % list.size()];
+  entry = add(m, cast<buffer::ExprAttr>(entry), 1);
+  op->setAttr(attr.getName(), m.builder.getArrayAttr(list));
+  return true;
+}
+
+ArrayRef<Mutation> mutate::getBufferMutations() {
+  static constexpr Mutation mutations[] = {
+      {"buffer-share-slot", "two values have the same slot", shareSlot},
+      {"buffer-shift-slot", "a slot begins 64 bytes later or earlier", shiftSlot},
+      {"buffer-shift-part", "a part begins an element later", shiftPart},
+      {"buffer-small-frame", "a frame is too small", smallFrame},
+      {"buffer-wrong-extent", "a place has another size", wrongExtent},
+      {"buffer-early-pop", "a frame is given back before its last use", earlyPop},
+      {"buffer-stale-place", "another value is read", stalePlace},
+      {"buffer-other-result", "a result is written over another value", otherResult},
+      {"buffer-in-place", "a result is written over an operand", inPlace},
+      {"buffer-swap-operands", "two operands are exchanged", swapPlaces<getReads>},
+      {"buffer-swap-results", "two results are exchanged", swapPlaces<getWrites>},
+      {"buffer-drop-copy", "a copy is left out", dropCopy},
+      {"buffer-drop-call", "a call is left out", dropCall},
+      {"buffer-duplicate-call", "a call is done twice", duplicateCall},
+      {"buffer-reorder-calls", "two calls are done the other way round", reorderCalls},
+      {"buffer-wrong-count", "a count is off by one", wrongCount},
+      {"buffer-folded-count", "a size is a number", foldedCount},
+      {"buffer-wrong-list", "an offset, a stride or a size is off by one", wrongList},
+      {"buffer-wrong-axes", "a collective is over another axis", wrongAxes},
+      {"buffer-sum-to-max", "a sum is reduced as a maximum", sumToMax},
+      {"buffer-wrong-kernel", "another kernel of equal signature is launched", wrongKernel},
+      {"buffer-wrong-function", "another function of equal signature is called", wrongFunction},
+      {"buffer-wrong-parameter", "another parameter is used", wrongParameter},
+      {"buffer-wrong-entry", "another weight is loaded", wrongEntry},
+      {"buffer-wrong-input", "another input is read", wrongInput},
+      {"buffer-wrong-epilogue", "a product computes something else behind its sum", wrongEpilogue},
+      {"buffer-wrong-peer", "a message goes to another rank, or it is another output", wrongPeer},
+  };
+  return mutations;
+}
