@@ -304,8 +304,9 @@ static bool isName(Operation *op) {
 }
 
 Operation *PlanChecker::peek() {
+  // Frames and copies may stand before any call.
   auto it = at;
-  while (it != end && isName(&*it))
+  while (it != end && (isName(&*it) || isa<buffer::PushOp, buffer::PopOp, buffer::CopyOp>(*it)))
     ++it;
   return it == end ? nullptr : &*it;
 }
