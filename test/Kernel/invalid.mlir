@@ -1,0 +1,217 @@
+// RUN: tpc-opt %s --split-input-file --verify-diagnostics
+
+tpc_kernel.func @not_a_size(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
+  // expected-error@+1 {{not a size: }}
+  tpc_kernel.rows (%i) in ["8 +"] {
+  }
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 is 'memref<8xf32>', and not a dense memref of numbers without sign with 1 dimensions '?', as it has sizes}}
+tpc_kernel.func @static(%x: memref<8xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
+  tpc_kernel.rows () in [] {}
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 is 'memref<?xui8>'}}
+tpc_kernel.func @with_sign(%x: memref<?xui8> of [8]) -> (%y: memref<?xf32> of [8]) {
+  tpc_kernel.rows () in [] {}
+}
+
+// -----
+
+// expected-error@+1 {{must end with its tpc_kernel.rows}}
+tpc_kernel.func @no_rows() -> (%y: memref<?xf32> of [8]) {
+  %n = tpc_kernel.size 8
+}
+
+// -----
+
+tpc_kernel.func @before_rows(%x: memref<f32> of []) -> (%y: memref<?xf32> of [8]) {
+  // expected-error@+1 {{stands before the rows of a kernel, where only sizes and constants do}}
+  %0 = memref.load %x[] : memref<f32>
+  tpc_kernel.rows () in [] {}
+}
+
+// -----
+
+tpc_kernel.func @indices() -> (%y: memref<?xf32> of [8]) {
+  // expected-error@+1 {{has 1 indices and 2 sizes}}
+  tpc_kernel.rows (%i) in [2, 4] {}
+}
+
+// -----
+
+tpc_kernel.func @nothing_stored(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
+  // expected-error@+1 {{never stores result 1}}
+  tpc_kernel.rows (%i) in [8] {}
+}
+
+// -----
+
+tpc_kernel.func @flags(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
+  tpc_kernel.rows (%i) in [8] {
+    %0 = memref.load %x[%i] : memref<?xf32>
+    // expected-error@+1 {{has fast-math flags: operations of a kernel mean what IEEE 754 says}}
+    %1 = arith.addf %0, %0 fastmath<reassoc> : f32
+    tpc_kernel.elements () in [] {
+      memref.store %1, %y[%i] : memref<?xf32>
+    }
+  }
+}
+
+// -----
+
+tpc_kernel.func @other_ops(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
+  tpc_kernel.rows (%i) in [8] {
+    // expected-error@+1 {{cannot stand in a kernel}}
+    %m = memref.alloc() : memref<4xf32>
+  }
+}
+
+// -----
+
+tpc_kernel.func @store_outside(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
+  tpc_kernel.rows (%i) in [8] {
+    %0 = memref.load %x[%i] : memref<?xf32>
+    // expected-error@+1 {{stands outside of tpc_kernel.elements}}
+    memref.store %0, %y[%i] : memref<?xf32>
+  }
+}
+
+// -----
+
+tpc_kernel.func @store_to_operand(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
+  tpc_kernel.rows (%i) in [8] {
+    %0 = memref.load %x[%i] : memref<?xf32>
+    tpc_kernel.elements () in [] {
+      // expected-error@+1 {{stores to what is no result of the kernel}}
+      memref.store %0, %x[%i] : memref<?xf32>
+    }
+  }
+}
+
+// -----
+
+tpc_kernel.func @store_to_another_row(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
+  tpc_kernel.rows (%i) in [8] {
+    %0 = memref.load %x[%i] : memref<?xf32>
+    tpc_kernel.elements (%j) in [8] {
+      // expected-error@+1 {{stores to another row than the kernel's}}
+      memref.store %0, %y[%j] : memref<?xf32>
+    }
+  }
+}
+
+// -----
+
+tpc_kernel.func @stored_twice(%x: memref<?xf32> of [8]) -> (%y: memref<?xf32> of [8]) {
+  tpc_kernel.rows (%i) in [8] {
+    %0 = memref.load %x[%i] : memref<?xf32>
+    tpc_kernel.elements () in [] {
+      memref.store %0, %y[%i] : memref<?xf32>
+      // expected-error@+1 {{stores a result a second time}}
+      memref.store %0, %y[%i] : memref<?xf32>
+    }
+  }
+}
+
+// -----
+
+// Where many do a row, one of them may be ahead.
+tpc_kernel.func @no_barrier(%x: memref<?x?xf32> of [8, 4]) -> (%y: memref<?x?xf32> of [8, 4], %z: memref<?xf32> of [8]) {
+  tpc_kernel.rows (%i) in [8] {
+    tpc_kernel.elements (%j) in [4] {
+      %0 = memref.load %x[%i, %j] : memref<?x?xf32>
+      memref.store %0, %y[%i, %j] : memref<?x?xf32>
+    }
+    %s = tpc_kernel.fold sum (%j) in [4] adjacent : f32 init 0.0 identity -0.0 {
+      // expected-error@+1 {{reads a result that is not stored yet, or without a tpc_kernel.barrier behind its store}}
+      %0 = memref.load %y[%i, %j] : memref<?x?xf32>
+      tpc_kernel.yield %0 : f32
+    }
+    tpc_kernel.elements () in [] {
+      memref.store %s, %z[%i] : memref<?xf32>
+    }
+  }
+}
+
+// -----
+
+tpc_kernel.func @other_row(%x: memref<?x?xf32> of [8, 4]) -> (%y: memref<?x?xf32> of [8, 4], %z: memref<?xf32> of [8]) {
+  tpc_kernel.rows (%i) in [8] {
+    tpc_kernel.elements (%j) in [4] {
+      %0 = memref.load %x[%i, %j] : memref<?x?xf32>
+      memref.store %0, %y[%i, %j] : memref<?x?xf32>
+    }
+    tpc_kernel.barrier
+    %s = tpc_kernel.fold sum (%j) in [8] adjacent : f32 init 0.0 identity -0.0 {
+      // expected-error@+1 {{reads a result in another row than the kernel's}}
+      %0 = memref.load %y[%j, %i] : memref<?x?xf32>
+      tpc_kernel.yield %0 : f32
+    }
+    tpc_kernel.elements () in [] {
+      memref.store %s, %z[%i] : memref<?xf32>
+    }
+  }
+}
+
+// -----
+
+tpc_kernel.func @identity(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
+  tpc_kernel.rows () in [] {
+    // expected-error@+1 {{has the identity 1.000000e+00 : f32; that of 'sum' is -0.000000e+00 : f32}}
+    %s = tpc_kernel.fold sum (%j) in [8] adjacent : f32 init 0.0 identity 1.0 {
+      %0 = memref.load %x[%j] : memref<?xf32>
+      tpc_kernel.yield %0 : f32
+    }
+  }
+}
+
+// -----
+
+tpc_kernel.func @init(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
+  tpc_kernel.rows () in [] {
+    // expected-error@+1 {{begins with 1.000000e+00 : f32, and not with 0.000000e+00 : f32}}
+    %s = tpc_kernel.fold sum (%j) in [8] adjacent : f32 init 1.0 identity -0.0 {
+      %0 = memref.load %x[%j] : memref<?xf32>
+      tpc_kernel.yield %0 : f32
+    }
+  }
+}
+
+// -----
+
+tpc_kernel.func @kind(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
+  tpc_kernel.rows () in [] {
+    // expected-error@+1 {{'umax' combines nothing of 'f32'}}
+    %s = tpc_kernel.fold umax (%j) in [8] : f32 init 0.0 identity 0.0 {
+      %0 = memref.load %x[%j] : memref<?xf32>
+      tpc_kernel.yield %0 : f32
+    }
+  }
+}
+
+// -----
+
+tpc_kernel.func @word() -> (%y: memref<f32> of []) {
+  tpc_kernel.rows () in [] {
+    // expected-error@+1 {{'product' is no kind of fold: sum, max, min, umax, umin or maxnum}}
+    %s = tpc_kernel.fold product () in [] : f32 init 0.0 identity 0.0 {
+    }
+  }
+}
+
+// -----
+
+tpc_kernel.func @yields(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
+  tpc_kernel.rows () in [] {
+    // expected-error@+1 {{must end with a tpc_kernel.yield of 'f32'}}
+    %s = tpc_kernel.fold sum (%j) in [8] : f32 init 0.0 identity -0.0 {
+      %0 = arith.constant 0 : i32
+      tpc_kernel.yield %0 : i32
+    }
+  }
+}
