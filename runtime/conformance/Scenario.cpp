@@ -46,9 +46,6 @@ void happen(tpc_context &ctx, const std::string &what) {
     std::raise(SIGKILL);
   if (what == "stop")
     std::raise(SIGSTOP);
-  if (what == "busy")
-    for (;;)
-      std::this_thread::sleep_for(std::chrono::seconds(1));
   if (what == "argument")
     tpc_send(&ctx, 0, 99, data, 1, next);
 }
@@ -137,7 +134,7 @@ int main(int argc, char **argv) {
     if (what == "stop-end" && ctx.rank == rank)
       std::raise(SIGSTOP);
     if (what == "slow" && ctx.rank == rank)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2500));
     if (what == "late") {
       // The others have delivered, and left, long before.
       if (ctx.rank == rank)

@@ -18,8 +18,10 @@ public:
 
   void wakeAll();
 
-  /// The first value for which `isDone` holds, or nothing after `timeout` seconds (0: never).
-  template <class Done> std::optional<uint32_t> wait(bool maySpin, double timeout, Done isDone) {
+  /// The first value for which `isDone` holds, or nothing after `timeout` seconds (0: never) in
+  /// which `counts` held, which is asked now and then.
+  template <class Done, class Counts>
+  std::optional<uint32_t> wait(bool maySpin, double timeout, Done isDone, Counts counts) {
     Patience patience(timeout);
     tpc_spin spin = tpc_spin_begin(maySpin, 0);
     for (;;) {
@@ -28,10 +30,14 @@ public:
         return now;
       if (tpc_spin_again(&spin))
         continue;
-      if (patience.isOver())
+      if (patience.isOver(patience.isEndless() || counts()))
         return std::nullopt;
       sleep(now, patience.isEndless());
     }
+  }
+
+  template <class Done> std::optional<uint32_t> wait(bool maySpin, double timeout, Done isDone) {
+    return wait(maySpin, timeout, isDone, [] { return true; });
   }
 
 private:

@@ -136,7 +136,7 @@ std::string firstHost(const std::string &list) {
   return host;
 }
 
-std::string Launcher::command(int ranks) const {
+std::string Launcher::command(Kind kind, int ranks) {
   std::string number = std::to_string(ranks);
   switch (kind) {
   case Kind::Torch:

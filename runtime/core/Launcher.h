@@ -28,7 +28,7 @@ struct Launcher {
   std::string problem; ///< what is wrong with the variables, or empty
 
   /// The command that starts `ranks` of them: "mpirun … -n 4", "srun -n 4".
-  std::string command(int ranks) const;
+  static std::string command(Kind kind, int ranks);
 };
 
 /// Looks at the variables of Open MPI, PMI and PMIx, then at those of torchrun, then at Slurm's.

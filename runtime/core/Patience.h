@@ -20,12 +20,14 @@ public:
   /// The longest that anybody may sleep before looking again.
   static constexpr double longestLook = 0.5;
 
-  /// To be asked at each look.
-  bool isOver() {
+  /// To be asked at each look. Unless the time since the last look counts, it begins anew.
+  bool isOver(bool counts = true) {
     if (limit <= 0)
       return false;
     auto now = Clock::now();
-    if (begun) {
+    if (!counts)
+      waited = 0;
+    else if (begun) {
       double passed = std::chrono::duration<double>(now - last).count();
       waited += passed < 2 * longestLook ? passed : 2 * longestLook;
     }

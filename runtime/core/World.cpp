@@ -2,12 +2,10 @@
 
 #include "core/World.h"
 #include "core/Cores.h"
-#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <system_error>
-#include <thread>
 #include <unistd.h>
 
 namespace tpc::rt {
@@ -16,8 +14,6 @@ namespace {
 
 // For endTerminated: the world that is being run.
 std::atomic<World *> running{nullptr};
-// Goes up when a run begins and when it ends.
-std::atomic<uint64_t> runs{0};
 
 } // namespace
 
@@ -104,7 +100,6 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
   if (localRanks)
     localRanks->enter();
   World *outer = running.exchange(this);
-  runs.fetch_add(1);
   isRunning.store(true);
   try {
     threadsOfRanks.run(numLocal(), [&](int index) { runRank(local(index), fn); });
@@ -113,7 +108,6 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
                                    " ranks: " + e.what());
   }
   isRunning.store(false);
-  runs.fetch_add(1);
   running.store(outer);
   if (failed())
     return errorMessage();
@@ -155,18 +149,6 @@ std::string World::describeWait(int rank, const char *what, const std::vector<in
   for (size_t i = 0; i < missing.size(); ++i)
     text += (i ? ", " : " for ") + theGrid.describe(missing[i]);
   return text;
-}
-
-void World::endUnlessOver(int rank, const std::string &message) {
-  auto watch = [run = runs.load(), rank, message] {
-    std::this_thread::sleep_for(std::chrono::seconds(5));
-    if (runs.load() != run)
-      return;
-    std::fprintf(stderr, "error: rank %d: %s\n", rank, message.c_str());
-    std::fflush(stderr);
-    _exit(1);
-  };
-  std::thread(watch).detach();
 }
 
 std::string World::describeTimeout() const {

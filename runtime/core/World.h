@@ -128,7 +128,7 @@ public:
   /// Whether waiting threads may spin: not if there are more of them than cores.
   bool maySpin() const { return spin; }
 
-  /// Of threads: seconds after which who waits for another ends the run; 0: never.
+  /// Of threads: seconds after which ranks that all wait for each other end the run; 0: never.
   double timeout() const { return seconds; }
   /// "in all_reduce of '/lm_head/MatMul' over 'tp'", "computing", or, outside of a run, "".
   std::string describeActivity(const Activity &activity) const;
@@ -138,9 +138,6 @@ public:
                            const std::vector<int> &missing) const;
   /// The same of a wait that belongs to no step, "at the start, ", or, null, to nobody.
   std::string describeWait(int rank, const char *what, const std::vector<int> &missing) const;
-  /// The run has failed because `rank` has waited for too long. Who is still computing cannot be
-  /// stopped: if the run is not over soon, the process ends with the message.
-  void endUnlessOver(int rank, const std::string &message);
   /// "has waited for 10 s (--timeout=10)"
   std::string describeTimeout() const;
 

@@ -1,6 +1,7 @@
 //===- CommandLine.cpp - what the user asks a program to do ---------------===//
 
 #include "program/CommandLine.h"
+#include "core/Launcher.h"
 #include "program/Describe.h"
 #include "program/Error.h"
 #include "tpc/printable.h"
@@ -251,9 +252,9 @@ std::string helpText(const Manifest &manifest, const std::string &program) {
                      "\n\nRun it once, all ranks as threads of this process, or each as a process "
                      "of its own:\n  " +
                      program + input + output + "\n";
-  if (manifest.grid.numRanks() > 1)
-    text += "  mpirun --oversubscribe --bind-to none -n " +
-            std::to_string(manifest.grid.numRanks()) + " " + program + input + output + "\n";
+  for (Launcher::Kind kind : {Launcher::Kind::Mpi, Launcher::Kind::Torch, Launcher::Kind::Slurm})
+    if (int ranks = manifest.grid.numRanks(); ranks > 1)
+      text += "  " + Launcher::command(kind, ranks) + " " + program + input + output + "\n";
   text += "Many inputs in one process:\n  " + program +
           " --batch-of DIRECTORY --output DIRECTORY\n" +
           "How fast it is, and what it communicates:\n  " + program + " --bench" + shape + "\n" +
@@ -278,16 +279,18 @@ Flags:
   --weights=random:SEED    draw the weights instead of reading them
   --verify-weights         compare all bytes of the weights, not samples: between processes, and with those at compile
                            time if it was compiled with --digest-weights
-  --timeout SECONDS        a rank that waits for another for so long ends the run, and says for whom each waits (default:
-                           1800; 0: never)
+  --timeout SECONDS        ends the run when all ranks have waited for each other for so long, and says for whom each
+                           waits (default: 1800; 0: never, and a process that is frozen is forgiven as well)
   --threads-per-rank N     default: the cores, divided by the ranks on this machine
   --bench                  measure steps on made-up inputs; prints JSON. With --repeat N (10), --warmup N (2)
   --describe [--json]      inputs, outputs, grid, groups of ranks, bytes of weights per rank
   --verbose                say on stderr what is being done
   --help                   this text
 
-Environment: TPC_TRANSPORT=threads ignores an MPI launcher; TPC_CPU=generic|avx2|avx512 chooses the kernels;
-TPC_TIMEOUT is --timeout where the flag is not given.
+Environment: TPC_TRANSPORT=threads|mpi|tcp ignores launchers of the other kinds; TPC_PORT is where processes meet at
+MASTER_ADDR (default: MASTER_PORT + 1), TPC_INTERFACE the network interface between them; TPC_SHARED_MEMORY=0 makes
+those of one host use it as well; TPC_CPU=generic|avx2|avx512 chooses the kernels; TPC_TIMEOUT is --timeout where the
+flag is not given.
 )";
   return text;
 }

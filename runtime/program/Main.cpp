@@ -103,11 +103,12 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
     if (difference)
       throw UserError(*difference);
     if (session->size() != ranks)
-      throw UserError(
-          "the program was compiled for " + std::to_string(ranks) +
-          (ranks == 1 ? " rank" : " ranks") + ", but " + std::to_string(session->size()) +
-          " were started; run\n  " + launcher.command(ranks) + " " + options.program +
-          " …\nor, all ranks in one process, without a launcher:\n  " + options.program + " …");
+      throw UserError("the program was compiled for " + std::to_string(ranks) +
+                      (ranks == 1 ? " rank" : " ranks") + ", but " +
+                      std::to_string(session->size()) + " were started; run\n  " +
+                      Launcher::command(launcher.kind, ranks) + " " + options.program +
+                      " …\nor, all ranks in one process, without a launcher:\n  " +
+                      options.program + " …");
   });
   return session;
 }

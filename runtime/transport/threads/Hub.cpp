@@ -22,6 +22,17 @@ Barrier::Barrier(const Group &group) : ranks(group.ranks), slots(group.ranks.siz
 
 Hub::Hub(World &world) : world(world), waits(world.size()) {}
 
+std::optional<uint64_t> Hub::standstill() {
+  std::lock_guard<std::mutex> lock(mutex);
+  uint64_t ended = 0;
+  for (int rank = 0; rank < static_cast<int>(waits.size()); ++rank) {
+    ended += waits[rank].ended.load(std::memory_order_relaxed);
+    if (!waits[rank].word.load() && !left.count(rank))
+      return std::nullopt;
+  }
+  return ended;
+}
+
 bool Hub::findMissing(int rank, std::vector<int> &missing) {
   const WaitWord *word = waits[rank].word.load();
   if (!word)

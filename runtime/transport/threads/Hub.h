@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -83,8 +84,12 @@ public:
     std::atomic<const WaitWord *> word{nullptr}; ///< null: for nothing
     std::atomic<const Barrier *> barrier{nullptr};
     std::atomic<int> peer{-1};
+    std::atomic<uint64_t> ended{0}; ///< waits so far
   };
   Wait &waitOf(int rank) { return waits[rank]; }
+  /// A number, the same as long as all ranks that have not ended wait, and none has gone on;
+  /// nothing while somebody computes.
+  std::optional<uint64_t> standstill();
   /// Those that `rank` waits for and that are not where it is; false if it does not wait.
   bool findMissing(int rank, std::vector<int> &missing);
 

@@ -11,6 +11,8 @@
 #include "core/World.h"
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 namespace tpc::rt {
 
@@ -69,10 +71,15 @@ void ThreadsTransport::wait(tpc_context &ctx, WaitWord &word, uint32_t seen, con
   mine.barrier.store(barrier, std::memory_order_relaxed);
   mine.peer.store(peer, std::memory_order_relaxed);
   mine.word.store(&word, std::memory_order_release);
-  Waited waited = word.wait(seen, spin, hub->world.timeout());
+  std::optional<uint64_t> still;
+  Waited waited = word.wait(seen, spin, hub->world.timeout(), [&] {
+    std::optional<uint64_t> before = std::exchange(still, hub->standstill());
+    return still && still == before;
+  });
   if (waited == Waited::Late)
     failLate(ctx);
   mine.word.store(nullptr, std::memory_order_release);
+  mine.ended.store(mine.ended.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (waited == Waited::Stopped)
     throw RankStopped();
   if (waited == Waited::Left)
@@ -95,7 +102,6 @@ void ThreadsTransport::failLate(tpc_context &ctx) {
   for (int other = 0; other < world.size(); ++other)
     if (other != rank)
       message += "; " + describe(other);
-  world.endUnlessOver(ctx.rank, message);
   fail(ctx, message);
 }
 

@@ -20,14 +20,4 @@ void WaitWord::setFlag(uint32_t flag) {
   word.wakeAll();
 }
 
-Waited WaitWord::waitFor(uint32_t seen, bool spin, uint32_t flags, double timeout) {
-  std::optional<uint32_t> now = word.wait(
-      spin, timeout, [&](uint32_t now) { return (now & countMask) != seen || (now & flags); });
-  if (!now)
-    return Waited::Late;
-  if ((*now & countMask) != seen)
-    return Waited::Advanced;
-  return *now & flags & stopFlag ? Waited::Stopped : Waited::Left;
-}
-
 } // namespace tpc::rt

@@ -32,17 +32,30 @@ public:
   void setFlag(uint32_t flag);
   void clearFlag(uint32_t flag) { word.value.fetch_and(~flag); }
 
-  /// Until the count is no longer `seen`, or `timeout` seconds (0: for ever). A count that advanced
-  /// counts more than a flag.
-  Waited wait(uint32_t seen, bool spin, double timeout) {
-    return waitFor(seen, spin, stopFlag | leftFlag, timeout);
+  /// Until the count is no longer `seen`, or `timeout` seconds (0: for ever) in which `counts`
+  /// held. A count that advanced counts more than a flag.
+  template <class Counts> Waited wait(uint32_t seen, bool spin, double timeout, Counts counts) {
+    return waitFor(seen, spin, stopFlag | leftFlag, timeout, counts);
   }
   /// The same for what is certain to come, whatever happens elsewhere.
-  void waitRegardless(uint32_t seen, bool spin) { waitFor(seen, spin, 0, 0); }
+  void waitRegardless(uint32_t seen, bool spin) {
+    waitFor(seen, spin, 0, 0, [] { return true; });
+  }
 
 private:
   bool tryAdvance(uint32_t unless);
-  Waited waitFor(uint32_t seen, bool spin, uint32_t flags, double timeout);
+
+  template <class Counts>
+  Waited waitFor(uint32_t seen, bool spin, uint32_t flags, double timeout, Counts counts) {
+    std::optional<uint32_t> now = word.wait(
+        spin, timeout, [&](uint32_t now) { return (now & countMask) != seen || (now & flags); },
+        counts);
+    if (!now)
+      return Waited::Late;
+    if ((*now & countMask) != seen)
+      return Waited::Advanced;
+    return *now & flags & stopFlag ? Waited::Stopped : Waited::Left;
+  }
 
   Futex word;
 };

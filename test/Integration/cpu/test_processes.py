@@ -188,3 +188,18 @@ def test_strangers_are_ignored(program, ranks):
         visitor.join()
         for stranger in kept:
             stranger.close()
+
+
+def test_shared_memory_that_is_too_small_is_said(program, expected, tmp_path):
+    small = ["unshare", "--mount", "bash", "-c", 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"', "-"]
+    if run([*small, "true"]).returncode:
+        pytest.skip("mounting: this user cannot")
+    np.save(tmp_path / "in.npy", IDS)
+    command = [*LAUNCH, "-n", 4, program.path, "--input", tmp_path / "in.npy", "--output", f"logits={tmp_path / 'out.npy'}"]
+    result = run([*small, *command]).check()
+    assert re.search(r"note: the 4 ranks of a host talk over sockets, .*: /dev/shm has no \d+ KiB for them \(No space left on device, "
+                     r"\d+ KiB are free", result.stderr), result
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+    assert "note" not in run(command).check().stderr
+    assert "note" not in run(command, env={"TPC_SHARED_MEMORY": "0"}).check().stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)

@@ -1,0 +1,119 @@
+//===- LauncherTest.cpp - what the environment says -----------------------===//
+
+#include "core/Launcher.h"
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <map>
+
+using namespace tpc::rt;
+using Kind = Launcher::Kind;
+
+namespace {
+
+/// What is found where these variables are set, and none of the others that matter.
+Launcher detect(const std::map<std::string, std::string> &variables) {
+  for (const char *name : {"TPC_TRANSPORT",
+                           "TPC_PORT",
+                           "OMPI_COMM_WORLD_SIZE",
+                           "OMPI_COMM_WORLD_RANK",
+                           "PMIX_RANK",
+                           "PMI_RANK",
+                           "PMI_SIZE",
+                           "RANK",
+                           "WORLD_SIZE",
+                           "MASTER_ADDR",
+                           "MASTER_PORT",
+                           "TORCHELASTIC_RUN_ID",
+                           "TORCHELASTIC_RESTART_COUNT",
+                           "SLURM_STEP_ID",
+                           "SLURM_STEPID",
+                           "SLURM_PROCID",
+                           "SLURM_NTASKS",
+                           "SLURM_STEP_NUM_TASKS",
+                           "SLURM_JOB_ID",
+                           "SLURM_STEP_NODELIST",
+                           "SLURM_JOB_NODELIST",
+                           "SLURM_NODELIST"})
+    unsetenv(name);
+  for (const auto &[name, value] : variables)
+    setenv(name.c_str(), value.c_str(), 1);
+  return detectLauncher();
+}
+
+using Variables = std::map<std::string, std::string>;
+
+Variables merge(Variables first, const Variables &second) {
+  first.insert(second.begin(), second.end());
+  return first;
+}
+
+const Variables torch = {{"RANK", "2"},
+                         {"WORLD_SIZE", "4"},
+                         {"MASTER_ADDR", "node7"},
+                         {"MASTER_PORT", "29500"},
+                         {"TORCHELASTIC_RUN_ID", "mine"},
+                         {"TORCHELASTIC_RESTART_COUNT", "1"}};
+const Variables slurm = {{"SLURM_JOB_ID", "77"},
+                         {"SLURM_STEP_ID", "3"},
+                         {"SLURM_PROCID", "1"},
+                         {"SLURM_NTASKS", "8"},
+                         {"SLURM_STEP_NUM_TASKS", "2"},
+                         {"SLURM_JOB_NODELIST", "other"},
+                         {"SLURM_STEP_NODELIST", "n[08-9,12],login"}};
+const Variables mpi = {{"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_RANK", "0"}};
+
+} // namespace
+
+TEST(Launcher, FirstHosts) {
+  EXPECT_EQ(firstHost("node"), "node");
+  EXPECT_EQ(firstHost("a,b[1-2]"), "a");
+  EXPECT_EQ(firstHost("node[07-12,20],login"), "node07");
+  EXPECT_EQ(firstHost("gpu[3,5]-ib"), "gpu3-ib");
+  EXPECT_EQ(firstHost("rack[2-4]node[10-11]"), "rack2node10");
+  EXPECT_EQ(firstHost("x[5]"), "x5");
+  EXPECT_EQ(firstHost("x[5"), "");
+  EXPECT_EQ(firstHost(""), "");
+}
+
+TEST(Launcher, Torch) {
+  Launcher launcher = detect(torch);
+  EXPECT_EQ(launcher.kind, Kind::Torch);
+  EXPECT_EQ(launcher.rank, 2);
+  EXPECT_EQ(launcher.size, 4);
+  EXPECT_EQ(launcher.address, "node7");
+  EXPECT_EQ(launcher.port, 29501);
+  EXPECT_EQ(launcher.run, "mine, attempt 1");
+  EXPECT_EQ(launcher.problem, "");
+  EXPECT_EQ(detect(merge({{"TPC_PORT", "31000"}}, torch)).port, 31000);
+  EXPECT_EQ(detect(merge({{"WORLD_SIZE", "many"}}, torch)).problem,
+            "there is no such rank: RANK=2 of -1");
+  // One of them alone is somebody else's.
+  EXPECT_EQ(detect({{"RANK", "0"}}).kind, Kind::None);
+  EXPECT_EQ(detect({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).problem, "");
+}
+
+TEST(Launcher, Slurm) {
+  Launcher launcher = detect(slurm);
+  EXPECT_EQ(launcher.kind, Kind::Slurm);
+  EXPECT_EQ(launcher.rank, 1);
+  EXPECT_EQ(launcher.size, 2);
+  EXPECT_EQ(launcher.address, "n08");
+  EXPECT_EQ(launcher.run, "77.3");
+  EXPECT_GE(launcher.port, 15000);
+  EXPECT_LT(launcher.port, 30000);
+  EXPECT_NE(launcher.port, detect(merge({{"SLURM_STEP_ID", "4"}}, slurm)).port);
+  EXPECT_EQ(detect(merge({{"MASTER_ADDR", "x"}, {"MASTER_PORT", "5"}}, slurm)).port, 6);
+  // No step: a batch script; the shell of salloc. And a task that is alone.
+  EXPECT_EQ(detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).kind, Kind::None);
+  EXPECT_EQ(detect(merge({{"SLURM_STEP_ID", "4294967290"}}, slurm)).kind, Kind::None);
+  EXPECT_EQ(detect(merge({{"SLURM_STEP_NUM_TASKS", "1"}}, slurm)).kind, Kind::None);
+}
+
+TEST(Launcher, OneOfSeveral) {
+  Variables both = merge(torch, slurm), all = merge(both, mpi);
+  EXPECT_EQ(detect(both).kind, Kind::Torch);
+  EXPECT_EQ(detect(all).kind, Kind::Mpi);
+  EXPECT_EQ(detect(merge({{"TPC_TRANSPORT", "tcp"}}, all)).kind, Kind::Torch);
+  EXPECT_EQ(detect(merge({{"TPC_TRANSPORT", "mpi"}}, both)).kind, Kind::None);
+  EXPECT_EQ(detect(merge({{"TPC_TRANSPORT", "threads"}}, all)).kind, Kind::None);
+}
