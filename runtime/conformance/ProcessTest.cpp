@@ -238,10 +238,10 @@ TEST_P(Processes, WhoIsFrozenAtTheStartOrTheEndEndsTheRun) {
 }
 
 TEST_P(Processes, OnlyThatNobodyComputesCountsAsWaiting) {
-  EXPECT_EQ(run(2, "slow 1 1").out, std::string(GetParam()) + ": 2 ranks, 64\n");
-  Ending e = run(3, "deadlock 1 1");
+  EXPECT_EQ(run(2, "slow 1 4").out, std::string(GetParam()) + ": 2 ranks, 64\n");
+  Ending e = run(3, "deadlock 1 4");
   EXPECT_NE(e.status, 0);
-  EXPECT_EQ(e.errors(), "rank 0: has waited for 1 s (--timeout=1): rank 0 (tp 0) in receive over "
+  EXPECT_EQ(e.errors(), "rank 0: has waited for 4 s (--timeout=4): rank 0 (tp 0) in receive over "
                         "'tp' for rank 1 (tp 1)\n");
   EXPECT_NE(e.err.find("note: waits: rank 1 (tp 1) in receive over 'tp' for rank 2 (tp 2)\n"),
             std::string::npos)

@@ -134,7 +134,7 @@ int main(int argc, char **argv) {
     if (what == "stop-end" && ctx.rank == rank)
       std::raise(SIGSTOP);
     if (what == "slow" && ctx.rank == rank)
-      std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5500));
     if (what == "late") {
       // The others have delivered, and left, long before.
       if (ctx.rank == rank)

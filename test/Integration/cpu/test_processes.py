@@ -191,7 +191,7 @@ def test_strangers_are_ignored(program, ranks):
 
 
 def test_shared_memory_that_is_too_small_is_said(program, expected, tmp_path):
-    small = ["unshare", "--mount", "bash", "-c", 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"', "-"]
+    small = ["unshare", "-rm", "bash", "-c", 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"', "-"]
     if run([*small, "true"]).returncode:
         pytest.skip("mounting: this user cannot")
     np.save(tmp_path / "in.npy", IDS)
