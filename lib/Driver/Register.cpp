@@ -37,6 +37,7 @@ void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   mlir::tpc::registerCostModels(registry);
   mlir::tpc::registerVerification(registry);
   mlir::tpc::registerBufferVerification(registry);
+  mlir::tpc::registerLoweredRuns(registry);
   mlir::tpc::registerLowering(registry);
 }
 

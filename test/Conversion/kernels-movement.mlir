@@ -7,7 +7,7 @@
 // CHECK-LABEL: tpc_kernel.func @roll(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_2, _6]) -> (%[[R:.*]]: memref<?x?xf32> of [_2, _6]) {
 // CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
-// CHECK-DAG: %[[N:.*]] = tpc_kernel.size "_6.at4"
+// CHECK-DAG: %[[N:.*]] = tpc_kernel.size "mod(_4, _6)"
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_2] {
 // CHECK: tpc_kernel.elements (%[[J:.*]]) in [_6] {
 // CHECK: %[[V:.*]] = arith.addi %[[J]], %[[N]] : index
@@ -25,7 +25,7 @@ func.func private @roll(%x: tensor<2x6xf32>) -> tensor<2x6xf32> attributes {tpc.
 // CHECK-LABEL: tpc_kernel.func @roll_runs(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_2, _6]) -> (%[[R:.*]]: memref<?x?xf32> of [_2, _6]) {
 // CHECK-DAG: %[[N_3:.*]] = tpc_kernel.size _3
-// CHECK-DAG: %[[N:.*]] = tpc_kernel.size "_3.at2"
+// CHECK-DAG: %[[N:.*]] = tpc_kernel.size "mod(-1, _3)"
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_2] {
 // CHECK: tpc_kernel.elements (%[[J:.*]]) in [_6] {
 // CHECK: %[[V:.*]] = arith.remui %[[J]], %[[N_3]] : index

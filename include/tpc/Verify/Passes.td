@@ -71,6 +71,25 @@ def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
 }
 
+def VerifyLowered : Pass<"tpc-verify-lowered", "::mlir::ModuleOp"> {
+  let summary = "Run kernels and buffers at small sizes and compare with the model";
+  let description = [{
+    The randomized check of what is compiled. The program on buffers, with the kernels that it launches, is run in double precision
+    on all ranks of a small grid, with small numbers for static sizes: the text itself, in which they have names. Numbers are rounded to
+    their type where they are stored or cast. Rows and elements come in any order. Outputs must be those of the model, up to rounding.
+
+        tpc-opt lowered.mlir --tpc-verify-lowered="reference=model.mlir staged=staged.mlir"
+
+    Errors: an access outside of a place or of a dimension; a read of what nobody has written, or of memory that was given back; a
+    library's op that writes where it reads; ranks that disagree on a size, a message that is not sent or not received; an element
+    of an output that differs from the model's, or is delivered twice or by nobody. See docs/verification.md.
+  }];
+  let options = [
+    Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level">,
+    Option<"staged", "staged", "std::string", "\"\"", "The staged program that this one was made of">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def VerifyComms : Pass<"tpc-verify-comms", "::mlir::ModuleOp"> {
   let summary = "Prove that the ranks of a staged program cannot deadlock";
   let description = [{

@@ -13,15 +13,16 @@
 
 namespace mlir::tpc {
 
-/// The model as it was before it was partitioned; shared by the pass that records it and those
-/// that compare with it.
+/// What later levels are compared with; shared by the passes that record it and those that compare.
 struct ReferenceModel {
-  OwningOpRef<ModuleOp> module;
+  OwningOpRef<ModuleOp> module; // the model, before it is partitioned
+  OwningOpRef<ModuleOp> staged; // the staged program, before it is lowered
 };
 
-/// Keeps a copy of the module in `reference`. It has no flag: it makes sense within one
-/// compilation.
+/// Keeps a copy of the module in `reference`, as the model or as the staged program. They have no
+/// flags: they make sense within one compilation.
 std::unique_ptr<Pass> createRecordReference(std::shared_ptr<ReferenceModel> reference);
+std::unique_ptr<Pass> createRecordStaged(std::shared_ptr<ReferenceModel> reference);
 struct EquivalenceMethods {
   bool symbolic = true;  // a proof for all sizes
   bool interpret = true; // both programs run at small sizes over a prime field
@@ -39,6 +40,11 @@ LogicalResult verifyEquivalence(ModuleOp model, ModuleOp program, EquivalenceMet
 /// The part of it that needs no model: each value on a rank is, of some whole value, the part that
 /// its type says.
 LogicalResult verifyDistribution(ModuleOp program);
+
+/// As `tpc-verify-lowered`, but the model and the staged program are the recorded ones.
+std::unique_ptr<Pass> createVerifyLowered(std::shared_ptr<ReferenceModel> reference);
+/// Attaches what ops on buffers do when they are run at small sizes.
+void registerLoweredRuns(DialectRegistry &registry);
 
 /// Attaches what verifiers and the reference interpreter know of each op.
 void registerVerification(DialectRegistry &registry);

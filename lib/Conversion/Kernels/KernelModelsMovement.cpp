@@ -86,8 +86,8 @@ struct RollModel : KernelOpInterface::ExternalModel<RollModel, RollOp> {
     auto roll = cast<RollOp>(op);
     SymExpr run = *SymExpr::parse(roll.getEvery().str());
     Value every = e.size(getNamed(run));
-    SymExpr from = *SymExpr::parse(roll.getFrom().str());
-    Value first = e.size(getPlace(SymExpr::mod(from, run), run));
+    SymExpr from = getNamed(*SymExpr::parse(roll.getFrom().str()));
+    Value first = e.size(SymExpr::mod(from, getNamed(run)));
     SmallVector<Value> elementIndex(index);
     Value &at = elementIndex[roll.getDim()];
     // Both numbers are below the run's size, so that the sum passes its end once at most.

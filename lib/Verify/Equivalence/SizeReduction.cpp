@@ -70,13 +70,14 @@ void SizeReduction::collectType(Type type) {
         return;
       factors.push_back(*c);
       sizes.insert(*c);
+      // Split over one axis after the other, each part is as even as it was.
       int64_t parts = 1, here = 1;
       for (StringAttr axis : axes) {
         parts *= grid ? grid.getAxisSize(axis.getValue()) : 1;
         here *= sample.getAxisSize(axis.getValue());
+        if (here > 1 && size.isConstant())
+          splits.insert({*c, parts, here});
       }
-      if (here > 1 && size.isConstant())
-        splits.insert({*c, parts, here});
     };
     for (FactorAttr factor : dim.getFactors())
       note(factor.getExpr(), factor.getAxes());

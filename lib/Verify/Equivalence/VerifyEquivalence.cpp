@@ -128,20 +128,26 @@ struct VerifyEquivalence : public mlir::tpc::impl::VerifyEquivalenceBase<VerifyE
 
 struct RecordReference : public PassWrapper<RecordReference, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RecordReference)
-  explicit RecordReference(std::shared_ptr<ReferenceModel> reference)
-      : reference(std::move(reference)) {}
+  using Field = OwningOpRef<ModuleOp> ReferenceModel::*;
+  RecordReference(std::shared_ptr<ReferenceModel> reference, Field field)
+      : reference(std::move(reference)), field(field) {}
   StringRef getName() const override { return "RecordReference"; }
   void runOnOperation() override {
-    reference->module = getOperation().clone();
+    (*reference).*field = getOperation().clone();
     markAllAnalysesPreserved();
   }
   std::shared_ptr<ReferenceModel> reference;
+  Field field;
 };
 
 } // namespace
 
 std::unique_ptr<Pass> mlir::tpc::createRecordReference(std::shared_ptr<ReferenceModel> reference) {
-  return std::make_unique<RecordReference>(std::move(reference));
+  return std::make_unique<RecordReference>(std::move(reference), &ReferenceModel::module);
+}
+
+std::unique_ptr<Pass> mlir::tpc::createRecordStaged(std::shared_ptr<ReferenceModel> reference) {
+  return std::make_unique<RecordReference>(std::move(reference), &ReferenceModel::staged);
 }
 
 std::unique_ptr<Pass> mlir::tpc::createVerifyEquivalence(std::shared_ptr<ReferenceModel> reference,

@@ -21,7 +21,8 @@ class Table {
 public:
   template <typename OpT, typename A>
   Table(OpT op, Evaluation<A> &e)
-      : dims(getTableDims(op)), sizes(e.world.getWholeShape(op->getOperand(0).getType())),
+      : world(e.world), dims(getTableDims(op)),
+        sizes(e.world.getWholeShape(op->getOperand(0).getType())),
         held(e.getPart(op->getOperand(0)).indices) {}
   enum Place { Here, Elsewhere, Nowhere };
   /// Where an index of the i-th of the dimensions leads; negative ones count from the end. Sets
@@ -30,8 +31,10 @@ public:
     at = 0;
     int64_t dim = dims[i];
     index = index < 0 ? index + sizes[dim] : index;
-    if (index < 0 || index >= sizes[dim])
+    if (index < 0 || index >= sizes[dim]) {
+      world.misses = true;
       return Nowhere;
+    }
     auto it = llvm::lower_bound(held[dim], index);
     if (it == held[dim].end() || *it != index)
       return Elsewhere;
@@ -40,6 +43,7 @@ public:
   }
 
 private:
+  World &world;
   SmallVector<int64_t> dims;
   ArrayRef<int64_t> sizes;
   ArrayRef<std::vector<int64_t>> held;

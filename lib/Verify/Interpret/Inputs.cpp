@@ -91,6 +91,20 @@ FailureOr<std::vector<Tensor<typename A::Element>>> interpret::makeInputs(func::
   return inputs;
 }
 
+FailureOr<std::vector<int64_t>> interpret::findTables(func::FuncOp main, World &world) {
+  Domains domains(world);
+  if (failed(domains.run(main)))
+    return failure();
+  std::vector<int64_t> tables;
+  for (BlockArgument argument : main.getArguments()) {
+    Domain domain = domains.get(argument);
+    bool isIndex = domain.isFinite() && domain.least == -(domain.greatest + 1) &&
+                   isa<IntegerType>(getElementTypeOrSelf(argument.getType()));
+    tables.push_back(isIndex ? int64_t(domain.greatest) + 1 : 0);
+  }
+  return tables;
+}
+
 template FailureOr<std::vector<Tensor<double>>> interpret::makeInputs<Doubles>(func::FuncOp,
                                                                                World &);
 template FailureOr<std::vector<Tensor<uint64_t>>> interpret::makeInputs<Field>(func::FuncOp,

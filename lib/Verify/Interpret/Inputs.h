@@ -16,6 +16,10 @@ namespace mlir::tpc::interpret {
 template <typename A>
 FailureOr<std::vector<Tensor<typename A::Element>>> makeInputs(func::FuncOp main, World &world);
 
+/// For each input of @main the number of rows of a table that its elements, as they are, are
+/// indices of; 0 for others.
+FailureOr<std::vector<int64_t>> findTables(func::FuncOp main, World &world);
+
 /// The part of a weight, seen through a view (null: as it is), that the rank at `at` has where it
 /// is of `type`. An element is a random function of its place in the file. Sizes that are made
 /// small take elements from all over the large ones, so that views of different order differ. Fails

@@ -53,6 +53,10 @@ template <typename A> LogicalResult Machine<A>::compute(Operation *op, Frame<A> 
       if (computed->shape != part.shape)
         return fail(op) << describe(rank) << " computes another shape than its type "
                         << op->getResult(0).getType() << " says";
+      if constexpr (std::is_same_v<A, Doubles>)
+        if (auto type = dyn_cast<FloatType>(getElementTypeOrSelf(op->getResult(0))); type && rounds)
+          for (double &x : computed->data)
+            x = roundTo(type, x);
       result = std::make_shared<Data>(std::move(*computed));
     }
     results[rank] = result;

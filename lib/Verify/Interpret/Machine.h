@@ -49,6 +49,8 @@ public:
   LogicalResult run();
 
   SmallVector<Output> outputs;
+  /// Rounds what each op computes to the type of its result.
+  bool rounds = false;
 
   // For ops of all ranks (RankOpInterface).
   using Ref = std::shared_ptr<const Data>;

@@ -79,6 +79,10 @@ public:
   };
   const Weight &getWeight(StringRef name);
 
+  /// Something was looked up that its table does not have: no program should, but small sizes may
+  /// make it so.
+  bool misses = false;
+
 private:
   struct OfType {
     DistAttr dist;

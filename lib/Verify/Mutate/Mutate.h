@@ -67,6 +67,7 @@ ArrayRef<Mutation> getCommunicationMutations();
 ArrayRef<Mutation> getComputationMutations();
 /// In a program on buffers.
 ArrayRef<Mutation> getBufferMutations();
+ArrayRef<Mutation> getKernelMutations();
 
 } // namespace mlir::tpc::mutate
 

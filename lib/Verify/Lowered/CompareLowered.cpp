@@ -1,0 +1,165 @@
+//===- CompareLowered.cpp - The program that runs, run at small sizes -----===//
+
+#include "CompareLowered.h"
+#include "RunBuffers.h"
+
+#include "../Equivalence/SmallSizes.h"
+#include "../Interpret/Inputs.h"
+#include "../Interpret/Machine.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::lowered;
+using namespace mlir::tpc::interpret;
+using equivalence::SizeReduction;
+using equivalence::SmallSizes;
+
+/// How far each output may be off: what it does to the model's where all values are rounded to
+/// their types, and some room, as the lowered program rounds at other places. A wrong index or
+/// operand makes all the difference.
+static FailureOr<SmallVector<double>> getTolerances(World &reference, const Machine<Doubles> &exact,
+                                                    ArrayRef<Tensor<double>> inputs) {
+  constexpr double room = 256, least = 1e-5;
+  Machine<Doubles> rounded(reference, inputs);
+  rounded.rounds = true;
+  if (failed(rounded.run()))
+    return failure();
+  SmallVector<double> tolerances;
+  for (auto [e, r] : llvm::zip_equal(exact.outputs, rounded.outputs)) {
+    double difference = 0, largest = 0;
+    for (auto [x, y] : llvm::zip_equal(e.tensor.data, r.tensor.data)) {
+      if (!std::isfinite(x))
+        continue;
+      largest = std::max(largest, std::fabs(x));
+      // Where rounding overflows, anything may come out.
+      difference = std::isfinite(y) ? std::max(difference, std::fabs(x - y)) : INFINITY;
+    }
+    tolerances.push_back(std::max(room * difference, least * largest));
+  }
+  return tolerances;
+}
+
+static LogicalResult compareOutputs(ModuleOp lowered, const BufferMachine &actual,
+                                    const Machine<Doubles> &expected, ArrayRef<double> tolerances) {
+  if (actual.outputs.size() != expected.outputs.size())
+    return emitError(lowered.getLoc()) << "the lowered program has " << actual.outputs.size()
+                                       << " outputs, the model " << expected.outputs.size();
+  for (auto [i, a, e] : llvm::enumerate(actual.outputs, expected.outputs)) {
+    auto fail = [&, op = a.delivered]() {
+      return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                             << "): lowered and run at small sizes, ";
+    };
+    if (a.shape != e.tensor.shape)
+      return fail() << "output " << i << " has another shape than the model's";
+    for (size_t at = 0; at < a.data.size(); ++at) {
+      double want = e.tensor.data[at], have = a.isFloat ? a.data[at].f : double(a.data[at].i);
+      bool same = want == have || (std::isnan(want) && std::isnan(have)) ||
+                  std::fabs(want - have) <= tolerances[i];
+      if (a.known[at] && same)
+        continue;
+      Shape index;
+      size_t rest = at;
+      for (int64_t size : llvm::reverse(a.shape)) {
+        index.push_back(rest % size);
+        rest /= size;
+      }
+      InFlightDiagnostic diag = fail() << "element [";
+      llvm::interleaveComma(llvm::reverse(index), diag);
+      if (!a.known[at])
+        return diag << "] of output " << i << " is delivered by nobody";
+      return diag << "] of output " << i << " is "
+                  << llvm::formatv("{0:f6}, not {1:f6} as the model computes", have, want).str();
+    }
+  }
+  return success();
+}
+
+/// An id that its table does not have is reported, and nothing is read there.
+static LogicalResult expectReports(ModuleOp lowered, World &model, World &parts,
+                                   ArrayRef<Tensor<double>> inputs, ArrayRef<int64_t> tables) {
+  for (auto [i, rows] : llvm::enumerate(tables))
+    for (int64_t missing : {rows, -rows - 1}) {
+      if (rows == 0 || inputs[i].data.empty())
+        continue;
+      std::vector<Tensor<double>> changed(inputs.begin(), inputs.end());
+      changed[i].data.back() = double(missing);
+      model.misses = false;
+      if (failed(Machine<Doubles>(model, changed).run()))
+        return failure();
+      if (!model.misses) // nobody needs it
+        continue;
+      BufferMachine machine(lowered, parts, changed, /*seed=*/1);
+      if (failed(machine.run()))
+        return failure();
+      if (machine.reported.empty())
+        return emitError(lowered.getLoc())
+               << "lowered and run at small sizes: nobody reports that index " << missing
+               << " of input " << i << " is none of the " << rows << " that are looked up";
+    }
+  return success();
+}
+
+LogicalResult lowered::compareLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered,
+                                      std::string &skipped) {
+  constexpr double budget = 1e9; // some seconds
+  auto main = model.lookupSymbol<func::FuncOp>("main");
+  if (!main || main.isExternal())
+    return emitError(model.getLoc()) << "there is no @main to compare with";
+  SmallSizes small;
+  if (failed(small.choose(model, staged, budget, /*eachRank=*/true, skipped)))
+    return failure();
+  if (!skipped.empty())
+    return success();
+  SizeReduction &sizes = *small.sizes;
+  // Not all sizes are possible: a table may be shorter, one size the sum of others. The model says.
+  for (int sample = 0; sample < SizeReduction::samples; ++sample) {
+    sizes.setSample(sample);
+    World whole(model, small.grid, sizes);
+    FailureOr<std::vector<Tensor<double>>> drawn = makeInputs<Doubles>(main, whole);
+    FailureOr<std::vector<int64_t>> tables = findTables(main, whole);
+    if (failed(drawn) || failed(tables))
+      return failure();
+    // The last row of a table, and the first as it is counted from the end.
+    for (auto [input, rows] : llvm::zip_equal(*drawn, *tables))
+      if (rows > 0 && !input.data.empty()) {
+        input.data.front() = double(rows - 1);
+        input.data.back() = double(-rows);
+      }
+    ArrayRef<Tensor<double>> inputs = *drawn;
+    // Norms that are written out divide by numbers, not by sizes: then what the staged program
+    // computes, which is the model's as it stands, is what is expected.
+    World parts(staged, small.grid, sizes);
+    World &reference = staged->hasAttr(kNormsWrittenOutAttr) ? parts : whole;
+    Machine<Doubles> expected(reference, inputs);
+    {
+      ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
+        skipped = "the model cannot be run: " + diagnostic.str();
+        return success();
+      });
+      if (failed(expected.run()))
+        continue;
+      if (reference.misses) {
+        skipped = "at small sizes the model looks up what its tables do not have";
+        continue;
+      }
+    }
+    skipped.clear();
+    FailureOr<SmallVector<double>> tolerances = getTolerances(reference, expected, inputs);
+    if (failed(tolerances))
+      return failure();
+    BufferMachine actual(lowered, parts, inputs, /*seed=*/1);
+    if (failed(actual.run()))
+      return failure();
+    if (!actual.reported.empty())
+      return emitError(lowered.getLoc())
+             << "lowered and run at small sizes: " << actual.reported << ", but all are";
+    return failure(failed(compareOutputs(lowered, actual, expected, *tolerances)) ||
+                   failed(expectReports(lowered, whole, parts, inputs, *tables)));
+  }
+  return success();
+}

@@ -1,0 +1,23 @@
+//===- CompareLowered.h - The program that runs, run at small sizes -*- C++ -*-=//
+//
+// The randomized check of what is compiled: buffers and kernels are run in doubles on all ranks of
+// a small grid and compared with the model.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_VERIFY_LOWERED_COMPARELOWERED_H
+#define TPC_LIB_VERIFY_LOWERED_COMPARELOWERED_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mlir::tpc::lowered {
+
+/// `staged` is the program that `lowered` was made of. Errors say which op did what it must not, or
+/// where an output differs from the model's. Where the model cannot be run at small sizes nothing
+/// is compared, and `skipped` says why.
+LogicalResult compareLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered,
+                             std::string &skipped);
+
+} // namespace mlir::tpc::lowered
+
+#endif // TPC_LIB_VERIFY_LOWERED_COMPARELOWERED_H

@@ -1,0 +1,54 @@
+//===- Memory.h - Memory of one rank, and what was written to it -*- C++ -*-===//
+//
+// Elements lie in memory as they do when the program runs: in bytes, of their own type. Arithmetic
+// is in doubles, so a number is rounded to its type where it is stored, and nowhere else.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_VERIFY_LOWERED_MEMORY_H
+#define TPC_LIB_VERIFY_LOWERED_MEMORY_H
+
+#include "mlir/IR/Types.h"
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace mlir::tpc::lowered {
+
+/// A scalar: floats in doubles, integers, truth values and indices in 64 bits (sign-extended).
+union Scalar {
+  double f;
+  int64_t i;
+};
+
+/// Bytes of an element in memory; a truth value takes one.
+int64_t getElementBytes(Type type);
+
+/// One allocation. Its bytes mean nothing until they are written.
+struct Memory {
+  explicit Memory(int64_t size) : bytes(size), written(size) {}
+  std::vector<std::byte> bytes;
+  std::vector<bool> written;
+};
+
+/// Elements of one type in an allocation, from a byte on.
+struct Place {
+  std::shared_ptr<Memory> memory;
+  int64_t begin = 0;
+  int64_t elements = 0;
+  Type type;
+
+  int64_t byteOf(int64_t element) const { return begin + element * getElementBytes(type); }
+  /// Whether all of an element's bytes are in the allocation; whether they are written.
+  bool exists(int64_t element) const;
+  bool isWritten(int64_t element) const;
+  Scalar load(int64_t element) const;
+  void store(int64_t element, Scalar value) const;
+  /// From now on nobody has written them.
+  void forget() const;
+};
+
+} // namespace mlir::tpc::lowered
+
+#endif // TPC_LIB_VERIFY_LOWERED_MEMORY_H

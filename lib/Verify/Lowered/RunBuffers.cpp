@@ -1,0 +1,394 @@
+//===- RunBuffers.cpp - A program on buffers, on all ranks ----------------===//
+
+#include "RunBuffers.h"
+
+#include "../Interpret/Inputs.h"
+
+#include "tpc/Dialect/RankSizes.h"
+
+#include "RunOps.cpp.inc"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::lowered;
+using interpret::Coordinates;
+using ::tpc::SymExpr;
+
+//===----------------------------------------------------------------------===//
+// Sizes
+//===----------------------------------------------------------------------===//
+
+int64_t RankSizesEvaluator::getSymbol(StringRef name, const Coordinates &at) const {
+  GridAttr grid = world.getGrid();
+  const interpret::Sizes &sizes = world.getSizes();
+  std::optional<NamedSize> named = getNamedSize(name);
+  if (!named)
+    return sizes.evaluate(SymExpr::symbol(std::string_view(name.data(), name.size())));
+  auto countRanks = [&](StringRef axis) -> int64_t {
+    return axis == "mb" || grid.hasAxis(axis) ? grid.getAxisSize(axis) : 1;
+  };
+  switch (named->kind) {
+  case NamedSize::Size: {
+    int64_t size = sizes.evaluate(SymExpr(named->size));
+    for (StringRef axis : named->axes)
+      size /= countRanks(axis);
+    return size;
+  }
+  case NamedSize::Place:
+    return sizes.scale(named->place, named->size);
+  case NamedSize::Ranks:
+    return countRanks(named->axes[0]);
+  case NamedSize::Rank: {
+    auto position = world.getPosition(StringAttr::get(grid.getContext(), named->axes[0]));
+    return position ? at[*position] : 0;
+  }
+  }
+  llvm_unreachable("all kinds are listed");
+}
+
+int64_t RankSizesEvaluator::evaluate(const SymExpr &expr, const Coordinates &at) const {
+  std::set<std::string> names;
+  expr.collectSymbols(names);
+  std::map<std::string, int64_t> values;
+  for (const std::string &name : names)
+    values[name] = getSymbol(name, at);
+  return expr.evaluate(values).value_or(0);
+}
+
+int64_t BufferMachine::evaluate(buffer::ExprAttr expr, int rank) {
+  auto [it, isNew] = evaluated.try_emplace({expr.getAsOpaquePointer(), ranks[rank]}, 0);
+  if (isNew)
+    it->second = sizes.evaluate(expr.getExpr(), ranks[rank]);
+  return it->second;
+}
+
+SmallVector<int64_t> BufferMachine::evaluate(ArrayAttr exprs, int rank) {
+  SmallVector<int64_t> values;
+  for (auto expr : exprs.getAsRange<buffer::ExprAttr>())
+    values.push_back(evaluate(expr, rank));
+  return values;
+}
+
+int64_t BufferMachine::coordinate(StringRef axis, int rank) const {
+  auto position = world.getPosition(StringAttr::get(world.getGrid().getContext(), axis));
+  return position ? ranks[rank][*position] : 0;
+}
+
+//===----------------------------------------------------------------------===//
+// Messages
+//===----------------------------------------------------------------------===//
+
+std::string BufferMachine::describe(int rank) const {
+  std::string text;
+  GridAttr grid = world.getGrid();
+  for (auto [axis, c] : llvm::zip(grid.getOrder(), ranks[rank]))
+    if (grid.getAxisSize(axis.getValue()) > 1)
+      text += (text.empty() ? "" : ", ") + axis.str() + "=" + std::to_string(c);
+  if (grid.getMicroBatches() > 1)
+    text += (text.empty() ? "" : ", ") + std::string("mb=") + std::to_string(ranks[rank].back());
+  return text.empty() ? "the only rank" : "the rank at " + text;
+}
+
+InFlightDiagnostic BufferMachine::fail(Operation *op, int rank) const {
+  return op->emitError() << "run at small sizes, '" << getSourceName(op->getLoc()) << "' ("
+                         << op->getName() << ") on " << describe(rank) << ": ";
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+void BufferMachine::set(Frame &frame, Value value, int rank, Held held) {
+  std::vector<Held> &all = frame.values[value];
+  all.resize(ranks.size());
+  all[rank] = std::move(held);
+}
+
+LogicalResult BufferMachine::setPlace(Operation *op, Frame &frame, int rank,
+                                      std::shared_ptr<Memory> memory, int64_t begin,
+                                      buffer::ExtentAttr extent) {
+  Place place{std::move(memory), begin, evaluate(extent.getElements(), rank), extent.getElement()};
+  if (place.begin < 0 || place.elements < 0 ||
+      place.byteOf(place.elements) > int64_t(place.memory->bytes.size()))
+    return fail(op, rank) << place.elements << " elements from byte " << begin
+                          << " on are not in a memory of " << place.memory->bytes.size();
+  set(frame, op->getResult(0), rank, {std::move(place), {}});
+  return success();
+}
+
+FailureOr<Numbers> BufferMachine::read(Operation *op, Frame &frame, Value value, int rank,
+                                       int64_t count) {
+  const Place &place = get(frame, value, rank).place;
+  if (count > place.elements)
+    return fail(op, rank) << "takes " << count << " elements of a place of " << place.elements;
+  Numbers numbers;
+  numbers.reserve(std::max<int64_t>(0, count));
+  for (int64_t i = 0; i < count; ++i) {
+    if (!place.isWritten(i))
+      return fail(op, rank) << "reads element " << i << ", which nobody has written";
+    numbers.push_back(place.load(i));
+  }
+  return numbers;
+}
+
+LogicalResult BufferMachine::write(Operation *op, Frame &frame, Value value, int rank,
+                                   const Numbers &numbers) {
+  const Place &place = get(frame, value, rank).place;
+  if (int64_t(numbers.size()) > place.elements)
+    return fail(op, rank) << "writes " << numbers.size() << " elements to a place of "
+                          << place.elements;
+  for (auto [i, x] : llvm::enumerate(numbers))
+    place.store(i, x);
+  return success();
+}
+
+static Place makePlace(Type type, ArrayRef<double> data) {
+  Place place{std::make_shared<Memory>(data.size() * getElementBytes(type)), 0,
+              int64_t(data.size()), type};
+  bool isFloat = isa<FloatType>(type);
+  for (auto [i, x] : llvm::enumerate(data)) {
+    Scalar value;
+    if (isFloat)
+      value.f = x;
+    else
+      value.i = int64_t(x);
+    place.store(i, value);
+  }
+  return place;
+}
+
+FailureOr<Place> BufferMachine::getInput(Operation *op, int64_t index) {
+  if (index < 0 || index >= int64_t(inputs.size()))
+    return op->emitError() << "there is no input " << index, failure();
+  return inputs[index];
+}
+
+FailureOr<Place> BufferMachine::getParameter(Operation *op, buffer::EntryOp entry, int rank,
+                                             Type element) {
+  Place &place = parameters[{entry, ranks[rank]}];
+  if (place.memory)
+    return place;
+  buffer::LoadAttr load = entry.getLoad();
+  auto drawn = interpret::drawParameter<interpret::Doubles>(world, load.getWeight(), load.getView(),
+                                                            load.getType(), ranks[rank]);
+  if (failed(drawn))
+    return fail(op, rank) << "there is no weight @" << load.getWeight().getValue();
+  // What the file holds, in the type that is wanted.
+  Type own = getElementTypeOrSelf(load.getType());
+  if (isa<FloatType>(own))
+    for (double &x : drawn->data)
+      x = interpret::roundTo(own, x);
+  return place = makePlace(element, drawn->data);
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+const KernelProgram *BufferMachine::getKernel(buffer::LaunchOp op) {
+  ModuleOp library = kernel::getKernels(program);
+  auto function = library ? library.lookupSymbol<kernel::FuncOp>(op.getKernel()) : kernel::FuncOp();
+  if (!function) {
+    op.emitError() << "there is no kernel @" << op.getKernel();
+    return nullptr;
+  }
+  std::unique_ptr<KernelProgram> &program = kernels[function];
+  if (!program)
+    if (auto made = KernelProgram::get(function); succeeded(made))
+      program = std::move(*made);
+  return program.get();
+}
+
+LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
+  const KernelProgram *kernel = getKernel(op);
+  if (!kernel)
+    return failure();
+  for (int rank : frame.active) {
+    SmallVector<Place> memory;
+    for (Value value : op.getReads())
+      memory.push_back(get(frame, value, rank).place);
+    for (Value value : op.getWrites()) {
+      memory.push_back(get(frame, value, rank).place);
+      memory.back().forget();
+    }
+    auto evaluateHere = [&](const SymExpr &size) { return sizes.evaluate(size, ranks[rank]); };
+    if (int64_t rows = kernel->countRows(evaluateHere); rows != evaluate(op.getRows(), rank))
+      return fail(op, rank) << "is launched over " << evaluate(op.getRows(), rank)
+                            << " rows, but the kernel has " << rows;
+    bool missing = false;
+    if (failed(kernel->run(memory, evaluateHere, ++seed, missing)))
+      return fail(op, rank) << "the kernel that it launches fails";
+    if (missing) {
+      reported = "an index is not in its table, says @" + op.getKernel().str();
+      return success();
+    }
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Between ranks
+//===----------------------------------------------------------------------===//
+
+LogicalResult BufferMachine::forEachGroup(Operation *op, Frame &frame, ArrayRef<StringRef> axes,
+                                          function_ref<LogicalResult(Ranks)> body) {
+  std::map<Coordinates, SmallVector<int>> groups;
+  for (int rank = 0; rank < int(ranks.size()); ++rank) {
+    Coordinates rest;
+    for (auto [axis, c] : llvm::zip(world.getGrid().getOrder(), ranks[rank]))
+      if (!llvm::is_contained(axes, axis.getValue()))
+        rest.push_back(c);
+    groups[rest].push_back(rank);
+  }
+  auto comes = [&](int rank) { return llvm::is_contained(frame.active, rank); };
+  for (auto &[rest, group] : groups) {
+    auto waits = llvm::find_if(group, comes);
+    if (waits == group.end())
+      continue;
+    if (auto lacks = llvm::find_if_not(group, comes); lacks != group.end())
+      return fail(op, *waits) << "would wait for " << describe(*lacks)
+                              << ", which does not take part";
+    if (failed(body(group)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult BufferMachine::send(buffer::SendOp op, Frame &frame) {
+  auto stage = world.getPosition(StringAttr::get(op.getContext(), "pp"));
+  for (int rank : frame.active) {
+    FailureOr<Numbers> numbers = read(op, frame, op.getData(), rank, evaluate(op.getCount(), rank));
+    if (failed(numbers))
+      return failure();
+    Coordinates to = ranks[rank];
+    int64_t from = stage ? to[*stage] : 0;
+    if (stage)
+      to[*stage] = op.getTo();
+    for (int other = 0; other < int(ranks.size()); ++other)
+      if (ArrayRef(ranks[other]).drop_back() == ArrayRef(to).drop_back())
+        messages[{other, from}].push_back(*numbers);
+  }
+  return success();
+}
+
+LogicalResult BufferMachine::receive(buffer::RecvOp op, Frame &frame) {
+  for (int rank : frame.active) {
+    auto &queue = messages[{rank, int64_t(op.getFrom())}];
+    if (queue.empty())
+      return fail(op, rank) << "waits for a message that nobody sent";
+    Numbers numbers = std::move(queue.front());
+    queue.pop_front();
+    int64_t count = evaluate(op.getCount(), rank);
+    if (int64_t(numbers.size()) != count)
+      return fail(op, rank) << "waits for " << count << " elements and gets " << numbers.size();
+    if (failed(write(op, frame, op.getData(), rank, numbers)))
+      return failure();
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+LogicalResult BufferMachine::runBlock(Block &block, Frame frame) {
+  for (Operation &op : block) {
+    auto known = dyn_cast<RunOpInterface>(op);
+    if (!known)
+      return op.emitError("cannot be run at small sizes: the verifier does not know it");
+    if (failed(known.runOnBuffers(*this, frame)))
+      return failure();
+    if (!reported.empty())
+      break;
+  }
+  return success();
+}
+
+LogicalResult BufferMachine::runCall(buffer::CallOp call, Frame &frame) {
+  auto callee =
+      SymbolTable::lookupNearestSymbolFrom<buffer::FuncOp>(call, call.getCalleeAttr().getAttr());
+  if (!callee || depth > 64)
+    return call.emitError() << "@" << call.getCallee() << " cannot be called";
+  Values inner;
+  for (auto [argument, operand] :
+       llvm::zip_equal(callee.getBody().getArguments(), call->getOperands()))
+    inner[argument] = frame.values[operand];
+  for (Value place : callee.getResultPlaces())
+    for (int rank : frame.active)
+      inner[place][rank].place.forget();
+  ++depth;
+  if (failed(runBlock(callee.getBody().front(), {inner, frame.active})))
+    return failure();
+  --depth;
+  return success();
+}
+
+LogicalResult BufferMachine::runRounds(buffer::RoundsOp rounds, Frame &frame) {
+  int64_t count = 0;
+  for (int rank : frame.active)
+    count = std::max(count, evaluate(rounds.getCount(), rank));
+  for (int64_t mb = 0; mb < count; ++mb) {
+    for (Coordinates &at : ranks)
+      at.back() = mb;
+    SmallVector<int> active;
+    for (int rank : frame.active)
+      if (!rounds.getSizeAttr() || evaluate(rounds.getSizeAttr(), rank) != 0)
+        active.push_back(rank);
+    if (failed(runBlock(rounds.getBody().front(), {frame.values, active})))
+      return failure();
+  }
+  for (Coordinates &at : ranks)
+    at.back() = 0;
+  return success();
+}
+
+LogicalResult BufferMachine::runStage(buffer::FuncOp function) {
+  SmallVector<int> active;
+  for (int rank = 0; rank < int(ranks.size()); ++rank)
+    if (coordinate("pp", rank) == int64_t(*function.getStage()))
+      active.push_back(rank);
+  Values values;
+  return runBlock(function.getBody().front(), {values, active});
+}
+
+BufferMachine::BufferMachine(ModuleOp program, interpret::World &world,
+                             ArrayRef<interpret::Tensor<double>> inputs, uint64_t seed)
+    : program(program), world(world), sizes(world), seed(seed) {
+  int64_t count = world.getGrid().getWorldSize();
+  for (int64_t rank = 0; rank < count; ++rank)
+    ranks.push_back(world.getCoordinates(rank));
+  PipelineOp pipeline = *world.getModule().getOps<PipelineOp>().begin();
+  for (auto [type, input] :
+       llvm::zip_equal(pipeline.getBody().front().getArgumentTypes(), inputs)) {
+    Type element = getElementTypeOrSelf(type);
+    if (auto integer = dyn_cast<IntegerType>(element))
+      element = IntegerType::get(element.getContext(), integer.getWidth());
+    this->inputs.push_back(makePlace(element, input.data));
+  }
+  for (auto output : pipeline.getOutputs().getAsRange<DictionaryAttr>()) {
+    Output &made = outputs.emplace_back();
+    made.shape = world.getWholeShape(output.getAs<TypeAttr>("type").getValue());
+    made.data.resize(interpret::countElements(made.shape));
+    made.known.resize(made.data.size());
+    made.isFloat = isa<FloatType>(getElementTypeOrSelf(output.getAs<TypeAttr>("type").getValue()));
+    made.delivered = pipeline;
+  }
+}
+
+LogicalResult BufferMachine::run() {
+  SmallVector<buffer::FuncOp> stages;
+  for (auto function : program.getOps<buffer::FuncOp>())
+    if (function.getStage())
+      stages.push_back(function);
+  llvm::sort(stages,
+             [](buffer::FuncOp a, buffer::FuncOp b) { return *a.getStage() < *b.getStage(); });
+  for (buffer::FuncOp stage : stages)
+    if (failed(runStage(stage)) || !reported.empty())
+      return failure(reported.empty());
+  for (auto &[key, queue] : messages)
+    if (!queue.empty())
+      return emitError(program.getLoc())
+             << "run at small sizes: a message from stage " << key.second << " to "
+             << describe(key.first) << " is never received";
+  return success();
+}

@@ -1,0 +1,388 @@
+//===- RunCommunication.cpp - Collectives and transfers on buffers --------===//
+//
+// Who has what follows from lists of indices, as in the interpreter of tensor programs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "RunBuffers.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::lowered;
+using interpret::countElements;
+using interpret::DimFactor;
+
+static SmallVector<StringRef> getAxes(ArrayAttr axes) {
+  return llvm::to_vector(axes.getAsValueRange<StringAttr>());
+}
+static SmallVector<StringAttr> getAxisAttrs(Attribute axes) {
+  return llvm::to_vector(cast<ArrayAttr>(axes).getAsRange<StringAttr>());
+}
+
+/// The part of n elements that a rank has: over several axes one after the other, the last of the
+/// grid's order first.
+static std::pair<int64_t, int64_t> getPart(BufferMachine &m, ArrayRef<StringRef> axes, int64_t n,
+                                           int rank) {
+  int64_t begin = 0;
+  for (StringAttr axis : llvm::reverse(m.getGrid().getOrder())) {
+    if (!llvm::is_contained(axes, axis.getValue()))
+      continue;
+    int64_t parts = m.getGrid().getAxisSize(axis.getValue());
+    int64_t c = m.coordinate(axis.getValue(), rank);
+    begin += ::tpc::shardBegin(n, parts, c);
+    n = ::tpc::shardSize(n, parts, c);
+  }
+  return {begin, n};
+}
+
+/// x of all members, combined.
+static FailureOr<Numbers> reduce(Operation *op, BufferMachine &m, Frame &frame, Value from,
+                                 Type type, ReductionKind kind, Ranks group, int64_t count) {
+  FailureOr<Numbers> all = m.read(op, frame, from, group.front(), count);
+  if (failed(all))
+    return failure();
+  bool isFloat = isa<FloatType>(type);
+  for (int rank : group.drop_front()) {
+    FailureOr<Numbers> own = m.read(op, frame, from, rank, count);
+    if (failed(own))
+      return failure();
+    for (auto [x, y] : llvm::zip_equal(*all, *own)) {
+      if (isFloat)
+        x.f = kind == ReductionKind::Sum   ? x.f + y.f
+              : kind == ReductionKind::Max ? (std::isnan(y.f) || y.f > x.f ? y.f : x.f)
+                                           : (std::isnan(y.f) || y.f < x.f ? y.f : x.f);
+      else
+        x.i = kind == ReductionKind::Sum   ? int64_t(uint64_t(x.i) + uint64_t(y.i))
+              : kind == ReductionKind::Max ? std::max(x.i, y.i)
+                                           : std::min(x.i, y.i);
+    }
+  }
+  return all;
+}
+
+/// All members say the same of a size.
+static LogicalResult expectSame(Operation *op, BufferMachine &m, Ranks group,
+                                ArrayRef<buffer::ExprAttr> exprs) {
+  for (buffer::ExprAttr expr : exprs)
+    for (int rank : group)
+      if (m.evaluate(expr, rank) != m.evaluate(expr, group.front()))
+        return m.fail(op, rank) << "takes part with " << m.evaluate(expr, rank) << ", "
+                                << m.describe(group.front()) << " with "
+                                << m.evaluate(expr, group.front());
+  return success();
+}
+
+static Type getElement(BufferMachine &m, Frame &frame, Value place, int rank) {
+  return m.get(frame, place, rank).place.type;
+}
+
+namespace {
+struct AllReduceRun : RunModel<AllReduceRun, buffer::AllReduceOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::AllReduceOp>(base);
+    return m.forEachGroup(op, frame, getAxes(op.getAxes()), [&](Ranks group) -> LogicalResult {
+      if (failed(expectSame(op, m, group, op.getCount())))
+        return failure();
+      auto all = reduce(op, m, frame, op.getFrom(), getElement(m, frame, op.getFrom(), group[0]),
+                        op.getKind(), group, m.evaluate(op.getCount(), group[0]));
+      if (failed(all))
+        return failure();
+      for (int rank : group)
+        if (failed(m.write(op, frame, op.getTo(), rank, *all)))
+          return failure();
+      return success();
+    });
+  }
+};
+
+struct AllGatherRun : RunModel<AllGatherRun, buffer::AllGatherOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::AllGatherOp>(base);
+    SmallVector<StringRef> axes = getAxes(op.getAxes());
+    return m.forEachGroup(op, frame, axes, [&](Ranks group) -> LogicalResult {
+      if (failed(expectSame(op, m, group, {op.getOuter(), op.getN(), op.getInner()})))
+        return failure();
+      int64_t outer = m.evaluate(op.getOuter(), group[0]), n = m.evaluate(op.getN(), group[0]);
+      int64_t inner = m.evaluate(op.getInner(), group[0]);
+      Numbers whole(outer * n * inner);
+      for (int rank : group) {
+        auto [begin, size] = getPart(m, axes, n, rank);
+        auto part = m.read(op, frame, op.getFrom(), rank, outer * size * inner);
+        if (failed(part))
+          return failure();
+        for (int64_t o = 0; o < outer; ++o)
+          std::copy_n(part->begin() + o * size * inner, size * inner,
+                      whole.begin() + (o * n + begin) * inner);
+      }
+      for (int rank : group)
+        if (failed(m.write(op, frame, op.getTo(), rank, whole)))
+          return failure();
+      return success();
+    });
+  }
+};
+
+struct ReduceScatterRun : RunModel<ReduceScatterRun, buffer::ReduceScatterOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::ReduceScatterOp>(base);
+    SmallVector<StringRef> axes = getAxes(op.getAxes());
+    return m.forEachGroup(op, frame, axes, [&](Ranks group) -> LogicalResult {
+      if (failed(expectSame(op, m, group, {op.getOuter(), op.getN(), op.getInner()})))
+        return failure();
+      int64_t outer = m.evaluate(op.getOuter(), group[0]), n = m.evaluate(op.getN(), group[0]);
+      int64_t inner = m.evaluate(op.getInner(), group[0]);
+      auto all = reduce(op, m, frame, op.getFrom(), getElement(m, frame, op.getFrom(), group[0]),
+                        op.getKind(), group, outer * n * inner);
+      if (failed(all))
+        return failure();
+      for (int rank : group) {
+        auto [begin, size] = getPart(m, axes, n, rank);
+        Numbers part;
+        for (int64_t o = 0; o < outer; ++o)
+          part.insert(part.end(), all->begin() + (o * n + begin) * inner,
+                      all->begin() + (o * n + begin + size) * inner);
+        if (failed(m.write(op, frame, op.getTo(), rank, part)))
+          return failure();
+      }
+      return success();
+    });
+  }
+};
+
+struct BroadcastRun : RunModel<BroadcastRun, buffer::BroadcastOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::BroadcastOp>(base);
+    return m.forEachGroup(op, frame, getAxes(op.getAxes()), [&](Ranks group) -> LogicalResult {
+      if (op.getRoot() >= group.size())
+        return m.fail(op, group[0])
+               << "its root " << op.getRoot() << " is in no group of " << group.size();
+      if (failed(expectSame(op, m, group, op.getCount())))
+        return failure();
+      int root = group[op.getRoot()];
+      auto numbers = m.read(op, frame, op.getData(), root, m.evaluate(op.getCount(), root));
+      if (failed(numbers))
+        return failure();
+      for (int rank : group)
+        if (failed(m.write(op, frame, op.getData(), rank, *numbers)))
+          return failure();
+      return success();
+    });
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// Moves: of the whole, each member has some indices before and some after
+//===----------------------------------------------------------------------===//
+
+/// Per dimension of the whole its size, and what a rank has of it.
+struct Moved {
+  interpret::Shape shape;
+  std::function<interpret::Indices(int rank)> before, after;
+  /// Where an index after comes from.
+  std::function<void(interpret::Shape &index)> source = [](interpret::Shape &) {};
+};
+
+LogicalResult move(Operation *op, BufferMachine &m, Frame &frame, Ranks group, Value from, Value to,
+                   const Moved &moved) {
+  Numbers whole(countElements(moved.shape));
+  std::vector<bool> known(whole.size());
+  auto forEach = [&](const interpret::Indices &indices,
+                     llvm::function_ref<void(interpret::Shape)> f) {
+    interpret::Shape shape;
+    for (const auto &list : indices)
+      shape.push_back(list.size());
+    interpret::forEachIndex(shape, [&](ArrayRef<int64_t> index) {
+      interpret::Shape at;
+      for (size_t d = 0; d < index.size(); ++d)
+        at.push_back(indices[d][index[d]]);
+      f(at);
+    });
+    return countElements(shape);
+  };
+  for (int rank : group) {
+    SmallVector<int64_t> places;
+    forEach(moved.before(rank), [&](const interpret::Shape &at) {
+      places.push_back(interpret::linearize(at, moved.shape));
+    });
+    auto part = m.read(op, frame, from, rank, places.size());
+    if (failed(part))
+      return failure();
+    for (auto [place, x] : llvm::zip_equal(places, *part)) {
+      whole[place] = x;
+      known[place] = true;
+    }
+  }
+  for (int rank : group) {
+    Numbers part;
+    bool missing = false;
+    forEach(moved.after(rank), [&](interpret::Shape at) {
+      moved.source(at);
+      int64_t place = interpret::linearize(at, moved.shape);
+      missing |= !known[place];
+      part.push_back(whole[place]);
+    });
+    if (missing)
+      return m.fail(op, rank) << "needs what no rank has";
+    if (failed(m.write(op, frame, to, rank, part)))
+      return failure();
+  }
+  return success();
+}
+
+std::vector<int64_t> allOf(int64_t n) {
+  std::vector<int64_t> list(std::max<int64_t>(0, n));
+  for (int64_t i = 0; i < n; ++i)
+    list[i] = i;
+  return list;
+}
+
+struct AllToAllRun : RunModel<AllToAllRun, buffer::AllToAllOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::AllToAllOp>(base);
+    SmallVector<StringRef> axes = getAxes(op.getAxes());
+    return m.forEachGroup(op, frame, axes, [&](Ranks group) -> LogicalResult {
+      buffer::ExprAttr exprs[] = {op.getOuter(), op.getA(), op.getMiddle(), op.getB(),
+                                  op.getInner()};
+      if (failed(expectSame(op, m, group, exprs)))
+        return failure();
+      Moved moved;
+      for (buffer::ExprAttr expr : exprs)
+        moved.shape.push_back(m.evaluate(expr, group[0]));
+      auto split = [&, shape = moved.shape](unsigned dim) {
+        return [&m, axes, shape, dim](int rank) {
+          interpret::Indices indices;
+          for (auto [d, n] : llvm::enumerate(shape)) {
+            indices.push_back(allOf(n));
+            if (d != dim)
+              continue;
+            auto [begin, size] = getPart(m, axes, n, rank);
+            auto &list = indices.back();
+            list = std::vector<int64_t>(list.begin() + begin, list.begin() + begin + size);
+          }
+          return indices;
+        };
+      };
+      moved.before = split(op.getSplitsFirst() ? 3 : 1);
+      moved.after = split(op.getSplitsFirst() ? 1 : 3);
+      return move(op, m, frame, group, op.getFrom(), op.getTo(), moved);
+    });
+  }
+};
+
+struct PermuteRun : RunModel<PermuteRun, buffer::CollectivePermuteOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::CollectivePermuteOp>(base);
+    SmallVector<SmallVector<StringAttr>> lists; // n and product before, n and product after
+    llvm::SetVector<StringRef> axes;
+    for (Attribute list : op.getSplits()) {
+      lists.push_back(getAxisAttrs(list));
+      for (StringAttr axis : lists.back())
+        axes.insert(axis.getValue());
+    }
+    return m.forEachGroup(op, frame, axes.getArrayRef(), [&](Ranks group) -> LogicalResult {
+      buffer::ExprAttr exprs[] = {op.getOuter(), op.getBlocks(), op.getN(),
+                                  op.getUnit(),  op.getInner(),  op.getFirst()};
+      if (failed(expectSame(op, m, group, exprs)))
+        return failure();
+      int64_t blocks = m.evaluate(op.getBlocks(), group[0]), n = m.evaluate(op.getN(), group[0]);
+      int64_t unit = m.evaluate(op.getUnit(), group[0]),
+              first = m.evaluate(op.getFirst(), group[0]);
+      int64_t outer = m.evaluate(op.getOuter(), group[0]),
+              inner = m.evaluate(op.getInner(), group[0]);
+      Moved moved;
+      moved.shape = {outer, blocks * n * unit, inner};
+      auto has = [&](unsigned list) {
+        return [&, list](int rank) {
+          DimFactor factors[] = {{blocks, {}}, {n, lists[list]}, {unit, {}}};
+          auto middle =
+              interpret::getIndices(factors, lists[list + 1], m.getGrid(), [&](StringAttr axis) {
+                return m.coordinate(axis.getValue(), rank);
+              });
+          return interpret::Indices{allOf(outer), middle, allOf(inner)};
+        };
+      };
+      moved.before = has(0);
+      moved.after = has(2);
+      moved.source = [&](interpret::Shape &index) {
+        index[1] = interpret::rollIndex(index[1], first, n * unit);
+      };
+      return move(op, m, frame, group, op.getFrom(), op.getTo(), moved);
+    });
+  }
+};
+
+struct ExchangeRun : RunModel<ExchangeRun, buffer::ExchangeOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::ExchangeOp>(base);
+    // By dimension: of each factor, and of what is left of their product, axes before and after.
+    std::vector<std::vector<std::pair<SmallVector<StringAttr>, SmallVector<StringAttr>>>> dims;
+    llvm::SetVector<StringRef> axes;
+    for (Attribute dim : op.getLayout()) {
+      auto &pairs = dims.emplace_back();
+      for (Attribute pair : cast<ArrayAttr>(dim)) {
+        pairs.push_back(
+            {getAxisAttrs(cast<ArrayAttr>(pair)[0]), getAxisAttrs(cast<ArrayAttr>(pair)[1])});
+        for (StringAttr axis : llvm::concat<StringAttr>(pairs.back().first, pairs.back().second))
+          axes.insert(axis.getValue());
+      }
+    }
+    return m.forEachGroup(op, frame, axes.getArrayRef(), [&](Ranks group) -> LogicalResult {
+      SmallVector<int64_t> sizes = m.evaluate(op.getSizes(), group[0]);
+      for (int rank : group)
+        if (m.evaluate(op.getSizes(), rank) != sizes)
+          return m.fail(op, rank) << "takes part with other sizes than " << m.describe(group[0]);
+      Moved moved;
+      size_t next = 0;
+      for (auto &pairs : dims) {
+        int64_t product = 1;
+        for (size_t f = 0; f + 1 < pairs.size(); ++f)
+          product *= next < sizes.size() ? sizes[next++] : 0;
+        moved.shape.push_back(product);
+      }
+      if (next != sizes.size())
+        return m.fail(op, group[0]) << "has other sizes than factors";
+      auto has = [&](bool before) {
+        return [&, before](int rank) {
+          interpret::Indices indices;
+          size_t next = 0;
+          for (auto &pairs : dims) {
+            SmallVector<DimFactor> factors;
+            for (size_t f = 0; f + 1 < pairs.size(); ++f)
+              factors.push_back({sizes[next++], before ? pairs[f].first : pairs[f].second});
+            indices.push_back(interpret::getIndices(
+                factors, before ? pairs.back().first : pairs.back().second, m.getGrid(),
+                [&](StringAttr axis) { return m.coordinate(axis.getValue(), rank); }));
+          }
+          return indices;
+        };
+      };
+      moved.before = has(true);
+      moved.after = has(false);
+      return move(op, m, frame, group, op.getFrom(), op.getTo(), moved);
+    });
+  }
+};
+
+struct SendRun : RunModel<SendRun, buffer::SendOp> {
+  LogicalResult runOnBuffers(Operation *op, BufferMachine &m, Frame &frame) const {
+    return m.send(cast<buffer::SendOp>(op), frame);
+  }
+};
+struct RecvRun : RunModel<RecvRun, buffer::RecvOp> {
+  LogicalResult runOnBuffers(Operation *op, BufferMachine &m, Frame &frame) const {
+    return m.receive(cast<buffer::RecvOp>(op), frame);
+  }
+};
+} // namespace
+
+void lowered::attachCommunicationRuns(MLIRContext *context) {
+  buffer::AllReduceOp::attachInterface<AllReduceRun>(*context);
+  buffer::AllGatherOp::attachInterface<AllGatherRun>(*context);
+  buffer::ReduceScatterOp::attachInterface<ReduceScatterRun>(*context);
+  buffer::BroadcastOp::attachInterface<BroadcastRun>(*context);
+  buffer::AllToAllOp::attachInterface<AllToAllRun>(*context);
+  buffer::CollectivePermuteOp::attachInterface<PermuteRun>(*context);
+  buffer::ExchangeOp::attachInterface<ExchangeRun>(*context);
+  buffer::SendOp::attachInterface<SendRun>(*context);
+  buffer::RecvOp::attachInterface<RecvRun>(*context);
+}

@@ -1,0 +1,227 @@
+//===- RunCompute.cpp - What libraries compute, in doubles ----------------===//
+
+#include "RunBuffers.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::lowered;
+
+static double activate(buffer::Epilogue epilogue, double x) {
+  switch (epilogue) {
+  case buffer::Epilogue::None:
+    return x;
+  case buffer::Epilogue::GeluErf:
+    return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+  case buffer::Epilogue::GeluTanh:
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  case buffer::Epilogue::Silu:
+    return x / (1 + std::exp(-x));
+  case buffer::Epilogue::Relu:
+    return x > 0 || std::isnan(x) ? x : 0;
+  }
+  llvm_unreachable("all epilogues are listed");
+}
+
+static Scalar number(double x) {
+  Scalar value;
+  value.f = x;
+  return value;
+}
+
+/// No input of a library's op is where it writes.
+static bool overlap(const Place &a, const Place &b) {
+  return a.memory == b.memory && a.elements > 0 && b.elements > 0 &&
+         a.begin < b.byteOf(b.elements) && b.begin < a.byteOf(a.elements);
+}
+
+static LogicalResult expectApart(Operation *op, BufferMachine &m, Frame &frame, int rank, Value to,
+                                 ValueRange from) {
+  for (Value value : from)
+    if (overlap(m.get(frame, to, rank).place, m.get(frame, value, rank).place))
+      return m.fail(op, rank) << "writes where it reads";
+  return success();
+}
+
+namespace {
+struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &machine, Frame &frame) const {
+    auto op = cast<buffer::ProductOp>(base);
+    for (int rank : frame.active) {
+      int64_t m = machine.evaluate(op.getM(), rank), k = machine.evaluate(op.getK(), rank);
+      int64_t n = machine.evaluate(op.getN(), rank);
+      buffer::EntryOp entry = machine.get(frame, op.getParameter(), rank).entry;
+      if (!entry || entry.getLoad().getUse() != buffer::ParameterUse::Packed)
+        return machine.fail(op, rank) << "takes a parameter that is not packed";
+      FailureOr<Place> weight =
+          machine.getParameter(op, entry, rank, Float32Type::get(op.getContext()));
+      auto x = machine.read(op, frame, op.getX(), rank, m * k);
+      if (failed(weight) || failed(x) ||
+          failed(expectApart(op, machine, frame, rank, op.getTo(), op.getX())))
+        return failure();
+      if (weight->elements != k * n)
+        return machine.fail(op, rank) << "takes a parameter of " << weight->elements
+                                      << " elements as [" << k << ", " << n << "]";
+      FailureOr<Numbers> bias = Numbers(), residual = Numbers();
+      if (op.getBias() && failed(bias = machine.read(op, frame, op.getBias(), rank, n)))
+        return failure();
+      if (op.getResidual() &&
+          failed(residual = machine.read(op, frame, op.getResidual(), rank, m * n)))
+        return failure();
+      Numbers out(m * n);
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = 0;
+          for (int64_t l = 0; l < k; ++l)
+            sum += (*x)[i * k + l].f * weight->load(l * n + j).f;
+          if (op.getBias())
+            sum += (*bias)[j].f;
+          sum = activate(op.getEpilogue(), sum);
+          if (op.getResidual())
+            sum += (*residual)[i * n + j].f;
+          out[i * n + j] = number(sum);
+        }
+      if (failed(machine.write(op, frame, op.getTo(), rank, out)))
+        return failure();
+    }
+    return success();
+  }
+};
+
+struct BatchProductRun : RunModel<BatchProductRun, buffer::BatchProductOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &machine, Frame &frame) const {
+    auto op = cast<buffer::BatchProductOp>(base);
+    for (int rank : frame.active) {
+      auto size = [&](buffer::ExprAttr expr) { return machine.evaluate(expr, rank); };
+      int64_t batch = size(op.getBatch()), m = size(op.getM()), k = size(op.getK());
+      int64_t n = size(op.getN()), aStride = size(op.getAStride()), bStride = size(op.getBStride());
+      auto count = [&](int64_t stride, int64_t each) {
+        return batch == 0 ? 0 : (batch - 1) * stride + each;
+      };
+      auto a = machine.read(op, frame, op.getA(), rank, count(aStride, m * k));
+      auto b = machine.read(op, frame, op.getB(), rank, count(bStride, k * n));
+      if (failed(a) || failed(b) ||
+          failed(expectApart(op, machine, frame, rank, op.getTo(), {op.getA(), op.getB()})))
+        return failure();
+      Numbers out(batch * m * n);
+      for (int64_t matrix = 0; matrix < batch; ++matrix)
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = 0;
+            for (int64_t l = 0; l < k; ++l)
+              sum += (*a)[matrix * aStride + i * k + l].f * (*b)[matrix * bStride + l * n + j].f;
+            out[(matrix * m + i) * n + j] = number(sum);
+          }
+      if (failed(machine.write(op, frame, op.getTo(), rank, out)))
+        return failure();
+    }
+    return success();
+  }
+};
+
+struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &machine, Frame &frame) const {
+    auto op = cast<buffer::AttentionOp>(base);
+    for (int rank : frame.active)
+      if (failed(runOnRank(op, machine, frame, rank)))
+        return failure();
+    return success();
+  }
+
+  static LogicalResult runOnRank(buffer::AttentionOp op, BufferMachine &machine, Frame &frame,
+                                 int rank) {
+    auto size = [&](buffer::ExprAttr expr) { return machine.evaluate(expr, rank); };
+    int64_t batch = size(op.getBatch()), queries = size(op.getQueries()), keys = size(op.getKeys());
+    int64_t heads = size(op.getHeads()), kvHeads = size(op.getKvHeads());
+    int64_t d = size(op.getHeadSize()), dv = size(op.getValueSize());
+    SmallVector<int64_t> strides = machine.evaluate(op.getStrides(), rank);
+    if (strides.size() != 4)
+      return machine.fail(op, rank) << "has no four strides";
+    if (heads > 0 && (kvHeads < 1 || heads % kvHeads != 0))
+      return machine.fail(op, rank) << heads << " heads cannot share " << kvHeads << " kv heads";
+    int64_t group = heads > 0 ? heads / kvHeads : 1;
+    // Whole places are read: they are tensors.
+    auto whole = [&](Value value) -> FailureOr<Numbers> {
+      if (!value)
+        return Numbers();
+      return machine.read(op, frame, value, rank, machine.get(frame, value, rank).place.elements);
+    };
+    auto q = whole(op.getQ()), k = whole(op.getK()), v = whole(op.getV());
+    auto keyMask = whole(op.getKeyMask()), mask = whole(op.getMask()), bias = whole(op.getBias());
+    if (failed(q) || failed(k) || failed(v) || failed(keyMask) || failed(mask) || failed(bias))
+      return failure();
+    if (failed(
+            expectApart(op, machine, frame, rank, op.getTo(), {op.getQ(), op.getK(), op.getV()})))
+      return failure();
+    SmallVector<int64_t> maskStrides{0, 0}, biasStrides{0, 0};
+    if (op.getMaskStrides())
+      maskStrides = machine.evaluate(*op.getMaskStrides(), rank);
+    if (op.getBiasStrides())
+      biasStrides = machine.evaluate(*op.getBiasStrides(), rank);
+    std::string wrong;
+    auto at = [&](const Numbers &numbers, int64_t i, const char *what) {
+      if (i >= 0 && i < int64_t(numbers.size()))
+        return numbers[i];
+      wrong = std::string("reads element ") + std::to_string(i) + " of " + what + ", which has " +
+              std::to_string(numbers.size());
+      return Scalar{};
+    };
+    double scale = op.getScale().convertToDouble(), softcap = op.getSoftcap().convertToDouble();
+    Numbers out(batch * queries * strides[3]);
+    std::vector<double> scores(keys);
+    std::vector<bool> visible(keys);
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t i = 0; i < queries; ++i) {
+          double top = -INFINITY, total = 0;
+          bool any = false;
+          for (int64_t j = 0; j < keys; ++j) {
+            double score = 0;
+            for (int64_t c = 0; c < d; ++c)
+              score += at(*q, (b * queries + i) * strides[0] + h * d + c, "q").f *
+                       at(*k, (b * keys + j) * strides[1] + h / group * d + c, "k").f;
+            score *= scale;
+            if (softcap != 0)
+              score = softcap * std::tanh(score / softcap);
+            bool sees = !op.getCausalAttr() || j <= i + size(op.getCausalAttr());
+            if (op.getKeyMask())
+              sees &= at(*keyMask, b * keys + j, "the key mask").i != 0;
+            int64_t place = i * keys + j;
+            if (op.getMask())
+              sees &= at(*mask, b * maskStrides[0] + h * maskStrides[1] + place, "the mask").i != 0;
+            if (op.getBias())
+              score += at(*bias, b * biasStrides[0] + h * biasStrides[1] + place, "the bias").f;
+            scores[j] = score;
+            visible[j] = sees;
+            any |= sees;
+            top = sees ? std::max(top, score) : top;
+          }
+          bool uniform = !any && op.getUniformRows();
+          for (int64_t j = 0; j < keys; ++j)
+            total += scores[j] = uniform ? 1 : visible[j] ? std::exp(scores[j] - top) : 0;
+          for (int64_t c = 0; c < dv; ++c) {
+            double sum = 0;
+            for (int64_t j = 0; j < keys; ++j)
+              if (scores[j] != 0)
+                sum += scores[j] / total *
+                       at(*v, (b * keys + j) * strides[2] + h / group * dv + c, "v").f;
+            int64_t place = (b * queries + i) * strides[3] + h * dv + c;
+            if (place >= int64_t(out.size()))
+              wrong = "writes behind its result";
+            else
+              out[place] = number(sum);
+          }
+        }
+    if (!wrong.empty())
+      return machine.fail(op, rank) << wrong;
+    return machine.write(op, frame, op.getTo(), rank, out);
+  }
+};
+} // namespace
+
+void lowered::attachComputeRuns(MLIRContext *context) {
+  buffer::ProductOp::attachInterface<ProductRun>(*context);
+  buffer::BatchProductOp::attachInterface<BatchProductRun>(*context);
+  buffer::AttentionOp::attachInterface<AttentionRun>(*context);
+}

@@ -1,0 +1,408 @@
+//===- RunKernel.cpp - One kernel on one rank, in doubles -----------------===//
+
+#include "RunKernel.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::lowered;
+using ::tpc::SymExpr;
+
+namespace mlir::tpc::lowered {
+class KernelCompiler {
+public:
+  explicit KernelCompiler(KernelProgram &program) : program(program) {}
+  LogicalResult compile();
+
+private:
+  unsigned getRegister(Value value) {
+    return registers.try_emplace(value, registers.size()).first->second;
+  }
+  std::vector<unsigned> getRegisters(ValueRange values) {
+    std::vector<unsigned> list;
+    for (Value value : values)
+      list.push_back(getRegister(value));
+    return list;
+  }
+  unsigned getSize(const SymExpr &expr) {
+    auto [it, isNew] = sizes.try_emplace(expr.str(), sizes.size());
+    if (isNew)
+      program.sizes.push_back(expr);
+    return it->second;
+  }
+  std::vector<unsigned> getSizes(ArrayRef<SymExpr> exprs) {
+    std::vector<unsigned> list;
+    for (const SymExpr &expr : exprs)
+      list.push_back(getSize(expr));
+    return list;
+  }
+
+  /// Where an element lies: the place, registers of indices, sizes.
+  struct Access {
+    Operation *op;
+    unsigned place;
+    std::vector<unsigned> indices, sizes;
+    /// -1 where there is no such element.
+    int64_t find(KernelRun &run, bool isLoad) const;
+  };
+  FailureOr<Access> getAccess(Operation *op, Value memory, ValueRange indices);
+
+  FailureOr<Step> compile(Block &block);
+  FailureOr<Step> compile(Operation *op);
+  FailureOr<Step> compileRows(kernel::RowsOp op);
+  FailureOr<Step> compileElements(kernel::ElementsOp op);
+  FailureOr<Step> compileFold(kernel::FoldOp op);
+  FailureOr<Step> compileIf(scf::IfOp op);
+  FailureOr<Step> compileFor(scf::ForOp op);
+  Step compileCheck(kernel::CheckOp op);
+
+  KernelProgram &program;
+  DenseMap<Value, unsigned> registers;
+  std::map<std::string, unsigned> sizes;
+};
+} // namespace mlir::tpc::lowered
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+int64_t KernelCompiler::Access::find(KernelRun &run, bool isLoad) const {
+  int64_t element = 0;
+  for (auto [i, index] : llvm::enumerate(indices)) {
+    int64_t at = run.registers[index].i, size = run.sizes[sizes[i]];
+    if (at < 0 || at >= size) {
+      run.fail(op, Twine(isLoad ? "reads" : "writes") + " index " + Twine(at) + " of dimension " +
+                       Twine(i) + ", which has " + Twine(size));
+      return -1;
+    }
+    element = element * size + at;
+  }
+  const Place &memory = run.memory[place];
+  if (!memory.exists(element) || element >= memory.elements) {
+    run.fail(op, Twine(isLoad ? "reads" : "writes") + " behind the end of argument " +
+                     Twine(place) + ", which has " + Twine(memory.elements) + " elements");
+    return -1;
+  }
+  if (isLoad && !memory.isWritten(element)) {
+    run.fail(op, "reads element " + Twine(element) + " of argument " + Twine(place) +
+                     ", which nobody has written");
+    return -1;
+  }
+  return element;
+}
+
+FailureOr<KernelCompiler::Access> KernelCompiler::getAccess(Operation *op, Value memory,
+                                                            ValueRange indices) {
+  auto argument = dyn_cast<BlockArgument>(memory);
+  if (!argument || argument.getOwner() != &program.function.getBody().front())
+    return op->emitError("is no access to an argument of the kernel"), failure();
+  Access access{op, argument.getArgNumber(), getRegisters(indices),
+                getSizes(program.function.getSizesOf(memory))};
+  if (access.indices.size() != access.sizes.size())
+    return op->emitError("has other indices than the memory has dimensions"), failure();
+  return access;
+}
+
+//===----------------------------------------------------------------------===//
+// Control flow
+//===----------------------------------------------------------------------===//
+
+FailureOr<Step> KernelCompiler::compile(Block &block) {
+  std::vector<Step> steps;
+  for (Operation &op : block) {
+    if (isa<scf::YieldOp, kernel::YieldOp>(op))
+      break;
+    FailureOr<Step> step = compile(&op);
+    if (failed(step))
+      return failure();
+    steps.push_back(std::move(*step));
+  }
+  return Step([steps = std::move(steps)](KernelRun &run) {
+    for (const Step &step : steps)
+      step(run);
+  });
+}
+
+static uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+/// Calls `body` once for each index of a space, in an order that the seed says.
+static void forEachInAnyOrder(ArrayRef<int64_t> sizes, uint64_t seed,
+                              function_ref<void(ArrayRef<int64_t>)> body) {
+  int64_t count = 1;
+  for (int64_t size : sizes)
+    count *= std::max<int64_t>(0, size);
+  std::vector<int64_t> order(count);
+  for (int64_t i = 0; i < count; ++i)
+    order[i] = i;
+  for (int64_t i = count - 1; i > 0; --i)
+    std::swap(order[i], order[mix(seed += 0x9E3779B97F4A7C15ull) % uint64_t(i + 1)]);
+  SmallVector<int64_t> index(sizes.size());
+  for (int64_t linear : order) {
+    for (int64_t d = int64_t(sizes.size()) - 1; d >= 0; --d) {
+      index[d] = linear % sizes[d];
+      linear /= sizes[d];
+    }
+    body(index);
+  }
+}
+
+static Step loopInAnyOrder(std::vector<unsigned> sizes, std::vector<unsigned> indices, Step body) {
+  return [sizes = std::move(sizes), indices = std::move(indices),
+          body = std::move(body)](KernelRun &run) {
+    SmallVector<int64_t> extents;
+    for (unsigned size : sizes)
+      extents.push_back(run.sizes[size]);
+    forEachInAnyOrder(extents, ++run.seed, [&](ArrayRef<int64_t> index) {
+      for (auto [to, i] : llvm::zip_equal(indices, index))
+        run.registers[to].i = i;
+      body(run);
+    });
+  };
+}
+
+FailureOr<Step> KernelCompiler::compileRows(kernel::RowsOp op) {
+  FailureOr<Step> body = compile(op.getBody().front());
+  if (failed(body))
+    return failure();
+  return loopInAnyOrder(getSizes(op.getExprs()), getRegisters(op.getIndices()), *body);
+}
+
+FailureOr<Step> KernelCompiler::compileElements(kernel::ElementsOp op) {
+  FailureOr<Step> body = compile(op.getBody().front());
+  if (failed(body))
+    return failure();
+  return loopInAnyOrder(getSizes(op.getExprs()), getRegisters(op.getIndices()), *body);
+}
+
+static Scalar combine(kernel::FoldKind kind, bool isFloat, Scalar x, Scalar y) {
+  using K = kernel::FoldKind;
+  switch (kind) {
+  case K::Sum:
+    if (isFloat)
+      x.f += y.f;
+    else
+      x.i = int64_t(uint64_t(x.i) + uint64_t(y.i));
+    return x;
+  case K::Max:
+  case K::Min:
+    if (isFloat && (std::isnan(x.f) || std::isnan(y.f)))
+      x.f = NAN;
+    else if (isFloat)
+      x.f = kind == K::Max ? std::max(x.f, y.f) : std::min(x.f, y.f);
+    else
+      x.i = kind == K::Max ? std::max(x.i, y.i) : std::min(x.i, y.i);
+    return x;
+  // Sign extension keeps the order of numbers without sign.
+  case K::UMax:
+    x.i = uint64_t(x.i) > uint64_t(y.i) ? x.i : y.i;
+    return x;
+  case K::UMin:
+    x.i = uint64_t(x.i) < uint64_t(y.i) ? x.i : y.i;
+    return x;
+  case K::MaxNum:
+    x.f = std::fmax(x.f, y.f);
+    return x;
+  }
+  llvm_unreachable("all kinds are listed");
+}
+
+static Scalar fromAttribute(Attribute attr) {
+  Scalar value;
+  if (auto number = dyn_cast<FloatAttr>(attr)) {
+    llvm::APFloat x = number.getValue();
+    bool lossy;
+    x.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
+    value.f = x.convertToDouble();
+  } else {
+    llvm::APInt x = cast<IntegerAttr>(attr).getValue();
+    value.i = x.getBitWidth() == 1 ? int64_t(x.getZExtValue()) : x.getSExtValue();
+  }
+  return value;
+}
+
+/// In lanes, as a device may: each begins with `init`, and one has no term but the identity.
+FailureOr<Step> KernelCompiler::compileFold(kernel::FoldOp op) {
+  FailureOr<Step> body = compile(op.getBody().front());
+  if (failed(body))
+    return failure();
+  Type type = op.getResult().getType();
+  bool isFloat = isa<FloatType>(type);
+  return Step([sizes = getSizes(op.getExprs()), indices = getRegisters(op.getIndices()),
+               term = getRegister(op.getTerm()), result = getRegister(op.getResult()),
+               init = fromAttribute(op.getInit()), identity = fromAttribute(op.getIdentity()),
+               kind = op.getKind(), isFloat, type, body = *body](KernelRun &run) {
+    Scalar lanes[3] = {init, init, combine(kind, isFloat, init, identity)};
+    SmallVector<int64_t> extents;
+    for (unsigned size : sizes)
+      extents.push_back(run.sizes[size]);
+    unsigned lane = 0;
+    forEachInAnyOrder(extents, ++run.seed, [&](ArrayRef<int64_t> index) {
+      for (auto [to, i] : llvm::zip_equal(indices, index))
+        run.registers[to].i = i;
+      body(run);
+      lanes[lane] = combine(kind, isFloat, lanes[lane], run.registers[term]);
+      lane = 1 - lane;
+    });
+    Scalar all = combine(kind, isFloat, combine(kind, isFloat, lanes[0], lanes[1]), lanes[2]);
+    if (!isFloat && !type.isIndex())
+      all.i = type.isInteger(1) ? all.i & 1
+                                : llvm::SignExtend64(uint64_t(all.i), type.getIntOrFloatBitWidth());
+    run.registers[result] = all;
+  });
+}
+
+FailureOr<Step> KernelCompiler::compileIf(scf::IfOp op) {
+  struct Branch {
+    Step body;
+    std::vector<unsigned> yielded;
+  };
+  Branch branches[2];
+  for (auto [branch, region] : llvm::zip_equal(branches, op->getRegions())) {
+    if (region.empty()) {
+      branch.body = [](KernelRun &) {};
+      continue;
+    }
+    FailureOr<Step> body = compile(region.front());
+    if (failed(body))
+      return failure();
+    branch = {*body, getRegisters(region.front().getTerminator()->getOperands())};
+  }
+  return Step([condition = getRegister(op.getCondition()), then = branches[0],
+               otherwise = branches[1], results = getRegisters(op.getResults())](KernelRun &run) {
+    const Branch &branch = run.registers[condition].i ? then : otherwise;
+    branch.body(run);
+    for (auto [to, from] : llvm::zip_equal(results, branch.yielded))
+      run.registers[to] = run.registers[from];
+  });
+}
+
+FailureOr<Step> KernelCompiler::compileFor(scf::ForOp op) {
+  FailureOr<Step> body = compile(*op.getBody());
+  if (failed(body))
+    return failure();
+  return Step([lb = getRegister(op.getLowerBound()), ub = getRegister(op.getUpperBound()),
+               by = getRegister(op.getStep()), iv = getRegister(op.getInductionVar()),
+               inits = getRegisters(op.getInitArgs()), args = getRegisters(op.getRegionIterArgs()),
+               yielded = getRegisters(op.getBody()->getTerminator()->getOperands()),
+               results = getRegisters(op.getResults()), op = op.getOperation(),
+               body = *body](KernelRun &run) {
+    auto &at = run.registers;
+    auto move = [&](ArrayRef<unsigned> to, ArrayRef<unsigned> from) {
+      SmallVector<Scalar> values;
+      for (unsigned i : from)
+        values.push_back(at[i]);
+      for (auto [i, value] : llvm::zip_equal(to, values))
+        at[i] = value;
+    };
+    move(args, inits);
+    if (at[by].i < 1)
+      return run.fail(op, "has a step of " + Twine(at[by].i));
+    for (int64_t i = at[lb].i, end = at[ub].i; i < end; i += at[by].i) {
+      at[iv].i = i;
+      body(run);
+      move(args, yielded);
+    }
+    move(results, args);
+  });
+}
+
+Step KernelCompiler::compileCheck(kernel::CheckOp op) {
+  return [exists = getRegister(op.getExists()), index = getRegister(op.getIndex()),
+          size = getRegister(op.getSize()), op = op.getOperation()](KernelRun &run) {
+    if (!run.registers[exists].i)
+      run.fail(op, "reports that index " + Twine(run.registers[index].i) + " of " +
+                       Twine(run.registers[size].i) + " does not exist");
+  };
+}
+
+FailureOr<Step> KernelCompiler::compile(Operation *op) {
+  if (auto rows = dyn_cast<kernel::RowsOp>(op))
+    return compileRows(rows);
+  if (auto elements = dyn_cast<kernel::ElementsOp>(op))
+    return compileElements(elements);
+  if (auto fold = dyn_cast<kernel::FoldOp>(op))
+    return compileFold(fold);
+  if (auto branch = dyn_cast<scf::IfOp>(op))
+    return compileIf(branch);
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return compileFor(loop);
+  if (auto check = dyn_cast<kernel::CheckOp>(op))
+    return compileCheck(check);
+  // Elements of a row are stored one after the other here.
+  if (isa<kernel::BarrierOp>(op))
+    return Step([](KernelRun &) {});
+  if (auto size = dyn_cast<kernel::SizeOp>(op))
+    return Step([from = getSize(size.getExpr()), to = getRegister(size.getResult())](
+                    KernelRun &run) { run.registers[to].i = run.sizes[from]; });
+  if (auto load = dyn_cast<memref::LoadOp>(op)) {
+    FailureOr<Access> access = getAccess(op, load.getMemRef(), load.getIndices());
+    if (failed(access))
+      return failure();
+    return Step([access = *access, to = getRegister(load.getResult())](KernelRun &run) {
+      int64_t element = access.find(run, /*isLoad=*/true);
+      run.registers[to] = element < 0 ? Scalar{} : run.memory[access.place].load(element);
+    });
+  }
+  if (auto store = dyn_cast<memref::StoreOp>(op)) {
+    FailureOr<Access> access = getAccess(op, store.getMemRef(), store.getIndices());
+    if (failed(access))
+      return failure();
+    return Step([access = *access, from = getRegister(store.getValueToStore())](KernelRun &run) {
+      if (int64_t element = access.find(run, /*isLoad=*/false); element >= 0)
+        run.memory[access.place].store(element, run.registers[from]);
+    });
+  }
+  if (op->getNumResults() == 1)
+    if (auto step =
+            compileScalar(op, getRegisters(op->getOperands()), getRegister(op->getResult(0))))
+      return std::move(*step);
+  return op->emitError("cannot be run at small sizes: the verifier does not know it"), failure();
+}
+
+LogicalResult KernelCompiler::compile() {
+  FailureOr<Step> step = compile(program.function.getBody().front());
+  if (failed(step))
+    return failure();
+  program.step = std::move(*step);
+  program.registers = registers.size();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Runs
+//===----------------------------------------------------------------------===//
+
+FailureOr<std::unique_ptr<KernelProgram>> KernelProgram::get(kernel::FuncOp function) {
+  auto program = std::make_unique<KernelProgram>();
+  program->function = function;
+  if (failed(KernelCompiler(*program).compile()))
+    return failure();
+  return program;
+}
+
+LogicalResult KernelProgram::run(ArrayRef<Place> memory,
+                                 function_ref<int64_t(const SymExpr &)> evaluate, uint64_t seed,
+                                 bool &reported) const {
+  KernelRun run{memory, {}, std::vector<Scalar>(registers), seed, nullptr, {}};
+  for (const SymExpr &size : sizes)
+    run.sizes.push_back(evaluate(size));
+  step(run);
+  reported |= isa_and_nonnull<kernel::CheckOp>(run.failed);
+  if (run.failed && !reported)
+    return run.failed->emitError() << "run at small sizes, in kernel @"
+                                   << kernel::FuncOp(function).getSymName() << ": " << run.why;
+  return success();
+}
+
+int64_t KernelProgram::countRows(function_ref<int64_t(const SymExpr &)> evaluate) const {
+  int64_t rows = 1;
+  for (const SymExpr &size : kernel::FuncOp(function).getRows().getExprs())
+    rows *= std::max<int64_t>(0, evaluate(size));
+  return rows;
+}

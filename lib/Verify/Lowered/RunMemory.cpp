@@ -1,0 +1,251 @@
+//===- RunMemory.cpp - Places, copies, launches, calls --------------------===//
+
+#include "RunBuffers.h"
+
+#include "tpc/Dialect/AttachModels.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::lowered;
+
+namespace {
+struct PushRun : RunModel<PushRun, buffer::PushOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::PushOp>(base);
+    for (int rank : frame.active) {
+      int64_t bytes = m.evaluate(op.getBytes(), rank);
+      if (bytes < 0)
+        return m.fail(op, rank) << "is a frame of " << bytes << " bytes";
+      m.set(frame, op.getFrame(), rank, {Place{std::make_shared<Memory>(bytes), 0, 0, {}}, {}});
+    }
+    return success();
+  }
+};
+
+/// Nobody reads a frame that is given back.
+struct PopRun : RunModel<PopRun, buffer::PopOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::PopOp>(base);
+    for (int rank : frame.active) {
+      Memory &memory = *m.get(frame, op.getFrame(), rank).place.memory;
+      memory.written.assign(memory.written.size(), false);
+    }
+    return success();
+  }
+};
+
+struct SlotRun : RunModel<SlotRun, buffer::SlotOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::SlotOp>(base);
+    for (int rank : frame.active)
+      if (failed(m.setPlace(op, frame, rank, m.get(frame, op.getFrame(), rank).place.memory,
+                            m.evaluate(op.getOffset(), rank), op.getExtent())))
+        return failure();
+    return success();
+  }
+};
+
+struct PartRun : RunModel<PartRun, buffer::PartOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::PartOp>(base);
+    for (int rank : frame.active) {
+      const Place whole = m.get(frame, op.getWhole(), rank).place;
+      int64_t from = m.evaluate(op.getFrom(), rank);
+      int64_t elements = m.evaluate(op.getExtent().getElements(), rank);
+      if (from < 0 || from + elements > whole.elements)
+        return m.fail(op, rank) << "takes " << elements << " elements from element " << from
+                                << " on of a place of " << whole.elements;
+      if (failed(m.setPlace(op, frame, rank, whole.memory, whole.byteOf(from), op.getExtent())))
+        return failure();
+    }
+    return success();
+  }
+};
+
+struct InputRun : RunModel<InputRun, buffer::InputOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::InputOp>(base);
+    FailureOr<Place> input = m.getInput(op, op.getIndex());
+    if (failed(input))
+      return failure();
+    for (int rank : frame.active)
+      if (failed(m.setPlace(op, frame, rank, input->memory, 0, op.getExtent())))
+        return failure();
+    return success();
+  }
+};
+
+/// Sizes that are made small take elements from all over the large ones.
+struct ConstantRun : RunModel<ConstantRun, buffer::ConstantOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::ConstantOp>(base);
+    auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
+    if (!dense)
+      return op.emitError("has elements of an unknown form");
+    const interpret::Sizes &sizes = m.getWorld().getSizes();
+    ArrayRef<int64_t> original = dense.getType().getShape();
+    interpret::Shape shape;
+    for (int64_t n : original)
+      shape.push_back(sizes.evaluate(::tpc::SymExpr(n)));
+    Type type = op.getExtent().getElement();
+    Place place{std::make_shared<Memory>(interpret::countElements(shape) * getElementBytes(type)),
+                0, interpret::countElements(shape), type};
+    bool isFloat = isa<FloatType>(type);
+    SmallVector<APFloat> floats;
+    SmallVector<APInt> integers;
+    if (isFloat)
+      floats.assign(dense.value_begin<APFloat>(), dense.value_end<APFloat>());
+    else
+      integers.assign(dense.value_begin<APInt>(), dense.value_end<APInt>());
+    int64_t next = 0;
+    interpret::forEachIndex(shape, [&](ArrayRef<int64_t> index) {
+      int64_t element = 0;
+      for (auto [d, i] : llvm::enumerate(index))
+        element = element * original[d] + sizes.spread(i, original[d]);
+      Scalar value;
+      if (isFloat) {
+        bool lossy;
+        floats[element].convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lossy);
+        value.f = floats[element].convertToDouble();
+      } else {
+        value.i = type.isInteger(1) ? int64_t(!integers[element].isZero())
+                                    : integers[element].getSExtValue();
+      }
+      place.store(next++, value);
+    });
+    for (int rank : frame.active)
+      if (failed(m.setPlace(op, frame, rank, place.memory, 0, op.getExtent())))
+        return failure();
+    return success();
+  }
+};
+
+struct ParameterRun : RunModel<ParameterRun, buffer::ParameterOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::ParameterOp>(base);
+    auto entry =
+        SymbolTable::lookupNearestSymbolFrom<buffer::EntryOp>(op, op.getEntryAttr().getAttr());
+    if (!entry)
+      return op.emitError() << "there is no entry @" << op.getEntry();
+    for (int rank : frame.active)
+      m.set(frame, op.getIndex(), rank, {{}, entry});
+    return success();
+  }
+};
+
+struct DenseRun : RunModel<DenseRun, buffer::DenseOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::DenseOp>(base);
+    for (int rank : frame.active) {
+      buffer::EntryOp entry = m.get(frame, op.getIndex(), rank).entry;
+      if (!entry || entry.getLoad().getUse() != buffer::ParameterUse::Dense)
+        return m.fail(op, rank) << "takes a parameter that is not loaded as it is";
+      FailureOr<Place> place = m.getParameter(op, entry, rank, op.getExtent().getElement());
+      if (failed(place) || failed(m.setPlace(op, frame, rank, place->memory, 0, op.getExtent())))
+        return failure();
+    }
+    return success();
+  }
+};
+
+struct CopyRun : RunModel<CopyRun, buffer::CopyOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::CopyOp>(base);
+    for (int rank : frame.active) {
+      const Place &from = m.get(frame, op.getFrom(), rank).place;
+      int64_t bytes = m.evaluate(op.getBytes(), rank), each = getElementBytes(from.type);
+      if (bytes % each != 0)
+        return m.fail(op, rank) << "copies " << bytes << " bytes of elements of " << each;
+      FailureOr<Numbers> numbers = m.read(op, frame, op.getFrom(), rank, bytes / each);
+      if (failed(numbers) || failed(m.write(op, frame, op.getTo(), rank, *numbers)))
+        return failure();
+    }
+    return success();
+  }
+};
+
+struct LaunchRun : RunModel<LaunchRun, buffer::LaunchOp> {
+  LogicalResult runOnBuffers(Operation *op, BufferMachine &m, Frame &frame) const {
+    return m.launch(cast<buffer::LaunchOp>(op), frame);
+  }
+};
+struct CallRun : RunModel<CallRun, buffer::CallOp> {
+  LogicalResult runOnBuffers(Operation *op, BufferMachine &m, Frame &frame) const {
+    return m.runCall(cast<buffer::CallOp>(op), frame);
+  }
+};
+struct RoundsRun : RunModel<RoundsRun, buffer::RoundsOp> {
+  LogicalResult runOnBuffers(Operation *op, BufferMachine &m, Frame &frame) const {
+    return m.runRounds(cast<buffer::RoundsOp>(op), frame);
+  }
+};
+
+/// A box of an output. Ranks that have the same deliver it once.
+struct OutputRun : RunModel<OutputRun, buffer::OutputOp> {
+  LogicalResult runOnBuffers(Operation *base, BufferMachine &m, Frame &frame) const {
+    auto op = cast<buffer::OutputOp>(base);
+    if (op.getIndex() >= m.outputs.size())
+      return op.emitError() << "there is no output " << op.getIndex();
+    BufferMachine::Output &output = m.outputs[op.getIndex()];
+    output.delivered = op;
+    for (int rank : frame.active) {
+      if (llvm::any_of(op.getFirst().getAsValueRange<StringAttr>(),
+                       [&](StringRef axis) { return m.coordinate(axis, rank) != 0; }))
+        continue;
+      interpret::Shape shape(m.evaluate(op.getShape(), rank)), size(m.evaluate(op.getSize(), rank));
+      SmallVector<int64_t> offset = m.evaluate(op.getOffset(), rank);
+      if (interpret::countElements(shape) != int64_t(output.data.size()))
+        return m.fail(op, rank) << "delivers to an output of another size";
+      interpret::Shape held = size;
+      int64_t dim = -1, begin = 0, step = 1;
+      if (op.getEvery()) {
+        dim = *op.getEvery();
+        held[dim] = m.evaluate(*op.getHeld(), rank);
+        begin = m.evaluate(*op.getBegin(), rank);
+        step = *op.getStep();
+      }
+      FailureOr<Numbers> numbers =
+          m.read(op, frame, op.getData(), rank, interpret::countElements(held));
+      if (failed(numbers))
+        return failure();
+      std::string wrong;
+      interpret::forEachIndex(size, [&](ArrayRef<int64_t> index) {
+        int64_t from = 0, to = 0;
+        for (size_t d = 0; d < index.size(); ++d) {
+          int64_t i = int64_t(d) == dim ? begin + index[d] * step : index[d];
+          int64_t at = offset[d] + index[d];
+          if (i >= held[d] || at < 0 || at >= shape[d])
+            wrong = "delivers what is not in the box";
+          from = from * held[d] + i;
+          to = to * shape[d] + at;
+        }
+        if (!wrong.empty())
+          return;
+        if (output.known[to])
+          wrong = "delivers element " + std::to_string(to) + ", which was delivered before";
+        output.data[to] = (*numbers)[from];
+        output.known[to] = true;
+      });
+      if (!wrong.empty())
+        return m.fail(op, rank) << wrong;
+    }
+    return success();
+  }
+};
+} // namespace
+
+void lowered::attachMemoryRuns(MLIRContext *context) {
+  buffer::PushOp::attachInterface<PushRun>(*context);
+  buffer::PopOp::attachInterface<PopRun>(*context);
+  buffer::SlotOp::attachInterface<SlotRun>(*context);
+  buffer::PartOp::attachInterface<PartRun>(*context);
+  buffer::InputOp::attachInterface<InputRun>(*context);
+  buffer::ConstantOp::attachInterface<ConstantRun>(*context);
+  buffer::ParameterOp::attachInterface<ParameterRun>(*context);
+  buffer::DenseOp::attachInterface<DenseRun>(*context);
+  buffer::CopyOp::attachInterface<CopyRun>(*context);
+  buffer::LaunchOp::attachInterface<LaunchRun>(*context);
+  buffer::CallOp::attachInterface<CallRun>(*context);
+  buffer::RoundsOp::attachInterface<RoundsRun>(*context);
+  buffer::OutputOp::attachInterface<OutputRun>(*context);
+}

@@ -1,0 +1,74 @@
+//===- VerifyLowered.cpp - Does the lowered program compute the model? ----===//
+
+#include "CompareLowered.h"
+#include "RunBuffers.h"
+
+#include "tpc/Verify/Passes.h"
+#include "tpc/Verify/Verify.h"
+
+#include "mlir/Parser/Parser.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_VERIFYLOWERED
+#include "tpc/Verify/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> {
+  using VerifyLoweredBase::VerifyLoweredBase;
+  VerifyLowered() = default;
+  explicit VerifyLowered(std::shared_ptr<ReferenceModel> recorded)
+      : recorded(std::move(recorded)) {}
+
+  /// What was recorded, or what a file has.
+  ModuleOp find(OwningOpRef<ModuleOp> ReferenceModel::*field, StringRef option, StringRef file,
+                StringRef what, OwningOpRef<ModuleOp> &parsed) {
+    if (recorded && (*recorded).*field)
+      return *((*recorded).*field);
+    Location loc = getOperation().getLoc();
+    if (file.empty()) {
+      emitError(loc) << "there is no " << what << " to compare with: give it as " << option
+                     << "=FILE";
+      return {};
+    }
+    parsed = parseSourceFile<ModuleOp>(file, ParserConfig(&getContext()));
+    if (!parsed)
+      emitError(loc) << option << ": cannot read '" << file << "'";
+    return parsed ? *parsed : ModuleOp();
+  }
+
+  void runOnOperation() override {
+    OwningOpRef<ModuleOp> parsedModel, parsedStaged;
+    ModuleOp model = find(&ReferenceModel::module, "reference", reference,
+                          "program of the model level", parsedModel);
+    ModuleOp before =
+        find(&ReferenceModel::staged, "staged", staged, "staged program", parsedStaged);
+    if (!model || !before)
+      return signalPassFailure();
+    std::string skipped;
+    if (failed(lowered::compareLowered(model, before, getOperation(), skipped)))
+      return signalPassFailure();
+    if (!skipped.empty())
+      emitWarning(getOperation().getLoc())
+          << "tpc-verify-lowered: not run at small sizes: " << skipped;
+    markAllAnalysesPreserved();
+  }
+
+  std::shared_ptr<ReferenceModel> recorded;
+};
+} // namespace
+
+std::unique_ptr<Pass> mlir::tpc::createVerifyLowered(std::shared_ptr<ReferenceModel> reference) {
+  return std::make_unique<VerifyLowered>(std::move(reference));
+}
+
+void mlir::tpc::registerLoweredRuns(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, buffer::BufferDialect *) {
+    lowered::attachMemoryRuns(context);
+    lowered::attachComputeRuns(context);
+    lowered::attachCommunicationRuns(context);
+  });
+}

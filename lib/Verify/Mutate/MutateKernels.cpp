@@ -1,0 +1,344 @@
+//===- MutateKernels.cpp - Mistakes in what kernels compute ---------------===//
+//
+// Of indices, fusion and numbers. They change the text of `--emit=kernels`, so everything behind it
+// compiles what it says.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Mutate.h"
+
+#include "tpc/Kernel/Kernel.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/Dominance.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::mutate;
+
+//===----------------------------------------------------------------------===//
+// Indices
+//===----------------------------------------------------------------------===//
+
+static Value addOne(Mutator &m, Location loc, Value index) {
+  Value one = arith::ConstantIndexOp::create(m.builder, loc, 1);
+  return arith::AddIOp::create(m.builder, loc, index, one);
+}
+
+/// One of the indices is one too large, in loads or in stores.
+template <typename OpT> static bool shiftIndex(Mutator &m) {
+  auto op = m.pick<OpT>([](OpT access) { return !access.getIndices().empty(); });
+  if (!op)
+    return false;
+  OpOperand &index = op.getIndicesMutable()[m.draw(op.getIndices().size())];
+  index.set(addOne(m, op.getLoc(), index.get()));
+  return true;
+}
+
+// A constant 0 stands for an index that varies: every row reads the first one.
+static bool dropIndex(Mutator &m) {
+  auto op = m.pick<memref::LoadOp>([](memref::LoadOp load) {
+    return llvm::any_of(load.getIndices(), [](Value v) { return isa<BlockArgument>(v); });
+  });
+  if (!op)
+    return false;
+  SmallVector<OpOperand *> varying;
+  for (OpOperand &index : op.getIndicesMutable())
+    if (isa<BlockArgument>(index.get()))
+      varying.push_back(&index);
+  varying[m.draw(varying.size())]->set(arith::ConstantIndexOp::create(m.builder, op.getLoc(), 0));
+  return true;
+}
+
+static bool exchangeIndices(Mutator &m) {
+  auto op = m.pick<memref::LoadOp>([](memref::LoadOp load) {
+    auto indices = load.getIndices();
+    return indices.size() > 1 && indices[0] != indices[1];
+  });
+  if (!op)
+    return false;
+  unsigned i = m.draw(op.getIndices().size() - 1);
+  Value first = op.getIndices()[i], second = op.getIndices()[i + 1];
+  op.getIndicesMutable()[i].set(second);
+  op.getIndicesMutable()[i + 1].set(first);
+  return true;
+}
+
+// Of major * size + minor the product is left out, or a quotient stays whole.
+static bool dropFactor(Mutator &m) {
+  SmallVector<Operation *> found;
+  m.module.walk([&](Operation *op) {
+    if (isa<arith::MulIOp, arith::DivUIOp, arith::RemUIOp, arith::DivSIOp, arith::RemSIOp>(op) &&
+        op->getResult(0).getType().isIndex())
+      found.push_back(op);
+  });
+  Operation *op = m.choose(ArrayRef<Operation *>(found));
+  if (!op)
+    return false;
+  op->getResult(0).replaceAllUsesWith(op->getOperand(0));
+  return true;
+}
+
+/// The last index of a loop is left out.
+template <typename OpT> static bool shorten(Mutator &m) {
+  auto op = m.pick<OpT>([](OpT loop) { return !loop.getExprs().empty(); });
+  if (!op)
+    return false;
+  SmallVector<::tpc::SymExpr> sizes = op.getExprs();
+  ::tpc::SymExpr &size = sizes[m.draw(sizes.size())];
+  size = size - 1;
+  // Only the dialect makes attributes of sizes.
+  auto loop = kernel::ElementsOp::create(m.builder, op.getLoc(), sizes);
+  op.setSizesAttr(loop.getSizesAttr());
+  loop.erase();
+  return true;
+}
+
+// A loop's size, or one that indices are computed with, is another one of the kernel.
+static bool otherSize(Mutator &m) {
+  auto op = m.pick<kernel::SizeOp>([](kernel::SizeOp) { return true; });
+  if (!op)
+    return false;
+  ::tpc::SymExpr expr = op.getExpr();
+  auto other = kernel::SizeOp::create(m.builder, op.getLoc(), m.draw(2) ? expr + 1 : expr - 1);
+  op.getResult().replaceAllUsesWith(other.getResult());
+  op.erase();
+  m.place = other;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Operands
+//===----------------------------------------------------------------------===//
+
+static bool isArithmetic(Operation *op) {
+  return op->getNumResults() == 1 &&
+         isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op->getDialect());
+}
+
+static bool exchangeOperands(Mutator &m) {
+  SmallVector<Operation *> found;
+  m.module.walk([&](Operation *op) {
+    if (isArithmetic(op) && op->getNumOperands() >= 2 && !op->hasTrait<OpTrait::IsCommutative>()) {
+      unsigned last = op->getNumOperands() - 1;
+      if (op->getOperand(last) != op->getOperand(last - 1) &&
+          op->getOperand(last).getType() == op->getOperand(last - 1).getType())
+        found.push_back(op);
+    }
+  });
+  Operation *op = m.choose(ArrayRef<Operation *>(found));
+  if (!op)
+    return false;
+  unsigned last = op->getNumOperands() - 1;
+  Value x = op->getOperand(last), y = op->getOperand(last - 1);
+  op->setOperand(last, y);
+  op->setOperand(last - 1, x);
+  return true;
+}
+
+// A number comes from another op that computes one of the same type.
+static bool otherOperand(Mutator &m) {
+  SmallVector<Operation *> found;
+  m.module.walk([&](Operation *op) {
+    if (isArithmetic(op) && op->getNumOperands() > 0)
+      found.push_back(op);
+  });
+  // The next in turn that has something to take.
+  for (size_t tries = 0; tries < found.size(); ++tries) {
+    Operation *op = found[(m.seed + tries) % found.size()];
+    unsigned operand = m.draw(op->getNumOperands());
+    DominanceInfo dominance;
+    SmallVector<Value> others;
+    auto function = op->getParentOfType<kernel::FuncOp>();
+    if (!function)
+      continue;
+    function->walk([&](Operation *other) {
+      for (Value value : other->getResults())
+        if (value != op->getOperand(operand) &&
+            value.getType() == op->getOperand(operand).getType() &&
+            dominance.properlyDominates(value, op))
+          others.push_back(value);
+    });
+    if (others.empty())
+      continue;
+    m.place = op;
+    op->setOperand(operand, others[m.draw(others.size())]);
+    return true;
+  }
+  return false;
+}
+
+static bool otherMemory(Mutator &m) {
+  auto others = [](memref::LoadOp load) {
+    SmallVector<Value> list;
+    auto function = load->getParentOfType<kernel::FuncOp>();
+    for (Value memory : function.getOperandMemory())
+      if (memory != load.getMemRef() && memory.getType() == load.getMemRef().getType())
+        list.push_back(memory);
+    return list;
+  };
+  auto op = m.pick<memref::LoadOp>([&](memref::LoadOp load) { return !others(load).empty(); });
+  if (!op)
+    return false;
+  SmallVector<Value> list = others(op);
+  op.getMemrefMutable().set(list[m.draw(list.size())]);
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Numbers
+//===----------------------------------------------------------------------===//
+
+static bool otherFold(Mutator &m) {
+  using K = kernel::FoldKind;
+  auto op = m.pick<kernel::FoldOp>(
+      [](kernel::FoldOp fold) { return isa<FloatType>(fold.getResult().getType()); });
+  if (!op)
+    return false;
+  K kind = op.getKind() == K::Sum ? K::Max : K::Sum;
+  op.setKind(kind);
+  op.setInitAttr(kernel::FoldOp::getInit(kind, op.getResult().getType()));
+  op.setIdentityAttr(kernel::FoldOp::getIdentity(kind, op.getResult().getType()));
+  return true;
+}
+
+// What an empty place of a lane holds changes what it is combined with.
+static bool wrongIdentity(Mutator &m) {
+  auto op = m.pick<kernel::FoldOp>(
+      [](kernel::FoldOp fold) { return isa<FloatType>(fold.getResult().getType()); });
+  if (!op)
+    return false;
+  bool sum = op.getKind() == kernel::FoldKind::Sum;
+  auto wrong = m.builder.getFloatAttr(op.getResult().getType(), sum ? 1.0 : 1e30);
+  if (m.draw(2))
+    op.setInitAttr(wrong);
+  else
+    op.setIdentityAttr(wrong);
+  return true;
+}
+
+static bool otherOperation(Mutator &m) {
+  SmallVector<Operation *> found;
+  m.module.walk([&](Operation *op) {
+    if (isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp>(op))
+      found.push_back(op);
+  });
+  Operation *op = m.choose(ArrayRef<Operation *>(found));
+  if (!op)
+    return false;
+  Value x = op->getOperand(0), y = op->getOperand(1), other;
+  if (isa<arith::AddFOp>(op))
+    other = arith::SubFOp::create(m.builder, op->getLoc(), x, y);
+  else if (isa<arith::MulFOp>(op))
+    other = arith::DivFOp::create(m.builder, op->getLoc(), x, y);
+  else if (isa<arith::SubFOp>(op))
+    other = arith::AddFOp::create(m.builder, op->getLoc(), x, y);
+  else
+    other = arith::MulFOp::create(m.builder, op->getLoc(), x, y);
+  op->getResult(0).replaceAllUsesWith(other);
+  op->erase();
+  m.place = other.getDefiningOp();
+  return true;
+}
+
+static bool otherConstant(Mutator &m) {
+  auto op = m.pick<arith::ConstantOp>([](arith::ConstantOp constant) {
+    auto value = dyn_cast<FloatAttr>(constant.getValue());
+    return value && value.getValue().isFinite();
+  });
+  if (!op)
+    return false;
+  auto value = cast<FloatAttr>(op.getValue());
+  double number = value.getValueAsDouble();
+  op.setValueAttr(FloatAttr::get(value.getType(), 2 * number + 1));
+  return true;
+}
+
+// A number of 16 bits is not rounded where it should be: what a flag would allow.
+static bool foldCast(Mutator &m) {
+  auto op = m.pick<arith::TruncFOp>([](arith::TruncFOp trunc) {
+    return llvm::any_of(trunc->getUsers(),
+                        [](Operation *user) { return isa<arith::ExtFOp>(user); });
+  });
+  if (!op)
+    return false;
+  for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
+    if (isa<arith::ExtFOp>(user)) {
+      user->getResult(0).replaceAllUsesWith(op.getIn());
+      user->erase();
+    }
+  return true;
+}
+
+static bool fastMath(Mutator &m) {
+  auto op = m.pick<arith::SubFOp>([](arith::SubFOp) { return true; });
+  if (!op)
+    return false;
+  op.setFastmath(arith::FastMathFlags::nnan | arith::FastMathFlags::contract);
+  return true;
+}
+
+static bool otherComparison(Mutator &m) {
+  auto op = m.pick<arith::CmpIOp>([](arith::CmpIOp) { return true; });
+  if (!op)
+    return false;
+  using P = arith::CmpIPredicate;
+  switch (op.getPredicate()) {
+  case P::slt:
+    op.setPredicate(P::sle);
+    break;
+  case P::sle:
+    op.setPredicate(P::slt);
+    break;
+  case P::ult:
+    op.setPredicate(P::ule);
+    break;
+  default:
+    op.setPredicate(arith::invertPredicate(op.getPredicate()));
+  }
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+template <typename OpT> static bool drop(Mutator &m) {
+  auto op = m.pick<OpT>([](OpT) { return true; });
+  if (!op)
+    return false;
+  op.erase();
+  m.place = nullptr;
+  return true;
+}
+
+ArrayRef<Mutation> mutate::getKernelMutations() {
+  static constexpr Mutation mutations[] = {
+      {"kernel-load-index", "a load reads one element further", shiftIndex<memref::LoadOp>},
+      {"kernel-store-index", "a store writes one element further", shiftIndex<memref::StoreOp>},
+      {"kernel-index-dropped", "a load reads the first of what an index runs over", dropIndex},
+      {"kernel-indices-exchanged", "two indices of a load are exchanged", exchangeIndices},
+      {"kernel-factor-dropped", "a product, quotient or remainder of indices is left out",
+       dropFactor},
+      {"kernel-other-size", "a size is one more or less", otherSize},
+      {"kernel-elements-short", "a loop over elements leaves the last one out",
+       shorten<kernel::ElementsOp>},
+      {"kernel-fold-short", "a fold leaves the last term out", shorten<kernel::FoldOp>},
+      {"kernel-operands-exchanged", "operands that do not commute are exchanged", exchangeOperands},
+      {"kernel-other-operand", "an operand is another value of its type", otherOperand},
+      {"kernel-other-memory", "a load reads another argument", otherMemory},
+      {"kernel-other-fold", "a sum is a maximum, or the other way round", otherFold},
+      {"kernel-wrong-identity", "a fold's identity, or what it begins with, is none",
+       wrongIdentity},
+      {"kernel-other-operation", "a sum is a difference, a product a quotient", otherOperation},
+      {"kernel-other-constant", "a constant is another one", otherConstant},
+      {"kernel-cast-folded", "a number of 16 bits is not rounded", foldCast},
+      {"kernel-fast-math", "a fast-math flag on a difference", fastMath},
+      {"kernel-other-comparison", "a comparison is off by one, or inverted", otherComparison},
+      {"kernel-check-dropped", "a missing index is not reported", drop<kernel::CheckOp>},
+      {"kernel-barrier-dropped", "others of a row are not waited for", drop<kernel::BarrierOp>},
+  };
+  return mutations;
+}

@@ -1,0 +1,157 @@
+"""Seeded bugs below the proof, in kernels and in buffers: each is refused, or the executable still computes the same."""
+
+import collections
+import concurrent.futures
+import functools
+import random
+
+import numpy as np
+import onnx
+import pytest
+
+import harness
+from halves import as_float, halve
+from models import COMMITTED, FAMILIES
+
+# Rotary embeddings, caches, norms of all heads, f16, soft caps: kernels of every sort.
+CASES = [("gpt2-tiny-nopast", "tp2"), ("llama-past", "tp2,sp,dp2"), ("gemma2-dynamo", "tp3"), ("olmo2-past", "pp2,mb2"),
+         ("bloom-dynamo", "tp2x2"), ("phi-past", "tp4"), ("llama-dynamo.f16", "tp2")]
+VERIFIERS = ("ops", "buffers", "lowered")
+SECONDS = 120
+
+
+def tpc_opt(*arguments):
+    return harness.run([harness.tool("tpc-opt"), *arguments], timeout=SECONDS)
+
+
+@functools.cache
+def kinds() -> list[str]:
+    empty = harness.TOP / "test" / "Transforms" / "Inputs" / "gpt2.mlir"
+    listed = tpc_opt(empty, "--tpc-mutate=kind=list", "-o", "/dev/null").check()
+    names = [line.split(":")[0] for line in listed.stdout.splitlines()]
+    return [name for name in names if name.startswith(("kernel-", "buffer-"))]
+
+
+class Lowered:
+    """A model's program on buffers, and what it was made of."""
+
+    def __init__(self, name, grid, folder):
+        name, _, half = name.partition(".")
+        self.model, self.grid, self.folder = (COMMITTED | FAMILIES)[name], harness.Grid.parse(grid), folder
+        path = self.model.path
+        if half:
+            path = folder / path.name
+            onnx.save(halve(onnx.load(self.model.path), half), path)
+        for level in ("model", "staged", "buffers"):
+            harness.run([harness.tool("tpcc"), path, f"--megatron-shard={grid}", f"--emit={level}", "-o",
+                         self.text(level)]).check()
+        self.outputs = functools.cache(self.outputs)
+
+    def text(self, level):
+        return self.folder / f"{level}.mlir"
+
+    def verify(self, *arguments):
+        """By verifier, what refuses the program: the ops' own, and the others on what these would refuse."""
+        models = f"reference={self.text('model')} staged={self.text('staged')}"
+        checks = {"ops": [], "buffers": ["--tpc-verify-buffers"], "lowered": [f"--tpc-verify-lowered={models}"]}
+        results = {}
+        for verifier, flags in checks.items():
+            each = ["--verify-each=0"] if flags else []
+            result = tpc_opt(self.text("buffers"), *each, *arguments, *flags, "-o", "/dev/null")
+            assert not result.timed_out and result.returncode in (0, 1), f"a verifier hangs or crashes\n{result}"
+            if result.returncode:
+                results[verifier] = result
+        return results
+
+    def run(self, text):
+        """What an executable of this program computes, for two shapes."""
+        path = text.with_suffix("")
+        harness.run([harness.BUILD_STAGED, text, "-o", path]).check()
+        executable = harness.Executable(path, self.grid, text.parent / f"{path.name}-runs")
+        past = 3 if self.model.past_name else 0
+        names = [output["name"] for output in executable.describe()["outputs"]]
+        return [executable.run(self.model.inputs(batch, sequence, past=past, seed=batch), names)
+                for batch, sequence in ((4, 5), (5, 8))]
+
+    def outputs(self):
+        return self.run(self.text("buffers"))
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory):
+    @functools.cache
+    def make(name, grid):
+        program = Lowered(name, grid, tmp_path_factory.mktemp(f"{name}-{grid}"))
+        assert program.verify() == {}
+        return program
+
+    return make
+
+
+def judge(program, kind, seed):
+    """Who refuses it. None if the program has no place for a bug of this kind; nobody if it computes the same."""
+    mutate = f"--tpc-mutate=kind={kind},seed={seed}"
+    refused = program.verify(mutate)
+    if any("has no place for" in result.stderr for result in refused.values()):
+        return None
+    if not refused:
+        text = program.folder / f"{kind}-{seed}.mlir"
+        tpc_opt(program.text("buffers"), mutate, "-o", text).check()
+        for before, after in zip(program.outputs(), program.run(text), strict=True):
+            for name, expected in before.items():
+                computed, expected = as_float(after[name]), as_float(expected)
+                largest = np.abs(np.nan_to_num(expected)).max(initial=1e-30)
+                np.testing.assert_allclose(computed, expected, rtol=0, atol=1e-5 * largest,
+                                           err_msg=f"nobody refuses a wrong program: {kind}, seed {seed}")
+    return set(refused)
+
+
+def run(programs, cases):
+    """The table of kinds and who refused them."""
+    for name, grid, *_ in cases:
+        programs(name, grid)
+    table = {kind: collections.Counter() for kind in kinds()}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        verdicts = pool.map(lambda case: judge(programs(*case[:2]), *case[2:]), cases)
+        for (*_, kind, _), refused in zip(cases, verdicts, strict=True):
+            row = table[kind]
+            if refused is None:
+                row["no place"] += 1
+                continue
+            row["mutants"] += 1
+            row["equal"] += not refused
+            for verifier in refused:
+                row[verifier] += 1
+                row[f"{verifier} alone"] += len(refused) == 1
+    columns = ["mutants", *VERIFIERS, *(f"{verifier} alone" for verifier in VERIFIERS), "equal"]
+    print(f"\n{'kind':28}", *(f"{column:>14}" for column in columns))
+    total = sum(table.values(), collections.Counter())
+    for kind, row in [*table.items(), ("all", total)]:
+        print(f"{kind:28}", *(f"{row[column]:14}" for column in columns))
+    return table, total
+
+
+def test_there_are_enough_kinds():
+    assert len([kind for kind in kinds() if kind.startswith("kernel-")]) >= 18
+    assert len([kind for kind in kinds() if kind.startswith("buffer-")]) >= 8
+    assert len(set(kinds())) == len(kinds())
+
+
+def test_sample(programs):
+    """One place of each kind."""
+    pick = random.Random(1)
+    cases = [("gpt2-tiny-nopast", "tp2", kind, pick.randrange(1000)) for kind in kinds()]
+    table, total = run(programs, cases)
+    assert total["mutants"] >= 0.8 * len(cases)
+    # Each verifier is needed.
+    assert total["lowered alone"] >= 10 and total["buffers"] >= 4
+
+
+@pytest.mark.long
+def test_all(programs):
+    cases = [(name, grid, kind, seed) for name, grid in CASES for kind in kinds() for seed in range(5)]
+    table, total = run(programs, cases)
+    for prefix in ("kernel-", "buffer-"):
+        assert sum(row["mutants"] for kind, row in table.items() if kind.startswith(prefix)) >= 300
+    assert not [kind for kind, row in table.items() if not row["mutants"]]
+    assert total["lowered alone"] and total["buffers alone"]
