@@ -1,4 +1,4 @@
-"""Seeded bugs below the proof, in kernels and in buffers: each is refused, or the executable still computes the same."""
+"""Seeded mistakes in kernels: each is refused by tpc-verify-lowered, or the executable computes the same."""
 
 import collections
 import concurrent.futures
@@ -16,7 +16,7 @@ from models import COMMITTED, FAMILIES
 # Rotary embeddings, caches, norms of all heads, f16, soft caps: kernels of every sort.
 CASES = [("gpt2-tiny-nopast", "tp2"), ("llama-past", "tp2,sp,dp2"), ("gemma2-dynamo", "tp3"), ("olmo2-past", "pp2,mb2"),
          ("bloom-dynamo", "tp2x2"), ("phi-past", "tp4"), ("llama-dynamo.f16", "tp2")]
-VERIFIERS = ("ops", "buffers", "lowered")
+VERIFIERS = ("ops", "lowered")
 SECONDS = 120
 
 
@@ -29,7 +29,7 @@ def kinds() -> list[str]:
     empty = harness.TOP / "test" / "Transforms" / "Inputs" / "gpt2.mlir"
     listed = tpc_opt(empty, "--tpc-mutate=kind=list", "-o", "/dev/null").check()
     names = [line.split(":")[0] for line in listed.stdout.splitlines()]
-    return [name for name in names if name.startswith(("kernel-", "buffer-"))]
+    return [name for name in names if name.startswith("kernel-")]
 
 
 class Lowered:
@@ -53,7 +53,7 @@ class Lowered:
     def verify(self, *arguments):
         """By verifier, what refuses the program: the ops' own, and the others on what these would refuse."""
         models = f"reference={self.text('model')} staged={self.text('staged')}"
-        checks = {"ops": [], "buffers": ["--tpc-verify-buffers"], "lowered": [f"--tpc-verify-lowered={models}"]}
+        checks = {"ops": [], "lowered": [f"--tpc-verify-lowered={models}"]}
         results = {}
         for verifier, flags in checks.items():
             each = ["--verify-each=0"] if flags else []
@@ -132,26 +132,20 @@ def run(programs, cases):
 
 
 def test_there_are_enough_kinds():
-    assert len([kind for kind in kinds() if kind.startswith("kernel-")]) >= 18
-    assert len([kind for kind in kinds() if kind.startswith("buffer-")]) >= 8
-    assert len(set(kinds())) == len(kinds())
+    assert len(set(kinds())) == len(kinds()) >= 18
 
 
 def test_sample(programs):
     """One place of each kind."""
     pick = random.Random(1)
-    cases = [("gpt2-tiny-nopast", "tp2", kind, pick.randrange(1000)) for kind in kinds()]
-    table, total = run(programs, cases)
-    assert total["mutants"] >= 0.8 * len(cases)
-    # Each verifier is needed.
-    assert total["lowered alone"] >= 10 and total["buffers"] >= 4
+    table, total = run(programs, [("gpt2-tiny-nopast", "tp2", kind, pick.randrange(1000)) for kind in kinds()])
+    assert total["mutants"] >= 16
+    assert total["ops alone"] >= 1 and total["lowered alone"] >= 12
 
 
 @pytest.mark.long
 def test_all(programs):
     cases = [(name, grid, kind, seed) for name, grid in CASES for kind in kinds() for seed in range(5)]
     table, total = run(programs, cases)
-    for prefix in ("kernel-", "buffer-"):
-        assert sum(row["mutants"] for kind, row in table.items() if kind.startswith(prefix)) >= 300
+    assert total["mutants"] >= 300
     assert not [kind for kind, row in table.items() if not row["mutants"]]
-    assert total["lowered alone"] and total["buffers alone"]
