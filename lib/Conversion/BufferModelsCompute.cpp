@@ -1,6 +1,7 @@
 //===- BufferModelsCompute.cpp - Libraries, kernels, functions ------------===//
 
 #include "BufferPlanner.h"
+#include "tpc/Conversion/Target/TargetTraits.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -110,7 +111,7 @@ template <typename OpT> struct FusedModel : HostOpInterface::ExternalModel<Fused
 struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
   bool isHostOp(Operation *op) const {
     auto matmul = cast<MatmulOp>(op);
-    return getElementTypeOrSelf(matmul.getType()).isF32();
+    return TargetTraits::get(op).computesProducts(getElementTypeOrSelf(matmul.getType()));
   }
 
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
@@ -187,10 +188,13 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
 
 struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, AttentionOp> {
   bool isHostOp(Operation *op) const {
-    auto isF32 = [](Value v) { return !v || getElementTypeOrSelf(v).isF32(); };
+    const TargetTraits &target = TargetTraits::get(op);
+    auto isComputed = [&](Value v) {
+      return !v || target.computesProducts(getElementTypeOrSelf(v));
+    };
     auto attention = cast<AttentionOp>(op);
-    return isF32(attention.getQ()) && isF32(attention.getK()) && isF32(attention.getV()) &&
-           isF32(attention.getBias());
+    return isComputed(attention.getQ()) && isComputed(attention.getK()) &&
+           isComputed(attention.getV()) && isComputed(attention.getBias());
   }
 
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
@@ -257,7 +261,7 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
                        writes = p.placesOf(call.getResults());
     Value result = call.getResult(0);
     SymExpr rows = product(ArrayRef(p.sizes(result.getType())).take_front(rank));
-    // A thread is worth waking for some ten thousand elements.
+
     ArrayRef<DimAttr> dims = getDist(result).getDims().take_front(rank);
     SmallVector<SymExpr> perRow{SymExpr(1)};
     auto consider = [&](Value v) {
@@ -273,7 +277,7 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
     SymExpr most = perRow.front();
     for (const SymExpr &size : ArrayRef(perRow).drop_front())
       most = SymExpr::max(most, size);
-    SymExpr grain = SymExpr::floorDiv(SymExpr(8192), most) + SymExpr(1);
+    SymExpr grain = SymExpr::floorDiv(TargetTraits::get(call).elementsPerTask, most) + SymExpr(1);
     buffer::LaunchOp::create(p.builder(), p.getLoc(), callee.getName(), reads, writes, p.expr(rows),
                              p.expr(grain));
     return success();

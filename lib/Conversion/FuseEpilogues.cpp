@@ -2,6 +2,7 @@
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Passes.h"
+#include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Dialect/LocalIndex.h"
 
 namespace mlir::tpc {
@@ -27,6 +28,7 @@ static void mark(Operation *op, unsigned operand) {
 }
 
 void FuseEpilogues::fuse(MatmulOp matmul) {
+  const TargetTraits &target = TargetTraits::get(matmul);
   Value last = matmul.getResult();
   bool hasBias = static_cast<bool>(matmul.getBias()), hasActivation = false;
   DistAttr dist = getDist(last);
@@ -43,20 +45,18 @@ void FuseEpilogues::fuse(MatmulOp matmul) {
       auto type = cast<RankedTensorType>(other.getType());
       if (other == last)
         return;
-      if (type.getRank() == 1 && !hasBias && !hasActivation &&
+      if (type.getRank() == 1 && target.addsBias && !hasBias && !hasActivation &&
           getDist(other).getDims()[0] == dist.getDims().back()) {
         mark(add, use.getOperandNumber());
         hasBias = true;
         last = add.getResult();
         continue;
       }
-      if (getDist(other).getDims() == dist.getDims())
+      if (target.addsResidual && getDist(other).getDims() == dist.getDims())
         mark(add, use.getOperandNumber());
       return;
     }
-    auto gelu = dyn_cast<GeluOp>(user);
-    if (hasActivation || !isa<GeluOp, SiluOp, ReluOp>(user) ||
-        (gelu && gelu.getApproximate() == GeluApproximation::Sigmoid))
+    if (hasActivation || !target.isActivation(user))
       return;
     mark(user, 0);
     hasActivation = true;
@@ -138,7 +138,7 @@ void FuseEpilogues::runOnOperation() {
   getOperation().walk([&](MatmulOp op) {
     if (parameters.isPackedProduct(op))
       packed.push_back(op);
-    else if (getElementTypeOrSelf(op.getType()).isF32())
+    else if (TargetTraits::get(op).computesProducts(getElementTypeOrSelf(op.getType())))
       others.push_back(op);
   });
   llvm::for_each(packed, [&](MatmulOp op) { fuse(op); });

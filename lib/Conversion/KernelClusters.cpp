@@ -19,7 +19,8 @@ static bool isKernel(Operation *op) {
 
 static bool isCheap(Operation *op) { return cast<KernelOpInterface>(op).isCheap(); }
 
-KernelClusters::KernelClusters(Block &block) : block(block) {
+KernelClusters::KernelClusters(Block &block)
+    : block(block), target(TargetTraits::get(block.getParentOp())) {
   unsigned next = 0;
   for (Operation &op : block)
     position[&op] = next++;
@@ -32,10 +33,6 @@ bool KernelClusters::isGenerated(Value value) const {
   return value.getDefiningOp() && generated.contains(value.getDefiningOp());
 }
 
-// Elements are built by recursion over a kernel's ops, and each result builds
-// what it needs again: kernels stay of a size for which both are cheap.
-static constexpr unsigned maxKernelOps = 128, maxGeneratedDepth = 32;
-
 void KernelClusters::findGenerated() {
   DenseMap<Operation *, unsigned> depth;
   for (Operation &op : block) {
@@ -45,7 +42,7 @@ void KernelClusters::findGenerated() {
     unsigned own = 1;
     for (Value v : op.getOperands())
       own = std::max(own, depth.lookup(v.getDefiningOp()) + 1);
-    if (own > maxGeneratedDepth)
+    if (own > target.maxGeneratedDepth)
       continue;
     depth[&op] = own;
     generated.insert(&op);
@@ -123,7 +120,7 @@ void KernelClusters::mergeAll() {
 
 bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
   Node &from = nodes[producer], &to = nodes[consumer];
-  if (from.ops.size() + to.ops.size() > maxKernelOps)
+  if (from.ops.size() + to.ops.size() > target.maxKernelOps)
     return false;
   ArrayRef<DimAttr> a = from.rows, b = to.rows;
   size_t rank = std::min(a.size(), b.size());
@@ -210,7 +207,7 @@ void KernelClusters::findResults(Node &node) {
   DenseMap<Value, unsigned> price; // of computing an element within the kernel
   for (Operation *op : node.ops) {
     Value value = op->getResult(0);
-    unsigned own = isCheap(op) ? 1 : 8;
+    unsigned own = isCheap(op) ? target.cheapPrice : target.dearPrice;
     for (Value operand : op->getOperands())
       own += price.lookup(operand);
     bool outside = false, repeats = false;
@@ -226,7 +223,7 @@ void KernelClusters::findResults(Node &node) {
     bool aligned =
         (size_t)rankOf(value) >= node.rows.size() &&
         getDist(value).getDims().take_front(node.rows.size()) == ArrayRef<DimAttr>(node.rows);
-    if (outside || (aligned && own >= 8 && (repeats || users > 1))) {
+    if (outside || (aligned && own >= target.storedFrom && (repeats || users > 1))) {
       node.results.push_back(value);
       own = 0;
     }

@@ -12,6 +12,7 @@
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Kernels/KernelOp.h"
+#include "tpc/Conversion/Target/TargetTraits.h"
 
 namespace mlir::tpc {
 
@@ -46,6 +47,7 @@ private:
   SmallVector<unsigned> dependencies(unsigned node) const;
 
   Block &block;
+  const TargetTraits &target;
   DenseMap<Operation *, unsigned> position;
   llvm::DenseSet<Operation *> generated;
   DenseMap<Operation *, unsigned> nodeOf;

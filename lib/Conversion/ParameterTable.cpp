@@ -1,7 +1,9 @@
 //===- ParameterTable.cpp - Which parameters a program loads --------------===//
 
 #include "ParameterTable.h"
+
 #include "tpc/Conversion/Kernels/KernelOp.h"
+#include "tpc/Conversion/Target/TargetTraits.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -153,8 +155,9 @@ const ParameterNeeds *ParameterTable::lookup(Value value) const {
 }
 
 bool ParameterTable::isPackedProduct(MatmulOp op) const {
-  auto isF32 = [](Value v) { return getElementTypeOrSelf(v).isF32(); };
-  return isF32(op.getLhs()) && isF32(op.getRhs()) &&
+  const TargetTraits &target = TargetTraits::get(op);
+  auto isComputed = [&](Value v) { return target.computesProducts(getElementTypeOrSelf(v)); };
+  return isComputed(op.getLhs()) && isComputed(op.getRhs()) &&
          cast<RankedTensorType>(op.getRhs().getType()).getRank() == 2 &&
          needs.count(getLoaded(op.getRhs()));
 }

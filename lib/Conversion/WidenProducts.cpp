@@ -2,6 +2,7 @@
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Passes.h"
+#include "tpc/Conversion/Target/TargetTraits.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_WIDENPRODUCTS
@@ -68,7 +69,8 @@ void WidenProducts::runOnOperation() {
   ParameterTable parameters(getOperation());
   SmallVector<Operation *> ops;
   getOperation().walk([&](Operation *op) {
-    if (isa<MatmulOp, AttentionOp>(op) && isHalf(op->getResult(0)))
+    if (isa<MatmulOp, AttentionOp>(op) && isHalf(op->getResult(0)) &&
+        !TargetTraits::get(op).computesProducts(getElementTypeOrSelf(op->getResult(0))))
       ops.push_back(op);
   });
   for (Operation *op : ops)

@@ -7,6 +7,7 @@
 #include "tpc/Analysis/Passes.h"
 #include "tpc/Buffer/Buffer.h"
 #include "tpc/Conversion/Cpu/Passes.h"
+#include "tpc/Conversion/Cpu/Target.h"
 #include "tpc/Conversion/Kernels/Passes.h"
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Conversion/Passes.h"
@@ -38,6 +39,7 @@ void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   mlir::tpc::registerVerification(registry);
   mlir::tpc::registerBufferVerification(registry);
   mlir::tpc::registerLoweredRuns(registry);
+  mlir::tpc::registerCpuTarget();
   mlir::tpc::registerLowering(registry);
 }
 

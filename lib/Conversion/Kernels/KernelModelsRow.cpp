@@ -2,6 +2,8 @@
 
 #include "KernelModels.h"
 
+#include "tpc/Conversion/Target/TargetTraits.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -278,9 +280,11 @@ struct RotaryModel : KernelOpInterface::ExternalModel<RotaryModel, RotaryOp> {
   }
 };
 
-/// Products that no library computes: any other element type than f32.
+/// Products that no library computes.
 struct MatmulModel : KernelOpInterface::ExternalModel<MatmulModel, MatmulOp> {
-  bool isKernelOp(Operation *op) const { return !getElementTypeOrSelf(op->getResult(0)).isF32(); }
+  bool isKernelOp(Operation *op) const {
+    return !TargetTraits::get(op).computesProducts(getElementTypeOrSelf(op->getResult(0)));
+  }
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto matmul = cast<MatmulOp>(op);
     OpBuilder &b = e.builder();

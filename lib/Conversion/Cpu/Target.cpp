@@ -1,0 +1,32 @@
+//===- Target.cpp - CPUs as a target --------------------------------------===//
+
+#include "tpc/Conversion/Cpu/Target.h"
+#include "tpc/Conversion/Target/TargetTraits.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+static bool computesProducts(Type element) { return element.isF32(); }
+
+/// The epilogues of tpc_matmul.
+static bool isActivation(Operation *op) {
+  if (auto gelu = dyn_cast<GeluOp>(op))
+    return gelu.getApproximate() != GeluApproximation::Sigmoid;
+  return isa<SiluOp, ReluOp>(op);
+}
+
+static constexpr TargetTraits cpu = {
+    .name = "cpu",
+    .computesProducts = computesProducts,
+    .addsBias = true,
+    .addsResidual = true,
+    .isActivation = isActivation,
+    .cheapPrice = 1,
+    .dearPrice = 8,
+    .storedFrom = 8,
+    .maxKernelOps = 128,
+    .maxGeneratedDepth = 32,
+    .elementsPerTask = 8192,
+};
+
+void mlir::tpc::registerCpuTarget() { registerTarget(cpu); }
