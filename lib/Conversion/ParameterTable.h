@@ -55,7 +55,10 @@ public:
   /// The stage that alone calls a function; nothing if there are several.
   std::optional<int64_t> getStage(func::FuncOp function) const;
   /// Whether any stage calls it.
-  bool isReached(func::FuncOp function) const { return stages.count(function); }
+  bool isReached(func::FuncOp function) const {
+    auto it = stages.find(function);
+    return it != stages.end() && !it->second.empty();
+  }
   /// Parameters that a function of several stages needs to be told, beyond its
   /// arguments.
   ArrayRef<std::pair<Parameter, ParameterUse>> getHidden(func::FuncOp function) const;

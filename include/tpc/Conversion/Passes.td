@@ -71,7 +71,7 @@ def PlanBuffers : Pass<"tpc-plan-buffers", "::mlir::ModuleOp"> {
     All parameters get a place in a table (`tpc_buffer.entry`). The functions of tensors stay: `tpc-verify-buffers` compares the two.
     Functions that no stage calls are left out. Errors: an op that is neither a call nor part of a kernel.
   }];
-  let dependentDialects = ["::mlir::tpc::buffer::BufferDialect"];
+  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::tpc::buffer::BufferDialect"];
 }
 
 def LowerProgram : Pass<"tpc-lower-program", "::mlir::ModuleOp"> {

@@ -130,6 +130,7 @@ def VerifyBuffers : Pass<"tpc-verify-buffers", "::mlir::ModuleOp"> {
         error: 'tpc_buffer.product' op needs what tpc.matmul '/h.0/c_fc' gives, which is not in the place that it reads, …
         note: there is what func.call '/h.0/ln_2' gives, written by tpc_buffer.launch
   }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::tpc::buffer::BufferDialect", "::mlir::func::FuncDialect"];
 }
 
 def Mutate : Pass<"tpc-mutate", "::mlir::ModuleOp"> {

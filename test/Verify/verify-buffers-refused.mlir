@@ -1,0 +1,76 @@
+// RUN: tpc-opt %s --split-input-file --tpc-verify-buffers --verify-diagnostics
+
+// The second product overwrites what the third still reads.
+func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  %1 = tpc.matmul %0, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  %2 = tpc.matmul %0, %1 : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %2 : tensor<4x4xf32>
+}
+tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
+  %frame = tpc_buffer.push 64
+  %0 = tpc_buffer.slot %frame at 0 : 16 x f32
+  tpc_buffer.batch_product %x by %x to %0 batch 1 m 4 k 4 n 4 strides 0 0
+  // expected-error @below {{where it may still have to read}}
+  tpc_buffer.batch_product %0 by %x to %0 batch 1 m 4 k 4 n 4 strides 0 0
+  tpc_buffer.batch_product %0 by %0 to %y batch 1 m 4 k 4 n 4 strides 0 0
+  tpc_buffer.pop %frame
+}
+
+// -----
+
+// The frame ends in the middle of the slot.
+func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  %1 = tpc.matmul %0, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %1 : tensor<4x4xf32>
+}
+tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
+  %frame = tpc_buffer.push 32
+  %0 = tpc_buffer.slot %frame at 0 : 16 x f32
+  // expected-error @below {{writes 64 bytes from 0 on of 32}}
+  tpc_buffer.batch_product %x by %x to %0 batch 1 m 4 k 4 n 4 strides 0 0
+  tpc_buffer.batch_product %0 by %x to %y batch 1 m 4 k 4 n 4 strides 0 0
+  tpc_buffer.pop %frame
+}
+
+// -----
+
+// A count, and an operand.
+func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
+  // expected-error @below {{has k 5, which is not 4}}
+  tpc_buffer.batch_product %x by %x to %y batch 1 m 4 k 5 n 4 strides 0 0
+}
+
+// -----
+
+func.func private @f(%x: tensor<4x4xf32>, %z: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = tpc.matmul %x, %z : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %z = value 1 : 16 x f32) to (%y : 16 x f32) {
+  // expected-error @below {{reads something else where argument 0 is to be read}}
+  tpc_buffer.batch_product %z by %x to %y batch 1 m 4 k 4 n 4 strides 0 0
+}
+
+// -----
+
+// Nothing is written, and the result is not there.
+func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  return %x : tensor<4x4xf32>
+}
+// expected-error @below {{needs argument 0, which is not in the place that it reads}}
+// expected-note @below {{it was overwritten, or never written}}
+tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
+}
+
+// -----
+
+// expected-error @below {{has no function on buffers}}
+func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  return %x : tensor<4x4xf32>
+}
