@@ -325,6 +325,10 @@ LogicalResult PlanChecker::skipMemoryOps() {
 
 LogicalResult PlanChecker::checkMemoryOp(Operation *op) {
   if (auto push = dyn_cast<buffer::PushOp>(op)) {
+    // What lies in it has sizes.
+    for (Operation *user : push.getFrame().getUsers())
+      if (auto slot = dyn_cast<buffer::SlotOp>(user))
+        bounds.assume(partSizes.normalize(slot.getExtent().getBytes()));
     if (!bounds.isNeverNegative(value(push.getBytes())))
       return op->emitOpError() << "is of " << push.getBytes().getText() << " bytes";
     memory.enter(push.getFrame());

@@ -50,7 +50,7 @@ LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, std
   if (!main || main.isExternal())
     return emitError(model.getLoc()) << "there is no @main to compare with";
   SmallSizes small;
-  if (failed(small.choose(model, program, budget, /*eachRank=*/false, skipped)))
+  if (failed(small.choose(model, program, budget, budget, /*eachRank=*/false, skipped)))
     return failure();
   if (!skipped.empty())
     return success();

@@ -124,8 +124,8 @@ private:
 };
 } // namespace
 
-LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget, bool eachRank,
-                                 std::string &skipped) {
+LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget, double limit,
+                                 bool eachRank, std::string &skipped) {
   constexpr std::pair<int64_t, int64_t> attempts[] = {{64, 3}, {64, 2}, {3, 2}, {2, 2}, {2, 1}};
   for (auto [largest, base] : attempts) {
     grid = makeSampleGrid(program, largest);
@@ -136,13 +136,13 @@ LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget
                                 "sizes it needs";
     double cost = Estimate(model, grid, *sizes, false).count() +
                   Estimate(program, grid, *sizes, eachRank).count();
-    if (cost <= budget)
+    if (cost <= (base == 1 ? limit : budget))
       return success();
     if (base == 1) {
       std::string why = sizes->explain();
       llvm::raw_string_ostream(skipped) << llvm::formatv(
           "its sizes cannot be made small: {0:e0} multiplications, more than {1:e0}{2}{3}", cost,
-          budget, why.empty() ? "" : "; ", why);
+          limit, why.empty() ? "" : "; ", why);
     }
   }
   return success();

@@ -12,10 +12,11 @@ struct SmallSizes {
   GridAttr grid;
   std::optional<SizeReduction> sizes;
 
-  /// The largest with which both programs take at most `budget` multiplications, about. `eachRank`:
-  /// ranks that have the same of a value compute it all the same. Where there are none `skipped`
-  /// says why. Errors: an op of which it is not known what it needs of sizes.
-  LogicalResult choose(ModuleOp model, ModuleOp program, double budget, bool eachRank,
+  /// The largest with which both programs take at most `budget` multiplications, about, or the
+  /// smallest if these take at most `limit`. `eachRank`: ranks that have the same of a value
+  /// compute it all the same. Where there are none `skipped` says why. Errors: an op of which it is
+  /// not known what it needs of sizes.
+  LogicalResult choose(ModuleOp model, ModuleOp program, double budget, double limit, bool eachRank,
                        std::string &skipped);
 };
 

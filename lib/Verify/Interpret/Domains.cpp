@@ -63,9 +63,14 @@ static void narrow(MaxOp op, Domains &d) { pass(op, op->getOperands(), d); }
 static void narrow(MinOp op, Domains &d) { pass(op, op->getOperands(), d); }
 static void narrow(NegOp op, Domains &d) { d.narrow(op.getOperand(), -d.get(op)); }
 
+/// An integer that the type has not would become another one.
 static void narrow(CastOp op, Domains &d) {
-  if (!getElementTypeOrSelf(op.getType()).isInteger(1))
-    pass(op, op->getOperands(), d);
+  Type element = getElementTypeOrSelf(op.getType());
+  if (element.isInteger(1))
+    return;
+  pass(op, op->getOperands(), d);
+  if (auto type = dyn_cast<IntegerType>(element); type && type.getWidth() < 64)
+    d.narrow(op.getOperand(), Domain::ofType(type));
 }
 
 /// What is added everywhere.

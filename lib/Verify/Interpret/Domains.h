@@ -30,6 +30,12 @@ struct Domain {
   }
   Domain operator+(double x) const { return {least + x, greatest + x}; }
   Domain operator-() const { return {-greatest, -least}; }
+  /// All that a type of integers has.
+  static Domain ofType(IntegerType type) {
+    bool noSign = isUnsigned(type);
+    unsigned bits = type.getWidth();
+    return {noSign ? 0 : -std::ldexp(1, bits - 1), std::ldexp(1, noSign ? bits : bits - 1) - 1};
+  }
   /// Indices of a dimension of n elements; negative ones count from the end.
   static Domain ofIndices(int64_t n) { return {-double(n), double(n) - 1}; }
 };

@@ -21,10 +21,7 @@ static std::pair<int64_t, int64_t> getRange(Domain domain, Type element) {
   else if (!std::isfinite(greatest))
     greatest = least + 13;
   if (auto type = dyn_cast<IntegerType>(element)) {
-    unsigned bits = type.getWidth();
-    bool noSign = isUnsigned(element);
-    Domain fits = Domain{least, greatest}.intersect(
-        {noSign ? 0 : -std::ldexp(1, bits - 1), std::ldexp(1, noSign ? bits : bits - 1) - 1});
+    Domain fits = Domain{least, greatest}.intersect(Domain::ofType(type));
     if (fits.least <= fits.greatest)
       std::tie(least, greatest) = std::pair(fits.least, fits.greatest);
   }
@@ -98,8 +95,9 @@ FailureOr<std::vector<int64_t>> interpret::findTables(func::FuncOp main, World &
   std::vector<int64_t> tables;
   for (BlockArgument argument : main.getArguments()) {
     Domain domain = domains.get(argument);
+    // Shorter types may not have what a table has not.
     bool isIndex = domain.isFinite() && domain.least == -(domain.greatest + 1) &&
-                   isa<IntegerType>(getElementTypeOrSelf(argument.getType()));
+                   getElementTypeOrSelf(argument.getType()).getIntOrFloatBitWidth() >= 32;
     tables.push_back(isIndex ? int64_t(domain.greatest) + 1 : 0);
   }
   return tables;

@@ -106,12 +106,12 @@ static LogicalResult expectReports(ModuleOp lowered, World &model, World &parts,
 
 LogicalResult lowered::compareLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered,
                                       std::string &skipped) {
-  constexpr double budget = 1e9; // some seconds
+  constexpr double budget = 1e7, limit = 1e9; // a tenth of a second, some seconds
   auto main = model.lookupSymbol<func::FuncOp>("main");
   if (!main || main.isExternal())
     return emitError(model.getLoc()) << "there is no @main to compare with";
   SmallSizes small;
-  if (failed(small.choose(model, staged, budget, /*eachRank=*/true, skipped)))
+  if (failed(small.choose(model, staged, budget, limit, /*eachRank=*/true, skipped)))
     return failure();
   if (!skipped.empty())
     return success();
