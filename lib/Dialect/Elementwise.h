@@ -9,8 +9,7 @@
 
 #include "OpHelpers.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "tpc/Dialect/Arithmetic.h"
 
 namespace mlir::tpc::elementwise {
 
@@ -32,8 +31,7 @@ Value number(OpBuilder &b, Location loc, Type type, double value);
 Value reciprocal(OpBuilder &b, Location loc, Value x);
 Value sigmoid(OpBuilder &b, Location loc, Value x);
 double sigmoid(double x);
-/// x * sigmoid(u), as x / (1 + exp(-u)).
-Value gated(OpBuilder &b, Location loc, Value x, Value u);
+Value silu(OpBuilder &b, Location loc, Value x);
 Value relu(OpBuilder &b, Location loc, Value x);
 
 } // namespace mlir::tpc::elementwise

@@ -95,38 +95,24 @@ Value elementwise::sigmoid(OpBuilder &b, Location loc, Value x) {
 
 double elementwise::sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// Also in the form of which products compute it (runtime/cpu/Simd.h): one formula wherever it runs.
-Value elementwise::gated(OpBuilder &b, Location loc, Value x, Value u) {
-  Value e = math::ExpOp::create(b, loc, arith::NegFOp::create(b, loc, u));
-  Value one = number(b, loc, x.getType(), 1);
-  return arith::DivFOp::create(b, loc, x, arith::AddFOp::create(b, loc, one, e));
+// What products compute as well is in functions.h: one formula wherever it runs.
+Value elementwise::silu(OpBuilder &b, Location loc, Value x) {
+  return ::tpc::silu(Arithmetic(b, loc, x.getType()), x);
 }
 
-// As is this. Not the largest of x and 0: ONNX Runtime leaves -0 as it is.
 Value elementwise::relu(OpBuilder &b, Location loc, Value x) {
-  Value zero = number(b, loc, x.getType(), 0);
-  Value negative = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, zero);
-  return arith::SelectOp::create(b, loc, negative, zero, x);
+  return ::tpc::relu(Arithmetic(b, loc, x.getType()), x);
 }
 
 Value GeluOp::buildScalar(OpBuilder &b, Location loc, ValueRange x) {
-  Type type = x[0].getType();
-  auto c = [&](double v) { return number(b, loc, type, v); };
-  auto mul = [&](Value l, Value r) -> Value { return arith::MulFOp::create(b, loc, l, r); };
-  auto add = [&](Value l, Value r) -> Value { return arith::AddFOp::create(b, loc, l, r); };
-  Value v = x[0];
+  Arithmetic a(b, loc, x[0].getType());
   switch (getApproximate()) {
   case GeluApproximation::Sigmoid:
-    return gated(b, loc, v, mul(v, c(1.702)));
-  case GeluApproximation::None: {
-    Value e = math::ErfOp::create(b, loc, mul(v, c(0.70710678118654752)));
-    return mul(mul(v, c(0.5)), add(e, c(1)));
-  }
-  case GeluApproximation::Tanh: {
-    // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)) with 2u = sqrt(8 / pi) (x + 0.044715 x^3).
-    Value square = mul(mul(v, v), c(0.071354816272600247));
-    return gated(b, loc, v, mul(v, add(square, c(1.5957691216057308))));
-  }
+    return ::tpc::gated(a, x[0], a.mul(x[0], a.number(1.702)));
+  case GeluApproximation::None:
+    return ::tpc::geluErf(a, x[0]);
+  case GeluApproximation::Tanh:
+    return ::tpc::geluTanh(a, x[0]);
   }
   return {};
 }

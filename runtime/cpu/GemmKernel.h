@@ -85,13 +85,13 @@ TPC_INLINE void multiply(Vec (&sums)[R][P * vecsPerPanel], const float *x, int64
 TPC_INLINE Vec activated(Vec v, int32_t epilogue) {
   switch (epilogue) {
   case TPC_EPILOGUE_GELU_ERF:
-    return geluErf(v);
+    return geluErf(Arithmetic(), v);
   case TPC_EPILOGUE_GELU_TANH:
-    return geluTanh(v);
+    return geluTanh(Arithmetic(), v);
   case TPC_EPILOGUE_SILU:
-    return silu(v);
+    return silu(Arithmetic(), v);
   case TPC_EPILOGUE_RELU:
-    return relu(v);
+    return relu(Arithmetic(), v);
   default:
     return v;
   }

@@ -10,6 +10,7 @@
 #ifndef TPC_RT_CPU_SIMD_H
 #define TPC_RT_CPU_SIMD_H
 
+#include "tpc/functions.h"
 #include <stdint.h>
 
 namespace tpc::rt::TPC_ISA {
@@ -29,10 +30,6 @@ TPC_INLINE Vec floatOf(IntVec v) { return reinterpret_cast<Vec &>(v); }
 TPC_INLINE Vec select(IntVec mask, Vec a, Vec b) {
   return floatOf((mask & bitsOf(a)) | (~mask & bitsOf(b)));
 }
-TPC_INLINE Vec absolute(Vec v) { return floatOf(bitsOf(v) & 0x7fffffff); }
-TPC_INLINE Vec withSignOf(Vec magnitude, Vec sign) {
-  return floatOf((bitsOf(magnitude) & 0x7fffffff) | (bitsOf(sign) & (int32_t)0x80000000));
-}
 
 // a0 b0 a1 b1 …: of the first halves, and of the second.
 #if TPC_LANES == 4
@@ -48,76 +45,49 @@ TPC_INLINE Vec withSignOf(Vec magnitude, Vec sign) {
 TPC_INLINE Vec interleaveLow(Vec a, Vec b) { return TPC_SHUFFLE(a, b, 0); }
 TPC_INLINE Vec interleaveHigh(Vec a, Vec b) { return TPC_SHUFFLE(a, b, lanes / 2); }
 
-/// Relative error below 2e-7; 0 below -87.3, infinity above 88.7; NaN stays.
-TPC_INLINE Vec exp(Vec x) {
-  // x = n ln 2 + r, |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer, which is left in the
-  // low bits.
-  const Vec magic = splat(12582912.0f);
-  // Clamped so that 2^n stays normal. Written so that NaN passes.
-  Vec c = select(x < -87.3f, splat(-87.3f), x);
-  c = select(c > 88.7f, splat(88.7f), c);
-  Vec shifted = c * 1.44269504f + magic;
-  Vec n = shifted - magic;
-  Vec r = c - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
-  Vec p = splat(1.394113976e-03f);
-  p = p * r + 8.363192509e-03f;
-  p = p * r + 4.166637496e-02f;
-  p = p * r + 1.666657690e-01f;
-  p = p * r + 5.000000027e-01f;
-  p = p * (r * r) + r + 1.0f;
-  // n may be 128: scale by 2^(n-1) and 2.
-  IntVec exponent = (bitsOf(shifted) - bitsOf(magic) + 126) << 23;
-  Vec result = p * floatOf(exponent) * 2.0f;
-  result = select(x < -87.3f, Vec{}, result);
-  return select(x > 88.7f, splat(__builtin_inff()), result);
+/// x y + z, rounded once.
+TPC_INLINE Vec fma(Vec x, Vec y, Vec z) {
+#if defined(__FMA__)
+  return __builtin_elementwise_fma(x, y, z);
+#else
+  // In f64 the product is exact. The sum is rounded to odd: its last bit says that something is
+  // behind it, so that rounding it to f32 is right.
+  typedef double DoubleVec __attribute__((vector_size(TPC_LANES * 8)));
+  typedef int64_t LongVec __attribute__((vector_size(TPC_LANES * 8)));
+  DoubleVec p = __builtin_convertvector(x, DoubleVec) * __builtin_convertvector(y, DoubleVec);
+  DoubleVec c = __builtin_convertvector(z, DoubleVec), sum = p + c;
+  DoubleVec q = sum - p, error = (p - (sum - q)) + (c - q);
+  LongVec bits = reinterpret_cast<LongVec &>(sum);
+  LongVec isEven = (bits & 1) == 0, isMore = error > 0, isLess = error < 0;
+  // Towards the error: one more in size if the sum's sign is the error's, else one less.
+  LongVec step = (isMore | isLess) & (((isMore ^ (sum < 0)) & 2) - 1);
+  bits += step & isEven;
+  return __builtin_convertvector(reinterpret_cast<DoubleVec &>(bits), Vec);
+#endif
 }
 
-/// Absolute error below 2e-7.
-TPC_INLINE Vec erf(Vec x) {
-  Vec a = absolute(x), t = x * x;
-  Vec s = splat(-5.660153017e-04f);
-  s = s * t + 4.924788958e-03f;
-  s = s * t + -2.671770692e-02f;
-  s = s * t + 1.128041159e-01f;
-  s = s * t + -3.761235568e-01f;
-  s = s * t + 1.128379129e+00f;
-  // erfc(a) = exp(-a R(a)); R is fitted up to 4, where erfc is 1.5e-8.
-  Vec b = select(a > 4.0f, splat(4.0f), a);
-  Vec r = splat(-2.106740010e-04f);
-  r = r * b + 3.187305126e-03f;
-  r = r * b + -2.280000032e-02f;
-  r = r * b + 1.051192319e-01f;
-  r = r * b + 6.358285318e-01f;
-  r = r * b + 1.128481109e+00f;
-  Vec large = withSignOf(1.0f - exp(-b * r), x);
-  return select(a < 1.0f, s * x, large);
-}
+/// What functions.h computes with.
+struct Arithmetic {
+  TPC_INLINE Vec number(double x) const { return splat(static_cast<float>(x)); }
+  TPC_INLINE Vec neg(Vec x) const { return -x; }
+  TPC_INLINE Vec add(Vec x, Vec y) const { return x + y; }
+  TPC_INLINE Vec sub(Vec x, Vec y) const { return x - y; }
+  TPC_INLINE Vec mul(Vec x, Vec y) const { return x * y; }
+  TPC_INLINE Vec div(Vec x, Vec y) const { return x / y; }
+  TPC_INLINE Vec fma(Vec x, Vec y, Vec z) const { return TPC_ISA::fma(x, y, z); }
+  TPC_INLINE IntVec less(Vec x, Vec y) const { return x < y; }
+  TPC_INLINE Vec select(IntVec mask, Vec x, Vec y) const { return TPC_ISA::select(mask, x, y); }
+  TPC_INLINE Vec abs(Vec x) const { return floatOf(bitsOf(x) & 0x7fffffff); }
+  TPC_INLINE Vec withSignOf(Vec magnitude, Vec sign) const {
+    return floatOf((bitsOf(magnitude) & 0x7fffffff) | (bitsOf(sign) & (int32_t)0x80000000));
+  }
+  TPC_INLINE Vec twoTo(Vec x) const { return floatOf(bitsOf(x) << 23); }
+  TPC_INLINE Vec exp(Vec x) const { return approximateExp(*this, x); }
+  TPC_INLINE Vec erf(Vec x) const { return approximateErf(*this, x); }
+};
 
-/// Absolute error below 2e-7; small arguments keep their relative accuracy.
-TPC_INLINE Vec tanh(Vec x) {
-  Vec t = x * x;
-  Vec small = x + x * t * (-1.0f / 3 + t * (2.0f / 15 + t * (-17.0f / 315 + t * (62.0f / 2835))));
-  Vec large = 1.0f - 2.0f / (exp(2.0f * absolute(x)) + 1.0f);
-  return select(absolute(x) < 0.25f, small, withSignOf(large, x));
-}
-
-// The compiler's kernels have the same formulas (GeluOp, SiluOp and ReluOp in lib/Dialect), so that
-// it makes no difference to special values where an activation is computed.
-
-/// x / (1 + exp(-x)).
-TPC_INLINE Vec silu(Vec x) { return x / (1.0f + exp(-x)); }
-
-TPC_INLINE Vec geluErf(Vec x) { return 0.5f * x * (1.0f + erf(x * 0.70710678f)); }
-
-/// 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)) with u = sqrt(2 / pi) (x + 0.044715 x^3).
-TPC_INLINE Vec geluTanh(Vec x) {
-  Vec u = x * (1.59576912f + 0.0713548163f * (x * x)); // 2u
-  return x / (1.0f + exp(-u));
-}
-
-/// -0 and NaN stay.
-TPC_INLINE Vec relu(Vec x) { return select(x < 0.0f, Vec{}, x); }
+TPC_INLINE Vec exp(Vec x) { return approximateExp(Arithmetic(), x); }
+TPC_INLINE Vec tanh(Vec x) { return approximateTanh(Arithmetic(), x); }
 
 } // namespace tpc::rt::TPC_ISA
 

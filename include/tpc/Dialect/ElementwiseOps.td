@@ -115,7 +115,7 @@ def Tpc_SinOp : Tpc_FloatOp<"sin", "Sine. ONNX Sin.", "math::SinOp::create(b, lo
 def Tpc_CosOp : Tpc_FloatOp<"cos", "Cosine. ONNX Cos.", "math::CosOp::create(b, loc, x[0])", "std::cos(x[0])">;
 def Tpc_SigmoidOp : Tpc_FloatOp<"sigmoid", "1 / (1 + e^-x). ONNX Sigmoid.", "sigmoid(b, loc, x[0])", "sigmoid(x[0])">;
 def Tpc_SiluOp : Tpc_FloatOp<"silu", "x * sigmoid(x), also called swish.",
-    "gated(b, loc, x[0], x[0])", "x[0] * sigmoid(x[0])">;
+    "silu(b, loc, x[0])", "x[0] * sigmoid(x[0])">;
 
 def Tpc_SqrtOp : Tpc_FloatOp<"sqrt", "Square root. ONNX Sqrt.", "math::SqrtOp::create(b, loc, x[0])", "std::sqrt(x[0])", 1>;
 def Tpc_RsqrtOp : Tpc_FloatOp<"rsqrt", "1 / sqrt(x).",

@@ -1,6 +1,7 @@
 //===- ApproximateMath.cpp - Transcendental functions that vectorize ------===//
 
 #include "tpc/Conversion/Cpu/Passes.h"
+#include "tpc/Dialect/Arithmetic.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -16,14 +17,33 @@ namespace mlir::tpc {
 using namespace mlir;
 using namespace mlir::tpc;
 
+/// Replaces f32's `Op`, and vectors of it, by a formula of functions.h.
+template <typename Op>
+static LogicalResult approximate(Op op, PatternRewriter &rewriter,
+                                 Value (*formula)(const Arithmetic &, Value)) {
+  if (!getElementTypeOrSelf(op.getType()).isF32())
+    return failure();
+  Arithmetic arithmetic(rewriter, op.getLoc(), op.getType());
+  rewriter.replaceOp(op, formula(arithmetic, op.getOperand()));
+  return success();
+}
+
 namespace {
 struct ApproximateMath : mlir::tpc::impl::ApproximateMathBase<ApproximateMath> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    // sin and cos stay calls of libm: polynomials are poor far from 0.
-    populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
-      return name == "math.exp" || name == "math.tanh" || name == "math.erf" || name == "math.log";
+    patterns.add(+[](math::ExpOp op, PatternRewriter &rewriter) {
+      return approximate(op, rewriter, ::tpc::approximateExp<Arithmetic, Value>);
     });
+    patterns.add(+[](math::ErfOp op, PatternRewriter &rewriter) {
+      return approximate(op, rewriter, ::tpc::approximateErf<Arithmetic, Value>);
+    });
+    patterns.add(+[](math::TanhOp op, PatternRewriter &rewriter) {
+      return approximate(op, rewriter, ::tpc::approximateTanh<Arithmetic, Value>);
+    });
+    // sin and cos stay calls of libm: polynomials are poor far from 0.
+    populateMathPolynomialApproximationPatterns(patterns,
+                                                [](StringRef name) { return name == "math.log"; });
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -1,6 +1,7 @@
 //===- ActivationsTest.cpp - GELU and its company against libm ------------===//
 
 #include "Tables.h"
+#include <bit>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
@@ -68,6 +69,32 @@ TEST(Activations, KnowSpecialValues) {
         EXPECT_EQ(std::signbit(out), std::signbit(expected))
             << table->name << " " << epilogue << " at " << x;
       }
+}
+
+// Products are fused with sums everywhere, also where the processor has no operation for that.
+TEST(Activations, HaveTheSameBitsOnAllProcessors) {
+  std::vector<float> x = {0, 1e-20f, 1e-45f, 3e38f, INFINITY, 86.98f, 87, 88.72283f, 88.72284f};
+  for (float range : {1e-3f, 1.f, 10.f, 100.f})
+    for (float v : numbers(20000, 7))
+      x.push_back(range * v);
+  for (size_t i = 0, n = x.size(); i < n; ++i)
+    x.push_back(-x[i]);
+  auto count = static_cast<int64_t>(x.size());
+  for (int32_t epilogue = TPC_EPILOGUE_NONE; epilogue <= TPC_EPILOGUE_RELU; ++epilogue) {
+    std::vector<float> first;
+    for (const KernelTable *table : allTables()) {
+      std::vector<float> out(x.size());
+      table->activate(x.data(), out.data(), count, epilogue);
+      if (first.empty())
+        first = out;
+      for (size_t i = 0; i < x.size(); ++i)
+        if (!std::isnan(out[i]))
+          ASSERT_EQ(std::bit_cast<uint32_t>(out[i]), std::bit_cast<uint32_t>(first[i]))
+              << table->name << " " << epilogue << " at " << x[i];
+        else
+          ASSERT_TRUE(std::isnan(first[i])) << table->name << " " << epilogue << " at " << x[i];
+    }
+  }
 }
 
 TEST(Activations, DoNotTouchWhatIsBeyondTheEnd) {

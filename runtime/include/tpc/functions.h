@@ -1,0 +1,129 @@
+//===- functions.h - exp, tanh, erf, and activations made of them ---------===//
+//
+// One formula for each, whoever computes it: the compiler writes them as operations of the IR, the
+// runtime computes vectors of several widths. As each operation is IEEE 754's, and products that
+// are added are fused here and nowhere else, the bits do not depend on where a function is
+// computed, nor on the processor.
+//
+// `A` computes with values of a type V:
+//
+//   number(double)                                   rounded to V's type
+//   neg(x), add(x, y), sub(x, y), mul(x, y), div(x, y)
+//   fma(x, y, z)                                     x y + z, rounded once
+//   less(x, y), select(condition, x, y)              false for NaN
+//   abs(x), withSignOf(magnitude, x)
+//   twoTo(y)                                         2^n of f32, where y = n + kTwoTo
+//   exp(x), erf(x)                                   for activations
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_FUNCTIONS_H
+#define TPC_FUNCTIONS_H
+
+namespace tpc {
+
+// Inlined, also without optimization: the linker would make one function of those that the runtime
+// compiles for several instruction sets.
+#define TPC_FUNCTION template <class A, class V> [[gnu::always_inline]] inline V
+
+/// c[0] x^(n-1) + ... + c[n-1].
+template <class A, class V, int n>
+[[gnu::always_inline]] inline V polynomial(const A &a, V x, const double (&c)[n]) {
+  V sum = a.number(c[0]);
+  for (int i = 1; i < n; ++i)
+    sum = a.fma(sum, x, a.number(c[i]));
+  return sum;
+}
+
+/// 1.5 * 2^23 and f32's bias. Added to a float it rounds it to an integer n, and leaves 2^n's
+/// exponent in the lowest bits.
+constexpr double kTwoTo = 12582912 + 127;
+
+constexpr double kLeastExponent = -86.98, kLargestExponent = 88.7228317;
+
+/// exp of an f32 between these, or NaN. Relative error below 2e-7.
+TPC_FUNCTION approximateFiniteExp(const A &a, V x) {
+  // x = n ln 2 + r, |r| <= ln 2 / 2; ln 2 in two parts, of which the first has few bits.
+  // n may be 128, and 2^n too large: half of it, and 2.
+  V shift = a.number(kTwoTo - 1), shifted = a.fma(x, a.number(1.44269504), shift);
+  V minusN = a.sub(shift, shifted);
+  V r = a.fma(minusN, a.number(0.693359375), x);
+  r = a.fma(minusN, a.number(-2.12194440e-4), r);
+  V p = polynomial(
+      a, r, {1.394113976e-03, 8.363192509e-03, 4.166637496e-02, 1.666657690e-01, 5.000000027e-01});
+  p = a.add(a.fma(p, a.mul(r, r), r), a.number(1));
+  return a.mul(a.mul(p, a.twoTo(shifted)), a.number(2));
+}
+
+/// Of f32. 0 where the power would be less than 2^-125.5; NaN stays.
+TPC_FUNCTION approximateExp(const A &a, V x) {
+  V low = a.number(kLeastExponent), high = a.number(kLargestExponent);
+  auto isLow = a.less(x, low), isHigh = a.less(high, x);
+  V result = approximateFiniteExp(a, a.select(isHigh, high, a.select(isLow, low, x)));
+  result = a.select(isLow, a.number(0), result);
+  return a.select(isHigh, a.number(__builtin_inf()), result);
+}
+
+/// Of f32. Error below 2e-7 of its value; 1 from 4 on.
+TPC_FUNCTION approximateErf(const A &a, V x) {
+  V size = a.abs(x), one = a.number(1), four = a.number(4), shift = a.number(kTwoTo);
+  V small = a.mul(polynomial(a, a.mul(x, x),
+                             {-5.63148152e-04, 4.91756782e-03, -2.67113280e-02, 1.12801809e-01,
+                              -3.76123263e-01, 1.12837912e+00}),
+                  x);
+  // From 1 on 1 - erfc: erfc(b) = 2^(b R(b)), where R is fitted up to 4, and erfc is 1.5e-8.
+  V b = a.select(a.less(four, size), four, size);
+  V y = a.mul(b, polynomial(a, b,
+                            {-2.19554194e-03, 2.54850626e-02, -1.40507997e-01, -9.25501149e-01,
+                             -1.62569648e+00}));
+  // y = n + r, |r| <= 1/2; the polynomial is -2^r.
+  V shifted = a.add(y, shift), r = a.sub(y, a.sub(shifted, shift));
+  V minus = polynomial(a, r,
+                       {-1.32764677e-03, -9.67554130e-03, -5.55071329e-02, -2.40221197e-01,
+                        -6.93146967e-01, -1.00000007e+00});
+  V large = a.fma(minus, a.twoTo(shifted), one);
+  return a.select(a.less(size, one), small, a.withSignOf(large, x));
+}
+
+/// Of f32: Eigen's quotient, 1 from 7.998 on. Relative error below 5e-7; -0 keeps its sign.
+TPC_FUNCTION approximateTanh(const A &a, V x) {
+  V size = a.abs(x), most = a.number(7.99881172180175781);
+  V b = a.withSignOf(a.select(a.less(most, size), most, size), x), square = a.mul(b, b);
+  V p = polynomial(a, square,
+                   {-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11,
+                    5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04,
+                    4.89352455891786e-03});
+  V q = polynomial(
+      a, square,
+      {1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03});
+  return a.select(a.less(size, a.number(0.0004)), x, a.div(a.mul(b, p), q));
+}
+
+/// x * sigmoid(u).
+TPC_FUNCTION gated(const A &a, V x, V u) { return a.div(x, a.add(a.number(1), a.exp(a.neg(u)))); }
+
+TPC_FUNCTION silu(const A &a, V x) { return gated(a, x, x); }
+
+TPC_FUNCTION geluErf(const A &a, V x) {
+  V e = a.erf(a.mul(x, a.number(0.70710678118654752)));
+  return a.mul(a.mul(x, a.number(0.5)), a.add(e, a.number(1)));
+}
+
+/// 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)) with u = sqrt(2 / pi) (x + 0.044715 x^3).
+TPC_FUNCTION geluTanh(const A &a, V x) {
+  V factor =
+      a.fma(a.mul(x, x), a.number(0.071354816272600247), a.number(1.5957691216057308)); // 2u / x
+  return gated(a, x, a.mul(x, factor));
+}
+
+/// Not the larger of x and 0: -0 and NaN stay, as in ONNX Runtime.
+TPC_FUNCTION relu(const A &a, V x) {
+  V zero = a.number(0);
+  return a.select(a.less(x, zero), zero, x);
+}
+
+#undef TPC_FUNCTION
+
+} // namespace tpc
+
+#endif // TPC_FUNCTIONS_H
