@@ -15,7 +15,9 @@ import harness
 from models import COMMITTED, FAMILIES, MODELS
 
 GRIDS = {"gpt2-tiny-nopast": ["tp2", "tp2,sp,pp2,mb2"], "llama-past": ["tp2,pp2,dp2,mb2", "tp3"], "gpt2-odd-opset20": ["tp2x2", "dp2"],
-         "falcon-dynamo": ["tp4,sp"], "gemma2-past": ["tp2,sp,dp2"]}
+         "falcon-dynamo": ["tp4,sp"], "gemma2-past": ["tp2,sp,dp2"],
+        # Copies; two functions of one signature.
+        "gpt2-mlp": ["pp2,mb2"], "gpt2-differing-layers": ["tp2"]}
 LOWER = ["--tpc-lower-kernels", "--tpc-lower-program"]
 
 
