@@ -24,7 +24,9 @@ using equivalence::SmallSizes;
 /// operand makes all the difference.
 static FailureOr<SmallVector<double>> getTolerances(World &reference, const Machine<Doubles> &exact,
                                                     ArrayRef<Tensor<double>> inputs) {
-  constexpr double room = 256, least = 1e-5;
+  constexpr double room = 16, least = 1e-5;
+  // Of numbers of 32 bits cancellation may leave few.
+  constexpr double wide = 256, most = 1e-3;
   Machine<Doubles> rounded(reference, inputs);
   rounded.rounds = true;
   if (failed(rounded.run()))
@@ -39,7 +41,8 @@ static FailureOr<SmallVector<double>> getTolerances(World &reference, const Mach
       // Where rounding overflows, anything may come out.
       difference = std::isfinite(y) ? std::max(difference, std::fabs(x - y)) : INFINITY;
     }
-    tolerances.push_back(std::max(room * difference, least * largest));
+    tolerances.push_back(std::max({std::min(wide * difference, most * largest), room * difference,
+                                   least * largest}));
   }
   return tolerances;
 }
