@@ -19,19 +19,23 @@ using namespace mlir::tpc::interpret;
 using equivalence::SizeReduction;
 using equivalence::SmallSizes;
 
-/// How far each output may be off: what it does to the model's where all values are rounded to
-/// their types, and some room, as the lowered program rounds at other places. A wrong index or
-/// operand makes all the difference.
-static FailureOr<SmallVector<double>> getTolerances(World &reference, const Machine<Doubles> &exact,
-                                                    ArrayRef<Tensor<double>> inputs) {
-  constexpr double room = 16, least = 1e-5;
-  // Of numbers of 32 bits cancellation may leave few.
-  constexpr double wide = 256, most = 1e-3;
+namespace {
+/// How far each output may be off. Without rounding: hardly, as constants are of the program's
+/// types. With rounding: what it does to the model's
+/// where all values are rounded to their types, and some room, as the lowered program rounds at
+/// other places.
+struct Tolerances {
+  SmallVector<double> exact, rounded;
+};
+} // namespace
+
+static FailureOr<Tolerances> getTolerances(World &reference, const Machine<Doubles> &exact,
+                                           ArrayRef<Tensor<double>> inputs) {
   Machine<Doubles> rounded(reference, inputs);
   rounded.rounds = true;
   if (failed(rounded.run()))
     return failure();
-  SmallVector<double> tolerances;
+  Tolerances tolerances;
   for (auto [e, r] : llvm::zip_equal(exact.outputs, rounded.outputs)) {
     double difference = 0, largest = 0;
     for (auto [x, y] : llvm::zip_equal(e.tensor.data, r.tensor.data)) {
@@ -41,10 +45,24 @@ static FailureOr<SmallVector<double>> getTolerances(World &reference, const Mach
       // Where rounding overflows, anything may come out.
       difference = std::isfinite(y) ? std::max(difference, std::fabs(x - y)) : INFINITY;
     }
-    tolerances.push_back(std::max({std::min(wide * difference, most * largest), room * difference,
-                                   least * largest}));
+    tolerances.exact.push_back(2e-5 * largest);
+    tolerances.rounded.push_back(std::max(tolerances.exact.back(), 16 * difference));
   }
   return tolerances;
+}
+
+/// Whether it has floats of 16 bits.
+static bool hasHalves(ModuleOp module) {
+  auto isHalf = [](Type type) {
+    return isa<RankedTensorType>(type) && isa<FloatType>(getElementTypeOrSelf(type)) &&
+           getElementTypeOrSelf(type).getIntOrFloatBitWidth() == 16;
+  };
+  return module
+      .walk([&](Operation *op) {
+        return llvm::any_of(op->getResultTypes(), isHalf) ? WalkResult::interrupt()
+                                                          : WalkResult::advance();
+      })
+      .wasInterrupted();
 }
 
 static LogicalResult compareOutputs(ModuleOp lowered, const BufferMachine &actual,
@@ -96,7 +114,7 @@ static LogicalResult expectReports(ModuleOp lowered, World &model, World &parts,
         return failure();
       if (!model.misses) // nobody needs it
         continue;
-      BufferMachine machine(lowered, parts, changed, /*seed=*/1);
+      BufferMachine machine(lowered, parts, changed, /*seed=*/1, /*rounds=*/false);
       if (failed(machine.run()))
         return failure();
       if (machine.reported.empty())
@@ -152,17 +170,29 @@ LogicalResult lowered::compareLowered(ModuleOp model, ModuleOp staged, ModuleOp 
       }
     }
     skipped.clear();
-    FailureOr<SmallVector<double>> tolerances = getTolerances(reference, expected, inputs);
+    FailureOr<Tolerances> tolerances = getTolerances(reference, expected, inputs);
     if (failed(tolerances))
       return failure();
-    BufferMachine actual(lowered, parts, inputs, /*seed=*/1);
-    if (failed(actual.run()))
+    auto compare = [&](bool rounds) -> LogicalResult {
+      BufferMachine actual(lowered, parts, inputs, /*seed=*/1, rounds);
+      if (failed(actual.run()))
+        return failure();
+      if (!actual.reported.empty())
+        return emitError(lowered.getLoc())
+               << "lowered and run at small sizes: " << actual.reported << ", but all are";
+      ArrayRef<double> own = rounds ? tolerances->rounded : tolerances->exact;
+      if (&reference != &parts)
+        return compareOutputs(lowered, actual, expected, own);
+      // Such norms are a mixture: what is not as expected may be right.
+      ScopedDiagnosticHandler quiet(lowered.getContext(), [](Diagnostic &) { return success(); });
+      if (failed(compareOutputs(lowered, actual, expected, own)))
+        skipped = "its norms are written out with numbers, which small sizes do not change";
+      return success();
+    };
+    // Of numbers of 16 bits rounding hides what is small, and only it shows a cast that is missing.
+    if (failed(compare(/*rounds=*/false)) || (hasHalves(staged) && failed(compare(true))))
       return failure();
-    if (!actual.reported.empty())
-      return emitError(lowered.getLoc())
-             << "lowered and run at small sizes: " << actual.reported << ", but all are";
-    return failure(failed(compareOutputs(lowered, actual, expected, *tolerances)) ||
-                   failed(expectReports(lowered, whole, parts, inputs, *tables)));
+    return expectReports(lowered, whole, parts, inputs, *tables);
   }
   return success();
 }

@@ -38,7 +38,9 @@ Scalar Place::load(int64_t element) const {
   const std::byte *at = memory->bytes.data() + byteOf(element);
   Scalar value;
   if (auto floats = dyn_cast<FloatType>(type)) {
-    if (type.isF32())
+    if (!memory->rounds)
+      value.f = memory->exact[byteOf(element)];
+    else if (type.isF32())
       value.f = read<float>(at);
     else if (type.isF64())
       value.f = read<double>(at);
@@ -73,7 +75,9 @@ void Place::store(int64_t element, Scalar value) const {
   std::byte *at = memory->bytes.data() + byteOf(element);
   auto write = [&](auto x) { std::memcpy(at, &x, sizeof x); };
   if (auto floats = dyn_cast<FloatType>(type)) {
-    if (type.isF32()) {
+    if (!memory->rounds) {
+      memory->exact[byteOf(element)] = value.f;
+    } else if (type.isF32()) {
       write(float(value.f));
     } else if (type.isF64()) {
       write(value.f);

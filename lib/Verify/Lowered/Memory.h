@@ -1,7 +1,8 @@
 //===- Memory.h - Memory of one rank, and what was written to it -*- C++ -*-===//
 //
 // Elements lie in memory as they do when the program runs: in bytes, of their own type. Arithmetic
-// is in doubles, so a number is rounded to its type where it is stored, and nowhere else.
+// is in doubles, so a number is rounded to its type where it is stored or cast, and nowhere else;
+// or not at all, to tell what rounding does from what a mistake does.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,9 +28,13 @@ int64_t getElementBytes(Type type);
 
 /// One allocation. Its bytes mean nothing until they are written.
 struct Memory {
-  explicit Memory(int64_t size) : bytes(size), written(size) {}
+  /// `rounds`: floats are rounded to their type; else they stay what they are.
+  Memory(int64_t size, bool rounds)
+      : bytes(size), written(size), exact(rounds ? 0 : size), rounds(rounds) {}
   std::vector<std::byte> bytes;
   std::vector<bool> written;
+  std::vector<double> exact; // by the first byte
+  bool rounds;
 };
 
 /// Elements of one type in an allocation, from a byte on.

@@ -142,8 +142,8 @@ LogicalResult BufferMachine::write(Operation *op, Frame &frame, Value value, int
   return success();
 }
 
-static Place makePlace(Type type, ArrayRef<double> data) {
-  Place place{std::make_shared<Memory>(data.size() * getElementBytes(type)), 0,
+static Place makePlace(Type type, ArrayRef<double> data, bool rounds) {
+  Place place{std::make_shared<Memory>(data.size() * getElementBytes(type), rounds), 0,
               int64_t(data.size()), type};
   bool isFloat = isa<FloatType>(type);
   for (auto [i, x] : llvm::enumerate(data)) {
@@ -175,10 +175,10 @@ FailureOr<Place> BufferMachine::getParameter(Operation *op, buffer::EntryOp entr
     return fail(op, rank) << "there is no weight @" << load.getWeight().getValue();
   // What the file holds, in the type that is wanted.
   Type own = getElementTypeOrSelf(load.getType());
-  if (isa<FloatType>(own))
+  if (isa<FloatType>(own) && roundsNumbers)
     for (double &x : drawn->data)
       x = interpret::roundTo(own, x);
-  return place = makePlace(element, drawn->data);
+  return place = makePlace(element, drawn->data, roundsNumbers);
 }
 
 //===----------------------------------------------------------------------===//
@@ -216,7 +216,7 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
       return fail(op, rank) << "is launched over " << evaluate(op.getRows(), rank)
                             << " rows, but the kernel has " << rows;
     bool missing = false;
-    if (failed(kernel->run(memory, evaluateHere, ++seed, missing)))
+    if (failed(kernel->run(memory, evaluateHere, ++seed, roundsNumbers, missing)))
       return fail(op, rank) << "the kernel that it launches fails";
     if (missing) {
       reported = "an index is not in its table, says @" + op.getKernel().str();
@@ -352,8 +352,8 @@ LogicalResult BufferMachine::runStage(buffer::FuncOp function) {
 }
 
 BufferMachine::BufferMachine(ModuleOp program, interpret::World &world,
-                             ArrayRef<interpret::Tensor<double>> inputs, uint64_t seed)
-    : program(program), world(world), sizes(world), seed(seed) {
+                             ArrayRef<interpret::Tensor<double>> inputs, uint64_t seed, bool rounds)
+    : program(program), world(world), sizes(world), seed(seed), roundsNumbers(rounds) {
   int64_t count = world.getGrid().getWorldSize();
   for (int64_t rank = 0; rank < count; ++rank)
     ranks.push_back(world.getCoordinates(rank));
@@ -363,7 +363,7 @@ BufferMachine::BufferMachine(ModuleOp program, interpret::World &world,
     Type element = getElementTypeOrSelf(type);
     if (auto integer = dyn_cast<IntegerType>(element))
       element = IntegerType::get(element.getContext(), integer.getWidth());
-    this->inputs.push_back(makePlace(element, input.data));
+    this->inputs.push_back(makePlace(element, input.data, rounds));
   }
   for (auto output : pipeline.getOutputs().getAsRange<DictionaryAttr>()) {
     Output &made = outputs.emplace_back();

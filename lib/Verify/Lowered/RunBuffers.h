@@ -54,9 +54,10 @@ private:
 
 class BufferMachine {
 public:
-  /// `world` is that of the staged program that `program` was made of.
+  /// `world` is that of the staged program that `program` was made of. `rounds`: numbers are
+  /// rounded to their types.
   BufferMachine(ModuleOp program, interpret::World &world,
-                ArrayRef<interpret::Tensor<double>> inputs, uint64_t seed);
+                ArrayRef<interpret::Tensor<double>> inputs, uint64_t seed, bool rounds);
   /// Errors: everything that an op must not do, messages that nobody sends or receives, ranks that
   /// deliver an output twice. Ends without one as soon as an index is reported to be missing.
   LogicalResult run();
@@ -74,6 +75,7 @@ public:
   //===--- for ops --------------------------------------------------------===//
 
   interpret::World &getWorld() { return world; }
+  bool rounds() const { return roundsNumbers; }
   GridAttr getGrid() { return world.getGrid(); }
   InFlightDiagnostic fail(Operation *op, int rank) const;
   std::string describe(int rank) const;
@@ -114,6 +116,7 @@ private:
   std::vector<interpret::Coordinates> ranks;
   std::vector<Place> inputs;
   uint64_t seed;
+  bool roundsNumbers;
   DenseMap<Operation *, std::unique_ptr<KernelProgram>> kernels;
   std::map<std::pair<const void *, interpret::Coordinates>, int64_t> evaluated;
   std::map<std::pair<Operation *, interpret::Coordinates>, Place> parameters;

@@ -388,8 +388,8 @@ FailureOr<std::unique_ptr<KernelProgram>> KernelProgram::get(kernel::FuncOp func
 
 LogicalResult KernelProgram::run(ArrayRef<Place> memory,
                                  function_ref<int64_t(const SymExpr &)> evaluate, uint64_t seed,
-                                 bool &reported) const {
-  KernelRun run{memory, {}, std::vector<Scalar>(registers), seed, nullptr, {}};
+                                 bool rounds, bool &reported) const {
+  KernelRun run{memory, {}, std::vector<Scalar>(registers), seed, rounds, nullptr, {}};
   for (const SymExpr &size : sizes)
     run.sizes.push_back(evaluate(size));
   step(run);

@@ -27,9 +27,10 @@ public:
   static FailureOr<std::unique_ptr<KernelProgram>> get(kernel::FuncOp function);
 
   /// On operands, then results. `evaluate`: a size on this rank. `seed`: of the order of rows.
-  /// `reported`: set where an index is reported to be missing, which then is no error.
+  /// `rounds`: casts of floats round. `reported`: set where an index is reported to be missing,
+  /// which then is no error.
   LogicalResult run(ArrayRef<Place> memory, function_ref<int64_t(const ::tpc::SymExpr &)> evaluate,
-                    uint64_t seed, bool &reported) const;
+                    uint64_t seed, bool rounds, bool &reported) const;
 
   /// How many rows it has.
   int64_t countRows(function_ref<int64_t(const ::tpc::SymExpr &)> evaluate) const;
@@ -48,6 +49,7 @@ struct KernelRun {
   std::vector<int64_t> sizes;
   std::vector<Scalar> registers;
   uint64_t seed;
+  bool rounds;
   Operation *failed = nullptr; // the first op that did what it must not
   std::string why;
 

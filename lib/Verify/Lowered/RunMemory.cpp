@@ -16,7 +16,8 @@ struct PushRun : RunModel<PushRun, buffer::PushOp> {
       int64_t bytes = m.evaluate(op.getBytes(), rank);
       if (bytes < 0)
         return m.fail(op, rank) << "is a frame of " << bytes << " bytes";
-      m.set(frame, op.getFrame(), rank, {Place{std::make_shared<Memory>(bytes), 0, 0, {}}, {}});
+      m.set(frame, op.getFrame(), rank,
+            {Place{std::make_shared<Memory>(bytes, m.rounds()), 0, 0, {}}, {}});
     }
     return success();
   }
@@ -88,7 +89,8 @@ struct ConstantRun : RunModel<ConstantRun, buffer::ConstantOp> {
     for (int64_t n : original)
       shape.push_back(sizes.evaluate(::tpc::SymExpr(n)));
     Type type = op.getExtent().getElement();
-    Place place{std::make_shared<Memory>(interpret::countElements(shape) * getElementBytes(type)),
+    Place place{std::make_shared<Memory>(interpret::countElements(shape) * getElementBytes(type),
+                                         m.rounds()),
                 0, interpret::countElements(shape), type};
     bool isFloat = isa<FloatType>(type);
     SmallVector<APFloat> floats;

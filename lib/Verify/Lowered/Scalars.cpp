@@ -85,6 +85,13 @@ struct Build {
                                     : wrap(uint64_t(f(asUnsigned(x, w), asUnsigned(y, w))), w);
     };
   }
+  /// To a type of floats.
+  template <typename F> Maybe toFloat(F f) const {
+    return [a = in[0], r = out, to = op->getResult(0).getType(), f](KernelRun &run) {
+      double x = f(run.registers[a]);
+      run.registers[r].f = run.rounds ? roundTo(to, x) : x;
+    };
+  }
   template <typename F> Maybe convert(F f) const {
     return [a = in[0], r = out, f](KernelRun &run) { run.registers[r] = f(run.registers[a]); };
   }
@@ -303,25 +310,15 @@ std::optional<Step> lowered::compileScalar(Operation *op, ArrayRef<unsigned> ope
           return x;
         });
       })
-      .Case([&](arith::SIToFPOp) -> Maybe {
-        return b.convert([w = b.width, to](Scalar x) {
-          x.f = roundTo(to, w == 1 ? -double(x.i) : double(x.i));
-          return x;
-        });
+      .Case([&](arith::SIToFPOp) {
+        return b.toFloat([w = b.width](Scalar x) { return w == 1 ? -double(x.i) : double(x.i); });
       })
-      .Case([&](arith::UIToFPOp) -> Maybe {
-        return b.convert([w = b.width, to](Scalar x) {
-          x.f = roundTo(to, double(asUnsigned(x.i, w)));
-          return x;
-        });
+      .Case([&](arith::UIToFPOp) {
+        return b.toFloat([w = b.width](Scalar x) { return double(asUnsigned(x.i, w)); });
       })
       .Case([&](arith::FPToSIOp) { return b.toInteger(true); })
       .Case([&](arith::FPToUIOp) { return b.toInteger(false); })
-      .Case<arith::ExtFOp, arith::TruncFOp>([&](auto) -> Maybe {
-        return b.convert([to](Scalar x) {
-          x.f = roundTo(to, x.f);
-          return x;
-        });
-      })
+      .Case<arith::ExtFOp, arith::TruncFOp>(
+          [&](auto) { return b.toFloat([](Scalar x) { return x.f; }); })
       .Default([](Operation *) { return std::nullopt; });
 }
