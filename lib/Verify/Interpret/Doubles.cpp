@@ -14,7 +14,6 @@ double interpret::roundTo(Type type, double value) {
   llvm::APFloat x(value);
   bool lossy;
   x.convert(cast<FloatType>(type).getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lossy);
-  x.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
   return x.convertToDouble();
 }
 

@@ -45,10 +45,8 @@ Scalar Place::load(int64_t element) const {
     else if (type.isF64())
       value.f = read<double>(at);
     else {
-      llvm::APFloat x(floats.getFloatSemantics(), llvm::APInt(16, read<uint16_t>(at)));
-      bool lossy;
-      x.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
-      value.f = x.convertToDouble();
+      llvm::APInt bits(16, read<uint16_t>(at));
+      value.f = llvm::APFloat(floats.getFloatSemantics(), bits).convertToDouble();
     }
     return value;
   }

@@ -212,20 +212,6 @@ static Scalar combine(kernel::FoldKind kind, bool isFloat, Scalar x, Scalar y) {
   llvm_unreachable("all kinds are listed");
 }
 
-static Scalar fromAttribute(Attribute attr) {
-  Scalar value;
-  if (auto number = dyn_cast<FloatAttr>(attr)) {
-    llvm::APFloat x = number.getValue();
-    bool lossy;
-    x.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
-    value.f = x.convertToDouble();
-  } else {
-    llvm::APInt x = cast<IntegerAttr>(attr).getValue();
-    value.i = x.getBitWidth() == 1 ? int64_t(x.getZExtValue()) : x.getSExtValue();
-  }
-  return value;
-}
-
 /// In lanes, as a device may: each begins with `init`, and one has no term but the identity.
 FailureOr<Step> KernelCompiler::compileFold(kernel::FoldOp op) {
   FailureOr<Step> body = compile(op.getBody().front());
@@ -235,7 +221,7 @@ FailureOr<Step> KernelCompiler::compileFold(kernel::FoldOp op) {
   bool isFloat = isa<FloatType>(type);
   return Step([sizes = getSizes(op.getExprs()), indices = getRegisters(op.getIndices()),
                term = getRegister(op.getTerm()), result = getRegister(op.getResult()),
-               init = fromAttribute(op.getInit()), identity = fromAttribute(op.getIdentity()),
+               init = getScalar(op.getInit()), identity = getScalar(op.getIdentity()),
                kind = op.getKind(), isFloat, type, body = *body](KernelRun &run) {
     Scalar lanes[3] = {init, init, combine(kind, isFloat, init, identity)};
     SmallVector<int64_t> extents;

@@ -61,6 +61,9 @@ struct KernelRun {
   }
 };
 
+/// The scalar of a FloatAttr or IntegerAttr.
+Scalar getScalar(Attribute number);
+
 /// What an op of arith or math computes of scalars; nothing for others. Registers of operands,
 /// register of the result.
 std::optional<Step> compileScalar(Operation *op, ArrayRef<unsigned> operands, unsigned result);

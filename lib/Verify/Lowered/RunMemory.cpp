@@ -106,8 +106,6 @@ struct ConstantRun : RunModel<ConstantRun, buffer::ConstantOp> {
         element = element * original[d] + sizes.spread(i, original[d]);
       Scalar value;
       if (isFloat) {
-        bool lossy;
-        floats[element].convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lossy);
         value.f = floats[element].convertToDouble();
       } else {
         value.i = type.isInteger(1) ? int64_t(!integers[element].isZero())

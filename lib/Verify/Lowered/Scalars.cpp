@@ -35,6 +35,17 @@ static double maximum(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? NAN : a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
 }
 
+Scalar lowered::getScalar(Attribute number) {
+  Scalar value;
+  if (auto real = dyn_cast<FloatAttr>(number)) {
+    value.f = real.getValueAsDouble();
+  } else {
+    llvm::APInt x = cast<IntegerAttr>(number).getValue();
+    value.i = wrap(x.getZExtValue(), x.getBitWidth());
+  }
+  return value;
+}
+
 namespace {
 /// Makes steps of plain functions.
 struct Build {
@@ -207,17 +218,9 @@ std::optional<Step> lowered::compileScalar(Operation *op, ArrayRef<unsigned> ope
 
   return llvm::TypeSwitch<Operation *, Maybe>(op)
       .Case([&](arith::ConstantOp constant) -> Maybe {
-        Scalar value;
-        if (auto number = dyn_cast<FloatAttr>(constant.getValue())) {
-          llvm::APFloat x = number.getValue();
-          bool lossy;
-          x.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
-          value.f = x.convertToDouble();
-        } else if (auto integer = dyn_cast<IntegerAttr>(constant.getValue())) {
-          value.i = wrap(integer.getValue().getZExtValue(), toWidth);
-        } else {
+        if (!isa<FloatAttr, IntegerAttr>(constant.getValue()))
           return std::nullopt;
-        }
+        Scalar value = getScalar(constant.getValue());
         return [value, r = result](KernelRun &run) { run.registers[r] = value; };
       })
       .Case([&](arith::SelectOp) -> Maybe {
