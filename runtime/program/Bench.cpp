@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
 
 namespace tpc::rt {
 
@@ -31,10 +33,50 @@ largestByStage(const Manifest &manifest, const std::vector<std::vector<Counters:
   return result;
 }
 
+/// Where the time of a step goes, on the rank of each stage that computes most.
+static nlohmann::ordered_json profileOf(const Manifest &manifest,
+                                        const std::vector<std::vector<ProfileRow>> &byRank,
+                                        const std::vector<double> &seconds) {
+  auto computing = [&](size_t rank) {
+    double sum = 0;
+    for (const ProfileRow &row : byRank[rank])
+      sum += row.seconds;
+    return sum;
+  };
+  double steps = static_cast<double>(seconds.size());
+  double all = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  auto result = nlohmann::ordered_json::array();
+  for (int stage = 0; stage < manifest.numStages(); ++stage) {
+    std::optional<size_t> most;
+    for (size_t rank = 0; rank < byRank.size(); ++rank)
+      if (manifest.stageOf(static_cast<int>(rank)) == stage &&
+          (!most || computing(rank) > computing(*most)))
+        most = rank;
+    if (!most)
+      continue;
+    auto work = nlohmann::ordered_json::array();
+    for (const ProfileRow &row : byRank[*most]) {
+      nlohmann::ordered_json entry = {{"kind", row.kind}};
+      if (row.what != "-")
+        entry["what"] = row.what;
+      entry["count"] = static_cast<double>(row.count) / steps;
+      entry["seconds"] = row.seconds / steps;
+      if (row.flops > 0)
+        entry["gflops_per_second"] = row.flops / row.seconds / 1e9;
+      work.push_back(std::move(entry));
+    }
+    result.push_back({{"stage", stage},
+                      {"rank", *most},
+                      {"computing", computing(*most) / steps},
+                      {"elsewhere", (all - computing(*most)) / steps},
+                      {"work", std::move(work)}});
+  }
+  return result;
+}
+
 void bench(Execution &execution, const Manifest &manifest, const Options &options) {
   Inputs inputs = makeInputs(manifest, options.shape);
-  std::vector<std::vector<Counters::Row>> counters;
-  std::vector<double> seconds = execution.measure(inputs, options.warmup, options.repeat, counters);
+  auto [seconds, counters, profiles] = execution.measure(inputs, options.warmup, options.repeat);
   if (!execution.isRankZero())
     return;
   std::sort(seconds.begin(), seconds.end());
@@ -64,6 +106,8 @@ void bench(Execution &execution, const Manifest &manifest, const Options &option
                                      {"kind", spell(row.kind)},
                                      {"count", row.count},
                                      {"bytes", row.bytes}});
+  if (options.profile)
+    result["profile"] = profileOf(manifest, profiles, seconds);
   std::printf("%s\n", result.dump(2).c_str());
 }
 

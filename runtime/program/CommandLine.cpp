@@ -100,6 +100,8 @@ private:
       setMode(Options::Mode::Describe);
     else if (flag == "--bench")
       setMode(Options::Mode::Bench);
+    else if (flag == "--profile")
+      set(options.profile);
     else if (flag == "--json")
       set(options.json);
     else if (flag == "--verbose" || flag == "-v")
@@ -209,6 +211,9 @@ private:
       throw UserError("--describe runs nothing; leave out --input and --output");
     if (options.mode == Options::Mode::Run && options.json)
       throw UserError("--json goes with --describe");
+    if (options.mode != Options::Mode::Bench && options.mode != Options::Mode::Help &&
+        options.profile)
+      throw UserError("--profile goes with --bench");
   }
 
   int argc;
@@ -283,6 +288,8 @@ Flags:
                            waits (default: 1800; 0: never, and a process that is frozen is forgiven as well)
   --threads-per-rank N     default: the cores, divided by the ranks on this machine
   --bench                  measure steps on made-up inputs; prints JSON. With --repeat N (10), --warmup N (2)
+  --bench --profile        and where the time goes: seconds of each product (m x k x n), attention, kernel and copy on the
+                           rank of each stage that computes most. "elsewhere" is communication, waiting, and the rest
   --describe [--json]      inputs, outputs, grid, groups of ranks, bytes of weights per rank
   --verbose                say on stderr what is being done
   --help                   this text

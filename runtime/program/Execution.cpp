@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <malloc.h>
+#include <sstream>
 
 namespace tpc::rt {
 namespace {
@@ -28,20 +29,34 @@ std::string pack(const std::vector<Counters::Row> &rows) {
   return text;
 }
 
-std::vector<Counters::Row> unpack(const std::vector<std::byte> &bytes) {
-  std::string text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+std::string pack(const std::vector<ProfileRow> &rows) {
+  std::ostringstream text;
+  text.precision(17);
+  for (const ProfileRow &row : rows)
+    text << row.kind << " " << (row.what.empty() ? "-" : row.what) << " " << row.count << " "
+         << row.seconds << " " << row.flops << "\n";
+  return text.str();
+}
+
+std::istringstream textOf(const std::vector<std::byte> &bytes) {
+  return std::istringstream(
+      std::string(reinterpret_cast<const char *>(bytes.data()), bytes.size()));
+}
+
+std::vector<Counters::Row> unpackCounters(const std::vector<std::byte> &bytes) {
+  std::istringstream text = textOf(bytes);
   std::vector<Counters::Row> rows;
-  for (size_t at = 0; at < text.size();) {
-    size_t space = text.find(' ', at), end = text.find('\n', at);
-    Counters::Row row;
-    row.axis = text.substr(at, space - at);
-    char *next = text.data() + space;
-    row.kind = static_cast<CollectiveKind>(std::strtol(next, &next, 10));
-    row.count = std::strtoll(next, &next, 10);
-    row.bytes = std::strtoll(next, &next, 10);
+  int kind;
+  for (Counters::Row row; text >> row.axis >> kind >> row.count >> row.bytes; rows.push_back(row))
+    row.kind = static_cast<CollectiveKind>(kind);
+  return rows;
+}
+
+std::vector<ProfileRow> unpackProfile(const std::vector<std::byte> &bytes) {
+  std::istringstream text = textOf(bytes);
+  std::vector<ProfileRow> rows;
+  for (ProfileRow row; text >> row.kind >> row.what >> row.count >> row.seconds >> row.flops;)
     rows.push_back(row);
-    at = end + 1;
-  }
   return rows;
 }
 
@@ -164,13 +179,14 @@ std::vector<Tensor> &Execution::step(const Inputs &inputs) {
   return assembler.tensors();
 }
 
-std::vector<double> Execution::measure(const Inputs &inputs, int warmup, int repeat,
-                                       std::vector<std::vector<Counters::Row>> &counters) {
+Execution::Measurement Execution::measure(const Inputs &inputs, int warmup, int repeat) {
   prepare(inputs);
-  std::vector<double> seconds;
+  Measurement result;
   run([&](tpc_context &ctx) {
     for (int i = 0; i < warmup + repeat; ++i) {
       ctx.counters.reset();
+      if (i == warmup)
+        takeProfile(*ctx.device);
       ctx.transport->barrier(ctx);
       double begin = now();
       runStage(ctx, inputs);
@@ -178,18 +194,25 @@ std::vector<double> Execution::measure(const Inputs &inputs, int warmup, int rep
       if (ctx.rank != 0)
         continue;
       if (i >= warmup)
-        seconds.push_back(now() - begin);
+        result.seconds.push_back(now() - begin);
       if (std::string problem = assembler.problem(); !problem.empty())
         fail(ctx, problem);
     }
-    std::string rows = pack(ctx.counters.rows(ctx.grid));
-    std::vector<std::vector<std::byte>> gathered;
-    ctx.transport->gatherBytes(ctx, rows.data(), static_cast<int64_t>(rows.size()), gathered);
-    if (ctx.rank == 0)
-      for (const auto &bytes : gathered)
-        counters.push_back(unpack(bytes));
+    auto gather = [&](const std::string &rows) {
+      std::vector<std::vector<std::byte>> gathered;
+      ctx.transport->gatherBytes(ctx, rows.data(), static_cast<int64_t>(rows.size()), gathered);
+      return gathered;
+    };
+    auto counters = gather(pack(ctx.counters.rows(ctx.grid)));
+    auto profiles = gather(pack(takeProfile(*ctx.device)));
+    if (ctx.rank != 0)
+      return;
+    for (const auto &bytes : counters)
+      result.counters.push_back(unpackCounters(bytes));
+    for (const auto &bytes : profiles)
+      result.profiles.push_back(unpackProfile(bytes));
   });
-  return seconds;
+  return result;
 }
 
 } // namespace tpc::rt

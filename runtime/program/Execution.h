@@ -3,6 +3,7 @@
 #ifndef TPC_RT_PROGRAM_EXECUTION_H
 #define TPC_RT_PROGRAM_EXECUTION_H
 
+#include "core/Profile.h"
 #include "core/World.h"
 #include "program/CommandLine.h"
 #include "program/Inputs.h"
@@ -38,11 +39,16 @@ public:
   /// UserError.
   std::vector<Tensor> &step(const Inputs &inputs);
 
-  /// Runs `warmup + repeat` steps. The seconds of the last `repeat`, from when all ranks were ready
-  /// until all were done, as rank 0 saw it. `counters` becomes each rank's rows for the last step,
-  /// on the process of rank 0.
-  std::vector<double> measure(const Inputs &inputs, int warmup, int repeat,
-                              std::vector<std::vector<Counters::Row>> &counters);
+  /// What `measure` finds, on the process of rank 0.
+  struct Measurement {
+    /// Of each of the last `repeat` steps, from when all ranks were ready until all were done, as
+    /// rank 0 saw it.
+    std::vector<double> seconds;
+    std::vector<std::vector<Counters::Row>> counters; ///< of each rank: what the last step sent
+    std::vector<std::vector<ProfileRow>> profiles;    ///< of each rank: all of the last `repeat`
+  };
+  /// Runs `warmup + repeat` steps.
+  Measurement measure(const Inputs &inputs, int warmup, int repeat);
 
 private:
   void prepare(const Inputs &inputs);

@@ -1,6 +1,7 @@
 //===- Main.cpp - what an executable does ---------------------------------===//
 
 #include "core/Device.h"
+#include "core/Profile.h"
 #include "core/RankThreads.h"
 #include "core/World.h"
 #include "program/Bench.h"
@@ -188,6 +189,11 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
     else
       requestsOf(options, manifest);
   });
+  std::unique_ptr<DeviceKind> profiled; // outlives the world
+  if (options.profile) {
+    profiled = profiledDevices(deviceKind());
+    chooseDevices(*profiled);
+  }
   Execution execution(program, manifest, options, std::move(session));
   if (options.verbose && execution.isRankZero())
     std::fprintf(stderr,

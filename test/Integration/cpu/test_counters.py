@@ -1,5 +1,7 @@
 """What the runtime counts while it communicates is what the compiler said that it would."""
 
+import re
+
 import pytest
 
 from harness import Grid
@@ -37,3 +39,37 @@ def test_the_runtime_counts_the_same_on_mpi(tpcc, mpi):
     rows = tpcc.report(ODD.path, grid, ODD.shape(5, 7))
     measured = executable.bench(ODD.shape(5, 7), transport=mpi, arguments=["--weights=random:1"])
     assert ordered(measured["collectives"]) == ordered(rows)
+
+
+@pytest.mark.parametrize("grid", [Grid(), Grid(tp=2, pp=2, mb=2)], ids=str)
+def test_a_profile_says_where_the_time_of_a_step_goes(tpcc, grid):
+    executable = tpcc.compile(ODD.path, grid)
+    names = set(re.findall(r"tpc_kernel\.func @(\w+)", tpcc.call([ODD.path, f"--megatron-shard={grid}", "--emit=kernels"]).check().stdout))
+    result = executable.bench(ODD.shape(4, 7), arguments=["--weights=random:1", "--profile", "--repeat", "4"])
+    assert [stage["stage"] for stage in result["profile"]] == list(range(grid.pp))
+    attentions = 0
+    for stage in result["profile"]:
+        assert stage["rank"] // grid.tp == stage["stage"]
+        assert 0 < stage["computing"] == pytest.approx(sum(row["seconds"] for row in stage["work"]))
+        seconds = [row["seconds"] for row in stage["work"]]
+        assert seconds == sorted(seconds, reverse=True)
+        for row in stage["work"]:
+            assert row["kind"] in {"product", "attention", "kernel", "copy"} and row["count"] > 0
+            if row["kind"] == "product":
+                m, k, n = map(int, row["what"].split("x"))
+                assert m == 4 * 7 // grid.mb
+                assert row["gflops_per_second"] * row["seconds"] * 1e9 == pytest.approx(2 * m * k * n * row["count"])
+            elif row["kind"] == "kernel":
+                assert row["what"] in names
+            elif row["kind"] == "attention":
+                attentions += row["count"] / grid.mb
+    assert attentions == 3  # layers
+    mean = {stage["computing"] + stage["elsewhere"] for stage in result["profile"]}
+    assert max(mean) == pytest.approx(min(mean)) and result["min_seconds"] <= max(mean) <= result["max_seconds"]
+
+
+def test_a_profile_is_of_a_benchmark(tpcc):
+    executable = tpcc.compile(ODD.path, Grid())
+    result = executable.call(["--profile", "--weights=random:1"])
+    assert result.returncode != 0 and "--profile goes with --bench" in result.stderr
+    assert "profile" not in executable.bench(ODD.shape(1, 1), arguments=["--weights=random:1"])

@@ -1,0 +1,143 @@
+//===- Profile.cpp - where the time of a step goes ------------------------===//
+
+#include "core/Profile.h"
+#include <algorithm>
+#include <chrono>
+#include <initializer_list>
+#include <map>
+#include <utility>
+
+namespace tpc::rt {
+namespace {
+
+std::string sizes(std::initializer_list<int64_t> values) {
+  std::string text;
+  for (int64_t value : values)
+    text += (text.empty() ? "" : "x") + std::to_string(value);
+  return text;
+}
+
+class ProfiledDevice : public Device {
+public:
+  explicit ProfiledDevice(std::unique_ptr<Device> device) : device(std::move(device)) {}
+
+  std::vector<ProfileRow> take() {
+    std::vector<ProfileRow> result;
+    for (auto &[key, row] : rows)
+      result.push_back(std::move(row));
+    rows.clear();
+    std::stable_sort(result.begin(), result.end(), [](const ProfileRow &a, const ProfileRow &b) {
+      return a.seconds > b.seconds;
+    });
+    return result;
+  }
+
+  void *allocate(int64_t bytes) override { return device->allocate(bytes); }
+  void release(void *memory) override { device->release(memory); }
+  void discard(void *memory, int64_t bytes) override { device->discard(memory, bytes); }
+  const void *share(const void *host, int64_t bytes) override { return device->share(host, bytes); }
+  void unshare(const void *shared) override { device->unshare(shared); }
+  std::byte *beginWrite(void *to, int64_t bytes) override { return device->beginWrite(to, bytes); }
+  void endWrite() override { device->endWrite(); }
+  const std::byte *beginRead(const void *from, int64_t bytes) override {
+    return device->beginRead(from, bytes);
+  }
+  void endRead() override { device->endRead(); }
+  void beginAccess() override { device->beginAccess(); }
+  void endAccess() override { device->endAccess(); }
+
+  void load(const tpc_program &program) override {
+    kernels = program.kernels;
+    device->load(program);
+  }
+  const void *constant(int32_t index) override { return device->constant(index); }
+  std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n) override {
+    return device->makeMatrix(k, n);
+  }
+  void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *data) override {
+    device->setRows(matrix, row0, row1, data);
+  }
+  std::shared_ptr<Matrix> transposeOf(const void *data, int64_t k, int64_t n) override {
+    return device->transposeOf(data, k, n);
+  }
+
+  void beginStep(const std::vector<int64_t> &env) override { device->beginStep(env); }
+  void setEnv(int32_t place, int64_t value) override { device->setEnv(place, value); }
+  tpc_status endStep() override { return device->endStep(); }
+
+  void copy(void *to, const void *from, int64_t bytes) override {
+    timed("copy", "", 0, [&] { device->copy(to, from, bytes); });
+  }
+  void launch(int32_t kernel, void *const *operands, int32_t count, int64_t launched,
+              int64_t grain) override {
+    timed("kernel", kernels[kernel].name, 0,
+          [&] { device->launch(kernel, operands, count, launched, grain); });
+  }
+  void product(const Product &p) override {
+    timed("product", sizes({p.m, p.matrix->k, p.matrix->n}), flops(p.m, p.matrix->k, p.matrix->n),
+          [&] { device->product(p); });
+  }
+  void batchProduct(const BatchProduct &p) override {
+    timed("batch_product", sizes({p.batch, p.m, p.k, p.n}),
+          static_cast<double>(p.batch) * flops(p.m, p.k, p.n), [&] { device->batchProduct(p); });
+  }
+  void attention(const tpc_attention_args &a) override {
+    timed("attention", sizes({a.batch, a.heads_q, a.seq_q, a.seq_k, a.head_size}),
+          static_cast<double>(a.batch * a.heads_q) *
+              flops(a.seq_q, a.head_size + a.value_size, a.seq_k),
+          [&] { device->attention(a); });
+  }
+
+private:
+  static double flops(int64_t m, int64_t k, int64_t n) {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
+  }
+
+  template <typename Work>
+  void timed(const char *kind, std::string what, double flops, const Work &work) {
+    auto begin = std::chrono::steady_clock::now();
+    work();
+    // Who has read knows that all before is done.
+    device->beginRead(nullptr, 0);
+    device->endRead();
+    std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    ProfileRow &row = rows[{kind, what}];
+    row.kind = kind;
+    row.what = std::move(what);
+    row.count += 1;
+    row.seconds += seconds.count();
+    row.flops += flops;
+  }
+
+  std::unique_ptr<Device> device;
+  const tpc_kernel *kernels = nullptr;
+  std::map<std::pair<std::string, std::string>, ProfileRow> rows;
+};
+
+class ProfiledDevices : public DeviceKind {
+public:
+  explicit ProfiledDevices(const DeviceKind &kind) : kind(kind) {}
+  const char *name() const override { return kind.name(); }
+  const char *kernels() const override { return kind.kernels(); }
+  std::string environmentProblem() const override { return kind.environmentProblem(); }
+  int64_t matrixBytes(int64_t k, int64_t n) const override { return kind.matrixBytes(k, n); }
+  std::unique_ptr<Device> make(tpc_context &ctx) const override {
+    return std::make_unique<ProfiledDevice>(kind.make(ctx));
+  }
+
+private:
+  const DeviceKind &kind;
+};
+
+} // namespace
+
+std::unique_ptr<DeviceKind> profiledDevices(const DeviceKind &kind) {
+  return std::make_unique<ProfiledDevices>(kind);
+}
+
+std::vector<ProfileRow> takeProfile(Device &device) {
+  auto *profiled = dynamic_cast<ProfiledDevice *>(&device);
+  return profiled ? profiled->take() : std::vector<ProfileRow>();
+}
+
+} // namespace tpc::rt
