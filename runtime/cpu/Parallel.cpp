@@ -47,21 +47,39 @@ public:
     }
     region = &newRegion;
     spin.store(maySpin, std::memory_order_relaxed);
-    left.value.store(helpers);
+    gate.value.store(announced() | open);
     announce(helpers, 0);
     work(newRegion, 0);
-    left.wait(maySpin, 0, [](uint32_t n) { return n == 0; });
+    gate.value.fetch_and(~open);
+    gate.wait(maySpin, 0, [](uint32_t now) { return (now & helperMask) == 0; });
   }
 
 private:
   // One word says which region it is (a counter, so that each one is new) and how many helpers it
-  // wants: a helper that comes late cannot take one region's count for another's.
-  static constexpr uint32_t helperMask = 0xfff, stop = 0x1000, next = 0x2000;
+  // wants. The gate says which region may be entered, as long as it is open, and how many helpers
+  // are inside: who comes after the last task was taken stays outside, and nobody waits for them.
+  static constexpr uint32_t helperMask = 0xfff, stop = 0x1000, open = 0x1000, next = 0x2000;
 
+  /// The counter of the region that is announced next.
+  uint32_t announced() const {
+    return (word.value.load(std::memory_order_relaxed) & ~(helperMask | stop)) + next;
+  }
   void announce(uint32_t helpers, uint32_t flag) {
-    uint32_t counter = word.value.load(std::memory_order_relaxed) & ~(helperMask | stop);
-    word.value.store((counter + next) | flag | helpers);
+    word.value.store(announced() | flag | helpers);
     word.wakeAll();
+  }
+
+  bool enter(uint32_t counter) {
+    uint32_t now = gate.value.load();
+    while ((now & ~helperMask) == (counter | open))
+      if (gate.value.compare_exchange_weak(now, now + 1))
+        return true;
+    return false;
+  }
+  void leave() {
+    uint32_t before = gate.value.fetch_sub(1);
+    if ((before & helperMask) == 1 && !(before & open))
+      gate.wakeAll();
   }
 
   void serve(unsigned number, uint32_t seen) {
@@ -70,18 +88,17 @@ private:
                         [&](uint32_t now) { return now != seen; });
       if (seen & stop)
         return;
-      if (number >= (seen & helperMask))
+      if (number >= (seen & helperMask) || !enter(seen & ~(helperMask | stop)))
         continue;
       work(*region, static_cast<int>(number) + 1);
-      if (left.value.fetch_sub(1) == 1)
-        left.wakeAll();
+      leave();
     }
   }
 
   std::vector<std::thread> threads;
   Region *region = nullptr;
   std::atomic<bool> spin{false}; // as the last caller may
-  Futex word, left;
+  Futex word, gate;
 };
 
 } // namespace

@@ -1,0 +1,51 @@
+//===- ParallelTest.cpp - the threads of one rank -------------------------===//
+
+#include "cpu/Parallel.h"
+#include "core/World.h"
+#include <atomic>
+#include <gtest/gtest.h>
+#include <vector>
+
+using namespace tpc::rt;
+
+namespace {
+
+/// Regions follow each other faster than helpers wake: one that comes late must neither work on
+/// what has ended nor be counted for another region, of other threads and tasks.
+TEST(Parallel, EachTaskRunsOnceInItsRegion) {
+  auto world = World::threads(Grid({{"tp", 1}}), 8);
+  tpc_context &ctx = world->local(0);
+  for (int round = 0; round < 20000; ++round) {
+    int threads = 1 + round % 8;
+    int64_t tasks = round * 7 % 23;
+    std::vector<std::atomic<int>> runs(tasks);
+    std::atomic<bool> ended{false}, late{false}, strange{false};
+    forEachTask(ctx, threads, tasks, [&](int64_t task, int worker) {
+      late = late || ended;
+      strange = strange || worker < 0 || worker >= threads;
+      ++runs[task];
+    });
+    ended = true;
+    for (const std::atomic<int> &count : runs)
+      ASSERT_EQ(count, 1);
+    ASSERT_FALSE(late);
+    ASSERT_FALSE(strange);
+  }
+}
+
+/// Helpers that are inside are waited for.
+TEST(Parallel, EndsWhenAllTasksHave) {
+  auto world = World::threads(Grid({{"tp", 1}}), 2);
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<int> begun{0}, done{0};
+    forEachTask(world->local(0), 2, 2, [&](int64_t, int) {
+      // Both at once, so that one of them is a helper's.
+      for (++begun; begun < 2;)
+        sched_yield();
+      ++done;
+    });
+    ASSERT_EQ(done, 2);
+  }
+}
+
+} // namespace
