@@ -89,7 +89,7 @@ def attributes():
     places = {name: ", ".join(PLACES[place.strip()] for place in where.split("|"))
               for name, where in re.findall(r"\{(k\w+Attr),\s*([\w |]+),", table)}
     text = NOTE.format(source="include/tpc/Dialect/ProgramAttrs.h and lib/Dialect/DiscardableAttrs.cpp")
-    text += "# Attributes\n\nWhat passes and stages tell each other beside the ops. All are verified; any other `tpc.*` is an error.\n"
+    text += "# Attributes\n\nWhat passes tell each other beside the ops. All are verified; any other `tpc.*` is an error.\n"
     for section in re.split(r"^// ---- ", header, flags=re.M)[1:]:
         title, body = section.split(" ----\n", 1)
         text += f"\n## {title[0].upper()}{title[1:]}\n\n| attribute | on | |\n|---|---|---|\n"

@@ -174,7 +174,8 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::opt<bool, true> noVerifyOption(
       "no-verify",
       cl::desc(
-          "Do not prove that the split program communicates correctly; the executable says so"),
+          "Skip all verifiers: bounds, equivalence, communication, buffers, lowered programs; the "
+          "executable says so"),
       cl::location(noVerify), cl::cat(partitioning));
 
   cl::OptionCategory answers("3. What to tell");

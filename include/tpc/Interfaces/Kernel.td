@@ -16,7 +16,7 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"Builds the value of the result at `index` (one i64 for each dimension, local).",
+    InterfaceMethod<"Builds the value of the result at `index` (one `index` for each dimension, local).",
       "::mlir::Value", "buildElement", (ins "::mlir::tpc::KernelBuilder &":$emitter, "::mlir::ValueRange":$index)>,
     InterfaceMethod<"Builds and remembers what all elements of a row share. `index` has one value for each leading dimension that is a row.",
       "void", "buildRow", (ins "::mlir::tpc::KernelBuilder &":$emitter, "::mlir::ValueRange":$index), "", [{ (void)$_op; }]>,

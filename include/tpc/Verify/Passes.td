@@ -75,7 +75,7 @@ def VerifyLowered : Pass<"tpc-verify-lowered", "::mlir::ModuleOp"> {
   let summary = "Run kernels and buffers at small sizes and compare with the model";
   let description = [{
     The randomized check of what is compiled. The program on buffers, with the kernels that it launches, is run in double precision
-    on all ranks of a small grid, with small numbers for static sizes: the text itself, in which they have names. Numbers are rounded to
+    on all ranks of a small grid, with small numbers for static sizes: the text itself, in which they have names. Programs with numbers of 16 bits run once more, rounded to
     their type where they are stored or cast. Rows and elements come in any order. Outputs must be those of the model, up to rounding.
 
         tpc-opt lowered.mlir --tpc-verify-lowered="reference=model.mlir staged=staged.mlir"

@@ -74,7 +74,7 @@ struct FlattenNorm : public RewritePattern {
   FlattenNorm(MLIRContext *context) : RewritePattern(MatchAnyOpTypeTag(), 1, context) {}
 
   LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
-    if (!isa<LayerNormOp, RmsNormOp>(op) || rankOf(op->getOperand(0)) != 3)
+    if (!isa<NormOpInterface>(op) || rankOf(op->getOperand(0)) != 3)
       return failure();
     Location loc = op->getLoc();
     Value rows = flattenRows(rewriter, loc, op->getOperand(0));

@@ -86,7 +86,7 @@ bool feedsModel(Value v, int depth = 0) {
                           [&](Operation *user) {
                             if (isa<ReshapeOp, TransposeOp>(user))
                               return feedsModel(user->getResult(0), depth + 1);
-                            if (isa<LayerNormOp, RmsNormOp>(user))
+                            if (isa<NormOpInterface>(user))
                               return true;
                             auto matmul = dyn_cast<MatmulOp>(user);
                             return matmul && matmul.getRhs().getDefiningOp<ParameterOp>();

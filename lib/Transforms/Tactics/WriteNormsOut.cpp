@@ -93,7 +93,7 @@ private:
 SmallVector<Operation *> findNorms(const Plan &plan) {
   SmallVector<Operation *> norms;
   for (Operation *op : plan.getOps())
-    if (isa<LayerNormOp, RmsNormOp>(op))
+    if (isa<NormOpInterface>(op))
       if (auto n = getSizes(op->getOperand(0)).back().asConstant(); n && *n > 0)
         norms.push_back(op);
   return norms;
@@ -164,7 +164,7 @@ SmallVector<Operation *> chooseInner(const Plan &plan, ArrayRef<Operation *> inn
     norms.push_back(mapping.lookup(op));
     Value operand = norms.back()->getOperand(0);
     // An operand that is a norm itself will be gone.
-    while (isa_and_nonnull<LayerNormOp, RmsNormOp>(operand.getDefiningOp()))
+    while (isa_and_nonnull<NormOpInterface>(operand.getDefiningOp()))
       operand = operand.getDefiningOp()->getOperand(0);
     operands.push_back(operand);
   }

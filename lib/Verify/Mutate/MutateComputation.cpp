@@ -347,7 +347,7 @@ static bool wrongActivation(Mutator &m) {
 }
 
 static bool wrongEpsilon(Mutator &m) {
-  Operation *op = m.pick<Operation *>([](Operation *o) { return isa<LayerNormOp, RmsNormOp>(o); });
+  Operation *op = m.pick<Operation *>([](Operation *o) { return isa<NormOpInterface>(o); });
   if (!op)
     return false;
   auto epsilon = op->getAttrOfType<FloatAttr>("epsilon").getValueAsDouble();
