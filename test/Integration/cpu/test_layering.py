@@ -91,3 +91,35 @@ def test_libraries_link_what_their_folders_include():
     for folder, others in links.items():
         if folder != "Driver":  # links all
             assert others <= reach(declared, folder), folder
+
+
+# What only one target's folders may name, and the files in which it is registered.
+TARGETS = {
+    "Cpu": dict(folders=("include/tpc/Conversion/Cpu", "lib/Conversion/Cpu", "runtime/cpu"),
+                headers=r'"(?:tpc/Conversion/Cpu/|Cpu/|cpu/)', names=r"\bcpuDevices\b|\bcpuTarget\b|\bisCpu\w*",
+                registered=("lib/Driver/Register.cpp", "lib/Driver/PassPipelines.cpp", "runtime/core/Device.cpp", "runtime/core/Device.h")),
+    "Cuda": dict(folders=("include/tpc/Conversion/Cuda", "lib/Conversion/Cuda", "runtime/cuda"),
+                 headers=r'"(?:tpc/Conversion/Cuda/|Cuda/|cuda/|cuda\.h|nccl\.h|cublas|cudnn)|<(?:cuda|nccl|cublas|cudnn)',
+                 names=r"\bcudaDevices\b|\bcudaTarget\b|\bisCuda\w*|\bNVVM\b",
+                 registered=("lib/Driver/Register.cpp", "lib/Driver/PassPipelines.cpp", "runtime/core/Device.cpp", "runtime/core/Device.h")),
+}
+
+
+def test_a_target_is_known_to_its_folders_and_where_it_is_registered():
+    strangers, own = [], collections.Counter()
+    for top in FOLDERS:
+        for path in sorted((TOP / top).rglob("*")):
+            name = str(path.relative_to(TOP))
+            if path.suffix not in (".h", ".cpp", ".td", ".c") or name.startswith("runtime/conformance/") or "test" in path.parts:
+                continue
+            text = path.read_text()
+            for target, what in TARGETS.items():
+                if name.startswith(tuple(folder + "/" for folder in what["folders"])):
+                    own[target] += 1
+                elif found := re.findall(rf'^\s*#?include {what["headers"]}.*|^(?!\s*//).*(?:{what["names"]}).*', text, re.M):
+                    if name not in what["registered"]:
+                        strangers += [f"{name}: {line.strip()}" for line in found]
+            # A choice by a target's name belongs into its table (TargetTraits.h).
+            strangers += [f"{name}: {line}" for line in re.findall(r'.*\bname\s*[!=]=\s*"(?:cpu|cuda)".*', text)]
+    assert own["Cpu"] > 10
+    assert not strangers, "\n".join(strangers)
