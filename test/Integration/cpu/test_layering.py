@@ -5,7 +5,7 @@ import re
 
 from harness import TOP
 
-FOLDERS = ("include/tpc", "lib", "tools", "runtime")
+FOLDERS = ("include/tpc", "lib", "tools", "runtime", "test/Simulator")
 NESTED = ("Transforms", "Import", "Export", "Analysis", "Verify", "Conversion", "transport")
 
 
@@ -15,6 +15,8 @@ def folder_of(path):
     top = parts.pop(0)
     if top == "tools":
         return "tools"
+    if top == "test":
+        return "/".join([top, *parts[:2]])
     if top == "include":
         parts.pop(0)
     names = parts[:2] if parts[0] in NESTED and len(parts) > 2 else parts[:1]
@@ -35,7 +37,7 @@ def derive_includes():
     found = collections.defaultdict(set)
     for top in FOLDERS:
         for path in sorted((TOP / top).rglob("*")):
-            if path.suffix not in (".h", ".cpp", ".td", ".c") or "test" in path.relative_to(TOP).parts:
+            if path.suffix not in (".h", ".cpp", ".td", ".c") or "test" in path.relative_to(TOP / top).parts:
                 continue
             folder = folder_of(path)
             found[folder]

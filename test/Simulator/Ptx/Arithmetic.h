@@ -1,0 +1,23 @@
+//===- Arithmetic.h - opcodes that integers and floats share --------------===//
+
+#ifndef TPC_TEST_SIMULATOR_ARITHMETIC_H
+#define TPC_TEST_SIMULATOR_ARITHMETIC_H
+
+#include "Decoder.h"
+#include "Lanes.h"
+
+namespace ptx {
+
+void decodeIntegerBinary(Decoder &decoder, std::string_view opcode, Type type);
+void decodeIntegerUnary(Decoder &decoder, std::string_view opcode, Type type);
+void decodeIntegerMad(Decoder &decoder, Type type);
+
+/// f16, bf16 and pairs of them.
+void decodeHalf(Decoder &decoder, std::string_view opcode, Type type);
+
+/// div.approx and the like, which are off by a bit that depends on the seed.
+void decodeApproximateDivision(Decoder &decoder, bool full);
+
+} // namespace ptx
+
+#endif

@@ -1,0 +1,66 @@
+//===- Control.cpp - branches, exits, barriers, fences --------------------===//
+
+#include "Decoder.h"
+#include "Warp.h"
+
+using namespace ptx;
+
+static void decodeBranch(Decoder &decoder) {
+  Inst &inst = decoder.inst;
+  inst.cls = Class::Control;
+  if (decoder.take("idx")) {
+    decoder.expectCount(2);
+    inst.flow = Flow::Indexed;
+    inst.src[0] = decoder.source(0, Type::U32);
+    auto targets = decoder.kernel.body.branchTargets.find(decoder.operand(1).name);
+    if (targets == decoder.kernel.body.branchTargets.end())
+      decoder.fail("unknown table of targets");
+    auto &lists = decoder.kernel.kernel.lists;
+    inst.list = uint32_t(lists.size());
+    inst.target = uint32_t(targets->second.size());
+    for (std::string_view label : targets->second)
+      lists.push_back(decoder.labelTarget(label));
+    return;
+  }
+  decoder.expectCount(1);
+  decoder.take("uni");
+  inst.flow = Flow::Branch;
+  if (decoder.operand(0).kind != Operand::Symbol)
+    decoder.fail("a label expected");
+  inst.target = decoder.labelTarget(decoder.operand(0).name);
+}
+
+static void decodeExit(Decoder &decoder) {
+  decoder.expectCount(0);
+  decoder.take("uni");
+  decoder.inst.cls = Class::Control;
+  decoder.inst.flow = Flow::Exit;
+}
+
+static void decodeTrap(Decoder &decoder) {
+  decoder.expectCount(0);
+  decoder.inst.cls = Class::Control;
+  decoder.inst.flow = Flow::Trap;
+}
+
+static void runNothing(Warp &, const Inst &, Mask) {}
+
+// Weak memory is not modelled: blocks run one after the other, and races are found without luck.
+static void decodeFence(Decoder &decoder) {
+  decoder.expectCount(0);
+  decoder.takeOneOf({"sc", "acq_rel", "acquire", "release"});
+  if (decoder.takeOneOf({"cta", "cluster", "gl", "gpu", "sys"}) < 0)
+    decoder.fail("its scope is missing");
+  decoder.inst.cls = Class::Barrier;
+  decoder.inst.run = runNothing;
+}
+
+void ptx::addControl(OpcodeTable &table) {
+  table["bra"] = decodeBranch;
+  table["brx"] = decodeBranch;
+  table["ret"] = decodeExit;
+  table["exit"] = decodeExit;
+  table["trap"] = decodeTrap;
+  table["membar"] = decodeFence;
+  table["fence"] = decodeFence;
+}

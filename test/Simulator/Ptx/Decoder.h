@@ -1,0 +1,110 @@
+//===- Decoder.h - one statement becomes one instruction ------------------===//
+//
+// Each group of instructions has a file that says what they do and how they are spelled: a function
+// per opcode that takes modifiers and operands. What nobody took is an error.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_DECODER_H
+#define TPC_TEST_SIMULATOR_DECODER_H
+
+#include "Float.h"
+#include "Syntax.h"
+
+#include <initializer_list>
+#include <map>
+
+namespace ptx {
+
+/// What a kernel's statements share while they are decoded.
+class KernelDecoder {
+public:
+  KernelDecoder(const Body &body, Program &program, Kernel &kernel);
+  void run();
+
+  Slot addSlot(unsigned bytesPerLane); // 0: a predicate
+  Slot constant(unsigned bytes, uint64_t value);
+  Slot special(Special which);
+  Slot sink(unsigned bytes) { return addSlot(bytes); }
+  /// The slot that holds the address of a variable, in its own space.
+  Slot addressOf(std::string_view name, int64_t offset, unsigned bytes, uint32_t line);
+  /// The offset of a shared or local variable, or the parameter's; nothing if there is no such
+  /// name.
+  const Parameter *findParameter(std::string_view name) const;
+
+  const Body &body;
+  Program &program;
+  Kernel &kernel;
+  std::vector<Register> registers;
+  Slot zero = 0; // always has values
+
+private:
+  void findJoins();
+  std::map<std::pair<unsigned, uint64_t>, Slot> known;
+  std::map<Special, Slot> knownSpecials;
+};
+
+class Decoder {
+public:
+  Decoder(KernelDecoder &kernel, const Statement &statement, Inst &inst)
+      : kernel(kernel), statement(statement), inst(inst), left(statement.modifiers) {}
+
+  [[noreturn]] void fail(const std::string &what) const;
+
+  // ---- modifiers, in any order; those left over are an error ----
+
+  bool take(std::string_view modifier);
+  /// The one of these that is there, or -1.
+  int takeOneOf(std::initializer_list<std::string_view> modifiers);
+  /// The next type, from the left.
+  Type takeType();
+  std::optional<Type> takeTypeIf();
+  std::optional<Rounding> takeRounding();
+
+  // ---- operands ----
+
+  size_t count() const { return statement.operands.size(); }
+  void expectCount(size_t least, size_t most);
+  void expectCount(size_t exactly) { expectCount(exactly, exactly); }
+  const Operand &operand(size_t i) const { return statement.operands[i]; }
+  /// The slot of operand i, which is read as this type.
+  Slot source(size_t i, Type type) { return sourceOf(operand(i), type); }
+  Slot sourceOf(const Operand &operand, Type type, bool wider = false);
+  Slot destination(size_t i, Type type) { return destinationOf(operand(i), type); }
+  Slot destinationOf(const Operand &operand, Type type, bool wider = false);
+  Slot predicateOf(const Operand &operand);
+  /// The second of a pair, or a slot that nobody reads.
+  Slot pairOf(const Operand &operand);
+  /// How many bytes per lane the register of an operand has.
+  unsigned registerBytes(const Operand &operand) const;
+  uint32_t labelTarget(std::string_view label) const;
+  /// Sources from operand `first` on, all of one type.
+  void sources(Type type, size_t first, size_t n);
+
+  KernelDecoder &kernel;
+  const Statement &statement;
+  Inst &inst;
+
+  void finish();
+
+private:
+  std::vector<std::string_view> left;
+};
+
+using DecodeFunction = void (*)(Decoder &);
+using OpcodeTable = std::unordered_map<std::string_view, DecodeFunction>;
+
+void addArithmetic(OpcodeTable &table);
+void addBits(OpcodeTable &table);
+void addApproximations(OpcodeTable &table);
+void addComparisons(OpcodeTable &table);
+void addConversions(OpcodeTable &table);
+void addMoves(OpcodeTable &table);
+void addAccesses(OpcodeTable &table);
+void addAtomics(OpcodeTable &table);
+void addWarpOps(OpcodeTable &table);
+void addControl(OpcodeTable &table);
+
+} // namespace ptx
+
+#endif

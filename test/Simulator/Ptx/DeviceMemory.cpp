@@ -1,0 +1,160 @@
+//===- DeviceMemory.cpp ---------------------------------------------------===//
+
+#include "DeviceMemory.h"
+#include "Program.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace ptx;
+
+// Far from where hosts have memory, and different for each seed.
+constexpr uint64_t firstAddress = 0x7000'0000'0000;
+constexpr uint64_t gap = 4096;
+
+Memory::Memory(uint64_t seed) : next(firstAddress), state(seed * 0x9e3779b97f4a7c15 + 1) {
+  next += random() % 4096 * 65536;
+}
+
+uint64_t Memory::random() {
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return state * 0x2545f4914f6cdd1d >> 16;
+}
+
+uint64_t Memory::allocate(uint64_t bytes, std::string name, uint64_t alignment, Fill fill) {
+  auto made = std::make_unique<Allocation>();
+  uint64_t step = alignment * 2;
+  made->base = (next + gap + step - 1) / step * step + alignment;
+  made->bytes = bytes;
+  made->name = std::move(name);
+  // 0xff in all bytes is a NaN of every float type, and an index that no table has.
+  made->data.assign(bytes, fill == Fill::Zero ? 0 : 0xff);
+  made->written.assign(bytes, fill == Fill::Zero);
+  made->unwritten = fill == Fill::Zero ? 0 : bytes;
+  made->shadow.resize(bytes);
+  next = made->end() + random() % 16 * 512;
+  allocations.push_back(std::move(made));
+  return allocations.back()->base;
+}
+
+Allocation *Memory::find(uint64_t address) {
+  if (last && address >= last->base && address < last->end())
+    return last;
+  auto above = std::upper_bound(allocations.begin(), allocations.end(), address,
+                                [](uint64_t at, const auto &one) { return at < one->base; });
+  if (above == allocations.begin())
+    return nullptr;
+  Allocation *found = std::prev(above)->get();
+  if (address >= found->end())
+    return nullptr;
+  return last = found;
+}
+
+Allocation *Memory::findLive(uint64_t address, uint64_t bytes) {
+  Allocation *found = find(address);
+  return found && !found->freed && bytes <= found->end() - address ? found : nullptr;
+}
+
+bool Memory::copyIn(uint64_t address, const void *from, uint64_t bytes) {
+  if (!bytes)
+    return true;
+  Allocation *into = findLive(address, bytes);
+  if (!into)
+    return false;
+  uint64_t offset = address - into->base;
+  std::memcpy(into->data.data() + offset, from, bytes);
+  into->unwritten -= countUnwritten(address, bytes);
+  std::memset(into->written.data() + offset, 1, bytes);
+  return true;
+}
+
+bool Memory::copyOut(void *to, uint64_t address, uint64_t bytes) const {
+  if (!bytes)
+    return true;
+  const Allocation *from = const_cast<Memory *>(this)->findLive(address, bytes);
+  if (!from)
+    return false;
+  std::memcpy(to, from->data.data() + (address - from->base), bytes);
+  return true;
+}
+
+bool Memory::fill(uint64_t address, uint8_t value, uint64_t bytes) {
+  std::vector<uint8_t> values(bytes, value);
+  return copyIn(address, values.data(), bytes);
+}
+
+uint64_t Memory::countUnwritten(uint64_t address, uint64_t bytes) const {
+  const Allocation *in = const_cast<Memory *>(this)->findLive(address, bytes);
+  if (!in)
+    return bytes;
+  auto from = in->written.begin() + int64_t(address - in->base);
+  return uint64_t(std::count(from, from + int64_t(bytes), 0));
+}
+
+bool Memory::setReadOnly(uint64_t address, bool readOnly) {
+  Allocation *found = findLive(address, 0);
+  if (!found)
+    return false;
+  found->readOnly = readOnly;
+  return true;
+}
+
+bool Memory::free(uint64_t address) {
+  // An empty allocation has no byte that find() could name.
+  for (auto &one : allocations)
+    if (one->base == address && !one->freed) {
+      one->freed = true;
+      // Its addresses stay taken, for messages; its bytes go.
+      one->data = {};
+      one->written = {};
+      one->shadow.resize(0);
+      return true;
+    }
+  return false;
+}
+
+std::string Memory::describe(uint64_t address) const {
+  const Allocation *below = nullptr, *above = nullptr;
+  for (const auto &one : allocations) {
+    if (one->base <= address)
+      below = one.get();
+    else if (!above)
+      above = one.get();
+  }
+  auto named = [](const Allocation &one) {
+    return one.name + " (" + std::to_string(one.bytes) + " bytes" + (one.freed ? ", freed)" : ")");
+  };
+  constexpr uint64_t far = uint64_t(1) << 24;
+  if (below && address < below->end())
+    return "offset " + std::to_string(address - below->base) + " of " + named(*below);
+  bool nearBelow = below && address - below->end() < far;
+  bool nearAbove = above && above->base - address < far;
+  if (nearBelow && (!nearAbove || address - below->end() <= above->base - address))
+    return std::to_string(address - below->end()) + " bytes behind the end of " + named(*below);
+  if (nearAbove)
+    return std::to_string(above->base - address) + " bytes before " + named(*above);
+  return "near no allocation";
+}
+
+const std::vector<uint64_t> &Memory::variablesOf(const std::shared_ptr<const Program> &program) {
+  for (auto &[known, addresses] : variables)
+    if (known == program)
+      return addresses;
+  std::vector<uint64_t> addresses;
+  for (const Variable &variable : program->variables) {
+    uint64_t address = allocate(variable.bytes, variable.name, variable.alignment);
+    if (variable.initialized) {
+      std::vector<uint8_t> bytes = variable.data;
+      bytes.resize(variable.bytes);
+      copyIn(address, bytes.data(), bytes.size());
+    } else if (variable.space == Space::Global || variable.space == Space::Const) {
+      fill(address, 0, variable.bytes); // the manual: zero, if it has no initializer
+    }
+    setReadOnly(address, variable.space == Space::Const);
+    addresses.push_back(address);
+  }
+  variables.emplace_back(program, std::move(addresses));
+  return variables.back().second;
+}

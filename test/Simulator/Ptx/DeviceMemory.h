@@ -1,0 +1,87 @@
+//===- DeviceMemory.h - global memory of a device that is not there -------===//
+//
+// Addresses are no host addresses. Allocations lie apart, with gaps that belong to nobody, at bases
+// that have the alignment asked for and none beyond it. Each byte knows whether it was written.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_DEVICEMEMORY_H
+#define TPC_TEST_SIMULATOR_DEVICEMEMORY_H
+
+#include "Shadow.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ptx {
+
+struct Program;
+
+/// What is in an allocation before anybody writes: garbage (NaN in any float type) that counts as
+/// never written, or zeros that count as written.
+enum class Fill : uint8_t { Garbage, Zero };
+
+struct Allocation {
+  uint64_t base = 0;
+  uint64_t bytes = 0;
+  std::string name;
+  bool readOnly = false; // for kernels
+  bool freed = false;
+  uint64_t unwritten = 0; // how many bytes nobody wrote
+  std::vector<uint8_t> data;
+  std::vector<uint8_t> written; // a 1 for each byte that was
+  Shadow shadow;
+
+  uint64_t end() const { return base + bytes; }
+};
+
+class Memory {
+public:
+  explicit Memory(uint64_t seed = 0);
+
+  /// The base has this alignment (a power of two) and no larger one. Nothing lies next to it.
+  uint64_t allocate(uint64_t bytes, std::string name, uint64_t alignment = 256,
+                    Fill fill = Fill::Garbage);
+  /// Host copies. False, and nothing copied, where the bytes are not all of one live allocation.
+  bool copyIn(uint64_t address, const void *from, uint64_t bytes);
+  bool copyOut(void *to, uint64_t address, uint64_t bytes) const;
+  bool fill(uint64_t address, uint8_t value, uint64_t bytes);
+  /// How many of these bytes nobody wrote.
+  uint64_t countUnwritten(uint64_t address, uint64_t bytes) const;
+  /// Kernels may not write it.
+  bool setReadOnly(uint64_t address, bool readOnly = true);
+  /// Later uses are found. False where nothing begins there, or it was freed already.
+  bool free(uint64_t address);
+
+  /// Where an address is: "12 bytes behind the end of x (3072 bytes)".
+  std::string describe(uint64_t address) const;
+
+  // ---- for the interpreter ----
+
+  /// The live or freed allocation that has this address, or null.
+  Allocation *find(uint64_t address);
+  const Allocation *find(uint64_t address) const {
+    return const_cast<Memory *>(this)->find(address);
+  }
+  /// The addresses of a module's own variables; made when it is first launched.
+  const std::vector<uint64_t> &variablesOf(const std::shared_ptr<const Program> &program);
+  uint32_t nextLaunch() { return ++launches; }
+
+private:
+  Allocation *findLive(uint64_t address, uint64_t bytes);
+  uint64_t random();
+
+  std::vector<std::unique_ptr<Allocation>> allocations; // by base
+  std::vector<std::pair<std::shared_ptr<const Program>, std::vector<uint64_t>>> variables;
+  Allocation *last = nullptr;
+  uint64_t next;
+  uint64_t state;
+  uint32_t launches = 0;
+};
+
+} // namespace ptx
+
+#endif

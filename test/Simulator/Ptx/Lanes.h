@@ -1,0 +1,133 @@
+//===- Lanes.h - functions of numbers as functions over the lanes ---------===//
+
+#ifndef TPC_TEST_SIMULATOR_LANES_H
+#define TPC_TEST_SIMULATOR_LANES_H
+
+#include "Warp.h"
+
+namespace ptx {
+
+/// Writes the results of a mask's lanes. All lanes are computed: what is written must be total.
+template <class D> inline void blend(D *to, const D *from, Mask mask) {
+  forLanes(mask, [&](unsigned lane) { to[lane] = from[lane]; });
+}
+
+/// D Op::apply(S...), lane by lane.
+template <class Op, class D, class A> void unary(Warp &warp, const Inst &inst, Mask mask) {
+  D *d = warp.data<D>(inst.dst);
+  const A *a = warp.data<A>(inst.src[0]);
+  alignas(64) D result[warpSize];
+  D *to = mask == allLanes ? d : result;
+#pragma clang loop vectorize(assume_safety)
+  for (unsigned lane = 0; lane < warpSize; ++lane)
+    to[lane] = Op::apply(a[lane]);
+  if (mask != allLanes)
+    blend(d, result, mask);
+}
+
+template <class Op, class D, class A, class B>
+void binary(Warp &warp, const Inst &inst, Mask mask) {
+  D *d = warp.data<D>(inst.dst);
+  const A *a = warp.data<A>(inst.src[0]);
+  const B *b = warp.data<B>(inst.src[1]);
+  alignas(64) D result[warpSize];
+  D *to = mask == allLanes ? d : result;
+#pragma clang loop vectorize(assume_safety)
+  for (unsigned lane = 0; lane < warpSize; ++lane)
+    to[lane] = Op::apply(a[lane], b[lane]);
+  if (mask != allLanes)
+    blend(d, result, mask);
+}
+
+template <class Op, class D, class A, class B, class C>
+void ternary(Warp &warp, const Inst &inst, Mask mask) {
+  D *d = warp.data<D>(inst.dst);
+  const A *a = warp.data<A>(inst.src[0]);
+  const B *b = warp.data<B>(inst.src[1]);
+  const C *c = warp.data<C>(inst.src[2]);
+  alignas(64) D result[warpSize];
+  D *to = mask == allLanes ? d : result;
+#pragma clang loop vectorize(assume_safety)
+  for (unsigned lane = 0; lane < warpSize; ++lane)
+    to[lane] = Op::apply(a[lane], b[lane], c[lane]);
+  if (mask != allLanes)
+    blend(d, result, mask);
+}
+
+// For what depends on modifiers that are rare enough to be asked in each lane: f(lane) says the
+// result.
+template <class D, class F> inline void eachLane(Warp &warp, const Inst &inst, Mask mask, F f) {
+  D *d = warp.data<D>(inst.dst);
+  forLanes(mask, [&](unsigned lane) { d[lane] = f(lane); });
+}
+
+/// Handlers of an op by the type of its operands: Op<T>::apply(T, T).
+template <template <class> class Op> Handler unaryOf(Type type) {
+  switch (type) {
+  case Type::U16:
+  case Type::B16:
+    return unary<Op<uint16_t>, uint16_t, uint16_t>;
+  case Type::S16:
+    return unary<Op<int16_t>, int16_t, int16_t>;
+  case Type::U32:
+  case Type::B32:
+    return unary<Op<uint32_t>, uint32_t, uint32_t>;
+  case Type::S32:
+    return unary<Op<int32_t>, int32_t, int32_t>;
+  case Type::U64:
+  case Type::B64:
+    return unary<Op<uint64_t>, uint64_t, uint64_t>;
+  case Type::S64:
+    return unary<Op<int64_t>, int64_t, int64_t>;
+  default:
+    return nullptr;
+  }
+}
+
+template <template <class> class Op> Handler binaryOf(Type type) {
+  switch (type) {
+  case Type::U16:
+  case Type::B16:
+    return binary<Op<uint16_t>, uint16_t, uint16_t, uint16_t>;
+  case Type::S16:
+    return binary<Op<int16_t>, int16_t, int16_t, int16_t>;
+  case Type::U32:
+  case Type::B32:
+    return binary<Op<uint32_t>, uint32_t, uint32_t, uint32_t>;
+  case Type::S32:
+    return binary<Op<int32_t>, int32_t, int32_t, int32_t>;
+  case Type::U64:
+  case Type::B64:
+    return binary<Op<uint64_t>, uint64_t, uint64_t, uint64_t>;
+  case Type::S64:
+    return binary<Op<int64_t>, int64_t, int64_t, int64_t>;
+  default:
+    return nullptr;
+  }
+}
+
+template <template <class> class Op> Handler ternaryOf(Type type) {
+  switch (type) {
+  case Type::U16:
+  case Type::B16:
+    return ternary<Op<uint16_t>, uint16_t, uint16_t, uint16_t, uint16_t>;
+  case Type::S16:
+    return ternary<Op<int16_t>, int16_t, int16_t, int16_t, int16_t>;
+  case Type::U32:
+  case Type::B32:
+    return ternary<Op<uint32_t>, uint32_t, uint32_t, uint32_t, uint32_t>;
+  case Type::S32:
+    return ternary<Op<int32_t>, int32_t, int32_t, int32_t, int32_t>;
+  case Type::U64:
+  case Type::B64:
+    return ternary<Op<uint64_t>, uint64_t, uint64_t, uint64_t, uint64_t>;
+  case Type::S64:
+    return ternary<Op<int64_t>, int64_t, int64_t, int64_t, int64_t>;
+  default:
+    return nullptr;
+  }
+}
+
+} // namespace ptx
+
+#endif

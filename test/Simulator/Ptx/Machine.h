@@ -1,0 +1,176 @@
+//===- Machine.h - one launch ---------------------------------------------===//
+//
+// Blocks run one after the other, in random order; warps of a block, and lanes of a warp that are
+// apart, in turns of random length. What depends on such orders is found by clocks, not by luck:
+// see Tracking.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_MACHINE_H
+#define TPC_TEST_SIMULATOR_MACHINE_H
+
+#include "Warp.h"
+
+#include <memory>
+
+namespace ptx {
+
+/// Ends a launch.
+struct Stop {};
+
+enum class AccessKind : uint8_t { Read, Write, Atomic };
+
+/// What lanes want of memory at once.
+struct Request {
+  Mask lanes = 0;
+  AccessKind kind = AccessKind::Read;
+  bool strong = false;   // of a scope: atomic to other such accesses
+  bool readOnly = false; // .nc
+  unsigned bytes = 0;    // of each lane
+  const uint64_t *addresses = nullptr;
+};
+
+/// A piece of memory that lanes meet in.
+struct Region {
+  uint8_t *data = nullptr;
+  uint8_t *written = nullptr;
+  Shadow *shadow = nullptr;         // null: nobody else can reach it
+  Allocation *allocation = nullptr; // of global memory
+};
+
+/// Arrivals at one of a block's barriers.
+struct Barrier {
+  std::vector<unsigned> warps;
+  uint32_t pc = 0;
+  uint32_t threads = 0; // that it waits for; 0: all
+};
+
+class Machine {
+public:
+  Machine(const Module &module, const Kernel &kernel, Memory &memory, const LaunchConfig &config,
+          std::vector<uint8_t> parameters, Result &result);
+  void run();
+  /// Adds up what was counted by allocation.
+  void collect();
+
+  uint64_t seed() const { return config.seed; }
+  const uint8_t *parameterData() const { return parameters.data(); }
+  uint64_t clockNow() const { return executed; }
+  Counters &counters() { return result.counters; }
+
+  /// Notes a finding about a lane; the same instruction has each kind once.
+  void report(Check check, Warp &warp, unsigned lane, const std::string &message);
+  /// The same, and ends the launch.
+  [[noreturn]] void stop(Check check, Warp &warp, unsigned lane, const std::string &message);
+  void reportUndefined(Warp &warp, const Inst &inst, Mask mask);
+
+  // ---- memory: Tracking.cpp ----
+
+  /// Checks a request to one space, counts it, and calls f(region, lanes, offsets) for each region.
+  template <class F> void access(Warp &warp, const Inst &inst, const Request &request, F f) {
+    uint64_t offsets[warpSize];
+    if (inst.space != Space::Generic)
+      return accessSpace(warp, inst.space, request, offsets, f);
+    // A generic address says itself which space it is in.
+    Mask shared = 0, local = 0;
+    uint64_t own[warpSize];
+    forLanes(request.lanes, [&](unsigned lane) {
+      uint64_t address = request.addresses[lane];
+      own[lane] = address;
+      if (address - sharedWindow < windowBytes)
+        shared |= Mask(1) << lane, own[lane] -= sharedWindow;
+      else if (address - localWindow < windowBytes)
+        local |= Mask(1) << lane, own[lane] -= localWindow;
+    });
+    for (auto [space, lanes] : {std::pair(Space::Global, request.lanes & ~shared & ~local),
+                                std::pair(Space::Shared, shared), std::pair(Space::Local, local)}) {
+      Request part = request;
+      part.addresses = own;
+      part.lanes = lanes;
+      if (lanes)
+        accessSpace(warp, space, part, offsets, f);
+    }
+  }
+
+  /// All lanes of a set have seen what each of them did before.
+  void syncLanes(Warp &warp, Mask lanes);
+
+private:
+  template <class F>
+  void accessSpace(Warp &warp, Space space, const Request &request, uint64_t *offsets, F f) {
+    Mask left = request.lanes;
+    while (left) {
+      Region region;
+      Mask lanes = resolve(warp, space, request, left, region, offsets);
+      track(warp, request, lanes, region, offsets);
+      f(region, lanes, offsets);
+      left &= ~lanes;
+    }
+  }
+
+  // ---- Tracking.cpp ----
+  Mask resolve(Warp &warp, Space space, const Request &request, Mask left, Region &region,
+               uint64_t *offsets);
+  Mask resolveGlobal(Warp &warp, const Request &request, Mask left, Region &region,
+                     uint64_t *offsets);
+  void track(Warp &warp, const Request &request, Mask lanes, Region &region,
+             const uint64_t *offsets);
+  void trackRead(Warp &warp, unsigned lane, Cell &cell, Record self, const Request &request,
+                 const Region &region, uint64_t offset);
+  void trackWrite(Warp &warp, unsigned lane, Cell &cell, Record self, const Request &request,
+                  const Region &region, uint64_t offset);
+  void reportRace(Warp &warp, unsigned lane, const Request &request, Record other, uint32_t at,
+                  bool otherWrites, const Region &region, uint64_t offset);
+  bool ordered(const Warp &warp, unsigned lane, Record record) const;
+  Record recordOf(const Warp &warp, unsigned lane) const;
+  void countGlobal(const Request &request, Mask lanes, Allocation &allocation);
+  void countShared(const Request &request, Mask lanes);
+  std::string where(const Region &region, uint64_t offset) const;
+
+  // ---- Machine.cpp ----
+  void runBlock(uint64_t block);
+  void prepareWarp(Warp &warp);
+  void checkConfig();
+  Dim3 threadOf(const Warp &warp, unsigned lane) const;
+  Dim3 blockOf(uint64_t linear) const;
+
+  // ---- Schedule.cpp ----
+  bool runs(const Warp &warp) const;
+  void turn(Warp &warp);
+  void runGroup(Warp &warp, Group group, unsigned budget);
+  bool branchIndexed(Warp &warp, const Inst &inst, Group &group);
+  bool arriveLanes(Warp &warp, const Inst &inst, Group &group);
+  bool arriveBarrier(Warp &warp, const Inst &inst, Group &group);
+  void takeWaiting(Warp &warp, Group &group);
+  void release(Barrier &barrier);
+  [[noreturn]] void stopStuck();
+  uint64_t random() {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state * 0x2545f4914f6cdd1d >> 20;
+  }
+
+  const Module &module;
+  const Kernel &kernel;
+  Memory &memory;
+  const LaunchConfig &config;
+  std::vector<uint8_t> parameters;
+  Result &result;
+  std::vector<std::unique_ptr<Warp>> warps;
+  uint64_t block = 0; // which runs, row by row
+  uint64_t state;
+  uint64_t executed = 0;
+  uint32_t launchId;
+  uint32_t sharedEpoch = 0;
+  std::vector<uint8_t> shared, sharedWritten, sharedOwner;
+  Shadow sharedShadow;
+  std::map<uint32_t, Barrier> barriers;
+  std::map<const Allocation *, Traffic> traffic;
+  Allocation *lastCounted = nullptr;
+  Traffic *lastTraffic = nullptr;
+};
+
+} // namespace ptx
+
+#endif

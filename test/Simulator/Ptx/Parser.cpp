@@ -1,0 +1,258 @@
+//===- Parser.cpp - directives and declarations ---------------------------===//
+
+#include "Parser.h"
+
+using namespace ptx;
+
+// Lines for debuggers say nothing about what a program does.
+void Parser::skipDebug() {
+  if (accept(".section")) {
+    while (!accept("}"))
+      if (take().kind == Token::End)
+        fail("'}' of .section is missing");
+    return;
+  }
+  uint32_t line = take().line;
+  while (peek().line == line && peek().kind != Token::End)
+    take();
+}
+
+void Parser::run() {
+  while (peek().kind != Token::End) {
+    if (accept(".version")) {
+      program.version = take().text;
+    } else if (accept(".target")) {
+      program.target = takeWord("an architecture");
+      while (accept(","))
+        takeWord("an option of .target");
+    } else if (accept(".address_size")) {
+      if (takeInteger() != 64)
+        fail("only .address_size 64 is known here");
+    } else if (peek().is(".file") || peek().is(".loc") || peek().is(".section")) {
+      skipDebug();
+    } else {
+      bool external = false;
+      for (;; take()) {
+        if (peek().is(".extern"))
+          external = true;
+        else if (!peek().is(".visible") && !peek().is(".weak"))
+          break;
+      }
+      if (accept(".entry")) {
+        parseEntry();
+      } else if (accept(".shared")) {
+        moduleShared.push_back(parseVariable(Space::Shared, external));
+      } else if (accept(".global")) {
+        program.variables.push_back(parseVariable(Space::Global, external));
+      } else if (accept(".const")) {
+        program.variables.push_back(parseVariable(Space::Const, external));
+      } else if (peek().is(".func")) {
+        fail("functions are not known here: kernels must be inlined into one entry");
+      } else {
+        fail("unknown directive '" + std::string(peek().text) + "'");
+      }
+    }
+  }
+  if (program.version.empty() || program.target.empty())
+    fail("a PTX text begins with .version and .target");
+}
+
+Variable Parser::parseVariable(Space space, bool external) {
+  Variable variable;
+  variable.space = space;
+  variable.external = external;
+  Type type = Type::None;
+  bool aligned = false;
+  while (peek().kind == Token::Word && peek().text[0] == '.') {
+    if (accept(".align")) {
+      variable.alignment = uint32_t(takeInteger());
+      aligned = true;
+    } else if (auto known = parseType(peek().text.substr(1)); known && bitsOf(*known)) {
+      type = *known;
+      take();
+    } else {
+      fail("unknown attribute '" + std::string(peek().text) + "' of a variable");
+    }
+  }
+  if (type == Type::None)
+    fail("a variable without a type");
+  if (!aligned)
+    variable.alignment = bytesOf(type);
+  variable.name = takeWord("a name");
+  uint64_t count = 1;
+  bool open = false;
+  while (accept("[")) {
+    if (accept("]")) {
+      open = true;
+      count = 0;
+      continue;
+    }
+    count *= takeInteger();
+    expect("]");
+  }
+  variable.bytes = count * bytesOf(type);
+  if (accept("="))
+    parseInitializer(variable, type);
+  if (open && !external)
+    fail("an array without a size that is not .extern");
+  if (external && space != Space::Shared)
+    fail("an .extern variable that no one text defines");
+  expect(";");
+  return variable;
+}
+
+void Parser::parseInitializer(Variable &variable, Type type) {
+  variable.initialized = true;
+  auto addValue = [&] {
+    bool minus = accept("-");
+    Token token = take();
+    if (token.kind != Token::Number)
+      throw TextError(token.line, "only numbers are known in an initializer, not '" +
+                                      std::string(token.text) + "'");
+    uint64_t bits = parseNumber(token).bits;
+    if (minus)
+      bits = -bits;
+    for (unsigned byte = 0; byte < bytesOf(type); ++byte)
+      variable.data.push_back(uint8_t(bits >> (8 * byte)));
+  };
+  if (!accept("{"))
+    return addValue();
+  unsigned depth = 1;
+  while (depth) {
+    if (accept("{"))
+      ++depth;
+    else if (accept("}"))
+      --depth;
+    else if (!accept(","))
+      addValue();
+  }
+  if (variable.data.size() > variable.bytes)
+    fail("more values than '" + variable.name + "' has room for");
+}
+
+void Parser::parseParameters(Kernel &kernel) {
+  if (!accept("("))
+    return;
+  uint32_t offset = 0;
+  while (!accept(")")) {
+    expect(".param");
+    Parameter parameter;
+    Type type = Type::None;
+    unsigned alignment = 0;
+    bool pointer = false;
+    while (peek().kind == Token::Word && peek().text[0] == '.') {
+      if (accept(".align")) {
+        // Behind .ptr it is of what is pointed to.
+        auto value = uint32_t(takeInteger());
+        alignment = pointer ? alignment : value;
+      } else if (accept(".ptr")) {
+        pointer = true;
+      } else if (pointer && parseSpace(peek().text.substr(1))) {
+        take();
+      } else if (auto known = parseType(peek().text.substr(1)); known && bitsOf(*known)) {
+        type = *known;
+        take();
+      } else {
+        fail("unknown attribute '" + std::string(peek().text) + "' of a parameter");
+      }
+    }
+    parameter.name = takeWord("a name");
+    parameter.bytes = bytesOf(type);
+    if (accept("[")) {
+      parameter.bytes *= uint32_t(takeInteger());
+      expect("]");
+    }
+    if (!parameter.bytes)
+      fail("a parameter without bytes");
+    parameter.alignment = alignment ? alignment : bytesOf(type);
+    offset = (offset + parameter.alignment - 1) / parameter.alignment * parameter.alignment;
+    parameter.offset = offset;
+    offset += parameter.bytes;
+    kernel.info.parameters.push_back({parameter.name, parameter.bytes});
+    kernel.parameters.push_back(std::move(parameter));
+    if (!peek().is(")"))
+      expect(",");
+  }
+  kernel.parameterBytes = offset;
+}
+
+void Parser::parseTuning(Kernel &kernel) {
+  auto takeSizes = [&] {
+    std::array<uint32_t, 3> sizes{1, 1, 1};
+    size_t count = 0;
+    do
+      sizes[std::min<size_t>(count++, 2)] = uint32_t(takeInteger());
+    while (accept(","));
+    return sizes;
+  };
+  while (!peek().is("{")) {
+    if (accept(".reqntid")) {
+      kernel.info.block = takeSizes();
+    } else if (accept(".maxntid")) {
+      auto sizes = takeSizes();
+      kernel.info.maxThreads = sizes[0] * sizes[1] * sizes[2];
+    } else if (accept(".minnctapersm") || accept(".maxnreg") || accept(".maxnctapersm")) {
+      takeInteger();
+    } else if (accept(".pragma")) {
+      take();
+      accept(";");
+    } else {
+      fail("unknown directive '" + std::string(peek().text) + "' of an entry");
+    }
+  }
+}
+
+void Parser::parseEntry() {
+  auto kernel = std::make_unique<Kernel>();
+  kernel->info.name = takeWord("a name");
+  if (program.find(kernel->info.name))
+    fail("a second entry '" + kernel->info.name + "'");
+  parseParameters(*kernel);
+  parseTuning(*kernel);
+  kernel->shared = moduleShared;
+  Body body;
+  parseBody(*kernel, body);
+  layoutShared(*kernel, body);
+  decode(body, program, *kernel);
+  kernel->info.instructions = uint32_t(kernel->code.size());
+  program.kernels.push_back(std::move(kernel));
+}
+
+void Parser::layoutShared(Kernel &kernel, const Body &body) {
+  std::set<std::string_view> used;
+  for (const Statement &statement : body.statements)
+    for (const Operand &operand : statement.operands)
+      used.insert(operand.name);
+  std::erase_if(kernel.shared, [&](const Variable &one) { return !used.contains(one.name); });
+  // Sizes that a launch gives come last. Gaps show what goes past an end.
+  std::vector<Variable> ordered;
+  for (bool external : {false, true})
+    for (const Variable &one : kernel.shared)
+      if (one.external == external)
+        ordered.push_back(one);
+  kernel.shared = std::move(ordered);
+  uint64_t offset = spaceBegin;
+  for (Variable &variable : kernel.shared) {
+    uint64_t alignment = std::max<uint64_t>(variable.alignment, 1);
+    offset = (offset + alignment - 1) / alignment * alignment;
+    variable.address = offset;
+    if (!variable.external)
+      kernel.info.sharedBytes += uint32_t(variable.bytes);
+    // A multiple of all banks, so that the gap changes no conflicts.
+    offset += variable.external ? 0 : (variable.bytes + 127) / 128 * 128 + 128;
+  }
+  kernel.sharedBytes = uint32_t(offset);
+}
+
+std::optional<Module> ptx::parse(std::string_view text, std::string &error) {
+  auto program = std::make_shared<Program>();
+  try {
+    Parser(text, *program).run();
+  } catch (const TextError &wrong) {
+    error = wrong.what();
+    return std::nullopt;
+  }
+  Module module;
+  module.program = std::move(program);
+  return module;
+}

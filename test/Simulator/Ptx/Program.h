@@ -1,0 +1,159 @@
+//===- Program.h - a decoded PTX text -------------------------------------===//
+//
+// Instructions are decoded once: each is a function over the lanes of a warp, and offsets of its
+// operands in the warp's register file. Immediates and special registers lie in the same file.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_PROGRAM_H
+#define TPC_TEST_SIMULATOR_PROGRAM_H
+
+#include "Ptx.h"
+#include "Types.h"
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace ptx {
+
+constexpr unsigned warpSize = 32;
+using Mask = uint32_t; // of lanes
+constexpr Mask allLanes = ~Mask(0);
+
+class Warp;
+struct Inst;
+using Handler = void (*)(Warp &, const Inst &, Mask);
+
+/// A register in a warp's file: where its values begin. The word headerBytes before them is the
+/// mask of lanes that have a value.
+using Slot = uint32_t;
+constexpr unsigned headerBytes = 32;
+
+/// What the loop over instructions has to know of one.
+enum class Flow : uint8_t {
+  Plain,   // reads all sources, writes dst
+  Custom,  // says itself which lanes have values
+  Branch,  // target
+  Indexed, // brx.idx: targets
+  Exit,
+  Trap,
+  Warp,    // waits for the lanes of a mask: shfl, vote, …
+  Barrier, // waits for warps
+};
+
+struct Inst {
+  Handler run = nullptr;
+  Slot dst = 0;
+  Slot src[4] = {0, 0, 0, 0}; // those not used: a slot that always has values
+  Slot guard = 0;             // 0: none
+  bool guardNegated = false;
+  Flow flow = Flow::Plain;
+  Class cls = Class::Move;
+  Type type = Type::None, type2 = Type::None;
+  Space space = Space::Generic;
+  uint8_t mode = 0; // an enum of the group that the instruction is of
+  uint8_t flags = 0;
+  uint8_t bytes = 0;   // of one element in memory
+  uint8_t vector = 1;  // elements
+  uint32_t list = 0;   // its slots, in Kernel::lists; or targets
+  uint32_t target = 0; // of a branch
+  int64_t offset = 0;  // of an address
+  uint32_t line = 0;   // in the text
+  uint32_t text = 0;   // in Kernel::texts
+  bool join = false;   // where branches meet again
+};
+
+/// A variable of the module, or of a function's body.
+struct Variable {
+  std::string name;
+  Space space = Space::Global;
+  uint64_t bytes = 0;
+  uint32_t alignment = 1;
+  bool external = false; // a shared array of which a launch gives the size
+  bool initialized = false;
+  std::vector<uint8_t> data;
+  uint64_t address = 0; // in shared or local memory: offset
+};
+
+struct Parameter {
+  std::string name;
+  uint32_t bytes = 0;
+  uint32_t alignment = 1;
+  uint32_t offset = 0;
+};
+
+enum class Special : uint8_t {
+  TidX,
+  TidY,
+  TidZ,
+  NtidX,
+  NtidY,
+  NtidZ,
+  CtaidX,
+  CtaidY,
+  CtaidZ,
+  NctaidX,
+  NctaidY,
+  NctaidZ,
+  LaneId,
+  WarpId,
+  NwarpId,
+  MaskEq,
+  MaskLe,
+  MaskLt,
+  MaskGe,
+  MaskGt,
+  DynamicSharedBytes,
+  TotalSharedBytes,
+  NumSpecial
+};
+
+/// A register that holds the same in all warps: an immediate.
+struct Constant {
+  Slot slot;
+  unsigned bytes; // per lane; 0: a predicate
+  uint64_t value;
+};
+
+/// The address of a module's variable, known at launch.
+struct AddressUse {
+  Slot slot;
+  uint32_t variable; // of Program::variables
+  int64_t offset;
+};
+
+struct Kernel {
+  KernelInfo info;
+  std::vector<Parameter> parameters;
+  uint32_t parameterBytes = 0;
+  std::vector<Inst> code;
+  std::vector<std::string> texts;
+  std::vector<Slot> lists; // slots, and targets
+  uint32_t fileBytes = 0;  // of a warp's registers
+  std::vector<Slot> slots; // of registers that a block begins without
+  std::vector<Constant> constants;
+  std::vector<AddressUse> addresses;
+  std::vector<std::pair<Special, Slot>> specials;
+  std::vector<Variable> shared; // static, then extern
+  uint32_t sharedBytes = 0;     // of the layout
+  uint32_t localBytes = 0;      // per thread
+};
+
+struct Program {
+  std::string version, target;
+  std::vector<Variable> variables; // .global and .const
+  std::vector<std::unique_ptr<Kernel>> kernels;
+
+  const Kernel *find(std::string_view name) const;
+};
+
+/// Where state spaces lie among generic addresses, and where shared and local memory begin in their
+/// own.
+constexpr uint64_t sharedWindow = 0x0100'0000'0000, localWindow = 0x0200'0000'0000;
+constexpr uint64_t windowBytes = uint64_t(1) << 32;
+constexpr uint32_t spaceBegin = 1024; // so that null is no address of either
+
+} // namespace ptx
+
+#endif

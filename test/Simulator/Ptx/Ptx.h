@@ -1,0 +1,173 @@
+//===- Ptx.h - runs PTX text on a host ------------------------------------===//
+//
+// What others include. Parses the PTX text that ships, once, and runs kernels of it over memory
+// that knows which bytes exist, who wrote them and when. What a device would leave undefined is a
+// finding. Standard C++ only; nothing here throws at its callers.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_PTX_H
+#define TPC_TEST_SIMULATOR_PTX_H
+
+#include "DeviceMemory.h"
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ptx {
+
+struct Program; // what a text becomes: Program.h
+
+struct Dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+  uint64_t count() const { return uint64_t(x) * y * z; }
+  bool operator==(const Dim3 &) const = default;
+};
+
+struct ParameterInfo {
+  std::string name;
+  uint32_t bytes = 0;
+};
+
+struct KernelInfo {
+  std::string name;
+  std::vector<ParameterInfo> parameters;
+  uint32_t instructions = 0;
+  uint32_t sharedBytes = 0;        // of its static arrays
+  bool dynamicShared = false;      // reads an extern array
+  std::array<uint32_t, 3> block{}; // .reqntid, or zeros
+  uint32_t maxThreads = 0;         // .maxntid, or 0
+};
+
+/// A parsed text. Copies share it; it never changes.
+class Module {
+public:
+  std::vector<KernelInfo> kernels() const;
+  /// Such as "sm_80" and "7.0".
+  std::string target() const;
+  std::string version() const;
+
+  std::shared_ptr<const Program> program;
+};
+
+/// Nothing, and an error with its line, where the text has anything that this interpreter does not
+/// know: it is never left out silently.
+std::optional<Module> parse(std::string_view text, std::string &error);
+
+/// The bytes of one kernel parameter.
+struct Argument {
+  std::vector<uint8_t> bytes;
+
+  template <class T> static Argument of(T value) {
+    Argument made;
+    auto raw = std::bit_cast<std::array<uint8_t, sizeof(T)>>(value);
+    made.bytes.assign(raw.begin(), raw.end());
+    return made;
+  }
+  static Argument pointer(uint64_t address) { return of(address); }
+};
+
+enum class Check : uint8_t {
+  Launch,          // grid, block, shared memory or parameters that the kernel cannot have
+  Memory,          // bounds, alignment, use after free, writes to what is read-only
+  Initialization,  // reads of what nobody wrote
+  Race,            // accesses that no barrier orders
+  Synchronization, // divergent barriers, missing lanes, deadlock
+  Trap,            // trap
+  Limit,           // more instructions than allowed
+};
+
+std::string_view nameOf(Check check);
+
+struct Finding {
+  Check check = Check::Launch;
+  std::string kernel;
+  uint32_t line = 0; // of the PTX text, from 1; 0: of no instruction
+  std::string text;  // of that instruction
+  Dim3 block{0, 0, 0}, thread{0, 0, 0};
+  std::string message;
+  uint64_t count = 1; // how often this instruction had it
+
+  std::string str() const;
+};
+
+/// Classes of instructions, for counters.
+enum class Class : uint8_t {
+  Move,
+  Integer,
+  Float,
+  Approximate,
+  Convert,
+  Compare,
+  Control,
+  Barrier,
+  Shuffle,
+  Atomic,
+  Global,
+  Shared,
+  Local,
+  Parameter,
+  NumClasses
+};
+
+std::string_view nameOf(Class cls);
+
+/// What accesses to global memory took. A sector has 32 bytes; sectors are counted for each request
+/// of a warp, without any cache.
+struct Traffic {
+  uint64_t readRequests = 0, writeRequests = 0;
+  uint64_t readSectors = 0, writtenSectors = 0;
+  uint64_t readBytes = 0, writtenBytes = 0;                 // of all lanes together
+  uint64_t distinctReadBytes = 0, distinctWrittenBytes = 0; // each byte once a launch
+
+  Traffic &operator+=(const Traffic &other);
+};
+
+struct Counters {
+  std::array<uint64_t, size_t(Class::NumClasses)> instructions{}; // of warps
+  uint64_t laneInstructions = 0;                                  // of threads
+  Traffic global;
+  std::map<std::string, Traffic> allocations; // the same by name of allocation
+  uint64_t sharedRequests = 0;                // of warps
+  uint64_t sharedCycles = 0;                  // what they take
+  uint64_t sharedConflicts = 0; // of these, because lanes want other words of one bank
+  uint64_t barriers = 0;        // of blocks
+  uint64_t divergentBranches = 0;
+
+  uint64_t total() const;
+  Counters &operator+=(const Counters &other);
+  std::string str() const;
+};
+
+struct LaunchConfig {
+  Dim3 grid, block;
+  uint32_t sharedBytes = 0; // dynamic
+  uint64_t seed = 0;        // of the order of blocks, warps and lanes, and of what is approximate
+  uint64_t maxInstructions = uint64_t(1) << 32; // of warps
+  size_t maxFindings = 20;
+};
+
+struct Result {
+  std::vector<Finding> findings;
+  Counters counters;
+  bool completed = false; // every thread came to its end
+  bool clean() const { return completed && findings.empty(); }
+  /// All findings, one a line.
+  std::string str() const;
+};
+
+/// Runs one grid to its end. Findings that a device would stop at (bounds, deadlock, trap) end it.
+Result launch(const Module &module, std::string_view kernel, std::span<const Argument> arguments,
+              Memory &memory, const LaunchConfig &config);
+
+} // namespace ptx
+
+#endif

@@ -1,0 +1,65 @@
+//===- Warp.h - one warp: registers, and where its lanes are --------------===//
+
+#ifndef TPC_TEST_SIMULATOR_WARP_H
+#define TPC_TEST_SIMULATOR_WARP_H
+
+#include "Program.h"
+
+#include <array>
+#include <bit>
+#include <vector>
+
+namespace ptx {
+
+class Machine;
+
+/// Lanes at one instruction. They need not be all that are there: lanes of a warp run apart until
+/// they meet again.
+struct Group {
+  enum State : uint8_t { Runs, Parked, WaitsForLanes, WaitsForWarps } state = Runs;
+  uint32_t pc = 0;
+  Mask lanes = 0;
+};
+
+/// Calls f with each lane of a mask.
+template <class F> inline void forLanes(Mask mask, F f) {
+  for (; mask; mask &= mask - 1)
+    f(unsigned(std::countr_zero(mask)));
+}
+
+class Warp {
+public:
+  Warp(Machine &machine, const Kernel &kernel, unsigned index);
+
+  template <class T> T *data(Slot slot) { return reinterpret_cast<T *>(file + slot); }
+  Mask &predicate(Slot slot) { return *reinterpret_cast<Mask *>(file + slot); }
+  /// The lanes that have a value.
+  Mask &defined(Slot slot) { return *reinterpret_cast<Mask *>(file + slot - headerBytes); }
+
+  /// For a new block: no register has a value, all lanes at the beginning.
+  void reset(Mask threads);
+
+  Machine &machine;
+  const Kernel &kernel;
+  const unsigned index; // in its block
+  Mask exists = 0;
+  Mask alive = 0;
+  std::vector<Group> groups;
+  uint32_t pc = 0;            // of the instruction that runs
+  std::vector<uint8_t> local; // of all lanes, one after the other
+  std::vector<uint8_t> localWritten;
+
+  // What of others is known to be over, as clocks: of the lanes of this warp, by lane, and of other
+  // warps. An access of an earlier clock than that is ordered.
+  std::array<uint32_t, warpSize> clock{};
+  std::array<std::array<uint32_t, warpSize>, warpSize> lanesSeen{};
+  std::vector<uint32_t> warpsSeen;
+
+private:
+  std::vector<uint64_t> storage;
+  uint8_t *file;
+};
+
+} // namespace ptx
+
+#endif
