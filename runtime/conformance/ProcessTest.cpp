@@ -220,6 +220,27 @@ TEST_P(Processes, WhoIsFrozenEndsTheRun) {
   }
 }
 
+TEST_P(Processes, TheLowestRankThatIsLeftSaysWhy) {
+  for (const char *what : {"kill-first 2 60", "stop-first 2 60", "kill-first 3 60"}) {
+    Ending e = run(4, what);
+    EXPECT_NE(e.status, 0);
+    EXPECT_TRUE(e.errors().starts_with(*what == 'k' ? "rank 0 (tp 0) has ended without a word"
+                                                    : "rank 0 (tp 0) is frozen: its process"))
+        << what << "\n"
+        << e.err;
+    expectGone(e, 4);
+  }
+}
+
+TEST_P(Processes, NobodyWhoIsFrozenIsLeftBehind) {
+  // Under a launcher that waits for all, whatever happens.
+  Ending e = isMpi() ? mpi(4, "stop-last 2 60") : tcp(4, "stop-last 2 60", "plain");
+  EXPECT_NE(e.status, 0);
+  EXPECT_NE(e.status, 124); // it had to be stopped
+  EXPECT_NE(e.errors().find(" is frozen: its process was stopped"), std::string::npos) << e.err;
+  expectGone(e, 4);
+}
+
 TEST_P(Processes, WhoIsFrozenAtTheStartOrTheEndEndsTheRun) {
   struct {
     const char *what, *said;
@@ -260,6 +281,12 @@ TEST_P(Processes, AllRanksAgreeOnWhatIsSaid) {
   EXPECT_FAILS(run(3, "digest 2"),
                "rank 2 does not run the same as rank 0: another schedule (rank 0 has the same); "
                "start the same executable with the same arguments and weights everywhere");
+}
+
+TEST(Tcp, AMessageWaitsInSharedMemory) {
+  Ending e = tcp(2, "cross 0 20");
+  EXPECT_EQ(e.status, 0) << e.err;
+  EXPECT_EQ(e.out, "tcp: 2 ranks, 64\n");
 }
 
 TEST(Mpi, ALevelWithoutThreadsIsRefused) {

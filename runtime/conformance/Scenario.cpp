@@ -1,7 +1,8 @@
 //===- Scenario.cpp - programs that end in various ways -------------------===//
 //
 // tpc-rt-scenario WHAT [RANK [TIMEOUT]]: runs some collectives on two ranks or on as many as the
-// launcher has, and then something happens on RANK. ProcessTest.cpp looks at how the program ends.
+// launcher has, and then something happens on RANK (kill-first, stop-first, stop-last: on so many
+// ranks). ProcessTest.cpp looks at how the program ends.
 //
 //===----------------------------------------------------------------------===//
 
@@ -122,12 +123,23 @@ int main(int argc, char **argv) {
       allReduce(ctx, data.data(), data.size());
     if (what == "gather")
       gatherTooMuch(ctx, rank);
+    if (what == "cross") { // all send before they receive, as no transport has to allow
+      std::vector<float> activations(512 * 768);
+      tpc_send(&ctx, 0, TPC_F32, activations.data(), activations.size(), (ctx.rank + 1) % ranks);
+      tpc_recv(&ctx, 0, TPC_F32, activations.data(), activations.size(),
+               (ctx.rank + ranks - 1) % ranks);
+    }
     if (what == "deadlock") // all receive, and nobody sends
       tpc_recv(&ctx, 0, TPC_F32, data.data(), 1, (ctx.rank + 1) % ranks);
     if (ctx.rank == rank) {
       if (what == "leave")
         return;
       happen(ctx, what);
+    }
+    if (bool first = what.ends_with("-first"); first || what.ends_with("-last")) {
+      ctx.transport->barrier(ctx);
+      if (first ? ctx.rank < rank : ctx.rank >= ranks - rank)
+        std::raise(what.starts_with("kill") ? SIGKILL : SIGSTOP);
     }
     for (int i = 0; i < 3; ++i)
       allReduce(ctx, data.data(), data.size());

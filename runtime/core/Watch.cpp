@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fstream>
 #include <poll.h>
+#include <sstream>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -33,14 +35,30 @@ struct VerdictText {
   int32_t sayWaits;
 };
 
-/// 'T' stopped, 't' held by a debugger, another letter, or 0 if it cannot be seen.
-char stateOf(int64_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  size_t at = line.rfind(')');
-  return at != std::string::npos && at + 2 < line.size() ? line[at + 2] : 0;
-}
+/// What can be seen of a process of this host.
+struct Sight {
+  /// 'T' stopped, 't' held by a debugger, another letter, or 0 if there is no such process.
+  char state = 0;
+  /// When it started: a number may be given to another process, later.
+  uint64_t begin = 0;
+
+  explicit Sight(int64_t process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    // The name may have anything in it.
+    size_t at = line.rfind(')');
+    if (at == std::string::npos)
+      return;
+    std::istringstream fields(line.substr(at + 1));
+    std::string field;
+    for (int number = 3; number <= 22 && fields >> field; ++number)
+      if (number == 3)
+        state = field[0];
+      else if (number == 22)
+        begin = std::strtoull(field.c_str(), nullptr, 10);
+  }
+};
 
 void printLine(const char *kind, const std::string &text) {
   std::fprintf(stderr, "%s: %s\n", kind, printable(text).c_str());
@@ -53,6 +71,7 @@ struct Watch::Other {
   std::unique_ptr<Line> line;
   int64_t process = 0;
   bool isNear = false; ///< on this host
+  uint64_t begin = 0;  ///< of the process, if it is near
   Beat beat;
   bool heard = false, saidBye = false, wasTerminated = false;
   double silence = 0, closed = 0, stuck = 0;
@@ -64,6 +83,8 @@ Watch::Watch(int rank, const std::vector<Member> &members, double timeout,
   for (size_t i = 0; i < members.size(); ++i) {
     others[i].process = members[i].process;
     others[i].isNear = members[i].host == members[rank].host;
+    if (others[i].isNear)
+      others[i].begin = Sight(others[i].process).begin;
     if (members[i].socket >= 0)
       others[i].line = std::make_unique<Line>(members[i].socket);
   }
@@ -232,7 +253,7 @@ void Watch::hear(int from, Line::Word word, std::string_view text) {
     std::memcpy(&verdict, text.data(), sizeof(verdict));
     if (verdict.sayWaits)
       sayOwnWait();
-    killFrozen(verdict.culprit);
+    killStopped(verdict.culprit);
     _exit(1);
   }
   case Line::Word::Terminated:
@@ -278,7 +299,7 @@ void Watch::judgeLine(int of, double seconds) {
   other.silence = other.heard ? 0 : other.silence + seconds;
   if (timeout <= 0 || other.silence < silenceOfStopped)
     return;
-  char state = other.isNear ? stateOf(other.process) : 0;
+  char state = stateOf(of);
   if (state == 't')
     other.silence = 0;
   bool stopped = state == 'T';
@@ -362,11 +383,31 @@ void Watch::sayOwnWait() const {
     printLine("note", "waits: " + describeWait(rank, mine));
 }
 
-void Watch::killFrozen(int of) const {
-  // Its line is open, so the process is there, and the number is its own.
-  if (of >= 0 && of < static_cast<int>(others.size()) && of != rank && others[of].isNear &&
-      others[of].process > 1)
-    kill(static_cast<pid_t>(others[of].process), SIGKILL);
+char Watch::stateOf(int of) const {
+  const Other &other = others[of];
+  if (!other.isNear)
+    return 0;
+  Sight sight(other.process);
+  return sight.begin == other.begin ? sight.state : 0;
+}
+
+void Watch::killStopped(int culprit) const {
+  for (size_t i = 0; i < others.size(); ++i) {
+    int of = static_cast<int>(i);
+    if (of == rank || others[i].process <= 1)
+      continue;
+    char state = stateOf(of);
+    if (state == 'T' || (state && of == culprit))
+      kill(static_cast<pid_t>(others[i].process), SIGKILL);
+  }
+}
+
+bool Watch::speaks() const {
+  // Whom this rank cannot see is on another host, where somebody speaks as well.
+  for (int lower = 1; lower < rank; ++lower)
+    if (char state = stateOf(lower); state && !std::strchr("TtZXx", state))
+      return false;
+  return true;
 }
 
 void Watch::tell(int culprit, bool sayWaits) {
@@ -393,16 +434,18 @@ void Watch::tell(int culprit, bool sayWaits) {
 }
 
 void Watch::endAll(const std::string &error, int culprit, bool sayWaits) {
-  // If rank 0 is gone nobody can tell the others: rank 1 speaks, and they wait for it.
+  // If rank 0 is gone nobody can tell the others: the lowest rank that is left speaks. They wait
+  // for it, and it stays for as long, or those that look later would take its place.
+  bool isSpeaker = speaks();
   if (!error.empty())
-    printLine(isHub() || rank == 1 ? "error" : "note", error);
+    printLine(isSpeaker ? "error" : "note", error);
   if (sayWaits)
     sayOwnWait();
   if (isHub())
     tell(culprit, sayWaits);
-  else if (rank != 1)
+  else
     poll(nullptr, 0, 300);
-  killFrozen(culprit);
+  killStopped(culprit);
   _exit(1);
 }
 

@@ -13,8 +13,9 @@
 //     long as somebody computes or transfers, nobody has waited for too long.
 //   * One waits for another that is at the end of the run.
 //
-// Who watches rank 0 are all others; if it is gone, rank 1 says so. The frozen are killed by the
-// processes of their host, so that nothing is left behind.
+// Who watches rank 0 are all others; if it is gone, the lowest rank says so that is left, as far as
+// it can see: once on each host. The frozen are killed by the processes of their host, so that
+// nothing is left behind.
 //
 //===----------------------------------------------------------------------===//
 
@@ -90,7 +91,13 @@ private:
   /// The others are told, and have a moment.
   void tell(int culprit, bool sayWaits);
   void sayOwnWait() const;
-  void killFrozen(int of) const;
+  /// As Sight::state, 0 also if it is on another host.
+  char stateOf(int of) const;
+  /// The processes of this host that cannot end by themselves: all that are stopped, and that of
+  /// `culprit`, if there is one.
+  void killStopped(int culprit) const;
+  /// Whether it is for this rank to say why the run ends.
+  bool speaks() const;
   [[noreturn]] void endByLauncher();
 
   const int rank;

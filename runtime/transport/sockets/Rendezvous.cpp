@@ -44,23 +44,34 @@ std::string secondsOf(const Patience &patience) {
   return text;
 }
 
-/// Why a greeting is not one that rank 0 waits for; empty: it is.
-std::string objection(const Role &role, const Greeting &greeting, const Meeting &meeting) {
+/// Why a greeting is not one that rank 0 waits for, in words for both of them.
+struct Objection {
+  std::string why; ///< empty: it is
+  /// It is of the same run, which therefore cannot come together.
+  bool isFatal = false;
+};
+
+Objection objection(const Role &role, const Greeting &greeting, Meeting &meeting) {
+  std::string rank = "rank " + std::to_string(greeting.rank);
   if (greeting.kind != Greeting::Attend)
-    return "rank 0 is still waiting for others";
+    return {"rank 0 is still waiting for others"};
   if (greeting.run != fnv1a(role.run))
-    return "it belongs to another run: that has " + nameOf(role.run) + ", this rank " +
-           nameOf(greeting.runName);
+    return {"it belongs to another run: rank 0 has " + nameOf(role.run) + ", " + rank + " " +
+            nameOf(greeting.runName)};
   if (greeting.size != static_cast<uint32_t>(role.size))
-    return "it is the first of " + std::to_string(role.size) + " ranks, while this one is of " +
-           std::to_string(greeting.size) +
-           ": the number of ranks (WORLD_SIZE) must be the same everywhere";
+    return {"rank 0 was started as the first of " + std::to_string(role.size) + " ranks, " + rank +
+                " as one of " + std::to_string(greeting.size) +
+                ": the number of ranks (WORLD_SIZE) must be the same everywhere",
+            true};
   if (greeting.rank == 0 || greeting.rank >= greeting.size)
-    return "there is no such rank to wait for";
-  if (meeting.lines[greeting.rank])
-    return "there is a rank " + std::to_string(greeting.rank) +
-           " already: each process needs a RANK of its own";
-  return "";
+    return {"there is no such rank to wait for", true};
+  Socket &line = meeting.lines[greeting.rank];
+  // Who has ended meanwhile may be started again.
+  if (line && isClosed(line.get()))
+    line = Socket();
+  if (line)
+    return {"there is a " + rank + " already: each process needs a RANK of its own", true};
+  return {};
 }
 
 } // namespace
@@ -109,7 +120,6 @@ bool receiveAll(const Role &role, const Attendee &self, Socket listener, const s
   Reception reception(std::move(listener));
   std::string refused;
   for (;;) {
-    // Who has ended meanwhile may be started again.
     std::vector<int> absent;
     for (int rank = 1; rank < role.size; ++rank) {
       if (meeting.lines[rank] && isClosed(meeting.lines[rank].get()))
@@ -130,10 +140,15 @@ bool receiveAll(const Role &role, const Attendee &self, Socket listener, const s
         error += "; " + strangers;
       return false;
     }
-    std::string why = objection(role, greeting, meeting);
+    auto [why, isFatal] = objection(role, greeting, meeting);
     Answer answer(why);
     Patience some(5);
     bool answered = writeAll(socket.get(), &answer, sizeof(answer), some);
+    if (isFatal) {
+      error = "a process that came to " + where + " as rank " + std::to_string(greeting.rank) +
+              " was refused: " + why;
+      return false;
+    }
     if (!why.empty()) {
       refused = "rank " + std::to_string(greeting.rank) + " of " + std::to_string(greeting.size) +
                 " (" + why + ")";

@@ -132,7 +132,9 @@ struct Layout {
       capacity /= 2;
   }
   size_t ranks;
-  uint64_t capacity = 256 << 10;
+  /// Activations fit: of a message that does not, each piece costs both sides a sleep where there
+  /// are more ranks than cores.
+  uint64_t capacity = 2 << 20;
   static constexpr uint64_t first = 4096;
 
   uint64_t stride() const { return sizeof(Ring::Head) + capacity; }

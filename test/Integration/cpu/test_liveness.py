@@ -88,12 +88,13 @@ def check(program, transport, fate, seed, log):
         until(lambda: named.search(steps.said()))
         seconds = time.monotonic() - begin
         until(lambda: steps.run.poll() is not None and not processes_of(program.path))
-        took[transport, fate].append((seconds, time.monotonic() - begin))
+        gone = time.monotonic() - begin
         assert steps.run.wait() != 0
         said = steps.said()
     # What it was at last: of the program's communication with its node, or between the steps of --bench.
     assert re.search(r"last seen (in|computing, behind) (\w+ of '/?\w[^']*' over '|a barrier of all ranks|the assembling of outputs)", said), said
     assert len(re.findall(r"^error: ", said, re.M)) == 1, said
+    return seconds, gone
 
 
 @pytest.mark.parametrize("fate", FATES)
@@ -109,12 +110,19 @@ def test_who_dies_is_named(tpcc, mpi, tmp_path, transport, fate):
 @pytest.mark.parametrize("transport", ["tcp", "mpi"])
 def test_who_dies_is_named_always(tpcc, mpi, tmp_path, transport, fate, seed):
     grid = [Grid(tp=2), Grid(tp=2, pp=2), Grid(tp=3), Grid(tp=2, dp=2)][seed % 4]
-    check(tpcc.compile(MODELS / "gpt2-tiny.onnx", grid), transport, fate, seed, tmp_path / "log")
+    program = tpcc.compile(MODELS / "gpt2-tiny.onnx", grid)
+    # By the clock, because it is promised; again if it took longer, because the machine may be busy.
+    tries = []
+    while not tries or (tries[-1][0] > PROMISED[transport, fate] and len(tries) < 3):
+        tries.append((*check(program, transport, fate, seed, tmp_path / f"log{len(tries)}"), os.getloadavg()[0]))
+    took[transport, fate] += tries
+    assert tries[-1][0] <= PROMISED[transport, fate], tries
     if seed == 49:
-        for what, times in (("named", [a for a, _ in took[transport, fate]]), ("gone", [b for _, b in took[transport, fate]])):
+        for what, times in (("named", [a for a, _, _ in took[transport, fate]]), ("gone", [b for _, b, _ in took[transport, fate]])):
             print(f"{transport} {fate}: {what} after {statistics.median(times):.2f} s, at most {max(times):.2f} s")
-        # By the clock, because it is promised; the median, because the machine may be busy.
-        assert statistics.median(a for a, _ in took[transport, fate]) <= PROMISED[transport, fate]
+        for a, _, load in took[transport, fate]:
+            if a > PROMISED[transport, fate]:
+                print(f"{transport} {fate}: named after {a:.2f} s, with a load of {load:.1f} on {os.cpu_count()} cores")
 
 
 def test_a_job_that_is_suspended_goes_on(tpcc, tmp_path):

@@ -118,16 +118,32 @@ def test_a_rank_that_never_comes(ranks):
 
 
 def test_numbers_that_do_not_match(ranks):
+    """Who is refused is told why. If it is of the same run, that cannot come together: rank 0 says so, and ends at once."""
     port = free_port()
-    first = ranks.start(environment_of(0, 4, port), "--timeout=5")
-    wrong = said(ranks.start(environment_of(3, 8, port)))
-    assert re.search(r"error: rank 3: rank 0 at .* refuses this rank: it is the first of 4 ranks, while this one is of 8: .*WORLD_SIZE", wrong)
+    first = ranks.start(environment_of(0, 4, port))
     other = said(ranks.start(environment_of(1, 4, port, TORCHELASTIC_RUN_ID="another")))
-    assert re.search(r"error: rank 1: rank 0 at .* refuses this rank: it belongs to another run: that has no id, this rank the id 'another'", other)
-    ranks.start(environment_of(1, 4, port), "--timeout=5")
+    assert re.search(r"error: rank 1: rank 0 at .* refuses this rank: it belongs to another run: rank 0 has no id, rank 1 the id 'another'", other)
+    assert first.poll() is None
+    why = "rank 0 was started as the first of 4 ranks, rank 3 as one of 8: the number of ranks (WORLD_SIZE) must be the same everywhere"
+    second = ranks.start(environment_of(2, 4, port))
+    assert re.search(r"error: rank 3: rank 0 at .* refuses this rank: " + re.escape(why), said(ranks.start(environment_of(3, 8, port))))
+    assert f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 3 was refused: {why}" in said(first)
+    said(second)
+    # The same number twice. Who has ended may be started again.
+    port = free_port()
+    first = ranks.start(environment_of(0, 4, port))
+    again = ranks.start(environment_of(1, 4, port))
     time.sleep(0.5)
-    assert "there is a rank 1 already: each process needs a RANK of its own" in said(ranks.start(environment_of(1, 4, port)))
-    assert "ranks 2, 3 have not come" in said(first)
+    again.kill()
+    again.wait()
+    second = ranks.start(environment_of(1, 4, port))
+    time.sleep(0.5)
+    assert first.poll() is None and second.poll() is None
+    why = "there is a rank 1 already: each process needs a RANK of its own"
+    refused = ranks.start(environment_of(1, 4, port))
+    # Whichever of the two came first.
+    assert f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 1 was refused: {why}" in said(first)
+    assert why in said(second) + said(refused)
 
 
 def test_a_port_that_is_taken(ranks):
