@@ -38,6 +38,7 @@ OPTIONAL = {
     "torch": "torch, transformers and optimum, for python -m tpc.export",
     "sanitizers": "what a build with sanitizers cannot show",
     "assertions": "what only a build with assertions shows",
+    "oneDNN": "a libdnnl.so.3 of oneDNN 3: $TPC_ONEDNN is its folder",
     "mounting": "a user who may mount a file system",
     "large files": "a file system that takes files of 5 GiB",
 }

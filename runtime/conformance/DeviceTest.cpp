@@ -229,7 +229,8 @@ TEST_P(DeviceTest, TransportsSeeWhatWorkHasDoneAndWorkWhatTheyHave) {
 }
 
 TEST_P(DeviceTest, ProductsAreSums) {
-  for (auto [m, k, n] : {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 40}, {20, 0, 9}, {13, 64, 100}})
+  for (auto [m, k, n] :
+       {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 40}, {20, 0, 9}, {13, 64, 100}, {150, 70, 400}})
     for (bool transposed : {false, true})
       for (bool more : {false, true}) {
         std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
@@ -320,6 +321,14 @@ TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceTest, testing::Values(&cpuDevices));
+/// oneDNN, or what stands in for it.
+const DeviceKind &oneDnnDevices() {
+  std::string problem;
+  const DeviceKind *kind = cpuDevices().withProducts("onednn", problem);
+  EXPECT_TRUE(kind) << problem;
+  return kind ? *kind : cpuDevices();
+}
+INSTANTIATE_TEST_SUITE_P(OneDnn, DeviceTest, testing::Values(&oneDnnDevices));
 INSTANTIATE_TEST_SUITE_P(Late, DeviceTest, testing::Values(&conformance::lateDevices));
 
 // What the others rely on: host code that touches a tensor is found out.

@@ -159,6 +159,11 @@ public:
   virtual const char *name() const = 0;
   /// Which of its library's kernels it runs, such as "avx2".
   virtual const char *kernels() const = 0;
+  /// What computes products of f32 with weights: "tpc", or a library with its version.
+  virtual std::string products() const;
+  /// The same kind of device, whose products `name` computes. Null, with the reason, if there is no
+  /// such thing here.
+  virtual const DeviceKind *withProducts(const std::string &name, std::string &problem) const;
   /// What is wrong with variables of the environment that are for it. Empty: nothing.
   virtual std::string environmentProblem() const;
   /// Bytes that a matrix takes.

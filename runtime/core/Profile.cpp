@@ -119,6 +119,7 @@ public:
   explicit ProfiledDevices(const DeviceKind &kind) : kind(kind) {}
   const char *name() const override { return kind.name(); }
   const char *kernels() const override { return kind.kernels(); }
+  std::string products() const override { return kind.products(); }
   std::string environmentProblem() const override { return kind.environmentProblem(); }
   int64_t matrixBytes(int64_t k, int64_t n) const override { return kind.matrixBytes(k, n); }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {

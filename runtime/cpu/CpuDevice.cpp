@@ -4,6 +4,7 @@
 #include "core/Context.h"
 #include "core/HostMemory.h"
 #include "cpu/Kernels.h"
+#include "cpu/OneDnnDevice.h"
 #include "cpu/Parallel.h"
 #include <algorithm>
 #include <cstdlib>
@@ -49,6 +50,9 @@ public:
     return std::string("TPC_CPU=") + wanted +
            ": there are no such kernels, or this processor cannot run them; the best here are " +
            rt::kernels().name;
+  }
+  const DeviceKind *withProducts(const std::string &name, std::string &problem) const override {
+    return name == "onednn" ? oneDnnDevices(problem) : DeviceKind::withProducts(name, problem);
   }
   int64_t matrixBytes(int64_t k, int64_t n) const override { return PackedMatrix::bytesFor(k, n); }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {

@@ -91,9 +91,11 @@ public:
   void attention(const tpc_attention_args &args) override;
   tpc_status endStep() override;
 
-private:
+protected:
   tpc_context &ctx;
   Arena scratch;
+
+private:
   const tpc_program *program = nullptr;
   std::vector<int64_t> env;
   tpc_status status = {};

@@ -98,6 +98,7 @@ void bench(Execution &execution, const Manifest &manifest, const Options &option
   result["threads_per_rank"] = execution.threadsPerRank();
   result["transport"] = execution.transportName();
   result["kernels"] = deviceKind().kernels();
+  result["products"] = deviceKind().products();
   result["load_seconds"] = execution.loadSeconds();
   result["collectives"] = json::array();
   for (const auto &[stage, row] : largestByStage(manifest, counters))

@@ -119,6 +119,8 @@ private:
       parseWeights();
     else if (flag == "--verify-weights")
       set(options.verifyWeights);
+    else if (flag == "--products")
+      parseProducts();
     else if (flag == "--threads-per-rank")
       options.threadsPerRank = static_cast<int>(parseCount(flag, onlyValue(), 1, 1024));
     else if (flag == "--timeout")
@@ -164,6 +166,12 @@ private:
     options.weights = onlyValue();
     if (options.weights.empty())
       throw UserError("--weights=: expected a file, a directory or random:SEED");
+  }
+
+  void parseProducts() {
+    options.products = onlyValue();
+    if (options.products != "tpc" && options.products != "onednn")
+      throw UserError("--products=" + options.products + ": expected 'tpc' or 'onednn'");
   }
 
   void parseInput() {
@@ -287,6 +295,8 @@ Flags:
   --timeout SECONDS        ends the run when all ranks have waited for each other for so long, and says for whom each
                            waits (default: 1800; 0: never, and a process that is frozen is forgiven as well)
   --threads-per-rank N     default: the cores, divided by the ranks on this machine
+  --products=tpc|onednn    what computes products of f32 with weights (default: tpc). onednn needs libdnnl.so.3, oneDNN 3,
+                           on all hosts; bits are others
   --bench                  measure steps on made-up inputs; prints JSON. With --repeat N (10), --warmup N (2)
   --bench --profile        and where the time goes: seconds of each product (m x k x n), attention, kernel and copy on the
                            rank of each stage that computes most. "elsewhere" is communication, waiting, and the rest

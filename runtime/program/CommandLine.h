@@ -25,7 +25,8 @@ struct Options {
   SymbolValues shape;
   std::string weights;
   bool verifyWeights = false; ///< read all bytes of them, not samples
-  int threadsPerRank = 0;     ///< 0: as many as there are cores for each rank
+  std::string products = "tpc";
+  int threadsPerRank = 0; ///< 0: as many as there are cores for each rank
   int repeat = 10, warmup = 2;
   bool profile = false; ///< --bench says where the time goes
   /// Seconds after which a rank that waits for another ends the run; 0: never. As long as PyTorch's

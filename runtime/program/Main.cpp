@@ -114,6 +114,25 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
   return session;
 }
 
+/// All ranks compute products by the same library, of the same version: bits depend on it.
+void chooseProducts(Session *session, const std::string &name) {
+  agreeOn(session, [&] {
+    std::string problem;
+    const DeviceKind *kind = deviceKind().withProducts(name, problem);
+    if (!kind)
+      throw UserError(session && session->size() > 1
+                          ? "rank " + std::to_string(session->rank()) + ": " + problem
+                          : problem);
+    chooseDevices(*kind);
+  });
+  std::optional<std::string> difference =
+      compareRanks(session, {{"library for products", deviceKind().products()}});
+  agreeOn(session, [&] {
+    if (difference)
+      throw UserError(*difference);
+  });
+}
+
 void makeParent(const std::string &path) {
   std::filesystem::path parent = std::filesystem::path(path).parent_path();
   std::error_code error;
@@ -189,6 +208,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
     else
       requestsOf(options, manifest);
   });
+  chooseProducts(session.get(), options.products);
   std::unique_ptr<DeviceKind> profiled; // outlives the world
   if (options.profile) {
     profiled = profiledDevices(deviceKind());
@@ -197,10 +217,11 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   Execution execution(program, manifest, options, std::move(session));
   if (options.verbose && execution.isRankZero())
     std::fprintf(stderr,
-                 "%d ranks (%s), %d threads each, %s kernels; rank 0 loaded %lld bytes of weights "
-                 "in %.2f s\n",
+                 "%d ranks (%s), %d threads each, %s kernels, products by %s; rank 0 loaded %lld "
+                 "bytes of weights in %.2f s\n",
                  manifest.grid.numRanks(), execution.transportName(), execution.threadsPerRank(),
-                 deviceKind().kernels(), static_cast<long long>(weightBytesOf(manifest, 0).total()),
+                 deviceKind().kernels(), deviceKind().products().c_str(),
+                 static_cast<long long>(weightBytesOf(manifest, 0).total()),
                  execution.loadSeconds());
   if (options.mode == Options::Mode::Bench)
     bench(execution, manifest, options);

@@ -2,9 +2,8 @@
 //
 //   tpc-products-bench [THREADS]
 //
-// Best times of f32 products of GPT-2's shapes: tpc_matmul, and oneDNN's matmul with weights in the
-// layout that it asks for (format_tag::any, reordered once), where it was found when this was
-// built. Both are tried in turns, so that other load on the machine meets both.
+// Best times of f32 products of GPT-2's shapes: tpc's, and, where libdnnl.so.3 is found, those of
+// --products=onednn. Both are tried in turns, so that other load on the machine meets both.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,10 +15,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#ifdef TPC_HAS_DNNL
-#include <oneapi/dnnl/dnnl.hpp>
-extern "C" void omp_set_num_threads(int);
-#endif
 
 using namespace tpc::rt;
 
@@ -31,49 +26,42 @@ double secondsOf(const std::function<void()> &work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-#ifdef TPC_HAS_DNNL
-/// One product of oneDNN, ready to run.
-class DnnlProduct {
-public:
-  DnnlProduct(int64_t m, int64_t k, int64_t n, float *x, float *w, float *out)
-      : engine(dnnl::engine::kind::cpu, 0), stream(engine) {
-    using dnnl::memory;
-    auto f32 = memory::data_type::f32;
-    memory::desc xDesc({m, k}, f32, memory::format_tag::ab);
-    memory::desc outDesc({m, n}, f32, memory::format_tag::ab);
-    memory::desc anyDesc({k, n}, f32, memory::format_tag::any);
-    dnnl::matmul::primitive_desc primitive(dnnl::matmul::desc(xDesc, anyDesc, outDesc), engine);
-    product = dnnl::matmul(primitive);
-    memory weights(primitive.weights_desc(), engine);
-    memory plain({{k, n}, f32, memory::format_tag::ab}, engine, w);
-    dnnl::reorder(plain, weights).execute(stream, plain, weights);
-    stream.wait();
-    arguments = {{DNNL_ARG_SRC, memory(xDesc, engine, x)},
-                 {DNNL_ARG_WEIGHTS, weights},
-                 {DNNL_ARG_DST, memory(outDesc, engine, out)}};
+/// A rank with its device, and one product.
+struct Rank {
+  Rank(const DeviceKind &kind, int threads) {
+    chooseDevices(kind);
+    world = World::threads(Grid({{"tp", 1}}), threads);
+    ctx = &world->local(0);
   }
-  void run() {
-    product.execute(stream, arguments);
-    stream.wait();
+  void load(const std::vector<float> &w, int64_t k, int64_t n) {
+    std::shared_ptr<Matrix> matrix = ctx->device->makeMatrix(k, n);
+    ctx->device->setRows(*matrix, 0, k, w.data());
+    ctx->data.matrices = {matrix};
   }
-
-private:
-  dnnl::engine engine;
-  dnnl::stream stream;
-  dnnl::matmul product;
-  std::unordered_map<int, dnnl::memory> arguments;
+  double seconds(const std::vector<float> &x, std::vector<float> &out, int64_t m, int64_t k,
+                 int64_t n) const {
+    return secondsOf([&] {
+      tpc_matmul(ctx, 0, x.data(), nullptr, nullptr, out.data(), m, k, n, TPC_EPILOGUE_NONE);
+    });
+  }
+  std::unique_ptr<World> world;
+  tpc_context *ctx;
 };
-#endif
 
 } // namespace
 
 int main(int argc, char **argv) {
   int threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1;
-  auto world = World::threads(Grid({{"tp", 1}}), threads);
-  tpc_context *ctx = &world->local(0);
-  std::printf("%s kernels, %d threads; GFLOP/s of the best of some runs\n", kernels().name,
-              threads);
-  std::printf("%6s %6s %6s %10s %10s\n", "M", "K", "N", "tpc", "oneDNN");
+  Rank own(cpuDevices(), threads);
+  std::string problem;
+  std::unique_ptr<Rank> other;
+  if (const DeviceKind *kind = cpuDevices().withProducts("onednn", problem))
+    other = std::make_unique<Rank>(*kind, threads);
+  else
+    std::printf("%s\n", problem.c_str());
+  std::printf("%s kernels%s%s, %d threads; GFLOP/s of the best of some runs\n", kernels().name,
+              other ? " and " : "", other ? deviceKind().products().c_str() : "", threads);
+  std::printf("%6s %6s %6s %10s %10s %8s\n", "M", "K", "N", "tpc", "oneDNN", "ratio");
   for (auto [k, n] : {std::pair<int64_t, int64_t>{768, 2304},
                       {768, 768},
                       {768, 3072},
@@ -82,29 +70,23 @@ int main(int argc, char **argv) {
     std::vector<float> w(k * n);
     for (size_t i = 0; i < w.size(); ++i)
       w[i] = static_cast<float>(i % 7) - 3;
-    auto matrix = std::make_shared<PackedMatrix>(k, n);
-    matrix->setRows(0, k, w.data());
-    ctx->data.matrices = {matrix};
+    own.load(w, k, n);
+    if (other)
+      other->load(w, k, n);
     for (int64_t m : {1, 8, 128, 512}) {
       std::vector<float> x(m * k, 0.5f), out(m * n);
       double flops = 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
-      double own = 1e9, other = 1e9;
-#ifdef TPC_HAS_DNNL
-      omp_set_num_threads(threads);
-      DnnlProduct product(m, k, n, x.data(), w.data(), out.data());
-#endif
+      double mine = 1e9, theirs = 1e9;
       for (int i = std::clamp(static_cast<int>(3e9 / flops), 5, 200); i > 0; --i) {
-        own = std::min(own, secondsOf([&] {
-                         tpc_matmul(ctx, 0, x.data(), nullptr, nullptr, out.data(), m, k, n,
-                                    TPC_EPILOGUE_NONE);
-                       }));
-#ifdef TPC_HAS_DNNL
-        other = std::min(other, secondsOf([&] { product.run(); }));
-#endif
+        mine = std::min(mine, own.seconds(x, out, m, k, n));
+        if (other)
+          theirs = std::min(theirs, other->seconds(x, out, m, k, n));
       }
       std::printf("%6lld %6lld %6lld %10.1f", static_cast<long long>(m), static_cast<long long>(k),
-                  static_cast<long long>(n), flops / own / 1e9);
-      std::printf(other < 1e9 ? " %10.1f\n" : "          -\n", flops / other / 1e9);
+                  static_cast<long long>(n), flops / mine / 1e9);
+      if (other)
+        std::printf(" %10.1f %8.2f", flops / theirs / 1e9, theirs / mine);
+      std::printf("\n");
     }
   }
 }

@@ -1,0 +1,97 @@
+//===- OneDnn.h - what is used of oneDNN ----------------------------------===//
+//
+// oneDNN 3 (libdnnl.so.3) may compute f32 products: --products=onednn. It is looked for when it is
+// asked for, so nothing is linked or built against it: its C functions are declared here, and
+// test/OneDnnTest.cpp compares them with the vendor's header where that is installed.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CPU_ONEDNN_H
+#define TPC_RT_CPU_ONEDNN_H
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace tpc::rt::onednn {
+
+struct Attributes;
+struct Engine;
+struct Memory;
+struct MemoryDesc;
+struct Primitive;
+struct PrimitiveDesc;
+struct Stream;
+
+struct Version {
+  int major, minor, patch;
+  const char *hash;
+  unsigned cpuRuntime, gpuRuntime;
+};
+struct Argument {
+  int index;
+  Memory *memory;
+};
+
+// Enumerations of the library, as far as they are used.
+using Enum = int32_t;
+constexpr Enum success = 0;
+constexpr Enum cpuEngine = 1;
+constexpr unsigned inOrderStream = 1;
+constexpr Enum f32 = 3;
+constexpr Enum anyTag = 1;
+constexpr Enum userScratchpad = 1;
+constexpr Enum strictMath = 0;
+constexpr Enum queryWeights = 131, queryScratchpad = 136;
+constexpr int source = 1, weights = 33, destination = 17, scratchpad = 80;
+constexpr unsigned sequential = 1, openMp = 2, threadPool = 8; // Version::cpuRuntime
+
+/// FUNCTION(name, result, arguments)
+#define TPC_ONEDNN_FUNCTIONS(FUNCTION)                                                             \
+  FUNCTION(version, const Version *, ())                                                           \
+  FUNCTION(get_effective_cpu_isa, Enum, ())                                                        \
+  FUNCTION(engine_create, Enum, (Engine **, Enum, size_t))                                         \
+  FUNCTION(stream_create, Enum, (Stream **, Engine *, unsigned))                                   \
+  FUNCTION(stream_destroy, Enum, (Stream *))                                                       \
+  FUNCTION(stream_wait, Enum, (Stream *))                                                          \
+  FUNCTION(memory_desc_create_with_strides, Enum,                                                  \
+           (MemoryDesc **, int, const int64_t *, Enum, const int64_t *))                           \
+  FUNCTION(memory_desc_create_with_tag, Enum, (MemoryDesc **, int, const int64_t *, Enum, Enum))   \
+  FUNCTION(memory_desc_destroy, Enum, (MemoryDesc *))                                              \
+  FUNCTION(memory_desc_get_size, size_t, (const MemoryDesc *))                                     \
+  FUNCTION(memory_create, Enum, (Memory **, const MemoryDesc *, Engine *, void *))                 \
+  FUNCTION(memory_destroy, Enum, (Memory *))                                                       \
+  FUNCTION(primitive_attr_create, Enum, (Attributes **))                                           \
+  FUNCTION(primitive_attr_set_scratchpad_mode, Enum, (Attributes *, Enum))                         \
+  FUNCTION(primitive_attr_set_fpmath_mode, Enum, (Attributes *, Enum))                             \
+  FUNCTION(matmul_primitive_desc_create, Enum,                                                     \
+           (PrimitiveDesc **, Engine *, const MemoryDesc *, const MemoryDesc *,                    \
+            const MemoryDesc *, const MemoryDesc *, const Attributes *))                           \
+  FUNCTION(reorder_primitive_desc_create, Enum,                                                    \
+           (PrimitiveDesc **, const MemoryDesc *, Engine *, const MemoryDesc *, Engine *,          \
+            const Attributes *))                                                                   \
+  FUNCTION(primitive_desc_query_md, const MemoryDesc *, (const PrimitiveDesc *, Enum, int))        \
+  FUNCTION(primitive_desc_destroy, Enum, (PrimitiveDesc *))                                        \
+  FUNCTION(primitive_create, Enum, (Primitive **, const PrimitiveDesc *))                          \
+  FUNCTION(primitive_destroy, Enum, (Primitive *))                                                 \
+  FUNCTION(primitive_execute, Enum, (const Primitive *, Stream *, int, const Argument *))
+
+/// The library of this process, once it is loaded.
+struct Library {
+#define TPC_DECLARE_POINTER(name, result, arguments) result(*name) arguments = nullptr;
+  TPC_ONEDNN_FUNCTIONS(TPC_DECLARE_POINTER)
+#undef TPC_DECLARE_POINTER
+  /// Null where it has no threads of its own.
+  void (*setThreads)(int) = nullptr;
+  Engine *engine = nullptr;
+  Attributes *attributes = nullptr; ///< no approximations, our scratchpads
+
+  /// "oneDNN 3.2.0 (avx2)"
+  std::string describe() const;
+  /// Loads it, if that has not been done. Null: `problem` says why.
+  static const Library *load(std::string &problem);
+};
+
+} // namespace tpc::rt::onednn
+
+#endif // TPC_RT_CPU_ONEDNN_H
