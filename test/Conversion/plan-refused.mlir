@@ -1,0 +1,62 @@
+// RUN: tpc-opt %s --split-input-file --tpc-outline-kernels --tpc-plan-buffers --verify-diagnostics
+
+// What cannot be planned: each is refused by name, before anything is half done.
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
+// A program is planned once.
+// expected-error@+1 {{is there already: a program is planned once}}
+tpc_buffer.func @f_on_buffers of @f(%x = value 0 : 4 x f32) to (%y : 4 x f32) {
+  tpc_buffer.copy %x to %y bytes 16
+}
+func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+}
+
+// -----
+
+// Names of sizes are ours: the model has to call them otherwise.
+// expected-error@+1 {{a size is named '_4', which here means something else (RankSizes.h); rename it in the model}}
+module {
+tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<[_4], local>>) inputs [{}] outputs [] {
+  tpc.stage 0 {
+  }
+}
+}
+
+// -----
+
+// expected-error@+1 {{a size is named 'rank.tp', which here means something else}}
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<["rank.tp"], local>>) inputs [{}] outputs [] {
+  tpc.stage 0 {
+  }
+}
+}
+
+// -----
+
+// A size of an input in an expression is one of an input; another symbol is not, wherever it stands.
+func.func private @f(%x: tensor<?xf32, #tpc.dist<[n], local>>) -> tensor<?xf32, #tpc.dist<["n + past"], local>> {
+  // expected-error@+1 {{size 'past' of 'tensor<?xf32, #tpc.dist<["n + past"], local>>' is not a size of any input}}
+  %0 = tpc.iota dim 0 : tensor<?xf32, #tpc.dist<["n + past"], local>>
+  return %0 : tensor<?xf32, #tpc.dist<["n + past"], local>>
+}
+tpc.pipeline @main(%x: tensor<?xf32, #tpc.dist<["2 * n"], local>>) inputs [{}] outputs [] {
+  tpc.stage 0 {
+  }
+}
+
+// -----
+
+// Copies lie next to each other: of three rows of each rank's, no two do.
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>} {
+tpc.pipeline @main(%x: tensor<6x6xf32>) inputs [{}] outputs [{name = "y", type = tensor<3x6xf32>, tpc.copies = array<i64: 0, 2>}] {
+  tpc.stage 0 {
+    tpc.micro_batches {
+      %0 = tpc.local_slice %x over ["tp"] dim 0 : tensor<6x6xf32> -> tensor<3x6xf32, #tpc.dist<[2{tp} * 3, 6], local>>
+      // expected-error@+1 {{output 0 has 2 copies along #tpc.dim<2{tp}*3>, not within its last factor}}
+      tpc.output 0, %0 : tensor<3x6xf32, #tpc.dist<[2{tp} * 3, 6], local>>
+    }
+  }
+}
+}
