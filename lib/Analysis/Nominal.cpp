@@ -57,9 +57,9 @@ Symbols mlir::tpc::getNominalSymbols(ModuleOp module) {
     symbols[name] = batch.count(name) ? samples : 128;
   if (auto constraints = module->getAttrOfType<ArrayAttr>(kConstraintsAttr))
     for (auto constraint : constraints.getAsRange<DictionaryAttr>()) {
-      auto expr = constraint.getAs<StringAttr>("expr");
+      auto expr = constraint.getAs<SymExprAttr>("expr");
       auto max = constraint.getAs<IntegerAttr>("max");
-      if (!expr || !max)
+      if (!max)
         continue;
       auto it = symbols.find(expr.getValue().str());
       if (it != symbols.end() && it->second > max.getInt())

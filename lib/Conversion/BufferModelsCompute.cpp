@@ -205,8 +205,8 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     // heads are not consecutive in the whole, but they are in groups again.
     buffer::ExprAttr causal;
     if (op.getCausal())
-      causal = p.expr(*SymExpr::parse(op.getCausalOffset().str()) +
-                      getFirstIndex(getDist(op.getQ()).getDims()[1], p.grid()));
+      causal =
+          p.expr(op.getCausalOffset() + getFirstIndex(getDist(op.getQ()).getDims()[1], p.grid()));
     auto getStrides = [&](Value mask) -> ArrayAttr {
       if (!mask)
         return {};

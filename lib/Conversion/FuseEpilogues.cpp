@@ -120,7 +120,7 @@ void FuseEpilogues::normalize(AttentionOp attention) {
     visible = AndOp::create(b, loc, mask.getType(), mask, visible);
   attention.getMaskMutable().assign(visible);
   attention.setCausal(false);
-  attention.setCausalOffset("0");
+  attention.setCausalOffset(SymExpr(0));
 }
 
 void FuseEpilogues::runOnOperation() {

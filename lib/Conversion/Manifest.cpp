@@ -2,7 +2,6 @@
 
 #include "Manifest.h"
 
-#include "tpc/Dialect/InputDefault.h"
 #include "tpc/digest.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -264,13 +263,12 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     json::Object input{{"name", inputName ? text(inputName) : "input" + std::to_string(i)},
                        {"dtype", dtypeName(type)},
                        {"shape", shapeOf(type)}};
-    if (std::optional<InputDefault> value = InputDefault::get(attrs)) {
-      bool positions = value->kind == InputDefault::Kind::Positions;
-      input["default"] = positions ? "positions" : "ones";
-      if (!value->mask.empty())
-        input["mask"] = text(value->mask);
-      else if (positions)
-        input["past"] = value->past.str();
+    if (InputDefaultAttr value = InputDefaultAttr::lookup(attrs)) {
+      input["default"] = stringifyInputDefaultKind(value.getKind());
+      if (value.getMask())
+        input["mask"] = text(value.getMask());
+      else if (value.getKind() == InputDefaultKind::Positions)
+        input["past"] = value.getPast() ? value.getPast().getValue().str() : "0";
     } else if (auto why = attrs.getAs<StringAttr>(kRequiredAttr)) {
       input["required"] = text(why);
     }
@@ -300,9 +298,9 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
   if (auto attrs = module->getAttrOfType<ArrayAttr>(kConstraintsAttr))
     for (auto dict : attrs.getAsRange<DictionaryAttr>()) {
       json::Object constraint;
-      for (StringRef key : {"expr", "why"})
-        if (auto value = dict.getAs<StringAttr>(key))
-          constraint[key] = text(value);
+      constraint["expr"] = dict.getAs<SymExprAttr>("expr").getValue().str();
+      if (auto why = dict.getAs<StringAttr>("why"))
+        constraint["why"] = text(why);
       for (StringRef key : {"min", "max"})
         if (auto value = dict.getAs<IntegerAttr>(key))
           constraint[key] = value.getInt();

@@ -18,26 +18,25 @@ using ::tpc::SymExpr;
 
 namespace mlir::tpc::detail {
 
-struct FactorAttrStorage : public AttributeStorage {
-  using KeyTy = std::tuple<StringRef, ArrayRef<StringAttr>>;
+/// Two sizes are one attribute exactly if their canonical texts are equal.
+struct SymExprAttrStorage : public AttributeStorage {
+  struct KeyTy {
+    KeyTy(const SymExpr &value) : value(value), text(value.str()) {}
+    SymExpr value;
+    std::string text;
+  };
 
-  FactorAttrStorage(StringRef size, ArrayRef<StringAttr> axes)
-      : size(size), axes(axes),
-        // The verifier of #tpc.dist sees whether the text parses.
-        expr(SymExpr::parse(std::string_view(size.data(), size.size())).value_or(SymExpr(0))) {}
-  static FactorAttrStorage *construct(AttributeStorageAllocator &allocator, const KeyTy &key) {
-    return new (allocator.allocate<FactorAttrStorage>()) FactorAttrStorage(
-        allocator.copyInto(std::get<0>(key)), allocator.copyInto(std::get<1>(key)));
+  explicit SymExprAttrStorage(const KeyTy &key) : key(key) {}
+  static SymExprAttrStorage *construct(AttributeStorageAllocator &allocator, const KeyTy &key) {
+    return new (allocator.allocate<SymExprAttrStorage>()) SymExprAttrStorage(key);
   }
-  KeyTy getAsKey() const { return {size, axes}; }
-  bool operator==(const KeyTy &key) const { return key == getAsKey(); }
-  static llvm::hash_code hashKey(const KeyTy &key) {
-    return llvm::hash_combine(std::get<0>(key), std::get<1>(key));
+  // What left 64 bits is written like a symbol, and equals nothing.
+  bool operator==(const KeyTy &other) const {
+    return key.text == other.text && key.value.isOverflow() == other.value.isOverflow();
   }
+  static llvm::hash_code hashKey(const KeyTy &key) { return llvm::hash_value(key.text); }
 
-  StringRef size;
-  ArrayRef<StringAttr> axes;
-  SymExpr expr;
+  KeyTy key;
 };
 
 struct DimAttrStorage : public AttributeStorage {
@@ -76,16 +75,33 @@ void TpcDialect::registerAttributes() {
 }
 
 //===----------------------------------------------------------------------===//
+// InputDefaultAttr; see InputDefault.cpp
+//===----------------------------------------------------------------------===//
+
+InputDefaultAttr InputDefaultAttr::get(MLIRContext *context, InputDefaultKind kind) {
+  return Base::get(context, kind, SymExprAttr(), StringAttr());
+}
+
+InputDefaultAttr InputDefaultAttr::get(MLIRContext *context, const SymExpr &past) {
+  // None is said in one way.
+  SymExprAttr before = past.isConstant(0) ? SymExprAttr() : SymExprAttr::get(context, past);
+  return Base::get(context, InputDefaultKind::Positions, before, StringAttr());
+}
+
+InputDefaultAttr InputDefaultAttr::get(MLIRContext *context, StringAttr mask) {
+  return Base::get(context, InputDefaultKind::Positions, SymExprAttr(), mask);
+}
+
+//===----------------------------------------------------------------------===//
 // FactorAttr and DimAttr
 //===----------------------------------------------------------------------===//
 
 FactorAttr FactorAttr::get(MLIRContext *context, const SymExpr &size, ArrayRef<StringAttr> axes) {
-  return get(context, StringRef(size.str()), axes);
+  return get(context, SymExprAttr::get(context, size), axes);
 }
 
-StringRef FactorAttr::getSize() const { return getImpl()->size; }
-ArrayRef<StringAttr> FactorAttr::getAxes() const { return getImpl()->axes; }
-const SymExpr &FactorAttr::getExpr() const { return getImpl()->expr; }
+const SymExpr &SymExprAttr::getValue() const { return getImpl()->key.value; }
+const SymExpr &FactorAttr::getExpr() const { return getSize().getValue(); }
 
 static void printAxes(AsmPrinter &printer, ArrayRef<StringAttr> axes) {
   if (axes.empty())
@@ -106,7 +122,7 @@ static ParseResult parseOptionalAxes(AsmParser &parser, SmallVectorImpl<StringAt
 }
 
 static void printFactor(AsmPrinter &printer, FactorAttr factor) {
-  StringRef text = factor.getSize();
+  std::string text = factor.getExpr().str();
   bool plain = llvm::all_of(text, [](char c) { return isalnum((unsigned char)c) || c == '_'; });
   bool monomial =
       llvm::all_of(text, [](char c) { return isalnum((unsigned char)c) || c == '_' || c == '*'; });
@@ -217,7 +233,7 @@ DimAttr DimAttr::get(MLIRContext *context, ArrayRef<FactorAttr> factors,
   SmallVector<FactorAttr> merged;
   for (FactorAttr f : factors) {
     // A factor of 1 that nothing splits says nothing.
-    if (f.getAxes().empty() && f.getSize() == "1")
+    if (f.getAxes().empty() && f.getExpr().isConstant(1))
       continue;
     if (!merged.empty() && f.getAxes().empty() && merged.back().getAxes().empty())
       merged.back() = FactorAttr::get(context, merged.back().getExpr() * f.getExpr());
@@ -398,10 +414,9 @@ LogicalResult DistAttr::verify(function_ref<InFlightDiagnostic()> emitError, Arr
   };
   for (DimAttr dim : dims) {
     for (FactorAttr f : dim.getFactors()) {
-      auto expr = SymExpr::parse(std::string_view(f.getSize().data(), f.getSize().size()));
-      if (!expr || expr->str() != f.getSize())
-        return emitError() << "'" << f.getSize() << "' is not a canonical size expression";
-      auto least = expr->asConstant();
+      if (f.getExpr().isOverflow())
+        return emitError() << "a size does not fit in 64 bits";
+      auto least = f.getExpr().asConstant();
       if (least && *least < 0)
         return emitError() << "a dimension cannot have size " << *least;
     }

@@ -157,14 +157,8 @@ std::optional<BlockMove> BlockMove::get(DimAttr from, DimAttr to, std::optional<
 }
 
 std::optional<BlockMove> BlockMove::get(CollectivePermuteOp op) {
-  std::optional<SymExpr> every;
-  if (op.getEvery()) {
-    every = SymExpr::parse(op.getEvery()->str());
-    if (!every)
-      return std::nullopt;
-  }
   return get(getDist(op.getOperand()).getDims()[op.getDim()],
-             getDist(op.getResult()).getDims()[op.getDim()], every);
+             getDist(op.getResult()).getDims()[op.getDim()], op.getEvery());
 }
 
 BlockMove::Axes BlockMove::getAxes() const {
@@ -284,8 +278,7 @@ std::optional<int64_t> mlir::tpc::getSentBytes(CollectivePermuteOp op, GridAttr 
   auto move = BlockMove::get(op);
   if (!move)
     return std::nullopt;
-  auto first = op.getFrom() ? SymExpr::parse(op.getFrom()->str()) : std::nullopt;
-  auto bytes = move->getSent(grid, coordinates, symbols, first);
+  auto bytes = move->getSent(grid, coordinates, symbols, op.getFrom());
   int64_t element = std::max(1u, op.getType().getElementTypeBitWidth() / 8);
   if (!bytes || __builtin_mul_overflow(*bytes, element, &*bytes))
     return std::nullopt;

@@ -9,7 +9,6 @@
 #include "DiscardableAttrs.h"
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
-#include "tpc/Dialect/InputDefault.h"
 #include "tpc/Dialect/LinksAttr.h"
 #include "tpc/Dialect/Sharding.h"
 
@@ -79,14 +78,13 @@ static bool areConstraints(const Found &found) {
   auto list = dyn_cast<ArrayAttr>(found.value);
   return list && llvm::all_of(list, [](Attribute entry) {
            auto constraint = dyn_cast<DictionaryAttr>(entry);
-           auto expr = constraint ? constraint.getAs<StringAttr>("expr") : StringAttr();
-           if (!expr || !::tpc::SymExpr::parse(expr.getValue()))
+           if (!constraint || !constraint.getAs<SymExprAttr>("expr"))
              return false;
            return llvm::all_of(constraint, [](NamedAttribute field) {
              StringRef name = field.getName();
-             return name == "min" || name == "max"
-                        ? isa<IntegerAttr>(field.getValue())
-                        : (name == "expr" || name == "why") && isa<StringAttr>(field.getValue());
+             return name == "min" || name == "max" ? isa<IntegerAttr>(field.getValue())
+                    : name == "why"                ? isa<StringAttr>(field.getValue())
+                                                   : name == "expr";
            });
          });
 }
@@ -131,11 +129,6 @@ static bool areNumbers(const Found &found) {
            auto tensor = dyn_cast<DenseElementsAttr>(entry);
            return tensor && tensor.getElementType().isF64();
          });
-}
-
-static bool isDefault(const Found &found) {
-  auto text = dyn_cast<StringAttr>(found.value);
-  return text && InputDefault::parse(text);
 }
 
 static bool hasCopies(const Found &found) { return areCopies(found.value, found.type); }
@@ -212,11 +205,11 @@ static LogicalResult checkLinks(const Found &found, function_ref<InFlightDiagnos
 static const Entry table[] = {
     // Of the program.
     {kGridAttr, OnModule, "a #tpc.grid", is<GridAttr>},
-    {kConstraintsAttr, OnModule, "a list of {expr = \"a size\", ...}", areConstraints},
+    {kConstraintsAttr, OnModule, "a list of {expr = #tpc.expr<...>, ...}", areConstraints},
     {kSourceAttr, OnModule, "a path", is<StringAttr>},
     {kNameAttr, OnInput | OnOutput, "a text", is<StringAttr>},
     {kCopiesAttr, OnOutput, "a dimension and how often each of its indices is there", hasCopies},
-    {kDefaultAttr, OnInput, "\"ones\" or \"positions …\"", isDefault},
+    {kDefaultAttr, OnInput, "a #tpc.default", is<InputDefaultAttr>},
     {kRequiredAttr, OnInput, "a text", is<StringAttr>},
     {kLayerAttr, OnFunction, "a unit attribute", is<UnitAttr>},
     {kLayerPartAttr, OnFunction, "a unit attribute", is<UnitAttr>},

@@ -59,7 +59,7 @@ std::optional<SmallVector<DimAttr>> mlir::tpc::splitDim(DimAttr dim, ArrayRef<Sy
     SmallVector<FactorAttr> taken;
     SymExpr need = size;
     // A part of size 1 owns a split factor of size 1 (one head over two ranks).
-    if (need.isConstant(1) && !rest.empty() && rest.back().getSize() == "1")
+    if (need.isConstant(1) && !rest.empty() && rest.back().getExpr().isConstant(1))
       taken.push_back(rest.pop_back_val());
     while (!need.isConstant(1)) {
       if (rest.empty())
@@ -82,7 +82,7 @@ std::optional<SmallVector<DimAttr>> mlir::tpc::splitDim(DimAttr dim, ArrayRef<Sy
   }
   // Factors of one that are split (one head over eight ranks) may be left.
   for (FactorAttr factor : llvm::reverse(rest)) {
-    if (factor.getSize() != "1")
+    if (!factor.getExpr().isConstant(1))
       return std::nullopt;
     if (!parts.empty()) {
       SmallVector<FactorAttr> factors(parts.back().getFactors());

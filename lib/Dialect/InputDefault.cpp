@@ -1,45 +1,50 @@
 //===- InputDefault.cpp - What an input is when it is left out -------------===//
 
-#include "tpc/Dialect/InputDefault.h"
+#include "tpc/Dialect/Tpc.h"
+
+#include "mlir/IR/DialectImplementation.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
-using ::tpc::SymExpr;
 
-static constexpr llvm::StringLiteral kOnes = "ones", kPositions = "positions", kAfter = " after ",
-                                     kOf = " of ";
-
-std::string InputDefault::str() const {
-  if (kind == Kind::Ones)
-    return kOnes.str();
-  if (!mask.empty())
-    return (kPositions + kOf + mask).str();
-  return past.isConstant(0) ? kPositions.str() : (kPositions + kAfter + past.str()).str();
+InputDefaultAttr InputDefaultAttr::lookup(DictionaryAttr attributes) {
+  return attributes ? attributes.getAs<InputDefaultAttr>(kDefaultAttr) : InputDefaultAttr();
 }
 
-std::optional<InputDefault> InputDefault::parse(StringRef text) {
-  InputDefault result;
-  if (text == kOnes)
-    return result;
-  result.kind = Kind::Positions;
-  if (!text.consume_front(kPositions))
-    return std::nullopt;
-  if (text.empty())
-    return result;
-  if (text.consume_front(kOf) && !text.empty()) {
-    result.mask = text.str();
-    return result;
+Attribute InputDefaultAttr::parse(AsmParser &parser, Type) {
+  MLIRContext *context = parser.getContext();
+  StringRef keyword;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() || parser.parseKeyword(&keyword))
+    return {};
+  std::optional<InputDefaultKind> kind = symbolizeInputDefaultKind(keyword);
+  if (!kind)
+    return parser.emitError(loc, "expected 'ones' or 'positions'"), Attribute();
+  InputDefaultAttr result = get(context, *kind);
+  if (*kind == InputDefaultKind::Positions && succeeded(parser.parseOptionalKeyword("after"))) {
+    SymExprAttr past;
+    if (parseSymExpr(parser, past))
+      return {};
+    result = get(context, past.getValue());
+  } else if (*kind == InputDefaultKind::Positions && succeeded(parser.parseOptionalKeyword("of"))) {
+    std::string mask;
+    loc = parser.getCurrentLocation();
+    if (parser.parseString(&mask))
+      return {};
+    if (mask.empty())
+      return parser.emitError(loc, "expected the name of a mask"), Attribute();
+    result = get(context, StringAttr::get(context, mask));
   }
-  std::optional<SymExpr> past;
-  if (text.consume_front(kAfter))
-    past = SymExpr::parse(std::string_view(text.data(), text.size()));
-  if (!past)
-    return std::nullopt;
-  result.past = *past;
-  return result;
+  return parser.parseGreater() ? Attribute() : result;
 }
 
-std::optional<InputDefault> InputDefault::get(DictionaryAttr attributes) {
-  auto text = attributes ? attributes.getAs<StringAttr>(kDefaultAttr) : StringAttr();
-  return text ? parse(text.getValue()) : std::nullopt;
+void InputDefaultAttr::print(AsmPrinter &printer) const {
+  printer << "<" << stringifyInputDefaultKind(getKind());
+  if (getPast()) {
+    printer << " after ";
+    printSymExpr(printer, getPast());
+  }
+  if (getMask())
+    printer << " of " << getMask();
+  printer << ">";
 }

@@ -145,13 +145,7 @@ double AttentionOp::getFlopsPerPoint() {
   return 2.0 / *d + 2.0 / *dv;
 }
 
-LogicalResult AttentionOp::verify() {
-  std::string message;
-  StringRef offset = getCausalOffset();
-  if (!SymExpr::parse(std::string_view(offset.data(), offset.size()), &message))
-    return emitOpError() << "causal_offset: " << message;
-  return success();
-}
+LogicalResult AttentionOp::verify() { return checkSize(*this, getCausalOffset(), "causal_offset"); }
 
 //===----------------------------------------------------------------------===//
 // Norms and softmax: one dimension is whole

@@ -26,6 +26,12 @@ LogicalResult mlir::tpc::inferError(std::optional<Location> loc, const Twine &me
   return failure();
 }
 
+LogicalResult mlir::tpc::checkSize(Operation *op, const SymExpr &size, StringRef name) {
+  if (size.isOverflow())
+    return op->emitOpError() << name << ": a coefficient does not fit in 64 bits";
+  return success();
+}
+
 std::string mlir::tpc::describe(ArrayRef<SymExpr> sizes) {
   std::string text = "[";
   for (const SymExpr &s : sizes)

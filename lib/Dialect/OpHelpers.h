@@ -31,8 +31,11 @@ bool compatibleTypes(TypeRange a, TypeRange b);
 
 /// Emits "op ... " if `dim` is not a dimension of `v`.
 LogicalResult checkDim(Operation *op, Value v, int64_t dim, StringRef name);
+/// Emits "op ... " if a size has left 64 bits.
+LogicalResult checkSize(Operation *op, const SymExpr &size, StringRef name);
 /// Checks the runs of a cyclic shift: `every` divides the dimension.
-LogicalResult checkRun(Operation *op, Value v, int64_t dim, StringRef from, StringRef every);
+LogicalResult checkRun(Operation *op, Value v, int64_t dim, const SymExpr &from,
+                       const SymExpr &every);
 
 } // namespace mlir::tpc
 

@@ -5,18 +5,13 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-LogicalResult mlir::tpc::checkRun(Operation *op, Value v, int64_t dim, StringRef from,
-                                  StringRef every) {
-  std::optional<SymExpr> run;
-  for (auto [name, text] : {std::pair("from", from), std::pair("every", every)}) {
-    std::string message;
-    run = SymExpr::parse(std::string_view(text.data(), text.size()), &message);
-    if (!run)
-      return op->emitOpError() << name << ": " << message;
-  }
+LogicalResult mlir::tpc::checkRun(Operation *op, Value v, int64_t dim, const SymExpr &from,
+                                  const SymExpr &every) {
+  if (failed(checkSize(op, from, "from")) || failed(checkSize(op, every, "every")))
+    return failure();
   SymExpr size = getSizes(v)[dim];
-  if (run->isConstant(0) || !size.divideExact(*run))
-    return op->emitOpError() << "cannot make runs of " << run->str() << " elements of dimension "
+  if (every.isConstant(0) || !size.divideExact(every))
+    return op->emitOpError() << "cannot make runs of " << every.str() << " elements of dimension "
                              << dim << ", which has " << size.str();
   return success();
 }
@@ -39,16 +34,16 @@ ShardingRule RollOp::getShardingRule() {
   ShardingRule rule;
   Sizes sizes = getSizes(getResult());
   ShardingRule::Dims dims = addDims(rule, sizes);
-  auto every = SymExpr::parse(getEvery().str());
+  SymExpr every = getEvery();
   int factor = dims[getDim()].front();
   rule.factors[factor].kind = FactorKind::Permuted;
   rule.factors[factor].run = every;
   if (getDist(getResult()).getLocal()) {
     // What a rank does alone: runs are whole, and there may be many of them.
-    auto runs = every ? sizes[getDim()].divideExact(*every) : std::nullopt;
+    auto runs = sizes[getDim()].divideExact(every);
     rule.factors[factor].kind = FactorKind::Whole;
     if (runs && !runs->isConstant(1)) {
-      rule.factors[factor].size = *every;
+      rule.factors[factor].size = every;
       dims[getDim()] = {rule.addFactor(*runs), factor};
     }
   }
@@ -66,21 +61,19 @@ Value RollOp::buildPermute(OpBuilder &builder, ArrayAttr axes) {
 OpFoldResult RollOp::fold(FoldAdaptor) {
   if (getOperand().getType() != getType())
     return {};
-  auto from = SymExpr::parse(getFrom().str()), every = SymExpr::parse(getEvery().str());
-  if (!from || !every)
-    return {};
-  auto first = from->asConstant(), run = every->asConstant();
-  if (*from == *every || first == 0 || run == 1 || (first && run && *run > 0 && *first % *run == 0))
+  SymExpr from = getFrom(), every = getEvery();
+  auto first = from.asConstant(), run = every.asConstant();
+  if (from == every || first == 0 || run == 1 || (first && run && *run > 0 && *first % *run == 0))
     return getOperand();
   // Shifts add up.
   auto producer = getOperand().getDefiningOp<RollOp>();
   if (!producer || producer.getDim() != getDim() || producer.getEvery() != getEvery() ||
       producer.getOperand().getType() != getType())
     return {};
-  auto before = SymExpr::parse(producer.getFrom().str());
-  if (!before || (*before + *from).isOverflow())
+  SymExpr sum = producer.getFrom() + from;
+  if (sum.isOverflow())
     return {};
-  setFrom((*before + *from).str());
+  setFrom(sum);
   getOperandMutable().assign(producer.getOperand());
   return getResult();
 }

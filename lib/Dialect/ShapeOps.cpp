@@ -9,14 +9,6 @@ using namespace mlir::tpc;
 
 using Dims = ShardingRule::Dims;
 
-static std::optional<SymExpr> parseSize(Operation *op, StringRef name, StringRef text) {
-  std::string message;
-  auto e = SymExpr::parse(std::string_view(text.data(), text.size()), &message);
-  if (!e)
-    op->emitOpError() << name << ": " << message;
-  return e;
-}
-
 /// A rule for an op whose shapes are equal except in some dimensions, which
 /// are whole on both sides.
 static ShardingRule movingRule(Operation *op, ArrayRef<int64_t> whole, bool linear,
@@ -260,7 +252,7 @@ bool SliceOp::keepsEveryElement() { return false; }
 
 ShardingRule SliceOp::getShardingRule() {
   int64_t dim = getDim();
-  bool all = getStart() == "0" && getStep() == 1 &&
+  bool all = getStart().isConstant(0) && getStep() == 1 &&
              getSizes(getOperand())[dim] == getSizes(getResult())[dim];
   if (all)
     return movingRule(*this, {}, true, true);
@@ -276,8 +268,7 @@ LogicalResult SliceOp::verify() {
   int64_t step = getStep();
   if (step == 0)
     return emitOpError("step must not be 0");
-  auto start = parseSize(*this, "start", getStart());
-  if (!start)
+  if (failed(checkSize(*this, getStart(), "start")))
     return failure();
   bool same = in.size() == out.size();
   for (size_t i = 0; same && i < in.size(); ++i)
@@ -286,7 +277,7 @@ LogicalResult SliceOp::verify() {
     return emitOpError() << "changes " << describe(in) << " to " << describe(out)
                          << " in more than dimension " << getDim();
   // Where all is known it must be inside.
-  auto begin = start->asConstant(), have = in[getDim()].asConstant(),
+  auto begin = getStart().asConstant(), have = in[getDim()].asConstant(),
        count = out[getDim()].asConstant();
   if (begin && have && count && *count > 0) {
     int64_t last;
@@ -300,7 +291,7 @@ LogicalResult SliceOp::verify() {
 }
 
 OpFoldResult SliceOp::fold(FoldAdaptor) {
-  if (getStart() == "0" && getStep() == 1 && getOperand().getType() == getType())
+  if (getStart().isConstant(0) && getStep() == 1 && getOperand().getType() == getType())
     return getOperand();
   return {};
 }
@@ -353,7 +344,7 @@ ShardingRule SizeOp::getShardingRule() { return movingRule(*this, {}, false, fal
 LogicalResult SizeOp::verify() {
   if (rankOf(getResult()) != 0)
     return emitOpError("gives a scalar (rank 0)");
-  return success(parseSize(*this, "expr", getExpr()).has_value());
+  return checkSize(*this, getExpr(), "expr");
 }
 
 //===----------------------------------------------------------------------===//
@@ -474,7 +465,7 @@ LogicalResult TriluOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
   return success();
 }
 bool TriluOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
-LogicalResult TriluOp::verify() { return success(parseSize(*this, "k", getK()).has_value()); }
+LogicalResult TriluOp::verify() { return checkSize(*this, getK(), "k"); }
 ShardingRule TriluOp::getShardingRule() {
   int64_t rank = rankOf(getOperand());
   return movingRule(*this, {rank - 2, rank - 1}, true, false);

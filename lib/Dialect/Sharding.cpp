@@ -106,7 +106,7 @@ std::string mlir::tpc::printSharding(ArrayAttr sharding) {
     llvm::interleave(
         dim.getFactors(), os,
         [&](FactorAttr factor) {
-          os << factor.getSize();
+          os << factor.getExpr().str();
           if (factor.getAxes().empty())
             return;
           os << "{";

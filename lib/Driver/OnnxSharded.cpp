@@ -115,7 +115,7 @@ static ::tpc::OnnxSharding readSharding(ArrayAttr entries, const Axes &grid) {
   for (auto dim : entries.getAsRange<DimAttr>()) {
     auto &factors = sharding.dims.emplace_back();
     for (FactorAttr factor : dim.getFactors())
-      factors.push_back(makeFactor(factor.getSize().str(), getAxes(factor.getAxes(), grid)));
+      factors.push_back(makeFactor(factor.getExpr().str(), getAxes(factor.getAxes(), grid)));
   }
   return sharding;
 }
@@ -134,7 +134,7 @@ static std::optional<::tpc::OnnxSharding> getInputSharding(BlockArgument input, 
       auto &factors = sharding.dims.emplace_back();
       for (int factor : dim)
         for (FactorAttr part : cast<DimAttr>(splits[factor]).getFactors()) {
-          factors.push_back(makeFactor(part.getSize().str(), getAxes(part.getAxes(), grid)));
+          factors.push_back(makeFactor(part.getExpr().str(), getAxes(part.getAxes(), grid)));
           split |= factors.back().shards > 1;
         }
       if (factors.empty())

@@ -181,14 +181,13 @@ static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) 
   if (!constraints)
     return Error::success();
   for (auto constraint : constraints.getAsRange<mlir::DictionaryAttr>()) {
-    auto text = constraint.getAs<mlir::StringAttr>("expr");
-    auto expr = text ? SymExpr::parse(text.getValue()) : std::nullopt;
-    std::optional<int64_t> value = expr ? expr->evaluate(shape) : std::nullopt;
+    const SymExpr &expr = constraint.getAs<mlir::tpc::SymExprAttr>("expr").getValue();
+    std::optional<int64_t> value = expr.evaluate(shape);
     if (!value)
       continue;
     auto why = constraint.getAs<mlir::StringAttr>("why");
     auto refuse = [&](llvm::StringRef limit, int64_t bound) {
-      std::string size = text.getValue().str();
+      std::string size = expr.str();
       if (!shape.contains(size)) // an expression
         size += " = " + std::to_string(*value);
       else

@@ -2,7 +2,7 @@
 
 // The manifest: what the runtime is told, which knows nothing of the compiler (docs/architecture.md, section 5).
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 1, mb = 2>, tpc.source = "/models/m.onnx",
-    tpc.constraints = [{expr = "s", min = 1 : i64, max = 64 : i64, why = "table t has 64 rows"}]} {
+    tpc.constraints = [{expr = #tpc.expr<"s">, min = 1 : i64, max = 64 : i64, why = "table t has 64 rows"}]} {
 tpc.weight @even in "w.bin" at 128 : tensor<8x6xf32>
 tpc.weight @odd in "/elsewhere/w.bin" at 0 : tensor<7xf32>
 tpc.weight @half in "w.bin" at 320 : tensor<4x6xf16>
@@ -37,7 +37,7 @@ func.func private @third(%x: tensor<4x6xf16>) -> tensor<4x6xf16> attributes {tpc
 // CHECK-SAME: \22file\22:1,\22init\22:\22normal\22,\22name\22:\22odd\22,\22offset\22:0
 // CHECK-SAME: \22dtype\22:\22f16\22,\22file\22:0,\22init\22:\22normal\22,\22name\22:\22half\22,\22offset\22:320
 // CHECK-SAME: \22source\22:\22/models/m.onnx\22,\22symbols\22:[\22b\22,\22s\22]
-tpc.pipeline @main(%x: tensor<?x?x8xf32, #tpc.dist<[b, s, 8], local>>, %mask: tensor<?x?xi64, #tpc.dist<[b, s], local>>) inputs [{tpc.name = "x"}, {tpc.name = "mask", tpc.default = "ones"}] outputs [{name = "y", type = tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>}] {
+tpc.pipeline @main(%x: tensor<?x?x8xf32, #tpc.dist<[b, s, 8], local>>, %mask: tensor<?x?xi64, #tpc.dist<[b, s], local>>) inputs [{tpc.name = "x"}, {tpc.name = "mask", tpc.default = #tpc.default<ones>}] outputs [{name = "y", type = tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>}] {
   tpc.stage 0 {
     tpc.micro_batches of #tpc.dim<b> {
       %e = tpc.parameter @even view <6 [[4 x 6], [2 x 1]]> : tensor<2x2xf32, #tpc.dist<[4{tp}, 2], local>>

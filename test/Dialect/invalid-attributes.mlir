@@ -19,8 +19,8 @@ module attributes {tpc.source = 1} {
 
 // -----
 
-// expected-error @+1 {{'tpc.constraints' must be a list of {expr = "a size", ...}, not [{expr = "s", maximum = 4 : i64}]}}
-module attributes {tpc.constraints = [{expr = "s", maximum = 4}]} {
+// expected-error @+1 {{'tpc.constraints' must be a list of {expr = #tpc.expr<...>, ...}, not [{expr = #tpc.expr<"s">, maximum = 4 : i64}]}}
+module attributes {tpc.constraints = [{expr = #tpc.expr<"s">, maximum = 4}]} {
 }
 
 // -----
@@ -91,7 +91,7 @@ func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 
 func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   // expected-error @+1 {{'tpc.default' belongs on an input}}
-  %0 = tpc.neg %x {tpc.default = "ones"} : tensor<4x4xf32> -> tensor<4x4xf32>
+  %0 = tpc.neg %x {tpc.default = #tpc.default<ones>} : tensor<4x4xf32> -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
 }
 
@@ -114,12 +114,27 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 // expected-error @+1 {{argument 1: 'tpc.defualt' is no attribute that tpc knows}}
-func.func private @f(tensor<4xf32> {tpc.default = "ones"}, tensor<4xf32> {tpc.defualt = "ones"})
+func.func private @f(tensor<4xf32> {tpc.default = #tpc.default<ones>}, tensor<4xf32> {tpc.defualt = "ones"})
 
 // -----
 
-// expected-error @+1 {{argument 0: 'tpc.default' must be "ones" or "positions …", not "positions after"}}
-func.func private @f(tensor<4xf32> {tpc.default = "positions after"})
+// expected-error @+1 {{argument 0: 'tpc.default' must be a #tpc.default, not "ones"}}
+func.func private @f(tensor<4xf32> {tpc.default = "ones"})
+
+// -----
+
+// expected-error @+1 {{expected 'ones' or 'positions'}}
+func.func private @f(tensor<4xf32> {tpc.default = #tpc.default<zeros>})
+
+// -----
+
+// expected-error @+1 {{unexpected end at column 7 of 'past +'}}
+func.func private @f(tensor<4xf32> {tpc.default = #tpc.default<positions after "past +">})
+
+// -----
+
+// expected-error @+1 {{expected the name of a mask}}
+func.func private @f(tensor<4xf32> {tpc.default = #tpc.default<positions of "">})
 
 // -----
 
@@ -154,11 +169,11 @@ func.func private @f() -> (tensor<4xf32> {tpc.nmae = "y"})
 // -----
 
 // expected-error @+1 {{result 1: 'tpc.default' belongs on an input}}
-func.func private @f() -> (tensor<4xf32> {tpc.name = "y"}, tensor<4xf32> {tpc.default = "ones"})
+func.func private @f() -> (tensor<4xf32> {tpc.name = "y"}, tensor<4xf32> {tpc.default = #tpc.default<ones>})
 
 // -----
 
-// expected-error @+1 {{input 0: 'tpc.default' must be "ones" or "positions …", not "zeros"}}
+// expected-error @+1 {{input 0: 'tpc.default' must be a #tpc.default, not "zeros"}}
 tpc.pipeline @main(%x: tensor<4xf32>) inputs [{tpc.default = "zeros"}] outputs [] {
   tpc.stage 0 {
   }

@@ -170,7 +170,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
 !rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
 func.func @half_a_shift(%x: !rows) {
   // expected-error @+1 {{'from' and 'every' belong together}}
-  %0 = "tpc.collective_permute"(%x) <{axes = ["tp"], dim = 0 : i64, from = "1"}> : (!rows) -> !rows
+  %0 = "tpc.collective_permute"(%x) <{axes = ["tp"], dim = 0 : i64, from = #tpc.expr<"1">}> : (!rows) -> !rows
   return
 }
 

@@ -56,7 +56,7 @@ func.func @main(%ids: tensor<9xi64>) -> tensor<9x3xf32> {
 
 // More positions than the table has.
 tpc.weight @table in "w" at 0 : tensor<2x3xf32>
-func.func @main(%ids: tensor<9xi64> {tpc.default = "positions"}) -> tensor<9x3xf32> {
+func.func @main(%ids: tensor<9xi64> {tpc.default = #tpc.default<positions>}) -> tensor<9x3xf32> {
   %table = tpc.parameter @table : tensor<2x3xf32>
   %0 = tpc.gather %table, %ids dim 0 : tensor<2x3xf32>, tensor<9xi64> -> tensor<9x3xf32>
   return %0 : tensor<9x3xf32>

@@ -130,6 +130,10 @@ def dense(text):
 
 
 def attribute(text):
+    if text.startswith("#tpc.expr<"):
+        return "".join(re.findall('"(.*?)"', text)) or text[len("#tpc.expr<"):-1]
+    if text.startswith("#tpc.default<"):
+        return text
     if text.startswith("dense<"):
         return dense(text)
     if text.startswith("array<"):

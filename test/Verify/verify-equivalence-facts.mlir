@@ -10,11 +10,11 @@
 // RUN: %{refuse}=UNNAMED
 // RUN: sed 's/tpc.name = "x"/tpc.name = "y"/' %t/staged.mlir > %t/edited.mlir
 // RUN: %{refuse}=INPUT
-// RUN: sed 's/{tpc.name = "x"}/{tpc.default = "ones", tpc.name = "x"}/' %t/staged.mlir > %t/edited.mlir
+// RUN: sed 's/{tpc.name = "x"}/{tpc.default = #tpc.default<ones>, tpc.name = "x"}/' %t/staged.mlir > %t/edited.mlir
 // RUN: %{refuse}=DEFAULT
-// RUN: sed 's/tpc.default = "ones", //' %t/staged.mlir > %t/edited.mlir
+// RUN: sed 's/tpc.default = #tpc.default<ones>, //' %t/staged.mlir > %t/edited.mlir
 // RUN: %{refuse}=REQUIRED
-// RUN: sed 's/"ones"/"positions"/' %t/staged.mlir > %t/edited.mlir
+// RUN: sed 's/<ones>/<positions>/' %t/staged.mlir > %t/edited.mlir
 // RUN: %{refuse}=OTHER
 // RUN: sed 's/max = 64/max = 65/' %t/staged.mlir > %t/edited.mlir
 // RUN: %{refuse}=CONSTRAINTS
@@ -28,9 +28,9 @@
 // EXCHANGED: output 0 of the program has the 'tpc.name' "values", but the model's has the 'tpc.name' "keys"
 // UNNAMED: output 0 of the program has no 'tpc.name', but the model's has the 'tpc.name' "keys"
 // INPUT: input 0 of the program has the 'tpc.name' "y", but the model's has the 'tpc.name' "x"
-// DEFAULT: input 0 of the program has the 'tpc.default' "ones", but the model's has no 'tpc.default'
-// REQUIRED: input 1 of the program has no 'tpc.default', but the model's has the 'tpc.default' "ones"
-// OTHER: input 1 of the program has the 'tpc.default' "positions", but the model's has the 'tpc.default' "ones"
+// DEFAULT: input 0 of the program has the 'tpc.default' #tpc.default<ones>, but the model's has no 'tpc.default'
+// REQUIRED: input 1 of the program has no 'tpc.default', but the model's has the 'tpc.default' #tpc.default<ones>
+// OTHER: input 1 of the program has the 'tpc.default' #tpc.default<positions>, but the model's has the 'tpc.default' #tpc.default<ones>
 // CONSTRAINTS: the program has other tpc.constraints than the model: runs would accept other sizes
 // SOURCE: the program has other tpc.source than the model: weights would be looked for elsewhere
 // LOOKUP: (tpc.embedding) looks up what no output needs and the model does not look up
@@ -38,9 +38,9 @@
 //--- model.mlir
 !x = tensor<?xi64, #tpc.dist<[s]>>
 !y = tensor<?x4xf32, #tpc.dist<[s, 4]>>
-module attributes {tpc.constraints = [{expr = "s", max = 64 : i64}], tpc.source = "/here/m.onnx"} {
+module attributes {tpc.constraints = [{expr = #tpc.expr<"s">, max = 64 : i64}], tpc.source = "/here/m.onnx"} {
   tpc.weight @w in "w" at 0 : tensor<8x4xf32>
-  func.func @main(%x: !x {tpc.name = "x"}, %m: !x {tpc.default = "ones", tpc.name = "m"}) -> (!y {tpc.name = "keys"}, !y {tpc.name = "values"}) {
+  func.func @main(%x: !x {tpc.name = "x"}, %m: !x {tpc.default = #tpc.default<ones>, tpc.name = "m"}) -> (!y {tpc.name = "keys"}, !y {tpc.name = "values"}) {
     %w = tpc.parameter @w : tensor<8x4xf32>
     %0 = tpc.embedding %w, %x : tensor<8x4xf32>, !x -> !y
     %1 = tpc.embedding %w, %m : tensor<8x4xf32>, !x -> !y
@@ -52,7 +52,7 @@ module attributes {tpc.constraints = [{expr = "s", max = 64 : i64}], tpc.source 
 !y = tensor<?x4xf32, #tpc.dist<[s, 4]>>
 !l = tensor<?xi64, #tpc.dist<[s], local>>
 !o = tensor<?x4xf32, #tpc.dist<[s, 4], local>>
-module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>, tpc.constraints = [{expr = "s", max = 64 : i64}], tpc.source = "/here/m.onnx"} {
+module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>, tpc.constraints = [{expr = #tpc.expr<"s">, max = 64 : i64}], tpc.source = "/here/m.onnx"} {
   tpc.weight @w in "w" at 0 : tensor<8x4xf32>
   tpc.weight @v in "w" at 128 : tensor<4x4xf32>
   func.func private @stage_0(%x: !l, %m: !l) -> (!o, !o) {
@@ -63,7 +63,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, pp = 1, mb = 1>, tpc.constraints
     // more %2 = tpc.embedding %v, %m : tensor<4x4xf32>, !l -> !o
     return %0, %1 : !o, !o
   }
-  tpc.pipeline @main(%x: !l, %m: !l) inputs [{tpc.name = "x"}, {tpc.default = "ones", tpc.name = "m"}] outputs [{name = "keys", type = !y}, {name = "values", type = !y}] {
+  tpc.pipeline @main(%x: !l, %m: !l) inputs [{tpc.name = "x"}, {tpc.default = #tpc.default<ones>, tpc.name = "m"}] outputs [{name = "keys", type = !y}, {name = "values", type = !y}] {
     tpc.stage 0 {
       tpc.micro_batches {
         %0, %1 = func.call @stage_0(%x, %m) : (!l, !l) -> (!o, !o)

@@ -93,10 +93,11 @@ def Tpc_CollectivePermuteOp
     Errors: each rank's part must be one range of each run. The axes split the outermost factor of a run, or the product:
     `batch * sequence{tp}` and `(batch * sequence){tp}` can be shifted every `sequence` elements, `4 * 16{tp}` cannot every 64.
   }];
-  let arguments = (ins Tpc_Tensor:$operand, Tpc_AxesAttr:$axes, I64Attr:$dim, OptionalAttr<StrAttr>:$from, OptionalAttr<StrAttr>:$every);
+  let arguments = (ins Tpc_Tensor:$operand, Tpc_AxesAttr:$axes, I64Attr:$dim, OptionalAttr<Tpc_SymExpr>:$from,
+                       OptionalAttr<Tpc_SymExpr>:$every);
   let results = (outs Tpc_Tensor:$result);
   let assemblyFormat = [{
-    $operand `over` $axes `dim` $dim (`from` $from^ `every` $every)? attr-dict `:` type($operand) `->` type($result)
+    $operand `over` $axes `dim` $dim (`from` custom<SymExpr>($from)^ `every` custom<SymExpr>($every))? attr-dict `:` type($operand) `->` type($result)
   }];
 }
 

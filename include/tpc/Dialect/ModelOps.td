@@ -35,7 +35,7 @@ def Tpc_AttentionOp : Tpc_CostedOp<"attention", [AttrSizedOperandSegments]> {
     softmax over sk of (scale q k^T, soft-capped to `softcap` tanh(x / softcap) if that is not 0, plus `bias`), times v. Query
     head i uses kv head i / (hq / hkv).
 
-    A key j is visible to query i if all of these hold that are present: `causal`: j <= i + causal_offset (SymExpr text);
+    A key j is visible to query i if all of these hold that are present: `causal`: j <= i + causal_offset, which is 0 or given by `offset`;
     `key_mask` [b, sk] is true at j; `mask` [1 or b, 1 or hq, sq, sk] is true. `bias` is additive, of the shape of mask.
     A row with no visible key is zero or uniform over all keys (`masked_row`): exporters
     that guard NaN give zero, those that add the lowest float give uniform.
@@ -45,12 +45,13 @@ def Tpc_AttentionOp : Tpc_CostedOp<"attention", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins Tpc_FloatTensor:$q, Tpc_FloatTensor:$k, Tpc_FloatTensor:$v, Optional<Tpc_BoolTensor>:$key_mask,
                        Optional<Tpc_BoolTensor>:$mask, Optional<Tpc_FloatTensor>:$bias, F64Attr:$scale, UnitAttr:$causal,
-                       DefaultValuedAttr<StrAttr, "\"0\"">:$causal_offset, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
+                       DefaultValuedAttr<Tpc_SymExpr, "::tpc::SymExpr(0)">:$causal_offset, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
                        DefaultValuedAttr<Tpc_MaskedRow, "MaskedRow::Zero">:$masked_row);
   let results = (outs Tpc_FloatTensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    (`causal` $causal^)? $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^)? (`bias` $bias^)? `scale` $scale attr-dict `:`
+    (`causal` $causal^)? $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^)? (`bias` $bias^)? `scale` $scale
+    (`offset` custom<SymExpr>($causal_offset)^)? attr-dict `:`
     type($q) `,` type($k) `,` type($v) (`key_mask` type($key_mask)^)? (`mask` type($mask)^)? (`bias` type($bias)^)? `->` type($result)
   }];
 }

@@ -17,7 +17,8 @@ namespace mlir::tpc {
 
 /// Module: the `#tpc.grid` that axes refer to.
 inline constexpr llvm::StringLiteral kGridAttr = "tpc.grid";
-/// Module: an array of dictionaries {expr, min, max, why}: sizes that a run must satisfy.
+/// Module: an array of dictionaries {expr = #tpc.expr, min, max, why}: sizes that a run must
+/// satisfy.
 inline constexpr llvm::StringLiteral kConstraintsAttr = "tpc.constraints";
 /// Module: absolute path of the file that was imported.
 inline constexpr llvm::StringLiteral kSourceAttr = "tpc.source";
@@ -26,8 +27,7 @@ inline constexpr llvm::StringLiteral kNameAttr = "tpc.name";
 /// Results of @main and outputs of a pipeline: array<i64: dim, times>, each index of `dim` is there
 /// `times` times, and the first is delivered.
 inline constexpr llvm::StringLiteral kCopiesAttr = "tpc.copies";
-/// Arguments of @main: the value that an input takes when it is left out ("ones", "positions …";
-/// see InputDefault.h).
+/// Arguments of @main: the #tpc.default that an input takes when it is left out.
 inline constexpr llvm::StringLiteral kDefaultAttr = "tpc.default";
 /// Arguments of @main: why it must be given, although inputs like it may be left out.
 inline constexpr llvm::StringLiteral kRequiredAttr = "tpc.required";

@@ -46,17 +46,17 @@ def Tpc_ExpandOp : Tpc_ModelOp<"expand", [MovementOpInterface]> {
 def Tpc_SliceOp : Tpc_ModelOp<"slice", [DeclareOpInterfaceMethods<MovementOpInterface, ["keepsEveryElement"]>]> {
   let summary = "Part of one dimension: elements start, start + step, ... as many as the result type says";
   let description = [{
-    `start` is SymExpr text (an element index, not negative); `step` is not zero.
+    `start` is an element index, not negative; `step` is not zero.
     `tpc.slice %x dim 1 from "64" step 1 : tensor<8x192xf32> -> tensor<8x64xf32>`.
     Rule: the sliced dimension is whole on both sides, unless all of it is taken; the others are parallel. Linear.
     ONNX Slice, Split.
   }];
-  let arguments = (ins Tpc_Tensor:$operand, I64Attr:$dim, StrAttr:$start, DefaultValuedAttr<I64Attr, "1">:$step);
+  let arguments = (ins Tpc_Tensor:$operand, I64Attr:$dim, Tpc_SymExpr:$start, DefaultValuedAttr<I64Attr, "1">:$step);
   let results = (outs Tpc_Tensor:$result);
   let hasVerifier = 1;
   let hasFolder = 1;
   let assemblyFormat = [{
-    $operand `dim` $dim `from` $start (`step` $step^)? attr-dict `:` type($operand) `->` type($result)
+    $operand `dim` $dim `from` custom<SymExpr>($start) (`step` $step^)? attr-dict `:` type($operand) `->` type($result)
   }];
 }
 
@@ -72,8 +72,7 @@ def Tpc_ConcatOp : Tpc_InferredOp<"concat"> {
 def Tpc_RollOp : Tpc_InferredOp<"roll", [MovementOpInterface]> {
   let summary = "Cyclic shift of one dimension, or of each run of `every` elements of it";
   let description = [{
-    Element r·every + i of the result is element r·every + (from + i) mod every of the operand. `from` and `every` are SymExpr
-    text; `every` divides the size of `dim`, `from` is any number, of either sign.
+    Element r·every + i of the result is element r·every + (from + i) mod every of the operand. `every` divides the size of `dim`, `from` is any number, of either sign.
     `tpc.roll %x dim 1 from "1" every "sequence"` shifts each sequence of `[batch, sequence, 40]` by one to the left;
     of `[batch * sequence, 40]`, `dim 0` does the same.
 
@@ -81,11 +80,13 @@ def Tpc_RollOp : Tpc_InferredOp<"roll", [MovementOpInterface]> {
     split. Where a run is split, `tpc-lower-reshards` makes a `tpc.collective_permute` of it; in a local program runs are whole.
     ONNX Concat of two Slices (torch.roll).
   }];
-  let arguments = (ins Tpc_Tensor:$operand, I64Attr:$dim, StrAttr:$from, StrAttr:$every);
+  let arguments = (ins Tpc_Tensor:$operand, I64Attr:$dim, Tpc_SymExpr:$from, Tpc_SymExpr:$every);
   let results = (outs Tpc_Tensor:$result);
   let hasVerifier = 1;
   let hasFolder = 1;
-  let assemblyFormat = "$operand `dim` $dim `from` $from `every` $every attr-dict `:` type($operand) `->` type($result)";
+  let assemblyFormat = [{
+    $operand `dim` $dim `from` custom<SymExpr>($from) `every` custom<SymExpr>($every) attr-dict `:` type($operand) `->` type($result)
+  }];
   let extraClassDeclaration = "::mlir::Value buildPermute(::mlir::OpBuilder &builder, ::mlir::ArrayAttr axes);";
 }
 
@@ -102,11 +103,11 @@ def Tpc_IotaOp : Tpc_ModelOp<"iota"> {
 }
 
 def Tpc_SizeOp : Tpc_ModelOp<"size"> {
-  let summary = "A symbolic size as a number: a scalar tensor holding the value of SymExpr text (global, not local)";
-  let arguments = (ins StrAttr:$expr);
+  let summary = "A symbolic size as a number: a scalar tensor (global, not local)";
+  let arguments = (ins Tpc_SymExpr:$expr);
   let results = (outs Tpc_Tensor:$result);
   let hasVerifier = 1;
-  let assemblyFormat = "$expr attr-dict `:` type($result)";
+  let assemblyFormat = "custom<SymExpr>($expr) attr-dict `:` type($result)";
 }
 
 def Tpc_GatherOp : Tpc_InferredOp<"gather", [DeclareOpInterfaceMethods<LookupOpInterface>]> {
@@ -152,12 +153,12 @@ def Tpc_CumSumOp : Tpc_InferredOp<"cumsum"> {
 def Tpc_TriluOp : Tpc_InferredOp<"trilu"> {
   let summary = "Keeps a triangle of the last two dimensions, zero elsewhere. ONNX Trilu.";
   let description = [{
-    `upper`: keeps column - row >= k; otherwise column - row <= k. k is SymExpr text. The two dimensions are whole. Linear.
+    `upper`: keeps column - row >= k; otherwise column - row <= k. The two dimensions are whole. Linear.
   }];
-  let arguments = (ins Tpc_Tensor:$operand, UnitAttr:$upper, DefaultValuedAttr<StrAttr, "\"0\"">:$k);
+  let arguments = (ins Tpc_Tensor:$operand, UnitAttr:$upper, DefaultValuedAttr<Tpc_SymExpr, "::tpc::SymExpr(0)">:$k);
   let results = (outs Tpc_Tensor:$result);
   let hasVerifier = 1;
-  let assemblyFormat = "(`upper` $upper^)? $operand (`k` $k^)? attr-dict `:` type($operand) `->` type($result)";
+  let assemblyFormat = "(`upper` $upper^)? $operand (`k` custom<SymExpr>($k)^)? attr-dict `:` type($operand) `->` type($result)";
 }
 
 #endif

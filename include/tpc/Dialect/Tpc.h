@@ -24,7 +24,7 @@
 #include "tpc/Dialect/TpcEnums.h.inc"
 
 namespace mlir::tpc::detail {
-struct FactorAttrStorage;
+struct SymExprAttrStorage;
 struct DimAttrStorage;
 } // namespace mlir::tpc::detail
 
@@ -41,6 +41,12 @@ bool evaluatePredicate(Predicate predicate, double x, double y);
 /// Whether the highest bit of a tensor's elements, or of this element, is no sign: booleans and
 /// ui8. (arith's types do not tell.)
 bool isUnsigned(Type type);
+/// The text of a size in quotes: custom<SymExpr> of assembly formats.
+ParseResult parseSymExpr(AsmParser &parser, SymExprAttr &attr);
+void printSymExpr(AsmPrinter &printer, SymExprAttr attr);
+inline void printSymExpr(OpAsmPrinter &printer, Operation *, SymExprAttr attr) {
+  printSymExpr(printer, attr);
+}
 /// How the parts of a split factor are combined; nothing where it is no reduction.
 std::optional<ReductionKind> getReduction(FactorKind kind);
 } // namespace mlir::tpc

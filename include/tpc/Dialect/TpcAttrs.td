@@ -46,21 +46,64 @@ def Tpc_GridAttr : Tpc_Attr<"Grid", "grid"> {
   }];
 }
 
+def Tpc_SymExprAttr : Tpc_Attr<"SymExpr", "expr"> {
+  let summary = "A symbolic size";
+  let description = [{
+    `#tpc.expr<"past + sequence">`: an integer, or an expression over symbols, see `SymExpr.h`. It is parsed where
+    text is read, which is an error for any other text; from there on it is a `SymExpr`. Equal sizes are one attribute, however
+    they were written. Where an op says what stands there, the text alone is written: `from "past"`.
+  }];
+  let parameters = (ins AttrParameter<"::tpc::SymExpr", "the size", "const ::tpc::SymExpr &">:$value);
+  let hasCustomAssemblyFormat = 1;
+  // Its key is the canonical text.
+  let genStorageClass = 0;
+  let storageClass = "SymExprAttrStorage";
+}
+
+def Tpc_InputDefaultKind : I32EnumAttr<"InputDefaultKind", "what an input is when it is left out", [
+    I32EnumAttrCase<"Ones", 0, "ones">, I32EnumAttrCase<"Positions", 1, "positions">]> {
+  let cppNamespace = "::mlir::tpc";
+}
+
+def Tpc_InputDefaultAttr : Tpc_Attr<"InputDefault", "default"> {
+  let summary = "What an input is when it is left out";
+  let description = [{
+    The value of `tpc.default` on an argument of @main:
+
+        #tpc.default<ones>                          every token is seen
+        #tpc.default<positions>                     0, 1, 2, … along the last dimension
+        #tpc.default<positions after "past">        the same, behind a past of that many tokens
+        #tpc.default<positions of "attention_mask"> by that mask, [batch, past + sequence]: the number of seen tokens before each
+                                                    of the last `sequence`, and 1 for those that are not seen themselves (as
+                                                    Hugging Face counts)
+
+    An input that would have a default if the program showed what it must be has `tpc.required` instead, with the reason.
+  }];
+  let parameters = (ins "::mlir::tpc::InputDefaultKind":$kind, OptionalParameter<"SymExprAttr">:$past,
+                        OptionalParameter<"StringAttr">:$mask);
+  let hasCustomAssemblyFormat = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [
+    AttrBuilder<(ins "InputDefaultKind":$kind)>,
+    // Positions: behind a past, or by a mask.
+    AttrBuilder<(ins "const ::tpc::SymExpr &":$past)>, AttrBuilder<(ins "StringAttr":$mask)>];
+  let extraClassDeclaration = [{
+    /// The default of an argument with these attributes, or null.
+    static InputDefaultAttr lookup(DictionaryAttr attributes);
+  }];
+}
+
 def Tpc_FactorAttr : Tpc_Attr<"Factor", "factor"> {
   let summary = "A factor of a dimension and the axes that split it";
   let description = [{
-    `size` is the global size as canonical SymExpr text. Several axes split one
-    after the other. Only used inside `#tpc.dim`.
+    `size` is the global size. Several axes split one after the other. Only used
+    inside `#tpc.dim`.
   }];
-  let parameters = (ins StringRefParameter<>:$size, ArrayRefParameter<"StringAttr">:$axes);
+  let parameters = (ins "SymExprAttr":$size, ArrayRefParameter<"StringAttr">:$axes);
   let builders = [AttrBuilder<(ins "const ::tpc::SymExpr &":$size, CArg<"ArrayRef<StringAttr>", "{}">:$axes)>];
   let extraClassDeclaration = [{
-    /// The size; of text that is none, 0.
     const ::tpc::SymExpr &getExpr() const;
   }];
-  // Keeps the parsed size, which is asked for all the time.
-  let genStorageClass = 0;
-  let storageClass = "FactorAttrStorage";
   let hasCustomAssemblyFormat = 1;
 }
 
@@ -117,7 +160,7 @@ def Tpc_DistAttr : Tpc_Attr<"Dist", "dist", [DeclareAttrInterfaceMethods<Verifia
     A type without encoding is static and replicated. `makeTensorType` builds the
     canonical type for a distribution; `getDist` gives the distribution of any type.
 
-    Errors: an axis may occur once in a value; sizes are canonical SymExpr text; the
+    Errors: an axis may occur once in a value; sizes fit in 64 bits and are not negative; the
     tensor's shape is that of the dimensions; a type for which no encoding is needed has none.
   }];
   let parameters = (ins ArrayRefParameter<"DimAttr">:$dims, OptionalParameter<"PartialAttr">:$partial, "bool":$local);

@@ -97,6 +97,8 @@ public:
     std::string key() const;
   };
   const std::vector<Term> &getTerms() const { return body->terms; }
+  /// The expression that is this term alone.
+  static SymExpr fromTerm(const Term &term) { return fromTerms({term}); }
 
 private:
   /// What an expression is. Never changed, as copies share it.

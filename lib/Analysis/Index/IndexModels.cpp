@@ -21,8 +21,7 @@ static IndexExpr getElement(ConstantOp op, IndexAnalysis &a, ArrayRef<IndexExpr>
 }
 
 static IndexExpr getElement(SizeOp op, IndexAnalysis &, ArrayRef<IndexExpr>) {
-  auto expr = SymExpr::parse(op.getExpr().str());
-  return expr && !isFloatTensor(op.getResult()) ? IndexExpr::integer(*expr) : IndexExpr();
+  return isFloatTensor(op.getResult()) ? IndexExpr() : IndexExpr::integer(op.getExpr());
 }
 
 static IndexExpr getElement(IotaOp op, IndexAnalysis &, ArrayRef<IndexExpr> where) {
@@ -56,11 +55,11 @@ static IndexExpr getElement(TransposeOp op, IndexAnalysis &a, ArrayRef<IndexExpr
 
 static IndexExpr getElement(SliceOp op, IndexAnalysis &a, ArrayRef<IndexExpr> where) {
   SmallVector<IndexExpr> inner(where);
-  auto start = SymExpr::parse(op.getStart().str());
   const IndexExpr &index = where[op.getDim()];
-  if (!start || !index.isInteger())
+  if (!index.isInteger())
     return {};
-  inner[op.getDim()] = IndexExpr::integer(*start + index.getPolynomial() * SymExpr(op.getStep()));
+  inner[op.getDim()] =
+      IndexExpr::integer(op.getStart() + index.getPolynomial() * SymExpr(op.getStep()));
   return a.at(op.getOperand(), inner);
 }
 
@@ -251,10 +250,10 @@ static IndexExpr getElement(ReduceOp op, IndexAnalysis &a, ArrayRef<IndexExpr> w
 
 static IndexExpr getElement(TriluOp op, IndexAnalysis &a, ArrayRef<IndexExpr> where) {
   size_t rank = where.size();
-  auto k = SymExpr::parse(op.getK().str());
-  if (!k || !where[rank - 1].isInteger() || !where[rank - 2].isInteger())
+  if (!where[rank - 1].isInteger() || !where[rank - 2].isInteger())
     return {};
-  SymExpr difference = where[rank - 1].getPolynomial() - where[rank - 2].getPolynomial() - *k;
+  SymExpr difference =
+      where[rank - 1].getPolynomial() - where[rank - 2].getPolynomial() - op.getK();
   IndexExpr keeps = a.compare(op.getUpper() ? Predicate::GE : Predicate::LE, difference);
   IndexExpr zero = isFloatTensor(op.getOperand())                ? IndexExpr::number(0)
                    : elementTypeOf(op.getOperand()).isInteger(1) ? IndexExpr::truth(false)

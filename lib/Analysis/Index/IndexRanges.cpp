@@ -119,11 +119,9 @@ std::optional<std::pair<SymExpr, SymExpr>> IndexAnalysis::divide(const SymExpr &
     rest = rest - q * b;
   };
   if (b.isMonomial()) {
-    for (const SymExpr::Term &term : a.getTerms()) {
-      auto one = SymExpr::parse(term.atoms.empty() ? "1" : term.key());
-      if (auto q = one ? (*one * SymExpr(term.coefficient)).divideExact(b) : std::nullopt)
+    for (const SymExpr::Term &term : a.getTerms())
+      if (auto q = SymExpr::fromTerm(term).divideExact(b))
         take(*q);
-    }
   } else {
     std::set<std::string> symbols;
     a.collectSymbols(symbols);

@@ -50,8 +50,7 @@ static std::optional<double> findSplat(Value v, int depth) {
                                                : value.getSExtValue());
   }
   if (auto size = dyn_cast<SizeOp>(op)) {
-    auto expr = SymExpr::parse(size.getExpr().str());
-    auto n = expr ? expr->asConstant() : std::nullopt;
+    auto n = size.getExpr().asConstant();
     return n ? integerAsDouble(*n) : std::nullopt;
   }
   if (isa<MovementOpInterface>(op))

@@ -71,7 +71,7 @@ struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
     SmallVector<Value> from(index);
     Value &at = from[slice.getDim()];
     at = e.add(e.mul(at, e.constant(slice.getStep())),
-               e.size(getPlace(*SymExpr::parse(slice.getStart().str()),
+               e.size(getPlace(slice.getStart(),
                                getSizes(slice.getOperand())[slice.getDim()])));
     return e.element(slice.getOperand(), from);
   }
@@ -84,10 +84,9 @@ struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
 struct RollModel : KernelOpInterface::ExternalModel<RollModel, RollOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto roll = cast<RollOp>(op);
-    SymExpr run = *SymExpr::parse(roll.getEvery().str());
+    SymExpr run = roll.getEvery();
     Value every = e.size(getNamed(run));
-    SymExpr from = getNamed(*SymExpr::parse(roll.getFrom().str()));
-    Value first = e.size(SymExpr::mod(from, getNamed(run)));
+    Value first = e.size(SymExpr::mod(getNamed(roll.getFrom()), getNamed(run)));
     SmallVector<Value> elementIndex(index);
     Value &at = elementIndex[roll.getDim()];
     // Both numbers are below the run's size, so that the sum passes its end once at most.
@@ -167,7 +166,7 @@ struct IotaModel : KernelOpInterface::ExternalModel<IotaModel, IotaOp> {
 struct SizeModel : KernelOpInterface::ExternalModel<SizeModel, SizeOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange) const {
     auto size = cast<SizeOp>(op);
-    return fromIndex(e, e.size(getNamed(*SymExpr::parse(size.getExpr().str()))), size.getType());
+    return fromIndex(e, e.size(getNamed(size.getExpr())), size.getType());
   }
 };
 
@@ -175,7 +174,7 @@ struct TriluModel : KernelOpInterface::ExternalModel<TriluModel, TriluOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
     auto trilu = cast<TriluOp>(op);
     unsigned rank = index.size();
-    Value k = e.size(*SymExpr::parse(trilu.getK().str()));
+    Value k = e.size(trilu.getK());
     Value limit = e.add(index[rank - 2], k), column = index[rank - 1];
     Value keep = arith::CmpIOp::create(
         e.builder(), e.getLoc(),

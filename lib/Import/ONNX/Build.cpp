@@ -52,8 +52,7 @@ Value Node::slice(Value v, int64_t dim, const SymExpr &start, const SymExpr &siz
   if (start.isConstant(0) && step == 1 && size == sizes[dim])
     return v;
   sizes[dim] = size;
-  return SliceOp::create(b, loc, type(elementOf(v), sizes), v, dim, b.getStringAttr(start.str()),
-                         step);
+  return SliceOp::create(b, loc, type(elementOf(v), sizes), v, dim, start, step);
 }
 
 Value Node::concat(ArrayRef<Value> values, int64_t dim) {

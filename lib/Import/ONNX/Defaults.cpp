@@ -16,8 +16,6 @@
 
 #include "Importer.h"
 
-#include "tpc/Dialect/InputDefault.h"
-
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -93,8 +91,8 @@ static bool isMask(func::FuncOp main, BlockArgument input) {
 }
 
 /// What `positions` is when it is left out, or why it cannot be.
-static std::optional<InputDefault> findPositions(func::FuncOp main, BlockArgument positions,
-                                                 std::string &why) {
+static InputDefaultAttr findPositions(func::FuncOp main, BlockArgument positions,
+                                      std::string &why) {
   Sizes own = getSizes(positions);
   SymExpr sequence = own.back();
   std::optional<SymExpr> past;
@@ -111,51 +109,49 @@ static std::optional<InputDefault> findPositions(func::FuncOp main, BlockArgumen
       if (past && *past != *length) {
         why = "'" + nameOf(main, cache) + "' and '" + nameOf(main, input) +
               "' seem to be caches of different lengths, " + past->str() + " and " + length->str();
-        return std::nullopt;
+        return {};
       }
       past = length;
       cache = input;
     } else if (uses.any && !uses.indexes &&
                !isEmbedded(cast<RankedTensorType>(input.getType()), sequence)) {
       why = "what '" + nameOf(main, input) + "' says about positions is not known";
-      return std::nullopt;
+      return {};
     }
   }
 
-  InputDefault result;
-  result.kind = InputDefault::Kind::Positions;
-  result.past = past.value_or(SymExpr(0));
+  MLIRContext *context = main.getContext();
+  SymExpr before = past.value_or(SymExpr(0));
   if (!mask)
-    return result;
+    return InputDefaultAttr::get(context, before);
   Sizes all = getSizes(mask);
-  if (all[1] != result.past + sequence) {
+  if (all[1] != before + sequence) {
     why = "'" + kMask.str() + "' is of " + all[1].str() + " tokens, where past and new ones are " +
-          (result.past + sequence).str();
-    return std::nullopt;
+          (before + sequence).str();
+    return {};
   }
   if (own.size() == 2 && !own[0].isConstant(1) && own[0] != all[0]) {
     why = "it has " + own[0].str() + " rows, and '" + kMask.str() + "' " + all[0].str();
-    return std::nullopt;
+    return {};
   }
-  result.mask = kMask;
-  return result;
+  return InputDefaultAttr::get(context, StringAttr::get(context, kMask));
 }
 
 void Importer::addDefaults() {
-  auto set = [&](BlockArgument input, StringRef name, const Twine &text) {
-    main.setArgAttr(input.getArgNumber(), name, builder.getStringAttr(text));
+  auto set = [&](BlockArgument input, StringRef name, Attribute value) {
+    main.setArgAttr(input.getArgNumber(), name, value);
   };
   for (BlockArgument input : main.getArguments()) {
     if (isMask(main, input))
-      set(input, kDefaultAttr, InputDefault().str());
+      set(input, kDefaultAttr, InputDefaultAttr::get(context, InputDefaultKind::Ones));
     int64_t rank = getSizes(input).size();
     if (nameOf(main, input) != kPositions || !isa<IntegerType>(elementOf(input)) ||
         elementOf(input).isInteger(1) || (rank != 1 && rank != 2))
       continue;
     std::string why;
     if (auto positions = findPositions(main, input, why))
-      set(input, kDefaultAttr, positions->str());
+      set(input, kDefaultAttr, positions);
     else
-      set(input, kRequiredAttr, why);
+      set(input, kRequiredAttr, builder.getStringAttr(why));
   }
 }

@@ -122,9 +122,9 @@ LogicalResult Importer::importOnce() {
     return failure();
 
   SmallVector<Attribute> list;
-  for (const auto &[expr, c] : constraints)
+  for (const auto &[text, c] : constraints)
     list.push_back(
-        builder.getDictionaryAttr({builder.getNamedAttr("expr", builder.getStringAttr(expr)),
+        builder.getDictionaryAttr({builder.getNamedAttr("expr", SymExprAttr::get(context, c.expr)),
                                    builder.getNamedAttr("min", builder.getI64IntegerAttr(c.low)),
                                    builder.getNamedAttr("max", builder.getI64IntegerAttr(c.high)),
                                    builder.getNamedAttr("why", builder.getStringAttr(c.why))}));

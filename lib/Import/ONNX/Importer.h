@@ -142,10 +142,11 @@ private:
   llvm::StringSet<> symbolNames, missingFiles;
   std::set<std::string> declaredSymbols;
   struct Constraint {
+    SymExpr expr;
     int64_t low, high;
     std::string why;
   };
-  std::map<std::string, Constraint> constraints; // by expression
+  std::map<std::string, Constraint> constraints; // by the text of the expression
   int64_t importedNodes = 0, foldedElements = 0;
   std::map<std::tuple<std::string, std::string, std::string>, const ::onnx::FunctionProto *>
       functions; // by domain, name and overload

@@ -59,7 +59,7 @@ static FailureOr<DictionaryAttr> readSpec(const ::onnx::ShardingSpecProto &spec,
   SmallVector<Attribute> dims;
   int64_t parts = 1;
   for (const auto &dim : spec.sharded_dim()) {
-    SmallVector<Attribute> sizes;
+    SmallVector<Attribute> sizes; // text where the file has something else
     SmallVector<int64_t> shards;
     if (!dim.has_axis())
       return emitError() << "is cut along a dimension that is not said; set the axis of its "
@@ -73,8 +73,10 @@ static FailureOr<DictionaryAttr> readSpec(const ::onnx::ShardingSpecProto &spec,
         return emitError() << "is cut into " << part.num_shards() << " along axis " << dim.axis()
                            << ", more than the " << numDevices << " devices have parts for";
       shards.push_back(part.num_shards());
-      sizes.push_back(builder.getStringAttr(part.has_dim_value() ? std::to_string(part.dim_value())
-                                                                 : part.dim_param()));
+      std::optional<SymExpr> size =
+          part.has_dim_value() ? SymExpr(part.dim_value()) : SymExpr::parse(part.dim_param());
+      sizes.push_back(size ? Attribute(SymExprAttr::get(builder.getContext(), *size))
+                           : builder.getStringAttr(part.dim_param()));
     }
     dims.push_back(builder.getDictionaryAttr(
         {builder.getNamedAttr("axis", builder.getI64IntegerAttr(dim.axis())),

@@ -212,7 +212,7 @@ FailureOr<const Tensor *> Importer::lookup(Scope &scope, StringRef name) {
 //===----------------------------------------------------------------------===//
 
 void Importer::constrain(const SymExpr &expr, int64_t low, int64_t high, const Twine &why) {
-  auto [it, isNew] = constraints.insert({expr.str(), {low, high, why.str()}});
+  auto [it, isNew] = constraints.insert({expr.str(), {expr, low, high, why.str()}});
   if (isNew)
     return;
   Constraint &c = it->second;

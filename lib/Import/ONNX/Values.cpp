@@ -153,7 +153,7 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
     RankedTensorType one = makeTensorType(tensor.element, {SymExpr(1)});
     SmallVector<Value> parts;
     for (const SymExpr &e : contents->ints)
-      parts.push_back(SizeOp::create(builder, loc, scalar, builder.getStringAttr(e.str())));
+      parts.push_back(SizeOp::create(builder, loc, scalar, e));
     if (tensor.shape.empty())
       return parts[0];
     for (Value &part : parts)
@@ -178,8 +178,7 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
         tensor.element, APInt(tensor.element.getIntOrFloatBitWidth(),
                               triangle->value != 0 && tensor.isBool() ? 1 : triangle->value));
     Value all = ConstantOp::create(builder, loc, type, DenseElementsAttr::get(type, inside));
-    return TriluOp::create(builder, loc, type, all, triangle->upper,
-                           builder.getStringAttr(llvm::Twine(triangle->k)));
+    return TriluOp::create(builder, loc, type, all, triangle->upper, SymExpr(triangle->k));
   }
   keptSources.push_back(tensor.source);
   return ParameterOp::create(builder, loc, type, weightFor(source, loc), ViewAttr());

@@ -206,15 +206,17 @@ FailureOr<SmallVector<Attribute>> DeviceReader::readDims(DictionaryAttr tensor,
     ArrayRef<int64_t> shards = dim.getAs<DenseI64ArrayAttr>("shards").asArrayRef();
     const SymExpr &whole = target.sizes[axis];
     SymExpr total(1);
-    for (auto [text, count] : llvm::zip(sizes.getAsRange<StringAttr>(), shards)) {
+    for (auto [stated, count] : llvm::zip(sizes, shards)) {
+      std::optional<SymExpr> size;
+      if (auto expr = dyn_cast<SymExprAttr>(stated))
+        size = expr.getValue();
       // A file may name its symbols as it likes.
-      auto size = SymExpr::parse(std::string_view(text.getValue()));
       bool only = shards.size() == 1;
       if (only && (!size || !size->isConstant()))
         size = whole;
       if (!size)
-        return error(tensor) << "is cut along a factor of axis " << axis << " that has no size ('"
-                             << text.getValue() << "')";
+        return error(tensor) << "is cut along a factor of axis " << axis << " that has no size ("
+                             << stated << ")";
       total = total * *size;
       cuts[axis].push_back({*size, count, {}});
     }

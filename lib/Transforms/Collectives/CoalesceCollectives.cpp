@@ -149,7 +149,7 @@ bool Coalescer::coalesceTwo(Operation *first, Operation *second) {
   for (auto [op, size] : llvm::zip(ops, sizes)) {
     DistAttr dist = withDim(done, joint, DimAttr::get(op->getContext(), size));
     Value part = SliceOp::create(builder, loc, localType(a, dist), collective->getResult(0), joint,
-                                 start.str(), 1);
+                                 start, 1);
     Type type = op->getResult(0).getType();
     if (part.getType() != type)
       part = ReshapeOp::create(builder, loc, type, part);

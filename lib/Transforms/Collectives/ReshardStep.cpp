@@ -102,8 +102,8 @@ Value mlir::tpc::emitReshardStep(OpBuilder &builder, Location loc, Value value,
   case ReshardStep::AllToAll:
     return AllToAllOp::create(builder, loc, type, value, axes, step.dim, step.toDim);
   case ReshardStep::Permute:
-    return CollectivePermuteOp::create(builder, loc, type, value, axes, step.dim, StringAttr(),
-                                       StringAttr());
+    return CollectivePermuteOp::create(builder, loc, type, value, axes, step.dim, SymExprAttr(),
+                                       SymExprAttr());
   case ReshardStep::Exchange:
     return ExchangeOp::create(builder, loc, type, value, axes);
   }

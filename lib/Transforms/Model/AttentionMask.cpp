@@ -326,7 +326,8 @@ Value MaskAnalyzer::keyInteger(const SymExpr &e) {
         if (v && elementTypeOf(v) != type)
           v = CastOp::create(builder, loc, full, v);
       } else
-        v = SizeOp::create(builder, loc, RankedTensorType::get({}, type), atom.name);
+        v = SizeOp::create(builder, loc, RankedTensorType::get({}, type),
+                           SymExpr::symbol(atom.name));
       if (!v)
         return {};
       product = product ? (Value)MulOp::create(builder, loc, product, v) : v;

@@ -68,7 +68,7 @@ Value mlir::tpc::createSlice(OpBuilder &builder, Location loc, Value v, int64_t 
         return parameterView(builder, parameter, result);
   }
   sizes[dim] = size;
-  return SliceOp::create(builder, loc, makeTensorType(elementTypeOf(v), sizes), v, dim, start.str(),
+  return SliceOp::create(builder, loc, makeTensorType(elementTypeOf(v), sizes), v, dim, start,
                          step);
 }
 
@@ -154,10 +154,9 @@ bool Movement::apply(Operation *op) {
   if (auto expandOp = dyn_cast<ExpandOp>(op))
     return expand(mlir::tpc::getSizes(expandOp.getResult()));
   if (auto sliceOp = dyn_cast<SliceOp>(op)) {
-    auto start = SymExpr::parse(sliceOp.getStart().str());
     int64_t dim = sliceOp.getDim();
-    return start &&
-           slice(dim, *start, mlir::tpc::getSizes(sliceOp.getResult())[dim], sliceOp.getStep());
+    return slice(dim, sliceOp.getStart(), mlir::tpc::getSizes(sliceOp.getResult())[dim],
+                 sliceOp.getStep());
   }
   return false;
 }

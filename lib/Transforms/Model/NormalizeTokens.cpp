@@ -148,14 +148,11 @@ struct FlattenRoll : public OpRewritePattern<RollOp> {
     if (!reshape || rankOf(reshape.getOperand()) != 2 || last < 2 ||
         getSizes(reshape.getOperand())[1] != sizes[last])
       return failure();
-    auto first = SymExpr::parse(op.getFrom().str()), every = SymExpr::parse(op.getEvery().str());
-    if (!first || !every)
-      return failure();
     SymExpr row(1);
     for (int64_t d = dim + 1; d < last; ++d)
       row = row * sizes[d];
     Value rows = RollOp::create(rewriter, op.getLoc(), reshape.getOperand(), dim == last ? 1 : 0,
-                                (*first * row).str(), (*every * row).str());
+                                op.getFrom() * row, op.getEvery() * row);
     rewriter.replaceOp(op, createReshape(rewriter, op.getLoc(), rows, sizes));
     return success();
   }

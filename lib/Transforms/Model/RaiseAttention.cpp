@@ -281,7 +281,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     return AttentionOp::create(
         builder, loc, type, heads.q, heads.k, heads.v, mask.keyMask, mask.mask, mask.bias,
         builder.getF64FloatAttr(scale), mask.causal ? builder.getUnitAttr() : UnitAttr(),
-        builder.getStringAttr(mask.offset.str()), builder.getF64FloatAttr(mask.softcap),
+        SymExprAttr::get(builder.getContext(), mask.offset), builder.getF64FloatAttr(mask.softcap),
         MaskedRowAttr::get(builder.getContext(), mask.maskedRow));
   }
 
@@ -319,7 +319,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     AttentionMask result = *mask;
     if (op.getCausal()) {
       result.causal = true;
-      result.offset = SymExpr::parse(op.getCausalOffset().str()).value_or(SymExpr(0));
+      result.offset = op.getCausalOffset();
     }
     if (op.getKeyMask())
       result.keyMask = op.getKeyMask();

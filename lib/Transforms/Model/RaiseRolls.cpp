@@ -33,8 +33,7 @@ struct RaiseRolls : public mlir::tpc::impl::RaiseRollsBase<RaiseRolls> {
   static Range getRange(Value v, int64_t dim) {
     if (auto slice = v.getDefiningOp<SliceOp>();
         slice && int64_t(slice.getDim()) == dim && slice.getStep() == 1)
-      if (auto start = SymExpr::parse(slice.getStart().str()))
-        return {slice.getOperand(), *start, getSizes(v)[dim]};
+      return {slice.getOperand(), slice.getStart(), getSizes(v)[dim]};
     return {v, SymExpr(0), getSizes(v)[dim]};
   }
 
@@ -61,8 +60,7 @@ struct RaiseRolls : public mlir::tpc::impl::RaiseRollsBase<RaiseRolls> {
     OpBuilder builder(op);
     SymExpr size = first.size + second.size;
     Value base = createSlice(builder, op.getLoc(), second.base, dim, second.start, size);
-    Value roll = RollOp::create(builder, op.getLoc(), op.getType(), base, dim, second.size.str(),
-                                size.str());
+    Value roll = RollOp::create(builder, op.getLoc(), op.getType(), base, dim, second.size, size);
     op.getResult().replaceAllUsesWith(roll);
     erase(op);
   }

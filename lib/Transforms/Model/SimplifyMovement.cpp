@@ -45,9 +45,7 @@ struct FoldIntoView : public RewritePattern {
     } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
       result = view.transpose(transpose.getPermutation());
     } else if (auto slice = dyn_cast<SliceOp>(op)) {
-      auto start = SymExpr::parse(slice.getStart().str());
-      auto from = start ? start->asConstant() : std::nullopt;
-      if (from)
+      if (auto from = slice.getStart().asConstant())
         result =
             view.slice(slice.getDim(), *from, type.getDimSize(slice.getDim()), slice.getStep());
     }
@@ -102,14 +100,11 @@ struct SliceOfSlice : public OpRewritePattern<SliceOp> {
     auto inner = op.getOperand().getDefiningOp<SliceOp>();
     if (!inner || inner.getDim() != op.getDim())
       return failure();
-    auto outerStart = SymExpr::parse(op.getStart().str());
-    auto innerStart = SymExpr::parse(inner.getStart().str());
     int64_t step;
-    if (!outerStart || !innerStart ||
-        __builtin_mul_overflow((int64_t)op.getStep(), (int64_t)inner.getStep(), &step))
+    if (__builtin_mul_overflow((int64_t)op.getStep(), (int64_t)inner.getStep(), &step))
       return failure();
     rewriter.replaceOp(op, createSlice(rewriter, op.getLoc(), inner.getOperand(), op.getDim(),
-                                       *innerStart + *outerStart * SymExpr(inner.getStep()),
+                                       inner.getStart() + op.getStart() * SymExpr(inner.getStep()),
                                        getSizes(op.getResult())[op.getDim()], step));
     return success();
   }
@@ -121,17 +116,17 @@ struct SliceOfConcat : public OpRewritePattern<SliceOp> {
 
   LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
     auto concat = op.getOperand().getDefiningOp<ConcatOp>();
-    auto start = SymExpr::parse(op.getStart().str());
-    if (!concat || !start || concat.getDim() != op.getDim() || op.getStep() != 1)
+    SymExpr start = op.getStart();
+    if (!concat || concat.getDim() != op.getDim() || op.getStep() != 1)
       return failure();
     int64_t dim = op.getDim();
     SymExpr size = getSizes(op.getResult())[dim], begin(0);
     for (Value operand : concat.getOperands()) {
       SymExpr end = begin + getSizes(operand)[dim];
-      auto before = (*start - begin).lowerBound(), after = (end - *start - size).lowerBound();
+      auto before = (start - begin).lowerBound(), after = (end - start - size).lowerBound();
       if (before && *before >= 0 && after && *after >= 0) {
         rewriter.replaceOp(op,
-                           createSlice(rewriter, op.getLoc(), operand, dim, *start - begin, size));
+                           createSlice(rewriter, op.getLoc(), operand, dim, start - begin, size));
         return success();
       }
       begin = end;

@@ -157,7 +157,7 @@ struct CollectivePermute
                   toList(context, move->out.part), toList(context, move->out.product)});
     ArrayRef<DimAttr> dims = getDist(op.getOperand()).getDims();
     SymExpr outer = c.sizes().size(dims.take_front(op.getDim())) * c.sizes().size(move->outer);
-    SymExpr first = op.getFrom() ? *SymExpr::parse(op.getFrom()->str()) : SymExpr(0);
+    SymExpr first = op.getFrom().value_or(SymExpr(0));
     return failure(
         failed(c.compare(call, "splits", call.getSplits(), splits)) ||
         failed(c.compare(call, "outer", call.getOuter(), outer)) ||

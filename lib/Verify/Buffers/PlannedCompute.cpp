@@ -207,8 +207,8 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
         first = first + unit * sizes.begin(factor.getExpr(), factor.getAxes());
         unit = unit * factor.getExpr();
       }
-      if (failed(c.compare(call, "a causal offset", *call.getCausal(),
-                           first + *SymExpr::parse(op.getCausalOffset().str()))))
+      if (failed(
+              c.compare(call, "a causal offset", *call.getCausal(), first + op.getCausalOffset())))
         return failure();
     }
     auto checkMask = [&](StringRef what, Value place, std::optional<ArrayAttr> strides,

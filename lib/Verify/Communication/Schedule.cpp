@@ -197,7 +197,7 @@ static json::Value describeDim(DimAttr dim) {
   json::Array factors;
   for (FactorAttr factor : dim.getFactors())
     factors.push_back(
-        json::Object{{"size", factor.getSize().str()}, {"axes", namesOf(factor.getAxes())}});
+        json::Object{{"size", factor.getExpr().str()}, {"axes", namesOf(factor.getAxes())}});
   return json::Object{{"factors", std::move(factors)}, {"axes", namesOf(dim.getAxes())}};
 }
 

@@ -3,7 +3,6 @@
 #include "Terms.h"
 
 #include "tpc/Dialect/Dist.h"
-#include "tpc/Dialect/InputDefault.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

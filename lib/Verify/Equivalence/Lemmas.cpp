@@ -157,7 +157,7 @@ static Lemma replace(Operation *op, int64_t dim, Lemma::Linear linear) {
 static Lemma getFormula(SliceOp op) {
   int64_t dim = op.getDim();
   bool all = getSizes(op.getOperand())[dim] == getSizes(op.getResult())[dim] &&
-             op.getStart() == "0" && op.getStep() == 1;
+             op.getStart().isConstant(0) && op.getStep() == 1;
   return all ? elementwise(op, {{{0}, true}}) : replace(op, dim, {{0}, true});
 }
 

@@ -43,7 +43,7 @@ struct Move {
   int64_t lost = -1;    // it is split no more
   int64_t gained = -1;  // it is split now
   int64_t shifted = -1; // its elements move, within runs of `every`
-  StringAttr every = {};
+  std::optional<::tpc::SymExpr> every = std::nullopt;
   bool exchangesAll = false; // all of them may be split otherwise
   bool takesApart = false;   // takes parts of micro-batches
 };
@@ -57,11 +57,9 @@ static Move getMove(AllToAllOp op) {
   return {.lost = int64_t(op.getFromDim()), .gained = int64_t(op.getToDim())};
 }
 static Move getMove(CollectivePermuteOp op) {
-  return {.shifted = int64_t(op.getDim()), .every = op.getEveryAttr()};
+  return {.shifted = int64_t(op.getDim()), .every = op.getEvery()};
 }
-static Move getMove(RollOp op) {
-  return {.shifted = int64_t(op.getDim()), .every = op.getEveryAttr()};
-}
+static Move getMove(RollOp op) { return {.shifted = int64_t(op.getDim()), .every = op.getEvery()}; }
 static Move getMove(ExchangeOp) { return {.exchangesAll = true}; }
 static Move getMove(BroadcastOp) { return {}; }
 
@@ -93,10 +91,9 @@ static LogicalResult checkMove(Operation *op, RelationChecker &c, const Move &mo
     return c.fail(op) << "its dimensions are not those of " << op->getOperand(0).getType();
   for (auto [d, from, to] : llvm::enumerate(in.dims, out.dims)) {
     if (move.exchangesAll || int64_t(d) == move.shifted) {
-      std::string wrong =
-          move.exchangesAll
-              ? explainExchange(from, to, *axes)
-              : explainShift(from, to, *axes, move.every && c.isLocal() ? move.every.str() : "");
+      std::string wrong = move.exchangesAll ? explainExchange(from, to, *axes)
+                                            : explainShift(from, to, *axes,
+                                                           c.isLocal() ? move.every : std::nullopt);
       if (!wrong.empty())
         return c.fail(op) << wrong << " in dimension " << d;
       continue;

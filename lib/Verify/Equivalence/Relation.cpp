@@ -198,7 +198,8 @@ std::string equivalence::explainExchange(const Layout &from, const Layout &to,
 }
 
 std::string equivalence::explainShift(const Layout &from, const Layout &to,
-                                      ArrayRef<StringAttr> axes, StringRef every) {
+                                      ArrayRef<StringAttr> axes,
+                                      const std::optional<SymExpr> &every) {
   std::string wrong = explainExchange(from, to, axes);
   if (!wrong.empty())
     return wrong;
@@ -208,13 +209,12 @@ std::string equivalence::explainShift(const Layout &from, const Layout &to,
              to.str();
   auto before = getHeldTogether(from, axes);
   std::string who = axes.empty() ? "a rank" : "a group over {" + toText(axes) + "}";
-  if (every.empty() || before->isWhole())
+  if (!every || before->isWhole())
     return "";
-  auto run = SymExpr::parse(every.str());
-  bool whole = run && !run->isConstant(0) && before->product.empty() &&
-               before->atoms.back().axes.empty() && before->atoms.back().size.divideExact(*run);
+  bool whole = !every->isConstant(0) && before->product.empty() &&
+               before->atoms.back().axes.empty() && before->atoms.back().size.divideExact(*every);
   return whole ? ""
-               : who + " has only parts of runs of " + every.str() + " elements, " + before->str();
+               : who + " has only parts of runs of " + every->str() + " elements, " + before->str();
 }
 
 static std::string describeRange(const std::vector<int64_t> &list) {

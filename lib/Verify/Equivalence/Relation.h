@@ -65,10 +65,10 @@ Relation readRelation(Type type, GridAttr grid);
 bool isSplitFurther(const Layout &base, ArrayRef<StringAttr> axes, const Layout &split);
 
 /// Why a group over `axes` (or, without any, a rank) cannot make `to` of `from` by moving elements
-/// cyclically within runs of `every`, or, if that is empty, to the ranks that have them then. Empty
-/// text: it can.
+/// cyclically within runs of `every`, or, without it, to the ranks that have them then. Empty text:
+/// it can.
 std::string explainShift(const Layout &from, const Layout &to, ArrayRef<StringAttr> axes,
-                         StringRef every);
+                         const std::optional<::tpc::SymExpr> &every);
 
 /// Why a group over `axes` cannot make `to` of `from` by sending elements to those who have them
 /// then, whatever they have of other dimensions. Empty text: it can.

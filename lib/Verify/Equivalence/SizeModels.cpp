@@ -85,10 +85,8 @@ static void collectSizes(SliceOp op, SizeReduction &sizes) {
   int64_t dim = op.getDim();
   if (getSizes(op.getOperand())[dim] == getSizes(op.getResult())[dim])
     return;
-  auto start = SymExpr::parse(op.getStart().str());
-  MaybeSize first = start ? getCoefficient(*start) : std::nullopt;
-  if (start && start->isConstant(0))
-    first = 0;
+  SymExpr start = op.getStart();
+  MaybeSize first = start.isConstant(0) ? 0 : getCoefficient(start);
   if (op.getStep() != 1)
     first = std::nullopt;
   MaybeSize of = getScaled(op.getOperand(), dim), taken = getScaled(op.getResult(), dim);
@@ -96,7 +94,7 @@ static void collectSizes(SliceOp op, SizeReduction &sizes) {
   if (!first || *first > 0)
     all.push_back(first);
   bool parts = of && taken && first && getStatic(op.getOperand(), dim) &&
-               getStatic(op.getResult(), dim) && start->isConstant() && *first + *taken <= *of;
+               getStatic(op.getResult(), dim) && start.isConstant() && *first + *taken <= *of;
   if (!parts)
     return sizes.scaleTogether(op, all);
   if (int64_t rest = *of - *taken - *first; rest > 0)
@@ -120,18 +118,17 @@ static void collectSizes(ConcatOp op, SizeReduction &sizes) {
 }
 
 /// Runs divide the dimension.
-static void collectRuns(Value of, int64_t dim, StringAttr every, SizeReduction &sizes) {
-  auto run = every ? SymExpr::parse(every.getValue().str()) : std::nullopt;
-  MaybeSize c = run ? getCoefficient(*run) : std::nullopt;
+static void collectRuns(Value of, int64_t dim, std::optional<SymExpr> every, SizeReduction &sizes) {
+  MaybeSize c = every ? getCoefficient(*every) : std::nullopt;
   MaybeSize size = c ? getScaled(of, dim) : std::nullopt;
   if (size && *size % *c == 0)
     sizes.equate({*size}, {*size / *c, *c});
 }
 static void collectSizes(RollOp op, SizeReduction &sizes) {
-  collectRuns(op.getOperand(), op.getDim(), op.getEveryAttr(), sizes);
+  collectRuns(op.getOperand(), op.getDim(), op.getEvery(), sizes);
 }
 static void collectSizes(CollectivePermuteOp op, SizeReduction &sizes) {
-  collectRuns(op.getOperand(), op.getDim(), op.getEveryAttr(), sizes);
+  collectRuns(op.getOperand(), op.getDim(), op.getEvery(), sizes);
 }
 
 /// Half of the elements of a head that are rotated.

@@ -142,15 +142,14 @@ template <> struct TermModel<SliceOp> : ComputedTerm<TermModel<SliceOp>, SliceOp
     if (!properties || !joint || properties.get("dim") != joint.get("dim"))
       return -1;
     auto step = properties.getAs<IntegerAttr>("step");
-    auto text = properties.getAs<StringAttr>("start");
+    auto start = properties.getAs<SymExprAttr>("start");
     auto dim = joint.getAs<IntegerAttr>("dim");
-    if (!text || !dim || (step && step.getInt() != 1))
+    if (!start || !dim || (step && step.getInt() != 1))
       return -1;
-    auto start = ::tpc::SymExpr::parse(text.getValue().str());
     ::tpc::SymExpr offset(0);
     for (TermId operand : concat.operands) {
       Type type = terms[operand].type;
-      if (start && *start == offset && type == term.type)
+      if (start.getValue() == offset && type == term.type)
         return operand;
       offset = offset + getSizes(type)[dim.getInt()];
     }

@@ -27,15 +27,13 @@ void BoundsChecker::readConstraints() {
   if (!list)
     return;
   for (auto dict : list.getAsRange<DictionaryAttr>()) {
-    auto expr = dict.getAs<StringAttr>("expr");
+    auto expr = dict.getAs<SymExprAttr>("expr");
     auto low = dict.getAs<IntegerAttr>("min"), high = dict.getAs<IntegerAttr>("max");
-    auto parsed = expr ? SymExpr::parse(expr.getValue().str()) : std::nullopt;
-    if (!parsed || parsed->getTerms().size() != 1 || parsed->getTerms()[0].coefficient != 1 ||
-        parsed->getTerms()[0].atoms.size() != 1 ||
-        parsed->getTerms()[0].atoms[0].kind != SymExpr::AtomKind::Symbol)
+    ArrayRef<SymExpr::Term> terms = expr.getValue().getTerms();
+    if (terms.size() != 1 || terms[0].coefficient != 1 || terms[0].atoms.size() != 1 ||
+        terms[0].atoms[0].kind != SymExpr::AtomKind::Symbol)
       continue;
-    Interval &range =
-        ranges.try_emplace(parsed->getTerms()[0].atoms[0].name, anySymbol()).first->second;
+    Interval &range = ranges.try_emplace(terms[0].atoms[0].name, anySymbol()).first->second;
     if (low && low.getInt() > range.low.get())
       range.low = Wide(low.getInt());
     // Importers write "no limit" as the largest integer.

@@ -58,8 +58,8 @@ struct SliceEvaluation : EvaluationModel<SliceEvaluation, SliceOp> {
     int64_t dim = op.getDim(), start = e.world.getSizes().evaluate(op.getStart());
     auto n = getSizes(op.getOperand())[dim].asConstant();
     if (n && start > 0)
-      if (auto first = ::tpc::SymExpr::parse(op.getStart().str()); first && first->isConstant())
-        start = e.world.getSizes().scale(*first->asConstant(), *n);
+      if (auto first = op.getStart().asConstant())
+        start = e.world.getSizes().scale(*first, *n);
     int64_t step = op.getStep(), last = start + (e.shape[dim] - 1) * step;
     if (int64_t size = e.operands[0]->shape[dim];
         e.shape[dim] > 0 && (std::min(start, last) < 0 || std::max(start, last) >= size))

@@ -5,7 +5,6 @@
 #include "Domains.h"
 
 #include "tpc/Dialect/Dist.h"
-#include "tpc/Dialect/InputDefault.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -48,7 +47,7 @@ static Tensor<typename A::Element> makeInput(BlockArgument argument, DictionaryA
                                              Domain domain, World &world) {
   Tensor<typename A::Element> tensor(world.getWholeShape(argument.getType()));
   Type element = getElementTypeOrSelf(argument.getType());
-  std::optional<InputDefault> kind = InputDefault::get(attrs);
+  InputDefaultAttr left = InputDefaultAttr::lookup(attrs);
   int64_t last = tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
   auto [least, greatest] = getRange(domain, element);
   uint64_t key = hashText("input") + argument.getArgNumber();
@@ -61,9 +60,9 @@ static Tensor<typename A::Element> makeInput(BlockArgument argument, DictionaryA
         number = std::clamp(number, least, greatest);
       tensor.data[i] = A::fromInteger(number);
     };
-    if (kind && kind->kind == InputDefault::Kind::Ones)
+    if (left && left.getKind() == InputDefaultKind::Ones)
       set(A::masksHideRows && row % 3 == 2 ? 0 : column >= row % last);
-    else if (kind)
+    else if (left)
       set(column);
     else if (element.isInteger(1))
       set(x % 4 != 0);

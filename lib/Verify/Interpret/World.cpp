@@ -9,11 +9,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
-int64_t Sizes::evaluate(StringRef text) const {
-  auto e = ::tpc::SymExpr::parse(std::string_view(text.data(), text.size()));
-  return e ? evaluate(*e) : 0;
-}
-
 std::vector<int64_t> interpret::getIndices(ArrayRef<DimFactor> factors,
                                            ArrayRef<StringAttr> product, GridAttr grid,
                                            llvm::function_ref<int64_t(StringAttr)> coordinate) {

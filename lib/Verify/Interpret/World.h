@@ -20,8 +20,6 @@ class Sizes {
 public:
   virtual ~Sizes() = default;
   virtual int64_t evaluate(const ::tpc::SymExpr &size) const = 0;
-  /// 0 for what is no expression.
-  int64_t evaluate(StringRef text) const;
   /// Where index `i` of what stands for n lies among the n original ones.
   virtual int64_t spread(int64_t i, int64_t /*n*/) const { return i; }
   /// An offset into a dimension of original size n.

@@ -284,7 +284,7 @@ static bool seeFuture(Mutator &m) {
   auto op = pickAttention(m, [](AttentionOp a) { return a.getCausal(); });
   if (!op)
     return false;
-  op.setCausalOffset((op.getCausalOffset() + " + 1").str());
+  op.setCausalOffset(op.getCausalOffset() + 1);
   return true;
 }
 

@@ -125,3 +125,11 @@ def test_a_target_is_known_to_its_folders_and_where_it_is_registered():
             strangers += [f"{name}: {line}" for line in re.findall(r'.*\bname\s*[!=]=\s*"(?:cpu|cuda)".*', text)]
     assert own["Cpu"] > 10
     assert not strangers, "\n".join(strangers)
+
+
+def test_sizes_are_parsed_where_text_is_read():
+    """Attributes hold sizes as such: text is seen by their parsers, and by what reads the file."""
+    found = {str(path.relative_to(TOP)) for folder in ("lib", "tools") for path in (TOP / folder).rglob("*.cpp")
+             if "SymExpr::parse(" in path.read_text() and "Support" not in path.parts}
+    assert found == {"lib/Dialect/Attributes.cpp", "lib/Dialect/SymExprAttr.cpp", "lib/Import/ONNX/Importer.cpp",
+                     "lib/Import/ONNX/MultiDevice.cpp", "lib/Kernel/Sizes.cpp", "lib/Buffer/BufferDialect.cpp"}

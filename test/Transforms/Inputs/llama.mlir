@@ -44,7 +44,7 @@ func.func private @layer(%x: tensor<?x24xf32, #tpc.dist<[batch * sequence, 24]>>
   return %x2 : tensor<?x24xf32, #tpc.dist<[batch * sequence, 24]>>
 }
 
-func.func @main(%ids: tensor<?x?xi64, #tpc.dist<[batch, sequence]>> {tpc.name = "input_ids"}, %padding: tensor<?x?xi64, #tpc.dist<[batch, sequence]>> {tpc.name = "attention_mask", tpc.default = "ones"}) -> (tensor<?x?x31xf32, #tpc.dist<[batch, sequence, 31]>> {tpc.name = "logits"}) {
+func.func @main(%ids: tensor<?x?xi64, #tpc.dist<[batch, sequence]>> {tpc.name = "input_ids"}, %padding: tensor<?x?xi64, #tpc.dist<[batch, sequence]>> {tpc.name = "attention_mask", tpc.default = #tpc.default<ones>}) -> (tensor<?x?x31xf32, #tpc.dist<[batch, sequence, 31]>> {tpc.name = "logits"}) {
   %zero = tpc.constant dense<0> : tensor<i64> : tensor<i64>
   %mask = tpc.cmp ne %padding, %zero : tensor<?x?xi64, #tpc.dist<[batch, sequence]>>, tensor<i64> -> tensor<?x?xi1, #tpc.dist<[batch, sequence]>>
   %i = tpc.reshape %ids : tensor<?x?xi64, #tpc.dist<[batch, sequence]>> -> tensor<?xi64, #tpc.dist<[batch * sequence]>>

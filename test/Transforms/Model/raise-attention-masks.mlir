@@ -38,7 +38,7 @@ func.func @causal(%q: !q, %k: !q, %v: !q) -> tensor<?x3x?x4xf32, #tpc.dist<[b, 3
 // CHECK-LABEL: @triangles
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale
-// CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{.*}} {causal_offset = "-1"}
+// CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} offset "-1" :
 func.func @triangles(%q: !q) -> (!q, !q, !q) {
   %true = tpc.constant dense<true> : tensor<i1> : tensor<i1>
   %all = tpc.expand %true : tensor<i1> -> !mask

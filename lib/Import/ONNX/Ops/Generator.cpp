@@ -146,8 +146,7 @@ static LogicalResult importTrilu(Node &n) {
   Value x = n.operand(0);
   if (!x)
     return failure();
-  return n.result(
-      Value(TriluOp::create(n.b, n.loc, x.getType(), x, upper, n.b.getStringAttr(k.str()))));
+  return n.result(Value(TriluOp::create(n.b, n.loc, x.getType(), x, upper, k)));
 }
 
 static LogicalResult importCumSum(Node &n) {
