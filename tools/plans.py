@@ -67,7 +67,7 @@ def look(tpcc, model, grid, folder):
     report, text = folder / "report.json", folder / "spmd.mlir"
     shape = ",".join(f"{name}={size}" for name, size in model.shape(BATCH, SEQUENCE, PAST).items())
     done = subprocess.run([tpcc, model.path, f"--megatron-shard={grid}", f"--report={report}", "--shape", shape, "--emit=spmd",
-                           "-o", text], stderr=subprocess.PIPE, text=True)
+                           "--plain", "-o", text], stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"tools/plans.py: {model.name} at {grid}: {done.stderr}")
     return json.loads(report.read_text()), text.read_text()

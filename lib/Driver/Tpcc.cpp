@@ -5,6 +5,7 @@
 #include "OnnxSharded.h"
 #include "OutputFile.h"
 #include "PrintGroups.h"
+#include "PrintProgram.h"
 #include "Progress.h"
 #include "ReadProgram.h"
 #include "TpccOptions.h"
@@ -315,7 +316,10 @@ mlir::LogicalResult Session::write(Compilation &compilation) {
     return mlir::failure();
   auto writeTo = [&](llvm::raw_pwrite_stream &os) -> Error {
     if (options.emit < Emit::Llvm) {
-      compilation.getModule().print(os);
+      if (options.plain)
+        compilation.getModule().print(os);
+      else
+        printProgram(compilation.getModule(), os);
     } else if (options.emit == Emit::Llvm) {
       llvm::Expected<std::string> text = compilation.makeLLVM(onStep);
       if (!text)

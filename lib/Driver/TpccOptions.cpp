@@ -123,6 +123,10 @@ bool TpccOptions::parse(int argc, char **argv) {
           "llvm, obj or exe (default); text goes to standard output without -o. onnx-sharded: the "
           "model with its shardings as multi-device fields"),
       cl::value_desc("level"), cl::init("exe"), cl::cat(files));
+  cl::opt<bool, true> plainOption(
+      "plain",
+      cl::desc("Write programs as MLIR does: no names for types and weights, each op in one line"),
+      cl::location(plain), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),
                                         cl::value_desc("name"), cl::location(name), cl::cat(files));

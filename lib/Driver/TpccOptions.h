@@ -28,6 +28,7 @@ struct TpccOptions {
   std::string deviceConfiguration;
   std::vector<std::string> printGroups;
   bool json = false;
+  bool plain = false; // programs as MLIR writes them
   std::string report;
   std::string shape;
   bool explain = false;

@@ -64,7 +64,7 @@ def test_annotations_hinder_nothing(tmp_path, name):
         path.write_text(re.sub(r".*tpc\.annotation.*\n", "", text))
         return run([tool("tpc-opt"), path, "--cse", "--tpc-outline-layers"]).check().stdout
 
-    imported = run([tool("tpcc"), MODELS / f"{name}.onnx", "--emit=import"]).check().stdout
+    imported = run([tool("tpcc"), MODELS / f"{name}.onnx", "--emit=import", "--plain"]).check().stdout
     annotated, count = annotate(imported)
     assert count > 100
     ours, others = computations(recognize(annotated)), computations(recognize(imported))

@@ -61,7 +61,7 @@ def change(path, offset):
 
 def test_other_weights(tpcc, mpi, ids, tmp_path):
     """Bytes at the end of a tensor are in the digest's samples, those in the middle are seen by --verify-weights."""
-    text = harness.run([harness.tool("tpcc"), MODEL, "--emit=import"]).check().stdout
+    text = harness.run([harness.tool("tpcc"), MODEL, "--emit=import", "--plain"]).check().stdout
     offset, rows, columns = max((tuple(map(int, match)) for match in re.findall(
         r"tpc\.weight .* at (\d+) : tensor<(\d+)x(\d+)xf32>", text)), key=lambda w: w[1] * w[2])
     one = tpcc.compile(MODEL, "tp2").path

@@ -24,7 +24,7 @@ def run(*arguments, fails=False):
 
 def program(path, spec, *options):
     """The staged program, without the record of tactics and the places of bytes in files."""
-    text = run(path, f"--megatron-shard={spec}", "--emit=staged", *options)
+    text = run(path, f"--megatron-shard={spec}", "--emit=staged", "--plain", *options)
     lines = [line for line in text.splitlines() if not line.startswith("module")]
     assert any("tpc.pipeline" in line for line in lines)
     return [re.sub(r' in "[^"]*" at \d+', "", line) for line in lines]
@@ -431,7 +431,7 @@ def test_what_factors_say_is_what_ranks_hold(tmp_path, ranks):
             multidevice.shard(model, "c", "w", list(range(ranks)), {1: wanted})
             path = tmp_path / "factors.onnx"
             onnx.save(model, path)
-            text = run(path, f"--megatron-shard=tp{ranks},manual", "--emit=staged")
+            text = run(path, f"--megatron-shard=tp{ranks},manual", "--emit=staged", "--plain")
             dim = re.search(r"tpc.parameter @w : .*?#tpc.dist<\[5, ([^\]]*)\]", text)[1]
             made = [(int(size), ranks if axis else 1) for size, axis in re.findall(r"(\d+)(\{tp\})?", dim)]
             assert held(24, made, ranks) == held(24, wanted, ranks), (wanted, dim)

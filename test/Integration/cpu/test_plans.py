@@ -29,7 +29,8 @@ def look(tpcc):
     @functools.cache
     def compiled(model, grid):
         text = tpcc.scratch / "spmd.mlir"
-        plan = tpcc.plan(model.path, Grid.parse(grid), model.shape(BATCH, SEQUENCE, PAST), "--emit=spmd", "-o", text)
+        plan = tpcc.plan(model.path, Grid.parse(grid), model.shape(BATCH, SEQUENCE, PAST), "--emit=spmd", "--plain",
+                          "-o", text)
         return plan, text.read_text()
 
     return compiled
@@ -140,7 +141,7 @@ def test_weights_and_heads_are_split(look, model, tp):
 def test_a_seed_of_any_projection_gives_the_same_plan(tpcc, tmp_path, tp):
     """Eight query heads for two kv heads: annotations of k or v alone do not keep kv heads from being there several times."""
     model = FAMILIES["llama-dynamo"]
-    call = tpcc.call([model.path, "--emit=model", "-o", tmp_path / "model.mlir"]).check()
+    call = tpcc.call([model.path, "--emit=model", "--plain", "-o", tmp_path / "model.mlir"]).check()
     assert call
     weights = re.findall(r"tpc\.weight @(\S+) .*: tensor<(\d+)x(\d+)xf32>", (tmp_path / "model.mlir").read_text())
     shape = model.shape(BATCH, SEQUENCE)
@@ -226,10 +227,10 @@ def function(text, name):
 def test_what_no_micro_batch_changes_is_computed_before_the_rounds(tpcc, tmp_path, name, once):
     model, path = ALL[name], tmp_path / "staged.mlir"
     shape = model.shape(4, SEQUENCE, PAST)
-    flat = tpcc.plan(model.path, Grid.parse("pp2"), shape, "--emit=staged", "-o", path)
+    flat = tpcc.plan(model.path, Grid.parse("pp2"), shape, "--emit=staged", "--plain", "-o", path)
     assert "prologue" not in path.read_text() and stages(flat, "held_bytes") == [0, 0]
     ops = {stage: len(re.findall(r"tpc\.", function(path.read_text(), f"stage_{stage}"))) for stage in range(2)}
-    plan = tpcc.plan(model.path, Grid.parse("pp2,mb2"), shape, "--emit=staged", "-o", path)
+    plan = tpcc.plan(model.path, Grid.parse("pp2,mb2"), shape, "--emit=staged", "--plain", "-o", path)
     text = path.read_text()
     for stage in range(2):
         before, rounds = function(text, f"stage_{stage}_prologue"), function(text, f"stage_{stage}")

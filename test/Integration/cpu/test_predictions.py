@@ -18,7 +18,7 @@ QUICK = {("llama-dynamo", "tp4,sp"), ("olmo2-dynamo", "tp2"), ("bloom-dynamo", "
                                         for name in MODELS for grid in GRIDS])
 def test_what_is_predicted_is_what_is_communicated(tpcc, tmp_path, name, grid):
     sharded, cut = tmp_path / "sharded.mlir", tmp_path / "cut.mlir"
-    tpcc.call([MODELS[name].path, f"--megatron-shard={grid}", "--emit=sharded", "-o", sharded]).check()
+    tpcc.call([MODELS[name].path, f"--megatron-shard={grid}", "--emit=sharded", "--plain", "-o", sharded]).check()
     text = sharded.read_text()
 
     def lower(path, options=""):

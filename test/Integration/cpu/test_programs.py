@@ -16,8 +16,8 @@ LEVELS = ["import", "model", "sharded", "spmd", "staged"]
 CASES = [(TINY, "tp2,pp2"), (ODD, "tp3,sp"), (TINY, "tp2x2,dp2,mb2")]
 
 
-def emit(tpcc, model, grid, level, path):
-    tpcc.call([model, f"--megatron-shard={grid}", f"--emit={level}", "-o", path]).check()
+def emit(tpcc, model, grid, level, path, *flags):
+    tpcc.call([model, f"--megatron-shard={grid}", f"--emit={level}", *flags, "-o", path]).check()
     return path
 
 
@@ -38,7 +38,7 @@ def test_the_same_executable(tpcc, tmp_path, model, grid):
 
 
 def test_what_is_not_proved_is_said(tpcc, tmp_path):
-    text = emit(tpcc, TINY, "tp2", "staged", tmp_path / "staged.mlir")
+    text = emit(tpcc, TINY, "tp2", "staged", tmp_path / "staged.mlir", "--plain")
     said = tpcc.call([text, "-o", tmp_path / "unproved"]).check()
     assert "not proved" in said.stderr and "--reference" in said.stderr
     unproved = tpcc.compile(text, "tp2")
@@ -95,7 +95,7 @@ def test_a_program_says_where_its_weights_are(tpcc, tmp_path, level):
 
 def test_damaged_text_is_refused(tpcc, tmp_path):
     text = emit(tpcc, TINY, "tp2", "staged", tmp_path / "staged.mlir").read_text()
-    spmd = emit(tpcc, TINY, "tp2", "spmd", tmp_path / "spmd.mlir").read_text()
+    spmd = emit(tpcc, TINY, "tp2", "spmd", tmp_path / "spmd.mlir", "--plain").read_text()
     damaged = tmp_path / "damaged.mlir"
 
     def refuse(content, *words, flags=()):

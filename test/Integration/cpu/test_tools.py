@@ -16,8 +16,8 @@ TINY = COMMITTED["gpt2-tiny"]
 NOPAST = COMMITTED["gpt2-odd-nopast"]
 
 
-def emit(tpcc, path, stage, out, shard="tp2,pp2"):
-    tpcc.call([path, f"--megatron-shard={shard}", f"--emit={stage}", "-o", out]).check()
+def emit(tpcc, path, stage, out, *flags, shard="tp2,pp2"):
+    tpcc.call([path, f"--megatron-shard={shard}", f"--emit={stage}", *flags, "-o", out]).check()
     return out
 
 
@@ -53,7 +53,7 @@ def test_late_stages(tpcc, tmp_path):
 
 def test_a_deep_model_prints_on_a_page(tpcc, tmp_path):
     """What repeats is one function: twelve layers differ from four by their calls and weights."""
-    texts = [emit(tpcc, MODELS / f"{name}.onnx", "model", tmp_path / f"{name}.mlir").read_text()
+    texts = [emit(tpcc, MODELS / f"{name}.onnx", "model", tmp_path / f"{name}.mlir", "--plain").read_text()
              for name in ("gpt2-tiny", "gpt2-124m")]
     assert [text.count("tpc.attention") for text in texts] == [1, 1]
     bodies = [[line for line in text.splitlines() if "tpc.weight" not in line and "tpc.parameter" not in line] for text in texts]

@@ -1,0 +1,78 @@
+//===- BreakLines.cpp - Lines that fit a screen ---------------------------===//
+
+#include "PrintProgram.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <climits>
+
+using namespace tpc;
+using llvm::StringRef;
+
+/// The space at which a line is broken; npos: nowhere.
+static size_t findBreak(StringRef line, size_t begin, unsigned width) {
+  // The best in the second half of the line, the last good one before it, and any.
+  size_t best = StringRef::npos, early = StringRef::npos, any = StringRef::npos;
+  int depth = 0, least = INT_MAX;
+  bool quoted = false;
+  for (size_t i = begin; i < line.size(); ++i) {
+    if (i > width && any != StringRef::npos)
+      break;
+    char c = line[i];
+    if (quoted) {
+      if (c == '\\')
+        ++i;
+      quoted = c != '"';
+      continue;
+    }
+    StringRef rest = line.drop_front(i);
+    if (c == '"')
+      quoted = true;
+    else if (rest.starts_with("//"))
+      break; // what follows would no longer be a comment
+    else if (rest.starts_with("->"))
+      ++i;
+    else if (StringRef("([{<").contains(c))
+      ++depth;
+    else if (StringRef(")]}>").contains(c))
+      --depth;
+    else if (c == ' ' && i > begin) {
+      any = i;
+      // What is given for a name stands beside it.
+      if (line[i - 1] == '=' || rest.starts_with(" = "))
+        continue;
+      bool good = line[i - 1] == ',' || rest.starts_with(" : ") || rest.starts_with(" -> ");
+      int badness = 2 * depth + !good;
+      if (i > width / 2 && badness <= least) {
+        best = i;
+        least = badness;
+      } else if (i <= width / 2 && good) {
+        early = i;
+      }
+    }
+  }
+  return best != StringRef::npos ? best : early != StringRef::npos ? early : any;
+}
+
+void tpc::breakLines(StringRef text, unsigned width, llvm::raw_ostream &os) {
+  while (!text.empty()) {
+    auto [line, rest] = text.split('\n');
+    bool ended = line.size() < text.size();
+    text = rest;
+    size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    // What is left of the line, and the spaces that stand before it.
+    size_t spaces = 0, begin = indent;
+    while (spaces + line.size() > width) {
+      size_t at = findBreak(line, begin, width - spaces);
+      if (at == StringRef::npos || at + 1 == line.size())
+        break;
+      os.indent(spaces) << line.take_front(at) << "\n";
+      line = line.drop_front(at + 1);
+      spaces = indent + 4;
+      begin = 0;
+    }
+    os.indent(spaces) << line;
+    if (ended)
+      os << "\n";
+  }
+}
