@@ -10,7 +10,7 @@ def Tpc_AnnotationOp : Tpc_Op<"annotation", [MemoryEffects<[MemWrite]>]> {
   let description = [{
     `tpc.annotation %y "act" {sharding = [unit, #tpc.dim<16{tp}>], source = "a.txt:1:1"} : …`. Rewrites drop the
     attributes of ops that they replace. An annotation uses the value instead: what replaces the value is annotated. So
-    `tpc-hold-annotations`, the first pass of the model stage, makes of `tpc.sharding` and `tpc.pipeline_stage` an op at the
+    `tpc-hold-annotations`, the first pass of the model level, makes of `tpc.sharding` and `tpc.pipeline_stage` an op at the
     end of the block, and `tpc-place-annotations`, before layers become functions, makes attributes of it again.
     Until then all that asks who uses a value asks `Annotations.h`, which does not count these ops: recognition must not
     depend on them. Its effect is only that it is not dead.

@@ -1,4 +1,4 @@
-//===- OpConcern.h - What a room knows of ops -------------------*- C++ -*-===//
+//===- OpConcern.h - What a library knows of ops ----------------*- C++ -*-===//
 
 #ifndef TPC_DIALECT_OPCONCERN_H
 #define TPC_DIALECT_OPCONCERN_H

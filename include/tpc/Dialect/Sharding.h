@@ -6,7 +6,7 @@
 //     #tpc.dim<64>             not split
 //     #tpc.dim<192{tp}>        split over tp, at the outermost factor that can be split
 //     #tpc.dim<3 * 4{tp} * 16> split over tp at the factor of 4 heads: these elements and no others
-//     unit                     left to the strategies
+//     unit                     left to the other tactics
 //
 // Sizes are the tensor's global sizes.
 //

@@ -1,6 +1,6 @@
 //===- Register.h - Everything that tpc's tools know -----------------------===//
 //
-// The one place that lists dialects, passes and pipelines. A room that has some adds its line to
+// The one place that lists dialects, passes and pipelines. A library that has some adds its line to
 // Register.cpp.
 //
 //===----------------------------------------------------------------------===//

@@ -39,7 +39,7 @@ struct ShardSpec {
   bool sequenceParallel = false;
   int64_t microBatches = 1;
   bool allowReshard = false;
-  /// The grid alone: no strategy splits over tp or dp, annotations do.
+  /// The grid alone: no tactic but annotations splits over tp or dp.
   bool manual = false;
 
   /// What the user should hear although it is no error.
