@@ -69,11 +69,7 @@ CostModel::CostModel(ModuleOp module)
 }
 
 double CostModel::getBytes(Type type) const {
-  auto tensor = cast<RankedTensorType>(type);
-  double bytes = std::max(1u, tensor.getElementTypeBitWidth() / 8);
-  for (DimAttr dim : getDist(tensor).getDims())
-    bytes *= double(dim.getLocalSize(grid, coordinates, symbols).value_or(1));
-  return bytes;
+  return estimateLocalBytes(type, grid, coordinates, symbols);
 }
 
 /// Points of the rule's iteration space on this rank. Where a tensor has a dimension of its own

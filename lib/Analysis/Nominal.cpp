@@ -3,6 +3,7 @@
 #include "tpc/Analysis/ParseSymbols.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/Elements.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -12,6 +13,34 @@ using ::tpc::SymExpr;
 
 int64_t mlir::tpc::evaluateOr1(const SymExpr &size, const Symbols &symbols) {
   return size.evaluate(symbols).value_or(1);
+}
+
+std::optional<int64_t> mlir::tpc::getLocalBytes(Type tensor, GridAttr grid,
+                                                const std::map<std::string, int64_t> &coordinates,
+                                                const Symbols &symbols) {
+  int64_t bytes = getElementBytes(tensor);
+  for (DimAttr dim : getDist(tensor).getDims()) {
+    auto size = dim.getLocalSize(grid, coordinates, symbols);
+    if (!size || __builtin_mul_overflow(bytes, *size, &bytes))
+      return std::nullopt;
+  }
+  return bytes;
+}
+
+double mlir::tpc::estimateLocalBytes(Type tensor, GridAttr grid,
+                                     const std::map<std::string, int64_t> &coordinates,
+                                     const Symbols &symbols) {
+  double bytes = double(getElementBytes(tensor));
+  for (DimAttr dim : getDist(tensor).getDims())
+    bytes *= double(dim.getLocalSize(grid, coordinates, symbols).value_or(1));
+  return bytes;
+}
+
+double mlir::tpc::estimateBytes(Type tensor, const Symbols &symbols) {
+  double bytes = double(getElementBytes(tensor));
+  for (const SymExpr &size : getSizes(tensor))
+    bytes *= double(evaluateOr1(size, symbols));
+  return bytes;
 }
 
 FailureOr<Symbols> mlir::tpc::parseSymbols(ArrayRef<std::string> items, Location loc) {

@@ -32,11 +32,8 @@ int64_t PeakCounter::getBytes(Value value) const {
   auto tensor = dyn_cast<RankedTensorType>(value.getType());
   if (!tensor || isa_and_nonnull<ParameterOp, ConstantOp>(value.getDefiningOp()))
     return 0;
-  int64_t bytes = std::max(1u, tensor.getElementTypeBitWidth() / 8);
-  for (DimAttr dim : getDist(tensor).getDims())
-    if (__builtin_mul_overflow(bytes, dim.getLocalSize(grid, {}, symbols).value_or(1), &bytes))
-      return INT64_MAX / 4;
-  return bytes;
+  // Of several that are too large the sum still is a number.
+  return int64_t(std::min(estimateLocalBytes(tensor, grid, {}, symbols), 0x1p61));
 }
 
 int64_t PeakCounter::getPeak(Block &block) {

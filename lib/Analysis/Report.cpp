@@ -45,14 +45,7 @@ private:
 };
 
 std::optional<int64_t> Counter::getBytes(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  int64_t bytes = std::max(1u, tensor.getElementTypeBitWidth() / 8);
-  for (DimAttr dim : getDist(tensor).getDims()) {
-    auto size = dim.getLocalSize(grid, coordinates, symbols);
-    if (!size || __builtin_mul_overflow(bytes, *size, &bytes))
-      return std::nullopt;
-  }
-  return bytes;
+  return getLocalBytes(type, grid, coordinates, symbols);
 }
 
 void Counter::add(StringRef axis, StringRef kind, int64_t count, int64_t bytes) {

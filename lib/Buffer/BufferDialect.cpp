@@ -1,6 +1,7 @@
 //===- BufferDialect.cpp - Expressions, places and arguments --------------===//
 
 #include "tpc/Buffer/Buffer.h"
+#include "tpc/Dialect/Elements.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/StringExtras.h"
@@ -121,7 +122,7 @@ void ExprAttr::print(AsmPrinter &printer) const {
 
 SymExpr ExtentAttr::getBytes() const {
   // A boolean takes a byte.
-  return SymExpr((getElement().getIntOrFloatBitWidth() + 7) / 8) * getElements().getExpr();
+  return SymExpr(getElementBytes(getElement())) * getElements().getExpr();
 }
 
 static ParseResult parse(AsmParser &parser, ExtentAttr &attr) {

@@ -1,6 +1,7 @@
 //===- HostEmitter.cpp - Ops on buffers as calls --------------------------===//
 
 #include "HostEmitter.h"
+#include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/RankSizes.h"
 
 using namespace mlir;
@@ -124,7 +125,7 @@ Value HostEmitter::call(const abi::Function &function, ArrayRef<Value> args) {
 }
 
 int64_t HostEmitter::elementBytes(Value place) {
-  return tpc::elementBytes(buffer::getExtent(place).getElement());
+  return getElementBytes(buffer::getExtent(place).getElement());
 }
 
 abi::I32 HostEmitter::dtype(Value place) {

@@ -2,6 +2,7 @@
 
 #include "Manifest.h"
 
+#include "tpc/Dialect/Elements.h"
 #include "tpc/digest.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -146,7 +147,7 @@ static FailureOr<json::Object> describe(WeightOp weight, buffer::EntryOp entry,
                       {"stage", static_cast<int64_t>(entry.getStage())},
                       {"dtype", loaded},
                       {"offset", (int64_t)weight.getOffset()},
-                      {"bytes", type.getNumElements() * elementBytes(type)},
+                      {"bytes", type.getNumElements() * getElementBytes(type)},
                       {"view_offset", view.getOffset()},
                       {"dims", std::move(dims)},
                       {"source_shape", std::move(source)},

@@ -4,6 +4,7 @@
 
 #include "tpc/Conversion/Env/RuntimeAbi.h"
 #include "tpc/Conversion/Env/SizeEmitter.h"
+#include "tpc/Dialect/Elements.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -116,7 +117,7 @@ void ProgramObject::emit(ModuleOp module, ArrayRef<std::string> stages, StringRe
             auto elements = cast<DenseElementsAttr>(constants.begin()[i].first);
             abi::Values<tpc_data> values{
                 .data = e.address(named("tpc_constant", i)),
-                .bytes = e.i64(elements.getNumElements() * elementBytes(elements.getType())),
+                .bytes = e.i64(elements.getNumElements() * getElementBytes(elements.getType())),
             };
             return e.insert(data, values.list());
           });

@@ -1,6 +1,7 @@
 //===- BlockMove.cpp - A split dimension whose elements move --------------===//
 
 #include "tpc/Dialect/BlockMove.h"
+#include "tpc/Dialect/Elements.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -279,7 +280,7 @@ std::optional<int64_t> mlir::tpc::getSentBytes(CollectivePermuteOp op, GridAttr 
   if (!move)
     return std::nullopt;
   auto bytes = move->getSent(grid, coordinates, symbols, op.getFrom());
-  int64_t element = std::max(1u, op.getType().getElementTypeBitWidth() / 8);
+  int64_t element = getElementBytes(op.getType());
   if (!bytes || __builtin_mul_overflow(*bytes, element, &*bytes))
     return std::nullopt;
   for (auto [d, dim] : llvm::enumerate(getDist(op.getOperand()).getDims())) {

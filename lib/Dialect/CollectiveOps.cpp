@@ -2,6 +2,7 @@
 
 #include "OpHelpers.h"
 #include "tpc/Dialect/BlockMove.h"
+#include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/Exchange.h"
 
 using namespace mlir;
@@ -270,7 +271,7 @@ std::optional<int64_t> ExchangeOp::getPieceBytes(GridAttr grid, const Exchange::
                                                  const Exchange::Values &symbols) {
   auto exchange = Exchange::get(getDist(getOperand()), getDist(getResult()));
   auto bytes = exchange ? exchange->getMoved(grid, coordinates, symbols) : std::nullopt;
-  int64_t element = std::max(1u, getType().getElementTypeBitWidth() / 8);
+  int64_t element = getElementBytes(getType());
   if (!bytes || __builtin_mul_overflow(*bytes, element, &*bytes))
     return std::nullopt;
   return bytes;

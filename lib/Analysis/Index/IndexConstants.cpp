@@ -9,12 +9,8 @@ using ::tpc::SymExpr;
 /// Element `flat` of a constant: an integer, a number or a truth value.
 static IndexExpr constantElement(DenseElementsAttr dense, int64_t flat) {
   Type element = dense.getElementType();
-  if (isa<FloatType>(element)) {
-    llvm::APFloat value = dense.getValues<llvm::APFloat>()[flat];
-    bool loses;
-    value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &loses);
-    return IndexExpr::number(value.convertToDouble());
-  }
+  if (isa<FloatType>(element))
+    return IndexExpr::number(dense.getValues<llvm::APFloat>()[flat].convertToDouble());
   llvm::APInt value = dense.getValues<llvm::APInt>()[flat];
   if (element.isInteger(1))
     return IndexExpr::truth(value.getBoolValue());

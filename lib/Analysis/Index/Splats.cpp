@@ -1,25 +1,13 @@
 //===- Splats.cpp - Values whose elements are all one number --------------===//
 
 #include "tpc/Analysis/Index/Splats.h"
+#include "tpc/Dialect/Elements.h"
 
 #include <cmath>
 
 using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
-
-double mlir::tpc::roundTo(Type element, double number) {
-  if (auto type = dyn_cast<FloatType>(element)) {
-    llvm::APFloat value(number);
-    bool loses;
-    value.convert(type.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &loses);
-    value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &loses);
-    return value.convertToDouble();
-  }
-  if (element.isInteger(1))
-    return number != 0;
-  return std::trunc(number);
-}
 
 static std::optional<double> integerAsDouble(int64_t n) {
   if (std::abs((double)n) > 9007199254740992.0) // 2^53
@@ -39,12 +27,8 @@ static std::optional<double> findSplat(Value v, int depth) {
     if (!dense || !dense.isSplat())
       return std::nullopt;
     Type element = dense.getElementType();
-    if (isa<FloatType>(element)) {
-      llvm::APFloat value = dense.getSplatValue<llvm::APFloat>();
-      bool loses;
-      value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &loses);
-      return value.convertToDouble();
-    }
+    if (isa<FloatType>(element))
+      return dense.getSplatValue<llvm::APFloat>().convertToDouble();
     llvm::APInt value = dense.getSplatValue<llvm::APInt>();
     return integerAsDouble(isUnsigned(element) ? (int64_t)value.getZExtValue()
                                                : value.getSExtValue());

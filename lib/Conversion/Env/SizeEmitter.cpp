@@ -90,11 +90,6 @@ std::optional<int64_t> mlir::tpc::asConstant(Value value) {
   return std::nullopt;
 }
 
-int64_t mlir::tpc::elementBytes(Type tensor) {
-  unsigned bits = getElementTypeOrSelf(tensor).getIntOrFloatBitWidth();
-  return bits < 8 ? 1 : bits / 8;
-}
-
 Value SizeEmitter::constant(int64_t value) {
   Value &slot = constants[value];
   if (!slot)

@@ -1,6 +1,7 @@
 //===- Fold.cpp - Arithmetic on known contents ----------------------------===//
 
 #include "Fold.h"
+#include "tpc/Dialect/Elements.h"
 
 #include <cmath>
 
@@ -89,15 +90,6 @@ std::optional<SymExpr> mlir::tpc::frontend::wrapInt(const SymExpr &e, Type type)
   return SymExpr(isUnsigned(type) ? (int64_t)bits.getZExtValue() : bits.getSExtValue());
 }
 
-double mlir::tpc::frontend::roundTo(double value, Type element) {
-  APFloat f(value);
-  bool lost;
-  f.convert(mlir::cast<FloatType>(element).getFloatSemantics(), APFloat::rmNearestTiesToEven,
-            &lost);
-  f.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
-  return f.convertToDouble();
-}
-
 std::optional<double> mlir::tpc::frontend::foldFloat(Arithmetic op, double x, double y,
                                                      Type element) {
   double r;
@@ -129,7 +121,7 @@ std::optional<double> mlir::tpc::frontend::foldFloat(Arithmetic op, double x, do
   default:
     return std::nullopt;
   }
-  return roundTo(r, element);
+  return roundTo(element, r);
 }
 
 std::optional<bool> mlir::tpc::frontend::foldCompare(Predicate predicate, const SymExpr &x,

@@ -24,8 +24,6 @@ std::optional<bool> foldCompare(Predicate predicate, const SymExpr &x, const Sym
 
 /// An integer in the range of a type; sizes are taken to fit.
 std::optional<SymExpr> wrapInt(const SymExpr &e, Type type);
-/// The nearest value of a floating-point type.
-double roundTo(double value, Type element);
 
 /// Row-major strides with 0 for dimensions that broadcast to `shape`, and the
 /// loop over all positions of `shape`. Shapes are constant and small.

@@ -1,6 +1,7 @@
 //===- TensorSource.cpp - Tensors of an ONNX file -------------------------===//
 
 #include "tpc/Import/ONNX/TensorSource.h"
+#include "tpc/Dialect/Elements.h"
 
 #include "onnx.pb.h"
 
@@ -57,10 +58,6 @@ std::string mlir::tpc::frontend::getDataTypeName(int64_t dataType) {
       return names[dataType];
   }
   return "data type " + std::to_string(dataType);
-}
-
-unsigned mlir::tpc::frontend::getElementBytes(Type type) {
-  return (type.getIntOrFloatBitWidth() + 7) / 8;
 }
 
 TensorReader::TensorReader(MLIRContext *context, StringRef path, std::vector<ByteRange> ranges,

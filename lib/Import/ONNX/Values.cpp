@@ -1,6 +1,7 @@
 //===- Values.cpp - Tensors of the file as values of the program ----------===//
 
 #include "Importer.h"
+#include "tpc/Dialect/Elements.h"
 
 #include "onnx.pb.h"
 
@@ -84,11 +85,8 @@ FailureOr<Tensor> Importer::readTensor(const ::onnx::TensorProto &proto, const T
   auto contents = std::make_shared<Contents>();
   if (isa<FloatType>(tensor.element)) {
     contents->isFloat = true;
-    for (APFloat value : elements->getValues<APFloat>()) {
-      bool lost;
-      value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+    for (const APFloat &value : elements->getValues<APFloat>())
       contents->floats.push_back(value.convertToDouble());
-    }
   } else {
     bool hasNoSign = isUnsigned(tensor.element);
     for (const APInt &value : elements->getValues<APInt>())
@@ -124,12 +122,8 @@ FlatSymbolRefAttr Importer::weightFor(const TensorSource &source, Location loc) 
 
 /// A number as an attribute of a float or integer type.
 static Attribute numberAttr(Type type, const Contents &contents, size_t i) {
-  if (auto f = dyn_cast<FloatType>(type)) {
-    APFloat value(contents.floats[i]);
-    bool lost;
-    value.convert(f.getFloatSemantics(), APFloat::rmNearestTiesToEven, &lost);
-    return FloatAttr::get(type, value);
-  }
+  if (isa<FloatType>(type))
+    return FloatAttr::get(type, roundTo(type, contents.floats[i]));
   return IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(),
                                       (uint64_t)*contents.ints[i].asConstant(),
                                       /*isSigned=*/false, /*implicitTrunc=*/true));

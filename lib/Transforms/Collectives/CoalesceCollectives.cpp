@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tpc/Dialect/Elements.h"
 #include "tpc/Transforms/Collectives/Reshard.h"
 
 #include "tpc/Analysis/LinkModel.h"

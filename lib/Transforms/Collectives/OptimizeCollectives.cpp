@@ -15,6 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tpc/Dialect/Elements.h"
 #include "tpc/Transforms/Collectives/Reshard.h"
 
 #include "tpc/Transforms/Collectives/Passes.h"

@@ -34,10 +34,6 @@ int64_t mlir::tpc::getDim(Operation *op) {
   return dim ? dim.getInt() : -1;
 }
 
-int64_t mlir::tpc::getElementBytes(Value value) {
-  return std::max(1u, cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8);
-}
-
 DistAttr mlir::tpc::withDim(DistAttr dist, int64_t dim, DimAttr attr) {
   SmallVector<DimAttr> dims(dist.getDims());
   dims[dim] = attr;

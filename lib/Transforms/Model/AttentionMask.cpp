@@ -15,6 +15,7 @@
 #include "AttentionMask.h"
 #include "Constants.h"
 #include "Movement.h"
+#include "tpc/Dialect/Elements.h"
 
 #include <cmath>
 

@@ -2,6 +2,7 @@
 
 #include "Constants.h"
 #include "Movement.h"
+#include "tpc/Dialect/Elements.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

@@ -2,6 +2,7 @@
 
 #include "PlannedDists.h"
 
+#include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/Sharding.h"
 
 using namespace mlir;

@@ -38,6 +38,7 @@
 #include "tpc/Analysis/Nominal.h"
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Copies.h"
+#include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/Sharding.h"
 #include "tpc/Transforms/Tactics/Passes.h"
 
@@ -292,7 +293,7 @@ int64_t Repeater::apply(int64_t repeats) {
       dims.push_back(ArrayAttr::get(module.getContext(), factors));
     }
     auto type = cast<RankedTensorType>(value.getType());
-    bytes += type.getNumElements() * (type.getElementTypeBitWidth() / 8) * (repeats - 1);
+    bytes += type.getNumElements() * getElementBytes(type) * (repeats - 1);
     parameter.setViewAttr(ViewAttr::get(module.getContext(), view.getOffset(), dims));
   }
   for (Value cache : caches) {

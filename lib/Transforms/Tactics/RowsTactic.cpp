@@ -36,13 +36,6 @@ namespace {
 
 constexpr llvm::StringLiteral kX = "tpx", kY = "tpy";
 
-double getValueBytes(Value value, const Symbols &symbols) {
-  double bytes = std::max(1u, cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8);
-  for (const ::tpc::SymExpr &size : getSizes(value))
-    bytes *= double(evaluateOr1(size, symbols));
-  return bytes;
-}
-
 class RowsTactic {
 public:
   explicit RowsTactic(Plan &plan) : plan(plan), symbols(getNominalSymbols(plan.module)) {}
@@ -85,7 +78,7 @@ LogicalResult RowsTactic::chooseRows() {
     for (int cls : plan.getRows(op)) {
       double bytes = 0;
       for (Operation *parameter : plan.getParameters(plan.getMatrix(op)))
-        bytes += getValueBytes(parameter->getResult(0), symbols);
+        bytes += estimateBytes(parameter->getResult(0), symbols);
       saved[cls] += bytes;
     }
   SmallVector<std::pair<int, double>> order(saved.begin(), saved.end());
@@ -205,7 +198,7 @@ double RowsTactic::getSeconds(Operation *op, unsigned factor, bool isAlone) cons
   for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands)) {
     if (!plan.getParameters(operand).empty())
       continue;
-    double bytes = getValueBytes(operand, symbols);
+    double bytes = estimateBytes(operand, symbols);
     if (hasRow(operand)) {
       add(gather, kY, bytes / x);
       if (isAlone)
@@ -217,7 +210,7 @@ double RowsTactic::getSeconds(Operation *op, unsigned factor, bool isAlone) cons
     }
   }
   for (Value result : op->getResults()) {
-    double bytes = getValueBytes(result, symbols);
+    double bytes = estimateBytes(result, symbols);
     if (hasRow(result)) {
       if (isAlone)
         add(scatter, kX, bytes);

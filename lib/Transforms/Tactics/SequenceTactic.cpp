@@ -165,12 +165,7 @@ std::optional<unsigned> SequenceTactic::getTokenDim(Value value) {
   return std::nullopt;
 }
 
-double SequenceTactic::getBytes(Value value) {
-  double bytes = std::max(1u, cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8);
-  for (const ::tpc::SymExpr &size : getSizes(value))
-    bytes *= double(evaluateOr1(size, symbols));
-  return bytes;
-}
+double SequenceTactic::getBytes(Value value) { return estimateBytes(value, symbols); }
 
 double SequenceTactic::getGatherSeconds(Value value) {
   auto tp = StringAttr::get(plan.module.getContext(), "tp");

@@ -97,19 +97,12 @@ double getSavedShare(const ::tpc::SymExpr &size, int64_t parts, const Symbols &s
   return 1.0 - double(::tpc::shardSize(n, parts, 0)) / double(n);
 }
 
-double getBytes(Value value, const Symbols &symbols) {
-  double bytes = std::max(1u, cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8);
-  for (const ::tpc::SymExpr &size : getSizes(value))
-    bytes *= double(evaluateOr1(size, symbols));
-  return bytes;
-}
-
 /// Counts the matrix that is operand `operand` of `op` for each of its classes.
 void TensorTactic::addMatrix(Operation *op, unsigned operand) {
   Value value = op->getOperand(operand);
   double bytes = 0;
   for (Operation *parameter : plan.getParameters(value))
-    bytes += getBytes(parameter->getResult(0), symbols);
+    bytes += estimateBytes(parameter->getResult(0), symbols);
   if (bytes == 0)
     return;
   for (unsigned dim = 0; dim < cast<RankedTensorType>(value.getType()).getRank(); ++dim)
@@ -149,15 +142,15 @@ double TensorTactic::countTokens() const {
 /// sizes are numbers that cannot be seen; but products of two activations, which are then larger
 /// than both of them, are what grows so.
 bool TensorTactic::isExcessive(Operation *op) const {
-  double bytes = getBytes(op->getResult(0), symbols);
+  double bytes = estimateBytes(op->getResult(0), symbols);
   for (const auto &[name, size] : symbols) {
     Symbols twice = symbols;
     twice[name] = 2 * size;
-    if (getBytes(op->getResult(0), twice) > 2.2 * bytes)
+    if (estimateBytes(op->getResult(0), twice) > 2.2 * bytes)
       return true;
   }
   return llvm::all_of(op->getOperands(), [&](Value operand) {
-    return plan.getParameters(operand).empty() && getBytes(operand, symbols) < bytes;
+    return plan.getParameters(operand).empty() && estimateBytes(operand, symbols) < bytes;
   });
 }
 
@@ -192,10 +185,10 @@ void TensorTactic::collect() {
       if (plan.isPermuted(use, candidate.cls))
         for (Value result : use.op->getResults())
           send(::tpc::Transfer::CollectivePermute, use.op,
-               getBytes(result, symbols) / double(members));
+               estimateBytes(result, symbols) / double(members));
       if (getReduction(rule.factors[use.factor].kind)) {
         for (Value result : use.op->getResults())
-          send(::tpc::Transfer::AllReduce, use.op, getBytes(result, symbols));
+          send(::tpc::Transfer::AllReduce, use.op, estimateBytes(result, symbols));
         if (isExcessive(use.op))
           candidate.excessive = use.op;
         if (isa<MatmulOp, EmbeddingOp>(use.op))

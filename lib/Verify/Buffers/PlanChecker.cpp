@@ -1,6 +1,7 @@
 //===- PlanChecker.cpp - A function of tensors and one on buffers ---------===//
 
 #include "PlanChecker.h"
+#include "tpc/Dialect/Elements.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -48,7 +49,7 @@ FailureOr<Place> PlanChecker::resolve(Operation *call, Value place) {
     if (failed(whole))
       return failure();
     auto element = buffer::getExtent(part.getWhole()).getElement();
-    SymExpr bytes((element.getIntOrFloatBitWidth() + 7) / 8);
+    SymExpr bytes(getElementBytes(element));
     return Place{whole->region, whole->begin + bytes * value(part.getFrom()), size};
   }
   return Place{place, SymExpr(0), size};

@@ -1,5 +1,6 @@
 //===- VerifyBounds.cpp - Are sizes within 64 bits and a budget? ----------===//
 
+#include "tpc/Dialect/Elements.h"
 #include "tpc/Verify/Passes.h"
 
 #include "BoundsChecker.h"
@@ -88,8 +89,7 @@ Interval BoundsChecker::evaluateSize(const SymExpr &size) const {
 }
 
 Interval BoundsChecker::countBytes(Type type) const {
-  int64_t each = std::max<int64_t>(
-      1, cast<RankedTensorType>(type).getElementType().getIntOrFloatBitWidth() / 8);
+  int64_t each = getElementBytes(type);
   Interval count{Wide(each), Wide(each)};
   DistAttr dist = getDist(type);
   for (DimAttr dim : dist.getDims())

@@ -34,9 +34,6 @@ inline uint64_t hash(uint64_t key, uint64_t x) {
 }
 uint64_t hashText(StringRef text);
 
-/// The nearest number of a type of floats.
-double roundTo(Type type, double value);
-
 /// What an element-wise op computes of one element of each operand.
 template <typename Element> using Scalar = std::function<Element(ArrayRef<Element>)>;
 

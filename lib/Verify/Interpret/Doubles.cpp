@@ -6,17 +6,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
-double interpret::roundTo(Type type, double value) {
-  if (type.isF64())
-    return value;
-  if (type.isF32())
-    return float(value);
-  llvm::APFloat x(value);
-  bool lossy;
-  x.convert(cast<FloatType>(type).getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lossy);
-  return x.convertToDouble();
-}
-
 double Doubles::makeWeight(uint64_t key, int64_t element, RankedTensorType weight) {
   double uniform = random(key, uint64_t(element));
   // Vectors are biases and scales: around one third; matrices keep the size of activations.

@@ -70,10 +70,7 @@ struct ConstantEvaluation : EvaluationModel<ConstantEvaluation, ConstantOp> {
         APInt x = dense.getValues<APInt>()[i];
         return A::fromInteger(x.getBitWidth() == 1 ? x.getZExtValue() : x.getSExtValue());
       }
-      APFloat x = dense.getValues<APFloat>()[i];
-      bool lossy;
-      x.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lossy);
-      return A::fromNumber(x.convertToDouble());
+      return A::fromNumber(dense.getValues<APFloat>()[i].convertToDouble());
     };
     Data<A> out(e.shape);
     size_t next = 0;

@@ -2,6 +2,8 @@
 
 #include "Machine.h"
 
+#include "tpc/Dialect/Elements.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;

@@ -12,10 +12,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::lowered;
 
-int64_t lowered::getElementBytes(Type type) {
-  return std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8);
-}
-
 bool Place::exists(int64_t element) const {
   return element >= 0 && byteOf(element) >= 0 &&
          byteOf(element + 1) <= int64_t(memory->bytes.size());

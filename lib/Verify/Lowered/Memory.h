@@ -9,7 +9,7 @@
 #ifndef TPC_LIB_VERIFY_LOWERED_MEMORY_H
 #define TPC_LIB_VERIFY_LOWERED_MEMORY_H
 
-#include "mlir/IR/Types.h"
+#include "tpc/Dialect/Elements.h"
 
 #include <cstddef>
 #include <memory>
@@ -22,9 +22,6 @@ union Scalar {
   double f;
   int64_t i;
 };
-
-/// Bytes of an element in memory; a truth value takes one.
-int64_t getElementBytes(Type type);
 
 /// One allocation. Its bytes mean nothing until they are written.
 struct Memory {

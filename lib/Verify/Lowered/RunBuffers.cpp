@@ -177,7 +177,7 @@ FailureOr<Place> BufferMachine::getParameter(Operation *op, buffer::EntryOp entr
   Type own = getElementTypeOrSelf(load.getType());
   if (isa<FloatType>(own) && roundsNumbers)
     for (double &x : drawn->data)
-      x = interpret::roundTo(own, x);
+      x = roundTo(own, x);
   return place = makePlace(element, drawn->data, roundsNumbers);
 }
 

@@ -8,7 +8,7 @@
 
 #include "RunKernel.h"
 
-#include "../Interpret/Arithmetic.h"
+#include "tpc/Dialect/Elements.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -19,7 +19,6 @@
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::lowered;
-using interpret::roundTo;
 
 static unsigned widthOf(Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
 

@@ -1,6 +1,7 @@
 //===- MutateComputation.cpp - Mistakes in what ranks compute -------------===//
 
 #include "Mutate.h"
+#include "tpc/Dialect/Elements.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -169,7 +170,7 @@ static bool staleTiedWeight(Mutator &m) {
   auto stale = cast<WeightOp>(builder.clone(*weight));
   stale.setSymName((weight.getSymName() + ".stale").str());
   auto type = cast<RankedTensorType>(weight.getType());
-  stale.setOffset(weight.getOffset() + type.getDimSize(1) * type.getElementTypeBitWidth() / 8);
+  stale.setOffset(weight.getOffset() + type.getDimSize(1) * getElementBytes(type));
   op.setWeight(stale.getSymName());
   return true;
 }

@@ -15,9 +15,6 @@ inline bool isSplat(Value v, double number) { return getSplat(v) == number; }
 /// A splat within a relative error: for factors that exporters round.
 bool isSplatNear(Value v, double number, double tolerance = 1e-5);
 
-/// `number` as the element type holds it.
-double roundTo(Type element, double number);
-
 /// The value of an element-wise op whose operands are all splats with these values.
 std::optional<double> evaluateScalar(Operation *op, ArrayRef<double> operands);
 

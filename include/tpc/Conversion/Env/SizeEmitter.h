@@ -89,8 +89,6 @@ private:
 
 /// The constant that an i64 value is, if it is one.
 std::optional<int64_t> asConstant(Value value);
-/// Bytes of one element in memory; a boolean takes one.
-int64_t elementBytes(Type tensor);
 
 } // namespace mlir::tpc
 

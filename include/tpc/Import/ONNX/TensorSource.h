@@ -40,8 +40,6 @@ struct TensorSource {
 Type getElementType(MLIRContext *context, int32_t dataType);
 /// TensorProto's name of a data type, for messages.
 std::string getDataTypeName(int64_t dataType);
-/// Bytes of an element in a file.
-unsigned getElementBytes(Type type);
 
 /// A matrix of one-byte elements of which one side of a diagonal is zero, and all others are
 /// `value`: those with column - row >= k (`upper`) or <= k.

@@ -48,7 +48,6 @@ std::optional<ReshardStep::Kind> getStepKind(Operation *op);
 SmallVector<StringAttr, 2> getAxes(Operation *op);
 int64_t getDim(Operation *op);
 inline DistAttr getGlobalForm(Value value) { return getDist(value).withLocal(false); }
-int64_t getElementBytes(Value value);
 
 DistAttr withDim(DistAttr dist, int64_t dim, DimAttr attr);
 /// The global size of dimension `dim`, as predictions have it; empty for -1.

@@ -2,6 +2,7 @@
 
 #include "Fold.h"
 #include "OpTable.h"
+#include "tpc/Dialect/Elements.h"
 
 #include <cmath>
 
@@ -236,7 +237,7 @@ template <typename OpTy, bool floatOnly> static LogicalResult importUnary(Node &
     Contents contents;
     contents.isFloat = true;
     for (double value : x.contents->floats)
-      contents.floats.push_back(roundTo(fold(value), x.element));
+      contents.floats.push_back(roundTo(x.element, fold(value)));
     return n.resultContents(x.element, x.shape, std::move(contents));
   }
   return n.result(n.unary<OpTy>(n.operand(0)));

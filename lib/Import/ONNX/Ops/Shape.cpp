@@ -3,6 +3,7 @@
 #include "Fold.h"
 #include "Importer.h"
 #include "OpTable.h"
+#include "tpc/Dialect/Elements.h"
 
 #include "onnx.pb.h"
 
@@ -90,7 +91,7 @@ static std::optional<Contents> castContents(const Tensor &x, Type to) {
   if (x.isFloat()) {
     for (double value : x.contents->floats) {
       if (toFloat) {
-        result.floats.push_back(roundTo(value, to));
+        result.floats.push_back(roundTo(to, value));
       } else if (to.isInteger(1)) {
         result.ints.push_back(SymExpr(value != 0));
       } else {
@@ -111,7 +112,7 @@ static std::optional<Contents> castContents(const Tensor &x, Type to) {
       auto constant = e.asConstant();
       if (!constant)
         return std::nullopt;
-      result.floats.push_back(roundTo((double)*constant, to));
+      result.floats.push_back(roundTo(to, (double)*constant));
       continue;
     }
     if (to.isInteger(1)) {
