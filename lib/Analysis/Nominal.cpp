@@ -90,7 +90,7 @@ Symbols mlir::tpc::getNominalSymbols(ModuleOp module) {
       auto max = constraint.getAs<IntegerAttr>("max");
       if (!max)
         continue;
-      auto it = symbols.find(expr.getValue().str());
+      auto it = symbols.find(expr.getExpr().str());
       if (it != symbols.end() && it->second > max.getInt())
         it->second = std::max<int64_t>(1, max.getInt());
     }

@@ -1,4 +1,4 @@
-//===- BufferDialect.cpp - Expressions, places and arguments --------------===//
+//===- BufferDialect.cpp - Places and arguments ---------------------------===//
 
 #include "tpc/Buffer/Buffer.h"
 #include "tpc/Dialect/Elements.h"
@@ -14,25 +14,6 @@ using ::tpc::SymExpr;
 
 #include "tpc/Buffer/BufferDialect.cpp.inc"
 #include "tpc/Buffer/BufferEnums.cpp.inc"
-
-namespace mlir::tpc::buffer::detail {
-
-/// Keeps the parsed expression, which is asked for all the time.
-struct ExprAttrStorage : public AttributeStorage {
-  using KeyTy = StringRef;
-
-  explicit ExprAttrStorage(StringRef text)
-      : text(text), expr(*SymExpr::parse(std::string_view(text.data(), text.size()))) {}
-  static ExprAttrStorage *construct(AttributeStorageAllocator &allocator, const KeyTy &key) {
-    return new (allocator.allocate<ExprAttrStorage>()) ExprAttrStorage(allocator.copyInto(key));
-  }
-  bool operator==(const KeyTy &key) const { return key == text; }
-
-  StringRef text;
-  SymExpr expr;
-};
-
-} // namespace mlir::tpc::buffer::detail
 
 #define GET_ATTRDEF_CLASSES
 #include "tpc/Buffer/BufferAttrs.cpp.inc"
@@ -63,73 +44,18 @@ void BufferDialect::initialize() {
 }
 
 //===----------------------------------------------------------------------===//
-// ExprAttr
-//===----------------------------------------------------------------------===//
-
-ExprAttr ExprAttr::get(MLIRContext *context, const SymExpr &expr) {
-  return Base::get(context, StringRef(expr.str()));
-}
-
-StringRef ExprAttr::getText() const { return getImpl()->text; }
-const SymExpr &ExprAttr::getExpr() const { return getImpl()->expr; }
-
-/// A number, a symbol, or an expression in quotes.
-static ParseResult parse(AsmParser &parser, ExprAttr &attr) {
-  SMLoc loc = parser.getCurrentLocation();
-  int64_t number;
-  std::string text, message;
-  OptionalParseResult isNumber = parser.parseOptionalInteger(number);
-  if (isNumber.has_value()) {
-    if (failed(*isNumber))
-      return failure();
-    text = std::to_string(number);
-  } else if (parser.parseKeywordOrString(&text)) {
-    return failure();
-  }
-  auto expr = SymExpr::parse(text, &message);
-  if (!expr || expr->isOverflow())
-    return parser.emitError(loc) << "'" << text << "' is no size"
-                                 << (message.empty() ? "" : ": " + message);
-  attr = ExprAttr::get(parser.getContext(), *expr);
-  return success();
-}
-
-static void print(AsmPrinter &printer, ExprAttr attr) {
-  StringRef text = attr.getText();
-  bool isWord = llvm::all_of(text, [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
-  if (attr.getExpr().isConstant() || isWord)
-    printer << text;
-  else
-    printer << '"' << text << '"';
-}
-
-Attribute ExprAttr::parse(AsmParser &parser, Type) {
-  ExprAttr attr;
-  if (parser.parseLess() || ::parse(parser, attr) || parser.parseGreater())
-    return {};
-  return attr;
-}
-
-void ExprAttr::print(AsmPrinter &printer) const {
-  printer << "<";
-  ::print(printer, *this);
-  printer << ">";
-}
-
-//===----------------------------------------------------------------------===//
 // ExtentAttr
 //===----------------------------------------------------------------------===//
 
 SymExpr ExtentAttr::getBytes() const {
-  // A boolean takes a byte.
   return SymExpr(getElementBytes(getElement())) * getElements().getExpr();
 }
 
 static ParseResult parse(AsmParser &parser, ExtentAttr &attr) {
-  ExprAttr elements;
+  SymExprAttr elements;
   Type element;
   SMLoc loc = parser.getCurrentLocation();
-  if (::parse(parser, elements) || parser.parseKeyword("x") || parser.parseType(element))
+  if (parseSymExpr(parser, elements) || parser.parseKeyword("x") || parser.parseType(element))
     return failure();
   if (!element.isIntOrFloat())
     return parser.emitError(loc) << "a place has numbers, not " << element;
@@ -138,7 +64,7 @@ static ParseResult parse(AsmParser &parser, ExtentAttr &attr) {
 }
 
 static void print(AsmPrinter &printer, ExtentAttr attr) {
-  ::print(printer, attr.getElements());
+  printSymExpr(printer, attr.getElements());
   printer << " x " << attr.getElement();
 }
 
@@ -293,30 +219,6 @@ void ArgumentAttr::print(AsmPrinter &printer) const {
 //===----------------------------------------------------------------------===//
 // In assembly formats
 //===----------------------------------------------------------------------===//
-
-static ParseResult parseExpr(OpAsmParser &parser, ExprAttr &attr) { return parse(parser, attr); }
-static void printExpr(OpAsmPrinter &printer, Operation *, ExprAttr attr) { print(printer, attr); }
-
-static ParseResult parseExprs(OpAsmParser &parser, ArrayAttr &attr) {
-  SmallVector<Attribute> list;
-  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&]() -> ParseResult {
-        ExprAttr expr;
-        if (parse(parser, expr))
-          return failure();
-        list.push_back(expr);
-        return success();
-      }))
-    return failure();
-  attr = ArrayAttr::get(parser.getContext(), list);
-  return success();
-}
-
-static void printExprs(OpAsmPrinter &printer, Operation *, ArrayAttr attr) {
-  printer << "[";
-  llvm::interleaveComma(attr.getAsRange<ExprAttr>(), printer,
-                        [&](ExprAttr expr) { print(printer, expr); });
-  printer << "]";
-}
 
 static ParseResult parseExtent(OpAsmParser &parser, ExtentAttr &attr) {
   return parse(parser, attr);

@@ -269,7 +269,7 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
       if (value.getMask())
         input["mask"] = text(value.getMask());
       else if (value.getKind() == InputDefaultKind::Positions)
-        input["past"] = value.getPast() ? value.getPast().getValue().str() : "0";
+        input["past"] = value.getPast() ? value.getPast().getExpr().str() : "0";
     } else if (auto why = attrs.getAs<StringAttr>(kRequiredAttr)) {
       input["required"] = text(why);
     }
@@ -299,7 +299,7 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
   if (auto attrs = module->getAttrOfType<ArrayAttr>(kConstraintsAttr))
     for (auto dict : attrs.getAsRange<DictionaryAttr>()) {
       json::Object constraint;
-      constraint["expr"] = dict.getAs<SymExprAttr>("expr").getValue().str();
+      constraint["expr"] = dict.getAs<SymExprAttr>("expr").getExpr().str();
       if (auto why = dict.getAs<StringAttr>("why"))
         constraint["why"] = text(why);
       for (StringRef key : {"min", "max"})

@@ -100,8 +100,8 @@ FactorAttr FactorAttr::get(MLIRContext *context, const SymExpr &size, ArrayRef<S
   return get(context, SymExprAttr::get(context, size), axes);
 }
 
-const SymExpr &SymExprAttr::getValue() const { return getImpl()->key.value; }
-const SymExpr &FactorAttr::getExpr() const { return getSize().getValue(); }
+const SymExpr &SymExprAttr::getExpr() const { return getImpl()->key.value; }
+const SymExpr &FactorAttr::getExpr() const { return getSize().getExpr(); }
 
 static void printAxes(AsmPrinter &printer, ArrayRef<StringAttr> axes) {
   if (axes.empty())
@@ -160,23 +160,10 @@ static ParseResult parseDim(AsmParser &parser, DimAttr &dim) {
       }
       continue;
     }
-    std::string text;
-    int64_t value;
-    OptionalParseResult integer = parser.parseOptionalInteger(value);
-    if (integer.has_value()) {
-      if (failed(*integer))
-        return failure();
-      text = std::to_string(value);
-    } else if (parser.parseKeywordOrString(&text)) {
+    SymExprAttr size;
+    if (parseSymExpr(parser, size) || parseOptionalAxes(parser, axes))
       return failure();
-    }
-    std::string message;
-    auto expr = SymExpr::parse(text, &message);
-    if (!expr)
-      return parser.emitError(loc, message);
-    if (parseOptionalAxes(parser, axes))
-      return failure();
-    factors.push_back(FactorAttr::get(context, *expr, axes));
+    factors.push_back(FactorAttr::get(context, size, axes));
   } while (succeeded(parser.parseOptionalStar()));
   if (wrapped) {
     if (factors.size() != wrapped.getFactors().size())

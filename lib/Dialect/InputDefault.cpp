@@ -25,7 +25,7 @@ Attribute InputDefaultAttr::parse(AsmParser &parser, Type) {
     SymExprAttr past;
     if (parseSymExpr(parser, past))
       return {};
-    result = get(context, past.getValue());
+    result = get(context, past.getExpr());
   } else if (*kind == InputDefaultKind::Positions && succeeded(parser.parseOptionalKeyword("of"))) {
     std::string mask;
     loc = parser.getCurrentLocation();

@@ -182,7 +182,7 @@ static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) 
   if (!constraints)
     return Error::success();
   for (auto constraint : constraints.getAsRange<mlir::DictionaryAttr>()) {
-    const SymExpr &expr = constraint.getAs<mlir::tpc::SymExprAttr>("expr").getValue();
+    const SymExpr &expr = constraint.getAs<mlir::tpc::SymExprAttr>("expr").getExpr();
     std::optional<int64_t> value = expr.evaluate(shape);
     if (!value)
       continue;

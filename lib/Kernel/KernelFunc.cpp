@@ -1,6 +1,5 @@
 //===- KernelFunc.cpp - A kernel, and what may stand in it ----------------===//
 
-#include "Sizes.h"
 #include "tpc/Kernel/Kernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -13,6 +12,9 @@
 
 using namespace mlir;
 using namespace mlir::tpc::kernel;
+using mlir::tpc::parseSymExprs;
+using mlir::tpc::printSymExprs;
+using mlir::tpc::SymExprAttr;
 using ::tpc::SymExpr;
 
 mlir::ModuleOp mlir::tpc::kernel::getKernels(ModuleOp program) {
@@ -31,7 +33,7 @@ void FuncOp::build(OpBuilder &b, OperationState &state, StringRef name, TypeRang
   Block &body = state.addRegion()->emplaceBlock();
   SmallVector<Attribute> all;
   for (auto [element, own] : llvm::zip_equal(elements, sizes)) {
-    all.push_back(makeSizes(b.getContext(), own));
+    all.push_back(SymExprAttr::getArray(b.getContext(), own));
     body.addArgument(getMemory(element, own.size()), state.location);
   }
   state.addAttribute("sizes", b.getArrayAttr(all));
@@ -48,7 +50,7 @@ ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &state) {
   auto parseOne = [&]() -> ParseResult {
     ArrayAttr own;
     if (parser.parseArgument(arguments.emplace_back(), /*allowType=*/true) ||
-        parser.parseKeyword("of") || parseSizes(parser, own))
+        parser.parseKeyword("of") || parseSymExprs(parser, own))
       return failure();
     sizes.push_back(own);
     return success();
@@ -75,7 +77,7 @@ void FuncOp::print(OpAsmPrinter &printer) {
     llvm::interleaveComma(memory, printer, [&](BlockArgument arg) {
       printer.printRegionArgument(arg);
       printer << " of ";
-      printSizes(printer, cast<ArrayAttr>(getSizes()[arg.getArgNumber()]));
+      printSymExprs(printer, cast<ArrayAttr>(getSizes()[arg.getArgNumber()]));
     });
     printer << ')';
   };
@@ -90,7 +92,7 @@ void FuncOp::print(OpAsmPrinter &printer) {
 
 SmallVector<SymExpr> FuncOp::getSizesOf(Value memory) {
   unsigned number = cast<BlockArgument>(memory).getArgNumber();
-  return getExprs(cast<ArrayAttr>(getSizes()[number]));
+  return SymExprAttr::getExprs(cast<ArrayAttr>(getSizes()[number]));
 }
 
 RowsOp FuncOp::getRows() { return cast<RowsOp>(getBody().front().back()); }
@@ -126,9 +128,7 @@ LogicalResult FuncOp::verify() {
     return emitOpError() << "has " << body.getNumArguments() << " operands and results, sizes of "
                          << getSizes().size() << ", and " << getNumResults() << " results";
   for (BlockArgument arg : body.getArguments()) {
-    auto sizes = dyn_cast<ArrayAttr>(getSizes()[arg.getArgNumber()]);
-    if (!sizes || !llvm::all_of(sizes, isSize))
-      return emitOpError() << "has sizes that are none: " << getSizes();
+    auto sizes = cast<ArrayAttr>(getSizes()[arg.getArgNumber()]);
     auto type = dyn_cast<MemRefType>(arg.getType());
     if (!type || !type.getElementType().isSignlessIntOrFloat() ||
         type != getMemory(type.getElementType(), sizes.size()))

@@ -1,6 +1,5 @@
 //===- KernelOps.cpp - The ops of kernels ---------------------------------===//
 
-#include "Sizes.h"
 #include "tpc/Kernel/Kernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -10,6 +9,9 @@
 
 using namespace mlir;
 using namespace mlir::tpc::kernel;
+using mlir::tpc::parseSymExprs;
+using mlir::tpc::printSymExprs;
+using mlir::tpc::SymExprAttr;
 using ::tpc::SymExpr;
 
 #include "tpc/Kernel/KernelDialect.cpp.inc"
@@ -34,7 +36,7 @@ static ParseResult parseSpace(OpAsmParser &parser, OperationState &state,
                               SmallVectorImpl<OpAsmParser::Argument> &indices) {
   ArrayAttr sizes;
   if (parser.parseArgumentList(indices, OpAsmParser::Delimiter::Paren) ||
-      parser.parseKeyword("in") || parseSizes(parser, sizes))
+      parser.parseKeyword("in") || parseSymExprs(parser, sizes))
     return failure();
   for (OpAsmParser::Argument &index : indices)
     index.type = parser.getBuilder().getIndexType();
@@ -46,7 +48,7 @@ static void printSpace(OpAsmPrinter &printer, Block &body, ArrayAttr sizes) {
   printer << " (";
   llvm::interleaveComma(body.getArguments(), printer, [&](Value index) { printer << index; });
   printer << ") in ";
-  printSizes(printer, sizes);
+  printSymExprs(printer, sizes);
 }
 
 static ParseResult parseBody(OpAsmParser &parser, OperationState &state,
@@ -76,8 +78,6 @@ static void printLoop(OpAsmPrinter &printer, Operation *op, ArrayAttr sizes) {
 
 static LogicalResult verifySpace(Operation *op, ArrayAttr sizes) {
   Block &body = op->getRegion(0).front();
-  if (!llvm::all_of(sizes, isSize))
-    return op->emitOpError() << "has sizes that are none: " << sizes;
   if (body.getNumArguments() != sizes.size())
     return op->emitOpError() << "has " << body.getNumArguments() << " indices and " << sizes.size()
                              << " sizes";
@@ -88,7 +88,7 @@ static LogicalResult verifySpace(Operation *op, ArrayAttr sizes) {
 }
 
 static void buildSpace(OpBuilder &b, OperationState &state, ArrayRef<SymExpr> sizes) {
-  state.addAttribute("sizes", makeSizes(b.getContext(), sizes));
+  state.addAttribute("sizes", SymExprAttr::getArray(b.getContext(), sizes));
   Block &body = state.addRegion()->emplaceBlock();
   for (size_t i = 0; i < sizes.size(); ++i)
     body.addArgument(b.getIndexType(), state.location);
@@ -102,7 +102,6 @@ LogicalResult RowsOp::verify() { return verifySpace(*this, getSizes()); }
 void RowsOp::build(OpBuilder &b, OperationState &state, ArrayRef<SymExpr> sizes) {
   buildSpace(b, state, sizes);
 }
-SmallVector<SymExpr> RowsOp::getExprs() { return mlir::tpc::kernel::getExprs(getSizes()); }
 
 ParseResult ElementsOp::parse(OpAsmParser &parser, OperationState &state) {
   return parseLoop(parser, state);
@@ -112,7 +111,6 @@ LogicalResult ElementsOp::verify() { return verifySpace(*this, getSizes()); }
 void ElementsOp::build(OpBuilder &b, OperationState &state, ArrayRef<SymExpr> sizes) {
   buildSpace(b, state, sizes);
 }
-SmallVector<SymExpr> ElementsOp::getExprs() { return mlir::tpc::kernel::getExprs(getSizes()); }
 
 //===----------------------------------------------------------------------===//
 // FoldOp
@@ -195,8 +193,6 @@ void FoldOp::build(OpBuilder &b, OperationState &state, FoldKind kind, ArrayRef<
   buildSpace(b, state, sizes);
 }
 
-SmallVector<SymExpr> FoldOp::getExprs() { return mlir::tpc::kernel::getExprs(getSizes()); }
-
 ParseResult FoldOp::parse(OpAsmParser &parser, OperationState &state) {
   SmallVector<OpAsmParser::Argument> indices;
   StringRef word;
@@ -263,14 +259,6 @@ LogicalResult FoldOp::verify() {
 //===----------------------------------------------------------------------===//
 
 void SizeOp::build(OpBuilder &b, OperationState &state, const SymExpr &size) {
-  state.addAttribute("size", makeSize(b.getContext(), size));
+  state.addAttribute("size", SymExprAttr::get(b.getContext(), size));
   state.addTypes(b.getIndexType());
-}
-
-SymExpr SizeOp::getExpr() { return mlir::tpc::kernel::getExpr(getSize()); }
-
-LogicalResult SizeOp::verify() {
-  if (!isSize(getSize()))
-    return emitOpError() << "has a size that is none: " << getSize();
-  return success();
 }

@@ -159,9 +159,9 @@ func.func private @double(%x: tensor<3x1x4x8xf64>, %y: tensor<3x2x8x5xf64>, %b: 
 // CHECK: %[[CAUSAL:.*]] = tpc.cmp le %[[K]], %[[LAST]]
 // CHECK: %[[BOTH:.*]] = tpc.and %arg2, %[[CAUSAL]]
 // CHECK: tpc.attention %arg0, %arg1, %arg1 mask %[[BOTH]] scale
-// CHECK-NOT: causal_offset
+// CHECK-NOT: offset
 func.func private @both_masks(%q: !rows, %k: !keys, %m: !mask) -> !rows {
-  %0 = tpc.attention causal %q, %k, %k mask %m scale 1.0 {causal_offset = "all - 24"} : !rows, !keys, !keys mask !mask -> !rows
+  %0 = tpc.attention causal %q, %k, %k mask %m scale 1.0 offset "all - 24" : !rows, !keys, !keys mask !mask -> !rows
   return %0 : !rows
 }
 }

@@ -114,7 +114,7 @@ func.func private @all_to_all(%x: tensor<4x3x8xf32, #tpc.dist<[4, 3, 16{tp}], lo
 // CHECK: llvm.call @tpc_at(%arg0, %[[NODE]])
 // CHECK: llvm.call @tpc_collective_permute(%arg0, %[[V1]], %[[I32_0]], %arg2, %arg3, %[[C1]], %[[C1]], %[[C8]], %[[C1]], %[[C3]], %[[C5]])
 func.func private @permute(%x: tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>>) -> tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>> {
-  %0 = tpc.collective_permute %x over ["tp"] dim 0 from "5" every "8" : tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>> -> tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>> loc("/shift")
+  %0 = tpc.collective_permute %x over ["tp"] dim 0 from 5 every 8 : tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>> -> tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>> loc("/shift")
   return %0 : tensor<4x3xf32, #tpc.dist<[8{tp}, 3], local>>
 }
 

@@ -11,12 +11,12 @@ func.func private @stage_0(%all: tensor<3xi64>, %parts: tensor<3x2xi64>, %both: 
   %small = tpc.parameter @small : tensor<5x2xf32>
   %0 = tpc.embedding %small, %all : tensor<5x2xf32>, tensor<3xi64> -> tensor<3x2xf32>
   %1 = tpc.embedding %big, %all : tensor<50x2xf32>, tensor<3xi64> -> tensor<3x2xf32>
-  %p0 = tpc.slice %parts dim 1 from "0" : tensor<3x2xi64> -> tensor<3x1xi64>
-  %p1 = tpc.slice %parts dim 1 from "1" : tensor<3x2xi64> -> tensor<3x1xi64>
+  %p0 = tpc.slice %parts dim 1 from 0 : tensor<3x2xi64> -> tensor<3x1xi64>
+  %p1 = tpc.slice %parts dim 1 from 1 : tensor<3x2xi64> -> tensor<3x1xi64>
   %2 = tpc.embedding %small, %p0 : tensor<5x2xf32>, tensor<3x1xi64> -> tensor<3x1x2xf32>
   %3 = tpc.embedding %big, %p1 : tensor<50x2xf32>, tensor<3x1xi64> -> tensor<3x1x2xf32>
   %4 = tpc.embedding %big, %both : tensor<50x2xf32>, tensor<3x2xi64> -> tensor<3x2x2xf32>
-  %b0 = tpc.slice %both dim 1 from "0" : tensor<3x2xi64> -> tensor<3x1xi64>
+  %b0 = tpc.slice %both dim 1 from 0 : tensor<3x2xi64> -> tensor<3x1xi64>
   %5 = tpc.embedding %small, %b0 : tensor<5x2xf32>, tensor<3x1xi64> -> tensor<3x1x2xf32>
   %t0 = tpc.cast %truth : tensor<3xf32> -> tensor<3xi1>
   %t1 = tpc.cast %t0 : tensor<3xi1> -> tensor<3xi64>

@@ -153,7 +153,7 @@ func.func private @norm_before_concat(%x: tensor<2x8xf32>, %s: tensor<8xf32>, %y
 // CHECK: %[[AT:.*]] = arith.addi %{{.*}}, %[[FROM]]
 // CHECK: memref.load %{{.*}}[%[[AT]]]
 func.func private @slice_from_symbol(%x: !all) -> tensor<5xf32> attributes {tpc.kernel = 1} {
-  %0 = tpc.slice %x dim 0 from "n" : !all -> tensor<5xf32>
+  %0 = tpc.slice %x dim 0 from n : !all -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 

@@ -58,11 +58,11 @@ func.func private @gather_unsigned(%x: tensor<6xf32>, %i: tensor<4xui8>) -> tens
 
 // Half of the rows on each of two ranks.
 // CHECK-LABEL: tpc_kernel.func @gather_split(
-// CHECK-SAME: %[[X:.*]]: memref<?xf32> of ["_6.tp"], %[[I:.*]]: memref<?xi64> of [_4]) -> (%[[R:.*]]: memref<?xf32> of [_4]) {
+// CHECK-SAME: %[[X:.*]]: memref<?xf32> of [_6.tp], %[[I:.*]]: memref<?xi64> of [_4]) -> (%[[R:.*]]: memref<?xf32> of [_4]) {
 // CHECK-DAG: %[[N_6:.*]] = tpc_kernel.size _6
 // CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "_6.tp*rank.tp"
-// CHECK-DAG: %[[N1:.*]] = tpc_kernel.size "_6.tp"
+// CHECK-DAG: %[[N1:.*]] = tpc_kernel.size _6.tp
 // CHECK: tpc_kernel.rows (%[[I1:.*]]) in [_4] {
 // CHECK: tpc_kernel.elements () in [] {
 // CHECK: %[[V:.*]] = memref.load %[[I]][%[[I1]]] : memref<?xi64>

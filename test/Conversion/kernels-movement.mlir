@@ -17,7 +17,7 @@
 // CHECK: %[[V4:.*]] = memref.load %[[X]][%[[I]], %[[V3]]] : memref<?x?xf32>
 // CHECK: memref.store %[[V4]], %[[R]][%[[I]], %[[J]]] : memref<?x?xf32>
 func.func private @roll(%x: tensor<2x6xf32>) -> tensor<2x6xf32> attributes {tpc.kernel = 1} {
-  %0 = tpc.roll %x dim 1 from "4" every "6" : tensor<2x6xf32> -> tensor<2x6xf32>
+  %0 = tpc.roll %x dim 1 from 4 every 6 : tensor<2x6xf32> -> tensor<2x6xf32>
   return %0 : tensor<2x6xf32>
 }
 
@@ -39,7 +39,7 @@ func.func private @roll(%x: tensor<2x6xf32>) -> tensor<2x6xf32> attributes {tpc.
 // CHECK: %[[V8:.*]] = memref.load %[[X]][%[[I]], %[[V7]]] : memref<?x?xf32>
 // CHECK: memref.store %[[V8]], %[[R]][%[[I]], %[[J]]] : memref<?x?xf32>
 func.func private @roll_runs(%x: tensor<2x6xf32>) -> tensor<2x6xf32> attributes {tpc.kernel = 1} {
-  %0 = tpc.roll %x dim 1 from "-1" every "3" : tensor<2x6xf32> -> tensor<2x6xf32>
+  %0 = tpc.roll %x dim 1 from -1 every 3 : tensor<2x6xf32> -> tensor<2x6xf32>
   return %0 : tensor<2x6xf32>
 }
 
@@ -67,7 +67,7 @@ func.func private @concat(%x: tensor<2x6xf32>, %y: tensor<2x3xf32>) -> tensor<2x
 // CHECK-LABEL: tpc_kernel.func @slice(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_2, _9]) -> (%[[R:.*]]: memref<?x?xf32> of [_2, _4]) {
 // CHECK-DAG: %[[C2:.*]] = arith.constant 2 : index
-// CHECK-DAG: %[[N:.*]] = tpc_kernel.size "_9.at1"
+// CHECK-DAG: %[[N:.*]] = tpc_kernel.size _9.at1
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_2] {
 // CHECK: tpc_kernel.elements (%[[J:.*]]) in [_4] {
 // CHECK: %[[V:.*]] = arith.muli %[[J]], %[[C2]] : index
@@ -75,14 +75,14 @@ func.func private @concat(%x: tensor<2x6xf32>, %y: tensor<2x3xf32>) -> tensor<2x
 // CHECK: %[[V2:.*]] = memref.load %[[X]][%[[I]], %[[V1]]] : memref<?x?xf32>
 // CHECK: memref.store %[[V2]], %[[R]][%[[I]], %[[J]]] : memref<?x?xf32>
 func.func private @slice(%x: tensor<2x9xf32>) -> tensor<2x4xf32> attributes {tpc.kernel = 1} {
-  %0 = tpc.slice %x dim 1 from "1" step 2 : tensor<2x9xf32> -> tensor<2x4xf32>
+  %0 = tpc.slice %x dim 1 from 1 step 2 : tensor<2x9xf32> -> tensor<2x4xf32>
   return %0 : tensor<2x4xf32>
 }
 
 // CHECK-LABEL: tpc_kernel.func @slice_backwards(
 // CHECK-SAME: %[[X:.*]]: memref<?x?xf32> of [_2, _9]) -> (%[[R:.*]]: memref<?x?xf32> of [_2, _9]) {
 // CHECK-DAG: %c-1 = arith.constant -1 : index
-// CHECK-DAG: %[[N:.*]] = tpc_kernel.size "_9.at8"
+// CHECK-DAG: %[[N:.*]] = tpc_kernel.size _9.at8
 // CHECK: tpc_kernel.rows (%[[I:.*]]) in [_2] {
 // CHECK: tpc_kernel.elements (%[[J:.*]]) in [_9] {
 // CHECK: %[[V:.*]] = arith.muli %[[J]], %c-1 : index
@@ -90,7 +90,7 @@ func.func private @slice(%x: tensor<2x9xf32>) -> tensor<2x4xf32> attributes {tpc
 // CHECK: %[[V2:.*]] = memref.load %[[X]][%[[I]], %[[V1]]] : memref<?x?xf32>
 // CHECK: memref.store %[[V2]], %[[R]][%[[I]], %[[J]]] : memref<?x?xf32>
 func.func private @slice_backwards(%x: tensor<2x9xf32>) -> tensor<2x9xf32> attributes {tpc.kernel = 1} {
-  %0 = tpc.slice %x dim 1 from "8" step -1 : tensor<2x9xf32> -> tensor<2x9xf32>
+  %0 = tpc.slice %x dim 1 from 8 step -1 : tensor<2x9xf32> -> tensor<2x9xf32>
   return %0 : tensor<2x9xf32>
 }
 
@@ -163,7 +163,7 @@ func.func private @reshape_ones(%x: tensor<4x6xf32>) -> tensor<4x1x6x1xf32> attr
 // CHECK: %[[V2:.*]] = arith.select %[[V]], %[[V1]], %[[C0]] : f32
 // CHECK: memref.store %[[V2]], %[[R]][%[[I]], %[[J]]] : memref<?x?xf32>
 func.func private @trilu(%x: tensor<5x5xf32>) -> tensor<5x5xf32> attributes {tpc.kernel = 1} {
-  %0 = tpc.trilu %x k "0" : tensor<5x5xf32> -> tensor<5x5xf32>
+  %0 = tpc.trilu %x k 0 : tensor<5x5xf32> -> tensor<5x5xf32>
   return %0 : tensor<5x5xf32>
 }
 
@@ -179,7 +179,7 @@ func.func private @trilu(%x: tensor<5x5xf32>) -> tensor<5x5xf32> attributes {tpc
 // CHECK: %[[V3:.*]] = arith.select %[[V1]], %[[V2]], %[[C0]] : f32
 // CHECK: memref.store %[[V3]], %[[R]][%[[I]], %[[J]]] : memref<?x?xf32>
 func.func private @trilu_upper(%x: tensor<5x5xf32>) -> tensor<5x5xf32> attributes {tpc.kernel = 1} {
-  %0 = tpc.trilu upper %x k "2" : tensor<5x5xf32> -> tensor<5x5xf32>
+  %0 = tpc.trilu upper %x k 2 : tensor<5x5xf32> -> tensor<5x5xf32>
   return %0 : tensor<5x5xf32>
 }
 
@@ -200,8 +200,8 @@ func.func private @trilu_upper(%x: tensor<5x5xf32>) -> tensor<5x5xf32> attribute
 // CHECK: %[[V3:.*]] = arith.cmpi ne, %[[N_7]], %[[C0]] : index
 // CHECK: memref.store %[[V3]], %[[R2]][] : memref<i1>
 func.func private @sizes() -> (tensor<f32>, tensor<i32>, tensor<i1>) attributes {tpc.kernel = 0} {
-  %0 = tpc.size "7" : tensor<f32>
-  %1 = tpc.size "7" : tensor<i32>
-  %2 = tpc.size "7" : tensor<i1>
+  %0 = tpc.size 7 : tensor<f32>
+  %1 = tpc.size 7 : tensor<i32>
+  %2 = tpc.size 7 : tensor<i1>
   return %0, %1, %2 : tensor<f32>, tensor<i32>, tensor<i1>
 }

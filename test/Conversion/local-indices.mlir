@@ -68,9 +68,9 @@ func.func private @product() -> tensor<?xi64, #tpc.dist<[(2 * 7){tp}], local>> a
 
 // Of 9 each of three ranks has 3: the size is static.
 // CHECK-LABEL: tpc_kernel.func @even(
-// CHECK-SAME: ) -> (%[[R:.*]]: memref<?xi64> of ["_9.tp"]) {
+// CHECK-SAME: ) -> (%[[R:.*]]: memref<?xi64> of [_9.tp]) {
 // CHECK-DAG: %[[N:.*]] = tpc_kernel.size "_9.tp*rank.tp"
-// CHECK: tpc_kernel.rows (%[[I:.*]]) in ["_9.tp"] {
+// CHECK: tpc_kernel.rows (%[[I:.*]]) in [_9.tp] {
 // CHECK: tpc_kernel.elements () in [] {
 // CHECK: %[[V:.*]] = arith.addi %[[I]], %[[N]] : index
 // CHECK: %[[V1:.*]] = arith.index_cast %[[V]] : index to i64

@@ -56,8 +56,8 @@ func.func private @rest(%x: tensor<4x1x2xi8>, %y: tensor<0x4xi8>) -> (tensor<4x1
 // CHECK-SAME: \22schedule\22:\220123456789abcdef\22
 // CHECK-SAME: \22symbols\22:[\22n\22,\22past\22]
 tpc.pipeline @main(%x: !x, %b: tensor<?xi1, #tpc.dist<[n], local>>, %p: tensor<?x?xi64, #tpc.dist<[n, past], local>>, %q: tensor<?xi32, #tpc.dist<[n], local>>, %m: tensor<?xui8, #tpc.dist<[n], local>>)
-    inputs [{}, {tpc.name = "b", tpc.required = "nothing says what it is"}, {tpc.name = "p", tpc.default = "positions after past"},
-            {tpc.name = "q", tpc.default = "positions of m"}, {tpc.name = "m", tpc.default = "ones"}]
+    inputs [{}, {tpc.name = "b", tpc.required = "nothing says what it is"}, {tpc.name = "p", tpc.default = #tpc.default<positions after past>},
+            {tpc.name = "q", tpc.default = #tpc.default<positions of "m">}, {tpc.name = "m", tpc.default = #tpc.default<ones>}]
     outputs [{type = tensor<?x8xf32, #tpc.dist<[n, 8]>>}, {name = "y", type = tensor<?x6xbf16, #tpc.dist<[n, 6]>>}] {
   tpc.stage 0 {
     tpc.micro_batches {

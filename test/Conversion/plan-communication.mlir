@@ -96,7 +96,7 @@ func.func private @reorder(%x: !there) -> !here {
   return %0 : !here
 }
 func.func private @shift_runs(%x: !runs) -> !runs {
-  %0 = tpc.collective_permute %x over ["tp"] dim 1 from "-1" every "8" : !runs -> !runs
+  %0 = tpc.collective_permute %x over ["tp"] dim 1 from -1 every 8 : !runs -> !runs
   return %0 : !runs
 }
 

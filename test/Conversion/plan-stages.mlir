@@ -28,7 +28,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 4>} {
 // CHECK-NEXT: tpc_buffer.recv %[[R]] count "_6*floordiv({{.*}})" from 0
 // Of ranks that have the same part, the first along axes that split nothing delivers. Where a part begins is what axes left, one after
 // the other.
-// CHECK-NEXT: tpc_buffer.output 0, %[[R]] shape [n, _6] offset ["floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp), ranks.mb)*rank.mb + floordiv(n, ranks.dp)*rank.dp + {{.*}}", 0] size ["floordiv(floordiv({{.*}}", _6] first ["tp"]
+// CHECK-NEXT: tpc_buffer.output 0, %[[R]] shape [n, _6] offset ["floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp), ranks.mb)*rank.mb + " "floordiv(n, ranks.dp)*rank.dp + {{.*}}", 0] size ["floordiv(floordiv({{.*}}", _6] first ["tp"]
 // Two parts, one of the other: two addresses.
 // CHECK-NEXT: %[[DP:.*]] = tpc_buffer.part %[[X:.*]] from "_6*floordiv(n, ranks.dp)*rank.dp + _6*min(mod(n, ranks.dp), rank.dp)" : "_6*floordiv(n - rank.dp + ranks.dp - 1, ranks.dp)" x f32
 // CHECK-NEXT: %[[MB:.*]] = tpc_buffer.part %[[DP]] from "_6*floordiv(floordiv(n - rank.dp + ranks.dp - 1, ranks.dp), ranks.mb)*rank.mb + {{.*}}"

@@ -34,19 +34,19 @@ func.func @transposes(%y: !y) -> !y {
 // CHECK-NEXT: return %arg0, %arg0, %arg0
 func.func @nothing_to_do(%x: !x) -> (!x, !x, !x) {
   %0 = tpc.expand %x : !x -> !x
-  %1 = tpc.slice %x dim 0 from "0" : !x -> !x
+  %1 = tpc.slice %x dim 0 from 0 : !x -> !x
   %2 = tpc.concat %x dim 1 : !x -> !x
   return %0, %1, %2 : !x, !x, !x
 }
 
 // Shifts add up; one by nothing, or all around, is none.
 // CHECK-LABEL: @rolls
-// CHECK-NEXT: %[[R:.*]] = tpc.roll %arg0 dim 0 from "s - 1" every "s"
+// CHECK-NEXT: %[[R:.*]] = tpc.roll %arg0 dim 0 from "s - 1" every s
 // CHECK-NEXT: return %[[R]], %arg0, %arg0
 func.func @rolls(%x: !x) -> (!x, !x, !x) {
-  %0 = tpc.roll %x dim 0 from "1" every "s" : !x -> !x
-  %1 = tpc.roll %0 dim 0 from "s - 2" every "s" : !x -> !x
-  %2 = tpc.roll %x dim 0 from "s" every "s" : !x -> !x
-  %3 = tpc.roll %x dim 1 from "-4" every "4" : !x -> !x
+  %0 = tpc.roll %x dim 0 from 1 every s : !x -> !x
+  %1 = tpc.roll %0 dim 0 from "s - 2" every s : !x -> !x
+  %2 = tpc.roll %x dim 0 from s every s : !x -> !x
+  %3 = tpc.roll %x dim 1 from -4 every 4 : !x -> !x
   return %1, %2, %3 : !x, !x, !x
 }

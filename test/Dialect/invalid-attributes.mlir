@@ -19,8 +19,8 @@ module attributes {tpc.source = 1} {
 
 // -----
 
-// expected-error @+1 {{'tpc.constraints' must be a list of {expr = #tpc.expr<...>, ...}, not [{expr = #tpc.expr<"s">, maximum = 4 : i64}]}}
-module attributes {tpc.constraints = [{expr = #tpc.expr<"s">, maximum = 4}]} {
+// expected-error @+1 {{'tpc.constraints' must be a list of {expr = #tpc.expr<...>, ...}, not [{expr = #tpc.expr<s>, maximum = 4 : i64}]}}
+module attributes {tpc.constraints = [{expr = #tpc.expr<s>, maximum = 4}]} {
 }
 
 // -----

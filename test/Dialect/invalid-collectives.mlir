@@ -170,7 +170,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [{}] outputs [] {
 !rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
 func.func @half_a_shift(%x: !rows) {
   // expected-error @+1 {{'from' and 'every' belong together}}
-  %0 = "tpc.collective_permute"(%x) <{axes = ["tp"], dim = 0 : i64, from = #tpc.expr<"1">}> : (!rows) -> !rows
+  %0 = "tpc.collective_permute"(%x) <{axes = ["tp"], dim = 0 : i64, from = #tpc.expr<1>}> : (!rows) -> !rows
   return
 }
 
@@ -188,7 +188,7 @@ func.func @another_dimension_moves(%x: !rows) {
 !rows = tensor<?x8xf32, #tpc.dist<[4 * 16{tp}, 8], local>>
 func.func @parts_not_in_a_row(%x: !rows) {
   // expected-error @+1 {{each rank's part of dimension 0 must be one range of each run}}
-  %0 = tpc.collective_permute %x over ["tp"] dim 0 from "1" every "64" : !rows -> !rows
+  %0 = tpc.collective_permute %x over ["tp"] dim 0 from 1 every 64 : !rows -> !rows
   return
 }
 
@@ -197,7 +197,7 @@ func.func @parts_not_in_a_row(%x: !rows) {
 !rows = tensor<?x8xf32, #tpc.dist<[b{dp, tp}, 8], local>>
 func.func @another_group(%x: !rows) {
   // expected-error @+1 {{its axes must be those that split the runs of dimension 0}}
-  %0 = tpc.collective_permute %x over ["tp"] dim 0 from "1" every "b" : !rows -> !rows
+  %0 = tpc.collective_permute %x over ["tp"] dim 0 from 1 every b : !rows -> !rows
   return
 }
 
@@ -206,7 +206,7 @@ func.func @another_group(%x: !rows) {
 !rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
 func.func @runs_that_do_not_fit(%x: !rows) {
   // expected-error @+1 {{cannot make runs of s elements of dimension 0, which has b}}
-  %0 = tpc.collective_permute %x over ["tp"] dim 0 from "1" every "s" : !rows -> !rows
+  %0 = tpc.collective_permute %x over ["tp"] dim 0 from 1 every s : !rows -> !rows
   return
 }
 
@@ -258,7 +258,7 @@ tpc.pipeline @main(%x: tensor<4xf32>) inputs [] outputs [] {
 
 tpc.pipeline @main() inputs [] outputs [] {
   // expected-error @+1 {{is not a stage, but stands in a pipeline}}
-  %0 = tpc.size "1" : tensor<i64>
+  %0 = tpc.size 1 : tensor<i64>
 }
 
 // -----

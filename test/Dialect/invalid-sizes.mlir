@@ -7,8 +7,13 @@ module attributes {tpc.constraints = [{expr = #tpc.expr<"b +">}]} {}
 
 // -----
 
-// expected-error @+1 {{expected string}}
-module attributes {tpc.constraints = [{expr = #tpc.expr<b>}]} {}
+// expected-error @+1 {{expected valid keyword or string}}
+module attributes {tpc.constraints = [{expr = #tpc.expr<[b]>}]} {}
+
+// -----
+
+// expected-error @+1 {{integer value too large}}
+module attributes {tpc.constraints = [{expr = #tpc.expr<9223372036854775808>}]} {}
 
 // -----
 
@@ -45,7 +50,7 @@ func.func @text_for_a_size(%x: tensor<8xf32>) {
 
 func.func @roll_from(%x: tensor<8x6xf32>) {
   // expected-error @+1 {{unexpected end at column 4 of '1 +'}}
-  %0 = tpc.roll %x dim 1 from "1 +" every "6" : tensor<8x6xf32> -> tensor<8x6xf32>
+  %0 = tpc.roll %x dim 1 from "1 +" every 6 : tensor<8x6xf32> -> tensor<8x6xf32>
   return
 }
 
@@ -53,7 +58,7 @@ func.func @roll_from(%x: tensor<8x6xf32>) {
 
 func.func @roll_every(%x: tensor<8x6xf32>) {
   // expected-error @+1 {{division by zero}}
-  %0 = tpc.roll %x dim 1 from "1" every "6 // 0" : tensor<8x6xf32> -> tensor<8x6xf32>
+  %0 = tpc.roll %x dim 1 from 1 every "6 // 0" : tensor<8x6xf32> -> tensor<8x6xf32>
   return
 }
 
@@ -62,7 +67,7 @@ func.func @roll_every(%x: tensor<8x6xf32>) {
 !rows = tensor<?x8xf32, #tpc.dist<[b{tp}, 8], local>>
 func.func @permute(%x: !rows) {
   // expected-error @+1 {{expected ')'}}
-  %0 = tpc.collective_permute %x over ["tp"] dim 0 from "min(b, 1" every "b" : !rows -> !rows
+  %0 = tpc.collective_permute %x over ["tp"] dim 0 from "min(b, 1" every b : !rows -> !rows
   return
 }
 

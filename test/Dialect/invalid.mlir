@@ -145,7 +145,7 @@ func.func @f(%x: tensor<?xf32, #tpc.dist<[b*s]>>) {
 
 func.func @f(%x: tensor<8xf32>) {
   // expected-error @+1 {{takes 4 elements from 6 with step 1 of 8}}
-  %0 = tpc.slice %x dim 0 from "6" : tensor<8xf32> -> tensor<4xf32>
+  %0 = tpc.slice %x dim 0 from 6 : tensor<8xf32> -> tensor<4xf32>
   return
 }
 
@@ -198,7 +198,7 @@ func.func private @f(tensor<4xf32, #tpc.dist<[b{dp}], local>>)
 
 func.func @runs_of_another_size(%x: tensor<8x6xf32>) {
   // expected-error @+1 {{cannot make runs of 4 elements of dimension 1, which has 6}}
-  %0 = tpc.roll %x dim 1 from "1" every "4" : tensor<8x6xf32> -> tensor<8x6xf32>
+  %0 = tpc.roll %x dim 1 from 1 every 4 : tensor<8x6xf32> -> tensor<8x6xf32>
   return
 }
 
@@ -206,7 +206,7 @@ func.func @runs_of_another_size(%x: tensor<8x6xf32>) {
 
 func.func @no_dimension(%x: tensor<8x6xf32>) {
   // expected-error @+1 {{dim 2 is not a dimension of}}
-  %0 = tpc.roll %x dim 2 from "1" every "6" : tensor<8x6xf32> -> tensor<8x6xf32>
+  %0 = tpc.roll %x dim 2 from 1 every 6 : tensor<8x6xf32> -> tensor<8x6xf32>
   return
 }
 
@@ -217,7 +217,7 @@ func.func @no_dimension(%x: tensor<8x6xf32>) {
 module attributes {tpc.grid = #tpc.grid<tp = 2>} {
 func.func @split_run(%x: !half) {
   // expected-error @+1 {{needs dimension 0 of operand 0 (size 8) whole, but it is split over {tp}}}
-  %0 = tpc.roll %x dim 0 from "1" every "8" : !half -> !half
+  %0 = tpc.roll %x dim 0 from 1 every 8 : !half -> !half
   return
 }
 }
@@ -298,7 +298,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 
 func.func @f(%x: tensor<4x8xf32>) {
   // expected-error @+1 {{changes the element type}}
-  %0 = tpc.slice %x dim 0 from "0" : tensor<4x8xf32> -> tensor<2x8xf16>
+  %0 = tpc.slice %x dim 0 from 0 : tensor<4x8xf32> -> tensor<2x8xf16>
   return
 }
 
@@ -306,7 +306,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 
 func.func @f(%x: tensor<4x8xf32>) {
   // expected-error @+1 {{step must not be 0}}
-  %0 = tpc.slice %x dim 0 from "0" step 0 : tensor<4x8xf32> -> tensor<2x8xf32>
+  %0 = tpc.slice %x dim 0 from 0 step 0 : tensor<4x8xf32> -> tensor<2x8xf32>
   return
 }
 
@@ -314,7 +314,7 @@ func.func @f(%x: tensor<4x8xf32>) {
 
 func.func @f(%x: tensor<4x8xf32>) {
   // expected-error @+1 {{changes [4, 8] to [2, 7] in more than dimension 0}}
-  %0 = tpc.slice %x dim 0 from "0" : tensor<4x8xf32> -> tensor<2x7xf32>
+  %0 = tpc.slice %x dim 0 from 0 : tensor<4x8xf32> -> tensor<2x7xf32>
   return
 }
 
@@ -322,6 +322,6 @@ func.func @f(%x: tensor<4x8xf32>) {
 
 func.func @f() {
   // expected-error @+1 {{gives a scalar (rank 0)}}
-  %0 = tpc.size "s" : tensor<1xi64>
+  %0 = tpc.size s : tensor<1xi64>
   return
 }

@@ -117,12 +117,12 @@ func.func @shapes(%x: !tokens, %i: !bs, %m: tensor<?x?xf32, #tpc.dist<[s, s]>>) 
   %2 = tpc.iota dim 1 : tensor<1x?xi64, #tpc.dist<[1, s]>>
   // CHECK: tpc.expand
   %3 = tpc.expand %2 : tensor<1x?xi64, #tpc.dist<[1, s]>> -> !bs
-  // CHECK: tpc.slice %{{.*}} dim 1 from "2" :
-  %4 = tpc.slice %x dim 1 from "2" : !tokens -> tensor<?x4xf32, #tpc.dist<[b*s, 4]>>
-  // CHECK: tpc.slice %{{.*}} dim 1 from "7" step -1
-  %5 = tpc.slice %x dim 1 from "7" step -1 : !tokens -> !tokens
-  // CHECK: tpc.roll %{{.*}} dim 0 from "s - 2" every "s"
-  %r = tpc.roll %x dim 0 from "s - 2" every "s" : !tokens -> !tokens
+  // CHECK: tpc.slice %{{.*}} dim 1 from 2 :
+  %4 = tpc.slice %x dim 1 from 2 : !tokens -> tensor<?x4xf32, #tpc.dist<[b*s, 4]>>
+  // CHECK: tpc.slice %{{.*}} dim 1 from 7 step -1
+  %5 = tpc.slice %x dim 1 from 7 step -1 : !tokens -> !tokens
+  // CHECK: tpc.roll %{{.*}} dim 0 from "s - 2" every s
+  %r = tpc.roll %x dim 0 from "s - 2" every s : !tokens -> !tokens
   // CHECK: tpc.concat %{{.*}}, %{{.*}} dim 1
   %6 = tpc.concat %i, %3 dim 1 : !bs, !bs -> tensor<?x?xi64, #tpc.dist<[b, 2*s]>>
   // CHECK: tpc.size "b*s + 1" : tensor<i64>
@@ -134,8 +134,8 @@ func.func @shapes(%x: !tokens, %i: !bs, %m: tensor<?x?xf32, #tpc.dist<[s, s]>>) 
   %10 = tpc.gather_nd %i, %9 : !bs, tensor<3x2xi64> -> tensor<3xi64>
   // CHECK: tpc.cumsum %{{.*}} dim 1 exclusive reverse
   %11 = tpc.cumsum %i dim 1 exclusive reverse : !bs -> !bs
-  // CHECK: tpc.trilu upper %{{.*}} k "1"
-  %12 = tpc.trilu upper %m k "1" : tensor<?x?xf32, #tpc.dist<[s, s]>> -> tensor<?x?xf32, #tpc.dist<[s, s]>>
+  // CHECK: tpc.trilu upper %{{.*}} k 1
+  %12 = tpc.trilu upper %m k 1 : tensor<?x?xf32, #tpc.dist<[s, s]>> -> tensor<?x?xf32, #tpc.dist<[s, s]>>
   return
 }
 
@@ -181,8 +181,8 @@ func.func @spmd(%p: !partial, %r: !rows, %w: !whole, %o: !order) {
   %2 = tpc.all_gather %r over ["tp"] dim 0 : !rows -> !whole
   // CHECK: tpc.all_to_all %{{.*}} over ["tp"] from 0 to 1
   %3 = tpc.all_to_all %r over ["tp"] from 0 to 1 : !rows -> !columns
-  // CHECK: tpc.collective_permute %{{.*}} over ["tp"] dim 0 from "1" every "s"
-  %6 = tpc.collective_permute %r over ["tp"] dim 0 from "1" every "s" : !rows -> !rows
+  // CHECK: tpc.collective_permute %{{.*}} over ["tp"] dim 0 from 1 every s
+  %6 = tpc.collective_permute %r over ["tp"] dim 0 from 1 every s : !rows -> !rows
   // CHECK: tpc.collective_permute %{{.*}} over ["tp", "dp"] dim 0 : tensor<4xf32, #tpc.dist<[16{tp, dp}], local>> -> tensor<4xf32, #tpc.dist<[16{dp, tp}], local>>
   %7 = tpc.collective_permute %o over ["tp", "dp"] dim 0 : !order -> tensor<4xf32, #tpc.dist<[16{dp, tp}], local>>
   // CHECK: tpc.exchange %{{.*}} over ["tp", "dp"] : tensor<4xf32, #tpc.dist<[16{tp, dp}], local>> -> tensor<8xf32, #tpc.dist<[16{dp}], local>>

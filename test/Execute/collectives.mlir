@@ -60,7 +60,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 3, cp = 2, pp = 1, mb = 1>} {
     %13 = tpc.all_gather %p2 over ["tp"] dim 0 : !tp -> !x
     %14 = tpc.reduce sum %13 [0] : !x -> tensor<10xf32>
     %15 = tpc.all_reduce %s3 over ["tp"] : !sum -> !x
-    %16 = tpc.slice %15 dim 0 from "2" : !x -> tensor<1x10xf32>
+    %16 = tpc.slice %15 dim 0 from 2 : !x -> tensor<1x10xf32>
 
     // Gathered to be compared with a value that all have.
     %17 = tpc.all_gather %p3 over ["tp"] dim 0 : !tp -> !x

@@ -4,7 +4,7 @@ tpc.weight @p in "w" at 0 : tensor<8x4xf32>
 func.func @main(%x: tensor<?x4xf32, #tpc.dist<[s, 4]>>) -> tensor<?x4xf32, #tpc.dist<[s, 4]>> {
   %p = tpc.parameter @p : tensor<8x4xf32>
   // expected-error @below {{takes elements 0 to 8 of 8: these sizes are not possible}}
-  %q = tpc.slice %p dim 0 from "0" : tensor<8x4xf32> -> tensor<?x4xf32, #tpc.dist<[s, 4]>>
+  %q = tpc.slice %p dim 0 from 0 : tensor<8x4xf32> -> tensor<?x4xf32, #tpc.dist<[s, 4]>>
   return %q : tensor<?x4xf32, #tpc.dist<[s, 4]>>
 }
 

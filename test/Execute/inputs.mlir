@@ -113,7 +113,7 @@ func.func @main(%x: tensor<1xi64>) -> tensor<9x3xf32> {
 tpc.weight @table in "w" at 0 : tensor<2x3xf32>
 func.func @main(%x: tensor<18xi64>) -> tensor<9x3xf32> {
   %table = tpc.parameter @table : tensor<2x3xf32>
-  %ids = tpc.slice %x dim 0 from "1" step 2 : tensor<18xi64> -> tensor<9xi64>
+  %ids = tpc.slice %x dim 0 from 1 step 2 : tensor<18xi64> -> tensor<9xi64>
   %out = tpc.gather %table, %ids dim 0 : tensor<2x3xf32>, tensor<9xi64> -> tensor<9x3xf32>
   return %out : tensor<9x3xf32>
 }
@@ -123,7 +123,7 @@ func.func @main(%x: tensor<18xi64>) -> tensor<9x3xf32> {
 tpc.weight @table in "w" at 0 : tensor<2x3xf32>
 func.func @main(%x: tensor<9xi64>) -> tensor<9x3xf32> {
   %table = tpc.parameter @table : tensor<2x3xf32>
-  %ids = tpc.roll %x dim 0 from "1" every "9" : tensor<9xi64> -> tensor<9xi64>
+  %ids = tpc.roll %x dim 0 from 1 every 9 : tensor<9xi64> -> tensor<9xi64>
   %out = tpc.gather %table, %ids dim 0 : tensor<2x3xf32>, tensor<9xi64> -> tensor<9x3xf32>
   return %out : tensor<9x3xf32>
 }
@@ -270,7 +270,7 @@ func.func @main(%x: tensor<4xi64>) -> tensor<9x3xf32> {
 
 // Through a function, and inside of one.
 func.func @last(%x: tensor<9x4xi64>) -> tensor<9xi64> {
-  %0 = tpc.slice %x dim 1 from "3" : tensor<9x4xi64> -> tensor<9x1xi64>
+  %0 = tpc.slice %x dim 1 from 3 : tensor<9x4xi64> -> tensor<9x1xi64>
   %1 = tpc.reshape %0 : tensor<9x1xi64> -> tensor<9xi64>
   return %1 : tensor<9xi64>
 }
@@ -307,7 +307,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
   func.func @main(%x: !ids) -> tensor<4x4x3xf32> {
     %table = tpc.parameter @table : tensor<2x3xf32>
     %0 = tpc.local_slice %x over ["tp"] dim 0 : !ids -> !rows
-    %1 = tpc.collective_permute %0 over ["tp"] dim 0 from "1" every "4" : !rows -> !rows
+    %1 = tpc.collective_permute %0 over ["tp"] dim 0 from 1 every 4 : !rows -> !rows
     %2 = tpc.all_to_all %1 over ["tp"] from 0 to 1 : !rows -> !columns
     %3 = tpc.local_slice %2 over ["dp"] dim 0 : !columns -> !both
     %4 = tpc.exchange %3 over ["dp", "tp"] : !both -> !other

@@ -3,14 +3,14 @@
 // DEFINE: %{shape} = batch=3,sequence=5
 // DEFINE: %{shard} = tp2,sp
 // DEFINE: %{from} = 1
-// DEFINE: %{run} = sed 's/from "1"/from "%{from}"/' %S/../Transforms/Inputs/shift.mlir | tpc-opt --tpc-evaluate=shape=%{shape} --tpc-assign-shardings=shard=%{shard} --tpc-insert-reshards --tpc-lower-reshards --tpc-evaluate=shape=%{shape} --tpc-localize --tpc-evaluate=shape=%{shape} --tpc-optimize-collectives --tpc-coalesce-collectives --tpc-split-stages --tpc-schedule-pipeline --tpc-evaluate=shape=%{shape} --tpc-print-report=shape=%{shape} -o %t.mlir
+// DEFINE: %{run} = sed 's/from 1/from "%{from}"/' %S/../Transforms/Inputs/shift.mlir | tpc-opt --tpc-evaluate=shape=%{shape} --tpc-assign-shardings=shard=%{shard} --tpc-insert-reshards --tpc-lower-reshards --tpc-evaluate=shape=%{shape} --tpc-localize --tpc-evaluate=shape=%{shape} --tpc-optimize-collectives --tpc-coalesce-collectives --tpc-split-stages --tpc-schedule-pipeline --tpc-evaluate=shape=%{shape} --tpc-print-report=shape=%{shape} -o %t.mlir
 
 // RUN: %{run} | FileCheck %s --check-prefix=SAME
 // RUN: FileCheck %s --input-file=%t.mlir
 // SAME-COUNT-3: is the same
 // Rank 0 has 8 of 15 tokens, so the second of three sequences lies on both: each gives the other one token of it.
 // SAME: tp: 1 x collective_permute, 40 B
-// CHECK: tpc.collective_permute %{{.*}} over ["tp"] dim 0 from "1" every "sequence" : tensor<?x10xf32, #tpc.dist<[(batch*sequence){tp}, 10], local>>
+// CHECK: tpc.collective_permute %{{.*}} over ["tp"] dim 0 from 1 every sequence : tensor<?x10xf32, #tpc.dist<[(batch*sequence){tp}, 10], local>>
 
 // REDEFINE: %{shard} = tp4,sp
 // REDEFINE: %{from} = sequence + 8
@@ -34,7 +34,7 @@
 // RUN: FileCheck %s --check-prefix=ROLL --input-file=%t.mlir
 // ALONE-COUNT-3: is the same
 // ALONE-NOT: collective_permute
-// ROLL: tpc.roll %{{.*}} dim 0 from "{{.*}}" every "sequence" : {{.*}}[batch{dp}*sequence, 10], local>>
+// ROLL: tpc.roll %{{.*}} dim 0 from {{.*}} every sequence : {{.*}}[batch{dp}*sequence, 10], local>>
 
 // Two proofs, and why nothing deadlocks.
 // RUN: tpc-opt %S/../Transforms/Inputs/shift.mlir --tpc-assign-shardings=shard=tp4,sp,dp2 --tpc-insert-reshards --tpc-lower-reshards --tpc-localize --tpc-split-stages --tpc-schedule-pipeline -o %t.staged.mlir
@@ -50,6 +50,6 @@
 // DEFINE: %{wrong} = not tpc-opt %t.staged.mlir --tpc-mutate=kind=wrong-shift
 // RUN: tpc-opt %t.staged.mlir --tpc-mutate=kind=wrong-shift --tpc-verify-comms -o /dev/null
 // RUN: %{wrong} --tpc-verify-equivalence="reference=%S/../Transforms/Inputs/shift.mlir interpret=false" 2>&1 | FileCheck %s --check-prefix=TERMS
-// TERMS: this is tpc.roll, whose 'from' is "2", the model's is "1"
+// TERMS: this is tpc.roll, whose 'from' is #tpc.expr<2>, the model's is #tpc.expr<1>
 // RUN: %{wrong} --tpc-verify-equivalence="reference=%S/../Transforms/Inputs/shift.mlir symbolic=false" 2>&1 | FileCheck %s --check-prefix=FIELD
 // FIELD: is not what the model computes

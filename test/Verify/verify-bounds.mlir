@@ -1,7 +1,7 @@
 // RUN: tpc-opt %s -split-input-file -verify-diagnostics --tpc-verify-bounds
 
 // Large, and possible: 1024 rows at most.
-module attributes {tpc.constraints = [{expr = #tpc.expr<"s">, min = 1 : i64, max = 1024 : i64, why = "positions"}]} {
+module attributes {tpc.constraints = [{expr = #tpc.expr<s>, min = 1 : i64, max = 1024 : i64, why = "positions"}]} {
   func.func @main(%x: tensor<?x1000000xf32, #tpc.dist<[s, 1000000]>>) {
     %0 = tpc.reshape %x : tensor<?x1000000xf32, #tpc.dist<[s, 1000000]>> -> tensor<?xf32, #tpc.dist<[1000000 * s]>>
     return

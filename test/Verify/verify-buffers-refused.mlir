@@ -10,10 +10,10 @@ func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
   %frame = tpc_buffer.push 64
   %0 = tpc_buffer.slot %frame at 0 : 16 x f32
-  tpc_buffer.batch_product %x by %x to %0 batch 1 m 4 k 4 n 4 strides 0 0
+  tpc_buffer.batch_product %x by %x to %0 batch 1 m 4 k 4 n 4 strides 0, 0
   // expected-error @below {{where it may still have to read}}
-  tpc_buffer.batch_product %0 by %x to %0 batch 1 m 4 k 4 n 4 strides 0 0
-  tpc_buffer.batch_product %0 by %0 to %y batch 1 m 4 k 4 n 4 strides 0 0
+  tpc_buffer.batch_product %0 by %x to %0 batch 1 m 4 k 4 n 4 strides 0, 0
+  tpc_buffer.batch_product %0 by %0 to %y batch 1 m 4 k 4 n 4 strides 0, 0
   tpc_buffer.pop %frame
 }
 
@@ -29,8 +29,8 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
   %frame = tpc_buffer.push 32
   %0 = tpc_buffer.slot %frame at 0 : 16 x f32
   // expected-error @below {{writes 64 bytes from 0 on of 32}}
-  tpc_buffer.batch_product %x by %x to %0 batch 1 m 4 k 4 n 4 strides 0 0
-  tpc_buffer.batch_product %0 by %x to %y batch 1 m 4 k 4 n 4 strides 0 0
+  tpc_buffer.batch_product %x by %x to %0 batch 1 m 4 k 4 n 4 strides 0, 0
+  tpc_buffer.batch_product %0 by %x to %y batch 1 m 4 k 4 n 4 strides 0, 0
   tpc_buffer.pop %frame
 }
 
@@ -43,7 +43,7 @@ func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 }
 tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
   // expected-error @below {{has k 5, which is not 4}}
-  tpc_buffer.batch_product %x by %x to %y batch 1 m 4 k 5 n 4 strides 0 0
+  tpc_buffer.batch_product %x by %x to %y batch 1 m 4 k 5 n 4 strides 0, 0
 }
 
 // -----
@@ -54,7 +54,7 @@ func.func private @f(%x: tensor<4x4xf32>, %z: tensor<4x4xf32>) -> tensor<4x4xf32
 }
 tpc_buffer.func @b of @f(%x = value 0 : 16 x f32, %z = value 1 : 16 x f32) to (%y : 16 x f32) {
   // expected-error @below {{reads something else where argument 0 is to be read}}
-  tpc_buffer.batch_product %z by %x to %y batch 1 m 4 k 4 n 4 strides 0 0
+  tpc_buffer.batch_product %z by %x to %y batch 1 m 4 k 4 n 4 strides 0, 0
 }
 
 // -----

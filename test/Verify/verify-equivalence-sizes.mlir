@@ -11,7 +11,7 @@ module {
     %0 = tpc.reshape %x : !x -> !flat_x
     %1 = tpc.reshape %y : !y -> !flat_y
     %2 = tpc.concat %0, %1 dim 0 : !flat_x, !flat_y -> !flat
-    %3 = tpc.slice %2 dim 0 from "0" : !flat -> !flat_x
+    %3 = tpc.slice %2 dim 0 from 0 : !flat -> !flat_x
     %4 = tpc.slice %2 dim 0 from "8*s" : !flat -> !flat_y
     %5 = tpc.reshape %3 : !flat_x -> !x
     %6 = tpc.reshape %4 : !flat_y -> !y

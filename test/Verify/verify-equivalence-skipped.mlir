@@ -9,7 +9,7 @@
 // slices that begin somewhere, concatenations, and parts of what is composite.
 // RUN: tpc-opt %t/slices.mlir "--tpc-verify-equivalence=reference=%t/slices.mlir" 2>&1 | FileCheck %s --check-prefix=SMALL
 // And what is wrong then is found.
-// RUN: sed 's/from "4" :/from "3" :/' %t/slices.mlir > %t/wrong.mlir
+// RUN: sed 's/from 4 :/from 3 :/' %t/slices.mlir > %t/wrong.mlir
 // RUN: not tpc-opt %t/wrong.mlir "--tpc-verify-equivalence=reference=%t/slices.mlir symbolic=false" 2>&1 | FileCheck %s --check-prefix=WRONG
 
 // CHECK: warning: tpc-verify-equivalence: proved, but not run at small sizes as well: its sizes cannot be made small:
@@ -27,7 +27,7 @@ module {
     %w = tpc.parameter @w : tensor<4099x4099xf32>
     %0 = tpc.matmul %x, %w : tensor<?x4099xf32, #tpc.dist<[s, 4099]>>, tensor<4099x4099xf32> -> tensor<?x4099xf32, #tpc.dist<[s, 4099]>>
     %1 = tpc.matmul %0, %w : tensor<?x4099xf32, #tpc.dist<[s, 4099]>>, tensor<4099x4099xf32> -> tensor<?x4099xf32, #tpc.dist<[s, 4099]>>
-    %2 = tpc.slice %1 dim 1 from "0" step 2 : tensor<?x4099xf32, #tpc.dist<[s, 4099]>> -> tensor<?x2050xf32, #tpc.dist<[s, 2050]>>
+    %2 = tpc.slice %1 dim 1 from 0 step 2 : tensor<?x4099xf32, #tpc.dist<[s, 4099]>> -> tensor<?x2050xf32, #tpc.dist<[s, 2050]>>
     return %2 : tensor<?x2050xf32, #tpc.dist<[s, 2050]>>
   }
 }
@@ -44,13 +44,13 @@ module {
     %w = tpc.parameter @w : tensor<4099x4099xf32>
     %u = tpc.parameter @u : tensor<4096x4096xf32>
     %0 = tpc.matmul %x, %w : !x, tensor<4099x4099xf32> -> !x
-    %1 = tpc.slice %0 dim 1 from "3" : !x -> !head
+    %1 = tpc.slice %0 dim 1 from 3 : !x -> !head
     %2 = tpc.matmul %1, %u : !head, tensor<4096x4096xf32> -> !head
     %3 = tpc.reshape %2 : !head -> tensor<?x64x64xf32, #tpc.dist<[s, 64, 64]>>
     %4 = tpc.relu %3 : tensor<?x64x64xf32, #tpc.dist<[s, 64, 64]>> -> tensor<?x64x64xf32, #tpc.dist<[s, 64, 64]>>
     %5 = tpc.reshape %4 : tensor<?x64x64xf32, #tpc.dist<[s, 64, 64]>> -> !head
-    %6 = tpc.slice %5 dim 1 from "4" : !head -> !y
-    %7 = tpc.slice %5 dim 1 from "4002" : !head -> !z
+    %6 = tpc.slice %5 dim 1 from 4 : !head -> !y
+    %7 = tpc.slice %5 dim 1 from 4002 : !head -> !z
     %8 = tpc.concat %6, %7 dim 1 : !y, !z -> !tail
     return %8 : !tail
   }

@@ -528,7 +528,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 2, mb = 2>} {
     %2 = tpc.matmul %1, %w2 : !h, !w2 -> !sum
     %3 = tpc.all_reduce %2 over ["tp"] : !sum -> !mb
     %4 = tpc.add %b2, %3 : tensor<4xf32>, !mb -> !mb
-    %5 = tpc.slice %4 dim 1 from "0" : !mb -> !one
+    %5 = tpc.slice %4 dim 1 from 0 : !mb -> !one
     return %5 : !one
   }
   tpc.pipeline @main(%x: !x) inputs [{tpc.name = "x"}] outputs [{name = "y", type = tensor<?x1xf32, #tpc.dist<[batch, 1]>>}] {
@@ -831,7 +831,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func @main(%x: !x) {
     // expected-error @+1 {{these sizes are not possible}}
-    %0 = tpc.slice %x dim 1 from "3" : !x -> !x
+    %0 = tpc.slice %x dim 1 from 3 : !x -> !x
     return
   }
 }

@@ -456,7 +456,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 1, dp = 1, pp = 1, mb = 2>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func private @shifted_alone(%x: !rows) {
     // expected-error @+1 {{(tpc.roll) does not compute its part of what the model computes: a rank has only parts of runs of sequence elements, batch*sequence{tp} in dimension 0}}
-    %0 = tpc.roll %x dim 0 from "1" every "sequence" : !rows -> !rows
+    %0 = tpc.roll %x dim 0 from 1 every sequence : !rows -> !rows
     return
   }
 }
@@ -467,7 +467,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1>} {
   func.func private @shifted_over_the_wrong_group(%x: !rows) {
     // expected-error @+1 {{a group over {dp} has only parts of runs of sequence elements}}
-    %0 = tpc.collective_permute %x over ["dp"] dim 0 from "1" every "sequence" : !rows -> !rows
+    %0 = tpc.collective_permute %x over ["dp"] dim 0 from 1 every sequence : !rows -> !rows
     return
   }
 }

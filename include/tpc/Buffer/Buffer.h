@@ -8,9 +8,10 @@
 #include "tpc/Buffer/BufferDialect.h.inc"
 #include "tpc/Buffer/BufferEnums.h.inc"
 
-namespace mlir::tpc::buffer::detail {
-struct ExprAttrStorage;
-} // namespace mlir::tpc::buffer::detail
+namespace mlir::tpc::buffer {
+/// A size, offset or count: over the symbols that RankSizes.h names.
+using ExprAttr = SymExprAttr;
+} // namespace mlir::tpc::buffer
 
 #define GET_ATTRDEF_CLASSES
 #include "tpc/Buffer/BufferAttrs.h.inc"

@@ -12,27 +12,9 @@ class Buffer_Attr<string cppName, string attrMnemonic> : AttrDef<Buffer_Dialect,
   let mnemonic = attrMnemonic;
 }
 
-def Buffer_ExprAttr : Buffer_Attr<"Expr", "expr"> {
-  let summary = "A size, offset or count that is known when the program runs";
-  let description = [{
-    `"4*batch*((sequence + 1 - rank.tp) floordiv 2)"`: a `SymExpr` over the symbols of the inputs' sizes and over `rank.AXIS`, this rank's
-    coordinate on an axis of the grid (`rank.mb`: the micro-batch). Numbers and single symbols stand without quotes.
-    Errors: text that is no such expression.
-  }];
-  let parameters = (ins StringRefParameter<>:$text);
-  let genStorageClass = 0;
-  let storageClass = "ExprAttrStorage";
-  let skipDefaultBuilders = 1;
-  let builders = [AttrBuilder<(ins "const ::tpc::SymExpr &":$expr)>];
-  let extraClassDeclaration = [{
-    const ::tpc::SymExpr &getExpr() const;
-  }];
-  let hasCustomAssemblyFormat = 1;
-}
-
 def Buffer_ExtentAttr : Buffer_Attr<"Extent", "extent"> {
   let summary = "What a place has room for: `\"3*n\" x f32`";
-  let parameters = (ins "ExprAttr":$elements, "::mlir::Type":$element);
+  let parameters = (ins "::mlir::tpc::SymExprAttr":$elements, "::mlir::Type":$element);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
     ::tpc::SymExpr getBytes() const;

@@ -27,12 +27,13 @@ def Buffer_Dialect : Dialect {
           tpc_buffer.pop %frame
         }
 
-    Sizes, offsets and counts are expressions (`#tpc_buffer.expr`) over the program's symbols, this rank's coordinates (`rank.tp`)
-    and the micro-batch (`rank.mb`), so that one text stands for all ranks and sizes. Nothing here knows a device.
+    Sizes, offsets and counts are expressions (`#tpc.expr`) over the program's symbols, this rank's coordinates on the grid's axes
+    (`rank.tp`) and the micro-batch (`rank.mb`), so that one text stands for all ranks and sizes. Nothing here knows a device.
 
     The tensor program stays beside it. `tpc-verify-buffers` walks through both and shows that each place holds, whenever it is
     read, the value that the tensor program means.
   }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
   let extraClassDeclaration = [{

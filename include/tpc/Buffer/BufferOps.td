@@ -17,7 +17,6 @@ def Buffer_Place : Buffer_BuildableType<Buffer_PlaceType, "Place", "place">;
 def Buffer_Parameter : Buffer_BuildableType<Buffer_ParameterType, "Parameter", "parameter">;
 def Buffer_Frame : Buffer_BuildableType<Buffer_FrameType, "Frame", "frame">;
 
-def Buffer_Exprs : TypedArrayAttrBase<Buffer_ExprAttr, "expressions">;
 def Buffer_Axes : TypedArrayAttrBase<StrAttr, "grid axes">;
 
 def Buffer_Read : Arg<Buffer_Place, "", [MemRead]>;
@@ -69,9 +68,9 @@ def Buffer_RoundsOp : Buffer_Op<"rounds", [SingleBlock, NoTerminator]> {
     `tpc_buffer.rounds 4 of "(batch + 3 - rank.mb) floordiv 4" { ... }`: four rounds, in which `rank.mb` counts from 0. A round in which the size behind
     `of` is 0 is left out; without it, none is. The runtime sets the micro-batch that kernels see before each round.
   }];
-  let arguments = (ins Buffer_ExprAttr:$count, OptionalAttr<Buffer_ExprAttr>:$size);
+  let arguments = (ins Tpc_SymExprAttr:$count, OptionalAttr<Tpc_SymExprAttr>:$size);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "custom<Expr>($count) (`of` custom<Expr>($size)^)? attr-dict-with-keyword $body";
+  let assemblyFormat = "custom<SymExpr>($count) (`of` custom<SymExpr>($size)^)? attr-dict-with-keyword $body";
 }
 
 //===----------------------------------------------------------------------===//
@@ -80,9 +79,9 @@ def Buffer_RoundsOp : Buffer_Op<"rounds", [SingleBlock, NoTerminator]> {
 
 def Buffer_PushOp : Buffer_Op<"push", [MemoryEffects<[MemAlloc]>, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
   let summary = "A frame of so many bytes on top of the runtime's stack. tpc_frame_push.";
-  let arguments = (ins Buffer_ExprAttr:$bytes);
+  let arguments = (ins Tpc_SymExprAttr:$bytes);
   let results = (outs Buffer_Frame:$frame);
-  let assemblyFormat = "custom<Expr>($bytes) attr-dict";
+  let assemblyFormat = "custom<SymExpr>($bytes) attr-dict";
 }
 
 def Buffer_PopOp : Buffer_Op<"pop", [MemoryEffects<[MemFree]>]> {
@@ -101,8 +100,8 @@ def Buffer_SlotOp : Buffer_PlaceOp<"slot"> {
   let description = [{
     `%0 = tpc_buffer.slot %frame at "64*n" : "3*n" x f32`. Slots may overlap: values that do not live at the same time share memory.
   }];
-  let arguments = (ins Buffer_Frame:$frame, Buffer_ExprAttr:$offset, Buffer_ExtentAttr:$extent);
-  let assemblyFormat = "$frame `at` custom<Expr>($offset) `:` custom<Extent>($extent) attr-dict";
+  let arguments = (ins Buffer_Frame:$frame, Tpc_SymExprAttr:$offset, Buffer_ExtentAttr:$extent);
+  let assemblyFormat = "$frame `at` custom<SymExpr>($offset) `:` custom<Extent>($extent) attr-dict";
 }
 
 def Buffer_InputOp : Buffer_PlaceOp<"input"> {
@@ -132,8 +131,8 @@ def Buffer_DenseOp : Buffer_PlaceOp<"dense"> {
 
 def Buffer_PartOp : Buffer_PlaceOp<"part"> {
   let summary = "A part of a place, from an element on";
-  let arguments = (ins Buffer_Place:$whole, Buffer_ExprAttr:$from, Buffer_ExtentAttr:$extent);
-  let assemblyFormat = "$whole `from` custom<Expr>($from) `:` custom<Extent>($extent) attr-dict";
+  let arguments = (ins Buffer_Place:$whole, Tpc_SymExprAttr:$from, Buffer_ExtentAttr:$extent);
+  let assemblyFormat = "$whole `from` custom<SymExpr>($from) `:` custom<Extent>($extent) attr-dict";
 }
 
 //===----------------------------------------------------------------------===//
@@ -142,8 +141,8 @@ def Buffer_PartOp : Buffer_PlaceOp<"part"> {
 
 def Buffer_CopyOp : Buffer_Op<"copy"> {
   let summary = "Copies bytes between places that do not overlap. tpc_copy.";
-  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_ExprAttr:$bytes);
-  let assemblyFormat = "$from `to` $to `bytes` custom<Expr>($bytes) attr-dict";
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Tpc_SymExprAttr:$bytes);
+  let assemblyFormat = "$from `to` $to `bytes` custom<SymExpr>($bytes) attr-dict";
 }
 
 def Buffer_LaunchOp : Buffer_Op<"launch", [AttrSizedOperandSegments]> {
@@ -152,10 +151,10 @@ def Buffer_LaunchOp : Buffer_Op<"launch", [AttrSizedOperandSegments]> {
     `tpc_buffer.launch @kernel_add(%x, %y) to (%z) rows "batch*sequence" grain 1025`. `grain`: rows that one thread should have at least. No place of
     a result overlaps another.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$kernel, Buffer_Reads:$reads, Buffer_Writes:$writes, Buffer_ExprAttr:$rows,
-                       Buffer_ExprAttr:$grain);
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Buffer_Reads:$reads, Buffer_Writes:$writes, Tpc_SymExprAttr:$rows,
+                       Tpc_SymExprAttr:$grain);
   let assemblyFormat = [{
-    $kernel `(` $reads `)` `to` ` ` `(` $writes `)` `rows` custom<Expr>($rows) `grain` custom<Expr>($grain) attr-dict
+    $kernel `(` $reads `)` `to` ` ` `(` $writes `)` `rows` custom<SymExpr>($rows) `grain` custom<SymExpr>($grain) attr-dict
   }];
 }
 
@@ -175,11 +174,11 @@ def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
     `to[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n]`, in f32. `to` may be `residual`, and nothing else that it reads.
   }];
   let arguments = (ins Buffer_Read:$x, Buffer_Parameter:$parameter, Buffer_MaybeRead:$bias, Buffer_MaybeRead:$residual,
-                       Buffer_Write:$to, Buffer_ExprAttr:$m, Buffer_ExprAttr:$k, Buffer_ExprAttr:$n,
+                       Buffer_Write:$to, Tpc_SymExprAttr:$m, Tpc_SymExprAttr:$k, Tpc_SymExprAttr:$n,
                        DefaultValuedAttr<Buffer_Epilogue, "Epilogue::None">:$epilogue);
   let assemblyFormat = [{
-    $x `by` $parameter (`bias` $bias^)? (`residual` $residual^)? `to` $to `m` custom<Expr>($m) `k` custom<Expr>($k)
-    `n` custom<Expr>($n) (`epilogue` $epilogue^)? attr-dict
+    $x `by` $parameter (`bias` $bias^)? (`residual` $residual^)? `to` $to `m` custom<SymExpr>($m) `k` custom<SymExpr>($k)
+    `n` custom<SymExpr>($n) (`epilogue` $epilogue^)? attr-dict
   }];
 }
 
@@ -188,11 +187,11 @@ def Buffer_BatchProductOp : Buffer_Op<"batch_product"> {
   let description = [{
     `to[b, m, n] = a[b, m, k] * b[b, k, n]` in f32, for `batch` matrices that are `a_stride` and `b_stride` elements apart; 0 uses one for all.
   }];
-  let arguments = (ins Buffer_Read:$a, Buffer_Read:$b, Buffer_Write:$to, Buffer_ExprAttr:$batch, Buffer_ExprAttr:$m,
-                       Buffer_ExprAttr:$k, Buffer_ExprAttr:$n, Buffer_ExprAttr:$a_stride, Buffer_ExprAttr:$b_stride);
+  let arguments = (ins Buffer_Read:$a, Buffer_Read:$b, Buffer_Write:$to, Tpc_SymExprAttr:$batch, Tpc_SymExprAttr:$m,
+                       Tpc_SymExprAttr:$k, Tpc_SymExprAttr:$n, Tpc_SymExprAttr:$a_stride, Tpc_SymExprAttr:$b_stride);
   let assemblyFormat = [{
-    $a `by` $b `to` $to `batch` custom<Expr>($batch) `m` custom<Expr>($m) `k` custom<Expr>($k) `n` custom<Expr>($n)
-    `strides` custom<Expr>($a_stride) custom<Expr>($b_stride) attr-dict
+    $a `by` $b `to` $to `batch` custom<SymExpr>($batch) `m` custom<SymExpr>($m) `k` custom<SymExpr>($k) `n` custom<SymExpr>($n)
+    `strides` custom<SymExpr>($a_stride) `,` custom<SymExpr>($b_stride) attr-dict
   }];
 }
 
@@ -205,18 +204,18 @@ def Buffer_AttentionOp : Buffer_Op<"attention", [AttrSizedOperandSegments]> {
     number behind it. A row without visible keys gives zeros, with `uniform_rows` the mean of all values.
   }];
   let arguments = (ins Buffer_Read:$q, Buffer_Read:$k, Buffer_Read:$v, Buffer_MaybeRead:$key_mask, Buffer_MaybeRead:$mask,
-                       Buffer_MaybeRead:$bias, Buffer_Write:$to, Buffer_ExprAttr:$batch, Buffer_ExprAttr:$queries,
-                       Buffer_ExprAttr:$keys, Buffer_ExprAttr:$heads, Buffer_ExprAttr:$kv_heads, Buffer_ExprAttr:$head_size,
-                       Buffer_ExprAttr:$value_size, Buffer_Exprs:$strides,
-                       OptionalAttr<Buffer_Exprs>:$mask_strides, OptionalAttr<Buffer_Exprs>:$bias_strides,
-                       OptionalAttr<Buffer_ExprAttr>:$causal, F64Attr:$scale, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
+                       Buffer_MaybeRead:$bias, Buffer_Write:$to, Tpc_SymExprAttr:$batch, Tpc_SymExprAttr:$queries,
+                       Tpc_SymExprAttr:$keys, Tpc_SymExprAttr:$heads, Tpc_SymExprAttr:$kv_heads, Tpc_SymExprAttr:$head_size,
+                       Tpc_SymExprAttr:$value_size, Tpc_SymExprs:$strides,
+                       OptionalAttr<Tpc_SymExprs>:$mask_strides, OptionalAttr<Tpc_SymExprs>:$bias_strides,
+                       OptionalAttr<Tpc_SymExprAttr>:$causal, F64Attr:$scale, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
                        UnitAttr:$uniform_rows);
   let assemblyFormat = [{
-    $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^ `strides` custom<Exprs>($mask_strides))?
-    (`bias` $bias^ `strides` custom<Exprs>($bias_strides))? `to` $to `batch` custom<Expr>($batch) `queries` custom<Expr>($queries)
-    `keys` custom<Expr>($keys) `heads` custom<Expr>($heads) `of` custom<Expr>($head_size) `kv_heads` custom<Expr>($kv_heads)
-    `of` custom<Expr>($value_size) `strides` custom<Exprs>($strides)
-    (`causal` custom<Expr>($causal)^)? `scale` $scale (`softcap` $softcap^)? (`uniform_rows` $uniform_rows^)? attr-dict
+    $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^ `strides` custom<SymExprs>($mask_strides))?
+    (`bias` $bias^ `strides` custom<SymExprs>($bias_strides))? `to` $to `batch` custom<SymExpr>($batch) `queries` custom<SymExpr>($queries)
+    `keys` custom<SymExpr>($keys) `heads` custom<SymExpr>($heads) `of` custom<SymExpr>($head_size) `kv_heads` custom<SymExpr>($kv_heads)
+    `of` custom<SymExpr>($value_size) `strides` custom<SymExprs>($strides)
+    (`causal` custom<SymExpr>($causal)^)? `scale` $scale (`softcap` $softcap^)? (`uniform_rows` $uniform_rows^)? attr-dict
   }];
 }
 
@@ -228,25 +227,25 @@ def Buffer_AttentionOp : Buffer_Op<"attention", [AttrSizedOperandSegments]> {
 
 def Buffer_AllReduceOp : Buffer_Op<"all_reduce"> {
   let summary = "Combines values of a group; every rank gets the whole. `to` may be `from`. tpc_all_reduce.";
-  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_ReductionKind:$kind, Buffer_ExprAttr:$count);
-  let assemblyFormat = "$from `to` $to `over` $axes $kind `count` custom<Expr>($count) attr-dict";
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_ReductionKind:$kind, Tpc_SymExprAttr:$count);
+  let assemblyFormat = "$from `to` $to `over` $axes $kind `count` custom<SymExpr>($count) attr-dict";
 }
 
 def Buffer_AllGatherOp : Buffer_Op<"all_gather"> {
   let summary = "[outer, own part of n, inner] to [outer, n, inner]. tpc_all_gather.";
-  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Buffer_ExprAttr:$outer, Buffer_ExprAttr:$n,
-                       Buffer_ExprAttr:$inner);
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$n,
+                       Tpc_SymExprAttr:$inner);
   let assemblyFormat = [{
-    $from `to` $to `over` $axes `outer` custom<Expr>($outer) `n` custom<Expr>($n) `inner` custom<Expr>($inner) attr-dict
+    $from `to` $to `over` $axes `outer` custom<SymExpr>($outer) `n` custom<SymExpr>($n) `inner` custom<SymExpr>($inner) attr-dict
   }];
 }
 
 def Buffer_ReduceScatterOp : Buffer_Op<"reduce_scatter"> {
   let summary = "[outer, n, inner] to [outer, own part of n, inner], combined. tpc_reduce_scatter.";
-  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_ReductionKind:$kind, Buffer_ExprAttr:$outer,
-                       Buffer_ExprAttr:$n, Buffer_ExprAttr:$inner);
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_ReductionKind:$kind, Tpc_SymExprAttr:$outer,
+                       Tpc_SymExprAttr:$n, Tpc_SymExprAttr:$inner);
   let assemblyFormat = [{
-    $from `to` $to `over` $axes $kind `outer` custom<Expr>($outer) `n` custom<Expr>($n) `inner` custom<Expr>($inner) attr-dict
+    $from `to` $to `over` $axes $kind `outer` custom<SymExpr>($outer) `n` custom<SymExpr>($n) `inner` custom<SymExpr>($inner) attr-dict
   }];
 }
 
@@ -255,11 +254,11 @@ def Buffer_AllToAllOp : Buffer_Op<"all_to_all"> {
   let description = [{
     With `splits_first`, a is whole before and split after, and b the other way round; without, a is split before.
   }];
-  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Buffer_ExprAttr:$outer, Buffer_ExprAttr:$a,
-                       Buffer_ExprAttr:$middle, Buffer_ExprAttr:$b, Buffer_ExprAttr:$inner, UnitAttr:$splits_first);
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, Buffer_Axes:$axes, Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$a,
+                       Tpc_SymExprAttr:$middle, Tpc_SymExprAttr:$b, Tpc_SymExprAttr:$inner, UnitAttr:$splits_first);
   let assemblyFormat = [{
-    $from `to` $to `over` $axes `outer` custom<Expr>($outer) `a` custom<Expr>($a) `middle` custom<Expr>($middle)
-    `b` custom<Expr>($b) `inner` custom<Expr>($inner) (`splits_first` $splits_first^)? attr-dict
+    $from `to` $to `over` $axes `outer` custom<SymExpr>($outer) `a` custom<SymExpr>($a) `middle` custom<SymExpr>($middle)
+    `b` custom<SymExpr>($b) `inner` custom<SymExpr>($inner) (`splits_first` $splits_first^)? attr-dict
   }];
 }
 
@@ -269,11 +268,11 @@ def Buffer_CollectivePermuteOp : Buffer_Op<"collective_permute"> {
     `splits` are four lists of axes: those that split n before, those that then split what is left of blocks, n and unit, and the same after. Element i
     of each block is element `first` + i of it before, cyclically.
   }];
-  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$splits, Buffer_ExprAttr:$outer, Buffer_ExprAttr:$blocks,
-                       Buffer_ExprAttr:$n, Buffer_ExprAttr:$unit, Buffer_ExprAttr:$inner, Buffer_ExprAttr:$first);
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$splits, Tpc_SymExprAttr:$outer, Tpc_SymExprAttr:$blocks,
+                       Tpc_SymExprAttr:$n, Tpc_SymExprAttr:$unit, Tpc_SymExprAttr:$inner, Tpc_SymExprAttr:$first);
   let assemblyFormat = [{
-    $from `to` $to `splits` $splits `outer` custom<Expr>($outer) `blocks` custom<Expr>($blocks) `n` custom<Expr>($n)
-    `unit` custom<Expr>($unit) `inner` custom<Expr>($inner) `first` custom<Expr>($first) attr-dict
+    $from `to` $to `splits` $splits `outer` custom<SymExpr>($outer) `blocks` custom<SymExpr>($blocks) `n` custom<SymExpr>($n)
+    `unit` custom<SymExpr>($unit) `inner` custom<SymExpr>($inner) `first` custom<SymExpr>($first) attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -284,27 +283,27 @@ def Buffer_ExchangeOp : Buffer_Op<"exchange"> {
     `layout` has, for each dimension, pairs of lists of axes, before and after: one for each factor, and one for what is left of their product.
     `sizes` are those of all factors, in order.
   }];
-  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$layout, Buffer_Exprs:$sizes);
-  let assemblyFormat = "$from `to` $to `layout` $layout `sizes` custom<Exprs>($sizes) attr-dict";
+  let arguments = (ins Buffer_Read:$from, Buffer_Write:$to, ArrayAttr:$layout, Tpc_SymExprs:$sizes);
+  let assemblyFormat = "$from `to` $to `layout` $layout `sizes` custom<SymExprs>($sizes) attr-dict";
   let hasVerifier = 1;
 }
 
 def Buffer_BroadcastOp : Buffer_Op<"broadcast"> {
   let summary = "Every rank of the group gets what `root` has at this place. tpc_broadcast.";
-  let arguments = (ins Arg<Buffer_Place, "", [MemRead, MemWrite]>:$data, Buffer_Axes:$axes, Buffer_ExprAttr:$count, I64Attr:$root);
-  let assemblyFormat = "$data `over` $axes `count` custom<Expr>($count) `root` $root attr-dict";
+  let arguments = (ins Arg<Buffer_Place, "", [MemRead, MemWrite]>:$data, Buffer_Axes:$axes, Tpc_SymExprAttr:$count, I64Attr:$root);
+  let assemblyFormat = "$data `over` $axes `count` custom<SymExpr>($count) `root` $root attr-dict";
 }
 
 def Buffer_SendOp : Buffer_Op<"send"> {
   let summary = "To the rank of another stage; the place may be written again when it returns. tpc_send.";
-  let arguments = (ins Buffer_Read:$data, Buffer_ExprAttr:$count, I64Attr:$to);
-  let assemblyFormat = "$data `count` custom<Expr>($count) `to` $to attr-dict";
+  let arguments = (ins Buffer_Read:$data, Tpc_SymExprAttr:$count, I64Attr:$to);
+  let assemblyFormat = "$data `count` custom<SymExpr>($count) `to` $to attr-dict";
 }
 
 def Buffer_RecvOp : Buffer_Op<"recv"> {
   let summary = "From the rank of another stage. tpc_recv.";
-  let arguments = (ins Buffer_Write:$data, Buffer_ExprAttr:$count, I64Attr:$from);
-  let assemblyFormat = "$data `count` custom<Expr>($count) `from` $from attr-dict";
+  let arguments = (ins Buffer_Write:$data, Tpc_SymExprAttr:$count, I64Attr:$from);
+  let assemblyFormat = "$data `count` custom<SymExpr>($count) `from` $from attr-dict";
 }
 
 def Buffer_OutputOp : Buffer_Op<"output"> {
@@ -314,12 +313,12 @@ def Buffer_OutputOp : Buffer_Op<"output"> {
     coordinates on `first` are all 0 deliver: the others have the same. With `every`, the data has `held` entries in a
     dimension, of which those from `begin` on, `step` apart, are delivered: `every 1 held "4" begin "0" step 2`.
   }];
-  let arguments = (ins I64Attr:$index, Buffer_Read:$data, Buffer_Exprs:$shape, Buffer_Exprs:$offset, Buffer_Exprs:$size,
-                       Buffer_Axes:$first, OptionalAttr<I64Attr>:$every, OptionalAttr<Buffer_ExprAttr>:$held,
-                       OptionalAttr<Buffer_ExprAttr>:$begin, OptionalAttr<I64Attr>:$step);
+  let arguments = (ins I64Attr:$index, Buffer_Read:$data, Tpc_SymExprs:$shape, Tpc_SymExprs:$offset, Tpc_SymExprs:$size,
+                       Buffer_Axes:$first, OptionalAttr<I64Attr>:$every, OptionalAttr<Tpc_SymExprAttr>:$held,
+                       OptionalAttr<Tpc_SymExprAttr>:$begin, OptionalAttr<I64Attr>:$step);
   let assemblyFormat = [{
-    $index `,` $data `shape` custom<Exprs>($shape) `offset` custom<Exprs>($offset) `size` custom<Exprs>($size) `first` $first
-    (`every` $every^ `held` custom<Expr>($held) `begin` custom<Expr>($begin) `step` $step)? attr-dict
+    $index `,` $data `shape` custom<SymExprs>($shape) `offset` custom<SymExprs>($offset) `size` custom<SymExprs>($size) `first` $first
+    (`every` $every^ `held` custom<SymExpr>($held) `begin` custom<SymExpr>($begin) `step` $step)? attr-dict
   }];
   let hasVerifier = 1;
 }

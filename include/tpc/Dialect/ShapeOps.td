@@ -47,7 +47,7 @@ def Tpc_SliceOp : Tpc_ModelOp<"slice", [DeclareOpInterfaceMethods<MovementOpInte
   let summary = "Part of one dimension: elements start, start + step, ... as many as the result type says";
   let description = [{
     `start` is an element index, not negative; `step` is not zero.
-    `tpc.slice %x dim 1 from "64" step 1 : tensor<8x192xf32> -> tensor<8x64xf32>`.
+    `tpc.slice %x dim 1 from 64 step 1 : tensor<8x192xf32> -> tensor<8x64xf32>`.
     Rule: the sliced dimension is whole on both sides, unless all of it is taken; the others are parallel. Linear.
     ONNX Slice, Split.
   }];
@@ -73,7 +73,7 @@ def Tpc_RollOp : Tpc_InferredOp<"roll", [MovementOpInterface]> {
   let summary = "Cyclic shift of one dimension, or of each run of `every` elements of it";
   let description = [{
     Element r·every + i of the result is element r·every + (from + i) mod every of the operand. `every` divides the size of `dim`, `from` is any number, of either sign.
-    `tpc.roll %x dim 1 from "1" every "sequence"` shifts each sequence of `[batch, sequence, 40]` by one to the left;
+    `tpc.roll %x dim 1 from 1 every sequence` shifts each sequence of `[batch, sequence, 40]` by one to the left;
     of `[batch * sequence, 40]`, `dim 0` does the same.
 
     Rule: `dim` is permuted within runs, all others are parallel, and the op is linear: the global value does not depend on how it is

@@ -41,11 +41,17 @@ bool evaluatePredicate(Predicate predicate, double x, double y);
 /// Whether the highest bit of a tensor's elements, or of this element, is no sign: booleans and
 /// ui8. (arith's types do not tell.)
 bool isUnsigned(Type type);
-/// The text of a size in quotes: custom<SymExpr> of assembly formats.
+/// The text of a size, custom<SymExpr> of assembly formats: 768, batch, "2*batch + 1".
 ParseResult parseSymExpr(AsmParser &parser, SymExprAttr &attr);
 void printSymExpr(AsmPrinter &printer, SymExprAttr attr);
 inline void printSymExpr(OpAsmPrinter &printer, Operation *, SymExprAttr attr) {
   printSymExpr(printer, attr);
+}
+/// The same of a list, custom<SymExprs>: [batch, 768].
+ParseResult parseSymExprs(AsmParser &parser, ArrayAttr &list);
+void printSymExprs(AsmPrinter &printer, ArrayAttr list);
+inline void printSymExprs(OpAsmPrinter &printer, Operation *, ArrayAttr list) {
+  printSymExprs(printer, list);
 }
 /// How the parts of a split factor are combined; nothing where it is no reduction.
 std::optional<ReductionKind> getReduction(FactorKind kind);

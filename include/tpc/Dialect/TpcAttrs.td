@@ -51,14 +51,29 @@ def Tpc_SymExprAttr : Tpc_Attr<"SymExpr", "expr"> {
   let description = [{
     `#tpc.expr<"past + sequence">`: an integer, or an expression over symbols, see `SymExpr.h`. It is parsed where
     text is read, which is an error for any other text; from there on it is a `SymExpr`. Equal sizes are one attribute, however
-    they were written. Where an op says what stands there, the text alone is written: `from "past"`.
+    they were written. Numbers and single symbols stand without quotes. Where an op says what stands there, the text alone is
+    written: `from past`, `sizes [batch, 64, "past + sequence"]`.
   }];
-  let parameters = (ins AttrParameter<"::tpc::SymExpr", "the size", "const ::tpc::SymExpr &">:$value);
+  let parameters = (ins AttrParameter<"::tpc::SymExpr", "the size", "const ::tpc::SymExpr &">:$expr);
   let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = [{
+    /// Lists of sizes.
+    static ::mlir::ArrayAttr getArray(::mlir::MLIRContext *context, ::llvm::ArrayRef<::tpc::SymExpr> exprs);
+    static ::llvm::SmallVector<::tpc::SymExpr> getExprs(::mlir::ArrayAttr array);
+  }];
   // Its key is the canonical text.
   let genStorageClass = 0;
   let storageClass = "SymExprAttrStorage";
 }
+
+/// A size: passes see a `SymExpr`. `custom<SymExpr>` writes its text alone.
+def Tpc_SymExpr : Attr<CPred<"::llvm::isa<::mlir::tpc::SymExprAttr>($_self)">, "a symbolic size"> {
+  let storageType = "::mlir::tpc::SymExprAttr";
+  let returnType = "::tpc::SymExpr";
+  let convertFromStorage = "$_self.getExpr()";
+  let constBuilderCall = "::mlir::tpc::SymExprAttr::get($_builder.getContext(), $0)";
+}
+def Tpc_SymExprs : TypedArrayAttrBase<Tpc_SymExpr, "symbolic sizes">;
 
 def Tpc_InputDefaultKind : I32EnumAttr<"InputDefaultKind", "what an input is when it is left out", [
     I32EnumAttrCase<"Ones", 0, "ones">, I32EnumAttrCase<"Positions", 1, "positions">]> {
@@ -72,7 +87,7 @@ def Tpc_InputDefaultAttr : Tpc_Attr<"InputDefault", "default"> {
 
         #tpc.default<ones>                          every token is seen
         #tpc.default<positions>                     0, 1, 2, … along the last dimension
-        #tpc.default<positions after "past">        the same, behind a past of that many tokens
+        #tpc.default<positions after past>          the same, behind a past of that many tokens
         #tpc.default<positions of "attention_mask"> by that mask, [batch, past + sequence]: the number of seen tokens before each
                                                     of the last `sequence`, and 1 for those that are not seen themselves (as
                                                     Hugging Face counts)

@@ -17,14 +17,6 @@ def Tpc_IntTensor : RankedTensorOf<[I8, I16, I32, I64, UI8]>;
 def Tpc_BoolTensor : RankedTensorOf<[I1]>;
 def Tpc_Tensor : RankedTensorOf<[F16, BF16, F32, F64, I1, I8, I16, I32, I64, UI8]>;
 
-/// A size: passes see a `SymExpr`. `custom<SymExpr>` writes its text alone.
-def Tpc_SymExpr : Attr<CPred<"::llvm::isa<::mlir::tpc::SymExprAttr>($_self)">, "a symbolic size"> {
-  let storageType = "::mlir::tpc::SymExprAttr";
-  let returnType = "::tpc::SymExpr";
-  let convertFromStorage = "$_self.getValue()";
-  let constBuilderCall = "::mlir::tpc::SymExprAttr::get($_builder.getContext(), $0)";
-}
-
 class Tpc_Op<string mnemonic, list<Trait> traits = []> : Op<Tpc_Dialect, mnemonic, traits>;
 
 /// An op with a rule. Pure: its value depends on its operands alone.

@@ -3,7 +3,7 @@
 #ifndef TPC_KERNEL_KERNEL_H
 #define TPC_KERNEL_KERNEL_H
 
-#include "tpc/Support/SymExpr.h"
+#include "tpc/Dialect/Tpc.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"

@@ -3,8 +3,9 @@
 #ifndef TPC_KERNEL_KERNELOPS
 #define TPC_KERNEL_KERNELOPS
 
+include "tpc/Dialect/TpcAttrs.td"
+include "tpc/Kernel/KernelEnums.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
-include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
@@ -61,16 +62,6 @@ def TpcKernel_Dialect : Dialect {
 
 class TpcKernel_Op<string mnemonic, list<Trait> traits = []> : Op<TpcKernel_Dialect, mnemonic, traits>;
 
-def TpcKernel_FoldKind : I32EnumAttr<"FoldKind", "how terms are combined", [
-    I32EnumAttrCase<"Sum", 0, "sum">,
-    I32EnumAttrCase<"Max", 1, "max">,
-    I32EnumAttrCase<"Min", 2, "min">,
-    I32EnumAttrCase<"UMax", 3, "umax">,
-    I32EnumAttrCase<"UMin", 4, "umin">,
-    I32EnumAttrCase<"MaxNum", 5, "maxnum">]> {
-  let cppNamespace = "::mlir::tpc::kernel";
-}
-
 def TpcKernel_FuncOp : TpcKernel_Op<"func", [IsolatedFromAbove, Symbol, SingleBlock, NoTerminator]> {
   let summary = "A kernel: its operands, its results, and one tpc_kernel.rows";
   let description = [{
@@ -84,7 +75,7 @@ def TpcKernel_FuncOp : TpcKernel_Op<"func", [IsolatedFromAbove, Symbol, SingleBl
     an argument; a store outside of `tpc_kernel.elements`, or to an operand; a result that is read before it is stored, or in another row than
     the own one, or without a `tpc_kernel.barrier` behind the store.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, ArrayAttr:$sizes, I64Attr:$num_results);
+  let arguments = (ins SymbolNameAttr:$sym_name, TypedArrayAttrBase<Tpc_SymExprs, "lists of sizes">:$sizes, I64Attr:$num_results);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -113,14 +104,14 @@ def TpcKernel_RowsOp
     Within a row ops follow one another. Values of this level (a norm's mean, the row of a table) are the same for all of the row; all who
     work on the row have them.
   }];
-  let arguments = (ins ArrayAttr:$sizes);
+  let arguments = (ins Tpc_SymExprs:$sizes);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "::llvm::ArrayRef<::tpc::SymExpr>":$sizes)>];
   let extraClassDeclaration = [{
-    ::llvm::SmallVector<::tpc::SymExpr> getExprs();
+    ::llvm::SmallVector<::tpc::SymExpr> getExprs() { return ::mlir::tpc::SymExprAttr::getExprs(getSizes()); }
     ::mlir::Block::BlockArgListType getIndices() { return getBody().getArguments(); }
   }];
 }
@@ -132,14 +123,14 @@ def TpcKernel_ElementsOp
     `tpc_kernel.elements (%h, %j) in [12, 64] { … }`: the body once for each index. No iteration reads what another one stores, and no two store the
     same element. Without indices the body runs once. `memref.store` stands here alone.
   }];
-  let arguments = (ins ArrayAttr:$sizes);
+  let arguments = (ins Tpc_SymExprs:$sizes);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "::llvm::ArrayRef<::tpc::SymExpr>":$sizes)>];
   let extraClassDeclaration = [{
-    ::llvm::SmallVector<::tpc::SymExpr> getExprs();
+    ::llvm::SmallVector<::tpc::SymExpr> getExprs() { return ::mlir::tpc::SymExprAttr::getExprs(getSizes()); }
     ::mlir::Block::BlockArgListType getIndices() { return getBody().getArguments(); }
   }];
 }
@@ -166,7 +157,7 @@ def TpcKernel_FoldOp : TpcKernel_Op<"fold", [SingleBlock, RecursiveMemoryEffects
 
     Errors: an identity that is none; a body that stores, or yields another type.
   }];
-  let arguments = (ins TpcKernel_FoldKind:$kind, ArrayAttr:$sizes, UnitAttr:$adjacent, TypedAttrInterface:$init,
+  let arguments = (ins TpcKernel_FoldKind:$kind, Tpc_SymExprs:$sizes, UnitAttr:$adjacent, TypedAttrInterface:$init,
                        TypedAttrInterface:$identity);
   let results = (outs AnyType:$result);
   let regions = (region SizedRegion<1>:$body);
@@ -175,7 +166,7 @@ def TpcKernel_FoldOp : TpcKernel_Op<"fold", [SingleBlock, RecursiveMemoryEffects
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "FoldKind":$kind, "::llvm::ArrayRef<::tpc::SymExpr>":$sizes, "bool":$adjacent, "::mlir::Type":$type)>];
   let extraClassDeclaration = [{
-    ::llvm::SmallVector<::tpc::SymExpr> getExprs();
+    ::llvm::SmallVector<::tpc::SymExpr> getExprs() { return ::mlir::tpc::SymExprAttr::getExprs(getSizes()); }
     ::mlir::Block::BlockArgListType getIndices() { return getBody().getArguments(); }
     ::mlir::Value getTerm() { return getBody().front().back().getOperand(0); }
     /// What does not change what it is combined with, and what a fold begins with; null where the kind is none for the type.
@@ -198,13 +189,12 @@ def TpcKernel_SizeOp : TpcKernel_Op<"size", [Pure]> {
     `%n = tpc_kernel.size "2*rank.tp + 1"`: an expression over the program's symbols and this rank's coordinates, the same in
     all rows.
   }];
-  let arguments = (ins AnyAttr:$size);
+  let arguments = (ins Tpc_SymExpr:$size);
   let results = (outs Index:$result);
-  let assemblyFormat = "custom<Size>($size) attr-dict";
+  let assemblyFormat = "custom<SymExpr>($size) attr-dict";
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "const ::tpc::SymExpr &":$size)>];
-  let hasVerifier = 1;
-  let extraClassDeclaration = "::tpc::SymExpr getExpr();";
+  let extraClassDeclaration = "::tpc::SymExpr getExpr() { return getSize(); }";
 }
 
 def TpcKernel_CheckOp : TpcKernel_Op<"check", [MemoryEffects<[MemWrite]>]> {

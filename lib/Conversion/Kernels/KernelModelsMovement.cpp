@@ -71,8 +71,7 @@ struct SliceModel : KernelOpInterface::ExternalModel<SliceModel, SliceOp> {
     SmallVector<Value> from(index);
     Value &at = from[slice.getDim()];
     at = e.add(e.mul(at, e.constant(slice.getStep())),
-               e.size(getPlace(slice.getStart(),
-                               getSizes(slice.getOperand())[slice.getDim()])));
+               e.size(getPlace(slice.getStart(), getSizes(slice.getOperand())[slice.getDim()])));
     return e.element(slice.getOperand(), from);
   }
   bool isRowAligned(Operation *op, unsigned, int64_t rank) const {

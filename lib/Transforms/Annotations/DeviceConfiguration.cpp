@@ -209,7 +209,7 @@ FailureOr<SmallVector<Attribute>> DeviceReader::readDims(DictionaryAttr tensor,
     for (auto [stated, count] : llvm::zip(sizes, shards)) {
       std::optional<SymExpr> size;
       if (auto expr = dyn_cast<SymExprAttr>(stated))
-        size = expr.getValue();
+        size = expr.getExpr();
       // A file may name its symbols as it likes.
       bool only = shards.size() == 1;
       if (only && (!size || !size->isConstant()))

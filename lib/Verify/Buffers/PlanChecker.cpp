@@ -148,7 +148,7 @@ static LogicalResult checkExtent(Operation *call, const PartSizes &sizes, Value 
     return success();
   InFlightDiagnostic error = call->emitOpError() << "uses a place of ";
   if (extent)
-    error << extent.getElements().getText() << " x " << extent.getElement();
+    error << extent.getElements().getExpr().str() << " x " << extent.getElement();
   return error << " for " << elements.str() << " x " << element;
 }
 
@@ -237,7 +237,7 @@ LogicalResult PlanChecker::compare(Operation *call, StringRef what, buffer::Expr
   SymExpr expected = partSizes.normalize(wanted);
   if (have && value(have) == expected)
     return success();
-  return call->emitOpError() << "has " << what << " " << (have ? have.getText() : "nothing")
+  return call->emitOpError() << "has " << what << " " << (have ? have.getExpr().str() : "nothing")
                              << ", which is not " << expected.str();
 }
 
@@ -331,7 +331,7 @@ LogicalResult PlanChecker::checkMemoryOp(Operation *op) {
       if (auto slot = dyn_cast<buffer::SlotOp>(user))
         bounds.assume(partSizes.normalize(slot.getExtent().getBytes()));
     if (!bounds.isNeverNegative(value(push.getBytes())))
-      return op->emitOpError() << "is of " << push.getBytes().getText() << " bytes";
+      return op->emitOpError() << "is of " << push.getBytes().getExpr().str() << " bytes";
     memory.enter(push.getFrame());
     SmallVector<SymExpr> borders{value(push.getBytes())};
     for (Operation *user : push.getFrame().getUsers())

@@ -149,7 +149,7 @@ template <> struct TermModel<SliceOp> : ComputedTerm<TermModel<SliceOp>, SliceOp
     ::tpc::SymExpr offset(0);
     for (TermId operand : concat.operands) {
       Type type = terms[operand].type;
-      if (start.getValue() == offset && type == term.type)
+      if (start.getExpr() == offset && type == term.type)
         return operand;
       offset = offset + getSizes(type)[dim.getInt()];
     }

@@ -30,7 +30,7 @@ void BoundsChecker::readConstraints() {
   for (auto dict : list.getAsRange<DictionaryAttr>()) {
     auto expr = dict.getAs<SymExprAttr>("expr");
     auto low = dict.getAs<IntegerAttr>("min"), high = dict.getAs<IntegerAttr>("max");
-    ArrayRef<SymExpr::Term> terms = expr.getValue().getTerms();
+    ArrayRef<SymExpr::Term> terms = expr.getExpr().getTerms();
     if (terms.size() != 1 || terms[0].coefficient != 1 || terms[0].atoms.size() != 1 ||
         terms[0].atoms[0].kind != SymExpr::AtomKind::Symbol)
       continue;

@@ -5,8 +5,8 @@ module attributes {tpc.grid = #tpc.grid<tp = 4, cp = 2, pp = 1, mb = 1>} {
 // CHECK-LABEL: @sums
 // CHECK-NEXT: %[[J:.*]] = tpc.concat %arg0, %arg1 dim 1 {{.*}} -> tensor<4x5xf32, #tpc.dist<[4, 5], sum{tp}, local>>
 // CHECK-NEXT: %[[R:.*]] = tpc.all_reduce %[[J]] over ["tp"]
-// CHECK-NEXT: %[[A:.*]] = tpc.slice %[[R]] dim 1 from "0" {{.*}} -> tensor<4x2xf32>
-// CHECK-NEXT: %[[B:.*]] = tpc.slice %[[R]] dim 1 from "2" {{.*}} -> tensor<4x3xf32>
+// CHECK-NEXT: %[[A:.*]] = tpc.slice %[[R]] dim 1 from 0 {{.*}} -> tensor<4x2xf32>
+// CHECK-NEXT: %[[B:.*]] = tpc.slice %[[R]] dim 1 from 2 {{.*}} -> tensor<4x3xf32>
 // CHECK-DAG: tpc.exp %[[A]]
 // CHECK-DAG: tpc.exp %[[B]]
 func.func @sums(%x: tensor<4x2xf32, #tpc.dist<[4, 2], sum{tp}>>, %y: tensor<4x3xf32, #tpc.dist<[4, 3], sum{tp}>>) -> (tensor<4x2xf32>, tensor<4x3xf32>) {
@@ -42,8 +42,8 @@ func.func @layouts(%x: tensor<2x20xf32, #tpc.dist<[2, 20], sum{tp}>>, %y: tensor
 // CHECK-LABEL: @gathers
 // CHECK-NEXT: %[[J:.*]] = tpc.concat %arg0, %arg1 dim 1
 // CHECK-NEXT: %[[G:.*]] = tpc.all_gather %[[J]] over ["tp"] dim 0
-// CHECK-NEXT: tpc.slice %[[G]] dim 1 from "0"
-// CHECK-NEXT: tpc.slice %[[G]] dim 1 from "2"
+// CHECK-NEXT: tpc.slice %[[G]] dim 1 from 0
+// CHECK-NEXT: tpc.slice %[[G]] dim 1 from 2
 // CHECK-NEXT: return
 func.func @gathers(%x: tensor<4x2xf32, #tpc.dist<[4{tp}, 2]>>, %y: tensor<4x3xf32, #tpc.dist<[4{tp}, 3]>>) -> (tensor<4x2xf32>, tensor<4x3xf32>) {
   %0 = tpc.all_gather %x over ["tp"] dim 0 : tensor<4x2xf32, #tpc.dist<[4{tp}, 2]>> -> tensor<4x2xf32>

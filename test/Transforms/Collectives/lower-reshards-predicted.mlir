@@ -101,7 +101,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>,
   // CHECK-LABEL: @predicted_shift
   // CHECK: tpc.collective_permute
   func.func @predicted_shift(%x: tensor<64xf32, #tpc.dist<[64{tp}]>>) -> tensor<64xf32, #tpc.dist<[64{tp}]>> {
-    %0 = tpc.roll %x dim 0 from "1" every "64" : tensor<64xf32, #tpc.dist<[64{tp}]>> -> tensor<64xf32, #tpc.dist<[64{tp}]>>
+    %0 = tpc.roll %x dim 0 from 1 every 64 : tensor<64xf32, #tpc.dist<[64{tp}]>> -> tensor<64xf32, #tpc.dist<[64{tp}]>>
     return %0 : tensor<64xf32, #tpc.dist<[64{tp}]>>
   }
 }
@@ -113,17 +113,17 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 2>,
                      {kind = "collective_permute", axis = "tp", size = "64", why = "test"}]}]} {
   func.func @shift_over_another_axis(%x: tensor<64xf32, #tpc.dist<[64{dp}]>>) -> tensor<64xf32, #tpc.dist<[64{dp}]>> {
     // expected-error @unknown {{'roll' needs a collective_permute over 'dp' of dimension 0 (64) that no tactic predicts}}
-    %0 = tpc.roll %x dim 0 from "1" every "64" : tensor<64xf32, #tpc.dist<[64{dp}]>> -> tensor<64xf32, #tpc.dist<[64{dp}]>> loc("roll")
+    %0 = tpc.roll %x dim 0 from 1 every 64 : tensor<64xf32, #tpc.dist<[64{dp}]>> -> tensor<64xf32, #tpc.dist<[64{dp}]>> loc("roll")
     return %0 : tensor<64xf32, #tpc.dist<[64{dp}]>>
   }
   func.func @shift_of_parts_not_in_a_row(%x: tensor<64xf32, #tpc.dist<[4 * 16{tp}]>>) -> tensor<64xf32, #tpc.dist<[4 * 16{tp}]>> {
     // expected-error @unknown {{'roll' shifts runs of 64 elements of dimension 0, of which ranks would have parts that are not in a row}}
-    %0 = tpc.roll %x dim 0 from "1" every "64" : tensor<64xf32, #tpc.dist<[4 * 16{tp}]>> -> tensor<64xf32, #tpc.dist<[4 * 16{tp}]>> loc("roll")
+    %0 = tpc.roll %x dim 0 from 1 every 64 : tensor<64xf32, #tpc.dist<[4 * 16{tp}]>> -> tensor<64xf32, #tpc.dist<[4 * 16{tp}]>> loc("roll")
     return %0 : tensor<64xf32, #tpc.dist<[4 * 16{tp}]>>
   }
   func.func @shift_across_micro_batches(%x: tensor<64xf32, #tpc.dist<[64{mb}]>>) -> tensor<64xf32, #tpc.dist<[64{mb}]>> {
     // expected-error @unknown {{'roll' shifts across micro-batches, of which a rank has one at a time; leave mb out}}
-    %0 = tpc.roll %x dim 0 from "1" every "64" : tensor<64xf32, #tpc.dist<[64{mb}]>> -> tensor<64xf32, #tpc.dist<[64{mb}]>> loc("roll")
+    %0 = tpc.roll %x dim 0 from 1 every 64 : tensor<64xf32, #tpc.dist<[64{mb}]>> -> tensor<64xf32, #tpc.dist<[64{mb}]>> loc("roll")
     return %0 : tensor<64xf32, #tpc.dist<[64{mb}]>>
   }
 }

@@ -148,23 +148,23 @@ func.func @order(%x: tensor<32xf32, #tpc.dist<[32{tp, cp}]>>) -> tensor<32xf32, 
 
 // A shift along what is split, and one within parts that are whole.
 // CHECK-LABEL: @shift
-// CHECK-NEXT: %[[P:.*]] = tpc.collective_permute %arg0 over ["tp"] dim 0 from "1" every "s" : {{.*}}[(b{cp}*s){tp}, 8]
-// CHECK-NEXT: tpc.roll %arg1 dim 0 from "1" every "s"
+// CHECK-NEXT: %[[P:.*]] = tpc.collective_permute %arg0 over ["tp"] dim 0 from 1 every s : {{.*}}[(b{cp}*s){tp}, 8]
+// CHECK-NEXT: tpc.roll %arg1 dim 0 from 1 every s
 // CHECK-NEXT: return
 func.func @shift(%x: tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>, %y: tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>>) -> (tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>, tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>>) {
-  %0 = tpc.roll %x dim 0 from "1" every "s" : tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>> -> tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>
-  %1 = tpc.roll %y dim 0 from "1" every "s" : tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>> -> tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>>
+  %0 = tpc.roll %x dim 0 from 1 every s : tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>> -> tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>
+  %1 = tpc.roll %y dim 0 from 1 every s : tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>> -> tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>>
   return %0, %1 : tensor<?x8xf32, #tpc.dist<[(b{cp}*s){tp}, 8]>>, tensor<?x8xf32, #tpc.dist<[b{cp}*s, 8]>>
 }
 
 // Ranks have parts of runs of 24 that are not in a row: each shifts all of the dimension.
 // CHECK-LABEL: @shift_whole
 // CHECK-NEXT: %[[W:.*]] = tpc.all_gather %arg0 over ["tp"] dim 1
-// CHECK-NEXT: %[[S:.*]] = tpc.roll %[[W]] dim 1 from "1" every "24" : {{.*}} -> tensor<?x24xf32, #tpc.dist<[b, 24]>>
+// CHECK-NEXT: %[[S:.*]] = tpc.roll %[[W]] dim 1 from 1 every 24 : {{.*}} -> tensor<?x24xf32, #tpc.dist<[b, 24]>>
 // CHECK-NEXT: %[[R:.*]] = tpc.local_slice %[[S]] over ["tp"] dim 1
 // CHECK-NEXT: return %[[R]]
 func.func @shift_whole(%x: tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>>) -> tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>> {
-  %0 = tpc.roll %x dim 1 from "1" every "24" : tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>> -> tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>>
+  %0 = tpc.roll %x dim 1 from 1 every 24 : tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>> -> tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>>
   return %0 : tensor<?x24xf32, #tpc.dist<[b, 3*8{tp}]>>
 }
 

@@ -224,12 +224,12 @@ func.func @not_linear(%x: !sum, %y: !sum, %b: tensor<8xf32>) -> !x {
 
 // What is thrown away need not be reduced.
 // CHECK-LABEL: @slice_of_reduced
-// CHECK-NEXT: %[[S:.*]] = tpc.slice %arg0 dim 0 from "31"
+// CHECK-NEXT: %[[S:.*]] = tpc.slice %arg0 dim 0 from 31
 // CHECK-NEXT: tpc.all_reduce %[[S]]
 // CHECK-NEXT: return
 func.func @slice_of_reduced(%x: !sum) -> tensor<1x8xf32> {
   %0 = tpc.all_reduce %x over ["tp"] : !sum -> !x
-  %1 = tpc.slice %0 dim 0 from "31" : !x -> tensor<1x8xf32>
+  %1 = tpc.slice %0 dim 0 from 31 : !x -> tensor<1x8xf32>
   return %1 : tensor<1x8xf32>
 }
 
@@ -240,7 +240,7 @@ func.func @slice_of_reduced(%x: !sum) -> tensor<1x8xf32> {
 // CHECK-NEXT: return
 func.func @shift_of_gathered(%x: !tp) -> !x {
   %0 = tpc.all_gather %x over ["tp"] dim 0 : !tp -> !x
-  %1 = tpc.roll %0 dim 0 from "1" every "32" : !x -> !x
+  %1 = tpc.roll %0 dim 0 from 1 every 32 : !x -> !x
   return %1 : !x
 }
 

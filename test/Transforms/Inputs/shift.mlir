@@ -19,7 +19,7 @@ func.func @main(%x: !x {tpc.name = "x"}) -> (!x {tpc.name = "y"}) {
   %2 = tpc.silu %1 : !inner -> !inner
   %3 = tpc.matmul %2, %w2 : !inner, tensor<14x10xf32> -> !rows loc("fc2")
   %4 = tpc.tanh %3 : !rows -> !rows
-  %5 = tpc.roll %4 dim 0 from "1" every "sequence" : !rows -> !rows loc("shift")
+  %5 = tpc.roll %4 dim 0 from 1 every sequence : !rows -> !rows loc("shift")
   %6 = tpc.sub %4, %5 : !rows, !rows -> !rows
   %7 = tpc.matmul %6, %w3 : !rows, tensor<10x14xf32> -> !inner loc("fc3")
   %8 = tpc.silu %7 : !inner -> !inner

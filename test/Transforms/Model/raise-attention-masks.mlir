@@ -38,17 +38,17 @@ func.func @causal(%q: !q, %k: !q, %v: !q) -> tensor<?x3x?x4xf32, #tpc.dist<[b, 3
 // CHECK-LABEL: @triangles
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale
-// CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} offset "-1" :
+// CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} offset -1 :
 func.func @triangles(%q: !q) -> (!q, !q, !q) {
   %true = tpc.constant dense<true> : tensor<i1> : tensor<i1>
   %all = tpc.expand %true : tensor<i1> -> !mask
   %m0 = tpc.trilu %all : !mask -> !mask
   %c = tpc.constant dense<[[1, 0, 0], [1, 1, 0], [1, 1, 1]]> : tensor<3x3xui8> : tensor<3x3xui8>
-  %c0 = tpc.slice %c dim 0 from "0" : tensor<3x3xui8> -> tensor<?x3xui8, #tpc.dist<[s, 3]>>
-  %c1 = tpc.slice %c0 dim 1 from "0" : tensor<?x3xui8, #tpc.dist<[s, 3]>> -> tensor<?x?xui8, #tpc.dist<[s, s]>>
+  %c0 = tpc.slice %c dim 0 from 0 : tensor<3x3xui8> -> tensor<?x3xui8, #tpc.dist<[s, 3]>>
+  %c1 = tpc.slice %c0 dim 1 from 0 : tensor<?x3xui8, #tpc.dist<[s, 3]>> -> tensor<?x?xui8, #tpc.dist<[s, s]>>
   %c2 = tpc.cast %c1 : tensor<?x?xui8, #tpc.dist<[s, s]>> -> !square
   %m1 = tpc.reshape %c2 : !square -> !mask
-  %m2 = tpc.trilu %all k "-1" : !mask -> !mask
+  %m2 = tpc.trilu %all k -1 : !mask -> !mask
   %0 = tpc.attention %q, %q, %q mask %m0 scale 1.0 : !q, !q, !q mask !mask -> !q
   %1 = tpc.attention %q, %q, %q mask %m1 scale 1.0 : !q, !q, !q mask !mask -> !q
   %2 = tpc.attention %q, %q, %q mask %m2 scale 1.0 : !q, !q, !q mask !mask -> !q
@@ -63,7 +63,7 @@ func.func @padding(%q: !q, %p: tensor<?x?xi64, #tpc.dist<[b, s]>>) -> !q {
   %flat = tpc.reshape %p : tensor<?x?xi64, #tpc.dist<[b, s]>> -> tensor<?xi64, #tpc.dist<[b*s]>>
   %b = tpc.iota dim 0 : tensor<?x1x1x1xi64, #tpc.dist<[b, 1, 1, 1]>>
   %j = tpc.iota dim 3 : tensor<1x1x1x?xi64, #tpc.dist<[1, 1, 1, s]>>
-  %s = tpc.size "s" : tensor<i64>
+  %s = tpc.size s : tensor<i64>
   %bs = tpc.mul %b, %s : tensor<?x1x1x1xi64, #tpc.dist<[b, 1, 1, 1]>>, tensor<i64> -> tensor<?x1x1x1xi64, #tpc.dist<[b, 1, 1, 1]>>
   %at = tpc.add %bs, %j : tensor<?x1x1x1xi64, #tpc.dist<[b, 1, 1, 1]>>, tensor<1x1x1x?xi64, #tpc.dist<[1, 1, 1, s]>> -> tensor<?x1x1x?xi64, #tpc.dist<[b, 1, 1, s]>>
   %g = tpc.gather %flat, %at dim 0 : tensor<?xi64, #tpc.dist<[b*s]>>, tensor<?x1x1x?xi64, #tpc.dist<[b, 1, 1, s]>> -> tensor<?x1x1x?xi64, #tpc.dist<[b, 1, 1, s]>>
@@ -233,7 +233,7 @@ func.func @least_number(%q: !q, %k: !k, %v: !q, %mask: tensor<?x?xi64, #tpc.dist
   %j = tpc.iota dim 0 : tensor<?xi64, #tpc.dist<[s]>>
   %i = tpc.reshape %j : tensor<?xi64, #tpc.dist<[s]>> -> tensor<?x1xi64, #tpc.dist<[s, 1]>>
   %0 = tpc.expand %low : tensor<f32> -> !square
-  %1 = tpc.trilu upper %0 k "1" : !square -> !square
+  %1 = tpc.trilu upper %0 k 1 : !square -> !square
   %2 = tpc.cmp gt %j, %i : tensor<?xi64, #tpc.dist<[s]>>, tensor<?x1xi64, #tpc.dist<[s, 1]>> -> tensor<?x?xi1, #tpc.dist<[s, s]>>
   %3 = tpc.cast %2 : tensor<?x?xi1, #tpc.dist<[s, s]>> -> !square
   %4 = tpc.mul %1, %3 : !square, !square -> !square

@@ -128,8 +128,8 @@ func.func @repeated_before_rotary(%q: tensor<2x4x5x4xf32>, %k: tensor<2x2x5x4xf3
   %k1 = tpc.expand %k0 : tensor<2x2x1x5x4xf32> -> tensor<2x2x2x5x4xf32>
   %k2 = tpc.reshape %k1 : tensor<2x2x2x5x4xf32> -> tensor<2x4x5x4xf32>
   %a = tpc.mul %k2, %cos : tensor<2x4x5x4xf32>, tensor<5x4xf32> -> tensor<2x4x5x4xf32>
-  %lo = tpc.slice %k2 dim 3 from "0" : tensor<2x4x5x4xf32> -> tensor<2x4x5x2xf32>
-  %hi = tpc.slice %k2 dim 3 from "2" : tensor<2x4x5x4xf32> -> tensor<2x4x5x2xf32>
+  %lo = tpc.slice %k2 dim 3 from 0 : tensor<2x4x5x4xf32> -> tensor<2x4x5x2xf32>
+  %hi = tpc.slice %k2 dim 3 from 2 : tensor<2x4x5x4xf32> -> tensor<2x4x5x2xf32>
   %neg = tpc.neg %hi : tensor<2x4x5x2xf32> -> tensor<2x4x5x2xf32>
   %r = tpc.concat %neg, %lo dim 3 : tensor<2x4x5x2xf32>, tensor<2x4x5x2xf32> -> tensor<2x4x5x4xf32>
   %b = tpc.mul %r, %sin : tensor<2x4x5x4xf32>, tensor<5x4xf32> -> tensor<2x4x5x4xf32>
@@ -161,7 +161,7 @@ func.func @repeated_and_then_shifted(%q: tensor<2x4x5x4xf32>, %k: tensor<2x2x5x4
   %k0 = tpc.reshape %k : tensor<2x2x5x4xf32> -> tensor<2x2x1x5x4xf32>
   %k1 = tpc.expand %k0 : tensor<2x2x1x5x4xf32> -> tensor<2x2x2x5x4xf32>
   %k2 = tpc.reshape %k1 : tensor<2x2x2x5x4xf32> -> tensor<2x4x5x4xf32>
-  %k3 = tpc.roll %k2 dim 1 from "1" every "4" : tensor<2x4x5x4xf32> -> tensor<2x4x5x4xf32>
+  %k3 = tpc.roll %k2 dim 1 from 1 every 4 : tensor<2x4x5x4xf32> -> tensor<2x4x5x4xf32>
   %kt = tpc.transpose %k3 [0, 1, 3, 2] : tensor<2x4x5x4xf32> -> tensor<2x4x4x5xf32>
   %v0 = tpc.reshape %v : tensor<2x2x5x4xf32> -> tensor<2x2x1x5x4xf32>
   %v1 = tpc.expand %v0 : tensor<2x2x1x5x4xf32> -> tensor<2x2x2x5x4xf32>

@@ -46,7 +46,7 @@ tpc.weight @w in "w.bin" at 0 : tensor<64x192xf32>
 // CHECK-NEXT: return %[[P]]
 func.func @views() -> tensor<64x64xf32> {
   %0 = tpc.parameter @w : tensor<64x192xf32>
-  %1 = tpc.slice %0 dim 1 from "64" : tensor<64x192xf32> -> tensor<64x64xf32>
+  %1 = tpc.slice %0 dim 1 from 64 : tensor<64x192xf32> -> tensor<64x64xf32>
   %2 = tpc.transpose %1 [1, 0] : tensor<64x64xf32> -> tensor<64x64xf32>
   return %2 : tensor<64x64xf32>
 }
@@ -57,14 +57,14 @@ func.func @views() -> tensor<64x64xf32> {
 // CHECK: tpc.reshape
 func.func @no_view() -> tensor<24x36xf32> {
   %0 = tpc.parameter @w : tensor<64x192xf32>
-  %1 = tpc.slice %0 dim 0 from "0" : tensor<64x192xf32> -> tensor<9x192xf32>
-  %2 = tpc.slice %1 dim 1 from "0" : tensor<9x192xf32> -> tensor<9x96xf32>
+  %1 = tpc.slice %0 dim 0 from 0 : tensor<64x192xf32> -> tensor<9x192xf32>
+  %2 = tpc.slice %1 dim 1 from 0 : tensor<9x192xf32> -> tensor<9x96xf32>
   %3 = tpc.reshape %2 : tensor<9x96xf32> -> tensor<24x36xf32>
   return %3 : tensor<24x36xf32>
 }
 
 // CHECK-LABEL: @gather_is_slice
-// CHECK: %[[S:.*]] = tpc.slice %arg0 dim 1 from "2"
+// CHECK: %[[S:.*]] = tpc.slice %arg0 dim 1 from 2
 // CHECK: tpc.reshape %[[S]]
 func.func @gather_is_slice(%x: tensor<4x3x5xf32>) -> tensor<4x5xf32> {
   %i = tpc.constant dense<-1> : tensor<i64> : tensor<i64>
@@ -74,7 +74,7 @@ func.func @gather_is_slice(%x: tensor<4x3x5xf32>) -> tensor<4x5xf32> {
 
 // Indices of any shape, evenly spaced in order.
 // CHECK-LABEL: @gather_of_a_table
-// CHECK: %[[S:.*]] = tpc.slice %arg0 dim 0 from "1" step 2
+// CHECK: %[[S:.*]] = tpc.slice %arg0 dim 0 from 1 step 2
 // CHECK: tpc.reshape %[[S]] {{.*}} -> tensor<2x2x5xf32>
 func.func @gather_of_a_table(%x: tensor<9x5xf32>) -> tensor<2x2x5xf32> {
   %i = tpc.constant dense<[[1, 3], [5, 7]]> : tensor<2x2xi64> : tensor<2x2xi64>
@@ -84,7 +84,7 @@ func.func @gather_of_a_table(%x: tensor<9x5xf32>) -> tensor<2x2x5xf32> {
 
 // Tuples that are known: one of one coordinate, as torch.export writes x[[-2]].
 // CHECK-LABEL: @tuple
-// CHECK: %[[S:.*]] = tpc.slice %arg0 dim 0 from "8"
+// CHECK: %[[S:.*]] = tpc.slice %arg0 dim 0 from 8
 // CHECK: return %[[S]] : tensor<1x?x5xf32
 func.func @tuple(%x: tensor<10x?x5xf32, #tpc.dist<[10, n, 5]>>) -> tensor<1x?x5xf32, #tpc.dist<[1, n, 5]>> {
   %i = tpc.constant dense<-2> : tensor<1x1xi64> : tensor<1x1xi64>
@@ -94,9 +94,9 @@ func.func @tuple(%x: tensor<10x?x5xf32, #tpc.dist<[10, n, 5]>>) -> tensor<1x?x5x
 
 // Several, of which one coordinate differs.
 // CHECK-LABEL: @tuples
-// CHECK: %[[A:.*]] = tpc.slice %arg0 dim 0 from "3"
+// CHECK: %[[A:.*]] = tpc.slice %arg0 dim 0 from 3
 // CHECK: %[[R:.*]] = tpc.reshape %[[A]] {{.*}} -> tensor<6x5xf32>
-// CHECK: %[[B:.*]] = tpc.slice %[[R]] dim 0 from "2" step 3
+// CHECK: %[[B:.*]] = tpc.slice %[[R]] dim 0 from 2 step 3
 // CHECK: return %[[B]] : tensor<2x5xf32>
 func.func @tuples(%x: tensor<4x6x5xf32>) -> tensor<2x5xf32> {
   %i = tpc.constant dense<[[-1, 2], [3, -1]]> : tensor<2x2xi64> : tensor<2x2xi64>
@@ -106,7 +106,7 @@ func.func @tuples(%x: tensor<4x6x5xf32>) -> tensor<2x5xf32> {
 
 // The same tuple for each sample, twice.
 // CHECK-LABEL: @tuples_of_a_batch
-// CHECK: tpc.slice %arg0 dim 1 from "1"
+// CHECK: tpc.slice %arg0 dim 1 from 1
 // CHECK: tpc.expand {{.*}} -> tensor<3x2x5xf32>
 // CHECK-NOT: tpc.gather_nd
 func.func @tuples_of_a_batch(%x: tensor<3x4x5xf32>) -> tensor<3x2x5xf32> {
@@ -143,7 +143,7 @@ func.func @gather_is_no_slice(%x: tensor<4x3x5xf32>) -> tensor<4x3x5xf32> {
 // CHECK-LABEL: @arithmetic
 // CHECK-NEXT: return %arg0
 func.func @arithmetic(%x: !x) -> !x {
-  %size = tpc.size "16" : tensor<i64>
+  %size = tpc.size 16 : tensor<i64>
   %f = tpc.cast %size : tensor<i64> -> tensor<f32>
   %r = tpc.sqrt %f : tensor<f32> -> tensor<f32>
   %two = tpc.sqrt %r : tensor<f32> -> tensor<f32>

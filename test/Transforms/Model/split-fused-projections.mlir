@@ -15,8 +15,8 @@ func.func @blocks(%x: !x) -> (tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, tensor<?x
   %b = tpc.parameter @b : tensor<24xf32>
   %0 = tpc.matmul %x, %w bias %b : !x, tensor<8x24xf32> bias tensor<24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
   %1 = tpc.reshape %0 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<?x?x24xf32, #tpc.dist<[b, s, 24]>>
-  %q = tpc.slice %1 dim 2 from "0" : tensor<?x?x24xf32, #tpc.dist<[b, s, 24]>> -> tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
-  %k = tpc.slice %1 dim 2 from "8" : tensor<?x?x24xf32, #tpc.dist<[b, s, 24]>> -> tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
+  %q = tpc.slice %1 dim 2 from 0 : tensor<?x?x24xf32, #tpc.dist<[b, s, 24]>> -> tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
+  %k = tpc.slice %1 dim 2 from 8 : tensor<?x?x24xf32, #tpc.dist<[b, s, 24]>> -> tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
   return %q, %k : tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
 }
 
@@ -33,7 +33,7 @@ func.func @by_head(%x: !x) -> tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>> {
   %0 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
   %1 = tpc.reshape %0 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<?x?x2x12xf32, #tpc.dist<[b, s, 2, 12]>>
   %2 = tpc.transpose %1 [0, 2, 1, 3] : tensor<?x?x2x12xf32, #tpc.dist<[b, s, 2, 12]>> -> tensor<?x2x?x12xf32, #tpc.dist<[b, 2, s, 12]>>
-  %3 = tpc.slice %2 dim 3 from "4" : tensor<?x2x?x12xf32, #tpc.dist<[b, 2, s, 12]>> -> tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>
+  %3 = tpc.slice %2 dim 3 from 4 : tensor<?x2x?x12xf32, #tpc.dist<[b, 2, s, 12]>> -> tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>
   return %3 : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>
 }
 
@@ -45,7 +45,7 @@ func.func @interleaved(%x: !x) -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> {
   %w = tpc.parameter @w : tensor<8x24xf32>
   %0 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
   %1 = tpc.reshape %0 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<?x?x2x3x4xf32, #tpc.dist<[b, s, 2, 3, 4]>>
-  %2 = tpc.slice %1 dim 3 from "2" : tensor<?x?x2x3x4xf32, #tpc.dist<[b, s, 2, 3, 4]>> -> tensor<?x?x2x1x4xf32, #tpc.dist<[b, s, 2, 1, 4]>>
+  %2 = tpc.slice %1 dim 3 from 2 : tensor<?x?x2x3x4xf32, #tpc.dist<[b, s, 2, 3, 4]>> -> tensor<?x?x2x1x4xf32, #tpc.dist<[b, s, 2, 1, 4]>>
   %3 = tpc.reshape %2 : tensor<?x?x2x1x4xf32, #tpc.dist<[b, s, 2, 1, 4]>> -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
   return %3 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
 }
@@ -65,9 +65,9 @@ func.func @multi_query(%x: !x) -> (tensor<?x?x6x3xf32, #tpc.dist<[b, s, 6, 3]>>,
   %b = tpc.parameter @b : tensor<24xf32>
   %0 = tpc.matmul %x, %w bias %b : !x, tensor<8x24xf32> bias tensor<24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
   %1 = tpc.reshape %0 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<?x?x8x3xf32, #tpc.dist<[b, s, 8, 3]>>
-  %q = tpc.slice %1 dim 2 from "0" : tensor<?x?x8x3xf32, #tpc.dist<[b, s, 8, 3]>> -> tensor<?x?x6x3xf32, #tpc.dist<[b, s, 6, 3]>>
+  %q = tpc.slice %1 dim 2 from 0 : tensor<?x?x8x3xf32, #tpc.dist<[b, s, 8, 3]>> -> tensor<?x?x6x3xf32, #tpc.dist<[b, s, 6, 3]>>
   %2 = tpc.transpose %1 [2, 0, 1, 3] : tensor<?x?x8x3xf32, #tpc.dist<[b, s, 8, 3]>> -> tensor<8x?x?x3xf32, #tpc.dist<[8, b, s, 3]>>
-  %k = tpc.slice %2 dim 0 from "6" : tensor<8x?x?x3xf32, #tpc.dist<[8, b, s, 3]>> -> tensor<1x?x?x3xf32, #tpc.dist<[1, b, s, 3]>>
+  %k = tpc.slice %2 dim 0 from 6 : tensor<8x?x?x3xf32, #tpc.dist<[8, b, s, 3]>> -> tensor<1x?x?x3xf32, #tpc.dist<[1, b, s, 3]>>
   return %q, %k : tensor<?x?x6x3xf32, #tpc.dist<[b, s, 6, 3]>>, tensor<1x?x?x3xf32, #tpc.dist<[1, b, s, 3]>>
 }
 
@@ -77,13 +77,13 @@ func.func @multi_query(%x: !x) -> (tensor<?x?x6x3xf32, #tpc.dist<[b, s, 6, 3]>>,
 // CHECK: tpc.parameter @w view <0 {{\[\[}}8 x 24], [8 x 1]]>
 // CHECK-COUNT-1: tpc.matmul
 // CHECK-NOT: tpc.matmul
-// CHECK: tpc.slice {{.*}} dim 3 from "2"
+// CHECK: tpc.slice {{.*}} dim 3 from 2
 func.func @halves(%x: !x) -> (tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>) {
   %w = tpc.parameter @w : tensor<8x24xf32>
   %0 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
-  %q = tpc.slice %0 dim 1 from "0" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
+  %q = tpc.slice %0 dim 1 from 0 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
   %1 = tpc.reshape %q : !x -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
-  %2 = tpc.slice %1 dim 3 from "2" : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> -> tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
+  %2 = tpc.slice %1 dim 3 from 2 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> -> tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
   return %1, %2 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>, tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
 }
 
@@ -97,7 +97,7 @@ func.func @constant_bias(%x: !x) -> tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
   %b = tpc.constant dense<[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]> : tensor<6xf32> : tensor<6xf32>
   %0 = tpc.matmul %x, %w bias %b : !x, tensor<8x6xf32> bias tensor<6xf32> -> tensor<?x6xf32, #tpc.dist<[b*s, 6]>>
   %1 = tpc.reshape %0 : tensor<?x6xf32, #tpc.dist<[b*s, 6]>> -> tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>>
-  %2 = tpc.slice %1 dim 3 from "1" : tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>> -> tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
+  %2 = tpc.slice %1 dim 3 from 1 : tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>> -> tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
   return %2 : tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
 }
 
@@ -109,10 +109,10 @@ func.func @constant_bias(%x: !x) -> tensor<?x?x2x2xf32, #tpc.dist<[b, s, 2, 2]>>
 func.func @slices_of_slices(%x: !x) -> (tensor<?x?x2x1xf32, #tpc.dist<[b, s, 2, 1]>>, tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>>) {
   %w = tpc.parameter @w : tensor<8x24xf32>
   %0 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
-  %q = tpc.slice %0 dim 1 from "0" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
+  %q = tpc.slice %0 dim 1 from 0 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
   %1 = tpc.reshape %q : !x -> tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>>
-  %2 = tpc.slice %1 dim 3 from "0" : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> -> tensor<?x?x2x1xf32, #tpc.dist<[b, s, 2, 1]>>
-  %3 = tpc.slice %1 dim 3 from "1" : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> -> tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>>
+  %2 = tpc.slice %1 dim 3 from 0 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> -> tensor<?x?x2x1xf32, #tpc.dist<[b, s, 2, 1]>>
+  %3 = tpc.slice %1 dim 3 from 1 : tensor<?x?x2x4xf32, #tpc.dist<[b, s, 2, 4]>> -> tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>>
   return %2, %3 : tensor<?x?x2x1xf32, #tpc.dist<[b, s, 2, 1]>>, tensor<?x?x2x3xf32, #tpc.dist<[b, s, 2, 3]>>
 }
 
@@ -133,7 +133,7 @@ func.func @clipped(%x: !x) -> tensor<?x?x2x4xf16, #tpc.dist<[b, s, 2, 4]>> {
   %1 = tpc.max %0, %low : tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, tensor<f32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
   %2 = tpc.min %1, %high : tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, tensor<1xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
   %3 = tpc.cast %2 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<?x24xf16, #tpc.dist<[b*s, 24]>>
-  %4 = tpc.slice %3 dim 1 from "8" : tensor<?x24xf16, #tpc.dist<[b*s, 24]>> -> tensor<?x8xf16, #tpc.dist<[b*s, 8]>>
+  %4 = tpc.slice %3 dim 1 from 8 : tensor<?x24xf16, #tpc.dist<[b*s, 24]>> -> tensor<?x8xf16, #tpc.dist<[b*s, 8]>>
   %5 = tpc.reshape %4 : tensor<?x8xf16, #tpc.dist<[b*s, 8]>> -> tensor<?x?x2x4xf16, #tpc.dist<[b, s, 2, 4]>>
   return %5 : tensor<?x?x2x4xf16, #tpc.dist<[b, s, 2, 4]>>
 }
@@ -148,10 +148,10 @@ func.func @mixed(%x: !x, %v: tensor<24xf32>) -> (!x, !x) {
   %w = tpc.parameter @w : tensor<8x24xf32>
   %0 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
   %1 = tpc.softmax %0 dim 1 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
-  %2 = tpc.slice %1 dim 1 from "8" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
+  %2 = tpc.slice %1 dim 1 from 8 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
   %3 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
   %4 = tpc.add %3, %v : tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, tensor<24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
-  %5 = tpc.slice %4 dim 1 from "8" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
+  %5 = tpc.slice %4 dim 1 from 8 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
   return %2, %5 : !x, !x
 }
 
@@ -161,7 +161,7 @@ func.func @mixed(%x: !x, %v: tensor<24xf32>) -> (!x, !x) {
 func.func @used_whole(%x: !x) -> (tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, !x) {
   %w = tpc.parameter @w : tensor<8x24xf32>
   %0 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
-  %1 = tpc.slice %0 dim 1 from "8" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
+  %1 = tpc.slice %0 dim 1 from 8 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
   return %0, %1 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>>, !x
 }
 
@@ -178,12 +178,12 @@ func.func @joined_again(%x: !x) -> (tensor<24x?xf32, #tpc.dist<[24, b*s]>>, tens
   %w = tpc.parameter @w : tensor<8x24xf32>
   %0 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
   %1 = tpc.transpose %0 [1, 0] : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<24x?xf32, #tpc.dist<[24, b*s]>>
-  %2 = tpc.slice %1 dim 0 from "6" : tensor<24x?xf32, #tpc.dist<[24, b*s]>> -> tensor<18x?xf32, #tpc.dist<[18, b*s]>>
-  %3 = tpc.slice %1 dim 0 from "0" : tensor<24x?xf32, #tpc.dist<[24, b*s]>> -> tensor<6x?xf32, #tpc.dist<[6, b*s]>>
+  %2 = tpc.slice %1 dim 0 from 6 : tensor<24x?xf32, #tpc.dist<[24, b*s]>> -> tensor<18x?xf32, #tpc.dist<[18, b*s]>>
+  %3 = tpc.slice %1 dim 0 from 0 : tensor<24x?xf32, #tpc.dist<[24, b*s]>> -> tensor<6x?xf32, #tpc.dist<[6, b*s]>>
   %4 = tpc.concat %2, %3 dim 0 : tensor<18x?xf32, #tpc.dist<[18, b*s]>>, tensor<6x?xf32, #tpc.dist<[6, b*s]>> -> tensor<24x?xf32, #tpc.dist<[24, b*s]>>
   %5 = tpc.matmul %x, %w : !x, tensor<8x24xf32> -> tensor<?x24xf32, #tpc.dist<[b*s, 24]>>
-  %6 = tpc.slice %5 dim 1 from "0" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<?x16xf32, #tpc.dist<[b*s, 16]>>
-  %7 = tpc.slice %5 dim 1 from "16" : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
+  %6 = tpc.slice %5 dim 1 from 0 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> tensor<?x16xf32, #tpc.dist<[b*s, 16]>>
+  %7 = tpc.slice %5 dim 1 from 16 : tensor<?x24xf32, #tpc.dist<[b*s, 24]>> -> !x
   %8 = tpc.concat %6, %7, %6 dim 1 : tensor<?x16xf32, #tpc.dist<[b*s, 16]>>, !x, tensor<?x16xf32, #tpc.dist<[b*s, 16]>> -> tensor<?x40xf32, #tpc.dist<[b*s, 40]>>
   return %4, %8 : tensor<24x?xf32, #tpc.dist<[24, b*s]>>, tensor<?x40xf32, #tpc.dist<[b*s, 40]>>
 }
@@ -194,8 +194,8 @@ func.func @joined_again(%x: !x) -> (tensor<24x?xf32, #tpc.dist<[24, b*s]>>, tens
 func.func @not_columns(%x: tensor<6x8xf32>, %y: tensor<8x4xf32>) -> (tensor<2x24xf32>, tensor<6x2xf32>) {
   %w = tpc.parameter @w : tensor<8x24xf32>
   %0 = tpc.matmul %x, %w : tensor<6x8xf32>, tensor<8x24xf32> -> tensor<6x24xf32>
-  %1 = tpc.slice %0 dim 0 from "4" : tensor<6x24xf32> -> tensor<2x24xf32>
+  %1 = tpc.slice %0 dim 0 from 4 : tensor<6x24xf32> -> tensor<2x24xf32>
   %2 = tpc.matmul %x, %y : tensor<6x8xf32>, tensor<8x4xf32> -> tensor<6x4xf32>
-  %3 = tpc.slice %2 dim 1 from "0" : tensor<6x4xf32> -> tensor<6x2xf32>
+  %3 = tpc.slice %2 dim 1 from 0 : tensor<6x4xf32> -> tensor<6x2xf32>
   return %1, %3 : tensor<2x24xf32>, tensor<6x2xf32>
 }

@@ -113,7 +113,7 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.
 // TACTICS-SAME: {axis = "tpx", kind = "collective_permute", size = "8", why = "shifts along what tpx splits"}
 // TACTICS-SAME: {axis = "tpy", kind = "collective_permute", size = "8", why = "shifts along what tpy splits"}
 // CHECK-LABEL: @main
-// CHECK: tpc.collective_permute {{.*}} over ["tpx", "tpy"] dim 1 from "3" every "8"
+// CHECK: tpc.collective_permute {{.*}} over ["tpx", "tpy"] dim 1 from 3 every 8
 tpc.weight @u in "w" at 0 : tensor<8x32xf32>
 tpc.weight @d in "w" at 0 : tensor<32x8xf32>
 func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.dist<[t, 8]>> {
@@ -123,7 +123,7 @@ func.func @main(%x: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> tensor<?x8xf32, #tpc.
   %a = tpc.gelu tanh %h : tensor<?x32xf32, #tpc.dist<[t, 32]>> -> tensor<?x32xf32, #tpc.dist<[t, 32]>>
   %y = tpc.matmul %a, %d : tensor<?x32xf32, #tpc.dist<[t, 32]>>, tensor<32x8xf32> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
   %n = tpc.tanh %y : tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
-  %r = tpc.roll %n dim 1 from "3" every "8" : tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
+  %r = tpc.roll %n dim 1 from 3 every 8 : tensor<?x8xf32, #tpc.dist<[t, 8]>> -> tensor<?x8xf32, #tpc.dist<[t, 8]>>
   return %r : tensor<?x8xf32, #tpc.dist<[t, 8]>>
 }
 

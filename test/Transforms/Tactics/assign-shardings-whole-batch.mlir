@@ -36,6 +36,6 @@ func.func @main(%x: tensor<?x40xf32, #tpc.dist<[b, 40]>>, %m: tensor<30x?xf32, #
   %1 = tpc.transpose %0 [1, 0] : tensor<?x30xf32, #tpc.dist<[b, 30]>> -> tensor<30x?xf32, #tpc.dist<[30, b]>>
   %2 = tpc.mul %1, %m : tensor<30x?xf32, #tpc.dist<[30, b]>>, tensor<30x?xf32, #tpc.dist<[30, b]>> -> tensor<30x?xf32, #tpc.dist<[30, b]>>
   %3 = tpc.mul %2, %n : tensor<30x?xf32, #tpc.dist<[30, b]>>, tensor<30x?xf32, #tpc.dist<[30, b]>> -> tensor<30x?xf32, #tpc.dist<[30, b]>>
-  %4 = tpc.slice %3 dim 0 from "10" step 3 : tensor<30x?xf32, #tpc.dist<[30, b]>> -> tensor<2x?xf32, #tpc.dist<[2, b]>>
+  %4 = tpc.slice %3 dim 0 from 10 step 3 : tensor<30x?xf32, #tpc.dist<[30, b]>> -> tensor<2x?xf32, #tpc.dist<[2, b]>>
   return %4 : tensor<2x?xf32, #tpc.dist<[2, b]>>
 }

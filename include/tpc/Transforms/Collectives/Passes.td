@@ -91,8 +91,8 @@ def CoalesceCollectives : Pass<"tpc-coalesce-collectives", "::mlir::ModuleOp"> {
     ```mlir
     %j = tpc.concat %a, %b dim 0 : (10) sum{tp}
     %r = tpc.all_reduce %j over ["tp"] : (10) sum{tp} -> (10)
-    %1 = tpc.slice %r dim 0 from "0" : (8)
-    %2 = tpc.slice %r dim 0 from "8" : (2)
+    %1 = tpc.slice %r dim 0 from 0 : (8)
+    %2 = tpc.slice %r dim 0 from 8 : (2)
     ```
     Errors: the module has no grid.
   }];

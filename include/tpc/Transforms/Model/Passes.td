@@ -87,13 +87,13 @@ def RaiseRolls : Pass<"tpc-raise-rolls", "func::FuncOp"> {
     empty is what is left, and goes as well.
 
     ```mlir
-    %a = tpc.slice %x dim 1 from "2"     // all from 2 on
-    %b = tpc.slice %x dim 1 from "0"     // the first two
+    %a = tpc.slice %x dim 1 from 2     // all from 2 on
+    %b = tpc.slice %x dim 1 from 0     // the first two
     %r = tpc.concat %a, %b dim 1
     ```
     becomes
     ```mlir
-    %r = tpc.roll %x dim 1 from "2" every "sequence"
+    %r = tpc.roll %x dim 1 from 2 every sequence
     ```
   }];
 }
@@ -108,7 +108,7 @@ def SplitFusedProjections : Pass<"tpc-split-fused-projections", "func::FuncOp"> 
 
     ```mlir
     %p = tpc.matmul %x, %w : tensor<8x64xf32>, tensor<64x192xf32> -> tensor<8x192xf32>
-    %k = tpc.slice %p dim 1 from "64" : tensor<8x192xf32> -> tensor<8x64xf32>
+    %k = tpc.slice %p dim 1 from 64 : tensor<8x192xf32> -> tensor<8x64xf32>
     ```
     becomes
     ```mlir
