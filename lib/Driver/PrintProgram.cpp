@@ -2,7 +2,9 @@
 
 #include "PrintProgram.h"
 
+#include "tpc/Buffer/Buffer.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Kernel/Kernel.h"
 
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -112,6 +114,9 @@ private:
   /// Parts of the name of what a value is; none: it is computed.
   SmallVector<StringRef> getParts(Value v);
   SmallVector<StringRef> getParts(BlockArgument argument);
+  SmallVector<StringRef> getParts(StringRef weight, ViewAttr view);
+  /// Of an argument of a function of tensors, by the function's name.
+  SmallVector<StringRef> getParts(StringRef function, unsigned argument);
   /// What of several repetitions' names is said in the function of one.
   static SmallVector<StringRef> getCommon(ArrayRef<SmallVector<StringRef>> names);
   /// The operands that calls give for it.
@@ -170,8 +175,26 @@ SmallVector<StringRef> ValueNames::getCommon(ArrayRef<SmallVector<StringRef>> na
   return name.empty() ? SmallVector<StringRef>() : SmallVector<StringRef>{name};
 }
 
+SmallVector<StringRef> ValueNames::getParts(StringRef name, unsigned argument) {
+  auto function = symbols.lookup<FunctionOpInterface>(name);
+  if (!function || function.isExternal() || argument >= function.getNumArguments())
+    return {};
+  return getParts(Value(function.getArgument(argument)));
+}
+
 SmallVector<StringRef> ValueNames::getParts(BlockArgument argument) {
   Operation *parent = argument.getOwner()->getParentOp();
+  // What is lowered has the names of the tensors that it stands for.
+  if (auto kernel = dyn_cast<kernel::FuncOp>(parent))
+    return getParts(kernel.getSymName(), argument.getArgNumber());
+  if (auto lowered = dyn_cast<buffer::FuncOp>(parent)) {
+    if (argument.getArgNumber() >= lowered.getArgs().size())
+      return {};
+    auto attr = cast<buffer::ArgumentAttr>(lowered.getArgs()[argument.getArgNumber()]);
+    if (buffer::LoadAttr load = attr.getLoad())
+      return getParts(load.getWeight().getValue(), load.getView());
+    return getParts(lowered.getOf(), attr.getArgument().getInt());
+  }
   if (auto pipeline = dyn_cast<PipelineOp>(parent))
     return split(getText(cast<DictionaryAttr>(pipeline.getInputAttrs()[argument.getArgNumber()]),
                          kNameAttr));
@@ -200,13 +223,24 @@ SmallVector<StringRef> ValueNames::getParts(Value v) {
   known[v]; // calls in a circle have no names
   SmallVector<StringRef> parts;
   if (auto parameter = v.getDefiningOp<ParameterOp>()) {
-    parts = split(parameter.getWeight());
-    // A part of a weight is known by where it begins.
-    if (ViewAttr view = parameter.getViewAttr(); view && view.getOffset() != 0)
-      parts.push_back(texts.save("at" + Twine(view.getOffset())));
-  } else if (auto argument = dyn_cast<BlockArgument>(v))
+    parts = getParts(parameter.getWeight(), parameter.getViewAttr());
+  } else if (auto index = v.getDefiningOp<buffer::ParameterOp>()) {
+    if (auto entry = symbols.lookup<buffer::EntryOp>(index.getEntry()))
+      parts = getParts(entry.getLoad().getWeight().getValue(), entry.getLoad().getView());
+  } else if (auto dense = v.getDefiningOp<buffer::DenseOp>()) {
+    parts = getParts(dense.getIndex());
+  } else if (auto argument = dyn_cast<BlockArgument>(v)) {
     parts = getParts(argument);
+  }
   return known[v] = parts;
+}
+
+SmallVector<StringRef> ValueNames::getParts(StringRef weight, ViewAttr view) {
+  SmallVector<StringRef> parts = split(weight);
+  // A part of a weight is known by where it begins.
+  if (view && view.getOffset() != 0)
+    parts.push_back(texts.save("at" + Twine(view.getOffset())));
+  return parts;
 }
 
 /// From the layer's number on: `model.transformer.h.0.attn.c_proj.weight` is `h.0.attn.…`.
@@ -239,7 +273,9 @@ void ValueNames::assign() {
     return name.empty() ? unknown : NameLoc::get(StringAttr::get(context, name));
   };
   module.walk([&](Operation *op) {
-    op->setLoc(isa<ParameterOp>(op) ? toLocation(op->getResult(0)) : unknown);
+    op->setLoc(isa<ParameterOp, buffer::ParameterOp, buffer::DenseOp>(op)
+                   ? toLocation(op->getResult(0))
+                   : unknown);
     for (Region &region : op->getRegions())
       for (Block &block : region)
         for (BlockArgument argument : block.getArguments())

@@ -22,8 +22,9 @@ inline constexpr unsigned kLineWidth = 120;
 
 void printProgram(mlir::ModuleOp module, llvm::raw_ostream &os);
 
-/// Breaks the lines of an MLIR program that are longer than `width` at spaces: in the second half of
-/// the line if there is one, as far out of brackets as can be, and there behind commas and before
+/// Breaks the lines of an MLIR program that are longer than `width` at spaces: in the second half
+/// of the line if there is one, as far out of brackets as can be, and there behind commas and
+/// before
 /// `:` and `->` if possible. Strings stay whole.
 void breakLines(llvm::StringRef text, unsigned width, llvm::raw_ostream &os);
 
