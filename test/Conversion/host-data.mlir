@@ -1,0 +1,92 @@
+// RUN: tpc-opt %s --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program --canonicalize --cse | FileCheck %s
+
+// Data of programs, transfers between stages, and lists that the runtime reads: see tpc/runtime.h.
+!a = tensor<6x12xf32, #tpc.dist<[12{tp}, 12], local>>
+!b = tensor<12x4xf32, #tpc.dist<[12, 12{dp}], local>>
+!k = tensor<4x3xf32>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 3, pp = 2, mb = 1>} {
+
+// Two dimensions; of each how many factors it has but for one, and lists of places in the grid's order, each ended by -1: before and
+// after, of the factor and of the product.
+// CHECK-LABEL: llvm.func internal @exchange(
+// CHECK-DAG: %[[C2:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i32)
+// CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-DAG: %[[END:.*]] = llvm.mlir.constant(-1 : i32)
+// CHECK-DAG: %[[N:.*]] = llvm.mlir.constant(12 : i64)
+// CHECK: %[[LIST:.*]] = llvm.alloca %{{.*}} x i32
+// CHECK: llvm.store %[[C2]], %[[LIST]]
+// CHECK: llvm.store %[[C1]],
+// CHECK: llvm.store %[[C0]],
+// CHECK: llvm.store %[[END]],
+// CHECK: llvm.store %[[END]],
+// CHECK: llvm.store %[[END]],
+// CHECK: llvm.store %[[END]],
+// CHECK: llvm.store %[[C1]],
+// CHECK: llvm.store %[[END]],
+// CHECK: llvm.store %[[C1]],
+// CHECK: llvm.store %[[END]],
+// CHECK: llvm.store %[[END]],
+// CHECK: llvm.store %[[END]],
+// CHECK: llvm.store %[[N]], %[[SIZES:.*]] : i64
+// CHECK: llvm.store %[[N]],
+// CHECK: llvm.call @tpc_exchange(%arg0, %[[LIST]], %[[C0]], %arg2, %arg3, %[[SIZES]])
+func.func private @exchange(%x: !a) -> !b {
+  %0 = tpc.exchange %x over ["tp", "dp"] : !a -> !b
+  return %0 : !b
+}
+
+// Constants that kernels read. Booleans and unsigned numbers are bytes; what is there twice is there once.
+func.func private @constants(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<2xui8>, tensor<2xui8>) {
+  %b = tpc.constant dense<[true, false, true]> : tensor<3xi1> : tensor<3xi1>
+  %u = tpc.constant dense<[1, 255]> : tensor<2xui8> : tensor<2xui8>
+  %v = tpc.constant dense<[1, 255]> : tensor<2xui8> : tensor<2xui8>
+  %z = tpc.constant dense<[0.5, 1.5, 2.5]> : tensor<3xf32> : tensor<3xf32>
+  %0 = tpc.select %b, %x, %z : tensor<3xi1>, tensor<3xf32>, tensor<3xf32> -> tensor<3xf32>
+  return %0, %u, %v : tensor<3xf32>, tensor<2xui8>, tensor<2xui8>
+}
+
+// A transfer names the axis of stages, the third, and the other stage; the place that it comes to is of the round's frame.
+// CHECK-LABEL: llvm.func internal @tpc_stage_0(
+// CHECK-DAG: %[[PP:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK-DAG: %[[F32:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-DAG: %[[COUNT:.*]] = llvm.mlir.constant(12 : i64)
+// CHECK-DAG: %[[ONE:.*]] = llvm.mlir.constant(1 : i64)
+// CHECK: %[[X:.*]] = llvm.call @tpc_input(%arg0, %[[F32]])
+// CHECK: llvm.call @tpc_send(%arg0, %[[PP]], %[[F32]], %[[X]], %[[COUNT]], %[[ONE]])
+// CHECK-LABEL: llvm.func internal @tpc_stage_1(
+// CHECK-DAG: %[[ZERO:.*]] = llvm.mlir.constant(0 : i64)
+// CHECK-DAG: %[[FOUR:.*]] = llvm.mlir.constant(4 : i64)
+// CHECK-DAG: %[[STEP:.*]] = llvm.mlir.constant(2 : i64)
+// CHECK-DAG: %[[RANK:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK-DAG: %[[F32:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK: %[[FRAME:.*]] = llvm.call @tpc_frame_push(
+// CHECK: llvm.call @tpc_recv(%arg0, %[[RANK]], %[[F32]], %[[FRAME]], %{{.*}}, %[[ZERO]])
+// Only the first of those that have the same delivers: each second row of four from the first one on, along dimension 0.
+// CHECK: llvm.icmp "eq"
+// CHECK: llvm.and
+// CHECK: llvm.cond_br
+// CHECK: %[[OFFSET:.*]] = llvm.getelementptr %[[BOX:.*]][16]
+// CHECK: %[[SIZE:.*]] = llvm.getelementptr %[[BOX]][32]
+// CHECK: llvm.call @tpc_output_every(%arg0, %[[F32]], %[[FRAME]], %[[RANK]], %[[BOX]], %[[OFFSET]], %[[SIZE]], %[[F32]], %[[FOUR]], %[[ZERO]], %[[STEP]])
+
+// CHECK: llvm.mlir.global internal constant @tpc_constant_0(dense<[1, 0, 1]> : tensor<3xi8>) {{.*}}alignment = 64
+// CHECK: llvm.mlir.global internal constant @tpc_constant_1(dense<[5.000000e-01, 1.500000e+00, 2.500000e+00]> : tensor<3xf32>)
+// CHECK: llvm.mlir.global internal constant @tpc_constant_2(dense<[1, -1]> : tensor<2xi8>)
+// CHECK-NOT: @tpc_constant_3
+tpc.pipeline @main(%x: !k, %a: !a, %t: tensor<3xf32>) inputs [{}, {}, {}] outputs [{name = "y", type = tensor<2x3xf32>, tpc.copies = array<i64: 0, 2>}] {
+  tpc.stage 0 {
+    tpc.micro_batches {
+      tpc.send %x to 1 : !k
+      func.call @exchange(%a) : (!a) -> !b
+      func.call @constants(%t) : (tensor<3xf32>) -> (tensor<3xf32>, tensor<2xui8>, tensor<2xui8>)
+    }
+  }
+  tpc.stage 1 {
+    tpc.micro_batches {
+      %0 = tpc.recv from 0 : !k
+      tpc.output 0, %0 : !k
+    }
+  }
+}
+}
