@@ -6,6 +6,7 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <random>
 
 using namespace tpc::rt;
 
@@ -228,6 +229,25 @@ TEST_P(DeviceTest, TransportsSeeWhatWorkHasDoneAndWorkWhatTheyHave) {
   EXPECT_EQ(valuesOf(a, 3), (std::vector<float>{4, 8, 20}));
 }
 
+TEST_P(DeviceTest, CopiesThatMeetAreDoneInOrder) {
+  constexpr int64_t size = 257;
+  std::vector<float> expected = numbers(size, 5);
+  float *data = tensor(expected);
+  std::mt19937 random(7);
+  device->beginStep({0, 0});
+  for (int i = 0; i < 400; ++i) {
+    auto from = static_cast<int64_t>(random() % size), to = static_cast<int64_t>(random() % size);
+    int64_t count = std::min<int64_t>(
+        {static_cast<int64_t>(random() % 40), std::abs(to - from), size - from, size - to});
+    if (count == 0)
+      continue;
+    device->copy(data + to, data + from, count * static_cast<int64_t>(sizeof(float)));
+    std::copy_n(expected.begin() + from, count, expected.begin() + to);
+  }
+  device->endStep();
+  EXPECT_EQ(valuesOf(data, size), expected);
+}
+
 TEST_P(DeviceTest, ProductsAreSums) {
   for (auto [m, k, n] :
        {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 40}, {20, 0, 9}, {13, 64, 100}, {150, 70, 400}})
@@ -330,6 +350,28 @@ const DeviceKind &oneDnnDevices() {
 }
 INSTANTIATE_TEST_SUITE_P(OneDnn, DeviceTest, testing::Values(&oneDnnDevices));
 INSTANTIATE_TEST_SUITE_P(Late, DeviceTest, testing::Values(&conformance::lateDevices));
+
+// What the others rely on: work is done in another order where it may be, and where only that.
+TEST(LateDevice, WhatIsIndependentIsDoneInAnyOrder) {
+  chooseDevices(conformance::lateDevices());
+  {
+    auto world = World::threads(Grid({{"tp", 1}}), 1);
+    Device &device = *world->local(0).device;
+    DeviceMemory memory(device, 4096);
+    auto *data = static_cast<float *>(memory.data());
+    auto copies = [&](int64_t stride) {
+      int64_t before = conformance::countOvertakings();
+      device.beginStep({0});
+      for (int64_t i = 0; i < 12; ++i)
+        device.copy(data + (i + 1) * 16, data + i * stride, 64);
+      device.endStep();
+      return conformance::countOvertakings() - before;
+    };
+    EXPECT_GT(copies(0), 0);
+    EXPECT_EQ(copies(16), 0); // each reads what the one before it writes
+  }
+  chooseDevices(cpuDevices());
+}
 
 // What the others rely on: host code that touches a tensor is found out.
 TEST(LateDeviceDeathTest, TensorsAreNotTheHosts) {

@@ -3,6 +3,7 @@
 #include "LateDevice.h"
 #include "core/Context.h"
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -27,6 +28,61 @@ struct Pages {
     mprotect(begin, size, accessible ? PROT_READ | PROT_WRITE : PROT_NONE);
   }
 };
+
+/// Bytes that work reads or writes.
+struct Access {
+  const void *begin;
+  int64_t bytes;
+  bool writes;
+
+  bool meets(const Access &other) const {
+    auto *first = static_cast<const char *>(begin),
+         *second = static_cast<const char *>(other.begin);
+    return (writes || other.writes) && first < second + other.bytes && second < first + bytes;
+  }
+};
+using Accesses = std::vector<Access>;
+
+constexpr int64_t f32 = sizeof(float);
+
+// Whatever is added to what a call says may reach more.
+static_assert(sizeof(Product) == 56 && sizeof(BatchProduct) == 72 &&
+              sizeof(tpc_attention_args) == 208);
+
+Accesses accessesOf(const Product &p, const void *table) {
+  int64_t k = p.matrix->k, n = p.matrix->n;
+  return {{p.x, p.m * k * f32, false},
+          {p.bias, p.bias ? n * f32 : 0, false},
+          {p.residual, p.residual ? p.m * n * f32 : 0, false},
+          {table, table ? k * n * f32 : 0, false},
+          {p.out, p.m * n * f32, true}};
+}
+
+Accesses accessesOf(const BatchProduct &p) {
+  return {{p.a, ((p.batch - 1) * p.aStride + p.m * p.k) * f32, false},
+          {p.b, ((p.batch - 1) * p.bStride + p.k * p.n) * f32, false},
+          {p.out, p.batch * p.m * p.n * f32, true}};
+}
+
+Accesses accessesOf(const tpc_attention_args &a) {
+  auto rows = [&](const void *begin, int64_t count, int64_t stride, int64_t last, bool writes) {
+    return Access{begin, count > 0 ? ((count - 1) * stride + last) * f32 : 0, writes};
+  };
+  auto scores = [&](const void *begin, int64_t batchStride, int64_t headStride, int64_t element) {
+    int64_t all = (a.batch - 1) * batchStride + (a.heads_q - 1) * headStride + a.seq_q * a.seq_k;
+    return Access{begin, begin ? all * element : 0, false};
+  };
+  int64_t queries = a.batch * a.seq_q, keys = a.batch * a.seq_k;
+  return {rows(a.q, queries, a.q_row_stride, a.heads_q * a.head_size, false),
+          rows(a.k, keys, a.k_row_stride, a.heads_kv * a.head_size, false),
+          rows(a.v, keys, a.v_row_stride, a.heads_kv * a.value_size, false),
+          rows(a.out, queries, a.out_row_stride, a.heads_q * a.value_size, true),
+          {a.key_mask, a.key_mask ? keys : 0, false},
+          scores(a.mask, a.mask_batch_stride, a.mask_head_stride, 1),
+          scores(a.bias, a.bias_batch_stride, a.bias_head_stride, f32)};
+}
+
+std::atomic<int64_t> overtakings{0};
 
 class LateDevice : public Device {
 public:
@@ -54,20 +110,20 @@ public:
     return begin;
   }
   void release(void *begin) override {
-    later([this, begin] {
+    later({wholeOf(begin)}, [this, begin] {
       auto it = memory.find(begin);
       munmap(begin, it->second.size + Pages::page());
       memory.erase(it);
     });
   }
   void discard(void *begin, int64_t bytes) override {
-    later([=] { std::memset(begin, poison, static_cast<size_t>(bytes)); });
+    later({{begin, bytes, true}}, [=] { std::memset(begin, poison, static_cast<size_t>(bytes)); });
   }
   const void *share(const void *host, int64_t bytes) override {
     void *own = allocate(bytes);
     if (!own)
       throw std::bad_alloc();
-    later([=] {
+    later({{own, bytes, true}}, [=] {
       if (bytes > 0)
         std::memcpy(own, host, static_cast<size_t>(bytes));
     });
@@ -84,7 +140,8 @@ public:
     return staging->data();
   }
   void endWrite() override {
-    later([to = writeTo, from = std::move(staging)] {
+    auto bytes = static_cast<int64_t>(staging->size());
+    later({{writeTo, bytes, true}}, [to = writeTo, from = std::move(staging)] {
       if (!from->empty())
         std::memcpy(to, from->data(), from->size());
     });
@@ -120,39 +177,48 @@ public:
     inner->setRows(matrix, row0, row1, rows);
   }
   std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n) override {
-    return inner->transposeOf(rows, k, n);
+    std::shared_ptr<Matrix> matrix = inner->transposeOf(rows, k, n);
+    tables[matrix.get()] = rows;
+    return matrix;
   }
 
   void beginStep(const std::vector<int64_t> &values) override {
-    later([this, values] {
+    later({{&env, 1, true}, {&status, 1, true}}, [this, values] {
       env = values;
       status = {};
       inner->beginStep(values);
     });
   }
   void setEnv(int32_t place, int64_t value) override {
-    later([=, this] {
+    later({{&env, 1, true}}, [=, this] {
       env[place] = value;
       inner->setEnv(place, value);
     });
   }
   void copy(void *to, const void *from, int64_t bytes) override {
-    later([=, this] { inner->copy(to, from, bytes); });
+    later({{to, bytes, true}, {from, bytes, false}}, [=, this] { inner->copy(to, from, bytes); });
   }
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
               int64_t) override {
-    later([=, this, list = std::vector<void *>(operands, operands + count)] {
+    // How much of it a kernel reads or writes is not said: all of the piece that an operand is in.
+    // What they have met counts in their order.
+    Accesses accesses{{&env, 1, false}, {&status, 1, true}};
+    for (int32_t i = 0; i < count; ++i)
+      accesses.push_back(wholeOf(operands[i]));
+    later(std::move(accesses), [=, this, list = std::vector<void *>(operands, operands + count)] {
       runKernel(kernel, list.data(), rows);
     });
   }
   void product(const Product &product) override {
-    later([=, this] { inner->product(product); });
+    auto table = tables.find(product.matrix);
+    later(accessesOf(product, table == tables.end() ? nullptr : table->second),
+          [=, this] { inner->product(product); });
   }
   void batchProduct(const BatchProduct &product) override {
-    later([=, this] { inner->batchProduct(product); });
+    later(accessesOf(product), [=, this] { inner->batchProduct(product); });
   }
   void attention(const tpc_attention_args &args) override {
-    later([=, this] { inner->attention(args); });
+    later(accessesOf(args), [=, this] { inner->attention(args); });
   }
   tpc_status endStep() override {
     run();
@@ -172,8 +238,30 @@ private:
     return (text ? std::strtoull(text, nullptr, 10) : 1) * 1000003 + ctx.rank;
   }
 
-  void later(std::function<void()> work) {
-    queue.push_back(std::move(work));
+  struct Work {
+    std::function<void()> run;
+    Accesses accesses;
+
+    bool meets(const Work &other) const {
+      for (const Access &mine : accesses)
+        for (const Access &theirs : other.accesses)
+          if (mine.meets(theirs))
+            return true;
+      return false;
+    }
+  };
+
+  /// The piece of memory that an address is in.
+  Access wholeOf(const void *address) const {
+    auto piece = memory.upper_bound(const_cast<void *>(address));
+    if (piece == memory.begin())
+      return {address, 0, true};
+    --piece;
+    return {piece->first, static_cast<int64_t>(piece->second.size), true};
+  }
+
+  void later(Accesses accesses, std::function<void()> work) {
+    queue.push_back({std::move(work), std::move(accesses)});
     // Now and then the device gets further by itself.
     if (random() % 16 == 0)
       run(random() % queue.size() + 1);
@@ -184,9 +272,17 @@ private:
       return;
     Accessible scope(*this);
     for (; count > 0; --count) {
-      std::function<void()> work = std::move(queue.front());
-      queue.pop_front();
-      work();
+      // Any that needs nothing of those before it. It is enough to look at some.
+      std::vector<size_t> ready;
+      for (size_t i = 0; i < std::min<size_t>(queue.size(), 24); ++i)
+        if (std::none_of(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(i),
+                         [&](const Work &before) { return before.meets(queue[i]); }))
+          ready.push_back(i);
+      size_t next = ready[random() % ready.size()];
+      overtakings += next > 0;
+      Work work = std::move(queue[next]);
+      queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(next));
+      work.run();
     }
   }
 
@@ -217,7 +313,8 @@ private:
   std::mt19937_64 random;
   std::map<void *, Pages> memory;
   int accessible = 0;
-  std::deque<std::function<void()>> queue;
+  std::deque<Work> queue;
+  std::map<const Matrix *, const void *> tables; ///< of transposes
   void *writeTo = nullptr;
   std::shared_ptr<std::vector<std::byte>> staging;
   const tpc_program *codeOf = nullptr;
@@ -240,6 +337,8 @@ public:
 };
 
 } // namespace
+
+int64_t countOvertakings() { return overtakings; }
 
 const DeviceKind &lateDevices() {
   static const LateDevices devices;

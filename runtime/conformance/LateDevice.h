@@ -2,7 +2,9 @@
 //
 // For tests. Processors, but as unkind as Device.h allows:
 //
-// * work is put off until somebody has to see what it does, or by chance before;
+// * work is put off until somebody has to see what it does, or by chance before, and is then done
+//   in any order in which nothing is done before what it needs, or before what still needs what it
+//   overwrites;
 // * rows of a launch run in pieces of any size, in any order, and some beyond the last;
 // * memory is not accessible but while work is done, so that host code that reads or writes a
 // tensor
@@ -23,6 +25,9 @@
 namespace tpc::rt::conformance {
 
 const DeviceKind &lateDevices();
+
+/// How often work of this process was done before some that had been called for earlier.
+int64_t countOvertakings();
 
 } // namespace tpc::rt::conformance
 

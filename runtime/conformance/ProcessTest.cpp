@@ -103,7 +103,7 @@ Ending tcp(int ranks, const std::string &what, const std::string &style = "torch
 
 constexpr bool addressesAreLimited =
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
     false; // the sanitizer reserves terabytes
 #else
     true;

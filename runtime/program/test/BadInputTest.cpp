@@ -170,7 +170,7 @@ TEST_F(BadInputTest, MemoryThatIsNotThere) {
                  environment, directory / "command"),
       {"out of memory: could not get 6400000000000000 bytes"});
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
   GTEST_SKIP() << "sanitizers: they need more addresses than the limit";
 #endif
 #endif
@@ -186,7 +186,7 @@ TEST_F(BadInputTest, MemoryThatIsNotThere) {
 
 TEST_F(BadInputTest, ThreadsThatCannotBeStarted) {
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
   GTEST_SKIP() << "sanitizers: they need more addresses than the limit";
 #endif
 #endif

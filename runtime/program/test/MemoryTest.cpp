@@ -74,7 +74,7 @@ std::string manifestOf(const std::string &path, int tp, int64_t &fileBytes) {
 
 TEST(Memory, IsThatOfTheWeights) {
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
   GTEST_SKIP() << "sanitizers: they keep freed memory";
 #endif
 #endif
