@@ -25,11 +25,11 @@ def test_lines_fit_a_screen(tmp_path, model, grid, level):
              "-o", texts[name]]).check()
     readable = texts["readable"].read_text()
     assert max(map(len, texts["plain"].read_text().splitlines())) > WIDTH
-    # A text of the file, a reason, is not broken; no line of a function has one.
+    # A long text, such as a reason, is not broken, and stands alone in its line.
     functions = re.findall(r"^  (?:func\.func|tpc\.pipeline|module|tpc_buffer\.func) .*?^  }$", readable, re.M | re.S)
-    assert len(functions) > 1
+    assert functions
     for function in functions:
-        assert not [line for line in function.splitlines() if len(line) > WIDTH]
+        assert not [line for line in function.splitlines() if len(line) > WIDTH and not re.fullmatch(r'\s*"[^"]*"\W*', line)]
     again = {name: run([tool("tpc-opt"), path]).check().stdout for name, path in texts.items()}
     assert again["readable"] == again["plain"] == texts["plain"].read_text() + "\n"
 
