@@ -66,6 +66,9 @@ void WidenProducts::widen(Operation *op, const ParameterTable &parameters) {
 }
 
 void WidenProducts::runOnOperation() {
+  // The first pass that asks for the target.
+  if (failed(TargetTraits::verify(getOperation())))
+    return signalPassFailure();
   ParameterTable parameters(getOperation());
   SmallVector<Operation *> ops;
   getOperation().walk([&](Operation *op) {

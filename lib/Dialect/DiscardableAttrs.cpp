@@ -226,6 +226,7 @@ static const Entry table[] = {
      }},
     {kHeldStagesAttr, OnModule, "a list of {node = \"name\", stage = index}", areStages},
     {kLinksAttr, OnModule, "", nullptr, checkLinks},
+    {kTargetAttr, OnModule, "the name of a target", is<StringAttr>},
 
     // Tactics, on the way to the sharded program.
     {kSplitAttr, OnInput | OnValue, "a list of #tpc.dim", isListOfDims},

@@ -209,8 +209,11 @@ mlir::LogicalResult Compilation::read(OnStep onStep) {
         << "is at level " << emitName(first)
         << ", and that it computes what some model does is not proved: name the model with "
            "--reference; the executable will say so";
+  if (!options.target.empty())
+    module->getOperation()->setAttr(mlir::tpc::kTargetAttr,
+                                    mlir::StringAttr::get(&context, options.target));
   reached = first;
-  return mlir::success();
+  return mlir::tpc::TargetTraits::verify(*module);
 }
 
 mlir::LogicalResult Compilation::verify(Emit level, bool last, OnStep onStep) {
@@ -287,6 +290,11 @@ llvm::Expected<std::string> Compilation::makeLLVM(OnStep onStep) {
 llvm::Expected<llvm::SmallVector<char>> Compilation::makeObject(OnStep onStep) {
   onStep("optimizing and generating code");
   return mlir::tpc::emitObject(*module, options.lowering);
+}
+
+llvm::Expected<mlir::tpc::KernelCode> Compilation::makeKernels(OnStep onStep) {
+  mlir::tpc::KernelCodeOptions code{options.architectures, options.lowering.optLevel, onStep};
+  return mlir::tpc::TargetTraits::get(*module).emitKernels(*module, code);
 }
 
 llvm::Error Compilation::makeExecutable(llvm::StringRef path, OnStep onStep) {

@@ -8,6 +8,7 @@
 #define TPC_LIB_DRIVER_COMPILE_H
 
 #include "tpc/Conversion/Lower.h"
+#include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Support/ShardSpec.h"
 #include "tpc/Verify/Verify.h"
 
@@ -39,6 +40,8 @@ struct CompileOptions {
   std::string reference = {};   // a model to be proved against; empty: what is read, if it is one
   std::string annotations = {}; // a file of annotations; empty: none
   std::string deviceConfiguration = {}; // of the file; empty: the one that fits, if any
+  std::string target = {};        // that kernels are built for; empty: the program's, or the default
+  std::string architectures = {}; // of the target; empty: its own choice
   /// Sees the imported program with its annotations, before anything is recognized.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};
 };
@@ -72,6 +75,8 @@ public:
   /// What is made of a program that is at Llvm. An executable is complete, or not there.
   llvm::Expected<std::string> makeLLVM(OnStep onStep);
   llvm::Expected<llvm::SmallVector<char>> makeObject(OnStep onStep);
+  /// Of a program that is at Kernels or Buffers, where the target has kernels of its own.
+  llvm::Expected<mlir::tpc::KernelCode> makeKernels(OnStep onStep);
   llvm::Error makeExecutable(llvm::StringRef path, OnStep onStep);
 
   const CompileOptions &getOptions() const { return options; }

@@ -2,6 +2,7 @@
 
 #include "tpc/Driver/PassPipelines.h"
 #include "tpc/Conversion/Cpu/Passes.h"
+#include "tpc/Conversion/Device/Passes.h"
 #include "tpc/Conversion/Kernels/Passes.h"
 #include "tpc/Conversion/Passes.h"
 #include "tpc/Transforms/Annotations/Passes.h"

@@ -8,6 +8,9 @@
 #include "tpc/Buffer/Buffer.h"
 #include "tpc/Conversion/Cpu/Passes.h"
 #include "tpc/Conversion/Cpu/Target.h"
+#include "tpc/Conversion/Cuda/Cuda.h"
+#include "tpc/Conversion/Cuda/Passes.h"
+#include "tpc/Conversion/Device/Passes.h"
 #include "tpc/Conversion/Kernels/Passes.h"
 #include "tpc/Conversion/Lower.h"
 #include "tpc/Conversion/Passes.h"
@@ -29,6 +32,11 @@
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 
+void tpc::registerTargets() {
+  mlir::tpc::registerCpuTarget();
+  mlir::tpc::cuda::registerCudaTarget();
+}
+
 void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
@@ -39,7 +47,7 @@ void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   mlir::tpc::registerVerification(registry);
   mlir::tpc::registerBufferVerification(registry);
   mlir::tpc::registerLoweredRuns(registry);
-  mlir::tpc::registerCpuTarget();
+  registerTargets();
   mlir::tpc::registerLowering(registry);
 }
 
@@ -54,7 +62,9 @@ void tpc::registerAllPasses() {
   mlir::tpc::registerVerifyPasses();
   mlir::tpc::registerConversionPasses();
   mlir::tpc::registerKernelsPasses();
+  mlir::tpc::registerDevicePasses();
   mlir::tpc::registerCpuPasses();
+  mlir::tpc::registerCudaPasses();
   mlir::tpc::registerDriverPasses();
   registerPassPipelines();
   registerMegatronShardPassPipeline();

@@ -14,6 +14,7 @@
 #include "LinksFile.h"
 #include "tpc/Analysis/Report.h"
 #include "tpc/Dialect/Tpc.h"
+#include "tpc/Driver/Register.h"
 #include "tpc/Driver/ShapeSpec.h"
 #include "tpc/Verify/Certificate.h"
 #include "tpc/printable.h"
@@ -52,8 +53,12 @@ private:
   /// Once the model is known: are all its sizes bound that --report needs, and would an output
   /// overwrite one of its files?
   Error checkModel(mlir::ModuleOp module);
+  /// Can the target do what is asked for?
+  Error checkTarget(const mlir::tpc::TargetTraits &target);
   Error checkLevel(Emit first);
-  mlir::LogicalResult writeReport(mlir::ModuleOp module);
+  mlir::LogicalResult writeReport(Compilation &compilation);
+  /// Where the target has kernels of its own, and they are asked for.
+  mlir::LogicalResult makeKernels(Compilation &compilation);
   mlir::LogicalResult writeCertificate(mlir::ModuleOp module);
   mlir::LogicalResult explain(Compilation &compilation);
   mlir::LogicalResult writeOnnx(Compilation &compilation);
@@ -66,6 +71,7 @@ private:
   ShapeBinding shape;
   Progress progress{options.timing};
   OnnxDevices devices; // for --emit=onnx-sharded
+  std::optional<mlir::tpc::KernelCode> kernels;
   unsigned errors = 0; // that have been printed
 };
 
@@ -115,6 +121,18 @@ Error Session::check() {
   if (!binding)
     return makeError("--shape: " + error);
   shape = *binding;
+
+  if (!options.target.empty()) {
+    const mlir::tpc::TargetTraits *target = mlir::tpc::TargetTraits::lookup(options.target);
+    if (!target)
+      return makeError(
+          "--target: there is no target '" + options.target + "'; there are " +
+          llvm::join(llvm::map_range(mlir::tpc::TargetTraits::getAll(),
+                                     [](const mlir::tpc::TargetTraits *t) { return t->name; }),
+                     ", "));
+    if (Error problem = checkTarget(*target))
+      return problem;
+  }
 
   bool reportOnly = (!options.report.empty() || !options.certificate.empty() || options.explain) &&
                     options.output.empty() && !options.emitGiven;
@@ -223,7 +241,30 @@ Error Session::checkLevel(Emit first) {
   return Error::success();
 }
 
+Error Session::checkTarget(const mlir::tpc::TargetTraits &target) {
+  llvm::StringRef name = target.name;
+  if (options.kernelText && options.kernelTextName != target.kernelText)
+    for (const mlir::tpc::TargetTraits *other : mlir::tpc::TargetTraits::getAll())
+      if (other->kernelText == options.kernelTextName)
+        return makeError("--emit=" + options.kernelTextName + " needs --target=" + other->name +
+                         "; kernels for " + name + " are part of --emit=llvm");
+  if (!options.architectures.empty()) {
+    if (!target.checkArchitectures)
+      return makeError("--gpu-arch needs a target with GPUs, such as --target=cuda; for " + name +
+                       " it is --march");
+    if (Error problem = target.checkArchitectures(options.architectures))
+      return makeError("--gpu-arch: " + llvm::toString(std::move(problem)));
+  }
+  if (!target.hasRuntime && options.emit > Emit::Buffers && !options.output.empty())
+    return makeError("--target=" + name + ": there are no executables for it yet; --emit=" +
+                     target.kernelText + " writes its kernels, --emit=kernels and --emit=buffers " +
+                     "the program, and --report what each kernel needs");
+  return Error::success();
+}
+
 Error Session::checkModel(mlir::ModuleOp module) {
+  if (Error problem = checkTarget(mlir::tpc::TargetTraits::get(module)))
+    return problem;
   for (const std::string &path : {options.output, options.report, options.certificate})
     if (!path.empty())
       if (Error problem = checkOutputPath(path, getWeightFiles(module)))
@@ -248,16 +289,47 @@ Error Session::checkModel(mlir::ModuleOp module) {
   return checkConstraints(module, shape);
 }
 
-mlir::LogicalResult Session::writeReport(mlir::ModuleOp module) {
+mlir::LogicalResult Session::makeKernels(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (!mlir::tpc::TargetTraits::get(compilation.getModule()).emitKernels || kernels)
+    return mlir::success();
+  if (mlir::failed(compilation.advance(Emit::Buffers, onStep)))
+    return mlir::failure();
+  llvm::Expected<mlir::tpc::KernelCode> made = compilation.makeKernels(onStep);
+  if (!made)
+    return complain(made.takeError());
+  kernels = std::move(*made);
+  progress.clearLine();
+  if (!kernels->note.empty())
+    llvm::WithColor::note(llvm::errs(), "tpcc") << kernels->note << "\n";
+  return mlir::success();
+}
+
+mlir::LogicalResult Session::writeReport(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (mlir::failed(compilation.advance(Emit::Staged, onStep)))
+    return mlir::failure();
   progress.step("reporting");
-  mlir::FailureOr<mlir::tpc::Report> report = mlir::tpc::computeReport(module, shape);
+  mlir::FailureOr<mlir::tpc::Report> report =
+      mlir::tpc::computeReport(compilation.getModule(), shape);
   if (mlir::failed(report))
     return mlir::failure();
+  llvm::json::Value json = report->toJSON();
+  // The program goes on to kernels: what is to be written of it comes first.
+  bool written = !options.output.empty() && options.emit >= Emit::Staged && !options.onnx;
+  if (written && options.emit <= Emit::Buffers && mlir::failed(write(compilation)))
+    return mlir::failure();
+  if (mlir::failed(makeKernels(compilation)))
+    return mlir::failure();
+  if (kernels)
+    (*json.getAsObject())["kernels"] = llvm::json::Value(llvm::json::Object(kernels->report));
   Error error = writeOutput(options.report, [&](llvm::raw_pwrite_stream &os) {
-    os << llvm::formatv("{0:2}", report->toJSON()) << "\n";
+    os << llvm::formatv("{0:2}", json) << "\n";
     return Error::success();
   });
-  return error ? complain(std::move(error)) : mlir::success();
+  if (error)
+    return complain(std::move(error));
+  return written && options.emit > Emit::Buffers ? write(compilation) : mlir::success();
 }
 
 mlir::LogicalResult Session::writeCertificate(mlir::ModuleOp module) {
@@ -314,8 +386,12 @@ mlir::LogicalResult Session::write(Compilation &compilation) {
     return writeOnnx(compilation);
   if (mlir::failed(compilation.advance(std::min(options.emit, Emit::Llvm), onStep)))
     return mlir::failure();
+  if (options.kernelText && mlir::failed(makeKernels(compilation)))
+    return mlir::failure();
   auto writeTo = [&](llvm::raw_pwrite_stream &os) -> Error {
-    if (options.emit < Emit::Llvm) {
+    if (options.kernelText) {
+      os << kernels->text;
+    } else if (options.emit < Emit::Llvm) {
       if (options.plain)
         compilation.getModule().print(os);
       else
@@ -352,7 +428,9 @@ mlir::LogicalResult Session::run() {
                          options.shardGiven,
                          options.reference,
                          options.annotations,
-                         options.deviceConfiguration};
+                         options.deviceConfiguration,
+                         options.target,
+                         options.architectures};
   if (options.onnx)
     compile.onAnnotated = [&](mlir::ModuleOp module) {
       return collectAnnotations(module, spec, devices);
@@ -393,9 +471,9 @@ mlir::LogicalResult Session::run() {
     if (!options.certificate.empty() && (mlir::failed(compilation.advance(Emit::Staged, onStep)) ||
                                          mlir::failed(writeCertificate(compilation.getModule()))))
       return mlir::failure();
-    if (!options.report.empty() && (mlir::failed(compilation.advance(Emit::Staged, onStep)) ||
-                                    mlir::failed(writeReport(compilation.getModule()))))
-      return mlir::failure();
+    // Later levels are written with the report.
+    if (!options.report.empty())
+      return writeReport(compilation);
     return writes && !early ? write(compilation) : mlir::success();
   }();
   progress.finish();
@@ -411,6 +489,7 @@ int tpc::tpccMain(int argc, char **argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   llvm::setBugReportMsg("tpcc has crashed. This is a mistake of tpcc's: please report it, with the "
                         "model's structure and the command line.\n");
+  registerTargets();
   TpccOptions options;
   if (!options.parse(argc, argv))
     return 1;

@@ -34,6 +34,10 @@ EXAMPLES:
     tpcc gpt2.onnx --megatron-shard=tp2 --emit=staged -o gpt2.mlir
     tpcc gpt2.mlir --reference=gpt2.onnx -o gpt2
 
+  Kernels for GPUs, and what each needs of one (executables run on CPUs so far):
+    tpcc gpt2.onnx --megatron-shard=tp2 --target=cuda --emit=ptx -o gpt2.ptx
+    tpcc gpt2.onnx --megatron-shard=tp2 --target=cuda --gpu-arch=sm_90 --report=r.json --shape batch=1,sequence=128
+
   Which ranks talk to each other?
     tpcc --print-groups=tp,dp,tp-dp --megatron-shard=tp2,pp2,dp2,order=tp-dp-pp --json
 
@@ -45,6 +49,7 @@ LEVELS (--emit), in order; a program of one up to staged can be compiled as a mo
   staged   pipeline stages, transfers, the schedule
   kernels  what each generated kernel computes: loops over rows and elements, for any device
   buffers  runtime calls on planned memory, beside the tensors that they stand for
+  ptx      with --target=cuda: all kernels as one text for GPUs
   llvm     LLVM IR
   obj      an object file that defines tpc_program_v2
   exe      the executable
@@ -70,13 +75,27 @@ LINKS (--links): {"intra_node": {"alpha": 5e-6, "beta": 2.2e-12}, "inter_node": 
 /// No level of the program: the file, with what was decided about it.
 static constexpr llvm::StringLiteral kOnnx = "onnx-sharded";
 
-static bool parseEmit(llvm::StringRef name, Emit &emit, bool &onnx) {
+static bool parseEmit(llvm::StringRef name, TpccOptions &options) {
+  Emit &emit = options.emit;
+  bool &onnx = options.onnx;
   llvm::SmallVector<llvm::StringRef> names;
   for (unsigned i = 0; i <= unsigned(Emit::Exe); ++i)
     names.push_back(emitName(Emit(i)));
   onnx = name == kOnnx;
   if (onnx) {
     emit = Emit::Staged;
+    return true;
+  }
+  llvm::SmallVector<llvm::StringRef> others{kOnnx};
+  for (const mlir::tpc::TargetTraits *target : mlir::tpc::TargetTraits::getAll()) {
+    if (target->kernelText.empty())
+      continue;
+    others.push_back(target->kernelText);
+    options.kernelText |= name == target->kernelText;
+  }
+  if (options.kernelText) {
+    options.kernelTextName = name.str();
+    emit = Emit::Buffers;
     return true;
   }
   auto *found = llvm::find(names, name);
@@ -89,7 +108,7 @@ static bool parseEmit(llvm::StringRef name, Emit &emit, bool &onnx) {
   });
   llvm::WithColor::error(llvm::errs(), "tpcc")
       << "--emit: there is no level '" << printable(name) << "'; did you mean '" << *near
-      << "'? Expected one of " << llvm::join(names, ", ") << ", " << kOnnx << "\n";
+      << "'? Expected one of " << llvm::join(names, ", ") << ", " << llvm::join(others, ", ") << "\n";
   return false;
 }
 
@@ -120,13 +139,21 @@ bool TpccOptions::parse(int argc, char **argv) {
       "emit",
       cl::desc(
           "Stop at a level and write it: import, model, sharded, spmd, staged, kernels, buffers, "
-          "llvm, obj or exe (default); text goes to standard output without -o. onnx-sharded: the "
-          "model with its shardings as multi-device fields"),
+          "llvm, obj or exe (default); text goes to standard output without -o. ptx: kernels for "
+          "GPUs. onnx-sharded: the model with its shardings as multi-device fields"),
       cl::value_desc("level"), cl::init("exe"), cl::cat(files));
   cl::opt<bool, true> plainOption(
       "plain",
       cl::desc("Write programs as MLIR does: no names for types and weights, each op in one line"),
       cl::location(plain), cl::cat(files));
+  cl::opt<std::string, true> targetOption(
+      "target", cl::desc("What kernels are compiled for: cpu (default) or cuda"),
+      cl::value_desc("name"), cl::location(target), cl::cat(files));
+  cl::opt<std::string, true> architecturesOption(
+      "gpu-arch",
+      cl::desc("With --target=cuda: architectures of GPUs (default: sm_80,sm_90,sm_100); PTX is for "
+               "the lowest, machine code for each where there is a ptxas"),
+      cl::value_desc("sm_N,…"), cl::location(architectures), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),
                                         cl::value_desc("name"), cl::location(name), cl::cat(files));
@@ -216,7 +243,7 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
-           &outputOption, &nameOption, &marchOption, &weightsOption, &shardOption, &linksOption,
+           &outputOption, &targetOption, &architecturesOption, &nameOption, &marchOption, &weightsOption, &shardOption, &linksOption,
            &annotationsOption, &configurationOption, &referenceOption, &certificateOption,
            &reportOption, &shapeOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
@@ -234,5 +261,5 @@ bool TpccOptions::parse(int argc, char **argv) {
   TpccOptions parsed = *this;
   cl::ResetCommandLineParser();
   *this = parsed;
-  return ok && parseEmit(emitText, emit, onnx);
+  return ok && parseEmit(emitText, *this);
 }

@@ -57,6 +57,9 @@ inline constexpr llvm::StringLiteral kPipelineStageAttr = "tpc.pipeline_stage";
 inline constexpr llvm::StringLiteral kHeldStagesAttr = "tpc.held_stages";
 /// Module: the links between ranks.
 inline constexpr llvm::StringLiteral kLinksAttr = "tpc.links";
+/// Module: the name of the target that kernels are built for (TargetTraits.h); the default one
+/// without it.
+inline constexpr llvm::StringLiteral kTargetAttr = "tpc.target";
 
 // ---- tactics, on the way to the sharded program ----
 

@@ -14,6 +14,9 @@ class DialectRegistry;
 
 namespace tpc {
 
+/// The targets that programs can be compiled for; registerAllDialects does so too.
+void registerTargets();
+
 /// Our own dialects, those of upstream that our programs use, and the extensions that they need.
 void registerAllDialects(mlir::DialectRegistry &registry);
 

@@ -1,4 +1,4 @@
-//===- KernelLoops.cpp - Loops, branches and folds of a kernel -------------===//
+//===- KernelLoops.cpp - Loops and folds of a kernel -----------------------===//
 
 #include "KernelLowering.h"
 
@@ -8,64 +8,26 @@
 using namespace mlir;
 using namespace mlir::tpc;
 
-// Loops are emitted rotated, with the test at the end: that is where LLVM wants
-// their metadata, and the form that its vectorizer starts from.
 SmallVector<Value> KernelLowering::loop(Value lb, Value ub, ValueRange init, LoopBody body,
                                         bool unroll) {
   MLIRContext *context = b.getContext();
-  Block *before = b.getInsertionBlock();
-  Region *region = before->getParent();
-  SmallVector<Type> types(init.getTypes());
-  SmallVector<Location> locs(types.size(), loc);
-
-  Block *after = b.createBlock(region, std::next(before->getIterator()), types, locs);
-  Block *first = b.createBlock(after);
-  first->addArgument(b.getI64Type(), loc);
-  first->addArguments(types, locs);
-
-  SmallVector<Value> entry{lb};
-  llvm::append_range(entry, init);
-  b.setInsertionPointToEnd(before);
-  LLVM::CondBrOp::create(b, loc, less(lb, ub), first, entry, after, init);
-
-  b.setInsertionPointToStart(first);
   llvm::SaveAndRestore saved(group, LLVM::AccessGroupAttr::get(context));
   LLVM::AccessGroupAttr own = group;
-  SmallVector<Value> next = body(first->getArgument(0), first->getArguments().drop_front());
-  Value iv = LLVM::AddOp::create(b, loc, first->getArgument(0), constant(1));
-  Value more = less(iv, ub);
-  SmallVector<Value> again{iv};
-  llvm::append_range(again, next);
-  auto branch = LLVM::CondBrOp::create(b, loc, more, first, again, after, next);
+  LLVM::CondBrOp again;
+  SmallVector<Value> results = emitLoop(lb, ub, constant(1), init, body, &again);
   // No element that one iteration writes is read by another: each loop writes
   // one result, and none reads what it writes.
   LLVM::LoopUnrollAttr unrolling;
   if (unroll)
     unrolling = LLVM::LoopUnrollAttr::get(context, {}, {}, {}, b.getBoolAttr(true), {}, {}, {});
-  branch.setLoopAnnotationAttr(LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unrolling, {}, {},
-                                                             {}, {}, {}, {}, b.getBoolAttr(true),
-                                                             {}, {}, {}, {own}));
-  b.setInsertionPointToStart(after);
-  return SmallVector<Value>(after->getArguments());
-}
-
-SmallVector<Value> KernelLowering::loops(ArrayRef<Value> sizes, Block::BlockArgListType indices,
-                                         ValueRange init,
-                                         function_ref<SmallVector<Value>(ValueRange)> body,
-                                         bool unroll) {
-  if (indices.empty())
-    return body(init);
-  return loop(
-      constant(0), sizes.front(), init,
-      [&](Value iv, ValueRange carried) {
-        map.map(indices.front(), iv);
-        return loops(sizes.drop_front(), indices.drop_front(), carried, body, unroll);
-      },
-      unroll);
+  again.setLoopAnnotationAttr(LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unrolling, {}, {},
+                                                            {}, {}, {}, {}, b.getBoolAttr(true),
+                                                            {}, {}, {}, {own}));
+  return results;
 }
 
 void KernelLowering::lowerElements(kernel::ElementsOp op) {
-  SmallVector<Value> sizes = values(op.getExprs());
+  SmallVector<Value> sizes = extents(op.getExprs());
   loops(sizes, op.getIndices(), {}, [&](ValueRange) {
     lowerBody(op.getBody().front());
     return SmallVector<Value>();
@@ -76,27 +38,10 @@ void KernelLowering::lowerElements(kernel::ElementsOp op) {
 // Folds
 //===----------------------------------------------------------------------===//
 
-Value KernelLowering::lowerTerm(kernel::FoldOp op) {
-  lowerBody(op.getBody().front());
-  return map.lookup(op.getTerm());
-}
-
 Value KernelLowering::lowerFold(kernel::FoldOp op) {
-  SmallVector<Value> sizes = values(op.getExprs());
   if (isa<FloatType>(op.getType()) && op.getAdjacent())
-    return lowerLanes(op, sizes);
-  Value first = arith::ConstantOp::create(b, loc, op.getInit());
-  // Without a short loop inside, the loop over results vectorizes.
-  constexpr int64_t many = 32;
-  int64_t terms = 1;
-  for (Value size : sizes)
-    terms *= asConstant(size).value_or(many);
-  return loops(
-      sizes, op.getIndices(), first,
-      [&](ValueRange result) -> SmallVector<Value> {
-        return {kernel::FoldOp::combine(b, loc, op.getKind(), result[0], lowerTerm(op))};
-      },
-      /*unroll=*/terms < many)[0];
+    return lowerLanes(op, extents(op.getExprs()));
+  return foldInOrder(op);
 }
 
 // Lanes are vectors of 8 in registers, and a buffer holds the terms of one step:
@@ -172,48 +117,4 @@ Value KernelLowering::lowerLanes(kernel::FoldOp op, ArrayRef<Value> sizes) {
     result = combine(take(0), take(half));
   }
   return LLVM::ExtractElementOp::create(b, loc, result, constant(0));
-}
-
-//===----------------------------------------------------------------------===//
-// scf
-//===----------------------------------------------------------------------===//
-
-void KernelLowering::lowerFor(scf::ForOp op) {
-  auto lookup = [&](ValueRange range) {
-    return llvm::map_to_vector(range, [&](Value v) { return map.lookup(v); });
-  };
-  SmallVector<Value> results = loop(map.lookup(op.getLowerBound()), map.lookup(op.getUpperBound()),
-                                    lookup(op.getInitArgs()), [&](Value iv, ValueRange carried) {
-                                      map.map(op.getInductionVar(), iv);
-                                      map.map(op.getRegionIterArgs(), carried);
-                                      lowerBody(*op.getBody());
-                                      return lookup(op.getBody()->getTerminator()->getOperands());
-                                    });
-  map.map(op.getResults(), results);
-}
-
-void KernelLowering::lowerIf(scf::IfOp op) {
-  Block *before = b.getInsertionBlock();
-  Region *region = before->getParent();
-  SmallVector<Type> types = llvm::map_to_vector(op.getResultTypes(), [&](Type type) -> Type {
-    return type.isIndex() ? b.getI64Type() : type;
-  });
-  Block *after = b.createBlock(region, std::next(before->getIterator()), types,
-                               SmallVector<Location>(types.size(), loc));
-  auto branch = [&](Block *body) {
-    if (!body)
-      return after;
-    Block *block = b.createBlock(after);
-    lowerBody(*body);
-    SmallVector<Value> yielded = llvm::map_to_vector(body->getTerminator()->getOperands(),
-                                                     [&](Value v) { return map.lookup(v); });
-    LLVM::BrOp::create(b, loc, yielded, after);
-    return block;
-  };
-  Block *yes = branch(op.thenBlock()), *no = branch(op.elseBlock());
-  b.setInsertionPointToEnd(before);
-  LLVM::CondBrOp::create(b, loc, map.lookup(op.getCondition()), yes, ValueRange(), no,
-                         ValueRange());
-  b.setInsertionPointToStart(after);
-  map.map(op.getResults(), after->getArguments());
 }

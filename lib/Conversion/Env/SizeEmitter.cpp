@@ -101,7 +101,7 @@ Value SizeEmitter::load(unsigned index) {
   Value &slot = loaded[index];
   if (!slot) {
     Value pointer =
-        LLVM::GEPOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), b.getI64Type(), env,
+        LLVM::GEPOp::create(b, loc, env.getType(), b.getI64Type(), env,
                             ArrayRef<LLVM::GEPArg>{(int32_t)index});
     slot = LLVM::LoadOp::create(b, loc, b.getI64Type(), pointer);
   }

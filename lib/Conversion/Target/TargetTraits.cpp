@@ -2,6 +2,8 @@
 
 #include "tpc/Conversion/Target/TargetTraits.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 #include <mutex>
 
 using namespace mlir;
@@ -34,9 +36,34 @@ const TargetTraits *TargetTraits::lookup(StringRef name) {
   return found == registry.targets.end() ? nullptr : *found;
 }
 
-const TargetTraits &TargetTraits::get(Operation *) {
+SmallVector<const TargetTraits *> TargetTraits::getAll() {
   Registry &registry = getRegistry();
   std::lock_guard lock(registry.mutex);
-  assert(!registry.targets.empty() && "no target is registered");
-  return *registry.targets.front();
+  return registry.targets;
+}
+
+static StringAttr getName(Operation *op) {
+  for (; op; op = op->getParentOp())
+    if (auto name = op->getAttrOfType<StringAttr>(kTargetAttr))
+      return name;
+  return {};
+}
+
+const TargetTraits &TargetTraits::get(Operation *op) {
+  SmallVector<const TargetTraits *> all = getAll();
+  assert(!all.empty() && "no target is registered");
+  StringAttr name = getName(op);
+  const TargetTraits *target = name ? lookup(name) : nullptr;
+  return target ? *target : *all.front();
+}
+
+LogicalResult TargetTraits::verify(Operation *program) {
+  StringAttr name = getName(program);
+  if (!name || lookup(name))
+    return success();
+  return program->emitError() << "'" << kTargetAttr << "' is \"" << name.getValue()
+                              << "\", and there is no such target; there are "
+                              << llvm::join(llvm::map_range(getAll(),
+                                                            [](auto *t) { return t->name; }),
+                                            ", ");
 }

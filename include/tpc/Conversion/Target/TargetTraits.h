@@ -10,7 +10,28 @@
 
 #include "tpc/Dialect/Dist.h"
 
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/JSON.h"
+
 namespace mlir::tpc {
+
+struct KernelCodeOptions {
+  /// As checkArchitectures takes them; empty: the target's own choice.
+  std::string architectures;
+  unsigned optLevel = 3;
+  /// Hears what begins.
+  llvm::function_ref<void(StringRef what)> onStep;
+};
+
+/// Kernels for a device that is not the host.
+struct KernelCode {
+  std::string text;
+  /// What --report says of them.
+  llvm::json::Object report;
+  /// What was left out, for the person who compiles; empty: nothing.
+  std::string note;
+};
 
 struct TargetTraits {
   StringRef name;
@@ -35,9 +56,23 @@ struct TargetTraits {
   /// Elements for which a further thread is worth waking.
   int64_t elementsPerTask;
 
-  /// The target of the program that `op` is in: the one that was registered first, as long as
-  /// programs do not name theirs.
+  //===--- code -------------------------------------------------------------===//
+
+  /// Where kernels are no part of the host's object: what their text is called (--emit=ptx), which
+  /// architectures there are, and how they are compiled.
+  StringRef kernelText = {};
+  llvm::Error (*checkArchitectures)(StringRef names) = nullptr;
+  llvm::Expected<KernelCode> (*emitKernels)(ModuleOp program,
+                                            const KernelCodeOptions &options) = nullptr;
+  /// Whether a runtime for it is there, so that executables can be made.
+  bool hasRuntime = true;
+
+  /// The target of the program that `op` is in (`tpc.target`), else the one that was registered
+  /// first.
   static const TargetTraits &get(Operation *op);
+  /// Says so where a program names a target that is none.
+  static LogicalResult verify(Operation *program);
+  static SmallVector<const TargetTraits *> getAll();
   /// Null if there is none of this name.
   static const TargetTraits *lookup(StringRef name);
 };

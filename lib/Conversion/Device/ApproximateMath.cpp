@@ -1,6 +1,6 @@
 //===- ApproximateMath.cpp - Transcendental functions that vectorize ------===//
 
-#include "tpc/Conversion/Cpu/Passes.h"
+#include "tpc/Conversion/Device/Passes.h"
 #include "tpc/Dialect/Arithmetic.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -11,7 +11,7 @@
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_APPROXIMATEMATH
-#include "tpc/Conversion/Cpu/Passes.h.inc"
+#include "tpc/Conversion/Device/Passes.h.inc"
 } // namespace mlir::tpc
 
 using namespace mlir;

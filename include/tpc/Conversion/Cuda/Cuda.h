@@ -1,0 +1,77 @@
+//===- Cuda.h - Kernels of a program as PTX and machine code ----*- C++ -*-===//
+//
+//   auto code = cuda::emitPtx(module, {80, 90}, 3);                  // a program at the level of kernels
+//   cuda::assemble(*code, {80, 90}, cuda::findAssembler());          // a cubin for each architecture
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_CONVERSION_CUDA_CUDA_H
+#define TPC_CONVERSION_CUDA_CUDA_H
+
+#include "tpc/Conversion/Cuda/Launch.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/JSON.h"
+
+namespace mlir::tpc::cuda {
+
+/// Registers the target `cuda`.
+void registerCudaTarget();
+
+//===--- architectures ------------------------------------------------------===//
+
+/// 90 is sm_90. A program runs on these and later ones.
+using Architectures = std::vector<unsigned>;
+
+/// What --gpu-arch=sm_80,sm_90 names, ascending.
+llvm::Expected<Architectures> parseArchitectures(StringRef text);
+/// Those that are compiled for where none are named.
+inline constexpr llvm::StringLiteral kDefaultArchitectures = "sm_80,sm_90,sm_100";
+
+//===--- code ---------------------------------------------------------------===//
+
+/// What an assembled kernel needs.
+struct Resources {
+  unsigned registers = 0, sharedBytes = 0, stackBytes = 0, spillBytes = 0;
+};
+
+/// Machine code for one architecture.
+struct Cubin {
+  unsigned architecture = 0;
+  std::vector<char> bytes;
+  std::vector<Resources> kernels; // in the order of Code::launches
+};
+
+struct Code {
+  std::string ptx;
+  std::vector<Launch> launches;
+  std::vector<Cubin> cubins;
+};
+
+/// Each tpc_kernel.func becomes LLVM functions of threads, in place. `program` is at the level of
+/// kernels.
+FailureOr<std::vector<Launch>> lowerKernels(ModuleOp program);
+
+/// One text for all kernels of a program, which stays as it is.
+llvm::Expected<Code> emitPtx(ModuleOp program, const Architectures &architectures,
+                             unsigned optLevel);
+
+/// No float arithmetic may leave its rounding to the assembler, which would contract products and
+/// sums, or be approximate. Errors name the line.
+llvm::Error checkRounding(StringRef ptx);
+
+/// The path of ptxas: of CUDA_HOME if that is set, else the one in PATH, else in /usr/local/cuda;
+/// empty if there is none.
+std::string findAssembler();
+
+/// Adds a cubin for each architecture. An error keeps the PTX in a file that it names.
+llvm::Error assemble(Code &code, const Architectures &architectures, StringRef assembler);
+
+/// What --report says: per kernel its launch and, per architecture, what it needs; per function of
+/// the program how many kernels it launches.
+llvm::json::Object makeReport(ModuleOp program, const Code &code);
+
+} // namespace mlir::tpc::cuda
+
+#endif // TPC_CONVERSION_CUDA_CUDA_H

@@ -1,0 +1,38 @@
+//===- Launch.h - How a kernel is launched on a GPU -------------*- C++ -*-===//
+
+#ifndef TPC_CONVERSION_CUDA_LAUNCH_H
+#define TPC_CONVERSION_CUDA_LAUNCH_H
+
+#include "tpc/Support/SymExpr.h"
+
+#include <string>
+#include <vector>
+
+namespace mlir::tpc::cuda {
+
+/// Threads of a block, of all kernels.
+inline constexpr unsigned kThreads = 256;
+inline constexpr unsigned kWarp = 32;
+
+/// Who does what: see lib/Conversion/Cuda/KernelLowering.h.
+enum class Shape { Elements, WarpPerRow, BlockPerRow, RowByLength };
+
+/// A kernel is right for any grid; this says what is a good one. Sizes are expressions over the
+/// program's symbols and this rank's coordinates.
+struct Launch {
+  std::string name;
+  Shape shape = Shape::Elements;
+  unsigned threads = kThreads;
+  ::tpc::SymExpr rows = 1;
+  /// Of a row, as far as threads share them; a thread does `elementsPerThread` at a time.
+  ::tpc::SymExpr elementsPerRow = 1;
+  unsigned elementsPerThread = 1;
+  /// Of shared memory; all of it is static.
+  unsigned sharedBytes = 0;
+  /// Each must be less than 2^31: indices are 32 bits.
+  std::vector<::tpc::SymExpr> extents;
+};
+
+} // namespace mlir::tpc::cuda
+
+#endif // TPC_CONVERSION_CUDA_LAUNCH_H

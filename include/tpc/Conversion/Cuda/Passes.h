@@ -1,0 +1,16 @@
+//===- Passes.h - From kernel IR to code for GPUs -*- C++ -*-===//
+
+#ifndef TPC_CONVERSION_CUDA_PASSES_H
+#define TPC_CONVERSION_CUDA_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::tpc {
+
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "tpc/Conversion/Cuda/Passes.h.inc"
+
+} // namespace mlir::tpc
+
+#endif // TPC_CONVERSION_CUDA_PASSES_H

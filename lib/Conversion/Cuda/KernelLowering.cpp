@@ -1,0 +1,238 @@
+//===- KernelLowering.cpp - Rows, and who does them -------------------------===//
+
+#include "KernelLowering.h"
+
+#include "tpc/Conversion/Env/RuntimeAbi.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::cuda;
+using ::tpc::SymExpr;
+
+/// Rows that are longer are a block's, and not a warp's.
+static constexpr int64_t kLongRow = 1024;
+/// Chunks of a row that a thread does before the next part of the row is another's.
+static constexpr int64_t kChunksPerPart = 4;
+
+//===----------------------------------------------------------------------===//
+// Groups
+//===----------------------------------------------------------------------===//
+
+/// Done once for a row, by all who work on it.
+bool KernelLowering::isOfRow(Operation *op) const {
+  return !op->getParentOfType<kernel::ElementsOp>() && !op->getParentOfType<kernel::FoldOp>();
+}
+
+static SymExpr getProduct(ArrayRef<SymExpr> sizes) {
+  SymExpr all = 1;
+  for (const SymExpr &size : sizes)
+    all = all * size;
+  return all;
+}
+
+/// The shape of the kernel, and who is who.
+void KernelLowering::findGroup() {
+  SmallVector<SymExpr> spaces;
+  SmallVector<std::pair<Block *, Value>> bodies;
+  bool isTogether = false;
+  kernel::RowsOp rows = source.getRows();
+  rows.walk([&](Operation *op) {
+    if (isa<kernel::BarrierOp>(op))
+      isTogether = true;
+    if (auto fold = dyn_cast<kernel::FoldOp>(op); fold && isOfRow(op)) {
+      isTogether = true;
+      ++foldsOfRow;
+      if (!fold.getExprs().empty())
+        spaces.push_back(fold.getExprs().back());
+    }
+    if (auto elements = dyn_cast<kernel::ElementsOp>(op))
+      spaces.push_back(getProduct(elements.getExprs()));
+  });
+  SymExpr longest = 1;
+  for (const SymExpr &space : spaces)
+    if (longest.isConstant(1))
+      longest = space;
+    else if (longest != space && !space.isConstant(1))
+      longest = SymExpr::max(longest, space);
+  Value length = extent(longest);
+  launch.rows = getProduct(rows.getExprs());
+  launch.elementsPerRow = longest;
+
+  thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
+  auto known = asConstant(length);
+  if (isTogether) {
+    launch.shape = !known              ? Shape::RowByLength
+                   : *known > kLongRow ? Shape::BlockPerRow
+                                       : Shape::WarpPerRow;
+    constexpr int32_t warpBits = llvm::ConstantLog2<kWarp>(), blockBits = llvm::ConstantLog2<kThreads>();
+    if (known) {
+      groupBits = number(*known > kLongRow ? blockBits : warpBits);
+    } else {
+      Value isLong = less(number(kLongRow), length);
+      groupBits = LLVM::SelectOp::create(b, loc, isLong, number(blockBits), number(warpBits));
+    }
+  } else {
+    // As many threads as a row has chunks, rounded up to a power of two.
+    unsigned lanes = 1;
+    rows.walk([&](kernel::ElementsOp op) {
+      if (!op.getIndices().empty()) {
+        OpBuilder::InsertionGuard guard(b);
+        Lanes own = findLanes(op.getBody().front(), op.getIndices().back(),
+                              extent(op.getExprs().back()));
+        lanes = std::max(lanes, own.width);
+      }
+    });
+    launch.elementsPerThread = lanes;
+    Value chunks = parts(length, number(lanes));
+    if (auto count = asConstant(chunks)) {
+      int64_t bits = std::min<int64_t>(llvm::Log2_64_Ceil(std::max<int64_t>(*count, 1)),
+                                       llvm::Log2_32(kThreads));
+      groupBits = number(bits);
+      partsOfRow = number(std::max<int64_t>(llvm::divideCeil(*count, kChunksPerPart << bits), 1));
+    } else {
+      // 32 - the zeros before chunks - 1, which has 32 of them where there is one chunk.
+      Value before = LLVM::SubOp::create(
+          b, loc, LLVM::SMaxOp::create(b, loc, chunks, number(1)), number(1));
+      Value zeros = LLVM::CountLeadingZerosOp::create(b, loc, b.getI32Type(), before,
+                                                      /*is_zero_poison=*/false);
+      Value bits = LLVM::SubOp::create(b, loc, number(32), zeros);
+      groupBits = LLVM::SMinOp::create(b, loc, bits, number(llvm::Log2_32(kThreads)));
+      Value ofPart = LLVM::ShlOp::create(b, loc, number(kChunksPerPart), groupBits);
+      partsOfRow = LLVM::SMaxOp::create(b, loc, parts(chunks, ofPart), number(1));
+    }
+  }
+  if (auto bits = asConstant(groupBits)) {
+    groupSize = number(1 << *bits);
+    numGroups = number(kThreads >> *bits);
+  } else {
+    groupSize = LLVM::ShlOp::create(b, loc, number(1), groupBits);
+    numGroups = LLVM::LShrOp::create(b, loc, number(kThreads), groupBits);
+  }
+  Value mask = LLVM::SubOp::create(b, loc, groupSize, number(1));
+  inGroup = LLVM::AndOp::create(b, loc, thread, mask);
+  group = LLVM::LShrOp::create(b, loc, thread, groupBits);
+}
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+void KernelLowering::lowerRow(kernel::RowsOp rows, Value row) {
+  SmallVector<SymExpr> exprs = rows.getExprs();
+  auto indices = rows.getIndices();
+  Value linear = row;
+  for (unsigned i = indices.size(); i-- > 1;) {
+    Value size = sizes->expr(exprs[i]);
+    mapIndex(indices[i], toWidth(remainder(linear, size), 32), extent(exprs[i]));
+    linear = quotient(linear, size);
+  }
+  if (!indices.empty())
+    mapIndex(indices[0], toWidth(linear, 32), extent(exprs[0]));
+  lowerBody(rows.getBody().front());
+}
+
+void KernelLowering::lowerRows(kernel::RowsOp rows) {
+  SmallVector<Value> counts;
+  for (const SymExpr &expr : rows.getExprs())
+    counts.push_back(sizes->expr(expr));
+  Value count = sizes->product(counts);
+  Value block = wide(NVVM::BlockIdXOp::create(b, loc, b.getI32Type()));
+  Value blocks = wide(NVVM::GridDimXOp::create(b, loc, b.getI32Type()));
+  Value groups = wide(numGroups);
+  Value items = parts(count, groups);
+  bool hasParts = launch.shape == Shape::Elements && asConstant(partsOfRow) != 1;
+  if (hasParts)
+    items = mul(items, wide(partsOfRow));
+  emitLoop(block, items, blocks, {}, [&](Value item, ValueRange) {
+    Value rowGroup = item;
+    part = number(0);
+    if (hasParts) {
+      Value all = wide(partsOfRow);
+      part = toWidth(remainder(item, all), 32);
+      rowGroup = quotient(item, all);
+    }
+    Value row = add(mul(rowGroup, groups), wide(group));
+    auto body = [&] {
+      lowerRow(rows, row);
+      return SmallVector<Value>();
+    };
+    // A block's row is one that there is.
+    if (asConstant(numGroups) == 1)
+      body();
+    else
+      branch(less(row, count), {}, body, nullptr);
+    // The next row's fold writes where the last one of this row was read; between two folds of a row
+    // there is a barrier.
+    if (foldsOfRow == 1)
+      ifBlock([&] { NVVM::BarrierOp::create(b, loc); });
+    return SmallVector<Value>();
+  });
+}
+
+/// Where a row is a block's.
+void KernelLowering::ifBlock(function_ref<void()> then) {
+  if (auto bits = asConstant(groupBits)) {
+    if ((1 << *bits) == kThreads)
+      then();
+    return;
+  }
+  branch(
+      isEqual(groupSize, number(kThreads)), {},
+      [&] {
+        then();
+        return SmallVector<Value>();
+      },
+      nullptr);
+}
+
+void KernelLowering::lowerBarrier(kernel::BarrierOp) {
+  auto block = [&] {
+    NVVM::BarrierOp::create(b, loc);
+    return SmallVector<Value>();
+  };
+  auto warp = [&] {
+    NVVM::SyncWarpOp::create(b, loc, number(-1));
+    return SmallVector<Value>();
+  };
+  if (auto bits = asConstant(groupBits))
+    (1 << *bits) == kThreads ? block() : warp();
+  else
+    branch(isEqual(groupSize, number(kThreads)), {}, block, warp);
+}
+
+//===----------------------------------------------------------------------===//
+// The kernel
+//===----------------------------------------------------------------------===//
+
+Launch KernelLowering::lower() {
+  MLIRContext *context = b.getContext();
+  launch.name = source.getName();
+  for (const SymExpr &expr : source.getExtents())
+    launch.extents.push_back(expr);
+  auto pointer = LLVM::LLVMPointerType::get(
+      context, static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
+  SmallVector<Type> types(2 + source.getBody().getNumArguments(), pointer);
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types);
+  target = LLVM::LLVMFuncOp::create(b, loc, source.getName(), type);
+  target->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
+  target->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), b.getDenseI32ArrayAttr({int32_t(kThreads)}));
+  Block *entry = target.addEntryBlock(b);
+  Block *body = b.createBlock(&target.getBody());
+  b.setInsertionPointToStart(entry);
+  auto branch = LLVM::BrOp::create(b, loc, body);
+  b.setInsertionPoint(branch);
+  status = entry->getArgument(1);
+  for (BlockArgument memory : source.getBody().getArguments())
+    map.map(memory, entry->getArgument(2 + memory.getArgNumber()));
+  sizes = std::make_unique<SizeEmitter>(b, loc, layout, entry->getArgument(0));
+
+  b.setInsertionPointToStart(body);
+  findGroup();
+  for (Operation &op : llvm::drop_end(source.getBody().front()))
+    lowerOp(&op);
+  lowerRows(source.getRows());
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+  return launch;
+}

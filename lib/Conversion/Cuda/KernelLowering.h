@@ -1,0 +1,120 @@
+//===- KernelLowering.h - A kernel as threads of a GPU ----------*- C++ -*-===//
+//
+// A tpc_kernel.func becomes
+//
+//   kernel(const int64_t *env, tpc_status *status, void *operand0, …, void *result0, …)
+//
+// for blocks of 256 threads, in a grid of any size. Threads work in groups, a power of two of them
+// each; a group does a row, or a part of one, and then goes on to another:
+//
+//   for item = block; item < ceil(rows / groups of a block) * parts; item += blocks
+//     row = item / parts * groups + this thread's group
+//     if row < rows
+//       what is of the row: by each thread of the group
+//       elements: chunk = thread, thread + group, …; a chunk is up to 8 adjacent elements
+//       fold: the same chunks, then shuffles, then, if the group is a block, shared memory
+//
+// Where rows share no folds and need no barriers, the group is as long as a row has chunks, and
+// long rows are cut into parts. Otherwise it is a warp or a block. Which thread combines which
+// terms in which order depends on sizes only: neither on the grid nor on where memory is.
+//
+// Indices are 32 bits where what is known of them says that they fit (Indices.cpp); where an element
+// lies is 64 bits.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_LIB_CONVERSION_CUDA_KERNELLOWERING_H
+#define TPC_LIB_CONVERSION_CUDA_KERNELLOWERING_H
+
+#include "tpc/Conversion/Cuda/Launch.h"
+#include "tpc/Conversion/Device/KernelEmitter.h"
+
+#include "mlir/Interfaces/InferIntRangeInterface.h"
+
+namespace mlir::tpc::cuda {
+
+class KernelLowering : KernelEmitter {
+public:
+  using KernelEmitter::NodeNames;
+
+  KernelLowering(kernel::FuncOp source, const EnvLayout &layout, NodeNames &nodes)
+      : KernelEmitter(source, layout, nodes) {}
+
+  /// Makes the function beside its source, under the same name, and says how to launch it.
+  Launch lower();
+
+private:
+  //===--- indices ----------------------------------------------------------===//
+
+  void lowerScalar(Operation *op) override;
+  void lowerSize(kernel::SizeOp op) override;
+  void mapIndex(Value index, Value value, Value size) override;
+  Value extent(const ::tpc::SymExpr &expr) override;
+  Value elementAddress(Value memref, ValueRange indices) override;
+  /// What is known of an index, or of an integer.
+  ConstantIntRanges getRange(Value value);
+  Value toWidth(Value value, unsigned width);
+  Value number(int32_t value);
+  Value quotient(Value x, Value y);
+  Value remainder(Value x, Value y);
+  Value product(ValueRange values);
+  /// ceil(x / y).
+  Value parts(Value x, Value y);
+  Value both(Value x, Value y);
+  Value isEqual(Value x, Value y);
+
+  //===--- elements ---------------------------------------------------------===//
+
+  /// How many elements that follow one another a thread does, and when it may access them at once.
+  struct Lanes {
+    unsigned width = 1;
+    Value aligned; // at run time; null: never
+  };
+  Lanes findLanes(Block &body, Value last, Value size);
+  bool isAdjacent(Value memref, ValueRange indices);
+
+  void lowerElements(kernel::ElementsOp op) override;
+  void runElements(kernel::ElementsOp op, ArrayRef<Value> sizes, unsigned width);
+  /// The ops of a block for this many values of its last index, beginning with `begin`.
+  void lowerLanes(Block &block, Value last, Value begin, Value size, unsigned width, bool wideAccess);
+  void lowerLanes(Block &block);
+  bool dependsOnLane(Operation *op) const;
+  void loadWide(memref::LoadOp op);
+  void storeWide(memref::StoreOp op);
+  void branchWide(scf::IfOp op);
+  /// Of a value of the block, here.
+  Value getLane(Value value, unsigned lane);
+
+  //===--- rows -------------------------------------------------------------===//
+
+  void findGroup();
+  void lowerRows(kernel::RowsOp rows);
+  void lowerRow(kernel::RowsOp rows, Value row);
+  bool isOfRow(Operation *op) const;
+  void lowerBarrier(kernel::BarrierOp op) override;
+  Value lowerFold(kernel::FoldOp op) override;
+  Value foldTogether(kernel::FoldOp op);
+  SmallVector<Value> foldChunks(kernel::FoldOp op, ValueRange init, Value size, unsigned width,
+                                bool wideAccess);
+  Value shuffle(Value value, int32_t distance);
+  Value exchange(kernel::FoldOp op, Value partial);
+  void ifBlock(function_ref<void()> then);
+
+  Launch launch;
+  Value thread, inGroup, group; // of the block; in its group; which group of the block
+  Value groupSize, groupBits, numGroups, partsOfRow, part;
+  unsigned foldsOfRow = 0;
+
+  DenseMap<Value, ConstantIntRanges> ranges;
+  std::map<std::string, Value> extentValues;
+
+  // Inside of lowerLanes.
+  unsigned width = 1;
+  bool wideAccess = false;
+  Value lastIndex;
+  DenseMap<Value, SmallVector<Value>> laneValues;
+};
+
+} // namespace mlir::tpc::cuda
+
+#endif // TPC_LIB_CONVERSION_CUDA_KERNELLOWERING_H

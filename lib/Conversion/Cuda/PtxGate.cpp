@@ -1,0 +1,70 @@
+//===- PtxGate.cpp - Which float arithmetic PTX may have --------------------===//
+//
+// `add.f32` leaves the rounding to ptxas, which makes `fma` of it and a product before it. `add.rn.f32`
+// does not. And `.approx` is as right as the hardware's tables are.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tpc/Conversion/Cuda/Cuda.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+static bool isFloat(StringRef type) {
+  return type == "f16" || type == "bf16" || type == "f32" || type == "f64" || type == "f16x2" ||
+         type == "bf16x2" || type == "f32x2" || type == "tf32";
+}
+
+static unsigned getFloatBits(StringRef type) {
+  return type == "f64" ? 64 : type == "f32" ? 32 : 16;
+}
+
+/// Why an instruction may not stand there; empty if it may.
+static std::string refuse(StringRef opcode) {
+  SmallVector<StringRef> parts;
+  opcode.split(parts, '.');
+  auto has = [&](StringRef part) { return llvm::is_contained(parts, part); };
+  if (llvm::none_of(parts, isFloat))
+    return "";
+  if (has("approx") || has("full") || has("ftz"))
+    return "is approximate";
+  bool rounds = has("rn") || has("rz") || has("rm") || has("rp");
+  StringRef op = parts.front();
+  if (llvm::is_contained({"add", "sub", "mul", "fma", "mad", "div", "rcp", "sqrt"}, op))
+    return rounds ? "" : "does not say how it rounds";
+  if (op == "cvt") {
+    // To a narrower float, or from an integer: `cvt.rn.f16.f32`, `cvt.rn.f32.s32`. To an integer:
+    // `cvt.rzi.s32.f32`.
+    StringRef from = parts.back(), to = parts[parts.size() - 2];
+    bool toInteger = has("rni") || has("rzi") || has("rmi") || has("rpi");
+    if (isFloat(from) && isFloat(to) && getFloatBits(to) > getFloatBits(from))
+      return "";
+    return rounds || toInteger ? "" : "does not say how it rounds";
+  }
+  if (llvm::is_contained({"abs", "neg", "min", "max", "setp", "set", "selp", "slct", "copysign",
+                          "testp", "mov", "ld", "st", "ldu"},
+                         op))
+    return "";
+  return "is no float instruction that kernels use";
+}
+
+llvm::Error cuda::checkRounding(StringRef ptx) {
+  unsigned number = 0;
+  while (!ptx.empty()) {
+    StringRef line;
+    std::tie(line, ptx) = ptx.split('\n');
+    ++number;
+    line = line.split("//").first.trim();
+    if (line.consume_front("@")) // a predicate
+      line = line.drop_until([](char c) { return isspace(static_cast<unsigned char>(c)); }).trim();
+    if (line.empty() || line.front() == '.' || line.front() == '{' || line.front() == '}')
+      continue;
+    StringRef opcode = line.take_until(
+        [](char c) { return isspace(static_cast<unsigned char>(c)) || c == ';' || c == ':'; });
+    if (std::string why = refuse(opcode); !why.empty())
+      return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                     "line " + llvm::Twine(number) + " of the PTX: '" + line +
+                                         "' " + why);
+  }
+  return llvm::Error::success();
+}

@@ -1,0 +1,63 @@
+//===- Report.cpp - What kernels need of a GPU ------------------------------===//
+
+#include "tpc/Conversion/Cuda/Cuda.h"
+#include "tpc/Dialect/Tpc.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+static StringRef getName(cuda::Shape shape) {
+  switch (shape) {
+  case cuda::Shape::Elements:
+    return "elements";
+  case cuda::Shape::WarpPerRow:
+    return "warp per row";
+  case cuda::Shape::BlockPerRow:
+    return "block per row";
+  case cuda::Shape::RowByLength:
+    return "warp or block per row";
+  }
+  llvm_unreachable("all shapes are above");
+}
+
+llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
+  llvm::json::Array kernels;
+  for (auto [i, launch] : llvm::enumerate(code.launches)) {
+    llvm::json::Object architectures;
+    for (const Cubin &cubin : code.cubins) {
+      const Resources &own = cubin.kernels[i];
+      architectures["sm_" + std::to_string(cubin.architecture)] =
+          llvm::json::Object{{"registers", own.registers},
+                             {"shared_bytes", own.sharedBytes},
+                             {"stack_bytes", own.stackBytes},
+                             {"spill_bytes", own.spillBytes}};
+    }
+    llvm::json::Array extents;
+    for (const ::tpc::SymExpr &extent : launch.extents)
+      extents.push_back(extent.str());
+    kernels.push_back(llvm::json::Object{{"name", launch.name},
+                                         {"shape", getName(launch.shape)},
+                                         {"threads", launch.threads},
+                                         {"rows", launch.rows.str()},
+                                         {"elements_per_row", launch.elementsPerRow.str()},
+                                         {"elements_per_thread", launch.elementsPerThread},
+                                         {"shared_bytes", launch.sharedBytes},
+                                         {"below_2_31", std::move(extents)},
+                                         {"architectures", std::move(architectures)}});
+  }
+  // Launches, by the function of tensors that they stand in.
+  llvm::json::Object functions;
+  for (auto function : program.getOps<func::FuncOp>()) {
+    if (function->hasAttr(kKernelAttr) || function.isExternal())
+      continue;
+    int64_t count = 0;
+    function.walk([&](func::CallOp call) {
+      auto callee = program.lookupSymbol<func::FuncOp>(call.getCallee());
+      count += callee && callee->hasAttr(kKernelAttr);
+    });
+    functions[function.getName()] = count;
+  }
+  return llvm::json::Object{{"kernels", std::move(kernels)}, {"launches", std::move(functions)}};
+}

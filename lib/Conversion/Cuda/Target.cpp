@@ -1,0 +1,64 @@
+//===- Target.cpp - GPUs as a target ----------------------------------------===//
+
+#include "tpc/Conversion/Cuda/Cuda.h"
+#include "tpc/Conversion/Target/TargetTraits.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+static bool computesProducts(Type element) {
+  return element.isF32() || element.isF16() || element.isBF16();
+}
+
+/// cuBLASLt has no SiLU, and does not say which GELU it has.
+static bool isActivation(Operation *) { return false; }
+
+static llvm::Error checkArchitectures(StringRef names) {
+  return cuda::parseArchitectures(names).takeError();
+}
+
+static llvm::Expected<KernelCode> emitKernels(ModuleOp program, const KernelCodeOptions &options) {
+  auto architectures = cuda::parseArchitectures(
+      options.architectures.empty() ? StringRef(cuda::kDefaultArchitectures)
+                                    : StringRef(options.architectures));
+  if (!architectures)
+    return architectures.takeError();
+  options.onStep("generating code for GPUs");
+  auto code = cuda::emitPtx(program, *architectures, options.optLevel);
+  if (!code)
+    return code.takeError();
+  KernelCode result;
+  std::string assembler = cuda::findAssembler();
+  if (assembler.empty()) {
+    result.note = "there is no ptxas (in CUDA_HOME, PATH or /usr/local/cuda): kernels stay PTX, "
+                  "which drivers assemble";
+  } else {
+    options.onStep("assembling with " + assembler);
+    if (llvm::Error error = cuda::assemble(*code, *architectures, assembler))
+      return std::move(error);
+  }
+  result.report = cuda::makeReport(program, *code);
+  result.text = std::move(code->ptx);
+  return result;
+}
+
+// Threads are many and memory is far: what is computed again costs less than on CPUs.
+static constexpr TargetTraits traits = {
+    .name = "cuda",
+    .computesProducts = computesProducts,
+    .addsBias = true,
+    .addsResidual = false,
+    .isActivation = isActivation,
+    .cheapPrice = 1,
+    .dearPrice = 16,
+    .storedFrom = 16,
+    .maxKernelOps = 128,
+    .maxGeneratedDepth = 32,
+    .elementsPerTask = 1024,
+    .kernelText = "ptx",
+    .checkArchitectures = checkArchitectures,
+    .emitKernels = emitKernels,
+    .hasRuntime = false,
+};
+
+void cuda::registerCudaTarget() { registerTarget(traits); }
