@@ -339,7 +339,7 @@ llvm::json::Value Report::toJSON() const {
   llvm::json::Object shape;
   for (const auto &[name, value] : symbols)
     shape[name] = value;
-  llvm::json::Array rows, stageRows, rankRows;
+  llvm::json::Array rows, stageRows, functionRows, rankRows;
   for (const CollectiveRow &row : collectives)
     rows.push_back(llvm::json::Object{{"stage", row.stage},
                                       {"axis", row.axis},
@@ -364,13 +364,23 @@ llvm::json::Value Report::toJSON() const {
                                            {"micro_batches", row.microBatches},
                                            {"parameters", std::move(parameters)}});
   }
+  for (const FunctionRow &row : functions)
+    functionRows.push_back(llvm::json::Object{{"function", row.function},
+                                              {"layer", row.isLayer},
+                                              {"calls", row.calls},
+                                              {"products", row.products},
+                                              {"attentions", row.attentions},
+                                              {"kernels", row.kernels}});
   for (const RankRow &row : ranks)
     rankRows.push_back(llvm::json::Object{
         {"rank", row.rank}, {"stage", row.stage}, {"weight_bytes", row.weightBytes}});
-  return llvm::json::Object{
-      {"shape", std::move(shape)},           {"collectives", std::move(rows)},
-      {"stages", std::move(stageRows)},      {"weights", std::move(rankRows)},
-      {"splits", llvm::json::Array(splits)}, {"warnings", llvm::json::Array(warnings)}};
+  return llvm::json::Object{{"shape", std::move(shape)},
+                            {"collectives", std::move(rows)},
+                            {"stages", std::move(stageRows)},
+                            {"functions", std::move(functionRows)},
+                            {"weights", std::move(rankRows)},
+                            {"splits", llvm::json::Array(splits)},
+                            {"warnings", llvm::json::Array(warnings)}};
 }
 
 void Report::print(llvm::raw_ostream &os) const {

@@ -235,6 +235,76 @@ static void printLoad(OpAsmPrinter &printer, Operation *, LoadAttr attr) {
   ::printLoad(printer, attr);
 }
 
+using UnresolvedOperands = SmallVectorImpl<OpAsmParser::UnresolvedOperand>;
+
+/// `by %w bias %b epilogue silu residual %r to %0 n _6.tp, by ...`
+static ParseResult parseProducts(OpAsmParser &parser, UnresolvedOperands &parameters,
+                                 UnresolvedOperands &biases, UnresolvedOperands &residuals,
+                                 UnresolvedOperands &to, ArrayAttr &widths,
+                                 DenseI32ArrayAttr &epilogues, DenseBoolArrayAttr &withBias,
+                                 DenseBoolArrayAttr &withResidual) {
+  SmallVector<Attribute> sizes;
+  SmallVector<int32_t> activations;
+  SmallVector<bool> flags[2];
+  auto parseOptional = [&](StringRef keyword, UnresolvedOperands &list, SmallVector<bool> &flags) {
+    flags.push_back(succeeded(parser.parseOptionalKeyword(keyword)));
+    return flags.back() ? parser.parseOperand(list.emplace_back()) : ParseResult(success());
+  };
+  auto parseEpilogue = [&]() -> ParseResult {
+    StringRef word = "none";
+    SMLoc loc = parser.getCurrentLocation();
+    if (succeeded(parser.parseOptionalKeyword("epilogue"))) {
+      loc = parser.getCurrentLocation();
+      if (parser.parseKeyword(&word))
+        return failure();
+    }
+    auto epilogue = symbolizeEpilogue(word);
+    if (!epilogue)
+      return parser.emitError(loc) << "'" << word << "' is no epilogue of products";
+    activations.push_back(static_cast<int32_t>(*epilogue));
+    return success();
+  };
+  do {
+    SymExprAttr n;
+    if (parser.parseKeyword("by") || parser.parseOperand(parameters.emplace_back()) ||
+        parseOptional("bias", biases, flags[0]) || parseEpilogue() ||
+        parseOptional("residual", residuals, flags[1]) || parser.parseKeyword("to") ||
+        parser.parseOperand(to.emplace_back()) || parser.parseKeyword("n") ||
+        parseSymExpr(parser, n))
+      return failure();
+    sizes.push_back(n);
+  } while (succeeded(parser.parseOptionalComma()));
+  Builder &b = parser.getBuilder();
+  widths = b.getArrayAttr(sizes);
+  epilogues = b.getDenseI32ArrayAttr(activations);
+  withBias = b.getDenseBoolArrayAttr(flags[0]);
+  withResidual = b.getDenseBoolArrayAttr(flags[1]);
+  return success();
+}
+
+static void printProducts(OpAsmPrinter &printer, ProductOp op, OperandRange, OperandRange,
+                          OperandRange, OperandRange, ArrayAttr, DenseI32ArrayAttr,
+                          DenseBoolArrayAttr, DenseBoolArrayAttr) {
+  llvm::interleave(
+      op.getParts(),
+      [&](const ProductOp::Part &part) {
+        printer << "by " << part.parameter;
+        if (part.bias)
+          printer << " bias " << part.bias;
+        if (part.epilogue != Epilogue::None)
+          printer << " epilogue " << stringifyEpilogue(part.epilogue);
+        if (part.residual)
+          printer << " residual " << part.residual;
+        printer << " to " << part.to << " n ";
+        printSymExpr(printer, part.n);
+      },
+      [&] {
+        printer << ",";
+        printer.printNewline();
+        printer << "  ";
+      });
+}
+
 ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &result) {
   Builder &b = parser.getBuilder();
   StringAttr name;

@@ -42,6 +42,83 @@ LogicalResult buffer::CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+LogicalResult buffer::ProductOp::verify() {
+  size_t count = getParameters().size();
+  auto countOf = [](ArrayRef<bool> flags) { return (size_t)llvm::count(flags, true); };
+  if (count == 0 || getTo().size() != count || getWidths().size() != count ||
+      getEpilogues().size() != count || getWithBias().size() != count ||
+      getWithResidual().size() != count || getBiases().size() != countOf(getWithBias()) ||
+      getResiduals().size() != countOf(getWithResidual()))
+    return emitOpError("has lists of different lengths, or none");
+  for (int32_t epilogue : getEpilogues())
+    if (!symbolizeEpilogue(epilogue))
+      return emitOpError() << "has no epilogue " << epilogue;
+  return success();
+}
+
+SmallVector<buffer::ProductOp::Part> buffer::ProductOp::getParts() {
+  SmallVector<Part> parts;
+  auto bias = getBiases().begin(), residual = getResiduals().begin();
+  for (auto [i, parameter] : llvm::enumerate(getParameters()))
+    parts.push_back({parameter, getWithBias()[i] ? *bias++ : Value(),
+                     getWithResidual()[i] ? *residual++ : Value(), getTo()[i],
+                     cast<SymExprAttr>(getWidths()[i]), *symbolizeEpilogue(getEpilogues()[i])});
+  return parts;
+}
+
+namespace {
+/// What the op keeps of its parts.
+struct Lists {
+  SmallVector<Value> parameters, biases, residuals, to;
+  SmallVector<Attribute> widths;
+  SmallVector<int32_t> epilogues;
+  SmallVector<bool> withBias, withResidual;
+
+  explicit Lists(ArrayRef<buffer::ProductOp::Part> parts) {
+    for (const auto &part : parts) {
+      parameters.push_back(part.parameter);
+      to.push_back(part.to);
+      widths.push_back(part.n);
+      epilogues.push_back(static_cast<int32_t>(part.epilogue));
+      withBias.push_back(bool(part.bias));
+      withResidual.push_back(bool(part.residual));
+      if (part.bias)
+        biases.push_back(part.bias);
+      if (part.residual)
+        residuals.push_back(part.residual);
+    }
+  }
+};
+} // namespace
+
+buffer::ProductOp buffer::ProductOp::create(OpBuilder &builder, Location loc, Value x,
+                                            SymExprAttr m, SymExprAttr k, ArrayRef<Part> parts) {
+  Lists lists(parts);
+  return create(builder, loc, x, lists.parameters, lists.biases, lists.residuals, lists.to, m, k,
+                builder.getArrayAttr(lists.widths), lists.epilogues, lists.withBias,
+                lists.withResidual);
+}
+
+void buffer::ProductOp::setParts(ArrayRef<Part> parts) {
+  Lists lists(parts);
+  getParametersMutable().assign(lists.parameters);
+  getBiasesMutable().assign(lists.biases);
+  getResidualsMutable().assign(lists.residuals);
+  getToMutable().assign(lists.to);
+  setWidthsAttr(ArrayAttr::get(getContext(), lists.widths));
+  setEpilogues(lists.epilogues);
+  setWithBias(lists.withBias);
+  setWithResidual(lists.withResidual);
+}
+
+//===----------------------------------------------------------------------===//
+// Communication
+//===----------------------------------------------------------------------===//
+
 static bool isAxes(Attribute attr) {
   auto axes = dyn_cast<ArrayAttr>(attr);
   return axes && llvm::all_of(axes, llvm::IsaPred<StringAttr>);

@@ -116,9 +116,10 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
 
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
     auto matmul = cast<MatmulOp>(op);
-    if (p.getShared().parameters.isPackedProduct(matmul))
-      return planPacked(matmul, p);
-    return planBatch(matmul, p);
+    if (!p.getShared().parameters.isPackedProduct(matmul))
+      return planBatch(matmul, p);
+    SmallVector<MatmulOp> merged = getMerged(matmul);
+    return matmul == merged.front() ? planPacked(merged, p) : success();
   }
 
   static buffer::Epilogue getEpilogue(Operation *op) {
@@ -128,7 +129,20 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
     return isa<SiluOp>(op) ? buffer::Epilogue::Silu : buffer::Epilogue::Relu;
   }
 
-  static LogicalResult planPacked(MatmulOp op, BufferPlanner &p) {
+  static LogicalResult planPacked(ArrayRef<MatmulOp> merged, BufferPlanner &p) {
+    MatmulOp first = merged.front();
+    SmallVector<SymExpr> x = p.sizes(first.getLhs().getType());
+    // Places first: their ops stand before the product.
+    Value from = p.place(first.getLhs());
+    SmallVector<buffer::ProductOp::Part> parts;
+    for (MatmulOp op : merged)
+      parts.push_back(planPart(op, p));
+    buffer::ProductOp::create(p.builder(), p.getLoc(), from,
+                              p.expr(product(ArrayRef(x).drop_back())), p.expr(x.back()), parts);
+    return success();
+  }
+
+  static buffer::ProductOp::Part planPart(MatmulOp op, BufferPlanner &p) {
     Value bias = op.getBias(), residual, last = op.getResult();
     auto epilogue = buffer::Epilogue::None;
     for (;;) {
@@ -145,15 +159,12 @@ struct MatmulModel : HostOpInterface::ExternalModel<MatmulModel, MatmulOp> {
       }
       last = user->getResult(0);
     }
-    SmallVector<SymExpr> x = p.sizes(op.getLhs().getType());
-    SymExpr m = product(ArrayRef(x).drop_back()), n = p.sizes(op.getRhs().getType())[1];
-    // Places first: their ops stand before the product.
-    Value from = p.place(op.getLhs()), to = p.place(op.getResult());
-    Value weight = p.parameter(getLoaded(op.getRhs()), ParameterUse::Packed);
-    buffer::ProductOp::create(p.builder(), p.getLoc(), from, weight, bias ? p.place(bias) : Value(),
-                              residual ? p.place(residual) : Value(), to, p.expr(m),
-                              p.expr(x.back()), p.expr(n), epilogue);
-    return success();
+    return {p.parameter(getLoaded(op.getRhs()), ParameterUse::Packed),
+            bias ? p.place(bias) : Value(),
+            residual ? p.place(residual) : Value(),
+            p.place(op.getResult()),
+            p.expr(p.sizes(op.getRhs().getType())[1]),
+            epilogue};
   }
 
   // Products of two computed values. Either one side has no batch (or one of

@@ -220,8 +220,16 @@ void BufferPlanner::pop(Value place) {
 void BufferPlanner::findSlots(Block &block, ValueRange results) {
   DenseMap<Operation *, int64_t> position;
   int64_t next = 0;
-  for (Operation &op : block)
+  for (Operation &op : block) {
     position[&op] = next++;
+    // Products that are done in one go read and write at the same time, and what each of them
+    // computes as well belongs to it.
+    auto matmul = dyn_cast<MatmulOp>(op);
+    if (matmul && op.hasAttr(kMergedAttr))
+      position[&op] = position[getMerged(matmul).front()];
+    else if (auto fused = op.getAttrOfType<IntegerAttr>(kFusedAttr))
+      position[&op] = position[op.getOperand(fused.getInt()).getDefiningOp()];
+  }
 
   // Results lie in the caller's memory from the beginning on.
   if (Operation *terminator = block.mightHaveTerminator() ? block.getTerminator() : nullptr)

@@ -91,13 +91,19 @@ public:
   void storeAt(Value base, Type elementOrStruct, unsigned place, Value value);
   /// Values one after the other, in scratch memory.
   abi::Pointer store(Type type, ArrayRef<Value> list);
-  /// A struct of the interface, in scratch memory.
-  template <typename Struct> abi::Pointer store(const abi::Values<Struct> &values) {
+  /// Structs of the interface, in scratch memory.
+  template <typename Struct> abi::Pointer store(ArrayRef<abi::Values<Struct>> list) {
     Type type = abi::getStructType<Struct>(b.getContext());
-    abi::Pointer memory = scratch(type);
-    for (auto [i, value] : llvm::enumerate(values.list()))
-      storeAt(memory, type, i, value);
+    abi::Pointer memory = scratch(type, std::max<size_t>(1, list.size()));
+    for (auto [i, values] : llvm::enumerate(list)) {
+      abi::Pointer at = i ? offset(memory, i64(i * sizeof(Struct))) : memory;
+      for (auto [field, value] : llvm::enumerate(values.list()))
+        storeAt(at, type, field, value);
+    }
     return memory;
+  }
+  template <typename Struct> abi::Pointer store(const abi::Values<Struct> &values) {
+    return store(ArrayRef(values));
   }
   /// Calls the runtime. The context is added to the arguments.
   template <typename R, typename... Ps>

@@ -79,6 +79,14 @@ void KernelClusters::findNodes() {
       nodeOf[&op] = node;
       continue;
     }
+    // And what is done in one go with it.
+    if (auto matmul = dyn_cast<MatmulOp>(op); matmul && op.hasAttr(kMergedAttr))
+      if (MatmulOp first = getMerged(matmul).front(); first != matmul) {
+        unsigned node = nodeOf.lookup(first);
+        nodes[node].ops.push_back(&op);
+        nodeOf[&op] = node;
+        continue;
+      }
     nodeOf[&op] = nodes.size();
     Node &node = nodes.emplace_back();
     node.ops.push_back(&op);

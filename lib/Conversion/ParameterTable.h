@@ -23,6 +23,10 @@ using buffer::ParameterUse;
 /// The parameter that a product's right side is loaded from.
 Value getLoaded(Value rhs);
 
+/// The products that are done with `op` in one go, in the order of the block; `op` alone if it has
+/// no mark.
+SmallVector<MatmulOp> getMerged(MatmulOp op);
+
 struct Parameter {
   StringAttr weight;
   ViewAttr view; // null: the whole weight

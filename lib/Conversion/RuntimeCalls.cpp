@@ -100,10 +100,16 @@ template <> void Call<buffer::CallOp>::emit(Operation *base, HostEmitter &e) con
 
 template <> void Call<buffer::ProductOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::ProductOp>(base);
-  e.call(TPC_ABI(tpc_matmul), abi::I32(e.value(op.getParameter())), e.pointer(op.getX()),
-         e.pointer(op.getBias()), e.pointer(op.getResidual()), e.pointer(op.getTo()),
-         e.expr(op.getM()), e.expr(op.getK()), e.expr(op.getN()),
-         e.i32(static_cast<int64_t>(op.getEpilogue())));
+  SmallVector<abi::Values<tpc_product>> products;
+  for (const buffer::ProductOp::Part &part : op.getParts())
+    products.push_back({.n = e.expr(part.n),
+                        .bias = e.pointer(part.bias),
+                        .residual = e.pointer(part.residual),
+                        .out = e.pointer(part.to),
+                        .parameter = abi::I32(e.value(part.parameter)),
+                        .epilogue = e.i32(static_cast<int64_t>(part.epilogue))});
+  e.call(TPC_ABI(tpc_products), e.pointer(op.getX()), e.expr(op.getM()), e.expr(op.getK()),
+         e.store<tpc_product>(products), e.i32(products.size()));
 }
 
 template <> void Call<buffer::BatchProductOp>::emit(Operation *base, HostEmitter &e) const {

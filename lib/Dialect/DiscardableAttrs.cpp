@@ -162,6 +162,17 @@ static bool isFused(const Found &found) {
          (isa<MatmulOp>(producer) || producer->hasAttr(kFusedAttr));
 }
 
+/// Several products of one left side.
+static bool isMerged(const Found &found) {
+  auto product = dyn_cast_or_null<MatmulOp>(found.op);
+  return isCount(found) && product && llvm::any_of(product.getLhs().getUses(), [&](OpOperand &use) {
+           Operation *other = use.getOwner();
+           return other != found.op && isa<MatmulOp>(other) && use.getOperandNumber() == 0 &&
+                  other->getBlock() == product->getBlock() &&
+                  other->getAttr(kMergedAttr) == found.value;
+         });
+}
+
 /// Whether a cast is from one of these to the other.
 static bool isBetween(Operation *op, bool fromHalf) {
   auto cast = dyn_cast_or_null<CastOp>(op);
@@ -257,7 +268,8 @@ static const Entry table[] = {
     {kKernelAttr, OnFunction, "a number of dimensions that all results of its body have", isKernel},
     {kFusedAttr, OnValue, "an operand that only this op takes, of the matrix product before it",
      isFused},
-
+    {kMergedAttr, OnValue, "a number, on a matrix product that others of its left side share",
+     isMerged},
     {kLoadedAttr, OnValue,
      "a unit attribute of a cast from 16 bits to f32 that only products "
      "multiply by",

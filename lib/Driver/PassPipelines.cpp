@@ -79,6 +79,7 @@ void ::tpc::buildKernelsPassPipeline(OpPassManager &pm) {
   pm.addPass(createRecordSchedule()); // while the program is staged
   pm.addPass(createWidenProducts());
   pm.addPass(createFuseEpilogues());
+  pm.addPass(createMergeProducts());
   pm.addPass(createOutlineKernels());
   pm.addPass(createBuildKernels());
 }

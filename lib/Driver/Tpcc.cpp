@@ -10,6 +10,7 @@
 #include "ReadProgram.h"
 #include "TpccOptions.h"
 
+#include "CountCalls.h"
 #include "Explain.h"
 #include "LinksFile.h"
 #include "tpc/Analysis/Report.h"
@@ -314,6 +315,7 @@ mlir::LogicalResult Session::writeReport(Compilation &compilation) {
       mlir::tpc::computeReport(compilation.getModule(), shape);
   if (mlir::failed(report))
     return mlir::failure();
+  report->functions = countCalls(compilation.getModule());
   llvm::json::Value json = report->toJSON();
   // The program goes on to kernels: what is to be written of it comes first.
   bool written = !options.output.empty() && options.emit >= Emit::Staged && !options.onnx;

@@ -269,8 +269,9 @@ TEST_P(DeviceTest, ProductsAreSums) {
         // The result lies where the residual is.
         float *out = tensor(residual), *biasData = tensor(bias), *xData = tensor(x);
         device->beginStep({0, 0});
-        device->product({matrix.get(), xData, more ? biasData : nullptr, more ? out : nullptr, out,
-                         m, more ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE});
+        Product product = {matrix.get(), more ? biasData : nullptr, more ? out : nullptr, out,
+                           more ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE};
+        device->multiply({xData, m, k, {&product, 1}});
         device->endStep();
         std::vector<float> result = valuesOf(out, residual.size());
         for (int64_t i = 0; i < m; ++i)
@@ -283,6 +284,38 @@ TEST_P(DeviceTest, ProductsAreSums) {
             EXPECT_NEAR(result[i * n + j], sum, 1e-4) << m << " " << k << " " << n;
           }
       }
+}
+
+TEST_P(DeviceTest, ProductsOfOneLeftSide) {
+  int64_t m = 7, k = 5;
+  std::vector<float> x = numbers(m * k, 1);
+  float *xData = tensor(x);
+  std::vector<std::shared_ptr<Matrix>> matrices;
+  std::vector<std::vector<float>> weights;
+  std::vector<Product> products;
+  for (int64_t n : {3, 40, 17}) {
+    weights.push_back(numbers(k * n, static_cast<int>(n)));
+    matrices.push_back(device->makeMatrix(k, n));
+    device->setRows(*matrices.back(), 0, k, weights.back().data());
+    products.push_back({matrices.back().get(), nullptr, nullptr, tensor(numbers(m * n, 2)),
+                        n == 17 ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE});
+  }
+  device->beginStep({0, 0});
+  device->multiply({xData, m, k, products});
+  std::vector<Product> done = products;
+  std::fill(products.begin(), products.end(), Product{}); // it was read before that returned
+  device->endStep();
+  for (size_t p = 0; p < done.size(); ++p) {
+    int64_t n = matrices[p]->n;
+    std::vector<float> result = valuesOf(done[p].out, static_cast<size_t>(m * n));
+    for (int64_t i = 0; i < m * n; ++i) {
+      double sum = 0;
+      for (int64_t l = 0; l < k; ++l)
+        sum += static_cast<double>(x[i / n * k + l]) * weights[p][l * n + i % n];
+      EXPECT_NEAR(result[i], done[p].epilogue == TPC_EPILOGUE_RELU ? std::max(sum, 0.0) : sum, 1e-4)
+          << p;
+    }
+  }
 }
 
 TEST_P(DeviceTest, BatchProductsBroadcast) {

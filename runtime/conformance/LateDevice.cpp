@@ -46,16 +46,16 @@ using Accesses = std::vector<Access>;
 constexpr int64_t f32 = sizeof(float);
 
 // Whatever is added to what a call says may reach more.
-static_assert(sizeof(Product) == 56 && sizeof(BatchProduct) == 72 &&
+static_assert(sizeof(Product) == 40 && sizeof(BatchProduct) == 72 &&
               sizeof(tpc_attention_args) == 208);
 
-Accesses accessesOf(const Product &p, const void *table) {
-  int64_t k = p.matrix->k, n = p.matrix->n;
-  return {{p.x, p.m * k * f32, false},
+Accesses accessesOf(const Products &all, const Product &p, const void *table) {
+  int64_t m = all.m, k = all.k, n = p.matrix->n;
+  return {{all.x, m * k * f32, false},
           {p.bias, p.bias ? n * f32 : 0, false},
-          {p.residual, p.residual ? p.m * n * f32 : 0, false},
+          {p.residual, p.residual ? m * n * f32 : 0, false},
           {table, table ? k * n * f32 : 0, false},
-          {p.out, p.m * n * f32, true}};
+          {p.out, m * n * f32, true}};
 }
 
 Accesses accessesOf(const BatchProduct &p) {
@@ -209,10 +209,18 @@ public:
       runKernel(kernel, list.data(), rows);
     });
   }
-  void product(const Product &product) override {
-    auto table = tables.find(product.matrix);
-    later(accessesOf(product, table == tables.end() ? nullptr : table->second),
-          [=, this] { inner->product(product); });
+  void multiply(const Products &products) override {
+    Accesses accesses;
+    for (const Product &product : products.list) {
+      auto table = tables.find(product.matrix);
+      for (const Access &access :
+           accessesOf(products, product, table == tables.end() ? nullptr : table->second))
+        accesses.push_back(access);
+    }
+    later(std::move(accesses),
+          [=, this, list = std::vector(products.list.begin(), products.list.end())] {
+            inner->multiply({products.x, products.m, products.k, list});
+          });
   }
   void batchProduct(const BatchProduct &product) override {
     later(accessesOf(product), [=, this] { inner->batchProduct(product); });

@@ -7,6 +7,8 @@
 #include "core/Context.h"
 #include "core/Device.h"
 #include <algorithm>
+#include <span>
+#include <vector>
 
 using namespace tpc::rt;
 
@@ -44,24 +46,30 @@ extern "C" void tpc_launch(tpc_context *ctx, int32_t kernel, void *const *operan
     ctx->device->launch(kernel, operands, count, rows, std::max<int64_t>(grain, 1));
 }
 
-extern "C" void tpc_matmul(tpc_context *ctx, int32_t parameter, const float *x, const float *bias,
-                           const float *residual, float *out, int64_t m, int64_t k, int64_t n,
-                           int32_t epilogue) {
-  if (m <= 0 || n <= 0)
+extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_t k,
+                             const tpc_product *products, int32_t count) {
+  if (m <= 0)
     return;
   auto &matrices = ctx->data.matrices;
-  const Matrix *matrix = parameter >= 0 && static_cast<size_t>(parameter) < matrices.size()
-                             ? matrices[parameter].get()
-                             : nullptr;
-  if (!matrix)
-    fail(*ctx,
-         "internal error: parameter " + std::to_string(parameter) + " was not packed for products");
-  if (matrix->k != k || matrix->n != n)
-    fail(*ctx, "internal error: parameter " + std::to_string(parameter) + " is [" +
-                   std::to_string(matrix->k) + ", " + std::to_string(matrix->n) +
-                   "], but a product takes it as [" + std::to_string(k) + ", " + std::to_string(n) +
-                   "]");
-  ctx->device->product({matrix, x, bias, residual, out, m, epilogue});
+  std::vector<Product> list;
+  for (const tpc_product &p : std::span(products, static_cast<size_t>(count))) {
+    if (p.n <= 0)
+      continue;
+    const Matrix *matrix = p.parameter >= 0 && static_cast<size_t>(p.parameter) < matrices.size()
+                               ? matrices[p.parameter].get()
+                               : nullptr;
+    if (!matrix)
+      fail(*ctx, "internal error: parameter " + std::to_string(p.parameter) +
+                     " was not packed for products");
+    if (matrix->k != k || matrix->n != p.n)
+      fail(*ctx, "internal error: parameter " + std::to_string(p.parameter) + " is [" +
+                     std::to_string(matrix->k) + ", " + std::to_string(matrix->n) +
+                     "], but a product takes it as [" + std::to_string(k) + ", " +
+                     std::to_string(p.n) + "]");
+    list.push_back({matrix, p.bias, p.residual, p.out, p.epilogue});
+  }
+  if (!list.empty())
+    ctx->device->multiply({x, m, k, list});
 }
 
 extern "C" void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *b, float *out,

@@ -4,7 +4,7 @@
 // Collectives.cpp) check arguments and settle what is empty; what arrives here has something to do.
 //
 // Addresses of tensors are the device's. Nobody else reads or writes what is there, but as said
-// below; they may be added to. Work (copy, launch, product, batchProduct, attention) and changes of
+// below; they may be added to. Work (copy, launch, multiply, batchProduct, attention) and changes of
 // env may be done later than they are called for, and in any order in which each sees what it would
 // see if all were done at once in the order of the calls: so what is named once may be reused for
 // what comes next. Whoever has read() something, or ended a step, knows that all before is done.
@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,13 +37,19 @@ protected:
   Matrix(int64_t k, int64_t n) : k(k), n(n) {}
 };
 
-/// out[m, n] = epilogue(x[m, k] * matrix[k, n] + bias[n]) + residual[m, n], as tpc_matmul says.
+/// out[m, n] = epilogue(x[m, k] * matrix[k, n] + bias[n]) + residual[m, n], as tpc_products says.
 struct Product {
   const Matrix *matrix; ///< outlives the step
-  const float *x, *bias, *residual;
+  const float *bias, *residual;
   float *out;
-  int64_t m;
   int32_t epilogue;
+};
+
+/// Those of one x, none of which is empty.
+struct Products {
+  const float *x;
+  int64_t m, k;
+  std::span<const Product> list;
 };
 
 /// As tpc_batch_matmul says.
@@ -106,7 +113,7 @@ public:
   virtual void copy(void *to, const void *from, int64_t bytes) = 0;
   virtual void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
                       int64_t grain) = 0;
-  virtual void product(const Product &product) = 0;
+  virtual void multiply(const Products &products) = 0;
   virtual void batchProduct(const BatchProduct &product) = 0;
   virtual void attention(const tpc_attention_args &args) = 0;
   /// All is done. What kernels have met, which is forgotten.

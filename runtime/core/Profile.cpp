@@ -73,9 +73,15 @@ public:
     timed("kernel", kernels[kernel].name, 0,
           [&] { device->launch(kernel, operands, count, launched, grain); });
   }
-  void product(const Product &p) override {
-    timed("product", sizes({p.m, p.matrix->k, p.matrix->n}), flops(p.m, p.matrix->k, p.matrix->n),
-          [&] { device->product(p); });
+  void multiply(const Products &p) override {
+    // Those of one x: their widths one after the other.
+    std::string what = sizes({p.m, p.k});
+    int64_t columns = 0;
+    for (const Product &product : p.list) {
+      what += (columns ? "+" : "x") + std::to_string(product.matrix->n);
+      columns += product.matrix->n;
+    }
+    timed("product", what, flops(p.m, p.k, columns), [&] { device->multiply(p); });
   }
   void batchProduct(const BatchProduct &p) override {
     timed("batch_product", sizes({p.batch, p.m, p.k, p.n}),

@@ -86,7 +86,7 @@ public:
   void copy(void *to, const void *from, int64_t bytes) override;
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
               int64_t grain) override;
-  void product(const Product &product) override;
+  void multiply(const Products &products) override;
   void batchProduct(const BatchProduct &product) override;
   void attention(const tpc_attention_args &args) override;
   tpc_status endStep() override;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <vector>
 
 namespace tpc::rt {
 namespace {
@@ -30,11 +31,34 @@ struct GemmTasks {
       rowBlocks = std::min(divideUp(m, kernel.rowStep), divideUp(wanted, panelBlocks));
   }
   int64_t count() const { return rowBlocks * panelBlocks; }
+};
+
+/// Products of the same rows, whose panels are numbered one product after the other.
+struct GemmJobs {
+  struct Entry {
+    GemmJob job;
+    int64_t panel0, panel1;
+  };
+  std::vector<Entry> entries;
+  int64_t panels = 0, columns = 0;
+
+  void add(const GemmJob &job, int width) {
+    int64_t end = panels + divideUp(job.n, width);
+    entries.push_back({job, panels, end});
+    panels = end;
+    columns += job.n;
+  }
   /// Row blocks vary fastest: the panels stay in the cache.
-  void run(const KernelTable &kernel, const GemmJob &job, int64_t panels, int64_t task) const {
-    int64_t row = task % rowBlocks, panel = task / rowBlocks;
-    kernel.gemm(job, job.m * row / rowBlocks, job.m * (row + 1) / rowBlocks,
-                panels * panel / panelBlocks, panels * (panel + 1) / panelBlocks);
+  void run(const KernelTable &kernel, const GemmTasks &tasks, int64_t task) const {
+    int64_t row = task % tasks.rowBlocks, block = task / tasks.rowBlocks;
+    int64_t begin = panels * block / tasks.panelBlocks, m = entries.front().job.m;
+    int64_t end = panels * (block + 1) / tasks.panelBlocks;
+    for (const Entry &entry : entries) {
+      int64_t from = std::max(begin, entry.panel0), to = std::min(end, entry.panel1);
+      if (from < to)
+        kernel.gemm(entry.job, m * row / tasks.rowBlocks, m * (row + 1) / tasks.rowBlocks,
+                    from - entry.panel0, to - entry.panel0);
+    }
   }
 };
 
@@ -122,18 +146,25 @@ std::shared_ptr<Matrix> CpuDevice::transposeOf(const void *rows, int64_t k, int6
   return std::make_shared<PackedMatrix>(static_cast<const float *>(rows), k, n);
 }
 
-void CpuDevice::product(const Product &p) {
-  auto &matrix = static_cast<const PackedMatrix &>(*p.matrix);
-  int64_t k = matrix.k, n = matrix.n;
+void CpuDevice::multiply(const Products &p) {
   const KernelTable &kernel = kernels();
-  GemmJob job{p.x, k, matrix.data(), p.bias, p.residual, p.out, n, p.m, k, n, p.epilogue};
-  if (matrix.transposed)
-    return multiplyTransposed(ctx, scratch, kernel, job, matrix.transposed);
-  int64_t panels = divideUp(n, kernel.panelWidth);
-  int threads = threadsFor(ctx, p.m, k, n);
-  GemmTasks tasks(kernel, p.m, panels, threads);
+  GemmJobs jobs;
+  for (const Product &product : p.list) {
+    auto &matrix = static_cast<const PackedMatrix &>(*product.matrix);
+    int64_t n = matrix.n;
+    GemmJob job{p.x, p.k, matrix.data(),   product.bias, product.residual, product.out, n, p.m,
+                p.k, n,   product.epilogue};
+    if (matrix.transposed)
+      multiplyTransposed(ctx, scratch, kernel, job, matrix.transposed);
+    else
+      jobs.add(job, kernel.panelWidth);
+  }
+  if (jobs.entries.empty())
+    return;
+  int threads = threadsFor(ctx, p.m, p.k, jobs.columns);
+  GemmTasks tasks(kernel, p.m, jobs.panels, threads);
   forEachTask(ctx, threads, tasks.count(),
-              [&](int64_t task, int) { tasks.run(kernel, job, panels, task); });
+              [&](int64_t task, int) { jobs.run(kernel, tasks, task); });
 }
 
 void CpuDevice::batchProduct(const BatchProduct &p) {

@@ -300,42 +300,48 @@ public:
     return std::make_shared<OneDnnMatrix>(static_cast<const float *>(rows), k, n);
   }
 
-  void product(const Product &p) override {
-    auto *matrix = dynamic_cast<const OneDnnMatrix *>(p.matrix);
-    if (!matrix)
-      return CpuDevice::product(p);
-    int64_t k = matrix->k, n = matrix->n;
+  void multiply(const Products &products) override {
+    for (const Product &product : products.list)
+      if (auto *matrix = dynamic_cast<const OneDnnMatrix *>(product.matrix))
+        multiplyOne(products, product, *matrix);
+      else
+        CpuDevice::multiply({products.x, products.m, products.k, {&product, 1}});
+  }
+
+private:
+  void multiplyOne(const Products &all, const Product &p, const OneDnnMatrix &matrix) {
+    int64_t m = all.m, k = matrix.k, n = matrix.n;
     // `out` may be the residual: the sums are elsewhere then.
     bool direct = !p.residual;
     auto find = [&](int64_t rows, const Panel &panel) -> const Multiply & {
-      return multiply(rows, k, panel.columns, direct ? n : panel.columns, matrix->isTransposed);
+      return rt::multiply(rows, k, panel.columns, direct ? n : panel.columns, matrix.isTransposed);
     };
     // All that occur: whole blocks, the last rows, the last columns.
-    int64_t blocks = (p.m + blockRows - 1) / blockRows, lastRows = p.m - (blocks - 1) * blockRows;
+    int64_t blocks = (m + blockRows - 1) / blockRows, lastRows = m - (blocks - 1) * blockRows;
     const Multiply *made[2][2];
     size_t padBytes = 0;
     for (bool isLastRow : {false, true})
       for (bool isLastColumn : {false, true}) {
-        const Panel &panel = isLastColumn ? matrix->panels.back() : matrix->panels.front();
+        const Panel &panel = isLastColumn ? matrix.panels.back() : matrix.panels.front();
         const Multiply &one = find(isLastRow || blocks == 1 ? lastRows : blockRows, panel);
         made[isLastRow][isLastColumn] = &one;
         padBytes = std::max(padBytes, one.scratchBytes());
       }
     int64_t padFloats = static_cast<int64_t>((padBytes + 63) / 64 * 16);
     int64_t each = padFloats + (direct ? 0 : blockRows * blockColumns);
-    int threads = threadsFor(ctx, p.m, k, n);
-    auto panels = static_cast<int64_t>(matrix->panels.size());
+    int threads = threadsFor(ctx, m, k, n);
+    auto panels = static_cast<int64_t>(matrix.panels.size());
     Scratch memory(scratch, threads * each);
     std::atomic<Enum> failure{success};
     // Rows vary fastest: the weights stay in the cache.
     forEachTask(ctx, threads, blocks * panels, [&](int64_t task, int worker) {
-      int64_t row0 = task % blocks * blockRows, rows = std::min(blockRows, p.m - row0);
-      const Panel &panel = matrix->panels[static_cast<size_t>(task / blocks)];
+      int64_t row0 = task % blocks * blockRows, rows = std::min(blockRows, m - row0);
+      const Panel &panel = matrix.panels[static_cast<size_t>(task / blocks)];
       const Multiply &one = *made[task % blocks + 1 == blocks][task / blocks + 1 == panels];
       float *pad = memory.data + worker * each, *block = pad + padFloats;
       if (direct)
         block = p.out + row0 * n + panel.column;
-      if (Enum status = one.run(p.x + row0 * k, matrix->data + panel.offset, block, pad))
+      if (Enum status = one.run(all.x + row0 * k, matrix.data + panel.offset, block, pad))
         failure = status;
       else
         finish(p, n, panel, row0, rows, block, direct ? n : panel.columns);

@@ -12,8 +12,15 @@ tpc.weight @b in "/w.bin" at 192 : tensor<8xf32>
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
 // CHECK-DAG: %[[I32_2:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK: %[[PART:.*]] = llvm.alloca {{.*}} !llvm.struct<(i64, ptr, ptr, ptr, i32, i32)>
 // CHECK: %[[V0:.*]] = llvm.call @tpc_parameter(%arg0, %[[I32_1]])
-// CHECK: llvm.call @tpc_matmul(%arg0, %[[I32_0]], %arg2, %[[V0]], %arg3, %arg4, %[[C6]], %[[C6]], %[[C8]], %[[I32_2]])
+// CHECK: llvm.store %[[C8]], %{{.*}} : i64
+// CHECK: llvm.store %[[V0]], %{{.*}} : !llvm.ptr
+// CHECK: llvm.store %arg3, %{{.*}} : !llvm.ptr
+// CHECK: llvm.store %arg4, %{{.*}} : !llvm.ptr
+// CHECK: llvm.store %[[I32_0]], %{{.*}} : i32
+// CHECK: llvm.store %[[I32_2]], %{{.*}} : i32
+// CHECK: llvm.call @tpc_products(%arg0, %arg2, %[[C6]], %[[C6]], %[[PART]], %[[I32_1]])
 func.func private @product(%x: tensor<2x3x6xf32>, %r: tensor<2x3x8xf32>) -> tensor<2x3x8xf32> {
   %w = tpc.parameter @w : tensor<6x8xf32>
   %b = tpc.parameter @b : tensor<8xf32>

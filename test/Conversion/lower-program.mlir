@@ -7,8 +7,8 @@ tpc.weight @v in "/w.bin" at 256 : tensor<6x8xf32>
 // Column parallel, row parallel, one reduction.
 // CHECK-LABEL: llvm.func internal @stage_0(
 // CHECK: llvm.call @tpc_frame_push(
-// CHECK: llvm.call @tpc_matmul(
-// CHECK: llvm.call @tpc_matmul(
+// CHECK: llvm.call @tpc_products(
+// CHECK: llvm.call @tpc_products(
 // For messages: the node that the communication is of.
 // CHECK: llvm.call @tpc_at(
 // CHECK: llvm.call @tpc_all_reduce(

@@ -2,6 +2,7 @@
 // RUN: split-file %s %t
 // RUN: tpc-opt %t/kernel.mlir --verify-diagnostics --tpc-outline-kernels
 // RUN: tpc-opt %t/fused.mlir --verify-diagnostics --tpc-fuse-epilogues
+// RUN: tpc-opt %t/merged.mlir --verify-diagnostics --tpc-merge-products
 // RUN: tpc-opt %t/op.mlir --verify-diagnostics --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program
 
 //--- kernel.mlir
@@ -16,6 +17,13 @@ func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   // expected-error@+1 {{has 'tpc.fused' already: only this pass sets it}}
   %1 = tpc.add %0, %x {tpc.fused = 0 : i32} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   return %1 : tensor<4x4xf32>
+}
+//--- merged.mlir
+func.func private @f(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  // expected-error@+1 {{has 'tpc.merged' already: only this pass sets it}}
+  %0 = tpc.matmul %x, %x {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  %1 = tpc.matmul %x, %0 {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
 }
 //--- op.mlir
 func.func private @kernel(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {tpc.kernel = 1 : i64} {

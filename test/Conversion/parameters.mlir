@@ -12,7 +12,8 @@ tpc.weight @both in "/w.bin" at 544 : tensor<8x8xf32>
 // CHECK-LABEL: llvm.func internal @layer(
 // CHECK-SAME: %[[CTX:.*]]: !llvm.ptr, %{{.*}}: !llvm.ptr, %[[X:.*]]: !llvm.ptr, %[[W:.*]]: i32, %[[SHARED:.*]]: i32, %{{.*}}: !llvm.ptr)
 // CHECK: llvm.call @tpc_parameter(%[[CTX]], %[[SHARED]])
-// CHECK: llvm.call @tpc_matmul(%[[CTX]], %[[W]], %[[X]],
+// CHECK: llvm.store %[[W]], %{{.*}} : i32
+// CHECK: llvm.call @tpc_products(%[[CTX]], %[[X]],
 func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> attributes {tpc.layer} {
   %s = tpc.parameter @shared : tensor<8xf32>
   %0 = tpc.matmul %x, %w : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
@@ -30,7 +31,8 @@ func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8
 // CHECK-DAG: llvm.call @tpc_parameter(%{{.*}}, %[[DENSE]])
 // CHECK: llvm.call @layer(%{{.*}}, %{{.*}}, %{{.*}}, %[[FIRST]], %[[SHARED0]], %{{.*}})
 // CHECK: llvm.call @layer(
-// CHECK: llvm.call @tpc_matmul(%{{.*}}, %[[PACKED]],
+// CHECK: llvm.store %[[PACKED]], %{{.*}} : i32
+// CHECK: llvm.call @tpc_products(
 func.func private @stage_0(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %a = tpc.parameter @first : tensor<8x8xf32>
   %b = tpc.parameter @both : tensor<8x8xf32>

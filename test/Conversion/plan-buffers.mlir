@@ -15,9 +15,9 @@ tpc.weight @v in "/w.bin" at 256 : tensor<6x8xf32>
 // CHECK: %[[V:.*]] = tpc_buffer.parameter @parameter_1
 // CHECK: %[[FRAME:.*]] = tpc_buffer.push "64*floordiv(4*_6.tp*n + 63, 64) + 64*floordiv(4*_8*n + 63, 64)"
 // CHECK: %[[H:.*]] = tpc_buffer.slot %[[FRAME]] at 0 : "_6.tp*n" x f32
-// CHECK: tpc_buffer.product %arg0 by %[[W]] to %[[H]] m n k _8 n _6.tp epilogue relu
+// CHECK: tpc_buffer.product %arg0 m n k _8 by %[[W]] epilogue relu to %[[H]] n _6.tp
 // CHECK: %[[P:.*]] = tpc_buffer.slot %[[FRAME]] at "64*floordiv(4*_6.tp*n + 63, 64)" : "_8*n" x f32
-// CHECK: tpc_buffer.product %[[H]] by %[[V]] to %[[P]] m n k _6.tp n _8
+// CHECK: tpc_buffer.product %[[H]] m n k _6.tp by %[[V]] to %[[P]] n _8
 // CHECK: %[[SUM:.*]] = tpc_buffer.slot %[[FRAME]] at "64*floordiv(4*_6.tp*n + 63, 64)" : "_8*n" x f32
 // CHECK: tpc_buffer.all_reduce %[[P]] to %[[SUM]] over ["tp"] sum count "_8*n"
 // CHECK: tpc_buffer.launch @kernel_add(%[[SUM]], %arg0) to (%arg1) rows n

@@ -90,6 +90,14 @@ func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 // -----
 
 func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  // expected-error @+1 {{'tpc.merged' must be a number, on a matrix product that others of its left side share, not 0 : i64}}
+  %0 = tpc.matmul %x, %x {tpc.merged = 0 : i64} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   // expected-error @+1 {{'tpc.default' belongs on an input}}
   %0 = tpc.neg %x {tpc.default = #tpc.default<ones>} : tensor<4x4xf32> -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>

@@ -48,6 +48,14 @@ struct StageRow {
   std::vector<ParameterRow> parameters;
 };
 
+/// A function of the program, and what it calls each time.
+struct FunctionRow {
+  std::string function;
+  bool isLayer = false;
+  int64_t calls = 0; // of it, in the text
+  int64_t products = 0, attentions = 0, kernels = 0;
+};
+
 struct RankRow {
   int64_t rank = 0;
   int64_t stage = 0;
@@ -58,8 +66,9 @@ struct Report {
   Symbols symbols;
   std::vector<CollectiveRow> collectives;
   std::vector<StageRow> stages;
-  std::vector<RankRow> ranks;      // of at most maxRanks ranks
-  std::vector<std::string> splits; // "tp: 160 over tp 2: fc1 (columns), …"
+  std::vector<RankRow> ranks;         // of at most maxRanks ranks
+  std::vector<FunctionRow> functions; // as they are planned; from the driver
+  std::vector<std::string> splits;    // "tp: 160 over tp 2: fc1 (columns), …"
   std::vector<std::string> warnings;
 
   static constexpr int64_t maxRanks = 4096;

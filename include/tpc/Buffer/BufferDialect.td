@@ -20,7 +20,7 @@ def Buffer_Dialect : Dialect {
           %frame = tpc_buffer.push "64*((11*n + 15) floordiv 16)"
           %w = tpc_buffer.parameter @parameter_0
           %0 = tpc_buffer.slot %frame at 0 : "3*n" x f32
-          tpc_buffer.product %x by %w to %0 m n k 8 n 3
+          tpc_buffer.product %x m n k 8 by %w to %0 n 3
           ...
           tpc_buffer.all_reduce %1 to %2 over ["tp"] sum count "8*n"
           tpc_buffer.launch @kernel_add(%2, %x) to (%y) rows n grain 1025

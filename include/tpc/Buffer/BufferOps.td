@@ -169,16 +169,31 @@ def Buffer_CallOp : Buffer_Op<"call", [AttrSizedOperandSegments, DeclareOpInterf
 }
 
 def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
-  let summary = "A matrix product with a packed parameter. tpc_matmul.";
+  let summary = "Matrix products of one left side with packed parameters. tpc_products.";
   let description = [{
-    `to[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n]`, in f32. `to` may be `residual`, and nothing else that it reads.
+    `tpc_buffer.product %x m n k _8 by %w bias %b epilogue silu residual %r to %0 n _6.tp, by %v to %1 n _4`: for each parameter
+
+        to[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n]
+
+    in f32. `to` may be the `residual` of the same part, and nothing else that is read.
   }];
-  let arguments = (ins Buffer_Read:$x, Buffer_Parameter:$parameter, Buffer_MaybeRead:$bias, Buffer_MaybeRead:$residual,
-                       Buffer_Write:$to, Tpc_SymExprAttr:$m, Tpc_SymExprAttr:$k, Tpc_SymExprAttr:$n,
-                       DefaultValuedAttr<Buffer_Epilogue, "Epilogue::None">:$epilogue);
+  let arguments = (ins Buffer_Read:$x, Variadic<Buffer_Parameter>:$parameters, Buffer_Reads:$biases, Buffer_Reads:$residuals,
+                       Buffer_Writes:$to, Tpc_SymExprAttr:$m, Tpc_SymExprAttr:$k, Tpc_SymExprs:$widths,
+                       DenseI32ArrayAttr:$epilogues, DenseBoolArrayAttr:$with_bias, DenseBoolArrayAttr:$with_residual);
   let assemblyFormat = [{
-    $x `by` $parameter (`bias` $bias^)? (`residual` $residual^)? `to` $to `m` custom<SymExpr>($m) `k` custom<SymExpr>($k)
-    `n` custom<SymExpr>($n) (`epilogue` $epilogue^)? attr-dict
+    $x `m` custom<SymExpr>($m) `k` custom<SymExpr>($k)
+    custom<Products>($parameters, $biases, $residuals, $to, $widths, $epilogues, $with_bias, $with_residual) attr-dict
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    struct Part {
+      Value parameter, bias, residual, to;
+      SymExprAttr n;
+      Epilogue epilogue;
+    };
+    SmallVector<Part> getParts();
+    void setParts(ArrayRef<Part> parts);
+    static ProductOp create(OpBuilder &builder, Location loc, Value x, SymExprAttr m, SymExprAttr k, ArrayRef<Part> parts);
   }];
 }
 

@@ -38,6 +38,23 @@ def FuseEpilogues : Pass<"tpc-fuse-epilogues", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def MergeProducts : Pass<"tpc-merge-products", "::mlir::ModuleOp"> {
+  let summary = "Lets products of one value with several parameters be done in one go";
+  let description = [{
+    Q, K and V, or gate and up: products with packed parameters that read the same left side, and whose results meet again before the next
+    such product. They are marked with `tpc.merged = i`, one number for those that belong together, and become one call of the runtime on
+    the packed parameters; each keeps its own bias, activation, residual and result (see `tpc-fuse-epilogues`), and sums are what they were:
+
+        %q = tpc.matmul %x, %wq            %q = tpc.matmul %x, %wq {tpc.merged = 0 : i64}
+        %k = tpc.matmul %x, %wk      ->    %k = tpc.matmul %x, %wk {tpc.merged = 0 : i64}
+        %v = tpc.matmul %x, %wv            %v = tpc.matmul %x, %wv {tpc.merged = 0 : i64}
+
+    Left alone: products whose results do not meet (experts that are computed one after the other would all have to be in memory at once), and
+    those that add something which is computed behind the first of them.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def OutlineKernels : Pass<"tpc-outline-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups ops that no library computes into kernels, one function for each distinct group";
   let description = [{
@@ -63,7 +80,7 @@ def PlanBuffers : Pass<"tpc-plan-buffers", "::mlir::ModuleOp"> {
         func.func private @layer(%x) {              tpc_buffer.func @layer_on_buffers of @layer(%x = value 0 : …) to (%y : …) {
           %0 = tpc.matmul %x, %w                      %frame = tpc_buffer.push "…"
           %1 = tpc.all_reduce %0 over ["tp"]   ->     %0 = tpc_buffer.slot %frame at 0 : "_8*n" x f32
-          return %1                                   tpc_buffer.product %x by %parameter to %0 m n k _6.tp n _8
+          return %1                                   tpc_buffer.product %x m n k _6.tp by %parameter to %0 n _8
         }                                             tpc_buffer.all_reduce %0 to %y over ["tp"] sum count "_8*n"
                                                       tpc_buffer.pop %frame
                                                     }

@@ -116,6 +116,9 @@ inline constexpr llvm::StringLiteral kKernelAttr = "tpc.kernel";
 /// Marks ops that the matrix product before them computes as well (bias, activation, residual); see
 /// tpc-fuse-epilogues.
 inline constexpr llvm::StringLiteral kFusedAttr = "tpc.fused";
+/// On matrix products of one block and one left side: those of one number are done in one go; see
+/// tpc-merge-products.
+inline constexpr llvm::StringLiteral kMergedAttr = "tpc.merged";
 /// A tpc.cast that is done as its operand, a parameter, is loaded for products.
 inline constexpr llvm::StringLiteral kLoadedAttr = "tpc.loaded";
 /// A unit attribute of a cast that lowering has put behind a product: it rounds each part of a sum,

@@ -8,7 +8,7 @@ using namespace mlir::tpc;
 
 static bool computesProducts(Type element) { return element.isF32(); }
 
-/// The epilogues of tpc_matmul.
+/// The epilogues of tpc_products.
 static bool isActivation(Operation *op) {
   if (auto gelu = dyn_cast<GeluOp>(op))
     return gelu.getApproximate() != GeluApproximation::Sigmoid;

@@ -152,13 +152,13 @@ static LogicalResult checkExtent(Operation *call, const PartSizes &sizes, Value 
   return error << " for " << elements.str() << " x " << element;
 }
 
-LogicalResult PlanChecker::read(Operation *call, Value place, Value tensor, bool mayShare) {
+LogicalResult PlanChecker::read(Operation *call, Value place, Value tensor, Value over) {
   return read(call, place, Content{tensor}, partSizes.elements(tensor.getType()),
-              getElementTypeOrSelf(tensor.getType()), mayShare);
+              getElementTypeOrSelf(tensor.getType()), over);
 }
 
 LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
-                                const SymExpr &elements, Type element, bool mayShare) {
+                                const SymExpr &elements, Type element, Value over) {
   auto where = resolve(call, place);
   if (failed(where) || failed(checkExtent(call, partSizes, place, elements, element)))
     return failure();
@@ -177,7 +177,7 @@ LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
   };
   if (const Memory::Held *held = memory.find(*where, offset, isSame)) {
     // A part is inside of what it is a part of, which is what its slot is known to be apart from.
-    reads.push_back({held->place, mayShare});
+    reads.push_back({held->place, over});
     return success();
   }
   InFlightDiagnostic error = call->emitOpError()
@@ -213,7 +213,7 @@ LogicalResult PlanChecker::write(Operation *call, Value place, Content content,
   for (const Access &access : reads) {
     bool isSame = access.place.region == where->region && access.place.begin == where->begin &&
                   access.place.size == where->size;
-    if (!(isSame && access.mayShare) && !memory.areDisjoint(access.place, *where))
+    if (!(isSame && access.over == place) && !memory.areDisjoint(access.place, *where))
       return call->emitOpError() << "writes " << describe(content)
                                  << " where it may still have to read: " << where->size.str()
                                  << " bytes from " << where->begin.str() << " on, and "

@@ -51,11 +51,11 @@ public:
   /// Whether a call of this kind comes next.
   template <typename OpT> bool isNext() { return isa_and_nonnull<OpT>(peek()); }
 
-  /// The call reads a value. `mayShare`: what it writes may lie in just the same place.
-  LogicalResult read(Operation *call, Value place, Value tensor, bool mayShare = false);
+  /// The call reads a value. `over`: what it writes there may lie in just the same place.
+  LogicalResult read(Operation *call, Value place, Value tensor, Value over = {});
   /// The same of what a collective has after a step.
   LogicalResult read(Operation *call, Value place, Content content, const SymExpr &elements,
-                     Type element, bool mayShare = false);
+                     Type element, Value over = {});
   /// After all that it reads.
   LogicalResult write(Operation *call, Value place, Value tensor);
   LogicalResult write(Operation *call, Value place, Content content, const SymExpr &elements,
@@ -85,7 +85,7 @@ public:
 private:
   struct Access {
     Place place;
-    bool mayShare;
+    Value over;
   };
 
   LogicalResult checkBlock(Block &tensors, Block &buffers);

@@ -46,7 +46,7 @@ struct AllReduce : PlannedOpInterface::ExternalModel<AllReduce, AllReduceOp> {
         !call || failed(c.compare(call, "axes", call.getAxes(), op.getAxes())) ||
         failed(compareKind(c, call, call.getKind(), op.getOperand())) ||
         failed(c.compare(call, "count", call.getCount(), c.sizes().elements(op.getType()))) ||
-        failed(c.read(call, call.getFrom(), op.getOperand(), /*mayShare=*/true)) ||
+        failed(c.read(call, call.getFrom(), op.getOperand(), call.getTo())) ||
         failed(c.write(call, call.getTo(), op.getResult())));
   }
 };
@@ -215,7 +215,7 @@ struct Broadcast : PlannedOpInterface::ExternalModel<Broadcast, BroadcastOp> {
     return failure(
         failed(c.compare(call, "axes", call.getAxes(), op.getAxes())) ||
         failed(c.compare(call, "count", call.getCount(), c.sizes().elements(op.getType()))) ||
-        failed(c.read(call, call.getData(), op.getOperand(), /*mayShare=*/true)) ||
+        failed(c.read(call, call.getData(), op.getOperand(), call.getData())) ||
         failed(c.write(call, call.getData(), op.getResult())));
   }
 };

@@ -82,44 +82,86 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
   }
 
   static LogicalResult checkOptional(PlanChecker &c, Operation *call, StringRef what, Value place,
-                                     Value tensor, bool mayShare = false) {
+                                     Value tensor, Value over = {}) {
     if (!place && !tensor)
       return success();
     if (!place || !tensor)
       return call->emitOpError() << (place ? "has a " : "has no ") << what
                                  << ", and the op on tensors has " << (tensor ? "one" : "none");
-    return c.read(call, place, tensor, mayShare);
+    return c.read(call, place, tensor, over);
   }
 
-  static LogicalResult checkPacked(MatmulOp op, PlanChecker &c) {
-    auto call = c.next<buffer::ProductOp>(op);
+  /// The products that are done in one go, in order: those of one mark and one left side.
+  static SmallVector<MatmulOp> getMerged(MatmulOp op) {
+    Attribute mark = op->getAttr(kMergedAttr);
+    if (!mark)
+      return {op};
+    SmallVector<MatmulOp> merged;
+    for (OpOperand &use : op.getLhs().getUses())
+      if (auto other = dyn_cast<MatmulOp>(use.getOwner()); other && use.getOperandNumber() == 0 &&
+                                                           other->getBlock() == op->getBlock() &&
+                                                           other->getAttr(kMergedAttr) == mark)
+        merged.push_back(other);
+    llvm::sort(merged, [](MatmulOp a, MatmulOp b) { return a->isBeforeInBlock(b); });
+    return merged;
+  }
+
+  static LogicalResult checkPacked(MatmulOp first, PlanChecker &c) {
+    auto call = c.next<buffer::ProductOp>(first);
     if (!call)
       return failure();
+    ArrayRef<DimAttr> x = getDist(first.getLhs()).getDims();
+    if (x.empty())
+      return first.emitOpError("is no product with a packed parameter");
+    if (failed(c.compare(call, "m", call.getM(), c.sizes().size(x.drop_back()))) ||
+        failed(c.compare(call, "k", call.getK(), c.sizes().size(x.back()))) ||
+        failed(c.read(call, call.getX(), first.getLhs())))
+      return failure();
+    SmallVector<MatmulOp> merged = getMerged(first);
+    SmallVector<buffer::ProductOp::Part> parts = call.getParts();
+    if (parts.size() != merged.size())
+      return call.emitOpError() << "is of " << parts.size() << " parameters, and on tensors there "
+                                << (merged.size() == 1 ? "is " : "are ") << merged.size();
+    // All is read before anything is written.
+    SmallVector<Value> results;
+    for (auto [op, part] : llvm::zip_equal(merged, parts)) {
+      auto result = readPart(op, call, part, c);
+      if (failed(result))
+        return failure();
+      results.push_back(*result);
+      c.setDone(op);
+    }
+    for (auto [result, part] : llvm::zip_equal(results, parts))
+      if (failed(c.write(call, part.to, result)))
+        return failure();
+    return success();
+  }
+
+  static FailureOr<Value> readPart(MatmulOp op, buffer::ProductOp call,
+                                   const buffer::ProductOp::Part &part, PlanChecker &c) {
     auto epilogue = getEpilogue(op, c);
     if (failed(epilogue))
       return failure();
-    ArrayRef<DimAttr> x = getDist(op.getLhs()).getDims(), w = getDist(op.getRhs()).getDims();
+    ArrayRef<DimAttr> w = getDist(op.getRhs()).getDims();
     Value weight = op.getRhs();
     if (auto cast = weight.getDefiningOp<CastOp>(); cast && cast->hasAttr(kLoadedAttr))
       weight = cast.getOperand();
-    if (w.size() != 2 || x.empty())
+    if (!isF32(op.getRhs()) || !isF32(op.getResult()))
+      return op.emitOpError("is of a type that no library computes");
+    if (w.size() != 2)
       return op.emitOpError("is no product with a packed parameter");
-    if (failed(c.compare(call, "m", call.getM(), c.sizes().size(x.drop_back()))) ||
-        failed(c.compare(call, "k", call.getK(), c.sizes().size(x.back()))) ||
-        failed(c.compare(call, "k", call.getK(), c.sizes().size(w[0]))) ||
-        failed(c.compare(call, "n", call.getN(), c.sizes().size(w[1]))))
+    if (failed(c.compare(call, "k", call.getK(), c.sizes().size(w[0]))) ||
+        failed(c.compare(call, "n", part.n, c.sizes().size(w[1]))))
       return failure();
-    if (call.getEpilogue() != epilogue->activation)
-      return call.emitOpError() << "has epilogue " << buffer::stringifyEpilogue(call.getEpilogue())
+    if (part.epilogue != epilogue->activation)
+      return call.emitOpError() << "has epilogue " << buffer::stringifyEpilogue(part.epilogue)
                                 << ", and the op on tensors "
                                 << buffer::stringifyEpilogue(epilogue->activation);
-    return failure(
-        failed(c.checkParameter(call, call.getParameter(), weight, buffer::ParameterUse::Packed)) ||
-        failed(c.read(call, call.getX(), op.getLhs())) ||
-        failed(checkOptional(c, call, "bias", call.getBias(), epilogue->bias)) ||
-        failed(checkOptional(c, call, "residual", call.getResidual(), epilogue->residual,
-                             /*mayShare=*/true)) ||
-        failed(c.write(call, call.getTo(), epilogue->result)));
+    if (failed(c.checkParameter(call, part.parameter, weight, buffer::ParameterUse::Packed)) ||
+        failed(checkOptional(c, call, "bias", part.bias, epilogue->bias)) ||
+        failed(checkOptional(c, call, "residual", part.residual, epilogue->residual, part.to)))
+      return failure();
+    return epilogue->result;
   }
 
   static LogicalResult checkBatch(MatmulOp op, PlanChecker &c) {

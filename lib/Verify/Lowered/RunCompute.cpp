@@ -46,46 +46,67 @@ static LogicalResult expectApart(Operation *op, BufferMachine &m, Frame &frame, 
 
 namespace {
 struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
+  using Part = buffer::ProductOp::Part;
+
   LogicalResult runOnBuffers(Operation *base, BufferMachine &machine, Frame &frame) const {
     auto op = cast<buffer::ProductOp>(base);
+    SmallVector<Part> parts = op.getParts();
     for (int rank : frame.active) {
-      int64_t m = machine.evaluate(op.getM(), rank), k = machine.evaluate(op.getK(), rank);
-      int64_t n = machine.evaluate(op.getN(), rank);
-      buffer::EntryOp entry = machine.get(frame, op.getParameter(), rank).entry;
-      if (!entry || entry.getLoad().getUse() != buffer::ParameterUse::Packed)
-        return machine.fail(op, rank) << "takes a parameter that is not packed";
-      FailureOr<Place> weight =
-          machine.getParameter(op, entry, rank, Float32Type::get(op.getContext()));
-      auto x = machine.read(op, frame, op.getX(), rank, m * k);
-      if (failed(weight) || failed(x) ||
-          failed(expectApart(op, machine, frame, rank, op.getTo(), op.getX())))
-        return failure();
-      if (weight->elements != k * n)
-        return machine.fail(op, rank) << "takes a parameter of " << weight->elements
-                                      << " elements as [" << k << ", " << n << "]";
-      FailureOr<Numbers> bias = Numbers(), residual = Numbers();
-      if (op.getBias() && failed(bias = machine.read(op, frame, op.getBias(), rank, n)))
-        return failure();
-      if (op.getResidual() &&
-          failed(residual = machine.read(op, frame, op.getResidual(), rank, m * n)))
-        return failure();
-      Numbers out(m * n);
-      for (int64_t i = 0; i < m; ++i)
-        for (int64_t j = 0; j < n; ++j) {
-          double sum = 0;
-          for (int64_t l = 0; l < k; ++l)
-            sum += (*x)[i * k + l].f * weight->load(l * n + j).f;
-          if (op.getBias())
-            sum += (*bias)[j].f;
-          sum = activate(op.getEpilogue(), sum);
-          if (op.getResidual())
-            sum += (*residual)[i * n + j].f;
-          out[i * n + j] = number(sum);
+      // Parts may be computed in any order, or at the same time.
+      for (auto [i, part] : llvm::enumerate(parts)) {
+        SmallVector<Value> others{op.getX()};
+        for (auto [j, other] : llvm::enumerate(parts)) {
+          if (other.bias)
+            others.push_back(other.bias);
+          if (i != j)
+            others.push_back(other.to);
+          if (i != j && other.residual)
+            others.push_back(other.residual);
         }
-      if (failed(machine.write(op, frame, op.getTo(), rank, out)))
-        return failure();
+        if (failed(expectApart(op, machine, frame, rank, part.to, others)))
+          return failure();
+      }
+      for (const Part &part : parts)
+        if (failed(runPart(op, part, machine, frame, rank)))
+          return failure();
     }
     return success();
+  }
+
+  static LogicalResult runPart(buffer::ProductOp op, const Part &part, BufferMachine &machine,
+                               Frame &frame, int rank) {
+    int64_t m = machine.evaluate(op.getM(), rank), k = machine.evaluate(op.getK(), rank);
+    int64_t n = machine.evaluate(part.n, rank);
+    buffer::EntryOp entry = machine.get(frame, part.parameter, rank).entry;
+    if (!entry || entry.getLoad().getUse() != buffer::ParameterUse::Packed)
+      return machine.fail(op, rank) << "takes a parameter that is not packed";
+    FailureOr<Place> weight =
+        machine.getParameter(op, entry, rank, Float32Type::get(op.getContext()));
+    auto x = machine.read(op, frame, op.getX(), rank, m * k);
+    if (failed(weight) || failed(x))
+      return failure();
+    if (weight->elements != k * n)
+      return machine.fail(op, rank) << "takes a parameter of " << weight->elements
+                                    << " elements as [" << k << ", " << n << "]";
+    FailureOr<Numbers> bias = Numbers(), residual = Numbers();
+    if (part.bias && failed(bias = machine.read(op, frame, part.bias, rank, n)))
+      return failure();
+    if (part.residual && failed(residual = machine.read(op, frame, part.residual, rank, m * n)))
+      return failure();
+    Numbers out(m * n);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int64_t l = 0; l < k; ++l)
+          sum += (*x)[i * k + l].f * weight->load(l * n + j).f;
+        if (part.bias)
+          sum += (*bias)[j].f;
+        sum = activate(part.epilogue, sum);
+        if (part.residual)
+          sum += (*residual)[i * n + j].f;
+        out[i * n + j] = number(sum);
+      }
+    return machine.write(op, frame, part.to, rank, out);
   }
 };
 

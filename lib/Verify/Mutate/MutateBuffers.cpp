@@ -363,13 +363,50 @@ static bool wrongEpilogue(Mutator &m) {
   auto product = m.pick<buffer::ProductOp>([](buffer::ProductOp) { return true; });
   if (!product)
     return false;
-  if (product.getResidual() && m.draw(2))
-    product.getResidualMutable().clear();
-  else if (product.getBias() && m.draw(2))
-    product.getBiasMutable().clear();
+  auto parts = product.getParts();
+  buffer::ProductOp::Part &part = parts[m.draw(parts.size())];
+  if (part.residual && m.draw(2))
+    part.residual = {};
+  else if (part.bias && m.draw(2))
+    part.bias = {};
   else
-    product.setEpilogue(product.getEpilogue() == buffer::Epilogue::None ? buffer::Epilogue::Relu
-                                                                        : buffer::Epilogue::None);
+    part.epilogue =
+        part.epilogue == buffer::Epilogue::None ? buffer::Epilogue::Relu : buffer::Epilogue::None;
+  product.setParts(parts);
+  return true;
+}
+
+// Of merged products, one takes what is another's.
+static bool swapParts(Mutator &m) {
+  auto product =
+      m.pick<buffer::ProductOp>([](buffer::ProductOp p) { return p.getParts().size() > 1; });
+  if (!product)
+    return false;
+  auto parts = product.getParts();
+  size_t i = m.draw(parts.size()), j = (i + 1 + m.draw(parts.size() - 1)) % parts.size();
+  buffer::ProductOp::Part &a = parts[i], &b = parts[j];
+  unsigned what = m.draw(4);
+  if (what == 1 && a.bias != b.bias)
+    std::swap(a.bias, b.bias);
+  else if (what == 2 && a.epilogue != b.epilogue)
+    std::swap(a.epilogue, b.epilogue);
+  else if (what == 3)
+    std::swap(a.to, b.to);
+  else
+    std::swap(a.parameter, b.parameter);
+  product.setParts(parts);
+  return true;
+}
+
+// Of merged products, one is left out.
+static bool dropPart(Mutator &m) {
+  auto product =
+      m.pick<buffer::ProductOp>([](buffer::ProductOp p) { return p.getParts().size() > 1; });
+  if (!product)
+    return false;
+  auto parts = product.getParts();
+  parts.erase(parts.begin() + m.draw(parts.size()));
+  product.setParts(parts);
   return true;
 }
 
@@ -441,6 +478,8 @@ ArrayRef<Mutation> mutate::getBufferMutations() {
       {"buffer-wrong-entry", "another weight is loaded", wrongEntry},
       {"buffer-wrong-input", "another input is read", wrongInput},
       {"buffer-wrong-epilogue", "a product computes something else behind its sum", wrongEpilogue},
+      {"buffer-swap-parts", "of merged products, one takes what is another's", swapParts},
+      {"buffer-drop-part", "of merged products, one is left out", dropPart},
       {"buffer-wrong-peer", "a message goes to another rank, or it is another output", wrongPeer},
   };
   return mutations;

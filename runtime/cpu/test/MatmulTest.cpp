@@ -72,6 +72,14 @@ struct OneRank {
   }
 };
 
+/// One product.
+void multiply(tpc_context *ctx, int32_t parameter, const float *x, const float *bias,
+              const float *residual, float *out, int64_t m, int64_t k, int64_t n,
+              int32_t epilogue) {
+  tpc_product product = {n, bias, residual, out, parameter, epilogue};
+  tpc_products(ctx, x, m, k, &product, 1);
+}
+
 TEST(Matmul, BiasEpilogueAndResidual) {
   OneRank rank(2);
   int64_t m = 37, k = 70, n = 131;
@@ -80,8 +88,7 @@ TEST(Matmul, BiasEpilogueAndResidual) {
   rank.setParameter(w, k, n);
   for (int32_t epilogue = TPC_EPILOGUE_NONE; epilogue <= TPC_EPILOGUE_RELU; ++epilogue) {
     std::vector<float> out(m * n);
-    tpc_matmul(rank.ctx(), 0, x.data(), bias.data(), residual.data(), out.data(), m, k, n,
-               epilogue);
+    multiply(rank.ctx(), 0, x.data(), bias.data(), residual.data(), out.data(), m, k, n, epilogue);
     for (int64_t i = 0; i < m * n; ++i) {
       float product =
                 static_cast<float>(expectedAt(x, w, bias.data(), nullptr, i / n, i % n, k, n)),
@@ -112,16 +119,17 @@ TEST(Matmul, TransposedIsTheSameToTheBit) {
       rank.setParameter(w, k, n);
       rank.ctx()->data.matrices[1] = rank.ctx()->device->transposeOf(transposed.data(), k, n);
       std::vector<float> first = numbers(m * n, 4), second = first, third = first;
-      auto multiply = [&](int32_t parameter, std::vector<float> &out, int64_t row, int64_t rows) {
+      auto multiplyRows = [&](int32_t parameter, std::vector<float> &out, int64_t row,
+                              int64_t rows) {
         float *to = out.data() + row * n;
-        tpc_matmul(rank.ctx(), parameter, x.data() + row * k, bias.data(), to, to, rows, k, n,
-                   TPC_EPILOGUE_SILU);
+        multiply(rank.ctx(), parameter, x.data() + row * k, bias.data(), to, to, rows, k, n,
+                 TPC_EPILOGUE_SILU);
       };
-      multiply(0, first, 0, m);
-      multiply(1, second, 0, m);
+      multiplyRows(0, first, 0, m);
+      multiplyRows(1, second, 0, m);
       EXPECT_EQ(first, second) << m << " " << k << " " << n;
       for (int64_t row = 0; row < m; ++row)
-        multiply(1, third, row, 1);
+        multiplyRows(1, third, row, 1);
       EXPECT_EQ(first, third) << m << " " << k << " " << n;
     }
 }
@@ -170,18 +178,16 @@ TEST(Matmul, EmptySizes) {
   OneRank rank(2);
   std::vector<float> bias = numbers(5, 3), residual = numbers(15, 4), out(15, 9.0f);
   rank.setParameter({}, 0, 5);
-  tpc_matmul(rank.ctx(), 0, nullptr, bias.data(), residual.data(), out.data(), 3, 0, 5,
-             TPC_EPILOGUE_NONE);
+  multiply(rank.ctx(), 0, nullptr, bias.data(), residual.data(), out.data(), 3, 0, 5,
+           TPC_EPILOGUE_NONE);
   for (int i = 0; i < 15; ++i)
     EXPECT_FLOAT_EQ(out[i], bias[i % 5] + residual[i]);
-  tpc_matmul(rank.ctx(), 0, nullptr, nullptr, nullptr, out.data(), 3, 0, 5, TPC_EPILOGUE_NONE);
+  multiply(rank.ctx(), 0, nullptr, nullptr, nullptr, out.data(), 3, 0, 5, TPC_EPILOGUE_NONE);
   EXPECT_EQ(out, std::vector<float>(15, 0.0f));
   std::vector<float> untouched(4, 9.0f);
-  tpc_matmul(rank.ctx(), 0, nullptr, nullptr, nullptr, untouched.data(), 0, 0, 5,
-             TPC_EPILOGUE_NONE);
+  multiply(rank.ctx(), 0, nullptr, nullptr, nullptr, untouched.data(), 0, 0, 5, TPC_EPILOGUE_NONE);
   rank.setParameter({}, 4, 0);
-  tpc_matmul(rank.ctx(), 0, untouched.data(), nullptr, nullptr, nullptr, 1, 4, 0,
-             TPC_EPILOGUE_NONE);
+  multiply(rank.ctx(), 0, untouched.data(), nullptr, nullptr, nullptr, 1, 4, 0, TPC_EPILOGUE_NONE);
   EXPECT_EQ(untouched, std::vector<float>(4, 9.0f));
 }
 
@@ -192,15 +198,55 @@ TEST(Matmul, SameBitsForEveryBatchAndNumberOfThreads) {
     OneRank rank(threads);
     rank.setParameter(w, k, n);
     std::vector<float> out(m * n), row(n);
-    tpc_matmul(rank.ctx(), 0, x.data(), nullptr, nullptr, out.data(), m, k, n,
-               TPC_EPILOGUE_GELU_TANH);
+    multiply(rank.ctx(), 0, x.data(), nullptr, nullptr, out.data(), m, k, n,
+             TPC_EPILOGUE_GELU_TANH);
     if (threads == 1)
       first = out;
     EXPECT_EQ(out, first) << threads << " threads";
-    tpc_matmul(rank.ctx(), 0, x.data() + 77 * k, nullptr, nullptr, row.data(), 1, k, n,
-               TPC_EPILOGUE_GELU_TANH);
+    multiply(rank.ctx(), 0, x.data() + 77 * k, nullptr, nullptr, row.data(), 1, k, n,
+             TPC_EPILOGUE_GELU_TANH);
     EXPECT_TRUE(std::equal(row.begin(), row.end(), first.begin() + 77 * n)) << "one row of " << m;
   }
+}
+
+// Each is what it is alone, to the bit, whatever panels of others share its tasks.
+TEST(Matmul, ManyAtOnceAreTheSameToTheBit) {
+  int64_t k = 70;
+  std::vector<int64_t> columns{131, 1, 0, 64, 33};
+  for (int threads : {1, 3})
+    for (int64_t m : {1, 5, 40, 150}) {
+      OneRank rank(threads);
+      std::vector<float> x = numbers(m * k, 1), bias = numbers(131, 2);
+      std::vector<std::vector<float>> alone, together;
+      std::vector<std::shared_ptr<Matrix>> matrices;
+      std::vector<tpc_product> products;
+      std::vector<float> transposed = numbers(k * 64, 9);
+      for (size_t i = 0; i < columns.size(); ++i) {
+        int64_t n = columns[i];
+        if (n == 64) {
+          matrices.push_back(rank.ctx()->device->transposeOf(transposed.data(), k, n));
+        } else {
+          rank.setParameter(numbers(k * n, 3 + static_cast<int>(i)), k, n);
+          matrices.push_back(rank.ctx()->data.matrices[0]);
+        }
+        alone.push_back(numbers(m * n, 4));
+      }
+      together = alone;
+      rank.ctx()->data.matrices = matrices;
+      for (size_t i = 0; i < columns.size(); ++i) {
+        auto index = static_cast<int32_t>(i), epilogue = index % (TPC_EPILOGUE_RELU + 1);
+        float *out = together[i].data();
+        products.push_back({columns[i], i % 2 ? bias.data() : nullptr, i % 3 ? out : nullptr, out,
+                            index, epilogue});
+        tpc_product one = products.back();
+        one.out = alone[i].data();
+        one.residual = one.residual ? one.out : nullptr;
+        tpc_products(rank.ctx(), x.data(), m, k, &one, 1);
+      }
+      tpc_products(rank.ctx(), x.data(), m, k, products.data(),
+                   static_cast<int32_t>(products.size()));
+      EXPECT_EQ(alone, together) << m << " rows, " << threads << " threads";
+    }
 }
 
 TEST(Matmul, WrongShapesAreErrors) {
@@ -208,7 +254,7 @@ TEST(Matmul, WrongShapesAreErrors) {
   rank.setParameter(numbers(12), 3, 4);
   std::vector<float> x(16), out(16);
   auto error = rank.world->run([&](tpc_context &ctx) {
-    tpc_matmul(&ctx, 0, x.data(), nullptr, nullptr, out.data(), 1, 4, 4, TPC_EPILOGUE_NONE);
+    multiply(&ctx, 0, x.data(), nullptr, nullptr, out.data(), 1, 4, 4, TPC_EPILOGUE_NONE);
   });
   EXPECT_EQ(error.value_or(""),
             "internal error: parameter 0 is [3, 4], but a product takes it as [4, 4]");

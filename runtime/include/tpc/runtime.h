@@ -153,10 +153,22 @@ typedef enum {
 
 /* out[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n], f32. `parameter` is
  * an index into manifest.parameters of use "matmul_rhs" (packed once at load). bias and residual
- * may be null; out may be residual. K = 0 gives zeros for the product. */
-void tpc_matmul(tpc_context *ctx, int32_t parameter, const float *x, const float *bias,
-                const float *residual, float *out, int64_t m, int64_t k, int64_t n,
-                int32_t epilogue);
+ * may be null; out may be residual. */
+#define TPC_PRODUCT_FIELDS(FIELD)                                                                  \
+  FIELD(int64_t, n)                                                                                \
+  FIELD(const float *, bias)                                                                       \
+  FIELD(const float *, residual)                                                                   \
+  FIELD(float *, out)                                                                              \
+  FIELD(int32_t, parameter)                                                                        \
+  FIELD(int32_t, epilogue)
+typedef struct {
+  TPC_PRODUCT_FIELDS(TPC_DECLARE_FIELD)
+} tpc_product;
+
+/* Products of one left side with `count` parameters beside each other, in one go: what one of them
+ * writes another does not read. K = 0 gives zeros for the products. */
+void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_t k,
+                  const tpc_product *products, int32_t count);
 
 /* out[b, m, n] = a[b, m, k] * b[b, k, n] for `batch` matrices, f32; a stride (in elements, between
  * matrices) of 0 broadcasts. */

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from harness import TOP, Grid
-from models import COMMITTED, Model
+from models import COMMITTED, FAMILIES, Model
 from random_graphs import Layer, Spec, build
 
 sys.path.append(str(TOP / "test" / "Benchmark"))
@@ -122,6 +122,22 @@ def test_a_shared_bias_splits_like_others(tpcc, tmp_path, zero_bias, text):
     found = totals(tpcc.report(path, Grid.parse(text), model.shape(2, 5)))
     found.pop(("output", "gather"), None)
     assert found == expected_totals(model, Grid.parse(text), 2, 5)
+
+
+# Products, attentions and kernels of a layer: Q, K and V are one product, gate and up are one. What a cache costs (its keys
+# and values are joined and turned) is behind the plus.
+CALLS = {
+}
+
+
+@pytest.mark.parametrize("name,text", CALLS, ids=str)
+def test_calls_of_a_layer(tpcc, name, text):
+    model = {**COMMITTED, **FAMILIES}[name]
+    functions = tpcc.plan(model.path, Grid.parse(text), model.shape(2, 8))["functions"]
+    layers = [row for row in functions if row["layer"]]
+    assert layers and sum(row["calls"] for row in layers) == model.layers
+    for row in layers:
+        assert (row["products"], row["attentions"], row["kernels"]) == CALLS[name, text], row
 
 
 def test_only_the_last_stage_hands_out_logits(tpcc):
