@@ -4,6 +4,7 @@
 
 #include "tpc/Dialect/Elements.h"
 #include "tpc/digest.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
@@ -233,6 +234,46 @@ static std::string absolutePath(ModuleOp module, StringRef file) {
 }
 
 //===----------------------------------------------------------------------===//
+// Parameters that products take together
+//===----------------------------------------------------------------------===//
+
+/// Of the entries that a product multiplies by in one go, for each but the first the one before it.
+/// A parameter that stands beside several is beside those that are met first.
+static llvm::StringMap<StringRef> findNeighbours(ModuleOp module) {
+  llvm::StringMap<SmallVector<buffer::CallOp>> calls;
+  module.walk([&](buffer::CallOp call) { calls[call.getCallee()].push_back(call); });
+  llvm::StringMap<StringRef> beside;
+  llvm::StringSet<> taken;
+  auto take = [&](ArrayRef<Value> parameters) {
+    SmallVector<StringRef> names;
+    for (Value v : parameters)
+      names.push_back(v.getDefiningOp<buffer::ParameterOp>().getEntry());
+    if (llvm::any_of(names, [&](StringRef name) { return taken.contains(name); }))
+      return;
+    for (auto [i, name] : llvm::enumerate(names))
+      if (taken.insert(name).second && i > 0)
+        beside[name] = names[i - 1];
+  };
+  // What is an argument is what callers give; calls do not recur.
+  std::function<void(ArrayRef<Value>)> resolve = [&](ArrayRef<Value> parameters) {
+    auto found = llvm::find_if(parameters, llvm::IsaPred<BlockArgument>);
+    if (found == parameters.end())
+      return take(parameters);
+    auto function = cast<buffer::FuncOp>(cast<BlockArgument>(*found).getOwner()->getParentOp());
+    for (buffer::CallOp call : calls[function.getSymName()])
+      resolve(llvm::map_to_vector(parameters, [&](Value v) {
+        auto argument = dyn_cast<BlockArgument>(v);
+        return argument ? call.getArgs()[argument.getArgNumber()] : v;
+      }));
+  };
+  module.walk([&](buffer::ProductOp product) {
+    if (product.getParameters().size() > 1)
+      resolve(llvm::to_vector(product.getParameters()));
+  });
+  return beside;
+}
+
+//===----------------------------------------------------------------------===//
 // The whole
 //===----------------------------------------------------------------------===//
 
@@ -309,7 +350,10 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     }
 
   SmallVector<File> found;
+  auto beside = findNeighbours(module);
+  llvm::StringMap<int64_t> places;
   for (auto entry : module.getOps<buffer::EntryOp>()) {
+    places[entry.getSymName()] = list.size();
     StringRef name = entry.getLoad().getWeight();
     WeightOp weight = weights.at(name).get();
     auto object = describe(weight, entry, facts);
@@ -322,6 +366,9 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     file->ranges.push_back({*object->getInteger("offset"), *object->getInteger("bytes")});
     file->names.try_emplace(file->ranges.back(), name.str());
     (*object)["file"] = (int64_t)(file - found.begin());
+    if (auto other = beside.find(entry.getSymName()); other != beside.end())
+      if (auto place = places.find(other->second); place != places.end())
+        (*object)["beside"] = place->second;
     list.push_back(std::move(*object));
   }
   for (File &file : found) {

@@ -293,11 +293,15 @@ TEST_P(DeviceTest, ProductsOfOneLeftSide) {
   std::vector<std::shared_ptr<Matrix>> matrices;
   std::vector<std::vector<float>> weights;
   std::vector<Product> products;
-  for (int64_t n : {3, 40, 17}) {
+  std::vector<int64_t> widths{3, 40, 0, 17};
+  matrices = device->makeMatrices(k, widths);
+  for (size_t i = 0; i < widths.size(); ++i) {
+    int64_t n = widths[i];
     weights.push_back(numbers(k * n, static_cast<int>(n)));
-    matrices.push_back(device->makeMatrix(k, n));
-    device->setRows(*matrices.back(), 0, k, weights.back().data());
-    products.push_back({matrices.back().get(), nullptr, nullptr, tensor(numbers(m * n, 2)),
+    device->setRows(*matrices[i], 0, k, weights.back().data());
+    if (n == 0) // no product is empty
+      continue;
+    products.push_back({matrices[i].get(), nullptr, nullptr, tensor(numbers(m * n, 2)),
                         n == 17 ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE});
   }
   device->beginStep({0, 0});
@@ -306,12 +310,15 @@ TEST_P(DeviceTest, ProductsOfOneLeftSide) {
   std::fill(products.begin(), products.end(), Product{}); // it was read before that returned
   device->endStep();
   for (size_t p = 0; p < done.size(); ++p) {
-    int64_t n = matrices[p]->n;
+    int64_t n = done[p].matrix->n;
+    const std::vector<float> &w = *std::find_if(weights.begin(), weights.end(), [&](auto &w) {
+      return static_cast<int64_t>(w.size()) == k * n;
+    });
     std::vector<float> result = valuesOf(done[p].out, static_cast<size_t>(m * n));
     for (int64_t i = 0; i < m * n; ++i) {
       double sum = 0;
       for (int64_t l = 0; l < k; ++l)
-        sum += static_cast<double>(x[i / n * k + l]) * weights[p][l * n + i % n];
+        sum += static_cast<double>(x[i / n * k + l]) * w[l * n + i % n];
       EXPECT_NEAR(result[i], done[p].epilogue == TPC_EPILOGUE_RELU ? std::max(sum, 0.0) : sum, 1e-4)
           << p;
     }

@@ -170,8 +170,9 @@ public:
       constants.push_back(share(program.constants[i].data, program.constants[i].bytes));
   }
   const void *constant(int32_t index) override { return constants[index]; }
-  std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n) override {
-    return inner->makeMatrix(k, n);
+  std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k,
+                                                    std::span<const int64_t> widths) override {
+    return inner->makeMatrices(k, widths);
   }
   void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) override {
     inner->setRows(matrix, row0, row1, rows);

@@ -4,12 +4,12 @@
 // Collectives.cpp) check arguments and settle what is empty; what arrives here has something to do.
 //
 // Addresses of tensors are the device's. Nobody else reads or writes what is there, but as said
-// below; they may be added to. Work (copy, launch, multiply, batchProduct, attention) and changes of
-// env may be done later than they are called for, and in any order in which each sees what it would
-// see if all were done at once in the order of the calls: so what is named once may be reused for
-// what comes next. Whoever has read() something, or ended a step, knows that all before is done.
-// Rows of a launch may be divided and run in any order, and rows beyond the last may be run as
-// well. Lists of operands and arguments are read before a call returns.
+// below; they may be added to. Work (copy, launch, multiply, batchProduct, attention) and changes
+// of env may be done later than they are called for, and in any order in which each sees what it
+// would see if all were done at once in the order of the calls: so what is named once may be reused
+// for what comes next. Whoever has read() something, or ended a step, knows that all before is
+// done. Rows of a launch may be divided and run in any order, and rows beyond the last may be run
+// as well. Lists of operands and arguments are read before a call returns.
 //
 //===----------------------------------------------------------------------===//
 
@@ -97,9 +97,12 @@ public:
   virtual void load(const tpc_program &program) = 0;
   /// A constant of the program, as it is in the device's memory.
   virtual const void *constant(int32_t index) = 0;
-  /// A matrix whose rows then are handed over in pieces, so that a dense copy of the whole never
-  /// exists. Throws std::bad_alloc.
-  virtual std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n) = 0;
+  /// Matrices of k rows that products multiply by in one go: one weight, packed side by side. Their
+  /// rows then are handed over in pieces, so that a dense copy of the whole never exists. Throws
+  /// std::bad_alloc.
+  virtual std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k,
+                                                            std::span<const int64_t> widths) = 0;
+  std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n) { return makeMatrices(k, {&n, 1})[0]; }
   /// Rows [row0, row1), dense, from the host's memory.
   virtual void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) = 0;
   /// The transpose of a dense [n, k] in the device's memory, which outlives it.

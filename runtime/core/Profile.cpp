@@ -51,8 +51,9 @@ public:
     device->load(program);
   }
   const void *constant(int32_t index) override { return device->constant(index); }
-  std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n) override {
-    return device->makeMatrix(k, n);
+  std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k,
+                                                    std::span<const int64_t> widths) override {
+    return device->makeMatrices(k, widths);
   }
   void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *data) override {
     device->setRows(matrix, row0, row1, data);

@@ -11,6 +11,8 @@
 #include "core/Device.h"
 #include <memory>
 #include <new>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace tpc::rt {
@@ -21,21 +23,23 @@ namespace tpc::rt {
 class PackedMatrix : public Matrix {
 public:
   /// Throws std::bad_alloc.
-  PackedMatrix(int64_t k, int64_t n);
+  PackedMatrix(int64_t k, int64_t n) : PackedMatrix(k, n, allocate(bytesFor(k, n))) {}
+  /// Of panels that are there.
+  PackedMatrix(int64_t k, int64_t n, std::shared_ptr<float> panels)
+      : Matrix(k, n), panels(std::move(panels)) {}
   PackedMatrix(const float *transposed, int64_t k, int64_t n)
       : Matrix(k, n), transposed(transposed) {}
 
   void setRows(int64_t row0, int64_t row1, const float *rows);
   const float *data() const { return panels.get(); }
   static int64_t bytesFor(int64_t k, int64_t n);
+  /// Throws std::bad_alloc.
+  static std::shared_ptr<float> allocate(int64_t bytes);
 
   const float *const transposed = nullptr; ///< [n, k], or null
 
 private:
-  struct Free {
-    void operator()(float *p) const;
-  };
-  std::unique_ptr<float, Free> panels;
+  std::shared_ptr<float> panels; // of a block that several have, where products take them together
 };
 
 /// What an operation works in, while this lives. Throws std::bad_alloc.
@@ -77,7 +81,8 @@ public:
 
   void load(const tpc_program &loaded) override { program = &loaded; }
   const void *constant(int32_t index) override { return program->constants[index].data; }
-  std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n) override;
+  std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k,
+                                                    std::span<const int64_t> widths) override;
   void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) override;
   std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n) override;
 

@@ -114,13 +114,12 @@ int threadsFor(const tpc_context &ctx, int64_t m, int64_t k, int64_t n) {
   return static_cast<int>(std::min<double>(ctx.threadsPerRank, 1 + operations / 200000));
 }
 
-PackedMatrix::PackedMatrix(int64_t k, int64_t n) : Matrix(k, n) {
-  panels.reset(static_cast<float *>(allocateTensor(static_cast<size_t>(bytesFor(k, n)))));
-  if (!panels)
+std::shared_ptr<float> PackedMatrix::allocate(int64_t bytes) {
+  auto *memory = static_cast<float *>(allocateTensor(static_cast<size_t>(bytes)));
+  if (!memory)
     throw std::bad_alloc();
+  return {memory, [](float *p) { std::free(p); }};
 }
-
-void PackedMatrix::Free::operator()(float *p) const { std::free(p); }
 
 int64_t PackedMatrix::bytesFor(int64_t k, int64_t n) {
   int width = kernels().panelWidth;
@@ -134,8 +133,19 @@ void PackedMatrix::setRows(int64_t row0, int64_t row1, const float *rows) {
               panels.get() + column * k + row0 * width);
 }
 
-std::shared_ptr<Matrix> CpuDevice::makeMatrix(int64_t k, int64_t n) {
-  return std::make_shared<PackedMatrix>(k, n);
+std::vector<std::shared_ptr<Matrix>> CpuDevice::makeMatrices(int64_t k,
+                                                             std::span<const int64_t> widths) {
+  int64_t bytes = 0;
+  for (int64_t n : widths)
+    bytes += PackedMatrix::bytesFor(k, n);
+  std::shared_ptr<float> block = PackedMatrix::allocate(bytes);
+  std::vector<std::shared_ptr<Matrix>> matrices;
+  float *at = block.get();
+  for (int64_t n : widths) {
+    matrices.push_back(std::make_shared<PackedMatrix>(k, n, std::shared_ptr<float>(block, at)));
+    at += PackedMatrix::bytesFor(k, n) / static_cast<int64_t>(sizeof(float));
+  }
+  return matrices;
 }
 
 void CpuDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) {

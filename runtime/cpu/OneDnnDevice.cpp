@@ -283,10 +283,15 @@ class OneDnnDevice : public CpuDevice {
 public:
   explicit OneDnnDevice(tpc_context &ctx) : CpuDevice(ctx) {}
 
-  std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n) override {
-    if (k == 0 || n == 0)
-      return CpuDevice::makeMatrix(k, n);
-    return std::make_shared<OneDnnMatrix>(k, n);
+  std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k,
+                                                    std::span<const int64_t> widths) override {
+    std::vector<std::shared_ptr<Matrix>> matrices;
+    for (int64_t n : widths)
+      if (k == 0 || n == 0)
+        matrices.push_back(CpuDevice::makeMatrices(k, {&n, 1})[0]);
+      else
+        matrices.push_back(std::make_shared<OneDnnMatrix>(k, n));
+    return matrices;
   }
   void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) override {
     if (auto *own = dynamic_cast<OneDnnMatrix *>(&matrix))

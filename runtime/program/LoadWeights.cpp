@@ -266,16 +266,34 @@ void load(tpc_context &ctx, const Parameter &parameter, int index, const Source 
     ctx.data.parameters[index] = data;
     return;
   }
-  std::shared_ptr<Matrix> matrix = device.makeMatrix(shape[0], shape[1]);
+  Matrix &matrix = *ctx.data.matrices[index];
   int64_t rowBytes = std::max<int64_t>(shape[1] * elementBytes, 1);
   int64_t step = std::clamp<int64_t>(blockBytes / rowBytes, 1, std::max<int64_t>(numRows, 1));
   Buffer block(step * rowBytes);
   for (int64_t row = 0; row < numRows; row += step) {
     int64_t end = std::min(row + step, numRows);
     gather.copy(row, end, block.data());
-    device.setRows(*matrix, row, end, reinterpret_cast<const float *>(block.data()));
+    device.setRows(matrix, row, end, reinterpret_cast<const float *>(block.data()));
   }
-  ctx.data.matrices[index] = std::move(matrix);
+}
+
+/// Makes the matrix of a parameter, and those that stand beside it.
+void makeMatrices(tpc_context &ctx, const Manifest &manifest, int first) {
+  std::vector<int> group{first};
+  std::vector<int64_t> widths;
+  auto shapeOf = [&](int index) {
+    return localView(manifest.parameters[index], ctx.grid, ctx.coordinates).shape();
+  };
+  int64_t k = shapeOf(first)[0];
+  for (int i = first + 1, count = static_cast<int>(manifest.parameters.size()); i < count; ++i)
+    if (manifest.parameters[i].beside == group.back() && !manifest.parameters[i].isShared() &&
+        shapeOf(i)[0] == k)
+      group.push_back(i);
+  for (int index : group)
+    widths.push_back(shapeOf(index)[1]);
+  std::vector<std::shared_ptr<Matrix>> matrices = ctx.device->makeMatrices(k, widths);
+  for (size_t i = 0; i < group.size(); ++i)
+    ctx.data.matrices[group[i]] = std::move(matrices[i]);
 }
 
 /// Points a parameter that is held already to where it is.
@@ -303,6 +321,8 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
     int index = static_cast<int>(i);
     if (parameter.stage != manifest.stageOf(ctx.rank) || parameter.isShared())
       continue;
+    if (parameter.matmulRhs && !ctx.data.matrices[index])
+      makeMatrices(ctx, manifest, index);
     if (sources.seed) {
       Drawn drawn{RandomSource(*sources.seed, parameter), dtypeBytes(parameter.dtype),
                   parameter.dtype == TPC_F32};

@@ -292,6 +292,13 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
   parameter.matmulRhs = use == "matmul_rhs";
   if (parameter.matmulRhs && (parameter.dims.size() != 2 || parameter.dtype != TPC_F32))
     refuse(node.where, "a matmul_rhs has two dimensions, and is f32");
+  if (node.has("beside")) {
+    auto count = static_cast<int64_t>(manifest.parameters.size());
+    parameter.beside = static_cast<int>(node["beside"].integerIn(0, count - 1));
+    const Parameter &other = manifest.parameters[parameter.beside];
+    if (!parameter.matmulRhs || !other.matmulRhs || other.stage != parameter.stage)
+      refuse(node.where, "stands beside no matmul_rhs of its stage, or is none");
+  }
   if (init != "normal" && init != "ones" && init != "zeros")
     refuse(node.where, "unknown init '" + init + "'");
   parameter.init = init == "ones"    ? Parameter::Init::Ones

@@ -74,6 +74,9 @@ struct Parameter {
   std::vector<std::vector<ViewFactor>> dims; ///< of the global value, each major to minor
   Shape sourceShape;
   bool matmulRhs = false;
+  /// Of a matmul_rhs that products take together with others: the one whose columns its own stand
+  /// behind, an earlier parameter of the stage; or -1.
+  int beside = -1;
   /// An earlier parameter of the stage with the very same value and use; or -1.
   int sameAs = -1;
   /// For a matmul_rhs: a dense parameter of the stage that is its transpose, which products can

@@ -142,6 +142,21 @@ TEST(Manifest, ATiedHeadIsHeldOnce) {
   EXPECT_EQ(parseManifest(text.dump().c_str()).parameters[0].transposeOf, -1);
 }
 
+TEST(Manifest, ParametersStandBesideEarlierOnes) {
+  json text = good();
+  json other = text["parameters"][0];
+  other["name"] = "other";
+  other["beside"] = 0;
+  text["parameters"].push_back(other);
+  EXPECT_EQ(parseManifest(text.dump().c_str()).parameters[1].beside, 0);
+  for (auto [key, value] :
+       {std::pair<const char *, json>("beside", 1), {"stage", 0}, {"use", "dense"}}) {
+    json wrong = text;
+    wrong["parameters"][1][key] = value;
+    EXPECT_NE(refusal(wrong).find("manifest.parameters[1]"), std::string::npos) << refusal(wrong);
+  }
+}
+
 TEST(Manifest, PartsOfSeveralAxesNest) {
   json text = good();
   text["parameters"][0]["dims"][1][0]["axes"] = {"dp", "tp"};
