@@ -163,9 +163,9 @@ Cost CostModel::getCommunicated(CollectiveOpInterface op) const {
   return cost;
 }
 
-Cost CostModel::getComputed(ShardingRuleOpInterface op, ValueRange read) const {
+Cost CostModel::getComputed(ShardingRuleOpInterface op, ValueRange read, double part) const {
   Cost cost;
-  cost.flops = getPoints(op) * op.getFlopsPerPoint();
+  cost.flops = part * getPoints(op) * op.getFlopsPerPoint();
   for (Value result : op->getResults())
     cost.traffic += getBytes(result.getType());
   for (Value operand : read)

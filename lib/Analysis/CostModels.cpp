@@ -3,6 +3,7 @@
 #include "CostOp.h"
 
 #include "tpc/Dialect/AttachModels.h"
+#include "tpc/Dialect/Dist.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -17,6 +18,19 @@ template <typename OpT>
 struct ComputedCost : CostOpInterface::ExternalModel<ComputedCost<OpT>, OpT> {
   Cost getCost(Operation *op, CostModel &model) const {
     return model.getComputed(cast<ShardingRuleOpInterface>(op), op->getOperands());
+  }
+};
+
+/// Of the keys only those of a window meet a query.
+struct AttentionCost : CostOpInterface::ExternalModel<AttentionCost, AttentionOp> {
+  Cost getCost(Operation *base, CostModel &model) const {
+    auto op = cast<AttentionOp>(base);
+    double seen = 1;
+    if (std::optional<::tpc::SymExpr> window = op.getWindow(); window && op.getCausal()) {
+      double keys = std::max(1.0, model.getNominal(getSizes(op.getK())[1]));
+      seen = std::clamp(model.getNominal(*window) / keys, 0.0, 1.0);
+    }
+    return model.getComputed(op, op->getOperands(), seen);
   }
 };
 
@@ -60,9 +74,10 @@ void mlir::tpc::registerCostModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, TpcDialect *) {
     context->getOrLoadDialect<func::FuncDialect>();
     attachToScalarOps<ComputedCost>(context);
-    attachModels<ComputedCost, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
-                 RotaryOp, CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, RollOp,
-                 IotaOp>(context);
+    AttentionOp::attachInterface<AttentionCost>(*context);
+    attachModels<ComputedCost, MatmulOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp, RotaryOp,
+                 CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, RollOp, IotaOp>(
+        context);
     attachModels<LookupCost, EmbeddingOp, GatherOp, GatherNDOp>(context);
     attachModels<CollectiveCost, AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
                  CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);

@@ -2,6 +2,7 @@
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
+#include "tpc/Dialect/LocalIndex.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -205,7 +206,8 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     };
     auto attention = cast<AttentionOp>(op);
     return isComputed(attention.getQ()) && isComputed(attention.getK()) &&
-           isComputed(attention.getV()) && isComputed(attention.getBias());
+           isComputed(attention.getV()) && isComputed(attention.getBias()) &&
+           isComputed(attention.getSlopes());
   }
 
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
@@ -214,10 +216,19 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
                          v = p.sizes(op.getV().getType());
     // A rank has the same kv heads in q as in k, and of each group the same part: [2 * 4{tp}] query
     // heads are not consecutive in the whole, but they are in groups again.
-    buffer::ExprAttr causal;
+    // Where this rank's first query stands. If others do not follow it in a row, none asks but
+    // slopes, for which any place does: it adds a number to a row.
+    DimAttr queries = getDist(op.getQ()).getDims()[1];
+    SymExpr position = getNamed(op.getCausalOffset());
+    if (isRange(queries))
+      position = position + getFirstIndex(queries, p.grid());
+    buffer::ExprAttr causal, after, slopesAt;
     if (op.getCausal())
-      causal =
-          p.expr(op.getCausalOffset() + getFirstIndex(getDist(op.getQ()).getDims()[1], p.grid()));
+      causal = p.expr(position);
+    if (std::optional<SymExpr> window = op.getWindow())
+      after = p.expr(position - getNamed(*window));
+    if (op.getSlopes())
+      slopesAt = p.expr(position);
     auto getStrides = [&](Value mask) -> ArrayAttr {
       if (!mask)
         return {};
@@ -229,12 +240,14 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     auto placeOf = [&](Value tensor) { return tensor ? p.place(tensor) : Value(); };
     Value from[] = {p.place(op.getQ()), p.place(op.getK()), p.place(op.getV())};
     Value keyMask = placeOf(op.getKeyMask()), mask = placeOf(op.getMask()),
-          bias = placeOf(op.getBias()), to = p.place(op.getResult());
+          bias = placeOf(op.getBias()), slopes = placeOf(op.getSlopes()),
+          to = p.place(op.getResult());
     buffer::AttentionOp::create(
-        p.builder(), p.getLoc(), from[0], from[1], from[2], keyMask, mask, bias, to, p.expr(q[0]),
-        p.expr(q[1]), p.expr(k[1]), p.expr(q[2]), p.expr(k[2]), p.expr(q[3]), p.expr(v[3]),
-        p.exprs({q[2] * q[3], k[2] * k[3], v[2] * v[3], q[2] * v[3]}), getStrides(op.getMask()),
-        getStrides(op.getBias()), causal, op.getScaleAttr(), op.getSoftcapAttr(),
+        p.builder(), p.getLoc(), from[0], from[1], from[2], keyMask, mask, bias, slopes, to,
+        p.expr(q[0]), p.expr(q[1]), p.expr(k[1]), p.expr(q[2]), p.expr(k[2]), p.expr(q[3]),
+        p.expr(v[3]), p.exprs({q[2] * q[3], k[2] * k[3], v[2] * v[3], q[2] * v[3]}),
+        getStrides(op.getMask()), getStrides(op.getBias()), slopesAt, causal, after,
+        op.getScaleAttr(), op.getSoftcapAttr(),
         op.getMaskedRow() == MaskedRow::Uniform ? p.builder().getUnitAttr() : UnitAttr());
     return success();
   }

@@ -97,12 +97,13 @@ void FuseEpilogues::normalize(MatmulOp matmul) {
   }
 }
 
-/// The library counts a causal mask's queries from one number on. Where a rank's are not in a row
-/// ([3 * 8{tp}]), the mask is one that is given.
+/// The library counts queries from one number on, for causality and windows. Where a rank's are not
+/// in a row ([3 * 8{tp}]), the mask is one that is given.
 void FuseEpilogues::normalize(AttentionOp attention) {
   DistAttr q = getDist(attention.getQ()), k = getDist(attention.getK());
   DimAttr queries = q.getDims()[1];
-  if (!attention.getCausal() || isRange(queries))
+  std::optional<SymExpr> window = attention.getWindow();
+  if ((!attention.getCausal() && !window) || isRange(queries))
     return;
   OpBuilder b(attention);
   Location loc = attention.getLoc();
@@ -114,12 +115,22 @@ void FuseEpilogues::normalize(AttentionOp attention) {
   Type indices = typed(b.getI64Type(), dims);
   Value query = IotaOp::create(b, loc, indices, 2), key = IotaOp::create(b, loc, indices, 3);
   Value offset = SizeOp::create(b, loc, typed(b.getI64Type(), {}), attention.getCausalOffset());
-  Value last = AddOp::create(b, loc, indices, query, offset);
-  Value visible = CmpOp::create(b, loc, typed(b.getI1Type(), dims), Predicate::LE, key, last);
-  if (Value mask = attention.getMask())
-    visible = AndOp::create(b, loc, mask.getType(), mask, visible);
+  Value position = AddOp::create(b, loc, indices, query, offset);
+  Type truths = typed(b.getI1Type(), dims);
+  Value visible = attention.getMask();
+  auto require = [&](Predicate predicate, Value than) {
+    Value own = CmpOp::create(b, loc, truths, predicate, key, than);
+    visible = visible ? AndOp::create(b, loc, visible.getType(), visible, own) : own;
+  };
+  if (attention.getCausal())
+    require(Predicate::LE, position);
+  if (window) {
+    Value size = SizeOp::create(b, loc, typed(b.getI64Type(), {}), *window);
+    require(Predicate::GT, SubOp::create(b, loc, indices, position, size));
+  }
   attention.getMaskMutable().assign(visible);
   attention.setCausal(false);
+  attention.removeWindowAttr();
   attention.setCausalOffset(SymExpr(0));
 }
 

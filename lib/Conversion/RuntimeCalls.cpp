@@ -153,6 +153,10 @@ template <> void Call<buffer::AttentionOp>::emit(Operation *base, HostEmitter &e
       .bias_batch_stride = list(op.getBiasStrides(), 0),
       .bias_head_stride = list(op.getBiasStrides(), 1),
       .masked_row = e.i32(op.getUniformRows()),
+      .windowed = e.i32(op.getAfter().has_value()),
+      .window_offset = op.getAfter() ? e.expr(*op.getAfter()) : e.i64(0),
+      .slopes = e.pointer(op.getSlopes()),
+      .slopes_offset = op.getSlopesAt() ? e.expr(*op.getSlopesAt()) : e.i64(0),
   });
   e.call(TPC_ABI(tpc_attention), args);
 }

@@ -106,6 +106,10 @@ TPC_INFER(AttentionOp) {
       return inferError(loc, "attention: mask or bias " + describe(m) + " does not fit " +
                                  describe(full));
   }
+  if (Value slopes = adaptor.getSlopes())
+    if (getSizes(slopes) != Sizes{q[2]})
+      return inferError(loc, "attention: slopes " + describe(getSizes(slopes)) + " must be " +
+                                 describe({q[2]}) + ", one for each query head");
   types.push_back(makeTensorType(elementTypeOf(adaptor.getQ()), Sizes{q[0], q[1], q[2], v[3]}));
   return success();
 }
@@ -134,6 +138,8 @@ ShardingRule AttentionOp::getShardingRule() {
                              {sq},
                              {sk}});
   }
+  if (getSlopes())
+    rule.operands.push_back({heads});
   rule.results = {{{b}, {sq}, heads, {dv}}};
   return rule;
 }
@@ -145,7 +151,12 @@ double AttentionOp::getFlopsPerPoint() {
   return 2.0 / *d + 2.0 / *dv;
 }
 
-LogicalResult AttentionOp::verify() { return checkSize(*this, getCausalOffset(), "causal_offset"); }
+LogicalResult AttentionOp::verify() {
+  if (std::optional<SymExpr> window = getWindow();
+      window && failed(checkSize(*this, *window, "window")))
+    return failure();
+  return checkSize(*this, getCausalOffset(), "causal_offset");
+}
 
 //===----------------------------------------------------------------------===//
 // Norms and softmax: one dimension is whole

@@ -347,8 +347,12 @@ TEST_P(DeviceTest, BatchProductsBroadcast) {
 }
 
 TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
-  // All scores alike: a query's result is the mean of the values that it sees.
-  int64_t tokens = 6, heads = 4, kvHeads = 2, size = 8;
+  // All scores alike but for slopes: a query's result is the mean of the values that it sees, each
+  // times 2^(slope * distance).
+  int64_t tokens = 6, heads = 4, kvHeads = 2, size = 8, window = 3;
+  std::vector<float> slopes = {0, 1, -1, 2};
+  for (float &slope : slopes)
+    slope *= static_cast<float>(std::log(2.0));
   std::vector<float> v = numbers(tokens * kvHeads * size, 1);
   tpc_attention_args args = {};
   args.q = tensor(std::vector<float>(static_cast<size_t>(tokens * heads * size), 0.0f));
@@ -364,6 +368,9 @@ TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
   args.k_row_stride = args.v_row_stride = kvHeads * size;
   args.scale = 1;
   args.causal = 1;
+  args.windowed = 1;
+  args.window_offset = -window;
+  args.slopes = tensor(slopes);
   device->beginStep({0, 0});
   device->attention(args);
   const float *out = args.out;
@@ -373,10 +380,13 @@ TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
   for (int64_t i = 0; i < tokens; ++i)
     for (int64_t h = 0; h < heads; ++h)
       for (int64_t d = 0; d < size; ++d) {
-        double sum = 0;
-        for (int64_t j = 0; j <= i; ++j)
-          sum += v[(j * kvHeads + h / 2) * size + d];
-        EXPECT_NEAR(result[(i * heads + h) * size + d], sum / static_cast<double>(i + 1), 1e-5);
+        double sum = 0, all = 0;
+        for (int64_t j = std::max<int64_t>(0, i - window + 1); j <= i; ++j) {
+          double weight = std::exp(static_cast<double>(slopes[h]) * static_cast<double>(j - i));
+          sum += weight * v[(j * kvHeads + h / 2) * size + d];
+          all += weight;
+        }
+        EXPECT_NEAR(result[(i * heads + h) * size + d], sum / all, 1e-5);
       }
 }
 

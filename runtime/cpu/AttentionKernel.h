@@ -3,10 +3,11 @@
 // Scores are kept transposed, [key, query], for a block of queries. That way no large operand needs
 // packing (keys are the broadcast side of the first product, probabilities that of the second,
 // values are read in rows), and softmax runs over keys with one query per lane, without sums across
-// lanes. Keys that no query of the block can see because of causality are not touched.
+// lanes. Keys that no query of the block can see because of causality or of a window are not
+// touched.
 //
-// Order of operations: scale, softcap, additive bias, then invisible keys become -infinity. A row
-// whose scores are all -infinity has no visible key. NaN spreads over its own row only.
+// Order of operations: scale, softcap, additive bias, slopes, then invisible keys become -infinity.
+// A row whose scores are all -infinity has no visible key. NaN spreads over its own row only.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,8 +31,9 @@ TPC_INLINE int64_t roundUp(int64_t n, int64_t step) { return (n + step - 1) / st
 struct AttentionTask {
   const tpc_attention_args &args;
   int64_t batch = 0, head = 0, query0 = 0;
-  int64_t queries = 0; ///< that exist in the block
-  int64_t keys = 0;    ///< that some query of the block may see
+  int64_t queries = 0;  ///< that exist in the block
+  int64_t firstKey = 0; ///< that some query of the block may see
+  int64_t keys = 0;     ///< from there on
   const float *q = nullptr, *k = nullptr, *v = nullptr;
   float *out = nullptr;
   int64_t qStride = 0, kStride = 0, vStride = 0, outStride = 0;
@@ -41,8 +43,16 @@ struct AttentionTask {
   float *valuePanel = nullptr; ///< [keyBlock, panelWidth]
 };
 
+/// Keys that one block of queries may see at most.
+inline int64_t mostKeys(const tpc_attention_args &a) {
+  if (!a.causal || !a.windowed)
+    return a.seq_k;
+  int64_t most = a.causal_offset - a.window_offset + queryBlock - 1;
+  return most < 0 ? 0 : smaller(most, a.seq_k);
+}
+
 inline int64_t attentionScratch(const tpc_attention_args &a) {
-  return a.seq_k * queryBlock + a.head_size * queryBlock +
+  return mostKeys(a) * queryBlock + a.head_size * queryBlock +
          roundUp(a.value_size, panelWidth) * queryBlock + keyBlock * panelWidth + 64;
 }
 
@@ -84,6 +94,27 @@ inline void computeScores(const AttentionTask &t) {
     }
 }
 
+TPC_INLINE IntVec laneNumbers() {
+  IntVec lane;
+  for (int i = 0; i < lanes; ++i)
+    lane[i] = i;
+  return lane;
+}
+
+/// Adds slope * (key - position) to each score.
+inline void addSlope(const AttentionTask &t) {
+  const float slope = t.args.slopes[t.head];
+  const Vec lane = __builtin_convertvector(laneNumbers(), Vec);
+  // Whole numbers below 2^24: exact.
+  const int64_t distance = t.firstKey - t.query0 - t.args.slopes_offset;
+  for (int64_t j = 0; j < t.keys; ++j)
+    for (int v = 0; v < queryVecs; ++v) {
+      float *at = t.scores + j * queryBlock + v * lanes;
+      Vec far = splat(static_cast<float>(distance + j - v * lanes)) - lane;
+      store(at, load(at) + slope * far);
+    }
+}
+
 inline void hide(const AttentionTask &t) {
   const tpc_attention_args &a = t.args;
   const float none = -__builtin_inff();
@@ -95,34 +126,45 @@ inline void hide(const AttentionTask &t) {
   if (a.bias)
     for (int64_t i = 0; i < t.queries; ++i) {
       const float *row = a.bias + t.batch * a.bias_batch_stride + t.head * a.bias_head_stride +
-                         (t.query0 + i) * a.seq_k;
+                         (t.query0 + i) * a.seq_k + t.firstKey;
       for (int64_t j = 0; j < t.keys; ++j)
         t.scores[j * queryBlock + i] += row[j];
     }
+  if (a.slopes)
+    addSlope(t);
   if (a.mask)
     for (int64_t i = 0; i < t.queries; ++i) {
       const uint8_t *row = a.mask + t.batch * a.mask_batch_stride + t.head * a.mask_head_stride +
-                           (t.query0 + i) * a.seq_k;
+                           (t.query0 + i) * a.seq_k + t.firstKey;
       for (int64_t j = 0; j < t.keys; ++j)
         if (!row[j])
           t.scores[j * queryBlock + i] = none;
     }
   if (a.key_mask)
     for (int64_t j = 0; j < t.keys; ++j)
-      if (!a.key_mask[t.batch * a.seq_k + j])
+      if (!a.key_mask[t.batch * a.seq_k + t.firstKey + j])
         for (int v = 0; v < queryVecs; ++v)
           store(t.scores + j * queryBlock + v * lanes, splat(none));
+  const IntVec lane = laneNumbers();
   if (a.causal) {
-    IntVec lane;
-    for (int i = 0; i < lanes; ++i)
-      lane[i] = i;
     // The first query of the block sees keys up to this one.
-    int64_t last = t.query0 + a.causal_offset;
+    int64_t last = t.query0 + a.causal_offset - t.firstKey;
     for (int64_t j = last + 1 > 0 ? last + 1 : 0; j < t.keys; ++j)
       for (int v = 0; v < queryVecs; ++v) {
         float *at = t.scores + j * queryBlock + v * lanes;
         store(at, select(lane + v * lanes < static_cast<int32_t>(smaller(j - last, queryBlock)),
                          splat(none), load(at)));
+      }
+  }
+  if (a.windowed) {
+    // The first query of the block sees keys behind this one, each that follows one less.
+    int64_t before = t.query0 + a.window_offset - t.firstKey;
+    for (int64_t j = 0; j < smaller(t.keys, before + queryBlock); ++j)
+      for (int v = 0; v < queryVecs; ++v) {
+        float *at = t.scores + j * queryBlock + v * lanes;
+        int64_t see = j - before; // so many, or none
+        store(at, select(lane + v * lanes < static_cast<int32_t>(see < 0 ? 0 : see), load(at),
+                         splat(none)));
       }
   }
 }
@@ -202,12 +244,13 @@ inline void sumValues(const AttentionTask &t) {
   }
 }
 
-/// The mean of all values, also of those that causality hides.
+/// The mean of all values, also of those that causality or a window hides.
 inline void uniformRow(const AttentionTask &t, float *out) {
+  const float *v = t.v - t.firstKey * t.vStride;
   for (int64_t d = 0; d < t.args.value_size; ++d) {
     float sum = 0;
     for (int64_t j = 0; j < t.args.seq_k; ++j)
-      sum += t.v[j * t.vStride + d];
+      sum += v[j * t.vStride + d];
     out[d] = t.args.seq_k ? sum / static_cast<float>(t.args.seq_k) : 0.0f;
   }
 }
@@ -225,18 +268,23 @@ inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, 
     int64_t last = query0 + t.queries - 1 + a.causal_offset;
     t.keys = last < 0 ? 0 : smaller(a.seq_k, last + 1);
   }
+  if (a.windowed) {
+    int64_t first = query0 + a.window_offset + 1;
+    t.firstKey = first < 0 ? 0 : smaller(first, t.keys);
+    t.keys -= t.firstKey;
+  }
   t.qStride = a.q_row_stride;
   t.kStride = a.k_row_stride;
   t.vStride = a.v_row_stride;
   t.outStride = a.out_row_stride;
   t.q = a.q + (batch * a.seq_q + query0) * t.qStride + head * a.head_size;
   if (a.seq_k) { // else both may be null
-    t.k = a.k + batch * a.seq_k * t.kStride + kvHead * a.head_size;
-    t.v = a.v + batch * a.seq_k * t.vStride + kvHead * a.value_size;
+    t.k = a.k + (batch * a.seq_k + t.firstKey) * t.kStride + kvHead * a.head_size;
+    t.v = a.v + (batch * a.seq_k + t.firstKey) * t.vStride + kvHead * a.value_size;
   }
   t.out = a.out + (batch * a.seq_q + query0) * t.outStride + head * a.value_size;
   t.scores = scratch;
-  t.packedQ = t.scores + a.seq_k * queryBlock;
+  t.packedQ = t.scores + mostKeys(a) * queryBlock;
   t.sums = t.packedQ + a.head_size * queryBlock;
   t.valuePanel = t.sums + roundUp(a.value_size, panelWidth) * queryBlock;
 

@@ -66,9 +66,24 @@ func.func private @queries_not_in_a_row(%q: !rows, %k: tensor<1x24x2x4xf32>) -> 
   return %0 : !rows
 }
 
+// CHECK-LABEL: @window_of_queries_not_in_a_row
+// CHECK: %[[Q:.*]] = tpc.iota dim 2 : tensor<{{.*}}xi64, #tpc.dist<[1, 1, 3*8{tp}, 24], local>>
+// CHECK: %[[K:.*]] = tpc.iota dim 3
+// CHECK: %[[AT:.*]] = tpc.add %[[Q]], %
+// CHECK: %[[LAST:.*]] = tpc.cmp le %[[K]], %[[AT]]
+// CHECK: %[[SIZE:.*]] = tpc.size 5
+// CHECK: %[[BEFORE:.*]] = tpc.sub %[[AT]], %[[SIZE]]
+// CHECK: %[[FIRST:.*]] = tpc.cmp gt %[[K]], %[[BEFORE]]
+// CHECK: %[[VISIBLE:.*]] = tpc.and %[[LAST]], %[[FIRST]]
+// CHECK: tpc.attention %{{.*}} mask %[[VISIBLE]] slopes %{{.*}} scale 1.000000e+00 :
+func.func private @window_of_queries_not_in_a_row(%q: !rows, %k: tensor<1x24x2x4xf32>, %slopes: tensor<2xf32>) -> !rows {
+  %0 = tpc.attention causal %q, %k, %k slopes %slopes scale 1.0 offset "3" window "5" : !rows, tensor<1x24x2x4xf32>, tensor<1x24x2x4xf32> slopes tensor<2xf32> -> !rows
+  return %0 : !rows
+}
+
 // CHECK-LABEL: @queries_in_a_row
-// CHECK: tpc.attention causal
+// CHECK: tpc.attention causal {{.*}} window 5
 func.func private @queries_in_a_row(%q: !outer, %k: tensor<1x24x2x4xf32>) -> !outer {
-  %0 = tpc.attention causal %q, %k, %k scale 1.0 : !outer, tensor<1x24x2x4xf32>, tensor<1x24x2x4xf32> -> !outer
+  %0 = tpc.attention causal %q, %k, %k scale 1.0 window "5" : !outer, tensor<1x24x2x4xf32>, tensor<1x24x2x4xf32> -> !outer
   return %0 : !outer
 }

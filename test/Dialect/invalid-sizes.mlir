@@ -94,3 +94,11 @@ func.func @attention(%q: tensor<1x4x4x8xf32>) {
   %0 = tpc.attention causal %q, %q, %q scale 1.0 offset "1 +" : tensor<1x4x4x8xf32>, tensor<1x4x4x8xf32>, tensor<1x4x4x8xf32> -> tensor<1x4x4x8xf32>
   return
 }
+
+// -----
+
+func.func @window(%q: tensor<1x4x4x8xf32>) {
+  // expected-error @+1 {{unexpected end at column 4 of '1 +'}}
+  %0 = tpc.attention causal %q, %q, %q scale 1.0 window "1 +" : tensor<1x4x4x8xf32>, tensor<1x4x4x8xf32>, tensor<1x4x4x8xf32> -> tensor<1x4x4x8xf32>
+  return
+}

@@ -168,6 +168,15 @@ func.func @f(%q: tensor<1x4x5x8xf32>, %k: tensor<1x4x2x8xf32>) {
 
 // -----
 
+func.func @f(%q: tensor<1x4x6x8xf32>, %k: tensor<1x4x2x8xf32>, %slopes: tensor<2xf32>) {
+  // expected-error @+2 {{slopes [2] must be [6], one for each query head}}
+  // expected-error @+1 {{failed to infer returned types}}
+  %0 = tpc.attention %q, %k, %k slopes %slopes scale 1.0 : tensor<1x4x6x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> slopes tensor<2xf32> -> tensor<1x4x6x8xf32>
+  return
+}
+
+// -----
+
 func.func @f() {
   // expected-error @+1 {{a constant is replicated}}
   %0 = tpc.constant dense<0> : tensor<8xi64> : tensor<8xi64, #tpc.dist<[8{tp}]>>

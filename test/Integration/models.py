@@ -141,6 +141,7 @@ FAMILIES = {
     **family("falcon", "dynamo", layers=4, hidden=32, heads=8, kv_heads=1, vocab=200, positions=64, reductions=1),
     **family("olmo2", layers=4, hidden=24, heads=4, vocab=160, positions=64, norm_sums=2),
     **family("gemma2", layers=4, hidden=24, heads=4, kv_heads=2, vocab=229, positions=64),
+    **family("mpt", layers=3, hidden=24, heads=6, vocab=191, positions=64),
     "llama-deep": committed("llama-deep", **DEEP),
     "llama-deep-past": committed("llama-deep-past", **DEEP, past_name="past"),
 }

@@ -54,6 +54,8 @@ FAMILIES = {
     "olmo2": "--layers 4 --hidden 24 --heads 4 --ffn 34 --vocab 160 --positions 64",
     "gemma2": "--layers 4 --hidden 24 --heads 4 --kv-heads 2 --head-size 8 --ffn 32 --vocab 229 --positions 64 "
               "--set query_pre_attn_scalar=8 --set sliding_window=6",
+    # Eight slopes are drawn, of which six are heads'.
+    "mpt": "--layers 3 --hidden 24 --heads 6 --vocab 191 --positions 64",
 }
 MODELS = {name: f"gpt2 {arguments}" for name, arguments in MODELS.items()}
 for index, (family, sizes) in enumerate(FAMILIES.items()):

@@ -74,3 +74,73 @@ tpc_buffer.func @b of @f(%x = value 0 : 16 x f32) to (%y : 16 x f32) {
 func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   return %x : tensor<4x4xf32>
 }
+
+// -----
+
+// A window of two keys.
+!x = tensor<1x4x2x4xf32>
+!k = tensor<1x?x2x4xf32, #tpc.dist<[1, "p + 4", 2, 4]>>
+func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x {
+  %0 = tpc.attention causal %x, %k, %k slopes %s scale 1.0 offset "p" window "3" : !x, !k, !k slopes tensor<2xf32> -> !x
+  return %0 : !x
+}
+tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f32, %s = value 2 : 2 x f32, %t = value 3 : 2 x f32) to (%y : 32 x f32) {
+  // expected-error @below {{has a window that begins after p - 2, which is not p - 3}}
+  tpc_buffer.attention %x, %k, %k slopes %s at p to %y batch 1 queries 4 keys "p + 4" heads 2 of 4 kv_heads 2 of 4 strides [8, 8, 8, 8] causal p after "p - 2" scale 1.0
+}
+
+// -----
+
+// No window.
+!x = tensor<1x4x2x4xf32>
+!k = tensor<1x?x2x4xf32, #tpc.dist<[1, "p + 4", 2, 4]>>
+func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x {
+  %0 = tpc.attention causal %x, %k, %k slopes %s scale 1.0 offset "p" window "3" : !x, !k, !k slopes tensor<2xf32> -> !x
+  return %0 : !x
+}
+tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f32, %s = value 2 : 2 x f32, %t = value 3 : 2 x f32) to (%y : 32 x f32) {
+  // expected-error @below {{has a window, or has none, and the op on tensors is the other}}
+  tpc_buffer.attention %x, %k, %k slopes %s at p to %y batch 1 queries 4 keys "p + 4" heads 2 of 4 kv_heads 2 of 4 strides [8, 8, 8, 8] causal p scale 1.0
+}
+
+// -----
+
+// Slopes that are 0 at another place, which computes the same but for rounding.
+!x = tensor<1x4x2x4xf32>
+!k = tensor<1x?x2x4xf32, #tpc.dist<[1, "p + 4", 2, 4]>>
+func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x {
+  %0 = tpc.attention causal %x, %k, %k slopes %s scale 1.0 offset "p" window "3" : !x, !k, !k slopes tensor<2xf32> -> !x
+  return %0 : !x
+}
+tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f32, %s = value 2 : 2 x f32, %t = value 3 : 2 x f32) to (%y : 32 x f32) {
+  // expected-error @below {{has slopes that are 0 at p + 1, which is not p}}
+  tpc_buffer.attention %x, %k, %k slopes %s at "p + 1" to %y batch 1 queries 4 keys "p + 4" heads 2 of 4 kv_heads 2 of 4 strides [8, 8, 8, 8] causal p after "p - 3" scale 1.0
+}
+
+// -----
+
+// Another value's slopes.
+!x = tensor<1x4x2x4xf32>
+!k = tensor<1x?x2x4xf32, #tpc.dist<[1, "p + 4", 2, 4]>>
+func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x {
+  %0 = tpc.attention causal %x, %k, %k slopes %s scale 1.0 offset "p" window "3" : !x, !k, !k slopes tensor<2xf32> -> !x
+  return %0 : !x
+}
+tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f32, %s = value 2 : 2 x f32, %t = value 3 : 2 x f32) to (%y : 32 x f32) {
+  // expected-error @below {{REPLACE}}
+  tpc_buffer.attention %x, %k, %k slopes %t at p to %y batch 1 queries 4 keys "p + 4" heads 2 of 4 kv_heads 2 of 4 strides [8, 8, 8, 8] causal p after "p - 3" scale 1.0
+}
+
+// -----
+
+// No slopes.
+!x = tensor<1x4x2x4xf32>
+!k = tensor<1x?x2x4xf32, #tpc.dist<[1, "p + 4", 2, 4]>>
+func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x {
+  %0 = tpc.attention causal %x, %k, %k slopes %s scale 1.0 offset "p" window "3" : !x, !k, !k slopes tensor<2xf32> -> !x
+  return %0 : !x
+}
+tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f32, %s = value 2 : 2 x f32, %t = value 3 : 2 x f32) to (%y : 32 x f32) {
+  // expected-error @below {{has no slopes, and the op on tensors has one}}
+  tpc_buffer.attention %x, %k, %k to %y batch 1 queries 4 keys "p + 4" heads 2 of 4 kv_heads 2 of 4 strides [8, 8, 8, 8] causal p after "p - 3" scale 1.0
+}

@@ -177,6 +177,17 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 
 // -----
 
+!q = tensor<2x3x?x8xf32, #tpc.dist<[2, 3, 5{tp}, 8], local>>
+module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
+  func.func private @slopes_of_all_heads(%q: !q, %slopes: tensor<5xf32>) {
+    // expected-error @+1 {{}}
+    %0 = tpc.attention causal %q, %q, %q slopes %slopes scale 1.0 : !q, !q, !q slopes tensor<5xf32> -> !q
+    return
+  }
+}
+
+// -----
+
 !in = tensor<6x?xf32, #tpc.dist<[6, 9{tp}], local>>
 !out = tensor<2x3x?x3xf32, #tpc.dist<[2, 3, 3{tp}, 3], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {

@@ -57,8 +57,10 @@ public:
   // For models of ops.
   Cost getCalled(func::CallOp call);
   Cost getCommunicated(CollectiveOpInterface op) const;
-  /// `read`: the operands that are read as a whole.
-  Cost getComputed(ShardingRuleOpInterface op, ValueRange read) const;
+  /// `read`: the operands that are read as a whole; `part`: of all points those that are computed.
+  Cost getComputed(ShardingRuleOpInterface op, ValueRange read, double part = 1) const;
+  /// The value of a size that is estimated with.
+  double getNominal(const ::tpc::SymExpr &size) const { return double(evaluateOr1(size, symbols)); }
 
 private:
   double getPoints(ShardingRuleOpInterface op) const;

@@ -216,21 +216,24 @@ def Buffer_AttentionOp : Buffer_Op<"attention", [AttrSizedOperandSegments]> {
     q `[batch, queries, heads, size]`, k `[batch, keys, kv_heads, size]`, v `[batch, keys, kv_heads, value_size]`, in f32; heads / kv_heads
     consecutive query heads share a kv head. `strides`: elements from one token to the next, of q, k, v and the result. The masks and the bias are as
     in `tpc.attention`; their `strides` are those of batch and heads, 0 where they broadcast. With `causal`, query i sees key j only if j <= i + the
-    number behind it. A row without visible keys gives zeros, with `uniform_rows` the mean of all values.
+    number behind it, with `after` only if j > i + the number behind that. `slopes [heads]` add slopes[h] (j - i - the number behind `at`). A row without
+    visible keys gives zeros, with `uniform_rows` the mean of all values.
   }];
   let arguments = (ins Buffer_Read:$q, Buffer_Read:$k, Buffer_Read:$v, Buffer_MaybeRead:$key_mask, Buffer_MaybeRead:$mask,
-                       Buffer_MaybeRead:$bias, Buffer_Write:$to, Tpc_SymExprAttr:$batch, Tpc_SymExprAttr:$queries,
-                       Tpc_SymExprAttr:$keys, Tpc_SymExprAttr:$heads, Tpc_SymExprAttr:$kv_heads, Tpc_SymExprAttr:$head_size,
-                       Tpc_SymExprAttr:$value_size, Tpc_SymExprs:$strides,
+                       Buffer_MaybeRead:$bias, Buffer_MaybeRead:$slopes, Buffer_Write:$to, Tpc_SymExprAttr:$batch,
+                       Tpc_SymExprAttr:$queries, Tpc_SymExprAttr:$keys, Tpc_SymExprAttr:$heads, Tpc_SymExprAttr:$kv_heads,
+                       Tpc_SymExprAttr:$head_size, Tpc_SymExprAttr:$value_size, Tpc_SymExprs:$strides,
                        OptionalAttr<Tpc_SymExprs>:$mask_strides, OptionalAttr<Tpc_SymExprs>:$bias_strides,
-                       OptionalAttr<Tpc_SymExprAttr>:$causal, F64Attr:$scale, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
+                       OptionalAttr<Tpc_SymExprAttr>:$slopes_at, OptionalAttr<Tpc_SymExprAttr>:$causal,
+                       OptionalAttr<Tpc_SymExprAttr>:$after, F64Attr:$scale, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
                        UnitAttr:$uniform_rows);
   let assemblyFormat = [{
     $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^ `strides` custom<SymExprs>($mask_strides))?
-    (`bias` $bias^ `strides` custom<SymExprs>($bias_strides))? `to` $to `batch` custom<SymExpr>($batch) `queries` custom<SymExpr>($queries)
+    (`bias` $bias^ `strides` custom<SymExprs>($bias_strides))? (`slopes` $slopes^ `at` custom<SymExpr>($slopes_at))?
+    `to` $to `batch` custom<SymExpr>($batch) `queries` custom<SymExpr>($queries)
     `keys` custom<SymExpr>($keys) `heads` custom<SymExpr>($heads) `of` custom<SymExpr>($head_size) `kv_heads` custom<SymExpr>($kv_heads)
     `of` custom<SymExpr>($value_size) `strides` custom<SymExprs>($strides)
-    (`causal` custom<SymExpr>($causal)^)? `scale` $scale (`softcap` $softcap^)? (`uniform_rows` $uniform_rows^)? attr-dict
+    (`causal` custom<SymExpr>($causal)^)? (`after` custom<SymExpr>($after)^)? `scale` $scale (`softcap` $softcap^)? (`uniform_rows` $uniform_rows^)? attr-dict
   }];
 }
 

@@ -33,7 +33,8 @@ def FuseEpilogues : Pass<"tpc-fuse-epilogues", "::mlir::ModuleOp"> {
         %2 = tpc.gelu tanh %1                   %2 = tpc.gelu tanh %1 {tpc.fused = 0 : i32}
 
     Other products lose their bias (it is added behind them), and batch dimensions that broadcast on some but not all
-    of their positions are expanded. Causal attention of queries that are not in a row on a rank (those of `3 * 8{tp}` are not) gets a mask instead.
+    of their positions are expanded. Attention that is causal or has a window, of queries that are not in a row on a rank (those of `3 * 8{tp}` are not), gets a
+    mask instead.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
@@ -95,7 +96,7 @@ def LowerProgram : Pass<"tpc-lower-program", "::mlir::ModuleOp"> {
   let summary = "Turns ops on buffers into runtime calls, the pipeline into the program object";
   let description = [{
     Nothing of `tpc` and `tpc_buffer` is left. Each op on buffers becomes one call of the runtime. Kernels have been lowered (`tpc-lower-kernels`),
-    and static sizes, which have names until then, their numbers. `tpc_program_v2` refers to the manifest and to one function for each stage.
+    and static sizes, which have names until then, their numbers. `tpc_program_v3` refers to the manifest and to one function for each stage.
     Needs `tpc-plan-buffers` before it.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];

@@ -32,27 +32,36 @@ def Tpc_AttentionOp : Tpc_CostedOp<"attention", [AttrSizedOperandSegments]> {
   let summary = "Scaled dot-product attention with grouped heads";
   let description = [{
     q [b, sq, hq, d], k [b, sk, hkv, d], v [b, sk, hkv, dv] -> [b, sq, hq, dv]:
-    softmax over sk of (scale q k^T, soft-capped to `softcap` tanh(x / softcap) if that is not 0, plus `bias`), times v. Query
-    head i uses kv head i / (hq / hkv).
+    softmax over sk of (scale q k^T, soft-capped to `softcap` tanh(x / softcap) if that is not 0, plus `bias`, plus what `slopes`
+    give), times v. Query head i uses kv head i / (hq / hkv).
 
-    A key j is visible to query i if all of these hold that are present: `causal`: j <= i + causal_offset, which is 0 or given by `offset`;
-    `key_mask` [b, sk] is true at j; `mask` [1 or b, 1 or hq, sq, sk] is true. `bias` is additive, of the shape of mask.
+    Query i stands at position p = i + causal_offset among the keys; the offset is 0 or given by `offset`. A key j is visible to
+    query i if all of these hold that are present: `causal`: j <= p; `window`: j > p - window, so with both a query
+    sees the last `window` keys up to its own, and with a window of less than 1 none; `key_mask` [b, sk] is true at j; `mask` [1 or b, 1 or hq, sq, sk]
+    is true. `bias` is additive, of the shape of mask.
     A row with no visible key is zero or uniform over all keys (`masked_row`): exporters
     that guard NaN give zero, those that add the lowest float give uniform.
 
-    Rule: b, sq, kv heads, query heads per kv head, dv parallel; d and sk whole.
-    Errors: hq must be a multiple of hkv. Source: Vaswani et al. 2017; ONNX Attention (opset 23); com.microsoft Attention.
+    `slopes` [hq] add slopes[h] (j - p), which is 0 at the query's own position (ALiBi). Softmax does not change where a number is added to a whole
+    row, so this is the same as slopes[h] j, or any other form that differs by a number for each row; results differ by
+    rounding alone. The product is rounded to f32 at least, and the sum with the score once more.
+
+    Rule: b, sq, kv heads, query heads per kv head, dv parallel; d and sk whole. Slopes are split as query heads are.
+    Errors: hq must be a multiple of hkv. Source: Vaswani et al. 2017; ONNX Attention (opset 23); com.microsoft Attention; Beltagy et al. 2020 (windows);
+    Press et al. 2022 (slopes).
   }];
   let arguments = (ins Tpc_FloatTensor:$q, Tpc_FloatTensor:$k, Tpc_FloatTensor:$v, Optional<Tpc_BoolTensor>:$key_mask,
-                       Optional<Tpc_BoolTensor>:$mask, Optional<Tpc_FloatTensor>:$bias, F64Attr:$scale, UnitAttr:$causal,
-                       DefaultValuedAttr<Tpc_SymExpr, "::tpc::SymExpr(0)">:$causal_offset, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
+                       Optional<Tpc_BoolTensor>:$mask, Optional<Tpc_FloatTensor>:$bias, Optional<Tpc_FloatTensor>:$slopes,
+                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<Tpc_SymExpr, "::tpc::SymExpr(0)">:$causal_offset,
+                       OptionalAttr<Tpc_SymExpr>:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
                        DefaultValuedAttr<Tpc_MaskedRow, "MaskedRow::Zero">:$masked_row);
   let results = (outs Tpc_FloatTensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    (`causal` $causal^)? $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^)? (`bias` $bias^)? `scale` $scale
-    (`offset` custom<SymExpr>($causal_offset)^)? attr-dict `:`
-    type($q) `,` type($k) `,` type($v) (`key_mask` type($key_mask)^)? (`mask` type($mask)^)? (`bias` type($bias)^)? `->` type($result)
+    (`causal` $causal^)? $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^)? (`bias` $bias^)? (`slopes` $slopes^)? `scale` $scale
+    (`offset` custom<SymExpr>($causal_offset)^)? (`window` custom<SymExpr>($window)^)? attr-dict `:`
+    type($q) `,` type($k) `,` type($v) (`key_mask` type($key_mask)^)? (`mask` type($mask)^)? (`bias` type($bias)^)?
+    (`slopes` type($slopes)^)? `->` type($result)
   }];
 }
 

@@ -70,7 +70,24 @@ IndexExpr IndexExpr::element(Value tensor, ArrayRef<IndexExpr> indices, bool neg
   return IndexExpr(node);
 }
 
+IndexExpr IndexExpr::scaled(ArrayRef<IndexExpr> elements, double number, const SymExpr &e) {
+  auto node = std::make_shared<Node>();
+  node->kind = Kind::Scaled;
+  node->args.assign(elements.begin(), elements.end());
+  llvm::sort(node->args, [](const IndexExpr &a, const IndexExpr &b) { return a.str() < b.str(); });
+  node->number = number;
+  node->polynomial = e;
+  node->size = e.getTerms().size() + 1;
+  for (const IndexExpr &arg : elements)
+    node->size += arg.getSize();
+  llvm::raw_string_ostream(node->text)
+      << "float " << llvm::format("%.17g", number) << " * (" << e.str() << ")"
+      << (elements.empty() ? "" : " * ") << joinTexts(node->args, " * ");
+  return IndexExpr(node);
+}
+
 IndexExpr::Kind IndexExpr::getKind() const { return node->kind; }
+double IndexExpr::getNumber() const { return node->number; }
 bool IndexExpr::isTrue() const { return node->kind == Kind::Truth && node->flag; }
 bool IndexExpr::isFalse() const { return node->kind == Kind::Truth && !node->flag; }
 const SymExpr &IndexExpr::getPolynomial() const { return node->polynomial; }
@@ -167,6 +184,7 @@ IndexExpr IndexAnalysis::negation(const IndexExpr &e) {
   }
   case IndexExpr::Kind::Integer:
   case IndexExpr::Kind::Number:
+  case IndexExpr::Kind::Scaled:
     break;
   }
   llvm_unreachable("not a truth value");
@@ -217,6 +235,7 @@ IndexExpr IndexAnalysis::assume(const IndexExpr &e, const IndexExpr &fact) {
   case IndexExpr::Kind::Integer:
   case IndexExpr::Kind::Number:
   case IndexExpr::Kind::Truth:
+  case IndexExpr::Kind::Scaled:
     return e;
   }
   llvm_unreachable("all kinds are handled");
@@ -241,12 +260,34 @@ bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold) {
   return false;
 }
 
+/// Of two comparisons of which one follows from the other, one says all: the stronger one where
+/// both hold, the weaker one where one does.
+void IndexAnalysis::dropImplied(SmallVectorImpl<IndexExpr> &terms, bool hold) {
+  auto isBound = [](const IndexExpr &e) {
+    return e.getKind() == IndexExpr::Kind::Compare && e.getPredicate() == Predicate::LE;
+  };
+  auto isImplied = [&](size_t i) {
+    return isBound(terms[i]) && llvm::any_of(terms, [&](const IndexExpr &other) {
+             if (!isBound(other) || other == terms[i])
+               return false;
+             SymExpr difference = other.getPolynomial() - terms[i].getPolynomial();
+             return isNonNegative(hold ? difference : -difference);
+           });
+  };
+  for (size_t i = 0; i < terms.size();)
+    if (isImplied(i))
+      terms.erase(terms.begin() + i);
+    else
+      ++i;
+}
+
 IndexExpr IndexAnalysis::conjunction(ArrayRef<IndexExpr> terms) {
   auto list = gatherTerms(terms, IndexExpr::Kind::And, false);
   if (!list)
     return IndexExpr::truth(false);
   if (assumeOthers(*list, true))
     return conjunction(*list);
+  dropImplied(*list, true);
   if (list->empty())
     return IndexExpr::truth(true);
   if (list->size() == 1)
@@ -266,6 +307,7 @@ IndexExpr IndexAnalysis::disjunction(ArrayRef<IndexExpr> terms) {
     return IndexExpr::truth(true);
   if (assumeOthers(*list, false))
     return disjunction(*list);
+  dropImplied(*list, false);
   if (list->empty())
     return IndexExpr::truth(false);
   if (list->size() == 1)
@@ -330,7 +372,8 @@ IndexExpr IndexAnalysis::select(const IndexExpr &c, const IndexExpr &ifTrue,
 //===----------------------------------------------------------------------===//
 
 void IndexAnalysis::collectSymbols(const IndexExpr &e, std::set<std::string> &out) const {
-  if (e.getKind() == IndexExpr::Kind::Integer || e.getKind() == IndexExpr::Kind::Compare) {
+  if (e.getKind() == IndexExpr::Kind::Integer || e.getKind() == IndexExpr::Kind::Compare ||
+      e.getKind() == IndexExpr::Kind::Scaled) {
     std::set<std::string> own;
     e.getPolynomial().collectSymbols(own);
     for (const std::string &name : own) {
@@ -371,6 +414,8 @@ IndexExpr IndexAnalysis::substitute(const IndexExpr &e, const std::string &name,
     return e;
   case IndexExpr::Kind::Integer:
     return IndexExpr::integer(polynomial());
+  case IndexExpr::Kind::Scaled:
+    return IndexExpr::scaled(args, e.getNumber(), polynomial());
   case IndexExpr::Kind::Compare:
     return compare(e.getPredicate(), polynomial());
   case IndexExpr::Kind::And:

@@ -5,6 +5,8 @@
 #include "tpc/Analysis/Index/Splats.h"
 #include "tpc/Dialect/AttachModels.h"
 
+#include <cmath>
+
 #include "IndexOp.cpp.inc"
 
 using namespace mlir;
@@ -201,7 +203,7 @@ static IndexExpr getElement(GatherNDOp op, IndexAnalysis &a, ArrayRef<IndexExpr>
 static IndexExpr getElement(CumSumOp op, IndexAnalysis &a, ArrayRef<IndexExpr> where) {
   int64_t dim = op.getDim();
   SymExpr size = getSizes(op.getOperand())[dim];
-  if (isFloatTensor(op.getOperand()) || !where[dim].isInteger())
+  if (!where[dim].isInteger())
     return {};
   SmallVector<IndexExpr> inner(where);
   inner[dim] = a.freshIndex(size);
@@ -209,7 +211,16 @@ static IndexExpr getElement(CumSumOp op, IndexAnalysis &a, ArrayRef<IndexExpr> w
   IndexExpr term = a.at(op.getOperand(), inner);
   std::set<std::string> symbols;
   a.collectSymbols(term, symbols);
-  if (!term.isInteger() || symbols.count(name))
+  if (symbols.count(name))
+    return {};
+  // Of floats only whole numbers add up exactly.
+  if (isFloatTensor(op.getOperand())) {
+    auto number = term.getConstant();
+    if (!number || *number != std::trunc(*number) || std::abs(*number) > 1)
+      return {};
+    term = IndexExpr::integer(SymExpr((int64_t)*number));
+  }
+  if (!term.isInteger())
     return {};
   SymExpr count = where[dim].getPolynomial() + (op.getExclusive() ? 0 : 1);
   if (op.getReverse())

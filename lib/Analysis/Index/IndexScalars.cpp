@@ -140,6 +140,8 @@ IndexExpr indexing::ofElements(CmpOp op, IndexAnalysis &a, Operands operands) {
 
 IndexExpr indexing::ofElements(NegOp op, IndexAnalysis &a, Operands operands) {
   return a.mapLeaves(operands[0], [&](const IndexExpr &x) {
+    if (x.getKind() == IndexExpr::Kind::Scaled)
+      return IndexExpr::scaled(x.getArgs(), x.getNumber(), -x.getPolynomial());
     return x.isInteger() ? IndexExpr::integer(-x.getPolynomial()) : fold(op, x);
   });
 }
@@ -179,9 +181,38 @@ IndexExpr indexing::ofElements(SubOp op, IndexAnalysis &a, Operands operands) {
   });
 }
 
+/// A product of floats as factors: a polynomial that is not a number (of at most one of them), a
+/// number, elements. Nothing where it is another.
+static IndexExpr multiply(const IndexExpr &x, const IndexExpr &y) {
+  SymExpr polynomial(1);
+  double number = 1;
+  SmallVector<IndexExpr> elements;
+  bool scales = false;
+  for (const IndexExpr &factor : {x, y}) {
+    if (auto n = factor.getConstant()) {
+      number *= *n;
+    } else if (factor.getKind() == IndexExpr::Kind::Element) {
+      elements.push_back(factor);
+    } else if ((factor.isInteger() || factor.getKind() == IndexExpr::Kind::Scaled) && !scales) {
+      scales = true;
+      polynomial = factor.getPolynomial();
+      if (factor.isInteger())
+        continue;
+      number *= factor.getNumber();
+      llvm::append_range(elements, factor.getArgs());
+    } else {
+      return {};
+    }
+  }
+  return scales && std::isfinite(number) ? IndexExpr::scaled(elements, number, polynomial)
+                                         : IndexExpr();
+}
+
 IndexExpr indexing::ofElements(MulOp op, IndexAnalysis &a, Operands operands) {
-  return forPolynomials(op, a, operands, [](const SymExpr &p, const SymExpr &q) {
-    return IndexExpr::integer(p * q);
+  bool floats = isFloatTensor(op.getResult());
+  return forLeaves(op, a, operands, [&](const IndexExpr &x, const IndexExpr &y) {
+    auto p = getPolynomial(x), q = getPolynomial(y);
+    return p && q ? IndexExpr::integer(*p * *q) : floats ? multiply(x, y) : IndexExpr();
   });
 }
 

@@ -268,3 +268,21 @@ std::optional<Triangle> TensorReader::findTriangle(const TensorSource &source) {
     }
   return triangle;
 }
+
+std::optional<::tpc::Ramp> TensorReader::findRamp(const TensorSource &source) {
+  constexpr uint64_t limit = 64 << 20;
+  ArrayRef<int64_t> shape = source.type.getShape();
+  // Matrices are not looked at.
+  if (!source.type.getElementType().isF32() || source.bytes > limit || shape.size() < 3 ||
+      shape[shape.size() - 2] != 1 || !source.fileExists ||
+      llvm::count_if(shape.drop_back(), [](int64_t size) { return size != 1; }) > 1)
+    return std::nullopt;
+  llvm::Expected<std::string> read = readBytes(source);
+  if (!read) {
+    llvm::consumeError(read.takeError()); // said where the weight is used
+    return std::nullopt;
+  }
+  std::vector<float> table(read->size() / sizeof(float));
+  std::memcpy(table.data(), read->data(), table.size() * sizeof(float));
+  return ::tpc::findRamp(table, shape.back());
+}

@@ -174,6 +174,23 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
     Value all = ConstantOp::create(builder, loc, type, DenseElementsAttr::get(type, inside));
     return TriluOp::create(builder, loc, type, all, triangle->upper, SymExpr(triangle->k));
   }
+  if (std::optional<::tpc::Ramp> ramp = reader.findRamp(source)) {
+    // The same bits, and what they are multiples of can be read off it.
+    Sizes slopes = tensor.shape, columns(tensor.shape.size(), SymExpr(1));
+    slopes.back() = 1;
+    columns.back() = tensor.shape.back();
+    RankedTensorType numbers = makeTensorType(tensor.element, slopes);
+    Value slope = ConstantOp::create(
+        builder, loc, numbers, DenseElementsAttr::get(numbers, ArrayRef<float>(ramp->slopes)));
+    RankedTensorType whole = makeTensorType(builder.getI64Type(), columns);
+    RankedTensorType single = makeTensorType(builder.getI64Type(), ArrayRef<SymExpr>());
+    Value start = ConstantOp::create(builder, loc, single,
+                                     DenseElementsAttr::get(single, int64_t(ramp->start)));
+    Value column = IotaOp::create(builder, loc, whole, columns.size() - 1);
+    column = AddOp::create(builder, loc, whole, column, start);
+    column = CastOp::create(builder, loc, makeTensorType(tensor.element, columns), column);
+    return MulOp::create(builder, loc, type, slope, column);
+  }
   keptSources.push_back(tensor.source);
   return ParameterOp::create(builder, loc, type, weightFor(source, loc), ViewAttr());
 }

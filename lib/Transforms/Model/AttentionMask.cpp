@@ -7,6 +7,9 @@
 //   Score, plus a number     it is visible if the number is 0
 //   a number                 it was replaced, or -inf was added
 //
+// What is added to a visible score may also be a number of its head, times the key's index, plus
+// what is the same for all keys: slopes (ALiBi).
+//
 // What a row without any visible key gives follows from the cases that are not
 // visible; see the description of tpc-raise-attention.
 //
@@ -14,6 +17,7 @@
 
 #include "AttentionMask.h"
 #include "Constants.h"
+#include "MaskTensors.h"
 #include "Movement.h"
 #include "tpc/Dialect/Elements.h"
 
@@ -37,12 +41,16 @@ struct Case {
   IndexExpr condition;
   bool score;
   double number;
+  IndexExpr slope = {}; // added to it as well; null: nothing
+
+  bool isVisible() const { return score && number == 0; }
 };
 
 class MaskAnalyzer {
 public:
   MaskAnalyzer(OpBuilder &builder, Location loc, ArrayRef<SymExpr> sizes, Type element)
-      : builder(builder), loc(loc), sizes(sizes), element(element), analysis(sizes) {}
+      : builder(builder), loc(loc), sizes(sizes), element(element), analysis(sizes),
+        tensors(builder, loc, this->sizes, analysis) {}
 
   std::optional<AttentionMask> run(ArrayRef<ScoreStep> steps, bool guarded);
 
@@ -56,19 +64,14 @@ private:
   Value maskTensor(const ScoreStep &step);
   bool addBias(Value v, double factor);
   Value to4D(Value v);
-
-  // Values [b, j] from expressions over the first and the last index.
-  Value keyTensor(const IndexExpr &e);
-  Value keyInteger(const SymExpr &e);
-  Value keyElement(const IndexExpr &element);
   Value constant(Type type, double number) { return createScalar(builder, loc, type, number); }
-  SymExpr batch() const { return sizes.size() > 2 ? sizes[0] : SymExpr(1); }
 
   OpBuilder &builder;
   Location loc;
   SmallVector<SymExpr> sizes;
   Type element;
   IndexAnalysis analysis;
+  MaskTensors tensors;
 
   SmallVector<Case> cases;
   AttentionMask result;
@@ -80,6 +83,8 @@ private:
 std::optional<SmallVector<Case>> MaskAnalyzer::leaves(const IndexExpr &e) {
   if (auto n = e.getConstant())
     return SmallVector<Case>{{IndexExpr::truth(true), false, *n}};
+  if (e.getKind() == Kind::Scaled && tensors.isSlope(e))
+    return SmallVector<Case>{{IndexExpr::truth(true), false, 0, e}};
   if (e.getKind() != Kind::Select)
     return std::nullopt;
   auto a = leaves(e.getArgs()[1]), b = leaves(e.getArgs()[2]);
@@ -90,8 +95,12 @@ std::optional<SmallVector<Case>> MaskAnalyzer::leaves(const IndexExpr &e) {
   for (auto [list, condition] : {std::pair(&*a, c), std::pair(&*b, analysis.negation(c))})
     for (const Case &leaf : *list)
       result.push_back(
-          {analysis.conjunction({condition, leaf.condition}), leaf.score, leaf.number});
+          {analysis.conjunction({condition, leaf.condition}), leaf.score, leaf.number, leaf.slope});
   return result;
+}
+
+static IndexExpr times(const IndexExpr &slope, double number) {
+  return IndexExpr::scaled(slope.getArgs(), slope.getNumber() * number, slope.getPolynomial());
 }
 
 // Cases after all steps. Those in `asBias` are left out.
@@ -111,25 +120,31 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
       if (!added || added->size() * cases.size() > kMaxCases)
         return false;
       for (const Case &c : cases)
-        for (const Case &a : *added)
+        for (const Case &a : *added) {
+          if (c.slope && a.slope)
+            return false;
           next.push_back({analysis.conjunction({c.condition, a.condition}), c.score,
-                          c.number + step.number * a.number});
+                          c.number + step.number * a.number,
+                          a.slope ? times(a.slope, step.number) : c.slope});
+        }
     } else if (step.kind == ScoreStep::Replace) {
       IndexExpr keeps = analysis.atBroadcast(step.value);
       if (!step.keeps)
         keeps = analysis.negation(keeps);
       for (const Case &c : cases)
-        next.push_back({analysis.conjunction({c.condition, keeps}), c.score, c.number});
+        next.push_back({analysis.conjunction({c.condition, keeps}), c.score, c.number, c.slope});
       next.push_back({analysis.negation(keeps), false, step.number});
     } else {
       if (step.kind == ScoreStep::Floor && step.number > kAbsorbs)
         return false; // it could lift visible scores
       next = cases;
       for (Case &c : next) {
-        if (step.kind == ScoreStep::Scale)
+        if (step.kind == ScoreStep::Scale) {
           c.number *= step.number;
-        else if (step.kind == ScoreStep::Cap) {
-          if (c.number != 0)
+          if (c.slope)
+            c.slope = times(c.slope, step.number);
+        } else if (step.kind == ScoreStep::Cap) {
+          if (c.number != 0 || c.slope)
             return false;
         } else if (!c.score || c.number <= kAbsorbs) { // Floor
           c.score &= c.number > step.number;
@@ -142,14 +157,39 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
       settle(c);
     cases = next;
   }
-  return llvm::all_of(
-      cases, [](const Case &c) { return (c.score && c.number == 0) || c.number <= kMasks; });
+  // All visible keys have the same slopes. Slopes may go below what a mask of -10000 adds, but not
+  // below what absorbs scores: they are numbers like scores.
+  bool anySlope = false;
+  std::optional<std::string> slope;
+  for (const Case &c : cases) {
+    anySlope |= bool(c.slope);
+    std::string text = c.slope ? c.slope.str() : "";
+    if (c.isVisible() && slope.value_or(text) != text)
+      return false;
+    if (c.isVisible())
+      slope = text;
+  }
+  return llvm::all_of(cases, [&](const Case &c) {
+    return c.isVisible() || c.number <= (anySlope ? kAbsorbs : kMasks);
+  });
 }
 
 //===----------------------------------------------------------------------===//
 // Visible keys
 //===----------------------------------------------------------------------===//
 
+/// Takes the larger or the smaller of two bounds; false if it is not known which one that is.
+static bool takeBound(IndexAnalysis &analysis, std::optional<SymExpr> &bound, const SymExpr &other,
+                      bool larger) {
+  if (!bound || (larger ? analysis.isAtMost(*bound, other) : analysis.isAtMost(other, *bound)))
+    bound = other;
+  else if (larger ? !analysis.isAtMost(other, *bound) : !analysis.isAtMost(*bound, other))
+    return false;
+  return true;
+}
+
+// Visible are keys j that satisfy all terms: j - i - last <= 0 (causality), i - j + first <= 0 (a
+// window), and what says nothing about queries.
 bool MaskAnalyzer::classify(const IndexExpr &visible) {
   if (visible.isTrue())
     return true;
@@ -158,7 +198,8 @@ bool MaskAnalyzer::classify(const IndexExpr &visible) {
     terms.assign(visible.getArgs().begin(), visible.getArgs().end());
   size_t rank = sizes.size();
   std::string row = IndexAnalysis::indexName(rank - 2), key = IndexAnalysis::indexName(rank - 1);
-  std::optional<SymExpr> offset;
+  SymExpr distance = SymExpr::symbol(key) - SymExpr::symbol(row);
+  std::optional<SymExpr> last, first;
   SmallVector<IndexExpr> keyTerms;
   for (const IndexExpr &term : terms) {
     std::set<std::string> symbols;
@@ -172,35 +213,38 @@ bool MaskAnalyzer::classify(const IndexExpr &visible) {
     }
     if (term.getKind() != Kind::Compare || term.getPredicate() != Predicate::LE)
       return false;
-    // j - i - offset <= 0
-    SymExpr own = SymExpr::symbol(key) - SymExpr::symbol(row) - term.getPolynomial();
+    auto linear = IndexAnalysis::linearIn(term.getPolynomial(), key);
+    bool isFirst = linear && linear->first.isConstant(-1);
+    SymExpr own = isFirst ? term.getPolynomial() + distance : distance - term.getPolynomial();
     std::set<std::string> rest;
     own.collectSymbols(rest);
     for (const std::string &name : rest)
       if (StringRef(name).starts_with("_"))
         return false;
-    if (!offset || analysis.isAtMost(own, *offset))
-      offset = own;
-    else if (!analysis.isAtMost(*offset, own))
+    if (!takeBound(analysis, isFirst ? first : last, own, /*larger=*/isFirst))
       return false;
   }
   Value keyMask;
   for (const IndexExpr &term : keyTerms) {
-    Value v = keyTensor(term);
+    Value v = tensors.getKeyMask(term);
     if (!v)
       return false;
     keyMask = keyMask ? (Value)AndOp::create(builder, loc, keyMask, v) : v;
   }
-  if (offset && result.causal) {
-    if (analysis.isAtMost(*offset, result.offset))
-      result.offset = *offset;
-    else if (!analysis.isAtMost(result.offset, *offset))
-      return false;
-  } else if (offset) {
-    result.causal = true;
-    result.offset = *offset;
-  }
-  if (result.causal && !analysis.isNonNegative(result.offset))
+  std::optional<SymExpr> offset;
+  if (result.causal)
+    offset = result.offset;
+  if ((last && !takeBound(analysis, offset, *last, /*larger=*/false)) ||
+      (first && !takeBound(analysis, result.first, *first, /*larger=*/true)))
+    return false;
+  result.causal = offset.has_value();
+  result.offset = offset.value_or(SymExpr(0));
+  // Otherwise the last query sees the last key at least, and each query its own.
+  result.boundsHideRows =
+      (result.causal && !analysis.isNonNegative(result.offset)) ||
+      (result.first && !analysis.isAtMost(*result.first + sizes[rank - 2], sizes[rank - 1])) ||
+      (result.first && result.causal && !analysis.isAtMost(*result.first, result.offset));
+  if (result.boundsHideRows)
     onlyCausal = false;
   if (keyMask) {
     onlyCausal = false;
@@ -212,6 +256,7 @@ bool MaskAnalyzer::classify(const IndexExpr &visible) {
 
 bool MaskAnalyzer::addVisible(const ScoreStep &step) {
   IndexExpr visible;
+  bool hasSlope = false;
   if (step.kind == ScoreStep::Replace) {
     visible = analysis.atBroadcast(step.value);
     if (!step.keeps)
@@ -219,13 +264,17 @@ bool MaskAnalyzer::addVisible(const ScoreStep &step) {
   } else {
     auto added = leaves(analysis.atBroadcast(step.value));
     SmallVector<IndexExpr> conditions;
-    for (const Case &c : *added)
+    for (const Case &c : *added) {
+      hasSlope |= bool(c.slope);
       if (c.number == 0)
         conditions.push_back(c.condition);
+    }
     visible = analysis.disjunction(conditions);
   }
   if (classify(visible))
     return true;
+  if (step.kind == ScoreStep::Add && hasSlope)
+    return false; // what it hides is more than what is not 0
   onlyCausal = false;
   Value mask = to4D(maskTensor(step));
   if (!mask)
@@ -269,120 +318,6 @@ bool MaskAnalyzer::addBias(Value v, double factor) {
 }
 
 //===----------------------------------------------------------------------===//
-// Functions of batch and key as tensors
-//===----------------------------------------------------------------------===//
-
-/// The element of a tensor at [b, j], perhaps with dimensions of size 1, as a
-/// tensor [b, j].
-Value MaskAnalyzer::keyElement(const IndexExpr &element) {
-  Value v = element.getTensor();
-  SmallVector<SymExpr> shape{SymExpr(1), SymExpr(1)};
-  SymExpr key = SymExpr::symbol(IndexAnalysis::indexName(sizes.size() - 1));
-  SymExpr batchIndex = SymExpr::symbol(IndexAnalysis::indexName(0));
-  int next = 0;
-  for (auto [d, index] : llvm::enumerate(element.getArgs())) {
-    SymExpr size = getSizes(v)[d];
-    if (!index.isInteger())
-      return {};
-    const SymExpr &p = index.getPolynomial();
-    if (size.isConstant(1))
-      continue;
-    if (p == batchIndex && next == 0 && sizes.size() > 2 && size == batch()) {
-      shape[0] = size;
-      next = 1;
-      continue;
-    }
-    SymExpr start = p - key;
-    auto bound = start.lowerBound();
-    std::set<std::string> symbols;
-    start.collectSymbols(symbols);
-    if (next > 1 || !bound || *bound < 0 ||
-        llvm::any_of(symbols, [](const std::string &s) { return s[0] == '_'; }))
-      return {};
-    v = createSlice(builder, loc, v, d, start, sizes.back());
-    shape[1] = sizes.back();
-    next = 2;
-  }
-  v = createReshape(builder, loc, v, shape);
-  return createExpand(builder, loc, v, {batch(), sizes.back()});
-}
-
-Value MaskAnalyzer::keyInteger(const SymExpr &e) {
-  Type type = builder.getI64Type();
-  RankedTensorType full = makeTensorType(type, {batch(), sizes.back()});
-  std::string keyName = IndexAnalysis::indexName(sizes.size() - 1);
-  Value sum;
-  for (const SymExpr::Term &term : e.getTerms()) {
-    Value product;
-    if (term.coefficient != 1 || term.atoms.empty())
-      product = constant(type, (double)term.coefficient);
-    for (const SymExpr::Atom &atom : term.atoms) {
-      Value v;
-      if (atom.kind != SymExpr::AtomKind::Symbol || std::abs((double)term.coefficient) > 1e15)
-        return {};
-      if (atom.name == keyName || (atom.name == IndexAnalysis::indexName(0) && sizes.size() > 2))
-        v = IotaOp::create(builder, loc, full, atom.name == keyName ? 1 : 0);
-      else if (const IndexExpr *element = analysis.getElement(atom.name)) {
-        v = keyElement(*element);
-        if (v && elementTypeOf(v) != type)
-          v = CastOp::create(builder, loc, full, v);
-      } else
-        v = SizeOp::create(builder, loc, RankedTensorType::get({}, type),
-                           SymExpr::symbol(atom.name));
-      if (!v)
-        return {};
-      product = product ? (Value)MulOp::create(builder, loc, product, v) : v;
-    }
-    sum = sum ? (Value)AddOp::create(builder, loc, sum, product) : product;
-  }
-  if (!sum)
-    sum = constant(type, 0);
-  return createExpand(builder, loc, sum, getSizes(full));
-}
-
-Value MaskAnalyzer::keyTensor(const IndexExpr &e) {
-  RankedTensorType full = makeTensorType(builder.getI1Type(), {batch(), sizes.back()});
-  switch (e.getKind()) {
-  case Kind::Truth:
-    return createSplat(builder, loc, full, e.isTrue());
-  case Kind::Element: {
-    Value v = elementTypeOf(e.getTensor()).isInteger(1) ? keyElement(e) : Value();
-    return v && e.isNegated() ? (Value)NotOp::create(builder, loc, v) : v;
-  }
-  case Kind::And:
-  case Kind::Or: {
-    Value all;
-    for (const IndexExpr &arg : e.getArgs()) {
-      Value v = keyTensor(arg);
-      if (!v)
-        return {};
-      if (!all)
-        all = v;
-      else if (e.getKind() == Kind::And)
-        all = AndOp::create(builder, loc, all, v);
-      else
-        all = OrOp::create(builder, loc, all, v);
-    }
-    return all;
-  }
-  case Kind::Compare: {
-    // An element that is not zero is what a conversion to boolean says.
-    const SymExpr &p = e.getPolynomial();
-    if (e.getPredicate() == Predicate::NE)
-      if (const IndexExpr *element = analysis.getElement(p.str()))
-        if (Value v = keyElement(*element))
-          return CastOp::create(builder, loc, full, v);
-    Value v = keyInteger(p);
-    return v ? (Value)CmpOp::create(builder, loc, e.getPredicate(), v,
-                                    constant(builder.getI64Type(), 0))
-             : Value();
-  }
-  default:
-    return {};
-  }
-}
-
-//===----------------------------------------------------------------------===//
 // All together
 //===----------------------------------------------------------------------===//
 
@@ -402,10 +337,13 @@ std::optional<AttentionMask> MaskAnalyzer::run(ArrayRef<ScoreStep> steps, bool g
     bool infinite = true, equal = true;
     std::optional<double> number;
     for (const Case &c : cases) {
-      if (c.score && c.number == 0)
+      if (c.isVisible()) {
+        if (c.slope && !result.slopes)
+          result.slopes = tensors.getSlopes(c.slope, element);
         continue;
+      }
       infinite &= std::isinf(c.number);
-      equal &= std::isfinite(c.number) && (!c.score || c.number <= kAbsorbs) &&
+      equal &= std::isfinite(c.number) && ((!c.score && !c.slope) || c.number <= kAbsorbs) &&
                (!number || *number == c.number);
       number = c.number;
     }

@@ -27,10 +27,19 @@ struct ScoreStep {
 struct AttentionMask {
   bool causal = false;
   ::tpc::SymExpr offset;
-  Value keyMask, mask, bias;
+  /// Query i sees keys from i + this on.
+  std::optional<::tpc::SymExpr> first;
+  /// Causality or the window may leave a row without any key.
+  bool boundsHideRows = false;
+  Value keyMask, mask, bias, slopes;
   MaskedRow maskedRow = MaskedRow::Zero;
   double scale = 1;
   double softcap = 0;
+
+  /// `first` as the attention op has it: the last keys up to i + offset.
+  std::optional<::tpc::SymExpr> getWindow() const {
+    return first ? std::optional(offset + 1 - *first) : std::nullopt;
+  }
 };
 
 /// What `steps` do to scores of the given sizes [b, h, i, j] (fewer: without

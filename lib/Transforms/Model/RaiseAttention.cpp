@@ -83,18 +83,31 @@ public:
   MatmulOp product;
   SmallVector<ScoreStep> steps;
 
+  ScoreChain(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {}
+
   bool follow(Value v) {
-    SmallVector<SymExpr> sizes = getSizes(v);
-    double factor = 1; // of what is below
+    const SmallVector<SymExpr> all = getSizes(v);
+    SmallVector<SymExpr> sizes = all;
     while (Operation *op = v.getDefiningOp()) {
       if (steps.size() > 32 || !sameSizes(getSizes(v), sizes))
         return false;
       if (auto matmul = dyn_cast<MatmulOp>(op)) {
-        if (matmul.getBias() || factor != 1)
+        if (matmul.getBias() || sizes != all)
           return false;
         product = matmul;
         std::reverse(steps.begin(), steps.end());
         return true;
+      }
+      if (isa<ReshapeOp>(op)) { // [b*h, i, j] and [b, h, i, j]
+        v = op->getOperand(0);
+        SmallVector<SymExpr> from = getSizes(v);
+        if (from.size() < 2 || sizes.size() < 2 ||
+            ArrayRef(from).take_back(2) != ArrayRef(sizes).take_back(2))
+          return false;
+        regroups.push_back({SmallVector<SymExpr>(ArrayRef(from).drop_back(2)),
+                            SmallVector<SymExpr>(ArrayRef(sizes).drop_back(2))});
+        sizes = from;
+        continue;
       }
       if (auto scaled = scaledOperand(v)) {
         // number * tanh(x / number)
@@ -112,15 +125,18 @@ public:
       if (isa<AddOp, SubOp>(op)) {
         int side = isa<SubOp>(op) || leadsToProduct(op->getOperand(0)) ? 0 : 1;
         next = op->getOperand(side);
-        steps.push_back(
-            {ScoreStep::Add, isa<SubOp>(op) ? -1.0 : 1.0, op->getOperand(1 - side), true});
+        Value added = regroup(op->getOperand(1 - side));
+        if (!added)
+          return false;
+        steps.push_back({ScoreStep::Add, isa<SubOp>(op) ? -1.0 : 1.0, added, true});
       } else if (auto select = dyn_cast<SelectOp>(op)) {
         bool keeps = !getSplat(select.getLhs());
         next = keeps ? select.getLhs() : select.getRhs();
         auto number = getSplat(keeps ? select.getRhs() : select.getLhs());
-        if (!number)
+        Value condition = regroup(select.getCondition());
+        if (!number || !condition)
           return false;
-        steps.push_back({ScoreStep::Replace, *number, select.getCondition(), keeps});
+        steps.push_back({ScoreStep::Replace, *number, condition, keeps});
       } else if (isa<MaxOp>(op)) {
         int side = getSplat(op->getOperand(0)) ? 1 : 0;
         auto number = getSplat(op->getOperand(1 - side));
@@ -144,11 +160,37 @@ private:
       return false;
     if (isa<MatmulOp>(op))
       return true;
-    if (isa<AddOp, SubOp, MulOp, DivOp, SelectOp, MaxOp, TanhOp>(op))
+    if (isa<AddOp, SubOp, MulOp, DivOp, SelectOp, MaxOp, TanhOp, ReshapeOp>(op))
       return llvm::any_of(op->getOperands(),
                           [&](Value operand) { return leadsToProduct(operand, depth + 1); });
     return false;
   }
+
+  /// What meets scores whose leading dimensions are regrouped further up, as it meets them there;
+  /// null if it cannot be.
+  Value regroup(Value v) {
+    for (const Regroup &step : llvm::reverse(regroups)) {
+      SmallVector<SymExpr> own = getSizes(v);
+      if (own.size() <= 2)
+        return v;
+      ArrayRef<SymExpr> leading = ArrayRef(own).drop_back(2);
+      SmallVector<SymExpr> to;
+      if (leading == ArrayRef(step.from))
+        to = step.to;
+      else if (!llvm::all_of(leading, [](const SymExpr &size) { return size.isConstant(1); }))
+        return {};
+      llvm::append_range(to, ArrayRef(own).take_back(2));
+      v = createReshape(builder, loc, v, to);
+    }
+    return v;
+  }
+
+  struct Regroup {
+    SmallVector<SymExpr> from, to; // the sizes of leading dimensions
+  };
+  SmallVector<Regroup> regroups; // on the way down
+  OpBuilder &builder;
+  Location loc;
 };
 
 /// q, k and v as tpc.attention takes them.
@@ -209,7 +251,9 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     getOperation().walk([](AttentionOp op) {
       if (op.getMask() || op.getBias())
         emitRemark(op.getLoc()) << "attention keeps its " << (op.getMask() ? "mask" : "bias")
-                                << " as a tensor: it is not known to be causal or a mask of keys";
+                                << " as a tensor: it is not known to be causal, a window, "
+                                << (op.getMask() ? "or" : "slopes of heads, or")
+                                << " a mask of keys";
     });
   }
 
@@ -229,7 +273,9 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     if (!softmax || op.getBias() || rank < 2 || (int64_t)softmax.getDim() != rank - 1 ||
         rankOf(op.getRhs()) != rank)
       return;
-    ScoreChain chain;
+    OpBuilder builder(op);
+    Location loc = op.getLoc();
+    ScoreChain chain(builder, loc);
     if (!chain.follow(softmax.getOperand()))
       return;
     MatmulOp product = chain.product;
@@ -239,8 +285,6 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     Operand q = followOperand(product.getLhs()), k = followOperand(product.getRhs()),
             v = followOperand(op.getRhs());
     SmallVector<SymExpr> sizes = getSizes(softmax.getResult());
-    OpBuilder builder(op);
-    Location loc = op.getLoc();
     auto mask = analyzeMask(builder, loc, sizes, elementTypeOf(p), chain.steps, guarded);
     if (!mask)
       return;
@@ -278,11 +322,15 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     auto sizes = getSizes(heads.q);
     sizes.back() = getSizes(heads.v).back();
     Type type = makeTensorType(elementTypeOf(heads.q), sizes);
-    return AttentionOp::create(
-        builder, loc, type, heads.q, heads.k, heads.v, mask.keyMask, mask.mask, mask.bias,
-        builder.getF64FloatAttr(scale), mask.causal ? builder.getUnitAttr() : UnitAttr(),
-        SymExprAttr::get(builder.getContext(), mask.offset), builder.getF64FloatAttr(mask.softcap),
-        MaskedRowAttr::get(builder.getContext(), mask.maskedRow));
+    std::optional<SymExpr> window = mask.getWindow();
+    return AttentionOp::create(builder, loc, type, heads.q, heads.k, heads.v, mask.keyMask,
+                               mask.mask, mask.bias, mask.slopes, builder.getF64FloatAttr(scale),
+                               mask.causal ? builder.getUnitAttr() : UnitAttr(),
+                               SymExprAttr::get(builder.getContext(), mask.offset),
+                               window ? SymExprAttr::get(builder.getContext(), *window)
+                                      : SymExprAttr(),
+                               builder.getF64FloatAttr(mask.softcap),
+                               MaskedRowAttr::get(builder.getContext(), mask.maskedRow));
   }
 
   /// The mask of an attention op that the importer made.
@@ -301,26 +349,28 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
       steps.push_back({ScoreStep::Replace, low, op.getMask(), true});
     OpBuilder builder(op);
     auto mask = analyzeMask(builder, op.getLoc(), sizes, element, steps, true);
-    if (!mask || (mask->causal && op.getCausal()) || (mask->mask && mask->bias) ||
+    if (!mask || (mask->causal && op.getCausal()) || (mask->first && op.getWindow()) ||
+        (mask->slopes && op.getSlopes()) || (mask->mask && mask->bias) ||
         (mask->keyMask && op.getKeyMask()))
       return;
-    bool changes = mask->causal || mask->keyMask || (op.getMask() && !mask->mask) ||
+    bool changes = mask->causal || mask->first || mask->keyMask || (op.getMask() && !mask->mask) ||
                    (op.getBias() && !mask->bias);
     if (!changes)
       return;
     // A bias is exchanged for a mask only where rows cannot be fully masked.
     if (op.getBias() && !mask->bias && (mask->keyMask || mask->mask))
       return;
-    if (op.getBias() && mask->causal) {
-      auto bound = mask->offset.lowerBound();
-      if (!bound || *bound < 0)
-        return;
-    }
+    if (op.getBias() && mask->boundsHideRows)
+      return;
     AttentionMask result = *mask;
     if (op.getCausal()) {
       result.causal = true;
       result.offset = op.getCausalOffset();
     }
+    if (std::optional<SymExpr> window = op.getWindow())
+      result.first = op.getCausalOffset() + 1 - *window;
+    if (op.getSlopes())
+      result.slopes = op.getSlopes();
     if (op.getKeyMask())
       result.keyMask = op.getKeyMask();
     result.maskedRow = op.getMaskedRow();

@@ -352,8 +352,10 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
       continue;
     // Scores and their product with values, against a matrix with a row for each channel.
     int64_t width = *heads * getSizes(ops.front().getQ())[3].asConstant().value_or(1);
-    double attention = 2.0 * double(evaluateOr1(getSizes(ops.front().getK())[1], symbols)) /
-                       double(std::max<int64_t>(1, width));
+    int64_t keys = evaluateOr1(getSizes(ops.front().getK())[1], symbols);
+    if (std::optional<SymExpr> window = ops.front().getWindow(); window && ops.front().getCausal())
+      keys = std::clamp<int64_t>(evaluateOr1(*window, symbols), 0, keys);
+    double attention = 2.0 * double(keys) / double(std::max<int64_t>(1, width));
     SmallVector<Split> splits = getSplits(*kv, *heads / *kv, parts, attention);
     if (splits.front().kind == Split::AsTheyAre)
       continue;

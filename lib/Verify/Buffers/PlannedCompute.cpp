@@ -214,7 +214,7 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
     auto call = c.next<buffer::AttentionOp>(op);
     if (!call)
       return failure();
-    for (Value operand : {op.getQ(), op.getK(), op.getV(), op.getBias()})
+    for (Value operand : {op.getQ(), op.getK(), op.getV(), op.getBias(), op.getSlopes()})
       if (operand && !isF32(operand))
         return op.emitOpError("is of a type that no library computes");
     const PartSizes &sizes = c.sizes();
@@ -239,20 +239,31 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
       return call.emitOpError("treats rows without visible keys in another way");
     if (call.getCausal().has_value() != op.getCausal())
       return call.emitOpError("is causal, or is not, and the op on tensors is the other");
-    if (op.getCausal()) {
-      // Queries are counted from this rank's first one on, and have to be in a row.
-      DimAttr dim = getDist(op.getQ()).getDims()[1];
-      SymExpr first = sizes.begin(sizes.inner(dim), dim.getAxes()), unit(1);
-      for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
-        if (!factor.getAxes().empty() && factor != dim.getFactors().front())
-          return op.emitOpError("is causal over queries that are not in a row");
-        first = first + unit * sizes.begin(factor.getExpr(), factor.getAxes());
-        unit = unit * factor.getExpr();
-      }
-      if (failed(
-              c.compare(call, "a causal offset", *call.getCausal(), first + op.getCausalOffset())))
-        return failure();
+    if (call.getAfter().has_value() != op.getWindow().has_value())
+      return call.emitOpError("has a window, or has none, and the op on tensors is the other");
+    if (call.getSlopesAt().has_value() != bool(call.getSlopes()))
+      return call.emitOpError("has slopes without a place at which they are 0, or the other way");
+    // Queries are counted from this rank's first one on, and have to be in a row.
+    DimAttr dim = getDist(op.getQ()).getDims()[1];
+    SymExpr first = sizes.begin(sizes.inner(dim), dim.getAxes()), unit(1);
+    bool inRow = true;
+    for (FactorAttr factor : llvm::reverse(dim.getFactors())) {
+      inRow &= factor.getAxes().empty() || factor == dim.getFactors().front();
+      first = first + unit * sizes.begin(factor.getExpr(), factor.getAxes());
+      unit = unit * factor.getExpr();
     }
+    SymExpr position = first + op.getCausalOffset();
+    if (!inRow && (op.getCausal() || op.getWindow()))
+      return op.emitOpError("is causal or has a window, over queries that are not in a row");
+    if (op.getCausal() && failed(c.compare(call, "a causal offset", *call.getCausal(), position)))
+      return failure();
+    if (op.getWindow() && failed(c.compare(call, "a window that begins after", *call.getAfter(),
+                                           position - *op.getWindow())))
+      return failure();
+    // To a row that is not in a row with others slopes add another number, which changes nothing.
+    if (op.getSlopes() && inRow && call.getSlopesAt() &&
+        failed(c.compare(call, "slopes that are 0 at", *call.getSlopesAt(), position)))
+      return failure();
     auto checkMask = [&](StringRef what, Value place, std::optional<ArrayAttr> strides,
                          Value tensor) -> LogicalResult {
       if (failed(Matmul::checkOptional(c, call, what, place, tensor)) || !tensor)
@@ -271,6 +282,7 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
         failed(Matmul::checkOptional(c, call, "key mask", call.getKeyMask(), op.getKeyMask())) ||
         failed(checkMask("mask", call.getMask(), call.getMaskStrides(), op.getMask())) ||
         failed(checkMask("bias", call.getBias(), call.getBiasStrides(), op.getBias())) ||
+        failed(Matmul::checkOptional(c, call, "slopes", call.getSlopes(), op.getSlopes())) ||
         failed(c.write(call, call.getTo(), op.getResult())));
   }
 };

@@ -96,8 +96,8 @@ static Lemma getFormula(MatmulOp op) {
 }
 
 /// z[b, i, h, x] = sum over j of softmax over j of (q[b, i, h, :] k[b, j, kv(h), :]) v[b, j, kv(h),
-/// x]. With `causal`, i and j are indices in the whole dimensions: a rank knows which of them it
-/// has.
+/// x]. With `causal`, `window` and `slopes`, i and j are indices in the whole dimensions: a rank
+/// knows which of them it has.
 static Lemma getFormula(AttentionOp op) {
   Lemma lemma;
   int b = lemma.add(), i = lemma.add(), h = lemma.add(), kv = lemma.add(), x = lemma.add();
@@ -116,6 +116,8 @@ static Lemma getFormula(AttentionOp op) {
     int heads = own[1].isConstant(1) && !q[2].isConstant(1) ? Lemma::broadcast : h;
     lemma.operands.push_back({batch, heads, i, j});
   }
+  if (op.getSlopes())
+    lemma.operands.push_back({h});
   lemma.result = {b, i, h, x};
   return lemma;
 }

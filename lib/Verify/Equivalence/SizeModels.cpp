@@ -40,11 +40,14 @@ static void collectSizes(ReshapeOp op, SizeReduction &sizes) {
     sizes.freeze(n, op);
 }
 
-/// Query heads are kv heads times heads per kv head.
+/// Query heads are kv heads times heads per kv head. Windows are such that they hide something.
 static void collectSizes(AttentionOp op, SizeReduction &sizes) {
   MaybeSize q = getStatic(op.getQ(), 2), kv = getStatic(op.getK(), 2);
   if (q && kv && *kv > 0 && *q > 0 && *q % *kv == 0)
     sizes.equate({*q}, {*kv, *q / *kv});
+  if (std::optional<SymExpr> window = op.getWindow())
+    if (MaybeSize size = window->asConstant(); size && *size > 0)
+      sizes.addWindow(*size);
 }
 
 /// What is there several times is so in a dimension of its own: heads, and how often each.

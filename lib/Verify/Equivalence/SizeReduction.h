@@ -63,6 +63,8 @@ public:
   /// The first is the sum of the others. True if it will be their sum; if the proportions of all
   /// are small numbers, they keep these instead.
   bool addUpOrScale(Operation *op, ArrayRef<std::optional<int64_t>> all);
+  /// A window of n elements, which is shorter than sequences.
+  void addWindow(int64_t n);
   /// Of a size that is a sum, a slice begins or ends here.
   void addCut(int64_t n, int64_t place) { cuts[n].insert(place); }
 
@@ -98,7 +100,7 @@ private:
   /// By size that is a sum, where slices of it begin and end: different places stay different.
   std::map<int64_t, std::set<int64_t>> cuts;
   std::map<int64_t, Operation *> reasons; // of frozen sizes
-  std::set<int64_t> sizes, frozen;
+  std::set<int64_t> sizes, frozen, windows;
   std::set<std::array<int64_t, 3>> splits; // a size, over how many, and over how many here
   GridAttr grid, sample;
   Operation *unknown = nullptr;

@@ -46,9 +46,13 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
     const Data<A> *keyMask = op.getKeyMask() ? e.operands[next++] : nullptr;
     const Data<A> *mask = op.getMask() ? e.operands[next++] : nullptr;
     const Data<A> *bias = op.getBias() ? e.operands[next++] : nullptr;
+    const Data<A> *slopes = op.getSlopes() ? e.operands[next++] : nullptr;
     ArrayRef<int64_t> queries = e.getPart(op.getQ()).indices[1];
     ArrayRef<int64_t> keys = e.getPart(op.getK()).indices[1];
     int64_t offset = e.world.getSizes().evaluate(op.getCausalOffset());
+    std::optional<int64_t> window;
+    if (std::optional<::tpc::SymExpr> size = op.getWindow())
+      window = e.world.getSizes().evaluate(*size);
     typename A::Element scale = A::fromNumber(op.getScale().convertToDouble());
     double limit = op.getSoftcap().convertToDouble();
     int64_t sk = k.shape[1], d = q.shape[3], dv = v.shape[3];
@@ -60,7 +64,8 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
         v.shape[2] != kvHeads || k.shape[3] != d || (heads > 0 && kvHeads == 0) ||
         (kvHeads > 0 && heads % kvHeads != 0) ||
         e.shape != Shape({q.shape[0], q.shape[1], heads, dv}) ||
-        (keyMask && keyMask->shape != Shape({q.shape[0], sk})) || !covers(mask) || !covers(bias))
+        (keyMask && keyMask->shape != Shape({q.shape[0], sk})) || !covers(mask) || !covers(bias) ||
+        (slopes && slopes->shape != Shape({heads})))
       return e.fail() << "the parts on a rank do not fit";
     int64_t group = kvHeads > 0 ? heads / kvHeads : 1;
     Data<A> out(e.shape);
@@ -72,7 +77,8 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
       const typename A::Element *query = &q.data[linearize({b, i, h, 0}, q.shape)];
       for (int64_t j = 0; j < sk; ++j) {
         int64_t place[] = {b, h, i, j};
-        visible[j] = !(op.getCausal() && keys[j] > queries[i] + offset) &&
+        int64_t distance = keys[j] - (queries[i] + offset); // to the query's own position
+        visible[j] = !(op.getCausal() && distance > 0) && !(window && distance <= -*window) &&
                      !(keyMask && keyMask->data[b * sk + j] == 0) &&
                      !(mask && mask->data[linearizeBroadcast(place, mask->shape)] == 0);
         if (!visible[j])
@@ -84,6 +90,8 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
         row[j] = A::cap(A::multiply(sum.get(), scale), limit);
         if (bias)
           row[j] = A::add(row[j], bias->data[linearizeBroadcast(place, bias->shape)]);
+        if (slopes)
+          row[j] = A::add(row[j], A::multiply(slopes->data[h], A::fromInteger(distance)));
         visible[j] = !A::hides(row[j]);
       }
       A::softmax(row, visible, uniform);

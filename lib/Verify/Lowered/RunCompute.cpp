@@ -170,7 +170,9 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
     };
     auto q = whole(op.getQ()), k = whole(op.getK()), v = whole(op.getV());
     auto keyMask = whole(op.getKeyMask()), mask = whole(op.getMask()), bias = whole(op.getBias());
-    if (failed(q) || failed(k) || failed(v) || failed(keyMask) || failed(mask) || failed(bias))
+    auto slopes = whole(op.getSlopes());
+    if (failed(q) || failed(k) || failed(v) || failed(keyMask) || failed(mask) || failed(bias) ||
+        failed(slopes))
       return failure();
     if (failed(
             expectApart(op, machine, frame, rank, op.getTo(), {op.getQ(), op.getK(), op.getV()})))
@@ -206,6 +208,8 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
             if (softcap != 0)
               score = softcap * std::tanh(score / softcap);
             bool sees = !op.getCausalAttr() || j <= i + size(op.getCausalAttr());
+            if (op.getAfterAttr())
+              sees &= j > i + size(op.getAfterAttr());
             if (op.getKeyMask())
               sees &= at(*keyMask, b * keys + j, "the key mask").i != 0;
             int64_t place = i * keys + j;
@@ -213,6 +217,8 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
               sees &= at(*mask, b * maskStrides[0] + h * maskStrides[1] + place, "the mask").i != 0;
             if (op.getBias())
               score += at(*bias, b * biasStrides[0] + h * biasStrides[1] + place, "the bias").f;
+            if (op.getSlopes())
+              score += at(*slopes, h, "the slopes").f * double(j - i - size(op.getSlopesAtAttr()));
             scores[j] = score;
             visible[j] = sees;
             any |= sees;

@@ -65,6 +65,7 @@ struct Mutation {
 
 ArrayRef<Mutation> getCommunicationMutations();
 ArrayRef<Mutation> getComputationMutations();
+ArrayRef<Mutation> getAttentionMutations();
 /// In a program on buffers.
 ArrayRef<Mutation> getBufferMutations();
 ArrayRef<Mutation> getKernelMutations();

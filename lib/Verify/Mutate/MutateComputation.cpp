@@ -246,59 +246,8 @@ static bool dropResidual(Mutator &m) {
 }
 
 //===----------------------------------------------------------------------===//
-// Attention and positions
+// Positions, activations, layers
 //===----------------------------------------------------------------------===//
-
-static AttentionOp pickAttention(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits) {
-  return m.pick<AttentionOp>(fits);
-}
-
-static bool maskedRow(Mutator &m) {
-  auto op = pickAttention(m, [](AttentionOp) { return true; });
-  if (!op)
-    return false;
-  op.setMaskedRow(op.getMaskedRow() == MaskedRow::Zero ? MaskedRow::Uniform : MaskedRow::Zero);
-  return true;
-}
-
-static bool unmaskPadding(Mutator &m) {
-  auto op = pickAttention(m, [](AttentionOp a) { return a.getKeyMask() || a.getMask(); });
-  if (!op)
-    return false;
-  if (op.getKeyMask())
-    op.getKeyMaskMutable().clear();
-  else
-    op.getMaskMutable().clear();
-  return true;
-}
-
-static bool scaleTwice(Mutator &m) {
-  auto op = pickAttention(m, [](AttentionOp a) { return a.getScale().convertToDouble() != 1; });
-  if (!op)
-    return false;
-  double scale = op.getScale().convertToDouble();
-  op.setScale(APFloat(scale * scale));
-  return true;
-}
-
-static bool seeFuture(Mutator &m) {
-  auto op = pickAttention(m, [](AttentionOp a) { return a.getCausal(); });
-  if (!op)
-    return false;
-  op.setCausalOffset(op.getCausalOffset() + 1);
-  return true;
-}
-
-static bool swapKeysValues(Mutator &m) {
-  auto op =
-      pickAttention(m, [](AttentionOp a) { return a.getK().getType() == a.getV().getType(); });
-  if (!op)
-    return false;
-  Value k = op.getK();
-  op.getKMutable().assign(op.getV());
-  op.getVMutable().assign(k);
-  return true;
-}
 
 static bool wrongRotation(Mutator &m) {
   auto op = m.pick<RotaryOp>([](RotaryOp) { return true; });
@@ -460,12 +409,6 @@ ArrayRef<Mutation> mutate::getComputationMutations() {
       {"bias-everywhere", "a bias is added on every rank before the reduction", biasEverywhere},
       {"bias-nowhere", "a bias is left out", biasNowhere},
       {"drop-residual", "a sum has one operand only", dropResidual},
-      {"masked-row", "a row without visible keys is uniform instead of zero, or the other way",
-       maskedRow},
-      {"unmask-padding", "padding is visible", unmaskPadding},
-      {"scale-twice", "attention's scale is applied twice", scaleTwice},
-      {"see-future", "each query sees one key of its future", seeFuture},
-      {"swap-keys-values", "keys and values are exchanged", swapKeysValues},
       {"wrong-rotation", "rotary pairs are neighbours instead of halves, or the other way",
        wrongRotation},
       {"lose-negative-ids", "negative ids belong to no shard of a vocabulary", loseNegativeIds},

@@ -31,7 +31,10 @@ std::vector<float> expectedOf(const tpc_attention_args &a) {
           if (a.bias)
             s = static_cast<float>(s) +
                 a.bias[b * a.bias_batch_stride + h * a.bias_head_stride + i * a.seq_k + j];
+          if (a.slopes)
+            s += static_cast<double>(a.slopes[h]) * static_cast<double>(j - i - a.slopes_offset);
           bool visible = !(a.causal && j > i + a.causal_offset);
+          visible &= !(a.windowed && j <= i + a.window_offset);
           visible &= !a.key_mask || a.key_mask[b * a.seq_k + j];
           visible &=
               !a.mask || a.mask[b * a.mask_batch_stride + h * a.mask_head_stride + i * a.seq_k + j];
@@ -241,6 +244,85 @@ TEST(Attention, QueriesBeforeAllKeys) {
   c.check("the first three see nothing");
   c.args.masked_row = 1;
   c.check("the first three see all alike");
+}
+
+TEST(Attention, Windows) {
+  // Windows of one key, of some, across blocks of queries, and wider than the sequence; queries in
+  // front of all keys and behind them; with causality and without.
+  for (int64_t window : {0, 1, 7, 40, 1000})
+    for (int64_t offset : {-20, 0, 45})
+      for (int32_t causal : {0, 1}) {
+        Case c(1, 67, 80, 2, 4, 5, 2);
+        c.args.causal = causal;
+        c.args.causal_offset = causal ? offset : 0;
+        c.args.windowed = 1;
+        c.args.window_offset = offset - window;
+        c.args.masked_row = static_cast<int32_t>(window % 2);
+        c.check("window " + std::to_string(window) + " at " + std::to_string(offset));
+      }
+}
+
+TEST(Attention, WindowsOfOneQuery) {
+  for (int64_t window : {1, 5, 64, 65}) {
+    Case c(3, 1, 65, 4, 8, 8);
+    c.args.causal = c.args.windowed = 1;
+    c.args.causal_offset = 64;
+    c.args.window_offset = 64 - window;
+    c.check("one query, window " + std::to_string(window));
+  }
+}
+
+TEST(Attention, WindowsUnderMasks) {
+  for (int32_t maskedRow : {0, 1})
+    for (bool perHead : {false, true}) {
+      Case c(2, 75, 81, 2, 8, 8);
+      addMasks(c, perHead);
+      c.keyMask.assign(2 * 81, 1);
+      std::fill(c.keyMask.begin() + 81, c.keyMask.begin() + 130, 0);
+      c.args.key_mask = c.keyMask.data();
+      c.bias = numbers(75 * 81, 5);
+      c.args.bias = c.bias.data();
+      c.args.causal = c.args.windowed = 1;
+      c.args.causal_offset = 6;
+      c.args.window_offset = 6 - 11;
+      c.args.masked_row = maskedRow;
+      c.check("window under masks");
+    }
+}
+
+TEST(Attention, Slopes) {
+  std::vector<float> slopes = {0.5f, 0.25f, -0.1f, 3.0f};
+  for (int64_t offset : {-2, 0, 9, 1000})
+    for (int32_t windowed : {0, 1}) {
+      Case c(1, 67, 76, 4, 4, 4, 2);
+      c.args.slopes = slopes.data();
+      c.args.slopes_offset = offset;
+      c.args.causal = 1;
+      c.args.causal_offset = 9;
+      c.args.windowed = windowed;
+      c.args.window_offset = 9 - 20;
+      // Beside 3000 a score keeps three decimals.
+      c.check("slopes at " + std::to_string(offset), offset == 1000 ? 1e-3 : 5e-6);
+    }
+}
+
+TEST(Attention, SlopesAddLikeABias) {
+  Case c(1, 20, 33, 2, 8, 8);
+  std::vector<float> slopes = {0.5f, 0.125f};
+  c.args.slopes = slopes.data();
+  c.args.slopes_offset = 13;
+  std::vector<float> first = expectedOf(c.args);
+  c.args.slopes = nullptr;
+  // Of the keys' indices: other numbers, the same for a row.
+  for (int64_t h = 0; h < 2; ++h)
+    for (int64_t i = 0; i < 20; ++i)
+      for (int64_t j = 0; j < 33; ++j)
+        c.bias.push_back(slopes[h] * static_cast<float>(j));
+  c.args.bias = c.bias.data();
+  c.args.bias_head_stride = 20 * 33;
+  c.check("bias");
+  for (size_t i = 0; i < first.size(); ++i)
+    EXPECT_NEAR(c.out[i], first[i], 5e-6);
 }
 
 TEST(Attention, NaNStaysInItsRow) {

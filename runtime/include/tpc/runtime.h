@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define TPC_ABI_VERSION 2
+#define TPC_ABI_VERSION 3
 
 #define TPC_DECLARE_FIELD(type, name) type name;
 
@@ -99,7 +99,7 @@ typedef struct {
 } tpc_program;
 
 /* Defined by the compiled object. */
-extern const tpc_program tpc_program_v2;
+extern const tpc_program tpc_program_v3;
 
 /* ---- memory ---- */
 
@@ -187,7 +187,9 @@ void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *b, float *o
  *   mask: null or boolean [batch or 1, heads_q or 1, seq_q, seq_k]: nonzero = visible
  *   bias: null or additive f32 of the same shape rules
  *   (mask|bias)_(batch|head)_stride: elements; 0 broadcasts
- *   masked_row: rows without a visible key: 0 = zeros, 1 = uniform over all keys */
+ *   masked_row: rows without a visible key: 0 = zeros, 1 = uniform over all keys
+ *   windowed: query i sees key j only if j > i + window_offset
+ *   slopes: null or [heads_q]: slopes[h] * (j - i - slopes_offset) is added, rounded like a bias */
 #define TPC_ATTENTION_FIELDS(FIELD)                                                                \
   FIELD(const float *, q)                                                                          \
   FIELD(const float *, k)                                                                          \
@@ -215,7 +217,11 @@ void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *b, float *o
   FIELD(const float *, bias)                                                                       \
   FIELD(int64_t, bias_batch_stride)                                                                \
   FIELD(int64_t, bias_head_stride)                                                                 \
-  FIELD(int32_t, masked_row)
+  FIELD(int32_t, masked_row)                                                                       \
+  FIELD(int32_t, windowed)                                                                         \
+  FIELD(int64_t, window_offset)                                                                    \
+  FIELD(const float *, slopes)                                                                     \
+  FIELD(int64_t, slopes_offset)
 typedef struct {
   TPC_ATTENTION_FIELDS(TPC_DECLARE_FIELD)
 } tpc_attention_args;

@@ -17,7 +17,8 @@ class Writer:
         self.tensors: dict[str, onnx.TensorProto] = {}
         self.constants: set[str] = set()
         self.tables: dict[tuple, tuple[str, str]] = {}
-        self.masks: dict[str, str] = {}
+        self.masks: dict[tuple[str, int], str] = {}
+        self.far: dict[bool, str] = {}
         self.source = self.keys = self.inner = ""
         # Of chains: where the size of a symbol is found, how inputs are made, how exactly outputs are known.
         self.sources: dict[str, tuple[str, int]] = {}
@@ -208,27 +209,41 @@ class Writer:
             self.tables[key] = tuple(self("Unsqueeze", self(f, angles), self.ints([1])) for f in ("Cos", "Sin"))
         return self.tables[key]
 
-    def full_mask(self, spec) -> str:
+    def keys(self) -> str:
+        """The positions of all keys, [1, past + s]"""
+        return self.range(self.scalar(0), self.ends()[1]) if self.past else self.positions()
+
+    def distances(self, of_keys_alone: bool) -> str:
+        """Keys' positions [1, keys], or how far they are from the queries' [s, keys], as floats."""
+        if of_keys_alone not in self.far:
+            keys = self.keys()
+            far = keys if of_keys_alone else self("Sub", keys, self("Transpose", self.positions(), perm=[1, 0]))
+            self.far[of_keys_alone] = self("Cast", far, to=TensorProto.FLOAT)
+        return self.far[of_keys_alone]
+
+    def full_mask(self, spec, window: int = 0) -> str:
         """The same with all of its queries, as Attention wants it."""
         keys = self("Unsqueeze", self.ends()[1], self.ints([0]))
         sizes = [self.size(self.source, 0), self.ints([1]), self.size(self.source, 1), keys]
-        return self("Expand", self.mask(spec), self("Concat", *sizes, axis=0))
+        return self("Expand", self.mask(spec, window), self("Concat", *sizes, axis=0))
 
-    def mask(self, spec) -> str:
-        """Booleans [1 or b, 1, s or 1, s]: which keys a query sees."""
-        if spec.mask not in self.masks:
-            row = self.positions()
+    def mask(self, spec, window: int = 0) -> str:
+        """Booleans [1 or b, 1, s or 1, s]: which keys a query sees, of a window (0: none) if there is causality."""
+        key = (spec.mask, window)
+        if key not in self.masks:
             parts = []
             if "causal" in spec.mask:
-                past = self.range(self.scalar(0), self.ends()[1]) if self.past else row
-                keys = self("Unsqueeze", past, self.ints([1]))
-                queries = self("Unsqueeze", row, self.ints([2]))
-                parts.append(self("Unsqueeze", self("LessOrEqual", keys, queries), self.ints([1])))
+                keys = self("Unsqueeze", self.keys(), self.ints([1]))
+                queries = self("Unsqueeze", self.positions(), self.ints([2]))
+                seen = self("LessOrEqual", keys, queries)
+                if window:
+                    seen = self("And", seen, self("Greater", keys, self("Sub", queries, self.ints([window]))))
+                parts.append(self("Unsqueeze", seen, self.ints([1])))
             if "padded" in spec.mask:
                 some = self("Cast", "attention_mask", to=TensorProto.BOOL)
                 parts.append(self("Unsqueeze", some, self.ints([1, 2])))
-            self.masks[spec.mask] = self("And", *parts) if len(parts) == 2 else parts[0]
-        return self.masks[spec.mask]
+            self.masks[key] = self("And", *parts) if len(parts) == 2 else parts[0]
+        return self.masks[key]
 
     def model(self, reference: bool = False) -> onnx.ModelProto:
         if not self.arrangement:

@@ -44,6 +44,8 @@ class Layer:
     linear: str = "matmul"  # how a product is written: matmul, transpose, gemm
     wide_norm: str = "none"  # over what tp splits: none, qk (all heads of each), sub (what o and proj read)
     clip: bool = False  # of q, k and v, before they are taken apart
+    window: int = 0  # keys that a query sees with causality; 0: all
+    slopes: str = "none"  # of heads, times the key's position or its distance: none, key, distance
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,10 @@ def draw_transformer(seed: int) -> Spec:
     layers = tuple(dataclasses.replace(layer, wide_norm=more.choice(("none",) * 8 + ("qk", "sub")) if layer.size > 2 else "none",
                                        clip=more.random() < 0.1,
                                        repeat="early" if more.random() < 0.15 and layer.core == "matmul" else layer.repeat)
+                   for layer in layers)
+    later = random.Random(f"windows {seed}")
+    layers = tuple(dataclasses.replace(layer, window=later.choice((0,) * 4 + (1, 2, 3, 7)),
+                                       slopes=later.choice(("none",) * 5 + ("key", "distance")) if layer.core == "matmul" else "none")
                    for layer in layers)
     ids = r.random() < 0.75
     tied = ids and r.random() < 0.4
@@ -304,8 +310,8 @@ def attend(w: Writer, spec: Spec, layer: Layer, q: str, k: str, v: str) -> str:
     H, K, d = layer.heads, layer.kv, layer.size
     if layer.core == "op":
         # Its own causality knows of no earlier tokens.
-        own = spec.mask == "causal" and not spec.cache
-        mask = [w.full_mask(spec)] if spec.mask != "none" and not own else []
+        own = spec.mask == "causal" and not spec.cache and not layer.window
+        mask = [w.full_mask(spec, layer.window)] if spec.mask != "none" and not own else []
         return w("Attention", q, k, v, *mask, is_causal=int(own))
     G = H // K
     product = G > 1 and layer.repeat == "product"
@@ -325,8 +331,11 @@ def attend(w: Writer, spec: Spec, layer: Layer, q: str, k: str, v: str) -> str:
         scores = w("Mul", scores, w.number(1 / root))
     elif layer.scale == "divide":
         scores = w("Div", scores, w.number(root))
+    if layer.slopes != "none":
+        slopes = (2.0 ** (-8 * (np.arange(H) + 1) / H)).astype(np.float32).reshape([K, G, 1, 1] if product else [H, 1, 1])
+        scores = w("Add", scores, w("Mul", w.tensor(f"slopes_{H}_{product}", slopes), w.distances(layer.slopes == "key")))
     if spec.mask != "none":
-        mask = w.mask(spec)
+        mask = w.mask(spec, layer.window)
         if product:
             mask = w("Unsqueeze", mask, w.ints([1]))
         if spec.masking == "where":

@@ -155,6 +155,8 @@ def features_of(pair: Pair, w: Writer) -> set[str]:
     found |= {f"store {spec.store}", f"outputs {spec.outputs}", f"layers {spec.depth}", f"chains {len(spec.chains)}"}
     found |= {f"judged {how}" for how in w.judged.values() if how} | {f"opt level {pair.level}"}
     found |= {f"mask {spec.mask}"} if spec.depth else set()
+    found |= {"window" for layer in spec.used if layer.window and "causal" in spec.mask}
+    found |= {f"slopes {layer.slopes}" for layer in spec.used if layer.slopes != "none"}
     found.add(f"grid tp{'XxY' if grid.xy else 'N' if grid.tp > 1 else '1'}")
     found |= {f"grid {name}" for name, used in (("pp", grid.pp > 1), ("dp", grid.dp > 1), ("mb", grid.mb > 1),
                                                 ("sp", grid.sp), ("dp,mb", grid.dp > 1 and grid.mb > 1),

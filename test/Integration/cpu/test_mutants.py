@@ -15,6 +15,7 @@ MODEL_PROGRAMS = {
     "gpt2": (INPUTS / "gpt2.mlir", "batch=3,sequence=5"),
     "llama": (INPUTS / "llama.mlir", "batch=3,sequence=5"),
     "shift": (INPUTS / "shift.mlir", "batch=3,sequence=5"),
+    "window": (INPUTS / "window.mlir", "batch=3,sequence=5"),
     "gpt2-tiny": (MODELS / "gpt2-tiny-nopast.onnx", "batch_size=3,sequence_length=4"),
 }
 GRIDS = ["tp2", "tp2,pp2,dp2,mb2", "tp4,sp,pp3", "tp3,dp3,mb4", "tp2,sp,dp2,pp3,mb2"]
@@ -124,6 +125,8 @@ def test_sample(programs):
         cases.append(("gpt2-tiny", "tp2", kind, pick.randrange(1000)))
     cases.append(("gpt2", "tp2,sp,dp2,pp3,mb2", "late-message", 0))
     cases.append(("shift", "tp4,sp", "wrong-shift", 0))
+    for kind in ("shift-window", "drop-window", "other-slopes", "drop-slopes", "shift-shard"):
+        cases.append(("window", "tp4,sp,pp3" if kind == "drop-slopes" else "tp2", kind, pick.randrange(1000)))
     cases.append(("llama", "tp2,pp2,dp2,mb2", "swap-held", 0))
     table, total = run(programs, cases)
     assert total["mutants"] >= 60

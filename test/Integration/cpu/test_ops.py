@@ -432,3 +432,30 @@ def test_attention(tmp_path, causal):
     p.op(f"tpc.attention {causal}{{0}}, {{1}}, {{2}} key_mask {{3}} scale 5.0e-1 : {{t0}}, {{t1}}, {{t2}} key_mask {{t3}} -> {{r}}",
          "f32", ("n", "m", 4, 6), reference)
     check(tmp_path, p, TWO, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("causal, offset, window", [("causal ", 0, "1"), ("causal ", 0, "2"), ("causal ", 1, "m"), ("", 2, "4"),
+                                                    ("causal ", -1, "0"), ("causal ", 40, "3")])
+def test_attention_with_a_window_and_slopes(tmp_path, causal, offset, window):
+    """Also windows wider than the sequence, of nothing, and behind all keys: rows without keys are uniform."""
+    p = Program()
+    p.input("f32", "n", "m", 4, 8)
+    p.input("f32", "n", "m", 2, 8)
+    p.input("f32", "n", "m", 2, 6)
+    p.input("f32", 4)
+
+    def reference(q, k, v, slopes):
+        k, v = np.repeat(k, 2, axis=2), np.repeat(v, 2, axis=2)
+        s = np.einsum("bqhd,bkhd->bhqk", q, k) * 0.5
+        far = np.arange(s.shape[3]) - (np.arange(s.shape[2])[:, None] + offset)
+        s = s + slopes[:, None, None] * far
+        visible = far > -(s.shape[3] if window == "m" else int(window))
+        if causal:
+            visible &= far <= 0
+        s = np.where(visible, s, -1e30)
+        e = np.exp(s - s.max(-1, keepdims=True, initial=-1e30))
+        return np.einsum("bhqk,bkhd->bqhd", e / e.sum(-1, keepdims=True), v)
+
+    p.op(f'tpc.attention {causal}{{0}}, {{1}}, {{2}} slopes {{3}} scale 5.0e-1 offset "{offset}" window "{window}" '
+         f"{{{{masked_row = 1 : i32}}}} : {{t0}}, {{t1}}, {{t2}} slopes {{t3}} -> {{r}}", "f32", ("n", "m", 4, 6), reference)
+    check(tmp_path, p, TWO, lambda i, random, shape: random.normal(size=shape) * 0.3 if i == 3 else None, tolerance=1e-5)

@@ -151,6 +151,87 @@ TEST_F(IndexAnalysisTest, ConstantMatrices) {
       }
 }
 
+// Positions as BLOOM has them where no token is masked: a running sum of ones, in floats too.
+TEST_F(IndexAnalysisTest, RunningSumsOfOnes) {
+  for (const char *number : {"1.0", "0.5"}) {
+    Value v = parse("", std::string("%c = tpc.constant dense<") + number +
+                            R"(> : tensor<f32> : tensor<f32>
+    %0 = tpc.expand %c : tensor<f32> -> tensor<?xf32, #tpc.dist<[s]>>
+    %r = tpc.cumsum %0 dim 0 : tensor<?xf32, #tpc.dist<[s]>> -> tensor<?xf32, #tpc.dist<[s]>>)",
+                    "tensor<?xf32, #tpc.dist<[s]>>");
+    ASSERT_TRUE(v);
+    analysis.emplace(getSizes(v));
+    IndexExpr e = analysis->at(v, analysis->getIndices());
+    EXPECT_EQ(e.isInteger(), number == std::string("1.0"));
+    EXPECT_TRUE(!e.isInteger() || e.str() == "_i0 + 1") << e.str();
+  }
+}
+
+// Behind a past all keys of it are seen, and those that follow up to the query: up to past + i.
+TEST_F(IndexAnalysisTest, OneOfTwoBoundsIsEnough) {
+  IndexAnalysis a({expr("s"), expr("p + s")});
+  auto atMost = [&](const char *text) { return a.compare(Predicate::LE, expr(text)); };
+  IndexExpr past = atMost("_i1 - p + 1"), causal = atMost("_i1 - _i0 - p");
+  EXPECT_EQ(a.disjunction({past, causal}), causal);
+  EXPECT_EQ(a.conjunction({past, causal}), past);
+  // Two windows; and what has nothing to do with each other.
+  EXPECT_EQ(a.conjunction({atMost("_i0 - _i1 - 3"), atMost("_i0 - _i1 - 5")}).str(),
+            "_i0 - _i1 - 3 <= 0");
+  EXPECT_EQ(a.conjunction({causal, atMost("_i0 - _i1 - 5")}).getArgs().size(), 2u);
+}
+
+// A number of each head times the key's index, whichever way it is written.
+TEST_F(IndexAnalysisTest, ProductsOfElementsAndIndices) {
+  const char *type = "tensor<?x4x1x?xf32, #tpc.dist<[b, 4, 1, s]>>";
+  Value v = parse("%slopes: tensor<4x1xf32>", R"(
+    %half = tpc.constant dense<-0.5> : tensor<f32> : tensor<f32>
+    %one = tpc.size "s - 1" : tensor<i64>
+    %j = tpc.iota dim 2 : tensor<?x1x?xi64, #tpc.dist<[b, 1, s]>>
+    %d = tpc.sub %one, %j : tensor<i64>, tensor<?x1x?xi64, #tpc.dist<[b, 1, s]>> -> tensor<?x1x?xi64, #tpc.dist<[b, 1, s]>>
+    %f = tpc.cast %d : tensor<?x1x?xi64, #tpc.dist<[b, 1, s]>> -> tensor<?x1x?xf32, #tpc.dist<[b, 1, s]>>
+    %0 = tpc.mul %f, %half : tensor<?x1x?xf32, #tpc.dist<[b, 1, s]>>, tensor<f32> -> tensor<?x1x?xf32, #tpc.dist<[b, 1, s]>>
+    %1 = tpc.mul %slopes, %0 : tensor<4x1xf32>, tensor<?x1x?xf32, #tpc.dist<[b, 1, s]>> -> tensor<?x4x?xf32, #tpc.dist<[b, 4, s]>>
+    %2 = tpc.neg %1 : tensor<?x4x?xf32, #tpc.dist<[b, 4, s]>> -> tensor<?x4x?xf32, #tpc.dist<[b, 4, s]>>
+    %3 = tpc.reshape %2 : tensor<?x4x?xf32, #tpc.dist<[b, 4, s]>> -> tensor<?x?xf32, #tpc.dist<[4*b, s]>>
+    %r = tpc.reshape %3 : tensor<?x?xf32, #tpc.dist<[4*b, s]>> -> tensor<?x4x1x?xf32, #tpc.dist<[b, 4, 1, s]>>)",
+                  type);
+  ASSERT_TRUE(v);
+  analysis.emplace(getSizes(v));
+  IndexExpr e = analysis->at(v, analysis->getIndices());
+  ASSERT_EQ(e.getKind(), IndexExpr::Kind::Scaled);
+  EXPECT_EQ(e.getNumber(), -0.5);
+  EXPECT_EQ(e.getPolynomial(), expr("_i3 - s + 1"));
+  ASSERT_EQ(e.getArgs().size(), 1u);
+  EXPECT_EQ(e.getArgs()[0].getArgs()[0].str(), "_i1");
+  std::set<std::string> symbols;
+  analysis->collectSymbols(e, symbols);
+  EXPECT_EQ(symbols, (std::set<std::string>{"_i1", "_i3", "s"}));
+  IndexExpr first = analysis->substitute(e, "_i3", expr("0"));
+  EXPECT_EQ(first.getPolynomial(), expr("1 - s"));
+}
+
+// A table of them is one too: its elements in the column of -1, say, times the distance to that of
+// 0.
+TEST_F(IndexAnalysisTest, TablesOfProducts) {
+  Value v = parse("", R"(
+    %r = tpc.constant dense<[[-1.5, -1.0, -0.5, 0.0], [-0.3, -0.2, -0.1, 0.0]]> : tensor<2x4xf32> : tensor<2x4xf32>)",
+                  "tensor<2x4xf32>");
+  ASSERT_TRUE(v);
+  analysis.emplace(getSizes(v));
+  IndexExpr e = analysis->at(v, analysis->getIndices());
+  // In floats, 3 * 0.1 is not 0.3.
+  EXPECT_EQ(e.getKind(), IndexExpr::Kind::Element);
+  v = parse("", R"(
+    %r = tpc.constant dense<[[-1.5, -1.0, -0.5, 0.0], [-0.75, -0.5, -0.25, 0.0]]> : tensor<2x4xf32> : tensor<2x4xf32>)",
+            "tensor<2x4xf32>");
+  analysis.emplace(getSizes(v));
+  e = analysis->at(v, analysis->getIndices());
+  ASSERT_EQ(e.getKind(), IndexExpr::Kind::Scaled);
+  EXPECT_EQ(e.getNumber(), -1);
+  EXPECT_EQ(e.getPolynomial(), expr("_i1 - 3"));
+  EXPECT_EQ(e.getArgs()[0].getArgs()[1].str(), "2");
+}
+
 // OPT's: the least number where causality hides a key; to that the padding's input is added, and
 // where the sum is zero, the least number again. Visible is where all of it is zero.
 TEST_F(IndexAnalysisTest, TheLeastNumberHidesWhatIsAdded) {

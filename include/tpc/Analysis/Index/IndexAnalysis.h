@@ -42,6 +42,7 @@ public:
     Or,
     Select,  // condition, value, value
     Element, // a floating-point or boolean element of a tensor; may be negated
+    Scaled,  // a polynomial times floating-point elements and a number (slopes)
   };
   struct Node;
 
@@ -50,6 +51,8 @@ public:
   static IndexExpr number(double value);
   static IndexExpr truth(bool value);
   static IndexExpr element(Value tensor, ArrayRef<IndexExpr> indices, bool negated = false);
+  /// The polynomial times the number, times all elements.
+  static IndexExpr scaled(ArrayRef<IndexExpr> elements, double number, const ::tpc::SymExpr &e);
 
   Kind getKind() const;
   bool isInteger() const { return getKind() == Kind::Integer; }
@@ -57,10 +60,11 @@ public:
   bool isFalse() const;
   /// The constant, of an integer, a number or a truth value.
   std::optional<double> getConstant() const;
-  /// Integer: the polynomial. Compare: what is compared with zero.
+  double getNumber() const; // Number, Scaled
+  /// Integer, Scaled: the polynomial. Compare: what is compared with zero.
   const ::tpc::SymExpr &getPolynomial() const;
   Predicate getPredicate() const;      // Compare: EQ, NE or LE
-  ArrayRef<IndexExpr> getArgs() const; // And, Or, Select, Element
+  ArrayRef<IndexExpr> getArgs() const; // And, Or, Select, Element, Scaled: the elements
   Value getTensor() const;             // Element
   bool isNegated() const;              // Element
   /// Canonical text: equal texts mean equal expressions.
@@ -136,6 +140,7 @@ private:
   std::optional<std::pair<SymExpr, SymExpr>> divide(const SymExpr &a, const SymExpr &b);
   bool hasElements(const SymExpr &e) const;
   bool assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold);
+  void dropImplied(SmallVectorImpl<IndexExpr> &terms, bool hold);
   void assumeNotEmpty(const SymExpr &size);
 
   IndexExpr compute(Value v, ArrayRef<IndexExpr> where);

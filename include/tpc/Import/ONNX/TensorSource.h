@@ -10,6 +10,7 @@
 #define TPC_IMPORT_ONNX_TENSORSOURCE_H
 
 #include "tpc/Import/ONNX/WireReader.h"
+#include "tpc/Support/Ramp.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -68,6 +69,8 @@ public:
   /// What a table of bytes is, if it is a triangle: the masks that exporters store. Reads tables of
   /// up to 64 MiB, once.
   std::optional<Triangle> findTriangle(const TensorSource &source);
+  /// Whether it is a table [.., 1, columns] of floats, a row for each head, that is a ramp.
+  std::optional<::tpc::Ramp> findRamp(const TensorSource &source);
 
 private:
   llvm::Expected<std::string> readBytes(const TensorSource &source);

@@ -130,9 +130,14 @@ def RaiseAttention : Pass<"tpc-raise-attention", "func::FuncOp"> {
     found from how the operands were rearranged, in any way. Masks become, by
     `IndexAnalysis`:
     * `causal`, with an offset, where the mask is proved to be `j <= i + offset`;
+    * `window`, where it has a lower bound as well, `j > i + offset - window`;
     * `key_mask` where it is a function of batch and key alone;
     * `mask` where it is a boolean tensor about which nothing is known;
-    * `bias` where it is added and not known to be a mask.
+    * `slopes` where what is added is proved to be a number of each head, times the key's index, plus what is the same for
+      all keys of a row: `slopes[h] * (j - i)`, or `slopes[h] * j`. If scores are masked too, the mask must add or put -1e30 or less: slopes
+      may go below a mask of -10000. Where products of numbers and indices are stored as a table, they must come out to the bit.
+      Positions that follow a padding mask (its running sum) are no index, and stay a bias;
+    * `bias` where it is added and not known to be any of these.
     Masks of attention ops that the importer made are analyzed in the same way.
 
     What a row without visible keys gives:

@@ -1,0 +1,43 @@
+//===- MaskTensors.h - Parts of masks as tensors -----------------*- C++ -*-===//
+
+#ifndef TPC_LIB_TRANSFORMS_MODEL_MASKTENSORS_H
+#define TPC_LIB_TRANSFORMS_MODEL_MASKTENSORS_H
+
+#include "tpc/Analysis/Index/IndexAnalysis.h"
+
+namespace mlir::tpc {
+
+/// Makes tensors of what expressions over the indices [b, h, i, j] of scores (fewer: without heads,
+/// without batch) say.
+class MaskTensors {
+public:
+  MaskTensors(OpBuilder &builder, Location loc, ArrayRef<::tpc::SymExpr> sizes,
+              IndexAnalysis &analysis)
+      : builder(builder), loc(loc), sizes(sizes), analysis(analysis) {}
+
+  /// A truth value of b and j as a tensor [b, j]; null if it is none.
+  Value getKeyMask(const IndexExpr &e);
+
+  /// Whether it is a number for each head, times the key's index, plus what is the same for all
+  /// keys of a row.
+  bool isSlope(const IndexExpr &e);
+  /// These numbers as a tensor [h], of elements of a type if they are not elements of tensors.
+  Value getSlopes(const IndexExpr &e, Type element);
+
+private:
+  Value keyInteger(const ::tpc::SymExpr &e);
+  Value keyElement(const IndexExpr &element);
+  std::optional<SmallVector<::tpc::SymExpr>> findHeadElement(const IndexExpr &e, int64_t &headDim);
+  Value headElement(const IndexExpr &element);
+  Value constant(Type type, double number);
+  ::tpc::SymExpr batch() const { return sizes.size() > 2 ? sizes[0] : ::tpc::SymExpr(1); }
+
+  OpBuilder &builder;
+  Location loc;
+  ArrayRef<::tpc::SymExpr> sizes;
+  IndexAnalysis &analysis;
+};
+
+} // namespace mlir::tpc
+
+#endif // TPC_LIB_TRANSFORMS_MODEL_MASKTENSORS_H

@@ -1,0 +1,198 @@
+// Biases that are a number of each head times the key's index: slopes (ALiBi).
+// RUN: tpc-opt %s --tpc-raise-attention --canonicalize --split-input-file -verify-diagnostics | FileCheck %s
+
+!q = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
+!k = tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>
+!s = tensor<?x3x?x?xf32, #tpc.dist<[b, 3, s, s]>>
+!keys = tensor<1x1x1x?xf32, #tpc.dist<[1, 1, 1, s]>>
+!index = tensor<1x1x1x?xi64, #tpc.dist<[1, 1, 1, s]>>
+!bias = tensor<1x3x1x?xf32, #tpc.dist<[1, 3, 1, s]>>
+!square = tensor<1x1x?x?xi64, #tpc.dist<[1, 1, s, s]>>
+
+// slope * key, scaled with the scores: the slopes are scaled.
+// CHECK-LABEL: @scaled
+// CHECK: %[[R:.*]] = tpc.reshape %arg3 : tensor<1x3x1x1xf32> -> tensor<3xf32>
+// CHECK: %[[S:.*]] = tpc.mul %[[R]], %{{.*}} : tensor<3xf32>, tensor<f32>
+// CHECK: tpc.attention %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %[[S]] scale 5.0{{[0e+-]*}}1 :
+func.func @scaled(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q {
+  %half = tpc.constant dense<0.5> : tensor<f32> : tensor<f32>
+  %j = tpc.iota dim 3 : !index
+  %f = tpc.cast %j : !index -> !keys
+  %b = tpc.mul %f, %slopes : !keys, tensor<1x3x1x1xf32> -> !bias
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %b : !s, !bias -> !s
+  %2 = tpc.mul %1, %half : !s, tensor<f32> -> !s
+  %3 = tpc.softmax %2 dim 3 : !s -> !s
+  %4 = tpc.matmul %3, %v : !s, !q -> !q
+  return %4 : !q
+}
+
+// slope * (key - query), and a causal mask that adds the lowest number.
+// CHECK-LABEL: @distance
+// CHECK: tpc.attention causal %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %arg3 scale
+func.func @distance(%q: !q, %k: !k, %v: !q, %slopes: tensor<3xf32>) -> !q {
+  %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %lowest = tpc.constant dense<-3.40282347E+38> : tensor<f32> : tensor<f32>
+  %i = tpc.iota dim 2 : !square
+  %j = tpc.iota dim 3 : !square
+  %d = tpc.sub %j, %i : !square, !square -> !square
+  %f = tpc.cast %d : !square -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %column = tpc.reshape %slopes : tensor<3xf32> -> tensor<3x1x1xf32>
+  %b = tpc.mul %column, %f : tensor<3x1x1xf32>, tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>> -> tensor<1x3x?x?xf32, #tpc.dist<[1, 3, s, s]>>
+  %c = tpc.cmp le %j, %i : !square, !square -> tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>
+  %m = tpc.select %c, %zero, %lowest : tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>, tensor<f32>, tensor<f32> -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %b : !s, tensor<1x3x?x?xf32, #tpc.dist<[1, 3, s, s]>> -> !s
+  %2 = tpc.add %1, %m : !s, tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>> -> !s
+  %3 = tpc.softmax %2 dim 3 : !s -> !s
+  %4 = tpc.matmul %3, %v : !s, !q -> !q
+  return %4 : !q
+}
+
+// BLOOM's heads and samples are one dimension where the bias is added.
+// CHECK-LABEL: @regrouped
+// CHECK: %[[R:.*]] = tpc.reshape %arg3 : tensor<3x1xf32> -> tensor<3xf32>
+// CHECK: tpc.attention %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %[[R]] scale
+func.func @regrouped(%q: !q, %k: !k, %v: !q, %slopes: tensor<3x1xf32>) -> !q {
+  %j = tpc.iota dim 2 : tensor<?x1x?xi64, #tpc.dist<[b, 1, s]>>
+  %f = tpc.cast %j : tensor<?x1x?xi64, #tpc.dist<[b, 1, s]>> -> tensor<?x1x?xf32, #tpc.dist<[b, 1, s]>>
+  %b0 = tpc.mul %slopes, %f : tensor<3x1xf32>, tensor<?x1x?xf32, #tpc.dist<[b, 1, s]>> -> tensor<?x3x?xf32, #tpc.dist<[b, 3, s]>>
+  %b = tpc.reshape %b0 : tensor<?x3x?xf32, #tpc.dist<[b, 3, s]>> -> tensor<?x1x?xf32, #tpc.dist<[3*b, 1, s]>>
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.reshape %0 : !s -> tensor<?x?x?xf32, #tpc.dist<[3*b, s, s]>>
+  %2 = tpc.add %b, %1 : tensor<?x1x?xf32, #tpc.dist<[3*b, 1, s]>>, tensor<?x?x?xf32, #tpc.dist<[3*b, s, s]>> -> tensor<?x?x?xf32, #tpc.dist<[3*b, s, s]>>
+  %3 = tpc.reshape %2 : tensor<?x?x?xf32, #tpc.dist<[3*b, s, s]>> -> !s
+  %4 = tpc.softmax %3 dim 3 : !s -> !s
+  %5 = tpc.matmul %4, %v : !s, !q -> !q
+  return %5 : !q
+}
+
+// A table of such products, of which the last columns are taken; a mask puts the lowest number in place of it.
+// CHECK-LABEL: @table
+// CHECK: %[[C:.*]] = tpc.constant dense<{{.*}}> : tensor<1x3x1x4xf32>
+// CHECK: %[[R:.*]] = tpc.slice %[[C]] dim 3 from 2
+// CHECK: tpc.attention causal %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %{{[0-9]+}} scale
+func.func @table(%q: !q, %k: !k, %v: !q) -> !q {
+  %lowest = tpc.constant dense<-3.40282347E+38> : tensor<f32> : tensor<f32>
+  %c = tpc.constant dense<[[[[-1.5, -1.0, -0.5, 0.0]], [[-0.75, -0.5, -0.25, 0.0]], [[-3.0, -2.0, -1.0, 0.0]]]]> : tensor<1x3x1x4xf32> : tensor<1x3x1x4xf32>
+  %b = tpc.slice %c dim 3 from "-s + 4" : tensor<1x3x1x4xf32> -> !bias
+  %i = tpc.iota dim 2 : !square
+  %j = tpc.iota dim 3 : !square
+  %h = tpc.cmp gt %j, %i : !square, !square -> tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>
+  %m = tpc.select %h, %lowest, %b : tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>, tensor<f32>, !bias -> tensor<1x3x?x?xf32, #tpc.dist<[1, 3, s, s]>>
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %m : !s, tensor<1x3x?x?xf32, #tpc.dist<[1, 3, s, s]>> -> !s
+  %2 = tpc.softmax %1 dim 3 : !s -> !s
+  %3 = tpc.matmul %2, %v : !s, !q -> !q
+  return %3 : !q
+}
+
+// -----
+
+// No slopes: a mask of -10000, below which slopes may be; positions that a running sum of the padding gives; a table that is
+// one element off; a product that is rounded to 16 bits; of the square of the index; under a cap.
+!q = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, s, 4]>>
+!k = tensor<?x3x4x?xf32, #tpc.dist<[b, 3, 4, s]>>
+!s = tensor<?x3x?x?xf32, #tpc.dist<[b, 3, s, s]>>
+!keys = tensor<1x1x1x?xf32, #tpc.dist<[1, 1, 1, s]>>
+!index = tensor<1x1x1x?xi64, #tpc.dist<[1, 1, 1, s]>>
+!bias = tensor<1x3x1x?xf32, #tpc.dist<[1, 3, 1, s]>>
+!half = tensor<1x3x1x?xbf16, #tpc.dist<[1, 3, 1, s]>>
+!square = tensor<1x1x?x?xi64, #tpc.dist<[1, 1, s, s]>>
+!pad = tensor<?x?xf32, #tpc.dist<[b, s]>>
+!biases = tensor<?x3x1x?xf32, #tpc.dist<[b, 3, 1, s]>>
+
+// CHECK-LABEL: @low_mask
+// CHECK: tpc.attention {{.*}} bias
+func.func @low_mask(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q {
+  %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %low = tpc.constant dense<-1.0e4> : tensor<f32> : tensor<f32>
+  %i = tpc.iota dim 2 : !square
+  %j = tpc.iota dim 3 : !index
+  %f = tpc.cast %j : !index -> !keys
+  %b = tpc.mul %f, %slopes : !keys, tensor<1x3x1x1xf32> -> !bias
+  %c = tpc.cmp le %j, %i : !index, !square -> tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>
+  %m = tpc.select %c, %zero, %low : tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>, tensor<f32>, tensor<f32> -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %b : !s, !bias -> !s
+  %2 = tpc.add %1, %m : !s, tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>> -> !s
+  %3 = tpc.softmax %2 dim 3 : !s -> !s
+  // expected-remark @below {{attention keeps its bias as a tensor}}
+  %4 = tpc.matmul %3, %v : !s, !q -> !q
+  return %4 : !q
+}
+
+// CHECK-LABEL: @padded
+// CHECK: tpc.attention {{.*}} bias
+func.func @padded(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>, %pad: !pad) -> !q {
+  %at = tpc.cumsum %pad dim 1 : !pad -> !pad
+  %f = tpc.reshape %at : !pad -> tensor<?x1x1x?xf32, #tpc.dist<[b, 1, 1, s]>>
+  %b = tpc.mul %f, %slopes : tensor<?x1x1x?xf32, #tpc.dist<[b, 1, 1, s]>>, tensor<1x3x1x1xf32> -> !biases
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %b : !s, !biases -> !s
+  %2 = tpc.softmax %1 dim 3 : !s -> !s
+  // expected-remark @below {{attention keeps its bias as a tensor}}
+  %3 = tpc.matmul %2, %v : !s, !q -> !q
+  return %3 : !q
+}
+
+// CHECK-LABEL: @other_table
+// CHECK: tpc.attention {{.*}} bias
+func.func @other_table(%q: !q, %k: !k, %v: !q) -> !q {
+  %c = tpc.constant dense<[[[[-1.5, -1.0, -0.5, 0.0]], [[-0.75, -0.5, -0.25, 0.0]], [[-3.0, -2.0000002, -1.0, 0.0]]]]> : tensor<1x3x1x4xf32> : tensor<1x3x1x4xf32>
+  %b = tpc.slice %c dim 3 from "-s + 4" : tensor<1x3x1x4xf32> -> !bias
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %b : !s, !bias -> !s
+  %2 = tpc.softmax %1 dim 3 : !s -> !s
+  // expected-remark @below {{attention keeps its bias as a tensor}}
+  %3 = tpc.matmul %2, %v : !s, !q -> !q
+  return %3 : !q
+}
+
+// CHECK-LABEL: @rounded
+// CHECK: tpc.attention {{.*}} bias
+func.func @rounded(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q {
+  %j = tpc.iota dim 3 : !index
+  %f = tpc.cast %j : !index -> !keys
+  %b = tpc.mul %f, %slopes : !keys, tensor<1x3x1x1xf32> -> !bias
+  %h = tpc.cast %b : !bias -> !half
+  %r = tpc.cast %h : !half -> !bias
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %r : !s, !bias -> !s
+  %2 = tpc.softmax %1 dim 3 : !s -> !s
+  // expected-remark @below {{attention keeps its bias as a tensor}}
+  %3 = tpc.matmul %2, %v : !s, !q -> !q
+  return %3 : !q
+}
+
+// CHECK-LABEL: @square
+// CHECK: tpc.attention {{.*}} bias
+func.func @square(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q {
+  %j = tpc.iota dim 3 : !index
+  %jj = tpc.mul %j, %j : !index, !index -> !index
+  %f = tpc.cast %jj : !index -> !keys
+  %b = tpc.mul %f, %slopes : !keys, tensor<1x3x1x1xf32> -> !bias
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %b : !s, !bias -> !s
+  %2 = tpc.softmax %1 dim 3 : !s -> !s
+  // expected-remark @below {{attention keeps its bias as a tensor}}
+  %3 = tpc.matmul %2, %v : !s, !q -> !q
+  return %3 : !q
+}
+
+// CHECK-LABEL: @capped
+// CHECK-NOT: tpc.attention
+func.func @capped(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q {
+  %five = tpc.constant dense<5.0> : tensor<f32> : tensor<f32>
+  %j = tpc.iota dim 3 : !index
+  %f = tpc.cast %j : !index -> !keys
+  %b = tpc.mul %f, %slopes : !keys, tensor<1x3x1x1xf32> -> !bias
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %b : !s, !bias -> !s
+  %2 = tpc.div %1, %five : !s, tensor<f32> -> !s
+  %3 = tpc.tanh %2 : !s -> !s
+  %4 = tpc.mul %3, %five : !s, tensor<f32> -> !s
+  %5 = tpc.softmax %4 dim 3 : !s -> !s
+  %6 = tpc.matmul %5, %v : !s, !q -> !q
+  return %6 : !q
+}

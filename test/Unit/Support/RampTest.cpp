@@ -1,0 +1,67 @@
+//===- RampTest.cpp - Tables of multiples of a progression ----------------===//
+
+#include "tpc/Support/Ramp.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+
+using namespace tpc;
+
+namespace {
+
+std::vector<float> makeTable(const std::vector<float> &slopes, int64_t start, int64_t columns) {
+  std::vector<float> table;
+  for (float slope : slopes)
+    for (int64_t c = 0; c < columns; ++c)
+      table.push_back(slope * float(start + c));
+  return table;
+}
+
+// Those of ALiBi for 12 heads: half of them are no power of two, so that products are rounded.
+std::vector<float> makeSlopes() {
+  std::vector<float> slopes;
+  for (int i = 1; i <= 8; ++i)
+    slopes.push_back(std::exp2(float(-i)));
+  for (int i = 1; i <= 8; i += 2)
+    slopes.push_back(std::exp2(float(-i) / 2));
+  return slopes;
+}
+
+TEST(Ramp, BeginsAnywhere) {
+  std::vector<float> slopes = makeSlopes();
+  // At 0, ends at 0, goes through it, all on one side.
+  for (int64_t start : {0, -63, -20, 1, 5, -100}) {
+    std::optional<Ramp> ramp = findRamp(makeTable(slopes, start, 64), 64);
+    ASSERT_TRUE(ramp) << start;
+    EXPECT_EQ(ramp->start, start);
+    for (size_t r = 0; r < slopes.size(); ++r)
+      for (int64_t c = 0; c < 64; ++c)
+        EXPECT_EQ(ramp->slopes[r] * float(start + c), slopes[r] * float(start + c));
+  }
+}
+
+TEST(Ramp, OneBitIsEnough) {
+  std::vector<float> table = makeTable(makeSlopes(), -63, 64);
+  for (size_t i : {size_t(0), size_t(62), size_t(500), table.size() - 2}) {
+    std::vector<float> other = table;
+    other[i] = std::nextafter(other[i], 1.0f);
+    // A row's number is the element beside its 0.
+    EXPECT_FALSE(findRamp(other, 64)) << i;
+  }
+}
+
+TEST(Ramp, OtherTables) {
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(findRamp({}, 4));
+  EXPECT_FALSE(findRamp({1, 2, 3}, 1));
+  EXPECT_FALSE(findRamp({0, 0, 0, 0}, 2));       // no slopes at all
+  EXPECT_FALSE(findRamp({1, 1, 1, 1}, 4));       // a constant
+  EXPECT_FALSE(findRamp({0, 1, 4, 9}, 4));       // squares
+  EXPECT_FALSE(findRamp({0, 1, 2, 0, 1, 3}, 3)); // one row of two
+  EXPECT_FALSE(findRamp({0, inf, inf}, 3));
+  EXPECT_FALSE(findRamp({0, std::nanf(""), 0}, 3));
+  EXPECT_FALSE(findRamp({0, 1, 2, 3, 4}, 2)); // no rows of two
+}
+
+} // namespace
