@@ -127,7 +127,7 @@ func.func private @f(%x: !x, %k: !k, %s: tensor<2xf32>, %t: tensor<2xf32>) -> !x
   return %0 : !x
 }
 tpc_buffer.func @b of @f(%x = value 0 : 32 x f32, %k = value 1 : "8*p + 32" x f32, %s = value 2 : 2 x f32, %t = value 3 : 2 x f32) to (%y : 32 x f32) {
-  // expected-error @below {{REPLACE}}
+  // expected-error @below {{reads something else where argument 2 is to be read}}
   tpc_buffer.attention %x, %k, %k slopes %t at p to %y batch 1 queries 4 keys "p + 4" heads 2 of 4 kv_heads 2 of 4 strides [8, 8, 8, 8] causal p after "p - 3" scale 1.0
 }
 

@@ -180,7 +180,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
 !q = tensor<2x3x?x8xf32, #tpc.dist<[2, 3, 5{tp}, 8], local>>
 module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 1, pp = 1>} {
   func.func private @slopes_of_all_heads(%q: !q, %slopes: tensor<5xf32>) {
-    // expected-error @+1 {{}}
+    // expected-error-re @+1 {{dimension 0 of operand 3 {{.*}} is laid out as 5, but that of operand 0 {{.*}} as 5{tp} (at tp=0: 3 elements from 0, not 5 elements from 0)}}
     %0 = tpc.attention causal %q, %q, %q slopes %slopes scale 1.0 : !q, !q, !q slopes tensor<5xf32> -> !q
     return
   }
