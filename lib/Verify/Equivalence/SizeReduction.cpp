@@ -237,14 +237,15 @@ void SizeReduction::choose(int64_t base) {
     for (int64_t leaf : leaves)
       chosen[leaf] = frozen.count(leaf) ? leaf : std::min(leaf, base);
   }
-  // Shorter than the samples' sequences: it hides keys, and so does one that is longer by one.
-  constexpr int64_t window = 2;
+  // The first is shorter than the samples' sequences: it hides keys. Others stay others.
+  int64_t window = 2;
   for (int64_t n : windows) {
     Factors leaves;
     collectLeaves(n, leaves);
     for (int64_t leaf : leaves)
       if (!frozen.count(leaf))
-        chosen[leaf] = std::min(chosen[leaf], window);
+        chosen[leaf] =
+            leaves.size() == 1 ? std::min(leaf, window++) : std::min(chosen[leaf], window);
   }
   bool changed = true;
   // Lets the leaf with most room grow until `n` is good.
