@@ -209,14 +209,14 @@ class Writer:
             self.tables[key] = tuple(self("Unsqueeze", self(f, angles), self.ints([1])) for f in ("Cos", "Sin"))
         return self.tables[key]
 
-    def keys(self) -> str:
+    def key_positions(self) -> str:
         """The positions of all keys, [1, past + s]"""
         return self.range(self.scalar(0), self.ends()[1]) if self.past else self.positions()
 
     def distances(self, of_keys_alone: bool) -> str:
         """Keys' positions [1, keys], or how far they are from the queries' [s, keys], as floats."""
         if of_keys_alone not in self.far:
-            keys = self.keys()
+            keys = self.key_positions()
             far = keys if of_keys_alone else self("Sub", keys, self("Transpose", self.positions(), perm=[1, 0]))
             self.far[of_keys_alone] = self("Cast", far, to=TensorProto.FLOAT)
         return self.far[of_keys_alone]
@@ -233,7 +233,7 @@ class Writer:
         if key not in self.masks:
             parts = []
             if "causal" in spec.mask:
-                keys = self("Unsqueeze", self.keys(), self.ints([1]))
+                keys = self("Unsqueeze", self.key_positions(), self.ints([1]))
                 queries = self("Unsqueeze", self.positions(), self.ints([2]))
                 seen = self("LessOrEqual", keys, queries)
                 if window:
