@@ -38,7 +38,8 @@ def pages(llvm, tpc_opt):
     folders = {"Model": "The model level", "Annotations": "What users ask for",
                "Tactics": "The sharded level", "Collectives": "The spmd level",
                "Stages": "The staged program", "Analysis": "Costs", "Verify": "Verification",
-               "Conversion": "Lowering", "Kernels": "Kernels", "Cpu": "Code for CPUs", "Driver": "Explanations"}
+               "Conversion": "Lowering", "Kernels": "Kernels", "Device": "Code for any processor",
+               "Cpu": "Code for CPUs", "Cuda": "Code for GPUs", "Driver": "Explanations"}
     passes = sorted((TOP / "include" / "tpc").glob("**/Passes.td"),
                     key=lambda path: list(folders).index(path.parent.name))
     yield "interfaces.md", interfaces(llvm)
