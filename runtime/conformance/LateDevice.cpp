@@ -47,7 +47,7 @@ constexpr int64_t f32 = sizeof(float);
 
 // Whatever is added to what a call says may reach more.
 static_assert(sizeof(Product) == 40 && sizeof(BatchProduct) == 72 &&
-              sizeof(tpc_attention_args) == 208);
+              sizeof(tpc_attention_args) == 232);
 
 Accesses accessesOf(const Products &all, const Product &p, const void *table) {
   int64_t m = all.m, k = all.k, n = p.matrix->n;
@@ -79,7 +79,8 @@ Accesses accessesOf(const tpc_attention_args &a) {
           rows(a.out, queries, a.out_row_stride, a.heads_q * a.value_size, true),
           {a.key_mask, a.key_mask ? keys : 0, false},
           scores(a.mask, a.mask_batch_stride, a.mask_head_stride, 1),
-          scores(a.bias, a.bias_batch_stride, a.bias_head_stride, f32)};
+          scores(a.bias, a.bias_batch_stride, a.bias_head_stride, f32),
+          {a.slopes, a.slopes ? a.heads_q * f32 : 0, false}};
 }
 
 std::atomic<int64_t> overtakings{0};
