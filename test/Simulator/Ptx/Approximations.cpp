@@ -78,6 +78,8 @@ float compute(uint64_t seed, Approx op, float a, float b) {
     return float(by); // "best effort": nothing is said
   }
   case Approx::Tanh:
+    if (std::isinf(x))
+      return std::copysign(1.0f, a);
     return perturb(std::tanh(x), {.relative = 0x1p-11}, by);
   case Approx::Div: {
     // From 2^126 on the reciprocal is lost.

@@ -141,7 +141,7 @@ private:
   bool branchIndexed(Warp &warp, const Inst &inst, Group &group);
   bool arriveLanes(Warp &warp, const Inst &inst, Group &group);
   bool arriveBarrier(Warp &warp, const Inst &inst, Group &group);
-  void takeWaiting(Warp &warp, Group &group);
+  void takeWaiting(Warp &warp, const Inst &inst, Group &group);
   void release(Barrier &barrier);
   [[noreturn]] void stopStuck();
   uint64_t random() {

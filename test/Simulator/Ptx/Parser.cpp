@@ -18,6 +18,7 @@ void Parser::skipDebug() {
 }
 
 void Parser::run() {
+  bool wide = false;
   while (peek().kind != Token::End) {
     if (accept(".version")) {
       program.version = take().text;
@@ -28,6 +29,7 @@ void Parser::run() {
     } else if (accept(".address_size")) {
       if (takeInteger() != 64)
         fail("only .address_size 64 is known here");
+      wide = true;
     } else if (peek().is(".file") || peek().is(".loc") || peek().is(".section")) {
       skipDebug();
     } else {
@@ -53,8 +55,8 @@ void Parser::run() {
       }
     }
   }
-  if (program.version.empty() || program.target.empty())
-    fail("a PTX text begins with .version and .target");
+  if (program.version.empty() || program.target.empty() || !wide)
+    fail("a PTX text begins with .version, .target and .address_size 64");
 }
 
 Variable Parser::parseVariable(Space space, bool external) {

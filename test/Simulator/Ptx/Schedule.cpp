@@ -177,10 +177,12 @@ bool Machine::branchIndexed(Warp &warp, const Inst &inst, Group &group) {
   return true;
 }
 
-/// Lanes that wait at the same instruction come along.
-void Machine::takeWaiting(Warp &warp, Group &group) {
+/// Lanes that wait at the same instruction come along, and those that are on their way into it, but
+/// for a guard that is still to be asked.
+void Machine::takeWaiting(Warp &warp, const Inst &inst, Group &group) {
   std::erase_if(warp.groups, [&](const Group &other) {
-    bool same = other.pc == group.pc && other.state != Group::WaitsForWarps;
+    bool same = other.pc == group.pc && (other.state == Group::WaitsForLanes ||
+                                         (!inst.guard && other.state != Group::WaitsForWarps));
     if (same)
       group.lanes |= other.lanes;
     return same;
@@ -189,7 +191,7 @@ void Machine::takeWaiting(Warp &warp, Group &group) {
 
 /// An instruction that names the lanes it is of: those whose others are here execute it.
 bool Machine::arriveLanes(Warp &warp, const Inst &inst, Group &group) {
-  takeWaiting(warp, group);
+  takeWaiting(warp, inst, group);
   if (group.lanes & ~warp.defined(inst.src[3]))
     reportUndefined(warp, inst, group.lanes);
   const uint32_t *members = warp.data<uint32_t>(inst.src[3]);
@@ -225,7 +227,7 @@ bool Machine::arriveLanes(Warp &warp, const Inst &inst, Group &group) {
 }
 
 bool Machine::arriveBarrier(Warp &warp, const Inst &inst, Group &group) {
-  takeWaiting(warp, group);
+  takeWaiting(warp, inst, group);
   auto lane = unsigned(std::countr_zero(group.lanes));
   if (group.lanes != warp.alive) {
     group.state = Group::WaitsForLanes;

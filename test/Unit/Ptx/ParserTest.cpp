@@ -1,0 +1,85 @@
+//===- ParserTest.cpp - texts that are no PTX, or that nobody knows -------===//
+
+#include "Kernels.h"
+#include "PtxTesting.h"
+
+using namespace ptx;
+
+static std::string errorOf(const std::string &text) {
+  std::string error;
+  EXPECT_FALSE(parse(text, error)) << text;
+  return error;
+}
+
+TEST(Parser, KnowsWhatATextHas) {
+  Module module =
+      parsed(std::string(layerNormText) +
+             ".extern .shared .align 16 .b8 more[];\n.visible .entry other(.param .align 4 .b8 "
+             "p[12]) .reqntid 8, 4, 1 { .reg .b64 %rd<2>; mov.b64 %rd1, more; ret; }");
+  EXPECT_EQ(module.target(), "sm_80");
+  EXPECT_EQ(module.version(), "7.0");
+  auto kernels = module.kernels();
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(kernels[0].name, "layer_norm");
+  EXPECT_EQ(kernels[0].parameters.size(), 5u);
+  EXPECT_EQ(kernels[0].sharedBytes, 256u);
+  EXPECT_EQ(kernels[0].maxThreads, 1024u);
+  EXPECT_FALSE(kernels[0].dynamicShared);
+  EXPECT_EQ(kernels[1].parameters[0].bytes, 12u);
+  EXPECT_TRUE(kernels[1].dynamicShared);
+  EXPECT_EQ(kernels[1].block, (std::array<uint32_t, 3>{8, 4, 1}));
+}
+
+TEST(Parser, LeavesNothingOut) {
+  struct Case {
+    const char *body, *error;
+  };
+  for (Case one :
+       {Case{"frob.b32 %r1, %r2;", "unknown instruction 'frob'"},
+        {"add.s32.frob %r1, %r2, %r3;", "unknown modifier '.frob'"},
+        {"add.cc.s32 %r1, %r2, %r3;", "unknown modifier '.cc'"},
+        {"add.s32 %r1, %r2;", "wrong number of operands"},
+        {"add.s32 %r1, %r2, %rd3;", "another width"},
+        {"add.s32 %rd1, %r2, %r3;", "another width"},
+        {"add.s32 %r1, %r2, %r99;", "unknown register '%r99'"},
+        {"add.s32 %r1, %r2, name;", "unknown name 'name'"},
+        {"fma.f32 %r1, %r2, %r3, %r4;", "its rounding is missing"},
+        {"sin.f32 %r1, %r2;", ".approx is missing"},
+        {"bra $L_nowhere;", "unknown label"},
+        {"@%r1 bra $L;", "no predicate"},
+        {"ld.global.v4.b64 {%rd1, %rd2}, [%rd3];", "another number of elements"},
+        {"ld.shared.b32 %r1, [%rs1];", "an address of 64 bits"},
+        {"ld.global.L2::cache_hint.b32 %r1, [%rd3];", "unknown modifier '.L2::cache_hint'"},
+        {"st.global.nc.b32 [%rd3], %r1;", "unknown modifier '.nc'"},
+        {"st.const.b32 [%rd3], %r1;", "constants cannot be written"},
+        {"ld.param.b64 %rd1, [p0+4];", "outside of the parameter"},
+        {"cvt.f32.s32 %r1, %r2;", "its rounding is missing"},
+        {"cvt.rn.s32.f32 %r1, %r2;", "a rounding to integers"},
+        {"setp.lo.s32 %p1, %r1, %r2;", "no such comparison"},
+        {"setp.nan.s32 %p1, %r1, %r2;", "no such comparison"},
+        {"shfl.bfly.b32 %r1, %r2, 1, 31;", "wrong number of operands"},
+        {"atom.global.add.f16 %rs1, [%rd3], %rs2;", "no such update of this type"},
+        {"mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%r1}, {%r2}, {%r3}, {%r4};",
+         "unknown instruction 'mma'"},
+        {"call foo;", "unknown instruction 'call'"},
+        {"bar.red.popc.u32 %r1, 0, %p1;", "only .sync"}}) {
+    std::string error = errorOf(entry(1, one.body));
+    EXPECT_NE(error.find(one.error), std::string::npos) << one.body << ": " << error;
+    EXPECT_EQ(error.rfind("line 7: ", 0), 0u) << one.body << ": " << error;
+  }
+}
+
+TEST(Parser, RefusesWhatIsNoText) {
+  EXPECT_NE(errorOf("").find(".version"), std::string::npos);
+  EXPECT_NE(errorOf(header() + ".frob 1").find("unknown directive '.frob'"), std::string::npos);
+  EXPECT_NE(errorOf(header() + ".func f() { ret; }").find("functions"), std::string::npos);
+  EXPECT_NE(errorOf(header() + ".address_size 32").find("64"), std::string::npos);
+  EXPECT_NE(errorOf(header() + "/* no end").find("does not end"), std::string::npos);
+  EXPECT_NE(errorOf(header() + ".entry k() .frob {}").find("unknown directive '.frob'"),
+            std::string::npos);
+  EXPECT_NE(errorOf(header() + ".global .u32 x = {1, 2};").find("more values"), std::string::npos);
+  // Any beginning of a text is an error, and no crash.
+  std::string whole = layerNormText;
+  for (size_t length = 0; length < whole.size() - 3; length += 7)
+    errorOf(whole.substr(0, length));
+}
