@@ -25,7 +25,7 @@ def folder_of(path):
 
 def find(name, includer):
     """The file of the repository that `#include "name"` means; of a generated one, its neighbour (none: it is the includer's own)."""
-    roots = [includer.parent, TOP / "include", TOP / "lib", TOP / "runtime", TOP / "runtime" / "include"]
+    roots = [includer.parent, TOP / "include", TOP / "lib", TOP / "runtime", TOP / "runtime" / "include", TOP / "test" / "Simulator"]
     for root in roots:
         if (root / name).is_file():
             return (root / name).resolve()

@@ -1,0 +1,27 @@
+//===- Npy.h - NumPy's files ----------------------------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_NPY_H
+#define TPC_TEST_SIMULATOR_NPY_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ptxrun {
+
+struct Array {
+  std::string type; // "<f4"
+  std::vector<uint64_t> shape;
+  std::vector<uint8_t> data;
+};
+
+/// In C order, little endian. Throws UserError.
+Array readArray(const std::string &path);
+void writeArray(const std::string &path, const Array &array);
+
+/// Of "<f4": 4.
+unsigned elementBytes(const std::string &type);
+
+} // namespace ptxrun
+
+#endif

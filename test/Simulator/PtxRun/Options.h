@@ -1,0 +1,52 @@
+//===- Options.h - the command line of tpc-ptx-run ------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_OPTIONS_H
+#define TPC_TEST_SIMULATOR_OPTIONS_H
+
+#include "Ptx/Ptx.h"
+
+#include <stdexcept>
+
+namespace ptxrun {
+
+/// What is wrong with the command line, or with a file that it names.
+struct UserError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// One kernel parameter: a buffer, or a number.
+struct Parameter {
+  std::string text; // as it was given
+  bool isBuffer = false;
+  std::string name;
+  std::vector<uint8_t> bytes; // of a number, or what a buffer begins with
+  bool filled = false;        // a buffer that begins with something
+  uint64_t size = 0;          // of a buffer
+  uint64_t alignment = 256;
+  uint64_t offset = 0;   // the parameter points so far into it
+  bool readOnly = false; // for kernels
+  std::string output;    // .npy file to write
+  std::string type;      // of its elements, as the command line spells it
+  std::vector<uint64_t> shape;
+};
+
+struct Options {
+  std::string file, kernel;
+  std::vector<Parameter> parameters;
+  ptx::LaunchConfig config;
+  uint64_t seeds = 1;
+  bool list = false, counters = false, device = false, help = false;
+  double tolerance = 1e-5; // of the largest element, on a device
+};
+
+extern const char *const help;
+
+/// "f32" as NumPy spells it, and the other way round; empty if there is none.
+std::string numpyType(const std::string &type);
+std::string typeOfNumpy(const std::string &numpy);
+
+Options parseOptions(const std::vector<std::string> &arguments);
+
+} // namespace ptxrun
+
+#endif
