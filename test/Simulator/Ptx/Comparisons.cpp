@@ -3,6 +3,7 @@
 #include "Decoder.h"
 #include "Lanes.h"
 
+#include <cmath>
 #include <type_traits>
 
 using namespace ptx;
@@ -303,6 +304,55 @@ void decodeSlct(Decoder &decoder) {
   inst.dst = decoder.destination(0, type);
 }
 
+// ---- testp: what kind of float ----
+
+enum class Kind : uint8_t { Finite, Infinite, Number, NotANumber, Normal, Subnormal };
+
+template <class T> void runTest(Warp &warp, const Inst &inst, Mask mask) {
+  const T *a = warp.data<T>(inst.src[0]);
+  Mask result = 0;
+  forLanes(mask, [&](unsigned lane) {
+    bool is = false;
+    switch (Kind(inst.mode)) {
+    case Kind::Finite:
+      is = std::isfinite(a[lane]);
+      break;
+    case Kind::Infinite:
+      is = std::isinf(a[lane]);
+      break;
+    case Kind::Number:
+      is = !std::isnan(a[lane]);
+      break;
+    case Kind::NotANumber:
+      is = std::isnan(a[lane]);
+      break;
+    case Kind::Normal:
+      is = std::isnormal(a[lane]);
+      break;
+    case Kind::Subnormal:
+      is = std::fpclassify(a[lane]) == FP_SUBNORMAL;
+      break;
+    }
+    result |= Mask(is) << lane;
+  });
+  assign(warp.predicate(inst.dst), result, mask);
+}
+
+void decodeTest(Decoder &decoder) {
+  Inst &inst = decoder.inst;
+  decoder.expectCount(2);
+  int kind =
+      decoder.takeOneOf({"finite", "infinite", "number", "notanumber", "normal", "subnormal"});
+  Type type = decoder.takeType();
+  if (kind < 0 || (type != Type::F32 && type != Type::F64))
+    decoder.fail("no such test");
+  inst.cls = Class::Compare;
+  inst.mode = uint8_t(kind);
+  inst.run = type == Type::F32 ? runTest<float> : runTest<double>;
+  decoder.sources(type, 1, 1);
+  inst.dst = decoder.destination(0, Type::Pred);
+}
+
 } // namespace
 
 void ptx::addComparisons(OpcodeTable &table) {
@@ -310,4 +360,5 @@ void ptx::addComparisons(OpcodeTable &table) {
   table["set"] = decodeSet;
   table["selp"] = decodeSelp;
   table["slct"] = decodeSlct;
+  table["testp"] = decodeTest;
 }

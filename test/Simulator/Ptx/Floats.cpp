@@ -252,6 +252,45 @@ void decodeCopySign(Decoder &decoder) {
   inst.dst = decoder.destination(0, type);
 }
 
+// ---- f32 with factors or one summand of 16 bits, from sm_100 on ----
+
+template <class F> void runMixed(Warp &warp, const Inst &inst, Mask mask) {
+  const uint16_t *a = warp.data<uint16_t>(inst.src[0]), *b = warp.data<uint16_t>(inst.src[1]);
+  const float *c = warp.data<float>(inst.src[2]);
+  eachLane<float>(warp, inst, mask, [&](unsigned lane) {
+    float x = F::widen(a[lane]), result = 0;
+    switch (Directed(inst.mode)) {
+    case Directed::Add:
+      result = x + c[lane];
+      break;
+    case Directed::Sub:
+      result = x - c[lane];
+      break;
+    default:
+      result = std::fma(x, F::widen(b[lane]), c[lane]);
+      break;
+    }
+    return inst.flags & satFlag ? finish<false, true>(result) : finish<false>(result);
+  });
+}
+
+void decodeMixed(Decoder &decoder, std::string_view opcode, Type half) {
+  Inst &inst = decoder.inst;
+  inst.cls = Class::Float;
+  bool three = opcode == "fma";
+  decoder.expectCount(three ? 4 : 3);
+  std::optional<Rounding> rounding = decoder.takeRounding();
+  if ((opcode != "add" && opcode != "sub" && !three) || (half != Type::F16 && half != Type::BF16) ||
+      rounding.value_or(Rounding::Nearest) != Rounding::Nearest)
+    decoder.fail("no such arithmetic of two types");
+  inst.mode = uint8_t(three ? Directed::Fma : opcode == "add" ? Directed::Add : Directed::Sub);
+  inst.flags = decoder.take("sat") ? satFlag : 0;
+  inst.run = half == Type::F16 ? runMixed<F16> : runMixed<BF16>;
+  decoder.sources(half, 1, three ? 2 : 1);
+  inst.src[2] = decoder.source(three ? 3 : 2, Type::F32);
+  inst.dst = decoder.destination(0, Type::F32);
+}
+
 /// Opcodes that have integer and float kinds, and those of floats.
 void decodeArithmetic(Decoder &decoder) {
   std::string_view opcode = decoder.statement.opcode;
@@ -268,6 +307,9 @@ void decodeArithmetic(Decoder &decoder) {
     return decodeHalf(decoder, opcode, type);
   if (type != Type::F32 && type != Type::F64)
     decoder.fail("no arithmetic on this type");
+  if (type == Type::F32)
+    if (std::optional<Type> half = decoder.takeTypeIf())
+      return decodeMixed(decoder, opcode, *half);
   if (opcode == "min" || opcode == "max")
     return decodeExtreme(decoder, opcode == "max", type);
   if (opcode == "neg" || opcode == "abs")

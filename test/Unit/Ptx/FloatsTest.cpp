@@ -155,6 +155,23 @@ TEST(Floats, Halves) {
   check("neg.bf16x2", "rr", {{0xbf803f80, 0x3f80bf80}});
 }
 
+// From sm_100 on.
+TEST(Floats, OfTwoTypes) {
+  check("add.rn.f32.f16", "rhr", {{f(3), 0x3c00, f(2)}, {nan32, 0x7e00, f(1)}});
+  check("sub.rn.f32.bf16", "rhr", {{f(-1), 0x3f80, f(2)}});
+  check("fma.rn.f32.bf16", "rhhr", {{f(10), 0x4000, 0x4040, f(4)}});
+  check("fma.rn.sat.f32.f16", "rhhr", {{f(1), 0x4000, 0x4200, f(4)}});
+}
+
+TEST(Floats, Kinds) {
+  check("testp.finite.f32", "pr", {{1, f(1)}, {0, inf}, {0, quiet}});
+  check("testp.infinite.f32", "pr", {{0, f(1)}, {1, minusInf}, {0, quiet}});
+  check("testp.number.f32", "pr", {{1, inf}, {0, quiet}});
+  check("testp.notanumber.f64", "pd", {{0, d(1)}, {1, d(NAN)}});
+  check("testp.normal.f32", "pr", {{1, f(1)}, {0, tiny}, {0, 0}});
+  check("testp.subnormal.f32", "pr", {{0, f(1)}, {1, tiny}, {0, 0}});
+}
+
 // An operand in double, and by how much a result may be off: of the result, or absolutely.
 static void near(const std::string &opcode, double (*exact)(double), double relative,
                  double absolute, double from, double to) {
