@@ -279,7 +279,7 @@ def norm(x, scale, bias, epsilon, center):
 
 
 def attention(a, operands, symbols):
-    q, k, v, key_mask, mask, bias = (
+    q, k, v, key_mask, mask, bias, slopes = (
         operands[sum(a["operandSegmentSizes"][:i])] if n else None
         for i, n in enumerate(a["operandSegmentSizes"]))
     group = q.shape[2] // k.shape[2]
@@ -290,9 +290,14 @@ def attention(a, operands, symbols):
     if bias is not None:
         scores = scores + bias
     visible = np.ones(scores.shape, bool)
+    i, j = np.ogrid[:scores.shape[2], :scores.shape[3]]
+    position = i + evaluate(a["causal_offset"], symbols)
+    if slopes is not None:
+        scores = scores + slopes[:, None, None] * (j - position)
     if a.get("causal"):
-        i, j = np.ogrid[:scores.shape[2], :scores.shape[3]]
-        visible &= j <= i + evaluate(a["causal_offset"], symbols)
+        visible &= j <= position
+    if a.get("window") is not None:
+        visible &= j > position - evaluate(a["window"], symbols)
     if key_mask is not None:
         visible &= key_mask[:, None, None, :]
     if mask is not None:
