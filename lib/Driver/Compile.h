@@ -40,7 +40,7 @@ struct CompileOptions {
   std::string reference = {};   // a model to be proved against; empty: what is read, if it is one
   std::string annotations = {}; // a file of annotations; empty: none
   std::string deviceConfiguration = {}; // of the file; empty: the one that fits, if any
-  std::string target = {};        // that kernels are built for; empty: the program's, or the default
+  std::string target = {}; // that kernels are built for; empty: the program's, or the default
   std::string architectures = {}; // of the target; empty: its own choice
   /// Sees the imported program with its annotations, before anything is recognized.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};

@@ -8,6 +8,7 @@
 #include "PrintProgram.h"
 #include "Progress.h"
 #include "ReadProgram.h"
+#include "TargetFlags.h"
 #include "TpccOptions.h"
 
 #include "CountCalls.h"
@@ -54,8 +55,6 @@ private:
   /// Once the model is known: are all its sizes bound that --report needs, and would an output
   /// overwrite one of its files?
   Error checkModel(mlir::ModuleOp module);
-  /// Can the target do what is asked for?
-  Error checkTarget(const mlir::tpc::TargetTraits &target);
   Error checkLevel(Emit first);
   mlir::LogicalResult writeReport(Compilation &compilation);
   /// Where the target has kernels of its own, and they are asked for.
@@ -123,17 +122,8 @@ Error Session::check() {
     return makeError("--shape: " + error);
   shape = *binding;
 
-  if (!options.target.empty()) {
-    const mlir::tpc::TargetTraits *target = mlir::tpc::TargetTraits::lookup(options.target);
-    if (!target)
-      return makeError(
-          "--target: there is no target '" + options.target + "'; there are " +
-          llvm::join(llvm::map_range(mlir::tpc::TargetTraits::getAll(),
-                                     [](const mlir::tpc::TargetTraits *t) { return t->name; }),
-                     ", "));
-    if (Error problem = checkTarget(*target))
-      return problem;
-  }
+  if (Error problem = checkTarget(options))
+    return problem;
 
   bool reportOnly = (!options.report.empty() || !options.certificate.empty() || options.explain) &&
                     options.output.empty() && !options.emitGiven;
@@ -242,29 +232,8 @@ Error Session::checkLevel(Emit first) {
   return Error::success();
 }
 
-Error Session::checkTarget(const mlir::tpc::TargetTraits &target) {
-  llvm::StringRef name = target.name;
-  if (options.kernelText && options.kernelTextName != target.kernelText)
-    for (const mlir::tpc::TargetTraits *other : mlir::tpc::TargetTraits::getAll())
-      if (other->kernelText == options.kernelTextName)
-        return makeError("--emit=" + options.kernelTextName + " needs --target=" + other->name +
-                         "; kernels for " + name + " are part of --emit=llvm");
-  if (!options.architectures.empty()) {
-    if (!target.checkArchitectures)
-      return makeError("--gpu-arch needs a target with GPUs, such as --target=cuda; for " + name +
-                       " it is --march");
-    if (Error problem = target.checkArchitectures(options.architectures))
-      return makeError("--gpu-arch: " + llvm::toString(std::move(problem)));
-  }
-  if (!target.hasRuntime && options.emit > Emit::Buffers && !options.output.empty())
-    return makeError("--target=" + name + ": there are no executables for it yet; --emit=" +
-                     target.kernelText + " writes its kernels, --emit=kernels and --emit=buffers " +
-                     "the program, and --report what each kernel needs");
-  return Error::success();
-}
-
 Error Session::checkModel(mlir::ModuleOp module) {
-  if (Error problem = checkTarget(mlir::tpc::TargetTraits::get(module)))
+  if (Error problem = checkTarget(options, mlir::tpc::TargetTraits::get(module)))
     return problem;
   for (const std::string &path : {options.output, options.report, options.certificate})
     if (!path.empty())

@@ -108,7 +108,8 @@ static bool parseEmit(llvm::StringRef name, TpccOptions &options) {
   });
   llvm::WithColor::error(llvm::errs(), "tpcc")
       << "--emit: there is no level '" << printable(name) << "'; did you mean '" << *near
-      << "'? Expected one of " << llvm::join(names, ", ") << ", " << llvm::join(others, ", ") << "\n";
+      << "'? Expected one of " << llvm::join(names, ", ") << ", " << llvm::join(others, ", ")
+      << "\n";
   return false;
 }
 
@@ -151,8 +152,9 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::value_desc("name"), cl::location(target), cl::cat(files));
   cl::opt<std::string, true> architecturesOption(
       "gpu-arch",
-      cl::desc("With --target=cuda: architectures of GPUs (default: sm_80,sm_90,sm_100); PTX is for "
-               "the lowest, machine code for each where there is a ptxas"),
+      cl::desc(
+          "With --target=cuda: architectures of GPUs (default: sm_80,sm_90,sm_100); PTX is for "
+          "the lowest, machine code for each where there is a ptxas"),
       cl::value_desc("sm_N,…"), cl::location(architectures), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),
@@ -243,9 +245,9 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
-           &outputOption, &targetOption, &architecturesOption, &nameOption, &marchOption, &weightsOption, &shardOption, &linksOption,
-           &annotationsOption, &configurationOption, &referenceOption, &certificateOption,
-           &reportOption, &shapeOption})
+           &outputOption, &targetOption, &architecturesOption, &nameOption, &marchOption,
+           &weightsOption, &shardOption, &linksOption, &annotationsOption, &configurationOption,
+           &referenceOption, &certificateOption, &reportOption, &shapeOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   if (ok && optLevel > 3) {

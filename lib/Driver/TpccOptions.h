@@ -15,8 +15,8 @@ struct TpccOptions {
   std::string output; // empty: none given; "-": standard output
   Emit emit = Emit::Exe;
   bool emitGiven = false;
-  bool onnx = false; // write the model itself, with its shardings; `emit` is Staged
-  bool kernelText = false; // write kernels as the target's text; `emit` is Buffers
+  bool onnx = false;          // write the model itself, with its shardings; `emit` is Staged
+  bool kernelText = false;    // write kernels as the target's text; `emit` is Buffers
   std::string kernelTextName; // "ptx"
   std::string target, architectures;
   std::string name;

@@ -21,8 +21,8 @@ SmallVector<Value> KernelLowering::loop(Value lb, Value ub, ValueRange init, Loo
   if (unroll)
     unrolling = LLVM::LoopUnrollAttr::get(context, {}, {}, {}, b.getBoolAttr(true), {}, {}, {});
   again.setLoopAnnotationAttr(LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unrolling, {}, {},
-                                                            {}, {}, {}, {}, b.getBoolAttr(true),
-                                                            {}, {}, {}, {own}));
+                                                            {}, {}, {}, {}, b.getBoolAttr(true), {},
+                                                            {}, {}, {own}));
   return results;
 }
 

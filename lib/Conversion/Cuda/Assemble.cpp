@@ -106,7 +106,8 @@ static std::string readText(StringRef path) {
   return buffer ? (*buffer)->getBuffer().str() : "";
 }
 
-static Run runAssembler(Files &files, StringRef assembler, const Code &code, unsigned architecture) {
+static Run runAssembler(Files &files, StringRef assembler, const Code &code,
+                        unsigned architecture) {
   Run run;
   run.cubin.architecture = architecture;
   std::string name = "sm_" + std::to_string(architecture);
@@ -115,8 +116,7 @@ static Run runAssembler(Files &files, StringRef assembler, const Code &code, uns
   StringRef args[] = {assembler, "-v", arch, "-o", output, in};
   std::optional<StringRef> redirects[] = {StringRef(), StringRef(log), StringRef(log)};
   std::string error;
-  unsigned seconds =
-      std::max<unsigned>(kLeastSeconds, kSecondsPerKernel * code.launches.size());
+  unsigned seconds = std::max<unsigned>(kLeastSeconds, kSecondsPerKernel * code.launches.size());
   int status = llvm::sys::ExecuteAndWait(assembler, args, std::nullopt, redirects, seconds,
                                          /*MemoryLimit=*/0, &error);
   std::string text = readText(log);
@@ -159,7 +159,8 @@ llvm::Error cuda::assemble(Code &code, const Architectures &architectures, Strin
     os.close();
     if (error || os.has_error()) {
       os.clear_error();
-      return makeError("PTX for ptxas cannot be written: " + (error ? error : os.error()).message());
+      return makeError("PTX for ptxas cannot be written: " +
+                       (error ? error : os.error()).message());
     }
   }
   std::vector<Run> runs(architectures.size());
@@ -173,8 +174,9 @@ llvm::Error cuda::assemble(Code &code, const Architectures &architectures, Strin
   }
   for (Run &run : runs) {
     if (run.failed)
-      return makeError("this is a mistake of tpcc's: ptxas does not take its PTX, which is kept in '" +
-                       keep(code.ptx) + "'\n" + run.message);
+      return makeError(
+          "this is a mistake of tpcc's: ptxas does not take its PTX, which is kept in '" +
+          keep(code.ptx) + "'\n" + run.message);
     code.cubins.push_back(std::move(run.cubin));
   }
   return llvm::Error::success();

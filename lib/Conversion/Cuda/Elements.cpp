@@ -36,7 +36,8 @@ static SmallVector<std::pair<Value, ValueRange>> getStreams(Block &body, Value l
 }
 
 /// As many lanes as the narrowest of the elements fill 16 bytes, and as divide what is known of
-/// sizes: rows of 34 elements are aligned in pairs. Whether the rest is aligned is asked at run time.
+/// sizes: rows of 34 elements are aligned in pairs. Whether the rest is aligned is asked at run
+/// time.
 KernelLowering::Lanes KernelLowering::findLanes(Block &body, Value last, Value size) {
   Lanes lanes;
   auto streams = getStreams(body, last);
@@ -163,8 +164,9 @@ void KernelLowering::lowerLanes(Block &block, Value last, Value begin, Value siz
   for (unsigned lane = 0; lane < lanes; ++lane) {
     Value value = begin;
     if (lane)
-      value = LLVM::AddOp::create(b, loc, begin, number(lane),
-                                  LLVM::IntegerOverflowFlags::nsw | LLVM::IntegerOverflowFlags::nuw);
+      value =
+          LLVM::AddOp::create(b, loc, begin, number(lane),
+                              LLVM::IntegerOverflowFlags::nsw | LLVM::IntegerOverflowFlags::nuw);
     values.push_back(value);
   }
   laneValues[last] = values;
@@ -263,8 +265,8 @@ void KernelLowering::storeWide(memref::StoreOp op) {
     auto vector = VectorType::get(piece, type);
     Value all = LLVM::UndefOp::create(b, loc, vector);
     for (unsigned lane = 0; lane < piece; ++lane)
-      all = LLVM::InsertElementOp::create(b, loc, all, toMemory(getLane(op.getValue(), begin + lane)),
-                                          number(lane));
+      all = LLVM::InsertElementOp::create(
+          b, loc, all, toMemory(getLane(op.getValue(), begin + lane)), number(lane));
     LLVM::StoreOp::create(b, loc, all, to, /*alignment=*/piece * getBytes(type));
   }
 }

@@ -40,9 +40,9 @@ struct Architecture {
 };
 } // namespace
 
-static constexpr Architecture known[] = {{80, 70},  {86, 71},  {87, 74},  {88, 90},  {89, 78},
-                                         {90, 78},  {100, 86}, {103, 88}, {110, 90}, {120, 87},
-                                         {121, 88}};
+static constexpr Architecture known[] = {{80, 70},  {86, 71},  {87, 74},  {88, 90},
+                                         {89, 78},  {90, 78},  {100, 86}, {103, 88},
+                                         {110, 90}, {120, 87}, {121, 88}};
 
 llvm::Expected<Architectures> cuda::parseArchitectures(StringRef text) {
   std::string names;
@@ -72,7 +72,8 @@ llvm::Expected<Architectures> cuda::parseArchitectures(StringRef text) {
   return found;
 }
 
-static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> getMachine(unsigned lowest, unsigned optLevel) {
+static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> getMachine(unsigned lowest,
+                                                                       unsigned optLevel) {
   static bool initialized = [] {
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
@@ -120,9 +121,9 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigne
   const llvm::OptimizationLevel levels[] = {
       llvm::OptimizationLevel::O0, llvm::OptimizationLevel::O1, llvm::OptimizationLevel::O2,
       llvm::OptimizationLevel::O3};
-  llvm::ModulePassManager passes =
-      optLevel ? builder.buildPerModuleDefaultPipeline(levels[optLevel])
-               : builder.buildO0DefaultPipeline(levels[0]);
+  llvm::ModulePassManager passes = optLevel
+                                       ? builder.buildPerModuleDefaultPipeline(levels[optLevel])
+                                       : builder.buildO0DefaultPipeline(levels[0]);
   passes.run(module, modules);
 }
 
@@ -160,11 +161,15 @@ llvm::Expected<Code> cuda::emitPtx(ModuleOp program, const Architectures &archit
   if (failed(lowerScalars(kernels)))
     return makeError("kernels could not be lowered to LLVM");
 
+  // Before the translation, which asks for alignments.
+  llvm::DataLayout layout = (*machine)->createDataLayout();
+  kernels->setAttr(LLVM::LLVMDialect::getDataLayoutAttrName(),
+                   StringAttr::get(program.getContext(), layout.getStringRepresentation()));
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(kernels, context, "kernels");
   if (!module)
     return makeError("kernels could not be translated to LLVM IR");
-  module->setDataLayout((*machine)->createDataLayout());
+  module->setDataLayout(layout);
   module->setTargetTriple((*machine)->getTargetTriple());
   optimize(*module, **machine, optLevel);
   llvm::SmallVector<char> text;

@@ -43,12 +43,8 @@ struct Scalars {
   }
   Value both(Value x, Value y) { return arith::AndIOp::create(b, loc, x, y); }
   Value either(Value x, Value y) { return arith::OrIOp::create(b, loc, x, y); }
-  Value invert(Value x) {
-    return arith::XOrIOp::create(b, loc, x, integer(b.getI1Type(), 1));
-  }
-  Value up(Value x, int64_t n) {
-    return arith::ShLIOp::create(b, loc, x, integer(x.getType(), n));
-  }
+  Value invert(Value x) { return arith::XOrIOp::create(b, loc, x, integer(b.getI1Type(), 1)); }
+  Value up(Value x, int64_t n) { return arith::ShLIOp::create(b, loc, x, integer(x.getType(), n)); }
   Value down(Value x, int64_t n) {
     return arith::ShRUIOp::create(b, loc, x, integer(x.getType(), n));
   }
@@ -73,12 +69,14 @@ struct Scalars {
 static constexpr uint32_t digits[] = {0,          0xA2F9836E, 0x4E441529, 0xFC2757D1,
                                       0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB};
 
-// |x| = m 2^s with an integer m of 24 bits. Of t = |x| 2/pi, multiples of 4 are whole turns: digits of
-// 2/pi whose products with m 2^s are multiples of 4 are left out. From the first other one on, 96
-// digits W are enough: no f32 is nearer to a multiple of pi/2 than 2^-33 or so, and what is left out
-// is below 2^-70. So t mod 4 is m W mod 2^96, of which the two highest bits are before the point.
+// |x| = m 2^s with an integer m of 24 bits. Of t = |x| 2/pi, multiples of 4 are whole turns: digits
+// of 2/pi whose products with m 2^s are multiples of 4 are left out. From the first other one on,
+// 96 digits W are enough: no f32 is nearer to a multiple of pi/2 than 2^-33 or so, and what is left
+// out is below 2^-70. So t mod 4 is m W mod 2^96, of which the two highest bits are before the
+// point.
 //
-// sin(|x|) is sin(r), cos(r), -sin(r), -cos(r) for n = 0, 1, 2, 3 mod 4, where t = n + r 2/pi, |r| <= pi/4.
+// sin(|x|) is sin(r), cos(r), -sin(r), -cos(r) for n = 0, 1, 2, 3 mod 4, where t = n + r 2/pi, |r|
+// <= pi/4.
 static Value expandSinCos(Scalars s, Value x, bool isCos) {
   Value bits = s.bits(s.i32, x), magnitude = s.both(bits, s.word(0x7FFFFFFF));
   Value exponent = s.down(magnitude, 23);
@@ -116,8 +114,8 @@ static Value expandSinCos(Scalars s, Value x, bool isCos) {
   Value square = s.mul(r, r);
   Value sine = s.polynomial(square, {-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1});
   sine = s.fma(s.mul(sine, square), r, r);
-  Value cosine = s.polynomial(square, {2.443315711809948e-5, -1.388731625493765e-3,
-                                       4.166664568298827e-2, -0.5, 1.0});
+  Value cosine = s.polynomial(
+      square, {2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2, -0.5, 1.0});
   auto isSet = [&](Value x, uint32_t bit) {
     return s.compare(arith::CmpIPredicate::ne, s.both(x, s.word(bit)), s.word(0));
   };
@@ -152,10 +150,10 @@ static Value expandPow(Scalars s, Value x, Value y) {
   Value m = s.bits(s.f64, arith::SubIOp::create(s.b, s.loc, bits, s.up(e, 52)));
   Value q = arith::DivFOp::create(s.b, s.loc, s.sub(m, d(1)), s.add(m, d(1)));
   // log2(m) = 2 / ln 2 atanh(q)
-  Value series = s.polynomial(s.mul(q, q), {1. / 17, 1. / 15, 1. / 13, 1. / 11, 1. / 9, 1. / 7,
-                                            1. / 5, 1. / 3, 1.});
-  Value log = s.fma(s.mul(q, d(2.8853900817779268)), series,
-                    arith::SIToFPOp::create(s.b, s.loc, s.f64, e));
+  Value series = s.polynomial(
+      s.mul(q, q), {1. / 17, 1. / 15, 1. / 13, 1. / 11, 1. / 9, 1. / 7, 1. / 5, 1. / 3, 1.});
+  Value log =
+      s.fma(s.mul(q, d(2.8853900817779268)), series, arith::SIToFPOp::create(s.b, s.loc, s.f64, e));
   log = s.select(s.compare(P::OLT, wideSize, d(inf)), log, s.add(wideSize, wideSize));
   log = s.select(s.compare(P::OEQ, wideSize, d(0)), d(-inf), log);
 
@@ -167,11 +165,9 @@ static Value expandPow(Scalars s, Value x, Value y) {
   Value rest = s.mul(s.sub(near, n), d(0.69314718055994531));
   Value power = s.polynomial(rest, {1. / 362880, 1. / 40320, 1. / 5040, 1. / 720, 1. / 120, 1. / 24,
                                     1. / 6, 1. / 2, 1., 1.});
-  Value scale = s.up(s.plus(arith::FPToSIOp::create(s.b, s.loc, s.i64, n),
-                            s.integer(s.i64, 1023)),
-                     52);
-  Value result =
-      arith::TruncFOp::create(s.b, s.loc, s.f32, s.mul(power, s.bits(s.f64, scale)));
+  Value scale =
+      s.up(s.plus(arith::FPToSIOp::create(s.b, s.loc, s.i64, n), s.integer(s.i64, 1023)), 52);
+  Value result = arith::TruncFOp::create(s.b, s.loc, s.f32, s.mul(power, s.bits(s.f64, scale)));
   result = s.select(isNumber, result, arith::TruncFOp::create(s.b, s.loc, s.f32, t));
 
   auto isInteger = [&](Value v) {
@@ -180,8 +176,8 @@ static Value expandPow(Scalars s, Value x, Value y) {
   Value whole = isInteger(y), odd = s.both(whole, s.invert(isInteger(s.mul(y, f(0.5)))));
   Value negative = s.compare(arith::CmpIPredicate::slt, s.bits(s.i32, x), s.word(0));
   result = s.select(s.both(negative, odd), arith::NegFOp::create(s.b, s.loc, result), result);
-  Value root = s.both(s.both(s.compare(P::OLT, x, f(0)), s.compare(P::OLT, size, f(inf))),
-                      s.invert(whole));
+  Value root =
+      s.both(s.both(s.compare(P::OLT, x, f(0)), s.compare(P::OLT, size, f(inf))), s.invert(whole));
   result = s.select(root, f(std::numeric_limits<double>::quiet_NaN()), result);
   // Also of NaN: 1^y and x^0 are 1; so are powers of -1 whose exponent is infinite.
   Value one = s.either(s.compare(P::OEQ, x, f(1)), s.compare(P::OEQ, y, f(0)));
@@ -221,7 +217,8 @@ struct ExpandMath : mlir::tpc::impl::ExpandMathBase<ExpandMath> {
                      [&](Scalars s) { return expandSinCos(s, op.getOperand(), /*isCos=*/true); });
     });
     patterns.add(+[](math::PowFOp op, PatternRewriter &rewriter) {
-      return replace(op, rewriter, [&](Scalars s) { return expandPow(s, op.getLhs(), op.getRhs()); });
+      return replace(op, rewriter,
+                     [&](Scalars s) { return expandPow(s, op.getLhs(), op.getRhs()); });
     });
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();

@@ -103,8 +103,8 @@ Value KernelLowering::shuffle(Value value, int32_t distance) {
   if (type.isF32() || type.isInteger(32))
     return one(value);
   Type integer = b.getIntegerType(bits), i32 = b.getI32Type();
-  Value x = isa<FloatType>(type) ? LLVM::BitcastOp::create(b, loc, integer, value).getResult()
-                                 : value;
+  Value x =
+      isa<FloatType>(type) ? LLVM::BitcastOp::create(b, loc, integer, value).getResult() : value;
   if (bits < 32) {
     x = LLVM::TruncOp::create(b, loc, integer, one(LLVM::ZExtOp::create(b, loc, i32, x)));
   } else {
@@ -122,16 +122,15 @@ Value KernelLowering::shuffle(Value value, int32_t distance) {
 Value KernelLowering::exchange(kernel::FoldOp op, Value partial) {
   Type type = op.getType(), memory = getMemoryType(type);
   constexpr unsigned warps = kThreads / kWarp;
-  std::string name =
-      (source.getName() + "_shared" + Twine(launch.sharedBytes)).str();
+  std::string name = (source.getName() + "_shared" + Twine(launch.sharedBytes)).str();
   launch.sharedBytes += warps * (memory.getIntOrFloatBitWidth() / 8);
   OpBuilder outside(target);
   auto array = LLVM::LLVMArrayType::get(memory, warps);
   auto space = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
   LLVM::GlobalOp::create(outside, loc, array, /*isConstant=*/false, LLVM::Linkage::Internal, name,
                          Attribute(), /*alignment=*/0, space);
-  Value shared = LLVM::AddressOfOp::create(
-      b, loc, LLVM::LLVMPointerType::get(b.getContext(), space), name);
+  Value shared =
+      LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space), name);
   auto place = [&](Value i) { return address(shared, type, i); };
   Value mask = number(kWarp - 1);
   Value isFirst = isEqual(LLVM::AndOp::create(b, loc, thread, mask), number(0));

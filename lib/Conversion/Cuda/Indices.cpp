@@ -2,7 +2,8 @@
 //
 // Each index into a dimension, and each size of a loop, is less than 2^31 (Launch::extents: who
 // launches checks it). What is computed of them may be more: an id as it was given, a place in a
-// tensor that is seen in another shape. Ranges say which: upstream's interface infers them op by op.
+// tensor that is seen in another shape. Ranges say which: upstream's interface infers them op by
+// op.
 //
 //===----------------------------------------------------------------------===//
 
@@ -199,10 +200,10 @@ void KernelLowering::lowerScalar(Operation *op) {
   SmallVector<OpFoldResult> folded;
   if (succeeded(copy->fold(folded)) && folded.size() == 1) {
     if (auto attr = dyn_cast<Attribute>(folded[0]))
-      value = isa<IntegerAttr>(attr) ? LLVM::ConstantOp::create(b, loc, value.getType(),
-                                                                cast<TypedAttr>(attr))
-                                           .getResult()
-                                     : value;
+      value =
+          isa<IntegerAttr>(attr)
+              ? LLVM::ConstantOp::create(b, loc, value.getType(), cast<TypedAttr>(attr)).getResult()
+              : value;
     else
       value = cast<Value>(folded[0]);
     if (value != copy->getResult(0))

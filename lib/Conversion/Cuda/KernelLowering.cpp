@@ -66,7 +66,8 @@ void KernelLowering::findGroup() {
     launch.shape = !known              ? Shape::RowByLength
                    : *known > kLongRow ? Shape::BlockPerRow
                                        : Shape::WarpPerRow;
-    constexpr int32_t warpBits = llvm::ConstantLog2<kWarp>(), blockBits = llvm::ConstantLog2<kThreads>();
+    constexpr int32_t warpBits = llvm::ConstantLog2<kWarp>(),
+                      blockBits = llvm::ConstantLog2<kThreads>();
     if (known) {
       groupBits = number(*known > kLongRow ? blockBits : warpBits);
     } else {
@@ -79,8 +80,8 @@ void KernelLowering::findGroup() {
     rows.walk([&](kernel::ElementsOp op) {
       if (!op.getIndices().empty()) {
         OpBuilder::InsertionGuard guard(b);
-        Lanes own = findLanes(op.getBody().front(), op.getIndices().back(),
-                              extent(op.getExprs().back()));
+        Lanes own =
+            findLanes(op.getBody().front(), op.getIndices().back(), extent(op.getExprs().back()));
         lanes = std::max(lanes, own.width);
       }
     });
@@ -93,8 +94,8 @@ void KernelLowering::findGroup() {
       partsOfRow = number(std::max<int64_t>(llvm::divideCeil(*count, kChunksPerPart << bits), 1));
     } else {
       // 32 - the zeros before chunks - 1, which has 32 of them where there is one chunk.
-      Value before = LLVM::SubOp::create(
-          b, loc, LLVM::SMaxOp::create(b, loc, chunks, number(1)), number(1));
+      Value before =
+          LLVM::SubOp::create(b, loc, LLVM::SMaxOp::create(b, loc, chunks, number(1)), number(1));
       Value zeros = LLVM::CountLeadingZerosOp::create(b, loc, b.getI32Type(), before,
                                                       /*is_zero_poison=*/false);
       Value bits = LLVM::SubOp::create(b, loc, number(32), zeros);
@@ -163,8 +164,8 @@ void KernelLowering::lowerRows(kernel::RowsOp rows) {
       body();
     else
       branch(less(row, count), {}, body, nullptr);
-    // The next row's fold writes where the last one of this row was read; between two folds of a row
-    // there is a barrier.
+    // The next row's fold writes where the last one of this row was read; between two folds of a
+    // row there is a barrier.
     if (foldsOfRow == 1)
       ifBlock([&] { NVVM::BarrierOp::create(b, loc); });
     return SmallVector<Value>();
@@ -211,13 +212,30 @@ Launch KernelLowering::lower() {
   launch.name = source.getName();
   for (const SymExpr &expr : source.getExtents())
     launch.extents.push_back(expr);
-  auto pointer = LLVM::LLVMPointerType::get(
-      context, static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
+  auto pointer =
+      LLVM::LLVMPointerType::get(context, static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
   SmallVector<Type> types(2 + source.getBody().getNumArguments(), pointer);
   auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types);
   target = LLVM::LLVMFuncOp::create(b, loc, source.getName(), type);
   target->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
-  target->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), b.getDenseI32ArrayAttr({int32_t(kThreads)}));
+  target->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                  b.getDenseI32ArrayAttr({int32_t(kThreads)}));
+  // What no kernel writes is read past the caches that must see writes. Of results this cannot be
+  // said: behind a barrier, other threads have written to them.
+  auto say = [&](unsigned argument, unsigned bytes, bool isRead) {
+    target.setArgAttr(argument, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(bytes));
+    if (!isRead)
+      return;
+    target.setArgAttr(argument, LLVM::LLVMDialect::getReadonlyAttrName(), b.getUnitAttr());
+    target.setArgAttr(argument, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
+  };
+  say(0, sizeof(int64_t), true);
+  say(1, alignof(tpc_status), false);
+  for (BlockArgument memory : source.getBody().getArguments()) {
+    Type element = cast<MemRefType>(memory.getType()).getElementType();
+    say(2 + memory.getArgNumber(), getMemoryType(element).getIntOrFloatBitWidth() / 8,
+        isOperand(memory));
+  }
   Block *entry = target.addEntryBlock(b);
   Block *body = b.createBlock(&target.getBody());
   b.setInsertionPointToStart(entry);

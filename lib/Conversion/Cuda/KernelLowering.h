@@ -18,8 +18,8 @@
 // long rows are cut into parts. Otherwise it is a warp or a block. Which thread combines which
 // terms in which order depends on sizes only: neither on the grid nor on where memory is.
 //
-// Indices are 32 bits where what is known of them says that they fit (Indices.cpp); where an element
-// lies is 64 bits.
+// Indices are 32 bits where what is known of them says that they fit (Indices.cpp); where an
+// element lies is 64 bits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -76,7 +76,8 @@ private:
   void lowerElements(kernel::ElementsOp op) override;
   void runElements(kernel::ElementsOp op, ArrayRef<Value> sizes, unsigned width);
   /// The ops of a block for this many values of its last index, beginning with `begin`.
-  void lowerLanes(Block &block, Value last, Value begin, Value size, unsigned width, bool wideAccess);
+  void lowerLanes(Block &block, Value last, Value begin, Value size, unsigned width,
+                  bool wideAccess);
   void lowerLanes(Block &block);
   bool dependsOnLane(Operation *op) const;
   void loadWide(memref::LoadOp op);

@@ -29,8 +29,7 @@ FailureOr<std::vector<cuda::Launch>> cuda::lowerKernels(ModuleOp program) {
     kernel.erase();
   }
   if (ModuleOp module = kernel::getKernels(program); module && !nodes.empty())
-    module->setAttr(kernel::kNodesAttr,
-                    ArrayAttr::get(program.getContext(), nodes.getArrayRef()));
+    module->setAttr(kernel::kNodesAttr, ArrayAttr::get(program.getContext(), nodes.getArrayRef()));
   return launches;
 }
 

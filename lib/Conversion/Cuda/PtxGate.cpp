@@ -1,7 +1,7 @@
 //===- PtxGate.cpp - Which float arithmetic PTX may have --------------------===//
 //
-// `add.f32` leaves the rounding to ptxas, which makes `fma` of it and a product before it. `add.rn.f32`
-// does not. And `.approx` is as right as the hardware's tables are.
+// `add.f32` leaves the rounding to ptxas, which makes `fma` of it and a product before it.
+// `add.rn.f32` does not. And `.approx` is as right as the hardware's tables are.
 //
 //===----------------------------------------------------------------------===//
 
@@ -48,23 +48,29 @@ static std::string refuse(StringRef opcode) {
   return "is no float instruction that kernels use";
 }
 
+/// The instruction of a statement: behind braces, labels and predicates.
+static StringRef getOpcode(StringRef statement) {
+  for (;;) {
+    statement = statement.ltrim(" \t\r{}");
+    StringRef word =
+        statement.take_until([](char c) { return isspace(static_cast<unsigned char>(c)); });
+    if (!word.starts_with("@") && !word.ends_with(":"))
+      return word.starts_with(".") ? StringRef() : word;
+    statement = statement.drop_front(word.size());
+  }
+}
+
 llvm::Error cuda::checkRounding(StringRef ptx) {
-  unsigned number = 0;
-  while (!ptx.empty()) {
+  for (unsigned number = 1; !ptx.empty(); ++number) {
     StringRef line;
     std::tie(line, ptx) = ptx.split('\n');
-    ++number;
-    line = line.split("//").first.trim();
-    if (line.consume_front("@")) // a predicate
-      line = line.drop_until([](char c) { return isspace(static_cast<unsigned char>(c)); }).trim();
-    if (line.empty() || line.front() == '.' || line.front() == '{' || line.front() == '}')
-      continue;
-    StringRef opcode = line.take_until(
-        [](char c) { return isspace(static_cast<unsigned char>(c)) || c == ';' || c == ':'; });
-    if (std::string why = refuse(opcode); !why.empty())
-      return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                     "line " + llvm::Twine(number) + " of the PTX: '" + line +
-                                         "' " + why);
+    SmallVector<StringRef> statements;
+    line.split("//").first.split(statements, ';');
+    for (StringRef statement : statements)
+      if (std::string why = refuse(getOpcode(statement)); !why.empty())
+        return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                       "line " + llvm::Twine(number) + " of the PTX: '" +
+                                           statement.trim() + "' " + why);
   }
   return llvm::Error::success();
 }

@@ -18,9 +18,9 @@ static llvm::Error checkArchitectures(StringRef names) {
 }
 
 static llvm::Expected<KernelCode> emitKernels(ModuleOp program, const KernelCodeOptions &options) {
-  auto architectures = cuda::parseArchitectures(
-      options.architectures.empty() ? StringRef(cuda::kDefaultArchitectures)
-                                    : StringRef(options.architectures));
+  auto architectures = cuda::parseArchitectures(options.architectures.empty()
+                                                    ? StringRef(cuda::kDefaultArchitectures)
+                                                    : StringRef(options.architectures));
   if (!architectures)
     return architectures.takeError();
   options.onStep("generating code for GPUs");

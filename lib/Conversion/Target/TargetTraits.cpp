@@ -63,7 +63,7 @@ LogicalResult TargetTraits::verify(Operation *program) {
     return success();
   return program->emitError() << "'" << kTargetAttr << "' is \"" << name.getValue()
                               << "\", and there is no such target; there are "
-                              << llvm::join(llvm::map_range(getAll(),
-                                                            [](auto *t) { return t->name; }),
-                                            ", ");
+                              << llvm::join(
+                                     llvm::map_range(getAll(), [](auto *t) { return t->name; }),
+                                     ", ");
 }

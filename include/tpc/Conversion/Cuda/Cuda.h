@@ -1,7 +1,8 @@
 //===- Cuda.h - Kernels of a program as PTX and machine code ----*- C++ -*-===//
 //
-//   auto code = cuda::emitPtx(module, {80, 90}, 3);                  // a program at the level of kernels
-//   cuda::assemble(*code, {80, 90}, cuda::findAssembler());          // a cubin for each architecture
+//   auto code = cuda::emitPtx(module, {80, 90}, 3);                  // a program at the level of
+//   kernels cuda::assemble(*code, {80, 90}, cuda::findAssembler());          // a cubin for each
+//   architecture
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,8 +1,8 @@
 //===- KernelEmitter.h - Kernel IR as LLVM, as far as devices agree -*- C++ -*-===//
 //
-// A tpc_kernel.func becomes a function of the LLVM dialect: its sizes are computed from `env` at the
-// function's beginning, its memory is pointers, its branches and loops are blocks; scalar ops of
-// `arith` and `math` stay. Who does which rows and elements, and how a fold is shared, is the
+// A tpc_kernel.func becomes a function of the LLVM dialect: its sizes are computed from `env` at
+// the function's beginning, its memory is pointers, its branches and loops are blocks; scalar ops
+// of `arith` and `math` stay. Who does which rows and elements, and how a fold is shared, is the
 // device's affair: Conversion/Cpu and Conversion/Cuda derive from this.
 //
 //===----------------------------------------------------------------------===//

@@ -1,0 +1,44 @@
+//===- TargetFlags.cpp - What is asked of a target -------------------------===//
+
+#include "TargetFlags.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace tpc;
+using llvm::Error;
+using mlir::tpc::TargetTraits;
+
+static Error makeError(const llvm::Twine &message) {
+  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
+}
+
+Error tpc::checkTarget(const TpccOptions &options, const TargetTraits &target) {
+  llvm::StringRef name = target.name;
+  if (options.kernelText && options.kernelTextName != target.kernelText)
+    for (const TargetTraits *other : TargetTraits::getAll())
+      if (other->kernelText == options.kernelTextName)
+        return makeError("--emit=" + options.kernelTextName + " needs --target=" + other->name +
+                         "; kernels for " + name + " are part of --emit=llvm");
+  if (!options.architectures.empty()) {
+    if (!target.checkArchitectures)
+      return makeError("--gpu-arch needs a target with GPUs, such as --target=cuda; for " + name +
+                       " it is --march");
+    if (Error problem = target.checkArchitectures(options.architectures))
+      return makeError("--gpu-arch: " + llvm::toString(std::move(problem)));
+  }
+  if (!target.hasRuntime && options.emit > Emit::Buffers && !options.output.empty())
+    return makeError("--target=" + name + ": there are no executables for it yet; --emit=" +
+                     target.kernelText + " writes its kernels, --emit=kernels and --emit=buffers " +
+                     "the program, and --report what each kernel needs");
+  return Error::success();
+}
+
+Error tpc::checkTarget(const TpccOptions &options) {
+  if (options.target.empty())
+    return Error::success();
+  if (const TargetTraits *target = TargetTraits::lookup(options.target))
+    return checkTarget(options, *target);
+  auto names = llvm::map_range(TargetTraits::getAll(), [](auto *target) { return target->name; });
+  return makeError("--target: there is no target '" + options.target + "'; there are " +
+                   llvm::join(names, ", "));
+}

@@ -1,0 +1,72 @@
+"""Kernels for GPUs: PTX, cubins where there is a ptxas, and what --report says of them."""
+
+import json
+import os
+import re
+import shutil
+
+import pytest
+
+from models import COMMITTED
+
+TINY = COMMITTED["gpt2-tiny"]
+ASSEMBLER = shutil.which("ptxas") or (os.path.exists("/usr/local/cuda/bin/ptxas") and "/usr/local/cuda/bin/ptxas")
+
+
+def emit(tpcc, *flags, env=None, target="cuda"):
+    return tpcc.call([TINY.path, "--megatron-shard=tp2", f"--target={target}", *flags], env=env)
+
+
+def test_one_text_for_the_lowest_architecture(tpcc):
+    path = tpcc.scratch / "kernels.ptx"
+    emit(tpcc, "--emit=ptx", "--gpu-arch=sm_100,sm_90", "-o", path).check()
+    text = path.read_text()
+    assert ".version 7.8\n" in text and ".target sm_90\n" in text
+    assert "kernel_layer_norm(" in text and "ld.global.nc.v4" in text and "st.global.v4" in text
+    # Each rounds, and says so.
+    assert re.search(r"\badd\.rn\.f32", text)
+    assert not re.search(r"\b(?:add|sub|mul|div|sqrt|fma)\.f32|\.approx|\.ftz", text)
+
+
+@pytest.mark.parametrize("flags,words", [
+    (["-o", "program"], "--target=cuda: there are no executables for it yet; --emit=ptx writes its kernels"),
+    (["--emit=obj", "-o", "program.o"], "no executables for it yet"),
+    (["--emit=ptx", "--gpu-arch=sm_75"], "'sm_75' is too old: kernels need sm_80 or later"),
+    (["--emit=ptx", "--gpu-arch=sm_81"], "'sm_81' is not known; known are sm_80, sm_86"),
+    (["--emit=ptx", "--gpu-arch=sm_90a"], "'sm_90a' is for one architecture alone; name sm_90"),
+    (["--emit=ptx", "--gpu-arch=ampere"], "'ampere' is no architecture"),
+    (["--emit=ptx", "--gpu-arch=sm_80,sm_80"], "'sm_80' is named twice"),
+])
+def test_what_cannot_be_is_refused(tpcc, flags, words):
+    said = emit(tpcc, *flags)
+    assert said.returncode == 1 and words in said.stderr and not said.stdout, said
+
+
+@pytest.mark.parametrize("target,flags,words", [
+    ("cpu", ["--emit=ptx"], "--emit=ptx needs --target=cuda"),
+    ("cpu", ["--emit=kernels", "--gpu-arch=sm_80"], "--gpu-arch needs a target with GPUs"),
+    ("gpu", ["--emit=kernels"], "there is no target 'gpu'; there are cpu, cuda"),
+])
+def test_other_targets(tpcc, target, flags, words):
+    said = emit(tpcc, *flags, target=target)
+    assert said.returncode == 1 and words in said.stderr, said
+
+
+@pytest.mark.parametrize("toolkit", [True, False])
+def test_the_report_says_what_kernels_need(tpcc, toolkit):
+    if toolkit and not ASSEMBLER:
+        pytest.skip("there is no ptxas")
+    path = tpcc.scratch / "report.json"
+    said = emit(tpcc, "--gpu-arch=sm_80,sm_90", f"--report={path}", "--shape", "batch=1,sequence=8,past_sequence_length=0",
+                env=None if toolkit else {"CUDA_HOME": "/nonexistent"}).check()
+    assert ("there is no ptxas" in said.stderr) == (not toolkit), said
+    kernels = json.loads(path.read_text())["kernels"]
+    by_name = {kernel["name"]: kernel for kernel in kernels["kernels"]}
+    norm = by_name["kernel_layer_norm"]
+    assert norm["shape"] == "warp per row" and norm["threads"] == 256 and norm["elements_per_thread"] == 4
+    assert norm["rows"] == "batch*sequence"
+    assert by_name["kernel_gelu"]["shape"] == "elements"
+    for kernel in by_name.values():
+        assert set(kernel["architectures"]) == ({"sm_80", "sm_90"} if toolkit else set())
+        for needs in kernel["architectures"].values():
+            assert needs["spill_bytes"] == 0 and 0 < needs["registers"] <= 64

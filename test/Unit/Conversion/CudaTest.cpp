@@ -1,0 +1,44 @@
+//===- CudaTest.cpp - What PTX may have, and for which architectures -------===//
+
+#include "tpc/Conversion/Cuda/Cuda.h"
+
+#include "gtest/gtest.h"
+
+using namespace mlir::tpc;
+
+static std::string check(llvm::StringRef line) {
+  return llvm::toString(cuda::checkRounding((".version 7.0\n\t" + line).str()));
+}
+
+TEST(PtxGate, TakesWhatRounds) {
+  for (const char *line :
+       {"add.rn.f32 \t%r1, %r2, %r3;", "@%p1 mul.rn.f32 %r1, %r2, %r3;",
+        "fma.rn.f64 %d1, %d2, %d3, %d4;", "div.rn.f32 %r1, %r2, %r3;", "sqrt.rn.f32 %r1, %r2;",
+        "rcp.rn.f32 %r1, %r2;", "cvt.rn.f16.f32 %h1, %r1;", "cvt.rn.f32.s64 %r1, %rd1;",
+        "cvt.rzi.s32.f32 %r1, %r2;", "cvt.f32.f16 %r1, %h1;", "cvt.rni.f32.f32 %r1, %r2;",
+        "neg.f32 %r1, %r2;", "setp.lt.f32 %p1, %r1, %r2;", "add.s32 %r1, %r2, %r3;",
+        "ld.global.nc.v4.f32 {%r1, %r2}, [%rd1];", "// add.f32", "$L__BB0_1:"})
+    EXPECT_EQ(check(line), "") << line;
+}
+
+TEST(PtxGate, RefusesWhatPtxasWouldRound) {
+  for (const char *line :
+       {"add.f32 %r1, %r2, %r3;", "@%p1 mul.f32 %r1, %r2, %r3;", "{ sub.f64 %d1, %d2, %d3; }",
+        "mad.f32 %r1, %r2, %r3, %r4;", "sin.approx.f32 %r1, %r2;", "ex2.approx.ftz.f32 %r1, %r2;",
+        "div.full.f32 %r1, %r2, %r3;", "add.rn.ftz.f32 %r1, %r2, %r3;", "tanh.approx.f32 %r1, %r2;",
+        "cvt.f16.f32 %h1, %r1;", "lg2.f32 %r1, %r2;", "add.f16x2 %r1, %r2, %r3;"})
+    EXPECT_NE(check(line), "") << line;
+  EXPECT_NE(check("add.f32 %r1, %r2, %r3;").find("line 2 of the PTX: 'add.f32"), std::string::npos);
+}
+
+TEST(PtxGate, SeesEachInstructionOfALine) {
+  EXPECT_NE(check("add.rn.f32 %r1, %r2, %r3; mul.f32 %r1, %r2, %r3;"), "");
+  EXPECT_NE(check("$L__BB0_1: mul.f32 %r1, %r2, %r3;"), "");
+}
+
+TEST(Architectures, AreAscending) {
+  auto found = cuda::parseArchitectures("sm_100,sm_80");
+  ASSERT_TRUE(static_cast<bool>(found));
+  EXPECT_EQ(*found, (cuda::Architectures{80, 100}));
+  EXPECT_TRUE(static_cast<bool>(cuda::parseArchitectures(cuda::kDefaultArchitectures)));
+}
