@@ -80,8 +80,8 @@ void KernelClusters::findNodes() {
       continue;
     }
     // And what is done in one go with it.
-    if (auto matmul = dyn_cast<MatmulOp>(op); matmul && op.hasAttr(kMergedAttr))
-      if (MatmulOp first = getMerged(matmul).front(); first != matmul) {
+    if (op.hasAttr(kMergedAttr))
+      if (Operation *first = getMerged(cast<MatmulOp>(op)).front(); first != &op) {
         unsigned node = nodeOf.lookup(first);
         nodes[node].ops.push_back(&op);
         nodeOf[&op] = node;

@@ -100,9 +100,8 @@ Value SizeEmitter::constant(int64_t value) {
 Value SizeEmitter::load(unsigned index) {
   Value &slot = loaded[index];
   if (!slot) {
-    Value pointer =
-        LLVM::GEPOp::create(b, loc, env.getType(), b.getI64Type(), env,
-                            ArrayRef<LLVM::GEPArg>{(int32_t)index});
+    Value pointer = LLVM::GEPOp::create(b, loc, env.getType(), b.getI64Type(), env,
+                                        ArrayRef<LLVM::GEPArg>{(int32_t)index});
     slot = LLVM::LoadOp::create(b, loc, b.getI64Type(), pointer);
   }
   return slot;

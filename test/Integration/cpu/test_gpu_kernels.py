@@ -57,7 +57,7 @@ def test_the_report_says_what_kernels_need(tpcc, toolkit):
     if toolkit and not ASSEMBLER:
         pytest.skip("there is no ptxas")
     path = tpcc.scratch / "report.json"
-    said = emit(tpcc, "--gpu-arch=sm_80,sm_90", f"--report={path}", "--shape", "batch=1,sequence=8,past_sequence_length=0",
+    said = emit(tpcc, "--gpu-arch=sm_80,sm_90", f"--report={path}", "--shape", "batch=1,sequence=8",
                 env=None if toolkit else {"CUDA_HOME": "/nonexistent"}).check()
     assert ("there is no ptxas" in said.stderr) == (not toolkit), said
     kernels = json.loads(path.read_text())["kernels"]

@@ -154,8 +154,9 @@ TEST_F(IndexAnalysisTest, ConstantMatrices) {
 // Positions as BLOOM has them where no token is masked: a running sum of ones, in floats too.
 TEST_F(IndexAnalysisTest, RunningSumsOfOnes) {
   for (const char *number : {"1.0", "0.5"}) {
-    Value v = parse("", std::string("%c = tpc.constant dense<") + number +
-                            R"(> : tensor<f32> : tensor<f32>
+    Value v = parse("",
+                    std::string("%c = tpc.constant dense<") + number +
+                        R"(> : tensor<f32> : tensor<f32>
     %0 = tpc.expand %c : tensor<f32> -> tensor<?xf32, #tpc.dist<[s]>>
     %r = tpc.cumsum %0 dim 0 : tensor<?xf32, #tpc.dist<[s]>> -> tensor<?xf32, #tpc.dist<[s]>>)",
                     "tensor<?xf32, #tpc.dist<[s]>>");
