@@ -56,7 +56,8 @@ def test_a_profile_says_where_the_time_of_a_step_goes(tpcc, grid):
         for row in stage["work"]:
             assert row["kind"] in {"product", "attention", "kernel", "copy"} and row["count"] > 0
             if row["kind"] == "product":
-                m, k, n = map(int, row["what"].split("x"))
+                m, k, widths = row["what"].split("x")
+                m, k, n = int(m), int(k), sum(map(int, widths.split("+")))
                 assert m == 4 * 7 // grid.mb
                 assert row["gflops_per_second"] * row["seconds"] * 1e9 == pytest.approx(2 * m * k * n * row["count"])
             elif row["kind"] == "kernel":

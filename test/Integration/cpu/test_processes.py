@@ -125,7 +125,7 @@ def test_numbers_that_do_not_match(ranks):
     assert re.search(r"error: rank 1: rank 0 at .* refuses this rank: it belongs to another run: rank 0 has no id, rank 1 the id 'another'", other)
     assert first.poll() is None
     why = "rank 0 was started as the first of 4 ranks, rank 3 as one of 8: the number of ranks (WORLD_SIZE) must be the same everywhere"
-    second = ranks.start(environment_of(2, 4, port))
+    second = ranks.start(environment_of(2, 4, port), "--timeout=10")  # may come when rank 0 has ended
     assert re.search(r"error: rank 3: rank 0 at .* refuses this rank: " + re.escape(why), said(ranks.start(environment_of(3, 8, port))))
     assert f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 3 was refused: {why}" in said(first)
     said(second)
@@ -136,11 +136,11 @@ def test_numbers_that_do_not_match(ranks):
     time.sleep(0.5)
     again.kill()
     again.wait()
-    second = ranks.start(environment_of(1, 4, port))
+    second = ranks.start(environment_of(1, 4, port), "--timeout=10")
     time.sleep(0.5)
     assert first.poll() is None and second.poll() is None
     why = "there is a rank 1 already: each process needs a RANK of its own"
-    refused = ranks.start(environment_of(1, 4, port))
+    refused = ranks.start(environment_of(1, 4, port), "--timeout=10")
     # Whichever of the two came first.
     assert f"error: rank 0: a process that came to 127.0.0.1:{port} as rank 1 was refused: {why}" in said(first)
     assert why in said(second) + said(refused)
