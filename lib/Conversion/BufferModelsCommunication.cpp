@@ -212,7 +212,7 @@ struct CollectivePermuteModel
     int64_t dim = op.getDim();
     SymExpr outer = product(ArrayRef(sizes).take_front(dim)) * getLocalSize(move->outer, p.grid());
     SymExpr inner = product(ArrayRef(sizes).drop_front(dim + 1));
-    SymExpr first = op.getFrom().value_or(SymExpr(0));
+    SymExpr first = op.getFrom() ? getNamed(*op.getFrom()) : SymExpr(0);
     Value in = p.place(op.getOperand()), out = p.place(op.getResult());
     buffer::CollectivePermuteOp::create(
         p.builder(), p.getLoc(), in, out, p.builder().getArrayAttr(splits), p.expr(outer),

@@ -91,12 +91,18 @@ func.func private @turn_back(%x: !columns) -> !rows {
 // CHECK-NEXT: splits {{\[\[}}"tp", "dp"], [], ["dp", "tp"], []] outer 1 blocks 1 n _12 unit 1 inner _3 first 0
 // CHECK-LABEL: tpc_buffer.func @shift_runs_on_buffers
 // CHECK-NEXT: splits {{\[\[}}"tp"], [], ["tp"], []] outer "_3*_5" blocks 1 n _8 unit 1 inner _2 first -1
+// CHECK-LABEL: tpc_buffer.func @swap_halves_on_buffers
+// CHECK: first _4
 func.func private @reorder(%x: !there) -> !here {
   %0 = tpc.collective_permute %x over ["tp", "dp"] dim 0 : !there -> !here
   return %0 : !here
 }
 func.func private @shift_runs(%x: !runs) -> !runs {
   %0 = tpc.collective_permute %x over ["tp"] dim 1 from -1 every 8 : !runs -> !runs
+  return %0 : !runs
+}
+func.func private @swap_halves(%x: !runs) -> !runs {
+  %0 = tpc.collective_permute %x over ["tp"] dim 1 from 4 every 8 : !runs -> !runs
   return %0 : !runs
 }
 

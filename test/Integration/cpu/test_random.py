@@ -22,6 +22,13 @@ tried = Table()
 
 # What earlier seeds have found, made smaller.
 FOUND = {
+    "places of halves that change sides, at small sizes":
+        '{"grid":"tp2","shapes":[[1,1]],"depth":0,"seed":119,"ids":false,"chains":[{"base":"special",'
+        '"product":false,"width":4},{"base":"own","steps":[["parts",7,5,0],["matmul",10,0,1]],'
+        '"end":"row_output","whole":true}]}',
+    "index of what is cut off again":
+        '{"grid":"tp2x2,dp2,mb4","shapes":[[5,5]],"depth":0,"seed":54,"vocab":5,"chains":[{"width":4,'
+        '"steps":[["split",0,0,0],["gather_elements",11,0,0],["slice",4,8,2],["reduce",10,8,9]]}]}',
     "stages of a small model, next to the latency of collectives":
         '{"grid":"tp4,pp2,sp,order=dp-tp-pp,allow-reshard","shapes":[[1,8],[1,8]],"level":0,'
         '"layers":[{"heads":4,"kv":4,"size":8,"scale":"divide","mlp":"geglu","ffn":17,"norm":"none",'
