@@ -319,9 +319,9 @@ struct ExchangeRun : RunModel<ExchangeRun, buffer::ExchangeOp> {
     llvm::SetVector<StringRef> axes;
     for (Attribute dim : op.getLayout()) {
       auto &pairs = dims.emplace_back();
-      for (Attribute pair : cast<ArrayAttr>(dim)) {
-        pairs.push_back(
-            {getAxisAttrs(cast<ArrayAttr>(pair)[0]), getAxisAttrs(cast<ArrayAttr>(pair)[1])});
+      ArrayRef<Attribute> lists = cast<ArrayAttr>(dim).getValue();
+      for (; lists.size() >= 2; lists = lists.drop_front(2)) {
+        pairs.push_back({getAxisAttrs(lists[0]), getAxisAttrs(lists[1])});
         for (StringAttr axis : llvm::concat<StringAttr>(pairs.back().first, pairs.back().second))
           axes.insert(axis.getValue());
       }

@@ -22,6 +22,10 @@ tried = Table()
 
 # What earlier seeds have found, made smaller.
 FOUND = {
+    "exchange between ranks, at small sizes":
+        '{"grid":"tp2x4,dp2,allow-reshard","shapes":[[1,13]],"depth":0,"seed":30068,"hidden":5,"vocab":2,'
+        '"sizes":"computed","chains":[{"width":48,"steps":[["split",7,0,0],["gram",0,0,0],["expand",1,0,11]],'
+        '"end":"row"}]}',
     "places of halves that change sides, at small sizes":
         '{"grid":"tp2","shapes":[[1,1]],"depth":0,"seed":119,"ids":false,"chains":[{"base":"special",'
         '"product":false,"width":4},{"base":"own","steps":[["parts",7,5,0],["matmul",10,0,1]],'
