@@ -11,7 +11,7 @@ constexpr const char *fileName = "libdnnl.so.3";
 
 /// The library, or why it cannot be used.
 struct Attempt {
-  Library library;
+  Library entries;
   std::string problem;
 
   Attempt() { problem = load(); }
@@ -29,27 +29,27 @@ struct Attempt {
       if (!function && !missing)
         missing = name;
     };
-#define TPC_FIND_FUNCTION(name, result, arguments) find(library.name, "dnnl_" #name);
+#define TPC_FIND_FUNCTION(name, result, arguments) find(entries.name, "dnnl_" #name);
     TPC_ONEDNN_FUNCTIONS(TPC_FIND_FUNCTION)
 #undef TPC_FIND_FUNCTION
     if (missing)
       return std::string("it has no function ") + missing + ": oneDNN 3 is needed";
-    const Version &version = *library.version();
+    const Version &version = *entries.version();
     if (version.major != 3)
       return "it is version " + std::to_string(version.major) + ": oneDNN 3 is needed";
     // Work is divided among the rank's own threads: the library's would take their cores.
     if (version.cpuRuntime == openMp) {
-      library.setThreads = reinterpret_cast<void (*)(int)>(dlsym(file, "omp_set_num_threads"));
-      if (!library.setThreads)
+      entries.setThreads = reinterpret_cast<void (*)(int)>(dlsym(file, "omp_set_num_threads"));
+      if (!entries.setThreads)
         return "it has threads of OpenMP, but no omp_set_num_threads";
     } else if (version.cpuRuntime != sequential && version.cpuRuntime != threadPool) {
       return "it has threads that this program cannot limit (of TBB or SYCL); a build with OpenMP, "
              "a thread pool or no threads is needed";
     }
-    if (library.engine_create(&library.engine, cpuEngine, 0) != success ||
-        library.primitive_attr_create(&library.attributes) != success ||
-        library.primitive_attr_set_scratchpad_mode(library.attributes, userScratchpad) != success ||
-        library.primitive_attr_set_fpmath_mode(library.attributes, strictMath) != success)
+    if (entries.engine_create(&entries.engine, cpuEngine, 0) != success ||
+        entries.primitive_attr_create(&entries.attributes) != success ||
+        entries.primitive_attr_set_scratchpad_mode(entries.attributes, userScratchpad) != success ||
+        entries.primitive_attr_set_fpmath_mode(entries.attributes, strictMath) != success)
       return "it has no engine for this processor";
     return "";
   }
@@ -69,7 +69,7 @@ std::string Library::describe() const {
 const Library *Library::load(std::string &problem) {
   static const Attempt attempt;
   if (attempt.problem.empty())
-    return &attempt.library;
+    return &attempt.entries;
   problem = std::string("--products=onednn needs ") + fileName + ", but " + attempt.problem;
   return nullptr;
 }
