@@ -8,11 +8,10 @@
 
 using namespace ptx;
 
-// Far from where hosts have memory, and different for each seed.
-constexpr uint64_t firstAddress = 0x7000'0000'0000;
 constexpr uint64_t gap = 4096;
 
-Memory::Memory(uint64_t seed) : next(firstAddress), state(seed * 0x9e3779b97f4a7c15 + 1) {
+Memory::Memory(uint64_t seed, uint64_t firstAddress)
+    : next(firstAddress), state(seed * 0x9e3779b97f4a7c15 + 1) {
   next += random() % 4096 * 65536;
 }
 
@@ -57,16 +56,45 @@ Allocation *Memory::findLive(uint64_t address, uint64_t bytes) {
   return found && !found->freed && bytes <= found->end() - address ? found : nullptr;
 }
 
+uint8_t *Memory::beginWrite(uint64_t address, uint64_t bytes) {
+  Allocation *into = findLive(address, bytes);
+  if (!into)
+    return nullptr;
+  uint64_t offset = address - into->base;
+  if (into->unwritten) {
+    into->unwritten -= countUnwritten(address, bytes);
+    std::memset(into->written.data() + offset, 1, bytes);
+  }
+  return into->data.data() + offset;
+}
+
+const uint8_t *Memory::read(uint64_t address, uint64_t bytes) {
+  Allocation *from = findLive(address, bytes);
+  return from ? from->data.data() + (address - from->base) : nullptr;
+}
+
 bool Memory::copyIn(uint64_t address, const void *from, uint64_t bytes) {
   if (!bytes)
     return true;
-  Allocation *into = findLive(address, bytes);
-  if (!into)
+  uint8_t *into = beginWrite(address, bytes);
+  if (into)
+    std::memcpy(into, from, bytes);
+  return into;
+}
+
+bool Memory::copy(uint64_t to, uint64_t from, uint64_t bytes) {
+  if (!bytes)
+    return true;
+  Allocation *into = findLive(to, bytes), *source = findLive(from, bytes);
+  if (!into || !source)
     return false;
-  uint64_t offset = address - into->base;
-  std::memcpy(into->data.data() + offset, from, bytes);
-  into->unwritten -= countUnwritten(address, bytes);
-  std::memset(into->written.data() + offset, 1, bytes);
+  uint64_t at = to - into->base, sourceAt = from - source->base;
+  std::memmove(into->data.data() + at, source->data.data() + sourceAt, bytes);
+  if (into->unwritten || source->unwritten) {
+    into->unwritten += countUnwritten(from, bytes);
+    into->unwritten -= countUnwritten(to, bytes);
+    std::memmove(into->written.data() + at, source->written.data() + sourceAt, bytes);
+  }
   return true;
 }
 
@@ -81,16 +109,29 @@ bool Memory::copyOut(void *to, uint64_t address, uint64_t bytes) const {
 }
 
 bool Memory::fill(uint64_t address, uint8_t value, uint64_t bytes) {
-  std::vector<uint8_t> values(bytes, value);
-  return copyIn(address, values.data(), bytes);
+  if (!bytes)
+    return true;
+  uint8_t *into = beginWrite(address, bytes);
+  if (into)
+    std::memset(into, value, bytes);
+  return into;
+}
+
+void Memory::enter(Allocation &allocation, uint32_t launch) {
+  if (std::find(touched.begin(), touched.end(), &allocation) == touched.end()) {
+    touched.push_back(&allocation);
+    allocation.shadow.enter(launch);
+  }
 }
 
 uint64_t Memory::countUnwritten(uint64_t address, uint64_t bytes) const {
   const Allocation *in = const_cast<Memory *>(this)->findLive(address, bytes);
   if (!in)
     return bytes;
-  auto from = in->written.begin() + int64_t(address - in->base);
-  return uint64_t(std::count(from, from + int64_t(bytes), 0));
+  if (!in->unwritten)
+    return 0;
+  const uint8_t *from = in->written.data() + (address - in->base);
+  return uint64_t(std::count(from, from + bytes, 0));
 }
 
 bool Memory::setReadOnly(uint64_t address, bool readOnly) {
@@ -107,8 +148,8 @@ bool Memory::free(uint64_t address) {
     if (one->base == address && !one->freed) {
       one->freed = true;
       // Its addresses stay taken, for messages; its bytes go.
-      one->data = {};
-      one->written = {};
+      one->data.clear();
+      one->written.clear();
       one->shadow.resize(0);
       return true;
     }

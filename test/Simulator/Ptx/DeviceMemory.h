@@ -31,8 +31,8 @@ struct Allocation {
   bool readOnly = false; // for kernels
   bool freed = false;
   uint64_t unwritten = 0; // how many bytes nobody wrote
-  std::vector<uint8_t> data;
-  std::vector<uint8_t> written; // a 1 for each byte that was
+  Backing data;
+  Backing written; // a 1 for each byte that was
   Shadow shadow;
 
   uint64_t end() const { return base + bytes; }
@@ -40,7 +40,8 @@ struct Allocation {
 
 class Memory {
 public:
-  explicit Memory(uint64_t seed = 0);
+  /// Addresses begin near this one, far from where hosts have memory.
+  explicit Memory(uint64_t seed = 0, uint64_t firstAddress = 0x7000'0000'0000);
 
   /// The base has this alignment (a power of two) and no larger one. Nothing lies next to it.
   uint64_t allocate(uint64_t bytes, std::string name, uint64_t alignment = 256,
@@ -49,6 +50,12 @@ public:
   bool copyIn(uint64_t address, const void *from, uint64_t bytes);
   bool copyOut(void *to, uint64_t address, uint64_t bytes) const;
   bool fill(uint64_t address, uint8_t value, uint64_t bytes);
+  /// Copies bytes within the device. What nobody wrote stays such. False as above.
+  bool copy(uint64_t to, uint64_t from, uint64_t bytes);
+  /// These bytes, for whoever writes them all in place of a kernel. Null as above.
+  uint8_t *beginWrite(uint64_t address, uint64_t bytes);
+  /// These bytes, which may not have been written. Null as above.
+  const uint8_t *read(uint64_t address, uint64_t bytes);
   /// How many of these bytes nobody wrote.
   uint64_t countUnwritten(uint64_t address, uint64_t bytes) const;
   /// Kernels may not write it.
@@ -68,7 +75,19 @@ public:
   }
   /// The addresses of a module's own variables; made when it is first launched.
   const std::vector<uint64_t> &variablesOf(const std::shared_ptr<const Program> &program);
-  uint32_t nextLaunch() { return ++launches; }
+  uint32_t nextLaunch() {
+    touched.clear();
+    return ++launches;
+  }
+  /// What the last launch touched: f(allocation, from, to, read, written), offsets of bytes.
+  template <class F> void forTouched(F f) const {
+    for (Allocation *one : touched)
+      one->shadow.forTouched([&](uint64_t from, uint64_t to, bool read, bool written) {
+        f(*one, from, to, read, written);
+      });
+  }
+  /// Says that a launch touches it.
+  void enter(Allocation &allocation, uint32_t launch);
 
 private:
   Allocation *findLive(uint64_t address, uint64_t bytes);
@@ -76,6 +95,7 @@ private:
 
   std::vector<std::unique_ptr<Allocation>> allocations; // by base
   std::vector<std::pair<std::shared_ptr<const Program>, std::vector<uint64_t>>> variables;
+  std::vector<Allocation *> touched; // by the last launch
   Allocation *last = nullptr;
   uint64_t next;
   uint64_t state;

@@ -6,6 +6,7 @@ using namespace ptx;
 
 void Shadow::resize(uint64_t newBytes) {
   bytes = newBytes;
+  inUse.clear();
   pages.clear();
   pages.resize((bytes >> shift) / pageCells + 1);
 }
@@ -16,6 +17,7 @@ Shadow::Page *Shadow::renew(uint64_t index) {
   else
     *pages[index] = Page();
   pages[index]->epoch = epoch;
+  inUse.push_back(index);
   return pages[index].get();
 }
 
@@ -25,6 +27,7 @@ void Shadow::refine(unsigned newShift) {
   std::vector<std::unique_ptr<Page>> coarse = std::move(pages);
   unsigned oldShift = shift;
   shift = newShift;
+  inUse.clear();
   pages.clear();
   pages.resize((bytes >> shift) / pageCells + 1);
   for (uint64_t page = 0; page < coarse.size(); ++page) {
@@ -37,4 +40,11 @@ void Shadow::refine(unsigned newShift) {
         at(offset) = coarse[page]->cells[cell];
     }
   }
+}
+
+void Shadow::release() {
+  for (auto &page : pages)
+    page.reset();
+  inUse.clear();
+  epoch = 0;
 }

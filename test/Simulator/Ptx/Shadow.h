@@ -10,6 +10,9 @@
 #ifndef TPC_TEST_SIMULATOR_SHADOW_H
 #define TPC_TEST_SIMULATOR_SHADOW_H
 
+#include "Backing.h"
+
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -43,7 +46,12 @@ public:
 
   void resize(uint64_t bytes);
   /// Forgets everything if this is another epoch than the last.
-  void enter(uint32_t newEpoch) { epoch = newEpoch; }
+  void enter(uint32_t newEpoch) {
+    if (newEpoch == epoch)
+      return;
+    epoch = newEpoch;
+    inUse.clear();
+  }
   unsigned cellShift() const { return shift; }
   /// Cells of at most so many bytes (1 << shift).
   void refine(unsigned newShift);
@@ -56,14 +64,38 @@ public:
     return page->cells[index % pageCells];
   }
 
+  /// What was read and written since this epoch began: f(from, to, read, written) for pieces that
+  /// do not overlap, some time after the other.
+  template <class F> void forTouched(F f) const {
+    for (uint64_t page : inUse) {
+      uint64_t from = page * pageCells;
+      const Cell *cells = pages[page]->cells;
+      for (unsigned i = 0; i < pageCells;) {
+        bool read = cells[i].reads[0] & seenFlag, written = cells[i].writes[0] & seenFlag;
+        unsigned end = i + 1;
+        while (end < pageCells && bool(cells[end].reads[0] & seenFlag) == read &&
+               bool(cells[end].writes[0] & seenFlag) == written)
+          ++end;
+        if (read || written)
+          f((from + i) << shift, std::min((from + end) << shift, bytes), read, written);
+        i = end;
+      }
+    }
+  }
+  /// Gives back what is kept for later epochs. What was touched is forgotten.
+  void release();
+
 private:
   struct Page {
     uint32_t epoch;
     Cell cells[pageCells];
+    static void *operator new(size_t bytes) { return takePiece(bytes); }
+    static void operator delete(void *page, size_t bytes) { givePiece(page, bytes); }
   };
   Page *renew(uint64_t index);
 
   std::vector<std::unique_ptr<Page>> pages;
+  std::vector<uint64_t> inUse; // pages of this epoch
   uint64_t bytes = 0;
   uint32_t epoch = 0;
   unsigned shift = 2;

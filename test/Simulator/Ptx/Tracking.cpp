@@ -94,7 +94,7 @@ Mask Machine::resolveGlobal(Warp &warp, const Request &request, Mask left, Regio
     offsets[lane] = offset;
     lanes |= Mask(1) << lane;
   });
-  allocation->shadow.enter(launchId);
+  memory.enter(*allocation, launchId);
   region = {allocation->data.data(), allocation->written.data(), &allocation->shadow, allocation};
   countGlobal(request, lanes, *allocation);
   return lanes;

@@ -1,0 +1,454 @@
+//===- Api.cpp - cuBLASLt's entry points ----------------------------------===//
+
+#include "Functions.h"
+#include "Matmul.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace sim {
+extern "C" Result cuGetExportTable(const void **table, const Uuid *id);
+}
+
+namespace sim::lt {
+extern "C" {
+#define FUNCTION(result, name, parameters)                                                         \
+  __attribute__((visibility("default"))) result name parameters;
+#include "Functions.def"
+#undef FUNCTION
+}
+
+struct Context {
+  int device;
+};
+} // namespace sim::lt
+
+namespace sim::lt {
+
+static Driver &driver() {
+  static Driver *found = [] {
+    const void *table = nullptr;
+    cuGetExportTable(&table, &driverTable);
+    return const_cast<Driver *>(static_cast<const Driver *>(table));
+  }();
+  return *found;
+}
+
+namespace {
+
+/// Handles that are alive, of each kind.
+template <class T> class Handles {
+public:
+  T *add(T value) {
+    std::lock_guard lock(mutex);
+    auto *made = new T(value);
+    alive.insert(made);
+    return made;
+  }
+  bool has(const T *handle) {
+    std::lock_guard lock(mutex);
+    return alive.contains(const_cast<T *>(handle));
+  }
+  bool remove(T *handle) {
+    std::lock_guard lock(mutex);
+    if (!alive.erase(handle))
+      return false;
+    delete handle;
+    return true;
+  }
+
+private:
+  std::mutex mutex;
+  std::set<T *> alive;
+};
+
+template <class T> Handles<T> &handles() {
+  static auto *all = new Handles<T>;
+  return *all;
+}
+
+Status misuse(const char *call, Status status, const std::string &what) {
+  driver().finding(std::string("misuse: ") + call + ": " + what);
+  return status;
+}
+
+template <class T> Status destroy(const char *call, T *handle) {
+  return handles<T>().remove(handle) ? SUCCESS : misuse(call, INVALID_VALUE, "no such description");
+}
+
+/// An attribute of a description: copied in or out, where it has just this size.
+struct Field {
+  void *data = nullptr;
+  size_t bytes = 0;
+};
+template <class T> Field field(T &value) { return {&value, sizeof(T)}; }
+
+Field fieldOf(Desc &desc, DescAttribute attribute) {
+  switch (attribute) {
+  case DescComputeType:
+    return field(desc.compute);
+  case DescScaleType:
+    return field(desc.scale);
+  case DescPointerMode:
+    return field(desc.pointerMode);
+  case DescTransA:
+    return field(desc.transA);
+  case DescTransB:
+    return field(desc.transB);
+  case DescTransC:
+    return field(desc.transC);
+  case DescEpilogue:
+    return field(desc.epilogue);
+  case DescBiasPointer:
+    return field(desc.bias);
+  case DescBiasBatchStride:
+    return field(desc.biasBatchStride);
+  case DescBiasDataType:
+    return field(desc.biasType);
+  }
+  return {};
+}
+
+Field fieldOf(Layout &layout, LayoutAttribute attribute) {
+  switch (attribute) {
+  case LayoutType:
+    return field(layout.type);
+  case LayoutOrder:
+    return field(layout.order);
+  case LayoutRows:
+    return field(layout.rows);
+  case LayoutCols:
+    return field(layout.cols);
+  case LayoutLd:
+    return field(layout.ld);
+  case LayoutBatchCount:
+    return field(layout.batches);
+  case LayoutStridedBatchOffset:
+    return field(layout.stride);
+  }
+  return {};
+}
+
+Field fieldOf(Preference &preference, PreferenceAttribute attribute) {
+  switch (attribute) {
+  case PrefSearchMode:
+    return field(preference.searchMode);
+  case PrefMaxWorkspaceBytes:
+    return field(preference.maxWorkspace);
+  case PrefReductionSchemeMask:
+    return field(preference.reductions);
+  case PrefMinAlignmentA:
+    return field(preference.alignment[0]);
+  case PrefMinAlignmentB:
+    return field(preference.alignment[1]);
+  case PrefMinAlignmentC:
+    return field(preference.alignment[2]);
+  case PrefMinAlignmentD:
+    return field(preference.alignment[3]);
+  }
+  return {};
+}
+
+template <class T, class A>
+Status set(const char *call, T *handle, A attribute, const void *value, size_t bytes) {
+  if (!handles<T>().has(handle))
+    return misuse(call, INVALID_VALUE, "no such description");
+  Field found = fieldOf(*handle, attribute);
+  if (!found.data) {
+    driver().finding(std::string("not simulated: ") + call + " of attribute " +
+                     std::to_string(int(attribute)));
+    return NOT_SUPPORTED;
+  }
+  if (!value || bytes != found.bytes)
+    return misuse(call, INVALID_VALUE,
+                  "attribute " + std::to_string(int(attribute)) + " has " +
+                      std::to_string(found.bytes) + " bytes");
+  std::memcpy(found.data, value, bytes);
+  return SUCCESS;
+}
+
+template <class T, class A>
+Status get(const char *call, T *handle, A attribute, void *value, size_t bytes, size_t *written) {
+  if (!handles<T>().has(handle))
+    return misuse(call, INVALID_VALUE, "no such description");
+  Field found = fieldOf(*handle, attribute);
+  if (!found.data)
+    return NOT_SUPPORTED;
+  if (written)
+    *written = found.bytes;
+  if (!bytes)
+    return SUCCESS;
+  if (!value || bytes != found.bytes)
+    return INVALID_VALUE;
+  std::memcpy(value, found.data, bytes);
+  return SUCCESS;
+}
+
+Status makeProblem(const char *call, Context *handle, Desc *desc, Layout *a, Layout *b, Layout *c,
+                   Layout *d, Problem &problem) {
+  if (!handles<Context>().has(handle))
+    return misuse(call, NOT_INITIALIZED, "no handle");
+  if (!handles<Desc>().has(desc))
+    return misuse(call, INVALID_VALUE, "no description of a product");
+  for (Layout *one : {a, b, c, d})
+    if (!handles<Layout>().has(one))
+      return misuse(call, INVALID_VALUE, "no layout");
+  std::string why;
+  Status status = Problem::make(*desc, *a, *b, *c, *d, problem, why);
+  return status ? misuse(call, status, why) : SUCCESS;
+}
+
+/// Some epilogues are not there for some problems.
+bool refusesEpilogue(const Problem &problem) {
+  if (problem.desc.epilogue == Default)
+    return false;
+  uint64_t draw =
+      (problem.hash() ^ driver().seed() * 0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd >> 40;
+  return draw % (problem.desc.epilogue & Gelu ? 2 : 5) == 0;
+}
+
+} // namespace
+
+Status cublasLtCreate(Context **handle) {
+  if (!handle)
+    return INVALID_VALUE;
+  int device = driver().currentDevice();
+  if (device <
+      0) // the library would make the primary context of device 0 current: not the program's
+    return misuse("cublasLtCreate", NOT_INITIALIZED, "no context is current");
+  *handle = handles<Context>().add({device});
+  return SUCCESS;
+}
+
+Status cublasLtDestroy(Context *handle) {
+  return handles<Context>().remove(handle)
+             ? SUCCESS
+             : misuse("cublasLtDestroy", NOT_INITIALIZED, "no handle");
+}
+
+size_t cublasLtGetVersion() { return 130100; }
+size_t cublasLtGetCudartVersion() { return 13000; }
+
+const char *cublasLtGetStatusName(Status status) {
+  switch (status) {
+#define TPC_SIM_STATUS(value, name)                                                                \
+  case value:                                                                                      \
+    return "CUBLAS_STATUS_" #name;
+    TPC_SIM_STATUSES(TPC_SIM_STATUS)
+#undef TPC_SIM_STATUS
+  }
+  return "unknown status";
+}
+
+const char *cublasLtGetStatusString(Status status) { return cublasLtGetStatusName(status); }
+
+Status cublasLtMatmulDescCreate(Desc **desc, ComputeType compute, DataType scale) {
+  if (!desc)
+    return INVALID_VALUE;
+  Desc made;
+  made.compute = compute;
+  made.scale = scale;
+  *desc = handles<Desc>().add(made);
+  return SUCCESS;
+}
+
+Status cublasLtMatmulDescDestroy(Desc *desc) { return destroy("cublasLtMatmulDescDestroy", desc); }
+
+Status cublasLtMatmulDescSetAttribute(Desc *desc, DescAttribute attribute, const void *value,
+                                      size_t bytes) {
+  return set("cublasLtMatmulDescSetAttribute", desc, attribute, value, bytes);
+}
+
+Status cublasLtMatmulDescGetAttribute(Desc *desc, DescAttribute attribute, void *value,
+                                      size_t bytes, size_t *written) {
+  return get("cublasLtMatmulDescGetAttribute", desc, attribute, value, bytes, written);
+}
+
+Status cublasLtMatrixLayoutCreate(Layout **layout, DataType type, uint64_t rows, uint64_t cols,
+                                  int64_t ld) {
+  if (!layout)
+    return INVALID_VALUE;
+  Layout made;
+  made.type = type;
+  made.rows = rows;
+  made.cols = cols;
+  made.ld = ld;
+  *layout = handles<Layout>().add(made);
+  return SUCCESS;
+}
+
+Status cublasLtMatrixLayoutDestroy(Layout *layout) {
+  return destroy("cublasLtMatrixLayoutDestroy", layout);
+}
+
+Status cublasLtMatrixLayoutSetAttribute(Layout *layout, LayoutAttribute attribute,
+                                        const void *value, size_t bytes) {
+  return set("cublasLtMatrixLayoutSetAttribute", layout, attribute, value, bytes);
+}
+
+Status cublasLtMatrixLayoutGetAttribute(Layout *layout, LayoutAttribute attribute, void *value,
+                                        size_t bytes, size_t *written) {
+  return get("cublasLtMatrixLayoutGetAttribute", layout, attribute, value, bytes, written);
+}
+
+Status cublasLtMatmulPreferenceCreate(Preference **preference) {
+  if (!preference)
+    return INVALID_VALUE;
+  *preference = handles<Preference>().add({});
+  return SUCCESS;
+}
+
+Status cublasLtMatmulPreferenceDestroy(Preference *preference) {
+  return destroy("cublasLtMatmulPreferenceDestroy", preference);
+}
+
+Status cublasLtMatmulPreferenceSetAttribute(Preference *preference, PreferenceAttribute attribute,
+                                            const void *value, size_t bytes) {
+  return set("cublasLtMatmulPreferenceSetAttribute", preference, attribute, value, bytes);
+}
+
+Status cublasLtMatmulPreferenceGetAttribute(Preference *preference, PreferenceAttribute attribute,
+                                            void *value, size_t bytes, size_t *written) {
+  return get("cublasLtMatmulPreferenceGetAttribute", preference, attribute, value, bytes, written);
+}
+
+Status cublasLtMatmulAlgoGetHeuristic(Context *handle, Desc *desc, Layout *a, Layout *b, Layout *c,
+                                      Layout *d, Preference *preference, int requested,
+                                      HeuristicResult *results, int *returned) {
+  const char *call = "cublasLtMatmulAlgoGetHeuristic";
+  if (returned)
+    *returned = 0;
+  Problem problem;
+  if (Status status = makeProblem(call, handle, desc, a, b, c, d, problem))
+    return status;
+  if (requested < 1 || !results || !returned || !handles<Preference>().has(preference))
+    return misuse(call, INVALID_VALUE, "no place for results, or no preferences");
+  if (refusesEpilogue(problem))
+    return NOT_SUPPORTED;
+  // Fewer than asked for, in general.
+  int count = 1 + int((problem.hash() ^ driver().seed()) % 6);
+  count = std::min(count, requested);
+  bool usable = false;
+  for (int i = 0; i < count; ++i) {
+    Choice choice = choose(problem, *preference, driver().seed(), unsigned(i));
+    // One of them can be used: the last, if no other.
+    if (i + 1 == count && !usable)
+      choice.refused = 0;
+    usable |= !choice.refused;
+    HeuristicResult &result = results[i];
+    std::memset(&result, 0, sizeof(result));
+    std::memcpy(&result.algo, &choice, sizeof(choice));
+    result.workspaceSize = choice.workspace;
+    result.state = SUCCESS;
+    result.wavesCount = 1;
+  }
+  *returned = count;
+  return SUCCESS;
+}
+
+static Status checkAlgo(const char *call, const Problem &problem, const Algo *algo,
+                        Choice &choice) {
+  std::memcpy(&choice, algo, sizeof(choice));
+  if (choice.magic != choiceMagic)
+    return misuse(call, INVALID_VALUE, "an algorithm that no heuristic gave");
+  if (choice.problem != problem.hash())
+    return misuse(call, INVALID_VALUE, "an algorithm of another product");
+  return choice.refused ? NOT_SUPPORTED : SUCCESS;
+}
+
+Status cublasLtMatmulAlgoCheck(Context *handle, Desc *desc, Layout *a, Layout *b, Layout *c,
+                               Layout *d, const Algo *algo, HeuristicResult *result) {
+  const char *call = "cublasLtMatmulAlgoCheck";
+  Problem problem;
+  if (Status status = makeProblem(call, handle, desc, a, b, c, d, problem))
+    return status;
+  if (!algo || !result)
+    return INVALID_VALUE;
+  Choice choice;
+  if (Status status = checkAlgo(call, problem, algo, choice))
+    return status;
+  result->algo = *algo;
+  result->workspaceSize = choice.workspace;
+  result->state = SUCCESS;
+  result->wavesCount = 1;
+  return SUCCESS;
+}
+
+Status cublasLtMatmul(Context *handle, Desc *desc, const void *alpha, const void *a,
+                      Layout *aLayout, const void *b, Layout *bLayout, const void *beta,
+                      const void *c, Layout *cLayout, void *d, Layout *dLayout, const Algo *algo,
+                      void *workspace, size_t workspaceBytes, Stream *stream) {
+  const char *call = "cublasLtMatmul";
+  Problem problem;
+  if (Status status = makeProblem(call, handle, desc, aLayout, bLayout, cLayout, dLayout, problem))
+    return status;
+  if (handle->device != driver().currentDevice())
+    return misuse(call, INVALID_VALUE, "a handle of another device than the current one");
+  StreamInfo info;
+  if (driver().describe(stream, info))
+    return EXECUTION_FAILED;
+  Operands operands;
+  auto address = [](const void *pointer) { return uint64_t(reinterpret_cast<uintptr_t>(pointer)); };
+  operands.addresses = {address(a), address(b), address(c), address(d)};
+  if (!alpha || !beta || !a || !b || !d)
+    return misuse(call, INVALID_VALUE, "a null pointer");
+  if (desc->pointerMode == Host) {
+    std::memcpy(&operands.alpha, alpha, 4);
+    std::memcpy(&operands.beta, beta, 4);
+  } else {
+    operands.alphaAddress = address(alpha);
+    operands.betaAddress = address(beta);
+  }
+  bool usesC = operands.beta != 0 || operands.betaAddress;
+  if (usesC && !c)
+    return misuse(call, INVALID_VALUE, "C is null");
+  if (c == d && usesC &&
+      (cLayout->ld != dLayout->ld || cLayout->order != dLayout->order ||
+       cLayout->stride != dLayout->stride))
+    return misuse(call, INVALID_VALUE, "C is D, with another layout");
+  if (refusesEpilogue(problem))
+    return NOT_SUPPORTED;
+  Choice choice;
+  if (algo) {
+    if (Status status = checkAlgo(call, problem, algo, choice))
+      return status;
+  } else {
+    // With what is there: operands as they are aligned, and this workspace.
+    Preference preference;
+    preference.maxWorkspace = workspaceBytes;
+    for (unsigned i = 0; i < 4; ++i)
+      preference.alignment[i] =
+          uint32_t(std::min<uint64_t>(256, operands.addresses[i] & (~operands.addresses[i] + 1)));
+    if (!usesC)
+      preference.alignment[2] = 256;
+    choice = choose(problem, preference, driver().seed(), 0);
+  }
+  const char *names[] = {"A", "B", "C", "D"};
+  for (unsigned i = 0; i < 4; ++i)
+    if ((i != 2 || usesC) && operands.addresses[i] % choice.alignment[i])
+      return misuse(call, algo ? NOT_SUPPORTED : INVALID_VALUE,
+                    std::string(names[i]) + " is not aligned to " +
+                        std::to_string(choice.alignment[i]) +
+                        " bytes, which preferences said it is");
+  if (choice.workspace > workspaceBytes)
+    return misuse(call, INVALID_VALUE,
+                  "a workspace of " + std::to_string(workspaceBytes) +
+                      " bytes for an algorithm of " + std::to_string(choice.workspace));
+  operands.workspace = address(workspace);
+  if (choice.workspace && (!workspace || operands.workspace % 16))
+    return misuse(call, INVALID_VALUE, "the workspace is not aligned to 16 bytes");
+  bool tanhGelu = driver().seed() % 2;
+  switch (driver().enqueue(stream, makeMatmul(problem, operands, choice, tanhGelu))) {
+  case sim::SUCCESS:
+    return SUCCESS;
+  case ERROR_OUT_OF_MEMORY:
+    return ALLOC_FAILED;
+  default:
+    return EXECUTION_FAILED;
+  }
+}
+
+} // namespace sim::lt

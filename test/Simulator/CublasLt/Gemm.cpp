@@ -1,0 +1,218 @@
+//===- Gemm.cpp - the product ---------------------------------------------===//
+//
+// Operands become dense f32, the left one with its rows together. Sums run over pieces of k, as
+// the algorithm says: another algorithm gives other last bits, the same one always the same.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Matmul.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace sim::lt {
+
+unsigned bytesOf(DataType type) { return type == F32 ? 4 : 2; }
+
+static float toFloat(const uint8_t *from, DataType type) {
+  if (type == F32) {
+    float value;
+    std::memcpy(&value, from, 4);
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, from, 2);
+  return type == Bf16 ? std::bit_cast<float>(uint32_t(bits) << 16)
+                      : float(std::bit_cast<_Float16>(bits));
+}
+
+static void fromFloat(uint8_t *to, DataType type, float value) {
+  if (type == F32) {
+    std::memcpy(to, &value, 4);
+    return;
+  }
+  uint16_t bits;
+  if (type == F16) {
+    bits = std::bit_cast<uint16_t>(_Float16(value));
+  } else {
+    auto wide = std::bit_cast<uint32_t>(value);
+    bits = std::isnan(value) ? uint16_t(wide >> 16 | 64)
+                             : uint16_t((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
+  }
+  std::memcpy(to, &bits, 2);
+}
+
+/// What faster types keep of an f32 operand.
+static float reduce(float value, ComputeType compute) {
+  switch (compute) {
+  case Compute32FFastTf32: {
+    auto bits = std::bit_cast<uint32_t>(value);
+    return std::isfinite(value) ? std::bit_cast<float>((bits + 0x1000) & ~0x1fffu) : value;
+  }
+  case Compute32FFast16F:
+    return float(_Float16(value));
+  case Compute32FFast16Bf: {
+    uint8_t bits[2];
+    fromFloat(bits, Bf16, value);
+    return toFloat(bits, Bf16);
+  }
+  case Compute32F:
+  case Compute32FPedantic:
+    break;
+  }
+  return value;
+}
+
+namespace {
+
+class Matmul final : public Work {
+public:
+  Matmul(const Problem &problem, const Operands &operands, const Choice &choice, bool tanhGelu)
+      : Work("matmul " + std::to_string(problem.m) + "x" + std::to_string(problem.n) + "x" +
+             std::to_string(problem.k)),
+        problem(problem), operands(operands), choice(choice), tanhGelu(tanhGelu) {}
+
+  Progress step(Execution &execution) override {
+    float alpha = operands.alpha, beta = operands.beta;
+    if (operands.alphaAddress)
+      std::memcpy(&alpha, execution.read(operands.alphaAddress, 4, "alpha"), 4);
+    if (operands.betaAddress)
+      std::memcpy(&beta, execution.read(operands.betaAddress, 4, "beta"), 4);
+    if (choice.workspace)
+      std::memset(execution.write(operands.workspace, choice.workspace, "the workspace"), 0xff,
+                  choice.workspace);
+    for (int64_t batch = 0; batch < problem.layouts[3].batches; ++batch)
+      run(execution, batch, alpha, beta);
+    return Progress::Done;
+  }
+
+private:
+  void run(Execution &execution, int64_t batch, float alpha, float beta) {
+    uint64_t m = problem.m, n = problem.n;
+    // [k, m] and [n, k]: what is summed together lies together.
+    std::vector<float> left = load(execution, 0, batch, problem.desc.transA == OpN, "A");
+    std::vector<float> right = load(execution, 1, batch, problem.desc.transB == OpN, "B");
+    std::vector<float> out(m * n); // [n, m]
+    multiply(left.data(), right.data(), out.data());
+    std::vector<float> bias(m);
+    if (problem.desc.epilogue & Bias) {
+      DataType type =
+          problem.desc.biasType < 0 ? problem.layouts[3].type : DataType(problem.desc.biasType);
+      unsigned bytes = bytesOf(type);
+      uint64_t from = problem.desc.bias + uint64_t(batch * problem.desc.biasBatchStride) * bytes;
+      const uint8_t *data = execution.read(from, m * bytes, "the bias");
+      for (uint64_t i = 0; i < m; ++i)
+        bias[i] = toFloat(data + i * bytes, type);
+    }
+    std::vector<float> c;
+    if (beta != 0)
+      c = load(execution, 2, batch, true, "C");
+    for (uint64_t j = 0; j < n; ++j)
+      for (uint64_t i = 0; i < m; ++i) {
+        float value = alpha * out[j * m + i];
+        if (beta != 0)
+          value += beta * c[j * m + i];
+        out[j * m + i] = finish(value + bias[i]);
+      }
+    store(execution, batch, out);
+  }
+
+  float finish(float value) const {
+    if (problem.desc.epilogue & Relu)
+      return std::max(value, 0.0f);
+    if (!(problem.desc.epilogue & Gelu))
+      return value;
+    return tanhGelu
+               ? 0.5f * value *
+                     (1 + std::tanh(0.7978845608f * (value + 0.044715f * value * value * value)))
+               : 0.5f * value * (1 + std::erf(value * 0.70710678f));
+  }
+
+  /// One batch of an operand, dense: with `plain`, what is in one of its columns lies together,
+  /// else what is in one of its rows. C is as the result: its columns.
+  std::vector<float> load(Execution &execution, unsigned which, int64_t batch, bool plain,
+                          const char *name) {
+    const Layout &layout = problem.layouts[which];
+    unsigned bytes = bytesOf(layout.type);
+    bool byColumn = layout.order == Col;
+    uint64_t lines = byColumn ? layout.cols : layout.rows,
+             length = byColumn ? layout.rows : layout.cols;
+    // Whether what shall lie together lies together in memory.
+    bool straight = plain == byColumn;
+    std::vector<float> result(lines * length);
+    uint64_t base = operands.addresses[which] + uint64_t(batch * layout.stride) * bytes;
+    bool dense = uint64_t(layout.ld) == length;
+    const uint8_t *all = dense ? execution.read(base, lines * length * bytes, name) : nullptr;
+    for (uint64_t line = 0; line < lines; ++line) {
+      const uint8_t *from =
+          dense ? all + line * length * bytes
+                : execution.read(base + line * uint64_t(layout.ld) * bytes, length * bytes, name);
+      for (uint64_t i = 0; i < length; ++i) {
+        float value = toFloat(from + i * bytes, layout.type);
+        if (which < 2 && layout.type == F32)
+          value = reduce(value, problem.desc.compute);
+        result[straight ? line * length + i : i * lines + line] = value;
+      }
+    }
+    return result;
+  }
+
+  void store(Execution &execution, int64_t batch, const std::vector<float> &out) {
+    const Layout &layout = problem.layouts[3];
+    unsigned bytes = bytesOf(layout.type);
+    bool byColumn = layout.order == Col;
+    uint64_t lines = byColumn ? layout.cols : layout.rows,
+             length = byColumn ? layout.rows : layout.cols;
+    uint64_t base = operands.addresses[3] + uint64_t(batch * layout.stride) * bytes;
+    for (uint64_t line = 0; line < lines; ++line) {
+      uint8_t *to = execution.write(base + line * uint64_t(layout.ld) * bytes, length * bytes, "D");
+      for (uint64_t i = 0; i < length; ++i)
+        fromFloat(to + i * bytes, layout.type,
+                  out[byColumn ? line * problem.m + i : i * problem.m + line]);
+    }
+  }
+
+  void multiply(const float *left, const float *right, float *out) const {
+    uint64_t m = problem.m, n = problem.n, k = problem.k;
+    constexpr uint64_t width = 64;
+    std::vector<float> block(k * width);
+    for (uint64_t i0 = 0; i0 < m; i0 += width) {
+      uint64_t count = std::min(width, m - i0);
+      for (uint64_t kk = 0; kk < k; ++kk)
+        std::memcpy(&block[kk * width], left + kk * m + i0, count * 4);
+      for (uint64_t j = 0; j < n; ++j) {
+        float total[width] = {};
+        for (uint64_t from = 0; from < k; from += choice.chunk) {
+          float sum[width] = {};
+          for (uint64_t kk = from, end = std::min<uint64_t>(k, from + choice.chunk); kk < end;
+               ++kk) {
+            float factor = right[j * k + kk];
+            const float *row = &block[kk * width];
+            for (uint64_t i = 0; i < width; ++i)
+              sum[i] += row[i] * factor;
+          }
+          for (uint64_t i = 0; i < width; ++i)
+            total[i] += sum[i];
+        }
+        std::memcpy(out + j * m + i0, total, count * 4);
+      }
+    }
+  }
+
+  Problem problem;
+  Operands operands;
+  Choice choice;
+  bool tanhGelu;
+};
+
+} // namespace
+
+std::shared_ptr<Work> makeMatmul(const Problem &problem, const Operands &operands,
+                                 const Choice &choice, bool tanhGelu) {
+  return std::make_shared<Matmul>(problem, operands, choice, tanhGelu);
+}
+
+} // namespace sim::lt

@@ -1,0 +1,81 @@
+//===- Matmul.h - descriptions of products, and the product itself --------===//
+
+#ifndef TPC_TEST_SIMULATOR_CUBLASLT_MATMUL_H
+#define TPC_TEST_SIMULATOR_CUBLASLT_MATMUL_H
+
+#include "Cuda/Private.h"
+#include "Types.h"
+
+#include <array>
+
+namespace sim::lt {
+
+struct Desc {
+  ComputeType compute = Compute32F;
+  DataType scale = F32;
+  PointerMode pointerMode = Host;
+  Operation transA = OpN, transB = OpN, transC = OpN;
+  Epilogue epilogue = Default;
+  uint64_t bias = 0;
+  int64_t biasBatchStride = 0;
+  int32_t biasType = -1; // that of D
+};
+
+struct Layout {
+  DataType type = F32;
+  uint64_t rows = 0, cols = 0;
+  int64_t ld = 0;
+  Order order = Col;
+  int32_t batches = 1;
+  int64_t stride = 0; // between batches, in elements
+};
+
+struct Preference {
+  uint32_t searchMode = 0;
+  uint64_t maxWorkspace = 0;
+  uint32_t reductions = ~0u;
+  std::array<uint32_t, 4> alignment{256, 256, 256, 256}; // of A, B, C, D
+};
+
+unsigned bytesOf(DataType type);
+
+/// D = alpha * op(A) * op(B) + beta * C, as descriptions say it, copied: programs may destroy them.
+struct Problem {
+  Desc desc;
+  std::array<Layout, 4> layouts; // A, B, C, D
+  uint64_t m = 0, n = 0, k = 0;
+
+  /// SUCCESS, or why there is no such product, with a finding where a program got it wrong.
+  static Status make(const Desc &desc, const Layout &a, const Layout &b, const Layout &c,
+                     const Layout &d, Problem &made, std::string &why);
+  /// Equal for equal problems, wherever operands lie.
+  uint64_t hash() const;
+};
+
+/// What an Algo holds.
+struct Choice {
+  uint64_t magic, problem, id, workspace;
+  std::array<uint32_t, 4> alignment;
+  uint32_t chunk; // of k: what is summed before it is added to the rest
+  uint32_t refused;
+  uint64_t unused[1];
+};
+static_assert(sizeof(Choice) == sizeof(Algo));
+constexpr uint64_t choiceMagic = 0x7470632d6c740001;
+
+/// The n-th algorithm for a problem, as this seed has them.
+Choice choose(const Problem &problem, const Preference &preference, uint64_t seed, unsigned n);
+
+struct Operands {
+  std::array<uint64_t, 4> addresses; // A, B, C, D
+  float alpha = 1, beta = 0;
+  uint64_t alphaAddress = 0, betaAddress = 0; // of the device, or 0
+  uint64_t workspace = 0;
+};
+
+std::shared_ptr<Work> makeMatmul(const Problem &problem, const Operands &operands,
+                                 const Choice &choice, bool tanhGelu);
+
+} // namespace sim::lt
+
+#endif

@@ -1,0 +1,324 @@
+//===- ApiMemory.cpp - memory of devices and hosts, copies ----------------===//
+
+#include "Api.h"
+#include "Ptx/Text.h"
+
+#include <cstring>
+#include <sys/mman.h>
+
+using namespace sim;
+using ptx::text;
+
+Result sim::allocate(Context &context, DevicePointer *address, size_t bytes, size_t alignment,
+                     const std::string &name) {
+  if (injected("oom", ++context.allocated, context))
+    return ERROR_OUT_OF_MEMORY;
+  if (bytes > freeBytes(context))
+    return ERROR_OUT_OF_MEMORY;
+  std::lock_guard memory(context.memoryMutex);
+  *address = context.memory.allocate(bytes, name, alignment);
+  context.allocations[*address] = bytes;
+  changeUsed(context, int64_t(bytes));
+  return SUCCESS;
+}
+
+Result sim::cuMemGetInfo_v2(size_t *free, size_t *total) {
+  return call("cuMemGetInfo_v2", Current, [&](Lock &) {
+    if (!free || !total)
+      return ERROR_INVALID_VALUE;
+    *total = settings().memory;
+    *free = freeBytes(*currentContext());
+    return SUCCESS;
+  });
+}
+
+Result sim::cuMemAlloc_v2(DevicePointer *address, size_t bytes) {
+  return call("cuMemAlloc_v2", Current | Safe, [&](Lock &) {
+    if (!address || !bytes)
+      return ERROR_INVALID_VALUE;
+    Context &context = *currentContext();
+    return allocate(context, address, bytes, 256,
+                    text("allocation {} of device {}", context.allocated + 1, context.device));
+  });
+}
+
+Result sim::cuMemFree_v2(DevicePointer address) {
+  return call("cuMemFree_v2", Current | Safe, [&](Lock &lock) {
+    if (!address)
+      return SUCCESS;
+    Context &context = *currentContext();
+    if (!context.allocations.contains(address))
+      return misuse("cuMemFree", ERROR_INVALID_VALUE,
+                    describeAddress(context, address) + " is not what was allocated");
+    // As the driver does, although nobody may rely on it.
+    if (Result result = drain(lock, context))
+      return result;
+    auto found = context.allocations.find(address);
+    if (found == context.allocations.end())
+      return ERROR_INVALID_VALUE;
+    uint64_t bytes = found->second;
+    context.allocations.erase(found);
+    changeUsed(context, -int64_t(bytes));
+    std::lock_guard memory(context.memoryMutex);
+    context.memory.free(address);
+    context.races.forget(address, address + bytes);
+    return SUCCESS;
+  });
+}
+
+// ---- the host's ----
+
+static Result allocateHost(const char *name, void **host, size_t bytes) {
+  return call(name, Current | Safe, [&](Lock &) {
+    if (!host || !bytes)
+      return ERROR_INVALID_VALUE;
+    if (injected("pinned", ++state().pinnedAllocations, *currentContext()))
+      return ERROR_OUT_OF_MEMORY;
+    void *made = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED)
+      return ERROR_OUT_OF_MEMORY;
+    std::memset(made, 0xff, bytes);
+    state().pinned[reinterpret_cast<uintptr_t>(made)] = {bytes, true};
+    *host = made;
+    return SUCCESS;
+  });
+}
+
+Result sim::cuMemAllocHost_v2(void **host, size_t bytes) {
+  return allocateHost("cuMemAllocHost_v2", host, bytes);
+}
+
+Result sim::cuMemHostAlloc(void **host, size_t bytes, unsigned flags) {
+  if (flags & ~unsigned(HostAllocAll))
+    return ERROR_INVALID_VALUE;
+  return allocateHost("cuMemHostAlloc", host, bytes);
+}
+
+Result sim::cuMemFreeHost(void *host) {
+  return call("cuMemFreeHost", Current | Safe, [&](Lock &lock) {
+    auto &pinned = state().pinned;
+    auto known = [&] {
+      auto found = pinned.find(reinterpret_cast<uintptr_t>(host));
+      return found != pinned.end() && found->second.ours ? found : pinned.end();
+    };
+    if (known() == pinned.end())
+      return misuse("cuMemFreeHost", ERROR_INVALID_VALUE, "no memory that the driver allocated");
+    if (Result result = drain(lock, *currentContext()))
+      return result;
+    auto found = known();
+    if (found == pinned.end())
+      return ERROR_INVALID_VALUE;
+    munmap(host, found->second.bytes);
+    pinned.erase(found);
+    return SUCCESS;
+  });
+}
+
+Result sim::cuMemHostRegister_v2(void *host, size_t bytes, unsigned flags) {
+  return call("cuMemHostRegister_v2", Current | Safe, [&](Lock &) {
+    if (!host || !bytes || (flags & ~unsigned(HostRegisterAll)))
+      return ERROR_INVALID_VALUE;
+    if (kindOf(host, bytes) != HostMemory::Pageable)
+      return ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    state().pinned[reinterpret_cast<uintptr_t>(host)] = {bytes, false};
+    return SUCCESS;
+  });
+}
+
+Result sim::cuMemHostUnregister(void *host) {
+  return call("cuMemHostUnregister", Current | Safe, [&](Lock &lock) {
+    auto &pinned = state().pinned;
+    auto found = pinned.find(reinterpret_cast<uintptr_t>(host));
+    if (found == pinned.end() || found->second.ours)
+      return ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (Result result = drain(lock, *currentContext()))
+      return result;
+    pinned.erase(reinterpret_cast<uintptr_t>(host));
+    return SUCCESS;
+  });
+}
+
+// ---- copies ----
+
+namespace {
+
+/// What of a copy's arguments can be seen at once: a device's address must be in an allocation, a
+/// host's must not be a device's.
+Result checkDevice(const char *name, DevicePointer address, size_t bytes) {
+  Context &context = *currentContext();
+  auto &all = context.allocations;
+  auto above = all.upper_bound(address);
+  if (above != all.begin()) {
+    auto below = std::prev(above);
+    if (address - below->first < below->second && bytes <= below->second - (address - below->first))
+      return SUCCESS;
+  }
+  return misuse(
+      name, ERROR_INVALID_VALUE,
+      text("{} bytes at {}: {}", bytes, ptx::hex(address), describeAddress(context, address)));
+}
+
+Result checkHost(const char *name, const void *host) {
+  if (!host)
+    return ERROR_INVALID_VALUE;
+  auto address = reinterpret_cast<uintptr_t>(host);
+  if (address >> 44 == 6) // where devices have theirs
+    return misuse(name, ERROR_INVALID_VALUE,
+                  "an address of a device where one of the host belongs");
+  return SUCCESS;
+}
+
+/// Host memory that the device does not reach cannot be part of a graph.
+Result refusePageable(const char *name, Stream &stream) {
+  invalidate(*stream.capture, std::string(name) + " with pageable memory while a stream captures");
+  return ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+Result upload(const char *name, DevicePointer to, const void *from, size_t bytes, Stream *handle,
+              bool synchronous) {
+  return call(name, synchronous ? Current | Safe : Current, [&](Lock &lock) {
+    Stream *stream = find(handle);
+    if (!stream)
+      return misuse(name, ERROR_INVALID_HANDLE, "no stream of this context");
+    if (!bytes)
+      return SUCCESS;
+    if (Result result = checkHost(name, from))
+      return result;
+    if (Result result = checkDevice(name, to, bytes))
+      return result;
+    HostMemory kind = kindOf(from, bytes);
+    if (kind == HostMemory::Both)
+      return misuse(name, ERROR_INVALID_VALUE, "host memory that is pinned in part");
+    bool pageable = kind == HostMemory::Pageable;
+    if (pageable && stream->capture)
+      return refusePageable(name, *stream);
+    // The driver stages pageable memory: at once, or when the stream has come to this.
+    Context &context = *currentContext();
+    if (pageable && context.random() % 2 && !synchronous)
+      if (Result result = wait(lock, context, stream->last))
+        return result;
+    Result result = enqueue(context, *stream, makeUpload(to, from, bytes, pageable));
+    if (!result && synchronous)
+      result = wait(lock, context, stream->last);
+    return result;
+  });
+}
+
+Result download(const char *name, void *to, DevicePointer from, size_t bytes, Stream *handle,
+                bool synchronous) {
+  return call(name, synchronous ? Current | Safe : Current, [&](Lock &lock) {
+    Stream *stream = find(handle);
+    if (!stream)
+      return misuse(name, ERROR_INVALID_HANDLE, "no stream of this context");
+    if (!bytes)
+      return SUCCESS;
+    if (Result result = checkHost(name, to))
+      return result;
+    if (Result result = checkDevice(name, from, bytes))
+      return result;
+    HostMemory kind = kindOf(to, bytes);
+    if (kind == HostMemory::Both)
+      return misuse(name, ERROR_INVALID_VALUE, "host memory that is pinned in part");
+    bool pageable = kind == HostMemory::Pageable;
+    if (pageable && stream->capture)
+      return refusePageable(name, *stream);
+    Context &context = *currentContext();
+    Result result = enqueue(context, *stream, makeDownload(to, from, bytes, !pageable));
+    // "For transfers from device memory to pageable host memory, the function will return only once
+    // the copy has completed."
+    if (!result && (synchronous || pageable))
+      result = wait(lock, context, stream->last);
+    return result;
+  });
+}
+
+Result copy(const char *name, DevicePointer to, DevicePointer from, size_t bytes, Stream *handle) {
+  return call(name, Current, [&](Lock &) {
+    Stream *stream = find(handle);
+    if (!stream)
+      return misuse(name, ERROR_INVALID_HANDLE, "no stream of this context");
+    if (!bytes)
+      return SUCCESS;
+    for (DevicePointer address : {to, from})
+      if (Result result = checkDevice(name, address, bytes))
+        return result;
+    return enqueue(*currentContext(), *stream, makeCopy(to, from, bytes));
+  });
+}
+
+Result fill(const char *name, DevicePointer to, unsigned value, size_t count, unsigned width,
+            Stream *handle) {
+  return call(name, Current, [&](Lock &) {
+    Stream *stream = find(handle);
+    if (!stream)
+      return misuse(name, ERROR_INVALID_HANDLE, "no stream of this context");
+    if (to % width)
+      return misuse(name, ERROR_INVALID_VALUE, "an address that is not aligned to its elements");
+    if (!count)
+      return SUCCESS;
+    if (Result result = checkDevice(name, to, count * width))
+      return result;
+    return enqueue(*currentContext(), *stream, makeFill(to, value, count, width));
+  });
+}
+
+} // namespace
+
+Result sim::cuMemcpyHtoD_v2(DevicePointer to, const void *from, size_t bytes) {
+  return upload("cuMemcpyHtoD_v2", to, from, bytes, nullptr, true);
+}
+Result sim::cuMemcpyDtoH_v2(void *to, DevicePointer from, size_t bytes) {
+  return download("cuMemcpyDtoH_v2", to, from, bytes, nullptr, true);
+}
+Result sim::cuMemcpyDtoD_v2(DevicePointer to, DevicePointer from, size_t bytes) {
+  return copy("cuMemcpyDtoD_v2", to, from, bytes, nullptr);
+}
+Result sim::cuMemcpyHtoDAsync_v2(DevicePointer to, const void *from, size_t bytes, Stream *stream) {
+  return upload("cuMemcpyHtoDAsync_v2", to, from, bytes, stream, false);
+}
+Result sim::cuMemcpyDtoHAsync_v2(void *to, DevicePointer from, size_t bytes, Stream *stream) {
+  return download("cuMemcpyDtoHAsync_v2", to, from, bytes, stream, false);
+}
+Result sim::cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t bytes,
+                                 Stream *stream) {
+  return copy("cuMemcpyDtoDAsync_v2", to, from, bytes, stream);
+}
+Result sim::cuMemcpy2DAsync_v2(const Copy2D *copy, Stream *handle) {
+  const char *name = "cuMemcpy2DAsync_v2";
+  return call(name, Current, [&](Lock &) {
+    Stream *stream = find(handle);
+    if (!stream)
+      return misuse(name, ERROR_INVALID_HANDLE, "no stream of this context");
+    if (!copy)
+      return ERROR_INVALID_VALUE;
+    if (copy->fromType != MemoryDevice || copy->toType != MemoryDevice) {
+      report("not simulated: cuMemcpy2DAsync other than from device to device");
+      return ERROR_NOT_SUPPORTED;
+    }
+    if (!copy->width || !copy->height)
+      return SUCCESS;
+    size_t width = copy->fromX + copy->width, toWidth = copy->toX + copy->width;
+    if (copy->height > 1 && (copy->fromPitch < width || copy->toPitch < toWidth))
+      return misuse(name, ERROR_INVALID_VALUE, "a pitch less than a row");
+    DevicePointer from = copy->fromDevice + copy->fromY * copy->fromPitch + copy->fromX;
+    DevicePointer to = copy->toDevice + copy->toY * copy->toPitch + copy->toX;
+    for (auto [address, pitch] : {std::pair(from, copy->fromPitch), {to, copy->toPitch}})
+      if (Result result = checkDevice(name, address, (copy->height - 1) * pitch + copy->width))
+        return result;
+    return enqueue(
+        *currentContext(), *stream,
+        makeCopyRows(to, copy->toPitch, from, copy->fromPitch, copy->width, copy->height));
+  });
+}
+Result sim::cuMemsetD8_v2(DevicePointer to, unsigned char value, size_t count) {
+  return fill("cuMemsetD8_v2", to, value, count, 1, nullptr);
+}
+Result sim::cuMemsetD32_v2(DevicePointer to, unsigned value, size_t count) {
+  return fill("cuMemsetD32_v2", to, value, count, 4, nullptr);
+}
+Result sim::cuMemsetD8Async(DevicePointer to, unsigned char value, size_t count, Stream *stream) {
+  return fill("cuMemsetD8Async", to, value, count, 1, stream);
+}
+Result sim::cuMemsetD32Async(DevicePointer to, unsigned value, size_t count, Stream *stream) {
+  return fill("cuMemsetD32Async", to, value, count, 4, stream);
+}

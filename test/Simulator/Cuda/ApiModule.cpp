@@ -1,0 +1,284 @@
+//===- ApiModule.cpp - modules, functions, launches -----------------------===//
+
+#include "Api.h"
+#include "Ptx/Text.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+using namespace sim;
+using ptx::text;
+
+namespace {
+
+/// "sm_90a" is 90.
+int architectureOf(const std::string &target) {
+  return std::atoi(target.c_str() + std::min(target.find('_') + 1, target.size()));
+}
+
+/// What the driver's compiler says goes where the program asked for it.
+void putLog(const std::string &message, unsigned count, const JitOption *options, void **values) {
+  char *buffer = nullptr;
+  size_t size = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] == JitErrorLogBuffer)
+      buffer = static_cast<char *>(values[i]);
+    if (options[i] == JitErrorLogBufferSizeBytes)
+      size = reinterpret_cast<uintptr_t>(values[i]);
+  }
+  if (!buffer || !size)
+    return;
+  std::memset(buffer, 0, size);
+  message.copy(buffer, size - 1);
+}
+
+/// Texts that this process has parsed: ranks that are threads load the same.
+std::optional<ptx::Module> parse(const char *image, std::string &error) {
+  static auto *parsed = new std::map<std::string, ptx::Module>;
+  auto found = parsed->find(image);
+  if (found != parsed->end())
+    return found->second;
+  std::optional<ptx::Module> module = ptx::parse(image, error);
+  if (module)
+    parsed->emplace(image, *module);
+  return module;
+}
+
+Result load(Module **result, const void *image, unsigned count, const JitOption *options,
+            void **values) {
+  if (!result || !image || (count && (!options || !values)))
+    return ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i)
+    if (options[i] < 0 || options[i] >= JitNumOptions)
+      return ERROR_INVALID_VALUE;
+  // Machine code is always of another architecture, as long as it is code at all.
+  uint32_t magic = 0;
+  std::memcpy(&magic, image, std::min<size_t>(4, strnlen(static_cast<const char *>(image), 4)));
+  constexpr uint32_t elf = 0x464c457f, fatBinary = 0xba55ed50, wrapper = 0x466243b1;
+  if (magic == elf || magic == fatBinary || magic == wrapper)
+    return ERROR_NO_BINARY_FOR_GPU;
+  std::string error;
+  std::optional<ptx::Module> parsed = parse(static_cast<const char *>(image), error);
+  if (!parsed) {
+    putLog(error, count, options, values);
+    report("PTX: " + error);
+    return ERROR_INVALID_PTX;
+  }
+  std::string version = parsed->version();
+  int major = std::atoi(version.c_str());
+  auto dot = version.find('.');
+  int minor = dot == std::string::npos ? 0 : std::atoi(version.c_str() + dot + 1);
+  // CUDA 12.0 has PTX 8.0, and so on.
+  int newest = (settings().driverVersion / 1000 - 4) * 10 + settings().driverVersion % 1000 / 10;
+  if (major * 10 + minor > newest) {
+    putLog("Unsupported .version " + version, count, options, values);
+    return ERROR_UNSUPPORTED_PTX_VERSION;
+  }
+  if (architectureOf(parsed->target()) > settings().capability) {
+    putLog(text("Program with .target '{}' cannot be compiled to architecture 'sm_{}'",
+                parsed->target(), settings().capability),
+           count, options, values);
+    return ERROR_INVALID_PTX;
+  }
+  auto module = std::make_unique<Module>();
+  module->context = currentContext();
+  module->text = *parsed;
+  for (const ptx::KernelInfo &info : parsed->kernels()) {
+    auto function = std::make_unique<Function>();
+    function->module = module.get();
+    function->info = info;
+    function->maxDynamicShared = 48 * 1024 - std::min<uint32_t>(info.sharedBytes, 48 * 1024);
+    module->functions[info.name] = std::move(function);
+  }
+  *result = module.get();
+  state().modules[module.get()] = std::move(module);
+  return SUCCESS;
+}
+
+Function *findFunction(Function *handle) {
+  return state().functions.contains(handle) ? handle : nullptr;
+}
+
+int sharedLimit() {
+  int limit = 0;
+  // The same knowledge as the attribute's; the lock is held, so not through the entry point.
+  int capability = settings().capability;
+  limit = capability == 80                            ? 163 * 1024
+          : capability == 90 || capability / 10 == 10 ? 227 * 1024
+                                                      : 99 * 1024;
+  return limit;
+}
+
+} // namespace
+
+Result sim::cuModuleLoadData(Module **module, const void *image) {
+  return call("cuModuleLoadData", Current | Safe,
+              [&](Lock &) { return load(module, image, 0, nullptr, nullptr); });
+}
+
+Result sim::cuModuleLoadDataEx(Module **module, const void *image, unsigned count,
+                               JitOption *options, void **values) {
+  return call("cuModuleLoadDataEx", Current | Safe,
+              [&](Lock &) { return load(module, image, count, options, values); });
+}
+
+Result sim::cuModuleUnload(Module *handle) {
+  return call("cuModuleUnload", Current | Safe, [&](Lock &lock) {
+    auto found = state().modules.find(handle);
+    if (found == state().modules.end())
+      return misuse("cuModuleUnload", ERROR_INVALID_HANDLE, "no module");
+    if (Result result = drain(lock, *currentContext()))
+      return result;
+    found = state().modules.find(handle);
+    if (found == state().modules.end())
+      return ERROR_INVALID_HANDLE;
+    for (const auto &[name, function] : found->second->functions)
+      state().functions.erase(function.get());
+    state().modules.erase(found);
+    return SUCCESS;
+  });
+}
+
+Result sim::cuModuleGetFunction(Function **result, Module *handle, const char *name) {
+  return call("cuModuleGetFunction", Current, [&](Lock &) {
+    auto module = state().modules.find(handle);
+    if (module == state().modules.end())
+      return misuse("cuModuleGetFunction", ERROR_INVALID_HANDLE, "no module");
+    if (!result || !name)
+      return ERROR_INVALID_VALUE;
+    auto found = module->second->functions.find(name);
+    if (found == module->second->functions.end())
+      return ERROR_NOT_FOUND;
+    *result = found->second.get();
+    state().functions.insert(*result);
+    return SUCCESS;
+  });
+}
+
+Result sim::cuFuncLoad(Function *handle) {
+  return call("cuFuncLoad", Current | Safe, [&](Lock &) {
+    Function *function = findFunction(handle);
+    if (!function)
+      return misuse("cuFuncLoad", ERROR_INVALID_HANDLE, "no function");
+    function->loaded = true;
+    return SUCCESS;
+  });
+}
+
+Result sim::cuFuncGetAttribute(int *value, FunctionAttribute attribute, Function *handle) {
+  return call("cuFuncGetAttribute", Current, [&](Lock &) {
+    Function *function = findFunction(handle);
+    if (!function)
+      return misuse("cuFuncGetAttribute", ERROR_INVALID_HANDLE, "no function");
+    if (!value)
+      return ERROR_INVALID_VALUE;
+    switch (attribute) {
+    case FunctionMaxThreadsPerBlock:
+      *value = function->info.maxThreads ? int(function->info.maxThreads) : 1024;
+      return SUCCESS;
+    case FunctionSharedSizeBytes:
+      *value = int(function->info.sharedBytes);
+      return SUCCESS;
+    case FunctionConstSizeBytes:
+    case FunctionLocalSizeBytes:
+      *value = 0;
+      return SUCCESS;
+    case FunctionNumRegs:
+      *value = 32;
+      return SUCCESS;
+    case FunctionPtxVersion:
+      *value = architectureOf(function->module->text.target());
+      return SUCCESS;
+    case FunctionBinaryVersion:
+      *value = settings().capability;
+      return SUCCESS;
+    case FunctionMaxDynamicSharedSizeBytes:
+      *value = int(function->maxDynamicShared);
+      return SUCCESS;
+    case FunctionPreferredSharedMemoryCarveout:
+      *value = -1;
+      return SUCCESS;
+    }
+    report(text("not simulated: attribute {} of functions", int(attribute)));
+    return ERROR_INVALID_VALUE;
+  });
+}
+
+Result sim::cuFuncSetAttribute(Function *handle, FunctionAttribute attribute, int value) {
+  return call("cuFuncSetAttribute", Current, [&](Lock &) {
+    Function *function = findFunction(handle);
+    if (!function)
+      return misuse("cuFuncSetAttribute", ERROR_INVALID_HANDLE, "no function");
+    if (attribute == FunctionPreferredSharedMemoryCarveout)
+      return value >= -1 && value <= 100 ? SUCCESS : ERROR_INVALID_VALUE;
+    if (attribute != FunctionMaxDynamicSharedSizeBytes || value < 0 ||
+        value + int(function->info.sharedBytes) > sharedLimit())
+      return ERROR_INVALID_VALUE;
+    function->maxDynamicShared = uint32_t(value);
+    return SUCCESS;
+  });
+}
+
+Result sim::cuLaunchKernel(Function *handle, unsigned gridX, unsigned gridY, unsigned gridZ,
+                           unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,
+                           Stream *streamHandle, void **parameters, void **extra) {
+  return call("cuLaunchKernel", Current, [&](Lock &) {
+    Context &context = *currentContext();
+    Function *function = findFunction(handle);
+    Stream *stream = find(streamHandle);
+    if (!function || function->module->context != &context)
+      return misuse("cuLaunchKernel", ERROR_INVALID_HANDLE, "no function of this context");
+    if (!stream)
+      return misuse("cuLaunchKernel", ERROR_INVALID_HANDLE, "no stream of this context");
+    const ptx::KernelInfo &info = function->info;
+    auto refuse = [&](Result result, const std::string &what) {
+      return misuse("cuLaunchKernel", result, info.name + ": " + what);
+    };
+    if (extra) {
+      report("not simulated: cuLaunchKernel with `extra`");
+      return ERROR_NOT_SUPPORTED;
+    }
+    if (!gridX || !gridY || !gridZ || !blockX || !blockY || !blockZ)
+      return refuse(ERROR_INVALID_VALUE, "a grid or a block without threads");
+    uint64_t threads = uint64_t(blockX) * blockY * blockZ;
+    if (gridX > 0x7fffffffu || gridY > 65535 || gridZ > 65535 || blockX > 1024 || blockY > 1024 ||
+        blockZ > 64 || threads > 1024)
+      return refuse(ERROR_INVALID_VALUE, "a grid or a block larger than the device's");
+    if (info.maxThreads && threads > info.maxThreads)
+      return refuse(ERROR_INVALID_VALUE, "more threads than .maxntid says");
+    if (info.block[0] &&
+        (blockX != info.block[0] || blockY != info.block[1] || blockZ != info.block[2]))
+      return refuse(ERROR_INVALID_VALUE, "another block than .reqntid says");
+    if (sharedBytes > function->maxDynamicShared)
+      return refuse(ERROR_INVALID_VALUE, text("{} bytes of dynamic shared memory; it has {}",
+                                              sharedBytes, function->maxDynamicShared));
+    if (!info.parameters.empty() && !parameters)
+      return refuse(ERROR_INVALID_VALUE, "no parameters");
+    if (injected("launch", ++context.launches, context))
+      return ERROR_LAUNCH_OUT_OF_RESOURCES;
+    if (!function->loaded) {
+      // Lazy loading: it may wait for all that runs, and so is no part of a graph.
+      if (stream->capture) {
+        invalidate(*stream->capture,
+                   info.name + " is loaded when it is first launched, which is now");
+        return ERROR_STREAM_CAPTURE_UNSUPPORTED;
+      }
+      function->loaded = true;
+    }
+    // Parameters are read now.
+    std::vector<ptx::Argument> arguments(info.parameters.size());
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (!parameters[i])
+        return refuse(ERROR_INVALID_VALUE, text("parameter {} is null", i));
+      const auto *bytes = static_cast<const uint8_t *>(parameters[i]);
+      arguments[i].bytes.assign(bytes, bytes + info.parameters[i].bytes);
+    }
+    ptx::LaunchConfig config;
+    config.grid = {gridX, gridY, gridZ};
+    config.block = {blockX, blockY, blockZ};
+    config.sharedBytes = sharedBytes;
+    return enqueue(context, *stream,
+                   makeLaunch(function->module->text, info.name, std::move(arguments), config));
+  });
+}

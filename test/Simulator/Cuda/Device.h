@@ -1,0 +1,190 @@
+//===- Device.h - contexts, streams, operations ---------------------------===//
+//
+// All of this is under one lock of the process, State::mutex, but for a device's memory, which has
+// one of its own that is held while an operation runs.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_CUDA_DEVICE_H
+#define TPC_TEST_SIMULATOR_CUDA_DEVICE_H
+
+#include "Private.h"
+#include "Ptx/Ptx.h"
+#include "Races.h"
+#include "Settings.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+namespace sim {
+
+struct Capture;
+
+/// Something that a stream does, or a point in it.
+struct Operation {
+  std::shared_ptr<Work> work; // null: only a point
+  Context *context = nullptr;
+  Access access;        // its place
+  Clock clock;          // it included
+  unsigned missing = 0; // of what it waits for
+  std::vector<std::shared_ptr<Operation>> followers;
+  bool begun = false, done = false;
+};
+using OperationRef = std::shared_ptr<Operation>;
+
+struct Stream {
+  Context *context = nullptr;
+  uint32_t lane = 0;
+  bool blocking = true, legacy = false, destroyed = false;
+  Clock clock; // of what comes next
+  OperationRef last;
+  std::shared_ptr<Capture> capture;
+  std::vector<size_t> tips; // of the graph: what the next node waits for
+  size_t captureLane = 0;
+};
+
+struct Event {
+  Context *context = nullptr;
+  unsigned flags = 0;
+  OperationRef recorded;            // null: nothing
+  std::shared_ptr<double> time;     // when that ran, in milliseconds
+  std::shared_ptr<Capture> capture; // recorded there
+  std::vector<size_t> tips;
+};
+
+struct GraphNode {
+  std::shared_ptr<Work> work;
+  std::vector<size_t> before;
+  size_t lane = 0;
+};
+
+struct Graph {
+  std::vector<GraphNode> nodes;
+  size_t lanes = 0;
+};
+
+/// A graph that can run.
+struct GraphExec {
+  Graph graph;
+  Context *context = nullptr;
+  std::vector<uint32_t> lanes;
+  uint64_t ticks = 0;
+  OperationRef last; // launches of one graph come one after the other
+};
+
+struct Capture {
+  Stream *origin = nullptr;
+  CaptureMode mode = CaptureGlobal;
+  std::thread::id thread;
+  bool invalidated = false, ended = false;
+  std::string reason; // why invalidated
+  Graph graph;
+  std::vector<Stream *> streams;
+};
+
+struct Function {
+  Module *module = nullptr;
+  ptx::KernelInfo info;
+  bool loaded = false;
+  uint32_t maxDynamicShared = 0;
+};
+
+struct Module {
+  Context *context = nullptr;
+  ptx::Module text;
+  std::map<std::string, std::unique_ptr<Function>, std::less<>> functions;
+};
+
+/// A device and its primary context: there are no others.
+struct Context {
+  Context(int device, int ordinal);
+
+  const int device;  // of all
+  const int ordinal; // as the process numbers them
+  unsigned retained = 0;
+  bool active() const { return retained > 0; }
+  Result failed = SUCCESS; // for good
+  std::list<std::unique_ptr<Stream>> streams;
+  Stream *legacy = nullptr;
+  std::map<uint64_t, uint64_t> allocations; // live, by address: bytes
+  uint64_t used = 0;
+
+  // ---- what runs: Schedule.cpp ----
+  std::vector<OperationRef> ready;
+  unsigned demand = 0; // threads that wait for something
+  unsigned credit = 0; // operations that run although nobody waits
+  std::chrono::steady_clock::time_point lastCall;
+  std::condition_variable wake, progress;
+  std::thread::id worker;
+  bool hasWorker = false;
+  Random random;
+  uint64_t executed = 0, launches = 0, allocated = 0;
+
+  // ---- held while an operation runs ----
+  std::mutex memoryMutex;
+  ptx::Memory memory;
+  Races races;
+};
+
+/// Host memory that a device can reach: from, and how much.
+struct Pinned {
+  uint64_t bytes = 0;
+  bool ours = false; // allocated by the driver, not registered
+};
+
+struct State {
+  std::mutex mutex;
+  bool initialized = false;
+  std::vector<std::unique_ptr<Context>> contexts; // by ordinal
+  uint32_t lanes = 0;
+  Clock host; // what the host has waited for
+  uint64_t pinnedAllocations = 0;
+  std::map<uintptr_t, Pinned> pinned;
+  std::set<std::shared_ptr<Capture>> captures; // not ended
+  // Live handles. Those of contexts are found in `contexts`.
+  std::unordered_map<void *, std::unique_ptr<Module>> modules;
+  std::unordered_map<void *, std::unique_ptr<Event>> events;
+  std::unordered_map<void *, std::unique_ptr<Graph>> graphs;
+  std::unordered_map<void *, std::unique_ptr<GraphExec>> execs;
+  std::set<Function *> functions;
+};
+
+/// Of the process; never destroyed.
+State &state();
+/// Of the thread.
+Context *&currentContext();
+CaptureMode &captureModeOfThread();
+
+// ---- Schedule.cpp: under the lock ----
+
+uint32_t newLane();
+/// Puts an operation behind others. Not in a stream: whoever calls says where it is.
+void submit(const OperationRef &operation, const std::vector<OperationRef> &before);
+/// Behind all that is in the stream, and behind `also`. Does not look at captures.
+OperationRef append(Stream &stream, std::shared_ptr<Work> work,
+                    const std::vector<OperationRef> &also = {});
+/// Returns when it is done, or when the context has failed.
+Result wait(std::unique_lock<std::mutex> &lock, Context &context, const OperationRef &operation);
+/// The same for all streams of a context.
+Result drain(std::unique_lock<std::mutex> &lock, Context &context);
+/// Fails for good: what has not run will not.
+void fail(Context &context, Result result);
+/// Whether an injection of this kind is due, the n-th time on this context.
+bool injected(const char *what, uint64_t count, const Context &context);
+
+// ---- Capture.cpp: under the lock ----
+
+/// A stream's operation: in its graph, or in the stream.
+Result enqueue(Context &context, Stream &stream, std::shared_ptr<Work> work);
+/// The call is not allowed while this thread captures. Invalidates its captures.
+Result checkUnsafe(const char *call);
+void invalidate(Capture &capture, const std::string &why);
+
+} // namespace sim
+
+#endif

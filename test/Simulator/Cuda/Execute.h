@@ -1,0 +1,68 @@
+//===- Execute.h - operations while they run ------------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_CUDA_EXECUTE_H
+#define TPC_TEST_SIMULATOR_CUDA_EXECUTE_H
+
+#include "Device.h"
+
+namespace sim {
+
+/// Nothing of the host lies there, so that a program that follows a device's address crashes.
+void reserveAddresses(uint64_t first);
+
+class Executing final : public Execution {
+public:
+  Executing(Context &context, Operation &operation, uint64_t seed)
+      : context(context), operation(operation), next(seed) {}
+  const uint8_t *read(uint64_t address, uint64_t bytes, const char *what) override;
+  uint8_t *write(uint64_t address, uint64_t bytes, const char *what) override;
+  uint64_t random() override { return next(); }
+  int device() const override { return context.device; }
+
+  /// What nobody wrote stays such.
+  void copy(uint64_t to, uint64_t from, uint64_t bytes);
+  void launch(const ptx::Module &module, const std::string &kernel,
+              const std::vector<ptx::Argument> &arguments, ptx::LaunchConfig config);
+
+private:
+  void lockMemory() {
+    if (!lock)
+      lock = std::unique_lock(context.memoryMutex);
+  }
+  ptx::Allocation &find(uint64_t address, uint64_t bytes, const char *what, const char *verb);
+  void note(uint64_t address, uint64_t bytes, bool write, const char *what);
+
+  Context &context;
+  Operation &operation;
+  Random next;
+  std::unique_lock<std::mutex> lock; // of the memory
+};
+
+/// Never ends.
+class Forever final : public Work {
+public:
+  Forever() : Work("a kernel that never ends") {}
+  Progress step(Execution &) override { return Progress::Waits; }
+};
+
+// ---- what streams do: Works.cpp ----
+
+std::shared_ptr<Work> makeUpload(DevicePointer to, const void *from, size_t bytes, bool staged);
+std::shared_ptr<Work> makeDownload(void *to, DevicePointer from, size_t bytes, bool pinned);
+std::shared_ptr<Work> makeCopy(DevicePointer to, DevicePointer from, size_t bytes);
+/// Rows of `width` bytes, so many bytes apart.
+std::shared_ptr<Work> makeCopyRows(DevicePointer to, size_t toPitch, DevicePointer from,
+                                   size_t fromPitch, size_t width, size_t rows);
+std::shared_ptr<Work> makeFill(DevicePointer to, unsigned value, size_t count, unsigned width);
+std::shared_ptr<Work> makeHostCall(HostFunction function, void *data);
+std::shared_ptr<Work> makeClock(std::shared_ptr<double> time);
+std::shared_ptr<Work> makeLaunch(const ptx::Module &module, const std::string &kernel,
+                                 std::vector<ptx::Argument> arguments, ptx::LaunchConfig config);
+
+/// Whether these bytes are all of the host's memory that devices reach, none of them, or neither.
+enum class HostMemory : uint8_t { Pageable, Pinned, Both };
+HostMemory kindOf(const void *host, size_t bytes);
+
+} // namespace sim
+
+#endif

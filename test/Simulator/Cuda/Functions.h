@@ -1,0 +1,21 @@
+//===- Functions.h - types of the driver's entry points -------------------===//
+//
+// type::cuInit is the type of cuInit. Whoever loads the library looks names up, as a program does;
+// the library itself declares and defines them (Api.h).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_CUDA_FUNCTIONS_H
+#define TPC_TEST_SIMULATOR_CUDA_FUNCTIONS_H
+
+#include "Types.h"
+
+namespace sim::type {
+
+#define FUNCTION(name, parameters) using name = Result parameters;
+#include "Functions.def"
+#undef FUNCTION
+
+} // namespace sim::type
+
+#endif

@@ -1,0 +1,92 @@
+//===- Private.h - what other simulated libraries ask of the driver -------===//
+//
+// As the vendor's libraries do, they get it from cuGetExportTable by an identifier of their own.
+// An operation of a stream is a Work: the driver decides when it runs.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_CUDA_PRIVATE_H
+#define TPC_TEST_SIMULATOR_CUDA_PRIVATE_H
+
+#include "Types.h"
+
+#include <memory>
+#include <string>
+
+namespace sim {
+
+/// Ends the operation that runs, and with it the context, as errors of a device do.
+struct Fault {
+  Result result;
+  std::string message;
+};
+
+/// What an operation may do with its device while it runs. Each throws Fault: outside of an
+/// allocation, never written, or touched by an operation that nothing orders.
+class Execution {
+public:
+  virtual ~Execution() = default;
+  /// All these bytes, which must have been written.
+  virtual const uint8_t *read(uint64_t address, uint64_t bytes, const char *what) = 0;
+  /// The same for bytes that it will write, all of them.
+  virtual uint8_t *write(uint64_t address, uint64_t bytes, const char *what) = 0;
+  virtual uint64_t random() = 0;
+  /// Which device, of those there are.
+  virtual int device() const = 0;
+};
+
+enum class Progress : uint8_t {
+  Done,
+  Waits, // for another device or process: to be asked again soon
+};
+
+class Work {
+public:
+  explicit Work(std::string name) : name(std::move(name)) {}
+  virtual ~Work() = default;
+  /// Before the first step, each time that it runs: a captured one runs often.
+  virtual void begin() {}
+  virtual Progress step(Execution &execution) = 0;
+
+  const std::string name;
+};
+
+struct StreamInfo {
+  int device = 0; // of the stream's context
+  bool capturing = false;
+  bool legacy = false;
+};
+
+class Driver {
+public:
+  /// The current device, or -1 without a context.
+  virtual int currentDevice() = 0;
+  /// What a stream is. Not SUCCESS: no stream, or its context has failed.
+  virtual Result describe(Stream *stream, StreamInfo &info) = 0;
+  /// Behind all that is in the stream; a node of the graph while it captures.
+  virtual Result enqueue(Stream *stream, std::shared_ptr<Work> work) = 0;
+  /// Of the current device.
+  virtual Result allocate(DevicePointer *address, size_t bytes, size_t alignment,
+                          const char *name) = 0;
+  /// Whether these bytes are of one allocation of the current device.
+  virtual bool allocated(uint64_t address, size_t bytes) = 0;
+  /// Ends the capture that the stream is part of, as calls that it forbids do.
+  virtual void invalidate(Stream *stream) = 0;
+  /// Compute capability of a device, such as 90.
+  virtual int capability(int device) = 0;
+  /// Says what is wrong with a program, once for each text.
+  virtual void finding(const std::string &text) = 0;
+  virtual uint64_t seed() = 0;
+  /// A line of the trace.
+  virtual void trace(const std::string &text) = 0;
+
+protected:
+  ~Driver() = default;
+};
+
+constexpr Uuid driverTable = {
+    {'t', 'p', 'c', '-', 's', 'i', 'm', 'u', 'l', 'a', 't', 'o', 'r', '-', '0', '1'}};
+
+} // namespace sim
+
+#endif

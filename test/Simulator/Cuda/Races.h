@@ -1,0 +1,57 @@
+//===- Races.h - which operations touched which bytes, and what orders them ===//
+//
+// A lane is what runs in order: a stream, or one branch of a graph. An operation is known by its
+// lane and how many came before it there. A clock says up to which of each lane all is over: it is
+// made of what the program said (streams, events, synchronization), not of when things happened to
+// run.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_CUDA_RACES_H
+#define TPC_TEST_SIMULATOR_CUDA_RACES_H
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sim {
+
+using Clock = std::vector<uint64_t>; // by lane; 0 for lanes that it does not reach
+
+void join(Clock &into, const Clock &other);
+
+struct Access {
+  uint32_t lane = 0;
+  uint64_t at = 0; // from 1; 0: none
+  std::shared_ptr<const std::string> name;
+
+  bool before(const Clock &clock) const {
+    return !at || (lane < clock.size() && clock[lane] >= at);
+  }
+  bool operator==(const Access &other) const { return lane == other.lane && at == other.at; }
+};
+
+class Races {
+public:
+  /// Notes an access to [from, to). Gives an access that nothing orders before it, or null.
+  std::unique_ptr<Access> note(uint64_t from, uint64_t to, bool write, const Access &self,
+                               const Clock &clock);
+  void forget(uint64_t from, uint64_t to);
+
+private:
+  /// From its key to the next one's.
+  struct Segment {
+    Access write;
+    std::vector<Access> reads;
+    bool operator==(const Segment &) const = default;
+  };
+  std::map<uint64_t, Segment>::iterator split(uint64_t at);
+  void merge(uint64_t from, uint64_t to);
+  std::map<uint64_t, Segment> segments{{0, {}}};
+};
+
+} // namespace sim
+
+#endif

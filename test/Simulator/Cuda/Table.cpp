@@ -1,0 +1,109 @@
+//===- Table.cpp - what other simulated libraries ask for -----------------===//
+
+#include "Api.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace sim;
+
+namespace {
+
+class Table final : public Driver {
+public:
+  int currentDevice() override {
+    Lock lock(state().mutex);
+    Context *context = currentContext();
+    return context && context->active() ? context->device : -1;
+  }
+
+  Result describe(Stream *handle, StreamInfo &info) override {
+    return call("(stream of a library)", Current, [&](Lock &) {
+      Stream *stream = find(handle);
+      if (!stream)
+        return ERROR_INVALID_HANDLE;
+      info = {stream->context->device, bool(stream->capture), stream->legacy};
+      return SUCCESS;
+    });
+  }
+
+  Result enqueue(Stream *handle, std::shared_ptr<Work> work) override {
+    std::string name = work->name;
+    return call(name.c_str(), Current, [&](Lock &) {
+      Stream *stream = find(handle);
+      if (!stream)
+        return misuse(name.c_str(), ERROR_INVALID_HANDLE, "no stream of this context");
+      if (injected("launch", ++stream->context->launches, *stream->context))
+        return ERROR_LAUNCH_OUT_OF_RESOURCES;
+      return sim::enqueue(*stream->context, *stream, std::move(work));
+    });
+  }
+
+  Result allocate(DevicePointer *address, size_t bytes, size_t alignment,
+                  const char *name) override {
+    return call(name, Current | Safe, [&](Lock &) {
+      return sim::allocate(*currentContext(), address, bytes, alignment, name);
+    });
+  }
+
+  bool allocated(uint64_t address, size_t bytes) override {
+    Lock lock(state().mutex);
+    Context *context = currentContext();
+    if (!context)
+      return false;
+    auto above = context->allocations.upper_bound(address);
+    if (above == context->allocations.begin())
+      return false;
+    auto below = std::prev(above);
+    uint64_t offset = address - below->first;
+    return offset <= below->second && bytes <= below->second - offset;
+  }
+
+  void invalidate(Stream *handle) override {
+    Lock lock(state().mutex);
+    Stream *stream = currentContext() ? find(handle) : nullptr;
+    if (stream && stream->capture)
+      sim::invalidate(*stream->capture, "a library's call that is not allowed");
+  }
+
+  int capability(int) override { return settings().capability; }
+  void finding(const std::string &text) override { report(text); }
+  uint64_t seed() override { return settings().seed; }
+  void trace(const std::string &text) override { sim::trace(text); }
+};
+
+} // namespace
+
+Result sim::cuGetExportTable(const void **table, const Uuid *id) {
+  if (!table || !id)
+    return ERROR_INVALID_VALUE;
+  if (std::memcmp(id, &driverTable, sizeof(Uuid)))
+    return ERROR_NOT_FOUND;
+  static auto *made = new Table;
+  *table = static_cast<Driver *>(made);
+  return SUCCESS;
+}
+
+void sim::destroyAll(Context &context) {
+  Lock memory(context.memoryMutex, std::defer_lock);
+  std::erase_if(state().events, [&](const auto &one) { return one.second->context == &context; });
+  std::erase_if(state().execs, [&](const auto &one) { return one.second->context == &context; });
+  for (auto it = state().modules.begin(); it != state().modules.end();) {
+    if (it->second->context != &context) {
+      ++it;
+      continue;
+    }
+    for (const auto &[name, function] : it->second->functions)
+      state().functions.erase(function.get());
+    it = state().modules.erase(it);
+  }
+  context.streams.clear();
+  context.legacy = nullptr;
+  memory.lock();
+  for (const auto &[address, bytes] : context.allocations) {
+    context.memory.free(address);
+    context.races.forget(address, address + bytes);
+  }
+  context.allocations.clear();
+  changeUsed(context, -int64_t(context.used));
+}

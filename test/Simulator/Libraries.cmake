@@ -1,0 +1,22 @@
+# A simulated library of a vendor, in the folder that a program is given as TPC_CUDA_LIBS:
+#   tpc_add_simulated_library(TPCSimCuda libcuda.so.1 LINK …)
+set(TPC_SIMULATOR_DIR ${PROJECT_BINARY_DIR}/lib/simulator)
+find_path(TPC_CUDA_INCLUDE cuda.h PATHS $ENV{CUDA_HOME}/include /usr/local/cuda/include)
+function(tpc_add_simulated_library name file)
+  cmake_parse_arguments(PARSE_ARGV 2 ARG "" "" "LINK")
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  add_library(${name} SHARED ${sources})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} Threads::Threads)
+  target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
+  # Only what is said to be is visible, as in the vendor's.
+  target_compile_options(${name} PRIVATE -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing)
+  target_link_options(${name} PRIVATE -Wl,-z,defs
+    -Wl,--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/exports.map)
+  if(TPC_CUDA_INCLUDE)
+    # Only CheckHeaders.cpp looks there.
+    set_source_files_properties(CheckHeaders.cpp PROPERTIES COMPILE_OPTIONS "-isystem;${TPC_CUDA_INCLUDE}")
+  endif()
+  set_target_properties(${name} PROPERTIES PREFIX "" OUTPUT_NAME ${file} SUFFIX ""
+    LIBRARY_OUTPUT_DIRECTORY ${TPC_SIMULATOR_DIR} BUILD_RPATH "$ORIGIN")
+  set_property(GLOBAL APPEND PROPERTY TPC_SIMULATED ${name})
+endfunction()

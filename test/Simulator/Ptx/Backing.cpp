@@ -1,0 +1,79 @@
+//===- Backing.cpp --------------------------------------------------------===//
+
+#include "Backing.h"
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace ptx;
+
+static uint8_t *mapFile(uint64_t bytes) {
+  int file = memfd_create("simulated-device", MFD_CLOEXEC);
+  if (file < 0)
+    throw std::bad_alloc();
+  void *mapped = MAP_FAILED;
+  if (!ftruncate(file, off_t(bytes)))
+    mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (mapped == MAP_FAILED)
+    throw std::bad_alloc();
+  return static_cast<uint8_t *>(mapped);
+}
+
+void Backing::assign(uint64_t bytes, uint8_t value) {
+  clear();
+  constexpr uint64_t smallBytes = 64 * 1024;
+  if (bytes < smallBytes) {
+    small.assign(bytes, value);
+    return;
+  }
+  mapped = mapFile(bytes);
+  size = bytes;
+  if (value) // files begin as zeros, which take no memory
+    std::memset(mapped, value, bytes);
+}
+
+void Backing::clear() {
+  if (mapped)
+    munmap(mapped, size);
+  mapped = nullptr;
+  small = {};
+}
+
+namespace {
+struct Pieces {
+  std::mutex mutex;
+  std::map<size_t, std::vector<void *>> free; // by size
+};
+} // namespace
+
+// Never destroyed: others may still hold pieces when the process ends.
+static Pieces &pieces() {
+  static auto *all = new Pieces;
+  return *all;
+}
+
+void *ptx::takePiece(size_t bytes) {
+  Pieces &all = pieces();
+  std::lock_guard lock(all.mutex);
+  std::vector<void *> &free = all.free[bytes];
+  if (free.empty()) {
+    constexpr size_t count = 64;
+    uint8_t *block = mapFile(bytes * count);
+    for (size_t i = 0; i < count; ++i)
+      free.push_back(block + i * bytes);
+  }
+  void *piece = free.back();
+  free.pop_back();
+  return piece;
+}
+
+void ptx::givePiece(void *piece, size_t bytes) {
+  Pieces &all = pieces();
+  std::lock_guard lock(all.mutex);
+  all.free[bytes].push_back(piece);
+}

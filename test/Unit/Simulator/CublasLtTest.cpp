@@ -1,0 +1,150 @@
+//===- CublasLtTest.cpp - products against sums in double -----------------===//
+
+#include "CublasLt/Functions.h"
+#include "SimulatorTesting.h"
+
+#include <cmath>
+
+using namespace sim;
+
+namespace {
+
+struct CublasLt : Device {
+  void *ltLibrary = open("libcublasLt.so.13");
+#define FUNCTION(result, name, parameters)                                                         \
+  lt::type::name *name = reinterpret_cast<lt::type::name *>(dlsym(ltLibrary, #name));
+#include "CublasLt/Functions.def"
+#undef FUNCTION
+
+  CublasLt() { EXPECT_EQ(cublasLtCreate(&handle), lt::SUCCESS); }
+
+  lt::Layout *layout(uint64_t rows, uint64_t cols, int64_t ld, lt::Order order = lt::Col,
+                     int32_t batches = 1, int64_t stride = 0) {
+    lt::Layout *made = nullptr;
+    EXPECT_EQ(cublasLtMatrixLayoutCreate(&made, lt::F32, rows, cols, ld), lt::SUCCESS);
+    EXPECT_EQ(set(cublasLtMatrixLayoutSetAttribute, made, lt::LayoutOrder, order), lt::SUCCESS);
+    EXPECT_EQ(set(cublasLtMatrixLayoutSetAttribute, made, lt::LayoutBatchCount, batches),
+              lt::SUCCESS);
+    EXPECT_EQ(set(cublasLtMatrixLayoutSetAttribute, made, lt::LayoutStridedBatchOffset, stride),
+              lt::SUCCESS);
+    return made;
+  }
+
+  template <class F, class H, class A, class T> lt::Status set(F f, H *of, A attribute, T value) {
+    return f(of, attribute, &value, sizeof(value));
+  }
+
+  lt::Context *handle = nullptr;
+  float one = 1, zero = 0;
+};
+
+/// A product as numbers: op(A) is m x k.
+struct Shape {
+  uint64_t m, n, k;
+  bool transA, transB, rowsA, rowsB, rowsD;
+  int32_t batches;
+  unsigned padding; // of leading dimensions
+};
+
+struct Matrix {
+  uint64_t rows, cols, ld, stride;
+  lt::Order order;
+  std::vector<float> data;
+
+  Matrix(uint64_t rows, uint64_t cols, bool byRow, const Shape &shape, float seed)
+      : rows(rows), cols(cols), ld((byRow ? cols : rows) + shape.padding),
+        stride(ld * (byRow ? rows : cols)), order(byRow ? lt::Row : lt::Col),
+        data(stride * uint64_t(shape.batches)) {
+    for (size_t i = 0; i < data.size(); ++i)
+      data[i] = float(std::sin(double(i) * 0.7 + seed));
+  }
+  float at(int32_t batch, uint64_t row, uint64_t col) const {
+    return data[uint64_t(batch) * stride + (order == lt::Row ? row * ld + col : col * ld + row)];
+  }
+};
+
+void checkProduct(CublasLt &lib, const Shape &shape) {
+  Matrix a(shape.transA ? shape.k : shape.m, shape.transA ? shape.m : shape.k, shape.rowsA, shape,
+           1);
+  Matrix b(shape.transB ? shape.n : shape.k, shape.transB ? shape.k : shape.n, shape.rowsB, shape,
+           2);
+  Matrix d(shape.m, shape.n, shape.rowsD, shape, 3);
+  auto layout = [&](const Matrix &of) {
+    return lib.layout(of.rows, of.cols, int64_t(of.ld), of.order, shape.batches,
+                      int64_t(of.stride));
+  };
+  lt::Layout *aLayout = layout(a), *bLayout = layout(b), *dLayout = layout(d);
+  lt::Desc *desc = nullptr;
+  lt::Preference *preference = nullptr;
+  EXPECT_EQ(lib.cublasLtMatmulDescCreate(&desc, lt::Compute32F, lt::F32), lt::SUCCESS);
+  EXPECT_EQ(lib.set(lib.cublasLtMatmulDescSetAttribute, desc, lt::DescTransA,
+                    shape.transA ? lt::OpT : lt::OpN),
+            lt::SUCCESS);
+  EXPECT_EQ(lib.set(lib.cublasLtMatmulDescSetAttribute, desc, lt::DescTransB,
+                    shape.transB ? lt::OpT : lt::OpN),
+            lt::SUCCESS);
+  EXPECT_EQ(lib.cublasLtMatmulPreferenceCreate(&preference), lt::SUCCESS);
+  EXPECT_EQ(lib.set(lib.cublasLtMatmulPreferenceSetAttribute, preference, lt::PrefMaxWorkspaceBytes,
+                    uint64_t(65536)),
+            lt::SUCCESS);
+  lt::HeuristicResult results[8];
+  int count = 0;
+  ASSERT_EQ(lib.cublasLtMatmulAlgoGetHeuristic(lib.handle, desc, aLayout, bLayout, dLayout, dLayout,
+                                               preference, 8, results, &count),
+            lt::SUCCESS);
+  ASSERT_GE(count, 1);
+  DevicePointer workspace = lib.allocate(65536);
+  auto pointer = [](DevicePointer address) { return reinterpret_cast<void *>(address); };
+  bool any = false;
+  for (int i = 0; i < count; ++i) {
+    ASSERT_LE(results[i].workspaceSize, 65536u);
+    DevicePointer aMemory = lib.upload(a.data), bMemory = lib.upload(b.data);
+    DevicePointer dMemory = lib.upload(d.data);
+    lt::Status status =
+        lib.cublasLtMatmul(lib.handle, desc, &lib.one, pointer(aMemory), aLayout, pointer(bMemory),
+                           bLayout, &lib.zero, nullptr, dLayout, pointer(dMemory), dLayout,
+                           &results[i].algo, pointer(workspace), 65536, nullptr);
+    if (status == lt::NOT_SUPPORTED)
+      continue;
+    ASSERT_EQ(status, lt::SUCCESS);
+    any = true;
+    Matrix out = d;
+    out.data = lib.download<float>(dMemory, d.data.size());
+    for (int32_t batch = 0; batch < shape.batches; ++batch)
+      for (uint64_t row = 0; row < shape.m; ++row)
+        for (uint64_t col = 0; col < shape.n; ++col) {
+          double sum = 0;
+          for (uint64_t k = 0; k < shape.k; ++k)
+            sum += double(shape.transA ? a.at(batch, k, row) : a.at(batch, row, k)) *
+                   double(shape.transB ? b.at(batch, col, k) : b.at(batch, k, col));
+          ASSERT_NEAR(out.at(batch, row, col), sum, 1e-4);
+        }
+    // What lies between is as it was.
+    for (uint64_t i = shape.rowsD ? shape.n : shape.m; i < d.ld; ++i)
+      EXPECT_EQ(out.data[i], d.data[i]);
+  }
+  EXPECT_TRUE(any);
+}
+
+} // namespace
+
+TEST(CublasLt, HasAllEntryPoints) {
+  auto check = [] {
+    CublasLt lib;
+#define FUNCTION(result, name, parameters) EXPECT_TRUE(lib.name) << #name;
+#include "CublasLt/Functions.def"
+#undef FUNCTION
+  };
+  EXPECT_PASSES({}, check);
+}
+
+TEST(CublasLt, Multiplies) {
+  for (int seed = 0; seed < 3; ++seed)
+    EXPECT_PASSES((Variables{{"TPC_SIM_SEED", std::to_string(seed)}}), [] {
+      CublasLt lib;
+      for (unsigned bits = 0; bits < 32; ++bits)
+        checkProduct(lib, {5, 7, 20 + bits, bool(bits & 1), bool(bits & 2), bool(bits & 4),
+                           bool(bits & 8), bool(bits & 16), 1 + int(bits % 2), bits % 3});
+      checkProduct(lib, {130, 3, 257, false, false, false, false, false, 1, 0});
+    });
+}

@@ -1,0 +1,126 @@
+//===- DriverTest.cpp - devices, memory, copies, launches -----------------===//
+
+#include "SimulatorTesting.h"
+
+#include <cmath>
+#include <csignal>
+#include <cstring>
+
+using namespace sim;
+
+static Variables seeded(int seed, Variables more = {}) {
+  more["TPC_SIM_SEED"] = std::to_string(seed);
+  return more;
+}
+
+TEST(Driver, HasAllEntryPoints) {
+  auto check = [] {
+    Cuda cuda;
+#define FUNCTION(name, parameters) EXPECT_TRUE(cuda.name) << #name;
+#include "Cuda/Functions.def"
+#undef FUNCTION
+  };
+  EXPECT_PASSES({}, check);
+}
+
+TEST(Driver, RefusesCallsBeforeInitAndWithoutContext) {
+  EXPECT_PASSES({}, [] {
+    Cuda cuda;
+    int count = 0;
+    DevicePointer address = 0;
+    EXPECT_EQ(cuda.cuDeviceGetCount(&count), ERROR_NOT_INITIALIZED);
+    EXPECT_EQ(cuda.cuInit(1), ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuda.cuInit(0), SUCCESS);
+    EXPECT_EQ(cuda.cuMemAlloc_v2(&address, 4), ERROR_INVALID_CONTEXT);
+    DeviceNumber device = 0;
+    EXPECT_EQ(cuda.cuDeviceGet(&device, 8), ERROR_INVALID_DEVICE);
+    EXPECT_EQ(cuda.cuDeviceGet(&device, -1), ERROR_INVALID_DEVICE);
+  });
+}
+
+TEST(Driver, DevicesAreAsVariablesSay) {
+  Variables variables = {{"TPC_SIM_DEVICES", "3"},
+                         {"TPC_SIM_MEMORY", "2MiB"},
+                         {"TPC_SIM_CAPABILITY", "12.0"},
+                         {"TPC_SIM_NAME", "Toy"},
+                         {"CUDA_VISIBLE_DEVICES", "2,0"}};
+  EXPECT_PASSES(variables, [] {
+    Device device;
+    int count = 0, major = 0, minor = 0;
+    EXPECT_EQ(device.cuDeviceGetCount(&count), SUCCESS);
+    EXPECT_EQ(count, 2);
+    EXPECT_EQ(device.cuDeviceGetAttribute(&major, ComputeCapabilityMajor, 0), SUCCESS);
+    EXPECT_EQ(device.cuDeviceGetAttribute(&minor, ComputeCapabilityMinor, 0), SUCCESS);
+    EXPECT_EQ(major * 10 + minor, 120);
+    char name[8];
+    EXPECT_EQ(device.cuDeviceGetName(name, 8, 0), SUCCESS);
+    EXPECT_STREQ(name, "Toy");
+    Uuid first, second;
+    EXPECT_EQ(device.cuDeviceGetUuid_v2(&first, 0), SUCCESS);
+    EXPECT_EQ(device.cuDeviceGetUuid_v2(&second, 1), SUCCESS);
+    EXPECT_EQ(first.bytes[15], 2);
+    EXPECT_EQ(second.bytes[15], 0);
+    size_t free = 0, total = 0;
+    DevicePointer address = 0;
+    EXPECT_EQ(device.cuMemGetInfo_v2(&free, &total), SUCCESS);
+    EXPECT_EQ(total, 2u << 20);
+    EXPECT_EQ(device.cuMemAlloc_v2(&address, total + 1), ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(device.cuMemAlloc_v2(&address, total / 2), SUCCESS);
+    EXPECT_EQ(device.cuMemGetInfo_v2(&free, &total), SUCCESS);
+    EXPECT_EQ(free, total / 2);
+    EXPECT_EQ(device.cuMemFree_v2(address), SUCCESS);
+    EXPECT_EQ(device.cuMemGetInfo_v2(&free, &total), SUCCESS);
+    EXPECT_EQ(free, total);
+    EXPECT_EQ(device.cuMemFree_v2(address), ERROR_INVALID_VALUE);
+  });
+}
+
+TEST(Driver, NoDeviceIsVisible) {
+  EXPECT_PASSES((Variables{{"CUDA_VISIBLE_DEVICES", ""}}),
+                [] { EXPECT_EQ(Cuda().cuInit(0), ERROR_NO_DEVICE); });
+}
+
+TEST(Driver, RunsAKernel) {
+  for (int seed = 0; seed < 10; ++seed)
+    EXPECT_PASSES(seeded(seed), [] {
+      Device device;
+      Function *add = device.function(addText, "add");
+      DevicePointer x = device.upload<float>({1, 2, 3}), y = device.upload<float>({10, 20, 30});
+      Stream *stream = device.stream();
+      EXPECT_EQ(device.launch(add, stream, 32, x, y, 3), SUCCESS);
+      EXPECT_EQ(device.launch(add, stream, 32, x, y, 3), SUCCESS);
+      EXPECT_EQ(device.cuStreamSynchronize(stream), SUCCESS);
+      EXPECT_EQ(device.download<float>(y, 3), (std::vector<float>{12, 24, 36}));
+    });
+}
+
+TEST(Driver, FindingsFailTheContext) {
+  struct Case {
+    int n;
+    size_t bytes;
+    Result result;
+  };
+  for (Case one : {Case{4, 12, ERROR_ILLEGAL_ADDRESS}, {4, 16, ERROR_LAUNCH_FAILED}})
+    EXPECT_PASSES({}, [&] {
+      Device device;
+      Function *add = device.function(addText, "add");
+      DevicePointer x = device.upload<float>({1, 2, 3, 4}), y = device.allocate(one.bytes);
+      float three[3] = {};
+      EXPECT_EQ(device.cuMemcpyHtoD_v2(y, three, 12), SUCCESS);
+      EXPECT_EQ(device.launch(add, nullptr, 32, x, y, one.n), SUCCESS);
+      EXPECT_EQ(device.cuCtxSynchronize(), one.result);
+      // For good.
+      EXPECT_EQ(device.cuMemcpyHtoD_v2(y, three, 12), one.result);
+      EXPECT_EQ(device.cuMemAlloc_v2(&y, 4), one.result);
+    });
+}
+
+TEST(Driver, AddressesAreNotTheHosts) {
+  int status = inProcess({}, [] {
+    Device device;
+    DevicePointer x = device.upload<float>({1});
+    // NOLINTNEXTLINE
+    EXPECT_EQ(*reinterpret_cast<volatile float *>(x), 1);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
