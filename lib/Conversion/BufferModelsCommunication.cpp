@@ -32,33 +32,28 @@ struct Middle {
 };
 } // namespace
 
-static FailureOr<Middle> findSplit(Operation *op, BufferPlanner &p, Type split, int64_t dim,
-                                   StringRef axis) {
+/// `axis` is the innermost split of the dimension, as verifiers of collectives say.
+static Middle findSplit(BufferPlanner &p, Type split, int64_t dim, StringRef axis) {
   SmallVector<SymExpr> sizes = p.sizes(split);
   DimAttr attr = getDist(split).getDims()[dim];
   Middle m{
       product(ArrayRef(sizes).take_front(dim)), {}, product(ArrayRef(sizes).drop_front(dim + 1))};
-  auto isLast = [&](ArrayRef<StringAttr> axes) {
-    return !axes.empty() && axes.back().getValue() == axis;
-  };
-  if (isLast(attr.getAxes())) {
+  if (!attr.getAxes().empty()) {
+    assert(attr.getAxes().back().getValue() == axis);
     m.n = getLocalSize(attr, p.grid(), attr.getAxes().size() - 1);
     return m;
   }
-  if (attr.getAxes().empty())
-    for (auto [i, factor] : llvm::enumerate(attr.getFactors())) {
-      if (!isLast(factor.getAxes()))
-        continue;
-      for (FactorAttr before : attr.getFactors().take_front(i))
-        m.outer = m.outer * getLocalSize(before, p.grid());
-      for (FactorAttr behind : attr.getFactors().drop_front(i + 1))
-        m.inner = m.inner * getLocalSize(behind, p.grid());
-      m.n = getLocalSize(factor, p.grid(), factor.getAxes().size() - 1);
-      return m;
-    }
-  op->emitOpError() << "axis '" << axis << "' is not the innermost split of dimension " << dim
-                    << " of " << split;
-  return failure();
+  const FactorAttr *factor = llvm::find_if(attr.getFactors(), [&](FactorAttr f) {
+    return !f.getAxes().empty() && f.getAxes().back().getValue() == axis;
+  });
+  assert(factor != attr.getFactors().end());
+  size_t i = factor - attr.getFactors().begin();
+  for (FactorAttr before : attr.getFactors().take_front(i))
+    m.outer = m.outer * getLocalSize(before, p.grid());
+  for (FactorAttr behind : attr.getFactors().drop_front(i + 1))
+    m.inner = m.inner * getLocalSize(behind, p.grid());
+  m.n = getLocalSize(*factor, p.grid(), factor->getAxes().size() - 1);
+  return m;
 }
 
 /// The type with one axis less (the last one of a factor or product of `dim`).
@@ -98,26 +93,14 @@ struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<OpT>(base);
     int64_t dim = op.getDim();
-    SmallVector<StringRef> axes = getAxes(op.getAxes());
     // The side with all axes; each step takes off the innermost one.
     Type split = gathers ? op.getOperand().getType() : op.getType();
     SmallVector<std::tuple<StringRef, Type, Type>> steps; // axis, more, less
-    while (!axes.empty()) {
-      auto innermost = llvm::find_if(axes, [&](StringRef axis) {
-        DimAttr d = getDist(split).getDims()[dim];
-        if (!d.getAxes().empty())
-          return d.getAxes().back().getValue() == axis;
-        return llvm::any_of(d.getFactors(), [&](FactorAttr f) {
-          return !f.getAxes().empty() && f.getAxes().back().getValue() == axis;
-        });
-      });
-      if (innermost == axes.end())
-        return base->emitOpError()
-               << "axis '" << axes[0] << "' does not split dimension " << dim << " of " << split;
-      Type less = withoutAxis(split, dim, *innermost, p.grid());
-      steps.push_back({*innermost, split, less});
+    SmallVector<StringRef> axes = getAxes(op.getAxes());
+    for (StringRef axis : llvm::reverse(axes)) {
+      Type less = withoutAxis(split, dim, axis, p.grid());
+      steps.push_back({axis, split, less});
       split = less;
-      axes.erase(innermost);
     }
     if (!gathers)
       std::reverse(steps.begin(), steps.end());
@@ -130,17 +113,15 @@ struct DimModel : HostOpInterface::ExternalModel<DimModel<OpT, gathers>, OpT> {
       Value to = result;
       if (i + 1 != steps.size())
         between.push_back(to = p.pushPlace(gathers ? less : more));
-      auto middle = findSplit(base, p, more, dim, axis);
-      if (failed(middle))
-        return failure();
+      Middle middle = findSplit(p, more, dim, axis);
       ArrayAttr group = b.getStrArrayAttr({axis});
       if (gathers)
-        buffer::AllGatherOp::create(b, p.getLoc(), from, to, group, p.expr(middle->outer),
-                                    p.expr(middle->n), p.expr(middle->inner));
+        buffer::AllGatherOp::create(b, p.getLoc(), from, to, group, p.expr(middle.outer),
+                                    p.expr(middle.n), p.expr(middle.inner));
       else
         buffer::ReduceScatterOp::create(b, p.getLoc(), from, to, group, getKind(op.getOperand()),
-                                        p.expr(middle->outer), p.expr(middle->n),
-                                        p.expr(middle->inner));
+                                        p.expr(middle.outer), p.expr(middle.n),
+                                        p.expr(middle.inner));
       from = to;
     }
     for (Value place : llvm::reverse(between))
@@ -156,16 +137,12 @@ struct AllToAllModel : HostOpInterface::ExternalModel<AllToAllModel, AllToAllOp>
     if (axes.size() != 1)
       return base->emitOpError() << "over several axes at a time cannot be lowered";
     int64_t from = op.getFromDim(), to = op.getToDim();
-    if (from == to)
-      return base->emitOpError() << "moves a split within dimension " << from;
-    auto gathered = findSplit(base, p, op.getOperand().getType(), from, axes[0]);
-    auto split = findSplit(base, p, op.getType(), to, axes[0]);
-    if (failed(gathered) || failed(split))
-      return failure();
+    Middle gathered = findSplit(p, op.getOperand().getType(), from, axes[0]);
+    Middle split = findSplit(p, op.getType(), to, axes[0]);
     // [outer, first, middle, second, inner]
     bool splitFirst = to < from;
-    Middle &first = splitFirst ? *split : *gathered;
-    Middle &second = splitFirst ? *gathered : *split;
+    Middle &first = splitFirst ? split : gathered;
+    Middle &second = splitFirst ? gathered : split;
     // Between the two: what is outside of the second, without the outside of
     // the first and the first, both as they are there.
     int64_t a = std::min(from, to), b = std::max(from, to);
@@ -202,8 +179,7 @@ struct CollectivePermuteModel
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<CollectivePermuteOp>(base);
     auto move = BlockMove::get(op);
-    if (!move)
-      return base->emitOpError() << "moves parts that are no ranges";
+    assert(move && "its verifier says so");
     SmallVector<Attribute> splits;
     for (const BlockMove::Axes *axes :
          {&move->in.part, &move->in.product, &move->out.part, &move->out.product})
@@ -226,8 +202,7 @@ struct ExchangeModel : HostOpInterface::ExternalModel<ExchangeModel, ExchangeOp>
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<ExchangeOp>(base);
     auto exchange = Exchange::get(getDist(op.getOperand()), getDist(op.getResult()));
-    if (!exchange)
-      return base->emitOpError() << "cannot be lowered";
+    assert(exchange && "its verifier says so");
     MLIRContext *context = base->getContext();
     SmallVector<Attribute> layout;
     SmallVector<SymExpr> sizes;
