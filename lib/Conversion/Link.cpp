@@ -221,40 +221,36 @@ llvm::Error mlir::tpc::linkExecutable(llvm::ArrayRef<char> object, llvm::StringR
 
   std::vector<std::string> args{"ld.lld",        "-o", result.path(), objectFile.path(),
                                 "--gc-sections", "-z", "noexecstack"};
-  if (options.shared) {
-    args.push_back("-shared");
-  } else {
-    std::string dir = options.runtimeDir.empty() ? defaultRuntimeDir() : options.runtimeDir;
-    std::string start = dir + "/tpc_start.o", runtime = dir + "/libtpc_runtime.a";
-    for (const std::string &file : {start, runtime})
-      if (!fs::exists(file))
-        return makeError("there is no '" + file + "': the runtime is not built or installed");
-    std::string loader = findLibrary("ld-linux-x86-64.so.2", "/lib64");
-    args.insert(args.end(), {"-pie", "--dynamic-linker", loader, "--eh-frame-hdr", "--build-id",
-                             "--as-needed", start, runtime});
+  std::string dir = options.runtimeDir.empty() ? defaultRuntimeDir() : options.runtimeDir;
+  std::string start = dir + "/tpc_start.o", runtime = dir + "/libtpc_runtime.a";
+  for (const std::string &file : {start, runtime})
+    if (!fs::exists(file))
+      return makeError("there is no '" + file + "': the runtime is not built or installed");
+  std::string loader = findLibrary("ld-linux-x86-64.so.2", "/lib64");
+  args.insert(args.end(), {"-pie", "--dynamic-linker", loader, "--eh-frame-hdr", "--build-id",
+                           "--as-needed", start, runtime});
 #ifdef TPC_SANITIZER_RUNTIME
-    // It wants to be the first shared library.
-    for (const char *file : {TPC_SANITIZER_RUNTIME}) {
-      args.push_back(file);
-      args.insert(args.end(), {"-rpath", path::parent_path(file).str()});
-    }
-    // It calls dlopen on the program's behalf: only the old kind of run path serves callers that
-    // are not the program itself.
-    args.push_back("--disable-new-dtags");
-#endif
-    for (const char *name :
-         {"libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6", "ld-linux-x86-64.so.2"}) {
-      std::string file = findLibrary(name, dir);
-      if (file.empty())
-        return makeError(llvm::Twine("cannot find ") + name +
-                         ", which executables need; install it (on Debian: "
-                         "libstdc++6, libgcc-s1, libc6)");
-      args.push_back(file);
-    }
-    // Where the libraries of this machine are, should they not be in the
-    // dynamic linker's own places.
-    args.insert(args.end(), {"-rpath", dir});
+  // It wants to be the first shared library.
+  for (const char *file : {TPC_SANITIZER_RUNTIME}) {
+    args.push_back(file);
+    args.insert(args.end(), {"-rpath", path::parent_path(file).str()});
   }
+  // It calls dlopen on the program's behalf: only the old kind of run path serves callers that
+  // are not the program itself.
+  args.push_back("--disable-new-dtags");
+#endif
+  for (const char *name :
+       {"libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6", "ld-linux-x86-64.so.2"}) {
+    std::string file = findLibrary(name, dir);
+    if (file.empty())
+      return makeError(llvm::Twine("cannot find ") + name +
+                       ", which executables need; install it (on Debian: "
+                       "libstdc++6, libgcc-s1, libc6)");
+    args.push_back(file);
+  }
+  // Where the libraries of this machine are, should they not be in the
+  // dynamic linker's own places.
+  args.insert(args.end(), {"-rpath", dir});
   args.insert(args.end(), options.inputs.begin(), options.inputs.end());
 
   if (llvm::Error error = runLinker(args))

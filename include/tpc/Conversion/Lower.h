@@ -51,9 +51,6 @@ struct LinkOptions {
   std::string runtimeDir;
   /// Further archives and shared libraries.
   std::vector<std::string> inputs;
-  /// A shared library with the object's symbols instead of an executable; the
-  /// runtime is left to whoever loads it.
-  bool shared = false;
 };
 
 /// Links with lld, in this process. Nothing is left at `output` on failure.

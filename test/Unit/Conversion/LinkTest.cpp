@@ -11,8 +11,9 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <thread>
 #include <unistd.h>
@@ -40,7 +41,7 @@ void parse(std::vector<const char *> arguments) {
       << messages;
 }
 
-/// Of a function `answer` that returns `value`.
+/// Of a program that ends with the status `value`: it has a tpc_main of its own.
 SmallVector<char> makeObject(int value) {
   DialectRegistry registry;
   registerBuiltinDialectTranslation(registry);
@@ -48,8 +49,10 @@ SmallVector<char> makeObject(int value) {
   registry.insert<LLVM::LLVMDialect>();
   MLIRContext context(registry);
   auto module = parseSourceString<ModuleOp>(
-      "llvm.func @answer() -> i32 {\n  %0 = llvm.mlir.constant(" + std::to_string(value) +
-          " : i32) : i32\n  llvm.return %0 : i32\n}",
+      "llvm.mlir.global external constant @tpc_program_v3(0 : i8) : i8\n"
+      "llvm.func @tpc_main(%program: !llvm.ptr, %argc: i32, %argv: !llvm.ptr) -> i32 {\n"
+      "  %0 = llvm.mlir.constant(" +
+          std::to_string(value) + " : i32) : i32\n  llvm.return %0 : i32\n}",
       &context);
   mlir::tpc::LoweringOptions options;
   options.march = "x86-64";
@@ -64,17 +67,16 @@ protected:
   std::string link(ArrayRef<char> object, const std::string &name) {
     std::string path = (folder + "/" + name).str();
     mlir::tpc::LinkOptions options;
-    options.shared = true;
+    SmallString<128> lib(llvm::sys::fs::getMainExecutable(nullptr, (void *)&parse));
+    llvm::sys::path::remove_filename(lib);
+    llvm::sys::path::append(lib, "..", "..", "lib");
+    options.runtimeDir = lib.str().str();
     llvm::Error error = mlir::tpc::linkExecutable(object, path, options);
     return error ? llvm::toString(std::move(error)) : "";
   }
-  int call(const std::string &name) {
-    void *library = dlopen((folder + "/" + name).str().c_str(), RTLD_NOW);
-    auto answer = library ? reinterpret_cast<int (*)()>(dlsym(library, "answer")) : nullptr;
-    int value = answer ? answer() : -1;
-    if (library)
-      dlclose(library);
-    return value;
+  int run(const std::string &name) {
+    std::string path = (folder + "/" + name).str();
+    return llvm::sys::ExecuteAndWait(path, {path});
   }
   int countFiles() {
     std::error_code error;
@@ -94,19 +96,19 @@ TEST_F(Link, WorksInSeveralThreads) {
   std::string messages[4];
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
-    threads.emplace_back([&, i] { messages[i] = link(objects[i], "l" + std::to_string(i)); });
+    threads.emplace_back([&, i] { messages[i] = link(objects[i], "p" + std::to_string(i)); });
   for (std::thread &thread : threads)
     thread.join();
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(messages[i], "");
-    EXPECT_EQ(call("l" + std::to_string(i)), 10 + i);
+    EXPECT_EQ(run("p" + std::to_string(i)), 10 + i);
   }
   EXPECT_EQ(countFiles(), 4);
 }
 
 TEST_F(Link, LeavesTheProgramsOptionsAsTheyAre) {
   parse({"-link-test-number=7", "-link-test-b", "one"});
-  ASSERT_EQ(link(makeObject(1), "library"), "");
+  ASSERT_EQ(link(makeObject(1), "program"), "");
   EXPECT_EQ(number, 7);
   EXPECT_EQ(number.getNumOccurrences(), 1);
   EXPECT_EQ(letter, B);
@@ -116,7 +118,7 @@ TEST_F(Link, LeavesTheProgramsOptionsAsTheyAre) {
   // And they can be parsed again.
   cl::ResetAllOptionOccurrences();
   parse({"link-test-command", "-link-test-number=5"});
-  ASSERT_EQ(link(makeObject(1), "library"), "");
+  ASSERT_EQ(link(makeObject(1), "program"), "");
   EXPECT_EQ(commandsNumber, 5);
   EXPECT_TRUE(command);
   cl::ResetAllOptionOccurrences();
@@ -141,9 +143,9 @@ TEST_F(Link, LeavesTheProgramsHandlerOfFatalErrors) {
 
 TEST_F(Link, LeavesNothingBehindThatFailed) {
   char noObject[] = "no object";
-  EXPECT_NE(link(noObject, "library").find("linking failed: "), std::string::npos);
+  EXPECT_NE(link(noObject, "program").find("linking failed: "), std::string::npos);
   EXPECT_EQ(countFiles(), 0);
-  EXPECT_NE(link(makeObject(1), "none/library").find("/none/library': No such file"),
+  EXPECT_NE(link(makeObject(1), "none/program").find("/none/program': No such file"),
             std::string::npos);
   ASSERT_FALSE(llvm::sys::fs::create_directory(folder + "/taken"));
   EXPECT_NE(link(makeObject(1), "taken").find("cannot write '"), std::string::npos);
