@@ -209,13 +209,56 @@ static LogicalResult checkSharding(const Found &found,
   return verifySharding(found.value, getSizes(found.type), found.grid, emitError);
 }
 
+/// Types do not know the grid (DistAttr::verifyEncoding): what is static in a local one is what
+/// each rank has.
+static LogicalResult checkGrid(const Found &found, function_ref<InFlightDiagnostic()> emitError) {
+  auto grid = dyn_cast<GridAttr>(found.value);
+  if (!grid)
+    return emitError() << "must be a #tpc.grid, not " << found.value;
+  llvm::DenseSet<Type> known;
+  auto check = [&](Operation *op, Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    auto dist = tensor ? dyn_cast_or_null<DistAttr>(tensor.getEncoding()) : DistAttr();
+    if (!dist || !dist.getLocal() || !known.insert(type).second)
+      return WalkResult::advance();
+    for (auto [i, size] : llvm::enumerate(tensor.getShape())) {
+      std::optional<int64_t> local = dist.getDims()[i].getStaticLocalSize(grid);
+      if (!ShapedType::isDynamic(size) && local != size) {
+        InFlightDiagnostic error = op->emitError() << "dimension " << i << " of " << type;
+        if (local)
+          error << " is " << *local << " on each rank of " << grid;
+        else
+          error << " is not the same on all ranks of " << grid;
+        return WalkResult::interrupt();
+      }
+    }
+    return WalkResult::advance();
+  };
+  auto checkAll = [&](Operation *op, TypeRange types) {
+    for (Type type : types)
+      if (check(op, type).wasInterrupted())
+        return WalkResult::interrupt();
+    return WalkResult::advance();
+  };
+  WalkResult result = found.op->walk([&](Operation *op) {
+    if (checkAll(op, op->getResultTypes()).wasInterrupted())
+      return WalkResult::interrupt();
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        if (checkAll(op, block.getArgumentTypes()).wasInterrupted())
+          return WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 static LogicalResult checkLinks(const Found &found, function_ref<InFlightDiagnostic()>) {
   return verifyLinks(found.value, [&] { return found.op->emitError(); });
 }
 
 static const Entry table[] = {
     // Of the program.
-    {kGridAttr, OnModule, "a #tpc.grid", is<GridAttr>},
+    {kGridAttr, OnModule, "", nullptr, checkGrid},
     {kConstraintsAttr, OnModule, "a list of {expr = #tpc.expr<...>, ...}", areConstraints},
     {kSourceAttr, OnModule, "a path", is<StringAttr>},
     {kNameAttr, OnInput | OnOutput, "a text", is<StringAttr>},
