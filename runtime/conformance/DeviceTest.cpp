@@ -1,7 +1,7 @@
 //===- DeviceTest.cpp - what every device must do -------------------------===//
 
+#include "DeviceTest.h"
 #include "LateDevice.h"
-#include "core/World.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <random>
 
 using namespace tpc::rt;
+using namespace tpc::rt::conformance;
 
 namespace {
 
@@ -42,7 +43,6 @@ void lookUp(const int64_t *env, tpc_status *status, void *const *, int64_t lo, i
     }
 }
 
-enum Kernels { Twice, Count, LookUp };
 constexpr tpc_kernel kernels[] = {{"twice", twice}, {"count", count}, {"look up", lookUp}};
 alignas(64) constexpr float constant[] = {3, 1, 4};
 constexpr tpc_data constants[] = {{constant, sizeof constant}};
@@ -57,51 +57,11 @@ tpc_program makeProgram() {
 }
 const tpc_program program = makeProgram();
 
-//===--- the suite ---------------------------------------------------------===//
+} // namespace
 
-using MakeKind = const DeviceKind &(*)();
+void conformance::loadKernels(Device &device) { device.load(program); }
 
-struct DeviceTest : testing::TestWithParam<MakeKind> {
-  DeviceTest() {
-    chooseDevices(GetParam()());
-    world = World::threads(Grid({{"tp", 1}}), 2);
-    device = world->local(0).device.get();
-    device->load(program);
-  }
-  ~DeviceTest() override {
-    memory.clear();
-    world.reset();
-    chooseDevices(cpuDevices());
-  }
-
-  /// A tensor on the device.
-  template <class T> T *tensor(const std::vector<T> &values) {
-    auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
-    void *data = memory.emplace_back(*device, bytes).data();
-    if (bytes) {
-      std::memcpy(device->beginWrite(data, bytes), values.data(), static_cast<size_t>(bytes));
-      device->endWrite();
-    }
-    return static_cast<T *>(data);
-  }
-  template <class T> std::vector<T> valuesOf(const T *data, size_t count) {
-    std::vector<T> values(count);
-    Reading reading(*device, data, static_cast<int64_t>(count * sizeof(T)));
-    std::memcpy(values.data(), reading.data, count * sizeof(T));
-    return values;
-  }
-  void launch(int32_t kernel, std::vector<void *> operands, int64_t rows, int64_t grain = 1) {
-    device->launch(kernel, operands.data(), static_cast<int32_t>(operands.size()), rows, grain);
-    // What the list held was read.
-    std::fill(operands.begin(), operands.end(), nullptr);
-  }
-
-  std::unique_ptr<World> world;
-  Device *device;
-  std::vector<DeviceMemory> memory;
-};
-
-std::vector<float> numbers(int64_t count, int seed) {
+std::vector<float> conformance::numbers(int64_t count, int seed) {
   std::vector<float> values(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i)
     values[static_cast<size_t>(i)] =
@@ -392,7 +352,7 @@ TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceTest, testing::Values(&cpuDevices));
 /// oneDNN, or what stands in for it.
-const DeviceKind &oneDnnDevices() {
+static const DeviceKind &oneDnnDevices() {
   std::string problem;
   const DeviceKind *kind = cpuDevices().withProducts("onednn", problem);
   EXPECT_TRUE(kind) << problem;
@@ -431,5 +391,3 @@ TEST(LateDeviceDeathTest, TensorsAreNotTheHosts) {
   EXPECT_DEATH(*static_cast<volatile float *>(memory.data()) = 1, "");
   chooseDevices(cpuDevices());
 }
-
-} // namespace

@@ -5,7 +5,9 @@
 #include "core/World.h"
 #include "tpc/printable.h"
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +16,8 @@
 #include <poll.h>
 #include <sstream>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 namespace tpc::rt {
@@ -70,6 +74,7 @@ void printLine(const char *kind, const std::string &text) {
 struct Watch::Other {
   std::unique_ptr<Line> line;
   int64_t process = 0;
+  uint64_t host = 0;
   bool isNear = false; ///< on this host
   uint64_t begin = 0;  ///< of the process, if it is near
   Beat beat;
@@ -82,6 +87,7 @@ Watch::Watch(int rank, const std::vector<Member> &members, double timeout,
     : rank(rank), timeout(timeout), doing(doing), others(members.size()) {
   for (size_t i = 0; i < members.size(); ++i) {
     others[i].process = members[i].process;
+    others[i].host = members[i].host;
     others[i].isNear = members[i].host == members[rank].host;
     if (others[i].isNear)
       others[i].begin = Sight(others[i].process).begin;
@@ -402,12 +408,31 @@ void Watch::killStopped(int culprit) const {
   }
 }
 
-bool Watch::speaks() const {
-  // Whom this rank cannot see is on another host, where somebody speaks as well.
-  for (int lower = 1; lower < rank; ++lower)
-    if (char state = stateOf(lower); state && !std::strchr("TtZXx", state))
-      return false;
-  return true;
+bool Watch::becomeSpeaker() {
+  if (isHub() || speaking >= 0)
+    return true;
+  // Of the processes of this host, one has the socket of this name. It is free again as soon as
+  // that process has ended, however it did.
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  int length = std::snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "tpc-%016llx-%lld",
+                             static_cast<unsigned long long>(others[0].host),
+                             static_cast<long long>(others[0].process));
+  speaking = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  if (bind(speaking, reinterpret_cast<sockaddr *>(&address), size) == 0 || errno != EADDRINUSE)
+    return true;
+  close(speaking);
+  speaking = -1;
+  return false;
+}
+
+bool Watch::anyoneNear() const {
+  for (size_t i = 0; i < others.size(); ++i)
+    if (char state = stateOf(static_cast<int>(i));
+        static_cast<int>(i) != rank && state && !std::strchr("TtZXx", state))
+      return true;
+  return false;
 }
 
 void Watch::tell(int culprit, bool sayWaits) {
@@ -434,17 +459,21 @@ void Watch::tell(int culprit, bool sayWaits) {
 }
 
 void Watch::endAll(const std::string &error, int culprit, bool sayWaits) {
-  // If rank 0 is gone nobody can tell the others: the lowest rank that is left speaks. They wait
-  // for it, and it stays for as long, or those that look later would take its place.
-  bool isSpeaker = speaks();
+  bool speaks = !error.empty() && becomeSpeaker();
   if (!error.empty())
-    printLine(isSpeaker ? "error" : "note", error);
+    printLine(speaks ? "error" : "note", error);
   if (sayWaits)
     sayOwnWait();
   if (isHub())
     tell(culprit, sayWaits);
   else
-    poll(nullptr, 0, 300);
+    // Nobody can tell the others. Who has said why stays until they have ended, so that none of
+    // them takes its place; they wait a moment, because it may be killed before it has.
+    for (int i = 0; speaks ? i < 100 && anyoneNear() : i < 30; ++i) {
+      poll(nullptr, 0, 10);
+      if (!speaks && !error.empty() && (speaks = becomeSpeaker()))
+        printLine("error", error);
+    }
   killStopped(culprit);
   _exit(1);
 }

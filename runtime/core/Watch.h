@@ -13,9 +13,8 @@
 //     long as somebody computes or transfers, nobody has waited for too long.
 //   * One waits for another that is at the end of the run.
 //
-// Who watches rank 0 are all others; if it is gone, the lowest rank says so that is left, as far as
-// it can see: once on each host. The frozen are killed by the processes of their host, so that
-// nothing is left behind.
+// Who watches rank 0 are all others; if it is gone, the first to see it says so, once on each host.
+// The frozen are killed by the processes of their host, so that nothing is left behind.
 //
 //===----------------------------------------------------------------------===//
 
@@ -96,8 +95,10 @@ private:
   /// The processes of this host that cannot end by themselves: all that are stopped, and that of
   /// `culprit`, if there is one.
   void killStopped(int culprit) const;
-  /// Whether it is for this rank to say why the run ends.
-  bool speaks() const;
+  /// Whether it is for this rank to say why the run ends: for one on each host.
+  bool becomeSpeaker();
+  /// Whether another process of this host has not ended yet, and is not stopped.
+  bool anyoneNear() const;
   [[noreturn]] void endByLauncher();
 
   const int rank;
@@ -118,6 +119,7 @@ private:
   double terminated = -1; ///< seconds since the launcher asked this process to end
   bool saidBye = false;
   int wakeUp = -1;
+  int speaking = -1; ///< the socket of the speaker
   std::thread thread;
 };
 

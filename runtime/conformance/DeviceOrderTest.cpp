@@ -1,0 +1,149 @@
+//===- DeviceOrderTest.cpp - work sees what is there when it is called for -===//
+
+#include "DeviceTest.h"
+#include <functional>
+#include <initializer_list>
+#include <span>
+
+using namespace tpc::rt;
+using namespace tpc::rt::conformance;
+
+namespace {
+
+/// Work, what it reads and what it writes.
+struct Work {
+  std::vector<std::span<std::byte>> reads;
+  std::span<std::byte> out;
+  std::function<void()> call;
+};
+
+std::span<std::byte> bytesOf(const void *data, int64_t bytes) {
+  return {static_cast<std::byte *>(const_cast<void *>(data)), static_cast<size_t>(bytes)};
+}
+
+/// Calls for work many times, and for copies that write what it reads just before it and overwrite
+/// that just after it, now all and now the last element alone.
+void expectInOrder(Device &device, const Work &work) {
+  constexpr int64_t element = 4;
+  auto size = [](std::span<std::byte> part) { return static_cast<int64_t>(part.size()); };
+  auto contents = [&](std::span<std::byte> part) {
+    Reading reading(device, part.data(), size(part));
+    return std::vector<std::byte>(reading.data, reading.data + part.size());
+  };
+  device.beginStep({1, 0});
+  work.call();
+  device.endStep();
+  std::vector<std::byte> expected = contents(work.out);
+
+  std::vector<DeviceMemory> kept;
+  int64_t most = size(work.out);
+  device.beginStep({1, 0});
+  for (std::span<std::byte> part : work.reads) {
+    most = std::max(most, size(part));
+    kept.emplace_back(device, size(part));
+    device.copy(kept.back().data(), part.data(), size(part));
+  }
+  device.endStep();
+  DeviceMemory garbage(device, most), result(device, size(work.out));
+  std::memset(device.beginWrite(garbage.data(), most), 0x42, static_cast<size_t>(most));
+  device.endWrite();
+  for (int round = 0; round < 24; ++round) {
+    auto spoil = [&](std::span<std::byte> part) {
+      int64_t bytes = round % 2 ? element : size(part);
+      device.copy(part.data() + part.size() - bytes, garbage.data(), bytes);
+    };
+    device.beginStep({1, 0});
+    for (size_t i = 0; i < work.reads.size(); ++i)
+      device.copy(work.reads[i].data(), kept[i].data(), size(work.reads[i]));
+    work.call();
+    device.copy(result.data(), work.out.data(), size(work.out));
+    spoil(work.out);
+    for (std::span<std::byte> part : work.reads)
+      spoil(part);
+    device.endStep();
+    EXPECT_EQ(contents(bytesOf(result.data(), size(work.out))), expected) << "in round " << round;
+  }
+}
+
+} // namespace
+
+TEST_P(DeviceTest, ProductsAreDoneInOrder) {
+  int64_t m = 3, k = 5, n = 7;
+  const float *x = tensor(numbers(m * k, 1)), *bias = tensor(numbers(n, 2));
+  float *residual = tensor(numbers(m * n, 3)), *out = tensor(numbers(m * n, 4));
+  std::shared_ptr<Matrix> matrix = device->makeMatrix(k, n);
+  device->setRows(*matrix, 0, k, numbers(k * n, 5).data());
+  expectInOrder(*device,
+                {{bytesOf(x, m * k * 4), bytesOf(bias, n * 4), bytesOf(residual, m * n * 4)},
+                 bytesOf(out, m * n * 4),
+                 [&] {
+                   Product product = {matrix.get(), bias, residual, out, TPC_EPILOGUE_NONE};
+                   device->multiply({x, m, k, {&product, 1}});
+                 }});
+  const float *a = tensor(numbers(2 * m * k, 6)), *b = tensor(numbers(2 * k * n, 7));
+  float *products = tensor(numbers(2 * m * n, 8));
+  expectInOrder(*device,
+                {{bytesOf(a, 2 * m * k * 4), bytesOf(b, 2 * k * n * 4)},
+                 bytesOf(products, 2 * m * n * 4),
+                 [&] { device->batchProduct({a, b, products, 2, m, k, n, m * k, k * n}); }});
+}
+
+TEST_P(DeviceTest, AttentionIsDoneInOrder) {
+  int64_t batch = 2, queries = 3, keys = 5, heads = 4, kvHeads = 2, size = 4, valueSize = 8;
+  auto floats = [&](std::initializer_list<int64_t> sizes) {
+    int64_t count = 1;
+    for (int64_t size : sizes)
+      count *= size;
+    return bytesOf(tensor(numbers(count, static_cast<int>(count))), count * 4);
+  };
+  auto bits = [&](std::initializer_list<int64_t> sizes) {
+    int64_t count = 1;
+    for (int64_t size : sizes)
+      count *= size;
+    std::vector<uint8_t> values(static_cast<size_t>(count), 1);
+    for (size_t i = 0; i + 1 < values.size(); i += 3)
+      values[i] = 0;
+    return bytesOf(tensor(values), count);
+  };
+  std::vector<std::span<std::byte>> parts = {floats({batch, queries, heads, size}),
+                                             floats({batch, keys, kvHeads, size}),
+                                             floats({batch, keys, kvHeads, valueSize}),
+                                             floats({batch, heads, queries, keys}),
+                                             floats({heads}),
+                                             bits({batch, keys}),
+                                             bits({batch, heads, queries, keys})};
+  tpc_attention_args args = {};
+  auto at = [&](size_t i) { return reinterpret_cast<const float *>(parts[i].data()); };
+  args.q = at(0);
+  args.k = at(1);
+  args.v = at(2);
+  args.bias = at(3);
+  args.slopes = at(4);
+  args.key_mask = reinterpret_cast<const uint8_t *>(parts[5].data());
+  args.mask = reinterpret_cast<const uint8_t *>(parts[6].data());
+  std::span<std::byte> out = floats({batch, queries, heads, valueSize});
+  args.out = reinterpret_cast<float *>(out.data());
+  args.batch = batch;
+  args.seq_q = queries;
+  args.seq_k = keys;
+  args.heads_q = heads;
+  args.heads_kv = kvHeads;
+  args.head_size = size;
+  args.value_size = valueSize;
+  args.q_row_stride = heads * size;
+  args.k_row_stride = kvHeads * size;
+  args.v_row_stride = kvHeads * valueSize;
+  args.out_row_stride = heads * valueSize;
+  args.bias_batch_stride = args.mask_batch_stride = heads * queries * keys;
+  args.bias_head_stride = args.mask_head_stride = queries * keys;
+  args.scale = 1;
+  expectInOrder(*device, {parts, out, [&] { device->attention(args); }});
+}
+
+TEST_P(DeviceTest, LaunchesAreDoneInOrder) {
+  const float *x = tensor(numbers(1, 1));
+  float *out = tensor(numbers(1, 2));
+  expectInOrder(*device, {{bytesOf(x, 4)}, bytesOf(out, 4), [&] {
+                            launch(Twice, {const_cast<float *>(x), out}, 1);
+                          }});
+}

@@ -1,0 +1,42 @@
+//===- WatchTest.cpp - who says why a run ends, if rank 0 cannot -----------===//
+
+#include "core/Watch.h"
+#include <csignal>
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace tpc::rt;
+
+namespace {
+
+/// Rank 0 ends, and so does this process, which is rank 2. Rank 1 is `process`.
+[[noreturn]] void loseRank0(int64_t process) {
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
+    std::abort();
+  const std::atomic<const char *> doing{"in a test"};
+  std::vector<Watch::Member> members = {
+      {sockets[0], getpid() + 100000, 7}, {-1, process, 7}, {-1, getpid(), 7}};
+  Watch watch(2, members, 60, doing);
+  close(sockets[1]);
+  sleep(30);
+  std::exit(3);
+}
+
+} // namespace
+
+TEST(WatchDeathTest, WhoLivesButSaysNothingDoesNotSpeak) {
+  // As a process that has been killed and still gives its memory back.
+  pid_t silent = fork();
+  if (silent == 0) {
+    pause();
+    _exit(0);
+  }
+  EXPECT_EXIT(loseRank0(silent), testing::ExitedWithCode(1),
+              "^error: rank 0 has ended without a word: it was killed, or has crashed");
+  kill(silent, SIGKILL);
+  waitpid(silent, nullptr, 0);
+}
