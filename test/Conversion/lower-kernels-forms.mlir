@@ -157,4 +157,31 @@ tpc_kernel.func @single(%x: memref<?x?xf32> of [n, 1]) -> (%y: memref<?x?xf32> o
     }
   }
 }
+
+// Indices have 64 bits, whatever a row's length is.
+// CHECK-LABEL: llvm.func internal @large(
+// CHECK-NOT: i32
+// CHECK: %[[LENGTH:.*]] = llvm.mlir.constant(3000000000 : i64) : i64
+// CHECK: ^bb{{[0-9]+}}(%[[J:.*]]: i64):  // 2 preds: ^bb2, ^bb3
+// CHECK-NEXT: %[[LEFT:.*]] = arith.subi %[[LENGTH]], %[[J]] : i64
+// CHECK-NEXT: %[[LAST:.*]] = arith.subi %[[LEFT]], %{{.*}} : i64
+// CHECK-NEXT: %[[ROW:.*]] = llvm.mul %[[I:.*]], %[[LENGTH]] : i64
+// CHECK-NEXT: %[[FROM:.*]] = llvm.add %[[ROW]], %[[LAST]] : i64
+// CHECK-NEXT: llvm.getelementptr %{{.*}}[%[[FROM]]] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK: llvm.icmp "slt" %{{.*}}, %[[LENGTH]] : i64
+// CHECK-NOT: i32
+// CHECK: llvm.return
+tpc_kernel.func @large(%x: memref<?x?xi8> of [n, _3000000000]) -> (%y: memref<?x?xi64> of [n, _3000000000]) {
+  tpc_kernel.rows (%i) in [n] {
+    tpc_kernel.elements (%j) in [_3000000000] {
+      %length = tpc_kernel.size _3000000000
+      %left = arith.subi %length, %j : index
+      %one = arith.constant 1 : index
+      %last = arith.subi %left, %one : index
+      %0 = memref.load %x[%i, %last] : memref<?x?xi8>
+      %1 = arith.index_cast %last : index to i64
+      memref.store %1, %y[%i, %j] : memref<?x?xi64>
+    }
+  }
+}
 }
