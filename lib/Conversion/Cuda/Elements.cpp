@@ -38,9 +38,12 @@ static SmallVector<std::pair<Value, ValueRange>> getStreams(Block &body, Value l
 /// As many lanes as the narrowest of the elements fill 16 bytes, and as divide what is known of
 /// sizes: rows of 34 elements are aligned in pairs. Whether the rest is aligned is asked at run
 /// time.
-KernelLowering::Lanes KernelLowering::findLanes(Block &body, Value last, Value size) {
+KernelLowering::Lanes KernelLowering::findLanes(ArrayRef<std::pair<Block *, Value>> bodies,
+                                                Value size) {
   Lanes lanes;
-  auto streams = getStreams(body, last);
+  SmallVector<std::pair<Value, ValueRange>> streams;
+  for (auto [body, last] : bodies)
+    llvm::append_range(streams, getStreams(*body, last));
   if (streams.empty())
     return lanes;
   unsigned bytes = kWide;
@@ -61,7 +64,7 @@ KernelLowering::Lanes KernelLowering::findLanes(Block &body, Value last, Value s
   for (Value length : lengths)
     if (!asConstant(length)) {
       Value rest = LLVM::AndOp::create(b, loc, length, number(width - 1));
-      lanes.aligned = both(lanes.aligned, isEqual(rest, number(0)));
+      lanes.full = both(lanes.full, isEqual(rest, number(0)));
     }
   // Pointers, by how much they must be aligned.
   std::map<unsigned, Value> pointers;
@@ -86,6 +89,8 @@ KernelLowering::Lanes KernelLowering::findLanes(Block &body, Value last, Value s
 //===----------------------------------------------------------------------===//
 
 void KernelLowering::lowerElements(kernel::ElementsOp op) {
+  if (isHeld(op))
+    return runHeld(op);
   SmallVector<Value> sizes = extents(op.getExprs());
   Block &body = op.getBody().front();
   if (sizes.empty()) {
@@ -106,11 +111,13 @@ void KernelLowering::lowerElements(kernel::ElementsOp op) {
     runElements(op, sizes, width);
     return SmallVector<Value>();
   };
-  if (lanes.width == 1) {
+  if (lanes.width == 1 || !mayBeWide) {
     run(1);
     return;
   }
-  branch(lanes.aligned, {}, [&] { return run(lanes.width); }, [&] { return run(1); });
+  branch(
+      both(lanes.full, lanes.aligned), {}, [&] { return run(lanes.width); },
+      [&] { return run(1); });
 }
 
 /// Chunks of `width` elements along the last dimension, counted over all dimensions.
@@ -202,7 +209,8 @@ void KernelLowering::lowerLanes(Block &block) {
     }
     if (auto load = dyn_cast<memref::LoadOp>(op);
         load && isAdjacent(load.getMemref(), load.getIndices())) {
-      loadWide(load);
+      const SmallVector<Value> *known = findHeld(load);
+      laneValues[load.getResult()] = known ? *known : loadWide(load, laneValues[lastIndex][0]);
       continue;
     }
     if (auto store = dyn_cast<memref::StoreOp>(op);
@@ -216,11 +224,12 @@ void KernelLowering::lowerLanes(Block &block) {
       continue;
     }
     SmallVector<SmallVector<Value>> results(op.getNumResults());
-    for (unsigned lane = 0; lane < width; ++lane) {
+    for (unsigned i = 0; i < width; ++i) {
+      llvm::SaveAndRestore saved(lane, i);
       op.walk([&](Operation *inner) {
         for (Value operand : inner->getOperands())
           if (auto it = laneValues.find(operand); it != laneValues.end())
-            map.map(operand, it->second[lane]);
+            map.map(operand, it->second[i]);
       });
       lowerOp(&op);
       for (auto [result, values] : llvm::zip_equal(op.getResults(), results))
@@ -236,14 +245,21 @@ static unsigned getPiece(Type element, unsigned width) {
   return std::min(width, kWide / getBytes(element));
 }
 
-void KernelLowering::loadWide(memref::LoadOp op) {
-  map.map(lastIndex, laneValues[lastIndex][0]);
+Value KernelLowering::lowerLoad(memref::LoadOp op) {
+  const SmallVector<Value> *known = findHeld(op);
+  return known ? (*known)[lane] : KernelEmitter::lowerLoad(op);
+}
+
+/// The lanes of a load that begins with this value of its last index.
+SmallVector<Value> KernelLowering::loadWide(memref::LoadOp op, Value begin) {
+  map.map(op.getIndices().back(), begin);
+  unsigned width = held ? held->width : this->width;
   Type type = getMemoryType(op.getType());
   Value at = elementAddress(op.getMemref(), op.getIndices());
   unsigned piece = getPiece(type, width);
   SmallVector<Value> values;
-  for (unsigned begin = 0; begin < width; begin += piece) {
-    Value from = begin ? address(at, type, constant(begin)) : at;
+  for (unsigned offset = 0; offset < width; offset += piece) {
+    Value from = offset ? address(at, type, constant(offset)) : at;
     auto load = LLVM::LoadOp::create(b, loc, VectorType::get(piece, type), from,
                                      /*alignment=*/piece * getBytes(type));
     load.setInvariant(isOperand(op.getMemref()));
@@ -252,7 +268,7 @@ void KernelLowering::loadWide(memref::LoadOp op) {
       values.push_back(fromMemory(element, op.getType()));
     }
   }
-  laneValues[op.getResult()] = values;
+  return values;
 }
 
 void KernelLowering::storeWide(memref::StoreOp op) {

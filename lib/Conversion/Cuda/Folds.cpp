@@ -21,74 +21,82 @@ Value KernelLowering::lowerFold(kernel::FoldOp op) {
 }
 
 Value KernelLowering::foldTogether(kernel::FoldOp op) {
-  SmallVector<Value> sizes = extents(op.getExprs());
-  auto indices = op.getIndices();
-  Lanes lanes = findLanes(op.getBody().front(), indices.back(), sizes.back());
-  launch.elementsPerThread = std::max(launch.elementsPerThread, lanes.width);
-  Value first = arith::ConstantOp::create(b, loc, op.getInit());
-  SmallVector<Value> init(lanes.width, first);
-  SmallVector<Type> types(lanes.width, op.getType());
-  auto run = [&](bool wideAccess) {
-    return loops(ArrayRef(sizes).drop_back(), indices.drop_back(), init, [&](ValueRange before) {
-      return foldChunks(op, before, sizes.back(), lanes.width, wideAccess);
-    });
-  };
-  SmallVector<Value> partial =
-      lanes.width == 1
-          ? run(false)
-          : branch(lanes.aligned, types, [&] { return run(true); }, [&] { return run(false); });
+  SmallVector<Value> partial;
+  if (isHeld(op)) {
+    partial = foldHeld(op);
+  } else {
+    SmallVector<Value> sizes = extents(op.getExprs());
+    Lanes lanes = findLanes(op.getBody().front(), op.getIndices().back(), sizes.back());
+    launch.elementsPerThread = std::max(launch.elementsPerThread, lanes.width);
+    partial = foldLoops(op, lanes);
+  }
   auto combine = [&](Value x, Value y) {
     return kernel::FoldOp::combine(b, loc, op.getKind(), x, y);
   };
-  for (unsigned half = lanes.width / 2; half; half /= 2)
+  for (unsigned half = partial.size() / 2; half; half /= 2)
     for (unsigned i = 0; i < half; ++i)
       partial[i] = combine(partial[i], partial[i + half]);
   Value result = partial[0];
   for (int32_t distance = kWarp / 2; distance; distance /= 2)
     result = combine(result, shuffle(result, distance));
-  if (auto bits = asConstant(groupBits))
-    return (1 << *bits) == kThreads ? exchange(op, result) : result;
+  if (isBlock == true)
+    return exchange(op, result);
+  if (isBlock == false)
+    return result;
   return branch(
-      isEqual(groupSize, number(kThreads)), op.getType(),
+      isEqual(groupSize, number(launch.threads)), op.getType(),
       [&] { return SmallVector<Value>{exchange(op, result)}; },
       [&] { return SmallVector<Value>{result}; })[0];
 }
 
-/// The same terms for the same thread and lane, whether they are accessed at once or one by one.
-SmallVector<Value> KernelLowering::foldChunks(kernel::FoldOp op, ValueRange init, Value size,
-                                              unsigned lanes, bool atOnce) {
+/// Rows that are not held. Chunks are full or the row is done one by one; in full chunks, the terms
+/// of a thread and lane are the same whether they are loaded at once or not.
+SmallVector<Value> KernelLowering::foldLoops(kernel::FoldOp op, Lanes lanes) {
+  SmallVector<Value> sizes = extents(op.getExprs());
+  Value first = arith::ConstantOp::create(b, loc, op.getInit());
+  SmallVector<Type> types(lanes.width, op.getType());
+  auto run = [&](unsigned width, bool atOnce) {
+    SmallVector<Value> init(width, first);
+    SmallVector<Value> partial = loops(
+        ArrayRef(sizes).drop_back(), op.getIndices().drop_back(), init,
+        [&](ValueRange before) { return foldChunks(op, before, sizes.back(), width, atOnce); });
+    partial.resize(lanes.width, first);
+    return partial;
+  };
+  if (lanes.width == 1)
+    return run(1, false);
+  auto full = [&] {
+    if (!mayBeWide)
+      return run(lanes.width, false);
+    return branch(
+        lanes.aligned, types, [&] { return run(lanes.width, true); },
+        [&] { return run(lanes.width, false); });
+  };
+  return lanes.full ? branch(lanes.full, types, full, [&] { return run(1, false); }) : full();
+}
+
+SmallVector<Value> KernelLowering::foldTerms(kernel::FoldOp op, ValueRange before, Value begin,
+                                             Value size, unsigned lanes, bool atOnce) {
   Block &body = op.getBody().front();
-  Value last = op.getIndices().back();
   auto combine = [&](Value x, Value y) {
     return kernel::FoldOp::combine(b, loc, op.getKind(), x, y);
   };
-  auto one = [&](Value index, Value before) {
-    lowerLanes(body, last, index, size, 1, false);
-    return combine(before, map.lookup(op.getTerm()));
-  };
-  if (lanes == 1)
-    return emitLoop(inGroup, size, groupSize, init, [&](Value index, ValueRange before) {
-      return SmallVector<Value>{one(index, before[0])};
-    });
-  // If it is at once, there is no chunk that is not full.
-  Value chunks = parts(size, number(lanes));
+  SmallVector<Value> next;
+  if (atOnce)
+    lowerLanes(body, op.getIndices().back(), begin, size, lanes, true);
+  for (unsigned i = 0; i < lanes; ++i) {
+    if (!atOnce)
+      lowerLanes(body, op.getIndices().back(), add(begin, number(i)), size, 1, false);
+    next.push_back(combine(before[i], getLane(op.getTerm(), atOnce ? i : 0)));
+  }
+  return next;
+}
+
+SmallVector<Value> KernelLowering::foldChunks(kernel::FoldOp op, ValueRange init, Value size,
+                                              unsigned lanes, bool atOnce) {
+  Value chunks = quotient(size, number(lanes));
   return emitLoop(inGroup, chunks, groupSize, init, [&](Value chunk, ValueRange before) {
-    Value begin = mul(chunk, number(lanes));
-    SmallVector<Value> next;
-    if (atOnce) {
-      lowerLanes(body, last, begin, size, lanes, true);
-      for (unsigned lane = 0; lane < lanes; ++lane)
-        next.push_back(combine(before[lane], getLane(op.getTerm(), lane)));
-      return next;
-    }
-    for (unsigned lane = 0; lane < lanes; ++lane) {
-      Value index = add(begin, number(lane));
-      next.push_back(branch(
-          less(index, size), op.getType(),
-          [&] { return SmallVector<Value>{one(index, before[lane])}; },
-          [&] { return SmallVector<Value>{before[lane]}; })[0]);
-    }
-    return next;
+    return foldTerms(op, before, mul(chunk, number(lanes)), size, lanes, atOnce);
   });
 }
 
@@ -118,24 +126,36 @@ Value KernelLowering::shuffle(Value value, int32_t distance) {
   return isa<FloatType>(type) ? LLVM::BitcastOp::create(b, loc, type, x).getResult() : x;
 }
 
+/// Warps whose results each thread reads itself.
+static constexpr unsigned kMostRead = 8;
+
 /// Each fold has memory of its own: what the one before left may still be read.
 Value KernelLowering::exchange(kernel::FoldOp op, Value partial) {
   Type type = op.getType(), memory = getMemoryType(type);
-  constexpr unsigned warps = kThreads / kWarp;
-  std::string name = (source.getName() + "_shared" + Twine(launch.sharedBytes)).str();
-  launch.sharedBytes += warps * (memory.getIntOrFloatBitWidth() / 8);
-  OpBuilder outside(target);
-  auto array = LLVM::LLVMArrayType::get(memory, warps);
+  unsigned warps = launch.threads / kWarp;
   auto space = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
-  LLVM::GlobalOp::create(outside, loc, array, /*isConstant=*/false, LLVM::Linkage::Internal, name,
-                         Attribute(), /*alignment=*/0, space);
+  std::string &name = sharedOf[op];
+  if (name.empty()) {
+    name = (source.getName() + "_shared" + Twine(launch.sharedBytes)).str();
+    launch.sharedBytes += llvm::alignTo(warps * (memory.getIntOrFloatBitWidth() / 8), 16);
+    OpBuilder outside(target);
+    // Said, as LLVM assumes it and would not write it into the PTX.
+    LLVM::GlobalOp::create(outside, loc, LLVM::LLVMArrayType::get(memory, warps),
+                           /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(),
+                           /*alignment=*/16, space);
+  }
   Value shared =
       LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space), name);
   auto place = [&](Value i) { return address(shared, type, i); };
-  Value mask = number(kWarp - 1);
-  Value isFirst = isEqual(LLVM::AndOp::create(b, loc, thread, mask), number(0));
+  auto read = [&](Value i) -> Value {
+    return fromMemory(LLVM::LoadOp::create(b, loc, memory, place(i)), type);
+  };
+  auto combine = [&](Value x, Value y) {
+    return kernel::FoldOp::combine(b, loc, op.getKind(), x, y);
+  };
+  Value inWarp = LLVM::AndOp::create(b, loc, thread, number(kWarp - 1));
   branch(
-      isFirst, {},
+      isEqual(inWarp, number(0)), {},
       [&] {
         Value warp = LLVM::LShrOp::create(b, loc, thread, number(llvm::ConstantLog2<kWarp>()));
         LLVM::StoreOp::create(b, loc, toMemory(partial), place(warp));
@@ -143,11 +163,24 @@ Value KernelLowering::exchange(kernel::FoldOp op, Value partial) {
       },
       nullptr);
   NVVM::BarrierOp::create(b, loc);
+  if (warps > kMostRead) {
+    // A lane reads a warp's.
+    Value none = arith::ConstantOp::create(b, loc, op.getIdentity());
+    Value result = branch(
+        less(inWarp, number(warps)), type, [&] { return SmallVector<Value>{read(inWarp)}; },
+        [&] { return SmallVector<Value>{none}; })[0];
+    for (int32_t distance = kWarp / 2; distance; distance /= 2)
+      result = combine(result, shuffle(result, distance));
+    return result;
+  }
   SmallVector<Value> all;
   for (unsigned warp = 0; warp < warps; ++warp)
-    all.push_back(fromMemory(LLVM::LoadOp::create(b, loc, memory, place(number(warp))), type));
-  for (unsigned half = warps / 2; half; half /= 2)
-    for (unsigned i = 0; i < half; ++i)
-      all[i] = kernel::FoldOp::combine(b, loc, op.getKind(), all[i], all[i + half]);
+    all.push_back(read(number(warp)));
+  while (all.size() > 1) {
+    unsigned rest = (all.size() + 1) / 2;
+    for (unsigned i = rest; i < all.size(); ++i)
+      all[i - rest] = combine(all[i - rest], all[i]);
+    all.resize(rest);
+  }
   return all[0];
 }

@@ -12,7 +12,13 @@ using namespace mlir::tpc::cuda;
 using ::tpc::SymExpr;
 
 /// Rows that are longer are a block's, and not a warp's.
-static constexpr int64_t kLongRow = 1024;
+static constexpr int64_t kLongRow = 256;
+/// How many threads a row's block has, at most, and how many elements each of them holds then. The
+/// first that is enough is taken: fewer threads wait less for each other, and the fewer elements
+/// each has, the more registers are left for what all rows have in common.
+static constexpr std::pair<int64_t, int64_t> blocks[] = {{256, 8}, {512, 8}, {1024, 32}};
+/// The same where the length is known at run time only.
+static constexpr int64_t kThreadsOfUnknown = 512, kMostOfUnknown = 8;
 /// Chunks of a row that a thread does before the next part of the row is another's.
 static constexpr int64_t kChunksPerPart = 4;
 
@@ -61,20 +67,11 @@ void KernelLowering::findGroup() {
   launch.elementsPerRow = longest;
 
   thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
-  auto known = asConstant(length);
   if (isTogether) {
-    launch.shape = !known              ? Shape::RowByLength
-                   : *known > kLongRow ? Shape::BlockPerRow
-                                       : Shape::WarpPerRow;
-    constexpr int32_t warpBits = llvm::ConstantLog2<kWarp>(),
-                      blockBits = llvm::ConstantLog2<kThreads>();
-    if (known) {
-      groupBits = number(*known > kLongRow ? blockBits : warpBits);
-    } else {
-      Value isLong = less(number(kLongRow), length);
-      groupBits = LLVM::SelectOp::create(b, loc, isLong, number(blockBits), number(warpBits));
-    }
-  } else {
+    findTogether(longest);
+    return;
+  }
+  {
     // As many threads as a row has chunks, rounded up to a power of two.
     unsigned lanes = 1;
     rows.walk([&](kernel::ElementsOp op) {
@@ -104,16 +101,79 @@ void KernelLowering::findGroup() {
       partsOfRow = LLVM::SMaxOp::create(b, loc, parts(chunks, ofPart), number(1));
     }
   }
+  splitBlock();
+}
+
+/// Groups of 2^groupBits threads each.
+void KernelLowering::splitBlock() {
   if (auto bits = asConstant(groupBits)) {
     groupSize = number(1 << *bits);
-    numGroups = number(kThreads >> *bits);
+    numGroups = number(launch.threads >> *bits);
   } else {
     groupSize = LLVM::ShlOp::create(b, loc, number(1), groupBits);
-    numGroups = LLVM::LShrOp::create(b, loc, number(kThreads), groupBits);
+    numGroups = LLVM::LShrOp::create(b, loc, number(launch.threads), groupBits);
   }
   Value mask = LLVM::SubOp::create(b, loc, groupSize, number(1));
   inGroup = LLVM::AndOp::create(b, loc, thread, mask);
   group = LLVM::LShrOp::create(b, loc, thread, groupBits);
+}
+
+/// Of rows with folds or barriers: a warp or the block, and what of the row its threads hold.
+void KernelLowering::findTogether(const SymExpr &longest) {
+  constexpr int32_t warpBits = llvm::ConstantLog2<kWarp>(),
+                    blockBits = llvm::ConstantLog2<kThreadsOfUnknown>();
+  findPasses();
+  Value size = extent(rowSize), length = extent(longest);
+  SmallVector<std::pair<Block *, Value>> bodies;
+  for (Operation *pass : passes)
+    bodies.push_back({&pass->getRegion(0).front(), pass->getRegion(0).getArguments().back()});
+  if (!passes.empty()) {
+    rowLanes = findLanes(bodies, size);
+    launch.elementsPerThread = rowLanes.width;
+  }
+  auto knownSize = asConstant(size), known = asConstant(length);
+  // Chunks of a thread, if this many share the row.
+  auto share = [&](int64_t threads) {
+    return llvm::divideCeil(llvm::divideCeil(*knownSize, rowLanes.width), threads);
+  };
+  if (!known) {
+    launch.shape = Shape::RowByLength;
+    launch.threads = kThreadsOfUnknown;
+    Value isLong = less(number(kLongRow), length);
+    groupBits = LLVM::SelectOp::create(b, loc, isLong, number(blockBits), number(warpBits));
+    splitBlock();
+    if (knownSize || passes.empty())
+      return;
+    chunksHeld = kMostOfUnknown / rowLanes.width;
+    rowFits = less(size, number(kMostOfUnknown * kThreadsOfUnknown + 1));
+  } else if (*known <= kLongRow) {
+    launch.shape = Shape::WarpPerRow;
+    isBlock = false;
+    groupBits = number(warpBits);
+    splitBlock();
+    if (!passes.empty() && knownSize)
+      chunksHeld = share(kWarp);
+  } else {
+    launch.shape = Shape::BlockPerRow;
+    isBlock = true;
+    if (!passes.empty() && knownSize && rowSize == longest)
+      for (auto [threads, most] : blocks)
+        if (int64_t chunks = share(threads); chunks * rowLanes.width <= most) {
+          chunksHeld = chunks;
+          int64_t needed = llvm::divideCeil(*knownSize, rowLanes.width * chunks);
+          // Pairs of warps: of three adjacent elements, LLVM would load four.
+          launch.threads = llvm::alignTo(needed, 2 * kWarp);
+          break;
+        }
+    groupSize = number(launch.threads);
+    numGroups = number(1);
+    inGroup = thread;
+    group = number(0);
+  }
+  if (chunksHeld) {
+    chooseHeld(chunksHeld * rowLanes.width);
+    launch.heldElements = chunksHeld * rowLanes.width;
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -174,13 +234,13 @@ void KernelLowering::lowerRows(kernel::RowsOp rows) {
 
 /// Where a row is a block's.
 void KernelLowering::ifBlock(function_ref<void()> then) {
-  if (auto bits = asConstant(groupBits)) {
-    if ((1 << *bits) == kThreads)
+  if (isBlock) {
+    if (*isBlock)
       then();
     return;
   }
   branch(
-      isEqual(groupSize, number(kThreads)), {},
+      isEqual(groupSize, number(launch.threads)), {},
       [&] {
         then();
         return SmallVector<Value>();
@@ -197,10 +257,12 @@ void KernelLowering::lowerBarrier(kernel::BarrierOp) {
     NVVM::SyncWarpOp::create(b, loc, number(-1));
     return SmallVector<Value>();
   };
-  if (auto bits = asConstant(groupBits))
-    (1 << *bits) == kThreads ? block() : warp();
+  if (held && !needsBarriers)
+    return;
+  if (isBlock)
+    *isBlock ? block() : warp();
   else
-    branch(isEqual(groupSize, number(kThreads)), {}, block, warp);
+    branch(isEqual(groupSize, number(launch.threads)), {}, block, warp);
 }
 
 //===----------------------------------------------------------------------===//
@@ -218,8 +280,6 @@ Launch KernelLowering::lower() {
   auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types);
   target = LLVM::LLVMFuncOp::create(b, loc, source.getName(), type);
   target->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
-  target->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
-                  b.getDenseI32ArrayAttr({int32_t(kThreads)}));
   // What no kernel writes is read past the caches that must see writes. Of results this cannot be
   // said: behind a barrier, other threads have written to them.
   auto say = [&](unsigned argument, unsigned bytes, bool isRead) {
@@ -247,10 +307,16 @@ Launch KernelLowering::lower() {
   sizes = std::make_unique<SizeEmitter>(b, loc, layout, entry->getArgument(0));
 
   b.setInsertionPointToStart(body);
+  mergePasses();
   findGroup();
+  target->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                  b.getDenseI32ArrayAttr({int32_t(launch.threads)}));
+  // One block for each multiprocessor is enough: ptxas would rather spill than have fewer.
+  if (launch.heldElements)
+    target->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(1));
   for (Operation &op : llvm::drop_end(source.getBody().front()))
     lowerOp(&op);
-  lowerRows(source.getRows());
+  lowerVersions(source.getRows());
   LLVM::ReturnOp::create(b, loc, ValueRange());
   return launch;
 }

@@ -18,6 +18,8 @@
 // long rows are cut into parts. Otherwise it is a warp or a block. Which thread combines which
 // terms in which order depends on sizes only: neither on the grid nor on where memory is.
 //
+// What several passes over a row read is kept in registers, as far as these last (Held.cpp).
+//
 // Indices are 32 bits where what is known of them says that they fit (Indices.cpp); where an
 // element lies is 64 bits.
 //
@@ -68,9 +70,14 @@ private:
   /// How many elements that follow one another a thread does, and when it may access them at once.
   struct Lanes {
     unsigned width = 1;
-    Value aligned; // at run time; null: never
+    // At run time: whether rows have full chunks only, and whether pointers are aligned. Null: they
+    // do, they are.
+    Value full, aligned;
   };
-  Lanes findLanes(Block &body, Value last, Value size);
+  Lanes findLanes(ArrayRef<std::pair<Block *, Value>> bodies, Value size);
+  Lanes findLanes(Block &body, Value last, Value size) {
+    return findLanes(std::make_pair(&body, last), size);
+  }
   bool isAdjacent(Value memref, ValueRange indices);
 
   void lowerElements(kernel::ElementsOp op) override;
@@ -80,23 +87,68 @@ private:
                   bool wideAccess);
   void lowerLanes(Block &block);
   bool dependsOnLane(Operation *op) const;
-  void loadWide(memref::LoadOp op);
+  SmallVector<Value> loadWide(memref::LoadOp op, Value begin);
   void storeWide(memref::StoreOp op);
   void branchWide(scf::IfOp op);
   /// Of a value of the block, here.
   Value getLane(Value value, unsigned lane);
 
+  Value lowerLoad(memref::LoadOp op) override;
+
+  //===--- rows in registers ------------------------------------------------===//
+
+  /// What a load of a pass reads: its memory, indices before the last one, and under which
+  /// conditions. Passes with the same key read the same at each of the row's indices.
+  using Key = std::vector<const void *>;
+  /// A row as threads hold it.
+  struct Held {
+    unsigned width = 1, chunks = 0;                        // lanes of a chunk; chunks of a thread
+    Value size;                                            // of the row
+    std::map<Key, SmallVector<SmallVector<Value>>> values; // by chunk and lane
+  };
+  /// The first load of a key, and the pass that it stands in.
+  struct HeldLoad {
+    Key key;
+    memref::LoadOp load;
+    Operation *pass = nullptr;
+    bool again = false;     // in another pass
+    bool ofAllRows = false; // read once, before the rows
+    bool stored = false;    // by a pass before
+  };
+
+  void findPasses();
+  void chooseHeld(unsigned perThread);
+  std::optional<Key> findKey(Value memref, ValueRange indices, Operation *access);
+  void holdLoads(Operation *pass, bool ofAllRows = false);
+  SmallVector<Value> zeros(ArrayRef<Type> types);
+  SmallVector<Value> ifChunk(unsigned chunk, TypeRange types,
+                             function_ref<SmallVector<Value>()> then,
+                             function_ref<SmallVector<Value>()> otherwise);
+  Value chunkBegin(unsigned chunk);
+  bool isHeld(Operation *pass) { return held && llvm::is_contained(passes, pass); }
+  const SmallVector<Value> *findHeld(memref::LoadOp op);
+  SmallVector<Value> foldHeld(kernel::FoldOp op);
+  void runHeld(kernel::ElementsOp op);
+
   //===--- rows -------------------------------------------------------------===//
 
+  void mergePasses();
   void findGroup();
+  void findTogether(const ::tpc::SymExpr &longest);
+  void splitBlock();
+  void lowerVersions(kernel::RowsOp rows);
   void lowerRows(kernel::RowsOp rows);
   void lowerRow(kernel::RowsOp rows, Value row);
   bool isOfRow(Operation *op) const;
   void lowerBarrier(kernel::BarrierOp op) override;
   Value lowerFold(kernel::FoldOp op) override;
   Value foldTogether(kernel::FoldOp op);
+  SmallVector<Value> foldLoops(kernel::FoldOp op, Lanes lanes);
   SmallVector<Value> foldChunks(kernel::FoldOp op, ValueRange init, Value size, unsigned width,
                                 bool wideAccess);
+  /// The lanes of all terms at an index, combined with what is before.
+  SmallVector<Value> foldTerms(kernel::FoldOp op, ValueRange before, Value begin, Value size,
+                               unsigned width, bool wideAccess);
   Value shuffle(Value value, int32_t distance);
   Value exchange(kernel::FoldOp op, Value partial);
   void ifBlock(function_ref<void()> then);
@@ -105,6 +157,20 @@ private:
   Value thread, inGroup, group; // of the block; in its group; which group of the block
   Value groupSize, groupBits, numGroups, partsOfRow, part;
   unsigned foldsOfRow = 0;
+  std::optional<bool> isBlock; // whether a group that shares folds is the block; none: at run time
+  llvm::SmallDenseMap<Operation *, std::string> sharedOf; // folds
+
+  // Folds and elements over the row's one dimension, and what they have in common.
+  SmallVector<Operation *> passes;
+  ::tpc::SymExpr rowSize = 1;
+  Lanes rowLanes;
+  unsigned chunksHeld = 0; // of a thread; 0: none
+  Value rowFits;           // at run time; null: it does
+  SmallVector<HeldLoad> heldLoads;
+  bool needsBarriers = true; // where the row is held
+  bool mayBeWide = true;     // loops that hold nothing
+  std::optional<Held> held;  // in the version that holds the row
+  unsigned heldChunk = 0, lane = 0;
 
   DenseMap<Value, ConstantIntRanges> ranges;
   std::map<std::string, Value> extentValues;

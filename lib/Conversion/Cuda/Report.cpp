@@ -43,6 +43,7 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
                                          {"rows", launch.rows.str()},
                                          {"elements_per_row", launch.elementsPerRow.str()},
                                          {"elements_per_thread", launch.elementsPerThread},
+                                         {"held_elements", launch.heldElements},
                                          {"shared_bytes", launch.sharedBytes},
                                          {"below_2_31", std::move(extents)},
                                          {"architectures", std::move(architectures)}});

@@ -42,12 +42,13 @@ static llvm::Expected<KernelCode> emitKernels(ModuleOp program, const KernelCode
   return result;
 }
 
+// A residual is what cuBLASLt calls C, of which it adds beta times: without one kernel more.
 // Threads are many and memory is far: what is computed again costs less than on CPUs.
 static constexpr TargetTraits traits = {
     .name = "cuda",
     .computesProducts = computesProducts,
     .addsBias = true,
-    .addsResidual = false,
+    .addsResidual = true,
     .isActivation = isActivation,
     .cheapPrice = 1,
     .dearPrice = 16,

@@ -7,26 +7,29 @@ tpc.pipeline @main(%x: tensor<?x768xf32, #tpc.dist<[n, 768]>>) inputs [{tpc.name
 }
 module @kernels {
 
-// A row is a warp's: partial sums of chunks of four, lane by lane, then shuffles. All have the sum.
+// A row is a warp's, and each thread holds a chunk of four: loaded at once, combined lane by lane, then by shuffles. All
+// have the sum. Nothing is loaded again.
 // CHECK-LABEL: llvm.func @short_rows(
 // CHECK-SAME: %[[ENV:arg0]]: !llvm.ptr<1> {llvm.align = 8 : i64, llvm.noalias, llvm.readonly}
 // CHECK-SAME: %arg2: !llvm.ptr<1> {llvm.align = 4 : i64, llvm.noalias, llvm.readonly}
 // CHECK-SAME: %arg3: !llvm.ptr<1> {llvm.align = 4 : i64})
-// CHECK-SAME: nvvm.kernel, nvvm.reqntid = array<i32: 256>
+// CHECK-SAME: nvvm.kernel, nvvm.minctasm = 1 : i32, nvvm.reqntid = array<i32: 256>
 // CHECK: nvvm.read.ptx.sreg.tid.x
 // CHECK: nvvm.read.ptx.sreg.ctaid.x
 // CHECK: nvvm.read.ptx.sreg.nctaid.x
 // CHECK: llvm.load %{{.*}} invariant {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK-NOT: llvm.load
 // CHECK-COUNT-5: nvvm.shfl.sync bfly
+// CHECK-NOT: llvm.load
 // CHECK-NOT: nvvm.barrier
 // CHECK: llvm.store %{{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
-tpc_kernel.func @short_rows(%x: memref<?x?xf32> of [n, 768]) -> (%y: memref<?x?xf32> of [n, 768]) {
+tpc_kernel.func @short_rows(%x: memref<?x?xf32> of [n, 128]) -> (%y: memref<?x?xf32> of [n, 128]) {
   tpc_kernel.rows (%i) in [n] {
-    %s = tpc_kernel.fold sum (%j) in [768] adjacent : f32 init 0.0 identity -0.0 {
+    %s = tpc_kernel.fold sum (%j) in [128] adjacent : f32 init 0.0 identity -0.0 {
       %v = memref.load %x[%i, %j] : memref<?x?xf32>
       tpc_kernel.yield %v : f32
     }
-    tpc_kernel.elements (%j) in [768] {
+    tpc_kernel.elements (%j) in [128] {
       %v = memref.load %x[%i, %j] : memref<?x?xf32>
       %d = arith.subf %v, %s : f32
       memref.store %d, %y[%i, %j] : memref<?x?xf32>
@@ -34,23 +37,59 @@ tpc_kernel.func @short_rows(%x: memref<?x?xf32> of [n, 768]) -> (%y: memref<?x?x
   }
 }
 
-// A long row is a block's: warps exchange their sums in shared memory, behind one barrier; the second keeps the
-// next row from writing before this one's are read.
-// CHECK: llvm.mlir.global internal @long_rows_shared0() {addr_space = 3 : i32} : !llvm.array<8 x f32>
+// A long row is a block's, which has the threads that it needs: warps exchange their sums in shared memory, behind one
+// barrier; the second keeps the next row from writing before this one's are read.
+// CHECK: llvm.mlir.global internal @long_rows_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<6 x f32>
 // CHECK-LABEL: llvm.func @long_rows(
+// CHECK-SAME: nvvm.reqntid = array<i32: 192>
 // CHECK-COUNT-5: nvvm.shfl.sync bfly
 // CHECK: nvvm.barrier
-// CHECK-COUNT-8: llvm.load %{{.*}} : !llvm.ptr<3> -> f32
+// CHECK-COUNT-6: llvm.load %{{.*}} : !llvm.ptr<3> -> f32
 // CHECK: nvvm.barrier
-// CHECK-NOT: nvvm.barrier
-tpc_kernel.func @long_rows(%x: memref<?x?xf32> of [n, 4096]) -> (%y: memref<?xf32> of [n]) {
+// CHECK: llvm.br
+tpc_kernel.func @long_rows(%x: memref<?x?xf32> of [n, 768]) -> (%y: memref<?xf32> of [n]) {
   tpc_kernel.rows (%i) in [n] {
-    %s = tpc_kernel.fold sum (%j) in [4096] adjacent : f32 init 0.0 identity -0.0 {
+    %s = tpc_kernel.fold sum (%j) in [768] adjacent : f32 init 0.0 identity -0.0 {
       %v = memref.load %x[%i, %j] : memref<?x?xf32>
       tpc_kernel.yield %v : f32
     }
     tpc_kernel.elements () in [] {
       memref.store %s, %y[%i] : memref<?xf32>
+    }
+  }
+}
+
+// What a pass stores, the next one has: the sum is loaded nowhere, and nobody waits. The weight is loaded before the rows.
+// CHECK-LABEL: llvm.func @stores_and_reads(
+// CHECK: llvm.load %{{.*}} invariant {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK: nvvm.read.ptx.sreg.ctaid.x
+// CHECK-COUNT-2: llvm.load %{{.*}} invariant {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK: llvm.store %{{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
+// CHECK-NOT: nvvm.bar
+// CHECK-NOT: llvm.load
+// CHECK-COUNT-5: nvvm.shfl.sync bfly
+// CHECK-NOT: llvm.load
+// CHECK: llvm.store %{{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
+tpc_kernel.func @stores_and_reads(%x: memref<?x?xf32> of [n, 128], %r: memref<?x?xf32> of [n, 128], %w: memref<?xf32> of [128])
+    -> (%s: memref<?x?xf32> of [n, 128], %y: memref<?x?xf32> of [n, 128]) {
+  tpc_kernel.rows (%i) in [n] {
+    tpc_kernel.elements (%j) in [128] {
+      %u = memref.load %x[%i, %j] : memref<?x?xf32>
+      %v = memref.load %r[%i, %j] : memref<?x?xf32>
+      %a = arith.addf %u, %v : f32
+      memref.store %a, %s[%i, %j] : memref<?x?xf32>
+    }
+    tpc_kernel.barrier
+    %sum = tpc_kernel.fold sum (%j) in [128] adjacent : f32 init 0.0 identity -0.0 {
+      %v = memref.load %s[%i, %j] : memref<?x?xf32>
+      tpc_kernel.yield %v : f32
+    }
+    tpc_kernel.elements (%j) in [128] {
+      %v = memref.load %s[%i, %j] : memref<?x?xf32>
+      %c = memref.load %w[%j] : memref<?xf32>
+      %d = arith.subf %v, %sum : f32
+      %e = arith.mulf %d, %c : f32
+      memref.store %e, %y[%i, %j] : memref<?x?xf32>
     }
   }
 }

@@ -4,10 +4,13 @@ import json
 import os
 import re
 import shutil
+import subprocess
 
+import numpy
 import pytest
 
-from models import COMMITTED
+from harness import tool
+from models import COMMITTED, MODELS
 
 TINY = COMMITTED["gpt2-tiny"]
 ASSEMBLER = shutil.which("ptxas") or (os.path.exists("/usr/local/cuda/bin/ptxas") and "/usr/local/cuda/bin/ptxas")
@@ -70,3 +73,41 @@ def test_the_report_says_what_kernels_need(tpcc, toolkit):
         assert set(kernel["architectures"]) == ({"sm_80", "sm_90"} if toolkit else set())
         for needs in kernel["architectures"].values():
             assert needs["spill_bytes"] == 0 and 0 < needs["registers"] <= 64
+
+
+def moved(tpcc, text, kernel, operands, results, blocks=4):
+    """Bytes of sectors that a kernel of 64 tokens reads and writes, as the interpreter counts them."""
+    env = tpcc.scratch / "env.npy"
+    numpy.save(env, numpy.array([1, 64] + [0] * 14))
+    threads = re.search(rf"entry {kernel}\(.*?reqntid (\d+)", text.read_text(), re.S)[1]
+    ran = subprocess.run(
+        [tool("tpc-ptx-run"), text, "--kernel", kernel, "--grid", str(blocks), "--block", threads,
+         "--counters", "--param", f"{env},ro", "--param", "256:u8=0",
+         *(word for shape in operands for word in ("--param", f"{shape}:f32=random,ro")),
+         *(word for shape in results for word in ("--param", f"{shape}:f32"))], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = re.search(r"global memory: reads (\d+) sectors .* writes (\d+) sectors", ran.stdout)
+    return 32 * (int(found[1]) + int(found[2]))
+
+
+@pytest.mark.parametrize("tp,norm,operands,results,bytes_per_element", [
+    # Sums are the products': two norms.
+    (1, "kernel_layer_norm", ["64x768", "768", "768"], 1, 8),
+    # Sums are behind collectives: a norm of each, with the product's bias.
+    (2, "kernel_add_add_layer_norm", ["64x768", "768", "64x768", "768", "768"], 2, 16),
+])
+def test_a_layer_of_gpt2_moves_what_it_must(tpcc, tp, norm, operands, results, bytes_per_element):
+    text, report, hidden = tpcc.scratch / "gpt2.ptx", tpcc.scratch / "gpt2.json", 768
+    flags = [MODELS / "gpt2-124m.onnx", f"--megatron-shard=tp{tp}", "--target=cuda"]
+    tpcc.call([*flags, "--emit=ptx", "-o", text]).check()
+    norms = moved(tpcc, text, norm, operands, [f"64x{hidden}"] * results)
+    assert norms <= 1.1 * bytes_per_element * hidden * 64
+    if tp == 1:
+        gelu = moved(tpcc, text, "kernel_gelu", [f"64x{4 * hidden}"], [f"64x{4 * hidden}"])
+        assert gelu <= 1.1 * 32 * hidden * 64
+        # One that does its sums itself is allowed 64.
+        assert 2 * norms + gelu <= 1.1 * 48 * hidden * 64
+        tpcc.call([*flags, f"--report={report}", "--shape", "batch=1,sequence=64"],
+                  env={"CUDA_HOME": "/nonexistent"}).check()
+        launches = json.loads(report.read_text())["kernels"]["launches"]
+        assert launches["layer"] == 3, launches

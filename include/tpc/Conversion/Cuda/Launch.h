@@ -10,7 +10,7 @@
 
 namespace mlir::tpc::cuda {
 
-/// Threads of a block, of all kernels.
+/// Threads of a block, but for rows that are a block's: these have as many as their length needs.
 inline constexpr unsigned kThreads = 256;
 inline constexpr unsigned kWarp = 32;
 
@@ -27,6 +27,9 @@ struct Launch {
   /// Of a row, as far as threads share them; a thread does `elementsPerThread` at a time.
   ::tpc::SymExpr elementsPerRow = 1;
   unsigned elementsPerThread = 1;
+  /// Of a row, at most, that a thread keeps in registers from its first pass to its last one; 0:
+  /// each pass reads the row.
+  unsigned heldElements = 0;
   /// Of shared memory; all of it is static.
   unsigned sharedBytes = 0;
   /// Each must be less than 2^31: indices are 32 bits.
