@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Api.h"
+#include "Process.h"
 
-#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -31,7 +31,7 @@ public:
       return;
     Share share;
     while (read(file, &share, sizeof(share)) == ssize_t(sizeof(share)))
-      if (!kill(pid_t(share.process), 0))
+      if (!isGone(int(share.process)))
         all.push_back(share);
   }
   ~Shares() {

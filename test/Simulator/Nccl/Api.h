@@ -1,0 +1,40 @@
+//===- Api.h - what NCCL's entry points share -----------------------------===//
+
+#ifndef TPC_TEST_SIMULATOR_NCCL_API_H
+#define TPC_TEST_SIMULATOR_NCCL_API_H
+
+#include "Comm.h"
+#include "Functions.h"
+
+namespace sim::nccl {
+
+extern "C" {
+#define FUNCTION(result, name, parameters)                                                         \
+  __attribute__((visibility("default"))) result name parameters;
+#include "Functions.def"
+#undef FUNCTION
+}
+
+Status misuse(const char *call, Status status, const std::string &what);
+/// The communicator of a handle that is alive, or null.
+CommRef find(Comm *handle);
+Comm *add(const CommRef &comm);
+void remove(Comm &comm);
+
+/// What a thread has begun by ncclGroupStart.
+struct Pending {
+  CommRef comm;
+  Stream *stream = nullptr;
+  Call call;
+};
+struct ThreadGroup {
+  int depth = 0;
+  Status status = Success; // the first that went wrong
+  std::vector<Pending> calls;
+  std::vector<CommRef> joining;
+};
+ThreadGroup &threadGroup();
+
+} // namespace sim::nccl
+
+#endif

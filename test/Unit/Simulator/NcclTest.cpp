@@ -1,0 +1,340 @@
+//===- NcclTest.cpp - collectives, sends, groups, and what goes wrong -----===//
+
+#include "NcclTesting.h"
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+
+using namespace sim;
+
+namespace {
+
+Variables seeded(int seed) { return {{"TPC_SIM_SEED", std::to_string(seed)}}; }
+
+/// A file of findings, and whether it has a text.
+struct Findings {
+  std::string path = testing::TempDir() + "findings-" + std::to_string(getpid()) + "-" +
+                     std::to_string(reinterpret_cast<uintptr_t>(this));
+  ~Findings() { unlink(path.c_str()); }
+  Variables with(Variables more = {}) const {
+    more["TPC_SIM_FINDINGS"] = path;
+    return more;
+  }
+  std::string text() const {
+    std::ostringstream all;
+    all << std::ifstream(path).rdbuf();
+    return all.str();
+  }
+};
+
+#define EXPECT_FINDS(findings, wanted)                                                             \
+  EXPECT_NE((findings).text().find(wanted), std::string::npos) << (findings).text()
+
+/// Each kind of call once, checked. Values are small integers: sums are exact in any order.
+void callAll(NcclRank &rank) {
+  auto n = size_t(rank.ranks);
+  auto value = [](int of, size_t i) { return float(of * 100 + int(i)); };
+  auto fill = [&](size_t count) {
+    std::vector<float> values(count);
+    for (size_t i = 0; i < count; ++i)
+      values[i] = value(rank.rank, i);
+    return rank.upload(values);
+  };
+  DevicePointer sum = fill(7), most = fill(7), scattered = fill(3 * n), part = rank.allocate(12);
+  DevicePointer gathered = rank.allocate(4 * 5 * n), own = fill(5), root = fill(6);
+  DevicePointer left = rank.allocate(16), right = fill(4);
+  EXPECT_EQ(rank.allReduce(sum, 7), nccl::Success);
+  EXPECT_EQ(rank.allReduce(most, 7, nccl::Max), nccl::Success);
+  EXPECT_EQ(rank.ncclReduceScatter(at(scattered), at(part), 3, nccl::Float32, nccl::Sum, rank.comm,
+                                   rank.compute),
+            nccl::Success);
+  EXPECT_EQ(rank.ncclAllGather(at(own), at(gathered), 5, nccl::Float32, rank.comm, rank.compute),
+            nccl::Success);
+  EXPECT_EQ(rank.ncclBroadcast(at(root), at(root), 6, nccl::Float32, rank.ranks - 1, rank.comm,
+                               rank.compute),
+            nccl::Success);
+  // Around a ring, at once.
+  int next = (rank.rank + 1) % rank.ranks, previous = (rank.rank + rank.ranks - 1) % rank.ranks;
+  EXPECT_EQ(rank.ncclGroupStart(), nccl::Success);
+  EXPECT_EQ(rank.ncclSend(at(right), 4, nccl::Float32, next, rank.comm, rank.compute),
+            nccl::Success);
+  EXPECT_EQ(rank.ncclRecv(at(left), 4, nccl::Float32, previous, rank.comm, rank.compute),
+            nccl::Success);
+  EXPECT_EQ(rank.ncclGroupEnd(), nccl::Success);
+  EXPECT_EQ(rank.synchronize(), SUCCESS);
+  auto total = [&](size_t i) {
+    float result = 0;
+    for (int other = 0; other < rank.ranks; ++other)
+      result += value(other, i);
+    return result;
+  };
+  auto sums = rank.download<float>(sum, 7), maxima = rank.download<float>(most, 7);
+  for (size_t i = 0; i < 7; ++i) {
+    EXPECT_EQ(sums[i], total(i));
+    EXPECT_EQ(maxima[i], value(rank.ranks - 1, i));
+  }
+  auto parts = rank.download<float>(part, 3);
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(parts[i], total(3 * size_t(rank.rank) + i));
+  auto all = rank.download<float>(gathered, 5 * n);
+  for (size_t i = 0; i < all.size(); ++i)
+    EXPECT_EQ(all[i], value(int(i / 5), i % 5));
+  auto from = rank.download<float>(root, 6), neighbour = rank.download<float>(left, 4);
+  EXPECT_EQ(from[2], value(rank.ranks - 1, 2));
+  EXPECT_EQ(neighbour[3], value(previous, 3));
+  EXPECT_EQ(rank.ncclCommDestroy(rank.comm), nccl::Success);
+}
+
+} // namespace
+
+TEST(Nccl, HasAllEntryPoints) {
+  auto check = [] {
+    Nccl lib;
+#define FUNCTION(result, name, parameters) EXPECT_TRUE(lib.name) << #name;
+#include "Nccl/Functions.def"
+#undef FUNCTION
+  };
+  EXPECT_PASSES({}, check);
+}
+
+TEST(Nccl, CallsBetweenThreads) {
+  for (int seed = 0; seed < 6; ++seed)
+    EXPECT_EQ(asThreads(1 + seed % 4, seeded(seed), callAll), 0);
+}
+
+TEST(Nccl, CallsBetweenProcesses) {
+  for (int seed = 0; seed < 3; ++seed)
+    EXPECT_EQ(asProcesses(2 + seed, seeded(seed), callAll), 0);
+}
+
+// The same bits from run to run, on all ranks; not those of adding in rank order, for some seed.
+TEST(Nccl, SumsInAnOrderOfItsOwn) {
+  struct Seen {
+    std::atomic<uint32_t> bits[4];
+  };
+  auto *seen = static_cast<Seen *>(
+      mmap(nullptr, sizeof(Seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto sum = [&](int seed) {
+    EXPECT_EQ(asThreads(4, seeded(seed),
+                        [&](NcclRank &rank) {
+                          const float values[] = {1, 1e8f, 3, -1e8f};
+                          DevicePointer x = rank.upload<float>({values[rank.rank]});
+                          EXPECT_EQ(rank.allReduce(x, 1), nccl::Success);
+                          EXPECT_EQ(rank.synchronize(), SUCCESS);
+                          auto result = rank.download<float>(x, 1)[0];
+                          uint32_t bits = 0;
+                          memcpy(&bits, &result, 4);
+                          seen->bits[rank.rank] = bits;
+                        }),
+              0);
+    for (int rank = 1; rank < 4; ++rank)
+      EXPECT_EQ(seen->bits[rank], seen->bits[0]);
+    return seen->bits[0].load();
+  };
+  std::set<uint32_t> results;
+  for (int seed = 0; seed < 6; ++seed)
+    results.insert(sum(seed));
+  EXPECT_GT(results.size(), 1u);
+  EXPECT_EQ(sum(1), sum(1));
+}
+
+TEST(Nccl, NamesWhatDoesNotMatch) {
+  struct Case {
+    std::function<nccl::Status(NcclRank &, DevicePointer)> call;
+    const char *wanted;
+  };
+  auto reduce = [](size_t count, nccl::DataType type, nccl::RedOp op) {
+    return [=](NcclRank &rank, DevicePointer x) {
+      return rank.ncclAllReduce(at(x), at(x), count, type, op, rank.comm, rank.compute);
+    };
+  };
+  Case cases[] = {
+      {reduce(7, nccl::Float32, nccl::Sum), "AllReduce of 7 float32, sum"},
+      {reduce(8, nccl::Int32, nccl::Sum), "AllReduce of 8 int32, sum"},
+      {reduce(8, nccl::Float32, nccl::Min), "AllReduce of 8 float32, min"},
+  };
+  for (const Case &one : cases) {
+    Findings findings;
+    EXPECT_EQ(asThreads(2, findings.with(),
+                        [&](NcclRank &rank) {
+                          DevicePointer x = rank.upload(std::vector<float>(8));
+                          EXPECT_EQ(rank.rank ? one.call(rank, x) : rank.allReduce(x, 8),
+                                    nccl::Success);
+                          EXPECT_NE(rank.synchronize(), SUCCESS);
+                        }),
+              0);
+    EXPECT_FINDS(findings, one.wanted);
+    EXPECT_FINDS(findings, "AllReduce of 8 float32, sum");
+  }
+}
+
+TEST(Nccl, SendsAndReceivesMatch) {
+  Findings findings;
+  EXPECT_EQ(asThreads(2, findings.with(),
+                      [](NcclRank &rank) {
+                        DevicePointer x = rank.upload(std::vector<float>(8));
+                        if (rank.rank) {
+                          rank.ncclRecv(at(x), 8, nccl::Float32, 0, rank.comm, rank.compute);
+                          EXPECT_NE(rank.synchronize(), SUCCESS);
+                        } else {
+                          rank.ncclSend(at(x), 7, nccl::Float32, 1, rank.comm, rank.compute);
+                          usleep(100000);
+                        }
+                      }),
+            0);
+  EXPECT_FINDS(findings, "rank 0 sends Send of 7 float32, and rank 1 receives Recv of 8 float32");
+}
+
+TEST(Nccl, RefusesMisuse) {
+  Findings findings;
+  EXPECT_EQ(asThreads(1, findings.with(),
+                      [](NcclRank &rank) {
+                        DevicePointer x = rank.upload(std::vector<float>(8));
+                        auto reduce = [&](DevicePointer from, DevicePointer to, size_t count) {
+                          return rank.ncclAllReduce(at(from), at(to), count, nccl::Float32,
+                                                    nccl::Sum, rank.comm, rank.compute);
+                        };
+                        EXPECT_EQ(reduce(x, x, 9), nccl::InvalidArgument);
+                        EXPECT_EQ(reduce(x, x + 4, 4), nccl::InvalidArgument);
+                        EXPECT_EQ(reduce(x + 2, x + 2, 4), nccl::InvalidArgument);
+                        EXPECT_EQ(
+                            rank.ncclSend(at(x), 1, nccl::Float32, 1, rank.comm, rank.compute),
+                            nccl::InvalidArgument);
+                        EXPECT_EQ(rank.ncclGroupEnd(), nccl::InvalidUsage);
+                        nccl::Comm *second = nullptr;
+                        nccl::UniqueId never = {};
+                        EXPECT_EQ(rank.ncclCommInitRank(&second, 1, never, 0), nccl::SystemError);
+                        EXPECT_EQ(rank.ncclCommDestroy(rank.comm), nccl::Success);
+                        EXPECT_EQ(reduce(x, x, 8), nccl::InvalidArgument);
+                      }),
+            0);
+  EXPECT_FINDS(findings, "buffers overlap");
+}
+
+TEST(Nccl, RefusesTwoRanksOnOneDevice) {
+  Findings findings;
+  EXPECT_EQ(inProcess(findings.with(),
+                      [] {
+                        nccl::UniqueId id;
+                        EXPECT_EQ(Nccl().ncclGetUniqueId(&id), nccl::Success);
+                        auto join = [&](int rank) {
+                          Device device;
+                          nccl::Comm *comm = nullptr;
+                          EXPECT_EQ(Nccl().ncclCommInitRank(&comm, 2, id, rank),
+                                    nccl::InvalidUsage);
+                        };
+                        std::thread other(join, 1);
+                        join(0);
+                        other.join();
+                      }),
+            0);
+  EXPECT_FINDS(findings, "have the same device");
+}
+
+// Two communicators, used in another order on each rank: named, and ended by an abort.
+TEST(Nccl, NamesADeadlock) {
+  Findings findings;
+  EXPECT_EQ(asThreads(2, findings.with(),
+                      [](NcclRank &rank) {
+                        nccl::Comm *second = nullptr;
+                        EXPECT_EQ(rank.ncclCommSplit(rank.comm, 0, rank.rank, &second, nullptr),
+                                  nccl::Success);
+                        nccl::Comm *comms[] = {rank.comm, second};
+                        DevicePointer x = rank.upload(std::vector<float>(8));
+                        for (nccl::Comm *comm : comms)
+                          EXPECT_EQ(rank.ncclAllReduce(at(x), at(x), 8, nccl::Float32, nccl::Sum,
+                                                       comm, rank.compute),
+                                    nccl::Success);
+                        EXPECT_EQ(rank.synchronize(), SUCCESS);
+                        for (int i : {rank.rank, 1 - rank.rank})
+                          EXPECT_EQ(rank.ncclAllReduce(at(x), at(x), 8, nccl::Float32, nccl::Sum,
+                                                       comms[i], rank.compute),
+                                    nccl::Success);
+                        std::thread watch([&] {
+                          usleep(3800000);
+                          EXPECT_EQ(rank.ncclCommAbort(comms[0]), nccl::Success);
+                          EXPECT_EQ(rank.ncclCommAbort(comms[1]), nccl::Success);
+                        });
+                        EXPECT_EQ(rank.synchronize(), SUCCESS);
+                        watch.join();
+                      }),
+            0);
+  EXPECT_FINDS(findings, "stuck: NCCL AllReduce of 8 float32, sum of rank 0");
+  EXPECT_FINDS(findings, "which is in NCCL AllReduce");
+}
+
+TEST(Nccl, ADeadPeerIsWaitedForUntilAborted) {
+  Findings findings;
+  EXPECT_EQ(asProcesses(
+                2, findings.with(),
+                [](NcclRank &rank) {
+                  DevicePointer x = rank.upload(std::vector<float>(8));
+                  EXPECT_EQ(rank.allReduce(x, 8), nccl::Success);
+                  EXPECT_EQ(rank.synchronize(), SUCCESS);
+                  if (rank.rank == 1)
+                    raise(SIGKILL);
+                  EXPECT_EQ(rank.allReduce(x, 8), nccl::Success);
+                  usleep(300000);
+                  EXPECT_EQ(rank.cuStreamQuery(rank.compute), ERROR_NOT_READY);
+                  nccl::Status status = nccl::Success;
+                  EXPECT_EQ(rank.ncclCommGetAsyncError(rank.comm, &status), nccl::Success);
+                  EXPECT_EQ(status, nccl::RemoteError); // seed 0 notices
+                  EXPECT_EQ(rank.ncclCommAbort(rank.comm), nccl::Success);
+                  EXPECT_EQ(rank.synchronize(), SUCCESS);
+                },
+                1),
+            0);
+}
+
+TEST(Nccl, CapturesWhatIsConnected) {
+  Findings findings;
+  EXPECT_EQ(asThreads(2, findings.with(),
+                      [](NcclRank &rank) {
+                        DevicePointer x = rank.upload<float>({1, 2, 3});
+                        auto capture = [&](GraphExec **exec) {
+                          Graph *graph = nullptr;
+                          EXPECT_EQ(rank.cuStreamBeginCapture_v2(rank.compute, CaptureThreadLocal),
+                                    SUCCESS);
+                          nccl::Status status = rank.allReduce(x, 3);
+                          Result result = rank.cuStreamEndCapture(rank.compute, &graph);
+                          if (!result)
+                            EXPECT_EQ(rank.cuGraphInstantiateWithFlags(exec, graph, 0), SUCCESS);
+                          EXPECT_EQ(status != nccl::Success, result != SUCCESS);
+                          return status;
+                        };
+                        GraphExec *exec = nullptr;
+                        EXPECT_EQ(capture(&exec), nccl::InvalidUsage);
+                        EXPECT_EQ(rank.allReduce(x, 3), nccl::Success);
+                        EXPECT_EQ(capture(&exec), nccl::Success);
+                        for (int i = 0; i < 3; ++i)
+                          EXPECT_EQ(rank.cuGraphLaunch(exec, rank.compute), SUCCESS);
+                        EXPECT_EQ(rank.synchronize(), SUCCESS);
+                        EXPECT_EQ(rank.download<float>(x, 3), (std::vector<float>{16, 32, 48}));
+                      }),
+            0);
+  EXPECT_FINDS(findings, "which connects, while a stream captures");
+}
+
+TEST(Nccl, Windows) {
+  EXPECT_EQ(asThreads(2, {},
+                      [](NcclRank &rank) {
+                        void *memory = nullptr;
+                        EXPECT_EQ(rank.ncclMemAlloc(&memory, 10000), nccl::Success);
+                        nccl::Window *window = nullptr;
+                        auto add = [&](size_t offset, size_t bytes) {
+                          return rank.ncclCommWindowRegister(
+                              rank.comm, static_cast<char *>(memory) + offset, bytes, &window, 1);
+                        };
+                        EXPECT_EQ(add(64, 100), nccl::InvalidArgument);
+                        EXPECT_EQ(add(0, 10001), nccl::InvalidArgument);
+                        EXPECT_EQ(add(0, 10000), nccl::Success);
+                        EXPECT_EQ(rank.ncclCommWindowDeregister(rank.comm, window), nccl::Success);
+                        EXPECT_EQ(rank.ncclCommWindowDeregister(rank.comm, window),
+                                  nccl::InvalidArgument);
+                        EXPECT_EQ(rank.ncclMemFree(memory), nccl::Success);
+                      }),
+            0);
+}
