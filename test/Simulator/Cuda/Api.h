@@ -62,6 +62,11 @@ Stream *find(Stream *handle);
 Event *find(Event *handle);
 Context *contextOf(DeviceNumber device);
 
+/// What devices of this compute capability have: bytes of shared memory for a block that asks for
+/// all, threads that a multiprocessor holds.
+int sharedBytesOfBlock();
+int threadsOfMultiprocessor();
+
 /// Device memory, from a call that has checked the rest: OUT_OF_MEMORY or SUCCESS.
 Result allocate(Context &context, DevicePointer *address, size_t bytes, size_t alignment,
                 const std::string &name);

@@ -133,11 +133,20 @@ Result sim::cuDeviceTotalMem_v2(size_t *bytes, DeviceNumber device) {
   });
 }
 
+static bool isLarge() {
+  int capability = settings().capability;
+  return capability == 80 || capability == 90 || capability / 10 == 10;
+}
+
+int sim::sharedBytesOfBlock() {
+  return settings().capability == 80 ? 163 * 1024 : isLarge() ? 227 * 1024 : 99 * 1024;
+}
+
+int sim::threadsOfMultiprocessor() { return isLarge() ? 2048 : 1536; }
+
 Result sim::cuDeviceGetAttribute(int *value, DeviceAttribute attribute, DeviceNumber device) {
   return ask("cuDeviceGetAttribute", device, value, [&](Context &context) {
     int capability = settings().capability;
-    bool large = capability == 80 || capability == 90 || capability / 10 == 10;
-    int optin = capability == 80 ? 163 * 1024 : large ? 227 * 1024 : 99 * 1024;
     switch (attribute) {
     case MaxThreadsPerBlock:
     case MaxBlockDimX:
@@ -158,10 +167,10 @@ Result sim::cuDeviceGetAttribute(int *value, DeviceAttribute attribute, DeviceNu
       *value = 48 * 1024;
       return SUCCESS;
     case MaxSharedMemoryPerBlockOptin:
-      *value = optin;
+      *value = sharedBytesOfBlock();
       return SUCCESS;
     case MaxSharedMemoryPerMultiprocessor:
-      *value = optin + 1024;
+      *value = sharedBytesOfBlock() + 1024;
       return SUCCESS;
     case WarpSize:
       *value = 32;
@@ -173,10 +182,10 @@ Result sim::cuDeviceGetAttribute(int *value, DeviceAttribute attribute, DeviceNu
       *value = 4;
       return SUCCESS;
     case MaxThreadsPerMultiprocessor:
-      *value = large ? 2048 : 1536;
+      *value = threadsOfMultiprocessor();
       return SUCCESS;
     case MaxBlocksPerMultiprocessor:
-      *value = large ? 32 : 24;
+      *value = isLarge() ? 32 : 24;
       return SUCCESS;
     case ClockRate:
     case MemoryClockRate:

@@ -100,16 +100,6 @@ Function *findFunction(Function *handle) {
   return state().functions.contains(handle) ? handle : nullptr;
 }
 
-int sharedLimit() {
-  int limit = 0;
-  // The same knowledge as the attribute's; the lock is held, so not through the entry point.
-  int capability = settings().capability;
-  limit = capability == 80                            ? 163 * 1024
-          : capability == 90 || capability / 10 == 10 ? 227 * 1024
-                                                      : 99 * 1024;
-  return limit;
-}
-
 } // namespace
 
 Result sim::cuModuleLoadData(Module **module, const void *image) {
@@ -213,9 +203,29 @@ Result sim::cuFuncSetAttribute(Function *handle, FunctionAttribute attribute, in
     if (attribute == FunctionPreferredSharedMemoryCarveout)
       return value >= -1 && value <= 100 ? SUCCESS : ERROR_INVALID_VALUE;
     if (attribute != FunctionMaxDynamicSharedSizeBytes || value < 0 ||
-        value + int(function->info.sharedBytes) > sharedLimit())
+        value + int(function->info.sharedBytes) > sharedBytesOfBlock())
       return ERROR_INVALID_VALUE;
     function->maxDynamicShared = uint32_t(value);
+    return SUCCESS;
+  });
+}
+
+Result sim::cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function *handle, int threads,
+                                                        size_t sharedBytes) {
+  return call("cuOccupancyMaxActiveBlocksPerMultiprocessor", Current, [&](Lock &) {
+    Function *function = findFunction(handle);
+    if (!function)
+      return misuse("cuOccupancyMaxActiveBlocksPerMultiprocessor", ERROR_INVALID_HANDLE,
+                    "no function");
+    if (!blocks || threads < 1)
+      return ERROR_INVALID_VALUE;
+    // Registers are not known: as if they allowed half of the threads.
+    int byThreads = threadsOfMultiprocessor() / 2 / ((threads + 31) / 32 * 32);
+    size_t shared = function->info.sharedBytes + sharedBytes + 1024; // of the system
+    int byShared = int(size_t(sharedBytesOfBlock() + 1024) / shared);
+    *blocks = threads > 1024 || sharedBytes > function->maxDynamicShared
+                  ? 0
+                  : std::min(std::max(byThreads, 1), byShared);
     return SUCCESS;
   });
 }

@@ -23,7 +23,7 @@ Event *sim::find(Event *handle) {
 }
 
 static Result createStream(const char *name, Stream **result, unsigned flags) {
-  return call(name, Current | Safe, [&](Lock &) {
+  return call(name, Current, [&](Lock &) {
     if (!result || (flags & ~unsigned(StreamNonBlocking)))
       return ERROR_INVALID_VALUE;
     Context &context = *currentContext();
@@ -177,7 +177,7 @@ Result sim::cuStreamWaitEvent(Stream *handle, Event *eventHandle, unsigned flags
 // ---- events ----
 
 Result sim::cuEventCreate(Event **result, unsigned flags) {
-  return call("cuEventCreate", Current | Safe, [&](Lock &) {
+  return call("cuEventCreate", Current, [&](Lock &) {
     if (!result || (flags & ~unsigned(EventBlockingSync | EventDisableTiming)))
       return ERROR_INVALID_VALUE;
     auto event = std::make_unique<Event>();

@@ -8,11 +8,6 @@
 
 using namespace sim;
 
-static Variables seeded(int seed, Variables more = {}) {
-  more["TPC_SIM_SEED"] = std::to_string(seed);
-  return more;
-}
-
 TEST(Driver, HasAllEntryPoints) {
   auto check = [] {
     Cuda cuda;

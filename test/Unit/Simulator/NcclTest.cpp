@@ -5,33 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <fstream>
-#include <sstream>
 
 using namespace sim;
 
 namespace {
-
-Variables seeded(int seed) { return {{"TPC_SIM_SEED", std::to_string(seed)}}; }
-
-/// A file of findings, and whether it has a text.
-struct Findings {
-  std::string path = testing::TempDir() + "findings-" + std::to_string(getpid()) + "-" +
-                     std::to_string(reinterpret_cast<uintptr_t>(this));
-  ~Findings() { unlink(path.c_str()); }
-  Variables with(Variables more = {}) const {
-    more["TPC_SIM_FINDINGS"] = path;
-    return more;
-  }
-  std::string text() const {
-    std::ostringstream all;
-    all << std::ifstream(path).rdbuf();
-    return all.str();
-  }
-};
-
-#define EXPECT_FINDS(findings, wanted)                                                             \
-  EXPECT_NE((findings).text().find(wanted), std::string::npos) << (findings).text()
 
 /// Each kind of call once, checked. Values are small integers: sums are exact in any order.
 void callAll(NcclRank &rank) {

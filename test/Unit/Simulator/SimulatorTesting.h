@@ -12,9 +12,11 @@
 
 #include <cstdlib>
 #include <dlfcn.h>
+#include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
 #include <map>
+#include <sstream>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,6 +43,30 @@ inline int inProcess(const Variables &variables, const std::function<void()> &f)
 }
 
 #define EXPECT_PASSES(variables, ...) EXPECT_EQ(sim::inProcess(variables, __VA_ARGS__), 0)
+
+inline Variables seeded(int seed, Variables more = {}) {
+  more["TPC_SIM_SEED"] = std::to_string(seed);
+  return more;
+}
+
+/// A file of findings, and what is in it.
+struct Findings {
+  std::string path = testing::TempDir() + "findings-" + std::to_string(getpid()) + "-" +
+                     std::to_string(reinterpret_cast<uintptr_t>(this));
+  ~Findings() { unlink(path.c_str()); }
+  Variables with(Variables more = {}) const {
+    more["TPC_SIM_FINDINGS"] = path;
+    return more;
+  }
+  std::string text() const {
+    std::ostringstream all;
+    all << std::ifstream(path).rdbuf();
+    return all.str();
+  }
+};
+
+#define EXPECT_FINDS(findings, wanted)                                                             \
+  EXPECT_NE((findings).text().find(wanted), std::string::npos) << (findings).text()
 
 inline void *open(const std::string &file) {
   void *library = dlopen((TPC_SIMULATOR_DIR "/" + file).c_str(), RTLD_NOW | RTLD_LOCAL);
