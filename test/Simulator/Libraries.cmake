@@ -8,9 +8,9 @@ function(tpc_add_simulated_library name file)
   add_library(${name} SHARED ${sources})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} Threads::Threads)
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
-  # Only what is said to be is visible, as in the vendor's.
+  # They have threads, which outlive a dlclose. Only what is said to be is visible, as in the vendor's.
   target_compile_options(${name} PRIVATE -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing)
-  target_link_options(${name} PRIVATE -Wl,-z,defs
+  target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,-z,nodelete
     -Wl,--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/exports.map)
   if(TPC_CUDA_INCLUDE)
     # Only CheckHeaders.cpp looks there.

@@ -114,6 +114,7 @@ void Executing::launch(const ptx::Module &module, const std::string &kernel,
         if (!in.readOnly)
           pieces.push_back({in.base + from, in.base + to, written});
       });
+  context.memory.trim();
   std::sort(pieces.begin(), pieces.end(),
             [](const Piece &a, const Piece &b) { return a.from < b.from; });
   for (size_t i = 0; i < pieces.size();) {

@@ -166,8 +166,12 @@ void sim::submit(const OperationRef &operation, const std::vector<OperationRef> 
   Context &context = *operation->context;
   if (!context.hasWorker) {
     context.hasWorker = true;
-    // It sees the end of the process as a device does: not at all.
+    // It sees the end of the process as a device does: not at all. Signals are the program's.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     std::thread(work, std::ref(context)).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   if (context.failed) {
     operation->done = true;

@@ -3,7 +3,6 @@
 #include "Backing.h"
 
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <new>
 #include <sys/mman.h>
@@ -47,7 +46,8 @@ void Backing::clear() {
 namespace {
 struct Pieces {
   std::mutex mutex;
-  std::map<size_t, std::vector<void *>> free; // by size
+  std::vector<void *> free; // some of them without pages
+  size_t inUse = 0;
 };
 } // namespace
 
@@ -57,23 +57,36 @@ static Pieces &pieces() {
   return *all;
 }
 
+static size_t wholePages(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
 void *ptx::takePiece(size_t bytes) {
+  bytes = wholePages(bytes);
   Pieces &all = pieces();
   std::lock_guard lock(all.mutex);
-  std::vector<void *> &free = all.free[bytes];
-  if (free.empty()) {
+  if (all.free.empty()) {
     constexpr size_t count = 64;
     uint8_t *block = mapFile(bytes * count);
     for (size_t i = 0; i < count; ++i)
-      free.push_back(block + i * bytes);
+      all.free.push_back(block + i * bytes);
   }
-  void *piece = free.back();
-  free.pop_back();
+  void *piece = all.free.back();
+  all.free.pop_back();
+  ++all.inUse;
   return piece;
 }
 
 void ptx::givePiece(void *piece, size_t bytes) {
   Pieces &all = pieces();
   std::lock_guard lock(all.mutex);
-  all.free[bytes].push_back(piece);
+  // Many that nobody needs keep no memory.
+  if (all.free.size() > 2048)
+    madvise(piece, wholePages(bytes), MADV_REMOVE);
+  all.free.push_back(piece);
+  --all.inUse;
+}
+
+size_t ptx::piecesInUse() {
+  Pieces &all = pieces();
+  std::lock_guard lock(all.mutex);
+  return all.inUse;
 }

@@ -32,9 +32,12 @@ private:
   uint64_t size = 0;
 };
 
-/// Pieces of one size for what goes with device memory, out of such files as well. Thread-safe.
+/// Pieces for what goes with device memory, out of such files as well: a size is always the same.
+/// Thread-safe.
 void *takePiece(size_t bytes);
 void givePiece(void *piece, size_t bytes);
+/// How many are taken.
+size_t piecesInUse();
 
 } // namespace ptx
 

@@ -86,6 +86,13 @@ public:
         f(*one, from, to, read, written);
       });
   }
+  /// Gives back what the last launch has taken for its checks, if that is much. It is forgotten.
+  void trim() {
+    constexpr size_t much = 8192; // 190 MB
+    if (piecesInUse() > much)
+      for (Allocation *one : touched)
+        one->shadow.release();
+  }
   /// Says that a launch touches it.
   void enter(Allocation &allocation, uint32_t launch);
 

@@ -148,3 +148,259 @@ TEST(CublasLt, Multiplies) {
       checkProduct(lib, {130, 3, 257, false, false, false, false, false, 1, 0});
     });
 }
+
+namespace {
+
+/// D[3, 2] = A[3, 4] B[4, 2], all in column order, ones.
+struct Small : CublasLt {
+  explicit Small(lt::DataType type = lt::F32, size_t width = 4) : width(width) {
+    auto ones = [&](size_t count) {
+      return width == 4 ? upload(std::vector<float>(count, 1))
+                        : upload(std::vector<uint16_t>(count, type == lt::F16 ? 0x3c00 : 0x3f80));
+    };
+    a = ones(12);
+    b = ones(8);
+    c = ones(6);
+    d = ones(6);
+    EXPECT_EQ(cublasLtMatrixLayoutCreate(&aLayout, type, 3, 4, 3), lt::SUCCESS);
+    EXPECT_EQ(cublasLtMatrixLayoutCreate(&bLayout, type, 4, 2, 4), lt::SUCCESS);
+    EXPECT_EQ(cublasLtMatrixLayoutCreate(&dLayout, type, 3, 2, 3), lt::SUCCESS);
+    EXPECT_EQ(cublasLtMatmulDescCreate(&desc, lt::Compute32F, lt::F32), lt::SUCCESS);
+    EXPECT_EQ(cublasLtMatmulPreferenceCreate(&preference), lt::SUCCESS);
+    for (auto attribute : {lt::PrefMinAlignmentA, lt::PrefMinAlignmentB, lt::PrefMinAlignmentC,
+                           lt::PrefMinAlignmentD})
+      EXPECT_EQ(set(cublasLtMatmulPreferenceSetAttribute, preference, attribute, uint32_t(width)),
+                lt::SUCCESS);
+  }
+  void epilogue(lt::Epilogue which, DevicePointer bias) {
+    EXPECT_EQ(set(cublasLtMatmulDescSetAttribute, desc, lt::DescEpilogue, which), lt::SUCCESS);
+    EXPECT_EQ(set(cublasLtMatmulDescSetAttribute, desc, lt::DescBiasPointer, bias), lt::SUCCESS);
+  }
+  lt::Status heuristic() {
+    return cublasLtMatmulAlgoGetHeuristic(handle, desc, aLayout, bLayout, dLayout, dLayout,
+                                          preference, 8, results, &count);
+  }
+  lt::Status multiply(const lt::Algo *algo, float alpha = 1, float beta = 0,
+                      void *workspace = nullptr, size_t bytes = 0) {
+    return cublasLtMatmul(handle, desc, &alpha, reinterpret_cast<void *>(a), aLayout,
+                          reinterpret_cast<void *>(b), bLayout, &beta, reinterpret_cast<void *>(c),
+                          dLayout, reinterpret_cast<void *>(d), dLayout, algo, workspace, bytes,
+                          nullptr);
+  }
+  /// With the first algorithm that is not refused.
+  lt::Status multiplySomehow(float alpha = 1, float beta = 0) {
+    if (lt::Status status = heuristic())
+      return status;
+    lt::Status status = lt::NOT_SUPPORTED;
+    for (int i = 0; i < count && status == lt::NOT_SUPPORTED; ++i)
+      status = multiply(&results[i].algo, alpha, beta);
+    return status;
+  }
+
+  size_t width;
+  DevicePointer a, b, c, d;
+  lt::Layout *aLayout = nullptr, *bLayout = nullptr, *dLayout = nullptr;
+  lt::Desc *desc = nullptr;
+  lt::Preference *preference = nullptr;
+  lt::HeuristicResult results[8] = {};
+  int count = 0;
+};
+
+} // namespace
+
+TEST(CublasLt, AddsToC) {
+  EXPECT_PASSES({}, [] {
+    Small lib;
+    EXPECT_EQ(lib.multiplySomehow(2, 3), lt::SUCCESS);
+    EXPECT_EQ(lib.download<float>(lib.d, 6), std::vector<float>(6, 11));
+    lib.c = lib.d; // in place
+    EXPECT_EQ(lib.multiplySomehow(1, 1), lt::SUCCESS);
+    EXPECT_EQ(lib.download<float>(lib.d, 6), std::vector<float>(6, 15));
+    lib.c = 0; // not read without beta
+    EXPECT_EQ(lib.multiplySomehow(1, 0), lt::SUCCESS);
+    EXPECT_EQ(lib.multiplySomehow(1, 1), lt::INVALID_VALUE);
+  });
+}
+
+TEST(CublasLt, EpiloguesAreThereForSomeProblems) {
+  int there = 0, without = 0;
+  for (int seed = 0; seed < 24; ++seed) {
+    int status = inProcess(seeded(seed), [] {
+      Small lib;
+      lib.epilogue(lt::Bias, lib.upload<float>({10, 20, 30}));
+      lt::Status status = lib.multiplySomehow(1, 1);
+      if (status == lt::NOT_SUPPORTED)
+        _exit(2);
+      EXPECT_EQ(status, lt::SUCCESS);
+      EXPECT_EQ(lib.download<float>(lib.d, 6), (std::vector<float>{15, 25, 35, 15, 25, 35}));
+    });
+    there += status == 0;
+    without += WEXITSTATUS(status) == 2;
+  }
+  EXPECT_EQ(there + without, 24);
+  EXPECT_GT(there, 12);
+  EXPECT_GT(without, 0);
+}
+
+TEST(CublasLt, SomeAlgorithmsAreRefusedAndOneIsNot) {
+  int refused = 0;
+  for (int seed = 0; seed < 12; ++seed)
+    refused += WEXITSTATUS(inProcess(seeded(seed), [] {
+      Small lib;
+      EXPECT_EQ(lib.heuristic(), lt::SUCCESS);
+      int here = 0;
+      for (int i = 0; i < lib.count; ++i) {
+        lt::HeuristicResult checked;
+        lt::Status status = lib.multiply(&lib.results[i].algo);
+        here += status != lt::SUCCESS;
+        EXPECT_EQ(lib.cublasLtMatmulAlgoCheck(lib.handle, lib.desc, lib.aLayout, lib.bLayout,
+                                              lib.dLayout, lib.dLayout, &lib.results[i].algo,
+                                              &checked),
+                  status);
+      }
+      EXPECT_LT(here, lib.count);
+      if (!testing::Test::HasFailure())
+        _exit(here);
+    }));
+  EXPECT_GT(refused, 0);
+}
+
+TEST(CublasLt, SixteenBits) {
+  for (lt::DataType type : {lt::F16, lt::Bf16})
+    EXPECT_PASSES({}, [&] {
+      Small lib(type, 2);
+      EXPECT_EQ(lib.multiplySomehow(2, 1), lt::SUCCESS);
+      EXPECT_EQ(lib.download<uint16_t>(lib.d, 6),
+                std::vector<uint16_t>(6, type == lt::F16 ? 0x4880 : 0x4110)); // 9
+    });
+}
+
+TEST(CublasLt, FasterTypesRoundTheirInputs) {
+  for (auto [compute, sum] :
+       {std::pair(lt::Compute32F, 4 + 4 * 0x1p-12f), {lt::Compute32FFastTf32, 4.0f}})
+    EXPECT_PASSES({}, [&] {
+      Small lib;
+      EXPECT_EQ(lib.set(lib.cublasLtMatmulDescSetAttribute, lib.desc, lt::DescComputeType, compute),
+                lt::SUCCESS);
+      lib.a = lib.upload(std::vector<float>(12, 1 + 0x1p-12f));
+      EXPECT_EQ(lib.multiplySomehow(), lt::SUCCESS);
+      EXPECT_EQ(lib.download<float>(lib.d, 1)[0], sum);
+    });
+}
+
+TEST(CublasLt, RefusesMisuse) {
+  using Use = std::function<lt::Status(Small &)>;
+  struct Case {
+    const char *wanted;
+    Use use;
+  };
+  auto layout = [](Small &lib, lt::Layout *of, lt::LayoutAttribute attribute, auto value) {
+    EXPECT_EQ(lib.set(lib.cublasLtMatrixLayoutSetAttribute, of, attribute, value), lt::SUCCESS);
+    return lib.heuristic();
+  };
+  Case cases[] = {
+      {"leading dimension of A",
+       [&](Small &lib) { return layout(lib, lib.aLayout, lt::LayoutLd, int64_t(2)); }},
+      {"op(A) has 4 columns and op(B) 5 rows",
+       [&](Small &lib) {
+         layout(lib, lib.bLayout, lt::LayoutLd, int64_t(5));
+         return layout(lib, lib.bLayout, lt::LayoutRows, uint64_t(5));
+       }},
+      {"C or D", [&](Small &lib) { return layout(lib, lib.dLayout, lt::LayoutCols, uint64_t(3)); }},
+      {"batches of A",
+       [&](Small &lib) { return layout(lib, lib.aLayout, lt::LayoutBatchCount, int32_t(2)); }},
+      {"attribute 4 has 8 bytes",
+       [&](Small &lib) {
+         return lib.set(lib.cublasLtMatrixLayoutSetAttribute, lib.aLayout, lt::LayoutLd,
+                        int32_t(3));
+       }},
+      {"an epilogue with a bias, and no bias",
+       [&](Small &lib) {
+         lib.epilogue(lt::Bias, 0);
+         return lib.heuristic();
+       }},
+      {"algorithm of another product",
+       [&](Small &lib) {
+         EXPECT_EQ(lib.heuristic(), lt::SUCCESS);
+         EXPECT_EQ(
+             lib.set(lib.cublasLtMatrixLayoutSetAttribute, lib.dLayout, lt::LayoutLd, int64_t(4)),
+             lt::SUCCESS);
+         return lib.multiply(&lib.results[0].algo);
+       }},
+      {"no heuristic gave",
+       [&](Small &lib) {
+         lt::Algo algo = {};
+         return lib.multiply(&algo);
+       }},
+      {"no such description",
+       [&](Small &lib) {
+         EXPECT_EQ(lib.cublasLtMatrixLayoutDestroy(lib.aLayout), lt::SUCCESS);
+         return lib.cublasLtMatrixLayoutDestroy(lib.aLayout);
+       }},
+  };
+  for (const Case &one : cases) {
+    Findings findings;
+    SCOPED_TRACE(one.wanted);
+    EXPECT_PASSES(findings.with(), [&] {
+      Small lib;
+      EXPECT_EQ(one.use(lib), lt::INVALID_VALUE);
+    });
+    EXPECT_FINDS(findings, one.wanted);
+  }
+}
+
+TEST(CublasLt, WorkspaceAndAlignmentAreAsTheAlgorithmSays) {
+  int workspaces = 0, alignments = 0;
+  for (int seed = 0; seed < 12; ++seed) {
+    int status = inProcess(seeded(seed), [] {
+      Small lib;
+      for (auto attribute : {lt::PrefMinAlignmentA, lt::PrefMinAlignmentB})
+        lib.set(lib.cublasLtMatmulPreferenceSetAttribute, lib.preference, attribute, uint32_t(256));
+      lib.set(lib.cublasLtMatmulPreferenceSetAttribute, lib.preference, lt::PrefMaxWorkspaceBytes,
+              uint64_t(1 << 20));
+      EXPECT_EQ(lib.heuristic(), lt::SUCCESS);
+      DevicePointer memory = lib.allocate(1 << 20), shifted = lib.upload(std::vector<float>(16));
+      int seen = 0;
+      for (int i = 0; i < lib.count; ++i) {
+        const lt::HeuristicResult &result = lib.results[i];
+        auto multiply = [&](size_t bytes) {
+          return lib.multiply(&result.algo, 1, 0, reinterpret_cast<void *>(memory), bytes);
+        };
+        if (multiply(1 << 20) == lt::NOT_SUPPORTED)
+          continue;
+        if (result.workspaceSize) {
+          seen |= 1;
+          EXPECT_EQ(multiply(result.workspaceSize - 1), lt::INVALID_VALUE);
+        }
+        DevicePointer whole = lib.a;
+        lib.a = shifted + 4;
+        if (multiply(1 << 20) != lt::SUCCESS)
+          seen |= 2;
+        lib.a = whole;
+        if (seen & 2)
+          break;
+      }
+      if (!testing::Test::HasFailure())
+        _exit(10 + seen);
+    });
+    EXPECT_GE(WEXITSTATUS(status), 10);
+    workspaces += (WEXITSTATUS(status) - 10) & 1;
+    alignments += (WEXITSTATUS(status) - 10) >> 1 & 1;
+  }
+  EXPECT_GT(workspaces, 0);
+  EXPECT_GT(alignments, 0);
+}
+
+TEST(CublasLt, IsAnOperationOfItsStream) {
+  Findings findings;
+  EXPECT_PASSES(findings.with(), [] {
+    Small lib;
+    DevicePointer b = lib.b;
+    lib.b = lib.allocate(32); // written by nobody
+    EXPECT_EQ(lib.multiplySomehow(), lt::SUCCESS);
+    EXPECT_EQ(lib.cuCtxSynchronize(), ERROR_LAUNCH_FAILED);
+    lib.b = b;
+    EXPECT_EQ(lib.multiplySomehow(), lt::EXECUTION_FAILED);
+  });
+  EXPECT_FINDS(findings, "matmul 3x2x4: initialization: reads 32 bytes of B that nobody wrote");
+}
