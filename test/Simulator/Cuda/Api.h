@@ -39,7 +39,6 @@ template <class F> Result call(const char *name, unsigned needs, F f) {
         return ERROR_INVALID_CONTEXT;
       if (context->failed)
         return context->failed;
-      context->lastCall = std::chrono::steady_clock::now();
     }
     if (needs & Safe)
       if (Result unsafe = checkUnsafe(name))

@@ -118,7 +118,7 @@ struct Context {
   std::vector<OperationRef> ready;
   unsigned demand = 0; // threads that wait for something
   unsigned credit = 0; // operations that run although nobody waits
-  std::chrono::steady_clock::time_point lastCall;
+  std::chrono::steady_clock::time_point lastSubmit;
   std::condition_variable wake, progress;
   std::thread::id worker;
   bool hasWorker = false;

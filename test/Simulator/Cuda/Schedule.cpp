@@ -2,8 +2,8 @@
 //
 // Lazily: as long as nobody waits, nothing has to happen. Each context has a thread that runs what
 // is ready, in random order, while somebody waits for something; a little of it at random times;
-// and all of it when the program has called nothing for a while, because a device comes to the end
-// of its work in any case.
+// and all of it when the program has put nothing new into streams for a while, because a device
+// comes to the end of its work in any case.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,10 +59,8 @@ void makeReady(Context &context, const OperationRef &operation) {
 
 void finish(Context &context, const OperationRef &operation) {
   operation->done = true;
-  if (context.failed)
-    return;
   for (const OperationRef &follower : operation->followers)
-    if (!--follower->missing && !follower->done)
+    if (!--follower->missing && !follower->context->failed)
       makeReady(*follower->context, follower);
   operation->followers.clear();
   operation->work = nullptr;
@@ -135,8 +133,8 @@ void work(Context &context) {
     }
     auto now = std::chrono::steady_clock::now();
     auto idle = 1ms * (2 + settings().seed % 7 * 4);
-    if (!context.demand && !context.credit && now - context.lastCall < idle) {
-      context.wake.wait_until(lock, context.lastCall + idle);
+    if (!context.demand && !context.credit && now - context.lastSubmit < idle) {
+      context.wake.wait_until(lock, context.lastSubmit + idle);
       continue;
     }
     if (context.ready.empty()) {
@@ -182,7 +180,7 @@ void sim::submit(const OperationRef &operation, const std::vector<OperationRef> 
       other->followers.push_back(operation);
       ++operation->missing;
     }
-  context.lastCall = std::chrono::steady_clock::now();
+  context.lastSubmit = std::chrono::steady_clock::now();
   // Devices are fast at times.
   if (context.random() % 8 == 0)
     context.credit += context.random() % 8;

@@ -126,6 +126,7 @@ Status complete(Comm &comm) {
         return true;
       }))
     return status;
+  comm.shared.settle();
   Slot &own = comm.own();
   for (int i = 0; i < comm.ranks; ++i) {
     Slot &other = comm.slot(i);

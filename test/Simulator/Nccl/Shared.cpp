@@ -66,6 +66,8 @@ bool Shared::open(const UniqueId &id, int ranks, std::string &why) {
     why = "the process that made the identifier is gone";
     return false;
   }
+  maker = name.process;
+  this->file = name.file;
   bytes = headerBytes + 2 * uint64_t(ranks) * stagingBytes;
   mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
   close(file);
@@ -79,6 +81,11 @@ bool Shared::open(const UniqueId &id, int ranks, std::string &why) {
     return false;
   }
   return true;
+}
+
+void Shared::settle() {
+  if (maker == getpid() && !header().settled.exchange(1))
+    close(file);
 }
 
 Shared::~Shared() {

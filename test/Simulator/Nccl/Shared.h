@@ -69,7 +69,7 @@ struct Channel {
 
 struct Header {
   uint64_t magic;
-  std::atomic<uint32_t> failed;
+  std::atomic<uint32_t> settled; // all ranks have it
   Slot slots[maxRanks];
   Channel channels[maxRanks][maxRanks]; // from, to
 };
@@ -86,12 +86,16 @@ public:
   /// False, and why, if nobody has this identifier any more.
   bool open(const UniqueId &id, int ranks, std::string &why);
 
+  /// All ranks have it: nobody else may come, and it goes with the last of them.
+  void settle();
+
   Header &header() { return *static_cast<Header *>(mapped); }
   uint8_t *staging(int rank, bool sends);
 
 private:
   void *mapped = nullptr;
   uint64_t bytes = 0;
+  int32_t maker = -1, file = -1; // process and descriptor
 };
 
 } // namespace sim::nccl
