@@ -65,16 +65,16 @@ TEST(Faults, KillsFreezesAndHangs) {
     inProcess(inject("freeze@2"), run);
     _exit(0);
   }
-  usleep(300000);
+  std::string of = std::to_string(child), number, name, state;
+  pid_t frozen = 0;
+  eventually([&] {
+    std::ifstream("/proc/" + of + "/task/" + of + "/children") >> frozen;
+    std::ifstream("/proc/" + std::to_string(frozen) + "/stat") >> number >> name >> state;
+    return state == "T";
+  });
   // Its child is stopped, and so it waits.
   EXPECT_EQ(waitpid(child, &status, WNOHANG), 0);
-  std::ifstream children("/proc/" + std::to_string(child) + "/task/" + std::to_string(child) +
-                         "/children");
-  pid_t frozen = 0;
-  ASSERT_TRUE(children >> frozen);
-  std::ifstream stat("/proc/" + std::to_string(frozen) + "/stat");
-  std::string number, name, state;
-  stat >> number >> name >> state;
+  ASSERT_TRUE(frozen);
   EXPECT_EQ(state, "T");
   kill(frozen, SIGKILL);
   waitpid(child, &status, 0);

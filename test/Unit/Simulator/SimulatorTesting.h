@@ -68,6 +68,16 @@ struct Findings {
 #define EXPECT_FINDS(findings, wanted)                                                             \
   EXPECT_NE((findings).text().find(wanted), std::string::npos) << (findings).text()
 
+inline bool has(const Findings &findings, const std::string &text) {
+  return findings.text().find(text) != std::string::npos;
+}
+
+/// Waits until that is so, not for long.
+template <class F> void eventually(F f) {
+  for (int i = 0; i < 2000 && !f(); ++i)
+    usleep(10000);
+}
+
 inline void *open(const std::string &file) {
   void *library = dlopen((TPC_SIMULATOR_DIR "/" + file).c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT_TRUE(library) << dlerror();
