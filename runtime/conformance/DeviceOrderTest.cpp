@@ -21,8 +21,8 @@ std::span<std::byte> bytesOf(const void *data, int64_t bytes) {
   return {static_cast<std::byte *>(const_cast<void *>(data)), static_cast<size_t>(bytes)};
 }
 
-/// Calls for work many times, and for copies that write what it reads just before it and overwrite
-/// that just after it, now all and now the last element alone.
+/// Calls for work many times, and for copies just before and after it: they write what it reads and
+/// where it writes, and overwrite both, now all and now the last element alone.
 void expectInOrder(Device &device, const Work &work) {
   constexpr int64_t element = 4;
   auto size = [](std::span<std::byte> part) { return static_cast<int64_t>(part.size()); };
@@ -55,6 +55,7 @@ void expectInOrder(Device &device, const Work &work) {
     device.beginStep({1, 0});
     for (size_t i = 0; i < work.reads.size(); ++i)
       device.copy(work.reads[i].data(), kept[i].data(), size(work.reads[i]));
+    spoil(work.out);
     work.call();
     device.copy(result.data(), work.out.data(), size(work.out));
     spoil(work.out);

@@ -65,7 +65,7 @@ std::vector<float> conformance::numbers(int64_t count, int seed) {
   std::vector<float> values(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i)
     values[static_cast<size_t>(i)] =
-        static_cast<float>((i * 7919 + seed * 104729) % 201 - 100) / 64;
+        static_cast<float>((i * 7919 + int64_t(seed) * 104729) % 201 - 100) / 64;
   return values;
 }
 
@@ -370,8 +370,9 @@ TEST(LateDevice, WhatIsIndependentIsDoneInAnyOrder) {
     DeviceMemory memory(device, 4096);
     auto *data = static_cast<float *>(memory.data());
     auto copies = [&](int64_t stride) {
-      int64_t before = conformance::countOvertakings();
       device.beginStep({0});
+      Reading begun(device, data, 4);
+      int64_t before = conformance::countOvertakings();
       for (int64_t i = 0; i < 12; ++i)
         device.copy(data + (i + 1) * 16, data + i * stride, 64);
       device.endStep();

@@ -40,7 +40,8 @@ bool Beat::decode(std::string_view bytes, int size) {
   left = head.flags & leftFlag;
   moves = head.moves;
   missing.resize(head.numMissing);
-  std::memcpy(missing.data(), bytes.data(), head.numMissing * sizeof(int));
+  if (!missing.empty()) // no place at all
+    std::memcpy(missing.data(), bytes.data(), head.numMissing * sizeof(int));
   at = bytes.substr(head.numMissing * sizeof(int));
   return std::all_of(missing.begin(), missing.end(),
                      [&](int rank) { return rank >= 0 && rank < size; });
