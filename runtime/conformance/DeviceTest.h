@@ -49,7 +49,8 @@ struct DeviceTest : testing::TestWithParam<MakeKind> {
   template <class T> std::vector<T> valuesOf(const T *data, size_t count) {
     std::vector<T> values(count);
     Reading reading(*device, data, static_cast<int64_t>(count * sizeof(T)));
-    std::memcpy(values.data(), reading.data, count * sizeof(T));
+    if (count)
+      std::memcpy(values.data(), reading.data, count * sizeof(T));
     return values;
   }
   void launch(int32_t kernel, std::vector<void *> operands, int64_t rows, int64_t grain = 1) {
