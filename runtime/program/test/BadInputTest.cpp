@@ -165,6 +165,7 @@ TEST_F(BadInputTest, MemoryThatIsNotThere) {
   // More than there are addresses.
   std::map<std::string, std::string> environment = environmentOf({});
   environment["ASAN_OPTIONS"] = "allocator_may_return_null=1:detect_leaks=0";
+  environment["TSAN_OPTIONS"] = "allocator_may_return_null=1";
   expectError(
       runCommand({TPC_TEST_PROGRAM, "--bench", "--shape", "batch=100000000000000,sequence=8"},
                  environment, directory / "command"),
