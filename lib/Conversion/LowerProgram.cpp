@@ -2,6 +2,7 @@
 
 #include "HostEmitter.h"
 #include "Manifest.h"
+#include "tpc/Conversion/Env/RuntimeAbi.h"
 #include "tpc/Conversion/Passes.h"
 
 #include "tpc/Kernel/Kernel.h"
@@ -43,8 +44,10 @@ void LowerProgram::runOnOperation() {
     if (!function.isExternal())
       (function->hasAttr(kKernelAttr) ? kernels : functions).push_back(function);
   auto lowered = kernel::getKernels(module);
+  StringRef gpuCode = lowered && lowered.lookupSymbol(kGpuCodeSymbol) ? kGpuCodeSymbol : "";
   for (func::FuncOp kernel : kernels)
-    if (!lowered || !lowered.lookupSymbol<LLVM::LLVMFuncOp>(kernel.getName())) {
+    if (!lowered ||
+        (gpuCode.empty() && !lowered.lookupSymbol<LLVM::LLVMFuncOp>(kernel.getName()))) {
       kernel.emitOpError("is a kernel that is not lowered: run tpc-build-kernels and "
                          "tpc-lower-kernels first");
       return signalPassFailure();
@@ -75,7 +78,7 @@ void LowerProgram::runOnOperation() {
     programs.push_back({std::move(stages), std::move(*manifest)});
   }
   for (auto &[stages, manifest] : programs)
-    host.object.emit(module, stages, manifest);
+    host.object.emit(module, stages, manifest, gpuCode);
   for (func::FuncOp function : llvm::concat<func::FuncOp>(functions, kernels))
     function.erase();
   for (buffer::FuncOp function : buffers)

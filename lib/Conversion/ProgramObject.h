@@ -25,8 +25,10 @@ public:
   int32_t getNode(Operation *op);
   int32_t getNode(StringAttr name) { return place(nodes, name); }
 
-  /// Defines the program, and all that its tables refer to but kernels and stages.
-  void emit(ModuleOp module, ArrayRef<std::string> stages, StringRef manifest) const;
+  /// Defines the program, and all that its tables refer to but kernels and stages. `gpuCode`: where
+  /// the module has kernels for GPUs; empty: they are functions of the host.
+  void emit(ModuleOp module, ArrayRef<std::string> stages, StringRef manifest,
+            StringRef gpuCode) const;
 
 private:
   using Table = llvm::MapVector<Attribute, int32_t>; // entries to places

@@ -107,14 +107,15 @@ template <> void Call<buffer::ProductOp>::emit(Operation *base, HostEmitter &e) 
                         .residual = e.pointer(part.residual),
                         .out = e.pointer(part.to),
                         .parameter = abi::I32(e.value(part.parameter)),
-                        .epilogue = e.i32(static_cast<int64_t>(part.epilogue))});
+                        .epilogue = e.i32(static_cast<int64_t>(part.epilogue)),
+                        .dtype = e.dtype(part.to)});
   e.call(TPC_ABI(tpc_products), e.pointer(op.getX()), e.expr(op.getM()), e.expr(op.getK()),
          e.store<tpc_product>(products), e.i32(products.size()));
 }
 
 template <> void Call<buffer::BatchProductOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::BatchProductOp>(base);
-  e.call(TPC_ABI(tpc_batch_matmul), e.pointer(op.getA()), e.pointer(op.getB()),
+  e.call(TPC_ABI(tpc_batch_matmul), e.dtype(op.getTo()), e.pointer(op.getA()), e.pointer(op.getB()),
          e.pointer(op.getTo()), e.expr(op.getBatch()), e.expr(op.getM()), e.expr(op.getK()),
          e.expr(op.getN()), e.expr(op.getAStride()), e.expr(op.getBStride()));
 }
@@ -157,6 +158,9 @@ template <> void Call<buffer::AttentionOp>::emit(Operation *base, HostEmitter &e
       .window_offset = op.getAfter() ? e.expr(*op.getAfter()) : e.i64(0),
       .slopes = e.pointer(op.getSlopes()),
       .slopes_offset = op.getSlopesAt() ? e.expr(*op.getSlopesAt()) : e.i64(0),
+      .dtype = e.dtype(op.getTo()),
+      .bias_dtype = op.getBias() ? e.dtype(op.getBias()) : e.i32(TPC_F32),
+      .slopes_dtype = op.getSlopes() ? e.dtype(op.getSlopes()) : e.i32(TPC_F32),
   });
   e.call(TPC_ABI(tpc_attention), args);
 }

@@ -271,6 +271,8 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
     mlir::PassManager pm(&context);
     if (target == Emit::Model && mlir::failed(annotate()))
       return mlir::failure();
+    if (target == Emit::Llvm && mlir::failed(embedKernels(onStep)))
+      return mlir::failure();
     if (target == Emit::Llvm)
       buildLoweringPassPipeline(pm, options.lowering);
     else
@@ -292,9 +294,26 @@ llvm::Expected<llvm::SmallVector<char>> Compilation::makeObject(OnStep onStep) {
   return mlir::tpc::emitObject(*module, options.lowering);
 }
 
-llvm::Expected<mlir::tpc::KernelCode> Compilation::makeKernels(OnStep onStep) {
-  mlir::tpc::KernelCodeOptions code{options.architectures, options.lowering.optLevel, onStep};
-  return mlir::tpc::TargetTraits::get(*module).emitKernels(*module, code);
+llvm::Expected<const mlir::tpc::KernelCode *> Compilation::makeKernels(OnStep onStep) {
+  const mlir::tpc::TargetTraits &target = mlir::tpc::TargetTraits::get(*module);
+  if (!target.emitKernels)
+    return nullptr;
+  if (!kernels) {
+    mlir::tpc::KernelCodeOptions code{options.architectures, options.lowering.optLevel, onStep};
+    llvm::Expected<mlir::tpc::KernelCode> made = target.emitKernels(*module, code);
+    if (!made)
+      return made.takeError();
+    kernels = std::move(*made);
+  }
+  return &*kernels;
+}
+
+/// Kernels of their own become data of the host's program.
+mlir::LogicalResult Compilation::embedKernels(OnStep onStep) {
+  llvm::Expected<const mlir::tpc::KernelCode *> made = makeKernels(onStep);
+  if (!made)
+    return mlir::emitError(module->getLoc()) << llvm::toString(made.takeError());
+  return *made ? (*made)->embed(*module) : mlir::success();
 }
 
 llvm::Error Compilation::makeExecutable(llvm::StringRef path, OnStep onStep) {

@@ -75,8 +75,9 @@ public:
   /// What is made of a program that is at Llvm. An executable is complete, or not there.
   llvm::Expected<std::string> makeLLVM(OnStep onStep);
   llvm::Expected<llvm::SmallVector<char>> makeObject(OnStep onStep);
-  /// Of a program that is at Kernels or Buffers, where the target has kernels of its own.
-  llvm::Expected<mlir::tpc::KernelCode> makeKernels(OnStep onStep);
+  /// Of a program that is at Kernels or Buffers, or was, where the target has kernels of its own
+  /// (else null). They are made once.
+  llvm::Expected<const mlir::tpc::KernelCode *> makeKernels(OnStep onStep);
   llvm::Error makeExecutable(llvm::StringRef path, OnStep onStep);
 
   const CompileOptions &getOptions() const { return options; }
@@ -86,12 +87,14 @@ private:
   mlir::LogicalResult adoptGrid();
   mlir::LogicalResult readReference(OnStep onStep);
   mlir::LogicalResult annotate();
+  mlir::LogicalResult embedKernels(OnStep onStep);
   /// What a program of a level must pass. `last`: nothing after it is verified.
   mlir::LogicalResult verify(Emit level, bool last, OnStep onStep);
 
   mlir::MLIRContext &context;
   CompileOptions options;
   mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::optional<mlir::tpc::KernelCode> kernels;
   std::shared_ptr<mlir::tpc::ReferenceModel> reference; // null: nothing is verified
   Emit first = Emit::Import, reached = Emit::Import;
 };

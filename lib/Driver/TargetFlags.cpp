@@ -26,10 +26,6 @@ Error tpc::checkTarget(const TpccOptions &options, const TargetTraits &target) {
     if (Error problem = target.checkArchitectures(options.architectures))
       return makeError("--gpu-arch: " + llvm::toString(std::move(problem)));
   }
-  if (!target.hasRuntime && options.emit > Emit::Buffers && !options.output.empty())
-    return makeError("--target=" + name + ": there are no executables for it yet; --emit=" +
-                     target.kernelText + " writes its kernels, --emit=kernels and --emit=buffers " +
-                     "the program, and --report what each kernel needs");
   return Error::success();
 }
 

@@ -71,7 +71,7 @@ private:
   ShapeBinding shape;
   Progress progress{options.timing};
   OnnxDevices devices; // for --emit=onnx-sharded
-  std::optional<mlir::tpc::KernelCode> kernels;
+  const mlir::tpc::KernelCode *kernels = nullptr;
   unsigned errors = 0; // that have been printed
 };
 
@@ -265,10 +265,10 @@ mlir::LogicalResult Session::makeKernels(Compilation &compilation) {
     return mlir::success();
   if (mlir::failed(compilation.advance(Emit::Buffers, onStep)))
     return mlir::failure();
-  llvm::Expected<mlir::tpc::KernelCode> made = compilation.makeKernels(onStep);
+  llvm::Expected<const mlir::tpc::KernelCode *> made = compilation.makeKernels(onStep);
   if (!made)
     return complain(made.takeError());
-  kernels = std::move(*made);
+  kernels = *made;
   progress.clearLine();
   if (!kernels->note.empty())
     llvm::WithColor::note(llvm::errs(), "tpcc") << kernels->note << "\n";
@@ -355,9 +355,10 @@ mlir::LogicalResult Session::write(Compilation &compilation) {
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
   if (options.onnx)
     return writeOnnx(compilation);
-  if (mlir::failed(compilation.advance(std::min(options.emit, Emit::Llvm), onStep)))
-    return mlir::failure();
-  if (options.kernelText && mlir::failed(makeKernels(compilation)))
+  bool needsKernels = options.kernelText || options.emit >= Emit::Llvm;
+  if (mlir::failed(compilation.advance(std::min(options.emit, Emit::Buffers), onStep)) ||
+      (needsKernels && mlir::failed(makeKernels(compilation))) ||
+      mlir::failed(compilation.advance(std::min(options.emit, Emit::Llvm), onStep)))
     return mlir::failure();
   auto writeTo = [&](llvm::raw_pwrite_stream &os) -> Error {
     if (options.kernelText) {

@@ -1,6 +1,7 @@
 //===- DeviceTest.cpp - what every device must do -------------------------===//
 
 #include "DeviceTest.h"
+#include "GpuKernels.h"
 #include "LateDevice.h"
 #include <cmath>
 #include <cstring>
@@ -43,7 +44,7 @@ void lookUp(const int64_t *env, tpc_status *status, void *const *, int64_t lo, i
     }
 }
 
-constexpr tpc_kernel kernels[] = {{"twice", twice}, {"count", count}, {"look up", lookUp}};
+constexpr tpc_kernel kernels[] = {{"twice", twice}, {"count", count}, {"look_up", lookUp}};
 alignas(64) constexpr float constant[] = {3, 1, 4};
 constexpr tpc_data constants[] = {{constant, sizeof constant}};
 
@@ -53,6 +54,7 @@ tpc_program makeProgram() {
   program.kernels = kernels;
   program.num_constants = std::size(constants);
   program.constants = constants;
+  program.gpu_code = &conformance::gpuKernels();
   return program;
 }
 const tpc_program program = makeProgram();
@@ -181,8 +183,9 @@ TEST_P(DeviceTest, TransportsSeeWhatWorkHasDoneAndWorkWhatTheyHave) {
   device->beginStep({3, 0});
   launch(Twice, {a, b}, 3);
   device->beginAccess();
-  EXPECT_EQ(b[2], 6);
-  b[2] = 10;
+  auto *host = static_cast<float *>(device->map(b, 12, Device::Use::ReadWrite));
+  EXPECT_EQ(host[2], 6);
+  host[2] = 10;
   device->endAccess();
   launch(Twice, {b, a}, 3);
   device->endStep();
@@ -213,6 +216,8 @@ TEST_P(DeviceTest, ProductsAreSums) {
        {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 40}, {20, 0, 9}, {13, 64, 100}, {150, 70, 400}})
     for (bool transposed : {false, true})
       for (bool more : {false, true}) {
+        int32_t epilogue =
+            more && GetParam().hasActivations ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE;
         std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
                            residual = numbers(m * n, 4);
         std::shared_ptr<Matrix> matrix;
@@ -230,7 +235,7 @@ TEST_P(DeviceTest, ProductsAreSums) {
         float *out = tensor(residual), *biasData = tensor(bias), *xData = tensor(x);
         device->beginStep({0, 0});
         Product product = {matrix.get(), more ? biasData : nullptr, more ? out : nullptr, out,
-                           more ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE};
+                           epilogue};
         device->multiply({xData, m, k, {&product, 1}});
         device->endStep();
         std::vector<float> result = valuesOf(out, residual.size());
@@ -239,8 +244,10 @@ TEST_P(DeviceTest, ProductsAreSums) {
             double sum = more ? bias[j] : 0;
             for (int64_t l = 0; l < k; ++l)
               sum += static_cast<double>(x[i * k + l]) * w[l * n + j];
+            if (epilogue == TPC_EPILOGUE_RELU)
+              sum = std::max(sum, 0.0);
             if (more)
-              sum = std::max(sum, 0.0) + residual[i * n + j];
+              sum += residual[i * n + j];
             EXPECT_NEAR(result[i * n + j], sum, 1e-4) << m << " " << k << " " << n;
           }
       }
@@ -261,8 +268,9 @@ TEST_P(DeviceTest, ProductsOfOneLeftSide) {
     device->setRows(*matrices[i], 0, k, weights.back().data());
     if (n == 0) // no product is empty
       continue;
-    products.push_back({matrices[i].get(), nullptr, nullptr, tensor(numbers(m * n, 2)),
-                        n == 17 ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE});
+    products.push_back(
+        {matrices[i].get(), nullptr, nullptr, tensor(numbers(m * n, 2)),
+         n == 17 && GetParam().hasActivations ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE});
   }
   device->beginStep({0, 0});
   device->multiply({xData, m, k, products});
@@ -307,6 +315,8 @@ TEST_P(DeviceTest, BatchProductsBroadcast) {
 }
 
 TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
+  if (!GetParam().hasAttention)
+    return; // a program's own kernels compute it: see test_cuda_programs.py
   // All scores alike but for slopes: a query's result is the mean of the values that it sees, each
   // times 2^(slope * distance).
   int64_t tokens = 6, heads = 4, kvHeads = 2, size = 8, window = 3;
@@ -350,7 +360,7 @@ TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
       }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, DeviceTest, testing::Values(&cpuDevices));
+INSTANTIATE_TEST_SUITE_P(Cpu, DeviceTest, testing::Values(Candidate{&cpuDevices}));
 /// oneDNN, or what stands in for it.
 static const DeviceKind &oneDnnDevices() {
   std::string problem;
@@ -358,8 +368,19 @@ static const DeviceKind &oneDnnDevices() {
   EXPECT_TRUE(kind) << problem;
   return kind ? *kind : cpuDevices();
 }
-INSTANTIATE_TEST_SUITE_P(OneDnn, DeviceTest, testing::Values(&oneDnnDevices));
-INSTANTIATE_TEST_SUITE_P(Late, DeviceTest, testing::Values(&conformance::lateDevices));
+INSTANTIATE_TEST_SUITE_P(OneDnn, DeviceTest, testing::Values(Candidate{&oneDnnDevices}));
+/// GPUs: simulated ones, unless others are named.
+static const DeviceKind &gpuDevices() {
+  setenv("TPC_CUDA_LIBS", TPC_SIMULATOR, /*overwrite=*/0);
+  std::string problem;
+  const DeviceKind *kind = cudaDevices(problem);
+  EXPECT_TRUE(kind) << problem;
+  return kind ? *kind : cpuDevices();
+}
+INSTANTIATE_TEST_SUITE_P(Gpu, DeviceTest,
+                         testing::Values(Candidate{&gpuDevices, /*hasActivations=*/false,
+                                                   /*hasAttention=*/false}));
+INSTANTIATE_TEST_SUITE_P(Late, DeviceTest, testing::Values(Candidate{&conformance::lateDevices}));
 
 // What the others rely on: work is done in another order where it may be, and where only that.
 TEST(LateDevice, WhatIsIndependentIsDoneInAnyOrder) {

@@ -21,11 +21,15 @@ void loadKernels(Device &device);
 /// Small multiples of 1/64, with signs.
 std::vector<float> numbers(int64_t count, int seed);
 
-using MakeKind = const DeviceKind &(*)();
+struct Candidate {
+  const DeviceKind &(*kind)();
+  /// Of its products: elsewhere kernels compute them. Of its own: elsewhere programs bring kernels.
+  bool hasActivations = true, hasAttention = true;
+};
 
-struct DeviceTest : testing::TestWithParam<MakeKind> {
+struct DeviceTest : testing::TestWithParam<Candidate> {
   DeviceTest() {
-    chooseDevices(GetParam()());
+    chooseDevices(GetParam().kind());
     world = World::threads(Grid({{"tp", 1}}), 2);
     device = world->local(0).device.get();
     loadKernels(*device);

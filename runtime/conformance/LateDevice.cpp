@@ -47,7 +47,7 @@ constexpr int64_t f32 = sizeof(float);
 
 // Whatever is added to what a call says may reach more.
 static_assert(sizeof(Product) == 40 && sizeof(BatchProduct) == 72 &&
-              sizeof(tpc_attention_args) == 232);
+              sizeof(tpc_attention_args) == 248);
 
 Accesses accessesOf(const Products &all, const Product &p, const void *table) {
   int64_t m = all.m, k = all.k, n = p.matrix->n;

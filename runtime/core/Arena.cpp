@@ -1,7 +1,6 @@
 //===- Arena.cpp - the stack of frames that a step works in ---------------===//
 
 #include "core/Arena.h"
-#include "core/Device.h"
 #include <algorithm>
 
 namespace tpc::rt {
@@ -15,14 +14,14 @@ size_t roundUp(size_t bytes) { return (bytes + Arena::alignment - 1) & ~(Arena::
 
 Arena::~Arena() {
   for (Chunk &chunk : chunks)
-    device.release(chunk.base);
+    source.release(chunk.base);
 }
 
 bool Arena::addChunk(size_t atLeast) {
   size_t size = std::max({firstChunk, atLeast, reserved()});
-  void *base = device.allocate(static_cast<int64_t>(size));
+  void *base = source.allocate(static_cast<int64_t>(size));
   if (!base && size > atLeast)
-    base = device.allocate(static_cast<int64_t>(size = atLeast));
+    base = source.allocate(static_cast<int64_t>(size = atLeast));
   if (!base)
     return false;
   ++numAllocations;
@@ -86,7 +85,7 @@ void Arena::coalesce() {
     return;
   // Frames of one stack fit into one chunk of the peak: each is a multiple of the alignment.
   for (Chunk &chunk : chunks)
-    device.release(chunk.base);
+    source.release(chunk.base);
   chunks.clear();
   current = below = 0;
   // If there is no memory for one chunk now, the next push finds out.

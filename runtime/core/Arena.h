@@ -15,14 +15,21 @@
 
 namespace tpc::rt {
 
-class Device;
+/// Where an arena's chunks come from.
+class MemorySource {
+public:
+  virtual ~MemorySource();
+  /// 64-byte aligned, also if empty; contents are unspecified. Null if there is none.
+  virtual void *allocate(int64_t bytes) = 0;
+  virtual void release(void *memory) = 0;
+};
 
 class Arena {
 public:
   static constexpr size_t alignment = 64;
 
-  /// Of memory of `device`, which outlives it.
-  explicit Arena(Device &device) : device(device) {}
+  /// Of memory of `source`, which outlives it.
+  explicit Arena(MemorySource &source) : source(source) {}
   Arena(const Arena &) = delete;
   Arena &operator=(const Arena &) = delete;
   ~Arena();
@@ -34,9 +41,9 @@ public:
   /// Forgets all frames, as after an error.
   void clear();
 
-  /// How often memory was asked of the device, in all. A step in the steady state leaves it alone.
+  /// How often memory was asked of the source, in all. A step in the steady state leaves it alone.
   uint64_t allocations() const { return numAllocations; }
-  /// Bytes held from the device, and the most that frames ever took.
+  /// Bytes held from the source, and the most that frames ever took.
   size_t reserved() const;
   size_t peak() const { return peakBytes; }
   size_t used() const;
@@ -50,7 +57,7 @@ private:
   bool addChunk(size_t atLeast);
   void coalesce();
 
-  Device &device;
+  MemorySource &source;
   std::vector<Chunk> chunks;
   size_t current = 0; ///< the chunk that is bumped; those after it are empty
   size_t below = 0;   ///< bytes used in the chunks before it

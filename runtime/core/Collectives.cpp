@@ -74,18 +74,25 @@ public:
   Access &operator=(const Access &) = delete;
   ~Access() { device.endAccess(); }
 
+  const void *read(const void *data, int64_t bytes) {
+    return device.map(const_cast<void *>(data), bytes, Device::Use::Read);
+  }
+  void *write(void *data, int64_t bytes) { return device.map(data, bytes, Device::Use::Write); }
+  void *update(void *data, int64_t bytes) {
+    return device.map(data, bytes, Device::Use::ReadWrite);
+  }
+
 private:
   Device &device;
 };
 
 /// While a rank communicates, which it says.
-class Transfer {
+class Transfer : public Access {
 public:
   Transfer(tpc_context &ctx, const char *what, uint32_t axes)
-      : access(ctx), doing(ctx.activity, what, axes) {}
+      : Access(ctx), doing(ctx.activity, what, axes) {}
 
 private:
-  Access access;
   Doing doing;
 };
 
@@ -125,8 +132,9 @@ extern "C" void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, i
     return copyIfApart(*ctx, out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
   Transfer transfer(*ctx, spell(kind), axes);
-  ctx->transport->allReduce(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction), in, out,
-                            count);
+  void *host = in == out ? transfer.update(out, bytes) : transfer.write(out, bytes);
+  ctx->transport->allReduce(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction),
+                            in == out ? host : transfer.read(in, bytes), host, count);
 }
 
 extern "C" void tpc_all_gather(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in,
@@ -140,7 +148,9 @@ extern "C" void tpc_all_gather(tpc_context *ctx, uint32_t axes, int32_t dtype, c
     return copyIfApart(*ctx, out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
   Transfer transfer(*ctx, spell(kind), axes);
-  ctx->transport->allGather(*ctx, group, in, out, outer, n, inner * sizeOf(dtype));
+  int64_t own = bytes / n * group.part(n, group.index).size;
+  ctx->transport->allGather(*ctx, group, transfer.read(in, own), transfer.write(out, bytes), outer,
+                            n, inner * sizeOf(dtype));
 }
 
 extern "C" void tpc_reduce_scatter(tpc_context *ctx, uint32_t axes, int32_t dtype,
@@ -156,8 +166,10 @@ extern "C" void tpc_reduce_scatter(tpc_context *ctx, uint32_t axes, int32_t dtyp
     return copyIfApart(*ctx, out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
   Transfer transfer(*ctx, spell(kind), axes);
-  ctx->transport->reduceScatter(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction), in, out,
-                                outer, n, inner);
+  int64_t own = bytes / n * group.part(n, group.index).size;
+  ctx->transport->reduceScatter(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction),
+                                transfer.read(in, bytes), transfer.write(out, own), outer, n,
+                                inner);
 }
 
 extern "C" void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in,
@@ -171,10 +183,12 @@ extern "C" void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, c
   if (group.size() == 1)
     return copyIfApart(*ctx, out, in, bytes);
   // The buffer is what this rank puts in: the dimension that is gathered is only there in part.
-  int64_t gathered = split_first ? b : a;
-  ctx->counters.add(kind, axes, bytes / gathered * group.part(gathered, group.index).size);
+  int64_t gathered = split_first ? b : a, split = split_first ? a : b;
+  int64_t before = bytes / gathered * group.part(gathered, group.index).size;
+  int64_t after = bytes / split * group.part(split, group.index).size;
+  ctx->counters.add(kind, axes, before);
   Transfer transfer(*ctx, spell(kind), axes);
-  ctx->transport->allToAll(*ctx, group, in, out,
+  ctx->transport->allToAll(*ctx, group, transfer.read(in, before), transfer.write(out, after),
                            {outer, a, middle, b, inner * sizeOf(dtype), split_first != 0});
 }
 
@@ -210,11 +224,13 @@ extern "C" void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, 
   int64_t sent = move.mostSent();
   if (sent == 0) {
     Access access(*ctx);
-    return move.copyThrough(out, in, group.index, group.index);
+    return move.copyThrough(access.write(out, move.outBytes(group.index)),
+                            access.read(in, move.inBytes(group.index)), group.index, group.index);
   }
   ctx->counters.add(kind, masks[0], sent);
   Transfer transfer(*ctx, spell(kind), masks[0]);
-  ctx->transport->collectivePermute(*ctx, group, in, out, shape);
+  ctx->transport->collectivePermute(*ctx, group, transfer.read(in, move.inBytes(group.index)),
+                                    transfer.write(out, move.outBytes(group.index)), shape);
 }
 
 extern "C" void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dtype, const void *in,
@@ -262,11 +278,14 @@ extern "C" void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dt
   int64_t most = exchange.most();
   if (most == 0) {
     Access access(*ctx);
-    return exchange.copyThrough(out, in, group.index, group.index);
+    return exchange.copyThrough(access.write(out, exchange.outBytes(group.index)),
+                                access.read(in, exchange.inBytes(group.index)), group.index,
+                                group.index);
   }
   ctx->counters.add(kind, mask, most);
   Transfer transfer(*ctx, spell(kind), mask);
-  ctx->transport->exchange(*ctx, group, in, out, shape);
+  ctx->transport->exchange(*ctx, group, transfer.read(in, exchange.inBytes(group.index)),
+                           transfer.write(out, exchange.outBytes(group.index)), shape);
 }
 
 extern "C" void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, void *data,
@@ -282,7 +301,9 @@ extern "C" void tpc_broadcast(tpc_context *ctx, uint32_t axes, int32_t dtype, vo
     return;
   ctx->counters.add(kind, axes, bytes);
   Transfer transfer(*ctx, spell(kind), axes);
-  ctx->transport->broadcast(*ctx, group, data, bytes, static_cast<int>(root));
+  // What others had there before may be nothing.
+  void *host = group.index == root ? transfer.update(data, bytes) : transfer.write(data, bytes);
+  ctx->transport->broadcast(*ctx, group, host, bytes, static_cast<int>(root));
 }
 
 extern "C" void tpc_send(tpc_context *ctx, int32_t axis, int32_t dtype, const void *data,
@@ -294,7 +315,7 @@ extern "C" void tpc_send(tpc_context *ctx, int32_t axis, int32_t dtype, const vo
     return;
   ctx->counters.add(CollectiveKind::Send, axes, bytes);
   Transfer transfer(*ctx, "send", axes);
-  ctx->transport->send(*ctx, rank, data, bytes);
+  ctx->transport->send(*ctx, rank, transfer.read(data, bytes), bytes);
 }
 
 extern "C" void tpc_recv(tpc_context *ctx, int32_t axis, int32_t dtype, void *data, int64_t count,
@@ -304,5 +325,5 @@ extern "C" void tpc_recv(tpc_context *ctx, int32_t axis, int32_t dtype, void *da
   if (bytes == 0)
     return;
   Transfer transfer(*ctx, "receive", uint32_t(1) << axis);
-  ctx->transport->recv(*ctx, rank, data, bytes);
+  ctx->transport->recv(*ctx, rank, transfer.write(data, bytes), bytes);
 }

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "core/Context.h"
+#include "core/DType.h"
 #include "core/Device.h"
 #include <algorithm>
 #include <span>
@@ -19,6 +20,13 @@ void checkPlace(tpc_context &ctx, const char *what, int32_t index, int32_t tpc_p
   if (!ctx.code || index < 0 || index >= ctx.code->*count)
     fail(ctx,
          "internal error: the program has no " + std::string(what) + " " + std::to_string(index));
+}
+
+/// Fails unless the device computes `what` of these elements.
+void checkType(tpc_context &ctx, const char *what, int32_t dtype) {
+  if (dtype != TPC_F32)
+    fail(ctx, "internal error: " + std::string(what) + " of " + spellType(dtype) +
+                  ", but this device computes those of f32");
 }
 
 } // namespace
@@ -66,15 +74,17 @@ extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_
                      std::to_string(matrix->k) + ", " + std::to_string(matrix->n) +
                      "], but a product takes it as [" + std::to_string(k) + ", " +
                      std::to_string(p.n) + "]");
+    checkType(*ctx, "a product", p.dtype);
     list.push_back({matrix, p.bias, p.residual, p.out, p.epilogue});
   }
   if (!list.empty())
     ctx->device->multiply({x, m, k, list});
 }
 
-extern "C" void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *b, float *out,
-                                 int64_t batch, int64_t m, int64_t k, int64_t n,
+extern "C" void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const float *b,
+                                 float *out, int64_t batch, int64_t m, int64_t k, int64_t n,
                                  int64_t aBatchStride, int64_t bBatchStride) {
+  checkType(*ctx, "a product", dtype);
   if (batch > 0 && m > 0 && n > 0)
     ctx->device->batchProduct({a, b, out, batch, m, k, n, aBatchStride, bBatchStride});
 }
@@ -86,5 +96,6 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
   if (a.heads_kv <= 0 || a.heads_q % a.heads_kv != 0)
     fail(*ctx, "internal error: attention: " + std::to_string(a.heads_kv) +
                    " kv heads cannot serve " + std::to_string(a.heads_q) + " query heads");
+  checkType(*ctx, "attention", a.dtype);
   ctx->device->attention(a);
 }

@@ -1,6 +1,7 @@
 //===- Context.cpp - one rank's state -------------------------------------===//
 
 #include "core/Context.h"
+#include "core/HostMemory.h"
 #include "core/Transport.h"
 #include "core/World.h"
 
@@ -12,7 +13,8 @@ Transport::~Transport() = default;
 
 tpc_context::tpc_context(World &world, const Grid &grid, int rank, int threadsPerRank)
     : world(world), grid(grid), rank(rank), threadsPerRank(threadsPerRank),
-      coordinates(grid.coordinatesOf(rank)), device(deviceKind().make(*this)), arena(*device) {}
+      coordinates(grid.coordinatesOf(rank)), device(deviceKind().make(*this)), arena(*device),
+      hostArena(device->isHosts() ? nullptr : std::make_unique<Arena>(hostMemory())) {}
 
 tpc_context::~tpc_context() = default;
 

@@ -69,6 +69,8 @@ struct tpc_context {
   std::unique_ptr<tpc::rt::Transport> transport;
   const std::unique_ptr<tpc::rt::Device> device; ///< outlives what is in its memory
   tpc::rt::Arena arena;
+  /// For transports that work on the host, within an access.
+  tpc::rt::Arena &staging() { return hostArena ? *hostArena : arena; }
   tpc::rt::Counters counters;
   tpc::rt::Activity activity;
 
@@ -83,6 +85,7 @@ struct tpc_context {
   const tpc::rt::Group &group(uint32_t axes);
 
 private:
+  std::unique_ptr<tpc::rt::Arena> hostArena; ///< null: that of frames serves
   std::map<uint32_t, tpc::rt::Group> groups;
 };
 

@@ -1,13 +1,17 @@
 //===- Device.cpp - where tensors are, and what computes on them ----------===//
 
 #include "core/Device.h"
-#include <atomic>
+#include <limits>
 
 namespace tpc::rt {
 
 Matrix::~Matrix() = default;
+MemorySource::~MemorySource() = default;
 Device::~Device() = default;
+bool Device::isHosts() const { return true; }
 void Device::discard(void *, int64_t) {}
+int64_t Device::writeBytes() const { return std::numeric_limits<int64_t>::max(); }
+void *Device::map(void *data, int64_t, Use) { return data; }
 
 DeviceKind::~DeviceKind() = default;
 std::string DeviceKind::products() const { return "tpc"; }
@@ -19,14 +23,6 @@ const DeviceKind *DeviceKind::withProducts(const std::string &name, std::string 
   return nullptr;
 }
 std::string DeviceKind::environmentProblem() const { return ""; }
-
-static std::atomic<const DeviceKind *> chosen{nullptr};
-
-const DeviceKind &deviceKind() {
-  const DeviceKind *kind = chosen.load();
-  return kind ? *kind : cpuDevices();
-}
-
-void chooseDevices(const DeviceKind &kind) { chosen.store(&kind); }
+std::string DeviceKind::place(const Placement &, std::string &) const { return ""; }
 
 } // namespace tpc::rt

@@ -16,6 +16,7 @@
 #ifndef TPC_RT_CORE_DEVICE_H
 #define TPC_RT_CORE_DEVICE_H
 
+#include "core/Arena.h"
 #include "tpc/runtime.h"
 #include <cstddef>
 #include <cstdint>
@@ -59,16 +60,15 @@ struct BatchProduct {
   int64_t batch, m, k, n, aStride, bStride;
 };
 
-class Device {
+class Device : public MemorySource {
 public:
-  virtual ~Device();
+  ~Device() override;
 
   //===--- memory ---------------------------------------------------------===//
 
-  /// 64-byte aligned, also if empty; contents are unspecified. Null if there is none.
-  virtual void *allocate(int64_t bytes) = 0;
-  /// After the work that was called for before.
-  virtual void release(void *memory) = 0;
+  /// Of MemorySource: memory is released after the work that was called for before.
+  /// Whether the host has the device's memory, within accesses, at its own addresses.
+  virtual bool isHosts() const;
   /// What is there is not needed by work that is called for after this.
   virtual void discard(void *memory, int64_t bytes);
   /// A tensor of the host for work to read: it stays where it is, unchanged, until `unshare` of
@@ -77,7 +77,8 @@ public:
   virtual void unshare(const void *shared) = 0;
 
   /// The host writes all `bytes` to the address that begin returns; after end they are at `to`. One
-  /// at a time.
+  /// at a time. What is larger than `writeBytes` is better written in pieces.
+  virtual int64_t writeBytes() const;
   virtual std::byte *beginWrite(void *to, int64_t bytes) = 0;
   virtual void endWrite() = 0;
   /// The host reads what is at `from`, all work before done. One at a time.
@@ -85,11 +86,14 @@ public:
   virtual void endRead() = 0;
 
   /// Between these, all work before done, this and other ranks of the process may read and write
-  /// the device's memory at its own addresses, and no work is called for: what transports over host
-  /// memory need. A device whose memory the host does not have comes with transports that do not
-  /// ask for it.
+  /// the device's memory where `map` has it for them, and no work is called for: what transports
+  /// over host memory need.
   virtual void beginAccess() = 0;
   virtual void endAccess() = 0;
+  enum class Use { Read, Write, ReadWrite };
+  /// Within an access: where the host finds `bytes` of the device's memory. What is written there
+  /// (Write: all of it) is the device's after the access.
+  virtual void *map(void *data, int64_t bytes, Use use);
 
   //===--- what stays from step to step ----------------------------------===//
 
@@ -162,6 +166,14 @@ private:
   void *memory;
 };
 
+/// How ranks of this host are spread over its devices.
+struct Placement {
+  bool threads = true; ///< all ranks are threads of this process
+  int first = 0;       ///< of this process, among the host's ranks
+  int onHost = 1;      ///< ranks on this host
+  bool share = false;  ///< several of them may have one device
+};
+
 /// A kind of device, before a rank has one.
 class DeviceKind {
 public:
@@ -176,6 +188,9 @@ public:
   virtual const DeviceKind *withProducts(const std::string &name, std::string &problem) const;
   /// What is wrong with variables of the environment that are for it. Empty: nothing.
   virtual std::string environmentProblem() const;
+  /// Before the first is made. Empty, or why they cannot all have one. `note`: what is to be said
+  /// once.
+  virtual std::string place(const Placement &placement, std::string &note) const;
   /// Bytes that a matrix takes.
   virtual int64_t matrixBytes(int64_t k, int64_t n) const = 0;
   virtual std::unique_ptr<Device> make(tpc_context &ctx) const = 0;
@@ -183,6 +198,10 @@ public:
 
 /// Processors: cpu/.
 const DeviceKind &cpuDevices();
+/// NVIDIA's GPUs: cuda/. Null, with the reason, if there is no library for them.
+const DeviceKind *cudaDevices(std::string &problem);
+/// Those that the program's kernels are for; for processors, what has been chosen.
+const DeviceKind *devicesOf(const tpc_program &program, std::string &problem);
 
 /// What ranks of this process compute on: processors, unless something else has been chosen before
 /// the first world was made.

@@ -22,4 +22,15 @@ void *allocateTensor(size_t bytes) {
   return memory;
 }
 
+MemorySource &hostMemory() {
+  struct Host : MemorySource {
+    void *allocate(int64_t bytes) override {
+      return bytes < 0 ? nullptr : allocateTensor(static_cast<size_t>(bytes));
+    }
+    void release(void *memory) override { std::free(memory); }
+  };
+  static Host host;
+  return host;
+}
+
 } // namespace tpc::rt

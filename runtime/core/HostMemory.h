@@ -3,6 +3,7 @@
 #ifndef TPC_RT_CORE_HOSTMEMORY_H
 #define TPC_RT_CORE_HOSTMEMORY_H
 
+#include "core/Arena.h"
 #include <cstddef>
 
 namespace tpc::rt {
@@ -11,6 +12,9 @@ namespace tpc::rt {
 /// pages gets them (products that stream weights are 2 to 4% faster so), and no more memory than
 /// asked for.
 void *allocateTensor(size_t bytes);
+
+/// The same for arenas.
+MemorySource &hostMemory();
 
 } // namespace tpc::rt
 

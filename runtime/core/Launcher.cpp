@@ -45,6 +45,12 @@ bool detectMpi(Launcher &launcher) {
   return false;
 }
 
+/// Launchers say it in their own words; whoever sets LOCAL_RANK means it.
+void findLocalRank(Launcher &launcher) {
+  launcher.local = numberIn({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                             "PMIX_LOCAL_RANK", "SLURM_LOCALID"});
+}
+
 /// Rank and size are known: how ranks find each other.
 void findRendezvous(Launcher &launcher, int defaultPort) {
   auto complain = [&](const std::string &what) {
@@ -153,10 +159,12 @@ std::string Launcher::command(Kind kind, int ranks) {
 Launcher detectLauncher() {
   Launcher launcher;
   std::string only = get("TPC_TRANSPORT") ? get("TPC_TRANSPORT") : "";
-  if (only == "threads" || (only != "tcp" && detectMpi(launcher)) || only == "mpi")
+  if (only == "threads")
     return launcher;
-  if (!detectTorch(launcher))
-    detectSlurm(launcher);
+  if (only == "tcp" || !detectMpi(launcher))
+    if (only == "mpi" || (!detectTorch(launcher) && !detectSlurm(launcher)))
+      return launcher;
+  findLocalRank(launcher);
   return launcher;
 }
 

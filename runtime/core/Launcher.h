@@ -20,6 +20,7 @@ struct Launcher {
   std::string variable; ///< the variable that gives it away
   int rank = -1;        ///< -1: not said
   int size = -1;
+  int local = -1; ///< rank among those of this host
 
   // Where MPI does not say how ranks find each other:
   std::string address; ///< of rank 0: a name or a number

@@ -32,11 +32,13 @@ public:
     return result;
   }
 
+  bool isHosts() const override { return device->isHosts(); }
   void *allocate(int64_t bytes) override { return device->allocate(bytes); }
   void release(void *memory) override { device->release(memory); }
   void discard(void *memory, int64_t bytes) override { device->discard(memory, bytes); }
   const void *share(const void *host, int64_t bytes) override { return device->share(host, bytes); }
   void unshare(const void *shared) override { device->unshare(shared); }
+  int64_t writeBytes() const override { return device->writeBytes(); }
   std::byte *beginWrite(void *to, int64_t bytes) override { return device->beginWrite(to, bytes); }
   void endWrite() override { device->endWrite(); }
   const std::byte *beginRead(const void *from, int64_t bytes) override {
@@ -45,6 +47,7 @@ public:
   void endRead() override { device->endRead(); }
   void beginAccess() override { device->beginAccess(); }
   void endAccess() override { device->endAccess(); }
+  void *map(void *data, int64_t bytes, Use use) override { return device->map(data, bytes, use); }
 
   void load(const tpc_program &program) override {
     kernels = program.kernels;

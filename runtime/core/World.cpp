@@ -85,6 +85,7 @@ void World::runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &
       theSession->leave(ctx);
   } catch (const RankStopped &) {
     ctx.arena.clear();
+    ctx.staging().clear();
   } catch (const std::bad_alloc &) {
     record("out of memory");
   } catch (const std::exception &e) {

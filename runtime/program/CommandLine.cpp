@@ -102,6 +102,8 @@ private:
       setMode(Options::Mode::Bench);
     else if (flag == "--profile")
       set(options.profile);
+    else if (flag == "--share-gpus")
+      set(options.shareGpus);
     else if (flag == "--json")
       set(options.json);
     else if (flag == "--verbose" || flag == "-v")
@@ -297,6 +299,7 @@ Flags:
   --threads-per-rank N     default: the cores, divided by the ranks on this machine
   --products=tpc|onednn    what computes products of f32 with weights (default: tpc). onednn needs libdnnl.so.3, oneDNN 3,
                            on all hosts; bits are others
+  --share-gpus             of a program for GPUs: several ranks may have one
   --bench                  measure steps on made-up inputs; prints JSON. With --repeat N (10), --warmup N (2)
   --bench --profile        and where the time goes: seconds of each product (m x k x n), attention, kernel and copy on the
                            rank of each stage that computes most. "elsewhere" is communication, waiting, and the rest

@@ -26,6 +26,7 @@ struct Options {
   std::string weights;
   bool verifyWeights = false; ///< read all bytes of them, not samples
   std::string products = "tpc";
+  bool shareGpus = false; ///< several ranks may have one GPU
   int threadsPerRank = 0; ///< 0: as many as there are cores for each rank
   int repeat = 10, warmup = 2;
   bool profile = false; ///< --bench says where the time goes

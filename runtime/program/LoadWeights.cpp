@@ -259,8 +259,13 @@ void load(tpc_context &ctx, const Parameter &parameter, int index, const Source 
   if (!parameter.matmulRhs) {
     int64_t bytes = *byteCount(shape, parameter.dtype);
     void *data = loaded.dense.emplace_back(device, bytes).data();
-    if (bytes) {
-      gather.copy(0, numRows, device.beginWrite(data, bytes));
+    int64_t rowBytes = bytes / std::max<int64_t>(numRows, 1);
+    int64_t step = std::max<int64_t>(device.writeBytes() / std::max<int64_t>(rowBytes, 1), 1);
+    for (int64_t row = 0; bytes > 0 && row < numRows; row += std::min(step, numRows - row)) {
+      int64_t end = row + std::min(step, numRows - row);
+      gather.copy(row, end,
+                  device.beginWrite(static_cast<std::byte *>(data) + row * rowBytes,
+                                    (end - row) * rowBytes));
       device.endWrite();
     }
     ctx.data.parameters[index] = data;

@@ -114,6 +114,35 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
   return session;
 }
 
+/// What computes, where the program has kernels of its own: one device for each rank.
+void chooseDevice(const tpc_program &program, Session *session, const Launcher &launcher,
+                  const Manifest &manifest, const Options &options) {
+  if (!program.gpu_code && options.shareGpus)
+    throw UserError("--share-gpus: this program computes on processors; compile it with "
+                    "--target=cuda");
+  if (!program.gpu_code)
+    return;
+  agreeOn(session, [&] {
+    std::string problem, note;
+    const DeviceKind *kind = devicesOf(program, problem);
+    Placement placement;
+    placement.share = options.shareGpus;
+    placement.threads = !session;
+    placement.onHost = session ? session->ranksOnHost() : manifest.grid.numRanks();
+    if (session)
+      placement.first = launcher.local >= 0 ? launcher.local : session->rank();
+    if (kind)
+      problem = kind->place(placement, note);
+    if (!problem.empty())
+      throw UserError(session && session->size() > 1
+                          ? "rank " + std::to_string(session->rank()) + ": " + problem
+                          : problem);
+    if (!note.empty() && (!session || session->rank() == 0))
+      std::fprintf(stderr, "note: %s\n", note.c_str());
+    chooseDevices(*kind);
+  });
+}
+
 /// All ranks compute products by the same library, of the same version: bits depend on it.
 void chooseProducts(Session *session, const std::string &name) {
   agreeOn(session, [&] {
@@ -208,6 +237,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
     else
       requestsOf(options, manifest);
   });
+  chooseDevice(program, session.get(), launcher, manifest, options);
   chooseProducts(session.get(), options.products);
   std::unique_ptr<DeviceKind> profiled; // outlives the world
   if (options.profile) {

@@ -12,7 +12,7 @@ tpc.weight @b in "/w.bin" at 192 : tensor<8xf32>
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
 // CHECK-DAG: %[[I32_2:.*]] = llvm.mlir.constant(2 : i32)
-// CHECK: %[[PART:.*]] = llvm.alloca {{.*}} !llvm.struct<(i64, ptr, ptr, ptr, i32, i32)>
+// CHECK: %[[PART:.*]] = llvm.alloca {{.*}} !llvm.struct<(i64, ptr, ptr, ptr, i32, i32, i32)>
 // CHECK: %[[V0:.*]] = llvm.call @tpc_parameter(%arg0, %[[I32_1]])
 // CHECK: llvm.store %[[C8]], %{{.*}} : i64
 // CHECK: llvm.store %[[V0]], %{{.*}} : !llvm.ptr
@@ -38,7 +38,7 @@ func.func private @product(%x: tensor<2x3x6xf32>, %r: tensor<2x3x8xf32>) -> tens
 // CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK-DAG: %[[C7:.*]] = llvm.mlir.constant(7 : i64)
-// CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg2, %arg3, %arg4, %[[C5]], %[[C3]], %[[C6]], %[[C7]], %[[C18]], %[[C42]])
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %{{[^,]+}}, %arg2, %arg3, %arg4, %[[C5]], %[[C3]], %[[C6]], %[[C7]], %[[C18]], %[[C42]])
 func.func private @batches(%x: tensor<5x3x6xf32>, %y: tensor<5x6x7xf32>) -> tensor<5x3x7xf32> {
   %0 = tpc.matmul %x, %y : tensor<5x3x6xf32>, tensor<5x6x7xf32> -> tensor<5x3x7xf32>
   return %0 : tensor<5x3x7xf32>
@@ -51,7 +51,7 @@ func.func private @batches(%x: tensor<5x3x6xf32>, %y: tensor<5x6x7xf32>) -> tens
 // CHECK-DAG: %[[C15:.*]] = llvm.mlir.constant(15 : i64)
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK-DAG: %[[C7:.*]] = llvm.mlir.constant(7 : i64)
-// CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg2, %arg3, %arg4, %[[C1]], %[[C15]], %[[C6]], %[[C7]], %[[C0]], %[[C0]])
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %{{[^,]+}}, %arg2, %arg3, %arg4, %[[C1]], %[[C15]], %[[C6]], %[[C7]], %[[C0]], %[[C0]])
 func.func private @taller(%x: tensor<5x3x6xf32>, %y: tensor<6x7xf32>) -> tensor<5x3x7xf32> {
   %0 = tpc.matmul %x, %y : tensor<5x3x6xf32>, tensor<6x7xf32> -> tensor<5x3x7xf32>
   return %0 : tensor<5x3x7xf32>
@@ -65,7 +65,7 @@ func.func private @taller(%x: tensor<5x3x6xf32>, %y: tensor<6x7xf32>) -> tensor<
 // CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i64)
 // CHECK-DAG: %[[C6:.*]] = llvm.mlir.constant(6 : i64)
 // CHECK-DAG: %[[C7:.*]] = llvm.mlir.constant(7 : i64)
-// CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg2, %arg3, %arg4, %[[C5]], %[[C3]], %[[C6]], %[[C7]], %[[C0]], %[[C42]])
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %{{[^,]+}}, %arg2, %arg3, %arg4, %[[C5]], %[[C3]], %[[C6]], %[[C7]], %[[C0]], %[[C42]])
 func.func private @shared_left(%x: tensor<3x6xf32>, %y: tensor<5x6x7xf32>) -> tensor<5x3x7xf32> {
   %0 = tpc.matmul %x, %y : tensor<3x6xf32>, tensor<5x6x7xf32> -> tensor<5x3x7xf32>
   return %0 : tensor<5x3x7xf32>
@@ -75,8 +75,8 @@ func.func private @shared_left(%x: tensor<3x6xf32>, %y: tensor<5x6x7xf32>) -> te
 // CHECK-LABEL: llvm.func internal @constants(
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK: %[[A:.*]] = llvm.call @tpc_constant(%arg0, %[[I32_0]])
-// CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg2, %[[A]],
-// CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg3, %[[A]],
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %{{[^,]+}}, %arg2, %[[A]],
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %{{[^,]+}}, %arg3, %[[A]],
 func.func private @constants(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   %a = tpc.constant dense<2.0> : tensor<4x4xf32> : tensor<4x4xf32>
   %0 = tpc.matmul %x, %a : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -109,11 +109,11 @@ func.func private @kernel_call(%x: tensor<64x16xf32>, %y: tensor<16xf32>) -> ten
 // CHECK-DAG: %[[C128:.*]] = llvm.mlir.constant(128 : i64)
 // CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i64)
 // CHECK: %[[V0:.*]] = llvm.call @tpc_frame_push(%arg0, %[[C128]])
-// CHECK: llvm.call @tpc_batch_matmul(%arg0, %arg2, %arg2, %[[V0]], %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %{{[^,]+}}, %arg2, %arg2, %[[V0]], %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
 // CHECK: %[[V1:.*]] = llvm.getelementptr %[[V0]][64]
-// CHECK: llvm.call @tpc_batch_matmul(%arg0, %[[V0]], %arg2, %[[V1]], %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
-// CHECK: llvm.call @tpc_batch_matmul(%arg0, %[[V1]], %arg2, %[[V0]], %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
-// CHECK: llvm.call @tpc_batch_matmul(%arg0, %[[V0]], %arg2, %arg3, %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %{{[^,]+}}, %[[V0]], %arg2, %[[V1]], %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %{{[^,]+}}, %[[V1]], %arg2, %[[V0]], %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %{{[^,]+}}, %[[V0]], %arg2, %arg3, %[[C1]], %[[C4]], %[[C4]], %[[C4]], %[[C0]], %[[C0]])
 // CHECK: llvm.call @tpc_frame_pop(%arg0, %[[V0]])
 func.func private @slots(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -134,7 +134,7 @@ func.func private @slots(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
 // CHECK: %[[V4:.*]] = llvm.mul %[[V0]], %[[C32]]
 // CHECK: %[[V5:.*]] = llvm.mul %[[V4]], %[[C4]]
 // CHECK: %[[V6:.*]] = llvm.getelementptr %arg2[%[[V5]]]
-// CHECK: llvm.call @tpc_batch_matmul(%arg0, %[[V6]], %arg3, %arg4, %[[C1]], %[[C4]], %[[C8]], %[[C8]], %[[C0]], %[[C0]])
+// CHECK: llvm.call @tpc_batch_matmul(%arg0, %{{[^,]+}}, %[[V6]], %arg3, %arg4, %[[C1]], %[[C4]], %[[C8]], %[[C8]], %[[C0]], %[[C0]])
 func.func private @part(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>) -> tensor<4x8xf32, #tpc.dist<[8{tp}, 8], local>> {
   %0 = tpc.local_slice %x over ["tp"] dim 0 : tensor<8x8xf32> -> tensor<4x8xf32, #tpc.dist<[8{tp}, 8], local>>
   %1 = tpc.matmul %0, %y : tensor<4x8xf32, #tpc.dist<[8{tp}, 8], local>>, tensor<8x8xf32> -> tensor<4x8xf32, #tpc.dist<[8{tp}, 8], local>>

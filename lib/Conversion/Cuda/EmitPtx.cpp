@@ -147,6 +147,7 @@ llvm::Expected<Code> cuda::emitPtx(ModuleOp program, const Architectures &archit
   if (!machine)
     return machine.takeError();
   Code code;
+  code.architecture = architectures.front();
   OwningOpRef<ModuleOp> copy = program.clone();
   FailureOr<std::vector<Launch>> launches = lowerKernels(*copy);
   if (failed(launches))
@@ -158,6 +159,7 @@ llvm::Expected<Code> cuda::emitPtx(ModuleOp program, const Architectures &archit
     empty = ModuleOp::create(program.getLoc());
     kernels = *empty;
   }
+  code.nodes = kernels->getAttrOfType<ArrayAttr>(kernel::kNodesAttr);
   if (failed(lowerScalars(kernels)))
     return makeError("kernels could not be lowered to LLVM");
 

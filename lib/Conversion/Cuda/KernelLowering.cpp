@@ -11,16 +11,13 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 using ::tpc::SymExpr;
 
-/// Rows that are longer are a block's, and not a warp's.
-static constexpr int64_t kLongRow = 256;
+static constexpr int64_t kLongRow = TPC_GPU_LONG_ROW, kChunksPerPart = TPC_GPU_CHUNKS_PER_PART;
 /// How many threads a row's block has, at most, and how many elements each of them holds then. The
 /// first that is enough is taken: fewer threads wait less for each other, and the fewer elements
 /// each has, the more registers are left for what all rows have in common.
 static constexpr std::pair<int64_t, int64_t> blocks[] = {{256, 8}, {512, 8}, {1024, 32}};
 /// The same where the length is known at run time only.
 static constexpr int64_t kThreadsOfUnknown = 512, kMostOfUnknown = 8;
-/// Chunks of a row that a thread does before the next part of the row is another's.
-static constexpr int64_t kChunksPerPart = 4;
 
 //===----------------------------------------------------------------------===//
 // Groups
@@ -272,6 +269,7 @@ void KernelLowering::lowerBarrier(kernel::BarrierOp) {
 Launch KernelLowering::lower() {
   MLIRContext *context = b.getContext();
   launch.name = source.getName();
+  launch.operands = source.getBody().getNumArguments();
   for (const SymExpr &expr : source.getExtents())
     launch.extents.push_back(expr);
   auto pointer =

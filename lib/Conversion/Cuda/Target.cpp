@@ -38,7 +38,10 @@ static llvm::Expected<KernelCode> emitKernels(ModuleOp program, const KernelCode
       return std::move(error);
   }
   result.report = cuda::makeReport(program, *code);
-  result.text = std::move(code->ptx);
+  result.text = code->ptx;
+  result.embed = [made = std::make_shared<cuda::Code>(std::move(*code))](ModuleOp host) {
+    return cuda::embed(host, *made);
+  };
   return result;
 }
 
@@ -59,7 +62,6 @@ static constexpr TargetTraits traits = {
     .kernelText = "ptx",
     .checkArchitectures = checkArchitectures,
     .emitKernels = emitKernels,
-    .hasRuntime = false,
 };
 
 void cuda::registerCudaTarget() { registerTarget(traits); }

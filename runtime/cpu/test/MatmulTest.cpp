@@ -76,7 +76,7 @@ struct OneRank {
 void multiply(tpc_context *ctx, int32_t parameter, const float *x, const float *bias,
               const float *residual, float *out, int64_t m, int64_t k, int64_t n,
               int32_t epilogue) {
-  tpc_product product = {n, bias, residual, out, parameter, epilogue};
+  tpc_product product = {n, bias, residual, out, parameter, epilogue, TPC_F32};
   tpc_products(ctx, x, m, k, &product, 1);
 }
 
@@ -237,7 +237,7 @@ TEST(Matmul, ManyAtOnceAreTheSameToTheBit) {
         auto index = static_cast<int32_t>(i), epilogue = index % (TPC_EPILOGUE_RELU + 1);
         float *out = together[i].data();
         products.push_back({columns[i], i % 2 ? bias.data() : nullptr, i % 3 ? out : nullptr, out,
-                            index, epilogue});
+                            index, epilogue, TPC_F32});
         tpc_product one = products.back();
         one.out = alone[i].data();
         one.residual = one.residual ? one.out : nullptr;
@@ -271,7 +271,8 @@ TEST(BatchMatmul, AgreesAndBroadcasts) {
                        out(batch * m * n, 9.0f);
     for (bool broadcast : {false, true}) {
       int64_t aStride = broadcast ? 0 : m * k;
-      tpc_batch_matmul(rank.ctx(), a.data(), b.data(), out.data(), batch, m, k, n, aStride, k * n);
+      tpc_batch_matmul(rank.ctx(), TPC_F32, a.data(), b.data(), out.data(), batch, m, k, n, aStride,
+                       k * n);
       for (int64_t i = 0; i < batch * m * n; ++i) {
         double sum = 0;
         for (int64_t j = 0; j < k; ++j)

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define TPC_ABI_VERSION 3
+#define TPC_ABI_VERSION 4
 
 #define TPC_DECLARE_FIELD(type, name) type name;
 
@@ -60,13 +60,14 @@ typedef struct {
   TPC_STATUS_FIELDS(TPC_DECLARE_FIELD)
 } tpc_status;
 
-/* A generated kernel: rows [lo, hi) of its results. `env` lies on the device: that of the stage,
- * and the current micro-batch behind it. `operands`: where the operands, then the results are. Rows
- * beyond the results' own, which follow from env, are left out: a launch may cover more of them,
- * and be repeated for other sizes. */
+/* A generated kernel, for the host: rows [lo, hi) of its results. `env` lies on the device: that of
+ * the stage, and the current micro-batch behind it. `operands`: where the operands, then the
+ * results are. Rows beyond the results' own, which follow from env, are left out: a launch may
+ * cover more of them, and be repeated for other sizes. */
 typedef void (*tpc_kernel_fn)(const int64_t *env, tpc_status *status, void *const *operands,
                               int64_t lo, int64_t hi);
 
+/* `function` is null where kernels are for GPUs. */
 #define TPC_KERNEL_FIELDS(FIELD)                                                                   \
   FIELD(const char *, name)                                                                        \
   FIELD(tpc_kernel_fn, function)
@@ -82,7 +83,11 @@ typedef struct {
   TPC_DATA_FIELDS(TPC_DECLARE_FIELD)
 } tpc_data;
 
-/* manifest: JSON, NUL-terminated. nodes: names of ONNX nodes, for messages. */
+/* Kernels for GPUs: see tpc/gpu.h. */
+typedef struct tpc_gpu_code tpc_gpu_code;
+
+/* manifest: JSON, NUL-terminated. nodes: names of ONNX nodes, for messages. gpu_code: null where
+ * kernels are for the host. */
 #define TPC_PROGRAM_FIELDS(FIELD)                                                                  \
   FIELD(uint32_t, abi_version)                                                                     \
   FIELD(int32_t, num_stages)                                                                       \
@@ -93,13 +98,14 @@ typedef struct {
   FIELD(const tpc_stage_fn *, stages)                                                              \
   FIELD(const tpc_kernel *, kernels)                                                               \
   FIELD(const tpc_data *, constants)                                                               \
-  FIELD(const char *const *, nodes)
+  FIELD(const char *const *, nodes)                                                                \
+  FIELD(const tpc_gpu_code *, gpu_code)
 typedef struct {
   TPC_PROGRAM_FIELDS(TPC_DECLARE_FIELD)
 } tpc_program;
 
 /* Defined by the compiled object. */
-extern const tpc_program tpc_program_v3;
+extern const tpc_program tpc_program_v4;
 
 /* ---- memory ---- */
 
@@ -151,16 +157,18 @@ typedef enum {
   TPC_EPILOGUE_RELU = 4
 } tpc_epilogue;
 
-/* out[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n], f32. `parameter` is
- * an index into manifest.parameters of use "matmul_rhs" (packed once at load). bias and residual
- * may be null; out may be residual. */
+/* out[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n]. `parameter` is an
+ * index into manifest.parameters of use "matmul_rhs" (packed once at load). bias and residual may
+ * be null; out may be residual. `dtype`: of all of these elements, whatever their pointers say;
+ * processors compute f32 alone. */
 #define TPC_PRODUCT_FIELDS(FIELD)                                                                  \
   FIELD(int64_t, n)                                                                                \
   FIELD(const float *, bias)                                                                       \
   FIELD(const float *, residual)                                                                   \
   FIELD(float *, out)                                                                              \
   FIELD(int32_t, parameter)                                                                        \
-  FIELD(int32_t, epilogue)
+  FIELD(int32_t, epilogue)                                                                         \
+  FIELD(int32_t, dtype)
 typedef struct {
   TPC_PRODUCT_FIELDS(TPC_DECLARE_FIELD)
 } tpc_product;
@@ -170,13 +178,13 @@ typedef struct {
 void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_t k,
                   const tpc_product *products, int32_t count);
 
-/* out[b, m, n] = a[b, m, k] * b[b, k, n] for `batch` matrices, f32; a stride (in elements, between
- * matrices) of 0 broadcasts. */
-void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *b, float *out, int64_t batch,
-                      int64_t m, int64_t k, int64_t n, int64_t a_batch_stride,
+/* out[b, m, n] = a[b, m, k] * b[b, k, n] for `batch` matrices of elements as for products; a stride
+ * (in elements, between matrices) of 0 broadcasts. */
+void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const float *b, float *out,
+                      int64_t batch, int64_t m, int64_t k, int64_t n, int64_t a_batch_stride,
                       int64_t b_batch_stride);
 
-/* Scaled dot-product attention, f32. q[batch, seq_q, heads_q, head_size], k[batch, seq_k, heads_kv,
+/* Scaled dot-product attention. q[batch, seq_q, heads_q, head_size], k[batch, seq_k, heads_kv,
  * head_size], v[batch, seq_k, heads_kv, value_size], out[batch, seq_q, heads_q, value_size]. Each
  * of the kv heads serves heads_q / heads_kv query heads in a row. A row stride is the number of
  * elements between consecutive tokens.
@@ -189,7 +197,8 @@ void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *b, float *o
  *   (mask|bias)_(batch|head)_stride: elements; 0 broadcasts
  *   masked_row: rows without a visible key: 0 = zeros, 1 = uniform over all keys
  *   windowed: query i sees key j only if j > i + window_offset
- *   slopes: null or [heads_q]: slopes[h] * (j - i - slopes_offset) is added, rounded like a bias */
+ *   slopes: null or [heads_q]: slopes[h] * (j - i - slopes_offset) is added, rounded like a bias
+ *   dtype: of q, k, v and out; bias_dtype, slopes_dtype: of those; processors have f32 alone */
 #define TPC_ATTENTION_FIELDS(FIELD)                                                                \
   FIELD(const float *, q)                                                                          \
   FIELD(const float *, k)                                                                          \
@@ -221,7 +230,10 @@ void tpc_batch_matmul(tpc_context *ctx, const float *a, const float *b, float *o
   FIELD(int32_t, windowed)                                                                         \
   FIELD(int64_t, window_offset)                                                                    \
   FIELD(const float *, slopes)                                                                     \
-  FIELD(int64_t, slopes_offset)
+  FIELD(int64_t, slopes_offset)                                                                    \
+  FIELD(int32_t, dtype)                                                                            \
+  FIELD(int32_t, bias_dtype)                                                                       \
+  FIELD(int32_t, slopes_dtype)
 typedef struct {
   TPC_ATTENTION_FIELDS(TPC_DECLARE_FIELD)
 } tpc_attention_args;

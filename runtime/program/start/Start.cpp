@@ -17,7 +17,7 @@ extern "C" __attribute__((visibility("hidden"))) int atexit(void (*function)()) 
   return __cxa_atexit(reinterpret_cast<void (*)(void *)>(function), nullptr, &__dso_handle);
 }
 
-int main(int argc, char **argv) { return tpc_main(&tpc_program_v3, argc, argv); }
+int main(int argc, char **argv) { return tpc_main(&tpc_program_v4, argc, argv); }
 
 #if defined(__x86_64__)
 // On entry: rdx is a function for atexit, the stack holds argc, then argv. The C library wants:

@@ -25,12 +25,15 @@ uint32_t collectiveTag(const Group &group) { return group.axes & 0x3fff; }
 constexpr uint32_t sendTag = 0x4000;
 constexpr uint32_t worldTag = 0x4001;
 
-/// A staging frame of the rank's arena.
+/// A frame of the host's memory.
 class Stage {
 public:
   Stage(tpc_context &ctx, int64_t bytes)
-      : ctx(ctx), frame(static_cast<std::byte *>(tpc_frame_push(&ctx, bytes))) {}
-  ~Stage() { ctx.arena.pop(frame); }
+      : ctx(ctx), frame(static_cast<std::byte *>(ctx.staging().push(bytes))) {
+    if (!frame)
+      fail(ctx, "out of memory: a message of " + std::to_string(bytes) + " bytes");
+  }
+  ~Stage() { ctx.staging().pop(frame); }
   Stage(const Stage &) = delete;
   Stage &operator=(const Stage &) = delete;
 

@@ -2,7 +2,7 @@
 //
 // For ranks that are processes, over MPI or TCP.
 // Collectives are made of point-to-point messages, so that reductions add in ascending rank order,
-// as threads do. What is not contiguous goes through staging frames of the rank's arena.
+// as threads do. What is not contiguous goes through frames of the host's memory.
 //
 //===----------------------------------------------------------------------===//
 

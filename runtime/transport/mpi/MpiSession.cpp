@@ -2,6 +2,7 @@
 
 #include "core/Cores.h"
 #include "core/Patience.h"
+#include "core/RuntimeLibrary.h"
 #include "core/World.h"
 #include "tpc/fnv1a.h"
 #include "transport/messages/MessageTransport.h"
@@ -10,7 +11,6 @@
 #include "transport/sockets/Rendezvous.h"
 #include <algorithm>
 #include <chrono>
-#include <climits>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -37,34 +37,6 @@ struct Unfinished {
       shim->abort(1);
   }
 } unfinished;
-
-std::string executableFolder() {
-  char path[PATH_MAX];
-  ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
-  if (length <= 0)
-    return "";
-  std::string text(path, static_cast<size_t>(length));
-  return text.substr(0, text.find_last_of('/'));
-}
-
-/// Candidates in the order in which they are tried; the last leaves it to the dynamic linker,
-/// which looks where the compiler found the runtime (the executable's run path) and in its own
-/// places.
-std::vector<std::string> candidates() {
-  std::vector<std::string> paths;
-  auto add = [&](const std::string &folder) {
-    if (!folder.empty())
-      paths.push_back(folder + "/" + libraryName);
-  };
-  if (const char *folder = std::getenv("TPC_RUNTIME_DIR"))
-    add(folder);
-  if (std::string folder = executableFolder(); !folder.empty()) {
-    add(folder);
-    add(folder + "/../lib");
-  }
-  paths.push_back(libraryName);
-  return paths;
-}
 
 /// Ends the process if what MPI does by itself takes too long: the launcher then ends the others.
 class Alarm {
@@ -200,27 +172,11 @@ std::shared_ptr<Session> joinMpi(const Launcher &launcher, std::string &error, d
       "this process was started by an MPI launcher (" + launcher.variable + " is set), but ";
   std::string advice = "; set TPC_TRANSPORT=threads to run all ranks in this process";
 
-  void *library = nullptr;
-  std::string tried;
-  for (const std::string &path : candidates()) {
-    // MPI's plugins look up symbols of the library that loaded them, hence global.
-    library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (library)
-      break;
-    const char *reason = dlerror();
-    bool exists = path.find('/') != std::string::npos && access(path.c_str(), F_OK) == 0;
-    if (exists) {
-      error = why + path + " cannot be loaded: " + (reason ? reason : "unknown reason") +
-              " (is MPI installed?)" + advice;
-      return nullptr;
-    }
-    if (path.find('/') != std::string::npos)
-      tried += (tried.empty() ? "" : ", ") + path.substr(0, path.find_last_of('/'));
-  }
+  // MPI's plugins look up symbols of the library that loaded them, hence global.
+  std::string problem;
+  void *library = loadRuntimeLibrary(libraryName, RTLD_NOW | RTLD_GLOBAL, problem);
   if (!library) {
-    error = why + libraryName + " was not found (looked in " + tried +
-            " and the dynamic linker's path); set TPC_RUNTIME_DIR to its folder, or" +
-            advice.substr(1);
+    error = why + problem + " (is MPI installed?)" + advice;
     return nullptr;
   }
   auto get = reinterpret_cast<tpc_mpi_shim_fn>(dlsym(library, TPC_MPI_SHIM_SYMBOL));

@@ -32,8 +32,6 @@ def test_one_text_for_the_lowest_architecture(tpcc):
 
 
 @pytest.mark.parametrize("flags,words", [
-    (["-o", "program"], "--target=cuda: there are no executables for it yet; --emit=ptx writes its kernels"),
-    (["--emit=obj", "-o", "program.o"], "no executables for it yet"),
     (["--emit=ptx", "--gpu-arch=sm_75"], "'sm_75' is too old: kernels need sm_80 or later"),
     (["--emit=ptx", "--gpu-arch=sm_81"], "'sm_81' is not known; known are sm_80, sm_86"),
     (["--emit=ptx", "--gpu-arch=sm_90a"], "'sm_90a' is for one architecture alone; name sm_90"),

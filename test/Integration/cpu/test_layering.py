@@ -99,12 +99,12 @@ def test_libraries_link_what_their_folders_include():
 TARGETS = {
     "Cpu": dict(folders=("include/tpc/Conversion/Cpu", "lib/Conversion/Cpu", "runtime/cpu"),
                 headers=r'"(?:tpc/Conversion/Cpu/|Cpu/|cpu/)', names=r"\bcpuDevices\b|\bcpuTarget\b|\bisCpu\w*",
-                registered=("lib/Driver/Register.cpp", "lib/Driver/PassPipelines.cpp", "runtime/core/Device.cpp", "runtime/core/Device.h")),
+                registered=("lib/Driver/Register.cpp", "lib/Driver/PassPipelines.cpp", "runtime/core/ChooseDevices.cpp", "runtime/core/Device.h")),
     "Cuda": dict(folders=("include/tpc/Conversion/Cuda", "lib/Conversion/Cuda", "runtime/cuda", "test/Simulator/Cuda",
                           "test/Simulator/CublasLt", "test/Simulator/Nccl"),
                  headers=r'"(?:tpc/Conversion/Cuda/|Cuda/|cuda/|cuda\.h|nccl\.h|cublas|cudnn)|<(?:cuda|nccl|cublas|cudnn)',
                  names=r"\bcudaDevices\b|\bcudaTarget\b|\bisCuda\w*|\bNVVM\b",
-                 registered=("lib/Driver/Register.cpp", "lib/Driver/PassPipelines.cpp", "runtime/core/Device.cpp", "runtime/core/Device.h")),
+                 registered=("lib/Driver/Register.cpp", "lib/Driver/PassPipelines.cpp", "runtime/core/ChooseDevices.cpp", "runtime/core/Device.h")),
 }
 
 

@@ -45,9 +45,11 @@ struct Cubin {
 };
 
 struct Code {
+  unsigned architecture = 0; // of the text
   std::string ptx;
   std::vector<Launch> launches;
   std::vector<Cubin> cubins;
+  ArrayAttr nodes; // names of those that kernels report, by their places; null: none
 };
 
 /// Each tpc_kernel.func becomes LLVM functions of threads, in place. `program` is at the level of
@@ -68,6 +70,10 @@ std::string findAssembler();
 
 /// Adds a cubin for each architecture. An error keeps the PTX in a file that it names.
 llvm::Error assemble(Code &code, const Architectures &architectures, StringRef assembler);
+
+/// Puts the code into the host's program, in place of its kernels: as data that the runtime reads
+/// (tpc/gpu.h). `program` is at the level of buffers.
+LogicalResult embed(ModuleOp program, const Code &code);
 
 /// What --report says: per kernel its launch and, per architecture, what it needs; per function of
 /// the program how many kernels it launches.

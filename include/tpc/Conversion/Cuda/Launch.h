@@ -21,6 +21,7 @@ enum class Shape { Elements, WarpPerRow, BlockPerRow, RowByLength };
 /// program's symbols and this rank's coordinates.
 struct Launch {
   std::string name;
+  unsigned operands = 0; // and results
   Shape shape = Shape::Elements;
   unsigned threads = kThreads;
   ::tpc::SymExpr rows = 1;

@@ -15,11 +15,17 @@
 #define TPC_CONVERSION_ENV_RUNTIMEABI_H
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "tpc/gpu.h"
 #include "tpc/runtime.h"
 
 #include <array>
 #include <cstddef>
 #include <type_traits>
+
+namespace mlir::tpc {
+/// The tpc_gpu_code of a program whose kernels are for GPUs, among what stands in place of them.
+inline constexpr llvm::StringLiteral kGpuCodeSymbol = "tpc_gpu_code";
+} // namespace mlir::tpc
 
 namespace mlir::tpc::abi {
 
@@ -154,6 +160,9 @@ TPC_ABI_STRUCT(tpc_data, TPC_DATA_FIELDS)
 TPC_ABI_STRUCT(tpc_program, TPC_PROGRAM_FIELDS)
 TPC_ABI_STRUCT(tpc_product, TPC_PRODUCT_FIELDS)
 TPC_ABI_STRUCT(tpc_attention_args, TPC_ATTENTION_FIELDS)
+TPC_ABI_STRUCT(tpc_gpu_kernel, TPC_GPU_KERNEL_FIELDS)
+TPC_ABI_STRUCT(tpc_gpu_cubin, TPC_GPU_CUBIN_FIELDS)
+TPC_ABI_STRUCT(tpc_gpu_code, TPC_GPU_CODE_FIELDS)
 
 #undef TPC_ABI_STRUCT
 #undef TPC_ABI_FIELD

@@ -14,6 +14,8 @@
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
 
+#include <functional>
+
 namespace mlir::tpc {
 
 struct KernelCodeOptions {
@@ -31,6 +33,9 @@ struct KernelCode {
   llvm::json::Object report;
   /// What was left out, for the person who compiles; empty: nothing.
   std::string note;
+  /// Puts it into the program that it was made of, at the level of buffers, in place of the
+  /// kernels.
+  std::function<LogicalResult(ModuleOp program)> embed;
 };
 
 struct TargetTraits {
@@ -64,8 +69,6 @@ struct TargetTraits {
   llvm::Error (*checkArchitectures)(StringRef names) = nullptr;
   llvm::Expected<KernelCode> (*emitKernels)(ModuleOp program,
                                             const KernelCodeOptions &options) = nullptr;
-  /// Whether a runtime for it is there, so that executables can be made.
-  bool hasRuntime = true;
 
   /// The target of the program that `op` is in (`tpc.target`), else the one that was registered
   /// first.

@@ -1,0 +1,126 @@
+//===- Embed.cpp - Code for GPUs as data of the host's program --------------===//
+
+#include "tpc/Conversion/Cuda/Cuda.h"
+
+#include "tpc/Conversion/Env/DataEmitter.h"
+#include "tpc/Conversion/Env/SizeEmitter.h"
+#include "tpc/Kernel/Kernel.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::cuda;
+using ::tpc::SymExpr;
+
+static_assert(int(Shape::Elements) == TPC_GPU_ELEMENTS &&
+              int(Shape::WarpPerRow) == TPC_GPU_WARP_PER_ROW &&
+              int(Shape::BlockPerRow) == TPC_GPU_BLOCK_PER_ROW &&
+              int(Shape::RowByLength) == TPC_GPU_ROW_BY_LENGTH);
+
+namespace {
+/// Functions of the host that compute sizes (tpc_size_fn), one for each expression.
+class SizeFunctions {
+public:
+  SizeFunctions(ModuleOp module, const EnvLayout &layout) : module(module), layout(layout) {}
+
+  StringRef get(const SymExpr &size) {
+    std::string &name = names[size.str()];
+    if (name.empty())
+      name = emit(size, "tpc_gpu_size_" + std::to_string(names.size() - 1));
+    return name;
+  }
+
+private:
+  std::string emit(const SymExpr &size, std::string name) {
+    MLIRContext *context = module.getContext();
+    Location loc = module.getLoc();
+    OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+    auto function = LLVM::LLVMFuncOp::create(b, loc, name, abi::getType<tpc_size_fn>(context),
+                                             LLVM::Linkage::Internal);
+    Block *entry = function.addEntryBlock(b);
+    b.setInsertionPointToStart(entry);
+    // Sizes are computed at one place, which is this function's end.
+    auto end = LLVM::UnreachableOp::create(b, loc);
+    b.setInsertionPoint(end);
+    SizeEmitter sizes(b, loc, layout, entry->getArgument(0));
+    Value value = sizes.expr(putValues(size, layout.grid));
+    LLVM::ReturnOp::create(sizes.builder(), loc, value);
+    end.erase();
+    return name;
+  }
+
+  ModuleOp module;
+  const EnvLayout &layout;
+  std::map<std::string, std::string> names;
+};
+} // namespace
+
+/// In place of the kernels: a module that is empty.
+static ModuleOp replaceKernels(ModuleOp program) {
+  ModuleOp module = kernel::getKernels(program);
+  if (!module) {
+    module = ModuleOp::create(program.getLoc(), "kernels");
+    SymbolTable(program).insert(module);
+  }
+  for (auto kernel : llvm::make_early_inc_range(module.getOps<kernel::FuncOp>()))
+    kernel.erase();
+  return module;
+}
+
+LogicalResult cuda::embed(ModuleOp program, const Code &code) {
+  MLIRContext *context = program.getContext();
+  context->loadDialect<LLVM::LLVMDialect>();
+  auto layout = EnvLayout::get(program);
+  if (failed(layout))
+    return failure();
+  ModuleOp module = replaceKernels(program);
+  if (code.nodes)
+    module->setAttr(kernel::kNodesAttr, code.nodes);
+
+  SizeFunctions sizes(module, *layout);
+  DataEmitter e(module);
+  auto named = [](StringRef what, size_t place) { return (what + "_" + Twine(place)).str(); };
+  e.text("tpc_gpu_ptx", code.ptx);
+  for (auto [i, launch] : llvm::enumerate(code.launches))
+    e.text(named("tpc_gpu_kernel_name", i), launch.name);
+  e.array("tpc_gpu_kernels", abi::getStructType<tpc_gpu_kernel>(context), code.launches.size(),
+          [&](Value kernel, size_t i) {
+            const Launch &launch = code.launches[i];
+            SymExpr largest = 0;
+            for (const SymExpr &extent : launch.extents)
+              largest = SymExpr::max(largest, extent);
+            abi::Values<tpc_gpu_kernel> values{
+                .name = e.address(named("tpc_gpu_kernel_name", i)),
+                .elements_per_row = e.address(sizes.get(launch.elementsPerRow)),
+                .largest_extent = e.address(sizes.get(largest)),
+                .shape = e.i32(int32_t(launch.shape)),
+                .threads = e.i32(launch.threads),
+                .elements_per_thread = e.i32(launch.elementsPerThread),
+                .operands = e.i32(launch.operands),
+            };
+            return e.insert(kernel, values.list());
+          });
+  for (auto [i, cubin] : llvm::enumerate(code.cubins))
+    e.bytes(named("tpc_gpu_cubin", i), StringRef(cubin.bytes.data(), cubin.bytes.size()));
+  e.array("tpc_gpu_cubins", abi::getStructType<tpc_gpu_cubin>(context), code.cubins.size(),
+          [&](Value cubin, size_t i) {
+            abi::Values<tpc_gpu_cubin> values{
+                .data = e.address(named("tpc_gpu_cubin", i)),
+                .bytes = e.i64(code.cubins[i].bytes.size()),
+                .architecture = e.i32(code.cubins[i].architecture),
+            };
+            return e.insert(cubin, values.list());
+          });
+  e.aggregate(kGpuCodeSymbol, abi::getStructType<tpc_gpu_code>(context), LLVM::Linkage::Internal,
+              [&](Value all) {
+                abi::Values<tpc_gpu_code> values{
+                    .architecture = e.i32(code.architecture),
+                    .num_kernels = e.i32(code.launches.size()),
+                    .num_cubins = e.i32(code.cubins.size()),
+                    .ptx = e.address("tpc_gpu_ptx"),
+                    .kernels = e.address("tpc_gpu_kernels"),
+                    .cubins = e.address("tpc_gpu_cubins"),
+                };
+                return e.insert(all, values.list());
+              });
+  return success();
+}

@@ -1,0 +1,15 @@
+//===- GpuKernels.h - kernels of the devices' suite, for GPUs -------------===//
+
+#ifndef TPC_RT_CONFORMANCE_GPUKERNELS_H
+#define TPC_RT_CONFORMANCE_GPUKERNELS_H
+
+#include "tpc/gpu.h"
+
+namespace tpc::rt::conformance {
+
+/// `twice`, `count` and `look_up` of DeviceTest.cpp as PTX, written by hand.
+const tpc_gpu_code &gpuKernels();
+
+} // namespace tpc::rt::conformance
+
+#endif // TPC_RT_CONFORMANCE_GPUKERNELS_H

@@ -1,0 +1,21 @@
+//===- ChooseDevices.cpp - what ranks of this process compute on ----------===//
+
+#include "core/Device.h"
+#include <atomic>
+
+namespace tpc::rt {
+
+static std::atomic<const DeviceKind *> chosen{nullptr};
+
+const DeviceKind &deviceKind() {
+  const DeviceKind *kind = chosen.load();
+  return kind ? *kind : cpuDevices();
+}
+
+void chooseDevices(const DeviceKind &kind) { chosen.store(&kind); }
+
+const DeviceKind *devicesOf(const tpc_program &program, std::string &problem) {
+  return program.gpu_code ? cudaDevices(problem) : &deviceKind();
+}
+
+} // namespace tpc::rt

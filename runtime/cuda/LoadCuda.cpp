@@ -1,0 +1,24 @@
+//===- LoadCuda.cpp - loads the library for GPUs --------------------------===//
+
+#include "core/RuntimeLibrary.h"
+#include "cuda/Interface.h"
+#include <dlfcn.h>
+
+namespace tpc::rt {
+
+const DeviceKind *cudaDevices(std::string &problem) {
+  const std::string why = "this program computes on GPUs, but ";
+  std::string reason;
+  // It stays: a thread may end in it, and objects of it are in use until then.
+  void *library = loadRuntimeLibrary(cuda::libraryName, RTLD_NOW | RTLD_LOCAL, reason);
+  auto *entry =
+      library ? reinterpret_cast<cuda::Entry *>(dlsym(library, cuda::entryName)) : nullptr;
+  if (library && !entry)
+    reason = std::string(cuda::libraryName) + " is no library of this runtime";
+  const DeviceKind *kind = entry ? entry(cuda::tag, reason) : nullptr;
+  if (!kind)
+    problem = why + reason;
+  return kind;
+}
+
+} // namespace tpc::rt

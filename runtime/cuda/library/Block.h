@@ -1,0 +1,32 @@
+//===- Block.h - memory of a GPU ------------------------------------------===//
+
+#ifndef TPC_RT_CUDA_LIBRARY_BLOCK_H
+#define TPC_RT_CUDA_LIBRARY_BLOCK_H
+
+#include "cuda/library/Driver.h"
+#include <new>
+
+namespace tpc::rt::cuda {
+
+/// Memory of a GPU, which nobody uses any more when it is destroyed. Throws std::bad_alloc.
+class Block {
+public:
+  Block(const Driver &driver, int64_t bytes) : driver(&driver) {
+    Result result = driver.cuMemAlloc_v2(&address, static_cast<size_t>(bytes));
+    if (result == outOfMemory)
+      throw std::bad_alloc();
+    driver.check(result, "to allocate memory");
+  }
+  Block(const Block &) = delete;
+  Block &operator=(const Block &) = delete;
+  ~Block() { driver->cuMemFree_v2(address); }
+
+  Address address = 0;
+
+private:
+  const Driver *driver;
+};
+
+} // namespace tpc::rt::cuda
+
+#endif // TPC_RT_CUDA_LIBRARY_BLOCK_H

@@ -1,0 +1,350 @@
+//===- CudaDevice.cpp - a GPU as a device ---------------------------------===//
+
+#include "cuda/library/CudaDevice.h"
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace tpc::rt::cuda {
+namespace {
+
+/// Of a piece of weights on its way: two of them are pinned.
+constexpr int64_t pieceBytes = 32 << 20;
+/// For products; as the library's manual recommends.
+constexpr int64_t workspaceBytes = 4 << 20, workspaceBytesFrom90 = 32 << 20;
+/// cuMemAlloc refuses nothing less.
+constexpr int64_t least = 256;
+
+Address addressOf(const void *pointer) { return reinterpret_cast<Address>(pointer); }
+void *pointerTo(Address address) { return reinterpret_cast<void *>(address); }
+constexpr int64_t f32 = sizeof(float);
+
+int64_t workspaceOf(const Gpu &gpu) {
+  return gpu.architecture >= 90 ? workspaceBytesFrom90 : workspaceBytes;
+}
+
+/// A right side as it lies in files, [k, n], or a dense [n, k] that is somebody else's.
+class CudaMatrix : public Matrix {
+public:
+  CudaMatrix(int64_t k, int64_t n, Address rows, bool transposed, std::shared_ptr<Block> block)
+      : Matrix(k, n), rows(rows), transposed(transposed), block(std::move(block)) {}
+  const Address rows;
+  const bool transposed;
+
+private:
+  std::shared_ptr<Block> block; // null: it is somebody else's
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Queue
+//===----------------------------------------------------------------------===//
+
+Queue::Queue(const Driver &driver, const Gpu &gpu) : driver(driver), gpu(gpu) {
+  driver.check(driver.cuDevicePrimaryCtxRetain(&context, gpu.number), "to be set up");
+  enter();
+  driver.check(driver.cuStreamCreate(&stream, nonBlocking), "to be set up");
+}
+
+Queue::~Queue() {
+  driver.cuCtxSetCurrent(context);
+  driver.cuStreamSynchronize(stream);
+  driver.cuStreamDestroy_v2(stream);
+  driver.cuDevicePrimaryCtxRelease_v2(gpu.number);
+}
+
+void Queue::enter() const { driver.check(driver.cuCtxSetCurrent(context), "to be used"); }
+
+void Queue::synchronize() const {
+  driver.check(driver.cuStreamSynchronize(stream), "while it worked");
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library, const Gpu &gpu)
+    : driver(driver), queue(driver, gpu), workspace(driver, workspaceOf(gpu)),
+      status(driver, least),
+      products(driver, library, workspace.address, workspaceOf(gpu), queue.stream),
+      uploads{Upload(driver), Upload(driver)}, download(driver), envUpload(driver) {}
+
+CudaDevice::~CudaDevice() {
+  try {
+    queue.enter();
+    queue.synchronize();
+  } catch (const std::exception &) {
+    // It has been said, or will not be missed.
+  }
+}
+
+void CudaDevice::enter() {
+  queue.enter();
+  if (pending)
+    std::rethrow_exception(std::exchange(pending, nullptr));
+}
+
+void *CudaDevice::allocate(int64_t bytes) {
+  if (bytes < 0)
+    return nullptr;
+  enter();
+  Address address = 0;
+  Result result =
+      driver.cuMemAlloc_v2(&address, static_cast<size_t>(std::max<int64_t>(bytes, least)));
+  if (result == outOfMemory)
+    return nullptr;
+  driver.check(result, "to allocate memory");
+  return pointerTo(address);
+}
+
+void CudaDevice::release(void *memory) {
+  enter();
+  queue.synchronize();
+  driver.check(driver.cuMemFree_v2(addressOf(memory)), "to release memory");
+}
+
+void CudaDevice::upload(Address to, const std::byte *from, int64_t bytes) {
+  if (bytes > 0)
+    driver.check(driver.cuMemcpyHtoDAsync_v2(to, from, static_cast<size_t>(bytes), queue.stream),
+                 "to copy from the host");
+}
+
+const void *CudaDevice::share(const void *host, int64_t bytes) {
+  enter();
+  auto own = std::find_if(shared.begin(), shared.end(), [&](const Shared &one) {
+    return one.isFree && one.bytes >= bytes && one.bytes <= 2 * std::max(bytes, least);
+  });
+  if (own == shared.end())
+    own = shared.emplace(shared.end(), driver, std::max(bytes, least));
+  own->isFree = false;
+  std::byte *staged = own->upload.begin(own->bytes);
+  if (bytes > 0)
+    std::memcpy(staged, host, static_cast<size_t>(bytes));
+  upload(own->block.address, staged, bytes);
+  own->upload.arrived.set(queue.stream);
+  return pointerTo(own->block.address);
+}
+
+// The host's tensor was copied: nothing needs it any more. What comes next in this block is behind
+// all work that was called for.
+void CudaDevice::unshare(const void *pointer) {
+  for (Shared &one : shared)
+    one.isFree |= one.block.address == addressOf(pointer);
+}
+
+int64_t CudaDevice::writeBytes() const { return pieceBytes; }
+
+std::byte *CudaDevice::beginWrite(void *to, int64_t bytes) {
+  enter();
+  writeTo = addressOf(to);
+  writeSize = bytes;
+  return uploads[current].begin(std::max(bytes, least));
+}
+
+void CudaDevice::endWrite() {
+  Upload &own = uploads[current];
+  upload(writeTo, own.memory.data(), writeSize);
+  own.arrived.set(queue.stream);
+  current = 1 - current;
+}
+
+const std::byte *CudaDevice::beginRead(const void *from, int64_t bytes) {
+  enter();
+  std::byte *to = download.reserve(std::max(bytes, least));
+  if (bytes > 0)
+    driver.check(
+        driver.cuMemcpyDtoHAsync_v2(to, addressOf(from), static_cast<size_t>(bytes), queue.stream),
+        "to copy to the host");
+  queue.synchronize();
+  return to;
+}
+
+//===----------------------------------------------------------------------===//
+// Access by transports
+//===----------------------------------------------------------------------===//
+
+void CudaDevice::beginAccess() {
+  enter();
+  queue.synchronize();
+  numMappings = 0;
+}
+
+void *CudaDevice::map(void *data, int64_t bytes, Use use) {
+  if (bytes <= 0)
+    return data;
+  if (numMappings == mappings.size())
+    mappings.push_back({Pinned(driver), 0, 0, false});
+  Mapping &own = mappings[numMappings++];
+  own.memory.reserve(bytes);
+  own.at = addressOf(data);
+  own.bytes = bytes;
+  own.written = use != Use::Read;
+  if (use != Use::Write) {
+    driver.check(driver.cuMemcpyDtoHAsync_v2(own.memory.data(), own.at, static_cast<size_t>(bytes),
+                                             queue.stream),
+                 "to copy to the host");
+    queue.synchronize();
+  }
+  return own.memory.data();
+}
+
+// Called by destructors: what goes wrong is thrown by the next call.
+void CudaDevice::endAccess() {
+  try {
+    for (size_t i = 0; i < numMappings; ++i)
+      if (mappings[i].written)
+        upload(mappings[i].at, mappings[i].memory.data(), mappings[i].bytes);
+  } catch (const std::exception &) {
+    pending = std::current_exception();
+  }
+  numMappings = 0;
+}
+
+//===----------------------------------------------------------------------===//
+// What stays
+//===----------------------------------------------------------------------===//
+
+void CudaDevice::load(const tpc_program &loaded) {
+  if (program == &loaded)
+    return;
+  enter();
+  kernels = std::make_unique<Kernels>(driver, queue.gpu, loaded);
+  constants.clear();
+  constantAddresses.clear();
+  for (int32_t i = 0; i < loaded.num_constants; ++i) {
+    const tpc_data &data = loaded.constants[i];
+    Block &block = constants.emplace_back(driver, std::max(data.bytes, least));
+    constantAddresses.push_back(block.address);
+    for (int64_t at = 0; at < data.bytes; at += pieceBytes) {
+      int64_t bytes = std::min(pieceBytes, data.bytes - at);
+      std::memcpy(beginWrite(pointerTo(block.address + static_cast<Address>(at)), bytes),
+                  static_cast<const std::byte *>(data.data) + at, static_cast<size_t>(bytes));
+      endWrite();
+    }
+  }
+  program = &loaded;
+}
+
+const void *CudaDevice::constant(int32_t index) {
+  return pointerTo(constantAddresses[static_cast<size_t>(index)]);
+}
+
+std::vector<std::shared_ptr<Matrix>> CudaDevice::makeMatrices(int64_t k,
+                                                              std::span<const int64_t> widths) {
+  enter();
+  std::vector<std::shared_ptr<Matrix>> made;
+  for (int64_t n : widths) {
+    auto block = std::make_shared<Block>(driver, std::max(k * n * f32, least));
+    made.push_back(std::make_shared<CudaMatrix>(k, n, block->address, false, block));
+  }
+  return made;
+}
+
+void CudaDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) {
+  int64_t rowBytes = matrix.n * f32;
+  if (rowBytes == 0)
+    return;
+  Address to = static_cast<CudaMatrix &>(matrix).rows;
+  int64_t step = std::max<int64_t>(pieceBytes / rowBytes, 1);
+  for (int64_t row = row0; row < row1; row += step) {
+    int64_t bytes = (std::min(row + step, row1) - row) * rowBytes;
+    std::memcpy(beginWrite(pointerTo(to + static_cast<Address>(row * rowBytes)), bytes),
+                rows + (row - row0) * matrix.n, static_cast<size_t>(bytes));
+    endWrite();
+  }
+}
+
+std::shared_ptr<Matrix> CudaDevice::transposeOf(const void *rows, int64_t k, int64_t n) {
+  return std::make_shared<CudaMatrix>(k, n, addressOf(rows), true, nullptr);
+}
+
+//===----------------------------------------------------------------------===//
+// A step
+//===----------------------------------------------------------------------===//
+
+void CudaDevice::beginStep(const std::vector<int64_t> &values) {
+  enter();
+  auto bytes = static_cast<int64_t>(values.size() * sizeof(int64_t));
+  if (!gpuEnv || values.size() > env.size()) {
+    queue.synchronize(); // what is freed is in use until then
+    gpuEnv = std::make_unique<Block>(driver, std::max(bytes, least));
+  }
+  env = values;
+  std::byte *staged = envUpload.begin(std::max(bytes, least));
+  std::memcpy(staged, values.data(), static_cast<size_t>(bytes));
+  upload(gpuEnv->address, staged, bytes);
+  envUpload.arrived.set(queue.stream);
+  driver.check(driver.cuMemsetD8Async(status.address, 0, sizeof(tpc_status), queue.stream),
+               "to clear memory");
+}
+
+// Numbers in the order of the stream, without memory of the host's that would have to stay.
+void CudaDevice::setEnv(int32_t place, int64_t value) {
+  enter();
+  env[static_cast<size_t>(place)] = value;
+  auto bits = static_cast<uint64_t>(value);
+  Address at = gpuEnv->address + static_cast<Address>(place) * sizeof(int64_t);
+  for (uint64_t half : {bits & 0xffffffff, bits >> 32}) {
+    driver.check(driver.cuMemsetD32Async(at, static_cast<unsigned>(half), 1, queue.stream),
+                 "to write to memory");
+    at += sizeof(uint32_t);
+  }
+}
+
+void CudaDevice::copy(void *to, const void *from, int64_t bytes) {
+  enter();
+  driver.check(driver.cuMemcpyDtoDAsync_v2(addressOf(to), addressOf(from),
+                                           static_cast<size_t>(bytes), queue.stream),
+               "to copy");
+}
+
+void CudaDevice::launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
+                        int64_t) {
+  enter();
+  kernels->launch(kernel, operands, count, rows, env.data(), gpuEnv->address, status.address,
+                  queue.stream);
+}
+
+void CudaDevice::multiply(const rt::Products &all) {
+  enter();
+  for (const Product &product : all.list) {
+    if (product.epilogue != TPC_EPILOGUE_NONE)
+      throw std::runtime_error("internal error: a product for GPUs has an activation");
+    auto &matrix = static_cast<const CudaMatrix &>(*product.matrix);
+    products.compute({.m = all.m,
+                      .k = all.k,
+                      .n = matrix.n,
+                      .x = all.x,
+                      .w = pointerTo(matrix.rows),
+                      .out = product.out,
+                      .transposed = matrix.transposed,
+                      .bias = product.bias,
+                      .residual = product.residual});
+  }
+}
+
+void CudaDevice::batchProduct(const BatchProduct &p) {
+  enter();
+  products.compute({.m = p.m,
+                    .k = p.k,
+                    .n = p.n,
+                    .x = p.a,
+                    .w = p.b,
+                    .out = p.out,
+                    .batch = p.batch,
+                    .xStride = p.aStride,
+                    .wStride = p.bStride});
+}
+
+void CudaDevice::attention(const tpc_attention_args &) {
+  throw std::runtime_error("attention on GPUs is not there yet");
+}
+
+tpc_status CudaDevice::endStep() {
+  tpc_status met = {};
+  std::memcpy(&met, beginRead(pointerTo(status.address), sizeof(met)), sizeof(met));
+  return met;
+}
+
+} // namespace tpc::rt::cuda

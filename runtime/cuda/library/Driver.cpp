@@ -1,0 +1,65 @@
+//===- Driver.cpp - loading the CUDA driver -------------------------------===//
+
+#include "cuda/library/Driver.h"
+#include "cuda/library/VendorLibrary.h"
+#include <stdexcept>
+
+namespace tpc::rt::cuda {
+namespace {
+
+/// The first that has all of the functions, and takes PTX of sm_80 as it is compiled.
+constexpr int oldestDriver = 12000;
+
+std::string versionText(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+struct Attempt {
+  VendorLibrary library{"libcuda.so.1"};
+  Driver driver;
+  std::string problem;
+
+  Attempt() : problem(library.problem()) {
+    if (!problem.empty()) {
+      problem += "; is NVIDIA's driver installed on this machine?";
+      return;
+    }
+#define TPC_FIND_FUNCTION(name, arguments) library.find(driver.name, #name);
+    TPC_DRIVER_FUNCTIONS(TPC_FIND_FUNCTION)
+#undef TPC_FIND_FUNCTION
+    if (!library.problem().empty()) {
+      problem = library.problem() + ": a driver for CUDA 12.0 or later is needed";
+      return;
+    }
+    if (Result result = driver.cuInit(0); result != success)
+      problem = library.path() + " cannot be used: " + driver.describe(result);
+    else if (driver.cuDriverGetVersion(&driver.version) != success)
+      problem = library.path() + " does not say its version";
+    else if (driver.version < oldestDriver)
+      problem = library.path() + " is of a driver for CUDA " + versionText(driver.version) +
+                ": one for 12.0 or later is needed";
+  }
+};
+
+} // namespace
+
+std::string Driver::describe(Result result) const {
+  const char *name = nullptr, *text = nullptr;
+  if (cuGetErrorName(result, &name) != success || !name)
+    return "error " + std::to_string(result);
+  if (cuGetErrorString(result, &text) != success || !text)
+    return name;
+  return std::string(text) + " (" + name + ")";
+}
+
+void Driver::raise(Result result, const char *what) const {
+  throw std::runtime_error("the GPU failed " + std::string(what) + ": " + describe(result));
+}
+
+const Driver *Driver::load(std::string &problem) {
+  static const Attempt attempt;
+  problem = attempt.problem;
+  return problem.empty() ? &attempt.driver : nullptr;
+}
+
+} // namespace tpc::rt::cuda

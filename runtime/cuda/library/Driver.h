@@ -1,0 +1,93 @@
+//===- Driver.h - what is used of the CUDA driver API ---------------------===//
+//
+// Functions of libcuda.so.1, by the names that it exports. VendorHeaders.cpp compares them with the
+// vendor's header where that is installed.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CUDA_LIBRARY_DRIVER_H
+#define TPC_RT_CUDA_LIBRARY_DRIVER_H
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace tpc::rt::cuda {
+
+using Result = int;
+using DeviceNumber = int;
+using Address = unsigned long long;
+using Context = struct ContextImpl *;
+using Stream = struct StreamImpl *;
+using Event = struct EventImpl *;
+using Module = struct ModuleImpl *;
+using Function = struct FunctionImpl *;
+
+// Enumerations of the driver, as far as they are used.
+constexpr Result success = 0, outOfMemory = 2, noDevice = 100, invalidImage = 200,
+                 noBinaryForGpu = 209, invalidPtx = 218, unsupportedPtx = 222;
+constexpr int multiprocessors = 16, capabilityMajor = 75, capabilityMinor = 76;
+constexpr int errorLog = 5, errorLogBytes = 6;
+constexpr unsigned nonBlocking = 1, noTiming = 2, portable = 1;
+
+/// FUNCTION(name, arguments); all return a Result.
+#define TPC_DRIVER_FUNCTIONS(FUNCTION)                                                             \
+  FUNCTION(cuInit, (unsigned))                                                                     \
+  FUNCTION(cuDriverGetVersion, (int *))                                                            \
+  FUNCTION(cuGetErrorName, (Result, const char **))                                                \
+  FUNCTION(cuGetErrorString, (Result, const char **))                                              \
+  FUNCTION(cuDeviceGetCount, (int *))                                                              \
+  FUNCTION(cuDeviceGet, (DeviceNumber *, int))                                                     \
+  FUNCTION(cuDeviceGetName, (char *, int, DeviceNumber))                                           \
+  FUNCTION(cuDeviceGetAttribute, (int *, int, DeviceNumber))                                       \
+  FUNCTION(cuDeviceTotalMem_v2, (size_t *, DeviceNumber))                                          \
+  FUNCTION(cuDevicePrimaryCtxRetain, (Context *, DeviceNumber))                                    \
+  FUNCTION(cuDevicePrimaryCtxRelease_v2, (DeviceNumber))                                           \
+  FUNCTION(cuCtxSetCurrent, (Context))                                                             \
+  FUNCTION(cuMemGetInfo_v2, (size_t *, size_t *))                                                  \
+  FUNCTION(cuMemAlloc_v2, (Address *, size_t))                                                     \
+  FUNCTION(cuMemFree_v2, (Address))                                                                \
+  FUNCTION(cuMemHostAlloc, (void **, size_t, unsigned))                                            \
+  FUNCTION(cuMemFreeHost, (void *))                                                                \
+  FUNCTION(cuMemcpyHtoDAsync_v2, (Address, const void *, size_t, Stream))                          \
+  FUNCTION(cuMemcpyDtoHAsync_v2, (void *, Address, size_t, Stream))                                \
+  FUNCTION(cuMemcpyDtoDAsync_v2, (Address, Address, size_t, Stream))                               \
+  FUNCTION(cuMemsetD8Async, (Address, unsigned char, size_t, Stream))                              \
+  FUNCTION(cuMemsetD32Async, (Address, unsigned, size_t, Stream))                                  \
+  FUNCTION(cuStreamCreate, (Stream *, unsigned))                                                   \
+  FUNCTION(cuStreamDestroy_v2, (Stream))                                                           \
+  FUNCTION(cuStreamSynchronize, (Stream))                                                          \
+  FUNCTION(cuEventCreate, (Event *, unsigned))                                                     \
+  FUNCTION(cuEventRecord, (Event, Stream))                                                         \
+  FUNCTION(cuEventSynchronize, (Event))                                                            \
+  FUNCTION(cuEventDestroy_v2, (Event))                                                             \
+  FUNCTION(cuModuleLoadDataEx, (Module *, const void *, unsigned, int *, void **))                 \
+  FUNCTION(cuModuleUnload, (Module))                                                               \
+  FUNCTION(cuModuleGetFunction, (Function *, Module, const char *))                                \
+  FUNCTION(cuFuncLoad, (Function))                                                                 \
+  FUNCTION(cuLaunchKernel, (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,  \
+                            unsigned, Stream, void **, void **))
+
+/// The driver of this machine, once it is loaded.
+struct Driver {
+#define TPC_DECLARE_POINTER(name, arguments) Result(*name) arguments = nullptr;
+  TPC_DRIVER_FUNCTIONS(TPC_DECLARE_POINTER)
+#undef TPC_DECLARE_POINTER
+  int version = 0; ///< 13000: 13.0
+
+  /// Throws, with what was being done, unless a call has succeeded.
+  void check(Result result, const char *what) const {
+    if (result != success)
+      raise(result, what);
+  }
+  [[noreturn]] void raise(Result result, const char *what) const;
+  /// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)"
+  std::string describe(Result result) const;
+
+  /// Loads it, if that has not been done. Null: `problem` says why.
+  static const Driver *load(std::string &problem);
+};
+
+} // namespace tpc::rt::cuda
+
+#endif // TPC_RT_CUDA_LIBRARY_DRIVER_H

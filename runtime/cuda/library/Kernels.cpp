@@ -1,0 +1,164 @@
+//===- Kernels.cpp - a program's kernels on a GPU -------------------------===//
+
+#include "cuda/library/Kernels.h"
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <stdexcept>
+#include <string_view>
+
+namespace tpc::rt::cuda {
+
+Gpu Gpu::ask(const Driver &driver, int ordinal) {
+  Gpu gpu;
+  driver.check(driver.cuDeviceGet(&gpu.number, ordinal), "to be found");
+  char name[256] = "";
+  driver.check(driver.cuDeviceGetName(name, sizeof(name), gpu.number), "to say its name");
+  gpu.name = name;
+  auto ask = [&](int attribute) {
+    int value = 0;
+    driver.check(driver.cuDeviceGetAttribute(&value, attribute, gpu.number),
+                 "to say what it can do");
+    return value;
+  };
+  gpu.architecture = 10 * ask(capabilityMajor) + ask(capabilityMinor);
+  gpu.multiprocessors = ask(cuda::multiprocessors);
+  size_t bytes = 0;
+  driver.check(driver.cuDeviceTotalMem_v2(&bytes, gpu.number), "to say how much memory it has");
+  gpu.bytes = static_cast<int64_t>(bytes);
+  return gpu;
+}
+
+//===----------------------------------------------------------------------===//
+// Grids
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+constexpr int64_t warp = 32;
+/// Blocks for each multiprocessor: some times as many as run at once.
+constexpr int64_t blocksOfMultiprocessor = 32;
+
+int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+} // namespace
+
+unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *env,
+                   int multiprocessors) {
+  int64_t length = std::max<int64_t>(kernel.elements_per_row(env), 1);
+  int64_t group = kernel.threads, parts = 1; // threads that do a row, and of how many parts
+  switch (kernel.shape) {
+  case TPC_GPU_ELEMENTS: {
+    int64_t chunks = ceilDiv(length, kernel.elements_per_thread);
+    group = std::min<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(chunks))),
+                              kernel.threads);
+    parts = ceilDiv(chunks, TPC_GPU_CHUNKS_PER_PART * group);
+    break;
+  }
+  case TPC_GPU_WARP_PER_ROW:
+    group = warp;
+    break;
+  case TPC_GPU_BLOCK_PER_ROW:
+    break;
+  case TPC_GPU_ROW_BY_LENGTH:
+    group = length > TPC_GPU_LONG_ROW ? kernel.threads : warp;
+    break;
+  }
+  int64_t most = blocksOfMultiprocessor * std::max(multiprocessors, 1);
+  int64_t ofRows = ceilDiv(rows, kernel.threads / group);
+  // The product may not fit.
+  return static_cast<unsigned>(
+      std::clamp<int64_t>(ofRows >= most ? most : ofRows * parts, 1, most));
+}
+
+//===----------------------------------------------------------------------===//
+// Code
+//===----------------------------------------------------------------------===//
+
+Kernels::Kernels(const Driver &driver, const Gpu &gpu, const tpc_program &program)
+    : driver(driver), gpu(gpu) {
+  const tpc_gpu_code &code = *program.gpu_code;
+  if (program.num_kernels == 0)
+    return;
+  loadModule(code);
+  std::map<std::string_view, const tpc_gpu_kernel *> byName;
+  for (int32_t i = 0; i < code.num_kernels; ++i)
+    byName[code.kernels[i].name] = &code.kernels[i];
+  for (int32_t i = 0; i < program.num_kernels; ++i) {
+    const char *name = program.kernels[i].name;
+    Entry entry;
+    auto known = byName.find(name);
+    if (known == byName.end() ||
+        driver.cuModuleGetFunction(&entry.function, module, name) != success)
+      throw std::runtime_error("the program is damaged: its code for GPUs has no kernel '" +
+                               std::string(name) + "'");
+    entry.kernel = known->second;
+    driver.check(driver.cuFuncLoad(entry.function), "to load a kernel");
+    entries.push_back(entry);
+  }
+}
+
+Kernels::~Kernels() {
+  if (module)
+    driver.cuModuleUnload(module);
+}
+
+void Kernels::loadModule(const tpc_gpu_code &code) {
+  std::string who = "this GPU (" + gpu.name + ", sm_" + std::to_string(gpu.architecture) + ")";
+  if (gpu.architecture < code.architecture)
+    throw std::runtime_error(who + " is older than what the program was compiled for: name its "
+                                   "architecture with tpcc --gpu-arch");
+  // The latest of its own family.
+  const tpc_gpu_cubin *best = nullptr;
+  for (int32_t i = 0; i < code.num_cubins; ++i) {
+    const tpc_gpu_cubin &cubin = code.cubins[i];
+    if (cubin.architecture / 10 == gpu.architecture / 10 &&
+        cubin.architecture <= gpu.architecture &&
+        (!best || cubin.architecture > best->architecture))
+      best = &cubin;
+  }
+  if (best) {
+    Result result = driver.cuModuleLoadDataEx(&module, best->data, 0, nullptr, nullptr);
+    if (result == success)
+      return;
+    // A driver may be older than the assembler; it still has its own.
+    module = nullptr;
+    if (result != noBinaryForGpu && result != invalidImage)
+      driver.raise(result, "to load the program's kernels");
+  }
+  char log[4096] = "";
+  int options[] = {errorLog, errorLogBytes};
+  void *values[] = {log, reinterpret_cast<void *>(sizeof(log))};
+  Result result = driver.cuModuleLoadDataEx(&module, code.ptx, 2, options, values);
+  if (result == success)
+    return;
+  std::string why = driver.describe(result) + (*log ? "\n" + std::string(log) : "");
+  if (result == unsupportedPtx)
+    why += "\nthe driver is older than the program's kernels: compile them with tpcc --gpu-arch "
+           "for this GPU alone, with a ptxas that this driver knows, or install a newer driver";
+  throw std::runtime_error(who + " does not take the program's kernels: " + why);
+}
+
+void Kernels::launch(int32_t place, void *const *operands, int32_t count, int64_t rows,
+                     const int64_t *env, Address gpuEnv, Address status, Stream stream) {
+  const auto &[function, kernel] = entries[static_cast<size_t>(place)];
+  if (count != kernel->operands)
+    throw std::runtime_error("internal error: kernel '" + std::string(kernel->name) + "' takes " +
+                             std::to_string(kernel->operands) + " operands, not " +
+                             std::to_string(count));
+  if (int64_t extent = kernel->largest_extent(env); extent > INT32_MAX)
+    throw std::runtime_error("kernel '" + std::string(kernel->name) + "': a dimension of " +
+                             std::to_string(extent) +
+                             " is too long for indices of 32 bits; the step is too large");
+  std::vector<void *> parameters{&gpuEnv, &status};
+  for (int32_t i = 0; i < count; ++i)
+    parameters.push_back(const_cast<void **>(&operands[i]));
+  unsigned blocks = blocksFor(*kernel, rows, env, gpu.multiprocessors);
+  Result result =
+      driver.cuLaunchKernel(function, blocks, 1, 1, static_cast<unsigned>(kernel->threads), 1, 1,
+                            /*shared bytes=*/0, stream, parameters.data(), nullptr);
+  if (result != success)
+    driver.raise(result, ("to launch kernel '" + std::string(kernel->name) + "'").c_str());
+}
+
+} // namespace tpc::rt::cuda

@@ -1,0 +1,59 @@
+//===- Kernels.h - a program's kernels on a GPU ---------------------------===//
+
+#ifndef TPC_RT_CUDA_LIBRARY_KERNELS_H
+#define TPC_RT_CUDA_LIBRARY_KERNELS_H
+
+#include "cuda/library/Driver.h"
+#include "tpc/gpu.h"
+#include <string>
+#include <vector>
+
+namespace tpc::rt::cuda {
+
+/// What is asked of a GPU about itself.
+struct Gpu {
+  DeviceNumber number = 0;
+  std::string name;
+  int architecture = 0; ///< 90: sm_90
+  int multiprocessors = 1;
+  int64_t bytes = 0;
+
+  /// Throws.
+  static Gpu ask(const Driver &driver, int ordinal);
+};
+
+/// How many blocks are worth launching for `rows` rows of a kernel: as many as have something to
+/// do, but not more than keep a GPU busy.
+unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *env,
+                   int multiprocessors);
+
+/// In the context that is current.
+class Kernels {
+public:
+  /// Throws. All kernels are there when this returns: none is loaded at its first launch.
+  Kernels(const Driver &driver, const Gpu &gpu, const tpc_program &program);
+  Kernels(const Kernels &) = delete;
+  Kernels &operator=(const Kernels &) = delete;
+  ~Kernels();
+
+  /// `env`: as the host has it, and where the GPU has it.
+  void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
+              const int64_t *env, Address gpuEnv, Address status, Stream stream);
+
+private:
+  void loadModule(const tpc_gpu_code &code);
+
+  struct Entry {
+    Function function = nullptr;
+    const tpc_gpu_kernel *kernel = nullptr;
+  };
+
+  const Driver &driver;
+  const Gpu &gpu;
+  Module module = nullptr;
+  std::vector<Entry> entries; // by places of the program's table
+};
+
+} // namespace tpc::rt::cuda
+
+#endif // TPC_RT_CUDA_LIBRARY_KERNELS_H

@@ -1,0 +1,80 @@
+//===- Pinned.h - host memory that GPUs copy from and to ------------------===//
+
+#ifndef TPC_RT_CUDA_LIBRARY_PINNED_H
+#define TPC_RT_CUDA_LIBRARY_PINNED_H
+
+#include "cuda/library/Driver.h"
+#include <algorithm>
+#include <utility>
+
+namespace tpc::rt::cuda {
+
+/// Pages that stay where they are: what is copied from others asynchronously is read at any time,
+/// or waits. They grow, and never shrink.
+class Pinned {
+public:
+  explicit Pinned(const Driver &driver) : driver(&driver) {}
+  Pinned(Pinned &&other) noexcept
+      : driver(other.driver), memory(std::exchange(other.memory, nullptr)),
+        size(std::exchange(other.size, 0)) {}
+  Pinned &operator=(Pinned &&) = delete;
+  ~Pinned() { free(); }
+
+  /// At least this many bytes, not those that were there before. No copy may be under way.
+  std::byte *reserve(int64_t bytes) {
+    if (bytes > size) {
+      free();
+      driver->check(driver->cuMemHostAlloc(&memory, static_cast<size_t>(bytes), portable),
+                    "to pin host memory");
+      size = bytes;
+    }
+    return data();
+  }
+  std::byte *data() const { return static_cast<std::byte *>(memory); }
+
+private:
+  void free() {
+    if (memory)
+      driver->cuMemFreeHost(std::exchange(memory, nullptr));
+    size = 0;
+  }
+
+  const Driver *driver;
+  void *memory = nullptr;
+  int64_t size = 0;
+};
+
+/// A place in the order of a stream.
+class Mark {
+public:
+  explicit Mark(const Driver &driver) : driver(&driver) {
+    driver.check(driver.cuEventCreate(&event, noTiming), "to create an event");
+  }
+  Mark(Mark &&other) noexcept
+      : driver(other.driver), event(std::exchange(other.event, nullptr)),
+        isSet(std::exchange(other.isSet, false)) {}
+  Mark &operator=(Mark &&) = delete;
+  ~Mark() {
+    if (event)
+      driver->cuEventDestroy_v2(event);
+  }
+
+  void set(Stream stream) {
+    driver->check(driver->cuEventRecord(event, stream), "to record an event");
+    isSet = true;
+  }
+  /// Until all is done that was called for before it was set.
+  void wait() {
+    if (std::exchange(isSet, false))
+      driver->check(driver->cuEventSynchronize(event), "while it worked");
+  }
+
+private:
+  const Driver *driver;
+  Event event = nullptr;
+  bool isSet = false;
+};
+
+} // namespace tpc::rt::cuda
+
+#endif // TPC_RT_CUDA_LIBRARY_PINNED_H

@@ -1,0 +1,212 @@
+//===- Products.cpp - matrix products by cuBLASLt -------------------------===//
+
+#include "cuda/library/Products.h"
+#include <algorithm>
+#include <bit>
+#include <stdexcept>
+
+namespace tpc::rt::cuda {
+namespace {
+
+using blas::Library;
+
+/// Algorithms that are asked for: the first that the library then takes is used.
+constexpr int candidates = 8;
+
+/// What pointers of the shape are aligned to, as far as algorithms care.
+uint32_t alignmentOf(const void *pointer) {
+  auto address = reinterpret_cast<uintptr_t>(pointer);
+  return static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 256));
+}
+
+/// A descriptor, which the library destroys.
+template <class T> class Owned {
+public:
+  explicit Owned(blas::Status (*destroy)(T)) : destroy(destroy) {}
+  Owned(const Owned &) = delete;
+  Owned &operator=(const Owned &) = delete;
+  ~Owned() {
+    if (value)
+      destroy(value);
+  }
+  operator T() const { return value; }
+  T *operator&() { return &value; }
+
+private:
+  blas::Status (*destroy)(T);
+  T value = nullptr;
+};
+
+} // namespace
+
+struct Products::Plan {
+  explicit Plan(const Library &library)
+      : operation(library.MatmulDescDestroy), a(library.MatrixLayoutDestroy),
+        b(library.MatrixLayoutDestroy), d(library.MatrixLayoutDestroy) {}
+
+  Owned<blas::MatmulDesc> operation;
+  Owned<blas::Layout> a, b, d;
+  std::vector<blas::Heuristic> algorithms; // best first; what was refused is removed
+};
+
+Products::Products(const Driver &driver, const Library &library, Address workspace,
+                   int64_t workspaceBytes, Stream stream)
+    : driver(driver), library(library), workspace(workspace), workspaceBytes(workspaceBytes),
+      stream(stream) {
+  Library::check(library.Create(&handle), "to start");
+}
+
+Products::~Products() {
+  plans.clear();
+  if (handle)
+    library.Destroy(handle);
+}
+
+Products::Plan &Products::planOf(const Shape &shape, const void *bias) {
+  std::unique_ptr<Plan> &slot = plans[shape];
+  if (slot)
+    return *slot;
+  auto plan = std::make_unique<Plan>(library);
+  Library::check(library.MatmulDescCreate(&plan->operation, blas::compute32F, blas::real32F),
+                 "to describe a product");
+  auto set = [&](int attribute, const auto &value) {
+    Library::check(
+        library.MatmulDescSetAttribute(plan->operation, attribute, &value, sizeof(value)),
+        "to describe a product");
+  };
+  if (shape.transposed)
+    set(blas::descTransA, blas::transposed);
+  set(blas::descEpilogue, bias ? blas::epilogueBias : blas::epilogueNone);
+  // Its alignment is asked for as well.
+  if (bias)
+    set(blas::descBias, bias);
+
+  auto layout = [&](Owned<blas::Layout> &made, int64_t rows, int64_t columns, int64_t stride) {
+    Library::check(library.MatrixLayoutCreate(&made, blas::real32F, static_cast<uint64_t>(rows),
+                                              static_cast<uint64_t>(columns), rows),
+                   "to describe a matrix");
+    if (shape.batch == 1)
+      return;
+    auto count = static_cast<int32_t>(shape.batch);
+    for (auto [attribute, value, bytes] :
+         {std::tuple<int, const void *, size_t>{blas::layoutBatch, &count, sizeof(count)},
+          {blas::layoutStride, &stride, sizeof(stride)}})
+      Library::check(library.MatrixLayoutSetAttribute(made, attribute, value, bytes),
+                     "to describe a matrix");
+  };
+  layout(plan->a, shape.transposed ? shape.k : shape.n, shape.transposed ? shape.n : shape.k,
+         shape.wStride);
+  layout(plan->b, shape.k, shape.m, shape.xStride);
+  layout(plan->d, shape.n, shape.m, shape.m * shape.n);
+
+  Owned<blas::Preference> preference(library.MatmulPreferenceDestroy);
+  Library::check(library.MatmulPreferenceCreate(&preference), "to choose an algorithm");
+  auto prefer = [&](int attribute, const auto &value) {
+    Library::check(
+        library.MatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+        "to choose an algorithm");
+  };
+  prefer(blas::preferWorkspace, static_cast<uint64_t>(workspaceBytes));
+  prefer(blas::preferAlignA, shape.alignW);
+  prefer(blas::preferAlignB, shape.alignX);
+  prefer(blas::preferAlignC, shape.alignC);
+  prefer(blas::preferAlignD, shape.alignD);
+  blas::Heuristic found[candidates];
+  int count = 0;
+  blas::Status status =
+      library.MatmulAlgoGetHeuristic(handle, plan->operation, plan->a, plan->b, plan->d, plan->d,
+                                     preference, candidates, found, &count);
+  if (status != blas::notSupported)
+    Library::check(status, "to choose an algorithm");
+  else
+    count = 0;
+  for (const blas::Heuristic &one : std::vector(found, found + count))
+    if (one.state == blas::success)
+      plan->algorithms.push_back(one);
+  slot = std::move(plan);
+  return *slot;
+}
+
+bool Products::run(const ProductCall &call) {
+  const void *c = call.residual ? call.residual : call.out;
+  Shape shape{call.m,
+              call.k,
+              call.n,
+              call.batch,
+              call.xStride,
+              call.wStride,
+              call.transposed,
+              call.residual != nullptr,
+              alignmentOf(call.w),
+              alignmentOf(call.x),
+              alignmentOf(c),
+              alignmentOf(call.out),
+              call.bias ? alignmentOf(call.bias) : 0};
+  Plan &plan = planOf(shape, call.bias);
+  if (call.bias)
+    Library::check(library.MatmulDescSetAttribute(plan.operation, blas::descBias, &call.bias,
+                                                  sizeof(call.bias)),
+                   "to describe a product");
+  const float alpha = 1, beta = call.residual ? 1.0f : 0.0f;
+  while (!plan.algorithms.empty()) {
+    blas::Status status = library.Matmul(
+        handle, plan.operation, &alpha, call.w, plan.a, call.x, plan.b, &beta, c, plan.d, call.out,
+        plan.d, &plan.algorithms.front().algorithm, reinterpret_cast<void *>(workspace),
+        static_cast<size_t>(workspaceBytes), stream);
+    if (status != blas::notSupported) {
+      Library::check(status, "to compute a product");
+      return true;
+    }
+    plan.algorithms.erase(plan.algorithms.begin());
+  }
+  return false;
+}
+
+const void *Products::onesOf(int64_t rows) {
+  if (rows > numOnes) {
+    driver.check(driver.cuStreamSynchronize(stream), "while it worked"); // those may be in use
+    ones.reset();
+    ones = std::make_unique<Block>(driver, rows * static_cast<int64_t>(sizeof(float)));
+    numOnes = rows;
+    driver.check(driver.cuMemsetD32Async(ones->address, std::bit_cast<uint32_t>(1.0f),
+                                         static_cast<size_t>(rows), stream),
+                 "to write to memory");
+  }
+  return reinterpret_cast<const void *>(ones->address);
+}
+
+void Products::compute(const ProductCall &call) {
+  if (call.k > 0 && run(call))
+    return;
+  int64_t rows = call.batch * call.m;
+  auto bytes = static_cast<size_t>(rows * call.n) * sizeof(float);
+  ProductCall rest = call;
+  rest.bias = nullptr;
+  if (call.k == 0) {
+    // A sum of nothing.
+    auto out = reinterpret_cast<Address>(call.out);
+    if (!call.residual)
+      driver.check(driver.cuMemsetD8Async(out, 0, bytes, stream), "to clear memory");
+    else if (call.residual != call.out)
+      driver.check(
+          driver.cuMemcpyDtoDAsync_v2(out, reinterpret_cast<Address>(call.residual), bytes, stream),
+          "to copy");
+  } else if (!call.bias || !run(rest)) {
+    throw std::runtime_error(library.describe() + " computes no product of " +
+                             std::to_string(call.m) + " x " + std::to_string(call.k) + " x " +
+                             std::to_string(call.n));
+  }
+  if (!call.bias)
+    return;
+  // No epilogue for these sizes: a product of its own, which is added.
+  ProductCall biases{.m = rows, .k = 1, .n = call.n};
+  biases.x = onesOf(rows);
+  biases.w = call.bias;
+  biases.out = call.out;
+  biases.residual = call.out;
+  if (!run(biases))
+    throw std::runtime_error(library.describe() + " adds no bias to " + std::to_string(rows) +
+                             " x " + std::to_string(call.n));
+}
+
+} // namespace tpc::rt::cuda

@@ -1,0 +1,83 @@
+//===- VendorHeaders.cpp - are declarations as the vendor's? --------------===//
+//
+// Compiled, and linked into nothing, where the vendor's headers are installed.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda/library/CublasLt.h"
+#include <cublasLt.h>
+#include <cuda.h>
+#include <type_traits>
+
+namespace {
+
+using namespace tpc::rt;
+
+/// Whether two types are passed in the same way: pointers, or numbers of one size.
+template <class A, class B> constexpr bool isAlike() {
+  if constexpr (std::is_pointer_v<A> || std::is_pointer_v<B>)
+    return std::is_pointer_v<A> && std::is_pointer_v<B>;
+  else
+    return sizeof(A) == sizeof(B) && std::is_floating_point_v<A> == std::is_floating_point_v<B>;
+}
+
+template <class A, class B> struct Compare {
+  static constexpr bool alike = false;
+};
+template <class RA, class... As, class RB, class... Bs>
+  requires(sizeof...(As) == sizeof...(Bs))
+struct Compare<RA (*)(As...), RB (*)(Bs...)> {
+  static constexpr bool alike = isAlike<RA, RB>() && (isAlike<As, Bs>() && ...);
+};
+
+#define TPC_COMPARE(name, arguments)                                                               \
+  static_assert(Compare<decltype(cuda::Driver::name), decltype(&::name)>::alike, #name);
+TPC_DRIVER_FUNCTIONS(TPC_COMPARE)
+#undef TPC_COMPARE
+
+#define TPC_COMPARE(name, arguments)                                                               \
+  static_assert(Compare<decltype(cuda::blas::Library::name), decltype(&::cublasLt##name)>::alike,  \
+                #name);
+TPC_CUBLASLT_FUNCTIONS(TPC_COMPARE)
+#undef TPC_COMPARE
+static_assert(
+    Compare<decltype(cuda::blas::Library::GetVersion), decltype(&::cublasLtGetVersion)>::alike);
+
+static_assert(cuda::success == CUDA_SUCCESS && cuda::outOfMemory == CUDA_ERROR_OUT_OF_MEMORY &&
+              cuda::noDevice == CUDA_ERROR_NO_DEVICE &&
+              cuda::invalidImage == CUDA_ERROR_INVALID_IMAGE &&
+              cuda::noBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU &&
+              cuda::invalidPtx == CUDA_ERROR_INVALID_PTX &&
+              cuda::unsupportedPtx == CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+static_assert(cuda::multiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &&
+              cuda::capabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR &&
+              cuda::capabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(cuda::errorLog == CU_JIT_ERROR_LOG_BUFFER &&
+              cuda::errorLogBytes == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+static_assert(cuda::nonBlocking == CU_STREAM_NON_BLOCKING &&
+              cuda::noTiming == CU_EVENT_DISABLE_TIMING &&
+              cuda::portable == CU_MEMHOSTALLOC_PORTABLE);
+
+namespace blas = cuda::blas;
+static_assert(blas::success == CUBLAS_STATUS_SUCCESS &&
+              blas::notSupported == CUBLAS_STATUS_NOT_SUPPORTED);
+static_assert(blas::compute32F == CUBLAS_COMPUTE_32F && blas::real32F == CUDA_R_32F &&
+              blas::transposed == CUBLAS_OP_T);
+static_assert(blas::epilogueNone == CUBLASLT_EPILOGUE_DEFAULT &&
+              blas::epilogueBias == CUBLASLT_EPILOGUE_BIAS);
+static_assert(blas::descTransA == CUBLASLT_MATMUL_DESC_TRANSA &&
+              blas::descEpilogue == CUBLASLT_MATMUL_DESC_EPILOGUE &&
+              blas::descBias == CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+static_assert(blas::layoutBatch == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT &&
+              blas::layoutStride == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
+static_assert(blas::preferWorkspace == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES &&
+              blas::preferAlignA == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
+              blas::preferAlignB == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES &&
+              blas::preferAlignC == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES &&
+              blas::preferAlignD == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+static_assert(sizeof(blas::Heuristic) == sizeof(cublasLtMatmulHeuristicResult_t) &&
+              offsetof(blas::Heuristic, workspaceBytes) ==
+                  offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize) &&
+              offsetof(blas::Heuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
+
+} // namespace

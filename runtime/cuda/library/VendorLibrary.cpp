@@ -1,0 +1,96 @@
+//===- VendorLibrary.cpp - finding the vendor's libraries -----------------===//
+
+#include "cuda/library/VendorLibrary.h"
+#include <algorithm>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
+#include <sstream>
+#include <unistd.h>
+#include <vector>
+
+namespace tpc::rt::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string variable(const char *name) {
+  const char *text = std::getenv(name);
+  return text ? text : "";
+}
+
+/// Folders below `folder`, sorted.
+std::vector<fs::path> entries(const fs::path &folder) {
+  std::vector<fs::path> found;
+  std::error_code ignored;
+  for (fs::directory_iterator at(folder, ignored), end; !ignored && at != end;
+       at.increment(ignored))
+    found.push_back(at->path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+/// Where NVIDIA's packages for Python have their libraries.
+std::vector<std::string> pythonFolders() {
+  std::vector<std::string> folders;
+  for (const char *name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    std::string home = variable(name);
+    if (home.empty())
+      continue;
+    for (const fs::path &python : entries(home + "/lib"))
+      if (python.filename().string().starts_with("python3"))
+        for (const fs::path &package : entries(python / "site-packages" / "nvidia"))
+          folders.push_back((package / "lib").string());
+  }
+  return folders;
+}
+
+/// Places to try, in order; an empty one leaves it to the loader.
+std::vector<std::string> folders() {
+  std::vector<std::string> result;
+  std::istringstream own(variable("TPC_CUDA_LIBS"));
+  for (std::string folder; std::getline(own, folder, ':');)
+    if (!folder.empty())
+      result.push_back(folder);
+  result.push_back("");
+  if (std::string home = variable("CUDA_HOME"); !home.empty())
+    for (const char *below : {"/lib64", "/lib", "/targets/x86_64-linux/lib"})
+      result.push_back(home + below);
+  for (std::string &folder : pythonFolders())
+    result.push_back(std::move(folder));
+  return result;
+}
+
+} // namespace
+
+VendorLibrary::VendorLibrary(std::initializer_list<const char *> names) {
+  for (const std::string &folder : folders())
+    for (const char *name : names) {
+      std::string path = folder.empty() ? name : folder + "/" + name;
+      // Its symbols are nobody else's.
+      if ((handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))) {
+        file = path;
+        return;
+      }
+      const char *reason = dlerror();
+      // What is there and cannot be loaded was meant.
+      if (!folder.empty() && access(path.c_str(), F_OK) == 0) {
+        text = path + " cannot be loaded: " + (reason ? reason : "unknown reason");
+        return;
+      }
+    }
+  for (const char *name : names)
+    text += (text.empty() ? "" : " or ") + std::string(name);
+  text += " was not found (by TPC_CUDA_LIBS, the loader's path, CUDA_HOME, or in an active Python)";
+}
+
+void *VendorLibrary::lookUp(const char *name) {
+  if (!handle)
+    return nullptr;
+  void *found = dlsym(handle, name);
+  if (!found && text.empty())
+    text = file + " has no function " + name;
+  return found;
+}
+
+} // namespace tpc::rt::cuda
