@@ -9,6 +9,8 @@
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/Passes.h"
@@ -138,35 +140,24 @@ static LogicalResult lowerScalars(ModuleOp kernels) {
   return pm.run(kernels);
 }
 
-llvm::Expected<Code> cuda::emitPtx(ModuleOp program, const Architectures &architectures,
-                                   unsigned optLevel) {
+llvm::Expected<std::string> cuda::writePtx(ModuleOp kernels, const Architectures &architectures,
+                                           unsigned optLevel) {
+  MLIRContext *mlir = kernels.getContext();
   DialectRegistry registry;
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
   registerNVVMDialectTranslation(registry);
-  program.getContext()->appendDialectRegistry(registry);
+  mlir->appendDialectRegistry(registry);
   auto machine = getMachine(architectures.front(), optLevel);
   if (!machine)
     return machine.takeError();
-  Code code;
-  code.architecture = architectures.front();
-  OwningOpRef<ModuleOp> copy = program.clone();
-  FailureOr<std::vector<Launch>> launches = lowerKernels(*copy);
-  if (failed(launches))
-    return makeError("the program's sizes could not be lowered");
-  code.launches = std::move(*launches);
-  ModuleOp kernels = kernel::getKernels(*copy);
-  OwningOpRef<ModuleOp> empty;
-  if (!kernels) {
-    empty = ModuleOp::create(program.getLoc());
-    kernels = *empty;
-  }
-  code.nodes = kernels->getAttrOfType<ArrayAttr>(kernel::kNodesAttr);
   if (failed(lowerScalars(kernels)))
     return makeError("kernels could not be lowered to LLVM");
 
   // Before the translation, which asks for alignments.
   llvm::DataLayout layout = (*machine)->createDataLayout();
   kernels->setAttr(LLVM::LLVMDialect::getDataLayoutAttrName(),
-                   StringAttr::get(program.getContext(), layout.getStringRepresentation()));
+                   StringAttr::get(mlir, layout.getStringRepresentation()));
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(kernels, context, "kernels");
   if (!module)
@@ -180,8 +171,40 @@ llvm::Expected<Code> cuda::emitPtx(ModuleOp program, const Architectures &archit
   if ((*machine)->addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::AssemblyFile))
     return makeError("LLVM cannot write PTX");
   passes.run(*module);
-  code.ptx.assign(text.begin(), text.end());
-  if (llvm::Error error = checkRounding(code.ptx))
+  std::string ptx(text.begin(), text.end());
+  if (llvm::Error error = checkRounding(ptx))
     return std::move(error);
+  return ptx;
+}
+
+llvm::Expected<Code> cuda::emitPtx(ModuleOp program, const Architectures &architectures,
+                                   unsigned optLevel) {
+  Code code;
+  code.architecture = architectures.front();
+  OwningOpRef<ModuleOp> copy = program.clone();
+  FailureOr<std::vector<Launch>> launches = lowerKernels(*copy);
+  if (failed(launches))
+    return makeError("the program's sizes could not be lowered");
+  code.launches = std::move(*launches);
+  auto attentions = makeAttentions(*copy);
+  if (failed(attentions))
+    return makeError("there are no kernels for its attention");
+  for (AttentionKernels &own : *attentions) {
+    auto first = static_cast<unsigned>(code.launches.size());
+    code.attentions.push_back({own.variant, first, first + 1, first + 2});
+    for (Launch *launch : {&own.tiles, &own.split, &own.combine})
+      code.launches.push_back(std::move(*launch));
+  }
+  ModuleOp kernels = kernel::getKernels(*copy);
+  OwningOpRef<ModuleOp> empty;
+  if (!kernels) {
+    empty = ModuleOp::create(program.getLoc());
+    kernels = *empty;
+  }
+  code.nodes = kernels->getAttrOfType<ArrayAttr>(kernel::kNodesAttr);
+  auto ptx = writePtx(kernels, architectures, optLevel);
+  if (!ptx)
+    return ptx.takeError();
+  code.ptx = std::move(*ptx);
   return code;
 }

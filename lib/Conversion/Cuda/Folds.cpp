@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "KernelLowering.h"
+#include "Threads.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -104,10 +105,7 @@ SmallVector<Value> KernelLowering::foldChunks(kernel::FoldOp op, ValueRange init
 Value KernelLowering::shuffle(Value value, int32_t distance) {
   Type type = value.getType();
   unsigned bits = type.getIntOrFloatBitWidth();
-  auto one = [&](Value x) -> Value {
-    return NVVM::ShflOp::create(b, loc, x.getType(), number(-1), x, number(distance),
-                                number(kWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
-  };
+  auto one = [&](Value x) { return createShuffle(b, loc, x, distance); };
   if (type.isF32() || type.isInteger(32))
     return one(value);
   Type integer = b.getIntegerType(bits), i32 = b.getI32Type();

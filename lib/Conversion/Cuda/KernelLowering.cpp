@@ -1,6 +1,7 @@
 //===- KernelLowering.cpp - Rows, and who does them -------------------------===//
 
 #include "KernelLowering.h"
+#include "Threads.h"
 
 #include "tpc/Conversion/Env/RuntimeAbi.h"
 
@@ -267,17 +268,11 @@ void KernelLowering::lowerBarrier(kernel::BarrierOp) {
 //===----------------------------------------------------------------------===//
 
 Launch KernelLowering::lower() {
-  MLIRContext *context = b.getContext();
   launch.name = source.getName();
   launch.operands = source.getBody().getNumArguments();
   for (const SymExpr &expr : source.getExtents())
     launch.extents.push_back(expr);
-  auto pointer =
-      LLVM::LLVMPointerType::get(context, static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
-  SmallVector<Type> types(2 + source.getBody().getNumArguments(), pointer);
-  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types);
-  target = LLVM::LLVMFuncOp::create(b, loc, source.getName(), type);
-  target->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
+  target = createEntry(b, loc, source.getName(), 2 + source.getBody().getNumArguments());
   // What no kernel writes is read past the caches that must see writes. Of results this cannot be
   // said: behind a barrier, other threads have written to them.
   auto say = [&](unsigned argument, unsigned bytes, bool isRead) {
@@ -307,8 +302,7 @@ Launch KernelLowering::lower() {
   b.setInsertionPointToStart(body);
   mergePasses();
   findGroup();
-  target->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
-                  b.getDenseI32ArrayAttr({int32_t(launch.threads)}));
+  setThreads(target, launch.threads);
   // One block for each multiprocessor is enough: ptxas would rather spill than have fewer.
   if (launch.heldElements)
     target->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(1));

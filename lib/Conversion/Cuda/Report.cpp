@@ -1,14 +1,16 @@
 //===- Report.cpp - What kernels need of a GPU ------------------------------===//
 
 #include "tpc/Conversion/Cuda/Cuda.h"
+#include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Tpc.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
+using namespace mlir::tpc::cuda;
 
-static StringRef getName(cuda::Shape shape) {
+static StringRef getShapeName(cuda::Shape shape) {
   switch (shape) {
   case cuda::Shape::Elements:
     return "elements";
@@ -18,6 +20,12 @@ static StringRef getName(cuda::Shape shape) {
     return "block per row";
   case cuda::Shape::RowByLength:
     return "warp or block per row";
+  case cuda::Shape::AttentionTiles:
+    return "tiles of attention";
+  case cuda::Shape::AttentionSplit:
+    return "attention over a part of the keys";
+  case cuda::Shape::AttentionCombine:
+    return "parts of attention";
   }
   llvm_unreachable("all shapes are above");
 }
@@ -38,13 +46,14 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
     for (const ::tpc::SymExpr &extent : launch.extents)
       extents.push_back(extent.str());
     kernels.push_back(llvm::json::Object{{"name", launch.name},
-                                         {"shape", getName(launch.shape)},
+                                         {"shape", getShapeName(launch.shape)},
                                          {"threads", launch.threads},
                                          {"rows", launch.rows.str()},
                                          {"elements_per_row", launch.elementsPerRow.str()},
                                          {"elements_per_thread", launch.elementsPerThread},
                                          {"held_elements", launch.heldElements},
                                          {"shared_bytes", launch.sharedBytes},
+                                         {"dynamic_shared_bytes", launch.dynamicSharedBytes},
                                          {"below_2_31", std::move(extents)},
                                          {"architectures", std::move(architectures)}});
   }
@@ -60,5 +69,23 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
     });
     functions[function.getName()] = count;
   }
-  return llvm::json::Object{{"kernels", std::move(kernels)}, {"launches", std::move(functions)}};
+  llvm::json::Array attentions;
+  program.walk([&](AttentionOp op) {
+    // There is one: its kernels were generated.
+    FailureOr<AttentionVariant> variant = getVariant(op);
+    auto own = llvm::find_if(code.attentions,
+                             [&](const AttentionEntry &e) { return e.variant == *variant; });
+    StringRef whyNot = whyNotLibrary(*variant);
+    attentions.push_back(llvm::json::Object{
+        {"node", mlir::tpc::getSourceName(op.getLoc())},
+        {"function", op->getParentOfType<func::FuncOp>().getName()},
+        {"computed_by", "generated kernels"},
+        {"kernels",
+         llvm::json::Array{code.launches[own->tiles].name, code.launches[own->split].name,
+                           code.launches[own->combine].name}},
+        {"library", whyNot.empty() ? "may compute it" : ("may not: " + whyNot).str()}});
+  });
+  return llvm::json::Object{{"kernels", std::move(kernels)},
+                            {"launches", std::move(functions)},
+                            {"attention", std::move(attentions)}};
 }

@@ -53,10 +53,6 @@ Value KernelEmitter::mul(Value x, Value y) {
   return LLVM::MulOp::create(b, loc, x, y);
 }
 
-Value KernelEmitter::less(Value x, Value y) {
-  return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, x, y);
-}
-
 SmallVector<Value> KernelEmitter::extents(ArrayRef<SymExpr> exprs) {
   return llvm::map_to_vector(exprs, [&](const SymExpr &expr) { return extent(expr); });
 }

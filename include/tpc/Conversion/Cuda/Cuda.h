@@ -9,7 +9,7 @@
 #ifndef TPC_CONVERSION_CUDA_CUDA_H
 #define TPC_CONVERSION_CUDA_CUDA_H
 
-#include "tpc/Conversion/Cuda/Launch.h"
+#include "tpc/Conversion/Cuda/Attention.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/Error.h"
@@ -44,10 +44,17 @@ struct Cubin {
   std::vector<Resources> kernels; // in the order of Code::launches
 };
 
+/// The kernels of a variant, as places in Code::launches.
+struct AttentionEntry {
+  AttentionVariant variant;
+  unsigned tiles = 0, split = 0, combine = 0;
+};
+
 struct Code {
   unsigned architecture = 0; // of the text
   std::string ptx;
   std::vector<Launch> launches;
+  std::vector<AttentionEntry> attentions;
   std::vector<Cubin> cubins;
   ArrayAttr nodes; // names of those that kernels report, by their places; null: none
 };
@@ -55,6 +62,11 @@ struct Code {
 /// Each tpc_kernel.func becomes LLVM functions of threads, in place. `program` is at the level of
 /// kernels.
 FailureOr<std::vector<Launch>> lowerKernels(ModuleOp program);
+
+/// Functions of threads as PTX that the gate takes: a module of the LLVM dialect and NVVM, with
+/// scalar ops of `arith` and `math`, which are lowered in place.
+llvm::Expected<std::string> writePtx(ModuleOp kernels, const Architectures &architectures,
+                                     unsigned optLevel);
 
 /// One text for all kernels of a program, which stays as it is.
 llvm::Expected<Code> emitPtx(ModuleOp program, const Architectures &architectures,
@@ -76,7 +88,7 @@ llvm::Error assemble(Code &code, const Architectures &architectures, StringRef a
 LogicalResult embed(ModuleOp program, const Code &code);
 
 /// What --report says: per kernel its launch and, per architecture, what it needs; per function of
-/// the program how many kernels it launches.
+/// the program how many kernels it launches; per attention its kernels, and why no library does it.
 llvm::json::Object makeReport(ModuleOp program, const Code &code);
 
 } // namespace mlir::tpc::cuda

@@ -23,6 +23,18 @@ def LowerKernelsToNvvm : Pass<"tpc-lower-kernels-to-nvvm", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
 }
 
+def AttentionToNvvm : Pass<"tpc-attention-to-nvvm", "::mlir::ModuleOp"> {
+  let summary = "Writes kernels of a GPU for the attention of a program";
+  let description = [{
+    For each variant of `tpc.attention` (types, head sizes, which masks it has) three functions come beside the other kernels:
+    `attention_…` goes over tiles of queries and keys with softmax in one pass, `attention_…_split` over a part of the keys for few queries, and
+    `attention_…_combine` puts parts together. Sizes are read at run time. The ops stay: it is the runtime that launches. Elements that are
+    none of f32, f16 and bf16, head sizes above 256 and those that differ by rank are errors.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::NVVM::NVVMDialect"];
+}
+
 def ExpandMath : Pass<"tpc-expand-math", "::mlir::ModuleOp"> {
   let summary = "Writes sin, cos and pow of f32 as arithmetic that is right for all numbers";
   let description = [{

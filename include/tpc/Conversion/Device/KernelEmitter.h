@@ -10,6 +10,7 @@
 #ifndef TPC_CONVERSION_DEVICE_KERNELEMITTER_H
 #define TPC_CONVERSION_DEVICE_KERNELEMITTER_H
 
+#include "tpc/Conversion/Device/BlockEmitter.h"
 #include "tpc/Conversion/Env/SizeEmitter.h"
 #include "tpc/Kernel/Kernel.h"
 
@@ -21,7 +22,7 @@
 
 namespace mlir::tpc {
 
-class KernelEmitter {
+class KernelEmitter : protected BlockEmitter {
 public:
   /// ONNX nodes that kernels report, by their places.
   using NodeNames = llvm::SetVector<Attribute>;
@@ -29,10 +30,9 @@ public:
   virtual ~KernelEmitter() = default;
 
 protected:
-  using LoopBody = function_ref<SmallVector<Value>(Value, ValueRange)>;
-
   KernelEmitter(kernel::FuncOp source, const EnvLayout &layout, NodeNames &nodes)
-      : source(source), layout(layout), nodes(nodes), b(source) {}
+      : BlockEmitter(OpBuilder(source), source.getLoc()), source(source), layout(layout),
+        nodes(nodes) {}
 
   //===--- what devices do in their own way ---------------------------------===//
 
@@ -73,16 +73,9 @@ protected:
 
   //===--- loops and branches -----------------------------------------------===//
 
-  /// for iv in [lb, ub) with loop-carried values; `again` is the branch back.
-  SmallVector<Value> emitLoop(Value lb, Value ub, Value step, ValueRange init, LoopBody body,
-                              LLVM::CondBrOp *again = nullptr);
   /// Nested loops over the indices from the first on, which `map` then has.
   SmallVector<Value> loops(ArrayRef<Value> sizes, Block::BlockArgListType indices, ValueRange init,
                            function_ref<SmallVector<Value>(ValueRange)> body, bool unroll = false);
-  /// Null: nothing, and no values.
-  SmallVector<Value> branch(Value condition, TypeRange types,
-                            function_ref<SmallVector<Value>()> then,
-                            function_ref<SmallVector<Value>()> otherwise);
   /// The type in which regions yield values of this type.
   Type getCarriedType(Type type) { return type.isIndex() ? Type(b.getI64Type()) : type; }
   /// A value of a kernel as regions carry it.
@@ -97,7 +90,6 @@ protected:
   Value wide(Value index);
   Value add(Value x, Value y);
   Value mul(Value x, Value y);
-  Value less(Value x, Value y);
   SmallVector<Value> extents(ArrayRef<::tpc::SymExpr> exprs);
   /// Sizes of memory, as 64 bits.
   ArrayRef<Value> memorySizes(Value memref);
@@ -111,8 +103,6 @@ protected:
   kernel::FuncOp source;
   const EnvLayout &layout;
   NodeNames &nodes;
-  OpBuilder b;
-  Location loc = source.getLoc();
   LLVM::LLVMFuncOp target;
   Value status;
   std::unique_ptr<SizeEmitter> sizes; // at the function's beginning

@@ -1,0 +1,24 @@
+//===- AttentionRule.cpp - Who computes attention ---------------------------===//
+
+#include "tpc/Conversion/Cuda/Attention.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+// Only what a variant says counts: whether a key mask is a prefix, or a row of a mask empty, is not
+// known before it is there.
+StringRef cuda::whyNotLibrary(const AttentionVariant &variant) {
+  if (variant.element == TPC_F32)
+    return "f32: the library may compute in TF32";
+  if (variant.headSize % 8 || variant.valueSize % 8)
+    return "the library takes head sizes that are multiples of 8";
+  if (variant.keyMask)
+    return "a key mask may be no prefix";
+  if (variant.mask)
+    return "a row of the mask may be empty";
+  if (variant.windowed)
+    return "a window may leave a row without keys";
+  if (variant.uniformRows)
+    return "rows without a visible key are to be uniform";
+  return "";
+}

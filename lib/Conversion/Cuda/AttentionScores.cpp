@@ -1,0 +1,131 @@
+//===- AttentionScores.cpp - Who sees what, and softmax ---------------------===//
+
+#include "AttentionEmitter.h"
+#include "Threads.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::cuda;
+
+static constexpr double kNone = -std::numeric_limits<double>::infinity();
+
+/// `key` may lie behind the last one; what is read is of `safeKey`.
+Value TileEmitter::isVisible(unsigned row, Value key, Value safeKey) {
+  Value last = variant.causal ? lastKeys[row] : keys;
+  Value visible = less(key, last);
+  if (variant.windowed)
+    visible = both(visible, compare(Predicate::sge, key, firstKeys[row]));
+  Type i8 = b.getI8Type();
+  auto isSet = [&](Value pointer, Value index) {
+    Value byte = load(at(pointer, i8, index), i8, true);
+    Value zero = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(0));
+    return compare(Predicate::ne, byte, zero);
+  };
+  if (variant.keyMask)
+    visible =
+        both(visible, isSet(argument(Args::key_mask), add(product(batch, keys), wide(safeKey))));
+  if (variant.mask) {
+    const Row &own = rowsHere[row];
+    Value begin = add(add(product(batch, argument(Args::mask_batch_stride)),
+                          product(own.head, argument(Args::mask_head_stride))),
+                      product(own.query, keys));
+    visible = both(visible, isSet(argument(Args::mask), add(begin, wide(safeKey))));
+  }
+  return visible;
+}
+
+/// What comes between products and softmax, in the order of tpc.attention.
+void TileEmitter::finishScores(Values &scores, Value firstKey) {
+  Value cap = variant.softcap ? argument(Args::softcap) : Value();
+  Value lastOfAll = sub(keys, i32(1));
+  for (unsigned c = 0; c < kKeysOfLane; ++c) {
+    Value key = add(add(firstKey, keyLane), int64_t(c * kKeyLanes));
+    Value safeKey = min(key, lastOfAll);
+    for (unsigned r = 0; r < rowsOfThread; ++r) {
+      Value &score = scores[r * kKeysOfLane + c];
+      const Row &own = rowsHere[r];
+      if (cap)
+        score = fmul(cap, tanh(fdiv(score, cap)));
+      if (biasType) {
+        Value begin = add(add(product(batch, argument(Args::bias_batch_stride)),
+                              product(own.head, argument(Args::bias_head_stride))),
+                          product(own.query, keys));
+        Value where = at(argument(Args::bias), biasType, add(begin, wide(safeKey)));
+        score = fadd(score, toF32(load(where, biasType, true)));
+      }
+      if (slopesType) {
+        // Whole numbers below 2^24: exact.
+        Value far = sub(key, add(own.query, size(Args::slopes_offset)));
+        Value slope = load(at(argument(Args::slopes), slopesType, own.head), slopesType, true);
+        Value step = arith::SIToFPOp::create(b, loc, b.getF32Type(), far);
+        score = fadd(score, fmul(toF32(slope), step));
+      }
+      score = select(isVisible(r, key, safeKey), score, f32(kNone));
+    }
+  }
+}
+
+/// Over the lanes that share rows, in the order of a tree.
+Value TileEmitter::getSumOverKeys(Value value) {
+  for (int32_t bits = kKeyLanes / 2; bits; bits /= 2)
+    value = fadd(value, createShuffle(b, loc, value, bits));
+  return value;
+}
+
+TileEmitter::Values TileEmitter::State::list() const {
+  Values all(most);
+  llvm::append_range(all, total);
+  llvm::append_range(all, sums);
+  return all;
+}
+
+TileEmitter::State TileEmitter::getState(ValueRange list) const {
+  return {Values(list.take_front(rowsOfThread)), Values(list.slice(rowsOfThread, rowsOfThread)),
+          Values(list.drop_front(2 * rowsOfThread))};
+}
+
+void TileEmitter::addTile(State &state, Value firstKey) {
+  Values scores(rowsOfThread * kKeysOfLane, f32(0));
+  for (const Panel &panel : keyPanels) {
+    barrier(); // all have read what was there
+    stageKeys(panel, Args::k, Args::k_row_stride, keyOffset, keysAtOnce, firstKey);
+    barrier();
+    scores = multiplyKeys(panel, scores);
+  }
+  finishScores(scores, firstKey);
+
+  unsigned perRow = sumsOfRow();
+  for (unsigned r = 0; r < rowsOfThread; ++r) {
+    MutableArrayRef<Value> own = MutableArrayRef<Value>(scores).slice(r * kKeysOfLane, kKeysOfLane);
+    Value most = own[0];
+    for (Value score : own.drop_front())
+      most = fmax(most, score);
+    for (int32_t bits = kKeyLanes / 2; bits; bits /= 2)
+      most = fmax(most, createShuffle(b, loc, most, bits));
+    most = fmax(state.most[r], most);
+    // Without any visible key so far, all powers are 0.
+    Value base = select(equals(most, f32(kNone)), f32(0), most);
+    Value shrink = expOfNegative(fsub(state.most[r], base));
+    state.most[r] = most;
+    Value total = fmul(state.total[r], shrink);
+    for (auto [c, score] : llvm::enumerate(own)) {
+      Value power = expOfNegative(fsub(score, base));
+      total = fadd(total, power);
+      storeMany(at(at(powerMemory, b.getF32Type(), keyLane), b.getF32Type(),
+                   int64_t(r * kKeysOfTile + c * kKeyLanes)),
+                {power});
+    }
+    state.total[r] = total;
+    for (unsigned i = 0; i < perRow; ++i)
+      state.sums[r * perRow + i] = fmul(state.sums[r * perRow + i], shrink);
+  }
+
+  unsigned first = 0;
+  for (const Panel &panel : valuePanels) {
+    barrier(); // as above; and powers are there
+    stageKeys(panel, Args::v, Args::v_row_stride, valueOffset, valuesAtOnce, firstKey);
+    barrier();
+    addValues(panel, first, state.sums);
+    first += panel.perLane;
+  }
+}

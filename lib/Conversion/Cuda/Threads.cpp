@@ -1,0 +1,36 @@
+//===- Threads.cpp - What kernels of a GPU have in common -----------------===//
+
+#include "Threads.h"
+
+#include "tpc/Conversion/Cuda/Launch.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+LLVM::LLVMFuncOp cuda::createEntry(OpBuilder &builder, Location loc, StringRef name,
+                                   unsigned parameters) {
+  MLIRContext *context = builder.getContext();
+  auto pointer =
+      LLVM::LLVMPointerType::get(context, static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
+  SmallVector<Type> types(parameters, pointer);
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types);
+  auto entry = LLVM::LLVMFuncOp::create(builder, loc, name, type);
+  entry->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
+  return entry;
+}
+
+void cuda::setThreads(LLVM::LLVMFuncOp entry, unsigned threads) {
+  entry->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                 DenseI32ArrayAttr::get(entry.getContext(), {static_cast<int32_t>(threads)}));
+}
+
+Value cuda::createShuffle(OpBuilder &builder, Location loc, Value value, int32_t distance) {
+  auto number = [&](int32_t n) -> Value {
+    return LLVM::ConstantOp::create(builder, loc, builder.getI32Type(),
+                                    builder.getI32IntegerAttr(n));
+  };
+  return NVVM::ShflOp::create(builder, loc, value.getType(), number(-1), value, number(distance),
+                              number(kWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
+}

@@ -1,0 +1,87 @@
+// RUN: tpc-opt %s --split-input-file --verify-diagnostics --tpc-attention-to-nvvm | FileCheck %s
+
+// Three kernels of one variant, whatever the sizes of sequences are: both ops take them. All of a call they read from its struct in the
+// device's memory. A thread of tiles has 8 rows and 4 keys: 32 products of each element of the head.
+// CHECK: tpc.attention
+// CHECK: module @kernels
+// CHECK-LABEL: llvm.func @attention_f32_64_causal(
+// CHECK-SAME: %[[ARGS:.*]]: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>)
+// CHECK-SAME: nvvm.kernel, nvvm.reqntid = array<i32: 128>
+// CHECK: llvm.load %{{.*}} invariant {{.*}} : !llvm.ptr<1> -> !llvm.ptr<1>
+// CHECK: llvm.mlir.addressof @dynamic_shared : !llvm.ptr<3>
+// CHECK: nvvm.read.ptx.sreg.nctaid.x
+// CHECK: nvvm.barrier
+// CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xf32>
+// CHECK: math.fma
+// CHECK-COUNT-4: nvvm.shfl.sync bfly
+// CHECK: llvm.store %{{.*}} : vector<4xf32>, !llvm.ptr<1>
+// CHECK-LABEL: llvm.func @attention_f32_64_causal_split(
+// CHECK-LABEL: llvm.func @attention_f32_64_causal_combine(
+// CHECK-NOT: nvvm.barrier
+// CHECK-NOT: llvm.func
+module attributes {tpc.target = "cuda"} {
+func.func @layer(%q: tensor<?x?x4x64xf32, #tpc.dist<[b, s, 4, 64]>>, %k: tensor<?x?x2x64xf32, #tpc.dist<[b, s, 2, 64]>>,
+                 %v: tensor<?x?x2x64xf32, #tpc.dist<[b, s, 2, 64]>>) -> tensor<?x?x4x64xf32, #tpc.dist<[b, s, 4, 64]>> {
+  %x = tpc.attention causal %q, %k, %v scale 0.125
+    : tensor<?x?x4x64xf32, #tpc.dist<[b, s, 4, 64]>>, tensor<?x?x2x64xf32, #tpc.dist<[b, s, 2, 64]>>,
+      tensor<?x?x2x64xf32, #tpc.dist<[b, s, 2, 64]>> -> tensor<?x?x4x64xf32, #tpc.dist<[b, s, 4, 64]>>
+  %y = tpc.attention causal %x, %k, %v scale 0.25
+    : tensor<?x?x4x64xf32, #tpc.dist<[b, s, 4, 64]>>, tensor<?x?x2x64xf32, #tpc.dist<[b, s, 2, 64]>>,
+      tensor<?x?x2x64xf32, #tpc.dist<[b, s, 2, 64]>> -> tensor<?x?x4x64xf32, #tpc.dist<[b, s, 4, 64]>>
+  return %y : tensor<?x?x4x64xf32, #tpc.dist<[b, s, 4, 64]>>
+}
+}
+
+// -----
+
+// Of 16 bits in memory, 32 in arithmetic. What a variant has is in its name, and only that is in its code.
+// CHECK-LABEL: llvm.func @attention_f16_40_24_keys_bias_f32_softcap(
+// CHECK: arith.extf %{{.*}} : f16 to f32
+// CHECK: arith.truncf %{{.*}} : f32 to f16
+module attributes {tpc.target = "cuda"} {
+func.func @layer(%q: tensor<2x8x4x40xf16>, %v: tensor<2x8x4x24xf16>,
+                 %keys: tensor<2x8xi1>, %bias: tensor<1x1x8x8xf32>)
+    -> tensor<2x8x4x24xf16> {
+  %x = tpc.attention %q, %q, %v key_mask %keys bias %bias scale 0.125 {softcap = 30.0}
+    : tensor<2x8x4x40xf16>, tensor<2x8x4x40xf16>,
+      tensor<2x8x4x24xf16> key_mask tensor<2x8xi1>
+      bias tensor<1x1x8x8xf32> -> tensor<2x8x4x24xf16>
+  return %x : tensor<2x8x4x24xf16>
+}
+}
+
+// -----
+
+module attributes {tpc.target = "cuda"} {
+func.func @large(%q: tensor<2x8x4x320xf32>) -> tensor<2x8x4x320xf32> {
+  // expected-error @+1 {{has a head size of 320: kernels for GPUs are there for 1 to 256}}
+  %x = tpc.attention %q, %q, %q scale 0.125
+    : tensor<2x8x4x320xf32>, tensor<2x8x4x320xf32>,
+      tensor<2x8x4x320xf32> -> tensor<2x8x4x320xf32>
+  return %x : tensor<2x8x4x320xf32>
+}
+}
+
+// -----
+
+module attributes {tpc.target = "cuda"} {
+func.func @double(%q: tensor<2x8x4x32xf64>) -> tensor<2x8x4x32xf64> {
+  // expected-error @+1 {{has elements of 'f64': kernels for GPUs read f32, f16 and bf16}}
+  %x = tpc.attention %q, %q, %q scale 0.125
+    : tensor<2x8x4x32xf64>, tensor<2x8x4x32xf64>,
+      tensor<2x8x4x32xf64> -> tensor<2x8x4x32xf64>
+  return %x : tensor<2x8x4x32xf64>
+}
+}
+
+// -----
+
+module attributes {tpc.target = "cuda"} {
+func.func @symbolic(%q: tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>>) -> tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>> {
+  // expected-error @+1 {{has a head size of size: kernels for GPUs are compiled for one, the same on all ranks}}
+  %x = tpc.attention %q, %q, %q scale 0.125
+    : tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>>, tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>>,
+      tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>> -> tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>>
+  return %x : tensor<2x8x4x?xf32, #tpc.dist<[2, 8, 4, size]>>
+}
+}

@@ -1,0 +1,379 @@
+//===- AttentionCases.cpp - attention of the CPU and in PTX ---------------===//
+
+#include "AttentionCases.h"
+
+#include "core/World.h"
+#include "tpc/runtime.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+using namespace attention;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Elements
+//===----------------------------------------------------------------------===//
+
+size_t bytesOf(int32_t dtype) { return dtype == TPC_F32 ? 4 : 2; }
+
+/// To the nearest, ties to even. Numbers here are far from the largest.
+uint16_t toBfloat(float x) {
+  uint32_t bits = std::bit_cast<uint32_t>(x);
+  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+void pack(int32_t dtype, float x, uint8_t *to) {
+  if (dtype == TPC_F32) {
+    std::memcpy(to, &x, 4);
+  } else if (dtype == TPC_F16) {
+    auto half = _Float16(x);
+    std::memcpy(to, &half, 2);
+  } else {
+    uint16_t half = toBfloat(x);
+    std::memcpy(to, &half, 2);
+  }
+}
+
+float unpack(int32_t dtype, const uint8_t *from) {
+  if (dtype == TPC_F32) {
+    float x;
+    std::memcpy(&x, from, 4);
+    return x;
+  }
+  if (dtype == TPC_F16) {
+    _Float16 half;
+    std::memcpy(&half, from, 2);
+    return float(half);
+  }
+  uint16_t half;
+  std::memcpy(&half, from, 2);
+  return std::bit_cast<float>(uint32_t(half) << 16);
+}
+
+float rounded(int32_t dtype, float x) {
+  uint8_t bytes[4];
+  pack(dtype, x, bytes);
+  return unpack(dtype, bytes);
+}
+
+//===----------------------------------------------------------------------===//
+// Operands
+//===----------------------------------------------------------------------===//
+
+/// A case on the host, in f32: numbers that the element type has.
+struct Host {
+  std::vector<float> q, k, v, out, bias, slopes;
+  std::vector<uint8_t> mask, keyMask;
+  tpc_attention_args args = {};
+};
+
+Host draw(const Variant &variant, const Case &made) {
+  std::mt19937_64 random(made.seed * 7919 + 17);
+  std::normal_distribution<float> normal;
+  std::uniform_real_distribution<double> uniform;
+  Host host;
+  auto numbers = [&](size_t count, int32_t dtype) {
+    std::vector<float> list(count);
+    for (float &x : list)
+      x = rounded(dtype, normal(random));
+    return list;
+  };
+  tpc_attention_args &a = host.args;
+  a.batch = made.batch;
+  a.seq_q = made.queries;
+  a.seq_k = made.keys;
+  a.heads_kv = made.kvHeads;
+  a.heads_q = made.kvHeads * made.group;
+  a.head_size = variant.headSize;
+  a.value_size = variant.valueSize;
+  a.q_row_stride = a.heads_q * a.head_size + made.padding;
+  a.k_row_stride = a.heads_kv * a.head_size + made.padding;
+  a.v_row_stride = a.heads_kv * a.value_size + made.padding;
+  a.out_row_stride = a.heads_q * a.value_size;
+  a.scale = 1 / std::sqrt(float(a.head_size));
+  host.q = numbers(size_t(a.batch * a.seq_q * a.q_row_stride), variant.element);
+  host.k = numbers(size_t(a.batch * a.seq_k * a.k_row_stride), variant.element);
+  host.v = numbers(size_t(a.batch * a.seq_k * a.v_row_stride), variant.element);
+  host.out.assign(size_t(a.batch * a.seq_q * a.out_row_stride), NAN);
+  a.q = host.q.data(), a.k = host.k.data(), a.v = host.v.data(), a.out = host.out.data();
+  a.masked_row = variant.uniformRows;
+  if (variant.softcap)
+    a.softcap = 3;
+  a.causal = variant.causal;
+  a.windowed = variant.windowed;
+  a.causal_offset = made.offset;
+  a.window_offset = made.offset - made.window;
+  int64_t matrices = made.broadcast ? 1 : a.batch * a.heads_q, matrix = a.seq_q * a.seq_k;
+  int64_t headStride = made.broadcast ? 0 : matrix, batchStride = headStride * a.heads_q;
+  if (variant.bias >= 0) {
+    host.bias = numbers(size_t(matrices * matrix), variant.bias);
+    a.bias = host.bias.data();
+    a.bias_head_stride = headStride, a.bias_batch_stride = batchStride;
+  }
+  if (variant.mask) {
+    for (int64_t row = 0; row < matrices * a.seq_q; ++row) {
+      bool hidden = uniform(random) < made.hiddenRows;
+      for (int64_t j = 0; j < a.seq_k; ++j)
+        host.mask.push_back(!hidden && uniform(random) < made.visible);
+    }
+    a.mask = host.mask.data();
+    a.mask_head_stride = headStride, a.mask_batch_stride = batchStride;
+  }
+  if (variant.keyMask) {
+    for (int64_t j = 0; j < a.batch * a.seq_k; ++j)
+      host.keyMask.push_back(uniform(random) < made.visible);
+    a.key_mask = host.keyMask.data();
+  }
+  if (variant.slopes >= 0) {
+    for (int64_t h = 0; h < a.heads_q; ++h)
+      host.slopes.push_back(
+          rounded(variant.slopes, std::exp2(-8.0f * float(h + 1) / float(a.heads_q))));
+    a.slopes = host.slopes.data();
+    a.slopes_offset = made.offset;
+  }
+  return host;
+}
+
+//===----------------------------------------------------------------------===//
+// What is expected
+//===----------------------------------------------------------------------===//
+
+/// In f64, of the numbers that the host has; for types of 16 bits.
+std::vector<double> computeExact(const tpc_attention_args &a) {
+  std::vector<double> out(size_t(a.batch * a.seq_q * a.out_row_stride));
+  std::vector<double> score(size_t(a.seq_k));
+  for (int64_t b = 0; b < a.batch; ++b)
+    for (int64_t i = 0; i < a.seq_q; ++i)
+      for (int64_t h = 0; h < a.heads_q; ++h) {
+        int64_t kv = h / (a.heads_q / a.heads_kv);
+        double most = -INFINITY, total = 0;
+        for (int64_t j = 0; j < a.seq_k; ++j) {
+          double s = 0;
+          for (int64_t d = 0; d < a.head_size; ++d)
+            s += double(a.q[(b * a.seq_q + i) * a.q_row_stride + h * a.head_size + d]) *
+                 a.k[(b * a.seq_k + j) * a.k_row_stride + kv * a.head_size + d];
+          s *= a.scale;
+          if (a.softcap != 0)
+            s = a.softcap * std::tanh(s / a.softcap);
+          int64_t at = i * a.seq_k + j;
+          if (a.bias)
+            s += a.bias[b * a.bias_batch_stride + h * a.bias_head_stride + at];
+          if (a.slopes)
+            s += double(a.slopes[h]) * double(j - i - a.slopes_offset);
+          bool visible = !(a.causal && j > i + a.causal_offset) &&
+                         !(a.windowed && j <= i + a.window_offset) &&
+                         (!a.key_mask || a.key_mask[b * a.seq_k + j]) &&
+                         (!a.mask || a.mask[b * a.mask_batch_stride + h * a.mask_head_stride + at]);
+          score[size_t(j)] = visible ? s : -INFINITY;
+          most = std::fmax(most, score[size_t(j)]);
+        }
+        for (double &s : score) {
+          s = most > -INFINITY ? std::exp(s - most) : a.masked_row;
+          total += s;
+        }
+        for (int64_t d = 0; d < a.value_size; ++d) {
+          double sum = 0;
+          for (int64_t j = 0; j < a.seq_k; ++j)
+            sum +=
+                score[size_t(j)] * a.v[(b * a.seq_k + j) * a.v_row_stride + kv * a.value_size + d];
+          out[size_t((b * a.seq_q + i) * a.out_row_stride + h * a.value_size + d)] =
+              total != 0 ? sum / total : 0;
+        }
+      }
+  return out;
+}
+
+/// Empty, or how far results are off.
+std::string compare(const Variant &variant, Host &host, const std::vector<float> &got) {
+  double off = 0, bound = 0, largest = 0;
+  size_t where = 0;
+  auto consider = [&](size_t i, double expected) {
+    double error = std::abs(double(got[i]) - expected);
+    largest = std::max(largest, std::abs(expected));
+    if (!(error <= off)) { // also NaN
+      off = error;
+      where = i;
+    }
+  };
+  if (variant.element == TPC_F32) {
+    auto world = tpc::rt::World::threads(tpc::rt::Grid({{"tp", 1}}), 1);
+    tpc_attention(&world->local(0), &host.args);
+    for (size_t i = 0; i < got.size(); ++i)
+      consider(i, host.out[i]);
+    bound = 1e-5 * largest;
+  } else {
+    std::vector<double> exact = computeExact(host.args);
+    for (size_t i = 0; i < got.size(); ++i) {
+      consider(i, exact[i]);
+      bound = std::max(bound, 1.5 * std::abs(rounded(variant.element, float(exact[i])) - exact[i]));
+    }
+  }
+  if (off <= bound)
+    return {};
+  return "element " + std::to_string(where) + " is " + std::to_string(got[where]) + ", off by " +
+         std::to_string(off) + " where " + std::to_string(bound) + " is allowed";
+}
+
+//===----------------------------------------------------------------------===//
+// The device
+//===----------------------------------------------------------------------===//
+
+class Device {
+public:
+  Device(const Variant &variant, const Case &made)
+      : memory(made.seed), variant(variant), made(made) {}
+
+  template <class T> T *give(const std::vector<T> &list, const char *name) {
+    if (list.empty())
+      return nullptr;
+    uint64_t address = memory.allocate(list.size() * sizeof(T), name);
+    memory.copyIn(address, list.data(), list.size() * sizeof(T));
+    memory.setReadOnly(address);
+    return reinterpret_cast<T *>(address);
+  }
+  /// Numbers of a type, off their alignment by as many elements as the case says.
+  float *give(const std::vector<float> &list, int32_t dtype, const char *name, int64_t shift = 0) {
+    if (list.empty())
+      return nullptr;
+    std::vector<uint8_t> bytes((list.size() + size_t(shift)) * bytesOf(dtype));
+    for (size_t i = 0; i < list.size(); ++i)
+      pack(dtype, list[i], &bytes[(i + size_t(shift)) * bytesOf(dtype)]);
+    auto address = reinterpret_cast<uint64_t>(give(bytes, name));
+    return reinterpret_cast<float *>(address + uint64_t(shift) * bytesOf(dtype));
+  }
+
+  ptx::Memory memory;
+  const Variant &variant;
+  const Case &made;
+};
+
+} // namespace
+
+std::string Case::str() const {
+  return "batch " + std::to_string(batch) + ", queries " + std::to_string(queries) + ", keys " +
+         std::to_string(keys) + ", kv heads " + std::to_string(kvHeads) + " x " +
+         std::to_string(group) + ", offset " + std::to_string(offset) + ", window " +
+         std::to_string(window) + ", padding " + std::to_string(padding) + ", shift " +
+         std::to_string(shift) + ", seed " + std::to_string(seed);
+}
+
+std::vector<Variant> attention::getVariants() {
+  constexpr int32_t F32 = TPC_F32, F16 = TPC_F16, BF16 = TPC_BF16;
+  return {
+      {.headSize = 8, .valueSize = 8},
+      {.headSize = 17, .valueSize = 17, .causal = true, .keyMask = true},
+      {.bias = F32, .headSize = 40, .valueSize = 24, .causal = true, .mask = true},
+      {.headSize = 64, .valueSize = 64, .causal = true},
+      {.headSize = 33, .valueSize = 65, .softcap = true, .uniformRows = true},
+      {.headSize = 80, .valueSize = 80, .causal = true, .windowed = true},
+      {.slopes = F32, .headSize = 96, .valueSize = 96, .causal = true},
+      {.headSize = 128, .valueSize = 128, .causal = true, .uniformRows = true},
+      {.headSize = 255, .valueSize = 256, .causal = true},
+      {.bias = F32,
+       .slopes = F32,
+       .headSize = 12,
+       .valueSize = 12,
+       .causal = true,
+       .windowed = true,
+       .keyMask = true,
+       .mask = true,
+       .softcap = true,
+       .uniformRows = true},
+      {.element = F16, .headSize = 64, .valueSize = 64, .causal = true, .keyMask = true},
+      {.element = F16, .bias = F16, .headSize = 17, .valueSize = 31, .mask = true},
+      {.element = F16, .headSize = 128, .valueSize = 128, .windowed = true, .uniformRows = true},
+      {.element = BF16, .slopes = BF16, .headSize = 64, .valueSize = 64, .causal = true},
+      {.element = BF16, .headSize = 96, .valueSize = 40, .causal = true, .windowed = true},
+      {.element = BF16, .bias = F32, .headSize = 7, .valueSize = 7, .keyMask = true},
+  };
+}
+
+Case attention::drawCase(const Variant &variant, uint64_t seed) {
+  constexpr int64_t lengths[] = {1, 64, 7, 130, 0, 65, 33, 128};
+  constexpr int64_t paddings[] = {0, 0, 16, 0, 3};
+  Case made;
+  made.seed = seed;
+  auto n = int64_t(seed);
+  made.queries = lengths[n % 8];
+  made.keys = n % 11 == 5 ? 300 : lengths[(n / 2 + 3) % 8];
+  // Long ones take one head, so that all are quick.
+  bool isLong = made.queries * made.keys * variant.headSize > 64 * 64 * 64;
+  made.batch = 1 + !isLong * (n % 2);
+  made.kvHeads = 1 + !isLong * (n % 3 % 2);
+  made.group = n % 4 == 3 && made.queries < 100 ? 3 : 1;
+  made.offset = n % 3 == 0 ? made.keys - made.queries : n % 3 == 1 ? 0 : -3;
+  made.window = 1 + n * 7 % 90;
+  made.padding = paddings[n % 5];
+  made.shift = n % 7 == 6;
+  made.broadcast = n % 2;
+  made.hiddenRows = 0.1;
+  made.visible = n % 9 == 8 ? 0 : 0.7;
+  return made;
+}
+
+Outcome attention::run(const ptx::Module &module, const Kernels &kernels, const Case &made,
+                       Way way) {
+  const Variant &variant = kernels.variant;
+  Outcome outcome;
+  Host host = draw(variant, made);
+  Device device(variant, made);
+  tpc_attention_args args = host.args;
+  args.q = device.give(host.q, variant.element, "q", made.shift);
+  args.k = device.give(host.k, variant.element, "k", made.shift);
+  args.v = device.give(host.v, variant.element, "v", made.shift);
+  args.bias = device.give(host.bias, variant.bias, "bias");
+  args.slopes = device.give(host.slopes, variant.slopes, "slopes");
+  args.mask = device.give(host.mask, "mask");
+  args.key_mask = device.give(host.keyMask, "key_mask");
+  size_t bytes = host.out.size() * bytesOf(variant.element);
+  uint64_t shift = uint64_t(made.shift) * bytesOf(variant.element);
+  uint64_t out = device.memory.allocate(std::max<size_t>(bytes + shift, 1), "out") + shift;
+  args.out = reinterpret_cast<float *>(out);
+  uint64_t onDevice = device.memory.allocate(sizeof(args), "args");
+  device.memory.copyIn(onDevice, &args, sizeof(args));
+  device.memory.setReadOnly(onDevice);
+  uint64_t workspace = 0;
+  if (way == Way::Split)
+    workspace = device.memory.allocate(
+        uint64_t(std::max<int64_t>(tpc::attention::getWorkspaceBytes(args), 1)), "workspace");
+
+  auto launch = [&](Kernel kernel, const Entry &entry) {
+    ptx::LaunchConfig config;
+    // Fewer blocks than items, as many, and more.
+    int64_t blocks = tpc::attention::getItems(kernel, args) + int64_t(made.seed % 3) - 1;
+    config.grid.x = uint32_t(std::max<int64_t>(blocks, 1));
+    config.block.x = entry.threads;
+    config.sharedBytes = entry.dynamicShared;
+    config.seed = made.seed;
+    std::vector<ptx::Argument> arguments{ptx::Argument::pointer(onDevice),
+                                         ptx::Argument::pointer(workspace)};
+    ptx::Result result = ptx::launch(module, entry.name, arguments, device.memory, config);
+    outcome.counters += result.counters;
+    if (!result.clean() && outcome.problem.empty())
+      outcome.problem = "findings:\n" + result.str();
+  };
+  if (way == Way::Tiles) {
+    launch(Kernel::Tiles, kernels.tiles);
+  } else {
+    launch(Kernel::Split, kernels.split);
+    launch(Kernel::Combine, kernels.combine);
+  }
+  if (!outcome.problem.empty())
+    return outcome;
+  if (uint64_t missing = bytes ? device.memory.countUnwritten(out, bytes) : 0) {
+    outcome.problem = std::to_string(missing) + " bytes of the result are not written";
+    return outcome;
+  }
+  std::vector<uint8_t> raw(bytes);
+  if (bytes)
+    device.memory.copyOut(raw.data(), out, bytes);
+  std::vector<float> got(host.out.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    got[i] = unpack(variant.element, &raw[i * bytesOf(variant.element)]);
+  outcome.problem = compare(variant, host, got);
+  return outcome;
+}

@@ -1,0 +1,148 @@
+//===- AttentionTest.cpp - Attention's kernels against the CPU's ------------===//
+
+#include "AttentionCases.h"
+
+#include "tpc/Conversion/Cuda/Attention.h"
+#include "tpc/Conversion/Cuda/Cuda.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Builders.h"
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+namespace {
+
+struct Code {
+  cuda::Code text;
+  std::optional<ptx::Module> module;
+  std::vector<attention::Kernels> kernels;
+};
+
+/// Of a block, where a launch asks for it: on sm_86 and sm_89; others have more.
+constexpr unsigned kLeastShared = 99 * 1024;
+
+/// All variants as one text, by the way that a program's kernels take.
+Code makeCode(const std::vector<attention::Variant> &variants) {
+  MLIRContext context;
+  context
+      .loadDialect<arith::ArithDialect, math::MathDialect, LLVM::LLVMDialect, NVVM::NVVMDialect>();
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  Code code;
+  for (const attention::Variant &variant : variants) {
+    cuda::AttentionKernels made = cuda::makeAttention(*module, variant);
+    for (const cuda::Launch *launch : {&made.tiles, &made.split, &made.combine})
+      code.text.launches.push_back(*launch);
+    auto entryOf = [](const cuda::Launch &launch) {
+      return attention::Entry{launch.name, launch.threads, launch.dynamicSharedBytes};
+    };
+    code.kernels.push_back(
+        {variant, entryOf(made.tiles), entryOf(made.split), entryOf(made.combine)});
+  }
+  // The gate has taken it: all that rounds says how.
+  llvm::Expected<std::string> text = cuda::writePtx(*module, {80}, 3);
+  if (!text) {
+    ADD_FAILURE() << llvm::toString(text.takeError());
+    return code;
+  }
+  code.text.ptx = *text;
+  std::string error;
+  code.module = ptx::parse(*text, error);
+  EXPECT_TRUE(code.module) << error;
+  return code;
+}
+
+bool isLong() {
+  const char *level = std::getenv("TPC_TESTS");
+  return level && StringRef(level) == "long";
+}
+
+/// In the default suite each second variant and a few cases, which are others for each; all in the
+/// long one.
+TEST(Attention, IsTheSameAsOnTheCpu) {
+  std::vector<attention::Variant> variants;
+  for (auto [i, variant] : llvm::enumerate(attention::getVariants()))
+    if (isLong() || i % 2)
+      variants.push_back(variant);
+  Code code = makeCode(variants);
+  ASSERT_TRUE(code.module);
+  const uint64_t cases = isLong() ? 24 : 2;
+  unsigned runs = 0;
+  for (auto [i, kernels] : llvm::enumerate(code.kernels))
+    for (uint64_t seed = 7 * i; seed < 7 * i + cases; ++seed) {
+      attention::Case made = attention::drawCase(kernels.variant, seed);
+      ++runs;
+      for (attention::Way way : {attention::Way::Tiles, attention::Way::Split}) {
+        attention::Outcome outcome = attention::run(*code.module, kernels, made, way);
+        EXPECT_EQ(outcome.problem, "")
+            << (way == attention::Way::Tiles ? kernels.tiles : kernels.split).name << ": "
+            << made.str();
+      }
+    }
+  if (isLong())
+    EXPECT_GE(runs, 300u);
+}
+
+/// What ptxas says of the same kernels, where there is one.
+TEST(Attention, FitsIntoRegisters) {
+  std::string assembler = cuda::findAssembler();
+  if (assembler.empty())
+    return;
+  std::vector<attention::Variant> variants = attention::getVariants();
+  if (!isLong())
+    variants = {variants[7]};
+  Code code = makeCode(variants);
+  const cuda::Architectures architectures{80, 90, 100};
+  llvm::Error error = cuda::assemble(code.text, architectures, assembler);
+  ASSERT_FALSE(static_cast<bool>(error)) << llvm::toString(std::move(error));
+  for (const cuda::Cubin &cubin : code.text.cubins)
+    for (auto [i, needs] : llvm::enumerate(cubin.kernels)) {
+      const cuda::Launch &launch = code.text.launches[i];
+      // Sums of 256 values and four rows are more than what is left of 255 registers.
+      unsigned spills = code.kernels[i / 3].variant.valueSize > 128 ? 256 : 0;
+      EXPECT_LE(needs.spillBytes, spills) << launch.name << " for sm_" << cubin.architecture;
+      // What all of these architectures have for a block.
+      EXPECT_LE(needs.registers * launch.threads, 65536u) << launch.name;
+      EXPECT_LE(needs.sharedBytes + launch.dynamicSharedBytes, kLeastShared) << launch.name;
+    }
+}
+
+/// What is read, and how often banks of shared memory meet.
+TEST(Attention, MovesWhatItNeeds) {
+  std::vector<attention::Variant> variants(isLong() ? 4 : 2);
+  variants[0] = {.headSize = 64, .valueSize = 64};
+  variants[1] = {.element = TPC_F16, .headSize = 128, .valueSize = 128};
+  if (isLong()) {
+    variants[2] = {.element = TPC_F16, .headSize = 64, .valueSize = 64};
+    variants[3] = {.headSize = 80, .valueSize = 80, .causal = true, .windowed = true};
+  }
+  Code code = makeCode(variants);
+  ASSERT_TRUE(code.module);
+  for (const attention::Kernels &kernels : code.kernels)
+    for (auto [queries, keys] : {std::pair(64, 64), std::pair(65, 130)}) {
+      attention::Case made;
+      made.queries = queries;
+      made.keys = keys;
+      made.kvHeads = 2;
+      made.offset = keys;
+      made.window = keys;
+      attention::Outcome outcome =
+          attention::run(*code.module, kernels, made, attention::Way::Tiles);
+      EXPECT_EQ(outcome.problem, "");
+      int64_t size = kernels.variant.element == TPC_F32 ? 4 : 2;
+      auto bytes = double(keys * made.kvHeads * kernels.variant.headSize * size);
+      auto blocks = double((queries + 63) / 64);
+      for (const char *operand : {"k", "v"})
+        EXPECT_LE(32.0 * double(outcome.counters.allocations[operand].readSectors),
+                  1.1 * blocks * bytes)
+            << operand << ", " << kernels.tiles.name << ": " << made.str();
+      EXPECT_LE(double(outcome.counters.sharedConflicts),
+                0.25 * double(outcome.counters.sharedRequests))
+          << kernels.tiles.name << ": " << made.str();
+    }
+}
+
+} // namespace
