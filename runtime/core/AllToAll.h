@@ -1,68 +1,64 @@
-//===- AllToAll.h - the blocks that an all-to-all exchanges ---------------===//
+//===- AllToAll.h - the pieces that an all-to-all exchanges ---------------===//
 
 #ifndef TPC_RT_CORE_ALLTOALL_H
 #define TPC_RT_CORE_ALLTOALL_H
 
 #include "core/Grid.h"
-#include "core/Layout.h"
+#include "core/Piece.h"
 #include "core/Transport.h"
+#include <array>
 
 namespace tpc::rt {
 
-/// What member `from` gives member `to`: a box [outer, a', middle, b', inner] of from's input and
-/// of to's output, where the split dimension has to's part and the gathered one has from's.
-class AllToAllBlock {
+class AllToAll {
 public:
-  AllToAllBlock(const Group &group, const AllToAllShape &shape, int from, int to) {
-    Part a = group.part(shape.a, shape.splitFirst ? to : from);
-    Part b = group.part(shape.b, shape.splitFirst ? from : to);
-    outer = shape.outer;
-    middle = shape.middle;
-    inner = shape.inner;
-    sizeA = a.size;
-    sizeB = b.size;
-    // The input is whole in the dimension that is split, the output in the one that is gathered.
-    if (shape.splitFirst) {
-      in = {shape.a, a.offset, b.size, 0};
-      out = {a.size, 0, shape.b, b.offset};
-    } else {
-      in = {a.size, 0, shape.b, b.offset};
-      out = {shape.a, a.offset, b.size, 0};
-    }
-  }
+  AllToAll(const Group &group, const AllToAllShape &shape) : group(group), shape(shape) {}
 
-  int64_t bytes() const { return outer * sizeA * middle * sizeB * inner; }
-  void copyThrough(void *to, const void *from) const { copy(to, out, from, in); }
-  void pack(void *block, const void *from) const { copy(block, dense(), from, in); }
-  void unpack(void *to, const void *block) const { copy(to, out, block, dense()); }
+  /// Bytes of a member's input.
+  int64_t inBytes(int member) const {
+    int64_t split = shape.splitFirst ? shape.a : shape.b;
+    return shape.outer * shape.middle * shape.inner * split * gathered(member).size;
+  }
+  /// Of the largest input: the first part of a balanced split is the largest.
+  int64_t largest() const { return inBytes(0); }
+  /// What `from` gives `to`.
+  int64_t bytesBetween(int from, int to) const {
+    return shape.outer * shape.middle * shape.inner * split(to).size * gathered(from).size;
+  }
+  Piece piece(int from, int to) const;
 
 private:
-  /// A tensor [outer, wholeA, middle, wholeB, inner] and where in it the box begins.
-  struct View {
-    int64_t wholeA, beginA, wholeB, beginB;
-  };
-  View dense() const { return {sizeA, 0, sizeB, 0}; }
+  Part split(int to) const { return group.part(shape.splitFirst ? shape.a : shape.b, to); }
+  Part gathered(int from) const { return group.part(shape.splitFirst ? shape.b : shape.a, from); }
 
-  void copy(void *dst, const View &to, const void *src, const View &from) const {
-    RunCopy copy;
-    auto place = [&](const View &view, int64_t *strides) {
-      strides[2] = view.wholeB * inner;
-      strides[1] = middle * strides[2];
-      strides[0] = view.wholeA * strides[1];
-      return view.beginA * strides[1] + view.beginB * inner;
-    };
-    int64_t dstBegin = place(to, copy.dstStrides), srcBegin = place(from, copy.srcStrides);
-    copy.counts[0] = outer;
-    copy.counts[1] = sizeA;
-    copy.counts[2] = middle;
-    copy.run = sizeB * inner;
-    if (bytes())
-      copy(static_cast<char *>(dst) + dstBegin, static_cast<const char *>(src) + srcBegin);
-  }
-
-  int64_t outer, middle, inner, sizeA, sizeB;
-  View in, out;
+  const Group &group;
+  const AllToAllShape &shape;
 };
+
+/// A box [outer, a', middle, b', inner], where the split dimension has to's part and the gathered
+/// one has from's. The input is whole in the dimension that is split, the output in the other.
+inline Piece AllToAll::piece(int from, int to) const {
+  struct Side {
+    int64_t wholeA, beginA, wholeB, beginB;
+    std::array<int64_t, 4> strides(const AllToAllShape &shape) const {
+      int64_t middle = wholeB * shape.inner, a = shape.middle * middle;
+      return {wholeA * a, a, middle, shape.inner};
+    }
+  };
+  Part a = shape.splitFirst ? split(to) : gathered(from);
+  Part b = shape.splitFirst ? gathered(from) : split(to);
+  Side before{shape.a, a.offset, b.size, 0}, after{a.size, 0, shape.b, b.offset};
+  if (!shape.splitFirst) {
+    before = {a.size, 0, shape.b, b.offset};
+    after = {shape.a, a.offset, b.size, 0};
+  }
+  auto in = before.strides(shape), out = after.strides(shape);
+  return Piece({{{{0, 0, shape.outer}}, in[0], out[0]},
+                {{{before.beginA, after.beginA, a.size}}, in[1], out[1]},
+                {{{0, 0, shape.middle}}, in[2], out[2]},
+                {{{before.beginB, after.beginB, b.size}}, in[3], out[3]}},
+               shape.inner);
+}
 
 } // namespace tpc::rt
 

@@ -11,9 +11,9 @@
 #define TPC_RT_CORE_BLOCKMOVE_H
 
 #include "core/Grid.h"
+#include "core/Piece.h"
 #include "core/Transport.h"
 #include <algorithm>
-#include <cstring>
 
 namespace tpc::rt {
 
@@ -32,9 +32,8 @@ public:
   /// What the member that sends most gives to others.
   int64_t mostSent() const;
 
-  void copyThrough(void *out, const void *in, int from, int to) const;
-  void pack(void *message, const void *in, int from, int to) const;
-  void unpack(void *out, const void *message, int from, int to) const;
+  /// What that is.
+  Piece piece(int from, int to) const;
 
 private:
   /// Elements [own, own + width) of each block; of all of these, one after the other, `part`.
@@ -49,9 +48,6 @@ private:
 
   /// Calls `use` with where a range begins in from's elements and in to's, and its size.
   template <typename Fn> void forEachRange(int from, int to, Fn use) const;
-  /// Calls `use` with where a copy begins in from's input, in to's output and in a message of all
-  /// of them, and its bytes.
-  template <typename Fn> void forEachCopy(int from, int to, Fn use) const;
 
   const Grid &grid;
   const Group &group;
@@ -106,21 +102,15 @@ template <typename Fn> void BlockMove::forEachRange(int from, int to, Fn use) co
   }
 }
 
-template <typename Fn> void BlockMove::forEachCopy(int from, int to, Fn use) const {
-  struct Range {
-    int64_t source, target, size;
-  };
-  std::vector<Range> ranges;
+inline Piece BlockMove::piece(int from, int to) const {
+  std::vector<Piece::Run> runs;
   forEachRange(from, to, [&](int64_t source, int64_t target, int64_t size) {
-    ranges.push_back({source * shape.inner, target * shape.inner, size * shape.inner});
+    runs.push_back({source, target, size});
   });
-  int64_t in = partOf(shape.in, from).part.size, out = partOf(shape.out, to).part.size, at = 0;
-  for (int64_t o = 0; o < shape.outer; ++o)
-    for (const Range &range : ranges) {
-      use(o * in * shape.inner + range.source, o * out * shape.inner + range.target, at,
-          range.size);
-      at += range.size;
-    }
+  int64_t in = partOf(shape.in, from).part.size, out = partOf(shape.out, to).part.size;
+  return Piece({{{{0, 0, shape.outer}}, in * shape.inner, out * shape.inner},
+                {std::move(runs), shape.inner, shape.inner}},
+               shape.inner);
 }
 
 inline int64_t BlockMove::largest() const {
@@ -141,24 +131,6 @@ inline int64_t BlockMove::mostSent() const {
   for (int member = 0; member < group.size(); ++member)
     most = std::max(most, inBytes(member) - bytesBetween(member, member));
   return most;
-}
-
-inline void BlockMove::copyThrough(void *out, const void *in, int from, int to) const {
-  forEachCopy(from, to, [&](int64_t source, int64_t target, int64_t, int64_t size) {
-    std::memcpy(static_cast<char *>(out) + target, static_cast<const char *>(in) + source, size);
-  });
-}
-
-inline void BlockMove::pack(void *message, const void *in, int from, int to) const {
-  forEachCopy(from, to, [&](int64_t source, int64_t, int64_t at, int64_t size) {
-    std::memcpy(static_cast<char *>(message) + at, static_cast<const char *>(in) + source, size);
-  });
-}
-
-inline void BlockMove::unpack(void *out, const void *message, int from, int to) const {
-  forEachCopy(from, to, [&](int64_t, int64_t target, int64_t at, int64_t size) {
-    std::memcpy(static_cast<char *>(out) + target, static_cast<const char *>(message) + at, size);
-  });
 }
 
 } // namespace tpc::rt

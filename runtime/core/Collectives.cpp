@@ -224,8 +224,9 @@ extern "C" void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, 
   int64_t sent = move.mostSent();
   if (sent == 0) {
     Access access(*ctx);
-    return move.copyThrough(access.write(out, move.outBytes(group.index)),
-                            access.read(in, move.inBytes(group.index)), group.index, group.index);
+    return move.piece(group.index, group.index)
+        .copyThrough(access.write(out, move.outBytes(group.index)),
+                     access.read(in, move.inBytes(group.index)));
   }
   ctx->counters.add(kind, masks[0], sent);
   Transfer transfer(*ctx, spell(kind), masks[0]);
@@ -278,9 +279,9 @@ extern "C" void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dt
   int64_t most = exchange.most();
   if (most == 0) {
     Access access(*ctx);
-    return exchange.copyThrough(access.write(out, exchange.outBytes(group.index)),
-                                access.read(in, exchange.inBytes(group.index)), group.index,
-                                group.index);
+    return exchange.piece(group.index, group.index)
+        .copyThrough(access.write(out, exchange.outBytes(group.index)),
+                     access.read(in, exchange.inBytes(group.index)));
   }
   ctx->counters.add(kind, mask, most);
   Transfer transfer(*ctx, spell(kind), mask);

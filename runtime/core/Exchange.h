@@ -15,9 +15,9 @@
 #define TPC_RT_CORE_EXCHANGE_H
 
 #include "core/Grid.h"
+#include "core/Piece.h"
 #include "core/Transport.h"
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <tuple>
 
@@ -39,21 +39,8 @@ public:
   /// What the member that sends or gets most does.
   int64_t most() const { return busiest; }
 
-  void copyThrough(void *out, const void *in, int from, int to) const {
-    forEachCopy(from, to, [&](int64_t source, int64_t target, int64_t, int64_t size) {
-      std::memcpy(static_cast<char *>(out) + target, static_cast<const char *>(in) + source, size);
-    });
-  }
-  void pack(void *message, const void *in, int from, int to) const {
-    forEachCopy(from, to, [&](int64_t source, int64_t, int64_t at, int64_t size) {
-      std::memcpy(static_cast<char *>(message) + at, static_cast<const char *>(in) + source, size);
-    });
-  }
-  void unpack(void *out, const void *message, int from, int to) const {
-    forEachCopy(from, to, [&](int64_t, int64_t target, int64_t at, int64_t size) {
-      std::memcpy(static_cast<char *>(out) + target, static_cast<const char *>(message) + at, size);
-    });
-  }
+  /// What that is.
+  Piece piece(int from, int to) const;
 
 private:
   struct Range {
@@ -62,9 +49,7 @@ private:
   using Ranges = std::vector<Range>; // ascending
   using Box = std::vector<Ranges>;   // for each dimension
   /// Elements in a row of one dimension: where they are before and after.
-  struct Run {
-    int64_t source, target, size;
-  };
+  using Run = Piece::Run;
 
   /// Splits `size` over axes, for a member at these coordinates.
   Range split(int64_t size, const std::vector<int> &axes,
@@ -77,7 +62,6 @@ private:
   }
   static std::vector<Run> runsIn(const Ranges &before, const Ranges &after);
   int64_t bytesOf(const Box &a, const Box &b) const;
-  template <typename Fn> void forEachCopy(int from, int to, Fn use) const;
 
   const Grid &grid;
   const ExchangeShape &shape;
@@ -226,16 +210,10 @@ inline int64_t Exchange::largest() const {
   return most;
 }
 
-/// Calls `use` with where a copy begins in from's input, in to's output and in a message of all
-/// of them, and its bytes.
-template <typename Fn> void Exchange::forEachCopy(int from, int to, Fn use) const {
-  if (bytesBetween(from, to) == 0)
-    return;
-  struct Dim {
-    std::vector<Run> runs;
-    int64_t source, target; // bytes from one index to the next
-  };
-  std::vector<Dim> dims(shape.dims.size() + 1);
+inline Piece Exchange::piece(int from, int to) const {
+  if (!gives(from, to))
+    return Piece();
+  std::vector<Piece::Dim> dims(shape.dims.size());
   int64_t source = shape.element, target = shape.element;
   auto sizeOf = [](const Ranges &ranges) {
     int64_t size = 0;
@@ -248,32 +226,7 @@ template <typename Fn> void Exchange::forEachCopy(int from, int to, Fn use) cons
     source *= sizeOf(before[from][d]);
     target *= sizeOf(after[to][d]);
   }
-  // The last dimension's runs are in a row, and those of the one before if all of the last is.
-  size_t last = shape.dims.size();
-  dims[last] = {{{0, 0, 1}}, shape.element, shape.element};
-  while (last > 0 && dims[last].runs.size() == 1) {
-    int64_t size = dims[last].runs[0].size;
-    bool whole = dims[last - 1].source == size * dims[last].source &&
-                 dims[last - 1].target == size * dims[last].target;
-    if (!whole)
-      break;
-    --last;
-  }
-  int64_t at = 0;
-  auto copy = [&](auto &self, size_t d, int64_t source, int64_t target) -> void {
-    const Dim &dim = dims[d];
-    for (const Run &run : dim.runs) {
-      int64_t s = source + run.source * dim.source, t = target + run.target * dim.target;
-      if (d == last) {
-        use(s, t, at, run.size * dim.source);
-        at += run.size * dim.source;
-        continue;
-      }
-      for (int64_t i = 0; i < run.size; ++i)
-        self(self, d + 1, s + i * dim.source, t + i * dim.target);
-    }
-  };
-  copy(copy, 0, 0, 0);
+  return Piece(std::move(dims), shape.element);
 }
 
 } // namespace tpc::rt

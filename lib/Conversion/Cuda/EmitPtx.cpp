@@ -196,11 +196,6 @@ llvm::Expected<Code> cuda::emitPtx(ModuleOp program, const Architectures &archit
       code.launches.push_back(std::move(*launch));
   }
   ModuleOp kernels = kernel::getKernels(*copy);
-  OwningOpRef<ModuleOp> empty;
-  if (!kernels) {
-    empty = ModuleOp::create(program.getLoc());
-    kernels = *empty;
-  }
   code.nodes = kernels->getAttrOfType<ArrayAttr>(kernel::kNodesAttr);
   auto ptx = writePtx(kernels, architectures, optLevel);
   if (!ptx)

@@ -190,40 +190,7 @@ void MessageTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_d
 
 void MessageTransport::allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
                                 const AllToAllShape &shape) {
-  int members = group.size(), me = group.index;
-  uint32_t tag = collectiveTag(group);
-  int64_t total = 0;
-  for (int member = 0; member < members; ++member)
-    total += AllToAllBlock(group, shape, me, member).bytes() +
-             AllToAllBlock(group, shape, member, me).bytes();
-  Stage stage(ctx, total);
-  std::byte *at = stage + 0;
-  for (int member = 0; member < members; ++member) {
-    if (member == me)
-      continue;
-    AllToAllBlock block(group, shape, me, member);
-    block.pack(at, in);
-    addSend(group.ranks[member], tag, at, block.bytes());
-    at += block.bytes();
-  }
-  std::byte *incoming = at;
-  for (int member = 0; member < members; ++member) {
-    if (member == me)
-      continue;
-    AllToAllBlock block(group, shape, member, me);
-    addReceive(group.ranks[member], tag, at, block.bytes());
-    at += block.bytes();
-  }
-  carryOut(ctx);
-  AllToAllBlock(group, shape, me, me).copyThrough(out, in);
-  at = incoming;
-  for (int member = 0; member < members; ++member) {
-    if (member == me)
-      continue;
-    AllToAllBlock block(group, shape, member, me);
-    block.unpack(out, at);
-    at += block.bytes();
-  }
+  movePieces(ctx, group, in, out, AllToAll(group, shape));
 }
 
 void MessageTransport::collectivePermute(tpc_context &ctx, const Group &group, const void *in,
@@ -253,7 +220,7 @@ void MessageTransport::movePieces(tpc_context &ctx, const Group &group, const vo
   Stage stage(ctx, total);
   std::byte *at = stage + 0;
   forEachPeer([&](int member) {
-    pieces.pack(at, in, me, member);
+    pieces.piece(me, member).pack(at, in);
     int64_t bytes = pieces.bytesBetween(me, member);
     addSend(group.ranks[member], tag, at, bytes);
     at += bytes;
@@ -265,10 +232,10 @@ void MessageTransport::movePieces(tpc_context &ctx, const Group &group, const vo
     at += bytes;
   });
   carryOut(ctx);
-  pieces.copyThrough(out, in, me, me);
+  pieces.piece(me, me).copyThrough(out, in);
   at = incoming;
   forEachPeer([&](int member) {
-    pieces.unpack(out, at, member, me);
+    pieces.piece(member, me).unpack(out, at);
     at += pieces.bytesBetween(member, me);
   });
 }

@@ -54,7 +54,7 @@ private:
   void addReceive(int peer, uint32_t tag, void *data, int64_t bytes);
   /// Carries out what was added.
   void carryOut(tpc_context &ctx);
-  /// What pieces say that members have for each other: a BlockMove or an Exchange.
+  /// What pieces say that members have for each other: an AllToAll, BlockMove or Exchange.
   template <typename Pieces>
   void movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
                   const Pieces &pieces);

@@ -184,15 +184,7 @@ void ThreadsTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_d
 
 void ThreadsTransport::allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
                                 const AllToAllShape &shape) {
-  auto bytesOf = [&](int member) {
-    int64_t a = shape.splitFirst ? shape.a : group.part(shape.a, member).size;
-    int64_t b = shape.splitFirst ? group.part(shape.b, member).size : shape.b;
-    return shape.outer * a * shape.middle * b * shape.inner;
-  };
-  Round round(*this, ctx, group, in, nullptr, bytesOf(group.index), bytesOf(0));
-  for (int member = 0; member < group.size(); ++member)
-    AllToAllBlock(group, shape, member, group.index).copyThrough(out, round[member].in);
-  round.end();
+  movePieces(ctx, group, in, out, AllToAll(group, shape));
 }
 
 void ThreadsTransport::collectivePermute(tpc_context &ctx, const Group &group, const void *in,
@@ -210,7 +202,7 @@ void ThreadsTransport::movePieces(tpc_context &ctx, const Group &group, const vo
                                   const Pieces &pieces) {
   Round round(*this, ctx, group, in, nullptr, pieces.inBytes(group.index), pieces.largest());
   for (int member = 0; member < group.size(); ++member)
-    pieces.copyThrough(out, round[member].in, member, group.index);
+    pieces.piece(member, group.index).copyThrough(out, round[member].in);
   round.end();
 }
 

@@ -56,7 +56,7 @@ private:
   class Round;
 
   Place &placeIn(const Group &group);
-  /// What pieces say that members have for each other: a BlockMove or an Exchange.
+  /// What pieces say that members have for each other: an AllToAll, BlockMove or Exchange.
   template <typename Pieces>
   void movePieces(tpc_context &ctx, const Group &group, const void *in, void *out,
                   const Pieces &pieces);
