@@ -66,31 +66,40 @@ void copyIfApart(tpc_context &ctx, void *out, const void *in, int64_t bytes) {
     ctx.device->copy(out, in, bytes);
 }
 
-/// While the transport, or who else moves data here, uses the device's memory.
+/// While the transport, or who else moves data here, uses the device's memory. A transport on the
+/// device needs no access: then nothing is mapped.
 class Access {
 public:
-  explicit Access(tpc_context &ctx) : device(*ctx.device) { device.beginAccess(); }
+  explicit Access(tpc_context &ctx, bool isOnDevice = false)
+      : device(isOnDevice ? nullptr : ctx.device.get()) {
+    if (device)
+      device->beginAccess();
+  }
   Access(const Access &) = delete;
   Access &operator=(const Access &) = delete;
-  ~Access() { device.endAccess(); }
+  ~Access() {
+    if (device)
+      device->endAccess();
+  }
 
   const void *read(const void *data, int64_t bytes) {
-    return device.map(const_cast<void *>(data), bytes, Device::Use::Read);
+    return map(const_cast<void *>(data), bytes, Device::Use::Read);
   }
-  void *write(void *data, int64_t bytes) { return device.map(data, bytes, Device::Use::Write); }
-  void *update(void *data, int64_t bytes) {
-    return device.map(data, bytes, Device::Use::ReadWrite);
-  }
+  void *write(void *data, int64_t bytes) { return map(data, bytes, Device::Use::Write); }
+  void *update(void *data, int64_t bytes) { return map(data, bytes, Device::Use::ReadWrite); }
 
 private:
-  Device &device;
+  void *map(void *data, int64_t bytes, Device::Use use) {
+    return device ? device->map(data, bytes, use) : data;
+  }
+  Device *device;
 };
 
 /// While a rank communicates, which it says.
 class Transfer : public Access {
 public:
   Transfer(tpc_context &ctx, const char *what, uint32_t axes)
-      : Access(ctx), doing(ctx.activity, what, axes) {}
+      : Access(ctx, ctx.transport->isOnDevice()), doing(ctx.activity, what, axes) {}
 
 private:
   Doing doing;
@@ -222,13 +231,14 @@ extern "C" void tpc_collective_permute(tpc_context *ctx, const int32_t *splits, 
   shape.first = (first % run + run) % run;
   BlockMove move(ctx->grid, group, shape);
   int64_t sent = move.mostSent();
-  if (sent == 0) {
+  if (sent == 0 && !ctx->transport->isOnDevice()) {
     Access access(*ctx);
     return move.piece(group.index, group.index)
         .copyThrough(access.write(out, move.outBytes(group.index)),
                      access.read(in, move.inBytes(group.index)));
   }
-  ctx->counters.add(kind, masks[0], sent);
+  if (sent)
+    ctx->counters.add(kind, masks[0], sent);
   Transfer transfer(*ctx, spell(kind), masks[0]);
   ctx->transport->collectivePermute(*ctx, group, transfer.read(in, move.inBytes(group.index)),
                                     transfer.write(out, move.outBytes(group.index)), shape);
@@ -277,13 +287,14 @@ extern "C" void tpc_exchange(tpc_context *ctx, const int32_t *layout, int32_t dt
         failIn(*ctx, kind, mask, "the tensor's size does not fit into 64 bits");
   Exchange exchange(ctx->grid, group, shape);
   int64_t most = exchange.most();
-  if (most == 0) {
+  if (most == 0 && !ctx->transport->isOnDevice()) {
     Access access(*ctx);
     return exchange.piece(group.index, group.index)
         .copyThrough(access.write(out, exchange.outBytes(group.index)),
                      access.read(in, exchange.inBytes(group.index)));
   }
-  ctx->counters.add(kind, mask, most);
+  if (most)
+    ctx->counters.add(kind, mask, most);
   Transfer transfer(*ctx, spell(kind), mask);
   ctx->transport->exchange(*ctx, group, transfer.read(in, exchange.inBytes(group.index)),
                            transfer.write(out, exchange.outBytes(group.index)), shape);

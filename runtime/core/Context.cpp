@@ -9,7 +9,13 @@ using namespace tpc::rt;
 
 RankState::~RankState() = default;
 OutputSink::~OutputSink() = default;
+
 Transport::~Transport() = default;
+bool Transport::isOnDevice() const { return false; }
+void Transport::connect(tpc_context &) {}
+void Transport::disconnect(tpc_context &) {}
+std::optional<Transport::DeviceWait> Transport::deviceWait() { return std::nullopt; }
+uint64_t Transport::deviceMoves() { return 0; }
 
 tpc_context::tpc_context(World &world, const Grid &grid, int rank, int threadsPerRank)
     : world(world), grid(grid), rank(rank), threadsPerRank(threadsPerRank),

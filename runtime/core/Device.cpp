@@ -1,6 +1,7 @@
 //===- Device.cpp - where tensors are, and what computes on them ----------===//
 
 #include "core/Device.h"
+#include "core/Links.h"
 #include <limits>
 
 namespace tpc::rt {
@@ -12,6 +13,9 @@ bool Device::isHosts() const { return true; }
 void Device::discard(void *, int64_t) {}
 int64_t Device::writeBytes() const { return std::numeric_limits<int64_t>::max(); }
 void *Device::map(void *data, int64_t, Use) { return data; }
+std::unique_ptr<Links> Device::makeLinks() { return nullptr; }
+
+Links::~Links() = default;
 
 DeviceKind::~DeviceKind() = default;
 std::string DeviceKind::products() const { return "tpc"; }

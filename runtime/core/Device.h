@@ -28,6 +28,8 @@
 
 namespace tpc::rt {
 
+class Links;
+
 /// The right side of a product, f32[k, n], in the layout that the device likes.
 class Matrix {
 public:
@@ -125,6 +127,10 @@ public:
   virtual void attention(const tpc_attention_args &args) = 0;
   /// All is done. What kernels have met, which is forgotten.
   virtual tpc_status endStep() = 0;
+
+  /// What ranks' devices communicate by, if they do so without the host. Null: they do not. The
+  /// same on all ranks, and asked once, before the first run.
+  virtual std::unique_ptr<Links> makeLinks();
 };
 
 /// A piece of the device's memory as the host sees it, for as long as this lives.

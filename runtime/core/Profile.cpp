@@ -1,6 +1,7 @@
 //===- Profile.cpp - where the time of a step goes ------------------------===//
 
 #include "core/Profile.h"
+#include "core/Links.h"
 #include <algorithm>
 #include <chrono>
 #include <initializer_list>
@@ -68,6 +69,7 @@ public:
   void beginStep(const std::vector<int64_t> &env) override { device->beginStep(env); }
   void setEnv(int32_t place, int64_t value) override { device->setEnv(place, value); }
   tpc_status endStep() override { return device->endStep(); }
+  std::unique_ptr<Links> makeLinks() override { return device->makeLinks(); }
 
   void copy(void *to, const void *from, int64_t bytes) override {
     timed("copy", "", 0, [&] { device->copy(to, from, bytes); });

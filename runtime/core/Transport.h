@@ -3,7 +3,7 @@
 // One object per rank. The entry points of the ABI (Collectives.cpp) check arguments, count, and
 // settle groups of one and empty tensors; what arrives here has at least two members and at least
 // one element somewhere in the group. All members call with the same numbers. Reductions combine in
-// ascending rank order, with the kernels of Reduce.h, on every transport.
+// ascending rank order, with the kernels of Reduce.h, on every transport over the host's memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,6 +14,7 @@
 #include "tpc/runtime.h"
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,14 @@ public:
   virtual const char *name() const = 0;
   /// Whether all ranks of the world live in this address space.
   virtual bool sharesMemory() const = 0;
+  /// Whether tensors are where the device has them, and are moved behind the work that was called
+  /// for before. Otherwise they are in the host's memory, and all is done when a call returns.
+  virtual bool isOnDevice() const;
+
+  /// On each rank's thread, collective over the world: at the beginning of each run, and at the end
+  /// of the world.
+  virtual void connect(tpc_context &ctx);
+  virtual void disconnect(tpc_context &ctx);
 
   virtual void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
                          tpc_reduction reduction, const void *in, void *out, int64_t count) = 0;
@@ -94,6 +103,15 @@ public:
   /// Called once for the world's first error, on the failing rank's thread, after the message is
   /// kept: wakes whoever waits. May not return (MPI prints and aborts).
   virtual void abortWorld(int rank, const std::string &message) = 0;
+
+  /// What the device waits for, of what was called for earlier. May be asked by any thread.
+  struct DeviceWait {
+    std::string at;           ///< "in all_reduce 17 of '/lm_head/MatMul' over 'tp'"
+    std::vector<int> missing; ///< ranks that it may wait for
+  };
+  virtual std::optional<DeviceWait> deviceWait();
+  /// Another number whenever the device has got further with what is communicated.
+  virtual uint64_t deviceMoves();
 };
 
 } // namespace tpc::rt

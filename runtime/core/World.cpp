@@ -2,6 +2,7 @@
 
 #include "core/World.h"
 #include "core/Cores.h"
+#include "core/Links.h"
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -43,6 +44,12 @@ World::World(Grid grid, int threadsPerRank, int firstRank, int numLocal)
         std::make_unique<tpc_context>(*this, theGrid, firstRank + i, threadsPerRank));
 }
 
+/// What ranks talk by: `host`, but for what links of their devices do.
+static std::unique_ptr<Transport> overLinks(tpc_context &ctx, std::unique_ptr<Transport> host) {
+  std::unique_ptr<Links> links = ctx.worldSize() > 1 ? ctx.device->makeLinks() : nullptr;
+  return links ? makeLinkTransport(ctx, std::move(host), std::move(links)) : std::move(host);
+}
+
 std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank, double timeout) {
   int ranks = grid.numRanks();
   std::unique_ptr<World> world(new World(std::move(grid), threadsPerRank, 0, ranks));
@@ -50,7 +57,7 @@ std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank, double time
   world->seconds = timeout;
   world->localRanks = joinThreads(*world);
   for (auto &ctx : world->contexts)
-    ctx->transport = world->localRanks->makeTransport(ctx->rank);
+    ctx->transport = overLinks(*ctx, world->localRanks->makeTransport(ctx->rank));
   return world;
 }
 
@@ -62,12 +69,22 @@ std::unique_ptr<World> World::processes(Grid grid, int threadsPerRank,
   world->spin = int64_t(session->ranksOnHost()) * threadsPerRank <= session->coresOnHost() &&
                 threadsPerRank <= usableCores();
   world->theSession = std::move(session);
-  world->contexts[0]->transport = world->theSession->makeTransport(*world);
+  tpc_context &ctx = *world->contexts[0];
+  ctx.transport = overLinks(ctx, world->theSession->makeTransport(*world));
   world->theSession->observe(world.get());
   return world;
 }
 
 World::~World() {
+  // Collective, so on threads of their own; what a failed run has left is not waited for.
+  if (hasRun && local(0).transport->isOnDevice())
+    threadsOfRanks.run(numLocal(), [&](int index) {
+      try {
+        local(index).transport->disconnect(local(index));
+      } catch (const std::exception &) {
+        // Nobody is left to hear it, and nothing that would depend on it.
+      }
+    });
   if (theSession)
     theSession->observe(nullptr);
 }
@@ -78,6 +95,7 @@ void World::runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &
       ctx.transport->abortWorld(ctx.rank, errorMessage());
   };
   try {
+    ctx.transport->connect(ctx);
     fn(ctx);
     if (localRanks && !failed())
       localRanks->leave(ctx.rank);
@@ -102,6 +120,7 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
     localRanks->enter();
   World *outer = running.exchange(this);
   isRunning.store(true);
+  hasRun = true;
   try {
     threadsOfRanks.run(numLocal(), [&](int index) { runRank(local(index), fn); });
   } catch (const std::system_error &e) {

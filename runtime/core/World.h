@@ -97,6 +97,8 @@ public:
   virtual void enter() = 0;
   /// `rank` has ended: whoever waits for it, or will, is told.
   virtual void leave(int rank) = 0;
+  /// Whether it waits for others here, or has ended.
+  virtual bool isWaiting(int rank) = 0;
 };
 
 /// For ranks that talk through memory.
@@ -118,6 +120,8 @@ public:
   tpc_context &local(int index) const { return *contexts[index]; }
   /// Null for threads.
   Session *session() { return theSession.get(); }
+  /// Null for processes.
+  LocalRanks *localThreads() { return localRanks.get(); }
 
   /// Runs `fn` on every rank of this process, each on a thread of its own that is kept for the next
   /// run (rank 0, or the only one, on the caller's), and returns when all have ended: the first
@@ -155,7 +159,7 @@ private:
   std::string describeCommunication(const Activity &activity, const char *what) const;
 
   Grid theGrid;
-  bool spin = false;
+  bool spin = false, hasRun = false;
   double seconds = 0;
   std::shared_ptr<Session> theSession;
   std::shared_ptr<LocalRanks> localRanks;

@@ -103,6 +103,11 @@ void Hub::leave(int rank) {
   }
 }
 
+bool Hub::isWaiting(int rank) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return waits[rank].word.load() || left.count(rank);
+}
+
 void Hub::stop() {
   std::lock_guard<std::mutex> lock(mutex);
   isStopped = true;

@@ -73,6 +73,7 @@ public:
   std::unique_ptr<Transport> makeTransport(int rank) override;
   void enter() override;
   void leave(int rank) override;
+  bool isWaiting(int rank) override;
   /// Wakes everybody who waits.
   void stop();
   /// "rank 3, 5": those among `ranks` that have ended.

@@ -1,0 +1,222 @@
+//===- LinkTransport.cpp - ranks whose devices reach each other -----------===//
+
+#include "transport/links/LinkTransport.h"
+#include "core/Context.h"
+#include "core/DType.h"
+#include "transport/links/CommPlan.h"
+#include "transport/links/LinkWatch.h"
+#include <algorithm>
+#include <exception>
+
+namespace tpc::rt {
+
+LinkTransport::LinkTransport(tpc_context &ctx, std::unique_ptr<Transport> host,
+                             std::unique_ptr<Links> links)
+    : world(ctx.world), rank(ctx.rank), host(std::move(host)), links(std::move(links)),
+      label(this->links->name()) {
+  for (int axis = 0; axis < ctx.grid.numAxes(); ++axis)
+    if (ctx.grid.axes()[axis].size > 1)
+      severalMask |= uint32_t(1) << axis;
+  watch = LinkWatch::of(world);
+  watch->add(*this, rank);
+}
+
+LinkTransport::~LinkTransport() { watch->remove(rank); }
+
+void LinkTransport::connect(tpc_context &ctx) {
+  if (!connected.empty())
+    return;
+  for (uint32_t mask = 1; mask <= severalMask; ++mask) {
+    if (mask != maskOf(mask))
+      continue;
+    const Group &group = ctx.group(mask);
+    Doing doing(ctx.activity, "connecting devices", mask);
+    try {
+      Links::Id id{};
+      if (group.index == 0)
+        id = links->makeId();
+      host->broadcast(ctx, group, id.data(), static_cast<int64_t>(id.size()), 0);
+      Link link{links->connect(id, group.size(), group.index), 0, {}, {}};
+      std::lock_guard<std::mutex> lock(mutex);
+      connected.emplace(mask, link);
+    } catch (const RankStopped &) {
+      throw;
+    } catch (const std::exception &error) {
+      if (world.failed())
+        throw RankStopped();
+      fail(ctx, "cannot connect devices over '" + ctx.grid.label(mask) + "': " + error.what());
+    }
+    for (const CommPlan &plan : planWarmUp(group))
+      carryOut(ctx, group, "first use", plan, nullptr, nullptr);
+  }
+}
+
+void LinkTransport::disconnect(tpc_context &) {
+  if (!connected.empty() && !world.failed())
+    links->close();
+}
+
+std::string LinkTransport::describe(const Operation &operation) const {
+  std::string text = std::string(operation.what) + " " + std::to_string(operation.number);
+  if (operation.node)
+    text += " of '" + std::string(operation.node) + "'";
+  return text + " over '" + world.grid().label(operation.axes) + "'";
+}
+
+void LinkTransport::carryOut(tpc_context &ctx, const Link &link, const Operation &operation,
+                             const CommPlan &plan, const void *in, void *out) {
+  if (world.failed())
+    throw RankStopped();
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    operations.push_back(operation);
+    if (operations.size() > 256)
+      for (uint64_t done = links->progress().done; forgotten < done && !operations.empty();
+           ++forgotten)
+        operations.pop_front();
+  }
+  // Work is done in order: whoever gets the stage's memory next comes behind this.
+  void *stage = plan.stageBytes ? tpc_frame_push(&ctx, plan.stageBytes) : nullptr;
+  try {
+    links->carryOut(link.number, plan, in, out, stage);
+  } catch (const std::exception &error) {
+    if (world.failed())
+      throw RankStopped();
+    fail(ctx, describe(operation) + " failed: " + error.what());
+  }
+  if (stage)
+    tpc_frame_pop(&ctx, stage);
+}
+
+void LinkTransport::carryOut(tpc_context &ctx, const Group &group, const char *what,
+                             const CommPlan &plan, const void *in, void *out) {
+  Link &link = connected.at(maskOf(group.axes));
+  carryOut(ctx, link, {what, ctx.activity.node.load(), maskOf(group.axes), ++link.collectives, -1},
+           plan, in, out);
+}
+
+void LinkTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                              tpc_reduction reduction, const void *in, void *out, int64_t count) {
+  carryOut(ctx, group, spell(CollectiveKind::AllReduce), planAllReduce(dtype, reduction, count), in,
+           out);
+}
+
+void LinkTransport::allGather(tpc_context &ctx, const Group &group, const void *in, void *out,
+                              int64_t outer, int64_t n, int64_t inner) {
+  carryOut(ctx, group, spell(CollectiveKind::AllGather), planAllGather(group, outer, n, inner), in,
+           out);
+}
+
+void LinkTransport::reduceScatter(tpc_context &ctx, const Group &group, tpc_dtype dtype,
+                                  tpc_reduction reduction, const void *in, void *out, int64_t outer,
+                                  int64_t n, int64_t inner) {
+  carryOut(ctx, group, spell(CollectiveKind::ReduceScatter),
+           planReduceScatter(group, dtype, reduction, outer, n, inner * sizeOf(dtype)), in, out);
+}
+
+void LinkTransport::allToAll(tpc_context &ctx, const Group &group, const void *in, void *out,
+                             const AllToAllShape &shape) {
+  carryOut(ctx, group, spell(CollectiveKind::AllToAll), planAllToAll(group, shape), in, out);
+}
+
+void LinkTransport::collectivePermute(tpc_context &ctx, const Group &group, const void *in,
+                                      void *out, const PermuteShape &shape) {
+  carryOut(ctx, group, spell(CollectiveKind::CollectivePermute),
+           planPermute(ctx.grid, group, shape), in, out);
+}
+
+void LinkTransport::exchange(tpc_context &ctx, const Group &group, const void *in, void *out,
+                             const ExchangeShape &shape) {
+  carryOut(ctx, group, spell(CollectiveKind::Exchange), planExchange(ctx.grid, group, shape), in,
+           out);
+}
+
+void LinkTransport::broadcast(tpc_context &ctx, const Group &group, void *data, int64_t bytes,
+                              int root) {
+  carryOut(ctx, group, spell(CollectiveKind::Broadcast), planBroadcast(bytes, root), data, data);
+}
+
+const Group &LinkTransport::groupTo(tpc_context &ctx, int peer) const {
+  std::vector<int64_t> theirs = ctx.grid.coordinatesOf(peer);
+  uint32_t mask = 0;
+  for (int axis = 0; axis < ctx.grid.numAxes(); ++axis)
+    if (theirs[axis] != ctx.coordinates[axis])
+      mask |= uint32_t(1) << axis;
+  return ctx.group(mask);
+}
+
+static int indexIn(const Group &group, int peer) {
+  auto at = std::lower_bound(group.ranks.begin(), group.ranks.end(), peer);
+  return static_cast<int>(at - group.ranks.begin());
+}
+
+void LinkTransport::send(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
+  const Group &group = groupTo(ctx, peer);
+  Link &link = connected.at(group.axes);
+  carryOut(ctx, link, {"send", ctx.activity.node.load(), group.axes, ++link.sent[peer], peer},
+           planSend(bytes, indexIn(group, peer)), data, nullptr);
+}
+
+void LinkTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) {
+  const Group &group = groupTo(ctx, peer);
+  Link &link = connected.at(group.axes);
+  carryOut(ctx, link,
+           {"receive", ctx.activity.node.load(), group.axes, ++link.received[peer], peer},
+           planReceive(bytes, indexIn(group, peer)), nullptr, data);
+}
+
+void LinkTransport::barrier(tpc_context &ctx) { host->barrier(ctx); }
+
+void LinkTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
+                                std::vector<std::vector<std::byte>> &gathered) {
+  host->gatherBytes(ctx, data, bytes, gathered);
+}
+
+void LinkTransport::abortWorld(int failed, const std::string &message) {
+  // Devices first: of processes the host's does not return, and no thread must be left in a wait
+  // for a device.
+  watch->abortLinks();
+  host->abortWorld(failed, message);
+}
+
+std::optional<Transport::DeviceWait> LinkTransport::deviceWait() {
+  std::lock_guard<std::mutex> lock(mutex);
+  Links::Progress progress = links->progress();
+  if (progress.reached <= progress.done || progress.done < forgotten ||
+      progress.done - forgotten >= operations.size())
+    return std::nullopt;
+  const Operation &operation = operations[progress.done - forgotten];
+  DeviceWait wait{"in " + describe(operation), {}};
+  if (operation.peer >= 0)
+    wait.missing = {operation.peer};
+  else
+    for (int member : world.grid().groupOf(rank, operation.axes).ranks)
+      if (member != rank)
+        wait.missing.push_back(member);
+  return wait;
+}
+
+std::string LinkTransport::problem() {
+  std::lock_guard<std::mutex> lock(mutex);
+  for (auto &[mask, link] : connected)
+    if (std::string text = links->problem(link.number); !text.empty()) {
+      std::string members;
+      for (int member : world.grid().groupOf(rank, mask).ranks)
+        members += (members.empty() ? "" : ", ") + std::to_string(member);
+      Links::Progress progress = links->progress();
+      uint64_t next = progress.done - forgotten;
+      std::string where = progress.done >= forgotten && next < operations.size()
+                              ? ", at or behind " + describe(operations[next])
+                              : std::string();
+      return label + " over '" + world.grid().label(mask) + "' (ranks " + members + "): " + text +
+             where;
+    }
+  return "";
+}
+
+std::unique_ptr<Transport> makeLinkTransport(tpc_context &ctx, std::unique_ptr<Transport> host,
+                                             std::unique_ptr<Links> links) {
+  return std::make_unique<LinkTransport>(ctx, std::move(host), std::move(links));
+}
+
+} // namespace tpc::rt
