@@ -1,6 +1,7 @@
 //===- CollectivesTest.cpp - every collective against the reference -------===//
 
 #include "Harness.h"
+#include "OnDevice.h"
 #include "Reference.h"
 #include "core/DType.h"
 #include <algorithm>
@@ -52,19 +53,20 @@ void checkAllReduce(tpc_context &ctx, uint32_t axes, int32_t dtype, tpc_reductio
                     int64_t count) {
   uint64_t seed = static_cast<uint64_t>(count) * 31 + reduction;
   std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
-  std::vector<T> in(count), out(count, T(77)), expected(count);
+  std::vector<T> before(count);
+  Sums<T> expected;
   for (int64_t i = 0; i < count; ++i) {
-    in[i] = valueOf<T>(seed, ctx.rank, i);
-    expected[i] = reduced<T>(reduction, seed, members, i);
+    before[i] = valueOf<T>(seed, ctx.rank, i);
+    expected.add(reduction, seed, members, i);
   }
-  std::vector<T> before = in;
-  auto check = [&](const std::vector<T> &result) {
-    EXPECT_TRUE(sameBits(result, expected))
+  OnDevice<T> in(ctx, before), out(ctx, std::vector<T>(count, T(77)));
+  auto check = [&](const OnDevice<T> &result) {
+    EXPECT_TRUE(expected.isMetBy(result.read(), sumsInRankOrder(ctx)))
         << "rank " << ctx.rank << " axes " << axes << " " << spellType(dtype) << " count " << count;
   };
   tpc_all_reduce(&ctx, axes, dtype, reduction, in.data(), out.data(), count);
   check(out);
-  EXPECT_TRUE(sameBits(in, before)) << "the input was changed";
+  EXPECT_TRUE(sameBits(in.read(), before)) << "the input was changed";
   tpc_all_reduce(&ctx, axes, dtype, reduction, in.data(), in.data(), count);
   check(in);
 }
@@ -105,10 +107,10 @@ TEST_P(Collectives, AllGather) {
               for (int64_t j : parts[me])
                 for (int64_t i = 0; i < shape.inner; ++i)
                   mine.push_back(whole[(o * shape.n + j) * shape.inner + i]);
-            std::vector<T> out(whole.size());
-            tpc_all_gather(&ctx, axes, dtype, mine.data(), out.data(), shape.outer, shape.n,
+            OnDevice<T> in(ctx, mine), out(ctx, whole.size());
+            tpc_all_gather(&ctx, axes, dtype, in.data(), out.data(), shape.outer, shape.n,
                            shape.inner);
-            EXPECT_TRUE(sameBits(out, whole))
+            EXPECT_TRUE(sameBits(out.read(), whole))
                 << "rank " << ctx.rank << " axes " << axes << " " << spellType(dtype) << " shape "
                 << shape.outer << "x" << shape.n << "x" << shape.inner;
           });
@@ -125,18 +127,18 @@ TEST_P(Collectives, ReduceScatter) {
             std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
             auto parts = indicesOf(shape.n, sizesOf(ctx.grid, axes));
             size_t me = std::find(members.begin(), members.end(), ctx.rank) - members.begin();
-            std::vector<T> in(shape.outer * shape.n * shape.inner), expected;
-            for (size_t i = 0; i < in.size(); ++i)
-              in[i] = valueOf<T>(9, ctx.rank, i);
+            std::vector<T> whole(shape.outer * shape.n * shape.inner);
+            Sums<T> expected;
+            for (size_t i = 0; i < whole.size(); ++i)
+              whole[i] = valueOf<T>(9, ctx.rank, i);
             for (int64_t o = 0; o < shape.outer; ++o)
               for (int64_t j : parts[me])
                 for (int64_t i = 0; i < shape.inner; ++i)
-                  expected.push_back(
-                      reduced<T>(reduction, 9, members, (o * shape.n + j) * shape.inner + i));
-            std::vector<T> out(expected.size());
+                  expected.add(reduction, 9, members, (o * shape.n + j) * shape.inner + i);
+            OnDevice<T> in(ctx, whole), out(ctx, expected.size());
             tpc_reduce_scatter(&ctx, axes, dtype, reduction, in.data(), out.data(), shape.outer,
                                shape.n, shape.inner);
-            EXPECT_TRUE(sameBits(out, expected))
+            EXPECT_TRUE(expected.isMetBy(out.read(), sumsInRankOrder(ctx)))
                 << "rank " << ctx.rank << " axes " << axes << " " << spellType(dtype) << " shape "
                 << shape.outer << "x" << shape.n << "x" << shape.inner;
           });
@@ -176,12 +178,11 @@ TEST_P(Collectives, AllToAll) {
               };
               std::vector<T> gatheredB = select(partsA[me], wholeB[0]);
               std::vector<T> gatheredA = select(wholeA[0], partsB[me]);
-              const std::vector<T> &in = splitFirst ? gatheredA : gatheredB;
               const std::vector<T> &expected = splitFirst ? gatheredB : gatheredA;
-              std::vector<T> out(expected.size());
+              OnDevice<T> in(ctx, splitFirst ? gatheredA : gatheredB), out(ctx, expected.size());
               tpc_all_to_all(&ctx, axes, dtype, in.data(), out.data(), s.outer, s.a, s.middle, s.b,
                              s.inner, splitFirst);
-              EXPECT_TRUE(sameBits(out, expected))
+              EXPECT_TRUE(sameBits(out.read(), expected))
                   << "rank " << ctx.rank << " axes " << axes << " sizes " << s.outer << " " << s.a
                   << " " << s.middle << " " << s.b << " " << s.inner << " first " << splitFirst;
             });
@@ -199,13 +200,14 @@ TEST_P(Collectives, Broadcast) {
               continue;
             withCarrier(dtype, [&](auto type) {
               using T = decltype(type);
-              std::vector<T> data(count), expected(count);
+              std::vector<T> mine(count), expected(count);
               for (int64_t i = 0; i < count; ++i) {
-                data[i] = valueOf<T>(4, ctx.rank, i);
+                mine[i] = valueOf<T>(4, ctx.rank, i);
                 expected[i] = valueOf<T>(4, members[root], i);
               }
+              OnDevice<T> data(ctx, mine);
               tpc_broadcast(&ctx, axes, dtype, data.data(), count, root);
-              EXPECT_TRUE(sameBits(data, expected))
+              EXPECT_TRUE(sameBits(data.read(), expected))
                   << "rank " << ctx.rank << " axes " << axes << " root " << root;
             });
           }
@@ -220,14 +222,14 @@ TEST_P(Collectives, NanAndSignedZero) {
     // Whoever has the NaN, everybody gets it.
     for (int32_t reduction : {TPC_SUM, TPC_MAX, TPC_MIN})
       for (int owner = 0; owner <= last; ++owner) {
-        float value = ctx.rank == owner ? NAN : float(ctx.rank), out = 0;
-        tpc_all_reduce(&ctx, axes, TPC_F32, reduction, &value, &out, 1);
-        EXPECT_TRUE(std::isnan(out)) << "reduction " << reduction << " owner " << owner;
+        OnDevice<float> value(ctx, {ctx.rank == owner ? NAN : float(ctx.rank)}), out(ctx, 1);
+        tpc_all_reduce(&ctx, axes, TPC_F32, reduction, value.data(), out.data(), 1);
+        EXPECT_TRUE(std::isnan(out.read()[0])) << "reduction " << reduction << " owner " << owner;
       }
     // The largest integer wraps as it does in the generated code.
-    int64_t big = ctx.rank == 0 ? INT64_MAX : 1, sum = 0;
-    tpc_all_reduce(&ctx, axes, TPC_I64, TPC_SUM, &big, &sum, 1);
-    EXPECT_EQ(sum, static_cast<int64_t>(uint64_t(INT64_MAX) + last));
+    OnDevice<int64_t> big(ctx, {ctx.rank == 0 ? INT64_MAX : 1}), sum(ctx, 1);
+    tpc_all_reduce(&ctx, axes, TPC_I64, TPC_SUM, big.data(), sum.data(), 1);
+    EXPECT_EQ(sum.read()[0], static_cast<int64_t>(uint64_t(INT64_MAX) + last));
   });
 }
 

@@ -1,6 +1,7 @@
 //===- ExchangeTest.cpp - exchanges against the reference -----------------===//
 
 #include "Harness.h"
+#include "OnDevice.h"
 #include "Reference.h"
 #include "core/Counters.h"
 #include <algorithm>
@@ -100,12 +101,12 @@ void check(tpc_context &ctx, const std::vector<Dim> &dims, bool evenly) {
       values.push_back(valueOf<float>(7, members[0], element));
     return values;
   };
-  std::vector<float> in = valuesOf(elementsOf(ctx.grid, ctx.rank, dims, &Dim::before));
+  OnDevice<float> in(ctx, valuesOf(elementsOf(ctx.grid, ctx.rank, dims, &Dim::before)));
   std::vector<float> expected = valuesOf(elementsOf(ctx.grid, ctx.rank, dims, &Dim::after));
-  std::vector<float> out(expected.size());
+  OnDevice<float> out(ctx, expected.size());
   ctx.counters.reset();
   tpc_exchange(&ctx, layout.data(), TPC_F32, in.data(), out.data(), sizes.data());
-  EXPECT_TRUE(sameBits(out, expected)) << "rank " << ctx.rank << " axes " << axes;
+  EXPECT_TRUE(sameBits(out.read(), expected)) << "rank " << ctx.rank << " axes " << axes;
 
   // Nobody gets more than what it needs and has not. Where parts are alike, over two axes, nobody
   // sends more: three boxes of one size cannot be shared by two.
@@ -214,11 +215,11 @@ TEST_P(Exchanges, Types) {
     // All types are moved alike, by their size.
     int64_t p = ctx.grid.axes()[0].size, size = p;
     int32_t layout[] = {1, 1, 0, -1, -1, -1, -1};
-    uint8_t mine = static_cast<uint8_t>(ctx.coordinates[0]);
-    std::vector<uint8_t> all(p, 255);
-    tpc_exchange(&ctx, layout, TPC_U8, &mine, all.data(), &size);
+    OnDevice<uint8_t> mine(ctx, {static_cast<uint8_t>(ctx.coordinates[0])}), all(ctx, p);
+    tpc_exchange(&ctx, layout, TPC_U8, mine.data(), all.data(), &size);
+    std::vector<uint8_t> got = all.read();
     for (int64_t i = 0; i < p; ++i)
-      EXPECT_EQ(all[i], i);
+      EXPECT_EQ(got[i], i);
   });
 }
 

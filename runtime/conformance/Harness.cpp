@@ -1,6 +1,9 @@
 //===- Harness.cpp - one suite on every transport -------------------------===//
 
 #include "Harness.h"
+#include "LateDevice.h"
+#include "core/Context.h"
+#include "core/Transport.h"
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -84,6 +87,8 @@ std::vector<uint32_t> masksOf(const Grid &grid) {
   return masks;
 }
 
+bool sumsInRankOrder(const tpc_context &ctx) { return !ctx.transport->isOnDevice(); }
+
 void WorldTest::TearDown() {
   if (theSession && theSession->agree(HasFailure()).failed && !HasFailure())
     ADD_FAILURE() << "this test failed on another rank";
@@ -103,6 +108,12 @@ void PrintTo(const Grid &grid, std::ostream *os) { *os << conformance::nameOf(gr
 int main(int argc, char **argv) {
   using namespace tpc::rt;
   using namespace tpc::rt::conformance;
+  if (const char *devices = std::getenv("TPC_CONFORMANCE")) {
+    bool linked = std::string(devices) == "links";
+    if (!linked && std::string(devices) != "late")
+      return std::fprintf(stderr, "error: TPC_CONFORMANCE is 'late' or 'links'\n"), 1;
+    chooseDevices(linked ? linkedLateDevices() : lateDevices());
+  }
   // Before GoogleTest asks for the grids.
   if (Launcher launcher = detectLauncher(); launcher.present()) {
     std::string error;

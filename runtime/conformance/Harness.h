@@ -4,6 +4,9 @@
 // each process is one rank, and the grids of that many ranks are run; rank 0 prints and writes the
 // report.
 //
+// TPC_CONFORMANCE=late runs it on the device of LateDevice.h, links on the same with links of its
+// own.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_RT_CONFORMANCE_HARNESS_H
@@ -28,6 +31,10 @@ std::string nameOf(const Grid &grid);
 
 /// A world of the suite's transport. The grid must be one of `grids`.
 std::unique_ptr<World> makeWorld(const Grid &grid);
+
+/// Whether sums of floats have the bits of additions in ascending rank order. Otherwise they are
+/// additions in some order, the same in every run.
+bool sumsInRankOrder(const tpc_context &ctx);
 
 /// The sets of a grid's axes to communicate over: all subsets in the long run. By default, all of
 /// the axes of more than one coordinate, and few with the others, which change no group.

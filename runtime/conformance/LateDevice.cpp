@@ -1,6 +1,7 @@
 //===- LateDevice.cpp - a device that does what it may --------------------===//
 
 #include "LateDevice.h"
+#include "LateLinks.h"
 #include "core/Context.h"
 #include <algorithm>
 #include <atomic>
@@ -87,7 +88,8 @@ std::atomic<int64_t> overtakings{0};
 
 class LateDevice : public Device {
 public:
-  LateDevice(tpc_context &ctx) : inner(cpuDevices().make(ctx)), random(seedOf(ctx)) {}
+  LateDevice(tpc_context &ctx, bool linked)
+      : inner(cpuDevices().make(ctx)), random(seedOf(ctx)), linked(linked) {}
 
   ~LateDevice() override {
     queue.clear(); // what a failed step has left
@@ -236,6 +238,20 @@ public:
     return std::exchange(status, tpc_status{});
   }
 
+  std::unique_ptr<Links> makeLinks() override {
+    if (!linked)
+      return nullptr;
+    return makeLateLinks([this](const std::vector<const void *> &used, std::function<void()> work) {
+      Accesses accesses;
+      for (const void *address : used)
+        if (address)
+          accesses.push_back(wholeOf(address));
+      later(std::move(accesses), std::move(work));
+      // Others wait for it, and nobody does work while this rank waits on the host.
+      run();
+    });
+  }
+
 private:
   struct Accessible {
     explicit Accessible(LateDevice &device) : device(device) { device.access(true); }
@@ -321,6 +337,7 @@ private:
 
   std::unique_ptr<Device> inner;
   std::mt19937_64 random;
+  const bool linked;
   std::map<void *, Pages> memory;
   int accessible = 0;
   std::deque<Work> queue;
@@ -335,6 +352,7 @@ private:
 
 class LateDevices : public DeviceKind {
 public:
+  explicit LateDevices(bool linked) : linked(linked) {}
   const char *name() const override { return "late"; }
   const char *kernels() const override { return cpuDevices().kernels(); }
   std::string environmentProblem() const override { return cpuDevices().environmentProblem(); }
@@ -342,8 +360,11 @@ public:
     return cpuDevices().matrixBytes(k, n);
   }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
-    return std::make_unique<LateDevice>(ctx);
+    return std::make_unique<LateDevice>(ctx, linked);
   }
+
+private:
+  bool linked;
 };
 
 } // namespace
@@ -351,7 +372,12 @@ public:
 int64_t countOvertakings() { return overtakings; }
 
 const DeviceKind &lateDevices() {
-  static const LateDevices devices;
+  static const LateDevices devices(/*linked=*/false);
+  return devices;
+}
+
+const DeviceKind &linkedLateDevices() {
+  static const LateDevices devices(/*linked=*/true);
   return devices;
 }
 

@@ -25,6 +25,8 @@
 namespace tpc::rt::conformance {
 
 const DeviceKind &lateDevices();
+/// The same with links between the ranks of this process (LateLinks.h).
+const DeviceKind &linkedLateDevices();
 
 /// How often work of this process was done before some that had been called for earlier.
 int64_t countOvertakings();

@@ -1,6 +1,7 @@
 //===- PermuteTest.cpp - collective-permutes against the reference --------===//
 
 #include "Harness.h"
+#include "OnDevice.h"
 #include "Reference.h"
 #include "core/Counters.h"
 #include <algorithm>
@@ -74,13 +75,13 @@ void check(tpc_context &ctx, const Sizes &s, const Side &in, const Side &out, in
   }
   std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
   uint64_t owner = members[0];
-  std::vector<float> before = valuesOf(s, indicesOf(ctx.grid, ctx.rank, s, in), owner, 0);
+  OnDevice<float> before(ctx, valuesOf(s, indicesOf(ctx.grid, ctx.rank, s, in), owner, 0));
   std::vector<float> expected = valuesOf(s, indicesOf(ctx.grid, ctx.rank, s, out), owner, first);
-  std::vector<float> result(expected.size());
+  OnDevice<float> result(ctx, expected.size());
   ctx.counters.reset();
   tpc_collective_permute(&ctx, splits.data(), TPC_F32, before.data(), result.data(), s.outer,
                          s.blocks, s.n, s.unit, s.inner, first);
-  EXPECT_TRUE(sameBits(result, expected))
+  EXPECT_TRUE(sameBits(result.read(), expected))
       << "rank " << ctx.rank << " axes " << axes << " sizes " << s.outer << " " << s.blocks << " "
       << s.n << " " << s.unit << " " << s.inner << " first " << first;
 
@@ -160,12 +161,12 @@ TEST_P(Permutes, Moves) {
     // All types are moved alike, by their size.
     int32_t splits[] = {0, -1, -1, 0, -1, -1};
     int64_t p = ctx.grid.axes()[0].size;
-    uint8_t mine = static_cast<uint8_t>(ctx.coordinates[0]), got = 255;
-    tpc_collective_permute(&ctx, splits, TPC_U8, &mine, &got, 1, 1, p, 1, 1, 1);
-    EXPECT_EQ(got, (ctx.coordinates[0] + 1) % p);
-    double wide = double(ctx.coordinates[0]) / 3, next = -1;
-    tpc_collective_permute(&ctx, splits, TPC_F64, &wide, &next, 1, 1, p, 1, 1, -1);
-    EXPECT_EQ(next, double((ctx.coordinates[0] + p - 1) % p) / 3);
+    OnDevice<uint8_t> mine(ctx, {static_cast<uint8_t>(ctx.coordinates[0])}), got(ctx, 1);
+    tpc_collective_permute(&ctx, splits, TPC_U8, mine.data(), got.data(), 1, 1, p, 1, 1, 1);
+    EXPECT_EQ(got.read()[0], (ctx.coordinates[0] + 1) % p);
+    OnDevice<double> wide(ctx, {double(ctx.coordinates[0]) / 3}), next(ctx, 1);
+    tpc_collective_permute(&ctx, splits, TPC_F64, wide.data(), next.data(), 1, 1, p, 1, 1, -1);
+    EXPECT_EQ(next.read()[0], double((ctx.coordinates[0] + p - 1) % p) / 3);
   });
 }
 

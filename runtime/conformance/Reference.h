@@ -9,9 +9,11 @@
 
 #include "core/Grid.h"
 #include "tpc/runtime.h"
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <type_traits>
 #include <vector>
@@ -111,6 +113,37 @@ T reduced(tpc_reduction reduction, uint64_t seed, const std::vector<int> &member
     value = combine(reduction, value, valueOf<T>(seed, members[i], index));
   return value;
 }
+
+/// Elements of reduced tensors, and how far a sum of the members in any order may be from them.
+template <typename T> class Sums {
+public:
+  void add(tpc_reduction reduction, uint64_t seed, const std::vector<int> &members, int64_t index) {
+    values.push_back(reduced<T>(reduction, seed, members, index));
+    double magnitude = 0;
+    if (reduction == TPC_SUM && std::is_floating_point_v<T>)
+      for (int member : members)
+        magnitude += std::abs(static_cast<double>(valueOf<T>(seed, member, index)));
+    // Each of n - 1 additions, in either order, is wrong by half of an epsilon at most.
+    bounds.push_back(static_cast<double>(members.size() - 1) * magnitude *
+                     static_cast<double>(std::numeric_limits<T>::epsilon()));
+  }
+  size_t size() const { return values.size(); }
+  bool isMetBy(const std::vector<T> &result, bool inRankOrder) const {
+    if (inRankOrder)
+      return result.size() == values.size() &&
+             (result.empty() ||
+              !std::memcmp(result.data(), values.data(), result.size() * sizeof(T)));
+    for (size_t i = 0; i < std::min(values.size(), result.size()); ++i)
+      if (!(result[i] == values[i] ||
+            std::abs(static_cast<double>(result[i]) - static_cast<double>(values[i])) <= bounds[i]))
+        return false;
+    return result.size() == values.size();
+  }
+
+private:
+  std::vector<T> values;
+  std::vector<double> bounds;
+};
 
 template <typename T> bool sameBits(const std::vector<T> &a, const std::vector<T> &b) {
   return a.size() == b.size() &&

@@ -1,6 +1,7 @@
 //===- StepsTest.cpp - messages, counters and steady state over many steps ===//
 
 #include "Harness.h"
+#include "OnDevice.h"
 #include "Reference.h"
 #include <algorithm>
 #include <chrono>
@@ -31,18 +32,16 @@ TEST_P(Steps, MessagesArriveInOrder) {
       int64_t mine = ctx.coordinates[axis], size = ctx.grid.axes()[axis].size;
       for (int message = 0; message < 100; ++message) {
         int64_t count = message % 7 == 3 ? 0 : message % 5 == 0 ? 30000 : message;
-        std::vector<int32_t> data(count);
+        std::vector<int32_t> expected(count);
         for (int64_t i = 0; i < count; ++i)
-          data[i] = mine == 0 ? valueOf<int32_t>(message, axis, i) : 0;
+          expected[i] = valueOf<int32_t>(message, axis, i);
+        OnDevice<int32_t> data(ctx, mine == 0 ? expected : std::vector<int32_t>(count));
         if (mine > 0)
           tpc_recv(&ctx, axis, TPC_I32, data.data(), count, mine - 1);
-        bool right = true;
-        for (int64_t i = 0; i < count; ++i)
-          right &= data[i] == valueOf<int32_t>(message, axis, i);
-        EXPECT_TRUE(right) << "rank " << ctx.rank << " message " << message;
+        EXPECT_TRUE(data.read() == expected) << "rank " << ctx.rank << " message " << message;
         if (mine + 1 < size) {
           tpc_send(&ctx, axis, TPC_I32, data.data(), count, mine + 1);
-          std::fill(data.begin(), data.end(), -1); // send has returned: it is ours again
+          data.write(std::vector<int32_t>(count, -1)); // what comes behind does not meet it
         }
       }
     }
@@ -59,13 +58,13 @@ TEST_P(Steps, MessagesPassEachOther) {
       for (int64_t message = 0; message < 200; ++message) {
         if (message % 50 == mine * 25)
           std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        int64_t out = mine * 1000 + message, in = -1;
+        OnDevice<int64_t> out(ctx, {mine * 1000 + message}), in(ctx, 1);
         for (int64_t turn : {0, 1})
           if (turn == mine)
-            tpc_send(&ctx, axis, TPC_I64, &out, 1, peer);
+            tpc_send(&ctx, axis, TPC_I64, out.data(), 1, peer);
           else
-            tpc_recv(&ctx, axis, TPC_I64, &in, 1, peer);
-        EXPECT_EQ(in, peer * 1000 + message);
+            tpc_recv(&ctx, axis, TPC_I64, in.data(), 1, peer);
+        EXPECT_EQ(in.read()[0], peer * 1000 + message);
       }
     }
   });
@@ -80,13 +79,18 @@ TEST_P(Steps, ManySmallCollectives) {
       uint32_t axes = masks[mix(step) % masks.size()];
       std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
       int64_t count = step % 97 == 0 ? 20000 : 1 + step % 5;
-      std::vector<float> data(count);
+      std::vector<float> mine(count);
       for (int64_t i = 0; i < count; ++i)
-        data[i] = valueOf<float>(step, ctx.rank, i);
+        mine[i] = valueOf<float>(step, ctx.rank, i);
+      OnDevice<float> data(ctx, mine);
       tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, data.data(), data.data(), count);
-      EXPECT_EQ(data[0], reduced<float>(TPC_SUM, step, members, 0)) << "step " << step;
-      EXPECT_EQ(data[count - 1], reduced<float>(TPC_SUM, step, members, count - 1));
-      std::fill(data.begin(), data.end(), NAN); // nobody may still be reading it
+      std::vector<float> got = data.read();
+      Sums<float> expected;
+      for (int64_t i : {int64_t(0), count - 1})
+        expected.add(TPC_SUM, step, members, i);
+      EXPECT_TRUE(expected.isMetBy({got[0], got[count - 1]}, sumsInRankOrder(ctx)))
+          << "step " << step;
+      data.write(std::vector<float>(count, NAN)); // nobody may still be reading it
     }
   });
 }
@@ -94,16 +98,18 @@ TEST_P(Steps, ManySmallCollectives) {
 TEST_P(Steps, SameBitsEveryTime) {
   onAllRanks([](tpc_context &ctx) {
     uint32_t axes = ctx.grid.allAxes();
-    std::vector<float> in(12345), first, out(in.size());
-    for (size_t i = 0; i < in.size(); ++i)
-      in[i] = valueOf<float>(1, ctx.rank, i);
+    std::vector<float> mine(12345), first;
+    for (size_t i = 0; i < mine.size(); ++i)
+      mine[i] = valueOf<float>(1, ctx.rank, i);
+    OnDevice<float> in(ctx, mine), out(ctx, mine.size());
     for (int repeat = 0; repeat < 20; ++repeat) {
       if (int(mix(repeat) % ctx.worldSize()) == ctx.rank)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, in.data(), out.data(), in.size());
+      tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, in.data(), out.data(),
+                     static_cast<int64_t>(mine.size()));
       if (first.empty())
-        first = out;
-      EXPECT_TRUE(sameBits(first, out)) << "repeat " << repeat;
+        first = out.read();
+      EXPECT_TRUE(sameBits(first, out.read())) << "repeat " << repeat;
     }
   });
 }
@@ -112,18 +118,29 @@ TEST_P(Steps, SameBitsEveryTime) {
 // new.
 TEST_P(Steps, SteadyStateAllocatesNothing) {
   onAllRanks([](tpc_context &ctx) {
+    auto write = [&](float *to, int64_t count, float value) {
+      std::byte *host = ctx.device->beginWrite(to, count * 4);
+      std::fill_n(reinterpret_cast<float *>(host), count, value);
+      ctx.device->endWrite();
+    };
+    auto read = [&](const float *from) {
+      Reading reading(*ctx.device, from, 4);
+      float value;
+      std::memcpy(&value, reading.data, 4);
+      return value;
+    };
     auto step = [&](int64_t n) {
       void *outer = tpc_frame_push(&ctx, n * 4);
       for (uint32_t axes : masksOf(ctx.grid)) {
         auto *in = static_cast<float *>(tpc_frame_push(&ctx, 3 * n * 4));
         auto *out = static_cast<float *>(tpc_frame_push(&ctx, 3 * n * 4));
-        std::fill(in, in + 3 * n, 1.0f);
+        write(in, 3 * n, 1.0f);
         tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, in, out, 3 * n);
         Part part = ctx.group(axes).part(n, ctx.group(axes).index);
         tpc_reduce_scatter(&ctx, axes, TPC_F32, TPC_SUM, in, out, 3, n, 1);
-        EXPECT_TRUE(part.size == 0 || out[0] == float(ctx.group(axes).size()));
+        EXPECT_TRUE(part.size == 0 || read(out) == float(ctx.group(axes).size()));
         tpc_all_gather(&ctx, axes, TPC_F32, out, in, 3, n, 1);
-        EXPECT_EQ(in[3 * n - 1], float(ctx.group(axes).size()));
+        EXPECT_EQ(read(in + 3 * n - 1), float(ctx.group(axes).size()));
         tpc_frame_pop(&ctx, in);
       }
       tpc_frame_pop(&ctx, outer);
@@ -142,13 +159,14 @@ TEST_P(Steps, CountersSayWhatWasSent) {
   onAllRanks([](tpc_context &ctx) {
     for (uint32_t axes : masksOf(ctx.grid)) {
       ctx.counters.reset();
-      float data[64] = {}, out[64] = {};
+      OnDevice<float> data(ctx, std::vector<float>(64)), out(ctx, 64);
       for (int i = 0; i < 3; ++i)
-        tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, data, out, 10);
-      tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, data, out, 0); // empty: not sent
-      tpc_all_gather(&ctx, axes, TPC_F32, data, out, 1, 5, 2);
-      tpc_reduce_scatter(&ctx, axes, TPC_F32, TPC_SUM, data, out, 2, 5, 1);
-      tpc_broadcast(&ctx, axes, TPC_F32, data, 7, 0);
+        tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, data.data(), out.data(), 10);
+      // Empty: not sent.
+      tpc_all_reduce(&ctx, axes, TPC_F32, TPC_SUM, data.data(), out.data(), 0);
+      tpc_all_gather(&ctx, axes, TPC_F32, data.data(), out.data(), 1, 5, 2);
+      tpc_reduce_scatter(&ctx, axes, TPC_F32, TPC_SUM, data.data(), out.data(), 2, 5, 1);
+      tpc_broadcast(&ctx, axes, TPC_F32, data.data(), 7, 0);
       auto rows = ctx.counters.rows(ctx.grid);
       if (membersOf(ctx.grid, ctx.rank, axes).size() == 1) {
         EXPECT_TRUE(rows.empty());
@@ -170,11 +188,11 @@ TEST_P(Steps, CountersSayWhatWasSent) {
     // A message counts at its sender only.
     ctx.counters.reset();
     for (int axis : wideAxes(ctx.grid)) {
-      int16_t data[9] = {};
+      OnDevice<int16_t> data(ctx, std::vector<int16_t>(9));
       if (ctx.coordinates[axis] == 0)
-        tpc_send(&ctx, axis, TPC_I16, data, 9, 1);
+        tpc_send(&ctx, axis, TPC_I16, data.data(), 9, 1);
       if (ctx.coordinates[axis] == 1)
-        tpc_recv(&ctx, axis, TPC_I16, data, 9, 0);
+        tpc_recv(&ctx, axis, TPC_I16, data.data(), 9, 0);
     }
     int64_t sent = 0, bytes = 0, expected = 0;
     for (int axis : wideAxes(ctx.grid))
@@ -217,10 +235,10 @@ TEST_P(Steps, RunsAgain) {
   auto world = makeWorld(GetParam());
   for (int run = 1; run <= 3; ++run) {
     auto error = world->run([&](tpc_context &ctx) {
-      double one = 1, sum = 0;
+      OnDevice<double> one(ctx, {1}), sum(ctx, 1);
       uint32_t axes = ctx.grid.allAxes();
-      tpc_all_reduce(&ctx, axes, TPC_F64, TPC_SUM, &one, &sum, 1);
-      EXPECT_EQ(sum, ctx.worldSize());
+      tpc_all_reduce(&ctx, axes, TPC_F64, TPC_SUM, one.data(), sum.data(), 1);
+      EXPECT_EQ(sum.read()[0], ctx.worldSize());
       auto rows = ctx.counters.rows(ctx.grid);
       ASSERT_EQ(rows.size(), ctx.worldSize() > 1 ? 1u : 0u);
       if (!rows.empty())

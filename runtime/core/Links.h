@@ -76,7 +76,9 @@ public:
   virtual void close() = 0;
 
   /// Calls for it, behind all work that was called for before: a plan is one operation. All members
-  /// do so in one order. The calls of a plan are made as one.
+  /// do so in one order. The calls of a plan are made as one; one that has none may go without a
+  /// link.
+  static constexpr int none = -1;
   virtual void carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) = 0;
 
   // What follows may be asked by any thread.

@@ -99,6 +99,7 @@ private:
   std::unique_ptr<Links> links;
   std::string label;
   uint32_t severalMask = 0;
+  Link alone{Links::none, 0, {}, {}}; ///< for what a rank moves by itself
 
   std::mutex mutex;                   // of what follows, which the rank's thread alone changes
   std::map<uint32_t, Link> connected; ///< by mask
