@@ -14,12 +14,12 @@ struct Head {
   uint64_t moves;
   uint32_t flags, numMissing;
 };
-constexpr uint32_t waitsFlag = 1, leftFlag = 2;
+constexpr uint32_t waitsFlag = 1, leftFlag = 2, onDeviceFlag = 4;
 
 } // namespace
 
 std::string Beat::encode() const {
-  Head head{moves, (waits ? waitsFlag : 0) | (left ? leftFlag : 0),
+  Head head{moves, (waits ? waitsFlag : 0) | (left ? leftFlag : 0) | (onDevice ? onDeviceFlag : 0),
             static_cast<uint32_t>(std::min(missing.size(), mostMissing))};
   std::string bytes(reinterpret_cast<const char *>(&head), sizeof(head));
   bytes.append(reinterpret_cast<const char *>(missing.data()), head.numMissing * sizeof(int));
@@ -38,6 +38,7 @@ bool Beat::decode(std::string_view bytes, int size) {
     return false;
   waits = head.flags & waitsFlag;
   left = head.flags & leftFlag;
+  onDevice = head.flags & onDeviceFlag;
   moves = head.moves;
   missing.resize(head.numMissing);
   if (!missing.empty()) // no place at all

@@ -12,8 +12,9 @@ namespace tpc::rt {
 
 struct Beat {
   bool waits = false; ///< for other ranks, and has for a moment; otherwise it computes or transfers
-  bool left = false;  ///< is at the end of a run
-  uint64_t moves = 0; ///< another number whenever something was transferred
+  bool onDevice = false;    ///< its device waits, for some of `missing`
+  bool left = false;        ///< is at the end of a run
+  uint64_t moves = 0;       ///< another number whenever something was transferred
   std::vector<int> missing; ///< whom it waits for, ascending; of many, the first
   /// "in all_reduce of '/lm_head/MatMul' over 'tp'", "while weights are loaded,"
   std::string at;

@@ -1,7 +1,9 @@
 //===- Watch.cpp - who of a world of processes is alive -------------------===//
 
 #include "core/Watch.h"
+#include "core/Context.h"
 #include "core/Termination.h"
+#include "core/Transport.h"
 #include "core/World.h"
 #include "tpc/printable.h"
 #include <algorithm>
@@ -163,6 +165,15 @@ Beat Watch::beat() const {
   beat.at = world ? world->describeActivity(world->local(0).activity) : "";
   if (beat.at.empty())
     beat.at = std::string(doing.load()) + ",";
+  if (!world)
+    return beat;
+  Transport &transport = *world->local(0).transport;
+  beat.moves += transport.deviceMoves();
+  if (auto wait = transport.deviceWait()) {
+    beat.waits = beat.onDevice = true;
+    beat.missing = std::move(wait->missing);
+    beat.at = std::move(wait->at);
+  }
   return beat;
 }
 
@@ -322,7 +333,8 @@ void Watch::judgeLine(int of, double seconds) {
 
 bool Watch::waitsForEnded(int waiting) const {
   const Beat &beat = others[waiting].beat;
-  return beat.waits && !beat.left &&
+  // Of the members that a device may wait for it does not say who has done its part.
+  return beat.waits && !beat.left && !beat.onDevice &&
          std::any_of(beat.missing.begin(), beat.missing.end(),
                      [&](int of) { return others[of].beat.left || others[of].saidBye; });
 }
@@ -379,8 +391,15 @@ std::string Watch::lastSeen(int of) const {
 
 std::string Watch::describeWait(int of, const Beat &beat) const {
   std::string text = describe(of) + " " + beat.at;
-  for (size_t i = 0; i < beat.missing.size(); ++i)
-    text += (i ? ", " : " for ") + describe(beat.missing[i]);
+  const char *join = " for ";
+  for (int missing : beat.missing) {
+    // Who is in the same one is not missing. Others than rank 0 do not know.
+    const Beat &theirs = others[missing].beat;
+    if (beat.onDevice && theirs.onDevice && theirs.at == beat.at)
+      continue;
+    text += join + describe(missing);
+    join = ", ";
+  }
   return text;
 }
 
