@@ -90,9 +90,10 @@ void LinkTransport::carryOut(tpc_context &ctx, const Link &link, const Operation
 
 void LinkTransport::carryOut(tpc_context &ctx, const Group &group, const char *what,
                              const CommPlan &plan, const void *in, void *out) {
-  Link &link = connected.at(maskOf(group.axes));
-  carryOut(ctx, link, {what, ctx.activity.node.load(), maskOf(group.axes), ++link.collectives, -1},
-           plan, in, out);
+  uint32_t mask = maskOf(group.axes);
+  Link &link = mask ? connected.at(mask) : alone;
+  carryOut(ctx, link, {what, ctx.activity.node.load(), mask, ++link.collectives, -1}, plan, in,
+           out);
 }
 
 void LinkTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
