@@ -39,6 +39,9 @@ OPTIONAL = {
     "sanitizers": "what a build with sanitizers cannot show",
     "assertions": "what only a build with assertions shows",
     "oneDNN": "a libdnnl.so.3 of oneDNN 3: $TPC_ONEDNN is its folder",
+    "ptxas": "the assembler of a CUDA toolkit: $CUDA_HOME, PATH or /usr/local/cuda",
+    "nvdisasm": "a disassembler for GPUs: $CUDA_HOME, PATH, or nvidia-cuda-nvdisasm in .venv",
+    "cuDNN": "cuDNN 9 and nvidia-cudnn-frontend: $TPC_CUDNN names a Python that has them",
     "mounting": "a user who may mount a file system",
     "large files": "a file system that takes files of 5 GiB",
 }

@@ -2,12 +2,18 @@
 
 #include "tpc/Conversion/Cuda/Cuda.h"
 
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/BinaryFormat/ELF.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/Program.h"
-#include "llvm/Support/ThreadPool.h"
+#include "llvm/Support/Threading.h"
+
+#include <chrono>
+#include <csignal>
+#include <thread>
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -15,6 +21,10 @@ using namespace mlir::tpc::cuda;
 
 /// ptxas takes about 0.1 s for a kernel; one that takes minutes hangs.
 static constexpr unsigned kSecondsPerKernel = 10, kLeastSeconds = 60;
+
+/// What to do about a ptxas that is at fault.
+static constexpr char kOtherAssembler[] =
+    "; CUDA_HOME and PATH name another one, CUDA_HOME=/nonexistent none";
 
 static llvm::Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
@@ -32,6 +42,12 @@ std::string cuda::findAssembler() {
   if (auto found = llvm::sys::findProgramByName("ptxas"))
     return *found;
   return inFolder("/usr/local/cuda");
+}
+
+std::string cuda::getAssemblerPlaces() {
+  if (auto home = llvm::sys::Process::GetEnv("CUDA_HOME"); home && !home->empty())
+    return "in CUDA_HOME, which is '" + *home + "'";
+  return "in PATH or /usr/local/cuda, and CUDA_HOME is not set";
 }
 
 //===----------------------------------------------------------------------===//
@@ -94,10 +110,15 @@ struct Files {
   }
 };
 
+/// One ptxas.
 struct Run {
-  bool failed = false;
-  std::string message;
-  Cubin cubin;
+  unsigned architecture = 0;
+  std::string output, log;
+  llvm::sys::ProcessInfo process;
+  std::chrono::steady_clock::time_point begin;
+  bool ended = false;
+
+  std::string name() const { return "sm_" + std::to_string(architecture); }
 };
 } // namespace
 
@@ -106,78 +127,138 @@ static std::string readText(StringRef path) {
   return buffer ? (*buffer)->getBuffer().str() : "";
 }
 
-static Run runAssembler(Files &files, StringRef assembler, const Code &code,
-                        unsigned architecture) {
-  Run run;
-  run.cubin.architecture = architecture;
-  std::string name = "sm_" + std::to_string(architecture);
-  std::string output = files.path(name + ".cubin"), log = files.path(name + ".log");
-  std::string in = files.path("kernels.ptx"), arch = "-arch=" + name;
-  StringRef args[] = {assembler, "-v", arch, "-o", output, in};
-  std::optional<StringRef> redirects[] = {StringRef(), StringRef(log), StringRef(log)};
-  std::string error;
-  unsigned seconds = std::max<unsigned>(kLeastSeconds, kSecondsPerKernel * code.launches.size());
-  int status = llvm::sys::ExecuteAndWait(assembler, args, std::nullopt, redirects, seconds,
-                                         /*MemoryLimit=*/0, &error);
-  std::string text = readText(log);
-  if (status != 0) {
-    run.failed = true;
-    run.message = name + ": " + (error.empty() ? text : error + "\n" + text);
-    return run;
-  }
-  auto bytes = llvm::MemoryBuffer::getFile(output, /*IsText=*/false);
-  if (!bytes) {
-    run.failed = true;
-    run.message = name + ": ptxas has written nothing";
-    return run;
-  }
-  run.cubin.bytes.assign((*bytes)->getBufferStart(), (*bytes)->getBufferEnd());
-  llvm::StringMap<Resources> resources = parseResources(text);
-  for (const Launch &launch : code.launches)
-    run.cubin.kernels.push_back(resources.lookup(launch.name));
-  return run;
-}
-
 /// For whoever looks into what ptxas refused.
 static std::string keep(StringRef ptx) {
   llvm::SmallString<128> path;
   int file;
   if (llvm::sys::fs::createTemporaryFile("tpc-kernels", "ptx", file, path))
     return "";
-  llvm::raw_fd_ostream(file, /*shouldClose=*/true) << ptx;
-  return std::string(path);
+  llvm::raw_fd_ostream os(file, /*shouldClose=*/true);
+  os << ptx;
+  os.close();
+  if (!os.has_error())
+    return std::string(path);
+  os.clear_error();
+  llvm::sys::fs::remove(path);
+  return "";
+}
+
+static llvm::Error start(Run &run, StringRef assembler, StringRef in) {
+  std::string arch = "-arch=" + run.name(), error;
+  StringRef args[] = {assembler, "-v", arch, "-o", run.output, in};
+  std::optional<StringRef> redirects[] = {StringRef(), StringRef(run.log), StringRef(run.log)};
+  bool failed = false;
+  run.begin = std::chrono::steady_clock::now();
+  run.process = llvm::sys::ExecuteNoWait(assembler, args, std::nullopt, redirects,
+                                         /*MemoryLimit=*/0, &error, &failed);
+  if (failed || run.process.Pid == llvm::sys::ProcessInfo::InvalidPid)
+    return makeError("'" + assembler + "' cannot be started: " + error + kOtherAssembler);
+  return llvm::Error::success();
+}
+
+/// Looks whether it has ended. Waiting is polling: LLVM's own limits are alarms, of which a process
+/// has one.
+static llvm::Error poll(Run &run, StringRef assembler, const Code &code) {
+  std::string error;
+  llvm::sys::ProcessInfo state = llvm::sys::Wait(run.process, /*SecondsToWait=*/0, &error,
+                                                 /*ProcStat=*/nullptr, /*Polling=*/true);
+  if (state.Pid == 0) {
+    auto limit = std::chrono::seconds(
+        std::max<size_t>(kLeastSeconds, kSecondsPerKernel * code.launches.size()));
+    if (std::chrono::steady_clock::now() - run.begin < limit)
+      return llvm::Error::success();
+    return makeError("'" + assembler + "' has not ended after " + llvm::Twine(limit.count()) +
+                     " s for " + run.name() + kOtherAssembler);
+  }
+  run.ended = true;
+  if (state.ReturnCode == 0)
+    return llvm::Error::success();
+  std::string said = readText(run.log);
+  if (state.ReturnCode < 0)
+    return makeError("'" + assembler + "' did not end by itself for " + run.name() + ": " + error +
+                     kOtherAssembler + (said.empty() ? "" : "\n") + said);
+  std::string kept = keep(code.ptx);
+  return makeError("this is a mistake of tpcc's: '" + assembler + "' does not take its PTX for " +
+                   run.name() + (kept.empty() ? "" : ", which is kept in '" + kept + "'") + "\n" +
+                   said);
+}
+
+static void stop(Run &run) {
+  if (run.ended || run.process.Pid == llvm::sys::ProcessInfo::InvalidPid)
+    return;
+  ::kill(run.process.Pid, SIGKILL);
+  llvm::sys::Wait(run.process, std::nullopt);
+  run.ended = true;
+}
+
+static llvm::Expected<Cubin> readCubin(const Run &run, StringRef assembler, const Code &code) {
+  Cubin cubin;
+  cubin.architecture = run.architecture;
+  auto bytes = llvm::MemoryBuffer::getFile(run.output, /*IsText=*/false);
+  if (!bytes || !(*bytes)->getBuffer().starts_with(llvm::ELF::ElfMagic))
+    return makeError("'" + assembler + "' has written no cubin for " + run.name() +
+                     kOtherAssembler);
+  cubin.bytes.assign((*bytes)->getBufferStart(), (*bytes)->getBufferEnd());
+  llvm::StringMap<Resources> resources = parseResources(readText(run.log));
+  for (const Launch &launch : code.launches) {
+    auto own = resources.find(launch.name);
+    if (own == resources.end())
+      return makeError("'" + assembler + "' does not say what " + launch.name + " needs on " +
+                       run.name() + kOtherAssembler);
+    cubin.kernels.push_back(own->second);
+  }
+  return cubin;
+}
+
+/// As many at once as there are processors.
+static llvm::Error runAll(MutableArrayRef<Run> runs, StringRef assembler, StringRef in,
+                          const Code &code) {
+  size_t most = llvm::hardware_concurrency().compute_thread_count(), next = 0;
+  auto isRunning = [](const Run &run) { return !run.ended; };
+  while (next < runs.size() || llvm::any_of(runs, isRunning)) {
+    for (size_t running = llvm::count_if(runs.take_front(next), isRunning);
+         running < most && next < runs.size(); ++running)
+      if (llvm::Error error = start(runs[next++], assembler, in))
+        return error;
+    for (Run &run : runs.take_front(next))
+      if (!run.ended)
+        if (llvm::Error error = poll(run, assembler, code))
+          return error;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return llvm::Error::success();
 }
 
 llvm::Error cuda::assemble(Code &code, const Architectures &architectures, StringRef assembler) {
   Files files;
   if (std::error_code error = llvm::sys::fs::createUniqueDirectory("tpc-ptxas", files.folder))
-    return makeError("no folder for ptxas can be made: " + error.message());
+    return makeError("no folder for ptxas can be made: " + error.message() +
+                     " (TMPDIR says where)");
+  std::string in = files.path("kernels.ptx");
   {
     std::error_code error;
-    llvm::raw_fd_ostream os(files.path("kernels.ptx"), error);
+    llvm::raw_fd_ostream os(in, error);
     os << code.ptx;
     os.close();
-    if (error || os.has_error()) {
-      os.clear_error();
-      return makeError("PTX for ptxas cannot be written: " +
-                       (error ? error : os.error()).message());
-    }
+    if (!error)
+      error = os.error();
+    os.clear_error();
+    if (error)
+      return makeError("cannot write '" + in + "' for ptxas: " + error.message());
   }
-  std::vector<Run> runs(architectures.size());
-  {
-    llvm::DefaultThreadPool pool(llvm::hardware_concurrency(architectures.size()));
-    for (auto [i, architecture] : llvm::enumerate(architectures))
-      pool.async([&, i, architecture = architecture] {
-        runs[i] = runAssembler(files, assembler, code, architecture);
-      });
-    pool.wait();
+  std::vector<Run> runs;
+  for (unsigned architecture : architectures) {
+    std::string name = "sm_" + std::to_string(architecture);
+    runs.push_back({architecture, files.path(name + ".cubin"), files.path(name + ".log"), {}, {}});
   }
-  for (Run &run : runs) {
-    if (run.failed)
-      return makeError(
-          "this is a mistake of tpcc's: ptxas does not take its PTX, which is kept in '" +
-          keep(code.ptx) + "'\n" + run.message);
-    code.cubins.push_back(std::move(run.cubin));
+  auto atEnd = llvm::make_scope_exit([&] { llvm::for_each(runs, stop); });
+  if (llvm::Error error = runAll(runs, assembler, in, code))
+    return error;
+  for (const Run &run : runs) {
+    llvm::Expected<Cubin> cubin = readCubin(run, assembler, code);
+    if (!cubin)
+      return cubin.takeError();
+    code.cubins.push_back(std::move(*cubin));
   }
   return llvm::Error::success();
 }

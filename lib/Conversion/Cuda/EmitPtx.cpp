@@ -57,7 +57,9 @@ llvm::Expected<Architectures> cuda::parseArchitectures(StringRef text) {
     StringRef digits = item;
     unsigned number = 0;
     if (!digits.consume_front("sm_") || digits.getAsInteger(10, number)) {
-      if (digits.size() > 1 && !digits.drop_back().getAsInteger(10, number))
+      // sm_90a and sm_100f.
+      if (item.starts_with("sm_") && digits.size() > 1 && StringRef("af").contains(digits.back()) &&
+          !digits.drop_back().getAsInteger(10, number))
         return makeError("'" + item + "' is for one architecture alone; name sm_" +
                          llvm::Twine(number) + ", whose code later ones of its family run as well");
       return makeError("'" + item + "' is no architecture; known are " + names);

@@ -85,7 +85,14 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
                            code.launches[own->combine].name}},
         {"library", whyNot.empty() ? "may compute it" : ("may not: " + whyNot).str()}});
   });
+  llvm::json::Object ceilings;
+  for (Shape shape : kShapes) {
+    Ceiling ceiling = getCeiling(shape);
+    ceilings[getName(shape)] = llvm::json::Object{{"registers", ceiling.registers},
+                                                  {"shared_bytes", ceiling.sharedBytes}};
+  }
   return llvm::json::Object{{"kernels", std::move(kernels)},
+                            {"ceilings", std::move(ceilings)},
                             {"launches", std::move(functions)},
                             {"attention", std::move(attentions)}};
 }

@@ -30,8 +30,11 @@ static llvm::Expected<KernelCode> emitKernels(ModuleOp program, const KernelCode
   KernelCode result;
   std::string assembler = cuda::findAssembler();
   if (assembler.empty()) {
-    result.note = "there is no ptxas (in CUDA_HOME, PATH or /usr/local/cuda): kernels stay PTX, "
-                  "which drivers assemble";
+    std::string names;
+    for (unsigned architecture : *architectures)
+      names += (names.empty() ? "sm_" : ", sm_") + std::to_string(architecture);
+    result.note = "there is no ptxas (" + cuda::getAssemblerPlaces() + "): no cubins for " + names +
+                  ", kernels stay PTX, which drivers assemble";
   } else {
     options.onStep("assembling with " + assembler);
     if (llvm::Error error = cuda::assemble(*code, *architectures, assembler))
@@ -43,6 +46,20 @@ static llvm::Expected<KernelCode> emitKernels(ModuleOp program, const KernelCode
     return cuda::embed(host, *made);
   };
   return result;
+}
+
+// A multiprocessor has 65536 registers and 2048 threads: with 64 registers four blocks of 256
+// threads fit, half of what there could be.
+cuda::Ceiling cuda::getCeiling(Shape shape) {
+  switch (shape) {
+  case Shape::Elements:
+    return {.registers = 64, .sharedBytes = 0};
+  case Shape::WarpPerRow:
+  case Shape::BlockPerRow:
+  case Shape::RowByLength:
+    return {.registers = 64, .sharedBytes = 1024};
+  }
+  llvm_unreachable("all shapes are above");
 }
 
 // A residual is what cuBLASLt calls C, of which it adds beta times: without one kernel more.

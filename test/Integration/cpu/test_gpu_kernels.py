@@ -37,6 +37,12 @@ def test_one_text_for_the_lowest_architecture(tpcc):
     (["--emit=ptx", "--gpu-arch=sm_90a"], "'sm_90a' is for one architecture alone; name sm_90"),
     (["--emit=ptx", "--gpu-arch=ampere"], "'ampere' is no architecture"),
     (["--emit=ptx", "--gpu-arch=sm_80,sm_80"], "'sm_80' is named twice"),
+    (["--emit=ptx", "--gpu-arch=sm_70"], "'sm_70' is too old"),
+    (["--emit=ptx", "--gpu-arch=80"], "'80' is no architecture; known are sm_80, sm_86"),
+    (["--emit=ptx", "--gpu-arch=sm_80, sm_90"], "' sm_90' is no architecture"),
+    (["--emit=ptx", "--gpu-arch=sm_80,"], "'' is no architecture"),
+    (["--emit=ptx", "--gpu-arch="], "--gpu-arch is empty"),
+    (["--emit=ptx", "-o", "/dev/full"], "cannot write '/dev/full': No space left on device"),
 ])
 def test_what_cannot_be_is_refused(tpcc, flags, words):
     said = emit(tpcc, *flags)
@@ -56,7 +62,7 @@ def test_other_targets(tpcc, target, flags, words):
 @pytest.mark.parametrize("toolkit", [True, False])
 def test_the_report_says_what_kernels_need(tpcc, toolkit):
     if toolkit and not ASSEMBLER:
-        pytest.skip("there is no ptxas")
+        pytest.skip("ptxas: there is none")
     path = tpcc.scratch / "report.json"
     said = emit(tpcc, "--gpu-arch=sm_80,sm_90", f"--report={path}", "--shape", "batch=1,sequence=8",
                 env=None if toolkit else {"CUDA_HOME": "/nonexistent"}).check()

@@ -6,17 +6,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <new>
 
 using namespace ptxrun;
-
-static std::string readText(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw UserError("cannot open '" + path + "'");
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 static void list(const ptx::Module &module) {
   std::printf(".version %s, .target %s\n", module.version().c_str(), module.target().c_str());
@@ -141,7 +133,7 @@ static int run(const std::vector<std::string> &arguments) {
     std::fputs(help, stdout);
     return 0;
   }
-  std::string text = readText(options.file), error;
+  std::string text = readFile(options.file), error;
   std::optional<ptx::Module> module = ptx::parse(text, error);
   if (!module)
     throw UserError(options.file + ": " + error);
@@ -194,10 +186,15 @@ static int run(const std::vector<std::string> &arguments) {
 
 int main(int argc, char **argv) {
   try {
-    return run({argv + 1, argv + argc});
+    int status = run({argv + 1, argv + argc});
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      throw UserError("cannot write standard output");
+    return status;
   } catch (const UserError &wrong) {
     std::fflush(stdout);
     std::fprintf(stderr, "tpc-ptx-run: %s\n", wrong.what());
-    return 2;
+  } catch (const std::bad_alloc &) {
+    std::fprintf(stderr, "tpc-ptx-run: not enough memory for all buffers\n");
   }
+  return 2;
 }

@@ -3,6 +3,7 @@
 #include "Npy.h"
 #include "Options.h"
 
+#include <charconv>
 #include <fstream>
 #include <iterator>
 
@@ -23,11 +24,19 @@ static std::string valueOf(const std::string &header, const std::string &key, ch
   return stop == header.npos ? "" : header.substr(at + 1, stop - at - 1);
 }
 
-Array ptxrun::readArray(const std::string &path) {
+std::string ptxrun::readFile(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw UserError("cannot open '" + path + "'");
-  std::string content((std::istreambuf_iterator<char>(file)), {});
+  try { // folders can be opened
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  } catch (const std::ios_base::failure &) {
+    throw UserError("cannot read '" + path + "'");
+  }
+}
+
+Array ptxrun::readArray(const std::string &path) {
+  std::string content = readFile(path);
   auto fail = [&](const std::string &what) { throw UserError("'" + path + "' " + what); };
   if (content.size() < 12 || content.compare(0, 6, "\x93NUMPY") != 0)
     fail("is no .npy file");
@@ -46,15 +55,18 @@ Array ptxrun::readArray(const std::string &path) {
   if (header.find("'fortran_order': False") == header.npos)
     fail("is not in C order: np.ascontiguousarray makes it so");
   uint64_t bytes = elementBytes(array.type);
+  bool tooMany = false;
   std::string shape = valueOf(header, "shape", '(', ')');
   for (size_t at = 0; at < shape.size();) {
-    size_t digits = 0;
-    uint64_t size = std::stoull(shape.substr(at), &digits);
+    uint64_t size = 0;
+    auto [end, error] = std::from_chars(shape.data() + at, shape.data() + shape.size(), size);
+    if (error != std::errc())
+      fail("has a shape that is none: (" + shape + ")");
     array.shape.push_back(size);
-    bytes *= size;
-    at = shape.find_first_of("0123456789", at + digits);
+    tooMany |= __builtin_mul_overflow(bytes, size, &bytes);
+    at = shape.find_first_of("0123456789", size_t(end - shape.data()));
   }
-  if (content.size() - begin - length < bytes)
+  if (tooMany || content.size() - begin - length < bytes)
     fail("has fewer bytes than its shape says");
   array.data.assign(content.begin() + int64_t(begin + length),
                     content.begin() + int64_t(begin + length + bytes));

@@ -15,7 +15,9 @@ struct Array {
   std::vector<uint8_t> data;
 };
 
-/// In C order, little endian. Throws UserError.
+/// All of a file. Throws UserError, as the following do.
+std::string readFile(const std::string &path);
+/// In C order, little endian.
 Array readArray(const std::string &path);
 void writeArray(const std::string &path, const Array &array);
 

@@ -126,21 +126,20 @@ void parseBuffer(Parameter &parameter, const std::string &text, uint64_t seed) {
   } else if (!fill.empty()) {
     throw UserError("--param " + text + ": a type is needed to fill it, such as 128:f32=0");
   }
-  uint64_t count = 1;
+  parameter.type = type.empty() ? "u8" : type;
+  parameter.size = type.empty() ? 1 : types.at(type).bytes;
   for (const std::string &size : split(shape, 'x')) {
     parameter.shape.push_back(toInteger(size, "--param " + text));
-    count *= parameter.shape.back();
+    if (__builtin_mul_overflow(parameter.size, parameter.shape.back(), &parameter.size))
+      throw UserError("--param " + text + ": too many bytes to count");
   }
-  unsigned bytes = type.empty() ? 1 : types.at(type).bytes;
-  parameter.type = type.empty() ? "u8" : type;
-  parameter.size = count * bytes;
   if (fill.empty())
     return;
   parameter.filled = true;
   uint64_t state = seed * 2 + 1;
   double number = fill == "random" || fill == "index" ? 0 : toDouble(fill, "--param " + text);
   bool isFloat = type.find('f') != type.npos;
-  for (uint64_t i = 0; i < count; ++i) {
+  for (uint64_t i = 0, count = parameter.size / types.at(type).bytes; i < count; ++i) {
     if (fill == "index")
       number = double(i);
     if (fill == "random") {

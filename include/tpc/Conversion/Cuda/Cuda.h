@@ -79,6 +79,8 @@ llvm::Error checkRounding(StringRef ptx);
 /// The path of ptxas: of CUDA_HOME if that is set, else the one in PATH, else in /usr/local/cuda;
 /// empty if there is none.
 std::string findAssembler();
+/// Where it was looked for, for messages.
+std::string getAssemblerPlaces();
 
 /// Adds a cubin for each architecture. An error keeps the PTX in a file that it names.
 llvm::Error assemble(Code &code, const Architectures &architectures, StringRef assembler);

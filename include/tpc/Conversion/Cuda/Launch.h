@@ -27,6 +27,15 @@ enum class Shape {
   AttentionCombine
 };
 
+/// What a kernel of a shape may need on any architecture, so that enough of its blocks fit on a
+/// multiprocessor to hide what memory takes. tools/gpu_kernels.py compares.
+struct Ceiling {
+  unsigned registers, sharedBytes;
+};
+Ceiling getCeiling(Shape shape);
+inline constexpr Shape kShapes[] = {Shape::Elements, Shape::WarpPerRow, Shape::BlockPerRow,
+                                    Shape::RowByLength};
+
 /// A kernel is right for any grid; this says what is a good one. Sizes are expressions over the
 /// program's symbols and this rank's coordinates.
 struct Launch {

@@ -1,0 +1,86 @@
+"""ptxas: one that is not there, refuses, crashes, hangs or has no room."""
+
+import os
+import shutil
+
+import pytest
+
+from harness import run, tool
+from models import COMMITTED
+
+TINY = COMMITTED["gpt2-tiny"]
+ASSEMBLER = shutil.which("ptxas") or os.path.exists("/usr/local/cuda/bin/ptxas")
+
+
+def emit(tpcc, *flags, env=None):
+    return tpcc.call([TINY.path, "--megatron-shard=tp2", "--target=cuda", *flags], env=env)
+
+
+def test_without_a_toolkit_it_says_what_is_left_out(tpcc):
+    """All but the cubins is the same."""
+    texts = {}
+    for toolkit in ("", "/nonexistent"):
+        path = tpcc.scratch / "kernels.ptx"
+        said = emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80,sm_100", "-o", path, env={"CUDA_HOME": toolkit}).check()
+        texts[toolkit] = path.read_text()
+    assert ("there is no ptxas (in CUDA_HOME, which is '/nonexistent'): no cubins for sm_80, sm_100, kernels stay PTX"
+            in said.stderr), said
+    assert texts[""] == texts["/nonexistent"]
+
+
+# What stands in place of ptxas, and what is said of it.
+ASSEMBLERS = {
+    "refuses": ("echo 'ptxas fatal: no' >&2; exit 255", ["this is a mistake of tpcc's", "does not take its PTX for sm_80",
+                                                         "which is kept in", "ptxas fatal: no"]),
+    "crashes": ("kill -SEGV $$", ["did not end by itself for sm_80: Segmentation fault", "CUDA_HOME and PATH name another one"]),
+    "is killed": ("echo half; kill -KILL $$", ["did not end by itself for sm_80: Killed", "half"]),
+    "writes nothing": ("exit 0", ["has written no cubin for sm_80"]),
+    "writes something": ("while [ $# -gt 0 ]; do [ $1 = -o ] && echo cubin >$2; shift; done", ["has written no cubin"]),
+    "says nothing": ("while [ $# -gt 0 ]; do [ $1 = -o ] && cp /bin/true $2; shift; done",
+                     ["does not say what kernel_", "needs on sm_80"]),
+    "is no program": (None, ["cannot be started: ", "CUDA_HOME=/nonexistent none"]),
+}
+
+
+@pytest.mark.parametrize("how", ASSEMBLERS)
+def test_an_assembler_that(tpcc, tmp_path, how):
+    script, words = ASSEMBLERS[how]
+    path, scratch = tmp_path / "bin" / "ptxas", tmp_path / "scratch"
+    path.parent.mkdir()
+    scratch.mkdir()
+    path.write_text(f"#!/bin/sh\n{script}\n" if script else "\0")
+    path.chmod(0o755)
+    said = emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env={"CUDA_HOME": tmp_path, "TMPDIR": scratch})
+    said.refused(str(path), *words)
+    assert not (tmp_path / "out").exists()
+    # What was refused is kept, and nothing else.
+    assert [left.suffix for left in scratch.iterdir()] == ([".ptx"] if how == "refuses" else [])
+
+
+@pytest.mark.long
+def test_an_assembler_that_hangs_is_ended(tpcc, tmp_path):
+    """After a minute, and the others with it."""
+    path = tmp_path / "bin" / "ptxas"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\necho $$ >>{tmp_path}/started\nexec sleep 1000\n")
+    path.chmod(0o755)
+    emit(tpcc, "--emit=ptx", "-o", tmp_path / "out", env={"CUDA_HOME": tmp_path}).refused("has not ended after", "for sm_80")
+    started = (tmp_path / "started").read_text().split()
+    assert started and not any(os.path.exists(f"/proc/{process}") for process in started)
+
+
+@pytest.mark.parametrize("folder,words", [("/nonexistent", "no folder for ptxas can be made: No such file or directory"),
+                                          ("/proc", "no folder for ptxas can be made")])
+def test_no_room_for_the_assembler(tpcc, folder, words):
+    if not ASSEMBLER:
+        pytest.skip("ptxas: there is none")
+    emit(tpcc, "--emit=ptx", "-o", tpcc.scratch / "out", env={"TMPDIR": folder}).refused(words, "TMPDIR says where")
+
+
+def test_a_full_disk_for_the_assembler(tpcc, tmp_path):
+    """A limit on the size of files is what every user may set."""
+    if not ASSEMBLER:
+        pytest.skip("ptxas: there is none")
+    command = f"trap '' XFSZ; ulimit -f 8; exec {tool('tpcc')} {TINY.path} --target=cuda --report=/dev/null --shape batch=1,sequence=8"
+    run(["bash", "-c", command], env={"TMPDIR": tmp_path}).refused("cannot write", "kernels.ptx' for ptxas: File too large")
+    assert not list(tmp_path.iterdir())
