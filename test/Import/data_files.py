@@ -41,6 +41,10 @@ save("bools", helper.make_tensor("w", TensorProto.BOOL, [2], [True, False]),
 band = np.tril(np.ones((1, 1, 300, 400), bool))
 save("triangle", numpy_helper.from_array(band, "w"), node=helper.make_node("And", ["x", "w"], ["y"]))
 save("above", numpy_helper.from_array(np.triu(np.full((300, 400), 7, np.uint8), 2), "w"))
+local = np.triu(band, -5)
+save("band", numpy_helper.from_array(local, "w"), node=helper.make_node("And", ["x", "w"], ["y"]))
+local[0, 0, 200, 5] = True
+save("stain", numpy_helper.from_array(local, "w"), node=helper.make_node("And", ["x", "w"], ["y"]))
 band[0, 0, 299, 5] = False
 save("hole", numpy_helper.from_array(band, "w"), node=helper.make_node("And", ["x", "w"], ["y"]))
 save("external", external(location="weights.bin", offset=64, length=64))

@@ -19,34 +19,46 @@ static IndexExpr constantElement(DenseElementsAttr dense, int64_t flat) {
       SymExpr(isUnsigned(element) ? (int64_t)value.getZExtValue() : value.getSExtValue()));
 }
 
-/// One of two values, by whether column - row <= k.
-static IndexExpr triangleAt(IndexAnalysis &a, int64_t rows, int64_t columns,
-                            llvm::function_ref<IndexExpr(int64_t, int64_t)> element,
-                            const SymExpr &row, const SymExpr &column) {
-  // The border is where row 0 changes; a matrix with one value in row 0
-  // changes first at the end of column 0.
-  IndexExpr low = element(rows - 1, 0), high = element(0, columns - 1);
-  if (low == high)
+/// One of two values, by column - row: a triangle (one where that is at most k), or a band (one
+/// between two diagonals).
+static IndexExpr bandAt(IndexAnalysis &a, int64_t rows, int64_t columns,
+                        llvm::function_ref<IndexExpr(int64_t, int64_t)> element, const SymExpr &row,
+                        const SymExpr &column) {
+  // What row 0 and column 0 say of each diagonal, all others must.
+  auto onDiagonal = [&](int64_t distance) {
+    return distance < 0 ? element(-distance, 0) : element(0, distance);
+  };
+  SmallVector<int64_t> ends; // behind which the value changes
+  for (int64_t distance = 1 - rows; distance < columns - 1 && ends.size() < 3; ++distance)
+    if (!(onDiagonal(distance) == onDiagonal(distance + 1)))
+      ends.push_back(distance);
+  IndexExpr low = onDiagonal(1 - rows), high = onDiagonal(columns - 1);
+  bool isBand = ends.size() == 2 && low == high;
+  if (!isBand && ends.size() != 1)
     return {};
-  int64_t k = -rows;
-  for (int64_t c = 0; c < columns && element(0, c) == low; ++c)
-    k = c;
-  if (k == -rows)
-    for (int64_t r = 1; r < rows && !(element(r, 0) == low); ++r)
-      k = -r - 1;
-  if (k == -rows)
-    k = -1;
+  IndexExpr middle = isBand ? onDiagonal(ends[1]) : high;
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c)
-      if (!(element(r, c) == (c - r <= k ? low : high)))
+    for (int64_t c = 0; c < columns; ++c) {
+      int64_t distance = c - r;
+      const IndexExpr &wanted = distance <= ends[0]              ? low
+                                : !isBand || distance <= ends[1] ? middle
+                                                                 : high;
+      if (!(element(r, c) == wanted))
         return {};
-  return a.select(a.compare(Predicate::LE, column - row - SymExpr(k)), low, high);
+    }
+  auto isAtMost = [&](int64_t end) {
+    return a.compare(Predicate::LE, column - row - SymExpr(end));
+  };
+  IndexExpr below = isAtMost(ends[0]);
+  if (!isBand)
+    return a.select(below, low, high);
+  return a.select(a.conjunction({isAtMost(ends[1]), a.negation(below)}), middle, low);
 }
 
 // A constant matrix is recognized as a function of its indices if it is
-// arithmetic (0, 1, 2, ... along one dimension), a triangle: one value where
-// column - row <= k, another elsewhere (PyTorch's causal mask buffers are), or a ramp: a number for
-// each row times the column, plus something.
+// arithmetic (0, 1, 2, ... along one dimension), a triangle or a band: one value where
+// first < column - row <= last, another elsewhere (PyTorch's buffers of causal and local masks
+// are), or a ramp: a number for each row times the column, plus something.
 IndexExpr IndexAnalysis::constantAt(ConstantOp op, ArrayRef<IndexExpr> where) {
   auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
   if (!dense || dense.getNumElements() == 0)
@@ -103,8 +115,8 @@ IndexExpr IndexAnalysis::constantAt(ConstantOp op, ArrayRef<IndexExpr> where) {
     return constantElement(dense, offset + r * strides[free[0]] + c * strides[free[1]]);
   };
   const SymExpr &row = where[free[0]].getPolynomial(), &column = where[free[1]].getPolynomial();
-  if (IndexExpr triangle = triangleAt(*this, rows, columns, element, row, column))
-    return triangle;
+  if (IndexExpr band = bandAt(*this, rows, columns, element, row, column))
+    return band;
   if (!dense.getElementType().isF32())
     return {};
   std::vector<float> table;

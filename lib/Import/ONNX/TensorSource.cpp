@@ -236,7 +236,7 @@ llvm::Expected<DenseElementsAttr> TensorReader::load(const TensorSource &source)
                                              llvm::ArrayRef<char>(bytes.data(), bytes.size()));
 }
 
-std::optional<Triangle> TensorReader::findTriangle(const TensorSource &source) {
+std::optional<Band> TensorReader::findBand(const TensorSource &source) {
   constexpr uint64_t limit = 64 << 20;
   ArrayRef<int64_t> shape = source.type.getShape();
   if (getElementBytes(source.type.getElementType()) != 1 || source.bytes > limit ||
@@ -252,21 +252,31 @@ std::optional<Triangle> TensorReader::findTriangle(const TensorSource &source) {
     return std::nullopt;
   }
   const auto *elements = reinterpret_cast<const uint8_t *>(read->data());
-  // The corners off the diagonal are on different sides.
-  uint8_t low = elements[(rows - 1) * columns], high = elements[columns - 1];
-  if ((low == 0) == (high == 0))
+  // What row 0 and column 0 say of each diagonal, all others must.
+  auto onDiagonal = [&](int64_t distance) {
+    return distance < 0 ? elements[-distance * columns] : elements[distance];
+  };
+  Band band{std::nullopt, std::nullopt, 0};
+  for (int64_t distance = 1 - rows; distance < columns; ++distance)
+    if (uint8_t value = onDiagonal(distance)) {
+      if (!band.first)
+        band.first = distance;
+      band.last = distance;
+      band.value = value;
+    }
+  if (!band.first || (*band.first == 1 - rows && *band.last == columns - 1))
     return std::nullopt;
-  Triangle triangle{high != 0, 0, std::max(low, high)};
-  // Row 0 changes where column - 0 passes k.
-  int64_t border = std::find(elements, elements + columns, high) - elements;
-  triangle.k = triangle.upper ? border : border - 1;
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t column = 0; column < columns; ++column) {
-      bool inside = triangle.upper ? column - row >= triangle.k : column - row <= triangle.k;
-      if (*elements++ != (inside ? triangle.value : 0))
+      bool inside = *band.first <= column - row && column - row <= *band.last;
+      if (*elements++ != (inside ? band.value : 0))
         return std::nullopt;
     }
-  return triangle;
+  if (*band.first == 1 - rows)
+    band.first = std::nullopt;
+  else if (*band.last == columns - 1)
+    band.last = std::nullopt;
+  return band;
 }
 
 std::optional<::tpc::Ramp> TensorReader::findRamp(const TensorSource &source) {

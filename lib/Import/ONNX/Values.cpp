@@ -166,13 +166,16 @@ Value Importer::materialize(const Tensor &tensor, Location loc) {
       return {};
     return ConstantOp::create(builder, loc, type, *elements);
   }
-  if (std::optional<Triangle> triangle = reader.findTriangle(source)) {
+  if (std::optional<Band> band = reader.findBand(source)) {
     // As ops it costs nothing, and what attends to what can be read off it.
-    Attribute inside = IntegerAttr::get(
-        tensor.element, APInt(tensor.element.getIntOrFloatBitWidth(),
-                              triangle->value != 0 && tensor.isBool() ? 1 : triangle->value));
+    Attribute inside =
+        IntegerAttr::get(tensor.element, APInt(tensor.element.getIntOrFloatBitWidth(),
+                                               tensor.isBool() ? 1 : band->value));
     Value all = ConstantOp::create(builder, loc, type, DenseElementsAttr::get(type, inside));
-    return TriluOp::create(builder, loc, type, all, triangle->upper, SymExpr(triangle->k));
+    for (bool upper : {true, false})
+      if (std::optional<int64_t> k = upper ? band->first : band->last)
+        all = TriluOp::create(builder, loc, type, all, upper, SymExpr(*k));
+    return all;
   }
   if (std::optional<::tpc::Ramp> ramp = reader.findRamp(source)) {
     // The same bits, and what they are multiples of can be read off it.

@@ -67,6 +67,19 @@ func.func @padded(%q: !q, %p: tensor<?x?xi64, #tpc.dist<[b, s]>>) -> !q {
   return %0 : !q
 }
 
+// As PyTorch's buffers store it (GPT-Neo): a constant band of which part is taken.
+// CHECK-LABEL: @stored
+// CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} window 2 :
+func.func @stored(%q: tensor<2x4x3x4xf32>) -> tensor<2x4x3x4xf32> {
+  %band = tpc.constant dense<[[[[true, false, false, false, false], [true, true, false, false, false],
+      [false, true, true, false, false], [false, false, true, true, false],
+      [false, false, false, true, true]]]]> : tensor<1x1x5x5xi1> : tensor<1x1x5x5xi1>
+  %rows = tpc.slice %band dim 2 from 0 : tensor<1x1x5x5xi1> -> tensor<1x1x4x5xi1>
+  %m = tpc.slice %rows dim 3 from 0 : tensor<1x1x4x5xi1> -> tensor<1x1x4x4xi1>
+  %0 = tpc.attention %q, %q, %q mask %m scale 1.0 : tensor<2x4x3x4xf32>, tensor<2x4x3x4xf32>, tensor<2x4x3x4xf32> mask tensor<1x1x4x4xi1> -> tensor<2x4x3x4xf32>
+  return %0 : tensor<2x4x3x4xf32>
+}
+
 // A window that no sequence fills hides nothing, if it is known to; here it may.
 // CHECK-LABEL: @wide
 // CHECK: tpc.attention causal %arg0, %arg0, %arg0 scale {{[^ ]*}} :

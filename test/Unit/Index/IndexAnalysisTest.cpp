@@ -126,29 +126,42 @@ TEST_F(IndexAnalysisTest, GatherWraps) {
   EXPECT_EQ(e.getArgs()[0].str(), "_i0");
 }
 
-// Constant triangles of all shapes, against their elements.
+// Constant triangles and bands of all shapes, against their elements; and with one element that is
+// not of them.
 TEST_F(IndexAnalysisTest, ConstantMatrices) {
+  OpBuilder builder(&context);
+  auto makeElement = [&](int rows, int columns, ArrayRef<bool> values, IndexAnalysis &a) {
+    auto type = RankedTensorType::get({rows, columns}, builder.getI1Type());
+    auto op = ConstantOp::create(builder, builder.getUnknownLoc(), type,
+                                 DenseElementsAttr::get(type, values));
+    IndexExpr e = a.at(op, a.getIndices());
+    op->erase();
+    return e;
+  };
   for (int rows = 2; rows <= 4; ++rows)
     for (int columns = 2; columns <= 4; ++columns)
-      for (int k = -rows; k <= columns; ++k) {
-        SmallVector<bool> values;
-        for (int r = 0; r < rows; ++r)
-          for (int c = 0; c < columns; ++c)
-            values.push_back(c - r <= k);
-        auto type = RankedTensorType::get({rows, columns}, IntegerType::get(&context, 1));
-        OpBuilder builder(&context);
-        auto op = ConstantOp::create(builder, builder.getUnknownLoc(), type,
-                                     DenseElementsAttr::get(type, ArrayRef<bool>(values)));
-        IndexAnalysis a({SymExpr(rows), SymExpr(columns)});
-        IndexExpr e = a.at(op, a.getIndices());
-        for (int r = 0; r < rows; ++r)
-          for (int c = 0; c < columns; ++c) {
-            IndexExpr one = a.substitute(a.substitute(e, "_i0", r), "_i1", c);
-            ASSERT_EQ(one.getConstant(), (double)values[r * columns + c])
-                << rows << "x" << columns << " k " << k << ": " << e.str();
-          }
-        op->erase();
-      }
+      for (int first = -rows; first <= columns; ++first)
+        for (int last = first - 1; last <= columns; ++last) {
+          SmallVector<bool> values;
+          for (int r = 0; r < rows; ++r)
+            for (int c = 0; c < columns; ++c)
+              values.push_back(first <= c - r && c - r <= last);
+          IndexAnalysis a({SymExpr(rows), SymExpr(columns)});
+          IndexExpr e = makeElement(rows, columns, values, a);
+          ASSERT_TRUE(e);
+          for (int r = 0; r < rows; ++r)
+            for (int c = 0; c < columns; ++c) {
+              IndexExpr one = a.substitute(a.substitute(e, "_i0", r), "_i1", c);
+              ASSERT_EQ(one.getConstant(), (double)values[r * columns + c])
+                  << rows << "x" << columns << " " << first << " to " << last << ": " << e.str();
+            }
+          if (rows < 3 || columns < 3)
+            continue;
+          values[columns + 1] = !values[columns + 1];
+          IndexAnalysis other({SymExpr(rows), SymExpr(columns)});
+          ASSERT_EQ(makeElement(rows, columns, values, other).getKind(), IndexExpr::Kind::Element)
+              << first << " to " << last;
+        }
 }
 
 // Positions as BLOOM has them where no token is masked: a running sum of ones, in floats too.

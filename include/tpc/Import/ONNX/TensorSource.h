@@ -42,11 +42,10 @@ Type getElementType(MLIRContext *context, int32_t dataType);
 /// TensorProto's name of a data type, for messages.
 std::string getDataTypeName(int64_t dataType);
 
-/// A matrix of one-byte elements of which one side of a diagonal is zero, and all others are
-/// `value`: those with column - row >= k (`upper`) or <= k.
-struct Triangle {
-  bool upper;
-  int64_t k;
+/// A matrix of one-byte elements that are `value` where first <= column - row <= last, and zero
+/// elsewhere; with one of the bounds, it is a triangle.
+struct Band {
+  std::optional<int64_t> first, last;
   uint8_t value;
 };
 
@@ -66,9 +65,9 @@ public:
   /// The elements as an attribute. The caller has checked that they are few.
   llvm::Expected<DenseElementsAttr> load(const TensorSource &source);
 
-  /// What a table of bytes is, if it is a triangle: the masks that exporters store. Reads tables of
-  /// up to 64 MiB, once.
-  std::optional<Triangle> findTriangle(const TensorSource &source);
+  /// What a table of bytes is, if it is a triangle or a band: the masks that exporters store, of
+  /// attention that is causal or local. Reads tables of up to 64 MiB, once.
+  std::optional<Band> findBand(const TensorSource &source);
   /// Whether it is a table [.., 1, columns] of floats, a row for each head, that is a ramp.
   std::optional<::tpc::Ramp> findRamp(const TensorSource &source);
 
