@@ -69,35 +69,41 @@ void KernelLowering::findGroup() {
     findTogether(longest);
     return;
   }
-  {
-    // As many threads as a row has chunks, rounded up to a power of two.
-    unsigned lanes = 1;
-    rows.walk([&](kernel::ElementsOp op) {
-      if (!op.getIndices().empty()) {
-        OpBuilder::InsertionGuard guard(b);
-        Lanes own =
-            findLanes(op.getBody().front(), op.getIndices().back(), extent(op.getExprs().back()));
-        lanes = std::max(lanes, own.width);
-      }
-    });
-    launch.elementsPerThread = lanes;
-    Value chunks = parts(length, number(lanes));
-    if (auto count = asConstant(chunks)) {
-      int64_t bits = std::min<int64_t>(llvm::Log2_64_Ceil(std::max<int64_t>(*count, 1)),
-                                       llvm::Log2_32(kThreads));
-      groupBits = number(bits);
-      partsOfRow = number(std::max<int64_t>(llvm::divideCeil(*count, kChunksPerPart << bits), 1));
-    } else {
-      // 32 - the zeros before chunks - 1, which has 32 of them where there is one chunk.
-      Value before =
-          LLVM::SubOp::create(b, loc, LLVM::SMaxOp::create(b, loc, chunks, number(1)), number(1));
-      Value zeros = LLVM::CountLeadingZerosOp::create(b, loc, b.getI32Type(), before,
-                                                      /*is_zero_poison=*/false);
-      Value bits = LLVM::SubOp::create(b, loc, number(32), zeros);
-      groupBits = LLVM::SMinOp::create(b, loc, bits, number(llvm::Log2_32(kThreads)));
-      Value ofPart = LLVM::ShlOp::create(b, loc, number(kChunksPerPart), groupBits);
-      partsOfRow = LLVM::SMaxOp::create(b, loc, parts(chunks, ofPart), number(1));
+  if (findTiles()) {
+    launch.shape = Shape::Tiles;
+    return;
+  }
+  findThreads(length);
+}
+
+/// Of rows of elements: as many threads as a row has chunks, rounded up to a power of two.
+void KernelLowering::findThreads(Value length) {
+  unsigned lanes = 1;
+  source.getRows().walk([&](kernel::ElementsOp op) {
+    if (!op.getIndices().empty()) {
+      OpBuilder::InsertionGuard guard(b);
+      Lanes own =
+          findLanes(op.getBody().front(), op.getIndices().back(), extent(op.getExprs().back()));
+      lanes = std::max(lanes, own.width);
     }
+  });
+  launch.elementsPerThread = lanes;
+  Value chunks = parts(length, number(lanes));
+  if (auto count = asConstant(chunks)) {
+    int64_t bits = std::min<int64_t>(llvm::Log2_64_Ceil(std::max<int64_t>(*count, 1)),
+                                     llvm::Log2_32(kThreads));
+    groupBits = number(bits);
+    partsOfRow = number(std::max<int64_t>(llvm::divideCeil(*count, kChunksPerPart << bits), 1));
+  } else {
+    // 32 - the zeros before chunks - 1, which has 32 of them where there is one chunk.
+    Value before =
+        LLVM::SubOp::create(b, loc, LLVM::SMaxOp::create(b, loc, chunks, number(1)), number(1));
+    Value zeros = LLVM::CountLeadingZerosOp::create(b, loc, b.getI32Type(), before,
+                                                    /*is_zero_poison=*/false);
+    Value bits = LLVM::SubOp::create(b, loc, number(32), zeros);
+    groupBits = LLVM::SMinOp::create(b, loc, bits, number(llvm::Log2_32(kThreads)));
+    Value ofPart = LLVM::ShlOp::create(b, loc, number(kChunksPerPart), groupBits);
+    partsOfRow = LLVM::SMaxOp::create(b, loc, parts(chunks, ofPart), number(1));
   }
   splitBlock();
 }
@@ -308,7 +314,7 @@ Launch KernelLowering::lower() {
     target->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(1));
   for (Operation &op : llvm::drop_end(source.getBody().front()))
     lowerOp(&op);
-  lowerVersions(source.getRows());
+  tiled ? lowerTiles(source.getRows()) : lowerVersions(source.getRows());
   LLVM::ReturnOp::create(b, loc, ValueRange());
   return launch;
 }

@@ -18,7 +18,8 @@
 // long rows are cut into parts. Otherwise it is a warp or a block. Which thread combines which
 // terms in which order depends on sizes only: neither on the grid nor on where memory is.
 //
-// What several passes over a row read is kept in registers, as far as these last (Held.cpp).
+// What several passes over a row read is kept in registers, as far as these last (Held.cpp). What
+// is read along rows and stored along elements goes through shared memory (Tiles.cpp).
 //
 // Indices are 32 bits where what is known of them says that they fit (Indices.cpp); where an
 // element lies is 64 bits.
@@ -130,11 +131,18 @@ private:
   SmallVector<Value> foldHeld(kernel::FoldOp op);
   void runHeld(kernel::ElementsOp op);
 
+  //===--- transpositions ---------------------------------------------------===//
+
+  bool findTiles();
+  void lowerTiles(kernel::RowsOp rows);
+  Value makeTile(Type type);
+
   //===--- rows -------------------------------------------------------------===//
 
   void mergePasses();
   void findGroup();
   void findTogether(const ::tpc::SymExpr &longest);
+  void findThreads(Value length);
   void splitBlock();
   void lowerVersions(kernel::RowsOp rows);
   void lowerRows(kernel::RowsOp rows);
@@ -171,6 +179,11 @@ private:
   bool mayBeWide = true;     // loops that hold nothing
   std::optional<Held> held;  // in the version that holds the row
   unsigned heldChunk = 0, lane = 0;
+
+  // What goes through shared memory, from threads along a row index to threads along elements.
+  kernel::ElementsOp tiled;
+  SmallVector<Operation *> heroes;
+  unsigned acrossRows = 0;
 
   DenseMap<Value, ConstantIntRanges> ranges;
   std::map<std::string, Value> extentValues;

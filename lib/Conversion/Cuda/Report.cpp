@@ -26,6 +26,8 @@ static StringRef getShapeName(cuda::Shape shape) {
     return "attention over a part of the keys";
   case cuda::Shape::AttentionCombine:
     return "parts of attention";
+  case cuda::Shape::Tiles:
+    return "tiles";
   }
   llvm_unreachable("all shapes are above");
 }

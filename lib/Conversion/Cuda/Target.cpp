@@ -58,6 +58,14 @@ cuda::Ceiling cuda::getCeiling(Shape shape) {
   case Shape::BlockPerRow:
   case Shape::RowByLength:
     return {.registers = 64, .sharedBytes = 1024};
+  case Shape::Tiles:
+    return {.registers = 64, .sharedBytes = 32 << 10};
+  // Of 128 threads, two of which fit with any number of registers; their tiles are given to them
+  // when they are launched.
+  case Shape::AttentionTiles:
+  case Shape::AttentionSplit:
+  case Shape::AttentionCombine:
+    return {.registers = 255, .sharedBytes = 1024};
   }
   llvm_unreachable("all shapes are above");
 }

@@ -22,6 +22,7 @@ enum class Shape {
   WarpPerRow,
   BlockPerRow,
   RowByLength,
+  Tiles,
   AttentionTiles,
   AttentionSplit,
   AttentionCombine
@@ -34,7 +35,8 @@ struct Ceiling {
 };
 Ceiling getCeiling(Shape shape);
 inline constexpr Shape kShapes[] = {Shape::Elements, Shape::WarpPerRow, Shape::BlockPerRow,
-                                    Shape::RowByLength};
+                                    Shape::RowByLength, Shape::Tiles, Shape::AttentionTiles,
+                                    Shape::AttentionSplit, Shape::AttentionCombine};
 
 /// A kernel is right for any grid; this says what is a good one. Sizes are expressions over the
 /// program's symbols and this rank's coordinates.

@@ -1,0 +1,224 @@
+//===- Tiles.cpp - Transpositions through shared memory ---------------------===//
+//
+// Threads that follow one another store elements that do. Where these come from another dimension
+// of an operand, each of them reads another sector:
+//
+//   rows (%i) in [n]  elements (%j) in [m]     y[i, j] = f(x[j, i])
+//
+// So a block does a tile of 32 rows and 32 elements: first threads follow one another along %i, and
+// what is read goes to shared memory; then along %j, and it comes from there. A row of the tile has
+// a place more than it needs, so that neither way of going through it meets a bank twice.
+//
+// Which value goes through the tile (the hero): a load, or the branch around it, of which the last
+// index depends on one row index and on no index of elements, and another one on %j. Rows of fewer
+// than 16 elements need no tile: threads that follow one another have different rows anyway.
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelLowering.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::cuda;
+using ::tpc::SymExpr;
+
+static constexpr int64_t kTile = 32, kLeastLength = 16;
+static constexpr size_t kMostHeroes = 4;
+
+//===----------------------------------------------------------------------===//
+// The rule
+//===----------------------------------------------------------------------===//
+
+/// The indices that a value is computed of.
+static void collectIndices(Value value, llvm::SmallSetVector<Value, 4> &found) {
+  if (isa<BlockArgument>(value)) {
+    found.insert(value);
+    return;
+  }
+  value.getDefiningOp()->walk([&](Operation *op) {
+    for (Value operand : op->getOperands())
+      if (!isa<MemRefType>(operand.getType()) &&
+          !value.getDefiningOp()->isProperAncestor(operand.getParentBlock()->getParentOp()))
+        collectIndices(operand, found);
+  });
+}
+
+/// Which row index runs along the memory that a load reads, if elements do not.
+static std::optional<unsigned> findAcross(memref::LoadOp load, kernel::RowsOp rows,
+                                          kernel::ElementsOp elements) {
+  if (load.getIndices().size() < 2)
+    return std::nullopt;
+  llvm::SmallSetVector<Value, 4> along, before;
+  collectIndices(load.getIndices().back(), along);
+  for (Value index : load.getIndices().drop_back())
+    collectIndices(index, before);
+  auto isRow = [&](Value v) { return cast<BlockArgument>(v).getOwner()->getParentOp() == rows; };
+  if (along.size() != 1 || !isRow(along[0]) || !before.contains(elements.getIndices().back()))
+    return std::nullopt;
+  return cast<BlockArgument>(along[0]).getArgNumber();
+}
+
+bool KernelLowering::findTiles() {
+  kernel::RowsOp rows = source.getRows();
+  for (Operation &op : rows.getBody().front()) {
+    if (auto elements = dyn_cast<kernel::ElementsOp>(op)) {
+      if (tiled)
+        return tiled = nullptr, false;
+      tiled = elements;
+    } else if (!isMemoryEffectFree(&op) && !isa<memref::LoadOp>(op)) {
+      return tiled = nullptr, false; // such as a check, which would be done twice
+    }
+  }
+  auto known = tiled && !tiled.getIndices().empty()
+                   ? asConstant(extent(tiled.getExprs().back())).value_or(kLeastLength)
+                   : 0;
+  std::optional<unsigned> across;
+  if (known >= kLeastLength)
+    for (Operation &op : tiled.getBody().front().without_terminator())
+      op.walk([&](memref::LoadOp load) {
+        auto own = findAcross(load, rows, tiled);
+        if (!own || op.getNumResults() != 1 || op.getResult(0).getType().isIndex() ||
+            (across && across != own) || llvm::is_contained(heroes, &op))
+          return;
+        across = own;
+        heroes.push_back(&op);
+      });
+  if (heroes.empty() || heroes.size() > kMostHeroes) {
+    heroes.clear();
+    return tiled = nullptr, false;
+  }
+  acrossRows = *across;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
+
+/// The ops of a block that a value is computed of, in order.
+static SmallVector<Operation *> getSlice(Operation *last) {
+  llvm::SmallDenseSet<Operation *> needed{last};
+  for (Operation *op = last; op; op = op->getPrevNode())
+    if (needed.contains(op))
+      op->walk([&](Operation *inner) {
+        for (Value operand : inner->getOperands())
+          if (Operation *from = operand.getDefiningOp();
+              from && from->getBlock() == last->getBlock())
+            needed.insert(from);
+      });
+  SmallVector<Operation *> slice;
+  for (Operation &op : *last->getBlock())
+    if (needed.contains(&op))
+      slice.push_back(&op);
+  return slice;
+}
+
+/// Narrow elements have a bank each.
+static Type getPlaceType(Type type) {
+  unsigned bits = std::max(type.getIntOrFloatBitWidth(), 32u);
+  return IntegerType::get(type.getContext(), bits);
+}
+
+Value KernelLowering::makeTile(Type type) {
+  constexpr int64_t places = kTile * (kTile + 1);
+  std::string name = (source.getName() + "_shared" + Twine(launch.sharedBytes)).str();
+  auto space = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
+  Type place = getPlaceType(type);
+  launch.sharedBytes += llvm::alignTo(places * (place.getIntOrFloatBitWidth() / 8), 16);
+  OpBuilder outside(target);
+  LLVM::GlobalOp::create(outside, loc, LLVM::LLVMArrayType::get(place, places),
+                         /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(),
+                         /*alignment=*/16, space);
+  return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), space), name);
+}
+
+void KernelLowering::lowerTiles(kernel::RowsOp rows) {
+  SmallVector<Value> tiles;
+  for (Operation *hero : heroes)
+    tiles.push_back(makeTile(hero->getResult(0).getType()));
+  // All indices but the two of the tile.
+  SmallVector<std::pair<Value, SymExpr>> others;
+  for (auto [i, index] : llvm::enumerate(rows.getIndices()))
+    if (i != acrossRows)
+      others.push_back({index, rows.getExprs()[i]});
+  SmallVector<SymExpr> space = tiled.getExprs();
+  for (auto [index, expr] : llvm::zip_equal(tiled.getIndices(), space))
+    if (index != tiled.getIndices().back())
+      others.push_back({index, expr});
+  Value row = rows.getIndices()[acrossRows], column = tiled.getIndices().back();
+  Value numRows = extent(rows.getExprs()[acrossRows]), numColumns = extent(space.back());
+  Value rowTiles = wide(parts(numRows, number(kTile)));
+  Value columnTiles = wide(parts(numColumns, number(kTile)));
+  Value items = mul(rowTiles, columnTiles);
+  for (auto &[index, expr] : others)
+    items = mul(items, sizes->expr(expr));
+  Value inWarp = LLVM::AndOp::create(b, loc, thread, number(kWarp - 1));
+  Value warp = LLVM::LShrOp::create(b, loc, thread, number(llvm::ConstantLog2<kWarp>()));
+  constexpr int32_t warps = kThreads / kWarp;
+
+  Value block = wide(NVVM::BlockIdXOp::create(b, loc, b.getI32Type()));
+  Value blocks = wide(NVVM::GridDimXOp::create(b, loc, b.getI32Type()));
+  emitLoop(block, items, blocks, {}, [&](Value item, ValueRange) {
+    auto next = [&](Value size) {
+      Value own = remainder(item, size);
+      item = quotient(item, size);
+      return toWidth(own, 32);
+    };
+    Value firstColumn = mul(next(columnTiles), number(kTile));
+    Value firstRow = mul(next(rowTiles), number(kTile));
+    for (auto &[index, expr] : llvm::reverse(others))
+      mapIndex(index, next(sizes->expr(expr)), extent(expr));
+    // What is of a row is computed by whoever needs it.
+    auto at = [&](Value inRow, Value inColumn, function_ref<void()> body) {
+      Value i = add(firstRow, inRow), j = add(firstColumn, inColumn);
+      auto then = [&] {
+        mapIndex(row, i, numRows);
+        mapIndex(column, j, numColumns);
+        for (Operation &op : rows.getBody().front())
+          if (&op != tiled)
+            lowerOp(&op);
+        body();
+        return SmallVector<Value>();
+      };
+      branch(both(less(i, numRows), less(j, numColumns)), {}, then, nullptr);
+    };
+    auto placeOf = [&](Value tile, Operation *hero, Value inColumn, Value inRow) {
+      return address(tile, getPlaceType(hero->getResult(0).getType()),
+                     add(mul(inColumn, number(kTile + 1)), inRow));
+    };
+    auto forParts = [&](function_ref<void(Value)> body) {
+      for (int32_t first = 0; first < kTile; first += warps)
+        body(add(warp, number(first)));
+    };
+    forParts([&](Value place) {
+      at(inWarp, place, [&] {
+        for (auto [hero, tile] : llvm::zip_equal(heroes, tiles)) {
+          for (Operation *op : getSlice(hero))
+            lowerOp(op);
+          LLVM::StoreOp::create(b, loc, toMemory(map.lookup(hero->getResult(0))),
+                                placeOf(tile, hero, place, inWarp));
+        }
+      });
+    });
+    NVVM::BarrierOp::create(b, loc);
+    forParts([&](Value place) {
+      at(place, inWarp, [&] {
+        for (auto [hero, tile] : llvm::zip_equal(heroes, tiles)) {
+          Type type = hero->getResult(0).getType();
+          Value read =
+              LLVM::LoadOp::create(b, loc, getMemoryType(type), placeOf(tile, hero, inWarp, place));
+          map.map(hero->getResult(0), fromMemory(read, type));
+        }
+        for (Operation &op : tiled.getBody().front())
+          if (!llvm::is_contained(heroes, &op))
+            lowerOp(&op);
+      });
+    });
+    // The next tile is written where this one is read.
+    NVVM::BarrierOp::create(b, loc);
+    return SmallVector<Value>();
+  });
+}
