@@ -1,0 +1,314 @@
+//===- Case.cpp - Sizes and operands of a kernel, drawn by seed -----------===//
+
+#include "Case.h"
+
+#include "tpc/Dialect/ProgramAttrs.h"
+#include "tpc/Dialect/RankSizes.h"
+
+#include <cmath>
+#include <numbers>
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace compare;
+
+double Random::normal() {
+  double radius = std::sqrt(-2 * std::log(1 - uniform()));
+  return radius * std::cos(2 * std::numbers::pi * uniform());
+}
+
+int64_t Case::evaluate(const SymExpr &size, const EnvLayout &layout) const {
+  auto value = putValues(size, layout.grid).evaluate(values);
+  if (!value)
+    llvm::report_fatal_error(llvm::Twine("a size has no value: ") + size.str());
+  return *value;
+}
+
+std::string Case::str() const {
+  std::string text = "seed " + std::to_string(seed) + ", blocks " + std::to_string(blocks);
+  for (const auto &[name, value] : values)
+    text += ", " + name + "=" + std::to_string(value);
+  return text;
+}
+
+bool compare::hasIndices(const Kernel &kernel) {
+  return llvm::any_of(kernel.func.getBody().getArguments(), [](BlockArgument argument) {
+    Type element = cast<MemRefType>(argument.getType()).getElementType();
+    return element.isInteger() && !element.isInteger(1);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Sizes
+//===----------------------------------------------------------------------===//
+
+namespace {
+class Drawing {
+public:
+  Drawing(const Program &program, const Kernel &kernel, uint64_t seed, const Limits &limits)
+      : program(program), layout(program.getLayout()), kernel(kernel), limits(limits),
+        random(seed) {
+    c.seed = seed;
+  }
+  std::optional<Case> draw(Sizes sizes, Indices indices);
+
+private:
+  bool drawSizes(Sizes sizes);
+  bool setSizes(Sizes sizes);
+  /// Whether all is within limits.
+  bool fits();
+  /// Whether the model works for these sizes.
+  bool isAllowed();
+  /// Sizes of loops, all together.
+  int64_t countWork();
+  void fill(Tensor &tensor, double share, int64_t limit);
+  bool fillOperands(Indices indices);
+  /// As the reference interpreter says.
+  enum class Outcome { Good, Missing, Bad };
+  Outcome tryOut();
+  int64_t evaluate(const SymExpr &size) { return c.evaluate(size, layout); }
+
+  const Program &program;
+  const EnvLayout &layout;
+  const Kernel &kernel;
+  const Limits &limits;
+  Random random;
+  Case c;
+};
+} // namespace
+
+static int64_t getProduct(ArrayRef<SymExpr> sizes, llvm::function_ref<int64_t(SymExpr)> evaluate) {
+  int64_t all = 1;
+  for (const SymExpr &size : sizes)
+    all *= std::max<int64_t>(0, evaluate(size));
+  return all;
+}
+
+int64_t Drawing::countWork() {
+  auto value = [&](SymExpr size) { return evaluate(size); };
+  int64_t ofRow = 1;
+  kernel.func->walk([&](Operation *op) {
+    SmallVector<SymExpr> sizes;
+    if (auto elements = dyn_cast<kernel::ElementsOp>(op))
+      sizes = elements.getExprs();
+    else if (auto fold = dyn_cast<kernel::FoldOp>(op))
+      sizes = fold.getExprs();
+    else
+      return;
+    int64_t own = getProduct(sizes, value);
+    for (Operation *at = op->getParentOp(); at; at = at->getParentOp())
+      if (auto elements = dyn_cast<kernel::ElementsOp>(at))
+        own *= getProduct(elements.getExprs(), value);
+      else if (auto fold = dyn_cast<kernel::FoldOp>(at))
+        own *= getProduct(fold.getExprs(), value);
+    ofRow += own;
+  });
+  c.rows = getProduct(kernel.func.getRows().getExprs(), value);
+  return ofRow * c.rows;
+}
+
+bool Drawing::isAllowed() {
+  auto constraints = program.getModule()->getAttrOfType<ArrayAttr>(kConstraintsAttr);
+  if (!constraints)
+    return true;
+  return llvm::all_of(constraints.getAsRange<DictionaryAttr>(), [&](DictionaryAttr constraint) {
+    auto value = constraint.getAs<SymExprAttr>("expr").getExpr().evaluate(c.values);
+    auto min = constraint.getAs<IntegerAttr>("min"), max = constraint.getAs<IntegerAttr>("max");
+    return !value || ((!min || *value >= min.getInt()) && (!max || *value <= max.getInt()));
+  });
+}
+
+bool Drawing::fits() {
+  for (BlockArgument memory : kernel.func.getBody().getArguments())
+    if (getProduct(kernel.func.getSizesOf(memory), [&](SymExpr s) { return evaluate(s); }) >
+        limits.elements)
+      return false;
+  return countWork() <= limits.work;
+}
+
+bool Drawing::setSizes(Sizes sizes) {
+  const auto &symbols = layout.symbols;
+  for (const std::string &symbol : symbols)
+    switch (sizes) {
+    case Sizes::One:
+    case Sizes::Empty:
+    case Sizes::Long:
+      c.values[symbol] = 1;
+      break;
+    case Sizes::Even:
+      c.values[symbol] = 2 + 2 * random.below(6);
+      break;
+    case Sizes::Odd:
+      c.values[symbol] = 1 + 2 * random.below(6);
+      break;
+    case Sizes::Many:
+      c.values[symbol] = 1 + random.below(3);
+      break;
+    default:
+      c.values[symbol] = random.below(14);
+    }
+  if (symbols.empty())
+    return fits();
+  int64_t &chosen = c.values[symbols[random.below(symbols.size())]];
+  switch (sizes) {
+  case Sizes::Empty:
+    chosen = 0;
+    return fits() && isAllowed();
+  case Sizes::Long: // a kernel is right beyond what the model allows
+    chosen = (random.below(2) ? 1025 : 4097) + random.below(40);
+    return fits() && evaluate(kernel.launch.elementsPerRow) > 1024;
+  case Sizes::Many: {
+    int64_t most = chosen;
+    for (chosen = 4; chosen < 100000 && fits() && isAllowed(); chosen = 2 * most)
+      most = chosen;
+    chosen = most + random.below(most);
+    if (!fits() || !isAllowed())
+      chosen = most;
+    return fits() && isAllowed();
+  }
+  default:
+    return fits() && isAllowed();
+  }
+}
+
+bool Drawing::drawSizes(Sizes sizes) {
+  for (StringAttr axis : layout.axes())
+    c.values["rank." + axis.str()] = random.below(layout.axisSize(axis));
+  c.values["rank.mb"] = random.below(layout.axisSize("mb"));
+  for (unsigned attempt = 0; attempt < 40; ++attempt)
+    if (setSizes(sizes))
+      return true;
+  // What is asked for cannot be: as small as it may be.
+  for (unsigned attempt = 0; attempt < 200; ++attempt) {
+    for (const std::string &symbol : layout.symbols)
+      c.values[symbol] = random.below(2 + attempt / 20);
+    if (fits() && isAllowed())
+      return true;
+  }
+  return false;
+}
+
+//===----------------------------------------------------------------------===//
+// Operands
+//===----------------------------------------------------------------------===//
+
+/// `share`: of floats that are no ordinary numbers. Integers are in [-limit, limit).
+void Drawing::fill(Tensor &tensor, double share, int64_t limit) {
+  static constexpr double special[] = {0., -0., INFINITY, -INFINITY, NAN, 1e-41, -3e-39};
+  bool isFloat = isa<FloatType>(tensor.type);
+  for (int64_t i = 0; i < tensor.elements; ++i) {
+    lowered::Scalar value;
+    if (isFloat)
+      value.f =
+          random.uniform() < share ? special[random.below(std::size(special))] : random.normal();
+    else if (tensor.type.isInteger(1))
+      value.i = random.below(2);
+    else
+      value.i = random.below(limit) - (random.below(4) ? 0 : limit);
+    tensor.content.store(i, value);
+  }
+}
+
+static lowered::Place makePlace(const Tensor &tensor, bool rounds) {
+  return {std::make_shared<lowered::Memory>(tensor.bytes(), rounds), 0, tensor.elements,
+          tensor.type};
+}
+
+Drawing::Outcome Drawing::tryOut() {
+  ScopedDiagnosticHandler quiet(kernel.func.getContext(), [](Diagnostic &) { return success(); });
+  auto run = lowered::KernelProgram::get(kernel.func);
+  if (failed(run))
+    return Outcome::Bad;
+  std::vector<lowered::Place> memory;
+  for (const Tensor &operand : c.operands)
+    memory.push_back(operand.content);
+  for (const Tensor &result : c.results)
+    memory.push_back(makePlace(result, true));
+  bool reported = false;
+  if (failed((*run)->run(
+          memory, [&](const SymExpr &s) { return evaluate(s); }, c.seed, true, reported)))
+    return Outcome::Bad;
+  return reported ? Outcome::Missing : Outcome::Good;
+}
+
+bool Drawing::fillOperands(Indices indices) {
+  double share = c.seed % 5 == 4 ? 0.02 : 0;
+  auto fillAll = [&](int64_t limit) {
+    for (Tensor &operand : c.operands)
+      fill(operand, share, limit);
+  };
+  if (!hasIndices(kernel)) {
+    fillAll(1);
+    return isAllowed() || tryOut() != Outcome::Bad;
+  }
+  // Which integers there may be only the kernel knows: they are drawn from ever smaller numbers.
+  int64_t limit = 1;
+  kernel.func->walk([&](kernel::CheckOp check) {
+    if (auto size = check.getSize().getDefiningOp<kernel::SizeOp>())
+      limit = limit == 1 ? evaluate(size.getExpr()) : std::min(limit, evaluate(size.getExpr()));
+  });
+  Outcome outcome = Outcome::Bad;
+  int64_t limits[] = {limit, limit, std::max<int64_t>(1, limit / 2), 8, 4, 2, 1, 1};
+  for (int64_t most : limits) {
+    fillAll(std::max<int64_t>(1, most));
+    outcome = tryOut();
+    if (outcome == Outcome::Good)
+      break;
+  }
+  if (indices == Indices::Present || outcome != Outcome::Good)
+    return outcome != Outcome::Bad;
+  std::vector<Tensor *> integers;
+  for (Tensor &operand : c.operands)
+    if (operand.elements && operand.type.isInteger() && !operand.type.isInteger(1))
+      integers.push_back(&operand);
+  if (integers.empty())
+    return true;
+  Tensor &operand = *integers[random.below(integers.size())];
+  int64_t at = random.below(operand.elements);
+  lowered::Scalar before = operand.content.load(at);
+  for (int64_t value : {limit, -limit - 1, limit + random.below(1000), int64_t(1) << 40}) {
+    operand.content.store(at, {.i = random.below(3) ? value : -value - 1});
+    if (tryOut() != Outcome::Bad)
+      return true;
+  }
+  operand.content.store(at, before);
+  return true;
+}
+
+std::optional<Case> Drawing::draw(Sizes sizes, Indices indices) {
+  if (!drawSizes(sizes))
+    return std::nullopt;
+  for (const std::string &symbol : layout.symbols)
+    c.env.push_back(c.values[symbol]);
+  for (StringAttr axis : layout.axes())
+    c.env.push_back(c.values["rank." + axis.str()]);
+  c.env.push_back(c.values["rank.mb"]);
+  unsigned numOperands = kernel.func.getOperandMemory().size();
+  // All are aligned; or one is not; or who knows.
+  auto arguments = kernel.func.getBody().getArguments();
+  int64_t alignment = random.below(3), notAligned = random.below(arguments.size());
+  for (BlockArgument memory : arguments) {
+    Tensor tensor;
+    tensor.type = cast<MemRefType>(memory.getType()).getElementType();
+    tensor.elements =
+        getProduct(kernel.func.getSizesOf(memory), [&](SymExpr s) { return evaluate(s); });
+    unsigned own = getElementBytes(tensor.type);
+    if (alignment == 2)
+      tensor.alignment = own << random.below(3);
+    else if (alignment == 1 && memory.getArgNumber() == notAligned)
+      tensor.alignment = own;
+    bool isOperand = memory.getArgNumber() < numOperands;
+    if (isOperand)
+      tensor.content = makePlace(tensor, true);
+    (isOperand ? c.operands : c.results).push_back(std::move(tensor));
+  }
+  c.blocks = random.below(4) ? 1 + random.below(4) : 1 + random.below(9);
+  if (!fillOperands(indices))
+    return std::nullopt;
+  return std::move(c);
+}
+
+std::optional<Case> compare::draw(const Program &program, const Kernel &kernel, Sizes sizes,
+                                  Indices indices, uint64_t seed, const Limits &limits) {
+  return Drawing(program, kernel, seed, limits).draw(sizes, indices);
+}

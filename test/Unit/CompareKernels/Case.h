@@ -1,0 +1,68 @@
+//===- Case.h - Sizes and operands of a kernel, drawn by seed -------------===//
+
+#ifndef TPC_TEST_UNIT_COMPAREKERNELS_CASE_H
+#define TPC_TEST_UNIT_COMPAREKERNELS_CASE_H
+
+#include "Program.h"
+
+#include "Lowered/RunKernel.h"
+
+namespace compare {
+
+/// What to draw: each case of a kernel is of the next kind, and then from the first on again.
+enum class Sizes { Even, One, Many, Odd, Empty, Long, Any, NumKinds };
+/// Integers that are looked up in tables.
+enum class Indices { Present, OneMissing };
+
+class Random {
+public:
+  explicit Random(uint64_t seed) : state(seed * 0x9E3779B97F4A7C15ull + 1) {}
+  uint64_t next() {
+    uint64_t x = (state += 0x9E3779B97F4A7C15ull);
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+    return x ^ (x >> 31);
+  }
+  int64_t below(int64_t n) { return n <= 1 ? 0 : int64_t(next() % uint64_t(n)); }
+  double uniform() { return double(next() >> 11) * 0x1p-53; }
+  double normal();
+
+private:
+  uint64_t state;
+};
+
+struct Tensor {
+  mlir::Type type; // of elements
+  int64_t elements = 0;
+  unsigned alignment = 256;          // on the GPU
+  mlir::tpc::lowered::Place content; // of operands
+  int64_t bytes() const { return elements * mlir::tpc::getElementBytes(type); }
+};
+
+struct Case {
+  uint64_t seed = 0;
+  std::map<std::string, int64_t> values; // of symbols and coordinates
+  std::vector<int64_t> env;
+  std::vector<Tensor> operands, results;
+  int64_t rows = 0;
+  unsigned blocks = 1;
+
+  int64_t evaluate(const SymExpr &size, const mlir::tpc::EnvLayout &layout) const;
+  std::string str() const;
+};
+
+/// Limits of what one case costs.
+struct Limits {
+  int64_t work = 20000;      // iterations of innermost loops
+  int64_t elements = 400000; // of an operand
+};
+
+/// Nothing if no sizes were found within the limits.
+std::optional<Case> draw(const Program &program, const Kernel &kernel, Sizes sizes, Indices indices,
+                         uint64_t seed, const Limits &limits);
+/// Integers among operands that the kernel looks up.
+bool hasIndices(const Kernel &kernel);
+
+} // namespace compare
+
+#endif // TPC_TEST_UNIT_COMPAREKERNELS_CASE_H

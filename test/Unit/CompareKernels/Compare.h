@@ -1,0 +1,42 @@
+//===- Compare.h - A kernel on both targets, on one case ------------------===//
+
+#ifndef TPC_TEST_UNIT_COMPAREKERNELS_COMPARE_H
+#define TPC_TEST_UNIT_COMPAREKERNELS_COMPARE_H
+
+#include "Case.h"
+
+namespace compare {
+
+/// What the CPU computes, and how far a GPU may be off.
+struct CpuRun {
+  struct Result {
+    std::vector<uint8_t> bytes;
+    std::vector<bool> written; // by element
+    bool writesAll = true;
+    /// Of 16-bit floats: what they were without any rounding, and how far off a computation in f64
+    /// is that rounds.
+    std::vector<double> exact;
+    double rounding = 0;
+  };
+  std::vector<Result> results;
+  /// An index that rows report, each at most one; empty: all are there.
+  std::vector<tpc_status> reports;
+};
+
+CpuRun runOnCpu(const Program &program, const Kernel &kernel, const Case &c);
+
+struct GpuRun {
+  ptx::Result launch;
+  std::vector<std::vector<uint8_t>> results;
+  /// What is wrong with it, one a line; empty: nothing.
+  std::string wrong;
+};
+
+/// Runs PTX, which may have mistakes, and compares.
+GpuRun runOnGpu(const ptx::Module &module, const Program &program, const Kernel &kernel,
+                const Case &c, const CpuRun &expected,
+                uint64_t maxInstructions = uint64_t(1) << 32);
+
+} // namespace compare
+
+#endif // TPC_TEST_UNIT_COMPAREKERNELS_COMPARE_H

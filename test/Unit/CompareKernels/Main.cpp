@@ -1,0 +1,78 @@
+//===- Main.cpp - tpc-compare-kernels -------------------------------------===//
+//
+//   tpc-compare-kernels gpt2.onnx@tp2 llama.onnx@tp3 kernels.mlir [--kernel=layer_norm]
+//   [--seeds=10]
+//
+// Kernels of programs, compiled for GPUs and run by the PTX interpreter, against the same compiled
+// for CPUs. Kernels with the same text are compared once.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Modes.h"
+
+#include "tpc/Driver/Register.h"
+
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+
+using namespace compare;
+using llvm::StringRef;
+namespace cl = llvm::cl;
+
+static cl::list<std::string> inputs(cl::Positional,
+                                    cl::desc("model.onnx@tp2, or a program as text"));
+static cl::opt<std::string> name("kernel", cl::desc("only kernels with this in their name"));
+static cl::opt<unsigned> seeds("seeds", cl::init(10), cl::desc("cases for each kernel"));
+static cl::opt<uint64_t> from("from", cl::init(0), cl::desc("the first seed"));
+static cl::opt<int64_t> work("work", cl::init(Limits().work),
+                             cl::desc("the most iterations of innermost loops in a case"));
+static cl::opt<int64_t> elements("elements", cl::init(Limits().elements),
+                                 cl::desc("the most elements of an operand"));
+static cl::opt<bool> verbose("v", cl::desc("a line for each kernel"));
+static cl::opt<bool> printPtx("print-ptx", cl::desc("print the text"));
+static cl::opt<unsigned> mistakes("mistakes", cl::init(0),
+                                  cl::desc("seed so many mistakes in each kernel instead"));
+static cl::opt<bool> sectors("sectors", cl::desc("count sectors instead"));
+static cl::opt<bool> math("functions", cl::desc("compare sin, cos, pow, … with libm instead"));
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::ParseCommandLineOptions(argc, argv);
+  ::tpc::registerTargets();
+  mlir::DialectRegistry registry;
+  ::tpc::registerAllDialects(registry);
+  if (math) {
+    mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+    return !checkFunctions(context);
+  }
+  Options options{from, seeds, {work, elements}, verbose};
+  Totals totals;
+  Tallies tallies;
+  Choice choice;
+  choice.name = name;
+  for (StringRef input : inputs) {
+    auto [path, grid] = input.rsplit('@');
+    mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+    std::unique_ptr<Program> program = Program::load(context, path, grid, choice);
+    if (!program)
+      return 2;
+    if (printPtx)
+      llvm::outs() << program->getPtx();
+    ++totals.programs;
+    totals.kernels += program->countAll();
+    totals.distinct += program->getKernels().size();
+    for (const Kernel &kernel : program->getKernels())
+      if (mistakes)
+        seedMistakes(*program, kernel, options, mistakes, tallies);
+      else if (sectors)
+        countSectors(*program, kernel, options);
+      else
+        compareKernel(*program, kernel, input, options, totals);
+  }
+  if (mistakes)
+    print(tallies);
+  llvm::outs() << totals.programs << " programs, " << totals.kernels << " kernels, "
+               << totals.distinct << " distinct; " << totals.cases << " cases, " << totals.without
+               << " kernels without, " << totals.wrong << " kernels wrong\n";
+  return totals.wrong || totals.without ? 1 : 0;
+}

@@ -1,0 +1,48 @@
+//===- Modes.h - What is asked of kernels ---------------------------------===//
+
+#ifndef TPC_TEST_UNIT_COMPAREKERNELS_MODES_H
+#define TPC_TEST_UNIT_COMPAREKERNELS_MODES_H
+
+#include "Compare.h"
+
+namespace compare {
+
+struct Options {
+  uint64_t from = 0;
+  unsigned seeds = 10;
+  Limits limits;
+  bool verbose = false;
+};
+
+struct Totals {
+  unsigned programs = 0, kernels = 0, distinct = 0, cases = 0, without = 0, wrong = 0;
+};
+
+/// The case of a seed, and whether an index is to be missing; nothing if there is none so small.
+std::optional<Case> drawCase(const Program &program, const Kernel &kernel, uint64_t seed,
+                             const Options &options);
+
+/// Right on all cases.
+void compareKernel(const Program &program, const Kernel &kernel, llvm::StringRef input,
+                   const Options &options, Totals &totals);
+
+/// Mistakes in the text are found on these cases: `most` of each kernel, chosen by seed. Counts by
+/// kind and by what found them.
+struct Tally {
+  unsigned mutants = 0, caught = 0, equal = 0;
+  std::map<std::string, unsigned> by;
+};
+using Tallies = std::map<std::string, Tally>;
+void seedMistakes(const Program &program, const Kernel &kernel, const Options &options,
+                  unsigned most, Tallies &tallies);
+void print(const Tallies &tallies);
+
+/// Sectors that a kernel moves, beside those that its bytes need.
+void countSectors(const Program &program, const Kernel &kernel, const Options &options);
+
+/// Functions of one number or two against libm, over hard arguments. Whether all are within bounds.
+bool checkFunctions(mlir::MLIRContext &context);
+
+} // namespace compare
+
+#endif // TPC_TEST_UNIT_COMPAREKERNELS_MODES_H

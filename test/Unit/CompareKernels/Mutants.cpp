@@ -1,0 +1,317 @@
+//===- Mutants.cpp - Mistakes in the text of a kernel ---------------------===//
+
+#include "Mutants.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/Twine.h"
+
+#include <functional>
+#include <optional>
+
+using namespace compare;
+using llvm::SmallVector;
+using llvm::StringRef;
+
+namespace {
+/// `@%p1 opcode a, b, c;`, as LLVM writes it: one on a line.
+struct Statement {
+  std::string guard, opcode;
+  std::vector<std::string> operands;
+
+  std::string str() const {
+    std::string text = "\t" + guard + (guard.empty() ? "" : " ") + opcode;
+    for (auto [i, operand] : llvm::enumerate(operands))
+      text += (i ? ", " : " \t") + operand;
+    return text + ";";
+  }
+  bool is(StringRef prefix) const { return StringRef(opcode).starts_with(prefix); }
+  std::string &last() { return operands.back(); }
+};
+
+/// Makes the mistake, or says that this is no place for it.
+using Change = std::function<bool(Statement &)>;
+struct Kind {
+  const char *name;
+  Change change;
+};
+} // namespace
+
+static std::optional<Statement> parse(StringRef line) {
+  line = line.trim();
+  if (!line.consume_back(";") || line.starts_with("."))
+    return std::nullopt;
+  Statement s;
+  if (line.starts_with("@")) {
+    auto [guard, rest] = line.split(' ');
+    s.guard = guard.trim().str();
+    line = rest.ltrim();
+  }
+  size_t end = line.find_first_of(" \t");
+  s.opcode = line.take_front(end).str();
+  if (end == StringRef::npos)
+    return s;
+  // Commas in braces and brackets separate no operands.
+  int depth = 0;
+  std::string operand;
+  for (char c : line.drop_front(end).trim()) {
+    depth += c == '{' || c == '[';
+    depth -= c == '}' || c == ']';
+    if (c == ',' && !depth) {
+      s.operands.push_back(StringRef(operand).trim().str());
+      operand.clear();
+    } else {
+      operand += c;
+    }
+  }
+  s.operands.push_back(StringRef(operand).trim().str());
+  return s;
+}
+
+static bool replaceIn(std::string &text, StringRef from, StringRef to) {
+  size_t at = StringRef(text).find(from);
+  if (at == StringRef::npos)
+    return false;
+  text.replace(at, from.size(), to.str());
+  return true;
+}
+
+static bool addTo(std::string &operand, int64_t amount) {
+  int64_t value;
+  if (StringRef(operand).getAsInteger(10, value))
+    return false;
+  operand = std::to_string(value + amount);
+  return true;
+}
+
+/// Left out; an empty opcode is no statement.
+static bool drop(Statement &s) {
+  s.opcode.clear();
+  return true;
+}
+
+static bool isMemory(const Statement &s) {
+  return s.is("ld.global") || s.is("st.global") || s.is("ld.shared") || s.is("st.shared");
+}
+
+static std::string &getAddress(Statement &s) { return s.operands[s.is("st") ? 0 : 1]; }
+
+static const std::vector<Kind> &getKinds() {
+  static const std::vector<Kind> kinds = {
+      {"a barrier left out", [](Statement &s) { return s.is("bar.") && drop(s); }},
+      {"a warp's barrier for the block's",
+       [](Statement &s) {
+         if (!s.is("bar.sync"))
+           return false;
+         s.opcode = "bar.warp.sync";
+         s.operands = {"-1"};
+         return true;
+       }},
+      {"a shuffle over another distance",
+       [](Statement &s) {
+         return s.is("shfl") && addTo(s.operands[2], s.operands[2] == "1" ? 1 : -1);
+       }},
+      {"a shuffle whose mask leaves out lanes",
+       [](Statement &s) { return s.is("shfl") && (s.last() = "65535", true); }},
+      {"a shuffle of parts of a warp",
+       [](Statement &s) { return s.is("shfl") && (s.operands[3] = "7", true); }},
+      {"a shuffle of another kind",
+       [](Statement &s) { return s.is("shfl") && replaceIn(s.opcode, ".bfly", ".down"); }},
+      {"a shuffle left out",
+       [](Statement &s) {
+         if (!s.is("shfl"))
+           return false;
+         s = {s.guard, "mov.b32", {s.operands[0], s.operands[1]}};
+         return true;
+       }},
+      {"a bound off by one",
+       [](Statement &s) {
+         return s.is("setp") &&
+                (replaceIn(s.opcode, ".lt.", ".le.") || replaceIn(s.opcode, ".le.", ".lt.") ||
+                 replaceIn(s.opcode, ".gt.", ".ge.") || replaceIn(s.opcode, ".ge.", ".gt."));
+       }},
+      {"a condition turned round",
+       [](Statement &s) {
+         return s.is("setp") &&
+                (replaceIn(s.opcode, ".lt.", ".ge.") || replaceIn(s.opcode, ".le.", ".gt.") ||
+                 replaceIn(s.opcode, ".gt.", ".le.") || replaceIn(s.opcode, ".ge.", ".lt.") ||
+                 replaceIn(s.opcode, ".eq.", ".ne.") || replaceIn(s.opcode, ".ne.", ".eq."));
+       }},
+      {"a branch never taken",
+       [](Statement &s) { return s.is("bra") && !s.guard.empty() && drop(s); }},
+      {"a branch always taken",
+       [](Statement &s) { return s.is("bra") && !s.guard.empty() && (s.guard.clear(), true); }},
+      {"a wrong stride",
+       [](Statement &s) {
+         return (s.is("mul.lo") || s.is("mul.wide") || s.is("shl") || s.is("mad.lo")) &&
+                addTo(s.operands[2], 1);
+       }},
+      {"a wrong offset",
+       [](Statement &s) {
+         if (!isMemory(s))
+           return false;
+         std::string &at = getAddress(s);
+         bool isWide = StringRef(s.opcode).contains(".v");
+         at.insert(at.size() - 1, isWide ? "+16" : s.is("ld.global.nc.b64") ? "+8" : "+4");
+         return true;
+       }},
+      {"a number off by one",
+       [](Statement &s) {
+         return (s.is("add.s32") || s.is("sub.s32") || s.is("or.b32")) && addTo(s.last(), 1);
+       }},
+      {"a mask with one bit less",
+       [](Statement &s) {
+         int64_t value;
+         if (!s.is("and.b") || StringRef(s.last()).getAsInteger(10, value) || value < 0)
+           return false;
+         s.last() = std::to_string(value & (value - 1));
+         return true;
+       }},
+      {"a shift by one more",
+       [](Statement &s) { return (s.is("shr") || s.is("shf")) && addTo(s.last(), 1); }},
+      {"a wrong identity",
+       [](Statement &s) {
+         if (!s.is("mov.b32") || !StringRef(s.last()).starts_with("0f"))
+           return false;
+         s.last() = s.last() == "0f3F800000" ? "0f40000000" : "0f3F800000";
+         return true;
+       }},
+      {"a wrong constant",
+       [](Statement &s) {
+         for (std::string &operand : s.operands)
+           if (!s.is("mov") && StringRef(operand).starts_with("0f")) {
+             operand = operand == "0f3F800000" ? "0f3F000000" : "0f3F800000";
+             return true;
+           }
+         return false;
+       }},
+      {"a difference for a sum",
+       [](Statement &s) {
+         return StringRef(s.opcode).contains(".f") &&
+                (replaceIn(s.opcode, "add.", "sub.") || replaceIn(s.opcode, "sub.", "add."));
+       }},
+      {"a sum for a product", [](Statement &s) { return replaceIn(s.opcode, "mul.rn", "add.rn"); }},
+      {"a wrong summand of a product",
+       [](Statement &s) { return s.is("fma") && (s.operands[3] = s.operands[1], true); }},
+      {"the least for the largest",
+       [](Statement &s) {
+         return replaceIn(s.opcode, "max.", "min.") || replaceIn(s.opcode, "min.", "max.");
+       }},
+      {"a choice turned round",
+       [](Statement &s) {
+         return s.is("selp") && (std::swap(s.operands[1], s.operands[2]), true);
+       }},
+      {"a sign left out",
+       [](Statement &s) {
+         if (!s.is("neg") && !s.is("abs"))
+           return false;
+         s.opcode = "mov.b" + StringRef(s.opcode).take_back(2).str();
+         return true;
+       }},
+      {"a store left out", [](Statement &s) { return s.is("st.") && drop(s); }},
+      {"elements exchanged",
+       [](Statement &s) {
+         for (std::string &operand : s.operands)
+           if (StringRef(operand).starts_with("{")) {
+             SmallVector<StringRef> items;
+             std::string inner = StringRef(operand).drop_front().drop_back().str();
+             StringRef(inner).split(items, ',');
+             std::swap(items.front(), items.back());
+             std::string swapped = "{";
+             for (auto [i, item] : llvm::enumerate(items))
+               swapped += (i ? ", " : "") + item.trim().str();
+             operand = swapped + "}";
+             return true;
+           }
+         return false;
+       }},
+      {"another operand",
+       [](Statement &s) {
+         if (!s.is("ld.param"))
+           return false;
+         auto [name, number] = StringRef(s.last()).drop_back().rsplit('_');
+         unsigned n;
+         if (number.getAsInteger(10, n) || n < 3)
+           return false;
+         s.last() = (name + "_" + llvm::Twine(n - 1) + "]").str();
+         return true;
+       }},
+      {"lanes for threads",
+       [](Statement &s) { return s.is("mov.u32") && replaceIn(s.last(), "%tid.x", "%laneid"); }},
+      {"all blocks do the same",
+       [](Statement &s) { return s.is("mov.u32") && replaceIn(s.last(), "%ctaid.x", "0"); }},
+      {"a step of one block",
+       [](Statement &s) { return s.is("mov.u32") && replaceIn(s.last(), "%nctaid.x", "1"); }},
+      {"the memory of another fold",
+       [](Statement &s) {
+         bool found = false;
+         for (std::string &operand : s.operands)
+           if (size_t at = operand.find("_shared"); at != std::string::npos) {
+             size_t end = at + 7;
+             while (end < operand.size() && isdigit(operand[end]))
+               ++end;
+             if (operand.substr(at, end - at) != "_shared0") {
+               operand.replace(at, end - at, "_shared0");
+               found = true;
+             }
+           }
+         return found;
+       }},
+      {"another rounding",
+       [](Statement &s) { return s.is("cvt") && replaceIn(s.opcode, ".rn.", ".rz."); }},
+      {"a result read past the caches",
+       [](Statement &s) {
+         return s.is("ld.global.") && !s.is("ld.global.nc") &&
+                replaceIn(s.opcode, "ld.global.", "ld.global.nc.");
+       }},
+      {"a report that is not exclusive",
+       [](Statement &s) {
+         if (!s.is("atom.global.exch"))
+           return false;
+         s = {s.guard, "mov.b32", {s.operands[0], "0"}};
+         return true;
+       }},
+  };
+  return kinds;
+}
+
+std::string compare::getOnly(StringRef ptx, StringRef kernel) {
+  std::string text;
+  bool skips = false;
+  while (!ptx.empty()) {
+    StringRef line;
+    std::tie(line, ptx) = ptx.split('\n');
+    if (StringRef rest = line; rest.consume_front(".visible .entry "))
+      skips = rest.take_until([](char c) { return c == '('; }) != kernel;
+    if (!skips)
+      text += (line + "\n").str();
+    if (line.starts_with("}"))
+      skips = false;
+  }
+  return text;
+}
+
+std::vector<Mutant> compare::makeMutants(StringRef only) {
+  SmallVector<StringRef> lines;
+  only.split(lines, '\n');
+  std::vector<Mutant> mutants;
+  for (auto [at, line] : llvm::enumerate(lines)) {
+    std::optional<Statement> statement = parse(line);
+    if (!statement)
+      continue;
+    for (const Kind &kind : getKinds()) {
+      Statement changed = *statement;
+      if (!kind.change(changed))
+        continue;
+      Mutant mutant{kind.name, line.trim().str(),
+                    changed.opcode.empty() ? "" : StringRef(changed.str()).trim().str(), ""};
+      if (mutant.before == mutant.after)
+        continue;
+      // Lines keep their numbers.
+      for (auto [i, other] : llvm::enumerate(lines))
+        mutant.text += (i == at ? mutant.after : other.str()) + "\n";
+      mutants.push_back(std::move(mutant));
+    }
+  }
+  return mutants;
+}
