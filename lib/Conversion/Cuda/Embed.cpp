@@ -14,7 +14,11 @@ using ::tpc::SymExpr;
 static_assert(int(Shape::Elements) == TPC_GPU_ELEMENTS &&
               int(Shape::WarpPerRow) == TPC_GPU_WARP_PER_ROW &&
               int(Shape::BlockPerRow) == TPC_GPU_BLOCK_PER_ROW &&
-              int(Shape::RowByLength) == TPC_GPU_ROW_BY_LENGTH);
+              int(Shape::RowByLength) == TPC_GPU_ROW_BY_LENGTH &&
+              int(Shape::Tiles) == TPC_GPU_TILES &&
+              int(Shape::AttentionTiles) == TPC_GPU_ATTENTION_TILES &&
+              int(Shape::AttentionSplit) == TPC_GPU_ATTENTION_SPLIT &&
+              int(Shape::AttentionCombine) == TPC_GPU_ATTENTION_COMBINE);
 
 namespace {
 /// Functions of the host that compute sizes (tpc_size_fn), one for each expression.

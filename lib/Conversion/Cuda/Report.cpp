@@ -90,7 +90,7 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
   llvm::json::Object ceilings;
   for (Shape shape : kShapes) {
     Ceiling ceiling = getCeiling(shape);
-    ceilings[getName(shape)] = llvm::json::Object{{"registers", ceiling.registers},
+    ceilings[getShapeName(shape)] = llvm::json::Object{{"registers", ceiling.registers},
                                                   {"shared_bytes", ceiling.sharedBytes}};
   }
   return llvm::json::Object{{"kernels", std::move(kernels)},

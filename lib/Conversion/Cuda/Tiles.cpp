@@ -17,6 +17,8 @@
 
 #include "KernelLowering.h"
 
+#include "tpc/gpu.h"
+
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -25,7 +27,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 using ::tpc::SymExpr;
 
-static constexpr int64_t kTile = 32, kLeastLength = 16;
+static constexpr int64_t kTile = TPC_GPU_TILE, kLeastLength = 16;
 static constexpr size_t kMostHeroes = 4;
 
 //===----------------------------------------------------------------------===//

@@ -63,6 +63,10 @@ unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *en
   case TPC_GPU_ROW_BY_LENGTH:
     group = length > TPC_GPU_LONG_ROW ? kernel.threads : warp;
     break;
+  case TPC_GPU_TILES:
+    rows = ceilDiv(rows, TPC_GPU_TILE);
+    parts = ceilDiv(length, TPC_GPU_TILE);
+    break;
   }
   int64_t most = blocksOfMultiprocessor * std::max(multiprocessors, 1);
   int64_t ofRows = ceilDiv(rows, kernel.threads / group);

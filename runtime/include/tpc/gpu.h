@@ -15,9 +15,15 @@ typedef enum {
   TPC_GPU_ELEMENTS = 0,
   TPC_GPU_WARP_PER_ROW = 1,
   TPC_GPU_BLOCK_PER_ROW = 2,
-  TPC_GPU_ROW_BY_LENGTH = 3
+  TPC_GPU_ROW_BY_LENGTH = 3,
+  TPC_GPU_TILES = 4,
+  /* Of attention: other parameters and another grid, tpc/attention.h. */
+  TPC_GPU_ATTENTION_TILES = 5,
+  TPC_GPU_ATTENTION_SPLIT = 6,
+  TPC_GPU_ATTENTION_COMBINE = 7
 } tpc_gpu_shape;
 enum {
+  TPC_GPU_TILE = 32,          /* rows, and elements, that a block does at a time in tiles */
   TPC_GPU_LONG_ROW = 256,     /* rows that are longer are a block's, and not a warp's */
   TPC_GPU_CHUNKS_PER_PART = 4 /* that a thread does before the next part of a row is another's */
 };
