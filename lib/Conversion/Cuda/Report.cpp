@@ -90,8 +90,8 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
   llvm::json::Object ceilings;
   for (Shape shape : kShapes) {
     Ceiling ceiling = getCeiling(shape);
-    ceilings[getShapeName(shape)] = llvm::json::Object{{"registers", ceiling.registers},
-                                                  {"shared_bytes", ceiling.sharedBytes}};
+    ceilings[getShapeName(shape)] =
+        llvm::json::Object{{"registers", ceiling.registers}, {"shared_bytes", ceiling.sharedBytes}};
   }
   return llvm::json::Object{{"kernels", std::move(kernels)},
                             {"ceilings", std::move(ceilings)},

@@ -34,9 +34,9 @@ struct Ceiling {
   unsigned registers, sharedBytes;
 };
 Ceiling getCeiling(Shape shape);
-inline constexpr Shape kShapes[] = {Shape::Elements, Shape::WarpPerRow, Shape::BlockPerRow,
-                                    Shape::RowByLength, Shape::Tiles, Shape::AttentionTiles,
-                                    Shape::AttentionSplit, Shape::AttentionCombine};
+inline constexpr Shape kShapes[] = {
+    Shape::Elements, Shape::WarpPerRow,     Shape::BlockPerRow,    Shape::RowByLength,
+    Shape::Tiles,    Shape::AttentionTiles, Shape::AttentionSplit, Shape::AttentionCombine};
 
 /// A kernel is right for any grid; this says what is a good one. Sizes are expressions over the
 /// program's symbols and this rank's coordinates.
