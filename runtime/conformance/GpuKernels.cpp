@@ -75,15 +75,15 @@ int64_t one(const int64_t *) { return 1; }
 int64_t rows(const int64_t *env) { return env[0]; }
 
 constexpr tpc_gpu_kernel kernels[] = {
-    {"look_up", one, rows, TPC_GPU_ELEMENTS, 256, 1, 0},
-    {"twice", one, rows, TPC_GPU_ELEMENTS, 256, 1, 2},
-    {"count", one, rows, TPC_GPU_ELEMENTS, 256, 1, 1},
+    {"look_up", one, rows, TPC_GPU_ELEMENTS, 256, 1, 0, 0},
+    {"twice", one, rows, TPC_GPU_ELEMENTS, 256, 1, 2, 0},
+    {"count", one, rows, TPC_GPU_ELEMENTS, 256, 1, 1, 0},
 };
 
 } // namespace
 
 const tpc_gpu_code &gpuKernels() {
-  static const tpc_gpu_code code = {80, std::size(kernels), 0, ptx, kernels, nullptr};
+  static const tpc_gpu_code code = {80, std::size(kernels), 0, 0, ptx, kernels, nullptr, nullptr};
   return code;
 }
 

@@ -16,9 +16,11 @@ static_assert(int(Shape::Elements) == TPC_GPU_ELEMENTS &&
               int(Shape::BlockPerRow) == TPC_GPU_BLOCK_PER_ROW &&
               int(Shape::RowByLength) == TPC_GPU_ROW_BY_LENGTH &&
               int(Shape::Tiles) == TPC_GPU_TILES &&
-              int(Shape::AttentionTiles) == TPC_GPU_ATTENTION_TILES &&
-              int(Shape::AttentionSplit) == TPC_GPU_ATTENTION_SPLIT &&
-              int(Shape::AttentionCombine) == TPC_GPU_ATTENTION_COMBINE);
+              int(Shape::AttentionTiles) == TPC_GPU_ATTENTION);
+
+static int32_t getShape(Shape shape) {
+  return std::min<int32_t>(int32_t(shape), TPC_GPU_ATTENTION);
+}
 
 namespace {
 /// Functions of the host that compute sizes (tpc_size_fn), one for each expression.
@@ -96,10 +98,11 @@ LogicalResult cuda::embed(ModuleOp program, const Code &code) {
                 .name = e.address(named("tpc_gpu_kernel_name", i)),
                 .elements_per_row = e.address(sizes.get(launch.elementsPerRow)),
                 .largest_extent = e.address(sizes.get(largest)),
-                .shape = e.i32(int32_t(launch.shape)),
+                .shape = e.i32(getShape(launch.shape)),
                 .threads = e.i32(launch.threads),
                 .elements_per_thread = e.i32(launch.elementsPerThread),
                 .operands = e.i32(launch.operands),
+                .dynamic_shared_bytes = e.i32(launch.dynamicSharedBytes),
             };
             return e.insert(kernel, values.list());
           });
@@ -114,15 +117,39 @@ LogicalResult cuda::embed(ModuleOp program, const Code &code) {
             };
             return e.insert(cubin, values.list());
           });
+  e.array("tpc_gpu_attentions", abi::getStructType<tpc_gpu_attention>(context),
+          code.attentions.size(), [&](Value entry, size_t i) {
+            const AttentionEntry &own = code.attentions[i];
+            const AttentionVariant &variant = own.variant;
+            abi::Values<tpc_gpu_attention> values{
+                .tiles = e.i32(own.tiles),
+                .split = e.i32(own.split),
+                .combine = e.i32(own.combine),
+                .element = e.i32(variant.element),
+                .bias = e.i32(variant.bias),
+                .slopes = e.i32(variant.slopes),
+                .head_size = e.i32(variant.headSize),
+                .value_size = e.i32(variant.valueSize),
+                .causal = e.i32(variant.causal),
+                .windowed = e.i32(variant.windowed),
+                .key_mask = e.i32(variant.keyMask),
+                .mask = e.i32(variant.mask),
+                .softcap = e.i32(variant.softcap),
+                .uniform_rows = e.i32(variant.uniformRows),
+            };
+            return e.insert(entry, values.list());
+          });
   e.aggregate(kGpuCodeSymbol, abi::getStructType<tpc_gpu_code>(context), LLVM::Linkage::Internal,
               [&](Value all) {
                 abi::Values<tpc_gpu_code> values{
                     .architecture = e.i32(code.architecture),
                     .num_kernels = e.i32(code.launches.size()),
                     .num_cubins = e.i32(code.cubins.size()),
+                    .num_attentions = e.i32(code.attentions.size()),
                     .ptx = e.address("tpc_gpu_ptx"),
                     .kernels = e.address("tpc_gpu_kernels"),
                     .cubins = e.address("tpc_gpu_cubins"),
+                    .attentions = e.address("tpc_gpu_attentions"),
                 };
                 return e.insert(all, values.list());
               });

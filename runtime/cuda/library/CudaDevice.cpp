@@ -68,7 +68,8 @@ CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library, const
     : driver(driver), queue(driver, gpu), workspace(driver, workspaceOf(gpu)),
       status(driver, least),
       products(driver, library, workspace.address, workspaceOf(gpu), queue.stream),
-      uploads{Upload(driver), Upload(driver)}, download(driver), envUpload(driver) {}
+      uploads{Upload(driver), Upload(driver)}, download(driver), attentions(driver, queue.stream),
+      envUpload(driver) {}
 
 CudaDevice::~CudaDevice() {
   try {
@@ -270,6 +271,7 @@ void CudaDevice::beginStep(const std::vector<int64_t> &values) {
     queue.synchronize(); // what is freed is in use until then
     gpuEnv = std::make_unique<Block>(driver, std::max(bytes, least));
   }
+  attentions.beginStep();
   env = values;
   std::byte *staged = envUpload.begin(std::max(bytes, least));
   std::memcpy(staged, values.data(), static_cast<size_t>(bytes));
@@ -337,8 +339,9 @@ void CudaDevice::batchProduct(const BatchProduct &p) {
                     .wStride = p.bStride});
 }
 
-void CudaDevice::attention(const tpc_attention_args &) {
-  throw std::runtime_error("attention on GPUs is not there yet");
+void CudaDevice::attention(const tpc_attention_args &args) {
+  enter();
+  attentions.compute(*kernels, args);
 }
 
 tpc_status CudaDevice::endStep() {

@@ -9,6 +9,7 @@
 #define TPC_RT_CUDA_LIBRARY_CUDADEVICE_H
 
 #include "core/Device.h"
+#include "cuda/library/Attention.h"
 #include "cuda/library/Block.h"
 #include "cuda/library/Kernels.h"
 #include "cuda/library/Pinned.h"
@@ -123,6 +124,7 @@ private:
 
   const tpc_program *program = nullptr;
   std::unique_ptr<Kernels> kernels;
+  Attention attentions;
   std::list<Block> constants;
   std::vector<Address> constantAddresses;
   std::vector<int64_t> env;

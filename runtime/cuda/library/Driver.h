@@ -28,6 +28,7 @@ constexpr Result success = 0, outOfMemory = 2, noDevice = 100, invalidImage = 20
                  noBinaryForGpu = 209, invalidPtx = 218, unsupportedPtx = 222;
 constexpr int multiprocessors = 16, capabilityMajor = 75, capabilityMinor = 76;
 constexpr int errorLog = 5, errorLogBytes = 6;
+constexpr int dynamicSharedBytes = 8;
 constexpr unsigned nonBlocking = 1, noTiming = 2, portable = 1;
 
 /// FUNCTION(name, arguments); all return a Result.
@@ -65,6 +66,7 @@ constexpr unsigned nonBlocking = 1, noTiming = 2, portable = 1;
   FUNCTION(cuModuleUnload, (Module))                                                               \
   FUNCTION(cuModuleGetFunction, (Function *, Module, const char *))                                \
   FUNCTION(cuFuncLoad, (Function))                                                                 \
+  FUNCTION(cuFuncSetAttribute, (Function, int, int))                                               \
   FUNCTION(cuLaunchKernel, (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,  \
                             unsigned, Stream, void **, void **))
 

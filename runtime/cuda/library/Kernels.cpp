@@ -1,9 +1,11 @@
 //===- Kernels.cpp - a program's kernels on a GPU -------------------------===//
 
 #include "cuda/library/Kernels.h"
+#include "tpc/attention.h"
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 
@@ -80,26 +82,36 @@ unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *en
 //===----------------------------------------------------------------------===//
 
 Kernels::Kernels(const Driver &driver, const Gpu &gpu, const tpc_program &program)
-    : driver(driver), gpu(gpu) {
-  const tpc_gpu_code &code = *program.gpu_code;
-  if (program.num_kernels == 0)
+    : driver(driver), gpu(gpu), code(*program.gpu_code) {
+  if (code.num_kernels == 0)
     return;
-  loadModule(code);
-  std::map<std::string_view, const tpc_gpu_kernel *> byName;
-  for (int32_t i = 0; i < code.num_kernels; ++i)
-    byName[code.kernels[i].name] = &code.kernels[i];
-  for (int32_t i = 0; i < program.num_kernels; ++i) {
-    const char *name = program.kernels[i].name;
-    Entry entry;
-    auto known = byName.find(name);
-    if (known == byName.end() ||
-        driver.cuModuleGetFunction(&entry.function, module, name) != success)
-      throw std::runtime_error("the program is damaged: its code for GPUs has no kernel '" +
-                               std::string(name) + "'");
-    entry.kernel = known->second;
-    driver.check(driver.cuFuncLoad(entry.function), "to load a kernel");
-    entries.push_back(entry);
+  loadModule();
+  std::map<std::string_view, size_t> byName;
+  for (int32_t i = 0; i < code.num_kernels; ++i) {
+    byName[code.kernels[i].name] = loaded.size();
+    loaded.push_back(load(code.kernels[i]));
   }
+  for (int32_t i = 0; i < program.num_kernels; ++i) {
+    auto known = byName.find(program.kernels[i].name);
+    if (known == byName.end())
+      throw std::runtime_error("the program is damaged: its code for GPUs has no kernel '" +
+                               std::string(program.kernels[i].name) + "'");
+    places.push_back(&loaded[known->second]);
+  }
+}
+
+Kernels::Entry Kernels::load(const tpc_gpu_kernel &kernel) {
+  Entry entry;
+  entry.kernel = &kernel;
+  if (driver.cuModuleGetFunction(&entry.function, module, kernel.name) != success)
+    throw std::runtime_error("the program is damaged: its code for GPUs has no kernel '" +
+                             std::string(kernel.name) + "'");
+  driver.check(driver.cuFuncLoad(entry.function), "to load a kernel");
+  if (kernel.dynamic_shared_bytes > 0)
+    driver.check(
+        driver.cuFuncSetAttribute(entry.function, dynamicSharedBytes, kernel.dynamic_shared_bytes),
+        "to give a kernel shared memory");
+  return entry;
 }
 
 Kernels::~Kernels() {
@@ -107,7 +119,7 @@ Kernels::~Kernels() {
     driver.cuModuleUnload(module);
 }
 
-void Kernels::loadModule(const tpc_gpu_code &code) {
+void Kernels::loadModule() {
   std::string who = "this GPU (" + gpu.name + ", sm_" + std::to_string(gpu.architecture) + ")";
   if (gpu.architecture < code.architecture)
     throw std::runtime_error(who + " is older than what the program was compiled for: name its "
@@ -143,26 +155,71 @@ void Kernels::loadModule(const tpc_gpu_code &code) {
   throw std::runtime_error(who + " does not take the program's kernels: " + why);
 }
 
+void Kernels::launch(const Entry &entry, int64_t blocks, std::span<void *> parameters,
+                     Stream stream) {
+  const tpc_gpu_kernel &kernel = *entry.kernel;
+  Result result = driver.cuLaunchKernel(
+      entry.function, static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(kernel.threads), 1,
+      1, static_cast<unsigned>(kernel.dynamic_shared_bytes), stream, parameters.data(), nullptr);
+  if (result != success)
+    driver.raise(result, ("to launch kernel '" + std::string(kernel.name) + "'").c_str());
+}
+
 void Kernels::launch(int32_t place, void *const *operands, int32_t count, int64_t rows,
                      const int64_t *env, Address gpuEnv, Address status, Stream stream) {
-  const auto &[function, kernel] = entries[static_cast<size_t>(place)];
-  if (count != kernel->operands)
-    throw std::runtime_error("internal error: kernel '" + std::string(kernel->name) + "' takes " +
-                             std::to_string(kernel->operands) + " operands, not " +
+  const Entry &entry = *places[static_cast<size_t>(place)];
+  const tpc_gpu_kernel &kernel = *entry.kernel;
+  if (count != kernel.operands)
+    throw std::runtime_error("internal error: kernel '" + std::string(kernel.name) + "' takes " +
+                             std::to_string(kernel.operands) + " operands, not " +
                              std::to_string(count));
-  if (int64_t extent = kernel->largest_extent(env); extent > INT32_MAX)
-    throw std::runtime_error("kernel '" + std::string(kernel->name) + "': a dimension of " +
+  if (int64_t extent = kernel.largest_extent(env); extent > INT32_MAX)
+    throw std::runtime_error("kernel '" + std::string(kernel.name) + "': a dimension of " +
                              std::to_string(extent) +
                              " is too long for indices of 32 bits; the step is too large");
   std::vector<void *> parameters{&gpuEnv, &status};
   for (int32_t i = 0; i < count; ++i)
     parameters.push_back(const_cast<void **>(&operands[i]));
-  unsigned blocks = blocksFor(*kernel, rows, env, gpu.multiprocessors);
-  Result result =
-      driver.cuLaunchKernel(function, blocks, 1, 1, static_cast<unsigned>(kernel->threads), 1, 1,
-                            /*shared bytes=*/0, stream, parameters.data(), nullptr);
-  if (result != success)
-    driver.raise(result, ("to launch kernel '" + std::string(kernel->name) + "'").c_str());
+  launch(entry, blocksFor(kernel, rows, env, gpu.multiprocessors), parameters, stream);
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+const tpc_gpu_attention &Kernels::attentionOf(const tpc_attention_args &args) const {
+  for (const tpc_gpu_attention &own :
+       std::span(code.attentions, static_cast<size_t>(code.num_attentions))) {
+    attention::Variant variant{.element = own.element,
+                               .bias = own.bias,
+                               .slopes = own.slopes,
+                               .headSize = own.head_size,
+                               .valueSize = own.value_size,
+                               .causal = own.causal != 0,
+                               .windowed = own.windowed != 0,
+                               .keyMask = own.key_mask != 0,
+                               .mask = own.mask != 0,
+                               .softcap = own.softcap != 0,
+                               .uniformRows = own.uniform_rows != 0};
+    if (variant.takes(args) && own.element == args.dtype &&
+        (own.bias < 0 || own.bias == args.bias_dtype) &&
+        (own.slopes < 0 || own.slopes == args.slopes_dtype))
+      return own;
+  }
+  throw std::runtime_error("internal error: the program's code for GPUs has no kernels for this "
+                           "attention");
+}
+
+void Kernels::launch(int32_t place, int64_t items, std::initializer_list<Address> addresses,
+                     Stream stream) {
+  if (items <= 0)
+    return;
+  std::vector<Address> values(addresses);
+  std::vector<void *> parameters;
+  for (Address &value : values)
+    parameters.push_back(&value);
+  launch(loaded[static_cast<size_t>(place)], std::min<int64_t>(items, INT32_MAX), parameters,
+         stream);
 }
 
 } // namespace tpc::rt::cuda

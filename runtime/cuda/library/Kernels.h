@@ -5,6 +5,8 @@
 
 #include "cuda/library/Driver.h"
 #include "tpc/gpu.h"
+#include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,22 +38,30 @@ public:
   Kernels &operator=(const Kernels &) = delete;
   ~Kernels();
 
-  /// `env`: as the host has it, and where the GPU has it.
+  /// The variant that a call is of.
+  const tpc_gpu_attention &attentionOf(const tpc_attention_args &args) const;
+  /// A kernel by its place in the code's table, with these parameters. Blocks go through `items`.
+  void launch(int32_t place, int64_t items, std::initializer_list<Address> parameters,
+              Stream stream);
+  /// One of the program's table. `env`: as the host has it, and where the GPU has it.
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
               const int64_t *env, Address gpuEnv, Address status, Stream stream);
 
 private:
-  void loadModule(const tpc_gpu_code &code);
-
   struct Entry {
     Function function = nullptr;
     const tpc_gpu_kernel *kernel = nullptr;
   };
+  void loadModule();
+  Entry load(const tpc_gpu_kernel &kernel);
+  void launch(const Entry &entry, int64_t blocks, std::span<void *> parameters, Stream stream);
 
   const Driver &driver;
   const Gpu &gpu;
   Module module = nullptr;
-  std::vector<Entry> entries; // by places of the program's table
+  const tpc_gpu_code &code;
+  std::vector<Entry> loaded;         // by places of the code's table
+  std::vector<const Entry *> places; // by places of the program's table
 };
 
 } // namespace tpc::rt::cuda

@@ -54,6 +54,7 @@ static_assert(cuda::multiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT 
               cuda::capabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(cuda::errorLog == CU_JIT_ERROR_LOG_BUFFER &&
               cuda::errorLogBytes == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+static_assert(cuda::dynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(cuda::nonBlocking == CU_STREAM_NON_BLOCKING &&
               cuda::noTiming == CU_EVENT_DISABLE_TIMING &&
               cuda::portable == CU_MEMHOSTALLOC_PORTABLE);

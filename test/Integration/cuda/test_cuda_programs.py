@@ -13,7 +13,7 @@ ALL = {**COMMITTED, **FAMILIES}
 LIBRARIES = BUILD / "lib" / "simulator"
 GRIDS = ["tp1", "tp2", "pp2"]
 # One of each kind; the others are part of the long run.
-CHOSEN = [("gpt2-mlp", "tp1"), ("gpt2-mlp", "tp2")]
+CHOSEN = [("gpt2-mlp", "tp2"), ("gpt2-tiny", "tp1"), ("gpt2-tiny", "tp2"), ("gpt2-tiny", "pp2")]
 # batch, sequence, past, padding
 SHAPES = [(2, 5, 3, "left"), (1, 1, 0, "none")]
 

@@ -1,0 +1,41 @@
+//===- Attention.cpp - attention by generated kernels ---------------------===//
+
+#include "cuda/library/Attention.h"
+#include <algorithm>
+#include <cstring>
+
+namespace tpc::rt::cuda {
+
+using attention::Kernel;
+
+Address Attention::place(const tpc_attention_args &args) {
+  if (used == pieces.size() * callsOfPiece)
+    pieces.push_back(std::make_unique<Piece>(driver));
+  Piece &piece = *pieces[used / callsOfPiece];
+  size_t offset = used++ % callsOfPiece * sizeof(args);
+  std::byte *staged = piece.host.data() + offset;
+  std::memcpy(staged, &args, sizeof(args));
+  Address at = piece.block.address + offset;
+  driver.check(driver.cuMemcpyHtoDAsync_v2(at, staged, sizeof(args), stream),
+               "to copy from the host");
+  return at;
+}
+
+void Attention::compute(Kernels &kernels, const tpc_attention_args &args) {
+  const tpc_gpu_attention &own = kernels.attentionOf(args);
+  Address at = place(args);
+  if (!attention::splitsKeys(args))
+    return kernels.launch(own.tiles, attention::getItems(Kernel::Tiles, args), {at, 0}, stream);
+  int64_t bytes = std::max<int64_t>(attention::getWorkspaceBytes(args), 16);
+  if (bytes > workspaceBytes) {
+    driver.check(driver.cuStreamSynchronize(stream), "while it worked"); // it is in use until then
+    workspace.reset();
+    workspace = std::make_unique<Block>(driver, bytes);
+    workspaceBytes = bytes;
+  }
+  for (auto [kernel, place] : {std::pair(Kernel::Split, own.split), {Kernel::Combine, own.combine}})
+    if (int64_t items = attention::getItems(kernel, args); items > 0)
+      kernels.launch(place, items, {at, workspace->address}, stream);
+}
+
+} // namespace tpc::rt::cuda
