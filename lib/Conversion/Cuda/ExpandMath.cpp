@@ -187,6 +187,36 @@ static Value expandPow(Scalars s, Value x, Value y) {
 }
 
 //===----------------------------------------------------------------------===//
+// Remainders
+//===----------------------------------------------------------------------===//
+
+// Of |x| by |y| in f64, from the largest y 2^52k on, so that quotients are below 2^52. What is left
+// is a multiple of the last place of x or of y 2^52k, and less than that: 24 bits, no step rounds.
+// A quotient may have been rounded up to an integer; then one y 2^52k was too many.
+static Value expandRemainder(Scalars s, Value x, Value y) {
+  using P = arith::CmpFPredicate;
+  auto d = [&](double value) { return s.number(s.f64, value); };
+  Value inf = s.number(s.f32, std::numeric_limits<double>::infinity());
+  Value sizeX = math::AbsFOp::create(s.b, s.loc, x), sizeY = math::AbsFOp::create(s.b, s.loc, y);
+  Value rest = arith::ExtFOp::create(s.b, s.loc, s.f64, sizeX);
+  Value divisor = arith::ExtFOp::create(s.b, s.loc, s.f64, sizeY);
+  for (int k = 5; k >= 0; --k) { // |x| < 2^128, and y 2^312 is at least 2^163
+    Value step = s.mul(divisor, d(std::ldexp(1.0, 52 * k)));
+    Value quotient =
+        math::FloorOp::create(s.b, s.loc, arith::DivFOp::create(s.b, s.loc, rest, step));
+    rest = s.fma(arith::NegFOp::create(s.b, s.loc, quotient), step, rest);
+    rest = s.select(s.compare(P::OLT, rest, d(0)), s.add(rest, step), rest);
+  }
+  Value result = arith::TruncFOp::create(s.b, s.loc, s.f32, rest);
+  result = s.select(s.compare(P::OEQ, sizeY, inf), sizeX, result);
+  result = math::CopySignOp::create(s.b, s.loc, result, x);
+  // Of no number, of infinities and by zero there is none.
+  Value exists = s.both(s.both(s.compare(P::OLT, sizeX, inf), s.compare(P::ORD, y, y)),
+                        s.compare(P::UNE, sizeY, s.number(s.f32, 0)));
+  return s.select(exists, result, s.number(s.f32, std::numeric_limits<double>::quiet_NaN()));
+}
+
+//===----------------------------------------------------------------------===//
 // The pass
 //===----------------------------------------------------------------------===//
 
@@ -220,10 +250,15 @@ struct ExpandMath : mlir::tpc::impl::ExpandMathBase<ExpandMath> {
       return replace(op, rewriter,
                      [&](Scalars s) { return expandPow(s, op.getLhs(), op.getRhs()); });
     });
+    patterns.add(+[](arith::RemFOp op, PatternRewriter &rewriter) {
+      return replace(op, rewriter,
+                     [&](Scalars s) { return expandRemainder(s, op.getLhs(), op.getRhs()); });
+    });
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();
     WalkResult walked = getOperation().walk([](Operation *op) {
-      if (!isa_and_nonnull<math::MathDialect>(op->getDialect()) || isInstruction(op))
+      bool isMath = isa_and_nonnull<math::MathDialect>(op->getDialect());
+      if ((!isMath && !isa<arith::RemFOp>(op)) || isInstruction(op))
         return WalkResult::advance();
       op->emitError() << "'" << op->getName() << "' of " << op->getResult(0).getType()
                       << " has no formula for GPUs; those of f32 have";

@@ -273,7 +273,21 @@ void KernelLowering::lowerBarrier(kernel::BarrierOp) {
 // The kernel
 //===----------------------------------------------------------------------===//
 
-Launch KernelLowering::lower() {
+/// Sizes that are known here; whoever launches checks the others.
+LogicalResult KernelLowering::checkExtents() {
+  SmallVector<SymExpr> all = source.getExtents();
+  for (Value memory : source.getBody().getArguments())
+    llvm::append_range(all, source.getSizesOf(memory));
+  for (const SymExpr &expr : all)
+    if (auto known = asConstant(sizes->expr(expr)); known && !llvm::isInt<32>(*known))
+      return source.emitError()
+             << "a dimension of " << *known
+             << " elements is too long for GPUs, whose kernels have indices of 32 bits; split it "
+                "over more ranks (--megatron-shard)";
+  return success();
+}
+
+FailureOr<Launch> KernelLowering::lower() {
   launch.name = source.getName();
   launch.operands = source.getBody().getNumArguments();
   for (const SymExpr &expr : source.getExtents())
@@ -306,6 +320,8 @@ Launch KernelLowering::lower() {
   sizes = std::make_unique<SizeEmitter>(b, loc, layout, entry->getArgument(0));
 
   b.setInsertionPointToStart(body);
+  if (failed(checkExtents()))
+    return failure();
   mergePasses();
   findGroup();
   setThreads(target, launch.threads);

@@ -44,9 +44,11 @@ public:
       : KernelEmitter(source, layout, nodes) {}
 
   /// Makes the function beside its source, under the same name, and says how to launch it.
-  Launch lower();
+  FailureOr<Launch> lower();
 
 private:
+  LogicalResult checkExtents();
+
   //===--- indices ----------------------------------------------------------===//
 
   void lowerScalar(Operation *op) override;

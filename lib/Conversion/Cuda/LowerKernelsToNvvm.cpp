@@ -25,7 +25,10 @@ FailureOr<std::vector<cuda::Launch>> cuda::lowerKernels(ModuleOp program) {
   KernelLowering::NodeNames nodes;
   std::vector<Launch> launches;
   for (kernel::FuncOp kernel : kernels) {
-    launches.push_back(KernelLowering(kernel, *layout, nodes).lower());
+    FailureOr<Launch> launch = KernelLowering(kernel, *layout, nodes).lower();
+    if (failed(launch))
+      return failure();
+    launches.push_back(*launch);
     kernel.erase();
   }
   if (ModuleOp module = kernel::getKernels(program); module && !nodes.empty())

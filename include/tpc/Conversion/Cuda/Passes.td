@@ -36,10 +36,12 @@ def AttentionToNvvm : Pass<"tpc-attention-to-nvvm", "::mlir::ModuleOp"> {
 }
 
 def ExpandMath : Pass<"tpc-expand-math", "::mlir::ModuleOp"> {
-  let summary = "Writes sin, cos and pow of f32 as arithmetic that is right for all numbers";
+  let summary = "Writes sin, cos, pow and remainders of f32 as arithmetic that is right for all numbers";
   let description = [{
     CPUs have libm for them. `sin` and `cos` reduce their argument by the digits of 2/pi that it needs (Payne and Hanek), with integers: right up to
-    the largest f32. `pow` computes in f64.
+    the largest f32. `pow` computes in f64, and so does `arith.remf`, exactly.
+
+    Errors: another function of `math` that is no instruction, or one of these of a type other than f32.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::LLVM::LLVMDialect"];
 }
