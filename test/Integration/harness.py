@@ -28,6 +28,16 @@ LAUNCH = [sys.executable, str(TOP / "runtime" / "conformance" / "launch.py")]
 TIMEOUT_SECONDS = 300
 
 
+def find_cuda_tool(name: str) -> Path | None:
+    """As tpcc finds ptxas: where CUDA_HOME is set, only there. Disassemblers come from PyPI as well."""
+    home = os.environ.get("CUDA_HOME")
+    found = shutil.which(name, path=f"{home}/bin" if home else None) or (
+        None if home else shutil.which(name, path="/usr/local/cuda/bin"))
+    if not found and name != "ptxas" and (not home or Path(home).is_dir()):
+        found = shutil.which(name) or next(Path(sys.prefix).glob(f"lib/python*/site-packages/nvidia/*/bin/{name}"), None)
+    return Path(found) if found else None
+
+
 @dataclass(frozen=True)
 class Grid:
     """A grid of ranks as --megatron-shard spells it."""

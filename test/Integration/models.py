@@ -142,6 +142,8 @@ FAMILIES = {
     **family("olmo2", layers=4, hidden=24, heads=4, vocab=160, positions=64, norm_sums=2),
     **family("gemma2", layers=4, hidden=24, heads=4, kv_heads=2, vocab=229, positions=64),
     **family("mpt", layers=3, hidden=24, heads=6, vocab=191, positions=64),
+    **family("gpt_neo", "dynamo", layers=4, hidden=24, heads=6, vocab=181, positions=64),
+    **family("phi3", layers=3, hidden=24, heads=6, kv_heads=2, vocab=173, positions=64),
     "llama-deep": committed("llama-deep", **DEEP),
     "llama-deep-past": committed("llama-deep-past", **DEEP, past_name="past"),
 }

@@ -56,12 +56,17 @@ FAMILIES = {
               "--set query_pre_attn_scalar=8 --set sliding_window=6",
     # Eight slopes are drawn, of which six are heads'.
     "mpt": "--layers 3 --hidden 24 --heads 6 --vocab 191 --positions 64",
+    # Every other layer is local, by a mask that is stored as a buffer.
+    "gpt_neo": "--layers 4 --hidden 24 --heads 6 --ffn 40 --vocab 181 --positions 64 --set window_size=6 "
+               '--set attention_types=[[["global","local"],2]]',
+    # Queries, keys and values are one product, and so are gate and up.
+    "phi3": "--layers 3 --hidden 24 --heads 6 --kv-heads 2 --ffn 28 --vocab 173 --positions 64 --set sliding_window=6",
 }
 MODELS = {name: f"gpt2 {arguments}" for name, arguments in MODELS.items()}
 for index, (family, sizes) in enumerate(FAMILIES.items()):
     MODELS[f"{family}-dynamo"] = f"{family} --opset 20 {sizes} --seed {20 + index}"
-    # What optimum writes for these two assigns to slices of the mask (ScatterND), which tpc cannot import.
-    past = "dynamo-past --opset 20" if family in ("bloom", "falcon") else "optimum-past --opset 18"
+    # What optimum writes for these assigns to slices of the mask (ScatterND), which tpc cannot import.
+    past = "dynamo-past --opset 20" if family in ("bloom", "falcon", "gpt_neo") else "optimum-past --opset 18"
     MODELS[f"{family}-past"] = f"{family} --flavor {past} {sizes} --seed {40 + index}"
 # Deep enough to be cut into many stages.
 MODELS["llama-deep"] = "llama --layers 12 --hidden 16 --heads 4 --kv-heads 2 --ffn 24 --vocab 203 --positions 64 --seed 60"

@@ -18,7 +18,9 @@ CHOSEN = [("llama-past", "tp4"), ("llama-dynamo", "tp2x2"), ("mistral-past", "tp
           ("gpt_neox-dynamo", "tp2,sp"), ("bloom-past", "tp3"), ("falcon-past", "tp2x3"), ("falcon-dynamo", "tp8"),
           ("olmo2-past", "tp4"), ("gemma2-past", "tp2,pp2,dp2,sp,mb3"), ("gemma2-past", "dp2,mb3"),
           ("gemma2-past", "pp2,mb3"), ("gemma2-dynamo", "tp2,pp2,dp2,mb2"), ("llama-deep", "pp4"),
-          ("mistral-past", "tp2x2"), ("mpt-dynamo", "tp2,sp"), ("mpt-past", "tp5,pp3"), ("bloom-dynamo", "tp2x2"),
+          ("mistral-past", "tp2x2"), ("mpt-dynamo", "tp2,sp"), ("mpt-past", "tp5,pp3"),
+          ("gpt_neo-dynamo", "tp3"), ("gpt_neo-past", "tp2,sp"), ("phi3-dynamo", "tp2x2"), ("phi3-past", "pp2"),
+          ("bloom-dynamo", "tp2x2"),
           ("exported-llama-past", "tp4"), ("exported-gpt_neox-past", "tp3,sp"), ("exported-phi-past", "tp2,pp2,dp2,mb2")]
 
 

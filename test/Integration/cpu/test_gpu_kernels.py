@@ -1,19 +1,17 @@
 """Kernels for GPUs: PTX, cubins where there is a ptxas, and what --report says of them."""
 
 import json
-import os
 import re
-import shutil
 import subprocess
 
 import numpy
 import pytest
 
-from harness import tool
+from harness import find_cuda_tool, tool
 from models import COMMITTED, MODELS
 
 TINY = COMMITTED["gpt2-tiny"]
-ASSEMBLER = shutil.which("ptxas") or (os.path.exists("/usr/local/cuda/bin/ptxas") and "/usr/local/cuda/bin/ptxas")
+ASSEMBLER = find_cuda_tool("ptxas")
 
 
 def emit(tpcc, *flags, env=None, target="cuda"):

@@ -119,6 +119,9 @@ KNOWN = {
     ("falcon", 2): (GOOD[2], 4, 2), ("falcon", 4): (GOOD[4], 4, 2),
     # Norms are a larger part without the head, which is the table.
     ("gemma2-past", 4): (1.18, 4, 0),
+    # Six heads, or two of keys; GPT-Neo's table of positions is a tenth of it all.
+    ("gpt_neo", 2): (1.085, 4, 0), ("gpt_neo", 4): (1.35, 4, 0),
+    ("phi3", 4): (1.28, 3, 0),
 }
 
 

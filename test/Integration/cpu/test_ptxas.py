@@ -1,15 +1,17 @@
 """ptxas: one that is not there, refuses, crashes, hangs or has no room."""
 
 import os
-import shutil
+import re
+import sys
+from pathlib import Path
 
 import pytest
 
-from harness import run, tool
+from harness import find_cuda_tool, run, tool
 from models import COMMITTED
 
 TINY = COMMITTED["gpt2-tiny"]
-ASSEMBLER = shutil.which("ptxas") or os.path.exists("/usr/local/cuda/bin/ptxas")
+ASSEMBLER = find_cuda_tool("ptxas")
 
 
 def emit(tpcc, *flags, env=None):
@@ -26,6 +28,15 @@ def test_without_a_toolkit_it_says_what_is_left_out(tpcc):
     assert ("there is no ptxas (in CUDA_HOME, which is '/nonexistent'): no cubins for sm_80, sm_100, kernels stay PTX"
             in said.stderr), said
     assert texts[""] == texts["/nonexistent"]
+
+
+def test_tests_pass_without_a_toolkit():
+    """But for those that need ptxas, which say so."""
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", Path(__file__).parent / "test_gpu_kernels.py",
+               "-k", "report or text or other_targets"]
+    said = run(command, env={"CUDA_HOME": "/nonexistent"}).check().stdout
+    assert re.search(r"^[0-9]+ passed, 1 skipped", said, re.M), said
+    assert re.findall(r"^SKIPPED .*py:\d+: (.*)", said, re.M) == ["ptxas: there is none"]
 
 
 # What stands in place of ptxas, and what is said of it.
