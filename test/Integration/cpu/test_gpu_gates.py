@@ -1,0 +1,104 @@
+"""Gates of kernels for GPUs (tools/gpu_kernels.py), and that each of them can close."""
+
+import sys
+
+import pytest
+
+from harness import BUILD, TOP, find_cuda_tool, run
+
+sys.path.append(str(TOP / "tools"))
+import gpu_kernels  # noqa: E402
+
+PROGRAM = [sys.executable, TOP / "tools" / "gpu_kernels.py", "--check", "--tpcc", BUILD / "bin" / "tpcc"]
+
+
+def skip_without(*tools):
+    for name in tools:
+        if not find_cuda_tool(name):
+            pytest.skip(f"{name}: there is none")
+
+
+def test_a_sample():
+    """Two models' kernels, of rows that divide and of rows that do not."""
+    skip_without("ptxas")
+    run([*PROGRAM, "--models", "gpt2-odd-opset20,phi3-past", "--grids", "tp2"]).check()
+
+
+@pytest.mark.long
+def test_all_kernels():
+    skip_without("ptxas")
+    run(PROGRAM, timeout=3600).check()
+
+
+def test_without_a_toolkit_ptx_is_all_there_is():
+    said = run([*PROGRAM, "--models", "gpt2-mlp", "--grids", "tp1"], env={"CUDA_HOME": "/nonexistent"}).check()
+    assert "there is no ptxas: nothing was assembled" in said.stdout, said
+
+
+HEAD = ".version 7.0\n.target sm_80\n.address_size 64\n"
+SPILLS = """.visible .entry KERNEL(.param .u64 p)
+.maxnreg 24
+{
+  .reg .b64 %rd<3>; .reg .f32 %f<65>;
+  ld.param.u64 %rd1, [p];
+""" + "".join(f"  ld.volatile.global.f32 %f{i}, [%rd1+{4 * i}];\n" for i in range(64)) + "".join(
+    f"  st.volatile.global.f32 [%rd1+{4 * i}], %f{63 - i};\n" for i in range(64)) + "  ret;\n}\n"
+NARROW = """.visible .entry KERNEL(.param .u64 p)
+{
+  .reg .b64 %rd<3>; .reg .f32 %f<3>;
+  ld.param.u64 %rd1, [p];
+  ld.global.f32 %f1, [%rd1];
+  st.global.f32 [%rd1+4], %f1;
+  ret;
+}
+"""
+SHARED = ".shared .align 4 .b8 KERNEL_variable0[2048];\n" + NARROW.replace("  ret;", "  st.shared.f32 [KERNEL_variable0], %f1;\n  ret;")
+
+
+@pytest.mark.parametrize("text,words", [
+    (SPILLS, "bytes of spills"), (NARROW, "loads of 4 bytes, and rows allow 16"), (NARROW, "stores of 4 bytes, and rows allow 16"),
+    (SHARED, "2048 shared bytes; elements may have 0"), (NARROW, "registers; elements may have 2"),
+    (NARROW.replace("ld.global.f32 %f1", "ld.global.f99 %f1"), "ptxas refuses it"),
+], ids=["spills", "loads", "stores", "shared", "registers", "refused"])
+def test_a_gate_closes(tmp_path, text, words):
+    skip_without("ptxas", *(["nvdisasm"] if "rows allow" in words else []))
+    ceiling = {"registers": 2 if "have 2" in words else 64, "shared_bytes": 0}
+    bad = gpu_kernels.Kernel("kernel_bad", HEAD + text, "elements", ceiling, 16, 16, ["a model"])
+    good = gpu_kernels.Kernel("kernel_good", HEAD + NARROW, "elements", {"registers": 64, "shared_bytes": 0}, 4, 4, ["a model"])
+    wrong = gpu_kernels.assemble([good, bad], "sm_90", find_cuda_tool("ptxas"), find_cuda_tool("nvdisasm"), tmp_path)
+    wrong += [line for kernel in (good, bad) for line in gpu_kernels.judge(kernel)]
+    assert any(words in line for line in wrong), wrong
+    assert all(line.startswith("kernel_bad (a model): sm_90: ") for line in wrong), wrong
+
+
+def test_widths_of_accesses():
+    """Sizes that are split, loops over two dimensions, mixed types, and what only some elements do."""
+    function = """    tpc_kernel.func @kernel(%x: memref<?x?xf32> of [n, _24.tp], %g: memref<?xf16> of
+        [_24.tp]) -> (%y: memref<?x?xi1> of [n, _24.tp]) {
+      tpc_kernel.rows (%i) in [n] {
+        %s = tpc_kernel.fold sum (%j) in [_24.tp] adjacent : f32 init 0.0 identity -0.0 {
+          %v = memref.load %x[%i, %j] : memref<?x?xf32>
+          tpc_kernel.yield %v : f32
+        }
+        tpc_kernel.elements (%j) in [_24.tp] {
+          %c = arith.cmpi slt, %j, %i : index
+          %w = scf.if %c -> (f16) {
+            %a = memref.load %g[%j] : memref<?xf16>
+            scf.yield %a : f16
+          } else {
+            scf.yield %zero : f16
+          }
+          memref.store %b, %y[%i, %j] : memref<?x?xi1>
+        }
+      }
+    }
+"""
+
+    def widths(grid, text=function):
+        return gpu_kernels.find_widths(text, gpu_kernels.Grid.parse(grid))
+
+    # Rows of 24, 12, 8, 6 and of a size that depends on the rank.
+    assert widths("tp1") == (16, 8) and widths("tp2") == (16, 4) and widths("tp3") == (16, 8) and widths("tp4") == (8, 2)
+    assert widths("tp5") == (16, 8)
+    unconditional = function.replace("slt, %j, %i", "slt, %i, %i").replace("xf32", "xf16").replace(" : f32", " : f16")
+    assert widths("tp1", unconditional) == (16, 8)
