@@ -41,8 +41,9 @@ func.func private @gelu_NAME(%x: XX, %b: WW) -> XX attributes {tpc.kernel = 1} {
 }
 """
 
-# Of a warp with and without whole chunks, the longest of a warp, of blocks, of elements cut into parts; known when it runs.
-LENGTHS = [34, 33, 1024, 1500, 1501, 5002, None]
+# Of a warp with and without whole chunks, of blocks of all sizes, longer than registers hold; known when it runs.
+LENGTHS = [34, 33, 250, 1024, 1500, 1501, 3000, 5002, None]
+NUM_FORMS = FORM.count("func.func")
 
 
 def make_forms(lengths=LENGTHS, types=("f32", "f16", "bf16")):

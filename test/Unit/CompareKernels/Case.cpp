@@ -132,15 +132,15 @@ bool Drawing::setSizes(Sizes sizes) {
     switch (sizes) {
     case Sizes::One:
     case Sizes::Empty:
-    case Sizes::Long:
       c.values[symbol] = 1;
       break;
     case Sizes::Even:
-      c.values[symbol] = 2 + 2 * random.below(6);
+      c.values[symbol] = random.below(2) ? 2 + 2 * random.below(6) : 8 << random.below(2);
       break;
     case Sizes::Odd:
       c.values[symbol] = 1 + 2 * random.below(6);
       break;
+    case Sizes::Long:
     case Sizes::Many:
       c.values[symbol] = 1 + random.below(3);
       break;
@@ -194,13 +194,21 @@ bool Drawing::drawSizes(Sizes sizes) {
 
 /// `share`: of floats that are no ordinary numbers. Integers are in [-limit, limit).
 void Drawing::fill(Tensor &tensor, double share, int64_t limit) {
+  // Large ones, so that what only keeps exp from overflowing is missed; small ones, beside what
+  // keeps roots from zero; all far below the identity that a maximum could have by mistake.
+  struct Numbers {
+    double scale, shift;
+  };
+  static constexpr Numbers kinds[] = {{1, 0},    {1, 0}, {30, 0},  {1, 0},
+                                      {1e-3, 0}, {1, 0}, {1, -150}};
+  const auto &[scale, shift] = kinds[c.seed / 2 % std::size(kinds)];
   static constexpr double special[] = {0., -0., INFINITY, -INFINITY, NAN, 1e-41, -3e-39};
   bool isFloat = isa<FloatType>(tensor.type);
   for (int64_t i = 0; i < tensor.elements; ++i) {
     lowered::Scalar value;
     if (isFloat)
-      value.f =
-          random.uniform() < share ? special[random.below(std::size(special))] : random.normal();
+      value.f = random.uniform() < share ? special[random.below(std::size(special))]
+                                         : random.normal() * scale + shift;
     else if (tensor.type.isInteger(1))
       value.i = random.below(2);
     else

@@ -157,7 +157,8 @@ static const std::vector<Kind> &getKinds() {
        }},
       {"a number off by one",
        [](Statement &s) {
-         return (s.is("add.s32") || s.is("sub.s32") || s.is("or.b32")) && addTo(s.last(), 1);
+         return (s.is("add.s32") || s.is("sub.s32") || s.is("or.b32")) && s.last().size() < 6 &&
+                addTo(s.last(), 1);
        }},
       {"a mask with one bit less",
        [](Statement &s) {
@@ -209,8 +210,11 @@ static const std::vector<Kind> &getKinds() {
          return true;
        }},
       {"a store left out", [](Statement &s) { return s.is("st.") && drop(s); }},
+      // Of stores: loads may be a fold's, whose order is free.
       {"elements exchanged",
        [](Statement &s) {
+         if (!s.is("st.global"))
+           return false;
          for (std::string &operand : s.operands)
            if (StringRef(operand).starts_with("{")) {
              SmallVector<StringRef> items;
