@@ -325,9 +325,8 @@ FailureOr<Launch> KernelLowering::lower() {
   mergePasses();
   findGroup();
   setThreads(target, launch.threads);
-  // One block for each multiprocessor is enough: ptxas would rather spill than have fewer.
   if (launch.heldElements)
-    target->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(1));
+    preferRegisters(target);
   for (Operation &op : llvm::drop_end(source.getBody().front()))
     lowerOp(&op);
   tiled ? lowerTiles(source.getRows()) : lowerVersions(source.getRows());

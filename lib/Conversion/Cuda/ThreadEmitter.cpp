@@ -16,6 +16,7 @@ using namespace mlir::tpc::cuda;
 LLVM::LLVMFuncOp ThreadEmitter::beginKernel(StringRef name, unsigned parameters, unsigned threads) {
   LLVM::LLVMFuncOp function = createEntry(b, loc, name, parameters);
   setThreads(function, threads);
+  preferRegisters(function);
   b.setInsertionPointToStart(function.addEntryBlock(b));
   return function;
 }

@@ -26,6 +26,11 @@ void cuda::setThreads(LLVM::LLVMFuncOp entry, unsigned threads) {
                  DenseI32ArrayAttr::get(entry.getContext(), {static_cast<int32_t>(threads)}));
 }
 
+void cuda::preferRegisters(LLVM::LLVMFuncOp entry) {
+  entry->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                 IntegerAttr::get(IntegerType::get(entry.getContext(), 32), 1));
+}
+
 Value cuda::createShuffle(OpBuilder &builder, Location loc, Value value, int32_t distance) {
   auto number = [&](int32_t n) -> Value {
     return LLVM::ConstantOp::create(builder, loc, builder.getI32Type(),

@@ -156,6 +156,8 @@ bool Drawing::setSizes(Sizes sizes) {
     return fits() && isAllowed();
   case Sizes::Long: // a kernel is right beyond what the model allows
     chosen = (random.below(2) ? 1025 : 4097) + random.below(40);
+    if (random.below(2)) // aligned
+      chosen = llvm::alignTo(chosen, 8);
     return fits() && evaluate(kernel.launch.elementsPerRow) > 1024;
   case Sizes::Many: {
     int64_t most = chosen;

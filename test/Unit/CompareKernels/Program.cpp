@@ -75,10 +75,11 @@ bool Program::lowerForGpu() {
   if (!made)
     return fail(llvm::toString(made.takeError()));
   code = std::move(*made);
-  if (code.launches.size() != kernels.size())
+  // Those of attention stand behind them: AttentionTest compares these.
+  if (code.launches.size() < kernels.size())
     return fail("there are " + llvm::Twine(code.launches.size()) + " launches of " +
                 llvm::Twine(kernels.size()) + " kernels");
-  for (auto [kernel, launch] : llvm::zip_equal(kernels, code.launches))
+  for (auto [kernel, launch] : llvm::zip_first(kernels, code.launches))
     kernel.launch = launch;
   std::string error;
   parsed = ptx::parse(code.ptx, error);
