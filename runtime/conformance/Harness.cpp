@@ -108,12 +108,8 @@ void PrintTo(const Grid &grid, std::ostream *os) { *os << conformance::nameOf(gr
 int main(int argc, char **argv) {
   using namespace tpc::rt;
   using namespace tpc::rt::conformance;
-  if (const char *devices = std::getenv("TPC_CONFORMANCE")) {
-    bool linked = std::string(devices) == "links";
-    if (!linked && std::string(devices) != "late")
-      return std::fprintf(stderr, "error: TPC_CONFORMANCE is 'late' or 'links'\n"), 1;
-    chooseDevices(linked ? linkedLateDevices() : lateDevices());
-  }
+  const char *asked = std::getenv("TPC_CONFORMANCE");
+  std::string devices = asked ? asked : "", problem;
   // Before GoogleTest asks for the grids.
   if (Launcher launcher = detectLauncher(); launcher.present()) {
     std::string error;
@@ -122,6 +118,24 @@ int main(int argc, char **argv) {
       std::fprintf(stderr, "error: %s\n", error.c_str());
       return 1;
     }
+  }
+  const DeviceKind *kind = devices == "late"    ? &lateDevices()
+                           : devices == "links" ? &linkedLateDevices()
+                           : devices == "cuda"  ? cudaDevices(problem)
+                                                : nullptr;
+  if (kind) {
+    Placement placement;
+    placement.threads = !theSession;
+    placement.first = theSession ? theSession->rank() : 0;
+    placement.onHost = theSession ? theSession->ranksOnHost() : 8;
+    problem = kind->place(placement, devices);
+    chooseDevices(*kind);
+  } else if (asked && problem.empty()) {
+    problem = "TPC_CONFORMANCE is 'late', 'links' or 'cuda'";
+  }
+  if (!problem.empty()) {
+    std::fprintf(stderr, "error: %s\n", problem.c_str());
+    return 1;
   }
   testing::InitGoogleTest(&argc, argv);
   if (theSession && theSession->rank() != 0) {

@@ -5,7 +5,7 @@
 // report.
 //
 // TPC_CONFORMANCE=late runs it on the device of LateDevice.h, links on the same with links of its
-// own.
+// own, cuda on GPUs, of which each rank has one.
 //
 //===----------------------------------------------------------------------===//
 

@@ -99,7 +99,9 @@ private:
 class Transfer : public Access {
 public:
   Transfer(tpc_context &ctx, const char *what, uint32_t axes)
-      : Access(ctx, ctx.transport->isOnDevice()), doing(ctx.activity, what, axes) {}
+      : Transfer(ctx, *ctx.transport, what, axes) {}
+  Transfer(tpc_context &ctx, const Transport &transport, const char *what, uint32_t axes)
+      : Access(ctx, transport.isOnDevice()), doing(ctx.activity, what, axes) {}
 
 private:
   Doing doing;
@@ -140,10 +142,11 @@ extern "C" void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, i
   if (group.size() == 1)
     return copyIfApart(*ctx, out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
-  Transfer transfer(*ctx, spell(kind), axes);
+  Transport &transport = ctx->transport->forReduction(tpc_dtype(dtype), tpc_reduction(reduction));
+  Transfer transfer(*ctx, transport, spell(kind), axes);
   void *host = in == out ? transfer.update(out, bytes) : transfer.write(out, bytes);
-  ctx->transport->allReduce(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction),
-                            in == out ? host : transfer.read(in, bytes), host, count);
+  transport.allReduce(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction),
+                      in == out ? host : transfer.read(in, bytes), host, count);
 }
 
 extern "C" void tpc_all_gather(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in,
@@ -174,11 +177,11 @@ extern "C" void tpc_reduce_scatter(tpc_context *ctx, uint32_t axes, int32_t dtyp
   if (group.size() == 1)
     return copyIfApart(*ctx, out, in, bytes);
   ctx->counters.add(kind, axes, bytes);
-  Transfer transfer(*ctx, spell(kind), axes);
+  Transport &transport = ctx->transport->forReduction(tpc_dtype(dtype), tpc_reduction(reduction));
+  Transfer transfer(*ctx, transport, spell(kind), axes);
   int64_t own = bytes / n * group.part(n, group.index).size;
-  ctx->transport->reduceScatter(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction),
-                                transfer.read(in, bytes), transfer.write(out, own), outer, n,
-                                inner);
+  transport.reduceScatter(*ctx, group, tpc_dtype(dtype), tpc_reduction(reduction),
+                          transfer.read(in, bytes), transfer.write(out, own), outer, n, inner);
 }
 
 extern "C" void tpc_all_to_all(tpc_context *ctx, uint32_t axes, int32_t dtype, const void *in,

@@ -30,6 +30,10 @@ constexpr int64_t sizeOf(int32_t dtype) {
   }
 }
 
+constexpr bool isFloat(int32_t dtype) {
+  return dtype == TPC_F64 || dtype == TPC_F32 || dtype == TPC_F16 || dtype == TPC_BF16;
+}
+
 /// "f32", as the manifest spells it; "?" for what is not a type.
 constexpr const char *spellType(int32_t dtype) {
   constexpr const char *names[] = {"f32", "f64", "f16", "bf16", "i8",

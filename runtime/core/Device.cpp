@@ -19,6 +19,7 @@ Links::~Links() = default;
 
 DeviceKind::~DeviceKind() = default;
 std::string DeviceKind::products() const { return "tpc"; }
+std::string DeviceKind::communication() const { return "the host"; }
 const DeviceKind *DeviceKind::withProducts(const std::string &name, std::string &problem) const {
   if (name == "tpc")
     return this;

@@ -192,6 +192,8 @@ public:
   /// The same kind of device, whose products `name` computes. Null, with the reason, if there is no
   /// such thing here.
   virtual const DeviceKind *withProducts(const std::string &name, std::string &problem) const;
+  /// What ranks communicate by, as it is now: "the host", or a library with its version.
+  virtual std::string communication() const;
   /// What is wrong with variables of the environment that are for it. Empty: nothing.
   virtual std::string environmentProblem() const;
   /// Before the first is made. Empty, or why they cannot all have one. `note`: what is to be said

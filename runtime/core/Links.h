@@ -65,6 +65,9 @@ public:
   virtual ~Links();
   /// "NCCL 2.28.9"; all ranks must have the same.
   virtual std::string name() const = 0;
+  /// Whether the largest and least of floats are those of Reduce.h: a NaN stays one, and zeros have
+  /// signs. If not, they are found over the host.
+  virtual bool comparesAsRanksDo() const { return true; }
 
   /// What one member makes, and all pass to connect.
   using Id = std::array<std::byte, 128>;

@@ -71,6 +71,10 @@ public:
   virtual void connect(tpc_context &ctx);
   virtual void disconnect(tpc_context &ctx);
 
+  /// Who reduces so: this one, or one that it goes over, if its own way would give another result.
+  /// The same on all ranks.
+  virtual Transport &forReduction(tpc_dtype, tpc_reduction) { return *this; }
+
   virtual void allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
                          tpc_reduction reduction, const void *in, void *out, int64_t count) = 0;
   /// `inner` in bytes.

@@ -143,7 +143,8 @@ void chooseDevice(const tpc_program &program, Session *session, const Launcher &
   });
 }
 
-/// All ranks compute products by the same library, of the same version: bits depend on it.
+/// All ranks compute products by the same library, of the same version: bits depend on it. So they
+/// communicate.
 void chooseProducts(Session *session, const std::string &name) {
   agreeOn(session, [&] {
     std::string problem;
@@ -155,7 +156,8 @@ void chooseProducts(Session *session, const std::string &name) {
     chooseDevices(*kind);
   });
   std::optional<std::string> difference =
-      compareRanks(session, {{"library for products", deviceKind().products()}});
+      compareRanks(session, {{"library for products", deviceKind().products()},
+                             {"library for communication", deviceKind().communication()}});
   agreeOn(session, [&] {
     if (difference)
       throw UserError(*difference);

@@ -1,6 +1,7 @@
 //===- CudaDevice.cpp - a GPU as a device ---------------------------------===//
 
 #include "cuda/library/CudaDevice.h"
+#include "cuda/library/NcclLinks.h"
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -64,8 +65,9 @@ void Queue::synchronize() const {
 // Memory
 //===----------------------------------------------------------------------===//
 
-CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library, const Gpu &gpu)
-    : driver(driver), queue(driver, gpu), workspace(driver, workspaceOf(gpu)),
+CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
+                       const nccl::Library *nccl, const Gpu &gpu)
+    : driver(driver), nccl(nccl), queue(driver, gpu), workspace(driver, workspaceOf(gpu)),
       status(driver, least),
       products(driver, library, workspace.address, workspaceOf(gpu), queue.stream),
       uploads{Upload(driver), Upload(driver)}, download(driver), attentions(driver, queue.stream),
@@ -348,6 +350,12 @@ tpc_status CudaDevice::endStep() {
   tpc_status met = {};
   std::memcpy(&met, beginRead(pointerTo(status.address), sizeof(met)), sizeof(met));
   return met;
+}
+
+std::unique_ptr<Links> CudaDevice::makeLinks() {
+  if (!nccl)
+    return nullptr;
+  return std::make_unique<NcclLinks>(driver, *nccl, queue.context, queue.stream);
 }
 
 } // namespace tpc::rt::cuda

@@ -12,6 +12,7 @@
 #include "cuda/library/Attention.h"
 #include "cuda/library/Block.h"
 #include "cuda/library/Kernels.h"
+#include "cuda/library/Nccl.h"
 #include "cuda/library/Pinned.h"
 #include "cuda/library/Products.h"
 #include <exception>
@@ -33,15 +34,15 @@ public:
 
   const Driver &driver;
   const Gpu gpu;
-  Stream stream = nullptr;
-
-private:
   Context context = nullptr;
+  Stream stream = nullptr;
 };
 
 class CudaDevice final : public Device {
 public:
-  CudaDevice(const Driver &driver, const blas::Library &library, const Gpu &gpu);
+  /// `nccl`: null if ranks talk over the host.
+  CudaDevice(const Driver &driver, const blas::Library &library, const nccl::Library *nccl,
+             const Gpu &gpu);
   ~CudaDevice() override;
 
   bool isHosts() const override { return false; }
@@ -74,6 +75,7 @@ public:
   void batchProduct(const BatchProduct &product) override;
   void attention(const tpc_attention_args &args) override;
   tpc_status endStep() override;
+  std::unique_ptr<Links> makeLinks() override;
 
 private:
   /// The calling thread's calls are this device's. Throws what could not be thrown where it arose.
@@ -109,6 +111,7 @@ private:
   };
 
   const Driver &driver;
+  const nccl::Library *const nccl;
   Queue queue;
   Block workspace, status;
   cuda::Products products;

@@ -3,6 +3,7 @@
 #include "core/Context.h"
 #include "cuda/Interface.h"
 #include "cuda/library/CudaDevice.h"
+#include <cstdlib>
 #include <cstring>
 
 namespace tpc::rt::cuda {
@@ -24,12 +25,13 @@ public:
     return nullptr;
   }
   std::string place(const Placement &wanted, std::string &note) const override;
+  std::string communication() const override { return nccl ? nccl->describe() : "the host"; }
   int64_t matrixBytes(int64_t k, int64_t n) const override {
     return k * n * static_cast<int64_t>(sizeof(float));
   }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
     int rank = placement.threads ? ctx.rank : placement.first;
-    return std::make_unique<CudaDevice>(driver, library,
+    return std::make_unique<CudaDevice>(driver, library, nccl,
                                         gpus[static_cast<size_t>(rank) % gpus.size()]);
   }
 
@@ -39,6 +41,7 @@ private:
   const std::vector<Gpu> gpus;
   const std::string architecture;
   mutable Placement placement; // of the process, said once
+  mutable const nccl::Library *nccl = nullptr;
 };
 
 std::string CudaDevices::place(const Placement &wanted, std::string &note) const {
@@ -49,6 +52,12 @@ std::string CudaDevices::place(const Placement &wanted, std::string &note) const
            std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
            " (CUDA_VISIBLE_DEVICES chooses among them): run fewer ranks here, or several on one "
            "GPU with --share-gpus";
+  // NCCL wants a GPU for each rank, of what it takes for one host.
+  std::string problem;
+  if (wanted.onHost <= count || std::getenv("NCCL_HOSTID"))
+    nccl = nccl::Library::load(problem);
+  if (!problem.empty() && wanted.onHost > 1)
+    note = problem + ": ranks communicate through the host's memory, which is slow";
   for (const Gpu &gpu : gpus)
     if (gpu.name != gpus[0].name && note.empty())
       note = "GPUs of this machine are not alike: " + gpus[0].name + " and " + gpu.name +

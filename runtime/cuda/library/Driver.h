@@ -23,12 +23,30 @@ using Event = struct EventImpl *;
 using Module = struct ModuleImpl *;
 using Function = struct FunctionImpl *;
 
+/// A rectangle: rows of `width` bytes, at a distance on each side.
+struct Copy2D {
+  size_t fromX, fromY;
+  int fromType;
+  const void *fromHost;
+  Address fromDevice;
+  struct ArrayImpl *fromArray;
+  size_t fromPitch;
+  size_t toX, toY;
+  int toType;
+  void *toHost;
+  Address toDevice;
+  struct ArrayImpl *toArray;
+  size_t toPitch;
+  size_t width, height;
+};
+
 // Enumerations of the driver, as far as they are used.
 constexpr Result success = 0, outOfMemory = 2, noDevice = 100, invalidImage = 200,
                  noBinaryForGpu = 209, invalidPtx = 218, unsupportedPtx = 222;
 constexpr int multiprocessors = 16, capabilityMajor = 75, capabilityMinor = 76;
 constexpr int errorLog = 5, errorLogBytes = 6;
 constexpr int dynamicSharedBytes = 8;
+constexpr int deviceMemory = 2;
 constexpr unsigned nonBlocking = 1, noTiming = 2, portable = 1;
 
 /// FUNCTION(name, arguments); all return a Result.
@@ -53,14 +71,17 @@ constexpr unsigned nonBlocking = 1, noTiming = 2, portable = 1;
   FUNCTION(cuMemcpyHtoDAsync_v2, (Address, const void *, size_t, Stream))                          \
   FUNCTION(cuMemcpyDtoHAsync_v2, (void *, Address, size_t, Stream))                                \
   FUNCTION(cuMemcpyDtoDAsync_v2, (Address, Address, size_t, Stream))                               \
+  FUNCTION(cuMemcpy2DAsync_v2, (const Copy2D *, Stream))                                           \
   FUNCTION(cuMemsetD8Async, (Address, unsigned char, size_t, Stream))                              \
   FUNCTION(cuMemsetD32Async, (Address, unsigned, size_t, Stream))                                  \
   FUNCTION(cuStreamCreate, (Stream *, unsigned))                                                   \
   FUNCTION(cuStreamDestroy_v2, (Stream))                                                           \
   FUNCTION(cuStreamSynchronize, (Stream))                                                          \
+  FUNCTION(cuStreamIsCapturing, (Stream, int *))                                                   \
   FUNCTION(cuEventCreate, (Event *, unsigned))                                                     \
   FUNCTION(cuEventRecord, (Event, Stream))                                                         \
   FUNCTION(cuEventSynchronize, (Event))                                                            \
+  FUNCTION(cuEventQuery, (Event))                                                                  \
   FUNCTION(cuEventDestroy_v2, (Event))                                                             \
   FUNCTION(cuModuleLoadDataEx, (Module *, const void *, unsigned, int *, void **))                 \
   FUNCTION(cuModuleUnload, (Module))                                                               \

@@ -5,43 +5,27 @@
 //===----------------------------------------------------------------------===//
 
 #include "cuda/library/CublasLt.h"
+#include "cuda/library/SameShape.h"
 #include <cublasLt.h>
 #include <cuda.h>
-#include <type_traits>
 
 namespace {
 
 using namespace tpc::rt;
-
-/// Whether two types are passed in the same way: pointers, or numbers of one size.
-template <class A, class B> constexpr bool isAlike() {
-  if constexpr (std::is_pointer_v<A> || std::is_pointer_v<B>)
-    return std::is_pointer_v<A> && std::is_pointer_v<B>;
-  else
-    return sizeof(A) == sizeof(B) && std::is_floating_point_v<A> == std::is_floating_point_v<B>;
-}
-
-template <class A, class B> struct Compare {
-  static constexpr bool alike = false;
-};
-template <class RA, class... As, class RB, class... Bs>
-  requires(sizeof...(As) == sizeof...(Bs))
-struct Compare<RA (*)(As...), RB (*)(Bs...)> {
-  static constexpr bool alike = isAlike<RA, RB>() && (isAlike<As, Bs>() && ...);
-};
+using cuda::SameShape;
 
 #define TPC_COMPARE(name, arguments)                                                               \
-  static_assert(Compare<decltype(cuda::Driver::name), decltype(&::name)>::alike, #name);
+  static_assert(SameShape<decltype(cuda::Driver::name), decltype(&::name)>::value, #name);
 TPC_DRIVER_FUNCTIONS(TPC_COMPARE)
 #undef TPC_COMPARE
 
 #define TPC_COMPARE(name, arguments)                                                               \
-  static_assert(Compare<decltype(cuda::blas::Library::name), decltype(&::cublasLt##name)>::alike,  \
-                #name);
+  static_assert(                                                                                   \
+      SameShape<decltype(cuda::blas::Library::name), decltype(&::cublasLt##name)>::value, #name);
 TPC_CUBLASLT_FUNCTIONS(TPC_COMPARE)
 #undef TPC_COMPARE
 static_assert(
-    Compare<decltype(cuda::blas::Library::GetVersion), decltype(&::cublasLtGetVersion)>::alike);
+    SameShape<decltype(cuda::blas::Library::GetVersion), decltype(&::cublasLtGetVersion)>::value);
 
 static_assert(cuda::success == CUDA_SUCCESS && cuda::outOfMemory == CUDA_ERROR_OUT_OF_MEMORY &&
               cuda::noDevice == CUDA_ERROR_NO_DEVICE &&
@@ -58,6 +42,15 @@ static_assert(cuda::dynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_S
 static_assert(cuda::nonBlocking == CU_STREAM_NON_BLOCKING &&
               cuda::noTiming == CU_EVENT_DISABLE_TIMING &&
               cuda::portable == CU_MEMHOSTALLOC_PORTABLE);
+
+static_assert(cuda::deviceMemory == CU_MEMORYTYPE_DEVICE);
+static_assert(sizeof(cuda::Copy2D) == sizeof(CUDA_MEMCPY2D) &&
+              offsetof(cuda::Copy2D, fromDevice) == offsetof(CUDA_MEMCPY2D, srcDevice) &&
+              offsetof(cuda::Copy2D, fromPitch) == offsetof(CUDA_MEMCPY2D, srcPitch) &&
+              offsetof(cuda::Copy2D, toType) == offsetof(CUDA_MEMCPY2D, dstMemoryType) &&
+              offsetof(cuda::Copy2D, toDevice) == offsetof(CUDA_MEMCPY2D, dstDevice) &&
+              offsetof(cuda::Copy2D, toPitch) == offsetof(CUDA_MEMCPY2D, dstPitch) &&
+              offsetof(cuda::Copy2D, width) == offsetof(CUDA_MEMCPY2D, WidthInBytes));
 
 namespace blas = cuda::blas;
 static_assert(blas::success == CUBLAS_STATUS_SUCCESS &&

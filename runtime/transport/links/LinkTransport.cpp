@@ -96,6 +96,11 @@ void LinkTransport::carryOut(tpc_context &ctx, const Group &group, const char *w
            out);
 }
 
+Transport &LinkTransport::forReduction(tpc_dtype dtype, tpc_reduction reduction) {
+  bool isExact = reduction == TPC_SUM || links->comparesAsRanksDo() || !isFloat(dtype);
+  return isExact ? static_cast<Transport &>(*this) : *host;
+}
+
 void LinkTransport::allReduce(tpc_context &ctx, const Group &group, tpc_dtype dtype,
                               tpc_reduction reduction, const void *in, void *out, int64_t count) {
   carryOut(ctx, group, spell(CollectiveKind::AllReduce), planAllReduce(dtype, reduction, count), in,

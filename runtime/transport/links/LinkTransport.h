@@ -36,6 +36,7 @@ public:
 
   const char *name() const override { return label.c_str(); }
   bool sharesMemory() const override { return host->sharesMemory(); }
+  Transport &forReduction(tpc_dtype dtype, tpc_reduction reduction) override;
   bool isOnDevice() const override { return true; }
   void connect(tpc_context &ctx) override;
   void disconnect(tpc_context &ctx) override;

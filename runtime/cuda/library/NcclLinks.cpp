@@ -1,0 +1,301 @@
+//===- NcclLinks.cpp - GPUs that reach each other by NCCL -----------------===//
+
+#include "cuda/library/NcclLinks.h"
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace tpc::rt::cuda {
+namespace {
+
+/// What the driver takes as a distance between rows.
+constexpr int64_t mostPitch = (int64_t(1) << 31) - 1;
+/// Operations that are marked at a time; of more, some are not.
+constexpr size_t mostMarks = 256;
+
+int typeOf(tpc_dtype dtype) {
+  switch (dtype) {
+  case TPC_F32:
+    return nccl::float32;
+  case TPC_F64:
+    return nccl::float64;
+  case TPC_F16:
+    return nccl::float16;
+  case TPC_BF16:
+    return nccl::bfloat16;
+  case TPC_I32:
+    return nccl::int32;
+  case TPC_I64:
+    return nccl::int64;
+  case TPC_U8:
+    return nccl::uint8;
+  default:
+    throw std::runtime_error("internal error: a type that is only moved");
+  }
+}
+
+int operationOf(tpc_reduction reduction) {
+  switch (reduction) {
+  case TPC_SUM:
+    return nccl::sum;
+  case TPC_MAX:
+    return nccl::max;
+  case TPC_MIN:
+    return nccl::min;
+  }
+  throw std::runtime_error("internal error: an unknown reduction");
+}
+
+const void *pointerTo(Address address) { return reinterpret_cast<const void *>(address); }
+void *pointerInto(Address address) { return reinterpret_cast<void *>(address); }
+
+} // namespace
+
+void NcclLinks::Bytes::copy(const CommCopy &copy) const {
+  constexpr const char *what = "to copy what is communicated";
+  Address from = at(copy.from), to = at(copy.to);
+  auto width = static_cast<size_t>(copy.width), rows = static_cast<size_t>(copy.rows);
+  if (rows > 1 && copy.fromStride <= mostPitch && copy.toStride <= mostPitch) {
+    Copy2D rectangle{};
+    rectangle.fromType = rectangle.toType = deviceMemory;
+    rectangle.fromDevice = from;
+    rectangle.toDevice = to;
+    rectangle.fromPitch = static_cast<size_t>(copy.fromStride);
+    rectangle.toPitch = static_cast<size_t>(copy.toStride);
+    rectangle.width = width;
+    rectangle.height = rows;
+    return driver.check(driver.cuMemcpy2DAsync_v2(&rectangle, stream), what);
+  }
+  for (int64_t row = 0; row < copy.rows; ++row)
+    driver.check(driver.cuMemcpyDtoDAsync_v2(to + static_cast<Address>(row * copy.toStride),
+                                             from + static_cast<Address>(row * copy.fromStride),
+                                             width, stream),
+                 what);
+}
+
+void NcclLinks::Bytes::fill(const CommFill &fill) const {
+  driver.check(driver.cuMemsetD8Async(at(fill.at), 0, static_cast<size_t>(fill.bytes), stream),
+               "to fill what is communicated");
+}
+
+NcclLinks::NcclLinks(const Driver &driver, const nccl::Library &library, Context context,
+                     Stream stream)
+    : driver(driver), library(library), context(context), stream(stream) {}
+
+NcclLinks::~NcclLinks() = default;
+
+void NcclLinks::check(nccl::Status status, nccl::Comm comm) const {
+  if (status != nccl::success)
+    throw std::runtime_error(library.describe() + ": " + library.describe(status, comm));
+}
+
+Links::Id NcclLinks::makeId() {
+  driver.check(driver.cuCtxSetCurrent(context), "to be used");
+  nccl::UniqueId made;
+  check(library.GetUniqueId(&made), nullptr);
+  Id id;
+  static_assert(sizeof(id) == sizeof(made));
+  std::memcpy(id.data(), &made, sizeof(made));
+  return id;
+}
+
+int NcclLinks::connect(const Id &id, int members, int index) {
+  driver.check(driver.cuCtxSetCurrent(context), "to be used");
+  nccl::UniqueId made;
+  std::memcpy(&made, id.data(), sizeof(made));
+  constexpr int none = nccl::undefined;
+  // Newer libraries read what an older one had, by size and version.
+  nccl::Config config{sizeof(nccl::Config),
+                      nccl::configMagic,
+                      22809,
+                      none,
+                      none,
+                      none,
+                      none,
+                      nullptr,
+                      none,
+                      none,
+                      nullptr,
+                      none,
+                      none,
+                      none,
+                      none,
+                      none,
+                      none};
+  config.blocking = 1;
+  nccl::Comm comm = nullptr;
+  check(library.CommInitRankConfig(&comm, members, made, index, &config), nullptr);
+  std::lock_guard<std::mutex> lock(mutex);
+  connections.push_back({comm, index});
+  if (aborted) {
+    library.CommAbort(comm);
+    throw std::runtime_error("the links were aborted");
+  }
+  return static_cast<int>(connections.size()) - 1;
+}
+
+void NcclLinks::close() {
+  driver.check(driver.cuCtxSetCurrent(context), "to be used");
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (std::exchange(aborted, true))
+      return;
+  }
+  driver.check(driver.cuStreamSynchronize(stream), "while it worked");
+  for (Connection &connection : connections)
+    check(library.CommDestroy(connection.comm), nullptr);
+  std::lock_guard<std::mutex> lock(mutex);
+  destroyEvents();
+}
+
+void NcclLinks::abort() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (std::exchange(aborted, true) || connections.empty())
+    return;
+  driver.cuCtxSetCurrent(context);
+  for (Connection &connection : connections)
+    library.CommAbort(connection.comm);
+  destroyEvents();
+}
+
+void NcclLinks::destroyEvents() {
+  for (Marks &mark : marks)
+    for (Event event : {mark.reached, mark.done})
+      events.push_back(event);
+  marks.clear();
+  for (Event event : events)
+    driver.cuEventDestroy_v2(event);
+  events.clear();
+  seen.done = seen.reached = called;
+}
+
+nccl::Comm NcclLinks::use(int link) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (aborted)
+    throw std::runtime_error("the links were aborted");
+  return link == none ? nullptr : connections[static_cast<size_t>(link)].comm;
+}
+
+bool NcclLinks::beginOperation(Marks &mark) {
+  std::lock_guard<std::mutex> lock(mutex);
+  mark.operation = ++called;
+  int capturing = 0;
+  driver.check(driver.cuStreamIsCapturing(stream, &capturing), "to be asked");
+  if (aborted || capturing || marks.size() >= mostMarks)
+    return false;
+  while (events.size() < 2) {
+    Event event = nullptr;
+    driver.check(driver.cuEventCreate(&event, noTiming), "to create an event");
+    events.push_back(event);
+  }
+  mark.reached = events[events.size() - 2];
+  mark.done = events.back();
+  driver.check(driver.cuEventRecord(mark.reached, stream), "to record an event");
+  events.resize(events.size() - 2);
+  marks.push_back(mark);
+  return true;
+}
+
+void NcclLinks::endOperation(const Marks &mark) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (aborted)
+    return;
+  driver.check(driver.cuEventRecord(mark.done, stream), "to record an event");
+  for (Marks &own : marks)
+    if (own.operation == mark.operation)
+      own.isCalled = true;
+}
+
+void NcclLinks::call(nccl::Comm comm, const CommCall &call, const Bytes &bytes) const {
+  auto count = static_cast<size_t>(call.count);
+  const void *from = pointerTo(bytes.at(call.from));
+  void *to = pointerInto(bytes.at(call.to));
+  int type = typeOf(call.dtype);
+  switch (call.kind) {
+  case CommCall::AllReduce:
+    return check(
+        library.AllReduce(from, to, count, type, operationOf(call.reduction), comm, stream), comm);
+  case CommCall::AllGather:
+    return check(library.AllGather(from, to, count, type, comm, stream), comm);
+  case CommCall::ReduceScatter:
+    return check(
+        library.ReduceScatter(from, to, count, type, operationOf(call.reduction), comm, stream),
+        comm);
+  case CommCall::Broadcast:
+    return check(library.Broadcast(from, to, count, type, call.peer, comm, stream), comm);
+  case CommCall::Send:
+    return check(library.Send(from, count, type, call.peer, comm, stream), comm);
+  case CommCall::Receive:
+    return check(library.Recv(to, count, type, call.peer, comm, stream), comm);
+  }
+}
+
+void NcclLinks::carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) {
+  driver.check(driver.cuCtxSetCurrent(context), "to be used");
+  nccl::Comm comm = use(link);
+  auto address = [](const void *pointer) { return reinterpret_cast<Address>(pointer); };
+  Bytes bytes{driver, stream, {address(in), address(out), address(stage)}};
+  for (const CommFill &fill : plan.fills)
+    bytes.fill(fill);
+  for (const CommCopy &copy : plan.before)
+    bytes.copy(copy);
+  Marks mark{};
+  bool marked = beginOperation(mark);
+  if (plan.calls.size() == 1) {
+    call(comm, plan.calls[0], bytes);
+  } else if (!plan.calls.empty()) {
+    check(library.GroupStart(), comm);
+    std::string problem;
+    for (const CommCall &one : plan.calls)
+      try {
+        call(comm, one, bytes);
+      } catch (const std::exception &error) {
+        problem = error.what();
+        break;
+      }
+    nccl::Status ended = library.GroupEnd(); // whatever has gone wrong
+    if (!problem.empty())
+      throw std::runtime_error(problem);
+    check(ended, comm);
+  }
+  if (marked)
+    endOperation(mark);
+  for (const CommCopy &copy : plan.after)
+    bytes.copy(copy);
+}
+
+Links::Progress NcclLinks::progress() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (aborted || connections.empty())
+    return seen;
+  driver.cuCtxSetCurrent(context);
+  // Whatever is not "not yet" is the rank's thread to find out.
+  auto isThere = [&](Event event) { return driver.cuEventQuery(event) == success; };
+  while (!marks.empty() && marks.front().isCalled && isThere(marks.front().done)) {
+    seen.done = seen.reached = marks.front().operation;
+    for (Event event : {marks.front().reached, marks.front().done})
+      events.push_back(event);
+    marks.pop_front();
+  }
+  if (!marks.empty() && isThere(marks.front().reached)) {
+    // Those between were not marked, and are done.
+    seen.done = marks.front().operation - 1;
+    seen.reached = marks.front().operation;
+  }
+  return seen;
+}
+
+std::string NcclLinks::problem(int link) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (aborted)
+    return "";
+  nccl::Comm comm = connections[static_cast<size_t>(link)].comm;
+  driver.cuCtxSetCurrent(context);
+  nccl::Status status = nccl::success;
+  if (nccl::Status asked = library.CommGetAsyncError(comm, &status); asked != nccl::success)
+    status = asked;
+  return status == nccl::success || status == nccl::inProgress ? ""
+                                                               : library.describe(status, comm);
+}
+
+} // namespace tpc::rt::cuda

@@ -1,0 +1,86 @@
+//===- NcclLinks.h - GPUs that reach each other by NCCL -------------------===//
+//
+// A communicator for each link, used by the rank's thread, all on the device's one stream: what is
+// called for is done in the order of the program. Calls block where NCCL blocks; another thread
+// may abort all communicators, after which calls fail and the device waits for nobody. Two events
+// for each operation say how far the device is.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CUDA_LIBRARY_NCCLLINKS_H
+#define TPC_RT_CUDA_LIBRARY_NCCLLINKS_H
+
+#include "core/Links.h"
+#include "cuda/library/Nccl.h"
+#include <deque>
+#include <mutex>
+
+namespace tpc::rt::cuda {
+
+class NcclLinks final : public Links {
+public:
+  /// `context` and `stream` are the device's, which need not be there any more when this is
+  /// destroyed after `close` or `abort`.
+  NcclLinks(const Driver &driver, const nccl::Library &library, Context context, Stream stream);
+  ~NcclLinks() override;
+
+  std::string name() const override { return library.describe(); }
+  // Its max and min are the larger and the smaller of two numbers: a NaN is dropped.
+  bool comparesAsRanksDo() const override { return false; }
+  Id makeId() override;
+  int connect(const Id &id, int members, int index) override;
+  void close() override;
+  void carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) override;
+  Progress progress() override;
+  std::string problem(int link) override;
+  void abort() override;
+
+private:
+  struct Connection {
+    nccl::Comm comm;
+    int index; ///< this member
+  };
+  /// Before and behind the calls of an operation.
+  struct Marks {
+    uint64_t operation; ///< counted from 1 on
+    Event reached, done;
+    bool isCalled; ///< `done` was recorded
+  };
+  struct Bytes {
+    const Driver &driver;
+    Stream stream;
+    Address memories[3];
+    Address at(CommPlace place) const {
+      return memories[static_cast<int>(place.memory)] + static_cast<Address>(place.offset);
+    }
+    void copy(const CommCopy &copy) const;
+    void fill(const CommFill &fill) const;
+  };
+
+  /// The communicator of a link for a call; throws if it was aborted.
+  nccl::Comm use(int link);
+  void check(nccl::Status status, nccl::Comm comm) const;
+  void call(nccl::Comm comm, const CommCall &call, const Bytes &bytes) const;
+  /// Marks that the device comes to an operation; false: it is not marked, because the stream
+  /// records what it is told, or too many are.
+  bool beginOperation(Marks &mark);
+  void endOperation(const Marks &mark);
+  void destroyEvents();
+
+  const Driver &driver;
+  const nccl::Library &library;
+  const Context context;
+  const Stream stream;
+
+  std::mutex mutex; // of what follows
+  std::vector<Connection> connections;
+  bool aborted = false;
+  uint64_t called = 0;
+  Progress seen;
+  std::deque<Marks> marks;   ///< of operations whose end has not been seen
+  std::vector<Event> events; ///< that can be used again
+};
+
+} // namespace tpc::rt::cuda
+
+#endif // TPC_RT_CUDA_LIBRARY_NCCLLINKS_H
