@@ -34,7 +34,8 @@ EXAMPLES:
     tpcc gpt2.onnx --megatron-shard=tp2 --emit=staged -o gpt2.mlir
     tpcc gpt2.mlir --reference=gpt2.onnx -o gpt2
 
-  Kernels for GPUs, and what each needs of one (executables run on CPUs so far):
+  For GPUs; and only their kernels, and what each needs of one:
+    tpcc gpt2.onnx --megatron-shard=tp2 --target=cuda -o gpt2
     tpcc gpt2.onnx --megatron-shard=tp2 --target=cuda --emit=ptx -o gpt2.ptx
     tpcc gpt2.onnx --megatron-shard=tp2 --target=cuda --gpu-arch=sm_90 --report=r.json --shape batch=1,sequence=128
 
