@@ -6,7 +6,7 @@
 // CHECK: module @kernels
 // CHECK-LABEL: llvm.func @attention_f32_64_causal(
 // CHECK-SAME: %[[ARGS:.*]]: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>)
-// CHECK-SAME: nvvm.kernel, nvvm.reqntid = array<i32: 128>
+// CHECK-SAME: nvvm.kernel, nvvm.minctasm = 1 : i32, nvvm.reqntid = array<i32: 128>
 // CHECK: llvm.load %{{.*}} invariant {{.*}} : !llvm.ptr<1> -> !llvm.ptr<1>
 // CHECK: llvm.mlir.addressof @dynamic_shared : !llvm.ptr<3>
 // CHECK: nvvm.read.ptx.sreg.nctaid.x
