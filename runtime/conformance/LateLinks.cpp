@@ -24,13 +24,13 @@ public:
   explicit Meeting(int members) : slots(members) {}
 
   struct Slot {
-    const CommCall *call;
+    CommCall call; // a member that calls for something else leaves at once, and its plan with it
     const std::byte *from;
   };
 
   /// With all members; false: it was aborted.
   bool meet(int index, const CommCall &call, const std::byte *from, std::byte *to) {
-    slots[index] = {&call, from};
+    slots[index] = {call, from};
     if (!arrive())
       return false;
     std::vector<std::byte> result = compute(index, call);
@@ -97,9 +97,9 @@ private:
 
   std::vector<std::byte> compute(int index, const CommCall &call) const {
     for (const Slot &slot : slots)
-      if (slot.call->kind != call.kind || slot.call->count != call.count ||
-          slot.call->dtype != call.dtype || slot.call->reduction != call.reduction ||
-          slot.call->peer != call.peer)
+      if (slot.call.kind != call.kind || slot.call.count != call.count ||
+          slot.call.dtype != call.dtype || slot.call.reduction != call.reduction ||
+          slot.call.peer != call.peer)
         throw std::runtime_error("the members of a group call for different things");
     size_t members = slots.size(), bytes = static_cast<size_t>(call.count * sizeOf(call.dtype));
     std::vector<std::byte> result;
