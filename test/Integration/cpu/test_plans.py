@@ -225,7 +225,7 @@ def function(text, name):
     return found[0] if found else ""
 
 
-# Of Gemma-2 with a past, masks of all samples are looked up by index; the families' rotary tables follow from positions.
+# Rotary tables follow from positions. (Gemma-2's mask of a window is none: it is the op's.)
 @pytest.mark.parametrize("name,once", [("gemma2-past", ["cos", "sin"]), ("llama-dynamo", ["cos", "sin"])])
 def test_what_no_micro_batch_changes_is_computed_before_the_rounds(tpcc, tmp_path, name, once):
     model, path = ALL[name], tmp_path / "staged.mlir"

@@ -25,8 +25,10 @@ def cpu_seconds(model, grid, tmp_path, *arguments):
 
 def test_124m(tmp_path):
     model = MODELS / "gpt2-124m.onnx"
-    # About 1.4 with nothing else on the machine, and up to 1.7 beside others: kernels and buffers are run.
-    assert cpu_seconds(model, "tp8,pp4", tmp_path) <= 2 * cpu_seconds(model, "tp8,pp4", tmp_path, "--no-verify")
+    # Taken in turns: the machine is now faster and now slower.
+    both = [[compilation(model, "tp8,pp4", tmp_path, *flags).cpu_seconds for flags in ([], ["--no-verify"])] for _ in range(5)]
+    checked, unchecked = map(min, zip(*both))
+    assert checked <= 1.5 * unchecked
 
 
 def test_32_ranks_cost_little_more_than_one(tmp_path):

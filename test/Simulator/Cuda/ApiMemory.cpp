@@ -174,6 +174,20 @@ Result refusePageable(const char *name, Stream &stream) {
   return ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+/// Whether bytes may go between host and device; `pageable`: the device does not reach the host's.
+Result checkCopy(const char *name, const void *host, DevicePointer device, size_t bytes,
+                 Stream &stream, bool &pageable) {
+  if (Result result = checkHost(name, host))
+    return result;
+  if (Result result = checkDevice(name, device, bytes))
+    return result;
+  HostMemory kind = kindOf(host, bytes);
+  if (kind == HostMemory::Both)
+    return misuse(name, ERROR_INVALID_VALUE, "host memory that is pinned in part");
+  pageable = kind == HostMemory::Pageable;
+  return pageable && stream.capture ? refusePageable(name, stream) : SUCCESS;
+}
+
 Result upload(const char *name, DevicePointer to, const void *from, size_t bytes, Stream *handle,
               bool synchronous) {
   return call(name, synchronous ? Current | Safe : Current, [&](Lock &lock) {
@@ -182,16 +196,9 @@ Result upload(const char *name, DevicePointer to, const void *from, size_t bytes
       return misuse(name, ERROR_INVALID_HANDLE, "no stream of this context");
     if (!bytes)
       return SUCCESS;
-    if (Result result = checkHost(name, from))
+    bool pageable = false;
+    if (Result result = checkCopy(name, from, to, bytes, *stream, pageable))
       return result;
-    if (Result result = checkDevice(name, to, bytes))
-      return result;
-    HostMemory kind = kindOf(from, bytes);
-    if (kind == HostMemory::Both)
-      return misuse(name, ERROR_INVALID_VALUE, "host memory that is pinned in part");
-    bool pageable = kind == HostMemory::Pageable;
-    if (pageable && stream->capture)
-      return refusePageable(name, *stream);
     // The driver stages pageable memory: at once, or when the stream has come to this.
     Context &context = *currentContext();
     if (pageable && context.random() % 2 && !synchronous)
@@ -212,16 +219,9 @@ Result download(const char *name, void *to, DevicePointer from, size_t bytes, St
       return misuse(name, ERROR_INVALID_HANDLE, "no stream of this context");
     if (!bytes)
       return SUCCESS;
-    if (Result result = checkHost(name, to))
+    bool pageable = false;
+    if (Result result = checkCopy(name, to, from, bytes, *stream, pageable))
       return result;
-    if (Result result = checkDevice(name, from, bytes))
-      return result;
-    HostMemory kind = kindOf(to, bytes);
-    if (kind == HostMemory::Both)
-      return misuse(name, ERROR_INVALID_VALUE, "host memory that is pinned in part");
-    bool pageable = kind == HostMemory::Pageable;
-    if (pageable && stream->capture)
-      return refusePageable(name, *stream);
     Context &context = *currentContext();
     Result result = enqueue(context, *stream, makeDownload(to, from, bytes, !pageable));
     // "For transfers from device memory to pageable host memory, the function will return only once
