@@ -128,7 +128,7 @@ int peerRank(tpc_context &ctx, const char *what, int32_t axis, int64_t peer) {
 extern "C" void tpc_at(tpc_context *ctx, int32_t node) {
   if (node < 0 || !ctx->code || node >= ctx->code->num_nodes)
     fail(*ctx, "internal error: there is no node " + std::to_string(node));
-  ctx->activity.node.store(ctx->code->nodes[node], std::memory_order_relaxed);
+  ctx->activity.setNode(ctx->code->nodes[node]);
 }
 
 extern "C" void tpc_all_reduce(tpc_context *ctx, uint32_t axes, int32_t dtype, int32_t reduction,

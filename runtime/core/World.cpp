@@ -134,31 +134,29 @@ std::optional<std::string> World::run(const std::function<void(tpc_context &)> &
   return std::nullopt;
 }
 
-std::string World::describeCommunication(const Activity &activity, const char *what) const {
-  std::string text = what;
-  uint32_t axes = activity.axes.load();
-  if (!axes) // of start-up or of outputs, and of no node
+std::string World::describeCommunication(const Activity::Seen &seen) const {
+  std::string text = seen.last;
+  if (!seen.axes) // of start-up or of outputs, and of no node
     return text;
-  if (const char *node = activity.node.load())
-    text += " of '" + std::string(node) + "'";
-  return text + " over '" + theGrid.label(axes) + "'";
+  if (seen.node)
+    text += " of '" + std::string(seen.node) + "'";
+  return text + " over '" + theGrid.label(seen.axes) + "'";
 }
 
 std::string World::describeActivity(const Activity &activity) const {
-  if (const char *what = activity.what.load())
-    return "in " + describeCommunication(activity, what);
+  Activity::Seen seen = activity.read();
+  if (seen.what)
+    return "in " + describeCommunication(seen);
   if (!isRunning.load())
     return "";
-  const char *last = activity.last.load();
-  return last ? "computing, behind " + describeCommunication(activity, last) : "computing";
+  return seen.last ? "computing, behind " + describeCommunication(seen) : "computing";
 }
 
 std::string World::describeWait(int rank, const Activity &activity,
                                 const std::vector<int> &missing) const {
-  const char *what = activity.what.load();
+  Activity::Seen seen = activity.read();
   return describeWait(
-      rank, what ? describeCommunication(activity, what).c_str() : "a barrier of all ranks",
-      missing);
+      rank, seen.what ? describeCommunication(seen).c_str() : "a barrier of all ranks", missing);
 }
 
 std::string World::describeWait(int rank, const char *what, const std::vector<int> &missing) const {

@@ -156,7 +156,7 @@ private:
   World(Grid grid, int threadsPerRank, int firstRank, int numLocal);
   void runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &fn);
   /// "all_reduce of '/lm_head/MatMul' over 'tp'"
-  std::string describeCommunication(const Activity &activity, const char *what) const;
+  std::string describeCommunication(const Activity::Seen &seen) const;
 
   Grid theGrid;
   bool spin = false, hasRun = false;

@@ -92,7 +92,7 @@ void LinkTransport::carryOut(tpc_context &ctx, const Group &group, const char *w
                              const CommPlan &plan, const void *in, void *out) {
   uint32_t mask = maskOf(group.axes);
   Link &link = mask ? connected.at(mask) : alone;
-  carryOut(ctx, link, {what, ctx.activity.node.load(), mask, ++link.collectives, -1}, plan, in,
+  carryOut(ctx, link, {what, ctx.activity.read().node, mask, ++link.collectives, -1}, plan, in,
            out);
 }
 
@@ -159,7 +159,7 @@ static int indexIn(const Group &group, int peer) {
 void LinkTransport::send(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
   const Group &group = groupTo(ctx, peer);
   Link &link = connected.at(group.axes);
-  carryOut(ctx, link, {"send", ctx.activity.node.load(), group.axes, ++link.sent[peer], peer},
+  carryOut(ctx, link, {"send", ctx.activity.read().node, group.axes, ++link.sent[peer], peer},
            planSend(bytes, indexIn(group, peer)), data, nullptr);
 }
 
@@ -167,7 +167,7 @@ void LinkTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) 
   const Group &group = groupTo(ctx, peer);
   Link &link = connected.at(group.axes);
   carryOut(ctx, link,
-           {"receive", ctx.activity.node.load(), group.axes, ++link.received[peer], peer},
+           {"receive", ctx.activity.read().node, group.axes, ++link.received[peer], peer},
            planReceive(bytes, indexIn(group, peer)), nullptr, data);
 }
 

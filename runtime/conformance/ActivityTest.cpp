@@ -1,0 +1,64 @@
+//===- ActivityTest.cpp - what a rank is doing, read while it goes on -----===//
+
+#include "core/Activity.h"
+#include <gtest/gtest.h>
+#include <string_view>
+#include <thread>
+
+using namespace tpc::rt;
+
+TEST(Activity, SaysWhatBelongsTogether) {
+  Activity activity;
+  EXPECT_EQ(activity.read().last, nullptr);
+  {
+    activity.setNode("a");
+    Doing doing(activity, "all_reduce", 1);
+    // Of the next that begins.
+    activity.setNode("b");
+    Activity::Seen seen = activity.read();
+    EXPECT_STREQ(seen.what, "all_reduce");
+    EXPECT_STREQ(seen.node, "a");
+    EXPECT_EQ(seen.axes, 1u);
+  }
+  Activity::Seen seen = activity.read();
+  EXPECT_EQ(seen.what, nullptr);
+  EXPECT_STREQ(seen.last, "all_reduce");
+  EXPECT_STREQ(seen.node, "a");
+}
+
+TEST(Activity, IsReadWhole) {
+  Activity activity;
+  std::atomic<bool> done{false};
+  std::thread rank([&] {
+    while (!done) {
+      activity.setNode("a");
+      {
+        Doing doing(activity, "all_reduce", 1);
+      }
+      activity.setNode("b");
+      {
+        Doing doing(activity, "send", 2);
+      }
+      activity.setNode(nullptr);
+      Doing doing(activity, "outputs", 0);
+    }
+  });
+  int found[3] = {};
+  for (int i = 0; i < 1000000; ++i) {
+    Activity::Seen seen = activity.read();
+    if (!seen.last)
+      continue;
+    ++found[seen.axes];
+    std::string_view last = seen.last, node = seen.node ? seen.node : "";
+    EXPECT_TRUE(seen.axes == 0   ? last == "outputs" && node.empty()
+                : seen.axes == 1 ? last == "all_reduce" && node == "a"
+                                 : last == "send" && node == "b")
+        << last << " " << node << " " << seen.axes;
+    EXPECT_TRUE(!seen.what || seen.what == last);
+    if (HasFailure())
+      break;
+  }
+  done = true;
+  rank.join();
+  EXPECT_GT(found[0] + found[1] + found[2], 0);
+}
