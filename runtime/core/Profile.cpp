@@ -132,6 +132,7 @@ public:
   const char *name() const override { return kind.name(); }
   const char *kernels() const override { return kind.kernels(); }
   std::string products() const override { return kind.products(); }
+  std::string communication() const override { return kind.communication(); }
   std::string environmentProblem() const override { return kind.environmentProblem(); }
   int64_t matrixBytes(int64_t k, int64_t n) const override { return kind.matrixBytes(k, n); }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {

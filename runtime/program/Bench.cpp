@@ -99,6 +99,7 @@ void bench(Execution &execution, const Manifest &manifest, const Options &option
   result["transport"] = execution.transportName();
   result["kernels"] = deviceKind().kernels();
   result["products"] = deviceKind().products();
+  result["communication"] = deviceKind().communication();
   result["load_seconds"] = execution.loadSeconds();
   result["collectives"] = json::array();
   for (const auto &[stage, row] : largestByStage(manifest, counters))

@@ -248,13 +248,14 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   }
   Execution execution(program, manifest, options, std::move(session));
   if (options.verbose && execution.isRankZero())
-    std::fprintf(stderr,
-                 "%d ranks (%s), %d threads each, %s kernels, products by %s; rank 0 loaded %lld "
-                 "bytes of weights in %.2f s\n",
-                 manifest.grid.numRanks(), execution.transportName(), execution.threadsPerRank(),
-                 deviceKind().kernels(), deviceKind().products().c_str(),
-                 static_cast<long long>(weightBytesOf(manifest, 0).total()),
-                 execution.loadSeconds());
+    std::fprintf(
+        stderr,
+        "%d ranks (%s), %d threads each, %s kernels, products by %s, communication by %s; rank "
+        "0 loaded %lld bytes of weights in %.2f s\n",
+        manifest.grid.numRanks(), execution.transportName(), execution.threadsPerRank(),
+        deviceKind().kernels(), deviceKind().products().c_str(),
+        deviceKind().communication().c_str(),
+        static_cast<long long>(weightBytesOf(manifest, 0).total()), execution.loadSeconds());
   if (options.mode == Options::Mode::Bench)
     bench(execution, manifest, options);
   else

@@ -33,6 +33,8 @@ static cl::opt<bool> printPtx("print-ptx", cl::desc("print the text"));
 static cl::opt<unsigned> mistakes("mistakes", cl::init(0),
                                   cl::desc("seed so many mistakes in each kernel instead"));
 static cl::opt<bool> sectors("sectors", cl::desc("count sectors instead"));
+static cl::opt<std::string> folder("write-cases",
+                                   cl::desc("write cases for tpc-ptx-run into a folder instead"));
 static cl::opt<bool> math("functions", cl::desc("compare sin, cos, pow, … with libm instead"));
 
 int main(int argc, char **argv) {
@@ -64,7 +66,10 @@ int main(int argc, char **argv) {
     for (const Kernel &kernel : program->getKernels())
       if (mistakes)
         seedMistakes(*program, kernel, options, mistakes, tallies);
-      else if (sectors)
+      else if (!folder.empty()) {
+        if (!writeCases(*program, kernel, options, folder, totals.programs))
+          return 2;
+      } else if (sectors)
         countSectors(*program, kernel, options);
       else
         compareKernel(*program, kernel, input, options, totals);

@@ -40,6 +40,10 @@ void print(const Tallies &tallies);
 /// Sectors that a kernel moves, beside those that its bytes need.
 void countSectors(const Program &program, const Kernel &kernel, const Options &options);
 
+/// Cases as files of a folder, for tpc-ptx-run on a machine with a GPU. `number`: of the program.
+bool writeCases(const Program &program, const Kernel &kernel, const Options &options,
+                const std::string &folder, unsigned number);
+
 /// Functions of one number or two against libm, over hard arguments. Whether all are within bounds.
 bool checkFunctions(mlir::MLIRContext &context);
 

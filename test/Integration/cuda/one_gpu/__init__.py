@@ -1,0 +1,1 @@
+"""What one GPU can prove: see ../run."""

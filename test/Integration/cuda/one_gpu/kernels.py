@@ -1,0 +1,27 @@
+"""Generated kernels, one by one: the PTX interpreter and the GPU run the same text on the same operands."""
+
+from __future__ import annotations
+
+from one_gpu.machine import Machine
+from one_gpu.process import run as run_process
+from one_gpu.report import Report, failed, passed
+
+PROVES = "the driver compiles the text of the kernels, and they compute what the PTX interpreter does"
+LIMIT = 60
+
+
+def compare(report: Report, here: Machine, name: str, line: str, limit: float):
+    said = run_process([here.pack / "bin" / "tpc-ptx-run", *line.split("\t"), "--device"], limit, here.loader_env(),
+                       cwd=here.pack / "kernels")
+    report.log("kernels", f"{name}\n{said}")
+    if said.ok and "device: the same" in said.stdout:
+        return passed()
+    differences = [text for text in said.stdout.splitlines() if text.startswith("device:")]
+    return failed("; ".join(differences) or said.why())
+
+
+def run(report: Report, here: Machine) -> None:
+    for number, line in enumerate((here.pack / "kernels" / "cases.txt").read_text().splitlines()):
+        words = line.split("\t")
+        name = f"{words[words.index('--kernel') + 1]} {number}"
+        report.check("kernels", name, lambda limit: compare(report, here, name, line, limit), LIMIT)

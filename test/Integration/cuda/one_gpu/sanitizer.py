@@ -1,0 +1,76 @@
+"""compute-sanitizer's four tools over programs."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+from one_gpu.correctness import command_of, flags_of
+from one_gpu.machine import Machine
+from one_gpu.report import Report, failed, passed, skipped
+
+PROVES = "compute-sanitizer finds nothing in the generated kernels and in how programs call the driver"
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+LIMIT = 120
+# Of the sanitizer, where it has found something.
+FOUND = 86
+
+
+def kernels_of(here: Machine) -> set[str]:
+    """Names that generated kernels have; what else runs is the vendor's."""
+    texts = [path.read_text() for path in (here.pack / "kernels").glob("*.ptx")]
+    return {name for text in texts for name in re.findall(r"\.entry\s+(\w+)", text)}
+
+
+def judge(text: str, own: set[str]):
+    """Findings by whose they are. The vendor's kernels read what they do not use, and are noted alone."""
+    findings = re.split(r"\n=========\s*\n", "\n" + text)
+    ours, theirs = [], []
+    for finding in findings:
+        if "SUMMARY" in finding or not re.search(
+                r"Invalid|Uninitialized|Error: |hazard|[Bb]arrier error|Program hit|Leaked|Misaligned|Out-of-range", finding):
+            continue
+        kernel = re.search(r"(?:at|in kernel|in) ([\w:<>~]+)(?:\(|\+0x)", finding)
+        name = kernel.group(1) if kernel else ""
+        is_own = not name or name in own or name.startswith(("kernel_", "attention_"))
+        (ours if is_own else theirs).append(re.sub(r"\s+", " ", re.sub(r"^=+ ?", "", finding, flags=re.M)).strip()[:300])
+    return ours, theirs
+
+
+def run_tool(report: Report, here: Machine, sanitizer: str, tool: str, program: dict, way: str, own: set[str], limit: float):
+    with tempfile.TemporaryDirectory() as folder:
+        flags = flags_of({**program, "inputs": program["one_input"]}, program["outputs"], Path(folder), limit)
+        said = here.run([sanitizer, "--tool", tool, "--target-processes", "all", "--error-exitcode", str(FOUND),
+                         "--print-limit", "50", *absolute(here, command_of(program, way, flags))], limit)
+    text = said.stdout + said.stderr
+    report.log(f"{tool} {program['name']} {way}", str(said))
+    ours, theirs = judge(text, own)
+    theirs_note = f"{len(theirs)} findings in the vendor's kernels" if theirs else ""
+    if ours:
+        return failed(f"{len(ours)} findings; {ours[0]}", ours=len(ours), theirs=len(theirs))
+    if said.status is None or (not said.ok and not (said.status == FOUND and theirs)):
+        return failed(said.why())
+    if "SUMMARY" not in text:
+        return failed(f"it does not say what it found; {said.why()}")
+    return passed(theirs_note, ours=0, theirs=len(theirs))
+
+
+def absolute(here: Machine, command: list[str]) -> list[str]:
+    return [str(here.pack / word) if i == 0 and not word.startswith("/") else word for i, word in enumerate(command)]
+
+
+def run(report: Report, here: Machine) -> None:
+    sanitizer, own = here.tool("compute-sanitizer"), kernels_of(here)
+    programs = here.listed["programs"]
+    # One rank, and the first that communicate: as threads, and over NCCL.
+    several = [program for program in programs if program["ranks"] > 1][:1]
+    cases = [(program, "threads") for program in programs[:1] + several]
+    for tool in TOOLS:
+        for program, way in cases:
+            name = f"{tool} {program['name']} {way}"
+            if not sanitizer:
+                report.check("sanitizer", name, lambda limit: skipped("compute-sanitizer is not installed"), LIMIT)
+                continue
+            report.check("sanitizer", name,
+                         lambda limit: run_tool(report, here, sanitizer, tool, program, way, own, limit), LIMIT)

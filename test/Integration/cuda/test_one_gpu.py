@@ -1,0 +1,150 @@
+"""The script that shows what one GPU can prove (run), over the simulated libraries: all of it runs here, and fails where it
+should."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness import BUILD, run
+
+SCRIPT = Path(__file__).resolve().with_name("run")
+LIBRARIES = BUILD / "lib" / "simulator"
+# Stands for the tool of the toolkit: runs a program and says what it is told to say.
+SANITIZER = """#!/bin/sh
+while [ "${1#--}" != "$1" ]; do shift 2; done
+"$@" || exit
+cat "$(dirname "$0")/findings"
+grep -q "SUMMARY: 0" "$(dirname "$0")/findings" || exit 86
+"""
+CLEAN = "========= ERROR SUMMARY: 0 errors\n"
+FOUND = """========= COMPUTE-SANITIZER
+========= Invalid __global__ read of size 4 bytes
+=========     at {kernel}+0x3c0
+=========     by thread (0,0,0) in block (0,0,0)
+=========
+========= ERROR SUMMARY: 1 error
+"""
+
+
+@pytest.fixture(scope="module")
+def pack(tmp_path_factory):
+    """As little as shows each part."""
+    folder = tmp_path_factory.mktemp("pack") / "one-gpu"
+    run([sys.executable, SCRIPT, "pack", "--quick", "--gpu-arch=sm_90", "-o", folder], env={"CUDA_HOME": "/nonexistent"}).check()
+    assert folder.with_name("one-gpu.tar.xz").stat().st_size < 8 << 20
+    return folder
+
+
+def call(pack, results, *arguments, path="", **env):
+    """As on a machine without a build, LLVM and a toolkit; the script that was packed."""
+    script = pack / "run" if pack.is_dir() else SCRIPT
+    where = [] if pack.is_dir() else ["--pack", pack]
+    bare = {"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_BUILD": "/nonexistent", "PATH": f"{path}:/usr/bin:/bin", "CUDA_HOME": "", **env}
+    said = run([sys.executable, "-E", script, *arguments, *where, "--results", results], env=bare)
+    file = results / "results.json"
+    return said, json.loads(file.read_text())["checks"] if file.exists() else []
+
+
+def states(checks, part):
+    return [check["state"] for check in checks if check["part"] == part]
+
+
+def sanitizer(folder, text):
+    folder.mkdir()
+    (folder / "compute-sanitizer").write_text(SANITIZER)
+    (folder / "compute-sanitizer").chmod(0o755)
+    (folder / "findings").write_text(text)
+    return folder
+
+
+def test_all_parts(pack, tmp_path):
+    trace = tmp_path / "trace"
+    said, checks = call(pack, tmp_path / "results", path=sanitizer(tmp_path / "bin", CLEAN), TPC_SIM_TRACE=str(trace))
+    said.check()
+    for part in ("kernels", "correctness", "sanitizer"):
+        assert states(checks, part) and set(states(checks, part)) == {"passed"}, said
+    assert states(checks, "benchmark") == ["passed", "passed", "passed", "skipped"], said
+    assert "ncclAllReduce" in trace.read_text()
+    assert "PyTorch with CUDA is not installed: benchmark: GPT-2 tiny PyTorch" in said.stdout.split("Not proved:")[1]
+    table = run([sys.executable, SCRIPT, "table", tmp_path / "results" / "results.json"]).check().stdout
+    assert "### Simulated GPU" in table and "| GPT-2 tiny | 4 |" in table and "| correctness | 6 | 0 | 0 |" in table
+
+
+def test_wrong_numbers_and_crashes_fail_alone(pack, tmp_path):
+    own = tmp_path / "pack"
+    shutil.copytree(pack, own)
+    wrong = own / "expected" / "gpt2-tiny" / "logits" / "001.npy"
+    np.save(wrong, np.load(wrong) + np.eye(1000, dtype=np.float32)[3] * 0.5)
+    (own / "bin" / "gpt2-tiny-tp2").write_text("#!/bin/sh\nkill -SEGV $$\n")
+    cases = own / "kernels" / "cases.txt"
+    lines = cases.read_text().splitlines()
+    cases.write_text("\n".join([lines[0].replace("env.npy", "gone.npy"), lines[1]]) + "\n")
+    said, checks = call(own, tmp_path / "results", "kernels", "correctness")
+    assert said.returncode == 1, said
+    assert states(checks, "kernels") == ["failed", "passed"]
+    by_name = {check["name"]: check for check in checks}
+    note = by_name["gpt2-tiny tp1 threads"]["note"]
+    assert "logits, step 001" in note and "at [0, 0, 3]" in note and "with CUDA_LAUNCH_BLOCKING=1: wrong as well" in note
+    assert "SIGSEGV" in by_name["gpt2-tiny tp2 threads"]["note"]
+    assert by_name["GPT-2 tiny tp1 beside a processor"]["state"] == "passed"
+    assert "Failed:\n  kernels: " in said.stdout
+
+
+def test_what_hangs_ends_at_its_limit(pack, tmp_path):
+    own = tmp_path / "pack"
+    shutil.copytree(pack, own)
+    program = own / "bin" / "gpt2-tiny-tp2"
+    program.rename(own / "bin" / "tp2")
+    program.write_text('#!/bin/sh\nTPC_SIM_INJECT=hang@40 "$(dirname "$0")/tp2" "$@" & wait\n')
+    program.chmod(0o755)
+    said, checks = call(own, tmp_path / "results", "correctness", "--only=tp[12] threads$", "--limit=3")
+    assert said.returncode == 1 and states(checks, "correctness") == ["passed", "failed"], said
+    assert checks[-1]["name"] == "gpt2-tiny tp2 threads" and checks[-1]["note"].startswith("ran past its limit of 3 s")
+    assert not subprocess.run(["pgrep", "-f", str(own / "bin")], capture_output=True, text=True).stdout
+
+
+def test_findings_are_whose_they_are(pack, tmp_path):
+    for whose, kernel, state in (("ours", "kernel_gelu", "failed"), ("theirs", "cutlass_80_simt_sgemm", "passed")):
+        path = sanitizer(tmp_path / whose, FOUND.format(kernel=kernel))
+        said, checks = call(pack, tmp_path / f"results-{whose}", "sanitizer", "--only=memcheck.*tp1", path=path)
+        assert states(checks, "sanitizer") == [state], said
+    assert checks[-1]["note"] == "1 findings in the vendor's kernels"
+
+
+def test_a_machine_without_a_gpu(pack, tmp_path):
+    said, checks = call(pack, tmp_path / "results", TPC_CUDA_LIBS="/nonexistent")
+    assert said.returncode == 1 and "libcuda.so.1 was not found" in said.stdout, said
+    assert {check["part"] for check in checks} == {"machine"}
+
+
+def test_an_archive_is_unpacked(pack, tmp_path):
+    archive = shutil.copy(pack.with_name("one-gpu.tar.xz"), tmp_path)
+    said, checks = call(Path(archive), tmp_path / "results", "kernels", "--only=gelu")
+    said.check()
+    assert states(checks, "kernels") == ["passed", "passed"]
+
+
+def test_nothing_chosen_is_no_success(pack, tmp_path):
+    call(pack, tmp_path / "results", "machines")[0].refused("there is no part 'machines'")
+
+
+def test_the_page_is_what_the_script_writes():
+    from one_gpu import table
+
+    page = (SCRIPT.parents[3] / "docs" / "gpu-results.md").read_text()
+    written = page.split(table.BEGIN)[1].split(table.END)[0].strip()
+    assert written == table.NONE or written.startswith("### ")
+
+
+@pytest.mark.long
+def test_everything_that_is_packed(tmp_path):
+    folder = tmp_path / "one-gpu"
+    run([sys.executable, SCRIPT, "pack", "-o", folder], timeout=3600).check()
+    said, checks = call(folder, tmp_path / "results", "kernels", "correctness", "--seconds", "3600", "--only=^(?!.*124M)")
+    said.check()
+    assert len(states(checks, "kernels")) > 50 and len(states(checks, "correctness")) > 40
