@@ -225,18 +225,26 @@ class Executable:
         shutil.rmtree(directory)
         return results
 
-    def run_many(self, many: list[dict[str, np.ndarray]], output: str, transport: str = "threads") -> list[np.ndarray]:
+    def run_all(self, many: list[dict[str, np.ndarray]], outputs, transport: str = "threads", arguments=(),
+                **options) -> list[dict[str, np.ndarray]]:
         """Runs on many inputs, of whatever shapes, in one process."""
         directory = self.scratch / f"run{next(self.runs)}"
         for index, inputs in enumerate(many):
             (directory / "in" / f"{index:03}").mkdir(parents=True)
             for name, array in inputs.items():
                 np.save(directory / "in" / f"{index:03}" / f"{name}.npy", array)
-        flags = ["--batch-of", directory / "in", "--output", f"{output}={directory / 'out'}"]
-        self.call(flags, transport).check()
-        results = [np.load(directory / "out" / f"{index:03}.npy") for index in range(len(many))]
+        flags = ["--batch-of", directory / "in"]
+        for name in outputs:
+            flags += ["--output", f"{name}={directory / 'out' / name}"]
+        (directory / "out").mkdir()
+        self.call([*flags, *arguments], transport, **options).check()
+        results = [{name: np.load(directory / "out" / name / f"{index:03}.npy") for name in outputs}
+                   for index in range(len(many))]
         shutil.rmtree(directory)
         return results
+
+    def run_many(self, many: list[dict[str, np.ndarray]], output: str, transport: str = "threads") -> list[np.ndarray]:
+        return [found[output] for found in self.run_all(many, [output], transport)]
 
     def describe(self) -> dict:
         return json.loads(self.call(["--describe", "--json"]).check().stdout)

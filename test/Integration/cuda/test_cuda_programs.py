@@ -1,54 +1,11 @@
-"""Programs for GPUs, over libraries that simulate the vendor's (test/Simulator): the executables that users have, and what they
-compute is what ONNX Runtime does."""
+"""What a program for GPUs needs of the machine that it runs on. What it computes is test_cuda_families.py's."""
 
 import shutil
 
 import pytest
 
-from harness import BUILD, Grid
-from models import COMMITTED, FAMILIES
-from tpc.reference import TOLERANCE, difference
-
-ALL = {**COMMITTED, **FAMILIES}
-LIBRARIES = BUILD / "lib" / "simulator"
-GRIDS = ["tp1", "tp2", "pp2"]
-# One of each kind; the others are part of the long run.
-CHOSEN = [("gpt2-mlp", "tp2"), ("gpt2-tiny", "tp1"), ("gpt2-tiny", "tp2"), ("gpt2-tiny", "pp2")]
-# batch, sequence, past, padding
-SHAPES = [(2, 5, 3, "left"), (1, 1, 0, "none")]
-
-
-def environment(**more):
-    """Kernels as PTX: the simulated driver has no machine code."""
-    return {"TPC_CUDA_LIBS": str(LIBRARIES), **more}
-
-
-def cases():
-    return [pytest.param(model, Grid.parse(grid), id=f"{model.name}-{grid}",
-                         marks=[] if (model.name, grid) in CHOSEN else pytest.mark.long)
-            for model in ALL.values() for grid in GRIDS]
-
-
-@pytest.mark.parametrize("model,grid", cases())
-def test_numbers(tpcc, model, grid):
-    executable = tpcc.compile(model.path, grid, "--target=cuda")
-    for seed, (batch, sequence, past, padding) in enumerate(SHAPES):
-        given = model.inputs(batch, sequence, padding if model.padded else "none", past=past if model.past_name else 0)
-        expected = model.reference.run(given)
-        actual = executable.run(given, list(expected), env=environment(TPC_SIM_SEED=str(seed)))
-        for name, wanted in expected.items():
-            distance = difference(actual[name], wanted)
-            assert distance.relative <= TOLERANCE, (name, batch, sequence, past, padding, distance)
-
-
-def test_ranks_as_processes(tpcc):
-    model = COMMITTED["gpt2-mlp"]
-    executable = tpcc.compile(model.path, "tp2", "--target=cuda")
-    given = model.inputs(2, 5)
-    expected = model.reference.run(given)
-    actual = executable.run(given, list(expected), transport="tcp", env=environment())
-    for name, wanted in expected.items():
-        assert difference(actual[name], wanted).relative <= TOLERANCE
+from harness import BUILD
+from models import COMMITTED
 
 
 @pytest.mark.parametrize("env,words", [
