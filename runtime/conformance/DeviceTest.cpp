@@ -369,6 +369,7 @@ static const DeviceKind &oneDnnDevices() {
   return kind ? *kind : cpuDevices();
 }
 INSTANTIATE_TEST_SUITE_P(OneDnn, DeviceTest, testing::Values(Candidate{&oneDnnDevices}));
+#if !__has_feature(thread_sanitizer) // it leaves no terabyte of addresses for simulated devices
 /// GPUs: simulated ones, unless others are named.
 static const DeviceKind &gpuDevices() {
   setenv("TPC_CUDA_LIBS", TPC_SIMULATOR, /*overwrite=*/0);
@@ -380,6 +381,7 @@ static const DeviceKind &gpuDevices() {
 INSTANTIATE_TEST_SUITE_P(Gpu, DeviceTest,
                          testing::Values(Candidate{&gpuDevices, /*hasActivations=*/false,
                                                    /*hasAttention=*/false}));
+#endif
 INSTANTIATE_TEST_SUITE_P(Late, DeviceTest, testing::Values(Candidate{&conformance::lateDevices}));
 
 // What the others rely on: work is done in another order where it may be, and where only that.

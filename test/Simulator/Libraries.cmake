@@ -10,8 +10,11 @@ function(tpc_add_simulated_library name file)
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
   # They have threads, which outlive a dlclose. Only what is said to be is visible, as in the vendor's.
   target_compile_options(${name} PRIVATE -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing)
-  target_link_options(${name} PRIVATE $<$<NOT:$<BOOL:${TPC_SANITIZE}>>:-Wl,-z,defs> -Wl,-z,nodelete
+  target_link_options(${name} PRIVATE -Wl,-z,nodelete
     -Wl,--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/exports.map)
+  if(NOT TPC_SANITIZE) # a sanitizer's own functions are the program's
+    target_link_options(${name} PRIVATE -Wl,-z,defs)
+  endif()
   if(TPC_CUDA_INCLUDE)
     # Only CheckHeaders.cpp looks there.
     set_source_files_properties(CheckHeaders.cpp PROPERTIES COMPILE_OPTIONS "-isystem;${TPC_CUDA_INCLUDE}")
