@@ -8,7 +8,9 @@
 #define TPC_RT_CORE_ACTIVITY_H
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <thread>
 
 namespace tpc::rt {
 
@@ -41,8 +43,10 @@ public:
   /// What belongs together, also while it changes.
   Seen read() const {
     Seen result;
-    // Who was stopped within a change is not waited for.
+    // Who has lost its processor within a change is waited for, but not for ever.
     for (int i = 0; i < 1000; ++i) {
+      if (i > 100)
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
       uint32_t before = changes.load(std::memory_order_acquire);
       result = {
           seen.what.load(std::memory_order_acquire), seen.last.load(std::memory_order_acquire),
