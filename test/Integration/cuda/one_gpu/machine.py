@@ -108,7 +108,9 @@ def step(report: Report, here: Machine, limit: float):
 
 def run(report: Report, here: Machine) -> bool:
     report.check("machine", "system", lambda limit: ask_system(report, here, limit), 30, always=True)
-    works = report.check("machine", "a program starts", lambda limit: start(report, here, limit), LIMIT, always=True).state == "passed"
-    if works:
-        works = report.check("machine", "a step", lambda limit: step(report, here, limit), LIMIT, always=True).state == "passed"
-    return works
+    # Each needs what the one before has shown.
+    for name, function in (("a program starts", start), ("a step", step)):
+        verdict = report.check("machine", name, lambda limit: function(report, here, limit), LIMIT, always=True)
+        if verdict.state != "passed":
+            return False
+    return True

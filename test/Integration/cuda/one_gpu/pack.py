@@ -149,7 +149,7 @@ class Packer:
             "gpt2-tiny@tp1", "gpt2-tiny@tp2,sp", "llama-past@tp2", "bloom-past@tp2", "gpt2-odd-nopast@tp2", "phi3-past@tp2",
             "gemma2-past@tp2", "mpt-past@tp2"]
         said = harness.run([harness.BUILD / "test" / "bin" / "tpc-compare-kernels", f"--write-cases={self.folder}/kernels",
-                            *(f"{MODELS}/{program.split('@')[0]}.onnx@{program.split('@')[1]}" for program in programs)])
+                            *(f"{MODELS}/{'.onnx@'.join(program.split('@'))}" for program in programs)], timeout=1800)
         said.check()
         shutil.copy(harness.tool("tpc-ptx-run"), self.folder / "bin")
         return len((self.folder / "kernels" / "cases.txt").read_text().splitlines())

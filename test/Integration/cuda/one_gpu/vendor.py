@@ -98,7 +98,8 @@ class Device:
         check(blas.cublasLtMatmulPreferenceSetAttribute(preference, 1, byref(c_uint64(WORKSPACE)), c_size_t(8)), "workspace")
         # The address is all that counts: blocks are aligned to 256.
         for attribute in (5, 6, 7, 8):
-            check(blas.cublasLtMatmulPreferenceSetAttribute(preference, attribute, byref(c_uint32(256)), c_size_t(4)), "alignment")
+            check(blas.cublasLtMatmulPreferenceSetAttribute(preference, attribute, byref(c_uint32(256)), c_size_t(4)),
+                  "alignment")
         a, b, c = (self.allocate(4 * n * n) for _ in range(3))
         workspace = self.allocate(WORKSPACE)
         found, count = (Algorithm * 8)(), c_int()

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""Seeds mistakes in the runtime for GPUs and shows which checks over the simulated libraries find them.
+
+    mistakes.py [--only REGEX] [--jobs N] [--write]
+
+mistakes.txt has small edits of runtime/cuda/library and of what plans communication. Each is made in a copy; what it is part
+of (libtpc_cuda.so, or a test program of the runtime) is built in a scratch folder, and checks run until one fails: programs
+beside ONNX Runtime's numbers, GoogleTest programs of the runtime, what is left behind, errors that are injected. An edit
+that does not apply exactly once is an error. --write: the table of docs/gpu-testing.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TOP = HERE.parents[2]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(TOP / "python")]
+
+import harness  # noqa: E402
+from one_gpu.process import run as run_process  # noqa: E402
+
+LIST = HERE / "mistakes.txt"
+# Where edits of a scope apply, and what is built of it.
+SCOPES = {"cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so"]),
+          "links": (["runtime/transport/links", "runtime/core/Piece.h"],
+                    ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"])}
+
+
+@dataclass
+class Mistake:
+    scope: str
+    kind: str
+    old: str
+    new: str
+    line: int  # of the list
+    equal: str = ""  # why nothing can find it
+
+    @property
+    def name(self) -> str:
+        return f"{self.line}: {self.kind}: {self.old} => {self.new}"
+
+
+def read_list(text: str) -> list[Mistake]:
+    """Lines are `[scope kind]`, `old => new`, and below an edit `= why it computes the same`; # begins a comment."""
+    found, scope, kind = [], "", ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line.startswith("["):
+            scope, kind = line.strip("[] ").split(" ", 1)
+        elif line.startswith("= "):
+            found[-1].equal = line[2:].strip()
+        else:
+            if " => " not in line + " ":
+                raise SystemExit(f"mistakes.txt:{number}: no ' => '")
+            old, new = (line + " ").split(" => ", 1)
+            found.append(Mistake(scope, kind, old.strip(), new.strip(), number))
+    return found
+
+
+def files_of(scope: str) -> list[Path]:
+    places = [TOP / place for place in SCOPES[scope][0]]
+    files = [file for place in places
+             for file in ([place] if place.is_file() else [*sorted(place.glob("*.cpp")), *sorted(place.glob("*.h"))])]
+    # Those that only compare declarations are no part of it.
+    return [file for file in files if not file.name.endswith(("VendorHeaders.cpp", "NcclHeader.cpp"))]
+
+
+def find(mistake: Mistake, texts: dict[Path, str]) -> tuple[Path, str]:
+    """The file and its text with the mistake. Any white space is any other, for lines are broken where they must be."""
+    pattern = re.compile(r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", mistake.old))))
+    places = [(file, match) for file in files_of(mistake.scope) for match in pattern.finditer(texts[file])
+              # Whole words.
+              if not (re.match(r"\w", mistake.old) and re.search(r"\w$", texts[file][:match.start()]))]
+    if len(places) != 1:
+        raise LookupError(f"mistakes.txt:{mistake.line}: '{mistake.old}' is there {len(places)} times")
+    file, match = places[0]
+    return file, texts[file][:match.start()] + mistake.new + texts[file][match.end():]
+
+
+def all_texts() -> dict[Path, str]:
+    return {file: file.read_text() for scope in SCOPES for file in files_of(scope)}
+
+
+class Build:
+    """Targets again, with one file changed, beside the build."""
+
+    def __init__(self):
+        self.commands: dict[str, list[str]] = {}
+        self.folders = {str(TOP / place) for places, _ in SCOPES.values() for place in places}
+        for target in {target for _, targets in SCOPES.values() for target in targets}:
+            said = subprocess.run(["ninja", "-C", harness.BUILD, "-t", "commands", target], capture_output=True, text=True,
+                                  check=True)
+            self.commands[target] = [line for line in said.stdout.splitlines() if not line.startswith("ninja:")]
+
+    def objects(self, target: str, file: Path) -> dict[str, str]:
+        """Object and command of the file, or of each of the folders' sources that has the header in it."""
+        found = {}
+        for command in self.commands[target]:
+            made = re.search(r" -o (\S+\.o) -c (\S+\.cpp)$", command)
+            if not made or str(Path(made[2]).parent) not in self.folders:
+                continue
+            if file.suffix == ".cpp":
+                wanted = made[2] == str(file)
+            else:
+                deps = subprocess.run(["ninja", "-C", harness.BUILD, "-t", "deps", made[1]], capture_output=True, text=True)
+                wanted = any(line.strip().endswith(str(file.relative_to(TOP))) for line in deps.stdout.splitlines())
+            if wanted:
+                found[made[1]] = command
+        return found
+
+    def make(self, target: str, file: Path, text: str, to: Path) -> str:
+        """Builds into `to`; returns what the compiler says where it refuses."""
+        copy = to / "overlay" / file.relative_to(TOP / "runtime")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text)
+        changed = {}
+        for object_file, command in self.objects(target, file).items():
+            own = to / object_file.replace("/", "_")
+            changed[object_file] = str(own)
+            if own.exists():  # of another target
+                continue
+            words = shlex.split(command)
+            words = words[next(i for i, word in enumerate(words) if re.search(r"\+\+(-\d+)?$", word)):]  # without ccache
+            at = words.index("-o")
+            source = str(copy) if words[-1] == str(file) else words[-1]
+            words = [words[0], f"-I{to / 'overlay'}", *words[1:at], "-O0", "-w", "-o", str(own), "-c", source]
+            # Dependencies are not ninja's.
+            for flag in ("-MD", "-MT", "-MF"):
+                if flag in words:
+                    i = words.index(flag)
+                    del words[i:i + (1 if flag == "-MD" else 2)]
+            said = run_process(words, 180, cwd=harness.BUILD)
+            if not said.ok:
+                return next((line for line in said.stderr.splitlines() if "error:" in line), said.why())
+        link = self.commands[target][-1]
+        made = to / Path(target).name
+        link = link.replace(f" -o {target}", f" -o {made}")
+        for object_file, own in changed.items():
+            if f" {object_file}" in link:
+                link = link.replace(f" {object_file}", f" {own}")
+            else:  # of an archive, which is then not asked for it; first, so that its inline functions are those that count
+                link = re.sub(r" \S+\.o ", rf" {own}\g<0>", link, count=1)
+        said = run_process(["sh", "-c", link], 180, cwd=harness.BUILD)
+        return "" if said.ok else said.why()
+
+
+def judge(mistake: Mistake, file: Path, text: str, build: Build, checks) -> tuple[str, str]:
+    """How it was found, or how it was not: (state, by what)."""
+    with tempfile.TemporaryDirectory(prefix="mistake-") as folder:
+        to = Path(folder)
+        for name, target, check in checks[mistake.scope]:
+            if not (to / Path(target).name).exists() and (problem := build.make(target, file, text, to)):
+                return "refused", problem
+            if problem := check(to):
+                return "caught", f"{name}: {problem}"
+    return "survived", ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", metavar="REGEX", help="mistakes whose line, kind or edit has it")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="the table of docs/gpu-testing.md")
+    parser.add_argument("--json", type=Path, help="what became of each")
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line for each")
+    parser.add_argument("--apply", action="store_true", help="only whether all edits apply")
+    args = parser.parse_args()
+    texts, chosen, rotten = all_texts(), [], 0
+    for mistake in read_list(LIST.read_text()):
+        if not re.search(args.only, mistake.name):
+            continue
+        try:
+            chosen.append((mistake, *find(mistake, texts)))
+        except LookupError as error:
+            rotten += 1
+            print(error, flush=True)
+    if args.apply:
+        print(f"{len(chosen)} apply, {rotten} do not")
+        return 1 if rotten else 0
+    from mistake_checks import CHECKS
+
+    build, lock, states, rows = Build(), threading.Lock(), Counter(), []
+    with tempfile.TemporaryDirectory(prefix="mistakes-") as folder:
+        checks = {scope: CHECKS[scope](Path(folder)) for scope in {mistake.scope for mistake, *_ in chosen}}
+        # Without a mistake nothing is found.
+        for scope in checks:
+            with tempfile.TemporaryDirectory() as right:
+                for target in SCOPES[scope][1]:
+                    shutil.copy(harness.BUILD / target, right)
+                for name, _, check in checks[scope]:
+                    if problem := check(Path(right)):
+                        raise SystemExit(f"{name} fails without a mistake: {problem}")
+
+        def work(entry):
+            mistake, file, text = entry
+            state, by = judge(mistake, file, text, build, checks)
+            with lock:
+                state = "equal" if state == "survived" and mistake.equal else state
+                states[state] += 1
+                rows.append({"line": mistake.line, "scope": mistake.scope, "kind": mistake.kind,
+                             "edit": f"{mistake.old} => {mistake.new}", "state": state, "by": by, "equal": mistake.equal})
+                if args.verbose or state != "caught" or mistake.equal:
+                    print(f"{state}: {mistake.name}: {by[:300] or mistake.equal}", flush=True)
+                if args.json:
+                    args.json.write_text(json.dumps(sorted(rows, key=lambda row: row["line"]), indent=1) + "\n")
+
+        with ThreadPoolExecutor(args.jobs) as pool:
+            list(pool.map(work, chosen))
+    rows.sort(key=lambda row: row["line"])
+    text = table(rows)
+    print(text)
+    if args.write:
+        write(text)
+    counted = states["caught"] + states["survived"]
+    return 1 if rotten or states["refused"] or states["survived"] > counted / 100 else 0
+
+
+def table(rows: list[dict]) -> str:
+    lines = ["| in | mistakes | caught | found first by | compute the same |", "|---|---|---|---|---|"]
+    for kind in [*dict.fromkeys(row["kind"] for row in rows), "all"]:
+        own = [row for row in rows if kind in (row["kind"], "all")]
+        by = Counter(row["by"].split(":")[0] for row in own if row["state"] == "caught")
+        states = Counter(row["state"] for row in own)
+        lines.append(f"| {kind} | {states['caught'] + states['survived']} | {states['caught']} | "
+                     f"{', '.join(f'{name} {count}' for name, count in by.most_common())} | {states['equal']} |")
+    return "\n".join(lines)
+
+
+BEGIN, END = "<!-- mistakes: test/Integration/cuda/mistakes.py --write -->", "<!-- end of mistakes -->"
+
+
+def write(text: str) -> None:
+    page = TOP / "docs" / "gpu-testing.md"
+    before, rest = page.read_text().split(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""Seeded mistakes of the runtime for GPUs are found by the checks over the simulator: mistakes.py."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import run
+
+TOOL = Path(__file__).resolve().with_name("mistakes.py")
+
+
+def apply():
+    import mistakes
+
+    texts, rotten = mistakes.all_texts(), []
+    chosen = mistakes.read_list(mistakes.LIST.read_text())
+    for mistake in chosen:
+        try:
+            mistakes.find(mistake, texts)
+        except LookupError as error:
+            rotten.append(str(error))
+    return chosen, rotten
+
+
+def test_edits_apply():
+    """Nearly all: whoever changes the runtime need not stop for one. The long run wants all of them."""
+    chosen, rotten = apply()
+    assert len(chosen) >= 200 and len(rotten) <= len(chosen) // 10, "\n".join(rotten)
+    assert len({(mistake.old, mistake.new) for mistake in chosen}) == len(chosen)
+
+
+def test_an_edit_applies_once():
+    import mistakes
+
+    file = mistakes.files_of("links")[0]
+    texts = {path: "" for path in mistakes.files_of("links")} | {file: "if (a ==\n    b)\n  return xb; // b\n"}
+    (one,) = mistakes.read_list("[links test]\n# no\na == b => a != b\n= why\n")
+    assert one.equal == "why" and mistakes.find(one, texts) == (file, "if (a != b)\n  return xb; // b\n")
+    for line, count in (("c => d", 0), ("b => d", 2)):
+        with pytest.raises(LookupError, match=f"there {count} times"):
+            mistakes.find(mistakes.read_list(f"[links test]\n{line}\n")[0], texts)
+
+
+@pytest.mark.long
+def test_mistakes_are_found():
+    assert not apply()[1]
+    run([sys.executable, TOOL, "--jobs", "2"], timeout=4 * 3600).check()
