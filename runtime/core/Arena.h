@@ -26,7 +26,9 @@ public:
 
 class Arena {
 public:
-  static constexpr size_t alignment = 64;
+  /// Of frames within a chunk. Devices give chunks that are aligned as well, and algorithms that
+  /// depend on alignment are the same wherever a frame comes to lie.
+  static constexpr size_t alignment = 256;
 
   /// Of memory of `source`, which outlives it.
   explicit Arena(MemorySource &source) : source(source) {}
@@ -34,7 +36,7 @@ public:
   Arena &operator=(const Arena &) = delete;
   ~Arena();
 
-  /// 64-byte aligned; null if there is no memory.
+  /// Null if there is no memory.
   void *push(int64_t bytes);
   /// Frees `frame` and all that was pushed since. False if it is not a frame of this arena.
   bool pop(void *frame);

@@ -2,6 +2,7 @@
 
 #include "core/Context.h"
 #include "core/HostMemory.h"
+#include "core/Step.h"
 #include "core/Transport.h"
 #include "core/World.h"
 
@@ -14,12 +15,17 @@ Transport::~Transport() = default;
 bool Transport::isOnDevice() const { return false; }
 void Transport::connect(tpc_context &) {}
 void Transport::disconnect(tpc_context &) {}
+void Transport::largest(tpc_context &ctx, std::span<int32_t> values) {
+  allReduce(ctx, ctx.group(ctx.grid.allAxes()), TPC_I32, TPC_MAX, values.data(), values.data(),
+            static_cast<int64_t>(values.size()));
+}
 std::optional<Transport::DeviceWait> Transport::deviceWait() { return std::nullopt; }
 uint64_t Transport::deviceMoves() { return 0; }
 
 tpc_context::tpc_context(World &world, const Grid &grid, int rank, int threadsPerRank)
     : world(world), grid(grid), rank(rank), threadsPerRank(threadsPerRank),
       coordinates(grid.coordinatesOf(rank)), device(deviceKind().make(*this)), arena(*device),
+      steps(std::make_unique<StepCache>(*this)),
       hostArena(device->isHosts() ? nullptr : std::make_unique<Arena>(hostMemory())) {}
 
 tpc_context::~tpc_context() = default;

@@ -11,12 +11,14 @@
 #include "core/Grid.h"
 #include "tpc/runtime.h"
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
 
 namespace tpc::rt {
 
+class StepCache;
 class Transport;
 class World;
 
@@ -79,6 +81,10 @@ struct tpc_context {
   int32_t envSize = 0; ///< places in the env of kernels
   tpc::rt::OutputSink *outputs = nullptr;
   std::unique_ptr<tpc::rt::RankState> program; ///< owned by program/
+  const std::unique_ptr<tpc::rt::StepCache> steps;
+  /// While a step is recorded: what the host does again when it is replayed, before the device
+  /// begins. Else null.
+  std::vector<std::function<void()>> *noted = nullptr;
 
   int worldSize() const { return grid.numRanks(); }
   /// The group of this rank for a mask, computed once.

@@ -54,6 +54,12 @@ public:
     cell.count += count;
     cell.bytes += bytes;
   }
+  void add(const Counters &other) {
+    for (const auto &[axes, kinds] : other.cells)
+      for (int kind = 0; kind < numCollectiveKinds; ++kind)
+        if (const Cell &cell = kinds[kind]; cell.count)
+          add(CollectiveKind(kind), axes, cell.bytes, cell.count);
+  }
   void reset() { cells.clear(); }
   /// The rows with a count, by mask and then by kind, "output" last.
   std::vector<Row> rows(const Grid &grid) const;

@@ -8,11 +8,23 @@ namespace tpc::rt {
 
 Matrix::~Matrix() = default;
 MemorySource::~MemorySource() = default;
+Recording::~Recording() = default;
 Device::~Device() = default;
 bool Device::isHosts() const { return true; }
 void Device::discard(void *, int64_t) {}
 int64_t Device::writeBytes() const { return std::numeric_limits<int64_t>::max(); }
+void Device::deliver(const void *from, int64_t bytes, Taker take) {
+  Reading reading(*this, from, bytes);
+  take(reading.data);
+}
 void *Device::map(void *data, int64_t, Use) { return data; }
+bool Device::canRecord() const { return false; }
+std::unique_ptr<Recording> Device::prepareRecording() { return nullptr; }
+void Device::beginRecording(Recording &) {}
+void Device::endRecording(Recording &) {}
+void Device::abandonRecording() {}
+void Device::replay(Recording &) {}
+uint64_t Device::memoryMoves() const { return 0; }
 std::unique_ptr<Links> Device::makeLinks() { return nullptr; }
 
 Links::~Links() = default;

@@ -20,6 +20,7 @@
 #include "tpc/runtime.h"
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <new>
 #include <span>
@@ -62,6 +63,14 @@ struct BatchProduct {
   int64_t batch, m, k, n, aStride, bStride;
 };
 
+/// All work of a step, for a device to do again without being told call by call.
+class Recording {
+public:
+  virtual ~Recording();
+  /// Nothing is recorded any more; it may be recorded again.
+  virtual void forget() = 0;
+};
+
 class Device : public MemorySource {
 public:
   ~Device() override;
@@ -86,6 +95,10 @@ public:
   /// The host reads what is at `from`, all work before done. One at a time.
   virtual const std::byte *beginRead(const void *from, int64_t bytes) = 0;
   virtual void endRead() = 0;
+  /// Within a step: `take` gets what is at `from`, all work before done and none that follows, now
+  /// or until the step ends; and again in each step that is replayed.
+  using Taker = std::function<void(const std::byte *data)>;
+  virtual void deliver(const void *from, int64_t bytes, Taker take);
 
   /// Between these, all work before done, this and other ranks of the process may read and write
   /// the device's memory where `map` has it for them, and no work is called for: what transports
@@ -127,6 +140,26 @@ public:
   virtual void attention(const tpc_attention_args &args) = 0;
   /// All is done. What kernels have met, which is forgotten.
   virtual tpc_status endStep() = 0;
+
+  //===--- steps that are replayed ----------------------------------------===//
+  //
+  // A device may do all work of a step again, if it is called for in the same way: with the same
+  // env, the same addresses and sizes. What is at these addresses may be different. core/Step.h
+  // says which steps are.
+
+  virtual bool canRecord() const;
+  /// Behind a step, with what it takes to record one like it: recording and replaying allocate
+  /// nothing. Null: the host had to take part in it.
+  virtual std::unique_ptr<Recording> prepareRecording();
+  /// Within a step, what is called for between these is recorded and not done, until the first
+  /// replay. If something goes wrong, `abandonRecording` ends it.
+  virtual void beginRecording(Recording &recording);
+  virtual void endRecording(Recording &recording);
+  virtual void abandonRecording();
+  /// Within a step: as if all were called for now.
+  virtual void replay(Recording &recording);
+  /// Another number whenever memory has gone that recordings may have addresses of.
+  virtual uint64_t memoryMoves() const;
 
   /// What ranks' devices communicate by, if they do so without the host. Null: they do not. The
   /// same on all ranks, and asked once, before the first run.

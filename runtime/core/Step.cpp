@@ -1,6 +1,9 @@
 //===- Step.cpp - around a stage function ---------------------------------===//
 
 #include "core/Step.h"
+#include "core/Transport.h"
+#include <algorithm>
+#include <stdexcept>
 
 namespace tpc::rt {
 
@@ -22,9 +25,103 @@ void runStage(tpc_context &ctx, const tpc_program &program, int stage,
   ctx.envSize = static_cast<int32_t>(env.size());
   ctx.device->load(program);
   ctx.device->beginStep(env);
-  program.stages[stage](&ctx, env.data());
-  if (tpc_status status = ctx.device->endStep(); status.missing)
+  if (tpc_status status = ctx.steps->run(program, stage, env); status.missing)
     fail(ctx, describe(status, program));
+}
+
+void StepCache::runFunction(const Key &key) {
+  // It may change its copy.
+  std::vector<int64_t> env = key.env;
+  key.program->stages[key.stage](&ctx, env.data());
+}
+
+tpc_status StepCache::run(const tpc_program &program, int stage, const std::vector<int64_t> &env) {
+  Device &device = *ctx.device;
+  Key key{&program, stage, env, ctx.data.inputs};
+  if (!device.canRecord()) {
+    runFunction(key);
+    return device.endStep();
+  }
+  auto known = std::find_if(shapes.begin(), shapes.end(),
+                            [&](const Shape &shape) { return shape.key == key; });
+  if (known == shapes.end())
+    return runFirst(std::move(key));
+  shapes.splice(shapes.begin(), shapes, known);
+  Shape &shape = shapes.front();
+  if (!shape.recording) {
+    runFunction(key);
+    return device.endStep();
+  }
+  if (device.memoryMoves() != moves)
+    throw std::logic_error("internal error: memory has moved behind a step of a known shape");
+  if (!shape.isRecorded) {
+    record(shape);
+  } else {
+    ctx.counters.add(shape.counters);
+    for (auto &work : shape.hostWork)
+      work();
+  }
+  device.replay(*shape.recording);
+  return device.endStep();
+}
+
+tpc_status StepCache::runFirst(Key key) {
+  Device &device = *ctx.device;
+  runFunction(key);
+  tpc_status status = device.endStep();
+  if (status.missing)
+    return status;
+  std::unique_ptr<Recording> recording = device.prepareRecording();
+  int32_t findings[] = {!recording, device.memoryMoves() != moves};
+  if (ctx.worldSize() > 1 && ctx.transport->isOnDevice())
+    ctx.transport->largest(ctx, findings);
+  if (findings[0])
+    recording = nullptr;
+  if (findings[1])
+    forget();
+  moves = device.memoryMoves();
+  shapes.push_front({std::move(key), std::move(recording), false, {}, {}});
+  if (shapes.size() > mostShapes)
+    shapes.pop_back();
+  return status;
+}
+
+void StepCache::record(Shape &shape) {
+  Device &device = *ctx.device;
+  auto isRecorded = [](const Shape &each) { return each.isRecorded; };
+  if (static_cast<size_t>(std::count_if(shapes.begin(), shapes.end(), isRecorded)) ==
+      mostRecordings)
+    forget(*std::find_if(shapes.rbegin(), shapes.rend(), isRecorded));
+
+  Counters before;
+  std::swap(before, ctx.counters);
+  ctx.noted = &shape.hostWork;
+  device.beginRecording(*shape.recording);
+  try {
+    runFunction(shape.key);
+    device.endRecording(*shape.recording);
+  } catch (...) {
+    ctx.noted = nullptr;
+    device.abandonRecording();
+    throw;
+  }
+  ctx.noted = nullptr;
+  shape.counters = ctx.counters;
+  ctx.counters.add(before);
+  shape.isRecorded = true;
+}
+
+void StepCache::forget(Shape &shape) {
+  if (!shape.isRecorded)
+    return;
+  shape.recording->forget();
+  shape.hostWork.clear();
+  shape.isRecorded = false;
+}
+
+void StepCache::forget() {
+  for (Shape &shape : shapes)
+    forget(shape);
 }
 
 } // namespace tpc::rt

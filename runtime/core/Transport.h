@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,8 @@ public:
 
   /// Collective over the world, for start-up and for assembling outputs; not counted.
   virtual void barrier(tpc_context &ctx) = 0;
+  /// The same on all ranks: of each of these, in the host's memory, the largest that a rank has.
+  virtual void largest(tpc_context &ctx, std::span<int32_t> values);
   /// Gives world rank 0 what each rank had, `gathered[rank]`; the others leave `gathered` alone.
   /// The vectors are reused.
   virtual void gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,

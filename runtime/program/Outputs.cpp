@@ -9,7 +9,7 @@
 namespace tpc::rt {
 namespace {
 
-constexpr int32_t maxBoxRank = 16;
+constexpr int32_t maxBoxRank = OutputAssembler::maxBoxRank;
 
 int64_t product(const int64_t *sizes, int32_t rank) {
   int64_t count = 1;
@@ -101,31 +101,40 @@ void OutputAssembler::take(tpc_context &ctx, int32_t index, const void *data, in
   int64_t bytes = product(size, rank) * elementBytes;
   if (bytes == 0)
     return;
-  contributed[ctx.rank][index] = true;
   int64_t held = selection ? bytes / size[selection->dim] * selection->held : bytes;
-  Reading reading(*ctx.device, data, held);
-  const std::byte *block = reading.data;
+  Block block{index, rank, bytes, {}, {}};
+  for (int32_t d = 0; d < rank; ++d) {
+    block.box[d] = global[d];
+    block.box[rank + d] = offset[d];
+    block.box[2 * rank + d] = size[d];
+  }
+  if (selection)
+    block.selection = *selection;
+  ctx.device->deliver(data, held,
+                      [this, &ctx, block](const std::byte *from) { arrive(ctx, block, from); });
+}
+
+void OutputAssembler::arrive(tpc_context &ctx, const Block &block, const std::byte *from) {
+  contributed[ctx.rank][block.index] = true;
+  const int64_t *global = block.box, *offset = global + block.rank, *size = offset + block.rank;
   std::vector<std::byte> selected;
-  if (selection) {
-    selected = select(block, rank, size, *selection, elementBytes);
-    block = selected.data();
+  if (block.selection) {
+    selected = select(from, block.rank, size, *block.selection,
+                      dtypeBytes(manifest->outputs[block.index].dtype));
+    from = selected.data();
   }
   if (holdsRankZero) {
-    place(ctx, index, block, rank, global, offset, size);
+    place(ctx, block.index, from, block.rank, global, offset, size);
     return;
   }
-  int64_t header[2 + 3 * maxBoxRank] = {index, rank};
-  for (int32_t d = 0; d < rank; ++d) {
-    header[2 + d] = global[d];
-    header[2 + rank + d] = offset[d];
-    header[2 + 2 * rank + d] = size[d];
-  }
-  auto append = [&](const void *from, size_t count) {
-    auto *begin = static_cast<const std::byte *>(from);
+  auto append = [&](const void *data, size_t count) {
+    auto *begin = static_cast<const std::byte *>(data);
     pending.insert(pending.end(), begin, begin + count);
   };
-  append(header, (2 + 3 * rank) * sizeof(int64_t));
-  append(block, bytes);
+  int64_t header[2] = {block.index, block.rank};
+  append(header, sizeof(header));
+  append(block.box, static_cast<size_t>(3 * block.rank) * sizeof(int64_t));
+  append(from, static_cast<size_t>(block.bytes));
 }
 
 void OutputAssembler::place(tpc_context &, int32_t index, const std::byte *data, int32_t rank,

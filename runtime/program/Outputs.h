@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 namespace tpc::rt {
 
@@ -16,6 +17,8 @@ namespace tpc::rt {
 /// place at once; a process of its own keeps them until `collect` sends them to rank 0.
 class OutputAssembler : public OutputSink {
 public:
+  static constexpr int32_t maxBoxRank = 16;
+
   /// Prepares for steps with these sizes. Memory is kept where it fits.
   void prepare(const Manifest &manifest, const SymbolValues &symbols, tpc_context &firstLocal);
 
@@ -33,6 +36,14 @@ public:
   std::vector<Tensor> &tensors() { return outputs; }
 
 private:
+  /// Of an output: global, offset and size one after the other.
+  struct Block {
+    int32_t index, rank;
+    int64_t bytes;
+    int64_t box[3 * maxBoxRank];
+    std::optional<Selection> selection;
+  };
+  void arrive(tpc_context &ctx, const Block &block, const std::byte *from);
   void place(tpc_context &ctx, int32_t index, const std::byte *data, int32_t rank,
              const int64_t *global, const int64_t *offset, const int64_t *size);
   void placeAll(tpc_context &ctx, const std::vector<std::byte> &blocks);

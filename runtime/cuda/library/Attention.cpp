@@ -12,13 +12,25 @@ Address Attention::place(const tpc_attention_args &args) {
   if (used == pieces.size() * callsOfPiece)
     pieces.push_back(std::make_unique<Piece>(driver));
   Piece &piece = *pieces[used / callsOfPiece];
-  size_t offset = used++ % callsOfPiece * sizeof(args);
+  size_t number = used++, offset = number % callsOfPiece * sizeof(args);
   std::byte *staged = piece.host.data() + offset;
   std::memcpy(staged, &args, sizeof(args));
+  if (recorded)
+    return recorded + number * sizeof(args);
   Address at = piece.block.address + offset;
   driver.check(driver.cuMemcpyHtoDAsync_v2(at, staged, sizeof(args), stream),
                "to copy from the host");
   return at;
+}
+
+void Attention::endRecording() {
+  constexpr size_t pieceBytes = callsOfPiece * sizeof(tpc_attention_args);
+  size_t bytes = used * sizeof(tpc_attention_args);
+  for (size_t at = 0; at < bytes; at += pieceBytes)
+    driver.check(driver.cuMemcpyHtoDAsync_v2(recorded + at, pieces[at / pieceBytes]->host.data(),
+                                             std::min(bytes - at, pieceBytes), stream),
+                 "to copy from the host");
+  recorded = 0;
 }
 
 void Attention::compute(Kernels &kernels, const tpc_attention_args &args) {
@@ -30,6 +42,7 @@ void Attention::compute(Kernels &kernels, const tpc_attention_args &args) {
   if (bytes > workspaceBytes) {
     driver.check(driver.cuStreamSynchronize(stream), "while it worked"); // it is in use until then
     workspace.reset();
+    ++moves;
     workspace = std::make_unique<Block>(driver, bytes);
     workspaceBytes = bytes;
   }

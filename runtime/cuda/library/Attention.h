@@ -22,6 +22,15 @@ public:
   void beginStep() { used = 0; }
   void compute(Kernels &kernels, const tpc_attention_args &args);
 
+  /// A step that is recorded has its places in a block of its own, of this size for the calls of
+  /// this step. They are written once, when it has been recorded.
+  int64_t bytesOfStep() const { return static_cast<int64_t>(used * sizeof(tpc_attention_args)); }
+  void beginRecording(Address places) { recorded = places; }
+  void endRecording();
+  void abandonRecording() { recorded = 0; }
+  /// Another number when the workspace has gone.
+  uint64_t memoryMoves() const { return moves; }
+
 private:
   static constexpr size_t callsOfPiece = 64;
   struct Piece {
@@ -38,9 +47,11 @@ private:
   const Driver &driver;
   Stream stream;
   std::vector<std::unique_ptr<Piece>> pieces;
-  size_t used = 0; // calls of this step
+  size_t used = 0;      // calls of this step
+  Address recorded = 0; // 0: none is
   std::unique_ptr<Block> workspace;
   int64_t workspaceBytes = 0;
+  uint64_t moves = 0;
 };
 
 } // namespace tpc::rt::cuda

@@ -8,6 +8,12 @@
 
 namespace tpc::rt::cuda {
 
+/// cuMemAlloc refuses nothing less.
+constexpr int64_t leastBlock = 256;
+
+inline Address addressOf(const void *pointer) { return reinterpret_cast<Address>(pointer); }
+inline void *pointerTo(Address address) { return reinterpret_cast<void *>(address); }
+
 /// Memory of a GPU, which nobody uses any more when it is destroyed. Throws std::bad_alloc.
 class Block {
 public:

@@ -1,7 +1,7 @@
 //===- CudaDevice.cpp - a GPU as a device ---------------------------------===//
 
 #include "cuda/library/CudaDevice.h"
-#include "cuda/library/NcclLinks.h"
+#include "cuda/library/CudaMatrix.h"
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -13,53 +13,14 @@ namespace {
 constexpr int64_t pieceBytes = 32 << 20;
 /// For products; as the library's manual recommends.
 constexpr int64_t workspaceBytes = 4 << 20, workspaceBytesFrom90 = 32 << 20;
-/// cuMemAlloc refuses nothing less.
-constexpr int64_t least = 256;
-
-Address addressOf(const void *pointer) { return reinterpret_cast<Address>(pointer); }
-void *pointerTo(Address address) { return reinterpret_cast<void *>(address); }
+constexpr int64_t least = leastBlock;
 constexpr int64_t f32 = sizeof(float);
 
 int64_t workspaceOf(const Gpu &gpu) {
   return gpu.architecture >= 90 ? workspaceBytesFrom90 : workspaceBytes;
 }
 
-/// A right side as it lies in files, [k, n], or a dense [n, k] that is somebody else's.
-class CudaMatrix : public Matrix {
-public:
-  CudaMatrix(int64_t k, int64_t n, Address rows, bool transposed, std::shared_ptr<Block> block)
-      : Matrix(k, n), rows(rows), transposed(transposed), block(std::move(block)) {}
-  const Address rows;
-  const bool transposed;
-
-private:
-  std::shared_ptr<Block> block; // null: it is somebody else's
-};
-
 } // namespace
-
-//===----------------------------------------------------------------------===//
-// Queue
-//===----------------------------------------------------------------------===//
-
-Queue::Queue(const Driver &driver, const Gpu &gpu) : driver(driver), gpu(gpu) {
-  driver.check(driver.cuDevicePrimaryCtxRetain(&context, gpu.number), "to be set up");
-  enter();
-  driver.check(driver.cuStreamCreate(&stream, nonBlocking), "to be set up");
-}
-
-Queue::~Queue() {
-  driver.cuCtxSetCurrent(context);
-  driver.cuStreamSynchronize(stream);
-  driver.cuStreamDestroy_v2(stream);
-  driver.cuDevicePrimaryCtxRelease_v2(gpu.number);
-}
-
-void Queue::enter() const { driver.check(driver.cuCtxSetCurrent(context), "to be used"); }
-
-void Queue::synchronize() const {
-  driver.check(driver.cuStreamSynchronize(stream), "while it worked");
-}
 
 //===----------------------------------------------------------------------===//
 // Memory
@@ -70,8 +31,11 @@ CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
     : driver(driver), nccl(nccl), queue(driver, gpu), workspace(driver, workspaceOf(gpu)),
       status(driver, least),
       products(driver, library, workspace.address, workspaceOf(gpu), queue.stream),
-      uploads{Upload(driver), Upload(driver)}, download(driver), attentions(driver, queue.stream),
-      envUpload(driver) {}
+      uploads{Upload(queue), Upload(queue)}, download(driver), attentions(driver, queue.stream),
+      envUpload(queue), statusRead(driver), pinnedMemory(driver), delivered(pinnedMemory),
+      stepReached(driver) {
+  statusRead.reserve(sizeof(tpc_status));
+}
 
 CudaDevice::~CudaDevice() {
   try {
@@ -104,6 +68,7 @@ void *CudaDevice::allocate(int64_t bytes) {
 void CudaDevice::release(void *memory) {
   enter();
   queue.synchronize();
+  ++moves;
   driver.check(driver.cuMemFree_v2(addressOf(memory)), "to release memory");
 }
 
@@ -119,13 +84,13 @@ const void *CudaDevice::share(const void *host, int64_t bytes) {
     return one.isFree && one.bytes >= bytes && one.bytes <= 2 * std::max(bytes, least);
   });
   if (own == shared.end())
-    own = shared.emplace(shared.end(), driver, std::max(bytes, least));
+    own = shared.emplace(shared.end(), queue, std::max(bytes, least));
   own->isFree = false;
   std::byte *staged = own->upload.begin(own->bytes);
   if (bytes > 0)
     std::memcpy(staged, host, static_cast<size_t>(bytes));
   upload(own->block.address, staged, bytes);
-  own->upload.arrived.set(queue.stream);
+  own->upload.arrived.set();
   return pointerTo(own->block.address);
 }
 
@@ -148,12 +113,13 @@ std::byte *CudaDevice::beginWrite(void *to, int64_t bytes) {
 void CudaDevice::endWrite() {
   Upload &own = uploads[current];
   upload(writeTo, own.memory.data(), writeSize);
-  own.arrived.set(queue.stream);
+  own.arrived.set();
   current = 1 - current;
 }
 
 const std::byte *CudaDevice::beginRead(const void *from, int64_t bytes) {
   enter();
+  hostTakesPart = true;
   std::byte *to = download.reserve(std::max(bytes, least));
   if (bytes > 0)
     driver.check(
@@ -169,6 +135,7 @@ const std::byte *CudaDevice::beginRead(const void *from, int64_t bytes) {
 
 void CudaDevice::beginAccess() {
   enter();
+  hostTakesPart = true;
   queue.synchronize();
   numMappings = 0;
 }
@@ -260,102 +227,6 @@ void CudaDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const float
 
 std::shared_ptr<Matrix> CudaDevice::transposeOf(const void *rows, int64_t k, int64_t n) {
   return std::make_shared<CudaMatrix>(k, n, addressOf(rows), true, nullptr);
-}
-
-//===----------------------------------------------------------------------===//
-// A step
-//===----------------------------------------------------------------------===//
-
-void CudaDevice::beginStep(const std::vector<int64_t> &values) {
-  enter();
-  auto bytes = static_cast<int64_t>(values.size() * sizeof(int64_t));
-  if (!gpuEnv || values.size() > env.size()) {
-    queue.synchronize(); // what is freed is in use until then
-    gpuEnv = std::make_unique<Block>(driver, std::max(bytes, least));
-  }
-  attentions.beginStep();
-  env = values;
-  std::byte *staged = envUpload.begin(std::max(bytes, least));
-  std::memcpy(staged, values.data(), static_cast<size_t>(bytes));
-  upload(gpuEnv->address, staged, bytes);
-  envUpload.arrived.set(queue.stream);
-  driver.check(driver.cuMemsetD8Async(status.address, 0, sizeof(tpc_status), queue.stream),
-               "to clear memory");
-}
-
-// Numbers in the order of the stream, without memory of the host's that would have to stay.
-void CudaDevice::setEnv(int32_t place, int64_t value) {
-  enter();
-  env[static_cast<size_t>(place)] = value;
-  auto bits = static_cast<uint64_t>(value);
-  Address at = gpuEnv->address + static_cast<Address>(place) * sizeof(int64_t);
-  for (uint64_t half : {bits & 0xffffffff, bits >> 32}) {
-    driver.check(driver.cuMemsetD32Async(at, static_cast<unsigned>(half), 1, queue.stream),
-                 "to write to memory");
-    at += sizeof(uint32_t);
-  }
-}
-
-void CudaDevice::copy(void *to, const void *from, int64_t bytes) {
-  enter();
-  driver.check(driver.cuMemcpyDtoDAsync_v2(addressOf(to), addressOf(from),
-                                           static_cast<size_t>(bytes), queue.stream),
-               "to copy");
-}
-
-void CudaDevice::launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
-                        int64_t) {
-  enter();
-  kernels->launch(kernel, operands, count, rows, env.data(), gpuEnv->address, status.address,
-                  queue.stream);
-}
-
-void CudaDevice::multiply(const rt::Products &all) {
-  enter();
-  for (const Product &product : all.list) {
-    if (product.epilogue != TPC_EPILOGUE_NONE)
-      throw std::runtime_error("internal error: a product for GPUs has an activation");
-    auto &matrix = static_cast<const CudaMatrix &>(*product.matrix);
-    products.compute({.m = all.m,
-                      .k = all.k,
-                      .n = matrix.n,
-                      .x = all.x,
-                      .w = pointerTo(matrix.rows),
-                      .out = product.out,
-                      .transposed = matrix.transposed,
-                      .bias = product.bias,
-                      .residual = product.residual});
-  }
-}
-
-void CudaDevice::batchProduct(const BatchProduct &p) {
-  enter();
-  products.compute({.m = p.m,
-                    .k = p.k,
-                    .n = p.n,
-                    .x = p.a,
-                    .w = p.b,
-                    .out = p.out,
-                    .batch = p.batch,
-                    .xStride = p.aStride,
-                    .wStride = p.bStride});
-}
-
-void CudaDevice::attention(const tpc_attention_args &args) {
-  enter();
-  attentions.compute(*kernels, args);
-}
-
-tpc_status CudaDevice::endStep() {
-  tpc_status met = {};
-  std::memcpy(&met, beginRead(pointerTo(status.address), sizeof(met)), sizeof(met));
-  return met;
-}
-
-std::unique_ptr<Links> CudaDevice::makeLinks() {
-  if (!nccl)
-    return nullptr;
-  return std::make_unique<NcclLinks>(driver, *nccl, queue.context, queue.stream);
 }
 
 } // namespace tpc::rt::cuda

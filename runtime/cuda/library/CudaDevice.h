@@ -1,7 +1,8 @@
 //===- CudaDevice.h - a GPU as a device -----------------------------------===//
 //
 // All work is on one stream, in the order in which it is called for. The host runs ahead of it, up
-// to where it reads something or the step ends.
+// to where the step ends, or to where tensors pass through its memory. Steps are recorded as graphs
+// (CudaStep.cpp).
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,28 +16,48 @@
 #include "cuda/library/Nccl.h"
 #include "cuda/library/Pinned.h"
 #include "cuda/library/Products.h"
+#include "cuda/library/Queue.h"
 #include <exception>
 #include <list>
 
 namespace tpc::rt::cuda {
 
-/// A context of a GPU and a stream in it; what goes with them is destroyed before.
-class Queue {
+/// A step that has been recorded, or what it takes to do so.
+class CudaRecording final : public Recording {
 public:
-  Queue(const Driver &driver, const Gpu &gpu);
-  Queue(const Queue &) = delete;
-  Queue &operator=(const Queue &) = delete;
-  ~Queue();
-
-  /// The calling thread works here from now on. Ranks are made on one thread and run on another.
-  void enter() const;
-  void synchronize() const;
+  explicit CudaRecording(const Driver &driver) : driver(driver) {}
+  ~CudaRecording() override { forget(); }
+  void forget() override {
+    if (exec)
+      driver.cuGraphExecDestroy(std::exchange(exec, nullptr));
+    deliveries.clear();
+  }
 
   const Driver &driver;
-  const Gpu gpu;
-  Context context = nullptr;
-  Stream stream = nullptr;
+  GraphExec exec = nullptr;
+  std::unique_ptr<Block> attentionArgs;
+  /// What the host gets, and where the GPU puts it.
+  struct Delivery {
+    const std::byte *data;
+    Device::Taker take;
+  };
+  std::vector<Delivery> deliveries;
+  uint64_t operations = 0; ///< of links
 };
+
+/// Pinned memory for an arena.
+class PinnedMemory final : public MemorySource {
+public:
+  explicit PinnedMemory(const Driver &driver) : driver(driver) {}
+  void *allocate(int64_t bytes) override;
+  void release(void *memory) override;
+  uint64_t moves = 0;
+
+private:
+  const Driver &driver;
+};
+
+class NcclLinks;
 
 class CudaDevice final : public Device {
 public:
@@ -55,6 +76,7 @@ public:
   void endWrite() override;
   const std::byte *beginRead(const void *from, int64_t bytes) override;
   void endRead() override {}
+  void deliver(const void *from, int64_t bytes, Taker take) override;
   void beginAccess() override;
   void endAccess() override;
   void *map(void *data, int64_t bytes, Use use) override;
@@ -77,6 +99,14 @@ public:
   tpc_status endStep() override;
   std::unique_ptr<Links> makeLinks() override;
 
+  bool canRecord() const override { return true; }
+  std::unique_ptr<Recording> prepareRecording() override;
+  void beginRecording(Recording &recording) override;
+  void endRecording(Recording &recording) override;
+  void abandonRecording() override;
+  void replay(Recording &recording) override;
+  uint64_t memoryMoves() const override;
+
 private:
   /// The calling thread's calls are this device's. Throws what could not be thrown where it arose.
   void enter();
@@ -84,7 +114,7 @@ private:
 
   /// Pinned memory on its way to the GPU, and when it has arrived.
   struct Upload {
-    explicit Upload(const Driver &driver) : memory(driver), arrived(driver) {}
+    explicit Upload(Queue &queue) : memory(queue.driver), arrived(queue) {}
     /// As soon as it may be written again.
     std::byte *begin(int64_t bytes) {
       arrived.wait();
@@ -95,8 +125,7 @@ private:
   };
   /// A tensor of the host's.
   struct Shared {
-    Shared(const Driver &driver, int64_t bytes)
-        : bytes(bytes), block(driver, bytes), upload(driver) {}
+    Shared(Queue &queue, int64_t bytes) : bytes(bytes), block(queue.driver, bytes), upload(queue) {}
     int64_t bytes;
     Block block;
     Upload upload;
@@ -133,6 +162,19 @@ private:
   std::vector<int64_t> env;
   std::unique_ptr<Block> gpuEnv;
   Upload envUpload;
+
+  // Of a step: what it delivers, in which memory; and whether the host did some of it.
+  Pinned statusRead;
+  PinnedMemory pinnedMemory;
+  Arena delivered;
+  std::vector<CudaRecording::Delivery> deliveries;
+  CudaRecording *replayed = nullptr;
+  bool hostTakesPart = false;
+  uint64_t moves = 0;
+
+  NcclLinks *links = nullptr; // which are the transport's
+  std::unique_ptr<Block> stepNumbers;
+  Pinned stepReached;
 };
 
 } // namespace tpc::rt::cuda

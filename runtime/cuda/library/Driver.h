@@ -22,6 +22,8 @@ using Stream = struct StreamImpl *;
 using Event = struct EventImpl *;
 using Module = struct ModuleImpl *;
 using Function = struct FunctionImpl *;
+using Graph = struct GraphImpl *;
+using GraphExec = struct GraphExecImpl *;
 
 /// A rectangle: rows of `width` bytes, at a distance on each side.
 struct Copy2D {
@@ -48,6 +50,7 @@ constexpr int errorLog = 5, errorLogBytes = 6;
 constexpr int dynamicSharedBytes = 8;
 constexpr int deviceMemory = 2;
 constexpr unsigned nonBlocking = 1, noTiming = 2, portable = 1;
+constexpr int captureThreadLocal = 1;
 
 /// FUNCTION(name, arguments); all return a Result.
 #define TPC_DRIVER_FUNCTIONS(FUNCTION)                                                             \
@@ -77,7 +80,12 @@ constexpr unsigned nonBlocking = 1, noTiming = 2, portable = 1;
   FUNCTION(cuStreamCreate, (Stream *, unsigned))                                                   \
   FUNCTION(cuStreamDestroy_v2, (Stream))                                                           \
   FUNCTION(cuStreamSynchronize, (Stream))                                                          \
-  FUNCTION(cuStreamIsCapturing, (Stream, int *))                                                   \
+  FUNCTION(cuStreamBeginCapture_v2, (Stream, int))                                                 \
+  FUNCTION(cuStreamEndCapture, (Stream, Graph *))                                                  \
+  FUNCTION(cuGraphInstantiateWithFlags, (GraphExec *, Graph, unsigned long long))                  \
+  FUNCTION(cuGraphLaunch, (GraphExec, Stream))                                                     \
+  FUNCTION(cuGraphExecDestroy, (GraphExec))                                                        \
+  FUNCTION(cuGraphDestroy, (Graph))                                                                \
   FUNCTION(cuEventCreate, (Event *, unsigned))                                                     \
   FUNCTION(cuEventRecord, (Event, Stream))                                                         \
   FUNCTION(cuEventSynchronize, (Event))                                                            \

@@ -79,8 +79,8 @@ void NcclLinks::Bytes::fill(const CommFill &fill) const {
 }
 
 NcclLinks::NcclLinks(const Driver &driver, const nccl::Library &library, Context context,
-                     Stream stream)
-    : driver(driver), library(library), context(context), stream(stream) {}
+                     Stream stream, const StepNumbers &numbers)
+    : driver(driver), library(library), context(context), stream(stream), numbers(numbers) {}
 
 NcclLinks::~NcclLinks() = default;
 
@@ -159,15 +159,55 @@ void NcclLinks::abort() {
 }
 
 void NcclLinks::destroyEvents() {
+  settle();
+  for (Event event : events)
+    driver.cuEventDestroy_v2(event);
+  events.clear();
+}
+
+void NcclLinks::settle() {
   for (Marks &mark : marks)
     for (Event event : {mark.reached, mark.done})
       events.push_back(event);
   marks.clear();
-  for (Event event : events)
-    driver.cuEventDestroy_v2(event);
-  events.clear();
+  replayed = 0;
   seen.done = seen.reached = called;
 }
+
+//===----------------------------------------------------------------------===//
+// Steps that are recorded
+//===----------------------------------------------------------------------===//
+
+void NcclLinks::beginRecording() {
+  recorded = 0;
+  isRecording = true;
+}
+
+uint64_t NcclLinks::endRecording() {
+  isRecording = false;
+  return recorded;
+}
+
+void NcclLinks::replay(uint64_t operations) {
+  std::lock_guard<std::mutex> lock(mutex);
+  settle();
+  called += operations;
+  replayed = operations;
+  if (numbers.reached)
+    __atomic_store_n(numbers.reached, 0, __ATOMIC_RELEASE);
+}
+
+void NcclLinks::say(uint32_t number) {
+  if (number < numbers.count)
+    driver.check(driver.cuMemcpyDtoHAsync_v2(numbers.reached,
+                                             numbers.numbers + number * sizeof(uint32_t),
+                                             sizeof(uint32_t), stream),
+                 "to say how far it is");
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
 
 nccl::Comm NcclLinks::use(int link) {
   std::lock_guard<std::mutex> lock(mutex);
@@ -178,10 +218,15 @@ nccl::Comm NcclLinks::use(int link) {
 
 bool NcclLinks::beginOperation(Marks &mark) {
   std::lock_guard<std::mutex> lock(mutex);
+  if (isRecording) {
+    mark.recorded = ++recorded;
+    say(2 * mark.recorded - 1);
+    return true;
+  }
+  if (replayed) // by a step that has ended
+    settle();
   mark.operation = ++called;
-  int capturing = 0;
-  driver.check(driver.cuStreamIsCapturing(stream, &capturing), "to be asked");
-  if (aborted || capturing || marks.size() >= mostMarks)
+  if (aborted || marks.size() >= mostMarks)
     return false;
   while (events.size() < 2) {
     Event event = nullptr;
@@ -198,6 +243,8 @@ bool NcclLinks::beginOperation(Marks &mark) {
 
 void NcclLinks::endOperation(const Marks &mark) {
   std::lock_guard<std::mutex> lock(mutex);
+  if (mark.recorded)
+    return say(2 * mark.recorded);
   if (aborted)
     return;
   driver.check(driver.cuEventRecord(mark.done, stream), "to record an event");
@@ -269,6 +316,12 @@ Links::Progress NcclLinks::progress() {
   if (aborted || connections.empty())
     return seen;
   driver.cuCtxSetCurrent(context);
+  if (replayed) {
+    uint64_t before = called - replayed,
+             number = __atomic_load_n(numbers.reached, __ATOMIC_ACQUIRE);
+    seen = {before + (number + 1) / 2, before + number / 2};
+    return seen;
+  }
   // Whatever is not "not yet" is the rank's thread to find out.
   auto isThere = [&](Event event) { return driver.cuEventQuery(event) == success; };
   while (!marks.empty() && marks.front().isCalled && isThere(marks.front().done)) {

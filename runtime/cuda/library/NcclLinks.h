@@ -3,7 +3,8 @@
 // A communicator for each link, used by the rank's thread, all on the device's one stream: what is
 // called for is done in the order of the program. Calls block where NCCL blocks; another thread
 // may abort all communicators, after which calls fail and the device waits for nobody. Two events
-// for each operation say how far the device is.
+// for each operation say how far the device is; operations that are recorded copy a number to the
+// host before and behind them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,11 +18,20 @@
 
 namespace tpc::rt::cuda {
 
+/// By what a replayed step says how far it is: numbers from 0 on in the GPU's memory, and where the
+/// host finds one of them.
+struct StepNumbers {
+  Address numbers = 0;
+  uint32_t count = 0;
+  uint32_t *reached = nullptr; ///< pinned; written by the GPU
+};
+
 class NcclLinks final : public Links {
 public:
   /// `context` and `stream` are the device's, which need not be there any more when this is
   /// destroyed after `close` or `abort`.
-  NcclLinks(const Driver &driver, const nccl::Library &library, Context context, Stream stream);
+  NcclLinks(const Driver &driver, const nccl::Library &library, Context context, Stream stream,
+            const StepNumbers &numbers);
   ~NcclLinks() override;
 
   std::string name() const override { return library.describe(); }
@@ -35,6 +45,12 @@ public:
   std::string problem(int link) override;
   void abort() override;
 
+  /// Operations of a step that is recorded are not called for; how many it has.
+  void beginRecording();
+  uint64_t endRecording();
+  /// As many are called for now, all before being done.
+  void replay(uint64_t operations);
+
 private:
   struct Connection {
     nccl::Comm comm;
@@ -44,7 +60,8 @@ private:
   struct Marks {
     uint64_t operation; ///< counted from 1 on
     Event reached, done;
-    bool isCalled; ///< `done` was recorded
+    bool isCalled;     ///< `done` was recorded
+    uint32_t recorded; ///< within a step that is; 0: it is not
   };
   struct Bytes {
     const Driver &driver;
@@ -65,17 +82,24 @@ private:
   /// records what it is told, or too many are.
   bool beginOperation(Marks &mark);
   void endOperation(const Marks &mark);
+  void say(uint32_t number);
+  /// All that was called for is done.
+  void settle();
   void destroyEvents();
 
   const Driver &driver;
   const nccl::Library &library;
   const Context context;
   const Stream stream;
+  const StepNumbers numbers;
+  uint32_t recorded = 0; ///< operations of the step that is recorded
+  bool isRecording = false;
 
   std::mutex mutex; // of what follows
   std::vector<Connection> connections;
   bool aborted = false;
   uint64_t called = 0;
+  uint64_t replayed = 0; ///< of these the last ones, by the step that is being replayed
   Progress seen;
   std::deque<Marks> marks;   ///< of operations whose end has not been seen
   std::vector<Event> events; ///< that can be used again

@@ -44,37 +44,6 @@ private:
   int64_t size = 0;
 };
 
-/// A place in the order of a stream.
-class Mark {
-public:
-  explicit Mark(const Driver &driver) : driver(&driver) {
-    driver.check(driver.cuEventCreate(&event, noTiming), "to create an event");
-  }
-  Mark(Mark &&other) noexcept
-      : driver(other.driver), event(std::exchange(other.event, nullptr)),
-        isSet(std::exchange(other.isSet, false)) {}
-  Mark &operator=(Mark &&) = delete;
-  ~Mark() {
-    if (event)
-      driver->cuEventDestroy_v2(event);
-  }
-
-  void set(Stream stream) {
-    driver->check(driver->cuEventRecord(event, stream), "to record an event");
-    isSet = true;
-  }
-  /// Until all is done that was called for before it was set.
-  void wait() {
-    if (std::exchange(isSet, false))
-      driver->check(driver->cuEventSynchronize(event), "while it worked");
-  }
-
-private:
-  const Driver *driver;
-  Event event = nullptr;
-  bool isSet = false;
-};
-
 } // namespace tpc::rt::cuda
 
 #endif // TPC_RT_CUDA_LIBRARY_PINNED_H

@@ -166,6 +166,7 @@ const void *Products::onesOf(int64_t rows) {
   if (rows > numOnes) {
     driver.check(driver.cuStreamSynchronize(stream), "while it worked"); // those may be in use
     ones.reset();
+    ++moves;
     ones = std::make_unique<Block>(driver, rows * static_cast<int64_t>(sizeof(float)));
     numOnes = rows;
     driver.check(driver.cuMemsetD32Async(ones->address, std::bit_cast<uint32_t>(1.0f),

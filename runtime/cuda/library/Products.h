@@ -44,6 +44,8 @@ public:
   ~Products();
 
   void compute(const ProductCall &call);
+  /// Another number when memory that calls have used has gone.
+  uint64_t memoryMoves() const { return moves; }
 
 private:
   /// What the choice of an algorithm depends on. Alignments in bytes: frames are aligned to 64, and
@@ -72,6 +74,7 @@ private:
   std::map<Shape, std::unique_ptr<Plan>> plans;
   std::unique_ptr<Block> ones;
   int64_t numOnes = 0;
+  uint64_t moves = 0;
 };
 
 } // namespace tpc::rt::cuda

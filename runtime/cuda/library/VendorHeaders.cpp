@@ -41,7 +41,8 @@ static_assert(cuda::errorLog == CU_JIT_ERROR_LOG_BUFFER &&
 static_assert(cuda::dynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(cuda::nonBlocking == CU_STREAM_NON_BLOCKING &&
               cuda::noTiming == CU_EVENT_DISABLE_TIMING &&
-              cuda::portable == CU_MEMHOSTALLOC_PORTABLE);
+              cuda::portable == CU_MEMHOSTALLOC_PORTABLE &&
+              cuda::captureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 
 static_assert(cuda::deviceMemory == CU_MEMORYTYPE_DEVICE);
 static_assert(sizeof(cuda::Copy2D) == sizeof(CUDA_MEMCPY2D) &&

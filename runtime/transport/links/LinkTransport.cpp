@@ -3,6 +3,7 @@
 #include "transport/links/LinkTransport.h"
 #include "core/Context.h"
 #include "core/DType.h"
+#include "core/Step.h"
 #include "transport/links/CommPlan.h"
 #include "transport/links/LinkWatch.h"
 #include <algorithm>
@@ -51,7 +52,8 @@ void LinkTransport::connect(tpc_context &ctx) {
   }
 }
 
-void LinkTransport::disconnect(tpc_context &) {
+void LinkTransport::disconnect(tpc_context &ctx) {
+  ctx.steps->forget();
   if (!connected.empty() && !world.failed())
     links->close();
 }
@@ -63,18 +65,24 @@ std::string LinkTransport::describe(const Operation &operation) const {
   return text + " over '" + world.grid().label(operation.axes) + "'";
 }
 
-void LinkTransport::carryOut(tpc_context &ctx, const Link &link, const Operation &operation,
-                             const CommPlan &plan, const void *in, void *out) {
+void LinkTransport::note(Operation operation, uint64_t &count) {
+  operation.number = ++count;
+  std::lock_guard<std::mutex> lock(mutex);
+  operations.push_back(operation);
+  if (operations.size() > 256)
+    for (uint64_t done = links->progress().done; forgotten < done && !operations.empty();
+         ++forgotten)
+      operations.pop_front();
+}
+
+void LinkTransport::carryOut(tpc_context &ctx, const Link &link, uint64_t &count,
+                             Operation operation, const CommPlan &plan, const void *in, void *out) {
   if (world.failed())
     throw RankStopped();
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    operations.push_back(operation);
-    if (operations.size() > 256)
-      for (uint64_t done = links->progress().done; forgotten < done && !operations.empty();
-           ++forgotten)
-        operations.pop_front();
-  }
+  note(operation, count);
+  operation.number = count;
+  if (ctx.noted)
+    ctx.noted->push_back([this, operation, &count] { note(operation, count); });
   // Work is done in order: whoever gets the stage's memory next comes behind this.
   void *stage = plan.stageBytes ? tpc_frame_push(&ctx, plan.stageBytes) : nullptr;
   try {
@@ -92,7 +100,7 @@ void LinkTransport::carryOut(tpc_context &ctx, const Group &group, const char *w
                              const CommPlan &plan, const void *in, void *out) {
   uint32_t mask = maskOf(group.axes);
   Link &link = mask ? connected.at(mask) : alone;
-  carryOut(ctx, link, {what, ctx.activity.read().node, mask, ++link.collectives, -1}, plan, in,
+  carryOut(ctx, link, link.collectives, {what, ctx.activity.read().node, mask, 0, -1}, plan, in,
            out);
 }
 
@@ -159,19 +167,23 @@ static int indexIn(const Group &group, int peer) {
 void LinkTransport::send(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
   const Group &group = groupTo(ctx, peer);
   Link &link = connected.at(group.axes);
-  carryOut(ctx, link, {"send", ctx.activity.read().node, group.axes, ++link.sent[peer], peer},
+  carryOut(ctx, link, link.sent[peer], {"send", ctx.activity.read().node, group.axes, 0, peer},
            planSend(bytes, indexIn(group, peer)), data, nullptr);
 }
 
 void LinkTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) {
   const Group &group = groupTo(ctx, peer);
   Link &link = connected.at(group.axes);
-  carryOut(ctx, link,
-           {"receive", ctx.activity.read().node, group.axes, ++link.received[peer], peer},
+  carryOut(ctx, link, link.received[peer],
+           {"receive", ctx.activity.read().node, group.axes, 0, peer},
            planReceive(bytes, indexIn(group, peer)), nullptr, data);
 }
 
 void LinkTransport::barrier(tpc_context &ctx) { host->barrier(ctx); }
+
+void LinkTransport::largest(tpc_context &ctx, std::span<int32_t> values) {
+  host->largest(ctx, values);
+}
 
 void LinkTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
                                 std::vector<std::vector<std::byte>> &gathered) {

@@ -59,6 +59,7 @@ public:
   void recv(tpc_context &ctx, int peer, void *data, int64_t bytes) override;
 
   void barrier(tpc_context &ctx) override;
+  void largest(tpc_context &ctx, std::span<int32_t> values) override;
   void gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
                    std::vector<std::vector<std::byte>> &gathered) override;
   void abortWorld(int rank, const std::string &message) override;
@@ -89,8 +90,10 @@ private:
   std::string describe(const Operation &operation) const;
   void carryOut(tpc_context &ctx, const Group &group, const char *what, const CommPlan &plan,
                 const void *in, void *out);
-  void carryOut(tpc_context &ctx, const Link &link, const Operation &operation,
+  /// `count`: of the link's operations of this kind.
+  void carryOut(tpc_context &ctx, const Link &link, uint64_t &count, Operation operation,
                 const CommPlan &plan, const void *in, void *out);
+  void note(Operation operation, uint64_t &count);
   /// The group over which messages to a rank go.
   const Group &groupTo(tpc_context &ctx, int peer) const;
 

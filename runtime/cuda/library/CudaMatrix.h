@@ -1,0 +1,25 @@
+//===- CudaMatrix.h - a right side of products ----------------------------===//
+
+#ifndef TPC_RT_CUDA_LIBRARY_CUDAMATRIX_H
+#define TPC_RT_CUDA_LIBRARY_CUDAMATRIX_H
+
+#include "core/Device.h"
+#include "cuda/library/Block.h"
+
+namespace tpc::rt::cuda {
+
+/// A right side as it lies in files, [k, n], or a dense [n, k] that is somebody else's.
+class CudaMatrix : public Matrix {
+public:
+  CudaMatrix(int64_t k, int64_t n, Address rows, bool transposed, std::shared_ptr<Block> block)
+      : Matrix(k, n), rows(rows), transposed(transposed), block(std::move(block)) {}
+  const Address rows;
+  const bool transposed;
+
+private:
+  std::shared_ptr<Block> block; // null: it is somebody else's
+};
+
+} // namespace tpc::rt::cuda
+
+#endif // TPC_RT_CUDA_LIBRARY_CUDAMATRIX_H

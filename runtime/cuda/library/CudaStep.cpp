@@ -1,0 +1,241 @@
+//===- CudaStep.cpp - a step of a GPU, and its recordings -----------------===//
+//
+// A recording is a CUDA graph of all that one step puts into the stream, from where inputs have
+// arrived. What is different when it is replayed lies at the same places: inputs, env and status
+// are written before it is launched; arguments of attention have places of their own; what is
+// delivered is copied to pinned memory by nodes of it, and handed on when the step ends.
+//
+// Streams are captured in the mode that concerns this thread alone: other ranks of the process do
+// what they do. Nothing is captured that would have to be loaded, connected or allocated: that was
+// the business of the first step.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda/library/CudaDevice.h"
+#include "cuda/library/CudaMatrix.h"
+#include "cuda/library/NcclLinks.h"
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+
+namespace tpc::rt::cuda {
+
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+void CudaDevice::beginStep(const std::vector<int64_t> &values) {
+  enter();
+  auto bytes = static_cast<int64_t>(values.size() * sizeof(int64_t));
+  if (!gpuEnv || values.size() > env.size()) {
+    queue.synchronize(); // what is freed is in use until then
+    ++moves;
+    gpuEnv = std::make_unique<Block>(driver, std::max(bytes, leastBlock));
+  }
+  attentions.beginStep();
+  deliveries.clear();
+  hostTakesPart = false;
+  env = values;
+  std::byte *staged = envUpload.begin(std::max(bytes, leastBlock));
+  std::memcpy(staged, values.data(), static_cast<size_t>(bytes));
+  upload(gpuEnv->address, staged, bytes);
+  envUpload.arrived.set();
+  driver.check(driver.cuMemsetD8Async(status.address, 0, sizeof(tpc_status), queue.stream),
+               "to clear memory");
+}
+
+// Numbers in the order of the stream, without memory of the host's that would have to stay.
+void CudaDevice::setEnv(int32_t place, int64_t value) {
+  enter();
+  env[static_cast<size_t>(place)] = value;
+  auto bits = static_cast<uint64_t>(value);
+  Address at = gpuEnv->address + static_cast<Address>(place) * sizeof(int64_t);
+  for (uint64_t half : {bits & 0xffffffff, bits >> 32}) {
+    driver.check(driver.cuMemsetD32Async(at, static_cast<unsigned>(half), 1, queue.stream),
+                 "to write to memory");
+    at += sizeof(uint32_t);
+  }
+}
+
+void CudaDevice::copy(void *to, const void *from, int64_t bytes) {
+  enter();
+  driver.check(driver.cuMemcpyDtoDAsync_v2(addressOf(to), addressOf(from),
+                                           static_cast<size_t>(bytes), queue.stream),
+               "to copy");
+}
+
+void CudaDevice::launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
+                        int64_t) {
+  enter();
+  kernels->launch(kernel, operands, count, rows, env.data(), gpuEnv->address, status.address,
+                  queue.stream);
+}
+
+void CudaDevice::multiply(const rt::Products &all) {
+  enter();
+  for (const Product &product : all.list) {
+    if (product.epilogue != TPC_EPILOGUE_NONE)
+      throw std::runtime_error("internal error: a product for GPUs has an activation");
+    auto &matrix = static_cast<const CudaMatrix &>(*product.matrix);
+    products.compute({.m = all.m,
+                      .k = all.k,
+                      .n = matrix.n,
+                      .x = all.x,
+                      .w = pointerTo(matrix.rows),
+                      .out = product.out,
+                      .transposed = matrix.transposed,
+                      .bias = product.bias,
+                      .residual = product.residual});
+  }
+}
+
+void CudaDevice::batchProduct(const BatchProduct &p) {
+  enter();
+  products.compute({.m = p.m,
+                    .k = p.k,
+                    .n = p.n,
+                    .x = p.a,
+                    .w = p.b,
+                    .out = p.out,
+                    .batch = p.batch,
+                    .xStride = p.aStride,
+                    .wStride = p.bStride});
+}
+
+void CudaDevice::attention(const tpc_attention_args &args) {
+  enter();
+  attentions.compute(*kernels, args);
+}
+
+//===----------------------------------------------------------------------===//
+// Its end
+//===----------------------------------------------------------------------===//
+
+void *PinnedMemory::allocate(int64_t bytes) {
+  void *memory = nullptr;
+  Result result =
+      driver.cuMemHostAlloc(&memory, static_cast<size_t>(std::max(bytes, leastBlock)), portable);
+  if (result == outOfMemory)
+    return nullptr;
+  driver.check(result, "to pin host memory");
+  return memory;
+}
+
+void PinnedMemory::release(void *memory) {
+  ++moves;
+  driver.cuMemFreeHost(memory);
+}
+
+void CudaDevice::deliver(const void *from, int64_t bytes, Taker take) {
+  enter();
+  auto *to = static_cast<std::byte *>(delivered.push(bytes));
+  if (!to)
+    throw std::bad_alloc();
+  if (bytes > 0)
+    driver.check(
+        driver.cuMemcpyDtoHAsync_v2(to, addressOf(from), static_cast<size_t>(bytes), queue.stream),
+        "to copy to the host");
+  deliveries.push_back({to, std::move(take)});
+}
+
+tpc_status CudaDevice::endStep() {
+  enter();
+  driver.check(driver.cuMemcpyDtoHAsync_v2(statusRead.data(), status.address, sizeof(tpc_status),
+                                           queue.stream),
+               "to copy to the host");
+  queue.synchronize();
+  for (const auto &[data, take] : replayed ? replayed->deliveries : deliveries)
+    take(data);
+  replayed = nullptr;
+  deliveries.clear();
+  delivered.clear();
+  tpc_status met = {};
+  std::memcpy(&met, statusRead.data(), sizeof(met));
+  return met;
+}
+
+//===----------------------------------------------------------------------===//
+// Recordings
+//===----------------------------------------------------------------------===//
+
+uint64_t CudaDevice::memoryMoves() const {
+  return moves + pinnedMemory.moves + attentions.memoryMoves() + products.memoryMoves();
+}
+
+std::unique_ptr<Recording> CudaDevice::prepareRecording() {
+  enter();
+  if (hostTakesPart)
+    return nullptr;
+  auto recording = std::make_unique<CudaRecording>(driver);
+  if (int64_t bytes = attentions.bytesOfStep())
+    recording->attentionArgs = std::make_unique<Block>(driver, std::max(bytes, leastBlock));
+  return recording;
+}
+
+void CudaDevice::beginRecording(Recording &recording) {
+  enter();
+  auto &own = static_cast<CudaRecording &>(recording);
+  driver.check(driver.cuStreamBeginCapture_v2(queue.stream, captureThreadLocal),
+               "to record a step");
+  attentions.beginRecording(own.attentionArgs ? own.attentionArgs->address : 0);
+  if (links)
+    links->beginRecording();
+}
+
+void CudaDevice::endRecording(Recording &recording) {
+  enter();
+  auto &own = static_cast<CudaRecording &>(recording);
+  Graph graph = nullptr;
+  driver.check(driver.cuStreamEndCapture(queue.stream, &graph), "to record a step");
+  Result result = driver.cuGraphInstantiateWithFlags(&own.exec, graph, 0);
+  driver.cuGraphDestroy(graph);
+  driver.check(result, "to make a graph of a step");
+  attentions.endRecording();
+  own.deliveries = std::exchange(deliveries, {});
+  if (links)
+    own.operations = links->endRecording();
+}
+
+void CudaDevice::abandonRecording() {
+  Graph graph = nullptr;
+  if (driver.cuStreamEndCapture(queue.stream, &graph) == success && graph)
+    driver.cuGraphDestroy(graph);
+  attentions.abandonRecording();
+  if (links)
+    links->endRecording();
+}
+
+void CudaDevice::replay(Recording &recording) {
+  enter();
+  auto &own = static_cast<CudaRecording &>(recording);
+  if (links)
+    links->replay(own.operations);
+  driver.check(driver.cuGraphLaunch(own.exec, queue.stream), "to launch the graph of a step");
+  replayed = &own;
+}
+
+//===----------------------------------------------------------------------===//
+// Links
+//===----------------------------------------------------------------------===//
+
+std::unique_ptr<Links> CudaDevice::makeLinks() {
+  if (!nccl)
+    return nullptr;
+  enter();
+  constexpr uint32_t count = 1 << 16;
+  constexpr int64_t bytes = count * sizeof(uint32_t);
+  stepNumbers = std::make_unique<Block>(driver, bytes);
+  std::vector<uint32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  std::memcpy(beginWrite(pointerTo(stepNumbers->address), bytes), numbers.data(), bytes);
+  endWrite();
+  auto *reached = reinterpret_cast<uint32_t *>(stepReached.reserve(sizeof(uint32_t)));
+  *reached = 0;
+  auto made = std::make_unique<NcclLinks>(driver, *nccl, queue.context, queue.stream,
+                                          StepNumbers{stepNumbers->address, count, reached});
+  links = made.get();
+  return made;
+}
+
+} // namespace tpc::rt::cuda

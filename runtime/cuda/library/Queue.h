@@ -1,0 +1,66 @@
+//===- Queue.h - a GPU's context and stream -------------------------------===//
+
+#ifndef TPC_RT_CUDA_LIBRARY_QUEUE_H
+#define TPC_RT_CUDA_LIBRARY_QUEUE_H
+
+#include "cuda/library/Kernels.h"
+#include <utility>
+
+namespace tpc::rt::cuda {
+
+/// A context of a GPU and a stream in it; what goes with them is destroyed before.
+class Queue {
+public:
+  Queue(const Driver &driver, const Gpu &gpu);
+  Queue(const Queue &) = delete;
+  Queue &operator=(const Queue &) = delete;
+  ~Queue();
+
+  /// The calling thread works here from now on. Ranks are made on one thread and run on another.
+  void enter() const;
+  /// Waits for all that was called for.
+  void synchronize();
+
+  const Driver &driver;
+  const Gpu gpu;
+  Context context = nullptr;
+  Stream stream = nullptr;
+  uint64_t synchronizations = 0;
+};
+
+/// A place in the order of a queue.
+class Mark {
+public:
+  explicit Mark(Queue &queue) : queue(&queue) {
+    queue.driver.check(queue.driver.cuEventCreate(&event, noTiming), "to create an event");
+  }
+  Mark(Mark &&other) noexcept
+      : queue(other.queue), event(std::exchange(other.event, nullptr)),
+        isSet(std::exchange(other.isSet, false)), setAt(other.setAt) {}
+  Mark &operator=(Mark &&) = delete;
+  ~Mark() {
+    if (event)
+      queue->driver.cuEventDestroy_v2(event);
+  }
+
+  void set() {
+    queue->driver.check(queue->driver.cuEventRecord(event, queue->stream), "to record an event");
+    isSet = true;
+    setAt = queue->synchronizations;
+  }
+  /// Until all is done that was called for before it was set.
+  void wait() {
+    if (std::exchange(isSet, false) && setAt == queue->synchronizations)
+      queue->driver.check(queue->driver.cuEventSynchronize(event), "while it worked");
+  }
+
+private:
+  Queue *queue;
+  Event event = nullptr;
+  bool isSet = false;
+  uint64_t setAt = 0;
+};
+
+} // namespace tpc::rt::cuda
+
+#endif // TPC_RT_CUDA_LIBRARY_QUEUE_H
