@@ -11,9 +11,11 @@
 #include "TargetFlags.h"
 #include "TpccOptions.h"
 
+#include "CheckShape.h"
 #include "CountCalls.h"
 #include "Explain.h"
 #include "LinksFile.h"
+#include "MemoryPlan.h"
 #include "tpc/Analysis/Report.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Driver/Register.h"
@@ -61,6 +63,7 @@ private:
   mlir::LogicalResult makeKernels(Compilation &compilation);
   mlir::LogicalResult writeCertificate(mlir::ModuleOp module);
   mlir::LogicalResult explain(Compilation &compilation);
+  mlir::LogicalResult planMemory(Compilation &compilation);
   mlir::LogicalResult writeOnnx(Compilation &compilation);
   mlir::LogicalResult write(Compilation &compilation);
   /// Prints an error that is none of the program's.
@@ -70,6 +73,7 @@ private:
   ShardSpec spec;
   ShapeBinding shape;
   Progress progress{options.timing};
+  int64_t memory = 0;  // of --memory-plan
   OnnxDevices devices; // for --emit=onnx-sharded
   const mlir::tpc::KernelCode *kernels = nullptr;
   unsigned errors = 0; // that have been printed
@@ -122,10 +126,17 @@ Error Session::check() {
     return makeError("--shape: " + error);
   shape = *binding;
 
+  if (!options.memoryPlan.empty()) {
+    llvm::Expected<int64_t> bytes = checkMemoryPlan(options);
+    if (!bytes)
+      return bytes.takeError();
+    memory = *bytes;
+  }
   if (Error problem = checkTarget(options))
     return problem;
 
-  bool reportOnly = (!options.report.empty() || !options.certificate.empty() || options.explain) &&
+  bool reportOnly = (!options.report.empty() || !options.certificate.empty() || options.explain ||
+                     !options.memoryPlan.empty()) &&
                     options.output.empty() && !options.emitGiven;
   if (options.output.empty() && !reportOnly) {
     if (!isText(options.emit) || options.onnx)
@@ -161,6 +172,29 @@ Error Session::check() {
   return Error::success();
 }
 
+mlir::LogicalResult Session::planMemory(Compilation &compilation) {
+  auto onStep = [&](llvm::StringRef what) { progress.step(what); };
+  if (mlir::failed(compilation.advance(Emit::Model, onStep)))
+    return mlir::failure();
+  progress.step("planning memory");
+  mlir::FailureOr<MemoryPlan> plan =
+      ::tpc::planMemory(compilation.getModule(), options.megatronShard, memory, shape);
+  if (mlir::failed(plan))
+    return mlir::failure();
+  progress.clearLine();
+  Error error = writeOutput("-", [&](llvm::raw_pwrite_stream &os) {
+    if (options.json)
+      os << llvm::formatv("{0:2}", plan->toJSON()) << "\n";
+    else
+      plan->print(os);
+    return Error::success();
+  });
+  if (error)
+    return complain(std::move(error));
+  return plan->fits ? mlir::success()
+                    : complain(makeError("no split fits into " + options.memoryPlan));
+}
+
 mlir::LogicalResult Session::complain(Error error) {
   progress.clearLine();
   ++errors;
@@ -185,34 +219,6 @@ static std::vector<std::string> getWeightFiles(mlir::ModuleOp module) {
   return files;
 }
 
-/// Does the model work for these sizes?
-static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) {
-  auto constraints = module->getAttrOfType<mlir::ArrayAttr>(mlir::tpc::kConstraintsAttr);
-  if (!constraints)
-    return Error::success();
-  for (auto constraint : constraints.getAsRange<mlir::DictionaryAttr>()) {
-    const SymExpr &expr = constraint.getAs<mlir::tpc::SymExprAttr>("expr").getExpr();
-    std::optional<int64_t> value = expr.evaluate(shape);
-    if (!value)
-      continue;
-    auto why = constraint.getAs<mlir::StringAttr>("why");
-    auto refuse = [&](llvm::StringRef limit, int64_t bound) {
-      std::string size = expr.str();
-      if (!shape.contains(size)) // an expression
-        size += " = " + std::to_string(*value);
-      else
-        size += "=" + std::to_string(*value);
-      return makeError("--shape: " + size + " does not fit the model: at " + limit + " " +
-                       llvm::Twine(bound) + (why ? " (" + why.getValue().str() + ")" : ""));
-    };
-    if (auto min = constraint.getAs<mlir::IntegerAttr>("min"); min && *value < min.getInt())
-      return refuse("least", min.getInt());
-    if (auto max = constraint.getAs<mlir::IntegerAttr>("max"); max && *value > max.getInt())
-      return refuse("most", max.getInt());
-  }
-  return Error::success();
-}
-
 /// What can no longer be asked of a program that is at `first`.
 Error Session::checkLevel(Emit first) {
   auto refuse = [&](llvm::StringRef flag, llvm::StringRef why) {
@@ -227,6 +233,8 @@ Error Session::checkLevel(Emit first) {
     return refuse("--annotations", ", and what they say is decided before");
   if (!options.deviceConfiguration.empty())
     return refuse("--device-configuration", ", and what it says is decided before");
+  if (!options.memoryPlan.empty())
+    return refuse("--memory-plan", ", and is split before");
   if (options.explain)
     return refuse("--explain", ", and the tactics have run before");
   return Error::success();
@@ -240,23 +248,10 @@ Error Session::checkModel(mlir::ModuleOp module) {
       if (Error problem = checkOutputPath(path, getWeightFiles(module)))
         return problem;
 
-  std::set<std::string> symbols = mlir::tpc::getInputSymbols(module);
-  auto join = [](auto &&names) { return llvm::join(names.begin(), names.end(), ", "); };
-  for (const auto &[name, size] : shape)
-    if (!symbols.contains(name))
-      return makeError("--shape: the model has no size '" + name + "'; it has " +
-                       (symbols.empty() ? "none" : join(symbols)));
-  if (options.report.empty())
-    return Error::success();
-  std::vector<std::string> unbound;
-  for (const std::string &symbol : symbols)
-    if (!shape.contains(symbol))
-      unbound.push_back(symbol);
-  if (!unbound.empty())
-    return makeError("--report: the model has sizes that --shape must bind: " + join(unbound) +
-                     "; for example --shape " + unbound[0] + "=1" +
-                     (unbound.size() > 1 ? "," + unbound[1] + "=128" : ""));
-  return checkConstraints(module, shape);
+  return checkShape(module, shape,
+                    !options.memoryPlan.empty() ? "--memory-plan"
+                    : !options.report.empty()   ? "--report"
+                                                : "");
 }
 
 mlir::LogicalResult Session::makeKernels(Compilation &compilation) {
@@ -430,6 +425,8 @@ mlir::LogicalResult Session::run() {
     // Earlier levels are written before the program goes further for the report, later ones after
     // it.
     bool writes = !options.output.empty(), early = options.emit < Emit::Staged || options.onnx;
+    if (!options.memoryPlan.empty())
+      return planMemory(compilation);
     if (options.explain) {
       // What is written may be from before the model level.
       if (writes && options.emit < Emit::Model && mlir::failed(write(compilation)))

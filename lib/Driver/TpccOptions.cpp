@@ -39,6 +39,9 @@ EXAMPLES:
     tpcc gpt2.onnx --megatron-shard=tp2 --target=cuda --emit=ptx -o gpt2.ptx
     tpcc gpt2.onnx --megatron-shard=tp2 --target=cuda --gpu-arch=sm_90 --report=r.json --shape batch=1,sequence=128
 
+  How many GPUs of 80 GiB does it take, and how is it split over them?
+    tpcc llama.onnx --memory-plan=80GiB --shape batch=8,sequence=4096
+
   Which ranks talk to each other?
     tpcc --print-groups=tp,dp,tp-dp --megatron-shard=tp2,pp2,dp2,order=tp-dp-pp --json
 
@@ -224,19 +227,28 @@ bool TpccOptions::parse(int argc, char **argv) {
                "nothing else is written"),
       cl::value_desc("file"), cl::location(report), cl::cat(answers));
   cl::opt<std::string, true> shapeOption(
-      "shape", cl::desc("Sizes for --report and --explain, such as batch=2,sequence=128"),
+      "shape",
+      cl::desc("Sizes for --report, --explain and --memory-plan, such as batch=2,sequence=128"),
       cl::value_desc("name=size,…"), cl::location(shape), cl::cat(answers));
   cl::opt<bool, true> explainOption(
       "explain",
       cl::desc("Print what each tactic of --megatron-shard splits, communicates and saves, at "
                "--shape or at nominal sizes; alone, without -o, nothing else is written"),
       cl::location(explain), cl::cat(answers));
+  cl::opt<std::string, true> memoryPlanOption(
+      "memory-plan",
+      cl::desc(
+          "With GPUs of so much memory (80GiB): list the smallest tp and pp that --shape fits "
+          "with, and what each rank needs; the rest of --megatron-shard (dp, sp, mb) holds for "
+          "all. Nothing is compiled"),
+      cl::value_desc("size"), cl::location(memoryPlan), cl::cat(answers));
   cl::list<std::string, std::vector<std::string>> groupsOption(
       "print-groups",
       cl::desc("Print groups of ranks: axes such as tp,dp,tp-dp, those of experts "
                "such as expert:ep,expert:tp-ep, embedding, position-embedding"),
       cl::value_desc("axes"), cl::CommaSeparated, cl::location(printGroups), cl::cat(answers));
-  cl::opt<bool, true> jsonOption("json", cl::desc("Print groups and explanations as JSON"),
+  cl::opt<bool, true> jsonOption("json",
+                                 cl::desc("Print groups, explanations and memory plans as JSON"),
                                  cl::location(json), cl::cat(answers));
   cl::opt<bool, true> timingOption("timing", cl::desc("Print time and memory of each step"),
                                    cl::location(timing), cl::cat(answers));
@@ -248,7 +260,7 @@ bool TpccOptions::parse(int argc, char **argv) {
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
            &outputOption, &targetOption, &architecturesOption, &nameOption, &marchOption,
            &weightsOption, &shardOption, &linksOption, &annotationsOption, &configurationOption,
-           &referenceOption, &certificateOption, &reportOption, &shapeOption})
+           &referenceOption, &certificateOption, &reportOption, &shapeOption, &memoryPlanOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   if (ok && optLevel > 3) {

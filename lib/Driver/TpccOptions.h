@@ -35,6 +35,7 @@ struct TpccOptions {
   std::string report;
   std::string shape;
   bool explain = false;
+  std::string memoryPlan; // the memory of a GPU, to find splits for
   bool timing = false;
   bool noVerify = false;
   bool digestWeights = false;
@@ -42,7 +43,8 @@ struct TpccOptions {
 
   /// Is anything wanted of a model, or are groups all that is to be printed?
   bool asksForProgram() const {
-    return emitGiven || explain || !output.empty() || !report.empty() || !certificate.empty();
+    return emitGiven || explain || !memoryPlan.empty() || !output.empty() || !report.empty() ||
+           !certificate.empty();
   }
 
   /// Returns false after an error, which has been printed. Ends the program after --help and

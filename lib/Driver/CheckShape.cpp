@@ -1,0 +1,63 @@
+//===- CheckShape.cpp - Is --shape one of the model's? ----------------------===//
+
+#include "CheckShape.h"
+
+#include "tpc/Analysis/Report.h"
+#include "tpc/Dialect/Tpc.h"
+
+#include <set>
+
+using namespace tpc;
+using llvm::Error;
+
+static Error makeError(const llvm::Twine &message) {
+  return llvm::createStringError(std::make_error_code(std::errc::invalid_argument), message);
+}
+
+/// Does the model work for these sizes?
+static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) {
+  auto constraints = module->getAttrOfType<mlir::ArrayAttr>(mlir::tpc::kConstraintsAttr);
+  if (!constraints)
+    return Error::success();
+  for (auto constraint : constraints.getAsRange<mlir::DictionaryAttr>()) {
+    const SymExpr &expr = constraint.getAs<mlir::tpc::SymExprAttr>("expr").getExpr();
+    std::optional<int64_t> value = expr.evaluate(shape);
+    if (!value)
+      continue;
+    auto why = constraint.getAs<mlir::StringAttr>("why");
+    auto refuse = [&](llvm::StringRef limit, int64_t bound) {
+      std::string size = expr.str();
+      if (!shape.contains(size)) // an expression
+        size += " = " + std::to_string(*value);
+      else
+        size += "=" + std::to_string(*value);
+      return makeError("--shape: " + size + " does not fit the model: at " + limit + " " +
+                       llvm::Twine(bound) + (why ? " (" + why.getValue().str() + ")" : ""));
+    };
+    if (auto min = constraint.getAs<mlir::IntegerAttr>("min"); min && *value < min.getInt())
+      return refuse("least", min.getInt());
+    if (auto max = constraint.getAs<mlir::IntegerAttr>("max"); max && *value > max.getInt())
+      return refuse("most", max.getInt());
+  }
+  return Error::success();
+}
+
+Error tpc::checkShape(mlir::ModuleOp module, const ShapeBinding &shape, llvm::StringRef flag) {
+  std::set<std::string> symbols = mlir::tpc::getInputSymbols(module);
+  auto join = [](auto &&names) { return llvm::join(names.begin(), names.end(), ", "); };
+  for (const auto &[name, size] : shape)
+    if (!symbols.contains(name))
+      return makeError("--shape: the model has no size '" + name + "'; it has " +
+                       (symbols.empty() ? "none" : join(symbols)));
+  if (flag.empty())
+    return Error::success();
+  std::vector<std::string> unbound;
+  for (const std::string &symbol : symbols)
+    if (!shape.contains(symbol))
+      unbound.push_back(symbol);
+  if (!unbound.empty())
+    return makeError(flag + ": the model has sizes that --shape must bind: " + join(unbound) +
+                     "; for example --shape " + unbound[0] + "=1" +
+                     (unbound.size() > 1 ? "," + unbound[1] + "=128" : ""));
+  return checkConstraints(module, shape);
+}
