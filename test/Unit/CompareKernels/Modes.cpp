@@ -126,7 +126,7 @@ void compare::seedMistakes(const Program &program, const Kernel &kernel, const O
     auto isCaught = [&](size_t first) {
       for (size_t i = first; i < cases.size(); ++i) {
         uint64_t bound = 20 * cases[i].right.launch.counters.total() + 20000;
-        GpuRun run = runOnGpu(*module, program, kernel, cases[i].c, cases[i].expected, bound);
+        GpuRun run = runOnGpu(*module, program, kernel, cases[i].c, cases[i].expected, bound, true);
         if (!run.wrong.empty()) {
           by = run.launch.findings.empty() ? "comparison"
                                            : std::string(nameOf(run.launch.findings[0].check));
