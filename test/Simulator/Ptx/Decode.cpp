@@ -52,7 +52,12 @@ Slot KernelDecoder::addressOf(std::string_view name, int64_t offset, unsigned by
   if (auto found = std::find_if(kernel.shared.begin(), kernel.shared.end(), named);
       found != kernel.shared.end()) {
     kernel.info.dynamicShared |= found->external;
-    return constant(bytes, found->address + uint64_t(offset));
+    if (bytes != 4 && bytes != 8)
+      throw TextError(line, "the address of '" + std::string(name) + "' has 32 or 64 bits");
+    Slot slot = addSlot(bytes);
+    kernel.addresses.push_back(
+        {slot, uint32_t(found - kernel.shared.begin()), offset, /*shared=*/true, bytes});
+    return slot;
   }
   if (auto found = std::find_if(body.locals.begin(), body.locals.end(), named);
       found != body.locals.end())

@@ -181,20 +181,30 @@ void Machine::prepareWarp(Warp &warp) {
   }
 }
 
-void Machine::run() {
-  checkConfig();
-  // Shared memory, and which variable each byte is of.
+/// Places shared variables: each has the alignment that it says, and by seed no larger one, so that
+/// an access which needs more is misaligned in some launches. Knows which variable each byte is of.
+void Machine::placeShared() {
   uint32_t bytes = kernel.sharedBytes + config.sharedBytes;
   shared.resize(bytes);
   sharedWritten.resize(bytes);
   sharedOwner.assign(bytes, 0);
   sharedShadow.resize(bytes);
+  uint64_t at = spaceBegin;
   for (size_t i = 0; i < kernel.shared.size(); ++i) {
     const Variable &variable = kernel.shared[i];
+    uint64_t alignment = std::max<uint64_t>(variable.alignment, 1);
+    at = (at + 2 * alignment - 1) / (2 * alignment) * (2 * alignment);
+    at += random() % 2 * alignment;
+    sharedAt.push_back(at);
     uint64_t size = variable.external ? config.sharedBytes : variable.bytes;
-    std::fill_n(sharedOwner.begin() + int64_t(variable.address), size,
-                uint8_t(std::min<size_t>(i, 254) + 1));
+    std::fill_n(sharedOwner.begin() + int64_t(at), size, uint8_t(std::min<size_t>(i, 254) + 1));
+    at += (variable.external ? 0 : variable.bytes) + sharedGap;
   }
+}
+
+void Machine::run() {
+  checkConfig();
+  placeShared();
   uint64_t threads = config.block.count();
   for (unsigned i = 0; i < (threads + warpSize - 1) / warpSize; ++i)
     warps.push_back(std::make_unique<Warp>(*this, kernel, i));
@@ -203,8 +213,11 @@ void Machine::run() {
     warp->warpsSeen.resize(warps.size());
     for (const AddressUse &use : kernel.addresses) {
       warp->defined(use.slot) = allLanes;
-      std::fill_n(warp->data<uint64_t>(use.slot), warpSize,
-                  variables[use.variable] + uint64_t(use.offset));
+      uint64_t at = (use.shared ? sharedAt : variables)[use.variable] + uint64_t(use.offset);
+      if (use.bytes == 8)
+        std::fill_n(warp->data<uint64_t>(use.slot), warpSize, at);
+      else
+        std::fill_n(warp->data<uint32_t>(use.slot), warpSize, uint32_t(at));
     }
   }
 

@@ -128,6 +128,7 @@ private:
   std::string where(const Region &region, uint64_t offset) const;
 
   // ---- Machine.cpp ----
+  void placeShared();
   void runBlock(uint64_t block);
   void prepareWarp(Warp &warp);
   void checkConfig();
@@ -163,6 +164,7 @@ private:
   uint64_t executed = 0;
   uint32_t launchId;
   uint32_t sharedEpoch = 0;
+  std::vector<uint64_t> sharedAt; // where variables lie, in their order
   std::vector<uint8_t> shared, sharedWritten, sharedOwner;
   Shadow sharedShadow;
   std::map<uint32_t, Barrier> barriers;

@@ -226,24 +226,19 @@ void Parser::layoutShared(Kernel &kernel, const Body &body) {
     for (const Operand &operand : statement.operands)
       used.insert(operand.name);
   std::erase_if(kernel.shared, [&](const Variable &one) { return !used.contains(one.name); });
-  // Sizes that a launch gives come last. Gaps show what goes past an end.
+  // Sizes that a launch gives come last. A launch places them: Machine::placeShared().
   std::vector<Variable> ordered;
   for (bool external : {false, true})
     for (const Variable &one : kernel.shared)
       if (one.external == external)
         ordered.push_back(one);
   kernel.shared = std::move(ordered);
-  uint64_t offset = spaceBegin;
-  for (Variable &variable : kernel.shared) {
-    uint64_t alignment = std::max<uint64_t>(variable.alignment, 1);
-    offset = (offset + alignment - 1) / alignment * alignment;
-    variable.address = offset;
-    if (!variable.external)
-      kernel.info.sharedBytes += uint32_t(variable.bytes);
-    // A multiple of all banks, so that the gap changes no conflicts.
-    offset += variable.external ? 0 : (variable.bytes + 127) / 128 * 128 + 128;
+  kernel.sharedBytes = spaceBegin;
+  for (const Variable &variable : kernel.shared) {
+    uint32_t bytes = variable.external ? 0 : uint32_t(variable.bytes);
+    kernel.info.sharedBytes += bytes;
+    kernel.sharedBytes += bytes + 3 * std::max(variable.alignment, 1u) + sharedGap;
   }
-  kernel.sharedBytes = uint32_t(offset);
 }
 
 std::optional<Module> ptx::parse(std::string_view text, std::string &error) {

@@ -73,7 +73,7 @@ struct Variable {
   bool external = false; // a shared array of which a launch gives the size
   bool initialized = false;
   std::vector<uint8_t> data;
-  uint64_t address = 0; // in shared or local memory: offset
+  uint64_t address = 0; // in local memory: offset
 };
 
 struct Parameter {
@@ -116,11 +116,13 @@ struct Constant {
   uint64_t value;
 };
 
-/// The address of a module's variable, known at launch.
+/// The address of a variable, known at launch.
 struct AddressUse {
   Slot slot;
-  uint32_t variable; // of Program::variables
+  uint32_t variable; // of Program::variables, or of Kernel::shared
   int64_t offset;
+  bool shared = false;
+  unsigned bytes = 8; // of the slot
 };
 
 struct Kernel {
@@ -136,7 +138,7 @@ struct Kernel {
   std::vector<AddressUse> addresses;
   std::vector<std::pair<Special, Slot>> specials;
   std::vector<Variable> shared; // static, then extern
-  uint32_t sharedBytes = 0;     // of the layout
+  uint32_t sharedBytes = 0;     // of any layout
   uint32_t localBytes = 0;      // per thread
 };
 
@@ -153,6 +155,7 @@ struct Program {
 constexpr uint64_t sharedWindow = 0x0100'0000'0000, localWindow = 0x0200'0000'0000;
 constexpr uint64_t windowBytes = uint64_t(1) << 32;
 constexpr uint32_t spaceBegin = 1024; // so that null is no address of either
+constexpr uint32_t sharedGap = 128;   // between variables: shows what goes past an end
 
 } // namespace ptx
 

@@ -104,13 +104,14 @@ std::string Machine::where(const Region &region, uint64_t offset) const {
   if (region.allocation)
     return text("offset {} of {} ({} bytes)", offset, region.allocation->name,
                 region.allocation->bytes);
-  const Variable *below = nullptr;
-  for (const Variable &variable : kernel.shared)
-    if (variable.address <= offset)
-      below = &variable;
-  if (!below)
+  size_t count = 0;
+  while (count < sharedAt.size() && sharedAt[count] <= offset)
+    ++count;
+  if (!count)
     return "before all shared memory";
-  uint64_t size = below->external ? config.sharedBytes : below->bytes, at = offset - below->address;
+  const Variable *below = &kernel.shared[count - 1];
+  uint64_t size = below->external ? config.sharedBytes : below->bytes,
+           at = offset - sharedAt[count - 1];
   if (at < size)
     return text("offset {} of {} ({} bytes of shared memory)", at, below->name, size);
   return text("{} bytes behind the end of {} ({} bytes of shared memory)", at - size, below->name,

@@ -269,6 +269,25 @@ TEST(Mistakes, AtomicsRaceWithOthersOnly) {
   }
 }
 
+/// A variable has the alignment that it says, wherever it is accessed: who needs more is found in
+/// some launches.
+TEST(Mistakes, SharedMemoryIsAlignedAsItSays) {
+  for (std::string offset : {"0", "4"}) {
+    unsigned found = 0;
+    for (uint64_t seed = 0; seed < 4 * seeds; ++seed) {
+      Result result = runExchange(entry(1,
+                                        "mov.b32 %r1, 0;\nmov.b64 %rd7, tile;\n"
+                                        "st.shared.v2.b32 [%rd7+" +
+                                            offset + "], {%r1, %r1};",
+                                        ".shared .align 4 .b8 tile[64];\n"),
+                                  1, seed);
+      found += !result.clean() && result.findings[0].check == Check::Memory;
+    }
+    EXPECT_GT(found, seeds) << offset;
+    EXPECT_LT(found, 3 * seeds) << offset;
+  }
+}
+
 TEST(Mistakes, BankConflictsAreCounted) {
   auto conflicts = [](uint32_t stride, const std::string &access) {
     Result result =
