@@ -128,7 +128,9 @@ int main(int argc, char **argv) {
     placement.threads = !theSession;
     placement.first = theSession ? theSession->rank() : 0;
     placement.onHost = theSession ? theSession->ranksOnHost() : 8;
-    problem = kind->place(placement, devices);
+    problem = kind->place(placement);
+    if (std::string note = problem.empty() ? kind->settle(/*shared=*/false) : ""; !note.empty())
+      std::fprintf(stderr, "note: %s\n", note.c_str());
     chooseDevices(*kind);
   } else if (asked && problem.empty()) {
     problem = "TPC_CONFORMANCE is 'late', 'links' or 'cuda'";

@@ -29,6 +29,16 @@ bool Arena::addChunk(size_t atLeast) {
   return true;
 }
 
+bool Arena::reserve(size_t bytes) {
+  if (bytes == 0 || (chunks.size() == 1 && chunks[0].size >= bytes))
+    return true;
+  for (Chunk &chunk : chunks)
+    source.release(chunk.base);
+  chunks.clear();
+  current = below = 0;
+  return addChunk(bytes);
+}
+
 void *Arena::push(int64_t bytes) {
   // More than the address space is an error of the caller, not a lack of memory.
   if (bytes < 0 || bytes > (int64_t(1) << 46))

@@ -36,6 +36,9 @@ public:
   Arena &operator=(const Arena &) = delete;
   ~Arena();
 
+  /// Frames will take so many bytes: one chunk, where it does not hold that yet. Without frames.
+  /// False if there is no memory.
+  bool reserve(size_t bytes);
   /// Null if there is no memory.
   void *push(int64_t bytes);
   /// Frees `frame` and all that was pushed since. False if it is not a frame of this arena.

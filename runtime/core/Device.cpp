@@ -3,6 +3,7 @@
 #include "core/Device.h"
 #include "core/Links.h"
 #include <limits>
+#include <stdexcept>
 
 namespace tpc::rt {
 
@@ -40,6 +41,11 @@ const DeviceKind *DeviceKind::withProducts(const std::string &name, std::string 
   return nullptr;
 }
 std::string DeviceKind::environmentProblem() const { return ""; }
-std::string DeviceKind::place(const Placement &, std::string &) const { return ""; }
+std::string DeviceKind::place(const Placement &) const { return ""; }
+Seat DeviceKind::seatOf(int) const { return {}; }
+std::string DeviceKind::settle(bool) const { return ""; }
+int64_t DeviceKind::freeBytes(int) const { return std::numeric_limits<int64_t>::max(); }
+const DeviceKind *DeviceKind::counted() const { return nullptr; }
+MemoryUse &DeviceKind::use() const { throw std::logic_error("memory is not counted"); }
 
 } // namespace tpc::rt

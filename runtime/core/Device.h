@@ -205,6 +205,19 @@ private:
   void *memory;
 };
 
+/// Bytes of devices' memory: held, and asked for (drivers give pages); now, and at most since
+/// somebody made that what it is now.
+struct MemoryUse {
+  int64_t now = 0, most = 0;
+  int64_t asked = 0, mostAsked = 0;
+};
+
+/// A device that a rank has.
+struct Seat {
+  std::string id; ///< of no other device of any host; empty: processors
+  std::string name;
+};
+
 /// How ranks of this host are spread over its devices.
 struct Placement {
   bool threads = true; ///< all ranks are threads of this process
@@ -229,9 +242,19 @@ public:
   virtual std::string communication() const;
   /// What is wrong with variables of the environment that are for it. Empty: nothing.
   virtual std::string environmentProblem() const;
-  /// Before the first is made. Empty, or why they cannot all have one. `note`: what is to be said
-  /// once.
-  virtual std::string place(const Placement &placement, std::string &note) const;
+  /// Before the first is made. Empty, or why ranks of this process cannot all have one.
+  virtual std::string place(const Placement &placement) const;
+  /// After that: the one that a rank of this process has.
+  virtual Seat seatOf(int rank) const;
+  /// After that: whether ranks of the world, anywhere, have one in common. What is to be said once.
+  virtual std::string settle(bool shared) const;
+  /// After that: bytes of its memory that nobody has. Throws.
+  virtual int64_t freeBytes(int rank) const;
+  /// The same kind of device as settled, without memory behind it: nothing is done, and what would
+  /// be held is counted, for devices of the thread that made them. Null: it is not counted.
+  virtual const DeviceKind *counted() const;
+  /// Of one of those: its count.
+  virtual MemoryUse &use() const;
   /// Bytes that a matrix takes.
   virtual int64_t matrixBytes(int64_t k, int64_t n) const = 0;
   virtual std::unique_ptr<Device> make(tpc_context &ctx) const = 0;

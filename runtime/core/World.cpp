@@ -3,6 +3,7 @@
 #include "core/World.h"
 #include "core/Cores.h"
 #include "core/Links.h"
+#include "core/NoTransport.h"
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -72,6 +73,13 @@ std::unique_ptr<World> World::processes(Grid grid, int threadsPerRank,
   tpc_context &ctx = *world->contexts[0];
   ctx.transport = overLinks(ctx, world->theSession->makeTransport(*world));
   world->theSession->observe(world.get());
+  return world;
+}
+
+std::unique_ptr<World> World::alone(Grid grid, int rank) {
+  std::unique_ptr<World> world(new World(std::move(grid), 1, rank, 1));
+  tpc_context &ctx = *world->contexts[0];
+  ctx.transport = overLinks(ctx, std::make_unique<NoTransport>());
   return world;
 }
 

@@ -54,6 +54,8 @@ public:
   virtual Agreement agree(bool hasError) = 0;
   /// Collective. The lowest rank whose text differs from rank 0's, or -1.
   virtual int firstDifference(std::string_view text) = 0;
+  /// Collective. What each rank says.
+  virtual std::vector<std::string> textsOfAll(std::string_view text) = 0;
   /// This rank is at the end of a run. Collective; returns when all are.
   virtual void leave(tpc_context &ctx) = 0;
   /// "mpi", "tcp"
@@ -111,6 +113,9 @@ public:
   /// This process is one rank. The session's size must be the grid's.
   static std::unique_ptr<World> processes(Grid grid, int threadsPerRank,
                                           std::shared_ptr<Session> session);
+  /// One rank that reaches nobody, for devices that do nothing: communication returns at once.
+  /// What it is called for is called for on `local(0)`.
+  static std::unique_ptr<World> alone(Grid grid, int rank);
   ~World();
 
   const Grid &grid() const { return theGrid; }

@@ -1,5 +1,7 @@
 //===- LoadCuda.cpp - loads the library for GPUs --------------------------===//
 
+#include "core/Cores.h"
+#include "core/DescribeDevices.h"
 #include "core/RuntimeLibrary.h"
 #include "cuda/Interface.h"
 #include <dlfcn.h>
@@ -19,6 +21,23 @@ const DeviceKind *cudaDevices(std::string &problem) {
   if (!kind)
     problem = why + reason;
   return kind;
+}
+
+std::string describeDevices(const tpc_program &program, std::string &problem) {
+  if (!program.gpu_code) {
+    const DeviceKind &kind = deviceKind();
+    return "processors: " + std::string(kind.kernels()) + " kernels, " +
+           std::to_string(usableCores()) + " cores\n";
+  }
+  std::string text;
+  void *library = loadRuntimeLibrary(cuda::libraryName, RTLD_NOW | RTLD_LOCAL, problem);
+  auto *describe =
+      library ? reinterpret_cast<cuda::Describe *>(dlsym(library, cuda::describeName)) : nullptr;
+  if (describe)
+    describe(cuda::tag, text, problem);
+  else if (library)
+    problem = std::string(cuda::libraryName) + " is no library of this runtime";
+  return text;
 }
 
 } // namespace tpc::rt

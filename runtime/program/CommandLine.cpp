@@ -98,6 +98,8 @@ private:
       setMode(Options::Mode::Help);
     else if (flag == "--describe")
       setMode(Options::Mode::Describe);
+    else if (flag == "--describe-device")
+      setMode(Options::Mode::DescribeDevice);
     else if (flag == "--bench")
       setMode(Options::Mode::Bench);
     else if (flag == "--profile")
@@ -160,7 +162,8 @@ private:
     if (options.mode == Options::Mode::Help)
       return;
     if (options.mode != Options::Mode::Run && mode != options.mode && mode != Options::Mode::Help)
-      throw UserError("--bench and --describe are two questions: leave one out");
+      throw UserError(
+          "--bench, --describe and --describe-device are questions of their own: ask one");
     options.mode = mode;
   }
 
@@ -219,7 +222,10 @@ private:
       throw UserError("--bench saves no outputs; leave out --output");
     if (options.mode == Options::Mode::Describe && (files || outputs))
       throw UserError("--describe runs nothing; leave out --input and --output");
-    if (options.mode == Options::Mode::Run && options.json)
+    if (options.mode == Options::Mode::DescribeDevice && (files || outputs))
+      throw UserError("--describe-device runs nothing; leave out --input and --output");
+    if ((options.mode == Options::Mode::Run || options.mode == Options::Mode::DescribeDevice) &&
+        options.json)
       throw UserError("--json goes with --describe");
     if (options.mode != Options::Mode::Bench && options.mode != Options::Mode::Help &&
         options.profile)
@@ -304,6 +310,7 @@ Flags:
   --bench --profile        and where the time goes: seconds of each product (m x k x n), attention, kernel and copy on the
                            rank of each stage that computes most. "elsewhere" is communication, waiting, and the rest
   --describe [--json]      inputs, outputs, grid, groups of ranks, bytes of weights per rank
+  --describe-device        what is found to compute on: driver, GPUs, libraries and where they are from, and why not
   --verbose                say on stderr what is being done
   --help                   this text
 

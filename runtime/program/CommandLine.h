@@ -12,7 +12,7 @@
 namespace tpc::rt {
 
 struct Options {
-  enum class Mode { Run, Describe, Bench, Help };
+  enum class Mode { Run, Describe, DescribeDevice, Bench, Help };
   Mode mode = Mode::Run;
   bool json = false, verbose = false;
   std::string program = "program"; ///< argv[0]

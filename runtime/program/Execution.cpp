@@ -3,6 +3,7 @@
 #include "program/Execution.h"
 #include "core/Cores.h"
 #include "core/Step.h"
+#include "program/CountMemory.h"
 #include "program/Error.h"
 #include "program/Weights.h"
 #include "tpc/printable.h"
@@ -157,15 +158,34 @@ void Execution::prepare(const Inputs &inputs) {
   if (Session *session = world->session())
     session->doing = "at the end of a step";
   assembler.prepare(manifest, inputs.symbols, world->local(0));
+  // Steps of other sizes take what they need in one piece.
+  if (inputs.symbols == planned)
+    return;
+  planned = inputs.symbols;
+  frameBytes.clear();
+  if (deviceKind().counted())
+    for (int i = 0; i < world->numLocal(); ++i)
+      frameBytes.push_back(countMemory(program, manifest, inputs, world->local(i).rank).frames);
 }
 
-void Execution::runStage(tpc_context &ctx, const Inputs &inputs) {
+void runStep(tpc_context &ctx, const tpc_program &program, const Manifest &manifest,
+             const Inputs &inputs) {
   ctx.data.inputs.clear();
   for (const Tensor &tensor : inputs.tensors)
     ctx.data.inputs.push_back(ctx.device->share(tensor.data.data(), tensor.data.size()));
-  rt::runStage(ctx, program, manifest.stageOf(ctx.rank), inputs.symbolList(manifest));
+  runStage(ctx, program, manifest.stageOf(ctx.rank), inputs.symbolList(manifest));
   for (const void *input : ctx.data.inputs)
     ctx.device->unshare(input);
+}
+
+void Execution::runStage(tpc_context &ctx, const Inputs &inputs) {
+  if (!frameBytes.empty()) {
+    int64_t bytes = frameBytes[static_cast<size_t>(ctx.rank - world->local(0).rank)];
+    if (!ctx.arena.reserve(static_cast<size_t>(bytes)))
+      fail(ctx, "out of memory: a step with " + textOf(inputs.symbols) + " needs " +
+                    std::to_string(bytes) + " bytes beside the weights");
+  }
+  runStep(ctx, program, manifest, inputs);
   assembler.collect(ctx);
 }
 

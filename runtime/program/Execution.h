@@ -21,6 +21,10 @@ void printError(const std::string &message);
 /// throw a UserError without one.
 void agreeOn(Session *session, const std::function<void()> &work);
 
+/// One step of a rank, but for its outputs.
+void runStep(tpc_context &ctx, const tpc_program &program, const Manifest &manifest,
+             const Inputs &inputs);
+
 class Execution {
 public:
   /// Starts the world (of `session`'s processes if it is given) and loads the weights. Throws
@@ -59,7 +63,9 @@ private:
   const Manifest &manifest;
   const char *transport = "threads";
   double secondsToLoad = 0;
-  OutputAssembler assembler; // outlives the world, whose contexts refer to it
+  SymbolValues planned;            // sizes of the last step
+  std::vector<int64_t> frameBytes; // of each local rank for them; empty: not known
+  OutputAssembler assembler;       // outlives the world, whose contexts refer to it
   std::unique_ptr<World> world;
 };
 

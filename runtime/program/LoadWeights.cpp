@@ -134,6 +134,11 @@ struct Drawn {
   }
 };
 
+/// For devices that only count: nothing is copied.
+struct Nothing {
+  void copy(std::byte *, int64_t, int64_t, int64_t) const {}
+};
+
 /// The last factor is what is copied in one go: evenly spaced, if only a single element.
 void endEvenly(std::vector<ViewFactor> &factors) {
   if (!factors.empty() && !factors.back().offsets.empty())
@@ -174,7 +179,7 @@ public:
 
   /// Rows [row0, row1) of the first dimension.
   void copy(int64_t row0, int64_t row1, std::byte *to) const {
-    if (rowCount == 0)
+    if (rowCount == 0 || std::is_same_v<Source, Nothing>)
       return;
     if (columns.empty()) // one element a row
       return copyColumn(row0, row1, offset, to, 1);
@@ -328,6 +333,10 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
       continue;
     if (parameter.matmulRhs && !ctx.data.matrices[index])
       makeMatrices(ctx, manifest, index);
+    if (sources.isNothing) {
+      load(ctx, parameter, index, Nothing{}, *loaded);
+      continue;
+    }
     if (sources.seed) {
       Drawn drawn{RandomSource(*sources.seed, parameter), dtypeBytes(parameter.dtype),
                   parameter.dtype == TPC_F32};

@@ -1,15 +1,18 @@
 //===- Main.cpp - what an executable does ---------------------------------===//
 
+#include "core/DescribeDevices.h"
 #include "core/Device.h"
 #include "core/Profile.h"
 #include "core/RankThreads.h"
 #include "core/World.h"
 #include "program/Bench.h"
 #include "program/CommandLine.h"
+#include "program/CountMemory.h"
 #include "program/Describe.h"
 #include "program/Error.h"
 #include "program/Execution.h"
 #include "program/Npy.h"
+#include "program/PlaceRanks.h"
 #include "program/Summary.h"
 #include "program/View.h"
 #include "tpc/printable.h"
@@ -122,25 +125,7 @@ void chooseDevice(const tpc_program &program, Session *session, const Launcher &
                     "--target=cuda");
   if (!program.gpu_code)
     return;
-  agreeOn(session, [&] {
-    std::string problem, note;
-    const DeviceKind *kind = devicesOf(program, problem);
-    Placement placement;
-    placement.share = options.shareGpus;
-    placement.threads = !session;
-    placement.onHost = session ? session->ranksOnHost() : manifest.grid.numRanks();
-    if (session)
-      placement.first = launcher.local >= 0 ? launcher.local : session->rank();
-    if (kind)
-      problem = kind->place(placement, note);
-    if (!problem.empty())
-      throw UserError(session && session->size() > 1
-                          ? "rank " + std::to_string(session->rank()) + ": " + problem
-                          : problem);
-    if (!note.empty() && (!session || session->rank() == 0))
-      std::fprintf(stderr, "note: %s\n", note.c_str());
-    chooseDevices(*kind);
-  });
+  chooseDevices(placeRanks(program, session, launcher, manifest, options.shareGpus));
 }
 
 /// All ranks compute products by the same library, of the same version: bits depend on it. So they
@@ -231,16 +216,18 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   if (session)
     session->doing = "while inputs are checked";
   // What can be wrong with inputs is said before weights are loaded, which may take long.
+  Inputs inputs;
   agreeOn(session.get(), [&] {
-    if (options.mode == Options::Mode::Bench)
-      makeInputs(manifest, options.shape);
-    else if (!options.isBatch)
-      readInputs(manifest, requestsOf(options, manifest)[0].inputs, options.shape);
-    else
-      requestsOf(options, manifest);
+    inputs = options.mode == Options::Mode::Bench
+                 ? makeInputs(manifest, options.shape)
+                 : readInputs(manifest, requestsOf(options, manifest).at(0).inputs, options.shape);
   });
   chooseDevice(program, session.get(), launcher, manifest, options);
   chooseProducts(session.get(), options.products);
+  std::string note = checkMemory(program, manifest, inputs, session.get());
+  if (!note.empty() && (!session || session->rank() == 0))
+    std::fprintf(stderr, "note: %s\n", note.c_str());
+  inputs = {};
   std::unique_ptr<DeviceKind> profiled; // outlives the world
   if (options.profile) {
     profiled = profiledDevices(deviceKind());
@@ -302,6 +289,12 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
                                                            : describe(manifest);
     if (launcher.rank <= 0)
       std::fputs(tpc::printable(text, /*lines=*/true).c_str(), stdout);
+  } else if (options.mode == Options::Mode::DescribeDevice) {
+    std::string problem, text = describeDevices(program, problem);
+    if (launcher.rank <= 0)
+      std::fputs(tpc::printable(text, /*lines=*/true).c_str(), stdout);
+    if (!problem.empty())
+      refuseOnce(launcher, "this program cannot run here: " + problem);
   } else {
     run(program, manifest, options, launcher);
   }

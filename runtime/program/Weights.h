@@ -16,6 +16,7 @@ namespace tpc::rt {
 
 /// Where weights come from; shared by the ranks of a process.
 struct WeightSources {
+  bool isNothing = false;                   ///< elements are anything: for devices that only count
   std::optional<uint64_t> seed;             ///< drawn instead of read
   std::vector<std::unique_ptr<File>> files; ///< by index in manifest.files
   std::string identity;                     ///< the seed, or digests: equal on all ranks

@@ -13,6 +13,7 @@ struct Attempt {
   std::string problem;
 
   Attempt() {
+    entries.file = library.path();
     library.find(entries.GetVersion, "cublasLtGetVersion");
 #define TPC_FIND_FUNCTION(name, arguments) library.find(entries.name, "cublasLt" #name);
     TPC_CUBLASLT_FUNCTIONS(TPC_FIND_FUNCTION)

@@ -63,6 +63,7 @@ struct Library {
   TPC_CUBLASLT_FUNCTIONS(TPC_DECLARE_POINTER)
 #undef TPC_DECLARE_POINTER
   size_t (*GetVersion)() = nullptr;
+  std::string file;
 
   /// Throws, with what was being done, unless a call has succeeded.
   static void check(Status status, const char *what);

@@ -2,6 +2,7 @@
 
 #include "core/Context.h"
 #include "cuda/Interface.h"
+#include "cuda/library/Counted.h"
 #include "cuda/library/CudaDevice.h"
 #include <cstdlib>
 #include <cstring>
@@ -9,60 +10,103 @@
 namespace tpc::rt::cuda {
 namespace {
 
+/// What all ranks' devices are made of.
+struct Vendor {
+  const Driver &driver;
+  const blas::Library &library;
+};
+
 class CudaDevices final : public DeviceKind {
 public:
-  CudaDevices(const Driver &driver, const blas::Library &library, std::vector<Gpu> gpus)
-      : driver(driver), library(library), gpus(std::move(gpus)),
+  CudaDevices(const Vendor &vendor, std::vector<Gpu> gpus)
+      : vendor(vendor), gpus(std::move(gpus)),
         architecture("sm_" + std::to_string(this->gpus[0].architecture)) {}
 
   const char *name() const override { return "cuda"; }
   const char *kernels() const override { return architecture.c_str(); }
-  std::string products() const override { return library.describe(); }
+  std::string products() const override { return vendor.library.describe(); }
   const DeviceKind *withProducts(const std::string &wanted, std::string &problem) const override {
     if (wanted == "tpc") // where nothing else is asked for
       return this;
-    problem = "--products=" + wanted + ": on GPUs, " + library.describe() + " computes products";
+    problem =
+        "--products=" + wanted + ": on GPUs, " + vendor.library.describe() + " computes products";
     return nullptr;
   }
-  std::string place(const Placement &wanted, std::string &note) const override;
+  std::string place(const Placement &wanted) const override;
+  Seat seatOf(int rank) const override {
+    const Gpu &gpu = gpuOf(rank);
+    return {gpu.uuid, gpu.name};
+  }
+  std::string settle(bool shared) const override;
+  int64_t freeBytes(int rank) const override;
+  const DeviceKind *counted() const override;
+  MemoryUse &use() const override { return CountedMemory::ofThread().use; }
   std::string communication() const override { return nccl ? nccl->describe() : "the host"; }
   int64_t matrixBytes(int64_t k, int64_t n) const override {
     return k * n * static_cast<int64_t>(sizeof(float));
   }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
-    int rank = placement.threads ? ctx.rank : placement.first;
-    return std::make_unique<CudaDevice>(driver, library, nccl,
-                                        gpus[static_cast<size_t>(rank) % gpus.size()]);
+    return std::make_unique<CudaDevice>(vendor.driver, vendor.library, nccl, gpuOf(ctx.rank));
   }
 
 private:
-  const Driver &driver;
-  const blas::Library &library;
+  const Gpu &gpuOf(int rank) const {
+    int seat = placement.threads ? rank : placement.first;
+    return gpus[static_cast<size_t>(seat) % gpus.size()];
+  }
+
+  const Vendor vendor;
   const std::vector<Gpu> gpus;
   const std::string architecture;
-  mutable Placement placement; // of the process, said once
+  // Of the process, said once:
+  mutable Placement placement;
   mutable const nccl::Library *nccl = nullptr;
+  mutable std::unique_ptr<Counted> nothing;
+  mutable std::unique_ptr<CudaDevices> countedKind;
 };
 
-std::string CudaDevices::place(const Placement &wanted, std::string &note) const {
+std::string CudaDevices::place(const Placement &wanted) const {
   placement = wanted;
   auto count = static_cast<int>(gpus.size());
-  if (wanted.onHost > count && !wanted.share)
+  // Of processes each may see GPUs of its own.
+  if (wanted.threads && wanted.onHost > count && !wanted.share)
     return std::to_string(wanted.onHost) + " ranks are on this machine, which has " +
            std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
            " (CUDA_VISIBLE_DEVICES chooses among them): run fewer ranks here, or several on one "
            "GPU with --share-gpus";
+  return "";
+}
+
+std::string CudaDevices::settle(bool shared) const {
   // NCCL wants a GPU for each rank, of what it takes for one host.
   std::string problem;
-  if (wanted.onHost <= count || std::getenv("NCCL_HOSTID"))
+  if (!shared || std::getenv("NCCL_HOSTID"))
     nccl = nccl::Library::load(problem);
-  if (!problem.empty() && wanted.onHost > 1)
-    note = problem + ": ranks communicate through the host's memory, which is slow";
-  for (const Gpu &gpu : gpus)
-    if (gpu.name != gpus[0].name && note.empty())
-      note = "GPUs of this machine are not alike: " + gpus[0].name + " and " + gpu.name +
-             "; ranks wait for the slower ones";
-  return "";
+  return problem.empty() ? ""
+                         : problem + ": ranks communicate through the host's memory, which is slow";
+}
+
+int64_t CudaDevices::freeBytes(int rank) const {
+  const Driver &driver = vendor.driver;
+  // Stays: the rank's device is made in it, and what it takes itself is not free.
+  Context context = nullptr;
+  driver.check(driver.cuDevicePrimaryCtxRetain(&context, gpuOf(rank).number), "to be set up");
+  driver.check(driver.cuCtxSetCurrent(context), "to be used");
+  size_t free = 0, total = 0;
+  driver.check(driver.cuMemGetInfo_v2(&free, &total), "to say how much memory is free");
+  return static_cast<int64_t>(free);
+}
+
+const DeviceKind *CudaDevices::counted() const {
+  if (!nothing)
+    nothing = std::make_unique<Counted>(vendor.driver, vendor.library);
+  countedKind = std::make_unique<CudaDevices>(Vendor{nothing->driver, nothing->library}, gpus);
+  countedKind->placement = placement;
+  if (nccl) {
+    nothing->nccl.version = nccl->version;
+    countedKind->nccl = &nothing->nccl;
+  }
+  return countedKind.get();
 }
 
 /// The GPUs, or why there are none.
@@ -83,7 +127,7 @@ struct Attempt {
     if (gpus.empty())
       problem = "there is no GPU (CUDA_VISIBLE_DEVICES may hide them)";
     else
-      devices = std::make_unique<CudaDevices>(*driver, *library, std::move(gpus));
+      devices = std::make_unique<CudaDevices>(Vendor{*driver, *library}, std::move(gpus));
   }
 };
 

@@ -10,10 +10,6 @@ namespace {
 /// The first that has all of the functions, and takes PTX of sm_80 as it is compiled.
 constexpr int oldestDriver = 12000;
 
-std::string versionText(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
 struct Attempt {
   VendorLibrary library{"libcuda.so.1"};
   Driver driver;
@@ -24,6 +20,7 @@ struct Attempt {
       problem += "; is NVIDIA's driver installed on this machine?";
       return;
     }
+    driver.file = library.path();
 #define TPC_FIND_FUNCTION(name, arguments) library.find(driver.name, #name);
     TPC_DRIVER_FUNCTIONS(TPC_FIND_FUNCTION)
 #undef TPC_FIND_FUNCTION
@@ -31,17 +28,24 @@ struct Attempt {
       problem = library.problem() + ": a driver for CUDA 12.0 or later is needed";
       return;
     }
-    if (Result result = driver.cuInit(0); result != success)
+    Result result = driver.cuInit(0);
+    if (result == noDevice)
+      problem = library.path() + " finds no GPU (CUDA_VISIBLE_DEVICES may hide them)";
+    else if (result != success)
       problem = library.path() + " cannot be used: " + driver.describe(result);
     else if (driver.cuDriverGetVersion(&driver.version) != success)
       problem = library.path() + " does not say its version";
     else if (driver.version < oldestDriver)
-      problem = library.path() + " is of a driver for CUDA " + versionText(driver.version) +
+      problem = library.path() + " is of a driver for CUDA " + driver.versionText() +
                 ": one for 12.0 or later is needed";
   }
 };
 
 } // namespace
+
+std::string Driver::versionText() const {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
 
 std::string Driver::describe(Result result) const {
   const char *name = nullptr, *text = nullptr;

@@ -25,6 +25,10 @@ using Function = struct FunctionImpl *;
 using Graph = struct GraphImpl *;
 using GraphExec = struct GraphExecImpl *;
 
+struct Uuid {
+  unsigned char bytes[16];
+};
+
 /// A rectangle: rows of `width` bytes, at a distance on each side.
 struct Copy2D {
   size_t fromX, fromY;
@@ -61,6 +65,7 @@ constexpr int captureThreadLocal = 1;
   FUNCTION(cuDeviceGetCount, (int *))                                                              \
   FUNCTION(cuDeviceGet, (DeviceNumber *, int))                                                     \
   FUNCTION(cuDeviceGetName, (char *, int, DeviceNumber))                                           \
+  FUNCTION(cuDeviceGetUuid_v2, (Uuid *, DeviceNumber))                                             \
   FUNCTION(cuDeviceGetAttribute, (int *, int, DeviceNumber))                                       \
   FUNCTION(cuDeviceTotalMem_v2, (size_t *, DeviceNumber))                                          \
   FUNCTION(cuDevicePrimaryCtxRetain, (Context *, DeviceNumber))                                    \
@@ -105,6 +110,7 @@ struct Driver {
   TPC_DRIVER_FUNCTIONS(TPC_DECLARE_POINTER)
 #undef TPC_DECLARE_POINTER
   int version = 0; ///< 13000: 13.0
+  std::string file;
 
   /// Throws, with what was being done, unless a call has succeeded.
   void check(Result result, const char *what) const {
@@ -115,6 +121,8 @@ struct Driver {
   /// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)"
   std::string describe(Result result) const;
 
+  /// "13.0"
+  std::string versionText() const;
   /// Loads it, if that has not been done. Null: `problem` says why.
   static const Driver *load(std::string &problem);
 };

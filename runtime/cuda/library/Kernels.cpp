@@ -17,6 +17,15 @@ Gpu Gpu::ask(const Driver &driver, int ordinal) {
   char name[256] = "";
   driver.check(driver.cuDeviceGetName(name, sizeof(name), gpu.number), "to say its name");
   gpu.name = name;
+  Uuid uuid = {};
+  driver.check(driver.cuDeviceGetUuid_v2(&uuid, gpu.number), "to say which it is");
+  gpu.uuid = "GPU-";
+  for (size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    constexpr const char *digits = "0123456789abcdef";
+    gpu.uuid += i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+    gpu.uuid += digits[uuid.bytes[i] >> 4];
+    gpu.uuid += digits[uuid.bytes[i] & 15];
+  }
   auto ask = [&](int attribute) {
     int value = 0;
     driver.check(driver.cuDeviceGetAttribute(&value, attribute, gpu.number),

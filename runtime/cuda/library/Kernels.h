@@ -16,6 +16,7 @@ namespace tpc::rt::cuda {
 struct Gpu {
   DeviceNumber number = 0;
   std::string name;
+  std::string uuid;     ///< "GPU-0a1b…", as nvidia-smi says it
   int architecture = 0; ///< 90: sm_90
   int multiprocessors = 1;
   int64_t bytes = 0;

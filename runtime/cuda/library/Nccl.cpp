@@ -20,6 +20,7 @@ struct Attempt {
   std::string problem;
 
   Attempt() {
+    entries.file = library.path();
     library.find(entries.GetErrorString, "ncclGetErrorString");
     library.find(entries.GetLastError, "ncclGetLastError");
 #define TPC_FIND_FUNCTION(name, arguments) library.find(entries.name, "nccl" #name);

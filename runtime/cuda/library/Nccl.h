@@ -62,6 +62,7 @@ struct Library {
   const char *(*GetErrorString)(Status) = nullptr;
   const char *(*GetLastError)(Comm) = nullptr;
   int version = 0; ///< 22809: 2.28.9
+  std::string file;
 
   /// "NCCL 2.28.9"
   std::string describe() const;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
+#include <link.h>
 #include <sstream>
 #include <unistd.h>
 #include <vector>
@@ -63,13 +64,21 @@ std::vector<std::string> folders() {
 
 } // namespace
 
+std::string fileOf(const void *function) {
+  Dl_info info;
+  return dladdr(function, &info) && info.dli_fname ? info.dli_fname : "";
+}
+
 VendorLibrary::VendorLibrary(std::initializer_list<const char *> names) {
   for (const std::string &folder : folders())
     for (const char *name : names) {
       std::string path = folder.empty() ? name : folder + "/" + name;
       // Its symbols are nobody else's.
       if ((handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))) {
-        file = path;
+        // By the loader's path: where that has led.
+        link_map *map = nullptr;
+        bool isKnown = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && *map->l_name;
+        file = isKnown ? map->l_name : path;
         return;
       }
       const char *reason = dlerror();

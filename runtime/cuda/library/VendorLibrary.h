@@ -13,6 +13,12 @@
 
 namespace tpc::rt::cuda {
 
+/// The file that a function of a loaded library is in.
+std::string fileOf(const void *function);
+template <class Result, class... Arguments> std::string fileOf(Result (*function)(Arguments...)) {
+  return fileOf(reinterpret_cast<const void *>(function));
+}
+
 class VendorLibrary {
 public:
   /// The first of `names` that is there: in the folders of TPC_CUDA_LIBS, by the loader's path, in
@@ -21,7 +27,7 @@ public:
 
   /// Why there is none, or what it lacks; empty: nothing.
   const std::string &problem() const { return text; }
-  /// Its file, as far as that is known.
+  /// Its file.
   const std::string &path() const { return file; }
 
   /// Sets a pointer to a function; a function that is not there is a problem.

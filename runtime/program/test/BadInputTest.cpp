@@ -255,7 +255,7 @@ TEST_F(BadInputTest, BadCommandLines) {
   expectError(run({}, {"--describe", "x.npy"}),
               {"--describe runs nothing; leave out --input and --output"});
   expectError(run({}, {"--describe", "--bench"}),
-              {"--bench and --describe are two questions: leave one out"});
+              {"--bench, --describe and --describe-device are questions of their own: ask one"});
   expectError(run({}, {"--bench", "-o", "x.npy"}),
               {"--bench saves no outputs; leave out --output"});
   expectError(run({}, {"--bench", "x.npy"}),

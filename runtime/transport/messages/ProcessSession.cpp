@@ -49,6 +49,32 @@ std::vector<uint64_t> ProcessSession::allOf(uint64_t mine) {
       sends.push_back({&mine, sizeof(mine), peer, MessageTransport::sessionTag});
       receives.push_back({&all[peer], sizeof(mine), peer, MessageTransport::sessionTag});
     }
+  exchange(sends, receives);
+  return all;
+}
+
+std::vector<std::string> ProcessSession::textsOfAll(std::string_view text) {
+  std::string mine(text);
+  std::vector<std::string> all;
+  for (uint64_t size : allOf(mine.size()))
+    all.emplace_back(static_cast<size_t>(size), ' ');
+  all[place.rank] = mine;
+  std::vector<Message> sends, receives;
+  auto add = [](std::vector<Message> &list, std::string &data, int peer) {
+    if (!data.empty())
+      list.push_back(
+          {data.data(), static_cast<int64_t>(data.size()), peer, MessageTransport::sessionTag});
+  };
+  for (int peer = 0; peer < place.size; ++peer)
+    if (peer != place.rank) {
+      add(sends, mine, peer);
+      add(receives, all[peer], peer);
+    }
+  exchange(sends, receives);
+  return all;
+}
+
+void ProcessSession::exchange(std::span<const Message> sends, std::span<const Message> receives) {
   try {
     deliver(*messenger, watch, /*spin=*/false, sends, receives);
   } catch (const std::exception &error) {
@@ -56,7 +82,6 @@ std::vector<uint64_t> ProcessSession::allOf(uint64_t mine) {
     watch.failWorld();
     messenger->abort();
   }
-  return all;
 }
 
 } // namespace tpc::rt

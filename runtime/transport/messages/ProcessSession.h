@@ -27,12 +27,14 @@ public:
   std::unique_ptr<Transport> makeTransport(World &world) override;
   Agreement agree(bool hasError) override;
   int firstDifference(std::string_view text) override;
+  std::vector<std::string> textsOfAll(std::string_view text) override;
   void leave(tpc_context &ctx) override;
   void observe(const World *world) override { watch.observe(world); }
 
 private:
   /// One number of every rank.
   std::vector<uint64_t> allOf(uint64_t mine);
+  void exchange(std::span<const Message> sends, std::span<const Message> receives);
 
   std::unique_ptr<Messenger> messenger; ///< ends after the watch
   Place place;

@@ -72,7 +72,11 @@ Result allocate(Context &context, DevicePointer *address, size_t bytes, size_t a
 std::string describeAddress(Context &context, uint64_t address);
 /// What processes that share a device leave: Sharing.cpp.
 uint64_t freeBytes(Context &context);
-void changeUsed(Context &context, int64_t by);
+/// What `used` becomes when a piece of so many bytes comes, or goes.
+uint64_t usedWith(const Context &context, uint64_t bytes, bool comes);
+void count(Context &context, uint64_t bytes, bool comes);
+/// All is given back.
+void forgetUsed(Context &context);
 /// Streams, events, modules and memory of a context that nobody retains any more.
 void destroyAll(Context &context);
 

@@ -13,12 +13,13 @@ Result sim::allocate(Context &context, DevicePointer *address, size_t bytes, siz
                      const std::string &name) {
   if (injected("oom", ++context.allocated, context))
     return ERROR_OUT_OF_MEMORY;
-  if (bytes > freeBytes(context))
+  uint64_t with = bytes > settings().memory ? UINT64_MAX : usedWith(context, bytes, true);
+  if (with > context.used && with - context.used > freeBytes(context))
     return ERROR_OUT_OF_MEMORY;
   std::lock_guard memory(context.memoryMutex);
   *address = context.memory.allocate(bytes, name, alignment);
   context.allocations[*address] = bytes;
-  changeUsed(context, int64_t(bytes));
+  count(context, bytes, true);
   return SUCCESS;
 }
 
@@ -58,7 +59,7 @@ Result sim::cuMemFree_v2(DevicePointer address) {
       return ERROR_INVALID_VALUE;
     uint64_t bytes = found->second;
     context.allocations.erase(found);
-    changeUsed(context, -int64_t(bytes));
+    count(context, bytes, false);
     std::lock_guard memory(context.memoryMutex);
     context.memory.free(address);
     context.races.forget(address, address + bytes);

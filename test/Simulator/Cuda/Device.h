@@ -112,7 +112,10 @@ struct Context {
   std::list<std::unique_ptr<Stream>> streams;
   Stream *legacy = nullptr;
   std::map<uint64_t, uint64_t> allocations; // live, by address: bytes
+  /// Of these, as a driver has memory: in pages of 2 MiB, of which small pieces share some.
   uint64_t used = 0;
+  uint64_t small = 0, large = 0; // bytes of pieces below 1 MiB; pages of others
+  uint64_t mostUsed = 0;
 
   // ---- what runs: Schedule.cpp ----
   std::vector<OperationRef> ready;

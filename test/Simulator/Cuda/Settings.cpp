@@ -81,6 +81,7 @@ Settings readSettings() {
   read("TPC_SIM_SESSION", text(made.session));
   read("TPC_SIM_FINDINGS", text(made.findings));
   read("TPC_SIM_TRACE", text(made.trace));
+  read("TPC_SIM_USAGE", text(made.usage));
   read("TPC_SIM_INJECT", [&](auto name, auto value) {
     for (std::string_view one : split(value, ',')) {
       size_t at = one.find('@');
@@ -193,4 +194,9 @@ void sim::trace(const std::string &text) {
   if (tracing())
     appendLine(settings().trace,
                std::to_string(getpid()) + " " + std::to_string(syscall(SYS_gettid)) + " " + text);
+}
+
+void sim::usage(int device, uint64_t bytes) {
+  if (!settings().usage.empty())
+    appendLine(settings().usage, std::to_string(device) + " " + std::to_string(bytes));
 }

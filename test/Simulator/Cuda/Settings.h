@@ -27,6 +27,7 @@ struct Settings {
   std::string uuid;                  // TPC_SIM_UUID: first digits of each device's
   std::string session;               // TPC_SIM_SESSION: a folder by which processes share devices
   std::string findings, trace;       // TPC_SIM_FINDINGS, TPC_SIM_TRACE: files that get a line each
+  std::string usage;                 // TPC_SIM_USAGE: the same, whenever more memory is held
   std::vector<Injection> injections; // TPC_SIM_INJECT, such as oom@3,ecc@40:1
   std::vector<int> visible;          // CUDA_VISIBLE_DEVICES, as ordinals
 };
@@ -40,6 +41,8 @@ std::string uuidOf(int device);
 void report(const std::string &text);
 void trace(const std::string &text);
 bool tracing();
+/// A device never held so many bytes.
+void usage(int device, uint64_t bytes);
 
 /// A generator of its own for everything that is left open.
 class Random {

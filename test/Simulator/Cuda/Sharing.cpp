@@ -63,8 +63,20 @@ uint64_t sim::freeBytes(Context &context) {
   return settings().memory - std::min(used, settings().memory);
 }
 
-void sim::changeUsed(Context &context, int64_t by) {
-  context.used = uint64_t(int64_t(context.used) + by);
+namespace {
+
+constexpr uint64_t page = 2 << 20, unit = 512, largeFrom = 1 << 20;
+
+uint64_t roundUp(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
+
+void setUsed(Context &context, uint64_t small, uint64_t large) {
+  context.small = small;
+  context.large = large;
+  context.used = roundUp(small, page) + large;
+  if (context.used > context.mostUsed) {
+    context.mostUsed = context.used;
+    usage(context.device, context.mostUsed);
+  }
   if (settings().session.empty())
     return;
   Shares shares(context.device);
@@ -72,6 +84,26 @@ void sim::changeUsed(Context &context, int64_t by) {
   std::erase_if(shares.all, [](const Share &share) { return share.process == getpid(); });
   shares.all.push_back({getpid(), int64_t(context.used)});
 }
+
+} // namespace
+
+uint64_t sim::usedWith(const Context &context, uint64_t bytes, bool comes) {
+  uint64_t small = context.small, large = context.large;
+  uint64_t &changed = bytes < largeFrom ? small : large;
+  uint64_t by = roundUp(bytes, bytes < largeFrom ? unit : page);
+  changed = comes ? changed + by : changed - by;
+  return roundUp(small, page) + large;
+}
+
+void sim::count(Context &context, uint64_t bytes, bool comes) {
+  uint64_t by = roundUp(bytes, bytes < largeFrom ? unit : page);
+  if (!comes)
+    by = -by;
+  setUsed(context, context.small + (bytes < largeFrom ? by : 0),
+          context.large + (bytes < largeFrom ? 0 : by));
+}
+
+void sim::forgetUsed(Context &context) { setUsed(context, 0, 0); }
 
 std::string sim::describeAddress(Context &context, uint64_t address) {
   std::lock_guard lock(context.memoryMutex);

@@ -105,5 +105,5 @@ void sim::destroyAll(Context &context) {
     context.races.forget(address, address + bytes);
   }
   context.allocations.clear();
-  changeUsed(context, -int64_t(context.used));
+  forgetUsed(context);
 }

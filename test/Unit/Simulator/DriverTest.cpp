@@ -35,7 +35,7 @@ TEST(Driver, RefusesCallsBeforeInitAndWithoutContext) {
 
 TEST(Driver, DevicesAreAsVariablesSay) {
   Variables variables = {{"TPC_SIM_DEVICES", "3"},
-                         {"TPC_SIM_MEMORY", "2MiB"},
+                         {"TPC_SIM_MEMORY", "4MiB"},
                          {"TPC_SIM_CAPABILITY", "12.0"},
                          {"TPC_SIM_NAME", "Toy"},
                          {"CUDA_VISIBLE_DEVICES", "2,0"}};
@@ -58,7 +58,7 @@ TEST(Driver, DevicesAreAsVariablesSay) {
     size_t free = 0, total = 0;
     DevicePointer address = 0;
     EXPECT_EQ(device.cuMemGetInfo_v2(&free, &total), SUCCESS);
-    EXPECT_EQ(total, 2u << 20);
+    EXPECT_EQ(total, 4u << 20);
     EXPECT_EQ(device.cuMemAlloc_v2(&address, total + 1), ERROR_OUT_OF_MEMORY);
     EXPECT_EQ(device.cuMemAlloc_v2(&address, total / 2), SUCCESS);
     EXPECT_EQ(device.cuMemGetInfo_v2(&free, &total), SUCCESS);

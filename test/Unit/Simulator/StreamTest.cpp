@@ -324,21 +324,21 @@ TEST(Memory, OfDevicesIsNotTheProcesssOwn) {
 TEST(Memory, ProcessesShareDevices) {
   std::string session = testing::TempDir() + "session-" + std::to_string(getpid());
   mkdir(session.c_str(), 0777);
-  Variables variables = {{"TPC_SIM_SESSION", session}, {"TPC_SIM_MEMORY", "1MiB"}};
+  Variables variables = {{"TPC_SIM_SESSION", session}, {"TPC_SIM_MEMORY", "4MiB"}};
   EXPECT_PASSES(variables, [&] {
     Device device;
-    device.allocate(600 << 10);
+    device.allocate(600 << 10); // a page of 2 MiB
     EXPECT_PASSES(variables, [] {
       Device other;
       size_t free = 0, total = 0;
       DevicePointer address = 0;
       EXPECT_EQ(other.cuMemGetInfo_v2(&free, &total), SUCCESS);
-      EXPECT_EQ(free, 424u << 10);
-      EXPECT_EQ(other.cuMemAlloc_v2(&address, 600 << 10), ERROR_OUT_OF_MEMORY);
+      EXPECT_EQ(free, 2u << 20);
+      EXPECT_EQ(other.cuMemAlloc_v2(&address, 3 << 20), ERROR_OUT_OF_MEMORY);
     });
   });
   // Both are gone, and what they had with them.
-  EXPECT_PASSES(variables, [] { Device().allocate(1 << 20); });
+  EXPECT_PASSES(variables, [] { Device().allocate(4 << 20); });
   unlink((session + "/device0").c_str());
   rmdir(session.c_str());
 }

@@ -1,0 +1,125 @@
+//===- Counted.cpp - GPUs of which memory is only counted -----------------===//
+
+#include "cuda/library/Counted.h"
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <type_traits>
+
+namespace tpc::rt::cuda {
+namespace {
+
+constexpr int64_t page = 2 << 20, largeFrom = 1 << 20, unit = 512;
+
+int64_t roundUp(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+
+/// Sets what a call gives back by a pointer.
+template <class T> void answer(T) {}
+template <class T>
+  requires std::is_arithmetic_v<T> && (!std::is_const_v<T>)
+void answer(T *number) {
+  if (number)
+    *number = 0;
+}
+/// A handle: a pointer to what only the library knows.
+template <class T>
+  requires std::is_class_v<T>
+void answer(T **handle) {
+  if (handle)
+    *handle = reinterpret_cast<T *>(alignof(std::max_align_t));
+}
+
+/// A function that does nothing, with success.
+template <class Result, class... Arguments> void makeNothing(Result (*&function)(Arguments...)) {
+  function = [](Arguments... arguments) -> Result {
+    (answer(arguments), ...);
+    return {};
+  };
+}
+
+std::map<Address, size_t> &piecesOfThread() {
+  static thread_local std::map<Address, size_t> pieces;
+  return pieces;
+}
+
+} // namespace
+
+CountedMemory &CountedMemory::ofThread() {
+  static thread_local CountedMemory memory;
+  return memory;
+}
+
+void CountedMemory::add(size_t bytes, int64_t sign) {
+  auto size = static_cast<int64_t>(bytes);
+  if (size >= largeFrom)
+    large += sign * roundUp(size, page);
+  else
+    small += sign * roundUp(size, unit);
+  use.now = large + roundUp(small, page);
+  use.most = std::max(use.most, use.now);
+  use.asked += sign * size;
+  use.mostAsked = std::max(use.mostAsked, use.asked);
+}
+
+Address CountedMemory::allocate(size_t bytes) {
+  if (!next)
+    next = page;
+  Address address = next;
+  next += static_cast<Address>(roundUp(static_cast<int64_t>(bytes), page));
+  piecesOfThread()[address] = bytes;
+  add(bytes, 1);
+  return address;
+}
+
+void CountedMemory::release(Address address) {
+  auto piece = piecesOfThread().find(address);
+  if (piece == piecesOfThread().end())
+    return;
+  add(piece->second, -1);
+  piecesOfThread().erase(piece);
+}
+
+Counted::Counted(const Driver &real, const blas::Library &realBlas) {
+#define TPC_MAKE_NOTHING(name, arguments) makeNothing(driver.name);
+  TPC_DRIVER_FUNCTIONS(TPC_MAKE_NOTHING)
+#undef TPC_MAKE_NOTHING
+#define TPC_MAKE_NOTHING(name, arguments) makeNothing(library.name);
+  TPC_CUBLASLT_FUNCTIONS(TPC_MAKE_NOTHING)
+#undef TPC_MAKE_NOTHING
+#define TPC_MAKE_NOTHING(name, arguments) makeNothing(nccl.name);
+  TPC_NCCL_FUNCTIONS(TPC_MAKE_NOTHING)
+#undef TPC_MAKE_NOTHING
+
+  driver.version = real.version;
+  driver.cuGetErrorName = real.cuGetErrorName;
+  driver.cuGetErrorString = real.cuGetErrorString;
+  driver.cuMemAlloc_v2 = [](Address *address, size_t bytes) {
+    *address = CountedMemory::ofThread().allocate(bytes);
+    return success;
+  };
+  driver.cuMemFree_v2 = [](Address address) {
+    CountedMemory::ofThread().release(address);
+    return success;
+  };
+  driver.cuMemHostAlloc = [](void **host, size_t bytes, unsigned) {
+    *host = std::calloc(bytes, 1); // pages that nobody touches take no memory
+    return *host ? success : outOfMemory;
+  };
+  driver.cuMemFreeHost = [](void *host) {
+    std::free(host);
+    return success;
+  };
+
+  library.GetVersion = realBlas.GetVersion;
+  library.MatmulAlgoGetHeuristic = [](blas::Handle, blas::MatmulDesc, blas::Layout, blas::Layout,
+                                      blas::Layout, blas::Layout, blas::Preference, int,
+                                      blas::Heuristic *found, int *count) {
+    *found = {};
+    *count = 1;
+    return blas::success;
+  };
+  nccl.GetErrorString = [](nccl::Status) { return ""; };
+  nccl.GetLastError = [](nccl::Comm) { return ""; };
+}
+
+} // namespace tpc::rt::cuda

@@ -1,0 +1,45 @@
+//===- Counted.h - GPUs of which memory is only counted -------------------===//
+//
+// Tables of functions as the driver and the libraries have them, that do nothing. What a rank will
+// hold of its GPU is found by going through its start and a step with these: it is what that very
+// code asks for. Handles that they give are not null, numbers zero; what the host pins is memory
+// of the host, of zeros.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CUDA_LIBRARY_COUNTED_H
+#define TPC_RT_CUDA_LIBRARY_COUNTED_H
+
+#include "core/Device.h"
+#include "cuda/library/CublasLt.h"
+#include "cuda/library/Nccl.h"
+
+namespace tpc::rt::cuda {
+
+struct Counted {
+  /// What `real` ones are asked about themselves is as they say.
+  Counted(const Driver &real, const blas::Library &realBlas);
+
+  Driver driver;
+  blas::Library library;
+  nccl::Library nccl;
+};
+
+/// What devices of this thread hold, by Counted. Drivers give memory in pages: of what is large
+/// each piece is rounded up to them, of the rest the sum.
+class CountedMemory {
+public:
+  static CountedMemory &ofThread();
+  Address allocate(size_t bytes);
+  void release(Address address);
+  MemoryUse use;
+
+private:
+  void add(size_t bytes, int64_t sign);
+  int64_t large = 0, small = 0;
+  Address next = 0;
+};
+
+} // namespace tpc::rt::cuda
+
+#endif // TPC_RT_CUDA_LIBRARY_COUNTED_H

@@ -1,0 +1,196 @@
+//===- CountMemory.cpp - what ranks will hold of their devices' memory ----===//
+
+#include "program/CountMemory.h"
+#include "core/Step.h"
+#include "program/Error.h"
+#include "program/Execution.h"
+#include "program/Weights.h"
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <sstream>
+
+namespace tpc::rt {
+namespace {
+
+/// What libraries and the driver take by themselves, which nobody says: kernels of cuBLASLt's, and
+/// buffers of NCCL's where ranks have one another. An estimate, for a note.
+constexpr int64_t unsaid = 256 << 20, unsaidOfSeveral = 768 << 20;
+
+/// Ranks of this thread are made on another kind of device, for as long as this lives.
+class OnDevices {
+public:
+  explicit OnDevices(const DeviceKind &kind) : before(deviceKind()) { chooseDevices(kind); }
+  OnDevices(const OnDevices &) = delete;
+  OnDevices &operator=(const OnDevices &) = delete;
+  ~OnDevices() { chooseDevices(before); }
+
+private:
+  const DeviceKind &before;
+};
+
+/// Takes nothing: it would be in the host's memory.
+struct NoOutputs : OutputSink {
+  void take(tpc_context &, int32_t, const void *, int32_t, const int64_t *, const int64_t *,
+            const int64_t *, const Selection *) override {}
+};
+
+/// What a rank says of itself and its device.
+struct Row {
+  int rank = 0;
+  int64_t free = 0;
+  MemoryNeed need;
+  Seat seat;
+};
+
+std::string pack(const Row &row) {
+  std::ostringstream text;
+  text << row.rank << " " << row.free << " " << row.need.libraries << " " << row.need.weights << " "
+       << row.need.step << " " << row.need.most << " " << row.seat.id << " " << row.seat.name
+       << "\n";
+  return text.str();
+}
+
+std::vector<Row> unpack(const std::string &text) {
+  std::vector<Row> rows;
+  std::istringstream from(text);
+  for (Row row; from >> row.rank >> row.free >> row.need.libraries >> row.need.weights >>
+                    row.need.step >> row.need.most >> row.seat.id &&
+                std::getline(from >> std::ws, row.seat.name);)
+    rows.push_back(row);
+  return rows;
+}
+
+std::string sizeText(int64_t bytes) {
+  bool large = bytes >= int64_t(1) << 30;
+  char text[64];
+  std::snprintf(text, sizeof(text), large ? "%.2f GiB" : "%.1f MiB",
+                static_cast<double>(bytes) / (large ? 1 << 30 : 1 << 20));
+  return text;
+}
+
+/// With the very number.
+std::string exactText(int64_t bytes) {
+  return sizeText(bytes) + " (" + std::to_string(bytes) + " bytes)";
+}
+
+std::string listOf(const std::vector<const Row *> &rows) {
+  std::string text = rows.size() > 1 ? "ranks " : "rank ";
+  for (size_t i = 0; i < rows.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == rows.size() ? " and " : ", ") + std::to_string(rows[i]->rank);
+  return text;
+}
+
+/// Empty, or why those that have one device find no room on it.
+std::string problemOf(const std::vector<const Row *> &rows, int64_t need, int64_t free,
+                      const std::string &sizes) {
+  if (need <= free)
+    return "";
+  const MemoryNeed &one = rows[0]->need;
+  std::string who = listOf(rows);
+  return who + (rows.size() > 1 ? " have " : " has ") + rows[0]->seat.name + " " +
+         rows[0]->seat.id + ", of which " + exactText(free) + " are free, but " +
+         (rows.size() > 1 ? "need together " : "needs ") + exactText(need) + ": " +
+         (rows.size() > 1 ? "of rank " + std::to_string(rows[0]->rank) + " " : "") + "weights " +
+         sizeText(one.weights) + ", a step" + (sizes.empty() ? "" : " with " + sizes) + " " +
+         sizeText(one.step) + ", libraries " + sizeText(one.libraries) +
+         ".\nNothing was loaded. Split the model over more ranks (tpcc --memory-plan=SIZE lists "
+         "splits that fit), or run smaller sizes";
+}
+
+} // namespace
+
+std::string textOf(const SymbolValues &sizes) {
+  std::string text;
+  for (const auto &[name, value] : sizes)
+    text += (text.empty() ? "" : ", ") + name + "=" + std::to_string(value);
+  return text;
+}
+
+MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest, const Inputs &inputs,
+                       int rank) {
+  const DeviceKind &kind = *deviceKind().counted();
+  OnDevices nothingIsDone(kind);
+  MemoryUse &use = kind.use();
+  use.most = use.now;
+  use.mostAsked = use.asked;
+  const MemoryUse before = use;
+  NoOutputs outputs;
+  std::unique_ptr<World> world = World::alone(manifest.grid, rank);
+  tpc_context &ctx = world->local(0);
+  ctx.outputs = &outputs;
+  WeightSources nothing;
+  nothing.isNothing = true;
+  MemoryNeed need;
+  try {
+    ctx.transport->connect(ctx);
+    need.libraries = use.asked - before.asked;
+    loadWeights(ctx, manifest, nothing);
+    ctx.device->load(program);
+    need.weights = use.asked - before.asked - need.libraries;
+    need.most = use.most - before.now;
+    // Steps of these sizes again and again: in the first the stack grows.
+    runStep(ctx, program, manifest, inputs);
+    need.frames = static_cast<int64_t>(ctx.arena.peak());
+    ctx.arena.reserve(static_cast<size_t>(need.frames));
+    use.most = use.now;
+    use.mostAsked = use.asked;
+    runStep(ctx, program, manifest, inputs);
+  } catch (const RankStopped &) {
+    throw UserError(world->errorMessage());
+  }
+  need.step = use.mostAsked - before.asked - need.libraries - need.weights;
+  need.most = std::max(need.most, use.most - before.now);
+  return need;
+}
+
+std::string checkMemory(const tpc_program &program, const Manifest &manifest, const Inputs &inputs,
+                        Session *session) {
+  if (!deviceKind().counted())
+    return "";
+  std::string mine;
+  agreeOn(session, [&] {
+    for (int rank = session ? session->rank() : 0,
+             end = session ? rank + 1 : manifest.grid.numRanks();
+         rank < end; ++rank)
+      mine += pack({rank, deviceKind().freeBytes(rank),
+                    countMemory(program, manifest, inputs, rank), deviceKind().seatOf(rank)});
+  });
+  std::string all = mine;
+  if (session) {
+    all.clear();
+    for (const std::string &text : session->textsOfAll(mine))
+      all += text;
+  }
+  std::vector<Row> rows = unpack(all);
+  std::map<std::string, std::vector<const Row *>> byDevice;
+  for (const Row &row : rows)
+    byDevice[row.seat.id].push_back(&row);
+  std::string problem, note;
+  int first = manifest.grid.numRanks();
+  for (const auto &[id, own] : byDevice) {
+    int64_t need = 0, free = own[0]->free;
+    for (const Row *row : own) {
+      need += row->need.most;
+      free = std::min(free, row->free);
+    }
+    std::string found = problemOf(own, need, free, textOf(inputs.symbols));
+    // The one of the lowest rank.
+    if (!found.empty() && own[0]->rank < first) {
+      problem = found;
+      first = own[0]->rank;
+    }
+    int64_t rest = free - need;
+    if (note.empty() && rest < (rows.size() > 1 ? unsaidOfSeveral : unsaid))
+      note = listOf(own) + (own.size() > 1 ? " leave " : " leaves ") + sizeText(rest) + " of " +
+             own[0]->seat.name + " " + id +
+             " free, which may be too little for what its driver and libraries take by themselves";
+  }
+  agreeOn(session, [&] {
+    if (!problem.empty())
+      throw UserError(problem);
+  });
+  return note;
+}
+
+} // namespace tpc::rt

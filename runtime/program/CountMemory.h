@@ -1,0 +1,40 @@
+//===- CountMemory.h - what ranks will hold of their devices' memory ------===//
+//
+// Where a kind of device can count (core/Device.h), the start of a rank and a step are gone through
+// on a device that does nothing, before the first is made: the code that will run says what it will
+// ask for.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_PROGRAM_COUNTMEMORY_H
+#define TPC_RT_PROGRAM_COUNTMEMORY_H
+
+#include "core/World.h"
+#include "program/Inputs.h"
+
+namespace tpc::rt {
+
+/// Bytes that one rank holds.
+struct MemoryNeed {
+  int64_t libraries = 0; ///< from the start: workspaces, communication
+  int64_t weights = 0;   ///< with constants
+  int64_t step = 0;      ///< and what comes to them in a step
+  int64_t most = 0;      ///< of all at any time
+  int64_t frames = 0;    ///< of the step: its stack
+};
+
+/// For one rank and a step with these inputs. `deviceKind()` counts. Throws UserError.
+MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest, const Inputs &inputs,
+                       int rank);
+
+/// "batch=1, sequence=128"
+std::string textOf(const SymbolValues &sizes);
+
+/// Collective over the session, which may be null. All ranks must find room on their devices:
+/// throws a UserError if some do not, with what they need and what there is. What is to be said.
+std::string checkMemory(const tpc_program &program, const Manifest &manifest, const Inputs &inputs,
+                        Session *session);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_PROGRAM_COUNTMEMORY_H

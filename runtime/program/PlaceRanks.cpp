@@ -1,0 +1,86 @@
+//===- PlaceRanks.cpp - which rank has which device -----------------------===//
+
+#include "program/PlaceRanks.h"
+#include "program/Error.h"
+#include "program/Execution.h"
+#include <cstdio>
+#include <map>
+#include <sstream>
+
+namespace tpc::rt {
+namespace {
+
+/// The device of each rank of the world.
+std::vector<Seat> seatsOf(const DeviceKind &kind, Session *session, int ranks) {
+  std::vector<Seat> seats;
+  if (!session) {
+    for (int rank = 0; rank < ranks; ++rank)
+      seats.push_back(kind.seatOf(rank));
+    return seats;
+  }
+  Seat own = kind.seatOf(session->rank());
+  for (const std::string &text : session->textsOfAll(own.id + "\n" + own.name))
+    seats.push_back({text.substr(0, text.find('\n')), text.substr(text.find('\n') + 1)});
+  return seats;
+}
+
+/// The first two ranks that have one device.
+std::optional<std::pair<int, int>> firstShared(const std::vector<Seat> &seats) {
+  std::map<std::string, int> owner;
+  for (size_t rank = 0; rank < seats.size(); ++rank)
+    if (auto [at, isNew] = owner.emplace(seats[rank].id, rank); !isNew)
+      return std::pair(at->second, static_cast<int>(rank));
+  return std::nullopt;
+}
+
+std::string unlike(const std::vector<Seat> &seats) {
+  for (size_t rank = 1; rank < seats.size(); ++rank)
+    if (seats[rank].name != seats[0].name)
+      return "devices are not alike: rank 0 has " + seats[0].name + ", rank " +
+             std::to_string(rank) + " " + seats[rank].name + "; all wait for the slowest";
+  return "";
+}
+
+} // namespace
+
+const DeviceKind &placeRanks(const tpc_program &program, Session *session, const Launcher &launcher,
+                             const Manifest &manifest, bool share) {
+  const DeviceKind *kind = nullptr;
+  int ranks = manifest.grid.numRanks();
+  auto whose = [&](const std::string &problem) {
+    return session && session->size() > 1
+               ? "rank " + std::to_string(session->rank()) + ": " + problem
+               : problem;
+  };
+  agreeOn(session, [&] {
+    std::string problem;
+    kind = devicesOf(program, problem);
+    Placement placement;
+    placement.share = share;
+    placement.threads = !session;
+    placement.onHost = session ? session->ranksOnHost() : ranks;
+    if (session)
+      placement.first = launcher.local >= 0 ? launcher.local : session->rank();
+    if (kind)
+      problem = kind->place(placement);
+    if (!problem.empty())
+      throw UserError(whose(problem));
+  });
+  std::vector<Seat> seats = seatsOf(*kind, session, ranks);
+  std::optional<std::pair<int, int>> shared = firstShared(seats);
+  agreeOn(session, [&] {
+    if (shared && !share)
+      throw UserError("ranks " + std::to_string(shared->first) + " and " +
+                      std::to_string(shared->second) + " have one GPU, " +
+                      seats[shared->first].name + " " + seats[shared->first].id +
+                      " (LOCAL_RANK, or what the launcher says, chooses among those that "
+                      "CUDA_VISIBLE_DEVICES leaves to a process): start fewer ranks on a machine, "
+                      "or let them share it with --share-gpus");
+  });
+  for (const std::string &note : {kind->settle(shared.has_value()), unlike(seats)})
+    if (!note.empty() && ranks > 1 && (!session || session->rank() == 0))
+      std::fprintf(stderr, "note: %s\n", note.c_str());
+  return *kind;
+}
+
+} // namespace tpc::rt
