@@ -1,0 +1,166 @@
+"""Loading weights takes little of the host's memory, and the vendor's libraries are found where docs/gpu.md says."""
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from harness import BUILD
+from models import COMMITTED
+
+LIBRARIES = BUILD / "lib" / "simulator"
+MODELS = Path(__file__).parents[2] / "Models"
+
+
+def anonymous_at_most(command, **env):
+    """The most anonymous memory of a run; what the simulated driver pins is part of it, and devices' memory is not."""
+    process = subprocess.Popen([str(part) for part in command], env={**os.environ, "TPC_CUDA_LIBS": str(LIBRARIES), **env},
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    most = 0
+    while process.poll() is None:
+        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                most = max(most, int(line.split()[1]) * 1024)
+        time.sleep(0.002)
+    assert process.returncode == 0, process.stderr.read()
+    return most
+
+
+def products(folder, count, size):
+    """A chain of square products. Its weights are zeros in a file that takes no room."""
+    path, data = folder / "products.onnx", folder / "products.onnx.data"
+    each = size * size * 4
+    weights, nodes, last = [], [], "x"
+    for i in range(count):
+        weight = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT, dims=[size, size], data_location=TensorProto.EXTERNAL)
+        for key, value in (("location", data.name), ("offset", i * each), ("length", each)):
+            weight.external_data.add(key=key, value=str(value))
+        weights.append(weight)
+        nodes.append(helper.make_node("MatMul", [last, f"w{i}"], [last := f"y{i}"], name=f"product{i}"))
+    shape = ["batch", "sequence", size]
+    graph = helper.make_graph(nodes, "products", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+                              [helper.make_tensor_value_info(last, TensorProto.FLOAT, shape)], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    with open(data, "wb") as file:
+        file.truncate(count * each)
+    return path
+
+
+@pytest.mark.parametrize("weights", ["file", pytest.param("random:1", marks=pytest.mark.long)])
+def test_loading_takes_little_of_the_hosts_memory(tpcc, tmp_path, weights):
+    """Two pinned buffers of 32 MiB, and not the 128 MiB of weights."""
+    most = []
+    for count, size in ((1, 64), (2, 4096)):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        executable = tpcc.compile(products(folder, count, size), "tp1", "--target=cuda")
+        most.append(anonymous_at_most([executable.path, "--bench", "--repeat", "1", "--warmup", "0", "--shape", "batch=1,sequence=1",
+                                       *([] if weights == "file" else [f"--weights={weights}"])]))
+    assert most[1] - most[0] <= 96 << 20, most
+
+
+@pytest.mark.long
+def test_loading_500_megabytes(tpcc, tmp_path):
+    shutil.copy(MODELS / "gpt2-124m.onnx", tmp_path)
+    with open(tmp_path / "gpt2-124m.onnx.data", "wb") as file:
+        file.truncate(1 << 30)
+    executable = tpcc.compile(tmp_path / "gpt2-124m.onnx", "tp1", "--target=cuda")
+    command = [executable.path, "--bench", "--repeat", "1", "--warmup", "0", "--shape", "batch=1,sequence=1"]
+    assert executable.describe()["ranks"][0]["weight_bytes"] > 490e6
+    assert anonymous_at_most(command) <= 200 << 20
+
+
+# Where libraries are
+
+
+def describe(executable, **env):
+    return executable.call(["--describe-device"], env={"TPC_CUDA_LIBS": "", "CUDA_HOME": "", "VIRTUAL_ENV": "", "CONDA_PREFIX": "", **env})
+
+
+@pytest.fixture(scope="module")
+def program(tpcc):
+    return tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp1", "--target=cuda")
+
+
+def put(folder, *names):
+    """Libraries of the simulator's, as links."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).symlink_to(LIBRARIES / name)
+    return folder
+
+
+@pytest.mark.parametrize("order", range(4))
+def test_each_place_in_its_order(program, tmp_path, order):
+    """With libcuda.so.1 in the places from `order` on, the first of them is taken."""
+    driver = "libcuda.so.1"
+    places = [("TPC_CUDA_LIBS", tmp_path / "own", tmp_path / "own"),
+              ("LD_LIBRARY_PATH", tmp_path / "path", tmp_path / "path"),
+              ("CUDA_HOME", tmp_path / "home", tmp_path / "home/lib64"),
+              ("VIRTUAL_ENV", tmp_path / "venv", tmp_path / "venv/lib/python3.12/site-packages/nvidia/driver/lib")]
+    env = {}
+    for name, value, folder in places[order:]:
+        put(folder, driver)
+        env[name] = str(value)
+    said = describe(program, **env)
+    assert f"for CUDA 13.0, {places[order][2] / driver}" in said.stdout, said
+
+
+def test_what_is_there_and_cannot_be_loaded_is_an_error(program, tmp_path):
+    put(tmp_path / "later", "libcuda.so.1")
+    (tmp_path / "libcuda.so.1").write_text("no library")
+    describe(program, TPC_CUDA_LIBS=f"{tmp_path}:{tmp_path / 'later'}").refused(f"{tmp_path}/libcuda.so.1 cannot be loaded")
+
+
+def stub(folder, name, source):
+    folder.mkdir(exist_ok=True)
+    (folder / "stub.c").write_text(source)
+    subprocess.run(["clang-22" if shutil.which("clang-22") else "cc", "-shared", "-fPIC", "-o", str(folder / name), str(folder / "stub.c")], check=True)
+    return folder
+
+
+CUBLASLT = [f"cublasLt{name}" for name in (
+    "Create", "Destroy", "MatmulDescCreate", "MatmulDescDestroy", "MatmulDescSetAttribute", "MatrixLayoutCreate", "MatrixLayoutDestroy",
+    "MatrixLayoutSetAttribute", "MatmulPreferenceCreate", "MatmulPreferenceDestroy", "MatmulPreferenceSetAttribute",
+    "MatmulAlgoGetHeuristic", "Matmul")]
+
+
+def cublaslt(folder, file, version, leave=()):
+    functions = "".join(f"int {name}(void) {{ return 0; }}\n" for name in CUBLASLT if name not in leave)
+    return stub(folder, file, f"#include <stddef.h>\nsize_t cublasLtGetVersion(void) {{ return {version}; }}\n{functions}")
+
+
+@pytest.mark.parametrize("file,version,words", [
+    ("libcublasLt.so.13", 130100, "cuBLASLt 13.1.0"),
+    ("libcublasLt.so.12", 120803, "cuBLASLt 12.8.3"),
+    ("libcublasLt.so.12", 110000, "is version 11: 12 or 13 is needed"),
+    ("libcublasLt.so.13", 140000, "is version 14: 12 or 13 is needed"),
+])
+def test_versions_of_cublaslt(program, tmp_path, file, version, words):
+    put(tmp_path, "libcuda.so.1")
+    said = describe(program, TPC_CUDA_LIBS=str(cublaslt(tmp_path, file, version)))
+    assert words in said.stdout and str(tmp_path / file) in said.stdout, said
+    if "needed" in words:
+        said.refused("this program cannot run here", words)
+
+
+def test_a_library_without_a_function_is_refused(program, tmp_path):
+    put(tmp_path, "libcuda.so.1")
+    describe(program, TPC_CUDA_LIBS=str(cublaslt(tmp_path, "libcublasLt.so.13", 130100, leave=["cublasLtMatmul"]))).refused(
+        "has no function cublasLtMatmul")
+
+
+def test_old_drivers_and_old_nccl_are_refused(program, tmp_path):
+    describe(program, TPC_CUDA_LIBS=str(LIBRARIES), TPC_SIM_DRIVER="11080").refused("of a driver for CUDA 11.8: one for 12.0 or later is needed")
+    names = ("GetUniqueId CommInitRankConfig CommDestroy CommAbort CommGetAsyncError AllReduce AllGather ReduceScatter Broadcast Send "
+             "Recv GroupStart GroupEnd GetErrorString GetLastError").split()
+    functions = "".join(f"int nccl{name}(void) {{ return 0; }}\n" for name in names)
+    stub(tmp_path, "libnccl.so.2", f"int ncclGetVersion(int *version) {{ *version = 21705; return 0; }}\n{functions}")
+    put(tmp_path, "libcuda.so.1", "libcublasLt.so.13")
+    said = describe(program, TPC_CUDA_LIBS=str(tmp_path)).check()
+    assert "is version 2.17.5: 2.18.0 or later is needed; ranks communicate through the host's memory" in said.stdout, said
