@@ -31,6 +31,15 @@ def test_what_comes_with_the_runtime_is_of_it(tpcc, tmp_path):
         "is no library of this runtime")
 
 
+@pytest.mark.parametrize("injection,words", [("fail@60", "launch failure"), ("ecc@40", "uncorrectable ECC error"),
+                                             ("address@80", "illegal memory access")])
+def test_a_gpu_that_fails_says_how(tpcc, injection, words):
+    """Memory is released on the way out: a device that has failed refuses that as well, and that is not what is said."""
+    executable = tpcc.compile(COMMITTED["gpt2-tiny"].path, "tp1", "--target=cuda")
+    executable.call(["--bench", "--shape", "batch=1,sequence=3", "--weights=random:1"],
+                    env=environment(TPC_SIM_INJECT=injection)).refused("the GPU failed", words)
+
+
 def test_flags_of_gpus_belong_to_programs_for_them(tpcc):
     tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp1").call(["--bench", "--shape", "batch=1,sequence=1", "--share-gpus"]).refused(
         "this program computes on processors")
