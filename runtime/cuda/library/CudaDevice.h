@@ -25,8 +25,12 @@ namespace tpc::rt::cuda {
 /// A step that has been recorded, or what it takes to do so.
 class CudaRecording final : public Recording {
 public:
-  explicit CudaRecording(const Driver &driver) : driver(driver) {}
-  ~CudaRecording() override { forget(); }
+  explicit CudaRecording(const Queue &queue) : driver(queue.driver), context(queue.context) {}
+  /// By whatever thread ends the world.
+  ~CudaRecording() override {
+    driver.cuCtxSetCurrent(context);
+    forget();
+  }
   void forget() override {
     if (exec)
       driver.cuGraphExecDestroy(std::exchange(exec, nullptr));
@@ -34,6 +38,7 @@ public:
   }
 
   const Driver &driver;
+  const Context context;
   GraphExec exec = nullptr;
   std::unique_ptr<Block> attentionArgs;
   /// What the host gets, and where the GPU puts it.

@@ -167,7 +167,7 @@ std::unique_ptr<Recording> CudaDevice::prepareRecording() {
   enter();
   if (hostTakesPart)
     return nullptr;
-  auto recording = std::make_unique<CudaRecording>(driver);
+  auto recording = std::make_unique<CudaRecording>(queue);
   if (int64_t bytes = attentions.bytesOfStep())
     recording->attentionArgs = std::make_unique<Block>(driver, std::max(bytes, leastBlock));
   return recording;

@@ -5,7 +5,9 @@ import shutil
 import pytest
 
 from harness import BUILD
+from mistake_checks import left_behind
 from models import COMMITTED
+from simulator import environment
 
 
 @pytest.mark.parametrize("env,words", [
@@ -38,6 +40,15 @@ def test_a_gpu_that_fails_says_how(tpcc, injection, words):
     executable = tpcc.compile(COMMITTED["gpt2-tiny"].path, "tp1", "--target=cuda")
     executable.call(["--bench", "--shape", "batch=1,sequence=3", "--weights=random:1"],
                     env=environment(TPC_SIM_INJECT=injection)).refused("the GPU failed", words)
+
+
+def test_nothing_is_left_behind(tpcc, tmp_path):
+    """Threads have ended when the process ends what ranks had; a shape's second step has a graph and what belongs to it."""
+    executable = tpcc.compile(COMMITTED["gpt2-tiny"].path, "tp2", "--target=cuda")
+    executable.call(["--bench", "--shape", "batch=1,sequence=3", "--weights=random:1", "--repeat", "2"],
+                    env=environment(TPC_SIM_TRACE=tmp_path / "trace")).check()
+    trace = (tmp_path / "trace").read_text()
+    assert "cuMemAlloc_v2 = 0" in trace and left_behind(trace) == ""
 
 
 def test_flags_of_gpus_belong_to_programs_for_them(tpcc):
