@@ -41,7 +41,7 @@ OPTIONAL = {
     "oneDNN": "a libdnnl.so.3 of oneDNN 3: $TPC_ONEDNN is its folder",
     "ptxas": "the assembler of a CUDA toolkit: $CUDA_HOME, PATH or /usr/local/cuda",
     "nvdisasm": "a disassembler for GPUs: $CUDA_HOME, PATH, or nvidia-cuda-nvdisasm in .venv",
-    "cuDNN": "cuDNN 9 and nvidia-cudnn-frontend: $TPC_CUDNN names a Python that has them",
+    "cuDNN": "libcudnn.so.9 of cuDNN 9: $TPC_CUDNN is its folder, or CUDA_HOME, or nvidia-cudnn-cu13 in .venv",
     "mounting": "a user who may mount a file system",
     "large files": "a file system that takes files of 5 GiB",
 }

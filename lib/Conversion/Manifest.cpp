@@ -2,6 +2,7 @@
 
 #include "Manifest.h"
 
+#include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Dialect/Elements.h"
 #include "tpc/digest.h"
 #include "llvm/ADT/StringSet.h"
@@ -142,8 +143,10 @@ static FailureOr<json::Object> describe(WeightOp weight, buffer::EntryOp entry,
   }
   for (int64_t size : type.getShape())
     source.push_back(size);
-  // Products multiply by f32 whatever the file holds.
-  std::string loaded = isPacked ? "f32" : dtypeName(p.getType());
+  // Libraries multiply by what they compute; f32 where that is not what the parameter is.
+  bool isWidened =
+      isPacked && !TargetTraits::get(entry).computesProducts(getElementTypeOrSelf(p.getType()));
+  std::string loaded = isWidened ? "f32" : dtypeName(p.getType());
   json::Object object{{"name", text(p.getWeight())},
                       {"stage", static_cast<int64_t>(entry.getStage())},
                       {"dtype", loaded},

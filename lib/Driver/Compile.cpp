@@ -299,7 +299,8 @@ llvm::Expected<const mlir::tpc::KernelCode *> Compilation::makeKernels(OnStep on
   if (!target.emitKernels)
     return nullptr;
   if (!kernels) {
-    mlir::tpc::KernelCodeOptions code{options.architectures, options.lowering.optLevel, onStep};
+    mlir::tpc::KernelCodeOptions code{options.architectures, options.lowering.optLevel,
+                                      options.tf32, onStep};
     llvm::Expected<mlir::tpc::KernelCode> made = target.emitKernels(*module, code);
     if (!made)
       return made.takeError();

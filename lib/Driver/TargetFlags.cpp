@@ -26,10 +26,16 @@ Error tpc::checkTarget(const TpccOptions &options, const TargetTraits &target) {
     if (Error problem = target.checkArchitectures(options.architectures))
       return makeError("--gpu-arch: " + llvm::toString(std::move(problem)));
   }
+  if (options.precision == "tf32" && !target.hasTf32)
+    return makeError("--precision=tf32 needs a target that has TF32, such as --target=cuda; " +
+                     name + " computes products in f32");
   return Error::success();
 }
 
 Error tpc::checkTarget(const TpccOptions &options) {
+  if (options.precision != "f32" && options.precision != "tf32")
+    return makeError("--precision: there is no precision '" + options.precision +
+                     "'; there are f32, tf32");
   if (options.target.empty())
     return Error::success();
   if (const TargetTraits *target = TargetTraits::lookup(options.target))

@@ -397,7 +397,8 @@ mlir::LogicalResult Session::run() {
                          options.annotations,
                          options.deviceConfiguration,
                          options.target,
-                         options.architectures};
+                         options.architectures,
+                         options.precision == "tf32"};
   if (options.onnx)
     compile.onAnnotated = [&](mlir::ModuleOp module) {
       return collectAnnotations(module, spec, devices);

@@ -19,6 +19,7 @@ struct TpccOptions {
   bool kernelText = false;    // write kernels as the target's text; `emit` is Buffers
   std::string kernelTextName; // "ptx"
   std::string target, architectures;
+  std::string precision = "f32"; // of products of f32: "f32" or "tf32"
   std::string name;
   std::string march;
   unsigned optLevel = 3;

@@ -3,6 +3,8 @@
 #include "DeviceTest.h"
 #include "GpuKernels.h"
 #include "LateDevice.h"
+#include "core/DType.h"
+#include "core/Half.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -225,7 +227,7 @@ TEST_P(DeviceTest, ProductsAreSums) {
           std::vector<float> rows(w.size());
           for (int64_t i = 0; i < k * n; ++i)
             rows[i % n * k + i / n] = w[i];
-          matrix = device->transposeOf(tensor(rows), k, n);
+          matrix = device->transposeOf(tensor(rows), k, n, TPC_F32);
         } else {
           matrix = device->makeMatrix(k, n);
           for (int64_t row = 0; row < k; row += 3)
@@ -253,6 +255,56 @@ TEST_P(DeviceTest, ProductsAreSums) {
       }
 }
 
+TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
+  for (int32_t dtype : {TPC_F16, TPC_BF16}) {
+    if (!device->computes(dtype))
+      continue; // programs for it have none
+    auto encode = [&](const std::vector<float> &values) {
+      std::vector<uint16_t> bits;
+      for (float value : values)
+        bits.push_back(dtype == TPC_F16 ? floatToHalf(value) : floatToBfloat(value));
+      return bits;
+    };
+    auto decode = [&](uint16_t bits) {
+      return dtype == TPC_F16 ? halfToFloat(bits) : bfloatToFloat(bits);
+    };
+    for (auto [m, k, n] : {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 41}, {3, 0, 9}, {20, 64, 100}})
+      for (bool transposed : {false, true})
+        for (int more : {0, 1, 2}) { // and a bias, and a residual
+          std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
+                             residual = numbers(m * n, 4);
+          std::vector<float> rows(w.size());
+          for (int64_t i = 0; i < k * n; ++i)
+            rows[i % n * k + i / n] = w[i];
+          std::shared_ptr<Matrix> matrix;
+          if (transposed) {
+            matrix = device->transposeOf(tensor(encode(rows)), k, n, dtype);
+          } else {
+            matrix = device->makeMatrix(k, n, dtype);
+            device->setRows(*matrix, 0, k, encode(w).data());
+          }
+          auto place = [](uint16_t *data) { return reinterpret_cast<float *>(data); };
+          float *out = place(tensor(encode(residual))), *xData = place(tensor(encode(x)));
+          Product product = {matrix.get(), more ? place(tensor(encode(bias))) : nullptr,
+                             more > 1 ? out : nullptr, out, TPC_EPILOGUE_NONE};
+          device->beginStep({0, 0});
+          device->multiply({xData, m, k, {&product, 1}, dtype});
+          device->endStep();
+          auto result = valuesOf(reinterpret_cast<uint16_t *>(out), residual.size());
+          for (int64_t i = 0; i < m * n; ++i) {
+            double sum = (more ? bias[i % n] : 0) + (more > 1 ? residual[i] : 0);
+            for (int64_t l = 0; l < k; ++l)
+              sum += static_cast<double>(x[i / n * k + l]) * w[l * n + i % n];
+            // Half a unit in the last place, and once more where a bias has no epilogue.
+            double unit = std::abs(sum) * (dtype == TPC_F16 ? 0x1p-10 : 0x1p-7) + 0x1p-20;
+            EXPECT_NEAR(decode(result[static_cast<size_t>(i)]), sum,
+                        unit * (more > 1 ? 2.01 : 0.51))
+                << m << " " << k << " " << n << " " << spellType(dtype) << " " << more;
+          }
+        }
+  }
+}
+
 TEST_P(DeviceTest, ProductsOfOneLeftSide) {
   int64_t m = 7, k = 5;
   std::vector<float> x = numbers(m * k, 1);
@@ -261,7 +313,7 @@ TEST_P(DeviceTest, ProductsOfOneLeftSide) {
   std::vector<std::vector<float>> weights;
   std::vector<Product> products;
   std::vector<int64_t> widths{3, 40, 0, 17};
-  matrices = device->makeMatrices(k, widths);
+  matrices = device->makeMatrices(k, widths, TPC_F32);
   for (size_t i = 0; i < widths.size(); ++i) {
     int64_t n = widths[i];
     weights.push_back(numbers(k * n, static_cast<int>(n)));

@@ -83,7 +83,8 @@ constexpr tpc_gpu_kernel kernels[] = {
 } // namespace
 
 const tpc_gpu_code &gpuKernels() {
-  static const tpc_gpu_code code = {80, std::size(kernels), 0, 0, ptx, kernels, nullptr, nullptr};
+  static const tpc_gpu_code code = {80,     std::size(kernels), 0, 0, 0, ptx, kernels, nullptr,
+                                    nullptr};
   return code;
 }
 

@@ -47,7 +47,7 @@ using Accesses = std::vector<Access>;
 constexpr int64_t f32 = sizeof(float);
 
 // Whatever is added to what a call says may reach more.
-static_assert(sizeof(Product) == 40 && sizeof(BatchProduct) == 72 &&
+static_assert(sizeof(Product) == 40 && sizeof(BatchProduct) == 80 &&
               sizeof(tpc_attention_args) == 248);
 
 Accesses accessesOf(const Products &all, const Product &p, const void *table) {
@@ -173,15 +173,16 @@ public:
       constants.push_back(share(program.constants[i].data, program.constants[i].bytes));
   }
   const void *constant(int32_t index) override { return constants[index]; }
-  std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k,
-                                                    std::span<const int64_t> widths) override {
-    return inner->makeMatrices(k, widths);
+  std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k, std::span<const int64_t> widths,
+                                                    int32_t dtype) override {
+    return inner->makeMatrices(k, widths, dtype);
   }
-  void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) override {
+  void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) override {
     inner->setRows(matrix, row0, row1, rows);
   }
-  std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n) override {
-    std::shared_ptr<Matrix> matrix = inner->transposeOf(rows, k, n);
+  std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
+                                      int32_t dtype) override {
+    std::shared_ptr<Matrix> matrix = inner->transposeOf(rows, k, n, dtype);
     tables[matrix.get()] = rows;
     return matrix;
   }
@@ -356,8 +357,8 @@ public:
   const char *name() const override { return "late"; }
   const char *kernels() const override { return cpuDevices().kernels(); }
   std::string environmentProblem() const override { return cpuDevices().environmentProblem(); }
-  int64_t matrixBytes(int64_t k, int64_t n) const override {
-    return cpuDevices().matrixBytes(k, n);
+  int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
+    return cpuDevices().matrixBytes(k, n, dtype);
   }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
     return std::make_unique<LateDevice>(ctx, linked);

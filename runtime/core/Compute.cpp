@@ -24,9 +24,9 @@ void checkPlace(tpc_context &ctx, const char *what, int32_t index, int32_t tpc_p
 
 /// Fails unless the device computes `what` of these elements.
 void checkType(tpc_context &ctx, const char *what, int32_t dtype) {
-  if (dtype != TPC_F32)
+  if (!ctx.device->computes(dtype))
     fail(ctx, "internal error: " + std::string(what) + " of " + spellType(dtype) +
-                  ", but this device computes those of f32");
+                  ", which this device does not compute");
 }
 
 } // namespace
@@ -60,6 +60,8 @@ extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_
     return;
   auto &matrices = ctx->data.matrices;
   std::vector<Product> list;
+  int32_t dtype = count > 0 ? products[0].dtype : TPC_F32;
+  checkType(*ctx, "a product", dtype);
   for (const tpc_product &p : std::span(products, static_cast<size_t>(count))) {
     if (p.n <= 0)
       continue;
@@ -74,11 +76,14 @@ extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_
                      std::to_string(matrix->k) + ", " + std::to_string(matrix->n) +
                      "], but a product takes it as [" + std::to_string(k) + ", " +
                      std::to_string(p.n) + "]");
-    checkType(*ctx, "a product", p.dtype);
+    if (p.dtype != dtype || matrix->dtype != dtype)
+      fail(*ctx, "internal error: parameter " + std::to_string(p.parameter) + " is of " +
+                     spellType(matrix->dtype) + ", and a product of " + spellType(p.dtype) +
+                     " beside one of " + spellType(dtype) + " takes it");
     list.push_back({matrix, p.bias, p.residual, p.out, p.epilogue});
   }
   if (!list.empty())
-    ctx->device->multiply({x, m, k, list});
+    ctx->device->multiply({x, m, k, list, dtype});
 }
 
 extern "C" void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const float *b,
@@ -86,7 +91,7 @@ extern "C" void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a
                                  int64_t aBatchStride, int64_t bBatchStride) {
   checkType(*ctx, "a product", dtype);
   if (batch > 0 && m > 0 && n > 0)
-    ctx->device->batchProduct({a, b, out, batch, m, k, n, aBatchStride, bBatchStride});
+    ctx->device->batchProduct({a, b, out, batch, m, k, n, aBatchStride, bBatchStride, dtype});
 }
 
 extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) {
@@ -97,5 +102,9 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
     fail(*ctx, "internal error: attention: " + std::to_string(a.heads_kv) +
                    " kv heads cannot serve " + std::to_string(a.heads_q) + " query heads");
   checkType(*ctx, "attention", a.dtype);
+  if (a.bias)
+    checkType(*ctx, "attention with a bias", a.bias_dtype);
+  if (a.slopes)
+    checkType(*ctx, "attention with slopes", a.slopes_dtype);
   ctx->device->attention(a);
 }

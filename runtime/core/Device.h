@@ -31,14 +31,15 @@ namespace tpc::rt {
 
 class Links;
 
-/// The right side of a product, f32[k, n], in the layout that the device likes.
+/// The right side of a product, [k, n], in the layout that the device likes.
 class Matrix {
 public:
   virtual ~Matrix();
   const int64_t k, n;
+  const int32_t dtype;
 
 protected:
-  Matrix(int64_t k, int64_t n) : k(k), n(n) {}
+  Matrix(int64_t k, int64_t n, int32_t dtype = TPC_F32) : k(k), n(n), dtype(dtype) {}
 };
 
 /// out[m, n] = epilogue(x[m, k] * matrix[k, n] + bias[n]) + residual[m, n], as tpc_products says.
@@ -49,11 +50,12 @@ struct Product {
   int32_t epilogue;
 };
 
-/// Those of one x, none of which is empty.
+/// Those of one x, none of which is empty. `dtype`: of all elements, whatever pointers say.
 struct Products {
   const float *x;
   int64_t m, k;
   std::span<const Product> list;
+  int32_t dtype = TPC_F32;
 };
 
 /// As tpc_batch_matmul says.
@@ -61,6 +63,7 @@ struct BatchProduct {
   const float *a, *b;
   float *out;
   int64_t batch, m, k, n, aStride, bStride;
+  int32_t dtype = TPC_F32;
 };
 
 /// All work of a step, for a device to do again without being told call by call.
@@ -114,18 +117,23 @@ public:
 
   /// Kernels are those of this program from now on, which outlives the device.
   virtual void load(const tpc_program &program) = 0;
+  /// Whether products and attention are there for these elements.
+  virtual bool computes(int32_t dtype) const;
   /// A constant of the program, as it is in the device's memory.
   virtual const void *constant(int32_t index) = 0;
   /// Matrices of k rows that products multiply by in one go: one weight, packed side by side. Their
   /// rows then are handed over in pieces, so that a dense copy of the whole never exists. Throws
   /// std::bad_alloc.
-  virtual std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k,
-                                                            std::span<const int64_t> widths) = 0;
-  std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n) { return makeMatrices(k, {&n, 1})[0]; }
-  /// Rows [row0, row1), dense, from the host's memory.
-  virtual void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) = 0;
+  virtual std::vector<std::shared_ptr<Matrix>>
+  makeMatrices(int64_t k, std::span<const int64_t> widths, int32_t dtype) = 0;
+  std::shared_ptr<Matrix> makeMatrix(int64_t k, int64_t n, int32_t dtype = TPC_F32) {
+    return makeMatrices(k, {&n, 1}, dtype)[0];
+  }
+  /// Rows [row0, row1), dense, of the matrix's elements, from the host's memory.
+  virtual void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) = 0;
   /// The transpose of a dense [n, k] in the device's memory, which outlives it.
-  virtual std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n) = 0;
+  virtual std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
+                                              int32_t dtype) = 0;
 
   //===--- a step ---------------------------------------------------------===//
 
@@ -256,7 +264,7 @@ public:
   /// Of one of those: its count.
   virtual MemoryUse &use() const;
   /// Bytes that a matrix takes.
-  virtual int64_t matrixBytes(int64_t k, int64_t n) const = 0;
+  virtual int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const = 0;
   virtual std::unique_ptr<Device> make(tpc_context &ctx) const = 0;
 };
 

@@ -55,15 +55,17 @@ public:
     device->load(program);
   }
   const void *constant(int32_t index) override { return device->constant(index); }
-  std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k,
-                                                    std::span<const int64_t> widths) override {
-    return device->makeMatrices(k, widths);
+  bool computes(int32_t dtype) const override { return device->computes(dtype); }
+  std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k, std::span<const int64_t> widths,
+                                                    int32_t dtype) override {
+    return device->makeMatrices(k, widths, dtype);
   }
-  void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *data) override {
+  void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *data) override {
     device->setRows(matrix, row0, row1, data);
   }
-  std::shared_ptr<Matrix> transposeOf(const void *data, int64_t k, int64_t n) override {
-    return device->transposeOf(data, k, n);
+  std::shared_ptr<Matrix> transposeOf(const void *data, int64_t k, int64_t n,
+                                      int32_t dtype) override {
+    return device->transposeOf(data, k, n, dtype);
   }
 
   void beginStep(const std::vector<int64_t> &env) override { device->beginStep(env); }
@@ -134,7 +136,9 @@ public:
   std::string products() const override { return kind.products(); }
   std::string communication() const override { return kind.communication(); }
   std::string environmentProblem() const override { return kind.environmentProblem(); }
-  int64_t matrixBytes(int64_t k, int64_t n) const override { return kind.matrixBytes(k, n); }
+  int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
+    return kind.matrixBytes(k, n, dtype);
+  }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
     return std::make_unique<ProfiledDevice>(kind.make(ctx));
   }

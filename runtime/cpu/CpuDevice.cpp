@@ -54,7 +54,9 @@ public:
   const DeviceKind *withProducts(const std::string &name, std::string &problem) const override {
     return name == "onednn" ? oneDnnDevices(problem) : DeviceKind::withProducts(name, problem);
   }
-  int64_t matrixBytes(int64_t k, int64_t n) const override { return PackedMatrix::bytesFor(k, n); }
+  int64_t matrixBytes(int64_t k, int64_t n, int32_t) const override {
+    return PackedMatrix::bytesFor(k, n);
+  }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
     return std::make_unique<CpuDevice>(ctx);
   }

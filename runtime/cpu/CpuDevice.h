@@ -81,10 +81,11 @@ public:
 
   void load(const tpc_program &loaded) override { program = &loaded; }
   const void *constant(int32_t index) override { return program->constants[index].data; }
-  std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k,
-                                                    std::span<const int64_t> widths) override;
-  void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) override;
-  std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n) override;
+  std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k, std::span<const int64_t> widths,
+                                                    int32_t dtype) override;
+  void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) override;
+  std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
+                                      int32_t dtype) override;
 
   void beginStep(const std::vector<int64_t> &values) override { env = values; }
   void setEnv(int32_t place, int64_t value) override { env[place] = value; }

@@ -133,8 +133,8 @@ void PackedMatrix::setRows(int64_t row0, int64_t row1, const float *rows) {
               panels.get() + column * k + row0 * width);
 }
 
-std::vector<std::shared_ptr<Matrix>> CpuDevice::makeMatrices(int64_t k,
-                                                             std::span<const int64_t> widths) {
+std::vector<std::shared_ptr<Matrix>>
+CpuDevice::makeMatrices(int64_t k, std::span<const int64_t> widths, int32_t) {
   int64_t bytes = 0;
   for (int64_t n : widths)
     bytes += PackedMatrix::bytesFor(k, n);
@@ -148,11 +148,11 @@ std::vector<std::shared_ptr<Matrix>> CpuDevice::makeMatrices(int64_t k,
   return matrices;
 }
 
-void CpuDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) {
-  static_cast<PackedMatrix &>(matrix).setRows(row0, row1, rows);
+void CpuDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) {
+  static_cast<PackedMatrix &>(matrix).setRows(row0, row1, static_cast<const float *>(rows));
 }
 
-std::shared_ptr<Matrix> CpuDevice::transposeOf(const void *rows, int64_t k, int64_t n) {
+std::shared_ptr<Matrix> CpuDevice::transposeOf(const void *rows, int64_t k, int64_t n, int32_t) {
   return std::make_shared<PackedMatrix>(static_cast<const float *>(rows), k, n);
 }
 

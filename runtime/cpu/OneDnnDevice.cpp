@@ -283,25 +283,26 @@ class OneDnnDevice : public CpuDevice {
 public:
   explicit OneDnnDevice(tpc_context &ctx) : CpuDevice(ctx) {}
 
-  std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k,
-                                                    std::span<const int64_t> widths) override {
+  std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k, std::span<const int64_t> widths,
+                                                    int32_t dtype) override {
     std::vector<std::shared_ptr<Matrix>> matrices;
     for (int64_t n : widths)
       if (k == 0 || n == 0)
-        matrices.push_back(CpuDevice::makeMatrices(k, {&n, 1})[0]);
+        matrices.push_back(CpuDevice::makeMatrices(k, {&n, 1}, dtype)[0]);
       else
         matrices.push_back(std::make_shared<OneDnnMatrix>(k, n));
     return matrices;
   }
-  void setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) override {
+  void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) override {
     if (auto *own = dynamic_cast<OneDnnMatrix *>(&matrix))
-      own->setRows(row0, row1, rows);
+      own->setRows(row0, row1, static_cast<const float *>(rows));
     else
       CpuDevice::setRows(matrix, row0, row1, rows);
   }
-  std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n) override {
+  std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
+                                      int32_t dtype) override {
     if (k == 0 || n == 0)
-      return CpuDevice::transposeOf(rows, k, n);
+      return CpuDevice::transposeOf(rows, k, n, dtype);
     return std::make_shared<OneDnnMatrix>(static_cast<const float *>(rows), k, n);
   }
 
@@ -362,7 +363,7 @@ public:
   const char *kernels() const override { return rt::kernels().name; }
   std::string environmentProblem() const override { return cpuDevices().environmentProblem(); }
   std::string products() const override { return library().describe(); }
-  int64_t matrixBytes(int64_t k, int64_t n) const override {
+  int64_t matrixBytes(int64_t k, int64_t n, int32_t) const override {
     int64_t floats = 0;
     panelsOf(k, n, false, floats);
     return floats * static_cast<int64_t>(sizeof(float));

@@ -117,19 +117,25 @@ struct Converted {
   }
 };
 
-/// Drawn values; only floats are drawn, integers and truth values are zero.
+/// Drawn values, as a file of the source's type would have them; only floats of up to 32 bits are
+/// drawn, others are zero.
 struct Drawn {
   RandomSource source;
-  int64_t elementBytes;
-  bool isFloat;
+  tpc_dtype dtype, sourceDtype;
   void copy(std::byte *to, int64_t index, int64_t count, int64_t stride) const {
-    if (!isFloat) {
+    bool isHalf = sourceDtype == TPC_F16, isBfloat = sourceDtype == TPC_BF16;
+    int64_t elementBytes = dtypeBytes(dtype);
+    if (dtype != TPC_F32 && !isHalf && !isBfloat) {
       std::memset(to, 0, count * elementBytes);
       return;
     }
     for (int64_t i = 0; i < count; ++i) {
       float value = source.at(index + i * stride);
-      std::memcpy(to + i * 4, &value, 4);
+      uint16_t bits = isHalf ? floatToHalf(value) : isBfloat ? floatToBfloat(value) : 0;
+      if (isHalf || isBfloat)
+        value = isHalf ? halfToFloat(bits) : bfloatToFloat(bits);
+      std::memcpy(to + i * elementBytes,
+                  dtype == TPC_F32 ? static_cast<const void *>(&value) : &bits, elementBytes);
     }
   }
 };
@@ -283,7 +289,7 @@ void load(tpc_context &ctx, const Parameter &parameter, int index, const Source 
   for (int64_t row = 0; row < numRows; row += step) {
     int64_t end = std::min(row + step, numRows);
     gather.copy(row, end, block.data());
-    device.setRows(matrix, row, end, reinterpret_cast<const float *>(block.data()));
+    device.setRows(matrix, row, end, block.data());
   }
 }
 
@@ -301,7 +307,8 @@ void makeMatrices(tpc_context &ctx, const Manifest &manifest, int first) {
       group.push_back(i);
   for (int index : group)
     widths.push_back(shapeOf(index)[1]);
-  std::vector<std::shared_ptr<Matrix>> matrices = ctx.device->makeMatrices(k, widths);
+  std::vector<std::shared_ptr<Matrix>> matrices =
+      ctx.device->makeMatrices(k, widths, manifest.parameters[first].dtype);
   for (size_t i = 0; i < group.size(); ++i)
     ctx.data.matrices[group[i]] = std::move(matrices[i]);
 }
@@ -311,8 +318,8 @@ void share(tpc_context &ctx, const Manifest &manifest, int index) {
   const Parameter &parameter = manifest.parameters[index];
   if (parameter.transposeOf >= 0) {
     Shape shape = localView(parameter, ctx.grid, ctx.coordinates).shape();
-    ctx.data.matrices[index] =
-        ctx.device->transposeOf(ctx.data.parameters[parameter.transposeOf], shape[0], shape[1]);
+    ctx.data.matrices[index] = ctx.device->transposeOf(ctx.data.parameters[parameter.transposeOf],
+                                                       shape[0], shape[1], parameter.dtype);
   } else if (parameter.sameAs >= 0 && parameter.matmulRhs) {
     ctx.data.matrices[index] = ctx.data.matrices[parameter.sameAs];
   } else if (parameter.sameAs >= 0) {
@@ -338,8 +345,7 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
       continue;
     }
     if (sources.seed) {
-      Drawn drawn{RandomSource(*sources.seed, parameter), dtypeBytes(parameter.dtype),
-                  parameter.dtype == TPC_F32};
+      Drawn drawn{RandomSource(*sources.seed, parameter), parameter.dtype, parameter.sourceDtype};
       load(ctx, parameter, index, drawn, *loaded);
       continue;
     }

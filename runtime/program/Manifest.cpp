@@ -290,8 +290,10 @@ Parameter readParameter(const Node &node, const Manifest &manifest) {
   if (use != "dense" && use != "matmul_rhs")
     refuse(node.where, "unknown use '" + use + "'");
   parameter.matmulRhs = use == "matmul_rhs";
-  if (parameter.matmulRhs && (parameter.dims.size() != 2 || parameter.dtype != TPC_F32))
-    refuse(node.where, "a matmul_rhs has two dimensions, and is f32");
+  bool isMultiplied =
+      parameter.dtype == TPC_F32 || parameter.dtype == TPC_F16 || parameter.dtype == TPC_BF16;
+  if (parameter.matmulRhs && (parameter.dims.size() != 2 || !isMultiplied))
+    refuse(node.where, "a matmul_rhs has two dimensions, and is f32, f16 or bf16");
   if (node.has("beside")) {
     auto count = static_cast<int64_t>(manifest.parameters.size());
     parameter.beside = static_cast<int>(node["beside"].integerIn(0, count - 1));

@@ -75,7 +75,8 @@ WeightBytes weightBytesOf(const Manifest &manifest, int rank) {
     int64_t bytes = view.count() * dtypeBytes(parameter.dtype);
     (split ? result.sharded : result.replicated) += bytes;
     if (parameter.matmulRhs)
-      result.padding += deviceKind().matrixBytes(view.shape()[0], view.shape()[1]) - bytes;
+      result.padding +=
+          deviceKind().matrixBytes(view.shape()[0], view.shape()[1], parameter.dtype) - bytes;
   }
   return result;
 }

@@ -175,7 +175,8 @@ def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
 
         to[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n]
 
-    in f32. `to` may be the `residual` of the same part, and nothing else that is read.
+    All elements are of one type, which the target's library multiplies; sums are f32, and results are rounded once. `to` may be the
+    `residual` of the same part, and nothing else that is read.
   }];
   let arguments = (ins Buffer_Read:$x, Variadic<Buffer_Parameter>:$parameters, Buffer_Reads:$biases, Buffer_Reads:$residuals,
                        Buffer_Writes:$to, Tpc_SymExprAttr:$m, Tpc_SymExprAttr:$k, Tpc_SymExprs:$widths,
@@ -200,7 +201,8 @@ def Buffer_ProductOp : Buffer_Op<"product", [AttrSizedOperandSegments]> {
 def Buffer_BatchProductOp : Buffer_Op<"batch_product"> {
   let summary = "Matrix products of computed values. tpc_batch_matmul.";
   let description = [{
-    `to[b, m, n] = a[b, m, k] * b[b, k, n]` in f32, for `batch` matrices that are `a_stride` and `b_stride` elements apart; 0 uses one for all.
+    `to[b, m, n] = a[b, m, k] * b[b, k, n]`, of elements as in `tpc_buffer.product`, for `batch` matrices that are `a_stride` and `b_stride`
+    elements apart; 0 uses one for all.
   }];
   let arguments = (ins Buffer_Read:$a, Buffer_Read:$b, Buffer_Write:$to, Tpc_SymExprAttr:$batch, Tpc_SymExprAttr:$m,
                        Tpc_SymExprAttr:$k, Tpc_SymExprAttr:$n, Tpc_SymExprAttr:$a_stride, Tpc_SymExprAttr:$b_stride);
@@ -213,7 +215,8 @@ def Buffer_BatchProductOp : Buffer_Op<"batch_product"> {
 def Buffer_AttentionOp : Buffer_Op<"attention", [AttrSizedOperandSegments]> {
   let summary = "Scaled dot-product attention. tpc_attention.";
   let description = [{
-    q `[batch, queries, heads, size]`, k `[batch, keys, kv_heads, size]`, v `[batch, keys, kv_heads, value_size]`, in f32; heads / kv_heads
+    q `[batch, queries, heads, size]`, k `[batch, keys, kv_heads, size]`, v `[batch, keys, kv_heads, value_size]`, of a type that the
+    target's attention is for, in f32 inside; heads / kv_heads
     consecutive query heads share a kv head. `strides`: elements from one token to the next, of q, k, v and the result. The masks and the bias are as
     in `tpc.attention`; their `strides` are those of batch and heads, 0 where they broadcast. With `causal`, query i sees key j only if j <= i + the
     number behind it, with `after` only if j > i + the number behind that. `slopes [heads]` add slopes[h] (j - i - the number behind `at`). A row without

@@ -10,14 +10,17 @@ using namespace mlir::tpc;
 StringRef cuda::whyNotLibrary(const AttentionVariant &variant) {
   if (variant.element == TPC_F32)
     return "f32: the library may compute in TF32";
-  if (variant.headSize % 8 || variant.valueSize % 8)
-    return "the library takes head sizes that are multiples of 8";
+  if (variant.headSize % 8 || variant.valueSize % 8 || variant.headSize > 256 ||
+      variant.valueSize > 256)
+    return "the library takes head sizes that are multiples of 8, up to 256";
   if (variant.keyMask)
     return "a key mask may be no prefix";
   if (variant.mask)
     return "a row of the mask may be empty";
   if (variant.windowed)
     return "a window may leave a row without keys";
+  if (variant.slopes >= 0 || variant.softcap)
+    return "the graph that is given to the library has neither slopes nor a soft-cap";
   if (variant.uniformRows)
     return "rows without a visible key are to be uniform";
   return "";

@@ -136,6 +136,7 @@ LogicalResult cuda::embed(ModuleOp program, const Code &code) {
                 .mask = e.i32(variant.mask),
                 .softcap = e.i32(variant.softcap),
                 .uniform_rows = e.i32(variant.uniformRows),
+                .library = e.i32(whyNotLibrary(variant).empty()),
             };
             return e.insert(entry, values.list());
           });
@@ -146,6 +147,7 @@ LogicalResult cuda::embed(ModuleOp program, const Code &code) {
                     .num_kernels = e.i32(code.launches.size()),
                     .num_cubins = e.i32(code.cubins.size()),
                     .num_attentions = e.i32(code.attentions.size()),
+                    .tf32 = e.i32(code.tf32),
                     .ptx = e.address("tpc_gpu_ptx"),
                     .kernels = e.address("tpc_gpu_kernels"),
                     .cubins = e.address("tpc_gpu_cubins"),

@@ -81,7 +81,9 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
     attentions.push_back(llvm::json::Object{
         {"node", mlir::tpc::getSourceName(op.getLoc())},
         {"function", op->getParentOfType<func::FuncOp>().getName()},
-        {"computed_by", "generated kernels"},
+        {"computed_by", whyNot.empty()
+                            ? "cuDNN where it is found and takes it, else generated kernels"
+                            : "generated kernels"},
         {"kernels",
          llvm::json::Array{code.launches[own->tiles].name, code.launches[own->split].name,
                            code.launches[own->combine].name}},
@@ -96,5 +98,6 @@ llvm::json::Object cuda::makeReport(ModuleOp program, const Code &code) {
   return llvm::json::Object{{"kernels", std::move(kernels)},
                             {"ceilings", std::move(ceilings)},
                             {"launches", std::move(functions)},
-                            {"attention", std::move(attentions)}};
+                            {"attention", std::move(attentions)},
+                            {"precision", code.tf32 ? "tf32" : "f32"}};
 }

@@ -27,6 +27,7 @@ static llvm::Expected<KernelCode> emitKernels(ModuleOp program, const KernelCode
   auto code = cuda::emitPtx(program, *architectures, options.optLevel);
   if (!code)
     return code.takeError();
+  code->tf32 = options.tf32;
   KernelCode result;
   std::string assembler = cuda::findAssembler();
   if (assembler.empty()) {
@@ -78,6 +79,7 @@ static constexpr TargetTraits traits = {
     .addsBias = true,
     .addsResidual = true,
     .isActivation = isActivation,
+    .hasTf32 = true,
     .cheapPrice = 1,
     .dearPrice = 16,
     .storedFrom = 16,

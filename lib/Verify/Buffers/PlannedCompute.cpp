@@ -1,12 +1,28 @@
 //===- PlannedCompute.cpp - Products, attention, kernels, functions -------===//
 
 #include "PlanChecker.h"
+#include "tpc/Conversion/Target/TargetTraits.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
 
-static bool isF32(Value v) { return getElementTypeOrSelf(v.getType()).isF32(); }
+/// Whether the target's libraries compute `op`, of such elements.
+static LogicalResult checkComputed(Operation *op, ValueRange values) {
+  const TargetTraits &target = TargetTraits::get(op);
+  for (Value v : values)
+    if (v && !target.computesProducts(getElementTypeOrSelf(v)))
+      return op->emitOpError("is of a type that no library computes");
+  return success();
+}
+
+/// A call says one type for all of its elements.
+static LogicalResult checkOneType(Operation *op, ValueRange values) {
+  for (Value v : values)
+    if (v && getElementTypeOrSelf(v) != getElementTypeOrSelf(op->getResult(0)))
+      return op->emitOpError("has elements of several types, which no call computes");
+  return success();
+}
 
 namespace {
 /// What nobody is called for.
@@ -27,8 +43,9 @@ template <typename OpT> struct Marked : PlannedOpInterface::ExternalModel<Marked
 struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
     auto op = cast<MatmulOp>(base);
-    if (!isF32(op.getLhs()) || !isF32(op.getRhs()) || !isF32(op.getResult()))
-      return op.emitOpError("is of a type that no library computes");
+    if (failed(checkComputed(op, op.getResult())) ||
+        failed(checkOneType(op, {op.getLhs(), op.getRhs()})))
+      return failure();
     return c.isNext<buffer::BatchProductOp>() ? checkBatch(op, c) : checkPacked(op, c);
   }
 
@@ -146,8 +163,9 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     Value weight = op.getRhs();
     if (auto cast = weight.getDefiningOp<CastOp>(); cast && cast->hasAttr(kLoadedAttr))
       weight = cast.getOperand();
-    if (!isF32(op.getRhs()) || !isF32(op.getResult()))
-      return op.emitOpError("is of a type that no library computes");
+    if (failed(checkComputed(op, op.getResult())) ||
+        failed(checkOneType(op, {op.getRhs(), epilogue->bias, epilogue->residual})))
+      return failure();
     if (w.size() != 2)
       return op.emitOpError("is no product with a packed parameter");
     if (failed(c.compare(call, "k", call.getK(), c.sizes().size(w[0]))) ||
@@ -214,9 +232,9 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
     auto call = c.next<buffer::AttentionOp>(op);
     if (!call)
       return failure();
-    for (Value operand : {op.getQ(), op.getK(), op.getV(), op.getBias(), op.getSlopes()})
-      if (operand && !isF32(operand))
-        return op.emitOpError("is of a type that no library computes");
+    if (failed(checkComputed(op, {op.getQ(), op.getBias(), op.getSlopes()})) ||
+        failed(checkOneType(op, {op.getQ(), op.getK(), op.getV()})))
+      return failure();
     const PartSizes &sizes = c.sizes();
     auto all = [&](Value tensor) {
       return llvm::map_to_vector(getDist(tensor).getDims(),

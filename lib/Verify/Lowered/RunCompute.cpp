@@ -80,8 +80,9 @@ struct ProductRun : RunModel<ProductRun, buffer::ProductOp> {
     buffer::EntryOp entry = machine.get(frame, part.parameter, rank).entry;
     if (!entry || entry.getLoad().getUse() != buffer::ParameterUse::Packed)
       return machine.fail(op, rank) << "takes a parameter that is not packed";
+    // Loaded as what it is multiplied with.
     FailureOr<Place> weight =
-        machine.getParameter(op, entry, rank, Float32Type::get(op.getContext()));
+        machine.getParameter(op, entry, rank, machine.get(frame, op.getX(), rank).place.type);
     auto x = machine.read(op, frame, op.getX(), rank, m * k);
     if (failed(weight) || failed(x))
       return failure();

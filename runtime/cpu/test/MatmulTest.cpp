@@ -117,7 +117,8 @@ TEST(Matmul, TransposedIsTheSameToTheBit) {
         transposed[i % n * k + i / n] = w[i];
       OneRank rank(2);
       rank.setParameter(w, k, n);
-      rank.ctx()->data.matrices[1] = rank.ctx()->device->transposeOf(transposed.data(), k, n);
+      rank.ctx()->data.matrices[1] =
+          rank.ctx()->device->transposeOf(transposed.data(), k, n, TPC_F32);
       std::vector<float> first = numbers(m * n, 4), second = first, third = first;
       auto multiplyRows = [&](int32_t parameter, std::vector<float> &out, int64_t row,
                               int64_t rows) {
@@ -224,7 +225,7 @@ TEST(Matmul, ManyAtOnceAreTheSameToTheBit) {
       for (size_t i = 0; i < columns.size(); ++i) {
         int64_t n = columns[i];
         if (n == 64) {
-          matrices.push_back(rank.ctx()->device->transposeOf(transposed.data(), k, n));
+          matrices.push_back(rank.ctx()->device->transposeOf(transposed.data(), k, n, TPC_F32));
         } else {
           rank.setParameter(numbers(k * n, 3 + static_cast<int>(i)), k, n);
           matrices.push_back(rank.ctx()->data.matrices[0]);

@@ -1,4 +1,4 @@
-//===- Attention.cpp - attention by generated kernels ---------------------===//
+//===- Attention.cpp - attention ------------------------------------------===//
 
 #include "cuda/library/Attention.h"
 #include <algorithm>
@@ -30,11 +30,13 @@ void Attention::endRecording() {
     driver.check(driver.cuMemcpyHtoDAsync_v2(recorded + at, pieces[at / pieceBytes]->host.data(),
                                              std::min(bytes - at, pieceBytes), stream),
                  "to copy from the host");
-  recorded = 0;
+  abandonRecording();
 }
 
 void Attention::compute(Kernels &kernels, const tpc_attention_args &args) {
   const tpc_gpu_attention &own = kernels.attentionOf(args);
+  if (own.library && fused.compute(args, isRecording))
+    return;
   Address at = place(args);
   if (!attention::splitsKeys(args))
     return kernels.launch(own.tiles, attention::getItems(Kernel::Tiles, args), {at, 0}, stream);

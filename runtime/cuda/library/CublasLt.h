@@ -30,7 +30,7 @@ struct Heuristic {
 
 // Enumerations of the library, as far as they are used.
 constexpr Status success = 0, notSupported = 15;
-constexpr int compute32F = 68, real32F = 0;
+constexpr int compute32F = 68, computeTf32 = 77, real32F = 0, real16F = 2, real16BF = 14;
 constexpr int32_t transposed = 1;
 constexpr uint32_t epilogueNone = 1, epilogueBias = 4;
 constexpr int descTransA = 3, descEpilogue = 7, descBias = 8;

@@ -1,6 +1,7 @@
 //===- CudaDevice.cpp - a GPU as a device ---------------------------------===//
 
 #include "cuda/library/CudaDevice.h"
+#include "core/DType.h"
 #include "cuda/library/CudaMatrix.h"
 #include <algorithm>
 #include <cstring>
@@ -14,7 +15,6 @@ constexpr int64_t pieceBytes = 32 << 20;
 /// For products; as the library's manual recommends.
 constexpr int64_t workspaceBytes = 4 << 20, workspaceBytesFrom90 = 32 << 20;
 constexpr int64_t least = leastBlock;
-constexpr int64_t f32 = sizeof(float);
 
 int64_t workspaceOf(const Gpu &gpu) {
   return gpu.architecture >= 90 ? workspaceBytesFrom90 : workspaceBytes;
@@ -182,6 +182,7 @@ void CudaDevice::load(const tpc_program &loaded) {
     return;
   enter();
   kernels = std::make_unique<Kernels>(driver, queue.gpu, loaded);
+  products.useTf32(loaded.gpu_code->tf32 != 0);
   constants.clear();
   constantAddresses.clear();
   for (int32_t i = 0; i < loaded.num_constants; ++i) {
@@ -202,19 +203,23 @@ const void *CudaDevice::constant(int32_t index) {
   return pointerTo(constantAddresses[static_cast<size_t>(index)]);
 }
 
-std::vector<std::shared_ptr<Matrix>> CudaDevice::makeMatrices(int64_t k,
-                                                              std::span<const int64_t> widths) {
+bool CudaDevice::computes(int32_t dtype) const {
+  return dtype == TPC_F32 || dtype == TPC_F16 || dtype == TPC_BF16;
+}
+
+std::vector<std::shared_ptr<Matrix>>
+CudaDevice::makeMatrices(int64_t k, std::span<const int64_t> widths, int32_t dtype) {
   enter();
   std::vector<std::shared_ptr<Matrix>> made;
   for (int64_t n : widths) {
-    auto block = std::make_shared<Block>(driver, std::max(k * n * f32, least));
-    made.push_back(std::make_shared<CudaMatrix>(k, n, block->address, false, block));
+    auto block = std::make_shared<Block>(driver, std::max(k * n * sizeOf(dtype), least));
+    made.push_back(std::make_shared<CudaMatrix>(k, n, dtype, block->address, false, block));
   }
   return made;
 }
 
-void CudaDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const float *rows) {
-  int64_t rowBytes = matrix.n * f32;
+void CudaDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) {
+  int64_t rowBytes = matrix.n * sizeOf(matrix.dtype);
   if (rowBytes == 0)
     return;
   Address to = static_cast<CudaMatrix &>(matrix).rows;
@@ -222,13 +227,15 @@ void CudaDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const float
   for (int64_t row = row0; row < row1; row += step) {
     int64_t bytes = (std::min(row + step, row1) - row) * rowBytes;
     std::memcpy(beginWrite(pointerTo(to + static_cast<Address>(row * rowBytes)), bytes),
-                rows + (row - row0) * matrix.n, static_cast<size_t>(bytes));
+                static_cast<const std::byte *>(rows) + (row - row0) * rowBytes,
+                static_cast<size_t>(bytes));
     endWrite();
   }
 }
 
-std::shared_ptr<Matrix> CudaDevice::transposeOf(const void *rows, int64_t k, int64_t n) {
-  return std::make_shared<CudaMatrix>(k, n, addressOf(rows), true, nullptr);
+std::shared_ptr<Matrix> CudaDevice::transposeOf(const void *rows, int64_t k, int64_t n,
+                                                int32_t dtype) {
+  return std::make_shared<CudaMatrix>(k, n, dtype, addressOf(rows), true, nullptr);
 }
 
 } // namespace tpc::rt::cuda

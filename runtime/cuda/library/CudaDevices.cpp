@@ -1,6 +1,7 @@
 //===- CudaDevices.cpp - the GPUs of this machine -------------------------===//
 
 #include "core/Context.h"
+#include "core/DType.h"
 #include "cuda/Interface.h"
 #include "cuda/library/Counted.h"
 #include "cuda/library/CudaDevice.h"
@@ -42,8 +43,8 @@ public:
   const DeviceKind *counted() const override;
   MemoryUse &use() const override { return CountedMemory::ofThread().use; }
   std::string communication() const override { return nccl ? nccl->describe() : "the host"; }
-  int64_t matrixBytes(int64_t k, int64_t n) const override {
-    return k * n * static_cast<int64_t>(sizeof(float));
+  int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
+    return k * n * sizeOf(dtype);
   }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
     return std::make_unique<CudaDevice>(vendor.driver, vendor.library, nccl, gpuOf(ctx.rank));

@@ -11,8 +11,9 @@ namespace tpc::rt::cuda {
 /// A right side as it lies in files, [k, n], or a dense [n, k] that is somebody else's.
 class CudaMatrix : public Matrix {
 public:
-  CudaMatrix(int64_t k, int64_t n, Address rows, bool transposed, std::shared_ptr<Block> block)
-      : Matrix(k, n), rows(rows), transposed(transposed), block(std::move(block)) {}
+  CudaMatrix(int64_t k, int64_t n, int32_t dtype, Address rows, bool transposed,
+             std::shared_ptr<Block> block)
+      : Matrix(k, n, dtype), rows(rows), transposed(transposed), block(std::move(block)) {}
   const Address rows;
   const bool transposed;
 

@@ -86,7 +86,8 @@ void CudaDevice::multiply(const rt::Products &all) {
                       .out = product.out,
                       .transposed = matrix.transposed,
                       .bias = product.bias,
-                      .residual = product.residual});
+                      .residual = product.residual,
+                      .dtype = all.dtype});
   }
 }
 
@@ -100,7 +101,8 @@ void CudaDevice::batchProduct(const BatchProduct &p) {
                     .out = p.out,
                     .batch = p.batch,
                     .xStride = p.aStride,
-                    .wStride = p.bStride});
+                    .wStride = p.bStride,
+                    .dtype = p.dtype});
 }
 
 void CudaDevice::attention(const tpc_attention_args &args) {

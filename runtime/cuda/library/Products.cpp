@@ -1,6 +1,7 @@
 //===- Products.cpp - matrix products by cuBLASLt -------------------------===//
 
 #include "cuda/library/Products.h"
+#include "core/DType.h"
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
@@ -17,6 +18,10 @@ constexpr int candidates = 8;
 uint32_t alignmentOf(const void *pointer) {
   auto address = reinterpret_cast<uintptr_t>(pointer);
   return static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 256));
+}
+
+int typeOf(int32_t dtype) {
+  return dtype == TPC_F32 ? blas::real32F : dtype == TPC_F16 ? blas::real16F : blas::real16BF;
 }
 
 /// A descriptor, which the library destroys.
@@ -67,7 +72,9 @@ Products::Plan &Products::planOf(const Shape &shape, const void *bias) {
   if (slot)
     return *slot;
   auto plan = std::make_unique<Plan>(library);
-  Library::check(library.MatmulDescCreate(&plan->operation, blas::compute32F, blas::real32F),
+  Library::check(library.MatmulDescCreate(&plan->operation,
+                                          shape.tf32 ? blas::computeTf32 : blas::compute32F,
+                                          blas::real32F),
                  "to describe a product");
   auto set = [&](int attribute, const auto &value) {
     Library::check(
@@ -82,7 +89,8 @@ Products::Plan &Products::planOf(const Shape &shape, const void *bias) {
     set(blas::descBias, bias);
 
   auto layout = [&](Owned<blas::Layout> &made, int64_t rows, int64_t columns, int64_t stride) {
-    Library::check(library.MatrixLayoutCreate(&made, blas::real32F, static_cast<uint64_t>(rows),
+    Library::check(library.MatrixLayoutCreate(&made, typeOf(shape.dtype),
+                                              static_cast<uint64_t>(rows),
                                               static_cast<uint64_t>(columns), rows),
                    "to describe a matrix");
     if (shape.batch == 1)
@@ -135,6 +143,8 @@ bool Products::run(const ProductCall &call) {
               call.batch,
               call.xStride,
               call.wStride,
+              call.dtype,
+              tf32 && call.dtype == TPC_F32 && !call.isExact,
               call.transposed,
               call.residual != nullptr,
               alignmentOf(call.w),
@@ -162,52 +172,69 @@ bool Products::run(const ProductCall &call) {
   return false;
 }
 
-const void *Products::onesOf(int64_t rows) {
-  if (rows > numOnes) {
+const void *Products::onesOf(int64_t rows, int32_t dtype) {
+  Ones &own = ones[dtype];
+  if (rows > own.count) {
     driver.check(driver.cuStreamSynchronize(stream), "while it worked"); // those may be in use
-    ones.reset();
+    own.block.reset();
     ++moves;
-    ones = std::make_unique<Block>(driver, rows * static_cast<int64_t>(sizeof(float)));
-    numOnes = rows;
-    driver.check(driver.cuMemsetD32Async(ones->address, std::bit_cast<uint32_t>(1.0f),
-                                         static_cast<size_t>(rows), stream),
-                 "to write to memory");
+    // Words of 32 bits, be they one or two of them.
+    int64_t words = dtype == TPC_F32 ? rows : (rows + 1) / 2;
+    uint32_t one = dtype == TPC_F32 ? std::bit_cast<uint32_t>(1.0f)
+                                    : (dtype == TPC_F16 ? 0x3c00 : 0x3f80) * 0x10001u;
+    own.block = std::make_unique<Block>(driver, words * static_cast<int64_t>(sizeof(one)));
+    own.count = rows;
+    driver.check(
+        driver.cuMemsetD32Async(own.block->address, one, static_cast<size_t>(words), stream),
+        "to write to memory");
   }
-  return reinterpret_cast<const void *>(ones->address);
+  return reinterpret_cast<const void *>(own.block->address);
+}
+
+void Products::addBias(const ProductCall &call) {
+  int64_t rows = call.batch * call.m;
+  ProductCall biases{.m = rows,
+                     .k = 1,
+                     .n = call.n,
+                     .x = onesOf(rows, call.dtype),
+                     .w = call.bias,
+                     .out = call.out,
+                     .residual = call.residual,
+                     .dtype = call.dtype,
+                     .isExact = true};
+  if (!run(biases))
+    throw std::runtime_error(library.describe() + " adds no bias to " + std::to_string(rows) +
+                             " x " + std::to_string(call.n));
 }
 
 void Products::compute(const ProductCall &call) {
   if (call.k > 0 && run(call))
     return;
-  int64_t rows = call.batch * call.m;
-  auto bytes = static_cast<size_t>(rows * call.n) * sizeof(float);
   ProductCall rest = call;
-  rest.bias = nullptr;
-  if (call.k == 0) {
+  if (call.bias) {
+    // No epilogue for these sizes, or no product: results begin with the bias. That rounds nothing
+    // twice where there is no residual, as adding it behind the product would.
+    addBias(call);
+    if (call.k == 0)
+      return;
+    rest.bias = nullptr;
+    rest.residual = call.out;
+  } else if (call.k == 0) {
     // A sum of nothing.
     auto out = reinterpret_cast<Address>(call.out);
+    auto bytes = static_cast<size_t>(call.batch * call.m * call.n * sizeOf(call.dtype));
     if (!call.residual)
       driver.check(driver.cuMemsetD8Async(out, 0, bytes, stream), "to clear memory");
     else if (call.residual != call.out)
       driver.check(
           driver.cuMemcpyDtoDAsync_v2(out, reinterpret_cast<Address>(call.residual), bytes, stream),
           "to copy");
-  } else if (!call.bias || !run(rest)) {
+    return;
+  }
+  if (!call.bias || !run(rest))
     throw std::runtime_error(library.describe() + " computes no product of " +
                              std::to_string(call.m) + " x " + std::to_string(call.k) + " x " +
-                             std::to_string(call.n));
-  }
-  if (!call.bias)
-    return;
-  // No epilogue for these sizes: a product of its own, which is added.
-  ProductCall biases{.m = rows, .k = 1, .n = call.n};
-  biases.x = onesOf(rows);
-  biases.w = call.bias;
-  biases.out = call.out;
-  biases.residual = call.out;
-  if (!run(biases))
-    throw std::runtime_error(library.describe() + " adds no bias to " + std::to_string(rows) +
-                             " x " + std::to_string(call.n));
+                             std::to_string(call.n) + " in " + spellType(call.dtype));
 }
 
 } // namespace tpc::rt::cuda

@@ -16,6 +16,7 @@
 
 #include "cuda/library/Block.h"
 #include "cuda/library/CublasLt.h"
+#include "tpc/runtime.h"
 #include <compare>
 #include <map>
 #include <memory>
@@ -23,8 +24,8 @@
 
 namespace tpc::rt::cuda {
 
-/// out[b, m, n] = x[b, m, k] w[b, k, n] + bias[n] + residual[b, m, n], f32, none of it empty but
-/// perhaps k. `out` may be the residual.
+/// out[b, m, n] = x[b, m, k] w[b, k, n] + bias[n] + residual[b, m, n], none of it empty but perhaps
+/// k. Sums are f32, all elements of one type: f32, f16 or bf16. `out` may be the residual.
 struct ProductCall {
   int64_t m, k, n;
   const void *x, *w;
@@ -32,6 +33,8 @@ struct ProductCall {
   bool transposed = false; ///< w is [n, k]
   const void *bias = nullptr, *residual = nullptr;
   int64_t batch = 1, xStride = 0, wStride = 0; ///< in elements
+  int32_t dtype = TPC_F32;
+  bool isExact = false; ///< never in TF32
 };
 
 /// In the context that is current.
@@ -46,13 +49,16 @@ public:
   void compute(const ProductCall &call);
   /// Another number when memory that calls have used has gone.
   uint64_t memoryMoves() const { return moves; }
+  /// From now on, whether products of f32 are computed in TF32.
+  void useTf32(bool use) { tf32 = use; }
 
 private:
   /// What the choice of an algorithm depends on. Alignments in bytes: frames are aligned to 64, and
   /// what lies in them is not.
   struct Shape {
     int64_t m, k, n, batch, xStride, wStride;
-    bool transposed, residual;
+    int32_t dtype;
+    bool tf32, transposed, residual;
     uint32_t alignW, alignX, alignC, alignD, alignBias; // 0: there is no bias
     auto operator<=>(const Shape &) const = default;
   };
@@ -62,8 +68,10 @@ private:
   Plan &planOf(const Shape &shape, const void *bias);
   /// False: the library does not compute that.
   bool run(const ProductCall &call);
+  /// out[b, m, n] = bias[n] + residual[b, m, n]
+  void addBias(const ProductCall &call);
   /// A column of ones, of at least so many.
-  const void *onesOf(int64_t rows);
+  const void *onesOf(int64_t rows, int32_t dtype);
 
   const Driver &driver;
   const blas::Library &library;
@@ -71,9 +79,13 @@ private:
   Address workspace;
   int64_t workspaceBytes;
   Stream stream;
+  bool tf32 = false;
   std::map<Shape, std::unique_ptr<Plan>> plans;
-  std::unique_ptr<Block> ones;
-  int64_t numOnes = 0;
+  struct Ones {
+    std::unique_ptr<Block> block;
+    int64_t count = 0;
+  };
+  std::map<int32_t, Ones> ones; // of each type
   uint64_t moves = 0;
 };
 

@@ -56,7 +56,9 @@ static_assert(sizeof(cuda::Copy2D) == sizeof(CUDA_MEMCPY2D) &&
 namespace blas = cuda::blas;
 static_assert(blas::success == CUBLAS_STATUS_SUCCESS &&
               blas::notSupported == CUBLAS_STATUS_NOT_SUPPORTED);
-static_assert(blas::compute32F == CUBLAS_COMPUTE_32F && blas::real32F == CUDA_R_32F &&
+static_assert(blas::compute32F == CUBLAS_COMPUTE_32F &&
+              blas::computeTf32 == CUBLAS_COMPUTE_32F_FAST_TF32 && blas::real32F == CUDA_R_32F &&
+              blas::real16F == CUDA_R_16F && blas::real16BF == CUDA_R_16BF &&
               blas::transposed == CUBLAS_OP_T);
 static_assert(blas::epilogueNone == CUBLASLT_EPILOGUE_DEFAULT &&
               blas::epilogueBias == CUBLASLT_EPILOGUE_BIAS);

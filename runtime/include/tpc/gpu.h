@@ -57,8 +57,8 @@ typedef struct {
 } tpc_gpu_cubin;
 
 /* A variant of attention that the program has (tpc/attention.h): its kernels, by their places, and
- * what tells it from others. element, bias, slopes: tpc_dtype; -1: there is none. The last six are
- * truth values. */
+ * what tells it from others. element, bias, slopes: tpc_dtype; -1: there is none. The last seven
+ * are truth values; library: a vendor's library may compute it instead (gpu-kernels.md). */
 #define TPC_GPU_ATTENTION_FIELDS(FIELD)                                                            \
   FIELD(int32_t, tiles)                                                                            \
   FIELD(int32_t, split)                                                                            \
@@ -73,18 +73,21 @@ typedef struct {
   FIELD(int32_t, key_mask)                                                                         \
   FIELD(int32_t, mask)                                                                             \
   FIELD(int32_t, softcap)                                                                          \
-  FIELD(int32_t, uniform_rows)
+  FIELD(int32_t, uniform_rows)                                                                     \
+  FIELD(int32_t, library)
 typedef struct {
   TPC_GPU_ATTENTION_FIELDS(TPC_DECLARE_FIELD)
 } tpc_gpu_attention;
 
-/* ptx: all kernels as text, NUL-terminated, for `architecture` and later. kernels: by name, in any
- * order; those of tpc_program's table are all there. */
+/* tf32: whether products of f32 are computed in TF32. ptx: all kernels as text, NUL-terminated, for
+ * `architecture` and later. kernels: by name, in any order; those of tpc_program's table are all
+ * there. */
 #define TPC_GPU_CODE_FIELDS(FIELD)                                                                 \
   FIELD(int32_t, architecture)                                                                     \
   FIELD(int32_t, num_kernels)                                                                      \
   FIELD(int32_t, num_cubins)                                                                       \
   FIELD(int32_t, num_attentions)                                                                   \
+  FIELD(int32_t, tf32)                                                                             \
   FIELD(const char *, ptx)                                                                         \
   FIELD(const tpc_gpu_kernel *, kernels)                                                           \
   FIELD(const tpc_gpu_cubin *, cubins)                                                             \

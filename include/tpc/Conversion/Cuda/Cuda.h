@@ -52,6 +52,7 @@ struct AttentionEntry {
 
 struct Code {
   unsigned architecture = 0; // of the text
+  bool tf32 = false;         // products of f32 are computed in it
   std::string ptx;
   std::vector<Launch> launches;
   std::vector<AttentionEntry> attentions;

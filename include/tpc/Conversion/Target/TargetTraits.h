@@ -22,6 +22,8 @@ struct KernelCodeOptions {
   /// As checkArchitectures takes them; empty: the target's own choice.
   std::string architectures;
   unsigned optLevel = 3;
+  /// Products of f32 are computed in TF32.
+  bool tf32 = false;
   /// Hears what begins.
   llvm::function_ref<void(StringRef what)> onStep;
 };
@@ -49,6 +51,9 @@ struct TargetTraits {
   /// residual that is added.
   bool addsBias, addsResidual;
   bool (*isActivation)(Operation *op);
+  /// Whether its products of f32 can be computed in TF32: faster, of operands of 10 bits'
+  /// fractions.
+  bool hasTf32 = false;
 
   //===--- kernels ----------------------------------------------------------===//
 

@@ -47,6 +47,41 @@ def halve(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
     return model
 
 
+def rounded_weights(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
+    """The same in f32, of weights that the type has."""
+    for tensor in model.graph.initializer:
+        if tensor.data_type == TensorProto.FLOAT:
+            half = as_float(as_array(to_half(numpy_helper.to_array(tensor), tensor.name, kind)))
+            tensor.CopyFrom(numpy_helper.from_array(half, tensor.name))
+    return model
+
+
+def rounded_nodes(model: onnx.ModelProto, kind: str) -> onnx.ModelProto:
+    """Each node computes in f32, and its results are rounded to the type: what ONNX says of a model of that type."""
+    model = rounded_weights(model, kind)
+    known = onnx.shape_inference.infer_shapes(model).graph
+    single = {value.name for value in [*known.value_info, *known.output] if value.type.tensor_type.elem_type == TensorProto.FLOAT}
+    nodes = []
+    for node in model.graph.node:
+        nodes.append(node)
+        for index, name in enumerate(node.output):
+            if name not in single or node.op_type == "Constant":
+                continue
+            node.output[index] = f"{name}/exact"
+            nodes.append(helper.make_node("Cast", [node.output[index]], [f"{name}/half"], to=HALVES[kind]))
+            nodes.append(helper.make_node("Cast", [f"{name}/half"], [name], to=TensorProto.FLOAT))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+def as_array(tensor: onnx.TensorProto) -> np.ndarray:
+    """bf16 as numbers of 16 bits without a type."""
+    if tensor.data_type == TensorProto.BFLOAT16:
+        return np.frombuffer(tensor.raw_data, np.dtype("V2")).reshape(tuple(tensor.dims))
+    return numpy_helper.to_array(tensor)
+
+
 def as_float(array: np.ndarray) -> np.ndarray:
     """NumPy has no bf16."""
     if array.dtype.kind == "V":

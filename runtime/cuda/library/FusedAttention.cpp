@@ -1,0 +1,108 @@
+//===- FusedAttention.cpp - attention by cuDNN ----------------------------===//
+
+#include "cuda/library/FusedAttention.h"
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+
+namespace tpc::rt::cuda {
+namespace {
+
+/// Fewer are left to generated kernels, which plan nothing.
+constexpr int64_t leastQueries = 64;
+/// So many shapes are planned for; others are left to generated kernels as well.
+constexpr size_t mostPlans = 64;
+/// What the library's kernels load at once.
+constexpr uintptr_t alignment = 16;
+
+/// What the program's rule cannot know.
+bool isFor(const tpc_attention_args &a) {
+  bool isAligned = true;
+  for (const void *pointer : {static_cast<const void *>(a.q), static_cast<const void *>(a.k),
+                              static_cast<const void *>(a.v), static_cast<const void *>(a.out),
+                              static_cast<const void *>(a.bias)})
+    isAligned &= reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
+  for (int64_t stride : {a.q_row_stride, a.k_row_stride, a.v_row_stride, a.out_row_stride})
+    isAligned &= stride * 2 % static_cast<int64_t>(alignment) == 0;
+  // With a negative offset the first rows see nothing.
+  bool seesKeys = a.seq_k > 0 && (!a.causal || a.causal_offset >= 0);
+  return isAligned && seesKeys && a.seq_q >= leastQueries && a.causal_offset <= INT32_MAX;
+}
+
+void noteOnce(const std::string &what) {
+  static std::atomic<bool> isSaid{false};
+  if (!isSaid.exchange(true))
+    std::fprintf(stderr, "note: %s: generated kernels compute attention\n", what.c_str());
+}
+
+} // namespace
+
+FusedAttention::~FusedAttention() {
+  plans.clear();
+  if (handle)
+    library->Destroy(handle);
+}
+
+bool FusedAttention::start() {
+  if (isStarted)
+    return handle;
+  isStarted = true;
+  std::string problem;
+  library = dnn::Library::load(problem);
+  if (!library)
+    return false; // it need not be there
+  try {
+    library->check(library->Create(&handle), "to start");
+    library->check(library->SetStream(handle, stream), "to start");
+  } catch (const std::exception &error) {
+    noteOnce(library->describe() + " cannot be used (" + error.what() + ")");
+    if (handle)
+      library->Destroy(handle);
+    handle = nullptr;
+  }
+  return handle;
+}
+
+FusedAttention::Entry FusedAttention::make(const dnn::AttentionShape &shape) {
+  Entry entry;
+  try {
+    entry.plan = std::make_unique<dnn::AttentionPlan>(*library, handle, shape);
+    if (int64_t bytes = entry.plan->workspaceBytes(); bytes > 0)
+      entry.workspace = std::make_unique<Block>(driver, bytes);
+  } catch (const std::exception &error) {
+    noteOnce(library->describe() + " refuses attention of " + std::to_string(shape.queries) +
+             " queries and " + std::to_string(shape.keys) + " keys (" + error.what() + ")");
+    entry.plan.reset();
+  }
+  return entry;
+}
+
+bool FusedAttention::compute(const tpc_attention_args &args, bool isRecorded) {
+  if (!isFor(args))
+    return false;
+  dnn::AttentionShape shape = dnn::AttentionShape::of(args);
+  auto found = plans.find(shape);
+  if (found == plans.end()) {
+    // Nothing is loaded or allocated while a graph is recorded.
+    if (isRecorded || plans.size() >= mostPlans || !start())
+      return false;
+    found = plans.emplace(shape, make(shape)).first;
+  }
+  Entry &entry = found->second;
+  if (!entry.plan)
+    return false;
+  try {
+    entry.plan->run(handle, args,
+                    reinterpret_cast<void *>(entry.workspace ? entry.workspace->address : 0));
+  } catch (const std::exception &error) {
+    // What fails within a graph has broken that.
+    if (isRecorded)
+      throw;
+    noteOnce(library->describe() + " does not run (" + error.what() + ")");
+    entry.plan.reset();
+    return false;
+  }
+  return true;
+}
+
+} // namespace tpc::rt::cuda

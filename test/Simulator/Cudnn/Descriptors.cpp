@@ -1,0 +1,210 @@
+//===- Descriptors.cpp - what descriptors must be to become final ---------===//
+
+#include "Descriptors.h"
+
+#include <cstring>
+#include <set>
+
+namespace sim::dnn {
+
+uint64_t draw(uint64_t hash, uint64_t of, uint64_t below) {
+  uint64_t random = (hash ^ driver().seed() * 0x9e3779b97f4a7c15 ^ of << 20) * 0xff51afd7ed558ccd;
+  random = (random ^ random >> 29) * 0xc4ceb9fe1a85ec53;
+  return (random >> 33) % below;
+}
+
+template <class T> std::vector<T> Descriptor::list(Attribute attribute) const {
+  auto found = attributes.find(attribute);
+  if (found == attributes.end())
+    return {};
+  std::vector<T> values(found->second.size() / sizeof(T));
+  std::memcpy(values.data(), found->second.data(), found->second.size());
+  return values;
+}
+
+template <class T> T Descriptor::get(Attribute attribute, T otherwise) const {
+  auto found = attributes.find(attribute);
+  if (found == attributes.end())
+    return otherwise;
+  T value;
+  std::memcpy(&value, found->second.data(), sizeof(T));
+  return value;
+}
+
+template <class T> const T *Descriptor::of(Attribute attribute) const {
+  auto *other = get<Descriptor *>(attribute);
+  return isAlive(other) ? std::get_if<T>(&other->said) : nullptr;
+}
+
+Status Descriptor::finalizeTensor(std::string &why) {
+  Tensor tensor;
+  tensor.id = get<int64_t>(TensorId);
+  tensor.alignment = get<int64_t>(TensorAlignment);
+  tensor.type = get<DataType>(TensorType);
+  tensor.isVirtual = get<bool>(TensorVirtual);
+  tensor.isByValue = get<bool>(TensorByValue);
+  auto dims = list<int64_t>(TensorDims), strides = list<int64_t>(TensorStrides);
+  if (dims.size() != 4 || strides.size() != 4) {
+    why = "a tensor of attention has four sizes and strides";
+    return NOT_SUPPORTED;
+  }
+  for (unsigned i = 0; i < 4; ++i) {
+    if (dims[i] < 1 || strides[i] < 1) {
+      why = "sizes and strides are positive";
+      return BAD_PARAM;
+    }
+    tensor.dims[i] = dims[i];
+    tensor.strides[i] = strides[i];
+  }
+  if (tensor.isVirtual && tensor.isByValue) {
+    why = "a tensor is virtual and has a value";
+    return BAD_PARAM;
+  }
+  if (tensor.type != F32 && tensor.type != F16 && tensor.type != I32 && tensor.type != Bf16 &&
+      tensor.type != Boolean) {
+    why = "not simulated: this type of elements";
+    return NOT_SUPPORTED;
+  }
+  said = tensor;
+  return SUCCESS;
+}
+
+Status Descriptor::finalizeOperation(std::string &why) {
+  Operation operation;
+  operation.kind = kind;
+  bool isMatmul = kind == KindMatmulOp, isReduction = kind == KindReductionOp;
+  const How *how = of<How>(isMatmul ? MatmulOpHow : isReduction ? ReductionOpHow : PwOpHow);
+  const Tensor *x = of<Tensor>(isMatmul ? MatmulOpA : isReduction ? ReductionOpX : PwOpX);
+  const Tensor *y = of<Tensor>(isMatmul ? MatmulOpC : isReduction ? ReductionOpY : PwOpY);
+  const Tensor *b = isMatmul ? of<Tensor>(MatmulOpB) : isReduction ? nullptr : of<Tensor>(PwOpB);
+  const Tensor *t = kind == KindPointwiseOp ? of<Tensor>(PwOpT) : nullptr;
+  if (!how || !x || !y || (isMatmul && !b)) {
+    why = "an operation names descriptors of other kinds than it needs";
+    return BAD_PARAM_DESCRIPTOR_TYPE;
+  }
+  operation.mode = how->mode;
+  operation.axis = how->axis;
+  operation.x = *x;
+  operation.y = *y;
+  if (b)
+    operation.b = *b;
+  if (t)
+    operation.t = *t;
+  if (kind == KindPointwiseOp) {
+    bool isUnary = how->mode == Exp || how->mode == Log || how->mode == GenIndex;
+    if (isUnary == bool(b) || (how->mode == Select) != bool(t) ||
+        (how->mode == GenIndex && (how->axis < 2 || how->axis > 3))) {
+      why = "a pointwise operation has operands, or an axis, of another mode";
+      return BAD_PARAM;
+    }
+  }
+  said = operation;
+  return SUCCESS;
+}
+
+Status Descriptor::finalizeGraph(std::string &why) {
+  auto graph = std::make_shared<Graph>();
+  for (Descriptor *op : list<Descriptor *>(GraphOps)) {
+    const Operation *operation = isAlive(op) ? std::get_if<Operation>(&op->said) : nullptr;
+    if (!operation) {
+      why = "a graph names what is no operation";
+      return BAD_PARAM_DESCRIPTOR_TYPE;
+    }
+    if (Status status = graph->add(*operation, why))
+      return status;
+  }
+  said = std::shared_ptr<const Graph>(graph);
+  return SUCCESS;
+}
+
+Status Descriptor::finalizeHeuristic(std::string &why) {
+  auto *graph = of<std::shared_ptr<const Graph>>(HeurGraph);
+  if (!graph) {
+    why = "heuristics are asked about what is no graph";
+    return BAD_PARAM_DESCRIPTOR_TYPE;
+  }
+  std::vector<Config> found;
+  uint64_t hash = (*graph)->hash();
+  // Some graphs have no engine, and some only one of the last resort.
+  uint64_t luck = draw(hash, 1, 6);
+  bool isFallback = get<HeuristicMode>(HeurMode) == HeuristicFallback;
+  if ((*graph)->isAttention() && luck != 0 && (luck != 1 || isFallback))
+    for (uint64_t i = 0, count = 1 + draw(hash, 2, 3); i < count; ++i)
+      found.push_back({*graph, i + (isFallback ? 100 : 0)});
+  said = found;
+  return SUCCESS;
+}
+
+Status Descriptor::finalizePlan(std::string &why) {
+  const Config *config = of<Config>(PlanConfig);
+  auto *context = get<Context *>(PlanHandle);
+  if (!config || !isAlive(context)) {
+    why = "a plan is of no engine's configuration, or has no handle";
+    return BAD_PARAM;
+  }
+  StreamInfo info;
+  if (context->stream && !driver().describe(context->stream, info) && info.capturing) {
+    driver().invalidate(context->stream);
+    why = "kernels are loaded while a graph is captured";
+    return EXECUTION_FAILED;
+  }
+  uint64_t hash = config->graph->hash();
+  if (draw(hash, 10 + config->id, 4) == 0)
+    return NOT_SUPPORTED; // named, and not there all the same
+  constexpr int64_t workspaces[] = {0, 256, 4096};
+  said = Plan{config->graph, context->device, workspaces[draw(hash, 20 + config->id, 3)],
+              draw(hash, 30 + config->id, 10) == 0};
+  return SUCCESS;
+}
+
+Status Descriptor::finalizePack(std::string &why) {
+  Pack pack{list<int64_t>(PackIds), list<uint64_t>(PackPointers), get<uint64_t>(PackWorkspace)};
+  std::set<int64_t> ids(pack.ids.begin(), pack.ids.end());
+  if (ids.size() != pack.ids.size() || pack.pointers.size() != pack.ids.size()) {
+    why = "a pack has as many pointers as numbers, each once";
+    return BAD_PARAM;
+  }
+  said = pack;
+  return SUCCESS;
+}
+
+Status Descriptor::finalize(std::string &why) {
+#define TPC_SIM_ATTRIBUTE(value, name, vendors, ofKind, type, most, needed)                        \
+  if (needed && kind == ofKind && !attributes.contains(name)) {                                    \
+    why = "it has no CUDNN_ATTR_" #vendors;                                                        \
+    return BAD_PARAM;                                                                              \
+  }
+  TPC_SIM_DNN_ATTRIBUTES(TPC_SIM_ATTRIBUTE)
+#undef TPC_SIM_ATTRIBUTE
+  switch (kind) {
+  case KindTensor:
+    return finalizeTensor(why);
+  case KindPointwise:
+    said = How{get<int>(PwMode), get<int64_t>(PwAxis, -1)};
+    return SUCCESS;
+  case KindMatmul:
+    said = How{};
+    return SUCCESS;
+  case KindReduction:
+    said = How{get<int>(ReductionOperator), -1};
+    return SUCCESS;
+  case KindMatmulOp:
+  case KindPointwiseOp:
+  case KindReductionOp:
+    return finalizeOperation(why);
+  case KindGraph:
+    return finalizeGraph(why);
+  case KindHeuristic:
+    return finalizeHeuristic(why);
+  case KindPlan:
+    return finalizePlan(why);
+  case KindPack:
+    return finalizePack(why);
+  case KindConfig:
+    break;
+  }
+  why = "heuristics fill it";
+  return BAD_PARAM;
+}
+
+} // namespace sim::dnn

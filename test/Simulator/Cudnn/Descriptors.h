@@ -1,0 +1,62 @@
+//===- Descriptors.h - descriptors, as programs fill them -----------------===//
+
+#ifndef TPC_TEST_SIMULATOR_CUDNN_DESCRIPTORS_H
+#define TPC_TEST_SIMULATOR_CUDNN_DESCRIPTORS_H
+
+#include "Functions.h"
+#include "Graph.h"
+
+#include <variant>
+
+namespace sim::dnn {
+
+struct Context {
+  int device;
+  Stream *stream = nullptr;
+};
+
+struct Pack {
+  std::vector<int64_t> ids;
+  std::vector<uint64_t> pointers;
+  uint64_t workspace = 0;
+};
+
+/// What pointwise operations, products and reductions do.
+struct How {
+  int mode = 0;
+  int64_t axis = -1;
+};
+
+struct Descriptor {
+  Kind kind;
+  std::map<Attribute, std::vector<uint8_t>> attributes;
+  bool isFinal = false;
+  /// Once it is final. What others of it say was copied: they may be destroyed.
+  std::variant<std::monostate, Tensor, How, Operation, std::shared_ptr<const Graph>,
+               std::vector<Config>, Config, Plan, Pack>
+      said;
+
+  Status finalize(std::string &why);
+
+private:
+  template <class T> T get(Attribute attribute, T otherwise = {}) const;
+  template <class T> std::vector<T> list(Attribute attribute) const;
+  /// What another descriptor says.
+  template <class T> const T *of(Attribute attribute) const;
+  Status finalizeTensor(std::string &why);
+  Status finalizeOperation(std::string &why);
+  Status finalizeGraph(std::string &why);
+  Status finalizeHeuristic(std::string &why);
+  Status finalizePlan(std::string &why);
+  Status finalizePack(std::string &why);
+};
+
+/// Whether it is one that was made and not destroyed.
+bool isAlive(const Descriptor *descriptor);
+bool isAlive(const Context *context);
+/// A seed's choice about something.
+uint64_t draw(uint64_t hash, uint64_t of, uint64_t below);
+
+} // namespace sim::dnn
+
+#endif

@@ -1,0 +1,72 @@
+//===- Graph.h - what descriptors say, once they are final ----------------===//
+
+#ifndef TPC_TEST_SIMULATOR_CUDNN_GRAPH_H
+#define TPC_TEST_SIMULATOR_CUDNN_GRAPH_H
+
+#include "Cuda/Private.h"
+#include "Types.h"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sim::dnn {
+
+/// [batch, heads, rows, columns]
+struct Tensor {
+  int64_t id = 0, alignment = 0;
+  DataType type = F32;
+  std::array<int64_t, 4> dims{}, strides{};
+  bool isVirtual = false, isByValue = false;
+  bool operator==(const Tensor &) const = default;
+};
+
+struct Operation {
+  Kind kind = KindMatmulOp;
+  int mode = 0; // of pointwise operations and reductions
+  int64_t axis = -1;
+  Tensor x, y;
+  std::optional<Tensor> b, t;
+};
+
+struct Graph {
+  std::vector<Operation> operations;
+  std::map<int64_t, Tensor> tensors;
+
+  /// SUCCESS, or why these operations are no graph.
+  Status add(const Operation &operation, std::string &why);
+  /// Whether there is an engine for it: attention, as cuDNN knows it.
+  bool isAttention() const;
+  uint64_t hash() const;
+};
+
+struct Config {
+  std::shared_ptr<const Graph> graph;
+  uint64_t id = 0;
+};
+
+struct Plan {
+  std::shared_ptr<const Graph> graph;
+  int device = 0;
+  int64_t workspace = 0;
+  bool fails = false; // when it is executed
+};
+
+/// Where tensors are. Those by value have been read.
+struct Operands {
+  std::map<int64_t, uint64_t> addresses;
+  std::map<int64_t, float> values;
+  uint64_t workspace = 0;
+};
+
+unsigned bytesOf(DataType type);
+std::shared_ptr<Work> makeAttention(const Plan &plan, const Operands &operands);
+
+Driver &driver();
+
+} // namespace sim::dnn
+
+#endif
