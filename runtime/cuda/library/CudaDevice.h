@@ -1,6 +1,7 @@
 //===- CudaDevice.h - a GPU as a device -----------------------------------===//
 //
-// All work is on one stream, in the order in which it is called for. The host runs ahead of it, up
+// All work is on one stream, in the order in which it is called for, but messages between pipeline
+// stages (Transfers.h). The host runs ahead of it, up
 // to where the step ends, or to where tensors pass through its memory. Steps are recorded as graphs
 // (CudaStep.cpp).
 //
@@ -17,6 +18,7 @@
 #include "cuda/library/Pinned.h"
 #include "cuda/library/Products.h"
 #include "cuda/library/Queue.h"
+#include "cuda/library/Transfers.h"
 #include <exception>
 #include <list>
 
@@ -181,6 +183,7 @@ private:
 
   NcclLinks *links = nullptr; // which are the transport's
   std::unique_ptr<Block> stepNumbers;
+  std::unique_ptr<Transfers> transfers;
   Pinned stepReached;
 };
 

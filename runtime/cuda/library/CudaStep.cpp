@@ -143,6 +143,8 @@ void CudaDevice::deliver(const void *from, int64_t bytes, Taker take) {
 
 tpc_status CudaDevice::endStep() {
   enter();
+  if (transfers && !replayed)
+    transfers->join();
   driver.check(driver.cuMemcpyDtoHAsync_v2(statusRead.data(), status.address, sizeof(tpc_status),
                                            queue.stream),
                "to copy to the host");
@@ -162,7 +164,8 @@ tpc_status CudaDevice::endStep() {
 //===----------------------------------------------------------------------===//
 
 uint64_t CudaDevice::memoryMoves() const {
-  return moves + pinnedMemory.moves + attentions.memoryMoves() + products.memoryMoves();
+  return moves + pinnedMemory.moves + attentions.memoryMoves() + products.memoryMoves() +
+         (transfers ? transfers->memoryMoves() : 0);
 }
 
 std::unique_ptr<Recording> CudaDevice::prepareRecording() {
@@ -181,13 +184,17 @@ void CudaDevice::beginRecording(Recording &recording) {
   driver.check(driver.cuStreamBeginCapture_v2(queue.stream, captureThreadLocal),
                "to record a step");
   attentions.beginRecording(own.attentionArgs ? own.attentionArgs->address : 0);
-  if (links)
+  if (links) {
     links->beginRecording();
+    transfers->reset(/*recording=*/true);
+  }
 }
 
 void CudaDevice::endRecording(Recording &recording) {
   enter();
   auto &own = static_cast<CudaRecording &>(recording);
+  if (transfers)
+    transfers->join();
   Graph graph = nullptr;
   driver.check(driver.cuStreamEndCapture(queue.stream, &graph), "to record a step");
   Result result = driver.cuGraphInstantiateWithFlags(&own.exec, graph, 0);
@@ -195,17 +202,23 @@ void CudaDevice::endRecording(Recording &recording) {
   driver.check(result, "to make a graph of a step");
   attentions.endRecording();
   own.deliveries = std::exchange(deliveries, {});
-  if (links)
+  if (links) {
     own.operations = links->endRecording();
+    transfers->reset(/*recording=*/false);
+  }
 }
 
 void CudaDevice::abandonRecording() {
+  // Whoever ends a world has been in the contexts of all its links.
+  driver.cuCtxSetCurrent(queue.context);
   Graph graph = nullptr;
   if (driver.cuStreamEndCapture(queue.stream, &graph) == success && graph)
     driver.cuGraphDestroy(graph);
   attentions.abandonRecording();
-  if (links)
+  if (links) {
     links->endRecording();
+    transfers->reset(/*recording=*/false);
+  }
 }
 
 void CudaDevice::replay(Recording &recording) {
@@ -234,7 +247,8 @@ std::unique_ptr<Links> CudaDevice::makeLinks() {
   endWrite();
   auto *reached = reinterpret_cast<uint32_t *>(stepReached.reserve(sizeof(uint32_t)));
   *reached = 0;
-  auto made = std::make_unique<NcclLinks>(driver, *nccl, queue.context, queue.stream,
+  transfers = std::make_unique<Transfers>(driver, queue.stream);
+  auto made = std::make_unique<NcclLinks>(driver, *nccl, queue.context, queue.stream, *transfers,
                                           StepNumbers{stepNumbers->address, count, reached});
   links = made.get();
   return made;

@@ -85,6 +85,7 @@ constexpr int captureThreadLocal = 1;
   FUNCTION(cuStreamCreate, (Stream *, unsigned))                                                   \
   FUNCTION(cuStreamDestroy_v2, (Stream))                                                           \
   FUNCTION(cuStreamSynchronize, (Stream))                                                          \
+  FUNCTION(cuStreamWaitEvent, (Stream, Event, unsigned))                                           \
   FUNCTION(cuStreamBeginCapture_v2, (Stream, int))                                                 \
   FUNCTION(cuStreamEndCapture, (Stream, Graph *))                                                  \
   FUNCTION(cuGraphInstantiateWithFlags, (GraphExec *, Graph, unsigned long long))                  \

@@ -46,9 +46,6 @@ int operationOf(tpc_reduction reduction) {
   throw std::runtime_error("internal error: an unknown reduction");
 }
 
-const void *pointerTo(Address address) { return reinterpret_cast<const void *>(address); }
-void *pointerInto(Address address) { return reinterpret_cast<void *>(address); }
-
 } // namespace
 
 void NcclLinks::Bytes::copy(const CommCopy &copy) const {
@@ -79,8 +76,9 @@ void NcclLinks::Bytes::fill(const CommFill &fill) const {
 }
 
 NcclLinks::NcclLinks(const Driver &driver, const nccl::Library &library, Context context,
-                     Stream stream, const StepNumbers &numbers)
-    : driver(driver), library(library), context(context), stream(stream), numbers(numbers) {}
+                     Stream stream, Transfers &transfers, const StepNumbers &numbers)
+    : driver(driver), library(library), context(context), stream(stream), transfers(transfers),
+      numbers(numbers) {}
 
 NcclLinks::~NcclLinks() = default;
 
@@ -142,6 +140,7 @@ void NcclLinks::close() {
       return;
   }
   driver.check(driver.cuStreamSynchronize(stream), "while it worked");
+  transfers.synchronize();
   for (Connection &connection : connections)
     check(library.CommDestroy(connection.comm), nullptr);
   std::lock_guard<std::mutex> lock(mutex);
@@ -197,11 +196,11 @@ void NcclLinks::replay(uint64_t operations) {
     __atomic_store_n(numbers.reached, 0, __ATOMIC_RELEASE);
 }
 
-void NcclLinks::say(uint32_t number) {
+void NcclLinks::say(uint32_t number, Stream in) {
   if (number < numbers.count)
     driver.check(driver.cuMemcpyDtoHAsync_v2(numbers.reached,
                                              numbers.numbers + number * sizeof(uint32_t),
-                                             sizeof(uint32_t), stream),
+                                             sizeof(uint32_t), in),
                  "to say how far it is");
 }
 
@@ -216,11 +215,11 @@ nccl::Comm NcclLinks::use(int link) {
   return link == none ? nullptr : connections[static_cast<size_t>(link)].comm;
 }
 
-bool NcclLinks::beginOperation(Marks &mark) {
+bool NcclLinks::beginOperation(Marks &mark, Stream in) {
   std::lock_guard<std::mutex> lock(mutex);
   if (isRecording) {
     mark.recorded = ++recorded;
-    say(2 * mark.recorded - 1);
+    say(2 * mark.recorded - 1, in);
     return true;
   }
   if (replayed) // by a step that has ended
@@ -235,19 +234,19 @@ bool NcclLinks::beginOperation(Marks &mark) {
   }
   mark.reached = events[events.size() - 2];
   mark.done = events.back();
-  driver.check(driver.cuEventRecord(mark.reached, stream), "to record an event");
+  driver.check(driver.cuEventRecord(mark.reached, in), "to record an event");
   events.resize(events.size() - 2);
   marks.push_back(mark);
   return true;
 }
 
-void NcclLinks::endOperation(const Marks &mark) {
+void NcclLinks::endOperation(const Marks &mark, Stream in) {
   std::lock_guard<std::mutex> lock(mutex);
   if (mark.recorded)
-    return say(2 * mark.recorded);
+    return say(2 * mark.recorded, in);
   if (aborted)
     return;
-  driver.check(driver.cuEventRecord(mark.done, stream), "to record an event");
+  driver.check(driver.cuEventRecord(mark.done, in), "to record an event");
   for (Marks &own : marks)
     if (own.operation == mark.operation)
       own.isCalled = true;
@@ -256,7 +255,7 @@ void NcclLinks::endOperation(const Marks &mark) {
 void NcclLinks::call(nccl::Comm comm, const CommCall &call, const Bytes &bytes) const {
   auto count = static_cast<size_t>(call.count);
   const void *from = pointerTo(bytes.at(call.from));
-  void *to = pointerInto(bytes.at(call.to));
+  void *to = pointerTo(bytes.at(call.to));
   int type = typeOf(call.dtype);
   switch (call.kind) {
   case CommCall::AllReduce:
@@ -277,23 +276,17 @@ void NcclLinks::call(nccl::Comm comm, const CommCall &call, const Bytes &bytes) 
   }
 }
 
-void NcclLinks::carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) {
-  driver.check(driver.cuCtxSetCurrent(context), "to be used");
-  nccl::Comm comm = use(link);
-  auto address = [](const void *pointer) { return reinterpret_cast<Address>(pointer); };
-  Bytes bytes{driver, stream, {address(in), address(out), address(stage)}};
-  for (const CommFill &fill : plan.fills)
-    bytes.fill(fill);
-  for (const CommCopy &copy : plan.before)
-    bytes.copy(copy);
+void NcclLinks::carryOut(nccl::Comm comm, const std::vector<CommCall> &calls, const Bytes &bytes) {
+  Stream in = bytes.stream;
+  transfers.beginOperation(in);
   Marks mark{};
-  bool marked = beginOperation(mark);
-  if (plan.calls.size() == 1) {
-    call(comm, plan.calls[0], bytes);
-  } else if (!plan.calls.empty()) {
+  bool marked = beginOperation(mark, in);
+  if (calls.size() == 1) {
+    call(comm, calls[0], bytes);
+  } else if (!calls.empty()) {
     check(library.GroupStart(), comm);
     std::string problem;
-    for (const CommCall &one : plan.calls)
+    for (const CommCall &one : calls)
       try {
         call(comm, one, bytes);
       } catch (const std::exception &error) {
@@ -306,7 +299,38 @@ void NcclLinks::carryOut(int link, const CommPlan &plan, const void *in, void *o
     check(ended, comm);
   }
   if (marked)
-    endOperation(mark);
+    endOperation(mark, in);
+  transfers.endOperation(in);
+}
+
+void NcclLinks::carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) {
+  driver.check(driver.cuCtxSetCurrent(context), "to be used");
+  nccl::Comm comm = use(link);
+  // A message, and nothing else.
+  if (plan.calls.size() == 1 && plan.fills.empty() && plan.before.empty() && plan.after.empty()) {
+    const CommCall &one = plan.calls[0];
+    if (one.kind == CommCall::Send) {
+      Address slot =
+          transfers.beginSend(addressOf(in) + static_cast<Address>(one.from.offset), one.count);
+      carryOut(comm,
+               {{CommCall::Send, {CommMemory::In, 0}, {}, one.count, one.dtype, {}, one.peer}},
+               {driver, transfers.stream, {slot, 0, 0}});
+      return transfers.endSend();
+    }
+    if (one.kind == CommCall::Receive) {
+      Address slot = transfers.beginReceive(one.count);
+      carryOut(comm,
+               {{CommCall::Receive, {}, {CommMemory::Out, 0}, one.count, one.dtype, {}, one.peer}},
+               {driver, transfers.stream, {0, slot, 0}});
+      return transfers.endReceive(addressOf(out) + static_cast<Address>(one.to.offset), one.count);
+    }
+  }
+  Bytes bytes{driver, stream, {addressOf(in), addressOf(out), addressOf(stage)}};
+  for (const CommFill &fill : plan.fills)
+    bytes.fill(fill);
+  for (const CommCopy &copy : plan.before)
+    bytes.copy(copy);
+  carryOut(comm, plan.calls, bytes);
   for (const CommCopy &copy : plan.after)
     bytes.copy(copy);
 }

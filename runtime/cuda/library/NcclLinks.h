@@ -1,10 +1,10 @@
 //===- NcclLinks.h - GPUs that reach each other by NCCL -------------------===//
 //
-// A communicator for each link, used by the rank's thread, all on the device's one stream: what is
-// called for is done in the order of the program. Calls block where NCCL blocks; another thread
-// may abort all communicators, after which calls fail and the device waits for nobody. Two events
-// for each operation say how far the device is; operations that are recorded copy a number to the
-// host before and behind them.
+// A communicator for each link, used by the rank's thread; messages on a stream of their own, all
+// else on that of compute (Transfers.h): what is called for is done in the order of the program.
+// Calls block where NCCL blocks; another thread may abort all communicators, after which calls fail
+// and the device waits for nobody. Two events for each operation say how far the device is;
+// operations that are recorded copy a number to the host before and behind them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,6 +13,7 @@
 
 #include "core/Links.h"
 #include "cuda/library/Nccl.h"
+#include "cuda/library/Transfers.h"
 #include <deque>
 #include <mutex>
 
@@ -28,10 +29,10 @@ struct StepNumbers {
 
 class NcclLinks final : public Links {
 public:
-  /// `context` and `stream` are the device's, which need not be there any more when this is
-  /// destroyed after `close` or `abort`.
+  /// `context`, `stream` and `transfers` are the device's, which need not be there any more when
+  /// this is destroyed after `close` or `abort`.
   NcclLinks(const Driver &driver, const nccl::Library &library, Context context, Stream stream,
-            const StepNumbers &numbers);
+            Transfers &transfers, const StepNumbers &numbers);
   ~NcclLinks() override;
 
   std::string name() const override { return library.describe(); }
@@ -80,9 +81,10 @@ private:
   void call(nccl::Comm comm, const CommCall &call, const Bytes &bytes) const;
   /// Marks that the device comes to an operation; false: it is not marked, because the stream
   /// records what it is told, or too many are.
-  bool beginOperation(Marks &mark);
-  void endOperation(const Marks &mark);
-  void say(uint32_t number);
+  bool beginOperation(Marks &mark, Stream in);
+  void endOperation(const Marks &mark, Stream in);
+  void say(uint32_t number, Stream in);
+  void carryOut(nccl::Comm comm, const std::vector<CommCall> &calls, const Bytes &bytes);
   /// All that was called for is done.
   void settle();
   void destroyEvents();
@@ -91,6 +93,7 @@ private:
   const nccl::Library &library;
   const Context context;
   const Stream stream;
+  Transfers &transfers;
   const StepNumbers numbers;
   uint32_t recorded = 0; ///< operations of the step that is recorded
   bool isRecording = false;

@@ -1,0 +1,115 @@
+//===- Transfers.cpp - messages beside the work of a GPU ------------------===//
+
+#include "cuda/library/Transfers.h"
+#include <algorithm>
+
+namespace tpc::rt::cuda {
+
+Transfers::Point::Point(const Driver &driver) : driver(driver) {
+  driver.check(driver.cuEventCreate(&event, noTiming), "to create an event");
+}
+
+Transfers::Point::~Point() { driver.cuEventDestroy_v2(event); }
+
+void Transfers::Point::set(Stream in) {
+  driver.check(driver.cuEventRecord(event, in), "to record an event");
+  isSet = true;
+}
+
+void Transfers::Point::holdUp(Stream stream) {
+  if (isSet)
+    driver.check(driver.cuStreamWaitEvent(stream, event, 0), "to wait for an event");
+}
+
+Transfers::Transfers(const Driver &driver, Stream compute)
+    : driver(driver), compute(compute), sends(driver), receives(driver), lastOfCompute(driver),
+      last(driver), beginning(driver), end(driver) {
+  driver.check(driver.cuStreamCreate(&stream, nonBlocking), "to be set up");
+}
+
+Transfers::~Transfers() {
+  driver.cuStreamSynchronize(stream);
+  driver.cuStreamDestroy_v2(stream);
+}
+
+void Transfers::synchronize() {
+  driver.check(driver.cuStreamSynchronize(stream), "while it communicated");
+}
+
+Transfers::Slot &Transfers::take(Direction &direction, int64_t bytes) {
+  if (isRecording && isIdle) { // the stream becomes part of what is recorded
+    beginning.set(compute);
+    beginning.holdUp(stream);
+  }
+  isIdle = false;
+  // In a first step. All slots grow, for whichever comes when the step is recorded.
+  if (bytes > direction.bytes) {
+    if (direction.bytes) { // what is freed is in use until then
+      join();
+      driver.check(driver.cuStreamSynchronize(compute), "while it worked");
+      ++moves;
+    }
+    direction.bytes = std::max(bytes, leastBlock);
+    for (Slot &slot : direction.slots) {
+      slot.memory.reset();
+      slot.memory = std::make_unique<Block>(driver, direction.bytes);
+    }
+  }
+  Slot &slot = direction.slots[direction.next];
+  direction.next = (direction.next + 1) % direction.slots.size();
+  return slot;
+}
+
+void Transfers::copy(Address to, Address from, int64_t bytes) {
+  driver.check(driver.cuMemcpyDtoDAsync_v2(to, from, static_cast<size_t>(bytes), compute),
+               "to copy a message");
+}
+
+Address Transfers::beginSend(Address from, int64_t bytes) {
+  Slot &slot = take(sends, bytes);
+  slot.emptied.holdUp(compute);
+  copy(slot.memory->address, from, bytes);
+  slot.filled.set(compute);
+  slot.filled.holdUp(stream);
+  return slot.memory->address;
+}
+
+void Transfers::endSend() { sends.slots[1 - sends.next].emptied.set(stream); }
+
+Address Transfers::beginReceive(int64_t bytes) {
+  Slot &slot = take(receives, bytes);
+  slot.emptied.holdUp(stream);
+  return slot.memory->address;
+}
+
+void Transfers::endReceive(Address to, int64_t bytes) {
+  Slot &slot = receives.slots[1 - receives.next];
+  slot.filled.set(stream);
+  slot.filled.holdUp(compute);
+  copy(to, slot.memory->address, bytes);
+  slot.emptied.set(compute);
+}
+
+void Transfers::beginOperation(Stream in) { (in == stream ? lastOfCompute : last).holdUp(in); }
+
+void Transfers::endOperation(Stream in) { (in == stream ? last : lastOfCompute).set(in); }
+
+void Transfers::join() {
+  if (isIdle)
+    return;
+  end.set(stream);
+  end.holdUp(compute);
+}
+
+void Transfers::reset(bool recording) {
+  isRecording = recording;
+  isIdle = true;
+  for (Direction *direction : {&sends, &receives}) {
+    direction->next = 0;
+    for (Slot &slot : direction->slots)
+      slot.filled.isSet = slot.emptied.isSet = false;
+  }
+  lastOfCompute.isSet = last.isSet = false;
+}
+
+} // namespace tpc::rt::cuda
