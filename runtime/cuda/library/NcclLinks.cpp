@@ -253,26 +253,26 @@ void NcclLinks::endOperation(const Marks &mark, Stream in) {
 }
 
 void NcclLinks::call(nccl::Comm comm, const CommCall &call, const Bytes &bytes) const {
+  const Stream in = bytes.stream; // of messages, or of compute
   auto count = static_cast<size_t>(call.count);
   const void *from = pointerTo(bytes.at(call.from));
   void *to = pointerTo(bytes.at(call.to));
   int type = typeOf(call.dtype);
   switch (call.kind) {
   case CommCall::AllReduce:
-    return check(
-        library.AllReduce(from, to, count, type, operationOf(call.reduction), comm, stream), comm);
+    return check(library.AllReduce(from, to, count, type, operationOf(call.reduction), comm, in),
+                 comm);
   case CommCall::AllGather:
-    return check(library.AllGather(from, to, count, type, comm, stream), comm);
+    return check(library.AllGather(from, to, count, type, comm, in), comm);
   case CommCall::ReduceScatter:
     return check(
-        library.ReduceScatter(from, to, count, type, operationOf(call.reduction), comm, stream),
-        comm);
+        library.ReduceScatter(from, to, count, type, operationOf(call.reduction), comm, in), comm);
   case CommCall::Broadcast:
-    return check(library.Broadcast(from, to, count, type, call.peer, comm, stream), comm);
+    return check(library.Broadcast(from, to, count, type, call.peer, comm, in), comm);
   case CommCall::Send:
-    return check(library.Send(from, count, type, call.peer, comm, stream), comm);
+    return check(library.Send(from, count, type, call.peer, comm, in), comm);
   case CommCall::Receive:
-    return check(library.Recv(to, count, type, call.peer, comm, stream), comm);
+    return check(library.Recv(to, count, type, call.peer, comm, in), comm);
   }
 }
 
