@@ -167,4 +167,39 @@ TEST(Attention, ReadsKeysOnceForOneQuery) {
   expectFewConflicts(outcome.counters, made.str());
 }
 
+/// Without any one of its barriers or of its stores to shared memory, or with another lane in any
+/// one of its shuffles, the kernel is found wrong: this comparison can fail.
+TEST(Attention, MistakesAreFound) {
+  Code code = makeCode({{.headSize = 8, .valueSize = 8}});
+  ASSERT_TRUE(code.module);
+  StringRef text = code.text.ptx;
+  attention::Case made;
+  made.queries = 65;
+  made.keys = 130;
+  // A second one has other ways: rows of pointers that are not aligned.
+  attention::Case unaligned = made;
+  unaligned.shift = 1;
+  auto isFound = [&](const std::string &wrong) {
+    std::string error;
+    auto module = ptx::parse(wrong, error);
+    EXPECT_TRUE(module) << error;
+    return module && llvm::any_of(ArrayRef({made, unaligned}), [&](const attention::Case &one) {
+             return !attention::run(*module, code.kernels[0], one, attention::Way::Tiles)
+                         .problem.empty();
+           });
+  };
+  auto expectFound = [&](StringRef was, StringRef is, unsigned least) {
+    unsigned places = 0;
+    size_t end = text.find(code.kernels[0].split.name + "(");
+    for (size_t at = text.find(was); at < end; at = text.find(was, at + 1), ++places)
+      EXPECT_TRUE(isFound((text.take_front(at) + is + text.drop_front(at + was.size())).str()))
+          << "line " << text.take_front(at).count('\n') + 1 << ": " << was.str();
+    EXPECT_GE(places, least) << was.str();
+  };
+  expectFound("bar.sync", "// bar.sync", 4);
+  expectFound("\tst.shared", "\t// st.shared", 8);
+  expectFound(", 8, 31, -1;", ", 4, 31, -1;", 8);
+  expectFound(", 1, 31, -1;", ", 1, 31, 65535;", 8);
+}
+
 } // namespace
