@@ -5,7 +5,7 @@ each grid is assembled for each architecture, and looked at.
     tools/gpu_kernels.py [--check] [--tpcc build/bin/tpcc] [--models NAME,…] [--grids GRID,…] [--jobs N] [--list]
 
 A kernel fails that ptxas refuses or spills, that needs more registers or shared memory than tpcc's table of ceilings
-allows, or whose accesses in machine code are narrower than the rows allow. ptxas is found as tpcc finds it, nvdisasm
+allows, whose accesses in machine code are narrower than the rows allow, or which divides 64 bits in an inner loop. ptxas is found as tpcc finds it, nvdisasm
 beside it, in PATH or in .venv/; without nvdisasm, widths are not looked at, and without ptxas nothing but the PTX. With
 --check nothing is written, and numbers may only be smaller than in the table. --list shows each kernel."""
 
@@ -13,6 +13,7 @@ import argparse
 import collections
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -89,10 +90,72 @@ def split_ptx(text):
     return head, kernels
 
 
+def split_blocks(text):
+    """(instructions of each basic block, successors of each) of a kernel."""
+    blocks, labels = [[]], {}
+    for line in text.split("{\n", 1)[1].split("\n"):
+        line = line.split("//")[0].strip()
+        if label := re.match(r"(\$\w+):", line):
+            blocks.append([])
+            labels[label[1]] = len(blocks) - 1
+        elif line and not line.startswith("."):
+            blocks[-1].append(line)
+            if re.search(r"\b(bra|ret)\b", line):
+                blocks.append([])
+    successors = []
+    for index, block in enumerate(blocks):
+        last = block[-1] if block else ""
+        target = re.search(r"\bbra(?:\.uni)?\s+(\$\w+)", last)
+        after = {labels[target[1]]} if target else set()
+        if not re.match(r"(bra|ret)\b", last) and index + 1 < len(blocks):
+            after.add(index + 1)
+        successors.append(after)
+    return blocks, successors
+
+
+def find_loops(successors):
+    """The natural loops: what goes back to a block that all ways lead through. Their blocks, by head."""
+    reached, todo = {0}, [0]
+    while todo:
+        new = successors[todo.pop()] - reached
+        reached |= new
+        todo += new
+    before = {block: [other for other in reached if block in successors[other]] for block in reached}
+    dominators = {block: set(reached) if block else {0} for block in reached}
+    changed = True
+    while changed:
+        changed = False
+        for block in reached - {0}:
+            own = {block} | set.intersection(*(dominators[other] for other in before[block]))
+            changed |= own != dominators[block]
+            dominators[block] = own
+    loops = {}
+    for block in reached:
+        for head in successors[block] & dominators[block]:
+            body, todo = loops.setdefault(head, {head}), [block]
+            while todo:
+                at = todo.pop()
+                if at not in body:
+                    body.add(at)
+                    todo += before[at]
+    return loops
+
+
+def find_long_divisions(text):
+    """Divisions of 64 bits in loops inside of the one over rows."""
+    blocks, successors = split_blocks(text)
+    loops = find_loops(successors).values()
+    return [line for index, block in enumerate(blocks) for line in block
+            if re.search(r"\b(div|rem)\.[us]64", line) and sum(index in body for body in loops) > 1]
+
+
 #===--- what rows allow -----------------------------------------------------------===#
 
 def get_size(text, grid):
     """What is known of a size: `_24.tpx.tpy` is split by these axes. None: it depends on the rank or on the input."""
+    if "*" in text:
+        factors = [get_size(factor, grid) for factor in text.strip('"').split("*")]
+        return math.prod(factors) if all(factor is not None for factor in factors) else None
     found = re.fullmatch(r"_?(\d+)((?:\.tp[xy]?)*)", text)
     if not found:
         return None
@@ -107,21 +170,29 @@ def get_size(text, grid):
 
 def find_streams(body, last):
     """(load or store, memory) where the innermost index is a loop's, but for what only some of a thread's elements do:
-    those are behind a condition on this index."""
-    dependent, conditions = {last}, []  # names; indentation of an open `if`, and whether it depends
+    those are behind a condition on this index. Nor for loads beside which another branch loads element by element: LLVM
+    makes one load of both, from either address."""
+    dependent, conditions, found = {last}, [], []
     for line in body.split("\n"):
         indentation = len(line) - len(line.lstrip())
-        while conditions and indentation <= conditions[-1][0] and not line.lstrip().startswith("} else"):
+        while conditions and indentation <= conditions[-1]["indentation"] and not line.lstrip().startswith("} else"):
             conditions.pop()
         operands = set(re.findall(r"%[\w.\-$#]+", line.split("=", 1)[-1]))
-        if found := re.match(r" *(%\w+)(?::\d+)? = ", line):
+        if defined := re.match(r" *(%\w+)(?::\d+)? = ", line):
             if operands & dependent:
-                dependent.add(found[1])
-        if found := re.search(r"scf\.if (%\w+)", line):
-            conditions.append((indentation, found[1] in dependent))
-        if found := re.search(r"memref\.(load|store) (?:%\S+, )?(%[\w.\-$]+)\[(.*?)\]", line):
-            if found[3].split(", ")[-1] == last and not any(depends for _, depends in conditions):
-                yield found[1], found[2]
+                dependent.add(defined[1])
+        if choice := re.search(r"scf\.if (%\w+)", line):
+            conditions.append({"indentation": indentation, "depends": choice[1] in dependent, "single": False})
+        if access := re.search(r"memref\.(load|store) (?:%\S+, )?(%[\w.\-$]+)\[(.*?)\]", line):
+            indices = access[3].split(", ")
+            if indices[-1] == last:
+                if not any(condition["depends"] for condition in conditions):
+                    found.append((access[1], access[2], list(conditions)))
+            elif access[1] == "load" and indices[-1] in dependent:
+                for condition in conditions:
+                    condition["single"] = True
+    return [(kind, memory) for kind, memory, around in found
+            if kind == "store" or not any(condition["single"] for condition in around)]
 
 
 def find_widths(function, grid):
@@ -183,7 +254,9 @@ def compile_program(tpcc, model, grid, folder):
     kernels = []
     for name, text in texts.items():
         shape = launches[name]["shape"]
-        loads, stores = find_widths(functions[name], Grid.parse(grid)) if name in functions else (0, 0)
+        # Threads of a tile access one element each, and those of a warp what follows one another.
+        is_tile = shape == "tiles"
+        loads, stores = find_widths(functions[name], Grid.parse(grid)) if name in functions and not is_tile else (0, 0)
         kernels.append(Kernel(name, head + text, shape, report["ceilings"][shape], loads, stores, [where]))
     return kernels
 
@@ -259,6 +332,8 @@ def assemble(kernels, architecture, ptxas, nvdisasm, folder):
 
 def judge(kernel):
     """Lines on what is wrong with it."""
+    for line in find_long_divisions(kernel.text):
+        yield f"{kernel}: divides 64 bits in an inner loop: {line}"
     for architecture, needs in kernel.needs.items():
         def fail(what):
             return f"{kernel}: {architecture}: {what}"

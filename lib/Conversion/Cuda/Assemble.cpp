@@ -13,7 +13,10 @@
 
 #include <chrono>
 #include <csignal>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -95,20 +98,63 @@ static llvm::StringMap<Resources> parseResources(StringRef text) {
 // Runs
 //===----------------------------------------------------------------------===//
 
+static constexpr char kFolder[] = "tpc-ptxas", kLock[] = "lock";
+
 namespace {
-/// Files of one call, gone at its end.
+/// Files of one call, gone at its end. Whoever is killed leaves them, without the lock that it had:
+/// the next call removes them.
 struct Files {
   llvm::SmallString<128> folder;
+  int lock = -1;
+
   ~Files() {
     if (!folder.empty())
       llvm::sys::fs::remove_directories(folder);
+    if (lock >= 0)
+      ::close(lock);
   }
+  std::error_code make();
+  static void removeLeft();
   std::string path(const llvm::Twine &name) {
     llvm::SmallString<128> path(folder);
     llvm::sys::path::append(path, name);
     return std::string(path);
   }
 };
+
+std::error_code Files::make() {
+  removeLeft();
+  if (std::error_code error = llvm::sys::fs::createUniqueDirectory(kFolder, folder))
+    return error;
+  // Not for ptxas, which may live longer.
+  lock = ::open(path(kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock >= 0)
+    ::flock(lock, LOCK_EX);
+  return {};
+}
+
+void Files::removeLeft() {
+  llvm::SmallString<128> all;
+  llvm::sys::path::system_temp_directory(/*erasedOnReboot=*/true, all);
+  std::error_code error;
+  SmallVector<std::string> left;
+  for (llvm::sys::fs::directory_iterator it(all, error), end; !error && it != end;
+       it.increment(error)) {
+    if (!llvm::sys::path::filename(it->path()).starts_with(std::string(kFolder) + "-"))
+      continue;
+    llvm::SmallString<128> path(it->path());
+    llvm::sys::path::append(path, kLock);
+    // One without a lock is being made.
+    int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0)
+      continue;
+    if (::flock(file, LOCK_EX | LOCK_NB) == 0)
+      left.push_back(it->path());
+    ::close(file);
+  }
+  for (const std::string &path : left)
+    llvm::sys::fs::remove_directories(path);
+}
 
 /// One ptxas.
 struct Run {
@@ -231,7 +277,7 @@ static llvm::Error runAll(MutableArrayRef<Run> runs, StringRef assembler, String
 
 llvm::Error cuda::assemble(Code &code, const Architectures &architectures, StringRef assembler) {
   Files files;
-  if (std::error_code error = llvm::sys::fs::createUniqueDirectory("tpc-ptxas", files.folder))
+  if (std::error_code error = files.make())
     return makeError("no folder for ptxas can be made: " + error.message() +
                      " (TMPDIR says where)");
   std::string in = files.path("kernels.ptx");

@@ -19,14 +19,32 @@ static unsigned getBytes(Type type) { return std::max(1u, type.getIntOrFloatBitW
 // Which elements a thread does at once
 //===----------------------------------------------------------------------===//
 
-/// Memory that loops of a block go along, with the op that does.
+/// Memory that loops of a block go along, with the indices. What is behind a condition on the last
+/// index, or has it in another index as well, is accessed lane by lane, and need not be aligned.
 static SmallVector<std::pair<Value, ValueRange>> getStreams(Block &body, Value last) {
   SmallVector<std::pair<Value, ValueRange>> found;
-  auto consider = [&](Value memref, ValueRange indices) {
-    if (!indices.empty() && indices.back() == last)
-      found.push_back({memref, indices});
+  llvm::SmallDenseSet<Value> ofLane{last};
+  auto isOfLane = [&](Value value) { return ofLane.contains(value); };
+  // Operands stand before their users, and conditions before what is behind them.
+  body.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    bool uses = false;
+    op->walk([&](Operation *inner) { uses |= llvm::any_of(inner->getOperands(), isOfLane); });
+    if (uses)
+      ofLane.insert(op->result_begin(), op->result_end());
+  });
+  auto isBehindLane = [&](Operation *op) {
+    for (; op->getBlock() != &body; op = op->getParentOp())
+      if (auto choice = dyn_cast<scf::IfOp>(op->getParentOp());
+          choice && isOfLane(choice.getCondition()))
+        return true;
+    return false;
   };
   body.walk([&](Operation *op) {
+    auto consider = [&](Value memref, ValueRange indices) {
+      if (!indices.empty() && indices.back() == last &&
+          llvm::none_of(indices.drop_back(), isOfLane) && !isBehindLane(op))
+        found.push_back({memref, indices});
+    };
     if (auto load = dyn_cast<memref::LoadOp>(op))
       consider(load.getMemref(), load.getIndices());
     if (auto store = dyn_cast<memref::StoreOp>(op))

@@ -325,8 +325,8 @@ FailureOr<Launch> KernelLowering::lower() {
   mergePasses();
   findGroup();
   setThreads(target, launch.threads);
-  if (launch.heldElements)
-    preferRegisters(target);
+  setLeastBlocks(target,
+                 std::max(kRegisters / (getCeiling(launch.shape).registers * launch.threads), 1u));
   for (Operation &op : llvm::drop_end(source.getBody().front()))
     lowerOp(&op);
   tiled ? lowerTiles(source.getRows()) : lowerVersions(source.getRows());

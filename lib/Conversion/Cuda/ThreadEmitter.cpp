@@ -16,7 +16,7 @@ using namespace mlir::tpc::cuda;
 LLVM::LLVMFuncOp ThreadEmitter::beginKernel(StringRef name, unsigned parameters, unsigned threads) {
   LLVM::LLVMFuncOp function = createEntry(b, loc, name, parameters);
   setThreads(function, threads);
-  preferRegisters(function);
+  setLeastBlocks(function, 1);
   b.setInsertionPointToStart(function.addEntryBlock(b));
   return function;
 }

@@ -26,9 +26,9 @@ void cuda::setThreads(LLVM::LLVMFuncOp entry, unsigned threads) {
                  DenseI32ArrayAttr::get(entry.getContext(), {static_cast<int32_t>(threads)}));
 }
 
-void cuda::preferRegisters(LLVM::LLVMFuncOp entry) {
+void cuda::setLeastBlocks(LLVM::LLVMFuncOp entry, unsigned blocks) {
   entry->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                 IntegerAttr::get(IntegerType::get(entry.getContext(), 32), 1));
+                 IntegerAttr::get(IntegerType::get(entry.getContext(), 32), blocks));
 }
 
 Value cuda::createShuffle(OpBuilder &builder, Location loc, Value value, int32_t distance) {

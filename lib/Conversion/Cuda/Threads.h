@@ -11,8 +11,9 @@ namespace mlir::tpc::cuda {
 LLVM::LLVMFuncOp createEntry(OpBuilder &builder, Location loc, StringRef name, unsigned parameters);
 /// Of each block.
 void setThreads(LLVM::LLVMFuncOp entry, unsigned threads);
-/// One block for each multiprocessor is enough: ptxas would rather spill than have fewer.
-void preferRegisters(LLVM::LLVMFuncOp entry);
+/// So many blocks for each multiprocessor are enough: where nothing is said, ptxas would rather
+/// spill than have fewer than there can be.
+void setLeastBlocks(LLVM::LLVMFuncOp entry, unsigned blocks);
 
 /// A value of 32 bits, of the lane whose number differs in this bit.
 Value createShuffle(OpBuilder &builder, Location loc, Value value, int32_t distance);

@@ -55,6 +55,35 @@ NARROW = """.visible .entry KERNEL(.param .u64 p)
 SHARED = ".shared .align 4 .b8 KERNEL_variable0[2048];\n" + NARROW.replace("  ret;", "  st.shared.f32 [KERNEL_variable0], %f1;\n  ret;")
 
 
+DIVISIONS = """.visible .entry KERNEL(.param .u64 p)
+{
+  .reg .pred %p<3>; .reg .b32 %r<3>; .reg .b64 %rd<4>;
+  mov.b64 %rd1, 7;
+$L__BB_1:
+  OUTER
+$L__BB_2:
+  INNER
+  add.s64 %rd1, %rd1, 1;
+  setp.lt.u64 %p1, %rd1, 9;
+  @%p1 bra $L__BB_2;
+  setp.lt.u64 %p2, %rd1, 10;
+  @%p2 bra $L__BB_1;
+  ret;
+}
+"""
+
+
+def test_long_divisions_of_inner_loops_are_found():
+    long, short = "div.u64 %rd2, %rd1, %rd3;", "rem.u32 %r1, %r2, 3;"
+
+    def find(outer, inner):
+        return gpu_kernels.find_long_divisions(DIVISIONS.replace("OUTER", outer).replace("INNER", inner))
+
+    assert find(long, short) == [] and find(short, long) == [long]
+    kernel = gpu_kernels.Kernel("kernel_bad", DIVISIONS.replace("INNER", long), "elements", {}, 4, 4, ["a model"])
+    assert list(gpu_kernels.judge(kernel)) == [f"kernel_bad (a model): divides 64 bits in an inner loop: {long}"]
+
+
 @pytest.mark.parametrize("text,words", [
     (SPILLS, "bytes of spills"), (NARROW, "loads of 4 bytes, and rows allow 16"), (NARROW, "stores of 4 bytes, and rows allow 16"),
     (SHARED, "2048 shared bytes; elements may have 0"), (NARROW, "registers; elements may have 2"),
@@ -100,5 +129,23 @@ def test_widths_of_accesses():
     # Rows of 24, 12, 8, 6 and of a size that depends on the rank.
     assert widths("tp1") == (16, 8) and widths("tp2") == (16, 4) and widths("tp3") == (16, 8) and widths("tp4") == (8, 2)
     assert widths("tp5") == (16, 8)
+    # Sizes that are products.
+    assert widths("tp1", function.replace("_24.tp]", '"_2.tp*_6"]')) == (16, 4)
     unconditional = function.replace("slt, %j, %i", "slt, %i, %i").replace("xf32", "xf16").replace(" : f32", " : f16")
     assert widths("tp1", unconditional) == (16, 8)
+    # Of a branch beside which another one loads element by element.
+    beside = """    tpc_kernel.func @kernel(%x: memref<?xf32> of [_8], %y: memref<?xf32> of [_8]) -> (%z: memref<?xf32> of [_8]) {
+      tpc_kernel.elements (%j) in [_8] {
+        %v = scf.if %c -> (f32) {
+          %a = memref.load %x[%j] : memref<?xf32>
+          scf.yield %a : f32
+        } else {
+          %k = arith.addi %j, %n : index
+          %a = memref.load %y[%INDEX] : memref<?xf32>
+          scf.yield %a : f32
+        }
+        memref.store %v, %z[%j] : memref<?xf32>
+      }
+    }
+"""
+    assert widths("tp1", beside.replace("INDEX", "k")) == (0, 16) and widths("tp1", beside.replace("INDEX", "j")) == (16, 16)

@@ -14,6 +14,8 @@ namespace mlir::tpc::cuda {
 /// and attention.
 inline constexpr unsigned kThreads = 256;
 inline constexpr unsigned kWarp = 32;
+/// Of a multiprocessor, on each architecture.
+inline constexpr unsigned kRegisters = 65536;
 
 /// Who does what: see lib/Conversion/Cuda/KernelLowering.h. Kernels of attention take other
 /// parameters, and their grid depends on a call's sizes: see tpc/attention.h.
