@@ -1,5 +1,6 @@
 """ptxas: one that is not there, refuses, crashes, hangs or has no room."""
 
+import fcntl
 import os
 import re
 import sys
@@ -66,6 +67,32 @@ def test_an_assembler_that(tpcc, tmp_path, how):
     assert not (tmp_path / "out").exists()
     # What was refused is kept, and nothing else.
     assert [left.suffix for left in scratch.iterdir()] == ([".ptx"] if how == "refuses" else [])
+
+
+def put_assembler(folder, script):
+    path = folder / "bin" / "ptxas"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_what_a_killed_compiler_leaves_the_next_one_removes(tpcc, tmp_path):
+    """But not what another one is working with, nor what is somebody else's."""
+    scratch = tmp_path / "scratch"
+    (scratch / "tpc-ptxas-other").mkdir(parents=True)
+    env = {"CUDA_HOME": tmp_path, "TMPDIR": scratch}
+    put_assembler(tmp_path, "kill -KILL $PPID")
+    assert emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).returncode != 0
+    left, = (folder for folder in scratch.iterdir() if folder.name != "tpc-ptxas-other")
+    assert (left / "kernels.ptx").exists()
+    put_assembler(tmp_path, f"ls {scratch} >{tmp_path}/seen; exit 1")
+    with open(left / "lock") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).refused("does not take its PTX")
+        assert left.name in (tmp_path / "seen").read_text()
+    emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env=env).refused("does not take its PTX")
+    assert left.name not in (tmp_path / "seen").read_text()
+    assert [folder.name for folder in scratch.iterdir() if folder.is_dir()] == ["tpc-ptxas-other"]
 
 
 @pytest.mark.long
