@@ -5,6 +5,7 @@
 #include "cuda/Interface.h"
 #include "cuda/library/Counted.h"
 #include "cuda/library/CudaDevice.h"
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -47,7 +48,13 @@ public:
     return k * n * sizeOf(dtype);
   }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
-    return std::make_unique<CudaDevice>(vendor.driver, vendor.library, nccl, gpuOf(ctx.rank));
+    const Gpu &gpu = gpuOf(ctx.rank);
+    auto device = std::make_unique<CudaDevice>(vendor.driver, vendor.library, nccl, gpu);
+    if (auto held = std::find(kept.begin(), kept.end(), gpu.number); held != kept.end()) {
+      kept.erase(held);
+      vendor.driver.cuDevicePrimaryCtxRelease_v2(gpu.number);
+    }
+    return device;
   }
 
 private:
@@ -62,6 +69,7 @@ private:
   // Of the process, said once:
   mutable Placement placement;
   mutable const nccl::Library *nccl = nullptr;
+  mutable std::vector<int> kept; // GPUs whose contexts freeBytes() has made
   mutable std::unique_ptr<Counted> nothing;
   mutable std::unique_ptr<CudaDevices> countedKind;
 };
@@ -89,9 +97,10 @@ std::string CudaDevices::settle(bool shared) const {
 
 int64_t CudaDevices::freeBytes(int rank) const {
   const Driver &driver = vendor.driver;
-  // Stays: the rank's device is made in it, and what it takes itself is not free.
+  // Stays until the rank's device is made in it: what it takes itself is not free.
   Context context = nullptr;
   driver.check(driver.cuDevicePrimaryCtxRetain(&context, gpuOf(rank).number), "to be set up");
+  kept.push_back(gpuOf(rank).number);
   driver.check(driver.cuCtxSetCurrent(context), "to be used");
   size_t free = 0, total = 0;
   driver.check(driver.cuMemGetInfo_v2(&free, &total), "to say how much memory is free");
