@@ -48,7 +48,9 @@ void lookUp(const int64_t *env, tpc_status *status, void *const *, int64_t lo, i
 
 constexpr tpc_kernel kernels[] = {{"twice", twice}, {"count", count}, {"look_up", lookUp}};
 alignas(64) constexpr float constant[] = {3, 1, 4};
-constexpr tpc_data constants[] = {{constant, sizeof constant}};
+alignas(64) constexpr float anotherConstant[] = {7, 5, 2, 3};
+constexpr tpc_data constants[] = {{constant, sizeof constant},
+                                  {anotherConstant, sizeof anotherConstant}};
 
 tpc_program makeProgram() {
   tpc_program program = {};
@@ -149,10 +151,11 @@ TEST_P(DeviceTest, StatusIsTheFirstOfItsStep) {
 TEST_P(DeviceTest, ConstantsAndSharedTensorsAreThere) {
   std::vector<float> x = numbers(3, 4);
   const void *shared = device->share(x.data(), 12);
-  float *a = tensor(numbers(3, 5)), *b = tensor(numbers(3, 6));
+  float *a = tensor(numbers(3, 5)), *b = tensor(numbers(3, 6)), *c = tensor(numbers(3, 7));
   device->beginStep({3, 0});
   launch(Twice, {const_cast<void *>(shared), a}, 3);
   launch(Twice, {const_cast<void *>(device->constant(0)), b}, 3);
+  launch(Twice, {const_cast<void *>(device->constant(1)), c}, 3);
   device->unshare(shared);
   std::fill(x.begin(), x.end(), 0.0f);
   device->endStep();
@@ -161,6 +164,7 @@ TEST_P(DeviceTest, ConstantsAndSharedTensorsAreThere) {
     v *= 2;
   EXPECT_EQ(valuesOf(a, 3), expected);
   EXPECT_EQ(valuesOf(b, 3), (std::vector<float>{6, 2, 8}));
+  EXPECT_EQ(valuesOf(c, 3), (std::vector<float>{14, 10, 4}));
 }
 
 TEST_P(DeviceTest, MemoryIsReleasedAfterWorkThatNeedsIt) {

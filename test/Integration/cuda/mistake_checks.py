@@ -21,7 +21,7 @@ LIMIT = 60
 PROGRAMS = [("gpt2-tiny", "tp1", 0, 8), ("gpt2-tiny", "tp2", 1, 8), ("gpt2-tiny", "pp2,mb2", 2, 8),
             ("llama-past", "tp2,sp", 3, 8),
             ("gpt2-odd-nopast", "tp3", 4, 8), ("bloom-past", "tp2,pp2", 5, 8), ("gpt2-tiny", "tp2", 6, 1),
-            ("gpt2-tiny", "dp2", 7, 8), ("gpt2-tiny", "tp1", 8, 8), ("gpt2-tiny", "tp2", 9, 8)]
+            ("gpt2-tiny", "dp2", 7, 8), ("gpt2-tiny", "tp1", 8, 8), ("gpt2-tiny", "tp2", 9, 8), ("gemma2-past", "tp1", 10, 8)]
 # batch, sequence, past; padded to the left. A shape comes again, with other contents and after others.
 STEPS = [(2, 5, 3), (1, 1, 0), (2, 5, 3), (1, 70, 0), (2, 5, 3), (1, 1, 90), (1, 1, 91)]
 # What is made and what ends it.
