@@ -62,10 +62,10 @@ TEST(Arena, OneChunkAfterTheFirstStep) {
 TEST(Arena, PopFreesAllThatWasPushedSince) {
   OfOneRank rank;
   Arena &arena = rank.arena;
-  void *a = arena.push(64), *b = arena.push(1 << 20);
+  void *a = arena.push(Arena::alignment), *b = arena.push(1 << 20);
   arena.push(1 << 21);
   EXPECT_TRUE(arena.pop(b));
-  EXPECT_EQ(arena.used(), 64u);
+  EXPECT_EQ(arena.used(), static_cast<uint64_t>(Arena::alignment));
   EXPECT_FALSE(arena.pop(b)) << "it is not on the stack any more";
   EXPECT_TRUE(arena.pop(a));
   EXPECT_FALSE(arena.pop(a));

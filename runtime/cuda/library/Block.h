@@ -18,6 +18,7 @@ inline void *pointerTo(Address address) { return reinterpret_cast<void *>(addres
 class Block {
 public:
   Block(const Driver &driver, int64_t bytes) : driver(&driver) {
+    driver.check(driver.cuCtxGetCurrent(&context), "to be used");
     Result result = driver.cuMemAlloc_v2(&address, static_cast<size_t>(bytes));
     if (result == outOfMemory)
       throw std::bad_alloc();
@@ -25,12 +26,20 @@ public:
   }
   Block(const Block &) = delete;
   Block &operator=(const Block &) = delete;
-  ~Block() { driver->cuMemFree_v2(address); }
+  /// In the context it is of, whichever the thread is in: ranks as threads end on one of them.
+  ~Block() {
+    Context outer = nullptr;
+    driver->cuCtxGetCurrent(&outer);
+    driver->cuCtxSetCurrent(context);
+    driver->cuMemFree_v2(address);
+    driver->cuCtxSetCurrent(outer);
+  }
 
   Address address = 0;
 
 private:
   const Driver *driver;
+  Context context = nullptr;
 };
 
 } // namespace tpc::rt::cuda

@@ -70,6 +70,7 @@ constexpr int captureThreadLocal = 1;
   FUNCTION(cuDeviceTotalMem_v2, (size_t *, DeviceNumber))                                          \
   FUNCTION(cuDevicePrimaryCtxRetain, (Context *, DeviceNumber))                                    \
   FUNCTION(cuDevicePrimaryCtxRelease_v2, (DeviceNumber))                                           \
+  FUNCTION(cuCtxGetCurrent, (Context *))                                                           \
   FUNCTION(cuCtxSetCurrent, (Context))                                                             \
   FUNCTION(cuMemGetInfo_v2, (size_t *, size_t *))                                                  \
   FUNCTION(cuMemAlloc_v2, (Address *, size_t))                                                     \
