@@ -294,6 +294,37 @@ static json::Object describeGrid(const EnvLayout &layout, ModuleOp module) {
                       {"micro_batches", layout.axisSize("mb")}};
 }
 
+/// The groups of ranks that communicate: GPUs connect them before the first step.
+static json::Array describeGroups(const EnvLayout &layout, ModuleOp module) {
+  llvm::SetVector<ArrayAttr> found;
+  Builder builder(module.getContext());
+  auto add = [&](auto names) {
+    llvm::SmallSetVector<StringRef, 4> all(names.begin(), names.end());
+    SmallVector<Attribute> axes;
+    for (StringAttr axis : layout.axes())
+      if (all.contains(axis.getValue()) && layout.axisSize(axis.getValue()) > 1)
+        axes.push_back(axis);
+    if (!axes.empty())
+      found.insert(builder.getArrayAttr(axes));
+  };
+  module.walk([&](Operation *op) {
+    if (auto collective = dyn_cast<CollectiveOpInterface>(op)) {
+      auto axes = llvm::to_vector(collective.getAxesAttr().getAsValueRange<StringAttr>());
+      // Of a dimension that is split over several axes, one is taken off, or added, at a time.
+      if (collective.getOperandSplit() || collective.getResultSplit())
+        for (StringRef axis : axes)
+          add(ArrayRef<StringRef>(axis));
+      else
+        add(axes);
+    } else if (isa<SendOp, RecvOp>(op))
+      add(ArrayRef<StringRef>("pp"));
+  });
+  json::Array groups;
+  for (ArrayAttr axes : found)
+    groups.push_back(axisNames(llvm::to_vector(axes.getAsRange<StringAttr>())));
+  return groups;
+}
+
 FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipeline,
                                                 StringRef name, const EnvLayout &layout,
                                                 const WeightTable &weights,
@@ -387,6 +418,7 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
                         {"compiler", "tpc " TPC_VERSION},
                         {"source", source ? text(source) : ""},
                         {"grid", describeGrid(layout, module)},
+                        {"groups", describeGroups(layout, module)},
                         {"symbols", std::move(symbols)},
                         {"inputs", std::move(inputs)},
                         {"outputs", std::move(outputs)},

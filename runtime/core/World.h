@@ -134,6 +134,13 @@ public:
   /// rank. May be called again after success.
   std::optional<std::string> run(const std::function<void(tpc_context &)> &fn);
 
+  /// Over which masks of axes ranks will communicate; without it, over any. Before the first run.
+  void expectGroups(std::vector<uint32_t> masks) { expectedGroups = std::move(masks); }
+  /// Null: any.
+  const std::vector<uint32_t> *groupsExpected() const {
+    return expectedGroups ? &*expectedGroups : nullptr;
+  }
+
   /// Whether waiting threads may spin: not if there are more of them than cores.
   bool maySpin() const { return spin; }
 
@@ -150,6 +157,7 @@ public:
   /// "has waited for 10 s (--timeout=10)"
   std::string describeTimeout() const;
 
+  bool runs() const { return isRunning.load(); }
   bool failed() const { return hasFailed.load(std::memory_order_acquire); }
   /// The first message and its rank.
   std::string errorMessage() const;
@@ -164,6 +172,7 @@ private:
   std::string describeCommunication(const Activity::Seen &seen) const;
 
   Grid theGrid;
+  std::optional<std::vector<uint32_t>> expectedGroups;
   bool spin = false, hasRun = false;
   double seconds = 0;
   std::shared_ptr<Session> theSession;

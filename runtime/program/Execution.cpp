@@ -13,6 +13,7 @@
 #include <cstring>
 #include <malloc.h>
 #include <sstream>
+#include <unistd.h>
 
 namespace tpc::rt {
 namespace {
@@ -141,6 +142,8 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
   } else {
     world = World::threads(manifest.grid, threads, options.timeout);
   }
+  if (manifest.groups)
+    world->expectGroups(*manifest.groups);
   double begin = now();
   run([&](tpc_context &ctx) {
     ctx.outputs = &assembler;
@@ -150,8 +153,16 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
 }
 
 void Execution::run(const std::function<void(tpc_context &)> &fn) {
-  if (auto error = world->run(fn))
-    throw UserError(*error);
+  auto error = world->run(fn);
+  if (!error)
+    return;
+  // A device that has failed, or hangs, cannot be waited for, which destructors would do. What it
+  // holds goes with the process.
+  if (program.gpu_code) {
+    printError(*error);
+    _exit(1);
+  }
+  throw UserError(*error);
 }
 
 void Execution::prepare(const Inputs &inputs) {

@@ -120,6 +120,26 @@ void readGrid(const Node &root, Manifest &manifest) {
   }
 }
 
+void readGroups(const Node &root, Manifest &manifest) {
+  if (!root.has("groups"))
+    return;
+  std::vector<uint32_t> masks;
+  root["groups"].each([&](const Node &group) {
+    uint32_t mask = 0;
+    group.each([&](const Node &node) {
+      std::string name = node.text();
+      const std::vector<Grid::Axis> &axes = manifest.grid.axes();
+      auto axis = std::find_if(axes.begin(), axes.end(),
+                               [&](const Grid::Axis &known) { return known.name == name; });
+      if (axis == axes.end())
+        refuse(node.where, "'" + name + "' is not in the order");
+      mask |= uint32_t(1) << (axis - axes.begin());
+    });
+    masks.push_back(mask);
+  });
+  manifest.groups = std::move(masks);
+}
+
 void checkSize(const Node &node, const std::string &text, const Manifest &manifest) {
   std::set<std::string> mentioned;
   try {
@@ -361,6 +381,7 @@ Manifest parseManifest(const char *text) {
     manifest.schedule = parsed["schedule"].is_string() ? parsed["schedule"].get<std::string>()
                                                        : parsed["schedule"].dump();
   readGrid(root, manifest);
+  readGroups(root, manifest);
   root.eachIfPresent("symbols", [&](const Node &node) { manifest.symbols.push_back(node.text()); });
   root["inputs"].each(
       [&](const Node &node) { manifest.inputs.push_back(readPort(node, manifest)); });

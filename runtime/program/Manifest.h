@@ -95,6 +95,8 @@ struct Manifest {
   Grid grid;
   bool sequenceParallel = false;
   int64_t microBatches = 1;
+  /// Masks of the axes over which ranks communicate; nothing: any.
+  std::optional<std::vector<uint32_t>> groups;
   std::vector<std::string> symbols;
   std::vector<Port> inputs, outputs;
   std::vector<Constraint> constraints;

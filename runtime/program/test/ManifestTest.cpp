@@ -14,7 +14,7 @@ namespace {
 json good() {
   return json::parse(R"({"format": 1, "name": "m",
     "grid": {"sizes": {"tp": 3, "dp": 2, "pp": 2}, "order": ["tp", "dp", "pp"]},
-    "symbols": ["batch"],
+    "groups": [["tp"], ["tp", "pp"]], "symbols": ["batch"],
     "inputs": [{"name": "x", "dtype": "i64", "shape": ["batch", 4], "range": [0, 5]}],
     "outputs": [{"name": "y", "dtype": "f32", "shape": ["2*batch"]}],
     "files": [{"path": "w", "bytes": 1000}],
@@ -38,6 +38,7 @@ TEST(Manifest, Reads) {
   EXPECT_EQ(manifest.numStages(), 2);
   EXPECT_EQ(manifest.stageOf(5), 0);
   EXPECT_EQ(manifest.stageOf(6), 1);
+  EXPECT_EQ(manifest.groups, (std::vector<uint32_t>{1, 5}));
   EXPECT_EQ(manifest.inputs[0].shape, (std::vector<std::string>{"batch", "4"}));
 }
 
@@ -55,6 +56,7 @@ TEST(Manifest, RefusesDamage) {
   expect("/grid/order", json::array({"tp", "tp"}), "'tp' is repeated");
   expect("/grid/order/0", 1, "manifest.grid.order[0]: not text");
   expect("/grid/sequence_parallel", 1, "manifest.grid.sequence_parallel: neither true nor false");
+  expect("/groups/1/0", "ep", "manifest.groups[1][0]: 'ep' is not in the order");
   expect("/inputs/0", 5, "manifest.inputs[0]: not an object");
   expect("/inputs/0/shape/1", 4.5, "manifest.inputs[0].shape[1]: not an integer");
   expect("/inputs/0/shape/1", "4 +", "manifest.inputs[0].shape[1]: size expression '4 +': it ends");

@@ -8,6 +8,7 @@
 #include "transport/links/LinkWatch.h"
 #include <algorithm>
 #include <exception>
+#include <set>
 
 namespace tpc::rt {
 
@@ -27,9 +28,15 @@ LinkTransport::~LinkTransport() { watch->remove(rank); }
 void LinkTransport::connect(tpc_context &ctx) {
   if (!connected.empty())
     return;
-  for (uint32_t mask = 1; mask <= severalMask; ++mask) {
-    if (mask != maskOf(mask))
-      continue;
+  std::set<uint32_t> masks;
+  if (const std::vector<uint32_t> *expected = world.groupsExpected())
+    for (uint32_t mask : *expected)
+      masks.insert(maskOf(mask));
+  else
+    for (uint32_t mask = 1; mask <= severalMask; ++mask)
+      masks.insert(maskOf(mask));
+  masks.erase(0);
+  for (uint32_t mask : masks) {
     const Group &group = ctx.group(mask);
     Doing doing(ctx.activity, "connecting devices", mask);
     try {
@@ -56,6 +63,13 @@ void LinkTransport::disconnect(tpc_context &ctx) {
   ctx.steps->forget();
   if (!connected.empty() && !world.failed())
     links->close();
+}
+
+LinkTransport::Link &LinkTransport::linkOf(tpc_context &ctx, uint32_t mask) {
+  auto found = connected.find(mask);
+  if (found == connected.end())
+    fail(ctx, "internal error: the program's groups do not include '" + ctx.grid.label(mask) + "'");
+  return found->second;
 }
 
 std::string LinkTransport::describe(const Operation &operation) const {
@@ -99,7 +113,7 @@ void LinkTransport::carryOut(tpc_context &ctx, const Link &link, uint64_t &count
 void LinkTransport::carryOut(tpc_context &ctx, const Group &group, const char *what,
                              const CommPlan &plan, const void *in, void *out) {
   uint32_t mask = maskOf(group.axes);
-  Link &link = mask ? connected.at(mask) : alone;
+  Link &link = mask ? linkOf(ctx, mask) : alone;
   carryOut(ctx, link, link.collectives, {what, ctx.activity.read().node, mask, 0, -1}, plan, in,
            out);
 }
@@ -166,14 +180,14 @@ static int indexIn(const Group &group, int peer) {
 
 void LinkTransport::send(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
   const Group &group = groupTo(ctx, peer);
-  Link &link = connected.at(group.axes);
+  Link &link = linkOf(ctx, group.axes);
   carryOut(ctx, link, link.sent[peer], {"send", ctx.activity.read().node, group.axes, 0, peer},
            planSend(bytes, indexIn(group, peer)), data, nullptr);
 }
 
 void LinkTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) {
   const Group &group = groupTo(ctx, peer);
-  Link &link = connected.at(group.axes);
+  Link &link = linkOf(ctx, group.axes);
   carryOut(ctx, link, link.received[peer],
            {"receive", ctx.activity.read().node, group.axes, 0, peer},
            planReceive(bytes, indexIn(group, peer)), nullptr, data);

@@ -2,11 +2,11 @@
 //
 // Collectives and messages go over links of the devices, in the order of the devices' work; what
 // start-up, outputs and errors need goes over the transport of the host that the launcher, or the
-// lack of one, has given. There is a link for each group of the grid of more than one rank, made
-// before the first step, in one order on all ranks: by masks of axes, ascending. Axes of one
-// coordinate do not count. Messages to another coordinate of an axis go over the link of that axis.
-// One order of work on each device is the order of the program, which is what verify-comms is
-// about.
+// lack of one, has given. There is a link for each group of more than one rank over which the
+// program communicates, made before the first step, in one order on all ranks: by masks of axes,
+// ascending. Axes of one coordinate do not count. Messages to another coordinate of an axis go over
+// the link of that axis. One order of work on each device is the order of the program, which is
+// what verify-comms is about.
 //
 // A call returns when it has been called for. What the device waits for then is said to who watches
 // (core/Watch.h for processes, LinkWatch.h), with a number: all members of a group count its
@@ -94,6 +94,7 @@ private:
   void carryOut(tpc_context &ctx, const Link &link, uint64_t &count, Operation operation,
                 const CommPlan &plan, const void *in, void *out);
   void note(Operation operation, uint64_t &count);
+  Link &linkOf(tpc_context &ctx, uint32_t mask);
   /// The group over which messages to a rank go.
   const Group &groupTo(tpc_context &ctx, int peer) const;
 
