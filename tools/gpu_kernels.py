@@ -5,9 +5,10 @@ each grid is assembled for each architecture, and looked at.
     tools/gpu_kernels.py [--check] [--tpcc build/bin/tpcc] [--models NAME,…] [--grids GRID,…] [--jobs N] [--list]
 
 A kernel fails that ptxas refuses or spills, that needs more registers or shared memory than tpcc's table of ceilings
-allows, whose accesses in machine code are narrower than the rows allow, or which divides 64 bits in an inner loop. ptxas is found as tpcc finds it, nvdisasm
-beside it, in PATH or in .venv/; without nvdisasm, widths are not looked at, and without ptxas nothing but the PTX. With
---check nothing is written, and numbers may only be smaller than in the table. --list shows each kernel."""
+allows, whose accesses in machine code are narrower than the rows allow, or which divides 64 bits in an inner loop. ptxas
+is found as tpcc finds it, nvdisasm beside it, in PATH or in .venv/; without nvdisasm, widths are not looked at, and
+without ptxas nothing but the PTX. With --check nothing is written, and numbers may only be smaller than in the table.
+--list shows each kernel."""
 
 import argparse
 import collections
