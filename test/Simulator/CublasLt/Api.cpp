@@ -1,17 +1,12 @@
 //===- Api.cpp - cuBLASLt's entry points ----------------------------------===//
 
+#include "Alive.h"
 #include "Functions.h"
 #include "Matmul.h"
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
-#include <set>
 #include <string>
-
-namespace sim {
-extern "C" Result cuGetExportTable(const void **table, const Uuid *id);
-}
 
 namespace sim::lt {
 extern "C" {
@@ -28,47 +23,7 @@ struct Context {
 
 namespace sim::lt {
 
-static Driver &driver() {
-  static Driver *found = [] {
-    const void *table = nullptr;
-    cuGetExportTable(&table, &driverTable);
-    return const_cast<Driver *>(static_cast<const Driver *>(table));
-  }();
-  return *found;
-}
-
 namespace {
-
-/// Handles that are alive, of each kind.
-template <class T> class Handles {
-public:
-  T *add(T value) {
-    std::lock_guard lock(mutex);
-    auto *made = new T(value);
-    alive.insert(made);
-    return made;
-  }
-  bool has(const T *handle) {
-    std::lock_guard lock(mutex);
-    return alive.contains(const_cast<T *>(handle));
-  }
-  bool remove(T *handle) {
-    std::lock_guard lock(mutex);
-    if (!alive.erase(handle))
-      return false;
-    delete handle;
-    return true;
-  }
-
-private:
-  std::mutex mutex;
-  std::set<T *> alive;
-};
-
-template <class T> Handles<T> &handles() {
-  static auto *all = new Handles<T>;
-  return *all;
-}
 
 Status misuse(const char *call, Status status, const std::string &what) {
   driver().finding(std::string("misuse: ") + call + ": " + what);
@@ -76,7 +31,8 @@ Status misuse(const char *call, Status status, const std::string &what) {
 }
 
 template <class T> Status destroy(const char *call, T *handle) {
-  return handles<T>().remove(handle) ? SUCCESS : misuse(call, INVALID_VALUE, "no such description");
+  return Alive<T>::get().remove(handle) ? SUCCESS
+                                        : misuse(call, INVALID_VALUE, "no such description");
 }
 
 /// An attribute of a description: copied in or out, where it has just this size.
@@ -154,7 +110,7 @@ Field fieldOf(Preference &preference, PreferenceAttribute attribute) {
 
 template <class T, class A>
 Status set(const char *call, T *handle, A attribute, const void *value, size_t bytes) {
-  if (!handles<T>().has(handle))
+  if (!Alive<T>::get().has(handle))
     return misuse(call, INVALID_VALUE, "no such description");
   Field found = fieldOf(*handle, attribute);
   if (!found.data) {
@@ -172,7 +128,7 @@ Status set(const char *call, T *handle, A attribute, const void *value, size_t b
 
 template <class T, class A>
 Status get(const char *call, T *handle, A attribute, void *value, size_t bytes, size_t *written) {
-  if (!handles<T>().has(handle))
+  if (!Alive<T>::get().has(handle))
     return misuse(call, INVALID_VALUE, "no such description");
   Field found = fieldOf(*handle, attribute);
   if (!found.data)
@@ -189,12 +145,12 @@ Status get(const char *call, T *handle, A attribute, void *value, size_t bytes, 
 
 Status makeProblem(const char *call, Context *handle, Desc *desc, Layout *a, Layout *b, Layout *c,
                    Layout *d, Problem &problem) {
-  if (!handles<Context>().has(handle))
+  if (!Alive<Context>::get().has(handle))
     return misuse(call, NOT_INITIALIZED, "no handle");
-  if (!handles<Desc>().has(desc))
+  if (!Alive<Desc>::get().has(desc))
     return misuse(call, INVALID_VALUE, "no description of a product");
   for (Layout *one : {a, b, c, d})
-    if (!handles<Layout>().has(one))
+    if (!Alive<Layout>::get().has(one))
       return misuse(call, INVALID_VALUE, "no layout");
   std::string why;
   Status status = Problem::make(*desc, *a, *b, *c, *d, problem, why);
@@ -219,12 +175,12 @@ Status cublasLtCreate(Context **handle) {
   if (device <
       0) // the library would make the primary context of device 0 current: not the program's
     return misuse("cublasLtCreate", NOT_INITIALIZED, "no context is current");
-  *handle = handles<Context>().add({device});
+  *handle = Alive<Context>::get().add({device});
   return SUCCESS;
 }
 
 Status cublasLtDestroy(Context *handle) {
-  return handles<Context>().remove(handle)
+  return Alive<Context>::get().remove(handle)
              ? SUCCESS
              : misuse("cublasLtDestroy", NOT_INITIALIZED, "no handle");
 }
@@ -251,7 +207,7 @@ Status cublasLtMatmulDescCreate(Desc **desc, ComputeType compute, DataType scale
   Desc made;
   made.compute = compute;
   made.scale = scale;
-  *desc = handles<Desc>().add(made);
+  *desc = Alive<Desc>::get().add(made);
   return SUCCESS;
 }
 
@@ -276,7 +232,7 @@ Status cublasLtMatrixLayoutCreate(Layout **layout, DataType type, uint64_t rows,
   made.rows = rows;
   made.cols = cols;
   made.ld = ld;
-  *layout = handles<Layout>().add(made);
+  *layout = Alive<Layout>::get().add(made);
   return SUCCESS;
 }
 
@@ -297,7 +253,7 @@ Status cublasLtMatrixLayoutGetAttribute(Layout *layout, LayoutAttribute attribut
 Status cublasLtMatmulPreferenceCreate(Preference **preference) {
   if (!preference)
     return INVALID_VALUE;
-  *preference = handles<Preference>().add({});
+  *preference = Alive<Preference>::get().add({});
   return SUCCESS;
 }
 
@@ -324,7 +280,7 @@ Status cublasLtMatmulAlgoGetHeuristic(Context *handle, Desc *desc, Layout *a, La
   Problem problem;
   if (Status status = makeProblem(call, handle, desc, a, b, c, d, problem))
     return status;
-  if (requested < 1 || !results || !returned || !handles<Preference>().has(preference))
+  if (requested < 1 || !results || !returned || !Alive<Preference>::get().has(preference))
     return misuse(call, INVALID_VALUE, "no place for results, or no preferences");
   if (refusesEpilogue(problem))
     return NOT_SUPPORTED;

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Halves.h"
 #include "Matmul.h"
 
 #include <algorithm>
@@ -25,8 +26,7 @@ static float toFloat(const uint8_t *from, DataType type) {
   }
   uint16_t bits;
   std::memcpy(&bits, from, 2);
-  return type == Bf16 ? std::bit_cast<float>(uint32_t(bits) << 16)
-                      : float(std::bit_cast<_Float16>(bits));
+  return type == Bf16 ? fromBf16(bits) : fromF16(bits);
 }
 
 static void fromFloat(uint8_t *to, DataType type, float value) {
@@ -34,14 +34,7 @@ static void fromFloat(uint8_t *to, DataType type, float value) {
     std::memcpy(to, &value, 4);
     return;
   }
-  uint16_t bits;
-  if (type == F16) {
-    bits = std::bit_cast<uint16_t>(_Float16(value));
-  } else {
-    auto wide = std::bit_cast<uint32_t>(value);
-    bits = std::isnan(value) ? uint16_t(wide >> 16 | 64)
-                             : uint16_t((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
-  }
+  uint16_t bits = type == F16 ? toF16(value) : toBf16(value);
   std::memcpy(to, &bits, 2);
 }
 

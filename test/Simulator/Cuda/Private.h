@@ -87,6 +87,18 @@ protected:
 constexpr Uuid driverTable = {
     {'t', 'p', 'c', '-', 's', 'i', 'm', 'u', 'l', 'a', 't', 'o', 'r', '-', '0', '1'}};
 
+extern "C" Result cuGetExportTable(const void **table, const Uuid *id);
+
+/// For the other libraries.
+inline Driver &driver() {
+  static Driver *found = [] {
+    const void *table = nullptr;
+    cuGetExportTable(&table, &driverTable);
+    return const_cast<Driver *>(static_cast<const Driver *>(table));
+  }();
+  return *found;
+}
+
 } // namespace sim
 
 #endif

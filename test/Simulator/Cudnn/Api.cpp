@@ -1,14 +1,9 @@
 //===- Api.cpp - cuDNN's entry points -------------------------------------===//
 
+#include "Alive.h"
 #include "Descriptors.h"
 
 #include <cstring>
-#include <mutex>
-#include <set>
-
-namespace sim {
-extern "C" Result cuGetExportTable(const void **table, const Uuid *id);
-}
 
 namespace sim::dnn {
 extern "C" {
@@ -18,44 +13,7 @@ extern "C" {
 #undef FUNCTION
 }
 
-Driver &driver() {
-  static Driver *found = [] {
-    const void *table = nullptr;
-    cuGetExportTable(&table, &driverTable);
-    return const_cast<Driver *>(static_cast<const Driver *>(table));
-  }();
-  return *found;
-}
-
 namespace {
-
-/// Objects of a kind that are alive.
-template <class T> class Alive {
-public:
-  static Alive &get() {
-    static auto *all = new Alive;
-    return *all;
-  }
-  T *add(T value) {
-    std::lock_guard lock(mutex);
-    return *alive.insert(new T(std::move(value))).first;
-  }
-  bool has(const T *object) {
-    std::lock_guard lock(mutex);
-    return alive.contains(const_cast<T *>(object));
-  }
-  bool remove(T *object) {
-    std::lock_guard lock(mutex);
-    if (!alive.erase(object))
-      return false;
-    delete object;
-    return true;
-  }
-
-private:
-  std::mutex mutex;
-  std::set<T *> alive;
-};
 
 Status misuse(const char *call, Status status, const std::string &what) {
   driver().finding(std::string("misuse: ") + call + ": " + what);

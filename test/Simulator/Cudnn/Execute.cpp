@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Graph.h"
+#include "Halves.h"
 
 #include <bit>
 #include <cmath>
@@ -23,17 +24,10 @@ float toFloat(const uint8_t *from, DataType type) {
   }
   uint16_t bits;
   std::memcpy(&bits, from, 2);
-  return type == Bf16 ? std::bit_cast<float>(uint32_t(bits) << 16)
-                      : float(std::bit_cast<_Float16>(bits));
+  return type == Bf16 ? fromBf16(bits) : fromF16(bits);
 }
 
-uint16_t toHalf(float value, DataType type) {
-  if (type == F16)
-    return std::bit_cast<uint16_t>(_Float16(value));
-  auto wide = std::bit_cast<uint32_t>(value);
-  return std::isnan(value) ? uint16_t(wide >> 16 | 64)
-                           : uint16_t((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
-}
+uint16_t toHalf(float value, DataType type) { return type == F16 ? toF16(value) : toBf16(value); }
 
 struct Matrix {
   int64_t rows = 0, columns = 0;

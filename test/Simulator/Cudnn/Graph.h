@@ -65,8 +65,6 @@ struct Operands {
 unsigned bytesOf(DataType type);
 std::shared_ptr<Work> makeAttention(const Plan &plan, const Operands &operands);
 
-Driver &driver();
-
 } // namespace sim::dnn
 
 #endif

@@ -8,20 +8,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace sim {
-extern "C" Result cuGetExportTable(const void **table, const Uuid *id);
-}
-
 namespace sim::nccl {
-
-Driver &driver() {
-  static Driver *found = [] {
-    const void *table = nullptr;
-    cuGetExportTable(&table, &driverTable);
-    return const_cast<Driver *>(static_cast<const Driver *>(table));
-  }();
-  return *found;
-}
 
 std::shared_ptr<Rank> rankOfThread() {
   thread_local auto rank = std::make_shared<Rank>();

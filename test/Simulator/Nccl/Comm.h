@@ -14,8 +14,6 @@
 
 namespace sim::nccl {
 
-Driver &driver();
-
 /// A thread that has communicators: a rank of the program. Of all their operations one is in
 /// flight at a time, or one group, so that what is not ordered alike everywhere comes to a stop.
 struct Rank {

@@ -1,0 +1,42 @@
+//===- Alive.h - objects that a simulated library has given away ----------===//
+
+#ifndef TPC_TEST_SIMULATOR_ALIVE_H
+#define TPC_TEST_SIMULATOR_ALIVE_H
+
+#include <mutex>
+#include <set>
+#include <utility>
+
+namespace sim {
+
+/// Objects of a kind that are alive: what programs hand in is looked up before it is used.
+template <class T> class Alive {
+public:
+  static Alive &get() {
+    static auto *all = new Alive;
+    return *all;
+  }
+  T *add(T value) {
+    std::lock_guard lock(mutex);
+    return *alive.insert(new T(std::move(value))).first;
+  }
+  bool has(const T *object) {
+    std::lock_guard lock(mutex);
+    return alive.contains(const_cast<T *>(object));
+  }
+  bool remove(T *object) {
+    std::lock_guard lock(mutex);
+    if (!alive.erase(object))
+      return false;
+    delete object;
+    return true;
+  }
+
+private:
+  std::mutex mutex;
+  std::set<T *> alive;
+};
+
+} // namespace sim
+
+#endif
