@@ -1,6 +1,6 @@
 //===- Api.cpp - cuBLASLt's entry points ----------------------------------===//
 
-#include "Alive.h"
+#include "Cuda/Alive.h"
 #include "Functions.h"
 #include "Matmul.h"
 

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Halves.h"
+#include "Cuda/Halves.h"
 #include "Matmul.h"
 
 #include <algorithm>

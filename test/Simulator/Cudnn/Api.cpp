@@ -1,6 +1,6 @@
 //===- Api.cpp - cuDNN's entry points -------------------------------------===//
 
-#include "Alive.h"
+#include "Cuda/Alive.h"
 #include "Descriptors.h"
 
 #include <cstring>

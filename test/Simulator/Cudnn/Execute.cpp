@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Cuda/Halves.h"
 #include "Graph.h"
-#include "Halves.h"
 
 #include <bit>
 #include <cmath>

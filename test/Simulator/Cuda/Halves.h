@@ -1,7 +1,7 @@
 //===- Halves.h - f16 and bf16 of simulated libraries ---------------------===//
 
-#ifndef TPC_TEST_SIMULATOR_HALVES_H
-#define TPC_TEST_SIMULATOR_HALVES_H
+#ifndef TPC_TEST_SIMULATOR_CUDA_HALVES_H
+#define TPC_TEST_SIMULATOR_CUDA_HALVES_H
 
 #include <bit>
 #include <cmath>

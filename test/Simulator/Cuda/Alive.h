@@ -1,7 +1,7 @@
 //===- Alive.h - objects that a simulated library has given away ----------===//
 
-#ifndef TPC_TEST_SIMULATOR_ALIVE_H
-#define TPC_TEST_SIMULATOR_ALIVE_H
+#ifndef TPC_TEST_SIMULATOR_CUDA_ALIVE_H
+#define TPC_TEST_SIMULATOR_CUDA_ALIVE_H
 
 #include <mutex>
 #include <set>
