@@ -157,13 +157,18 @@ Status makeProblem(const char *call, Context *handle, Desc *desc, Layout *a, Lay
   return status ? misuse(call, status, why) : SUCCESS;
 }
 
-/// Some epilogues are not there for some problems.
-bool refusesEpilogue(const Problem &problem) {
+/// Some epilogues are not there for some problems: that is said at once, or of each algorithm that
+/// was recommended.
+enum class Refusal { None, AtOnce, Later };
+Refusal refusalOf(const Problem &problem) {
   if (problem.desc.epilogue == Default)
-    return false;
+    return Refusal::None;
   uint64_t draw =
       (problem.hash() ^ driver().seed() * 0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd >> 40;
-  return draw % (problem.desc.epilogue & Gelu ? 2 : 5) == 0;
+  uint64_t many = problem.desc.epilogue & Gelu ? 2 : 5;
+  return draw % many == 0         ? Refusal::AtOnce
+         : draw % (4 * many) == 1 ? Refusal::Later
+                                  : Refusal::None;
 }
 
 } // namespace
@@ -282,20 +287,28 @@ Status cublasLtMatmulAlgoGetHeuristic(Context *handle, Desc *desc, Layout *a, La
     return status;
   if (requested < 1 || !results || !returned || !Alive<Preference>::get().has(preference))
     return misuse(call, INVALID_VALUE, "no place for results, or no preferences");
-  if (refusesEpilogue(problem))
+  Refusal refusal = refusalOf(problem);
+  if (refusal == Refusal::AtOnce)
     return NOT_SUPPORTED;
-  // Fewer than asked for, in general.
+  // Fewer than asked for, in general. What is behind them is no algorithm, whatever it looks like.
   int count = 1 + int((problem.hash() ^ driver().seed()) % 6);
   count = std::min(count, requested);
+  std::memset(results, 0, sizeof(*results) * size_t(requested));
   bool usable = false;
   for (int i = 0; i < count; ++i) {
     Choice choice = choose(problem, *preference, driver().seed(), unsigned(i));
+    HeuristicResult &result = results[i];
+    // An entry that says itself that it is none.
+    if (i + 1 < count && choice.chunk == 100) {
+      result.state = NOT_SUPPORTED;
+      continue;
+    }
     // One of them can be used: the last, if no other.
     if (i + 1 == count && !usable)
       choice.refused = 0;
+    if (refusal == Refusal::Later)
+      choice.refused = 1;
     usable |= !choice.refused;
-    HeuristicResult &result = results[i];
-    std::memset(&result, 0, sizeof(result));
     std::memcpy(&result.algo, &choice, sizeof(choice));
     result.workspaceSize = choice.workspace;
     result.state = SUCCESS;
@@ -365,8 +378,6 @@ Status cublasLtMatmul(Context *handle, Desc *desc, const void *alpha, const void
       (cLayout->ld != dLayout->ld || cLayout->order != dLayout->order ||
        cLayout->stride != dLayout->stride))
     return misuse(call, INVALID_VALUE, "C is D, with another layout");
-  if (refusesEpilogue(problem))
-    return NOT_SUPPORTED;
   Choice choice;
   if (algo) {
     if (Status status = checkAlgo(call, problem, algo, choice))
@@ -382,6 +393,8 @@ Status cublasLtMatmul(Context *handle, Desc *desc, const void *alpha, const void
       preference.alignment[2] = 256;
     choice = choose(problem, preference, driver().seed(), 0);
   }
+  if (refusalOf(problem) != Refusal::None)
+    return NOT_SUPPORTED;
   const char *names[] = {"A", "B", "C", "D"};
   for (unsigned i = 0; i < 4; ++i)
     if ((i != 2 || usesC) && operands.addresses[i] % choice.alignment[i])

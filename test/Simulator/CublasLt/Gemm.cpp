@@ -74,9 +74,13 @@ public:
       std::memcpy(&alpha, execution.read(operands.alphaAddress, 4, "alpha"), 4);
     if (operands.betaAddress)
       std::memcpy(&beta, execution.read(operands.betaAddress, 4, "beta"), 4);
-    if (choice.workspace)
-      std::memset(execution.write(operands.workspace, choice.workspace, "the workspace"), 0xff,
-                  choice.workspace);
+    // All of it may be written to; its ends are.
+    if (uint64_t bytes = choice.workspace) {
+      uint8_t *scratch = execution.write(operands.workspace, bytes, "the workspace");
+      uint64_t some = std::min<uint64_t>(bytes, 65536);
+      std::memset(scratch, 0xff, some);
+      std::memset(scratch + bytes - some, 0xff, some);
+    }
     for (int64_t batch = 0; batch < problem.layouts[3].batches; ++batch)
       run(execution, batch, alpha, beta);
     return Progress::Done;

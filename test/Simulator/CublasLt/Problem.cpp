@@ -105,7 +105,8 @@ Choice choose(const Problem &problem, const Preference &preference, uint64_t see
   made.magic = choiceMagic;
   made.problem = problem.hash();
   made.id = n;
-  constexpr uint64_t workspaces[] = {0, 0, 4096, 65536, 1 << 20, 4 << 20};
+  // Some take all that the program said it has.
+  uint64_t workspaces[] = {0, 0, 4096, 65536, 1 << 20, preference.maxWorkspace};
   uint64_t wanted = workspaces[draw(std::size(workspaces))];
   made.workspace = wanted <= preference.maxWorkspace ? wanted : 0;
   for (unsigned i = 0; i < 4; ++i) {

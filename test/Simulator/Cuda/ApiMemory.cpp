@@ -48,22 +48,20 @@ Result sim::cuMemFree_v2(DevicePointer address) {
     if (!address)
       return SUCCESS;
     Context &context = *currentContext();
-    if (!context.allocations.contains(address))
-      return misuse("cuMemFree", ERROR_INVALID_VALUE,
-                    describeAddress(context, address) + " is not what was allocated");
-    // As the driver does, although nobody may rely on it.
-    if (Result result = drain(lock, context))
-      return result;
     auto found = context.allocations.find(address);
     if (found == context.allocations.end())
-      return ERROR_INVALID_VALUE;
+      return misuse("cuMemFree", ERROR_INVALID_VALUE,
+                    describeAddress(context, address) + " is not what was allocated");
     uint64_t bytes = found->second;
     context.allocations.erase(found);
     count(context, bytes, false);
-    std::lock_guard memory(context.memoryMutex);
-    context.memory.free(address);
-    context.races.forget(address, address + bytes);
-    return SUCCESS;
+    {
+      std::lock_guard memory(context.memoryMutex);
+      context.memory.free(address);
+      context.races.forget(address, address + bytes);
+    }
+    // The driver waits for what is under way, and nobody may rely on that: it has gone already.
+    return drain(lock, context);
   });
 }
 
@@ -98,19 +96,14 @@ Result sim::cuMemHostAlloc(void **host, size_t bytes, unsigned flags) {
 Result sim::cuMemFreeHost(void *host) {
   return call("cuMemFreeHost", Current | Safe, [&](Lock &lock) {
     auto &pinned = state().pinned;
-    auto known = [&] {
-      auto found = pinned.find(reinterpret_cast<uintptr_t>(host));
-      return found != pinned.end() && found->second.ours ? found : pinned.end();
-    };
-    if (known() == pinned.end())
+    auto found = pinned.find(reinterpret_cast<uintptr_t>(host));
+    if (found == pinned.end() || !found->second.ours)
       return misuse("cuMemFreeHost", ERROR_INVALID_VALUE, "no memory that the driver allocated");
-    if (Result result = drain(lock, *currentContext()))
-      return result;
-    auto found = known();
-    if (found == pinned.end())
-      return ERROR_INVALID_VALUE;
-    munmap(host, found->second.bytes);
+    size_t bytes = found->second.bytes;
     pinned.erase(found);
+    if (Result result = drain(lock, *currentContext())) // a copy that was left finds it gone
+      return result;
+    munmap(host, bytes);
     return SUCCESS;
   });
 }
@@ -132,10 +125,8 @@ Result sim::cuMemHostUnregister(void *host) {
     auto found = pinned.find(reinterpret_cast<uintptr_t>(host));
     if (found == pinned.end() || found->second.ours)
       return ERROR_HOST_MEMORY_NOT_REGISTERED;
-    if (Result result = drain(lock, *currentContext()))
-      return result;
-    pinned.erase(reinterpret_cast<uintptr_t>(host));
-    return SUCCESS;
+    pinned.erase(found);
+    return drain(lock, *currentContext());
   });
 }
 

@@ -97,6 +97,8 @@ void checkProduct(CublasLt &lib, const Shape &shape) {
   auto pointer = [](DevicePointer address) { return reinterpret_cast<void *>(address); };
   bool any = false;
   for (int i = 0; i < count; ++i) {
+    if (results[i].state != lt::SUCCESS)
+      continue;
     ASSERT_LE(results[i].workspaceSize, 65536u);
     DevicePointer aMemory = lib.upload(a.data), bMemory = lib.upload(b.data);
     DevicePointer dMemory = lib.upload(d.data);
@@ -193,8 +195,15 @@ struct Small : CublasLt {
       return status;
     lt::Status status = lt::NOT_SUPPORTED;
     for (int i = 0; i < count && status == lt::NOT_SUPPORTED; ++i)
-      status = multiply(&results[i].algo, alpha, beta);
+      if (results[i].state == lt::SUCCESS)
+        status = multiply(&results[i].algo, alpha, beta);
     return status;
+  }
+  const lt::Algo *first() const {
+    int i = 0;
+    while (results[i].state != lt::SUCCESS)
+      ++i;
+    return &results[i].algo;
   }
 
   size_t width;
@@ -250,6 +259,10 @@ TEST(CublasLt, SomeAlgorithmsAreRefusedAndOneIsNot) {
       EXPECT_EQ(lib.heuristic(), lt::SUCCESS);
       int here = 0;
       for (int i = 0; i < lib.count; ++i) {
+        if (lib.results[i].state != lt::SUCCESS) {
+          ++here;
+          continue;
+        }
         lt::HeuristicResult checked;
         lt::Status status = lib.multiply(&lib.results[i].algo);
         here += status != lt::SUCCESS;
@@ -261,6 +274,43 @@ TEST(CublasLt, SomeAlgorithmsAreRefusedAndOneIsNot) {
       EXPECT_LT(here, lib.count);
       if (!testing::Test::HasFailure())
         _exit(here);
+    }));
+  EXPECT_GT(refused, 0);
+}
+
+TEST(CublasLt, SomeEntriesAreNoAlgorithms) {
+  int none = 0;
+  for (int seed = 0; seed < 12; ++seed) {
+    Findings findings;
+    none += WEXITSTATUS(inProcess(findings.with(seeded(seed)), [] {
+      Small lib;
+      EXPECT_EQ(lib.heuristic(), lt::SUCCESS);
+      EXPECT_EQ(lib.results[lib.count - 1].state, lt::SUCCESS);
+      int here = 0;
+      for (int i = 0; i < 8; ++i)
+        if (i >= lib.count || lib.results[i].state != lt::SUCCESS) {
+          here += i < lib.count;
+          EXPECT_EQ(lib.multiply(&lib.results[i].algo), lt::INVALID_VALUE);
+        }
+      if (!testing::Test::HasFailure())
+        _exit(here);
+    }));
+    EXPECT_FINDS(findings, "an algorithm that no heuristic gave");
+  }
+  EXPECT_GT(none, 0);
+}
+
+TEST(CublasLt, AnEpilogueMayBeRefusedOfEachAlgorithm) {
+  int refused = 0;
+  for (int seed = 0; seed < 40; ++seed)
+    refused += WEXITSTATUS(inProcess(seeded(seed), [] {
+      Small lib;
+      lib.epilogue(lt::Bias, lib.upload<float>({10, 20, 30}));
+      if (lib.heuristic() == lt::SUCCESS) {
+        EXPECT_GT(lib.count, 0);
+        _exit(lib.multiplySomehow() == lt::NOT_SUPPORTED);
+      }
+      _exit(0);
     }));
   EXPECT_GT(refused, 0);
 }
@@ -325,7 +375,7 @@ TEST(CublasLt, RefusesMisuse) {
          EXPECT_EQ(
              lib.set(lib.cublasLtMatrixLayoutSetAttribute, lib.dLayout, lt::LayoutLd, int64_t(4)),
              lt::SUCCESS);
-         return lib.multiply(&lib.results[0].algo);
+         return lib.multiply(lib.first());
        }},
       {"no heuristic gave",
        [&](Small &lib) {
@@ -350,7 +400,7 @@ TEST(CublasLt, RefusesMisuse) {
 }
 
 TEST(CublasLt, WorkspaceAndAlignmentAreAsTheAlgorithmSays) {
-  int workspaces = 0, alignments = 0;
+  int workspaces = 0, alignments = 0, whole = 0;
   for (int seed = 0; seed < 12; ++seed) {
     int status = inProcess(seeded(seed), [] {
       Small lib;
@@ -363,11 +413,15 @@ TEST(CublasLt, WorkspaceAndAlignmentAreAsTheAlgorithmSays) {
       int seen = 0;
       for (int i = 0; i < lib.count; ++i) {
         const lt::HeuristicResult &result = lib.results[i];
+        if (result.state != lt::SUCCESS)
+          continue;
         auto multiply = [&](size_t bytes) {
           return lib.multiply(&result.algo, 1, 0, reinterpret_cast<void *>(memory), bytes);
         };
         if (multiply(1 << 20) == lt::NOT_SUPPORTED)
           continue;
+        if (result.workspaceSize == 1 << 20) // all that there is
+          seen |= 4;
         if (result.workspaceSize) {
           seen |= 1;
           EXPECT_EQ(multiply(result.workspaceSize - 1), lt::INVALID_VALUE);
@@ -386,7 +440,9 @@ TEST(CublasLt, WorkspaceAndAlignmentAreAsTheAlgorithmSays) {
     EXPECT_GE(WEXITSTATUS(status), 10);
     workspaces += (WEXITSTATUS(status) - 10) & 1;
     alignments += (WEXITSTATUS(status) - 10) >> 1 & 1;
+    whole += (WEXITSTATUS(status) - 10) >> 2 & 1;
   }
+  EXPECT_GT(whole, 0);
   EXPECT_GT(workspaces, 0);
   EXPECT_GT(alignments, 0);
 }

@@ -277,6 +277,30 @@ TEST(Memory, CopiesAreChecked) {
   EXPECT_FINDS(findings, "freed");
 }
 
+TEST(Memory, WhatIsFreedIsGoneForWhatIsUnderWay) {
+  // The driver waits in these calls. Whoever relies on it is found, unless all happened to be done.
+  for (bool pinned : {false, true}) {
+    int found = 0;
+    for (int seed = 0; seed < 6; ++seed) {
+      Findings findings;
+      inProcess(findings.with(seeded(seed)), [pinned] {
+        Device device;
+        DevicePointer x = device.upload(std::vector<int>(1 << 18, 1)), y = device.allocate(1 << 20);
+        auto *host = device.pinned<int>(1 << 18);
+        Stream *stream = nullptr;
+        EXPECT_EQ(device.cuStreamCreate(&stream, 1), SUCCESS);
+        for (int i = 0; i < 8; ++i)
+          EXPECT_EQ(device.cuMemcpyDtoDAsync_v2(y, x, 1 << 20, stream), SUCCESS);
+        EXPECT_EQ(device.cuMemcpyDtoHAsync_v2(host, y, 1 << 20, stream), SUCCESS);
+        pinned ? device.cuMemFreeHost(host) : device.cuMemFree_v2(y);
+      });
+      found +=
+          findings.text().find(pinned ? "are not there any more" : "freed") != std::string::npos;
+    }
+    EXPECT_GT(found, 2);
+  }
+}
+
 TEST(Memory, Copies2DLeaveWhatLiesBetween) {
   EXPECT_PASSES({}, [] {
     Device device;
