@@ -91,6 +91,7 @@ Counted::Counted(const Driver &real, const blas::Library &realBlas) {
 #undef TPC_MAKE_NOTHING
 
   driver.version = real.version;
+  driver.isReal = false;
   driver.cuGetErrorName = real.cuGetErrorName;
   driver.cuGetErrorString = real.cuGetErrorString;
   driver.cuMemAlloc_v2 = [](Address *address, size_t bytes) {

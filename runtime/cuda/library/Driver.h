@@ -113,6 +113,7 @@ struct Driver {
 #undef TPC_DECLARE_POINTER
   int version = 0; ///< 13000: 13.0
   std::string file;
+  bool isReal = true; ///< else calls do nothing but count, and handles are no library's
 
   /// Throws, with what was being done, unless a call has succeeded.
   void check(Result result, const char *what) const {
