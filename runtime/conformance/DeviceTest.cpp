@@ -167,23 +167,6 @@ TEST_P(DeviceTest, ConstantsAndSharedTensorsAreThere) {
   EXPECT_EQ(valuesOf(c, 3), (std::vector<float>{14, 10, 4}));
 }
 
-TEST_P(DeviceTest, MemoryIsReleasedAfterWorkThatNeedsIt) {
-  float *out = tensor(numbers(5000, 1));
-  std::vector<float> x = numbers(5000, 2);
-  device->beginStep({5000, 0});
-  for (int i = 0; i < 20; ++i) {
-    float *a = tensor(x);
-    launch(Twice, {a, out}, 5000);
-    memory.pop_back();
-    tensor(numbers(5000, 3));
-    memory.pop_back();
-  }
-  device->endStep();
-  for (float &v : x)
-    v *= 2;
-  EXPECT_EQ(valuesOf(out, 5000), x);
-}
-
 TEST_P(DeviceTest, TransportsSeeWhatWorkHasDoneAndWorkWhatTheyHave) {
   float *a = tensor(std::vector<float>{1, 2, 3}), *b = tensor(std::vector<float>{0, 0, 0});
   device->beginStep({3, 0});

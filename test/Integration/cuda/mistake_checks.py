@@ -8,11 +8,14 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 import harness
-from models import COMMITTED, FAMILIES
+import step_trace
+from halves import as_float, halve, rounded_weights
+from models import COMMITTED, FAMILIES, MODELS
 from one_gpu.process import run
-from tpc.reference import TOLERANCE, difference
+from tpc.reference import TOLERANCE, Session, difference
 
 ALL = {**COMMITTED, **FAMILIES}
 LIBRARIES = harness.BUILD / "lib" / "simulator"
@@ -23,14 +26,17 @@ PROGRAMS = [("gpt2-tiny", "tp1", 0, 8), ("gpt2-tiny", "tp2", 1, 8), ("gpt2-tiny"
             ("gpt2-odd-nopast", "tp3", 4, 8), ("bloom-past", "tp2,pp2", 5, 8), ("gpt2-tiny", "tp2", 6, 1),
             ("gpt2-tiny", "dp2", 7, 8), ("gpt2-tiny", "tp1", 8, 8), ("gpt2-tiny", "tp2", 9, 8), ("gemma2-past", "tp1", 10, 8)]
 # batch, sequence, past; padded to the left. A shape comes again, with other contents and after others.
-STEPS = [(2, 5, 3), (1, 1, 0), (2, 5, 3), (1, 70, 0), (2, 5, 3), (1, 1, 90), (1, 1, 91)]
+STEPS = [(2, 5, 3), (1, 1, 0), (2, 5, 3), (1, 70, 0), (2, 5, 3), (1, 1, 90), (1, 1, 91), (2, 5, 3), (2, 5, 3)]
+# Of 16 bits, with attention by cuDNN, which this seed does not refuse.
+HALF_STEPS, HALF_SEED, HALF_TOLERANCE = [(2, 64), (1, 70), (2, 64), (2, 64)], 1, {"f16": 4e-3, "bf16": 3e-2}
 # What is made and what ends it.
 PAIRS = {"cuMemAlloc_v2": "cuMemFree_v2", "cuMemHostAlloc": "cuMemFreeHost", "cuStreamCreate": "cuStreamDestroy_v2",
          "cuEventCreate": "cuEventDestroy_v2", "cuModuleLoadDataEx": "cuModuleUnload",
          "ncclCommInitRankConfig": "ncclCommDestroy",
          "cuDevicePrimaryCtxRetain": "cuDevicePrimaryCtxRelease_v2", "cublasLtCreate": "cublasLtDestroy",
          "cublasLtMatmulDescCreate": "cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutCreate": "cublasLtMatrixLayoutDestroy",
-         "cublasLtMatmulPreferenceCreate": "cublasLtMatmulPreferenceDestroy", "cuGraphInstantiateWithFlags": "cuGraphExecDestroy"}
+         "cublasLtMatmulPreferenceCreate": "cublasLtMatmulPreferenceDestroy", "cuGraphInstantiateWithFlags": "cuGraphExecDestroy",
+         "cudnnCreate": "cudnnDestroy", "cudnnBackendCreateDescriptor": "cudnnBackendDestroyDescriptor"}
 # What is injected, and words that have to be said.
 INJECTED = [("oom@2", "memory"), ("oom@6", "memory"), ("oom@30", "memory"), ("pinned@1", "pin host memory|memory"),
             ("pinned@3", "memory"), ("launch@2", "to launch kernel"), ("fail@60", "launch failure|LAUNCH_FAILED"),
@@ -42,20 +48,29 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 class Program:
+    """An executable, and folders of inputs and of what they shall give."""
+
     def __init__(self, compiler: harness.Compiler, scratch: Path, name: str, grid: str):
         model = ALL[name]
         self.executable = compiler.compile(model.path, grid, "--target=cuda", "--gpu-arch=sm_90")
+        self.tolerance, self.shapes = TOLERANCE, []
+        many = []
+        for index, (batch, sequence, past) in enumerate(STEPS):
+            past = min(past, model.positions // 2) if model.past_name else 0
+            sequence = min(sequence, model.positions - past)
+            self.shapes.append((batch, sequence, past))
+            many.append(model.inputs(batch, sequence, "left" if model.padded else "none", seed=index, past=past))
+        self.keep(scratch, name, many, model.reference.run)
+
+    def keep(self, scratch: Path, name: str, many: list[dict], reference) -> None:
         self.inputs, self.expected = scratch / "in" / name, scratch / "expected" / name
         if self.inputs.exists():
             return
-        for index, (batch, sequence, past) in enumerate(STEPS):
-            past = min(past, model.positions // 2) if model.past_name else 0
-            given = model.inputs(batch, min(sequence, model.positions - past), "left" if model.padded else "none", seed=index,
-                                 past=past)
+        for index, given in enumerate(many):
             (self.inputs / f"{index:03}").mkdir(parents=True)
             for key, array in given.items():
                 np.save(self.inputs / f"{index:03}" / f"{key}.npy", array)
-            for key, array in model.reference.run(given).items():
+            for key, array in reference(given).items():
                 (self.expected / key).mkdir(parents=True, exist_ok=True)
                 np.save(self.expected / key / f"{index:03}.npy", array)
 
@@ -70,13 +85,13 @@ class Program:
             found = to / wanted.relative_to(self.expected)
             if not found.exists():
                 return f"no {wanted.relative_to(self.expected)}"
-            off = difference(np.load(found), np.load(wanted))
-            if not off.relative <= TOLERANCE:
+            off = difference(as_float(np.load(found)), np.load(wanted))
+            if not off.relative <= self.tolerance:
                 return f"{wanted.parent.name} {wanted.stem}: {off}"
         return ""
 
     def check(self, folder: Path, seed: int, devices: int) -> str:
-        """Numbers, findings, and that nothing is left behind."""
+        """Numbers, findings, that steps are launches of graphs, and that nothing is left behind."""
         with tempfile.TemporaryDirectory() as scratch:
             to, trace = Path(scratch), Path(scratch) / "trace"
             ranks = self.executable.grid.ranks
@@ -88,7 +103,31 @@ class Program:
             findings = [line for line in said.stderr.splitlines() if line.startswith("simulator:") and ": stuck: " not in line]
             if findings:
                 return findings[0]
-            return self.compare(to) or left_behind(trace.read_text())
+            if problem := self.compare(to) or self.judge(said.stderr, trace.read_text()):
+                return problem
+            # Over the host no step is recorded.
+            return left_behind(trace.read_text()) or (
+                step_trace.wrong(trace.read_text(), self.shapes, ranks) if ranks <= devices else "")
+
+    def judge(self, said: str, trace: str) -> str:
+        return ""
+
+
+class HalfProgram(Program):
+    """Of 16 bits, with attention by cuDNN."""
+
+    def __init__(self, compiler: harness.Compiler, scratch: Path, name: str, grid: str, kind: str):
+        path = scratch / f"{name}-{kind}.onnx"
+        onnx.save(halve(onnx.load(MODELS / f"{name}.onnx"), kind), path)
+        self.executable = compiler.compile(path, grid, "--target=cuda", "--gpu-arch=sm_90")
+        self.tolerance, self.shapes = HALF_TOLERANCE[kind], HALF_STEPS
+        exact = Session(rounded_weights(onnx.load(MODELS / f"{name}.onnx"), kind).SerializeToString(), optimize=False)
+        self.keep(scratch, path.stem, [ALL[name].inputs(*shape, seed=index) for index, shape in enumerate(HALF_STEPS)], exact.run)
+
+    def judge(self, said: str, trace: str) -> str:
+        if note := re.search("^note: .*", said, re.MULTILINE):
+            return note[0]
+        return "" if "cudnnBackendExecute" in trace else "cuDNN is not used"
 
 
 def left_behind(trace: str) -> str:
@@ -106,6 +145,25 @@ def check_injected(program: Program, what: str, words: str, folder: Path) -> str
     if said.status is None or said.status <= 0 or said.status > 125:
         return f"{what}: {said.why()}"
     return "" if re.search(words, said.stderr) else f"{what}: does not say {words}: {said.why()}"
+
+
+def check_memory(program: Program, folder: Path) -> str:
+    """What it says that it needs is what it takes."""
+    with tempfile.TemporaryDirectory() as scratch:
+        usage, env = Path(scratch) / "usage", environment(folder, TPC_SIM_SEED="1")
+        flags = [program.executable.path, "--input", f"input_ids={program.inputs / '000' / 'input_ids.npy'}", "--output",
+                 f"logits={Path(scratch) / 'logits.npy'}"]
+        if not (said := run(flags, LIMIT, {**env, "TPC_SIM_USAGE": str(usage)})).ok:
+            return said.why()
+        held = [int(line.split()[1]) for line in usage.read_text().splitlines()]
+        said = run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": "1MiB"})
+        needs = re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)
+        if said.ok or not needs or int(needs[1]) not in held:
+            return f"takes {held}, and says: {said.why()}"
+        most = max(held)
+        if run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": str(most - 1)}).ok:
+            return f"begins with less than {most}"
+        return "" if (said := run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": str(most)})).ok else said.why()
 
 
 def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: str) -> str:
@@ -134,14 +192,28 @@ def checks_of_library(scratch: Path) -> list:
     for name, grid, seed, devices in PROGRAMS:
         program = Program(compiler, scratch, name, grid)
         checks.append(("programs", LIBRARY, lambda folder, p=program, s=seed, d=devices: p.check(folder, s, d)))
-    checks.append(("device suite", LIBRARY, lambda folder: check_tests("RuntimeDeviceConformance", folder, False, "Gpu/*")))
+    shown, two = Program(compiler, scratch, "gpt2-tiny", "tp1"), Program(compiler, scratch, "gpt2-tiny", "tp2")
+    checks.insert(1, ("device suite", LIBRARY,
+                      lambda folder: check_tests("RuntimeDeviceConformance", folder, False, "Gpu/*", TPC_SIM_DEVICES="2")))
+    checks += checks_of_halves(compiler, scratch)
+    checks.append(("memory", LIBRARY, lambda folder: check_memory(two, folder)))
     # Of one rank: what fails is its own.
-    injected = Program(compiler, scratch, "gpt2-tiny", "tp1")
-    checks += [("injected errors", LIBRARY, lambda folder, w=what, t=words: check_injected(injected, w, t, folder))
+    checks += [("injected errors", LIBRARY, lambda folder, w=what, t=words: check_injected(shown, w, t, folder))
                for what, words in INJECTED]
     checks.append(("NCCL suite", LIBRARY, lambda folder: check_tests(
         "RuntimeConformance", folder, False, WORLDS, TPC_CONFORMANCE="cuda", TPC_SIM_DEVICES="8")))
     return checks
+
+
+def checks_of_halves(compiler: harness.Compiler, scratch: Path) -> list:
+    programs = [HalfProgram(compiler, scratch, "gpt2-tiny", grid, kind) for grid, kind in (("tp1", "f16"), ("tp2", "bf16"))]
+    return [("16 bits", LIBRARY, lambda folder, p=program: p.check(folder, HALF_SEED, 8)) for program in programs]
+
+
+def checks_of_graph(scratch: Path) -> list:
+    return [("attention's graph", "test/bin/SimulatorTests",
+             lambda folder: check_tests("SimulatorTests", folder, True, "Cudnn.*")),
+            *checks_of_halves(harness.Compiler(scratch), scratch)]
 
 
 def checks_of_links(_: Path) -> list:
@@ -151,4 +223,4 @@ def checks_of_links(_: Path) -> list:
 
 
 # By scope of mistakes: names, what is built for it, and the check.
-CHECKS = {"cuda": checks_of_library, "links": checks_of_links}
+CHECKS = {"cuda": checks_of_library, "cudnn": checks_of_graph, "links": checks_of_links}

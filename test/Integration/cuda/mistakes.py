@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Seeds mistakes in the runtime for GPUs and shows which checks over the simulated libraries find them.
 
-    mistakes.py [--only REGEX] [--jobs N] [--write]
+    mistakes.py [--only REGEX] [--jobs N] [--results FILE] [--write]
 
 mistakes.txt has small edits of runtime/cuda/library and of what plans communication. Each is made in a copy; what it is part
 of (libtpc_cuda.so, or a test program of the runtime) is built in a scratch folder, and checks run until one fails: programs
 beside ONNX Runtime's numbers, GoogleTest programs of the runtime, what is left behind, errors that are injected. An edit
-that does not apply exactly once is an error. --write: the table of docs/gpu-testing.md.
+that does not apply exactly once is an error. --write: the table of docs/gpu-testing.md. --results: a file of what became of
+each; a run goes on where another ended, for what it has found in the same sources stays found.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -36,6 +38,8 @@ from one_gpu.process import run as run_process  # noqa: E402
 LIST = HERE / "mistakes.txt"
 # Where edits of a scope apply, and what is built of it.
 SCOPES = {"cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so"]),
+          "cudnn": (["runtime/cuda/library/CudnnPlan.cpp", "runtime/cuda/library/CudnnPlan.h"],
+                    ["test/bin/SimulatorTests", "lib/libtpc_cuda.so"]),
           "links": (["runtime/transport/links", "runtime/core/Piece.h"],
                     ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"])}
 
@@ -77,7 +81,7 @@ def files_of(scope: str) -> list[Path]:
     files = [file for place in places
              for file in ([place] if place.is_file() else [*sorted(place.glob("*.cpp")), *sorted(place.glob("*.h"))])]
     # Those that only compare declarations are no part of it.
-    return [file for file in files if not file.name.endswith(("VendorHeaders.cpp", "NcclHeader.cpp"))]
+    return [file for file in files if not file.name.endswith(("VendorHeaders.cpp", "NcclHeader.cpp", "CudnnHeader.cpp"))]
 
 
 def find(mistake: Mistake, texts: dict[Path, str]) -> tuple[Path, str]:
@@ -176,7 +180,7 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="REGEX", help="mistakes whose line, kind or edit has it")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--write", action="store_true", help="the table of docs/gpu-testing.md")
-    parser.add_argument("--json", type=Path, help="what became of each")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="what became of each, for a run that goes on")
     parser.add_argument("-v", "--verbose", action="store_true", help="a line for each")
     parser.add_argument("--apply", action="store_true", help="only whether all edits apply")
     args = parser.parse_args()
@@ -195,6 +199,9 @@ def main() -> int:
     from mistake_checks import CHECKS
 
     build, lock, states, rows = Build(), threading.Lock(), Counter(), []
+    known = {}
+    if args.results and args.results.exists():
+        known = {(row["edit"], row["digest"]): row for row in json.loads(args.results.read_text()) if row["state"] == "caught"}
     with tempfile.TemporaryDirectory(prefix="mistakes-") as folder:
         checks = {scope: CHECKS[scope](Path(folder)) for scope in {mistake.scope for mistake, *_ in chosen}}
         # Without a mistake nothing is found.
@@ -208,16 +215,20 @@ def main() -> int:
 
         def work(entry):
             mistake, file, text = entry
-            state, by = judge(mistake, file, text, build, checks)
+            edit, digest = f"{mistake.old} => {mistake.new}", hashlib.sha256(text.encode()).hexdigest()
+            if before := known.get((edit, digest)):
+                state, by = before["state"], before["by"]
+            else:
+                state, by = judge(mistake, file, text, build, checks)
             with lock:
                 state = "equal" if state == "survived" and mistake.equal else state
                 states[state] += 1
-                rows.append({"line": mistake.line, "scope": mistake.scope, "kind": mistake.kind,
-                             "edit": f"{mistake.old} => {mistake.new}", "state": state, "by": by, "equal": mistake.equal})
+                rows.append({"line": mistake.line, "scope": mistake.scope, "kind": mistake.kind, "edit": edit, "digest": digest,
+                             "state": state, "by": by, "equal": mistake.equal})
                 if args.verbose or state != "caught" or mistake.equal:
                     print(f"{state}: {mistake.name}: {by[:300] or mistake.equal}", flush=True)
-                if args.json:
-                    args.json.write_text(json.dumps(sorted(rows, key=lambda row: row["line"]), indent=1) + "\n")
+                if args.results:
+                    keep(args.results, rows, known)
 
         with ThreadPoolExecutor(args.jobs) as pool:
             list(pool.map(work, chosen))
@@ -228,6 +239,15 @@ def main() -> int:
         write(text)
     counted = states["caught"] + states["survived"]
     return 1 if rotten or states["refused"] or states["survived"] > counted / 100 else 0
+
+
+def keep(path: Path, rows: list[dict], known: dict) -> None:
+    """These, and what was known of others."""
+    now = {(row["edit"], row["digest"]) for row in rows}
+    kept = sorted(rows, key=lambda row: row["line"]) + [row for key, row in known.items() if key not in now]
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(kept, indent=1) + "\n")
+    part.replace(path)
 
 
 def table(rows: list[dict]) -> str:

@@ -1,0 +1,47 @@
+"""What the trace of the simulated driver says of a program's steps: from the second of a shape on each is one launch of a graph,
+which allocates nothing and waits for nothing before its outputs."""
+
+from __future__ import annotations
+
+import collections
+
+WAITS = {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize", "cuStreamQuery"}
+MAKES = {"cuMemAlloc_v2", "cuMemHostAlloc", "cuMemAllocHost_v2", "cuMemFree_v2", "cuMemFreeHost", "cuMemHostRegister_v2",
+         "cuEventCreate", "cuStreamCreate", "cuModuleLoadDataEx", "cuGraphInstantiateWithFlags"}
+# What is told a device behind one launch and before the next: outputs and status of the one, inputs and env of the other.
+TELLS = {"cuGraphLaunch", "cuCtxSetCurrent", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemsetD8Async", "cuEventRecord"}
+
+
+def calls_of_ranks(trace: str) -> list[list[str]]:
+    """What each thread that launched a graph called, in order."""
+    threads = collections.defaultdict(list)
+    for line in trace.splitlines():
+        process, thread, name, *_ = line.split()
+        threads[process, thread].append(name)
+    return [calls for calls in threads.values() if "cuGraphLaunch" in calls]
+
+
+def wrong(trace: str, order: list, ranks: int) -> str:
+    """What is not as it should be in a run of steps of these shapes, if anything is."""
+    known = [shape in order[:i] for i, shape in enumerate(order)]
+    found = calls_of_ranks(trace)
+    if len(found) != ranks:
+        return f"{len(found)} of {ranks} ranks launch graphs"
+    for calls in found:
+        launches = [i for i, name in enumerate(calls) if name == "cuGraphLaunch"]
+        if len(launches) != sum(known):
+            return f"{len(launches)} launches of graphs in {sum(known)} steps of shapes that were there before"
+        place = {step: launches[sum(known[:step])] for step in range(len(order)) if known[step]}
+        for step in range(1, len(order)):
+            if not (known[step - 1] and known[step]):
+                continue
+            between = calls[place[step - 1]:place[step]]
+            # A step that is captured says more: the second of a shape, or one behind another shape's first, which may have moved
+            # memory.
+            last = max(i for i in range(step) if order[i] == order[step])
+            more = set(between) - TELLS - WAITS if all(known[last:step]) else set()
+            if more := more | (MAKES - {"cuGraphInstantiateWithFlags"}) & set(between):
+                return f"before step {step}: {', '.join(sorted(more))}"
+            if (waits := [name for name in between if name in WAITS]) != ["cuStreamSynchronize"]:
+                return f"before step {step} it waits by {', '.join(waits)}"
+    return ""
