@@ -2,6 +2,7 @@
 
 #include "core/Watch.h"
 #include "core/Context.h"
+#include "core/Sight.h"
 #include "core/Termination.h"
 #include "core/Transport.h"
 #include "core/World.h"
@@ -14,9 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <poll.h>
-#include <sstream>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -39,31 +38,6 @@ constexpr double graceForLeft = 1.5;
 struct VerdictText {
   int32_t culprit;
   int32_t sayWaits;
-};
-
-/// What can be seen of a process of this host.
-struct Sight {
-  /// 'T' stopped, 't' held by a debugger, another letter, or 0 if there is no such process.
-  char state = 0;
-  /// When it started: a number may be given to another process, later.
-  uint64_t begin = 0;
-
-  explicit Sight(int64_t process) {
-    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-    std::string line;
-    std::getline(file, line);
-    // The name may have anything in it.
-    size_t at = line.rfind(')');
-    if (at == std::string::npos)
-      return;
-    std::istringstream fields(line.substr(at + 1));
-    std::string field;
-    for (int number = 3; number <= 22 && fields >> field; ++number)
-      if (number == 3)
-        state = field[0];
-      else if (number == 22)
-        begin = std::strtoull(field.c_str(), nullptr, 10);
-  }
 };
 
 void printLine(const char *kind, const std::string &text) {
@@ -344,8 +318,8 @@ void Watch::judgeWaits(double seconds) {
   if (mine.moves != others[rank].beat.moves)
     others[rank].stuck = idle = 0;
   others[rank].beat = std::move(mine);
-  int first = -1;
-  bool allWait = true;
+  int first = -1, late = -1; // that waits; and that waits for one that does not
+  bool allWait = true, anyOnDevice = false;
   for (size_t i = 0; i < others.size(); ++i) {
     Other &other = others[i];
     // Rank 0 knows of all, the others of themselves.
@@ -354,8 +328,13 @@ void Watch::judgeWaits(double seconds) {
     if (other.saidBye)
       continue;
     allWait &= other.beat.waits;
+    anyOnDevice |= other.beat.onDevice;
     if (first < 0 && !other.beat.left)
       first = static_cast<int>(i);
+    if (late < 0 && std::any_of(
+                        other.beat.missing.begin(), other.beat.missing.end(),
+                        [&](int of) { return !others[of].beat.waits; }))
+      late = static_cast<int>(i);
     other.stuck = waitsForEnded(static_cast<int>(i)) ? other.stuck + seconds : 0;
     if (other.stuck < graceForLeft)
       continue;
@@ -368,10 +347,12 @@ void Watch::judgeWaits(double seconds) {
   }
   if (!isHub())
     return;
-  idle = allWait ? idle + seconds : 0;
+  // A processor may compute for long. If a device waits, so does somebody's for whom it waits, or
+  // it hangs: what devices compute between two operations does not take so long.
+  idle = allWait || anyOnDevice ? idle + seconds : 0;
   if (timeout <= 0 || idle < timeout)
     return;
-  first = std::max(first, 0);
+  first = std::max(late < 0 ? first : late, 0);
   char text[64];
   std::snprintf(text, sizeof(text), "has waited for %g s (--timeout=%g): ", timeout, timeout);
   printLine("error", "rank " + std::to_string(first) + ": " + text +

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <stdexcept>
 #include <system_error>
 #include <unistd.h>
 
@@ -40,15 +41,28 @@ void fail(tpc_context &ctx, const std::string &message) {
 
 World::World(Grid grid, int threadsPerRank, int firstRank, int numLocal)
     : theGrid(std::move(grid)) {
-  for (int i = 0; i < numLocal; ++i)
-    contexts.push_back(
-        std::make_unique<tpc_context>(*this, theGrid, firstRank + i, threadsPerRank));
+  for (int rank = firstRank; rank < firstRank + numLocal; ++rank)
+    asRank(rank, [&] {
+      contexts.push_back(std::make_unique<tpc_context>(*this, theGrid, rank, threadsPerRank));
+    });
 }
 
-/// What ranks talk by: `host`, but for what links of their devices do.
-static std::unique_ptr<Transport> overLinks(tpc_context &ctx, std::unique_ptr<Transport> host) {
-  std::unique_ptr<Links> links = ctx.worldSize() > 1 ? ctx.device->makeLinks() : nullptr;
-  return links ? makeLinkTransport(ctx, std::move(host), std::move(links)) : std::move(host);
+void World::asRank(int rank, const std::function<void()> &fn) const {
+  try {
+    fn();
+  } catch (const std::bad_alloc &) {
+    throw std::runtime_error(messageOf(rank, "out of memory"));
+  } catch (const std::exception &error) {
+    throw std::runtime_error(messageOf(rank, error.what()));
+  }
+}
+
+void World::reach(tpc_context &ctx, std::unique_ptr<Transport> host) const {
+  asRank(ctx.rank, [&] {
+    std::unique_ptr<Links> links = size() > 1 ? ctx.device->makeLinks() : nullptr;
+    ctx.transport =
+        links ? makeLinkTransport(ctx, std::move(host), std::move(links)) : std::move(host);
+  });
 }
 
 std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank, double timeout) {
@@ -58,7 +72,7 @@ std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank, double time
   world->seconds = timeout;
   world->localRanks = joinThreads(*world);
   for (auto &ctx : world->contexts)
-    ctx->transport = overLinks(*ctx, world->localRanks->makeTransport(ctx->rank));
+    world->reach(*ctx, world->localRanks->makeTransport(ctx->rank));
   return world;
 }
 
@@ -70,16 +84,14 @@ std::unique_ptr<World> World::processes(Grid grid, int threadsPerRank,
   world->spin = int64_t(session->ranksOnHost()) * threadsPerRank <= session->coresOnHost() &&
                 threadsPerRank <= usableCores();
   world->theSession = std::move(session);
-  tpc_context &ctx = *world->contexts[0];
-  ctx.transport = overLinks(ctx, world->theSession->makeTransport(*world));
+  world->reach(world->local(0), world->theSession->makeTransport(*world));
   world->theSession->observe(world.get());
   return world;
 }
 
 std::unique_ptr<World> World::alone(Grid grid, int rank) {
   std::unique_ptr<World> world(new World(std::move(grid), 1, rank, 1));
-  tpc_context &ctx = *world->contexts[0];
-  ctx.transport = overLinks(ctx, std::make_unique<NoTransport>());
+  world->reach(world->local(0), std::make_unique<NoTransport>());
   return world;
 }
 
@@ -209,12 +221,16 @@ int World::errorRank() const {
   return firstErrorRank;
 }
 
+std::string World::messageOf(int rank, const std::string &message) const {
+  return size() > 1 ? "rank " + std::to_string(rank) + ": " + message : message;
+}
+
 bool World::recordError(int rank, const std::string &message) {
   std::lock_guard<std::mutex> lock(errorMutex);
   if (firstErrorRank >= 0)
     return false;
   firstErrorRank = rank;
-  firstError = size() > 1 ? "rank " + std::to_string(rank) + ": " + message : message;
+  firstError = messageOf(rank, message);
   hasFailed.store(true, std::memory_order_release);
   return true;
 }

@@ -168,6 +168,12 @@ public:
 private:
   World(Grid grid, int threadsPerRank, int firstRank, int numLocal);
   void runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &fn);
+  /// What it throws says for which rank.
+  void asRank(int rank, const std::function<void()> &fn) const;
+  /// The rank talks by `host`, but for what links of its device do.
+  void reach(tpc_context &ctx, std::unique_ptr<Transport> host) const;
+  /// "rank 1: out of memory"
+  std::string messageOf(int rank, const std::string &message) const;
   /// "all_reduce of '/lm_head/MatMul' over 'tp'"
   std::string describeCommunication(const Activity::Seen &seen) const;
 

@@ -74,7 +74,7 @@ public:
     if (argc > 0)
       options.program = printable(argv[0]);
     if (const char *text = std::getenv("TPC_TIMEOUT"); text && *text)
-      options.timeout = static_cast<double>(parseCount("TPC_TIMEOUT", text, 0, 1000000, '='));
+      options.timeoutGiven = static_cast<double>(parseCount("TPC_TIMEOUT", text, 0, 1000000, '='));
     for (at = 1; at < argc; ++at) {
       std::string text = argv[at];
       if (onlyFiles || text.size() < 2 || text[0] != '-')
@@ -128,7 +128,7 @@ private:
     else if (flag == "--threads-per-rank")
       options.threadsPerRank = static_cast<int>(parseCount(flag, onlyValue(), 1, 1024));
     else if (flag == "--timeout")
-      options.timeout = static_cast<double>(parseCount(flag, onlyValue(), 0, 1000000));
+      options.timeoutGiven = static_cast<double>(parseCount(flag, onlyValue(), 0, 1000000));
     else if (flag == "--repeat")
       options.repeat = static_cast<int>(parseCount(flag, onlyValue(), 1, 1000000));
     else if (flag == "--warmup")
@@ -301,7 +301,7 @@ Flags:
   --verify-weights         compare all bytes of the weights, not samples: between processes, and with those at compile
                            time if it was compiled with --digest-weights
   --timeout SECONDS        ends the run when all ranks have waited for each other for so long, and says for whom each
-                           waits (default: 1800; 0: never, and a process that is frozen is forgiven as well)
+                           waits (default: 1800, on GPUs 60; 0: never, and a process that is frozen is forgiven as well)
   --threads-per-rank N     default: the cores, divided by the ranks on this machine
   --products=tpc|onednn    what computes products of f32 with weights (default: tpc). onednn needs libdnnl.so.3, oneDNN 3,
                            on all hosts; bits are others

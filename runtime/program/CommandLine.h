@@ -30,9 +30,11 @@ struct Options {
   int threadsPerRank = 0; ///< 0: as many as there are cores for each rank
   int repeat = 10, warmup = 2;
   bool profile = false; ///< --bench says where the time goes
-  /// Seconds after which a rank that waits for another ends the run; 0: never. As long as PyTorch's
-  /// for groups on CPUs: a rank may compute, or load weights, for long.
-  double timeout = 1800;
+  /// Seconds after which a rank that waits for another ends the run; 0: never. Without it, on CPUs
+  /// as long as PyTorch's for groups on them: a rank may compute for long. On GPUs it does not.
+  std::optional<double> timeoutGiven;
+  static constexpr double cpuTimeout = 1800, gpuTimeout = 60;
+  double timeout = cpuTimeout; ///< what holds
 };
 
 /// Throws UserError. Flags take their value after `=` or as the next argument.

@@ -280,6 +280,8 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
   try {
     checkEnvironment();
     options = parseCommandLine(argc, argv, manifest);
+    options.timeout =
+        options.timeoutGiven.value_or(program.gpu_code ? Options::gpuTimeout : Options::cpuTimeout);
   } catch (const UserError &error) {
     refuseOnce(launcher, error.what());
   }

@@ -14,6 +14,7 @@
 #include "cuda/library/CudaDevice.h"
 #include "cuda/library/CudaMatrix.h"
 #include "cuda/library/NcclLinks.h"
+#include "cuda/library/Trail.h"
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -170,7 +171,7 @@ uint64_t CudaDevice::memoryMoves() const {
 
 std::unique_ptr<Recording> CudaDevice::prepareRecording() {
   enter();
-  if (hostTakesPart)
+  if (hostTakesPart || Trail::isBlocking()) // of the calls of a graph, none is waited for alone
     return nullptr;
   auto recording = std::make_unique<CudaRecording>(queue);
   if (int64_t bytes = attentions.bytesOfStep())
@@ -227,6 +228,7 @@ void CudaDevice::replay(Recording &recording) {
   if (links)
     links->replay(own.operations);
   driver.check(driver.cuGraphLaunch(own.exec, queue.stream), "to launch the graph of a step");
+  Trail::add(driver, queue.stream, "the graph of a step");
   replayed = &own;
 }
 

@@ -1,6 +1,7 @@
 //===- Driver.cpp - loading the CUDA driver -------------------------------===//
 
 #include "cuda/library/Driver.h"
+#include "cuda/library/Trail.h"
 #include "cuda/library/VendorLibrary.h"
 #include <stdexcept>
 
@@ -9,6 +10,13 @@ namespace {
 
 /// The first that has all of the functions, and takes PTX of sm_80 as it is compiled.
 constexpr int oldestDriver = 12000;
+
+/// It is not the call that has failed, but something that was called for before.
+bool endsContext(Result result) {
+  return result == eccUncorrectable || result == nvlinkUncorrectable || result == illegalAddress ||
+         result == launchTimeout || result == assertion ||
+         (result >= hardwareStackError && result <= launchFailed);
+}
 
 struct Attempt {
   VendorLibrary library{"libcuda.so.1"};
@@ -57,7 +65,9 @@ std::string Driver::describe(Result result) const {
 }
 
 void Driver::raise(Result result, const char *what) const {
-  throw std::runtime_error("the GPU failed " + std::string(what) + ": " + describe(result));
+  bool isLate = endsContext(result);
+  throw std::runtime_error("the GPU failed " + std::string(isLate ? "while it worked" : what) +
+                           ": " + describe(result) + (isLate ? Trail::describe() : ""));
 }
 
 const Driver *Driver::load(std::string &problem) {

@@ -49,6 +49,10 @@ struct Copy2D {
 // Enumerations of the driver, as far as they are used.
 constexpr Result success = 0, outOfMemory = 2, noDevice = 100, invalidImage = 200,
                  noBinaryForGpu = 209, invalidPtx = 218, unsupportedPtx = 222;
+// What ends a context, whatever is called next.
+constexpr Result eccUncorrectable = 214, nvlinkUncorrectable = 220, illegalAddress = 700,
+                 launchTimeout = 702, assertion = 710, hardwareStackError = 714,
+                 launchFailed = 719; ///< and those between the last two
 constexpr int multiprocessors = 16, capabilityMajor = 75, capabilityMinor = 76;
 constexpr int errorLog = 5, errorLogBytes = 6;
 constexpr int dynamicSharedBytes = 8;

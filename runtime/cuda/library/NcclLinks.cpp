@@ -1,6 +1,7 @@
 //===- NcclLinks.cpp - GPUs that reach each other by NCCL -----------------===//
 
 #include "cuda/library/NcclLinks.h"
+#include "cuda/library/Trail.h"
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -83,6 +84,10 @@ NcclLinks::NcclLinks(const Driver &driver, const nccl::Library &library, Context
 NcclLinks::~NcclLinks() = default;
 
 void NcclLinks::check(nccl::Status status, nccl::Comm comm) const {
+  // Of the driver, it is an error of something else, which it knows more about.
+  size_t ignored = 0;
+  if (status == nccl::unhandledCudaError)
+    driver.check(driver.cuMemGetInfo_v2(&ignored, &ignored), "while it worked");
   if (status != nccl::success)
     throw std::runtime_error(library.describe() + ": " + library.describe(status, comm));
 }
@@ -301,6 +306,8 @@ void NcclLinks::carryOut(nccl::Comm comm, const std::vector<CommCall> &calls, co
   if (marked)
     endOperation(mark, in);
   transfers.endOperation(in);
+  if (!calls.empty())
+    Trail::add(driver, in, "communication over NCCL");
 }
 
 void NcclLinks::carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) {

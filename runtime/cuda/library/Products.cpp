@@ -2,6 +2,7 @@
 
 #include "cuda/library/Products.h"
 #include "core/DType.h"
+#include "cuda/library/Trail.h"
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
@@ -164,7 +165,12 @@ bool Products::run(const ProductCall &call) {
         plan.d, &plan.algorithms.front().algorithm, reinterpret_cast<void *>(workspace),
         static_cast<size_t>(workspaceBytes), stream);
     if (status != blas::notSupported) {
+      // If the GPU has failed before, the driver says how.
+      size_t ignored = 0;
+      if (status != blas::success)
+        driver.check(driver.cuMemGetInfo_v2(&ignored, &ignored), "while it worked");
       Library::check(status, "to compute a product");
+      Trail::add(driver, stream, "a product", nullptr, {call.m, call.k, call.n});
       return true;
     }
     plan.algorithms.erase(plan.algorithms.begin());

@@ -1,6 +1,7 @@
 //===- Queue.cpp - a GPU's context and stream -----------------------------===//
 
 #include "cuda/library/Queue.h"
+#include "cuda/library/Trail.h"
 
 namespace tpc::rt::cuda {
 
@@ -22,6 +23,7 @@ void Queue::enter() const { driver.check(driver.cuCtxSetCurrent(context), "to be
 void Queue::synchronize() {
   driver.check(driver.cuStreamSynchronize(stream), "while it worked");
   ++synchronizations;
+  Trail::clear();
 }
 
 } // namespace tpc::rt::cuda

@@ -33,6 +33,13 @@ static_assert(cuda::success == CUDA_SUCCESS && cuda::outOfMemory == CUDA_ERROR_O
               cuda::noBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU &&
               cuda::invalidPtx == CUDA_ERROR_INVALID_PTX &&
               cuda::unsupportedPtx == CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+static_assert(cuda::eccUncorrectable == CUDA_ERROR_ECC_UNCORRECTABLE &&
+              cuda::nvlinkUncorrectable == CUDA_ERROR_NVLINK_UNCORRECTABLE &&
+              cuda::illegalAddress == CUDA_ERROR_ILLEGAL_ADDRESS &&
+              cuda::launchTimeout == CUDA_ERROR_LAUNCH_TIMEOUT &&
+              cuda::assertion == CUDA_ERROR_ASSERT &&
+              cuda::hardwareStackError == CUDA_ERROR_HARDWARE_STACK_ERROR &&
+              cuda::launchFailed == CUDA_ERROR_LAUNCH_FAILED);
 static_assert(cuda::multiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &&
               cuda::capabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR &&
               cuda::capabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);

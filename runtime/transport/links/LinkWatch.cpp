@@ -13,6 +13,10 @@ namespace {
 constexpr auto period = std::chrono::milliseconds(100);
 /// A process that was stopped itself goes on with one look, which counts as no more than this.
 constexpr double longestLook = 0.5;
+/// Of a run that has failed, for ranks to return.
+constexpr double graceForEnd = 5;
+/// A link fails because a rank has: it, or who watches it, is to say so first.
+constexpr double graceForProblem = 1;
 
 } // namespace
 
@@ -63,6 +67,11 @@ void LinkWatch::run() {
     auto now = std::chrono::steady_clock::now();
     std::chrono::duration<double> passed = now - last;
     last = now;
+    // Who makes a link waits in a library for others that have gone, and who waits for a device
+    // that hangs does so in its driver: nobody can end that.
+    stuck = world.failed() && world.runs() ? stuck + std::min(passed.count(), longestLook) : 0;
+    if (stuck > graceForEnd)
+      endTerminated();
     int rank = 0;
     std::string problem = world.failed() ? "" : judge(std::min(passed.count(), longestLook), rank);
     if (problem.empty() || !world.recordError(rank, problem))
@@ -78,27 +87,43 @@ void LinkWatch::run() {
 }
 
 std::string LinkWatch::judge(double seconds, int &rank) {
+  std::string problem;
   for (auto &[of, transport] : transports)
-    if (std::string problem = transport->problem(); !problem.empty()) {
+    if (problem = transport->problem(); !problem.empty()) {
       rank = of;
-      return problem;
+      break;
     }
+  broken = problem.empty() ? 0 : broken + seconds;
+  if (broken >= graceForProblem)
+    return problem;
   LocalRanks *threads = world.localThreads();
   if (!threads || world.timeout() <= 0)
     return "";
   uint64_t sum = 0;
-  bool allWait = true;
-  int first = -1;
+  int first = -1, late = -1;
   for (auto &[of, transport] : transports) {
     sum += transport->deviceMoves();
-    bool waits = transport->deviceWait().has_value();
-    allWait &= waits || threads->isWaiting(of);
-    if (waits && first < 0)
+    auto wait = transport->deviceWait();
+    if (!wait)
+      continue;
+    if (first < 0)
       first = of;
+    // The first to wait for somebody who does not.
+    if (late < 0 && std::any_of(
+                        wait->missing.begin(), wait->missing.end(),
+                        [&](int missing) {
+                          return !threads->isWaiting(missing) &&
+                                 !transports.at(missing)->deviceWait();
+                        }))
+      late = of;
   }
-  // If nobody's device waits, that is for the host's transport to find out.
-  idle = allWait && first >= 0 && sum == moves ? idle + seconds : 0;
+  // If nobody's device waits, that is for the host's transport to find out. If one does, so does
+  // somebody's for whom it waits, or it hangs: what devices compute between two operations does not
+  // take so long.
+  idle = first >= 0 && sum == moves ? idle + seconds : 0;
   moves = sum;
+  if (late >= 0)
+    first = late;
   if (idle < world.timeout())
     return "";
   rank = first;

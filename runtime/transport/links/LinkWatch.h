@@ -51,7 +51,9 @@ private:
   bool ends = false; ///< the world, by an error, just now
   std::condition_variable changed;
   uint64_t moves = 0;
-  double idle = 0; ///< seconds in which everybody has waited
+  double idle = 0;   ///< seconds in which everybody has waited
+  double broken = 0; ///< seconds for which a link has failed
+  double stuck = 0;  ///< seconds for which the world has failed, and goes on
   std::thread thread;
 };
 

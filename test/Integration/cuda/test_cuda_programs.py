@@ -1,5 +1,6 @@
 """What a program for GPUs needs of the machine that it runs on. What it computes is test_cuda_families.py's."""
 
+import re
 import shutil
 
 import pytest

@@ -177,8 +177,11 @@ Result wait(std::unique_lock<std::mutex> &lock, Context &context, const Operatio
 Result drain(std::unique_lock<std::mutex> &lock, Context &context);
 /// Fails for good: what has not run will not.
 void fail(Context &context, Result result);
-/// Whether an injection of this kind is due, the n-th time on this context.
-bool injected(const char *what, uint64_t count, const Context &context);
+/// Whether an injection of this kind is due, the n-th time on this device.
+bool injected(const char *what, uint64_t count, int device);
+inline bool injected(const char *what, uint64_t count, const Context &context) {
+  return injected(what, count, context.device);
+}
 
 // ---- Capture.cpp: under the lock ----
 

@@ -77,6 +77,8 @@ public:
   /// Says what is wrong with a program, once for each text.
   virtual void finding(const std::string &text) = 0;
   virtual uint64_t seed() = 0;
+  /// Whether TPC_SIM_INJECT has this, the n-th time on a device.
+  virtual bool injected(const char *what, uint64_t count, int device) = 0;
   /// A line of the trace.
   virtual void trace(const std::string &text) = 0;
 

@@ -43,9 +43,9 @@ Context::Context(int device, int ordinal)
 
 uint32_t sim::newLane() { return state().lanes++; }
 
-bool sim::injected(const char *what, uint64_t count, const Context &context) {
+bool sim::injected(const char *what, uint64_t count, int device) {
   for (const Injection &one : settings().injections)
-    if (one.what == what && one.when == count && (one.device < 0 || one.device == context.device))
+    if (one.what == what && one.when == count && (one.device < 0 || one.device == device))
       return true;
   return false;
 }
@@ -75,7 +75,7 @@ bool run(std::unique_lock<std::mutex> &lock, Context &context, const OperationRe
   operation->begun = true;
   if (first) {
     ++context.executed;
-    auto due = [&](const char *what) { return injected(what, context.executed, context); };
+    auto due = [&](const char *what) { return injected(what, context.executed, context.device); };
     if (due("kill"))
       kill(getpid(), SIGKILL);
     if (due("freeze"))

@@ -33,7 +33,7 @@ public:
       Stream *stream = find(handle);
       if (!stream)
         return misuse(name.c_str(), ERROR_INVALID_HANDLE, "no stream of this context");
-      if (injected("launch", ++stream->context->launches, *stream->context))
+      if (sim::injected("launch", ++stream->context->launches, stream->context->device))
         return ERROR_LAUNCH_OUT_OF_RESOURCES;
       return sim::enqueue(*stream->context, *stream, std::move(work));
     });
@@ -69,6 +69,9 @@ public:
   int capability(int) override { return settings().capability; }
   void finding(const std::string &text) override { report(text); }
   uint64_t seed() override { return settings().seed; }
+  bool injected(const char *what, uint64_t count, int device) override {
+    return sim::injected(what, count, device);
+  }
   void trace(const std::string &text) override { sim::trace(text); }
 };
 

@@ -52,11 +52,18 @@ public:
     posted = holds = told = said = false;
     parts.assign(calls.size(), Open);
     since = std::chrono::steady_clock::now();
+    if (driver().injected("async", ++comm->owner->begun, comm->device)) {
+      driver().trace("injected async into " + name);
+      comm->asyncError = RemoteError;
+    }
   }
 
   Progress step(Execution &execution) override {
     if (comm->aborted)
       return leave();
+    // What has failed neither ends nor does anything.
+    if (comm->asyncError)
+      return waits("nobody: the communicator has failed");
     if (!enter())
       return waits("the end of another operation of this rank, which is in flight");
     try {

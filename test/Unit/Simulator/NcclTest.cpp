@@ -268,6 +268,34 @@ TEST(Nccl, ADeadPeerIsWaitedForUntilAborted) {
             0);
 }
 
+TEST(Nccl, FailsWhereItIsToldTo) {
+  // The second call of the second device is refused. The second that the first begins to carry out
+  // takes its communicator with it.
+  Variables variables{{"TPC_SIM_INJECT", "nccl@2:1,async@2:0"}};
+  EXPECT_EQ(asThreads(2, variables,
+                      [](NcclRank &rank) {
+                        DevicePointer x = rank.upload(std::vector<float>(8));
+                        EXPECT_EQ(rank.allReduce(x, 8), nccl::Success);
+                        EXPECT_EQ(rank.synchronize(), SUCCESS);
+                        if (rank.rank == 1)
+                          EXPECT_EQ(rank.allReduce(x, 8), nccl::SystemError);
+                        EXPECT_EQ(rank.allReduce(x, 8), nccl::Success);
+                        nccl::Status status = nccl::Success;
+                        if (rank.rank == 0) {
+                          eventually([&] {
+                            rank.cuStreamQuery(rank.compute);
+                            rank.ncclCommGetAsyncError(rank.comm, &status);
+                            return status != nccl::Success;
+                          });
+                          EXPECT_EQ(status, nccl::RemoteError);
+                        }
+                        EXPECT_EQ(rank.cuStreamQuery(rank.compute), ERROR_NOT_READY);
+                        EXPECT_EQ(rank.ncclCommAbort(rank.comm), nccl::Success);
+                        EXPECT_EQ(rank.synchronize(), SUCCESS);
+                      }),
+            0);
+}
+
 TEST(Nccl, CapturesWhatIsConnected) {
   Findings findings;
   EXPECT_EQ(asThreads(2, findings.with(),
