@@ -78,8 +78,8 @@ FusedAttention::Entry FusedAttention::make(const dnn::AttentionShape &shape) {
 }
 
 bool FusedAttention::compute(const tpc_attention_args &args, bool isRecorded) {
-  // What plans take is known when they are made, on a GPU. Until then what generated kernels take is
-  // counted.
+  // What plans take is known when they are made, on a GPU. Until then what generated kernels take
+  // is counted.
   if (!isFor(args) || !driver.isReal)
     return false;
   dnn::AttentionShape shape = dnn::AttentionShape::of(args);
