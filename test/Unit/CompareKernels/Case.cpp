@@ -57,6 +57,7 @@ public:
 private:
   bool drawSizes(Sizes sizes);
   bool setSizes(Sizes sizes);
+  bool setLength(int64_t &symbol);
   /// Whether all is within limits.
   bool fits();
   /// Whether the model works for these sizes.
@@ -69,6 +70,8 @@ private:
   enum class Outcome { Good, Missing, Bad };
   Outcome tryOut();
   int64_t evaluate(const SymExpr &size) { return c.evaluate(size, layout); }
+  /// How many elements there are where indices are looked up, at least.
+  int64_t getLeastTable();
 
   const Program &program;
   const EnvLayout &layout;
@@ -76,8 +79,24 @@ private:
   const Limits &limits;
   Random random;
   Case c;
+  /// Sizes that the model does not work for, so that indices which follow from them are missing.
+  bool beyond = false;
+  bool isLong = false;
 };
 } // namespace
+
+/// Where nobody looks integers up.
+static constexpr int64_t kNoIndex = int64_t(1) << 40;
+
+int64_t Drawing::getLeastTable() {
+  int64_t least = kNoIndex;
+  kernel.func->walk([&](kernel::CheckOp check) {
+    if (auto size = check.getSize().getDefiningOp<kernel::SizeOp>())
+      if (auto value = putValues(size.getExpr(), layout.grid).evaluate(c.values))
+        least = std::min(least, *value);
+  });
+  return least;
+}
 
 static int64_t getProduct(ArrayRef<SymExpr> sizes, llvm::function_ref<int64_t(SymExpr)> evaluate) {
   int64_t all = 1;
@@ -110,6 +129,8 @@ int64_t Drawing::countWork() {
 }
 
 bool Drawing::isAllowed() {
+  if (beyond)
+    return true;
   auto constraints = program.getModule()->getAttrOfType<ArrayAttr>(kConstraintsAttr);
   if (!constraints)
     return true;
@@ -125,7 +146,7 @@ bool Drawing::fits() {
     if (getProduct(kernel.func.getSizesOf(memory), [&](SymExpr s) { return evaluate(s); }) >
         limits.elements)
       return false;
-  return countWork() <= limits.work;
+  return countWork() <= (isLong ? 3 : 1) * limits.work;
 }
 
 bool Drawing::setSizes(Sizes sizes) {
@@ -157,10 +178,11 @@ bool Drawing::setSizes(Sizes sizes) {
     chosen = 0;
     return fits() && isAllowed();
   case Sizes::Long: // a kernel is right beyond what the model allows
-    chosen = (random.below(2) ? 1025 : 4097) + random.below(40);
-    if (random.below(2)) // aligned
-      chosen = llvm::alignTo(chosen, 8);
-    return fits() && evaluate(kernel.launch.elementsPerRow) > 1024;
+    return setLength(chosen) && fits();
+  case Sizes::Odd: // or one more than there are places
+    if (beyond && random.below(2))
+      chosen = getLeastTable() + 1;
+    return fits() && isAllowed();
   case Sizes::Many: {
     int64_t most = chosen;
     for (chosen = 4; chosen < 100000 && fits() && isAllowed(); chosen = 2 * most)
@@ -173,6 +195,23 @@ bool Drawing::setSizes(Sizes sizes) {
   default:
     return fits() && isAllowed();
   }
+}
+
+/// Rows of many elements. Where their length decides who does them, each way has its turn: of a
+/// warp, of a block that keeps them or not, of whole chunks or not.
+bool Drawing::setLength(int64_t &symbol) {
+  struct Range {
+    int64_t least, most;
+  };
+  static constexpr Range ranges[] = {{65, 256}, {257, 4096}, {4097, 5200}, {257, 4096}};
+  int64_t turn = c.seed / 2;
+  bool byLength = kernel.launch.shape == cuda::Shape::RowByLength;
+  const auto &[least, most] = ranges[byLength ? turn % 4 : 1 + random.below(2)];
+  symbol = least + random.below(most - least + 1);
+  if (byLength ? (turn + turn / 4) % 2 == 0 : random.below(2))
+    symbol -= symbol % 8;
+  int64_t length = evaluate(kernel.launch.elementsPerRow);
+  return least - 8 < length && length <= most;
 }
 
 bool Drawing::drawSizes(Sizes sizes) {
@@ -198,25 +237,33 @@ bool Drawing::drawSizes(Sizes sizes) {
 
 /// `share`: of floats that are no ordinary numbers. Integers are in [-limit, limit).
 void Drawing::fill(Tensor &tensor, double share, int64_t limit) {
-  // Large ones, so that what only keeps exp from overflowing is missed; small ones, beside what
-  // keeps roots from zero; all far below the identity that a maximum could have by mistake.
+  // Large ones, so that what only keeps exp from overflowing is missed, far apart, so that one
+  // that is not the largest does not do as well; small ones, beside what keeps roots from zero; all
+  // far below the identity that a maximum could have by mistake.
   struct Numbers {
     double scale, shift;
   };
-  static constexpr Numbers kinds[] = {{1, 0},    {1, 0}, {30, 0},  {1, 0},
-                                      {1e-3, 0}, {1, 0}, {1, -150}};
+  static constexpr Numbers kinds[] = {{1, 0},    {3000, 0}, {30, 0}, {1, 0},
+                                      {1e-3, 0}, {3000, 0}, {6, 0},  {1, -150}};
   const auto &[scale, shift] = kinds[c.seed / 2 % std::size(kinds)];
+  // Beside ordinary numbers some where exp ends.
+  double ofEnds = scale <= 6 && c.seed % 3 == 1 ? 0.1 : 0;
   static constexpr double special[] = {0., -0., INFINITY, -INFINITY, NAN, 1e-41, -3e-39};
   bool isFloat = isa<FloatType>(tensor.type);
   for (int64_t i = 0; i < tensor.elements; ++i) {
     lowered::Scalar value;
     if (isFloat)
       value.f = random.uniform() < share ? special[random.below(std::size(special))]
-                                         : random.normal() * scale + shift;
+                : random.uniform() < ofEnds
+                    ? (random.below(2) ? 1 : -1) * (80 + 12 * random.uniform())
+                    : random.normal() * scale + shift;
     else if (tensor.type.isInteger(1))
       value.i = random.below(2);
     else
-      value.i = random.below(limit) - (random.below(4) ? 0 : limit);
+      value.i = (random.below(limit) >> (limit < kNoIndex ? 0 : random.below(40))) -
+                (random.below(4) ? 0 : limit);
+    if (!isFloat && !tensor.type.isInteger(1) && !random.below(6)) // the ends
+      value.i = random.below(2) ? 0 : random.below(2) ? limit - 1 : -limit;
     tensor.content.store(i, value);
   }
 }
@@ -256,15 +303,11 @@ bool Drawing::fillOperands(Indices indices) {
       fill(operand, share, limit);
   };
   if (!hasIndices(kernel)) {
-    fillAll(1);
-    return isAllowed() || tryOut() != Outcome::Bad;
+    fillAll(kNoIndex);
+    return (isAllowed() && !beyond) || tryOut() != Outcome::Bad;
   }
   // Which integers there may be only the kernel knows: they are drawn from ever smaller numbers.
-  int64_t limit = 1;
-  kernel.func->walk([&](kernel::CheckOp check) {
-    if (auto size = check.getSize().getDefiningOp<kernel::SizeOp>())
-      limit = limit == 1 ? evaluate(size.getExpr()) : std::min(limit, evaluate(size.getExpr()));
-  });
+  int64_t limit = getLeastTable();
   Outcome outcome = Outcome::Bad;
   int64_t limits[] = {limit, limit, std::max<int64_t>(1, limit / 2), 8, 4, 2, 1, 1};
   for (int64_t most : limits) {
@@ -281,19 +324,28 @@ bool Drawing::fillOperands(Indices indices) {
       integers.push_back(&operand);
   if (integers.empty())
     return true;
+  // One, or as many as it happens: who reports first is open.
   Tensor &operand = *integers[random.below(integers.size())];
-  int64_t at = random.below(operand.elements);
-  lowered::Scalar before = operand.content.load(at);
+  std::map<int64_t, lowered::Scalar> before;
+  for (int64_t count = random.below(2) ? 1 : 1 + random.below(operand.elements); count; --count) {
+    int64_t at = random.below(operand.elements);
+    before.try_emplace(at, operand.content.load(at));
+  }
   for (int64_t value : {limit, -limit - 1, limit + random.below(1000), int64_t(1) << 40}) {
-    operand.content.store(at, {.i = random.below(3) ? value : -value - 1});
+    for (const auto &[at, index] : before)
+      operand.content.store(at, {.i = random.below(3) ? value : -value - 1});
     if (tryOut() != Outcome::Bad)
       return true;
   }
-  operand.content.store(at, before);
+  for (const auto &[at, index] : before)
+    operand.content.store(at, index);
   return true;
 }
 
 std::optional<Case> Drawing::draw(Sizes sizes, Indices indices) {
+  if (indices == Indices::SomeMissing && c.seed / 4 % 2)
+    beyond = getLeastTable() < kNoIndex;
+  isLong = sizes == Sizes::Long;
   if (!drawSizes(sizes))
     return std::nullopt;
   for (const std::string &symbol : layout.symbols)
@@ -302,7 +354,7 @@ std::optional<Case> Drawing::draw(Sizes sizes, Indices indices) {
     c.env.push_back(c.values["rank." + axis.str()]);
   c.env.push_back(c.values["rank.mb"]);
   unsigned numOperands = kernel.func.getOperandMemory().size();
-  // All are aligned; or one is not; or who knows.
+  // All are aligned; or one is not, or not by 16; or who knows.
   auto arguments = kernel.func.getBody().getArguments();
   int64_t alignment = random.below(3), notAligned = random.below(arguments.size());
   for (BlockArgument memory : arguments) {
@@ -314,7 +366,7 @@ std::optional<Case> Drawing::draw(Sizes sizes, Indices indices) {
     if (alignment == 2)
       tensor.alignment = own << random.below(3);
     else if (alignment == 1 && memory.getArgNumber() == notAligned)
-      tensor.alignment = own;
+      tensor.alignment = own << random.below(llvm::Log2_32(16 / own));
     bool isOperand = memory.getArgNumber() < numOperands;
     if (isOperand)
       tensor.content = makePlace(tensor, true);

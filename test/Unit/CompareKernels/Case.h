@@ -12,7 +12,7 @@ namespace compare {
 /// What to draw: each case of a kernel is of the next kind, and then from the first on again.
 enum class Sizes { Even, One, Many, Odd, Empty, Long, Any, NumKinds };
 /// Integers that are looked up in tables.
-enum class Indices { Present, OneMissing };
+enum class Indices { Present, SomeMissing };
 
 class Random {
 public:

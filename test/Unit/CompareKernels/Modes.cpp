@@ -1,11 +1,9 @@
 //===- Modes.cpp - What is asked of kernels -------------------------------===//
 
 #include "Modes.h"
-#include "Mutants.h"
 
 #include "tpc/Dialect/RankSizes.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -19,7 +17,7 @@ std::optional<Case> compare::drawCase(const Program &program, const Kernel &kern
   // Rows of each length have ways of their own.
   if (kernel.launch.shape == mlir::tpc::cuda::Shape::RowByLength && seed % 2)
     sizes = Sizes::Long;
-  auto indices = seed / 2 % 2 ? Indices::OneMissing : Indices::Present;
+  auto indices = seed / 2 % 2 ? Indices::SomeMissing : Indices::Present;
   return draw(program, kernel, sizes, indices, seed, options.limits);
 }
 
@@ -52,140 +50,6 @@ void compare::compareKernel(const Program &program, const Kernel &kernel, String
   if (options.verbose)
     outs() << input << ": " << kernel.name << ": " << ran << " cases, " << reported
            << " with a missing index\n";
-}
-
-//===----------------------------------------------------------------------===//
-// Mistakes
-//===----------------------------------------------------------------------===//
-
-namespace {
-struct Prepared {
-  Case c;
-  CpuRun expected;
-  GpuRun right;
-};
-} // namespace
-
-static bool haveSameBits(const Prepared &before, const GpuRun &after) {
-  for (auto [i, results] : llvm::enumerate(llvm::zip_equal(before.right.results, after.results))) {
-    const CpuRun::Result &own = before.expected.results[i];
-    auto &[one, other] = results;
-    int64_t size = own.written.empty() ? 1 : one.size() / own.written.size();
-    for (size_t at = 0; at < own.written.size(); ++at)
-      if (own.written[at] && std::memcmp(&one[at * size], &other[at * size], size))
-        return false;
-  }
-  return true;
-}
-
-void compare::seedMistakes(const Program &program, const Kernel &kernel, const Options &options,
-                           unsigned most, Tallies &tallies) {
-  // Digits of 2/pi that no position of a model needs: checkFunctions() asks for them.
-  bool hasFunctions = false;
-  kernel.func->walk([&](mlir::Operation *op) {
-    hasFunctions |= llvm::isa<mlir::math::SinOp, mlir::math::CosOp, mlir::math::PowFOp>(op);
-  });
-  if (hasFunctions)
-    return;
-  std::vector<Prepared> cases;
-  auto prepare = [&](uint64_t count) {
-    for (uint64_t seed = options.from + cases.size(); cases.size() < count; ++seed) {
-      if (seed > options.from + 4 * count)
-        return;
-      std::optional<Case> c = drawCase(program, kernel, seed, options);
-      if (!c)
-        continue;
-      CpuRun expected = runOnCpu(program, kernel, *c);
-      GpuRun right = runOnGpu(program.getPtxModule(), program, kernel, *c, expected);
-      if (right.wrong.empty())
-        cases.push_back({std::move(*c), std::move(expected), std::move(right)});
-    }
-  };
-  prepare(options.seeds);
-  std::vector<Mutant> mutants = makeMutants(getOnly(program.getPtx(), kernel.name));
-  // Each kind first once, then again.
-  Random random(options.from + std::hash<std::string>()(kernel.name));
-  for (size_t i = mutants.size(); i > 1; --i)
-    std::swap(mutants[i - 1], mutants[random.below(i)]);
-  std::map<std::string, unsigned> seen;
-  std::vector<std::pair<unsigned, size_t>> order;
-  for (size_t i = 0; i < mutants.size(); ++i)
-    order.push_back({seen[mutants[i].kind]++, i});
-  llvm::sort(order);
-  unsigned done = 0;
-  for (auto [round, index] : order) {
-    const Mutant &mutant = mutants[index];
-    if (done == most)
-      break;
-    std::string error, by;
-    std::optional<ptx::Module> module = ptx::parse(mutant.text, error);
-    if (!module)
-      continue; // what ptxas would refuse as well
-    ++done;
-    bool isSame = true;
-    auto isCaught = [&](size_t first) {
-      for (size_t i = first; i < cases.size(); ++i) {
-        uint64_t bound = 20 * cases[i].right.launch.counters.total() + 20000;
-        GpuRun run = runOnGpu(*module, program, kernel, cases[i].c, cases[i].expected, bound, true);
-        if (!run.wrong.empty()) {
-          by = run.launch.findings.empty() ? "comparison"
-                                           : std::string(nameOf(run.launch.findings[0].check));
-          return true;
-        }
-        isSame &= haveSameBits(cases[i], run);
-      }
-      return false;
-    };
-    bool caught = isCaught(0);
-    if (!caught) {
-      // What is rare takes more cases.
-      size_t first = cases.size();
-      prepare(std::max<size_t>(first, 4 * options.seeds));
-      caught = isCaught(first < cases.size() ? first : options.seeds);
-    }
-    Tally &tally = tallies[mutant.kind];
-    ++tally.mutants;
-    tally.caught += caught;
-    tally.equal += !caught && isSame;
-    if (caught)
-      ++tally.by[by];
-    else
-      outs() << (isSame ? "the same bits: " : "survived: ") << kernel.name << ": " << mutant.kind
-             << ": " << mutant.before << " -> " << (mutant.after.empty() ? "nothing" : mutant.after)
-             << "\n";
-  }
-}
-
-void compare::print(const Tallies &tallies) {
-  std::set<std::string> columns;
-  Tally all;
-  auto add = [&](const Tally &tally) {
-    all.mutants += tally.mutants;
-    all.caught += tally.caught;
-    all.equal += tally.equal;
-    for (const auto &[by, count] : tally.by)
-      all.by[by] += count;
-  };
-  for (const auto &[kind, tally] : tallies)
-    add(tally);
-  outs() << "| mistake | seeded | caught | same bits |";
-  for (const auto &[by, count] : all.by)
-    outs() << " " << by << " |";
-  outs() << "\n|---|---|---|---|";
-  for (size_t i = 0; i < all.by.size(); ++i)
-    outs() << "---|";
-  auto row = [&](StringRef kind, const Tally &tally) {
-    outs() << "\n| " << kind << " | " << tally.mutants << " | " << tally.caught << " | "
-           << tally.equal << " |";
-    for (const auto &[by, count] : all.by) {
-      auto own = tally.by.find(by);
-      outs() << " " << (own == tally.by.end() ? 0 : own->second) << " |";
-    }
-  };
-  for (const auto &[kind, tally] : tallies)
-    row(kind, tally);
-  row("all", all);
-  outs() << "\n" << tallies.size() << " kinds\n";
 }
 
 //===----------------------------------------------------------------------===//

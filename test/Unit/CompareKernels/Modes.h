@@ -18,7 +18,8 @@ struct Totals {
   unsigned programs = 0, kernels = 0, distinct = 0, cases = 0, without = 0, wrong = 0;
 };
 
-/// The case of a seed, and whether an index is to be missing; nothing if there is none so small.
+/// The case of a seed, which says whether indices are to be missing; nothing if there is none so
+/// small.
 std::optional<Case> drawCase(const Program &program, const Kernel &kernel, uint64_t seed,
                              const Options &options);
 
@@ -26,10 +27,10 @@ std::optional<Case> drawCase(const Program &program, const Kernel &kernel, uint6
 void compareKernel(const Program &program, const Kernel &kernel, llvm::StringRef input,
                    const Options &options, Totals &totals);
 
-/// Mistakes in the text are found on these cases: `most` of each kernel, chosen by seed. Counts by
-/// kind and by what found them.
+/// Mistakes in the text are found on these cases and some more: `most` of each kernel, chosen by
+/// seed. Counts by kind and by what found them; what is left has a line each.
 struct Tally {
-  unsigned mutants = 0, caught = 0, equal = 0;
+  unsigned mutants = 0, caught = 0;
   std::map<std::string, unsigned> by;
 };
 using Tallies = std::map<std::string, Tally>;

@@ -4,7 +4,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"
+#include "llvm/ADT/bit.h"
 
 #include <functional>
 #include <optional>
@@ -14,21 +16,6 @@ using llvm::SmallVector;
 using llvm::StringRef;
 
 namespace {
-/// `@%p1 opcode a, b, c;`, as LLVM writes it: one on a line.
-struct Statement {
-  std::string guard, opcode;
-  std::vector<std::string> operands;
-
-  std::string str() const {
-    std::string text = "\t" + guard + (guard.empty() ? "" : " ") + opcode;
-    for (auto [i, operand] : llvm::enumerate(operands))
-      text += (i ? ", " : " \t") + operand;
-    return text + ";";
-  }
-  bool is(StringRef prefix) const { return StringRef(opcode).starts_with(prefix); }
-  std::string &last() { return operands.back(); }
-};
-
 /// Makes the mistake, or says that this is no place for it.
 using Change = std::function<bool(Statement &)>;
 struct Kind {
@@ -36,37 +23,6 @@ struct Kind {
   Change change;
 };
 } // namespace
-
-static std::optional<Statement> parse(StringRef line) {
-  line = line.trim();
-  if (!line.consume_back(";") || line.starts_with("."))
-    return std::nullopt;
-  Statement s;
-  if (line.starts_with("@")) {
-    auto [guard, rest] = line.split(' ');
-    s.guard = guard.trim().str();
-    line = rest.ltrim();
-  }
-  size_t end = line.find_first_of(" \t");
-  s.opcode = line.take_front(end).str();
-  if (end == StringRef::npos)
-    return s;
-  // Commas in braces and brackets separate no operands.
-  int depth = 0;
-  std::string operand;
-  for (char c : line.drop_front(end).trim()) {
-    depth += c == '{' || c == '[';
-    depth -= c == '}' || c == ']';
-    if (c == ',' && !depth) {
-      s.operands.push_back(StringRef(operand).trim().str());
-      operand.clear();
-    } else {
-      operand += c;
-    }
-  }
-  s.operands.push_back(StringRef(operand).trim().str());
-  return s;
-}
 
 static bool replaceIn(std::string &text, StringRef from, StringRef to) {
   size_t at = StringRef(text).find(from);
@@ -76,11 +32,46 @@ static bool replaceIn(std::string &text, StringRef from, StringRef to) {
   return true;
 }
 
-static bool addTo(std::string &operand, int64_t amount) {
+static std::optional<int64_t> getNumber(StringRef operand) {
   int64_t value;
-  if (StringRef(operand).getAsInteger(10, value))
+  if (operand.getAsInteger(10, value))
+    return std::nullopt;
+  return value;
+}
+
+static bool addTo(std::string &operand, int64_t amount) {
+  std::optional<int64_t> value = getNumber(operand);
+  if (value)
+    operand = std::to_string(*value + amount);
+  return value.has_value();
+}
+
+/// One element more; where products are shifted back by 32 bits, one after that.
+static bool lengthen(std::string &operand) {
+  std::optional<int64_t> value = getNumber(operand);
+  if (!value)
     return false;
-  operand = std::to_string(value + amount);
+  int64_t lowest = *value & -*value;
+  return addTo(operand, lowest >= 1 << 16 ? lowest : 1);
+}
+
+static bool isFloatNumber(StringRef operand) { return operand.starts_with("0f"); }
+
+static bool scale(std::string &operand, float factor) {
+  uint32_t bits;
+  if (!isFloatNumber(operand) || StringRef(operand).drop_front(2).getAsInteger(16, bits))
+    return false;
+  bits = llvm::bit_cast<uint32_t>(llvm::bit_cast<float>(bits) * factor);
+  operand = "0f" + llvm::utohexstr(bits, /*LowerCase=*/false, 8);
+  return true;
+}
+
+/// As many lanes as a shuffle's distance are a warp of their own.
+static bool shorten(Statement &s) {
+  std::optional<int64_t> distance = getNumber(s.operands[2]);
+  if (!distance)
+    return false;
+  s.operands[3] = std::to_string((32 - *distance) << 8 | 31);
   return true;
 }
 
@@ -113,10 +104,15 @@ static const std::vector<Kind> &getKinds() {
        }},
       {"a shuffle whose mask leaves out lanes",
        [](Statement &s) { return s.is("shfl") && (s.last() = "65535", true); }},
-      {"a shuffle of parts of a warp",
-       [](Statement &s) { return s.is("shfl") && (s.operands[3] = "7", true); }},
+      {"a shuffle of parts of a warp", [](Statement &s) { return s.is("shfl") && shorten(s); }},
+      // Not down: the lowest lanes, which hand on what all have, would get the same.
       {"a shuffle of another kind",
-       [](Statement &s) { return s.is("shfl") && replaceIn(s.opcode, ".bfly", ".down"); }},
+       [](Statement &s) {
+         if (!s.is("shfl") || !replaceIn(s.opcode, ".bfly", ".up"))
+           return false;
+         s.operands[3] = "0";
+         return true;
+       }},
       {"a shuffle left out",
        [](Statement &s) {
          if (!s.is("shfl"))
@@ -126,7 +122,7 @@ static const std::vector<Kind> &getKinds() {
        }},
       {"a bound off by one",
        [](Statement &s) {
-         return s.is("setp") &&
+         return s.is("setp") && !StringRef(s.opcode).ends_with(".f32") &&
                 (replaceIn(s.opcode, ".lt.", ".le.") || replaceIn(s.opcode, ".le.", ".lt.") ||
                  replaceIn(s.opcode, ".gt.", ".ge.") || replaceIn(s.opcode, ".ge.", ".gt."));
        }},
@@ -144,7 +140,7 @@ static const std::vector<Kind> &getKinds() {
       {"a wrong stride",
        [](Statement &s) {
          return (s.is("mul.lo") || s.is("mul.wide") || s.is("shl") || s.is("mad.lo")) &&
-                addTo(s.operands[2], 1);
+                (s.is("shl") ? addTo(s.operands[2], 1) : lengthen(s.operands[2]));
        }},
       {"a wrong offset",
        [](Statement &s) {
@@ -157,16 +153,21 @@ static const std::vector<Kind> &getKinds() {
        }},
       {"a number off by one",
        [](Statement &s) {
-         return (s.is("add.s32") || s.is("sub.s32") || s.is("or.b32")) && s.last().size() < 6 &&
-                addTo(s.last(), 1);
+         return (s.is("add.s32") || s.is("sub.s32")) && s.last().size() < 6 && addTo(s.last(), 1);
+       }},
+      // The first number of a loop; its last bits are those of the thread's.
+      {"a number twice as large",
+       [](Statement &s) {
+         if (!s.is("or.b32"))
+           return false;
+         std::optional<int64_t> value = getNumber(s.last());
+         return value && addTo(s.last(), *value);
        }},
       {"a mask with one bit less",
        [](Statement &s) {
-         int64_t value;
-         if (!s.is("and.b") || StringRef(s.last()).getAsInteger(10, value) || value < 0)
-           return false;
-         s.last() = std::to_string(value & (value - 1));
-         return true;
+         // The first: the last ones of an address are alignment that its type has anyway.
+         std::optional<int64_t> value = s.is("and.b") ? getNumber(s.last()) : std::nullopt;
+         return value && *value > 0 && addTo(s.last(), -int64_t(llvm::bit_floor(uint64_t(*value))));
        }},
       {"a shift by one more",
        [](Statement &s) { return (s.is("shr") || s.is("shf")) && addTo(s.last(), 1); }},
@@ -180,15 +181,20 @@ static const std::vector<Kind> &getKinds() {
       {"a wrong constant",
        [](Statement &s) {
          for (std::string &operand : s.operands)
-           if (!s.is("mov") && StringRef(operand).starts_with("0f")) {
+           if (!s.is("mov") && !s.is("setp") && isFloatNumber(operand)) {
              operand = operand == "0f3F800000" ? "0f3F000000" : "0f3F800000";
              return true;
            }
          return false;
        }},
+      {"a bound of numbers twice as large",
+       [](Statement &s) { return s.is("setp") && scale(s.last(), 2); }},
+      {"a bound of numbers sixteen times less",
+       [](Statement &s) { return s.is("setp") && scale(s.last(), 1.0f / 16); }},
+      // Of two numbers: zero has no sign that matters.
       {"a difference for a sum",
        [](Statement &s) {
-         return StringRef(s.opcode).contains(".f") &&
+         return StringRef(s.opcode).contains(".f") && s.last() != "0f00000000" &&
                 (replaceIn(s.opcode, "add.", "sub.") || replaceIn(s.opcode, "sub.", "add."));
        }},
       {"a sum for a product", [](Statement &s) { return replaceIn(s.opcode, "mul.rn", "add.rn"); }},
@@ -279,42 +285,15 @@ static const std::vector<Kind> &getKinds() {
   return kinds;
 }
 
-std::string compare::getOnly(StringRef ptx, StringRef kernel) {
-  std::string text;
-  bool skips = false;
-  while (!ptx.empty()) {
-    StringRef line;
-    std::tie(line, ptx) = ptx.split('\n');
-    if (StringRef rest = line; rest.consume_front(".visible .entry "))
-      skips = rest.take_until([](char c) { return c == '('; }) != kernel;
-    if (!skips)
-      text += (line + "\n").str();
-    if (line.starts_with("}"))
-      skips = false;
-  }
-  return text;
-}
-
-std::vector<Mutant> compare::makeMutants(StringRef only) {
-  SmallVector<StringRef> lines;
-  only.split(lines, '\n');
+std::vector<Mutant> compare::makeMutants(const KernelText &kernel) {
   std::vector<Mutant> mutants;
-  for (auto [at, line] : llvm::enumerate(lines)) {
-    std::optional<Statement> statement = parse(line);
-    if (!statement)
+  for (size_t at = 0; at < kernel.size(); ++at) {
+    if (!kernel[at])
       continue;
     for (const Kind &kind : getKinds()) {
-      Statement changed = *statement;
-      if (!kind.change(changed))
-        continue;
-      Mutant mutant{kind.name, line.trim().str(),
-                    changed.opcode.empty() ? "" : StringRef(changed.str()).trim().str(), ""};
-      if (mutant.before == mutant.after)
-        continue;
-      // Lines keep their numbers.
-      for (auto [i, other] : llvm::enumerate(lines))
-        mutant.text += (i == at ? mutant.after : other.str()) + "\n";
-      mutants.push_back(std::move(mutant));
+      Statement changed = *kernel[at];
+      if (kind.change(changed) && changed.str() != kernel[at]->str())
+        mutants.push_back({kind.name, at, std::move(changed)});
     }
   }
   return mutants;

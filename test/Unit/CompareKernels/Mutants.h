@@ -3,23 +3,18 @@
 #ifndef TPC_TEST_UNIT_COMPAREKERNELS_MUTANTS_H
 #define TPC_TEST_UNIT_COMPAREKERNELS_MUTANTS_H
 
-#include "llvm/ADT/StringRef.h"
-
-#include <string>
-#include <vector>
+#include "KernelText.h"
 
 namespace compare {
 
 struct Mutant {
   std::string kind;
-  std::string before, after; // the statement
-  std::string text;          // of a program with this kernel alone
+  size_t line;
+  Statement after; // what stands there then
 };
 
-/// The text without other kernels.
-std::string getOnly(llvm::StringRef ptx, llvm::StringRef kernel);
-/// Each mistake at each place of such a text.
-std::vector<Mutant> makeMutants(llvm::StringRef only);
+/// Each mistake at each place of a kernel.
+std::vector<Mutant> makeMutants(const KernelText &kernel);
 
 } // namespace compare
 

@@ -1,0 +1,69 @@
+"""Seeded mistakes in kernels that change no result, each with the reason. What a statement computes is written without registers
+(Explain.cpp): `env[0]` is a size, `block` and `blocks` are the number of this block and how many there are, `thread` is the number in
+the block; `one of (a or b)` is what a loop or a branch leaves in a register; `for bra, return` is who reads the result.
+
+States, as running says: `not reached`: no case comes to the statement; `no difference`: in all cases it leaves what the right one
+does; `the same bits`: it leaves something else, and results are the same; `other bits`: and so are results, within the bound."""
+
+import re
+from typing import NamedTuple
+
+
+class Survivor(NamedTuple):
+    kernel: str
+    kind: str
+    state: str
+    what: str  # the statement computes
+    before: str
+    after: str
+
+
+class Entry(NamedTuple):
+    kinds: tuple[str, ...]
+    state: str
+    what: str  # a pattern
+    why: str
+    equal: bool = True  # it computes the same; False: only what no test can run would show that it does not
+
+
+NEVER, ALWAYS, ROUND, BOUND = "a branch never taken", "a branch always taken", "a condition turned round", "a bound off by one"
+NUMBER, IDENTITY, CONSTANT = "a number off by one", "a wrong identity", "a wrong constant"
+NO_LESS, SAME, OTHER = "no difference", "the same bits", "other bits"
+ITEM = r"one of \(block or add\(itself, blocks\)\)"
+# What of addresses decides on accesses of 16 bytes, and of lengths.
+ALIGNMENT = r"and\(or\(.*parameter \d+\), (12|15)\), 0\)"
+# How many threads a row of so many elements has, and how many parts.
+SPLIT = r"(min\(sub\(32, clz\(|add\(.*env\[\d+\].*\) for (shr|add, max|clz))"
+
+ENTRIES = [
+    Entry((NEVER,), SAME, rf"^return if le\(.*, {ITEM}\)$",
+          "a block without an item goes round its loop once: each group asks again whether its row is there"),
+    Entry((BOUND,), SAME, rf"^le\(.*, {ITEM}\) for return$", "one block more finds no row: each group asks again"),
+    Entry((BOUND,), SAME, rf"^lt\({ITEM}, .*\) for bra$", "one round more finds no row: each group asks again"),
+    Entry((NEVER, ALWAYS), SAME, rf"^branch if (not\(and\()?(eq|ne)\({ALIGNMENT}",
+          "element by element instead of 16 bytes at once: slower, and the same elements"),
+    Entry((ALWAYS, ROUND), SAME, r"^(branch if )?ne\(and\(or\(.*, -4294967296\), 0\)( for bra)?$",
+          "divides in 64 bits where 32 would do"),
+    Entry((NEVER,), NO_LESS, r"^branch if ne\(and\(or\(.*, -4294967296\), 0\)$",
+          "divides in 32 bits where 64 would be needed: from 2^32 rows on, which no memory here holds; LLVM's expansion", False),
+    Entry((NUMBER, "a shift by one more", "the least for the largest"), SAME, SPLIT,
+          "other numbers of threads for a row and of parts: all that follows is computed from these numbers, and loops do the rest"),
+    Entry((IDENTITY,), SAME, r"^0f00000000 for (?!.*shfl)",
+          "what a thread has in place of elements beyond the row: whoever reads it has asked before whether they are there"),
+    Entry((CONSTANT,), SAME, r"^choose\((gtf|ltf)\(.*(0f42B17217|0fC2ADF5C3)",
+          "exp of what is too large or too small is replaced by infinity or 0, whatever was computed of it"),
+    Entry(("a bound of numbers twice as large", "a bound of numbers sixteen times less"), NO_LESS,
+          r"^gtf\(subf\(.*, .*\), 0f42B17217\) for selp$", "softmax: no number is above the largest, so exp's upper end is not met"),
+    Entry(("a bound of numbers twice as large",), NO_LESS, r"^ltf\(subf\(.*mulf\(.*rcpf.*\), 0fC2ADF5C3\) for selp$",
+          "softmax of a softmax: differences of numbers between 0 and 1 do not come near exp's lower end"),
+    Entry(("a shuffle of parts of a warp", "a shuffle of another kind", "a shuffle left out"), SAME,
+          r"^shuffle\(one of \(0fFF800000 or shared\[.*\]\), 16\)",
+          "16 warps: the other half of the lanes has the maximum's identity, and lane 0 or its half is all that counts"),
+    Entry((NUMBER,), SAME, r"^add\(one of \(thread or add\(itself, \d+\)\), -\d+\) for add, lt$",
+          "LLVM counts an unrolled loop in steps of four rounds: one element does not make a round"),
+]
+
+
+def find(survivor: Survivor) -> Entry | None:
+    return next((entry for entry in ENTRIES if survivor.kind in entry.kinds and survivor.state == entry.state
+                 and re.search(entry.what, survivor.what)), None)

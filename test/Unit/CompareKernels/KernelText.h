@@ -1,0 +1,66 @@
+//===- KernelText.h - The text of a kernel as statements ------------------===//
+
+#ifndef TPC_TEST_UNIT_COMPAREKERNELS_KERNELTEXT_H
+#define TPC_TEST_UNIT_COMPAREKERNELS_KERNELTEXT_H
+
+#include "llvm/ADT/StringRef.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace compare {
+
+/// `@%p1 opcode a, b, c;`, as LLVM writes it: one on a line.
+struct Statement {
+  std::string guard, opcode; // no opcode: no statement
+  std::vector<std::string> operands;
+
+  static std::optional<Statement> parse(llvm::StringRef line);
+  std::string str() const;
+  bool is(llvm::StringRef prefix) const { return llvm::StringRef(opcode).starts_with(prefix); }
+  std::string &last() { return operands.back(); }
+  const std::string &last() const { return operands.back(); }
+  /// The registers that it writes.
+  std::vector<std::string> getResults() const;
+};
+
+/// A program with one kernel. Lines keep their numbers, whatever is written there.
+class KernelText {
+public:
+  KernelText(llvm::StringRef ptx, llvm::StringRef kernel);
+
+  size_t size() const { return lines.size(); }
+  /// Nothing: a label, a directive.
+  const std::optional<Statement> &operator[](size_t line) const { return statements[line]; }
+
+  std::string str() const { return with(0, lines[0]); }
+  /// With something else on a line.
+  std::string with(size_t line, llvm::StringRef text) const;
+  /// `trap` where this line would run.
+  std::string withTrap(size_t line) const { return with(line, "trap;"); }
+  /// `trap` where another statement would do something else than this line does. Nothing if that
+  /// does not show in a register: it always does.
+  std::optional<std::string> withTrapForDifference(size_t line, const Statement &other) const;
+
+  /// What a statement computes, in terms of parameters, threads and constants, and not of
+  /// registers; and what it is for.
+  std::string explain(size_t line) const;
+
+private:
+  std::string explain(size_t line, unsigned depth) const;
+  std::string explain(llvm::StringRef operand, unsigned depth,
+                      std::vector<std::string> &open) const;
+  std::string explainResult(const Statement &s, unsigned depth,
+                            std::vector<std::string> &open) const;
+  bool returnsAt(llvm::StringRef label) const;
+
+  std::vector<std::string> lines;
+  std::vector<std::optional<Statement>> statements;
+  std::map<std::string, std::vector<size_t>> definitions, uses; // lines, by register
+};
+
+} // namespace compare
+
+#endif // TPC_TEST_UNIT_COMPAREKERNELS_KERNELTEXT_H

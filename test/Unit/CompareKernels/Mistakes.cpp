@@ -1,0 +1,191 @@
+//===- Mistakes.cpp - Seeded mistakes in kernels --------------------------===//
+
+#include "Modes.h"
+#include "Mutants.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace compare;
+using llvm::outs;
+using llvm::StringRef;
+
+namespace {
+struct Prepared {
+  Case c;
+  CpuRun expected;
+  GpuRun right;
+};
+
+/// The cases of a kernel, more of them as they are asked for.
+class Cases {
+public:
+  Cases(const Program &program, const Kernel &kernel, const Options &options)
+      : program(program), kernel(kernel), options(options), seed(options.from) {}
+  /// Nothing: there are no more.
+  const Prepared *get(size_t number);
+  GpuRun run(const ptx::Module &module, const Prepared &one) const {
+    uint64_t bound = 20 * one.right.launch.counters.total() + 20000;
+    return runOnGpu(module, program, kernel, one.c, one.expected, bound, true);
+  }
+
+private:
+  const Program &program;
+  const Kernel &kernel;
+  const Options &options;
+  uint64_t seed;
+  std::vector<std::unique_ptr<Prepared>> cases;
+};
+
+/// Why a mistake was not found, as far as running it says: no case comes to it; it always does what
+/// the right statement does; results have the same bits; or others that are as right.
+enum class Left { NotReached, NoDifference, SameBits, OtherBits };
+} // namespace
+
+static const char *nameOf(Left left) {
+  static constexpr const char *names[] = {"not reached", "no difference", "the same bits",
+                                          "other bits"};
+  return names[unsigned(left)];
+}
+
+const Prepared *Cases::get(size_t number) {
+  for (unsigned attempts = 0; cases.size() <= number && attempts < 20; ++attempts) {
+    std::optional<Case> c = drawCase(program, kernel, seed++, options);
+    if (!c)
+      continue;
+    CpuRun expected = runOnCpu(program, kernel, *c);
+    GpuRun right = runOnGpu(program.getPtxModule(), program, kernel, *c, expected);
+    if (right.wrong.empty())
+      cases.push_back(
+          std::make_unique<Prepared>(std::move(*c), std::move(expected), std::move(right)));
+  }
+  return number < cases.size() ? cases[number].get() : nullptr;
+}
+
+static bool haveSameBits(const Prepared &before, const GpuRun &after) {
+  for (auto [i, results] : llvm::enumerate(llvm::zip_equal(before.right.results, after.results))) {
+    const CpuRun::Result &own = before.expected.results[i];
+    auto &[one, other] = results;
+    int64_t size = own.written.empty() ? 1 : one.size() / own.written.size();
+    for (size_t at = 0; at < own.written.size(); ++at)
+      if (own.written[at] && std::memcmp(&one[at * size], &other[at * size], size))
+        return false;
+  }
+  return true;
+}
+
+/// Whether a text stops at the `trap` in it, in one of so many cases.
+static bool isTrapped(const std::string &text, Cases &cases, size_t count) {
+  std::string error;
+  std::optional<ptx::Module> module = ptx::parse(text, error);
+  if (!module)
+    llvm::report_fatal_error(llvm::Twine("a probe is no PTX: ") + error);
+  for (size_t i = 0; i < count; ++i)
+    if (const Prepared *one = cases.get(i))
+      for (const ptx::Finding &finding : cases.run(*module, *one).launch.findings)
+        if (finding.check == ptx::Check::Trap)
+          return true;
+  return false;
+}
+
+static Left judge(const KernelText &text, const Mutant &mutant, bool isSame, Cases &cases,
+                  size_t count) {
+  if (!isSame)
+    return Left::OtherBits;
+  if (!isTrapped(text.withTrap(mutant.line), cases, count))
+    return Left::NotReached;
+  auto probe = text.withTrapForDifference(mutant.line, mutant.after);
+  return probe && !isTrapped(*probe, cases, count) ? Left::NoDifference : Left::SameBits;
+}
+
+/// Each kind first once, then again, places by seed.
+static std::vector<Mutant> shuffle(std::vector<Mutant> mutants, Random random) {
+  for (size_t i = mutants.size(); i > 1; --i)
+    std::swap(mutants[i - 1], mutants[random.below(i)]);
+  std::map<std::string, unsigned> seen;
+  std::map<unsigned, std::vector<Mutant>> rounds;
+  for (Mutant &mutant : mutants)
+    rounds[seen[mutant.kind]++].push_back(std::move(mutant));
+  mutants.clear();
+  for (auto &[round, ofEachKind] : rounds)
+    llvm::move(ofEachKind, std::back_inserter(mutants));
+  return mutants;
+}
+
+void compare::seedMistakes(const Program &program, const Kernel &kernel, const Options &options,
+                           unsigned most, Tallies &tallies) {
+  // Digits of 2/pi that no position of a model needs: checkFunctions() asks for them.
+  bool hasFunctions = false;
+  kernel.func->walk([&](mlir::Operation *op) {
+    hasFunctions |= llvm::isa<mlir::math::SinOp, mlir::math::CosOp, mlir::math::PowFOp>(op);
+  });
+  if (hasFunctions)
+    return;
+  Cases cases(program, kernel, options);
+  KernelText text(program.getPtx(), kernel.name);
+  // What is rare takes more cases; most, where something came out that was not quite the same.
+  const size_t count = 10 * options.seeds, mostCases = 50 * options.seeds;
+  unsigned done = 0;
+  for (const Mutant &mutant :
+       shuffle(makeMutants(text), Random(options.from + std::hash<std::string>()(kernel.name)))) {
+    if (done == most)
+      break;
+    std::string error, by;
+    std::optional<ptx::Module> module =
+        ptx::parse(text.with(mutant.line, mutant.after.str()), error);
+    if (!module)
+      continue; // what ptxas would refuse as well
+    ++done;
+    bool isSame = true;
+    for (size_t i = 0; i < (isSame ? count : mostCases) && by.empty(); ++i)
+      if (const Prepared *one = cases.get(i)) {
+        GpuRun run = cases.run(*module, *one);
+        isSame = isSame && run.wrong.empty() && haveSameBits(*one, run);
+        if (!run.wrong.empty())
+          by = run.launch.findings.empty() ? "comparison"
+                                           : std::string(nameOf(run.launch.findings[0].check));
+      }
+    Tally &tally = tallies[mutant.kind];
+    ++tally.mutants;
+    if (!by.empty()) {
+      ++tally.caught;
+      ++tally.by[by];
+      continue;
+    }
+    // Tabs, as explanations have commas and colons.
+    std::string before = text[mutant.line]->str(), after = mutant.after.str();
+    outs() << "left\t" << kernel.name << "\t" << mutant.kind << "\t"
+           << nameOf(judge(text, mutant, isSame, cases, count)) << "\t" << text.explain(mutant.line)
+           << "\t" << before << "\t" << (after.empty() ? "nothing" : after) << "\n";
+  }
+}
+
+void compare::print(const Tallies &tallies) {
+  std::set<std::string> columns;
+  Tally all;
+  auto add = [&](const Tally &tally) {
+    all.mutants += tally.mutants;
+    all.caught += tally.caught;
+    for (const auto &[by, count] : tally.by)
+      all.by[by] += count;
+  };
+  for (const auto &[kind, tally] : tallies)
+    add(tally);
+  outs() << "| mistake | seeded | caught | left |";
+  for (const auto &[by, count] : all.by)
+    outs() << " " << by << " |";
+  outs() << "\n|---|---|---|---|";
+  for (size_t i = 0; i < all.by.size(); ++i)
+    outs() << "---|";
+  auto row = [&](StringRef kind, const Tally &tally) {
+    outs() << "\n| " << kind << " | " << tally.mutants << " | " << tally.caught << " | "
+           << tally.mutants - tally.caught << " |";
+    for (const auto &[by, count] : all.by) {
+      auto own = tally.by.find(by);
+      outs() << " " << (own == tally.by.end() ? 0 : own->second) << " |";
+    }
+  };
+  for (const auto &[kind, tally] : tallies)
+    row(kind, tally);
+  row("all", all);
+  outs() << "\n" << tallies.size() << " kinds\n";
+}
