@@ -1,15 +1,41 @@
 //===- Attention.cpp - scaled dot-product attention -----------------------===//
 
+#include "cpu/Attention.h"
 #include "core/Context.h"
 #include "cpu/CpuDevice.h"
 #include "cpu/Kernels.h"
 #include "cpu/Parallel.h"
 
 #include <algorithm>
+#include <atomic>
+#include <new>
 
 namespace tpc::rt {
+namespace {
 
-void CpuDevice::attention(const tpc_attention_args &a) {
+/// Whole cache lines: workers do not share one.
+int64_t wholeLines(int64_t floats) { return (floats + 15) / 16 * 16; }
+
+/// Keys that some query sees, as far as causality and a window say.
+struct VisibleKeys {
+  int64_t begin = 0, end;
+
+  explicit VisibleKeys(const tpc_attention_args &a) : end(a.seq_k) {
+    if (a.causal)
+      end = std::clamp<int64_t>(a.seq_q + a.causal_offset, 0, a.seq_k);
+    if (a.windowed)
+      begin = std::clamp<int64_t>(a.window_offset + 1, 0, end);
+  }
+};
+
+/// How many parts of a kv head's keys are still to be done.
+struct alignas(64) PartsLeft {
+  std::atomic<int64_t> parts;
+};
+
+} // namespace
+
+void attendByQueries(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a) {
   const KernelTable &kernel = kernels();
   // Keys that a query sees, at most.
   int64_t keys = a.causal && a.windowed
@@ -17,8 +43,7 @@ void CpuDevice::attention(const tpc_attention_args &a) {
                      : a.seq_k;
   int threads = threadsFor(ctx, a.batch * a.heads_q * a.seq_q, a.head_size + a.value_size, keys);
   int64_t blocks = (a.seq_q + kernel.queryBlock - 1) / kernel.queryBlock;
-  // Whole cache lines: workers do not share one.
-  int64_t each = (kernel.attentionScratch(a) + 15) / 16 * 16;
+  int64_t each = wholeLines(kernel.attentionScratch(a));
   Scratch memory(scratch, threads * each);
   forEachTask(ctx, threads, a.batch * a.heads_q * blocks, [&](int64_t task, int worker) {
     // The last queries come first: with causality they take longest.
@@ -26,6 +51,52 @@ void CpuDevice::attention(const tpc_attention_args &a) {
     kernel.attention(a, pair / a.heads_q, pair % a.heads_q, block * kernel.queryBlock,
                      memory.data + worker * each);
   });
+}
+
+void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a) {
+  const KernelTable &kernel = kernels();
+  VisibleKeys visible(a);
+  // Parts begin at multiples, wherever a window does: a key's part is a matter of its index.
+  int64_t first = visible.begin / decodeKeys;
+  int64_t parts = visible.begin < visible.end ? (visible.end - 1) / decodeKeys - first + 1 : 0;
+  int64_t pairs = a.batch * a.heads_kv;
+  // With few rows a key costs what it takes to read it, as much as to compute with it eight times.
+  int64_t rows = std::max<int64_t>(a.seq_q * (a.heads_q / a.heads_kv), 8);
+  int threads =
+      threadsFor(ctx, pairs * rows, a.head_size + a.value_size, visible.end - visible.begin);
+  int64_t each = wholeLines(kernel.decodeScratch(a)), part = kernel.decodedFloats(a);
+  int64_t ofPair = wholeLines(parts * part);
+  Scratch memory(scratch, threads * each + pairs * ofPair);
+  float *decoded = memory.data + threads * each;
+  constexpr int64_t lineFloats = sizeof(PartsLeft) / sizeof(float);
+  Scratch counters(scratch, pairs * lineFloats);
+  auto *left = reinterpret_cast<PartsLeft *>(counters.data);
+  for (int64_t pair = 0; pair < pairs; ++pair)
+    new (left + pair) PartsLeft{parts};
+  // Where no key is visible a task has nothing to do but the end.
+  int64_t tasks = std::max<int64_t>(parts, 1);
+  forEachTask(ctx, threads, pairs * tasks, [&](int64_t task, int worker) {
+    int64_t pair = task / tasks, i = task % tasks;
+    int64_t batch = pair / a.heads_kv, kvHead = pair % a.heads_kv;
+    if (parts)
+      kernel.decode(a, batch, kvHead, std::max(visible.begin, (first + i) * decodeKeys),
+                    std::min(visible.end, (first + i + 1) * decodeKeys),
+                    memory.data + worker * each, decoded + pair * ofPair + i * part);
+    if (left[pair].parts.fetch_sub(1, std::memory_order_acq_rel) <= 1)
+      kernel.mergeDecoded(a, batch, kvHead, decoded + pair * ofPair, parts);
+  });
+}
+
+bool isFasterByKeys(const tpc_attention_args &a) {
+  // From there on blocks of queries fill half of their lanes.
+  return a.seq_q <= 8;
+}
+
+void CpuDevice::attention(const tpc_attention_args &a) {
+  if (isFasterByKeys(a))
+    attendByKeys(ctx, scratch, a);
+  else
+    attendByQueries(ctx, scratch, a);
 }
 
 } // namespace tpc::rt

@@ -245,13 +245,13 @@ inline void sumValues(const AttentionTask &t) {
 }
 
 /// The mean of all values, also of those that causality or a window hides.
-inline void uniformRow(const AttentionTask &t, float *out) {
-  const float *v = t.v - t.firstKey * t.vStride;
-  for (int64_t d = 0; d < t.args.value_size; ++d) {
+inline void meanOfValues(const tpc_attention_args &a, int64_t batch, int64_t kvHead, float *out) {
+  const float *v = a.v + batch * a.seq_k * a.v_row_stride + kvHead * a.value_size;
+  for (int64_t d = 0; d < a.value_size; ++d) {
     float sum = 0;
-    for (int64_t j = 0; j < t.args.seq_k; ++j)
-      sum += v[j * t.vStride + d];
-    out[d] = t.args.seq_k ? sum / static_cast<float>(t.args.seq_k) : 0.0f;
+    for (int64_t j = 0; j < a.seq_k; ++j)
+      sum += v[j * a.v_row_stride + d];
+    out[d] = sum / static_cast<float>(a.seq_k);
   }
 }
 
@@ -306,8 +306,8 @@ inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, 
   for (int64_t i = 0; i < t.queries; ++i) {
     float *out = t.out + i * t.outStride;
     bool visible = totals[i] != 0;
-    if (!visible && a.masked_row == 1) {
-      uniformRow(t, out);
+    if (!visible && a.masked_row == 1 && a.seq_k) {
+      meanOfValues(a, batch, kvHead, out);
       continue;
     }
     float scale = visible ? 1.0f / totals[i] : 0.0f;

@@ -37,6 +37,9 @@ constexpr int64_t maxGemmRows = 144, maxGemmPanels = 4;
 /// Up to this many rows `gemmTransposed` is faster than packing a panel and multiplying by it.
 constexpr int64_t maxTransposedRows = 8;
 
+/// A task of `decode` has at most this many keys: those from a multiple of it on.
+constexpr int64_t decodeKeys = 256;
+
 struct KernelTable {
   const char *name; ///< "generic", "avx2", "avx512"
   int panelWidth;
@@ -61,6 +64,19 @@ struct KernelTable {
   /// Queries [query0, query0 + queryBlock) of one batch entry and one query head.
   void (*attention)(const tpc_attention_args &args, int64_t batch, int64_t head, int64_t query0,
                     float *scratch);
+
+  /// The same for few queries, in parts of the keys (DecodeAttention.h). Floats of `scratch` that a
+  /// task needs, and of what it leaves.
+  int64_t (*decodeScratch)(const tpc_attention_args &args);
+  int64_t (*decodedFloats)(const tpc_attention_args &args);
+  /// All queries of one batch entry and of the query heads that one kv head serves, keys [key0,
+  /// key1), of which there is one at least.
+  void (*decode)(const tpc_attention_args &args, int64_t batch, int64_t kvHead, int64_t key0,
+                 int64_t key1, float *scratch, float *decoded);
+  /// Writes the results of what `parts` tasks left, in the order of their keys. Those of keys that
+  /// no query sees may be missing.
+  void (*mergeDecoded)(const tpc_attention_args &args, int64_t batch, int64_t kvHead,
+                       const float *decoded, int64_t parts);
 
   /// out[i] = epilogue(x[i]), as `gemm` applies it.
   void (*activate)(const float *x, float *out, int64_t count, int32_t epilogue);

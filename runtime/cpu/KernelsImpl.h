@@ -5,15 +5,26 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "cpu/AttentionKernel.h"
+#include "cpu/DecodeAttention.h"
 
 namespace tpc::rt {
 
 extern const KernelTable TPC_TABLE;
 const KernelTable TPC_TABLE = {
-    TPC_NAME,           TPC_ISA::panelWidth,     TPC_ISA::maxTileRows,    TPC_ISA::queryBlock,
-    TPC_ISA::gemm,      TPC_ISA::packTransposed, TPC_ISA::gemmTransposed, TPC_ISA::attentionScratch,
-    TPC_ISA::attention, TPC_ISA::activate,
+    TPC_NAME,
+    TPC_ISA::panelWidth,
+    TPC_ISA::maxTileRows,
+    TPC_ISA::queryBlock,
+    TPC_ISA::gemm,
+    TPC_ISA::packTransposed,
+    TPC_ISA::gemmTransposed,
+    TPC_ISA::attentionScratch,
+    TPC_ISA::attention,
+    TPC_ISA::decodeScratch,
+    TPC_ISA::decodedFloats,
+    TPC_ISA::decode,
+    TPC_ISA::mergeDecoded,
+    TPC_ISA::activate,
 };
 
 } // namespace tpc::rt

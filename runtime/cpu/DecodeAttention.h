@@ -1,0 +1,312 @@
+//===- DecodeAttention.h - attention of few queries, a part of the keys ---===//
+//
+// Where queries are few, as when tokens are generated one by one, AttentionKernel.h would leave
+// most lanes of its transposed scores empty, and tasks of one head each would read grouped keys
+// once per query head. Here a task has a part of the keys of one kv head, and all query heads that
+// the kv head serves: a row of scores for each query and head, [row, key], so that masks and
+// softmax run along keys. Keys and values are read once.
+//
+// A part's softmax is relative to the part's own largest score. `mergeDecoded` puts the parts of a
+// row together in ascending order: the bits depend on which keys a part has, which is a matter of
+// their indices alone, and neither on threads nor on what other rows there are.
+//
+// The order of operations, and what is said of NaN, is AttentionKernel.h's.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_CPU_DECODEATTENTION_H
+#define TPC_RT_CPU_DECODEATTENTION_H
+
+#include "cpu/AttentionKernel.h"
+
+namespace tpc::rt::TPC_ISA {
+
+/// One task's numbers and memory.
+struct DecodeTask {
+  const tpc_attention_args &args;
+  int64_t batch, group, head0; ///< of the query heads, so many from there on
+  int64_t key0, keys;
+  const float *k = nullptr, *v = nullptr; ///< of the first key
+  float *q = nullptr;                     ///< [rows, head_size rounded up], scaled
+  float *scores = nullptr;                ///< [rows, decodeKeys]
+  float *keyBlock = nullptr;              ///< [lanes, head_size rounded up]
+  float *valuePanel = nullptr;            ///< [decodeKeys, panelWidth]
+
+  int64_t rows() const { return args.seq_q * group; }
+  int64_t query(int64_t row) const { return row / group; }
+  int64_t head(int64_t row) const { return head0 + row % group; }
+};
+
+/// What a part leaves of a row: sums of values, the largest score, the sum of exp(score - it).
+inline int64_t decodedRow(const tpc_attention_args &a) {
+  return roundUp(a.value_size, panelWidth) + lanes;
+}
+
+inline int64_t decodedFloats(const tpc_attention_args &a) {
+  return a.seq_q * (a.heads_q / a.heads_kv) * decodedRow(a);
+}
+
+inline int64_t decodeScratch(const tpc_attention_args &a) {
+  const int64_t rows = a.seq_q * (a.heads_q / a.heads_kv), width = roundUp(a.head_size, lanes);
+  return rows * (width + decodeKeys) + lanes * width + decodeKeys * panelWidth;
+}
+
+inline void scaleQueries(const DecodeTask &t) {
+  int64_t size = t.args.head_size, width = roundUp(size, lanes);
+  for (int64_t row = 0; row < t.rows(); ++row) {
+    const float *q = t.args.q + (t.batch * t.args.seq_q + t.query(row)) * t.args.q_row_stride +
+                     t.head(row) * size;
+    float *to = t.q + row * width;
+    for (int64_t d = 0; d < width; ++d)
+      to[d] = d < size ? q[d] * t.args.scale : 0.0f;
+  }
+}
+
+TPC_INLINE Vec loadFew(const float *p, int64_t count) {
+  float buffer[lanes] = {};
+  for (int64_t i = 0; i < count; ++i)
+    buffer[i] = p[i];
+  return load(buffer);
+}
+
+/// Lane i is the sum of x[i]'s lanes: in each round halves are added, of two vectors at once.
+TPC_INLINE Vec sumsOfLanes(Vec (&x)[lanes]) {
+  for (int n = lanes / 2; n; n /= 2)
+    for (int i = 0; i < n; ++i)
+      x[i] = interleaveLow(x[i], x[i + n]) + interleaveHigh(x[i], x[i + n]);
+  return x[0];
+}
+
+/// Scores of as many keys as a vector has lanes, for all rows. Keys that there are not are the last
+/// one again, to be hidden.
+inline void scoreRows(const DecodeTask &t) {
+  const int64_t size = t.args.head_size, width = roundUp(size, lanes), whole = size / lanes * lanes;
+  // Rows of a head are far apart: no processor guesses where the next ones are.
+  constexpr int64_t ahead = 16;
+  for (int64_t key = 0; key < t.keys; key += lanes) {
+    const float *keys[lanes];
+    for (int i = 0; i < lanes; ++i)
+      keys[i] = t.k + smaller(key + i, t.keys - 1) * t.args.k_row_stride;
+    for (int64_t i = key + ahead; i < smaller(key + ahead + lanes, t.keys); ++i)
+      for (int64_t d = 0; d < size; d += 16)
+        __builtin_prefetch(t.k + i * t.args.k_row_stride + d);
+    int64_t ready = whole;
+    // Several rows read the keys from a place where none drives out another, as they would where
+    // rows are a power of two apart.
+    if (t.rows() > 1 || whole < size) {
+      for (int i = 0; i < lanes; ++i) {
+        float *to = t.keyBlock + i * width;
+        for (int64_t d = 0; d < whole; d += lanes)
+          store(to + d, load(keys[i] + d));
+        if (whole < size)
+          store(to + whole, loadFew(keys[i] + whole, size - whole));
+        keys[i] = to;
+      }
+      ready = width;
+    }
+    for (int64_t row = 0; row < t.rows(); ++row) {
+      const float *q = t.q + row * width;
+      Vec sums[lanes] = {};
+      for (int64_t d = 0; d < ready; d += lanes) {
+        Vec left = load(q + d);
+        for (int i = 0; i < lanes; ++i)
+          sums[i] += left * load(keys[i] + d);
+      }
+      store(t.scores + row * decodeKeys + key, sumsOfLanes(sums));
+    }
+  }
+}
+
+/// What is done to a row of scores before softmax. Behind the keys that there are it is -infinity.
+inline void hideRow(const DecodeTask &t, int64_t row) {
+  const tpc_attention_args &a = t.args;
+  const float none = -__builtin_inff();
+  const int64_t query = t.query(row), head = t.head(row);
+  float *scores = t.scores + row * decodeKeys;
+  if (a.softcap != 0)
+    for (int64_t j = 0; j < t.keys; j += lanes)
+      store(scores + j, a.softcap * tanh(load(scores + j) / a.softcap));
+  if (a.bias) {
+    const float *bias = a.bias + t.batch * a.bias_batch_stride + head * a.bias_head_stride +
+                        query * a.seq_k + t.key0;
+    for (int64_t j = 0; j < t.keys; ++j)
+      scores[j] += bias[j];
+  }
+  if (a.slopes) {
+    // Whole numbers below 2^24: exact.
+    const Vec lane = __builtin_convertvector(laneNumbers(), Vec);
+    const int64_t distance = t.key0 - query - a.slopes_offset;
+    for (int64_t j = 0; j < t.keys; j += lanes) {
+      Vec far = splat(static_cast<float>(distance + j)) + lane;
+      store(scores + j, load(scores + j) + a.slopes[head] * far);
+    }
+  }
+  if (a.mask) {
+    const uint8_t *mask = a.mask + t.batch * a.mask_batch_stride + head * a.mask_head_stride +
+                          query * a.seq_k + t.key0;
+    for (int64_t j = 0; j < t.keys; ++j)
+      scores[j] = mask[j] ? scores[j] : none;
+  }
+  if (a.key_mask) {
+    const uint8_t *mask = a.key_mask + t.batch * a.seq_k + t.key0;
+    for (int64_t j = 0; j < t.keys; ++j)
+      scores[j] = mask[j] ? scores[j] : none;
+  }
+  int64_t end = t.keys, begin = 0;
+  if (a.causal)
+    end = smaller(end, query + a.causal_offset + 1 - t.key0);
+  if (a.windowed)
+    begin = smaller(t.keys, query + a.window_offset + 1 - t.key0);
+  for (int64_t j = 0; j < begin; ++j)
+    scores[j] = none;
+  for (int64_t j = end > 0 ? end : 0; j < roundUp(t.keys, lanes); ++j)
+    scores[j] = none;
+}
+
+/// Turns a row of scores into exp(score - most), and gives `most` and the sum.
+inline void softmaxRow(const DecodeTask &t, int64_t row, float &mostOfRow, float &totalOfRow) {
+  float *scores = t.scores + row * decodeKeys, each[lanes];
+  Vec most = splat(-__builtin_inff());
+  for (int64_t j = 0; j < t.keys; j += lanes) {
+    Vec s = load(scores + j);
+    most = select(s > most, s, most);
+  }
+  store(each, most);
+  mostOfRow = each[0];
+  for (int i = 1; i < lanes; ++i)
+    mostOfRow = each[i] > mostOfRow ? each[i] : mostOfRow;
+  // Of a part that the row sees nothing of all are 0.
+  most = splat(mostOfRow == -__builtin_inff() ? 0 : mostOfRow);
+  Vec total = {};
+  for (int64_t j = 0; j < t.keys; j += lanes) {
+    Vec e = exp(load(scores + j) - most);
+    total += e;
+    store(scores + j, e);
+  }
+  store(each, total);
+  totalOfRow = 0;
+  for (int i = 0; i < lanes; ++i)
+    totalOfRow += each[i];
+}
+
+template <int R, int P>
+void decodeTile(const DecodeTask &t, const float *scores, const float *values, int64_t valueStride,
+                float *out, int64_t outStride) {
+  Vec sums[R][P * vecsPerPanel] = {};
+  multiply<R, P>(sums, scores, decodeKeys, 1, values, valueStride, panelWidth, t.keys);
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < P * vecsPerPanel; ++v)
+      store(out + r * outStride + v * lanes, sums[r][v]);
+}
+
+template <int P, int R = maxTileRows>
+TPC_INLINE void decodeTileOf(int64_t rows, const DecodeTask &t, const float *scores,
+                             const float *values, int64_t valueStride, float *out,
+                             int64_t outStride) {
+  if constexpr (R > 1) {
+    if (rows < R)
+      return decodeTileOf<P, R - 1>(rows, t, scores, values, valueStride, out, outStride);
+  }
+  decodeTile<R, P>(t, scores, values, valueStride, out, outStride);
+}
+
+/// out[row, :] = sum over the part's keys of exp(score - most) * value.
+inline void sumDecodedValues(const DecodeTask &t, float *out, int64_t outStride) {
+  int64_t size = t.args.value_size, rows = t.rows();
+  int64_t tiles = (rows + maxTileRows - 1) / maxTileRows;
+  for (int64_t column = 0; column < size;) {
+    // Few rows do not fill the pipeline: more columns at a time do.
+    int64_t panels = rows == 1 && size - column >= 4 * panelWidth                 ? 4
+                     : rows <= maxTileRows / 2 && size - column >= 2 * panelWidth ? 2
+                                                                                  : 1;
+    const float *values = t.v + column;
+    int64_t stride = t.args.v_row_stride;
+    if (size - column >= panelWidth && tiles > 1) { // as for keys
+      for (int64_t j = 0; j < t.keys; ++j)
+        for (int64_t v = 0; v < panelWidth; v += lanes)
+          store(t.valuePanel + j * panelWidth + v, load(values + j * stride + v));
+      values = t.valuePanel;
+      stride = panelWidth;
+    } else if (size - column < panelWidth) {
+      for (int64_t j = 0; j < t.keys; ++j)
+        for (int64_t c = 0; c < panelWidth; ++c)
+          t.valuePanel[j * panelWidth + c] = column + c < size ? values[j * stride + c] : 0.0f;
+      values = t.valuePanel;
+      stride = panelWidth;
+    }
+    for (int64_t i = 0; i < tiles; ++i) {
+      int64_t row = rows * i / tiles, count = rows * (i + 1) / tiles - row;
+      const float *scores = t.scores + row * decodeKeys;
+      float *to = out + row * outStride + column;
+      if (panels == 4)
+        decodeTile<1, 4>(t, scores, values, stride, to, outStride);
+      else if (panels == 2)
+        decodeTileOf<2, maxTileRows / 2>(count, t, scores, values, stride, to, outStride);
+      else
+        decodeTileOf<1>(count, t, scores, values, stride, to, outStride);
+    }
+    column += panels * panelWidth;
+  }
+}
+
+inline void decode(const tpc_attention_args &a, int64_t batch, int64_t kvHead, int64_t key0,
+                   int64_t key1, float *scratch, float *decoded) {
+  int64_t group = a.heads_q / a.heads_kv, rows = a.seq_q * group;
+  DecodeTask t{a, batch, group, kvHead * group, key0, key1 - key0};
+  t.k = a.k + (batch * a.seq_k + key0) * a.k_row_stride + kvHead * a.head_size;
+  t.v = a.v + (batch * a.seq_k + key0) * a.v_row_stride + kvHead * a.value_size;
+  t.scores = scratch;
+  t.q = t.scores + rows * decodeKeys;
+  t.keyBlock = t.q + rows * roundUp(a.head_size, lanes);
+  t.valuePanel = t.keyBlock + lanes * roundUp(a.head_size, lanes);
+  const int64_t stride = decodedRow(a);
+  scaleQueries(t);
+  scoreRows(t);
+  for (int64_t row = 0; row < rows; ++row) {
+    hideRow(t, row);
+    float *numbers = decoded + row * stride + stride - lanes;
+    softmaxRow(t, row, numbers[0], numbers[1]);
+  }
+  sumDecodedValues(t, decoded, stride);
+}
+
+TPC_INLINE float expOfOne(float x) {
+  Vec e = exp(splat(x));
+  return e[0];
+}
+
+inline void mergeDecoded(const tpc_attention_args &a, int64_t batch, int64_t kvHead,
+                         const float *decoded, int64_t parts) {
+  const int64_t group = a.heads_q / a.heads_kv, stride = decodedRow(a), part = decodedFloats(a);
+  for (int64_t row = 0; row < a.seq_q * group; ++row) {
+    float *out = a.out + (batch * a.seq_q + row / group) * a.out_row_stride +
+                 (kvHead * group + row % group) * a.value_size;
+    const float *sums = decoded + row * stride, *numbers = sums + stride - lanes;
+    float most = -__builtin_inff(), total = 0;
+    for (int64_t p = 0; p < parts; ++p)
+      most = numbers[p * part] > most ? numbers[p * part] : most;
+    most = most == -__builtin_inff() ? 0 : most;
+    for (int64_t d = 0; d < a.value_size; ++d)
+      out[d] = 0;
+    for (int64_t p = 0; p < parts; ++p) {
+      float weight = expOfOne(numbers[p * part] - most);
+      total += weight * numbers[p * part + 1];
+      for (int64_t d = 0; d < a.value_size; ++d)
+        out[d] += weight * sums[p * part + d];
+    }
+    if (total != 0) {
+      float scale = 1.0f / total;
+      for (int64_t d = 0; d < a.value_size; ++d)
+        out[d] *= scale;
+    } else if (a.masked_row == 1 && a.seq_k) {
+      meanOfValues(a, batch, kvHead, out);
+    } else {
+      for (int64_t d = 0; d < a.value_size; ++d)
+        out[d] = 0;
+    }
+  }
+}
+
+} // namespace tpc::rt::TPC_ISA
+
+#endif // TPC_RT_CPU_DECODEATTENTION_H
