@@ -13,6 +13,7 @@ struct Attempt {
   std::string problem;
 
   Attempt() {
+    entries.file = library.path();
     library.find(entries.GetVersion, "cudnnGetVersion");
     library.find(entries.GetErrorString, "cudnnGetErrorString");
 #define TPC_FIND_FUNCTION(name, arguments) library.find(entries.name, "cudnn" #name);

@@ -121,6 +121,7 @@ struct Library {
 #undef TPC_DECLARE_POINTER
   size_t (*GetVersion)() = nullptr;
   const char *(*GetErrorString)(Status) = nullptr;
+  std::string file;
 
   /// Throws, with what was being done, unless a call has succeeded.
   void check(Status status, const char *what) const;

@@ -2,6 +2,7 @@
 
 #include "cuda/Interface.h"
 #include "cuda/library/CublasLt.h"
+#include "cuda/library/Cudnn.h"
 #include "cuda/library/Kernels.h"
 #include "cuda/library/Nccl.h"
 #include "cuda/library/VendorLibrary.h"
@@ -56,6 +57,10 @@ std::string describeAll(std::string &problem) {
   const nccl::Library *nccl = nccl::Library::load(missing);
   text += line("NCCL", describe(nccl, missing) +
                            (nccl ? "" : "; ranks communicate through the host's memory"));
+  missing.clear();
+  const dnn::Library *dnn = dnn::Library::load(missing);
+  text += line("cuDNN", describe(dnn, missing) +
+                            (dnn ? "" : "; generated kernels compute attention of 16 bits as well"));
   return text;
 }
 

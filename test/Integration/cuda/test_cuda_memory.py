@@ -151,6 +151,7 @@ def test_describe_device(tpcc):
     assert re.search(r"driver +for CUDA 13.0, " + re.escape(str(LIBRARIES / "libcuda.so.1")), said)
     assert re.search(r"GPU 0 +Toy, sm_90, 4 multiprocessors, 8.0 GiB, GPU-[0-9a-f-]+02\n", said) and "GPU 1" not in said
     assert "CUDA_VISIBLE_DEVICES=2" in said and re.search(r"cuBLASLt +cuBLASLt 13", said) and re.search(r"NCCL +NCCL 2", said)
+    assert re.search(r"cuDNN +cuDNN 9\.[0-9.]+, " + re.escape(str(LIBRARIES / "libcudnn.so.9")) + "\n", said)
     executable.call(["--describe-device"], env={"TPC_CUDA_LIBS": str(LIBRARIES), "CUDA_VISIBLE_DEVICES": ""}).refused("finds no GPU")
     executable.call(["--describe-device"]).refused("this program cannot run here", "libcuda.so.1")
     cpu = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp2").call(["--describe-device"]).check()
