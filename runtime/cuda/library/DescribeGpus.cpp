@@ -59,8 +59,9 @@ std::string describeAll(std::string &problem) {
                            (nccl ? "" : "; ranks communicate through the host's memory"));
   missing.clear();
   const dnn::Library *dnn = dnn::Library::load(missing);
-  text += line("cuDNN", describe(dnn, missing) +
-                            (dnn ? "" : "; generated kernels compute attention of 16 bits as well"));
+  text +=
+      line("cuDNN", describe(dnn, missing) +
+                        (dnn ? "" : "; generated kernels compute attention of 16 bits as well"));
   return text;
 }
 
