@@ -34,6 +34,25 @@ TEST_P(DeviceTest, SharedTensorsStayUntilTheyAreGivenBack) {
   }
 }
 
+TEST_P(DeviceTest, SharedTensorsMayComeOneAfterTheOther) {
+  device->beginStep({3000, 0});
+  std::vector<float *> outs;
+  for (int i = 0; i < 8; ++i) {
+    std::vector<float> x = numbers(3000, i);
+    outs.push_back(tensor(numbers(3000, 9)));
+    const void *shared = device->share(x.data(), 12000);
+    launch(Twice, {const_cast<void *>(shared), outs.back()}, 3000);
+    device->unshare(shared);
+  }
+  device->endStep();
+  for (int i = 0; i < 8; ++i) {
+    std::vector<float> expected = numbers(3000, i);
+    for (float &v : expected)
+      v *= 2;
+    EXPECT_EQ(valuesOf(outs[static_cast<size_t>(i)], 3000), expected) << i;
+  }
+}
+
 TEST_P(DeviceTest, CallsAreOfWhicheverThread) {
   // Ranks are made on one thread, run on others, and end on whichever ends the world.
   auto elsewhere = [](auto call) { std::thread(call).join(); };

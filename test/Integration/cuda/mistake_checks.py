@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -18,7 +19,6 @@ from one_gpu.process import run
 from tpc.reference import TOLERANCE, Session, difference
 
 ALL = {**COMMITTED, **FAMILIES}
-LIBRARIES = harness.BUILD / "lib" / "simulator"
 LIMIT = 60
 # model, grid, seed, devices: fewer than ranks share, over the host.
 PROGRAMS = [("gpt2-tiny", "tp1", 0, 8), ("gpt2-tiny", "tp2", 1, 8), ("gpt2-tiny", "pp2,mb2", 2, 8),
@@ -43,8 +43,23 @@ INJECTED = [("oom@2", "memory"), ("oom@6", "memory"), ("oom@30", "memory"), ("pi
             ("ecc@40", "ECC"), ("address@80", "illegal|ILLEGAL")]
 
 
+class Build:
+    """What checks are made of, copied: whoever builds while they run does not disturb them."""
+
+    libraries = Path()
+    programs = Path()
+
+    @classmethod
+    def keep(cls, scratch: Path) -> None:
+        cls.libraries, cls.programs = scratch / "simulator", scratch / "bin"
+        shutil.copytree(harness.BUILD / "lib" / "simulator", cls.libraries)
+        cls.programs.mkdir()
+        for name in ("RuntimeDeviceConformance", "RuntimeConformance"):
+            shutil.copy(harness.BUILD / "test" / "bin" / name, cls.programs)
+
+
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    return {"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_RUNTIME_DIR": str(folder), **more}
+    return {"TPC_CUDA_LIBS": str(Build.libraries), "TPC_RUNTIME_DIR": str(folder), **more}
 
 
 class Program:
@@ -168,7 +183,7 @@ def check_memory(program: Program, folder: Path) -> str:
 
 def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: str) -> str:
     """A GoogleTest program: the one that was built with the mistake, or the build's, which loads the library."""
-    program = (folder if own else harness.BUILD / "test" / "bin") / name
+    program = (folder if own else Build.programs) / name
     said = run([program, "--gtest_brief=1"], SUITE_LIMIT,
                environment(folder, GTEST_FILTER=gtest_filter, TPC_TESTS="quick", **env))
     if said.ok:
@@ -191,7 +206,7 @@ def checks_of_library(scratch: Path) -> list:
     compiler, checks = harness.Compiler(scratch), []
     for name, grid, seed, devices in PROGRAMS:
         program = Program(compiler, scratch, name, grid)
-        checks.append(("programs", LIBRARY, lambda folder, p=program, s=seed, d=devices: p.check(folder, s, d)))
+        checks.append((f"programs on {grid}", LIBRARY, lambda folder, p=program, s=seed, d=devices: p.check(folder, s, d)))
     shown, two = Program(compiler, scratch, "gpt2-tiny", "tp1"), Program(compiler, scratch, "gpt2-tiny", "tp2")
     checks.insert(1, ("device suite", LIBRARY,
                       lambda folder: check_tests("RuntimeDeviceConformance", folder, False, "Gpu/*", TPC_SIM_DEVICES="2")))

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +52,7 @@ class Mistake:
     new: str
     line: int  # of the list
     equal: str = ""  # why nothing can find it
+    turn: int = 0  # within its kind
 
     @property
     def name(self) -> str:
@@ -163,11 +164,11 @@ class Build:
         return "" if said.ok else said.why()
 
 
-def judge(mistake: Mistake, file: Path, text: str, build: Build, checks) -> tuple[str, str]:
+def judge(file: Path, text: str, build: Build, checks) -> tuple[str, str]:
     """How it was found, or how it was not: (state, by what)."""
     with tempfile.TemporaryDirectory(prefix="mistake-") as folder:
         to = Path(folder)
-        for name, target, check in checks[mistake.scope]:
+        for name, target, check in checks:
             if not (to / Path(target).name).exists() and (problem := build.make(target, file, text, to)):
                 return "refused", problem
             if problem := check(to):
@@ -196,13 +197,17 @@ def main() -> int:
     if args.apply:
         print(f"{len(chosen)} apply, {rotten} do not")
         return 1 if rotten else 0
+    import mistake_checks
     from mistake_checks import CHECKS
 
     build, lock, states, rows = Build(), threading.Lock(), Counter(), []
-    known = {}
+    known, useful = {}, defaultdict(Counter)  # by kind, how many each check has found
     if args.results and args.results.exists():
         known = {(row["edit"], row["digest"]): row for row in json.loads(args.results.read_text()) if row["state"] == "caught"}
+        for row in known.values():
+            useful[row["kind"]][row["by"].split(":")[0]] += 1
     with tempfile.TemporaryDirectory(prefix="mistakes-") as folder:
+        mistake_checks.Build.keep(Path(folder))
         checks = {scope: CHECKS[scope](Path(folder)) for scope in {mistake.scope for mistake, *_ in chosen}}
         # Without a mistake nothing is found.
         for scope in checks:
@@ -219,8 +224,12 @@ def main() -> int:
             if before := known.get((edit, digest)):
                 state, by = before["state"], before["by"]
             else:
-                state, by = judge(mistake, file, text, build, checks)
+                with lock:  # what has found most of this kind first
+                    order = sorted(checks[mistake.scope], key=lambda check: -useful[mistake.kind][check[0]])
+                state, by = judge(file, text, build, order)
             with lock:
+                if state == "caught":
+                    useful[mistake.kind][by.split(":")[0]] += 1
                 state = "equal" if state == "survived" and mistake.equal else state
                 states[state] += 1
                 rows.append({"line": mistake.line, "scope": mistake.scope, "kind": mistake.kind, "edit": edit, "digest": digest,
@@ -230,6 +239,11 @@ def main() -> int:
                 if args.results:
                     keep(args.results, rows, known)
 
+        # Of each kind in turns, so that a run that is ended has seen some of all; what is to survive takes longest.
+        turns = Counter()
+        for mistake, *_ in chosen:
+            mistake.turn = turns[mistake.kind] = turns[mistake.kind] + 1
+        chosen.sort(key=lambda entry: (bool(entry[0].equal), entry[0].turn))
         with ThreadPoolExecutor(args.jobs) as pool:
             list(pool.map(work, chosen))
     rows.sort(key=lambda row: row["line"])
@@ -254,7 +268,7 @@ def table(rows: list[dict]) -> str:
     lines = ["| in | mistakes | caught | found first by | compute the same |", "|---|---|---|---|---|"]
     for kind in [*dict.fromkeys(row["kind"] for row in rows), "all"]:
         own = [row for row in rows if kind in (row["kind"], "all")]
-        by = Counter(row["by"].split(":")[0] for row in own if row["state"] == "caught")
+        by = Counter(re.split(": | on ", row["by"])[0] for row in own if row["state"] == "caught")
         states = Counter(row["state"] for row in own)
         lines.append(f"| {kind} | {states['caught'] + states['survived']} | {states['caught']} | "
                      f"{', '.join(f'{name} {count}' for name, count in by.most_common())} | {states['equal']} |")
