@@ -53,6 +53,21 @@ TEST_P(DeviceTest, SharedTensorsMayComeOneAfterTheOther) {
   }
 }
 
+TEST_P(DeviceTest, AccessesMayComeOneAfterTheOther) {
+  std::vector<float *> tensors;
+  for (int i = 0; i < 8; ++i)
+    tensors.push_back(tensor(numbers(3000, 9)));
+  for (int i = 0; i < 8; ++i) {
+    std::vector<float> x = numbers(3000, i);
+    device->beginAccess();
+    std::memcpy(device->map(tensors[static_cast<size_t>(i)], 12000, Device::Use::Write), x.data(),
+                12000);
+    device->endAccess();
+  }
+  for (int i = 0; i < 8; ++i)
+    EXPECT_EQ(valuesOf(tensors[static_cast<size_t>(i)], 3000), numbers(3000, i)) << i;
+}
+
 TEST_P(DeviceTest, CallsAreOfWhicheverThread) {
   // Ranks are made on one thread, run on others, and end on whichever ends the world.
   auto elsewhere = [](auto call) { std::thread(call).join(); };

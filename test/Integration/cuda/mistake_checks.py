@@ -178,7 +178,13 @@ def check_memory(program: Program, folder: Path) -> str:
         most = max(held)
         if run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": str(most - 1)}).ok:
             return f"begins with less than {most}"
-        return "" if (said := run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": str(most)})).ok else said.why()
+        if not (said := run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": str(most)})).ok:
+            return said.why()
+        # A step that is larger than the first finds no room.
+        np.save(Path(scratch) / "large.npy", np.ones((40, 64), np.int64))
+        said = run([program.executable.path, flags[2].split("=")[1], f"{scratch}/large.npy", "--output", f"{scratch}/out"], LIMIT,
+                   {**env, "TPC_SIM_MEMORY": str(most)})
+        return "" if "a step with batch=40, sequence=64 needs" in said.stderr else f"has no room for a step, and says: {said.why()}"
 
 
 def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: str) -> str:
