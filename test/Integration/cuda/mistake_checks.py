@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -63,19 +64,31 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 class Program:
-    """An executable, and folders of inputs and of what they shall give."""
+    """An executable, and folders of inputs and of what they shall give, made when they are first needed."""
+
+    lock = threading.RLock()
 
     def __init__(self, compiler: harness.Compiler, scratch: Path, name: str, grid: str):
-        model = ALL[name]
-        self.executable = compiler.compile(model.path, grid, "--target=cuda", "--gpu-arch=sm_90")
+        self.compiler, self.scratch, self.name, self.grid = compiler, scratch, name, grid
         self.tolerance, self.shapes = TOLERANCE, []
-        many = []
+
+    def __getattr__(self, attribute: str):
+        if attribute not in ("executable", "inputs", "expected"):
+            raise AttributeError(attribute)
+        with Program.lock:
+            if "executable" not in self.__dict__:
+                self.make()
+        return self.__dict__[attribute]
+
+    def make(self) -> None:
+        model, many = ALL[self.name], []
         for index, (batch, sequence, past) in enumerate(STEPS):
             past = min(past, model.positions // 2) if model.past_name else 0
             sequence = min(sequence, model.positions - past)
             self.shapes.append((batch, sequence, past))
             many.append(model.inputs(batch, sequence, "left" if model.padded else "none", seed=index, past=past))
-        self.keep(scratch, name, many, model.reference.run)
+        self.keep(self.scratch, self.name, many, model.reference.run)
+        self.executable = self.compiler.compile(model.path, self.grid, "--target=cuda", "--gpu-arch=sm_90")
 
     def keep(self, scratch: Path, name: str, many: list[dict], reference) -> None:
         self.inputs, self.expected = scratch / "in" / name, scratch / "expected" / name
@@ -132,12 +145,16 @@ class HalfProgram(Program):
     """Of 16 bits, with attention by cuDNN."""
 
     def __init__(self, compiler: harness.Compiler, scratch: Path, name: str, grid: str, kind: str):
-        path = scratch / f"{name}-{kind}.onnx"
-        onnx.save(halve(onnx.load(MODELS / f"{name}.onnx"), kind), path)
-        self.executable = compiler.compile(path, grid, "--target=cuda", "--gpu-arch=sm_90")
-        self.tolerance, self.shapes = HALF_TOLERANCE[kind], HALF_STEPS
-        exact = Session(rounded_weights(onnx.load(MODELS / f"{name}.onnx"), kind).SerializeToString(), optimize=False)
-        self.keep(scratch, path.stem, [ALL[name].inputs(*shape, seed=index) for index, shape in enumerate(HALF_STEPS)], exact.run)
+        super().__init__(compiler, scratch, name, grid)
+        self.kind, self.tolerance, self.shapes = kind, HALF_TOLERANCE[kind], HALF_STEPS
+
+    def make(self) -> None:
+        source, path = MODELS / f"{self.name}.onnx", self.scratch / f"{self.name}-{self.kind}.onnx"
+        exact = Session(rounded_weights(onnx.load(source), self.kind).SerializeToString(), optimize=False)
+        many = [ALL[self.name].inputs(*shape, seed=index) for index, shape in enumerate(HALF_STEPS)]
+        self.keep(self.scratch, path.stem, many, exact.run)
+        onnx.save(halve(onnx.load(source), self.kind), path)
+        self.executable = self.compiler.compile(path, self.grid, "--target=cuda", "--gpu-arch=sm_90")
 
     def judge(self, said: str, trace: str) -> str:
         if note := re.search("^note: .*", said, re.MULTILINE):

@@ -101,16 +101,34 @@ def all_texts() -> dict[Path, str]:
     return {file: file.read_text() for scope in SCOPES for file in files_of(scope)}
 
 
+# What sources take most time to read.
+STANDARD = ["algorithm", "array", "compare", "cstring", "deque", "functional", "list", "map", "memory", "mutex", "numeric", "set",
+            "span", "stdexcept", "string", "thread", "vector"]
+
+
 class Build:
     """Targets again, with one file changed, beside the build."""
 
-    def __init__(self):
+    def __init__(self, scratch: Path):
+        self.scratch, self.lock, self.precompiled = scratch, threading.Lock(), {}
         self.commands: dict[str, list[str]] = {}
         self.folders = {str(TOP / place) for places, _ in SCOPES.values() for place in places}
         for target in {target for _, targets in SCOPES.values() for target in targets}:
             said = subprocess.run(["ninja", "-C", harness.BUILD, "-t", "commands", target], capture_output=True, text=True,
                                   check=True)
             self.commands[target] = [line for line in said.stdout.splitlines() if not line.startswith("ninja:")]
+
+    def standard(self, words: list[str]) -> str:
+        """Headers of the standard library, compiled with these flags."""
+        flags = [words[0], *(word for word in words[1:] if not word.startswith(("-D", "-I")))]
+        with self.lock:
+            key = " ".join(flags)
+            if key not in self.precompiled:
+                header = self.scratch / f"standard-{len(self.precompiled)}.h"
+                header.write_text("".join(f"#include <{name}>\n" for name in STANDARD))
+                run_process([*flags, "-x", "c++-header", str(header), "-o", f"{header}.pch"], 180, cwd=harness.BUILD)
+                self.precompiled[key] = f"{header}.pch"
+            return self.precompiled[key]
 
     def objects(self, target: str, file: Path) -> dict[str, str]:
         """Object and command of the file, or of each of the folders' sources that has the header in it."""
@@ -143,12 +161,13 @@ class Build:
             words = words[next(i for i, word in enumerate(words) if re.search(r"\+\+(-\d+)?$", word)):]  # without ccache
             at = words.index("-o")
             source = str(copy) if words[-1] == str(file) else words[-1]
-            words = [words[0], f"-I{to / 'overlay'}", *words[1:at], "-O0", "-w", "-o", str(own), "-c", source]
+            words = [words[0], f"-I{to / 'overlay'}", *words[1:at], "-O0", "-w"]
             # Dependencies are not ninja's.
             for flag in ("-MD", "-MT", "-MF"):
                 if flag in words:
                     i = words.index(flag)
                     del words[i:i + (1 if flag == "-MD" else 2)]
+            words += ["-include-pch", self.standard(words), "-o", str(own), "-c", source]
             said = run_process(words, 180, cwd=harness.BUILD)
             if not said.ok:
                 return next((line for line in said.stderr.splitlines() if "error:" in line), said.why())
@@ -164,16 +183,100 @@ class Build:
         return "" if said.ok else said.why()
 
 
-def judge(file: Path, text: str, build: Build, checks) -> tuple[str, str]:
-    """How it was found, or how it was not: (state, by what)."""
+class Checks:
+    """Of one scope. Without a mistake none finds anything: of each that is tried when it first does."""
+
+    def __init__(self, scope: str, scratch: Path):
+        from mistake_checks import CHECKS
+
+        self.all, self.right = CHECKS[scope](scratch), scratch / f"right-{scope}"
+        self.trusted: set[int] = set()
+        self.lock = threading.Lock()
+        self.right.mkdir()
+        for target in SCOPES[scope][1]:
+            shutil.copy(harness.BUILD / target, self.right)
+
+    def problem(self, place: int, to: Path) -> str:
+        name, _, check = self.all[place]
+        if not (problem := check(to)):
+            return ""
+        with self.lock:
+            if place not in self.trusted and (wrong := check(self.right)):
+                raise SystemExit(f"{name} fails without a mistake: {wrong}")
+            self.trusted.add(place)
+        return f"{name}: {problem}"
+
+
+def judge(file: Path, text: str, build: Build, checks: Checks, places: list[int]) -> tuple[str, str]:
+    """How it was found by one of these checks, or how it was not: (state, by what)."""
     with tempfile.TemporaryDirectory(prefix="mistake-") as folder:
         to = Path(folder)
-        for name, target, check in checks:
+        for place in places:
+            target = checks.all[place][1]
             if not (to / Path(target).name).exists() and (problem := build.make(target, file, text, to)):
                 return "refused", problem
-            if problem := check(to):
-                return "caught", f"{name}: {problem}"
+            if problem := checks.problem(place, to):
+                return "caught", problem
     return "survived", ""
+
+
+class Run:
+    """Of each kind in turns, so that a run that is ended has seen some of all. First by the few checks that have found most of its
+    kind; what is left then, and what shall be left, by all others."""
+
+    FEW = 4
+
+    def __init__(self, args, scratch: Path, scopes: set[str]):
+        import mistake_checks
+
+        mistake_checks.Build.keep(scratch)
+        self.args, self.build, self.lock, self.rows = args, Build(scratch), threading.Lock(), []
+        self.checks = {scope: Checks(scope, scratch) for scope in scopes}
+        self.known, self.useful = {}, defaultdict(Counter)  # by kind, how many each check has found
+        self.left, self.tried = [], {}
+        if args.results and args.results.exists():
+            before = json.loads(args.results.read_text())
+            self.known = {(row["edit"], row["digest"]): row for row in before if row["state"] == "caught"}
+        for row in self.known.values():
+            self.useful[row["kind"]][row["by"].split(":")[0]] += 1
+
+    def all(self, chosen: list) -> list[dict]:
+        turns = Counter()
+        for mistake, *_ in chosen:
+            mistake.turn = turns[mistake.kind] = turns[mistake.kind] + 1
+        chosen = sorted(chosen, key=lambda entry: entry[0].turn)
+        self.left = [entry for entry in chosen if entry[0].equal]
+        with ThreadPoolExecutor(self.args.jobs) as pool:
+            list(pool.map(lambda entry: self.one(entry, self.FEW), [entry for entry in chosen if not entry[0].equal]))
+            list(pool.map(self.one, self.left))
+        return sorted(self.rows, key=lambda row: row["line"])
+
+    def one(self, entry, few: int | None = None) -> None:
+        mistake, file, text = entry
+        edit, digest = f"{mistake.old} => {mistake.new}", hashlib.sha256(text.encode()).hexdigest()
+        checks = self.checks[mistake.scope]
+        if before := self.known.get((edit, digest)):
+            state, by = before["state"], before["by"]
+        else:
+            with self.lock:
+                rest = [place for place in range(len(checks.all)) if place not in self.tried.get(mistake.line, [])]
+                order = sorted(rest, key=lambda place: -self.useful[mistake.kind][checks.all[place][0]])[:few]
+            state, by = judge(file, text, self.build, checks, order)
+            if state == "survived" and few:
+                with self.lock:
+                    self.tried[mistake.line] = order
+                    self.left.insert(0, entry)
+                return
+        with self.lock:
+            if state == "caught":
+                self.useful[mistake.kind][by.split(":")[0]] += 1
+            state = "equal" if state == "survived" and mistake.equal else state
+            self.rows.append({"line": mistake.line, "scope": mistake.scope, "kind": mistake.kind, "edit": edit, "digest": digest,
+                              "state": state, "by": by, "equal": mistake.equal})
+            if self.args.verbose or state != "caught" or mistake.equal:
+                print(f"{state}: {mistake.name}: {by[:300] or mistake.equal}", flush=True)
+            if self.args.results:
+                keep(self.args.results, self.rows, self.known)
 
 
 def main() -> int:
@@ -197,55 +300,9 @@ def main() -> int:
     if args.apply:
         print(f"{len(chosen)} apply, {rotten} do not")
         return 1 if rotten else 0
-    import mistake_checks
-    from mistake_checks import CHECKS
-
-    build, lock, states, rows = Build(), threading.Lock(), Counter(), []
-    known, useful = {}, defaultdict(Counter)  # by kind, how many each check has found
-    if args.results and args.results.exists():
-        known = {(row["edit"], row["digest"]): row for row in json.loads(args.results.read_text()) if row["state"] == "caught"}
-        for row in known.values():
-            useful[row["kind"]][row["by"].split(":")[0]] += 1
     with tempfile.TemporaryDirectory(prefix="mistakes-") as folder:
-        mistake_checks.Build.keep(Path(folder))
-        checks = {scope: CHECKS[scope](Path(folder)) for scope in {mistake.scope for mistake, *_ in chosen}}
-        # Without a mistake nothing is found.
-        for scope in checks:
-            with tempfile.TemporaryDirectory() as right:
-                for target in SCOPES[scope][1]:
-                    shutil.copy(harness.BUILD / target, right)
-                for name, _, check in checks[scope]:
-                    if problem := check(Path(right)):
-                        raise SystemExit(f"{name} fails without a mistake: {problem}")
-
-        def work(entry):
-            mistake, file, text = entry
-            edit, digest = f"{mistake.old} => {mistake.new}", hashlib.sha256(text.encode()).hexdigest()
-            if before := known.get((edit, digest)):
-                state, by = before["state"], before["by"]
-            else:
-                with lock:  # what has found most of this kind first
-                    order = sorted(checks[mistake.scope], key=lambda check: -useful[mistake.kind][check[0]])
-                state, by = judge(file, text, build, order)
-            with lock:
-                if state == "caught":
-                    useful[mistake.kind][by.split(":")[0]] += 1
-                state = "equal" if state == "survived" and mistake.equal else state
-                states[state] += 1
-                rows.append({"line": mistake.line, "scope": mistake.scope, "kind": mistake.kind, "edit": edit, "digest": digest,
-                             "state": state, "by": by, "equal": mistake.equal})
-                if args.verbose or state != "caught" or mistake.equal:
-                    print(f"{state}: {mistake.name}: {by[:300] or mistake.equal}", flush=True)
-                if args.results:
-                    keep(args.results, rows, known)
-
-        # Of each kind in turns, so that a run that is ended has seen some of all; what is to survive takes longest.
-        turns = Counter()
-        for mistake, *_ in chosen:
-            mistake.turn = turns[mistake.kind] = turns[mistake.kind] + 1
-        chosen.sort(key=lambda entry: (bool(entry[0].equal), entry[0].turn))
-        with ThreadPoolExecutor(args.jobs) as pool:
-            list(pool.map(work, chosen))
+        rows = Run(args, Path(folder), {mistake.scope for mistake, *_ in chosen}).all(chosen)
+    states = Counter(row["state"] for row in rows)
     rows.sort(key=lambda row: row["line"])
     text = table(rows)
     print(text)
