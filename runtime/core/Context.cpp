@@ -21,6 +21,8 @@ void Transport::largest(tpc_context &ctx, std::span<int32_t> values) {
 }
 std::optional<Transport::DeviceWait> Transport::deviceWait() { return std::nullopt; }
 uint64_t Transport::deviceMoves() { return 0; }
+std::string Transport::deviceProblem() { return ""; }
+void Transport::abortDevice() {}
 
 tpc_context::tpc_context(World &world, const Grid &grid, int rank, int threadsPerRank)
     : world(world), grid(grid), rank(rank), threadsPerRank(threadsPerRank),

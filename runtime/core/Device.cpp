@@ -27,6 +27,8 @@ void Device::endRecording(Recording &) {}
 void Device::abandonRecording() {}
 void Device::replay(Recording &) {}
 uint64_t Device::memoryMoves() const { return 0; }
+std::optional<std::string> Device::pending() const { return std::nullopt; }
+uint64_t Device::workMoves() const { return 0; }
 std::unique_ptr<Links> Device::makeLinks() { return nullptr; }
 
 Links::~Links() = default;

@@ -23,6 +23,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -168,6 +169,14 @@ public:
   virtual void replay(Recording &recording);
   /// Another number whenever memory has gone that recordings may have addresses of.
   virtual uint64_t memoryMoves() const;
+
+  // What follows may be asked by any thread.
+
+  /// Of work that was called for, what is not done, as far as it is known, or empty: it is waited
+  /// for, or in a library for other ranks. Null: neither.
+  virtual std::optional<std::string> pending() const;
+  /// Another number whenever something is called for, or has been waited for.
+  virtual uint64_t workMoves() const;
 
   /// What ranks' devices communicate by, if they do so without the host. Null: they do not. The
   /// same on all ranks, and asked once, before the first run.

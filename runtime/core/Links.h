@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,11 @@ struct CommPlan {
   std::vector<CommCopy> before;
   std::vector<CommCall> calls;
   std::vector<CommCopy> after;
+};
+
+/// An error that may be nothing but the end of another rank.
+struct LinkBroken : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 /// Members of a group are numbered; so are links, from 0 on. Errors are exceptions of the standard

@@ -72,6 +72,8 @@ public:
   void setEnv(int32_t place, int64_t value) override { device->setEnv(place, value); }
   tpc_status endStep() override { return device->endStep(); }
   std::unique_ptr<Links> makeLinks() override { return device->makeLinks(); }
+  std::optional<std::string> pending() const override { return device->pending(); }
+  uint64_t workMoves() const override { return device->workMoves(); }
 
   void copy(void *to, const void *from, int64_t bytes) override {
     timed("copy", "", 0, [&] { device->copy(to, from, bytes); });

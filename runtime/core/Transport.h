@@ -119,6 +119,11 @@ public:
   virtual std::optional<DeviceWait> deviceWait();
   /// Another number whenever the device has got further with what is communicated.
   virtual uint64_t deviceMoves();
+  /// What has happened to what devices communicate by; empty: nothing. By any thread.
+  virtual std::string deviceProblem();
+  /// The device waits for nobody any longer, and the rank cannot communicate. By any thread, which
+  /// may have to wait for a device that hangs.
+  virtual void abortDevice();
 };
 
 } // namespace tpc::rt

@@ -92,7 +92,7 @@ Watch::~Watch() {
   close(wakeUp);
 }
 
-void Watch::observe(const World *newWorld) {
+void Watch::observe(World *newWorld) {
   std::lock_guard<std::mutex> lock(mutex);
   world = newWorld;
 }
@@ -141,9 +141,9 @@ Beat Watch::beat() const {
     beat.at = std::string(doing.load()) + ",";
   if (!world)
     return beat;
-  Transport &transport = *world->local(0).transport;
-  beat.moves += transport.deviceMoves();
-  if (auto wait = transport.deviceWait()) {
+  const tpc_context &ctx = world->local(0);
+  beat.moves += world->deviceMoves(ctx);
+  if (auto wait = world->deviceWait(ctx)) {
     beat.waits = beat.onDevice = true;
     beat.missing = std::move(wait->missing);
     beat.at = std::move(wait->at);
@@ -245,7 +245,7 @@ void Watch::hear(int from, Line::Word word, std::string_view text) {
     if (verdict.sayWaits)
       sayOwnWait();
     killStopped(verdict.culprit);
-    _exit(1);
+    leave();
   }
   case Line::Word::Terminated:
     other.wasTerminated = true;
@@ -318,7 +318,6 @@ void Watch::judgeWaits(double seconds) {
   if (mine.moves != others[rank].beat.moves)
     others[rank].stuck = idle = 0;
   others[rank].beat = std::move(mine);
-  int first = -1, late = -1; // that waits; and that waits for one that does not
   bool allWait = true, anyOnDevice = false;
   for (size_t i = 0; i < others.size(); ++i) {
     Other &other = others[i];
@@ -329,12 +328,6 @@ void Watch::judgeWaits(double seconds) {
       continue;
     allWait &= other.beat.waits;
     anyOnDevice |= other.beat.onDevice;
-    if (first < 0 && !other.beat.left)
-      first = static_cast<int>(i);
-    if (late < 0 && std::any_of(
-                        other.beat.missing.begin(), other.beat.missing.end(),
-                        [&](int of) { return !others[of].beat.waits; }))
-      late = static_cast<int>(i);
     other.stuck = waitsForEnded(static_cast<int>(i)) ? other.stuck + seconds : 0;
     if (other.stuck < graceForLeft)
       continue;
@@ -352,14 +345,14 @@ void Watch::judgeWaits(double seconds) {
   idle = allWait || anyOnDevice ? idle + seconds : 0;
   if (timeout <= 0 || idle < timeout)
     return;
-  first = std::max(late < 0 ? first : late, 0);
+  Standstill all = standstill();
+  int first = all.first();
   char text[64];
   std::snprintf(text, sizeof(text), "has waited for %g s (--timeout=%g): ", timeout, timeout);
-  printLine("error", "rank " + std::to_string(first) + ": " + text +
-                         describeWait(first, others[first].beat));
+  printLine("error", "rank " + std::to_string(first) + ": " + text + all.describeWait(first));
   for (size_t i = 0; i < others.size(); ++i)
     if (static_cast<int>(i) != first && !others[i].saidBye)
-      printLine("note", "waits: " + describeWait(static_cast<int>(i), others[i].beat));
+      printLine("note", "waits: " + all.describeWait(static_cast<int>(i)));
   endAll("", -1, false);
 }
 
@@ -370,23 +363,17 @@ std::string Watch::lastSeen(int of) const {
   return " (last seen " + at.substr(0, at.size() - at.ends_with(',')) + ")";
 }
 
-std::string Watch::describeWait(int of, const Beat &beat) const {
-  std::string text = describe(of) + " " + beat.at;
-  const char *join = " for ";
-  for (int missing : beat.missing) {
-    // Who is in the same one is not missing. Others than rank 0 do not know.
-    const Beat &theirs = others[missing].beat;
-    if (beat.onDevice && theirs.onDevice && theirs.at == beat.at)
-      continue;
-    text += join + describe(missing);
-    join = ", ";
-  }
-  return text;
+// Others than rank 0 know of themselves alone.
+Standstill Watch::standstill() const {
+  return {static_cast<int>(others.size()),
+          [this](int of) -> const Beat & { return others[of].beat; },
+          [this](int of) { return describe(of); }};
 }
 
-void Watch::sayOwnWait() const {
-  if (Beat mine = beat(); mine.waits)
-    printLine("note", "waits: " + describeWait(rank, mine));
+void Watch::sayOwnWait() {
+  others[rank].beat = beat();
+  if (others[rank].beat.waits)
+    printLine("note", "waits: " + standstill().describeWait(rank));
 }
 
 char Watch::stateOf(int of) const {
@@ -475,6 +462,17 @@ void Watch::endAll(const std::string &error, int culprit, bool sayWaits) {
         printLine("error", error);
     }
   killStopped(culprit);
+  leave();
+}
+
+void Watch::leave() {
+  std::lock_guard<std::mutex> lock(mutex);
+  // Whoever waits for a device then does not go on with what it has not computed: the run has
+  // failed, and somebody has said why.
+  if (world && world->watchesDevices()) {
+    world->recordError(rank, "");
+    world->abortDevices();
+  }
   _exit(1);
 }
 

@@ -23,6 +23,7 @@
 
 #include "core/Beat.h"
 #include "core/Line.h"
+#include "core/Standstill.h"
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -53,7 +54,7 @@ public:
   ~Watch();
 
   /// The world that runs, whose grid names ranks, or null.
-  void observe(const World *world);
+  void observe(World *world);
 
   /// The rank has waited for some milliseconds, and waits for these.
   void waitsFor(const std::vector<int> &missing);
@@ -83,13 +84,15 @@ private:
   /// All have said farewell, or the hub has.
   bool isOver() const;
   std::string lastSeen(int of) const;
-  /// "rank 2 (tp 0) in receive over 'pp' for rank 0 (tp 0)"
-  std::string describeWait(int of, const Beat &beat) const;
+  /// Of what is known of all ranks.
+  Standstill standstill() const;
   /// Ends all processes. `culprit`: whose process is to be killed, or -1.
   [[noreturn]] void endAll(const std::string &error, int culprit, bool sayWaits);
   /// The others are told, and have a moment.
   void tell(int culprit, bool sayWaits);
-  void sayOwnWait() const;
+  void sayOwnWait();
+  /// Ends this process; nobody else is told.
+  [[noreturn]] void leave();
   /// As Sight::state, 0 also if it is on another host.
   char stateOf(int of) const;
   /// The processes of this host that cannot end by themselves: all that are stopped, and that of
@@ -107,7 +110,7 @@ private:
   std::vector<Other> others; ///< by rank
 
   mutable std::mutex mutex; // of what follows
-  const World *world = nullptr;
+  World *world = nullptr;
   bool waits = false;
   std::vector<int> missing;
   bool ending = false, failing = false, told = false;

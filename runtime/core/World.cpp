@@ -2,8 +2,11 @@
 
 #include "core/World.h"
 #include "core/Cores.h"
+#include "core/DeviceWatch.h"
 #include "core/Links.h"
 #include "core/NoTransport.h"
+#include "tpc/printable.h"
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -20,12 +23,22 @@ std::atomic<World *> running{nullptr};
 
 } // namespace
 
-void endTerminated() {
-  World *world = running.load();
-  std::string message =
-      world && world->failed() ? world->errorMessage() : "internal error: terminated";
-  std::fprintf(stderr, "error: %s\n", message.c_str());
+[[noreturn]] static void endWith(const std::string &message) {
+  std::fprintf(stderr, "error: %s\n", printable(message, /*lines=*/true).c_str());
   std::fflush(stderr);
+  _exit(1);
+}
+
+void endTerminated() {
+  if (World *world = running.load(); world && world->failed())
+    endTerminated(*world);
+  endWith("internal error: terminated");
+}
+
+void endTerminated(const World &world) {
+  // Empty: somebody else has said it.
+  if (std::string message = world.errorMessage(); !message.empty())
+    endWith(message);
   _exit(1);
 }
 
@@ -73,6 +86,7 @@ std::unique_ptr<World> World::threads(Grid grid, int threadsPerRank, double time
   world->localRanks = joinThreads(*world);
   for (auto &ctx : world->contexts)
     world->reach(*ctx, world->localRanks->makeTransport(ctx->rank));
+  world->watchDevices();
   return world;
 }
 
@@ -85,6 +99,7 @@ std::unique_ptr<World> World::processes(Grid grid, int threadsPerRank,
                 threadsPerRank <= usableCores();
   world->theSession = std::move(session);
   world->reach(world->local(0), world->theSession->makeTransport(*world));
+  world->watchDevices();
   world->theSession->observe(world.get());
   return world;
 }
@@ -95,7 +110,14 @@ std::unique_ptr<World> World::alone(Grid grid, int rank) {
   return world;
 }
 
+void World::watchDevices() {
+  const tpc_context &ctx = local(0);
+  if (!ctx.device->isHosts() || ctx.transport->isOnDevice())
+    deviceWatch = std::make_unique<DeviceWatch>(*this);
+}
+
 World::~World() {
+  isEnding.store(true);
   // Collective, so on threads of their own; what a failed run has left is not waited for.
   if (hasRun && local(0).transport->isOnDevice())
     threadsOfRanks.run(numLocal(), [&](int index) {
@@ -107,6 +129,10 @@ World::~World() {
     });
   if (theSession)
     theSession->observe(nullptr);
+  if (deviceWatch)
+    deviceWatch->leave();
+  if (aborting.joinable())
+    aborting.join();
 }
 
 void World::runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &fn) {
@@ -172,6 +198,46 @@ std::string World::describeActivity(const Activity &activity) const {
   return seen.last ? "computing, behind " + describeCommunication(seen) : "computing";
 }
 
+std::optional<Transport::DeviceWait> World::deviceWait(const tpc_context &ctx) const {
+  if (std::optional<Transport::DeviceWait> wait = ctx.transport->deviceWait())
+    return wait;
+  std::optional<std::string> pending = ctx.device->pending();
+  if (!pending)
+    return std::nullopt;
+  Activity::Seen seen = ctx.activity.read();
+  if (!seen.what || !seen.axes)
+    return Transport::DeviceWait{pending->empty() ? "waiting for its device"
+                                                  : "computing on its device, in " + *pending,
+                                 {}};
+  // It is to communicate, and in a library.
+  Transport::DeviceWait wait{"in " + describeCommunication(seen), {}};
+  for (int member : theGrid.groupOf(ctx.rank, seen.axes).ranks)
+    if (member != ctx.rank)
+      wait.missing.push_back(member);
+  return wait;
+}
+
+uint64_t World::deviceMoves(const tpc_context &ctx) const {
+  return ctx.transport->deviceMoves() + ctx.device->workMoves();
+}
+
+void World::abortDevices() {
+  if (!watchesDevices())
+    return;
+  {
+    std::lock_guard<std::mutex> lock(abortMutex);
+    if (!aborting.joinable())
+      aborting = std::thread([this] {
+        for (auto &ctx : contexts)
+          ctx->transport->abortDevice();
+        hasAborted.store(true);
+      });
+  }
+  // A library may wait for a device that hangs. Who ends a run does not.
+  for (int i = 0; i < 100 && !hasAborted.load(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 std::string World::describeWait(int rank, const Activity &activity,
                                 const std::vector<int> &missing) const {
   Activity::Seen seen = activity.read();
@@ -222,7 +288,7 @@ int World::errorRank() const {
 }
 
 std::string World::messageOf(int rank, const std::string &message) const {
-  return size() > 1 ? "rank " + std::to_string(rank) + ": " + message : message;
+  return size() > 1 && !message.empty() ? "rank " + std::to_string(rank) + ": " + message : message;
 }
 
 bool World::recordError(int rank, const std::string &message) {

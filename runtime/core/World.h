@@ -28,10 +28,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace tpc::rt {
 
+class DeviceWatch;
 class World;
 
 /// A connection to the other processes; made before the grid is compared with the world's size. Its
@@ -61,7 +63,7 @@ public:
   /// "mpi", "tcp"
   virtual const char *transportName() const = 0;
   /// The world that runs on it, for messages that name ranks; null: none.
-  virtual void observe(const World *world) = 0;
+  virtual void observe(World *world) = 0;
 
   /// What is being done outside of a run, or by it, for the message of one that stands still:
   /// "while weights are loaded". Text that lives for ever.
@@ -123,6 +125,8 @@ public:
   /// Ranks of this process.
   int numLocal() const { return static_cast<int>(contexts.size()); }
   tpc_context &local(int index) const { return *contexts[index]; }
+  /// That of a rank of this process.
+  tpc_context &contextOf(int rank) const { return *contexts[rank - contexts[0]->rank]; }
   /// Null for threads.
   Session *session() { return theSession.get(); }
   /// Null for processes.
@@ -157,7 +161,20 @@ public:
   /// "has waited for 10 s (--timeout=10)"
   std::string describeTimeout() const;
 
+  /// Of a rank of this process, for whoever watches: what its device waits for, be it for others
+  /// or for work to be done; and another number whenever it has got further.
+  std::optional<Transport::DeviceWait> deviceWait(const tpc_context &ctx) const;
+  uint64_t deviceMoves(const tpc_context &ctx) const;
+  /// The devices of this process wait for nobody any longer: ranks that have failed, or are about
+  /// to end, do so. Returns before that is so where a device hangs.
+  void abortDevices();
+
+  /// Whether there are devices that somebody may wait for.
+  bool watchesDevices() const { return deviceWatch != nullptr; }
+
   bool runs() const { return isRunning.load(); }
+  /// Whether it is being destroyed.
+  bool ends() const { return isEnding.load(); }
   bool failed() const { return hasFailed.load(std::memory_order_acquire); }
   /// The first message and its rank.
   std::string errorMessage() const;
@@ -167,6 +184,8 @@ public:
 
 private:
   World(Grid grid, int threadsPerRank, int firstRank, int numLocal);
+  /// All ranks have transports.
+  void watchDevices();
   void runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &fn);
   /// What it throws says for which rank.
   void asRank(int rank, const std::function<void()> &fn) const;
@@ -183,18 +202,24 @@ private:
   double seconds = 0;
   std::shared_ptr<Session> theSession;
   std::shared_ptr<LocalRanks> localRanks;
-  std::vector<std::unique_ptr<tpc_context>> contexts;
-  RankThreads threadsOfRanks;
-  std::atomic<bool> hasFailed{false}, isRunning{false};
+  std::atomic<bool> hasFailed{false}, isRunning{false}, isEnding{false};
   mutable std::mutex errorMutex;
   std::string firstError;
   int firstErrorRank = -1;
+  std::unique_ptr<DeviceWatch> deviceWatch; ///< null: nothing needs it; uses what is above
+  std::vector<std::unique_ptr<tpc_context>> contexts;
+  RankThreads threadsOfRanks;
+  std::mutex abortMutex; // of the next
+  std::thread aborting;
+  std::atomic<bool> hasAborted{false};
 };
 
 /// For `std::set_terminate`, in programs. An error could not be unwound through some frame: there
 /// is nothing left to do but to say what happened, with status 1. `World::run` leaves the handler
 /// of the process as it is.
 [[noreturn]] void endTerminated();
+/// The same, of this world.
+[[noreturn]] void endTerminated(const World &world);
 
 /// `ranks` threads on one axis, for tests and small programs: the first error, or nothing.
 inline std::optional<std::string> runWorld(int ranks,

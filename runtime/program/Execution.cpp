@@ -88,6 +88,8 @@ void agreeOn(Session *session, const std::function<void()> &work) {
 }
 
 void printError(const std::string &message) {
+  if (message.empty())
+    return;
   std::fprintf(stderr, "error: %s\n", printable(message, /*lines=*/true).c_str());
   std::fflush(stderr);
 }

@@ -13,7 +13,7 @@
 
 namespace tpc::rt {
 
-/// What is said of an error that ends the program.
+/// What is said of an error that ends the program. Empty: somebody else has said it.
 void printError(const std::string &message);
 
 /// Runs `work`. If it throws, so does this. With a session, which may be null, it is collective: if

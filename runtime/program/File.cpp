@@ -29,6 +29,17 @@ std::string endOfLinks(std::string path) {
   }
   throw UserError("cannot write '" + path + "': too many links");
 }
+
+constexpr const char *processFiles = "/proc/self/fd/";
+
+/// A file in the folder of `target` without a name, so that nothing is left of it however this
+/// process ends. -1: the file system has no such files.
+int openNameless(const std::string &target) {
+  std::string folder = target.substr(0, target.rfind('/') + 1);
+  if (access(processFiles, X_OK) != 0)
+    return -1;
+  return open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
 } // namespace
 
 File::File(const std::string &path) : name(path) {
@@ -81,6 +92,8 @@ OutputFile::OutputFile(const std::string &path) : name(path), target(path) {
     if (S_ISDIR(status.st_mode))
       throw UserError("cannot write '" + path + "': it is a directory");
     fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  } else if ((fd = openNameless(target)) >= 0) {
+    isNameless = true;
   } else {
     temporary = target + ".XXXXXX";
     fd = mkostemp(temporary.data(), O_CLOEXEC);
@@ -103,6 +116,19 @@ OutputFile::~OutputFile() {
     unlink(temporary.c_str());
 }
 
+void OutputFile::giveName() {
+  std::string own = processFiles + std::to_string(fd);
+  for (int number = 0;; ++number) {
+    std::string free = target + "." + std::to_string(getpid()) + "-" + std::to_string(number);
+    if (linkat(AT_FDCWD, own.c_str(), AT_FDCWD, free.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+      temporary = free;
+      return;
+    }
+    if (errno != EEXIST)
+      refuse(std::strerror(errno));
+  }
+}
+
 void OutputFile::refuse(const char *what) {
   throw UserError("cannot write '" + name + "': " + what);
 }
@@ -121,6 +147,8 @@ void OutputFile::write(const void *data, uint64_t count) {
 }
 
 void OutputFile::commit() {
+  if (isNameless)
+    giveName();
   int descriptor = fd;
   fd = -1;
   if (close(descriptor) != 0)

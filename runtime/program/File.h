@@ -45,8 +45,10 @@ public:
 
 private:
   [[noreturn]] void refuse(const char *what);
+  void giveName();
   std::string name, target, temporary; // the target is what a link leads to
   int fd = -1;
+  bool isNameless = false;
 };
 
 } // namespace tpc::rt

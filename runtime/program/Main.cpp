@@ -318,9 +318,7 @@ extern "C" int tpc_main(const tpc_program *program, int argc, char **argv) {
   } catch (const std::bad_alloc &) {
     printError("out of memory");
   } catch (const std::exception &error) {
-    // Somebody else has said what happened if the message is empty.
-    if (*error.what())
-      printError(error.what());
+    printError(error.what());
   }
   std::fflush(stdout);
   return 1;

@@ -38,18 +38,18 @@ def until(condition, seconds=120):
 
 
 class Steps:
-    """Steps without end, in processes."""
+    """Steps without end, in processes, or what arguments say."""
 
-    def __init__(self, program, transport, log, more=None):
+    def __init__(self, program, transport, log, more=None,
+                 arguments=("--bench", "--shape", "batch=1,sequence=8", "--warmup", "1000000", "--weights=random:1")):
         self.program, self.log = program, log
         environment = {**os.environ, **(more or {}), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         command = program.command(transport)
         if transport == "tcp":
             command[-3:-3] = ["--as", "plain"]  # who ends whom is not the launcher's
         with open(log, "w") as file:
-            self.run = subprocess.Popen([*command, "--bench", "--shape", "batch=1,sequence=8", "--verbose", "--timeout=60",
-                                         "--warmup", "1000000", "--weights=random:1"],
-                                        stdout=file, stderr=file, env=environment, start_new_session=True)
+            self.run = subprocess.Popen([*command, "--verbose", "--timeout=60", *arguments], stdout=file, stderr=file,
+                                        env=environment, start_new_session=True)
 
     def __enter__(self):
         until(lambda: self.run.poll() is not None or "loaded" in self.said())
@@ -86,7 +86,8 @@ def check(program, transport, fate, seed, log, more=None):
         assert steps.run.wait() != 0
         said = steps.said()
     # What it was at last: of the program's communication with its node, or between the steps of --bench.
-    assert re.search(r"last seen (in|computing, behind) (\w+( \d+)? of '/?\w[^']*' over '|a barrier of all ranks|the assembling of outputs)", said), said
+    assert re.search(r"last seen (in|computing, behind) (\w+( \d+)? of '/?\w[^']*' over '|a barrier of all ranks|the assembling of outputs)"
+                     r"|last seen computing on its device, in (one of \d+ calls, from )?(kernel|a product|communication)", said), said
     assert len(re.findall(r"^error: ", said, re.M)) == 1, said
     return seconds, gone
 

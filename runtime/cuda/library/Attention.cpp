@@ -1,6 +1,7 @@
 //===- Attention.cpp - attention ------------------------------------------===//
 
 #include "cuda/library/Attention.h"
+#include "cuda/library/Trail.h"
 #include <algorithm>
 #include <cstring>
 
@@ -36,13 +37,13 @@ void Attention::endRecording() {
 void Attention::compute(Kernels &kernels, const tpc_attention_args &args) {
   const tpc_gpu_attention &own = kernels.attentionOf(args);
   if (own.library && fused.compute(args, isRecording))
-    return;
+    return Trail::add(driver, stream, "attention by cuDNN");
   Address at = place(args);
   if (!attention::splitsKeys(args))
     return kernels.launch(own.tiles, attention::getItems(Kernel::Tiles, args), {at, 0}, stream);
   int64_t bytes = std::max<int64_t>(attention::getWorkspaceBytes(args), 16);
   if (bytes > workspaceBytes) {
-    driver.check(driver.cuStreamSynchronize(stream), "while it worked"); // it is in use until then
+    Trail::synchronize(driver, stream); // it is in use until then
     workspace.reset();
     ++moves;
     workspace = std::make_unique<Block>(driver, bytes);

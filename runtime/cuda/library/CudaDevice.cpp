@@ -48,8 +48,8 @@ CudaDevice::~CudaDevice() {
 
 void CudaDevice::enter() {
   queue.enter();
-  if (pending)
-    std::rethrow_exception(std::exchange(pending, nullptr));
+  if (thrown)
+    std::rethrow_exception(std::exchange(thrown, nullptr));
 }
 
 void *CudaDevice::allocate(int64_t bytes) {
@@ -69,6 +69,7 @@ void *CudaDevice::allocate(int64_t bytes) {
 // wrong here is said by whoever waits for it next.
 void CudaDevice::release(void *memory) {
   driver.cuCtxSetCurrent(queue.context);
+  Trail::Wait wait;
   driver.cuStreamSynchronize(queue.stream);
   ++moves;
   driver.cuMemFree_v2(addressOf(memory));
@@ -168,7 +169,7 @@ void CudaDevice::endAccess() {
       if (mappings[i].written)
         upload(mappings[i].at, mappings[i].memory.data(), mappings[i].bytes);
   } catch (const std::exception &) {
-    pending = std::current_exception();
+    thrown = std::current_exception();
   }
   numMappings = 0;
 }

@@ -50,6 +50,7 @@ public:
   };
   std::vector<Delivery> deliveries;
   uint64_t operations = 0; ///< of links
+  std::shared_ptr<const Trail::Calls> calls;
 };
 
 /// Pinned memory for an arena.
@@ -116,6 +117,9 @@ public:
   void replay(Recording &recording) override;
   uint64_t memoryMoves() const override;
 
+  std::optional<std::string> pending() const override { return queue.trail.pending(); }
+  uint64_t workMoves() const override { return queue.trail.moves(); }
+
 private:
   /// The calling thread's calls are this device's. Throws what could not be thrown where it arose.
   void enter();
@@ -160,8 +164,8 @@ private:
   int64_t writeSize = 0;
   Pinned download;
   std::vector<Mapping> mappings;
-  size_t numMappings = 0; // in use
-  std::exception_ptr pending;
+  size_t numMappings = 0;    // in use
+  std::exception_ptr thrown; ///< where nothing could be
 
   const tpc_program *program = nullptr;
   std::unique_ptr<Kernels> kernels;

@@ -14,7 +14,6 @@
 #include "cuda/library/CudaDevice.h"
 #include "cuda/library/CudaMatrix.h"
 #include "cuda/library/NcclLinks.h"
-#include "cuda/library/Trail.h"
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -185,6 +184,7 @@ void CudaDevice::beginRecording(Recording &recording) {
   driver.check(driver.cuStreamBeginCapture_v2(queue.stream, captureThreadLocal),
                "to record a step");
   attentions.beginRecording(own.attentionArgs ? own.attentionArgs->address : 0);
+  queue.trail.beginRecording();
   if (links) {
     links->beginRecording();
     transfers->reset(/*recording=*/true);
@@ -203,6 +203,7 @@ void CudaDevice::endRecording(Recording &recording) {
   driver.check(result, "to make a graph of a step");
   attentions.endRecording();
   own.deliveries = std::exchange(deliveries, {});
+  own.calls = queue.trail.endRecording();
   if (links) {
     own.operations = links->endRecording();
     transfers->reset(/*recording=*/false);
@@ -216,6 +217,7 @@ void CudaDevice::abandonRecording() {
   if (driver.cuStreamEndCapture(queue.stream, &graph) == success && graph)
     driver.cuGraphDestroy(graph);
   attentions.abandonRecording();
+  queue.trail.endRecording();
   if (links) {
     links->endRecording();
     transfers->reset(/*recording=*/false);
@@ -228,7 +230,7 @@ void CudaDevice::replay(Recording &recording) {
   if (links)
     links->replay(own.operations);
   driver.check(driver.cuGraphLaunch(own.exec, queue.stream), "to launch the graph of a step");
-  Trail::add(driver, queue.stream, "the graph of a step");
+  queue.trail.replay(own.calls, links ? links->numberReached(own.operations) : nullptr);
   replayed = &own;
 }
 
@@ -250,7 +252,7 @@ std::unique_ptr<Links> CudaDevice::makeLinks() {
   auto *reached = reinterpret_cast<uint32_t *>(stepReached.reserve(sizeof(uint32_t)));
   *reached = 0;
   transfers = std::make_unique<Transfers>(driver, queue.stream);
-  auto made = std::make_unique<NcclLinks>(driver, *nccl, queue.context, queue.stream, *transfers,
+  auto made = std::make_unique<NcclLinks>(queue, *nccl, *transfers,
                                           StepNumbers{stepNumbers->address, count, reached});
   links = made.get();
   return made;

@@ -30,7 +30,8 @@ struct Config {
 };
 
 // Enumerations of the library, as far as they are used.
-constexpr Status success = 0, unhandledCudaError = 1, inProgress = 7;
+constexpr Status success = 0, unhandledCudaError = 1, systemError = 2, remoteError = 6,
+                 inProgress = 7;
 constexpr int undefined = -2147483647 - 1;
 constexpr unsigned configMagic = 0xcafebeef;
 constexpr int int8 = 0, uint8 = 1, int32 = 2, int64 = 4, float16 = 6, float32 = 7, float64 = 8,

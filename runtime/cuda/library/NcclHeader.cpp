@@ -41,6 +41,7 @@ static_assert(
     SameShape<decltype(nccl::Library::GetLastError), decltype(&::ncclGetLastError)>::value);
 
 static_assert(nccl::success == ncclSuccess && nccl::unhandledCudaError == ncclUnhandledCudaError &&
+              nccl::systemError == ncclSystemError && nccl::remoteError == ncclRemoteError &&
               nccl::inProgress == ncclInProgress && nccl::undefined == NCCL_CONFIG_UNDEF_INT);
 static_assert(nccl::int8 == ncclInt8 && nccl::uint8 == ncclUint8 && nccl::int32 == ncclInt32 &&
               nccl::int64 == ncclInt64 && nccl::float16 == ncclFloat16 &&

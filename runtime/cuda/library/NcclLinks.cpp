@@ -1,7 +1,6 @@
 //===- NcclLinks.cpp - GPUs that reach each other by NCCL -----------------===//
 
 #include "cuda/library/NcclLinks.h"
-#include "cuda/library/Trail.h"
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -76,24 +75,28 @@ void NcclLinks::Bytes::fill(const CommFill &fill) const {
                "to fill what is communicated");
 }
 
-NcclLinks::NcclLinks(const Driver &driver, const nccl::Library &library, Context context,
-                     Stream stream, Transfers &transfers, const StepNumbers &numbers)
-    : driver(driver), library(library), context(context), stream(stream), transfers(transfers),
-      numbers(numbers) {}
+NcclLinks::NcclLinks(Queue &queue, const nccl::Library &library, Transfers &transfers,
+                     const StepNumbers &numbers)
+    : queue(queue), driver(queue.driver), library(library), context(queue.context),
+      stream(queue.stream), transfers(transfers), numbers(numbers) {}
 
 NcclLinks::~NcclLinks() = default;
 
 void NcclLinks::check(nccl::Status status, nccl::Comm comm) const {
+  if (status == nccl::success)
+    return;
   // Of the driver, it is an error of something else, which it knows more about.
   size_t ignored = 0;
   if (status == nccl::unhandledCudaError)
     driver.check(driver.cuMemGetInfo_v2(&ignored, &ignored), "while it worked");
-  if (status != nccl::success)
-    throw std::runtime_error(library.describe() + ": " + library.describe(status, comm));
+  std::string text = library.describe() + ": " + library.describe(status, comm);
+  if (status == nccl::systemError || status == nccl::remoteError)
+    throw LinkBroken(text);
+  throw std::runtime_error(text);
 }
 
 Links::Id NcclLinks::makeId() {
-  driver.check(driver.cuCtxSetCurrent(context), "to be used");
+  queue.enter();
   nccl::UniqueId made;
   check(library.GetUniqueId(&made), nullptr);
   Id id;
@@ -103,7 +106,7 @@ Links::Id NcclLinks::makeId() {
 }
 
 int NcclLinks::connect(const Id &id, int members, int index) {
-  driver.check(driver.cuCtxSetCurrent(context), "to be used");
+  queue.enter();
   nccl::UniqueId made;
   std::memcpy(&made, id.data(), sizeof(made));
   constexpr int none = nccl::undefined;
@@ -127,7 +130,10 @@ int NcclLinks::connect(const Id &id, int members, int index) {
                       none};
   config.blocking = 1;
   nccl::Comm comm = nullptr;
-  check(library.CommInitRankConfig(&comm, members, made, index, &config), nullptr);
+  {
+    Trail::Wait wait;
+    check(library.CommInitRankConfig(&comm, members, made, index, &config), nullptr);
+  }
   std::lock_guard<std::mutex> lock(mutex);
   connections.push_back({comm, index});
   if (aborted) {
@@ -138,14 +144,15 @@ int NcclLinks::connect(const Id &id, int members, int index) {
 }
 
 void NcclLinks::close() {
-  driver.check(driver.cuCtxSetCurrent(context), "to be used");
+  queue.enter();
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (std::exchange(aborted, true))
       return;
   }
-  driver.check(driver.cuStreamSynchronize(stream), "while it worked");
+  queue.synchronize();
   transfers.synchronize();
+  Trail::Wait wait;
   for (Connection &connection : connections)
     check(library.CommDestroy(connection.comm), nullptr);
   std::lock_guard<std::mutex> lock(mutex);
@@ -153,12 +160,18 @@ void NcclLinks::close() {
 }
 
 void NcclLinks::abort() {
-  std::lock_guard<std::mutex> lock(mutex);
-  if (std::exchange(aborted, true) || connections.empty())
-    return;
+  std::vector<Connection> made;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (std::exchange(aborted, true) || connections.empty())
+      return;
+    made = connections;
+  }
+  // It may wait for a GPU that hangs; whoever asks how far that is does not.
   driver.cuCtxSetCurrent(context);
-  for (Connection &connection : connections)
+  for (Connection &connection : made)
     library.CommAbort(connection.comm);
+  std::lock_guard<std::mutex> lock(mutex);
   destroyEvents();
 }
 
@@ -207,6 +220,8 @@ void NcclLinks::say(uint32_t number, Stream in) {
                                              numbers.numbers + number * sizeof(uint32_t),
                                              sizeof(uint32_t), in),
                  "to say how far it is");
+  if (in == stream)
+    Trail::said(number);
 }
 
 //===----------------------------------------------------------------------===//
@@ -286,32 +301,36 @@ void NcclLinks::carryOut(nccl::Comm comm, const std::vector<CommCall> &calls, co
   transfers.beginOperation(in);
   Marks mark{};
   bool marked = beginOperation(mark, in);
-  if (calls.size() == 1) {
-    call(comm, calls[0], bytes);
-  } else if (!calls.empty()) {
-    check(library.GroupStart(), comm);
-    std::string problem;
-    for (const CommCall &one : calls)
-      try {
-        call(comm, one, bytes);
-      } catch (const std::exception &error) {
-        problem = error.what();
-        break;
-      }
-    nccl::Status ended = library.GroupEnd(); // whatever has gone wrong
-    if (!problem.empty())
-      throw std::runtime_error(problem);
-    check(ended, comm);
+  if (!calls.empty()) {
+    call(comm, calls, bytes);
+    Trail::add(driver, in, "communication over NCCL");
   }
   if (marked)
     endOperation(mark, in);
   transfers.endOperation(in);
-  if (!calls.empty())
-    Trail::add(driver, in, "communication over NCCL");
+}
+
+void NcclLinks::call(nccl::Comm comm, const std::vector<CommCall> &calls, const Bytes &bytes) {
+  Trail::Wait wait; // where it connects
+  if (calls.size() == 1)
+    return call(comm, calls[0], bytes);
+  check(library.GroupStart(), comm);
+  std::exception_ptr problem;
+  for (const CommCall &one : calls)
+    try {
+      call(comm, one, bytes);
+    } catch (const std::exception &) {
+      problem = std::current_exception();
+      break;
+    }
+  nccl::Status ended = library.GroupEnd(); // whatever has gone wrong
+  if (problem)
+    std::rethrow_exception(problem);
+  check(ended, comm);
 }
 
 void NcclLinks::carryOut(int link, const CommPlan &plan, const void *in, void *out, void *stage) {
-  driver.check(driver.cuCtxSetCurrent(context), "to be used");
+  queue.enter();
   nccl::Comm comm = use(link);
   // A message, and nothing else.
   if (plan.calls.size() == 1 && plan.fills.empty() && plan.before.empty() && plan.after.empty()) {

@@ -13,6 +13,7 @@
 
 #include "core/Links.h"
 #include "cuda/library/Nccl.h"
+#include "cuda/library/Queue.h"
 #include "cuda/library/Transfers.h"
 #include <deque>
 #include <mutex>
@@ -29,10 +30,10 @@ struct StepNumbers {
 
 class NcclLinks final : public Links {
 public:
-  /// `context`, `stream` and `transfers` are the device's, which need not be there any more when
-  /// this is destroyed after `close` or `abort`.
-  NcclLinks(const Driver &driver, const nccl::Library &library, Context context, Stream stream,
-            Transfers &transfers, const StepNumbers &numbers);
+  /// `queue` and `transfers` are the device's, which need not be there any more when this is
+  /// destroyed after `close` or `abort`.
+  NcclLinks(Queue &queue, const nccl::Library &library, Transfers &transfers,
+            const StepNumbers &numbers);
   ~NcclLinks() override;
 
   std::string name() const override { return library.describe(); }
@@ -51,6 +52,10 @@ public:
   uint64_t endRecording();
   /// As many are called for now, all before being done.
   void replay(uint64_t operations);
+  /// By what a replayed step of so many says how far it is; null: not by all.
+  const uint32_t *numberReached(uint64_t operations) const {
+    return 2 * operations < numbers.count ? numbers.reached : nullptr;
+  }
 
 private:
   struct Connection {
@@ -79,6 +84,8 @@ private:
   nccl::Comm use(int link);
   void check(nccl::Status status, nccl::Comm comm) const;
   void call(nccl::Comm comm, const CommCall &call, const Bytes &bytes) const;
+  /// As one.
+  void call(nccl::Comm comm, const std::vector<CommCall> &calls, const Bytes &bytes);
   /// Marks that the device comes to an operation; false: it is not marked, because the stream
   /// records what it is told, or too many are.
   bool beginOperation(Marks &mark, Stream in);
@@ -89,6 +96,7 @@ private:
   void settle();
   void destroyEvents();
 
+  Queue &queue;
   const Driver &driver;
   const nccl::Library &library;
   const Context context;

@@ -181,7 +181,7 @@ bool Products::run(const ProductCall &call) {
 const void *Products::onesOf(int64_t rows, int32_t dtype) {
   Ones &own = ones[dtype];
   if (rows > own.count) {
-    driver.check(driver.cuStreamSynchronize(stream), "while it worked"); // those may be in use
+    Trail::synchronize(driver, stream); // those may be in use
     own.block.reset();
     ++moves;
     // Words of 32 bits, be they one or two of them.

@@ -1,7 +1,6 @@
 //===- Queue.cpp - a GPU's context and stream -----------------------------===//
 
 #include "cuda/library/Queue.h"
-#include "cuda/library/Trail.h"
 
 namespace tpc::rt::cuda {
 
@@ -18,12 +17,14 @@ Queue::~Queue() {
   driver.cuDevicePrimaryCtxRelease_v2(gpu.number);
 }
 
-void Queue::enter() const { driver.check(driver.cuCtxSetCurrent(context), "to be used"); }
+void Queue::enter() {
+  trail.use();
+  driver.check(driver.cuCtxSetCurrent(context), "to be used");
+}
 
 void Queue::synchronize() {
-  driver.check(driver.cuStreamSynchronize(stream), "while it worked");
+  Trail::synchronize(driver, stream);
   ++synchronizations;
-  Trail::clear();
 }
 
 } // namespace tpc::rt::cuda

@@ -4,6 +4,7 @@
 #define TPC_RT_CUDA_LIBRARY_QUEUE_H
 
 #include "cuda/library/Kernels.h"
+#include "cuda/library/Trail.h"
 #include <utility>
 
 namespace tpc::rt::cuda {
@@ -17,7 +18,7 @@ public:
   ~Queue();
 
   /// The calling thread works here from now on. Ranks are made on one thread and run on another.
-  void enter() const;
+  void enter();
   /// Waits for all that was called for.
   void synchronize();
 
@@ -26,6 +27,7 @@ public:
   Context context = nullptr;
   Stream stream = nullptr;
   uint64_t synchronizations = 0;
+  Trail trail;
 };
 
 /// A place in the order of a queue.
@@ -50,8 +52,10 @@ public:
   }
   /// Until all is done that was called for before it was set.
   void wait() {
-    if (std::exchange(isSet, false) && setAt == queue->synchronizations)
-      queue->driver.check(queue->driver.cuEventSynchronize(event), "while it worked");
+    if (!std::exchange(isSet, false) || setAt != queue->synchronizations)
+      return;
+    Trail::Wait wait;
+    queue->driver.check(queue->driver.cuEventSynchronize(event), "while it worked");
   }
 
 private:

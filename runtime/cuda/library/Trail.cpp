@@ -1,23 +1,26 @@
 //===- Trail.cpp - what a GPU was called for ------------------------------===//
 
 #include "cuda/library/Trail.h"
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 namespace tpc::rt::cuda {
 namespace {
 
-struct Calls {
-  Trail::Call first{}, last{};
-  uint64_t count = 0;
-};
-
-Calls &callsOfThread() {
-  thread_local Calls calls;
-  return calls;
+Trail *&ofThread() {
+  thread_local Trail *trail = nullptr;
+  return trail;
 }
 
 } // namespace
+
+Trail::~Trail() {
+  if (ofThread() == this)
+    ofThread() = nullptr;
+}
+
+void Trail::use() { ofThread() = this; }
 
 std::string Trail::Call::describe() const {
   std::string text = what;
@@ -30,14 +33,32 @@ std::string Trail::Call::describe() const {
 
 void Trail::add(const Driver &driver, Stream stream, const char *what, const char *name,
                 std::array<int64_t, 3> sizes) {
-  Calls &calls = callsOfThread();
-  calls.last = {what, name, sizes};
-  if (!calls.count++)
-    calls.first = calls.last;
-  if (!isBlocking()) // and if it is, nothing is captured
+  Trail *own = ofThread();
+  if (!own)
     return;
-  driver.check(driver.cuStreamSynchronize(stream), "while it worked");
-  clear();
+  {
+    std::lock_guard<std::mutex> lock(own->mutex);
+    (own->isRecording ? own->recorded : own->calls).push_back({what, name, sizes, own->lastSaid});
+    ++own->movements;
+  }
+  if (isBlocking()) // and if it is, nothing is recorded
+    synchronize(driver, stream);
+}
+
+void Trail::said(uint32_t number) {
+  if (Trail *own = ofThread()) {
+    std::lock_guard<std::mutex> lock(own->mutex);
+    own->lastSaid = number;
+  }
+}
+
+void Trail::synchronize(const Driver &driver, Stream stream) {
+  {
+    Wait wait;
+    driver.check(driver.cuStreamSynchronize(stream), "while it worked");
+  }
+  if (Trail *own = ofThread())
+    own->clear();
 }
 
 bool Trail::isBlocking() {
@@ -48,16 +69,87 @@ bool Trail::isBlocking() {
   return blocking;
 }
 
-void Trail::clear() { callsOfThread().count = 0; }
-
 std::string Trail::describe() {
-  const Calls &calls = callsOfThread();
-  if (!calls.count)
+  const Trail *own = ofThread();
+  if (!own)
     return "";
-  if (calls.count == 1)
-    return ", in " + calls.last.describe();
-  return ", in one of " + std::to_string(calls.count) + " calls, from " + calls.first.describe() +
-         " to " + calls.last.describe() + " (CUDA_LAUNCH_BLOCKING=1 tells which)";
+  std::lock_guard<std::mutex> lock(own->mutex);
+  std::string text = own->describeCalls();
+  return text.empty() ? "" : ", in " + text;
+}
+
+Trail::Wait::Wait() : trail(ofThread()) {
+  if (!trail)
+    return;
+  std::lock_guard<std::mutex> lock(trail->mutex);
+  ++trail->waits;
+  ++trail->movements;
+}
+
+Trail::Wait::~Wait() {
+  if (!trail)
+    return;
+  std::lock_guard<std::mutex> lock(trail->mutex);
+  --trail->waits;
+  ++trail->movements;
+}
+
+void Trail::beginRecording() {
+  std::lock_guard<std::mutex> lock(mutex);
+  recorded.clear();
+  lastSaid = 0;
+  isRecording = true;
+}
+
+std::shared_ptr<const Trail::Calls> Trail::endRecording() {
+  std::lock_guard<std::mutex> lock(mutex);
+  isRecording = false;
+  lastSaid = 0;
+  return std::make_shared<const Calls>(std::exchange(recorded, {}));
+}
+
+void Trail::replay(std::shared_ptr<const Calls> all, const uint32_t *number) {
+  std::lock_guard<std::mutex> lock(mutex);
+  replayed = std::move(all);
+  reached = number;
+  ++movements;
+}
+
+void Trail::clear() {
+  std::lock_guard<std::mutex> lock(mutex);
+  calls.clear();
+  replayed = nullptr;
+  reached = nullptr;
+  ++movements;
+}
+
+std::optional<std::string> Trail::pending() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  std::string text = describeCalls();
+  return text.empty() && !waits ? std::nullopt : std::optional(text);
+}
+
+std::string Trail::describeCalls() const {
+  auto begin = calls.begin(), end = calls.end();
+  if (replayed) {
+    begin = replayed->begin();
+    end = replayed->end();
+    // A call is over before the number behind it is said, and begins behind the one before it.
+    // Messages are beside that, and may say later ones meanwhile.
+    if (reached) {
+      auto isAfter = [](uint32_t said, const Call &call) { return said < call.behind; };
+      end = std::upper_bound(begin, end, __atomic_load_n(reached, __ATOMIC_ACQUIRE), isAfter);
+      begin = std::find_if(begin, end,
+                           [&](const Call &call) { return call.behind == std::prev(end)->behind; });
+    }
+  }
+  auto count = std::distance(begin, end);
+  if (count == 0)
+    return "";
+  if (count == 1)
+    return begin->describe();
+  return "one of " + std::to_string(count) + " calls, from " + begin->describe() + " to " +
+         std::prev(end)->describe() + " (CUDA_LAUNCH_BLOCKING=1 tells which)";
 }
 
 } // namespace tpc::rt::cuda

@@ -5,10 +5,11 @@
 #include "core/DType.h"
 #include "core/Step.h"
 #include "transport/links/CommPlan.h"
-#include "transport/links/LinkWatch.h"
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <set>
+#include <thread>
 
 namespace tpc::rt {
 
@@ -19,11 +20,20 @@ LinkTransport::LinkTransport(tpc_context &ctx, std::unique_ptr<Transport> host,
   for (int axis = 0; axis < ctx.grid.numAxes(); ++axis)
     if (ctx.grid.axes()[axis].size > 1)
       severalMask |= uint32_t(1) << axis;
-  watch = LinkWatch::of(world);
-  watch->add(*this, rank);
 }
 
-LinkTransport::~LinkTransport() { watch->remove(rank); }
+static std::string describeConnecting(const tpc_context &ctx, uint32_t mask) {
+  return "cannot connect devices over '" + ctx.grid.label(mask) + "': ";
+}
+
+// Who watches the other processes sees it as soon as one of them has ended, and says which.
+void LinkTransport::failBehindOthers(tpc_context &ctx, const std::string &message) {
+  for (int i = 0; i < 100 && !world.failed(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  if (world.failed())
+    throw RankStopped();
+  fail(ctx, message);
+}
 
 void LinkTransport::connect(tpc_context &ctx) {
   if (!connected.empty())
@@ -49,10 +59,12 @@ void LinkTransport::connect(tpc_context &ctx) {
       connected.emplace(mask, link);
     } catch (const RankStopped &) {
       throw;
+    } catch (const LinkBroken &error) {
+      failBehindOthers(ctx, describeConnecting(ctx, mask) + error.what());
     } catch (const std::exception &error) {
       if (world.failed())
         throw RankStopped();
-      fail(ctx, "cannot connect devices over '" + ctx.grid.label(mask) + "': " + error.what());
+      fail(ctx, describeConnecting(ctx, mask) + error.what());
     }
     for (const CommPlan &plan : planWarmUp(group))
       carryOut(ctx, group, "first use", plan, nullptr, nullptr);
@@ -101,6 +113,8 @@ void LinkTransport::carryOut(tpc_context &ctx, const Link &link, uint64_t &count
   void *stage = plan.stageBytes ? tpc_frame_push(&ctx, plan.stageBytes) : nullptr;
   try {
     links->carryOut(link.number, plan, in, out, stage);
+  } catch (const LinkBroken &error) {
+    failBehindOthers(ctx, describe(operation) + " failed: " + error.what());
   } catch (const std::exception &error) {
     if (world.failed())
       throw RankStopped();
@@ -207,7 +221,7 @@ void LinkTransport::gatherBytes(tpc_context &ctx, const void *data, int64_t byte
 void LinkTransport::abortWorld(int failed, const std::string &message) {
   // Devices first: of processes the host's does not return, and no thread must be left in a wait
   // for a device.
-  watch->abortLinks();
+  world.abortDevices();
   host->abortWorld(failed, message);
 }
 
@@ -228,7 +242,7 @@ std::optional<Transport::DeviceWait> LinkTransport::deviceWait() {
   return wait;
 }
 
-std::string LinkTransport::problem() {
+std::string LinkTransport::deviceProblem() {
   std::lock_guard<std::mutex> lock(mutex);
   for (auto &[mask, link] : connected)
     if (std::string text = links->problem(link.number); !text.empty()) {

@@ -9,7 +9,7 @@
 // what verify-comms is about.
 //
 // A call returns when it has been called for. What the device waits for then is said to who watches
-// (core/Watch.h for processes, LinkWatch.h), with a number: all members of a group count its
+// (core/Watch.h, core/DeviceWatch.h), with a number: all members of a group count its
 // collectives alike, and both sides of a pair their messages. Who has a lower number is late.
 //
 //===----------------------------------------------------------------------===//
@@ -27,12 +27,9 @@
 
 namespace tpc::rt {
 
-class LinkWatch;
-
 class LinkTransport final : public Transport {
 public:
   LinkTransport(tpc_context &ctx, std::unique_ptr<Transport> host, std::unique_ptr<Links> links);
-  ~LinkTransport() override;
 
   const char *name() const override { return label.c_str(); }
   bool sharesMemory() const override { return host->sharesMemory(); }
@@ -65,10 +62,8 @@ public:
   void abortWorld(int rank, const std::string &message) override;
   std::optional<DeviceWait> deviceWait() override;
   uint64_t deviceMoves() override { return links->progress().done; }
-
-  /// What has happened to one of the links, with its name; empty: nothing. By any thread.
-  std::string problem();
-  void abortLinks() { links->abort(); }
+  std::string deviceProblem() override;
+  void abortDevice() override { links->abort(); }
 
 private:
   /// One of the calls whose end has not been seen.
@@ -93,6 +88,8 @@ private:
   /// `count`: of the link's operations of this kind.
   void carryOut(tpc_context &ctx, const Link &link, uint64_t &count, Operation operation,
                 const CommPlan &plan, const void *in, void *out);
+  /// What may be nothing but the end of another rank: that is said before, if it is.
+  [[noreturn]] void failBehindOthers(tpc_context &ctx, const std::string &message);
   void note(Operation operation, uint64_t &count);
   Link &linkOf(tpc_context &ctx, uint32_t mask);
   /// The group over which messages to a rank go.
@@ -110,7 +107,6 @@ private:
   std::map<uint32_t, Link> connected; ///< by mask
   std::deque<Operation> operations;   ///< the last ones
   uint64_t forgotten = 0;             ///< operations before these
-  std::shared_ptr<LinkWatch> watch;
 };
 
 } // namespace tpc::rt

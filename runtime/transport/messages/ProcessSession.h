@@ -29,7 +29,7 @@ public:
   int firstDifference(std::string_view text) override;
   std::vector<std::string> textsOfAll(std::string_view text) override;
   void leave(tpc_context &ctx) override;
-  void observe(const World *world) override { watch.observe(world); }
+  void observe(World *world) override { watch.observe(world); }
 
 private:
   /// One number of every rank.

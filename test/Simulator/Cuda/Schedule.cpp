@@ -88,8 +88,10 @@ bool run(std::unique_lock<std::mutex> &lock, Context &context, const OperationRe
         fail(context, result);
         return true;
       }
-    if (due("hang"))
+    if (due("hang")) {
+      trace("injected hang into " + operation->work->name);
       operation->work = std::make_shared<Forever>();
+    }
   }
   uint64_t seed = context.random();
   std::shared_ptr<Work> work = operation->work;

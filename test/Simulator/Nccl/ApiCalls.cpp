@@ -170,6 +170,8 @@ Status enqueue(const char *name, Comm *handle, Stream *stream, const Call &call)
                  comm->name);
   if (Status status = check(name, call, *comm, stream))
     return fail(status);
+  if (Status status = comm->error())
+    return fail(status);
   if (driver().injected("nccl", ++comm->owner->calls, comm->device))
     return fail(SystemError);
   // A collective of nothing needs nobody.

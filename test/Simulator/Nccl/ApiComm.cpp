@@ -3,8 +3,10 @@
 #include "Api.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
+#include <thread>
 
 namespace sim {
 extern "C" Result cuMemFree_v2(DevicePointer address);
@@ -20,6 +22,10 @@ struct Alive {
 Alive &alive() {
   static auto *all = new Alive;
   return *all;
+}
+[[noreturn]] void hang() {
+  while (true)
+    std::this_thread::sleep_for(std::chrono::hours(1));
 }
 std::string &lastError() {
   thread_local std::string text;
@@ -101,6 +107,8 @@ Status ncclCommInitRankConfig(Comm **result, int ranks, UniqueId id, int rank, C
   if (!result)
     return InvalidArgument;
   *result = nullptr;
+  if (driver().injected("connect", ++rankOfThread()->joins, driver().currentDevice()))
+    hang();
   if (config && config->blocking == 0) {
     driver().finding("not simulated: communicators that do not block");
     return InvalidUsage;
@@ -196,6 +204,8 @@ Status ncclCommAbort(Comm *handle) {
   if (!comm)
     return misuse("ncclCommAbort", InvalidArgument, "no communicator");
   driver().trace("ncclCommAbort " + comm->name);
+  if (driver().injected("abort", ++comm->owner->aborts, comm->device))
+    hang();
   // What waits in streams sees it, and ends without having done anything.
   comm->aborted = true;
   remove(*comm);
@@ -206,12 +216,7 @@ Status ncclCommGetAsyncError(Comm *handle, Status *result) {
   CommRef comm = find(handle);
   if (!comm || !result)
     return misuse("ncclCommGetAsyncError", InvalidArgument, "no communicator");
-  *result = comm->asyncError;
-  // Over a network somebody would notice that a peer is gone; between devices nobody need.
-  if (!*result && driver().seed() % 3 == 0)
-    for (int i = 0; i < comm->ranks; ++i)
-      if (comm->isGone(i))
-        *result = RemoteError;
+  *result = comm->error();
   return Success;
 }
 

@@ -35,6 +35,15 @@ bool Comm::isGone(int which) {
   return other.joined && sim::isGone(other.process);
 }
 
+Status Comm::error() {
+  // Over a network somebody would notice that a peer is gone; between devices nobody need.
+  if (!asyncError && driver().seed() % 3 == 0)
+    for (int i = 0; i < ranks; ++i)
+      if (isGone(i))
+        return RemoteError;
+  return asyncError;
+}
+
 std::string Comm::whereIs(int which) {
   Slot &other = slot(which);
   if (isGone(which))

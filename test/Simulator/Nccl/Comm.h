@@ -18,9 +18,9 @@ namespace sim::nccl {
 /// flight at a time, or one group, so that what is not ordered alike everywhere comes to a stop.
 struct Rank {
   std::mutex mutex;
-  uint64_t group = 0;                       // that is in flight, or 0
-  unsigned works = 0;                       // of it, not done
-  std::atomic<uint64_t> calls{0}, begun{0}; // for injections
+  uint64_t group = 0;                                            // that is in flight, or 0
+  unsigned works = 0;                                            // of it, not done
+  std::atomic<uint64_t> calls{0}, begun{0}, joins{0}, aborts{0}; // for injections
   std::set<Comm *> comms;
 };
 std::shared_ptr<Rank> rankOfThread();
@@ -50,6 +50,8 @@ struct Comm {
   template <class F> Status waitFor(const std::string &what, F done);
   /// Whether the process of another rank is no more.
   bool isGone(int which);
+  /// What has happened to it behind the back of the calls.
+  Status error();
   /// All ranks have come here as often.
   Status barrier(const std::string &what);
   /// Says in the rank's other communicators what it waits for; empty: nothing.

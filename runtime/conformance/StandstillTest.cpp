@@ -1,0 +1,57 @@
+//===- StandstillTest.cpp - who is named first ----------------------------===//
+
+#include "core/Standstill.h"
+#include <gtest/gtest.h>
+
+using namespace tpc::rt;
+
+namespace {
+
+struct Ranks {
+  std::vector<Beat> beats;
+  Standstill all{0, [this](int of) -> const Beat & { return beats[of]; },
+                 [](int of) { return "rank " + std::to_string(of); }};
+
+  explicit Ranks(std::vector<Beat> given) : beats(std::move(given)) {
+    all.ranks = static_cast<int>(beats.size());
+  }
+};
+
+Beat onDevice(const char *at, std::vector<int> missing = {}) {
+  return {.waits = true, .onDevice = true, .missing = std::move(missing), .at = at};
+}
+Beat onHost(const char *at, std::vector<int> missing) {
+  return {.waits = true, .missing = std::move(missing), .at = at};
+}
+Beat computing() { return {.at = "computing"}; }
+
+} // namespace
+
+TEST(Standstill, WhoIsInTheSameOperationIsNotMissing) {
+  Ranks ranks({onDevice("in all_reduce 7", {1, 2}), onDevice("in all_reduce 7", {0, 2}),
+               onDevice("in all_reduce 6", {0, 1})});
+  EXPECT_EQ(ranks.all.missing(0), std::vector<int>{2});
+  EXPECT_EQ(ranks.all.missing(2), (std::vector<int>{0, 1}));
+  EXPECT_EQ(ranks.all.describeWait(0), "rank 0 in all_reduce 7 for rank 2");
+}
+
+TEST(Standstill, WhoWaitsForOneThatWaitsForNobodyIsFirst) {
+  // 0 waits for 1, 1 for 2, and that computes: on the host, or on its device.
+  for (const Beat &last : {computing(), onDevice("computing on its device, in kernel 'k'")}) {
+    Ranks ranks({onDevice("in receive 1", {1}), onDevice("in receive 2", {2}), last});
+    EXPECT_EQ(ranks.all.first(), 1);
+    EXPECT_EQ(ranks.all.describeWait(1), "rank 1 in receive 2 for rank 2");
+  }
+}
+
+TEST(Standstill, WhoWaitsForItsOwnDeviceIsFirstWhereNobodyWaitsForIt) {
+  Ranks ranks({onHost("in all_reduce", {1}), onHost("in all_reduce", {0}),
+               onDevice("computing on its device, in kernel 'k'")});
+  EXPECT_EQ(ranks.all.first(), 2);
+}
+
+TEST(Standstill, OfThoseThatWaitForEachOtherTheFirstThatHasNotEnded) {
+  Ranks ranks({Beat{.waits = true, .left = true, .missing = {}, .at = ""}, onHost("in send", {2}),
+               onHost("in send", {1})});
+  EXPECT_EQ(ranks.all.first(), 1);
+}

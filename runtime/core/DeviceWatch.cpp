@@ -1,0 +1,117 @@
+//===- DeviceWatch.cpp - what becomes of a process's devices --------------===//
+
+#include "core/DeviceWatch.h"
+#include "core/Standstill.h"
+#include "core/Transport.h"
+#include "core/World.h"
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+namespace tpc::rt {
+namespace {
+
+constexpr auto period = std::chrono::milliseconds(100);
+/// A process that was stopped itself goes on with one look, which counts as no more than this.
+constexpr double longestLook = 0.5;
+/// Of a run that has failed, for ranks to return.
+constexpr double graceForEnd = 5;
+/// Communication fails because a rank has: it, or who watches it, is to say so first.
+constexpr double graceForProblem = 1;
+
+} // namespace
+
+DeviceWatch::DeviceWatch(World &world) : world(world), thread(&DeviceWatch::run, this) {}
+
+DeviceWatch::~DeviceWatch() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    ending = true;
+  }
+  changed.notify_all();
+  thread.join();
+}
+
+void DeviceWatch::leave() {
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [&] { return !ends; });
+  hasLeft = true;
+}
+
+void DeviceWatch::run() {
+  auto last = std::chrono::steady_clock::now();
+  std::unique_lock<std::mutex> lock(mutex);
+  while (!changed.wait_for(lock, period, [&] { return ending; })) {
+    auto now = std::chrono::steady_clock::now();
+    double passed = std::min(std::chrono::duration<double>(now - last).count(), longestLook);
+    last = now;
+    stuck = world.failed() && (world.runs() || world.ends()) ? stuck + passed : 0;
+    if (stuck > graceForEnd)
+      endTerminated(world);
+    int rank = 0;
+    std::string problem = world.failed() || hasLeft ? "" : judge(passed, rank);
+    if (problem.empty() || !world.recordError(rank, problem))
+      continue;
+    ends = true;
+    lock.unlock();
+    world.contextOf(rank).transport->abortWorld(rank, world.errorMessage());
+    lock.lock();
+    ends = false;
+    changed.notify_all();
+  }
+}
+
+std::string DeviceWatch::judge(double seconds, int &rank) {
+  std::string problem;
+  for (int i = 0; i < world.numLocal() && problem.empty(); ++i) {
+    rank = world.local(i).rank;
+    problem = world.local(i).transport->deviceProblem();
+  }
+  broken = problem.empty() ? 0 : broken + seconds;
+  if (broken >= graceForProblem)
+    return problem;
+  return world.localThreads() && world.timeout() > 0 ? judgeWaits(seconds, rank) : "";
+}
+
+std::string DeviceWatch::judgeWaits(double seconds, int &rank) {
+  std::vector<Beat> beats;
+  uint64_t sum = 0;
+  bool anyOnDevice = false;
+  for (int i = 0; i < world.numLocal(); ++i) {
+    beats.push_back(beatOf(i));
+    sum += beats.back().moves;
+    anyOnDevice |= beats.back().onDevice;
+  }
+  // If nobody's device is waited for, that is for the host's transport to find out. If one is, so
+  // is somebody's for whom it waits, or it hangs: what devices compute between two operations does
+  // not take so long.
+  idle = anyOnDevice && sum == moves ? idle + seconds : 0;
+  moves = sum;
+  if (idle < world.timeout())
+    return "";
+  Standstill standstill{world.size(), [&](int of) -> const Beat & { return beats[of]; },
+                        [&](int of) { return world.grid().describe(of); }};
+  rank = standstill.first();
+  std::string message = world.describeTimeout() + ": " + standstill.describeWait(rank);
+  for (int other = 0; other < world.size(); ++other)
+    if (other != rank)
+      message += "; " + standstill.describeWait(other);
+  return message;
+}
+
+Beat DeviceWatch::beatOf(int rank) const {
+  const tpc_context &ctx = world.local(rank);
+  Beat beat;
+  beat.moves = world.deviceMoves(ctx);
+  if (auto wait = world.deviceWait(ctx)) {
+    beat.waits = beat.onDevice = true;
+    beat.missing = std::move(wait->missing);
+    beat.at = std::move(wait->at);
+    return beat;
+  }
+  beat.waits = world.localThreads()->isWaiting(rank);
+  beat.at = world.describeActivity(ctx.activity);
+  return beat;
+}
+
+} // namespace tpc::rt
