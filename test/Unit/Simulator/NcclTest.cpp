@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <unistd.h>
 
 using namespace sim;
 
@@ -245,15 +246,21 @@ TEST(Nccl, NamesADeadlock) {
 
 TEST(Nccl, ADeadPeerIsWaitedForUntilAborted) {
   Findings findings;
+  int called[2];
+  ASSERT_EQ(pipe(called), 0);
   EXPECT_EQ(asProcesses(
                 2, findings.with(),
-                [](NcclRank &rank) {
+                [&](NcclRank &rank) {
                   DevicePointer x = rank.upload(std::vector<float>(8));
                   EXPECT_EQ(rank.allReduce(x, 8), nccl::Success);
                   EXPECT_EQ(rank.synchronize(), SUCCESS);
-                  if (rank.rank == 1)
+                  char go = 0;
+                  if (rank.rank == 1) {
+                    EXPECT_EQ(read(called[0], &go, 1), 1);
                     raise(SIGKILL);
+                  }
                   EXPECT_EQ(rank.allReduce(x, 8), nccl::Success);
+                  EXPECT_EQ(write(called[1], &go, 1), 1);
                   nccl::Status status = nccl::Success;
                   eventually([&] {
                     EXPECT_EQ(rank.ncclCommGetAsyncError(rank.comm, &status), nccl::Success);
@@ -261,11 +268,14 @@ TEST(Nccl, ADeadPeerIsWaitedForUntilAborted) {
                   });
                   EXPECT_EQ(rank.cuStreamQuery(rank.compute), ERROR_NOT_READY);
                   EXPECT_EQ(status, nccl::RemoteError); // seed 0 notices
+                  EXPECT_EQ(rank.allReduce(x, 8), nccl::RemoteError);
                   EXPECT_EQ(rank.ncclCommAbort(rank.comm), nccl::Success);
                   EXPECT_EQ(rank.synchronize(), SUCCESS);
                 },
                 1),
             0);
+  close(called[0]);
+  close(called[1]);
 }
 
 TEST(Nccl, FailsWhereItIsToldTo) {
