@@ -20,6 +20,10 @@ void Device::deliver(const void *from, int64_t bytes, Taker take) {
 }
 bool Device::computes(int32_t dtype) const { return dtype == TPC_F32; }
 void *Device::map(void *data, int64_t, Use) { return data; }
+std::vector<std::string> Device::questions() { return {}; }
+int64_t Device::bytesToAnswer(const std::string &) { return 0; }
+std::string Device::answer(const std::string &, void *) { return ""; }
+bool Device::adopt(const std::string &, const std::string &) { return false; }
 bool Device::canRecord() const { return false; }
 std::unique_ptr<Recording> Device::prepareRecording() { return nullptr; }
 void Device::beginRecording(Recording &) {}
@@ -47,6 +51,7 @@ std::string DeviceKind::environmentProblem() const { return ""; }
 std::string DeviceKind::place(const Placement &) const { return ""; }
 Seat DeviceKind::seatOf(int) const { return {}; }
 std::string DeviceKind::settle(bool) const { return ""; }
+void DeviceKind::chooseByMeasuring(bool) const {}
 int64_t DeviceKind::freeBytes(int) const { return std::numeric_limits<int64_t>::max(); }
 const DeviceKind *DeviceKind::counted() const { return nullptr; }
 MemoryUse &DeviceKind::use() const { throw std::logic_error("memory is not counted"); }

@@ -150,6 +150,20 @@ public:
   /// All is done. What kernels have met, which is forgotten.
   virtual tpc_status endStep() = 0;
 
+  //===--- what is chosen by measuring ------------------------------------===//
+  //
+  // A device may choose by measuring how it does some work. Ranks that did so each for itself would
+  // compute different bits: between steps, one of those that have a question answers it for all of
+  // them. Both are texts of one line; equal questions have one answer.
+
+  /// Those that the work which was called for leaves open: of a device that only counts.
+  virtual std::vector<std::string> questions();
+  /// Bytes of its memory that it takes to answer one of its questions, as `memory` of `answer`.
+  virtual int64_t bytesToAnswer(const std::string &question);
+  virtual std::string answer(const std::string &question, void *memory);
+  /// Work is done so from now on. False: that is no answer to it here.
+  virtual bool adopt(const std::string &question, const std::string &answer);
+
   //===--- steps that are replayed ----------------------------------------===//
   //
   // A device may do all work of a step again, if it is called for in the same way: with the same
@@ -265,6 +279,8 @@ public:
   virtual Seat seatOf(int rank) const;
   /// After that: whether ranks of the world, anywhere, have one in common. What is to be said once.
   virtual std::string settle(bool shared) const;
+  /// Before the first is made: whether they choose by measuring; without this, they do.
+  virtual void chooseByMeasuring(bool does) const;
   /// After that: bytes of its memory that nobody has. Throws.
   virtual int64_t freeBytes(int rank) const;
   /// The same kind of device as settled, without memory behind it: nothing is done, and what would

@@ -68,6 +68,17 @@ public:
     return device->transposeOf(data, k, n, dtype);
   }
 
+  std::vector<std::string> questions() override { return device->questions(); }
+  int64_t bytesToAnswer(const std::string &question) override {
+    return device->bytesToAnswer(question);
+  }
+  std::string answer(const std::string &question, void *memory) override {
+    return device->answer(question, memory);
+  }
+  bool adopt(const std::string &question, const std::string &answer) override {
+    return device->adopt(question, answer);
+  }
+
   void beginStep(const std::vector<int64_t> &env) override { device->beginStep(env); }
   void setEnv(int32_t place, int64_t value) override { device->setEnv(place, value); }
   tpc_status endStep() override { return device->endStep(); }
@@ -138,6 +149,7 @@ public:
   std::string products() const override { return kind.products(); }
   std::string communication() const override { return kind.communication(); }
   std::string environmentProblem() const override { return kind.environmentProblem(); }
+  const DeviceKind *counted() const override { return kind.counted(); }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
     return kind.matrixBytes(k, n, dtype);
   }

@@ -106,6 +106,8 @@ private:
       set(options.profile);
     else if (flag == "--share-gpus")
       set(options.shareGpus);
+    else if (flag == "--deterministic")
+      set(options.deterministic);
     else if (flag == "--json")
       set(options.json);
     else if (flag == "--verbose" || flag == "-v")
@@ -306,6 +308,9 @@ Flags:
   --products=tpc|onednn    what computes products of f32 with weights (default: tpc). onednn needs libdnnl.so.3, oneDNN 3,
                            on all hosts; bits are others
   --share-gpus             of a program for GPUs: several ranks may have one
+  --deterministic          of a program for GPUs: algorithms of products are not chosen by measuring, nor read from the
+                           cache of what was measured: the same bits on equal GPUs, in every run. On processors bits
+                           never depend on time
   --bench                  measure steps on made-up inputs; prints JSON. With --repeat N (10), --warmup N (2)
   --bench --profile        and where the time goes: seconds of each product (m x k x n), attention, kernel and copy on the
                            rank of each stage that computes most. "elsewhere" is communication, waiting, and the rest
@@ -317,7 +322,7 @@ Flags:
 Environment: TPC_TRANSPORT=threads|mpi|tcp ignores launchers of the other kinds; TPC_PORT is where processes meet at
 MASTER_ADDR (default: MASTER_PORT + 1), TPC_INTERFACE the network interface between them; TPC_SHARED_MEMORY=0 makes
 those of one host use it as well; TPC_CPU=generic|avx2|avx512 chooses the kernels; TPC_TIMEOUT is --timeout where the
-flag is not given.
+flag is not given; TPC_CACHE is the folder of what was measured (default: tpc in XDG_CACHE_HOME or ~/.cache; empty: none).
 )";
   return text;
 }

@@ -26,8 +26,9 @@ struct Options {
   std::string weights;
   bool verifyWeights = false; ///< read all bytes of them, not samples
   std::string products = "tpc";
-  bool shareGpus = false; ///< several ranks may have one GPU
-  int threadsPerRank = 0; ///< 0: as many as there are cores for each rank
+  bool shareGpus = false;     ///< several ranks may have one GPU
+  bool deterministic = false; ///< nothing is chosen by measuring
+  int threadsPerRank = 0;     ///< 0: as many as there are cores for each rank
   int repeat = 10, warmup = 2;
   bool profile = false; ///< --bench says where the time goes
   /// Seconds after which a rank that waits for another ends the run; 0: never. Without it, on CPUs

@@ -132,6 +132,9 @@ MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest, con
     // Steps of these sizes again and again: in the first the stack grows.
     runStep(ctx, program, manifest, inputs);
     need.frames = static_cast<int64_t>(ctx.arena.peak());
+    need.questions = ctx.device->questions();
+    for (const std::string &question : need.questions)
+      need.frames = std::max(need.frames, ctx.device->bytesToAnswer(question));
     ctx.arena.reserve(static_cast<size_t>(need.frames));
     use.most = use.now;
     use.mostAsked = use.asked;

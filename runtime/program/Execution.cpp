@@ -96,7 +96,7 @@ void printError(const std::string &message) {
 
 Execution::Execution(const tpc_program &program, const Manifest &manifest, const Options &options,
                      std::shared_ptr<Session> session)
-    : program(program), manifest(manifest) {
+    : program(program), manifest(manifest), choices(!options.deterministic) {
 #ifdef M_MMAP_THRESHOLD
   // Large blocks come from the system and go back to it. By default the C library moves this limit
   // up whenever one is freed, and what is freed while weights are loaded stays: a tenth of the
@@ -176,9 +176,20 @@ void Execution::prepare(const Inputs &inputs) {
     return;
   planned = inputs.symbols;
   frameBytes.clear();
-  if (deviceKind().counted())
-    for (int i = 0; i < world->numLocal(); ++i)
-      frameBytes.push_back(countMemory(program, manifest, inputs, world->local(i).rank).frames);
+  if (!deviceKind().counted())
+    return;
+  std::vector<std::vector<std::string>> questions;
+  for (int i = 0; i < world->numLocal(); ++i) {
+    MemoryNeed need = countMemory(program, manifest, inputs, world->local(i).rank);
+    frameBytes.push_back(need.frames);
+    questions.push_back(std::move(need.questions));
+  }
+  choices.settle(*world, questions, [&](const std::function<void(tpc_context &)> &fn) {
+    run([&](tpc_context &ctx) {
+      reserveFrames(ctx);
+      fn(ctx);
+    });
+  });
 }
 
 void runStep(tpc_context &ctx, const tpc_program &program, const Manifest &manifest,
@@ -191,13 +202,17 @@ void runStep(tpc_context &ctx, const tpc_program &program, const Manifest &manif
     ctx.device->unshare(input);
 }
 
+void Execution::reserveFrames(tpc_context &ctx) {
+  if (frameBytes.empty())
+    return;
+  int64_t bytes = frameBytes[static_cast<size_t>(ctx.rank - world->local(0).rank)];
+  if (!ctx.arena.reserve(static_cast<size_t>(bytes)))
+    fail(ctx, "out of memory: a step with " + textOf(planned) + " needs " + std::to_string(bytes) +
+                  " bytes beside the weights");
+}
+
 void Execution::runStage(tpc_context &ctx, const Inputs &inputs) {
-  if (!frameBytes.empty()) {
-    int64_t bytes = frameBytes[static_cast<size_t>(ctx.rank - world->local(0).rank)];
-    if (!ctx.arena.reserve(static_cast<size_t>(bytes)))
-      fail(ctx, "out of memory: a step with " + textOf(inputs.symbols) + " needs " +
-                    std::to_string(bytes) + " bytes beside the weights");
-  }
+  reserveFrames(ctx);
   runStep(ctx, program, manifest, inputs);
   assembler.collect(ctx);
 }

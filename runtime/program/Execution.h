@@ -5,6 +5,7 @@
 
 #include "core/Profile.h"
 #include "core/World.h"
+#include "program/Choices.h"
 #include "program/CommandLine.h"
 #include "program/Inputs.h"
 #include "program/Outputs.h"
@@ -56,6 +57,8 @@ public:
 
 private:
   void prepare(const Inputs &inputs);
+  /// What frames of the step take, in one piece.
+  void reserveFrames(tpc_context &ctx);
   void runStage(tpc_context &ctx, const Inputs &inputs);
   void run(const std::function<void(tpc_context &)> &fn);
 
@@ -65,7 +68,8 @@ private:
   double secondsToLoad = 0;
   SymbolValues planned;            // sizes of the last step
   std::vector<int64_t> frameBytes; // of each local rank for them; empty: not known
-  OutputAssembler assembler;       // outlives the world, whose contexts refer to it
+  Choices choices;
+  OutputAssembler assembler; // outlives the world, whose contexts refer to it
   std::unique_ptr<World> world;
 };
 

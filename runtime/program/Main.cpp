@@ -129,20 +129,23 @@ void chooseDevice(const tpc_program &program, Session *session, const Launcher &
 }
 
 /// All ranks compute products by the same library, of the same version: bits depend on it. So they
-/// communicate.
-void chooseProducts(Session *session, const std::string &name) {
+/// communicate, and measure.
+void chooseProducts(Session *session, const Options &options) {
   agreeOn(session, [&] {
     std::string problem;
-    const DeviceKind *kind = deviceKind().withProducts(name, problem);
+    const DeviceKind *kind = deviceKind().withProducts(options.products, problem);
     if (!kind)
       throw UserError(session && session->size() > 1
                           ? "rank " + std::to_string(session->rank()) + ": " + problem
                           : problem);
     chooseDevices(*kind);
   });
-  std::optional<std::string> difference =
-      compareRanks(session, {{"library for products", deviceKind().products()},
-                             {"library for communication", deviceKind().communication()}});
+  std::optional<std::string> difference = compareRanks(
+      session,
+      {{"library for products", deviceKind().products()},
+       {"library for communication", deviceKind().communication()},
+       {"choice of algorithms", options.deterministic ? "no measured ones" : "measured ones"}});
+  deviceKind().chooseByMeasuring(!options.deterministic);
   agreeOn(session, [&] {
     if (difference)
       throw UserError(*difference);
@@ -223,7 +226,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
                  : readInputs(manifest, requestsOf(options, manifest).at(0).inputs, options.shape);
   });
   chooseDevice(program, session.get(), launcher, manifest, options);
-  chooseProducts(session.get(), options.products);
+  chooseProducts(session.get(), options);
   std::string note = checkMemory(program, manifest, inputs, session.get());
   if (!note.empty() && (!session || session->rank() == 0))
     std::fprintf(stderr, "note: %s\n", note.c_str());

@@ -19,6 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 TOP = Path(__file__).resolve().parents[2]
+# Nothing is kept of what programs measure, unless a test says where.
+os.environ.setdefault("TPC_CACHE", "")
+
 BUILD = Path(os.environ.get("TPC_BUILD") or TOP / "build").resolve()
 # Makes an executable of a staged program, for tests that write one. Tests fail where it is not built.
 BUILD_STAGED = BUILD / "test" / "bin" / "tpc-build-staged"

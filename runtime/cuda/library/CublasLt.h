@@ -19,6 +19,7 @@ using Layout = struct LayoutImpl *;
 using Preference = struct PreferenceImpl *;
 struct Algorithm {
   uint64_t data[8];
+  bool operator==(const Algorithm &) const = default;
 };
 struct Heuristic {
   Algorithm algorithm;
@@ -53,6 +54,8 @@ constexpr int preferWorkspace = 1, preferAlignA = 5, preferAlignB = 6, preferAli
   FUNCTION(MatmulPreferenceSetAttribute, (Preference, int, const void *, size_t))                  \
   FUNCTION(MatmulAlgoGetHeuristic, (Handle, MatmulDesc, Layout, Layout, Layout, Layout,            \
                                     Preference, int, Heuristic *, int *))                          \
+  FUNCTION(MatmulAlgoCheck,                                                                        \
+           (Handle, MatmulDesc, Layout, Layout, Layout, Layout, const Algorithm *, Heuristic *))   \
   FUNCTION(Matmul, (Handle, MatmulDesc, const void *, const void *, Layout, const void *, Layout,  \
                     const void *, const void *, Layout, void *, Layout, const Algorithm *, void *, \
                     size_t, Stream))

@@ -27,9 +27,9 @@ int64_t workspaceOf(const Gpu &gpu) {
 //===----------------------------------------------------------------------===//
 
 CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
-                       const nccl::Library *nccl, const Gpu &gpu)
-    : driver(driver), nccl(nccl), queue(driver, gpu), workspace(driver, workspaceOf(gpu)),
-      status(driver, least),
+                       const nccl::Library *nccl, const Gpu &gpu, bool measures)
+    : driver(driver), library(library), nccl(nccl), measures(measures), queue(driver, gpu),
+      workspace(driver, workspaceOf(gpu)), status(driver, least),
       products(driver, library, workspace.address, workspaceOf(gpu), queue.stream),
       uploads{Upload(queue), Upload(queue)}, download(driver), attentions(driver, queue.stream),
       envUpload(queue), statusRead(driver), pinnedMemory(driver), delivered(pinnedMemory),
@@ -214,7 +214,9 @@ CudaDevice::makeMatrices(int64_t k, std::span<const int64_t> widths, int32_t dty
   std::vector<std::shared_ptr<Matrix>> made;
   for (int64_t n : widths) {
     auto block = std::make_shared<Block>(driver, std::max(k * n * sizeOf(dtype), least));
-    made.push_back(std::make_shared<CudaMatrix>(k, n, dtype, block->address, false, block));
+    auto matrix = std::make_shared<CudaMatrix>(k, n, dtype, block->address, false, block);
+    matrices.push_back(matrix);
+    made.push_back(std::move(matrix));
   }
   return made;
 }
@@ -236,7 +238,9 @@ void CudaDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const void 
 
 std::shared_ptr<Matrix> CudaDevice::transposeOf(const void *rows, int64_t k, int64_t n,
                                                 int32_t dtype) {
-  return std::make_shared<CudaMatrix>(k, n, dtype, addressOf(rows), true, nullptr);
+  auto matrix = std::make_shared<CudaMatrix>(k, n, dtype, addressOf(rows), true, nullptr);
+  matrices.push_back(matrix);
+  return matrix;
 }
 
 } // namespace tpc::rt::cuda

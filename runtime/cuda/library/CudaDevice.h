@@ -65,13 +65,15 @@ private:
   const Driver &driver;
 };
 
+class CudaMatrix;
 class NcclLinks;
 
 class CudaDevice final : public Device {
 public:
-  /// `nccl`: null if ranks talk over the host.
+  /// `nccl`: null if ranks talk over the host. `measures`: algorithms of products, or takes what
+  /// the library recommends first.
   CudaDevice(const Driver &driver, const blas::Library &library, const nccl::Library *nccl,
-             const Gpu &gpu);
+             const Gpu &gpu, bool measures);
   ~CudaDevice() override;
 
   bool isHosts() const override { return false; }
@@ -108,6 +110,11 @@ public:
   void attention(const tpc_attention_args &args) override;
   tpc_status endStep() override;
   std::unique_ptr<Links> makeLinks() override;
+
+  std::vector<std::string> questions() override;
+  int64_t bytesToAnswer(const std::string &question) override;
+  std::string answer(const std::string &question, void *memory) override;
+  bool adopt(const std::string &question, const std::string &answer) override;
 
   bool canRecord() const override { return true; }
   std::unique_ptr<Recording> prepareRecording() override;
@@ -152,11 +159,21 @@ private:
     bool written;
   };
 
+  /// What algorithms depend on beside the shape of a product.
+  std::string machine() const;
+  /// The product that a question of this GPU is about.
+  std::optional<ProductShape> shapeOf(const std::string &question) const;
+  /// Right sides that are in its memory for products of this shape.
+  std::vector<Address> matricesOf(const ProductShape &shape);
+
   const Driver &driver;
+  const blas::Library &library;
   const nccl::Library *const nccl;
+  const bool measures;
   Queue queue;
   Block workspace, status;
   cuda::Products products;
+  std::vector<std::weak_ptr<const CudaMatrix>> matrices;
   std::list<Shared> shared;
   Upload uploads[2];
   int current = 0; // of those

@@ -43,13 +43,14 @@ public:
   int64_t freeBytes(int rank) const override;
   const DeviceKind *counted() const override;
   MemoryUse &use() const override { return CountedMemory::ofThread().use; }
+  void chooseByMeasuring(bool does) const override { measures = does; }
   std::string communication() const override { return nccl ? nccl->describe() : "the host"; }
   int64_t matrixBytes(int64_t k, int64_t n, int32_t dtype) const override {
     return k * n * sizeOf(dtype);
   }
   std::unique_ptr<Device> make(tpc_context &ctx) const override {
     const Gpu &gpu = gpuOf(ctx.rank);
-    auto device = std::make_unique<CudaDevice>(vendor.driver, vendor.library, nccl, gpu);
+    auto device = std::make_unique<CudaDevice>(vendor.driver, vendor.library, nccl, gpu, measures);
     if (auto held = std::find(kept.begin(), kept.end(), gpu.number); held != kept.end()) {
       kept.erase(held);
       vendor.driver.cuDevicePrimaryCtxRelease_v2(gpu.number);
@@ -69,6 +70,7 @@ private:
   // Of the process, said once:
   mutable Placement placement;
   mutable const nccl::Library *nccl = nullptr;
+  mutable bool measures = true;
   mutable std::vector<int> kept; // GPUs whose contexts freeBytes() has made
   mutable std::unique_ptr<Counted> nothing;
   mutable std::unique_ptr<CudaDevices> countedKind;
@@ -112,6 +114,7 @@ const DeviceKind *CudaDevices::counted() const {
     nothing = std::make_unique<Counted>(vendor.driver, vendor.library);
   countedKind = std::make_unique<CudaDevices>(Vendor{nothing->driver, nothing->library}, gpus);
   countedKind->placement = placement;
+  countedKind->measures = measures;
   if (nccl) {
     nothing->nccl.version = nccl->version;
     countedKind->nccl = &nothing->nccl;

@@ -101,6 +101,7 @@ constexpr int captureThreadLocal = 1;
   FUNCTION(cuEventRecord, (Event, Stream))                                                         \
   FUNCTION(cuEventSynchronize, (Event))                                                            \
   FUNCTION(cuEventQuery, (Event))                                                                  \
+  FUNCTION(cuEventElapsedTime, (float *, Event, Event))                                            \
   FUNCTION(cuEventDestroy_v2, (Event))                                                             \
   FUNCTION(cuModuleLoadDataEx, (Module *, const void *, unsigned, int *, void **))                 \
   FUNCTION(cuModuleUnload, (Module))                                                               \

@@ -1,18 +1,19 @@
 //===- Products.cpp - matrix products by cuBLASLt -------------------------===//
 
-#include "cuda/library/Products.h"
 #include "core/DType.h"
+#include "cuda/library/ProductPlan.h"
 #include "cuda/library/Trail.h"
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
+#include <utility>
 
 namespace tpc::rt::cuda {
 namespace {
 
 using blas::Library;
 
-/// Algorithms that are asked for: the first that the library then takes is used.
+/// Algorithms that are asked for: of these one is used.
 constexpr int candidates = 8;
 
 /// What pointers of the shape are aligned to, as far as algorithms care.
@@ -25,35 +26,7 @@ int typeOf(int32_t dtype) {
   return dtype == TPC_F32 ? blas::real32F : dtype == TPC_F16 ? blas::real16F : blas::real16BF;
 }
 
-/// A descriptor, which the library destroys.
-template <class T> class Owned {
-public:
-  explicit Owned(blas::Status (*destroy)(T)) : destroy(destroy) {}
-  Owned(const Owned &) = delete;
-  Owned &operator=(const Owned &) = delete;
-  ~Owned() {
-    if (value)
-      destroy(value);
-  }
-  operator T() const { return value; }
-  T *operator&() { return &value; }
-
-private:
-  blas::Status (*destroy)(T);
-  T value = nullptr;
-};
-
 } // namespace
-
-struct Products::Plan {
-  explicit Plan(const Library &library)
-      : operation(library.MatmulDescDestroy), a(library.MatrixLayoutDestroy),
-        b(library.MatrixLayoutDestroy), d(library.MatrixLayoutDestroy) {}
-
-  Owned<blas::MatmulDesc> operation;
-  Owned<blas::Layout> a, b, d;
-  std::vector<blas::Heuristic> algorithms; // best first; what was refused is removed
-};
 
 Products::Products(const Driver &driver, const Library &library, Address workspace,
                    int64_t workspaceBytes, Stream stream)
@@ -68,11 +41,23 @@ Products::~Products() {
     library.Destroy(handle);
 }
 
-Products::Plan &Products::planOf(const Shape &shape, const void *bias) {
-  std::unique_ptr<Plan> &slot = plans[shape];
-  if (slot)
-    return *slot;
-  auto plan = std::make_unique<Plan>(library);
+Products::Plan &Products::planOf(const ProductShape &shape) {
+  auto known = planAt.find(shape);
+  if (known != planAt.end()) {
+    plans.splice(plans.begin(), plans, known->second);
+    return *plans.front();
+  }
+  plans.push_front(makePlan(shape));
+  planAt[shape] = plans.begin();
+  if (plans.size() > mostPlans) {
+    planAt.erase(plans.back()->shape);
+    plans.pop_back();
+  }
+  return *plans.front();
+}
+
+std::unique_ptr<Products::Plan> Products::makePlan(const ProductShape &shape) {
+  auto plan = std::make_unique<Plan>(library, shape);
   Library::check(library.MatmulDescCreate(&plan->operation,
                                           shape.tf32 ? blas::computeTf32 : blas::compute32F,
                                           blas::real32F),
@@ -84,10 +69,10 @@ Products::Plan &Products::planOf(const Shape &shape, const void *bias) {
   };
   if (shape.transposed)
     set(blas::descTransA, blas::transposed);
-  set(blas::descEpilogue, bias ? blas::epilogueBias : blas::epilogueNone);
-  // Its alignment is asked for as well.
-  if (bias)
-    set(blas::descBias, bias);
+  set(blas::descEpilogue, shape.alignBias ? blas::epilogueBias : blas::epilogueNone);
+  // Its alignment is asked for as well: some place that has it.
+  if (shape.alignBias)
+    set(blas::descBias, reinterpret_cast<const void *>(uintptr_t(shape.alignBias)));
 
   auto layout = [&](Owned<blas::Layout> &made, int64_t rows, int64_t columns, int64_t stride) {
     Library::check(library.MatrixLayoutCreate(&made, typeOf(shape.dtype),
@@ -129,41 +114,47 @@ Products::Plan &Products::planOf(const Shape &shape, const void *bias) {
     Library::check(status, "to choose an algorithm");
   else
     count = 0;
-  for (const blas::Heuristic &one : std::vector(found, found + count))
+  // The one that was measured comes before those that are recommended.
+  if (auto known = adopted.find(shape); known != adopted.end())
+    plan->algorithms.push_back(known->second);
+  for (const blas::Heuristic &one : std::span(found, static_cast<size_t>(count)))
     if (one.state == blas::success)
-      plan->algorithms.push_back(one);
-  slot = std::move(plan);
-  return *slot;
+      plan->algorithms.push_back(one.algorithm);
+  return plan;
 }
 
-bool Products::run(const ProductCall &call) {
-  const void *c = call.residual ? call.residual : call.out;
-  Shape shape{call.m,
-              call.k,
-              call.n,
-              call.batch,
-              call.xStride,
-              call.wStride,
-              call.dtype,
-              tf32 && call.dtype == TPC_F32 && !call.isExact,
-              call.transposed,
-              call.residual != nullptr,
-              alignmentOf(call.w),
-              alignmentOf(call.x),
-              alignmentOf(c),
-              alignmentOf(call.out),
-              call.bias ? alignmentOf(call.bias) : 0};
-  Plan &plan = planOf(shape, call.bias);
+blas::Status Products::run(Plan &plan, const ProductCall &call, const blas::Algorithm &algorithm) {
   if (call.bias)
     Library::check(library.MatmulDescSetAttribute(plan.operation, blas::descBias, &call.bias,
                                                   sizeof(call.bias)),
                    "to describe a product");
   const float alpha = 1, beta = call.residual ? 1.0f : 0.0f;
+  const void *c = call.residual ? call.residual : call.out;
+  return library.Matmul(handle, plan.operation, &alpha, call.w, plan.a, call.x, plan.b, &beta, c,
+                        plan.d, call.out, plan.d, &algorithm, reinterpret_cast<void *>(workspace),
+                        static_cast<size_t>(workspaceBytes), stream);
+}
+
+bool Products::run(const ProductCall &call) {
+  ProductShape shape{call.m,
+                     call.k,
+                     call.n,
+                     call.batch,
+                     call.xStride,
+                     call.wStride,
+                     call.dtype,
+                     tf32 && call.dtype == TPC_F32 && !call.isExact,
+                     call.transposed,
+                     call.residual != nullptr,
+                     alignmentOf(call.w),
+                     alignmentOf(call.x),
+                     alignmentOf(call.residual ? call.residual : call.out),
+                     alignmentOf(call.out),
+                     call.bias ? alignmentOf(call.bias) : 0,
+                     call.biasApart ? alignmentOf(call.biasApart) : 0};
+  Plan &plan = planOf(shape);
   while (!plan.algorithms.empty()) {
-    blas::Status status = library.Matmul(
-        handle, plan.operation, &alpha, call.w, plan.a, call.x, plan.b, &beta, c, plan.d, call.out,
-        plan.d, &plan.algorithms.front().algorithm, reinterpret_cast<void *>(workspace),
-        static_cast<size_t>(workspaceBytes), stream);
+    blas::Status status = run(plan, call, plan.algorithms.front());
     if (status != blas::notSupported) {
       // If the GPU has failed before, the driver says how.
       size_t ignored = 0;
@@ -205,9 +196,12 @@ void Products::addBias(const ProductCall &call) {
                      .x = onesOf(rows, call.dtype),
                      .w = call.bias,
                      .out = call.out,
+                     .transposed = false,
+                     .bias = nullptr,
                      .residual = call.residual,
                      .dtype = call.dtype,
-                     .isExact = true};
+                     .isExact = true,
+                     .biasApart = nullptr};
   if (!run(biases))
     throw std::runtime_error(library.describe() + " adds no bias to " + std::to_string(rows) +
                              " x " + std::to_string(call.n));
@@ -223,7 +217,7 @@ void Products::compute(const ProductCall &call) {
     addBias(call);
     if (call.k == 0)
       return;
-    rest.bias = nullptr;
+    rest.biasApart = std::exchange(rest.bias, nullptr);
     rest.residual = call.out;
   } else if (call.k == 0) {
     // A sum of nothing.

@@ -9,6 +9,10 @@
 // k] is A' and is. The bias is one of A's rows, as cuBLASLt's epilogue wants it. This is said here,
 // and nowhere else.
 //
+// Which algorithm computes a product: the one that was measured to be the fastest (measure, adopt),
+// or else the first that the library recommends and then takes. Ranks measure for each other, so
+// that they compute the same bits (Device::answer).
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_RT_CUDA_LIBRARY_PRODUCTS_H
@@ -16,10 +20,13 @@
 
 #include "cuda/library/Block.h"
 #include "cuda/library/CublasLt.h"
+#include "cuda/library/ProductShape.h"
 #include "tpc/runtime.h"
-#include <compare>
+#include <list>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 namespace tpc::rt::cuda {
@@ -34,12 +41,16 @@ struct ProductCall {
   const void *bias = nullptr, *residual = nullptr;
   int64_t batch = 1, xStride = 0, wStride = 0; ///< in elements
   int32_t dtype = TPC_F32;
-  bool isExact = false; ///< never in TF32
+  bool isExact = false;            ///< never in TF32
+  const void *biasApart = nullptr; ///< what the residual has begun with
 };
 
 /// In the context that is current.
 class Products {
 public:
+  /// Shapes whose plans are kept. Steps whose sizes grow have new ones all the time.
+  static constexpr size_t mostPlans = 1024;
+
   Products(const Driver &driver, const blas::Library &library, Address workspace,
            int64_t workspaceBytes, Stream stream);
   Products(const Products &) = delete;
@@ -52,20 +63,26 @@ public:
   /// From now on, whether products of f32 are computed in TF32.
   void useTf32(bool use) { tf32 = use; }
 
+  /// Those of which there are plans.
+  std::vector<ProductShape> shapes() const;
+  /// Bytes that it takes to measure one: of its right side only if none can be `lent`.
+  static int64_t bytesToMeasure(const ProductShape &shape, bool lent);
+  /// The fastest algorithm, found in `memory`. `lent`: right sides to read by turns, as layers have
+  /// them, so that none is found in a cache. Null: there is no choice.
+  std::optional<blas::Algorithm> measure(const ProductShape &shape, Address memory,
+                                         std::span<const Address> lent);
+  /// From now on it is the one. False: the library does not take it.
+  bool adopt(const ProductShape &shape, const blas::Algorithm &algorithm);
+
 private:
-  /// What the choice of an algorithm depends on. Alignments in bytes: frames are aligned to 64, and
-  /// what lies in them is not.
-  struct Shape {
-    int64_t m, k, n, batch, xStride, wStride;
-    int32_t dtype;
-    bool tf32, transposed, residual;
-    uint32_t alignW, alignX, alignC, alignD, alignBias; // 0: there is no bias
-    auto operator<=>(const Shape &) const = default;
-  };
   struct Plan;
 
-  /// `bias`: one of this alignment, or null.
-  Plan &planOf(const Shape &shape, const void *bias);
+  Plan &planOf(const ProductShape &shape);
+  /// What of a product has an algorithm: itself or, where there is no epilogue for its bias, what
+  /// is added to the bias (compute).
+  ProductShape computed(const ProductShape &shape);
+  std::unique_ptr<Plan> makePlan(const ProductShape &shape);
+  blas::Status run(Plan &plan, const ProductCall &call, const blas::Algorithm &algorithm);
   /// False: the library does not compute that.
   bool run(const ProductCall &call);
   /// out[b, m, n] = bias[n] + residual[b, m, n]
@@ -80,7 +97,9 @@ private:
   int64_t workspaceBytes;
   Stream stream;
   bool tf32 = false;
-  std::map<Shape, std::unique_ptr<Plan>> plans;
+  std::list<std::unique_ptr<Plan>> plans; // the last one that was used is first
+  std::map<ProductShape, std::list<std::unique_ptr<Plan>>::iterator> planAt;
+  std::map<ProductShape, blas::Algorithm> adopted;
   struct Ones {
     std::unique_ptr<Block> block;
     int64_t count = 0;

@@ -9,6 +9,13 @@
 #include <cublasLt.h>
 #include <cuda.h>
 
+// Newer headers call the second version by the name of the first, which all drivers have. Both are
+// declared alike.
+#ifdef cuEventElapsedTime
+#undef cuEventElapsedTime
+extern "C" decltype(cuEventElapsedTime_v2) cuEventElapsedTime;
+#endif
+
 namespace {
 
 using namespace tpc::rt;

@@ -130,7 +130,7 @@ def stub(folder, name, source):
 CUBLASLT = [f"cublasLt{name}" for name in (
     "Create", "Destroy", "MatmulDescCreate", "MatmulDescDestroy", "MatmulDescSetAttribute", "MatrixLayoutCreate", "MatrixLayoutDestroy",
     "MatrixLayoutSetAttribute", "MatmulPreferenceCreate", "MatmulPreferenceDestroy", "MatmulPreferenceSetAttribute",
-    "MatmulAlgoGetHeuristic", "Matmul")]
+    "MatmulAlgoGetHeuristic", "MatmulAlgoCheck", "Matmul")]
 
 
 def cublaslt(folder, file, version, leave=()):

@@ -30,9 +30,23 @@ Status misuse(const char *call, Status status, const std::string &what) {
   return status;
 }
 
+/// A line of the trace for a call that has ended.
+Status traced(const std::string &call, Status status) {
+  driver().trace(call + " = " + std::to_string(int(status)));
+  return status;
+}
+
+template <class T> Status create(const char *call, T **handle, const T &made) {
+  if (!handle)
+    return INVALID_VALUE;
+  *handle = Alive<T>::get().add(made);
+  return traced(call, SUCCESS);
+}
+
 template <class T> Status destroy(const char *call, T *handle) {
-  return Alive<T>::get().remove(handle) ? SUCCESS
-                                        : misuse(call, INVALID_VALUE, "no such description");
+  return traced(call, Alive<T>::get().remove(handle)
+                          ? SUCCESS
+                          : misuse(call, INVALID_VALUE, "no such description"));
 }
 
 /// An attribute of a description: copied in or out, where it has just this size.
@@ -157,6 +171,20 @@ Status makeProblem(const char *call, Context *handle, Desc *desc, Layout *a, Lay
   return status ? misuse(call, status, why) : SUCCESS;
 }
 
+/// What an address is aligned to, as far as algorithms care.
+uint32_t alignmentOf(uint64_t address) {
+  return uint32_t(std::min<uint64_t>(256, address & (~address + 1)));
+}
+
+/// All that algorithms depend on, for the trace.
+std::string nameOf(const Problem &problem, const std::array<uint32_t, 4> &alignments,
+                   uint32_t alignmentOfBias) {
+  std::string name = problem.name();
+  for (uint32_t one : alignments)
+    name += ":" + std::to_string(one);
+  return name + ":" + std::to_string(problem.desc.epilogue & Bias ? alignmentOfBias : 0);
+}
+
 /// Some epilogues are not there for some problems: that is said at once, or of each algorithm that
 /// was recommended.
 enum class Refusal { None, AtOnce, Later };
@@ -174,20 +202,17 @@ Refusal refusalOf(const Problem &problem) {
 } // namespace
 
 Status cublasLtCreate(Context **handle) {
-  if (!handle)
-    return INVALID_VALUE;
   int device = driver().currentDevice();
   if (device <
       0) // the library would make the primary context of device 0 current: not the program's
     return misuse("cublasLtCreate", NOT_INITIALIZED, "no context is current");
-  *handle = Alive<Context>::get().add({device});
-  return SUCCESS;
+  return create("cublasLtCreate", handle, {device});
 }
 
 Status cublasLtDestroy(Context *handle) {
-  return Alive<Context>::get().remove(handle)
-             ? SUCCESS
-             : misuse("cublasLtDestroy", NOT_INITIALIZED, "no handle");
+  return traced("cublasLtDestroy", Alive<Context>::get().remove(handle)
+                                       ? SUCCESS
+                                       : misuse("cublasLtDestroy", NOT_INITIALIZED, "no handle"));
 }
 
 size_t cublasLtGetVersion() { return 130100; }
@@ -207,13 +232,10 @@ const char *cublasLtGetStatusName(Status status) {
 const char *cublasLtGetStatusString(Status status) { return cublasLtGetStatusName(status); }
 
 Status cublasLtMatmulDescCreate(Desc **desc, ComputeType compute, DataType scale) {
-  if (!desc)
-    return INVALID_VALUE;
   Desc made;
   made.compute = compute;
   made.scale = scale;
-  *desc = Alive<Desc>::get().add(made);
-  return SUCCESS;
+  return create("cublasLtMatmulDescCreate", desc, made);
 }
 
 Status cublasLtMatmulDescDestroy(Desc *desc) { return destroy("cublasLtMatmulDescDestroy", desc); }
@@ -230,15 +252,12 @@ Status cublasLtMatmulDescGetAttribute(Desc *desc, DescAttribute attribute, void 
 
 Status cublasLtMatrixLayoutCreate(Layout **layout, DataType type, uint64_t rows, uint64_t cols,
                                   int64_t ld) {
-  if (!layout)
-    return INVALID_VALUE;
   Layout made;
   made.type = type;
   made.rows = rows;
   made.cols = cols;
   made.ld = ld;
-  *layout = Alive<Layout>::get().add(made);
-  return SUCCESS;
+  return create("cublasLtMatrixLayoutCreate", layout, made);
 }
 
 Status cublasLtMatrixLayoutDestroy(Layout *layout) {
@@ -256,10 +275,7 @@ Status cublasLtMatrixLayoutGetAttribute(Layout *layout, LayoutAttribute attribut
 }
 
 Status cublasLtMatmulPreferenceCreate(Preference **preference) {
-  if (!preference)
-    return INVALID_VALUE;
-  *preference = Alive<Preference>::get().add({});
-  return SUCCESS;
+  return create("cublasLtMatmulPreferenceCreate", preference, Preference());
 }
 
 Status cublasLtMatmulPreferenceDestroy(Preference *preference) {
@@ -315,7 +331,9 @@ Status cublasLtMatmulAlgoGetHeuristic(Context *handle, Desc *desc, Layout *a, La
     result.wavesCount = 1;
   }
   *returned = count;
-  return SUCCESS;
+  return traced(std::string(call) + " " +
+                    nameOf(problem, preference->alignment, alignmentOf(desc->bias)),
+                SUCCESS);
 }
 
 static Status checkAlgo(const char *call, const Problem &problem, const Algo *algo,
@@ -338,12 +356,12 @@ Status cublasLtMatmulAlgoCheck(Context *handle, Desc *desc, Layout *a, Layout *b
     return INVALID_VALUE;
   Choice choice;
   if (Status status = checkAlgo(call, problem, algo, choice))
-    return status;
+    return traced(call, status);
   result->algo = *algo;
   result->workspaceSize = choice.workspace;
   result->state = SUCCESS;
   result->wavesCount = 1;
-  return SUCCESS;
+  return traced(call, SUCCESS);
 }
 
 Status cublasLtMatmul(Context *handle, Desc *desc, const void *alpha, const void *a,
@@ -381,14 +399,13 @@ Status cublasLtMatmul(Context *handle, Desc *desc, const void *alpha, const void
   Choice choice;
   if (algo) {
     if (Status status = checkAlgo(call, problem, algo, choice))
-      return status;
+      return traced(call, status);
   } else {
     // With what is there: operands as they are aligned, and this workspace.
     Preference preference;
     preference.maxWorkspace = workspaceBytes;
     for (unsigned i = 0; i < 4; ++i)
-      preference.alignment[i] =
-          uint32_t(std::min<uint64_t>(256, operands.addresses[i] & (~operands.addresses[i] + 1)));
+      preference.alignment[i] = alignmentOf(operands.addresses[i]);
     if (!usesC)
       preference.alignment[2] = 256;
     choice = choose(problem, preference, driver().seed(), 0);
@@ -411,8 +428,15 @@ Status cublasLtMatmul(Context *handle, Desc *desc, const void *alpha, const void
     return misuse(call, INVALID_VALUE, "the workspace is not aligned to 16 bytes");
   bool tanhGelu = driver().seed() % 2;
   switch (driver().enqueue(stream, makeMatmul(problem, operands, choice, tanhGelu))) {
-  case sim::SUCCESS:
-    return SUCCESS;
+  case sim::SUCCESS: {
+    std::array<uint32_t, 4> alignments;
+    for (unsigned i = 0; i < 4; ++i)
+      alignments[i] = alignmentOf(operands.addresses[i]);
+    return traced(std::string(call) + " " + nameOf(problem, alignments, alignmentOf(desc->bias)) +
+                      (usesC ? ":C" : "") + " algorithm " + std::to_string(choice.id) + " pace " +
+                      std::to_string(choice.pace),
+                  SUCCESS);
+  }
   case ERROR_OUT_OF_MEMORY:
     return ALLOC_FAILED;
   default:

@@ -83,6 +83,11 @@ public:
     }
     for (int64_t batch = 0; batch < problem.layouts[3].batches; ++batch)
       run(execution, batch, alpha, beta);
+    // Never the same time twice, nor on two devices.
+    double flops = 2 * double(problem.m) * double(problem.n) * double(problem.k) *
+                   double(problem.layouts[3].batches);
+    double noise = 1 + double(execution.random() % 1000) / 4000;
+    execution.takes((0.005 + flops / 1e10) * choice.pace * noise);
     return Progress::Done;
   }
 

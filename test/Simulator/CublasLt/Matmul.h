@@ -48,6 +48,8 @@ struct Problem {
   /// SUCCESS, or why there is no such product, with a finding where a program got it wrong.
   static Status make(const Desc &desc, const Layout &a, const Layout &b, const Layout &c,
                      const Layout &d, Problem &made, std::string &why);
+  /// "5x7x20", and what else algorithms depend on.
+  std::string name() const;
   /// Equal for equal problems, wherever operands lie.
   uint64_t hash() const;
 };
@@ -58,7 +60,7 @@ struct Choice {
   std::array<uint32_t, 4> alignment;
   uint32_t chunk; // of k: what is summed before it is added to the rest
   uint32_t refused;
-  uint64_t unused[1];
+  double pace; // how long it takes, of what the best possible would
 };
 static_assert(sizeof(Choice) == sizeof(Algo));
 constexpr uint64_t choiceMagic = 0x7470632d6c740001;

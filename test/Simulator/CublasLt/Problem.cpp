@@ -3,6 +3,7 @@
 #include "Matmul.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace sim::lt {
@@ -77,6 +78,12 @@ Status Problem::make(const Desc &desc, const Layout &a, const Layout &b, const L
   return SUCCESS;
 }
 
+std::string Problem::name() const {
+  char digits[20];
+  std::snprintf(digits, sizeof(digits), "%016llx", static_cast<unsigned long long>(hash()));
+  return std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + " " + digits;
+}
+
 static uint64_t mix(uint64_t hash, uint64_t value) {
   hash ^= value + 0x9e3779b97f4a7c15 + (hash << 6) + (hash >> 2);
   hash *= 0xff51afd7ed558ccd;
@@ -119,6 +126,8 @@ Choice choose(const Problem &problem, const Preference &preference, uint64_t see
   made.chunk = chunks[draw(std::size(chunks))];
   // Recommended, and refused all the same. Not the first of a seed in three.
   made.refused = n ? draw(4) == 0 : draw(3) == 0;
+  // Heuristics only guess: the first need not be the fastest.
+  made.pace = 1 + double(draw(12)) / 4;
   return made;
 }
 

@@ -127,6 +127,7 @@ struct Context {
   bool hasWorker = false;
   Random random;
   uint64_t executed = 0, launches = 0, allocated = 0;
+  double clock = 0; // milliseconds that operations took
 
   // ---- held while an operation runs ----
   std::mutex memoryMutex;

@@ -17,6 +17,8 @@ public:
   const uint8_t *read(uint64_t address, uint64_t bytes, const char *what) override;
   uint8_t *write(uint64_t address, uint64_t bytes, const char *what) override;
   uint64_t random() override { return next(); }
+  void takes(double milliseconds) override { context.clock += milliseconds; }
+  double clock() const { return context.clock; }
   int device() const override { return context.device; }
 
   /// What nobody wrote stays such.

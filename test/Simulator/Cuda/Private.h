@@ -31,6 +31,8 @@ public:
   /// The same for bytes that it will write, all of them.
   virtual uint8_t *write(uint64_t address, uint64_t bytes, const char *what) = 0;
   virtual uint64_t random() = 0;
+  /// By the device's clock, which is what events read. Every operation takes a microsecond.
+  virtual void takes(double milliseconds) = 0;
   /// Which device, of those there are.
   virtual int device() const = 0;
 };

@@ -101,6 +101,8 @@ bool run(std::unique_lock<std::mutex> &lock, Context &context, const OperationRe
   std::string message;
   {
     Executing execution(context, *operation, seed);
+    if (first)
+      execution.takes(0.001);
     try {
       if (first)
         work->begin();

@@ -21,7 +21,8 @@ LIMIT = 90
 class Machine:
     def __init__(self, pack: Path, listed: dict, torch: str):
         self.pack, self.listed, self.torch = pack, listed, torch
-        self.env = {"TPC_CUDA_LIBS": ":".join(self.folders()), "NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "WARN")}
+        self.env = {"TPC_CUDA_LIBS": ":".join(self.folders()), "NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "WARN"),
+                    "TPC_CACHE": ""}
 
     def folders(self) -> list[str]:
         """Where the vendor's libraries may be, beside what programs try by themselves: packages of this Python, which need

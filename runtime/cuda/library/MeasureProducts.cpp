@@ -1,0 +1,221 @@
+//===- MeasureProducts.cpp - which algorithm is the fastest ---------------===//
+//
+// Between steps: it waits for the GPU, and makes events.
+//
+//===----------------------------------------------------------------------===//
+
+#include "core/DType.h"
+#include "cuda/library/ProductPlan.h"
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <sstream>
+#include <utility>
+
+namespace tpc::rt::cuda {
+namespace {
+
+/// Times each algorithm runs after the first, which may have to load it; of what takes long, once.
+constexpr int runs = 4;
+constexpr float longMilliseconds = 5;
+/// Ones in f16, and numbers of some size in bf16 and f32.
+constexpr unsigned filling = 0x3c003c00;
+
+int64_t roundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/// Bytes of operands, as they lie in memory.
+struct Operands {
+  explicit Operands(const ProductShape &shape) {
+    int64_t element = sizeOf(shape.dtype);
+    auto all = [&](int64_t one, int64_t stride) {
+      return (one + (shape.batch - 1) * stride) * element;
+    };
+    x = all(shape.m * shape.k, shape.xStride);
+    w = all(shape.k * shape.n, shape.wStride);
+    out = all(shape.m * shape.n, shape.m * shape.n);
+    bias = shape.alignBias ? shape.n * element : 0;
+    // In place where both sides are aligned alike.
+    c = shape.residual && shape.alignC != shape.alignD ? out : 0;
+  }
+  int64_t x, w, out, bias, c;
+};
+
+/// Takes pieces of memory in turn, aligned as asked for and no better.
+class Pieces {
+public:
+  explicit Pieces(Address memory) : begin(memory), next(memory) {}
+  Address take(int64_t bytes, uint32_t alignment) {
+    if (!bytes)
+      return 0;
+    Address piece = next + (alignment < 256 ? alignment : 0);
+    next = begin + static_cast<Address>(roundUp(static_cast<int64_t>(piece - begin) + bytes));
+    return piece;
+  }
+  int64_t bytes() const { return static_cast<int64_t>(next - begin); }
+
+private:
+  const Address begin;
+  Address next;
+};
+
+ProductCall callOf(const ProductShape &shape, Pieces &pieces, bool lent) {
+  Operands sizes(shape);
+  auto take = [&](int64_t bytes, uint32_t alignment) {
+    return pointerTo(pieces.take(bytes, alignment));
+  };
+  ProductCall call{};
+  call.m = shape.m;
+  call.k = shape.k;
+  call.n = shape.n;
+  call.transposed = shape.transposed;
+  call.batch = shape.batch;
+  call.xStride = shape.xStride;
+  call.wStride = shape.wStride;
+  call.dtype = shape.dtype;
+  call.x = take(sizes.x, shape.alignX);
+  call.w = lent ? nullptr : take(sizes.w, shape.alignW);
+  call.out = take(sizes.out, shape.alignD);
+  call.bias = take(sizes.bias, shape.alignBias);
+  if (shape.residual)
+    call.residual = sizes.c ? take(sizes.c, shape.alignC) : call.out;
+  return call;
+}
+
+/// What a stretch of the stream takes.
+class Stopwatch {
+public:
+  Stopwatch(const Driver &driver, Stream stream) : driver(driver), stream(stream) {
+    for (Event &event : events)
+      driver.check(driver.cuEventCreate(&event, 0), "to create an event");
+  }
+  Stopwatch(const Stopwatch &) = delete;
+  Stopwatch &operator=(const Stopwatch &) = delete;
+  ~Stopwatch() {
+    for (Event event : events)
+      if (event)
+        driver.cuEventDestroy_v2(event);
+  }
+  void begin() { record(events[0]); }
+  float milliseconds() {
+    record(events[1]);
+    driver.check(driver.cuEventSynchronize(events[1]), "while it worked");
+    float elapsed = 0;
+    driver.check(driver.cuEventElapsedTime(&elapsed, events[0], events[1]), "to measure time");
+    return elapsed;
+  }
+
+private:
+  void record(Event event) {
+    driver.check(driver.cuEventRecord(event, stream), "to record an event");
+  }
+  const Driver &driver;
+  const Stream stream;
+  Event events[2] = {};
+};
+
+} // namespace
+
+std::string ProductShape::text() const {
+  std::ostringstream text;
+  text << spellType(dtype) << " " << batch << " " << m << " " << k << " " << n << " " << xStride
+       << " " << wStride << " " << tf32 << transposed << residual << " " << alignW << " " << alignX
+       << " " << alignC << " " << alignD << " " << alignBias;
+  return text.str();
+}
+
+std::optional<ProductShape> ProductShape::parse(const std::string &text) {
+  std::istringstream from(text);
+  std::string type, flags;
+  ProductShape shape;
+  if (!(from >> type >> shape.batch >> shape.m >> shape.k >> shape.n >> shape.xStride >>
+        shape.wStride >> flags >> shape.alignW >> shape.alignX >> shape.alignC >> shape.alignD >>
+        shape.alignBias) ||
+      flags.size() != 3)
+    return std::nullopt;
+  for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16})
+    if (type == spellType(dtype))
+      shape.dtype = dtype;
+  shape.tf32 = flags[0] == '1';
+  shape.transposed = flags[1] == '1';
+  shape.residual = flags[2] == '1';
+  return shape.text() == text ? std::optional(shape) : std::nullopt;
+}
+
+std::vector<ProductShape> Products::shapes() const {
+  std::vector<ProductShape> all;
+  for (const auto &[shape, plan] : planAt)
+    all.push_back(shape);
+  return all;
+}
+
+int64_t Products::bytesToMeasure(const ProductShape &shape, bool lent) {
+  Pieces pieces(0);
+  callOf(shape, pieces, lent);
+  return pieces.bytes();
+}
+
+ProductShape Products::computed(const ProductShape &shape) {
+  if (!shape.alignBias || !planOf(shape).algorithms.empty())
+    return shape;
+  ProductShape rest = shape;
+  rest.residual = true;
+  rest.alignC = shape.alignD;
+  rest.alignBiasApart = std::exchange(rest.alignBias, 0);
+  return rest;
+}
+
+std::optional<blas::Algorithm> Products::measure(const ProductShape &asked, Address memory,
+                                                 std::span<const Address> lent) {
+  const ProductShape shape = computed(asked);
+  Plan &plan = planOf(shape);
+  if (plan.algorithms.size() < 2)
+    return std::nullopt;
+  Pieces pieces(memory);
+  ProductCall call = callOf(shape, pieces, !lent.empty());
+  driver.check(driver.cuMemsetD32Async(
+                   memory, filling, static_cast<size_t>(pieces.bytes()) / sizeof(filling), stream),
+               "to write to memory");
+  Stopwatch watch(driver, stream);
+  const blas::Algorithm *best = nullptr;
+  float least = std::numeric_limits<float>::max();
+  for (const blas::Algorithm &algorithm : plan.algorithms) {
+    float own = std::numeric_limits<float>::max();
+    bool isTaken = true;
+    for (int i = 0, end = runs; i <= end && isTaken; ++i) {
+      if (!lent.empty())
+        call.w = pointerTo(lent[static_cast<size_t>(i) % lent.size()]);
+      watch.begin();
+      blas::Status status = run(plan, call, algorithm);
+      isTaken = status != blas::notSupported;
+      if (!isTaken)
+        break;
+      blas::Library::check(status, "to compute a product");
+      float elapsed = watch.milliseconds();
+      if (i > 0)
+        own = std::min(own, elapsed);
+      else if (elapsed > longMilliseconds)
+        end = 1;
+    }
+    if (isTaken && own < least) {
+      least = own;
+      best = &algorithm;
+    }
+  }
+  return best ? std::optional(*best) : std::nullopt;
+}
+
+bool Products::adopt(const ProductShape &asked, const blas::Algorithm &algorithm) {
+  const ProductShape shape = computed(asked);
+  Plan &plan = planOf(shape);
+  blas::Heuristic checked{};
+  if (library.MatmulAlgoCheck(handle, plan.operation, plan.a, plan.b, plan.d, plan.d, &algorithm,
+                              &checked) != blas::success ||
+      checked.workspaceBytes > static_cast<size_t>(workspaceBytes))
+    return false;
+  adopted[shape] = algorithm;
+  if (plan.algorithms.empty() || plan.algorithms.front() != algorithm)
+    plan.algorithms.insert(plan.algorithms.begin(), algorithm);
+  return true;
+}
+
+} // namespace tpc::rt::cuda

@@ -1,0 +1,41 @@
+//===- ProductPlan.h - a product as cuBLASLt describes it -----------------===//
+
+#ifndef TPC_RT_CUDA_LIBRARY_PRODUCTPLAN_H
+#define TPC_RT_CUDA_LIBRARY_PRODUCTPLAN_H
+
+#include "cuda/library/Products.h"
+
+namespace tpc::rt::cuda {
+
+/// A descriptor, which the library destroys.
+template <class T> class Owned {
+public:
+  explicit Owned(blas::Status (*destroy)(T)) : destroy(destroy) {}
+  Owned(const Owned &) = delete;
+  Owned &operator=(const Owned &) = delete;
+  ~Owned() {
+    if (value)
+      destroy(value);
+  }
+  operator T() const { return value; }
+  T *operator&() { return &value; }
+
+private:
+  blas::Status (*destroy)(T);
+  T value = nullptr;
+};
+
+struct Products::Plan {
+  Plan(const blas::Library &library, const ProductShape &shape)
+      : shape(shape), operation(library.MatmulDescDestroy), a(library.MatrixLayoutDestroy),
+        b(library.MatrixLayoutDestroy), d(library.MatrixLayoutDestroy) {}
+
+  const ProductShape shape;
+  Owned<blas::MatmulDesc> operation;
+  Owned<blas::Layout> a, b, d;
+  std::vector<blas::Algorithm> algorithms; // best first; what was refused is removed
+};
+
+} // namespace tpc::rt::cuda
+
+#endif // TPC_RT_CUDA_LIBRARY_PRODUCTPLAN_H
