@@ -26,8 +26,8 @@ void Transport::abortDevice() {}
 
 tpc_context::tpc_context(World &world, const Grid &grid, int rank, int threadsPerRank)
     : world(world), grid(grid), rank(rank), threadsPerRank(threadsPerRank),
-      coordinates(grid.coordinatesOf(rank)), device(deviceKind().make(*this)), arena(*device),
-      steps(std::make_unique<StepCache>(*this)),
+      coordinates(grid.coordinatesOf(rank)), device(deviceKind().make(*this)),
+      arena(device->frames()), steps(std::make_unique<StepCache>(*this)),
       hostArena(device->isHosts() ? nullptr : std::make_unique<Arena>(hostMemory())) {}
 
 tpc_context::~tpc_context() = default;

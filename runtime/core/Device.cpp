@@ -12,6 +12,7 @@ MemorySource::~MemorySource() = default;
 Recording::~Recording() = default;
 Device::~Device() = default;
 bool Device::isHosts() const { return true; }
+MemorySource &Device::frames() { return *this; }
 void Device::discard(void *, int64_t) {}
 int64_t Device::writeBytes() const { return std::numeric_limits<int64_t>::max(); }
 void Device::deliver(const void *from, int64_t bytes, Taker take) {

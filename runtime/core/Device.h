@@ -84,6 +84,8 @@ public:
   /// Of MemorySource: memory is released after the work that was called for before.
   /// Whether the host has the device's memory, within accesses, at its own addresses.
   virtual bool isHosts() const;
+  /// Where the memory of frames comes from, of which ranks communicate: this, or something better.
+  virtual MemorySource &frames();
   /// What is there is not needed by work that is called for after this.
   virtual void discard(void *memory, int64_t bytes);
   /// A tensor of the host for work to read: it stays where it is, unchanged, until `unshare` of

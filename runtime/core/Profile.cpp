@@ -36,6 +36,7 @@ public:
   bool isHosts() const override { return device->isHosts(); }
   void *allocate(int64_t bytes) override { return device->allocate(bytes); }
   void release(void *memory) override { device->release(memory); }
+  MemorySource &frames() override { return device->frames(); }
   void discard(void *memory, int64_t bytes) override { device->discard(memory, bytes); }
   const void *share(const void *host, int64_t bytes) override { return device->share(host, bytes); }
   void unshare(const void *shared) override { device->unshare(shared); }

@@ -3,7 +3,6 @@
 #include "cuda/library/Counted.h"
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <type_traits>
 
 namespace tpc::rt::cuda {
@@ -37,11 +36,6 @@ template <class Result, class... Arguments> void makeNothing(Result (*&function)
   };
 }
 
-std::map<Address, size_t> &piecesOfThread() {
-  static thread_local std::map<Address, size_t> pieces;
-  return pieces;
-}
-
 } // namespace
 
 CountedMemory &CountedMemory::ofThread() {
@@ -49,9 +43,9 @@ CountedMemory &CountedMemory::ofThread() {
   return memory;
 }
 
-void CountedMemory::add(size_t bytes, int64_t sign) {
-  auto size = static_cast<int64_t>(bytes);
-  if (size >= largeFrom)
+void CountedMemory::add(const Piece &piece, int64_t sign) {
+  auto size = static_cast<int64_t>(piece.bytes);
+  if (piece.inPages || size >= largeFrom)
     large += sign * roundUp(size, page);
   else
     small += sign * roundUp(size, unit);
@@ -61,22 +55,21 @@ void CountedMemory::add(size_t bytes, int64_t sign) {
   use.mostAsked = std::max(use.mostAsked, use.asked);
 }
 
-Address CountedMemory::allocate(size_t bytes) {
+Address CountedMemory::allocate(size_t bytes, bool inPages) {
   if (!next)
     next = page;
   Address address = next;
   next += static_cast<Address>(roundUp(static_cast<int64_t>(bytes), page));
-  piecesOfThread()[address] = bytes;
-  add(bytes, 1);
+  add(pieces[address] = {bytes, inPages}, 1);
   return address;
 }
 
 void CountedMemory::release(Address address) {
-  auto piece = piecesOfThread().find(address);
-  if (piece == piecesOfThread().end())
+  auto piece = pieces.find(address);
+  if (piece == pieces.end())
     return;
   add(piece->second, -1);
-  piecesOfThread().erase(piece);
+  pieces.erase(piece);
 }
 
 Counted::Counted(const Driver &real, const blas::Library &realBlas) {
@@ -88,6 +81,7 @@ Counted::Counted(const Driver &real, const blas::Library &realBlas) {
 #undef TPC_MAKE_NOTHING
 #define TPC_MAKE_NOTHING(name, arguments) makeNothing(nccl.name);
   TPC_NCCL_FUNCTIONS(TPC_MAKE_NOTHING)
+  TPC_NCCL_MEMORY_FUNCTIONS(TPC_MAKE_NOTHING)
 #undef TPC_MAKE_NOTHING
 
   driver.version = real.version;
@@ -118,6 +112,14 @@ Counted::Counted(const Driver &real, const blas::Library &realBlas) {
     *found = {};
     *count = 1;
     return blas::success;
+  };
+  nccl.MemAlloc = [](void **memory, size_t bytes) {
+    *memory = reinterpret_cast<void *>(CountedMemory::ofThread().allocate(bytes, /*inPages=*/true));
+    return nccl::success;
+  };
+  nccl.MemFree = [](void *memory) {
+    CountedMemory::ofThread().release(reinterpret_cast<Address>(memory));
+    return nccl::success;
   };
   nccl.GetErrorString = [](nccl::Status) { return ""; };
   nccl.GetLastError = [](nccl::Comm) { return ""; };

@@ -13,6 +13,7 @@
 #include "core/Device.h"
 #include "cuda/library/CublasLt.h"
 #include "cuda/library/Nccl.h"
+#include <map>
 
 namespace tpc::rt::cuda {
 
@@ -30,12 +31,18 @@ struct Counted {
 class CountedMemory {
 public:
   static CountedMemory &ofThread();
-  Address allocate(size_t bytes);
+  /// `inPages`: it shares pages with nothing, however small it is.
+  Address allocate(size_t bytes, bool inPages = false);
   void release(Address address);
   MemoryUse use;
 
 private:
-  void add(size_t bytes, int64_t sign);
+  struct Piece {
+    size_t bytes;
+    bool inPages;
+  };
+  void add(const Piece &piece, int64_t sign);
+  std::map<Address, Piece> pieces;
   int64_t large = 0, small = 0;
   Address next = 0;
 };

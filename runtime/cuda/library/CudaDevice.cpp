@@ -29,7 +29,7 @@ int64_t workspaceOf(const Gpu &gpu) {
 CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
                        const nccl::Library *nccl, const Gpu &gpu, bool measures)
     : driver(driver), library(library), nccl(nccl), measures(measures), queue(driver, gpu),
-      workspace(driver, workspaceOf(gpu)), status(driver, least),
+      frameMemory(queue, nccl, *this), workspace(driver, workspaceOf(gpu)), status(driver, least),
       products(driver, library, workspace.address, workspaceOf(gpu), queue.stream),
       uploads{Upload(queue), Upload(queue)}, download(driver), attentions(driver, queue.stream),
       envUpload(queue), statusRead(driver), pinnedMemory(driver), delivered(pinnedMemory),

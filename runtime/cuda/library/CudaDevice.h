@@ -14,7 +14,7 @@
 #include "cuda/library/Attention.h"
 #include "cuda/library/Block.h"
 #include "cuda/library/Kernels.h"
-#include "cuda/library/Nccl.h"
+#include "cuda/library/NcclMemory.h"
 #include "cuda/library/Pinned.h"
 #include "cuda/library/Products.h"
 #include "cuda/library/Queue.h"
@@ -79,6 +79,7 @@ public:
   bool isHosts() const override { return false; }
   void *allocate(int64_t bytes) override;
   void release(void *memory) override;
+  MemorySource &frames() override { return frameMemory; }
   const void *share(const void *host, int64_t bytes) override;
   void unshare(const void *shared) override;
   int64_t writeBytes() const override;
@@ -171,6 +172,7 @@ private:
   const nccl::Library *const nccl;
   const bool measures;
   Queue queue;
+  NcclMemory frameMemory;
   Block workspace, status;
   cuda::Products products;
   std::vector<std::weak_ptr<const CudaMatrix>> matrices;

@@ -93,6 +93,9 @@ std::string CudaDevices::settle(bool shared) const {
   std::string problem;
   if (!shared || std::getenv("NCCL_HOSTID"))
     nccl = nccl::Library::load(problem);
+  if (nccl && !nccl->registersMemory())
+    return nccl->describe() + " does not register memory, as it does from 2.19 on: what ranks "
+                              "communicate is copied once more";
   return problem.empty() ? ""
                          : problem + ": ranks communicate through the host's memory, which is slow";
 }
@@ -117,6 +120,8 @@ const DeviceKind *CudaDevices::counted() const {
   countedKind->measures = measures;
   if (nccl) {
     nothing->nccl.version = nccl->version;
+    if (!nccl->registersMemory())
+      nothing->nccl.MemAlloc = nullptr;
     countedKind->nccl = &nothing->nccl;
   }
   return countedKind.get();

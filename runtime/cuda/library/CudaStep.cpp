@@ -164,8 +164,8 @@ tpc_status CudaDevice::endStep() {
 //===----------------------------------------------------------------------===//
 
 uint64_t CudaDevice::memoryMoves() const {
-  return moves + pinnedMemory.moves + attentions.memoryMoves() + products.memoryMoves() +
-         (transfers ? transfers->memoryMoves() : 0);
+  return moves + frameMemory.moves() + pinnedMemory.moves + attentions.memoryMoves() +
+         products.memoryMoves() + (transfers ? transfers->memoryMoves() : 0);
 }
 
 std::unique_ptr<Recording> CudaDevice::prepareRecording() {
@@ -252,7 +252,7 @@ std::unique_ptr<Links> CudaDevice::makeLinks() {
   auto *reached = reinterpret_cast<uint32_t *>(stepReached.reserve(sizeof(uint32_t)));
   *reached = 0;
   transfers = std::make_unique<Transfers>(driver, queue.stream);
-  auto made = std::make_unique<NcclLinks>(queue, *nccl, *transfers,
+  auto made = std::make_unique<NcclLinks>(queue, *nccl, frameMemory, *transfers,
                                           StepNumbers{stepNumbers->address, count, reached});
   links = made.get();
   return made;

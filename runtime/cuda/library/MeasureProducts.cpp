@@ -6,6 +6,7 @@
 
 #include "core/DType.h"
 #include "cuda/library/ProductPlan.h"
+#include "cuda/library/Trail.h"
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -98,6 +99,7 @@ public:
   void begin() { record(events[0]); }
   float milliseconds() {
     record(events[1]);
+    Trail::Wait wait;
     driver.check(driver.cuEventSynchronize(events[1]), "while it worked");
     float elapsed = 0;
     driver.check(driver.cuEventElapsedTime(&elapsed, events[0], events[1]), "to measure time");
@@ -190,6 +192,8 @@ std::optional<blas::Algorithm> Products::measure(const ProductShape &asked, Addr
       if (!isTaken)
         break;
       blas::Library::check(status, "to compute a product");
+      Trail::add(driver, stream, "a product that is measured", nullptr,
+                 {shape.m, shape.k, shape.n});
       float elapsed = watch.milliseconds();
       if (i > 0)
         own = std::min(own, elapsed);

@@ -55,16 +55,26 @@ constexpr int sum = 0, max = 2, min = 3;
   FUNCTION(GroupStart, ())                                                                         \
   FUNCTION(GroupEnd, ())
 
+/// The same for functions that only newer libraries have, from 2.19 on; null in others.
+#define TPC_NCCL_MEMORY_FUNCTIONS(FUNCTION)                                                        \
+  FUNCTION(MemAlloc, (void **, size_t))                                                            \
+  FUNCTION(MemFree, (void *))                                                                      \
+  FUNCTION(CommRegister, (Comm, void *, size_t, void **))                                          \
+  FUNCTION(CommDeregister, (Comm, void *))
+
 /// The library of this process, once it is loaded.
 struct Library {
 #define TPC_DECLARE_POINTER(name, arguments) Status(*name) arguments = nullptr;
   TPC_NCCL_FUNCTIONS(TPC_DECLARE_POINTER)
+  TPC_NCCL_MEMORY_FUNCTIONS(TPC_DECLARE_POINTER)
 #undef TPC_DECLARE_POINTER
   const char *(*GetErrorString)(Status) = nullptr;
   const char *(*GetLastError)(Comm) = nullptr;
   int version = 0; ///< 22809: 2.28.9
   std::string file;
 
+  /// Whether it has the functions of memory.
+  bool registersMemory() const { return MemAlloc && MemFree && CommRegister && CommDeregister; }
   /// "NCCL 2.28.9"
   std::string describe() const;
   /// "unhandled cuda error (…)": with what the library says of it, if it says something.

@@ -34,6 +34,9 @@ TPC_COMPARE_FIELD(nvlinkCentricSched, nvlinkCentricSched)
 #define TPC_COMPARE(name, arguments)                                                               \
   static_assert(SameShape<decltype(nccl::Library::name), decltype(&::nccl##name)>::value, #name);
 TPC_NCCL_FUNCTIONS(TPC_COMPARE)
+#if NCCL_VERSION_CODE >= 21900
+TPC_NCCL_MEMORY_FUNCTIONS(TPC_COMPARE)
+#endif
 #undef TPC_COMPARE
 static_assert(
     SameShape<decltype(nccl::Library::GetErrorString), decltype(&::ncclGetErrorString)>::value);

@@ -75,10 +75,10 @@ void NcclLinks::Bytes::fill(const CommFill &fill) const {
                "to fill what is communicated");
 }
 
-NcclLinks::NcclLinks(Queue &queue, const nccl::Library &library, Transfers &transfers,
-                     const StepNumbers &numbers)
+NcclLinks::NcclLinks(Queue &queue, const nccl::Library &library, NcclMemory &memory,
+                     Transfers &transfers, const StepNumbers &numbers)
     : queue(queue), driver(queue.driver), library(library), context(queue.context),
-      stream(queue.stream), transfers(transfers), numbers(numbers) {}
+      stream(queue.stream), memory(memory), transfers(transfers), numbers(numbers) {}
 
 NcclLinks::~NcclLinks() = default;
 
@@ -140,6 +140,7 @@ int NcclLinks::connect(const Id &id, int members, int index) {
     library.CommAbort(comm);
     throw std::runtime_error("the links were aborted");
   }
+  memory.add(comm);
   return static_cast<int>(connections.size()) - 1;
 }
 
@@ -152,6 +153,7 @@ void NcclLinks::close() {
   }
   queue.synchronize();
   transfers.synchronize();
+  memory.deregister();
   Trail::Wait wait;
   for (Connection &connection : connections)
     check(library.CommDestroy(connection.comm), nullptr);
@@ -169,6 +171,7 @@ void NcclLinks::abort() {
   }
   // It may wait for a GPU that hangs; whoever asks how far that is does not.
   driver.cuCtxSetCurrent(context);
+  memory.forget();
   for (Connection &connection : made)
     library.CommAbort(connection.comm);
   std::lock_guard<std::mutex> lock(mutex);

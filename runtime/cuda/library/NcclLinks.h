@@ -12,8 +12,7 @@
 #define TPC_RT_CUDA_LIBRARY_NCCLLINKS_H
 
 #include "core/Links.h"
-#include "cuda/library/Nccl.h"
-#include "cuda/library/Queue.h"
+#include "cuda/library/NcclMemory.h"
 #include "cuda/library/Transfers.h"
 #include <deque>
 #include <mutex>
@@ -30,9 +29,9 @@ struct StepNumbers {
 
 class NcclLinks final : public Links {
 public:
-  /// `queue` and `transfers` are the device's, which need not be there any more when this is
-  /// destroyed after `close` or `abort`.
-  NcclLinks(Queue &queue, const nccl::Library &library, Transfers &transfers,
+  /// `queue`, `memory` and `transfers` are the device's, which need not be there any more when this
+  /// is destroyed after `close` or `abort`.
+  NcclLinks(Queue &queue, const nccl::Library &library, NcclMemory &memory, Transfers &transfers,
             const StepNumbers &numbers);
   ~NcclLinks() override;
 
@@ -101,6 +100,7 @@ private:
   const nccl::Library &library;
   const Context context;
   const Stream stream;
+  NcclMemory &memory;
   Transfers &transfers;
   const StepNumbers numbers;
   uint32_t recorded = 0; ///< operations of the step that is recorded

@@ -93,11 +93,11 @@ VendorLibrary::VendorLibrary(std::initializer_list<const char *> names) {
   text += " was not found (by TPC_CUDA_LIBS, the loader's path, CUDA_HOME, or in an active Python)";
 }
 
-void *VendorLibrary::lookUp(const char *name) {
+void *VendorLibrary::lookUp(const char *name, bool isNeeded) {
   if (!handle)
     return nullptr;
   void *found = dlsym(handle, name);
-  if (!found && text.empty())
+  if (!found && isNeeded && text.empty())
     text = file + " has no function " + name;
   return found;
 }

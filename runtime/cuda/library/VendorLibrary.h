@@ -34,9 +34,13 @@ public:
   template <typename Function> void find(Function *&function, const char *name) {
     function = reinterpret_cast<Function *>(lookUp(name));
   }
+  /// The same for a function that need not be there: null.
+  template <typename Function> void findIfThere(Function *&function, const char *name) {
+    function = reinterpret_cast<Function *>(lookUp(name, /*isNeeded=*/false));
+  }
 
 private:
-  void *lookUp(const char *name);
+  void *lookUp(const char *name, bool isNeeded = true);
 
   void *handle = nullptr;
   std::string file, text;

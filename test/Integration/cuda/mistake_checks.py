@@ -33,7 +33,7 @@ HALF_STEPS, HALF_SEED, HALF_TOLERANCE = [(2, 64), (1, 70), (2, 64), (2, 64)], 1,
 # What is made and what ends it.
 PAIRS = {"cuMemAlloc_v2": "cuMemFree_v2", "cuMemHostAlloc": "cuMemFreeHost", "cuStreamCreate": "cuStreamDestroy_v2",
          "cuEventCreate": "cuEventDestroy_v2", "cuModuleLoadDataEx": "cuModuleUnload",
-         "ncclCommInitRankConfig": "ncclCommDestroy",
+         "ncclCommInitRankConfig": "ncclCommDestroy", "ncclMemAlloc": "ncclMemFree", "ncclCommRegister": "ncclCommDeregister",
          "cuDevicePrimaryCtxRetain": "cuDevicePrimaryCtxRelease_v2", "cublasLtCreate": "cublasLtDestroy",
          "cublasLtMatmulDescCreate": "cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutCreate": "cublasLtMatrixLayoutDestroy",
          "cublasLtMatmulPreferenceCreate": "cublasLtMatmulPreferenceDestroy", "cuGraphInstantiateWithFlags": "cuGraphExecDestroy",

@@ -68,7 +68,8 @@ int threadsOfMultiprocessor();
 
 /// Device memory, from a call that has checked the rest: OUT_OF_MEMORY or SUCCESS.
 Result allocate(Context &context, DevicePointer *address, size_t bytes, size_t alignment,
-                const std::string &name);
+                const std::string &name, bool ofLibrary = false);
+Result release(Lock &lock, const char *name, DevicePointer address, bool ofLibrary);
 std::string describeAddress(Context &context, uint64_t address);
 /// What processes that share a device leave: Sharing.cpp.
 uint64_t freeBytes(Context &context);

@@ -9,18 +9,56 @@
 using namespace sim;
 using ptx::text;
 
+/// What a piece takes of a device: a library's has pages of its own.
+static uint64_t taken(const Context::Allocation &piece) {
+  constexpr uint64_t page = 2 << 20;
+  return piece.ofLibrary ? (piece.bytes + page - 1) / page * page : piece.bytes;
+}
+
+Context::Allocation *Context::allocationOf(uint64_t address, uint64_t bytes) {
+  auto above = allocations.upper_bound(address);
+  if (above == allocations.begin())
+    return nullptr;
+  auto &[begin, piece] = *std::prev(above);
+  uint64_t offset = address - begin;
+  return offset <= piece.bytes && bytes <= piece.bytes - offset ? &piece : nullptr;
+}
+
 Result sim::allocate(Context &context, DevicePointer *address, size_t bytes, size_t alignment,
-                     const std::string &name) {
+                     const std::string &name, bool ofLibrary) {
   if (injected("oom", ++context.allocated, context))
     return ERROR_OUT_OF_MEMORY;
-  uint64_t with = bytes > settings().memory ? UINT64_MAX : usedWith(context, bytes, true);
+  Context::Allocation piece{bytes, ofLibrary};
+  uint64_t with = bytes > settings().memory ? UINT64_MAX : usedWith(context, taken(piece), true);
   if (with > context.used && with - context.used > freeBytes(context))
     return ERROR_OUT_OF_MEMORY;
   std::lock_guard memory(context.memoryMutex);
   *address = context.memory.allocate(bytes, name, alignment);
-  context.allocations[*address] = bytes;
-  count(context, bytes, true);
+  context.allocations[*address] = piece;
+  count(context, taken(piece), true);
   return SUCCESS;
+}
+
+Result sim::release(Lock &lock, const char *name, DevicePointer address, bool ofLibrary) {
+  Context &context = *currentContext();
+  auto found = context.allocations.find(address);
+  if (found == context.allocations.end() || found->second.ofLibrary != ofLibrary)
+    return misuse(name, ERROR_INVALID_VALUE,
+                  describeAddress(context, address) + " is not what was allocated" +
+                      (found == context.allocations.end() ? "" : " by its counterpart"));
+  Context::Allocation piece = found->second;
+  if (piece.held)
+    report("misuse: " + std::string(name) + ": " + describeAddress(context, address) +
+           " is registered");
+  context.allocations.erase(found);
+  count(context, taken(piece), false);
+  {
+    std::lock_guard memory(context.memoryMutex);
+    context.memory.free(address);
+    context.races.forget(address, address + piece.bytes);
+  }
+  // The driver waits for what is under way, and nobody may rely on that: it has gone already.
+  return drain(lock, context);
 }
 
 Result sim::cuMemGetInfo_v2(size_t *free, size_t *total) {
@@ -45,23 +83,7 @@ Result sim::cuMemAlloc_v2(DevicePointer *address, size_t bytes) {
 
 Result sim::cuMemFree_v2(DevicePointer address) {
   return call("cuMemFree_v2", Current | Safe, [&](Lock &lock) {
-    if (!address)
-      return SUCCESS;
-    Context &context = *currentContext();
-    auto found = context.allocations.find(address);
-    if (found == context.allocations.end())
-      return misuse("cuMemFree", ERROR_INVALID_VALUE,
-                    describeAddress(context, address) + " is not what was allocated");
-    uint64_t bytes = found->second;
-    context.allocations.erase(found);
-    count(context, bytes, false);
-    {
-      std::lock_guard memory(context.memoryMutex);
-      context.memory.free(address);
-      context.races.forget(address, address + bytes);
-    }
-    // The driver waits for what is under way, and nobody may rely on that: it has gone already.
-    return drain(lock, context);
+    return address ? release(lock, "cuMemFree", address, /*ofLibrary=*/false) : SUCCESS;
   });
 }
 
@@ -138,13 +160,8 @@ namespace {
 /// host's must not be a device's.
 Result checkDevice(const char *name, DevicePointer address, size_t bytes) {
   Context &context = *currentContext();
-  auto &all = context.allocations;
-  auto above = all.upper_bound(address);
-  if (above != all.begin()) {
-    auto below = std::prev(above);
-    if (address - below->first < below->second && bytes <= below->second - (address - below->first))
-      return SUCCESS;
-  }
+  if (context.allocationOf(address, bytes))
+    return SUCCESS;
   return misuse(
       name, ERROR_INVALID_VALUE,
       text("{} bytes at {}: {}", bytes, ptx::hex(address), describeAddress(context, address)));

@@ -111,7 +111,14 @@ struct Context {
   Result failed = SUCCESS; // for good
   std::list<std::unique_ptr<Stream>> streams;
   Stream *legacy = nullptr;
-  std::map<uint64_t, uint64_t> allocations; // live, by address: bytes
+  struct Allocation {
+    uint64_t bytes = 0;
+    bool ofLibrary = false;
+    unsigned held = 0; // by libraries that rely on it
+  };
+  std::map<uint64_t, Allocation> allocations; // live, by address
+  /// The one that has these bytes, or null.
+  Allocation *allocationOf(uint64_t address, uint64_t bytes);
   /// Of these, as a driver has memory: in pages of 2 MiB, of which small pieces share some.
   uint64_t used = 0;
   uint64_t small = 0, large = 0; // bytes of pieces below 1 MiB; pages of others

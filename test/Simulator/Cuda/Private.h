@@ -67,9 +67,13 @@ public:
   virtual Result describe(Stream *stream, StreamInfo &info) = 0;
   /// Behind all that is in the stream; a node of the graph while it captures.
   virtual Result enqueue(Stream *stream, std::shared_ptr<Work> work) = 0;
-  /// Of the current device.
+  /// Of the current device, in pages that it shares with nothing; only `release` gives it back.
   virtual Result allocate(DevicePointer *address, size_t bytes, size_t alignment,
                           const char *name) = 0;
+  virtual Result release(DevicePointer address, const char *name) = 0;
+  /// A library relies on the allocation that an address of the current device is in, until it says
+  /// that it does not: who frees it meanwhile is found out. False: there is none.
+  virtual bool hold(uint64_t address, bool does) = 0;
   /// Whether these bytes are of one allocation of the current device.
   virtual bool allocated(uint64_t address, size_t bytes) = 0;
   /// Ends the capture that the stream is part of, as calls that it forbids do.

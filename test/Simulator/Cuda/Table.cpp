@@ -42,21 +42,29 @@ public:
   Result allocate(DevicePointer *address, size_t bytes, size_t alignment,
                   const char *name) override {
     return call(name, Current | Safe, [&](Lock &) {
-      return sim::allocate(*currentContext(), address, bytes, alignment, name);
+      return sim::allocate(*currentContext(), address, bytes, alignment, name, /*ofLibrary=*/true);
     });
+  }
+
+  Result release(DevicePointer address, const char *name) override {
+    return call(name, Current | Safe,
+                [&](Lock &lock) { return sim::release(lock, name, address, /*ofLibrary=*/true); });
+  }
+
+  bool hold(uint64_t address, bool does) override {
+    Lock lock(state().mutex);
+    Context *context = currentContext();
+    Context::Allocation *piece = context ? context->allocationOf(address, 1) : nullptr;
+    if (!piece || (!does && !piece->held))
+      return false;
+    piece->held += does ? 1 : -1u;
+    return true;
   }
 
   bool allocated(uint64_t address, size_t bytes) override {
     Lock lock(state().mutex);
     Context *context = currentContext();
-    if (!context)
-      return false;
-    auto above = context->allocations.upper_bound(address);
-    if (above == context->allocations.begin())
-      return false;
-    auto below = std::prev(above);
-    uint64_t offset = address - below->first;
-    return offset <= below->second && bytes <= below->second - offset;
+    return context && context->allocationOf(address, bytes);
   }
 
   void invalidate(Stream *handle) override {
@@ -103,9 +111,9 @@ void sim::destroyAll(Context &context) {
   context.streams.clear();
   context.legacy = nullptr;
   memory.lock();
-  for (const auto &[address, bytes] : context.allocations) {
+  for (const auto &[address, piece] : context.allocations) {
     context.memory.free(address);
-    context.races.forget(address, address + bytes);
+    context.races.forget(address, address + piece.bytes);
   }
   context.allocations.clear();
   forgetUsed(context);

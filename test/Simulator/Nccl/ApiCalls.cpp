@@ -178,6 +178,10 @@ Status enqueue(const char *name, Comm *handle, Stream *stream, const Call &call)
   if (!call.descriptor.count && call.descriptor.kind < Kind::Send)
     return Success;
   Pending pending{comm, stream, call};
+  Extent extent = extentOf(call, *comm);
+  for (auto [address, bytes] : {std::pair(call.send, extent.read), {call.receive, extent.written}})
+    if (std::shared_ptr<Registration> one = bytes ? comm->registrationOf(address, bytes) : nullptr)
+      pending.call.registrations.push_back(std::move(one));
   if (group.depth) {
     group.calls.push_back(std::move(pending));
     return Success;
@@ -187,7 +191,7 @@ Status enqueue(const char *name, Comm *handle, Stream *stream, const Call &call)
 
 Call callOf(Kind kind, const void *send, void *receive, size_t count, DataType type, RedOp op = Sum,
             int root = 0, int peer = 0) {
-  return {{kind, type, op, root, count}, addressOf(send), addressOf(receive), peer};
+  return {{kind, type, op, root, count}, addressOf(send), addressOf(receive), peer, {}};
 }
 
 } // namespace

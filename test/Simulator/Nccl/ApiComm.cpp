@@ -8,10 +8,6 @@
 #include <map>
 #include <thread>
 
-namespace sim {
-extern "C" Result cuMemFree_v2(DevicePointer address);
-}
-
 namespace sim::nccl {
 
 namespace {
@@ -174,6 +170,8 @@ Status ncclCommSplit(Comm *handle, int color, int key, Comm **result, Config *co
   return status ? status : after;
 }
 
+static bool drop(Comm &comm, const void *only);
+
 Status ncclCommFinalize(Comm *handle) {
   CommRef comm = find(handle);
   if (!comm)
@@ -192,6 +190,8 @@ Status ncclCommDestroy(Comm *handle) {
   if (!comm)
     return misuse("ncclCommDestroy", InvalidArgument, "no communicator");
   Status status = comm->finalized ? Success : ncclCommFinalize(handle);
+  if (drop(*comm, nullptr))
+    misuse("ncclCommDestroy", InvalidUsage, comm->name + " has memory that is registered");
   for (Window *window : comm->windows)
     delete window;
   comm->windows.clear();
@@ -208,6 +208,7 @@ Status ncclCommAbort(Comm *handle) {
     hang();
   // What waits in streams sees it, and ends without having done anything.
   comm->aborted = true;
+  drop(*comm, nullptr);
   remove(*comm);
   return Success;
 }
@@ -257,7 +258,63 @@ Status ncclMemAlloc(void **memory, size_t bytes) {
 }
 
 Status ncclMemFree(void *memory) {
-  return cuMemFree_v2(reinterpret_cast<uintptr_t>(memory)) ? UnhandledCudaError : Success;
+  return memory && driver().release(reinterpret_cast<uintptr_t>(memory), "ncclMemFree")
+             ? UnhandledCudaError
+             : Success;
+}
+
+std::shared_ptr<Registration> Comm::registrationOf(uint64_t address, uint64_t bytes) {
+  std::lock_guard lock(registrationMutex);
+  for (const auto &one : registrations)
+    if (address >= one->address && address + bytes <= one->address + one->bytes)
+      return one;
+  return nullptr;
+}
+
+Status ncclCommRegister(Comm *handle, void *memory, size_t bytes, void **result) {
+  const char *name = "ncclCommRegister";
+  CommRef comm = find(handle);
+  if (!comm || !result)
+    return misuse(name, InvalidArgument, "no communicator, or no place for a handle");
+  auto address = uint64_t(reinterpret_cast<uintptr_t>(memory));
+  if (!bytes || !driver().allocated(address, bytes))
+    return misuse(name, InvalidArgument, "not device memory of one allocation");
+  if (driver().currentDevice() != comm->device)
+    return misuse(name, InvalidUsage, "memory of another device than that of " + comm->name);
+  auto made = std::make_shared<Registration>(address, bytes);
+  driver().hold(address, true);
+  *result = made.get();
+  std::lock_guard lock(comm->registrationMutex);
+  comm->registrations.push_back(std::move(made));
+  driver().trace(std::string(name) + " = 0");
+  return Success;
+}
+
+/// One of the communicator's registrations, or all: they are no more.
+static bool drop(Comm &comm, const void *only) {
+  std::vector<std::shared_ptr<Registration>> kept, dropped;
+  {
+    std::lock_guard lock(comm.registrationMutex);
+    for (auto &one : comm.registrations)
+      (only && one.get() != only ? kept : dropped).push_back(std::move(one));
+    comm.registrations = std::move(kept);
+  }
+  for (const auto &one : dropped) {
+    one->gone = true;
+    driver().hold(one->address, false);
+  }
+  return !dropped.empty();
+}
+
+Status ncclCommDeregister(Comm *handle, void *registration) {
+  const char *name = "ncclCommDeregister";
+  CommRef comm = find(handle);
+  if (!comm || !registration)
+    return misuse(name, InvalidArgument, "no communicator, or no handle");
+  if (!drop(*comm, registration))
+    return misuse(name, InvalidArgument, "nothing that " + comm->name + " has registered");
+  driver().trace(std::string(name) + " = 0");
+  return Success;
 }
 
 Status ncclCommWindowRegister(Comm *handle, void *memory, size_t bytes, Window **result, int) {

@@ -6,6 +6,7 @@
 #include "Cuda/Private.h"
 #include "Shared.h"
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -29,6 +30,14 @@ struct Window {
   uint64_t address, bytes;
 };
 
+/// Memory that a communicator was told of: what operations do with it goes that way, from when they
+/// are called for. Graphs as well.
+struct Registration {
+  Registration(uint64_t address, uint64_t bytes) : address(address), bytes(bytes) {}
+  const uint64_t address, bytes;
+  std::atomic<bool> gone{false};
+};
+
 struct Comm {
   Shared shared;
   std::shared_ptr<Rank> owner;
@@ -41,8 +50,12 @@ struct Comm {
   std::atomic<uint64_t> arrivals{0};
   std::set<std::pair<Kind, int>> warm; // kinds, of sends and receives with their peers
   std::set<Window *> windows;
+  std::mutex registrationMutex; // of what follows
+  std::vector<std::shared_ptr<Registration>> registrations;
   std::string lastError;
 
+  /// The registration that has these bytes, or null.
+  std::shared_ptr<Registration> registrationOf(uint64_t address, uint64_t bytes);
   Slot &slot(int which) { return shared.header().slots[which]; }
   Slot &own() { return slot(rank); }
 
@@ -92,6 +105,7 @@ struct Call {
   Descriptor descriptor;
   uint64_t send = 0, receive = 0;
   int peer = 0;
+  std::vector<std::shared_ptr<Registration>> registrations = {}; // of its memory
 };
 
 /// The calls of one group on one communicator, as an operation of its stream.

@@ -64,6 +64,11 @@ public:
     // What has failed neither ends nor does anything.
     if (comm->asyncError)
       return waits("nobody: the communicator has failed");
+    for (const Call &call : calls)
+      for (const auto &one : call.registrations)
+        if (one->gone)
+          throw Fault{ERROR_ILLEGAL_ADDRESS,
+                      "NCCL: memory was registered when it was called for, and is not any more"};
     if (!enter())
       return waits("the end of another operation of this rank, which is in flight");
     try {

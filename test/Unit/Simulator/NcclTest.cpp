@@ -355,3 +355,89 @@ TEST(Nccl, Windows) {
                       }),
             0);
 }
+
+TEST(Nccl, RegistersMemory) {
+  Findings findings;
+  EXPECT_EQ(asThreads(2, findings.with(),
+                      [](NcclRank &rank) {
+                        void *memory = nullptr, *handle = nullptr;
+                        EXPECT_EQ(rank.ncclMemAlloc(&memory, 1000), nccl::Success);
+                        auto add = [&](size_t bytes) {
+                          return rank.ncclCommRegister(rank.comm, memory, bytes, &handle);
+                        };
+                        EXPECT_EQ(add(1001), nccl::InvalidArgument);
+                        EXPECT_EQ(add(0), nccl::InvalidArgument);
+                        EXPECT_EQ(add(1000), nccl::Success);
+                        auto address = reinterpret_cast<DevicePointer>(memory);
+                        EXPECT_EQ(rank.cuMemsetD32Async(address, 0, 250, rank.compute), SUCCESS);
+                        EXPECT_EQ(rank.allReduce(address, 250), nccl::Success);
+                        EXPECT_EQ(rank.synchronize(), SUCCESS);
+                        EXPECT_EQ(rank.ncclCommDeregister(rank.comm, handle), nccl::Success);
+                        EXPECT_EQ(rank.ncclCommDeregister(rank.comm, handle),
+                                  nccl::InvalidArgument);
+                        // What is not NCCL's is registered as well, and freed as it was allocated.
+                        EXPECT_EQ(rank.cuMemFree_v2(address), ERROR_INVALID_VALUE);
+                        EXPECT_EQ(rank.ncclMemFree(memory), nccl::Success);
+                        DevicePointer own = rank.allocate(64);
+                        memory = at(own);
+                        EXPECT_EQ(add(64), nccl::Success);
+                        EXPECT_EQ(rank.ncclCommDeregister(rank.comm, handle), nccl::Success);
+                        EXPECT_EQ(rank.ncclMemFree(memory), nccl::UnhandledCudaError);
+                        EXPECT_EQ(rank.cuMemFree_v2(own), SUCCESS);
+                      }),
+            0);
+  EXPECT_FINDS(findings, "not device memory of one allocation");
+  EXPECT_FINDS(findings, "is not what was allocated by its counterpart");
+}
+
+// Deregistered before it is freed, and before the communicator goes.
+TEST(Nccl, FindsMemoryThatIsStillRegistered) {
+  for (bool isFreed : {false, true}) {
+    Findings findings;
+    EXPECT_EQ(asThreads(2, findings.with(),
+                        [&](NcclRank &rank) {
+                          void *memory = nullptr, *handle = nullptr;
+                          EXPECT_EQ(rank.ncclMemAlloc(&memory, 1000), nccl::Success);
+                          EXPECT_EQ(rank.ncclCommRegister(rank.comm, memory, 1000, &handle),
+                                    nccl::Success);
+                          if (isFreed)
+                            EXPECT_EQ(rank.ncclMemFree(memory), nccl::Success);
+                          EXPECT_EQ(rank.ncclCommDestroy(rank.comm), nccl::Success);
+                        }),
+              0);
+    EXPECT_FINDS(findings, "has memory that is registered");
+    EXPECT_EQ(has(findings, "misuse: ncclMemFree"), isFreed) << findings.text();
+  }
+}
+
+// A graph does what was registered when it was captured.
+TEST(Nccl, FindsGraphsWhoseMemoryIsRegisteredNoMore) {
+  for (bool isRegistered : {false, true}) {
+    Findings findings;
+    EXPECT_EQ(asThreads(2, findings.with(),
+                        [&](NcclRank &rank) {
+                          void *memory = nullptr, *handle = nullptr;
+                          EXPECT_EQ(rank.ncclMemAlloc(&memory, 1000), nccl::Success);
+                          auto address = reinterpret_cast<DevicePointer>(memory);
+                          EXPECT_EQ(rank.ncclCommRegister(rank.comm, memory, 1000, &handle),
+                                    nccl::Success);
+                          EXPECT_EQ(rank.cuMemsetD32Async(address, 0, 250, rank.compute), SUCCESS);
+                          EXPECT_EQ(rank.allReduce(address, 250), nccl::Success);
+                          EXPECT_EQ(rank.cuStreamBeginCapture_v2(rank.compute, CaptureThreadLocal),
+                                    SUCCESS);
+                          EXPECT_EQ(rank.allReduce(address, 250), nccl::Success);
+                          Graph *graph = nullptr;
+                          EXPECT_EQ(rank.cuStreamEndCapture(rank.compute, &graph), SUCCESS);
+                          GraphExec *exec = nullptr;
+                          EXPECT_EQ(rank.cuGraphInstantiateWithFlags(&exec, graph, 0), SUCCESS);
+                          EXPECT_EQ(rank.synchronize(), SUCCESS);
+                          if (!isRegistered)
+                            EXPECT_EQ(rank.ncclCommDeregister(rank.comm, handle), nccl::Success);
+                          EXPECT_EQ(rank.cuGraphLaunch(exec, rank.compute), SUCCESS);
+                          EXPECT_EQ(rank.synchronize(),
+                                    isRegistered ? SUCCESS : ERROR_ILLEGAL_ADDRESS);
+                        }),
+              0);
+    EXPECT_EQ(has(findings, "and is not any more"), !isRegistered) << findings.text();
+  }
+}

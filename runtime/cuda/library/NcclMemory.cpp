@@ -1,0 +1,94 @@
+//===- NcclMemory.cpp - memory that NCCL knows ----------------------------===//
+
+#include "cuda/library/NcclMemory.h"
+#include "cuda/library/Block.h"
+#include <algorithm>
+#include <cstdio>
+
+namespace tpc::rt::cuda {
+
+NcclMemory::NcclMemory(Queue &queue, const nccl::Library *library, MemorySource &drivers)
+    : queue(queue), library(library && library->registersMemory() ? library : nullptr),
+      drivers(drivers) {}
+
+void *NcclMemory::allocate(int64_t bytes) {
+  if (!library || bytes < 0)
+    return drivers.allocate(bytes);
+  queue.enter();
+  auto size = static_cast<size_t>(std::max<int64_t>(bytes, leastBlock));
+  // It does not say why there is none: a device that has failed says so itself.
+  void *memory = nullptr;
+  if (library->MemAlloc(&memory, size) != nccl::success) {
+    size_t ignored = 0;
+    queue.driver.check(queue.driver.cuMemGetInfo_v2(&ignored, &ignored), "to allocate memory");
+    return nullptr;
+  }
+  std::lock_guard<std::mutex> lock(mutex);
+  Piece &piece = pieces[addressOf(memory)];
+  piece.bytes = static_cast<int64_t>(size);
+  for (nccl::Comm comm : comms)
+    enroll(addressOf(memory), piece, comm);
+  return memory;
+}
+
+// Called by destructors, also on the way out of what a device that has failed threw: what goes
+// wrong here is said by whoever waits for it next.
+void NcclMemory::release(void *memory) {
+  if (!library)
+    return drivers.release(memory);
+  queue.driver.cuCtxSetCurrent(queue.context);
+  // It may wait for a GPU that hangs, which whoever aborts does not.
+  Trail::Wait wait;
+  queue.driver.cuStreamSynchronize(queue.stream);
+  ++numMoves;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto piece = pieces.find(addressOf(memory));
+    deregister(piece->second);
+    pieces.erase(piece);
+  }
+  library->MemFree(memory);
+}
+
+void NcclMemory::enroll(Address address, Piece &piece, nccl::Comm comm) {
+  void *handle = nullptr;
+  nccl::Status status =
+      library->CommRegister(comm, pointerTo(address), static_cast<size_t>(piece.bytes), &handle);
+  // It communicates all the same.
+  if (status != nccl::success && !std::exchange(isRefused, true))
+    std::fprintf(stderr, "note: %s registers no memory: %s\n", library->describe().c_str(),
+                 library->describe(status, comm).c_str());
+  if (status == nccl::success)
+    piece.registered[comm] = handle;
+}
+
+void NcclMemory::deregister(Piece &piece) {
+  for (auto [comm, handle] : piece.registered)
+    library->CommDeregister(comm, handle);
+  piece.registered.clear();
+}
+
+void NcclMemory::add(nccl::Comm comm) {
+  if (!library)
+    return;
+  std::lock_guard<std::mutex> lock(mutex);
+  comms.push_back(comm);
+  for (auto &[address, piece] : pieces)
+    enroll(address, piece, comm);
+}
+
+void NcclMemory::deregister() {
+  std::lock_guard<std::mutex> lock(mutex);
+  for (auto &[address, piece] : pieces)
+    deregister(piece);
+  comms.clear();
+}
+
+void NcclMemory::forget() {
+  std::lock_guard<std::mutex> lock(mutex);
+  for (auto &[address, piece] : pieces)
+    piece.registered.clear();
+  comms.clear();
+}
+
+} // namespace tpc::rt::cuda

@@ -1,0 +1,49 @@
+"""The memory of frames is NCCL's and registered with every communicator, deregistered before it is freed and before these go."""
+
+import re
+from collections import Counter
+
+from models import COMMITTED
+from simulator import FLAGS, LIBRARIES, environment
+from tpc.reference import TOLERANCE, difference
+
+MODEL = COMMITTED["gpt2-tiny"]
+# Frames of the second and the fourth grow, and what was registered goes: also below graphs, which are captured anew.
+STEPS = [(1, 2), (2, 5), (2, 5), (40, 8), (2, 5), (2, 5), (1, 2), (1, 2)]
+
+
+def steps(executable, tmp_path, **env):
+    """The trace of some steps, of whose libraries nothing was found."""
+    findings, trace = tmp_path / "findings", tmp_path / "trace"
+    findings.unlink(missing_ok=True)
+    many = [MODEL.inputs(batch, sequence, seed=i) for i, (batch, sequence) in enumerate(STEPS)]
+    results = executable.run_all(many, [MODEL.output], env=environment(TPC_SIM_TRACE=trace, TPC_SIM_FINDINGS=findings, **env))
+    for given, found in zip(many, results):
+        assert difference(found[MODEL.output], MODEL.expected(given)).relative <= TOLERANCE
+    assert not findings.exists(), findings.read_text()
+    calls = Counter(re.findall(r"^\d+ \d+ (\w+)(?: \w+)? = 0$", trace.read_text(), re.MULTILINE))
+    trace.unlink()
+    return calls
+
+
+def test_frames_are_registered(tpcc, tmp_path):
+    executable = tpcc.compile(MODEL.path, "tp2,pp2,mb2", *FLAGS)
+    calls = steps(executable, tmp_path, TPC_SIM_SEED=1)
+    # Four ranks, of which each has two communicators, and not only what it began with.
+    assert calls["ncclCommRegister"] == calls["ncclCommDeregister"] > 2 * 4
+    assert calls["ncclMemAlloc"] == calls["ncclMemFree"] > 4
+    assert calls["cuGraphLaunch"] == 4 * (len(STEPS) - len(set(STEPS)))
+
+
+def test_older_libraries_do_without(tpcc, tmp_path):
+    """A library that lacks one of the functions."""
+    text = (LIBRARIES / "libnccl.so.2").read_bytes()
+    older = text.replace(b"\0ncclCommDeregister\0", b"\0ncclCommDeregistex\0")
+    assert older != text
+    (tmp_path / "libnccl.so.2").write_bytes(older)
+    executable = tpcc.compile(MODEL.path, "tp2", *FLAGS)
+    libraries = {"TPC_CUDA_LIBS": f"{tmp_path}:{LIBRARIES}"}
+    calls = steps(executable, tmp_path, **libraries)
+    assert not calls["ncclMemAlloc"] and not calls["ncclCommRegister"] and calls["cuGraphLaunch"]
+    said = executable.call(["--bench", "--shape", "batch=1,sequence=3", "--verbose"], env=environment(**libraries)).check()
+    assert said.stderr.count("does not register memory") == 1 and "communication by NCCL" in said.stderr
