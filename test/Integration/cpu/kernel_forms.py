@@ -23,8 +23,9 @@ func.func private @softmax_NAME(%x: XX) -> XX attributes {tpc.kernel = 1} {
 }
 func.func private @two_softmax_NAME(%x: XX) -> (XX, XX) attributes {tpc.kernel = 1} {
   %0 = tpc.softmax %x dim 1 : XX -> XX
-  %1 = tpc.softmax %0 dim 1 : XX -> XX
-  return %0, %1 : XX, XX
+  %1 = tpc.add %0, %x : XX, XX -> XX
+  %2 = tpc.softmax %1 dim 1 : XX -> XX
+  return %0, %2 : XX, XX
 }
 func.func private @sum_NAME(%x: XX) -> SS attributes {tpc.kernel = 1} {
   %0 = tpc.reduce sum %x [1] : XX -> SS

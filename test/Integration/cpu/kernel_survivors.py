@@ -30,8 +30,8 @@ NEVER, ALWAYS, ROUND, BOUND = "a branch never taken", "a branch always taken", "
 NUMBER, IDENTITY, CONSTANT = "a number off by one", "a wrong identity", "a wrong constant"
 NO_LESS, SAME, OTHER = "no difference", "the same bits", "other bits"
 ITEM = r"one of \(block or add\(itself, blocks\)\)"
-# What of addresses decides on accesses of 16 bytes, and of lengths.
-ALIGNMENT = r"and\(or\(.*parameter \d+\), (12|15)\), 0\)"
+TWICE, LESS = "a bound of numbers twice as large", "a bound of numbers sixteen times less"
+WIDER = r"ne\(and\((or\()?.*, -4294967296\), 0\)"
 # How many threads a row of so many elements has, and how many parts.
 SPLIT = r"(min\(sub\(32, clz\(|add\(.*env\[\d+\].*\) for (shr|add, max|clz))"
 
@@ -40,27 +40,44 @@ ENTRIES = [
           "a block without an item goes round its loop once: each group asks again whether its row is there"),
     Entry((BOUND,), SAME, rf"^le\(.*, {ITEM}\) for return$", "one block more finds no row: each group asks again"),
     Entry((BOUND,), SAME, rf"^lt\({ITEM}, .*\) for bra$", "one round more finds no row: each group asks again"),
-    Entry((NEVER, ALWAYS), SAME, rf"^branch if (not\(and\()?(eq|ne)\({ALIGNMENT}",
-          "element by element instead of 16 bytes at once: slower, and the same elements"),
-    Entry((ALWAYS, ROUND), SAME, r"^(branch if )?ne\(and\(or\(.*, -4294967296\), 0\)( for bra)?$",
-          "divides in 64 bits where 32 would do"),
-    Entry((NEVER,), NO_LESS, r"^branch if ne\(and\(or\(.*, -4294967296\), 0\)$",
+    Entry((NEVER, ALWAYS), SAME, r"^branch if (not\(and\()?(eq|ne)\((and|or)\(.*parameter \d",
+          "of addresses and lengths: element by element instead of 16 bytes at once is slower, and the same elements"),
+    Entry((ALWAYS, ROUND), SAME, rf"^(branch if )?{WIDER}( for bra)?$", "divides in 64 bits where 32 would do"),
+    Entry((NEVER,), NO_LESS, rf"^branch if {WIDER}$",
           "divides in 32 bits where 64 would be needed: from 2^32 rows on, which no memory here holds; LLVM's expansion", False),
     Entry((NUMBER, "a shift by one more", "the least for the largest"), SAME, SPLIT,
           "other numbers of threads for a row and of parts: all that follows is computed from these numbers, and loops do the rest"),
+    Entry((NEVER, BOUND), NO_LESS, r"^(branch if )?ge\(one of \(add\(mul\(.*and\(add\(.*, -1\), thread\)\) or add\(itself, shl\(1, min",
+          "a group has no more threads than a row has chunks: each has a first element"),
     Entry((IDENTITY,), SAME, r"^0f00000000 for (?!.*shfl)",
           "what a thread has in place of elements beyond the row: whoever reads it has asked before whether they are there"),
+    Entry((NEVER,), SAME, r"^branch if gt\(thread, \d+\)$",
+          "a thread computes of elements beyond the row, which it has not: whoever stores or adds asks again"),
+    Entry((BOUND,), SAME, r"^lt\(and\(thread, 31\), \d+\) for selp$",
+          "a lane beyond the row chooses what it has not: whoever stores asks again"),
+    Entry(("a difference for a sum",), SAME, r"^addf\(.*0f00000000 or .*shuffle\(.*, (16|8)\)\) for addf, shfl$",
+          "of a row of 32, 8 lanes have elements and the others 0: so far the shuffle brings 0 to those that store"),
     Entry((CONSTANT,), SAME, r"^choose\((gtf|ltf)\(.*(0f42B17217|0fC2ADF5C3)",
           "exp of what is too large or too small is replaced by infinity or 0, whatever was computed of it"),
-    Entry(("a bound of numbers twice as large", "a bound of numbers sixteen times less"), NO_LESS,
-          r"^gtf\(subf\(.*, .*\), 0f42B17217\) for selp$", "softmax: no number is above the largest, so exp's upper end is not met"),
-    Entry(("a bound of numbers twice as large",), NO_LESS, r"^ltf\(subf\(.*mulf\(.*rcpf.*\), 0fC2ADF5C3\) for selp$",
-          "softmax of a softmax: differences of numbers between 0 and 1 do not come near exp's lower end"),
+    Entry((CONSTANT,), NO_LESS, r"^choose\(gtf\(subf\(.*0f42B17217",
+          "softmax: no number is above the largest, so exp's upper end is not met"),
+    Entry((TWICE, LESS), NO_LESS, r"^gtf\(subf\(.*, .*\), 0f42B17217\) for selp$",
+          "softmax: no number is above the largest, so exp's upper end is not met"),
     Entry(("a shuffle of parts of a warp", "a shuffle of another kind", "a shuffle left out"), SAME,
           r"^shuffle\(one of \(0fFF800000 or shared\[.*\]\), 16\)",
           "16 warps: the other half of the lanes has the maximum's identity, and lane 0 or its half is all that counts"),
-    Entry((NUMBER,), SAME, r"^add\(one of \(thread or add\(itself, \d+\)\), -\d+\) for add, lt$",
-          "LLVM counts an unrolled loop in steps of four rounds: one element does not make a round"),
+    Entry(("a mask with one bit less", "a shift by one more"), NO_LESS, r"^(and\()?shr\(rem\(.*, 24\)",
+          "would wrap a negative index: a position is computed, and not negative"),
+    Entry(("a wrong stride",), SAME, r"^shl\(env\[\d\], 31\) for sub$",
+          "half of an odd size times the rank, in 32.32 bits: of ranks 0 and 1 the integer part is the same"),
+    Entry((NUMBER,), SAME, r"^add\(one of \(.*thread.*\), -\d+\) for add, lt$",
+          "LLVM counts an unrolled loop in steps of several rounds: one element does not make a round"),
+    Entry((NUMBER,), SAME, r"^add\(one of \(add\(one of \(.*thread.*\), -(\d+)\) or add\(itself, \1\)\), \1\) for add, lt$",
+          "LLVM counts an unrolled loop in steps of several rounds: one element does not make a round"),
+    Entry((NUMBER, "a wrong stride"), SAME, r"shl\(and\(add\(mul\(sub\(\d+, thread\), \d+\), \d+\), 3\), 2\)",
+          "rounds that LLVM does before an unrolled loop: one more does elements that the loop does again, from what it has read"),
+    Entry(("a barrier left out", "a warp's barrier for the block's"), SAME, r"^bar.sync 0;$",
+          "between passes over global memory: each thread reads what it has written itself"),
 ]
 
 

@@ -159,10 +159,13 @@ def test_all_seeded_mistakes_are_found(tmp_path):
 
 
 def count_sectors(*arguments):
+    """Of each kernel: rows, sectors moved, sectors that its bytes need."""
     said = compare("--sectors", *arguments).check()
-    rows = re.findall(r"^sectors: (\w+) rows=(\d+) moved=(\d+) needed=(\d+) ratio=([\d.]+)", said.stdout, re.M)
+    rows = re.findall(r"^sectors: (\w+) rows=(\d+) moved=(\d+) needed=(\d+) .* shared=(\d+) conflicts=(\d+)$", said.stdout, re.M)
     print(said.stdout)
-    return {name: (int(count), int(moved), int(needed)) for name, count, moved, needed, _ in rows}
+    for name, _, _, _, shared, conflicts in rows:
+        assert int(conflicts) <= 0.25 * int(shared), name
+    return {name: (int(count), int(moved), int(needed)) for name, count, moved, needed, *_ in rows}
 
 
 def test_elements_are_moved_once():
@@ -174,6 +177,18 @@ def test_elements_are_moved_once():
         assert moved <= 1.1 * needed, (name, moved, needed)
     of_token = {name: 32 * moved / count for name, (count, moved, _) in rows.items()}
     assert 2 * of_token["kernel_layer_norm"] + of_token["kernel_gelu"] <= 1.1 * 64 * COMMITTED["gpt2-tiny"].hidden
+
+
+@pytest.mark.parametrize("kind,lengths", [("f32", [768]), pytest.param("f32", [1600, 2048, 4096, 12288], marks=pytest.mark.long),
+                                          pytest.param("f16", [768, 1600, 2048, 4096, 12288], marks=pytest.mark.long)])
+def test_rows_are_moved_once(tmp_path, kind, lengths):
+    """Rows of the lengths that models have."""
+    path = tmp_path / "forms.mlir"
+    path.write_text(make_forms(lengths=lengths, types=[kind]))
+    rows = count_sectors(path, "--work=300000")
+    assert len(rows) == NUM_FORMS * len(lengths)
+    for name, (_, moved, needed) in rows.items():
+        assert moved <= 1.1 * needed, (name, moved, needed)
 
 
 # ---- on a device ----

@@ -187,6 +187,11 @@ std::vector<double> computeExact(const tpc_attention_args &a) {
   return out;
 }
 
+void runOnCpu(const tpc_attention_args &args) {
+  auto world = tpc::rt::World::threads(tpc::rt::Grid({{"tp", 1}}), 1);
+  tpc_attention(&world->local(0), &args);
+}
+
 /// Empty, or how far results are off.
 std::string compare(const Variant &variant, Host &host, const std::vector<float> &got) {
   double off = 0, bound = 0, largest = 0;
@@ -200,8 +205,7 @@ std::string compare(const Variant &variant, Host &host, const std::vector<float>
     }
   };
   if (variant.element == TPC_F32) {
-    auto world = tpc::rt::World::threads(tpc::rt::Grid({{"tp", 1}}), 1);
-    tpc_attention(&world->local(0), &host.args);
+    runOnCpu(host.args);
     for (size_t i = 0; i < got.size(); ++i)
       consider(i, host.out[i]);
     bound = 1e-5 * largest;
@@ -376,4 +380,32 @@ Outcome attention::run(const ptx::Module &module, const Kernels &kernels, const 
     got[i] = unpack(variant.element, &raw[i * bytesOf(variant.element)]);
   outcome.problem = compare(variant, host, got);
   return outcome;
+}
+
+SlopeErrors attention::measureSlopes(int64_t keys) {
+  // The last queries of a sequence: ALiBi's steepest slopes, and its flattest ones.
+  Variant variant{.slopes = TPC_F32, .headSize = 64, .valueSize = 64, .causal = true};
+  Case made{.queries = 16, .keys = keys, .kvHeads = 8, .offset = keys - 16, .seed = 3};
+  Host host = draw(variant, made);
+  std::vector<double> exact = computeExact(host.args);
+  runOnCpu(host.args);
+  std::vector<float> slopes = host.out;
+  tpc_attention_args args = host.args;
+  for (int64_t h = 0; h < args.heads_q; ++h)
+    for (int64_t i = 0; i < args.seq_q; ++i)
+      for (int64_t j = 0; j < args.seq_k; ++j)
+        host.bias.push_back(host.slopes[size_t(h)] * float(j));
+  args.slopes = nullptr;
+  args.bias = host.bias.data();
+  args.bias_head_stride = args.seq_q * args.seq_k;
+  runOnCpu(args);
+  SlopeErrors errors{};
+  double largest = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    largest = std::max(largest, std::abs(exact[i]));
+    errors.slopes = std::max(errors.slopes, std::abs(slopes[i] - exact[i]));
+    errors.bias = std::max(errors.bias, std::abs(host.out[i] - exact[i]));
+    errors.difference = std::max(errors.difference, std::abs(double(host.out[i]) - slopes[i]));
+  }
+  return {errors.slopes / largest, errors.bias / largest, errors.difference / largest};
 }

@@ -173,6 +173,18 @@ TEST(Attention, ReadsKeysOnceForOneQuery) {
   expectFewConflicts(outcome.counters, made.str());
 }
 
+/// A bias of slope * key is large where keys are many, and what is added to it loses its last bits;
+/// slope * (key - query) is small for the keys that count. So the op is not as far off as the bias
+/// is which it is raised from, and how far these two are apart is the bias's error.
+TEST(Attention, SlopesAreCloserThanABias) {
+  for (int64_t keys : {256, 2048}) {
+    attention::SlopeErrors errors = attention::measureSlopes(keys);
+    EXPECT_LE(errors.slopes, 5e-7) << keys;
+    EXPECT_LE(errors.slopes, 0.2 * errors.bias) << keys;
+    EXPECT_LE(errors.difference, 1.1 * (errors.bias + errors.slopes)) << keys;
+  }
+}
+
 /// Without any one of its barriers or of its stores to shared memory, or with another lane in any
 /// one of its shuffles, the kernel is found wrong: this comparison can fail.
 TEST(Attention, MistakesAreFound) {

@@ -49,7 +49,7 @@ class Drawing {
 public:
   Drawing(const Program &program, const Kernel &kernel, uint64_t seed, const Limits &limits)
       : program(program), layout(program.getLayout()), kernel(kernel), limits(limits),
-        random(seed) {
+        random(seed ^ std::hash<std::string>()(kernel.name)) { // each has others
     c.seed = seed;
   }
   std::optional<Case> draw(Sizes sizes, Indices indices);
@@ -81,7 +81,7 @@ private:
   Case c;
   /// Sizes that the model does not work for, so that indices which follow from them are missing.
   bool beyond = false;
-  bool isLong = false;
+  bool isLong = false, aligned = false;
 };
 } // namespace
 
@@ -129,8 +129,6 @@ int64_t Drawing::countWork() {
 }
 
 bool Drawing::isAllowed() {
-  if (beyond)
-    return true;
   auto constraints = program.getModule()->getAttrOfType<ArrayAttr>(kConstraintsAttr);
   if (!constraints)
     return true;
@@ -146,7 +144,9 @@ bool Drawing::fits() {
     if (getProduct(kernel.func.getSizesOf(memory), [&](SymExpr s) { return evaluate(s); }) >
         limits.elements)
       return false;
-  return countWork() <= (isLong ? 3 : 1) * limits.work;
+  // At least a few long rows.
+  auto length = kernel.launch.elementsPerRow.asConstant();
+  return countWork() <= (isLong || (length && *length > 1024) ? 3 : 1) * limits.work;
 }
 
 bool Drawing::setSizes(Sizes sizes) {
@@ -173,16 +173,16 @@ bool Drawing::setSizes(Sizes sizes) {
   if (symbols.empty())
     return fits();
   int64_t &chosen = c.values[symbols[random.below(symbols.size())]];
+  if (beyond) {
+    chosen = getLeastTable() + 1 + random.below(2) * random.below(40);
+    return fits();
+  }
   switch (sizes) {
   case Sizes::Empty:
     chosen = 0;
     return fits() && isAllowed();
   case Sizes::Long: // a kernel is right beyond what the model allows
     return setLength(chosen) && fits();
-  case Sizes::Odd: // or one more than there are places
-    if (beyond && random.below(2))
-      chosen = getLeastTable() + 1;
-    return fits() && isAllowed();
   case Sizes::Many: {
     int64_t most = chosen;
     for (chosen = 4; chosen < 100000 && fits() && isAllowed(); chosen = 2 * most)
@@ -198,19 +198,23 @@ bool Drawing::setSizes(Sizes sizes) {
 }
 
 /// Rows of many elements. Where their length decides who does them, each way has its turn: of a
-/// warp, of a block that keeps them or not, of whole chunks or not.
+/// warp, of a block that keeps them or not, most of them to the last element that a thread has; of
+/// whole chunks, aligned or not, or not of whole chunks.
 bool Drawing::setLength(int64_t &symbol) {
   struct Range {
     int64_t least, most;
   };
-  static constexpr Range ranges[] = {{65, 256}, {257, 4096}, {4097, 5200}, {257, 4096}};
-  int64_t turn = c.seed / 2;
-  bool byLength = kernel.launch.shape == cuda::Shape::RowByLength;
-  const auto &[least, most] = ranges[byLength ? turn % 4 : 1 + random.below(2)];
+  static constexpr Range ranges[] = {{193, 256}, {3585, 4096}, {4097, 5200}, {65, 4096}};
+  int64_t turn = c.seed / 2, way = (turn + turn / 4) % 4;
+  bool byLength = !kernel.launch.elementsPerRow.isConstant();
+  const auto &[least, most] = ranges[byLength ? turn % 4 : 2 + random.below(2)];
+  aligned = byLength && way < 2;
   symbol = least + random.below(most - least + 1);
-  if (byLength ? (turn + turn / 4) % 2 == 0 : random.below(2))
-    symbol -= symbol % 8;
   int64_t length = evaluate(kernel.launch.elementsPerRow);
+  if (byLength ? way < 3 : random.below(2)) {
+    symbol -= length % 8;
+    length = evaluate(kernel.launch.elementsPerRow);
+  }
   return least - 8 < length && length <= most;
 }
 
@@ -218,9 +222,11 @@ bool Drawing::drawSizes(Sizes sizes) {
   for (StringAttr axis : layout.axes())
     c.values["rank." + axis.str()] = random.below(layout.axisSize(axis));
   c.values["rank.mb"] = random.below(layout.axisSize("mb"));
-  for (unsigned attempt = 0; attempt < 40; ++attempt)
+  for (unsigned attempt = 0; attempt < 40; ++attempt) {
+    beyond = beyond && attempt < 20;
     if (setSizes(sizes))
       return true;
+  }
   // What is asked for cannot be: as small as it may be.
   for (unsigned attempt = 0; attempt < 200; ++attempt) {
     for (const std::string &symbol : layout.symbols)
@@ -237,33 +243,39 @@ bool Drawing::drawSizes(Sizes sizes) {
 
 /// `share`: of floats that are no ordinary numbers. Integers are in [-limit, limit).
 void Drawing::fill(Tensor &tensor, double share, int64_t limit) {
-  // Large ones, so that what only keeps exp from overflowing is missed, far apart, so that one
-  // that is not the largest does not do as well; small ones, beside what keeps roots from zero; all
-  // far below the identity that a maximum could have by mistake.
+  // Large ones, so that what only keeps exp from overflowing is missed, far apart, so that one that
+  // is not the largest does not do as well, and rising ones, so that the last of a row count; small
+  // ones, beside what keeps roots from zero; all far below the identity that a maximum could have
+  // by mistake.
   struct Numbers {
-    double scale, shift;
+    double scale, shift, step;
   };
-  static constexpr Numbers kinds[] = {{1, 0},    {3000, 0}, {30, 0}, {1, 0},
-                                      {1e-3, 0}, {3000, 0}, {6, 0},  {1, -150}};
-  const auto &[scale, shift] = kinds[c.seed / 2 % std::size(kinds)];
+  static constexpr Numbers kinds[] = {{1, 0, 0},    {3000, 0, 0}, {6, 0, 0},   {1, -150, 0},
+                                      {1e-3, 0, 0}, {30, 0, 0},   {1, 0, 100}, {3000, 0, 0}};
+  const auto &[scale, shift, step] = kinds[c.seed / 2 % std::size(kinds)];
+  // f16 ends at 65504.
+  double rise = step && getElementBytes(tensor.type) == 2 ? 16 : step;
   // Beside ordinary numbers some where exp ends.
-  double ofEnds = scale <= 6 && c.seed % 3 == 1 ? 0.1 : 0;
+  double ofEnds = (scale == 1 || scale == 6) && !shift && !step && c.seed % 3 == 1 ? 0.1 : 0;
   static constexpr double special[] = {0., -0., INFINITY, -INFINITY, NAN, 1e-41, -3e-39};
   bool isFloat = isa<FloatType>(tensor.type);
+  int64_t parts = 1;
+  for (StringAttr axis : layout.axes())
+    parts = std::max(parts, layout.axisSize(axis));
   for (int64_t i = 0; i < tensor.elements; ++i) {
     lowered::Scalar value;
     if (isFloat)
       value.f = random.uniform() < share ? special[random.below(std::size(special))]
                 : random.uniform() < ofEnds
                     ? (random.below(2) ? 1 : -1) * (80 + 12 * random.uniform())
-                    : random.normal() * scale + shift;
+                    : random.normal() * scale + shift + rise * double(i % 4000);
     else if (tensor.type.isInteger(1))
       value.i = random.below(2);
     else
       value.i = (random.below(limit) >> (limit < kNoIndex ? 0 : random.below(40))) -
                 (random.below(4) ? 0 : limit);
-    if (!isFloat && !tensor.type.isInteger(1) && !random.below(6)) // the ends
-      value.i = random.below(2) ? 0 : random.below(2) ? limit - 1 : -limit;
+    if (!isFloat && !tensor.type.isInteger(1) && !random.below(6)) // where a rank's part begins
+      value.i = llvm::divideCeil(limit * random.below(parts), parts) - random.below(2);
     tensor.content.store(i, value);
   }
 }
@@ -356,7 +368,7 @@ std::optional<Case> Drawing::draw(Sizes sizes, Indices indices) {
   unsigned numOperands = kernel.func.getOperandMemory().size();
   // All are aligned; or one is not, or not by 16; or who knows.
   auto arguments = kernel.func.getBody().getArguments();
-  int64_t alignment = random.below(3), notAligned = random.below(arguments.size());
+  int64_t alignment = aligned ? 0 : random.below(3), notAligned = random.below(arguments.size());
   for (BlockArgument memory : arguments) {
     Tensor tensor;
     tensor.type = cast<MemRefType>(memory.getType()).getElementType();

@@ -122,8 +122,10 @@ void compare::seedMistakes(const Program &program, const Kernel &kernel, const O
     return;
   Cases cases(program, kernel, options);
   KernelText text(program.getPtx(), kernel.name);
-  // What is rare takes more cases; most, where something came out that was not quite the same.
-  const size_t count = 10 * options.seeds, mostCases = 50 * options.seeds;
+  // What is rare takes more cases: where a row's length decides who does it, and most, where
+  // something came out that was not quite the same.
+  bool byLength = kernel.launch.shape == mlir::tpc::cuda::Shape::RowByLength;
+  const size_t count = (byLength ? 20 : 10) * options.seeds, mostCases = 50 * options.seeds;
   unsigned done = 0;
   for (const Mutant &mutant :
        shuffle(makeMutants(text), Random(options.from + std::hash<std::string>()(kernel.name)))) {

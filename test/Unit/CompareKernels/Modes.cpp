@@ -14,8 +14,9 @@ using llvm::StringRef;
 std::optional<Case> compare::drawCase(const Program &program, const Kernel &kernel, uint64_t seed,
                                       const Options &options) {
   auto sizes = Sizes(seed % unsigned(Sizes::NumKinds));
-  // Rows of each length have ways of their own.
-  if (kernel.launch.shape == mlir::tpc::cuda::Shape::RowByLength && seed % 2)
+  // Rows of each length have ways of their own, most where a warp or a block does them.
+  bool byLength = kernel.launch.shape == mlir::tpc::cuda::Shape::RowByLength;
+  if (!kernel.launch.elementsPerRow.isConstant() && seed % (byLength ? 2 : 4) == 1)
     sizes = Sizes::Long;
   auto indices = seed / 2 % 2 ? Indices::SomeMissing : Indices::Present;
   return draw(program, kernel, sizes, indices, seed, options.limits);
@@ -111,10 +112,10 @@ void compare::countSectors(const Program &program, const Kernel &kernel, const O
       add("result " + std::to_string(i), c->operands.size() + i);
     const ptx::Counters &counters = run.launch.counters;
     outs() << llvm::formatv("sectors: {0} rows={1} moved={2} needed={3} ratio={4:f2} bytes={5} "
-                            "all={6} shared={7} cycles={8}\n",
+                            "all={6} shared={7} conflicts={8}\n",
                             kernel.name, c->rows, moved, needed,
                             double(moved) / double(std::max<uint64_t>(needed, 1)), bytes, all,
-                            counters.sharedRequests, counters.sharedCycles);
+                            counters.sharedRequests, counters.sharedConflicts);
     return;
   }
   outs() << "sectors: " << kernel.name << " none\n";
