@@ -128,20 +128,32 @@ const char *cudnnGetErrorString(Status status) {
   return "CUDNN_UNKNOWN_STATUS";
 }
 
+// What is made and what is destroyed is in the trace.
+template <class T> static Status create(const char *call, T made, T **handle) {
+  *handle = Alive<T>::get().add(std::move(made));
+  driver().trace(std::string(call) + " = 0");
+  return SUCCESS;
+}
+
+template <class T>
+static Status destroy(const char *call, T *handle, Status otherwise, const char *why) {
+  if (!Alive<T>::get().remove(handle))
+    return misuse(call, otherwise, why);
+  driver().trace(std::string(call) + " = 0");
+  return SUCCESS;
+}
+
 Status cudnnCreate(Context **handle) {
   if (!handle)
     return BAD_PARAM_NULL_POINTER;
   int device = driver().currentDevice();
   if (device < 0)
     return misuse("cudnnCreate", NOT_INITIALIZED, "no context is current");
-  *handle = Alive<Context>::get().add({device});
-  return SUCCESS;
+  return create<Context>("cudnnCreate", {device}, handle);
 }
 
 Status cudnnDestroy(Context *handle) {
-  return Alive<Context>::get().remove(handle)
-             ? SUCCESS
-             : misuse("cudnnDestroy", NOT_INITIALIZED, "no handle");
+  return destroy("cudnnDestroy", handle, NOT_INITIALIZED, "no handle");
 }
 
 Status cudnnSetStream(Context *handle, Stream *stream) {
@@ -162,14 +174,11 @@ Status cudnnBackendCreateDescriptor(Kind kind, Descriptor **made) {
                      std::to_string(int(kind)));
     return NOT_SUPPORTED;
   }
-  *made = Alive<Descriptor>::get().add({kind, {}, false, {}});
-  return SUCCESS;
+  return create<Descriptor>("cudnnBackendCreateDescriptor", {kind, {}, false, {}}, made);
 }
 
 Status cudnnBackendDestroyDescriptor(Descriptor *descriptor) {
-  return Alive<Descriptor>::get().remove(descriptor)
-             ? SUCCESS
-             : misuse("cudnnBackendDestroyDescriptor", BAD_PARAM, "no descriptor");
+  return destroy("cudnnBackendDestroyDescriptor", descriptor, BAD_PARAM, "no descriptor");
 }
 
 Status cudnnBackendFinalize(Descriptor *descriptor) {
