@@ -28,14 +28,14 @@ def tblgen(llvm, sources, *generator):
 
 def pages(llvm, tpc_opt):
     """(file name, text) of all pages."""
-    sources = ["include/tpc/Dialect/TpcOps.td", "include/tpc/Dialect/AnnotationOps.td"]
+    sources = ["include/tpc/Dialect/TpcOps.td", "include/tpc/Dialect/AnnotationOps.td", "include/tpc/Dialect/StateOps.td"]
     yield "dialect.md", NOTE.format(source=" and ".join(sources)) + tblgen(llvm, sources, "-gen-dialect-doc",
                                                                            "-dialect=tpc")
     kernels = "include/tpc/Kernel/KernelOps.td"
     yield "kernel-dialect.md", NOTE.format(source=kernels) + tblgen(llvm, [kernels], "-gen-dialect-doc", "-dialect=tpc_kernel")
     buffers = "include/tpc/Buffer/BufferOps.td"
     yield "buffers.md", NOTE.format(source=buffers) + tblgen(llvm, [buffers], "-gen-dialect-doc", "-dialect=tpc_buffer")
-    folders = {"Model": "The model level", "Annotations": "What users ask for",
+    folders = {"Model": "The model level", "Generate": "A step of a generation", "Annotations": "What users ask for",
                "Tactics": "The sharded level", "Collectives": "The spmd level",
                "Stages": "The staged program", "Analysis": "Costs", "Verify": "Verification",
                "Conversion": "Lowering", "Kernels": "Kernels", "Device": "Code for any processor",
@@ -85,11 +85,11 @@ PLACES = {"OnModule": "the module", "OnFunction": "functions", "OnInput": "input
 
 def attributes():
     """The attributes tpc.*: what the header says of each, and where the dialect's table lets it stand."""
-    header = (TOP / "include/tpc/Dialect/ProgramAttrs.h").read_text()
+    header = "".join((TOP / "include/tpc/Dialect" / name).read_text() for name in ("ProgramAttrs.h", "State.h"))
     table = (TOP / "lib/Dialect/DiscardableAttrs.cpp").read_text().split("static const Entry table[]")[1]
     places = {name: ", ".join(PLACES[place.strip()] for place in where.split("|"))
               for name, where in re.findall(r"\{(k\w+Attr),\s*([\w |]+),", table)}
-    text = NOTE.format(source="include/tpc/Dialect/ProgramAttrs.h and lib/Dialect/DiscardableAttrs.cpp")
+    text = NOTE.format(source="include/tpc/Dialect/ProgramAttrs.h, State.h and lib/Dialect/DiscardableAttrs.cpp")
     text += "# Attributes\n\nWhat passes tell each other beside the ops. All are verified; any other `tpc.*` is an error.\n"
     for section in re.split(r"^// ---- ", header, flags=re.M)[1:]:
         title, body = section.split(" ----\n", 1)

@@ -4,6 +4,7 @@
 
 #include "tpc/Dialect/AttachModels.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -83,7 +84,7 @@ void mlir::tpc::registerCostModels(DialectRegistry &registry) {
                  CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);
     ParameterOp::attachInterface<ParameterCost>(*context);
     func::CallOp::attachInterface<CallCost>(*context);
-    attachModels<NoCost, ConstantOp, SizeOp, ReshapeOp, ReshardOp, LocalSliceOp, WeightOp,
+    attachModels<NoCost, ConstantOp, SizeOp, ReshapeOp, ReshardOp, LocalSliceOp, WeightOp, CacheOp,
                  PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp, func::FuncOp,
                  func::ReturnOp, ModuleOp>(context);
   });

@@ -11,6 +11,7 @@
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/LinksAttr.h"
 #include "tpc/Dialect/Sharding.h"
+#include "tpc/Dialect/State.h"
 
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -256,6 +257,26 @@ static LogicalResult checkLinks(const Found &found, function_ref<InFlightDiagnos
   return verifyLinks(found.value, [&] { return found.op->emitError(); });
 }
 
+/// A cache that the module has. (Inputs of pipelines have no op; that cache says who has it.)
+static LogicalResult checkCache(const Found &found, function_ref<InFlightDiagnostic()> emitError) {
+  auto name = dyn_cast<FlatSymbolRefAttr>(found.value);
+  if (!name)
+    return emitError() << "must be a symbol, not " << found.value;
+  if (found.op && !SymbolTable::lookupNearestSymbolFrom<CacheOp>(found.op, name))
+    return emitError() << "names " << name << ", and there is no such tpc.cache";
+  return success();
+}
+
+static bool isStep(const Found &found) {
+  auto fields = dyn_cast<DictionaryAttr>(found.value);
+  auto isSymbol = [&](StringRef name) {
+    auto size = fields.getAs<SymExprAttr>(name);
+    return size && getSymbolName(size.getExpr());
+  };
+  return fields && fields.size() == 2 && isSymbol("past") && isSymbol("tokens") &&
+         fields.get("past") != fields.get("tokens");
+}
+
 static const Entry table[] = {
     // Of the program.
     {kGridAttr, OnModule, "", nullptr, checkGrid},
@@ -267,6 +288,10 @@ static const Entry table[] = {
     {kRequiredAttr, OnInput, "a text", is<StringAttr>},
     {kLayerAttr, OnFunction, "a unit attribute", is<UnitAttr>},
     {kLayerPartAttr, OnFunction, "a unit attribute", is<UnitAttr>},
+
+    // Generation: what stays between steps.
+    {kCacheAttr, OnInput | OnOutput, "", nullptr, checkCache},
+    {kStepAttr, OnModule, "{past = #tpc.expr<symbol>, tokens = #tpc.expr<another>}", isStep},
 
     // What users want; see Sharding.h and LinksAttr.h.
     {kShardingAttr, anywhere, "", nullptr, checkSharding},

@@ -1,6 +1,7 @@
 //===- TpcDialect.cpp - The tpc dialect -----------------------------------===//
 
 #include "tpc/Dialect/Annotations.h"
+#include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -18,6 +19,9 @@ void TpcDialect::initialize() {
       ,
 #define GET_OP_LIST
 #include "tpc/Dialect/AnnotationOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "tpc/Dialect/StateOps.cpp.inc"
       >();
   registerAttributes();
 }

@@ -6,6 +6,7 @@
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
 #include "tpc/Conversion/Lower.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Driver/Register.h"
 #include "tpc/Verify/Verify.h"
@@ -27,7 +28,7 @@ template <typename Interface> bool has(OperationName name) {
 }
 
 bool isStructure(OperationName name) {
-  return isOneOf<WeightOp, PipelineOp, StageOp, MicroBatchesOp>(name);
+  return isOneOf<WeightOp, CacheOp, PipelineOp, StageOp, MicroBatchesOp>(name);
 }
 bool isMessage(OperationName name) { return isOneOf<SendOp, RecvOp, OutputOp>(name); }
 bool isCommunication(OperationName name) {

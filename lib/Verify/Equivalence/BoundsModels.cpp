@@ -3,6 +3,8 @@
 #include "BoundsChecker.h"
 #include "Models.h"
 
+#include "tpc/Dialect/State.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -56,6 +58,6 @@ void equivalence::attachBoundsModels(MLIRContext *context) {
                GatherNDOp, RotaryOp, IotaOp, ConstantOp, SizeOp, ParameterOp>(context);
   attachModels<ResultBounds, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
                AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);
-  attachModels<ResultBounds, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp,
+  attachModels<ResultBounds, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp,
                ModuleOp, func::FuncOp, func::CallOp, func::ReturnOp>(context);
 }

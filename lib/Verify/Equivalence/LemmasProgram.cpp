@@ -2,6 +2,7 @@
 
 #include "Models.h"
 #include "RelationChecker.h"
+#include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -100,5 +101,6 @@ void equivalence::attachProgramLemmas(MLIRContext *context) {
   func::ReturnOp::attachInterface<ReturnLemma>(*context);
   PipelineOp::attachInterface<PipelineLemma>(*context);
   OutputOp::attachInterface<OutputLemma>(*context);
-  attachModels<NoLemma, ModuleOp, WeightOp, StageOp, MicroBatchesOp, SendOp, RecvOp>(context);
+  attachModels<NoLemma, ModuleOp, WeightOp, CacheOp, StageOp, MicroBatchesOp, SendOp, RecvOp>(
+      context);
 }

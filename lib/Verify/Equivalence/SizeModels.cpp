@@ -4,6 +4,7 @@
 #include "SizeReduction.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -160,6 +161,6 @@ void equivalence::attachSizeModels(MLIRContext *context) {
                CumSumOp, TriluOp, TransposeOp, ExpandOp, IotaOp, ConstantOp, SizeOp>(context);
   attachModels<AnySizes, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
                AllToAllOp, ExchangeOp, BroadcastOp>(context);
-  attachModels<AnySizes, WeightOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp,
-               ModuleOp, func::FuncOp, func::CallOp, func::ReturnOp>(context);
+  attachModels<AnySizes, WeightOp, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp,
+               OutputOp, ModuleOp, func::FuncOp, func::CallOp, func::ReturnOp>(context);
 }

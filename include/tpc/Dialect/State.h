@@ -1,0 +1,43 @@
+//===- State.h - What stays between steps of a generation -------*- C++ -*-===//
+//
+// Not in everybody's header: only passes that make caches, and those that place and prove them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_DIALECT_STATE_H
+#define TPC_DIALECT_STATE_H
+
+#include "tpc/Dialect/Tpc.h"
+
+#define GET_OP_CLASSES
+#include "tpc/Dialect/StateOps.h.inc"
+
+namespace mlir::tpc {
+
+// ---- generation ----
+
+/// Arguments and results of @main: the `tpc.cache` whose contents it is, before and after a step.
+inline constexpr llvm::StringLiteral kCacheAttr = "tpc.cache";
+/// Module, a step of a generation: {past, tokens}, the symbols for the tokens that caches hold and
+/// for those that the step adds.
+inline constexpr llvm::StringLiteral kStepAttr = "tpc.step";
+
+/// The names of the symbols that kStepAttr has.
+struct StepSymbols {
+  std::string past, tokens;
+
+  static std::optional<StepSymbols> lookup(ModuleOp module);
+  void attachTo(ModuleOp module) const;
+};
+
+/// The name of a size that is one symbol and nothing else.
+std::optional<std::string> getSymbolName(const ::tpc::SymExpr &size);
+
+/// The cache that an argument or a result with these attributes belongs to; null if to none.
+inline FlatSymbolRefAttr getCache(DictionaryAttr attributes) {
+  return attributes ? attributes.getAs<FlatSymbolRefAttr>(kCacheAttr) : FlatSymbolRefAttr();
+}
+
+} // namespace mlir::tpc
+
+#endif // TPC_DIALECT_STATE_H

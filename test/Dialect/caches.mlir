@@ -1,0 +1,100 @@
+// tpc.cache: round trip, and what its verifier refuses.
+// RUN: tpc-opt %s --split-input-file --verify-diagnostics | tpc-opt --split-input-file | FileCheck %s
+
+!old = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>>
+// CHECK: tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}
+// CHECK: tpc.cache @k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
+// CHECK: func.func @main(%{{.*}} {tpc.cache = @k}) -> ({{.*}} {tpc.cache = @k})
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+  tpc.cache @k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
+  func.func @main(%old: !old {tpc.cache = @k}) -> (!old {tpc.cache = @k}) {
+    return %old : !old
+  }
+}
+
+// -----
+
+// Not of a program yet.
+// CHECK: tpc.cache @k : tensor<1x1x?x4xf16
+tpc.cache @k : tensor<1x1x?x4xf16, #tpc.dist<[1, 1, capacity, 4]>>
+
+// -----
+
+// expected-error @below {{type must be [batch, heads, a symbol for the capacity, size], not [b, 2, 64, 4]}}
+tpc.cache @k : tensor<?x2x64x4xf32, #tpc.dist<[b, 2, 64, 4]>>
+
+// -----
+
+// expected-error @below {{type must be [batch, heads, a symbol for the capacity, size], not [b, capacity, 4]}}
+tpc.cache @k : tensor<?x?x4xf32, #tpc.dist<[b, capacity, 4]>>
+
+// -----
+
+module attributes {tpc.grid = #tpc.grid<tp = 2>} {
+  // expected-error @below {{is declared as a whole}}
+  tpc.cache @k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2{tp}, capacity, 4]>>
+}
+
+// -----
+
+!old = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>>
+// expected-error @below {{is that of no result of @main}}
+tpc.cache @k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
+func.func @main(%old: !old {tpc.cache = @k}) -> !old {
+  return %old : !old
+}
+
+// -----
+
+!old = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>>
+// expected-error @below {{is that of several arguments of @main}}
+tpc.cache @k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
+func.func @main(%old: !old {tpc.cache = @k}, %other: !old {tpc.cache = @k}) -> (!old {tpc.cache = @k}) {
+  return %old : !old
+}
+
+// -----
+
+!old = tensor<?x3x?x4xf32, #tpc.dist<[b, 3, p, 4]>>
+// expected-error @below {{does not have the type of its argument of @main}}
+tpc.cache @k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
+func.func @main(%old: !old {tpc.cache = @k}) -> (!old {tpc.cache = @k}) {
+  return %old : !old
+}
+
+// -----
+
+!old = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, p, 4]>>
+!new = tensor<1x1x1x4xf32>
+// expected-error @below {{holds 1 tokens after a step and p before: none may be lost}}
+tpc.cache @k : tensor<1x1x?x4xf32, #tpc.dist<[1, 1, capacity, 4]>>
+func.func @main(%old: !old {tpc.cache = @k}) -> (!new {tpc.cache = @k}) {
+  %0 = tpc.slice %old dim 2 from 0 : !old -> !new
+  return %0 : !new
+}
+
+// -----
+
+// expected-error @below {{argument 0: 'tpc.cache' names @k, and there is no such tpc.cache}}
+func.func @main(%old: tensor<4xf32> {tpc.cache = @k}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{'tpc.cache' must be a symbol, not 1}}
+func.func @main(%old: tensor<4xf32> {tpc.cache = 1}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{'tpc.step' must be {past = #tpc.expr<symbol>, tokens = #tpc.expr<another>}}}
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<p>}} {
+}
+
+// -----
+
+// expected-error @below {{'tpc.step' must be {past = #tpc.expr<symbol>, tokens = #tpc.expr<another>}}}
+module attributes {tpc.step = {past = #tpc.expr<"p + 1">, tokens = #tpc.expr<s>}} {
+}
