@@ -7,6 +7,7 @@
 #include "tpc/Conversion/Passes.h"
 #include "tpc/Transforms/Annotations/Passes.h"
 #include "tpc/Transforms/Collectives/Passes.h"
+#include "tpc/Transforms/Generate/Passes.h"
 #include "tpc/Transforms/Model/Passes.h"
 #include "tpc/Transforms/Stages/Passes.h"
 #include "tpc/Transforms/Tactics/Passes.h"
@@ -22,8 +23,11 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::ShardSpec;
 
-void ::tpc::buildModelPassPipeline(OpPassManager &pm) {
+/// `generates`: to a step with caches, which a generation repeats, in place of the model.
+static void buildModelPasses(OpPassManager &pm, bool generates) {
   pm.addPass(createHoldAnnotations());
+  if (generates)
+    pm.addPass(createFixInputs());
   OpPassManager &fn = pm.nest<func::FuncOp>();
   fn.addPass(createSimplify());
   fn.addPass(createCSEPass());
@@ -40,9 +44,17 @@ void ::tpc::buildModelPassPipeline(OpPassManager &pm) {
   fn.addPass(createReportUnraised());
   fn.addPass(createDivideSoftmax());
 
+  if (generates) {
+    pm.addPass(createRecognizeCaches());
+    pm.addPass(createDeriveCaches());
+    pm.addNestedPass<func::FuncOp>(createSimplify()); // movements meet
+    pm.addNestedPass<func::FuncOp>(createCSEPass());
+  }
   pm.addPass(createPlaceAnnotations());
   pm.addPass(createOutlineLayers());
 }
+
+void ::tpc::buildModelPassPipeline(OpPassManager &pm) { buildModelPasses(pm, false); }
 
 void ::tpc::buildRewritePassPipeline(OpPassManager &pm, const ShardSpec &spec) {
   if (spec.grid.size(::tpc::Axis::TP) == 1 || spec.isTensor2D())
@@ -108,6 +120,9 @@ void ::tpc::registerPassPipelines() {
   static PassPipelineRegistration<> model(
       "tpc-model-pipeline", "From imported ops to the model's normal form",
       [](OpPassManager &pm) { ::tpc::buildModelPassPipeline(pm); });
+  static PassPipelineRegistration<> step(
+      "tpc-step-pipeline", "From imported ops to one step of a generation, with caches",
+      [](OpPassManager &pm) { buildModelPasses(pm, true); });
   static PassPipelineRegistration<> lowering(
       "tpc-lower-to-llvm", "Lowers a staged program to the LLVM dialect", [](OpPassManager &pm) {
         ::tpc::buildKernelsPassPipeline(pm);

@@ -21,6 +21,7 @@
 #include "tpc/Kernel/Kernel.h"
 #include "tpc/Transforms/Annotations/Passes.h"
 #include "tpc/Transforms/Collectives/Passes.h"
+#include "tpc/Transforms/Generate/Passes.h"
 #include "tpc/Transforms/Model/Passes.h"
 #include "tpc/Transforms/Stages/Passes.h"
 #include "tpc/Transforms/Tactics/Passes.h"
@@ -55,6 +56,7 @@ void tpc::registerAllPasses() {
   mlir::registerAllPasses();
   mlir::tpc::registerAnalysisPasses();
   mlir::tpc::registerModelPasses();
+  mlir::tpc::registerGeneratePasses();
   mlir::tpc::registerAnnotationsPasses();
   mlir::tpc::registerTacticsPasses();
   mlir::tpc::registerCollectivesPasses();

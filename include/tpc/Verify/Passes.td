@@ -71,6 +71,28 @@ def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
 }
 
+def VerifyGeneration : Pass<"tpc-verify-generation", "::mlir::ModuleOp"> {
+  let summary = "Check that a step with caches, token by token, computes what the model does";
+  let description = [{
+    Compares a step (`tpc.step`, of `tpc-recognize-caches` or `tpc-derive-caches`, or written by hand) with the model that it was made of,
+    a program of the model level:
+
+        tpc-opt step.mlir --tpc-verify-generation=reference=model.mlir
+
+    * A step of n tokens on empty caches gives what the model gives of n tokens: outputs of the same names. What the model takes and the step
+      does not is empty then, or what it is when it is left out.
+    * On any caches of p tokens a step of a + c tokens gives what one of a and then one of c give, in outputs and in caches.
+
+    So a prompt may be cut into any pieces, and tokens may come one by one. Both programs are run at small sizes with elements of a prime field for
+    numbers: a randomized check, not yet a proof for all sizes. Windows are crossed.
+
+    Errors, with the ONNX node: an output or a cache that differs, and of which token; inputs of the model that the step does not have; a program that
+    cannot be run at small sizes.
+  }];
+  let options = [Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
+}
+
 def VerifyLowered : Pass<"tpc-verify-lowered", "::mlir::ModuleOp"> {
   let summary = "Run kernels and buffers at small sizes and compare with the model";
   let description = [{

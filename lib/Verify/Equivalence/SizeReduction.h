@@ -48,6 +48,8 @@ public:
   /// Values for the symbols, all of them at least 1: the larger `sample`, the smaller they are.
   static constexpr int samples = 4;
   void setSample(int sample);
+  /// Until the next sample; may be 0.
+  void setSymbol(const std::string &name, int64_t value) { symbols[name] = value; }
 
   /// Which large size has to stay as it is, and why; empty if none has to.
   std::string explain() const;

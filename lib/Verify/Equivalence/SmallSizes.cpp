@@ -147,3 +147,7 @@ LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget
   }
   return success();
 }
+
+double equivalence::estimateWork(ModuleOp module, GridAttr grid, const interpret::Sizes &sizes) {
+  return Estimate(module, grid, sizes, false).count();
+}

@@ -20,6 +20,9 @@ struct SmallSizes {
                        std::string &skipped);
 };
 
+/// Multiplications that a program takes, about.
+double estimateWork(ModuleOp module, GridAttr grid, const interpret::Sizes &sizes);
+
 } // namespace mlir::tpc::equivalence
 
 #endif // TPC_LIB_VERIFY_EQUIVALENCE_SMALLSIZES_H

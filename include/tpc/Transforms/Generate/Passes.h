@@ -1,0 +1,21 @@
+//===- Passes.h - From a model to a step of a generation --------*- C++ -*-===//
+
+#ifndef TPC_TRANSFORMS_GENERATE_PASSES_H
+#define TPC_TRANSFORMS_GENERATE_PASSES_H
+
+#include "tpc/Dialect/Tpc.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::tpc {
+
+#define GEN_PASS_DECL
+#include "tpc/Transforms/Generate/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "tpc/Transforms/Generate/Passes.h.inc"
+
+} // namespace mlir::tpc
+
+#endif // TPC_TRANSFORMS_GENERATE_PASSES_H

@@ -1,0 +1,106 @@
+//===- Caches.cpp - Making a step with caches ------------------------------===//
+
+#include "Caches.h"
+
+#include "tpc/Dialect/Dist.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+InFlightDiagnostic mlir::tpc::emitNodeError(Operation *op) {
+  return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << ") ";
+}
+
+LogicalResult mlir::tpc::checkCausal(AttentionOp op, const SymExpr &offset) {
+  if (!op.getCausal())
+    return emitNodeError(op) << "lets a token see later ones: its keys and values cannot be kept";
+  if (op.getMask() || op.getBias())
+    return emitNodeError(op) << "takes a " << (op.getMask() ? "mask" : "bias")
+                             << " of queries and keys as a tensor (a prefix mask?): it is not "
+                                "known what a step sees of the past";
+  if (op.getKeyMask())
+    return emitNodeError(op) << "hides tokens by an input: there are no masks in a generation";
+  if (op.getCausalOffset() != offset)
+    return emitNodeError(op) << "has queries that stand " << op.getCausalOffset().str()
+                             << " tokens behind the first key, not " << offset.str();
+  return success();
+}
+
+std::set<std::string> mlir::tpc::collectSymbols(ModuleOp module) {
+  std::set<std::string> symbols;
+  auto visit = [&](Type type) {
+    if (isa<RankedTensorType>(type))
+      for (const SymExpr &size : getSizes(type))
+        size.collectSymbols(symbols);
+  };
+  module.walk([&](Operation *op) {
+    llvm::for_each(op->getResultTypes(), visit);
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        llvm::for_each(block.getArgumentTypes(), visit);
+  });
+  return symbols;
+}
+
+std::string mlir::tpc::makeSymbol(const std::set<std::string> &taken, StringRef name) {
+  std::string symbol = name.str();
+  for (unsigned i = 1; taken.count(symbol); ++i)
+    symbol = (name + "_" + Twine(i)).str();
+  return symbol;
+}
+
+CacheMaker::CacheMaker(ModuleOp module, func::FuncOp main, StepSymbols step)
+    : module(module), main(main), step(std::move(step)), table(module) {
+  std::set<std::string> taken = collectSymbols(module);
+  taken.insert(this->step.past);
+  capacity = makeSymbol(taken, "capacity");
+}
+
+Value CacheMaker::join(Value fresh, StringRef kind) {
+  Value &known = joined[fresh];
+  if (known)
+    return known;
+  MLIRContext *context = module.getContext();
+  OpBuilder builder(context);
+  Location loc = fresh.getLoc();
+  Type element = elementTypeOf(fresh);
+  SmallVector<SymExpr> sizes = getSizes(fresh); // batch, tokens, heads, size
+  auto makeType = [&](const SymExpr &tokens) {
+    return makeTensorType(element, {sizes[0], sizes[2], tokens, sizes[3]});
+  };
+  builder.setInsertionPoint(main);
+  auto cache = CacheOp::create(builder, loc, (kind + Twine(layer)).str(),
+                               makeType(SymExpr::symbol(capacity)));
+  cache->remove();
+  StringAttr name = table.insert(cache, main->getIterator()); // another one if it is taken
+  auto attributes =
+      builder.getDictionaryAttr({builder.getNamedAttr(kCacheAttr, FlatSymbolRefAttr::get(name)),
+                                 builder.getNamedAttr(kNameAttr, name)});
+  Type before = makeType(SymExpr::symbol(step.past));
+  unsigned at = main.getNumArguments();
+  (void)main.insertArgument(at, before, attributes, loc);
+
+  builder.setInsertionPointAfterValue(fresh);
+  SmallVector<int64_t> swap = {0, 2, 1, 3}; // to heads before tokens, and back
+  Value headsFirst = TransposeOp::create(builder, loc, makeType(sizes[1]), fresh, swap);
+  Type after = makeType(SymExpr::symbol(step.past) + sizes[1]);
+  Value all = ConcatOp::create(builder, loc, after, ValueRange{main.getArgument(at), headsFirst},
+                               CacheOp::tokenDim);
+  Operation *end = main.front().getTerminator();
+  end->insertOperands(end->getNumOperands(), all);
+  (void)main.insertResult(main.getNumResults(), after, attributes);
+  Type keys = makeTensorType(element,
+                             {sizes[0], SymExpr::symbol(step.past) + sizes[1], sizes[2], sizes[3]});
+  return joined[fresh] = TransposeOp::create(builder, loc, keys, all, swap);
+}
+
+void CacheMaker::attach(AttentionOp op, Value keys, Value values) {
+  // Not a reference into the map: the second may move it.
+  Value allKeys = join(keys, "k");
+  Value allValues = join(values, "v");
+  op.getKMutable().assign(allKeys);
+  op.getVMutable().assign(allValues);
+  op.setCausalOffsetAttr(SymExprAttr::get(op.getContext(), SymExpr::symbol(step.past)));
+  ++layer;
+}

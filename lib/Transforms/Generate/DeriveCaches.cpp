@@ -1,0 +1,208 @@
+//===- DeriveCaches.cpp - Caches for models that have none ----------------===//
+//
+// A walk over the model: everything that has to do with tokens must be done for each token by
+// itself, which is what a parallel factor of its sharding rule means; attention is causal; and what
+// a token's place is comes from few ops, which move by the past. Nobody trusts what is said here:
+// the step is compared with the model.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Caches.h"
+#include "tpc/Analysis/Index/IndexAnalysis.h"
+#include "tpc/Dialect/Annotations.h"
+#include "tpc/Transforms/Generate/Passes.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_DERIVECACHES
+#include "tpc/Transforms/Generate/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+static bool contains(const SymExpr &size, const std::string &symbol) {
+  std::set<std::string> symbols;
+  size.collectSymbols(symbols);
+  return symbols.count(symbol) != 0;
+}
+
+namespace {
+struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
+  /// The number of tokens: of keys and queries alike.
+  std::optional<std::string> findTokens(AttentionOp op) {
+    SymExpr queries = getSizes(op.getQ())[1], keys = getSizes(op.getK())[1];
+    auto name = getSymbolName(keys);
+    if (!name || queries != keys)
+      return emitNodeError(op) << "has " << queries.str() << " queries and " << keys.str()
+                               << " keys: in a model without a past both are one symbol",
+             std::nullopt;
+    return name;
+  }
+
+  bool hasTokens(Value value) const {
+    return isa<RankedTensorType>(value.getType()) &&
+           llvm::any_of(getSizes(value), [&](const SymExpr &s) { return contains(s, tokens); });
+  }
+
+  /// Adds the past to positions, which are integers.
+  void movePositions(Value positions) {
+    OpBuilder builder(positions.getContext());
+    builder.setInsertionPointAfterValue(positions);
+    Location loc = positions.getLoc();
+    auto scalar = RankedTensorType::get({}, elementTypeOf(positions));
+    Value first = SizeOp::create(builder, loc, scalar, SymExpr::symbol(past));
+    auto moved = AddOp::create(builder, loc, positions.getType(), positions, first);
+    positions.replaceAllUsesExcept(moved, moved);
+  }
+
+  /// Where each element is its index along the tokens, but for a number.
+  bool isPosition(Value value, int64_t dim) const {
+    SmallVector<SymExpr> sizes = getSizes(value);
+    IndexAnalysis analysis(sizes);
+    IndexExpr element = analysis.at(value, analysis.getIndices());
+    return element && element.isInteger() &&
+           (element.getPolynomial() - SymExpr::symbol(IndexAnalysis::indexName(dim))).isConstant();
+  }
+
+  LogicalResult visit(IotaOp op) {
+    SmallVector<SymExpr> sizes = getSizes(op.getResult());
+    const SymExpr &size = sizes[op.getDim()];
+    if (!contains(size, tokens))
+      return success();
+    if (getSymbolName(size) != tokens)
+      return emitNodeError(op) << "counts " << size.str() << " elements, which are not the tokens";
+    positions.push_back(op.getResult());
+    return success();
+  }
+
+  LogicalResult visit(CumSumOp op) {
+    int64_t dim = op.getDim();
+    if (getSymbolName(getSizes(op.getOperand())[dim]) == tokens) {
+      if (!isPosition(op.getResult(), dim))
+        return emitNodeError(op) << "adds up something of the tokens that is not 1 for each";
+      positions.push_back(op.getResult());
+      return success();
+    }
+    return visitRule(op);
+  }
+
+  /// Rows of a table that stand for positions.
+  LogicalResult visit(SliceOp op) {
+    int64_t dim = op.getDim();
+    SymExpr from = getSizes(op.getOperand())[dim], taken = getSizes(op.getResult())[dim];
+    if (!contains(from, tokens) && getSymbolName(taken) == tokens && op.getStep() == 1 &&
+        !hasTokens(op.getOperand())) {
+      tables.push_back(op);
+      return success();
+    }
+    return visitRule(op);
+  }
+
+  LogicalResult visit(SizeOp op) {
+    if (contains(op.getExpr(), tokens) && !getModelUses(op.getResult()).empty())
+      return emitNodeError(op) << "makes a number of how many tokens there are: keys and values of "
+                                  "old tokens would change as new ones come";
+    return success();
+  }
+
+  LogicalResult visit(AttentionOp op) {
+    auto name = findTokens(op);
+    if (!name)
+      return failure();
+    if (*name != tokens)
+      return emitNodeError(op) << "sees " << *name << " tokens, others " << tokens;
+    attentions.push_back(op);
+    return checkCausal(op, SymExpr(0));
+  }
+
+  LogicalResult visitRule(Operation *op) {
+    auto computes = dyn_cast<ShardingRuleOpInterface>(op);
+    if (!computes)
+      return success();
+    for (const ShardingRule::Factor &factor : computes.getShardingRule().factors)
+      if (factor.kind != FactorKind::Parallel && contains(factor.size, tokens))
+        return emitNodeError(op)
+               << "does not do the same for each token by itself: what it gives for old tokens "
+                  "would change as new ones come";
+    return success();
+  }
+
+  LogicalResult visit(Operation *op) {
+    if (isa<func::ReturnOp, AnnotationOp>(op) || op->use_empty())
+      return success();
+    if (auto iota = dyn_cast<IotaOp>(op))
+      return visit(iota);
+    if (auto size = dyn_cast<SizeOp>(op))
+      return visit(size);
+    if (auto attention = dyn_cast<AttentionOp>(op))
+      return visit(attention);
+    if (!llvm::any_of(op->getOperands(), [&](Value v) { return hasTokens(v); }) &&
+        !llvm::any_of(op->getResults(), [&](Value v) { return hasTokens(v); }))
+      return success();
+    if (auto slice = dyn_cast<SliceOp>(op))
+      return visit(slice);
+    if (auto sum = dyn_cast<CumSumOp>(op))
+      return visit(sum);
+    return visitRule(op);
+  }
+
+  /// What held for all tokens holds for those of the past and of the step.
+  void moveConstraints(ModuleOp module) {
+    auto list = module->getAttrOfType<ArrayAttr>(kConstraintsAttr);
+    if (!list)
+      return;
+    std::map<std::string, SymExpr> total = {
+        {tokens, SymExpr::symbol(past) + SymExpr::symbol(tokens)}};
+    SmallVector<Attribute> moved;
+    for (auto entry : list.getAsRange<DictionaryAttr>()) {
+      NamedAttrList fields(entry);
+      auto size = entry.getAs<SymExprAttr>("expr");
+      fields.set("expr", SymExprAttr::get(module.getContext(), size.getExpr().substitute(total)));
+      moved.push_back(fields.getDictionary(module.getContext()));
+    }
+    module->setAttr(kConstraintsAttr, ArrayAttr::get(module.getContext(), moved));
+  }
+
+  LogicalResult run(ModuleOp module, func::FuncOp main) {
+    auto all = main.getOps<AttentionOp>();
+    if (all.empty())
+      return main.emitError("has no attention: there is nothing that a generation could keep");
+    auto name = findTokens(*all.begin());
+    if (!name)
+      return failure();
+    tokens = *name;
+    past = makeSymbol(collectSymbols(module), "past");
+    for (Operation &op : main.front())
+      if (failed(visit(&op)))
+        return failure();
+    for (Value value : positions)
+      movePositions(value);
+    for (SliceOp slice : tables)
+      slice.setStartAttr(
+          SymExprAttr::get(module.getContext(), slice.getStart() + SymExpr::symbol(past)));
+    moveConstraints(module);
+    CacheMaker maker(module, main, {past, tokens});
+    for (AttentionOp op : attentions)
+      maker.attach(op, op.getK(), op.getV());
+    maker.finish();
+    return success();
+  }
+
+  void runOnOperation() override {
+    positions.clear();
+    tables.clear();
+    attentions.clear();
+    auto main = getOperation().lookupSymbol<func::FuncOp>("main");
+    if (!main || main.isExternal() || StepSymbols::lookup(getOperation()))
+      return;
+    if (failed(run(getOperation(), main)))
+      signalPassFailure();
+  }
+
+  std::string tokens, past;
+  SmallVector<Value> positions;
+  SmallVector<SliceOp> tables;
+  SmallVector<AttentionOp> attentions;
+};
+} // namespace

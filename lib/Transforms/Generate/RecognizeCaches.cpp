@@ -1,0 +1,154 @@
+//===- RecognizeCaches.cpp - Arguments that hold past keys and values -----===//
+
+#include "../Model/Movement.h"
+#include "Caches.h"
+#include "tpc/Transforms/Generate/Passes.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_RECOGNIZECACHES
+#include "tpc/Transforms/Generate/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+/// Keys or values of attention that are those of the past with new ones behind them.
+struct Joined {
+  ConcatOp concat;
+  SymExpr past, tokens;
+  Movement fresh; // the new ones, as attention takes them
+};
+
+/// An argument with tokens, seen through movements, joined with something.
+std::optional<Joined> findJoined(Value operand) {
+  Movement movement = Movement::of(operand);
+  auto concat = movement.base.getDefiningOp<ConcatOp>();
+  if (!concat || concat.getOperands().size() != 2)
+    return std::nullopt;
+  Value old = concat.getOperands()[0], fresh = concat.getOperands()[1];
+  if (!isa<BlockArgument>(Movement::of(old, Movement::Slices).base))
+    return std::nullopt;
+  int64_t dim = concat.getDim();
+  const Movement::Dim &keys = movement.dims[1];
+  if (keys.size() != 1 || keys != movement.baseDims[dim] || movement.factors[keys[0]].isSliced())
+    return std::nullopt;
+  Joined found{concat, getSizes(old)[dim], getSizes(fresh)[dim], movement};
+  found.fresh.base = fresh;
+  Movement::Factor &factor = found.fresh.factors[keys[0]];
+  factor.size = factor.whole = found.tokens;
+  return found;
+}
+
+struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCaches> {
+  /// Whether a value is made of what caches hold after the step, by moving it.
+  bool isHeld(Value value) const {
+    Value base = Movement::of(value, Movement::Slices).base;
+    auto concat = base.getDefiningOp<ConcatOp>();
+    return concat && (concats.contains(concat) ||
+                      llvm::all_of(concat.getOperands(), [&](Value v) { return isHeld(v); }));
+  }
+
+  LogicalResult checkStep(AttentionOp op, const Joined &keys, const Joined &values) {
+    if (keys.past != values.past || keys.tokens != values.tokens)
+      return emitNodeError(op) << "has " << keys.past.str() << " past keys and "
+                               << values.past.str() << " past values";
+    auto past = getSymbolName(keys.past), tokens = getSymbolName(keys.tokens);
+    if (!past || !tokens || past == tokens)
+      return emitNodeError(op) << "joins " << keys.past.str() << " past tokens with "
+                               << keys.tokens.str()
+                               << " new ones: both numbers must be symbols of their own, so that a "
+                                  "prompt can come first";
+    if (!step)
+      step = StepSymbols{*past, *tokens};
+    if (step->past != *past || step->tokens != *tokens)
+      return emitNodeError(op) << "has a past of " << *past << ", others one of " << step->past;
+    return checkCausal(op, keys.past);
+  }
+
+  /// Results that only say what is in caches now, and what is left of arguments that did.
+  LogicalResult removeOld(func::FuncOp main, unsigned numArguments, unsigned numResults) {
+    Operation *end = main.front().getTerminator();
+    for (unsigned i = numResults; i-- > 0;) {
+      if (!isHeld(end->getOperand(i)))
+        continue;
+      end->eraseOperand(i);
+      (void)main.eraseResult(i);
+    }
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+    for (unsigned i = numArguments; i-- > 0;) {
+      BlockArgument argument = main.getArgument(i);
+      std::set<std::string> symbols;
+      for (const SymExpr &size : getSizes(argument))
+        size.collectSymbols(symbols);
+      if (!symbols.count(step->past))
+        continue;
+      if (!argument.use_empty())
+        return emitNodeError(*argument.user_begin())
+               << "takes past tokens from argument " << i
+               << " otherwise than as keys or values of attention, joined with new ones";
+      (void)main.eraseArgument(i);
+    }
+    return success();
+  }
+
+  LogicalResult run(func::FuncOp main) {
+    struct Found {
+      AttentionOp op;
+      Joined keys, values;
+    };
+    std::vector<Found> all;
+    AttentionOp without;
+    for (auto op : main.getOps<AttentionOp>()) {
+      auto keys = findJoined(op.getK()), values = findJoined(op.getV());
+      if (!keys || !values) {
+        without = op;
+        continue;
+      }
+      if (failed(checkStep(op, *keys, *values)))
+        return failure();
+      concats.insert(keys->concat);
+      concats.insert(values->concat);
+      all.push_back({op, std::move(*keys), std::move(*values)});
+    }
+    if (all.empty())
+      return success();
+    if (without)
+      return emitNodeError(without) << "has no past keys and values, but '"
+                                    << getSourceName(all[0].op.getLoc()) << "' has";
+    unsigned numArguments = main.getNumArguments(), numResults = main.getNumResults();
+    CacheMaker maker(getOperation(), main, *step);
+    DenseMap<Operation *, Value> made; // layers may share keys and values
+    auto getFresh = [&](Joined &joined) {
+      Value &fresh = made[joined.concat];
+      if (!fresh) {
+        OpBuilder builder(joined.concat);
+        fresh = joined.fresh.build(builder, joined.concat.getLoc());
+      }
+      return fresh;
+    };
+    for (Found &found : all) {
+      Value keys = getFresh(found.keys), values = getFresh(found.values);
+      maker.attach(found.op, keys, values);
+    }
+    maker.finish();
+    return removeOld(main, numArguments, numResults);
+  }
+
+  void runOnOperation() override {
+    concats.clear();
+    step.reset();
+    auto main = getOperation().lookupSymbol<func::FuncOp>("main");
+    if (!main || main.isExternal() || StepSymbols::lookup(getOperation()))
+      return;
+    if (failed(run(main)))
+      signalPassFailure();
+  }
+
+  DenseSet<Operation *> concats; // of past and new
+  std::optional<StepSymbols> step;
+};
+} // namespace

@@ -1,0 +1,340 @@
+//===- VerifyGeneration.cpp - Is a step with caches the model? -----------===//
+//
+// Two claims, from which it follows that a prompt may be cut into any pieces, each done with what
+// the ones before it have left in the caches, and the model is computed:
+//
+//   empty   a step of n tokens on empty caches gives what the model gives of n tokens;
+//   pieces  on any caches of p tokens, a step of a + c gives what one of a and then one of c give,
+//           in results and in caches.
+//
+// Both are checked at small sizes with random elements of a prime field for numbers, as split
+// programs are (CompareRuns.h). The passes that make steps are not asked.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Equivalence/SizeReduction.h"
+#include "../Equivalence/SmallSizes.h"
+#include "../Interpret/Inputs.h"
+#include "../Interpret/Machine.h"
+#include "tpc/Dialect/State.h"
+#include "tpc/Verify/Passes.h"
+
+#include "mlir/Parser/Parser.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_VERIFYGENERATION
+#include "tpc/Verify/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::equivalence;
+using namespace mlir::tpc::interpret;
+using ::tpc::SymExpr;
+using Data = Tensor<uint64_t>;
+
+namespace {
+/// How the tokens of a run come: what caches hold before it, and the pieces.
+struct Pieces {
+  int64_t past, first, second;
+};
+/// With a window of 2 (SizeReduction), it is passed in each piece and between them.
+constexpr Pieces cuts[] = {{3, 2, 3}, {0, 1, 4}, {2, 4, 1}};
+/// As many as tokens are at most, so that tables of positions are long enough.
+constexpr int64_t base = 8;
+
+/// The dimension of tokens of an argument or a result, which is no cache; none if it has no tokens.
+FailureOr<std::optional<unsigned>> findTokens(Type type, const std::string &tokens) {
+  std::optional<unsigned> found;
+  for (auto [i, size] : llvm::enumerate(getSizes(type))) {
+    std::set<std::string> symbols;
+    size.collectSymbols(symbols);
+    if (!symbols.count(tokens))
+      continue;
+    if (found || getSymbolName(size) != tokens)
+      return failure();
+    found = i;
+  }
+  return found;
+}
+
+/// Elements `from`, … of a dimension.
+Data take(const Data &whole, std::optional<unsigned> dim, int64_t from, int64_t count) {
+  if (!dim)
+    return whole;
+  Shape shape = whole.shape;
+  shape[*dim] = count;
+  Data part(shape);
+  size_t next = 0;
+  forEachIndex(shape, [&](ArrayRef<int64_t> index) {
+    Shape at(index);
+    at[*dim] += from;
+    part.data[next++] = whole.data[linearize(at, whole.shape)];
+  });
+  return part;
+}
+
+/// One of the two programs.
+struct Program {
+  ModuleOp module;
+  func::FuncOp main;
+  GridAttr grid;
+  const SizeReduction &sizes;
+
+  DictionaryAttr getInput(unsigned i) { return main.getArgAttrDict(i); }
+  DictionaryAttr getOutput(unsigned i) {
+    DictionaryAttr attributes = main.getResultAttrDict(i);
+    return attributes ? attributes : DictionaryAttr::get(main.getContext());
+  }
+  static StringRef getName(DictionaryAttr attributes) {
+    auto name = attributes.getAs<StringAttr>(kNameAttr);
+    return name ? name.getValue() : StringRef();
+  }
+  FailureOr<std::vector<Data>> run(ArrayRef<Data> inputs) {
+    World world(module, grid, sizes);
+    Machine<Field> machine(world, inputs);
+    if (failed(machine.run()))
+      return failure();
+    if (world.misses)
+      return main.emitError("cannot be checked at small sizes: a table is shorter than what is "
+                            "looked up in it");
+    std::vector<Data> outputs;
+    for (auto &output : machine.outputs)
+      outputs.push_back(output.tensor);
+    return outputs;
+  }
+  FailureOr<std::vector<Data>> draw() {
+    World world(module, grid, sizes);
+    return makeInputs<Field>(main, world);
+  }
+};
+
+class Check {
+public:
+  Check(ModuleOp model, ModuleOp step, StepSymbols symbols)
+      : grid(GridAttr::get(step.getContext(), {}, {}, 1)),
+        sizes(model, step, /*grid=*/nullptr, grid, base), symbols(std::move(symbols)),
+        model{model, model.lookupSymbol<func::FuncOp>("main"), grid, sizes},
+        step{step, step.lookupSymbol<func::FuncOp>("main"), grid, sizes} {}
+
+  LogicalResult run() {
+    if (!model.main || model.main.isExternal() || !step.main || step.main.isExternal())
+      return emitError(step.module.getLoc(), "there is no @main to compare");
+    if (Operation *op = sizes.getUnknown())
+      return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                             << ") cannot be run at small sizes";
+    setTokens(0, base);
+    constexpr double limit = 2e9;
+    double work = estimateWork(step.module, grid, sizes);
+    if (work > limit)
+      return step.main.emitError() << "cannot be checked: its sizes cannot be made small (" << work
+                                   << " multiplications)";
+    if (failed(findDims()) || failed(checkEmpty()))
+      return failure();
+    for (const Pieces &pieces : cuts)
+      if (failed(checkPieces(pieces)))
+        return failure();
+    return success();
+  }
+
+private:
+  void setTokens(int64_t past, int64_t tokens) {
+    sizes.setSample(SizeReduction::samples - 2); // batches of 2
+    sizes.setSymbol(symbols.past, past);
+    sizes.setSymbol(symbols.tokens, tokens);
+  }
+
+  LogicalResult findDims() {
+    auto find = [&](Type type, DictionaryAttr attributes, const char *what, unsigned i,
+                    SmallVectorImpl<std::optional<unsigned>> &dims) -> LogicalResult {
+      if (getCache(attributes)) {
+        dims.push_back(std::nullopt);
+        return success();
+      }
+      auto dim = ::findTokens(type, symbols.tokens);
+      if (failed(dim))
+        return step.main.emitError()
+               << what << " " << i << ", " << type << ", has no dimension of its own for tokens";
+      dims.push_back(*dim);
+      return success();
+    };
+    for (auto [i, type] : llvm::enumerate(step.main.getArgumentTypes()))
+      if (failed(find(type, step.getInput(i), "argument", i, inputDims)))
+        return failure();
+    for (auto [i, type] : llvm::enumerate(step.main.getResultTypes()))
+      if (failed(find(type, step.getOutput(i), "result", i, outputDims)))
+        return failure();
+    for (unsigned i = 0; i < outputDims.size(); ++i)
+      if (FlatSymbolRefAttr cache = getCache(step.getOutput(i)))
+        resultOf[cache] = i;
+    for (unsigned i = 0; i < inputDims.size(); ++i)
+      if (FlatSymbolRefAttr cache = getCache(step.getInput(i)); cache && !resultOf.count(cache))
+        return step.main.emitError() << "cache " << cache << " has an argument and no result";
+    return success();
+  }
+
+  LogicalResult compare(const Data &actual, const Data &expected, unsigned output, int64_t before,
+                        std::optional<unsigned> dim, const Twine &what) {
+    bool same = actual.shape == expected.shape;
+    size_t at = 0;
+    while (same && at < actual.data.size() && actual.data[at] == expected.data[at])
+      ++at;
+    if (same && at == actual.data.size())
+      return success();
+    Operation *op = step.main.front().getTerminator()->getOperand(output).getDefiningOp();
+    if (!op)
+      op = step.main;
+    InFlightDiagnostic diag = op->emitError() << "'" << getSourceName(op->getLoc()) << "' ("
+                                              << op->getName() << "): ";
+    if (FlatSymbolRefAttr cache = getCache(step.getOutput(output)))
+      diag << "cache " << cache;
+    else
+      diag << "output '" << Program::getName(step.getOutput(output)) << "'";
+    if (!same)
+      return diag << " has another shape " << what;
+    if (dim) {
+      int64_t inner = 1;
+      for (size_t d = *dim + 1; d < actual.shape.size(); ++d)
+        inner *= actual.shape[d];
+      diag << " of token " << before + int64_t(at) / inner % actual.shape[*dim];
+    }
+    return diag << " is not the same " << what;
+  }
+
+  /// What the model takes where the step takes `inputs`: what has the same name, an empty past, and
+  /// what is left out.
+  FailureOr<std::vector<Data>> makeModelInputs(ArrayRef<Data> inputs) {
+    World world(model.module, grid, sizes);
+    std::vector<Data> result;
+    for (BlockArgument argument : model.main.getArguments()) {
+      unsigned i = argument.getArgNumber();
+      StringRef name = Program::getName(model.getInput(i));
+      Shape shape = world.getWholeShape(argument.getType());
+      std::optional<unsigned> same;
+      for (unsigned k = 0; k < inputs.size(); ++k)
+        if (Program::getName(step.getInput(k)) == name && !getCache(step.getInput(k)))
+          same = k;
+      if (same && inputs[*same].shape == shape) {
+        result.push_back(inputs[*same]);
+        continue;
+      }
+      Data data(shape);
+      InputDefaultAttr left = InputDefaultAttr::lookup(model.getInput(i));
+      if (!left && !data.data.empty())
+        return model.main.emitError() << "input '" << name << "' is no input of the step";
+      int64_t last = shape.empty() ? 1 : std::max<int64_t>(1, shape.back());
+      for (size_t k = 0; k < data.data.size(); ++k)
+        data.data[k] = Field::fromInteger(left.getKind() == InputDefaultKind::Ones ? 1 : k % last);
+      result.push_back(std::move(data));
+    }
+    return result;
+  }
+
+  LogicalResult checkEmpty() {
+    setTokens(0, base - 1);
+    auto inputs = step.draw();
+    if (failed(inputs))
+      return failure();
+    auto actual = step.run(*inputs);
+    auto given = makeModelInputs(*inputs);
+    if (failed(actual) || failed(given))
+      return failure();
+    auto expected = model.run(*given);
+    if (failed(expected))
+      return failure();
+    bool any = false;
+    for (unsigned i = 0; i < actual->size(); ++i) {
+      if (getCache(step.getOutput(i)))
+        continue;
+      StringRef name = Program::getName(step.getOutput(i));
+      std::optional<unsigned> same;
+      for (unsigned k = 0; k < expected->size(); ++k)
+        if (Program::getName(model.getOutput(k)) == name)
+          same = k;
+      if (!same)
+        return step.main.emitError() << "output '" << name << "' is none of the model";
+      any = true;
+      if (failed(compare((*actual)[i], (*expected)[*same], i, 0, outputDims[i],
+                         "as in the model, where nothing is in the caches")))
+        return failure();
+    }
+    return any ? success()
+               : LogicalResult(step.main.emitError("has no output but what is in its caches"));
+  }
+
+  /// The inputs of a piece: tokens of all, and caches as they are then.
+  std::vector<Data> makePiece(ArrayRef<Data> inputs, const std::vector<Data> *before, int64_t from,
+                              int64_t count) {
+    std::vector<Data> result;
+    for (unsigned i = 0; i < inputs.size(); ++i) {
+      FlatSymbolRefAttr cache = getCache(step.getInput(i));
+      result.push_back(cache && before ? (*before)[resultOf[cache]]
+                                       : take(inputs[i], inputDims[i], from, count));
+    }
+    return result;
+  }
+
+  LogicalResult checkPieces(const Pieces &pieces) {
+    auto [past, first, second] = pieces;
+    setTokens(past, first + second);
+    auto inputs = step.draw();
+    if (failed(inputs))
+      return failure();
+    auto whole = step.run(*inputs);
+    if (failed(whole))
+      return failure();
+    setTokens(past, first);
+    auto begin = step.run(makePiece(*inputs, nullptr, 0, first));
+    if (failed(begin))
+      return failure();
+    setTokens(past + first, second);
+    auto end = step.run(makePiece(*inputs, &*begin, first, second));
+    if (failed(end))
+      return failure();
+    std::string text = "in a step of " + std::to_string(first + second) + " tokens behind " +
+                       std::to_string(past) + " and in one of " + std::to_string(first) +
+                       " and then one of " + std::to_string(second);
+    for (unsigned i = 0; i < whole->size(); ++i) {
+      std::optional<unsigned> dim = outputDims[i];
+      if (getCache(step.getOutput(i))) {
+        if (failed(compare((*end)[i], (*whole)[i], i, 0, CacheOp::tokenDim, text)))
+          return failure();
+        continue;
+      }
+      if (failed(compare((*begin)[i], take((*whole)[i], dim, 0, first), i, 0, dim, text)) ||
+          failed(compare((*end)[i], take((*whole)[i], dim, first, second), i, first, dim, text)))
+        return failure();
+    }
+    return success();
+  }
+
+  GridAttr grid;
+  SizeReduction sizes;
+  StepSymbols symbols;
+  Program model, step;
+  SmallVector<std::optional<unsigned>> inputDims, outputDims;
+  DenseMap<Attribute, unsigned> resultOf;
+};
+
+struct VerifyGeneration : public mlir::tpc::impl::VerifyGenerationBase<VerifyGeneration> {
+  using VerifyGenerationBase::VerifyGenerationBase;
+
+  void runOnOperation() override {
+    ModuleOp step = getOperation();
+    auto symbols = StepSymbols::lookup(step);
+    if (!symbols) {
+      emitError(step.getLoc(), "is no step of a generation: it has no 'tpc.step'; "
+                               "tpc-recognize-caches or tpc-derive-caches make one");
+      return signalPassFailure();
+    }
+    OwningOpRef<ModuleOp> model = parseSourceFile<ModuleOp>(reference, ParserConfig(&getContext()));
+    if (!model) {
+      emitError(step.getLoc()) << "reference: cannot read '" << reference << "'";
+      return signalPassFailure();
+    }
+    if (failed(Check(*model, step, *symbols).run()))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace

@@ -1,0 +1,118 @@
+// What old tokens are would change as new ones come: each by the op that does it.
+// RUN: tpc-opt %s --split-input-file --tpc-derive-caches --verify-diagnostics
+
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+func.func @main(%x: !h) -> !h {
+  // expected-error @unknown {{'mean' (tpc.reduce) does not do the same for each token by itself}}
+  %m = tpc.reduce mean %x [1] keep : !h -> tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>> loc("mean")
+  %k = tpc.sub %x, %m : !h, tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>> -> !h
+  %y = tpc.attention causal %x, %k, %x scale 1.0 : !h, !h, !h -> !h
+  return %y : !h
+}
+
+// -----
+
+// A prefix that all see.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!mask = tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>
+func.func @main(%x: !h, %mask: !mask) -> !h {
+  // expected-error @unknown {{'prefix' (tpc.attention) takes a mask of queries and keys as a tensor}}
+  %y = tpc.attention causal %x, %x, %x mask %mask scale 1.0 : !h, !h, !h mask !mask -> !h loc("prefix")
+  return %y : !h
+}
+
+// -----
+
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+func.func @main(%x: !h) -> !h {
+  // expected-error @unknown {{'encoder' (tpc.attention) lets a token see later ones}}
+  %y = tpc.attention %x, %x, %x scale 1.0 : !h, !h, !h -> !h loc("encoder")
+  return %y : !h
+}
+
+// -----
+
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!mask = tensor<?x?xi1, #tpc.dist<[b, s]>>
+func.func @main(%x: !h, %mask: !mask) -> !h {
+  // expected-error @unknown {{'padded' (tpc.attention) hides tokens by an input}}
+  %y = tpc.attention causal %x, %x, %x key_mask %mask scale 1.0 : !h, !h, !h key_mask !mask -> !h loc("padded")
+  return %y : !h
+}
+
+// -----
+
+// Scaled by the logarithm of the length.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+func.func @main(%x: !h) -> !h {
+  // expected-error @unknown {{'length' (tpc.size) makes a number of how many tokens there are}}
+  %n = tpc.size s : tensor<f32> loc("length")
+  %l = tpc.log %n : tensor<f32> -> tensor<f32>
+  %k = tpc.mul %x, %l : !h, tensor<f32> -> !h
+  %y = tpc.attention causal %x, %k, %x scale 1.0 : !h, !h, !h -> !h
+  return %y : !h
+}
+
+// -----
+
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+func.func @main(%x: !h) -> !h {
+  // expected-error @unknown {{'shift' (tpc.roll) does not do the same for each token by itself}}
+  %k = tpc.roll %x dim 1 from 1 every s : !h -> !h loc("shift")
+  %y = tpc.attention causal %x, %k, %x scale 1.0 : !h, !h, !h -> !h
+  return %y : !h
+}
+
+// -----
+
+// Weights of tokens among each other.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+func.func @main(%x: !h) -> !h {
+  // expected-error @unknown {{'weights' (tpc.softmax) does not do the same for each token by itself}}
+  %k = tpc.softmax %x dim 1 : !h -> !h loc("weights")
+  %y = tpc.attention causal %x, %k, %x scale 1.0 : !h, !h, !h -> !h
+  return %y : !h
+}
+
+// -----
+
+// The last token, by its place.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!one = tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>>
+func.func @main(%x: !h) -> !one {
+  %y = tpc.attention causal %x, %x, %x scale 1.0 : !h, !h, !h -> !h
+  // expected-error @unknown {{'last' (tpc.slice) does not do the same for each token by itself}}
+  %z = tpc.slice %y dim 1 from "s - 1" : !h -> !one loc("last")
+  return %z : !one
+}
+
+// -----
+
+// Something of the tokens, added up.
+!ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+func.func @main(%ids: !ids, %x: !h) -> (!h, !ids) {
+  // expected-error @unknown {{'count' (tpc.cumsum) adds up something of the tokens that is not 1 for each}}
+  %p = tpc.cumsum %ids dim 1 : !ids -> !ids loc("count")
+  %y = tpc.attention causal %x, %x, %x scale 1.0 : !h, !h, !h -> !h
+  return %y, %p : !h, !ids
+}
+
+// -----
+
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!m = tensor<?x?x1x4xf32, #tpc.dist<[b, t, 1, 4]>>
+func.func @main(%x: !h, %m: !m) -> !h {
+  // expected-error @unknown {{'cross' (tpc.attention) has s queries and t keys: in a model without a past both are one symbol}}
+  %y = tpc.attention causal %x, %m, %m scale 1.0 : !h, !m, !m -> !h loc("cross")
+  return %y : !h
+}
+
+// -----
+
+!x = tensor<?x?x4xf32, #tpc.dist<[b, s, 4]>>
+// expected-error @below {{has no attention: there is nothing that a generation could keep}}
+func.func @main(%x: !x) -> !x {
+  %y = tpc.neg %x : !x -> !x
+  return %y : !x
+}
