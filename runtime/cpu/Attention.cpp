@@ -76,7 +76,8 @@ void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a)
   // Where no key is visible a task has nothing to do but the end.
   int64_t tasks = std::max<int64_t>(parts, 1);
   forEachTask(ctx, threads, pairs * tasks, [&](int64_t task, int worker) {
-    int64_t pair = task / tasks, i = task % tasks;
+    // All kv heads of some keys before the next keys: rows of one token are next to each other.
+    int64_t pair = task % pairs, i = task / pairs;
     int64_t batch = pair / a.heads_kv, kvHead = pair % a.heads_kv;
     if (parts)
       kernel.decode(a, batch, kvHead, std::max(visible.begin, (first + i) * decodeKeys),
