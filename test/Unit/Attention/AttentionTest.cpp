@@ -186,7 +186,8 @@ TEST(Attention, SlopesAreCloserThanABias) {
 }
 
 /// Without any one of its barriers or of its stores to shared memory, or with another lane in any
-/// one of its shuffles, the kernel is found wrong: this comparison can fail.
+/// one of its shuffles, the kernel is found wrong: this comparison can fail. In the default suite
+/// each third of these.
 TEST(Attention, MistakesAreFound) {
   Code code = makeCode({{.headSize = 8, .valueSize = 8}});
   ASSERT_TRUE(code.module);
@@ -210,8 +211,9 @@ TEST(Attention, MistakesAreFound) {
     unsigned places = 0;
     size_t end = text.find(code.kernels[0].split.name + "(");
     for (size_t at = text.find(was); at < end; at = text.find(was, at + 1), ++places)
-      EXPECT_TRUE(isFound((text.take_front(at) + is + text.drop_front(at + was.size())).str()))
-          << "line " << text.take_front(at).count('\n') + 1 << ": " << was.str();
+      if (isLong() || places % 3 == 0)
+        EXPECT_TRUE(isFound((text.take_front(at) + is + text.drop_front(at + was.size())).str()))
+            << "line " << text.take_front(at).count('\n') + 1 << ": " << was.str();
     EXPECT_GE(places, least) << was.str();
   };
   expectFound("bar.sync", "// bar.sync", 4);
