@@ -121,16 +121,18 @@ TEST_P(DeviceTest, EachRowRunsOnce) {
 }
 
 TEST_P(DeviceTest, ALaunchMayCoverMoreRowsThanEnvSays) {
-  auto *seen = tensor(std::vector<int32_t>(64, 0));
-  device->beginStep({64, 0});
-  for (int64_t length : {3, 64, 0, 10}) {
-    device->setEnv(0, length);
-    launch(Count, {seen}, 64);
+  for (int64_t first : {64, 0}) {
+    auto *seen = tensor(std::vector<int32_t>(64, 0));
+    device->beginStep({first, 0});
+    for (int64_t length : {3, 64, 0, 10}) {
+      device->setEnv(0, length);
+      launch(Count, {seen}, 64);
+    }
+    device->endStep();
+    std::vector<int32_t> counts = valuesOf(seen, 64);
+    for (size_t i = 0; i < 64; ++i)
+      EXPECT_EQ(counts[i], (i < 3) + 1 + (i < 10)) << i;
   }
-  device->endStep();
-  std::vector<int32_t> counts = valuesOf(seen, 64);
-  for (size_t i = 0; i < 64; ++i)
-    EXPECT_EQ(counts[i], (i < 3) + 1 + (i < 10)) << i;
 }
 
 TEST_P(DeviceTest, StatusIsTheFirstOfItsStep) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import tempfile
 import threading
 from collections import Counter
@@ -15,7 +16,7 @@ import onnx
 import harness
 import step_trace
 from halves import as_float, halve, rounded_weights
-from models import COMMITTED, FAMILIES, MODELS
+from models import COMMITTED, FAMILIES, MODELS, Model
 from one_gpu.process import run
 from tpc.reference import TOLERANCE, Session, difference
 
@@ -73,6 +74,7 @@ class Program:
 
     def __init__(self, compiler: harness.Compiler, scratch: Path, name: str, grid: str):
         self.compiler, self.scratch, self.name, self.grid = compiler, scratch, name, grid
+        self.model = ALL.get(name)
         self.tolerance, self.shapes = TOLERANCE, []
 
     def __getattr__(self, attribute: str):
@@ -84,7 +86,7 @@ class Program:
         return self.__dict__[attribute]
 
     def make(self) -> None:
-        model, many = ALL[self.name], []
+        model, many = self.model, []
         for index, (batch, sequence, past) in enumerate(DEEP_STEPS if model.layers > 6 else STEPS):
             past = min(past, model.positions // 2) if model.past_name else 0
             sequence = min(sequence, model.positions - past)
@@ -142,6 +144,22 @@ class Program:
 
     def judge(self, said: str, trace: str) -> str:
         return ""
+
+
+class WideProgram(Program):
+    """Heads of 128, whose attention takes more shared memory than every kernel may."""
+
+    def make(self) -> None:
+        sys.path.append(str(harness.TOP / "test" / "Benchmark"))
+        import gpt
+        from tpc.weights import write_weights
+
+        folder = self.scratch / self.name
+        folder.mkdir()
+        path = gpt.write(folder / "wide.onnx", layers=1, hidden=256, heads=2, vocab=61, positions=128)
+        write_weights(path, folder)
+        self.model = Model(path, layers=1, hidden=256, heads=2, vocab=61, positions=128)
+        super().make()
 
 
 class HalfProgram(Program):
@@ -233,6 +251,8 @@ def checks_of_library(scratch: Path) -> list:
     for name, grid, seed, devices in PROGRAMS:
         program = Program(compiler, scratch, name, grid)
         checks.append((f"programs on {grid}", LIBRARY, lambda folder, p=program, s=seed, d=devices: p.check(folder, s, d)))
+    wide = WideProgram(compiler, scratch, "wide", "tp1")
+    checks.append(("programs on wide heads", LIBRARY, lambda folder: wide.check(folder, 1, 8)))
     shown, two = Program(compiler, scratch, "gpt2-tiny", "tp1"), Program(compiler, scratch, "gpt2-tiny", "tp2")
     checks.insert(1, ("device suite", LIBRARY,
                       lambda folder: check_tests("RuntimeDeviceConformance", folder, False, "Gpu/*", TPC_SIM_DEVICES="2")))
@@ -260,7 +280,10 @@ def checks_of_graph(scratch: Path) -> list:
 def checks_of_links(_: Path) -> list:
     return [("plans and links", "test/bin/RuntimeLinkTests", lambda folder: check_tests("RuntimeLinkTests", folder, True, "*")),
             ("links suite", "test/bin/RuntimeConformance",
-             lambda folder: check_tests("RuntimeConformance", folder, True, WORLDS, TPC_CONFORMANCE="links"))]
+             lambda folder: check_tests("RuntimeConformance", folder, True, WORLDS, TPC_CONFORMANCE="links")),
+            ("NCCL suite", "test/bin/RuntimeConformance",
+             lambda folder: check_tests("RuntimeConformance", folder, True, WORLDS, TPC_CONFORMANCE="cuda", TPC_SIM_DEVICES="8",
+                                        TPC_RUNTIME_DIR=str(harness.BUILD / "lib")))]
 
 
 # By scope of mistakes: names, what is built for it, and the check.
