@@ -24,13 +24,13 @@ std::string lastLine(std::string_view before) {
   return std::string(end) + toHexDigits(spreadBits(fnv1a(before))) + "\n";
 }
 
-/// Whoever writes has it to himself. Where that cannot be had it goes without: what another writes
-/// at the same time may be lost, which is measured again.
+/// Whoever writes has it to himself. Where that cannot be had in ten seconds it goes without: what
+/// another writes at the same time may be lost, which is measured again.
 class Lock {
 public:
   explicit Lock(const std::string &path)
       : fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-    for (int i = 0; fd >= 0 && i < 100 && flock(fd, LOCK_EX | LOCK_NB) != 0; ++i)
+    for (int i = 0; fd >= 0 && i < 1000 && flock(fd, LOCK_EX | LOCK_NB) != 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   Lock(const Lock &) = delete;

@@ -100,7 +100,7 @@ TEST_F(AnswerCacheTest, DropsTheOldest) {
 
 // Processes that write at the same time lose nothing, and who reads meanwhile finds a whole file.
 TEST_F(AnswerCacheTest, IsWrittenByManyAtOnce) {
-  constexpr int writers = 8, each = 20;
+  constexpr int writers = 4, each = 10;
   std::vector<pid_t> children;
   for (int writer = 0; writer < writers; ++writer) {
     children.push_back(fork());
