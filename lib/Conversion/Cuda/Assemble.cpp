@@ -220,9 +220,12 @@ static llvm::Error poll(Run &run, StringRef assembler, const Code &code) {
   if (state.ReturnCode == 0)
     return llvm::Error::success();
   std::string said = readText(run.log);
+  // -1: what shells say of a program that cannot be executed, such as one that ptxas only starts.
   if (state.ReturnCode < 0)
-    return makeError("'" + assembler + "' did not end by itself for " + run.name() + ": " + error +
-                     kOtherAssembler + (said.empty() ? "" : "\n") + said);
+    return makeError(
+        "'" + assembler +
+        (state.ReturnCode == -1 ? "' cannot be executed for " : "' did not end by itself for ") +
+        run.name() + ": " + error + kOtherAssembler + (said.empty() ? "" : "\n") + said);
   std::string kept = keep(code.ptx);
   return makeError("this is a mistake of tpcc's: '" + assembler + "' does not take its PTX for " +
                    run.name() + (kept.empty() ? "" : ", which is kept in '" + kept + "'") + "\n" +

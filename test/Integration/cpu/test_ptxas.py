@@ -50,6 +50,8 @@ ASSEMBLERS = {
     "writes something": ("while [ $# -gt 0 ]; do [ $1 = -o ] && echo cubin >$2; shift; done", ["has written no cubin"]),
     "says nothing": ("while [ $# -gt 0 ]; do [ $1 = -o ] && cp /bin/true $2; shift; done",
                      ["does not say what kernel_", "needs on sm_80"]),
+    "starts one that has gone": ("exec /nonexistent/bin/ptxas", ["cannot be executed for sm_80: ", "/nonexistent/bin/ptxas",
+                                                                 "CUDA_HOME and PATH name another one"]),
     "is no program": (None, ["cannot be started: ", "CUDA_HOME=/nonexistent none"]),
 }
 
