@@ -1,10 +1,11 @@
 # A simulated library of a vendor, in the folder that a program is given as TPC_CUDA_LIBS:
-#   tpc_add_simulated_library(TPCSimCuda libcuda.so.1 LINK …)
+#   tpc_add_simulated_library(TPCSimCuda libcuda.so.1 HEADERS cuda.h LINK …)
+# HEADERS: the vendor's, with which CheckHeaders.cpp compares declarations where they are.
 set(TPC_SIMULATOR_DIR ${PROJECT_BINARY_DIR}/lib/simulator)
-find_path(TPC_CUDA_INCLUDE cuda.h PATHS $ENV{CUDA_HOME}/include /usr/local/cuda/include)
 function(tpc_add_simulated_library name file)
-  cmake_parse_arguments(PARSE_ARGV 2 ARG "" "" "LINK")
+  cmake_parse_arguments(PARSE_ARGV 2 ARG "" "" "HEADERS;LINK")
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX /CheckHeaders\\.cpp$)
   add_library(${name} SHARED ${sources})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} Threads::Threads)
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
@@ -15,10 +16,8 @@ function(tpc_add_simulated_library name file)
   if(NOT TPC_SANITIZE) # a sanitizer's own functions are the program's
     target_link_options(${name} PRIVATE -Wl,-z,defs)
   endif()
-  if(TPC_CUDA_INCLUDE)
-    # Only CheckHeaders.cpp looks there.
-    set_source_files_properties(CheckHeaders.cpp PROPERTIES COMPILE_OPTIONS "-isystem;${TPC_CUDA_INCLUDE}")
-  endif()
+  tpc_compare_with_vendor(${name}Headers CheckHeaders.cpp HEADERS ${ARG_HEADERS}
+    INCLUDES ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
   set_target_properties(${name} PROPERTIES PREFIX "" OUTPUT_NAME ${file} SUFFIX ""
     LIBRARY_OUTPUT_DIRECTORY ${TPC_SIMULATOR_DIR} BUILD_RPATH "$ORIGIN")
   set_property(GLOBAL APPEND PROPERTY TPC_SIMULATED ${name})

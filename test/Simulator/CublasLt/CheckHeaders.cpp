@@ -3,7 +3,6 @@
 #include "Cuda/SameShape.h"
 #include "Functions.h"
 
-#if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 
 namespace sim::lt {
@@ -68,5 +67,3 @@ SAME(PrefMinAlignmentC, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
 SAME(PrefMinAlignmentD, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 
 } // namespace sim::lt
-
-#endif

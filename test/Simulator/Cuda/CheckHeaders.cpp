@@ -1,13 +1,12 @@
 //===- CheckHeaders.cpp - our declarations are the vendor's ---------------===//
 //
-// Compiles to nothing. Where there is no toolkit there is nothing to compare with.
+// Compiled, and linked into nothing, where there is a toolkit.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Functions.h"
 #include "SameShape.h"
 
-#if __has_include(<cuda.h>)
 #define __CUDA_API_VERSION_INTERNAL // declares the older versions as well
 #include <cuda.h>
 
@@ -85,5 +84,3 @@ SAME(CaptureThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 SAME(CaptureRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED);
 SAME(HostAllocPortable, CU_MEMHOSTALLOC_PORTABLE);
 SAME(HostRegisterPortable, CU_MEMHOSTREGISTER_PORTABLE);
-
-#endif

@@ -3,7 +3,6 @@
 #include "Cuda/SameShape.h"
 #include "Functions.h"
 
-#if __has_include(<cudnn.h>) && __has_include(<cuda_runtime.h>)
 #include <cudnn.h>
 
 namespace sim::dnn {
@@ -43,5 +42,3 @@ SAME(HeuristicFallback, CUDNN_HEUR_MODE_FALLBACK);
 SAME(HeuristicA, CUDNN_HEUR_MODE_A);
 
 } // namespace sim::dnn
-
-#endif

@@ -3,7 +3,6 @@
 #include "Cuda/SameShape.h"
 #include "Functions.h"
 
-#if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)
 #include <nccl.h>
 
 namespace sim::nccl {
@@ -46,5 +45,3 @@ SAME(Min, ncclMin);
 SAME(Avg, ncclAvg);
 
 } // namespace sim::nccl
-
-#endif

@@ -1,0 +1,89 @@
+"""Without a CUDA toolkit all is built, and tests pass but for those that need ptxas or a vendor's library, which say so."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import BUILD, TOP, run
+
+# Folders of toolkits are empty in there, and programs that start theirs are none.
+HIDE = """
+for folder in $(readlink -f /usr/local/cuda*); do [ ! -d "$folder" ] || mount -t tmpfs none "$folder" || exit 77; done
+for name in ptxas nvdisasm nvcc; do for file in $(type -aP $name); do mount --bind /dev/null "$file" || exit 77; done; done
+unset CUDA_HOME CUDA_PATH LD_LIBRARY_PATH LIBRARY_PATH CPATH
+exec "$@"
+"""
+# Of test/run.py's OPTIONAL.
+MAY_LACK = {"long run", "ptxas", "nvdisasm", "cuDNN"}
+
+
+def hidden(command):
+    return ["unshare", "-rm", "bash", "-c", HIDE, "-", *command]
+
+
+def toolkit(home, version):
+    """As much of one as CMake looks for."""
+    (home / "include").mkdir(parents=True)
+    (home / "include" / "cuda.h").write_text(f"#define CUDA_VERSION {version}\n")
+    (home / "include" / "cublasLt.h").write_text("#include <not_there.h>\n")
+    return home
+
+
+def configure(folder, wrap=lambda command: command, **env):
+    said = run(wrap(["cmake", "--preset", "release", "-S", str(TOP), "-B", str(folder)]), env=env, cwd=TOP)
+    if said.returncode == 77 or "unshare" in said.stderr:
+        pytest.skip("mounting: this user cannot")
+    return said.check().stdout
+
+
+@pytest.fixture(params=["hidden", "CUDA_HOME", "older", "broken"])
+def without(request, tmp_path):
+    """What CMake says, and the folder that it has configured."""
+    folder = tmp_path / "build"
+    if request.param == "hidden":
+        return configure(folder, hidden), folder
+    home = {"CUDA_HOME": lambda: "/nonexistent", "older": lambda: toolkit(tmp_path / "home", 11080),
+            "broken": lambda: toolkit(tmp_path / "home", 13000)}[request.param]()
+    return configure(folder, CUDA_HOME=str(home)), folder
+
+
+@pytest.mark.long
+def test_nothing_is_compared(without, request):
+    said, folder = without
+    rules = (folder / "build.ninja").read_text()
+    assert "TPCSimCublasLtHeaders" not in rules and "tpc_cuda_headers" not in rules
+    how = request.node.callspec.params["without"]
+    if how in ("hidden", "CUDA_HOME"):
+        assert "CUDA toolkit: none" in said, said
+        assert "TPC_CUDA_HEADERS:PATH=TPC_CUDA_HEADERS-NOTFOUND" in (folder / "CMakeCache.txt").read_text()
+    else:
+        assert "not compared with cublasLt.h of CUDA 13" in said, said
+    # A header alone can be compared, of the version that declarations are of.
+    if how in ("CUDA_HOME", "older"):
+        assert "TPCSimCudaHeaders" not in rules
+
+
+@pytest.mark.long
+def test_what_is_of_gpus_is_built(tmp_path):
+    """The compiler asks for ptxas when it runs, and knows of no toolkit when it is built."""
+    folder = tmp_path / "build"
+    configure(folder, hidden)
+    targets = ["tpc_cuda", "TPCSimCuda", "TPCSimCublasLt", "TPCSimCudnn", "TPCSimNccl", "SimulatorTests"]
+    run(hidden(["ninja", "-C", str(folder), *targets]), timeout=3600).check()
+    run(hidden([str(folder / "test" / "bin" / "SimulatorTests"), "--gtest_brief=1"]), timeout=1200).check()
+
+
+@pytest.mark.long
+def test_tests_pass():
+    files = ["cuda/test_cuda_programs.py", "cuda/test_cuda_loading.py", "cuda/test_steps.py", "cuda/test_one_gpu.py",
+             "cpu/test_gpu_kernels.py", "cpu/test_gpu_gates.py", "cpu/test_ptxas.py"]
+    said = run(hidden([sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider",
+                       *(str(Path(__file__).parents[1] / file) for file in files)]),
+               env={"TPC_BUILD": str(BUILD)}, timeout=3600)
+    if said.returncode == 77 or "unshare" in said.stderr:
+        pytest.skip("mounting: this user cannot")
+    assert re.search(r"^[0-9]+ passed", said.check().stdout, re.M), said
+    lacks = {line.split(": ")[1] for line in re.findall(r"^SKIPPED .*", said.stdout, re.M)}
+    assert lacks <= MAY_LACK, said
