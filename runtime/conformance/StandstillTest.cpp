@@ -35,6 +35,19 @@ TEST(Standstill, WhoIsInTheSameOperationIsNotMissing) {
   EXPECT_EQ(ranks.all.describeWait(0), "rank 0 in all_reduce 7 for rank 2");
 }
 
+TEST(Standstill, WhoIsInALaterOperationOfTheGroupIsNotMissing) {
+  Ranks ranks({onDevice("in all_reduce 7", {1}), onDevice("in all_gather 6", {0})});
+  ranks.beats[0].axes = ranks.beats[1].axes = 1;
+  ranks.beats[0].number = 7;
+  ranks.beats[1].number = 6;
+  EXPECT_EQ(ranks.all.describeWait(0), "rank 0 in all_reduce 7 for rank 1");
+  EXPECT_EQ(ranks.all.describeWait(1), "rank 1 in all_gather 6");
+  EXPECT_EQ(ranks.all.first(), 0);
+  // Of another group nothing is known.
+  ranks.beats[0].axes = 2;
+  EXPECT_EQ(ranks.all.missing(1), std::vector<int>{0});
+}
+
 TEST(Standstill, WhoWaitsForOneThatWaitsForNobodyIsFirst) {
   // 0 waits for 1, 1 for 2, and that computes: on the host, or on its device.
   for (const Beat &last : {computing(), onDevice("computing on its device, in kernel 'k'")}) {

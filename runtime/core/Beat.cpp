@@ -11,16 +11,20 @@ namespace {
 constexpr size_t mostMissing = 64, longestText = 600;
 
 struct Head {
-  uint64_t moves;
-  uint32_t flags, numMissing;
+  uint64_t moves, number;
+  uint32_t flags, numMissing, axes, unused;
 };
 constexpr uint32_t waitsFlag = 1, leftFlag = 2, onDeviceFlag = 4;
 
 } // namespace
 
 std::string Beat::encode() const {
-  Head head{moves, (waits ? waitsFlag : 0) | (left ? leftFlag : 0) | (onDevice ? onDeviceFlag : 0),
-            static_cast<uint32_t>(std::min(missing.size(), mostMissing))};
+  Head head{moves,
+            number,
+            (waits ? waitsFlag : 0) | (left ? leftFlag : 0) | (onDevice ? onDeviceFlag : 0),
+            static_cast<uint32_t>(std::min(missing.size(), mostMissing)),
+            axes,
+            0};
   std::string bytes(reinterpret_cast<const char *>(&head), sizeof(head));
   bytes.append(reinterpret_cast<const char *>(missing.data()), head.numMissing * sizeof(int));
   bytes.append(at, 0, longestText);
@@ -40,6 +44,8 @@ bool Beat::decode(std::string_view bytes, int size) {
   left = head.flags & leftFlag;
   onDevice = head.flags & onDeviceFlag;
   moves = head.moves;
+  axes = head.axes;
+  number = head.number;
   missing.resize(head.numMissing);
   if (!missing.empty()) // no place at all
     std::memcpy(missing.data(), bytes.data(), head.numMissing * sizeof(int));

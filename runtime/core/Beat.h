@@ -16,6 +16,9 @@ struct Beat {
   bool left = false;        ///< is at the end of a run
   uint64_t moves = 0;       ///< another number whenever something was transferred
   std::vector<int> missing; ///< whom it waits for, ascending; of many, the first
+  /// Of a collective that its device waits in: the group's axes, 0 of none, and the number in it.
+  uint32_t axes = 0;
+  uint64_t number = 0;
   /// "in all_reduce of '/lm_head/MatMul' over 'tp'", "while weights are loaded,"
   std::string at;
 

@@ -107,6 +107,8 @@ Beat DeviceWatch::beatOf(int rank) const {
     beat.waits = beat.onDevice = true;
     beat.missing = std::move(wait->missing);
     beat.at = std::move(wait->at);
+    beat.axes = wait->axes;
+    beat.number = wait->number;
     return beat;
   }
   beat.waits = world.localThreads()->isWaiting(rank);

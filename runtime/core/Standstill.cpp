@@ -10,7 +10,9 @@ std::vector<int> Standstill::missing(int rank) const {
   std::vector<int> found;
   for (int other : mine.missing) {
     const Beat &theirs = beatOf(other);
-    if (!mine.onDevice || !theirs.onDevice || theirs.at != mine.at)
+    bool isSame = mine.onDevice && theirs.onDevice && theirs.at == mine.at;
+    bool isLater = mine.axes && theirs.axes == mine.axes && theirs.number > mine.number;
+    if (!isSame && !isLater)
       found.push_back(other);
   }
   return found;

@@ -20,7 +20,7 @@ struct Standstill {
   std::function<const Beat &(int)> beatOf;  ///< an empty one of whom nothing is known
   std::function<std::string(int)> describe; ///< "rank 1 (tp 1)"
 
-  /// For whom it waits: who is in the same one is not missing.
+  /// For whom it waits: who is in the same one is not missing, nor who is in a later one.
   std::vector<int> missing(int rank) const;
   /// The first rank that waits for one that waits for nobody, which is late; else the first that
   /// waits for its own device; else the first that has not ended.

@@ -115,6 +115,9 @@ public:
   struct DeviceWait {
     std::string at;           ///< "in all_reduce 17 of '/lm_head/MatMul' over 'tp'"
     std::vector<int> missing; ///< ranks that it may wait for
+    /// Of a collective: of which group, and its number in it. 0: of none.
+    uint32_t axes = 0;
+    uint64_t number = 0;
   };
   virtual std::optional<DeviceWait> deviceWait();
   /// Another number whenever the device has got further with what is communicated.

@@ -147,6 +147,8 @@ Beat Watch::beat() const {
     beat.waits = beat.onDevice = true;
     beat.missing = std::move(wait->missing);
     beat.at = std::move(wait->at);
+    beat.axes = wait->axes;
+    beat.number = wait->number;
   }
   return beat;
 }

@@ -63,6 +63,7 @@ void CudaDevice::copy(void *to, const void *from, int64_t bytes) {
   driver.check(driver.cuMemcpyDtoDAsync_v2(addressOf(to), addressOf(from),
                                            static_cast<size_t>(bytes), queue.stream),
                "to copy");
+  Trail::add(driver, queue.stream, "a copy");
 }
 
 void CudaDevice::launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
@@ -138,6 +139,7 @@ void CudaDevice::deliver(const void *from, int64_t bytes, Taker take) {
     driver.check(
         driver.cuMemcpyDtoHAsync_v2(to, addressOf(from), static_cast<size_t>(bytes), queue.stream),
         "to copy to the host");
+  Trail::add(driver, queue.stream, "a copy to the host");
   deliveries.push_back({to, std::move(take)});
 }
 
@@ -148,6 +150,7 @@ tpc_status CudaDevice::endStep() {
   driver.check(driver.cuMemcpyDtoHAsync_v2(statusRead.data(), status.address, sizeof(tpc_status),
                                            queue.stream),
                "to copy to the host");
+  Trail::add(driver, queue.stream, "a copy to the host");
   queue.synchronize();
   for (const auto &[data, take] : replayed ? replayed->deliveries : deliveries)
     take(data);

@@ -232,13 +232,16 @@ std::optional<Transport::DeviceWait> LinkTransport::deviceWait() {
       progress.done - forgotten >= operations.size())
     return std::nullopt;
   const Operation &operation = operations[progress.done - forgotten];
-  DeviceWait wait{"in " + describe(operation), {}};
-  if (operation.peer >= 0)
+  DeviceWait wait{.at = "in " + describe(operation), .missing = {}};
+  if (operation.peer >= 0) {
     wait.missing = {operation.peer};
-  else
-    for (int member : world.grid().groupOf(rank, operation.axes).ranks)
-      if (member != rank)
-        wait.missing.push_back(member);
+    return wait;
+  }
+  wait.axes = operation.axes;
+  wait.number = operation.number;
+  for (int member : world.grid().groupOf(rank, operation.axes).ranks)
+    if (member != rank)
+      wait.missing.push_back(member);
   return wait;
 }
 

@@ -85,7 +85,8 @@ template <class F> Status Comm::waitFor(const std::string &what, F done) {
     if (!said && std::chrono::steady_clock::now() - begin > std::chrono::seconds(3)) {
       said = true;
       tell(what);
-      driver().finding("NCCL: rank " + std::to_string(rank) + " of " + name + " waits in " + what);
+      driver().finding("NCCL: stuck: rank " + std::to_string(rank) + " of " + name + " waits in " +
+                       what);
     }
     pauseBriefly();
   }
