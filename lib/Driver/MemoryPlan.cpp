@@ -28,6 +28,8 @@ using ::tpc::SymExpr;
 static constexpr int64_t maxRanks = 1024;
 /// Drivers give memory in pages, of which small pieces share some.
 static constexpr int64_t page = 2 << 20, largeFrom = 1 << 20;
+/// Of what lies in one allocation.
+static constexpr int64_t alignment = 256;
 /// Of products on the latest GPUs, and two pages of what is small.
 static constexpr int64_t libraryBytes = (32 << 20) + 2 * page;
 
@@ -222,12 +224,17 @@ static LogicalResult count(ModuleOp model, const ::tpc::ShardSpec &spec, const S
       continue;
     const StageRow &stage = report->stages[static_cast<size_t>(*function.getStage())];
     MemoryRow own = row;
-    Pieces weights;
+    // Weights are one allocation, and constants.
+    int64_t ofParameters = 0, ofConstants = 0;
     for (const ParameterRow &parameter : stage.parameters)
-      weights.add(parameter.bytes);
+      ofParameters += llvm::alignTo(parameter.bytes, alignment);
     module->walk([&](buffer::ConstantOp constant) {
-      weights.add(evaluateOr1(buffer::getExtent(constant.getPlace()).getBytes(), symbols));
+      ofConstants += llvm::alignTo(
+          evaluateOr1(buffer::getExtent(constant.getPlace()).getBytes(), symbols), alignment);
     });
+    Pieces weights;
+    weights.add(ofParameters);
+    weights.add(ofConstants);
     own.weights = weights.get();
     own.inputs = inputs.get();
     StackCounter counter(*module, symbols);

@@ -8,8 +8,6 @@ namespace tpc::rt {
 namespace {
 // The first chunk is small, so that ranks with little to do stay small; later ones double.
 constexpr size_t firstChunk = size_t(256) << 10;
-
-size_t roundUp(size_t bytes) { return (bytes + Arena::alignment - 1) & ~(Arena::alignment - 1); }
 } // namespace
 
 Arena::~Arena() {
@@ -44,7 +42,7 @@ void *Arena::push(int64_t bytes) {
   if (bytes < 0 || bytes > (int64_t(1) << 46))
     return nullptr;
   // Empty frames take a line of their own: every frame has an address that no other has.
-  size_t size = std::max(roundUp(static_cast<size_t>(bytes)), alignment);
+  size_t size = std::max(alignUp(static_cast<size_t>(bytes)), alignment);
   if (chunks.empty() && !addChunk(size))
     return nullptr;
   while (chunks[current].size - chunks[current].used < size) {

@@ -29,6 +29,9 @@ public:
   /// Of frames within a chunk. Devices give chunks that are aligned as well, and algorithms that
   /// depend on alignment are the same wherever a frame comes to lie.
   static constexpr size_t alignment = 256;
+  static constexpr size_t alignUp(size_t bytes) {
+    return (bytes + alignment - 1) & ~(alignment - 1);
+  }
 
   /// Of memory of `source`, which outlives it.
   explicit Arena(MemorySource &source) : source(source) {}

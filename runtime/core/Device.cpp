@@ -1,6 +1,7 @@
 //===- Device.cpp - where tensors are, and what computes on them ----------===//
 
 #include "core/Device.h"
+#include "core/Filler.h"
 #include "core/Links.h"
 #include <limits>
 #include <stdexcept>
@@ -10,6 +11,7 @@ namespace tpc::rt {
 Matrix::~Matrix() = default;
 MemorySource::~MemorySource() = default;
 Recording::~Recording() = default;
+Filler::~Filler() = default;
 Device::~Device() = default;
 bool Device::isHosts() const { return true; }
 MemorySource &Device::frames() { return *this; }
@@ -19,6 +21,7 @@ void Device::deliver(const void *from, int64_t bytes, Taker take) {
   Reading reading(*this, from, bytes);
   take(reading.data);
 }
+std::unique_ptr<Filler> Device::makeFiller() { return nullptr; }
 bool Device::computes(int32_t dtype) const { return dtype == TPC_F32; }
 void *Device::map(void *data, int64_t, Use) { return data; }
 std::vector<std::string> Device::questions() { return {}; }

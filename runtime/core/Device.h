@@ -30,6 +30,7 @@
 
 namespace tpc::rt {
 
+class Filler;
 class Links;
 
 /// The right side of a product, [k, n], in the layout that the device likes.
@@ -134,6 +135,9 @@ public:
   }
   /// Rows [row0, row1), dense, of the matrix's elements, from the host's memory.
   virtual void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) = 0;
+  /// What fills memory of this device with weights as files have them, for as long as that lives;
+  /// nothing else is called for meanwhile that works. Null: the host does.
+  virtual std::unique_ptr<Filler> makeFiller();
   /// The transpose of a dense [n, k] in the device's memory, which outlives it.
   virtual std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
                                               int32_t dtype) = 0;

@@ -3,12 +3,14 @@
 // Source tensors are mapped one at a time and unmapped when copied: pages of files belong to the
 // page cache, so a rank's own memory is its part alone. A part is gathered in blocks of rows of its
 // first dimension, which dense parameters receive in place and packed ones through a small buffer.
+// Where the device fills its memory itself (FillWeights.cpp), all of it is one allocation.
 //
 //===----------------------------------------------------------------------===//
 
 #include "core/Context.h"
 #include "core/Half.h"
 #include "program/Error.h"
+#include "program/FillWeights.h"
 #include "program/RandomWeights.h"
 #include "program/View.h"
 #include "program/Weights.h"
@@ -259,10 +261,9 @@ private:
 };
 
 template <class Source>
-void load(tpc_context &ctx, const Parameter &parameter, int index, const Source &source,
-          LoadedWeights &loaded) {
+void load(tpc_context &ctx, const Parameter &parameter, const LocalView &view, int index,
+          const Source &source, LoadedWeights &loaded) {
   Device &device = *ctx.device;
-  LocalView view = localView(parameter, ctx.grid, ctx.coordinates);
   Shape shape = view.shape();
   int64_t elementBytes = dtypeBytes(parameter.dtype);
   Gather gather(source, view, elementBytes);
@@ -327,33 +328,77 @@ void share(tpc_context &ctx, const Manifest &manifest, int index) {
   }
 }
 
+/// Room for all of the rank's parameters, dense, for a device that fills them. Where each lies.
+std::vector<void *> makeRoom(tpc_context &ctx, const Manifest &manifest, Filler &filler,
+                             LoadedWeights &loaded) {
+  std::vector<void *> places(manifest.parameters.size(), nullptr);
+  std::vector<size_t> offsets(manifest.parameters.size(), 0);
+  size_t total = 0;
+  auto forEachOwn = [&](auto &&doParameter) {
+    for (size_t i = 0; i < manifest.parameters.size(); ++i)
+      if (manifest.parameters[i].stage == manifest.stageOf(ctx.rank) &&
+          !manifest.parameters[i].isShared())
+        doParameter(i, manifest.parameters[i],
+                    localView(manifest.parameters[i], ctx.grid, ctx.coordinates).shape());
+  };
+  forEachOwn([&](size_t i, const Parameter &parameter, const Shape &shape) {
+    offsets[i] = total;
+    total += Arena::alignUp(static_cast<size_t>(*byteCount(shape, parameter.dtype)));
+  });
+  auto *base = static_cast<std::byte *>(
+      loaded.dense.emplace_back(*ctx.device, static_cast<int64_t>(total)).data());
+  forEachOwn([&](size_t i, const Parameter &parameter, const Shape &shape) {
+    places[i] = base + offsets[i];
+    if (parameter.matmulRhs)
+      ctx.data.matrices[i] = filler.matrixOf(places[i], shape[0], shape[1], parameter.dtype);
+    else
+      ctx.data.parameters[i] = places[i];
+  });
+  return places;
+}
+
 } // namespace
 
 void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources &sources) {
   auto loaded = std::make_unique<LoadedWeights>();
   ctx.data.parameters.assign(manifest.parameters.size(), nullptr);
   ctx.data.matrices.assign(manifest.parameters.size(), nullptr);
+  std::unique_ptr<Filler> filler = ctx.device->makeFiller();
+  std::vector<void *> places;
+  if (filler)
+    places = makeRoom(ctx, manifest, *filler, *loaded);
   for (size_t i = 0; i < manifest.parameters.size(); ++i) {
     const Parameter &parameter = manifest.parameters[i];
     int index = static_cast<int>(i);
     if (parameter.stage != manifest.stageOf(ctx.rank) || parameter.isShared())
       continue;
+    LocalView view = localView(parameter, ctx.grid, ctx.coordinates);
     if (parameter.matmulRhs && !ctx.data.matrices[index])
       makeMatrices(ctx, manifest, index);
     if (sources.isNothing) {
-      load(ctx, parameter, index, Nothing{}, *loaded);
+      if (!filler)
+        load(ctx, parameter, view, index, Nothing{}, *loaded);
       continue;
     }
     if (sources.seed) {
-      Drawn drawn{RandomSource(*sources.seed, parameter), parameter.dtype, parameter.sourceDtype};
-      load(ctx, parameter, index, drawn, *loaded);
+      RandomSource random(*sources.seed, parameter);
+      if (filler)
+        fillDrawn(*filler, view, parameter.dtype, parameter.sourceDtype, random.generator(),
+                  places[i]);
+      else
+        load(ctx, parameter, view, index, Drawn{random, parameter.dtype, parameter.sourceDtype},
+             *loaded);
       continue;
     }
     Mapping mapping(*sources.files[parameter.file], parameter.offset, parameter.bytes);
-    if (parameter.dtype == parameter.sourceDtype)
-      load(ctx, parameter, index, SameType{mapping.data(), dtypeBytes(parameter.dtype)}, *loaded);
+    if (filler)
+      fill(*ctx.device, *filler, view, parameter.dtype, parameter.sourceDtype, mapping.data(),
+           places[i]);
+    else if (parameter.dtype == parameter.sourceDtype)
+      load(ctx, parameter, view, index, SameType{mapping.data(), dtypeBytes(parameter.dtype)},
+           *loaded);
     else
-      load(ctx, parameter, index, Converted{mapping.data(), parameter.sourceDtype}, *loaded);
+      load(ctx, parameter, view, index, Converted{mapping.data(), parameter.sourceDtype}, *loaded);
   }
   for (size_t i = 0; i < manifest.parameters.size(); ++i)
     if (manifest.parameters[i].stage == manifest.stageOf(ctx.rank))

@@ -15,6 +15,7 @@
 #ifndef TPC_RT_PROGRAM_RANDOMWEIGHTS_H
 #define TPC_RT_PROGRAM_RANDOMWEIGHTS_H
 
+#include "core/Filler.h"
 #include "program/Manifest.h"
 
 namespace tpc::rt {
@@ -22,12 +23,15 @@ namespace tpc::rt {
 class RandomSource {
 public:
   RandomSource(uint64_t seed, const Parameter &parameter);
+  // GPUs draw the same bits (cuda/library/FillKernels.cpp): each operation is rounded.
   float at(int64_t index) const {
-    uint64_t bits = mix(key + golden * (static_cast<uint64_t>(index) + 1));
+#pragma STDC FP_CONTRACT OFF
+    uint64_t bits = mix(own.key + golden * (static_cast<uint64_t>(index) + 1));
     int64_t sum = static_cast<int64_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
                                        (bits >> 32 & 0xffff) + (bits >> 48));
-    return mean + scale * static_cast<float>(sum - 131070);
+    return own.mean + own.scale * static_cast<float>(sum - 131070);
   }
+  const Generator &generator() const { return own; }
 
 private:
   static constexpr uint64_t golden = 0x9e3779b97f4a7c15u;
@@ -36,8 +40,7 @@ private:
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
   }
-  uint64_t key;
-  float mean, scale;
+  Generator own;
 };
 
 } // namespace tpc::rt

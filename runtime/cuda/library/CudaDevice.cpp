@@ -2,6 +2,7 @@
 
 #include "cuda/library/CudaDevice.h"
 #include "core/DType.h"
+#include "cuda/library/CudaFiller.h"
 #include "cuda/library/CudaMatrix.h"
 #include <algorithm>
 #include <cstring>
@@ -184,15 +185,24 @@ void CudaDevice::load(const tpc_program &loaded) {
   enter();
   kernels = std::make_unique<Kernels>(driver, queue.gpu, loaded);
   products.useTf32(loaded.gpu_code->tf32 != 0);
-  constants.clear();
+  constants.reset();
   constantAddresses.clear();
+  auto spaceOf = [](const tpc_data &data) {
+    return static_cast<int64_t>(Arena::alignUp(static_cast<size_t>(data.bytes)));
+  };
+  int64_t total = 0;
+  for (int32_t i = 0; i < loaded.num_constants; ++i)
+    total += spaceOf(loaded.constants[i]);
+  if (total > 0)
+    constants = std::make_unique<Block>(driver, total);
+  Address next = constants ? constants->address : 0;
   for (int32_t i = 0; i < loaded.num_constants; ++i) {
     const tpc_data &data = loaded.constants[i];
-    Block &block = constants.emplace_back(driver, std::max(data.bytes, least));
-    constantAddresses.push_back(block.address);
+    Address address = constantAddresses.emplace_back(next);
+    next += static_cast<Address>(spaceOf(data));
     for (int64_t at = 0; at < data.bytes; at += pieceBytes) {
       int64_t bytes = std::min(pieceBytes, data.bytes - at);
-      std::memcpy(beginWrite(pointerTo(block.address + static_cast<Address>(at)), bytes),
+      std::memcpy(beginWrite(pointerTo(address + static_cast<Address>(at)), bytes),
                   static_cast<const std::byte *>(data.data) + at, static_cast<size_t>(bytes));
       endWrite();
     }
@@ -234,6 +244,12 @@ void CudaDevice::setRows(Matrix &matrix, int64_t row0, int64_t row1, const void 
                 static_cast<size_t>(bytes));
     endWrite();
   }
+}
+
+// Through memory that products work with, which nobody needs meanwhile.
+std::unique_ptr<Filler> CudaDevice::makeFiller() {
+  return std::make_unique<CudaFiller>(*this, queue, matrices, workspace.address,
+                                      workspaceOf(queue.gpu));
 }
 
 std::shared_ptr<Matrix> CudaDevice::transposeOf(const void *rows, int64_t k, int64_t n,

@@ -98,6 +98,7 @@ public:
   std::vector<std::shared_ptr<Matrix>> makeMatrices(int64_t k, std::span<const int64_t> widths,
                                                     int32_t dtype) override;
   void setRows(Matrix &matrix, int64_t row0, int64_t row1, const void *rows) override;
+  std::unique_ptr<Filler> makeFiller() override;
   std::shared_ptr<Matrix> transposeOf(const void *rows, int64_t k, int64_t n,
                                       int32_t dtype) override;
 
@@ -189,7 +190,7 @@ private:
   const tpc_program *program = nullptr;
   std::unique_ptr<Kernels> kernels;
   Attention attentions;
-  std::list<Block> constants;
+  std::unique_ptr<Block> constants;
   std::vector<Address> constantAddresses;
   std::vector<int64_t> env;
   std::unique_ptr<Block> gpuEnv;

@@ -11,10 +11,12 @@ import pytest
 from onnx import TensorProto, helper
 
 from harness import BUILD
-from models import COMMITTED
+from models import COMMITTED, FAMILIES
+from tpc.reference import TOLERANCE, difference
 
 LIBRARIES = BUILD / "lib" / "simulator"
 MODELS = Path(__file__).parents[2] / "Models"
+MODEL_OF = {**COMMITTED, **FAMILIES}
 
 
 def anonymous_at_most(folder, command, **env):
@@ -54,17 +56,34 @@ def products(folder, count, size):
     return path
 
 
-@pytest.mark.parametrize("weights", ["file", pytest.param("random:1", marks=pytest.mark.long)])
-def test_loading_takes_little_of_the_hosts_memory(tpcc, tmp_path, weights):
+def test_loading_takes_little_of_the_hosts_memory(tpcc, tmp_path):
     """Two pinned buffers of 32 MiB, and not the 128 MiB of weights."""
     most = []
     for count, size in ((1, 64), (2, 4096)):
         folder = tmp_path / str(size)
         folder.mkdir()
         executable = tpcc.compile(products(folder, count, size), "tp1", "--target=cuda")
-        most.append(anonymous_at_most(folder, [executable.path, "--bench", "--repeat", "1", "--warmup", "0", "--shape", "batch=1,sequence=1",
-                                       *([] if weights == "file" else [f"--weights={weights}"])]))
+        most.append(anonymous_at_most(folder, [executable.path, "--bench", "--repeat", "1", "--warmup", "0", "--shape", "batch=1,sequence=1"]))
     assert most[1] - most[0] <= 96 << 20, most
+
+
+@pytest.mark.parametrize("file,grid", [pytest.param(file, grid, marks=[] if (file, grid) == ("gpt2-tiny", "tp2,pp2") else pytest.mark.long)
+                                       for file in ("gpt2-tiny", "gpt2-odd", "bloom-dynamo", "llama-past") for grid in ("tp1", "tp2", "tp3", "tp2,pp2")])
+def test_drawn_weights_are_those_of_processors(tpcc, tmp_path, file, grid):
+    """What other weights would compute is far off."""
+    model = MODEL_OF[file]
+    given = model.inputs(2, 5, past=3 if model.past_name else 0)
+    cpu = tpcc.compile(model.path, "tp1")
+    gpu = tpcc.compile(model.path, grid, "--target=cuda")
+    expected = cpu.run(given, [model.output], arguments=["--weights=random:7"])[model.output]
+    other = cpu.run(given, [model.output], arguments=["--weights=random:8"])[model.output]
+    trace = tmp_path / "trace"
+    actual = gpu.run(given, [model.output], arguments=["--weights=random:7"],
+                     env={"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_TRACE": str(trace)})[model.output]
+    assert difference(actual, expected).relative <= TOLERANCE
+    assert difference(other, expected).relative > 0.1
+    # No rank has an allocation for each weight: one holds all.
+    assert trace.read_text().count("cuMemAlloc_v2") <= 20 * gpu.grid.ranks
 
 
 @pytest.mark.long

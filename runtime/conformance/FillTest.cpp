@@ -1,0 +1,273 @@
+//===- FillTest.cpp - what devices do that fill their own memory ----------===//
+//
+// Parts of any form, of all types, against a loop over their indices.
+//
+//===----------------------------------------------------------------------===//
+
+#include "DeviceTest.h"
+#include "core/DType.h"
+#include "core/Half.h"
+#include "program/FillWeights.h"
+#include "program/RandomWeights.h"
+#include <random>
+
+using namespace tpc::rt;
+using namespace tpc::rt::conformance;
+
+namespace {
+
+/// A filler of so little staging that parts take several pieces.
+class Narrow final : public Filler {
+public:
+  Narrow(Filler &own, int64_t bytes, int64_t elements)
+      : own(own), bytes(bytes), elements(elements) {}
+  int64_t mostBytes() const override { return bytes; }
+  int64_t mostElements() const override { return elements; }
+  std::byte *begin(int64_t size) override {
+    EXPECT_LE(size, bytes);
+    return own.begin(size);
+  }
+  void put(void *to, int32_t dtype, int32_t source, std::span<const FillFactor> factors) override {
+    own.put(to, dtype, source, factors);
+  }
+  void draw(void *to, int32_t dtype, int32_t source, const Generator &generator, int64_t first,
+            std::span<const FillFactor> factors) override {
+    int64_t count = 1, tables = 0;
+    for (const FillFactor &factor : factors) {
+      count *= factor.size;
+      tables += static_cast<int64_t>(factor.offsets.size_bytes());
+    }
+    EXPECT_LE(count, elements);
+    EXPECT_LE(tables, bytes);
+    own.draw(to, dtype, source, generator, first, factors);
+  }
+  void clear(void *to, int64_t size) override { own.clear(to, size); }
+  std::shared_ptr<Matrix> matrixOf(const void *rows, int64_t k, int64_t n, int32_t type) override {
+    return own.matrixOf(rows, k, n, type);
+  }
+
+private:
+  Filler &own;
+  const int64_t bytes, elements;
+};
+
+/// A part of a tensor, which has `elements`.
+struct Piece {
+  LocalView view;
+  int64_t elements = 0;
+};
+
+/// Of the tensor's factors, in any order in any dimensions: some of the indices, evenly spaced or
+/// not, all, one, or none.
+Piece partOf(std::mt19937 &random) {
+  auto upTo = [&](int64_t most) { return static_cast<int64_t>(random() % uint64_t(most + 1)); };
+  Piece piece;
+  piece.elements = 1;
+  std::vector<ViewFactor> factors;
+  for (int64_t i = 0, count = upTo(4); i < count; ++i) {
+    int64_t all = 1 + upTo(i == 0 ? 40 : 7);
+    ViewFactor own;
+    int64_t begin = upTo(all - 1);
+    own.size = upTo(9) == 0 ? upTo(1) : upTo(1) ? all : 1 + upTo(all - begin - 1);
+    if (own.size == all)
+      begin = 0;
+    own.stride = piece.elements;
+    piece.view.offset += begin * piece.elements;
+    if (own.size > 1 && upTo(3) == 0) // some several times
+      for (int64_t at = 0; at < own.size; ++at)
+        own.offsets.push_back(upTo(all - begin - 1) * piece.elements);
+    else if (own.size > 1 && upTo(3) == 0) // backwards
+      piece.view.offset += (own.size - 1) * own.stride, own.stride = -own.stride;
+    else if (upTo(9) == 0)
+      own.stride = 0;
+    piece.elements *= all;
+    factors.push_back(own);
+  }
+  if (upTo(1))
+    std::reverse(factors.begin(), factors.end()); // as the tensor lies
+  else
+    std::shuffle(factors.begin(), factors.end(), random);
+  for (const ViewFactor &factor : factors) {
+    if (piece.view.dims.empty() || upTo(1))
+      piece.view.dims.emplace_back();
+    piece.view.dims.back().push_back(factor);
+  }
+  return piece;
+}
+
+/// Where the part's elements are in the tensor, in its order.
+std::vector<int64_t> placesOf(const LocalView &view) {
+  std::vector<int64_t> places{view.offset};
+  for (const auto &dim : view.dims)
+    for (const ViewFactor &factor : dim) {
+      std::vector<int64_t> next;
+      for (int64_t place : places)
+        for (int64_t i = 0; i < factor.size; ++i)
+          next.push_back(place + factor.at(i));
+      places = std::move(next);
+    }
+  return places;
+}
+
+/// What a conversion to f32 makes of an element.
+float toFloat(const std::byte *at, int32_t dtype) {
+  auto as = [&]<class T>(T value) {
+    std::memcpy(&value, at, sizeof(T));
+    return value;
+  };
+  switch (dtype) {
+  case TPC_F64:
+    return static_cast<float>(as(double()));
+  case TPC_F16:
+    return halfToFloat(as(uint16_t()));
+  case TPC_BF16:
+    return bfloatToFloat(as(uint16_t()));
+  case TPC_I64:
+    return static_cast<float>(as(int64_t()));
+  case TPC_I32:
+    return static_cast<float>(as(int32_t()));
+  case TPC_I16:
+    return as(int16_t());
+  case TPC_I8:
+    return as(int8_t());
+  case TPC_U8:
+  case TPC_BOOL:
+    return as(uint8_t());
+  }
+  return as(float());
+}
+
+/// What `fillIt` leaves in memory of so many bytes; it leaves what is beside.
+template <class Fill>
+std::vector<std::byte> filled(DeviceTest &test, int64_t bytes, const Fill &fillIt) {
+  std::vector<uint8_t> before(static_cast<size_t>(bytes) + 32, 0xa5);
+  auto *data = reinterpret_cast<std::byte *>(test.tensor(before));
+  fillIt(data + 16);
+  std::vector<std::byte> all = test.valuesOf(data, before.size());
+  for (size_t i = 0; i < 16; ++i) {
+    EXPECT_EQ(all[i], std::byte(0xa5));
+    EXPECT_EQ(all[all.size() - 1 - i], std::byte(0xa5));
+  }
+  test.memory.pop_back();
+  return {all.begin() + 16, all.end() - 16};
+}
+
+} // namespace
+
+TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
+  std::unique_ptr<Filler> filler = device->makeFiller();
+  if (!filler)
+    return; // the host fills its memory
+  constexpr tpc_dtype types[] = {TPC_F32, TPC_F64, TPC_F16, TPC_BF16, TPC_I8,
+                                 TPC_I16, TPC_I32, TPC_I64, TPC_BOOL, TPC_U8};
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    Piece piece = partOf(random);
+    tpc_dtype source = types[seed % std::size(types)], dtype = random() % 2 ? source : TPC_F32;
+    int64_t from = sizeOf(source), to = sizeOf(dtype);
+    // As in files: at no multiple of anything. Bits of all kinds, but for floats that are none.
+    std::vector<std::byte> file(static_cast<size_t>(piece.elements * from) + 1);
+    for (std::byte &byte : file)
+      byte = static_cast<std::byte>(random());
+    if (source == TPC_BOOL)
+      for (std::byte &byte : file)
+        byte &= std::byte(1);
+    const std::byte *data = file.data() + 1;
+    std::vector<std::byte> expected;
+    for (int64_t place : placesOf(piece.view)) {
+      const std::byte *at = data + place * from;
+      float value = toFloat(at, source);
+      if (source != dtype)
+        at = reinterpret_cast<const std::byte *>(&value);
+      expected.insert(expected.end(), at, at + to);
+    }
+    int64_t most = std::max<int64_t>(from * 8, int64_t(1) << random() % 14);
+    Narrow narrow(*filler, most, most);
+    std::vector<std::byte> actual = filled(*this, piece.view.count() * to, [&](std::byte *at) {
+      fill(*device, narrow, piece.view, dtype, source, data, at);
+    });
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); i += static_cast<size_t>(to)) {
+      float have = toFloat(&actual[i], dtype), want = toFloat(&expected[i], dtype);
+      if (source != dtype && have != have && want != want)
+        continue; // which of those that are no numbers is nobody's promise
+      ASSERT_EQ(std::memcmp(&actual[i], &expected[i], static_cast<size_t>(to)), 0)
+          << "seed " << seed << ", " << spellType(source) << " as " << spellType(dtype) << ", byte "
+          << i << " of " << expected.size() << ": " << have << " for " << want;
+    }
+  }
+}
+
+TEST_P(DeviceTest, EachElementOfSixteenBitsIsItself) {
+  std::unique_ptr<Filler> filler = device->makeFiller();
+  if (!filler)
+    return;
+  for (tpc_dtype source : {TPC_F16, TPC_BF16}) {
+    LocalView view{0, {{{1 << 16, 1, {}, {}}}}};
+    std::vector<uint16_t> file(1 << 16);
+    for (size_t i = 0; i < file.size(); ++i)
+      file[i] = static_cast<uint16_t>(i);
+    std::vector<std::byte> actual = filled(*this, 4 << 16, [&](std::byte *at) {
+      fill(*device, *filler, view, TPC_F32, source,
+           reinterpret_cast<const std::byte *>(file.data()), at);
+    });
+    for (size_t i = 0; i < file.size(); ++i) {
+      float have = toFloat(&actual[4 * i], TPC_F32);
+      float want = source == TPC_F16 ? halfToFloat(file[i]) : bfloatToFloat(file[i]);
+      if (want == want)
+        ASSERT_EQ(std::memcmp(&have, &want, 4), 0) << i << ": " << have << " for " << want;
+      else
+        ASSERT_NE(have, have) << i;
+    }
+  }
+}
+
+TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
+  std::unique_ptr<Filler> filler = device->makeFiller();
+  if (!filler)
+    return;
+  struct Types {
+    tpc_dtype dtype, source;
+  };
+  constexpr Types types[] = {{TPC_F32, TPC_F32}, {TPC_F16, TPC_F16},   {TPC_BF16, TPC_BF16},
+                             {TPC_F32, TPC_F16}, {TPC_F32, TPC_BF16},  {TPC_F32, TPC_I64},
+                             {TPC_I64, TPC_I64}, {TPC_BOOL, TPC_BOOL}, {TPC_F64, TPC_F64}};
+  constexpr Parameter::Init inits[] = {Parameter::Init::Normal, Parameter::Init::Ones,
+                                       Parameter::Init::Zeros};
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    Piece piece = partOf(random);
+    auto [dtype, source] = types[seed % std::size(types)];
+    Parameter parameter;
+    parameter.name = "layer." + std::to_string(seed);
+    parameter.init = inits[random() % 3];
+    parameter.sourceShape = {piece.elements, 1};
+    RandomSource drawn(random(), parameter);
+    // Tensors have more elements than 32 bits count.
+    if (seed % 3 == 0)
+      piece.view.offset += (int64_t(1) << 33) + 12345;
+    int64_t to = sizeOf(dtype);
+    std::vector<std::byte> expected;
+    for (int64_t place : placesOf(piece.view)) {
+      float value = drawn.at(place);
+      uint16_t half = source == TPC_F16    ? floatToHalf(value)
+                      : source == TPC_BF16 ? floatToBfloat(value)
+                                           : uint16_t(0);
+      if (source == TPC_F16 || source == TPC_BF16)
+        value = source == TPC_F16 ? halfToFloat(half) : bfloatToFloat(half);
+      std::byte bytes[8] = {};
+      if (dtype == TPC_F32)
+        std::memcpy(bytes, &value, 4);
+      else if (dtype == TPC_F16 || dtype == TPC_BF16)
+        std::memcpy(bytes, &half, 2);
+      expected.insert(expected.end(), bytes, bytes + to);
+    }
+    int64_t most = int64_t(8) << random() % 8;
+    Narrow narrow(*filler, most, random() % 2 ? most : 1 << 20);
+    std::vector<std::byte> actual = filled(*this, piece.view.count() * to, [&](std::byte *at) {
+      fillDrawn(narrow, piece.view, dtype, source, drawn.generator(), at);
+    });
+    ASSERT_EQ(actual, expected) << "seed " << seed << ", " << spellType(source) << " as "
+                                << spellType(dtype);
+  }
+}

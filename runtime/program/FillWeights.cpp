@@ -1,0 +1,217 @@
+//===- FillWeights.cpp - parts of tensors, put in place by a device -------===//
+//
+// A part is a set of factors: indices, each with a step in the file and one in the dense part. The
+// host goes through them in the order of the file, so that it reads forwards and copies runs as
+// long as they are, of no other bytes than the part's: into memory that the device copies from. The
+// device does what is left: another order, another type.
+//
+//   file [k, n], part [n, k/2] (transposed, the first rows):  factors (n: to k/2, from 1),
+//   (k/2: to 1, from n); in the order of the file k/2 runs of n elements, which the device
+//   transposes.
+//
+// The innermost factor of the file may have a step of a few elements. The host takes along what is
+// between them, and the device leaves it out.
+//
+//===----------------------------------------------------------------------===//
+
+#include "program/FillWeights.h"
+#include "core/DType.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace tpc::rt {
+namespace {
+
+/// Of the innermost factor: larger steps are skipped by the host.
+constexpr int64_t mostSpread = 8;
+
+struct Factor {
+  int64_t size, to, from;
+  std::vector<int64_t> offsets; ///< instead of multiples of `from`
+  int64_t at(int64_t i) const { return offsets.empty() ? i * from : offsets[i]; }
+  /// How far apart its elements are in the file, about.
+  int64_t distance() const {
+    if (offsets.empty())
+      return std::abs(from);
+    auto [least, most] = std::minmax_element(offsets.begin(), offsets.end());
+    return (*most - *least) / std::max<int64_t>(size - 1, 1);
+  }
+};
+
+/// In the order of the dense part. Nothing if it is empty.
+std::vector<Factor> factorsOf(const LocalView &view, int64_t &first) {
+  std::vector<Factor> factors;
+  int64_t step = view.count();
+  first = view.offset;
+  for (const auto &dim : view.dims)
+    for (const ViewFactor &own : dim) {
+      if (own.size == 0)
+        return {};
+      step /= own.size;
+      if (own.size == 1) {
+        first += own.at(0);
+        continue;
+      }
+      bool continues = !factors.empty() && own.offsets.empty() && factors.back().offsets.empty() &&
+                       factors.back().from == own.size * own.stride;
+      if (continues)
+        factors.back() = {factors.back().size * own.size, step, own.stride, {}};
+      else
+        factors.push_back({own.size, step, own.stride, own.offsets});
+    }
+  // A single element has an index as well.
+  if (factors.empty())
+    factors.push_back({1, 1, 1, {}});
+  return factors;
+}
+
+/// A range of each factor's index.
+struct Range {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+using Box = std::vector<Range>;
+
+/// Divides all indices into boxes of at most `most` elements (one, if that is less), in order; of
+/// all factors but one, a box has a single index or all.
+template <class Do>
+void forEachBox(const std::vector<Factor> &factors, int64_t most, const Do &doBox, size_t f,
+                Box &box) {
+  int64_t inner = 1;
+  for (size_t i = f + 1; i < factors.size(); ++i)
+    inner *= factors[i].size;
+  int64_t step = std::clamp<int64_t>(most / inner, 1, factors[f].size);
+  for (int64_t begin = 0; begin < factors[f].size; begin += step) {
+    box[f] = {begin, std::min(begin + step, factors[f].size)};
+    if (inner <= most || f + 1 == factors.size())
+      doBox(box);
+    else
+      forEachBox(factors, most, doBox, f + 1, box);
+    for (size_t i = f + 1; i < factors.size(); ++i)
+      box[i] = {0, factors[i].size};
+  }
+}
+
+template <class Do>
+void forEachBox(const std::vector<Factor> &factors, int64_t most, const Do &doBox) {
+  Box box;
+  for (const Factor &factor : factors)
+    box.push_back({0, factor.size});
+  forEachBox(factors, most, doBox, 0, box);
+}
+
+/// Copies what a box has of a file, in the order of `factors`.
+class Reader {
+public:
+  Reader(const std::byte *data, int64_t elementBytes, int64_t spread,
+         const std::vector<Factor> &factors, const Box &box, std::byte *to)
+      : data(data), elementBytes(elementBytes), spread(spread), factors(factors), box(box), to(to) {
+  }
+  void read(size_t f, int64_t from) {
+    const Factor &factor = factors[f];
+    bool isLast = f + 1 == factors.size();
+    if (isLast && factor.offsets.empty() && factor.from == spread) {
+      int64_t bytes = ((box[f].size() - 1) * spread + 1) * elementBytes;
+      std::memcpy(to, data + (from + factor.at(box[f].begin)) * elementBytes,
+                  static_cast<size_t>(bytes));
+      to += box[f].size() * spread * elementBytes;
+      return;
+    }
+    for (int64_t i = box[f].begin; i < box[f].end; ++i) {
+      if (!isLast) {
+        read(f + 1, from + factor.at(i));
+        continue;
+      }
+      std::memcpy(to, data + (from + factor.at(i)) * elementBytes,
+                  static_cast<size_t>(elementBytes));
+      to += elementBytes;
+    }
+  }
+
+private:
+  const std::byte *data;
+  int64_t elementBytes, spread;
+  const std::vector<Factor> &factors;
+  const Box &box;
+  std::byte *to;
+};
+
+} // namespace
+
+void fill(Device &device, Filler &filler, const LocalView &view, tpc_dtype dtype,
+          tpc_dtype sourceDtype, const std::byte *data, void *to) {
+  int64_t first = 0;
+  std::vector<Factor> factors = factorsOf(view, first);
+  if (factors.empty())
+    return;
+  std::sort(factors.begin(), factors.end(),
+            [](const Factor &a, const Factor &b) { return a.distance() > b.distance(); });
+  const Factor &last = factors.back();
+  bool isSpread = last.offsets.empty() && last.from > 1 && last.from <= mostSpread;
+  int64_t spread = isSpread ? last.from : 1;
+  // In the order of the file and dense, it lies as it shall.
+  bool isInPlace = dtype == sourceDtype && spread == 1;
+  for (size_t f = 0; f + 1 < factors.size(); ++f)
+    isInPlace &= factors[f].to == factors[f + 1].to * factors[f + 1].size;
+  isInPlace &= last.to == 1;
+  int64_t elementBytes = sizeOf(sourceDtype), resultBytes = sizeOf(dtype);
+  forEachBox(factors, filler.mostBytes() / (elementBytes * spread), [&](const Box &box) {
+    int64_t count = spread;
+    auto *at = static_cast<std::byte *>(to);
+    std::vector<FillFactor> staged;
+    for (size_t f = factors.size(); f-- > 0; count *= box[f].size()) {
+      at += box[f].begin * factors[f].to * resultBytes;
+      if (box[f].size() > 1)
+        staged.push_back({box[f].size(), factors[f].to, count, {}});
+    }
+    int64_t bytes = count * elementBytes;
+    std::byte *written = isInPlace ? device.beginWrite(at, bytes) : filler.begin(bytes);
+    Reader(data, elementBytes, spread, factors, box, written).read(0, first);
+    if (isInPlace)
+      return device.endWrite();
+    // Neighbours of the dense part are of neighbouring threads.
+    std::sort(staged.begin(), staged.end(),
+              [](const FillFactor &a, const FillFactor &b) { return a.to > b.to; });
+    filler.put(at, dtype, sourceDtype, staged);
+  });
+}
+
+void fillDrawn(Filler &filler, const LocalView &view, tpc_dtype dtype, tpc_dtype sourceDtype,
+               const Generator &generator, void *to) {
+  int64_t first = 0;
+  std::vector<Factor> factors = factorsOf(view, first);
+  bool isFloat = dtype == TPC_F32 || sourceDtype == TPC_F16 || sourceDtype == TPC_BF16;
+  if (factors.empty())
+    return;
+  if (!isFloat)
+    return filler.clear(to, view.count() * sizeOf(dtype));
+  bool hasTables = std::any_of(factors.begin(), factors.end(),
+                               [](const Factor &factor) { return !factor.offsets.empty(); });
+  // Of a box, indices of more than one value are no more than its elements together.
+  int64_t most = filler.mostElements();
+  if (hasTables)
+    most = std::min<int64_t>(most, filler.mostBytes() / sizeof(int64_t));
+  forEachBox(factors, most, [&](const Box &box) {
+    auto *at = static_cast<std::byte *>(to);
+    int64_t from = first;
+    std::vector<FillFactor> drawn;
+    for (size_t f = 0; f < factors.size(); ++f) {
+      const Factor &factor = factors[f];
+      at += box[f].begin * factor.to * sizeOf(dtype);
+      if (box[f].size() == 1) {
+        from += factor.at(box[f].begin);
+        continue;
+      }
+      FillFactor own{box[f].size(), factor.to, factor.from, {}};
+      if (factor.offsets.empty())
+        from += factor.at(box[f].begin);
+      else
+        own.offsets = std::span(factor.offsets).subspan(box[f].begin, box[f].size());
+      drawn.push_back(own);
+    }
+    filler.draw(at, dtype, sourceDtype, generator, from, drawn);
+  });
+}
+
+} // namespace tpc::rt

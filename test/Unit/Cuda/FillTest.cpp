@@ -1,0 +1,25 @@
+//===- FillTest.cpp - The runtime's own kernels ---------------------------===//
+//
+// What they compute is seen by the devices' suite (runtime/conformance/FillTest.cpp).
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda/library/FillKernels.h"
+
+#include "tpc/Conversion/Cuda/Cuda.h"
+
+#include "Ptx/Ptx.h"
+
+#include <gtest/gtest.h>
+
+using namespace mlir::tpc;
+
+TEST(FillKernels, FloatsSayHowTheyRound) {
+  EXPECT_EQ(llvm::toString(cuda::checkRounding(tpc::rt::cuda::fillKernels())), "");
+}
+
+TEST(FillKernels, AreForAllGpus) {
+  std::string text = tpc::rt::cuda::fillKernels(), error;
+  EXPECT_NE(text.find(".target sm_80\n"), std::string::npos);
+  EXPECT_TRUE(ptx::parse(text, error)) << error;
+}
