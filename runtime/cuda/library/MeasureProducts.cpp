@@ -191,9 +191,8 @@ std::optional<blas::Algorithm> Products::measure(const ProductShape &asked, Addr
       isTaken = status != blas::notSupported;
       if (!isTaken)
         break;
-      blas::Library::check(status, "to compute a product");
-      Trail::add(driver, stream, "a product that is measured", nullptr,
-                 {shape.m, shape.k, shape.n});
+      checkComputed(status, call);
+      Trail::add(driver, stream, "a measured product", nullptr, {shape.m, shape.k, shape.n});
       float elapsed = watch.milliseconds();
       if (i > 0)
         own = std::min(own, elapsed);

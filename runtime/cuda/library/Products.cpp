@@ -135,6 +135,17 @@ blas::Status Products::run(Plan &plan, const ProductCall &call, const blas::Algo
                         static_cast<size_t>(workspaceBytes), stream);
 }
 
+void Products::checkComputed(blas::Status status, const ProductCall &call) const {
+  if (status == blas::success)
+    return;
+  // If the GPU has failed before, the driver says how.
+  size_t ignored = 0;
+  driver.check(driver.cuMemGetInfo_v2(&ignored, &ignored), "while it worked");
+  std::string what = "to compute a product of " + std::to_string(call.m) + " x " +
+                     std::to_string(call.k) + " x " + std::to_string(call.n);
+  Library::check(status, what.c_str());
+}
+
 bool Products::run(const ProductCall &call) {
   ProductShape shape{call.m,
                      call.k,
@@ -156,11 +167,7 @@ bool Products::run(const ProductCall &call) {
   while (!plan.algorithms.empty()) {
     blas::Status status = run(plan, call, plan.algorithms.front());
     if (status != blas::notSupported) {
-      // If the GPU has failed before, the driver says how.
-      size_t ignored = 0;
-      if (status != blas::success)
-        driver.check(driver.cuMemGetInfo_v2(&ignored, &ignored), "while it worked");
-      Library::check(status, "to compute a product");
+      checkComputed(status, call);
       Trail::add(driver, stream, "a product", nullptr, {call.m, call.k, call.n});
       return true;
     }

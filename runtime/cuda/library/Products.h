@@ -83,6 +83,8 @@ private:
   ProductShape computed(const ProductShape &shape);
   std::unique_ptr<Plan> makePlan(const ProductShape &shape);
   blas::Status run(Plan &plan, const ProductCall &call, const blas::Algorithm &algorithm);
+  /// Says of a product that was refused which it is.
+  void checkComputed(blas::Status status, const ProductCall &call) const;
   /// False: the library does not compute that.
   bool run(const ProductCall &call);
   /// out[b, m, n] = bias[n] + residual[b, m, n]
