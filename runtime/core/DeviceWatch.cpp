@@ -1,6 +1,7 @@
 //===- DeviceWatch.cpp - what becomes of a process's devices --------------===//
 
 #include "core/DeviceWatch.h"
+#include "core/Patience.h"
 #include "core/Standstill.h"
 #include "core/Transport.h"
 #include "core/World.h"
@@ -16,8 +17,6 @@ constexpr auto period = std::chrono::milliseconds(100);
 constexpr double longestLook = 0.5;
 /// Of a run that has failed, for ranks to return.
 constexpr double graceForEnd = 5;
-/// Communication fails because a rank has: it, or who watches it, is to say so first.
-constexpr double graceForProblem = 1;
 
 } // namespace
 
@@ -68,7 +67,7 @@ std::string DeviceWatch::judge(double seconds, int &rank) {
     problem = world.local(i).transport->deviceProblem();
   }
   broken = problem.empty() ? 0 : broken + seconds;
-  if (broken >= graceForProblem)
+  if (broken >= graceForOthers)
     return problem;
   return world.localThreads() && world.timeout() > 0 ? judgeWaits(seconds, rank) : "";
 }

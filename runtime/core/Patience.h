@@ -12,6 +12,10 @@
 
 namespace tpc::rt {
 
+/// Seconds. What may be nothing but the end of another rank is said so late: whoever watches that
+/// rank says which it was, under mpirun as late as this.
+constexpr double graceForOthers = 3;
+
 class Patience {
 public:
   /// `seconds`: 0 for ever.

@@ -3,6 +3,7 @@
 #include "transport/links/LinkTransport.h"
 #include "core/Context.h"
 #include "core/DType.h"
+#include "core/Patience.h"
 #include "core/Step.h"
 #include "transport/links/CommPlan.h"
 #include <algorithm>
@@ -28,7 +29,9 @@ static std::string describeConnecting(const tpc_context &ctx, uint32_t mask) {
 
 // Who watches the other processes sees it as soon as one of them has ended, and says which.
 void LinkTransport::failBehindOthers(tpc_context &ctx, const std::string &message) {
-  for (int i = 0; i < 100 && !world.failed(); ++i)
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(graceForOthers);
+  while (Clock::now() < end && !world.failed())
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   if (world.failed())
     throw RankStopped();
