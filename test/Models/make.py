@@ -37,6 +37,7 @@ MODELS = {
     "gpt2-mlp": "--opset 20 --part mlp --layers 1 --hidden 40 --heads 5 --ffn 140 --vocab 8 --positions 64 --seed 11",
     # 124M parameters: the structure alone. `python -m tpc.weights` makes gpt2-124m.onnx.data.
     "gpt2-124m": "--opset 20 --structure-only",
+    "gpt2-124m-past": "--flavor dynamo-past --opset 20 --structure-only",
 }
 
 

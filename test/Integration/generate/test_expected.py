@@ -1,0 +1,28 @@
+"""expected.json is about the files beside it: ONNX Runtime, given the same tokens, would say the same."""
+
+import numpy as np
+import pytest
+
+from generation import CAUSAL, decided, expected, full_logits, margins_of
+
+
+def test_every_model_of_ids_has_eight_prompts():
+    assert expected().keys() == CAUSAL.keys()
+    assert {len(prompts) for prompts in expected().values()} == {8}
+
+
+def test_nine_of_ten_prompts_are_decided():
+    prompts = [one for prompts in expected().values() for one in prompts]
+    kept = sum(decided(one["margins"]) == len(one["ids"]) for one in prompts)
+    assert kept >= 0.9 * len(prompts)
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_greedy_ids_are_those_of_the_file(name):
+    for one in expected()[name]:
+        prompt, ids = one["prompt"], one["ids"]
+        logits = full_logits(CAUSAL[name], [prompt + ids[:-1]])[0, len(prompt) - 1:]
+        steps = decided(one["margins"])
+        assert logits.argmax(axis=-1)[:steps].tolist() == ids[:steps], prompt
+        # Written with three digits.
+        np.testing.assert_allclose(margins_of(logits), one["margins"], rtol=6e-3, atol=1e-4)

@@ -1,0 +1,90 @@
+"""Writes expected.json: what transformers' greedy `generate` says to eight prompts of each model of this directory.
+
+    PYTHONPATH=python python test/Models/expected.py [NAME …]        # needs torch and transformers; tests need neither
+
+Each model is built as make.py builds it, from its seed, and compared with the committed file in ONNX Runtime before it says
+anything: a model with other weights is an error. Prompts are drawn once, from the model's name, and none is left out. Of each
+step the margin is kept, the largest logit less the second: where it is small, other orders of addition may choose otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+import make
+from tpc import defaults, export, reference
+
+HERE = Path(__file__).resolve().parent
+FILE = HERE / "expected.json"
+PROMPT_LENGTHS = (1, 2, 3, 5, 9, 14, 20, 30)
+NEW_TOKENS = 24
+# Structure only, or no model of ids.
+LEFT_OUT = {"gpt2-124m", "gpt2-124m-past", "gpt2-layer", "gpt2-layer-opset23", "gpt2-mlp"}
+
+
+def build(name: str):
+    """The model of transformers that the file was exported from."""
+    from tpc import exporters, families
+
+    args = export.parse_arguments([*make.MODELS[name].split(), "-o", str(HERE / f"{name}.onnx")])
+    return exporters.build_random(args.model, families.families()[args.model], args.sizes, args.seed)
+
+
+def draw_prompts(name: str, vocabulary: int) -> list[list[int]]:
+    random = np.random.default_rng(zlib.crc32(name.encode()))
+    return [random.integers(0, vocabulary, length).tolist() for length in PROMPT_LENGTHS]
+
+
+def check_weights(name: str, model) -> None:
+    """The file and the model are one function."""
+    import torch
+
+    session = reference.Session(HERE / f"{name}.onnx")
+    ids = np.random.default_rng(0).integers(0, model.config.vocab_size, (2, 11))
+    past = {port: np.zeros((len(ids), shape[1], 0, shape[3]), np.float32)
+            for port, shape in session.inputs.items() if port.startswith("past_key_values.")}
+    ports = defaults.conventional(session.inputs)
+    found = session.run(defaults.fill(session.inputs, session.types, {"input_ids": ids, **past}, ports))["logits"]
+    with torch.no_grad():
+        expected = model(torch.from_numpy(ids), use_cache=False).logits.numpy()
+    distance = reference.difference(found, expected)
+    if distance.relative > 1e-4:
+        sys.exit(f"expected.py: {name}.onnx does not have the weights that its seed draws here: {distance}")
+
+
+def say(model, prompt: list[int]) -> dict:
+    import torch
+
+    ids = torch.tensor([prompt])
+    result = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW_TOKENS, do_sample=False, eos_token_id=None,
+                            pad_token_id=0, return_dict_in_generate=True, output_logits=True)
+    best = torch.stack(result.logits)[:, 0].topk(2).values
+    return {"prompt": prompt, "ids": result.sequences[0, len(prompt):].tolist(),
+            "margins": [float(f"{margin:.3g}") for margin in (best[:, 0] - best[:, 1]).tolist()]}
+
+
+def main() -> int:
+    known = [name for name in make.MODELS if name not in LEFT_OUT]
+    names = sys.argv[1:] or known
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        sys.exit(f"expected.py: no model of ids named {', '.join(unknown)}; there are {', '.join(known)}")
+    said = json.loads(FILE.read_text()) if FILE.exists() and sys.argv[1:] else {}
+    for name in names:
+        model = build(name)
+        check_weights(name, model)
+        said[name] = [say(model, prompt) for prompt in draw_prompts(name, model.config.vocab_size)]
+        print(f"{name}: smallest margin {min(min(one['margins']) for one in said[name]):.2g}", flush=True)
+    texts = [f'"{name}": [\n' + ",\n".join(json.dumps(one, separators=(",", ":")) for one in said[name]) + "]"
+             for name in known if name in said]
+    FILE.write_text("{" + ",\n".join(texts) + "}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
