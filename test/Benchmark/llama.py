@@ -1,6 +1,6 @@
 """Writes a LLaMA-shaped model (RMS norms, rotary embedding, grouped heads, gated MLP) as ONNX, without its weights.
 
-    python test/Benchmark/llama.py llama.onnx [--layers 126 --hidden 16384 …]
+    python test/Benchmark/llama.py llama.onnx [--layers 126 --hidden 16384 …] [--past]
 
 The weights are external data in a file that does not exist: enough to compile. The default is as large as the largest
 LLaMA 3.1: 126 layers, 405 billion parameters.
@@ -59,11 +59,17 @@ class Builder:
         return self.op("Add", self.op("Mul", x, cos), self.op("Mul", turned, sin))
 
 
-def build(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: int, data_file: str) -> onnx.ModelProto:
+def build(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: int, data_file: str,
+          past: bool = False) -> onnx.ModelProto:
+    """`past`: with a KV cache, past_key_values.* and present.*, as exporters name them."""
     b = Builder(data_file)
     size, groups = hidden // heads, heads // kv_heads
-    scalar = b.op("Squeeze", b.op("Shape", "input_ids", start=1, end=2))
-    positions = b.op("Range", b.constant(0), scalar, b.constant(1))
+    begin, end = b.constant(0), b.op("Squeeze", b.op("Shape", "input_ids", start=1, end=2))
+    if past:
+        begin = b.op("Squeeze", b.op("Shape", "past_key_values.0.key", start=2, end=3))
+        end = b.op("Add", begin, end)
+    keys = b.op("Range", b.constant(0), end, b.constant(1))
+    positions = b.op("Range", begin, end, b.constant(1)) if past else keys
 
     # cos and sin of position · frequency, [1, 1, sequence, size].
     frequencies = b.constant((5e5 ** -(np.arange(size // 2) / (size // 2))).reshape(1, size // 2), np.float32)
@@ -73,7 +79,7 @@ def build(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: 
     cos, sin = b.op("Cos", angles), b.op("Sin", angles)
 
     # Causal: 0 where key <= query.
-    allowed = b.op("LessOrEqual", b.op("Unsqueeze", positions, b.constant([0])),
+    allowed = b.op("LessOrEqual", b.op("Unsqueeze", keys, b.constant([0])),
                    b.op("Unsqueeze", positions, b.constant([1])))
     mask = b.op("Where", allowed, b.constant(0, np.float32), b.constant(-np.inf, np.float32))
 
@@ -87,9 +93,21 @@ def build(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: 
         if groups == 1:
             return x
         shape = b.op("Concat", b.op("Shape", "input_ids", start=0, end=1), b.constant([kv_heads, groups]),
-                     b.op("Shape", "input_ids", start=1, end=2), b.constant([size]), axis=0)
+                     b.op("Reshape", end, b.constant([1])), b.constant([size]), axis=0)
         return b.op("Reshape", b.op("Expand", b.op("Unsqueeze", x, b.constant([2])), shape),
                     b.constant([0, heads, -1, size]))
+
+    ports = {"past_key_values": [], "present": []}
+
+    def remember(x, layer, which):
+        if not past:
+            return x
+        names = {kind: f"{kind}.{layer}.{which}" for kind in ports}
+        for kind, tokens in (("past_key_values", "past"), ("present", "past + sequence")):
+            ports[kind].append(helper.make_tensor_value_info(names[kind], TensorProto.FLOAT, ["batch", kv_heads, tokens, size]))
+        b.nodes.append(helper.make_node("Concat", [names["past_key_values"], x], [names["present"]], name=f"cache_{layer}_{which}",
+                                        axis=2))
+        return names["present"]
 
     x = b.op("Gather", b.weight("embed_tokens.weight", vocab, hidden), "input_ids")
     for i in range(layers):
@@ -97,7 +115,8 @@ def build(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: 
         y = b.rms_norm(x, p + "input_layernorm.weight", hidden)
         q = b.rotate(by_heads(project(y, p + "q_proj.weight", hidden), heads), cos, sin, size // 2)
         k = b.rotate(by_heads(project(y, p + "k_proj.weight", kv_heads * size), kv_heads), cos, sin, size // 2)
-        k, v = repeat(k), repeat(by_heads(project(y, p + "v_proj.weight", kv_heads * size), kv_heads))
+        v = by_heads(project(y, p + "v_proj.weight", kv_heads * size), kv_heads)
+        k, v = repeat(remember(k, i, "key")), repeat(remember(v, i, "value"))
         scores = b.op("MatMul", q, b.op("Transpose", k, perm=[0, 1, 3, 2]))
         scores = b.op("Add", b.op("Mul", scores, b.constant(size**-0.5, np.float32)), mask)
         y = b.op("Transpose", b.op("MatMul", b.op("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
@@ -112,16 +131,16 @@ def build(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: 
 
     sizes = ["batch", "sequence"]
     graph = helper.make_graph(
-        b.nodes, "llama", [helper.make_tensor_value_info("input_ids", TensorProto.INT64, sizes)],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [*sizes, vocab])], b.initializers)
+        b.nodes, "llama", [helper.make_tensor_value_info("input_ids", TensorProto.INT64, sizes), *ports["past_key_values"]],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [*sizes, vocab]), *ports["present"]], b.initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
 SHAPE = {"layers": 126, "hidden": 16384, "heads": 128, "kv_heads": 8, "ffn": 53248, "vocab": 128256}
 
 
-def write(path: Path, **shape: int) -> Path:
-    onnx.save(build(**{**SHAPE, **shape}, data_file=path.name + ".data"), path)
+def write(path: Path, past: bool = False, **shape: int) -> Path:
+    onnx.save(build(**{**SHAPE, **shape}, past=past, data_file=path.name + ".data"), path)
     return path
 
 
@@ -130,6 +149,7 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     for name, value in SHAPE.items():
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
+    parser.add_argument("--past", action="store_true", help="with a KV cache")
     args = vars(parser.parse_args())
     write(args.pop("output"), **args)
 
