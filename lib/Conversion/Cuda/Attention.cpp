@@ -64,12 +64,20 @@ Value AttentionBase::getOffset(const Row &row, Value batch, Args::Place stride, 
   return add(mul(token, argument(stride)), wide(mul(row.head, elements)));
 }
 
-Value AttentionBase::getKeyOffset(Value batch, Value kvHead, Args::Place stride, int64_t elements) {
-  return add(mul(product(batch, keys), argument(stride)), wide(mul(kvHead, elements)));
+Value AttentionBase::getKeyOffset(Value batch, Value kvHead, bool isValue) {
+  auto ofKeyOr = [&](Args::Place key, Args::Place value) {
+    return argument(isValue ? value : key);
+  };
+  if (variant.cached)
+    return add(mul(wide(batch), ofKeyOr(Args::k_batch_stride, Args::v_batch_stride)),
+               mul(wide(kvHead), ofKeyOr(Args::k_head_stride, Args::v_head_stride)));
+  int64_t elements = isValue ? variant.valueSize : variant.headSize;
+  return add(mul(product(batch, keys), ofKeyOr(Args::k_row_stride, Args::v_row_stride)),
+             wide(mul(kvHead, elements)));
 }
 
 AttentionBase::Values AttentionBase::getMeans(Value batch, Value kvHead, ArrayRef<Value> columns) {
-  Value offset = getKeyOffset(batch, kvHead, Args::v_row_stride, variant.valueSize);
+  Value offset = getKeyOffset(batch, kvHead, /*isValue=*/true);
   Value from = argument(Args::v), step = size(Args::v_row_stride);
   Values zeros(columns.size(), f32(0));
   Values sums = loop(i32(0), keys, i32(1), zeros, [&](Value key, ValueRange before) {
@@ -105,8 +113,8 @@ Launch TileEmitter::emit(StringRef name) {
   half = div(lane, kKeyLanes);
   constexpr unsigned atOnce = 16;
   queriesAtOnce = isAligned(Args::q, Args::q_row_stride, variant.headSize, atOnce);
-  keysAtOnce = isAligned(Args::k, Args::k_row_stride, variant.headSize, atOnce);
-  valuesAtOnce = isAligned(Args::v, Args::v_row_stride, variant.valueSize, atOnce);
+  keysAtOnce = areKeysAligned(/*isValue=*/false, atOnce);
+  valuesAtOnce = areKeysAligned(/*isValue=*/true, atOnce);
 
   // Powers: rows of the first halves of all warps, then, 16 banks further, those of the others.
   unsigned powersOfHalf = rowsOfBlock / 2 * kKeysOfTile + 16;
@@ -144,8 +152,12 @@ void TileEmitter::emitItem(Value item) {
   firstRow = mul(tile, rowsOfBlock);
   batch = div(pair, kvHeads);
   kvHead = rem(pair, kvHeads);
-  keyOffset = getKeyOffset(batch, kvHead, Args::k_row_stride, variant.headSize);
-  valueOffset = getKeyOffset(batch, kvHead, Args::v_row_stride, variant.valueSize);
+  keyOffset = getKeyOffset(batch, kvHead, /*isValue=*/false);
+  valueOffset = getKeyOffset(batch, kvHead, /*isValue=*/true);
+  before = {};
+  keysHere = keys;
+  if (variant.cached)
+    before = load(at(argument(Args::lengths), b.getI64Type(), batch), b.getI64Type(), true);
 
   // Rows that are not there compute what the last one does, without its queries.
   Value lastRow = sub(rows, i32(1));
@@ -156,6 +168,8 @@ void TileEmitter::emitItem(Value item) {
   Value all = wide(keys);
   auto getLimit = [&](Value query, Args::Place offset) {
     Value limit = add(add(wide(query), argument(offset)), 1);
+    if (before)
+      limit = add(limit, before);
     return narrow(min(max(limit, i64(0)), all));
   };
   Value begin = i32(0), end = keys;
@@ -166,6 +180,9 @@ void TileEmitter::emitItem(Value item) {
       lastKeys.push_back(getLimit(row.query, Args::causal_offset));
     Value last = div(min(add(firstRow, int64_t(rowsOfBlock - 1)), lastRow), group);
     end = getLimit(last, Args::causal_offset);
+    // What lies behind may never have been written.
+    if (variant.cached)
+      keysHere = end;
   }
   if (variant.windowed) {
     for (const Row &row : rowsHere)

@@ -52,8 +52,8 @@ protected:
   Row getRow(Value row, Value kvHead);
   /// Where a row's part of q or the result begins, in elements.
   Value getOffset(const Row &row, Value batch, Args::Place stride, int64_t elements);
-  /// Where a key's part of k or v begins.
-  Value getKeyOffset(Value batch, Value kvHead, Args::Place stride, int64_t elements);
+  /// Where keys, or values, of a kv head begin.
+  Value getKeyOffset(Value batch, Value kvHead, bool isValue);
   /// Means of columns of values, over all keys.
   Values getMeans(Value batch, Value kvHead, ArrayRef<Value> columns);
   Value getPartial(Value pair, Value row, Value part);
@@ -100,7 +100,9 @@ private:
   };
   void stage(const Stage &stage);
   void stageChunks(const Stage &stage, unsigned width);
-  Value isAligned(Args::Place pointer, Args::Place stride, int64_t elements, unsigned bytes);
+  Value isAligned(Args::Place pointer, ArrayRef<Args::Place> strides, int64_t elements,
+                  unsigned bytes);
+  Value areKeysAligned(bool isValue, unsigned bytes);
 
   void emitItem(Value item);
   void stageQueries();
@@ -135,6 +137,8 @@ private:
   // Of the item.
   Value batch, kvHead, pair, firstRow, part;
   Value keyOffset, valueOffset;
+  Value before;   // keys that stand before the sequence's first query: its length; null: none
+  Value keysHere; // those that may be read
   SmallVector<Row> rowsHere;
   Values lastKeys,
       firstKeys; // of rows: those that they see lie between; only where it is asked for

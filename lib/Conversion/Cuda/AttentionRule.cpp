@@ -17,6 +17,8 @@ StringRef cuda::whyNotLibrary(const AttentionVariant &variant) {
     return "a key mask may be no prefix";
   if (variant.mask)
     return "a row of the mask may be empty";
+  if (variant.cached)
+    return "each sequence has another number of keys";
   if (variant.windowed)
     return "a window may leave a row without keys";
   if (variant.slopes >= 0 || variant.softcap)

@@ -55,7 +55,10 @@ void TileEmitter::finishScores(Values &scores, Value firstKey) {
       }
       if (slopesType) {
         // Whole numbers below 2^24: exact.
-        Value far = sub(key, add(own.query, size(Args::slopes_offset)));
+        Value stands = add(own.query, size(Args::slopes_offset));
+        if (before)
+          stands = add(stands, narrow(before));
+        Value far = sub(key, stands);
         Value slope = load(at(argument(Args::slopes), slopesType, own.head), slopesType, true);
         Value step = arith::SIToFPOp::create(b, loc, b.getF32Type(), far);
         score = fadd(score, fmul(toF32(slope), step));

@@ -59,14 +59,27 @@ unsigned TileEmitter::sumsOfRow() const {
 //===----------------------------------------------------------------------===//
 
 /// Whether each row of a tensor begins at a multiple of `bytes`.
-Value TileEmitter::isAligned(Args::Place pointer, Args::Place stride, int64_t elements,
+Value TileEmitter::isAligned(Args::Place pointer, ArrayRef<Args::Place> strides, int64_t elements,
                              unsigned bytes) {
   unsigned size = element.getIntOrFloatBitWidth() / 8;
   if (elements * size % bytes)
     return {};
   Value where = LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), argument(pointer));
-  Value bits = arith::OrIOp::create(b, loc, where, mul(argument(stride), size));
+  Value bits = where;
+  for (Args::Place stride : strides)
+    bits = arith::OrIOp::create(b, loc, bits, mul(argument(stride), size));
   return compare(Predicate::eq, arith::AndIOp::create(b, loc, bits, i64(bytes - 1)), i64(0));
+}
+
+Value TileEmitter::areKeysAligned(bool isValue, unsigned bytes) {
+  Args::Place pointer = isValue ? Args::v : Args::k;
+  int64_t elements = isValue ? variant.valueSize : variant.headSize;
+  SmallVector<Args::Place, 3> strides = {isValue ? Args::v_row_stride : Args::k_row_stride};
+  if (variant.cached) {
+    strides.push_back(isValue ? Args::v_batch_stride : Args::k_batch_stride);
+    strides.push_back(isValue ? Args::v_head_stride : Args::k_head_stride);
+  }
+  return isAligned(pointer, strides, elements, bytes);
 }
 
 /// In chunks of `width` elements, the first thread the first chunk and so on.
@@ -169,7 +182,7 @@ void TileEmitter::stageQueries() {
 void TileEmitter::stageKeys(const Panel &panel, Args::Place pointer, Args::Place stride,
                             Value offset, Value atOnce, Value firstKey) {
   Value from = argument(pointer), step = size(stride);
-  auto exists = [&](Value row) { return less(add(firstKey, row), keys); };
+  auto exists = [&](Value row) { return less(add(firstKey, row), keysHere); };
   stage({.panel = panel,
          .rows = kKeysOfTile,
          .from = from,

@@ -41,6 +41,7 @@ std::string cuda::getName(const AttentionVariant &variant) {
   mark(variant.slopes >= 0, "slopes_" + ::getName(variant.slopes));
   mark(variant.softcap, "softcap");
   mark(variant.uniformRows, "uniform");
+  mark(variant.cached, "cached");
   return name;
 }
 

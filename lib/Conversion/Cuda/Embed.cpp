@@ -136,6 +136,7 @@ LogicalResult cuda::embed(ModuleOp program, const Code &code) {
                 .mask = e.i32(variant.mask),
                 .softcap = e.i32(variant.softcap),
                 .uniform_rows = e.i32(variant.uniformRows),
+                .cached = e.i32(variant.cached),
                 .library = e.i32(whyNotLibrary(variant).empty()),
             };
             return e.insert(entry, values.list());

@@ -211,7 +211,8 @@ const tpc_gpu_attention &Kernels::attentionOf(const tpc_attention_args &args) co
                                .keyMask = own.key_mask != 0,
                                .mask = own.mask != 0,
                                .softcap = own.softcap != 0,
-                               .uniformRows = own.uniform_rows != 0};
+                               .uniformRows = own.uniform_rows != 0,
+                               .cached = own.cached != 0};
     if (variant.takes(args) && own.element == args.dtype &&
         (own.bias < 0 || own.bias == args.bias_dtype) &&
         (own.slopes < 0 || own.slopes == args.slopes_dtype))

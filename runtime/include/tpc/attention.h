@@ -39,6 +39,7 @@ struct Variant {
   int32_t headSize = 0, valueSize = 0;
   bool causal = false, windowed = false, keyMask = false, mask = false, softcap = false;
   bool uniformRows = false; // of rows that see no key
+  bool cached = false;      // there are lengths: each row sees a key
 
   bool operator==(const Variant &) const = default;
   /// Whether a call of elements of the variant's types is of it. Without keys nothing is read of
@@ -49,8 +50,9 @@ struct Variant {
     };
     return a.head_size == headSize && a.value_size == valueSize && (a.causal != 0) == causal &&
            (a.windowed != 0) == windowed && (a.softcap != 0) == softcap &&
-           (a.masked_row != 0) == uniformRows && isSame(a.key_mask, keyMask) &&
-           isSame(a.mask, mask) && isSame(a.bias, bias >= 0) && isSame(a.slopes, slopes >= 0);
+           (a.masked_row != 0 && !a.lengths) == uniformRows && isSame(a.key_mask, keyMask) &&
+           isSame(a.mask, mask) && isSame(a.bias, bias >= 0) && isSame(a.slopes, slopes >= 0) &&
+           isSame(a.lengths, cached);
   }
 };
 

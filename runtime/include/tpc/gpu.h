@@ -57,7 +57,7 @@ typedef struct {
 } tpc_gpu_cubin;
 
 /* A variant of attention that the program has (tpc/attention.h): its kernels, by their places, and
- * what tells it from others. element, bias, slopes: tpc_dtype; -1: there is none. The last seven
+ * what tells it from others. element, bias, slopes: tpc_dtype; -1: there is none. The last eight
  * are truth values; library: a vendor's library may compute it instead (gpu-kernels.md). */
 #define TPC_GPU_ATTENTION_FIELDS(FIELD)                                                            \
   FIELD(int32_t, tiles)                                                                            \
@@ -74,6 +74,7 @@ typedef struct {
   FIELD(int32_t, mask)                                                                             \
   FIELD(int32_t, softcap)                                                                          \
   FIELD(int32_t, uniform_rows)                                                                     \
+  FIELD(int32_t, cached)                                                                           \
   FIELD(int32_t, library)
 typedef struct {
   TPC_GPU_ATTENTION_FIELDS(TPC_DECLARE_FIELD)

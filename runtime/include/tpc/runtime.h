@@ -198,7 +198,11 @@ void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const flo
  *   masked_row: rows without a visible key: 0 = zeros, 1 = uniform over all keys
  *   windowed: query i sees key j only if j > i + window_offset
  *   slopes: null or [heads_q]: slopes[h] * (j - i - slopes_offset) is added, rounded like a bias
- *   dtype: of q, k, v and out; bias_dtype, slopes_dtype: of those; processors have f32 alone */
+ *   lengths: null or [batch]: as many keys of a sequence stand before its first query: lengths[b]
+ * is added to all offsets. Only causal attention has it. Keys that no query sees are not read. With
+ * lengths, k and v lie as (k|v)_(batch|head)_stride say, in elements between sequences and between
+ * kv heads; without, behind each other dtype: of q, k, v and out; bias_dtype, slopes_dtype: of
+ * those; processors have f32 alone */
 #define TPC_ATTENTION_FIELDS(FIELD)                                                                \
   FIELD(const float *, q)                                                                          \
   FIELD(const float *, k)                                                                          \
@@ -231,6 +235,11 @@ void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const flo
   FIELD(int64_t, window_offset)                                                                    \
   FIELD(const float *, slopes)                                                                     \
   FIELD(int64_t, slopes_offset)                                                                    \
+  FIELD(const int64_t *, lengths)                                                                  \
+  FIELD(int64_t, k_batch_stride)                                                                   \
+  FIELD(int64_t, k_head_stride)                                                                    \
+  FIELD(int64_t, v_batch_stride)                                                                   \
+  FIELD(int64_t, v_head_stride)                                                                    \
   FIELD(int32_t, dtype)                                                                            \
   FIELD(int32_t, bias_dtype)                                                                       \
   FIELD(int32_t, slopes_dtype)

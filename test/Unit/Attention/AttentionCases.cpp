@@ -68,7 +68,24 @@ float rounded(int32_t dtype, float x) {
 struct Host {
   std::vector<float> q, k, v, out, bias, slopes;
   std::vector<uint8_t> mask, keyMask;
+  std::vector<int64_t> lengths;
   tpc_attention_args args = {};
+
+  /// Where a key or a value of a kv head begins, in elements.
+  int64_t keyAt(int64_t batch, int64_t kvHead, int64_t key) const {
+    const tpc_attention_args &a = args;
+    return a.lengths ? batch * a.k_batch_stride + kvHead * a.k_head_stride + key * a.k_row_stride
+                     : (batch * a.seq_k + key) * a.k_row_stride + kvHead * a.head_size;
+  }
+  int64_t valueAt(int64_t batch, int64_t kvHead, int64_t key) const {
+    const tpc_attention_args &a = args;
+    return a.lengths ? batch * a.v_batch_stride + kvHead * a.v_head_stride + key * a.v_row_stride
+                     : (batch * a.seq_k + key) * a.v_row_stride + kvHead * a.value_size;
+  }
+  /// Of a cache: those that some query may see, and that have been written.
+  int64_t writtenKeys(int64_t batch) const {
+    return std::min(args.seq_k, lengths[size_t(batch)] + args.seq_q);
+  }
 };
 
 Host draw(const Variant &variant, const Case &made) {
@@ -95,9 +112,20 @@ Host draw(const Variant &variant, const Case &made) {
   a.v_row_stride = a.heads_kv * a.value_size + made.padding;
   a.out_row_stride = a.heads_q * a.value_size;
   a.scale = 1 / std::sqrt(float(a.head_size));
+  if (variant.cached) {
+    a.k_row_stride = a.head_size + made.padding, a.v_row_stride = a.value_size + made.padding;
+    a.k_head_stride = a.seq_k * a.k_row_stride, a.v_head_stride = a.seq_k * a.v_row_stride;
+    a.k_batch_stride = a.heads_kv * a.k_head_stride,
+    a.v_batch_stride = a.heads_kv * a.v_head_stride;
+    // The last query may stand behind the last key.
+    for (int64_t b = 0; b < a.batch; ++b)
+      host.lengths.push_back(int64_t(random() % uint64_t(a.seq_k + 1)));
+    a.lengths = host.lengths.data();
+  }
   host.q = numbers(size_t(a.batch * a.seq_q * a.q_row_stride), variant.element);
-  host.k = numbers(size_t(a.batch * a.seq_k * a.k_row_stride), variant.element);
-  host.v = numbers(size_t(a.batch * a.seq_k * a.v_row_stride), variant.element);
+  int64_t rows = a.batch * a.seq_k * (variant.cached ? a.heads_kv : 1);
+  host.k = numbers(size_t(rows * a.k_row_stride), variant.element);
+  host.v = numbers(size_t(rows * a.v_row_stride), variant.element);
   host.out.assign(size_t(a.batch * a.seq_q * a.out_row_stride), NAN);
   a.q = host.q.data(), a.k = host.k.data(), a.v = host.v.data(), a.out = host.out.data();
   a.masked_row = variant.uniformRows;
@@ -143,19 +171,20 @@ Host draw(const Variant &variant, const Case &made) {
 //===----------------------------------------------------------------------===//
 
 /// In f64, of the numbers that the host has; for types of 16 bits.
-std::vector<double> computeExact(const tpc_attention_args &a) {
+std::vector<double> computeExact(const Host &host) {
+  const tpc_attention_args &a = host.args;
   std::vector<double> out(size_t(a.batch * a.seq_q * a.out_row_stride));
   std::vector<double> score(size_t(a.seq_k));
   for (int64_t b = 0; b < a.batch; ++b)
     for (int64_t i = 0; i < a.seq_q; ++i)
       for (int64_t h = 0; h < a.heads_q; ++h) {
-        int64_t kv = h / (a.heads_q / a.heads_kv);
+        int64_t kv = h / (a.heads_q / a.heads_kv), stands = i + (a.lengths ? a.lengths[b] : 0);
         double most = -INFINITY, total = 0;
         for (int64_t j = 0; j < a.seq_k; ++j) {
           double s = 0;
           for (int64_t d = 0; d < a.head_size; ++d)
             s += double(a.q[(b * a.seq_q + i) * a.q_row_stride + h * a.head_size + d]) *
-                 a.k[(b * a.seq_k + j) * a.k_row_stride + kv * a.head_size + d];
+                 a.k[host.keyAt(b, kv, j) + d];
           s *= a.scale;
           if (a.softcap != 0)
             s = a.softcap * std::tanh(s / a.softcap);
@@ -163,9 +192,9 @@ std::vector<double> computeExact(const tpc_attention_args &a) {
           if (a.bias)
             s += a.bias[b * a.bias_batch_stride + h * a.bias_head_stride + at];
           if (a.slopes)
-            s += double(a.slopes[h]) * double(j - i - a.slopes_offset);
-          bool visible = !(a.causal && j > i + a.causal_offset) &&
-                         !(a.windowed && j <= i + a.window_offset) &&
+            s += double(a.slopes[h]) * double(j - stands - a.slopes_offset);
+          bool visible = !(a.causal && j > stands + a.causal_offset) &&
+                         !(a.windowed && j <= stands + a.window_offset) &&
                          (!a.key_mask || a.key_mask[b * a.seq_k + j]) &&
                          (!a.mask || a.mask[b * a.mask_batch_stride + h * a.mask_head_stride + at]);
           score[size_t(j)] = visible ? s : -INFINITY;
@@ -178,8 +207,7 @@ std::vector<double> computeExact(const tpc_attention_args &a) {
         for (int64_t d = 0; d < a.value_size; ++d) {
           double sum = 0;
           for (int64_t j = 0; j < a.seq_k; ++j)
-            sum +=
-                score[size_t(j)] * a.v[(b * a.seq_k + j) * a.v_row_stride + kv * a.value_size + d];
+            sum += score[size_t(j)] * a.v[host.valueAt(b, kv, j) + d];
           out[size_t((b * a.seq_q + i) * a.out_row_stride + h * a.value_size + d)] =
               total != 0 ? sum / total : 0;
         }
@@ -204,17 +232,19 @@ std::string compare(const Variant &variant, Host &host, const std::vector<float>
       where = i;
     }
   };
-  if (variant.element == TPC_F32) {
+  if (variant.element == TPC_F32 && !variant.cached) {
     runOnCpu(host.args);
     for (size_t i = 0; i < got.size(); ++i)
       consider(i, host.out[i]);
     bound = 1e-5 * largest;
   } else {
-    std::vector<double> exact = computeExact(host.args);
+    std::vector<double> exact = computeExact(host);
     for (size_t i = 0; i < got.size(); ++i) {
       consider(i, exact[i]);
       bound = std::max(bound, 1.5 * std::abs(rounded(variant.element, float(exact[i])) - exact[i]));
     }
+    if (variant.element == TPC_F32)
+      bound = 1e-5 * largest;
   }
   if (off <= bound)
     return {};
@@ -248,6 +278,27 @@ public:
       pack(dtype, list[i], &bytes[(i + size_t(shift)) * bytesOf(dtype)]);
     auto address = reinterpret_cast<uint64_t>(give(bytes, name));
     return reinterpret_cast<float *>(address + uint64_t(shift) * bytesOf(dtype));
+  }
+
+  /// A cache: what lies behind a sequence's keys has never been written.
+  float *giveCache(const Host &host, const std::vector<float> &list, bool isValue) {
+    const tpc_attention_args &a = host.args;
+    if (list.empty())
+      return nullptr;
+    int64_t size = isValue ? a.value_size : a.head_size;
+    uint64_t bytes = bytesOf(variant.element), shift = uint64_t(made.shift) * bytes;
+    uint64_t begin = memory.allocate(list.size() * bytes + shift, isValue ? "v" : "k") + shift;
+    std::vector<uint8_t> row(size_t(size) * bytes);
+    for (int64_t b = 0; b < a.batch; ++b)
+      for (int64_t h = 0; h < a.heads_kv; ++h)
+        for (int64_t j = 0; j < host.writtenKeys(b); ++j) {
+          int64_t from = isValue ? host.valueAt(b, h, j) : host.keyAt(b, h, j);
+          for (int64_t d = 0; d < size; ++d)
+            pack(variant.element, list[size_t(from + d)], &row[size_t(d) * bytes]);
+          memory.copyIn(begin + uint64_t(from) * bytes, row.data(), row.size());
+        }
+    memory.setReadOnly(begin - shift);
+    return reinterpret_cast<float *>(begin);
   }
 
   ptx::Memory memory;
@@ -293,6 +344,21 @@ std::vector<Variant> attention::getVariants() {
       {.element = BF16, .slopes = BF16, .headSize = 64, .valueSize = 64, .causal = true},
       {.element = BF16, .headSize = 96, .valueSize = 40, .causal = true, .windowed = true},
       {.element = BF16, .bias = F32, .headSize = 7, .valueSize = 7, .keyMask = true},
+      {.headSize = 64, .valueSize = 64, .causal = true, .cached = true},
+      {.slopes = F32,
+       .headSize = 20,
+       .valueSize = 36,
+       .causal = true,
+       .windowed = true,
+       .softcap = true,
+       .cached = true},
+      {.element = F16, .headSize = 128, .valueSize = 128, .causal = true, .cached = true},
+      {.element = BF16,
+       .headSize = 33,
+       .valueSize = 33,
+       .causal = true,
+       .windowed = true,
+       .cached = true},
   };
 }
 
@@ -309,7 +375,7 @@ Case attention::drawCase(const Variant &variant, uint64_t seed) {
   made.batch = 1 + !isLong * (n % 2);
   made.kvHeads = 1 + !isLong * (n % 3 % 2);
   made.group = n % 4 == 3 && made.queries < 100 ? 3 : 1;
-  made.offset = n % 3 == 0 ? made.keys - made.queries : n % 3 == 1 ? 0 : -3;
+  made.offset = variant.cached ? 0 : n % 3 == 0 ? made.keys - made.queries : n % 3 == 1 ? 0 : -3;
   made.window = 1 + n * 7 % 90;
   made.padding = paddings[n % 5];
   made.shift = n % 7 == 6;
@@ -327,8 +393,14 @@ Outcome attention::run(const ptx::Module &module, const Kernels &kernels, const 
   Device device(variant, made);
   tpc_attention_args args = host.args;
   args.q = device.give(host.q, variant.element, "q", made.shift);
-  args.k = device.give(host.k, variant.element, "k", made.shift);
-  args.v = device.give(host.v, variant.element, "v", made.shift);
+  if (variant.cached) {
+    args.k = device.giveCache(host, host.k, /*isValue=*/false);
+    args.v = device.giveCache(host, host.v, /*isValue=*/true);
+    args.lengths = device.give(host.lengths, "lengths");
+  } else {
+    args.k = device.give(host.k, variant.element, "k", made.shift);
+    args.v = device.give(host.v, variant.element, "v", made.shift);
+  }
   args.bias = device.give(host.bias, variant.bias, "bias");
   args.slopes = device.give(host.slopes, variant.slopes, "slopes");
   args.mask = device.give(host.mask, "mask");
@@ -387,7 +459,7 @@ SlopeErrors attention::measureSlopes(int64_t keys) {
   Variant variant{.slopes = TPC_F32, .headSize = 64, .valueSize = 64, .causal = true};
   Case made{.queries = 16, .keys = keys, .kvHeads = 8, .offset = keys - 16, .seed = 3};
   Host host = draw(variant, made);
-  std::vector<double> exact = computeExact(host.args);
+  std::vector<double> exact = computeExact(host);
   runOnCpu(host.args);
   std::vector<float> slopes = host.out;
   tpc_attention_args args = host.args;
