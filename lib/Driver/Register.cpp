@@ -46,6 +46,7 @@ void tpc::registerAllDialects(mlir::DialectRegistry &registry) {
   mlir::tpc::registerIndexModels(registry);
   mlir::tpc::registerCostModels(registry);
   mlir::tpc::registerVerification(registry);
+  mlir::tpc::registerGenerationVerification(registry);
   mlir::tpc::registerBufferVerification(registry);
   mlir::tpc::registerLoweredRuns(registry);
   registerTargets();

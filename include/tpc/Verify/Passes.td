@@ -72,7 +72,7 @@ def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
 }
 
 def VerifyGeneration : Pass<"tpc-verify-generation", "::mlir::ModuleOp"> {
-  let summary = "Check that a step with caches, token by token, computes what the model does";
+  let summary = "Prove that a step with caches, token by token, computes what the model does";
   let description = [{
     Compares a step (`tpc.step`, of `tpc-recognize-caches` or `tpc-derive-caches`, or written by hand) with the model that it was made of,
     a program of the model level:
@@ -83,13 +83,18 @@ def VerifyGeneration : Pass<"tpc-verify-generation", "::mlir::ModuleOp"> {
       does not is empty then, or what it is when it is left out.
     * On any caches of p tokens a step of a + c tokens gives what one of a and then one of c give, in outputs and in caches.
 
-    So a prompt may be cut into any pieces, and tokens may come one by one. Both programs are run at small sizes with elements of a prime field for
-    numbers: a randomized check, not yet a proof for all sizes. Windows are crossed.
+    So a prompt may be cut into any pieces, and tokens may come one by one. First, it is proved for all sizes: on empty caches both
+    programs are the same expressions; and by one lemma for each op, two pieces have of each value what the whole step has of their tokens. Then, as a randomized
+    check, both claims are tried at small sizes with elements of a prime field for numbers. Windows are crossed. See docs/verification.md.
 
-    Errors, with the ONNX node: an output or a cache that differs, and of which token; inputs of the model that the step does not have; a program that
+    Errors, with the ONNX node: the first op that gives something else in pieces, or of which that is not known, and why; another expression than the
+    model's; an output or a cache that differs, and of which token; inputs of the model that the step does not have; a program that
     cannot be run at small sizes.
   }];
-  let options = [Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level">];
+  let options = [
+    Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level">,
+    Option<"symbolic", "symbolic", "bool", "true", "Prove it for all sizes">,
+    Option<"interpret", "interpret", "bool", "true", "Run both programs at small sizes over a prime field">];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
 }
 

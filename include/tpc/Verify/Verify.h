@@ -49,6 +49,8 @@ void registerLoweredRuns(DialectRegistry &registry);
 /// Attaches what verifiers and the reference interpreter know of each op.
 void registerVerification(DialectRegistry &registry);
 llvm::SmallVector<OpConcern> getVerificationConcerns();
+/// And what ops make of tokens that come in pieces.
+void registerGenerationVerification(DialectRegistry &registry);
 /// And what each op of a staged program is on buffers.
 void registerBufferVerification(DialectRegistry &registry);
 

@@ -1,0 +1,344 @@
+//===- EmptyCaches.cpp - On empty caches, a step is the model -------------===//
+//
+// Both programs are brought to what they are without a past: its symbol is 0, and inputs of the
+// model that the step does not have are what they are when they are left out. What is empty then
+// goes (joins with nothing, sums with 0, masks that hide nothing), by identities of single ops.
+// What is left must be the same expressions (Terms.h).
+//
+//===----------------------------------------------------------------------===//
+
+#include "EmptyCaches.h"
+
+#include "../Equivalence/Terms.h"
+#include "FlatProgram.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/ProgramAttrs.h"
+
+#include "mlir/IR/AttrTypeSubElements.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::generation;
+using ::tpc::SymExpr;
+
+//===----------------------------------------------------------------------===//
+// No past
+//===----------------------------------------------------------------------===//
+
+static void replaceSymbol(func::FuncOp main, const std::string &name, int64_t number) {
+  std::map<std::string, SymExpr> values = {{name, SymExpr(number)}};
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([&](RankedTensorType type) -> Type {
+    SmallVector<SymExpr> sizes = getSizes(type);
+    for (SymExpr &size : sizes)
+      size = size.substitute(values);
+    return makeTensorType(type.getElementType(), sizes);
+  });
+  replacer.addReplacement([&](SymExprAttr attribute) -> Attribute {
+    return SymExprAttr::get(attribute.getContext(), attribute.getExpr().substitute(values));
+  });
+  replacer.recursivelyReplaceElementsIn(main, /*replaceAttrs=*/true, /*replaceLocs=*/false,
+                                        /*replaceTypes=*/true);
+}
+
+static bool isEmpty(Type type) {
+  return llvm::any_of(getSizes(type), [](const SymExpr &size) { return size.isConstant(0); });
+}
+
+namespace {
+/// The number that all elements of a value are, if it is made of constants alone.
+class Numbers {
+public:
+  static std::optional<double> find(Value value) { return Numbers().visit(value); }
+
+private:
+  std::optional<double> visit(Value value) {
+    Operation *op = value.getDefiningOp();
+    if (!op || ++visited > maxVisited)
+      return std::nullopt;
+    if (auto constant = dyn_cast<ConstantOp>(op)) {
+      auto splat = dyn_cast<SplatElementsAttr>(constant.getValue());
+      if (!splat || !isa<IntegerType>(splat.getElementType()))
+        return std::nullopt;
+      const APInt number = splat.getSplatValue<APInt>();
+      return splat.getElementType().isInteger(1) ? double(number.getZExtValue())
+                                                 : double(number.getSExtValue());
+    }
+    if (auto size = dyn_cast<SizeOp>(op)) {
+      auto number = size.getExpr().asConstant();
+      return number ? std::optional<double>(double(*number)) : std::nullopt;
+    }
+    if (op->hasTrait<MovementOpInterface::Trait>())
+      return visit(op->getOperand(0));
+    auto scalar = dyn_cast<ScalarOpInterface>(op);
+    if (!scalar)
+      return std::nullopt;
+    SmallVector<double> numbers;
+    for (Value operand : op->getOperands()) {
+      std::optional<double> number = visit(operand);
+      if (!number)
+        return std::nullopt;
+      numbers.push_back(*number);
+    }
+    return scalar.evaluateScalar(numbers);
+  }
+
+  static constexpr unsigned maxVisited = 256;
+  unsigned visited = 0;
+};
+
+//===----------------------------------------------------------------------===//
+// Identities
+//===----------------------------------------------------------------------===//
+
+/// Nothing, joined with x, is x.
+struct DropEmpty : OpRewritePattern<ConcatOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ConcatOp op, PatternRewriter &rewriter) const override {
+    SmallVector<Value> rest;
+    for (Value operand : op.getOperands())
+      if (!getSizes(operand)[op.getDim()].isConstant(0))
+        rest.push_back(operand);
+    if (rest.size() != 1 || rest[0].getType() != op.getType())
+      return failure();
+    rewriter.replaceOp(op, rest[0]);
+    return success();
+  }
+};
+
+/// Transposed twice is transposed once; and where nothing moves but dimensions of size 1, the
+/// elements stay in their order.
+struct JoinTransposes : OpRewritePattern<TransposeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(TransposeOp op, PatternRewriter &rewriter) const override {
+    SmallVector<int64_t> from(op.getPermutation());
+    Value operand = op.getOperand();
+    if (auto inner = operand.getDefiningOp<TransposeOp>()) {
+      for (int64_t &dim : from)
+        dim = inner.getPermutation()[dim];
+      operand = inner.getOperand();
+    }
+    SmallVector<SymExpr> sizes = getSizes(operand);
+    SmallVector<int64_t> moved;
+    llvm::copy_if(from, std::back_inserter(moved),
+                  [&](int64_t dim) { return !sizes[dim].isConstant(1); });
+    if (llvm::is_sorted(moved))
+      rewriter.replaceOpWithNewOp<ReshapeOp>(op, op.getType(), operand);
+    else if (operand != op.getOperand())
+      rewriter.replaceOpWithNewOp<TransposeOp>(op, op.getType(), operand, from);
+    else
+      return failure();
+    return success();
+  }
+};
+
+/// x + 0, true and x; and what a condition that is known chooses.
+struct DropIdentity : OpInterfaceRewritePattern<ScalarOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+  LogicalResult matchAndRewrite(ScalarOpInterface op, PatternRewriter &rewriter) const override {
+    Value same;
+    if (auto select = dyn_cast<SelectOp>(*op)) {
+      if (auto number = Numbers::find(select.getCondition()))
+        same = *number != 0 ? select.getLhs() : select.getRhs();
+    } else if (op->getNumOperands() == 2) {
+      for (unsigned i : {0, 1})
+        if (std::optional<double> one = op.getIdentity(i);
+            one && Numbers::find(op->getOperand(i)) == one)
+          same = op->getOperand(1 - i);
+    }
+    if (!same || same.getType() != op->getResult(0).getType())
+      return failure();
+    rewriter.replaceOp(op, same);
+    return success();
+  }
+};
+
+/// A mask that hides nothing is none. Where each query sees its own key, it does not matter what a
+/// row is that sees none.
+struct DropMasks : OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+    auto hidesNothing = [](Value mask) {
+      std::optional<double> number = mask ? Numbers::find(mask) : std::nullopt;
+      return number && *number != 0;
+    };
+    bool changed = false;
+    if (hidesNothing(op.getKeyMask())) {
+      op.getKeyMaskMutable().clear();
+      changed = true;
+    }
+    if (hidesNothing(op.getMask())) {
+      op.getMaskMutable().clear();
+      changed = true;
+    }
+    bool window = !op.getWindow() || op.getWindow()->lowerBound().value_or(0) >= 1;
+    bool all = op.getCausal() && op.getCausalOffset().isConstant(0) && window && !op.getMask() &&
+               !op.getKeyMask() && getSizes(op.getQ())[1] == getSizes(op.getK())[1];
+    if (all && op.getMaskedRow() != MaskedRow::Zero) {
+      op.setMaskedRow(MaskedRow::Zero);
+      changed = true;
+    }
+    return success(changed);
+  }
+};
+
+/// All of a dimension, as it is.
+struct DropSlice : OpRewritePattern<SliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
+    if (op.getType() != op.getOperand().getType() || !op.getStart().isConstant(0) ||
+        op.getStep() != 1)
+      return failure();
+    rewriter.replaceOp(op, op.getOperand());
+    return success();
+  }
+};
+
+struct DropExpand : OpRewritePattern<ExpandOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ExpandOp op, PatternRewriter &rewriter) const override {
+    if (op.getType() != op.getOperand().getType())
+      return failure();
+    rewriter.replaceOp(op, op.getOperand());
+    return success();
+  }
+};
+} // namespace
+
+static void simplify(ModuleOp module) {
+  RewritePatternSet patterns(module.getContext());
+  patterns.add<DropEmpty, JoinTransposes, DropIdentity, DropMasks, DropSlice, DropExpand>(
+      module.getContext());
+  walkAndApplyPatterns(module, FrozenRewritePatternSet(std::move(patterns)));
+}
+
+//===----------------------------------------------------------------------===//
+// Inputs and outputs
+//===----------------------------------------------------------------------===//
+
+static StringRef getName(DictionaryAttr attributes) {
+  auto name = attributes ? attributes.getAs<StringAttr>(kNameAttr) : StringAttr();
+  return name ? name.getValue() : StringRef();
+}
+
+/// What an input is where it is left out and there is no past.
+static Value makeDefault(OpBuilder &builder, BlockArgument input, InputDefaultAttr left) {
+  auto type = cast<RankedTensorType>(input.getType());
+  Location loc = input.getLoc();
+  if (left.getKind() != InputDefaultKind::Ones)
+    return type.getRank() == 0 ? Value()
+                               : Value(IotaOp::create(builder, loc, type, type.getRank() - 1));
+  auto scalar = RankedTensorType::get({}, type.getElementType());
+  Attribute one = isa<FloatType>(type.getElementType())
+                      ? Attribute(builder.getFloatAttr(type.getElementType(), 1))
+                      : Attribute(builder.getIntegerAttr(type.getElementType(), 1));
+  Value value = ConstantOp::create(builder, loc, scalar, DenseElementsAttr::get(scalar, {one}));
+  return ExpandOp::create(builder, loc, type, value);
+}
+
+/// Arguments in this order.
+static void permuteInputs(func::FuncOp main, ArrayRef<unsigned> order) {
+  unsigned count = main.getNumArguments();
+  for (unsigned from : order) {
+    BlockArgument old = main.getArgument(from);
+    unsigned to = main.getNumArguments();
+    (void)main.insertArgument(to, old.getType(), main.getArgAttrDict(from), old.getLoc());
+    old.replaceAllUsesWith(main.getArgument(to));
+  }
+  BitVector old(main.getNumArguments());
+  old.set(0, count);
+  (void)main.eraseArguments(old);
+}
+
+/// Gives inputs of the same name the same number in both programs; of the others, those of the
+/// model are what they are when they are left out, and caches and what was the past are empty.
+static LogicalResult pairInputs(func::FuncOp model, func::FuncOp step) {
+  SmallVector<unsigned> inModel, inStep, rest;
+  for (unsigned i = 0; i < step.getNumArguments(); ++i) {
+    StringRef name = getName(step.getArgAttrDict(i));
+    Type type = step.getArgumentTypes()[i];
+    std::optional<unsigned> same;
+    for (unsigned k = 0; k < model.getNumArguments(); ++k)
+      if (getName(model.getArgAttrDict(k)) == name && model.getArgumentTypes()[k] == type &&
+          !llvm::is_contained(inModel, k))
+        same = k;
+    if (isEmpty(type)) {
+      rest.push_back(i);
+      continue;
+    }
+    if (!same)
+      return step.emitError() << "input '" << name << "' of the step, " << type
+                              << " where there is no past, is no input of the model";
+    inStep.push_back(i);
+    inModel.push_back(*same);
+  }
+  llvm::append_range(inStep, rest);
+  OpBuilder builder = OpBuilder::atBlockBegin(&model.front());
+  for (unsigned k = 0; k < model.getNumArguments(); ++k) {
+    if (llvm::is_contained(inModel, k))
+      continue;
+    BlockArgument input = model.getArgument(k);
+    InputDefaultAttr left = InputDefaultAttr::lookup(model.getArgAttrDict(k));
+    Value value = left ? makeDefault(builder, input, left) : Value();
+    if (!value && !isEmpty(input.getType()))
+      return model.emitError() << "input '" << getName(model.getArgAttrDict(k))
+                               << "' is no input of the step";
+    if (value)
+      input.replaceAllUsesWith(value);
+    inModel.push_back(k);
+  }
+  permuteInputs(model, inModel);
+  permuteInputs(step, inStep);
+  return success();
+}
+
+/// Outputs of the step that are no caches, and those of the model that have their names.
+static LogicalResult pairOutputs(func::FuncOp model, func::FuncOp step,
+                                 equivalence::ProgramTerms &modelTerms,
+                                 equivalence::ProgramTerms &stepTerms) {
+  equivalence::ProgramTerms expected, actual;
+  auto take = [](equivalence::ProgramTerms &to, const equivalence::ProgramTerms &from, unsigned i) {
+    to.outputs.push_back(from.outputs[i]);
+    to.outputTypes.push_back(from.outputTypes[i]);
+    to.outputNames.push_back(from.outputNames[i]);
+  };
+  for (unsigned i = 0; i < step.getNumResults(); ++i) {
+    if (getCache(step.getResultAttrDict(i)))
+      continue;
+    StringRef name = getName(step.getResultAttrDict(i));
+    std::optional<unsigned> same;
+    for (unsigned k = 0; k < model.getNumResults(); ++k)
+      if (getName(model.getResultAttrDict(k)) == name)
+        same = k;
+    if (!same)
+      return step.emitError() << "output '" << name << "' is none of the model";
+    take(actual, stepTerms, i);
+    take(expected, modelTerms, *same);
+  }
+  if (actual.outputs.empty())
+    return step.emitError("has no output but what is in its caches");
+  modelTerms = std::move(expected);
+  stepTerms = std::move(actual);
+  return success();
+}
+
+LogicalResult generation::proveEmpty(ModuleOp model, ModuleOp step, const StepSymbols &symbols) {
+  func::FuncOp modelMain = getMain(model), stepMain = getMain(step);
+  replaceSymbol(modelMain, symbols.past, 0);
+  replaceSymbol(stepMain, symbols.past, 0);
+  if (failed(pairInputs(modelMain, stepMain)))
+    return failure();
+  simplify(model);
+  simplify(step);
+  equivalence::Terms terms;
+  auto expected = equivalence::readProgram(model, terms);
+  if (failed(expected))
+    return failure();
+  terms.beginProgram();
+  auto actual = equivalence::readProgram(step, terms);
+  if (failed(actual) || failed(pairOutputs(modelMain, stepMain, *expected, *actual)))
+    return failure();
+  return equivalence::compareOutputs(step, terms, *actual, *expected);
+}
