@@ -116,6 +116,24 @@ Difference::compareSums(const Term &actual, const Term &expected, LogicalResult 
   return std::nullopt;
 }
 
+/// The first attribute in which two ops differ; they do.
+static std::string describeAttributes(DictionaryAttr have, DictionaryAttr want) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  for (DictionaryAttr list : {have, want})
+    for (NamedAttribute entry : list) {
+      Attribute own = have.get(entry.getName()), other = want.get(entry.getName());
+      if (own == other || !text.empty())
+        continue;
+      auto print = [&](Attribute value) { value ? os << value : os << "not there"; };
+      os << "'" << entry.getName().getValue() << "' is ";
+      print(own);
+      os << ", the model's is ";
+      print(other);
+    }
+  return text;
+}
+
 LogicalResult Difference::report(TermId actualId, TermId expectedId) {
   while (true) {
     Term actual = terms[actualId], expected = terms[expectedId];
@@ -152,12 +170,9 @@ LogicalResult Difference::report(TermId actualId, TermId expectedId) {
     if (alike && actual.kind == Term::Op && actual.attributes != expected.attributes)
       if (auto have = dyn_cast_or_null<DictionaryAttr>(actual.attributes))
         if (auto want = dyn_cast_or_null<DictionaryAttr>(expected.attributes))
-          for (NamedAttribute entry : have)
-            if (want.get(entry.getName()) != entry.getValue())
-              return noteModel(begin() << "this is " << actual.name << ", whose '"
-                                       << entry.getName().getValue() << "' is " << entry.getValue()
-                                       << ", the model's is " << want.get(entry.getName()),
-                               expected);
+          return noteModel(std::move(begin() << "this is " << actual.name << ", whose "
+                                             << describeAttributes(have, want)),
+                           expected);
     return noteModel(begin() << "this is " << describe(actual) << ", the model has "
                              << describe(expected),
                      expected);

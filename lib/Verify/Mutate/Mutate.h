@@ -66,6 +66,8 @@ struct Mutation {
 ArrayRef<Mutation> getCommunicationMutations();
 ArrayRef<Mutation> getComputationMutations();
 ArrayRef<Mutation> getAttentionMutations();
+/// In a step of a generation.
+ArrayRef<Mutation> getStepMutations();
 /// In a program on buffers.
 ArrayRef<Mutation> getBufferMutations();
 ArrayRef<Mutation> getKernelMutations();

@@ -1,0 +1,143 @@
+// Attention that sees something else in another step. Each is refused by the op that does it.
+// RUN: tpc-opt %s --split-input-file --tpc-verify-generation="reference=%S/Inputs/any.mlir interpret=false" --verify-diagnostics
+
+// Attention that is not causal.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
+  // expected-error @unknown {{'heads' (tpc.attention) lets a token see later ones: what it gives for old tokens would change as new ones come}}
+  %y = tpc.attention %x, %k, %k scale 1.0 : !h, !keys, !keys -> !h loc("heads")
+  return %y, %2 : !h, !all
+}
+}
+
+// -----
+
+// A prefix that all see.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+!mask = tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, "p + s"]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
+  %yes = tpc.constant dense<true> : tensor<i1> : tensor<i1>
+  %m2 = tpc.expand %yes : tensor<i1> -> !mask
+  // expected-error @unknown {{'heads' (tpc.attention) takes a mask of queries and keys as a tensor (a prefix mask?): what a step sees of the past is not known}}
+  %y = tpc.attention causal %x, %k, %k mask %m2 scale 1.0 offset p : !h, !keys, !keys mask !mask -> !h loc("heads")
+  return %y, %2 : !h, !all
+}
+}
+
+// -----
+
+// Queries that do not stand behind the past.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
+  // expected-error @unknown {{'heads' (tpc.attention) has queries that stand 0 tokens behind the first key: of a later step they must stand as many further behind as tokens have come in between}}
+  %y = tpc.attention causal %x, %k, %k scale 1.0 : !h, !keys, !keys -> !h loc("heads")
+  return %y, %2 : !h, !all
+}
+}
+
+// -----
+
+// Queries at the end, as it is without knowing how many are new.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
+  // expected-error @unknown {{'heads' (tpc.attention) has queries that stand p + s - 1 tokens behind the first key: of a later step}}
+  %y = tpc.attention causal %x, %k, %k scale 1.0 offset "p + s - 1" : !h, !keys, !keys -> !h loc("heads")
+  return %y, %2 : !h, !all
+}
+}
+
+// -----
+
+// Queries that see one token too many.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
+  // expected-error @unknown {{'heads' (tpc.attention) has queries that stand p + 1 tokens behind the first key, and see tokens that have not come yet in a shorter step}}
+  %y = tpc.attention causal %x, %k, %k scale 1.0 offset "p + 1" : !h, !keys, !keys -> !h loc("heads")
+  return %y, %2 : !h, !all
+}
+}
+
+// -----
+
+// A window that grows.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
+  // expected-error @unknown {{'heads' (tpc.attention) has a window of p + s, which changes as new tokens come}}
+  %y = tpc.attention causal %x, %k, %k scale 1.0 offset p window "p + s" : !h, !keys, !keys -> !h loc("heads")
+  return %y, %2 : !h, !all
+}
+}
+
+// -----
+
+// Rows that see nothing are uniform over all keys, of which there are more later.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
+  // expected-error @unknown {{'heads' (tpc.attention) may have rows that see no key: they are uniform over all keys}}
+  %y = tpc.attention causal %x, %k, %k scale 1.0 offset "p - 1" {masked_row = 1 : i32} : !h, !keys, !keys -> !h loc("heads")
+  return %y, %2 : !h, !all
+}
+}

@@ -1,0 +1,203 @@
+// Caches that are not what was there with the tokens of the step behind, and outputs that are not those of tokens of the step. Each is refused by the op that does it.
+// RUN: tpc-opt %s --split-input-file --tpc-verify-generation="reference=%S/Inputs/any.mlir interpret=false" --verify-diagnostics
+
+// What has come in the step, without the past.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  // expected-error @unknown {{'heads' (tpc.attention) has s keys, which are not those of the past and then those of the step}}
+  %y = tpc.attention causal %x, %x, %x scale 1.0 : !h, !h, !h -> !h loc("heads")
+  return %y, %2 : !h, !all
+}
+}
+
+// -----
+
+// What was there before the step, without the step.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  // expected-error @unknown {{'past' (tpc.transpose) takes what is in cache @c before the step otherwise than to put new tokens behind it}}
+  %k = tpc.transpose %c [0, 2, 1, 3] : !old -> tensor<?x?x1x4xf32, #tpc.dist<[b, p, 1, 4]>> loc("past")
+  %y = tpc.attention causal %x, %k, %k scale 1.0 offset p : !h, tensor<?x?x1x4xf32, #tpc.dist<[b, p, 1, 4]>>, tensor<?x?x1x4xf32, #tpc.dist<[b, p, 1, 4]>> -> !h
+  return %y, %2 : !h, !all
+}
+}
+
+// -----
+
+// New tokens in front of the old ones.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  // expected-error @unknown {{'front' (tpc.concat) joins tokens with something else than what one cache holds with those of the step behind}}
+  %2 = tpc.concat %1, %c dim 2 : !t, !old -> !all loc("front")
+  %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
+  %y = tpc.attention causal %x, %k, %k scale 1.0 offset p : !h, !keys, !keys -> !h
+  return %y, %2 : !h, !all
+}
+}
+
+// -----
+
+// Caches that are exchanged after the step.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+tpc.cache @d : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}, %d: !old {tpc.cache = @d}) -> (!h, !all {tpc.cache = @c}, !all {tpc.cache = @d}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %3 = tpc.neg %1 : !t -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all loc("keys")
+  // expected-error @unknown {{'values' (tpc.concat) is what cache @c holds after the step, which is not what it holds before with the tokens of the step behind}}
+  // expected-note @unknown {{it is what cache @d should hold}}
+  %4 = tpc.concat %d, %3 dim 2 : !old, !t -> !all loc("values")
+  %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
+  %v = tpc.transpose %4 [0, 2, 1, 3] : !all -> !keys
+  %y = tpc.attention causal %x, %k, %v scale 1.0 offset p : !h, !keys, !keys -> !h
+  return %y, %4, %2 : !h, !all, !all
+}
+}
+
+// -----
+
+// One cache that holds something else than what attention sees.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %3 = tpc.neg %1 : !t -> !t
+  // expected-error @unknown {{'seen' (tpc.concat) puts other tokens behind what is in cache @c than the cache holds after the step}}
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all loc("seen")
+  %4 = tpc.concat %c, %3 dim 2 : !old, !t -> !all
+  %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
+  %y = tpc.attention causal %x, %k, %k scale 1.0 offset p : !h, !keys, !keys -> !h
+  return %y, %4 : !h, !all
+}
+}
+
+// -----
+
+// One cache that is changed once more after the step.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
+  %y = tpc.attention causal %x, %k, %k scale 1.0 offset p : !h, !keys, !keys -> !h
+  // expected-error @unknown {{'again' (tpc.neg) is what cache @c holds after the step, which is not what it holds before with the tokens of the step behind}}
+  %4 = tpc.neg %2 : !all -> !all loc("again")
+  return %y, %4 : !h, !all
+}
+}
+
+// -----
+
+// The last token alone, by its place.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>>, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  %k = tpc.transpose %2 [0, 2, 1, 3] : !all -> !keys
+  %y = tpc.attention causal %x, %k, %k scale 1.0 offset p : !h, !keys, !keys -> !h
+  // expected-error @unknown {{'last' (tpc.slice) takes 1 of s elements from s - 1 on}}
+  %z = tpc.slice %y dim 1 from "s - 1" : !h -> tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>> loc("last")
+  return %z, %2 : tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>>, !all
+}
+}
+
+// -----
+
+// Positions as an output, which begin at 0 in each step.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  // expected-error @unknown {{'places' (tpc.iota) gives output 0 numbers that depend on how many tokens there are}}
+  %y = tpc.iota dim 1 : !h loc("places")
+  return %y, %2 : !h, !all
+}
+}
+
+// -----
+
+// Keys as an output.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!all, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  // expected-error @unknown {{'held' (tpc.concat) gives output 0 tokens of the past}}
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all loc("held")
+  return %2, %2 : !all, !all
+}
+}
+
+// -----
+
+// A mask of the past that comes from outside.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!t = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+!old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
+!all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
+!keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+// expected-error @below {{has no dimension of its own for tokens: dimension 1}}
+func.func @main(%x: !h, %m: tensor<?x?xi1, #tpc.dist<[b, "p + s"]>>, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
+  %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
+  %2 = tpc.concat %c, %1 dim 2 : !old, !t -> !all
+  return %x, %2 : !h, !all
+}
+}
