@@ -1,7 +1,8 @@
-//===- Link.cpp - Executables, by lld in this process ---------------------===//
+//===- Link.cpp - Executables and libraries, by lld in this process -------===//
 //
-// No C compiler is needed: tpc_start.o brings the entry point, and the shared
-// libraries are found where the dynamic linker finds them.
+// No C compiler is needed: tpc_shared.o and, of executables, tpc_start.o bring
+// what it would add, and the shared libraries are found where the dynamic
+// linker finds them. An executable is a library that can be started as well.
 //
 //===----------------------------------------------------------------------===//
 
@@ -204,31 +205,50 @@ static llvm::Error runLinker(llvm::ArrayRef<std::string> args) {
   return llvm::Error::success();
 }
 
-llvm::Error mlir::tpc::linkExecutable(llvm::ArrayRef<char> object, llvm::StringRef output,
-                                      const LinkOptions &options) {
+/// What others see of what is linked: tpc/session.h, and nothing else, so that programs that one
+/// process has loaded do not meet.
+static constexpr llvm::StringLiteral exports = R"({
+  global: tpc_session_version; tpc_last_error; tpc_describe; tpc_model_*; tpc_results_*;
+  local: *;
+};
+)";
+
+llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output, Linked kind,
+                            const LinkOptions &options) {
+  bool starts = kind == Linked::Executable;
   // The output gets its name when it is complete, and nothing is left otherwise.
-  auto file = fs::TempFile::create(output + "-%%%%%%", fs::all_read | fs::all_write | fs::all_exe);
+  auto file = fs::TempFile::create(output + "-%%%%%%",
+                                   fs::all_read | fs::all_write | (starts ? fs::all_exe : 0));
   if (!file)
     return cannotWrite(output, llvm::toString(file.takeError()));
   llvm::scope_exit discard([&] { llvm::consumeError(file->discard()); });
 
-  MemoryFile objectFile("tpc-object");
+  MemoryFile objectFile("tpc-object"), exportsFile("tpc-exports");
   MemoryOutput result;
-  if (objectFile.fd < 0 || !result.isOpen)
+  if (objectFile.fd < 0 || exportsFile.fd < 0 || !result.isOpen)
     return makeError("cannot make a file in memory: " + llvm::sys::StrError());
   if (llvm::Error error = writeAll(objectFile.fd, object, output))
+    return error;
+  if (llvm::Error error = writeAll(exportsFile.fd, {exports.data(), exports.size()}, output))
     return error;
 
   std::vector<std::string> args{"ld.lld",        "-o", result.path(), objectFile.path(),
                                 "--gc-sections", "-z", "noexecstack"};
   std::string dir = options.runtimeDir.empty() ? defaultRuntimeDir() : options.runtimeDir;
-  std::string start = dir + "/tpc_start.o", runtime = dir + "/libtpc_runtime.a";
-  for (const std::string &file : {start, runtime})
+  std::string shared = dir + "/tpc_shared.o", runtime = dir + "/libtpc_runtime.a";
+  std::vector<std::string> own{shared, runtime};
+  if (starts)
+    own.insert(own.begin(), dir + "/tpc_start.o");
+  for (const std::string &file : own)
     if (!fs::exists(file))
       return makeError("there is no '" + file + "': the runtime is not built or installed");
-  std::string loader = findLibrary("ld-linux-x86-64.so.2", "/lib64");
-  args.insert(args.end(), {"-pie", "--dynamic-linker", loader, "--eh-frame-hdr", "--build-id",
-                           "--as-needed", start, runtime});
+  // Threads of the runtime, and of the C library's own for each thread, outlive whoever unloads it.
+  args.insert(args.end(),
+              {"-shared", "-z", "nodelete", "-z", "defs", "--version-script", exportsFile.path(),
+               "-u", "tpc_model_open", "--eh-frame-hdr", "--build-id", "--as-needed"});
+  if (starts)
+    args.insert(args.end(), {"-e", "_start"});
+  args.insert(args.end(), own.begin(), own.end());
 #ifdef TPC_SANITIZER_RUNTIME
   // It wants to be the first shared library.
   for (const char *file : {TPC_SANITIZER_RUNTIME}) {
@@ -244,7 +264,7 @@ llvm::Error mlir::tpc::linkExecutable(llvm::ArrayRef<char> object, llvm::StringR
     std::string file = findLibrary(name, dir);
     if (file.empty())
       return makeError(llvm::Twine("cannot find ") + name +
-                       ", which executables need; install it (on Debian: "
+                       ", which programs need; install it (on Debian: "
                        "libstdc++6, libgcc-s1, libc6)");
     args.push_back(file);
   }

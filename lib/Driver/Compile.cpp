@@ -21,8 +21,9 @@
 
 using namespace tpc;
 
-static constexpr llvm::StringLiteral emitNames[] = {
-    "import", "model", "sharded", "spmd", "staged", "kernels", "buffers", "llvm", "obj", "exe"};
+static constexpr llvm::StringLiteral emitNames[] = {"import", "model",   "sharded", "spmd",
+                                                    "staged", "kernels", "buffers", "llvm",
+                                                    "obj",    "lib",     "exe"};
 
 llvm::StringRef tpc::emitName(Emit emit) { return emitNames[unsigned(emit)]; }
 
@@ -317,10 +318,10 @@ mlir::LogicalResult Compilation::embedKernels(OnStep onStep) {
   return *made ? (*made)->embed(*module) : mlir::success();
 }
 
-llvm::Error Compilation::makeExecutable(llvm::StringRef path, OnStep onStep) {
+llvm::Error Compilation::link(llvm::StringRef path, mlir::tpc::Linked kind, OnStep onStep) {
   llvm::Expected<llvm::SmallVector<char>> object = makeObject(onStep);
   if (!object)
     return object.takeError();
   onStep("linking");
-  return mlir::tpc::linkExecutable(*object, resolveOutput(path), {});
+  return mlir::tpc::link(*object, resolveOutput(path), kind, {});
 }

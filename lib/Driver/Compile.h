@@ -25,7 +25,7 @@ class OpPassManager;
 namespace tpc {
 
 /// The levels of a program, in order; compilation can stop at each.
-enum class Emit { Import, Model, Sharded, Spmd, Staged, Kernels, Buffers, Llvm, Obj, Exe };
+enum class Emit { Import, Model, Sharded, Spmd, Staged, Kernels, Buffers, Llvm, Obj, Lib, Exe };
 
 /// "import", "model", …
 llvm::StringRef emitName(Emit emit);
@@ -73,13 +73,14 @@ public:
   /// What was read was at this level.
   Emit getFirst() const { return first; }
 
-  /// What is made of a program that is at Llvm. An executable is complete, or not there.
+  /// What is made of a program that is at Llvm. A library or an executable is complete, or not
+  /// there.
   llvm::Expected<std::string> makeLLVM(OnStep onStep);
   llvm::Expected<llvm::SmallVector<char>> makeObject(OnStep onStep);
   /// Of a program that is at Kernels or Buffers, or was, where the target has kernels of its own
   /// (else null). They are made once.
   llvm::Expected<const mlir::tpc::KernelCode *> makeKernels(OnStep onStep);
-  llvm::Error makeExecutable(llvm::StringRef path, OnStep onStep);
+  llvm::Error link(llvm::StringRef path, mlir::tpc::Linked kind, OnStep onStep);
 
   const CompileOptions &getOptions() const { return options; }
 

@@ -143,9 +143,13 @@ Error Session::check() {
       return makeError("where to? name the " +
                        llvm::Twine(options.onnx                ? "file"
                                    : options.emit == Emit::Exe ? "executable"
+                                   : options.emit == Emit::Lib ? "library"
                                                                : "object file") +
-                       " with -o, such as -o " + llvm::sys::path::stem(options.input) +
-                       (options.onnx ? "-sharded.onnx" : ""));
+                       " with -o, such as -o " + (options.emit == Emit::Lib ? "lib" : "") +
+                       llvm::sys::path::stem(options.input) +
+                       (options.onnx                ? "-sharded.onnx"
+                        : options.emit == Emit::Lib ? ".so"
+                                                    : ""));
     options.output = "-";
   }
   if (options.output == "-" && (!isText(options.emit) || options.onnx))
@@ -155,7 +159,7 @@ Error Session::check() {
   for (const std::string &path : {options.output, options.report, options.certificate})
     if (!path.empty())
       if (Error problem = checkOutputPath(path, {options.input, options.reference},
-                                          path == options.output && options.emit == Emit::Exe))
+                                          path == options.output && options.emit >= Emit::Lib))
         return problem;
   auto same = [&](const std::string &a, const std::string &b) {
     return !a.empty() && !b.empty() && samePlace(a, b);
@@ -376,8 +380,12 @@ mlir::LogicalResult Session::write(Compilation &compilation) {
     }
     return Error::success();
   };
-  Error error = options.emit == Emit::Exe ? compilation.makeExecutable(options.output, onStep)
-                                          : writeOutput(options.output, writeTo);
+  Error error = options.emit >= Emit::Lib
+                    ? compilation.link(options.output,
+                                       options.emit == Emit::Lib ? mlir::tpc::Linked::Library
+                                                                 : mlir::tpc::Linked::Executable,
+                                       onStep)
+                    : writeOutput(options.output, writeTo);
   return error ? complain(std::move(error)) : mlir::success();
 }
 

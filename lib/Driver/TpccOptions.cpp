@@ -56,6 +56,7 @@ LEVELS (--emit), in order; a program of one up to staged can be compiled as a mo
   ptx      with --target=cuda: all kernels as one text for GPUs
   llvm     LLVM IR
   obj      an object file that defines tpc_program_v4
+  lib      a shared library for C (tpc/session.h) and Python (tpc.load), which take executables as well
   exe      the executable
   onnx-sharded   the model's own file, with shardings and stages as ONNX's multi-device fields
 
@@ -144,7 +145,8 @@ bool TpccOptions::parse(int argc, char **argv) {
       "emit",
       cl::desc(
           "Stop at a level and write it: import, model, sharded, spmd, staged, kernels, buffers, "
-          "llvm, obj or exe (default); text goes to standard output without -o. ptx: kernels for "
+          "llvm, obj, lib or exe (default); text goes to standard output without -o. ptx: kernels "
+          "for "
           "GPUs. onnx-sharded: the model with its shardings as multi-device fields"),
       cl::value_desc("level"), cl::init("exe"), cl::cat(files));
   cl::opt<bool, true> plainOption(

@@ -1,7 +1,7 @@
 //===- RuntimeLibrary.cpp - libraries that come with the runtime ----------===//
 
 #include "core/RuntimeLibrary.h"
-#include <climits>
+#include "core/OwnFile.h"
 #include <cstdlib>
 #include <dlfcn.h>
 #include <unistd.h>
@@ -9,15 +9,6 @@
 
 namespace tpc::rt {
 namespace {
-
-std::string executableFolder() {
-  char path[PATH_MAX];
-  ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
-  if (length <= 0)
-    return "";
-  std::string text(path, static_cast<size_t>(length));
-  return text.substr(0, text.find_last_of('/'));
-}
 
 /// Candidates in the order in which they are tried; the last leaves it to the dynamic linker,
 /// which looks where the compiler found the runtime (the executable's run path) and in its own
@@ -30,7 +21,7 @@ std::vector<std::string> candidates(const std::string &name) {
   };
   if (const char *folder = std::getenv("TPC_RUNTIME_DIR"))
     add(folder);
-  if (std::string folder = executableFolder(); !folder.empty()) {
+  if (std::string folder = ownFolder(); !folder.empty()) {
     add(folder);
     add(folder + "/../lib");
   }

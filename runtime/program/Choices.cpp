@@ -2,6 +2,7 @@
 
 #include "program/Choices.h"
 #include "core/Device.h"
+#include "program/Notes.h"
 #include <cstdio>
 #include <map>
 #include <sstream>
@@ -128,8 +129,8 @@ void Choices::settle(World &world, const std::vector<std::vector<std::string>> &
     else
       agreed[question] = text;
   if (firstRank == 0)
-    for (const std::string &note : notes)
-      std::fprintf(stderr, "note: %s\n", note.c_str());
+    for (const std::string &text : notes)
+      note(text);
   run([&](tpc_context &ctx) {
     for (const std::string &question : questions[static_cast<size_t>(ctx.rank - firstRank)])
       if (asked.contains(question) && !ctx.device->adopt(question, agreed.at(question)))

@@ -28,6 +28,7 @@ struct Options {
   std::string products = "tpc";
   bool shareGpus = false;     ///< several ranks may have one GPU
   bool deterministic = false; ///< nothing is chosen by measuring
+  bool embedded = false;      ///< in a process that does other things as well, and goes on
   int threadsPerRank = 0;     ///< 0: as many as there are cores for each rank
   int repeat = 10, warmup = 2;
   bool profile = false; ///< --bench says where the time goes

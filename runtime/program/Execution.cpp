@@ -5,6 +5,7 @@
 #include "core/Step.h"
 #include "program/CountMemory.h"
 #include "program/Error.h"
+#include "program/Notes.h"
 #include "program/Weights.h"
 #include "tpc/printable.h"
 #include <algorithm>
@@ -96,12 +97,14 @@ void printError(const std::string &message) {
 
 Execution::Execution(const tpc_program &program, const Manifest &manifest, const Options &options,
                      std::shared_ptr<Session> session)
-    : program(program), manifest(manifest), choices(!options.deterministic) {
+    : program(program), manifest(manifest), embedded(options.embedded),
+      choices(!options.deterministic) {
 #ifdef M_MMAP_THRESHOLD
   // Large blocks come from the system and go back to it. By default the C library moves this limit
   // up whenever one is freed, and what is freed while weights are loaded stays: a tenth of the
   // memory.
-  mallopt(M_MMAP_THRESHOLD, 1 << 18);
+  if (!embedded)
+    mallopt(M_MMAP_THRESHOLD, 1 << 18);
 #endif
   if (session)
     session->doing = "while weights are loaded";
@@ -120,14 +123,12 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
   bool digested = std::any_of(manifest.files.begin(), manifest.files.end(),
                               [](const WeightFile &file) { return !file.tensors.empty(); });
   if (options.verifyWeights && (!digested || sources.seed) && (!session || session->rank() == 0))
-    std::fprintf(stderr, "note: --verify-weights compares %s: %s\n",
-                 sources.seed ? "nothing"
-                 : alone      ? "samples only"
-                              : "all bytes between processes, not with those at compile "
-                                "time",
-                 sources.seed ? "weights are drawn, not read"
-                              : "the program has no digests of them; compile it with tpcc "
-                                "--digest-weights");
+    note(std::string("--verify-weights compares ") +
+         (sources.seed ? "nothing: weights are drawn, not read"
+          : alone ? "samples only: the program has no digests of them; compile it with tpcc "
+                    "--digest-weights"
+                  : "all bytes between processes, not with those at compile time: the program has "
+                    "no digests of them; compile it with tpcc --digest-weights"));
   std::optional<std::string> difference =
       compareRanks(session.get(), {{"set of weights", sources.identity}});
   agreeOn(session.get(), [&] {
@@ -161,8 +162,11 @@ void Execution::run(const std::function<void(tpc_context &)> &fn) {
   // A device that has failed, or hangs, cannot be waited for, which destructors would do. What it
   // holds goes with the process.
   if (program.gpu_code) {
-    printError(*error);
-    _exit(1);
+    if (!embedded) {
+      printError(*error);
+      _exit(1);
+    }
+    (void)world.release();
   }
   throw UserError(*error);
 }

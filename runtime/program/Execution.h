@@ -29,12 +29,15 @@ void runStep(tpc_context &ctx, const tpc_program &program, const Manifest &manif
 class Execution {
 public:
   /// Starts the world (of `session`'s processes if it is given) and loads the weights. Throws
-  /// UserError.
+  /// UserError. Errors on GPUs end the process, unless it does other things as well
+  /// (`options.embedded`): then what they hold is left to its end.
   Execution(const tpc_program &program, const Manifest &manifest, const Options &options,
             std::shared_ptr<Session> session);
 
   bool isRankZero() { return world->local(0).rank == 0; }
   Session *session() { return world->session(); }
+  /// A rank has failed: nothing may be asked for any more.
+  bool hasFailed() const { return !world || world->failed(); }
   /// "threads", "mpi" or "tcp".
   const char *transportName() const { return transport; }
   int threadsPerRank() { return world->local(0).threadsPerRank; }
@@ -64,6 +67,7 @@ private:
 
   const tpc_program &program;
   const Manifest &manifest;
+  const bool embedded;
   const char *transport = "threads";
   double secondsToLoad = 0;
   SymbolValues planned;            // sizes of the last step

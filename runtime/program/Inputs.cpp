@@ -28,7 +28,7 @@ std::string listOf(const std::vector<std::string> &names) {
 bool isId(tpc_dtype dtype) { return dtype == TPC_I32 || dtype == TPC_I64; }
 
 /// Between i32 and i64, where every value survives.
-void convertIds(const Port &port, const std::string &path, Inputs &inputs, Tensor &tensor) {
+void convertIds(const Port &port, const std::string &what, Inputs &inputs, Tensor &tensor) {
   Tensor converted;
   converted.dtype = port.dtype;
   converted.shape = tensor.shape;
@@ -41,21 +41,21 @@ void convertIds(const Port &port, const std::string &path, Inputs &inputs, Tenso
     }
     int64_t value = tensor.as<int64_t>()[i];
     if (value != static_cast<int32_t>(value))
-      throw UserError("input '" + port.name + "' is i32, and " + std::to_string(value) + " in '" +
-                      path + "' (i64) does not fit");
+      throw UserError("input '" + port.name + "' is i32, and " + std::to_string(value) + " in " +
+                      what + " (i64) does not fit");
     converted.as<int32_t>()[i] = static_cast<int32_t>(value);
   }
-  inputs.notes.push_back("input '" + port.name + "': '" + path + "' is " + dtypeName(tensor.dtype) +
+  inputs.notes.push_back("input '" + port.name + "': " + what + " is " + dtypeName(tensor.dtype) +
                          ", converted to " + dtypeName(port.dtype));
   tensor = std::move(converted);
 }
 
 /// Compares with the manifest and binds the symbols that are a dimension by themselves. `boundBy`
 /// says which input did.
-void bindShape(const Port &port, const std::string &path, const Tensor &tensor,
+void bindShape(const Port &port, const std::string &what, const Tensor &tensor,
                SymbolValues &symbols, std::map<std::string, std::string> &boundBy) {
-  std::string expected = "input '" + port.name + "' has shape " + textOf(port.shape) + ", but '" +
-                         path + "' is " + shapeText(tensor.shape);
+  std::string expected = "input '" + port.name + "' has shape " + textOf(port.shape) + ", but " +
+                         what + " is " + shapeText(tensor.shape);
   if (tensor.shape.size() != port.shape.size())
     throw UserError(expected);
   for (size_t d = 0; d < port.shape.size(); ++d) {
@@ -286,9 +286,9 @@ void checkRanges(const Manifest &manifest, const Inputs &inputs) {
       checkRange(manifest.inputs[i], inputs.tensors[i]);
 }
 
-void refuseUnknown(const Manifest &manifest, const std::map<std::string, std::string> &files,
+void refuseUnknown(const Manifest &manifest, const std::vector<std::string> &inputs,
                    const SymbolValues &given) {
-  for (const auto &[name, path] : files) {
+  for (const std::string &name : inputs) {
     std::vector<std::string> names;
     bool known = false;
     for (const Port &port : manifest.inputs) {
@@ -341,9 +341,10 @@ Shape shapeOf(const Port &port, const SymbolValues &symbols) {
   return shape;
 }
 
-Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::string> &files,
-                  const SymbolValues &given) {
-  refuseUnknown(manifest, files, given);
+Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &names,
+                      const std::function<Given(const Port &)> &take, const char *giveIt,
+                      const SymbolValues &given) {
+  refuseUnknown(manifest, names, given);
   Inputs inputs;
   inputs.symbols = given;
   inputs.tensors.resize(manifest.inputs.size());
@@ -351,11 +352,11 @@ Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::str
   for (const auto &[symbol, value] : given)
     boundBy[symbol] = "--shape";
   std::vector<std::string> missing;
+  std::map<std::string, std::string> said; // what is given, by input
   std::string why;
   for (size_t i = 0; i < manifest.inputs.size(); ++i) {
     const Port &port = manifest.inputs[i];
-    auto file = files.find(port.name);
-    if (file == files.end()) {
+    if (std::find(names.begin(), names.end(), port.name) == names.end()) {
       if (port.fallback == Port::Default::None) {
         missing.push_back(port.name);
         if (!port.required.empty())
@@ -363,33 +364,49 @@ Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::str
       }
       continue;
     }
-    Tensor tensor = readNpy(file->second);
+    auto [what, tensor] = take(port);
     if (tensor.dtype != port.dtype && isId(tensor.dtype) && isId(port.dtype))
-      convertIds(port, file->second, inputs, tensor);
+      convertIds(port, what, inputs, tensor);
     if (tensor.dtype != port.dtype)
-      throw UserError("input '" + port.name + "' is " + dtypeName(port.dtype) + ", but '" +
-                      file->second + "' is " + dtypeName(tensor.dtype));
-    bindShape(port, file->second, tensor, inputs.symbols, boundBy);
+      throw UserError("input '" + port.name + "' is " + dtypeName(port.dtype) + ", but " + what +
+                      " is " + dtypeName(tensor.dtype));
+    bindShape(port, what, tensor, inputs.symbols, boundBy);
     inputs.tensors[i] = std::move(tensor);
+    said[port.name] = what;
   }
-  if (!missing.empty())
-    throw UserError("missing input " + listOf(missing) + ": give --input " + missing[0] +
-                    "=FILE.npy" + why);
+  if (!missing.empty()) {
+    std::string how = giveIt;
+    if (size_t at = how.find("NAME"); at != std::string::npos)
+      how.replace(at, 4, missing[0]);
+    throw UserError("missing input " + listOf(missing) + how + why);
+  }
   requireBound(manifest, inputs.symbols);
   eachInDefaultOrder(manifest, [&](size_t i) {
     const Port &port = manifest.inputs[i];
-    auto file = files.find(port.name);
+    auto what = said.find(port.name);
     Shape shape = shapeOf(port, inputs.symbols);
-    if (file == files.end())
+    if (what == said.end())
       inputs.tensors[i] = makeDefault(manifest, port, inputs);
     else if (shape != inputs.tensors[i].shape)
       throw UserError("input '" + port.name + "' has shape " + textOf(port.shape) + ", here " +
-                      shapeText(shape) + ", but '" + file->second + "' is " +
+                      shapeText(shape) + ", but " + what->second + " is " +
                       shapeText(inputs.tensors[i].shape));
   });
   checkAll(manifest, inputs);
   checkRanges(manifest, inputs);
   return inputs;
+}
+
+Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::string> &files,
+                  const SymbolValues &given) {
+  std::vector<std::string> names;
+  for (const auto &[name, path] : files)
+    names.push_back(name);
+  auto read = [&](const Port &port) {
+    const std::string &path = files.at(port.name);
+    return Given{"'" + path + "'", readNpy(path)};
+  };
+  return completeInputs(manifest, names, read, ": give --input NAME=FILE.npy", given);
 }
 
 Inputs makeInputs(const Manifest &manifest, const SymbolValues &given) {

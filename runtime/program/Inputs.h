@@ -10,6 +10,7 @@
 
 #include "program/Manifest.h"
 #include "program/SizeExpr.h"
+#include <functional>
 #include <map>
 
 namespace tpc::rt {
@@ -27,8 +28,20 @@ struct Inputs {
   std::vector<int64_t> symbolList(const Manifest &manifest) const;
 };
 
-/// Reads `files` (path by input name), binds symbols from their shapes and from `given` (--shape),
-/// fills in what has a default, and checks ids and constraints. Throws UserError.
+/// A tensor for an input, and what it is called in messages.
+struct Given {
+  std::string what;
+  Tensor tensor;
+};
+
+/// `take` gives the inputs called `names`, one after the other in the program's order. Binds
+/// symbols from their shapes and from `given` (--shape), fills in what has a default, and checks
+/// ids and constraints. Throws UserError. `giveIt`: how to give an input NAME that is missing.
+Inputs completeInputs(const Manifest &manifest, const std::vector<std::string> &names,
+                      const std::function<Given(const Port &)> &take, const char *giveIt,
+                      const SymbolValues &given);
+
+/// The same of files (path by input name).
 Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::string> &files,
                   const SymbolValues &given);
 

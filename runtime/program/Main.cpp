@@ -3,7 +3,6 @@
 #include "core/DescribeDevices.h"
 #include "core/Device.h"
 #include "core/Profile.h"
-#include "core/RankThreads.h"
 #include "core/World.h"
 #include "program/Bench.h"
 #include "program/CommandLine.h"
@@ -11,8 +10,9 @@
 #include "program/Describe.h"
 #include "program/Error.h"
 #include "program/Execution.h"
+#include "program/Notes.h"
 #include "program/Npy.h"
-#include "program/PlaceRanks.h"
+#include "program/Setup.h"
 #include "program/Summary.h"
 #include "program/View.h"
 #include "tpc/printable.h"
@@ -32,13 +32,6 @@
 using namespace tpc::rt;
 
 namespace {
-
-void checkProgram(const tpc_program &program, const Manifest &manifest) {
-  if (program.num_stages != manifest.numStages())
-    throw UserError("the program's manifest is damaged: it has " +
-                    std::to_string(manifest.numStages()) + " stages, the program " +
-                    std::to_string(program.num_stages) + "; compile the program again");
-}
 
 /// For an error that each process meets by itself: the first one says it. The others wait a little,
 /// because a launcher ends all as soon as one has failed.
@@ -63,22 +56,6 @@ std::vector<Trait> traitsOf(const Manifest &manifest) {
           {"schedule", manifest.schedule.empty() ? "none" : manifest.schedule},
           {"weight digest", weights.empty() ? "none" : weights},
           {"program", manifest.name + " " + manifest.digest}};
-}
-
-/// All ranks are threads of this process: before anything is read, for what the system allows.
-void checkThreads(const Manifest &manifest, const Options &options) {
-  int64_t ranks = manifest.grid.numRanks();
-  int64_t threads = ranks * std::max(1, options.threadsPerRank);
-  ThreadLimit limit = threadLimit();
-  if (ranks == 1 || threads <= limit.threads)
-    return;
-  throw UserError(
-      std::to_string(ranks) + " ranks as threads of one process" +
-      (threads > ranks ? ", with " + std::to_string(options.threadsPerRank) + " threads each,"
-                       : "") +
-      " are more than the " + std::to_string(limit.threads) + " threads that this system allows (" +
-      limit.setting + "); start a process for each rank, on several machines:\n  mpirun -n " +
-      std::to_string(ranks) + " " + options.program + " …\nor compile for fewer ranks");
 }
 
 /// Joins the launcher's world, if there is a launcher, and compares programs, and its size with the
@@ -115,41 +92,6 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
                       options.program + " …");
   });
   return session;
-}
-
-/// What computes, where the program has kernels of its own: one device for each rank.
-void chooseDevice(const tpc_program &program, Session *session, const Launcher &launcher,
-                  const Manifest &manifest, const Options &options) {
-  if (!program.gpu_code && options.shareGpus)
-    throw UserError("--share-gpus: this program computes on processors; compile it with "
-                    "--target=cuda");
-  if (!program.gpu_code)
-    return;
-  chooseDevices(placeRanks(program, session, launcher, manifest, options.shareGpus));
-}
-
-/// All ranks compute products by the same library, of the same version: bits depend on it. So they
-/// communicate, and measure.
-void chooseProducts(Session *session, const Options &options) {
-  agreeOn(session, [&] {
-    std::string problem;
-    const DeviceKind *kind = deviceKind().withProducts(options.products, problem);
-    if (!kind)
-      throw UserError(session && session->size() > 1
-                          ? "rank " + std::to_string(session->rank()) + ": " + problem
-                          : problem);
-    chooseDevices(*kind);
-  });
-  std::optional<std::string> difference = compareRanks(
-      session,
-      {{"library for products", deviceKind().products()},
-       {"library for communication", deviceKind().communication()},
-       {"choice of algorithms", options.deterministic ? "no measured ones" : "measured ones"}});
-  deviceKind().chooseByMeasuring(!options.deterministic);
-  agreeOn(session, [&] {
-    if (difference)
-      throw UserError(*difference);
-  });
 }
 
 void makeParent(const std::string &path) {
@@ -200,8 +142,8 @@ void runRequests(Execution &execution, const Manifest &manifest, const Options &
             [&] { inputs = readInputs(manifest, request.inputs, options.shape); });
     compareInputs(execution, inputs);
     if (execution.isRankZero())
-      for (const std::string &note : inputs.notes)
-        std::fprintf(stderr, "note: %s\n", tpc::printable(note).c_str());
+      for (const std::string &text : inputs.notes)
+        note(text);
     std::vector<Tensor> &outputs = execution.step(inputs);
     agreeOn(execution.session(), [&] {
       if (execution.isRankZero())
@@ -227,9 +169,9 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   });
   chooseDevice(program, session.get(), launcher, manifest, options);
   chooseProducts(session.get(), options);
-  std::string note = checkMemory(program, manifest, inputs, session.get());
-  if (!note.empty() && (!session || session->rank() == 0))
-    std::fprintf(stderr, "note: %s\n", note.c_str());
+  std::string found = checkMemory(program, manifest, inputs, session.get());
+  if (!found.empty() && (!session || session->rank() == 0))
+    note(found);
   inputs = {};
   std::unique_ptr<DeviceKind> profiled; // outlives the world
   if (options.profile) {
@@ -272,12 +214,7 @@ void occupyStandardDescriptors() {
 }
 
 int runProgram(const tpc_program &program, int argc, char **argv) {
-  if (program.abi_version != TPC_ABI_VERSION)
-    throw UserError("the program was compiled for version " + std::to_string(program.abi_version) +
-                    " of the runtime's interface, this runtime has version " +
-                    std::to_string(TPC_ABI_VERSION));
-  Manifest manifest = parseManifest(program.manifest);
-  checkProgram(program, manifest);
+  Manifest manifest = readManifest(program);
   Launcher launcher = detectLauncher();
   Options options;
   try {

@@ -3,6 +3,7 @@
 #include "program/PlaceRanks.h"
 #include "program/Error.h"
 #include "program/Execution.h"
+#include "program/Notes.h"
 #include <cstdio>
 #include <map>
 #include <sstream>
@@ -77,9 +78,9 @@ const DeviceKind &placeRanks(const tpc_program &program, Session *session, const
                       "CUDA_VISIBLE_DEVICES leaves to a process): start fewer ranks on a machine, "
                       "or let them share it with --share-gpus");
   });
-  for (const std::string &note : {kind->settle(shared.has_value()), unlike(seats)})
-    if (!note.empty() && ranks > 1 && (!session || session->rank() == 0))
-      std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string &text : {kind->settle(shared.has_value()), unlike(seats)})
+    if (!text.empty() && ranks > 1 && (!session || session->rank() == 0))
+      note(text);
   return *kind;
 }
 

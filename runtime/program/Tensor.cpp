@@ -66,7 +66,17 @@ Buffer::Buffer(int64_t size) : bytes(size) {
     throw UserError("out of memory: could not get " + std::to_string(size) + " bytes");
 }
 
-void Buffer::Free::operator()(std::byte *p) const { std::free(p); }
+Buffer Buffer::borrow(const void *data, int64_t bytes) {
+  Buffer buffer;
+  buffer.bytes = bytes;
+  buffer.memory = {static_cast<std::byte *>(const_cast<void *>(data)), Free{false}};
+  return buffer;
+}
+
+void Buffer::Free::operator()(std::byte *p) const {
+  if (owns)
+    std::free(p);
+}
 
 Shape positionOf(int64_t i, const Shape &shape) {
   Shape position(shape.size());

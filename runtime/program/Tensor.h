@@ -29,17 +29,22 @@ std::optional<int64_t> byteCount(const Shape &shape, tpc_dtype dtype);
 /// Where element `i`, in row-major order, is.
 Shape positionOf(int64_t i, const Shape &shape);
 
-/// 64-byte aligned memory, never null. Throws UserError if there is none.
+/// 64-byte aligned memory, never null. Throws UserError if there is none. Or somebody else's.
 class Buffer {
 public:
   Buffer() = default;
   explicit Buffer(int64_t bytes);
+  /// Memory that stays where it is for longer than the buffer, and is only read.
+  static Buffer borrow(const void *data, int64_t bytes);
   std::byte *data() const { return memory.get(); }
   int64_t size() const { return bytes; }
 
 private:
   struct Free {
+    Free() : owns(true) {}
+    explicit Free(bool owns) : owns(owns) {}
     void operator()(std::byte *p) const;
+    bool owns;
   };
   std::unique_ptr<std::byte, Free> memory;
   int64_t bytes = 0;

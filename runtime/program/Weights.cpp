@@ -1,6 +1,7 @@
 //===- Weights.cpp - finds and checks weight files ------------------------===//
 
 #include "program/Weights.h"
+#include "core/OwnFile.h"
 #include "program/Error.h"
 #include "tpc/digest.h"
 #include <cstdio>
@@ -28,9 +29,8 @@ std::vector<std::string> candidates(const Manifest &manifest, const WeightFile &
   };
   if (choice.empty()) {
     std::vector<std::string> places = {file.path};
-    fs::path self = fs::read_symlink("/proc/self/exe", ignored);
-    if (!self.empty())
-      for (const std::string &place : within(self.parent_path()))
+    if (std::string folder = ownFolder(); !folder.empty())
+      for (const std::string &place : within(folder))
         if (place != file.path)
           places.push_back(place);
     return places;

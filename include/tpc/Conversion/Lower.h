@@ -4,7 +4,7 @@
 //   tpc::buildLoweringPassPipeline(pm, options);    // staged -> LLVM dialect
 //   pm.run(module);
 //   auto object = tpc::emitObject(module, options);  // -> machine code
-//   tpc::linkExecutable(*object, "gpt2", link);       // -> executable
+//   tpc::link(*object, "gpt2", tpc::Linked::Executable, link);
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,16 +46,19 @@ llvm::Expected<std::string> emitLLVM(ModuleOp module, const LoweringOptions &opt
 llvm::Expected<llvm::SmallVector<char>> emitObject(ModuleOp module, const LoweringOptions &options);
 
 struct LinkOptions {
-  /// Where libtpc_runtime.a and tpc_start.o are; empty: beside the running
+  /// Where libtpc_runtime.a, tpc_shared.o and tpc_start.o are; empty: beside the running
   /// program, in ../lib.
   std::string runtimeDir;
   /// Further archives and shared libraries.
   std::vector<std::string> inputs;
 };
 
+/// Processes can load both, by tpc/session.h, and run an executable as well.
+enum class Linked { Library, Executable };
+
 /// Links with lld, in this process. Nothing is left at `output` on failure.
-llvm::Error linkExecutable(llvm::ArrayRef<char> object, llvm::StringRef output,
-                           const LinkOptions &options);
+llvm::Error link(llvm::ArrayRef<char> object, llvm::StringRef output, Linked kind,
+                 const LinkOptions &options);
 
 } // namespace mlir::tpc
 

@@ -13,6 +13,7 @@
 #ifndef TPC_RUNTIME_H
 #define TPC_RUNTIME_H
 
+#include "tpc/dtype.h"
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -25,18 +26,6 @@ extern "C" {
 
 typedef struct tpc_context tpc_context; /* one rank's state; opaque to generated code */
 
-typedef enum {
-  TPC_F32 = 0,
-  TPC_F64 = 1,
-  TPC_F16 = 2,
-  TPC_BF16 = 3,
-  TPC_I8 = 4,
-  TPC_I16 = 5,
-  TPC_I32 = 6,
-  TPC_I64 = 7,
-  TPC_BOOL = 8,
-  TPC_U8 = 9
-} tpc_dtype;
 typedef enum { TPC_SUM = 0, TPC_MAX = 1, TPC_MIN = 2 } tpc_reduction;
 
 /* ---- the program ----

@@ -1,21 +1,23 @@
 //===- Start.cpp - where an executable begins -----------------------------===//
 //
-// tpc_start.o: linked into executables that the compiler's own linker makes, without a C compiler
-// and therefore without the C library's crt1.o, crti.o, crtbegin.o and libc_nonshared.a. What those
-// would bring: _start, which hands over to the C library; __dso_handle, by which destructors of
-// static objects are registered; and atexit. Constructors need nothing: since version 2.34 glibc
-// calls those of the main program itself.
+// tpc_start.o: linked into executables, beside tpc_shared.o. An executable is a shared object that
+// can be started as well, as the C library's own libc.so.6 is: processes can load it, which a
+// position-independent executable is refused. So the dynamic linker is named here, which the linker
+// does for executables alone; and _start, which a C compiler would bring as crt1.o, hands over to
+// the C library. Constructors need nothing: since version 2.34 glibc calls those of the main
+// program itself.
 //
 //===----------------------------------------------------------------------===//
 
 #include "tpc/runtime.h"
 
-extern "C" __attribute__((visibility("hidden"))) void *__dso_handle = nullptr;
-
-extern "C" int __cxa_atexit(void (*function)(void *), void *argument, void *library);
-extern "C" __attribute__((visibility("hidden"))) int atexit(void (*function)()) {
-  return __cxa_atexit(reinterpret_cast<void (*)(void *)>(function), nullptr, &__dso_handle);
-}
+#if defined(__x86_64__)
+#define DYNAMIC_LINKER "/lib64/ld-linux-x86-64.so.2"
+#elif defined(__aarch64__)
+#define DYNAMIC_LINKER "/lib/ld-linux-aarch64.so.1"
+#endif
+extern "C" __attribute__((section(".interp"), used, retain)) const char tpc_dynamic_linker[] =
+    DYNAMIC_LINKER;
 
 int main(int argc, char **argv) { return tpc_main(&tpc_program_v4, argc, argv); }
 

@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
     sys::path::remove_filename(lib);
     sys::path::append(lib, "..", "..", "lib");
     link.runtimeDir = lib.str().str();
-    if (Error error = mlir::tpc::linkExecutable(bytes, output, link))
+    if (Error error = mlir::tpc::link(bytes, output, mlir::tpc::Linked::Executable, link))
       return fail(std::move(error));
     step("link");
     return 0;

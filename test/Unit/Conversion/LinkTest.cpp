@@ -71,7 +71,7 @@ protected:
     llvm::sys::path::remove_filename(lib);
     llvm::sys::path::append(lib, "..", "..", "lib");
     options.runtimeDir = lib.str().str();
-    llvm::Error error = mlir::tpc::linkExecutable(object, path, options);
+    llvm::Error error = mlir::tpc::link(object, path, mlir::tpc::Linked::Executable, options);
     return error ? llvm::toString(std::move(error)) : "";
   }
   int run(const std::string &name) {

@@ -1,0 +1,143 @@
+//===- Model.cpp - a program in a process that does other things ----------===//
+
+#include "program/Model.h"
+#include "core/Device.h"
+#include "core/OwnFile.h"
+#include "program/Error.h"
+#include "program/Notes.h"
+#include "program/Setup.h"
+#include <atomic>
+#include <mutex>
+#include <unistd.h>
+
+namespace tpc::rt {
+namespace {
+
+/// What all models of this library that are open at once have in common: devices are chosen for the
+/// whole of it.
+struct Devices {
+  const pid_t process = getpid();
+  std::mutex mutex;
+  int models = 0;
+  std::string choice; ///< flags that decided, in words
+};
+
+/// Those of this process. A fork inherits a mutex that nobody may ever unlock.
+Devices &devices() {
+  static std::atomic<Devices *> known{nullptr};
+  Devices *current = known.load();
+  while (!current || current->process != getpid()) {
+    auto *fresh = new Devices; // what was before is another process's
+    if (known.compare_exchange_strong(current, fresh))
+      return *fresh;
+    delete fresh;
+  }
+  return *current;
+}
+
+std::string choiceOf(const Options &options) {
+  return "--products=" + options.products + (options.deterministic ? " --deterministic" : "") +
+         (options.shareGpus ? " --share-gpus" : "");
+}
+
+Options parseFlags(const tpc_program &program, const Manifest &manifest,
+                   const std::vector<std::string> &flags) {
+  std::string name = ownFile();
+  std::vector<char *> argv{name.data()};
+  std::vector<std::string> copies = flags;
+  for (std::string &flag : copies)
+    argv.push_back(flag.data());
+  argv.push_back(nullptr);
+  Options options = parseCommandLine(static_cast<int>(argv.size()) - 1, argv.data(), manifest);
+  if (options.mode != Options::Mode::Run)
+    throw UserError("--help, --describe, --describe-device and --bench are questions to an "
+                    "executable; a library is opened to be run");
+  if (!options.positional.empty() || !options.inputs.empty() || !options.outputs.empty() ||
+      !options.outputAnywhere.empty() || options.isBatch)
+    throw UserError("a library takes and gives tensors in memory: leave out --input, --output, "
+                    "--batch-of and names of files");
+  if (std::string problem = deviceKind().environmentProblem(); !problem.empty())
+    throw UserError(problem);
+  options.timeout =
+      options.timeoutGiven.value_or(program.gpu_code ? Options::gpuTimeout : Options::cpuTimeout);
+  options.embedded = true;
+  return options;
+}
+
+} // namespace
+
+Model::Model(const tpc_program &program, const Manifest &manifest,
+             const std::vector<std::string> &flags)
+    : program(program), manifest(manifest), options(parseFlags(program, manifest, flags)),
+      process(getpid()) {
+  worker.call([&] {
+    collectNotes(&told);
+    checkThreads(manifest, options);
+    {
+      Devices &shared = devices();
+      std::lock_guard<std::mutex> lock(shared.mutex);
+      if (shared.models == 0) {
+        static const DeviceKind &first = deviceKind();
+        chooseDevices(first); // not those of models that are closed
+        chooseDevice(program, nullptr, {}, manifest, options);
+        chooseProducts(nullptr, options);
+        shared.choice = choiceOf(options);
+      } else if (shared.choice != choiceOf(options)) {
+        throw UserError("this library is open already, with " + shared.choice +
+                        "; close that first, or open a copy of the file for " + choiceOf(options));
+      }
+      ++shared.models;
+    }
+    try {
+      start();
+    } catch (...) {
+      std::lock_guard<std::mutex> lock(devices().mutex);
+      --devices().models;
+      throw;
+    }
+  });
+}
+
+Model::~Model() {
+  worker.call([&] { execution.reset(); });
+  std::lock_guard<std::mutex> lock(devices().mutex);
+  --devices().models;
+}
+
+bool Model::hasForked() const { return process != getpid(); }
+
+void Model::start() {
+  if (!failure.empty())
+    throw UserError("nothing can be run any more, because a device has failed: " + failure);
+  if (!execution)
+    execution = std::make_unique<Execution>(program, manifest, options, nullptr);
+}
+
+std::vector<Tensor> Model::run(const std::vector<std::string> &names,
+                               const std::function<Given(const Port &)> &take) {
+  std::vector<Tensor> outputs;
+  worker.call([&] {
+    Inputs inputs = completeInputs(manifest, names, take, "", options.shape);
+    start();
+    try {
+      outputs = std::move(execution->step(inputs));
+    } catch (const std::exception &error) {
+      if (execution->hasFailed()) {
+        if (program.gpu_code)
+          failure = error.what();
+        // Ranks end, and with them what the step has left behind.
+        execution.reset();
+      }
+      throw BrokenStep(error.what());
+    }
+  });
+  return outputs;
+}
+
+std::vector<std::string> Model::notes() {
+  std::vector<std::string> result;
+  worker.call([&] { result = told; });
+  return result;
+}
+
+} // namespace tpc::rt

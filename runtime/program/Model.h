@@ -1,0 +1,60 @@
+//===- Model.h - a program in a process that does other things ------------===//
+//
+// What is behind tpc/session.h: a world of threads with its weights, which serves one call after
+// the other. Nothing is printed, and no error ends the process. See docs/library.md.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_RT_PROGRAM_MODEL_H
+#define TPC_RT_PROGRAM_MODEL_H
+
+#include "program/Execution.h"
+#include "program/Worker.h"
+#include <memory>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+namespace tpc::rt {
+
+/// A step has begun and failed.
+class BrokenStep : public std::runtime_error {
+public:
+  using std::runtime_error::runtime_error;
+};
+
+class Model {
+public:
+  /// Starts the ranks and loads the weights. `program` and `manifest` stay. Throws UserError.
+  Model(const tpc_program &program, const Manifest &manifest,
+        const std::vector<std::string> &flags);
+  ~Model();
+
+  /// Whether this process is another than the one that opened it: its threads are not here.
+  bool hasForked() const;
+
+  /// Runs a step with inputs as of `completeInputs`. Throws UserError if nothing has begun, or
+  /// BrokenStep.
+  std::vector<Tensor> run(const std::vector<std::string> &names,
+                          const std::function<Given(const Port &)> &take);
+
+  /// What an executable would have printed, a line each.
+  std::vector<std::string> notes();
+
+private:
+  /// Starts the ranks, unless they are there.
+  void start();
+
+  const tpc_program &program;
+  const Manifest &manifest;
+  Options options;
+  const pid_t process;
+  std::vector<std::string> told;
+  std::unique_ptr<Execution> execution;
+  std::string failure; // for which there will be none any more
+  Worker worker;       // who uses all of the above
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_PROGRAM_MODEL_H
