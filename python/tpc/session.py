@@ -1,0 +1,241 @@
+"""Programs that tpcc has made, in this process.
+
+    session = tpc.load("./model", weights="model.onnx.data", threads=2)
+    logits = session.run({"input_ids": ids})["logits"]
+
+What tpcc makes is a shared library, whether it can be started as well or not. All ranks are threads of this process. This module
+is runtime/include/tpc/session.h by ctypes: arrays go in and come out where they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+
+class TpcError(RuntimeError):
+    """The program says why. `broken`: a step had begun; else nothing has changed."""
+
+    def __init__(self, message: str, broken: bool = False):
+        super().__init__(message)
+        self.broken = broken
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int32),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("data", ctypes.c_void_p)]
+
+
+class _Results(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_int32), ("tensors", ctypes.POINTER(_Tensor))]
+
+
+def _bfloat16() -> np.dtype:
+    """numpy has none of its own."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        return np.dtype(np.uint16)
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+# By the values of tpc_dtype: the program's name, onnxruntime's, numpy's.
+_DTYPES = [("f32", "float", np.float32), ("f64", "double", np.float64), ("f16", "float16", np.float16),
+           ("bf16", "bfloat16", None), ("i8", "int8", np.int8), ("i16", "int16", np.int16), ("i32", "int32", np.int32),
+           ("i64", "int64", np.int64), ("bool", "bool", np.bool_), ("u8", "uint8", np.uint8)]
+_BF16, _BOOL = 3, 8
+_CODES = {np.dtype(kind): code for code, (_, _, kind) in enumerate(_DTYPES) if kind}
+_BROKEN = 2
+
+
+def _dtype(code: int) -> np.dtype:
+    return _bfloat16() if code == _BF16 else np.dtype(_DTYPES[code][2])
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or an output. A size that is no number is a formula over the model's own, such as `batch`."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    type: str  # as onnxruntime writes it: tensor(int64)
+    dtype: np.dtype
+    optional: bool = False  # of an input: it may be left out
+
+    @staticmethod
+    def of(described: dict) -> Port:
+        code = next(code for code, names in enumerate(_DTYPES) if names[0] == described["dtype"])
+        return Port(described["name"], tuple(described["shape"]), f"tensor({_DTYPES[code][1]})", _dtype(code),
+                    described.get("optional", False))
+
+
+_loaded: dict[str, list[tuple[int, int]]] = {}
+_loading = threading.Lock()
+
+
+def _library(path: str) -> ctypes.CDLL:
+    path = os.path.abspath(path)
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise TpcError(f"cannot load '{path}': {error.strerror}") from None
+    with _loading:
+        # The dynamic linker takes the same name for the same file, also where a new one has come in its place.
+        files = _loaded.setdefault(path, [])
+        if (status.st_dev, status.st_ino) not in files:
+            files.append((status.st_dev, status.st_ino))
+        turn = files.index((status.st_dev, status.st_ino))
+    folder, name = os.path.split(path)
+    try:
+        library = ctypes.CDLL(os.path.join(folder, *["."] * turn, name))
+        library.tpc_session_version.restype = ctypes.c_int
+        version = library.tpc_session_version()
+    except OSError as error:
+        old = "position-independent executable" in str(error)
+        raise TpcError(f"cannot load '{path}': " + (
+            "it was not made by tpcc, or by an older one that made no libraries of executables: compile it again" if old
+            else str(error).removeprefix(f"{path}: "))) from None
+    except AttributeError:
+        raise TpcError(f"cannot load '{path}': it is a library, but none that tpcc has made (--emit=lib, or exe)") from None
+    assert version >= 1
+    pointer = ctypes.c_void_p
+    for function, result, *arguments in (
+            ("last_error", ctypes.c_char_p), ("describe", ctypes.c_char_p),
+            ("model_open", ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_char_p), ctypes.POINTER(pointer)),
+            ("model_close", None, pointer), ("model_notes", ctypes.c_char_p, pointer),
+            ("model_run", ctypes.c_int, pointer, ctypes.POINTER(_Tensor), ctypes.c_int32,
+             ctypes.POINTER(ctypes.POINTER(_Results))),
+            ("results_free", None, ctypes.POINTER(_Results))):
+        entry = getattr(library, f"tpc_{function}")
+        entry.restype, entry.argtypes = result, arguments
+    return library
+
+
+def _flag(name: str, value) -> list[str]:
+    """`deterministic=True` is --deterministic, `shape={"batch": 1}` is --shape=batch=1."""
+    name = "--" + name.replace("_", "-")
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [name]
+    if isinstance(value, Mapping):
+        value = ",".join(f"{key}={size}" for key, size in value.items())
+    return [f"{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}"]
+
+
+def load(path, *, weights=None, threads: int | None = None, **flags) -> Session:
+    """Opens what `tpcc` has made, an executable or a library (`--emit=lib`), and loads its weights.
+
+    `weights`: where they are, if not where they were when it was compiled nor beside it; or `"random:SEED"`. `threads`: of each
+    rank. Further flags are the executable's, with underscores: `deterministic=True`, `shape={"batch": 1}`.
+    """
+    return Session(path, weights=weights, threads=threads, **flags)
+
+
+class Session:
+    """A program with its weights loaded. See `load`."""
+
+    def __init__(self, path, *, weights=None, threads=None, **flags):
+        self._library = _library(os.fspath(path))
+        self._lock = threading.Lock()  # nobody closes what somebody uses
+        texts = _flag("weights", weights) + _flag("threads_per_rank", threads)
+        for name, value in flags.items():
+            texts += _flag(name, value)
+        argv = (ctypes.c_char_p * len(texts))(*map(os.fsencode, texts))
+        model = ctypes.c_void_p()
+        self._check(self._library.tpc_model_open(len(texts), argv, ctypes.byref(model)))
+        self._model = model
+        self._close = weakref.finalize(self, self._library.tpc_model_close, model)
+        text = self._library.tpc_describe()
+        if text is None:
+            raise TpcError(self._error())
+        # Sizes, grid, groups of ranks, bytes of weights: what the executable's --describe --json prints.
+        self.description: dict = json.loads(text)
+        self.inputs = [Port.of(port) for port in self.description["inputs"]]
+        self.outputs = [Port.of(port) for port in self.description["outputs"]]
+
+    def _error(self) -> str:
+        return self._library.tpc_last_error().decode(errors="replace")
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise TpcError(self._error(), status == _BROKEN)
+
+    def _opened(self) -> ctypes.c_void_p:
+        if not self._close.alive:
+            raise TpcError("the session is closed")
+        return self._model
+
+    def close(self) -> None:
+        """Ends the ranks and gives back their memory. Arrays that came out stay."""
+        with self._lock:
+            self._close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    @property
+    def notes(self) -> list[str]:
+        """What the executable would have printed as notes."""
+        with self._lock:
+            return self._library.tpc_model_notes(self._opened()).decode().splitlines()
+
+    def _array(self, name: str, value) -> tuple[np.ndarray, int]:
+        """As the program reads it: in place where it is dense and of a type that there is."""
+        port = next((port for port in self.inputs if port.name == name), None)
+        if not isinstance(value, np.ndarray):
+            value = np.asarray(value, port.dtype if port else None)
+        wanted = port and port.dtype
+        if value.dtype.itemsize == 2 and port and port.type == "tensor(bfloat16)" and (
+                value.dtype == wanted or value.dtype.kind in "uV"):
+            return np.asarray(value, order="C"), _BF16
+        code = _CODES.get(value.dtype.newbyteorder("="))
+        if code is None:
+            raise TpcError(f"input '{name}' is {wanted if port else 'unknown'}, but what is given is {value.dtype}")
+        return np.asarray(value, value.dtype.newbyteorder("="), order="C"), code
+
+    def run(self, inputs: Mapping[str, np.ndarray], outputs=None) -> dict[str, np.ndarray]:
+        """Runs one step. Gives all outputs, or those that are named, by name. Inputs with a default may be left out."""
+        names = {port.name for port in self.outputs}
+        if unknown := [name for name in outputs or () if name not in names]:
+            raise TpcError(f"there is no output '{unknown[0]}'; the program gives " + ", ".join(f"'{name}'" for name in names))
+        given, kept = (_Tensor * len(inputs))(), []
+        for tensor, (name, value) in zip(given, inputs.items()):
+            array, code = self._array(name, value)
+            shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+            kept += [array, shape]
+            tensor.name, tensor.dtype, tensor.rank, tensor.data = name.encode(), code, array.ndim, array.ctypes.data
+            tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
+        found = ctypes.POINTER(_Results)()
+        with self._lock:
+            self._check(self._library.tpc_model_run(self._opened(), given, len(given), ctypes.byref(found)))
+        owner = _Owner(self._library, found)
+        tensors = found.contents.tensors[:found.contents.count]
+        arrays = {tensor.name.decode(): owner.array(tensor) for tensor in tensors}
+        return {name: arrays[name] for name in outputs} if outputs is not None else arrays
+
+
+class _Owner:
+    """Gives back the memory of results with the last of their arrays."""
+
+    def __init__(self, library, results):
+        weakref.finalize(self, library.tpc_results_free, results).atexit = False
+
+    def array(self, tensor: _Tensor) -> np.ndarray:
+        shape, dtype = tensor.shape[:tensor.rank], _dtype(tensor.dtype)
+        count = int(np.prod(shape, dtype=np.int64))
+        if count == 0:
+            return np.empty(shape, dtype)
+        memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(tensor.data)
+        memory.owner = self
+        return np.frombuffer(memory, dtype).reshape(shape)
