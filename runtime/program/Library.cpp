@@ -4,26 +4,18 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "program/Library.h"
 #include "program/Describe.h"
-#include "program/Error.h"
-#include "program/Model.h"
 #include "program/Setup.h"
 #include "tpc/printable.h"
-#include "tpc/session.h"
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <set>
 
 using namespace tpc::rt;
 
 // Test programs hold all of the runtime and no program.
 #pragma weak tpc_program_v4
-
-struct tpc_model {
-  Model model;
-  std::string notes;
-};
 
 namespace {
 
@@ -36,45 +28,6 @@ struct Results : tpc_results {
 std::string &lastError() {
   static thread_local std::string text;
   return text;
-}
-
-int keep(int status, const char *message) {
-  lastError() = tpc::printable(message, /*lines=*/true);
-  return status;
-}
-
-/// Nothing that is thrown leaves the library.
-template <class Fn> int guarded(Fn fn) {
-  try {
-    fn();
-    return TPC_OK;
-  } catch (const BrokenStep &error) {
-    return keep(TPC_BROKEN, error.what());
-  } catch (const std::bad_alloc &) {
-    return keep(TPC_REFUSED, "out of memory");
-  } catch (const std::exception &error) {
-    return keep(TPC_REFUSED, error.what());
-  } catch (...) {
-    return keep(TPC_REFUSED, "internal error: unknown exception");
-  }
-}
-
-/// As long as the library is loaded.
-const Manifest &manifestOfProgram() {
-  static const auto *manifest = new Manifest(readManifest(tpc_program_v4));
-  return *manifest;
-}
-
-void require(const void *pointer, const char *what) {
-  if (!pointer)
-    throw UserError(std::string(what) + " is null");
-}
-
-Model &usable(tpc_model *handle) {
-  require(handle, "the model");
-  if (handle->model.hasForked())
-    throw UserError("the model was opened by another process, before a fork: open it in this one");
-  return handle->model;
 }
 
 /// In place, unless that is where elements cannot be.
@@ -119,6 +72,23 @@ Results *resultsOf(std::vector<Tensor> outputs, const Manifest &manifest) {
 }
 
 } // namespace
+
+int tpc::rt::keepError(int status, const char *message) {
+  lastError() = printable(message, /*lines=*/true);
+  return status;
+}
+
+const Manifest &tpc::rt::manifestOfProgram() {
+  static const auto *manifest = new Manifest(readManifest(tpc_program_v4));
+  return *manifest;
+}
+
+Model &tpc::rt::usable(tpc_model *handle) {
+  require(handle, "the model");
+  if (handle->model.hasForked())
+    throw UserError("the model was opened by another process, before a fork: open it in this one");
+  return handle->model;
+}
 
 extern "C" {
 

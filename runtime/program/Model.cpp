@@ -113,24 +113,30 @@ void Model::start() {
     execution = std::make_unique<Execution>(program, manifest, options, nullptr);
 }
 
+std::future<void> Model::post(std::function<void(Execution &)> work) {
+  return worker.post([this, work = std::move(work)] {
+    start();
+    try {
+      work(*execution);
+    } catch (const std::exception &error) {
+      if (!execution->hasFailed())
+        throw;
+      std::string message = error.what();
+      if (program.gpu_code)
+        failure = message;
+      // With the ranks goes what the step has left behind.
+      execution.reset();
+      throw BrokenStep(message);
+    }
+  });
+}
+
 std::vector<Tensor> Model::run(const std::vector<std::string> &names,
                                const std::function<Given(const Port &)> &take) {
   std::vector<Tensor> outputs;
-  worker.call([&] {
-    Inputs inputs = completeInputs(manifest, names, take, "", options.shape);
-    start();
-    try {
-      outputs = std::move(execution->step(inputs));
-    } catch (const std::exception &error) {
-      if (execution->hasFailed()) {
-        if (program.gpu_code)
-          failure = error.what();
-        // Ranks end, and with them what the step has left behind.
-        execution.reset();
-      }
-      throw BrokenStep(error.what());
-    }
-  });
+  post([&](Execution &ranks) {
+    outputs = std::move(ranks.step(completeInputs(manifest, names, take, "", options.shape)));
+  }).get();
   return outputs;
 }
 

@@ -33,10 +33,15 @@ public:
   /// Whether this process is another than the one that opened it: its threads are not here.
   bool hasForked() const;
 
-  /// Runs a step with inputs as of `completeInputs`. Throws UserError if nothing has begun, or
-  /// BrokenStep.
+  /// Runs a step with inputs as of `completeInputs`. Throws UserError, or BrokenStep.
   std::vector<Tensor> run(const std::vector<std::string> &names,
                           const std::function<Given(const Port &)> &take);
+
+  /// Does `work` with the ranks, behind what was asked for before. Where a rank has failed, the
+  /// future throws BrokenStep; else what `work` throws.
+  std::future<void> post(std::function<void(Execution &)> work);
+
+  const Options &flags() const { return options; }
 
   /// What an executable would have printed, a line each.
   std::vector<std::string> notes();

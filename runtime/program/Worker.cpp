@@ -37,38 +37,33 @@ Worker::~Worker() {
     std::lock_guard<std::mutex> lock(mutex);
     ending = true;
   }
-  begin.notify_one();
+  changed.notify_one();
   thread.join();
+}
+
+std::future<void> Worker::post(std::function<void()> task) {
+  std::packaged_task<void()> packaged(std::move(task));
+  std::future<void> done = packaged.get_future();
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    tasks.push_back(std::move(packaged));
+  }
+  changed.notify_one();
+  return done;
 }
 
 void Worker::live() {
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
-    begin.wait(lock, [&] { return task || ending; });
-    if (!task)
+    changed.wait(lock, [&] { return !tasks.empty() || ending; });
+    if (tasks.empty())
       return;
+    std::packaged_task<void()> task = std::move(tasks.front());
+    tasks.pop_front();
     lock.unlock();
-    std::exception_ptr failure;
-    try {
-      (*task)();
-    } catch (...) {
-      failure = std::current_exception();
-    }
+    task();
     lock.lock();
-    thrown = failure;
-    task = nullptr;
-    end.notify_one();
   }
-}
-
-void Worker::call(const std::function<void()> &fn) {
-  std::lock_guard<std::mutex> myTurn(turn);
-  std::unique_lock<std::mutex> lock(mutex);
-  task = &fn;
-  begin.notify_one();
-  end.wait(lock, [&] { return !task; });
-  if (std::exception_ptr failure = std::exchange(thrown, nullptr))
-    std::rethrow_exception(failure);
 }
 
 } // namespace tpc::rt

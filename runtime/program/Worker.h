@@ -10,8 +10,9 @@
 #define TPC_RT_PROGRAM_WORKER_H
 
 #include <condition_variable>
-#include <exception>
+#include <deque>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -23,20 +24,20 @@ public:
   Worker();
   Worker(const Worker &) = delete;
   Worker &operator=(const Worker &) = delete;
-  /// When what was asked for is done.
+  /// When all that was asked for is done.
   ~Worker();
 
-  /// Runs `task` there and returns when it is done; throws what it throws. Others wait meanwhile.
-  void call(const std::function<void()> &task);
+  /// Runs `task` there, behind what was asked for before. What it throws is the future's.
+  std::future<void> post(std::function<void()> task);
+  /// The same, and returns when it is done; throws what it throws.
+  void call(std::function<void()> task) { post(std::move(task)).get(); }
 
 private:
   void live();
 
-  std::mutex turn; // of who calls
   std::mutex mutex;
-  std::condition_variable begin, end;
-  const std::function<void()> *task = nullptr;
-  std::exception_ptr thrown;
+  std::condition_variable changed;
+  std::deque<std::packaged_task<void()>> tasks;
   bool ending = false;
   std::thread thread;
 };
