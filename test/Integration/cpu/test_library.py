@@ -14,8 +14,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tpc
-from harness import TOP, configured, run
+from harness import TOP, configured, run, sanitized
 from models import COMMITTED, FAMILIES
+
+pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
 
 TINY, PADDED = COMMITTED["gpt2-tiny"], COMMITTED["gpt2-tiny-nopast"]
 HEADER = TOP / "runtime" / "include" / "tpc" / "session.h"

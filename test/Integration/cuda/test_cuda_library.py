@@ -5,9 +5,11 @@ import sys
 import numpy as np
 import pytest
 
-from harness import TOP, run
+from harness import TOP, run, sanitized
 from models import COMMITTED
 from simulator import FLAGS, environment
+
+pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
 
 MODEL = COMMITTED["gpt2-tiny"]
 
