@@ -143,6 +143,30 @@ TEST_P(DeviceTest, AttentionIsDoneInOrder) {
   expectInOrder(*device, {parts, out, [&] { device->attention(args); }});
 }
 
+TEST_P(DeviceTest, AppendsAreDoneInOrder) {
+  if (!GetParam().hasAttention)
+    return;
+  int64_t batch = 2, heads = 2, sequence = 3, capacity = 6, size = 4;
+  float *cache = tensor(numbers(batch * heads * capacity * size, 1));
+  float *fresh = tensor(numbers(batch * sequence * heads * size, 2));
+  tpc_append_args args = {};
+  args.cache = cache;
+  args.fresh = fresh;
+  args.lengths = tensor(std::vector<int64_t>{1, 4});
+  args.batch = batch;
+  args.heads = heads;
+  args.sequence = sequence;
+  args.capacity = capacity;
+  args.size = size;
+  args.fresh_batch_stride = sequence * heads * size;
+  args.fresh_head_stride = size;
+  args.fresh_row_stride = heads * size;
+  args.dtype = TPC_F32;
+  expectInOrder(*device, {{bytesOf(fresh, batch * sequence * heads * size * 4)},
+                          bytesOf(cache, batch * heads * capacity * size * 4),
+                          [&] { device->append(args); }});
+}
+
 TEST_P(DeviceTest, LaunchesAreDoneInOrder) {
   const float *x = tensor(numbers(1, 1));
   float *out = tensor(numbers(1, 2));

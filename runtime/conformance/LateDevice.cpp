@@ -3,6 +3,7 @@
 #include "LateDevice.h"
 #include "LateLinks.h"
 #include "core/Context.h"
+#include "core/DType.h"
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -48,7 +49,7 @@ constexpr int64_t f32 = sizeof(float);
 
 // Whatever is added to what a call says may reach more.
 static_assert(sizeof(Product) == 40 && sizeof(BatchProduct) == 80 &&
-              sizeof(tpc_attention_args) == 248);
+              sizeof(tpc_attention_args) == 288 && sizeof(tpc_append_args) == 96);
 
 Accesses accessesOf(const Products &all, const Product &p, const void *table) {
   int64_t m = all.m, k = all.k, n = p.matrix->n;
@@ -73,15 +74,31 @@ Accesses accessesOf(const tpc_attention_args &a) {
     int64_t all = (a.batch - 1) * batchStride + (a.heads_q - 1) * headStride + a.seq_q * a.seq_k;
     return Access{begin, begin ? all * element : 0, false};
   };
+  auto ofCache = [&](const void *begin, int64_t batch, int64_t head, int64_t row, int64_t size) {
+    int64_t last = (a.batch - 1) * batch + (a.heads_kv - 1) * head + (a.seq_k - 1) * row;
+    return Access{begin, a.seq_k > 0 ? (last + size) * f32 : 0, false};
+  };
   int64_t queries = a.batch * a.seq_q, keys = a.batch * a.seq_k;
   return {rows(a.q, queries, a.q_row_stride, a.heads_q * a.head_size, false),
-          rows(a.k, keys, a.k_row_stride, a.heads_kv * a.head_size, false),
-          rows(a.v, keys, a.v_row_stride, a.heads_kv * a.value_size, false),
+          a.lengths ? ofCache(a.k, a.k_batch_stride, a.k_head_stride, a.k_row_stride, a.head_size)
+                    : rows(a.k, keys, a.k_row_stride, a.heads_kv * a.head_size, false),
+          a.lengths ? ofCache(a.v, a.v_batch_stride, a.v_head_stride, a.v_row_stride, a.value_size)
+                    : rows(a.v, keys, a.v_row_stride, a.heads_kv * a.value_size, false),
+          {a.lengths, a.lengths ? a.batch * 8 : 0, false},
           rows(a.out, queries, a.out_row_stride, a.heads_q * a.value_size, true),
           {a.key_mask, a.key_mask ? keys : 0, false},
           scores(a.mask, a.mask_batch_stride, a.mask_head_stride, 1),
           scores(a.bias, a.bias_batch_stride, a.bias_head_stride, f32),
           {a.slopes, a.slopes ? a.heads_q * f32 : 0, false}};
+}
+
+Accesses accessesOf(const tpc_append_args &a) {
+  int64_t element = sizeOf(a.dtype);
+  int64_t last = (a.batch - 1) * a.fresh_batch_stride + (a.heads - 1) * a.fresh_head_stride +
+                 (a.sequence - 1) * a.fresh_row_stride;
+  return {{a.fresh, (last + a.size) * element, false},
+          {a.lengths, a.batch * 8, false},
+          {a.cache, a.batch * a.heads * a.capacity * a.size * element, true}};
 }
 
 std::atomic<int64_t> overtakings{0};
@@ -122,6 +139,7 @@ public:
   void discard(void *begin, int64_t bytes) override {
     later({{begin, bytes, true}}, [=] { std::memset(begin, poison, static_cast<size_t>(bytes)); });
   }
+  void clear(void *begin, int64_t bytes) override { discard(begin, bytes); }
   const void *share(const void *host, int64_t bytes) override {
     void *own = allocate(bytes);
     if (!own)
@@ -232,6 +250,9 @@ public:
   }
   void attention(const tpc_attention_args &args) override {
     later(accessesOf(args), [=, this] { inner->attention(args); });
+  }
+  void append(const tpc_append_args &args) override {
+    later(accessesOf(args), [=, this] { inner->append(args); });
   }
   tpc_status endStep() override {
     run();

@@ -101,10 +101,18 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
   if (a.heads_kv <= 0 || a.heads_q % a.heads_kv != 0)
     fail(*ctx, "internal error: attention: " + std::to_string(a.heads_kv) +
                    " kv heads cannot serve " + std::to_string(a.heads_q) + " query heads");
+  if (a.lengths && !a.causal)
+    fail(*ctx, "internal error: attention has lengths, and is not causal");
   checkType(*ctx, "attention", a.dtype);
   if (a.bias)
     checkType(*ctx, "attention with a bias", a.bias_dtype);
   if (a.slopes)
     checkType(*ctx, "attention with slopes", a.slopes_dtype);
   ctx->device->attention(a);
+}
+
+extern "C" void tpc_append(tpc_context *ctx, const tpc_append_args *args) {
+  const tpc_append_args &a = *args;
+  if (a.batch > 0 && a.heads > 0 && a.sequence > 0 && a.capacity > 0 && a.size > 0)
+    ctx->device->append(a);
 }

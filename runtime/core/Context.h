@@ -9,6 +9,7 @@
 #include "core/Device.h"
 #include "core/Error.h"
 #include "core/Grid.h"
+#include "core/State.h"
 #include "tpc/runtime.h"
 #include <atomic>
 #include <functional>
@@ -80,6 +81,10 @@ struct tpc_context {
   tpc::rt::DataTables data;
   int32_t envSize = 0; ///< places in the env of kernels
   tpc::rt::OutputSink *outputs = nullptr;
+  int64_t stateRows = 0; ///< sequences that there is state for; 0: as many as the step has
+  int64_t stepRows = 0;  ///< of these the step has so many
+  int64_t stateRow = 0;  ///< from this one on
+  tpc::rt::StateMemory state;
   std::unique_ptr<tpc::rt::RankState> program; ///< owned by program/
   const std::unique_ptr<tpc::rt::StepCache> steps;
   /// While a step is recorded: what the host does again when it is replayed, before the device

@@ -3,6 +3,8 @@
 #include "core/Device.h"
 #include "core/Filler.h"
 #include "core/Links.h"
+#include <algorithm>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 
@@ -16,6 +18,14 @@ Device::~Device() = default;
 bool Device::isHosts() const { return true; }
 MemorySource &Device::frames() { return *this; }
 void Device::discard(void *, int64_t) {}
+void Device::clear(void *memory, int64_t bytes) {
+  auto *to = static_cast<std::byte *>(memory);
+  for (int64_t at = 0, size = 0; at < bytes; at += size) {
+    size = std::min({bytes - at, writeBytes(), int64_t(1) << 24});
+    std::memset(beginWrite(to + at, size), 0, static_cast<size_t>(size));
+    endWrite();
+  }
+}
 int64_t Device::writeBytes() const { return std::numeric_limits<int64_t>::max(); }
 void Device::deliver(const void *from, int64_t bytes, Taker take) {
   Reading reading(*this, from, bytes);

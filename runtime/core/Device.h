@@ -4,12 +4,12 @@
 // Collectives.cpp) check arguments and settle what is empty; what arrives here has something to do.
 //
 // Addresses of tensors are the device's. Nobody else reads or writes what is there, but as said
-// below; they may be added to. Work (copy, launch, multiply, batchProduct, attention) and changes
-// of env may be done later than they are called for, and in any order in which each sees what it
-// would see if all were done at once in the order of the calls: so what is named once may be reused
-// for what comes next. Whoever has read() something, or ended a step, knows that all before is
-// done. Rows of a launch may be divided and run in any order, and rows beyond the last may be run
-// as well. Lists of operands and arguments are read before a call returns.
+// below; they may be added to. Work (copy, launch, multiply, batchProduct, attention, append) and
+// changes of env may be done later than they are called for, and in any order in which each sees
+// what it would see if all were done at once in the order of the calls: so what is named once may
+// be reused for what comes next. Whoever has read() something, or ended a step, knows that all
+// before is done. Rows of a launch may be divided and run in any order, and rows beyond the last
+// may be run as well. Lists of operands and arguments are read before a call returns.
 //
 //===----------------------------------------------------------------------===//
 
@@ -89,6 +89,8 @@ public:
   virtual MemorySource &frames();
   /// What is there is not needed by work that is called for after this.
   virtual void discard(void *memory, int64_t bytes);
+  /// It is zeros from now on, or, of a device that looks for mistakes, what nobody may read.
+  virtual void clear(void *memory, int64_t bytes);
   /// A tensor of the host for work to read: it stays where it is, unchanged, until `unshare` of
   /// what this returns has done all work that was called for before.
   virtual const void *share(const void *host, int64_t bytes) = 0;
@@ -153,6 +155,7 @@ public:
   virtual void multiply(const Products &products) = 0;
   virtual void batchProduct(const BatchProduct &product) = 0;
   virtual void attention(const tpc_attention_args &args) = 0;
+  virtual void append(const tpc_append_args &args) = 0;
   /// All is done. What kernels have met, which is forgotten.
   virtual tpc_status endStep() = 0;
 

@@ -38,6 +38,7 @@ public:
   void release(void *memory) override { device->release(memory); }
   MemorySource &frames() override { return device->frames(); }
   void discard(void *memory, int64_t bytes) override { device->discard(memory, bytes); }
+  void clear(void *memory, int64_t bytes) override { device->clear(memory, bytes); }
   const void *share(const void *host, int64_t bytes) override { return device->share(host, bytes); }
   void unshare(const void *shared) override { device->unshare(shared); }
   int64_t writeBytes() const override { return device->writeBytes(); }
@@ -114,6 +115,10 @@ public:
           static_cast<double>(a.batch * a.heads_q) *
               flops(a.seq_q, a.head_size + a.value_size, a.seq_k),
           [&] { device->attention(a); });
+  }
+  void append(const tpc_append_args &a) override {
+    timed("append", sizes({a.batch, a.heads, a.sequence, a.capacity, a.size}), 0,
+          [&] { device->append(a); });
   }
 
 private:

@@ -37,7 +37,7 @@ void StepCache::runFunction(const Key &key) {
 
 tpc_status StepCache::run(const tpc_program &program, int stage, const std::vector<int64_t> &env) {
   Device &device = *ctx.device;
-  Key key{&program, stage, env, ctx.data.inputs};
+  Key key{&program, stage, env, ctx.data.inputs, ctx.stateRows, ctx.stateRow};
   if (!device.canRecord()) {
     runFunction(key);
     return device.endStep();

@@ -48,6 +48,7 @@ private:
     int stage;
     std::vector<int64_t> env;
     std::vector<const void *> inputs;
+    int64_t stateRows, stateRow; ///< which part of the caches the step has
     bool operator==(const Key &) const = default;
   };
   struct Shape {

@@ -2,12 +2,14 @@
 
 #include "cpu/Attention.h"
 #include "core/Context.h"
+#include "core/DType.h"
 #include "cpu/CpuDevice.h"
 #include "cpu/Kernels.h"
 #include "cpu/Parallel.h"
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <new>
 
 namespace tpc::rt {
@@ -16,16 +18,21 @@ namespace {
 /// Whole cache lines: workers do not share one.
 int64_t wholeLines(int64_t floats) { return (floats + 15) / 16 * 16; }
 
-/// Keys that some query sees, as far as causality and a window say.
+/// Keys of a sequence that some query sees, as far as causality and a window say.
 struct VisibleKeys {
   int64_t begin = 0, end;
 
-  explicit VisibleKeys(const tpc_attention_args &a) : end(a.seq_k) {
+  VisibleKeys(const tpc_attention_args &a, int64_t batch) : end(a.seq_k) {
+    int64_t before = a.lengths ? a.lengths[batch] : 0;
     if (a.causal)
-      end = std::clamp<int64_t>(a.seq_q + a.causal_offset, 0, a.seq_k);
+      end = std::clamp<int64_t>(a.seq_q + a.causal_offset + before, 0, a.seq_k);
     if (a.windowed)
-      begin = std::clamp<int64_t>(a.window_offset + 1, 0, end);
+      begin = std::clamp<int64_t>(a.window_offset + before + 1, 0, end);
   }
+
+  // Parts begin at multiples, wherever a window does: a key's part is a matter of its index.
+  int64_t firstPart() const { return begin / decodeKeys; }
+  int64_t parts() const { return begin < end ? (end - 1) / decodeKeys - firstPart() + 1 : 0; }
 };
 
 /// How many parts of a kv head's keys are still to be done.
@@ -55,30 +62,35 @@ void attendByQueries(tpc_context &ctx, Arena &scratch, const tpc_attention_args 
 
 void attendByKeys(tpc_context &ctx, Arena &scratch, const tpc_attention_args &a) {
   const KernelTable &kernel = kernels();
-  VisibleKeys visible(a);
-  // Parts begin at multiples, wherever a window does: a key's part is a matter of its index.
-  int64_t first = visible.begin / decodeKeys;
-  int64_t parts = visible.begin < visible.end ? (visible.end - 1) / decodeKeys - first + 1 : 0;
-  int64_t pairs = a.batch * a.heads_kv;
+  int64_t most = 0, keys = 0, pairs = a.batch * a.heads_kv;
+  for (int64_t batch = 0; batch < (a.lengths ? a.batch : 1); ++batch) {
+    VisibleKeys visible(a, batch);
+    most = std::max(most, visible.parts());
+    keys = std::max(keys, visible.end - visible.begin);
+  }
   // With few rows a key costs what it takes to read it, as much as to compute with it eight times.
   int64_t rows = std::max<int64_t>(a.seq_q * (a.heads_q / a.heads_kv), 8);
-  int threads =
-      threadsFor(ctx, pairs * rows, a.head_size + a.value_size, visible.end - visible.begin);
+  int threads = threadsFor(ctx, pairs * rows, a.head_size + a.value_size, keys);
   int64_t each = wholeLines(kernel.decodeScratch(a)), part = kernel.decodedFloats(a);
-  int64_t ofPair = wholeLines(parts * part);
+  // Where sequences grow, as much as they will need: what is held stays the same.
+  int64_t ofPair = wholeLines((a.lengths ? (a.seq_k + decodeKeys - 1) / decodeKeys : most) * part);
   Scratch memory(scratch, threads * each + pairs * ofPair);
   float *decoded = memory.data + threads * each;
   constexpr int64_t lineFloats = sizeof(PartsLeft) / sizeof(float);
   Scratch counters(scratch, pairs * lineFloats);
   auto *left = reinterpret_cast<PartsLeft *>(counters.data);
   for (int64_t pair = 0; pair < pairs; ++pair)
-    new (left + pair) PartsLeft{parts};
+    new (left + pair) PartsLeft{VisibleKeys(a, pair / a.heads_kv).parts()};
   // Where no key is visible a task has nothing to do but the end.
-  int64_t tasks = std::max<int64_t>(parts, 1);
+  int64_t tasks = std::max<int64_t>(most, 1);
   forEachTask(ctx, threads, pairs * tasks, [&](int64_t task, int worker) {
     // All kv heads of some keys before the next keys: rows of one token are next to each other.
     int64_t pair = task % pairs, i = task / pairs;
     int64_t batch = pair / a.heads_kv, kvHead = pair % a.heads_kv;
+    VisibleKeys visible(a, batch);
+    int64_t parts = visible.parts(), first = visible.firstPart();
+    if (i >= std::max<int64_t>(parts, 1))
+      return; // another sequence is longer
     if (parts)
       kernel.decode(a, batch, kvHead, std::max(visible.begin, (first + i) * decodeKeys),
                     std::min(visible.end, (first + i + 1) * decodeKeys),
@@ -98,6 +110,25 @@ void CpuDevice::attention(const tpc_attention_args &a) {
     attendByKeys(ctx, scratch, a);
   else
     attendByQueries(ctx, scratch, a);
+}
+
+void CpuDevice::append(const tpc_append_args &a) {
+  const int64_t row = a.size * sizeOf(a.dtype);
+  auto *cache = static_cast<std::byte *>(a.cache);
+  auto *fresh = static_cast<const std::byte *>(a.fresh);
+  // Few bytes are not worth waking a thread for.
+  int threads = threadsFor(ctx, a.batch * a.heads, a.sequence, row);
+  forEachTask(ctx, threads, a.batch * a.heads, [&](int64_t task, int) {
+    int64_t batch = task / a.heads, head = task % a.heads;
+    int64_t length = std::max<int64_t>(a.lengths[batch], 0);
+    int64_t count = std::min(a.sequence, a.capacity - length);
+    const std::byte *from =
+        fresh + (batch * a.fresh_batch_stride + head * a.fresh_head_stride) * sizeOf(a.dtype);
+    std::byte *to = cache + (task * a.capacity + length) * row;
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(to + i * row, from + i * a.fresh_row_stride * sizeOf(a.dtype),
+                  static_cast<size_t>(row));
+  });
 }
 
 } // namespace tpc::rt

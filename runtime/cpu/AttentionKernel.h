@@ -34,6 +34,7 @@ struct AttentionTask {
   int64_t queries = 0;  ///< that exist in the block
   int64_t firstKey = 0; ///< that some query of the block may see
   int64_t keys = 0;     ///< from there on
+  int64_t before = 0;   ///< keys in front of the first query's, by `lengths`
   const float *q = nullptr, *k = nullptr, *v = nullptr;
   float *out = nullptr;
   int64_t qStride = 0, kStride = 0, vStride = 0, outStride = 0;
@@ -42,6 +43,24 @@ struct AttentionTask {
   float *sums = nullptr;       ///< [queryBlock, value_size rounded up]
   float *valuePanel = nullptr; ///< [keyBlock, panelWidth]
 };
+
+/// Keys of this sequence that stand before its first query, where that is data.
+inline int64_t keysBefore(const tpc_attention_args &a, int64_t batch) {
+  return a.lengths ? a.lengths[batch] : 0;
+}
+
+/// Where a key of a kv head is.
+inline const float *keyAt(const tpc_attention_args &a, int64_t batch, int64_t kvHead, int64_t key) {
+  int64_t head = a.lengths ? batch * a.k_batch_stride + kvHead * a.k_head_stride
+                           : batch * a.seq_k * a.k_row_stride + kvHead * a.head_size;
+  return a.k + head + key * a.k_row_stride;
+}
+inline const float *valueAt(const tpc_attention_args &a, int64_t batch, int64_t kvHead,
+                            int64_t key) {
+  int64_t head = a.lengths ? batch * a.v_batch_stride + kvHead * a.v_head_stride
+                           : batch * a.seq_k * a.v_row_stride + kvHead * a.value_size;
+  return a.v + head + key * a.v_row_stride;
+}
 
 /// Keys that one block of queries may see at most.
 inline int64_t mostKeys(const tpc_attention_args &a) {
@@ -106,7 +125,7 @@ inline void addSlope(const AttentionTask &t) {
   const float slope = t.args.slopes[t.head];
   const Vec lane = __builtin_convertvector(laneNumbers(), Vec);
   // Whole numbers below 2^24: exact.
-  const int64_t distance = t.firstKey - t.query0 - t.args.slopes_offset;
+  const int64_t distance = t.firstKey - t.query0 - t.args.slopes_offset - t.before;
   for (int64_t j = 0; j < t.keys; ++j)
     for (int v = 0; v < queryVecs; ++v) {
       float *at = t.scores + j * queryBlock + v * lanes;
@@ -148,7 +167,7 @@ inline void hide(const AttentionTask &t) {
   const IntVec lane = laneNumbers();
   if (a.causal) {
     // The first query of the block sees keys up to this one.
-    int64_t last = t.query0 + a.causal_offset - t.firstKey;
+    int64_t last = t.query0 + a.causal_offset + t.before - t.firstKey;
     for (int64_t j = last + 1 > 0 ? last + 1 : 0; j < t.keys; ++j)
       for (int v = 0; v < queryVecs; ++v) {
         float *at = t.scores + j * queryBlock + v * lanes;
@@ -158,7 +177,7 @@ inline void hide(const AttentionTask &t) {
   }
   if (a.windowed) {
     // The first query of the block sees keys behind this one, each that follows one less.
-    int64_t before = t.query0 + a.window_offset - t.firstKey;
+    int64_t before = t.query0 + a.window_offset + t.before - t.firstKey;
     for (int64_t j = 0; j < smaller(t.keys, before + queryBlock); ++j)
       for (int v = 0; v < queryVecs; ++v) {
         float *at = t.scores + j * queryBlock + v * lanes;
@@ -246,7 +265,7 @@ inline void sumValues(const AttentionTask &t) {
 
 /// The mean of all values, also of those that causality or a window hides.
 inline void meanOfValues(const tpc_attention_args &a, int64_t batch, int64_t kvHead, float *out) {
-  const float *v = a.v + batch * a.seq_k * a.v_row_stride + kvHead * a.value_size;
+  const float *v = valueAt(a, batch, kvHead, 0);
   for (int64_t d = 0; d < a.value_size; ++d) {
     float sum = 0;
     for (int64_t j = 0; j < a.seq_k; ++j)
@@ -264,12 +283,13 @@ inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, 
   t.query0 = query0;
   t.queries = smaller(queryBlock, a.seq_q - query0);
   t.keys = a.seq_k;
+  t.before = keysBefore(a, batch);
   if (a.causal) {
-    int64_t last = query0 + t.queries - 1 + a.causal_offset;
+    int64_t last = query0 + t.queries - 1 + a.causal_offset + t.before;
     t.keys = last < 0 ? 0 : smaller(a.seq_k, last + 1);
   }
   if (a.windowed) {
-    int64_t first = query0 + a.window_offset + 1;
+    int64_t first = query0 + a.window_offset + t.before + 1;
     t.firstKey = first < 0 ? 0 : smaller(first, t.keys);
     t.keys -= t.firstKey;
   }
@@ -279,8 +299,8 @@ inline void attention(const tpc_attention_args &a, int64_t batch, int64_t head, 
   t.outStride = a.out_row_stride;
   t.q = a.q + (batch * a.seq_q + query0) * t.qStride + head * a.head_size;
   if (a.seq_k) { // else both may be null
-    t.k = a.k + (batch * a.seq_k + t.firstKey) * t.kStride + kvHead * a.head_size;
-    t.v = a.v + (batch * a.seq_k + t.firstKey) * t.vStride + kvHead * a.value_size;
+    t.k = keyAt(a, batch, kvHead, t.firstKey);
+    t.v = valueAt(a, batch, kvHead, t.firstKey);
   }
   t.out = a.out + (batch * a.seq_q + query0) * t.outStride + head * a.value_size;
   t.scores = scratch;

@@ -95,6 +95,7 @@ public:
   void multiply(const Products &products) override;
   void batchProduct(const BatchProduct &product) override;
   void attention(const tpc_attention_args &args) override;
+  void append(const tpc_append_args &args) override;
   tpc_status endStep() override;
 
 protected:

@@ -26,6 +26,7 @@ struct DecodeTask {
   const tpc_attention_args &args;
   int64_t batch, group, head0; ///< of the query heads, so many from there on
   int64_t key0, keys;
+  int64_t before;                         ///< keys in front of the first query's, by `lengths`
   const float *k = nullptr, *v = nullptr; ///< of the first key
   float *q = nullptr;                     ///< [rows, head_size rounded up], scaled
   float *scores = nullptr;                ///< [rows, decodeKeys]
@@ -135,7 +136,7 @@ inline void hideRow(const DecodeTask &t, int64_t row) {
   if (a.slopes) {
     // Whole numbers below 2^24: exact.
     const Vec lane = __builtin_convertvector(laneNumbers(), Vec);
-    const int64_t distance = t.key0 - query - a.slopes_offset;
+    const int64_t distance = t.key0 - query - a.slopes_offset - t.before;
     for (int64_t j = 0; j < t.keys; j += lanes) {
       Vec far = splat(static_cast<float>(distance + j)) + lane;
       store(scores + j, load(scores + j) + a.slopes[head] * far);
@@ -154,9 +155,9 @@ inline void hideRow(const DecodeTask &t, int64_t row) {
   }
   int64_t end = t.keys, begin = 0;
   if (a.causal)
-    end = smaller(end, query + a.causal_offset + 1 - t.key0);
+    end = smaller(end, query + a.causal_offset + t.before + 1 - t.key0);
   if (a.windowed)
-    begin = smaller(t.keys, query + a.window_offset + 1 - t.key0);
+    begin = smaller(t.keys, query + a.window_offset + t.before + 1 - t.key0);
   for (int64_t j = 0; j < begin; ++j)
     scores[j] = none;
   for (int64_t j = end > 0 ? end : 0; j < roundUp(t.keys, lanes); ++j)
@@ -252,9 +253,9 @@ inline void sumDecodedValues(const DecodeTask &t, float *out, int64_t outStride)
 inline void decode(const tpc_attention_args &a, int64_t batch, int64_t kvHead, int64_t key0,
                    int64_t key1, float *scratch, float *decoded) {
   int64_t group = a.heads_q / a.heads_kv, rows = a.seq_q * group;
-  DecodeTask t{a, batch, group, kvHead * group, key0, key1 - key0};
-  t.k = a.k + (batch * a.seq_k + key0) * a.k_row_stride + kvHead * a.head_size;
-  t.v = a.v + (batch * a.seq_k + key0) * a.v_row_stride + kvHead * a.value_size;
+  DecodeTask t{a, batch, group, kvHead * group, key0, key1 - key0, keysBefore(a, batch)};
+  t.k = keyAt(a, batch, kvHead, key0);
+  t.v = valueAt(a, batch, kvHead, key0);
   t.scores = scratch;
   t.q = t.scores + rows * decodeKeys;
   t.keyBlock = t.q + rows * roundUp(a.head_size, lanes);

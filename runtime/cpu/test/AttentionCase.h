@@ -20,14 +20,18 @@ inline std::vector<float> expectedOf(const tpc_attention_args &a) {
   for (int64_t b = 0; b < a.batch; ++b)
     for (int64_t i = 0; i < a.seq_q; ++i)
       for (int64_t h = 0; h < a.heads_q; ++h) {
-        int64_t kv = h / (a.heads_q / a.heads_kv);
+        int64_t kv = h / (a.heads_q / a.heads_kv), before = a.lengths ? a.lengths[b] : 0;
+        const float *k = a.k + (a.lengths ? b * a.k_batch_stride + kv * a.k_head_stride
+                                          : b * a.seq_k * ks + kv * a.head_size);
+        const float *v = a.v + (a.lengths ? b * a.v_batch_stride + kv * a.v_head_stride
+                                          : b * a.seq_k * vs + kv * a.value_size);
         std::vector<double> score(a.seq_k);
         double most = -INFINITY, total = 0;
         for (int64_t j = 0; j < a.seq_k; ++j) {
           double s = 0;
           for (int64_t d = 0; d < a.head_size; ++d)
             s += static_cast<double>(a.q[(b * a.seq_q + i) * qs + h * a.head_size + d]) *
-                 a.k[(b * a.seq_k + j) * ks + kv * a.head_size + d];
+                 k[j * ks + d];
           s *= a.scale;
           if (a.softcap != 0)
             s = a.softcap * std::tanh(s / a.softcap);
@@ -35,9 +39,10 @@ inline std::vector<float> expectedOf(const tpc_attention_args &a) {
             s = static_cast<float>(s) +
                 a.bias[b * a.bias_batch_stride + h * a.bias_head_stride + i * a.seq_k + j];
           if (a.slopes)
-            s += static_cast<double>(a.slopes[h]) * static_cast<double>(j - i - a.slopes_offset);
-          bool visible = !(a.causal && j > i + a.causal_offset);
-          visible &= !(a.windowed && j <= i + a.window_offset);
+            s += static_cast<double>(a.slopes[h]) *
+                 static_cast<double>(j - i - before - a.slopes_offset);
+          bool visible = !(a.causal && j > i + before + a.causal_offset);
+          visible &= !(a.windowed && j <= i + before + a.window_offset);
           visible &= !a.key_mask || a.key_mask[b * a.seq_k + j];
           visible &=
               !a.mask || a.mask[b * a.mask_batch_stride + h * a.mask_head_stride + i * a.seq_k + j];
@@ -52,7 +57,7 @@ inline std::vector<float> expectedOf(const tpc_attention_args &a) {
         for (int64_t d = 0; d < a.value_size; ++d) {
           double sum = 0;
           for (int64_t j = 0; j < a.seq_k; ++j)
-            sum += score[j] * a.v[(b * a.seq_k + j) * vs + kv * a.value_size + d];
+            sum += score[j] != 0 ? score[j] * v[j * vs + d] : 0;
           out[((b * a.seq_q + i) * a.heads_q + h) * a.value_size + d] =
               total != 0 ? static_cast<float>(sum / total) : 0.0f;
         }

@@ -107,6 +107,14 @@ void CudaDevice::unshare(const void *pointer) {
 
 int64_t CudaDevice::writeBytes() const { return pieceBytes; }
 
+void CudaDevice::clear(void *memory, int64_t bytes) {
+  enter();
+  if (bytes > 0)
+    driver.check(
+        driver.cuMemsetD8Async(addressOf(memory), 0, static_cast<size_t>(bytes), queue.stream),
+        "to clear memory");
+}
+
 std::byte *CudaDevice::beginWrite(void *to, int64_t bytes) {
   enter();
   writeTo = addressOf(to);

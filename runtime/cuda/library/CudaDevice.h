@@ -83,6 +83,7 @@ public:
   const void *share(const void *host, int64_t bytes) override;
   void unshare(const void *shared) override;
   int64_t writeBytes() const override;
+  void clear(void *memory, int64_t bytes) override;
   std::byte *beginWrite(void *to, int64_t bytes) override;
   void endWrite() override;
   const std::byte *beginRead(const void *from, int64_t bytes) override;
@@ -110,6 +111,7 @@ public:
   void multiply(const rt::Products &products) override;
   void batchProduct(const BatchProduct &product) override;
   void attention(const tpc_attention_args &args) override;
+  void append(const tpc_append_args &args) override;
   tpc_status endStep() override;
   std::unique_ptr<Links> makeLinks() override;
 

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define TPC_ABI_VERSION 4
+#define TPC_ABI_VERSION 5
 
 #define TPC_DECLARE_FIELD(type, name) type name;
 
@@ -94,7 +94,7 @@ typedef struct {
 } tpc_program;
 
 /* Defined by the compiled object. */
-extern const tpc_program tpc_program_v4;
+extern const tpc_program tpc_program_v5;
 
 /* ---- memory ---- */
 
@@ -107,6 +107,11 @@ const void *tpc_input(tpc_context *ctx,
                       int32_t index); /* the whole tensor, the same on every rank */
 const void *tpc_parameter(tpc_context *ctx,
                           int32_t index); /* this rank's part; index into manifest.parameters */
+
+/* This rank's part of what stays from step to step, index into manifest.caches: of the sequences of
+ * this step, of which the part takes `bytes`. A sequence keeps its place. What no step has written
+ * is not specified. */
+void *tpc_state(tpc_context *ctx, int32_t index, int64_t bytes);
 
 /* A constant of the program. */
 const void *tpc_constant(tpc_context *ctx, int32_t index);
@@ -236,6 +241,28 @@ typedef struct {
   TPC_ATTENTION_FIELDS(TPC_DECLARE_FIELD)
 } tpc_attention_args;
 void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
+
+/* Keys or values of new tokens, behind those that a cache has: cache[b, h, lengths[b] + i, :] =
+ * fresh[b, h, i, :] for i in [0, sequence), as far as there is room. cache[batch, heads, capacity,
+ * size] is dense, fresh lies as its strides say, in elements between sequences, heads and tokens.
+ */
+#define TPC_APPEND_FIELDS(FIELD)                                                                   \
+  FIELD(void *, cache)                                                                             \
+  FIELD(const void *, fresh)                                                                       \
+  FIELD(const int64_t *, lengths)                                                                  \
+  FIELD(int64_t, batch)                                                                            \
+  FIELD(int64_t, heads)                                                                            \
+  FIELD(int64_t, sequence)                                                                         \
+  FIELD(int64_t, capacity)                                                                         \
+  FIELD(int64_t, size)                                                                             \
+  FIELD(int64_t, fresh_batch_stride)                                                               \
+  FIELD(int64_t, fresh_head_stride)                                                                \
+  FIELD(int64_t, fresh_row_stride)                                                                 \
+  FIELD(int32_t, dtype)
+typedef struct {
+  TPC_APPEND_FIELDS(TPC_DECLARE_FIELD)
+} tpc_append_args;
+void tpc_append(tpc_context *ctx, const tpc_append_args *args);
 
 /* ---- communication ----
  * `axes` is a bit mask over the manifest's grid order (bit i = order[i]); the group is the ranks

@@ -1,0 +1,43 @@
+//===- State.cpp - what stays from step to step ---------------------------===//
+
+#include "core/State.h"
+#include "core/Context.h"
+
+using namespace tpc::rt;
+
+std::byte *StateMemory::get(Device &device, int32_t index, int64_t bytes) {
+  auto place = static_cast<size_t>(index);
+  if (place >= pieces.size())
+    pieces.resize(place + 1);
+  std::optional<Piece> &piece = pieces[place];
+  if (!piece || piece->bytes != bytes) {
+    // Of another capacity, or for another number of sequences: nothing of it is of use.
+    piece.reset();
+    piece.emplace(DeviceMemory(device, bytes), bytes);
+    device.clear(piece->memory.data(), bytes);
+  }
+  return static_cast<std::byte *>(piece->memory.data());
+}
+
+extern "C" void *tpc_state(tpc_context *ctx, int32_t index, int64_t bytes) {
+  if (index < 0 || bytes < 0)
+    fail(*ctx, "internal error: state " + std::to_string(index) + " of " + std::to_string(bytes) +
+                   " bytes");
+  int64_t all = bytes, before = 0;
+  if (ctx->stateRows != ctx->stepRows) {
+    if (ctx->stepRows <= 0 || bytes % ctx->stepRows != 0 || ctx->stateRow < 0 ||
+        ctx->stateRow + ctx->stepRows > ctx->stateRows)
+      fail(*ctx, "internal error: " + std::to_string(bytes) + " bytes of state are not " +
+                     std::to_string(ctx->stepRows) + " rows of " + std::to_string(ctx->stateRows) +
+                     ", from row " + std::to_string(ctx->stateRow));
+    int64_t row = bytes / ctx->stepRows;
+    all = row * ctx->stateRows;
+    before = row * ctx->stateRow;
+  }
+  try {
+    return ctx->state.get(*ctx->device, index, all) + before;
+  } catch (const std::bad_alloc &) {
+    fail(*ctx, "out of memory: a cache takes " + std::to_string(all) +
+                   " bytes; ask for fewer or shorter sequences");
+  }
+}

@@ -1,0 +1,29 @@
+//===- State.h - what stays from step to step -----------------------------===//
+
+#ifndef TPC_RT_CORE_STATE_H
+#define TPC_RT_CORE_STATE_H
+
+#include "core/Device.h"
+#include <optional>
+#include <vector>
+
+namespace tpc::rt {
+
+/// A rank's parts of the caches, in its device's memory. Each is made when a step first asks for
+/// it, and stays where it is for as long as the same is asked for.
+class StateMemory {
+public:
+  /// That of `index`, of so many bytes. Throws std::bad_alloc.
+  std::byte *get(Device &device, int32_t index, int64_t bytes);
+
+private:
+  struct Piece {
+    DeviceMemory memory;
+    int64_t bytes;
+  };
+  std::vector<std::optional<Piece>> pieces;
+};
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CORE_STATE_H
