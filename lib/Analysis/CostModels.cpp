@@ -42,6 +42,15 @@ template <typename OpT> struct LookupCost : CostOpInterface::ExternalModel<Looku
   }
 };
 
+/// In place: new tokens are read and written.
+struct AppendCost : CostOpInterface::ExternalModel<AppendCost, AppendOp> {
+  Cost getCost(Operation *op, CostModel &model) const {
+    Cost cost;
+    cost.traffic = 2 * model.getBytes(cast<AppendOp>(op).getFresh().getType());
+    return cost;
+  }
+};
+
 template <typename OpT>
 struct CollectiveCost : CostOpInterface::ExternalModel<CollectiveCost<OpT>, OpT> {
   Cost getCost(Operation *op, CostModel &model) const {
@@ -83,6 +92,7 @@ void mlir::tpc::registerCostModels(DialectRegistry &registry) {
     attachModels<CollectiveCost, AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
                  CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);
     ParameterOp::attachInterface<ParameterCost>(*context);
+    AppendOp::attachInterface<AppendCost>(*context);
     func::CallOp::attachInterface<CallCost>(*context);
     attachModels<NoCost, ConstantOp, SizeOp, ReshapeOp, ReshardOp, LocalSliceOp, WeightOp, CacheOp,
                  PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp, func::FuncOp,

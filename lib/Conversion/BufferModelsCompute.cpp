@@ -212,6 +212,8 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
 
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<AttentionOp>(base);
+    if (op.getLengths())
+      return op.emitOpError("is not lowered with lengths yet");
     SmallVector<SymExpr> q = p.sizes(op.getQ().getType()), k = p.sizes(op.getK().getType()),
                          v = p.sizes(op.getV().getType());
     // A rank has the same kv heads in q as in k, and of each group the same part: [2 * 4{tp}] query

@@ -273,8 +273,16 @@ static bool isStep(const Found &found) {
     auto size = fields.getAs<SymExprAttr>(name);
     return size && getSymbolName(size.getExpr());
   };
-  return fields && fields.size() == 2 && isSymbol("past") && isSymbol("tokens") &&
-         fields.get("past") != fields.get("tokens");
+  if (!fields || !isSymbol("tokens"))
+    return false;
+  StringRef room = fields.contains("past") ? "past" : "capacity";
+  if (!isSymbol(room) || fields.get(room) == fields.get("tokens"))
+    return false;
+  if (room == "past")
+    return fields.size() == 2;
+  bool last = fields.contains("last");
+  return fields.size() == (last ? 5 : 4) && fields.getAs<StringAttr>("lengths") &&
+         fields.getAs<StringAttr>("counts") && (!last || fields.getAs<UnitAttr>("last"));
 }
 
 static const Entry table[] = {
@@ -291,7 +299,10 @@ static const Entry table[] = {
 
     // Generation: what stays between steps.
     {kCacheAttr, OnInput | OnOutput, "", nullptr, checkCache},
-    {kStepAttr, OnModule, "{past = #tpc.expr<symbol>, tokens = #tpc.expr<another>}", isStep},
+    {kStepAttr, OnModule,
+     "{past = #tpc.expr<symbol>, tokens = #tpc.expr<another>}, or, placed, {tokens, capacity, "
+     "lengths = \"an input\", counts = \"another\"} with or without `last`",
+     isStep},
 
     // What users want; see Sharding.h and LinksAttr.h.
     {kShardingAttr, anywhere, "", nullptr, checkSharding},

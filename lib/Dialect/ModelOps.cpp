@@ -110,6 +110,10 @@ TPC_INFER(AttentionOp) {
     if (getSizes(slopes) != Sizes{q[2]})
       return inferError(loc, "attention: slopes " + describe(getSizes(slopes)) + " must be " +
                                  describe({q[2]}) + ", one for each query head");
+  if (Value lengths = adaptor.getLengths())
+    if (getSizes(lengths) != Sizes{q[0]})
+      return inferError(loc, "attention: lengths " + describe(getSizes(lengths)) + " must be " +
+                                 describe({q[0]}) + ", one for each sequence");
   types.push_back(makeTensorType(elementTypeOf(adaptor.getQ()), Sizes{q[0], q[1], q[2], v[3]}));
   return success();
 }
@@ -140,6 +144,8 @@ ShardingRule AttentionOp::getShardingRule() {
   }
   if (getSlopes())
     rule.operands.push_back({heads});
+  if (getLengths())
+    rule.operands.push_back({{b}});
   rule.results = {{{b}, {sq}, heads, {dv}}};
   return rule;
 }
@@ -155,6 +161,8 @@ LogicalResult AttentionOp::verify() {
   if (std::optional<SymExpr> window = getWindow();
       window && failed(checkSize(*this, *window, "window")))
     return failure();
+  if (Value lengths = getLengths(); lengths && !isLengths(lengths))
+    return emitOpError() << "takes lengths of i64 or i32, not " << lengths.getType();
   return checkSize(*this, getCausalOffset(), "causal_offset");
 }
 

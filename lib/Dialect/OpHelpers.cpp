@@ -26,6 +26,11 @@ LogicalResult mlir::tpc::inferError(std::optional<Location> loc, const Twine &me
   return failure();
 }
 
+bool mlir::tpc::isLengths(Value v) {
+  Type element = getElementTypeOrSelf(v);
+  return element.isSignlessInteger(64) || element.isSignlessInteger(32);
+}
+
 LogicalResult mlir::tpc::checkSize(Operation *op, const SymExpr &size, StringRef name) {
   if (size.isOverflow())
     return op->emitOpError() << name << ": a coefficient does not fit in 64 bits";

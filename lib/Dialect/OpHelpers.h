@@ -31,6 +31,8 @@ bool compatibleTypes(TypeRange a, TypeRange b);
 
 /// Emits "op ... " if `dim` is not a dimension of `v`.
 LogicalResult checkDim(Operation *op, Value v, int64_t dim, StringRef name);
+/// Whether numbers of tokens may be of this value's type.
+bool isLengths(Value v);
 /// Emits "op ... " if a size has left 64 bits.
 LogicalResult checkSize(Operation *op, const SymExpr &size, StringRef name);
 /// Checks the runs of a cyclic shift: `every` divides the dimension.

@@ -21,26 +21,92 @@ std::optional<std::string> mlir::tpc::getSymbolName(const SymExpr &size) {
   return term.atoms[0].name;
 }
 
-std::optional<StepSymbols> StepSymbols::lookup(ModuleOp module) {
+static std::optional<std::string> readSymbol(ModuleOp module, StringRef name) {
   auto fields = module->getAttrOfType<DictionaryAttr>(kStepAttr);
-  if (!fields)
-    return std::nullopt;
-  auto read = [&](StringRef name) {
-    auto size = fields.getAs<SymExprAttr>(name);
-    return size ? getSymbolName(size.getExpr()) : std::nullopt;
-  };
-  auto past = read("past"), tokens = read("tokens");
+  auto size = fields ? fields.getAs<SymExprAttr>(name) : SymExprAttr();
+  return size ? getSymbolName(size.getExpr()) : std::nullopt;
+}
+
+static NamedAttribute makeSymbol(Builder &builder, StringRef name, const std::string &symbol) {
+  return builder.getNamedAttr(name,
+                              SymExprAttr::get(builder.getContext(), SymExpr::symbol(symbol)));
+}
+
+std::optional<StepSymbols> StepSymbols::lookup(ModuleOp module) {
+  auto past = readSymbol(module, "past"), tokens = readSymbol(module, "tokens");
   return past && tokens ? std::optional<StepSymbols>({*past, *tokens}) : std::nullopt;
 }
 
 void StepSymbols::attachTo(ModuleOp module) const {
   Builder builder(module.getContext());
-  auto entry = [&](StringRef name, const std::string &symbol) {
-    return builder.getNamedAttr(name,
-                                SymExprAttr::get(module.getContext(), SymExpr::symbol(symbol)));
-  };
-  module->setAttr(kStepAttr,
-                  builder.getDictionaryAttr({entry("past", past), entry("tokens", tokens)}));
+  module->setAttr(kStepAttr, builder.getDictionaryAttr({makeSymbol(builder, "past", past),
+                                                        makeSymbol(builder, "tokens", tokens)}));
+}
+
+std::optional<PlacedStep> PlacedStep::lookup(ModuleOp module) {
+  auto tokens = readSymbol(module, "tokens"), capacity = readSymbol(module, "capacity");
+  if (!tokens || !capacity)
+    return std::nullopt;
+  auto fields = module->getAttrOfType<DictionaryAttr>(kStepAttr);
+  auto lengths = fields.getAs<StringAttr>("lengths"), counts = fields.getAs<StringAttr>("counts");
+  if (!lengths || !counts)
+    return std::nullopt;
+  return PlacedStep{*tokens, *capacity, lengths.str(), counts.str(), bool(fields.get("last"))};
+}
+
+void PlacedStep::attachTo(ModuleOp module) const {
+  Builder builder(module.getContext());
+  NamedAttrList fields;
+  fields.push_back(makeSymbol(builder, "tokens", tokens));
+  fields.push_back(makeSymbol(builder, "capacity", capacity));
+  fields.set("lengths", builder.getStringAttr(lengths));
+  fields.set("counts", builder.getStringAttr(counts));
+  if (last)
+    fields.set("last", builder.getUnitAttr());
+  module->setAttr(kStepAttr, fields.getDictionary(module.getContext()));
+}
+
+//===----------------------------------------------------------------------===//
+// Append
+//===----------------------------------------------------------------------===//
+
+LogicalResult AppendOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                         Adaptor adaptor, SmallVectorImpl<Type> &types) {
+  Sizes cache = getSizes(adaptor.getCache()), fresh = getSizes(adaptor.getFresh());
+  Sizes lengths = getSizes(adaptor.getLengths());
+  Type element = getElementTypeOrSelf(adaptor.getCache());
+  bool fits =
+      cache.size() == 4 && fresh.size() == 4 && getElementTypeOrSelf(adaptor.getFresh()) == element;
+  for (unsigned d : {0, 1, 3})
+    fits = fits && cache[d] == fresh[d];
+  if (!fits)
+    return inferError(loc, "append needs a cache [batch, heads, capacity, size] and new tokens "
+                           "[batch, heads, sequence, size] of one type, not " +
+                               describe(cache) + " and " + describe(fresh));
+  if (lengths != Sizes{cache[0]})
+    return inferError(loc, "append: lengths " + describe(lengths) + " must be " +
+                               describe({cache[0]}) + ", one for each sequence");
+  types.push_back(makeTensorType(element, cache));
+  return success();
+}
+
+bool AppendOp::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
+
+LogicalResult AppendOp::verify() {
+  if (!isLengths(getLengths()))
+    return emitOpError() << "takes lengths of i64 or i32, not " << getLengths().getType();
+  return success();
+}
+
+ShardingRule AppendOp::getShardingRule() {
+  ShardingRule rule;
+  Sizes cache = getSizes(getCache());
+  int b = rule.addFactor(cache[0]), h = rule.addFactor(cache[1]), d = rule.addFactor(cache[3]);
+  int all = rule.addFactor(cache[CacheOp::tokenDim], FactorKind::Whole);
+  int s = rule.addFactor(getSizes(getFresh())[CacheOp::tokenDim], FactorKind::Whole);
+  rule.operands = {{{b}, {h}, {all}, {d}}, {{b}, {h}, {s}, {d}}, {{b}}};
+  rule.results = {{{b}, {h}, {all}, {d}}};
+  return rule;
 }
 
 //===----------------------------------------------------------------------===//

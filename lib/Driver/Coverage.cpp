@@ -69,7 +69,7 @@ constexpr Reason reasons[] = {
     {"elements", isMessage, "crosses stages: it is what was sent"},
     {"elements", isSource, "has no operand"},
     {"elements", computesElements, "computes them of many elements"},
-    {"elements", isOneOf<ConcatOp>, "takes them of several operands"},
+    {"elements", isOneOf<ConcatOp, AppendOp>, "takes them of several operands"},
     {"index", isStructure, "has no value"},
     {"index", isMessage, "not at the model level"},
     {"index", isCommunication, "not at the model level"},
@@ -88,6 +88,7 @@ constexpr Reason reasons[] = {
     {"code", isStructureOfExecutable,
      "becomes the executable's structure: manifest, functions, loops"},
     {"code", isOneOf<ReshardOp>, "not in local programs"},
+    {"code", isOneOf<AppendOp>, "steps are not lowered yet"},
 };
 
 SmallVector<OpConcern> getConcerns() {

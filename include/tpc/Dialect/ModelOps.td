@@ -35,7 +35,8 @@ def Tpc_AttentionOp : Tpc_CostedOp<"attention", [AttrSizedOperandSegments]> {
     softmax over sk of (scale q k^T, soft-capped to `softcap` tanh(x / softcap) if that is not 0, plus `bias`, plus what `slopes`
     give), times v. Query head i uses kv head i / (hq / hkv).
 
-    Query i stands at position p = i + causal_offset among the keys; the offset is 0 or given by `offset`. A key j is visible to
+    Query i of sequence b stands at position p = i + causal_offset + lengths[b] among the keys; the offset is 0 or given by `offset`, and
+    `lengths` [b] are what a step finds in a cache, 0 where they are not given. A key j is visible to
     query i if all of these hold that are present: `causal`: j <= p; `window`: j > p - window, so with both a query
     sees the last `window` keys up to its own, and with a window of less than 1 none; `key_mask` [b, sk] is true at j; `mask` [1 or b, 1 or hq, sq, sk]
     is true. `bias` is additive, of the shape of mask.
@@ -46,22 +47,23 @@ def Tpc_AttentionOp : Tpc_CostedOp<"attention", [AttrSizedOperandSegments]> {
     row, so this is the same as slopes[h] j, or any other form that differs by a number for each row; results differ by
     rounding alone. The product is rounded to f32 at least, and the sum with the score once more.
 
-    Rule: b, sq, kv heads, query heads per kv head, dv parallel; d and sk whole. Slopes are split as query heads are.
+    Rule: b, sq, kv heads, query heads per kv head, dv parallel; d and sk whole. Slopes are split as query heads are, lengths as b.
     Errors: hq must be a multiple of hkv. Source: Vaswani et al. 2017; ONNX Attention (opset 23); com.microsoft Attention; Beltagy et al. 2020 (windows);
     Press et al. 2022 (slopes).
   }];
   let arguments = (ins Tpc_FloatTensor:$q, Tpc_FloatTensor:$k, Tpc_FloatTensor:$v, Optional<Tpc_BoolTensor>:$key_mask,
                        Optional<Tpc_BoolTensor>:$mask, Optional<Tpc_FloatTensor>:$bias, Optional<Tpc_FloatTensor>:$slopes,
-                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<Tpc_SymExpr, "::tpc::SymExpr(0)">:$causal_offset,
+                       Optional<Tpc_IntTensor>:$lengths, F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<Tpc_SymExpr, "::tpc::SymExpr(0)">:$causal_offset,
                        OptionalAttr<Tpc_SymExpr>:$window, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
                        DefaultValuedAttr<Tpc_MaskedRow, "MaskedRow::Zero">:$masked_row);
   let results = (outs Tpc_FloatTensor:$result);
   let hasVerifier = 1;
   let assemblyFormat = [{
-    (`causal` $causal^)? $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^)? (`bias` $bias^)? (`slopes` $slopes^)? `scale` $scale
+    (`causal` $causal^)? $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^)? (`bias` $bias^)? (`slopes` $slopes^)?
+    (`lengths` $lengths^)? `scale` $scale
     (`offset` custom<SymExpr>($causal_offset)^)? (`window` custom<SymExpr>($window)^)? attr-dict `:`
     type($q) `,` type($k) `,` type($v) (`key_mask` type($key_mask)^)? (`mask` type($mask)^)? (`bias` type($bias)^)?
-    (`slopes` type($slopes)^)? `->` type($result)
+    (`slopes` type($slopes)^)? (`lengths` type($lengths)^)? `->` type($result)
   }];
 }
 

@@ -19,7 +19,9 @@ namespace mlir::tpc {
 /// Arguments and results of @main: the `tpc.cache` whose contents it is, before and after a step.
 inline constexpr llvm::StringLiteral kCacheAttr = "tpc.cache";
 /// Module, a step of a generation: {past, tokens}, the symbols for the tokens that caches hold and
-/// for those that the step adds.
+/// for those that the step adds. Of a placed step {tokens, capacity, lengths, counts}: the symbol
+/// for what caches have room for, and the inputs that say how many tokens each sequence has in them
+/// and how many of the step's; `last`: its first result is of each sequence's last token alone.
 inline constexpr llvm::StringLiteral kStepAttr = "tpc.step";
 
 /// The names of the symbols that kStepAttr has.
@@ -27,6 +29,16 @@ struct StepSymbols {
   std::string past, tokens;
 
   static std::optional<StepSymbols> lookup(ModuleOp module);
+  void attachTo(ModuleOp module) const;
+};
+
+/// The same of a step that takes whole caches, at lengths that are data (tpc-place-caches).
+struct PlacedStep {
+  std::string tokens, capacity;
+  std::string lengths, counts; // names of inputs
+  bool last = false;
+
+  static std::optional<PlacedStep> lookup(ModuleOp module);
   void attachTo(ModuleOp module) const;
 };
 

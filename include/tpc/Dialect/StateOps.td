@@ -24,4 +24,26 @@ def Tpc_CacheOp : Tpc_Op<"cache", [Symbol, DeclareOpInterfaceMethods<SymbolUserO
   let extraClassDeclaration = "static constexpr unsigned tokenDim = 2;";
 }
 
+def Tpc_AppendOp : Tpc_InferredOp<"append"> {
+  let summary = "A cache with a step's new tokens behind those of each sequence";
+  let description = [{
+    cache [b, h, capacity, d], fresh [b, h, s, d], lengths [b] -> [b, h, capacity, d]:
+
+        result[b, h, j, d] = fresh[b, h, j - lengths[b], d]    if lengths[b] <= j < lengths[b] + s
+                             cache[b, h, j, d]                 else
+
+    Lengths are 0 or more. Tokens for which there is no room are dropped: who runs a step sees to it that those that count have room. Of a
+    step in which a sequence has fewer tokens than others, what is behind them is written as well, and written over in the next one. In
+    lowering the result is the cache, written in place. Made by `tpc-place-caches`.
+
+    Rule: b, h, d parallel; capacity and s whole. Errors: sizes that differ, lengths that are neither i64 nor i32.
+  }];
+  let arguments = (ins Tpc_FloatTensor:$cache, Tpc_FloatTensor:$fresh, Tpc_IntTensor:$lengths);
+  let results = (outs Tpc_FloatTensor:$result);
+  let hasVerifier = 1;
+  let assemblyFormat = [{
+    $cache `,` $fresh `at` $lengths attr-dict `:` type($cache) `,` type($fresh) `,` type($lengths) `->` type($result)
+  }];
+}
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "tpc/Analysis/Index/Splats.h"
 #include "tpc/Dialect/AttachModels.h"
+#include "tpc/Dialect/State.h"
 
 #include <cmath>
 
@@ -303,7 +304,7 @@ void mlir::tpc::registerIndexModels(DialectRegistry &registry) {
                  ConcatOp, GatherOp, GatherNDOp, CumSumOp, ReduceOp, TriluOp>(context);
     attachToScalarOps<ScalarIndex>(context);
     attachModels<OpaqueIndex, ParameterOp, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp,
-                 EmbeddingOp, RotaryOp, RollOp>(context);
+                 EmbeddingOp, RotaryOp, RollOp, AppendOp>(context);
   });
 }
 

@@ -50,6 +50,8 @@ std::string cuda::getName(const AttentionVariant &variant) {
 //===----------------------------------------------------------------------===//
 
 FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
+  if (op.getLengths())
+    return op.emitOpError("is not lowered with lengths yet");
   AttentionVariant variant;
   auto getDtype = [&](Value value, StringRef what) -> FailureOr<int32_t> {
     if (!value)

@@ -323,14 +323,14 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     sizes.back() = getSizes(heads.v).back();
     Type type = makeTensorType(elementTypeOf(heads.q), sizes);
     std::optional<SymExpr> window = mask.getWindow();
-    return AttentionOp::create(builder, loc, type, heads.q, heads.k, heads.v, mask.keyMask,
-                               mask.mask, mask.bias, mask.slopes, builder.getF64FloatAttr(scale),
-                               mask.causal ? builder.getUnitAttr() : UnitAttr(),
-                               SymExprAttr::get(builder.getContext(), mask.offset),
-                               window ? SymExprAttr::get(builder.getContext(), *window)
-                                      : SymExprAttr(),
-                               builder.getF64FloatAttr(mask.softcap),
-                               MaskedRowAttr::get(builder.getContext(), mask.maskedRow));
+    return AttentionOp::create(
+        builder, loc, type, heads.q, heads.k, heads.v, mask.keyMask, mask.mask, mask.bias,
+        mask.slopes, /*lengths=*/Value(), builder.getF64FloatAttr(scale),
+        mask.causal ? builder.getUnitAttr() : UnitAttr(),
+        SymExprAttr::get(builder.getContext(), mask.offset),
+        window ? SymExprAttr::get(builder.getContext(), *window) : SymExprAttr(),
+        builder.getF64FloatAttr(mask.softcap),
+        MaskedRowAttr::get(builder.getContext(), mask.maskedRow));
   }
 
   /// The mask of an attention op that the importer made.

@@ -55,7 +55,7 @@ void equivalence::attachBoundsModels(MLIRContext *context) {
   AttentionOp::attachInterface<AttentionBounds>(*context);
   WeightOp::attachInterface<WeightBounds>(*context);
   attachModels<ResultBounds, ReshapeOp, SliceOp, ConcatOp, RollOp, EmbeddingOp, GatherOp,
-               GatherNDOp, RotaryOp, IotaOp, ConstantOp, SizeOp, ParameterOp>(context);
+               GatherNDOp, RotaryOp, AppendOp, IotaOp, ConstantOp, SizeOp, ParameterOp>(context);
   attachModels<ResultBounds, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
                AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);
   attachModels<ResultBounds, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp, OutputOp,

@@ -4,6 +4,7 @@
 #include "RelationChecker.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/State.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -97,7 +98,7 @@ static Lemma getFormula(MatmulOp op) {
 
 /// z[b, i, h, x] = sum over j of softmax over j of (q[b, i, h, :] k[b, j, kv(h), :]) v[b, j, kv(h),
 /// x]. With `causal`, `window` and `slopes`, i and j are indices in the whole dimensions: a rank
-/// knows which of them it has.
+/// knows which of them it has. Lengths move the i of their own b.
 static Lemma getFormula(AttentionOp op) {
   Lemma lemma;
   int b = lemma.add(), i = lemma.add(), h = lemma.add(), kv = lemma.add(), x = lemma.add();
@@ -118,7 +119,20 @@ static Lemma getFormula(AttentionOp op) {
   }
   if (op.getSlopes())
     lemma.operands.push_back({h});
+  if (op.getLengths())
+    lemma.operands.push_back({b});
   lemma.result = {b, i, h, x};
+  return lemma;
+}
+
+/// z[b, h, j, d] is fresh[b, h, j - lengths[b], d] or cache[b, h, j, d]: tokens are found among
+/// all.
+static Lemma getFormula(AppendOp op) {
+  Lemma lemma;
+  int b = lemma.add(), h = lemma.add(), d = lemma.add();
+  int j = lemma.add(Letter::All), i = lemma.add(Letter::All);
+  lemma.operands = {{b, h, j, d}, {b, h, i, d}, {b}};
+  lemma.result = {b, h, j, d};
   return lemma;
 }
 
@@ -315,5 +329,5 @@ void equivalence::attachFormulas(MLIRContext *context) {
   attachToScalarOps<Formula>(context);
   attachModels<Formula, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
                CumSumOp, TriluOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, EmbeddingOp, GatherOp,
-               GatherNDOp, RotaryOp, ParameterOp, IotaOp, ConstantOp, SizeOp>(context);
+               GatherNDOp, RotaryOp, AppendOp, ParameterOp, IotaOp, ConstantOp, SizeOp>(context);
 }

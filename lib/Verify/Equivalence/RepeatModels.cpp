@@ -3,6 +3,7 @@
 #include "Models.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/State.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -95,7 +96,7 @@ struct TakesRepeated : RepeatOpInterface::ExternalModel<TakesRepeated<OpT>, OpT>
 void equivalence::attachRepeatModels(MLIRContext *context) {
   attachToScalarOps<PassesByLetter>(context);
   attachModels<PassesByLetter, MatmulOp, RotaryOp, LayerNormOp, RmsNormOp, SliceOp, ConcatOp,
-               TransposeOp>(context);
+               TransposeOp, AppendOp>(context);
   ReshapeOp::attachInterface<PassesReshape>(*context);
   AttentionOp::attachInterface<EndsInAttention>(*context);
   attachModels<TakesRepeated, SoftmaxOp, ReduceOp, CumSumOp, TriluOp, ExpandOp, RollOp, EmbeddingOp,

@@ -158,7 +158,8 @@ void equivalence::attachSizeModels(MLIRContext *context) {
                ConcatOp, RollOp, CollectivePermuteOp, RotaryOp>(context);
   attachToScalarOps<AnySizes>(context);
   attachModels<AnySizes, MatmulOp, LayerNormOp, RmsNormOp, SoftmaxOp, EmbeddingOp, ReduceOp,
-               CumSumOp, TriluOp, TransposeOp, ExpandOp, IotaOp, ConstantOp, SizeOp>(context);
+               CumSumOp, TriluOp, TransposeOp, ExpandOp, AppendOp, IotaOp, ConstantOp, SizeOp>(
+      context);
   attachModels<AnySizes, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
                AllToAllOp, ExchangeOp, BroadcastOp>(context);
   attachModels<AnySizes, WeightOp, CacheOp, PipelineOp, StageOp, MicroBatchesOp, SendOp, RecvOp,

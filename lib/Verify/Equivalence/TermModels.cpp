@@ -4,6 +4,7 @@
 #include "TermReader.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/State.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -224,7 +225,8 @@ void equivalence::attachTermModels(MLIRContext *context) {
   attachToScalarOps<TermModel>(context);
   attachModels<TermModel, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, ReduceOp,
                CumSumOp, TriluOp, ReshapeOp, TransposeOp, ExpandOp, SliceOp, ConcatOp, RollOp,
-               EmbeddingOp, GatherOp, GatherNDOp, RotaryOp, IotaOp, ConstantOp, SizeOp>(context);
+               EmbeddingOp, GatherOp, GatherNDOp, RotaryOp, AppendOp, IotaOp, ConstantOp, SizeOp>(
+      context);
   ParameterOp::attachInterface<ParameterTerm>(*context);
   attachModels<MovedTerm, ReshardOp, LocalSliceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
                AllToAllOp, CollectivePermuteOp, ExchangeOp, BroadcastOp>(context);

@@ -3,6 +3,8 @@
 #include "Domains.h"
 #include "Models.h"
 
+#include "tpc/Dialect/State.h"
+
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -150,6 +152,20 @@ struct ReduceDomain : DomainOpInterface::ExternalModel<ReduceDomain, ReduceOp> {
   }
 };
 
+/// New tokens have room behind what there is. What a cache and they need is what the result needs.
+struct AppendDomain : DomainOpInterface::ExternalModel<AppendDomain, AppendOp> {
+  LogicalResult narrowOperands(Operation *base, Domains &domains) const {
+    auto op = cast<AppendOp>(base);
+    pass(op, {op.getCache(), op.getFresh()}, domains);
+    auto getTokens = [&](Value value) {
+      return domains.getWorld().getWholeShape(value.getType())[CacheOp::tokenDim];
+    };
+    int64_t most = getTokens(op.getCache()) - getTokens(op.getFresh());
+    domains.narrow(op.getLengths(), {0, double(std::max<int64_t>(0, most))});
+    return success();
+  }
+};
+
 struct CallDomain : DomainOpInterface::ExternalModel<CallDomain, func::CallOp> {
   LogicalResult narrowOperands(Operation *op, Domains &domains) const {
     return domains.runCall(cast<func::CallOp>(op));
@@ -165,5 +181,6 @@ void interpret::attachDomainModels(MLIRContext *context) {
   tpc::attachModels<AnyNumbers, MatmulOp, AttentionOp, LayerNormOp, RmsNormOp, SoftmaxOp, RotaryOp,
                     CumSumOp, AllReduceOp, ReduceScatterOp>(context);
   ReduceOp::attachInterface<ReduceDomain>(*context);
+  AppendOp::attachInterface<AppendDomain>(*context);
   func::CallOp::attachInterface<CallDomain>(*context);
 }

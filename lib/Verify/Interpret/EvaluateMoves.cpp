@@ -2,6 +2,8 @@
 
 #include "Models.h"
 
+#include "tpc/Dialect/State.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
@@ -97,6 +99,34 @@ struct ConcatEvaluation : EvaluationModel<ConcatEvaluation, ConcatOp> {
   }
 };
 
+/// Of each sequence's new tokens those that there is room for.
+struct AppendEvaluation : EvaluationModel<AppendEvaluation, AppendOp> {
+  template <typename A> static Result<A> evaluate(AppendOp, Evaluation<A> &e) {
+    const Data<A> &fresh = *e.operands[1], &lengths = *e.operands[2];
+    Data<A> out = *e.operands[0];
+    Shape expected = out.shape;
+    expected[CacheOp::tokenDim] = fresh.shape[CacheOp::tokenDim];
+    if (out.shape != e.shape || fresh.shape != expected || lengths.shape != Shape({out.shape[0]}))
+      return e.fail() << "the parts on a rank do not fit";
+    size_t next = 0;
+    bool negative = false;
+    forEachIndex(fresh.shape, [&](ArrayRef<int64_t> index) {
+      Shape place(index);
+      int64_t length = A::toInteger(lengths.data[index[0]]);
+      negative |= length < 0;
+      int64_t &token = place[CacheOp::tokenDim];
+      const typename A::Element &element = fresh.data[next++];
+      if (length < 0 || length >= out.shape[CacheOp::tokenDim] - token)
+        return;
+      token += length;
+      out.data[linearize(place, out.shape)] = element;
+    });
+    if (negative)
+      return e.fail() << "a cache cannot hold less than no tokens";
+    return out;
+  }
+};
+
 struct TriluEvaluation : EvaluationModel<TriluEvaluation, TriluOp> {
   template <typename A> static Result<A> evaluate(TriluOp op, Evaluation<A> &e) {
     int64_t k = e.world.getSizes().evaluate(op.getK());
@@ -121,5 +151,6 @@ void interpret::attachMoveEvaluations(MLIRContext *context) {
   RollOp::attachInterface<RollEvaluation>(*context);
   SliceOp::attachInterface<SliceEvaluation>(*context);
   ConcatOp::attachInterface<ConcatEvaluation>(*context);
+  AppendOp::attachInterface<AppendEvaluation>(*context);
   TriluOp::attachInterface<TriluEvaluation>(*context);
 }

@@ -47,6 +47,7 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
     const Data<A> *mask = op.getMask() ? e.operands[next++] : nullptr;
     const Data<A> *bias = op.getBias() ? e.operands[next++] : nullptr;
     const Data<A> *slopes = op.getSlopes() ? e.operands[next++] : nullptr;
+    const Data<A> *lengths = op.getLengths() ? e.operands[next++] : nullptr;
     ArrayRef<int64_t> queries = e.getPart(op.getQ()).indices[1];
     ArrayRef<int64_t> keys = e.getPart(op.getK()).indices[1];
     int64_t offset = e.world.getSizes().evaluate(op.getCausalOffset());
@@ -65,7 +66,8 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
         (kvHeads > 0 && heads % kvHeads != 0) ||
         e.shape != Shape({q.shape[0], q.shape[1], heads, dv}) ||
         (keyMask && keyMask->shape != Shape({q.shape[0], sk})) || !covers(mask) || !covers(bias) ||
-        (slopes && slopes->shape != Shape({heads})))
+        (slopes && slopes->shape != Shape({heads})) ||
+        (lengths && lengths->shape != Shape({q.shape[0]})))
       return e.fail() << "the parts on a rank do not fit";
     int64_t group = kvHeads > 0 ? heads / kvHeads : 1;
     Data<A> out(e.shape);
@@ -74,10 +76,11 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
     bool uniform = op.getMaskedRow() == MaskedRow::Uniform;
     forEachIndex({q.shape[0], q.shape[1], heads}, [&](ArrayRef<int64_t> index) {
       int64_t b = index[0], i = index[1], h = index[2], kv = h / std::max<int64_t>(1, group);
+      int64_t at = queries[i] + offset + (lengths ? A::toInteger(lengths->data[b]) : 0);
       const typename A::Element *query = &q.data[linearize({b, i, h, 0}, q.shape)];
       for (int64_t j = 0; j < sk; ++j) {
         int64_t place[] = {b, h, i, j};
-        int64_t distance = keys[j] - (queries[i] + offset); // to the query's own position
+        int64_t distance = keys[j] - at; // to the query's own position
         visible[j] = !(op.getCausal() && distance > 0) && !(window && distance <= -*window) &&
                      !(keyMask && keyMask->data[b * sk + j] == 0) &&
                      !(mask && mask->data[linearizeBroadcast(place, mask->shape)] == 0);

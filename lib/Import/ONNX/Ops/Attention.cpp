@@ -144,8 +144,8 @@ static LogicalResult importAttention(Node &n) {
   out[3] = values[3];
   Value y = AttentionOp::create(n.b, n.loc, n.type(elementOf(q), out), q, k, v,
                                 /*key_mask=*/Value(), mask, bias, /*slopes=*/Value(),
-                                APFloat(scale), causal, SymExpr(0), /*window=*/SymExprAttr(),
-                                APFloat(softcap), MaskedRow::Zero);
+                                /*lengths=*/Value(), APFloat(scale), causal, SymExpr(0),
+                                /*window=*/SymExprAttr(), APFloat(softcap), MaskedRow::Zero);
   if (n.in(0).rank() == 4)
     return n.result(n.transpose(y, {0, 2, 1, 3}));
   return n.result(n.reshape(y, {out[0], out[1], out[2] * out[3]}));
