@@ -266,7 +266,13 @@ LogicalResult PieceProver::checkCache(FlatSymbolRefAttr cache, Value value) {
 }
 
 LogicalResult PieceProver::run() {
+  if (pastName == tokensName)
+    return main.emitError() << "tokens of the past and of the step are one symbol, " << pastName;
+  DenseSet<Attribute> given;
   for (BlockArgument argument : main.getArguments()) {
+    FlatSymbolRefAttr cache = getCache(main.getArgAttrDict(argument.getArgNumber()));
+    if (cache && !given.insert(cache).second)
+      return main.emitError() << "cache " << cache << " has two arguments";
     FailureOr<Part> part = findInput(argument);
     if (failed(part))
       return failure();
@@ -293,9 +299,8 @@ LogicalResult PieceProver::run() {
     if (failed(cache ? checkCache(cache, value) : checkOutput(i, value)))
       return failure();
   }
-  for (BlockArgument argument : main.getArguments())
-    if (FlatSymbolRefAttr cache = getCache(main.getArgAttrDict(argument.getArgNumber()));
-        cache && !held.count(cache))
+  for (Attribute cache : given)
+    if (!held.count(cache))
       return main.emitError() << "cache " << cache << " has an argument and no result";
   return success();
 }
