@@ -27,8 +27,8 @@ using ::tpc::SymExpr;
 // No past
 //===----------------------------------------------------------------------===//
 
-static void replaceSymbol(func::FuncOp main, const std::string &name, int64_t number) {
-  std::map<std::string, SymExpr> values = {{name, SymExpr(number)}};
+void generation::replaceSymbol(func::FuncOp main, const std::string &name, const SymExpr &by) {
+  std::map<std::string, SymExpr> values = {{name, by}};
   AttrTypeReplacer replacer;
   replacer.addReplacement([&](RankedTensorType type) -> Type {
     SmallVector<SymExpr> sizes = getSizes(type);
@@ -48,7 +48,6 @@ static bool isEmpty(Type type) {
 }
 
 namespace {
-/// The number that all elements of a value are, if it is made of constants alone.
 class Numbers {
 public:
   static std::optional<double> find(Value value) { return Numbers().visit(value); }
@@ -89,10 +88,15 @@ private:
   unsigned visited = 0;
 };
 
+} // namespace
+
+std::optional<double> generation::findNumber(Value value) { return Numbers::find(value); }
+
 //===----------------------------------------------------------------------===//
 // Identities
 //===----------------------------------------------------------------------===//
 
+namespace {
 /// Nothing, joined with x, is x.
 struct DropEmpty : OpRewritePattern<ConcatOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -104,6 +108,17 @@ struct DropEmpty : OpRewritePattern<ConcatOp> {
     if (rest.size() != 1 || rest[0].getType() != op.getType())
       return failure();
     rewriter.replaceOp(op, rest[0]);
+    return success();
+  }
+};
+
+/// What fills all that a cache has room for is what it holds then.
+struct DropCache : OpRewritePattern<AppendOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AppendOp op, PatternRewriter &rewriter) const override {
+    if (findNumber(op.getLengths()) != 0.0 || op.getFresh().getType() != op.getType())
+      return failure();
+    rewriter.replaceOp(op, op.getFresh());
     return success();
   }
 };
@@ -160,27 +175,45 @@ struct DropIdentity : OpInterfaceRewritePattern<ScalarOpInterface> {
 struct DropMasks : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
-    auto hidesNothing = [](Value mask) {
-      std::optional<double> number = mask ? Numbers::find(mask) : std::nullopt;
-      return number && *number != 0;
+    auto isNumber = [](Value value, bool zero) {
+      std::optional<double> number = value ? findNumber(value) : std::nullopt;
+      return number && (*number == 0) == zero;
     };
-    bool changed = false;
-    if (hidesNothing(op.getKeyMask())) {
-      op.getKeyMaskMutable().clear();
-      changed = true;
-    }
-    if (hidesNothing(op.getMask())) {
-      op.getMaskMutable().clear();
-      changed = true;
-    }
+    bool dropsKeys = isNumber(op.getKeyMask(), false), dropsMask = isNumber(op.getMask(), false);
+    bool dropsLengths = isNumber(op.getLengths(), true);
     bool window = !op.getWindow() || op.getWindow()->lowerBound().value_or(0) >= 1;
-    bool all = op.getCausal() && op.getCausalOffset().isConstant(0) && window && !op.getMask() &&
-               !op.getKeyMask() && getSizes(op.getQ())[1] == getSizes(op.getK())[1];
-    if (all && op.getMaskedRow() != MaskedRow::Zero) {
-      op.setMaskedRow(MaskedRow::Zero);
-      changed = true;
-    }
-    return success(changed);
+    bool seesOwn = op.getCausal() && op.getCausalOffset().isConstant(0) && window &&
+                   (!op.getLengths() || dropsLengths) && (!op.getKeyMask() || dropsKeys) &&
+                   (!op.getMask() || dropsMask) && getSizes(op.getQ())[1] == getSizes(op.getK())[1];
+    bool dropsRow = seesOwn && op.getMaskedRow() != MaskedRow::Zero;
+    if (!dropsKeys && !dropsMask && !dropsLengths && !dropsRow)
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      if (dropsKeys)
+        op.getKeyMaskMutable().clear();
+      if (dropsMask)
+        op.getMaskMutable().clear();
+      if (dropsLengths)
+        op.getLengthsMutable().clear();
+      if (dropsRow)
+        op.setMaskedRow(MaskedRow::Zero);
+    });
+    return success();
+  }
+};
+
+/// Where one dimension counts and all others are of size 1, the dimensions of size 1 are nothing.
+struct OneIota : OpRewritePattern<IotaOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(IotaOp op, PatternRewriter &rewriter) const override {
+    SmallVector<SymExpr> sizes = getSizes(op.getResult());
+    for (auto [d, size] : llvm::enumerate(sizes))
+      if (sizes.size() == 1 || (d != op.getDim() && !size.isConstant(1)))
+        return failure();
+    Type type = makeTensorType(elementTypeOf(op.getResult()), {sizes[op.getDim()]});
+    Value flat = IotaOp::create(rewriter, op.getLoc(), type, 0);
+    rewriter.replaceOpWithNewOp<ReshapeOp>(op, op.getType(), flat);
+    return success();
   }
 };
 
@@ -209,8 +242,8 @@ struct DropExpand : OpRewritePattern<ExpandOp> {
 
 static void simplify(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<DropEmpty, JoinTransposes, DropIdentity, DropMasks, DropSlice, DropExpand>(
-      module.getContext());
+  patterns.add<DropEmpty, DropCache, JoinTransposes, OneIota, DropIdentity, DropMasks, DropSlice,
+               DropExpand>(module.getContext());
   walkAndApplyPatterns(module, FrozenRewritePatternSet(std::move(patterns)));
 }
 
@@ -264,8 +297,8 @@ static LogicalResult pairInputs(func::FuncOp model, func::FuncOp step) {
       if (getName(model.getArgAttrDict(k)) == name && model.getArgumentTypes()[k] == type &&
           !llvm::is_contained(inModel, k))
         same = k;
-    if (isEmpty(type)) {
-      rest.push_back(i);
+    if (isEmpty(type) || getCache(step.getArgAttrDict(i))) {
+      rest.push_back(i); // of a cache that is not empty, nothing may be used
       continue;
     }
     if (!same)
@@ -324,10 +357,10 @@ static LogicalResult pairOutputs(func::FuncOp model, func::FuncOp step,
   return success();
 }
 
-LogicalResult generation::proveEmpty(ModuleOp model, ModuleOp step, const StepSymbols &symbols) {
+LogicalResult generation::proveEmpty(ModuleOp model, ModuleOp step, const std::string &past) {
   func::FuncOp modelMain = getMain(model), stepMain = getMain(step);
-  replaceSymbol(modelMain, symbols.past, 0);
-  replaceSymbol(stepMain, symbols.past, 0);
+  replaceSymbol(modelMain, past, 0);
+  replaceSymbol(stepMain, past, 0);
   if (failed(pairInputs(modelMain, stepMain)))
     return failure();
   simplify(model);

@@ -81,7 +81,7 @@ static FailureOr<Part> relate(CumSumOp op, PieceProver &p, Parts operands) {
                          "was added before a step is not known";
   SymExpr each = *operand.number;
   if (op.getReverse())
-    part->inFirst = -each * p.getSecond();
+    part->inFirst = each * (p.inFirst(size) - p.inWhole(size));
   else if (part->kind == Part::New)
     part->inSecond = -each * p.getFirst();
   return *part;
@@ -273,6 +273,19 @@ static FailureOr<Part> relate(ConcatOp op, PieceProver &p, Parts operands) {
   return Part{.kind = Part::Joined, .dim = dim, .joint = op};
 }
 
+/// In place of what is joined: behind as many tokens as the cache holds. What it has room for
+/// besides is not known.
+static FailureOr<Part> relate(AppendOp op, PieceProver &p, Parts operands) {
+  if (operands[0].kind != Part::Held)
+    return p.relateByFormula(op, operands);
+  if (!p.isLengths(op.getLengths()) || operands[1].isMoved() ||
+      !p.isTokens(op.getFresh(), operands[1], CacheOp::tokenDim, Part::New))
+    return p.fail(op) << "puts something else than the tokens of the step behind as many as the "
+                         "cache holds";
+  p.noteJoint(operands[0].cache, op);
+  return Part{.kind = Part::Joined, .dim = CacheOp::tokenDim, .joint = op};
+}
+
 static FailureOr<Part> relate(RollOp op, PieceProver &p, Parts operands) {
   const Part &operand = operands[0];
   if (operand.kind == Part::Held || p.dependsOnTokens(getSizes(op.getOperand())[op.getDim()]) ||
@@ -289,10 +302,10 @@ static FailureOr<Part> relate(RollOp op, PieceProver &p, Parts operands) {
 
 /// Each row sees a key, its own at least. Where a row that sees none is uniform, it would be so
 /// over more keys in a longer step.
-static LogicalResult checkRows(AttentionOp op, PieceProver &p) {
+static LogicalResult checkRows(AttentionOp op, const SymExpr &offset, PieceProver &p) {
   if (op.getMaskedRow() == MaskedRow::Zero)
     return success();
-  auto least = op.getCausalOffset().lowerBound();
+  auto least = offset.lowerBound();
   auto window = op.getWindow() ? op.getWindow()->lowerBound() : std::optional<int64_t>(1);
   if (op.getKeyMask() || !least || *least < 0 || !window || *window < 1)
     return p.fail(op) << "may have rows that see no key: they are uniform over all keys, of which "
@@ -304,9 +317,9 @@ static LogicalResult checkRows(AttentionOp op, PieceProver &p) {
 /// the keys that are missing there are those of later tokens, which it does not see. In the second
 /// piece query i is query a + i of the whole run, and all keys are there.
 static FailureOr<Part> relate(AttentionOp op, PieceProver &p, Parts operands) {
-  auto inTokens = [&](Value value) { return p.dependsOnTokens(value.getType()); };
-  SmallVector<Value> keyed = {op.getK(), op.getV()};
-  if (llvm::none_of(keyed, inTokens) && !op.getCausal() && !op.getWindow() && !op.getSlopes())
+  auto inRows = [&](Value value) { return p.dependsOnTokens(getSizes(value)[1]); };
+  bool queries = inRows(op.getQ()), keys = inRows(op.getK()) || inRows(op.getV());
+  if (!keys && (!queries || (!op.getCausal() && !op.getWindow() && !op.getSlopes())))
     return p.relateByFormula(op, operands); // of something that has nothing to do with tokens
   if (!op.getCausal())
     return p.fail(op) << "lets a token see later ones: what it gives for old tokens would change "
@@ -315,12 +328,12 @@ static FailureOr<Part> relate(AttentionOp op, PieceProver &p, Parts operands) {
     return p.fail(op) << "takes a " << (op.getMask() ? "mask" : "bias")
                       << " of queries and keys as a tensor (a prefix mask?): what a step sees of "
                          "the past is not known";
-  for (const Part &part : operands) {
+  for (auto [part, value] : llvm::zip(operands, op.getOperands())) {
+    if (part.isMoved() && !p.isLengths(value))
+      return p.fail(op) << "takes numbers that depend on how many tokens there are";
     if (part.kind == Part::Held)
       return p.fail(op) << "sees what is in cache " << part.cache
                         << " before the step, without the tokens of the step";
-    if (part.isMoved())
-      return p.fail(op) << "takes numbers that depend on how many tokens there are";
   }
   if (!p.isTokens(op.getQ(), operands[0], 1, Part::New))
     return p.fail(op) << "has queries that are not the tokens of the step";
@@ -333,10 +346,14 @@ static FailureOr<Part> relate(AttentionOp op, PieceProver &p, Parts operands) {
   if (op.getKeyMask() && !p.isTokens(op.getKeyMask(), operands[next++], 1, Part::Joined))
     return p.fail(op) << "hides keys by a mask that is not one of each token of the past and of "
                          "the step";
-  if (op.getSlopes() && inTokens(op.getSlopes()))
+  if (op.getSlopes() && p.dependsOnTokens(op.getSlopes().getType()))
     return p.fail(op) << "has slopes of tokens";
 
-  const SymExpr offset = op.getCausalOffset();
+  SymExpr offset = op.getCausalOffset();
+  if (op.getLengths() && !p.isLengths(op.getLengths()))
+    return p.fail(op) << "takes lengths that are not how many tokens caches hold";
+  if (op.getLengths())
+    offset = offset + p.getPast();
   if (p.inFirst(offset) != p.inWhole(offset) ||
       p.inSecond(offset) != p.inWhole(offset) + p.getFirst())
     return p.fail(op) << "has queries that stand " << offset.str()
@@ -350,7 +367,7 @@ static FailureOr<Part> relate(AttentionOp op, PieceProver &p, Parts operands) {
   if (op.getWindow() && p.dependsOnTokens(*op.getWindow()))
     return p.fail(op) << "has a window of " << op.getWindow()->str()
                       << ", which changes as new tokens come";
-  if (failed(checkRows(op, p)))
+  if (failed(checkRows(op, offset, p)))
     return failure();
   return Part{.kind = Part::New, .dim = 1};
 }
@@ -366,6 +383,6 @@ template <typename OpT> struct PieceModel : PieceOpInterface::ExternalModel<Piec
 void mlir::tpc::registerGenerationVerification(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, TpcDialect *) {
     attachModels<PieceModel, ConstantOp, SizeOp, IotaOp, CumSumOp, AddOp, SubOp, NegOp, MulOp,
-                 CastOp, ReshapeOp, SliceOp, ConcatOp, RollOp, AttentionOp>(context);
+                 CastOp, ReshapeOp, SliceOp, ConcatOp, AppendOp, RollOp, AttentionOp>(context);
   });
 }

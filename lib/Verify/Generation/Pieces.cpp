@@ -12,22 +12,46 @@ using ::tpc::SymExpr;
 
 #include "PieceOps.cpp.inc"
 
-// No program has symbols of these names.
+// No program has symbols with a number sign.
+PieceProver::PieceProver(func::FuncOp main, const std::string &pastName,
+                         const std::string &tokensName)
+    : main(main), past(SymExpr::symbol(pastName)), tokens(SymExpr::symbol(tokensName)), held(past),
+      joined(past + tokens), first(SymExpr::symbol("#first")), second(SymExpr::symbol("#second")),
+      names{pastName, tokensName}, whole{{tokensName, first + second}},
+      firstPiece{{tokensName, first}}, secondPiece{{pastName, past + first}, {tokensName, second}} {
+}
+
 PieceProver::PieceProver(func::FuncOp main, const StepSymbols &symbols)
-    : main(main), pastName(symbols.past), tokensName(symbols.tokens),
-      past(SymExpr::symbol(pastName)), tokens(SymExpr::symbol(tokensName)),
-      first(SymExpr::symbol("#first")), second(SymExpr::symbol("#second")),
-      whole{{tokensName, first + second}}, firstPiece{{tokensName, first}},
-      secondPiece{{pastName, past + first}, {tokensName, second}} {}
+    : PieceProver(main, symbols.past, symbols.tokens) {}
+
+PieceProver::PieceProver(func::FuncOp main, const PlacedStep &step)
+    : PieceProver(main, "#past", step.tokens) {
+  held = joined = SymExpr::symbol(step.capacity);
+  names = {step.tokens, step.capacity};
+  firstPiece[step.capacity] = secondPiece[step.capacity] = SymExpr::symbol("#capacity");
+  for (BlockArgument argument : main.getArguments()) {
+    auto name = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
+    if (name && name.getValue() == step.lengths)
+      lengths = argument;
+    if (name && name.getValue() == step.counts)
+      counts = argument;
+  }
+}
+
+PieceProver PieceProver::ofRows(func::FuncOp main, const std::string &batch) {
+  PieceProver prover(main, "#none", batch);
+  prover.hasCaches = false;
+  return prover;
+}
 
 InFlightDiagnostic PieceProver::fail(Operation *op) const {
   return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << ") ";
 }
 
 bool PieceProver::dependsOnTokens(const SymExpr &e) const {
-  std::set<std::string> names;
-  e.collectSymbols(names);
-  return names.count(pastName) || names.count(tokensName);
+  std::set<std::string> own;
+  e.collectSymbols(own);
+  return llvm::any_of(own, [&](const std::string &name) { return names.count(name) != 0; });
 }
 
 bool PieceProver::dependsOnTokens(Type type) const {
@@ -168,12 +192,18 @@ FailureOr<Part> PieceProver::findInput(BlockArgument argument) {
   unsigned index = argument.getArgNumber();
   SmallVector<SymExpr> sizes = getSizes(argument);
   Part part;
-  FlatSymbolRefAttr cache = getCache(main.getArgAttrDict(index));
+  FlatSymbolRefAttr cache = hasCaches ? getCache(main.getArgAttrDict(index)) : FlatSymbolRefAttr();
+  if (argument == lengths)
+    part.inSecond = first;
+  if (argument == counts) { // as many as there are
+    part.inFirst = -second;
+    part.inSecond = -first;
+  }
   for (auto [d, size] : llvm::enumerate(sizes)) {
     if (!dependsOnTokens(size))
       continue;
     bool good =
-        cache ? d == CacheOp::tokenDim && size == past : part.kind == Part::Same && size == tokens;
+        cache ? d == CacheOp::tokenDim && size == held : part.kind == Part::Same && size == tokens;
     if (!good)
       return main.emitError() << "argument " << index << ", " << argument.getType()
                               << (cache ? ", has other tokens than those of the past in dimension "
@@ -266,12 +296,12 @@ LogicalResult PieceProver::checkCache(FlatSymbolRefAttr cache, Value value) {
 }
 
 LogicalResult PieceProver::run() {
-  if (pastName == tokensName)
-    return main.emitError() << "tokens of the past and of the step are one symbol, " << pastName;
+  if (past == tokens)
+    return main.emitError() << "tokens of the past and of the step are one symbol, " << past.str();
   DenseSet<Attribute> given;
   for (BlockArgument argument : main.getArguments()) {
     FlatSymbolRefAttr cache = getCache(main.getArgAttrDict(argument.getArgNumber()));
-    if (cache && !given.insert(cache).second)
+    if (cache && hasCaches && !given.insert(cache).second)
       return main.emitError() << "cache " << cache << " has two arguments";
     FailureOr<Part> part = findInput(argument);
     if (failed(part))
@@ -291,16 +321,16 @@ LogicalResult PieceProver::run() {
       return failure();
     parts[op.getResult(0)] = *part;
   }
-  DenseSet<Attribute> held;
+  DenseSet<Attribute> kept;
   for (auto [i, value] : llvm::enumerate(main.front().getTerminator()->getOperands())) {
-    FlatSymbolRefAttr cache = getCache(main.getResultAttrDict(i));
-    if (cache && !held.insert(cache).second)
+    FlatSymbolRefAttr cache = hasCaches ? getCache(main.getResultAttrDict(i)) : FlatSymbolRefAttr();
+    if (cache && !kept.insert(cache).second)
       return main.emitError() << "cache " << cache << " has two results";
     if (failed(cache ? checkCache(cache, value) : checkOutput(i, value)))
       return failure();
   }
   for (Attribute cache : given)
-    if (!held.count(cache))
+    if (!kept.count(cache))
       return main.emitError() << "cache " << cache << " has an argument and no result";
   return success();
 }

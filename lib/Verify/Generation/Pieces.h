@@ -14,6 +14,14 @@
 // `tpc.size past` is a more in the second piece than in the whole run. So the sum of both, which
 // are positions, is the same for each token in all runs.
 //
+// Of a placed step (PlacedStep) sizes do not have the past. Caches have room for more tokens than
+// they hold; in the pieces for other numbers of tokens than in the whole run. What is known of
+// them, and of what is made of them, is known of the tokens that they hold: whatever lies behind
+// those may differ.
+//
+// Sequences of a batch are pieces as well, of a program in which nothing is kept: what a row gives
+// does not depend on the others.
+//
 // What a cache holds before the second piece is by definition what its result was in the first.
 // That this is the joined value of which the lemma of concatenation speaks is shown last, when all
 // of them are known.
@@ -67,6 +75,9 @@ public:
 
   /// @main of a step without calls.
   PieceProver(func::FuncOp main, const StepSymbols &symbols);
+  PieceProver(func::FuncOp main, const PlacedStep &step);
+  /// Rows of a batch in place of tokens; caches are inputs and outputs as others are.
+  static PieceProver ofRows(func::FuncOp main, const std::string &batch);
   LogicalResult run();
 
   // For lemmas.
@@ -79,8 +90,12 @@ public:
   SymExpr inSecond(const SymExpr &e) const { return e.substitute(secondPiece); }
   bool dependsOnTokens(const SymExpr &e) const;
   bool dependsOnTokens(Type type) const;
-  /// How many tokens a value of this kind has.
-  SymExpr countTokens(Part::Kind kind) const { return kind == Part::New ? tokens : past + tokens; }
+  /// How many tokens a value of this kind has, or room for.
+  const SymExpr &countTokens(Part::Kind kind) const {
+    return kind == Part::New ? tokens : kind == Part::Joined ? joined : held;
+  }
+  /// How many tokens caches hold, for each row: only this input of a placed step says so.
+  bool isLengths(Value value) const { return lengths && value == lengths; }
   /// A value whose dimension `dim`, of this size, is tokens and nothing else; nothing if it is not.
   std::optional<Part> makeTokens(const SymExpr &size, unsigned dim) const;
   /// Whether dimension `dim` of `value`, which is `part`, is tokens of this kind, and no other one
@@ -100,9 +115,13 @@ private:
   LogicalResult checkOutput(unsigned index, Value value);
   LogicalResult checkCache(FlatSymbolRefAttr cache, Value value);
 
+  PieceProver(func::FuncOp main, const std::string &past, const std::string &tokens);
+
   func::FuncOp main;
-  std::string pastName, tokensName;
-  SymExpr past, tokens, first, second;
+  bool hasCaches = true;
+  Value lengths, counts; // inputs of a placed step
+  SymExpr past, tokens, held, joined, first, second;
+  std::set<std::string> names; // of sizes that have to do with tokens
   std::map<std::string, SymExpr> whole, firstPiece, secondPiece;
   DenseMap<Value, Part> parts;
   DenseMap<Attribute, SmallVector<Operation *, 1>> joints;

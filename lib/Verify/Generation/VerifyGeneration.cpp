@@ -20,6 +20,7 @@
 #include "EmptyCaches.h"
 #include "FlatProgram.h"
 #include "Pieces.h"
+#include "PlacedCaches.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Verify/Passes.h"
 
@@ -348,7 +349,13 @@ LogicalResult prove(ModuleOp model, ModuleOp step, const StepSymbols &symbols) {
     return failure();
   generation::PieceProver pieces(generation::getMain(**flatStep), symbols);
   return failure(failed(pieces.run()) ||
-                 failed(generation::proveEmpty(**flatModel, **flatStep, symbols)));
+                 failed(generation::proveEmpty(**flatModel, **flatStep, symbols.past)));
+}
+
+LogicalResult provePlaced(ModuleOp before, ModuleOp step, const PlacedStep &symbols) {
+  auto flatStep = generation::makeFlat(step), flatBefore = generation::makeFlat(before);
+  return failure(failed(flatStep) || failed(flatBefore) ||
+                 failed(generation::provePlaced(**flatBefore, **flatStep, symbols)));
 }
 
 /// At small sizes; where there are none, an error, or a warning if it is proved.
@@ -374,7 +381,8 @@ struct VerifyGeneration : public mlir::tpc::impl::VerifyGenerationBase<VerifyGen
   void runOnOperation() override {
     ModuleOp step = getOperation();
     auto symbols = StepSymbols::lookup(step);
-    if (!symbols) {
+    auto placed = PlacedStep::lookup(step);
+    if (!symbols && !placed) {
       emitError(step.getLoc(), "is no step of a generation: it has no 'tpc.step'; "
                                "tpc-recognize-caches or tpc-derive-caches make one");
       return signalPassFailure();
@@ -383,6 +391,11 @@ struct VerifyGeneration : public mlir::tpc::impl::VerifyGenerationBase<VerifyGen
     if (!model) {
       emitError(step.getLoc()) << "reference: cannot read '" << reference << "'";
       return signalPassFailure();
+    }
+    if (placed) {
+      if (symbolic && failed(provePlaced(*model, step, *placed)))
+        return signalPassFailure();
+      return markAllAnalysesPreserved();
     }
     if ((symbolic && failed(prove(*model, step, *symbols))) ||
         (interpret && failed(check(*model, step, *symbols, symbolic))))

@@ -1,0 +1,125 @@
+//===- PlacedCaches.cpp - A step at lengths that are data -----------------===//
+
+#include "PlacedCaches.h"
+
+#include "EmptyCaches.h"
+#include "FlatProgram.h"
+#include "Pieces.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::generation;
+using ::tpc::SymExpr;
+
+static BlockArgument findInput(func::FuncOp main, StringRef name) {
+  for (BlockArgument argument : main.getArguments()) {
+    auto own = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
+    if (own && own.getValue() == name)
+      return argument;
+  }
+  return {};
+}
+
+namespace {
+/// Places of tokens that are held within a table: min(place, size). Of tokens that count, there is
+/// room for all, so that the places are within it.
+class Places {
+public:
+  Places(func::FuncOp main, const PlacedStep &step)
+      : main(main), lengths(findInput(main, step.lengths)) {
+    // There is room for what the cache holds and for the step's tokens, and for some more.
+    room[step.capacity] =
+        SymExpr::symbol("#past") + SymExpr::symbol(step.tokens) + SymExpr::symbol("#room");
+  }
+
+  void release() {
+    for (auto op : llvm::make_early_inc_range(main.getOps<MinOp>()))
+      for (unsigned i : {0, 1}) {
+        std::optional<SymExpr> place = findLargest(op->getOperand(i), 0);
+        std::optional<SymExpr> bound = findSize(op->getOperand(1 - i));
+        if (!place || !bound || op->getOperand(i).getType() != op.getType())
+          continue;
+        std::optional<int64_t> least = (*bound - *place).substitute(room).lowerBound();
+        if (!least || *least < 0)
+          continue;
+        op.getResult().replaceAllUsesWith(op->getOperand(i));
+        op.erase();
+        break;
+      }
+  }
+
+private:
+  static std::optional<SymExpr> findSize(Value value) {
+    Operation *op = value.getDefiningOp();
+    while (op && op->hasTrait<MovementOpInterface::Trait>())
+      op = op->getOperand(0).getDefiningOp();
+    auto size = dyn_cast_or_null<SizeOp>(op);
+    return size ? std::optional(size.getExpr()) : std::nullopt;
+  }
+
+  /// At most this, of places that are sums of what counts tokens and of what caches hold.
+  std::optional<SymExpr> findLargest(Value value, unsigned depth) const {
+    if (value == lengths)
+      return SymExpr::symbol("#past");
+    Operation *op = value.getDefiningOp();
+    if (!op || depth > maxDepth || !isa<IntegerType>(elementTypeOf(value)))
+      return std::nullopt;
+    if (auto iota = dyn_cast<IotaOp>(op))
+      return getSizes(iota.getResult())[iota.getDim()] - 1;
+    if (op->hasTrait<MovementOpInterface::Trait>())
+      return findLargest(op->getOperand(0), depth + 1);
+    if (auto add = dyn_cast<AddOp>(op)) {
+      auto a = findLargest(add.getLhs(), depth + 1), b = findLargest(add.getRhs(), depth + 1);
+      return a && b ? std::optional(*a + *b) : std::nullopt;
+    }
+    std::optional<double> number = findNumber(value);
+    return number ? std::optional(SymExpr(int64_t(*number))) : std::nullopt;
+  }
+
+  static constexpr unsigned maxDepth = 16;
+  func::FuncOp main;
+  Value lengths;
+  std::map<std::string, SymExpr> room;
+};
+} // namespace
+
+/// An input becomes a number for each sequence.
+static void fixInput(func::FuncOp main, StringRef name, const SymExpr &number) {
+  BlockArgument input = findInput(main, name);
+  if (!input)
+    return;
+  OpBuilder builder = OpBuilder::atBlockBegin(&main.front());
+  auto scalar = RankedTensorType::get({}, elementTypeOf(input));
+  Value size = SizeOp::create(builder, input.getLoc(), scalar, number);
+  input.replaceAllUsesWith(ExpandOp::create(builder, input.getLoc(), input.getType(), size));
+  (void)main.eraseArgument(input.getArgNumber());
+}
+
+LogicalResult generation::provePlaced(ModuleOp reference, ModuleOp step,
+                                      const PlacedStep &symbols) {
+  func::FuncOp main = getMain(step), other = getMain(reference);
+  BlockArgument lengths = findInput(main, symbols.lengths);
+  if (!lengths || rankOf(lengths) != 1)
+    return main.emitError() << "input '" << symbols.lengths
+                            << "', how many tokens caches hold for each sequence, is not there";
+  if (symbols.last)
+    return main.emitError("cannot be proved: it gives the last token alone");
+  Places(main, symbols).release();
+  if (std::optional<std::string> batch = getSymbolName(getSizes(lengths)[0])) {
+    if (failed(PieceProver::ofRows(main, *batch).run()))
+      return failure();
+    replaceSymbol(main, *batch, 1);
+    replaceSymbol(other, *batch, 1);
+  } else if (!getSizes(lengths)[0].isConstant(1)) {
+    return main.emitError() << "cannot be proved: a batch of " << getSizes(lengths)[0].str()
+                            << " sequences";
+  }
+  if (failed(PieceProver(main, symbols).run()))
+    return failure();
+  // As it does not matter how much room there is, there is as much as is needed.
+  replaceSymbol(main, symbols.capacity, SymExpr::symbol(symbols.tokens));
+  fixInput(main, symbols.lengths, 0);
+  fixInput(main, symbols.counts, SymExpr::symbol(symbols.tokens));
+  auto past = StepSymbols::lookup(reference);
+  return proveEmpty(reference, step, past ? past->past : std::string("#none"));
+}
