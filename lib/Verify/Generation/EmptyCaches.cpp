@@ -217,6 +217,122 @@ struct OneIota : OpRewritePattern<IotaOp> {
   }
 };
 
+/// Leading dimensions of size 1 of a value, so many of them.
+static Value squeeze(PatternRewriter &rewriter, Value value, unsigned count) {
+  SmallVector<SymExpr> sizes = getSizes(value);
+  sizes.erase(sizes.begin(), sizes.begin() + count);
+  Type type = makeTensorType(elementTypeOf(value), sizes);
+  return ReshapeOp::create(rewriter, value.getLoc(), type, value);
+}
+
+static unsigned countOnes(Value value) {
+  SmallVector<SymExpr> sizes = getSizes(value);
+  return llvm::find_if(sizes, [](const SymExpr &size) { return !size.isConstant(1); }) -
+         sizes.begin();
+}
+
+/// The same op without its leading dimensions of size 1, and these around it: steps of one sequence
+/// have them or not. `keep`: so many dimensions stay, of operands and result.
+static LogicalResult squeezeOp(Operation *op, PatternRewriter &rewriter, unsigned keep,
+                               llvm::function_ref<void(Operation *, unsigned)> fix = nullptr) {
+  Value result = op->getResult(0);
+  unsigned rank = rankOf(result);
+  unsigned count = std::min(countOnes(result), rank > keep ? rank - keep : 0);
+  if (count == 0)
+    return failure();
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands()) {
+    // Operands of fewer dimensions broadcast.
+    unsigned missing = rank - std::min<unsigned>(rank, rankOf(operand));
+    unsigned own = count > missing ? count - missing : 0;
+    if (own > countOnes(operand))
+      return failure();
+    operands.push_back(own ? squeeze(rewriter, operand, own) : operand);
+  }
+  SmallVector<SymExpr> sizes = getSizes(result);
+  sizes.erase(sizes.begin(), sizes.begin() + count);
+  Operation *small = rewriter.clone(*op);
+  small->setOperands(operands);
+  small->getResult(0).setType(cast<RankedTensorType>(makeTensorType(elementTypeOf(result), sizes)));
+  if (fix)
+    fix(small, count);
+  rewriter.replaceOpWithNewOp<ReshapeOp>(op, result.getType(), small->getResult(0));
+  return success();
+}
+
+struct SqueezeScalar : OpInterfaceRewritePattern<ScalarOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+  LogicalResult matchAndRewrite(ScalarOpInterface op, PatternRewriter &rewriter) const override {
+    return squeezeOp(op, rewriter, 0);
+  }
+};
+
+struct SqueezeMatmul : OpRewritePattern<MatmulOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(MatmulOp op, PatternRewriter &rewriter) const override {
+    if (op.getBias() || rankOf(op.getLhs()) < 2)
+      return failure();
+    return squeezeOp(op, rewriter, 2);
+  }
+};
+
+struct SqueezeTranspose : OpRewritePattern<TransposeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(TransposeOp op, PatternRewriter &rewriter) const override {
+    // Only what stays in front.
+    unsigned same = 0;
+    while (same < op.getPermutation().size() && op.getPermutation()[same] == int64_t(same))
+      ++same;
+    unsigned rank = rankOf(op.getResult());
+    return squeezeOp(op, rewriter, rank - same, [](Operation *small, unsigned count) {
+      auto transpose = cast<TransposeOp>(small);
+      SmallVector<int64_t> from(transpose.getPermutation().drop_front(count));
+      for (int64_t &dim : from)
+        dim -= count;
+      transpose.setPermutation(from);
+    });
+  }
+};
+
+struct SqueezeConcat : OpRewritePattern<ConcatOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(ConcatOp op, PatternRewriter &rewriter) const override {
+    unsigned rank = rankOf(op.getResult());
+    return squeezeOp(op, rewriter, rank - op.getDim(), [](Operation *small, unsigned count) {
+      auto concat = cast<ConcatOp>(small);
+      concat.setDim(concat.getDim() - count);
+    });
+  }
+};
+
+/// Of what is looked up, the places.
+struct SqueezeGather : OpRewritePattern<GatherOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(GatherOp op, PatternRewriter &rewriter) const override {
+    unsigned count = countOnes(op.getIndices());
+    if (op.getDim() != 0 || count == 0)
+      return failure();
+    SmallVector<SymExpr> sizes = getSizes(op.getResult());
+    sizes.erase(sizes.begin(), sizes.begin() + count);
+    Value small = GatherOp::create(rewriter, op.getLoc(),
+                                   makeTensorType(elementTypeOf(op.getResult()), sizes),
+                                   op.getData(), squeeze(rewriter, op.getIndices(), count), 0);
+    rewriter.replaceOpWithNewOp<ReshapeOp>(op, op.getType(), small);
+    return success();
+  }
+};
+
+struct SqueezeSlice : OpRewritePattern<SliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
+    unsigned rank = rankOf(op.getResult());
+    return squeezeOp(op, rewriter, rank - op.getDim(), [](Operation *small, unsigned count) {
+      auto slice = cast<SliceOp>(small);
+      slice.setDim(slice.getDim() - count);
+    });
+  }
+};
+
 /// All of a dimension, as it is.
 struct DropSlice : OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -229,12 +345,15 @@ struct DropSlice : OpRewritePattern<SliceOp> {
   }
 };
 
+/// What only adds dimensions of size 1.
 struct DropExpand : OpRewritePattern<ExpandOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(ExpandOp op, PatternRewriter &rewriter) const override {
-    if (op.getType() != op.getOperand().getType())
+    SmallVector<SymExpr> from = getSizes(op.getOperand()), to = getSizes(op.getResult());
+    unsigned more = to.size() - from.size();
+    if (ArrayRef(to).drop_front(more) != ArrayRef(from) || countOnes(op.getResult()) < more)
       return failure();
-    rewriter.replaceOp(op, op.getOperand());
+    rewriter.replaceOpWithNewOp<ReshapeOp>(op, op.getType(), op.getOperand());
     return success();
   }
 };
@@ -242,9 +361,13 @@ struct DropExpand : OpRewritePattern<ExpandOp> {
 
 static void simplify(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<DropEmpty, DropCache, JoinTransposes, OneIota, DropIdentity, DropMasks, DropSlice,
-               DropExpand>(module.getContext());
-  walkAndApplyPatterns(module, FrozenRewritePatternSet(std::move(patterns)));
+  patterns.add<DropEmpty, DropCache, JoinTransposes, DropIdentity, DropMasks, OneIota, DropSlice,
+               DropExpand, SqueezeScalar, SqueezeMatmul, SqueezeTranspose, SqueezeConcat,
+               SqueezeGather, SqueezeSlice>(module.getContext());
+  FrozenRewritePatternSet frozen(std::move(patterns));
+  // What one identity makes is for another one in the next round.
+  for (int round = 0; round < 3; ++round)
+    walkAndApplyPatterns(module, frozen);
 }
 
 //===----------------------------------------------------------------------===//
