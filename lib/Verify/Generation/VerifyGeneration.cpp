@@ -17,6 +17,7 @@
 #include "../Equivalence/SmallSizes.h"
 #include "../Interpret/Inputs.h"
 #include "../Interpret/Machine.h"
+#include "CheckPlaced.h"
 #include "EmptyCaches.h"
 #include "FlatProgram.h"
 #include "Pieces.h"
@@ -393,7 +394,15 @@ struct VerifyGeneration : public mlir::tpc::impl::VerifyGenerationBase<VerifyGen
       return signalPassFailure();
     }
     if (placed) {
-      if (symbolic && failed(provePlaced(*model, step, *placed)))
+      auto before = StepSymbols::lookup(*model);
+      if (!before)
+        emitError(step.getLoc()) << "reference: '" << reference
+                                 << "' is no step of a generation: a "
+                                 << "placed step is compared with the one that it was made of";
+      // Of the last token alone there is no proof.
+      bool proves = symbolic && !(placed->last && interpret);
+      if (!before || (proves && failed(provePlaced(*model, step, *placed))) ||
+          (interpret && failed(checkPlacedStep(*model, *before, step, *placed))))
         return signalPassFailure();
       return markAllAnalysesPreserved();
     }

@@ -74,6 +74,7 @@ struct Mutate : public mlir::tpc::impl::MutateBase<Mutate> {
     llvm::append_range(all, getComputationMutations());
     llvm::append_range(all, getAttentionMutations());
     llvm::append_range(all, getStepMutations());
+    llvm::append_range(all, getPlacedMutations());
     llvm::append_range(all, getBufferMutations());
     llvm::append_range(all, getKernelMutations());
     if (kind == "list") {

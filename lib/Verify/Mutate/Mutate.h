@@ -68,6 +68,8 @@ ArrayRef<Mutation> getComputationMutations();
 ArrayRef<Mutation> getAttentionMutations();
 /// In a step of a generation.
 ArrayRef<Mutation> getStepMutations();
+/// In a placed step of a generation.
+ArrayRef<Mutation> getPlacedMutations();
 /// In a program on buffers.
 ArrayRef<Mutation> getBufferMutations();
 ArrayRef<Mutation> getKernelMutations();

@@ -79,4 +79,67 @@ def DeriveCaches : Pass<"tpc-derive-caches", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def PlaceCaches : Pass<"tpc-place-caches", "::mlir::ModuleOp"> {
+  let summary = "A step takes whole caches, at lengths that are data";
+  let description = [{
+    A step of `past` tokens becomes one for all of them: caches have their whole capacity, new tokens are put behind those of
+    each sequence, and how many these are is an input. So the sizes of a step do not change as a sequence grows, sequences of
+    different lengths are one batch, and a cache can be written in place.
+
+    ```mlir
+    func.func @main(%ids: [batch, sequence], %k0: [batch, 2, past, 4] {tpc.cache = @k0}) -> (…, [batch, 2, past + sequence, 4] {tpc.cache = @k0}) {
+      %n = tpc.size past     %p = tpc.add %iota, %n : [sequence]
+      %1 = tpc.concat %k0, %new dim 2
+      %o = tpc.attention causal %q, %k, %v offset past
+    ```
+    becomes
+    ```mlir
+    func.func @main(%ids: [batch, sequence], %lengths: [batch], %counts: [batch], %k0: [batch, 2, capacity, 4] {tpc.cache = @k0})
+        -> (…, [batch, 2, capacity, 4] {tpc.cache = @k0}) {
+      %n = tpc.reshape %lengths : [batch, 1]     %p = tpc.add %iota, %n : [batch, sequence]
+      %1 = tpc.append %k0, %new at %lengths
+      %o = tpc.attention causal %q, %k, %v lengths %lengths
+    ```
+    Of the step's tokens of a sequence the first `counts` are real. The others, on their right, are computed, and what they leave in the cache is
+    written over in the next step. Whoever runs it sees to it that lengths + counts is at most the capacity.
+
+    What is made of `past` gets the batch in front, up to the op where it meets values of the batch. Positions are not more than the
+    last that a cache has room for, so that tokens that do not count find rows in tables too. Constraints on past and new tokens, and the
+    sizes of these tables, become constraints on the capacity. Afterwards there is no `past`.
+
+    Comes behind `tpc-verify-generation` of the step, which then compares what this pass made with it, and before
+    `tpc-outline-layers`. Programs that are no step, or are placed, are left alone.
+
+    Errors, with the ONNX node: a cache that is used otherwise; numbers of the past that no sequence has by itself
+    (2 past); ops of which it is not known how they do the same for each sequence; a batch that is a number other than 1.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def TakeLast : Pass<"tpc-take-last", "::mlir::ModuleOp"> {
+  let summary = "Outputs of a placed step are of each sequence's last token alone";
+  let description = [{
+    To choose the next token takes the logits of the last one. Of a placed step (`tpc-place-caches`) all outputs that have tokens are computed for
+    token counts - 1 of each sequence, and what only they need is too: the head, the last norm, the last layer but for its keys and values. `tpc.step`
+    says `last`.
+
+    ```mlir
+    %o = tpc.attention causal %q, %k, %v lengths %lengths : [batch, sequence, 12, 64], …
+    %y = tpc.add %x, %p : [batch * sequence, 768]     %l = tpc.matmul %y, %head : [batch * sequence, 50257]
+    ```
+    becomes
+    ```mlir
+    %last = tpc.sub %counts, 1
+    %q1 = …, of tpc.gather_nd %h, %last batch 1       %n = tpc.add %lengths, %last
+    %o = tpc.attention causal %q1, %k, %v lengths %n : [batch, 1, 12, 64], …
+    %x1 = tpc.gather_nd %x, %last batch 1
+    %y = tpc.add %x1, %p : [batch, 768]               %l = tpc.matmul %y, %head : [batch, 50257]
+    ```
+    Of a sequence that has no token in the step the output is that of any. Other programs are left alone.
+
+    Errors, with the ONNX node: an op above an output that takes tokens together; values of which tokens cannot be looked up.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 #endif

@@ -1,0 +1,216 @@
+//===- TakeLast.cpp - Outputs of each sequence's last token ---------------===//
+//
+// What is wanted of the last token alone is computed for it alone: from an output upwards, an op
+// that does each token by itself is made anew for one token of each sequence, [batch * sequence,
+// 768] becoming [batch, 768]. This ends where a value is needed of all tokens anyway, because keys
+// or values that stay in a cache are made of it: there the last token is looked up.
+//
+//     logits <- head <- norm <- add <- mlp <- .. <- attention <- q <- product <- norm of x: looked
+//     up
+//                               add <- x: looked up             <- k, v: of all tokens
+//
+// So of the last layer only its first norm and its keys and values are made for all tokens.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Model/Movement.h"
+#include "Caches.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Transforms/Generate/Passes.h"
+
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_TAKELAST
+#include "tpc/Transforms/Generate/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+struct TakeLast : public mlir::tpc::impl::TakeLastBase<TakeLast> {
+  static bool contains(const SymExpr &size, const std::string &symbol) {
+    std::set<std::string> symbols;
+    size.collectSymbols(symbols);
+    return symbols.count(symbol) != 0;
+  }
+  bool hasTokens(Value v) const {
+    return isa<RankedTensorType>(v.getType()) &&
+           llvm::any_of(getSizes(v), [&](const SymExpr &s) { return contains(s, step.tokens); });
+  }
+  /// Sizes of what is there once for each sequence.
+  SmallVector<SymExpr> single(ArrayRef<SymExpr> sizes) const {
+    return llvm::map_to_vector(
+        sizes, [&](const SymExpr &s) { return s.substitute({{step.tokens, SymExpr(1)}}); });
+  }
+
+  /// Everything that caches are made of.
+  void findNeeded(ArrayRef<Value> cached) {
+    SmallVector<Value> work(cached);
+    while (!work.empty())
+      if (Operation *op = work.pop_back_val().getDefiningOp(); op && needed.insert(op).second)
+        llvm::append_range(work, op->getOperands());
+  }
+
+  Value makeLastIndex(OpBuilder &builder, Location loc, ArrayRef<SymExpr> sizes) {
+    auto scalar = RankedTensorType::get({}, elementTypeOf(counts));
+    Value one = SizeOp::create(builder, loc, scalar, SymExpr(1));
+    // Of a sequence without a token it is -1: any token does.
+    Value last = SubOp::create(builder, loc, counts.getType(), counts, one);
+    return createReshape(builder, loc, last, sizes);
+  }
+
+  /// Of a value of all tokens those that are the last.
+  FailureOr<Value> lookUp(Value v, Operation *user) {
+    Value &known = looked[v];
+    if (known)
+      return known;
+    SmallVector<SymExpr> sizes = getSizes(v);
+    SymExpr batch = getSizes(counts)[0], tokens = SymExpr::symbol(step.tokens);
+    Operation *op = v.getDefiningOp();
+    OpBuilder builder(user->getContext());
+    if (op)
+      builder.setInsertionPointAfter(op);
+    else
+      builder.setInsertionPointToStart(&main.front());
+    Location loc = v.getLoc();
+    SmallVector<unsigned> dims;
+    for (auto [i, size] : llvm::enumerate(sizes))
+      if (contains(size, step.tokens))
+        dims.push_back(i);
+    unsigned dim = dims.front();
+    bool merged = sizes[dim] == batch * tokens && dim == 0;
+    bool apart = sizes[dim] == tokens && dim > 0 && sizes[0] == batch;
+    if (dims.size() != 1 || (!merged && !apart))
+      return emitNodeError(op ? op : user)
+                 << "has tokens in a way in which the last of each sequence cannot be looked up: "
+                    "keep all of them (tpc-take-last is an option)",
+             failure();
+    // [batch, sequence, ..]: the others behind.
+    Value data = v;
+    SmallVector<int64_t> permutation = {0, dim}, back(sizes.size());
+    if (merged) {
+      SmallVector<SymExpr> open = {batch, tokens};
+      open.append(sizes.begin() + 1, sizes.end());
+      data = createReshape(builder, loc, v, open);
+    } else {
+      for (unsigned i = 1; i < sizes.size(); ++i)
+        if (i != dim)
+          permutation.push_back(i);
+      data = createTranspose(builder, loc, v, permutation);
+    }
+    Value index = makeLastIndex(builder, loc, {batch, SymExpr(1), SymExpr(1)});
+    Value last = GatherNDOp::create(builder, loc, data, index, uint64_t(1)); // [batch, 1, ..]
+    if (!merged) {
+      for (auto [i, from] : llvm::enumerate(permutation))
+        back[from] = i;
+      last = createTranspose(builder, loc, last, back);
+    }
+    return looked[v] = createReshape(builder, loc, last, single(sizes));
+  }
+
+  /// The value for the last token of each sequence.
+  FailureOr<Value> takeLast(Value v, Operation *user) {
+    if (!hasTokens(v))
+      return v;
+    if (Value known = made.lookup(v))
+      return known;
+    Operation *op = v.getDefiningOp();
+    if (!op || needed.count(op))
+      return lookUp(v, user);
+    auto computes = dyn_cast<ShardingRuleOpInterface>(op);
+    if (!computes || op->getNumResults() != 1)
+      return emitNodeError(op) << "does not say what it does for each token", failure();
+    for (const ShardingRule::Factor &factor : computes.getShardingRule().factors)
+      if (factor.kind != FactorKind::Parallel && contains(factor.size, step.tokens))
+        return emitNodeError(op) << "does not do the same for each token by itself", failure();
+    if (op->getNumOperands() == 0)
+      return lookUp(v, user);
+    auto attention = dyn_cast<AttentionOp>(op);
+    if (attention && (attention.getMask() || attention.getBias() || !attention.getLengths()))
+      return emitNodeError(op) << "has queries that do not stand behind the lengths of caches",
+             failure();
+    IRMapping mapping;
+    for (Value operand : op->getOperands()) {
+      // Of attention the query alone is of tokens: its keys are those of the cache.
+      FailureOr<Value> last = takeLast(operand, op);
+      if (failed(last))
+        return failure();
+      mapping.map(operand, *last);
+    }
+    OpBuilder builder(op);
+    Operation *copy = builder.clone(*op, mapping);
+    copy->getResult(0).setType(makeTensorType(elementTypeOf(v), single(getSizes(v))));
+    if (attention) {
+      // It stands where the last real token does.
+      builder.setInsertionPoint(copy);
+      auto own = cast<AttentionOp>(copy);
+      Value lengths = attention.getLengths();
+      Value end = makeLastIndex(builder, op->getLoc(), {getSizes(counts)[0]});
+      own.getLengthsMutable().assign(
+          AddOp::create(builder, op->getLoc(), lengths.getType(), lengths, end));
+    }
+    return made[v] = copy->getResult(0);
+  }
+
+  LogicalResult run() {
+    for (unsigned i = 0; i < main.getNumArguments(); ++i)
+      if (auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr); name && name == step.counts)
+        counts = main.getArgument(i);
+    if (!counts)
+      return main.emitError() << "has no input '" << step.counts << "'";
+    Operation *end = main.front().getTerminator();
+    SmallVector<Value> cached;
+    SmallVector<unsigned> outputs;
+    for (unsigned i = 0; i < main.getNumResults(); ++i)
+      if (getCache(main.getResultAttrDict(i)))
+        cached.push_back(end->getOperand(i));
+      else if (hasTokens(end->getOperand(i)))
+        outputs.push_back(i);
+    findNeeded(cached);
+    for (unsigned i : outputs) {
+      Value all = end->getOperand(i);
+      FailureOr<Value> last = takeLast(all, end);
+      if (failed(last))
+        return failure();
+      // [batch, 1, vocabulary] is [batch, vocabulary].
+      SmallVector<SymExpr> sizes;
+      for (const SymExpr &size : getSizes(all))
+        if (size != SymExpr::symbol(step.tokens))
+          sizes.push_back(size.substitute({{step.tokens, SymExpr(1)}}));
+      OpBuilder builder(end);
+      end->setOperand(i, createReshape(builder, all.getLoc(), *last, sizes));
+    }
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+    main.setType(
+        FunctionType::get(&getContext(), main.front().getArgumentTypes(), end->getOperandTypes()));
+    step.last = true;
+    step.attachTo(getOperation());
+    return success();
+  }
+
+  void runOnOperation() override {
+    needed.clear();
+    made.clear();
+    looked.clear();
+    counts = {};
+    main = getOperation().lookupSymbol<func::FuncOp>("main");
+    auto placed = PlacedStep::lookup(getOperation());
+    if (!main || main.isExternal() || !placed || placed->last)
+      return;
+    step = *placed;
+    if (failed(run()))
+      signalPassFailure();
+  }
+
+  func::FuncOp main;
+  PlacedStep step;
+  Value counts;
+  DenseSet<Operation *> needed; // what caches are made of
+  DenseMap<Value, Value> made, looked;
+};
+} // namespace

@@ -1,0 +1,300 @@
+//===- CheckPlaced.cpp - A placed step against the step -------------------===//
+//
+// For sequences that have different numbers of tokens in their caches, and different numbers of new
+// ones, in one batch:
+//
+//   placed  each has the outputs, for its real tokens, that the step gives of it alone; its cache
+//           holds the old tokens as they were and the new ones behind them; and where there is
+//           neither an old token nor one of this step, nothing has been written.
+//
+// What caches hold behind their lengths is random, and the step alone does not have it: who reads
+// it is found out. So is who takes another sequence's length, slot or positions.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CheckPlaced.h"
+
+#include "../Equivalence/SizeReduction.h"
+#include "../Equivalence/SmallSizes.h"
+#include "../Interpret/Inputs.h"
+#include "../Interpret/Machine.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::equivalence;
+using namespace mlir::tpc::interpret;
+using ::tpc::SymExpr;
+using Data = Tensor<uint64_t>;
+
+namespace {
+/// Tokens that a sequence has in its caches, and real ones among those of the step.
+struct Row {
+  int64_t length, count;
+};
+struct Batch {
+  int64_t tokens;
+  SmallVector<Row> rows;
+};
+
+/// Empty and full caches, steps with a token too many, and sequences that have nothing to do.
+SmallVector<Batch> getBatches(int64_t capacity) {
+  int64_t few = std::max<int64_t>(2, capacity * 3 / 8), many = capacity / 2 + 1;
+  return {{few, {{capacity - few, few}, {0, few - 1}, {capacity - 1, 1}, {1, 0}}},
+          {1, {{0, 1}, {capacity - 1, 1}, {capacity / 2, 1}, {1, 0}}},
+          {many, {{0, many}, {1, many - 1}, {capacity - many, many}, {2, 1}}}};
+}
+
+/// Elements `from`, … of a dimension.
+Data take(const Data &whole, std::optional<unsigned> dim, int64_t from, int64_t count) {
+  if (!dim)
+    return whole;
+  Shape shape = whole.shape;
+  shape[*dim] = count;
+  Data part(shape);
+  size_t next = 0;
+  forEachIndex(shape, [&](ArrayRef<int64_t> index) {
+    Shape at(index);
+    at[*dim] += from;
+    part.data[next++] = whole.data[linearize(at, whole.shape)];
+  });
+  return part;
+}
+
+class PlacedCheck {
+public:
+  PlacedCheck(ModuleOp step, const StepSymbols &symbols, ModuleOp placed, const PlacedStep &form)
+      : step(step), placed(placed), symbols(symbols), form(form),
+        grid(GridAttr::get(step.getContext(), {}, {}, 1)) {}
+
+  LogicalResult run() {
+    stepMain = step.lookupSymbol<func::FuncOp>("main");
+    placedMain = placed.lookupSymbol<func::FuncOp>("main");
+    if (!stepMain || stepMain.isExternal() || !placedMain || placedMain.isExternal())
+      return emitError(placed.getLoc(), "there is no @main to compare");
+    if (symbols.tokens != form.tokens || stepMain.getNumResults() != placedMain.getNumResults() ||
+        stepMain.getNumArguments() + 2 != placedMain.getNumArguments())
+      return placedMain.emitError("is not the step with two more inputs");
+    if (failed(chooseSizes()) || failed(pair()))
+      return failure();
+    for (const Batch &batch : getBatches(capacity)) {
+      if (batchSymbol) {
+        if (failed(check(batch)))
+          return failure();
+        continue;
+      }
+      for (const Row &row : batch.rows)
+        if (failed(check({batch.tokens, {row}})))
+          return failure();
+    }
+    return success();
+  }
+
+private:
+  /// As many tokens as fit small caches; of the largest caches that can be run.
+  LogicalResult chooseSizes() {
+    constexpr double limit = 2e9;
+    double work = 0;
+    for (int64_t base : {8, 4, 3}) {
+      sizes.emplace(step, placed, /*grid=*/nullptr, grid, base);
+      capacity = base;
+      if (Operation *op = sizes->getUnknown())
+        return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                               << ") cannot be run at small sizes";
+      findBatch();
+      setSizes(capacity, 0, 4);
+      work = estimateWork(placed, grid, *sizes);
+      if (work <= limit)
+        return success();
+    }
+    return placedMain.emitError() << "cannot be checked: its sizes cannot be made small (" << work
+                                  << " multiplications)";
+  }
+
+  void findBatch() {
+    for (unsigned i = 0; i < placedMain.getNumArguments() && !batchSymbol; ++i)
+      if (getCache(placedMain.getArgAttrDict(i)))
+        batchSymbol = getSymbolName(getSizes(placedMain.getArgumentTypes()[i])[0]);
+  }
+
+  void setSizes(int64_t tokens, int64_t past, int64_t batch) {
+    sizes->setSample(SizeReduction::samples - 2);
+    sizes->setSymbol(form.capacity, capacity);
+    sizes->setSymbol(form.tokens, tokens);
+    sizes->setSymbol(symbols.past, past);
+    if (batchSymbol)
+      sizes->setSymbol(*batchSymbol, batch);
+  }
+
+  std::optional<unsigned> findDim(Type type, const std::optional<std::string> &symbol) {
+    for (auto [i, size] : llvm::enumerate(getSizes(type)))
+      if (symbol && getSymbolName(size) == symbol)
+        return i;
+    return std::nullopt;
+  }
+
+  static StringRef getName(DictionaryAttr attributes) {
+    auto name = attributes ? attributes.getAs<StringAttr>(kNameAttr) : StringAttr();
+    return name ? name.getValue() : StringRef();
+  }
+  static DictionaryAttr getOutput(func::FuncOp main, unsigned i) {
+    DictionaryAttr attributes = main.getResultAttrDict(i);
+    return attributes ? attributes : DictionaryAttr::get(main.getContext());
+  }
+
+  /// Inputs and outputs of the two, by name and by cache.
+  LogicalResult pair() {
+    auto find = [&](StringRef name) -> FailureOr<unsigned> {
+      for (unsigned i = 0; i < placedMain.getNumArguments(); ++i)
+        if (getName(placedMain.getArgAttrDict(i)) == name)
+          return i;
+      return placedMain.emitError() << "has no input '" << name << "'";
+    };
+    FailureOr<unsigned> length = find(form.lengths), count = find(form.counts);
+    if (failed(length) || failed(count))
+      return failure();
+    lengthsAt = *length;
+    countsAt = *count;
+    for (unsigned i = 0; i < stepMain.getNumArguments(); ++i) {
+      FailureOr<unsigned> same = find(getName(stepMain.getArgAttrDict(i)));
+      if (failed(same))
+        return failure();
+      if (getCache(stepMain.getArgAttrDict(i)) != getCache(placedMain.getArgAttrDict(*same)))
+        return placedMain.emitError() << "argument " << *same << " is another cache";
+      inputOf.push_back(*same);
+    }
+    for (unsigned i = 0; i < stepMain.getNumResults(); ++i)
+      if (getCache(getOutput(stepMain, i)) != getCache(getOutput(placedMain, i)) ||
+          getName(getOutput(stepMain, i)) != getName(getOutput(placedMain, i)))
+        return placedMain.emitError() << "result " << i << " is another one than the step's";
+    return success();
+  }
+
+  FailureOr<std::vector<Data>> execute(ModuleOp module, func::FuncOp main, ArrayRef<Data> inputs) {
+    World world(module, grid, *sizes);
+    Machine<Field> machine(world, inputs);
+    if (failed(machine.run()))
+      return failure();
+    if (world.misses)
+      return main.emitError("cannot be checked at small sizes: a table is shorter than what is "
+                            "looked up in it");
+    std::vector<Data> outputs;
+    for (auto &output : machine.outputs)
+      outputs.push_back(output.tensor);
+    return outputs;
+  }
+
+  InFlightDiagnostic fail(unsigned output) {
+    Operation *op = placedMain.front().getTerminator()->getOperand(output).getDefiningOp();
+    if (!op)
+      op = placedMain;
+    InFlightDiagnostic diag = op->emitError() << "'" << getSourceName(op->getLoc()) << "' ("
+                                              << op->getName() << "): ";
+    if (FlatSymbolRefAttr cache = getCache(getOutput(placedMain, output)))
+      return diag << "cache " << cache;
+    return diag << "output '" << getName(getOutput(placedMain, output)) << "'";
+  }
+
+  LogicalResult check(const Batch &batch) {
+    int64_t count = batch.rows.size();
+    setSizes(batch.tokens, 0, count);
+    World world(placed, grid, *sizes);
+    FailureOr<std::vector<Data>> inputs = makeInputs<Field>(placedMain, world);
+    if (failed(inputs))
+      return failure();
+    for (auto [i, row] : llvm::enumerate(batch.rows)) {
+      (*inputs)[lengthsAt].data[i] = Field::fromInteger(row.length);
+      (*inputs)[countsAt].data[i] = Field::fromInteger(row.count);
+    }
+    FailureOr<std::vector<Data>> actual = execute(placed, placedMain, *inputs);
+    if (failed(actual))
+      return failure();
+    for (int64_t i = 0; i < count; ++i)
+      if (failed(checkRow(batch, i, *inputs, *actual)))
+        return failure();
+    return success();
+  }
+
+  LogicalResult checkRow(const Batch &batch, int64_t at, ArrayRef<Data> inputs,
+                         ArrayRef<Data> actual) {
+    auto [length, count] = batch.rows[at];
+    std::string text = " of a sequence with " + std::to_string(length) +
+                       " tokens in its caches and " + std::to_string(count) + " new ones of " +
+                       std::to_string(batch.tokens) + ", " + std::to_string(batch.rows.size()) +
+                       " sequences together, ";
+    std::vector<Data> expected;
+    if (count > 0) {
+      std::vector<Data> own;
+      for (auto [i, type] : llvm::enumerate(stepMain.getArgumentTypes())) {
+        Data data = take(inputs[inputOf[i]], findDim(type, batchSymbol), at, 1);
+        bool cache = bool(getCache(stepMain.getArgAttrDict(i)));
+        own.push_back(cache ? take(data, CacheOp::tokenDim, 0, length)
+                            : take(data, findDim(type, symbols.tokens), 0, count));
+      }
+      setSizes(count, length, 1);
+      FailureOr<std::vector<Data>> outputs = execute(step, stepMain, own);
+      if (failed(outputs))
+        return failure();
+      expected = std::move(*outputs);
+    }
+    for (auto [i, type] : llvm::enumerate(placedMain.getResultTypes())) {
+      Data own = take(actual[i], findDim(type, batchSymbol), at, 1);
+      if (getCache(getOutput(placedMain, i))) {
+        const Data *after = count > 0 ? &expected[i] : nullptr;
+        // The argument that it was before.
+        const Data *before = nullptr;
+        for (unsigned k = 0; k < placedMain.getNumArguments(); ++k)
+          if (getCache(placedMain.getArgAttrDict(k)) == getCache(getOutput(placedMain, i)))
+            before = &inputs[k];
+        Data old = take(*before, findDim(type, batchSymbol), at, 1);
+        if (failed(checkCache(i, own, old, after, batch.rows[at], batch.tokens, text)))
+          return failure();
+        continue;
+      }
+      if (count == 0)
+        continue;
+      std::optional<unsigned> tokens = findDim(stepMain.getResultTypes()[i], symbols.tokens);
+      bool last = form.last && !findDim(type, form.tokens);
+      Data wanted = last ? take(expected[i], tokens, count - 1, 1) : expected[i];
+      Data given = last ? own : take(own, tokens, 0, count);
+      if (given.data != wanted.data)
+        return fail(i) << text << "is not what the step gives of it alone";
+    }
+    return success();
+  }
+
+  LogicalResult checkCache(unsigned output, const Data &own, const Data &old, const Data *after,
+                           Row row, int64_t tokens, StringRef text) {
+    constexpr unsigned dim = CacheOp::tokenDim;
+    auto same = [&](const Data &other, int64_t from, int64_t count) {
+      return count <= 0 || take(own, dim, from, count).data == take(other, dim, from, count).data;
+    };
+    if (own.shape != old.shape)
+      return fail(output) << " has another shape than before the step";
+    if (!same(old, 0, row.length))
+      return fail(output) << text << "has lost old tokens";
+    if (after && !same(*after, row.length, row.count))
+      return fail(output) << text << "does not hold the new ones behind the old ones";
+    if (int64_t end = row.length + tokens; !same(old, end, capacity - end))
+      return fail(output) << text << "was written to where it has no tokens";
+    return success();
+  }
+
+  ModuleOp step, placed;
+  StepSymbols symbols;
+  PlacedStep form;
+  GridAttr grid;
+  func::FuncOp stepMain, placedMain;
+  std::optional<SizeReduction> sizes;
+  std::optional<std::string> batchSymbol;
+  int64_t capacity = 0;
+  unsigned lengthsAt = 0, countsAt = 0;
+  SmallVector<unsigned> inputOf;
+};
+} // namespace
+
+LogicalResult mlir::tpc::checkPlacedStep(ModuleOp step, const StepSymbols &symbols, ModuleOp placed,
+                                         const PlacedStep &form) {
+  return PlacedCheck(step, symbols, placed, form).run();
+}

@@ -1,0 +1,17 @@
+//===- CheckPlaced.h - A placed step against the step -----------*- C++ -*-===//
+
+#ifndef TPC_LIB_VERIFY_GENERATION_CHECKPLACED_H
+#define TPC_LIB_VERIFY_GENERATION_CHECKPLACED_H
+
+#include "tpc/Dialect/State.h"
+
+namespace mlir::tpc {
+
+/// Whether a step that takes whole caches (tpc-place-caches) does for each sequence of a batch what
+/// `step` does for it alone.
+LogicalResult checkPlacedStep(ModuleOp step, const StepSymbols &symbols, ModuleOp placed,
+                              const PlacedStep &form);
+
+} // namespace mlir::tpc
+
+#endif // TPC_LIB_VERIFY_GENERATION_CHECKPLACED_H

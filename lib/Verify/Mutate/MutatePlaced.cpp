@@ -1,0 +1,272 @@
+//===- MutatePlaced.cpp - Mistakes in steps that take whole caches --------===//
+
+#include "Mutate.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/State.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::mutate;
+using ::tpc::SymExpr;
+
+static Value getInput(Mutator &m, bool counts) {
+  auto step = PlacedStep::lookup(m.module);
+  auto main = m.module.lookupSymbol<func::FuncOp>("main");
+  for (unsigned i = 0; step && main && i < main.getNumArguments(); ++i)
+    if (auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr);
+        name && name == (counts ? step->counts : step->lengths))
+      return main.getArgument(i);
+  return {};
+}
+
+static Value makeNumber(Mutator &m, Value like, const SymExpr &e) {
+  auto scalar = RankedTensorType::get({}, getElementTypeOrSelf(like));
+  return SizeOp::create(m.builder, like.getLoc(), scalar, e);
+}
+static Value add(Mutator &m, Value lengths, const SymExpr &e) {
+  Value number = makeNumber(m, lengths, e);
+  return AddOp::create(m.builder, lengths.getLoc(), lengths.getType(), lengths, number);
+}
+/// Those of the sequences before and behind.
+static Value shift(Mutator &m, Value v, int64_t dim, int64_t from) {
+  SymExpr batch = getSizes(v)[dim];
+  return RollOp::create(m.builder, v.getLoc(), v.getType(), v, uint64_t(dim), SymExpr(from), batch);
+}
+
+/// A use of the lengths, or of what is made of them alone, by a kind of op.
+template <typename OpT> static OpOperand *pickUse(Mutator &m, unsigned operand) {
+  if (!PlacedStep::lookup(m.module))
+    return nullptr;
+  OpT op = m.pick<OpT>([&](OpT) { return true; });
+  return op ? &op->getOpOperand(operand) : nullptr;
+}
+
+static SymExpr wrongNumber(Mutator &m) {
+  auto step = PlacedStep::lookup(m.module);
+  SymExpr tokens = SymExpr::symbol(step->tokens);
+  const SymExpr wrong[] = {SymExpr(1), SymExpr(2), tokens, SymExpr(1) - tokens};
+  return wrong[m.draw(std::size(wrong))];
+}
+
+static bool appendOff(Mutator &m) {
+  OpOperand *use = pickUse<AppendOp>(m, 2);
+  if (!use)
+    return false;
+  use->set(add(m, use->get(), wrongNumber(m)));
+  return true;
+}
+static bool appendToNeighbour(Mutator &m) {
+  OpOperand *use = pickUse<AppendOp>(m, m.draw(2) ? 2 : 0);
+  if (!use)
+    return false;
+  use->set(shift(m, use->get(), 0, m.draw(3) ? 1 : -1));
+  return true;
+}
+static bool appendNeighbours(Mutator &m) {
+  OpOperand *use = pickUse<AppendOp>(m, 1);
+  if (!use)
+    return false;
+  use->set(shift(m, use->get(), 0, 1));
+  return true;
+}
+static bool appendForgotten(Mutator &m) {
+  auto op = m.pick<AppendOp>([](AppendOp) { return true; });
+  if (!op)
+    return false;
+  op.replaceAllUsesWith(op.getCache());
+  op.erase();
+  return true;
+}
+static bool appendOther(Mutator &m) {
+  auto all = m.find<AppendOp>([](AppendOp) { return true; });
+  auto op = m.pick<AppendOp>([&](AppendOp op) {
+    return llvm::any_of(all, [&](AppendOp o) {
+      return o != op && o.getCache().getType() == op.getCache().getType() &&
+             isa<BlockArgument>(o.getCache());
+    });
+  });
+  if (!op)
+    return false;
+  for (AppendOp other : all)
+    if (other != op && other.getCache().getType() == op.getCache().getType()) {
+      op.getCacheMutable().assign(other.getCache());
+      return true;
+    }
+  return false;
+}
+
+static AttentionOp pickAttention(Mutator &m) {
+  return m.pick<AttentionOp>([](AttentionOp op) { return bool(op.getLengths()); });
+}
+static bool lengthsOff(Mutator &m) {
+  AttentionOp op = pickAttention(m);
+  if (!op)
+    return false;
+  op.getLengthsMutable().assign(add(m, op.getLengths(), wrongNumber(m)));
+  return true;
+}
+static bool lengthsStale(Mutator &m) {
+  AttentionOp op = pickAttention(m);
+  if (!op)
+    return false;
+  if (m.draw(2)) {
+    op.getLengthsMutable().clear();
+    return true;
+  }
+  op.getLengthsMutable().assign(add(m, op.getLengths(), SymExpr(-1)));
+  return true;
+}
+static bool lengthsOfNeighbour(Mutator &m) {
+  AttentionOp op = pickAttention(m);
+  if (!op)
+    return false;
+  op.getLengthsMutable().assign(shift(m, op.getLengths(), 0, m.draw(2) ? 1 : -1));
+  return true;
+}
+static bool lengthsAreCounts(Mutator &m) {
+  Value lengths = getInput(m, false), counts = getInput(m, true);
+  if (!lengths || !counts)
+    return false;
+  SmallVector<OpOperand *> uses;
+  for (OpOperand &use : lengths.getUses())
+    uses.push_back(&use);
+  if (uses.empty())
+    return false;
+  uses[m.seed % uses.size()]->set(counts);
+  return true;
+}
+static bool offsetOff(Mutator &m) {
+  AttentionOp op = pickAttention(m);
+  if (!op)
+    return false;
+  SymExpr wrong = op.getCausalOffset() + (m.draw(2) ? SymExpr(1) : SymExpr(-1));
+  op.setCausalOffsetAttr(SymExprAttr::get(m.context, wrong));
+  return true;
+}
+static bool windowOff(Mutator &m) {
+  auto op = m.pick<AttentionOp>(
+      [](AttentionOp op) { return op.getLengths() && op.getWindow().has_value(); });
+  if (!op)
+    return false;
+  // Sizes are made small, windows to 2: one that differs stays another number.
+  switch (m.draw(3)) {
+  case 0:
+    op.removeWindowAttr();
+    return true;
+  case 1:
+    op.setWindowAttr(SymExprAttr::get(m.context, SymExpr(1)));
+    return true;
+  default:
+    op.setCausalOffsetAttr(SymExprAttr::get(m.context, op.getCausalOffset() + SymExpr(1)));
+    return true;
+  }
+}
+static bool readBefore(Mutator &m) {
+  // Keys or values as they were before the step.
+  auto op = m.pick<AppendOp>([](AppendOp op) {
+    return llvm::any_of(op->getUsers(), [](Operation *user) { return isa<TransposeOp>(user); });
+  });
+  if (!op)
+    return false;
+  for (OpOperand &use : llvm::make_early_inc_range(op.getResult().getUses()))
+    if (isa<TransposeOp>(use.getOwner()))
+      use.set(op.getCache());
+  return true;
+}
+
+/// What is made of lengths for positions.
+static bool isPosition(Operation *op) {
+  if (!isa<ReshapeOp, CastOp, AddOp>(op) || !isa<IntegerType>(elementTypeOf(op->getResult(0))))
+    return false;
+  auto argument = dyn_cast<BlockArgument>(op->getOperand(0));
+  return argument && getSizes(argument).size() == 1;
+}
+template <typename F> static bool changePositions(Mutator &m, F change) {
+  if (!PlacedStep::lookup(m.module))
+    return false;
+  SmallVector<Operation *> found;
+  m.module.walk([&](Operation *op) {
+    if (op->getNumOperands() > 0 && op->getNumResults() == 1 &&
+        isa<RankedTensorType>(op->getResult(0).getType()) &&
+        op->getOperand(0) == getInput(m, false) && isPosition(op))
+      found.push_back(op);
+  });
+  if (found.empty())
+    return false;
+  Operation *op = found[m.seed % found.size()];
+  m.place = op;
+  m.builder.setInsertionPoint(op);
+  op->setOperand(0, change(op->getOperand(0)));
+  return true;
+}
+static bool positionsOff(Mutator &m) {
+  return changePositions(m, [&](Value v) { return add(m, v, wrongNumber(m)); });
+}
+static bool positionsStale(Mutator &m) {
+  return changePositions(
+      m, [&](Value v) -> Value { return SubOp::create(m.builder, v.getLoc(), v.getType(), v, v); });
+}
+static bool positionsOfNeighbour(Mutator &m) {
+  return changePositions(m, [&](Value v) { return shift(m, v, 0, 1); });
+}
+static bool positionsUnlimited(Mutator &m) {
+  auto op = m.pick<MinOp>([](MinOp op) { return isa<IntegerType>(elementTypeOf(op.getResult())); });
+  if (!op || !PlacedStep::lookup(m.module))
+    return false;
+  op.getResult().replaceAllUsesWith(op.getLhs());
+  return true;
+}
+
+static bool countsIgnored(Mutator &m) {
+  Value counts = getInput(m, true);
+  auto step = PlacedStep::lookup(m.module);
+  if (!counts || counts.use_empty())
+    return false;
+  SmallVector<OpOperand *> uses;
+  for (OpOperand &use : counts.getUses())
+    uses.push_back(&use);
+  OpOperand *use = uses[m.seed % uses.size()];
+  m.place = use->getOwner();
+  m.builder.setInsertionPoint(use->getOwner());
+  Value all = ExpandOp::create(m.builder, counts.getLoc(), counts.getType(),
+                               makeNumber(m, counts, SymExpr::symbol(step->tokens)));
+  switch (m.draw(3)) {
+  case 0:
+    use->set(all);
+    break;
+  case 1:
+    use->set(add(m, counts, SymExpr(-1)));
+    break;
+  default:
+    use->set(shift(m, counts, 0, 1));
+  }
+  return true;
+}
+
+ArrayRef<Mutation> mutate::getPlacedMutations() {
+  static const Mutation mutations[] = {
+      {"place-append-off", "new tokens are written one or more places off", appendOff},
+      {"place-append-neighbour", "at the length, or to the slot, of another sequence",
+       appendToNeighbour},
+      {"place-append-swapped", "another sequence's new tokens are written", appendNeighbours},
+      {"place-append-forgotten", "a cache is not written", appendForgotten},
+      {"place-append-other", "another cache is taken", appendOther},
+      {"place-lengths-off", "queries stand one or more places off", lengthsOff},
+      {"place-lengths-stale", "queries stand where those of an earlier step did", lengthsStale},
+      {"place-lengths-neighbour", "queries stand where another sequence's do", lengthsOfNeighbour},
+      {"place-lengths-counts", "new tokens are taken for past ones", lengthsAreCounts},
+      {"place-offset-off", "the causal offset is one off", offsetOff},
+      {"place-window-off", "a window is shorter, moved, or gone", windowOff},
+      {"place-read-before", "keys or values are read before new ones are written", readBefore},
+      {"place-positions-off", "positions are one or more off", positionsOff},
+      {"place-positions-stale", "positions do not move with the past", positionsStale},
+      {"place-positions-neighbour", "positions are those of another sequence",
+       positionsOfNeighbour},
+      {"place-positions-unlimited", "tokens that do not count leave the table of positions",
+       positionsUnlimited},
+      {"place-counts-ignored", "the last token is not the last real one", countsIgnored},
+  };
+  return mutations;
+}
