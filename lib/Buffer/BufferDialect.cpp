@@ -153,16 +153,18 @@ static IntegerAttr makeIndex(MLIRContext *context, int64_t index) {
   return IntegerAttr::get(IntegerType::get(context, 64), index);
 }
 
-ArgumentAttr ArgumentAttr::getPlace(MLIRContext *context, int64_t argument, ExtentAttr extent) {
-  return get(context, makeIndex(context, argument), extent, ParameterUse::Dense, {});
+ArgumentAttr ArgumentAttr::getPlace(MLIRContext *context, int64_t argument, ExtentAttr extent,
+                                    std::optional<int64_t> result) {
+  return get(context, makeIndex(context, argument), extent, ParameterUse::Dense, {},
+             result ? makeIndex(context, *result) : IntegerAttr());
 }
 
 ArgumentAttr ArgumentAttr::getParameter(MLIRContext *context, int64_t argument, ParameterUse use) {
-  return get(context, makeIndex(context, argument), {}, use, {});
+  return get(context, makeIndex(context, argument), {}, use, {}, {});
 }
 
 ArgumentAttr ArgumentAttr::getHidden(LoadAttr load) {
-  return get(load.getContext(), {}, {}, load.getUse(), load);
+  return get(load.getContext(), {}, {}, load.getUse(), load, {});
 }
 
 static ParseResult parse(AsmParser &parser, ArgumentAttr &attr) {
@@ -170,9 +172,14 @@ static ParseResult parse(AsmParser &parser, ArgumentAttr &attr) {
   int64_t index = 0;
   if (succeeded(parser.parseOptionalKeyword("value"))) {
     ExtentAttr extent;
-    if (parser.parseInteger(index) || parser.parseColon() || ::parse(parser, extent))
+    std::optional<int64_t> result;
+    if (parser.parseInteger(index))
       return failure();
-    attr = ArgumentAttr::getPlace(context, index, extent);
+    if (succeeded(parser.parseOptionalKeyword("becomes")) && parser.parseInteger(result.emplace()))
+      return failure();
+    if (parser.parseColon() || ::parse(parser, extent))
+      return failure();
+    attr = ArgumentAttr::getPlace(context, index, extent, result);
     return success();
   }
   ParameterUse use;
@@ -199,7 +206,10 @@ static void print(AsmPrinter &printer, ArgumentAttr attr) {
     printer << stringifyParameterUse(attr.getUse()) << " " << attr.getArgument().getInt();
     return;
   }
-  printer << "value " << attr.getArgument().getInt() << " : ";
+  printer << "value " << attr.getArgument().getInt();
+  if (attr.getResult())
+    printer << " becomes " << attr.getResult().getInt();
+  printer << " : ";
   ::print(printer, attr.getExtent());
 }
 

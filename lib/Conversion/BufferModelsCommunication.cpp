@@ -2,6 +2,7 @@
 
 #include "BufferPlanner.h"
 #include "tpc/Dialect/LocalIndex.h"
+#include "tpc/Dialect/State.h"
 
 #include "tpc/Dialect/BlockMove.h"
 #include "tpc/Dialect/Copies.h"
@@ -56,8 +57,7 @@ static Middle findSplit(BufferPlanner &p, Type split, int64_t dim, StringRef axi
   return m;
 }
 
-/// The type with one axis less (the last one of a factor or product of `dim`).
-static Type withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid) {
+Type mlir::tpc::withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid) {
   DistAttr dist = getDist(type);
   SmallVector<DimAttr> dims(dist.getDims());
   DimAttr &attr = dims[dim];
@@ -260,6 +260,10 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<OutputOp>(base);
     OpBuilder &b = p.builder();
+    // A cache stays where it is.
+    auto attrs = cast<DictionaryAttr>(op->getParentOfType<PipelineOp>().getOutputs()[op.getIndex()]);
+    if (getCache(attrs))
+      return success();
     DistAttr dist = getDist(op.getValue());
     SmallVector<SymExpr> shape, offset, size;
     // Of copies the first is delivered: of a rank's indices [begin, begin + held) in the last

@@ -3,6 +3,7 @@
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Dialect/LocalIndex.h"
+#include "tpc/Dialect/State.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -30,9 +31,38 @@ struct ConstantModel : HostOpInterface::ExternalModel<ConstantModel, ConstantOp>
   }
 };
 
-struct ReshapeModel : HostOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
-  Value getAliased(Operation *op) const { return op->getOperand(0); }
+/// A movement of a cache: what comes of the last one is in its memory.
+static LogicalResult planHeld(Operation *op, BufferPlanner &p) {
+  Value result = op->getResult(0);
+  if (llvm::none_of(result.getUsers(), [](Operation *user) { return user->hasAttr(kHeldAttr); }))
+    p.setPlace(result, p.statePlace(result));
+  return success();
+}
+
+struct HeldExpandModel : HostOpInterface::ExternalModel<HeldExpandModel, ExpandOp> {
+  bool isHostOp(Operation *op) const { return op->hasAttr(kHeldAttr); }
+  bool needsMemory(Operation *op) const { return !isHostOp(op); }
+  LogicalResult plan(Operation *op, BufferPlanner &p) const { return planHeld(op, p); }
+};
+
+/// Calls see it by strides.
+struct HeldTransposeModel : HostOpInterface::ExternalModel<HeldTransposeModel, TransposeOp> {
+  bool isHostOp(Operation *op) const { return op->hasAttr(kHeldAttr); }
+  Value getAliased(Operation *op) const { return isHostOp(op) ? op->getOperand(0) : Value(); }
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
+    p.setPlace(op->getResult(0), p.place(op->getOperand(0)));
+    return success();
+  }
+};
+
+struct ReshapeModel : HostOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
+  bool needsMemory(Operation *op) const { return !op->hasAttr(kHeldAttr); }
+  Value getAliased(Operation *op) const {
+    return op->hasAttr(kHeldAttr) ? Value() : op->getOperand(0);
+  }
+  LogicalResult plan(Operation *op, BufferPlanner &p) const {
+    if (op->hasAttr(kHeldAttr))
+      return planHeld(op, p);
     p.setPlace(op->getResult(0), p.place(op->getOperand(0)));
     return success();
   }
@@ -40,7 +70,10 @@ struct ReshapeModel : HostOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
 
 /// A part of the outermost factor is contiguous: another address.
 struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSliceOp> {
+  bool needsMemory(Operation *op) const { return !op->hasAttr(kHeldAttr); }
   bool isHostOp(Operation *op) const {
+    if (op->hasAttr(kHeldAttr))
+      return true;
     auto slice = cast<LocalSliceOp>(op);
     auto from = getDist(slice.getOperand()).getDims();
     auto to = getDist(slice.getResult()).getDims();
@@ -58,7 +91,9 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
              return factor.getAxes().empty() || llvm::is_contained(f.getFactors(), factor);
            });
   }
-  Value getAliased(Operation *op) const { return isHostOp(op) ? op->getOperand(0) : Value(); }
+  Value getAliased(Operation *op) const {
+    return isHostOp(op) && !op->hasAttr(kHeldAttr) ? op->getOperand(0) : Value();
+  }
   bool isSameMemory(Operation *) const { return false; }
 
   /// Of the axes that split n, those from `first` on take the part that begins there.
@@ -73,6 +108,8 @@ struct LocalSliceModel : HostOpInterface::ExternalModel<LocalSliceModel, LocalSl
   }
 
   LogicalResult plan(Operation *op, BufferPlanner &p) const {
+    if (op->hasAttr(kHeldAttr))
+      return planHeld(op, p);
     auto slice = cast<LocalSliceOp>(op);
     DimAttr f = getDist(slice.getOperand()).getDims()[slice.getDim()];
     DimAttr t = getDist(slice.getResult()).getDims()[slice.getDim()];
@@ -212,8 +249,10 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
 
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<AttentionOp>(base);
-    if (op.getLengths())
-      return op.emitOpError("is not lowered with lengths yet");
+    if (op.getLengths() && !op.getCausal())
+      return op.emitOpError("has lengths, and is not causal: what it sees is not what was written");
+    if (op.getLengths() && !getElementTypeOrSelf(op.getLengths()).isInteger(64))
+      return op.emitOpError("has lengths of another type than i64");
     SmallVector<SymExpr> q = p.sizes(op.getQ().getType()), k = p.sizes(op.getK().getType()),
                          v = p.sizes(op.getV().getType());
     // A rank has the same kv heads in q as in k, and of each group the same part: [2 * 4{tp}] query
@@ -239,18 +278,59 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
       return p.exprs({all[0].isConstant(1) ? SymExpr(0) : m[1] * m[2] * m[3],
                       all[1].isConstant(1) ? SymExpr(0) : m[2] * m[3]});
     };
+    // Of a cache tokens are next to each other in each head, elsewhere heads in each token.
+    SymExpr keyRow = k[2] * k[3], valueRow = v[2] * v[3];
+    SmallVector<SymExpr> cacheStrides;
+    auto setStrides = [&](Value tensor, ArrayRef<SymExpr> sizes, SymExpr &row) {
+      Operation *transpose = tensor.getDefiningOp();
+      bool byHeads = transpose && transpose->hasAttr(kHeldAttr);
+      if (byHeads)
+        row = sizes[3];
+      cacheStrides.push_back(sizes[1] * sizes[2] * sizes[3]);
+      cacheStrides.push_back(byHeads ? sizes[1] * sizes[3] : sizes[3]);
+    };
+    if (op.getLengths()) {
+      setStrides(op.getK(), k, keyRow);
+      setStrides(op.getV(), v, valueRow);
+    }
     auto placeOf = [&](Value tensor) { return tensor ? p.place(tensor) : Value(); };
     Value from[] = {p.place(op.getQ()), p.place(op.getK()), p.place(op.getV())};
     Value keyMask = placeOf(op.getKeyMask()), mask = placeOf(op.getMask()),
           bias = placeOf(op.getBias()), slopes = placeOf(op.getSlopes()),
-          to = p.place(op.getResult());
+          lengths = placeOf(op.getLengths()), to = p.place(op.getResult());
     buffer::AttentionOp::create(
-        p.builder(), p.getLoc(), from[0], from[1], from[2], keyMask, mask, bias, slopes, to,
+        p.builder(), p.getLoc(), from[0], from[1], from[2], keyMask, mask, bias, slopes, lengths,
+        to,
         p.expr(q[0]), p.expr(q[1]), p.expr(k[1]), p.expr(q[2]), p.expr(k[2]), p.expr(q[3]),
-        p.expr(v[3]), p.exprs({q[2] * q[3], k[2] * k[3], v[2] * v[3], q[2] * v[3]}),
-        getStrides(op.getMask()), getStrides(op.getBias()), slopesAt, causal, after,
+        p.expr(v[3]), p.exprs({q[2] * q[3], keyRow, valueRow, q[2] * v[3]}),
+        getStrides(op.getMask()), getStrides(op.getBias()), slopesAt,
+        lengths ? p.exprs(cacheStrides) : ArrayAttr(), causal, after,
         op.getScaleAttr(), op.getSoftcapAttr(),
         op.getMaskedRow() == MaskedRow::Uniform ? p.builder().getUnitAttr() : UnitAttr());
+    return success();
+  }
+};
+
+/// In place.
+struct AppendModel : HostOpInterface::ExternalModel<AppendModel, AppendOp> {
+  Value getAliased(Operation *op) const { return cast<AppendOp>(op).getCache(); }
+  LogicalResult plan(Operation *base, BufferPlanner &p) const {
+    auto op = cast<AppendOp>(base);
+    if (!getElementTypeOrSelf(op.getLengths()).isInteger(64))
+      return op.emitOpError("has lengths of another type than i64");
+    SmallVector<SymExpr> cache = p.sizes(op.getType()), fresh = p.sizes(op.getFresh().getType());
+    Operation *transpose = op.getFresh().getDefiningOp();
+    // [b, s, h, d] under a transpose, else [b, h, s, d].
+    bool byTokens = transpose && transpose->hasAttr(kHeldAttr);
+    SymExpr all = fresh[1] * fresh[2] * fresh[3];
+    SymExpr head = byTokens ? fresh[3] : fresh[2] * fresh[3];
+    SymExpr token = byTokens ? fresh[1] * fresh[3] : fresh[3];
+    Value from = p.place(op.getFresh()), lengths = p.place(op.getLengths()),
+          to = p.place(op.getCache());
+    buffer::AppendOp::create(p.builder(), p.getLoc(), from, lengths, to, p.expr(cache[0]),
+                             p.expr(cache[1]), p.expr(fresh[2]), p.expr(cache[2]), p.expr(cache[3]),
+                             p.exprs({all, head, token}));
+    p.setPlace(op.getResult(), to);
     return success();
   }
 };
@@ -275,7 +355,12 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
     }
     for (auto &[parameter, use] : parameters.getHidden(callee))
       args.push_back(p.parameter(parameter, use));
-    SmallVector<Value> results = p.placesOf(call.getResults());
+    SmallVector<Value> results;
+    for (OpResult result : call.getResults())
+      if (auto argument = p.getShared().getAppended(callee, result.getResultNumber()))
+        p.setPlace(result, p.place(call.getOperand(*argument)));
+      else
+        results.push_back(p.place(result));
     buffer::CallOp::create(p.builder(), p.getLoc(), p.getShared().getFunction(callee).getSymName(),
                            args, results);
     return success();
@@ -319,6 +404,9 @@ void mlir::tpc::attachComputeModels(MLIRContext *context) {
   LocalSliceOp::attachInterface<LocalSliceModel>(*context);
   MatmulOp::attachInterface<MatmulModel>(*context);
   AttentionOp::attachInterface<AttentionModel>(*context);
+  AppendOp::attachInterface<AppendModel>(*context);
+  ExpandOp::attachInterface<HeldExpandModel>(*context);
+  TransposeOp::attachInterface<HeldTransposeModel>(*context);
   AddOp::attachInterface<FusedModel<AddOp>>(*context);
   GeluOp::attachInterface<FusedModel<GeluOp>>(*context);
   SiluOp::attachInterface<FusedModel<SiluOp>>(*context);

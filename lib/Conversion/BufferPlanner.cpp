@@ -2,6 +2,7 @@
 
 #include "BufferPlanner.h"
 #include "tpc/Conversion/Kernels/KernelOp.h"
+#include "tpc/Dialect/State.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -42,17 +43,49 @@ static buffer::FuncOp makeFunction(SymbolTable &symbols, Location loc, const Twi
   return function;
 }
 
+std::optional<unsigned> BufferModule::getAppended(func::FuncOp function, unsigned result) {
+  Value value = function.front().getTerminator()->getOperand(result);
+  bool appends = false;
+  while (Operation *op = value.getDefiningOp()) {
+    appends |= isa<AppendOp>(op);
+    if (auto append = dyn_cast<AppendOp>(op)) {
+      value = append.getCache();
+      continue;
+    }
+    auto call = dyn_cast<func::CallOp>(op);
+    if (!call || getCallee(call)->hasAttr(kKernelAttr))
+      return std::nullopt;
+    auto inner = getAppended(getCallee(call), cast<OpResult>(value).getResultNumber());
+    if (!inner)
+      return std::nullopt;
+    appends = true;
+    value = call.getOperand(*inner);
+  }
+  if (!appends)
+    return std::nullopt;
+  return cast<BlockArgument>(value).getArgNumber();
+}
+
 buffer::FuncOp BufferModule::getFunction(func::FuncOp function) {
   buffer::FuncOp &made = functions[function];
   if (made)
     return made;
   MLIRContext *context = module.getContext();
   SmallVector<Attribute> arguments, results;
+  DenseMap<unsigned, int64_t> becomes;
+  for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
+    if (auto argument = getAppended(function, i))
+      becomes[*argument] = i;
+    else
+      results.push_back(extent(type));
   for (BlockArgument arg : function.getArguments()) {
     int64_t i = arg.getArgNumber();
     const ParameterNeeds *needs = parameters.lookup(arg);
+    auto result = becomes.find(i);
     if (!needs)
-      arguments.push_back(buffer::ArgumentAttr::getPlace(context, i, extent(arg.getType())));
+      arguments.push_back(buffer::ArgumentAttr::getPlace(
+          context, i, extent(arg.getType()),
+          result == becomes.end() ? std::nullopt : std::optional<int64_t>(result->second)));
     if (needs && needs->packed)
       arguments.push_back(
           buffer::ArgumentAttr::getParameter(context, i, buffer::ParameterUse::Packed));
@@ -62,8 +95,6 @@ buffer::FuncOp BufferModule::getFunction(func::FuncOp function) {
   }
   for (auto &[parameter, use] : parameters.getHidden(function))
     arguments.push_back(buffer::ArgumentAttr::getHidden(load(parameter, use)));
-  for (Type type : function.getResultTypes())
-    results.push_back(extent(type));
   return made = makeFunction(symbols, function.getLoc(), function.getName() + "_on_buffers",
                              function.getSymNameAttr(), std::nullopt, arguments, results);
 }
@@ -163,7 +194,9 @@ Value BufferPlanner::place(Value tensor) {
     return places[tensor] = known;
   }
   if (auto input = dyn_cast<BlockArgument>(tensor)) {
-    assert(isa<PipelineOp>(input.getOwner()->getParentOp()) && "an argument without memory");
+    auto pipeline = cast<PipelineOp>(input.getOwner()->getParentOp());
+    if (getCache(cast<DictionaryAttr>(pipeline.getInputAttrs()[input.getArgNumber()])))
+      return places[tensor] = statePlace(tensor);
     OpBuilder at = entry();
     auto place = buffer::InputOp::create(at, loc, at.getI64IntegerAttr(input.getArgNumber()),
                                          shared.extent(tensor.getType()));
@@ -179,14 +212,52 @@ Value BufferPlanner::place(Value tensor) {
                                                  shared.extent(tensor.getType()));
 }
 
-Value BufferPlanner::aliasRoot(Value value) const {
-  while (auto op = value.getDefiningOp<HostOpInterface>()) {
-    Value aliased = op.getAliased();
-    if (!aliased || !op.isHostOp())
-      break;
-    value = aliased;
+/// Another name for the same memory; null if it has its own.
+Value BufferPlanner::getAliased(Value value) const {
+  if (auto call = value.getDefiningOp<func::CallOp>();
+      call && !shared.getCallee(call)->hasAttr(kKernelAttr)) {
+    auto argument =
+        shared.getAppended(shared.getCallee(call), cast<OpResult>(value).getResultNumber());
+    return argument ? call.getOperand(*argument) : Value();
   }
+  auto op = value.getDefiningOp<HostOpInterface>();
+  return op && op.isHostOp() ? op.getAliased() : Value();
+}
+
+Value BufferPlanner::aliasRoot(Value value) const {
+  while (Value aliased = getAliased(value))
+    value = aliased;
   return value;
+}
+
+Value BufferPlanner::statePlace(Value tensor) {
+  Value argument = tensor;
+  while (Operation *op = argument.getDefiningOp())
+    argument = op->getOperand(0);
+  auto input = cast<BlockArgument>(argument);
+  auto pipeline = cast<PipelineOp>(input.getOwner()->getParentOp());
+  FlatSymbolRefAttr cache =
+      getCache(cast<DictionaryAttr>(pipeline.getInputAttrs()[input.getArgNumber()]));
+  // The state is of all rounds; each has its part of the batch, which is outermost.
+  FactorAttr batch;
+  Type whole = tensor.getType();
+  if (DimAttr dim = getDist(tensor).getDims()[0]; dim.usesAxis("mb")) {
+    batch = dim.getFactors()[0];
+    whole = withoutAxis(whole, 0, "mb", grid());
+  }
+  Value &state = states[cache];
+  if (!state) {
+    OpBuilder at = entry();
+    state = buffer::StateOp::create(at, loc, cache, shared.extent(whole));
+    lastAtEntry = state.getDefiningOp();
+  }
+  if (!batch)
+    return state;
+  SymExpr n = getNamed(batch.getExpr());
+  for (StringAttr axis : batch.getAxes().drop_back())
+    n = getShardSize(n, axis.getValue(), grid());
+  SymExpr begin = getShardBegin(n, "mb", grid()) * product(ArrayRef(sizes(whole)).drop_front());
+  return buffer::PartOp::create(b, loc, state, expr(begin), shared.extent(tensor.getType()));
 }
 
 SymExpr mlir::tpc::getFirstIndex(DimAttr dim, GridAttr grid) {
@@ -232,8 +303,14 @@ void BufferPlanner::findSlots(Block &block, ValueRange results) {
   }
 
   // Results lie in the caller's memory from the beginning on.
+  SmallVector<Value> operands;
   if (Operation *terminator = block.mightHaveTerminator() ? block.getTerminator() : nullptr)
-    for (auto [operand, out] : llvm::zip(terminator->getOperands(), results)) {
+    for (auto [i, operand] : llvm::enumerate(terminator->getOperands()))
+      if (!isa<func::FuncOp>(block.getParentOp()) ||
+          !shared.getAppended(cast<func::FuncOp>(block.getParentOp()), i))
+        operands.push_back(operand);
+  if (!results.empty())
+    for (auto [operand, out] : llvm::zip_equal(operands, results)) {
       Value root = operand;
       while (auto op = root.getDefiningOp<HostOpInterface>()) {
         if (!op.isHostOp() || !op.getAliased() || !op.isSameMemory())

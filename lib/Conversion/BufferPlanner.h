@@ -33,6 +33,8 @@ public:
   /// An empty one for a stage.
   buffer::FuncOp makeStage(PipelineOp pipeline, StageOp stage);
   /// The entry of a parameter.
+  /// The argument in whose memory a result is, as a function appends to it.
+  std::optional<unsigned> getAppended(func::FuncOp function, unsigned result);
   FlatSymbolRefAttr getEntry(int64_t stage, const Parameter &parameter, ParameterUse use);
   func::FuncOp getCallee(func::CallOp call) {
     return cast<func::FuncOp>(SymbolTable::lookupNearestSymbolFrom(call, call.getCalleeAttr()));
@@ -87,6 +89,9 @@ public:
   SymExpr elements(Type tensor) { return getNumElements(tensor, shared.grid); }
   SymExpr bytes(Type tensor) { return shared.extent(tensor).getBytes(); }
 
+  /// The part of a cache that a value is, which moves from the cache's argument give.
+  Value statePlace(Value tensor);
+
   /// A frame of its own with one place, until `pop`.
   Value pushPlace(Type tensor);
   void pop(Value place);
@@ -104,6 +109,7 @@ private:
   void findSlots(Block &block, ValueRange results);
   void takeSlot(Value value, Value reusable, int64_t now, int64_t end);
   SymExpr placeSlots();
+  Value getAliased(Value value) const;
   Value aliasRoot(Value value) const;
   /// At the beginning of the function.
   OpBuilder entry();
@@ -116,6 +122,7 @@ private:
   buffer::FuncOp target;
   DenseMap<Value, Value> places;
   DenseMap<Attribute, Value> constants;
+  DenseMap<Attribute, Value> states; // by cache
   DenseMap<std::pair<Value, int>, Value> arguments; // of parameters
   SmallVector<std::pair<Attribute, Value>> indices; // of parameters that are loaded here
   Operation *lastAtEntry = nullptr;
@@ -125,6 +132,9 @@ private:
   Value frame;
   SmallVector<std::pair<Value, Value>> copies; // at the end: to, value
 };
+
+/// The type with one axis less (the last one of a factor or product of `dim`).
+Type withoutAxis(Type type, int64_t dim, StringRef axis, GridAttr grid);
 
 /// The index in the whole dimension of a rank's first element, where what it has is in a row.
 ::tpc::SymExpr getFirstIndex(DimAttr dim, GridAttr grid);

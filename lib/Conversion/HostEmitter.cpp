@@ -1,6 +1,8 @@
 //===- HostEmitter.cpp - Ops on buffers as calls --------------------------===//
 
 #include "HostEmitter.h"
+
+#include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/RankSizes.h"
 
@@ -24,6 +26,8 @@ LLVM::LLVMFuncOp HostModule::getRuntimeFunction(const abi::Function &function) {
 HostModule::HostModule(ModuleOp module, const EnvLayout &layout) : module(module), layout(layout) {
   for (auto [i, entry] : llvm::enumerate(module.getOps<buffer::EntryOp>()))
     entries[entry.getSymNameAttr()] = i;
+  for (auto [i, cache] : llvm::enumerate(module.getOps<CacheOp>()))
+    caches[cache.getSymNameAttr()] = i;
 }
 
 std::string HostModule::getName(buffer::FuncOp function) {

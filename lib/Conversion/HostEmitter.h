@@ -40,13 +40,16 @@ public:
   /// The place of an entry in the table of parameters.
   int32_t getEntry(StringAttr name) const { return entries.lookup(name); }
 
+  /// The place of a cache in the manifest.
+  int32_t getCache(StringAttr name) const { return caches.lookup(name); }
+
   ModuleOp module;
   const EnvLayout &layout;
   ProgramObject object;
   SymbolTableCollection symbols;
 
 private:
-  DenseMap<StringAttr, int32_t> entries;
+  DenseMap<StringAttr, int32_t> entries, caches;
 };
 
 class HostEmitter {

@@ -6,6 +6,7 @@
 #include "tpc/Conversion/Passes.h"
 
 #include "tpc/Kernel/Kernel.h"
+#include "tpc/Dialect/State.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_LOWERPROGRAM
@@ -85,6 +86,8 @@ void LowerProgram::runOnOperation() {
     function.erase();
   for (auto entry : llvm::make_early_inc_range(module.getOps<buffer::EntryOp>()))
     entry.erase();
+  for (auto cache : llvm::make_early_inc_range(module.getOps<CacheOp>()))
+    cache.erase();
   if (lowered) {
     module.getBody()->getOperations().splice(module.getBody()->end(),
                                              lowered.getBody()->getOperations());

@@ -4,6 +4,7 @@
 
 #include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Dialect/Elements.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/digest.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -325,6 +326,44 @@ static json::Array describeGroups(const EnvLayout &layout, ModuleOp module) {
   return groups;
 }
 
+/// What ranks keep from step to step, and how it is split.
+static FailureOr<json::Array> describeCaches(ModuleOp module) {
+  struct Use {
+    int64_t stage;
+    SmallVector<DimAttr> dims;
+  };
+  DenseMap<Attribute, Use> uses;
+  for (auto pipeline : module.getOps<PipelineOp>())
+    pipeline.walk([&](OutputOp output) {
+      auto attrs = cast<DictionaryAttr>(pipeline.getOutputs()[output.getIndex()]);
+      if (FlatSymbolRefAttr cache = getCache(attrs))
+        uses[cache] = {static_cast<int64_t>(output->getParentOfType<StageOp>().getIndex()),
+                       SmallVector<DimAttr>(getDist(output.getValue()).getDims())};
+    });
+  json::Array caches;
+  for (auto cache : module.getOps<CacheOp>()) {
+    auto use = uses.find(FlatSymbolRefAttr::get(cache.getSymNameAttr()));
+    if (use == uses.end())
+      return cache.emitOpError("is kept by no stage");
+    json::Array shape, split;
+    for (DimAttr dim : use->second.dims) {
+      SmallVector<StringAttr> axes;
+      for (FactorAttr factor : dim.getFactors())
+        llvm::append_range(axes, factor.getAxes());
+      llvm::append_range(axes, dim.getAxes());
+      llvm::erase_if(axes, [](StringAttr axis) { return axis.getValue() == "mb"; });
+      shape.push_back(dim.getExpr().str());
+      split.push_back(axisNames(axes));
+    }
+    caches.push_back(json::Object{{"name", text(cache.getSymName())},
+                                  {"stage", use->second.stage},
+                                  {"dtype", dtypeName(cache.getType())},
+                                  {"shape", std::move(shape)},
+                                  {"axes", std::move(split)}});
+  }
+  return caches;
+}
+
 FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipeline,
                                                 StringRef name, const EnvLayout &layout,
                                                 const WeightTable &weights,
@@ -335,6 +374,8 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
 
   for (auto [i, type] : llvm::enumerate(pipeline.getBody().front().getArgumentTypes())) {
     auto attrs = cast<DictionaryAttr>(pipeline.getInputAttrs()[i]);
+    if (getCache(attrs))
+      continue;
     auto inputName = attrs.getAs<StringAttr>(kNameAttr);
     json::Object input{{"name", inputName ? text(inputName) : "input" + std::to_string(i)},
                        {"dtype", dtypeName(type)},
@@ -361,6 +402,8 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
   }
   for (auto [i, attr] : llvm::enumerate(pipeline.getOutputs())) {
     auto dict = cast<DictionaryAttr>(attr);
+    if (getCache(dict))
+      continue;
     auto outputName = dict.getAs<StringAttr>("name");
     auto type = dict.getAs<TypeAttr>("type");
     if (!type || !isa<RankedTensorType>(type.getValue()) ||
@@ -425,6 +468,11 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
                         {"constraints", std::move(constraints)},
                         {"files", std::move(files)},
                         {"parameters", std::move(list)}};
+  auto caches = describeCaches(module);
+  if (failed(caches))
+    return failure();
+  if (!caches->empty())
+    manifest["caches"] = std::move(*caches);
   for (auto [key, attr] :
        {std::pair("schedule", kScheduleAttr), std::pair("not_verified", kNotVerifiedAttr),
         std::pair("no_randomized_check", kNoRandomizedCheckAttr)})

@@ -2,6 +2,8 @@
 
 #include "HostEmitter.h"
 
+#include "tpc/Dialect/Elements.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 
@@ -47,6 +49,15 @@ template <> void Call<buffer::PartOp>::emit(Operation *base, HostEmitter &e) con
 template <> void Call<buffer::InputOp>::emit(Operation *base, HostEmitter &e) const {
   auto op = cast<buffer::InputOp>(base);
   e.setValue(op.getPlace(), e.call(TPC_ABI(tpc_input), e.i32(op.getIndex())));
+}
+
+template <> void Call<buffer::StateOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::StateOp>(base);
+  Value bytes = e.sizes().mul(e.expr(op.getExtent().getElements()),
+                              e.i64(getElementBytes(op.getExtent().getElement())));
+  e.setValue(op.getPlace(),
+             e.call(TPC_ABI(tpc_state), e.i32(e.getHost().getCache(op.getCacheAttr().getAttr())),
+                    abi::I64(bytes)));
 }
 
 template <> void Call<buffer::ConstantOp>::emit(Operation *base, HostEmitter &e) const {
@@ -158,11 +169,36 @@ template <> void Call<buffer::AttentionOp>::emit(Operation *base, HostEmitter &e
       .window_offset = op.getAfter() ? e.expr(*op.getAfter()) : e.i64(0),
       .slopes = e.pointer(op.getSlopes()),
       .slopes_offset = op.getSlopesAt() ? e.expr(*op.getSlopesAt()) : e.i64(0),
+      .lengths = e.pointer(op.getLengths()),
+      .k_batch_stride = list(op.getCacheStrides(), 0),
+      .k_head_stride = list(op.getCacheStrides(), 1),
+      .v_batch_stride = list(op.getCacheStrides(), 2),
+      .v_head_stride = list(op.getCacheStrides(), 3),
       .dtype = e.dtype(op.getTo()),
       .bias_dtype = op.getBias() ? e.dtype(op.getBias()) : e.i32(TPC_F32),
       .slopes_dtype = op.getSlopes() ? e.dtype(op.getSlopes()) : e.i32(TPC_F32),
   });
   e.call(TPC_ABI(tpc_attention), args);
+}
+
+template <> void Call<buffer::AppendOp>::emit(Operation *base, HostEmitter &e) const {
+  auto op = cast<buffer::AppendOp>(base);
+  SmallVector<Value> strides = e.exprs(op.getStrides());
+  abi::Pointer args = e.store(abi::Values<tpc_append_args>{
+      .cache = e.pointer(op.getCache()),
+      .fresh = e.pointer(op.getFrom()),
+      .lengths = e.pointer(op.getLengths()),
+      .batch = e.expr(op.getBatch()),
+      .heads = e.expr(op.getHeads()),
+      .sequence = e.expr(op.getTokens()),
+      .capacity = e.expr(op.getCapacity()),
+      .size = e.expr(op.getSize()),
+      .fresh_batch_stride = abi::I64(strides[0]),
+      .fresh_head_stride = abi::I64(strides[1]),
+      .fresh_row_stride = abi::I64(strides[2]),
+      .dtype = e.dtype(op.getCache()),
+  });
+  e.call(TPC_ABI(tpc_append), args);
 }
 
 //===----------------------------------------------------------------------===//
@@ -291,7 +327,7 @@ template <typename... Ops> static void attach(MLIRContext *context) {
 
 void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
   using namespace buffer;
-  attach<PushOp, PopOp, SlotOp, PartOp, InputOp, buffer::ConstantOp, buffer::ParameterOp, DenseOp,
+  attach<PushOp, PopOp, SlotOp, PartOp, InputOp, StateOp, buffer::AppendOp, buffer::ConstantOp, buffer::ParameterOp, DenseOp,
          CopyOp, LaunchOp, buffer::CallOp, ProductOp, BatchProductOp, buffer::AttentionOp,
          buffer::AllReduceOp, buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
          buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp,

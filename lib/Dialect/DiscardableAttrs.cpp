@@ -192,6 +192,12 @@ static bool isLoaded(const Found &found) {
          });
 }
 
+/// Memory has it already, in another order or as a part.
+static bool isHeld(const Found &found) {
+  return isa<UnitAttr>(found.value) &&
+         isa_and_nonnull<LocalSliceOp, ExpandOp, ReshapeOp, TransposeOp>(found.op);
+}
+
 /// It is how tpc-widen-products writes the result of a product. In a kernel, that is an argument.
 static bool roundsParts(const Found &found) {
   if (!isa<UnitAttr>(found.value) || !isBetween(found.op, /*fromHalf=*/false))
@@ -349,6 +355,7 @@ static const Entry table[] = {
      isFused},
     {kMergedAttr, OnValue, "a number, on a matrix product that others of its left side share",
      isMerged},
+    {kHeldAttr, OnValue, "a unit attribute of a movement of a cache", isHeld},
     {kLoadedAttr, OnValue,
      "a unit attribute of a cast from 16 bits to f32 that only products "
      "multiply by",

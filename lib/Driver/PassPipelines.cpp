@@ -92,6 +92,7 @@ void ::tpc::buildKernelsPassPipeline(OpPassManager &pm) {
   pm.addPass(createWidenProducts());
   pm.addPass(createFuseEpilogues());
   pm.addPass(createMergeProducts());
+  pm.addPass(createHoldCaches());
   pm.addPass(createOutlineKernels());
   pm.addPass(createBuildKernels());
 }

@@ -36,15 +36,17 @@ def Buffer_ArgumentAttr : Buffer_Attr<"Argument", "argument"> {
   let description = [{
     One of
       * `value 0 : "8*n" x f32`: a place that holds argument 0 of the tensor function;
+      * `value 1 becomes 2 : "8*n" x f32`: a place that holds argument 1 of the tensor function, and at its end its result 2;
       * `packed 1`, `dense 1`: the parameter that argument 1 is in every call, for this use;
       * `packed @w : tensor<…>`: an entry of the table of parameters that the caller's stage has and the tensor function takes from
         the weight itself: functions that several stages share are told its index.
   }];
   let parameters = (ins OptionalParameter<"::mlir::IntegerAttr">:$argument, OptionalParameter<"ExtentAttr">:$extent,
-                        "ParameterUse":$use, OptionalParameter<"LoadAttr">:$load);
+                        "ParameterUse":$use, OptionalParameter<"LoadAttr">:$load,
+                        OptionalParameter<"::mlir::IntegerAttr">:$result);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
-    static ArgumentAttr getPlace(MLIRContext *context, int64_t argument, ExtentAttr extent);
+    static ArgumentAttr getPlace(MLIRContext *context, int64_t argument, ExtentAttr extent, std::optional<int64_t> result = std::nullopt);
     static ArgumentAttr getParameter(MLIRContext *context, int64_t argument, ParameterUse use);
     static ArgumentAttr getHidden(LoadAttr load);
     bool isPlace() const { return bool(getExtent()); }

@@ -45,8 +45,8 @@ def Buffer_FuncOp : Buffer_Op<"func", [Symbol, IsolatedFromAbove, SingleBlock, N
   let summary = "A layer or a stage on buffers";
   let description = [{
     `of` is the tensor function, or with `stage` the pipeline, that it computes. Arguments say what they stand for, see
-    `#tpc_buffer.argument`; after `to` stand places of the caller's for the results, in order. A caller gives places for
-    results that are disjoint from all others. What belongs to a stage has no arguments.
+    `#tpc_buffer.argument`; after `to` stand places of the caller's for the results, in order, but those that an argument
+    becomes: `value 1 becomes 2`. A caller gives places for results that are disjoint from all others. What belongs to a stage has no arguments.
 
         tpc_buffer.func @on_buffers_layer of @layer(%x = value 0 : "8*n" x f32, %w = packed 1) to (%y : "8*n" x f32) { ... }
         tpc_buffer.func @on_buffers_stage_0 of @main stage 0 { ... }
@@ -108,6 +108,16 @@ def Buffer_InputOp : Buffer_PlaceOp<"input"> {
   let summary = "An input of the model: the whole tensor, on every rank. tpc_input.";
   let arguments = (ins I64Attr:$index, Buffer_ExtentAttr:$extent);
   let assemblyFormat = "$index `:` custom<Extent>($extent) attr-dict";
+}
+
+def Buffer_StateOp : Buffer_PlaceOp<"state"> {
+  let summary = "What stays from step to step: this rank's part of a cache. tpc_state.";
+  let description = [{
+    `%0 = tpc_buffer.state @k0 : "12*batch*64*capacity" x f32`: of the sequences of this step. At the beginning of a step it holds the rank's part of the
+    argument that has this cache, at the end that of the result.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$cache, Buffer_ExtentAttr:$extent);
+  let assemblyFormat = "$cache `:` custom<Extent>($extent) attr-dict";
 }
 
 def Buffer_ConstantOp : Buffer_PlaceOp<"constant"> {
@@ -221,22 +231,39 @@ def Buffer_AttentionOp : Buffer_Op<"attention", [AttrSizedOperandSegments]> {
     in `tpc.attention`; their `strides` are those of batch and heads, 0 where they broadcast. With `causal`, query i sees key j only if j <= i + the
     number behind it, with `after` only if j > i + the number behind that. `slopes [heads]` add slopes[h] (j - i - the number behind `at`). A row without
     visible keys gives zeros, with `uniform_rows` the mean of all values.
+
+    `lengths [batch]` are added to all of these numbers, for each sequence its own; keys that no query sees are not read. Then k and v lie as in a cache:
+    behind `lengths` stand the elements from one sequence to the next and from one head to the next, of k and of v.
   }];
   let arguments = (ins Buffer_Read:$q, Buffer_Read:$k, Buffer_Read:$v, Buffer_MaybeRead:$key_mask, Buffer_MaybeRead:$mask,
-                       Buffer_MaybeRead:$bias, Buffer_MaybeRead:$slopes, Buffer_Write:$to, Tpc_SymExprAttr:$batch,
+                       Buffer_MaybeRead:$bias, Buffer_MaybeRead:$slopes, Buffer_MaybeRead:$lengths, Buffer_Write:$to, Tpc_SymExprAttr:$batch,
                        Tpc_SymExprAttr:$queries, Tpc_SymExprAttr:$keys, Tpc_SymExprAttr:$heads, Tpc_SymExprAttr:$kv_heads,
                        Tpc_SymExprAttr:$head_size, Tpc_SymExprAttr:$value_size, Tpc_SymExprs:$strides,
                        OptionalAttr<Tpc_SymExprs>:$mask_strides, OptionalAttr<Tpc_SymExprs>:$bias_strides,
-                       OptionalAttr<Tpc_SymExprAttr>:$slopes_at, OptionalAttr<Tpc_SymExprAttr>:$causal,
+                       OptionalAttr<Tpc_SymExprAttr>:$slopes_at, OptionalAttr<Tpc_SymExprs>:$cache_strides, OptionalAttr<Tpc_SymExprAttr>:$causal,
                        OptionalAttr<Tpc_SymExprAttr>:$after, F64Attr:$scale, DefaultValuedAttr<F64Attr, "0.0">:$softcap,
                        UnitAttr:$uniform_rows);
   let assemblyFormat = [{
     $q `,` $k `,` $v (`key_mask` $key_mask^)? (`mask` $mask^ `strides` custom<SymExprs>($mask_strides))?
     (`bias` $bias^ `strides` custom<SymExprs>($bias_strides))? (`slopes` $slopes^ `at` custom<SymExpr>($slopes_at))?
-    `to` $to `batch` custom<SymExpr>($batch) `queries` custom<SymExpr>($queries)
+    (`lengths` $lengths^ `strides` custom<SymExprs>($cache_strides))? `to` $to `batch` custom<SymExpr>($batch) `queries` custom<SymExpr>($queries)
     `keys` custom<SymExpr>($keys) `heads` custom<SymExpr>($heads) `of` custom<SymExpr>($head_size) `kv_heads` custom<SymExpr>($kv_heads)
     `of` custom<SymExpr>($value_size) `strides` custom<SymExprs>($strides)
     (`causal` custom<SymExpr>($causal)^)? (`after` custom<SymExpr>($after)^)? `scale` $scale (`softcap` $softcap^)? (`uniform_rows` $uniform_rows^)? attr-dict
+  }];
+}
+
+def Buffer_AppendOp : Buffer_Op<"append"> {
+  let summary = "Keys or values of new tokens, behind those that a cache has. tpc_append.";
+  let description = [{
+    cache[b, h, lengths[b] + i, :] = from[b, h, i, :] for all i in [0, tokens), as far as there is room, where the cache is `[batch, heads, capacity, size]`
+    and `strides` are the elements of `from` from one sequence, head and token to the next.
+  }];
+  let arguments = (ins Buffer_Read:$from, Buffer_Read:$lengths, Arg<Buffer_Place, "", [MemRead, MemWrite]>:$cache, Tpc_SymExprAttr:$batch,
+                       Tpc_SymExprAttr:$heads, Tpc_SymExprAttr:$tokens, Tpc_SymExprAttr:$capacity, Tpc_SymExprAttr:$size, Tpc_SymExprs:$strides);
+  let assemblyFormat = [{
+    $from `at` $lengths `to` $cache `batch` custom<SymExpr>($batch) `heads` custom<SymExpr>($heads) `tokens` custom<SymExpr>($tokens)
+    `capacity` custom<SymExpr>($capacity) `of` custom<SymExpr>($size) `strides` custom<SymExprs>($strides) attr-dict
   }];
 }
 

@@ -56,6 +56,23 @@ def MergeProducts : Pass<"tpc-merge-products", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def HoldCaches : Pass<"tpc-hold-caches", "::mlir::ModuleOp"> {
+  let summary = "Marks what is not computed because caches are memory that is written in place";
+  let description = [{
+    A cache stays in a rank's memory from step to step, and `tpc.append` writes into it. So the movements from a cache's argument to the first append (this
+    rank's part of the batch and of the heads, copies of kv heads) say what that memory holds, and are not computed: they are marked with
+    `tpc.held`. So are transposes of new keys and values in front of an append, and of a cache in front of the attention over it, which
+    the runtime sees by strides:
+
+        %1 = tpc.append %k0, %0 at %n              %1 = tpc.append %k0, %0 at %n
+        %2 = tpc.transpose %1 {0, 2, 1, 3}   ->    %2 = tpc.transpose %1 {0, 2, 1, 3} {tpc.held}
+        %3 = tpc.attention … %2 … lengths %n       %3 = tpc.attention … %2 … lengths %n
+
+    Refused: a cache that is used otherwise, whose old value is used beside its append, or that is held in another way before a step than after.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def OutlineKernels : Pass<"tpc-outline-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups ops that no library computes into kernels, one function for each distinct group";
   let description = [{

@@ -24,6 +24,12 @@ inline constexpr llvm::StringLiteral kCacheAttr = "tpc.cache";
 /// and how many of the step's; `last`: its first result is of each sequence's last token alone.
 inline constexpr llvm::StringLiteral kStepAttr = "tpc.step";
 
+// ---- lowering ----
+
+/// Movements of caches that are names: from an argument to the part that is written in place, and
+/// transposes that calls of the runtime see by strides; see tpc-hold-caches.
+inline constexpr llvm::StringLiteral kHeldAttr = "tpc.held";
+
 /// The names of the symbols that kStepAttr has.
 struct StepSymbols {
   std::string past, tokens;

@@ -1,6 +1,7 @@
 //===- SchedulePipeline.cpp - @main's calls of stages into tpc.pipeline ---===//
 
 #include "tpc/Analysis/PlanFacts.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Transforms/Stages/Passes.h"
@@ -96,6 +97,8 @@ struct SchedulePipeline : public mlir::tpc::impl::SchedulePipelineBase<ScheduleP
           attrs.getNamedAttr("type", TypeAttr::get(delivered))};
       if (Attribute copies = main.getResultAttr(i, kCopiesAttr))
         output.push_back(attrs.getNamedAttr(kCopiesAttr, copies));
+      if (Attribute cache = main.getResultAttr(i, kCacheAttr))
+        output.push_back(attrs.getNamedAttr(kCacheAttr, cache));
       outputs.push_back(attrs.getDictionaryAttr(output));
     }
 

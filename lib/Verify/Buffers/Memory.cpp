@@ -86,6 +86,10 @@ const Memory::Held *Memory::find(const Place &place, const SymExpr &offset,
   return nullptr;
 }
 
+bool Memory::isUntouched(const Place &place) {
+  return llvm::all_of(held, [&](const Held &h) { return areDisjoint(h.place, place); });
+}
+
 const Memory::Held *Memory::findAny(const Place &place) const {
   for (const Held &h : llvm::reverse(held))
     if (h.place.region == place.region && h.place.begin == place.begin)

@@ -50,6 +50,8 @@ public:
   /// that is looked for.
   const Held *find(const Place &place, const ::tpc::SymExpr &offset,
                    function_ref<bool(Content)> isSame) const;
+  /// Whether nothing was written there, as far as it is known.
+  bool isUntouched(const Place &place);
   /// What was there last, for messages.
   const Held *findAny(const Place &place) const;
   bool areDisjoint(const Place &a, const Place &b);

@@ -1,7 +1,9 @@
 //===- PlanChecker.cpp - A function of tensors and one on buffers ---------===//
 
 #include "PlanChecker.h"
+#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Elements.h"
+#include "tpc/Dialect/State.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -55,8 +57,16 @@ FailureOr<Place> PlanChecker::resolve(Operation *call, Value place) {
   return Place{place, SymExpr(0), size};
 }
 
+bool PlanChecker::isInPlace(Value region) {
+  if (region.getDefiningOp<buffer::StateOp>())
+    return true;
+  auto argument = dyn_cast<BlockArgument>(region);
+  return argument && argument.getArgNumber() < function.getArgs().size() &&
+         cast<buffer::ArgumentAttr>(function.getArgs()[argument.getArgNumber()]).getResult();
+}
+
 bool PlanChecker::isWritable(Value region) {
-  if (region.getDefiningOp<buffer::PushOp>())
+  if (region.getDefiningOp<buffer::PushOp>() || isInPlace(region))
     return true;
   auto argument = dyn_cast<BlockArgument>(region);
   return argument && argument.getArgNumber() >= function.getArgs().size();
@@ -130,10 +140,144 @@ bool PlanChecker::isGiven(Operation *call, Value region, Value tensor) {
     return isa<PipelineOp>(argument.getOwner()->getParentOp()) &&
            input.getIndex() == argument.getArgNumber();
   auto place = dyn_cast<BlockArgument>(region);
-  if (!place || isWritable(place) || argument.getOwner()->getParent() != source)
+  if (!place || (isWritable(place) && !isInPlace(place)) ||
+      argument.getOwner()->getParent() != source)
     return false;
   auto attr = cast<buffer::ArgumentAttr>(function.getArgs()[place.getArgNumber()]);
   return attr.isPlace() && attr.getArgument().getInt() == argument.getArgNumber();
+}
+
+//===----------------------------------------------------------------------===//
+// Caches
+//===----------------------------------------------------------------------===//
+
+/// Without the micro-batch: a rank's memory is for all rounds.
+static DistAttr withoutRounds(DistAttr dist) {
+  SmallVector<DimAttr> dims;
+  for (DimAttr dim : dist.getDims()) {
+    SmallVector<FactorAttr> factors;
+    auto drop = [](ArrayRef<StringAttr> axes) {
+      SmallVector<StringAttr> left(axes);
+      llvm::erase_if(left, [](StringAttr axis) { return axis.getValue() == "mb"; });
+      return left;
+    };
+    for (FactorAttr factor : dim.getFactors())
+      factors.push_back(
+          FactorAttr::get(dist.getContext(), factor.getExpr(), drop(factor.getAxes())));
+    dims.push_back(DimAttr::get(dist.getContext(), factors, drop(dim.getAxes())));
+  }
+  return dist.withDims(dims);
+}
+
+/// How often each head of what a cache holds is there, where a value comes of it by parts and
+/// repetitions of heads alone; 0 if it does not.
+static int64_t countCopies(Value tensor, BlockArgument &argument) {
+  int64_t copies = 1;
+  auto sizes = [](Value v) { return getSizes(v); };
+  while (Operation *op = tensor.getDefiningOp()) {
+    if (isa<LocalSliceOp>(op)) {
+      tensor = op->getOperand(0);
+      continue;
+    }
+    // [b, h * t, c, d] from [b, h, t, c, d] from [b, h, 1, c, d] from [b, h, c, d].
+    auto merged = dyn_cast<ReshapeOp>(op);
+    auto repeated = merged ? merged.getOperand().getDefiningOp<ExpandOp>() : ExpandOp();
+    auto apart = repeated ? repeated.getOperand().getDefiningOp<ReshapeOp>() : ReshapeOp();
+    if (!apart || copies != 1)
+      return 0;
+    auto all = sizes(tensor), many = sizes(repeated), one = sizes(apart),
+         own = sizes(apart.getOperand());
+    std::optional<int64_t> times = many.size() == 5 ? many[2].asConstant() : std::nullopt;
+    if (!times || *times < 1 || one.size() != 5 || own.size() != 4 || all.size() != 4 ||
+        !one[2].isConstant(1) || all[1] != own[1] * SymExpr(*times))
+      return 0;
+    for (auto [a, b] : {std::pair(0, 0), {1, 1}, {3, 2}, {4, 3}})
+      if (many[a] != own[b] || one[a] != own[b] || (b != 1 && all[b] != own[b]))
+        return 0;
+    copies = *times;
+    tensor = apart.getOperand();
+  }
+  argument = cast<BlockArgument>(tensor);
+  return copies;
+}
+
+/// Where this round's part of the memory begins, in bytes.
+SymExpr PlanChecker::getRound(Value tensor) {
+  ArrayRef<DimAttr> dims = getDist(tensor).getDims();
+  if (dims.empty() || dims[0].getFactors().size() != 1)
+    return SymExpr(0);
+  ArrayRef<StringAttr> axes = dims[0].getFactors()[0].getAxes();
+  if (axes.empty() || axes.back().getValue() != "mb")
+    return SymExpr(0);
+  SymExpr first = partSizes.begin(dims[0].getFactors()[0].getExpr(), axes, axes.size() - 1);
+  return SymExpr(getElementBytes(tensor.getType())) * first * partSizes.size(dims.drop_front());
+}
+
+/// Before anything is written in a step: that a state holds a value, which is a rank's part of the
+/// argument that has its cache.
+LogicalResult PlanChecker::checkState(Operation *call, buffer::StateOp state, const Place &where,
+                                      Value tensor) {
+  FlatSymbolRefAttr cache = state.getCacheAttr();
+  WalkResult alone = function.walk([&](buffer::StateOp other) {
+    return other != state && other.getCacheAttr() == cache ? WalkResult::interrupt()
+                                                           : WalkResult::advance();
+  });
+  if (alone.wasInterrupted())
+    return state.emitOpError() << "is one of several names for cache " << cache;
+  BlockArgument argument;
+  int64_t copies = countCopies(tensor, argument);
+  auto pipeline =
+      copies ? dyn_cast<PipelineOp>(argument.getOwner()->getParentOp()) : PipelineOp();
+  if (!pipeline ||
+      getCache(cast<DictionaryAttr>(pipeline.getInputAttrs()[argument.getArgNumber()])) != cache)
+    return call->emitOpError() << "reads cache " << cache << " where " << describe(Content{tensor})
+                               << " is to be read, which is no part of it";
+  DistAttr dist = getDist(tensor), whole = withoutRounds(dist);
+  bool hasRounds = whole.getDims() != dist.getDims();
+  if (isRepeated && !hasRounds)
+    return call->emitOpError() << "uses all of cache " << cache << " in each of several rounds";
+  auto &layout = layouts.try_emplace(state, whole).first->second;
+  if (layout.getDims() != whole.getDims() ||
+      copiesOf.try_emplace(state, copies).first->second != copies)
+    return call->emitOpError() << "uses cache " << cache << " under another distribution than "
+                               << "before";
+  if (partSizes.normalize(state.getExtent().getElements().getExpr()) !=
+      partSizes.size(whole.getDims()))
+    return state.emitOpError() << "is of another size than this rank's part of the cache";
+  if (where.begin != getRound(tensor))
+    return call->emitOpError() << "uses the part of cache " << cache << " from byte "
+                               << where.begin.str() << " on, and that of this round begins at "
+                               << getRound(tensor).str();
+  return success();
+}
+
+LogicalResult PlanChecker::checkKept(OutputOp op, FlatSymbolRefAttr cache) {
+  buffer::StateOp state;
+  function.walk([&](buffer::StateOp other) {
+    if (other.getCacheAttr() == cache)
+      state = other;
+  });
+  auto layout = state ? layouts.find(state) : layouts.end();
+  if (layout == layouts.end())
+    return op.emitOpError() << "is what cache " << cache << " holds, which is not used on buffers";
+  Copies copies = getCopies(op->getParentOfType<PipelineOp>(), op.getIndex());
+  if (withoutRounds(getDist(op.getValue())).getDims() != layout->second.getDims() ||
+      copies.times != copiesOf.lookup(state) || (copies.times > 1 && copies.dim != 1))
+    return op.emitOpError() << "is held by cache " << cache
+                            << " in another way than it is taken from there";
+  SymExpr offset(0);
+  Place where{state, getRound(op.getValue()),
+              SymExpr(getElementBytes(op.getValue().getType())) *
+                  partSizes.elements(op.getValue().getType())};
+  Value root = getRoot(op.getValue(), offset);
+  if (offset.isConstant(0) &&
+      memory.find(where, offset, [&](Content held) { return held == Content{root}; }))
+    return success();
+  InFlightDiagnostic error = op.emitOpError()
+                             << "is not in cache " << cache << " at the end of a step";
+  if (const Memory::Held *other = memory.findAny(where))
+    error.attachNote(other->writer->getLoc()) << "there is " << describe(other->content);
+  return error;
 }
 
 //===----------------------------------------------------------------------===//
@@ -164,6 +308,17 @@ LogicalResult PlanChecker::read(Operation *call, Value place, Content content,
     return failure();
   SymExpr offset(0);
   Value root = content.step ? content.tensor : getRoot(content.tensor, offset);
+  if (isInPlace(where->region) && memory.isUntouched(*where)) {
+    if (auto state = where->region.getDefiningOp<buffer::StateOp>()) {
+      if (failed(checkState(call, state, *where, content.tensor)))
+        return failure();
+    } else if (where->begin != offset || content.step || !isGiven(call, where->region, root)) {
+      return call->emitOpError() << "reads something else where " << describe(content)
+                                 << " is to be read";
+    }
+    reads.push_back({*where, over});
+    return success();
+  }
   if (!isWritable(where->region)) {
     if (where->begin == offset && !content.step && isGiven(call, where->region, root))
       return success();
@@ -208,7 +363,15 @@ LogicalResult PlanChecker::write(Operation *call, Value place, Content content,
   if (!isWritable(where->region))
     return call->emitOpError() << "writes " << describe(content)
                                << " to a place that is only to be read";
-  if (failed(checkBounds(call, *where)))
+  // In place of what was read from there, and of nothing else.
+  bool isThere = llvm::any_of(reads, [&](const Access &access) {
+    return access.over == place && access.place.region == where->region &&
+           access.place.begin == where->begin && access.place.size == where->size;
+  });
+  if (isInPlace(where->region) && !isThere)
+    return call->emitOpError() << "writes " << describe(content)
+                               << " to memory that keeps something else";
+  if (!isThere && failed(checkBounds(call, *where)))
     return failure();
   for (const Access &access : reads) {
     bool isSame = access.place.region == where->region && access.place.begin == where->begin &&
@@ -301,7 +464,7 @@ LogicalResult PlanChecker::checkParameter(Operation *call, Value index, Value te
 /// What names a place is no call.
 static bool isName(Operation *op) {
   return isa<buffer::SlotOp, buffer::InputOp, buffer::ConstantOp, buffer::DenseOp, buffer::PartOp,
-             buffer::ParameterOp>(op);
+             buffer::ParameterOp, buffer::StateOp>(op);
 }
 
 Operation *PlanChecker::peek() {
@@ -356,7 +519,7 @@ LogicalResult PlanChecker::checkCopy(buffer::CopyOp copy) {
   if (failed(from) || failed(to) || failed(compare(copy, "bytes", copy.getBytes(), from->size)) ||
       failed(compare(copy, "bytes", copy.getBytes(), to->size)))
     return failure();
-  if (!isWritable(to->region))
+  if (!isWritable(to->region) || isInPlace(to->region))
     return copy.emitOpError("writes to a place that is only to be read");
   if (failed(checkBounds(copy, *to)))
     return failure();
@@ -411,11 +574,13 @@ LogicalResult PlanChecker::checkBlock(Block &tensors, Block &buffers) {
 // in each.
 LogicalResult PlanChecker::checkInner(Block &tensors, Block &buffers) {
   auto outer = std::pair(at, end);
+  isRepeated = partSizes.count("mb") > 1;
   for (int round = 0; round < rounds; ++round) {
     memory.forget([&](Value tensor) { return tensor.getParentBlock() == &tensors; });
     if (failed(checkBlock(tensors, buffers)))
       return failure();
   }
+  isRepeated = false;
   std::tie(at, end) = outer;
   return success();
 }
@@ -425,9 +590,19 @@ LogicalResult PlanChecker::checkSignature(func::FuncOp tensors) {
     return extent.getElement() == getElementTypeOrSelf(type) &&
            partSizes.normalize(extent.getElements().getExpr()) == partSizes.elements(type);
   };
+  llvm::SmallSet<int64_t, 4> inPlace;
   for (auto attr : function.getArgs().getAsRange<buffer::ArgumentAttr>()) {
     if (!attr.getArgument())
       continue;
+    if (IntegerAttr result = attr.getResult()) {
+      int64_t r = result.getInt();
+      if (r < 0 || r >= tensors.getNumResults() || !inPlace.insert(r).second)
+        return function.emitOpError()
+               << "has an argument that becomes result " << r << " of @" << tensors.getName()
+               << ", which there is not, or which another one becomes";
+      if (!isExtentOf(attr.getExtent(), tensors.getResultTypes()[r]))
+        return function.emitOpError() << "has a place of another size for result " << r;
+    }
     int64_t index = attr.getArgument().getInt();
     if (index < 0 || index >= tensors.getNumArguments())
       return function.emitOpError() << "has an argument for argument " << index << " of @"
@@ -435,11 +610,12 @@ LogicalResult PlanChecker::checkSignature(func::FuncOp tensors) {
     if (attr.isPlace() && !isExtentOf(attr.getExtent(), tensors.getArgumentTypes()[index]))
       return function.emitOpError() << "has a place of another size for argument " << index;
   }
-  if (function.getResultsPlaces().size() != tensors.getNumResults())
+  if (function.getResultsPlaces().size() + inPlace.size() != tensors.getNumResults())
     return function.emitOpError() << "has " << function.getResultsPlaces().size() << " places for "
-                                  << tensors.getNumResults() << " results";
-  for (auto [i, attr] : llvm::enumerate(function.getResultsPlaces()))
-    if (!isExtentOf(cast<buffer::ExtentAttr>(attr), tensors.getResultTypes()[i]))
+                                  << tensors.getNumResults() - inPlace.size() << " results";
+  auto next = function.getResultsPlaces().begin();
+  for (auto [i, type] : llvm::enumerate(tensors.getResultTypes()))
+    if (!inPlace.contains(i) && !isExtentOf(cast<buffer::ExtentAttr>(*next++), type))
       return function.emitOpError() << "has a place of another size for result " << i;
   return success();
 }
@@ -450,10 +626,17 @@ LogicalResult PlanChecker::checkFunction(func::FuncOp tensors) {
       failed(checkBlock(tensors.front(), function.getBody().front())))
     return failure();
   beginCall();
-  for (auto [place, value] :
-       llvm::zip_equal(function.getResultPlaces(), tensors.front().getTerminator()->getOperands()))
-    if (failed(read(function, place, value)))
+  DenseMap<int64_t, Value> inPlace;
+  for (auto [attr, place] : llvm::zip(function.getArgs().getAsRange<buffer::ArgumentAttr>(),
+                                      function.getBody().getArguments()))
+    if (attr.getResult())
+      inPlace[attr.getResult().getInt()] = place;
+  auto next = function.getResultPlaces().begin();
+  for (auto [i, value] : llvm::enumerate(tensors.front().getTerminator()->getOperands())) {
+    auto place = inPlace.find(i);
+    if (failed(read(function, place == inPlace.end() ? Value(*next++) : place->second, value)))
       return failure();
+  }
   return success();
 }
 

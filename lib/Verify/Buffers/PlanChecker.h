@@ -60,6 +60,8 @@ public:
   LogicalResult write(Operation *call, Value place, Value tensor);
   LogicalResult write(Operation *call, Value place, Content content, const SymExpr &elements,
                       Type element);
+  /// At the end, a cache's memory holds the part of the value that is its next contents.
+  LogicalResult checkKept(OutputOp op, FlatSymbolRefAttr cache);
   /// What one call writes does not overlap.
   void beginCall() { reads.clear(), writes.clear(); }
   /// The index is that of the parameter which a value is.
@@ -100,6 +102,12 @@ private:
   /// Whether a region that nobody writes holds a value.
   bool isGiven(Operation *call, Value region, Value tensor);
   bool isWritable(Value region);
+  /// Whether a region holds a value before it is written in place: a cache's, or an argument that
+  /// becomes a result.
+  bool isInPlace(Value region);
+  LogicalResult checkState(Operation *call, buffer::StateOp state, const Place &where,
+                           Value tensor);
+  SymExpr getRound(Value tensor);
   Value getRoot(Value tensor, SymExpr &offset);
 
   PartSizes partSizes;
@@ -111,6 +119,9 @@ private:
   SmallVector<Access> reads;
   SmallVector<Place> writes;
   DenseSet<Operation *> done;
+  bool isRepeated = false;            // what is checked is one of several rounds
+  DenseMap<Value, DistAttr> layouts;  // of states that were read: how they are split
+  DenseMap<Value, int64_t> copiesOf;  // and how often each kv head is there
 };
 
 /// What each op of the tensor program must have become.

@@ -1,6 +1,7 @@
 //===- PlannedCommunication.cpp - Collectives, transfers, outputs, rounds -===//
 
 #include "PlanChecker.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/Dialect/BlockMove.h"
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Exchange.h"
@@ -251,6 +252,9 @@ struct Recv : PlannedOpInterface::ExternalModel<Recv, RecvOp> {
 struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
     auto op = cast<OutputOp>(base);
+    auto attrs = cast<DictionaryAttr>(op->getParentOfType<PipelineOp>().getOutputs()[op.getIndex()]);
+    if (FlatSymbolRefAttr cache = getCache(attrs))
+      return c.checkKept(op, cache);
     auto call = c.next<buffer::OutputOp>(op);
     if (!call)
       return failure();

@@ -2,6 +2,7 @@
 
 #include "PlanChecker.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
+#include "tpc/Dialect/State.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -37,6 +38,57 @@ template <typename OpT> struct Marked : PlannedOpInterface::ExternalModel<Marked
     if (op->hasAttr(kLoadedAttr))
       return success();
     return op->emitOpError("is computed by nobody: no product before it does, and no kernel");
+  }
+};
+
+/// Memory has it already: whoever reads it says how.
+template <typename OpT> struct HeldMove : PlannedOpInterface::ExternalModel<HeldMove<OpT>, OpT> {
+  LogicalResult checkPlan(Operation *op, PlanChecker &) const {
+    if (op->hasAttr(kHeldAttr))
+      return success();
+    return op->emitOpError("is computed by nobody: no kernel does, and no cache holds it");
+  }
+};
+
+/// What a value is by heads, [b, h, tokens, d], if it is a transpose of that which nobody computes.
+static Value getByHeads(Value tensor) {
+  auto transpose = tensor.getDefiningOp<TransposeOp>();
+  bool isHeld = transpose && transpose->hasAttr(kHeldAttr) &&
+                llvm::equal(transpose.getPermutation(), ArrayRef<int64_t>{0, 2, 1, 3});
+  return isHeld ? transpose.getOperand() : Value();
+}
+
+struct Append : PlannedOpInterface::ExternalModel<Append, AppendOp> {
+  LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
+    auto op = cast<AppendOp>(base);
+    auto call = c.next<buffer::AppendOp>(op);
+    if (!call)
+      return failure();
+    auto sizesOf = [&](Value tensor) {
+      return llvm::map_to_vector(getDist(tensor).getDims(),
+                                 [&](DimAttr d) { return c.sizes().size(d); });
+    };
+    SmallVector<SymExpr> cache = sizesOf(op.getResult()), fresh = sizesOf(op.getFresh());
+    if (!getElementTypeOrSelf(op.getLengths()).isInteger(64))
+      return op.emitOpError("has lengths that are not i64");
+    // As they are, or by tokens, [b, tokens, h, d].
+    Value from = op.getFresh(), byTokens = getByHeads(from);
+    SmallVector<SymExpr> strides{fresh[1] * fresh[2] * fresh[3], fresh[2] * fresh[3], fresh[3]};
+    if (byTokens) {
+      from = byTokens;
+      strides[1] = fresh[3];
+      strides[2] = fresh[1] * fresh[3];
+    }
+    return failure(failed(c.compare(call, "batch", call.getBatch(), cache[0])) ||
+                   failed(c.compare(call, "heads", call.getHeads(), cache[1])) ||
+                   failed(c.compare(call, "capacity", call.getCapacity(), cache[2])) ||
+                   failed(c.compare(call, "size", call.getSize(), cache[3])) ||
+                   failed(c.compare(call, "tokens", call.getTokens(), fresh[2])) ||
+                   failed(c.compare(call, "strides", call.getStrides(), strides)) ||
+                   failed(c.read(call, call.getFrom(), from)) ||
+                   failed(c.read(call, call.getLengths(), op.getLengths())) ||
+                   failed(c.read(call, call.getCache(), op.getCache(), call.getCache())) ||
+                   failed(c.write(call, call.getCache(), op.getResult())));
   }
 };
 
@@ -227,10 +279,42 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
 };
 
 struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
+  static Value getStored(AttentionOp op, Value tensor) {
+    Value byHeads = op.getLengths() ? getByHeads(tensor) : Value();
+    return byHeads ? byHeads : tensor;
+  }
+
+  /// With lengths, keys and values may be a cache's: by heads.
+  static LogicalResult checkStrides(AttentionOp op, buffer::AttentionOp call, ArrayRef<SymExpr> q,
+                                    ArrayRef<SymExpr> k, ArrayRef<SymExpr> v, PlanChecker &c) {
+    SymExpr keyRow = k[2] * k[3], valueRow = v[2] * v[3];
+    bool hasLengths = bool(op.getLengths());
+    if (hasLengths != bool(call.getLengths()) || hasLengths != call.getCacheStrides().has_value())
+      return call.emitOpError("has lengths, or has none, and the op on tensors is the other");
+    if (hasLengths) {
+      if (!op.getCausal() || !getElementTypeOrSelf(op.getLengths()).isInteger(64))
+        return op.emitOpError("has lengths that no call takes");
+      SmallVector<SymExpr> strides;
+      auto add = [&](Value tensor, ArrayRef<SymExpr> sizes, SymExpr &row) {
+        SymExpr head = sizes[3];
+        if (getByHeads(tensor)) {
+          row = sizes[3];
+          head = sizes[1] * sizes[3];
+        }
+        strides.push_back(sizes[1] * sizes[2] * sizes[3]);
+        strides.push_back(head);
+      };
+      add(op.getK(), k, keyRow);
+      add(op.getV(), v, valueRow);
+      if (failed(c.compare(call, "strides of a cache", *call.getCacheStrides(), strides)))
+        return failure();
+    }
+    return c.compare(call, "strides", call.getStrides(),
+                     {q[2] * q[3], keyRow, valueRow, q[2] * v[3]});
+  }
+
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
     auto op = cast<AttentionOp>(base);
-    if (op.getLengths())
-      return op.emitOpError("is not known on buffers with lengths yet");
     auto call = c.next<buffer::AttentionOp>(op);
     if (!call)
       return failure();
@@ -250,8 +334,7 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
         failed(c.compare(call, "kv heads", call.getKvHeads(), k[2])) ||
         failed(c.compare(call, "head size", call.getHeadSize(), q[3])) ||
         failed(c.compare(call, "value size", call.getValueSize(), v[3])) ||
-        failed(c.compare(call, "strides", call.getStrides(),
-                         {q[2] * q[3], k[2] * k[3], v[2] * v[3], q[2] * v[3]})) ||
+        failed(checkStrides(op, call, q, k, v, c)) ||
         failed(c.compare(call, "a scale", call.getScaleAttr(), op.getScaleAttr())) ||
         failed(c.compare(call, "a softcap", call.getSoftcapAttr(), op.getSoftcapAttr())))
       return failure();
@@ -297,8 +380,9 @@ struct Attention : PlannedOpInterface::ExternalModel<Attention, AttentionOp> {
     };
     return failure(
         failed(c.read(call, call.getQ(), op.getQ())) ||
-        failed(c.read(call, call.getK(), op.getK())) ||
-        failed(c.read(call, call.getV(), op.getV())) ||
+        failed(c.read(call, call.getK(), getStored(op, op.getK()))) ||
+        failed(c.read(call, call.getV(), getStored(op, op.getV()))) ||
+        failed(Matmul::checkOptional(c, call, "lengths", call.getLengths(), op.getLengths())) ||
         failed(Matmul::checkOptional(c, call, "key mask", call.getKeyMask(), op.getKeyMask())) ||
         failed(checkMask("mask", call.getMask(), call.getMaskStrides(), op.getMask())) ||
         failed(checkMask("bias", call.getBias(), call.getBiasStrides(), op.getBias())) ||
@@ -328,12 +412,27 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
         continue;
       }
       Value tensor = op.getOperand(attr.getArgument().getInt());
-      if (failed(attr.isPlace() ? c.read(call, value, tensor)
+      Value over = attr.getResult() ? value : Value();
+      if (failed(attr.isPlace() ? c.read(call, value, tensor, over)
                                 : c.checkParameter(call, value, tensor, attr.getUse())))
         return failure();
     }
-    for (auto [place, tensor] : llvm::zip_equal(call.getWrites(), op.getResults()))
-      if (failed(c.write(call, place, tensor)))
+    DenseSet<int64_t> inPlace;
+    for (auto [attr, value] :
+         llvm::zip_equal(function.getArgs().getAsRange<buffer::ArgumentAttr>(), call.getArgs())) {
+      if (!attr.getResult())
+        continue;
+      int64_t result = attr.getResult().getInt();
+      if (result < 0 || result >= op.getNumResults() || !inPlace.insert(result).second)
+        return call.emitOpError("calls what has an argument that becomes no result");
+      if (failed(c.write(call, value, op.getResult(result))))
+        return failure();
+    }
+    if (call.getWrites().size() + inPlace.size() != op.getNumResults())
+      return call.emitOpError("has another number of results than the op on tensors");
+    auto place = call.getWrites().begin();
+    for (OpResult result : op.getResults())
+      if (!inPlace.contains(result.getResultNumber()) && failed(c.write(call, *place++, result)))
         return failure();
     return success();
   }
@@ -374,6 +473,9 @@ void mlir::tpc::attachPlannedCompute(MLIRContext *context) {
   GeluOp::attachInterface<Marked<GeluOp>>(*context);
   SiluOp::attachInterface<Marked<SiluOp>>(*context);
   ReluOp::attachInterface<Marked<ReluOp>>(*context);
+  ExpandOp::attachInterface<HeldMove<ExpandOp>>(*context);
+  TransposeOp::attachInterface<HeldMove<TransposeOp>>(*context);
+  AppendOp::attachInterface<Append>(*context);
   MatmulOp::attachInterface<Matmul>(*context);
   AttentionOp::attachInterface<Attention>(*context);
   func::CallOp::attachInterface<Call>(*context);
