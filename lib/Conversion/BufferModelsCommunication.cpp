@@ -261,7 +261,8 @@ struct OutputModel : HostOpInterface::ExternalModel<OutputModel, OutputOp> {
     auto op = cast<OutputOp>(base);
     OpBuilder &b = p.builder();
     // A cache stays where it is.
-    auto attrs = cast<DictionaryAttr>(op->getParentOfType<PipelineOp>().getOutputs()[op.getIndex()]);
+    auto attrs =
+        cast<DictionaryAttr>(op->getParentOfType<PipelineOp>().getOutputs()[op.getIndex()]);
     if (getCache(attrs))
       return success();
     DistAttr dist = getDist(op.getValue());

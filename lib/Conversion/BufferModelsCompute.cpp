@@ -300,12 +300,11 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
           lengths = placeOf(op.getLengths()), to = p.place(op.getResult());
     buffer::AttentionOp::create(
         p.builder(), p.getLoc(), from[0], from[1], from[2], keyMask, mask, bias, slopes, lengths,
-        to,
-        p.expr(q[0]), p.expr(q[1]), p.expr(k[1]), p.expr(q[2]), p.expr(k[2]), p.expr(q[3]),
+        to, p.expr(q[0]), p.expr(q[1]), p.expr(k[1]), p.expr(q[2]), p.expr(k[2]), p.expr(q[3]),
         p.expr(v[3]), p.exprs({q[2] * q[3], keyRow, valueRow, q[2] * v[3]}),
         getStrides(op.getMask()), getStrides(op.getBias()), slopesAt,
-        lengths ? p.exprs(cacheStrides) : ArrayAttr(), causal, after,
-        op.getScaleAttr(), op.getSoftcapAttr(),
+        lengths ? p.exprs(cacheStrides) : ArrayAttr(), causal, after, op.getScaleAttr(),
+        op.getSoftcapAttr(),
         op.getMaskedRow() == MaskedRow::Uniform ? p.builder().getUnitAttr() : UnitAttr());
     return success();
   }

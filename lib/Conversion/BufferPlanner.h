@@ -122,7 +122,7 @@ private:
   buffer::FuncOp target;
   DenseMap<Value, Value> places;
   DenseMap<Attribute, Value> constants;
-  DenseMap<Attribute, Value> states; // by cache
+  DenseMap<Attribute, Value> states;                // by cache
   DenseMap<std::pair<Value, int>, Value> arguments; // of parameters
   SmallVector<std::pair<Attribute, Value>> indices; // of parameters that are loaded here
   Operation *lastAtEntry = nullptr;

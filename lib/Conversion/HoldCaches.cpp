@@ -60,8 +60,8 @@ FailureOr<Value> HoldCaches::follow(Value value, FlatSymbolRefAttr cache) {
         return user->emitOpError() << "writes cache " << cache
                                    << " in place, whose old value is used elsewhere as well";
     return emitError(value.getLoc())
-           << "cache " << cache << " is used by " << std::distance(value.use_begin(), value.use_end())
-           << " ops, and none appends to it";
+           << "cache " << cache << " is used by "
+           << std::distance(value.use_begin(), value.use_end()) << " ops, and none appends to it";
   }
   OpOperand &use = *value.use_begin();
   Operation *user = use.getOwner();
@@ -85,8 +85,7 @@ LogicalResult HoldCaches::hold(PipelineOp pipeline, unsigned input, FlatSymbolRe
   Value value = pipeline.getBody().front().getArgument(input);
   UnitAttr mark = UnitAttr::get(&getContext());
   // Copies of kv heads and this rank's part are what the memory holds.
-  while (value.hasOneUse() &&
-         isa<LocalSliceOp, ExpandOp, ReshapeOp>(*value.user_begin())) {
+  while (value.hasOneUse() && isa<LocalSliceOp, ExpandOp, ReshapeOp>(*value.user_begin())) {
     Operation *move = *value.user_begin();
     move->setAttr(kHeldAttr, mark);
     value = move->getResult(0);
@@ -112,7 +111,8 @@ LogicalResult HoldCaches::hold(PipelineOp pipeline, unsigned input, FlatSymbolRe
           getCache(attrs) == cache)
         return success();
   return emitError(after->getLoc())
-         << "cache " << cache << " is appended to here, and the result that has it is another value";
+         << "cache " << cache
+         << " is appended to here, and the result that has it is another value";
 }
 
 /// Inputs and outputs keep their numbers.

@@ -2,9 +2,9 @@
 
 #include "HostEmitter.h"
 
-#include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/RankSizes.h"
+#include "tpc/Dialect/State.h"
 
 using namespace mlir;
 using namespace mlir::tpc;

@@ -5,8 +5,8 @@
 #include "tpc/Conversion/Env/RuntimeAbi.h"
 #include "tpc/Conversion/Passes.h"
 
-#include "tpc/Kernel/Kernel.h"
 #include "tpc/Dialect/State.h"
+#include "tpc/Kernel/Kernel.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_LOWERPROGRAM

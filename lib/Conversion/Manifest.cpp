@@ -364,6 +364,45 @@ static FailureOr<json::Array> describeCaches(ModuleOp module) {
   return caches;
 }
 
+/// Of a program that generates: which of its inputs, sizes and outputs are what.
+static FailureOr<json::Object> describeGeneration(ModuleOp module, PipelineOp pipeline,
+                                                  const PlacedStep &step) {
+  std::string batch, ids;
+  auto inputs = pipeline.getInputAttrs().getAsRange<DictionaryAttr>();
+  auto types = pipeline.getBody().front().getArgumentTypes();
+  auto nameOf = [](DictionaryAttr attrs) {
+    auto name = attrs.getAs<StringAttr>(kNameAttr);
+    return name ? name.getValue() : StringRef();
+  };
+  for (auto [attrs, type] : llvm::zip(inputs, types))
+    if (nameOf(attrs) == step.lengths)
+      batch = getSymbolName(getSizes(type)[0]).value_or("");
+  SmallVector<SymExpr> tokens{SymExpr::symbol(batch), SymExpr::symbol(step.tokens)};
+  for (auto [attrs, type] : llvm::zip(inputs, types))
+    if (ids.empty() && !getCache(attrs) && isa<IntegerType>(getElementTypeOrSelf(type)) &&
+        llvm::equal(getSizes(type), tokens))
+      ids = text(nameOf(attrs));
+  if (batch.empty() || ids.empty())
+    return pipeline.emitOpError() << "is a step without token ids [batch, " << step.tokens
+                                  << "] or without lengths '" << step.lengths << "'";
+  auto logits = cast<DictionaryAttr>(pipeline.getOutputs()[0]);
+  SmallVector<SymExpr> sizes(getSizes(logits.getAs<TypeAttr>("type").getValue()));
+  std::optional<int64_t> vocabulary = sizes.empty() ? std::nullopt : sizes.back().asConstant();
+  if (getCache(logits) || sizes.size() != (step.last ? 2 : 3) || !vocabulary)
+    return pipeline.emitOpError() << "is a step whose first output is not logits"
+                                  << (step.last ? " [batch, vocabulary]"
+                                                : " [batch, sequence, vocabulary]");
+  return json::Object{{"tokens", ids},
+                      {"batch", batch},
+                      {"sequence", step.tokens},
+                      {"lengths", text(step.lengths)},
+                      {"counts", text(step.counts)},
+                      {"capacity", step.capacity},
+                      {"logits", text(logits.getAs<StringAttr>("name"))},
+                      {"last_only", step.last},
+                      {"vocabulary", *vocabulary}};
+}
+
 FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipeline,
                                                 StringRef name, const EnvLayout &layout,
                                                 const WeightTable &weights,
@@ -473,6 +512,12 @@ FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipe
     return failure();
   if (!caches->empty())
     manifest["caches"] = std::move(*caches);
+  if (auto step = PlacedStep::lookup(module)) {
+    auto generation = describeGeneration(module, pipeline, *step);
+    if (failed(generation))
+      return failure();
+    manifest["generation"] = std::move(*generation);
+  }
   for (auto [key, attr] :
        {std::pair("schedule", kScheduleAttr), std::pair("not_verified", kNotVerifiedAttr),
         std::pair("no_randomized_check", kNoRandomizedCheckAttr)})

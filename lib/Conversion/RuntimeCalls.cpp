@@ -327,9 +327,9 @@ template <typename... Ops> static void attach(MLIRContext *context) {
 
 void mlir::tpc::attachRuntimeCalls(MLIRContext *context) {
   using namespace buffer;
-  attach<PushOp, PopOp, SlotOp, PartOp, InputOp, StateOp, buffer::AppendOp, buffer::ConstantOp, buffer::ParameterOp, DenseOp,
-         CopyOp, LaunchOp, buffer::CallOp, ProductOp, BatchProductOp, buffer::AttentionOp,
-         buffer::AllReduceOp, buffer::AllGatherOp, buffer::ReduceScatterOp, buffer::AllToAllOp,
-         buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp, buffer::SendOp,
-         buffer::RecvOp, buffer::OutputOp, RoundsOp>(context);
+  attach<PushOp, PopOp, SlotOp, PartOp, InputOp, StateOp, buffer::AppendOp, buffer::ConstantOp,
+         buffer::ParameterOp, DenseOp, CopyOp, LaunchOp, buffer::CallOp, ProductOp, BatchProductOp,
+         buffer::AttentionOp, buffer::AllReduceOp, buffer::AllGatherOp, buffer::ReduceScatterOp,
+         buffer::AllToAllOp, buffer::CollectivePermuteOp, buffer::ExchangeOp, buffer::BroadcastOp,
+         buffer::SendOp, buffer::RecvOp, buffer::OutputOp, RoundsOp>(context);
 }

@@ -88,7 +88,6 @@ constexpr Reason reasons[] = {
     {"code", isStructureOfExecutable,
      "becomes the executable's structure: manifest, functions, loops"},
     {"code", isOneOf<ReshardOp>, "not in local programs"},
-    {"code", isOneOf<AppendOp>, "steps are not lowered yet"},
 };
 
 SmallVector<OpConcern> getConcerns() {

@@ -1,9 +1,9 @@
 //===- SchedulePipeline.cpp - @main's calls of stages into tpc.pipeline ---===//
 
 #include "tpc/Analysis/PlanFacts.h"
-#include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/Transforms/Stages/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

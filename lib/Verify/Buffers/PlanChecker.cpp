@@ -226,8 +226,7 @@ LogicalResult PlanChecker::checkState(Operation *call, buffer::StateOp state, co
     return state.emitOpError() << "is one of several names for cache " << cache;
   BlockArgument argument;
   int64_t copies = countCopies(tensor, argument);
-  auto pipeline =
-      copies ? dyn_cast<PipelineOp>(argument.getOwner()->getParentOp()) : PipelineOp();
+  auto pipeline = copies ? dyn_cast<PipelineOp>(argument.getOwner()->getParentOp()) : PipelineOp();
   if (!pipeline ||
       getCache(cast<DictionaryAttr>(pipeline.getInputAttrs()[argument.getArgNumber()])) != cache)
     return call->emitOpError() << "reads cache " << cache << " where " << describe(Content{tensor})

@@ -119,9 +119,9 @@ private:
   SmallVector<Access> reads;
   SmallVector<Place> writes;
   DenseSet<Operation *> done;
-  bool isRepeated = false;            // what is checked is one of several rounds
-  DenseMap<Value, DistAttr> layouts;  // of states that were read: how they are split
-  DenseMap<Value, int64_t> copiesOf;  // and how often each kv head is there
+  bool isRepeated = false;           // what is checked is one of several rounds
+  DenseMap<Value, DistAttr> layouts; // of states that were read: how they are split
+  DenseMap<Value, int64_t> copiesOf; // and how often each kv head is there
 };
 
 /// What each op of the tensor program must have become.

@@ -1,10 +1,10 @@
 //===- PlannedCommunication.cpp - Collectives, transfers, outputs, rounds -===//
 
 #include "PlanChecker.h"
-#include "tpc/Dialect/State.h"
 #include "tpc/Dialect/BlockMove.h"
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Exchange.h"
+#include "tpc/Dialect/State.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -252,7 +252,8 @@ struct Recv : PlannedOpInterface::ExternalModel<Recv, RecvOp> {
 struct Output : PlannedOpInterface::ExternalModel<Output, OutputOp> {
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
     auto op = cast<OutputOp>(base);
-    auto attrs = cast<DictionaryAttr>(op->getParentOfType<PipelineOp>().getOutputs()[op.getIndex()]);
+    auto attrs =
+        cast<DictionaryAttr>(op->getParentOfType<PipelineOp>().getOutputs()[op.getIndex()]);
     if (FlatSymbolRefAttr cache = getCache(attrs))
       return c.checkKept(op, cache);
     auto call = c.next<buffer::OutputOp>(op);

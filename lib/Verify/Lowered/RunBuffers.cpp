@@ -390,5 +390,5 @@ LogicalResult BufferMachine::run() {
       return emitError(program.getLoc())
              << "run at small sizes: a message from stage " << key.second << " to "
              << describe(key.first) << " is never received";
-  return success();
+  return deliverStates();
 }

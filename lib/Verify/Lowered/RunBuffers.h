@@ -98,6 +98,8 @@ public:
   LogicalResult runRounds(buffer::RoundsOp rounds, Frame &frame);
   LogicalResult launch(buffer::LaunchOp op, Frame &frame);
   FailureOr<Place> getInput(Operation *op, int64_t index);
+  /// A rank's part of a cache.
+  FailureOr<Place> getState(Operation *op, FlatSymbolRefAttr cache, int rank);
   FailureOr<Place> getParameter(Operation *op, buffer::EntryOp entry, int rank, Type element);
   /// Calls `body` for each group over these axes of which members come, in the order of ranks. All
   /// members must come.
@@ -109,6 +111,8 @@ public:
 private:
   ModuleOp program;
   LogicalResult runStage(buffer::FuncOp function);
+  /// What caches hold is outputs.
+  LogicalResult deliverStates();
   const KernelProgram *getKernel(buffer::LaunchOp op);
 
   interpret::World &world;
@@ -120,12 +124,14 @@ private:
   DenseMap<Operation *, std::unique_ptr<KernelProgram>> kernels;
   std::map<std::pair<const void *, interpret::Coordinates>, int64_t> evaluated;
   std::map<std::pair<Operation *, interpret::Coordinates>, Place> parameters;
+  DenseMap<std::pair<Attribute, int>, Place> states;               // by cache and rank
   std::map<std::pair<int, int64_t>, std::deque<Numbers>> messages; // to rank, from stage
   int depth = 0;
 };
 
 void attachMemoryRuns(MLIRContext *context);        // RunMemory.cpp
 void attachComputeRuns(MLIRContext *context);       // RunCompute.cpp
+void attachStateRuns(MLIRContext *context);         // RunState.cpp
 void attachCommunicationRuns(MLIRContext *context); // RunCommunication.cpp
 
 template <typename Model, typename OpT> using RunModel = RunOpInterface::ExternalModel<Model, OpT>;

@@ -160,6 +160,12 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
     SmallVector<int64_t> strides = machine.evaluate(op.getStrides(), rank);
     if (strides.size() != 4)
       return machine.fail(op, rank) << "has no four strides";
+    // Between sequences and heads: where there are lengths, as they say.
+    SmallVector<int64_t> apart{keys * strides[1], d, keys * strides[2], dv};
+    if (op.getCacheStrides())
+      apart = machine.evaluate(*op.getCacheStrides(), rank);
+    if (apart.size() != 4)
+      return machine.fail(op, rank) << "has no four strides of a cache";
     if (heads > 0 && (kvHeads < 1 || heads % kvHeads != 0))
       return machine.fail(op, rank) << heads << " heads cannot share " << kvHeads << " kv heads";
     int64_t group = heads > 0 ? heads / kvHeads : 1;
@@ -171,9 +177,9 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
     };
     auto q = whole(op.getQ()), k = whole(op.getK()), v = whole(op.getV());
     auto keyMask = whole(op.getKeyMask()), mask = whole(op.getMask()), bias = whole(op.getBias());
-    auto slopes = whole(op.getSlopes());
+    auto slopes = whole(op.getSlopes()), lengths = whole(op.getLengths());
     if (failed(q) || failed(k) || failed(v) || failed(keyMask) || failed(mask) || failed(bias) ||
-        failed(slopes))
+        failed(slopes) || failed(lengths))
       return failure();
     if (failed(
             expectApart(op, machine, frame, rank, op.getTo(), {op.getQ(), op.getK(), op.getV()})))
@@ -200,17 +206,18 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
         for (int64_t i = 0; i < queries; ++i) {
           double top = -INFINITY, total = 0;
           bool any = false;
+          int64_t position = i + (op.getLengths() ? at(*lengths, b, "the lengths").i : 0);
           for (int64_t j = 0; j < keys; ++j) {
             double score = 0;
             for (int64_t c = 0; c < d; ++c)
               score += at(*q, (b * queries + i) * strides[0] + h * d + c, "q").f *
-                       at(*k, (b * keys + j) * strides[1] + h / group * d + c, "k").f;
+                       at(*k, b * apart[0] + h / group * apart[1] + j * strides[1] + c, "k").f;
             score *= scale;
             if (softcap != 0)
               score = softcap * std::tanh(score / softcap);
-            bool sees = !op.getCausalAttr() || j <= i + size(op.getCausalAttr());
+            bool sees = !op.getCausalAttr() || j <= position + size(op.getCausalAttr());
             if (op.getAfterAttr())
-              sees &= j > i + size(op.getAfterAttr());
+              sees &= j > position + size(op.getAfterAttr());
             if (op.getKeyMask())
               sees &= at(*keyMask, b * keys + j, "the key mask").i != 0;
             int64_t place = i * keys + j;
@@ -219,7 +226,8 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
             if (op.getBias())
               score += at(*bias, b * biasStrides[0] + h * biasStrides[1] + place, "the bias").f;
             if (op.getSlopes())
-              score += at(*slopes, h, "the slopes").f * double(j - i - size(op.getSlopesAtAttr()));
+              score += at(*slopes, h, "the slopes").f *
+                       double(j - position - size(op.getSlopesAtAttr()));
             scores[j] = score;
             visible[j] = sees;
             any |= sees;
@@ -233,7 +241,7 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
             for (int64_t j = 0; j < keys; ++j)
               if (scores[j] != 0)
                 sum += scores[j] / total *
-                       at(*v, (b * keys + j) * strides[2] + h / group * dv + c, "v").f;
+                       at(*v, b * apart[2] + h / group * apart[3] + j * strides[2] + c, "v").f;
             int64_t place = (b * queries + i) * strides[3] + h * dv + c;
             if (place >= int64_t(out.size()))
               wrong = "writes behind its result";

@@ -69,6 +69,7 @@ void mlir::tpc::registerLoweredRuns(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, buffer::BufferDialect *) {
     lowered::attachMemoryRuns(context);
     lowered::attachComputeRuns(context);
+    lowered::attachStateRuns(context);
     lowered::attachCommunicationRuns(context);
   });
 }
