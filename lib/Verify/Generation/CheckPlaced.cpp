@@ -189,11 +189,11 @@ private:
     Operation *op = placedMain.front().getTerminator()->getOperand(output).getDefiningOp();
     if (!op)
       op = placedMain;
-    InFlightDiagnostic diag = op->emitError() << "'" << getSourceName(op->getLoc()) << "' ("
-                                              << op->getName() << "): ";
-    if (FlatSymbolRefAttr cache = getCache(getOutput(placedMain, output)))
-      return diag << "cache " << cache;
-    return diag << "output '" << getName(getOutput(placedMain, output)) << "'";
+    FlatSymbolRefAttr cache = getCache(getOutput(placedMain, output));
+    std::string what = cache ? "cache @" + cache.getValue().str()
+                             : "output '" + getName(getOutput(placedMain, output)).str() + "'";
+    return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
+                           << "): " << what;
   }
 
   LogicalResult check(const Batch &batch) {
