@@ -589,7 +589,7 @@ LogicalResult PlanChecker::checkSignature(func::FuncOp tensors) {
     return extent.getElement() == getElementTypeOrSelf(type) &&
            partSizes.normalize(extent.getElements().getExpr()) == partSizes.elements(type);
   };
-  llvm::SmallSet<int64_t, 4> inPlace;
+  DenseSet<int64_t> inPlace;
   for (auto attr : function.getArgs().getAsRange<buffer::ArgumentAttr>()) {
     if (!attr.getArgument())
       continue;

@@ -42,7 +42,8 @@ static std::optional<Kept> findKept(PipelineOp pipeline, FlatSymbolRefAttr cache
 /// Calls `body` for each element that a rank keeps, in order, with its place in the argument.
 static void forEachKept(interpret::World &world, const Kept &kept, Coordinates at,
                         function_ref<void(int64_t)> body) {
-  Type type = kept.output.getValue().getType();
+  OutputOp output = kept.output;
+  Type type = output.getValue().getType();
   int64_t rounds = getDist(type).usesAxis("mb") ? world.getGrid().getMicroBatches() : 1;
   interpret::Shape whole = world.getWholeShape(type);
   whole[kept.copies.dim] /= kept.copies.times;
