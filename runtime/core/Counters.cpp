@@ -34,7 +34,9 @@ std::vector<Counters::Row> Counters::rows(const Grid &grid) const {
   for (const auto &[axes, kinds] : cells)
     for (int kind = 0; kind < numCollectiveKinds; ++kind)
       if (const Cell &cell = kinds[kind]; cell.count)
-        rows.push_back({axes == outputAxes ? "output" : grid.label(axes), CollectiveKind(kind),
+        rows.push_back({axes == outputAxes     ? "output"
+                        : axes == samplingAxes ? "sampling"
+                                               : grid.label(axes), CollectiveKind(kind),
                         cell.count, cell.bytes});
   return rows;
 }

@@ -39,6 +39,8 @@ const char *spell(CollectiveKind kind);
 
 /// The mask under which the assembling of outputs is counted; its label is "output".
 constexpr uint32_t outputAxes = uint32_t(1) << 31;
+/// That of what ranks tell each other to choose tokens; its label is "sampling".
+constexpr uint32_t samplingAxes = outputAxes | 1;
 
 class Counters {
 public:
@@ -61,7 +63,7 @@ public:
           add(CollectiveKind(kind), axes, cell.bytes, cell.count);
   }
   void reset() { cells.clear(); }
-  /// The rows with a count, by mask and then by kind, "output" last.
+  /// The rows with a count, by mask and then by kind, "output" and "sampling" last.
   std::vector<Row> rows(const Grid &grid) const;
 
 private:

@@ -72,6 +72,9 @@ public:
   virtual void connect(tpc_context &ctx);
   virtual void disconnect(tpc_context &ctx);
 
+  /// What moves the host's memory: this one, or one that it goes over.
+  virtual Transport &onHost() { return *this; }
+
   /// Who reduces so: this one, or one that it goes over, if its own way would give another result.
   /// The same on all ranks.
   virtual Transport &forReduction(tpc_dtype, tpc_reduction) { return *this; }

@@ -33,6 +33,7 @@ public:
 
   const char *name() const override { return label.c_str(); }
   bool sharesMemory() const override { return host->sharesMemory(); }
+  Transport &onHost() override { return *host; }
   Transport &forReduction(tpc_dtype dtype, tpc_reduction reduction) override;
   bool isOnDevice() const override { return true; }
   void connect(tpc_context &ctx) override;

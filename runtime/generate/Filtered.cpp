@@ -1,0 +1,120 @@
+//===- Filtered.cpp - what top-k and top-p leave of a row -----------------===//
+
+#include "generate/Filtered.h"
+#include <cmath>
+
+namespace tpc::rt {
+
+int64_t Sampler::Filtered::shown() const {
+  constexpr int64_t most = 1024, ofTopP = 64;
+  return row.settings.topK ? std::min(row.settings.topK, most) : ofTopP;
+}
+
+int64_t Sampler::Filtered::neededOf(int64_t total) const {
+  if (row.settings.topP == 1)
+    return std::numeric_limits<int64_t>::max();
+  return static_cast<int64_t>(std::ceil(row.settings.topP * static_cast<double>(total)));
+}
+
+size_t Sampler::Filtered::countKept(std::span<const Ranked> tokens, int64_t before,
+                                    int64_t needed) const {
+  size_t count = 0;
+  for (; count < tokens.size() && before < needed; ++count)
+    before += weightOf(tokens[count]);
+  return count;
+}
+
+Ranked Sampler::Filtered::withNoise(Ranked ranked) const {
+  int64_t of = tokenOf(ranked);
+  return rank(perturbed(scoreOf(ranked), row.draw().of(of)), of);
+}
+
+void Sampler::Filtered::decide(std::span<const Ranked> kept, Ranked best) {
+  token = best;
+  for (Ranked ranked : kept)
+    token = std::max(token, withNoise(ranked));
+}
+
+void Sampler::Filtered::setCertain(std::vector<Ranked> tokens, bool complete) {
+  certain = std::move(tokens);
+  isComplete = complete;
+  if (certain.empty())
+    return;
+  if (isNoNumber(certain[0])) {
+    token = certain[0];
+    return;
+  }
+  const SamplingSettings &settings = row.settings;
+  auto known = static_cast<int64_t>(certain.size());
+  if (!complete && (settings.topK == 0 || settings.topK > known))
+    return;
+  std::span<const Ranked> left(certain);
+  if (settings.topK)
+    left = left.first(static_cast<size_t>(std::min(settings.topK, known)));
+  if (settings.topP < 1) {
+    int64_t total = 0;
+    for (Ranked ranked : left)
+      total += weightOf(ranked);
+    left = left.first(countKept(left, 0, neededOf(total)));
+  }
+  decide(left, nobody);
+}
+
+void Sampler::Filtered::setSums(std::span<const int64_t> countsOfAll,
+                                std::span<const int64_t> weightsOfAll) {
+  counts.assign(countsOfAll.begin(), countsOfAll.end());
+  weights.assign(weightsOfAll.begin(), weightsOfAll.end());
+  int64_t left = row.settings.topK;
+  for (int i = 0; left > 0 && i < numBins; ++i) {
+    if (left <= counts[i]) {
+      lastBin = i;
+      wanted = i;
+      return;
+    }
+    left -= counts[i];
+  }
+  decideBySums(); // top-k leaves all, if there is one
+}
+
+int64_t Sampler::Filtered::totalBySums() const {
+  int64_t total = 0;
+  for (int i = 0; i < (lastBin < 0 ? numBins : lastBin); ++i)
+    total += weights[i];
+  for (Ranked ranked : lastTokens)
+    total += weightOf(ranked);
+  return total;
+}
+
+void Sampler::Filtered::decideBySums() {
+  int64_t needed = neededOf(totalBySums());
+  // Of what top-k leaves, what is certain is the first part: it has fewer tokens.
+  if (size_t kept = countKept(certain, 0, needed); kept < certain.size()) {
+    decide(std::span(certain).first(kept), nobody);
+    return;
+  }
+  int end = lastBin < 0 ? numBins - 1 : lastBin;
+  int64_t before = 0;
+  for (wanted = 0; wanted < end && before + weights[wanted] < needed; ++wanted)
+    before += weights[wanted];
+}
+
+void Sampler::Filtered::setBin(std::vector<Ranked> tokens, Ranked bestBefore) {
+  std::sort(tokens.begin(), tokens.end(), std::greater<>());
+  int64_t before = 0, weightBefore = 0;
+  for (int i = 0; i < wanted; ++i) {
+    before += counts[i];
+    weightBefore += weights[i];
+  }
+  if (wanted == lastBin && lastTokens.empty()) {
+    tokens.resize(static_cast<size_t>(row.settings.topK - before));
+    lastTokens = tokens;
+    decideBySums();
+    if (isDecided() || wanted != lastBin)
+      return;
+  }
+  // Top-p ends here.
+  size_t kept = countKept(tokens, weightBefore, neededOf(totalBySums()));
+  decide(std::span<const Ranked>(tokens).first(kept), bestBefore);
+}
+
+} // namespace tpc::rt

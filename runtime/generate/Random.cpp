@@ -1,0 +1,40 @@
+//===- Random.cpp - random numbers that depend on what they are for -------===//
+
+#include "generate/Random.h"
+
+namespace tpc::rt {
+
+double logOf(double x) {
+  // x = 2^n m, 1/sqrt(2) <= m < sqrt(2), and log m = 2 artanh f.
+  auto bits = std::bit_cast<uint64_t>(x);
+  auto n = static_cast<int64_t>(bits >> 52) - 1023;
+  double m = std::bit_cast<double>((bits & 0xfffffffffffff) | 0x3ff0000000000000);
+  if (m > 1.4142135623730951) {
+    m /= 2;
+    ++n;
+  }
+  double f = (m - 1) / (m + 1), square = f * f, sum = 0;
+  for (int k = 21; k >= 1; k -= 2)
+    sum = sum * square + 1.0 / k;
+  return 2 * f * sum + static_cast<double>(n) * 0.69314718055994531;
+}
+
+double expOf(double x) {
+  if (!(x >= -60))
+    return 0;
+  // x = n log 2 + r, of which the first part of log 2 has few bits.
+  auto n = static_cast<int64_t>(x * 1.4426950408889634 - 0.5);
+  auto count = static_cast<double>(n);
+  double r = (x - count * 0.693145751953125) - count * 1.4286068203094172e-06;
+  double sum = 1;
+  for (int k = 14; k >= 1; --k)
+    sum = 1 + sum * r / k;
+  return sum * std::bit_cast<double>(static_cast<uint64_t>(1023 + n) << 52);
+}
+
+double gumbelOf(uint32_t bits) {
+  double u = (static_cast<double>(bits) + 0.5) * 0x1p-32;
+  return -logOf(-logOf(u));
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,267 @@
+//===- Sampler.cpp - chooses tokens of logits that are split --------------===//
+
+#include "generate/Filtered.h"
+#include <stdexcept>
+
+namespace tpc::rt {
+
+SamplerRanks::~SamplerRanks() = default;
+
+void Sampler::score(std::span<const SampledRow> rows, std::span<const LogitsPiece> pieces) {
+  scored.assign(rows.size(), {});
+  memory.resize(std::max(memory.size(), pieces.size()));
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const LogitsPiece &piece = pieces[i];
+    const SampledRow &row = rows[static_cast<size_t>(piece.row)];
+    const SamplingSettings &settings = row.settings;
+    bool isPenalized = settings.repetitionPenalty != 1 && !row.seen.empty();
+    bool isDivided = settings.temperature != 0 && settings.temperature != 1;
+    auto &ofRow = scored[static_cast<size_t>(piece.row)];
+    if (!isPenalized && !isDivided) {
+      ofRow.push_back({piece.first, piece.logits});
+      continue;
+    }
+    std::vector<float> &scores = memory[i];
+    scores.assign(piece.logits.begin(), piece.logits.end());
+    if (isPenalized)
+      for (int64_t token : row.seen)
+        if (int64_t at = token - piece.first; at >= 0 && at < std::ssize(scores)) {
+          float &score = scores[static_cast<size_t>(at)];
+          score =
+              score < 0 ? score * settings.repetitionPenalty : score / settings.repetitionPenalty;
+        }
+    if (isDivided)
+      for (float &score : scores)
+        score /= settings.temperature;
+    ofRow.push_back({piece.first, scores});
+  }
+}
+
+/// The largest, of a piece that is not empty; whatever is no number is the largest.
+static Ranked largestScore(int64_t first, std::span<const float> scores) {
+  int32_t key = std::numeric_limits<int32_t>::min();
+  for (float score : scores)
+    key = std::max(key, keyOf(score));
+  size_t at = 0;
+  while (keyOf(scores[at]) != key)
+    ++at;
+  return rank(key, first + static_cast<int64_t>(at));
+}
+
+/// The largest with noise. Most tokens cannot be it whatever the noise makes of its bits, which
+/// their leading ones say.
+static Ranked largestDrawn(int64_t first, std::span<const float> scores, const Draw &draw) {
+  Ranked best = nobody;
+  float least = -std::numeric_limits<float>::infinity();
+  int64_t end = first + std::ssize(scores);
+  for (int64_t quad = first / 4; quad * 4 < end; ++quad) {
+    PhiloxCounter bits = draw.ofQuad(quad);
+    for (int64_t token = std::max(first, quad * 4); token < std::min(end, quad * 4 + 4); ++token) {
+      float score = scores[static_cast<size_t>(token - first)];
+      uint32_t own = bits[static_cast<size_t>(token % 4)];
+      if (score + gumbelBound(own) < least)
+        continue;
+      Ranked ranked = rank(perturbed(score, own), token);
+      if (ranked > best) {
+        best = ranked;
+        // What is added and compared here is rounded.
+        float value = scoreOf(best);
+        least = value - std::abs(value) * 1e-5f;
+      }
+    }
+  }
+  return best;
+}
+
+Ranked Sampler::bestOf(const SampledRow &row, size_t index) const {
+  Ranked best = nobody;
+  for (const Scored &piece : scored[index])
+    if (!piece.scores.empty()) {
+      Ranked largest = largestScore(piece.first, piece.scores);
+      if (!row.settings.isGreedy() && !isNoNumber(largest))
+        largest = largestDrawn(piece.first, piece.scores, row.draw());
+      best = std::max(best, largest);
+    }
+  return best;
+}
+
+std::vector<Ranked> Sampler::largestOf(size_t index, int64_t count) const {
+  std::vector<Ranked> kept;
+  auto most = static_cast<size_t>(count);
+  Ranked least = nobody;
+  auto cut = [&] {
+    if (kept.size() <= most)
+      return;
+    std::nth_element(kept.begin(), kept.begin() + count - 1, kept.end(), std::greater<>());
+    kept.resize(most);
+    least = kept.back();
+  };
+  for (const Scored &piece : scored[index])
+    for (size_t i = 0; i < piece.scores.size(); ++i) {
+      Ranked ranked = rank(piece.scores[i], piece.first + static_cast<int64_t>(i));
+      if (ranked <= least)
+        continue;
+      kept.push_back(ranked);
+      if (kept.size() == 2 * most + 64)
+        cut();
+    }
+  cut();
+  std::sort(kept.begin(), kept.end(), std::greater<>());
+  return kept;
+}
+
+int64_t Sampler::tokensOf(size_t index) const {
+  int64_t count = 0;
+  for (const Scored &piece : scored[index])
+    count += std::ssize(piece.scores);
+  return count;
+}
+
+void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> rows,
+                            std::vector<Filtered> &filtered, std::vector<SampledToken> &tokens) {
+  // Of each filtered row how many tokens a rank has, and the largest; of others the best.
+  mine.clear();
+  auto next = filtered.begin();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (next == filtered.end() || next->index != i) {
+      mine.push_back(bestOf(rows[i], i));
+      continue;
+    }
+    std::vector<Ranked> largest = largestOf(i, next->shown());
+    mine.push_back(tokensOf(i));
+    mine.insert(mine.end(), largest.begin(), largest.end());
+    mine.resize(mine.size() + static_cast<size_t>(next->shown()) - largest.size(), nobody);
+    ++next;
+  }
+  all.resize(mine.size() * static_cast<size_t>(ranks.size()));
+  ranks.gather(mine, all);
+
+  size_t at = 0;
+  next = filtered.begin();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    bool isFiltered = next != filtered.end() && next->index == i;
+    std::vector<Ranked> merged;
+    Ranked best = nobody, bound = nobody;
+    for (size_t member = at; member < all.size(); member += mine.size()) {
+      best = std::max(best, all[member]);
+      if (!isFiltered)
+        continue;
+      int64_t count = std::min(all[member], next->shown());
+      merged.insert(merged.end(), all.begin() + static_cast<int64_t>(member) + 1,
+                    all.begin() + static_cast<int64_t>(member) + 1 + count);
+      // It may have others, that are smaller than its last.
+      if (all[member] > count)
+        bound = std::max(bound, merged.back());
+    }
+    if (!isFiltered) {
+      tokens[i] = {tokenOf(best), isNoNumber(best)};
+      ++at;
+      continue;
+    }
+    std::sort(merged.begin(), merged.end(), std::greater<>());
+    while (!merged.empty() && merged.back() < bound)
+      merged.pop_back();
+    at += 1 + static_cast<size_t>(next->shown());
+    (next++)->setCertain(std::move(merged), bound == nobody);
+  }
+}
+
+void Sampler::sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open) {
+  mine.assign(open.size() * 2 * numBins, 0);
+  for (size_t i = 0; i < open.size(); ++i) {
+    int64_t *counts = mine.data() + i * 2 * numBins, *weights = counts + numBins;
+    float largest = open[i]->largest();
+    for (const Scored &piece : scored[open[i]->index])
+      for (float score : piece.scores) {
+        double distance = below(score, largest);
+        int bin = binOf(distance);
+        ++counts[bin];
+        if (bin < numBins - 1)
+          weights[bin] += weightBelow(distance);
+      }
+  }
+  ranks.sum(mine);
+  for (size_t i = 0; i < open.size(); ++i) {
+    std::span<const int64_t> sums(mine.data() + i * 2 * numBins, 2 * numBins);
+    open[i]->setSums(sums.first(numBins), sums.last(numBins));
+  }
+}
+
+void Sampler::gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &open) {
+  // Of each the best of the bins before, and the tokens of the bin, of which a rank may have all.
+  mine.clear();
+  for (const Filtered *each : open) {
+    size_t begin = mine.size();
+    mine.push_back(nobody);
+    Draw draw = each->row.draw();
+    for (const Scored &piece : scored[each->index])
+      for (size_t i = 0; i < piece.scores.size(); ++i) {
+        float score = piece.scores[i];
+        int64_t token = piece.first + static_cast<int64_t>(i);
+        int bin = binOf(below(score, each->largest()));
+        if (bin == each->bin())
+          mine.push_back(rank(score, token));
+        else if (bin < each->bin())
+          mine[begin] = std::max(mine[begin], rank(perturbed(score, draw.of(token)), token));
+      }
+    mine.resize(begin + 1 + static_cast<size_t>(each->binCount()), nobody);
+  }
+  all.resize(mine.size() * static_cast<size_t>(ranks.size()));
+  ranks.gather(mine, all);
+  size_t at = 0;
+  for (Filtered *each : open) {
+    size_t length = 1 + static_cast<size_t>(each->binCount());
+    std::vector<Ranked> tokens;
+    Ranked best = nobody;
+    for (size_t member = at; member < all.size(); member += mine.size()) {
+      best = std::max(best, all[member]);
+      for (size_t i = 1; i < length && all[member + i] != nobody; ++i)
+        tokens.push_back(all[member + i]);
+    }
+    at += length;
+    each->setBin(std::move(tokens), best);
+  }
+}
+
+std::vector<SampledToken> Sampler::choose(SamplerRanks &ranks, std::span<const SampledRow> rows,
+                                          std::span<const LogitsPiece> pieces) {
+  std::vector<SampledToken> tokens(rows.size());
+  if (rows.empty())
+    return tokens;
+  score(rows, pieces);
+  ++theCounts.steps;
+  ++theCounts.rounds;
+  std::vector<Filtered> filtered;
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (rows[i].settings.isFiltered())
+      filtered.emplace_back(rows[i], i);
+  if (filtered.empty()) {
+    mine.resize(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i)
+      mine[i] = bestOf(rows[i], i);
+    ranks.largest(mine);
+    for (size_t i = 0; i < rows.size(); ++i)
+      tokens[i] = {tokenOf(mine[i]), isNoNumber(mine[i])};
+    return tokens;
+  }
+  gatherLargest(ranks, rows, filtered, tokens);
+  for (int round = 2;; ++round) {
+    std::vector<Filtered *> open;
+    for (Filtered &each : filtered)
+      if (!each.isDecided())
+        open.push_back(&each);
+    if (open.empty())
+      break;
+    ++theCounts.rounds;
+    theCounts.extra += round > 3;
+    if (round == 2)
+      sumBins(ranks, open);
+    else
+      gatherBins(ranks, open);
+  }
+  for (const Filtered &each : filtered)
+    tokens[each.index] = each.result();
+  return tokens;
+}
+
+} // namespace tpc::rt
