@@ -36,8 +36,8 @@ std::vector<Counters::Row> Counters::rows(const Grid &grid) const {
       if (const Cell &cell = kinds[kind]; cell.count)
         rows.push_back({axes == outputAxes     ? "output"
                         : axes == samplingAxes ? "sampling"
-                                               : grid.label(axes), CollectiveKind(kind),
-                        cell.count, cell.bytes});
+                                               : grid.label(axes),
+                        CollectiveKind(kind), cell.count, cell.bytes});
   return rows;
 }
 

@@ -5,8 +5,19 @@
 
 namespace tpc::rt {
 
-WorldRanks::WorldRanks(tpc_context &ctx)
-    : ctx(ctx), transport(ctx.transport->onHost()), group(ctx.group(ctx.grid.allAxes())) {}
+static uint32_t axesOfStage(const tpc_context &ctx, int pipelineAxis) {
+  uint32_t all = ctx.grid.allAxes();
+  return pipelineAxis < 0 ? all : all & ~(uint32_t(1) << pipelineAxis);
+}
+
+WorldRanks::WorldRanks(tpc_context &ctx, int pipelineAxis)
+    : ctx(ctx), transport(ctx.transport->onHost()),
+      group(ctx.group(axesOfStage(ctx, pipelineAxis))), stages{ctx.rank} {
+  if (pipelineAxis < 0)
+    return;
+  stage = static_cast<int>(ctx.coordinates[static_cast<size_t>(pipelineAxis)]);
+  stages = ctx.group(uint32_t(1) << pipelineAxis).ranks;
+}
 
 void WorldRanks::reduce(std::span<int64_t> values, tpc_reduction reduction) {
   if (size() == 1 || values.empty())
@@ -31,23 +42,40 @@ void WorldRanks::gather(std::span<const int64_t> mine, std::span<int64_t> all) {
   transport.allGather(ctx, group, mine.data(), all.data(), 1, std::ssize(all), sizeof(int64_t));
 }
 
-void WorldRanks::broadcast(void *data, int64_t bytes) {
-  ctx.counters.add(CollectiveKind::Broadcast, samplingAxes, bytes);
-  Doing doing(ctx.activity, "requests", 0);
-  transport.broadcast(ctx, group, data, bytes, 0);
+void WorldRanks::sendToEarlier(std::span<const int64_t> numbers) {
+  Doing doing(ctx.activity, "telling of tokens", 0);
+  for (size_t i = 0; i + 1 < stages.size(); ++i) {
+    ctx.counters.add(CollectiveKind::Send, samplingAxes,
+                     static_cast<int64_t>(numbers.size_bytes()));
+    transport.send(ctx, stages[i], numbers.data(), static_cast<int64_t>(numbers.size_bytes()));
+  }
+}
+
+void WorldRanks::receiveFromLast(std::span<int64_t> numbers) {
+  Doing doing(ctx.activity, "the choice of tokens", 0);
+  transport.recv(ctx, stages.back(), numbers.data(), static_cast<int64_t>(numbers.size_bytes()));
+}
+
+/// Messages, where there are stages: a collective would have them wait for each other.
+void WorldRanks::tell(std::span<std::byte> bytes) {
+  auto count = static_cast<int64_t>(bytes.size());
+  if (stages.size() == 1)
+    return transport.broadcast(ctx, group, bytes.data(), count, 0);
+  if (ctx.rank != 0)
+    return transport.recv(ctx, 0, bytes.data(), count);
+  for (int rank = 1; rank < ctx.worldSize(); ++rank)
+    transport.send(ctx, rank, bytes.data(), count);
 }
 
 void WorldRanks::broadcast(std::string &text) {
-  if (size() == 1)
+  if (ctx.worldSize() == 1)
     return;
-  auto bytes = std::ssize(text);
-  broadcast(&bytes, sizeof(bytes));
-  if (bytes == 0) {
-    text.clear();
-    return;
-  }
-  text.resize(static_cast<size_t>(bytes));
-  broadcast(text.data(), bytes);
+  Doing doing(ctx.activity, "the arrival of requests", 0);
+  int64_t length = std::ssize(text);
+  tell(std::as_writable_bytes(std::span(&length, 1)));
+  text.resize(static_cast<size_t>(length));
+  if (length)
+    tell(std::as_writable_bytes(std::span(text)));
 }
 
 } // namespace tpc::rt

@@ -9,25 +9,35 @@
 
 namespace tpc::rt {
 
-/// One rank's, on its thread. Ranks without logits take part, so that what is chosen need not be
-/// told to them. Numbers are in the host's memory.
+/// One rank's, on its thread. Tokens are chosen by the ranks of the last stage, also by those that
+/// have no logits, so that none has to be told by another; then they go to earlier stages, each of
+/// which takes them when it needs them. Numbers are in the host's memory.
 class WorldRanks : public SamplerRanks {
 public:
-  explicit WorldRanks(tpc_context &ctx);
+  /// `pipelineAxis`: of the grid's order, or -1.
+  WorldRanks(tpc_context &ctx, int pipelineAxis = -1);
   int size() const override { return group.size(); }
   void largest(std::span<int64_t> values) override;
   void sum(std::span<int64_t> values) override;
   void gather(std::span<const int64_t> mine, std::span<int64_t> all) override;
-  /// What rank 0 has.
+
+  /// Whether this rank chooses.
+  bool isLastStage() const { return stage == std::ssize(stages) - 1; }
+  /// To be called by the last stage, and, for as many numbers, by the others.
+  void sendToEarlier(std::span<const int64_t> numbers);
+  void receiveFromLast(std::span<int64_t> numbers);
+  /// What rank 0 has to say to all.
   void broadcast(std::string &text);
 
 private:
   void reduce(std::span<int64_t> values, tpc_reduction reduction);
-  void broadcast(void *data, int64_t bytes);
+  void tell(std::span<std::byte> bytes);
 
   tpc_context &ctx;
   Transport &transport;
   const Group &group;
+  int stage = 0;
+  std::vector<int> stages; ///< ranks that are like this one otherwise, by stage
 };
 
 } // namespace tpc::rt

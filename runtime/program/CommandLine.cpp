@@ -135,7 +135,11 @@ private:
       options.repeat = static_cast<int>(parseCount(flag, onlyValue(), 1, 1000000));
     else if (flag == "--warmup")
       options.warmup = static_cast<int>(parseCount(flag, onlyValue(), 0, 1000000));
-    else
+    else if (flag == "--serve-stdin") {
+      set(options.generation.serves);
+      options.generation.note(flag);
+    } else if (!setGenerationFlag(options.generation, flag,
+                                  [&] { return flag == "--prompt-ids" ? value() : onlyValue(); }))
       throw UserError("unknown flag '" + flag + "'; see " + options.program + " --help");
   }
 
@@ -232,6 +236,31 @@ private:
     if (options.mode != Options::Mode::Bench && options.mode != Options::Mode::Help &&
         options.profile)
       throw UserError("--profile goes with --bench");
+    if (options.mode != Options::Mode::Help)
+      checkGeneration(files, outputs);
+  }
+
+  void checkGeneration(bool files, bool outputs) {
+    const GenerationOptions &asked = options.generation;
+    if (!manifest.generation) {
+      if (!asked.firstFlag.empty())
+        throw UserError(asked.firstFlag +
+                        ": this program computes single steps; compile the model with tpcc "
+                        "--generate");
+      return;
+    }
+    if (options.mode != Options::Mode::Run)
+      return;
+    if (files || outputs)
+      throw UserError(std::string(files ? "--input" : "--output") +
+                      ": this program generates; give --prompt-ids or --serve-stdin, and --logits "
+                      "for logits");
+    if (asked.serves && (!asked.prompts.empty() || !asked.logits.empty()))
+      throw UserError("--serve-stdin takes prompts from standard input; leave out " +
+                      std::string(asked.prompts.empty() ? "--logits" : "--prompt-ids"));
+    if (!asked.serves && asked.prompts.empty())
+      throw UserError("what is to be generated? Give --prompt-ids 12,7,99 or --serve-stdin; see " +
+                      options.program + " --help");
   }
 
   int argc;
@@ -263,7 +292,9 @@ std::string helpText(const Manifest &manifest, const std::string &program) {
   for (const Port &port : manifest.inputs)
     if (port.fallback == Port::Default::None)
       input += " --input " + port.name + "=" + port.name + ".npy";
-  if (!manifest.outputs.empty())
+  if (manifest.generation)
+    input = " --prompt-ids 12,7,99";
+  else if (!manifest.outputs.empty())
     output = " --output " + manifest.outputs[0].name + "=" + manifest.outputs[0].name + ".npy";
   for (const std::string &symbol : manifest.symbols)
     shape += (shape.empty() ? " --shape " : ",") + symbol + "=" + (shape.empty() ? "1" : "128");
@@ -278,9 +309,12 @@ std::string helpText(const Manifest &manifest, const std::string &program) {
   for (Launcher::Kind kind : {Launcher::Kind::Mpi, Launcher::Kind::Torch, Launcher::Kind::Slurm})
     if (int ranks = manifest.grid.numRanks(); ranks > 1)
       text += "  " + Launcher::command(kind, ranks) + " " + program + input + output + "\n";
-  text += "Many inputs in one process:\n  " + program +
-          " --batch-of DIRECTORY --output DIRECTORY\n" +
-          "How fast it is, and what it communicates:\n  " + program + " --bench" + shape + "\n" +
+  if (manifest.generation)
+    text += "\n" + generationHelp(program) + "\n";
+  else
+    text +=
+        "Many inputs in one process:\n  " + program + " --batch-of DIRECTORY --output DIRECTORY\n";
+  text += "How fast it is, and what it communicates:\n  " + program + " --bench" + shape + "\n" +
           "What it takes, gives, and holds in memory:\n  " + program + " --describe\n\nInputs:\n";
   for (const Port &port : manifest.inputs)
     text += "  " + port.name + "  " + dtypeName(port.dtype) + joined(port.shape) +
@@ -291,14 +325,17 @@ std::string helpText(const Manifest &manifest, const std::string &program) {
   text += "Outputs:\n";
   for (const Port &port : manifest.outputs)
     text += "  " + port.name + "  " + dtypeName(port.dtype) + joined(port.shape) + "\n";
-  text += R"(
-Flags:
-  --input NAME=FILE.npy    an input; repeatable. FILE.npy alone if one input is needed
+  text += "\nFlags:\n";
+  if (!manifest.generation)
+    text +=
+        R"(  --input NAME=FILE.npy    an input; repeatable. FILE.npy alone if one input is needed
   --output NAME=FILE.npy   save an output; repeatable. FILE.npy alone if there is one. Without it, a summary is printed
   --batch-of DIR           run every FILE.npy of a directory (or, with several inputs, every folder of NAME.npy files).
                            Several files on the command line do the same. --output is then a directory
   --shape NAME=SIZE,…      sizes that no input determines
-  --weights=FILE|DIR       where the weights are, if not where they were at compile time nor beside this program
+)";
+  text +=
+      R"(  --weights=FILE|DIR       where the weights are, if not where they were at compile time nor beside this program
   --weights=random:SEED    draw the weights instead of reading them
   --verify-weights         compare all bytes of the weights, not samples: between processes, and with those at compile
                            time if it was compiled with --digest-weights

@@ -3,6 +3,7 @@
 #ifndef TPC_RT_PROGRAM_COMMANDLINE_H
 #define TPC_RT_PROGRAM_COMMANDLINE_H
 
+#include "program/GenerationFlags.h"
 #include "program/Manifest.h"
 #include "program/SizeExpr.h"
 #include <map>
@@ -23,6 +24,7 @@ struct Options {
   std::string outputAnywhere;                 ///< --output without a name
   bool isBatch = false;                       ///< --batch-of, or several files
   SymbolValues shape;
+  GenerationOptions generation;
   std::string weights;
   bool verifyWeights = false; ///< read all bytes of them, not samples
   std::string products = "tpc";

@@ -135,6 +135,7 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
     if (difference)
       throw UserError(*difference);
   });
+  countsMemory = deviceKind().counted() != nullptr;
   int onThisMachine = session ? session->ranksOnHost() : manifest.grid.numRanks();
   int threads = options.threadsPerRank
                     ? options.threadsPerRank
@@ -171,26 +172,32 @@ void Execution::run(const std::function<void(tpc_context &)> &fn) {
   throw UserError(*error);
 }
 
+bool Execution::isPrepared(const Inputs &inputs) const {
+  return !countsMemory || frameBytes.contains(inputs.symbols);
+}
+
 void Execution::prepare(const Inputs &inputs) {
   if (Session *session = world->session())
     session->doing = "at the end of a step";
   assembler.prepare(manifest, inputs.symbols, world->local(0));
-  // Steps of other sizes take what they need in one piece.
-  if (inputs.symbols == planned)
+  prepareSizes(inputs);
+}
+
+void Execution::prepareSizes(const Inputs &inputs) {
+  if (isPrepared(inputs))
     return;
-  planned = inputs.symbols;
-  frameBytes.clear();
-  if (!deviceKind().counted())
-    return;
+  if (frameBytes.size() == mostSizes)
+    frameBytes.clear();
+  std::vector<int64_t> &frames = frameBytes[inputs.symbols];
   std::vector<std::vector<std::string>> questions;
   for (int i = 0; i < world->numLocal(); ++i) {
     MemoryNeed need = countMemory(program, manifest, inputs, world->local(i).rank);
-    frameBytes.push_back(need.frames);
+    frames.push_back(need.frames);
     questions.push_back(std::move(need.questions));
   }
   choices.settle(*world, questions, [&](const std::function<void(tpc_context &)> &fn) {
     run([&](tpc_context &ctx) {
-      reserveFrames(ctx);
+      reserveFrames(ctx, inputs.symbols);
       fn(ctx);
     });
   });
@@ -201,23 +208,32 @@ void runStep(tpc_context &ctx, const tpc_program &program, const Manifest &manif
   ctx.data.inputs.clear();
   for (const Tensor &tensor : inputs.tensors)
     ctx.data.inputs.push_back(ctx.device->share(tensor.data.data(), tensor.data.size()));
+  ctx.stateRows = inputs.stateRows;
+  ctx.stepRows = inputs.stepRows;
+  ctx.stateRow = inputs.stateRow;
   runStage(ctx, program, manifest.stageOf(ctx.rank), inputs.symbolList(manifest));
   for (const void *input : ctx.data.inputs)
     ctx.device->unshare(input);
 }
 
-void Execution::reserveFrames(tpc_context &ctx) {
-  if (frameBytes.empty())
+void Execution::reserveFrames(tpc_context &ctx, const SymbolValues &sizes) {
+  auto known = frameBytes.find(sizes);
+  if (known == frameBytes.end())
     return;
-  int64_t bytes = frameBytes[static_cast<size_t>(ctx.rank - world->local(0).rank)];
+  // Steps of other sizes take what they need in one piece.
+  int64_t bytes = known->second[static_cast<size_t>(ctx.rank - world->local(0).rank)];
   if (!ctx.arena.reserve(static_cast<size_t>(bytes)))
-    fail(ctx, "out of memory: a step with " + textOf(planned) + " needs " + std::to_string(bytes) +
+    fail(ctx, "out of memory: a step with " + textOf(sizes) + " needs " + std::to_string(bytes) +
                   " bytes beside the weights");
 }
 
-void Execution::runStage(tpc_context &ctx, const Inputs &inputs) {
-  reserveFrames(ctx);
+void Execution::runRank(tpc_context &ctx, const Inputs &inputs) {
+  reserveFrames(ctx, inputs.symbols);
   runStep(ctx, program, manifest, inputs);
+}
+
+void Execution::runStage(tpc_context &ctx, const Inputs &inputs) {
+  runRank(ctx, inputs);
   assembler.collect(ctx);
 }
 

@@ -58,10 +58,23 @@ public:
   /// Runs `warmup + repeat` steps.
   Measurement measure(const Inputs &inputs, int warmup, int repeat);
 
+  /// For who runs steps on ranks himself, within `each`: what a step of these sizes needs is made
+  /// outside of it, once, collectively.
+  bool isPrepared(const Inputs &inputs) const;
+  void prepareSizes(const Inputs &inputs);
+  /// On each rank. Outputs go where ctx.outputs says; nothing is assembled.
+  void runRank(tpc_context &ctx, const Inputs &inputs);
+  /// Runs `fn` on all ranks of this process. Throws UserError.
+  void each(const std::function<void(tpc_context &)> &fn) { run(fn); }
+  int numLocal() const { return world->numLocal(); }
+  tpc_context &local(int index) { return world->local(index); }
+  /// Where outputs are assembled.
+  OutputSink &outputs() { return assembler; }
+
 private:
   void prepare(const Inputs &inputs);
   /// What frames of the step take, in one piece.
-  void reserveFrames(tpc_context &ctx);
+  void reserveFrames(tpc_context &ctx, const SymbolValues &sizes);
   void runStage(tpc_context &ctx, const Inputs &inputs);
   void run(const std::function<void(tpc_context &)> &fn);
 
@@ -70,8 +83,10 @@ private:
   const bool embedded;
   const char *transport = "threads";
   double secondsToLoad = 0;
-  SymbolValues planned;            // sizes of the last step
-  std::vector<int64_t> frameBytes; // of each local rank for them; empty: not known
+  bool countsMemory = false; ///< the device can
+  /// Where memory is counted: what frames of each local rank take, by sizes of steps.
+  std::map<SymbolValues, std::vector<int64_t>> frameBytes;
+  static constexpr size_t mostSizes = 64; ///< that are kept
   Choices choices;
   OutputAssembler assembler; // outlives the world, whose contexts refer to it
   std::unique_ptr<World> world;

@@ -19,6 +19,9 @@ namespace tpc::rt {
 struct Inputs {
   std::vector<Tensor> tensors;
   SymbolValues symbols;
+  /// Of programs that keep state: sequences that there is state for (0: as many as the step has),
+  /// how many the step has, and which is its first.
+  int64_t stateRows = 0, stepRows = 0, stateRow = 0;
   /// For the user, such as that ids were converted.
   std::vector<std::string> notes;
 

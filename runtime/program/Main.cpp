@@ -14,6 +14,7 @@
 #include "program/Npy.h"
 #include "program/Setup.h"
 #include "program/Summary.h"
+#include "program/Task.h"
 #include "program/View.h"
 #include "tpc/printable.h"
 #include <algorithm>
@@ -120,10 +121,10 @@ void deliver(const Manifest &manifest, const Request &request, const std::vector
 }
 
 /// Processes read the same files; if on some host they are others, collectives would not match.
-void compareInputs(Execution &execution, const Inputs &inputs) {
+void compareInputs(Execution &execution, const std::string &digest) {
   if (!execution.session())
     return;
-  int rank = execution.session()->firstDifference(inputs.digest());
+  int rank = execution.session()->firstDifference(digest);
   agreeOn(execution.session(), [&] {
     if (rank >= 0)
       throw UserError("rank " + std::to_string(rank) +
@@ -140,7 +141,7 @@ void runRequests(Execution &execution, const Manifest &manifest, const Options &
     Inputs inputs;
     agreeOn(execution.session(),
             [&] { inputs = readInputs(manifest, request.inputs, options.shape); });
-    compareInputs(execution, inputs);
+    compareInputs(execution, inputs.digest());
     if (execution.isRankZero())
       for (const std::string &text : inputs.notes)
         note(text);
@@ -155,6 +156,13 @@ void runRequests(Execution &execution, const Manifest &manifest, const Options &
   }
 }
 
+void runTask(Execution &execution, Task &task) {
+  compareInputs(execution, task.digest());
+  if (execution.session())
+    execution.session()->doing = "between steps";
+  task.run(execution);
+}
+
 void run(const tpc_program &program, const Manifest &manifest, const Options &options,
          const Launcher &launcher) {
   std::shared_ptr<Session> session = join(launcher, manifest, options);
@@ -162,7 +170,13 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
     session->doing = "while inputs are checked";
   // What can be wrong with inputs is said before weights are loaded, which may take long.
   Inputs inputs;
+  std::unique_ptr<Task> task;
   agreeOn(session.get(), [&] {
+    if (options.mode == Options::Mode::Run && manifest.generation) {
+      task = makeGeneration(manifest, options);
+      inputs = task->largestStep();
+      return;
+    }
     inputs = options.mode == Options::Mode::Bench
                  ? makeInputs(manifest, options.shape)
                  : readInputs(manifest, requestsOf(options, manifest).at(0).inputs, options.shape);
@@ -190,6 +204,8 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
         static_cast<long long>(weightBytesOf(manifest, 0).total()), execution.loadSeconds());
   if (options.mode == Options::Mode::Bench)
     bench(execution, manifest, options);
+  else if (task)
+    runTask(execution, *task);
   else
     runRequests(execution, manifest, options);
 }

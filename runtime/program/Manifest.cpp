@@ -61,6 +61,11 @@ struct Node {
                         std::to_string(max));
     return result;
   }
+  bool flag() const {
+    if (!value.is_boolean())
+      refuse(where, "neither true nor false");
+    return value.get<bool>();
+  }
   std::string textOr(const char *key, const char *otherwise) const {
     return has(key) ? (*this)[key].text() : otherwise;
   }
@@ -112,12 +117,8 @@ void readGrid(const Node &root, Manifest &manifest) {
       refuse(sizes.where, "'" + name + "' is not in the order");
   manifest.grid = Grid(std::move(axes));
   manifest.microBatches = grid.integerOr("micro_batches", 1);
-  if (grid.has("sequence_parallel")) {
-    Node flag = grid["sequence_parallel"];
-    if (!flag.value.is_boolean())
-      refuse(flag.where, "neither true nor false");
-    manifest.sequenceParallel = flag.value.get<bool>();
-  }
+  if (grid.has("sequence_parallel"))
+    manifest.sequenceParallel = grid["sequence_parallel"].flag();
 }
 
 void readGroups(const Node &root, Manifest &manifest) {
@@ -360,6 +361,73 @@ void findShared(std::vector<Parameter> &parameters) {
     }
 }
 
+Cache readCache(const Node &node, const Manifest &manifest) {
+  Cache cache;
+  cache.name = node["name"].name();
+  cache.stage = static_cast<int>(node["stage"].integerIn(0, manifest.numStages() - 1));
+  cache.dtype = readDtype(node["dtype"]);
+  node["shape"].each([&](const Node &size) {
+    cache.shape.push_back(size.value.is_number() ? std::to_string(size.integer()) : size.text());
+    checkSize(size, cache.shape.back(), manifest);
+  });
+  node.eachIfPresent("axes",
+                     [&](const Node &axes) { cache.axes.push_back(readAxes(axes, manifest)); });
+  if (!cache.axes.empty() && cache.axes.size() != cache.shape.size())
+    refuse(node.where, "axes of " + std::to_string(cache.axes.size()) + " dimensions, of " +
+                           std::to_string(cache.shape.size()));
+  return cache;
+}
+
+/// The place of the port that a node names.
+int readPortName(const Node &node, const std::vector<Port> &ports) {
+  std::string name = node.name();
+  for (size_t i = 0; i < ports.size(); ++i)
+    if (ports[i].name == name)
+      return static_cast<int>(i);
+  refuse(node.where, "there is no '" + name + "'");
+}
+
+Generation readGeneration(const Node &node, const Manifest &manifest) {
+  Generation generation;
+  auto readSymbol = [&](const char *key) {
+    std::string text = node[key].text();
+    if (std::find(manifest.symbols.begin(), manifest.symbols.end(), text) == manifest.symbols.end())
+      refuse(node.where, "'" + text + "' is not among the symbols");
+    return text;
+  };
+  generation.batch = readSymbol("batch");
+  generation.sequence = readSymbol("sequence");
+  generation.capacity = readSymbol("capacity");
+  for (auto [key, input] : {std::pair{"tokens", &generation.tokens},
+                            {"lengths", &generation.lengths},
+                            {"counts", &generation.counts}}) {
+    *input = readPortName(node[key], manifest.inputs);
+    const Port &port = manifest.inputs[static_cast<size_t>(*input)];
+    std::vector<std::string> shape = {generation.batch};
+    if (input == &generation.tokens)
+      shape.push_back(generation.sequence);
+    bool isId = port.dtype == TPC_I64 || (port.dtype == TPC_I32 && input == &generation.tokens);
+    if (!isId || port.shape != shape)
+      refuse(node.where, "'" + port.name + "' has another type or shape than " + key);
+  }
+  generation.logits = readPortName(node["logits"], manifest.outputs);
+  generation.lastOnly = node["last_only"].flag();
+  generation.vocabulary = node["vocabulary"].integerIn(1, int64_t(1) << 22);
+  const Port &tokens = manifest.inputs[static_cast<size_t>(generation.tokens)];
+  generation.lastToken = tokens.range ? tokens.range->second : generation.vocabulary - 1;
+  const Port &logits = manifest.outputs[static_cast<size_t>(generation.logits)];
+  std::vector<std::string> shape = {generation.batch, std::to_string(generation.vocabulary)};
+  if (!generation.lastOnly)
+    shape.insert(shape.begin() + 1, generation.sequence);
+  bool isFloat = logits.dtype == TPC_F32 || logits.dtype == TPC_F64 || logits.dtype == TPC_F16 ||
+                 logits.dtype == TPC_BF16;
+  if (!isFloat || logits.shape != shape)
+    refuse(node.where, "'" + logits.name + "' has another type or shape than logits");
+  if (node.has("max_sequence") && !node["max_sequence"].value.is_null())
+    generation.maxSequence = node["max_sequence"].integerIn(1, INT64_MAX / 8);
+  return generation;
+}
+
 } // namespace
 
 Manifest parseManifest(const char *text) {
@@ -416,6 +484,10 @@ Manifest parseManifest(const char *text) {
     manifest.parameters.push_back(readParameter(node, manifest));
   });
   findShared(manifest.parameters);
+  root.eachIfPresent(
+      "caches", [&](const Node &node) { manifest.caches.push_back(readCache(node, manifest)); });
+  if (root.has("generation"))
+    manifest.generation = readGeneration(root["generation"], manifest);
   return manifest;
 }
 

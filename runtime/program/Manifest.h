@@ -86,6 +86,27 @@ struct Parameter {
   Init init = Init::Normal;
 };
 
+/// What a rank keeps from step to step: keys or values of a layer, of all sequences.
+struct Cache {
+  std::string name;
+  int stage = 0;
+  tpc_dtype dtype = TPC_F32;
+  std::vector<std::string> shape;     ///< [batch, heads, capacity, size]
+  std::vector<std::vector<int>> axes; ///< that split each; indices into the grid's order
+};
+
+/// Of a program that was compiled to generate: a step takes some tokens of each row, of which the
+/// caches have earlier ones.
+struct Generation {
+  int tokens = 0, lengths = 0, counts = 0; ///< inputs
+  int logits = 0;                          ///< output
+  std::string batch, sequence, capacity;   ///< symbols
+  bool lastOnly = true;                    ///< logits of each row's last token, not of all
+  int64_t vocabulary = 0;                  ///< of the logits
+  int64_t lastToken = 0;                   ///< that the model can read
+  std::optional<int64_t> maxSequence;      ///< that the model is made for
+};
+
 struct Manifest {
   std::string name, compiler, source, schedule;
   std::string digest;      ///< of the manifest's text
@@ -102,6 +123,8 @@ struct Manifest {
   std::vector<Constraint> constraints;
   std::vector<WeightFile> files;
   std::vector<Parameter> parameters;
+  std::vector<Cache> caches;
+  std::optional<Generation> generation;
 
   /// Of the axis "pp" in the order, or -1.
   int pipelineAxis = -1;

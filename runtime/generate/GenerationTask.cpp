@@ -1,0 +1,200 @@
+//===- GenerationTask.cpp - what executables do that generate -------------===//
+
+#include "generate/Generator.h"
+#include "generate/ReadPrompts.h"
+#include "generate/Service.h"
+#include "program/Error.h"
+#include "program/Npy.h"
+#include "program/Task.h"
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <unistd.h>
+
+namespace tpc::rt {
+
+Task::~Task() = default;
+
+namespace {
+
+/// Prints the tokens of prompts, a line each; those of the first that is not at its end as they
+/// come.
+class PromptClient : public GenerationClient {
+public:
+  PromptClient(size_t count, bool keepsLogits) : lines(count), keepsLogits(keepsLogits) {}
+
+  void onToken(uint64_t request, int64_t token, int64_t index) override {
+    lines[request].text += (index ? " " : "") + std::to_string(token);
+  }
+  void onFinish(uint64_t request, Finish why, const std::string &message) override {
+    lines[request].isDone = true;
+    if (why == Finish::Error && problem.empty())
+      problem = (lines.size() > 1 ? "prompt " + std::to_string(request) + ": " : "") + message;
+  }
+  void afterStep() override {
+    for (; current < lines.size(); ++current) {
+      Line &line = lines[current];
+      std::fwrite(line.text.data(), 1, line.text.size(), stdout);
+      line.text.clear();
+      if (!line.isDone)
+        break;
+      std::fputc('\n', stdout);
+    }
+    if (std::fflush(stdout) != 0)
+      throw UserError("cannot write to standard output");
+  }
+  void onLogits(std::vector<float> row) override {
+    if (keepsLogits)
+      logits.push_back(std::move(row));
+  }
+
+  std::string problem; ///< of a prompt that has ended with an error
+  std::vector<std::vector<float>> logits;
+
+private:
+  struct Line {
+    std::string text; ///< that is not printed
+    bool isDone = false;
+  };
+  std::vector<Line> lines;
+  size_t current = 0;
+  bool keepsLogits;
+};
+
+class GenerationTask : public Task {
+public:
+  GenerationTask(const Manifest &manifest, const Options &options)
+      : manifest(manifest), options(options.generation), isVerbose(options.verbose) {
+    readDefaults();
+    for (const std::string &text : this->options.prompts)
+      for (std::vector<int64_t> &ids : readPrompts(text)) {
+        requests.push_back(defaults);
+        requests.back().ids = std::move(ids);
+        requests.back().stream = requests.size() - 1;
+      }
+    setLimits();
+    checkGeneration(manifest, limits);
+    for (size_t i = 0; i < requests.size(); ++i)
+      if (std::string problem = problemOf(requests[i], *manifest.generation, limits.capacity);
+          !problem.empty())
+        throw UserError((requests.size() > 1 ? "prompt " + std::to_string(i) + ": " : "") +
+                        problem);
+    GenerationRequest probe = defaults;
+    probe.ids = {0};
+    if (std::string problem = problemOf(probe, *manifest.generation, limits.capacity);
+        !problem.empty())
+      throw UserError(problem);
+    if (!this->options.logits.empty() && requests.size() != 1)
+      throw UserError("--logits saves those of one prompt; here are " +
+                      std::to_string(requests.size()));
+  }
+
+  Inputs largestStep() const override {
+    int64_t longest = limits.capacity;
+    if (!options.serves) {
+      longest = 1;
+      for (const GenerationRequest &request : requests)
+        longest = std::max(longest, std::ssize(request.ids));
+    }
+    GenerationLimits own = limits;
+    own.chunk = std::min(limits.chunk, longest);
+    return stepInputs(manifest, own, rowsOfLargestStep(manifest, own), own.chunk);
+  }
+
+  std::string digest() const override {
+    std::string text = std::to_string(limits.slots) + " " + std::to_string(limits.capacity) + " " +
+                       std::to_string(limits.chunk);
+    for (const GenerationRequest &request : requests) {
+      text += ";";
+      for (int64_t id : request.ids)
+        text += " " + std::to_string(id);
+    }
+    return text;
+  }
+
+  void run(Execution &execution) override {
+    Generator generator(execution, manifest, limits);
+    // Whoever reads may go away: then writing fails, and the run ends with a message.
+    std::signal(SIGPIPE, SIG_IGN);
+    if (options.serves) {
+      Service service(STDIN_FILENO, STDOUT_FILENO, manifest, limits, defaults);
+      generator.generate({}, service, {true, false, defaults});
+    } else {
+      bool givesLogits = !options.logits.empty();
+      PromptClient client(requests.size(), givesLogits);
+      generator.generate(requests, client, {false, givesLogits, defaults});
+      agreeOn(execution.session(), [&] {
+        if (!execution.isRankZero())
+          return;
+        if (!client.problem.empty())
+          throw UserError(client.problem);
+        if (givesLogits)
+          saveLogits(client.logits);
+      });
+    }
+    if (isVerbose && execution.isRankZero())
+      say(generator.counts());
+  }
+
+private:
+  void readDefaults() {
+    SamplingSettings &sampling = defaults.sampling;
+    bool filters = options.topK.value_or(0) > 0 || options.topP.value_or(1) < 1;
+    sampling.temperature = static_cast<float>(options.temperature.value_or(filters ? 1 : 0));
+    sampling.topK = options.topK.value_or(0);
+    sampling.topP = options.topP.value_or(1);
+    sampling.seed = options.seed.value_or(0);
+    sampling.repetitionPenalty = static_cast<float>(options.repetitionPenalty.value_or(1));
+    defaults.maxNewTokens = options.maxNewTokens.value_or(defaults.maxNewTokens);
+    defaults.stopIds = options.stopIds;
+  }
+
+  void setLimits() {
+    auto prompts = std::ssize(requests);
+    limits.slots = options.maxBatch.value_or(std::max<int64_t>(prompts, 1));
+    if (limits.slots < prompts)
+      throw UserError("--max-batch " + std::to_string(limits.slots) + ": there are " +
+                      std::to_string(prompts) + " prompts; give a larger one, or leave it out");
+    std::optional<int64_t> needed;
+    for (const GenerationRequest &request : requests)
+      needed = std::max(needed.value_or(1), std::ssize(request.ids) + defaults.maxNewTokens);
+    limits.capacity = capacityOf(manifest, options.maxSequence, needed);
+    limits.chunk = std::min(options.prefillChunk.value_or(limits.chunk), limits.capacity);
+  }
+
+  void saveLogits(const std::vector<std::vector<float>> &rows) const {
+    Tensor tensor;
+    tensor.shape = {std::ssize(rows), manifest.generation->vocabulary};
+    tensor.data = Buffer(*byteCount(tensor.shape, TPC_F32));
+    for (size_t i = 0; i < rows.size(); ++i)
+      std::memcpy(tensor.as<float>() + i * rows[i].size(), rows[i].data(),
+                  rows[i].size() * sizeof(float));
+    writeNpy(options.logits, tensor);
+  }
+
+  static void say(const Generator::Counts &counts) {
+    std::fprintf(stderr,
+                 "%lld tokens in %lld steps; %lld rounds to choose them, %lld of these more than "
+                 "three in a step\n",
+                 static_cast<long long>(counts.tokens), static_cast<long long>(counts.steps),
+                 static_cast<long long>(counts.sampler.rounds),
+                 static_cast<long long>(counts.sampler.extra));
+  }
+
+  const Manifest &manifest;
+  const GenerationOptions options;
+  const bool isVerbose;
+  GenerationRequest defaults;
+  GenerationLimits limits;
+  std::vector<GenerationRequest> requests;
+};
+
+} // namespace
+
+std::unique_ptr<Task> makeGeneration(const Manifest &manifest, const Options &options) {
+  return std::make_unique<GenerationTask>(manifest, options);
+}
+
+} // namespace tpc::rt

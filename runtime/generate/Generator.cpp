@@ -1,0 +1,108 @@
+//===- Generator.cpp - the loop that generates ----------------------------===//
+
+#include "generate/Generator.h"
+#include "generate/RankLoop.h"
+#include "program/Error.h"
+#include <algorithm>
+#include <memory>
+
+namespace tpc::rt {
+
+GenerationClient::~GenerationClient() = default;
+GenerationClient::News GenerationClient::news(bool) { return {{}, {}, true}; }
+
+Generator::Generator(Execution &execution, const Manifest &manifest, GenerationLimits limits)
+    : execution(execution), theManifest(manifest), theLimits(limits) {
+  checkGeneration(manifest, limits);
+}
+
+void Generator::generate(std::vector<GenerationRequest> requests, GenerationClient &client,
+                         const GenerationMode &mode) {
+  for (size_t i = 0; i < requests.size(); ++i)
+    if (std::string problem = problemOf(requests[i], *theManifest.generation, theLimits.capacity);
+        !problem.empty())
+      throw UserError((requests.size() > 1 ? "prompt " + std::to_string(i) + ": " : "") + problem);
+  std::vector<std::unique_ptr<RankLoop>> loops;
+  for (int i = 0; i < execution.numLocal(); ++i) {
+    loops.push_back(std::make_unique<RankLoop>(theManifest, theLimits, mode));
+    for (const GenerationRequest &request : requests)
+      loops.back()->add(request);
+  }
+  int first = execution.local(0).rank;
+  // Ranks find out together that a step has other sizes than those before: only then they stop.
+  for (bool isDone = false; !isDone;) {
+    execution.each([&](tpc_context &ctx) {
+      RankLoop &loop = *loops[static_cast<size_t>(ctx.rank - first)];
+      bool done = loop.run(ctx, execution, ctx.rank == 0 ? &client : nullptr);
+      ctx.outputs = &execution.outputs();
+      if (ctx.rank == first)
+        isDone = done;
+    });
+    if (!isDone)
+      execution.prepareSizes(loops[0]->next());
+  }
+  // Of the last stage, where it is in this process: it chooses.
+  const Counts &made = loops.back()->counts();
+  theCounts.steps += made.steps;
+  theCounts.tokens += made.tokens;
+  theCounts.sampler.steps += made.sampler.steps;
+  theCounts.sampler.rounds += made.sampler.rounds;
+  theCounts.sampler.extra += made.sampler.extra;
+}
+
+void checkGeneration(const Manifest &manifest, const GenerationLimits &limits) {
+  const Generation &generation = *manifest.generation;
+  if (generation.maxSequence && limits.capacity > *generation.maxSequence)
+    throw UserError("--max-sequence " + std::to_string(limits.capacity) +
+                    ": the model is made for sequences of " +
+                    std::to_string(*generation.maxSequence) + " tokens at most");
+  for (size_t i = 0; i < manifest.inputs.size(); ++i) {
+    const Port &port = manifest.inputs[i];
+    auto place = static_cast<int>(i);
+    bool isGiven =
+        place == generation.tokens || place == generation.lengths || place == generation.counts;
+    if (!isGiven && port.fallback == Port::Default::None)
+      throw UserError("input '" + port.name + "' has no default: this program cannot generate");
+  }
+  for (const std::string &symbol : manifest.symbols)
+    if (symbol != generation.batch && symbol != generation.sequence &&
+        symbol != generation.capacity)
+      throw UserError("no size is known for '" + symbol + "': this program cannot generate");
+}
+
+Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int64_t rows,
+                  int64_t sequence) {
+  const Generation &generation = *manifest.generation;
+  Inputs inputs = makeInputs(manifest, {{generation.batch, rows},
+                                        {generation.sequence, sequence},
+                                        {generation.capacity, limits.capacity}});
+  inputs.stateRows = limits.slots;
+  inputs.stepRows = rows;
+  return inputs;
+}
+
+bool hasReplicas(const Manifest &manifest) {
+  const std::vector<Grid::Axis> &axes = manifest.grid.axes();
+  return std::any_of(axes.begin(), axes.end(), [](const Grid::Axis &axis) {
+    return (axis.name == "dp" || axis.name == "ep") && axis.size > 1;
+  });
+}
+
+int64_t rowsOfLargestStep(const Manifest &manifest, const GenerationLimits &limits) {
+  return hasReplicas(manifest) ? limits.slots : 1;
+}
+
+int64_t capacityOf(const Manifest &manifest, std::optional<int64_t> asked,
+                   std::optional<int64_t> needed) {
+  const std::optional<int64_t> &most = manifest.generation->maxSequence;
+  if (asked)
+    return *asked;
+  if (needed)
+    return most ? std::min(*needed, *most) : *needed;
+  if (!most)
+    throw UserError("--max-sequence N is needed: nothing says how long sequences of this model "
+                    "may be");
+  return *most;
+}
+
+} // namespace tpc::rt

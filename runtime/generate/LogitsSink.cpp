@@ -1,0 +1,118 @@
+//===- LogitsSink.cpp - keeps the logits that a rank has ------------------===//
+
+#include "generate/LogitsSink.h"
+#include "core/Half.h"
+#include <algorithm>
+#include <cstring>
+
+namespace tpc::rt {
+
+LogitsSink::LogitsSink(const Manifest &manifest)
+    : output(manifest.generation->logits),
+      dtype(manifest.outputs[static_cast<size_t>(output)].dtype),
+      vocabulary(manifest.generation->vocabulary) {}
+
+void LogitsSink::expect(int64_t count, std::vector<int64_t> places) {
+  rows = count;
+  wanted = std::move(places);
+  kept.clear();
+  logits.clear();
+}
+
+void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t rank,
+                      const int64_t *global, const int64_t *offset, const int64_t *size,
+                      const Selection *selection) {
+  if (index != output)
+    return;
+  auto refuse = [&](const std::string &what) { fail(ctx, "internal error: logits: " + what); };
+  if (rank < 1 || rank > maxRank)
+    refuse("a box of " + std::to_string(rank) + " dimensions");
+  Block block{rank, {}, {}, {}, {}, 0, rank - 1};
+  int64_t held = 1, elements = 1;
+  for (int32_t d = rank; d-- > 0;) {
+    if (global[d] < 0 || offset[d] < 0 || size[d] < 0 || size[d] > global[d] - offset[d])
+      refuse("a block from " + std::to_string(offset[d]) + " of " + std::to_string(size[d]) +
+             " leaves dimension " + std::to_string(d) + " of " + std::to_string(global[d]));
+    bool isSelected = selection && selection->dim == d;
+    block.global[d] = global[d];
+    block.offset[d] = offset[d];
+    block.size[d] = size[d];
+    block.stride[d] = held * (isSelected ? selection->step : 1);
+    if (isSelected)
+      block.begin = selection->first * held;
+    held *= isSelected ? selection->held : size[d];
+    elements *= global[d];
+  }
+  if (elements != rows * vocabulary)
+    refuse("a block of another tensor");
+  // The last dimensions that the box fills follow each other.
+  auto isSelected = [&](int32_t d) { return selection && selection->dim == d; };
+  if (isSelected(rank - 1))
+    block.run = rank;
+  while (block.run > 0 && block.run < rank && size[block.run] == global[block.run] &&
+         !isSelected(block.run - 1))
+    --block.run;
+  if (held == 0 || std::any_of(size, size + rank, [](int64_t n) { return n == 0; }))
+    return;
+  ctx.device->deliver(data, held * dtypeBytes(dtype),
+                      [this, block](const std::byte *from) { arrive(block, from); });
+}
+
+void LogitsSink::arrive(const Block &block, const std::byte *from) {
+  int64_t length = 1, index[maxRank] = {};
+  for (int32_t d = block.run; d < block.rank; ++d)
+    length *= block.size[d];
+  int64_t bytes = dtypeBytes(dtype);
+  while (true) {
+    int64_t at = 0, place = block.begin;
+    for (int32_t d = 0; d < block.rank; ++d) {
+      at = at * block.global[d] + block.offset[d] + index[d];
+      place += index[d] * block.stride[d];
+    }
+    keep(at, length, from + place * bytes);
+    int32_t d = block.run;
+    while (d-- > 0 && ++index[d] == block.size[d])
+      index[d] = 0;
+    if (d < 0)
+      return;
+  }
+}
+
+void LogitsSink::keep(int64_t at, int64_t count, const std::byte *from) {
+  int64_t bytes = dtypeBytes(dtype);
+  for (int64_t part; count > 0; at += part, count -= part, from += part * bytes) {
+    int64_t row = at / vocabulary, first = at % vocabulary;
+    part = std::min(count, vocabulary - first);
+    auto found = std::lower_bound(wanted.begin(), wanted.end(), row);
+    if (found == wanted.end() || *found != row)
+      continue;
+    size_t begin = logits.size();
+    logits.resize(begin + static_cast<size_t>(part));
+    float *to = logits.data() + begin;
+    kept.push_back({found - wanted.begin(), first, static_cast<int64_t>(begin), part});
+    if (dtype == TPC_F32) {
+      std::memcpy(to, from, static_cast<size_t>(part) * sizeof(float));
+      continue;
+    }
+    for (int64_t i = 0; i < part; ++i) {
+      uint16_t half = 0;
+      double number = 0;
+      std::memcpy(dtype == TPC_F64 ? static_cast<void *>(&number) : &half, from + i * bytes,
+                  static_cast<size_t>(bytes));
+      to[i] = dtype == TPC_F64    ? static_cast<float>(number)
+              : dtype == TPC_BF16 ? bfloatToFloat(half)
+                                  : halfToFloat(half);
+    }
+  }
+}
+
+std::vector<LogitsPiece> LogitsSink::pieces() const {
+  std::vector<LogitsPiece> result;
+  for (const Kept &each : kept)
+    result.push_back({each.row, each.first,
+                      std::span(logits).subspan(static_cast<size_t>(each.begin),
+                                                static_cast<size_t>(each.count))});
+  return result;
+}
+
+} // namespace tpc::rt

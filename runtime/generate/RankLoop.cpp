@@ -1,0 +1,221 @@
+//===- RankLoop.cpp - the loop that generates, of one rank ----------------===//
+
+#include "generate/RankLoop.h"
+#include "core/Transport.h"
+#include "generate/ServiceLines.h"
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+namespace tpc::rt {
+namespace {
+
+int groupsOf(const Manifest &manifest, const GenerationMode &mode) {
+  return hasReplicas(manifest) || mode.givesLogits ? 1 : manifest.numStages();
+}
+
+/// A token of which the logit is no number is told of as such.
+int64_t codeOf(const SampledToken &token) { return token.isNoNumber ? ~token.token : token.token; }
+SampledToken tokenOfCode(int64_t code) { return {code < 0 ? ~code : code, code < 0}; }
+
+void put(Tensor &tensor, const std::vector<int64_t> &values) {
+  for (size_t i = 0; i < values.size(); ++i)
+    if (tensor.dtype == TPC_I32)
+      tensor.as<int32_t>()[i] = static_cast<int32_t>(values[i]);
+    else
+      tensor.as<int64_t>()[i] = values[i];
+}
+
+} // namespace
+
+RankLoop::RankLoop(const Manifest &manifest, GenerationLimits limits, const GenerationMode &mode)
+    : manifest(manifest), generation(*manifest.generation), limits(limits), mode(mode),
+      schedule(limits, groupsOf(manifest, mode), hasReplicas(manifest)), sink(manifest),
+      hasNews(mode.asks) {}
+
+void RankLoop::exchangeNews(GenerationClient *client) {
+  std::string text;
+  if (client) {
+    GenerationClient::News news = client->news(schedule.isIdle() && out.empty());
+    for (const std::string &request : news.requests)
+      text += "r" + request + "\n";
+    for (uint64_t number : news.cancelled)
+      text += "c" + std::to_string(number) + "\n";
+    if (news.isLast)
+      text += "e\n";
+  }
+  ranks->broadcast(text);
+  takeNews(text);
+  tell(client);
+}
+
+void RankLoop::takeNews(const std::string &text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line[0] == 'r') {
+      ClientLine parsed = parseClientLine(std::string_view(line).substr(1), mode.defaults);
+      GenerationRequest &request = *parsed.request;
+      // Two that do not say how they are to be drawn are drawn each in its own way.
+      if (!parsed.hasSeed)
+        request.stream = numRequests + 1;
+      ++numRequests;
+      schedule.add(std::move(request));
+    } else if (line[0] == 'c') {
+      schedule.cancel(std::stoull(line.substr(1)));
+    } else {
+      hasNews = false;
+    }
+}
+
+Inputs &RankLoop::inputsOf(const StepItem &item) {
+  auto [place, isNew] = inputs.try_emplace({item.rows(), item.sequence});
+  Inputs &made = place->second;
+  if (isNew)
+    made = stepInputs(manifest, limits, item.rows(), item.sequence);
+  made.stateRow = item.first;
+  put(made.tensors[static_cast<size_t>(generation.tokens)], item.ids);
+  put(made.tensors[static_cast<size_t>(generation.lengths)], item.lengths);
+  put(made.tensors[static_cast<size_t>(generation.counts)], item.counts);
+  return made;
+}
+
+void RankLoop::runItem(tpc_context &ctx, Execution &execution, GenerationClient *client) {
+  const StepItem &item = *current;
+  int64_t width = generation.lastOnly ? 1 : item.sequence;
+  bool wantsAll = mode.givesLogits && !generation.lastOnly;
+  std::vector<int64_t> wanted;
+  auto nextSampled = item.sampled.begin();
+  for (int64_t row = 0; row < item.rows(); ++row) {
+    int64_t count = item.counts[static_cast<size_t>(row)];
+    bool isSampled = nextSampled != item.sampled.end() && *nextSampled == row;
+    nextSampled += isSampled;
+    for (int64_t i = wantsAll ? 0 : count - 1; i < count; ++i)
+      if (wantsAll || isSampled)
+        wanted.push_back(row * width + (generation.lastOnly ? 0 : i));
+  }
+  sink.expect(item.rows() * width, std::move(wanted));
+  execution.runRank(ctx, *nextInputs);
+  ++theCounts.steps;
+  if (mode.givesLogits)
+    giveLogits(ctx, client);
+  std::vector<int64_t> tokens;
+  if (!item.sampled.empty() && ranks->isLastStage()) {
+    tokens = choose(item);
+    ranks->sendToEarlier(tokens);
+  }
+  out.push_back({std::move(*current), std::move(tokens)});
+  current.reset();
+}
+
+std::vector<int64_t> RankLoop::choose(const StepItem &item) {
+  // Where all logits are kept, those of the last tokens are some of them.
+  std::vector<int64_t> sampledOf(sink.wantedRows().size(), -1);
+  int64_t next = 0;
+  for (int64_t row : item.sampled) {
+    int64_t place =
+        generation.lastOnly ? row : row * item.sequence + item.counts[static_cast<size_t>(row)] - 1;
+    auto found = std::lower_bound(sink.wantedRows().begin(), sink.wantedRows().end(), place);
+    sampledOf[static_cast<size_t>(found - sink.wantedRows().begin())] = next++;
+  }
+  std::vector<LogitsPiece> pieces;
+  for (LogitsPiece piece : sink.pieces())
+    if (int64_t place = sampledOf[static_cast<size_t>(piece.row)]; place >= 0) {
+      piece.row = place;
+      pieces.push_back(piece);
+    }
+  std::vector<SampledRow> rows = schedule.rowsOf(item);
+  std::vector<int64_t> tokens;
+  for (const SampledToken &token : sampler.choose(*ranks, rows, pieces))
+    tokens.push_back(codeOf(token));
+  return tokens;
+}
+
+void RankLoop::finishFirst(GenerationClient *client) {
+  Out done = std::move(out.front());
+  out.pop_front();
+  if (!done.item.sampled.empty() && !ranks->isLastStage()) {
+    done.tokens.resize(done.item.sampled.size());
+    ranks->receiveFromLast(done.tokens);
+  }
+  std::vector<SampledToken> tokens;
+  for (int64_t code : done.tokens)
+    tokens.push_back(tokenOfCode(code));
+  theCounts.tokens += std::ssize(tokens);
+  schedule.finish(done.item, tokens);
+  tell(client);
+}
+
+void RankLoop::tell(GenerationClient *client) {
+  std::vector<GenerationEvent> events = schedule.takeEvents();
+  if (!client || events.empty())
+    return;
+  for (const GenerationEvent &event : events)
+    if (event.finish)
+      client->onFinish(event.request, *event.finish, event.message);
+    else
+      client->onToken(event.request, event.token, event.index);
+  client->afterStep();
+}
+
+void RankLoop::giveLogits(tpc_context &ctx, GenerationClient *client) {
+  std::vector<std::byte> mine;
+  auto append = [&](const void *data, size_t bytes) {
+    auto *begin = static_cast<const std::byte *>(data);
+    mine.insert(mine.end(), begin, begin + bytes);
+  };
+  for (const LogitsPiece &piece : sink.pieces()) {
+    int64_t header[] = {piece.row, piece.first, std::ssize(piece.logits)};
+    append(header, sizeof(header));
+    append(piece.logits.data(), piece.logits.size_bytes());
+  }
+  ctx.counters.add(CollectiveKind::Gather, outputAxes, std::ssize(mine));
+  ctx.transport->gatherBytes(ctx, mine.data(), std::ssize(mine), gathered);
+  if (!client)
+    return;
+  std::vector<std::vector<float>> rows(
+      sink.wantedRows().size(), std::vector<float>(static_cast<size_t>(generation.vocabulary)));
+  int64_t missing = std::ssize(rows) * generation.vocabulary;
+  for (const std::vector<std::byte> &bytes : gathered)
+    for (size_t at = 0; at < bytes.size();) {
+      int64_t header[3];
+      std::memcpy(header, bytes.data() + at, sizeof(header));
+      at += sizeof(header);
+      auto size = static_cast<size_t>(header[2]) * sizeof(float);
+      std::memcpy(rows[static_cast<size_t>(header[0])].data() + header[1], bytes.data() + at, size);
+      at += size;
+      missing -= header[2];
+    }
+  if (missing)
+    fail(ctx, "internal error: " + std::to_string(missing) + " logits of a step are missing");
+  for (std::vector<float> &row : rows)
+    client->onLogits(std::move(row));
+}
+
+bool RankLoop::run(tpc_context &ctx, Execution &execution, GenerationClient *client) {
+  ranks.emplace(ctx, manifest.pipelineAxis);
+  ctx.outputs = &sink;
+  while (true) {
+    bool mayRun = out.size() < static_cast<size_t>(schedule.numGroups());
+    if (!current && mayRun) {
+      if (hasNews)
+        exchangeNews(client);
+      current = schedule.next();
+    }
+    if (current) {
+      nextInputs = &inputsOf(*current);
+      if (execution.isPrepared(*nextInputs)) {
+        runItem(ctx, execution, client);
+        continue;
+      }
+      // Nobody may wait for a rank that is not here.
+      if (out.empty())
+        return false;
+    }
+    if (!out.empty())
+      finishFirst(client);
+    else if (!hasNews)
+      return true;
+  }
+}
+
+} // namespace tpc::rt

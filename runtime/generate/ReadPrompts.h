@@ -1,0 +1,17 @@
+//===- ReadPrompts.h - prompts of the command line ------------------------===//
+
+#ifndef TPC_RT_GENERATE_READPROMPTS_H
+#define TPC_RT_GENERATE_READPROMPTS_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tpc::rt {
+
+/// Of --prompt-ids: ids, or a file with one prompt or several. Throws UserError.
+std::vector<std::vector<int64_t>> readPrompts(const std::string &text);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_GENERATE_READPROMPTS_H

@@ -1,0 +1,60 @@
+//===- Request.cpp - what is asked for ------------------------------------===//
+
+#include "generate/Request.h"
+#include "generate/Score.h"
+#include <cmath>
+
+namespace tpc::rt {
+
+const char *spell(Finish why) {
+  switch (why) {
+  case Finish::Stop:
+    return "stop";
+  case Finish::Length:
+    return "length";
+  case Finish::Cancelled:
+    return "cancelled";
+  case Finish::Error:
+    return "error";
+  }
+  return "error";
+}
+
+static std::string problemOf(const SamplingSettings &sampling) {
+  auto text = [](double value) { return std::to_string(value); };
+  if (!(sampling.temperature >= 0) || std::isinf(sampling.temperature))
+    return "temperature " + text(sampling.temperature) +
+           ": expected 0 (the most probable token) or a positive number";
+  if (sampling.topK < 0)
+    return "top_k " + std::to_string(sampling.topK) +
+           ": expected 0 (all tokens) or a positive number";
+  if (!(sampling.topP > 0 && sampling.topP <= 1))
+    return "top_p " + text(sampling.topP) + ": expected a number above 0, at most 1";
+  if (!(sampling.repetitionPenalty > 0) || std::isinf(sampling.repetitionPenalty))
+    return "repetition_penalty " + text(sampling.repetitionPenalty) +
+           ": expected a positive number";
+  return "";
+}
+
+std::string problemOf(const GenerationRequest &request, const Generation &generation,
+                      int64_t capacity) {
+  if (request.ids.empty())
+    return "the prompt is empty: give one token at least";
+  for (size_t i = 0; i < request.ids.size(); ++i)
+    if (request.ids[i] < 0 || request.ids[i] > generation.lastToken)
+      return "token " + std::to_string(request.ids[i]) + " at " + std::to_string(i) +
+             " of the prompt: valid are 0 to " + std::to_string(generation.lastToken);
+  if (std::ssize(request.ids) > capacity)
+    return "the prompt has " + std::to_string(request.ids.size()) +
+           " tokens, and there is room for " + std::to_string(capacity) + " (--max-sequence)";
+  if (request.maxNewTokens < 0)
+    return "max_new_tokens " + std::to_string(request.maxNewTokens) +
+           ": expected a positive number";
+  for (int64_t id : request.stopIds)
+    if (id < 0 || id >= generation.vocabulary)
+      return "stop id " + std::to_string(id) + ": valid are 0 to " +
+             std::to_string(generation.vocabulary - 1);
+  return problemOf(request.sampling);
+}
+
+} // namespace tpc::rt

@@ -1,0 +1,41 @@
+//===- Request.h - what is asked for --------------------------------------===//
+
+#ifndef TPC_RT_GENERATE_REQUEST_H
+#define TPC_RT_GENERATE_REQUEST_H
+
+#include "generate/Settings.h"
+#include "program/Manifest.h"
+#include <string>
+#include <vector>
+
+namespace tpc::rt {
+
+struct GenerationRequest {
+  std::string id; ///< the client's name for it
+  std::vector<int64_t> ids;
+  int64_t maxNewTokens = 64;
+  SamplingSettings sampling;
+  std::vector<int64_t> stopIds;
+  /// Which stream of random numbers is its own: two requests with one seed draw alike only if they
+  /// have the same.
+  uint64_t stream = 0;
+};
+
+enum class Finish { Stop, Length, Cancelled, Error };
+/// "stop", "length", "cancelled", "error"
+const char *spell(Finish why);
+
+/// What memory is there for.
+struct GenerationLimits {
+  int64_t slots = 1;    ///< sequences at a time
+  int64_t capacity = 0; ///< tokens of each
+  int64_t chunk = 512;  ///< tokens of a prompt in one step
+};
+
+/// Empty, or what is wrong with it.
+std::string problemOf(const GenerationRequest &request, const Generation &generation,
+                      int64_t capacity);
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_GENERATE_REQUEST_H

@@ -1,0 +1,188 @@
+//===- Schedule.cpp - which sequences are in which step -------------------===//
+
+#include "generate/Schedule.h"
+#include "core/Grid.h"
+#include <algorithm>
+
+namespace tpc::rt {
+
+Schedule::Schedule(GenerationLimits limits, int numGroups, bool wholeGroups)
+    : theLimits(limits), wholeGroups(wholeGroups), slots(static_cast<size_t>(limits.slots)) {
+  int64_t count = std::clamp<int64_t>(numGroups, 1, limits.slots);
+  for (int64_t i = 0; i < count; ++i) {
+    Part part = partOf(limits.slots, count, i);
+    groups.push_back({part.offset, part.offset + part.size});
+  }
+}
+
+uint64_t Schedule::add(GenerationRequest request) {
+  waiting.emplace_back(added, std::move(request));
+  return added++;
+}
+
+void Schedule::cancel(uint64_t number) {
+  auto queued = std::find_if(waiting.begin(), waiting.end(),
+                             [&](const auto &each) { return each.first == number; });
+  if (queued != waiting.end()) {
+    events.push_back({number, 0, 0, Finish::Cancelled, ""});
+    waiting.erase(queued);
+    return;
+  }
+  for (SlotGroup &group : groups)
+    for (int64_t i = group.begin; i < group.end; ++i)
+      if (Slot &slot = slots[static_cast<size_t>(i)]; slot.number == number) {
+        // What is out still writes into the slot.
+        if (group.isOut)
+          slot.isCancelled = true;
+        else
+          end(slot, Finish::Cancelled);
+      }
+}
+
+void Schedule::end(Slot &slot, Finish why, const std::string &message) {
+  events.push_back({*slot.number, 0, 0, why, message});
+  slot = {};
+  --running;
+}
+
+void Schedule::admit() {
+  while (!waiting.empty()) {
+    // The group with the most free slots, and its first: so what runs stays close together.
+    Slot *found = nullptr;
+    int64_t most = 0;
+    for (const SlotGroup &group : groups) {
+      auto isFree = [](const Slot &slot) { return !slot.number; };
+      auto begin = slots.begin() + group.begin, end = slots.begin() + group.end;
+      if (int64_t free = std::count_if(begin, end, isFree); free > most) {
+        most = free;
+        found = &*std::find_if(begin, end, isFree);
+      }
+    }
+    if (!found)
+      return;
+    auto &[number, request] = waiting.front();
+    found->number = number;
+    found->request = std::move(request);
+    for (int64_t id : found->request.ids)
+      found->see(id);
+    waiting.pop_front();
+    ++running;
+  }
+}
+
+std::optional<StepItem> Schedule::next() {
+  admit();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    SlotGroup &group = groups[(nextGroup + i) % groups.size()];
+    if (group.isOut)
+      continue;
+    std::optional<StepItem> item = nextOf(group);
+    if (!item)
+      continue;
+    item->group = static_cast<int>(&group - groups.data());
+    group.isOut = true;
+    nextGroup = (nextGroup + i + 1) % groups.size();
+    return item;
+  }
+  return std::nullopt;
+}
+
+std::optional<StepItem> Schedule::nextOf(SlotGroup &group) {
+  std::vector<int64_t> prompts, others;
+  for (int64_t i = group.begin; i < group.end; ++i)
+    if (const Slot &slot = slots[static_cast<size_t>(i)]; slot.number)
+      (slot.isInPrompt() ? prompts : others).push_back(i);
+  bool isPrompt = !prompts.empty() && (others.empty() || !group.wasPrompt);
+  std::vector<int64_t> &chosen = isPrompt ? prompts : others;
+  if (chosen.empty())
+    return std::nullopt;
+  group.wasPrompt = isPrompt;
+  // Prompts of different lengths side by side would be padded: the oldest goes alone, unless all
+  // rows of a group are there anyway.
+  if (isPrompt && !wholeGroups) {
+    auto age = [&](int64_t i) { return *slots[static_cast<size_t>(i)].number; };
+    chosen = {*std::min_element(chosen.begin(), chosen.end(),
+                                [&](int64_t a, int64_t b) { return age(a) < age(b); })};
+  }
+  return itemOf(group, chosen);
+}
+
+StepItem Schedule::itemOf(const SlotGroup &group, const std::vector<int64_t> &chosen) const {
+  StepItem item;
+  item.first = wholeGroups ? group.begin : chosen.front();
+  int64_t rows = (wholeGroups ? group.end : chosen.back() + 1) - item.first;
+  item.lengths.assign(static_cast<size_t>(rows), 0);
+  item.counts.assign(static_cast<size_t>(rows), 0);
+  for (int64_t i : chosen) {
+    const Slot &slot = slots[static_cast<size_t>(i)];
+    auto row = static_cast<size_t>(i - item.first);
+    int64_t left = std::ssize(slot.request.ids) - slot.length;
+    item.lengths[row] = slot.length;
+    item.counts[row] = slot.isInPrompt() ? std::min(left, theLimits.chunk) : 1;
+    item.sequence = std::max(item.sequence, item.counts[row]);
+    if (slot.request.maxNewTokens > 0 && left <= item.counts[row])
+      item.sampled.push_back(i - item.first);
+  }
+  item.ids.assign(static_cast<size_t>(rows * item.sequence), 0);
+  for (int64_t i : chosen) {
+    const Slot &slot = slots[static_cast<size_t>(i)];
+    int64_t row = i - item.first;
+    auto to = item.ids.begin() + row * item.sequence;
+    if (slot.isInPrompt())
+      std::copy_n(slot.request.ids.begin() + slot.length, item.counts[static_cast<size_t>(row)],
+                  to);
+    else
+      *to = slot.token;
+  }
+  return item;
+}
+
+std::vector<SampledRow> Schedule::rowsOf(const StepItem &item) const {
+  std::vector<SampledRow> rows;
+  for (int64_t row : item.sampled) {
+    const Slot &slot = slots[static_cast<size_t>(item.first + row)];
+    rows.push_back({slot.request.sampling, slot.seen, slot.request.stream,
+                    slot.length + item.counts[static_cast<size_t>(row)]});
+  }
+  return rows;
+}
+
+void Schedule::takeToken(Slot &slot, const SampledToken &token) {
+  if (token.isNoNumber)
+    return end(slot, Finish::Error,
+               "the model's logits are not numbers (NaN) behind " + std::to_string(slot.length) +
+                   " tokens, first for token " + std::to_string(token.token));
+  events.push_back({*slot.number, token.token, slot.generated++, std::nullopt, ""});
+  slot.token = token.token;
+  slot.see(token.token);
+  const GenerationRequest &request = slot.request;
+  if (std::find(request.stopIds.begin(), request.stopIds.end(), token.token) !=
+      request.stopIds.end())
+    end(slot, Finish::Stop);
+  else if (slot.generated == request.maxNewTokens || slot.length == theLimits.capacity)
+    end(slot, Finish::Length);
+}
+
+void Schedule::finish(const StepItem &item, std::span<const SampledToken> tokens) {
+  SlotGroup &group = groups[static_cast<size_t>(item.group)];
+  group.isOut = false;
+  size_t next = 0;
+  for (int64_t row = 0; row < item.rows(); ++row) {
+    Slot &slot = slots[static_cast<size_t>(item.first + row)];
+    int64_t count = item.counts[static_cast<size_t>(row)];
+    bool isSampled = next < item.sampled.size() && item.sampled[next] == row;
+    const SampledToken *token = isSampled ? &tokens[next++] : nullptr;
+    if (count == 0 || slot.isCancelled)
+      continue;
+    slot.length += count;
+    if (token)
+      takeToken(slot, *token);
+    else if (!slot.isInPrompt()) // only what the model makes of the prompt was asked for
+      end(slot, Finish::Length);
+  }
+  for (int64_t i = group.begin; i < group.end; ++i)
+    if (Slot &slot = slots[static_cast<size_t>(i)]; slot.isCancelled)
+      end(slot, Finish::Cancelled);
+}
+
+} // namespace tpc::rt

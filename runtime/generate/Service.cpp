@@ -1,0 +1,129 @@
+//===- Service.cpp - serves a client that writes and reads lines ----------===//
+
+#include "generate/Service.h"
+#include "program/Error.h"
+#include <cerrno>
+#include <cstring>
+#include <poll.h>
+#include <unistd.h>
+
+namespace tpc::rt {
+
+Service::Service(int in, int out, const Manifest &manifest, const GenerationLimits &limits,
+                 const GenerationRequest &defaults)
+    : in(in), out(out), manifest(manifest), limits(limits), defaults(defaults) {}
+
+[[noreturn]] static void failGone() {
+  throw UserError("the client is gone: nobody reads standard output");
+}
+
+void Service::read(bool wait) {
+  // Who waits for requests also sees that nobody reads the answers.
+  pollfd files[] = {{in, POLLIN, 0}, {out, 0, 0}};
+  int ready;
+  do
+    ready = poll(files, 2, wait ? -1 : 0);
+  while (ready < 0 && errno == EINTR);
+  if (ready < 0)
+    throw UserError(std::string("cannot wait for standard input: ") + std::strerror(errno));
+  if (files[1].revents & (POLLERR | POLLHUP))
+    failGone();
+  if (!(files[0].revents & (POLLIN | POLLHUP | POLLERR | POLLNVAL)))
+    return;
+  char buffer[1 << 16];
+  ssize_t count = ::read(in, buffer, sizeof(buffer));
+  if (count < 0 && errno != EINTR && errno != EAGAIN)
+    throw UserError(std::string("cannot read standard input: ") + std::strerror(errno));
+  if (count > 0)
+    lines.add({buffer, static_cast<size_t>(count)});
+  if (count == 0) {
+    isAtEnd = true;
+    lines.close();
+  }
+}
+
+GenerationClient::News Service::news(bool wait) {
+  News news;
+  while (true) {
+    if (!isAtEnd)
+      read(wait && news.requests.empty() && news.cancelled.empty());
+    while (std::optional<LineCutter::Line> line = lines.take())
+      if (line->isTooLong)
+        answers += finishLine(std::nullopt, Finish::Error,
+                              "a line of more than " + std::to_string(LineCutter::longest) +
+                                  " bytes: '" + line->text.substr(0, 40) + "…'");
+      else
+        take(line->text, news);
+    flush();
+    news.isLast = isAtEnd;
+    if (isAtEnd || !wait || !news.requests.empty() || !news.cancelled.empty())
+      return news;
+  }
+}
+
+void Service::take(const std::string &text, News &news) {
+  ClientLine line = parseClientLine(text, defaults);
+  if (line.request) {
+    takeRequest(line, text, news);
+  } else if (line.cancel) {
+    auto known = numbers.find(*line.cancel);
+    if (known != numbers.end())
+      news.cancelled.push_back(known->second);
+    else
+      answers += finishLine(std::nullopt, Finish::Error,
+                            "cancel: no request '" + *line.cancel + "' runs or waits");
+  } else {
+    // Under the name of one that goes on it would be taken for its end.
+    bool isTaken = line.id && numbers.contains(*line.id);
+    answers += finishLine(isTaken ? std::nullopt : line.id, Finish::Error, line.problem);
+  }
+}
+
+void Service::takeRequest(const ClientLine &line, const std::string &text, News &news) {
+  const std::string &id = line.request->id;
+  if (numbers.contains(id)) {
+    answers += finishLine(std::nullopt, Finish::Error,
+                          "a request '" + id + "' runs or waits already: give another id");
+    return;
+  }
+  std::string problem = problemOf(*line.request, *manifest.generation, limits.capacity);
+  if (!problem.empty()) {
+    answers += finishLine(id, Finish::Error, problem);
+    return;
+  }
+  numbers[id] = taken;
+  ids[taken++] = id;
+  news.requests.push_back(text);
+}
+
+void Service::onToken(uint64_t request, int64_t token, int64_t index) {
+  answers += tokenLine(ids.at(request), token, index);
+}
+
+void Service::onFinish(uint64_t request, Finish why, const std::string &message) {
+  const std::string &id = ids.at(request);
+  answers += finishLine(id, why, message);
+  numbers.erase(id);
+  ids.erase(request);
+}
+
+void Service::flush() {
+  for (size_t at = 0; at < answers.size();) {
+    ssize_t count = write(out, answers.data() + at, answers.size() - at);
+    if (count > 0) {
+      at += static_cast<size_t>(count);
+      continue;
+    }
+    if (errno == EPIPE)
+      failGone();
+    if (errno == EAGAIN) {
+      pollfd file{out, POLLOUT, 0};
+      poll(&file, 1, -1);
+    } else if (errno != EINTR) {
+      throw UserError(std::string("cannot write to standard output: ") + std::strerror(errno));
+    }
+  }
+  answers.clear();
+}
+
+} // namespace tpc::rt

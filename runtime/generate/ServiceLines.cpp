@@ -1,0 +1,170 @@
+//===- ServiceLines.cpp - what clients and the service say to each other --===//
+
+#include "generate/ServiceLines.h"
+#include "program/Error.h"
+#include "tpc/printable.h"
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace tpc::rt {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr const char *fieldNames =
+    "id, ids, max_new_tokens, temperature, top_k, top_p, seed, repetition_penalty, stop_ids";
+
+[[noreturn]] void refuse(const std::string &field, const std::string &what) {
+  throw UserError("'" + field + "': " + what);
+}
+
+int64_t integerOf(const std::string &field, const json &value) {
+  if (!value.is_number_integer() ||
+      (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
+    refuse(field, "expected an integer");
+  return value.get<int64_t>();
+}
+
+double numberOf(const std::string &field, const json &value) {
+  if (!value.is_number())
+    refuse(field, "expected a number");
+  return value.get<double>();
+}
+
+std::string textOf(const std::string &field, const json &value) {
+  if (!value.is_string() || value.get_ref<const std::string &>().empty())
+    refuse(field, "expected text that is not empty");
+  return value.get<std::string>();
+}
+
+std::vector<int64_t> listOf(const std::string &field, const json &value) {
+  if (!value.is_array())
+    refuse(field, "expected a list of integers");
+  std::vector<int64_t> list;
+  list.reserve(value.size());
+  for (const json &each : value)
+    list.push_back(integerOf(field, each));
+  return list;
+}
+
+void setField(GenerationRequest &request, bool &hasSeed, const std::string &field,
+              const json &value) {
+  SamplingSettings &sampling = request.sampling;
+  if (field == "id") {
+    request.id = textOf(field, value);
+  } else if (field == "ids") {
+    request.ids = listOf(field, value);
+  } else if (field == "max_new_tokens") {
+    request.maxNewTokens = integerOf(field, value);
+    if (request.maxNewTokens < 1)
+      refuse(field, "expected a positive number");
+  } else if (field == "temperature") {
+    sampling.temperature = static_cast<float>(numberOf(field, value));
+  } else if (field == "top_k") {
+    sampling.topK = integerOf(field, value);
+  } else if (field == "top_p") {
+    sampling.topP = numberOf(field, value);
+  } else if (field == "seed") {
+    sampling.seed = static_cast<uint64_t>(integerOf(field, value));
+    hasSeed = true;
+  } else if (field == "repetition_penalty") {
+    sampling.repetitionPenalty = static_cast<float>(numberOf(field, value));
+  } else if (field == "stop_ids") {
+    request.stopIds = listOf(field, value);
+  } else {
+    throw UserError("there is no field '" + printable(field) + "'; a request has " + fieldNames);
+  }
+}
+
+void readLine(std::string_view line, const GenerationRequest &defaults, ClientLine &result) {
+  json parsed = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_discarded())
+    throw UserError("a line that is not JSON; a request is one line");
+  if (!parsed.is_object())
+    throw UserError("a line that is no JSON object");
+  if (auto id = parsed.find("id"); id != parsed.end() && id->is_string())
+    result.id = id->get<std::string>();
+  if (parsed.contains("cancel")) {
+    if (parsed.size() != 1)
+      throw UserError("'cancel' stands alone: {\"cancel\": \"ID\"}");
+    result.cancel = textOf("cancel", parsed["cancel"]);
+    return;
+  }
+  GenerationRequest request = defaults;
+  for (const auto &[field, value] : parsed.items())
+    setField(request, result.hasSeed, field, value);
+  for (const char *field : {"id", "ids"})
+    if (!parsed.contains(field))
+      throw UserError(std::string("a request without '") + field + "'");
+  // Whoever says how to choose wants a choice.
+  if (!parsed.contains("temperature") && request.sampling.temperature == 0 &&
+      (parsed.contains("top_k") || parsed.contains("top_p")))
+    request.sampling.temperature = 1;
+  result.request = std::move(request);
+}
+
+std::string dump(const json &line) {
+  return line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+} // namespace
+
+ClientLine parseClientLine(std::string_view line, const GenerationRequest &defaults) {
+  ClientLine result;
+  try {
+    readLine(line, defaults, result);
+  } catch (const UserError &error) {
+    result.problem = error.what();
+  }
+  return result;
+}
+
+std::string tokenLine(const std::string &id, int64_t token, int64_t index) {
+  return dump({{"id", id}, {"token", token}, {"index", index}});
+}
+
+std::string finishLine(const std::optional<std::string> &id, Finish why,
+                       const std::string &message) {
+  json line = {{"id", nullptr}, {"finish", spell(why)}};
+  if (id)
+    line["id"] = *id;
+  if (!message.empty())
+    line["message"] = message;
+  return dump(line);
+}
+
+void LineCutter::add(std::string_view text) {
+  rest.erase(0, begin);
+  begin = 0;
+  rest += text;
+}
+
+void LineCutter::close() { isClosed = true; }
+
+std::optional<LineCutter::Line> LineCutter::take() {
+  while (true) {
+    size_t end = rest.find('\n', begin);
+    if (end == std::string::npos && rest.size() - begin > longest) {
+      bool isFirst = !std::exchange(isSkipping, true);
+      Line line{rest.substr(begin, 80), true};
+      rest.clear();
+      begin = 0;
+      if (isFirst)
+        return line;
+      return std::nullopt;
+    }
+    if (end == std::string::npos && (!isClosed || begin == rest.size()))
+      return std::nullopt;
+    end = std::min(end, rest.size());
+    Line line{rest.substr(begin, end - begin), end - begin > longest};
+    begin = std::min(end + 1, rest.size());
+    if (std::exchange(isSkipping, false))
+      continue;
+    if (line.text.find_first_not_of(" \t\r") == std::string::npos)
+      continue;
+    return line;
+  }
+}
+
+} // namespace tpc::rt

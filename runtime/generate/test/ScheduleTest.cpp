@@ -1,0 +1,303 @@
+//===- ScheduleTest.cpp - which sequences are in which step ---------------===//
+
+#include "generate/Schedule.h"
+#include <gtest/gtest.h>
+#include <map>
+#include <random>
+
+using namespace tpc::rt;
+
+namespace {
+
+GenerationRequest requestOf(std::vector<int64_t> ids, int64_t maxNewTokens = 4) {
+  GenerationRequest request;
+  request.ids = std::move(ids);
+  request.maxNewTokens = maxNewTokens;
+  return request;
+}
+
+using Ids = std::vector<int64_t>;
+
+/// The tokens that a slot's caches have, as far as steps have written them.
+class Caches {
+public:
+  Caches(GenerationLimits limits)
+      : capacity(limits.capacity), rows(static_cast<size_t>(limits.slots)) {}
+  /// Writes an item's tokens; garbage behind them, as padded steps may.
+  void run(const StepItem &item) {
+    for (int64_t row = 0; row < item.rows(); ++row) {
+      Ids &own = rows.at(static_cast<size_t>(item.first + row));
+      int64_t length = item.lengths[static_cast<size_t>(row)],
+              count = item.counts[static_cast<size_t>(row)];
+      if (count == 0)
+        continue;
+      ASSERT_LE(length, std::ssize(own));
+      ASSERT_LE(length + count, capacity);
+      own.resize(static_cast<size_t>(length));
+      auto from = item.ids.begin() + row * item.sequence;
+      own.insert(own.end(), from, from + count);
+    }
+  }
+  /// A token that depends on all tokens before it.
+  SampledToken next(int64_t slot) const {
+    int64_t sum = 7;
+    for (int64_t id : rows.at(static_cast<size_t>(slot)))
+      sum = (sum * 31 + id) % 97;
+    return {sum, false};
+  }
+  std::vector<SampledToken> choose(const StepItem &item) const {
+    std::vector<SampledToken> tokens;
+    for (int64_t row : item.sampled)
+      tokens.push_back(next(item.first + row));
+    return tokens;
+  }
+
+private:
+  int64_t capacity;
+  std::vector<Ids> rows;
+};
+
+/// The same, of a prompt alone.
+Ids expectedOf(Ids ids, int64_t count, const Ids &stop, int64_t capacity) {
+  Ids made;
+  while (std::ssize(made) < count && std::ssize(ids) <= capacity) {
+    int64_t sum = 7;
+    for (int64_t id : ids)
+      sum = (sum * 31 + id) % 97;
+    made.push_back(sum);
+    ids.push_back(sum);
+    if (std::find(stop.begin(), stop.end(), sum) != stop.end())
+      break;
+  }
+  return made;
+}
+
+TEST(Schedule, APromptGoesInByChunks) {
+  Schedule schedule({1, 20, 3}, 1, false);
+  schedule.add(requestOf({1, 2, 3, 4, 5, 6, 7}, 2));
+  std::vector<Ids> ids;
+  std::vector<int64_t> lengths, sampled;
+  while (auto item = schedule.next()) {
+    ids.push_back(item->ids);
+    lengths.push_back(item->lengths[0]);
+    sampled.push_back(std::ssize(item->sampled));
+    EXPECT_FALSE(schedule.next()) << "its tokens are not there yet";
+    std::vector<SampledToken> tokens(item->sampled.size(), {42, false});
+    schedule.finish(*item, tokens);
+  }
+  EXPECT_EQ(ids, (std::vector<Ids>{{1, 2, 3}, {4, 5, 6}, {7}, {42}}));
+  EXPECT_EQ(lengths, (Ids{0, 3, 6, 7}));
+  EXPECT_EQ(sampled, (Ids{0, 0, 1, 1}));
+  auto events = schedule.takeEvents();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[1].index, 1);
+  EXPECT_EQ(events[2].finish, Finish::Length);
+  EXPECT_TRUE(schedule.isIdle());
+}
+
+TEST(Schedule, EndsByStopIdsAndByCapacity) {
+  for (int64_t capacity : {3, 4, 5}) {
+    Schedule schedule({1, capacity, 8}, 1, false);
+    schedule.add(requestOf({1, 2, 3}, 100));
+    int64_t tokens = 0, most = 0;
+    while (auto item = schedule.next()) {
+      most = item->lengths[0] + item->counts[0];
+      schedule.finish(*item, std::vector<SampledToken>{{tokens++, false}});
+    }
+    EXPECT_EQ(most, capacity);
+    EXPECT_EQ(tokens, capacity - 3 + 1); // the last one needs no room
+    EXPECT_EQ(schedule.takeEvents().back().finish, Finish::Length);
+  }
+  Schedule schedule({1, 20, 8}, 1, false);
+  GenerationRequest request = requestOf({1}, 10);
+  request.stopIds = {5, 6};
+  schedule.add(request);
+  for (int64_t token : {1, 6})
+    schedule.finish(*schedule.next(), std::vector<SampledToken>{{token, false}});
+  auto events = schedule.takeEvents();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[1].token, 6);
+  EXPECT_EQ(events[2].finish, Finish::Stop);
+  EXPECT_FALSE(schedule.next());
+}
+
+TEST(Schedule, NoTokensMayBeAskedFor) {
+  Schedule schedule({1, 20, 2}, 1, false);
+  schedule.add(requestOf({1, 2, 3}, 0));
+  int steps = 0;
+  while (auto item = schedule.next()) {
+    EXPECT_TRUE(item->sampled.empty());
+    schedule.finish(*item, {});
+    ++steps;
+  }
+  EXPECT_EQ(steps, 2);
+  EXPECT_EQ(schedule.takeEvents().at(0).finish, Finish::Length);
+}
+
+TEST(Schedule, NoNumbersEndTheirRequestAlone) {
+  Schedule schedule({2, 20, 8}, 1, true);
+  schedule.add(requestOf({1, 2}));
+  schedule.add(requestOf({3}));
+  auto item = schedule.next();
+  ASSERT_EQ(item->sampled, (Ids{0, 1}));
+  schedule.finish(*item, std::vector<SampledToken>{{17, true}, {5, false}});
+  auto events = schedule.takeEvents();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].request, 0u);
+  EXPECT_EQ(events[0].finish, Finish::Error);
+  EXPECT_EQ(events[0].message,
+            "the model's logits are not numbers (NaN) behind 2 tokens, first for token 17");
+  EXPECT_EQ(events[1].token, 5);
+  EXPECT_EQ(schedule.next()->counts, (Ids{0, 1}));
+}
+
+TEST(Schedule, Cancels) {
+  Schedule schedule({2, 20, 8}, 1, false);
+  for (int i = 0; i < 3; ++i)
+    schedule.add(requestOf({1, 2}));
+  auto item = schedule.next();
+  schedule.cancel(2); // waits
+  schedule.cancel(0); // is in the item
+  schedule.cancel(9); // is not there
+  EXPECT_EQ(schedule.takeEvents().size(), 1u);
+  schedule.finish(*item, std::vector<SampledToken>{{1, false}});
+  auto events = schedule.takeEvents();
+  ASSERT_EQ(events.size(), 1u) << "a token of what is cancelled is not said";
+  EXPECT_EQ(events[0].request, 0u);
+  EXPECT_EQ(events[0].finish, Finish::Cancelled);
+  schedule.cancel(1); // between steps
+  EXPECT_EQ(schedule.takeEvents().at(0).request, 1u);
+  EXPECT_TRUE(schedule.isIdle());
+  EXPECT_FALSE(schedule.next());
+}
+
+/// A slot that another item of its group does not have.
+TEST(Schedule, CancelsWhatIsNotInTheItem) {
+  Schedule schedule({2, 20, 8}, 1, false);
+  schedule.add(requestOf({1}));
+  schedule.add(requestOf({2}));
+  auto item = schedule.next();
+  ASSERT_EQ(item->rows(), 1);
+  schedule.cancel(1);
+  schedule.finish(*item, std::vector<SampledToken>{{1, false}});
+  auto events = schedule.takeEvents();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1].request, 1u);
+  EXPECT_EQ(events[1].finish, Finish::Cancelled);
+}
+
+TEST(Schedule, OthersGetOnWhilePromptsGoIn) {
+  Schedule schedule({2, 100, 4}, 1, false);
+  schedule.add(requestOf({1}, 50));
+  schedule.finish(*schedule.next(), std::vector<SampledToken>{{1, false}});
+  schedule.add(requestOf(Ids(40, 3), 1));
+  int prompts = 0, others = 0;
+  for (int i = 0; i < 20; ++i) {
+    auto item = schedule.next();
+    (item->first == 1 ? prompts : others)++;
+    schedule.finish(*item, std::vector<SampledToken>(item->sampled.size(), {1, false}));
+  }
+  EXPECT_EQ(prompts, 10);
+  EXPECT_EQ(others, 10);
+}
+
+TEST(Schedule, GroupsKeepAllStagesBusy) {
+  Schedule schedule({4, 20, 8}, 2, false);
+  EXPECT_EQ(schedule.numGroups(), 2);
+  for (int i = 0; i < 4; ++i)
+    schedule.add(requestOf({1}, 3));
+  auto first = schedule.next(), second = schedule.next();
+  ASSERT_TRUE(first && second);
+  EXPECT_NE(first->group, second->group);
+  EXPECT_FALSE(schedule.next()) << "both groups wait for tokens";
+  schedule.finish(*first, std::vector<SampledToken>{{1, false}});
+  auto third = schedule.next();
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->group, first->group);
+  EXPECT_EQ(Schedule({3, 20, 8}, 8, false).numGroups(), 3);
+}
+
+/// Many requests of all kinds, by chance: each gets the tokens that it gets alone.
+TEST(Schedule, EachSequenceIsWhatItIsAlone) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    std::mt19937 random(seed);
+    auto draw = [&](int64_t from, int64_t count) {
+      return from + static_cast<int64_t>(random()) % count;
+    };
+    GenerationLimits limits{draw(1, 5), draw(8, 20), draw(1, 6)};
+    bool whole = random() % 3 == 0;
+    Schedule schedule(limits, whole ? 1 : 1 + static_cast<int>(random() % 3), whole);
+    Caches caches(limits);
+    std::vector<GenerationRequest> requests;
+    std::set<uint64_t> cancelled;
+    std::map<uint64_t, Ids> made;
+    std::map<uint64_t, Finish> finished;
+    std::deque<StepItem> out;
+    while (requests.size() < 25 || !schedule.isIdle() || !out.empty()) {
+      if (requests.size() < 25 && random() % 3 == 0) {
+        Ids ids(1 + random() % static_cast<uint64_t>(limits.capacity));
+        for (int64_t &id : ids)
+          id = draw(0, 97);
+        requests.push_back(requestOf(ids, draw(1, 12)));
+        requests.back().stopIds = {draw(0, 97), 3};
+        EXPECT_EQ(schedule.add(requests.back()), requests.size() - 1);
+      }
+      if (!requests.empty() && random() % 40 == 0) {
+        uint64_t number = random() % requests.size();
+        if (!finished.contains(number))
+          cancelled.insert(number);
+        schedule.cancel(number);
+      }
+      auto item = out.size() < 3 ? schedule.next() : std::nullopt;
+      if (item) {
+        if (whole)
+          EXPECT_EQ(item->rows(), limits.slots);
+        caches.run(*item);
+        out.push_back(*item);
+      } else if (!out.empty()) {
+        schedule.finish(out.front(), caches.choose(out.front()));
+        out.pop_front();
+      }
+      for (const GenerationEvent &event : schedule.takeEvents()) {
+        ASSERT_FALSE(finished.contains(event.request)) << "something follows the end";
+        if (event.finish) {
+          finished[event.request] = *event.finish;
+        } else {
+          EXPECT_EQ(event.index, std::ssize(made[event.request]));
+          made[event.request].push_back(event.token);
+        }
+      }
+    }
+    for (uint64_t number = 0; number < requests.size(); ++number) {
+      const GenerationRequest &request = requests[number];
+      Ids wanted = expectedOf(request.ids, request.maxNewTokens, request.stopIds, limits.capacity);
+      if (finished.at(number) == Finish::Cancelled) {
+        EXPECT_TRUE(cancelled.contains(number));
+        ASSERT_LE(made[number].size(), wanted.size());
+        wanted.resize(made[number].size());
+      } else {
+        bool stopped = std::find(request.stopIds.begin(), request.stopIds.end(), wanted.back()) !=
+                       request.stopIds.end();
+        EXPECT_EQ(finished.at(number), stopped ? Finish::Stop : Finish::Length);
+      }
+      EXPECT_EQ(made[number], wanted) << "request " << number << ", seed " << seed;
+    }
+  }
+}
+
+TEST(Schedule, WhatWasSeenIsKnownOnce) {
+  Schedule schedule({1, 20, 8}, 1, false);
+  schedule.add(requestOf({5, 6, 5}));
+  schedule.finish(*schedule.next(), std::vector<SampledToken>{{6, false}});
+  auto item = schedule.next();
+  std::vector<SampledRow> rows = schedule.rowsOf(*item);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(Ids(rows[0].seen.begin(), rows[0].seen.end()), (Ids{5, 6}));
+  EXPECT_EQ(rows[0].position, 4);
+  schedule.finish(*item, std::vector<SampledToken>{{9, false}});
+  item = schedule.next();
+  rows = schedule.rowsOf(*item);
+  EXPECT_EQ(Ids(rows[0].seen.begin(), rows[0].seen.end()), (Ids{5, 6, 9}));
+}
+
+} // namespace

@@ -1,0 +1,251 @@
+//===- ServiceTest.cpp - a client and the program that serves it ----------===//
+
+#include "ToyTest.h"
+#include "generate/ServiceLines.h"
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+using namespace tpc::rt;
+using namespace tpc::rt::toy;
+
+namespace {
+
+using nlohmann::json;
+using Ids = std::vector<int64_t>;
+using Way = Ranks::Way;
+
+std::vector<std::string> serve(const std::string &more = "--max-batch=4") {
+  return {"--serve-stdin", "--max-sequence=40", "--prefill-chunk=4", more};
+}
+
+std::string lineOf(const GenerationRequest &request) {
+  json line = {{"id", request.id},
+               {"ids", request.ids},
+               {"max_new_tokens", request.maxNewTokens},
+               {"temperature", request.sampling.temperature},
+               {"top_k", request.sampling.topK},
+               {"top_p", request.sampling.topP},
+               {"seed", request.sampling.seed},
+               {"repetition_penalty", request.sampling.repetitionPenalty},
+               {"stop_ids", request.stopIds}};
+  return line.dump() + "\n";
+}
+
+GenerationRequest requestOf(const std::string &id, Ids ids, int64_t tokens = 5,
+                            SamplingSettings sampling = {}) {
+  GenerationRequest request;
+  request.id = id;
+  request.ids = std::move(ids);
+  request.maxNewTokens = tokens;
+  request.sampling = sampling;
+  return request;
+}
+
+/// What was said of each request: its tokens, and how it ended.
+struct Said {
+  Ids tokens;
+  std::string finish, message;
+};
+
+std::map<std::string, Said> parse(const std::string &out,
+                                  std::vector<std::string> *others = nullptr) {
+  std::map<std::string, Said> said;
+  std::istringstream lines(out);
+  for (std::string text; std::getline(lines, text);) {
+    json line = json::parse(text);
+    if (line["id"].is_null()) {
+      EXPECT_EQ(line["finish"], "error");
+      if (others)
+        others->push_back(line["message"]);
+      continue;
+    }
+    Said &own = said[line["id"].get<std::string>()];
+    EXPECT_EQ(own.finish, "") << "something follows the end: " << text;
+    if (line.contains("finish")) {
+      own.finish = line["finish"];
+      own.message = line.value("message", "");
+    } else {
+      EXPECT_EQ(line["index"], own.tokens.size());
+      own.tokens.push_back(line["token"]);
+    }
+  }
+  return said;
+}
+
+std::vector<GenerationRequest> manyRequests() {
+  std::vector<GenerationRequest> requests;
+  for (int i = 0; i < 12; ++i) {
+    Ids ids;
+    for (int j = 0; j <= i * 5 % 13; ++j)
+      ids.push_back((i * 37 + j * 11) % 60);
+    SamplingSettings sampling = {i % 2 ? 1.0f : 1.25f, i % 3 ? 0.75f : 0.0f, i % 4 ? 0 : 9,
+                                 i % 5 ? 1 : 0.875, static_cast<uint64_t>(i)};
+    requests.push_back(requestOf("r" + std::to_string(i), ids, 1 + i * 3 % 14, sampling));
+    requests.back().stopIds = {20, 21, 22};
+  }
+  return requests;
+}
+
+TEST(Service, EachRequestIsAnsweredAsIfItWereAlone) {
+  std::vector<GenerationRequest> requests = manyRequests();
+  std::string input;
+  for (const GenerationRequest &request : requests)
+    input += lineOf(request);
+  for (const Ranks &grid : {Ranks{1, 1, 1, 1}, Ranks{2, 1, 1, 1}, Ranks{1, 1, 2, 1},
+                            Ranks{2, 2, 2, 2}, Ranks{1, 1, 3, 1}, Ranks{2, 1, 2, 1, Way::Tcp},
+                            Ranks{2, 1, 1, 1, Way::Mpi}, Ranks{1, 1, 3, 1, Way::Mpi}}) {
+    for (const char *slots : {"--max-batch=1", "--max-batch=5"}) {
+      if (grid.way == Way::Mpi && std::string(TPC_MPIEXEC).empty())
+        continue;
+      Outcome outcome = runToy(grid, serve(slots), input);
+      EXPECT_EQ(outcome.status, 0) << grid.text() << outcome.err;
+      auto said = parse(outcome.out);
+      for (const GenerationRequest &request : requests) {
+        Ids expected = expectedTokens(request, 40);
+        EXPECT_EQ(said[request.id].tokens, expected) << grid.text() << " " << request.id;
+        bool stopped = expected.back() >= 20 && expected.back() <= 22;
+        EXPECT_EQ(said[request.id].finish, stopped ? "stop" : "length");
+      }
+    }
+  }
+}
+
+TEST(Service, TokensComeAsTheyAreMade) {
+  for (const Ranks &grid : {Ranks{1, 1, 1, 1}, Ranks{2, 1, 2, 1}, Ranks{1, 1, 2, 1, Way::Tcp}}) {
+    Process process(grid, serve());
+    for (const char *id : {"a", "b"}) { // behind the first it has nothing to do, and waits
+      GenerationRequest request = requestOf(id, {1, 2, 3}, 3);
+      process.write(lineOf(request));
+      Ids expected = expectedTokens(request, 40);
+      for (int64_t i = 0; i < 3; ++i)
+        EXPECT_EQ(process.readLine() + "\n", tokenLine(id, expected[static_cast<size_t>(i)], i));
+      EXPECT_EQ(process.readLine(), "{\"id\":\"" + std::string(id) + "\",\"finish\":\"length\"}");
+    }
+    Outcome outcome = process.wait();
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.err, "");
+  }
+}
+
+TEST(Service, RequestsAreCancelled) {
+  Process process({2, 1, 1, 1}, {"--serve-stdin", "--max-sequence=100000"});
+  GenerationRequest endless = requestOf("a", {1, 2, 3}, 90000), waits = requestOf("b", {4}, 3);
+  process.write(lineOf(endless) + lineOf(waits));
+  for (int i = 0; i < 3; ++i)
+    process.readLine();
+  process.write(R"({"cancel":"b"})"
+                "\n");
+  std::string line;
+  while ((line = process.readLine()).find("\"b\"") == std::string::npos && !line.empty())
+    ;
+  EXPECT_EQ(line, R"({"id":"b","finish":"cancelled"})");
+  process.write(R"({"cancel":"a"})"
+                "\n");
+  while ((line = process.readLine()).find("finish") == std::string::npos && !line.empty())
+    ;
+  EXPECT_EQ(line, R"({"id":"a","finish":"cancelled"})");
+  // Its slot is there for others, and nothing of it is left.
+  GenerationRequest next = requestOf("c", {4, 5}, 2);
+  process.write(lineOf(next));
+  process.closeInput();
+  Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(parse(outcome.out)["c"].tokens, expectedTokens(next, 100000));
+}
+
+TEST(Service, MistakesAreAnsweredAndOthersGoOn) {
+  std::string input = "this is no JSON\n"
+                      R"({"id":"a","ids":[1,2],"max_new_tokens":4})"
+                      "\n"
+                      R"({"id":"b","ids":[]})"
+                      "\n"
+                      R"({"id":"c","ids":[1,101]})"
+                      "\n"
+                      R"({"id":"d","ids":[1],"max_tokens":3})"
+                      "\n"
+                      R"({"id":"e","ids":[1],"temperature":-1})"
+                      "\n"
+                      R"({"id":"f","ids":["x"]})"
+                      "\n"
+                      R"({"ids":[1]})"
+                      "\n"
+                      R"({"id":"a","ids":[1]})"
+                      "\n"
+                      R"({"cancel":"z"})"
+                      "\n"
+                      R"({"id":"g","ids":[1,66],"max_new_tokens":4})"
+                      "\n"
+                      R"({"id":"h","ids":[)" +
+                      joined(Ids(41, 1), ",") +
+                      "]}\n"
+                      R"({"id":"i","ids":[7],"max_new_tokens":2})"; // without an end
+  Outcome outcome = runToy({2, 1, 1, 1}, serve("--max-batch=1"), input);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  std::vector<std::string> others;
+  auto said = parse(outcome.out, &others);
+  EXPECT_EQ(said["a"].tokens, expectedTokens(requestOf("a", {1, 2}, 4), 40));
+  EXPECT_EQ(said["a"].finish, "length");
+  for (auto [id, message] : {std::pair{"b", "the prompt is empty"},
+                             {"c", "token 101 at 1 of the prompt: valid are 0 to 100"},
+                             {"d", "there is no field 'max_tokens'"},
+                             {"e", "temperature -1"},
+                             {"f", "'ids': expected an integer"},
+                             {"g", "not numbers (NaN) behind 2 tokens"},
+                             {"h", "the prompt has 41 tokens, and there is room for 40"}}) {
+    EXPECT_EQ(said[id].finish, "error") << id;
+    EXPECT_TRUE(said[id].tokens.empty());
+    EXPECT_NE(said[id].message.find(message), std::string::npos) << said[id].message;
+  }
+  EXPECT_EQ(said["i"].tokens, expectedTokens(requestOf("i", {7}, 2), 40));
+  ASSERT_EQ(others.size(), 4u);
+  EXPECT_NE(others[0].find("not JSON"), std::string::npos);
+  EXPECT_NE(others[1].find("without 'id'"), std::string::npos);
+  EXPECT_NE(others[2].find("a request 'a' runs or waits already"), std::string::npos);
+  EXPECT_NE(others[3].find("no request 'z'"), std::string::npos);
+}
+
+TEST(Service, AClientThatGoesAwayIsAnError) {
+  for (const Ranks &grid : {Ranks{2, 1, 1, 1}, Ranks{1, 1, 2, 1, Way::Tcp}}) {
+    Process process(grid, {"--serve-stdin", "--max-sequence=100000"});
+    process.write(lineOf(requestOf("a", {1}, 90000)));
+    EXPECT_NE(process.readLine(), "");
+    process.closeOutput();
+    Outcome outcome = process.wait();
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_NE(outcome.err.find("the client is gone"), std::string::npos) << outcome.err;
+  }
+  // Also while there is nothing to say.
+  Process process({2, 1, 1, 1}, serve());
+  process.write(lineOf(requestOf("a", {1}, 1)));
+  process.readLine();
+  process.readLine();
+  process.closeOutput();
+  usleep(100000);
+  Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.err.find("the client is gone"), std::string::npos) << outcome.err;
+}
+
+/// What seeds say is what is drawn; requests that say none draw each in its own way.
+TEST(Service, SeedsSayWhatIsDrawn) {
+  std::string input;
+  for (const char *request :
+       {R"({"id":"a","ids":[1,2],"max_new_tokens":9,"temperature":1,"seed":5})",
+        R"({"id":"b","ids":[1,2],"max_new_tokens":9,"temperature":1,"seed":5})",
+        R"({"id":"c","ids":[1,2],"max_new_tokens":9,"temperature":1})",
+        R"({"id":"d","ids":[1,2],"max_new_tokens":9,"temperature":1})"})
+    input += std::string(request) + "\n";
+  auto said = parse(runToy({}, serve(), input).out);
+  EXPECT_EQ(said["a"].tokens, said["b"].tokens);
+  EXPECT_NE(said["c"].tokens, said["d"].tokens);
+  EXPECT_EQ(
+      joined(said["a"].tokens, " ") + "\n",
+      runToy({}, {"--prompt-ids=1,2", "--max-new-tokens=9", "--temperature=1", "--seed=5"}).out);
+  auto again = parse(runToy({2, 1, 2, 1}, serve("--max-batch=2"), input).out);
+  for (const char *id : {"a", "b", "c", "d"})
+    EXPECT_EQ(again[id].tokens, said[id].tokens);
+}
+
+} // namespace

@@ -1,0 +1,138 @@
+//===- ToyProgram.cpp - a program that generates, written by hand ---------===//
+//
+// What the compiler would emit of the model in Toy.h: tokens go into a cache of the first stage and
+// through all stages, of which each keeps them in a cache of its own; the last one makes logits, of
+// which each rank of tp has a part. The batch is split over dp, then into micro-batches. The grid
+// comes from the environment (TEST_TP, TEST_DP, TEST_PP, TEST_MB), and whether logits are of all
+// tokens (TEST_ALL), and of how many tokens sequences may be (TEST_MOST).
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Toy.h"
+#include "core/Context.h"
+#include "core/Grid.h"
+#include "tpc/runtime.h"
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+using namespace tpc::rt;
+
+namespace {
+
+int64_t numberFrom(const char *variable, int64_t otherwise) {
+  const char *text = std::getenv(variable);
+  return text && *text ? std::atoll(text) : otherwise;
+}
+
+const int64_t tp = numberFrom("TEST_TP", 1), dp = numberFrom("TEST_DP", 1),
+              pp = numberFrom("TEST_PP", 1), mb = numberFrom("TEST_MB", 1),
+              allTokens = numberFrom("TEST_ALL", 0), most = numberFrom("TEST_MOST", 0),
+              diesAt = numberFrom("TEST_DIES", 0);
+constexpr int32_t ppAxis = 4;
+
+/// Symbols, then tp, cp, ep, dp, pp.
+struct Env {
+  int64_t batch, sequence, capacity, tp, cp, ep, dp, pp;
+};
+
+/// As tpc_state: memory of the rank's cache for the rows of the step.
+int64_t *cacheOf(tpc_context *ctx, int64_t rows, int64_t stepRows, int64_t capacity) {
+  static std::mutex mutex;
+  static std::map<tpc_context *, std::vector<int64_t>> caches;
+  std::lock_guard<std::mutex> lock(mutex);
+  std::vector<int64_t> &cache = caches[ctx];
+  int64_t slots = ctx->stateRows == stepRows ? rows : ctx->stateRows;
+  // What nobody wrote is no token.
+  if (std::ssize(cache) < slots * capacity)
+    cache.assign(static_cast<size_t>(slots * capacity), -77);
+  return cache.data() + ctx->stateRow * capacity;
+}
+
+void stage(tpc_context *ctx, const int64_t *values) {
+  Env env;
+  std::memcpy(&env, values, sizeof env);
+  static std::atomic<int64_t> steps{0};
+  if (diesAt && env.pp == pp - 1 && env.tp == tp - 1 && ++steps == diesAt)
+    kill(getpid(), SIGKILL);
+  auto *ids = static_cast<const int64_t *>(tpc_input(ctx, 0));
+  auto *lengths = static_cast<const int64_t *>(tpc_input(ctx, 1));
+  auto *counts = static_cast<const int64_t *>(tpc_input(ctx, 2));
+  Part replica = partOf(env.batch, dp, env.dp), shard = partOf(toy::vocabulary, tp, env.tp);
+  int64_t *caches = cacheOf(ctx, replica.size, env.batch, env.capacity);
+  for (int64_t i = 0; i < mb; ++i) {
+    Part micro = partOf(replica.size, mb, i);
+    if (micro.size == 0)
+      break;
+    int64_t tokens = micro.size * env.sequence, first = replica.offset + micro.offset;
+    auto *h = static_cast<int64_t *>(tpc_frame_push(ctx, tokens * 8));
+    if (env.pp == 0)
+      std::memcpy(h, ids + first * env.sequence, static_cast<size_t>(tokens) * 8);
+    else
+      tpc_recv(ctx, ppAxis, TPC_I64, h, tokens, env.pp - 1);
+    if (env.pp + 1 < pp)
+      tpc_send(ctx, ppAxis, TPC_I64, h, tokens, env.pp + 1);
+    int64_t width = allTokens ? env.sequence : 1;
+    auto *logits = static_cast<float *>(tpc_frame_push(ctx, micro.size * width * shard.size * 4));
+    for (int64_t row = 0; row < micro.size; ++row) {
+      int64_t length = lengths[first + row], count = counts[first + row];
+      int64_t *cache = caches + (micro.offset + row) * env.capacity;
+      for (int64_t j = 0; j < count; ++j)
+        cache[length + j] = h[row * env.sequence + j];
+      uint64_t state = 1;
+      for (int64_t j = 0; j < length + count; ++j) {
+        state = toy::readToken(state, j, cache[j]);
+        int64_t place = allTokens ? j - length : j - (length + count - 1);
+        if (place >= 0)
+          for (int64_t v = 0; v < shard.size; ++v)
+            logits[(row * width + place) * shard.size + v] = toy::logit(state, shard.offset + v);
+      }
+    }
+    if (env.pp == pp - 1) {
+      int64_t global[] = {env.batch, width, toy::vocabulary}, offset[] = {first, 0, shard.offset},
+              size[] = {micro.size, width, shard.size};
+      tpc_output(ctx, 0, logits, 3, global, offset, size);
+    }
+    tpc_frame_pop(ctx, h);
+  }
+}
+
+std::string manifest() {
+  auto number = [](int64_t n) { return std::to_string(n); };
+  return R"({"format": 1, "name": "toy", "compiler": "by hand",
+    "grid": {"sizes": {"tp": )" +
+         number(tp) + R"(, "cp": 1, "ep": 1, "dp": )" + number(dp) + R"(, "pp": )" + number(pp) +
+         R"(}, "order": ["tp", "cp", "ep", "dp", "pp"], "micro_batches": )" + number(mb) + R"(},
+    "symbols": ["batch", "sequence", "capacity"],
+    "inputs": [{"name": "ids", "dtype": "i64", "shape": ["batch", "sequence"], "range": [-101, 100]},
+               {"name": "lengths", "dtype": "i64", "shape": ["batch"]},
+               {"name": "counts", "dtype": "i64", "shape": ["batch"]}],
+    "outputs": [{"name": "logits", "dtype": "f32", "shape": ["batch", )" +
+         (allTokens ? R"("sequence", )" : "") + R"("101"]}],
+    "caches": [{"name": "k0", "stage": 0, "dtype": "i64", "shape": ["batch", 1, "capacity", 1],
+                "axes": [["dp"], [], [], []]}],
+    "generation": {"tokens": "ids", "batch": "batch", "sequence": "sequence", "lengths": "lengths",
+                   "counts": "counts", "capacity": "capacity", "logits": "logits", "last_only": )" +
+         (allTokens ? "false" : "true") + R"(, "vocabulary": 101)" +
+         (most ? ", \"max_sequence\": " + number(most) : "") + R"(},
+    "schedule": "by hand"})";
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::string text = manifest();
+  std::vector<tpc_stage_fn> stages(static_cast<size_t>(pp), stage);
+  tpc_program program = {};
+  program.abi_version = TPC_ABI_VERSION;
+  program.num_stages = static_cast<int32_t>(pp);
+  program.manifest = text.c_str();
+  program.stages = stages.data();
+  return tpc_main(&program, argc, argv);
+}
