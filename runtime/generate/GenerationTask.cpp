@@ -67,6 +67,10 @@ class GenerationTask : public Task {
 public:
   GenerationTask(const Manifest &manifest, const Options &options)
       : manifest(manifest), options(options.generation), isVerbose(options.verbose) {
+    bool runs = options.mode == Options::Mode::Run;
+    if (runs && !this->options.serves && this->options.prompts.empty())
+      throw UserError("what is to be generated? Give --prompt-ids 12,7,99 or --serve-stdin; see " +
+                      options.program + " --help");
     readDefaults();
     for (const std::string &text : this->options.prompts)
       for (std::vector<int64_t> &ids : readPrompts(text)) {
@@ -91,16 +95,26 @@ public:
                       std::to_string(requests.size()));
   }
 
-  Inputs largestStep() const override {
+  std::vector<Inputs> largestSteps() const override {
     int64_t longest = limits.capacity;
-    if (!options.serves) {
+    if (!requests.empty()) {
       longest = 1;
       for (const GenerationRequest &request : requests)
         longest = std::max(longest, std::ssize(request.ids));
     }
     GenerationLimits own = limits;
     own.chunk = std::min(limits.chunk, longest);
-    return stepInputs(manifest, own, rowsOfLargestStep(manifest, own), own.chunk);
+    // A chunk of a prompt, and a token of each.
+    std::vector<Inputs> steps;
+    steps.push_back(stepInputs(manifest, own, rowsOfLargestStep(manifest, own), own.chunk));
+    steps.push_back(stepInputs(manifest, own, own.slots, 1));
+    return steps;
+  }
+
+  std::string roomText() const override {
+    return std::to_string(limits.slots) + (limits.slots == 1 ? " sequence" : " sequences") +
+           " of at most " + std::to_string(limits.capacity) + " tokens, prompts by " +
+           std::to_string(limits.chunk);
   }
 
   std::string digest() const override {
@@ -115,7 +129,7 @@ public:
   }
 
   void run(Execution &execution) override {
-    Generator generator(execution, manifest, limits);
+    TokenGenerator generator(execution, manifest, limits);
     // Whoever reads may go away: then writing fails, and the run ends with a message.
     std::signal(SIGPIPE, SIG_IGN);
     if (options.serves) {
@@ -174,7 +188,7 @@ private:
     writeNpy(options.logits, tensor);
   }
 
-  static void say(const Generator::Counts &counts) {
+  static void say(const TokenGenerator::Counts &counts) {
     std::fprintf(stderr,
                  "%lld tokens in %lld steps; %lld rounds to choose them, %lld of these more than "
                  "three in a step\n",

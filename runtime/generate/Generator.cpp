@@ -11,13 +11,14 @@ namespace tpc::rt {
 GenerationClient::~GenerationClient() = default;
 GenerationClient::News GenerationClient::news(bool) { return {{}, {}, true}; }
 
-Generator::Generator(Execution &execution, const Manifest &manifest, GenerationLimits limits)
+TokenGenerator::TokenGenerator(Execution &execution, const Manifest &manifest,
+                               GenerationLimits limits)
     : execution(execution), theManifest(manifest), theLimits(limits) {
   checkGeneration(manifest, limits);
 }
 
-void Generator::generate(std::vector<GenerationRequest> requests, GenerationClient &client,
-                         const GenerationMode &mode) {
+void TokenGenerator::generate(std::vector<GenerationRequest> requests, GenerationClient &client,
+                              const GenerationMode &mode) {
   for (size_t i = 0; i < requests.size(); ++i)
     if (std::string problem = problemOf(requests[i], *theManifest.generation, theLimits.capacity);
         !problem.empty())

@@ -22,11 +22,11 @@ struct GenerationMode {
   GenerationRequest defaults; ///< of requests that are news
 };
 
-class Generator {
+class TokenGenerator {
 public:
   /// Throws UserError where the program does not generate, or not so much at a time. The execution
   /// may run other steps between.
-  Generator(Execution &execution, const Manifest &manifest, GenerationLimits limits);
+  TokenGenerator(Execution &execution, const Manifest &manifest, GenerationLimits limits);
 
   const GenerationLimits &limits() const { return theLimits; }
   const Manifest &manifest() const { return theManifest; }

@@ -20,7 +20,7 @@ namespace tpc::rt {
 
 class RankLoop {
 public:
-  /// Of one call of Generator::generate.
+  /// Of one call of TokenGenerator::generate.
   RankLoop(const Manifest &manifest, GenerationLimits limits, const GenerationMode &mode);
 
   void add(GenerationRequest request) { schedule.add(std::move(request)); }
@@ -29,7 +29,7 @@ public:
   bool run(tpc_context &ctx, Execution &execution, GenerationClient *client);
   const Inputs &next() const { return *nextInputs; }
 
-  const Generator::Counts &counts() {
+  const TokenGenerator::Counts &counts() {
     theCounts.sampler = sampler.counts();
     return theCounts;
   }
@@ -64,7 +64,7 @@ private:
   std::optional<StepItem> current; ///< taken, but not run
   std::deque<Out> out;
   std::vector<std::vector<std::byte>> gathered;
-  Generator::Counts theCounts;
+  TokenGenerator::Counts theCounts;
 };
 
 } // namespace tpc::rt

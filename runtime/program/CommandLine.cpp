@@ -258,9 +258,6 @@ private:
     if (asked.serves && (!asked.prompts.empty() || !asked.logits.empty()))
       throw UserError("--serve-stdin takes prompts from standard input; leave out " +
                       std::string(asked.prompts.empty() ? "--logits" : "--prompt-ids"));
-    if (!asked.serves && asked.prompts.empty())
-      throw UserError("what is to be generated? Give --prompt-ids 12,7,99 or --serve-stdin; see " +
-                      options.program + " --help");
   }
 
   int argc;

@@ -1,9 +1,11 @@
 //===- CountMemory.cpp - what ranks will hold of their devices' memory ----===//
 
 #include "program/CountMemory.h"
+#include "core/PlannedDevices.h"
 #include "core/Step.h"
 #include "program/Error.h"
 #include "program/Execution.h"
+#include "program/View.h"
 #include "program/Weights.h"
 #include <algorithm>
 #include <cstdio>
@@ -109,7 +111,7 @@ std::string textOf(const SymbolValues &sizes) {
 
 MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest, const Inputs &inputs,
                        int rank) {
-  const DeviceKind &kind = *deviceKind().counted();
+  const DeviceKind &kind = plannedDevices();
   OnDevices nothingIsDone(kind);
   MemoryUse &use = kind.use();
   use.most = use.now;
@@ -145,6 +147,37 @@ MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest, con
   need.step = use.mostAsked - before.asked - need.libraries - need.weights;
   need.most = std::max(need.most, use.most - before.now);
   return need;
+}
+
+std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
+                       const std::vector<Inputs> &steps) {
+  std::string text;
+  std::vector<std::pair<std::string, std::vector<int>>> lines; // ranks that hold the same are one
+  for (int rank = 0; rank < manifest.grid.numRanks(); ++rank) {
+    MemoryNeed most;
+    for (const Inputs &inputs : steps) {
+      MemoryNeed need = countMemory(program, manifest, inputs, rank);
+      most.frames = std::max(most.frames, need.frames);
+      // What a step takes beside frames stays: caches.
+      most.step = std::max(most.step, need.step - need.frames);
+    }
+    int64_t weights = weightBytesOf(manifest, rank).total();
+    std::string line = "weights " + sizeText(weights) + ", caches " + sizeText(most.step) +
+                       ", a step " + sizeText(most.frames) + ": " +
+                       exactText(weights + most.step + most.frames);
+    auto known = std::find_if(lines.begin(), lines.end(),
+                              [&](const auto &other) { return other.first == line; });
+    if (known == lines.end())
+      known = lines.insert(lines.end(), {line, {}});
+    known->second.push_back(rank);
+  }
+  for (const auto &[line, ranks] : lines) {
+    text += ranks.size() > 1 ? "ranks" : "rank";
+    for (int rank : ranks)
+      text += " " + std::to_string(rank);
+    text += ": " + line + "\n";
+  }
+  return text;
 }
 
 std::string checkMemory(const tpc_program &program, const Manifest &manifest, const Inputs &inputs,

@@ -25,12 +25,17 @@ struct MemoryNeed {
   std::vector<std::string> questions;
 };
 
-/// For one rank and a step with these inputs. `deviceKind()` counts. Throws UserError.
+/// For one rank and a step with these inputs. Throws UserError.
 MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest, const Inputs &inputs,
                        int rank);
 
 /// "batch=1, sequence=128"
 std::string textOf(const SymbolValues &sizes);
+
+/// What each rank will hold of weights, of caches, and in the steps of a task that takes most: a
+/// line for ranks that hold the same.
+std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
+                       const std::vector<Inputs> &steps);
 
 /// Collective over the session, which may be null. All ranks must find room on their devices:
 /// throws a UserError if some do not, with what they need and what there is. What is to be said.

@@ -91,6 +91,24 @@ json gridJson(const Manifest &manifest) {
           {"micro_batches", manifest.microBatches}};
 }
 
+json generationJson(const Manifest &manifest) {
+  const Generation &generation = *manifest.generation;
+  json result = {{"tokens", manifest.inputs[static_cast<size_t>(generation.tokens)].name},
+                 {"logits", manifest.outputs[static_cast<size_t>(generation.logits)].name},
+                 {"last_only", generation.lastOnly},
+                 {"vocabulary", generation.vocabulary},
+                 {"max_sequence", nullptr},
+                 {"caches", json::array()}};
+  if (generation.maxSequence)
+    result["max_sequence"] = *generation.maxSequence;
+  for (const Cache &cache : manifest.caches)
+    result["caches"].push_back({{"name", cache.name},
+                                {"stage", cache.stage},
+                                {"dtype", dtypeName(cache.dtype)},
+                                {"shape", cache.shape}});
+  return result;
+}
+
 } // namespace
 
 std::string defaultText(const Port &port, const Manifest &manifest) {
@@ -211,6 +229,8 @@ std::string describeJson(const Manifest &manifest) {
     if (owner >= 0)
       result["parameters"].back()["shares"] = owner;
   }
+  if (manifest.generation)
+    result["generation"] = generationJson(manifest);
   return result.dump(2);
 }
 

@@ -156,6 +156,12 @@ void runRequests(Execution &execution, const Manifest &manifest, const Options &
   }
 }
 
+/// What ranks will hold, said before anything is loaded.
+std::string planText(const tpc_program &program, const Manifest &manifest, const Task &task) {
+  return "Memory for " + task.roomText() + "\n" +
+         memoryPlan(program, manifest, task.largestSteps());
+}
+
 void runTask(Execution &execution, Task &task) {
   compareInputs(execution, task.digest());
   if (execution.session())
@@ -174,7 +180,7 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   agreeOn(session.get(), [&] {
     if (options.mode == Options::Mode::Run && manifest.generation) {
       task = makeGeneration(manifest, options);
-      inputs = task->largestStep();
+      inputs = std::move(task->largestSteps().at(0));
       return;
     }
     inputs = options.mode == Options::Mode::Bench
@@ -187,6 +193,8 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   if (!found.empty() && (!session || session->rank() == 0))
     note(found);
   inputs = {};
+  if (options.verbose && task && (!session || session->rank() == 0))
+    std::fputs(planText(program, manifest, *task).c_str(), stderr);
   std::unique_ptr<DeviceKind> profiled; // outlives the world
   if (options.profile) {
     profiled = profiledDevices(deviceKind());
@@ -245,6 +253,11 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
     std::string text = options.mode == Options::Mode::Help ? helpText(manifest, options.program)
                        : options.json                      ? describeJson(manifest) + "\n"
                                                            : describe(manifest);
+    bool isPlanned = options.mode == Options::Mode::Describe && !options.json &&
+                     manifest.generation && !program.gpu_code &&
+                     (options.generation.maxSequence || manifest.generation->maxSequence);
+    if (isPlanned)
+      text += planText(program, manifest, *makeGeneration(manifest, options));
     if (launcher.rank <= 0)
       std::fputs(tpc::printable(text, /*lines=*/true).c_str(), stdout);
   } else if (options.mode == Options::Mode::DescribeDevice) {

@@ -13,8 +13,10 @@ namespace tpc::rt {
 class Task {
 public:
   virtual ~Task();
-  /// Of the step that takes most memory.
-  virtual Inputs largestStep() const = 0;
+  /// Of the steps that take most memory.
+  virtual std::vector<Inputs> largestSteps() const = 0;
+  /// What there is room for, in words.
+  virtual std::string roomText() const = 0;
   /// What all processes must have in common of it.
   virtual std::string digest() const = 0;
   /// Throws UserError.

@@ -217,6 +217,20 @@ TEST(Generate, AKilledRankEndsAll) {
   EXPECT_EQ(whole[outcome.out.size()], ' ') << "a token that is cut";
 }
 
+TEST(Generate, MemoryIsPlanned) {
+  Outcome outcome = runToy({2, 1, 2, 1}, {"--describe", "--max-sequence=100", "--max-batch=3"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("Memory for 3 sequences of at most 100 tokens, prompts by 100\n"
+                             "ranks 0 1: weights 0.0 MiB, caches "),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_EQ(runToy({}, {"--describe"}).out.find("Memory for"), std::string::npos);
+  outcome = runToy({2, 1, 1, 1}, {"--prompt-ids=1,2", "--max-new-tokens=3", "--verbose"});
+  EXPECT_EQ(
+      outcome.err.find("Memory for 1 sequence of at most 5 tokens, prompts by 5\nranks 0 1: "), 0u)
+      << outcome.err;
+}
+
 TEST(Generate, HelpTeaches) {
   Outcome outcome = runToy({}, {"--help"});
   EXPECT_EQ(outcome.status, 0);
