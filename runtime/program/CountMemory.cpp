@@ -144,6 +144,7 @@ MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest, con
   } catch (const RankStopped &) {
     throw UserError(world->errorMessage());
   }
+  need.stack = static_cast<int64_t>(ctx.arena.reserved());
   need.step = use.mostAsked - before.asked - need.libraries - need.weights;
   need.most = std::max(need.most, use.most - before.now);
   return need;
@@ -157,14 +158,14 @@ std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
     MemoryNeed most;
     for (const Inputs &inputs : steps) {
       MemoryNeed need = countMemory(program, manifest, inputs, rank);
-      most.frames = std::max(most.frames, need.frames);
-      // What a step takes beside frames stays: caches.
-      most.step = std::max(most.step, need.step - need.frames);
+      most.stack = std::max(most.stack, need.stack);
+      // What a step takes beside its stack stays: caches.
+      most.step = std::max(most.step, need.step - need.stack);
     }
     int64_t weights = weightBytesOf(manifest, rank).total();
     std::string line = "weights " + sizeText(weights) + ", caches " + sizeText(most.step) +
-                       ", a step " + sizeText(most.frames) + ": " +
-                       exactText(weights + most.step + most.frames);
+                       ", a step " + sizeText(most.stack) + ": " +
+                       exactText(weights + most.step + most.stack);
     auto known = std::find_if(lines.begin(), lines.end(),
                               [&](const auto &other) { return other.first == line; });
     if (known == lines.end())

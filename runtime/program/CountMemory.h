@@ -21,6 +21,7 @@ struct MemoryNeed {
   int64_t step = 0;      ///< and what comes to them in a step
   int64_t most = 0;      ///< of all at any time
   int64_t frames = 0;    ///< of the step: its stack
+  int64_t stack = 0;     ///< that the stack is in, in one piece
   /// What the step leaves open that is chosen by measuring (Choices.h), in the memory of frames.
   std::vector<std::string> questions;
 };

@@ -221,7 +221,7 @@ TEST(Generate, MemoryIsPlanned) {
   Outcome outcome = runToy({2, 1, 2, 1}, {"--describe", "--max-sequence=100", "--max-batch=3"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("Memory for 3 sequences of at most 100 tokens, prompts by 100\n"
-                             "ranks 0 1: weights 0.0 MiB, caches "),
+                             "ranks 0 1 2 3: weights 0.0 MiB, caches 0.0 MiB, a step 0."),
             std::string::npos)
       << outcome.out;
   EXPECT_EQ(runToy({}, {"--describe"}).out.find("Memory for"), std::string::npos);
