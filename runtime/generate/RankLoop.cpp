@@ -68,6 +68,9 @@ void RankLoop::takeNews(const std::string &text) {
 }
 
 Inputs &RankLoop::inputsOf(const StepItem &item) {
+  constexpr size_t most = 64;
+  if (inputs.size() == most && !inputs.contains({item.rows(), item.sequence}))
+    inputs.clear();
   auto [place, isNew] = inputs.try_emplace({item.rows(), item.sequence});
   Inputs &made = place->second;
   if (isNew)

@@ -409,6 +409,18 @@ Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::str
   return completeInputs(manifest, names, read, ": give --input NAME=FILE.npy", given);
 }
 
+/// Of a step that generates: all its tokens are real, behind as many as there is room for.
+static void fillSteps(const Generation &generation, Inputs &inputs) {
+  int64_t sequence = inputs.symbols.at(generation.sequence),
+          capacity = inputs.symbols.at(generation.capacity);
+  for (auto [input, value] : {std::pair{generation.counts, std::min(sequence, capacity)},
+                              {generation.lengths, std::max<int64_t>(capacity - sequence, 0)}}) {
+    Tensor &tensor = inputs.tensors[static_cast<size_t>(input)];
+    for (int64_t i = 0, count = tensor.count(); i < count; ++i)
+      put(tensor, i, static_cast<double>(value));
+  }
+}
+
 Inputs makeInputs(const Manifest &manifest, const SymbolValues &given) {
   refuseUnknown(manifest, {}, given);
   Inputs inputs;
@@ -421,6 +433,8 @@ Inputs makeInputs(const Manifest &manifest, const SymbolValues &given) {
     inputs.tensors[i] = port.fallback == Port::Default::None ? makeExample(port, inputs.symbols)
                                                              : makeDefault(manifest, port, inputs);
   });
+  if (manifest.generation)
+    fillSteps(*manifest.generation, inputs);
   checkRanges(manifest, inputs);
   return inputs;
 }

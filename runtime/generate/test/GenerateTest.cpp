@@ -91,6 +91,27 @@ TEST(Generate, ProcessesSayTheSame) {
   }
 }
 
+/// Messages of several groups that no buffer holds: who sends one waits until it is taken.
+TEST(Generate, StagesDoNotWaitForEachOtherInACircle) {
+  std::vector<Ids> longOnes;
+  for (int64_t i = 0; i < 5; ++i)
+    longOnes.push_back(Ids(static_cast<size_t>(300 + 40 * i), i));
+  auto requests = requestsOf(longOnes, {1, 1, 0, 1, 3}, 6);
+  std::string expected = expectedLines(requests);
+  for (Way way : {Way::Threads, Way::Tcp, Way::Mpi})
+    for (int pp : {2, 3}) {
+      if (way == Way::Mpi && std::string(TPC_MPIEXEC).empty())
+        continue;
+      Ranks grid{1, 1, pp, 1, way};
+      grid.wide = 1500; // 3 MB for 256 tokens
+      auto arguments = argumentsOf(requests);
+      arguments.push_back("--prefill-chunk=256");
+      Outcome outcome = runToy(grid, arguments);
+      EXPECT_EQ(outcome.status, 0) << grid.text() << outcome.err;
+      EXPECT_EQ(outcome.out, expected) << grid.text();
+    }
+}
+
 TEST(Generate, PromptsComeFromFiles) {
   std::string folder = (std::filesystem::temp_directory_path() / "tpc-prompts-XXXXXX").string();
   folder = mkdtemp(folder.data());

@@ -34,8 +34,9 @@ Process::Process(const Ranks &run, const std::vector<std::string> &arguments) {
       {"TEST_TP", std::to_string(run.tp)},       {"TEST_DP", std::to_string(run.dp)},
       {"TEST_PP", std::to_string(run.pp)},       {"TEST_MB", std::to_string(run.mb)},
       {"TEST_ALL", run.allTokens ? "1" : "0"},   {"TEST_MOST", std::to_string(run.most)},
-      {"TEST_DIES", std::to_string(run.diesAt)}, {"TPC_RUNTIME_DIR", TPC_TEST_RUNTIME_DIR},
-      {"OMPI_ALLOW_RUN_AS_ROOT", "1"},           {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+      {"TEST_WIDE", std::to_string(run.wide)},   {"TEST_DIES", std::to_string(run.diesAt)},
+      {"TPC_RUNTIME_DIR", TPC_TEST_RUNTIME_DIR}, {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   errorFile = (std::filesystem::temp_directory_path() / "tpc-generate-XXXXXX").string();
   close(mkstemp(errorFile.data()));
   int toChild[2], fromChild[2];

@@ -18,6 +18,7 @@ struct Ranks {
   enum class Way { Threads, Mpi, Tcp } way = Way::Threads;
   bool allTokens = false;
   int64_t most = 0;   ///< that the model says of sequences; 0: nothing
+  int64_t wide = 1;   ///< numbers that go from stage to stage for a token
   int64_t diesAt = 0; ///< step in which the last rank is killed
   int ranks() const { return tp * dp * pp; }
   std::string text() const;

@@ -36,7 +36,7 @@ int64_t numberFrom(const char *variable, int64_t otherwise) {
 const int64_t tp = numberFrom("TEST_TP", 1), dp = numberFrom("TEST_DP", 1),
               pp = numberFrom("TEST_PP", 1), mb = numberFrom("TEST_MB", 1),
               allTokens = numberFrom("TEST_ALL", 0), most = numberFrom("TEST_MOST", 0),
-              diesAt = numberFrom("TEST_DIES", 0);
+              diesAt = numberFrom("TEST_DIES", 0), wide = numberFrom("TEST_WIDE", 1);
 constexpr int32_t ppAxis = 4;
 
 /// Symbols, then tp, cp, ep, dp, pp.
@@ -74,15 +74,16 @@ void stage(tpc_context *ctx, const int64_t *values) {
     if (micro.size == 0)
       break;
     int64_t tokens = micro.size * env.sequence, first = replica.offset + micro.offset;
-    auto *h = static_cast<int64_t *>(tpc_frame_push(ctx, tokens * 8));
+    // What goes from stage to stage may be much longer than a token.
+    auto *h = static_cast<int64_t *>(tpc_frame_push(ctx, tokens * wide * 8));
     if (isCounted)
       ;
     else if (env.pp == 0)
       std::memcpy(h, ids + first * env.sequence, static_cast<size_t>(tokens) * 8);
     else
-      tpc_recv(ctx, ppAxis, TPC_I64, h, tokens, env.pp - 1);
+      tpc_recv(ctx, ppAxis, TPC_I64, h, tokens * wide, env.pp - 1);
     if (env.pp + 1 < pp)
-      tpc_send(ctx, ppAxis, TPC_I64, h, tokens, env.pp + 1);
+      tpc_send(ctx, ppAxis, TPC_I64, h, tokens * wide, env.pp + 1);
     if (isCounted) { // a host function of a compiled program touches no tensor
       tpc_frame_pop(ctx, h);
       continue;
