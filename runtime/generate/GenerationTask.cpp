@@ -90,9 +90,17 @@ public:
     if (std::string problem = problemOf(probe, *manifest.generation, limits.capacity);
         !problem.empty())
       throw UserError(problem);
-    if (!this->options.logits.empty() && requests.size() != 1)
+    if (this->options.logits.empty())
+      return;
+    if (requests.size() != 1)
       throw UserError("--logits saves those of one prompt; here are " +
                       std::to_string(requests.size()));
+    Request files;
+    for (const std::string &text : this->options.prompts)
+      if (!parseIds(text))
+        files.inputs["--prompt-ids"] = text;
+    files.outputs["--logits"] = this->options.logits;
+    checkOverwriting({files}, options, manifest);
   }
 
   std::vector<Inputs> largestSteps() const override {

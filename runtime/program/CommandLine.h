@@ -57,6 +57,10 @@ struct Request {
 /// Resolves files without a name, and directories. Reads directories only.
 std::vector<Request> requestsOf(const Options &options, const Manifest &manifest);
 
+/// Writing an output must not destroy what is read, now or by the next run: throws UserError.
+void checkOverwriting(const std::vector<Request> &requests, const Options &options,
+                      const Manifest &manifest);
+
 } // namespace tpc::rt
 
 #endif // TPC_RT_PROGRAM_COMMANDLINE_H

@@ -107,7 +107,28 @@ std::vector<Request> batchOf(const Options &options, const Manifest &manifest) {
   return requests;
 }
 
-/// Writing an output must not destroy what is read, now or by the next run. Devices may be both.
+Request singleRequest(const Options &options, const Manifest &manifest) {
+  Request request;
+  request.inputs = options.inputs;
+  request.outputs = options.outputs;
+  if (!options.positional.empty()) {
+    const std::string &file = options.positional[0];
+    if (!request.inputs.emplace(soleInput(manifest, file), file).second)
+      throw UserError("'" + file + "': that input is given twice");
+  }
+  if (!options.outputAnywhere.empty()) {
+    if (manifest.outputs.size() != 1)
+      throw UserError("--output " + options.outputAnywhere +
+                      ": which output? Give --output NAME=FILE.npy");
+    if (!request.outputs.emplace(manifest.outputs[0].name, options.outputAnywhere).second)
+      throw UserError("--output: '" + manifest.outputs[0].name + "' is given twice");
+  }
+  return request;
+}
+
+} // namespace
+
+// Devices may be both.
 void checkOverwriting(const std::vector<Request> &requests, const Options &options,
                       const Manifest &manifest) {
   std::vector<std::pair<std::string, std::string>> read = {
@@ -135,27 +156,6 @@ void checkOverwriting(const std::vector<Request> &requests, const Options &optio
                           "'): name another file");
     }
 }
-
-Request singleRequest(const Options &options, const Manifest &manifest) {
-  Request request;
-  request.inputs = options.inputs;
-  request.outputs = options.outputs;
-  if (!options.positional.empty()) {
-    const std::string &file = options.positional[0];
-    if (!request.inputs.emplace(soleInput(manifest, file), file).second)
-      throw UserError("'" + file + "': that input is given twice");
-  }
-  if (!options.outputAnywhere.empty()) {
-    if (manifest.outputs.size() != 1)
-      throw UserError("--output " + options.outputAnywhere +
-                      ": which output? Give --output NAME=FILE.npy");
-    if (!request.outputs.emplace(manifest.outputs[0].name, options.outputAnywhere).second)
-      throw UserError("--output: '" + manifest.outputs[0].name + "' is given twice");
-  }
-  return request;
-}
-
-} // namespace
 
 std::vector<Request> requestsOf(const Options &options, const Manifest &manifest) {
   std::vector<Request> requests;

@@ -173,6 +173,24 @@ TEST(Generate, LogitsAreSaved) {
   std::filesystem::remove(file);
 }
 
+TEST(Generate, LogitsOverwriteNothingThatIsRead) {
+  std::string file = (std::filesystem::temp_directory_path() / "tpc-ids-XXXXXX.json").string();
+  close(mkstemps(file.data(), 5));
+  std::ofstream(file) << "[1, 2]";
+  expectError(runToy({2, 1, 1, 1}, {"--prompt-ids", file, "--logits", file}),
+              {"output '--logits' would overwrite input '--prompt-ids'"});
+  expectError(runToy({2, 1, 1, 1}, {"--prompt-ids=1", "--logits", TPC_TEST_PROGRAM}),
+              {"would overwrite the program itself"});
+  std::filesystem::remove(file);
+}
+
+TEST(Generate, StepsAreMeasured) {
+  Outcome outcome =
+      runToy({2, 1, 2, 1}, {"--bench", "--shape", "batch=2,sequence=1,capacity=50", "--repeat=2"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("\"tokens\": 2"), std::string::npos) << outcome.out;
+}
+
 TEST(Generate, SequencesEndWhereTheModelDoes) {
   auto requests = requestsOf({{1, 2, 3, 4, 5}}, {1, 1, 0, 1, 1}, 64);
   requests[0].stopIds = {};

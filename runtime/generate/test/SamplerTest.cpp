@@ -242,6 +242,38 @@ TEST(Sampler, FrequenciesAreThoseOfTheDistribution) {
   EXPECT_GE(numbersKept.size(), 4u);
 }
 
+/// One reduction of eight bytes for each row, and nothing else; of top-k what is shown.
+TEST(Sampler, LittleIsSaid) {
+  Logits logits = normalLogits(1000, 2);
+  auto rowsOf = [&](const SamplingSettings &own) {
+    std::vector<Counters::Row> rows;
+    std::mutex mutex;
+    runWorld(4, [&](tpc_context &ctx) {
+      WorldRanks ranks(ctx);
+      LogitsPiece piece{0, ctx.rank * 250,
+                        std::span(logits[0]).subspan(static_cast<size_t>(ctx.rank) * 250, 250)};
+      SampledRow row{own, {}, 0, 0};
+      Sampler().choose(ranks, {&row, 1}, {&piece, 1});
+      std::lock_guard<std::mutex> lock(mutex);
+      rows = ctx.counters.rows(ctx.grid);
+    });
+    return rows;
+  };
+  for (const SamplingSettings &own : {SamplingSettings{}, {1.1f, 1, 0, 1, 0}}) {
+    auto rows = rowsOf(own);
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].axis, "sampling");
+    EXPECT_EQ(rows[0].kind, CollectiveKind::AllReduce);
+    EXPECT_EQ(rows[0].count, 1);
+    EXPECT_EQ(rows[0].bytes, 8);
+  }
+  auto rows = rowsOf({1, 1, 40, 0.9, 0});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].kind, CollectiveKind::AllGather);
+  EXPECT_EQ(rows[0].count, 1);
+  EXPECT_EQ(rows[0].bytes, 4 * 41 * 8);
+}
+
 TEST(Sampler, WhatIsNoNumberIsSaidOfItsRow) {
   Logits logits(3, std::vector<float>(100, 1));
   logits[1][71] = logits[1][90] = NAN;

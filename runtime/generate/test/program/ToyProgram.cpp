@@ -45,12 +45,12 @@ struct Env {
 };
 
 /// As tpc_state: memory of the rank's cache for the rows of the step.
-int64_t *cacheOf(tpc_context *ctx, int64_t rows, int64_t stepRows, int64_t capacity) {
+int64_t *cacheOf(tpc_context *ctx, int64_t rows, int64_t capacity) {
   static std::mutex mutex;
   static std::map<tpc_context *, std::vector<int64_t>> caches;
   std::lock_guard<std::mutex> lock(mutex);
   std::vector<int64_t> &cache = caches[ctx];
-  int64_t slots = ctx->stateRows == stepRows ? rows : ctx->stateRows;
+  int64_t slots = ctx->stateRows == ctx->stepRows ? rows : ctx->stateRows;
   // What nobody wrote is no token.
   if (std::ssize(cache) < slots * capacity)
     cache.assign(static_cast<size_t>(slots * capacity), -77);
@@ -68,7 +68,7 @@ void stage(tpc_context *ctx, const int64_t *values) {
   auto *lengths = static_cast<const int64_t *>(tpc_input(ctx, 1));
   auto *counts = static_cast<const int64_t *>(tpc_input(ctx, 2));
   Part replica = partOf(env.batch, dp, env.dp), shard = partOf(toy::vocabulary, tp, env.tp);
-  int64_t *caches = cacheOf(ctx, replica.size, env.batch, env.capacity);
+  int64_t *caches = cacheOf(ctx, replica.size, env.capacity);
   for (int64_t i = 0; i < mb; ++i) {
     Part micro = partOf(replica.size, mb, i);
     if (micro.size == 0)
