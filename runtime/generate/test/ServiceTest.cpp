@@ -3,6 +3,7 @@
 #include "ToyTest.h"
 #include "generate/ServiceLines.h"
 #include <csignal>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 using namespace tpc::rt;
@@ -226,6 +227,36 @@ TEST(Service, AClientThatGoesAwayIsAnError) {
   Outcome outcome = process.wait();
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.err.find("the client is gone"), std::string::npos) << outcome.err;
+}
+
+int64_t residentKilobytes(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/status");
+  std::string word;
+  int64_t number = 0;
+  while (file >> word)
+    if (word == "VmRSS:" && file >> number)
+      return number;
+  return -1;
+}
+
+/// Ten thousand steps, in sequences one after the other in the same places.
+TEST(Service, MemoryStaysAsItIs) {
+  Process process({2, 1, 2, 1}, {"--serve-stdin", "--max-sequence=900", "--max-batch=2"});
+  int64_t early = 0;
+  for (int i = 0; i < 12; ++i) {
+    std::string id = std::to_string(i);
+    process.write(lineOf(requestOf(id, {i, 2}, 890, {1, 1, 0, 1, 5})));
+    std::string line;
+    while ((line = process.readLine()).find("finish") == std::string::npos && !line.empty())
+      ;
+    EXPECT_EQ(line, R"({"id":")" + id + R"(","finish":"length"})");
+    if (i == 1)
+      early = residentKilobytes(process.id());
+  }
+  int64_t late = residentKilobytes(process.id());
+  EXPECT_GT(early, 0);
+  EXPECT_LT(late - early, 1024) << early << " KiB, then " << late;
+  EXPECT_EQ(process.wait().status, 0);
 }
 
 /// What seeds say is what is drawn; requests that say none draw each in its own way.
