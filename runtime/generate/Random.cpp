@@ -20,16 +20,32 @@ double logOf(double x) {
 }
 
 double expOf(double x) {
-  if (!(x >= -60))
-    return 0;
-  // x = n log 2 + r, of which the first part of log 2 has few bits.
-  auto n = static_cast<int64_t>(x * 1.4426950408889634 - 0.5);
-  auto count = static_cast<double>(n);
-  double r = (x - count * 0.693145751953125) - count * 1.4286068203094172e-06;
-  double sum = 1;
-  for (int k = 14; k >= 1; --k)
-    sum = 1 + sum * r / k;
-  return sum * std::bit_cast<double>(static_cast<uint64_t>(1023 + n) << 52);
+  // x = n log 2 + r, of which the first part of log 2 has few bits. Added to 1.5 * 2^52, n is in
+  // the lowest bits.
+  constexpr double shift = 0x1.8p52;
+  double shifted = x * 1.4426950408889634 + shift, n = shifted - shift;
+  double r = (x - n * 0.693145751953125) - n * 1.4286068203094172e-06;
+  constexpr double inverse[] = {// of factorials
+                                1.1470745597729725e-11,
+                                1.6059043836821613e-10,
+                                2.08767569878681e-09,
+                                2.505210838544172e-08,
+                                2.755731922398589e-07,
+                                2.7557319223985893e-06,
+                                2.48015873015873e-05,
+                                0.0001984126984126984,
+                                0.001388888888888889,
+                                0.008333333333333333,
+                                0.041666666666666664,
+                                0.16666666666666666,
+                                0.5,
+                                1.0,
+                                1.0};
+  double sum = 0;
+  for (double factor : inverse)
+    sum = sum * r + factor;
+  double power = std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) + 1023) << 52);
+  return x >= -60 ? sum * power : 0;
 }
 
 double gumbelOf(uint32_t bits) {
