@@ -36,6 +36,7 @@ OPTIONAL = {
     "full run": "left out by --quick",
     "corpus": "ONNX files of other exporters and Megatron-Core's groups: $TPC_CORPUS",
     "torch": "torch, transformers and optimum, for python -m tpc.export",
+    "tokenizers": "the package of that name, for text of python -m tpc.generate",
     "sanitizers": "what a build with sanitizers cannot show",
     "assertions": "what only a build with assertions shows",
     "oneDNN": "a libdnnl.so.3 of oneDNN 3: $TPC_ONEDNN is its folder",

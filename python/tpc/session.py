@@ -33,6 +33,22 @@ class _Tensor(ctypes.Structure):
                 ("shape", ctypes.POINTER(ctypes.c_int64)), ("data", ctypes.c_void_p)]
 
 
+class _Request(ctypes.Structure):
+    _fields_ = [("ids", ctypes.POINTER(ctypes.c_int64)), ("count", ctypes.c_int64), ("max_new_tokens", ctypes.c_int64),
+                ("temperature", ctypes.c_double), ("top_k", ctypes.c_int64), ("top_p", ctypes.c_double),
+                ("repetition_penalty", ctypes.c_double), ("seed", ctypes.c_uint64),
+                ("stop_ids", ctypes.POINTER(ctypes.c_int64)), ("num_stop_ids", ctypes.c_int64)]
+
+
+class _Event(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int32), ("request", ctypes.c_int32), ("index", ctypes.c_int64), ("token", ctypes.c_int64)]
+
+
+# By the values of an event's kind.
+_TOKEN, _FAILED, _END = 0, 4, 5
+_FINISHED = {1: "stop", 2: "length", 3: "cancelled", _FAILED: "error"}
+
+
 class _Results(ctypes.Structure):
     _fields_ = [("count", ctypes.c_int32), ("tensors", ctypes.POINTER(_Tensor))]
 
@@ -115,6 +131,10 @@ def _library(path: str) -> ctypes.CDLL:
             ("results_free", None, ctypes.POINTER(_Results))):
         entry = getattr(library, f"tpc_{function}")
         entry.restype, entry.argtypes = result, arguments
+    if hasattr(library, "tpc_model_generate"):
+        library.tpc_model_generate.argtypes = pointer, ctypes.POINTER(_Request), ctypes.c_int32, ctypes.POINTER(pointer)
+        library.tpc_generation_next.argtypes = pointer, ctypes.POINTER(_Event)
+        library.tpc_generation_free.restype, library.tpc_generation_free.argtypes = None, [pointer]
     return library
 
 
@@ -153,6 +173,7 @@ class Session:
         self._check(self._library.tpc_model_open(len(texts), argv, ctypes.byref(model)))
         self._model = model
         self._close = weakref.finalize(self, self._library.tpc_model_close, model)
+        self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
         text = self._library.tpc_describe()
         if text is None:
             raise TpcError(self._error())
@@ -175,6 +196,8 @@ class Session:
 
     def close(self) -> None:
         """Ends the ranks and gives back their memory. Arrays that came out stay."""
+        for generation in list(self._generations):
+            generation.close()
         with self._lock:
             self._close()
 
@@ -223,6 +246,106 @@ class Session:
         tensors = found.contents.tensors[:found.contents.count]
         arrays = {tensor.name.decode(): owner.array(tensor) for tensor in tensors}
         return {name: arrays[name] for name in outputs} if outputs is not None else arrays
+
+
+    def stream(self, ids, **settings) -> Generation:
+        """Tokens as they come: of one prompt (a row of ids) just these, of several the row and the token. Settings are those of
+        `generate`. What is not asked for any more ends with `close()`, or `with`."""
+        return Generation(self, ids, **settings)
+
+    def generate(self, ids, **settings):
+        """What follows a prompt (a row of ids): a row of ids. Of several prompts, a list of such rows.
+
+        `max_new_tokens`: at most so many (64). `temperature`: 0 takes the most probable token (the default), else scores are divided
+        by it and tokens drawn, with `seed`; of the `top_k` most probable, and of as few of these as have the probability `top_p`.
+        `repetition_penalty`: 1 is none. `stop_ids`: tokens that end a row, which has them as its last.
+        """
+        with self.stream(ids, **settings) as tokens:
+            rows: list[list[int]] = [[] for _ in tokens.finish]
+            for row, token in tokens.pairs():
+                rows[row].append(token)
+            found = [np.array(row, np.int64) for row in rows]
+        return found[0] if tokens.is_single else found
+
+
+def _prompts(ids) -> tuple[list[np.ndarray], bool]:
+    """Rows of ids, and whether there is one that is not in a list."""
+    rows = ids if isinstance(ids, np.ndarray) else list(ids)
+    is_single = rows.ndim == 1 if isinstance(rows, np.ndarray) else not any(hasattr(row, "__len__") for row in rows)
+    prompts = []
+    for row in [rows] if is_single else rows:
+        array = np.asarray(row)
+        if array.size and (array.ndim != 1 or array.dtype.kind not in "iu"):
+            raise TpcError(f"a prompt is a row of token ids, and not {array.dtype} of shape {list(array.shape)}")
+        prompts.append(np.ascontiguousarray(array, np.int64).reshape(-1))
+    return prompts, is_single
+
+
+class Generation:
+    """An iterator over tokens. `finish` says of each row why it ended: "stop", "length", "cancelled", "error", or None so far."""
+
+    def __init__(self, session: Session, ids, *, max_new_tokens: int = 64, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0,
+                 repetition_penalty: float = 1.0, seed: int = 0, stop_ids=()):
+        prompts, self.is_single = _prompts(ids)
+        self.finish: list[str | None] = [None] * len(prompts)
+        self._session, self._library = session, session._library
+        if not hasattr(self._library, "tpc_model_generate"):
+            raise TpcError("this program was made by a tpcc that knew no generation: compile the model again, with --generate")
+        if not 0 <= seed < 1 << 64:
+            raise TpcError(f"seed {seed}: expected an integer from 0 to 2^64 - 1")
+        stop = np.ascontiguousarray(list(stop_ids), np.int64)
+        pointer = ctypes.POINTER(ctypes.c_int64)
+        try:
+            requests = (_Request * len(prompts))(*[
+                _Request(prompt.ctypes.data_as(pointer), len(prompt), max_new_tokens, temperature, top_k, top_p, repetition_penalty, seed,
+                         stop.ctypes.data_as(pointer), len(stop)) for prompt in prompts])
+        except TypeError as error:
+            raise TpcError(f"a setting is no number: {error}") from None
+        handle = ctypes.c_void_p()
+        with session._lock:
+            session._check(self._library.tpc_model_generate(session._opened(), requests, len(prompts), ctypes.byref(handle)))
+        self._handle = handle
+        self._lock = threading.Lock()
+        self._free = weakref.finalize(self, self._library.tpc_generation_free, handle)
+        session._generations.add(self)
+
+    def pairs(self):
+        """Rows and tokens, also where there is one row."""
+        event = _Event()
+        while True:
+            with self._lock:
+                if not self._free.alive:
+                    return
+                self._session._check(self._library.tpc_generation_next(self._handle, ctypes.byref(event)))
+                if event.kind == _FAILED:
+                    self.finish[event.request] = "error"
+                    raise TpcError(self._session._error())
+            if event.kind == _END:
+                return
+            if event.kind == _TOKEN:
+                yield event.request, event.token
+            else:
+                self.finish[event.request] = _FINISHED[event.kind]
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not hasattr(self, "_pairs"):
+            self._pairs = self.pairs()
+        row, token = next(self._pairs)
+        return token if self.is_single else (row, token)
+
+    def close(self) -> None:
+        """Ends what still runs, after its step."""
+        with self._lock:
+            self._free()
+
+    def __enter__(self) -> Generation:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
 
 
 class _Owner:

@@ -1,0 +1,108 @@
+"""Text from a program that tpcc has made with --generate.
+
+    python -m tpc.generate ./model --tokenizer DIR --prompt "Once upon a time"
+
+DIR has the model's tokenizer.json, and may have a generation_config.json or a genai_config.json: temperature, top_k, top_p,
+repetition_penalty and the ids that end a text are as these say, unless a flag says otherwise. Without them, and with --temperature 0,
+the most probable token is taken each time. Text is printed as it comes; the same --seed gives the same text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tpc.session import TpcError, load
+from tpc.text import TextError, TextStream, load_tokenizer, read_defaults
+
+SETTINGS = {"max_new_tokens": int, "temperature": float, "top_k": int, "top_p": float, "repetition_penalty": float, "seed": int}
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m tpc.generate", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="what tpcc has made: an executable or a library")
+    parser.add_argument("--tokenizer", required=True, metavar="DIR", help="a folder with tokenizer.json, or that file")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--prompt", metavar="TEXT", help="what the text begins with (default: standard input)")
+    source.add_argument("--prompt-file", metavar="FILE", help="the same, in a file")
+    for name, kind in SETTINGS.items():
+        parser.add_argument("--" + name.replace("_", "-"), type=kind, metavar="N" if kind is int else "X")
+    parser.add_argument("--stop-ids", metavar="ID,…", help="token ids that end the text, instead of the model's")
+    parser.add_argument("--weights", help="where the weights are, or random:SEED")
+    parser.add_argument("--threads", type=int, metavar="N", help="of each rank")
+    parser.add_argument("--max-sequence", type=int, metavar="N", help="tokens that there is room for, prompt and all")
+    return parser
+
+
+def settings_of(arguments, defaults) -> dict:
+    """What is generated with: flags, then the folder's files. A flag of sampling asks for sampling."""
+    given = {name: getattr(arguments, name) for name in SETTINGS if getattr(arguments, name) is not None}
+    settings = defaults.settings()
+    if settings["temperature"] == 0 and "temperature" not in given and given.keys() & {"top_k", "top_p"}:
+        settings["temperature"] = 1.0
+    settings |= given
+    if arguments.stop_ids is not None:
+        try:
+            settings["stop_ids"] = [int(token) for token in arguments.stop_ids.split(",") if token]
+        except ValueError:
+            raise TextError(f"--stop-ids {arguments.stop_ids}: expected token ids, such as 2,50256") from None
+    return settings
+
+
+def prompt_of(arguments) -> str:
+    if arguments.prompt is not None:
+        return arguments.prompt
+    if arguments.prompt_file is None:
+        return sys.stdin.read()
+    try:
+        with open(arguments.prompt_file, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TextError(f"--prompt-file: cannot read '{arguments.prompt_file}': {error}") from None
+
+
+def write(session, tokenizer, prompt: str, settings: dict, out) -> None:
+    """Writes what follows the prompt, each piece as soon as it is text."""
+    ids = tokenizer.encode(prompt).ids
+    if not ids:
+        raise TextError("the prompt is empty: give some text")
+    text = TextStream(tokenizer, ids)
+    with session.stream(ids, **settings) as tokens:
+        for token in tokens:
+            if token in settings["stop_ids"]:
+                break
+            if piece := text.put(token):
+                out.write(piece)
+                out.flush()
+    out.write(text.end() + "\n")
+    out.flush()
+
+
+def main(arguments=None) -> int:
+    arguments = parser().parse_args(arguments)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8")
+    try:
+        # What can be wrong with words is said before weights are loaded.
+        tokenizer = load_tokenizer(arguments.tokenizer)
+        settings = settings_of(arguments, read_defaults(arguments.tokenizer))
+        prompt = prompt_of(arguments)
+        with load(arguments.model, weights=arguments.weights, threads=arguments.threads,
+                  max_sequence=arguments.max_sequence) as session:
+            write(session, tokenizer, prompt, settings, sys.stdout)
+    except (TpcError, TextError) as error:
+        print(f"tpc.generate: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Who reads has gone; and so Python cannot flush at its end.
+        sys.stdout = None
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
