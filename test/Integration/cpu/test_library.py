@@ -91,6 +91,24 @@ def test_arrays_of_any_layout(executable, expected, flavor):
         assert np.array_equal(session.run({"input_ids": given})["logits"], expected)
 
 
+@pytest.mark.parametrize("element, kind", [
+    (TensorProto.FLOAT16, "float16"), (TensorProto.BFLOAT16, "bfloat16"), (TensorProto.DOUBLE, "double"), (TensorProto.INT32, "int32"),
+    (TensorProto.INT8, "int8"), (TensorProto.UINT8, "uint8"), (TensorProto.BOOL, "bool")], ids=lambda value: str(value))
+def test_types(tpcc, tmp_path, element, kind):
+    node = helper.make_node("Not", ["x"], ["y"]) if kind == "bool" else helper.make_node("Add", ["x", "x"], ["y"])
+    body = helper.make_graph([node], "type", *([helper.make_tensor_value_info(name, element, ["batch", "n"])] for name in "xy"))
+    onnx.save(helper.make_model(body, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "m.onnx")
+    program = tpcc.compile(tmp_path / "m.onnx")
+    with tpc.load(program.path) as session:
+        assert session.inputs[0].type == session.outputs[0].type == f"tensor({kind})"
+        x = np.array([[0, 1, 2], [1, 0, 3]]).astype(session.inputs[0].dtype)
+        y = session.run({"x": x})["y"]
+        assert y.dtype == x.dtype and np.array_equal(y, ~x if kind == "bool" else x + x)
+        assert session.run({"x": x[:0]})["y"].shape == (0, 3)
+        if kind == "bfloat16":
+            assert np.array_equal(session.run({"x": x.view(np.uint16)})["y"], y)
+
+
 @pytest.mark.parametrize("inputs, words", [
     ({"ids": IDS}, ["'ids'", "'input_ids'"]), ({}, ["missing input 'input_ids'"]),
     ({"input_ids": IDS.astype(np.float32)}, ["i64", "f32"]), ({"input_ids": IDS.astype(object)}, ["int64", "object"]),
