@@ -208,7 +208,7 @@ static llvm::Error runLinker(llvm::ArrayRef<std::string> args) {
 /// What others see of what is linked: tpc/session.h, and nothing else, so that programs that one
 /// process has loaded do not meet.
 static constexpr llvm::StringLiteral exports = R"({
-  global: tpc_session_version; tpc_last_error; tpc_describe; tpc_model_*; tpc_results_*;
+  global: tpc_session_version; tpc_last_error; tpc_describe; tpc_model_*; tpc_results_*; tpc_generation_*;
   local: *;
 };
 )";
@@ -243,9 +243,9 @@ llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output,
     if (!fs::exists(file))
       return makeError("there is no '" + file + "': the runtime is not built or installed");
   // Threads of the runtime, and of the C library's own for each thread, outlive whoever unloads it.
-  args.insert(args.end(),
-              {"-shared", "-z", "nodelete", "-z", "defs", "--version-script", exportsFile.path(),
-               "-u", "tpc_model_open", "--eh-frame-hdr", "--build-id", "--as-needed"});
+  args.insert(args.end(), {"-shared", "-z", "nodelete", "-z", "defs", "--version-script",
+                           exportsFile.path(), "-u", "tpc_model_open", "-u", "tpc_model_generate",
+                           "--eh-frame-hdr", "--build-id", "--as-needed"});
   if (starts)
     args.insert(args.end(), {"-e", "_start"});
   args.insert(args.end(), own.begin(), own.end());

@@ -181,6 +181,9 @@ class Session:
         self.description: dict = json.loads(text)
         self.inputs = [Port.of(port) for port in self.description["inputs"]]
         self.outputs = [Port.of(port) for port in self.description["outputs"]]
+        if generation := self.description.get("generation"):
+            # Others are what the program tells itself: how many tokens there are.
+            self.inputs = [port for port in self.inputs if port.name == generation["tokens"]]
 
     def _error(self) -> str:
         return self._library.tpc_last_error().decode(errors="replace")
@@ -282,12 +285,14 @@ def _prompts(ids) -> tuple[list[np.ndarray], bool]:
 
 
 class Generation:
-    """An iterator over tokens. `finish` says of each row why it ended: "stop", "length", "cancelled", "error", or None so far."""
+    """An iterator over tokens. `finish` says of each row why it ended: "stop", "length", "cancelled", "error", or None so far. An error
+    of one row is raised when the others have ended."""
 
     def __init__(self, session: Session, ids, *, max_new_tokens: int = 64, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0,
                  repetition_penalty: float = 1.0, seed: int = 0, stop_ids=()):
         prompts, self.is_single = _prompts(ids)
         self.finish: list[str | None] = [None] * len(prompts)
+        self.errors: dict[int, str] = {}
         self._session, self._library = session, session._library
         if not hasattr(self._library, "tpc_model_generate"):
             raise TpcError("this program was made by a tpcc that knew no generation: compile the model again, with --generate")
@@ -318,14 +323,15 @@ class Generation:
                     return
                 self._session._check(self._library.tpc_generation_next(self._handle, ctypes.byref(event)))
                 if event.kind == _FAILED:
-                    self.finish[event.request] = "error"
-                    raise TpcError(self._session._error())
+                    self.errors[event.request] = self._session._error()
             if event.kind == _END:
-                return
+                break
             if event.kind == _TOKEN:
                 yield event.request, event.token
             else:
                 self.finish[event.request] = _FINISHED[event.kind]
+        for row, message in self.errors.items():
+            raise TpcError(message if self.is_single else f"prompt {row}: {message}")
 
     def __iter__(self):
         return self

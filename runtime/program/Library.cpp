@@ -156,7 +156,10 @@ int tpc_model_run(tpc_model *model, const tpc_tensor *inputs, int32_t count,
       size_t place = std::find(names.begin(), names.end(), port.name) - names.begin();
       return Given{"what is given", tensorOf(inputs[place], port.name)};
     };
-    *results = resultsOf(opened.run(names, take), manifestOfProgram());
+    const Manifest &manifest = manifestOfProgram();
+    *results = resultsOf(manifest.generation ? runPrompts(opened, manifest, names, take)
+                                             : opened.run(names, take),
+                         manifest);
   });
 }
 

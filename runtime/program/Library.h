@@ -48,6 +48,12 @@ inline void require(const void *pointer, const char *what) {
     throw UserError(std::string(what) + " is null");
 }
 
+/// Of a program that generates; generate/ has it: logits of what would follow the rows of ids,
+/// which are the only input. Throws as `Model::run` does.
+std::vector<Tensor> runPrompts(Model &model, const Manifest &manifest,
+                               const std::vector<std::string> &names,
+                               const std::function<Given(const Port &)> &take);
+
 /// Throws where a model cannot be asked for anything in this process.
 Model &usable(tpc_model *handle);
 

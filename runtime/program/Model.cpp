@@ -56,11 +56,18 @@ Options parseFlags(const tpc_program &program, const Manifest &manifest,
       !options.outputAnywhere.empty() || options.isBatch)
     throw UserError("a library takes and gives tensors in memory: leave out --input, --output, "
                     "--batch-of and names of files");
+  options.embedded = true;
+  const GenerationOptions &asked = options.generation;
+  if (!asked.prompts.empty() || asked.serves || !asked.logits.empty() || asked.maxNewTokens ||
+      asked.temperature || asked.topK || asked.topP || asked.seed || asked.repetitionPenalty ||
+      !asked.stopIds.empty())
+    throw UserError(
+        "--max-batch, --max-sequence and --prefill-chunk are of the program; what is to "
+        "be generated, and how, is said with each request");
   if (std::string problem = deviceKind().environmentProblem(); !problem.empty())
     throw UserError(problem);
   options.timeout =
       options.timeoutGiven.value_or(program.gpu_code ? Options::gpuTimeout : Options::cpuTimeout);
-  options.embedded = true;
   return options;
 }
 

@@ -11,6 +11,7 @@
 #include "program/Execution.h"
 #include "program/Worker.h"
 #include <memory>
+#include <mutex>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -43,6 +44,14 @@ public:
 
   const Options &flags() const { return options; }
 
+  /// What there was room for so far, of a program that generates: memory is made anew where it is
+  /// for more or longer sequences.
+  struct Room {
+    std::mutex mutex; ///< of the rest
+    int64_t slots = 0, capacity = 0;
+  };
+  Room &room() { return made; }
+
   /// What an executable would have printed, a line each.
   std::vector<std::string> notes();
 
@@ -55,6 +64,7 @@ private:
   Options options;
   const pid_t process;
   std::vector<std::string> told;
+  Room made;
   std::unique_ptr<Execution> execution;
   std::string failure; // for which there will be none any more
   Worker worker;       // who uses all of the above

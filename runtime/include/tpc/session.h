@@ -84,6 +84,50 @@ int tpc_model_run(tpc_model *model, const tpc_tensor *inputs, int32_t count, tpc
 
 void tpc_results_free(tpc_results *results);
 
+/* ---- generation: of programs that were compiled with --generate ---- */
+
+/* A sequence to go on with, and how. */
+typedef struct {
+  const int64_t *ids; /* the prompt */
+  int64_t count;
+  int64_t max_new_tokens;
+  double temperature;        /* 0: the most probable token, and what follows does not matter */
+  int64_t top_k;             /* 0: all */
+  double top_p;              /* 1: all */
+  double repetition_penalty; /* 1: none */
+  uint64_t seed;
+  const int64_t *stop_ids; /* tokens that end it */
+  int64_t num_stop_ids;
+} tpc_request;
+
+enum {
+  TPC_EVENT_TOKEN = 0,     /* token `index` of the request is `token` */
+  TPC_EVENT_STOP = 1,      /* the request has ended: by a stop id, */
+  TPC_EVENT_LENGTH = 2,    /* because there are as many tokens as may be, */
+  TPC_EVENT_CANCELLED = 3, /* because nobody wants it any more, */
+  TPC_EVENT_FAILED = 4,    /* or by an error: see tpc_last_error */
+  TPC_EVENT_END = 5        /* all have */
+};
+typedef struct {
+  int32_t kind;
+  int32_t request; /* its place in the list */
+  int64_t index;
+  int64_t token;
+} tpc_event;
+
+typedef struct tpc_generation tpc_generation;
+
+/* Begins with some requests, which go on together as far as --max-batch says (all, without it).
+ * They are copied. Other calls on the model wait until all have ended. */
+int tpc_model_generate(tpc_model *model, const tpc_request *requests, int32_t count,
+                       tpc_generation **generation);
+
+/* What comes next, when it is there. An error other than that of a single request ends all. */
+int tpc_generation_next(tpc_generation *generation, tpc_event *event);
+
+/* Before the model is closed. What still runs is cancelled, after its step. Null is nothing. */
+void tpc_generation_free(tpc_generation *generation);
+
 #ifdef __cplusplus
 }
 #endif

@@ -134,15 +134,21 @@ std::string manifest() {
     "schedule": "by hand"})";
 }
 
-} // namespace
+const std::string text = manifest();
+const std::vector<tpc_stage_fn> stages(static_cast<size_t>(pp), stage);
 
-int main(int argc, char **argv) {
-  std::string text = manifest();
-  std::vector<tpc_stage_fn> stages(static_cast<size_t>(pp), stage);
+tpc_program makeProgram() {
   tpc_program program = {};
   program.abi_version = TPC_ABI_VERSION;
   program.num_stages = static_cast<int32_t>(pp);
   program.manifest = text.c_str();
   program.stages = stages.data();
-  return tpc_main(&program, argc, argv);
+  return program;
 }
+
+} // namespace
+
+/// Also for processes that load this file, linked as a library.
+extern "C" const tpc_program tpc_program_v4 = makeProgram();
+
+int main(int argc, char **argv) { return tpc_main(&tpc_program_v4, argc, argv); }

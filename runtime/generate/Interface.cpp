@@ -1,0 +1,260 @@
+//===- Interface.cpp - generation by a process that has loaded a program --===//
+//
+// Of tpc/session.h. Tokens are made on the model's thread, and wait in a queue for who asks.
+//
+//===----------------------------------------------------------------------===//
+
+#include "generate/Generator.h"
+#include "program/Library.h"
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <unistd.h>
+
+using namespace tpc::rt;
+
+struct tpc_generation final : GenerationClient {
+  News news(bool wait) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    News result;
+    result.isLast = wait; // all that was asked for is done
+    if (isUnwanted && !isCancelled)
+      for (uint64_t request = 0; request < numRequests; ++request)
+        result.cancelled.push_back(request);
+    isCancelled = isUnwanted;
+    return result;
+  }
+  void onToken(uint64_t request, int64_t token, int64_t index) override {
+    add({{TPC_EVENT_TOKEN, static_cast<int32_t>(request), index, token}, ""});
+  }
+  void onFinish(uint64_t request, Finish why, const std::string &message) override {
+    int32_t kind = why == Finish::Stop        ? TPC_EVENT_STOP
+                   : why == Finish::Length    ? TPC_EVENT_LENGTH
+                   : why == Finish::Cancelled ? TPC_EVENT_CANCELLED
+                                              : TPC_EVENT_FAILED;
+    add({{kind, static_cast<int32_t>(request), 0, 0}, message});
+  }
+
+  struct Said {
+    tpc_event event;
+    std::string message;
+  };
+  void add(Said said) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      queue.push_back(std::move(said));
+    }
+    changed.notify_one();
+  }
+  /// Nothing follows.
+  void end() {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      hasEnded = true;
+    }
+    changed.notify_all();
+  }
+  /// The next, when it is there; nothing at the end.
+  std::optional<Said> next() {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return !queue.empty() || hasEnded; });
+    if (queue.empty())
+      return std::nullopt;
+    Said said = std::move(queue.front());
+    queue.pop_front();
+    return said;
+  }
+
+  const pid_t process = getpid();
+  uint64_t numRequests = 0;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Said> queue;
+  bool hasEnded = false, isUnwanted = false, isCancelled = false;
+  std::future<void> done;
+};
+
+namespace {
+
+GenerationRequest requestOf(const tpc_request &given, int32_t place) {
+  GenerationRequest request;
+  auto list = [](const int64_t *ids, int64_t count, const char *what) {
+    if (count < 0 || (count > 0 && !ids))
+      throw UserError(std::string(what) + " are not given");
+    return std::vector<int64_t>(ids, ids + count);
+  };
+  request.ids = list(given.ids, given.count, "ids of a prompt");
+  request.stopIds = list(given.stop_ids, given.num_stop_ids, "stop ids");
+  request.maxNewTokens = given.max_new_tokens;
+  request.sampling.temperature = static_cast<float>(given.temperature);
+  request.sampling.topK = given.top_k;
+  request.sampling.topP = given.top_p;
+  request.sampling.repetitionPenalty = static_cast<float>(given.repetition_penalty);
+  request.sampling.seed = given.seed;
+  request.stream = static_cast<uint64_t>(place);
+  return request;
+}
+
+/// What there is to be room for: as flags of the model say; else for what is asked for and all that
+/// was, so that memory is seldom made anew.
+GenerationLimits limitsOf(Model &model, const Manifest &manifest,
+                          const std::vector<GenerationRequest> &requests, int64_t together) {
+  constexpr int64_t step = 64;
+  const GenerationOptions &flags = model.flags().generation;
+  int64_t needed = 1;
+  for (const GenerationRequest &request : requests) {
+    int64_t length = 0;
+    if (__builtin_add_overflow(std::ssize(request.ids) + step, request.maxNewTokens, &length))
+      throw UserError("max_new_tokens " + std::to_string(request.maxNewTokens) +
+                      ": there cannot be so many");
+    needed = std::max(needed, length / step * step);
+  }
+  Model::Room &room = model.room();
+  std::lock_guard<std::mutex> lock(room.mutex);
+  room.slots = std::max({room.slots, together, int64_t(1)});
+  room.capacity = std::max(room.capacity, needed);
+  GenerationLimits limits;
+  limits.slots = flags.maxBatch.value_or(room.slots);
+  limits.capacity = capacityOf(manifest, flags.maxSequence, room.capacity);
+  limits.chunk = std::min(flags.prefillChunk.value_or(limits.chunk), limits.capacity);
+  return limits;
+}
+
+/// Keeps the logits of one request.
+struct LogitsClient final : GenerationClient {
+  explicit LogitsClient(std::vector<std::vector<float>> &rows) : rows(rows) {}
+  void onToken(uint64_t, int64_t, int64_t) override {}
+  void onFinish(uint64_t, Finish, const std::string &) override {}
+  void onLogits(std::vector<float> row) override { rows.push_back(std::move(row)); }
+  std::vector<std::vector<float>> &rows;
+};
+
+std::vector<GenerationRequest> rowsOf(const Tensor &ids, const std::string &name) {
+  if ((ids.dtype != TPC_I64 && ids.dtype != TPC_I32) || ids.shape.size() != 2)
+    throw UserError("input '" + name +
+                    "' is rows of ids, i64[batch, sequence], and what is given is " +
+                    dtypeName(ids.dtype) + shapeText(ids.shape));
+  std::vector<GenerationRequest> rows(static_cast<size_t>(ids.shape[0]));
+  for (size_t row = 0; row < rows.size(); ++row)
+    for (int64_t i = 0, first = static_cast<int64_t>(row) * ids.shape[1]; i < ids.shape[1]; ++i)
+      rows[row].ids.push_back(ids.dtype == TPC_I64 ? ids.as<int64_t>()[first + i]
+                                                   : ids.as<int32_t>()[first + i]);
+  for (GenerationRequest &row : rows)
+    row.maxNewTokens = 1;
+  return rows;
+}
+
+void check(const Manifest &manifest, const GenerationLimits &limits,
+           const std::vector<GenerationRequest> &requests) {
+  checkGeneration(manifest, limits);
+  for (size_t i = 0; i < requests.size(); ++i)
+    if (std::string problem = problemOf(requests[i], *manifest.generation, limits.capacity);
+        !problem.empty())
+      throw UserError((requests.size() > 1 ? "prompt " + std::to_string(i) + ": " : "") + problem);
+}
+
+} // namespace
+
+std::vector<Tensor> tpc::rt::runPrompts(Model &model, const Manifest &manifest,
+                                        const std::vector<std::string> &names,
+                                        const std::function<Given(const Port &)> &take) {
+  const Generation &generation = *manifest.generation;
+  const Port &port = manifest.inputs[static_cast<size_t>(generation.tokens)];
+  for (const std::string &name : names)
+    if (name != port.name)
+      throw UserError("there is no input '" + name + "'; a program that generates takes '" +
+                      port.name + "'");
+  if (names.empty())
+    throw UserError("missing input '" + port.name + "'");
+  std::vector<GenerationRequest> requests = rowsOf(take(port).tensor, port.name);
+  GenerationLimits limits = limitsOf(model, manifest, requests, 1);
+  check(manifest, limits, requests);
+  std::vector<std::vector<float>> rows;
+  model
+      .post([&](Execution &ranks) {
+        LogitsClient client(rows);
+        GenerationMode mode;
+        mode.givesLogits = true;
+        for (const GenerationRequest &request : requests)
+          TokenGenerator(ranks, manifest, limits).generate({request}, client, mode);
+      })
+      .get();
+  Tensor logits;
+  logits.dtype = TPC_F32;
+  auto batch = std::ssize(requests);
+  logits.shape = {batch, generation.vocabulary};
+  if (!generation.lastOnly)
+    logits.shape.insert(logits.shape.begin() + 1, batch ? std::ssize(rows) / batch : 0);
+  logits.data = Buffer(*byteCount(logits.shape, TPC_F32));
+  float *to = logits.as<float>();
+  for (const std::vector<float> &row : rows)
+    to = std::copy(row.begin(), row.end(), to);
+  std::vector<Tensor> outputs;
+  outputs.push_back(std::move(logits));
+  return outputs;
+}
+
+extern "C" {
+
+int tpc_model_generate(tpc_model *model, const tpc_request *requests, int32_t count,
+                       tpc_generation **generation) {
+  return guarded([&] {
+    require(generation, "where the generation is to be put");
+    *generation = nullptr;
+    Model &opened = usable(model);
+    const Manifest &manifest = manifestOfProgram();
+    if (!manifest.generation)
+      throw UserError("this program computes single steps; compile the model with tpcc --generate");
+    std::vector<GenerationRequest> asked;
+    for (int32_t i = 0; i < count; ++i) {
+      require(requests, "the list of requests");
+      asked.push_back(requestOf(requests[i], i));
+    }
+    // What is wrong is said here, not with the first token.
+    GenerationLimits limits = limitsOf(opened, manifest, asked, std::ssize(asked));
+    check(manifest, limits, asked);
+    auto made = std::make_unique<tpc_generation>();
+    tpc_generation *client = made.get();
+    client->numRequests = asked.size();
+    client->done = opened.post([client, limits, asked = std::move(asked)](Execution &ranks) {
+      struct End {
+        tpc_generation *client;
+        ~End() { client->end(); }
+      } end{client};
+      GenerationMode mode;
+      mode.asks = true;
+      TokenGenerator(ranks, manifestOfProgram(), limits).generate(asked, *client, mode);
+    });
+    *generation = made.release();
+  });
+}
+
+int tpc_generation_next(tpc_generation *generation, tpc_event *event) {
+  return guarded([&] {
+    require(generation, "the generation");
+    require(event, "where the event is to be put");
+    if (generation->process != getpid())
+      throw UserError("this is what another process generates, which has forked");
+    std::optional<tpc_generation::Said> said = generation->next();
+    if (!said && generation->done.valid())
+      generation->done.get(); // throws what has ended it
+    *event = said ? said->event : tpc_event{TPC_EVENT_END, -1, 0, 0};
+    if (said && event->kind == TPC_EVENT_FAILED)
+      keepError(TPC_OK, said->message.c_str());
+  });
+}
+
+void tpc_generation_free(tpc_generation *generation) {
+  if (!generation || generation->process != getpid())
+    return;
+  {
+    std::lock_guard<std::mutex> lock(generation->mutex);
+    generation->isUnwanted = true;
+  }
+  if (generation->done.valid())
+    generation->done.wait();
+  delete generation;
+}
+
+} // extern "C"

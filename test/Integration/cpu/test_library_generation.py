@@ -1,0 +1,183 @@
+"""Generation by a process that has loaded a program: the executable's tokens, as they come, in any order of calls. The program is one
+that is written by hand (runtime/generate/test/program), whose tokens depend on all of a sequence's."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from harness import BUILD, TOP, run, sanitized
+
+pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
+
+PROGRAM = BUILD / "test" / "bin" / "tpc-generate-test-program"
+LIBRARY = BUILD / "test" / "bin" / "tpc-generate-test-library.so"
+GRIDS = {"one rank": {}, "tp3": {"TEST_TP": "3"}, "pp2": {"TEST_PP": "2", "TEST_MB": "2"}, "dp2": {"TEST_DP": "2", "TEST_TP": "2"}}
+PROMPTS = [[12, 7, 99], [3], [5, 4, 3, 2, 1, 0, 9, 8, 7, 6]]
+START = """
+import os, sys, threading, time
+import numpy as np
+import tpc
+from tpc import TpcError
+
+def refused(words, call, *arguments, **settings):
+    try:
+        call(*arguments, **settings)
+    except TpcError as error:
+        assert all(word in str(error) for word in words), error
+        return error
+    raise AssertionError(f"nothing is said about {words}")
+
+session = tpc.load(sys.argv[1])
+PROMPTS = %r
+""" % PROMPTS
+
+
+def python(text, grid="one rank", **env):
+    """A process of its own: which grid the program is for, the environment says."""
+    return run([sys.executable, "-c", START + text, LIBRARY], env={"PYTHONPATH": str(TOP / "python"), **GRIDS[grid], **env},
+               timeout=120).check()
+
+
+def executables(prompt, *flags, grid="one rank"):
+    said = run([PROGRAM, "--prompt-ids", ",".join(map(str, prompt)), *flags], env=GRIDS[grid]).check().stdout
+    return [int(token) for token in said.split()]
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("flags, settings", [
+    (["--max-new-tokens", "20"], "max_new_tokens=20"),
+    (["--max-new-tokens", "9", "--temperature", "0.8", "--top-k", "20", "--top-p", "0.9", "--seed", "5", "--repetition-penalty", "1.2"],
+     "max_new_tokens=9, temperature=0.8, top_k=20, top_p=0.9, seed=5, repetition_penalty=1.2")], ids=["greedy", "drawn"])
+def test_tokens_are_the_executables(grid, flags, settings):
+    expected = executables(PROMPTS[0], *flags, grid=grid)
+    assert len(expected) in (9, 20)
+    python(f"""
+expected = {expected}
+for _ in range(2):
+    found = session.generate(np.array(PROMPTS[0]), {settings})
+    assert found.dtype == np.int64 and found.tolist() == expected, found
+    assert list(session.stream(PROMPTS[0], {settings})) == expected
+rows = session.generate([PROMPTS[0], PROMPTS[1]], {settings})
+assert rows[0].tolist() == expected and len(rows) == 2, rows
+""", grid)
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_rows_go_on_together(grid):
+    expected = [executables(prompt, "--max-new-tokens", "12", grid=grid) for prompt in PROMPTS]
+    stop = next(token for token in expected[0][2:] if token not in expected[0][:2])
+    ended = [row[:row.index(stop) + 1] if stop in row else row for row in expected]
+    python(f"""
+assert [row.tolist() for row in session.generate(PROMPTS, max_new_tokens=12)] == {expected}
+with session.stream(PROMPTS, max_new_tokens=12, stop_ids=[{stop}]) as tokens:
+    rows = [[], [], []]
+    for row, token in tokens:
+        rows[row].append(token)
+assert rows == {ended}, rows
+assert tokens.finish == {["stop" if stop in row else "length" for row in expected]}, tokens.finish
+assert session.generate(np.zeros((0, 3), int)) == [] and session.generate(PROMPTS, max_new_tokens=0)[1].tolist() == []
+""", grid)
+
+
+def test_what_is_wrong_is_said_before_anything_runs():
+    python("""
+good = session.generate(PROMPTS[0], max_new_tokens=5).tolist()
+for words, ids, settings in (
+        (["empty"], [], {}), (["prompt 1", "empty"], [[1], []], {}), (["101", "at 1"], [1, 101], {}), (["-1"], [-1], {}),
+        (["temperature -1"], [1], {"temperature": -1}), (["top_p 2"], [1], {"top_p": 2}), (["top_k -3"], [1], {"top_k": -3}),
+        (["repetition_penalty 0"], [1], {"repetition_penalty": 0}), (["max_new_tokens -1"], [1], {"max_new_tokens": -1}),
+        (["max_new_tokens"], [1], {"max_new_tokens": 2**63 - 1}), (["stop id 101"], [1], {"stop_ids": [101]}), (["seed -1"], [1], {"seed": -1}), (["row of token ids", "float64"], [1.5], {}),
+        (["no number"], [1], {"top_k": 1.5}), (["row of token ids"], np.zeros((2, 2, 2), int), {})):
+    error = refused(words, session.generate, ids, **settings)
+    assert not error.broken
+    assert session.generate(PROMPTS[0], max_new_tokens=5).tolist() == good
+with tpc.load(sys.argv[1], max_sequence=8, max_batch=2) as small:
+    refused(["10 tokens", "8"], small.generate, PROMPTS[2])
+    assert small.generate(PROMPTS[0], max_new_tokens=5).tolist() == good
+    assert small.generate([PROMPTS[0]] * 5, max_new_tokens=5)[4].tolist() == good
+    assert len(small.generate(PROMPTS[0], max_new_tokens=50)) == 6
+refused(["said with each request"], tpc.load, sys.argv[1], temperature=1)
+refused(["said with each request"], tpc.load, sys.argv[1], prompt_ids="1,2")
+session.close()
+refused(["closed"], session.generate, [1])
+""")
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("every", [0, 1], ids=["last", "all"])
+def test_run_gives_logits(grid, every):
+    """Of what would follow, or, where the program keeps them, of each token; the most probable one is what is generated."""
+    python(f"""
+assert [port.name for port in session.inputs] == ["ids"] and session.description["generation"]["vocabulary"] == 101
+ids = np.array([PROMPTS[0], [1, 2, 3]])
+logits = session.run({{"ids": ids}})["logits"]
+assert logits.shape == ((2, 3, 101) if {every} else (2, 101)), logits.shape
+last = logits[:, -1] if {every} else logits
+assert last.argmax(1).tolist() == [row[0] for row in session.generate(ids, max_new_tokens=1)]
+assert np.array_equal(session.run({{"ids": ids[:1].astype(np.int32)}})["logits"][0], logits[0])
+if {every}:
+    assert np.array_equal(session.run({{"ids": ids[:, :2]}})["logits"], logits[:, :2])
+for words, inputs in ((["'lengths'", "'ids'"], {{"ids": ids, "lengths": ids}}), (["missing", "'ids'"], {{}}),
+                      (["[batch, sequence]", "[3]"], {{"ids": ids[0]}}), (["0 to 100"], {{"ids": ids + 99}})):
+    refused(words, session.run, inputs)
+""", grid, TEST_ALL=str(every))
+
+
+def test_an_error_of_one_row_is_its_own():
+    """Whoever reads token 66 gets a logit that is no number."""
+    python("""
+good = session.generate(PROMPTS[0], max_new_tokens=5).tolist()
+rows, tokens = [[], []], session.stream([[66], PROMPTS[0]], max_new_tokens=5)
+try:
+    for row, token in tokens:
+        rows[row].append(token)
+    raise AssertionError("nothing is said")
+except TpcError as error:
+    assert "prompt 0" in str(error) and "NaN" in str(error) and not error.broken, error
+assert rows == [[], good] and tokens.finish == ["error", "length"], (rows, tokens.finish)
+refused(["NaN"], session.generate, [66])
+assert session.generate(PROMPTS[0], max_new_tokens=5).tolist() == good
+""")
+
+
+def test_nobody_has_to_wait_for_the_end():
+    python("""
+before = time.perf_counter()
+with session.stream(PROMPTS[0], max_new_tokens=10**7) as tokens:
+    first = [next(tokens) for _ in range(5)]
+assert first == session.generate(PROMPTS[0], max_new_tokens=5).tolist()
+assert list(tokens) == []
+open_one = session.stream(PROMPTS, max_new_tokens=10**7)
+next(open_one)
+session.close()
+refused(["closed"], session.generate, [1])
+left = tpc.load(sys.argv[1]).stream(PROMPTS, max_new_tokens=10**7)  # and the interpreter ends
+next(left)
+""")
+
+
+def test_calls_of_many_threads_take_turns():
+    python("""
+expected = [session.generate(prompt, max_new_tokens=7).tolist() for prompt in PROMPTS]
+wrong = []
+def work(number):
+    for turn in range(10):
+        place = (number + turn) % 3
+        if session.generate(PROMPTS[place], max_new_tokens=7).tolist() != expected[place]:
+            wrong.append(number)
+threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not wrong
+""")
+
+
+def test_a_program_without_generation_says_so(tpcc):
+    from models import COMMITTED
+
+    import tpc
+
+    with tpc.load(tpcc.compile(COMMITTED["gpt2-mlp"].path).path) as session:
+        with pytest.raises(tpc.TpcError, match="single steps.*--generate"):
+            session.generate([1, 2, 3])
