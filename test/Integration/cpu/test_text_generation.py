@@ -1,0 +1,87 @@
+"""python -m tpc.generate as users call it, on the program that is written by hand and a tokenizer of as many characters."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from harness import TOP, run, sanitized
+from test_library_generation import LIBRARY, executables
+
+if not importlib.util.find_spec("tokenizers"):
+    pytest.skip("tokenizers: the package is not installed", allow_module_level=True)
+pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
+
+# One token each, of one to four bytes.
+CHARACTERS = "".join(chr(code) for code in range(97, 123)) + "äöüßéèêçñ東京都日本語文字€£¥…–🙂🙃🚀🌍🎉" + "".join(chr(0x4E00 + i) for i in range(60))
+COMMAND = [sys.executable, "-m", "tpc.generate", str(LIBRARY)]
+ENVIRONMENT = {"PYTHONPATH": str(TOP / "python")}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    from tokenizers import Tokenizer, decoders, models
+
+    characters = list(dict.fromkeys(CHARACTERS))[:101]
+    assert len(characters) == 101
+    tokenizer = Tokenizer(models.BPE({character: i for i, character in enumerate(characters)}, []))
+    tokenizer.decoder = decoders.Fuse()
+    folder = tmp_path_factory.mktemp("characters")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def text_of(folder, ids):
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(folder / "tokenizer.json")).decode(ids)
+
+
+PROMPT, IDS = "hello", [7, 4, 11, 11, 14]
+
+
+def test_text_is_that_of_the_tokens(folder):
+    expected = executables(IDS, "--max-new-tokens", "30")
+    for arguments in (["--prompt", PROMPT], ["--prompt-file", folder / "prompt"]):
+        (folder / "prompt").write_text(PROMPT)
+        result = run([*COMMAND, "--tokenizer", folder, *arguments, "--max-new-tokens", "30"], env=ENVIRONMENT).check()
+        assert result.stdout == text_of(folder, expected) + "\n" and not result.stderr
+    # The folder says when a text ends, and how tokens are drawn.
+    drawn = executables(IDS, "--max-new-tokens", "30", "--temperature", "0.7", "--top-k", "9", "--seed", "4")
+    end = next(token for token in drawn[3:] if token not in drawn[:3])
+    config = {"do_sample": True, "temperature": 0.7, "top_k": 9, "eos_token_id": [end, 100], "max_new_tokens": 30}
+    (folder / "generation_config.json").write_text(json.dumps(config))
+    result = run([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--seed", "4"], env=ENVIRONMENT).check()
+    assert result.stdout == text_of(folder, drawn[:drawn.index(end)]) + "\n"
+    (folder / "generation_config.json").unlink()
+
+
+def test_what_is_wrong_with_a_prompt(folder):
+    run([*COMMAND, "--tokenizer", folder, "--prompt", ""], env=ENVIRONMENT).refused("prompt is empty")
+    run([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--max-sequence", "3"], env=ENVIRONMENT).refused("5 tokens", "room for 3")
+    run([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--top-p", "3"], env=ENVIRONMENT).refused("top_p 3")
+
+
+def endless(folder):
+    process = subprocess.Popen([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--max-new-tokens", "10000000"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **ENVIRONMENT})
+    assert len(process.stdout.read(20)) == 20  # while it goes on
+    return process
+
+
+def test_text_comes_while_it_is_made_and_can_be_interrupted(folder):
+    process = endless(folder)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and not err.strip(), err
+
+
+def test_a_reader_who_goes_away_ends_it(folder):
+    process = endless(folder)
+    process.stdout.close()
+    assert process.wait(timeout=60) == 1
+    assert not process.stderr.read()
