@@ -199,7 +199,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
     # Without accelerate optimum writes a tied head twice.
     optimum = ["optimum", "accelerate"] if args.flavor.startswith("optimum") else []
-    require_packages("transformers", *([] if args.list else ["torch", "onnxscript", *optimum]))
+    require_packages("transformers", *([] if args.list else ["torch", "onnx", "onnxscript", *optimum]))
     try:
         if args.list:
             list_families(args.model)

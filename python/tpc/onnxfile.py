@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import numpy_helper
+
+try:
+    import onnx
+    from onnx import numpy_helper
+except ImportError:
+    raise ImportError(f"ONNX files are read by the package onnx: {sys.executable} -m pip install onnx") from None
 
 # Tensors below this size stay in the ONNX file when the others go to external data: constants that the
 # compiler looks at (shapes, scales, masks) are among them.

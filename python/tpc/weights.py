@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import onnx
 
 from tpc import onnxfile
+from tpc.onnxfile import onnx
 
 # Elements drawn and written at a time.
 CHUNK = 1 << 22

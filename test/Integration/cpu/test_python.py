@@ -204,3 +204,25 @@ def test_difference():
     with pytest.raises(ValueError):
         reference.difference(actual[:1], expected)
     assert reference.difference(np.zeros((0, 3)), np.zeros((0, 3))).relative == 0
+
+
+def test_numpy_alone_is_enough_to_load_programs():
+    """`pip install ./python` brings no more; what else a tool needs, it says."""
+    text = """
+import sys
+for name in ("onnx", "onnxruntime", "tokenizers", "ml_dtypes", "torch", "transformers"):
+    sys.modules[name] = None
+import tpc, tpc.generate, tpc.compare
+from tpc.text import TextError, load_tokenizer
+try:
+    load_tokenizer(sys.executable)
+except TextError as error:
+    assert "pip install tokenizers" in str(error), error
+try:
+    import tpc.weights
+except ImportError as error:
+    assert "-m pip install onnx" in str(error), error
+else:
+    raise AssertionError("onnx is there")
+"""
+    run([sys.executable, "-c", text], env={"PYTHONPATH": str(TOP / "python")}).check()
