@@ -200,6 +200,7 @@ class Executable:
     scratch: Path
     weights: Path | None = None
     compiled: Result | None = None
+    environment: dict[str, str] = field(default_factory=dict)
     runs: itertools.count = field(default_factory=itertools.count)
 
     def command(self, transport: str = "threads") -> list[str]:
@@ -210,7 +211,8 @@ class Executable:
         return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(self.grid.ranks), str(self.path)]
 
     def call(self, arguments, transport: str = "threads", **options) -> Result:
-        return run([*self.command(transport), *arguments], **options)
+        environment = {**self.environment, **options.pop("env", {})}
+        return run([*self.command(transport), *arguments], env=environment, **options)
 
     def run(self, inputs: dict[str, np.ndarray], outputs=("logits",), transport: str = "threads", arguments=(),
             **options) -> dict[str, np.ndarray]:

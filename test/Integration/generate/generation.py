@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
+from dataclasses import dataclass
 
 import numpy as np
 
+import harness
+from harness import Executable, Grid, Result
 from models import COMMITTED, FAMILIES, MODELS, Model
 from tpc import defaults
 
@@ -42,3 +46,53 @@ def margins_of(logits: np.ndarray) -> np.ndarray:
     """The largest less the second, along the last dimension."""
     best = np.sort(np.partition(logits, -2, axis=-1)[..., -2:], axis=-1)
     return best[..., 1] - best[..., 0]
+
+
+@dataclass
+class Said:
+    """What a program of --generate said to one prompt: its tokens, and with --logits what they were chosen from."""
+
+    tokens: list[int]
+    logits: np.ndarray | None
+    result: Result
+
+
+def say(program: Executable, prompt, new: int, *arguments: str, logits: bool = False, transport: str = "threads") -> Said:
+    directory = program.scratch / f"run{next(program.runs)}"
+    directory.mkdir(parents=True)
+    text = ",".join(str(int(one)) for one in prompt)
+    flags = ["--prompt-ids", text, "--max-new-tokens", str(new), *arguments]
+    if logits:
+        flags += ["--logits", str(directory / "logits.npy")]
+    result = program.call(flags, transport).check()
+    found = np.load(directory / "logits.npy") if logits else None
+    shutil.rmtree(directory)
+    return Said([int(token) for token in result.stdout.split()], found, result)
+
+
+class Toy:
+    """A program written by hand (runtime/generate/test/program): its logits are a hash of all tokens of the sequence. Who reads
+    POISON says NaN."""
+
+    VOCABULARY, POSITIONS, POISON = 101, 128, 66
+    PROGRAM = harness.BUILD / "test" / "bin" / "tpc-generate-test-program"
+
+    def __init__(self, scratch):
+        self.scratch, self.made = scratch, {}
+
+    def program(self, grid: str) -> Executable:
+        """A copy of its own, so that its processes are told from others'."""
+        if grid not in self.made:
+            path = self.scratch / f"toy-{len(self.made)}" / "toy"
+            path.parent.mkdir(parents=True)
+            shutil.copy(self.PROGRAM, path)
+            sizes = Grid.parse(grid)
+            environment = {f"TEST_{axis.upper()}": str(getattr(sizes, axis)) for axis in ("tp", "pp", "dp", "mb")}
+            environment |= {"TEST_MOST": str(self.POSITIONS), "TPC_RUNTIME_DIR": str(harness.BUILD / "lib")}
+            self.made[grid] = Executable(path, sizes, path.parent, environment=environment)
+        return self.made[grid]
+
+    @classmethod
+    def prompts(cls, lengths=(1, 2, 3, 5, 9, 14, 20, 30)) -> list[list[int]]:
+        random = np.random.default_rng(0)
+        return [random.integers(0, cls.POISON, length).tolist() for length in lengths]

@@ -1,0 +1,149 @@
+"""A client of `--serve-stdin`: JSON lines in and out, and when each of them came."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TOKEN, LAST, ERROR = {"id", "token", "index"}, {"id", "finish"}, {"id", "finish", "message"}
+REASONS = {"stop", "length", "cancelled", "error"}
+
+
+@dataclass
+class Answer:
+    """What came for one id; times are seconds of time.monotonic()."""
+
+    tokens: list[int] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    finish: str = ""
+    message: str = ""
+    asked: float = 0
+
+    @property
+    def gaps(self) -> list[float]:
+        """Seconds from token to token."""
+        return [late - early for early, late in zip(self.times, self.times[1:])]
+
+
+class Service:
+    """A program that serves. Whatever it says that the protocol does not know is an error of the next call."""
+
+    def __init__(self, program, *arguments: str, transport: str = "threads", log: Path | None = None, env=None):
+        self.program, self.answers, self.wrong = program, {}, []
+        self.changed = threading.Condition()
+        self.log = log or program.scratch / f"serve{next(program.runs)}.log"
+        environment = {**os.environ, **program.environment, **(env or {}), "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        with open(self.log, "wb") as errors:
+            self.process = subprocess.Popen([*program.command(transport), "--serve-stdin", *arguments], stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=errors, env=environment, start_new_session=True)
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        for raw in iter(self._line, b""):
+            when = time.monotonic()
+            with self.changed:
+                problem = self._take(raw, when)
+                if problem:
+                    self.wrong.append(f"{problem}: {raw!r}")
+                self.changed.notify_all()
+        with self.changed:
+            self.changed.notify_all()
+
+    def _line(self) -> bytes:
+        try:
+            return self.process.stdout.readline()
+        except ValueError:  # it was closed: the client has gone away
+            return b""
+
+    def _take(self, raw: bytes, when: float) -> str:
+        """What is wrong with the line, if anything."""
+        if not raw.endswith(b"\n"):
+            return "the last line is not whole"
+        try:
+            line = json.loads(raw)
+        except ValueError:
+            return "no JSON"
+        if not isinstance(line, dict) or line.keys() not in (TOKEN, LAST, ERROR):
+            return "neither a token nor the last line of a request"
+        answer = self.answers.setdefault(line["id"], Answer())
+        if line["id"] is None:  # what is wrong with a line, not with a request: one after the other
+            answer = self.answers[None] = Answer()
+        if answer.finish:
+            return "behind the last line of its request"
+        if "token" in line:
+            if line["index"] != len(answer.tokens):
+                return f"index {len(answer.tokens)} was next"
+            answer.tokens.append(line["token"])
+            answer.times.append(when)
+            return ""
+        answer.finish, answer.message = line["finish"], line.get("message", "")
+        if answer.finish not in REASONS:
+            return "no reason of the protocol"
+        return "" if answer.message or answer.finish != "error" else "an error without a message"
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def send(self, line: dict | str | bytes) -> None:
+        data = line if isinstance(line, bytes) else (line if isinstance(line, str) else json.dumps(line)).encode() + b"\n"
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def ask(self, id: str, ids, new: int, **settings) -> str:
+        with self.changed:
+            # An id that is done may be used again.
+            self.answers[id] = Answer(asked=time.monotonic())
+        self.send({"id": id, "ids": [int(one) for one in ids], "max_new_tokens": new, **settings})
+        return id
+
+    def until(self, condition, seconds: float = 120) -> None:
+        """`condition` of what came so far; an error where the program ends or breaks the protocol before."""
+        end = time.monotonic() + seconds
+        with self.changed:
+            while not condition():
+                assert not self.wrong, f"{self.wrong[:5]}\n{self.said()[-4000:]}"
+                assert self.reader.is_alive() or condition(), f"the program ended\n{self.said()[-4000:]}"
+                assert time.monotonic() < end, f"it takes too long\n{self.answers}\n{self.said()[-4000:]}"
+                self.changed.wait(0.1)
+            assert not self.wrong, self.wrong[:5]
+
+    def answer(self, id: str | None, seconds: float = 120) -> Answer:
+        """The whole answer."""
+        self.until(lambda: id in self.answers and self.answers[id].finish, seconds)
+        return self.answers[id]
+
+    def generate(self, ids, new: int, **settings) -> list[int]:
+        answer = self.answer(self.ask(f"generate-{len(self.answers)}", ids, new, **settings))
+        assert answer.finish == "length" and len(answer.tokens) == new, answer
+        return answer.tokens
+
+    def close(self, seconds: float = 120) -> int:
+        """No more requests; returns the exit status."""
+        if not self.process.stdin.closed:
+            self.process.stdin.close()
+        status = self.process.wait(seconds)
+        self.reader.join(seconds)
+        assert not self.wrong, self.wrong[:5]
+        return status
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self.reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            try:
+                pipe.close()
+            except OSError:
+                pass

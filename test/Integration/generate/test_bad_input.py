@@ -1,0 +1,127 @@
+"""What a program that generates refuses in words, before it says anything: no crash, no hang, no token. The program is one
+written by hand, with 101 ids and room for 128 tokens."""
+
+import json
+
+import numpy as np
+import pytest
+
+from generation import Toy, say
+from service import Service
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    return Toy(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="module")
+def program(toy):
+    return toy.program("tp2,pp2")
+
+
+def refuse(program, arguments, *words, transport="threads"):
+    result = program.call([str(argument) for argument in arguments], transport, timeout=60)
+    result.refused(*words)
+    assert not result.stdout.strip(), result
+
+
+PROMPT = ["--prompt-ids", "1,2,3"]
+FEW = ["--max-new-tokens", "4"]
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (["--prompt-ids", "", *FEW], ["empty"]),
+    (["--prompt-ids", ",", *FEW], ["--prompt-ids"]),
+    (["--prompt-ids", "1,,2", *FEW], ["--prompt-ids"]),
+    (["--prompt-ids", "1,two", *FEW], ["two"]),
+    (["--prompt-ids", "1,101", *FEW], ["101", "100"]),
+    (["--prompt-ids=-1", *FEW], ["-1"]),
+    (["--prompt-ids", "1,99999999999999999999", *FEW], ["--prompt-ids"]),
+    (["--prompt-ids", ",".join(["1"] * 129), "--max-new-tokens", "1"], ["129", "128"]),
+    (["--prompt-ids", ",".join(["1"] * 21), "--max-new-tokens", "1", "--max-sequence", "20"], ["21", "20"]),
+    (["--prompt-ids", "nowhere.json", *FEW], ["nowhere.json"]),
+    (["--prompt-ids", "nowhere.npy", *FEW], ["nowhere.npy"]),
+    ([*PROMPT, "--max-new-tokens", "-3"], ["--max-new-tokens"]),
+    ([*PROMPT, *FEW, "--max-sequence", "0"], ["--max-sequence"]),
+    ([*PROMPT, *FEW, "--max-sequence", "129"], ["129", "128"]),
+    ([*PROMPT, *FEW, "--prefill-chunk", "0"], ["--prefill-chunk"]),
+    ([*PROMPT, *FEW, "--temperature", "-1"], ["--temperature"]),
+    ([*PROMPT, *FEW, "--temperature", "nan"], ["--temperature"]),
+    ([*PROMPT, *FEW, "--temperature", "warm"], ["--temperature"]),
+    ([*PROMPT, *FEW, "--top-k", "-1"], ["--top-k"]),
+    ([*PROMPT, *FEW, "--top-p", "1.5"], ["--top-p"]),
+    ([*PROMPT, *FEW, "--top-p", "-0.1"], ["--top-p"]),
+    ([*PROMPT, *FEW, "--repetition-penalty", "0"], ["--repetition-penalty"]),
+    ([*PROMPT, *FEW, "--repetition-penalty", "inf"], ["--repetition-penalty"]),
+    ([*PROMPT, *FEW, "--seed", "x"], ["--seed"]),
+    ([*PROMPT, *FEW, "--stop-ids", "101"], ["101"]),
+    ([*PROMPT, *FEW, "--stop-ids", "a"], ["--stop-ids"]),
+    ([*PROMPT, *FEW, "--max-batch", "0"], ["--max-batch"]),
+    ([*PROMPT, *FEW, "--serve-stdin"], ["--serve-stdin", "--prompt-ids"]),
+    ([*PROMPT, *FEW, "--input", "input_ids=x.npy"], ["--input"]),
+    ([*FEW], ["--prompt-ids", "--serve-stdin"]),
+], ids=lambda value: " ".join(value)[:60])
+def test_command_lines(program, arguments, words):
+    refuse(program, arguments, *words)
+
+
+def test_logits_that_cannot_be_written(program):
+    program.call([*PROMPT, *FEW, "--logits", "no/such/folder/logits.npy"]).refused("no/such/folder")
+
+
+@pytest.mark.parametrize("text,words", [
+    ("", []), ("[]", []), ("{}", []), ("[[1, 2], []]", []), ("[1, \"2\"]", []), ("[1, 2.5]", []), ("[1, 2", []),
+    ("[1, 101]", ["101"]), ("[[1, 2], [1, -7]]", ["-7"]), ("[[1], 2]", []), ("[[[1]]]", []), ("[" * 100000, [])], ids=lambda value: str(value)[:20])
+def test_json_files(program, tmp_path, text, words):
+    (tmp_path / "ids.json").write_text(text)
+    refuse(program, ["--prompt-ids", tmp_path / "ids.json", *FEW], *words)
+
+
+@pytest.mark.parametrize("array", [np.zeros((1, 3), np.float32), np.zeros((1, 2, 3), np.int64), np.zeros((2, 0), np.int64),
+                                   np.array([[1, 101]]), np.array([[-1]])], ids=lambda array: f"{array.dtype}-{array.shape}")
+def test_arrays(program, tmp_path, array):
+    np.save(tmp_path / "ids.npy", array)
+    refuse(program, ["--prompt-ids", tmp_path / "ids.npy", *FEW], *([str(array.flat[-1])] if array.size == 2 else []))
+
+
+def test_more_rows_than_were_planned(program, tmp_path):
+    (tmp_path / "ids.json").write_text(json.dumps([[1, 2], [3], [4, 5, 6]]))
+    refuse(program, ["--prompt-ids", tmp_path / "ids.json", *FEW, "--max-batch", "2"], "3", "--max-batch", "2")
+
+
+@pytest.mark.parametrize("transport", ["tcp", "mpi"])
+def test_all_processes_hear_of_it(program, request, transport):
+    if transport == "mpi":
+        request.getfixturevalue("mpi")
+    refuse(program, ["--prompt-ids", "1,101", *FEW], "101", transport=transport)
+
+
+@pytest.mark.parametrize("grid", ["tp1", "tp2,pp2", "dp2"])
+@pytest.mark.parametrize("drawn", [[], ["--temperature", "1"], ["--temperature", "1", "--top-k", "5", "--top-p", "0.9"]],
+                         ids=["greedy", "plain", "filtered"])
+def test_logits_that_are_no_numbers(toy, grid, drawn):
+    """Named by where they are; a prompt beside it is answered."""
+    program = toy.program(grid)
+    refuse(program, ["--prompt-ids", f"1,2,{Toy.POISON}", *FEW, *drawn], "nan", "behind 3 tokens")
+    result = program.call(["--prompt-ids", f"{Toy.POISON}", "--prompt-ids", "1,2", *FEW, *drawn]).refused("prompt 0", "nan")
+    assert len(result.stdout.split()) == 4
+
+
+def test_a_request_whose_logits_are_no_numbers_ends_alone(program):
+    with Service(program, "--max-batch", "2") as service:
+        service.ask("b", [1, 2, 3], 40)
+        answer = service.answer(service.ask("a", [1, 2, Toy.POISON], 4))
+        assert answer.finish == "error" and "behind 3 tokens" in answer.message
+        assert service.answer("b").finish == "length"
+        assert service.close() == 0
+
+
+def test_the_limits_themselves_are_served(program):
+    """What is next to what is refused above."""
+    assert len(say(program, [1] * 128, 1).tokens) == 1
+    assert len(say(program, [1, 2, 3], 126).tokens) == 126
+    assert len(say(program, [1, 2, 3], 127).tokens) == 126
+    assert len(say(program, [0, 100], 1, "--max-sequence", "128", "--stop-ids", "100").tokens) == 1
+    assert len(say(program, [5], 2, "--temperature", "0.5", "--top-k", "0", "--top-p", "1", "--repetition-penalty", "1").tokens) == 2
+

@@ -1,0 +1,307 @@
+"""`--serve-stdin` as a client sees it: requests are JSON lines in, tokens are JSON lines out, and nothing else is there. What
+serves is a program written by hand; test_served_models.py has compiled ones."""
+
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from generation import Toy
+from liveness import processes_of, until
+from service import Answer, Service
+
+GRIDS = [("tp1", "threads"), ("tp2,pp2", "threads"), ("tp2", "mpi"), ("dp2,pp2,mb2", "tcp")]
+PROMPTS = Toy.prompts()
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    if not Toy.PROGRAM.exists():
+        pytest.fail(f"{Toy.PROGRAM} is not built")
+    return Toy(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="module")
+def program(toy):
+    return toy.program("tp2,pp2")
+
+
+@pytest.fixture(scope="module")
+def alone(program):
+    """What each prompt is answered when nothing else is asked."""
+    with Service(program, "--max-batch", "1") as service:
+        return [service.generate(prompt, 24) for prompt in PROMPTS]
+
+
+@pytest.mark.parametrize("grid,transport", GRIDS)
+def test_requests_run_together(toy, request, alone, grid, transport):
+    """Eight requests in four slots: as many tokens as are asked for, of each, the same as alone, and then the program ends."""
+    if transport == "mpi":
+        request.getfixturevalue("mpi")
+    with Service(toy.program(grid), "--max-batch", "4", transport=transport) as service:
+        names = [service.ask(f"p{index}", prompt, 24 - index) for index, prompt in enumerate(PROMPTS)]
+        for index, name in enumerate(names):
+            answer = service.answer(name)
+            assert (answer.finish, len(answer.tokens)) == ("length", 24 - index)
+            assert answer.tokens == alone[index][:24 - index]
+        assert service.close() == 0
+
+
+def test_tokens_come_one_by_one_and_of_all_requests(program):
+    with Service(program, "--max-batch", "2") as service:
+        for name in "ab":
+            service.ask(name, PROMPTS[4], 100)
+        service.until(lambda: all(service.answers[name].tokens for name in "ab"))
+        assert not any(service.answers[name].finish for name in "ab")
+        first, second = (service.answer(name) for name in "ab")
+        assert first.tokens == second.tokens
+        assert first.times[0] < second.times[-1] and second.times[0] < first.times[-1]
+
+
+def test_stop_ids(program, alone):
+    """The one that stops is the last to come, as in transformers."""
+    ids = alone[3]
+    stop = next(index for index, token in enumerate(ids) if token not in ids[:index] and index)
+    with Service(program) as service:
+        answer = service.answer(service.ask("a", PROMPTS[3], 24, stop_ids=[ids[stop], Toy.POISON]))
+        assert (answer.finish, answer.tokens) == ("stop", ids[:stop + 1])
+
+
+def test_what_is_drawn_depends_on_the_seed_alone(program):
+    """Not on slots, on who else is asked, or on what was before; and seeds differ."""
+    drawn = dict(temperature=1.5, top_k=50, top_p=0.95, repetition_penalty=1.1)
+    with Service(program, "--max-batch", "4") as service:
+        first = service.generate(PROMPTS[5], 20, seed=7, **drawn)
+        others = [service.ask(f"other{seed}", PROMPTS[seed], 30, seed=seed, temperature=1.0) for seed in range(3)]
+        answer = service.answer(service.ask("again", PROMPTS[5], 20, seed=7, **drawn))
+        assert answer.tokens == first
+        assert service.generate(PROMPTS[5], 20, seed=8, **drawn) != first
+        for name in others:
+            assert service.answer(name).finish == "length"
+
+
+def test_what_fills_the_caches_ends(program):
+    """128 tokens have room: of as many the next one is told, and nobody asks for what comes behind that."""
+    with Service(program, "--max-batch", "1") as service:
+        for length, told in ((126, 3), (127, 2), (128, 1)):
+            answer = service.answer(service.ask(f"a{length}", [7] * length, 64))
+            assert (answer.finish, len(answer.tokens)) == ("length", told)
+        answer = service.answer(service.ask("a129", [7] * 129, 1))
+        assert answer.finish == "error" and "129" in answer.message and "128" in answer.message
+
+
+def test_temperature_zero_is_greedy(program, alone):
+    with Service(program) as service:
+        assert service.generate(PROMPTS[2], 24, temperature=0, seed=3) == alone[2]
+        # One candidate is the largest.
+        assert service.generate(PROMPTS[2], 24, temperature=1.0, top_k=1, seed=3) == alone[2]
+
+
+def test_cancel(program, alone):
+    """Also of one that waits for a slot, and of one that nobody knows; then the slot serves others."""
+    with Service(program, "--max-batch", "1") as service:
+        service.ask("long", PROMPTS[0], 120)
+        service.ask("waits", PROMPTS[1], 120)
+        service.until(lambda: len(service.answers["long"].tokens) > 3)
+        for name in ("nobody", "waits", "long"):
+            service.send({"cancel": name})
+        waited, ran = service.answer("waits"), service.answer("long")
+        assert "nobody" in service.answer(None).message
+        assert (waited.finish, waited.tokens) == ("cancelled", [])
+        assert ran.finish == "cancelled" and 3 < len(ran.tokens) < 120
+        assert service.generate(PROMPTS[2], 24) == alone[2]
+        assert service.close() == 0
+
+
+GOOD = {"id": "a", "ids": [1, 2, 3], "max_new_tokens": 4}
+# What the message must name.
+BAD = {
+    "no JSON": ("{\"id\": \"a\", ", []),
+    "no object": ("[1, 2]", []),
+    "no ids": ({"id": "a", "max_new_tokens": 4}, ["ids"]),
+    "unknown": ({**GOOD, "max_tokens": 4}, ["max_tokens"]),
+    "more than cancel": ({"cancel": "a", "ids": [1]}, ["cancel"]),
+    "no id": ({"ids": [1], "max_new_tokens": 4}, ["id"]),
+    "id is a number": ({**GOOD, "id": 3}, ["id"]),
+    "empty": ({**GOOD, "ids": []}, ["empty"]),
+    "ids of text": ({**GOOD, "ids": "1,2"}, ["ids"]),
+    "a text among ids": ({**GOOD, "ids": [1, "2"]}, ["ids"]),
+    "a half": ({**GOOD, "ids": [1, 2.5]}, ["ids"]),
+    "above the vocabulary": ({**GOOD, "ids": [1, 101]}, ["101", "100"]),
+    "negative": ({**GOOD, "ids": [-1]}, ["-1"]),
+    "huge": ({**GOOD, "ids": [2**70]}, ["ids"]),
+    "too long": ({**GOOD, "ids": [1] * 129}, ["129", "128"]),
+    "no new ones": ({**GOOD, "max_new_tokens": 0}, ["max_new_tokens"]),
+    "fewer than none": ({**GOOD, "max_new_tokens": -1}, ["max_new_tokens"]),
+    "cold": ({**GOOD, "temperature": -0.1}, ["temperature"]),
+    "top_k": ({**GOOD, "top_k": -1}, ["top_k"]),
+    "top_p": ({**GOOD, "top_p": 1.5}, ["top_p"]),
+    "no top_p": ({**GOOD, "top_p": 0}, ["top_p"]),
+    "top_p of text": ({**GOOD, "top_p": "0.5"}, ["top_p"]),
+    "penalty": ({**GOOD, "repetition_penalty": 0}, ["repetition_penalty"]),
+    "seed": ({**GOOD, "seed": "x"}, ["seed"]),
+    "stop": ({**GOOD, "stop_ids": [101]}, ["101"]),
+    "stop of text": ({**GOOD, "stop_ids": 3}, ["stop_ids"]),
+}
+
+
+@pytest.fixture(scope="module")
+def patient(program):
+    """One that is asked wrongly again and again."""
+    with Service(program, "--max-batch", "2") as service:
+        yield service
+        assert service.close() == 0
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_requests_are_refused_and_the_next_is_served(patient, alone, what):
+    line, words = BAD[what]
+    # What has no id that could be read is answered to nobody: null.
+    name = line["id"] if isinstance(line, dict) and isinstance(line.get("id"), str) else None
+    patient.answers.pop(name, None)
+    patient.send(line)
+    answer = patient.answer(name)
+    assert answer.finish == "error" and not answer.tokens
+    for word in words:
+        assert word in answer.message, answer
+    assert patient.generate(PROMPTS[1], 5) == alone[1][:5]
+
+
+def test_an_id_that_is_in_use(program, alone):
+    """The second request of that id is refused, and not under it: the first one goes on."""
+    with Service(program, "--max-batch", "1") as service:
+        service.ask("a", PROMPTS[0], 24)
+        service.send({**GOOD, "id": "a"})
+        refused = service.answer(None)
+        assert refused.finish == "error" and "a" in refused.message
+        assert service.answer("a").tokens == alone[0]
+        # When it has ended the id is free again.
+        assert service.answer(service.ask("a", PROMPTS[1], 5)).tokens == alone[1][:5]
+
+
+def test_an_error_of_one_leaves_others_alone(program, alone):
+    with Service(program, "--max-batch", "2") as service:
+        service.ask("a", PROMPTS[0], 24)
+        service.send({**GOOD, "id": "b", "ids": [5000]})
+        assert service.answer("b").finish == "error"
+        assert service.answer("a").tokens == alone[0]
+
+
+def test_slots_are_used_again(program, alone):
+    """What a longer sequence left in a cache is nobody's: bit for bit as if it were the first."""
+    with Service(program, "--max-batch", "1") as service:
+        service.generate([5] * 100, 28)
+        for index in (7, 0, 5):
+            assert service.generate(PROMPTS[index], 24) == alone[index]
+
+
+def test_end_of_input_finishes_what_runs(program):
+    with Service(program, "--max-batch", "1") as service:
+        for name in "abc":
+            service.ask(name, PROMPTS[0], 40)
+        assert service.close() == 0
+        assert all(service.answers[name].finish == "length" and len(service.answers[name].tokens) == 40 for name in "abc")
+
+
+def test_a_last_line_without_its_end_is_a_request(program):
+    with Service(program) as service:
+        service.send(json.dumps(GOOD).encode())
+        assert service.close() == 0
+        assert service.answers["a"].finish == "length"
+
+
+@pytest.mark.parametrize("transport", ["threads", "tcp"])
+def test_a_client_that_goes_away(program, transport):
+    """Nobody reads what it says: all ranks end, with a message."""
+    with Service(program, "--max-batch", "2", transport=transport) as service:
+        service.ask("a", PROMPTS[0], 120)
+        service.until(lambda: service.answers["a"].tokens)
+        service.process.stdout.close()
+        try:
+            for index in range(50):
+                service.ask(f"b{index}", PROMPTS[0], 120)
+        except BrokenPipeError:
+            pass
+        until(lambda: service.process.poll() is not None)
+        until(lambda: not processes_of(program.path))
+        assert service.process.returncode not in (0, -signal.SIGKILL)
+        assert "error: " in service.said()
+
+
+@pytest.mark.parametrize("transport", ["tcp", "mpi"])
+def test_a_rank_that_is_killed(program, request, transport):
+    """All others end, and what was said is whole."""
+    if transport == "mpi":
+        request.getfixturevalue("mpi")
+    with Service(program, transport=transport) as service:
+        for index in range(20):
+            service.ask(f"a{index}", PROMPTS[0], 120)
+        service.until(lambda: len(service.answers["a0"].tokens) > 10)
+        victim = 3
+        os.kill(processes_of(program.path)[victim], signal.SIGKILL)
+        until(lambda: service.process.poll() is not None)
+        service.reader.join()
+        until(lambda: not processes_of(program.path))
+        assert service.process.returncode != 0
+        assert f"rank {victim}" in service.said()
+        assert not service.wrong
+        whole = service.answers["a0"].tokens
+        for answer in service.answers.values():
+            assert answer.tokens == whole[:len(answer.tokens)] or whole == answer.tokens[:len(whole)]
+
+
+def test_memory_is_flat(program):
+    """Ten thousand steps in a hundred sequences; the first twenty may grow it."""
+    with Service(program, "--max-batch", "1") as service:
+        statm = f"/proc/{service.process.pid}/statm"
+
+        def resident():
+            return int(open(statm).read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        random, steps, before = np.random.default_rng(0), 0, 0
+        for sequence in range(120):
+            prompt = random.integers(0, Toy.POISON, random.integers(1, 28)).tolist()
+            steps += len(service.generate(prompt, 100, temperature=float(sequence % 2), top_p=0.9, seed=sequence))
+            if sequence == 19:
+                before = resident()
+        assert steps >= 12000
+        assert resident() - before <= 256 << 10
+
+
+def mistaken(random, name):
+    """A request with a mistake that has an id."""
+    line = [line for line, _ in BAD.values() if isinstance(line, dict) and isinstance(line.get("id"), str)]
+    return {**line[random.integers(len(line))], "id": name}
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 30))])
+def test_whatever_is_asked_is_answered_once(toy, alone, seed):
+    """Requests, mistakes and cancellations in any order, faster than they are answered."""
+    random = np.random.default_rng(seed)
+    grid = ["tp2,pp2", "tp1", "dp2", "tp2,pp2,mb2"][seed % 4]
+    with Service(toy.program(grid), "--max-batch", str(random.integers(1, 6))) as service:
+        wanted, cancelled = {}, set()
+        for number in range(60):
+            name, kind = f"n{number}", random.integers(10)
+            if kind < 6:
+                prompt, new = int(random.integers(len(PROMPTS))), int(random.integers(1, 25))
+                wanted[service.ask(name, PROMPTS[prompt], new)] = alone[prompt][:new]
+            elif kind < 8 and wanted:
+                victim = list(wanted)[random.integers(len(wanted))]
+                cancelled.add(victim)
+                service.send({"cancel": victim})
+            else:
+                service.answers[name] = Answer()
+                wanted[name] = None
+                service.send(mistaken(random, name))
+        assert service.close() == 0
+        for name, tokens in wanted.items():
+            answer = service.answers[name]
+            if tokens is None:
+                assert answer.finish == "error" and not answer.tokens
+            elif answer.finish == "cancelled":
+                assert name in cancelled and answer.tokens == tokens[:len(answer.tokens)]
+            else:
+                assert (answer.finish, answer.tokens) == ("length", tokens)
