@@ -3,6 +3,7 @@ serves is a program written by hand; test_served_models.py has compiled ones."""
 
 import json
 import os
+import re
 import signal
 
 import numpy as np
@@ -305,3 +306,22 @@ def test_whatever_is_asked_is_answered_once(toy, alone, seed):
                 assert name in cancelled and answer.tokens == tokens[:len(answer.tokens)]
             else:
                 assert (answer.finish, answer.tokens) == ("length", tokens)
+
+
+# Of twenty tokens: how many rounds at most.
+ROUNDS = {"greedy": ([], 20), "plain": (["--temperature", "0.9"], 20), "penalty": (["--repetition-penalty", "1.3"], 20),
+          "top-k": (["--top-k", "40"], 20), "top-p": (["--top-p", "0.9"], 60), "both": (["--top-k", "50", "--top-p", "0.99"], 60)}
+
+
+@pytest.mark.parametrize("how", ROUNDS)
+@pytest.mark.parametrize("grid", ["tp2", "tp4", "tp2,pp2"])
+def test_what_ranks_tell_each_other_to_choose(toy, grid, how):
+    """One reduction for each greedy or plain token, and three rounds at most for others; the same tokens on one rank."""
+    arguments, most = ROUNDS[how]
+    arguments = ["--prompt-ids", "1,2,3", "--max-new-tokens", "20", "--seed", "5", *arguments]
+    said = toy.program(grid).call([*arguments, "--verbose"]).check()
+    tokens, steps, rounds, extra = map(int, re.search(
+        r"(\d+) tokens in (\d+) steps; (\d+) rounds to choose them, (\d+) of these more than three", said.stderr).groups())
+    assert (tokens, steps, extra) == (20, 20, 0)
+    assert 20 <= rounds <= most
+    assert said.stdout == toy.program("tp1").call(arguments).check().stdout
