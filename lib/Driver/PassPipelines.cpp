@@ -23,8 +23,12 @@ using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::ShardSpec;
 
-/// `generates`: to a step with caches, which a generation repeats, in place of the model.
-static void buildModelPasses(OpPassManager &pm, bool generates) {
+/// What a file becomes: the model, a step with caches, which a generation repeats, or one that
+/// takes whole caches, with outputs of all tokens or of the last ones.
+enum class Form { Model, Step, Placed, PlacedLast };
+
+static void buildModelPasses(OpPassManager &pm, Form form) {
+  bool generates = form != Form::Model;
   pm.addPass(createHoldAnnotations());
   if (generates)
     pm.addPass(createFixInputs());
@@ -50,11 +54,18 @@ static void buildModelPasses(OpPassManager &pm, bool generates) {
     pm.addNestedPass<func::FuncOp>(createSimplify()); // movements meet
     pm.addNestedPass<func::FuncOp>(createCSEPass());
   }
+  if (form >= Form::Placed) {
+    pm.addPass(createPlaceCaches());
+    if (form == Form::PlacedLast)
+      pm.addPass(createTakeLast());
+    pm.addNestedPass<func::FuncOp>(createSimplify());
+    pm.addNestedPass<func::FuncOp>(createCSEPass());
+  }
   pm.addPass(createPlaceAnnotations());
   pm.addPass(createOutlineLayers());
 }
 
-void ::tpc::buildModelPassPipeline(OpPassManager &pm) { buildModelPasses(pm, false); }
+void ::tpc::buildModelPassPipeline(OpPassManager &pm) { buildModelPasses(pm, Form::Model); }
 
 void ::tpc::buildRewritePassPipeline(OpPassManager &pm, const ShardSpec &spec) {
   if (spec.grid.size(::tpc::Axis::TP) == 1 || spec.isTensor2D())
@@ -123,7 +134,14 @@ void ::tpc::registerPassPipelines() {
       [](OpPassManager &pm) { ::tpc::buildModelPassPipeline(pm); });
   static PassPipelineRegistration<> step(
       "tpc-step-pipeline", "From imported ops to one step of a generation, with caches",
-      [](OpPassManager &pm) { buildModelPasses(pm, true); });
+      [](OpPassManager &pm) { buildModelPasses(pm, Form::Step); });
+  static PassPipelineRegistration<> placed(
+      "tpc-placed-step-pipeline", "From imported ops to one step that takes whole caches",
+      [](OpPassManager &pm) { buildModelPasses(pm, Form::Placed); });
+  static PassPipelineRegistration<> last(
+      "tpc-last-step-pipeline",
+      "From imported ops to one step that takes whole caches, with outputs of the last tokens",
+      [](OpPassManager &pm) { buildModelPasses(pm, Form::PlacedLast); });
   static PassPipelineRegistration<> lowering(
       "tpc-lower-to-llvm", "Lowers a staged program to the LLVM dialect", [](OpPassManager &pm) {
         ::tpc::buildKernelsPassPipeline(pm);

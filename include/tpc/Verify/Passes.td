@@ -87,12 +87,17 @@ def VerifyGeneration : Pass<"tpc-verify-generation", "::mlir::ModuleOp"> {
     programs are the same expressions; and by one lemma for each op, two pieces have of each value what the whole step has of their tokens. Then, as a randomized
     check, both claims are tried at small sizes with elements of a prime field for numbers. Windows are crossed. See docs/verification.md.
 
+    A step that takes whole caches (`tpc-place-caches`) is compared with the step, which is the reference then: of sequences of different
+    lengths and numbers of new tokens in one batch each has the outputs, for its real tokens or the last of them, that the step gives of it
+    alone; its cache has old tokens as they were, new ones behind them, and nothing is written where there are neither. What caches hold behind
+    their lengths is random.
+
     Errors, with the ONNX node: the first op that gives something else in pieces, or of which that is not known, and why; another expression than the
     model's; an output or a cache that differs, and of which token; inputs of the model that the step does not have; a program that
     cannot be run at small sizes.
   }];
   let options = [
-    Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level">,
+    Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level; of a placed step the step">,
     Option<"symbolic", "symbolic", "bool", "true", "Prove it for all sizes">,
     Option<"interpret", "interpret", "bool", "true", "Run both programs at small sizes over a prime field">];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];

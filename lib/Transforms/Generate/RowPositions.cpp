@@ -24,9 +24,9 @@ bool RowPositions::isPast(const SymExpr &e) const {
 FailureOr<SymExpr> RowPositions::withoutPast(Operation *op, const SymExpr &e) const {
   SymExpr rest = e - SymExpr::symbol(step.past);
   if (isPast(rest))
-    return emitNodeError(op) << "takes " << e.str() << " of " << step.past
-                             << " past tokens: it is not known what that is where sequences have "
-                                "pasts of their own",
+    return emitNodeError(op) << "takes " << e.str()
+                             << " tokens: it is not known what that is where "
+                             << "sequences have pasts of their own",
            failure();
   return rest;
 }
