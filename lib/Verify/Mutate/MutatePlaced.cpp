@@ -79,18 +79,19 @@ static bool appendForgotten(Mutator &m) {
   op.erase();
   return true;
 }
+/// Caches of one function.
+static bool isOther(AppendOp op, AppendOp other) {
+  return other != op && other.getCache().getType() == op.getCache().getType() &&
+         other->getParentOp() == op->getParentOp() && isa<BlockArgument>(other.getCache());
+}
 static bool appendOther(Mutator &m) {
   auto all = m.find<AppendOp>([](AppendOp) { return true; });
-  auto op = m.pick<AppendOp>([&](AppendOp op) {
-    return llvm::any_of(all, [&](AppendOp o) {
-      return o != op && o.getCache().getType() == op.getCache().getType() &&
-             isa<BlockArgument>(o.getCache());
-    });
-  });
+  auto op = m.pick<AppendOp>(
+      [&](AppendOp op) { return llvm::any_of(all, [&](AppendOp o) { return isOther(op, o); }); });
   if (!op)
     return false;
   for (AppendOp other : all)
-    if (other != op && other.getCache().getType() == op.getCache().getType()) {
+    if (isOther(op, other)) {
       op.getCacheMutable().assign(other.getCache());
       return true;
     }
