@@ -1,0 +1,56 @@
+// RUN: tpc-opt %s -split-input-file -verify-diagnostics --tpc-hold-caches
+
+!n = tensor<?xi64, #tpc.dist<[b], local>>
+!new = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, s, 8], local>>
+!k = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8], local>>
+!whole = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8]>>
+module {
+tpc.cache @k0 : !whole
+tpc.pipeline @main(%n: !n, %x: !new, %k: !k) inputs [{}, {}, {tpc.cache = @k0}] outputs [{name = "k0", type = !whole, tpc.cache = @k0}] {
+  tpc.stage 0 {
+    tpc.micro_batches {
+      // expected-error @below {{writes cache @k0 in place, whose old value is used elsewhere as well}}
+      %0 = tpc.append %k, %x at %n : !k, !new, !n -> !k
+      %1 = tpc.add %0, %k : !k
+      tpc.output 0, %1 : !k
+    }
+  }
+}
+}
+
+// -----
+
+!n = tensor<?xi64, #tpc.dist<[b], local>>
+!k = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8], local>>
+!whole = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8]>>
+module {
+tpc.cache @k0 : !whole
+tpc.pipeline @main(%n: !n, %k: !k) inputs [{}, {tpc.cache = @k0}] outputs [{name = "k0", type = !whole, tpc.cache = @k0}] {
+  tpc.stage 0 {
+    tpc.micro_batches {
+      // expected-error @below {{uses cache @k0, of which only tpc.append takes the old value}}
+      %0 = tpc.exp %k : !k -> !k
+      tpc.output 0, %0 : !k
+    }
+  }
+}
+}
+
+// -----
+
+!n = tensor<?xi64, #tpc.dist<[b], local>>
+!new = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, s, 8], local>>
+!k = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8], local>>
+!whole = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8]>>
+module {
+tpc.cache @k0 : !whole
+// expected-error @below {{has an input behind a cache: caches come last}}
+tpc.pipeline @main(%n: !n, %k: !k, %x: !new) inputs [{}, {tpc.cache = @k0}, {}] outputs [{name = "k0", type = !whole, tpc.cache = @k0}] {
+  tpc.stage 0 {
+    tpc.micro_batches {
+      %0 = tpc.append %k, %x at %n : !k, !new, !n -> !k
+      tpc.output 0, %0 : !k
+    }
+  }
+}
+}
