@@ -358,6 +358,20 @@ static bool wrongInput(Mutator &m) {
   return bool(input);
 }
 
+// The memory of another cache.
+static bool wrongState(Mutator &m) {
+  SmallVector<buffer::StateOp> states;
+  m.module.walk([&](buffer::StateOp op) { states.push_back(op); });
+  auto state = m.pick<buffer::StateOp>([&](buffer::StateOp op) {
+    return llvm::any_of(states, [&](buffer::StateOp o) { return o.getCache() != op.getCache(); });
+  });
+  if (!state)
+    return false;
+  llvm::erase_if(states, [&](buffer::StateOp o) { return o.getCache() == state.getCache(); });
+  state.setCacheAttr(states[m.draw(states.size())].getCacheAttr());
+  return true;
+}
+
 // What a product computes behind its sum is left out, or something else.
 static bool wrongEpilogue(Mutator &m) {
   auto product = m.pick<buffer::ProductOp>([](buffer::ProductOp) { return true; });
@@ -477,6 +491,7 @@ ArrayRef<Mutation> mutate::getBufferMutations() {
       {"buffer-wrong-parameter", "another parameter is used", wrongParameter},
       {"buffer-wrong-entry", "another weight is loaded", wrongEntry},
       {"buffer-wrong-input", "another input is read", wrongInput},
+      {"buffer-wrong-state", "the memory of another cache is used", wrongState},
       {"buffer-wrong-epilogue", "a product computes something else behind its sum", wrongEpilogue},
       {"buffer-swap-parts", "of merged products, one takes what is another's", swapParts},
       {"buffer-drop-part", "of merged products, one is left out", dropPart},
