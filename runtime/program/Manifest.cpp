@@ -387,6 +387,17 @@ int readPortName(const Node &node, const std::vector<Port> &ports) {
   refuse(node.where, "there is no '" + name + "'");
 }
 
+/// What a constraint such as `capacity + 2 <= 2050`, of a table of positions, leaves to a symbol.
+std::optional<int64_t> mostOf(const Constraint &constraint, const std::string &symbol) {
+  if (!constraint.max || symbolsOf(constraint.expr) != std::set<std::string>{symbol})
+    return std::nullopt;
+  int64_t none = evaluateSize(constraint.expr, {{symbol, 0}}),
+          one = evaluateSize(constraint.expr, {{symbol, 1}});
+  if (one != none + 1)
+    return std::nullopt;
+  return *constraint.max - none;
+}
+
 Generation readGeneration(const Node &node, const Manifest &manifest) {
   Generation generation;
   auto readSymbol = [&](const char *key) {
@@ -425,6 +436,9 @@ Generation readGeneration(const Node &node, const Manifest &manifest) {
     refuse(node.where, "'" + logits.name + "' has another type or shape than logits");
   if (node.has("max_sequence") && !node["max_sequence"].value.is_null())
     generation.maxSequence = node["max_sequence"].integerIn(1, INT64_MAX / 8);
+  for (const Constraint &constraint : manifest.constraints)
+    if (std::optional<int64_t> most = mostOf(constraint, generation.capacity))
+      generation.maxSequence = std::min(*most, generation.maxSequence.value_or(*most));
   return generation;
 }
 

@@ -130,7 +130,8 @@ std::string manifest() {
     "generation": {"tokens": "ids", "batch": "batch", "sequence": "sequence", "lengths": "lengths",
                    "counts": "counts", "capacity": "capacity", "logits": "logits", "last_only": )" +
          (allTokens ? "false" : "true") + R"(, "vocabulary": 101)" +
-         (most ? ", \"max_sequence\": " + number(most) : "") + R"(},
+         (most ? ", \"max_sequence\": " + number(most + 5) : "") + R"(}, "constraints": [)" +
+         (most ? R"({"expr": "capacity + 2", "max": )" + number(most + 2) + "}" : "") + R"(],
     "schedule": "by hand"})";
 }
 
