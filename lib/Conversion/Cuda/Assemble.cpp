@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <ctime>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <thread>
@@ -22,7 +23,8 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 
-/// ptxas takes about 0.1 s for a kernel; one that takes minutes hangs.
+/// ptxas takes about 0.1 s of a processor for a kernel; one that takes minutes hangs, and so does
+/// one that uses no processor for as long. (What passes meanwhile says how busy the machine is.)
 static constexpr unsigned kSecondsPerKernel = 10, kLeastSeconds = 60;
 
 /// What to do about a ptxas that is at fault.
@@ -161,7 +163,8 @@ struct Run {
   unsigned architecture = 0;
   std::string output, log;
   llvm::sys::ProcessInfo process;
-  std::chrono::steady_clock::time_point begin;
+  std::chrono::nanoseconds used{0};             // of processors
+  std::chrono::steady_clock::time_point worked; // when it was seen to have used more
   bool ended = false;
 
   std::string name() const { return "sm_" + std::to_string(architecture); }
@@ -194,12 +197,21 @@ static llvm::Error start(Run &run, StringRef assembler, StringRef in) {
   StringRef args[] = {assembler, "-v", arch, "-o", run.output, in};
   std::optional<StringRef> redirects[] = {StringRef(), StringRef(run.log), StringRef(run.log)};
   bool failed = false;
-  run.begin = std::chrono::steady_clock::now();
+  run.worked = std::chrono::steady_clock::now();
   run.process = llvm::sys::ExecuteNoWait(assembler, args, std::nullopt, redirects,
                                          /*MemoryLimit=*/0, &error, &failed);
   if (failed || run.process.Pid == llvm::sys::ProcessInfo::InvalidPid)
     return makeError("'" + assembler + "' cannot be started: " + error + kOtherAssembler);
   return llvm::Error::success();
+}
+
+/// What a process has used of processors, beside what it has started.
+static std::chrono::nanoseconds getUsed(pid_t process) {
+  clockid_t clock;
+  timespec used;
+  if (::clock_getcpuclockid(process, &clock) != 0 || ::clock_gettime(clock, &used) != 0)
+    return {};
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
 /// Looks whether it has ended. Waiting is polling: LLVM's own limits are alarms, of which a process
@@ -211,10 +223,17 @@ static llvm::Error poll(Run &run, StringRef assembler, const Code &code) {
   if (state.Pid == 0) {
     auto limit = std::chrono::seconds(
         std::max<size_t>(kLeastSeconds, kSecondsPerKernel * code.launches.size()));
-    if (std::chrono::steady_clock::now() - run.begin < limit)
+    auto now = std::chrono::steady_clock::now();
+    if (auto used = getUsed(run.process.Pid); used > run.used) {
+      run.used = used;
+      run.worked = now;
+    }
+    bool isIdle = now - run.worked >= limit;
+    if (!isIdle && run.used < limit)
       return llvm::Error::success();
     return makeError("'" + assembler + "' has not ended after " + llvm::Twine(limit.count()) +
-                     " s for " + run.name() + kOtherAssembler);
+                     (isIdle ? " s in which it did nothing" : " s of a processor") + " for " +
+                     run.name() + kOtherAssembler);
   }
   run.ended = true;
   if (state.ReturnCode == 0)

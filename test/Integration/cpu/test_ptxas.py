@@ -98,13 +98,15 @@ def test_what_a_killed_compiler_leaves_the_next_one_removes(tpcc, tmp_path):
 
 
 @pytest.mark.long
-def test_an_assembler_that_hangs_is_ended(tpcc, tmp_path):
-    """After a minute, and the others with it."""
+@pytest.mark.parametrize("does,words,flags", [("exec sleep 1000", "s in which it did nothing for sm_80", []),
+                                              ("while :; do :; done", "s of a processor for sm_80", ["--gpu-arch=sm_80"])])
+def test_an_assembler_that_hangs_is_ended(tpcc, tmp_path, does, words, flags):
+    """After a minute, and the others with it; one that works, after a minute of a processor, which others have as well."""
     path = tmp_path / "bin" / "ptxas"
     path.parent.mkdir()
-    path.write_text(f"#!/bin/sh\necho $$ >>{tmp_path}/started\nexec sleep 1000\n")
+    path.write_text(f"#!/bin/sh\necho $$ >>{tmp_path}/started\n{does}\n")
     path.chmod(0o755)
-    emit(tpcc, "--emit=ptx", "-o", tmp_path / "out", env={"CUDA_HOME": tmp_path}).refused("has not ended after", "for sm_80")
+    emit(tpcc, "--emit=ptx", *flags, "-o", tmp_path / "out", env={"CUDA_HOME": tmp_path}).refused("has not ended after", words)
     started = (tmp_path / "started").read_text().split()
     assert started and not any(os.path.exists(f"/proc/{process}") for process in started)
 
