@@ -35,6 +35,20 @@ def test_frames_are_registered(tpcc, tmp_path):
     assert calls["cuGraphLaunch"] == 4 * (len(STEPS) - len(set(STEPS)))
 
 
+def test_memory_that_cannot_be_registered(tpcc, tmp_path):
+    """One rank's frames, with one communicator: what is registered all the same goes, once, and numbers are what they were."""
+    executable = tpcc.compile(MODEL.path, "tp2,pp2,mb2", *FLAGS)
+    usual = steps(executable, tmp_path, TPC_SIM_SEED=1)
+    calls = steps(executable, tmp_path, TPC_SIM_SEED=1, TPC_SIM_INJECT="register@2:1")
+    assert calls["ncclCommRegister"] == calls["ncclCommDeregister"] == usual["ncclCommRegister"] - 1
+    assert calls["ncclMemAlloc"] == calls["ncclMemFree"] == usual["ncclMemAlloc"]
+    said = executable.call(["--bench", "--shape", "batch=2,sequence=3", "--verbose"],
+                           env=environment(TPC_SIM_INJECT="register@1,register@2:1")).check()
+    # Of each rank once.
+    assert len(re.findall(r"^note: .* registers no memory: .*system error", said.stderr, re.MULTILINE)) == 4, said
+    assert "communication by NCCL" in said.stderr
+
+
 def test_older_libraries_do_without(tpcc, tmp_path):
     """A library that lacks one of the functions."""
     text = (LIBRARIES / "libnccl.so.2").read_bytes()

@@ -281,6 +281,8 @@ Status ncclCommRegister(Comm *handle, void *memory, size_t bytes, void **result)
     return misuse(name, InvalidArgument, "not device memory of one allocation");
   if (driver().currentDevice() != comm->device)
     return misuse(name, InvalidUsage, "memory of another device than that of " + comm->name);
+  if (driver().injected("register", ++comm->owner->enrolled, comm->device))
+    return SystemError;
   auto made = std::make_shared<Registration>(address, bytes);
   driver().hold(address, true);
   *result = made.get();

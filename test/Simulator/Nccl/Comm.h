@@ -19,9 +19,9 @@ namespace sim::nccl {
 /// flight at a time, or one group, so that what is not ordered alike everywhere comes to a stop.
 struct Rank {
   std::mutex mutex;
-  uint64_t group = 0;                                            // that is in flight, or 0
-  unsigned works = 0;                                            // of it, not done
-  std::atomic<uint64_t> calls{0}, begun{0}, joins{0}, aborts{0}; // for injections
+  uint64_t group = 0; // that is in flight, or 0
+  unsigned works = 0; // of it, not done
+  std::atomic<uint64_t> calls{0}, begun{0}, joins{0}, aborts{0}, enrolled{0}; // for injections
   std::set<Comm *> comms;
 };
 std::shared_ptr<Rank> rankOfThread();

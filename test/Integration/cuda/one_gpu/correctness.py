@@ -18,8 +18,8 @@ PROVES = ("programs compute what ONNX Runtime does on CPUs, in several steps of 
 LIMIT, BIG_LIMIT = 90, 240
 
 
-def flags_of(program: dict, outputs: list[str], to: Path, limit: float) -> list[str]:
-    flags = ["--batch-of", program["inputs"], "--weights", program["weights"], "--timeout", str(max(5, int(limit * 0.7)))]
+def flags_of(program: dict, outputs: list[str], to: Path, timeout: float) -> list[str]:
+    flags = ["--batch-of", program["inputs"], "--weights", program["weights"], "--timeout", str(max(5, int(timeout)))]
     for name in outputs:
         flags += ["--output", f"{name}={to / name}"]
     return flags + ["--verbose"] + (["--share-gpus"] if program["ranks"] > 1 else [])
@@ -48,7 +48,7 @@ def compare(program: dict, outputs: list[str], expected: Path, actual: Path, tol
 
 
 def call(here: Machine, program: dict, way: str, to: Path, limit: float, **env: str) -> Ended:
-    command = command_of(program, way, flags_of(program, program["outputs"], to, limit))
+    command = command_of(program, way, flags_of(program, program["outputs"], to, limit * 0.7))
     return here.run(command, limit, **env)
 
 
