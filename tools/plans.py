@@ -7,6 +7,7 @@ nothing is written, and each number must be at most what the page says.
 
 import argparse
 import collections
+import dataclasses
 import json
 import re
 import subprocess
@@ -18,6 +19,9 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TOP / folder) for folder in ("python", "test/Integration", "test/Integration/cpu")]
 
+import onnx  # noqa: E402
+
+from halves import halve  # noqa: E402
 from harness import Grid  # noqa: E402
 from models import COMMITTED, FAMILIES  # noqa: E402
 from test_report import expected_totals  # noqa: E402
@@ -29,6 +33,9 @@ MODELS = {name: model for name, model in {**COMMITTED, **FAMILIES}.items()
 GRIDS = [Grid.parse(text) for text in ("tp2", "tp3", "tp4", "tp8", "tp2,sp", "tp4,sp", "tp2x2", "tp2x4", "pp2", "pp4")]
 BATCH, SEQUENCE, PAST = 2, 32, 8
 F32 = 4
+# In f16, of which the residual is f32 or the model's own.
+HALVES = ("gpt2-tiny-nopast", "llama-dynamo", "phi-dynamo", "gemma2-dynamo")
+HALF_GRIDS = [Grid.parse(text) for text in ("tp2", "tp4", "tp2,sp", "tp2x2", "pp2", "tp2,pp2")]
 FINE = 1.05
 # Of a buffer, what each of n ranks sends; a ring's, for reductions.
 SENT = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n,
@@ -62,12 +69,22 @@ are below.
 """
 
 
-def look(tpcc, model, grid, folder):
+RESIDUALS = """
+## Residuals of 16 bits
+
+Models in f16 keep [their residual in f32](gpu.md#what-computes-what). What a rank sends in a step,
+added up over the stages, against what it sends with `--residual=same`. Sums over tp and what goes
+from stage to stage double; what sp gathers for products and what two dimensions sum within layers
+has 16 bits either way.
+"""
+
+
+def look(tpcc, model, grid, folder, *flags):
     """--report of one plan, and one rank's program."""
     report, text = folder / "report.json", folder / "spmd.mlir"
     shape = ",".join(f"{name}={size}" for name, size in model.shape(BATCH, SEQUENCE, PAST).items())
     done = subprocess.run([tpcc, model.path, f"--megatron-shard={grid}", f"--report={report}", "--shape", shape, "--emit=spmd",
-                           "--plain", "-o", text], stderr=subprocess.PIPE, text=True)
+                           "--plain", *flags, "-o", text], stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"tools/plans.py: {model.name} at {grid}: {done.stderr}")
     return json.loads(report.read_text()), text.read_text()
@@ -205,11 +222,29 @@ def compute(tpcc, model):
     return cells
 
 
+def compute_halves(tpcc, name):
+    """grid -> what is sent with a residual in f32, as a multiple of what is with one of the model's type."""
+    ratios = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.onnx"
+        onnx.save(halve(onnx.load(MODELS[name].path), "f16"), path)
+        model = dataclasses.replace(MODELS[name], path=path)
+        for grid in HALF_GRIDS:
+            reports = [look(tpcc, model, grid, Path(folder), f"--residual={residual}")[0] for residual in ("f32", "same")]
+            single, same = (sum(sent(grid, report).values()) for report in reports)
+            ratios[str(grid)] = single / same
+    return ratios
+
+
+def describe_halves(name, ratios):
+    return f"* {name}: " + "; ".join(f"`{grid}` {ratio:.2f}" for grid, ratio in ratios.items())
+
+
 def format_ratio(ratio):
     return f"**{ratio:.2f}**" if ratio > FINE else f"{ratio:.2f}"
 
 
-def write(plans):
+def write(plans, halves):
     grids = [str(grid) for grid in GRIDS]
     lines = [INTRODUCTION.format(batch=BATCH, sequence=SEQUENCE, past=PAST, fine=FINE),
              "| model | " + " | ".join(grids) + " |", "|---" * (len(grids) + 1) + "|"]
@@ -226,6 +261,7 @@ def write(plans):
                 found[f"{what} {ratio:.2f}: {reason}"].append(f"`{grid}`")
         lines += [f"* {' '.join(where)} {reason}" for reason, where in found.items()] or ["* none"]
         lines.append("")
+    lines += [RESIDUALS.strip(), "", *(describe_halves(name, ratios) for name, ratios in halves.items())]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -266,13 +302,19 @@ def main():
         parser.error("--models needs --check: the page has all models")
     with ThreadPoolExecutor(options.jobs) as pool:
         plans = dict(zip(names, pool.map(lambda name: compute(options.tpcc, MODELS[name]), names)))
+        halves = [name for name in HALVES if name in names]
+        halves = dict(zip(halves, pool.map(lambda name: compute_halves(options.tpcc, name), halves)))
     if not options.check:
-        PAGE.write_text(write(plans))
+        PAGE.write_text(write(plans, halves))
         return print("wrote", PAGE.relative_to(TOP))
     worse, better = [], []
     for name, cells in plans.items():
         for found, lines in zip(compare(name, cells), (worse, better)):
             lines += found
+    stated = PAGE.read_text()
+    for name, ratios in halves.items():
+        if describe_halves(name, ratios) not in stated:
+            worse.append(f"{name} in f16: docs/{PAGE.name} says otherwise than: {describe_halves(name, ratios)}")
     for line in worse + better:
         print(line)
     print(f"{sum(2 * len(cells) for cells in plans.values())} ratios: {len(worse)} worse, {len(better)} better than "

@@ -45,8 +45,9 @@ void FuseEpilogues::fuse(MatmulOp matmul) {
       auto type = cast<RankedTensorType>(other.getType());
       if (other == last)
         return;
+      // A bias that is cast is cast by the kernel that adds it.
       if (type.getRank() == 1 && target.addsBias && !hasBias && !hasActivation &&
-          getDist(other).getDims()[0] == dist.getDims().back()) {
+          !other.getDefiningOp<CastOp>() && getDist(other).getDims()[0] == dist.getDims().back()) {
         mark(add, use.getOperandNumber());
         hasBias = true;
         last = add.getResult();

@@ -119,7 +119,8 @@ template <> void Call<buffer::ProductOp>::emit(Operation *base, HostEmitter &e) 
                         .out = e.pointer(part.to),
                         .parameter = abi::I32(e.value(part.parameter)),
                         .epilogue = e.i32(static_cast<int64_t>(part.epilogue)),
-                        .dtype = e.dtype(part.to)});
+                        .dtype = e.dtype(op.getX()),
+                        .out_dtype = e.dtype(part.to)});
   e.call(TPC_ABI(tpc_products), e.pointer(op.getX()), e.expr(op.getM()), e.expr(op.getK()),
          e.store<tpc_product>(products), e.i32(products.size()));
 }

@@ -45,6 +45,18 @@ Value WidenProducts::inSingle(Value v, bool isLoaded) {
   return copy;
 }
 
+/// Only products with packed parameters give f32 of 16 bits: the result of others is rounded, as
+/// the library gives it, and widened again.
+static void roundResult(MatmulOp op) {
+  OpBuilder b(op->getContext());
+  b.setInsertionPointAfter(op);
+  Value result = op.getResult();
+  Type single = result.getType();
+  result.setType(withElements(single, getElementTypeOrSelf(op.getLhs())));
+  auto widened = CastOp::create(b, op.getLoc(), single, result);
+  result.replaceAllUsesExcept(widened.getResult(), widened);
+}
+
 void WidenProducts::widen(Operation *op, const ParameterTable &parameters) {
   for (OpOperand &operand : op->getOpOperands()) {
     Value v = operand.get();
@@ -55,6 +67,8 @@ void WidenProducts::widen(Operation *op, const ParameterTable &parameters) {
     operand.set(inSingle(v, isLoaded));
   }
   Value result = op->getResult(0);
+  if (!isHalf(result))
+    return;
   Type half = result.getType();
   OpBuilder b(op->getContext());
   b.setInsertionPointAfter(op);
@@ -71,11 +85,17 @@ void WidenProducts::runOnOperation() {
     return signalPassFailure();
   ParameterTable parameters(getOperation());
   SmallVector<Operation *> ops;
+  SmallVector<MatmulOp> unpacked;
   getOperation().walk([&](Operation *op) {
-    if (isa<MatmulOp, AttentionOp>(op) && isHalf(op->getResult(0)) &&
-        !TargetTraits::get(op).computesProducts(getElementTypeOrSelf(op->getResult(0))))
+    if (!isa<MatmulOp, AttentionOp>(op) || !isHalf(op->getOperand(0)))
+      return;
+    if (!TargetTraits::get(op).computesProducts(getElementTypeOrSelf(op->getOperand(0))))
       ops.push_back(op);
+    else if (auto matmul = dyn_cast<MatmulOp>(op);
+             matmul && !isHalf(matmul.getResult()) && !parameters.isPackedProduct(matmul))
+      unpacked.push_back(matmul);
   });
+  llvm::for_each(unpacked, roundResult);
   for (Operation *op : ops)
     widen(op, parameters);
 }

@@ -9,16 +9,30 @@ using Dims = ShardingRule::Dims;
 
 #define TPC_COMPATIBLE(OP)                                                                         \
   bool OP::isCompatibleReturnTypes(TypeRange a, TypeRange b) { return compatibleTypes(a, b); }
-#define TPC_INFER(OP)                                                                              \
-  TPC_COMPATIBLE(OP)                                                                               \
+#define TPC_INFER_TYPES(OP)                                                                        \
   LogicalResult OP::inferReturnTypes(MLIRContext *context, std::optional<Location> loc,            \
                                      Adaptor adaptor, SmallVectorImpl<Type> &types)
+#define TPC_INFER(OP)                                                                              \
+  TPC_COMPATIBLE(OP)                                                                               \
+  TPC_INFER_TYPES(OP)
 
 //===----------------------------------------------------------------------===//
 // Matmul
 //===----------------------------------------------------------------------===//
 
-TPC_INFER(MatmulOp) {
+static bool isHalf(Type element) { return element.isF16() || element.isBF16(); }
+
+/// Sums of products of 16 bits are f32, and may be given as they are.
+bool MatmulOp::isCompatibleReturnTypes(TypeRange inferred, TypeRange given) {
+  if (inferred.size() != 1 || given.size() != 1)
+    return false;
+  auto own = dyn_cast<RankedTensorType>(inferred[0]), type = dyn_cast<RankedTensorType>(given[0]);
+  return compatibleTypes(inferred, given) ||
+         (own && type && isHalf(own.getElementType()) && type.getElementType().isF32() &&
+          getSizes(own) == getSizes(type));
+}
+
+TPC_INFER_TYPES(MatmulOp) {
   Sizes a = getSizes(adaptor.getLhs()), b = getSizes(adaptor.getRhs());
   if (a.empty() || b.size() < 2)
     return inferError(loc, "matmul needs lhs [.., m, k] or [k] and rhs [.., k, n], not " +
@@ -175,12 +189,15 @@ static LogicalResult inferNorm(std::optional<Location> loc, Value x, Value scale
   Sizes sizes = getSizes(x);
   if (sizes.empty())
     return inferError(loc, "normalization of a scalar");
+  // What has 16 bits may be computed of what has not been rounded to them: f32.
+  Type element = elementTypeOf(scale);
+  bool fits = element == elementTypeOf(x) || (isHalf(element) && elementTypeOf(x).isF32());
   for (Value v : {scale, bias})
-    if (v && (getSizes(v) != Sizes{sizes.back()} || elementTypeOf(v) != elementTypeOf(x)))
+    if (v && (getSizes(v) != Sizes{sizes.back()} || elementTypeOf(v) != element || !fits))
       return inferError(loc, "scale and bias of a normalization over " + describe(sizes) +
                                  " must be [" + sizes.back().str() + "], not " +
                                  describe(getSizes(v)));
-  types.push_back(makeTensorType(elementTypeOf(x), sizes));
+  types.push_back(makeTensorType(element, sizes));
   return success();
 }
 

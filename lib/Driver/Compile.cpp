@@ -74,12 +74,13 @@ static void buildStagedChecks(mlir::OpPassManager &pm) {
 
 /// Without the verifiers of the level.
 static void buildLevel(mlir::OpPassManager &pm, Emit level, const ShardSpec &spec,
-                       const std::shared_ptr<mlir::tpc::ReferenceModel> &reference) {
+                       const std::shared_ptr<mlir::tpc::ReferenceModel> &reference,
+                       bool wideResidual = true) {
   switch (level) {
   case Emit::Model:
     if (reference) // before anything is folded
       pm.addPass(mlir::tpc::createVerifyBounds());
-    buildModelPassPipeline(pm);
+    buildModelPassPipeline(pm, wideResidual);
     if (reference && !reference->module)
       pm.addPass(mlir::tpc::createRecordReference(reference));
     return;
@@ -187,7 +188,7 @@ mlir::LogicalResult Compilation::readReference(OnStep onStep) {
            << "--reference: is at level " << emitName(level)
            << "; the proof compares with a model: an ONNX file, or what --emit=model writes";
   mlir::PassManager pm(&context);
-  buildLevel(pm, Emit::Model, options.spec, reference);
+  buildLevel(pm, Emit::Model, options.spec, reference, options.wideResidual);
   if (mlir::failed(pm.run(*model)))
     return mlir::failure();
   reference->module = std::move(model);
@@ -277,7 +278,7 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
     if (target == Emit::Llvm)
       buildLoweringPassPipeline(pm, options.lowering);
     else
-      buildLevel(pm, target, options.spec, reference);
+      buildLevel(pm, target, options.spec, reference, options.wideResidual);
     if (mlir::failed(pm.run(*module)) || mlir::failed(verify(target, target == level, onStep)))
       return mlir::failure();
     reached = target;

@@ -43,6 +43,7 @@ struct CompileOptions {
   std::string target = {}; // that kernels are built for; empty: the program's, or the default
   std::string architectures = {}; // of the target; empty: its own choice
   bool tf32 = false;              // products of f32 in TF32
+  bool wideResidual = true;       // of models of 16 bits: in f32
   /// Sees the imported program with its annotations, before anything is recognized.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};
 };

@@ -27,8 +27,25 @@ using ::tpc::ShardSpec;
 /// takes whole caches, with outputs of all tokens or of the last ones.
 enum class Form { Model, Step, Placed, PlacedLast };
 
-static void buildModelPasses(OpPassManager &pm, Form form) {
-  bool generates = form != Form::Model;
+/// From a step to one that takes whole caches, and what all programs end with.
+static void buildPlacedPasses(OpPassManager &pm, Form form, bool wideResidual) {
+  if (form >= Form::Placed) {
+    pm.addPass(createPlaceCaches());
+    if (form == Form::PlacedLast)
+      pm.addPass(createTakeLast());
+    pm.addNestedPass<func::FuncOp>(createSimplify());
+    pm.addNestedPass<func::FuncOp>(createCSEPass());
+  }
+  if (wideResidual) {
+    pm.addNestedPass<func::FuncOp>(createWidenResidual());
+    pm.addNestedPass<func::FuncOp>(createCSEPass());
+  }
+  pm.addPass(createPlaceAnnotations());
+  pm.addPass(createOutlineLayers());
+}
+
+/// To the model, or to a step that adds to caches, not outlined.
+static void buildRaisingPasses(OpPassManager &pm, bool generates) {
   pm.addPass(createHoldAnnotations());
   if (generates)
     pm.addPass(createFixInputs());
@@ -54,18 +71,22 @@ static void buildModelPasses(OpPassManager &pm, Form form) {
     pm.addNestedPass<func::FuncOp>(createSimplify()); // movements meet
     pm.addNestedPass<func::FuncOp>(createCSEPass());
   }
-  if (form >= Form::Placed) {
-    pm.addPass(createPlaceCaches());
-    if (form == Form::PlacedLast)
-      pm.addPass(createTakeLast());
-    pm.addNestedPass<func::FuncOp>(createSimplify());
-    pm.addNestedPass<func::FuncOp>(createCSEPass());
-  }
-  pm.addPass(createPlaceAnnotations());
-  pm.addPass(createOutlineLayers());
 }
 
-void ::tpc::buildModelPassPipeline(OpPassManager &pm) { buildModelPasses(pm, Form::Model); }
+static void buildModelPasses(OpPassManager &pm, Form form, bool wideResidual) {
+  buildRaisingPasses(pm, form != Form::Model);
+  buildPlacedPasses(pm, form, wideResidual);
+}
+
+void ::tpc::buildModelPassPipeline(OpPassManager &pm, bool wideResidual) {
+  buildModelPasses(pm, Form::Model, wideResidual);
+}
+
+void ::tpc::buildStepPassPipeline(OpPassManager &pm) { buildRaisingPasses(pm, true); }
+
+void ::tpc::buildPlacedStepPassPipeline(OpPassManager &pm, bool last, bool wideResidual) {
+  buildPlacedPasses(pm, last ? Form::PlacedLast : Form::Placed, wideResidual);
+}
 
 void ::tpc::buildRewritePassPipeline(OpPassManager &pm, const ShardSpec &spec) {
   if (spec.grid.size(::tpc::Axis::TP) == 1 || spec.isTensor2D())
@@ -134,14 +155,14 @@ void ::tpc::registerPassPipelines() {
       [](OpPassManager &pm) { ::tpc::buildModelPassPipeline(pm); });
   static PassPipelineRegistration<> step(
       "tpc-step-pipeline", "From imported ops to one step of a generation, with caches",
-      [](OpPassManager &pm) { buildModelPasses(pm, Form::Step); });
+      [](OpPassManager &pm) { buildModelPasses(pm, Form::Step, true); });
   static PassPipelineRegistration<> placed(
       "tpc-placed-step-pipeline", "From imported ops to one step that takes whole caches",
-      [](OpPassManager &pm) { buildModelPasses(pm, Form::Placed); });
+      [](OpPassManager &pm) { buildModelPasses(pm, Form::Placed, true); });
   static PassPipelineRegistration<> last(
       "tpc-last-step-pipeline",
       "From imported ops to one step that takes whole caches, with outputs of the last tokens",
-      [](OpPassManager &pm) { buildModelPasses(pm, Form::PlacedLast); });
+      [](OpPassManager &pm) { buildModelPasses(pm, Form::PlacedLast, true); });
   static PassPipelineRegistration<> lowering(
       "tpc-lower-to-llvm", "Lowers a staged program to the LLVM dialect", [](OpPassManager &pm) {
         ::tpc::buildKernelsPassPipeline(pm);

@@ -36,6 +36,9 @@ Error tpc::checkTarget(const TpccOptions &options) {
   if (options.precision != "f32" && options.precision != "tf32")
     return makeError("--precision: there is no precision '" + options.precision +
                      "'; there are f32, tf32");
+  if (options.residual != "f32" && options.residual != "same")
+    return makeError("--residual: a residual is f32 or same (of the model's type), not '" +
+                     options.residual + "'");
   if (options.target.empty())
     return Error::success();
   if (const TargetTraits *target = TargetTraits::lookup(options.target))

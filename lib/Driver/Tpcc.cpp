@@ -406,7 +406,8 @@ mlir::LogicalResult Session::run() {
                          options.deviceConfiguration,
                          options.target,
                          options.architectures,
-                         options.precision == "tf32"};
+                         options.precision == "tf32",
+                         options.residual == "f32"};
   if (options.onnx)
     compile.onAnnotated = [&](mlir::ModuleOp module) {
       return collectAnnotations(module, spec, devices);

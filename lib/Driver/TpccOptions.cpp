@@ -168,6 +168,12 @@ bool TpccOptions::parse(int argc, char **argv) {
           "With --target=cuda: how products of f32 are computed: f32 (default), or tf32, which "
           "is several times as fast and keeps 10 bits of each factor's fraction"),
       cl::value_desc("type"), cl::location(precision), cl::init("f32"), cl::cat(files));
+  cl::opt<std::string, true> residualOption(
+      "residual",
+      cl::desc("For models in f16 or bf16: what layers add their results to: f32 (default), or "
+               "same, the model's type, which halves what ranks send each other and is further "
+               "from f32"),
+      cl::value_desc("type"), cl::location(residual), cl::init("f32"), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),
                                         cl::value_desc("name"), cl::location(name), cl::cat(files));
@@ -266,10 +272,10 @@ bool TpccOptions::parse(int argc, char **argv) {
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << versionText() << "\n"; });
   bool ok = cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs());
   for (auto *option : std::initializer_list<cl::opt<std::string, true> *>{
-           &outputOption, &targetOption, &architecturesOption, &precisionOption, &nameOption,
-           &marchOption, &weightsOption, &shardOption, &linksOption, &annotationsOption,
-           &configurationOption, &referenceOption, &certificateOption, &reportOption, &shapeOption,
-           &memoryPlanOption})
+           &outputOption, &targetOption, &architecturesOption, &precisionOption, &residualOption,
+           &nameOption, &marchOption, &weightsOption, &shardOption, &linksOption,
+           &annotationsOption, &configurationOption, &referenceOption, &certificateOption,
+           &reportOption, &shapeOption, &memoryPlanOption})
     ok = ok && checkOnce(*option, option->getValue(), option == &shardOption);
   ok = ok && checkOnce(emitOption, emitOption, false);
   if (ok && optLevel > 3) {

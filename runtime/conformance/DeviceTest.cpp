@@ -274,8 +274,12 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
           }
           auto place = [](uint16_t *data) { return reinterpret_cast<float *>(data); };
           float *out = place(tensor(encode(residual))), *xData = place(tensor(encode(x)));
-          Product product = {matrix.get(), more ? place(tensor(encode(bias))) : nullptr,
-                             more > 1 ? out : nullptr, out, TPC_EPILOGUE_NONE};
+          Product product = {matrix.get(),
+                             more ? place(tensor(encode(bias))) : nullptr,
+                             more > 1 ? out : nullptr,
+                             out,
+                             TPC_EPILOGUE_NONE,
+                             dtype};
           device->beginStep({0, 0});
           device->multiply({xData, m, k, {&product, 1}, dtype});
           device->endStep();
@@ -288,6 +292,61 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
             double unit = std::abs(sum) * (dtype == TPC_F16 ? 0x1p-10 : 0x1p-7) + 0x1p-20;
             EXPECT_NEAR(decode(result[static_cast<size_t>(i)]), sum,
                         unit * (more > 1 ? 2.01 : 0.51))
+                << m << " " << k << " " << n << " " << spellType(dtype) << " " << more;
+          }
+        }
+  }
+}
+
+/// Neither sums nor what is added to them are rounded to 16 bits.
+TEST_P(DeviceTest, ProductsOfHalvesInSingle) {
+  for (int32_t dtype : {TPC_F16, TPC_BF16}) {
+    if (!device->computes(dtype))
+      continue; // programs for it have none
+    auto encode = [&](const std::vector<float> &values) {
+      std::vector<uint16_t> bits;
+      for (float value : values)
+        bits.push_back(dtype == TPC_F16 ? floatToHalf(value) : floatToBfloat(value));
+      return bits;
+    };
+    // Numbers that 16 bits have.
+    auto exact = [](std::vector<float> values) {
+      for (float &value : values)
+        value = std::round(value * 8) / 8;
+      return values;
+    };
+    for (auto [m, k, n] : {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 41}, {3, 0, 9}, {20, 64, 100}})
+      for (bool transposed : {false, true})
+        for (int more : {0, 1, 2, 3}) { // a bias, a residual, both
+          std::vector<float> x = exact(numbers(m * k, 1)), w = exact(numbers(k * n, 2)),
+                             bias = numbers(n, 3), residual = numbers(m * n, 4);
+          std::vector<float> rows(w.size());
+          for (int64_t i = 0; i < k * n; ++i)
+            rows[i % n * k + i / n] = w[i];
+          std::shared_ptr<Matrix> matrix;
+          if (transposed) {
+            matrix = device->transposeOf(tensor(encode(rows)), k, n, dtype);
+          } else {
+            matrix = device->makeMatrix(k, n, dtype);
+            device->setRows(*matrix, 0, k, encode(w).data());
+          }
+          float *out = tensor(residual);
+          auto *xData = reinterpret_cast<float *>(tensor(encode(x)));
+          Product product = {matrix.get(),
+                             more & 1 ? tensor(bias) : nullptr,
+                             more & 2 ? out : nullptr,
+                             out,
+                             TPC_EPILOGUE_NONE,
+                             TPC_F32};
+          device->beginStep({0, 0});
+          device->multiply({xData, m, k, {&product, 1}, dtype});
+          device->endStep();
+          std::vector<float> result = valuesOf(out, residual.size());
+          for (int64_t i = 0; i < m * n; ++i) {
+            double sum = (more & 1 ? bias[i % n] : 0) + (more & 2 ? residual[i] : 0);
+            for (int64_t l = 0; l < k; ++l)
+              sum += static_cast<double>(x[i / n * k + l]) * w[l * n + i % n];
+            EXPECT_NEAR(result[i], sum, 1e-5 * (1 + std::abs(sum)))
                 << m << " " << k << " " << n << " " << spellType(dtype) << " " << more;
           }
         }

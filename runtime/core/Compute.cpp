@@ -80,7 +80,10 @@ extern "C" void tpc_products(tpc_context *ctx, const float *x, int64_t m, int64_
       fail(*ctx, "internal error: parameter " + std::to_string(p.parameter) + " is of " +
                      spellType(matrix->dtype) + ", and a product of " + spellType(p.dtype) +
                      " beside one of " + spellType(dtype) + " takes it");
-    list.push_back({matrix, p.bias, p.residual, p.out, p.epilogue});
+    if (p.out_dtype != dtype && p.out_dtype != TPC_F32)
+      fail(*ctx, "internal error: a product of " + std::string(spellType(dtype)) + " gives " +
+                     spellType(p.out_dtype));
+    list.push_back({matrix, p.bias, p.residual, p.out, p.epilogue, p.out_dtype});
   }
   if (!list.empty())
     ctx->device->multiply({x, m, k, list, dtype});

@@ -50,9 +50,10 @@ struct Product {
   const float *bias, *residual;
   float *out;
   int32_t epilogue;
+  int32_t dtype = TPC_F32; ///< of bias, residual and out: that of x, or f32
 };
 
-/// Those of one x, none of which is empty. `dtype`: of all elements, whatever pointers say.
+/// Those of one x, none of which is empty. `dtype`: of x and matrices, whatever pointers say.
 struct Products {
   const float *x;
   int64_t m, k;

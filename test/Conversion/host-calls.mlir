@@ -12,7 +12,7 @@ tpc.weight @b in "/w.bin" at 192 : tensor<8xf32>
 // CHECK-DAG: %[[I32_0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK-DAG: %[[I32_1:.*]] = llvm.mlir.constant(1 : i32)
 // CHECK-DAG: %[[I32_2:.*]] = llvm.mlir.constant(2 : i32)
-// CHECK: %[[PART:.*]] = llvm.alloca {{.*}} !llvm.struct<(i64, ptr, ptr, ptr, i32, i32, i32)>
+// CHECK: %[[PART:.*]] = llvm.alloca {{.*}} !llvm.struct<(i64, ptr, ptr, ptr, i32, i32, i32, i32)>
 // CHECK: %[[V0:.*]] = llvm.call @tpc_parameter(%arg0, %[[I32_1]])
 // CHECK: llvm.store %[[C8]], %{{.*}} : i64
 // CHECK: llvm.store %[[V0]], %{{.*}} : !llvm.ptr

@@ -50,6 +50,16 @@ func.func @part(%x: tensor<4x3xf16, #tpc.dist<[4, 6{tp}], local>>, %y: tensor<3x
   return %1 : tensor<4x2xf16>
 }
 
+// One that gives f32 is not rounded.
+// CHECK-LABEL: func.func @sums
+// CHECK: %[[A:.*]] = tpc.matmul %{{.*}}, %{{.*}} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+// CHECK-NEXT: return %[[A]]
+func.func @sums(%x: tensor<4x8xf16>) -> tensor<4x6xf32> {
+  %w = tpc.parameter @w : tensor<8x6xf16>
+  %0 = tpc.matmul %x, %w : tensor<4x8xf16>, tensor<8x6xf16> -> tensor<4x6xf32>
+  return %0 : tensor<4x6xf32>
+}
+
 // Nothing else is touched: products of f32, and ops that are no products.
 // CHECK-LABEL: func.func @as_it_is
 // CHECK-NEXT: %[[Y:.*]] = tpc.matmul %arg0, %arg1 : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>

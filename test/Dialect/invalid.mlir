@@ -334,3 +334,32 @@ func.func @f() {
   %0 = tpc.size s : tensor<1xi64>
   return
 }
+
+// -----
+
+// Sums of 16 bits may be given in f32; others, and in other types, not.
+func.func @rounded_product(%x: tensor<4x8xf32>, %y: tensor<8x8xf32>) {
+  // expected-error @+2 {{failed to infer returned types}}
+  // expected-error @+1 {{'tpc.matmul' op inferred type(s) 'tensor<4x8xf32>' are incompatible with return type(s) of operation 'tensor<4x8xf16>'}}
+  %0 = tpc.matmul %x, %y : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf16>
+  return
+}
+
+// -----
+
+func.func @product_of_another_half(%x: tensor<4x8xf16>, %y: tensor<8x8xf16>) {
+  // expected-error @+2 {{failed to infer returned types}}
+  // expected-error @+1 {{are incompatible with return type(s) of operation 'tensor<4x8xbf16>'}}
+  %0 = tpc.matmul %x, %y : tensor<4x8xf16>, tensor<8x8xf16> -> tensor<4x8xbf16>
+  return
+}
+
+// -----
+
+// A norm of f32 may have parameters and a result of 16 bits, and not the other way round.
+func.func @norm_of_halves(%x: tensor<4x8xf16>, %s: tensor<8xf32>) {
+  // expected-error @+2 {{failed to infer returned types}}
+  // expected-error @+1 {{scale and bias of a normalization over [4, 8] must be [8], not [8]}}
+  %0 = tpc.rms_norm %x, %s epsilon 1.0e-5 : tensor<4x8xf16>, tensor<8xf32> -> tensor<4x8xf32>
+  return
+}

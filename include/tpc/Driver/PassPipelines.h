@@ -13,8 +13,15 @@
 
 namespace tpc {
 
-/// Import -> model: what the importer makes, in normal form.
-void buildModelPassPipeline(mlir::OpPassManager &pm);
+/// Import -> model: what the importer makes, in normal form. `wideResidual`: sums of the residual
+/// are f32, be the model of 16 bits.
+void buildModelPassPipeline(mlir::OpPassManager &pm, bool wideResidual = true);
+/// Import -> step: one step of a generation, which gives caches with its tokens behind those of
+/// the past, in normal form but for layers.
+void buildStepPassPipeline(mlir::OpPassManager &pm);
+/// Step -> model: one that takes whole caches, at lengths that are data. `last`: its outputs are of
+/// each sequence's last token.
+void buildPlacedStepPassPipeline(mlir::OpPassManager &pm, bool last, bool wideResidual = true);
 /// Model -> model: what suits the grid better.
 void buildRewritePassPipeline(mlir::OpPassManager &pm, const ShardSpec &spec);
 /// Model -> sharded: a grid, and a distribution on every value.

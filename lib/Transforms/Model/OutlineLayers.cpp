@@ -106,6 +106,13 @@ void LayerFinder::findActivations() {
         llvm::any_of(op.getOperands(), [&](Value v) { return isActivation(v); }))
       for (Value result : op.getResults())
         activations.insert(result);
+  // A parameter that one op reads in another type belongs to that op, as the parameter does.
+  for (auto cast : block.getOps<CastOp>())
+    if (cast.getOperand().getDefiningOp<ParameterOp>() && hasOneModelUse(cast)) {
+      Operation *user = getModelUses(cast.getResult()).front()->getOwner();
+      if (user->getNumResults() == 1 && isActivation(user->getResult(0)))
+        activations.insert(cast.getResult());
+    }
 }
 
 // Post-order from the results, without recursion: graphs are as deep as models.

@@ -53,9 +53,10 @@ public:
     Value moved = AddOp::create(builder, loc, rowType, variance, makeScalar(epsilon));
     Value factor = RsqrtOp::create(builder, loc, rowType, moved);
     Value y = MulOp::create(builder, loc, type, d, factor);
-    y = MulOp::create(builder, loc, type, y, norm->getOperand(1));
+    y = MulOp::create(builder, loc, type, y, inTypeOf(type, norm->getOperand(1)));
     if (norm->getNumOperands() > 2)
-      y = AddOp::create(builder, loc, type, y, norm->getOperand(2));
+      y = AddOp::create(builder, loc, type, y, inTypeOf(type, norm->getOperand(2)));
+    y = inTypeOf(norm->getResult(0).getType(), y);
     // What is said of the norm is said of what it becomes.
     for (StringRef name : {kShardingAttr, kShardingSourceAttr})
       if (Attribute annotation = norm->getAttr(name))
@@ -65,6 +66,14 @@ public:
   }
 
 private:
+  /// A norm of f32 may have parameters and a result of 16 bits.
+  Value inTypeOf(Type other, Value value) {
+    Type element = getElementTypeOrSelf(other);
+    if (getElementTypeOrSelf(value) == element)
+      return value;
+    return CastOp::create(builder, loc, makeTensorType(element, getSizes(value)), value);
+  }
+
   Value makeScalar(double value) {
     auto scalar = RankedTensorType::get({}, type.getElementType());
     Attribute attr = builder.getFloatAttr(type.getElementType(), value);

@@ -17,7 +17,7 @@ static LogicalResult checkComputed(Operation *op, ValueRange values) {
   return success();
 }
 
-/// A call says one type for all of its elements.
+/// A call says one type for all of its elements; products of 16 bits may give f32.
 static LogicalResult checkOneType(Operation *op, ValueRange values) {
   for (Value v : values)
     if (v && getElementTypeOrSelf(v) != getElementTypeOrSelf(op->getResult(0)))
@@ -95,8 +95,7 @@ struct Append : PlannedOpInterface::ExternalModel<Append, AppendOp> {
 struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
   LogicalResult checkPlan(Operation *base, PlanChecker &c) const {
     auto op = cast<MatmulOp>(base);
-    if (failed(checkComputed(op, op.getResult())) ||
-        failed(checkOneType(op, {op.getLhs(), op.getRhs()})))
+    if (failed(checkComputed(op, {op.getLhs(), op.getRhs(), op.getResult()})))
       return failure();
     return c.isNext<buffer::BatchProductOp>() ? checkBatch(op, c) : checkPacked(op, c);
   }
@@ -215,9 +214,11 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
     Value weight = op.getRhs();
     if (auto cast = weight.getDefiningOp<CastOp>(); cast && cast->hasAttr(kLoadedAttr))
       weight = cast.getOperand();
-    if (failed(checkComputed(op, op.getResult())) ||
-        failed(checkOneType(op, {op.getRhs(), epilogue->bias, epilogue->residual})))
+    if (failed(checkComputed(op, {op.getLhs(), op.getRhs(), op.getResult()})) ||
+        failed(checkOneType(op, {epilogue->bias, epilogue->residual, epilogue->result})))
       return failure();
+    if (getElementTypeOrSelf(op.getLhs()) != getElementTypeOrSelf(op.getRhs()))
+      return op.emitOpError("has factors of two types, which no call computes");
     if (w.size() != 2)
       return op.emitOpError("is no product with a packed parameter");
     if (failed(c.compare(call, "k", call.getK(), c.sizes().size(w[0]))) ||
@@ -240,6 +241,8 @@ struct Matmul : PlannedOpInterface::ExternalModel<Matmul, MatmulOp> {
       return failure();
     if (op.getBias())
       return call.emitOpError("has no bias, and the op on tensors has one");
+    if (failed(checkOneType(op, {op.getLhs(), op.getRhs()})))
+      return failure();
     const PartSizes &sizes = c.sizes();
     ArrayRef<DimAttr> a = getDist(op.getLhs()).getDims(), b = getDist(op.getRhs()).getDims();
     if (a.empty() || b.size() < 2)

@@ -6,6 +6,8 @@
 //     layer_norm   d = x - sum(x)·(1/n)     rms_norm   d = x
 //     y = d · rsqrt(sum(d·d)·(1/n) + epsilon) · scale [+ bias]
 //
+// in the type of x, be y's another.
+//
 // This is the definition of the ops, and as such knows nothing of who wrote the others out.
 //
 //===----------------------------------------------------------------------===//
@@ -39,12 +41,19 @@ static void expandNorm(Operation *op, Value scale, Value bias, double epsilon, b
         ReduceOp::create(b, loc, row, ReduceFunction::Sum, v, ArrayRef<int64_t>{last}, true);
     return MulOp::create(b, loc, row, sum, number(1.0 / double(n)));
   };
+  auto inType = [&](Type type, Value v) -> Value {
+    if (getElementTypeOrSelf(v) == type)
+      return v;
+    return CastOp::create(b, loc, cast<RankedTensorType>(v.getType()).clone(type), v);
+  };
   Value d = centered ? SubOp::create(b, loc, full, x, mean(x)).getResult() : x;
   Value variance = mean(MulOp::create(b, loc, full, d, d));
   Value root = RsqrtOp::create(b, loc, row, AddOp::create(b, loc, row, variance, number(epsilon)));
-  Value y = MulOp::create(b, loc, full, MulOp::create(b, loc, full, d, root), scale);
+  Value y =
+      MulOp::create(b, loc, full, MulOp::create(b, loc, full, d, root), inType(element, scale));
   if (bias)
-    y = AddOp::create(b, loc, full, y, bias);
+    y = AddOp::create(b, loc, full, y, inType(element, bias));
+  y = inType(getElementTypeOrSelf(op->getResult(0)), y);
   op->getResult(0).replaceAllUsesWith(y);
   op->erase();
 }

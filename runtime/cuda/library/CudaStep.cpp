@@ -93,7 +93,8 @@ void CudaDevice::multiply(const rt::Products &all) {
                       .transposed = matrix.transposed,
                       .bias = product.bias,
                       .residual = product.residual,
-                      .dtype = all.dtype});
+                      .dtype = all.dtype,
+                      .outDtype = product.dtype});
   }
 }
 
@@ -108,7 +109,8 @@ void CudaDevice::batchProduct(const BatchProduct &p) {
                     .batch = p.batch,
                     .xStride = p.aStride,
                     .wStride = p.bStride,
-                    .dtype = p.dtype});
+                    .dtype = p.dtype,
+                    .outDtype = p.dtype});
 }
 
 void CudaDevice::attention(const tpc_attention_args &args) {

@@ -27,14 +27,13 @@ int64_t roundUp(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 /// Bytes of operands, as they lie in memory.
 struct Operands {
   explicit Operands(const ProductShape &shape) {
-    int64_t element = sizeOf(shape.dtype);
-    auto all = [&](int64_t one, int64_t stride) {
-      return (one + (shape.batch - 1) * stride) * element;
+    auto all = [&](int32_t dtype, int64_t one, int64_t stride) {
+      return (one + (shape.batch - 1) * stride) * sizeOf(dtype);
     };
-    x = all(shape.m * shape.k, shape.xStride);
-    w = all(shape.k * shape.n, shape.wStride);
-    out = all(shape.m * shape.n, shape.m * shape.n);
-    bias = shape.alignBias ? shape.n * element : 0;
+    x = all(shape.dtype, shape.m * shape.k, shape.xStride);
+    w = all(shape.dtype, shape.k * shape.n, shape.wStride);
+    out = all(shape.outDtype, shape.m * shape.n, shape.m * shape.n);
+    bias = shape.alignBias ? shape.n * sizeOf(shape.outDtype) : 0;
     // In place where both sides are aligned alike.
     c = shape.residual && shape.alignC != shape.alignD ? out : 0;
   }
@@ -73,6 +72,7 @@ ProductCall callOf(const ProductShape &shape, Pieces &pieces, bool lent) {
   call.xStride = shape.xStride;
   call.wStride = shape.wStride;
   call.dtype = shape.dtype;
+  call.outDtype = shape.outDtype;
   call.x = take(sizes.x, shape.alignX);
   call.w = lent ? nullptr : take(sizes.w, shape.alignW);
   call.out = take(sizes.out, shape.alignD);
@@ -119,9 +119,12 @@ private:
 
 std::string ProductShape::text() const {
   std::ostringstream text;
-  text << spellType(dtype) << " " << batch << " " << m << " " << k << " " << n << " " << xStride
-       << " " << wStride << " " << tf32 << transposed << residual << " " << alignW << " " << alignX
-       << " " << alignC << " " << alignD << " " << alignBias;
+  text << spellType(dtype);
+  if (outDtype != dtype)
+    text << ">" << spellType(outDtype);
+  text << " " << batch << " " << m << " " << k << " " << n << " " << xStride << " " << wStride
+       << " " << tf32 << transposed << residual << " " << alignW << " " << alignX << " " << alignC
+       << " " << alignD << " " << alignBias;
   return text.str();
 }
 
@@ -134,9 +137,14 @@ std::optional<ProductShape> ProductShape::parse(const std::string &text) {
         shape.alignBias) ||
       flags.size() != 3)
     return std::nullopt;
-  for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16})
+  std::string out = type.substr(std::min(type.find('>') + 1, type.size()));
+  type = type.substr(0, type.find('>'));
+  for (int32_t dtype : {TPC_F32, TPC_F16, TPC_BF16}) {
     if (type == spellType(dtype))
       shape.dtype = dtype;
+    if (out == spellType(dtype))
+      shape.outDtype = dtype;
+  }
   shape.tf32 = flags[0] == '1';
   shape.transposed = flags[1] == '1';
   shape.residual = flags[2] == '1';

@@ -14,7 +14,7 @@ namespace tpc::rt::cuda {
 /// them is not.
 struct ProductShape {
   int64_t m = 0, k = 0, n = 0, batch = 1, xStride = 0, wStride = 0;
-  int32_t dtype = 0;
+  int32_t dtype = 0, outDtype = 0;
   bool tf32 = false, transposed = false, residual = false;
   uint32_t alignW = 0, alignX = 0, alignC = 0, alignD = 0, alignBias = 0; // 0: there is no bias
   /// The bias of the product that this is a part of, where that has no epilogue for it: so each
@@ -22,7 +22,8 @@ struct ProductShape {
   uint32_t alignBiasApart = 0;
   auto operator<=>(const ProductShape &) const = default;
 
-  /// Of a whole product: "f32 1 8 768 2304 …", what parse() reads.
+  /// Of a whole product: "f32 1 8 768 2304 …", "f16>f32 …" where two types differ, what parse()
+  /// reads.
   std::string text() const;
   static std::optional<ProductShape> parse(const std::string &text);
 };

@@ -74,9 +74,9 @@ std::unique_ptr<Products::Plan> Products::makePlan(const ProductShape &shape) {
   if (shape.alignBias)
     set(blas::descBias, reinterpret_cast<const void *>(uintptr_t(shape.alignBias)));
 
-  auto layout = [&](Owned<blas::Layout> &made, int64_t rows, int64_t columns, int64_t stride) {
-    Library::check(library.MatrixLayoutCreate(&made, typeOf(shape.dtype),
-                                              static_cast<uint64_t>(rows),
+  auto layout = [&](Owned<blas::Layout> &made, int32_t dtype, int64_t rows, int64_t columns,
+                    int64_t stride) {
+    Library::check(library.MatrixLayoutCreate(&made, typeOf(dtype), static_cast<uint64_t>(rows),
                                               static_cast<uint64_t>(columns), rows),
                    "to describe a matrix");
     if (shape.batch == 1)
@@ -88,10 +88,11 @@ std::unique_ptr<Products::Plan> Products::makePlan(const ProductShape &shape) {
       Library::check(library.MatrixLayoutSetAttribute(made, attribute, value, bytes),
                      "to describe a matrix");
   };
-  layout(plan->a, shape.transposed ? shape.k : shape.n, shape.transposed ? shape.n : shape.k,
-         shape.wStride);
-  layout(plan->b, shape.k, shape.m, shape.xStride);
-  layout(plan->d, shape.n, shape.m, shape.m * shape.n);
+  layout(plan->a, shape.dtype, shape.transposed ? shape.k : shape.n,
+         shape.transposed ? shape.n : shape.k, shape.wStride);
+  layout(plan->b, shape.dtype, shape.k, shape.m, shape.xStride);
+  // A bias is of the type of D where nothing else is said.
+  layout(plan->d, shape.outDtype, shape.n, shape.m, shape.m * shape.n);
 
   Owned<blas::Preference> preference(library.MatmulPreferenceDestroy);
   Library::check(library.MatmulPreferenceCreate(&preference), "to choose an algorithm");
@@ -154,6 +155,7 @@ bool Products::run(const ProductCall &call) {
                      call.xStride,
                      call.wStride,
                      call.dtype,
+                     call.outDtype,
                      tf32 && call.dtype == TPC_F32 && !call.isExact,
                      call.transposed,
                      call.residual != nullptr,
@@ -200,13 +202,14 @@ void Products::addBias(const ProductCall &call) {
   ProductCall biases{.m = rows,
                      .k = 1,
                      .n = call.n,
-                     .x = onesOf(rows, call.dtype),
+                     .x = onesOf(rows, call.outDtype),
                      .w = call.bias,
                      .out = call.out,
                      .transposed = false,
                      .bias = nullptr,
                      .residual = call.residual,
-                     .dtype = call.dtype,
+                     .dtype = call.outDtype,
+                     .outDtype = call.outDtype,
                      .isExact = true,
                      .biasApart = nullptr};
   if (!run(biases))
@@ -229,7 +232,7 @@ void Products::compute(const ProductCall &call) {
   } else if (call.k == 0) {
     // A sum of nothing.
     auto out = reinterpret_cast<Address>(call.out);
-    auto bytes = static_cast<size_t>(call.batch * call.m * call.n * sizeOf(call.dtype));
+    auto bytes = static_cast<size_t>(call.batch * call.m * call.n * sizeOf(call.outDtype));
     if (!call.residual)
       driver.check(driver.cuMemsetD8Async(out, 0, bytes, stream), "to clear memory");
     else if (call.residual != call.out)

@@ -32,7 +32,8 @@
 namespace tpc::rt::cuda {
 
 /// out[b, m, n] = x[b, m, k] w[b, k, n] + bias[n] + residual[b, m, n], none of it empty but perhaps
-/// k. Sums are f32, all elements of one type: f32, f16 or bf16. `out` may be the residual.
+/// k. Sums are f32. x and w are of one type, f32, f16 or bf16, and bias, residual and out as well,
+/// that one or f32. `out` may be the residual.
 struct ProductCall {
   int64_t m, k, n;
   const void *x, *w;
@@ -40,7 +41,7 @@ struct ProductCall {
   bool transposed = false; ///< w is [n, k]
   const void *bias = nullptr, *residual = nullptr;
   int64_t batch = 1, xStride = 0, wStride = 0; ///< in elements
-  int32_t dtype = TPC_F32;
+  int32_t dtype = TPC_F32, outDtype = TPC_F32;
   bool isExact = false;            ///< never in TF32
   const void *biasApart = nullptr; ///< what the residual has begun with
 };

@@ -153,8 +153,9 @@ typedef enum {
 
 /* out[m, n] = epilogue(x[m, k] * parameter[k, n] + bias[n]) + residual[m, n]. `parameter` is an
  * index into manifest.parameters of use "matmul_rhs" (packed once at load). bias and residual may
- * be null; out may be residual. `dtype`: of all of these elements, whatever their pointers say;
- * processors compute f32 alone. */
+ * be null; out may be residual. `dtype`: of the elements of x and the parameter, whatever their
+ * pointers say; `out_dtype`: of bias, residual and out, the same or f32. Processors compute f32
+ * alone. */
 #define TPC_PRODUCT_FIELDS(FIELD)                                                                  \
   FIELD(int64_t, n)                                                                                \
   FIELD(const float *, bias)                                                                       \
@@ -162,7 +163,8 @@ typedef enum {
   FIELD(float *, out)                                                                              \
   FIELD(int32_t, parameter)                                                                        \
   FIELD(int32_t, epilogue)                                                                         \
-  FIELD(int32_t, dtype)
+  FIELD(int32_t, dtype)                                                                            \
+  FIELD(int32_t, out_dtype)
 typedef struct {
   TPC_PRODUCT_FIELDS(TPC_DECLARE_FIELD)
 } tpc_product;

@@ -1,7 +1,10 @@
-"""Models in f16 and bf16 on GPUs: 16 bits in memory, of weights as well, f32 inside of each product and attention. How far results
-are from f32 (root of the mean square: the largest of 128,000 differences is a matter of luck) is compared with how far ONNX
-Runtime's are where each operation's result is rounded, as ONNX has it. (Its CPU provider has no bf16, and of a model in f16 it
-computes most operations in f32 without rounding between them: it is at 0.7 of that.)"""
+"""Models in f16 and bf16 on GPUs: 16 bits in memory, of weights as well, f32 inside of each product and attention, and of the
+residual. How far results are from f32 (root of the mean square: the largest of 128,000 differences is a matter of luck) is compared
+with how far ONNX Runtime's are: those of its CPU provider, which of a model in f16 computes most operations in f32 without rounding
+between them, and those where each operation's result is rounded, as ONNX has it. It has no bf16; and of a llama that is f16 in each
+node, angles too, the one rounds these and the other does not."""
+
+import json
 
 import numpy as np
 import onnx
@@ -48,6 +51,30 @@ def session(model: onnx.ModelProto) -> Session:
     return Session(model.SerializeToString(), optimize=False)
 
 
+def sent(tpcc, path, grid, residual, tmp_path) -> int:
+    """Bytes that a rank of each stage hands to others, of a sum over tp and from stage to stage."""
+    report = tmp_path / "report.json"
+    tpcc.call([path, f"--megatron-shard={grid}", f"--residual={residual}", f"--report={report}", "--shape", "batch=2,sequence=64"]).check()
+    return sum(row["bytes"] for row in json.loads(report.read_text())["collectives"] if row["axis"] != "output")
+
+
+def test_a_residual_of_the_models_type(tpcc, tmp_path):
+    """Half of what is sent, and further from f32."""
+    path = tmp_path / "gpt2-tiny-f16.onnx"
+    load = lambda: onnx.load(MODELS / "gpt2-tiny.onnx")
+    onnx.save(halve(load(), "f16"), path)
+    inputs = {"input_ids": np.random.default_rng(5).integers(0, 60, (2, 64))}
+    exact = session(rounded_weights(load(), "f16")).run(inputs)["logits"]
+    off = {residual: distance(tpcc.compile(path, "tp2", *FLAGS, f"--residual={residual}").run(
+        inputs, ["logits"], env=environment())["logits"], exact) for residual in ("f32", "same")}
+    assert 1.3 * off["f32"] < off["same"], off
+    # With sp, sums are scattered in f32, and what norms make of them is gathered in 16 bits.
+    for grid, most in (("tp2", 2), ("pp2", 2), ("tp2,sp", 1.5)):
+        single, same = (sent(tpcc, path, grid, residual, tmp_path) for residual in ("f32", "same"))
+        assert same < single <= most * same and (most < 2 or single == 2 * same), (grid, single, same)
+    tpcc.call([path, "--residual=f16", "-o", tmp_path / "x"]).refused("--residual: a residual is f32 or same", "not 'f16'")
+
+
 @pytest.mark.parametrize("file,kind", [
     pytest.param(file, kind, marks=[] if (file, kind) in CHOSEN else pytest.mark.long) for file in FILES for kind in ("f16", "bf16")])
 def test_numbers(tpcc, tmp_path, file, kind):
@@ -59,8 +86,10 @@ def test_numbers(tpcc, tmp_path, file, kind):
               np.arange(64)[None].repeat(2, 0) if "position" in port.name else np.ones((2, 64), np.int64)
               for port in load().graph.input}
     exact = session(rounded_weights(load(), kind)).run(inputs)["logits"]
-    theirs = session(rounded_nodes(load(), kind)).run(inputs)["logits"]
-    bound, trace = 1.5 * distance(theirs, exact), tmp_path / "trace"
+    theirs = [session(rounded_nodes(load(), kind)).run(inputs)["logits"]]
+    if kind == "f16" and file != "llama-dynamo":
+        theirs.append(Session(path, optimize=False).run(inputs)["logits"])
+    bound, trace = 1.5 * min(distance(one, exact) for one in theirs), tmp_path / "trace"
     for seed, grid in enumerate(GRIDS):
         executable = tpcc.compile(path, grid, *FLAGS)
         ours = executable.run(inputs, ["logits"], env=environment(TPC_SIM_SEED=str(seed), TPC_SIM_TRACE=str(trace)))["logits"]

@@ -174,6 +174,15 @@ struct Small : CublasLt {
       EXPECT_EQ(set(cublasLtMatmulPreferenceSetAttribute, preference, attribute, uint32_t(width)),
                 lt::SUCCESS);
   }
+  /// C and D in f32, of which C has what 16 bits have not.
+  void single() {
+    c = upload(std::vector<float>(6, 1 + 0x1p-12f));
+    d = upload(std::vector<float>(6));
+    EXPECT_EQ(cublasLtMatrixLayoutCreate(&dLayout, lt::F32, 3, 2, 3), lt::SUCCESS);
+    for (auto attribute : {lt::PrefMinAlignmentC, lt::PrefMinAlignmentD})
+      EXPECT_EQ(set(cublasLtMatmulPreferenceSetAttribute, preference, attribute, uint32_t(4)),
+                lt::SUCCESS);
+  }
   void epilogue(lt::Epilogue which, DevicePointer bias) {
     EXPECT_EQ(set(cublasLtMatmulDescSetAttribute, desc, lt::DescEpilogue, which), lt::SUCCESS);
     EXPECT_EQ(set(cublasLtMatmulDescSetAttribute, desc, lt::DescBiasPointer, bias), lt::SUCCESS);
@@ -322,6 +331,57 @@ TEST(CublasLt, SixteenBits) {
       EXPECT_EQ(lib.multiplySomehow(2, 1), lt::SUCCESS);
       EXPECT_EQ(lib.download<uint16_t>(lib.d, 6),
                 std::vector<uint16_t>(6, type == lt::F16 ? 0x4880 : 0x4110)); // 9
+    });
+}
+
+TEST(CublasLt, SixteenBitsGiveSumsInSingle) {
+  int with = 0;
+  for (int seed = 0; seed < 12; ++seed)
+    for (lt::DataType type : {lt::F16, lt::Bf16})
+      with += WEXITSTATUS(inProcess(seeded(seed), [&] {
+        Small lib(type, 2);
+        lib.single();
+        EXPECT_EQ(lib.multiplySomehow(1, 1), lt::SUCCESS);
+        // 16 bits have no such number.
+        EXPECT_EQ(lib.download<float>(lib.d, 6), std::vector<float>(6, 5 + 0x1p-12f));
+        lib.epilogue(lt::Bias, lib.upload<float>({0x1p-13f, 20, 30}));
+        lt::Status status = lib.multiplySomehow(1, 1);
+        if (status == lt::SUCCESS)
+          EXPECT_EQ(lib.download<float>(lib.d, 1)[0], 5 + 0x1p-12f + 0x1p-13f);
+        else
+          EXPECT_EQ(status, lt::NOT_SUPPORTED);
+        // A bias is of D's type.
+        EXPECT_EQ(
+            lib.set(lib.cublasLtMatmulDescSetAttribute, lib.desc, lt::DescBiasDataType, int(type)),
+            lt::SUCCESS);
+        EXPECT_EQ(lib.heuristic(), lt::NOT_SUPPORTED);
+        if (!testing::Test::HasFailure())
+          _exit(status == lt::SUCCESS);
+      }));
+  EXPECT_GT(with, 6);
+}
+
+TEST(CublasLt, OtherTypesAreNotThereTogether) {
+  using Types = std::array<lt::DataType, 4>; // of A, B, C, D
+  for (Types types : {Types{lt::F32, lt::F32, lt::F16, lt::F16},
+                      {lt::F16, lt::F16, lt::Bf16, lt::Bf16},
+                      {lt::F16, lt::Bf16, lt::F32, lt::F32},
+                      {lt::F16, lt::F32, lt::F32, lt::F32},
+                      {lt::F16, lt::F16, lt::F16, lt::F32},
+                      {lt::Bf16, lt::Bf16, lt::F32, lt::Bf16}})
+    EXPECT_PASSES({}, [&] {
+      Small lib;
+      lt::Layout *c = nullptr;
+      EXPECT_EQ(lib.cublasLtMatrixLayoutCreate(&c, types[2], 3, 2, 3), lt::SUCCESS);
+      lt::Layout *layouts[] = {lib.aLayout, lib.bLayout, c, lib.dLayout};
+      for (int i = 0; i < 4; ++i)
+        EXPECT_EQ(
+            lib.set(lib.cublasLtMatrixLayoutSetAttribute, layouts[i], lt::LayoutType, types[i]),
+            lt::SUCCESS);
+      EXPECT_EQ(lib.cublasLtMatmulAlgoGetHeuristic(lib.handle, lib.desc, lib.aLayout, lib.bLayout,
+                                                   c, lib.dLayout, lib.preference, 8, lib.results,
+                                                   &lib.count),
+                lt::NOT_SUPPORTED);
     });
 }
 

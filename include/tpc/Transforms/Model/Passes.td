@@ -196,6 +196,28 @@ def DivideSoftmax : Pass<"tpc-divide-softmax", "func::FuncOp"> {
   }];
 }
 
+def WidenResidual : Pass<"tpc-widen-residual", "func::FuncOp"> {
+  let summary = "Keeps the residual of 16-bit models in f32";
+  let description = [{
+    Sums of rows that meet and that a norm reads are f32, and what is added to them is not rounded before: products with parameters give
+    their sums as they are, the rest is cast. Norms read f32 and give 16 bits; what else reads such a sum reads it rounded.
+
+    ```mlir
+    %p = tpc.matmul %a, %w bias %b : tensor<8x64xf16>, tensor<64x64xf16> bias tensor<64xf16> -> tensor<8x64xf16>
+    %y = tpc.add %x, %p : tensor<8x64xf16>, tensor<8x64xf16> -> tensor<8x64xf16>
+    %n = tpc.rms_norm %y, %s epsilon 1.0e-5 : tensor<8x64xf16>, tensor<64xf16> -> tensor<8x64xf16>
+    ```
+    becomes
+    ```mlir
+    %0 = tpc.matmul %a, %w : tensor<8x64xf16>, tensor<64x64xf16> -> tensor<8x64xf32>
+    %p = tpc.add %0, %b32 : tensor<8x64xf32>, tensor<64xf32> -> tensor<8x64xf32>
+    %y = tpc.add %x32, %p : tensor<8x64xf32>, tensor<8x64xf32> -> tensor<8x64xf32>
+    %n = tpc.rms_norm %y, %s epsilon 1.0e-5 : tensor<8x64xf32>, tensor<64xf16> -> tensor<8x64xf16>
+    ```
+    All communication of such sums is in f32 with them. Left alone: additions that no norm reads, and models of other types.
+  }];
+}
+
 def OutlineLayers : Pass<"tpc-outline-layers", "ModuleOp"> {
   let summary = "Makes one function of what repeats";
   let description = [{
