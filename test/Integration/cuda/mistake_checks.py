@@ -277,6 +277,11 @@ def checks_of_graph(scratch: Path) -> list:
             *checks_of_halves(harness.Compiler(scratch), scratch)]
 
 
+def checks_of_weights(_: Path) -> list:
+    return [("device suite", "test/bin/RuntimeDeviceConformance",
+             lambda folder: check_tests("RuntimeDeviceConformance", folder, True, "Gpu/*Fill*:Gpu/*Drawn*:Gpu/*Itself*"))]
+
+
 def checks_of_links(_: Path) -> list:
     return [("plans and links", "test/bin/RuntimeLinkTests", lambda folder: check_tests("RuntimeLinkTests", folder, True, "*")),
             ("links suite", "test/bin/RuntimeConformance",
@@ -287,4 +292,4 @@ def checks_of_links(_: Path) -> list:
 
 
 # By scope of mistakes: names, what is built for it, and the check.
-CHECKS = {"cuda": checks_of_library, "cudnn": checks_of_graph, "links": checks_of_links}
+CHECKS = {"cuda": checks_of_library, "cudnn": checks_of_graph, "links": checks_of_links, "weights": checks_of_weights}

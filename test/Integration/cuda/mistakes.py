@@ -40,6 +40,7 @@ LIST = HERE / "mistakes.txt"
 SCOPES = {"cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so"]),
           "cudnn": (["runtime/cuda/library/CudnnPlan.cpp", "runtime/cuda/library/CudnnPlan.h"],
                     ["test/bin/SimulatorTests", "lib/libtpc_cuda.so"]),
+          "weights": (["runtime/program/FillWeights.cpp"], ["test/bin/RuntimeDeviceConformance"]),
           "links": (["runtime/transport/links", "runtime/core/Piece.h"],
                     ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"])}
 
@@ -102,7 +103,8 @@ def all_texts() -> dict[Path, str]:
 
 
 # What is made for mistakes of a kind.
-FIRST = {"memory before anything is loaded": "memory", "attention by cuDNN": "16 bits", "graph of attention": "attention's graph"}
+FIRST = {"memory before anything is loaded": "memory", "attention by cuDNN": "16 bits", "graph of attention": "attention's graph",
+         "weights that are filled": "device suite", "kernels that fill weights": "device suite"}
 # What sources take most time to read.
 STANDARD = ["algorithm", "array", "compare", "cstring", "deque", "functional", "list", "map", "memory", "mutex", "numeric", "set",
             "span", "stdexcept", "string", "thread", "vector"]
@@ -114,7 +116,8 @@ class Build:
     def __init__(self, scratch: Path):
         self.scratch, self.lock, self.precompiled = scratch, threading.Lock(), {}
         self.commands: dict[str, list[str]] = {}
-        self.folders = {str(TOP / place) for places, _ in SCOPES.values() for place in places}
+        places = [TOP / place for places, _ in SCOPES.values() for place in places]
+        self.folders = {str(place.parent if place.is_file() else place) for place in places}
         for target in {target for _, targets in SCOPES.values() for target in targets}:
             said = subprocess.run(["ninja", "-C", harness.BUILD, "-t", "commands", target], capture_output=True, text=True,
                                   check=True)
