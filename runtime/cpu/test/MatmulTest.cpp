@@ -76,7 +76,7 @@ struct OneRank {
 void multiply(tpc_context *ctx, int32_t parameter, const float *x, const float *bias,
               const float *residual, float *out, int64_t m, int64_t k, int64_t n,
               int32_t epilogue) {
-  tpc_product product = {n, bias, residual, out, parameter, epilogue, TPC_F32};
+  tpc_product product = {n, bias, residual, out, parameter, epilogue, TPC_F32, TPC_F32};
   tpc_products(ctx, x, m, k, &product, 1);
 }
 
@@ -238,7 +238,7 @@ TEST(Matmul, ManyAtOnceAreTheSameToTheBit) {
         auto index = static_cast<int32_t>(i), epilogue = index % (TPC_EPILOGUE_RELU + 1);
         float *out = together[i].data();
         products.push_back({columns[i], i % 2 ? bias.data() : nullptr, i % 3 ? out : nullptr, out,
-                            index, epilogue, TPC_F32});
+                            index, epilogue, TPC_F32, TPC_F32});
         tpc_product one = products.back();
         one.out = alone[i].data();
         one.residual = one.residual ? one.out : nullptr;

@@ -73,9 +73,9 @@ void block(tpc_context *ctx, const Env &env, const Tokens &tokens, float *h) {
   tpc_product up = {part.size, static_cast<const float *>(tpc_parameter(ctx, B1)),
                     nullptr,   u,
                     W1,        TPC_EPILOGUE_GELU_TANH,
-                    TPC_F32};
+                    TPC_F32,   TPC_F32};
   tpc_products(ctx, h, n, hidden, &up, 1);
-  tpc_product down = {hidden, nullptr, nullptr, sum, W2, TPC_EPILOGUE_NONE, TPC_F32};
+  tpc_product down = {hidden, nullptr, nullptr, sum, W2, TPC_EPILOGUE_NONE, TPC_F32, TPC_F32};
   tpc_products(ctx, u, n, part.size, &down, 1);
   tpc_all_reduce(ctx, 1, TPC_F32, TPC_SUM, sum, sum, n * hidden);
   auto *bias = static_cast<const float *>(tpc_parameter(ctx, B2));
@@ -90,7 +90,7 @@ void head(tpc_context *ctx, const Env &env, const Tokens &tokens, const float *h
   tpc_product product = {part.size, static_cast<const float *>(tpc_parameter(ctx, B3)),
                          nullptr,   logits,
                          W3,        TPC_EPILOGUE_NONE,
-                         TPC_F32};
+                         TPC_F32,   TPC_F32};
   tpc_products(ctx, h, tokens.count(), hidden, &product, 1);
   int64_t global[] = {env.batch, env.sequence, classes};
   int64_t offset[] = {tokens.firstRow, 0, part.offset},
