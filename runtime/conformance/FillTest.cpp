@@ -198,6 +198,42 @@ TEST_P(DeviceTest, FilledPartsAreThoseOfFiles) {
   }
 }
 
+/// What lies between is left out, also where the part is in the order of the file and of its type.
+TEST_P(DeviceTest, EveryThirdElementIsTaken) {
+  std::unique_ptr<Filler> filler = device->makeFiller();
+  if (!filler)
+    return;
+  const LocalView views[] = {{5, {{{40, 3, {}, {}}}}},
+                             {5, {{{4, 100, {}, {}}}, {{10, 3, {}, {}}}}}};
+  for (const LocalView &view : views)
+    for (auto [dtype, source] : {std::pair(TPC_F32, TPC_F32), {TPC_I8, TPC_I8}, {TPC_F32, TPC_I8}})
+      for (int64_t elements : {8, 31, 1000}) {
+        int64_t from = sizeOf(source), to = sizeOf(dtype);
+        std::vector<std::byte> file(static_cast<size_t>(400 * from)), expected;
+        for (int64_t i = 0; i < 400; ++i) {
+          auto value = static_cast<float>(i);
+          if (source == TPC_F32)
+            std::memcpy(&file[static_cast<size_t>(i * 4)], &value, 4);
+          else
+            file[static_cast<size_t>(i)] = static_cast<std::byte>(i % 128);
+        }
+        for (int64_t place : placesOf(view)) {
+          const std::byte *at = file.data() + place * from;
+          float value = toFloat(at, source);
+          if (source != dtype)
+            at = reinterpret_cast<const std::byte *>(&value);
+          expected.insert(expected.end(), at, at + to);
+        }
+        Narrow narrow(*filler, elements * from, elements);
+        EXPECT_EQ(filled(*this, view.count() * to,
+                         [&](std::byte *at) {
+                           fill(*device, narrow, view, dtype, source, file.data(), at);
+                         }),
+                  expected)
+            << spellType(source) << " as " << spellType(dtype) << ", " << elements << " at a time";
+      }
+}
+
 TEST_P(DeviceTest, EachElementOfSixteenBitsIsItself) {
   std::unique_ptr<Filler> filler = device->makeFiller();
   if (!filler)

@@ -88,8 +88,6 @@ void forEachBox(const std::vector<Factor> &factors, int64_t most, const Do &doBo
       doBox(box);
     else
       forEachBox(factors, most, doBox, f + 1, box);
-    for (size_t i = f + 1; i < factors.size(); ++i)
-      box[i] = {0, factors[i].size};
   }
 }
 

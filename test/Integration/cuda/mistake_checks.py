@@ -43,7 +43,7 @@ PAIRS = {"cuMemAlloc_v2": "cuMemFree_v2", "cuMemHostAlloc": "cuMemFreeHost", "cu
          "cublasLtMatmulPreferenceCreate": "cublasLtMatmulPreferenceDestroy", "cuGraphInstantiateWithFlags": "cuGraphExecDestroy",
          "cudnnCreate": "cudnnDestroy", "cudnnBackendCreateDescriptor": "cudnnBackendDestroyDescriptor"}
 # What is injected, and words that have to be said.
-INJECTED = [("oom@2", "memory"), ("oom@6", "memory"), ("oom@30", "memory"), ("pinned@1", "pin host memory|memory"),
+INJECTED = [("oom@2", "memory"), ("oom@6", "memory"), ("oom@10", "memory"), ("pinned@1", "pin host memory|memory"),
             ("pinned@3", "memory"), ("launch@2", "to launch kernel"), ("fail@60", "launch failure|LAUNCH_FAILED"),
             ("ecc@40", "ECC"), ("address@80", "illegal|ILLEGAL")]
 
@@ -279,7 +279,7 @@ def checks_of_graph(scratch: Path) -> list:
 
 def checks_of_weights(_: Path) -> list:
     return [("device suite", "test/bin/RuntimeDeviceConformance",
-             lambda folder: check_tests("RuntimeDeviceConformance", folder, True, "Gpu/*Fill*:Gpu/*Drawn*:Gpu/*Itself*"))]
+             lambda folder: check_tests("RuntimeDeviceConformance", folder, True, "Gpu/*Fill*:Gpu/*Drawn*:Gpu/*Itself*:Gpu/*Third*"))]
 
 
 def checks_of_links(_: Path) -> list:
