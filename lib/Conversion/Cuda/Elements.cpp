@@ -12,6 +12,7 @@ using ::tpc::SymExpr;
 /// Bytes that a thread accesses at once.
 static constexpr unsigned kWide = 16;
 static constexpr unsigned kMostLanes = 8;
+static constexpr int64_t kSector = 32;
 
 static unsigned getBytes(Type type) { return std::max(1u, type.getIntOrFloatBitWidth() / 8); }
 
@@ -19,10 +20,10 @@ static unsigned getBytes(Type type) { return std::max(1u, type.getIntOrFloatBitW
 // Which elements a thread does at once
 //===----------------------------------------------------------------------===//
 
-/// Memory that loops of a block go along, with the indices. What is behind a condition on the last
-/// index, or has it in another index as well, is accessed lane by lane, and need not be aligned.
-static SmallVector<std::pair<Value, ValueRange>> getStreams(Block &body, Value last) {
-  SmallVector<std::pair<Value, ValueRange>> found;
+/// Memory that loops of a block go along. What has the last index in another index as well is
+/// accessed lane by lane, and need not be aligned. So is what is behind a condition on the last
+/// index, unless `cuts` are allowed and the condition is one.
+void KernelLowering::addStreams(Block &body, Value last, bool cuts, Streams &streams) {
   llvm::SmallDenseSet<Value> ofLane{last};
   auto isOfLane = [&](Value value) { return ofLane.contains(value); };
   // Operands stand before their users, and conditions before what is behind them.
@@ -32,53 +33,50 @@ static SmallVector<std::pair<Value, ValueRange>> getStreams(Block &body, Value l
     if (uses)
       ofLane.insert(op->result_begin(), op->result_end());
   });
-  auto isBehindLane = [&](Operation *op) {
-    for (; op->getBlock() != &body; op = op->getParentOp())
-      if (auto choice = dyn_cast<scf::IfOp>(op->getParentOp());
-          choice && isOfLane(choice.getCondition()))
-        return true;
-    return false;
+  auto consider = [&](Operation *op, Value memref, ValueRange indices) {
+    std::optional<int64_t> shift;
+    if (!indices.empty())
+      shift = getShift(indices.back(), last);
+    if (!shift || (*shift && !cuts) || llvm::any_of(indices.drop_back(), isOfLane))
+      return;
+    SmallVector<int64_t> around;
+    for (; op->getBlock() != &body; op = op->getParentOp()) {
+      auto choice = dyn_cast<scf::IfOp>(op->getParentOp());
+      if (!choice || !isOfLane(choice.getCondition()))
+        continue;
+      std::optional<int64_t> cut = getCut(choice.getCondition(), last);
+      if (!cut || !cuts)
+        return;
+      around.push_back(*cut);
+    }
+    llvm::append_range(streams.cuts, around);
+    streams.shifts.push_back(*shift);
+    streams.accesses.push_back({memref, indices});
+    unsigned bytes = getBytes(cast<MemRefType>(memref.getType()).getElementType());
+    streams.least = std::min(streams.least, bytes);
+    streams.most = std::max(streams.most, bytes);
   };
   body.walk([&](Operation *op) {
-    auto consider = [&](Value memref, ValueRange indices) {
-      if (!indices.empty() && indices.back() == last &&
-          llvm::none_of(indices.drop_back(), isOfLane) && !isBehindLane(op))
-        found.push_back({memref, indices});
-    };
     if (auto load = dyn_cast<memref::LoadOp>(op))
-      consider(load.getMemref(), load.getIndices());
+      consider(op, load.getMemref(), load.getIndices());
     if (auto store = dyn_cast<memref::StoreOp>(op))
-      consider(store.getMemref(), store.getIndices());
+      consider(op, store.getMemref(), store.getIndices());
   });
-  return found;
 }
 
-/// As many lanes as the narrowest of the elements fill 16 bytes, and as divide what is known of
-/// sizes: rows of 34 elements are aligned in pairs. Whether the rest is aligned is asked at run
-/// time.
-KernelLowering::Lanes KernelLowering::findLanes(ArrayRef<std::pair<Block *, Value>> bodies,
-                                                Value size) {
-  Lanes lanes;
-  SmallVector<std::pair<Value, ValueRange>> streams;
-  for (auto [body, last] : bodies)
-    llvm::append_range(streams, getStreams(*body, last));
-  if (streams.empty())
-    return lanes;
-  unsigned bytes = kWide;
-  for (auto &[memref, indices] : streams)
-    bytes = std::min(bytes, getBytes(cast<MemRefType>(memref.getType()).getElementType()));
-  unsigned width = std::min(kWide / bytes, kMostLanes);
+/// Rows of 34 elements are aligned in pairs. Whether the rest is aligned is asked at run time.
+void KernelLowering::align(const Streams &streams, Value size, Lanes &lanes) {
+  unsigned &width = lanes.adjacent;
   SmallVector<Value> lengths{size};
-  for (auto &[memref, indices] : streams)
+  for (auto &[memref, indices] : streams.accesses)
     if (indices.size() > 1)
       lengths.push_back(extent(source.getSizesOf(memref).back()));
   for (Value length : lengths)
     if (auto known = asConstant(length))
       while (*known % width)
         width /= 2;
-  lanes.width = width;
   if (width == 1)
-    return lanes;
+    return;
   for (Value length : lengths)
     if (!asConstant(length)) {
       Value rest = LLVM::AndOp::create(b, loc, length, number(width - 1));
@@ -87,7 +85,7 @@ KernelLowering::Lanes KernelLowering::findLanes(ArrayRef<std::pair<Block *, Valu
   // Pointers, by how much they must be aligned.
   std::map<unsigned, Value> pointers;
   llvm::SmallDenseSet<Value> seen;
-  for (auto &[memref, indices] : streams) {
+  for (auto &[memref, indices] : streams.accesses) {
     if (!seen.insert(memref).second)
       continue;
     unsigned own = getBytes(cast<MemRefType>(memref.getType()).getElementType());
@@ -99,6 +97,67 @@ KernelLowering::Lanes KernelLowering::findLanes(ArrayRef<std::pair<Block *, Valu
     Value rest = LLVM::AndOp::create(b, loc, bits, constant(alignment - 1));
     lanes.aligned = both(lanes.aligned, isEqual(rest, constant(0)));
   }
+}
+
+/// As many lanes as the narrowest of the elements fill 16 bytes, and as divide what is known of
+/// sizes.
+KernelLowering::Lanes KernelLowering::findLanes(ArrayRef<std::pair<Block *, Value>> bodies,
+                                                Value size) {
+  Lanes lanes;
+  Streams streams;
+  for (auto [body, last] : bodies)
+    addStreams(*body, last, /*cuts=*/false, streams);
+  if (streams.accesses.empty())
+    return lanes;
+  lanes.adjacent = std::min(kWide / streams.least, kMostLanes);
+  align(streams, size, lanes);
+  lanes.width = lanes.stride = lanes.adjacent;
+  return lanes;
+}
+
+/// One after the other fills 16 bytes at most, so that what threads access at once is adjacent; but
+/// where the row has halves, of which elements are combined one with one, a thread has both.
+KernelLowering::Lanes KernelLowering::findChunks(kernel::ElementsOp op) {
+  Lanes lanes;
+  Streams streams;
+  Value last = op.getIndices().back(), size = extent(op.getExprs().back());
+  addStreams(op.getBody().front(), last, /*cuts=*/true, streams);
+  if (streams.accesses.empty())
+    return lanes;
+  std::optional<int64_t> length = asConstant(size);
+  llvm::SmallSetVector<int64_t, 4> cuts;
+  for (int64_t cut : streams.cuts)
+    if (cut > 0 && (!length || cut < *length))
+      cuts.insert(cut);
+  unsigned &adjacent = lanes.adjacent;
+  adjacent = std::min(kWide / streams.most, kMostLanes);
+  if (length && !cuts.empty() && *length <= adjacent && llvm::isPowerOf2_64(*length)) {
+    adjacent = *length;
+    align(streams, size, lanes);
+    if (adjacent == *length)
+      lanes.width = lanes.stride = adjacent;
+    else
+      lanes = Lanes();
+  } else if (length && cuts.size() == 1 && 2 * cuts[0] == *length &&
+             cuts[0] * streams.least % kSector == 0) {
+    adjacent = std::min(adjacent, kMostLanes / 2);
+    align(streams, size, lanes);
+    lanes.width = 2 * adjacent;
+    lanes.stride = adjacent;
+    for (int64_t half : {int64_t(0), cuts[0]})
+      for (unsigned lane = 0; lane < adjacent; ++lane)
+        lanes.offsets.push_back(half + lane);
+    length = cuts[0];
+  } else {
+    for (ArrayRef<int64_t> places : {ArrayRef(cuts.getArrayRef()), ArrayRef(streams.shifts)})
+      for (int64_t place : places)
+        while (place % adjacent)
+          adjacent /= 2;
+    align(streams, size, lanes);
+    lanes.width = lanes.stride = adjacent;
+  }
+  if (length)
+    lanes.count = *length / lanes.stride;
   return lanes;
 }
 
@@ -109,19 +168,30 @@ KernelLowering::Lanes KernelLowering::findLanes(ArrayRef<std::pair<Block *, Valu
 void KernelLowering::lowerElements(kernel::ElementsOp op) {
   if (isHeld(op))
     return runHeld(op);
+  auto nothing = [](auto &&body) {
+    return [&body] {
+      body();
+      return SmallVector<Value>();
+    };
+  };
   SmallVector<Value> sizes = extents(op.getExprs());
   Block &body = op.getBody().front();
   if (sizes.empty()) {
-    Value first = isEqual(inGroup, number(0));
-    if (launch.shape == Shape::Elements)
-      first = both(first, isEqual(part, number(0)));
-    branch(
-        first, {},
-        [&] {
-          lowerBody(body);
-          return SmallVector<Value>();
-        },
-        nullptr);
+    auto once = [&] { lowerBody(body); };
+    branch(isEqual(chunkOfRow ? chunkOfRow : inGroup, number(0)), {}, nothing(once), nullptr);
+    return;
+  }
+  if (chunkOfRow) {
+    const Lanes &lanes = used.lanes[op];
+    Value chunks = countChunks(op, lanes);
+    auto own = [&] {
+      lowerChunk(op, sizes, chunkOfRow, quotient(sizes.back(), number(lanes.stride)), lanes);
+    };
+    auto known = asConstant(chunks);
+    if (chunks == chunksOfRow || (known && known == asConstant(chunksOfRow)))
+      own();
+    else
+      branch(less(chunkOfRow, chunks), {}, nothing(own), nullptr);
     return;
   }
   Lanes lanes = findLanes(body, op.getIndices().back(), sizes.back());
@@ -140,33 +210,31 @@ void KernelLowering::lowerElements(kernel::ElementsOp op) {
 
 /// Chunks of `width` elements along the last dimension, counted over all dimensions.
 void KernelLowering::runElements(kernel::ElementsOp op, ArrayRef<Value> sizes, unsigned width) {
+  Lanes lanes;
+  lanes.width = lanes.adjacent = lanes.stride = width;
   Value perLast = quotient(sizes.back(), number(width));
   Value chunks = mul(product(sizes.drop_back()), perLast);
-  Value lb = inGroup, ub = chunks;
-  if (launch.shape == Shape::Elements) {
-    // Parts begin where a group's work begins, so that its accesses stay adjacent.
-    Value share = mul(parts(chunks, mul(partsOfRow, groupSize)), groupSize);
-    Value begin = mul(part, share);
-    lb = add(begin, inGroup);
-    ub = LLVM::SMinOp::create(b, loc, add(begin, share), chunks);
-  }
-  auto indices = op.getIndices();
-  emitLoop(lb, ub, groupSize, {}, [&](Value chunk, ValueRange) {
-    Value linear = chunk;
-    Value last = linear;
-    if (indices.size() > 1) {
-      last = remainder(linear, perLast);
-      linear = quotient(linear, perLast);
-      for (unsigned i = indices.size() - 2; i > 0; --i) {
-        mapIndex(indices[i], remainder(linear, sizes[i]), sizes[i]);
-        linear = quotient(linear, sizes[i]);
-      }
-      mapIndex(indices[0], linear, sizes[0]);
-    }
-    lowerLanes(op.getBody().front(), indices.back(), mul(last, number(width)), sizes.back(), width,
-               width > 1);
+  emitLoop(inGroup, chunks, groupSize, {}, [&](Value chunk, ValueRange) {
+    lowerChunk(op, sizes, chunk, perLast, lanes);
     return SmallVector<Value>();
   });
+}
+
+void KernelLowering::lowerChunk(kernel::ElementsOp op, ArrayRef<Value> sizes, Value chunk,
+                                Value perLast, const Lanes &lanes) {
+  auto indices = op.getIndices();
+  Value last = chunk;
+  if (indices.size() > 1) {
+    last = remainder(chunk, perLast);
+    Value linear = quotient(chunk, perLast);
+    for (unsigned i = indices.size() - 2; i > 0; --i) {
+      mapIndex(indices[i], remainder(linear, sizes[i]), sizes[i]);
+      linear = quotient(linear, sizes[i]);
+    }
+    mapIndex(indices[0], linear, sizes[0]);
+  }
+  lowerLanes(op.getBody().front(), indices.back(), mul(last, number(lanes.stride)), sizes.back(),
+             lanes, lanes.width > 1);
 }
 
 //===----------------------------------------------------------------------===//
@@ -178,21 +246,35 @@ void KernelLowering::runElements(kernel::ElementsOp op, ArrayRef<Value> sizes, u
 
 void KernelLowering::lowerLanes(Block &block, Value last, Value begin, Value size, unsigned lanes,
                                 bool atOnce) {
-  llvm::SaveAndRestore savedWidth(width, lanes);
+  Lanes own;
+  own.width = own.adjacent = own.stride = lanes;
+  lowerLanes(block, last, begin, size, own, atOnce);
+}
+
+void KernelLowering::lowerLanes(Block &block, Value last, Value begin, Value size,
+                                const Lanes &lanes, bool atOnce) {
+  llvm::SaveAndRestore savedWidth(width, lanes.width);
   llvm::SaveAndRestore savedIndex(lastIndex, last);
   llvm::SaveAndRestore savedAccess(wideAccess, atOnce);
   mapIndex(last, begin, size);
   laneValues.clear(); // of another loop over the same block
-  if (lanes == 1)
+  loaded.clear();
+  if (width == 1)
     return lowerBody(block);
+  chunk = lanes;
+  active.clear();
+  if (chunk.offsets.empty())
+    for (unsigned lane = 0; lane < width; ++lane)
+      chunk.offsets.push_back(lane);
   SmallVector<Value> values;
-  for (unsigned lane = 0; lane < lanes; ++lane) {
+  for (unsigned lane = 0; lane < width; ++lane) {
     Value value = begin;
-    if (lane)
+    if (int64_t offset = chunk.offsets[lane])
       value =
-          LLVM::AddOp::create(b, loc, begin, number(lane),
+          LLVM::AddOp::create(b, loc, begin, number(offset),
                               LLVM::IntegerOverflowFlags::nsw | LLVM::IntegerOverflowFlags::nuw);
     values.push_back(value);
+    active.push_back(lane);
   }
   laneValues[last] = values;
   lowerLanes(block);
@@ -213,7 +295,10 @@ Value KernelLowering::getLane(Value value, unsigned lane) {
 }
 
 bool KernelLowering::isAdjacent(Value memref, ValueRange indices) {
-  return wideAccess && !indices.empty() && indices.back() == lastIndex &&
+  if (!wideAccess || indices.empty())
+    return false;
+  std::optional<int64_t> shift = getShift(indices.back(), lastIndex);
+  return shift && (asksOnce || !*shift) &&
          llvm::none_of(indices.drop_back(), [&](Value i) { return laneValues.contains(i); });
 }
 
@@ -228,21 +313,27 @@ void KernelLowering::lowerLanes(Block &block) {
     if (auto load = dyn_cast<memref::LoadOp>(op);
         load && isAdjacent(load.getMemref(), load.getIndices())) {
       const SmallVector<Value> *known = findHeld(load);
-      laneValues[load.getResult()] = known ? *known : loadWide(load, laneValues[lastIndex][0]);
+      laneValues[load.getResult()] = known ? *known : loadLanes(load);
       continue;
     }
+    if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && lowerCut(compare))
+      continue;
     if (auto store = dyn_cast<memref::StoreOp>(op);
         store && isAdjacent(store.getMemref(), store.getIndices())) {
       storeWide(store);
       continue;
     }
     if (auto choice = dyn_cast<scf::IfOp>(op);
-        choice && !laneValues.contains(choice.getCondition())) {
+        choice && (!laneValues.contains(choice.getCondition()) ||
+                   sameOfLanes.contains(choice.getCondition()))) {
       branchWide(choice);
       continue;
+    } else if (choice && knownOfLane.contains(choice.getCondition())) {
+      branchByLane(choice, SmallVector<bool>(knownOfLane[choice.getCondition()]));
+      continue;
     }
-    SmallVector<SmallVector<Value>> results(op.getNumResults());
-    for (unsigned i = 0; i < width; ++i) {
+    SmallVector<SmallVector<Value>> results(op.getNumResults(), SmallVector<Value>(width));
+    for (unsigned i : active) {
       llvm::SaveAndRestore saved(lane, i);
       op.walk([&](Operation *inner) {
         for (Value operand : inner->getOperands())
@@ -251,7 +342,7 @@ void KernelLowering::lowerLanes(Block &block) {
       });
       lowerOp(&op);
       for (auto [result, values] : llvm::zip_equal(op.getResults(), results))
-        values.push_back(map.lookup(result));
+        values[i] = map.lookup(result);
     }
     for (auto [result, values] : llvm::zip_equal(op.getResults(), results))
       laneValues[result] = values;
@@ -289,39 +380,183 @@ SmallVector<Value> KernelLowering::loadWide(memref::LoadOp op, Value begin) {
   return values;
 }
 
-void KernelLowering::storeWide(memref::StoreOp op) {
-  map.map(lastIndex, laneValues[lastIndex][0]);
-  Type type = getMemoryType(op.getValue().getType());
-  Value at = elementAddress(op.getMemref(), op.getIndices());
-  unsigned piece = getPiece(type, width);
-  for (unsigned begin = 0; begin < width; begin += piece) {
-    Value to = begin ? address(at, type, constant(begin)) : at;
-    auto vector = VectorType::get(piece, type);
-    Value all = LLVM::UndefOp::create(b, loc, vector);
-    for (unsigned lane = 0; lane < piece; ++lane)
-      all = LLVM::InsertElementOp::create(
-          b, loc, all, toMemory(getLane(op.getValue(), begin + lane)), number(lane));
-    LLVM::StoreOp::create(b, loc, all, to, /*alignment=*/piece * getBytes(type));
+/// Lanes that access adjacent elements at once, which begin where it is allowed.
+void KernelLowering::forPieces(Value memref, int64_t shift,
+                               function_ref<void(ArrayRef<unsigned>)> body) {
+  unsigned most = getPiece(cast<MemRefType>(memref.getType()).getElementType(), chunk.adjacent);
+  auto isAllowed = [&](int64_t first, unsigned count) {
+    return (chunk.offsets[first] + shift) % count == 0 && chunk.stride % count == 0;
+  };
+  for (ArrayRef<unsigned> left = active; !left.empty();) {
+    unsigned count = 1;
+    while (count < std::min<size_t>(most, left.size()) &&
+           chunk.offsets[left[count]] == chunk.offsets[left[0]] + count)
+      ++count;
+    count = llvm::bit_floor(count);
+    while (!isAllowed(left[0], count))
+      count /= 2;
+    body(left.take_front(count));
+    left = left.drop_front(count);
   }
 }
 
-/// All lanes take the same branch.
+/// What was loaded for another lane is known.
+SmallVector<Value> KernelLowering::loadLanes(memref::LoadOp op) {
+  Value index = op.getIndices().back();
+  int64_t shift = *getShift(index, lastIndex);
+  Key key{op.getMemref().getAsOpaquePointer()};
+  for (Value other : op.getIndices().drop_back())
+    key.push_back(other.getAsOpaquePointer());
+  std::map<int64_t, Value> own;
+  std::map<int64_t, Value> &known = isOperand(op.getMemref()) ? loaded[key] : own;
+  Type type = getMemoryType(op.getType());
+  forPieces(op.getMemref(), shift, [&](ArrayRef<unsigned> lanes) {
+    if (llvm::all_of(lanes, [&](unsigned i) { return known.count(chunk.offsets[i] + shift); }))
+      return;
+    map.map(index, laneValues[index][lanes[0]]);
+    Value at = elementAddress(op.getMemref(), op.getIndices());
+    auto load = LLVM::LoadOp::create(b, loc, VectorType::get(lanes.size(), type), at,
+                                     /*alignment=*/lanes.size() * getBytes(type));
+    load.setInvariant(isOperand(op.getMemref()));
+    for (auto [place, i] : llvm::enumerate(lanes)) {
+      Value element = LLVM::ExtractElementOp::create(b, loc, load, number(place));
+      known[chunk.offsets[i] + shift] = fromMemory(element, op.getType());
+    }
+  });
+  SmallVector<Value> values(width);
+  for (unsigned i : active)
+    values[i] = known.at(chunk.offsets[i] + shift);
+  return values;
+}
+
+void KernelLowering::storeWide(memref::StoreOp op) {
+  Value index = op.getIndices().back();
+  Type type = getMemoryType(op.getValue().getType());
+  forPieces(op.getMemref(), *getShift(index, lastIndex), [&](ArrayRef<unsigned> lanes) {
+    map.map(index, laneValues[index][lanes[0]]);
+    Value to = elementAddress(op.getMemref(), op.getIndices());
+    auto vector = VectorType::get(lanes.size(), type);
+    Value all = LLVM::UndefOp::create(b, loc, vector);
+    for (auto [place, i] : llvm::enumerate(lanes))
+      all = LLVM::InsertElementOp::create(b, loc, all, toMemory(getLane(op.getValue(), i)),
+                                          number(place));
+    LLVM::StoreOp::create(b, loc, all, to, /*alignment=*/lanes.size() * getBytes(type));
+  });
+}
+
+/// All lanes take the same branch. What it loads is known in it alone.
 void KernelLowering::branchWide(scf::IfOp op) {
   SmallVector<Type> types;
   for (Type type : op.getResultTypes())
-    types.append(width, getCarriedType(type));
+    types.append(active.size(), getCarriedType(type));
   auto fill = [&](Block *body) {
+    llvm::SaveAndRestore saved(loaded);
     lowerLanes(*body);
     SmallVector<Value> yielded;
     for (Value v : body->getTerminator()->getOperands())
-      for (unsigned lane = 0; lane < width; ++lane)
-        yielded.push_back(v.getType().isIndex() ? wide(getLane(v, lane)) : getLane(v, lane));
+      for (unsigned i : active)
+        yielded.push_back(v.getType().isIndex() ? wide(getLane(v, i)) : getLane(v, i));
     return yielded;
   };
   auto otherwise = [&] { return fill(op.elseBlock()); };
+  Value condition = op.getCondition();
   SmallVector<Value> results = branch(
-      map.lookup(op.getCondition()), types, [&] { return fill(op.thenBlock()); },
+      laneValues.contains(condition) ? laneValues[condition][active[0]] : map.lookup(condition),
+      types, [&] { return fill(op.thenBlock()); },
       op.elseBlock() ? function_ref<SmallVector<Value>()>(otherwise) : nullptr);
-  for (auto [i, result] : llvm::enumerate(op.getResults()))
-    laneValues[result] = SmallVector<Value>(ArrayRef(results).slice(i * width, width));
+  for (auto [i, result] : llvm::enumerate(op.getResults())) {
+    SmallVector<Value> values(width);
+    for (auto [place, lane] : llvm::enumerate(active))
+      values[lane] = results[i * active.size() + place];
+    laneValues[result] = values;
+  }
+}
+
+/// Which branch a lane takes is known: nothing is asked.
+void KernelLowering::branchByLane(scf::IfOp op, ArrayRef<bool> taken) {
+  SmallVector<SmallVector<Value>> results(op.getNumResults(), SmallVector<Value>(width));
+  for (bool side : {true, false}) {
+    SmallVector<unsigned> own;
+    llvm::copy_if(active, std::back_inserter(own), [&](unsigned i) { return taken[i] == side; });
+    Block *body = side ? op.thenBlock() : op.elseBlock();
+    if (own.empty() || !body)
+      continue;
+    llvm::SaveAndRestore saved(active, own);
+    lowerLanes(*body);
+    for (auto [v, values] : llvm::zip_equal(body->getTerminator()->getOperands(), results))
+      for (unsigned i : own)
+        values[i] = v.getType().isIndex() ? wide(getLane(v, i)) : getLane(v, i);
+  }
+  for (auto [result, values] : llvm::zip_equal(op.getResults(), results))
+    laneValues[result] = values;
+}
+
+//===----------------------------------------------------------------------===//
+// Conditions on the place in a row
+//===----------------------------------------------------------------------===//
+
+std::optional<int64_t> KernelLowering::getKnown(Value index) {
+  if (auto literal = index.getDefiningOp<arith::ConstantOp>())
+    return cast<IntegerAttr>(literal.getValue()).getInt();
+  if (auto size = index.getDefiningOp<kernel::SizeOp>())
+    return asConstant(extent(size.getExpr()));
+  return std::nullopt;
+}
+
+std::optional<int64_t> KernelLowering::getShift(Value index, Value last) {
+  if (index == last)
+    return 0;
+  Operation *op = index.getDefiningOp();
+  if (!isa_and_nonnull<arith::AddIOp, arith::SubIOp>(op) || !index.getType().isIndex())
+    return std::nullopt;
+  auto before = getShift(op->getOperand(0), last), by = getKnown(op->getOperand(1));
+  if (!before || !by)
+    return std::nullopt;
+  return isa<arith::AddIOp>(op) ? *before + *by : *before - *by;
+}
+
+std::optional<int64_t> KernelLowering::getCut(Value condition, Value last) {
+  auto compare = condition.getDefiningOp<arith::CmpIOp>();
+  if (!compare || compare.getPredicate() != arith::CmpIPredicate::slt)
+    return std::nullopt;
+  auto shift = getShift(compare.getLhs(), last), most = getKnown(compare.getRhs());
+  return shift && most ? std::optional(*most - *shift) : std::nullopt;
+}
+
+/// Whether a lane is before the cut may be known of each; or all of them are on the same side.
+bool KernelLowering::lowerCut(arith::CmpIOp op) {
+  Value result = op.getResult();
+  knownOfLane.erase(result);
+  sameOfLanes.erase(result);
+  std::optional<int64_t> cut = getCut(result, lastIndex);
+  if (!asksOnce || !cut)
+    return false;
+  SmallVector<bool> known(width);
+  auto isKnown = [&](unsigned i) {
+    if (!chunk.count)
+      return false;
+    int64_t first = chunk.offsets[i], last = first + (*chunk.count - 1) * chunk.stride;
+    known[i] = last < *cut;
+    return last < *cut || first >= *cut;
+  };
+  if (llvm::all_of(active, isKnown)) {
+    SmallVector<Value> values;
+    for (bool is : known)
+      values.push_back(LLVM::ConstantOp::create(b, loc, b.getBoolAttr(is)));
+    laneValues[result] = values;
+    knownOfLane[result] = known;
+    return true;
+  }
+  int64_t first = chunk.offsets[active[0]], count = active.size();
+  if (chunk.offsets[active.back()] != first + count - 1 || chunk.stride % count ||
+      (*cut - first) % count)
+    return false;
+  llvm::SaveAndRestore savedLane(lane, active[0]);
+  for (Value operand : op->getOperands())
+    if (auto it = laneValues.find(operand); it != laneValues.end())
+      map.map(operand, it->second[active[0]]);
+  lowerOp(op);
+  laneValues[result] = SmallVector<Value>(width, map.lookup(result));
+  sameOfLanes.insert(result);
+  return true;
 }

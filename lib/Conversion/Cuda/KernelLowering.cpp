@@ -12,7 +12,7 @@ using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 using ::tpc::SymExpr;
 
-static constexpr int64_t kLongRow = TPC_GPU_LONG_ROW, kChunksPerPart = TPC_GPU_CHUNKS_PER_PART;
+static constexpr int64_t kLongRow = TPC_GPU_LONG_ROW;
 /// How many threads a row's block has, at most, and how many elements each of them holds then. The
 /// first that is enough is taken: fewer threads wait less for each other, and the fewer elements
 /// each has, the more registers are left for what all rows have in common.
@@ -39,7 +39,6 @@ static SymExpr getProduct(ArrayRef<SymExpr> sizes) {
 /// The shape of the kernel, and who is who.
 void KernelLowering::findGroup() {
   SmallVector<SymExpr> spaces;
-  SmallVector<std::pair<Block *, Value>> bodies;
   bool isTogether = false;
   kernel::RowsOp rows = source.getRows();
   rows.walk([&](Operation *op) {
@@ -60,7 +59,6 @@ void KernelLowering::findGroup() {
       longest = space;
     else if (longest != space && !space.isConstant(1))
       longest = SymExpr::max(longest, space);
-  Value length = extent(longest);
   launch.rows = getProduct(rows.getExprs());
   launch.elementsPerRow = longest;
 
@@ -73,39 +71,7 @@ void KernelLowering::findGroup() {
     launch.shape = Shape::Tiles;
     return;
   }
-  findThreads(length);
-}
-
-/// Of rows of elements: as many threads as a row has chunks, rounded up to a power of two.
-void KernelLowering::findThreads(Value length) {
-  unsigned lanes = 1;
-  source.getRows().walk([&](kernel::ElementsOp op) {
-    if (!op.getIndices().empty()) {
-      OpBuilder::InsertionGuard guard(b);
-      Lanes own =
-          findLanes(op.getBody().front(), op.getIndices().back(), extent(op.getExprs().back()));
-      lanes = std::max(lanes, own.width);
-    }
-  });
-  launch.elementsPerThread = lanes;
-  Value chunks = parts(length, number(lanes));
-  if (auto count = asConstant(chunks)) {
-    int64_t bits = std::min<int64_t>(llvm::Log2_64_Ceil(std::max<int64_t>(*count, 1)),
-                                     llvm::Log2_32(kThreads));
-    groupBits = number(bits);
-    partsOfRow = number(std::max<int64_t>(llvm::divideCeil(*count, kChunksPerPart << bits), 1));
-  } else {
-    // 32 - the zeros before chunks - 1, which has 32 of them where there is one chunk.
-    Value before =
-        LLVM::SubOp::create(b, loc, LLVM::SMaxOp::create(b, loc, chunks, number(1)), number(1));
-    Value zeros = LLVM::CountLeadingZerosOp::create(b, loc, b.getI32Type(), before,
-                                                    /*is_zero_poison=*/false);
-    Value bits = LLVM::SubOp::create(b, loc, number(32), zeros);
-    groupBits = LLVM::SMinOp::create(b, loc, bits, number(llvm::Log2_32(kThreads)));
-    Value ofPart = LLVM::ShlOp::create(b, loc, number(kChunksPerPart), groupBits);
-    partsOfRow = LLVM::SMaxOp::create(b, loc, parts(chunks, ofPart), number(1));
-  }
-  splitBlock();
+  findFlat();
 }
 
 /// Groups of 2^groupBits threads each.
@@ -207,18 +173,8 @@ void KernelLowering::lowerRows(kernel::RowsOp rows) {
   Value blocks = wide(NVVM::GridDimXOp::create(b, loc, b.getI32Type()));
   Value groups = wide(numGroups);
   Value items = parts(count, groups);
-  bool hasParts = launch.shape == Shape::Elements && asConstant(partsOfRow) != 1;
-  if (hasParts)
-    items = mul(items, wide(partsOfRow));
   emitLoop(block, items, blocks, {}, [&](Value item, ValueRange) {
-    Value rowGroup = item;
-    part = number(0);
-    if (hasParts) {
-      Value all = wide(partsOfRow);
-      part = toWidth(remainder(item, all), 32);
-      rowGroup = quotient(item, all);
-    }
-    Value row = add(mul(rowGroup, groups), wide(group));
+    Value row = add(mul(item, groups), wide(group));
     auto body = [&] {
       lowerRow(rows, row);
       return SmallVector<Value>();
@@ -329,7 +285,12 @@ FailureOr<Launch> KernelLowering::lower() {
                  std::max(kRegisters / (getCeiling(launch.shape).registers * launch.threads), 1u));
   for (Operation &op : llvm::drop_end(source.getBody().front()))
     lowerOp(&op);
-  tiled ? lowerTiles(source.getRows()) : lowerVersions(source.getRows());
+  if (tiled)
+    lowerTiles(source.getRows());
+  else if (launch.shape == Shape::Elements)
+    lowerFlat(source.getRows());
+  else
+    lowerVersions(source.getRows());
   LLVM::ReturnOp::create(b, loc, ValueRange());
   return launch;
 }

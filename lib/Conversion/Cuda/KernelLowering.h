@@ -4,19 +4,19 @@
 //
 //   kernel(const int64_t *env, tpc_status *status, void *operand0, …, void *result0, …)
 //
-// for blocks of 256 threads, in a grid of any size. Threads work in groups, a power of two of them
-// each; a group does a row, or a part of one, and then goes on to another:
+// for blocks of 256 threads, in a grid of any size. Where rows share folds or need barriers,
+// threads work in groups, a warp or the block; a group does a row, and then goes on to another:
 //
-//   for item = block; item < ceil(rows / groups of a block) * parts; item += blocks
-//     row = item / parts * groups + this thread's group
+//   for item = block; item < ceil(rows / groups of a block); item += blocks
+//     row = item * groups + this thread's group
 //     if row < rows
 //       what is of the row: by each thread of the group
 //       elements: chunk = thread, thread + group, …; a chunk is up to 8 adjacent elements
 //       fold: the same chunks, then shuffles, then, if the group is a block, shared memory
 //
-// Where rows share no folds and need no barriers, the group is as long as a row has chunks, and
-// long rows are cut into parts. Otherwise it is a warp or a block. Which thread combines which
-// terms in which order depends on sizes only: neither on the grid nor on where memory is.
+// Otherwise chunks of all rows are numbered, and threads take them in that order (Flat.cpp). Which
+// thread combines which terms in which order depends on sizes only: neither on the grid nor on
+// where memory is.
 //
 // What several passes over a row read is kept in registers, as far as these last (Held.cpp). What
 // is read along rows and stored along elements goes through shared memory (Tiles.cpp).
@@ -32,6 +32,7 @@
 #include "tpc/Conversion/Cuda/Launch.h"
 #include "tpc/Conversion/Device/KernelEmitter.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Interfaces/InferIntRangeInterface.h"
 
 namespace mlir::tpc::cuda {
@@ -70,29 +71,63 @@ private:
 
   //===--- elements ---------------------------------------------------------===//
 
-  /// How many elements that follow one another a thread does, and when it may access them at once.
+  /// Which elements a thread does at a time, and when it may access them at once.
   struct Lanes {
     unsigned width = 1;
     // At run time: whether rows have full chunks only, and whether pointers are aligned. Null: they
     // do, they are.
     Value full, aligned;
+    /// Where its elements are in the row, from the first one on, if they do not follow one another;
+    /// how many do; and how far the next thread's are.
+    SmallVector<int64_t> offsets;
+    unsigned adjacent = 1;
+    int64_t stride = 1;
+    /// How many threads a row has, if that is known.
+    std::optional<int64_t> count;
+  };
+  /// Memory that loops of a block go along; by how much indices are shifted, and where conditions
+  /// cut the row.
+  struct Streams {
+    SmallVector<std::pair<Value, ValueRange>> accesses;
+    SmallVector<int64_t> cuts, shifts;
+    /// Bytes of the narrowest element, and of the widest.
+    unsigned least = 16, most = 1;
   };
   Lanes findLanes(ArrayRef<std::pair<Block *, Value>> bodies, Value size);
   Lanes findLanes(Block &body, Value last, Value size) {
     return findLanes(std::make_pair(&body, last), size);
   }
+  void addStreams(Block &body, Value last, bool cuts, Streams &streams);
+  /// Fewer adjacent lanes, so that what is known of sizes allows them; and what is asked of others.
+  void align(const Streams &streams, Value size, Lanes &lanes);
   bool isAdjacent(Value memref, ValueRange indices);
 
   void lowerElements(kernel::ElementsOp op) override;
   void runElements(kernel::ElementsOp op, ArrayRef<Value> sizes, unsigned width);
-  /// The ops of a block for this many values of its last index, beginning with `begin`.
+  void lowerChunk(kernel::ElementsOp op, ArrayRef<Value> sizes, Value chunk, Value perLast,
+                  const Lanes &lanes);
+  /// The ops of a block for these elements along its last index, from `begin` on.
+  void lowerLanes(Block &block, Value last, Value begin, Value size, const Lanes &lanes,
+                  bool wideAccess);
   void lowerLanes(Block &block, Value last, Value begin, Value size, unsigned width,
                   bool wideAccess);
   void lowerLanes(Block &block);
   bool dependsOnLane(Operation *op) const;
+  void forPieces(Value memref, int64_t shift, function_ref<void(ArrayRef<unsigned>)> body);
+  SmallVector<Value> loadLanes(memref::LoadOp op);
   SmallVector<Value> loadWide(memref::LoadOp op, Value begin);
   void storeWide(memref::StoreOp op);
   void branchWide(scf::IfOp op);
+  void branchByLane(scf::IfOp op, ArrayRef<bool> taken);
+
+  //===--- conditions on the place in a row ---------------------------------===//
+
+  std::optional<int64_t> getKnown(Value index);
+  /// By how much an index is more than `last`.
+  std::optional<int64_t> getShift(Value index, Value last);
+  /// Where in the row a condition ends to be true.
+  std::optional<int64_t> getCut(Value condition, Value last);
+  bool lowerCut(arith::CmpIOp op);
   /// Of a value of the block, here.
   Value getLane(Value value, unsigned lane);
 
@@ -133,6 +168,21 @@ private:
   SmallVector<Value> foldHeld(kernel::FoldOp op);
   void runHeld(kernel::ElementsOp op);
 
+  //===--- rows of elements -------------------------------------------------===//
+
+  /// How chunks of all rows are numbered.
+  struct Flat {
+    llvm::SmallDenseMap<Operation *, Lanes> lanes; // elements that are done by more than one lane
+    std::optional<unsigned> sharing;               // a row index that goes faster than chunks
+    int64_t together = 1;                          // but for as many of these
+  };
+  Lanes findChunks(kernel::ElementsOp op);
+  void findFlat();
+  void findSharing(kernel::ElementsOp op);
+  Value countChunks(kernel::ElementsOp op, const Lanes &lanes);
+  void lowerFlat(kernel::RowsOp rows);
+  void runFlat(kernel::RowsOp rows);
+
   //===--- transpositions ---------------------------------------------------===//
 
   bool findTiles();
@@ -144,7 +194,6 @@ private:
   void mergePasses();
   void findGroup();
   void findTogether(const ::tpc::SymExpr &longest);
-  void findThreads(Value length);
   void splitBlock();
   void lowerVersions(kernel::RowsOp rows);
   void lowerRows(kernel::RowsOp rows);
@@ -165,7 +214,7 @@ private:
 
   Launch launch;
   Value thread, inGroup, group; // of the block; in its group; which group of the block
-  Value groupSize, groupBits, numGroups, partsOfRow, part;
+  Value groupSize, groupBits, numGroups;
   unsigned foldsOfRow = 0;
   std::optional<bool> isBlock; // whether a group that shares folds is the block; none: at run time
   llvm::SmallDenseMap<Operation *, std::string> sharedOf; // folds
@@ -182,6 +231,10 @@ private:
   std::optional<Held> held;  // in the version that holds the row
   unsigned heldChunk = 0, lane = 0;
 
+  // Rows of elements: what is known, what of it is used here, and the chunk of this thread.
+  Flat flat, used;
+  Value chunkOfRow, chunksOfRow;
+
   // What goes through shared memory, from threads along a row index to threads along elements.
   kernel::ElementsOp tiled;
   SmallVector<Operation *> heroes;
@@ -193,8 +246,14 @@ private:
   // Inside of lowerLanes.
   unsigned width = 1;
   bool wideAccess = false;
+  bool asksOnce = false; // conditions on the place in a row, for lanes that follow one another
+  Lanes chunk;
+  SmallVector<unsigned> active; // lanes that come here
   Value lastIndex;
   DenseMap<Value, SmallVector<Value>> laneValues;
+  DenseMap<Value, SmallVector<bool>> knownOfLane; // conditions
+  llvm::SmallDenseSet<Value> sameOfLanes;
+  std::map<Key, std::map<int64_t, Value>> loaded; // by memory and place from the first lane on
 };
 
 } // namespace mlir::tpc::cuda

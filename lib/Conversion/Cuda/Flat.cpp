@@ -1,0 +1,206 @@
+//===- Flat.cpp - Rows of elements ------------------------------------------===//
+//
+// Where rows share nothing, chunks of all rows are numbered, and threads that follow one another
+// have chunks that do, also from one row to the next one: what a warp accesses at once is adjacent
+// whatever the rows' length is.
+//
+//   rows (%i, %h) in [n, heads]  elements (%j) in [128]
+//     32 chunks of a row; the number of one is (i * heads + h) * 32 + chunk
+//
+// What is read of rows is shared by some of them: the cosines of a token, which all of its heads
+// take. There, chunks of different heads follow one another, as many at a time as fill a sector:
+//
+//   ((i * 16 + chunk / 2) * heads + h) * 2 + chunk % 2
+//
+// so that a warp has 16 heads, and reads once what they share.
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelLowering.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "llvm/Support/SaveAndRestore.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::cuda;
+
+/// Chunks that a thread does from one division of 64 bits to the next one.
+static constexpr int64_t kChunksPerPart = 4;
+static constexpr int64_t kSector = 32;
+
+//===----------------------------------------------------------------------===//
+// The plan
+//===----------------------------------------------------------------------===//
+
+Value KernelLowering::countChunks(kernel::ElementsOp op, const Lanes &lanes) {
+  SmallVector<Value> sizes = extents(op.getExprs());
+  Value perLast = lanes.count ? number(*lanes.count) : quotient(sizes.back(), number(lanes.stride));
+  return mul(product(ArrayRef(sizes).drop_back()), perLast);
+}
+
+void KernelLowering::findFlat() {
+  unsigned most = 1;
+  kernel::ElementsOp only;
+  unsigned count = 0;
+  source.getRows().walk([&](kernel::ElementsOp op) {
+    ++count;
+    only = op;
+    if (op.getIndices().empty())
+      return;
+    Lanes lanes = findChunks(op);
+    most = std::max(most, lanes.width);
+    flat.lanes[op] = lanes;
+  });
+  launch.elementsPerThread = most;
+  if (count == 1 && only.getIndices().size() == 1)
+    findSharing(only);
+}
+
+/// The row indices that a value is computed of.
+static void collectRowIndices(Value value, kernel::RowsOp rows, llvm::SmallDenseSet<Value> &found) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    if (argument.getOwner()->getParentOp() == rows)
+      found.insert(value);
+    return;
+  }
+  value.getDefiningOp()->walk([&](Operation *op) {
+    for (Value operand : op->getOperands())
+      if (!isa<MemRefType>(operand.getType()))
+        collectRowIndices(operand, rows, found);
+  });
+}
+
+/// Which row index some loads of elements have, and others that have a row index have not.
+void KernelLowering::findSharing(kernel::ElementsOp op) {
+  kernel::RowsOp rows = source.getRows();
+  Value last = op.getIndices().back();
+  const Lanes &lanes = flat.lanes[op];
+  int64_t together = 1;
+  bool isWhole = lanes.count.has_value();
+  SmallVector<llvm::SmallDenseSet<Value>> uses;
+  auto consider = [&](Value memref, ValueRange indices) {
+    if (indices.empty() || !getShift(indices.back(), last))
+      return;
+    int64_t bytes = std::max(1u, cast<MemRefType>(memref.getType()).getElementTypeBitWidth() / 8);
+    auto length = asConstant(extent(source.getSizesOf(memref).back()));
+    isWhole &= length && *length * bytes % kSector == 0;
+    together = std::max(together, kSector / std::min<int64_t>(bytes * lanes.adjacent, kSector));
+    uses.emplace_back();
+    for (Value index : indices.drop_back())
+      collectRowIndices(index, rows, uses.back());
+  };
+  op.walk([&](memref::StoreOp store) { consider(store.getMemref(), store.getIndices()); });
+  unsigned stores = uses.size();
+  op.walk([&](memref::LoadOp load) { consider(load.getMemref(), load.getIndices()); });
+  if (!isWhole || *lanes.count <= together || *lanes.count % together || uses.size() == stores)
+    return;
+  for (Value index : llvm::reverse(rows.getIndices())) {
+    auto has = [&](const auto &own) { return own.contains(index); };
+    auto hasNot = [&](const auto &own) { return !own.empty() && !own.contains(index); };
+    auto loads = ArrayRef(uses).drop_front(stores);
+    unsigned place = cast<BlockArgument>(index).getArgNumber();
+    if (llvm::any_of(loads, has) && llvm::any_of(loads, hasNot) &&
+        asConstant(extent(rows.getExprs()[place])) != 1) {
+      flat.sharing = place;
+      flat.together = together;
+      return;
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Chunks
+//===----------------------------------------------------------------------===//
+
+void KernelLowering::lowerFlat(kernel::RowsOp rows) {
+  Value wideRows;
+  for (auto &[op, lanes] : flat.lanes)
+    wideRows = both(wideRows, both(lanes.full, lanes.aligned));
+  auto run = [&](bool isWide) {
+    llvm::SaveAndRestore saved(asksOnce, isWide);
+    used = isWide ? flat : Flat();
+    for (auto &[op, lanes] : flat.lanes)
+      used.lanes.try_emplace(op);
+    runFlat(rows);
+    return SmallVector<Value>();
+  };
+  if (wideRows)
+    branch(wideRows, {}, [&] { return run(true); }, [&] { return run(false); });
+  else
+    run(true);
+}
+
+/// Each block has chunks that follow one another. Divisions of 64 bits say where a part of them
+/// begins; from there on, numbers are less than 2^32.
+void KernelLowering::runFlat(kernel::RowsOp rows) {
+  auto indices = rows.getIndices();
+  chunksOfRow = nullptr;
+  rows.walk([&](kernel::ElementsOp op) {
+    Value own = op.getIndices().empty() ? number(1) : countChunks(op, used.lanes[op]);
+    if (!chunksOfRow)
+      chunksOfRow = own;
+    else if (chunksOfRow != own && asConstant(chunksOfRow) && asConstant(own))
+      chunksOfRow = number(std::max(*asConstant(chunksOfRow), *asConstant(own)));
+    else if (chunksOfRow != own)
+      chunksOfRow = LLVM::SMaxOp::create(b, loc, chunksOfRow, own);
+  });
+  if (!chunksOfRow)
+    return;
+  // From the slowest to the fastest: row indices, and parts of the number of the chunk.
+  struct Digit {
+    Value size;
+    std::optional<unsigned> row;
+  };
+  SmallVector<Digit> digits;
+  for (auto [i, expr] : llvm::enumerate(rows.getExprs()))
+    if (i != used.sharing)
+      digits.push_back({extent(expr), i});
+  digits.push_back({quotient(chunksOfRow, number(used.together)), std::nullopt});
+  if (used.sharing) {
+    digits.push_back({extent(rows.getExprs()[*used.sharing]), *used.sharing});
+    digits.push_back({number(used.together), std::nullopt});
+  }
+  Value count = constant(1);
+  for (const Digit &digit : digits)
+    count = mul(count, wide(digit.size));
+  Value block = wide(NVVM::BlockIdXOp::create(b, loc, b.getI32Type()));
+  Value blocks = wide(NVVM::GridDimXOp::create(b, loc, b.getI32Type()));
+  Value threads = number(launch.threads);
+  Value share = mul(parts(parts(count, wide(threads)), blocks), wide(threads));
+  Value begin = mul(block, share);
+  Value end = LLVM::SMinOp::create(b, loc, add(begin, share), count);
+  Value part = number(launch.threads * kChunksPerPart);
+  emitLoop(begin, end, wide(part), {}, [&](Value first, ValueRange) {
+    SmallVector<Value> firsts(digits.size());
+    Value linear = first;
+    for (unsigned i = digits.size(); i-- > 1;) {
+      Value size = wide(digits[i].size);
+      firsts[i] = toWidth(remainder(linear, size), 32);
+      linear = quotient(linear, size);
+    }
+    firsts[0] = toWidth(linear, 32);
+    Value left = LLVM::SubOp::create(b, loc, end, first);
+    left = toWidth(LLVM::SMinOp::create(b, loc, left, wide(part)), 32);
+    emitLoop(thread, left, threads, {}, [&](Value more, ValueRange) {
+      Value own = number(0);
+      for (unsigned i = digits.size(); i-- > 0;) {
+        more = add(firsts[i], more);
+        Value digit = i ? remainder(more, digits[i].size) : more;
+        if (i)
+          more = quotient(more, digits[i].size);
+        if (digits[i].row)
+          mapIndex(indices[*digits[i].row], digit, extent(rows.getExprs()[*digits[i].row]));
+        else if (used.sharing && i + 1 < digits.size())
+          own = add(mul(digit, number(used.together)), own);
+        else
+          own = digit;
+      }
+      chunkOfRow = own;
+      lowerBody(rows.getBody().front());
+      chunkOfRow = nullptr;
+      return SmallVector<Value>();
+    });
+    return SmallVector<Value>();
+  });
+}
