@@ -196,10 +196,18 @@ def find_streams(body, last):
             if kind == "store" or not any(condition["single"] for condition in around)]
 
 
-def find_widths(function, grid):
+def find_cuts(body, inner, last, grid):
+    """Where conditions on the last index cut the row, and by how much what they guard is shifted."""
+    known = {name: get_size(size, grid) for name, size in re.findall(r"(%\w+) = tpc_kernel\.size (\S+)", body)}
+    known |= {name: int(number) for name, number in re.findall(r"(%\w+) = arith\.constant (\d+) : index", body)}
+    named = re.findall(rf"= arith\.(?:cmpi slt,|addi|subi) {re.escape(last)}, (%\w+)", inner)
+    return [known[name] for name in named if known.get(name)]
+
+
+def find_widths(function, grid, shape):
     """(loads, stores): the most bytes that a thread can access at once, from the kernel's IR. Adjacent elements are those
-    along the last index of a loop; as many as fill 16 bytes of the narrowest type, and as divide what is known of the
-    sizes of the rows."""
+    along the last index of a loop; as many as fill 16 bytes of the narrowest type (of the widest, where rows share
+    nothing), and as divide what is known of the sizes of the rows, and where conditions cut them."""
     loads = stores = 0
     sizes = {}
     signature, body = function.split("{\n", 1)
@@ -216,7 +224,12 @@ def find_widths(function, grid):
         accesses = [(kind, *sizes[memory]) for kind, memory in find_streams(inner, last) if memory in sizes]
         if not accesses:
             continue
-        lanes = min(MOST_LANES, WIDE // min(bytes for _, bytes, _ in accesses))
+        choose = max if shape == "elements" else min
+        lanes = min(MOST_LANES, WIDE // choose(bytes for _, bytes, _ in accesses))
+        if shape == "elements":
+            for cut in find_cuts(body, inner, last, grid):
+                while cut % lanes:
+                    lanes //= 2
         for size in [space[-1], *(dim for _, _, dim in accesses)]:
             while (known := get_size(size, grid)) and known % lanes:
                 lanes //= 2
@@ -257,7 +270,7 @@ def compile_program(tpcc, model, grid, folder):
         shape = launches[name]["shape"]
         # Threads of a tile access one element each, and those of a warp what follows one another.
         is_tile = shape == "tiles"
-        loads, stores = find_widths(functions[name], Grid.parse(grid)) if name in functions and not is_tile else (0, 0)
+        loads, stores = find_widths(functions[name], Grid.parse(grid), shape) if name in functions and not is_tile else (0, 0)
         kernels.append(Kernel(name, head + text, shape, report["ceilings"][shape], loads, stores, [where]))
     return kernels
 

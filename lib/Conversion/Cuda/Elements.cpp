@@ -188,7 +188,7 @@ void KernelLowering::lowerElements(kernel::ElementsOp op) {
       lowerChunk(op, sizes, chunkOfRow, quotient(sizes.back(), number(lanes.stride)), lanes);
     };
     auto known = asConstant(chunks);
-    if (chunks == chunksOfRow || (known && known == asConstant(chunksOfRow)))
+    if (used.isOnly || (known && known == asConstant(chunksOfRow)))
       own();
     else
       branch(less(chunkOfRow, chunks), {}, nothing(own), nullptr);

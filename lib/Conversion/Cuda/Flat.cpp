@@ -25,8 +25,6 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::cuda;
 
-/// Chunks that a thread does from one division of 64 bits to the next one.
-static constexpr int64_t kChunksPerPart = 4;
 static constexpr int64_t kSector = 32;
 
 //===----------------------------------------------------------------------===//
@@ -53,6 +51,7 @@ void KernelLowering::findFlat() {
     flat.lanes[op] = lanes;
   });
   launch.elementsPerThread = most;
+  flat.isOnly = count == 1;
   if (count == 1 && only.getIndices().size() == 1)
     findSharing(only);
 }
@@ -93,13 +92,16 @@ void KernelLowering::findSharing(kernel::ElementsOp op) {
   op.walk([&](memref::StoreOp store) { consider(store.getMemref(), store.getIndices()); });
   unsigned stores = uses.size();
   op.walk([&](memref::LoadOp load) { consider(load.getMemref(), load.getIndices()); });
-  if (!isWhole || *lanes.count <= together || *lanes.count % together || uses.size() == stores)
+  if (!isWhole || *lanes.count % together || uses.size() == stores)
     return;
   for (Value index : llvm::reverse(rows.getIndices())) {
     auto has = [&](const auto &own) { return own.contains(index); };
     auto hasNot = [&](const auto &own) { return !own.empty() && !own.contains(index); };
     auto loads = ArrayRef(uses).drop_front(stores);
     unsigned place = cast<BlockArgument>(index).getArgNumber();
+    // The fastest one is that already.
+    if (*lanes.count == together && place + 1 == rows.getIndices().size())
+      continue;
     if (llvm::any_of(loads, has) && llvm::any_of(loads, hasNot) &&
         asConstant(extent(rows.getExprs()[place])) != 1) {
       flat.sharing = place;
@@ -120,6 +122,7 @@ void KernelLowering::lowerFlat(kernel::RowsOp rows) {
   auto run = [&](bool isWide) {
     llvm::SaveAndRestore saved(asksOnce, isWide);
     used = isWide ? flat : Flat();
+    used.isOnly = flat.isOnly;
     for (auto &[op, lanes] : flat.lanes)
       used.lanes.try_emplace(op);
     runFlat(rows);
@@ -131,8 +134,6 @@ void KernelLowering::lowerFlat(kernel::RowsOp rows) {
     run(true);
 }
 
-/// Each block has chunks that follow one another. Divisions of 64 bits say where a part of them
-/// begins; from there on, numbers are less than 2^32.
 void KernelLowering::runFlat(kernel::RowsOp rows) {
   auto indices = rows.getIndices();
   chunksOfRow = nullptr;
@@ -166,41 +167,28 @@ void KernelLowering::runFlat(kernel::RowsOp rows) {
     count = mul(count, wide(digit.size));
   Value block = wide(NVVM::BlockIdXOp::create(b, loc, b.getI32Type()));
   Value blocks = wide(NVVM::GridDimXOp::create(b, loc, b.getI32Type()));
-  Value threads = number(launch.threads);
-  Value share = mul(parts(parts(count, wide(threads)), blocks), wide(threads));
-  Value begin = mul(block, share);
-  Value end = LLVM::SMinOp::create(b, loc, add(begin, share), count);
-  Value part = number(launch.threads * kChunksPerPart);
-  emitLoop(begin, end, wide(part), {}, [&](Value first, ValueRange) {
-    SmallVector<Value> firsts(digits.size());
-    Value linear = first;
-    for (unsigned i = digits.size(); i-- > 1;) {
-      Value size = wide(digits[i].size);
-      firsts[i] = toWidth(remainder(linear, size), 32);
-      linear = quotient(linear, size);
+  Value threads = constant(launch.threads);
+  auto lowerChunkOf = [&](Value linear) {
+    Value own = number(0);
+    for (unsigned i = digits.size(); i-- > 0;) {
+      const Digit &digit = digits[i];
+      Value size = wide(digit.size);
+      Value value = toWidth(i ? remainder(linear, size) : linear, 32);
+      if (i)
+        linear = quotient(linear, size);
+      if (digit.row)
+        mapIndex(indices[*digit.row], value, extent(rows.getExprs()[*digit.row]));
+      else
+        own = i + 1 < digits.size() ? add(mul(value, number(used.together)), own) : value;
     }
-    firsts[0] = toWidth(linear, 32);
-    Value left = LLVM::SubOp::create(b, loc, end, first);
-    left = toWidth(LLVM::SMinOp::create(b, loc, left, wide(part)), 32);
-    emitLoop(thread, left, threads, {}, [&](Value more, ValueRange) {
-      Value own = number(0);
-      for (unsigned i = digits.size(); i-- > 0;) {
-        more = add(firsts[i], more);
-        Value digit = i ? remainder(more, digits[i].size) : more;
-        if (i)
-          more = quotient(more, digits[i].size);
-        if (digits[i].row)
-          mapIndex(indices[*digits[i].row], digit, extent(rows.getExprs()[*digits[i].row]));
-        else if (used.sharing && i + 1 < digits.size())
-          own = add(mul(digit, number(used.together)), own);
-        else
-          own = digit;
-      }
-      chunkOfRow = own;
-      lowerBody(rows.getBody().front());
-      chunkOfRow = nullptr;
-      return SmallVector<Value>();
-    });
+    chunkOfRow = own;
+    lowerBody(rows.getBody().front());
+    chunkOfRow = nullptr;
+    return SmallVector<Value>();
+  };
+  emitLoop(block, parts(count, threads), blocks, {}, [&](Value item, ValueRange) {
+    Value linear = add(mul(item, threads), wide(thread));
+    branch(less(linear, count), {}, [&] { return lowerChunkOf(linear); }, nullptr);
     return SmallVector<Value>();
   });
 }

@@ -172,7 +172,8 @@ private:
 
   /// How chunks of all rows are numbered.
   struct Flat {
-    llvm::SmallDenseMap<Operation *, Lanes> lanes; // elements that are done by more than one lane
+    llvm::SmallDenseMap<Operation *, Lanes> lanes; // of elements that have a dimension
+    bool isOnly = false;                           // there are no others
     std::optional<unsigned> sharing;               // a row index that goes faster than chunks
     int64_t together = 1;                          // but for as many of these
   };

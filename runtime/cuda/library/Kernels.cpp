@@ -4,7 +4,6 @@
 #include "cuda/library/Trail.h"
 #include "tpc/attention.h"
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <span>
 #include <stdexcept>
@@ -58,13 +57,14 @@ int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *env,
                    int multiprocessors) {
   int64_t length = std::max<int64_t>(kernel.elements_per_row(env), 1);
+  int64_t most = blocksOfMultiprocessor * std::max(multiprocessors, 1);
   int64_t group = kernel.threads, parts = 1; // threads that do a row, and of how many parts
   switch (kernel.shape) {
   case TPC_GPU_ELEMENTS: {
+    // Chunks are numbered from row to row.
     int64_t chunks = ceilDiv(length, kernel.elements_per_thread);
-    group = std::min<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(chunks))),
-                              kernel.threads);
-    parts = ceilDiv(chunks, TPC_GPU_CHUNKS_PER_PART * group);
+    rows = rows > most * kernel.threads ? rows : rows * chunks;
+    group = 1;
     break;
   }
   case TPC_GPU_WARP_PER_ROW:
@@ -80,7 +80,6 @@ unsigned blocksFor(const tpc_gpu_kernel &kernel, int64_t rows, const int64_t *en
     parts = ceilDiv(length, TPC_GPU_TILE);
     break;
   }
-  int64_t most = blocksOfMultiprocessor * std::max(multiprocessors, 1);
   int64_t ofRows = ceilDiv(rows, kernel.threads / group);
   // The product may not fit.
   return static_cast<unsigned>(

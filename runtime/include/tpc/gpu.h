@@ -20,9 +20,8 @@ typedef enum {
   TPC_GPU_ATTENTION = 5 /* other parameters, and a grid by the call's sizes: tpc/attention.h */
 } tpc_gpu_shape;
 enum {
-  TPC_GPU_TILE = 32,          /* rows, and elements, that a block does at a time in tiles */
-  TPC_GPU_LONG_ROW = 256,     /* rows that are longer are a block's, and not a warp's */
-  TPC_GPU_CHUNKS_PER_PART = 4 /* that a thread does before the next part of a row is another's */
+  TPC_GPU_TILE = 32,     /* rows, and elements, that a block does at a time in tiles */
+  TPC_GPU_LONG_ROW = 256 /* rows that are longer are a block's, and not a warp's */
 };
 
 /* A size that follows from the env of kernels, as the host has it. */

@@ -1,5 +1,7 @@
 """Programs as text, each function of which becomes a kernel: rows of lengths that test models do not have."""
 
+import re
+
 SIZES = """
 tpc.pipeline @main(%x: tensor<?x?xf32, #tpc.dist<[n, s]>>) inputs [{tpc.name = "x"}] outputs [] {
   tpc.stage 0 {
@@ -61,3 +63,124 @@ def make_forms(lengths=LENGTHS, types=("f32", "f16", "bf16")):
                 form = form.replace(word, meaning)
             text += form
     return text
+
+
+# Queries; keys beside those of a cache; and where only the first elements of a head are turned. What is turned comes as a
+# concat of both halves.
+ROTARY = """
+tpc_kernel.func @queries_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM], %c: memref<?x?xTT> of [n, DIM], %s: memref<?x?xTT> of [n, DIM])
+    -> (%y: memref<?x?x?xTT> of [n, 8, DIM]) {
+  %half = tpc_kernel.size HALF
+  tpc_kernel.rows (%i, %h) in [n, 8] {
+    tpc_kernel.elements (%j) in [DIM] {
+      %a = memref.load %x[%i, %h, %j] : memref<?x?x?xTT>
+      %cos = memref.load %c[%i, %j] : memref<?x?xTT>
+      %b = arith.mulf %a, %cos : f32
+      %first = arith.cmpi slt, %j, %half : index
+      %t = scf.if %first -> (f32) {
+        %from = arith.addi %j, %half : index
+        %v = memref.load %x[%i, %h, %from] : memref<?x?x?xTT>
+        %m = arith.negf %v : f32
+        scf.yield %m : f32
+      } else {
+        %from = arith.subi %j, %half : index
+        %v = memref.load %x[%i, %h, %from] : memref<?x?x?xTT>
+        scf.yield %v : f32
+      }
+      %sin = memref.load %s[%i, %j] : memref<?x?xTT>
+      %d = arith.mulf %t, %sin : f32
+      %e = arith.addf %b, %d : f32
+      memref.store %e, %y[%i, %h, %j] : memref<?x?x?xTT>
+    }
+  }
+}
+tpc_kernel.func @keys_NAME(%x: memref<?x?x?xTT> of [n, 8, DIM], %c: memref<?x?xTT> of [n, DIM], %s: memref<?x?xTT> of [n, DIM],
+    %key: memref<?x?x?xTT> of [8, s, DIM]) -> (%y: memref<?x?x?xTT> of [8, "s + n", DIM]) {
+  %half = tpc_kernel.size HALF
+  %past = tpc_kernel.size s
+  tpc_kernel.rows (%h, %p) in [8, "s + n"] {
+    tpc_kernel.elements (%j) in [DIM] {
+      %known = arith.cmpi slt, %p, %past : index
+      %k = scf.if %known -> (f32) {
+        %v = memref.load %key[%h, %p, %j] : memref<?x?x?xTT>
+        scf.yield %v : f32
+      } else {
+        %i = arith.subi %p, %past : index
+        %a = memref.load %x[%i, %h, %j] : memref<?x?x?xTT>
+        %cos = memref.load %c[%i, %j] : memref<?x?xTT>
+        %b = arith.mulf %a, %cos : f32
+        %first = arith.cmpi slt, %j, %half : index
+        %t = scf.if %first -> (f32) {
+          %from = arith.addi %j, %half : index
+          %v = memref.load %x[%i, %h, %from] : memref<?x?x?xTT>
+          %m = arith.negf %v : f32
+          scf.yield %m : f32
+        } else {
+          %from = arith.subi %j, %half : index
+          %v = memref.load %x[%i, %h, %from] : memref<?x?x?xTT>
+          scf.yield %v : f32
+        }
+        %sin = memref.load %s[%i, %j] : memref<?x?xTT>
+        %d = arith.mulf %t, %sin : f32
+        %e = arith.addf %b, %d : f32
+        scf.yield %e : f32
+      }
+      memref.store %k, %y[%h, %p, %j] : memref<?x?x?xTT>
+    }
+  }
+}
+tpc_kernel.func @part_NAME(%x: memref<?x?x?xTT> of [n, 8, TURNED], %c: memref<?x?xTT> of [n, TURNED],
+    %one: memref<?x?x?xTT> of [n, 8, PART], %two: memref<?x?x?xTT> of [n, 8, PART], %s: memref<?x?xTT> of [n, TURNED],
+    %rest: memref<?x?x?xTT> of [n, 8, REST]) -> (%y: memref<?x?x?xTT> of [n, 8, DIM]) {
+  %turned = tpc_kernel.size TURNED
+  %half = tpc_kernel.size PART
+  tpc_kernel.rows (%i, %h) in [n, 8] {
+    tpc_kernel.elements (%j) in [DIM] {
+      %is = arith.cmpi slt, %j, %turned : index
+      %k = scf.if %is -> (f32) {
+        %a = memref.load %x[%i, %h, %j] : memref<?x?x?xTT>
+        %cos = memref.load %c[%i, %j] : memref<?x?xTT>
+        %b = arith.mulf %a, %cos : f32
+        %first = arith.cmpi slt, %j, %half : index
+        %t = scf.if %first -> (f32) {
+          %v = memref.load %one[%i, %h, %j] : memref<?x?x?xTT>
+          %m = arith.negf %v : f32
+          scf.yield %m : f32
+        } else {
+          %from = arith.subi %j, %half : index
+          %v = memref.load %two[%i, %h, %from] : memref<?x?x?xTT>
+          scf.yield %v : f32
+        }
+        %sin = memref.load %s[%i, %j] : memref<?x?xTT>
+        %d = arith.mulf %t, %sin : f32
+        %e = arith.addf %b, %d : f32
+        scf.yield %e : f32
+      } else {
+        %from = arith.subi %j, %turned : index
+        %v = memref.load %rest[%i, %h, %from] : memref<?x?x?xTT>
+        scf.yield %v : f32
+      }
+      memref.store %k, %y[%i, %h, %j] : memref<?x?x?xTT>
+    }
+  }
+}
+"""
+NUM_ROTARY = ROTARY.count("tpc_kernel.func")
+
+
+def make_rotary(sizes, kind):
+    """Of heads of these sizes. Numbers are f32."""
+    forms = []
+    for size in sizes:
+        turned = size // 4 // 16 * 16 or 16
+        words = {"NAME": f"{size}_{kind}", "TT": kind, "DIM": size, "HALF": size // 2, "TURNED": turned, "PART": turned // 2,
+                 "REST": size - turned}
+        form = ROTARY
+        for word, meaning in words.items():
+            form = form.replace(word, str(meaning))
+        if kind != "f32":
+            form = re.sub(r"^( *%\w+)( = memref.load .*)$", rf"\1_16\2\n\1 = arith.extf \1_16 : {kind} to f32", form, flags=re.M)
+            form = re.sub(r"^( *)memref.store (%\w+)", rf"\1\2_16 = arith.truncf \2 : f32 to {kind}\n\1memref.store \2_16", form,
+                          flags=re.M)
+        forms.append(form)
+    return "module attributes {tpc.target = \"cuda\"} {" + SIZES + "module @kernels {" + "".join(forms) + "}\n}\n"

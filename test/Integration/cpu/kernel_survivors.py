@@ -32,8 +32,6 @@ NO_LESS, SAME, OTHER = "no difference", "the same bits", "other bits"
 ITEM = r"one of \(block or add\(itself, blocks\)\)"
 TWICE, LESS = "a bound of numbers twice as large", "a bound of numbers sixteen times less"
 WIDER = r"ne\(and\((or\()?.*, -4294967296\), 0\)"
-# How many threads a row of so many elements has, and how many parts.
-SPLIT = r"(min\(sub\(32, clz\(|add\(.*env\[\d+\].*\) for (shr|add, max|clz))"
 
 ENTRIES = [
     Entry((NEVER,), SAME, rf"^return if le\(.*, {ITEM}\)$",
@@ -45,10 +43,10 @@ ENTRIES = [
     Entry((ALWAYS, ROUND), SAME, rf"^(branch if )?{WIDER}( for bra)?$", "divides in 64 bits where 32 would do"),
     Entry((NEVER,), NO_LESS, rf"^branch if {WIDER}$",
           "divides in 32 bits where 64 would be needed: from 2^32 rows on, which no memory here holds; LLVM's expansion", False),
-    Entry((NUMBER, "a shift by one more", "the least for the largest"), SAME, SPLIT,
-          "other numbers of threads for a row and of parts: all that follows is computed from these numbers, and loops do the rest"),
-    Entry((NEVER, BOUND), NO_LESS, r"^(branch if )?ge\(one of \(add\(mul\(.*and\(add\(.*, -1\), thread\)\) or add\(itself, shl\(1, min",
-          "a group has no more threads than a row has chunks: each has a first element"),
+    Entry(("a shift by one more",), SAME, rf"^shr\(mul\(one of \(or\(shl\({ITEM}, 8\), thread\).*\), -\d+\), \d\) for cvt, mul$",
+          "a smaller row, and a place in it that is as much further: rows stand one behind the other in all memory of the kernel"),
+    Entry(("a mask with one bit less",), NO_LESS, rf"^and\(shr\(one of \(or\(shl\({ITEM}, \d+\), .*, 4611686018427387\d+\) for or$",
+          "the highest bit of a place, from 2^61 bytes on, which no memory has"),
     Entry((IDENTITY,), SAME, r"^0f00000000 for (?!.*shfl)",
           "what a thread has in place of elements beyond the row: whoever reads it has asked before whether they are there"),
     Entry((NEVER,), SAME, r"^branch if gt\(thread, \d+\)$",

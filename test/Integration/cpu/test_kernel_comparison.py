@@ -11,7 +11,7 @@ import pytest
 import harness
 import kernel_survivors
 from halves import halve
-from kernel_forms import LENGTHS, NUM_FORMS, make_forms
+from kernel_forms import LENGTHS, NUM_FORMS, NUM_ROTARY, make_forms, make_rotary
 from models import COMMITTED, FAMILIES
 from test_operations import GRAPHS, build
 
@@ -165,17 +165,61 @@ def count_sectors(*arguments):
     print(said.stdout)
     for name, _, _, _, shared, conflicts in rows:
         assert int(conflicts) <= 0.25 * int(shared), name
-    return {name: (int(count), int(moved), int(needed)) for name, count, moved, needed, *_ in rows}
+    return [(name, int(count), int(moved), int(needed)) for name, count, moved, needed, *_ in rows]
+
+
+# Kernels that move more, and why. All are of heads that only test models have.
+MORE = {
+    r"concat_mul_add_(transpose|concat)": "rotary, heads of at most 8: a half is less than a sector, and each of its accesses moves whole ones",
+    r"add_transpose_concat_(transpose|concat)": "rotary of a part of a head: of 2 elements, which four operands of their own have",
+    r"transpose_concat_cos_sin": "angles of a head of 4 are read along tokens and stored along the head: too few elements for a tile",
+    r"embedding_.*layer_norm": "rows of 24: a warp asks twice for its row's id, a sector each time, which hold a third of the row",
+}
+
+
+def judge_sectors(rows):
+    used = set()
+    for name, _, moved, needed in rows:
+        if moved > 1.1 * needed:
+            reasons = [pattern for pattern in MORE if re.search(pattern, name)]
+            assert reasons, (name, moved, needed)
+            used.update(reasons)
+    return used
+
+
+def test_elements_of_all_kernels_are_moved_once():
+    """Of test models, whose rows are of any length, also shorter than a sector."""
+    names = ["gpt2-odd-nopast", "llama-past", "gpt_neox-past", "bloom-dynamo"]
+    rows = count_sectors(*(f"{MODELS[name].path}@tp2" for name in names))
+    judge_sectors(rows)
+    assert len(rows) >= 30
+
+
+@pytest.mark.long
+def test_elements_of_all_kernels_of_all_models_are_moved_once():
+    rows = count_sectors(*(f"{model.path}@{grid}" for grid in ("tp1", "tp2") for model in MODELS.values()))
+    assert len(rows) >= 300 and judge_sectors(rows) == set(MORE)
+
+
+@pytest.mark.parametrize("kind,sizes", [("f32", [64, 128]), pytest.param("f32", [16, 80, 96, 256], marks=pytest.mark.long),
+                                        ("bf16", [128]), pytest.param("f16", [64, 96, 256], marks=pytest.mark.long)])
+def test_rotary_moves_what_it_must(tmp_path, kind, sizes):
+    """Heads share the cosines and sines of their token, and what is turned is not read again. Numbers are the CPU's."""
+    path = tmp_path / "rotary.mlir"
+    path.write_text(make_rotary(sizes, kind))
+    rows = count_sectors(path, "--work=100000")
+    assert len(rows) == NUM_ROTARY * len(sizes)
+    for name, _, moved, needed in rows:
+        assert moved <= 1.1 * needed, (name, moved, needed)
+    assert totals(compare(path).check())["cases"] >= 9 * len(rows)
 
 
 def test_elements_are_moved_once():
     """What a row has of its own: at most 1.1 x the sectors that its bytes need, and of a layer of GPT-2 in f32 (two norms and a
     GELU) at most 64 x hidden bytes for each token. Sectors are of requests: there is no cache."""
     rows = count_sectors(f"{COMMITTED['gpt2-tiny'].path}@tp1", "--work=200000")
-    assert len(rows) >= 3
-    for name, (_, moved, needed) in rows.items():
-        assert moved <= 1.1 * needed, (name, moved, needed)
-    of_token = {name: 32 * moved / count for name, (count, moved, _) in rows.items()}
+    assert len(rows) >= 3 and not judge_sectors(rows)
+    of_token = {name: 32 * moved / count for name, count, moved, _ in rows}
     assert 2 * of_token["kernel_layer_norm"] + of_token["kernel_gelu"] <= 1.1 * 64 * COMMITTED["gpt2-tiny"].hidden
 
 
@@ -187,8 +231,7 @@ def test_rows_are_moved_once(tmp_path, kind, lengths):
     path.write_text(make_forms(lengths=lengths, types=[kind]))
     rows = count_sectors(path, "--work=300000")
     assert len(rows) == NUM_FORMS * len(lengths)
-    for name, (_, moved, needed) in rows.items():
-        assert moved <= 1.1 * needed, (name, moved, needed)
+    assert not judge_sectors(rows)
 
 
 # ---- on a device ----

@@ -204,10 +204,19 @@ bool Drawing::setLength(int64_t &symbol) {
   struct Range {
     int64_t least, most;
   };
-  static constexpr Range ranges[] = {{193, 256}, {3585, 4096}, {4097, 5200}, {65, 4096}};
+  static constexpr Range ranges[] = {{193, 256}, {3585, 4096}, {4097, 5200}};
   int64_t turn = c.seed / 2, way = (turn + turn / 4) % 4;
   bool byLength = !kernel.launch.elementsPerRow.isConstant();
-  const auto &[least, most] = ranges[byLength ? turn % 4 : 2 + random.below(2)];
+  // Or each of the elements that a thread of a block has is the first one beyond the row.
+  static constexpr int64_t lasts[] = {4, 2, 5, 3, 6, 1};
+  constexpr int64_t threads = 512;
+  int64_t before = threads * lasts[turn / 16 % std::size(lasts)];
+  Range chosen{65, 4096};
+  if (byLength)
+    chosen = turn % 4 < 3 ? ranges[turn % 4] : Range{before + 1, before + threads};
+  else if (random.below(2) == 0)
+    chosen = ranges[2];
+  const auto &[least, most] = chosen;
   aligned = byLength && way < 2;
   symbol = least + random.below(most - least + 1);
   int64_t length = evaluate(kernel.launch.elementsPerRow);

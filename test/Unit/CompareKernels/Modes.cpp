@@ -4,6 +4,9 @@
 
 #include "tpc/Dialect/RankSizes.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -75,8 +78,85 @@ static bool isOfRows(const Kernel &kernel, unsigned argument) {
                       [&](const std::string &name) { return rows.count(name); });
 }
 
+/// Whether an index is computed of another one.
+static bool isOf(mlir::Value value, mlir::Value index) {
+  if (!index)
+    return false;
+  if (value == index)
+    return true;
+  mlir::Operation *op = value.getDefiningOp();
+  return op && llvm::any_of(op->getOperands(), [&](mlir::Value v) { return isOf(v, index); });
+}
+
+namespace {
+/// How a kernel goes along its memory: one element after the other from row to row; along the last
+/// dimension; or a row has one
+/// element of it, which is a request of its own.
+enum class Order { Rows, Last, Single };
+} // namespace
+
+static Order getOrder(const Kernel &kernel, mlir::Value memory) {
+  auto order = Order::Single;
+  bool ofElements = false;
+  bool isInOrder = kernel.launch.shape == mlir::tpc::cuda::Shape::Elements;
+  kernel.func->walk([&](mlir::Operation *op) {
+    mlir::ValueRange indices;
+    if (auto load = dyn_cast<mlir::memref::LoadOp>(op); load && load.getMemref() == memory)
+      indices = load.getIndices();
+    else if (auto store = dyn_cast<mlir::memref::StoreOp>(op); store && store.getMemref() == memory)
+      indices = store.getIndices();
+    else
+      return;
+    llvm::SmallVector<mlir::Value> loops(kernel.func.getRows().getIndices());
+    auto elements = op->getParentOfType<mlir::tpc::kernel::ElementsOp>();
+    if (elements)
+      llvm::append_range(loops, elements.getIndices());
+    size_t place = 0;
+    for (mlir::Value index : indices)
+      if (auto *at = llvm::find(llvm::drop_begin(loops, place), index); at != loops.end())
+        isInOrder &= size_t(at - loops.begin()) == place, place = at - loops.begin() + 1;
+      else
+        isInOrder &= isa_and_nonnull<mlir::arith::ConstantOp>(index.getDefiningOp());
+    isInOrder &= elements && place == loops.size();
+    for (mlir::Value index : indices)
+      ofElements |=
+          elements &&
+          isOf(index, elements.getIndices().empty() ? nullptr : elements.getIndices().back());
+    mlir::Operation *inner = op->getParentOp();
+    for (; inner != kernel.func; inner = inner->getParentOp())
+      if (isa<mlir::tpc::kernel::ElementsOp, mlir::tpc::kernel::FoldOp>(inner) &&
+          inner->getRegion(0).getNumArguments() && !indices.empty() &&
+          isOf(indices.back(), inner->getRegion(0).getArguments().back()))
+        order = Order::Last;
+  });
+  if (order == Order::Single && ofElements)
+    return kernel.launch.shape == mlir::tpc::cuda::Shape::Tiles ? Order::Last : Order::Rows;
+  return isInOrder ? Order::Rows : order;
+}
+
+/// How many sectors hold these bytes of a memory. Where they are pieces of it that rows access each
+/// for themselves, the sectors of each piece count.
+static uint64_t countNeeded(const Case &c, const Program &program, const Kernel &kernel,
+                            unsigned argument, const Tensor &tensor, uint64_t bytes) {
+  constexpr uint64_t sector = 32;
+  uint64_t piece = mlir::tpc::getElementBytes(tensor.type);
+  auto sizes = kernel.func.getSizesOf(kernel.func.getBody().getArgument(argument));
+  Order order = getOrder(kernel, kernel.func.getBody().getArgument(argument));
+  if (order == Order::Rows || sizes.empty())
+    return llvm::divideCeil(bytes, sector);
+  if (order == Order::Last)
+    piece *= std::max<int64_t>(c.evaluate(sizes.back(), program.getLayout()), 1);
+  uint64_t sum = 0, whole = uint64_t(tensor.bytes()) / piece;
+  for (uint64_t i = 0; i < whole; ++i)
+    sum += ((i + 1) * piece - 1) / sector - i * piece / sector + 1;
+  // Of what is read in part, as much in proportion.
+  return std::max(llvm::divideCeil(bytes, sector),
+                  llvm::divideCeil(sum * bytes, std::max<uint64_t>(tensor.bytes(), 1)));
+}
+
 // Operands that a row has its part of are read once; what all rows read (weights) stays in caches,
-// and requests say nothing about it.
+// and requests say nothing about it. `needed`: sectors that hold the bytes, of pieces that rows
+// access each for themselves (`together`: were they one).
 void compare::countSectors(const Program &program, const Kernel &kernel, const Options &options) {
   for (uint64_t seed = options.from; seed < options.from + 60; ++seed) {
     std::optional<Case> c =
@@ -91,8 +171,8 @@ void compare::countSectors(const Program &program, const Kernel &kernel, const O
     GpuRun run = runOnGpu(program.getPtxModule(), program, kernel, *c, expected);
     if (!run.wrong.empty() || !expected.reports.empty())
       continue;
-    uint64_t moved = 0, needed = 0, bytes = 0, all = 0;
-    auto add = [&](const std::string &name, unsigned argument) {
+    uint64_t moved = 0, needed = 0, together = 0, bytes = 0, all = 0;
+    auto add = [&](const std::string &name, unsigned argument, const Tensor &tensor) {
       auto it = run.launch.counters.allocations.find(name);
       if (it == run.launch.counters.allocations.end())
         return;
@@ -103,19 +183,22 @@ void compare::countSectors(const Program &program, const Kernel &kernel, const O
         return;
       moved += own;
       bytes += traffic.distinctReadBytes + traffic.distinctWrittenBytes;
-      needed += llvm::divideCeil(traffic.distinctReadBytes, 32) +
-                llvm::divideCeil(traffic.distinctWrittenBytes, 32);
+      for (uint64_t part : {traffic.distinctReadBytes, traffic.distinctWrittenBytes}) {
+        together += llvm::divideCeil(part, 32);
+        if (part)
+          needed += countNeeded(*c, program, kernel, argument, tensor, part);
+      }
     };
     for (size_t i = 0; i < c->operands.size(); ++i)
-      add("operand " + std::to_string(i), i);
+      add("operand " + std::to_string(i), i, c->operands[i]);
     for (size_t i = 0; i < c->results.size(); ++i)
-      add("result " + std::to_string(i), c->operands.size() + i);
+      add("result " + std::to_string(i), c->operands.size() + i, c->results[i]);
     const ptx::Counters &counters = run.launch.counters;
     outs() << llvm::formatv("sectors: {0} rows={1} moved={2} needed={3} ratio={4:f2} bytes={5} "
-                            "all={6} shared={7} conflicts={8}\n",
+                            "all={6} together={7} shared={8} conflicts={9}\n",
                             kernel.name, c->rows, moved, needed,
                             double(moved) / double(std::max<uint64_t>(needed, 1)), bytes, all,
-                            counters.sharedRequests, counters.sharedConflicts);
+                            together, counters.sharedRequests, counters.sharedConflicts);
     return;
   }
   outs() << "sectors: " << kernel.name << " none\n";
