@@ -275,15 +275,65 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
       return mlir::failure();
     if (target == Emit::Llvm && mlir::failed(embedKernels(onStep)))
       return mlir::failure();
+    bool makesStep =
+        target == Emit::Model && options.generate != Generate::No && first == Emit::Import;
+    if (makesStep && mlir::failed(makeStep(onStep)))
+      return mlir::failure();
     if (target == Emit::Llvm)
       buildLoweringPassPipeline(pm, options.lowering);
-    else
+    else if (!makesStep)
       buildLevel(pm, target, options.spec, reference, options.wideResidual);
     if (mlir::failed(pm.run(*module)) || mlir::failed(verify(target, target == level, onStep)))
       return mlir::failure();
     reached = target;
   }
   return mlir::success();
+}
+
+mlir::LogicalResult Compilation::makeStep(OnStep onStep) {
+  auto run = [&](mlir::ModuleOp on, llvm::function_ref<void(mlir::PassManager &)> build) {
+    mlir::PassManager pm(&context);
+    build(pm);
+    return pm.run(on);
+  };
+  if (reference && mlir::failed(run(*module, [](mlir::PassManager &pm) { // before anything folds
+        pm.addPass(mlir::tpc::createVerifyBounds());
+      })))
+    return mlir::failure();
+  mlir::OwningOpRef<mlir::ModuleOp> model;
+  if (reference) {
+    model = module->clone();
+    // What is wrong with the model the step will say as well, with what to do.
+    if (mlir::failed(run(*model, [](mlir::PassManager &pm) {
+          buildModelPassPipeline(pm, /*wideResidual=*/false);
+        })))
+      return mlir::failure();
+  }
+  onStep("finding caches");
+  if (mlir::failed(run(*module, [](mlir::PassManager &pm) { buildStepPassPipeline(pm); })))
+    return mlir::failure();
+  mlir::OwningOpRef<mlir::ModuleOp> step;
+  if (reference) {
+    onStep("verifying that steps repeat the model");
+    if (mlir::failed(mlir::tpc::verifyGeneration(*model, *module)))
+      return mlir::failure();
+    step = module->clone();
+  }
+  onStep("placing caches");
+  bool last = options.generate == Generate::Last;
+  if (mlir::failed(run(*module, [&](mlir::PassManager &pm) {
+        buildPlacedStepPassPipeline(pm, last, options.wideResidual);
+      })))
+    return mlir::failure();
+  if (!reference)
+    return mlir::success();
+  onStep("verifying steps with whole caches");
+  if (mlir::failed(mlir::tpc::verifyGeneration(*step, *module)))
+    return mlir::failure();
+  return run(*module, [&](mlir::PassManager &pm) {
+    if (!reference->module)
+      pm.addPass(mlir::tpc::createRecordReference(reference));
+  });
 }
 
 llvm::Expected<std::string> Compilation::makeLLVM(OnStep onStep) {

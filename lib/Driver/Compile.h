@@ -30,6 +30,9 @@ enum class Emit { Import, Model, Sharded, Spmd, Staged, Kernels, Buffers, Llvm, 
 /// "import", "model", …
 llvm::StringRef emitName(Emit emit);
 
+/// Whether the program is a step of a generation, with caches, and of which tokens it has outputs.
+enum class Generate { No, Last, All };
+
 struct CompileOptions {
   std::string input; // ONNX, or a program as text
   ShardSpec spec;
@@ -44,6 +47,7 @@ struct CompileOptions {
   std::string architectures = {}; // of the target; empty: its own choice
   bool tf32 = false;              // products of f32 in TF32
   bool wideResidual = true;       // of models of 16 bits: in f32
+  Generate generate = Generate::No;
   /// Sees the imported program with its annotations, before anything is recognized.
   std::function<mlir::LogicalResult(mlir::ModuleOp)> onAnnotated = {};
 };
@@ -90,6 +94,8 @@ private:
   mlir::LogicalResult adoptGrid();
   mlir::LogicalResult readReference(OnStep onStep);
   mlir::LogicalResult annotate();
+  /// From import to a step of a generation at the model level, proved to repeat the model.
+  mlir::LogicalResult makeStep(OnStep onStep);
   mlir::LogicalResult embedKernels(OnStep onStep);
   /// What a program of a level must pass. `last`: nothing after it is verified.
   mlir::LogicalResult verify(Emit level, bool last, OnStep onStep);

@@ -120,6 +120,13 @@ Error Session::check() {
                        "': " + missing.message());
   }
 
+  if (options.generate != Generate::No && options.onnx)
+    return makeError("--generate: a program that generates is no ONNX file; leave out "
+                     "--emit=onnx-sharded");
+  if (options.generate != Generate::No && !options.reference.empty())
+    return makeError("--reference: with --generate the program is proved against the model that "
+                     "is compiled; leave it out");
+
   std::string error;
   std::optional<ShapeBinding> binding = parseShape(options.shape, error);
   if (!binding)
@@ -231,6 +238,8 @@ Error Session::checkLevel(Emit first) {
   };
   if (options.emitGiven && options.emit < first)
     return refuse(("--emit=" + emitName(options.emit)).str(), "");
+  if (options.generate != Generate::No && first != Emit::Import)
+    return refuse("--generate", ", and caches are found before");
   if (first <= Emit::Model)
     return Error::success();
   if (!options.annotations.empty())
@@ -407,7 +416,8 @@ mlir::LogicalResult Session::run() {
                          options.target,
                          options.architectures,
                          options.precision == "tf32",
-                         options.residual == "f32"};
+                         options.residual == "f32",
+                         options.generate};
   if (options.onnx)
     compile.onAnnotated = [&](mlir::ModuleOp module) {
       return collectAnnotations(module, spec, devices);

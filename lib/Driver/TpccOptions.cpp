@@ -39,6 +39,10 @@ EXAMPLES:
     tpcc gpt2.onnx --megatron-shard=tp2 --target=cuda --emit=ptx -o gpt2.ptx
     tpcc gpt2.onnx --megatron-shard=tp2 --target=cuda --gpu-arch=sm_90 --report=r.json --shape batch=1,sequence=128
 
+  A program that generates: caches stay in place, split as heads are, and tokens are streamed
+    tpcc gpt2.onnx --megatron-shard=tp2,pp2 --generate -o gpt2
+    ./gpt2 --prompt-ids 12,7,99 --max-new-tokens 64
+
   How many GPUs of 80 GiB does it take, and how is it split over them?
     tpcc llama.onnx --memory-plan=80GiB --shape batch=8,sequence=4096
 
@@ -174,6 +178,12 @@ bool TpccOptions::parse(int argc, char **argv) {
                "same, the model's type, which halves what ranks send each other and is further "
                "from f32"),
       cl::value_desc("type"), cl::location(residual), cl::init("f32"), cl::cat(files));
+  cl::opt<std::string> generateOption(
+      "generate",
+      cl::desc("A program that generates tokens, with its caches split as heads are, and kept from "
+               "step to step; also of models without caches. Logits are those of a prompt's last "
+               "token (last, the default) or of all"),
+      cl::value_desc("last|all"), cl::ValueOptional, cl::init(""), cl::cat(files));
   cl::opt<std::string, true> nameOption("name",
                                         cl::desc("The program's name (default: the output's)"),
                                         cl::value_desc("name"), cl::location(name), cl::cat(files));
@@ -281,6 +291,17 @@ bool TpccOptions::parse(int argc, char **argv) {
   if (ok && optLevel > 3) {
     llvm::WithColor::error(llvm::errs(), "tpcc")
         << "-O" << optLevel << ": there are levels 0 to 3\n";
+    ok = false;
+  }
+  ok = ok && checkOnce(generateOption, generateOption, /*mayBeEmpty=*/true);
+  llvm::StringRef tokens = generateOption.getValue();
+  if (generateOption.getNumOccurrences() > 0)
+    generate = tokens == "all" ? Generate::All : Generate::Last;
+  if (ok && !tokens.empty() && tokens != "all" && tokens != "last") {
+    llvm::WithColor::error(llvm::errs(), "tpcc")
+        << "--generate=" << printable(tokens)
+        << ": logits are those of the last token (--generate, or --generate=last) or of all "
+           "(--generate=all)\n";
     ok = false;
   }
   emitGiven = emitOption.getNumOccurrences() > 0;

@@ -21,6 +21,7 @@ struct TpccOptions {
   std::string target, architectures;
   std::string precision = "f32"; // of products of f32: "f32" or "tf32"
   std::string residual = "f32";  // of models of 16 bits: "f32" or "same"
+  Generate generate = Generate::No;
   std::string name;
   std::string march;
   unsigned optLevel = 3;

@@ -37,6 +37,10 @@ std::unique_ptr<Pass> createVerifyEquivalence(std::shared_ptr<ReferenceModel> re
 LogicalResult verifyEquivalence(ModuleOp model, ModuleOp program, EquivalenceMethods methods = {},
                                 std::string *skipped = nullptr);
 
+/// As `tpc-verify-generation`: shows that a step with caches repeats what `reference` computes, the
+/// model or, where the step takes whole caches, the step that it was made of.
+LogicalResult verifyGeneration(ModuleOp reference, ModuleOp step, EquivalenceMethods methods = {});
+
 /// The part of it that needs no model: each value on a rank is, of some whole value, the part that
 /// its type says.
 LogicalResult verifyDistribution(ModuleOp program);

@@ -24,6 +24,7 @@
 #include "PlacedCaches.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Verify/Passes.h"
+#include "tpc/Verify/Verify.h"
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -381,35 +382,36 @@ struct VerifyGeneration : public mlir::tpc::impl::VerifyGenerationBase<VerifyGen
 
   void runOnOperation() override {
     ModuleOp step = getOperation();
-    auto symbols = StepSymbols::lookup(step);
-    auto placed = PlacedStep::lookup(step);
-    if (!symbols && !placed) {
-      emitError(step.getLoc(), "is no step of a generation: it has no 'tpc.step'; "
-                               "tpc-recognize-caches or tpc-derive-caches make one");
-      return signalPassFailure();
-    }
     OwningOpRef<ModuleOp> model = parseSourceFile<ModuleOp>(reference, ParserConfig(&getContext()));
     if (!model) {
       emitError(step.getLoc()) << "reference: cannot read '" << reference << "'";
       return signalPassFailure();
     }
-    if (placed) {
-      auto before = StepSymbols::lookup(*model);
-      if (!before)
-        emitError(step.getLoc()) << "reference: '" << reference
-                                 << "' is no step of a generation: a "
-                                 << "placed step is compared with the one that it was made of";
-      // Of the last token alone there is no proof.
-      bool proves = symbolic && !(placed->last && interpret);
-      if (!before || (proves && failed(provePlaced(*model, step, *placed))) ||
-          (interpret && failed(checkPlacedStep(*model, *before, step, *placed))))
-        return signalPassFailure();
-      return markAllAnalysesPreserved();
-    }
-    if ((symbolic && failed(prove(*model, step, *symbols))) ||
-        (interpret && failed(check(*model, step, *symbols, symbolic))))
+    if (failed(verifyGeneration(*model, step, {symbolic, interpret})))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }
 };
 } // namespace
+
+LogicalResult mlir::tpc::verifyGeneration(ModuleOp reference, ModuleOp step,
+                                          EquivalenceMethods methods) {
+  if (auto placed = PlacedStep::lookup(step)) {
+    auto before = StepSymbols::lookup(reference);
+    if (!before)
+      return emitError(step.getLoc())
+             << "reference: is no step of a generation: a placed step is compared with the one "
+                "that it was made of";
+    // Of the last token alone there is no proof.
+    bool proves = methods.symbolic && !(placed->last && methods.interpret);
+    return failure(
+        (proves && failed(provePlaced(reference, step, *placed))) ||
+        (methods.interpret && failed(checkPlacedStep(reference, *before, step, *placed))));
+  }
+  auto symbols = StepSymbols::lookup(step);
+  if (!symbols)
+    return emitError(step.getLoc(), "is no step of a generation: it has no 'tpc.step'; "
+                                    "tpc-recognize-caches or tpc-derive-caches make one");
+  return failure((methods.symbolic && failed(prove(reference, step, *symbols))) ||
+                 (methods.interpret && failed(check(reference, step, *symbols, methods.symbolic))));
+}
