@@ -3,6 +3,7 @@
 #include "DiscardableAttrs.h"
 #include "OpHelpers.h"
 #include "tpc/Dialect/Copies.h"
+#include "tpc/Dialect/State.h"
 
 #include "mlir/Interfaces/FunctionImplementation.h"
 
@@ -73,7 +74,8 @@ LogicalResult PipelineOp::verify() {
     for (NamedAttribute field : output)
       if (!(field.getName() == "name" && isa<StringAttr>(field.getValue())) &&
           !(field.getName() == "type" && isa<TypeAttr>(field.getValue())) &&
-          !(field.getName() == kCopiesAttr && isa<DenseI64ArrayAttr>(field.getValue())))
+          !(field.getName() == kCopiesAttr && isa<DenseI64ArrayAttr>(field.getValue())) &&
+          !(field.getName() == kCacheAttr && isa<FlatSymbolRefAttr>(field.getValue())))
         return emitOpError() << "output " << i
                              << " is {name = \"a text\", type = a type}, without '"
                              << field.getName().getValue() << " = " << field.getValue() << "'";

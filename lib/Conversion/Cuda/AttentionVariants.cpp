@@ -50,8 +50,10 @@ std::string cuda::getName(const AttentionVariant &variant) {
 //===----------------------------------------------------------------------===//
 
 FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
+  // Kernels for it are there (Variant::cached); what adds to caches on a GPU is not.
   if (op.getLengths())
-    return op.emitOpError("is not lowered with lengths yet");
+    return op.emitOpError("has caches, which programs for GPUs do not have so far: compile with "
+                          "--generate for processors, without --target=cuda");
   AttentionVariant variant;
   auto getDtype = [&](Value value, StringRef what) -> FailureOr<int32_t> {
     if (!value)
