@@ -15,14 +15,14 @@ import harness  # noqa: E402
 STRUCTURE_124M = TOP / "test" / "Models" / "gpt2-124m.onnx"
 
 
-def model_124m() -> Path:
+def model_124m(name: str = STRUCTURE_124M.stem) -> Path:
     """GPT-2 124M with seeded weights, in the build directory."""
     from tpc import weights
 
-    path = harness.BUILD / "models" / STRUCTURE_124M.name
+    path = harness.BUILD / "models" / f"{name}.onnx"
     if not path.with_name(path.name + ".data").exists():
         print("writing 500 MB of seeded weights …", file=sys.stderr)
-        weights.write_weights(STRUCTURE_124M, path.parent)
+        weights.write_weights(STRUCTURE_124M.with_stem(name), path.parent)
     return path
 
 

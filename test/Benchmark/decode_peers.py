@@ -5,6 +5,9 @@ chooses a token: that is not part of their times."""
 
 from __future__ import annotations
 
+import json
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -126,12 +129,25 @@ class Torch:
         self.run(np.array([[token]]))
 
 
-def installed(model: Path, threads: int) -> list:
-    """Those of them that are there."""
-    found = []
-    for peer in (OnnxRuntime, OpenVino, Torch):
-        try:
-            found.append(peer(model, threads))
-        except ImportError:
-            print(f"{peer.name} is not installed")
-    return found
+def main() -> None:
+    """NAME MODEL THREADS: says when it is ready, and then for each line {"ids": …, "steps": N} how long each of them took."""
+    name, model, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    try:
+        peer = next(peer for peer in (OnnxRuntime, OpenVino, Torch) if peer.name == name)(model, threads)
+    except ImportError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        return
+    print(json.dumps({"ready": name}), flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        begin = time.perf_counter()
+        peer.prefill(np.array(request["ids"]))
+        times = [time.perf_counter()]
+        for step in range(request["steps"]):
+            peer.step(step)
+            times.append(time.perf_counter())
+        print(json.dumps({"prefill": times[0] - begin, "steps": [b - a for a, b in zip(times, times[1:])]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

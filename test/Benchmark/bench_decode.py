@@ -1,0 +1,179 @@
+"""Tokens of GPT-2 124M: an executable of tpc beside ONNX Runtime, OpenVINO and PyTorch, and beside reading memory.
+
+    python test/Benchmark/bench_decode.py [--json results.json]
+
+The same file with a KV cache for all that read files; f32, two cores, a sequence at a time. All take turns in a process each,
+and wait while others run: ONNX Runtime with 2 threads, OpenVINO and PyTorch likewise (where they are installed), one rank with
+2 threads, and two ranks (tp2) with 1 thread each. A round is a prompt and 16 tokens of each, and before and after it a probe
+that reads as many bytes as the weights have, by as many threads. The table has the medians of the rounds; where the probes of
+the rounds differ by more than a tenth of the fastest, everything is measured again (three times at most, and then said).
+
+"of probe": bytes that a token has to read (weights once, keys and values once) per second, as a fraction of what the probe reads
+per second. "speed to …": more than 1 is faster. "prefill": until the first token of a prompt of 128, with the logits of its last
+position only, and with those of all positions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import common
+import harness
+from harness import Grid
+
+sys.path.insert(0, str(common.TOP / "test" / "Integration" / "generate"))
+from service import Service  # noqa: E402
+from tpc import onnxfile  # noqa: E402
+
+THREADS, STEPS, TRIES = 2, 16, 3
+
+
+class Sizes:
+    """What a token has to read of a file with a KV cache: weights but tables that are only looked up, and keys and values."""
+
+    def __init__(self, model: Path):
+        graph = onnxfile.load_structure(model).graph
+        used = {name: set() for name in (tensor.name for tensor in graph.initializer)}
+        for node in graph.node:
+            for index, name in enumerate(node.input):
+                used.get(name, set()).add((node.op_type, index))
+        self.weights = sum(onnxfile.tensor_bytes(tensor) for tensor in graph.initializer if used[tensor.name] - {("Gather", 0)})
+        pasts = [[size.dim_value for size in port.type.tensor_type.shape.dim] for port in graph.input
+                 if port.name.startswith("past_key_values.")]
+        self.of_past_token = sum(4 * heads * size for _, heads, _, size in pasts)
+        self.vocabulary = graph.output[0].type.tensor_type.shape.dim[-1].dim_value
+
+    def token(self, past: float) -> float:
+        return self.weights + past * self.of_past_token
+
+
+class Probe:
+    name = "probe"
+
+    def __init__(self):
+        self.program = harness.BUILD / "bin" / "tpc-streaming-bench"
+        if not self.program.exists():
+            sys.exit(f"bench_decode: {self.program} is not there: ninja -C {harness.BUILD} tpc-streaming-bench")
+
+    def measure(self, sizes: Sizes) -> float:
+        """Bytes per second."""
+        megabytes = min(sizes.weights // 1000000, 1000)
+        said = subprocess.run([self.program, str(THREADS), str(megabytes), "11"], check=True, capture_output=True, text=True).stdout
+        return json.loads(said)["median"]
+
+
+class Program:
+    """One that serves; it is asked again and again, and sleeps in between."""
+
+    def __init__(self, name: str, executable: harness.Executable, threads: int, capacity: int):
+        self.name = name
+        self.service = Service(executable, "--max-batch", "1", f"--threads-per-rank={threads}", f"--max-sequence={capacity}")
+
+    def measure(self, ids: np.ndarray) -> tuple[float, float]:
+        """Seconds until the first token, and the median of those from token to token."""
+        answer = self.service.answer(self.service.ask("a", ids[0], STEPS + 1), seconds=600)
+        assert answer.finish == "length", answer
+        return answer.times[0] - answer.asked, statistics.median(answer.gaps)
+
+
+class Peer:
+    """Another one, in a process of its own, whose threads are not ours to look after."""
+
+    def __init__(self, name: str, model: Path):
+        self.name = name
+        self.process = subprocess.Popen([sys.executable, Path(__file__).with_name("decode_peers.py"), name, model, str(THREADS)],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.ready = json.loads(self.process.stdout.readline() or '{"error": "it ended"}')
+
+    def measure(self, ids: np.ndarray) -> tuple[float, float]:
+        print(json.dumps({"ids": ids.tolist(), "steps": STEPS}), file=self.process.stdin, flush=True)
+        said = json.loads(self.process.stdout.readline())
+        return said["prefill"], statistics.median(said["steps"])
+
+
+def measure(contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int) -> dict[str, list]:
+    """name -> (prefill, step) of each round; "probe" -> bytes per second."""
+    ids = np.random.default_rng(past).integers(0, sizes.vocabulary, (1, past))
+    for contender in contenders:
+        contender.measure(ids)  # a warm-up
+    found = {contender.name: [] for contender in contenders} | {"probe": [probe.measure(sizes)]}
+    for _ in range(rounds):
+        for contender in contenders:
+            found[contender.name].append(contender.measure(ids))
+        found["probe"].append(probe.measure(sizes))
+    return found
+
+
+def spread(values) -> float:
+    return 1 - min(values) / max(values)
+
+
+def steady(contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int) -> tuple[dict[str, list], bool]:
+    for _ in range(TRIES):
+        found = measure(contenders, probe, sizes, past, rounds)
+        if spread(found["probe"]) <= 0.1:
+            return found, True
+        print(f"past {past}: the probe varied by {spread(found['probe']):.0%}", file=sys.stderr)
+    return found, False
+
+
+def compile_model(compiler: harness.Compiler, model: Path, capacity: int) -> list[Program]:
+    one, split = compiler.compile(model, Grid(), "--generate"), compiler.compile(model, Grid(tp=THREADS), "--generate")
+    return [Program(f"1 rank x{THREADS}", one, THREADS, capacity), Program(f"tp{THREADS} x1", split, 1, capacity),
+            Program("all positions", compiler.compile(model, Grid(), "--generate=all"), THREADS, capacity)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--past", default="128,1000", help="lengths of prompts (128,1000)")
+    parser.add_argument("--rounds", type=int, default=7, help="of taking turns (7)")
+    parser.add_argument("--model", type=Path, help="a file with a KV cache (default: GPT-2 124M)")
+    parser.add_argument("--without", default="", help="peers to leave out, such as PyTorch,OpenVINO")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    args = parser.parse_args()
+    model, probe = args.model or common.model_124m("gpt2-124m-past"), Probe()
+    sizes, peers, pasts = Sizes(model), [], [int(past) for past in args.past.split(",")]
+    for name in ("ONNX Runtime", "OpenVINO", "PyTorch"):
+        # transformers has its own weights, and only GPT-2's.
+        if name not in args.without.split(",") and not (args.model and name == "PyTorch"):
+            peer = Peer(name, model)
+            if "error" in peer.ready:
+                print(f"{name} does not run: {peer.ready['error']}", file=sys.stderr)
+            else:
+                peers.append(peer)
+    results = []
+    with tempfile.TemporaryDirectory() as directory:
+        programs = compile_model(harness.Compiler(Path(directory)), model, max(pasts) + STEPS + 1)
+        for past in pasts:
+            found, is_steady = steady(peers + programs, probe, sizes, past, args.rounds)
+            results.append({"past": past, "steady": is_steady, "rounds": found})
+            report(past, sizes, found, is_steady)
+        for program in programs:
+            program.service.close()
+    common.finish({"benchmark": "decode", "model": model.name, "threads": THREADS, "results": results}, args.json)
+
+
+def report(past: int, sizes: Sizes, found: dict[str, list], is_steady: bool) -> None:
+    rate = statistics.median(found["probe"])
+    seconds = {name: statistics.median(step for _, step in rounds) for name, rounds in found.items() if name != "probe"}
+    prefill = {name: statistics.median(first for first, _ in rounds) for name, rounds in found.items() if name != "probe"}
+    # The first token is of the prompt, the next ones see one token more each.
+    size = sizes.token(past + STEPS / 2)
+    print(f"past {past}: the probe reads {rate / 1e9:.1f} GB/s ({spread(found['probe']):.0%} apart"
+          + (")" if is_steady else "; NOT steady)") + f", a token reads {size / 1e6:.0f} MB")
+    one = f"1 rank x{THREADS}"
+    rows = [[name, step * 1e3, size / step / rate, *(seconds.get(other, float("nan")) / step for other in ("ONNX Runtime", one)),
+             prefill[name] * 1e3] for name, step in seconds.items()]
+    common.print_table(["", "ms per token", "of probe", "speed to ORT", f"to {one}", "prefill ms"], rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""What a rank holds while it generates: its weights, its part of the caches, and little else."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import TOP
+from harness import Grid, sanitized
+from liveness import processes_of
+from service import Service
+
+sys.path.append(str(TOP / "test" / "Benchmark"))
+import llama  # noqa: E402
+
+SHAPE = dict(layers=4, hidden=512, heads=8, kv_heads=4, ffn=1408, vocab=32000)
+SEQUENCE, PROMPT = 4096, 2048
+CACHE_BYTES = 2 * SHAPE["layers"] * SHAPE["kv_heads"] * (SHAPE["hidden"] // SHAPE["heads"]) * SEQUENCE * 4
+ALLOWED = 200 << 20
+
+
+def peak_bytes(pid):
+    return 1024 * int(re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M).group(1))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
+@pytest.mark.parametrize("past", [False, True], ids=["derived", "recognized"])
+def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
+    """Its logits alone, of all positions, would be 262 MB. All but the caches is the same for every rank's peak."""
+    model = llama.write(tmp_path / f"llama-{past}.onnx", past=past, **SHAPE)
+    program = tpcc.compile(model, Grid(tp=2), "--generate")
+    ids = np.random.default_rng(0).integers(0, SHAPE["vocab"], PROMPT)
+    with Service(program, "--weights=random:1", f"--max-sequence={SEQUENCE}", "--max-batch=1", transport="tcp") as service:
+        service.generate(ids, 20)
+        peaks = {rank: peak_bytes(pid) for rank, pid in processes_of(program.path).items()}
+        assert service.close() == 0
+    assert len(peaks) == 2
+    for rank in program.describe()["ranks"]:
+        promised = rank["weight_bytes"] + CACHE_BYTES // 2
+        assert peaks[rank["rank"]] <= promised + ALLOWED, json.dumps({"peak": peaks, "promised": promised})

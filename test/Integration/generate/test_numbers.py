@@ -1,0 +1,90 @@
+"""Each family generates as ONNX Runtime and transformers say, on every grid: logits of all steps are those of all tokens at
+once, however the prompt was cut, and greedy ids are transformers'."""
+
+import numpy as np
+import pytest
+
+from generation import CAUSAL, decided, expected, full_logits, say
+from harness import Grid
+from service import Service
+from tpc.reference import TOLERANCE, difference
+
+GRIDS = ["tp1", "tp2", "pp2", "tp2,pp2,mb2", "dp2"]
+MORE_GRIDS = ["tp3", "tp4", "tp8", "tp2,sp", "tp3,sp", "pp3", "mb2", "dp2,mb3", "tp2,pp2,dp2,sp,mb3", "tp5,pp3", "tp2x2", "tp2x2,dp2,mb2"]
+STEPS = 16
+
+
+def cases():
+    """(model, grid): by default each model on one grid, and grids in turns."""
+    chosen = {(name, GRIDS[index % len(GRIDS)]) for index, name in enumerate(CAUSAL)}
+    return [pytest.param(CAUSAL[name], Grid.parse(grid), id=f"{name}-{grid}", marks=[] if (name, grid) in chosen else pytest.mark.long)
+            for name in CAUSAL for grid in GRIDS + MORE_GRIDS]
+
+
+@pytest.mark.parametrize("model,grid", cases())
+def test_greedy_ids(tpcc, model, grid):
+    """All eight prompts at once, of eight lengths."""
+    prompts = expected()[model.name]
+    with Service(tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8") as service:
+        names = [service.ask(f"p{index}", one["prompt"], len(one["ids"])) for index, one in enumerate(prompts)]
+        for name, one in zip(names, prompts):
+            steps = decided(one["margins"])
+            assert service.answer(name).tokens[:steps] == one["ids"][:steps], one["prompt"]
+        assert service.close() == 0
+
+
+def check_logits(model, program, prompt, *arguments):
+    """Of every step, against all that was said at once; returns them."""
+    said = say(program, prompt, STEPS, *arguments, logits=True)
+    assert len(said.tokens) == STEPS
+    wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1:]
+    distance = difference(said.logits.reshape(wanted.shape), wanted)
+    assert distance.relative <= TOLERANCE, f"a prompt of {len(prompt)}, {' '.join(arguments)}: {distance}"
+    return said.logits
+
+
+@pytest.mark.parametrize("model,grid", cases())
+def test_logits(tpcc, model, grid):
+    program = tpcc.compile(model.path, grid, "--generate")
+    random = np.random.default_rng([model.layers, grid.ranks])
+    check_logits(model, program, random.integers(0, model.vocab, 1))
+    length = int(random.integers(8, 30))
+    prompt = random.integers(0, model.vocab, length)
+    for chunk in {length, length - 1, 1, int(random.integers(2, 7))}:
+        check_logits(model, program, prompt, "--prefill-chunk", str(chunk))
+
+
+@pytest.mark.parametrize("model,grid", cases())
+def test_up_to_the_capacity(tpcc, model, grid):
+    """The caches are filled to the last entry, or to the one before it, and a longer prompt is refused."""
+    program = tpcc.compile(model.path, grid, "--generate")
+    prompt = np.random.default_rng(0).integers(0, model.vocab, 24)
+    for capacity in (24 + STEPS - 1, 24 + STEPS):
+        check_logits(model, program, prompt, f"--max-sequence={capacity}")
+    full = say(program, prompt, STEPS, "--max-sequence=24", logits=True)
+    assert len(full.tokens) == 1
+    assert difference(full.logits.reshape(1, -1), full_logits(model, [prompt])[0, -1:]).relative <= TOLERANCE
+    program.call(["--prompt-ids", ",".join(map(str, prompt)), f"--max-new-tokens={STEPS}", "--max-sequence=23"]).refused("24", "23")
+
+
+def kept(tpcc, model, grid):
+    """How many prompts are answered as transformers does, to the end."""
+    prompts = expected()[model.name]
+    with Service(tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8") as service:
+        return [service.generate(one["prompt"], len(one["ids"])) == one["ids"] for one in prompts]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("grid", GRIDS)
+def test_nine_of_ten_prompts_are_kept(tpcc, grid):
+    all_kept = [one for model in CAUSAL.values() for one in kept(tpcc, model, Grid.parse(grid))]
+    assert sum(all_kept) >= 0.9 * len(all_kept)
+
+
+def test_all_positions(tpcc):
+    """--generate=all keeps the logits of the prompt as well."""
+    model = CAUSAL["llama-dynamo"]
+    prompt = np.random.default_rng(1).integers(0, model.vocab, 11)
+    said = say(tpcc.compile(model.path, "tp2", "--generate=all"), prompt, 5, logits=True)
+    wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0]
+    assert difference(said.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE
