@@ -11,7 +11,7 @@ import pytest
 from onnx import numpy_helper
 
 from generation import CAUSAL, decided, expected
-from harness import Grid, run, tool
+from harness import Grid, run, sanitized, tool
 from liveness import processes_of, until
 from models import COMMITTED
 from service import Service
@@ -79,6 +79,7 @@ def resident_bytes(process):
     return int(open(f"/proc/{process.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.skipif(sanitized(), reason="sanitizers: what is freed stays with them for a while")
 def test_memory_is_flat(program):
     """Ten thousand steps in a hundred sequences; the first twenty may grow it."""
     with Service(program, "--max-batch", "1") as service:
