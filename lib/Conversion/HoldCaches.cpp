@@ -6,6 +6,7 @@
 #include "tpc/Dialect/Tpc.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_HOLDCACHES
@@ -51,6 +52,42 @@ static void holdTransposes(AppendOp append) {
       transpose->setAttr(kHeldAttr, b.getUnitAttr());
 }
 
+/// Copies of kv heads and this rank's part: what a rank holds of a cache.
+static bool isPartOfCache(Operation *op) { return isa<LocalSliceOp, ExpandOp, ReshapeOp>(op); }
+
+/// What a function does to a whole cache that it is given, its caller does, so that calls are given
+/// what a rank holds. Only of functions that are called once, as stages are.
+static void raiseParts(Value value) {
+  while (value.hasOneUse()) {
+    OpOperand &use = *value.use_begin();
+    if (isPartOfCache(use.getOwner())) {
+      value = use.getOwner()->getResult(0);
+      continue;
+    }
+    auto call = dyn_cast<func::CallOp>(use.getOwner());
+    if (!call)
+      return;
+    auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
+    auto uses = SymbolTable::getSymbolUses(callee, callee->getParentOp());
+    if (!uses || !llvm::hasSingleElement(*uses))
+      return;
+    unsigned index = use.getOperandNumber();
+    BlockArgument argument = callee.getArgument(index);
+    raiseParts(argument);
+    if (!argument.hasOneUse() || !isPartOfCache(*argument.user_begin()))
+      return;
+    Operation *part = *argument.user_begin();
+    IRMapping outside;
+    outside.map(argument, value);
+    use.set(OpBuilder(call).clone(*part, outside)->getResult(0));
+    argument.setType(part->getResult(0).getType());
+    part->getResult(0).replaceAllUsesWith(argument);
+    part->erase();
+    callee.setType(
+        callee.getFunctionType().clone(callee.front().getArgumentTypes(), callee.getResultTypes()));
+  }
+}
+
 /// From what a cache holds at the beginning to what it holds at the end: null if that is not in
 /// this block, as nobody appends to it.
 FailureOr<Value> HoldCaches::follow(Value value, FlatSymbolRefAttr cache) {
@@ -84,8 +121,8 @@ FailureOr<Value> HoldCaches::follow(Value value, FlatSymbolRefAttr cache) {
 LogicalResult HoldCaches::hold(PipelineOp pipeline, unsigned input, FlatSymbolRefAttr cache) {
   Value value = pipeline.getBody().front().getArgument(input);
   UnitAttr mark = UnitAttr::get(&getContext());
-  // Copies of kv heads and this rank's part are what the memory holds.
-  while (value.hasOneUse() && isa<LocalSliceOp, ExpandOp, ReshapeOp>(*value.user_begin())) {
+  raiseParts(value);
+  while (value.hasOneUse() && isPartOfCache(*value.user_begin())) {
     Operation *move = *value.user_begin();
     move->setAttr(kHeldAttr, mark);
     value = move->getResult(0);

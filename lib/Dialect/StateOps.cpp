@@ -1,6 +1,7 @@
 //===- StateOps.cpp - What stays between steps of a generation ------------===//
 
 #include "OpHelpers.h"
+#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/State.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -161,7 +162,13 @@ LogicalResult CacheOp::verifySymbolUses(SymbolTableCollection &) {
   FailureOr<Type> after = find(
       "result", main.getNumResults(),
       [&](unsigned i) { return DictionaryAttr::get(getContext(), main.getResultAttrs(i)); },
-      [&](unsigned i) { return main.getResultTypes()[i]; });
+      [&](unsigned i) -> Type {
+        // Where kv heads are repeated, the first of each copies is what the model has.
+        Type type = main.getResultTypes()[i];
+        auto function = dyn_cast<func::FuncOp>(main.getOperation());
+        return function && isa<RankedTensorType>(type) ? getCopies(function, i).getDelivered(type)
+                                                       : type;
+      });
   if (failed(after))
     return failure();
   SymExpr had = getSizes(*before)[tokenDim], has = getSizes(*after)[tokenDim];

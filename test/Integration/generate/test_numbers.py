@@ -25,7 +25,7 @@ def cases():
 def test_greedy_ids(tpcc, model, grid):
     """All eight prompts at once, of eight lengths."""
     prompts = expected()[model.name]
-    with Service(tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8") as service:
+    with Service(tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8", "--max-sequence", "54") as service:
         names = [service.ask(f"p{index}", one["prompt"], len(one["ids"])) for index, one in enumerate(prompts)]
         for name, one in zip(names, prompts):
             steps = decided(one["margins"])
@@ -70,7 +70,7 @@ def test_up_to_the_capacity(tpcc, model, grid):
 def kept(tpcc, model, grid):
     """How many prompts are answered as transformers does, to the end."""
     prompts = expected()[model.name]
-    with Service(tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8") as service:
+    with Service(tpcc.compile(model.path, grid, "--generate"), "--max-batch", "8", "--max-sequence", "54") as service:
         return [service.generate(one["prompt"], len(one["ids"])) == one["ids"] for one in prompts]
 
 
