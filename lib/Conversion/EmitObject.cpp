@@ -49,6 +49,9 @@ getMachine(const LoweringOptions &options) {
     llvm::SubtargetFeatures list;
     for (auto &feature : llvm::sys::getHostCPUFeatures())
       list.AddFeature(feature.first(), feature.second);
+    // Its conversions make zeros of numbers below the smallest normal one.
+    list.AddFeature("avx512bf16", false);
+    list.AddFeature("avxneconvert", false);
     features = list.getString();
   }
   // Asked before a machine is made for it, which would only warn.

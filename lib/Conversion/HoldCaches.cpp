@@ -114,6 +114,10 @@ FailureOr<Value> HoldCaches::follow(Value value, FlatSymbolRefAttr cache) {
         return call.getResult(end.getOperandNumber());
     return call.emitOpError() << "appends to cache " << cache << ", and does not return it";
   }
+  if (isa<GatherOp>(user))
+    return user->emitOpError() << "repeats kv heads of cache " << cache
+                               << ", which caches do not hold so far: choose a tp that divides the "
+                                  "number of kv heads";
   return user->emitOpError() << "uses cache " << cache
                              << ", of which only tpc.append takes the old value";
 }

@@ -147,7 +147,9 @@ TEST_P(DeviceTest, AppendsAreDoneInOrder) {
   if (!GetParam().hasAttention)
     return;
   int64_t batch = 2, heads = 2, sequence = 3, capacity = 6, size = 4;
-  float *cache = tensor(numbers(batch * heads * capacity * size, 1));
+  // What is appended to is read as well, where nothing is written.
+  std::vector<float> held = numbers(batch * heads * capacity * size, 1);
+  float *before = tensor(held), *cache = tensor(held);
   float *fresh = tensor(numbers(batch * sequence * heads * size, 2));
   tpc_append_args args = {};
   args.cache = cache;
@@ -162,9 +164,14 @@ TEST_P(DeviceTest, AppendsAreDoneInOrder) {
   args.fresh_head_stride = size;
   args.fresh_row_stride = heads * size;
   args.dtype = TPC_F32;
-  expectInOrder(*device, {{bytesOf(fresh, batch * sequence * heads * size * 4)},
-                          bytesOf(cache, batch * heads * capacity * size * 4),
-                          [&] { device->append(args); }});
+  int64_t bytes = batch * heads * capacity * size * 4;
+  expectInOrder(*device,
+                {{bytesOf(fresh, batch * sequence * heads * size * 4), bytesOf(before, bytes)},
+                 bytesOf(cache, bytes),
+                 [&] {
+                   device->copy(cache, before, bytes);
+                   device->append(args);
+                 }});
 }
 
 TEST_P(DeviceTest, LaunchesAreDoneInOrder) {

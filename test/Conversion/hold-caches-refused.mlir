@@ -11,7 +11,7 @@ tpc.pipeline @main(%n: !n, %x: !new, %k: !k) inputs [{}, {}, {tpc.cache = @k0}] 
     tpc.micro_batches {
       // expected-error @below {{writes cache @k0 in place, whose old value is used elsewhere as well}}
       %0 = tpc.append %k, %x at %n : !k, !new, !n -> !k
-      %1 = tpc.add %0, %k : !k
+      %1 = tpc.add %0, %k : !k, !k -> !k
       tpc.output 0, %1 : !k
     }
   }

@@ -279,7 +279,7 @@ def norm(x, scale, bias, epsilon, center):
 
 
 def attention(a, operands, symbols):
-    q, k, v, key_mask, mask, bias, slopes = (
+    q, k, v, key_mask, mask, bias, slopes, lengths = (
         operands[sum(a["operandSegmentSizes"][:i])] if n else None
         for i, n in enumerate(a["operandSegmentSizes"]))
     group = q.shape[2] // k.shape[2]
@@ -292,6 +292,8 @@ def attention(a, operands, symbols):
     visible = np.ones(scores.shape, bool)
     i, j = np.ogrid[:scores.shape[2], :scores.shape[3]]
     position = i + evaluate(a["causal_offset"], symbols)
+    if lengths is not None:
+        position = position + lengths[:, None, None, None]
     if slopes is not None:
         scores = scores + slopes[:, None, None] * (j - position)
     if a.get("causal"):

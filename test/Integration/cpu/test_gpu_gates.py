@@ -123,8 +123,8 @@ def test_widths_of_accesses():
     }
 """
 
-    def widths(grid, text=function):
-        return gpu_kernels.find_widths(text, gpu_kernels.Grid.parse(grid))
+    def widths(grid, text=function, shape="row"):
+        return gpu_kernels.find_widths(text, gpu_kernels.Grid.parse(grid), shape)
 
     # Rows of 24, 12, 8, 6 and of a size that depends on the rank.
     assert widths("tp1") == (16, 8) and widths("tp2") == (16, 4) and widths("tp3") == (16, 8) and widths("tp4") == (8, 2)

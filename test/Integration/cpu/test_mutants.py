@@ -32,7 +32,7 @@ def tpc_opt(*arguments, timeout=SECONDS):
 def kinds() -> list[str]:
     listed = tpc_opt(MODEL_PROGRAMS["gpt2"][0], "--tpc-mutate=kind=list", "-o", "/dev/null").check()
     # Those in buffers are in test_buffer_mutants.py, those in steps of a generation in test_step_mutants.py.
-    return [line.split(":")[0] for line in listed.stdout.splitlines() if not line.startswith(("buffer-", "kernel-", "step-"))]
+    return [line.split(":")[0] for line in listed.stdout.splitlines() if not line.startswith(("buffer-", "kernel-", "step-", "place-"))]
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from tpc.reference import TOLERANCE, difference
 pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
 
 
-@pytest.mark.parametrize("name,grid", [("llama-past", "tp2"), ("mistral-dynamo", "tp2,pp2"), ("bloom-dynamo", "pp2"),
+@pytest.mark.parametrize("name,grid", [("llama-past", "tp2"), ("mistral-dynamo", "tp3,pp2"), ("bloom-dynamo", "pp2"),
                                        ("gpt2-tiny-nopast", "dp2")])
 def test_all_prompts_at_once(tpcc, name, grid):
     model, prompts = CAUSAL[name], expected()[name]
