@@ -113,11 +113,14 @@ StepItem Schedule::itemOf(const SlotGroup &group, const std::vector<int64_t> &ch
   int64_t rows = (wholeGroups ? group.end : chosen.back() + 1) - item.first;
   item.lengths.assign(static_cast<size_t>(rows), 0);
   item.counts.assign(static_cast<size_t>(rows), 0);
+  // A step adds to the caches of all its rows: where a row has no token in it, behind those it has.
+  for (int64_t row = 0; row < rows; ++row)
+    if (const Slot &slot = slots[static_cast<size_t>(item.first + row)]; slot.number)
+      item.lengths[static_cast<size_t>(row)] = slot.length;
   for (int64_t i : chosen) {
     const Slot &slot = slots[static_cast<size_t>(i)];
     auto row = static_cast<size_t>(i - item.first);
     int64_t left = std::ssize(slot.request.ids) - slot.length;
-    item.lengths[row] = slot.length;
     item.counts[row] = slot.isInPrompt() ? std::min(left, theLimits.chunk) : 1;
     item.sequence = std::max(item.sequence, item.counts[row]);
     if (slot.request.maxNewTokens > 0 && left <= item.counts[row])

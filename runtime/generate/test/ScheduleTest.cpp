@@ -23,14 +23,12 @@ class Caches {
 public:
   Caches(GenerationLimits limits)
       : capacity(limits.capacity), rows(static_cast<size_t>(limits.slots)) {}
-  /// Writes an item's tokens; garbage behind them, as padded steps may.
+  /// Writes an item's tokens. Steps write garbage behind them, in rows without tokens as well.
   void run(const StepItem &item) {
     for (int64_t row = 0; row < item.rows(); ++row) {
       Ids &own = rows.at(static_cast<size_t>(item.first + row));
       int64_t length = item.lengths[static_cast<size_t>(row)],
               count = item.counts[static_cast<size_t>(row)];
-      if (count == 0)
-        continue;
       ASSERT_LE(length, std::ssize(own));
       ASSERT_LE(length + count, capacity);
       own.resize(static_cast<size_t>(length));
