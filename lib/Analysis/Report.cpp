@@ -6,6 +6,7 @@
 #include "tpc/Analysis/Cost.h"
 #include "tpc/Analysis/PlanFacts.h"
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/Format.h"
@@ -199,13 +200,16 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
       begin = end;
     }
     coordinates.erase("mb");
-    // Outputs are assembled once, whole.
+    // Outputs are assembled once, whole; caches stay where they are.
     if (row.microBatches == 0)
       continue;
     for (auto output : body.getOps<OutputOp>()) {
+      auto pipeline = output->getParentOfType<PipelineOp>();
+      if (getCache(cast<DictionaryAttr>(pipeline.getOutputs()[output.getIndex()])))
+        continue;
       auto local = getBytes(output.getValue().getType());
       auto global =
-          getBytes(getCopies(output->getParentOfType<PipelineOp>(), output.getIndex())
+          getBytes(getCopies(pipeline, output.getIndex())
                        .getDelivered(makeTensorType(
                            cast<RankedTensorType>(output.getValue().getType()).getElementType(),
                            getDist(output.getValue()).getGlobal())));

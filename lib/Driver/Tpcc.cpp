@@ -23,6 +23,7 @@
 #include "tpc/Verify/Certificate.h"
 #include "tpc/printable.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -440,6 +441,15 @@ mlir::LogicalResult Session::run() {
         return complain(makeError("--links: " + llvm::toString(links.takeError())));
       compilation.getModule()->setAttr(mlir::tpc::kLinksAttr, *links);
     }
+    auto functions = compilation.getModule().getOps<mlir::func::FuncOp>();
+    if (options.generate != Generate::No && !llvm::hasSingleElement(functions))
+      return complain(makeError("--generate: '" + options.input +
+                                "' has layers as functions, and caches are found before; name the "
+                                "ONNX file, or what --emit=import writes"));
+    // Its sizes are those of a step, which has others than the file.
+    if (options.generate != Generate::No && options.emit >= Emit::Model &&
+        mlir::failed(compilation.advance(Emit::Model, onStep)))
+      return mlir::failure();
     if (Error problem = checkModel(compilation.getModule()))
       return complain(std::move(problem));
     // Earlier levels are written before the program goes further for the report, later ones after

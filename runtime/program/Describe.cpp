@@ -101,11 +101,19 @@ json generationJson(const Manifest &manifest) {
                  {"caches", json::array()}};
   if (generation.maxSequence)
     result["max_sequence"] = *generation.maxSequence;
-  for (const Cache &cache : manifest.caches)
+  for (const Cache &cache : manifest.caches) {
+    json axes = json::array();
+    for (const std::vector<int> &splits : cache.axes) {
+      axes.push_back(json::array());
+      for (int axis : splits)
+        axes.back().push_back(manifest.grid.axes()[static_cast<size_t>(axis)].name);
+    }
     result["caches"].push_back({{"name", cache.name},
                                 {"stage", cache.stage},
                                 {"dtype", dtypeName(cache.dtype)},
-                                {"shape", cache.shape}});
+                                {"shape", cache.shape},
+                                {"axes", axes}});
+  }
   return result;
 }
 

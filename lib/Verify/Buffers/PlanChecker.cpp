@@ -1,7 +1,6 @@
 //===- PlanChecker.cpp - A function of tensors and one on buffers ---------===//
 
 #include "PlanChecker.h"
-#include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/State.h"
 
@@ -12,18 +11,18 @@ using ::tpc::SymExpr;
 #include "PlannedOp.cpp.inc"
 
 /// An op and its ONNX node, for messages.
-static std::string describe(Operation *op) {
+static std::string describeOp(Operation *op) {
   std::string name = getSourceName(op->getLoc());
   return op->getName().getStringRef().str() + (name.empty() ? "" : " '" + name + "'");
 }
 
-static std::string describe(Content content) {
+std::string mlir::tpc::describe(Content content) {
   Operation *op = content.tensor.getDefiningOp();
   if (isa<buffer::PlaceType>(content.tensor.getType()))
     return "a copy of what is given";
   if (!op)
     return "argument " + std::to_string(cast<BlockArgument>(content.tensor).getArgNumber());
-  return "what " + describe(op) + " gives" +
+  return "what " + describeOp(op) + " gives" +
          (content.step ? " after step " + std::to_string(content.step) : "");
 }
 
@@ -145,138 +144,6 @@ bool PlanChecker::isGiven(Operation *call, Value region, Value tensor) {
     return false;
   auto attr = cast<buffer::ArgumentAttr>(function.getArgs()[place.getArgNumber()]);
   return attr.isPlace() && attr.getArgument().getInt() == argument.getArgNumber();
-}
-
-//===----------------------------------------------------------------------===//
-// Caches
-//===----------------------------------------------------------------------===//
-
-/// Without the micro-batch: a rank's memory is for all rounds.
-static DistAttr withoutRounds(DistAttr dist) {
-  SmallVector<DimAttr> dims;
-  for (DimAttr dim : dist.getDims()) {
-    SmallVector<FactorAttr> factors;
-    auto drop = [](ArrayRef<StringAttr> axes) {
-      SmallVector<StringAttr> left(axes);
-      llvm::erase_if(left, [](StringAttr axis) { return axis.getValue() == "mb"; });
-      return left;
-    };
-    for (FactorAttr factor : dim.getFactors())
-      factors.push_back(
-          FactorAttr::get(dist.getContext(), factor.getExpr(), drop(factor.getAxes())));
-    dims.push_back(DimAttr::get(dist.getContext(), factors, drop(dim.getAxes())));
-  }
-  return dist.withDims(dims);
-}
-
-/// How often each head of what a cache holds is there, where a value comes of it by parts and
-/// repetitions of heads alone; 0 if it does not.
-static int64_t countCopies(Value tensor, BlockArgument &argument) {
-  int64_t copies = 1;
-  auto sizes = [](Value v) { return getSizes(v); };
-  while (Operation *op = tensor.getDefiningOp()) {
-    if (isa<LocalSliceOp>(op)) {
-      tensor = op->getOperand(0);
-      continue;
-    }
-    // [b, h * t, c, d] from [b, h, t, c, d] from [b, h, 1, c, d] from [b, h, c, d].
-    auto merged = dyn_cast<ReshapeOp>(op);
-    auto repeated = merged ? merged.getOperand().getDefiningOp<ExpandOp>() : ExpandOp();
-    auto apart = repeated ? repeated.getOperand().getDefiningOp<ReshapeOp>() : ReshapeOp();
-    if (!apart || copies != 1)
-      return 0;
-    auto all = sizes(tensor), many = sizes(repeated), one = sizes(apart),
-         own = sizes(apart.getOperand());
-    std::optional<int64_t> times = many.size() == 5 ? many[2].asConstant() : std::nullopt;
-    if (!times || *times < 1 || one.size() != 5 || own.size() != 4 || all.size() != 4 ||
-        !one[2].isConstant(1) || all[1] != own[1] * SymExpr(*times))
-      return 0;
-    for (auto [a, b] : {std::pair(0, 0), {1, 1}, {3, 2}, {4, 3}})
-      if (many[a] != own[b] || one[a] != own[b] || (b != 1 && all[b] != own[b]))
-        return 0;
-    copies = *times;
-    tensor = apart.getOperand();
-  }
-  argument = cast<BlockArgument>(tensor);
-  return copies;
-}
-
-/// Where this round's part of the memory begins, in bytes.
-SymExpr PlanChecker::getRound(Value tensor) {
-  ArrayRef<DimAttr> dims = getDist(tensor).getDims();
-  if (dims.empty() || dims[0].getFactors().size() != 1)
-    return SymExpr(0);
-  ArrayRef<StringAttr> axes = dims[0].getFactors()[0].getAxes();
-  if (axes.empty() || axes.back().getValue() != "mb")
-    return SymExpr(0);
-  SymExpr first = partSizes.begin(dims[0].getFactors()[0].getExpr(), axes, axes.size() - 1);
-  return SymExpr(getElementBytes(tensor.getType())) * first * partSizes.size(dims.drop_front());
-}
-
-/// Before anything is written in a step: that a state holds a value, which is a rank's part of the
-/// argument that has its cache.
-LogicalResult PlanChecker::checkState(Operation *call, buffer::StateOp state, const Place &where,
-                                      Value tensor) {
-  FlatSymbolRefAttr cache = state.getCacheAttr();
-  WalkResult alone = function.walk([&](buffer::StateOp other) {
-    return other != state && other.getCacheAttr() == cache ? WalkResult::interrupt()
-                                                           : WalkResult::advance();
-  });
-  if (alone.wasInterrupted())
-    return state.emitOpError() << "is one of several names for cache " << cache;
-  BlockArgument argument;
-  int64_t copies = countCopies(tensor, argument);
-  auto pipeline = copies ? dyn_cast<PipelineOp>(argument.getOwner()->getParentOp()) : PipelineOp();
-  if (!pipeline ||
-      getCache(cast<DictionaryAttr>(pipeline.getInputAttrs()[argument.getArgNumber()])) != cache)
-    return call->emitOpError() << "reads cache " << cache << " where " << describe(Content{tensor})
-                               << " is to be read, which is no part of it";
-  DistAttr dist = getDist(tensor), whole = withoutRounds(dist);
-  bool hasRounds = whole.getDims() != dist.getDims();
-  if (isRepeated && !hasRounds)
-    return call->emitOpError() << "uses all of cache " << cache << " in each of several rounds";
-  auto &layout = layouts.try_emplace(state, whole).first->second;
-  if (layout.getDims() != whole.getDims() ||
-      copiesOf.try_emplace(state, copies).first->second != copies)
-    return call->emitOpError() << "uses cache " << cache << " under another distribution than "
-                               << "before";
-  if (partSizes.normalize(state.getExtent().getElements().getExpr()) !=
-      partSizes.size(whole.getDims()))
-    return state.emitOpError() << "is of another size than this rank's part of the cache";
-  if (where.begin != getRound(tensor))
-    return call->emitOpError() << "uses the part of cache " << cache << " from byte "
-                               << where.begin.str() << " on, and that of this round begins at "
-                               << getRound(tensor).str();
-  return success();
-}
-
-LogicalResult PlanChecker::checkKept(OutputOp op, FlatSymbolRefAttr cache) {
-  buffer::StateOp state;
-  function.walk([&](buffer::StateOp other) {
-    if (other.getCacheAttr() == cache)
-      state = other;
-  });
-  auto layout = state ? layouts.find(state) : layouts.end();
-  if (layout == layouts.end())
-    return op.emitOpError() << "is what cache " << cache << " holds, which is not used on buffers";
-  Copies copies = getCopies(op->getParentOfType<PipelineOp>(), op.getIndex());
-  if (withoutRounds(getDist(op.getValue())).getDims() != layout->second.getDims() ||
-      copies.times != copiesOf.lookup(state) || (copies.times > 1 && copies.dim != 1))
-    return op.emitOpError() << "is held by cache " << cache
-                            << " in another way than it is taken from there";
-  SymExpr offset(0);
-  Place where{state, getRound(op.getValue()),
-              SymExpr(getElementBytes(op.getValue().getType())) *
-                  partSizes.elements(op.getValue().getType())};
-  Value root = getRoot(op.getValue(), offset);
-  if (offset.isConstant(0) &&
-      memory.find(where, offset, [&](Content held) { return held == Content{root}; }))
-    return success();
-  InFlightDiagnostic error = op.emitOpError()
-                             << "is not in cache " << cache << " at the end of a step";
-  if (const Memory::Held *other = memory.findAny(where))
-    error.attachNote(other->writer->getLoc()) << "there is " << describe(other->content);
-  return error;
 }
 
 //===----------------------------------------------------------------------===//
@@ -538,7 +405,7 @@ Operation *PlanChecker::next(Operation *op, StringRef name) {
   Operation *call = &*at++;
   if (call->getName().getStringRef() != name) {
     InFlightDiagnostic error = call->emitOpError()
-                               << "stands where " << describe(op) << " needs " << name;
+                               << "stands where " << describeOp(op) << " needs " << name;
     error.attachNote(op->getLoc()) << "this is the op on tensors";
     return nullptr;
   }

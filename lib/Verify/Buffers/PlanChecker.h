@@ -21,6 +21,9 @@ class PlanChecker;
 
 namespace mlir::tpc {
 
+/// For messages.
+std::string describe(Content content);
+
 class PlanChecker {
 public:
   using SymExpr = ::tpc::SymExpr;

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CheckPlaced.h"
+#include "TokenParts.h"
 
 #include "../Equivalence/SizeReduction.h"
 #include "../Equivalence/SmallSizes.h"
@@ -25,6 +26,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 using namespace mlir::tpc::interpret;
+using mlir::tpc::generation::take;
 using ::tpc::SymExpr;
 using Data = Tensor<uint64_t>;
 
@@ -44,22 +46,6 @@ SmallVector<Batch> getBatches(int64_t capacity) {
   return {{few, {{capacity - few, few}, {0, few - 1}, {capacity - 1, 1}, {1, 0}}},
           {1, {{0, 1}, {capacity - 1, 1}, {capacity / 2, 1}, {1, 0}}},
           {many, {{0, many}, {1, many - 1}, {capacity - many, many}, {2, 1}}}};
-}
-
-/// Elements `from`, … of a dimension.
-Data take(const Data &whole, std::optional<unsigned> dim, int64_t from, int64_t count) {
-  if (!dim)
-    return whole;
-  Shape shape = whole.shape;
-  shape[*dim] = count;
-  Data part(shape);
-  size_t next = 0;
-  forEachIndex(shape, [&](ArrayRef<int64_t> index) {
-    Shape at(index);
-    at[*dim] += from;
-    part.data[next++] = whole.data[linearize(at, whole.shape)];
-  });
-  return part;
 }
 
 class PlacedCheck {

@@ -294,13 +294,14 @@ struct SqueezeTranspose : OpRewritePattern<TransposeOp> {
   }
 };
 
-struct SqueezeConcat : OpRewritePattern<ConcatOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(ConcatOp op, PatternRewriter &rewriter) const override {
+/// Ops along one dimension.
+template <typename OpT> struct SqueezeAlong : OpRewritePattern<OpT> {
+  using OpRewritePattern<OpT>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
     unsigned rank = rankOf(op.getResult());
     return squeezeOp(op, rewriter, rank - op.getDim(), [](Operation *small, unsigned count) {
-      auto concat = cast<ConcatOp>(small);
-      concat.setDim(concat.getDim() - count);
+      auto along = cast<OpT>(small);
+      along.setDim(along.getDim() - count);
     });
   }
 };
@@ -319,17 +320,6 @@ struct SqueezeGather : OpRewritePattern<GatherOp> {
                                    op.getData(), squeeze(rewriter, op.getIndices(), count), 0);
     rewriter.replaceOpWithNewOp<ReshapeOp>(op, op.getType(), small);
     return success();
-  }
-};
-
-struct SqueezeSlice : OpRewritePattern<SliceOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
-    unsigned rank = rankOf(op.getResult());
-    return squeezeOp(op, rewriter, rank - op.getDim(), [](Operation *small, unsigned count) {
-      auto slice = cast<SliceOp>(small);
-      slice.setDim(slice.getDim() - count);
-    });
   }
 };
 
@@ -362,8 +352,8 @@ struct DropExpand : OpRewritePattern<ExpandOp> {
 static void simplify(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
   patterns.add<DropEmpty, DropCache, JoinTransposes, DropIdentity, DropMasks, OneIota, DropSlice,
-               DropExpand, SqueezeScalar, SqueezeMatmul, SqueezeTranspose, SqueezeConcat,
-               SqueezeGather, SqueezeSlice>(module.getContext());
+               DropExpand, SqueezeScalar, SqueezeMatmul, SqueezeTranspose, SqueezeAlong<ConcatOp>,
+               SqueezeGather, SqueezeAlong<SliceOp>>(module.getContext());
   FrozenRewritePatternSet frozen(std::move(patterns));
   // What one identity makes is for another one in the next round.
   for (int round = 0; round < 3; ++round)

@@ -22,6 +22,7 @@
 #include "FlatProgram.h"
 #include "Pieces.h"
 #include "PlacedCaches.h"
+#include "TokenParts.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Verify/Passes.h"
 #include "tpc/Verify/Verify.h"
@@ -38,6 +39,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 using namespace mlir::tpc::interpret;
+using mlir::tpc::generation::take;
 using ::tpc::SymExpr;
 using Data = Tensor<uint64_t>;
 
@@ -72,22 +74,6 @@ FailureOr<std::optional<unsigned>> findTokens(Type type, const std::string &toke
     found = i;
   }
   return found;
-}
-
-/// Elements `from`, … of a dimension.
-Data take(const Data &whole, std::optional<unsigned> dim, int64_t from, int64_t count) {
-  if (!dim)
-    return whole;
-  Shape shape = whole.shape;
-  shape[*dim] = count;
-  Data part(shape);
-  size_t next = 0;
-  forEachIndex(shape, [&](ArrayRef<int64_t> index) {
-    Shape at(index);
-    at[*dim] += from;
-    part.data[next++] = whole.data[linearize(at, whole.shape)];
-  });
-  return part;
 }
 
 /// One of the two programs.

@@ -1,0 +1,59 @@
+"""What a step of a generation communicates, and what each rank keeps: not only that its numbers are right."""
+
+import pytest
+
+from generation import CAUSAL
+from harness import Grid
+
+SPLIT = [name for name, model in CAUSAL.items() if model.reductions and not model.norm_sums and model.heads % 2 == 0
+         and (model.kv_heads or model.heads) % 2 == 0]
+
+
+def step_of(model):
+    return {**model.shape(batch=4, sequence=1), "capacity": 32}
+
+
+def plan_of(tpcc, model, grid):
+    shape = step_of(model)
+    shape.pop(model.past_name, None)
+    return tpcc.plan(model.path, Grid.parse(grid), shape, "--generate")
+
+
+def rows(plan, axis, kind):
+    return [row for row in plan["collectives"] if (row["axis"], row["kind"]) == (axis, kind)]
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_reductions_of_a_step(tpcc, name):
+    """Two for each layer, or one where attention and MLP are added at once, and one of the embedding; nothing else is said
+    over tp, and of outputs the logits of one token for each sequence are delivered."""
+    model = CAUSAL[name]
+    plan = plan_of(tpcc, model, "tp2")
+    over_tp = [row for row in plan["collectives"] if row["axis"] == "tp"]
+    assert {row["kind"] for row in over_tp} == {"all_reduce"}
+    assert sum(row["count"] for row in over_tp) == model.reductions * model.layers + 1
+    assert [(row["count"], row["bytes"]) for row in rows(plan, "output", "gather")] == [(1, 4 * model.vocab * 4)]
+
+
+@pytest.mark.parametrize("name", SPLIT[::6])
+def test_layers_keep_their_caches(tpcc, name):
+    """With pp each layer's caches are with its stage, and only the residual is sent."""
+    model = CAUSAL[name]
+    plan = plan_of(tpcc, model, "pp2")
+    assert sum(row["count"] for row in rows(plan, "pp", "send")) == 1
+    assert rows(plan, "pp", "send")[0]["bytes"] == 4 * model.hidden * 4
+
+
+@pytest.mark.parametrize("grid", ["tp1", "tp2", "pp2", "dp2", "tp2,pp2", "tp2,pp2,dp2,mb2"])
+@pytest.mark.parametrize("name", ["gpt2-tiny", "llama-dynamo", "falcon-past"])
+def test_caches_are_split(tpcc, name, grid):
+    """Heads over tp, but for one that serves all, sequences over dp, and layers with their stage."""
+    model, parsed = CAUSAL[name], Grid.parse(grid)
+    kept = tpcc.compile(model.path, grid, "--generate").describe()["generation"]["caches"]
+    heads = model.kv_heads or model.heads
+    assert len(kept) == 2 * model.layers
+    for cache in kept:
+        assert cache["shape"][1:3] == [str(heads), "capacity"]
+        assert cache["axes"] == [["dp"] if parsed.dp > 1 else [], ["tp"] if parsed.tp > 1 and heads > 1 else [], [], []]
+    stages = [cache["stage"] for cache in kept]
+    assert [stages.count(stage) for stage in range(parsed.pp)] == [2 * model.layers // parsed.pp] * parsed.pp
