@@ -166,6 +166,15 @@ protected:
   Ending run(int ranks, const std::string &what) const {
     return isMpi() ? mpi(ranks, what) : tcp(ranks, what, "torch");
   }
+  /// mpirun sees a rank die as well, and ends the others: now and then before one has spoken.
+  Ending runUntilOneSpeaks(int ranks, const std::string &what) const {
+    Ending e = run(ranks, what);
+    for (int attempt = 0; isMpi() && e.errors().empty() && attempt < 5; ++attempt) {
+      EXPECT_NE(e.status, 0);
+      e = run(ranks, what);
+    }
+    return e;
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Over, Processes, testing::Values("mpi", "tcp"),
@@ -193,7 +202,7 @@ TEST_P(Processes, OutputsThatDoNotFit) {
 TEST_P(Processes, WhoEndsEarlyHoldsNobodyUp) {
   EXPECT_FAILS(run(2, "leave 1"), "rank 0: waits for rank 1, which has ended");
   for (const char *what : {"exit 1", "kill 2", "kill 0"}) {
-    Ending e = run(3, what);
+    Ending e = runUntilOneSpeaks(3, what);
     EXPECT_NE(e.status, 0);
     EXPECT_NE(e.status, 124); // it had to be stopped
     EXPECT_NE(e.errors().find(std::string("rank ") + what[5] + " (tp " + what[5] +
@@ -222,7 +231,7 @@ TEST_P(Processes, WhoIsFrozenEndsTheRun) {
 
 TEST_P(Processes, OneOfThoseThatAreLeftSaysWhy) {
   for (const char *what : {"kill-first 2 60", "stop-first 2 60", "kill-first 3 60"}) {
-    Ending e = run(4, what);
+    Ending e = runUntilOneSpeaks(4, what);
     EXPECT_NE(e.status, 0);
     // Which of them goes first is the scheduler's choice, and it may be long before the others.
     const std::string said = e.errors();

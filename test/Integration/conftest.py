@@ -30,6 +30,7 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("slow"):
             slow.add(item.path)
         if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.timeout(0))
             if level != "long":
                 item.add_marker(pytest.mark.skip(reason="long run: pytest --long"))
             continue

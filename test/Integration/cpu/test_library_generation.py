@@ -143,7 +143,6 @@ assert session.generate(PROMPTS[0], max_new_tokens=5).tolist() == good
 
 def test_nobody_has_to_wait_for_the_end():
     python("""
-before = time.perf_counter()
 with session.stream(PROMPTS[0], max_new_tokens=10**7) as tokens:
     first = [next(tokens) for _ in range(5)]
 assert first == session.generate(PROMPTS[0], max_new_tokens=5).tolist()

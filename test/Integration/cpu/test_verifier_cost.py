@@ -1,6 +1,7 @@
 """Proofs are cheap: they look at a stage and a layer once, whatever the number of ranks and layers.
 
-Compared is CPU time, within one run of the test; the least of three compilations each."""
+Compared is CPU time, within one run of the test; the least of several compilations each. Other tests run beside: by default
+only what grows with ranks or layers is caught, and the long run, which is alone, has the factors that are promised."""
 
 import sys
 
@@ -23,17 +24,19 @@ def cpu_seconds(model, grid, tmp_path, *arguments):
     return min(compilation(model, grid, tmp_path, *arguments).cpu_seconds for _ in range(3))
 
 
-def test_124m(tmp_path):
+@pytest.mark.parametrize("most", [3, pytest.param(1.5, marks=pytest.mark.long)])
+def test_124m(tmp_path, most):
     model = MODELS / "gpt2-124m.onnx"
     # Taken in turns: the machine is now faster and now slower.
     both = [[compilation(model, "tp8,pp4", tmp_path, *flags).cpu_seconds for flags in ([], ["--no-verify"])] for _ in range(5)]
     checked, unchecked = map(min, zip(*both))
-    assert checked <= 1.5 * unchecked
+    assert checked <= most * unchecked
 
 
-def test_32_ranks_cost_little_more_than_one(tmp_path):
+@pytest.mark.parametrize("most", [4, pytest.param(2, marks=pytest.mark.long)])
+def test_32_ranks_cost_little_more_than_one(tmp_path, most):
     model = MODELS / "gpt2-124m.onnx"
-    assert cpu_seconds(model, "tp8,pp4", tmp_path) <= 2 * cpu_seconds(model, "tp1", tmp_path)
+    assert cpu_seconds(model, "tp8,pp4", tmp_path) <= most * cpu_seconds(model, "tp1", tmp_path)
 
 
 @pytest.mark.long

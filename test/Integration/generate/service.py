@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -17,9 +18,10 @@ REASONS = {"stop", "length", "cancelled", "error"}
 
 @dataclass
 class Answer:
-    """What came for one id; times are seconds of time.monotonic()."""
+    """What came for one id; times are seconds of time.monotonic(), places are lines of the program's output."""
 
     tokens: list[int] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     finish: str = ""
     message: str = ""
@@ -43,28 +45,43 @@ class Service:
         with open(self.log, "wb") as errors:
             self.process = subprocess.Popen([*program.command(transport), "--serve-stdin", *arguments], stdin=subprocess.PIPE,
                                             stdout=subprocess.PIPE, stderr=errors, env=environment, start_new_session=True)
+        self.lines = 0
+        self.leaves, self.leave = os.pipe()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
     def _read(self) -> None:
-        for raw in iter(self._line, b""):
+        """Until the program closes its output, or hang_up(): a pipe cannot be closed under a thread that reads it."""
+        output, held = self.process.stdout.fileno(), b""
+        while self.leaves not in select.select([output, self.leaves], [], [])[0]:
+            data = os.read(output, 1 << 16)
             when = time.monotonic()
+            *lines, held = (held + data).split(b"\n")
+            lines = [line + b"\n" for line in lines]
+            if not data and held:
+                lines.append(held)
             with self.changed:
-                problem = self._take(raw, when)
-                if problem:
-                    self.wrong.append(f"{problem}: {raw!r}")
+                for line in lines:
+                    if problem := self._take(line, when):
+                        self.wrong.append(f"{problem}: {line!r}")
                 self.changed.notify_all()
+            if not data:
+                break
         with self.changed:
             self.changed.notify_all()
 
-    def _line(self) -> bytes:
-        try:
-            return self.process.stdout.readline()
-        except ValueError:  # it was closed: the client has gone away
-            return b""
+    def hang_up(self) -> None:
+        """The client goes away: nobody reads what the program says."""
+        if self.leave is not None:
+            os.close(self.leave)
+            self.leave = None
+            self.reader.join()
+            os.close(self.leaves)
+            self.process.stdout.close()
 
     def _take(self, raw: bytes, when: float) -> str:
         """What is wrong with the line, if anything."""
+        self.lines += 1
         if not raw.endswith(b"\n"):
             return "the last line is not whole"
         try:
@@ -83,6 +100,7 @@ class Service:
                 return f"index {len(answer.tokens)} was next"
             answer.tokens.append(line["token"])
             answer.times.append(when)
+            answer.places.append(self.lines)
             return ""
         answer.finish, answer.message = line["finish"], line.get("message", "")
         if answer.finish not in REASONS:
@@ -141,9 +159,8 @@ class Service:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        self.reader.join()
-        for pipe in (self.process.stdin, self.process.stdout):
-            try:
-                pipe.close()
-            except OSError:
-                pass
+        self.hang_up()
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass

@@ -52,13 +52,16 @@ def test_requests_run_together(toy, request, alone, grid, transport):
 
 
 def test_tokens_come_one_by_one_and_of_all_requests(program):
+    """Programs are fast: where the first has ended before the second was read, both are asked for again."""
     with Service(program, "--max-batch", "2") as service:
-        for name in "ab":
-            service.ask(name, PROMPTS[4], 100)
-        service.until(lambda: all(service.answers[name].tokens for name in "ab"))
-        first, second = (service.answer(name) for name in "ab")
-        assert first.tokens == second.tokens
-        assert first.times[0] < second.times[-1] and second.times[0] < first.times[-1]
+        for attempt in range(200):
+            first, second = (service.answer(name) for name in
+                             [service.ask(f"{name}{attempt}", PROMPTS[4], 100) for name in "ab"])
+            assert first.tokens == second.tokens and len(first.tokens) == 100
+            if first.places[0] < second.places[-1] and second.places[0] < first.places[-1] and len(set(first.times)) > 1:
+                break
+        else:
+            pytest.fail("one waits for the end of the other, or all tokens for the last")
 
 
 def test_stop_ids(program, alone):
@@ -227,7 +230,7 @@ def test_a_client_that_goes_away(program, transport):
     with Service(program, "--max-batch", "2", transport=transport) as service:
         service.ask("a", PROMPTS[0], 120)
         service.until(lambda: service.answers["a"].tokens)
-        service.process.stdout.close()
+        service.hang_up()
         try:
             for index in range(50):
                 service.ask(f"b{index}", PROMPTS[0], 120)
