@@ -97,10 +97,14 @@ def test_nine_of_ten_prompts_are_kept(tpcc, grid):
     assert sum(all_kept) >= 0.9 * len(all_kept)
 
 
-def test_all_positions(tpcc):
-    """--generate=all keeps the logits of the prompt as well."""
-    model = CAUSAL["llama-dynamo"]
-    prompt = np.random.default_rng(1).integers(0, model.vocab, 11)
-    said = say(tpcc.compile(model.path, "tp2", "--generate=all"), prompt, 5, logits=True)
-    wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0]
-    assert difference(said.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE
+@pytest.mark.parametrize("model,grid", [pytest.param(*case.values, id=case.id, marks=[] if case.id == "llama-dynamo-tp2" else pytest.mark.long)
+                                        for case in cases()])
+def test_all_positions(tpcc, model, grid):
+    """--generate=all keeps the logits of the prompt as well, also where it goes in by chunks."""
+    program = tpcc.compile(model.path, grid, "--generate=all")
+    random = np.random.default_rng(1)
+    prompt = random.integers(0, model.vocab, 11)
+    for chunk in (11, 10, int(random.integers(1, 10))):
+        said = say(program, prompt, STEPS, f"--prefill-chunk={chunk}", logits=True)
+        wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0]
+        assert difference(said.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE
