@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a pro
 
 # One token each, of one to four bytes.
 CHARACTERS = "".join(chr(code) for code in range(97, 123)) + "äöüßéèêçñ東京都日本語文字€£¥…–🙂🙃🚀🌍🎉" + "".join(chr(0x4E00 + i) for i in range(60))
-COMMAND = [sys.executable, "-m", "tpc.generate", str(LIBRARY)]
+COMMAND = [sys.executable, "-X", "faulthandler", "-m", "tpc.generate", str(LIBRARY)]
 ENVIRONMENT = {"PYTHONPATH": str(TOP / "python")}
 
 
@@ -73,10 +74,22 @@ def endless(folder):
     return process
 
 
+def end_with_stacks(process):
+    """Where all of its threads are."""
+    gdb = shutil.which("gdb")
+    native = run([gdb, "-batch", "-p", process.pid, "-ex", "thread apply all bt 12"]).stdout if gdb else "without gdb"
+    process.send_signal(signal.SIGABRT)
+    out, err = process.communicate(timeout=60)
+    return f"{len(out)} bytes were said\n{err.decode(errors='replace')[-4000:]}\n{native[-8000:]}"
+
+
 def test_text_comes_while_it_is_made_and_can_be_interrupted(folder):
     process = endless(folder)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"it goes on\n{end_with_stacks(process)}")
     assert process.returncode == 130 and not err.strip(), err
 
 
