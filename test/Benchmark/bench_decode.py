@@ -124,10 +124,11 @@ def steady(contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int)
     return found, False
 
 
-def compile_model(compiler: harness.Compiler, model: Path, capacity: int) -> list[Program]:
-    one, split = compiler.compile(model, Grid(), "--generate"), compiler.compile(model, Grid(tp=THREADS), "--generate")
-    return [Program(f"1 rank x{THREADS}", one, THREADS, capacity), Program(f"tp{THREADS} x1", split, 1, capacity),
-            Program("all positions", compiler.compile(model, Grid(), "--generate=all"), THREADS, capacity)]
+def compile_model(compiler: harness.Compiler, model: Path, capacity: int, without: list[str]) -> list[Program]:
+    forms = {f"1 rank x{THREADS}": (Grid(), "--generate", THREADS), f"tp{THREADS} x1": (Grid(tp=THREADS), "--generate", 1),
+             "all positions": (Grid(), "--generate=all", THREADS)}
+    return [Program(name, compiler.compile(model, grid, flag), threads, capacity) for name, (grid, flag, threads) in forms.items()
+            if name not in without]
 
 
 def main() -> None:
@@ -135,14 +136,16 @@ def main() -> None:
     parser.add_argument("--past", default="128,1000", help="lengths of prompts (128,1000)")
     parser.add_argument("--rounds", type=int, default=7, help="of taking turns (7)")
     parser.add_argument("--model", type=Path, help="a file with a KV cache (default: GPT-2 124M)")
-    parser.add_argument("--without", default="", help="peers to leave out, such as PyTorch,OpenVINO")
+    parser.add_argument("--without", default="", help="who is left out, such as PyTorch,OpenVINO: each has its own weights in memory, "
+                        "and 'all positions' of tpc has as well")
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
     model, probe = args.model or common.model_124m("gpt2-124m-past"), Probe()
     sizes, peers, pasts = Sizes(model), [], [int(past) for past in args.past.split(",")]
+    without = args.without.split(",")
     for name in ("ONNX Runtime", "OpenVINO", "PyTorch"):
         # transformers has its own weights, and only GPT-2's.
-        if name not in args.without.split(",") and not (args.model and name == "PyTorch"):
+        if name not in without and not (args.model and name == "PyTorch"):
             peer = Peer(name, model)
             if "error" in peer.ready:
                 print(f"{name} does not run: {peer.ready['error']}", file=sys.stderr)
@@ -150,7 +153,7 @@ def main() -> None:
                 peers.append(peer)
     results = []
     with tempfile.TemporaryDirectory() as directory:
-        programs = compile_model(harness.Compiler(Path(directory)), model, max(pasts) + STEPS + 1)
+        programs = compile_model(harness.Compiler(Path(directory)), model, max(pasts) + STEPS + 1, without)
         for past in pasts:
             found, is_steady = steady(peers + programs, probe, sizes, past, args.rounds)
             results.append({"past": past, "steady": is_steady, "rounds": found})
