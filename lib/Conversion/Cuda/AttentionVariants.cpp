@@ -50,10 +50,6 @@ std::string cuda::getName(const AttentionVariant &variant) {
 //===----------------------------------------------------------------------===//
 
 FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
-  // Kernels for it are there (Variant::cached); what adds to caches on a GPU is not.
-  if (op.getLengths())
-    return op.emitOpError("has caches, which programs for GPUs do not have so far: compile with "
-                          "--generate for processors, without --target=cuda");
   AttentionVariant variant;
   auto getDtype = [&](Value value, StringRef what) -> FailureOr<int32_t> {
     if (!value)
@@ -108,7 +104,9 @@ FailureOr<AttentionVariant> cuda::getVariant(AttentionOp op) {
   variant.keyMask = op.getKeyMask() != nullptr;
   variant.mask = op.getMask() != nullptr;
   variant.softcap = !op.getSoftcap().isZero();
-  variant.uniformRows = op.getMaskedRow() == MaskedRow::Uniform;
+  variant.cached = op.getLengths() != nullptr;
+  // Behind caches each row sees a key.
+  variant.uniformRows = op.getMaskedRow() == MaskedRow::Uniform && !variant.cached;
   return variant;
 }
 

@@ -33,8 +33,8 @@ CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
       frameMemory(queue, nccl, *this), workspace(driver, workspaceOf(gpu)), status(driver, least),
       products(driver, library, workspace.address, workspaceOf(gpu), queue.stream),
       uploads{Upload(queue), Upload(queue)}, download(driver), attentions(driver, queue.stream),
-      envUpload(queue), statusRead(driver), pinnedMemory(driver), delivered(pinnedMemory),
-      stepReached(driver) {
+      appends(queue), envUpload(queue), statusRead(driver), pinnedMemory(driver),
+      delivered(pinnedMemory), stepReached(driver) {
   statusRead.reserve(sizeof(tpc_status));
 }
 
@@ -192,7 +192,11 @@ void CudaDevice::load(const tpc_program &loaded) {
     return;
   enter();
   kernels = std::make_unique<Kernels>(driver, queue.gpu, loaded);
-  products.useTf32(loaded.gpu_code->tf32 != 0);
+  const tpc_gpu_code &code = *loaded.gpu_code;
+  if (std::any_of(code.attentions, code.attentions + code.num_attentions,
+                  [](const tpc_gpu_attention &own) { return own.cached != 0; }))
+    appends.load();
+  products.useTf32(code.tf32 != 0);
   constants.reset();
   constantAddresses.clear();
   auto spaceOf = [](const tpc_data &data) {

@@ -11,6 +11,7 @@
 #define TPC_RT_CUDA_LIBRARY_CUDADEVICE_H
 
 #include "core/Device.h"
+#include "cuda/library/Append.h"
 #include "cuda/library/Attention.h"
 #include "cuda/library/Block.h"
 #include "cuda/library/Kernels.h"
@@ -192,6 +193,7 @@ private:
   const tpc_program *program = nullptr;
   std::unique_ptr<Kernels> kernels;
   Attention attentions;
+  Append appends;
   std::unique_ptr<Block> constants;
   std::vector<Address> constantAddresses;
   std::vector<int64_t> env;

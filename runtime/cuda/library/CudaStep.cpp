@@ -66,9 +66,9 @@ void CudaDevice::copy(void *to, const void *from, int64_t bytes) {
   Trail::add(driver, queue.stream, "a copy");
 }
 
-void CudaDevice::append(const tpc_append_args &) {
-  throw std::runtime_error("caches that stay on a GPU from step to step are not there yet; compile "
-                           "for CPUs, or without --generate");
+void CudaDevice::append(const tpc_append_args &args) {
+  enter();
+  appends.compute(args);
 }
 
 void CudaDevice::launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
