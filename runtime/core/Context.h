@@ -45,7 +45,8 @@ struct Selection {
   int64_t held, first, step;
 };
 
-/// Takes the blocks that `tpc_output` delivers, in the device's memory.
+/// Takes the blocks that `tpc_output` delivers, in the device's memory. Where a step is replayed,
+/// what it has delivered goes to the sink of its kind that is there by then.
 class OutputSink {
 public:
   virtual ~OutputSink();

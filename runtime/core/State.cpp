@@ -12,11 +12,19 @@ std::byte *StateMemory::get(Device &device, int32_t index, int64_t bytes) {
   std::optional<Piece> &piece = pieces[place];
   if (!piece || piece->bytes != bytes) {
     // Of another capacity, or for another number of sequences: nothing of it is of use.
+    numMoves += piece.has_value();
     piece.reset();
     piece.emplace(DeviceMemory(device, bytes), bytes);
     device.clear(piece->memory.data(), bytes);
   }
   return static_cast<std::byte *>(piece->memory.data());
+}
+
+int64_t StateMemory::bytes() const {
+  int64_t all = 0;
+  for (const std::optional<Piece> &piece : pieces)
+    all += piece ? piece->bytes : 0;
+  return all;
 }
 
 extern "C" void *tpc_state(tpc_context *ctx, int32_t index, int64_t bytes) {

@@ -16,12 +16,18 @@ public:
   /// That of `index`, of so many bytes. Throws std::bad_alloc.
   std::byte *get(Device &device, int32_t index, int64_t bytes);
 
+  /// Of all parts.
+  int64_t bytes() const;
+  /// Another number whenever a part has become another one.
+  uint64_t moves() const { return numMoves; }
+
 private:
   struct Piece {
     DeviceMemory memory;
     int64_t bytes;
   };
   std::vector<std::optional<Piece>> pieces;
+  uint64_t numMoves = 0;
 };
 
 } // namespace tpc::rt

@@ -37,7 +37,13 @@ void StepCache::runFunction(const Key &key) {
 
 tpc_status StepCache::run(const tpc_program &program, int stage, const std::vector<int64_t> &env) {
   Device &device = *ctx.device;
-  Key key{&program, stage, env, ctx.data.inputs, ctx.stateRows, ctx.stateRow};
+  Key key{&program,
+          stage,
+          env,
+          ctx.data.inputs,
+          ctx.stateRows,
+          ctx.stateRow,
+          ctx.outputs ? typeid(*ctx.outputs) : typeid(void)};
   if (!device.canRecord()) {
     runFunction(key);
     return device.endStep();
@@ -72,14 +78,17 @@ tpc_status StepCache::runFirst(Key key) {
   if (status.missing)
     return status;
   std::unique_ptr<Recording> recording = device.prepareRecording();
-  int32_t findings[] = {!recording, device.memoryMoves() != moves};
+  int32_t findings[] = {!recording, device.memoryMoves() != moves, ctx.state.moves() != stateMoves};
   if (ctx.worldSize() > 1 && ctx.transport->isOnDevice())
     ctx.transport->largest(ctx, findings);
   if (findings[0])
     recording = nullptr;
   if (findings[1])
     forget();
+  if (findings[2])
+    shapes.clear();
   moves = device.memoryMoves();
+  stateMoves = ctx.state.moves();
   shapes.push_front({std::move(key), std::move(recording), false, {}, {}});
   if (shapes.size() > mostShapes)
     shapes.pop_back();

@@ -8,7 +8,8 @@
 // arguments. Behind it ranks that communicate on devices agree: a step is recorded by all of them
 // or by none, and in the same step, as libraries want what they record; if memory has moved
 // anywhere, all record anew. What ranks forget depends on the shapes that came alone, so that all
-// forget the same.
+// forget the same. If caches have become others, no shape is known any more: its next step has
+// to make its own again.
 //
 // A step is not recorded, and runs by its function each time, if the host takes part in it: that
 // is where tensors pass through the host's memory (there is no library for GPUs to communicate by,
@@ -22,6 +23,7 @@
 
 #include "core/Context.h"
 #include <list>
+#include <typeindex>
 
 namespace tpc::rt {
 
@@ -49,6 +51,7 @@ private:
     std::vector<int64_t> env;
     std::vector<const void *> inputs;
     int64_t stateRows, stateRow; ///< which part of the caches the step has
+    std::type_index outputs;     ///< what takes its outputs: others of its kind take them alike
     bool operator==(const Key &) const = default;
   };
   struct Shape {
@@ -66,6 +69,7 @@ private:
   tpc_context &ctx;
   std::list<Shape> shapes; ///< the last one to come is first
   uint64_t moves = 0;      ///< of the device's memory, as recordings have it
+  uint64_t stateMoves = 0; ///< of caches, as all shapes have them
 };
 
 } // namespace tpc::rt

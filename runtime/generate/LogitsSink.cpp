@@ -54,8 +54,10 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
     --block.run;
   if (held == 0 || std::any_of(size, size + rank, [](int64_t n) { return n == 0; }))
     return;
-  ctx.device->deliver(data, held * dtypeBytes(dtype),
-                      [this, block](const std::byte *from) { arrive(block, from); });
+  // A step that was recorded is replayed for whoever generates by then.
+  ctx.device->deliver(data, held * dtypeBytes(dtype), [&ctx, block](const std::byte *from) {
+    static_cast<LogitsSink *>(ctx.outputs)->arrive(block, from);
+  });
 }
 
 void LogitsSink::arrive(const Block &block, const std::byte *from) {

@@ -14,7 +14,7 @@
 
 namespace tpc::rt {
 
-class LogitsSink : public OutputSink {
+class LogitsSink final : public OutputSink {
 public:
   explicit LogitsSink(const Manifest &manifest);
 

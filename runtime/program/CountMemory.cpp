@@ -48,8 +48,8 @@ struct Row {
 std::string pack(const Row &row) {
   std::ostringstream text;
   text << row.rank << " " << row.free << " " << row.need.libraries << " " << row.need.weights << " "
-       << row.need.step << " " << row.need.most << " " << row.seat.id << " " << row.seat.name
-       << "\n";
+       << row.need.caches << " " << row.need.step << " " << row.need.most << " " << row.seat.id
+       << " " << row.seat.name << "\n";
   return text.str();
 }
 
@@ -57,7 +57,7 @@ std::vector<Row> unpack(const std::string &text) {
   std::vector<Row> rows;
   std::istringstream from(text);
   for (Row row; from >> row.rank >> row.free >> row.need.libraries >> row.need.weights >>
-                    row.need.step >> row.need.most >> row.seat.id &&
+                    row.need.caches >> row.need.step >> row.need.most >> row.seat.id &&
                 std::getline(from >> std::ws, row.seat.name);)
     rows.push_back(row);
   return rows;
@@ -90,14 +90,17 @@ std::string problemOf(const std::vector<const Row *> &rows, int64_t need, int64_
     return "";
   const MemoryNeed &one = rows[0]->need;
   std::string who = listOf(rows);
+  bool hasCaches = one.caches > 0;
   return who + (rows.size() > 1 ? " have " : " has ") + rows[0]->seat.name + " " +
          rows[0]->seat.id + ", of which " + exactText(free) + " are free, but " +
          (rows.size() > 1 ? "need together " : "needs ") + exactText(need) + ": " +
          (rows.size() > 1 ? "of rank " + std::to_string(rows[0]->rank) + " " : "") + "weights " +
-         sizeText(one.weights) + ", a step" + (sizes.empty() ? "" : " with " + sizes) + " " +
-         sizeText(one.step) + ", libraries " + sizeText(one.libraries) +
+         sizeText(one.weights) + (hasCaches ? ", caches " + sizeText(one.caches) : "") +
+         ", a step" + (sizes.empty() ? "" : " with " + sizes) + " " + sizeText(one.step) +
+         ", libraries " + sizeText(one.libraries) +
          ".\nNothing was loaded. Split the model over more ranks (tpcc --memory-plan=SIZE lists "
-         "splits that fit), or run smaller sizes";
+         "splits that fit), or " +
+         (hasCaches ? "ask for fewer or shorter sequences" : "run smaller sizes");
 }
 
 } // namespace
@@ -109,8 +112,8 @@ std::string textOf(const SymbolValues &sizes) {
   return text;
 }
 
-MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest, const Inputs &inputs,
-                       int rank) {
+MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest,
+                       std::span<const Inputs> steps, int rank) {
   const DeviceKind &kind = plannedDevices();
   OnDevices nothingIsDone(kind);
   MemoryUse &use = kind.use();
@@ -131,8 +134,9 @@ MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest, con
     ctx.device->load(program);
     need.weights = use.asked - before.asked - need.libraries;
     need.most = use.most - before.now;
-    // Steps of these sizes again and again: in the first the stack grows.
-    runStep(ctx, program, manifest, inputs);
+    // Steps of these sizes again and again: in the first of each the stack grows.
+    for (const Inputs &inputs : steps)
+      runStep(ctx, program, manifest, inputs);
     need.frames = static_cast<int64_t>(ctx.arena.peak());
     need.questions = ctx.device->questions();
     for (const std::string &question : need.questions)
@@ -140,32 +144,29 @@ MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest, con
     ctx.arena.reserve(static_cast<size_t>(need.frames));
     use.most = use.now;
     use.mostAsked = use.asked;
-    runStep(ctx, program, manifest, inputs);
+    for (const Inputs &inputs : steps)
+      runStep(ctx, program, manifest, inputs);
   } catch (const RankStopped &) {
     throw UserError(world->errorMessage());
   }
   need.stack = static_cast<int64_t>(ctx.arena.reserved());
-  need.step = use.mostAsked - before.asked - need.libraries - need.weights;
+  need.caches = ctx.state.bytes();
+  need.step = use.mostAsked - before.asked - need.libraries - need.weights - need.caches;
   need.most = std::max(need.most, use.most - before.now);
   return need;
 }
 
 std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
-                       const std::vector<Inputs> &steps) {
+                       std::span<const Inputs> steps) {
   std::string text;
   std::vector<std::pair<std::string, std::vector<int>>> lines; // ranks that hold the same are one
   for (int rank = 0; rank < manifest.grid.numRanks(); ++rank) {
-    MemoryNeed most;
-    for (const Inputs &inputs : steps) {
-      MemoryNeed need = countMemory(program, manifest, inputs, rank);
-      most.stack = std::max(most.stack, need.stack);
-      // What a step takes beside its stack stays: caches.
-      most.step = std::max(most.step, need.step - need.stack);
-    }
+    MemoryNeed need = countMemory(program, manifest, steps, rank);
     int64_t weights = weightBytesOf(manifest, rank).total();
-    std::string line = "weights " + sizeText(weights) + ", caches " + sizeText(most.step) +
-                       ", a step " + sizeText(most.stack) + ": " +
-                       exactText(weights + most.step + most.stack);
+    std::string line = "weights " + sizeText(weights) + ", caches " + sizeText(need.caches) +
+                       ", a step " + sizeText(need.step) +
+                       (need.libraries ? ", libraries " + sizeText(need.libraries) : "") + ": " +
+                       exactText(weights + need.caches + need.step + need.libraries);
     auto known = std::find_if(lines.begin(), lines.end(),
                               [&](const auto &other) { return other.first == line; });
     if (known == lines.end())
@@ -181,8 +182,8 @@ std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
   return text;
 }
 
-std::string checkMemory(const tpc_program &program, const Manifest &manifest, const Inputs &inputs,
-                        Session *session) {
+std::string checkMemory(const tpc_program &program, const Manifest &manifest,
+                        std::span<const Inputs> steps, Session *session) {
   if (!deviceKind().counted())
     return "";
   std::string mine;
@@ -190,8 +191,8 @@ std::string checkMemory(const tpc_program &program, const Manifest &manifest, co
     for (int rank = session ? session->rank() : 0,
              end = session ? rank + 1 : manifest.grid.numRanks();
          rank < end; ++rank)
-      mine += pack({rank, deviceKind().freeBytes(rank),
-                    countMemory(program, manifest, inputs, rank), deviceKind().seatOf(rank)});
+      mine += pack({rank, deviceKind().freeBytes(rank), countMemory(program, manifest, steps, rank),
+                    deviceKind().seatOf(rank)});
   });
   std::string all = mine;
   if (session) {
@@ -211,7 +212,7 @@ std::string checkMemory(const tpc_program &program, const Manifest &manifest, co
       need += row->need.most;
       free = std::min(free, row->free);
     }
-    std::string found = problemOf(own, need, free, textOf(inputs.symbols));
+    std::string found = problemOf(own, need, free, textOf(steps.front().symbols));
     // The one of the lowest rank.
     if (!found.empty() && own[0]->rank < first) {
       problem = found;

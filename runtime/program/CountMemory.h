@@ -11,6 +11,7 @@
 
 #include "core/World.h"
 #include "program/Inputs.h"
+#include <span>
 
 namespace tpc::rt {
 
@@ -18,17 +19,18 @@ namespace tpc::rt {
 struct MemoryNeed {
   int64_t libraries = 0; ///< from the start: workspaces, communication
   int64_t weights = 0;   ///< with constants
-  int64_t step = 0;      ///< and what comes to them in a step
+  int64_t caches = 0;    ///< that stay from step to step
+  int64_t step = 0;      ///< and what else comes to them in a step
   int64_t most = 0;      ///< of all at any time
-  int64_t frames = 0;    ///< of the step: its stack
+  int64_t frames = 0;    ///< of a step: its stack
   int64_t stack = 0;     ///< that the stack is in, in one piece
   /// What the step leaves open that is chosen by measuring (Choices.h), in the memory of frames.
   std::vector<std::string> questions;
 };
 
-/// For one rank and a step with these inputs. Throws UserError.
-MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest, const Inputs &inputs,
-                       int rank);
+/// For one rank and steps with these inputs, one after the other. Throws UserError.
+MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest,
+                       std::span<const Inputs> steps, int rank);
 
 /// "batch=1, sequence=128"
 std::string textOf(const SymbolValues &sizes);
@@ -36,12 +38,12 @@ std::string textOf(const SymbolValues &sizes);
 /// What each rank will hold of weights, of caches, and in the steps of a task that takes most: a
 /// line for ranks that hold the same.
 std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
-                       const std::vector<Inputs> &steps);
+                       std::span<const Inputs> steps);
 
 /// Collective over the session, which may be null. All ranks must find room on their devices:
 /// throws a UserError if some do not, with what they need and what there is. What is to be said.
-std::string checkMemory(const tpc_program &program, const Manifest &manifest, const Inputs &inputs,
-                        Session *session);
+std::string checkMemory(const tpc_program &program, const Manifest &manifest,
+                        std::span<const Inputs> steps, Session *session);
 
 } // namespace tpc::rt
 

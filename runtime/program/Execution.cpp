@@ -191,7 +191,7 @@ void Execution::prepareSizes(const Inputs &inputs) {
   std::vector<int64_t> &frames = frameBytes[inputs.symbols];
   std::vector<std::vector<std::string>> questions;
   for (int i = 0; i < world->numLocal(); ++i) {
-    MemoryNeed need = countMemory(program, manifest, inputs, world->local(i).rank);
+    MemoryNeed need = countMemory(program, manifest, {&inputs, 1}, world->local(i).rank);
     frames.push_back(need.frames);
     questions.push_back(std::move(need.questions));
   }

@@ -175,24 +175,25 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   if (session)
     session->doing = "while inputs are checked";
   // What can be wrong with inputs is said before weights are loaded, which may take long.
-  Inputs inputs;
+  std::vector<Inputs> steps;
   std::unique_ptr<Task> task;
   agreeOn(session.get(), [&] {
     if (options.mode == Options::Mode::Run && manifest.generation) {
       task = makeGeneration(manifest, options);
-      inputs = std::move(task->largestSteps().at(0));
+      steps = task->largestSteps();
       return;
     }
-    inputs = options.mode == Options::Mode::Bench
-                 ? makeInputs(manifest, options.shape)
-                 : readInputs(manifest, requestsOf(options, manifest).at(0).inputs, options.shape);
+    steps.push_back(
+        options.mode == Options::Mode::Bench
+            ? makeInputs(manifest, options.shape)
+            : readInputs(manifest, requestsOf(options, manifest).at(0).inputs, options.shape));
   });
   chooseDevice(program, session.get(), launcher, manifest, options);
   chooseProducts(session.get(), options);
-  std::string found = checkMemory(program, manifest, inputs, session.get());
+  std::string found = checkMemory(program, manifest, steps, session.get());
   if (!found.empty() && (!session || session->rank() == 0))
     note(found);
-  inputs = {};
+  steps.clear();
   if (options.verbose && task && (!session || session->rank() == 0))
     std::fputs(planText(program, manifest, *task).c_str(), stderr);
   std::unique_ptr<DeviceKind> profiled; // outlives the world
