@@ -165,3 +165,13 @@ TEST_P(DeviceTest, StepsThatAreReplayedAddBehindTheLengthsOfThen) {
     EXPECT_EQ(valuesOf(cache, zeros.size()), expected) << at;
   }
 }
+
+TEST_P(DeviceTest, AppendsOfMoreThanThereAreNumbersAreRefused) {
+  if (!device->canRecord())
+    return; // only GPUs number what they move
+  tpc_append_args args = {};
+  args.batch = args.heads = args.sequence = int64_t(1) << 10;
+  args.capacity = args.size = 16;
+  args.dtype = TPC_F32;
+  EXPECT_THROW(device->append(args), std::runtime_error);
+}

@@ -1,0 +1,133 @@
+//===- AppendTest.cpp - The runtime's kernels that add to caches ----------===//
+//
+// What they move, and how; what they leave in caches is seen by the devices' suite
+// (runtime/conformance/AppendTest.cpp).
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda/library/AppendKernels.h"
+
+#include "tpc/Conversion/Cuda/Cuda.h"
+
+#include "Ptx/Ptx.h"
+
+#include <gtest/gtest.h>
+
+using namespace mlir::tpc;
+using tpc::rt::cuda::AppendLaunch;
+
+namespace {
+
+ptx::Module parseKernels() {
+  std::string error;
+  auto module = ptx::parse(tpc::rt::cuda::appendKernels(), error);
+  EXPECT_TRUE(module) << error;
+  return module.value_or(ptx::Module());
+}
+
+/// [batch, heads, capacity, size] and what is added to it, [batch, sequence, heads, size].
+struct Append {
+  int64_t batch = 1, heads = 1, sequence = 1, capacity = 64, size = 64;
+  int32_t dtype = TPC_F32;
+  int64_t bytes = 4, padding = 0; ///< of an element; elements behind each token's heads
+  std::vector<int64_t> lengths = {0};
+
+  ptx::Counters run(unsigned blocks, int expectedWidth) const {
+    ptx::Memory memory(1);
+    int64_t row = heads * size + padding;
+    uint64_t cache = memory.allocate(size_t(batch * heads * capacity * size * bytes), "cache");
+    uint64_t fresh = memory.allocate(size_t(batch * sequence * row * bytes), "fresh");
+    std::vector<uint8_t> values(size_t(batch * sequence * row * bytes), 7);
+    EXPECT_TRUE(memory.copyIn(fresh, values.data(), values.size()));
+    memory.setReadOnly(fresh);
+    uint64_t at = memory.allocate(lengths.size() * sizeof(int64_t), "lengths");
+    EXPECT_TRUE(memory.copyIn(at, lengths.data(), lengths.size() * sizeof(int64_t)));
+    memory.setReadOnly(at);
+    tpc_append_args args = {};
+    args.cache = reinterpret_cast<void *>(cache);
+    args.fresh = reinterpret_cast<void *>(fresh);
+    args.lengths = reinterpret_cast<int64_t *>(at);
+    args.batch = batch;
+    args.heads = heads;
+    args.sequence = sequence;
+    args.capacity = capacity;
+    args.size = size;
+    args.fresh_head_stride = size;
+    args.fresh_row_stride = row;
+    args.fresh_batch_stride = sequence * row;
+    args.dtype = dtype;
+    AppendLaunch launch(args);
+    EXPECT_EQ(launch.width, expectedWidth);
+    std::vector<ptx::Argument> arguments;
+    launch.forEachParameter([&](auto value) { arguments.push_back(ptx::Argument::of(value)); });
+    static const ptx::Module module = parseKernels();
+    ptx::Result result =
+        ptx::launch(module, AppendLaunch::nameOf(launch.width), arguments, memory,
+                    {.grid = {blocks}, .block = {AppendLaunch::threads}, .seed = blocks});
+    EXPECT_TRUE(result.clean()) << result.str();
+    return result.counters;
+  }
+};
+
+TEST(AppendKernels, AreForAllGpus) {
+  std::string text = tpc::rt::cuda::appendKernels();
+  EXPECT_EQ(llvm::toString(cuda::checkRounding(text)), "");
+  EXPECT_NE(text.find(".target sm_80\n"), std::string::npos);
+  EXPECT_EQ(parseKernels().kernels().size(), std::size(AppendLaunch::widths));
+}
+
+/// 16 bytes at once where sizes allow it, and each sector once.
+TEST(AppendKernels, MoveWhatIsNewOnce) {
+  struct {
+    Append append;
+    int width;
+  } cases[] = {
+      {{.batch = 3, .heads = 4, .lengths = {0, 5, 63}}, 16},
+      {{.heads = 2, .sequence = 20, .size = 80, .lengths = {11}}, 16},
+      {{.heads = 3, .size = 64, .dtype = TPC_F16, .bytes = 2, .lengths = {9}}, 16},
+      {{.heads = 3, .sequence = 4, .size = 80, .dtype = TPC_BF16, .bytes = 2, .lengths = {9}}, 16},
+      {{.heads = 2, .sequence = 5, .size = 64, .padding = 2, .lengths = {1}}, 8},
+      {{.heads = 2,
+        .sequence = 5,
+        .size = 64,
+        .dtype = TPC_F16,
+        .bytes = 2,
+        .padding = 1,
+        .lengths = {1}},
+       2},
+  };
+  for (const auto &[append, width] : cases)
+    for (unsigned blocks : {1u, 2u, 64u}) {
+      ptx::Counters counters = append.run(blocks, width);
+      int64_t bytes = append.batch * append.heads * append.sequence * append.size * append.bytes;
+      const ptx::Traffic &written = counters.allocations.at("cache");
+      EXPECT_EQ(written.writtenBytes, uint64_t(bytes));
+      EXPECT_EQ(written.distinctWrittenBytes, uint64_t(bytes));
+      EXPECT_EQ(written.readBytes, 0u);
+      const ptx::Traffic &read = counters.allocations.at("fresh");
+      EXPECT_EQ(read.readBytes, uint64_t(bytes));
+      // Rows are of whole sectors in the cache. Those that are not where they come from share some,
+      // and a warp that has less to do than it could meets those of its neighbour again.
+      if (width == 16) {
+        EXPECT_EQ(written.writtenSectors * 32, uint64_t(bytes));
+        EXPECT_EQ(read.readSectors * 32, uint64_t(bytes));
+        EXPECT_EQ(written.writeRequests, uint64_t((bytes / 16 + 31) / 32));
+      }
+    }
+}
+
+/// What there is no room for is neither written nor read.
+TEST(AppendKernels, LeaveWhatHasNoRoom) {
+  Append append{.batch = 4,
+                .heads = 2,
+                .sequence = 3,
+                .capacity = 8,
+                .size = 16,
+                .lengths = {6, 8, 9, INT64_MAX}};
+  ptx::Counters counters = append.run(3, 16);
+  uint64_t bytes = 2 * 2 * 16 * 4; // two rows of two heads of the first sequence
+  EXPECT_EQ(counters.allocations.at("cache").writtenBytes, bytes);
+  EXPECT_EQ(counters.allocations.at("fresh").readBytes, bytes);
+}
+
+} // namespace
