@@ -16,11 +16,16 @@ static std::string describe(const tpc_status &status, const tpc_program &program
   return text;
 }
 
-void runStage(tpc_context &ctx, const tpc_program &program, int stage,
-              const std::vector<int64_t> &symbols) {
+std::vector<int64_t> envOf(const tpc_context &ctx, const std::vector<int64_t> &symbols) {
   std::vector<int64_t> env = symbols;
   env.insert(env.end(), ctx.coordinates.begin(), ctx.coordinates.end());
-  env.push_back(0); // the micro-batch
+  env.push_back(0);
+  return env;
+}
+
+void runStage(tpc_context &ctx, const tpc_program &program, int stage,
+              const std::vector<int64_t> &symbols) {
+  std::vector<int64_t> env = envOf(ctx, symbols);
   ctx.code = &program;
   ctx.envSize = static_cast<int32_t>(env.size());
   ctx.device->load(program);
@@ -35,15 +40,26 @@ void StepCache::runFunction(const Key &key) {
   key.program->stages[key.stage](&ctx, env.data());
 }
 
+static std::type_index kindOf(const OutputSink *outputs) {
+  return outputs ? typeid(*outputs) : typeid(void);
+}
+
+// Where inputs of a shape are follows from their sizes.
+bool StepCache::isAgreed(const tpc_program &program, int stage, const std::vector<int64_t> &env,
+                         int64_t stateRows, int64_t stateRow) const {
+  if (!ctx.device->canRecord() || ctx.worldSize() == 1 || !ctx.transport->isOnDevice())
+    return true;
+  return std::any_of(shapes.begin(), shapes.end(), [&](const Shape &shape) {
+    const Key &key = shape.key;
+    return key.program == &program && key.stage == stage && key.env == env &&
+           key.stateRows == stateRows && key.stateRow == stateRow &&
+           key.outputs == kindOf(ctx.outputs);
+  });
+}
+
 tpc_status StepCache::run(const tpc_program &program, int stage, const std::vector<int64_t> &env) {
   Device &device = *ctx.device;
-  Key key{&program,
-          stage,
-          env,
-          ctx.data.inputs,
-          ctx.stateRows,
-          ctx.stateRow,
-          ctx.outputs ? typeid(*ctx.outputs) : typeid(void)};
+  Key key{&program, stage, env, ctx.data.inputs, ctx.stateRows, ctx.stateRow, kindOf(ctx.outputs)};
   if (!device.canRecord()) {
     runFunction(key);
     return device.endStep();

@@ -27,6 +27,10 @@
 
 namespace tpc::rt {
 
+/// What kernels see at the beginning of a step: values of the symbols, this rank's coordinates, and
+/// the micro-batch.
+std::vector<int64_t> envOf(const tpc_context &ctx, const std::vector<int64_t> &symbols);
+
 /// Runs the rank's function of `program` for a step: with these values of the symbols, then this
 /// rank's coordinates. Fails if a kernel has met an index that is not there.
 void runStage(tpc_context &ctx, const tpc_program &program, int stage,
@@ -41,6 +45,10 @@ public:
   explicit StepCache(tpc_context &ctx) : ctx(ctx) {}
   /// Between the device's beginStep and its endStep, which it calls.
   tpc_status run(const tpc_program &program, int stage, const std::vector<int64_t> &env);
+  /// Whether ranks need not agree behind such a step, of this part of the caches. The same on all
+  /// of them.
+  bool isAgreed(const tpc_program &program, int stage, const std::vector<int64_t> &env,
+                int64_t stateRows, int64_t stateRow) const;
   /// Collective with links: what is recorded of them must go before they do.
   void forget();
 

@@ -206,12 +206,14 @@ bool RankLoop::run(tpc_context &ctx, Execution &execution, GenerationClient *cli
     }
     if (current) {
       nextInputs = &inputsOf(*current);
-      if (execution.isPrepared(*nextInputs)) {
+      bool isPrepared = execution.isPrepared(*nextInputs);
+      // Where ranks speak of the step, tokens that are on their way would come between.
+      if (isPrepared && (out.empty() || execution.isAgreed(ctx, *nextInputs))) {
         runItem(ctx, execution, client);
         continue;
       }
       // Nobody may wait for a rank that is not here.
-      if (out.empty())
+      if (!isPrepared && out.empty())
         return false;
     }
     if (!out.empty())

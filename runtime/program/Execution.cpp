@@ -227,6 +227,12 @@ void Execution::reserveFrames(tpc_context &ctx, const SymbolValues &sizes) {
                   " bytes beside the weights");
 }
 
+bool Execution::isAgreed(const tpc_context &ctx, const Inputs &inputs) const {
+  return ctx.steps->isAgreed(program, manifest.stageOf(ctx.rank),
+                             envOf(ctx, inputs.symbolList(manifest)), inputs.stateRows,
+                             inputs.stateRow);
+}
+
 void Execution::runRank(tpc_context &ctx, const Inputs &inputs) {
   reserveFrames(ctx, inputs.symbols);
   runStep(ctx, program, manifest, inputs);

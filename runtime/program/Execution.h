@@ -62,6 +62,8 @@ public:
   /// outside of it, once, collectively.
   bool isPrepared(const Inputs &inputs) const;
   void prepareSizes(const Inputs &inputs);
+  /// Whether a rank can take such a step without a word to others but what the program says.
+  bool isAgreed(const tpc_context &ctx, const Inputs &inputs) const;
   /// On each rank. Outputs go where ctx.outputs says; nothing is assembled.
   void runRank(tpc_context &ctx, const Inputs &inputs);
   /// Runs `fn` on all ranks of this process. Throws UserError.

@@ -1,0 +1,280 @@
+"""Programs for GPUs that generate, over simulated devices: the tokens of transformers and of programs for processors, the logits
+of ONNX Runtime, one graph for all steps that decode, and errors as on processors."""
+
+import dataclasses
+import os
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import step_trace
+from generation import CAUSAL, decided, expected, full_logits, say
+from halves import as_float, halve, rounded_weights
+from harness import Grid
+from liveness import processes_of, until
+from service import Service
+from simulator import FLAGS, environment
+from tpc.reference import TOLERANCE, Session, difference
+
+GRIDS = ["tp1", "tp2", "tp2,pp2", "dp2"]
+MORE_GRIDS = ["pp2", "tp2,pp2,mb2", "tp4", "tp3", "tp2,sp", "tp2,dp2", "tp2x2", "pp3"]
+# GPT-2, and rotary embeddings with kv heads that are shared, recognized and derived.
+MODELS = ["gpt2-tiny", "llama-dynamo"]
+CHOSEN = [("gpt2-tiny", "tp1"), ("gpt2-tiny", "tp2,pp2"), ("llama-dynamo", "tp2"), ("llama-dynamo", "dp2")]
+MODEL = CAUSAL["gpt2-tiny"]
+PROMPTS = [one["prompt"] for one in expected()[MODEL.name]]
+
+
+def compiled(tpcc, path, grid, *arguments, **env):
+    """For GPUs; with the simulated ones."""
+    made = tpcc.compile(path, grid, *(arguments or ["--generate"]), *FLAGS)
+    return dataclasses.replace(made, environment=environment(**env))
+
+
+def repeats_heads(model, grid):
+    return model.kv_heads > 1 and model.kv_heads % Grid.parse(grid).tp != 0 and model.heads % Grid.parse(grid).tp == 0
+
+
+def cases():
+    return [pytest.param(CAUSAL[name], grid, id=f"{name}-{grid}", marks=[] if (name, grid) in CHOSEN else pytest.mark.long)
+            for name in CAUSAL for grid in GRIDS + MORE_GRIDS
+            if CAUSAL[name].layers >= Grid.parse(grid).pp and not repeats_heads(CAUSAL[name], grid)]
+
+
+def seeds(request):
+    return range(5 if request.config.getoption("tests") == "long" else 1)
+
+
+@pytest.mark.parametrize("model,grid", cases())
+def test_greedy_ids(tpcc, request, model, grid):
+    """Prompts of different lengths, more than there are slots: transformers' tokens, and those of processors."""
+    prompts = expected()[model.name]
+    if request.config.getoption("tests") != "long":
+        prompts = [{**one, "ids": one["ids"][:12 + index]} for index, one in enumerate(prompts[:3])]
+    program, host = compiled(tpcc, model.path, grid), tpcc.compile(model.path, grid, "--generate")
+    for seed in seeds(request):
+        answers = []
+        for one, env in [(program, {"TPC_SIM_SEED": str(seed)}), (host, {})]:
+            with Service(one, "--max-batch", "2" if len(prompts) < 8 else "4", "--max-sequence", "54", env=env) as service:
+                names = [service.ask(f"p{index}", asked["prompt"], len(asked["ids"])) for index, asked in enumerate(prompts)]
+                answers.append([service.answer(name).tokens for name in names])
+                assert service.close() == 0
+        for ours, theirs, asked in zip(*answers, prompts):
+            steps = decided(asked["margins"])
+            assert ours[:steps] == theirs[:steps] == asked["ids"][:steps], asked["prompt"]
+            assert len(ours) == len(theirs)
+
+
+@pytest.mark.parametrize("model,grid", cases())
+def test_logits(tpcc, model, grid):
+    """Of every step, however the prompt is cut."""
+    program = compiled(tpcc, model.path, grid)
+    random = np.random.default_rng([model.layers, Grid.parse(grid).ranks])
+    prompt = random.integers(0, model.vocab, int(random.integers(8, 30)))
+    for chunk in (len(prompt), int(random.integers(2, 7))):
+        said = say(program, prompt, 8, "--prefill-chunk", str(chunk), logits=True)
+        wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1:]
+        distance = difference(said.logits.reshape(wanted.shape), wanted)
+        assert distance.relative <= TOLERANCE, f"chunks of {chunk}: {distance}"
+
+
+def test_all_positions(tpcc):
+    program = compiled(tpcc, CAUSAL["llama-dynamo"].path, "tp2", "--generate=all")
+    prompt = np.random.default_rng(1).integers(0, CAUSAL["llama-dynamo"].vocab, 11)
+    said = say(program, prompt, 5, logits=True)
+    wanted = full_logits(CAUSAL["llama-dynamo"], [[*prompt, *said.tokens[:-1]]])[0]
+    assert difference(said.logits.reshape(wanted.shape), wanted).relative <= TOLERANCE
+
+
+@pytest.mark.parametrize("file,kind,grid", [
+    pytest.param(file, kind, grid, marks=[] if (file, kind, grid) in (("gpt2-tiny", "f16", "tp2"), ("llama-dynamo", "bf16", "tp1"))
+                 else pytest.mark.long)
+    for file in MODELS for kind in ("f16", "bf16") for grid in ("tp1", "tp2", "pp2")])
+def test_halves(tpcc, tmp_path, file, kind, grid):
+    """Caches have 16 bits; logits are as far from f32 as those of one step over all tokens are, which has none."""
+    model, path = CAUSAL[file], tmp_path / f"{file}-{kind}.onnx"
+    onnx.save(halve(onnx.load(model.path), kind), path)
+    prompt = np.random.default_rng(3).integers(0, 60, 20)
+    said = say(compiled(tpcc, path, grid), prompt, 12, "--prefill-chunk", "7", logits=True)
+    ids = np.array([[*prompt, *said.tokens[:-1]]], np.int64)
+    exact = Session(rounded_weights(onnx.load(model.path), kind).SerializeToString())
+    inputs = {**model.inputs(1, ids.shape[1]), "input_ids": ids}
+    wanted = exact.run(inputs)["logits"][0, len(prompt) - 1:]
+    plain = tpcc.compile(path, grid, *FLAGS).run(inputs, ["logits"], env=environment())["logits"][0, len(prompt) - 1:]
+    distance = lambda ours: float(np.sqrt(np.mean((as_float(ours).astype(np.float64) - wanted) ** 2)))
+    assert 0 < distance(said.logits.reshape(wanted.shape)) <= 1.25 * distance(plain)
+
+
+@pytest.mark.parametrize("grid,transport", [("tp2,pp2", "tcp"), ("dp2", "threads"), pytest.param("tp2", "mpi", marks=pytest.mark.long)])
+def test_requests_come_and_go(tpcc, request, grid, transport):
+    """Ten in three slots, some of which are cancelled: each that stays gets what it gets alone."""
+    if transport == "mpi":
+        request.getfixturevalue("mpi")
+    with Service(compiled(tpcc, MODEL.path, grid), "--max-batch", "3", "--max-sequence", "120", transport=transport) as service:
+        alone = service.generate(PROMPTS[0], 12)
+        names = [service.ask(f"p{index}", PROMPTS[index % 4], 12 if index % 3 else 90) for index in range(10)]
+        service.until(lambda: service.answers["p0"].tokens)
+        for name in names[::3]:
+            service.send({"cancel": name})
+        for index, name in enumerate(names):
+            answer = service.answer(name)
+            assert answer.finish == "length" or (index % 3 == 0 and answer.finish == "cancelled")
+            if index % 4 == 0:
+                assert answer.tokens[:12] == alone[:len(answer.tokens)]
+        assert service.close() == 0
+
+
+def test_what_is_left_in_caches_is_not_read(tpcc, tmp_path):
+    """Positions from 20 on are NaN: so are keys and values of longer sequences, and their logits. Who has the slot next reads
+    nothing of that."""
+    model = onnx.load(MODEL.path)
+    table = next(tensor for tensor in model.graph.initializer if "wpe" in tensor.name)
+    values = numpy_helper.to_array(table).copy()
+    values[20:] = np.nan
+    table.CopyFrom(numpy_helper.from_array(values, table.name))
+    onnx.save(model, tmp_path / "poisoned.onnx")
+    clean = compiled(tpcc, MODEL.path, "tp2")
+    alone = say(clean, PROMPTS[1][:9], 11).tokens
+    with Service(compiled(tpcc, tmp_path / "poisoned.onnx", "tp2"), "--max-batch", "1", "--max-sequence", "100") as service:
+        for _ in range(2):
+            answer = service.answer(service.ask("long", [5] * 90, 4))
+            assert answer.finish == "error" and "NaN" in answer.message and "behind 90 tokens" in answer.message
+            assert service.generate(PROMPTS[1][:9], 11) == alone
+
+
+#===--- graphs -------------------------------------------------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("grid", ["tp1", "tp2,pp2"])
+def test_steps_that_decode_are_one_graph(tpcc, tmp_path, grid):
+    """The prompt's step is one; of those that decode the first runs call by call, the second is captured, and from there on each
+    is one launch, which allocates nothing and waits once."""
+    program, trace = compiled(tpcc, MODEL.path, grid), tmp_path / "trace"
+    new = 30
+    program.call(["--prompt-ids", ",".join(map(str, PROMPTS[2])), "--max-new-tokens", str(new)],
+                 env=environment(TPC_SIM_TRACE=trace)).check()
+    order = ["prompt"] + ["decode"] * (new - 1)
+    ranks = Grid.parse(grid).ranks
+    assert step_trace.wrong(trace.read_text(), order, ranks) == ""
+    assert trace.read_text().count(" cuGraphInstantiateWithFlags = 0") == ranks
+
+
+def test_a_process_that_generates_again_replays(tpcc, tmp_path, monkeypatch):
+    """What the first call has captured serves the next ones, and their logits are theirs; longer sequences make it anew."""
+    import sys
+
+    from harness import TOP, run, sanitized
+    if sanitized():
+        pytest.skip("sanitizers: who loads a program must have them itself")
+    program, trace = compiled(tpcc, MODEL.path, "tp2"), tmp_path / "trace"
+    alone = [say(program, prompt, 20).tokens for prompt in PROMPTS[2:5]]
+    far = say(program, PROMPTS[2], 90).tokens
+    run([sys.executable, "-c", f"""
+import tpc
+prompts, alone, far = {PROMPTS[2:5]}, {alone}, {far}
+with tpc.load({str(program.path)!r}) as session:
+    for _ in range(2):
+        for prompt, tokens in zip(prompts, alone):
+            assert session.generate(prompt, max_new_tokens=20).tolist() == tokens
+        session.run({{"input_ids": [prompts[0]]}})
+    assert session.generate(prompts[0], max_new_tokens=90).tolist() == far
+    for prompt, tokens in zip(prompts, alone):
+        assert session.generate(prompt, max_new_tokens=20).tolist() == tokens
+"""], env=environment(TPC_SIM_TRACE=trace) | {"PYTHONPATH": str(TOP / "python")}, timeout=120).check()
+    # Of each capacity: steps that decode, and those of prompts that come again.
+    captured = trace.read_text().count(" cuGraphInstantiateWithFlags = 0") // 2
+    assert 2 <= captured <= 8
+    assert trace.read_text().count(" cuGraphLaunch = 0") // 2 >= 6 * 19 + 89 + 3 * 19 - 8
+
+
+#===--- memory and errors --------------------------------------------------------------------------------------------------===#
+
+ROOM = ["--max-batch", "4", "--max-sequence", "128"]
+ASKED = ["--prompt-ids", ",".join(["7"] * 60), "--max-new-tokens", "40", *ROOM]
+
+
+@pytest.mark.parametrize("grid", ["tp1", pytest.param("tp2,pp2", marks=pytest.mark.long)])
+def test_need_is_what_is_taken(tpcc, tmp_path, grid):
+    program, usage, trace = compiled(tpcc, MODEL.path, grid), tmp_path / "usage", tmp_path / "trace"
+    held = lambda: max(int(line.split()[1]) for line in usage.read_text().splitlines())
+    program.call(ASKED, env=environment(TPC_SIM_USAGE=usage)).check()
+    most = held()
+    said = program.call(ASKED, env=environment(TPC_SIM_MEMORY=most - 1, TPC_SIM_TRACE=trace)).refused(
+        "Nothing was loaded", "caches", "ask for fewer or shorter sequences")
+    assert int(re.search(r"needs [0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)[1]) == most
+    assert "cuMemAlloc" not in trace.read_text()
+    program.call(ASKED, env=environment(TPC_SIM_MEMORY=most)).check()
+
+
+def test_the_plan_counts_caches(tpcc):
+    """Keys and values of two layers, four sequences of 128 tokens, as a processor has them."""
+    cache_bytes = 2 * MODEL.layers * MODEL.hidden * 4 * 128 * 4
+    for one in (compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")):
+        said = one.call([*ASKED, "--verbose"]).check().stderr
+        assert f"caches {cache_bytes / (1 << 20):.1f} MiB" in said
+
+
+@pytest.mark.parametrize("transport", ["threads", "tcp"])
+def test_a_gpu_without_room_for_caches(tpcc, tmp_path, transport):
+    """Where others have taken what was free when memory was counted: the words of processors, by one rank."""
+    program, trace = compiled(tpcc, MODEL.path, "tp2"), tmp_path / "trace"
+    program.call(ASKED, env=environment(TPC_SIM_TRACE=trace, TPC_SIM_SEED="0")).check()
+    calls = [line.split()[2] for line in trace.read_text().splitlines()]
+    number = calls.index("cuMemcpyHtoDAsync_v2") if "cuMemcpyHtoDAsync_v2" in calls else 0
+    assert number
+    texts = set()
+    for count in range(8, 40):
+        said = program.call(ASKED, transport, env=environment(TPC_SIM_INJECT=f"oom@{count}:1", TPC_SIM_FINDINGS=os.devnull))
+        texts |= set(re.findall(r"error: (.*)", said.stderr))
+        if any("a cache takes" in text for text in texts):
+            break
+    assert any(re.search(r"rank 1: out of memory: a cache takes \d+ bytes; ask for fewer or shorter sequences", text)
+               for text in texts), texts
+
+
+@pytest.mark.parametrize("injection,words", [("ecc@2500:1", "CUDA_ERROR_ECC_UNCORRECTABLE"), ("address@2500:1", "CUDA_ERROR_ILLEGAL_ADDRESS")])
+def test_a_gpu_that_fails(tpcc, injection, words):
+    """In the middle of a sequence: what was said is whole, and right."""
+    program = compiled(tpcc, MODEL.path, "tp2")
+    alone = say(program, PROMPTS[0], 100).tokens
+    with Service(program, env={"TPC_SIM_INJECT": injection, "TPC_SIM_FINDINGS": os.devnull}) as service:
+        for index in range(100):
+            service.ask(f"a{index}", PROMPTS[0], 100)
+        until(lambda: service.process.poll() is not None)
+        service.reader.join()
+        assert service.process.returncode == 1 and words in service.said() and "rank 1" in service.said()
+        assert not service.wrong
+        assert all(answer.tokens == alone[:len(answer.tokens)] for answer in service.answers.values())
+
+
+@pytest.mark.parametrize("transport", ["tcp", pytest.param("mpi", marks=pytest.mark.long)])
+def test_a_rank_that_is_killed(tpcc, request, transport):
+    if transport == "mpi":
+        request.getfixturevalue("mpi")
+    program = compiled(tpcc, MODEL.path, "tp2,pp2")
+    alone = say(program, PROMPTS[0], 24).tokens
+    with Service(program, transport=transport, env={"TPC_SIM_INJECT": "kill@4000:3", "TPC_SIM_FINDINGS": os.devnull}) as service:
+        for index in range(100):
+            service.ask(f"a{index}", PROMPTS[0], 120)
+        until(lambda: service.process.poll() is not None)
+        service.reader.join()
+        until(lambda: not processes_of(program.path))
+        assert service.process.returncode != 0 and "rank 3" in service.said()
+        assert not service.wrong
+        assert all(answer.tokens[:24] == alone[:len(answer.tokens)] for answer in service.answers.values())
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (["--prompt-ids", ",".join(["1"] * 21), "--max-new-tokens", "1", "--max-sequence", "20"], ["21", "20"]),
+    (["--prompt-ids", "1,100000", "--max-new-tokens", "4"], ["100000"]),
+    (["--prompt-ids", "1", "--max-new-tokens", "4", "--max-sequence", "100000"], ["--max-sequence 100000", "is made for"]),
+    (["--max-new-tokens", "4"], ["--prompt-ids", "--serve-stdin"]),
+])
+def test_what_is_refused(tpcc, arguments, words):
+    """As on processors, word by word, before a GPU is asked for anything."""
+    programs = compiled(tpcc, MODEL.path, "tp1"), tpcc.compile(MODEL.path, "tp1", "--generate")
+    said = [one.call(arguments).refused(*words).stderr.replace(str(one.path), "PROGRAM") for one in programs]
+    assert said[0] == said[1]
