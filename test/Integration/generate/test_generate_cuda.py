@@ -4,6 +4,7 @@ of ONNX Runtime, one graph for all steps that decode, and errors as on processor
 import dataclasses
 import os
 import re
+import sys
 
 import numpy as np
 import onnx
@@ -13,7 +14,7 @@ from onnx import numpy_helper
 import step_trace
 from generation import CAUSAL, decided, expected, full_logits, say
 from halves import as_float, halve, rounded_weights
-from harness import Grid
+from harness import TOP, Grid, run, sanitized
 from liveness import processes_of, until
 from service import Service
 from simulator import FLAGS, environment
@@ -23,9 +24,17 @@ GRIDS = ["tp1", "tp2", "tp2,pp2", "dp2"]
 MORE_GRIDS = ["pp2", "tp2,pp2,mb2", "tp4", "tp3", "tp2,sp", "tp2,dp2", "tp2x2", "pp3"]
 # GPT-2, and rotary embeddings with kv heads that are shared, recognized and derived.
 MODELS = ["gpt2-tiny", "llama-dynamo"]
-CHOSEN = [("gpt2-tiny", "tp1"), ("gpt2-tiny", "tp2,pp2"), ("llama-dynamo", "tp2"), ("llama-dynamo", "dp2")]
+CHOSEN = [("gpt2-tiny", "tp1"), ("gpt2-tiny", "tp2,pp2"), ("llama-dynamo", "tp2"), ("gpt2-tiny", "dp2")]
 MODEL = CAUSAL["gpt2-tiny"]
 PROMPTS = [one["prompt"] for one in expected()[MODEL.name]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_assembler():
+    """Simulated devices take no machine code: it need not be made."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_HOME", "/nonexistent")
+        yield
 
 
 def compiled(tpcc, path, grid, *arguments, **env):
@@ -53,7 +62,7 @@ def test_greedy_ids(tpcc, request, model, grid):
     """Prompts of different lengths, more than there are slots: transformers' tokens, and those of processors."""
     prompts = expected()[model.name]
     if request.config.getoption("tests") != "long":
-        prompts = [{**one, "ids": one["ids"][:12 + index]} for index, one in enumerate(prompts[:3])]
+        prompts = [{**one, "ids": one["ids"][:4 + index]} for index, one in enumerate(prompts[:3])]
     program, host = compiled(tpcc, model.path, grid), tpcc.compile(model.path, grid, "--generate")
     for seed in seeds(request):
         answers = []
@@ -74,8 +83,8 @@ def test_logits(tpcc, model, grid):
     program = compiled(tpcc, model.path, grid)
     random = np.random.default_rng([model.layers, Grid.parse(grid).ranks])
     prompt = random.integers(0, model.vocab, int(random.integers(8, 30)))
-    for chunk in (len(prompt), int(random.integers(2, 7))):
-        said = say(program, prompt, 8, "--prefill-chunk", str(chunk), logits=True)
+    for chunk in (len(prompt), int(random.integers(5, 8))):
+        said = say(program, prompt, 4, "--prefill-chunk", str(chunk), logits=True)
         wanted = full_logits(model, [[*prompt, *said.tokens[:-1]]])[0, len(prompt) - 1:]
         distance = difference(said.logits.reshape(wanted.shape), wanted)
         assert distance.relative <= TOLERANCE, f"chunks of {chunk}: {distance}"
@@ -90,15 +99,14 @@ def test_all_positions(tpcc):
 
 
 @pytest.mark.parametrize("file,kind,grid", [
-    pytest.param(file, kind, grid, marks=[] if (file, kind, grid) in (("gpt2-tiny", "f16", "tp2"), ("llama-dynamo", "bf16", "tp1"))
-                 else pytest.mark.long)
+    pytest.param(file, kind, grid, marks=[] if (file, kind, grid) in (("llama-dynamo", "bf16", "tp2"),) else pytest.mark.long)
     for file in MODELS for kind in ("f16", "bf16") for grid in ("tp1", "tp2", "pp2")])
 def test_halves(tpcc, tmp_path, file, kind, grid):
     """Caches have 16 bits; logits are as far from f32 as those of one step over all tokens are, which has none."""
     model, path = CAUSAL[file], tmp_path / f"{file}-{kind}.onnx"
     onnx.save(halve(onnx.load(model.path), kind), path)
     prompt = np.random.default_rng(3).integers(0, 60, 20)
-    said = say(compiled(tpcc, path, grid), prompt, 12, "--prefill-chunk", "7", logits=True)
+    said = say(compiled(tpcc, path, grid), prompt, 6, "--prefill-chunk", "15", logits=True)
     ids = np.array([[*prompt, *said.tokens[:-1]]], np.int64)
     exact = Session(rounded_weights(onnx.load(model.path), kind).SerializeToString())
     inputs = {**model.inputs(1, ids.shape[1]), "input_ids": ids}
@@ -110,20 +118,20 @@ def test_halves(tpcc, tmp_path, file, kind, grid):
 
 @pytest.mark.parametrize("grid,transport", [("tp2,pp2", "tcp"), ("dp2", "threads"), pytest.param("tp2", "mpi", marks=pytest.mark.long)])
 def test_requests_come_and_go(tpcc, request, grid, transport):
-    """Ten in three slots, some of which are cancelled: each that stays gets what it gets alone."""
+    """Eight in three slots, some of which are cancelled: each that stays gets what it gets alone."""
     if transport == "mpi":
         request.getfixturevalue("mpi")
     with Service(compiled(tpcc, MODEL.path, grid), "--max-batch", "3", "--max-sequence", "120", transport=transport) as service:
-        alone = service.generate(PROMPTS[0], 12)
-        names = [service.ask(f"p{index}", PROMPTS[index % 4], 12 if index % 3 else 90) for index in range(10)]
+        alone = service.generate(PROMPTS[0], 8)
+        names = [service.ask(f"p{index}", PROMPTS[index % 2], 8 if index % 3 else 90) for index in range(8)]
         service.until(lambda: service.answers["p0"].tokens)
         for name in names[::3]:
             service.send({"cancel": name})
         for index, name in enumerate(names):
             answer = service.answer(name)
             assert answer.finish == "length" or (index % 3 == 0 and answer.finish == "cancelled")
-            if index % 4 == 0:
-                assert answer.tokens[:12] == alone[:len(answer.tokens)]
+            if index % 2 == 0:
+                assert answer.tokens[:8] == alone[:len(answer.tokens)]
         assert service.close() == 0
 
 
@@ -137,23 +145,22 @@ def test_what_is_left_in_caches_is_not_read(tpcc, tmp_path):
     table.CopyFrom(numpy_helper.from_array(values, table.name))
     onnx.save(model, tmp_path / "poisoned.onnx")
     clean = compiled(tpcc, MODEL.path, "tp2")
-    alone = say(clean, PROMPTS[1][:9], 11).tokens
-    with Service(compiled(tpcc, tmp_path / "poisoned.onnx", "tp2"), "--max-batch", "1", "--max-sequence", "100") as service:
-        for _ in range(2):
-            answer = service.answer(service.ask("long", [5] * 90, 4))
-            assert answer.finish == "error" and "NaN" in answer.message and "behind 90 tokens" in answer.message
-            assert service.generate(PROMPTS[1][:9], 11) == alone
+    alone = say(clean, PROMPTS[1][:13], 7).tokens
+    with Service(compiled(tpcc, tmp_path / "poisoned.onnx", "tp2"), "--max-batch", "1", "--max-sequence", "60") as service:
+        answer = service.answer(service.ask("long", [5] * 40, 4))
+        assert answer.finish == "error" and "NaN" in answer.message and "behind 40 tokens" in answer.message
+        assert service.generate(PROMPTS[1][:13], 7) == alone
 
 
 #===--- graphs -------------------------------------------------------------------------------------------------------------===#
 
 
-@pytest.mark.parametrize("grid", ["tp1", "tp2,pp2"])
+@pytest.mark.parametrize("grid", [pytest.param("tp1", marks=pytest.mark.long), "tp2,pp2"])
 def test_steps_that_decode_are_one_graph(tpcc, tmp_path, grid):
     """The prompt's step is one; of those that decode the first runs call by call, the second is captured, and from there on each
     is one launch, which allocates nothing and waits once."""
     program, trace = compiled(tpcc, MODEL.path, grid), tmp_path / "trace"
-    new = 30
+    new = 12
     program.call(["--prompt-ids", ",".join(map(str, PROMPTS[2])), "--max-new-tokens", str(new)],
                  env=environment(TPC_SIM_TRACE=trace)).check()
     order = ["prompt"] + ["decode"] * (new - 1)
@@ -162,38 +169,31 @@ def test_steps_that_decode_are_one_graph(tpcc, tmp_path, grid):
     assert trace.read_text().count(" cuGraphInstantiateWithFlags = 0") == ranks
 
 
-def test_a_process_that_generates_again_replays(tpcc, tmp_path, monkeypatch):
+@pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")
+def test_a_process_that_generates_again_replays(tpcc, tmp_path):
     """What the first call has captured serves the next ones, and their logits are theirs; longer sequences make it anew."""
-    import sys
-
-    from harness import TOP, run, sanitized
-    if sanitized():
-        pytest.skip("sanitizers: who loads a program must have them itself")
     program, trace = compiled(tpcc, MODEL.path, "tp2"), tmp_path / "trace"
-    alone = [say(program, prompt, 20).tokens for prompt in PROMPTS[2:5]]
-    far = say(program, PROMPTS[2], 90).tokens
     run([sys.executable, "-c", f"""
 import tpc
-prompts, alone, far = {PROMPTS[2:5]}, {alone}, {far}
+prompts = {PROMPTS[1:3]}
 with tpc.load({str(program.path)!r}) as session:
-    for _ in range(2):
-        for prompt, tokens in zip(prompts, alone):
-            assert session.generate(prompt, max_new_tokens=20).tolist() == tokens
-        session.run({{"input_ids": [prompts[0]]}})
-    assert session.generate(prompts[0], max_new_tokens=90).tolist() == far
-    for prompt, tokens in zip(prompts, alone):
-        assert session.generate(prompt, max_new_tokens=20).tolist() == tokens
+    say = lambda: [session.generate(prompt, max_new_tokens=12).tolist() for prompt in prompts]
+    logits = lambda: session.run({{"input_ids": prompts[:1]}})["logits"].tolist()
+    alone, first = say(), logits()
+    assert say() == alone and logits() == first
+    assert session.generate(prompts[0], max_new_tokens=66).tolist()[:12] == alone[0]
+    assert say() == alone and logits() == first
 """], env=environment(TPC_SIM_TRACE=trace) | {"PYTHONPATH": str(TOP / "python")}, timeout=120).check()
-    # Of each capacity: steps that decode, and those of prompts that come again.
+    # For each capacity: steps that decode, and those of two prompts.
     captured = trace.read_text().count(" cuGraphInstantiateWithFlags = 0") // 2
-    assert 2 <= captured <= 8
-    assert trace.read_text().count(" cuGraphLaunch = 0") // 2 >= 6 * 19 + 89 + 3 * 19 - 8
+    launched = trace.read_text().count(" cuGraphLaunch = 0") // 2
+    assert captured <= 6 and launched >= 4 * 11 + 65 + 2 * 11 - 2
 
 
 #===--- memory and errors --------------------------------------------------------------------------------------------------===#
 
 ROOM = ["--max-batch", "4", "--max-sequence", "128"]
-ASKED = ["--prompt-ids", ",".join(["7"] * 60), "--max-new-tokens", "40", *ROOM]
+ASKED = ["--prompt-ids", ",".join(["7"] * 60), "--max-new-tokens", "3", *ROOM]
 
 
 @pytest.mark.parametrize("grid", ["tp1", pytest.param("tp2,pp2", marks=pytest.mark.long)])
@@ -217,37 +217,33 @@ def test_the_plan_counts_caches(tpcc):
         assert f"caches {cache_bytes / (1 << 20):.1f} MiB" in said
 
 
-@pytest.mark.parametrize("transport", ["threads", "tcp"])
-def test_a_gpu_without_room_for_caches(tpcc, tmp_path, transport):
+@pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=pytest.mark.long)])
+def test_a_gpu_without_room_for_caches(tpcc, transport):
     """Where others have taken what was free when memory was counted: the words of processors, by one rank."""
-    program, trace = compiled(tpcc, MODEL.path, "tp2"), tmp_path / "trace"
-    program.call(ASKED, env=environment(TPC_SIM_TRACE=trace, TPC_SIM_SEED="0")).check()
-    calls = [line.split()[2] for line in trace.read_text().splitlines()]
-    number = calls.index("cuMemcpyHtoDAsync_v2") if "cuMemcpyHtoDAsync_v2" in calls else 0
-    assert number
-    texts = set()
+    program, texts = compiled(tpcc, MODEL.path, "tp2"), []
     for count in range(8, 40):
         said = program.call(ASKED, transport, env=environment(TPC_SIM_INJECT=f"oom@{count}:1", TPC_SIM_FINDINGS=os.devnull))
-        texts |= set(re.findall(r"error: (.*)", said.stderr))
-        if any("a cache takes" in text for text in texts):
+        texts += re.findall(r"^error: (.*)", said.stderr, re.M)
+        if "a cache takes" in texts[-1]:
             break
-    assert any(re.search(r"rank 1: out of memory: a cache takes \d+ bytes; ask for fewer or shorter sequences", text)
-               for text in texts), texts
+    assert re.fullmatch(r"rank 1: out of memory: a cache takes \d+ bytes; ask for fewer or shorter sequences", texts[-1]), texts
 
 
-@pytest.mark.parametrize("injection,words", [("ecc@2500:1", "CUDA_ERROR_ECC_UNCORRECTABLE"), ("address@2500:1", "CUDA_ERROR_ILLEGAL_ADDRESS")])
+@pytest.mark.parametrize("injection,words", [("ecc@900:1", "CUDA_ERROR_ECC_UNCORRECTABLE"),
+                                             pytest.param("address@1500:1", "CUDA_ERROR_ILLEGAL_ADDRESS", marks=pytest.mark.long)])
 def test_a_gpu_that_fails(tpcc, injection, words):
     """In the middle of a sequence: what was said is whole, and right."""
     program = compiled(tpcc, MODEL.path, "tp2")
-    alone = say(program, PROMPTS[0], 100).tokens
+    alone = say(program, PROMPTS[0], 24).tokens
     with Service(program, env={"TPC_SIM_INJECT": injection, "TPC_SIM_FINDINGS": os.devnull}) as service:
-        for index in range(100):
+        for index in range(20):
             service.ask(f"a{index}", PROMPTS[0], 100)
         until(lambda: service.process.poll() is not None)
         service.reader.join()
         assert service.process.returncode == 1 and words in service.said() and "rank 1" in service.said()
         assert not service.wrong
-        assert all(answer.tokens == alone[:len(answer.tokens)] for answer in service.answers.values())
+        assert any(answer.tokens for answer in service.answers.values())
+        assert all(answer.tokens[:24] == alone[:len(answer.tokens)] for answer in service.answers.values())
 
 
 @pytest.mark.parametrize("transport", ["tcp", pytest.param("mpi", marks=pytest.mark.long)])
@@ -256,7 +252,7 @@ def test_a_rank_that_is_killed(tpcc, request, transport):
         request.getfixturevalue("mpi")
     program = compiled(tpcc, MODEL.path, "tp2,pp2")
     alone = say(program, PROMPTS[0], 24).tokens
-    with Service(program, transport=transport, env={"TPC_SIM_INJECT": "kill@4000:3", "TPC_SIM_FINDINGS": os.devnull}) as service:
+    with Service(program, transport=transport, env={"TPC_SIM_INJECT": "kill@1200:3", "TPC_SIM_FINDINGS": os.devnull}) as service:
         for index in range(100):
             service.ask(f"a{index}", PROMPTS[0], 120)
         until(lambda: service.process.poll() is not None)
@@ -264,6 +260,7 @@ def test_a_rank_that_is_killed(tpcc, request, transport):
         until(lambda: not processes_of(program.path))
         assert service.process.returncode != 0 and "rank 3" in service.said()
         assert not service.wrong
+        assert any(answer.tokens for answer in service.answers.values())
         assert all(answer.tokens[:24] == alone[:len(answer.tokens)] for answer in service.answers.values())
 
 
