@@ -241,6 +241,11 @@ int64_t residentKilobytes(pid_t process) {
 
 /// Ten thousand steps, in sequences one after the other in the same places.
 TEST(Service, MemoryStaysAsItIs) {
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "sanitizers: they keep freed memory";
+#endif
+#endif
   Process process({2, 1, 2, 1}, {"--serve-stdin", "--max-sequence=900", "--max-batch=2"});
   int64_t early = 0;
   for (int i = 0; i < 12; ++i) {

@@ -255,11 +255,11 @@ void Drawing::fill(Tensor &tensor, double share, int64_t limit) {
   // Large ones, so that what only keeps exp from overflowing is missed, far apart, so that one that
   // is not the largest does not do as well, and rising ones, so that the last of a row count; small
   // ones, beside what keeps roots from zero; all far below the identity that a maximum could have
-  // by mistake.
+  // by mistake, but not so close to each other that their distance from the mean is rounding.
   struct Numbers {
     double scale, shift, step;
   };
-  static constexpr Numbers kinds[] = {{1, 0, 0},    {3000, 0, 0}, {6, 0, 0},   {1, -150, 0},
+  static constexpr Numbers kinds[] = {{1, 0, 0},    {3000, 0, 0}, {6, 0, 0},   {10, -150, 0},
                                       {1e-3, 0, 0}, {30, 0, 0},   {1, 0, 100}, {3000, 0, 0}};
   const auto &[scale, shift, step] = kinds[c.seed / 2 % std::size(kinds)];
   // f16 ends at 65504.

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -167,7 +168,9 @@ static std::string compareResult(const Tensor &tensor, const CpuRun::Result &exp
     return wrong;
   }
   auto right = [&](int64_t at) { return exactly ? expected.exact[at] : cpu.load(at).f; };
-  double bound = kRounding * expected.rounding, largest = 0, worst = 0;
+  // exp gives 0 for what is less than the smallest normal number, which bf16 has numbers below.
+  double smallest = std::numeric_limits<float>::min();
+  double bound = kRounding * std::max(expected.rounding, smallest), largest = 0, worst = 0;
   forEach([&](int64_t at) {
     double value = std::fabs(right(at));
     largest = std::isfinite(value) ? std::max(largest, value) : largest;
