@@ -17,6 +17,7 @@
 #define TPC_RT_CORE_DEVICE_H
 
 #include "core/Arena.h"
+#include "core/Choice.h"
 #include "tpc/runtime.h"
 #include <cstddef>
 #include <cstdint>
@@ -109,6 +110,10 @@ public:
   /// or until the step ends; and again in each step that is replayed.
   using Taker = std::function<void(const std::byte *data)>;
   virtual void deliver(const void *from, int64_t bytes, Taker take);
+  /// Within a step: delivers of each row of logits the best, as an integer of 64 bits that has the
+  /// order of scores (generate/Score.h); of those that are not wanted the least there is. False,
+  /// and nothing is done: somebody else has to choose.
+  virtual bool choose(const Choice &choice, Taker take);
 
   /// Between these, all work before done, this and other ranks of the process may read and write
   /// the device's memory where `map` has it for them, and no work is called for: what transports

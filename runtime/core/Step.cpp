@@ -46,13 +46,13 @@ static std::type_index kindOf(const OutputSink *outputs) {
 
 // Where inputs of a shape are follows from their sizes.
 bool StepCache::isAgreed(const tpc_program &program, int stage, const std::vector<int64_t> &env,
-                         int64_t stateRows, int64_t stateRow) const {
+                         size_t inputs, int64_t stateRows, int64_t stateRow) const {
   if (!ctx.device->canRecord() || ctx.worldSize() == 1 || !ctx.transport->isOnDevice())
     return true;
   return std::any_of(shapes.begin(), shapes.end(), [&](const Shape &shape) {
     const Key &key = shape.key;
     return key.program == &program && key.stage == stage && key.env == env &&
-           key.stateRows == stateRows && key.stateRow == stateRow &&
+           key.inputs.size() == inputs && key.stateRows == stateRows && key.stateRow == stateRow &&
            key.outputs == kindOf(ctx.outputs);
   });
 }

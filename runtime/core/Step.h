@@ -48,7 +48,7 @@ public:
   /// Whether ranks need not agree behind such a step, of this part of the caches. The same on all
   /// of them.
   bool isAgreed(const tpc_program &program, int stage, const std::vector<int64_t> &env,
-                int64_t stateRows, int64_t stateRow) const;
+                size_t inputs, int64_t stateRows, int64_t stateRow) const;
   /// Collective with links: what is recorded of them must go before they do.
   void forget();
 

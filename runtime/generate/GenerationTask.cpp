@@ -116,6 +116,8 @@ public:
     std::vector<Inputs> steps;
     steps.push_back(stepInputs(manifest, own, rowsOfLargestStep(manifest, own), own.chunk));
     steps.push_back(stepInputs(manifest, own, own.slots, 1));
+    for (Inputs &step : steps)
+      addChoices(step);
     return steps;
   }
 
@@ -199,10 +201,14 @@ private:
   static void say(const TokenGenerator::Counts &counts) {
     std::fprintf(stderr,
                  "%lld tokens in %lld steps; %lld rounds to choose them, %lld of these more than "
-                 "three in a step\n",
+                 "three in a step%s\n",
                  static_cast<long long>(counts.tokens), static_cast<long long>(counts.steps),
                  static_cast<long long>(counts.sampler.rounds),
-                 static_cast<long long>(counts.sampler.extra));
+                 static_cast<long long>(counts.sampler.extra),
+                 counts.bytes ? ("; " + std::to_string(counts.bytes) +
+                                 " bytes of a rank's logits, or of what was chosen, were copied")
+                                    .c_str()
+                              : "");
   }
 
   const Manifest &manifest;

@@ -4,6 +4,7 @@
 #include "generate/RankLoop.h"
 #include "program/Error.h"
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 namespace tpc::rt {
@@ -46,6 +47,7 @@ void TokenGenerator::generate(std::vector<GenerationRequest> requests, Generatio
   const Counts &made = loops.back()->counts();
   theCounts.steps += made.steps;
   theCounts.tokens += made.tokens;
+  theCounts.bytes += made.bytes;
   theCounts.sampler.steps += made.sampler.steps;
   theCounts.sampler.rounds += made.sampler.rounds;
   theCounts.sampler.extra += made.sampler.extra;
@@ -80,6 +82,15 @@ Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int6
   inputs.stateRows = limits.slots;
   inputs.stepRows = rows;
   return inputs;
+}
+
+void addChoices(Inputs &inputs) {
+  Tensor tensor;
+  tensor.dtype = TPC_I64;
+  tensor.shape = {inputs.stepRows, static_cast<int64_t>(sizeof(RowChoice) / sizeof(int64_t))};
+  tensor.data = Buffer(*byteCount(tensor.shape, TPC_I64));
+  std::memset(tensor.data.data(), 0, tensor.data.size());
+  inputs.tensors.push_back(std::move(tensor));
 }
 
 bool hasReplicas(const Manifest &manifest) {

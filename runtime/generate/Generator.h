@@ -40,6 +40,7 @@ public:
   struct Counts {
     Sampler::Counts sampler;
     int64_t steps = 0, tokens = 0;
+    int64_t bytes = 0; ///< that the host got from a device that is not the host
   };
   const Counts &counts() const { return theCounts; }
 
@@ -57,6 +58,8 @@ void checkGeneration(const Manifest &manifest, const GenerationLimits &limits);
 /// Inputs of a step of so many rows and tokens of each; their values are to be filled in.
 Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int64_t rows,
                   int64_t sequence);
+/// The same with a place for how tokens are chosen, for devices that do so.
+void addChoices(Inputs &inputs);
 /// Replicas have their own rows, so that a step always has all of them; else a prompt goes in
 /// alone.
 bool hasReplicas(const Manifest &manifest);

@@ -8,12 +8,14 @@
 namespace tpc::rt {
 
 LogitsSink::LogitsSink(const Manifest &manifest)
-    : output(manifest.generation->logits),
+    : output(manifest.generation->logits), numInputs(manifest.inputs.size()),
       dtype(manifest.outputs[static_cast<size_t>(output)].dtype),
       vocabulary(manifest.generation->vocabulary) {}
 
-void LogitsSink::expect(int64_t count, std::vector<int64_t> places) {
+void LogitsSink::expect(int64_t count, std::vector<int64_t> places, bool mayChoose) {
   rows = count;
+  copied = 0;
+  isForDevice = mayChoose;
   wanted = std::move(places);
   kept.clear();
   logits.clear();
@@ -55,9 +57,64 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
   if (held == 0 || std::any_of(size, size + rank, [](int64_t n) { return n == 0; }))
     return;
   // A step that was recorded is replayed for whoever generates by then.
-  ctx.device->deliver(data, held * dtypeBytes(dtype), [&ctx, block](const std::byte *from) {
-    static_cast<LogitsSink *>(ctx.outputs)->arrive(block, from);
+  auto arrived = [&ctx](int64_t bytes) -> LogitsSink & {
+    auto &sink = static_cast<LogitsSink &>(*ctx.outputs);
+    sink.copied += ctx.device->isHosts() ? 0 : bytes;
+    return sink;
+  };
+  if (std::optional<Rows> part = isForDevice && !selection ? rowsOf(block) : std::nullopt) {
+    auto *settings = static_cast<const RowChoice *>(ctx.data.inputs[numInputs]) + part->row;
+    if (ctx.device->choose(
+            {data, dtype, part->rows, part->count, part->first, settings},
+            [arrived, part = *part](const std::byte *from) {
+              arrived(part.rows * static_cast<int64_t>(sizeof(Ranked))).arrive(part, from);
+            }))
+      return;
+  }
+  int64_t bytes = held * dtypeBytes(dtype);
+  ctx.device->deliver(data, bytes, [arrived, block, bytes](const std::byte *from) {
+    arrived(bytes).arrive(block, from);
   });
+}
+
+/// Of dimensions, the part of a box in them, if it is one run: where it begins, and its length.
+static std::optional<std::pair<int64_t, int64_t>>
+runOf(int32_t dims, const int64_t *global, const int64_t *offset, const int64_t *size) {
+  int64_t begin = 0, count = 1;
+  for (int32_t d = 0; d < dims; ++d) {
+    if (count > 1 && size[d] != global[d])
+      return std::nullopt;
+    begin = begin * global[d] + offset[d];
+    count *= size[d];
+  }
+  return std::pair(begin, count);
+}
+
+std::optional<LogitsSink::Rows> LogitsSink::rowsOf(const Block &block) const {
+  // The dimensions that are the vocabulary.
+  int32_t split = block.rank;
+  int64_t length = 1;
+  while (split > 0 && length < vocabulary)
+    length *= block.global[--split];
+  if (length != vocabulary)
+    return std::nullopt;
+  auto ofRows = runOf(split, block.global, block.offset, block.size);
+  auto ofTokens =
+      runOf(block.rank - split, block.global + split, block.offset + split, block.size + split);
+  if (!ofRows || !ofTokens)
+    return std::nullopt;
+  return Rows{ofRows->first, ofRows->second, ofTokens->first, ofTokens->second};
+}
+
+void LogitsSink::arrive(const Rows &part, const std::byte *from) {
+  for (int64_t row = part.row; row < part.row + part.rows; ++row, from += sizeof(Ranked)) {
+    auto found = std::lower_bound(wanted.begin(), wanted.end(), row);
+    if (found == wanted.end() || *found != row)
+      continue;
+    Ranked best = nobody;
+    std::memcpy(&best, from, sizeof(best));
+    kept.push_back({found - wanted.begin(), part.first, 0, 0, best});
+  }
 }
 
 void LogitsSink::arrive(const Block &block, const std::byte *from) {
@@ -91,7 +148,7 @@ void LogitsSink::keep(int64_t at, int64_t count, const std::byte *from) {
     size_t begin = logits.size();
     logits.resize(begin + static_cast<size_t>(part));
     float *to = logits.data() + begin;
-    kept.push_back({found - wanted.begin(), first, static_cast<int64_t>(begin), part});
+    kept.push_back({found - wanted.begin(), first, static_cast<int64_t>(begin), part, nobody});
     if (dtype == TPC_F32) {
       std::memcpy(to, from, static_cast<size_t>(part) * sizeof(float));
       continue;
@@ -113,7 +170,8 @@ std::vector<LogitsPiece> LogitsSink::pieces() const {
   for (const Kept &each : kept)
     result.push_back({each.row, each.first,
                       std::span(logits).subspan(static_cast<size_t>(each.begin),
-                                                static_cast<size_t>(each.count))});
+                                                static_cast<size_t>(each.count)),
+                      each.best});
   return result;
 }
 

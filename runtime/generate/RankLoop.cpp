@@ -18,6 +18,16 @@ int groupsOf(const Manifest &manifest, const GenerationMode &mode) {
 int64_t codeOf(const SampledToken &token) { return token.isNoNumber ? ~token.token : token.token; }
 SampledToken tokenOfCode(int64_t code) { return {code < 0 ? ~code : code, code < 0}; }
 
+RowChoice choiceOf(const SampledRow &row) {
+  const SamplingSettings &settings = row.settings;
+  return {1,
+          !settings.isGreedy(),
+          settings.isGreedy() ? 1 : settings.temperature,
+          static_cast<uint32_t>(row.position),
+          settings.seed,
+          row.sequence};
+}
+
 void put(Tensor &tensor, const std::vector<int64_t> &values) {
   for (size_t i = 0; i < values.size(); ++i)
     if (tensor.dtype == TPC_I32)
@@ -67,14 +77,32 @@ void RankLoop::takeNews(const std::string &text) {
     }
 }
 
-Inputs &RankLoop::inputsOf(const StepItem &item) {
+bool RankLoop::isForDevices(const tpc_context &ctx, const StepItem &item) const {
+  if (ctx.device->isHosts() || mode.givesLogits || !generation.lastOnly)
+    return false;
+  std::vector<SampledRow> rows = schedule.rowsOf(item);
+  return std::all_of(rows.begin(), rows.end(), [](const SampledRow &row) { return row.isPlain(); });
+}
+
+Inputs &RankLoop::inputsOf(const StepItem &item, bool isForDevices) {
   constexpr size_t most = 64;
-  if (inputs.size() == most && !inputs.contains({item.rows(), item.sequence}))
+  std::tuple key(item.rows(), item.sequence, isForDevices);
+  if (inputs.size() == most && !inputs.contains(key))
     inputs.clear();
-  auto [place, isNew] = inputs.try_emplace({item.rows(), item.sequence});
+  auto [place, isNew] = inputs.try_emplace(key);
   Inputs &made = place->second;
-  if (isNew)
+  if (isNew) {
     made = stepInputs(manifest, limits, item.rows(), item.sequence);
+    if (isForDevices)
+      addChoices(made);
+  }
+  if (isForDevices) {
+    auto *choices = made.tensors.back().as<RowChoice>();
+    std::fill_n(choices, item.rows(), RowChoice{});
+    std::vector<SampledRow> rows = schedule.rowsOf(item);
+    for (size_t i = 0; i < rows.size(); ++i)
+      choices[item.sampled[i]] = choiceOf(rows[i]);
+  }
   made.stateRow = item.first;
   put(made.tensors[static_cast<size_t>(generation.tokens)], item.ids);
   put(made.tensors[static_cast<size_t>(generation.lengths)], item.lengths);
@@ -96,9 +124,11 @@ void RankLoop::runItem(tpc_context &ctx, Execution &execution, GenerationClient 
       if (wantsAll || isSampled)
         wanted.push_back(row * width + (generation.lastOnly ? 0 : i));
   }
-  sink.expect(item.rows() * width, std::move(wanted));
+  bool isForDevices = nextInputs->tensors.size() > manifest.inputs.size();
+  sink.expect(item.rows() * width, std::move(wanted), isForDevices);
   execution.runRank(ctx, *nextInputs);
   ++theCounts.steps;
+  theCounts.bytes += sink.copiedBytes();
   if (mode.givesLogits)
     giveLogits(ctx, client);
   std::vector<int64_t> tokens;
@@ -205,7 +235,7 @@ bool RankLoop::run(tpc_context &ctx, Execution &execution, GenerationClient *cli
       current = schedule.next();
     }
     if (current) {
-      nextInputs = &inputsOf(*current);
+      nextInputs = &inputsOf(*current, isForDevices(ctx, *current));
       bool isPrepared = execution.isPrepared(*nextInputs);
       // Where ranks speak of the step, tokens that are on their way would come between.
       if (isPrepared && (out.empty() || execution.isAgreed(ctx, *nextInputs))) {

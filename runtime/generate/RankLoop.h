@@ -15,6 +15,7 @@
 #include "generate/WorldRanks.h"
 #include <deque>
 #include <map>
+#include <tuple>
 
 namespace tpc::rt {
 
@@ -41,7 +42,9 @@ private:
   };
   void exchangeNews(GenerationClient *client);
   void takeNews(const std::string &text);
-  Inputs &inputsOf(const StepItem &item);
+  /// Whether devices choose the tokens of a step, so that its logits stay there.
+  bool isForDevices(const tpc_context &ctx, const StepItem &item) const;
+  Inputs &inputsOf(const StepItem &item, bool isForDevices);
   void runItem(tpc_context &ctx, Execution &execution, GenerationClient *client);
   std::vector<int64_t> choose(const StepItem &item);
   void finishFirst(GenerationClient *client);
@@ -58,8 +61,9 @@ private:
   std::optional<WorldRanks> ranks;
   bool hasNews;
   uint64_t numRequests = 0; ///< that were news
-  /// By rows and tokens of a step: addresses stay, as what is recorded has them.
-  std::map<std::pair<int64_t, int64_t>, Inputs> inputs;
+  /// By rows and tokens of a step, and whether devices choose: addresses stay, as what is recorded
+  /// has them.
+  std::map<std::tuple<int64_t, int64_t, bool>, Inputs> inputs;
   const Inputs *nextInputs = nullptr;
   std::optional<StepItem> current; ///< taken, but not run
   std::deque<Out> out;

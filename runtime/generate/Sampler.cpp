@@ -18,7 +18,7 @@ void Sampler::score(std::span<const SampledRow> rows, std::span<const LogitsPiec
     bool isDivided = settings.temperature != 0 && settings.temperature != 1;
     auto &ofRow = scored[static_cast<size_t>(piece.row)];
     if (!isPenalized && !isDivided) {
-      ofRow.push_back({piece.first, piece.logits});
+      ofRow.push_back({piece.first, piece.logits, piece.best});
       continue;
     }
     std::vector<float> &scores = memory[i];
@@ -33,7 +33,7 @@ void Sampler::score(std::span<const SampledRow> rows, std::span<const LogitsPiec
     if (isDivided)
       for (float &score : scores)
         score /= settings.temperature;
-    ofRow.push_back({piece.first, scores});
+    ofRow.push_back({piece.first, scores, piece.best});
   }
 }
 
@@ -75,13 +75,15 @@ static Ranked largestDrawn(int64_t first, std::span<const float> scores, const D
 
 Ranked Sampler::bestOf(const SampledRow &row, size_t index) const {
   Ranked best = nobody;
-  for (const Scored &piece : scored[index])
+  for (const Scored &piece : scored[index]) {
+    best = std::max(best, piece.best);
     if (!piece.scores.empty()) {
       Ranked largest = largestScore(piece.first, piece.scores);
       if (!row.settings.isGreedy() && !isNoNumber(largest))
         largest = largestDrawn(piece.first, piece.scores, row.draw());
       best = std::max(best, largest);
     }
+  }
   return best;
 }
 

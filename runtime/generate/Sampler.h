@@ -44,12 +44,18 @@ struct SampledRow {
   int64_t position = 0;          ///< that the token will have in its sequence
 
   Draw draw() const { return {settings.seed, sequence, position}; }
+  /// Whether it takes no more than the largest of all scores, with noise or without.
+  bool isPlain() const {
+    return !settings.isFiltered() && (settings.repetitionPenalty == 1 || seen.empty());
+  }
 };
 
-/// Logits of a row that a rank has: of tokens [first, first + logits.size()).
+/// Logits of a row that a rank has: of tokens [first, first + logits.size()). Or, of a row that is
+/// chosen plainly, the best that its device has found in its piece.
 struct LogitsPiece {
   int64_t row = 0, first = 0;
   std::span<const float> logits;
+  Ranked best = nobody;
 };
 
 struct SampledToken {
@@ -83,10 +89,11 @@ private:
   void sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open);
   void gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &open);
 
-  /// Scores of the logits that this rank has, by row.
+  /// Scores of the logits that this rank has, by row, or the best of them.
   struct Scored {
     int64_t first;
     std::span<const float> scores;
+    Ranked best;
   };
   std::vector<std::vector<Scored>> scored;
   std::vector<std::vector<float>> memory;

@@ -229,8 +229,8 @@ void Execution::reserveFrames(tpc_context &ctx, const SymbolValues &sizes) {
 
 bool Execution::isAgreed(const tpc_context &ctx, const Inputs &inputs) const {
   return ctx.steps->isAgreed(program, manifest.stageOf(ctx.rank),
-                             envOf(ctx, inputs.symbolList(manifest)), inputs.stateRows,
-                             inputs.stateRow);
+                             envOf(ctx, inputs.symbolList(manifest)), inputs.tensors.size(),
+                             inputs.stateRows, inputs.stateRow);
 }
 
 void Execution::runRank(tpc_context &ctx, const Inputs &inputs) {

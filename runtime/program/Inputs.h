@@ -15,7 +15,8 @@
 
 namespace tpc::rt {
 
-/// All inputs of one step, by index in manifest.inputs, and the values of all symbols.
+/// All inputs of one step, by index in manifest.inputs, and the values of all symbols. Behind them
+/// there may be others, which are the device's, but not the program's.
 struct Inputs {
   std::vector<Tensor> tensors;
   SymbolValues symbols;

@@ -118,17 +118,8 @@ std::string replaced(std::string text, const std::string &what, const std::strin
 
 } // namespace
 
-const char *AppendLaunch::nameOf(int width) {
-  switch (width) {
-  case 16:
-    return "tpc_append_16";
-  case 8:
-    return "tpc_append_8";
-  case 4:
-    return "tpc_append_4";
-  default:
-    return "tpc_append_2";
-  }
+const char *AppendLaunch::name() const {
+  return appendNames[std::find(std::begin(widths), std::end(widths), width) - std::begin(widths)];
 }
 
 std::string appendKernels() {
@@ -163,6 +154,12 @@ AppendLaunch::AppendLaunch(const tpc_append_args &args)
                              " rows of " + std::to_string(bytes) +
                              " bytes, too many for indices of 32 bits; the step is too large");
   count = static_cast<uint32_t>(rows) * pieces;
+}
+
+int64_t AppendLaunch::blocks(int multiprocessors) const {
+  constexpr int64_t ofMultiprocessor = 32;
+  return std::min((int64_t(count) + threads - 1) / threads,
+                  ofMultiprocessor * std::max(multiprocessors, 1));
 }
 
 } // namespace tpc::rt::cuda

@@ -2,6 +2,8 @@
 
 #include "cuda/library/CudaDevice.h"
 #include "core/DType.h"
+#include "cuda/library/AppendKernels.h"
+#include "cuda/library/ChooseKernels.h"
 #include "cuda/library/CudaFiller.h"
 #include "cuda/library/CudaMatrix.h"
 #include <algorithm>
@@ -33,8 +35,10 @@ CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
       frameMemory(queue, nccl, *this), workspace(driver, workspaceOf(gpu)), status(driver, least),
       products(driver, library, workspace.address, workspaceOf(gpu), queue.stream),
       uploads{Upload(queue), Upload(queue)}, download(driver), attentions(driver, queue.stream),
-      appends(queue), envUpload(queue), statusRead(driver), pinnedMemory(driver),
-      delivered(pinnedMemory), stepReached(driver) {
+      appending(queue, appendKernels, appendNames, "add to caches"),
+      choosing(queue, chooseKernels, chooseNames, "choose tokens"), chosen(driver, chosenBytes),
+      envUpload(queue), statusRead(driver), pinnedMemory(driver), delivered(pinnedMemory),
+      stepReached(driver) {
   statusRead.reserve(sizeof(tpc_status));
 }
 
@@ -195,7 +199,8 @@ void CudaDevice::load(const tpc_program &loaded) {
   const tpc_gpu_code &code = *loaded.gpu_code;
   if (std::any_of(code.attentions, code.attentions + code.num_attentions,
                   [](const tpc_gpu_attention &own) { return own.cached != 0; }))
-    appends.load();
+    for (OwnKernels *own : {&appending, &choosing})
+      own->load();
   products.useTf32(code.tf32 != 0);
   constants.reset();
   constantAddresses.clear();

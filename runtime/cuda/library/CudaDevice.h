@@ -11,11 +11,11 @@
 #define TPC_RT_CUDA_LIBRARY_CUDADEVICE_H
 
 #include "core/Device.h"
-#include "cuda/library/Append.h"
 #include "cuda/library/Attention.h"
 #include "cuda/library/Block.h"
 #include "cuda/library/Kernels.h"
 #include "cuda/library/NcclMemory.h"
+#include "cuda/library/OwnKernels.h"
 #include "cuda/library/Pinned.h"
 #include "cuda/library/Products.h"
 #include "cuda/library/Queue.h"
@@ -113,6 +113,7 @@ public:
   void batchProduct(const BatchProduct &product) override;
   void attention(const tpc_attention_args &args) override;
   void append(const tpc_append_args &args) override;
+  bool choose(const Choice &choice, Taker take) override;
   tpc_status endStep() override;
   std::unique_ptr<Links> makeLinks() override;
 
@@ -133,6 +134,9 @@ public:
   uint64_t workMoves() const override { return queue.trail.moves(); }
 
 private:
+  /// For tokens of rows; those of larger steps are chosen by the host.
+  static constexpr int64_t chosenBytes = 8 << 10;
+
   /// The calling thread's calls are this device's. Throws what could not be thrown where it arose.
   void enter();
   void upload(Address to, const std::byte *from, int64_t bytes);
@@ -193,7 +197,8 @@ private:
   const tpc_program *program = nullptr;
   std::unique_ptr<Kernels> kernels;
   Attention attentions;
-  Append appends;
+  OwnKernels appending, choosing;
+  Block chosen; ///< of a step's rows
   std::unique_ptr<Block> constants;
   std::vector<Address> constantAddresses;
   std::vector<int64_t> env;

@@ -11,6 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "cuda/library/AppendKernels.h"
+#include "cuda/library/ChooseKernels.h"
 #include "cuda/library/CudaDevice.h"
 #include "cuda/library/CudaMatrix.h"
 #include "cuda/library/NcclLinks.h"
@@ -68,7 +70,8 @@ void CudaDevice::copy(void *to, const void *from, int64_t bytes) {
 
 void CudaDevice::append(const tpc_append_args &args) {
   enter();
-  appends.compute(args);
+  AppendLaunch launch(args);
+  appending.run(launch.name(), launch, launch.blocks(queue.gpu.multiprocessors));
 }
 
 void CudaDevice::launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
@@ -116,6 +119,18 @@ void CudaDevice::batchProduct(const BatchProduct &p) {
 void CudaDevice::attention(const tpc_attention_args &args) {
   enter();
   attentions.compute(*kernels, args);
+}
+
+// What the next call writes to the same place comes behind the copy.
+bool CudaDevice::choose(const Choice &choice, Taker take) {
+  const char *kernel = chooseKernel(choice.dtype);
+  auto bytes = choice.rows * static_cast<int64_t>(sizeof(int64_t));
+  if (!kernel || bytes > chosenBytes || choice.first + choice.count > INT32_MAX)
+    return false;
+  enter();
+  choosing.run(kernel, ChooseLaunch(choice, chosen.address), choice.rows);
+  deliver(pointerTo(chosen.address), bytes, std::move(take));
+  return true;
 }
 
 //===----------------------------------------------------------------------===//

@@ -62,7 +62,7 @@ struct Append {
     launch.forEachParameter([&](auto value) { arguments.push_back(ptx::Argument::of(value)); });
     static const ptx::Module module = parseKernels();
     ptx::Result result =
-        ptx::launch(module, AppendLaunch::nameOf(launch.width), arguments, memory,
+        ptx::launch(module, launch.name(), arguments, memory,
                     {.grid = {blocks}, .block = {AppendLaunch::threads}, .seed = blocks});
     EXPECT_TRUE(result.clean()) << result.str();
     return result.counters;

@@ -1,0 +1,313 @@
+//===- ChooseKernels.cpp - kernels that choose tokens ---------------------===//
+//
+// A row's largest score, or largest sum of score and noise, as one integer with its token: what
+// generate/Score.h and generate/Random.h make of them, bit by bit, as all of it is integers and
+// operations that round in one way.
+//
+// A block does a row, four tokens a thread at a time, which share a number of Philox. Noise takes
+// two logarithms of f64, but its bits say at once between which bounds it is. So a first pass finds
+// the largest sum with the lower bound, and in the second few tokens are left whose upper bound
+// comes up to that.
+//
+//===----------------------------------------------------------------------===//
+
+#include "cuda/library/ChooseKernels.h"
+#include "tpc/runtime.h"
+#include <bit>
+#include <cstdio>
+
+namespace tpc::rt::cuda {
+namespace {
+
+constexpr const char *head = R"(
+.visible .entry tpc_choose_NAME(
+  .param .u64 logits_, .param .u64 rows_, .param .u64 best_,
+  .param .u32 count_, .param .u32 first_)
+.maxntid 512, 1, 1
+{
+  .shared .align 8 .b64 largest[16];
+  .shared .align 4 .b32 floors[16];
+  .reg .pred %p<8>;
+  .reg .b16 %h;
+  .reg .b32 %row, %thread, %lane, %warp, %wanted, %drawn, %position, %count, %first, %end;
+  .reg .b32 %quad, %last, %token, %left, %place, %n, %low, %high, %key, %r<4>;
+  .reg .b32 %c<4>, %k<2>, %seed<2>, %sequence<2>, %b<4>;
+  .reg .b64 %logits, %rows, %out, %best, %ranked, %at, %x<4>;
+  .reg .f32 %temperature, %score, %bound, %floor, %f<4>;
+  .reg .f64 %d<6>;
+  ld.param.u64 %logits, [logits_];
+  ld.param.u64 %rows, [rows_];
+  ld.param.u64 %out, [best_];
+  ld.param.u32 %count, [count_];
+  ld.param.u32 %first, [first_];
+  cvta.to.global.u64 %logits, %logits;
+  cvta.to.global.u64 %rows, %rows;
+  cvta.to.global.u64 %out, %out;
+  mov.u32 %row, %ctaid.x;
+  mov.u32 %thread, %tid.x;
+  and.b32 %lane, %thread, 31;
+  shr.u32 %warp, %thread, 5;
+  mul.wide.u32 %x0, %row, 8;
+  add.u64 %out, %out, %x0;
+  mul.wide.u32 %x0, %row, 32;
+  add.u64 %rows, %rows, %x0;
+  ld.global.u32 %wanted, [%rows];
+  ld.global.u32 %drawn, [%rows+4];
+  ld.global.f32 %temperature, [%rows+8];
+  ld.global.u32 %position, [%rows+12];
+  ld.global.u32 %seed0, [%rows+16];
+  ld.global.u32 %seed1, [%rows+20];
+  ld.global.u32 %sequence0, [%rows+24];
+  ld.global.u32 %sequence1, [%rows+28];
+  mul.wide.u32 %x0, %row, %count;
+  mad.lo.u64 %logits, %x0, BYTES, %logits;
+  add.u32 %end, %first, %count;
+  add.u32 %last, %end, 3;
+  shr.u32 %last, %last, 2;
+  mov.u64 %best, 0x8000000000000000;
+  mov.f32 %floor, 0fFF800000;
+  setp.eq.u32 %p0, %wanted, 0;
+  @%p0 bra WRITE;
+  setp.ne.u32 %p7, %drawn, 0;
+  @!%p7 bra RANK;
+  shr.u32 %quad, %first, 2;
+  add.u32 %quad, %quad, %thread;
+BOUND:
+  setp.ge.u32 %p0, %quad, %last;
+  @%p0 bra BOUNDED;
+PHILOX
+  shl.b32 %token, %quad, 2;
+  mov.u32 %left, 4;
+BOUND_ONE:
+  setp.lt.u32 %p1, %token, %first;
+  @%p1 bra BOUND_NEXT;
+  setp.ge.u32 %p1, %token, %end;
+  @%p1 bra BOUND_NEXT;
+LOAD
+  not.b32 %n, %b0;
+  clz.b32 %n, %n;
+  cvt.rn.f32.u32 %bound, %n;
+  mul.rn.f32 %bound, %bound, LOG2;
+  sub.rn.f32 %bound, %bound, BELOW;
+  setp.eq.u32 %p1, %n, 0;
+  @%p1 mov.f32 %bound, LEAST;
+  add.rn.f32 %bound, %score, %bound;
+  max.f32 %floor, %floor, %bound;
+BOUND_NEXT:
+ROTATE
+  @%p1 bra BOUND_ONE;
+  add.u32 %quad, %quad, 512;
+  bra BOUND;
+BOUNDED:
+SHARE_FLOOR
+  abs.f32 %f0, %floor;
+  mul.rn.f32 %f0, %f0, MARGIN;
+  sub.rn.f32 %floor, %floor, %f0;
+RANK:
+  shr.u32 %quad, %first, 2;
+  add.u32 %quad, %quad, %thread;
+CHOOSE:
+  setp.ge.u32 %p0, %quad, %last;
+  @%p0 bra CHOSEN;
+  @!%p7 bra WITHOUT;
+PHILOX
+WITHOUT:
+  shl.b32 %token, %quad, 2;
+  mov.u32 %left, 4;
+CHOOSE_ONE:
+  setp.lt.u32 %p1, %token, %first;
+  @%p1 bra CHOOSE_NEXT;
+  setp.ge.u32 %p1, %token, %end;
+  @%p1 bra CHOOSE_NEXT;
+LOAD
+  @!%p7 bra HAVE;
+  not.b32 %n, %b0;
+  clz.b32 %n, %n;
+  add.u32 %n, %n, 1;
+  cvt.rn.f32.u32 %bound, %n;
+  mul.rn.f32 %bound, %bound, LOG2;
+  add.rn.f32 %bound, %bound, ABOVE;
+  add.rn.f32 %bound, %score, %bound;
+  setp.lt.f32 %p1, %bound, %floor;
+  @%p1 bra CHOOSE_NEXT;
+  cvt.rn.f64.u32 %d0, %b0;
+  add.rn.f64 %d0, %d0, HALF;
+  mul.rn.f64 %d0, %d0, UNIT;
+LOG
+  neg.f64 %d0, %d0;
+LOG
+  neg.f64 %d0, %d0;
+  cvt.f64.f32 %d1, %score;
+  add.rn.f64 %d0, %d1, %d0;
+  cvt.rn.f32.f64 %score, %d0;
+HAVE:
+  add.rn.f32 %f0, %score, 0f00000000;
+  mov.b32 %key, %f0;
+  shr.s32 %r0, %key, 31;
+  and.b32 %r0, %r0, 0x7fffffff;
+  xor.b32 %key, %key, %r0;
+  setp.nan.f32 %p1, %score, %score;
+  @%p1 mov.b32 %key, 0x7fffffff;
+  not.b32 %low, %token;
+  mov.b64 %ranked, {%low, %key};
+  max.s64 %best, %best, %ranked;
+CHOOSE_NEXT:
+ROTATE
+  @%p1 bra CHOOSE_ONE;
+  add.u32 %quad, %quad, 512;
+  bra CHOOSE;
+CHOSEN:
+SHARE_BEST
+WRITE:
+  setp.ne.u32 %p0, %thread, 0;
+  @%p0 bra DONE;
+  st.global.u64 [%out], %best;
+DONE:
+  ret;
+}
+)";
+
+/// The next of four tokens, and its bits.
+constexpr const char *rotate = R"(  mov.b32 %b0, %b1;
+  mov.b32 %b1, %b2;
+  mov.b32 %b2, %b3;
+  add.u32 %token, %token, 1;
+  sub.u32 %left, %left, 1;
+  setp.ne.u32 %p1, %left, 0;
+)";
+
+/// The score of %token.
+constexpr const char *load = R"(  sub.u32 %place, %token, %first;
+  mul.wide.u32 %x0, %place, BYTES;
+  add.u64 %at, %logits, %x0;
+WIDEN
+  div.rn.f32 %score, %score, %temperature;
+)";
+
+std::string replaced(std::string text, const std::string &what, const std::string &by) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+    text.replace(at, what.size(), by);
+  return text;
+}
+
+std::string number(double value) {
+  char text[24];
+  std::snprintf(text, sizeof(text), "0d%016llX",
+                static_cast<unsigned long long>(std::bit_cast<uint64_t>(value)));
+  return text;
+}
+std::string number(float value) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "0f%08X", std::bit_cast<uint32_t>(value));
+  return text;
+}
+
+/// %b0 to %b3 of %quad: Draw::ofQuad.
+std::string philoxRounds() {
+  std::string text = "  mov.b32 %c0, %quad;\n  mov.b32 %c1, %position;\n"
+                     "  mov.b32 %c2, %sequence0;\n  mov.b32 %c3, %sequence1;\n"
+                     "  mov.b32 %k0, %seed0;\n  mov.b32 %k1, %seed1;\n";
+  for (int round = 0; round < 10; ++round)
+    text += "  mul.wide.u32 %x0, %c0, 0xD2511F53;\n  mul.wide.u32 %x1, %c2, 0xCD9E8D57;\n"
+            "  mov.b64 {%r0, %r1}, %x0;\n  mov.b64 {%r2, %r3}, %x1;\n"
+            "  xor.b32 %c0, %r3, %c1;\n  xor.b32 %c0, %c0, %k0;\n  mov.b32 %c1, %r2;\n"
+            "  xor.b32 %c2, %r1, %c3;\n  xor.b32 %c2, %c2, %k1;\n  mov.b32 %c3, %r0;\n"
+            "  add.u32 %k0, %k0, 0x9E3779B9;\n  add.u32 %k1, %k1, 0xBB67AE85;\n";
+  for (int i = 0; i < 4; ++i)
+    text += "  mov.b32 %b" + std::to_string(i) + ", %c" + std::to_string(i) + ";\n";
+  return text;
+}
+
+/// %d0 = logOf(%d0)
+std::string logarithm() {
+  std::string text = "  mov.b64 %x0, %d0;\n  shr.u64 %x1, %x0, 52;\n  cvt.u32.u64 %n, %x1;\n"
+                     "  sub.s32 %n, %n, 1023;\n  and.b64 %x0, %x0, 0xfffffffffffff;\n"
+                     "  or.b64 %x0, %x0, 0x3ff0000000000000;\n  mov.b64 %d1, %x0;\n"
+                     "  setp.gt.f64 %p2, %d1, " +
+                     number(1.4142135623730951) + ";\n  @%p2 mul.rn.f64 %d1, %d1, " + number(0.5) +
+                     ";\n  @%p2 add.s32 %n, %n, 1;\n"
+                     "  sub.rn.f64 %d2, %d1, " +
+                     number(1.0) + ";\n  add.rn.f64 %d3, %d1, " + number(1.0) +
+                     ";\n  div.rn.f64 %d2, %d2, %d3;\n  mul.rn.f64 %d3, %d2, %d2;\n"
+                     "  mov.f64 %d4, " +
+                     number(1.0 / 21) + ";\n";
+  for (int k = 19; k >= 1; k -= 2)
+    text += "  mul.rn.f64 %d4, %d4, %d3;\n  add.rn.f64 %d4, %d4, " + number(1.0 / k) + ";\n";
+  return text +
+         "  add.rn.f64 %d2, %d2, %d2;\n  mul.rn.f64 %d4, %d2, %d4;\n"
+         "  cvt.rn.f64.s32 %d5, %n;\n  mul.rn.f64 %d5, %d5, " +
+         number(0.69314718055994531) + ";\n  add.rn.f64 %d0, %d4, %d5;\n";
+}
+
+/// The block's largest %floor, for all threads.
+std::string shareFloor() {
+  std::string text;
+  for (int distance : {16, 8, 4, 2, 1})
+    text += "  shfl.sync.bfly.b32 %f0, %floor, " + std::to_string(distance) +
+            ", 31, -1;\n  max.f32 %floor, %floor, %f0;\n";
+  text += "  mov.u32 %r0, floors;\n  mad.lo.u32 %r1, %warp, 4, %r0;\n"
+          "  setp.eq.u32 %p0, %lane, 0;\n  @%p0 st.shared.f32 [%r1], %floor;\n  bar.sync 0;\n";
+  for (int warp = 0; warp < 16; ++warp)
+    text += "  ld.shared.f32 %f0, [%r0+" + std::to_string(4 * warp) +
+            "];\n  max.f32 %floor, %floor, %f0;\n";
+  return text;
+}
+
+/// The block's largest %best, for the first thread.
+std::string shareBest() {
+  std::string text;
+  for (int distance : {16, 8, 4, 2, 1})
+    text += "  mov.b64 {%low, %high}, %best;\n  shfl.sync.bfly.b32 %low, %low, " +
+            std::to_string(distance) + ", 31, -1;\n  shfl.sync.bfly.b32 %high, %high, " +
+            std::to_string(distance) +
+            ", 31, -1;\n  mov.b64 %ranked, {%low, %high};\n  max.s64 %best, %best, %ranked;\n";
+  text += "  mov.u32 %r0, largest;\n  mad.lo.u32 %r1, %warp, 8, %r0;\n"
+          "  setp.eq.u32 %p0, %lane, 0;\n  @%p0 st.shared.u64 [%r1], %best;\n  bar.sync 0;\n";
+  for (int warp = 0; warp < 16; ++warp)
+    text += "  ld.shared.u64 %ranked, [%r0+" + std::to_string(8 * warp) +
+            "];\n  max.s64 %best, %best, %ranked;\n";
+  return text;
+}
+
+} // namespace
+
+const char *chooseKernel(int32_t dtype) {
+  return dtype == TPC_F32    ? chooseNames[0]
+         : dtype == TPC_F16  ? chooseNames[1]
+         : dtype == TPC_BF16 ? chooseNames[2]
+                             : nullptr;
+}
+
+std::string chooseKernels() {
+  std::string all = ".version 7.0\n.target sm_80\n.address_size 64\n";
+  auto add = [&](const std::string &name, int bytes, const std::string &widen) {
+    std::string text = head;
+    // The largest first: what they stand for has others in it.
+    for (const auto &[what, by] : {std::pair<std::string, std::string>{"SHARE_FLOOR", shareFloor()},
+                                   {"SHARE_BEST", shareBest()},
+                                   {"\nPHILOX\n", "\n" + philoxRounds()},
+                                   {"\nLOG\n", "\n" + logarithm()},
+                                   {"\nROTATE\n", "\n" + std::string(rotate)},
+                                   {"\nLOAD\n", "\n" + replaced(load, "WIDEN\n", widen)},
+                                   // A largest number with noise is no less than one of these below
+                                   // it: -log(u) <= 2 log 2 (1 - u) where u is 1/2 or more.
+                                   {"BELOW", number(0.34f)},
+                                   {"LEAST", number(-3.2f)},
+                                   {"LOG2", number(0.6931472f)},
+                                   // gumbelBound
+                                   {"ABOVE", number(1e-4f)},
+                                   {"MARGIN", number(1e-5f)},
+                                   {"HALF", number(0.5)},
+                                   {"UNIT", number(0x1p-32)},
+                                   {"NAME", name},
+                                   {"BYTES", std::to_string(bytes)}})
+      text = replaced(text, what, by);
+    all += text;
+  };
+  add("f32", 4, "  ld.global.f32 %score, [%at];\n");
+  add("f16", 2, "  ld.global.b16 %h, [%at];\n  cvt.f32.f16 %score, %h;\n");
+  add("bf16", 2, "  ld.global.b16 %h, [%at];\n  mov.b32 %r0, {0, %h};\n  mov.b32 %score, %r0;\n");
+  return all;
+}
+
+} // namespace tpc::rt::cuda

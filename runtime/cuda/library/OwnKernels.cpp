@@ -1,0 +1,40 @@
+//===- OwnKernels.cpp - kernels of this library, at run time --------------===//
+
+#include "cuda/library/OwnKernels.h"
+#include "cuda/library/Trail.h"
+
+namespace tpc::rt::cuda {
+
+OwnKernels::~OwnKernels() {
+  if (!module)
+    return;
+  queue.driver.cuCtxSetCurrent(queue.context);
+  queue.driver.cuModuleUnload(module);
+}
+
+void OwnKernels::load() {
+  if (module)
+    return;
+  const Driver &driver = queue.driver;
+  driver.check(driver.cuModuleLoadDataEx(&module, text().c_str(), 0, nullptr, nullptr),
+               ("to load kernels that " + std::string(purpose)).c_str());
+  for (const char *name : names) {
+    Function &function = functions[name];
+    driver.check(driver.cuModuleGetFunction(&function, module, name),
+                 ("to find kernel '" + std::string(name) + "'").c_str());
+    driver.check(driver.cuFuncLoad(function), "to load a kernel");
+  }
+}
+
+void OwnKernels::run(const char *kernel, void **parameters, int64_t blocks, unsigned threads) {
+  const Driver &driver = queue.driver;
+  load();
+  Function function = functions.at(kernel);
+  Result result = driver.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, threads, 1,
+                                        1, 0, queue.stream, parameters, nullptr);
+  if (result != success)
+    driver.raise(result, ("to launch kernel '" + std::string(kernel) + "'").c_str());
+  Trail::add(driver, queue.stream, "kernel", kernel);
+}
+
+} // namespace tpc::rt::cuda
