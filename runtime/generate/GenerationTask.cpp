@@ -2,6 +2,7 @@
 
 #include "generate/Generator.h"
 #include "generate/ReadPrompts.h"
+#include "generate/Schedule.h"
 #include "generate/Service.h"
 #include "program/Error.h"
 #include "program/Npy.h"
@@ -112,6 +113,8 @@ public:
     }
     GenerationLimits own = limits;
     own.chunk = std::min(limits.chunk, longest);
+    if (wantsFewShapes())
+      own.chunk = roundedLength(own.chunk, limits.chunk);
     // A chunk of a prompt, and a token of each.
     std::vector<Inputs> steps;
     steps.push_back(stepInputs(manifest, own, rowsOfLargestStep(manifest, own), own.chunk));

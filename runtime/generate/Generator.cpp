@@ -47,7 +47,10 @@ void TokenGenerator::generate(std::vector<GenerationRequest> requests, Generatio
   const Counts &made = loops.back()->counts();
   theCounts.steps += made.steps;
   theCounts.tokens += made.tokens;
-  theCounts.bytes += made.bytes;
+  int64_t most = 0;
+  for (const std::unique_ptr<RankLoop> &loop : loops)
+    most = std::max(most, loop->counts().bytes);
+  theCounts.bytes += most;
   theCounts.sampler.steps += made.sampler.steps;
   theCounts.sampler.rounds += made.sampler.rounds;
   theCounts.sampler.extra += made.sampler.extra;
@@ -92,6 +95,8 @@ void addChoices(Inputs &inputs) {
   std::memset(tensor.data.data(), 0, tensor.data.size());
   inputs.tensors.push_back(std::move(tensor));
 }
+
+bool wantsFewShapes() { return deviceKind().counted() != nullptr; }
 
 bool hasReplicas(const Manifest &manifest) {
   const std::vector<Grid::Axis> &axes = manifest.grid.axes();

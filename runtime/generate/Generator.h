@@ -40,7 +40,7 @@ public:
   struct Counts {
     Sampler::Counts sampler;
     int64_t steps = 0, tokens = 0;
-    int64_t bytes = 0; ///< that the host got from a device that is not the host
+    int64_t bytes = 0; ///< of logits that a device copied to the host, where it has most of them
   };
   const Counts &counts() const { return theCounts; }
 
@@ -60,6 +60,9 @@ Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int6
                   int64_t sequence);
 /// The same with a place for how tokens are chosen, for devices that do so.
 void addChoices(Inputs &inputs);
+/// Whether steps of new shapes cost more than what is computed: they are counted, measured and
+/// recorded.
+bool wantsFewShapes();
 /// Replicas have their own rows, so that a step always has all of them; else a prompt goes in
 /// alone.
 bool hasReplicas(const Manifest &manifest);

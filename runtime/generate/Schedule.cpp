@@ -3,11 +3,20 @@
 #include "generate/Schedule.h"
 #include "core/Grid.h"
 #include <algorithm>
+#include <bit>
 
 namespace tpc::rt {
 
-Schedule::Schedule(GenerationLimits limits, int numGroups, bool wholeGroups)
-    : theLimits(limits), wholeGroups(wholeGroups), slots(static_cast<size_t>(limits.slots)) {
+int64_t roundedLength(int64_t tokens, int64_t most) {
+  constexpr uint64_t step = 64;
+  auto length = static_cast<uint64_t>(tokens);
+  length = length <= step ? std::bit_ceil(length) : (length + step - 1) / step * step;
+  return std::min(static_cast<int64_t>(length), most);
+}
+
+Schedule::Schedule(GenerationLimits limits, int numGroups, bool wholeGroups, bool fewShapes)
+    : theLimits(limits), wholeGroups(wholeGroups), fewShapes(fewShapes),
+      slots(static_cast<size_t>(limits.slots)) {
   int64_t count = std::clamp<int64_t>(numGroups, 1, limits.slots);
   for (int64_t i = 0; i < count; ++i) {
     Part part = partOf(limits.slots, count, i);
@@ -109,8 +118,18 @@ std::optional<StepItem> Schedule::nextOf(SlotGroup &group) {
 
 StepItem Schedule::itemOf(const SlotGroup &group, const std::vector<int64_t> &chosen) const {
   StepItem item;
-  item.first = wholeGroups ? group.begin : chosen.front();
-  int64_t rows = (wholeGroups ? group.end : chosen.back() + 1) - item.first;
+  int64_t begin = chosen.front(), end = chosen.back() + 1;
+  if (wholeGroups) {
+    begin = group.begin, end = group.end;
+  } else if (fewShapes) {
+    int64_t own = begin - group.begin, size = 1;
+    while (own / size * size + size < end - group.begin)
+      size *= 2;
+    begin = group.begin + own / size * size;
+    end = std::min(begin + size, group.end);
+  }
+  item.first = begin;
+  int64_t rows = end - begin;
   item.lengths.assign(static_cast<size_t>(rows), 0);
   item.counts.assign(static_cast<size_t>(rows), 0);
   // A step adds to the caches of all its rows: where a row has no token in it, behind those it has.
@@ -126,6 +145,8 @@ StepItem Schedule::itemOf(const SlotGroup &group, const std::vector<int64_t> &ch
     if (slot.request.maxNewTokens > 0 && left <= item.counts[row])
       item.sampled.push_back(i - item.first);
   }
+  if (fewShapes)
+    item.sequence = roundedLength(item.sequence, theLimits.chunk);
   item.ids.assign(static_cast<size_t>(rows * item.sequence), 0);
   for (int64_t i : chosen) {
     const Slot &slot = slots[static_cast<size_t>(i)];

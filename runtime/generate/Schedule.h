@@ -7,6 +7,10 @@
 // Slots are in groups. The next step of a group needs the tokens of its last one, steps of other
 // groups do not: with as many groups as stages all stages have something to do.
 //
+// Where a new shape of a step costs more than what it computes (a GPU measures its products, and
+// records it), there are few: rows are a power of two, from a multiple of it on, as far as there
+// are slots; tokens of a prompt's step are a power of two, or a multiple of 64.
+//
 // Every rank has one of these, and tells it the same in the same order: so all know what is next.
 //
 //===----------------------------------------------------------------------===//
@@ -44,11 +48,14 @@ struct GenerationEvent {
   std::string message;
 };
 
+/// The least of few lengths of steps that is no less; at most `most`.
+int64_t roundedLength(int64_t tokens, int64_t most);
+
 class Schedule {
 public:
   /// `groups`: as many as there are slots, at most. `wholeGroups`: a step has all rows of a group,
   /// as where replicas have their own.
-  Schedule(GenerationLimits limits, int groups, bool wholeGroups);
+  Schedule(GenerationLimits limits, int groups, bool wholeGroups, bool fewShapes = false);
 
   /// Valid as problemOf says. Its number: how many were added before.
   uint64_t add(GenerationRequest request);
@@ -100,7 +107,7 @@ private:
   void end(Slot &slot, Finish why, const std::string &message = "");
 
   GenerationLimits theLimits;
-  bool wholeGroups;
+  bool wholeGroups, fewShapes;
   std::vector<SlotGroup> groups;
   std::vector<Slot> slots;
   std::deque<std::pair<uint64_t, GenerationRequest>> waiting;

@@ -190,6 +190,8 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   });
   chooseDevice(program, session.get(), launcher, manifest, options);
   chooseProducts(session.get(), options);
+  if (task) // what is largest may depend on the device
+    steps = task->largestSteps();
   std::string found = checkMemory(program, manifest, steps, session.get());
   if (!found.empty() && (!session || session->rank() == 0))
     note(found);

@@ -13,7 +13,7 @@ namespace tpc::rt {
 class Task {
 public:
   virtual ~Task();
-  /// Of the steps that take most memory.
+  /// Of the steps that take most memory, on the devices that have been chosen.
   virtual std::vector<Inputs> largestSteps() const = 0;
   /// What there is room for, in words.
   virtual std::string roomText() const = 0;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <random>
+#include <set>
 
 using namespace tpc::rt;
 
@@ -68,6 +69,49 @@ Ids expectedOf(Ids ids, int64_t count, const Ids &stop, int64_t capacity) {
       break;
   }
   return made;
+}
+
+TEST(Schedule, ShapesMayBeFew) {
+  EXPECT_EQ(roundedLength(1, 512), 1);
+  EXPECT_EQ(roundedLength(3, 512), 4);
+  EXPECT_EQ(roundedLength(33, 512), 64);
+  EXPECT_EQ(roundedLength(65, 512), 128);
+  EXPECT_EQ(roundedLength(129, 512), 192);
+  EXPECT_EQ(roundedLength(129, 150), 150);
+  for (int groups : {1, 2}) {
+    constexpr int64_t slots = 11, capacity = 40;
+    Schedule schedule({slots, capacity, 16}, groups, false, /*fewShapes=*/true);
+    Caches caches({slots, capacity, 16});
+    std::vector<Ids> prompts;
+    for (int64_t i = 0; i < 30; ++i) {
+      prompts.emplace_back(1 + i * 7 % 23, i);
+      schedule.add(requestOf(prompts.back(), 1 + i * 5 % 13));
+    }
+    std::set<std::pair<int64_t, int64_t>> decoded;
+    std::set<int64_t> lengths;
+    while (std::optional<StepItem> item = schedule.next()) {
+      caches.run(*item);
+      lengths.insert(item->sequence);
+      if (item->sequence == 1)
+        decoded.insert({item->first, item->rows()});
+      schedule.finish(*item, caches.choose(*item));
+    }
+    EXPECT_TRUE(schedule.isIdle());
+    std::vector<Ids> made(prompts.size());
+    for (const GenerationEvent &event : schedule.takeEvents())
+      if (!event.finish)
+        made[event.request].push_back(event.token);
+    for (size_t i = 0; i < prompts.size(); ++i)
+      EXPECT_EQ(made[i], expectedOf(prompts[i], 1 + int64_t(i) * 5 % 13, {}, capacity)) << i;
+    for (int64_t length : lengths)
+      EXPECT_EQ(length & (length - 1), 0) << length;
+    for (auto [first, rows] : decoded)
+      if (groups == 1 && first + rows < slots) {
+        EXPECT_EQ(rows & (rows - 1), 0) << rows;
+        EXPECT_EQ(first % rows, 0) << first;
+      }
+    EXPECT_LE(decoded.size(), 2u * slots);
+  }
 }
 
 TEST(Schedule, APromptGoesInByChunks) {
