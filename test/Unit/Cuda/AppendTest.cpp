@@ -18,11 +18,16 @@ using tpc::rt::cuda::AppendLaunch;
 
 namespace {
 
-ptx::Module parseKernels() {
+ptx::Module parse(const std::string &text) {
   std::string error;
-  auto module = ptx::parse(tpc::rt::cuda::appendKernels(), error);
+  auto module = ptx::parse(text, error);
   EXPECT_TRUE(module) << error;
   return module.value_or(ptx::Module());
+}
+
+const ptx::Module &kernels() {
+  static const ptx::Module module = parse(tpc::rt::cuda::appendKernels());
+  return module;
 }
 
 /// [batch, heads, capacity, size] and what is added to it, [batch, sequence, heads, size].
@@ -33,11 +38,30 @@ struct Append {
   std::vector<int64_t> lengths = {0};
 
   ptx::Counters run(unsigned blocks, int expectedWidth) const {
+    auto [result, isRight] = run(blocks, kernels(), expectedWidth);
+    EXPECT_TRUE(result.clean()) << result.str();
+    EXPECT_TRUE(isRight);
+    return result.counters;
+  }
+
+  /// And whether caches have what they should.
+  std::pair<ptx::Result, bool> run(unsigned blocks, const ptx::Module &module,
+                                   int expectedWidth) const {
     ptx::Memory memory(1);
     int64_t row = heads * size + padding;
     uint64_t cache = memory.allocate(size_t(batch * heads * capacity * size * bytes), "cache");
     uint64_t fresh = memory.allocate(size_t(batch * sequence * row * bytes), "fresh");
-    std::vector<uint8_t> values(size_t(batch * sequence * row * bytes), 7);
+    std::vector<uint8_t> values(size_t(batch * sequence * row * bytes));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = uint8_t(i * 7 + i / 256);
+    std::vector<uint8_t> expected(size_t(batch * heads * capacity * size * bytes), 3);
+    EXPECT_TRUE(memory.copyIn(cache, expected.data(), expected.size()));
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t i = 0, before = std::max<int64_t>(lengths[size_t(b)], 0);
+             before < capacity && i < std::min(sequence, capacity - before); ++i)
+          std::copy_n(values.begin() + ((b * sequence + i) * row + h * size) * bytes, size * bytes,
+                      expected.begin() + ((b * heads + h) * capacity + before + i) * size * bytes);
     EXPECT_TRUE(memory.copyIn(fresh, values.data(), values.size()));
     memory.setReadOnly(fresh);
     uint64_t at = memory.allocate(lengths.size() * sizeof(int64_t), "lengths");
@@ -60,12 +84,12 @@ struct Append {
     EXPECT_EQ(launch.width, expectedWidth);
     std::vector<ptx::Argument> arguments;
     launch.forEachParameter([&](auto value) { arguments.push_back(ptx::Argument::of(value)); });
-    static const ptx::Module module = parseKernels();
     ptx::Result result =
         ptx::launch(module, launch.name(), arguments, memory,
                     {.grid = {blocks}, .block = {AppendLaunch::threads}, .seed = blocks});
-    EXPECT_TRUE(result.clean()) << result.str();
-    return result.counters;
+    std::vector<uint8_t> found(expected.size());
+    EXPECT_TRUE(memory.copyOut(found.data(), cache, found.size()));
+    return {result, found == expected};
   }
 };
 
@@ -73,7 +97,7 @@ TEST(AppendKernels, AreForAllGpus) {
   std::string text = tpc::rt::cuda::appendKernels();
   EXPECT_EQ(llvm::toString(cuda::checkRounding(text)), "");
   EXPECT_NE(text.find(".target sm_80\n"), std::string::npos);
-  EXPECT_EQ(parseKernels().kernels().size(), std::size(AppendLaunch::widths));
+  EXPECT_EQ(kernels().kernels().size(), std::size(AppendLaunch::widths));
 }
 
 /// 16 bytes at once where sizes allow it, and each sector once.
@@ -128,6 +152,53 @@ TEST(AppendKernels, LeaveWhatHasNoRoom) {
   uint64_t bytes = 2 * 2 * 16 * 4; // two rows of two heads of the first sequence
   EXPECT_EQ(counters.allocations.at("cache").writtenBytes, bytes);
   EXPECT_EQ(counters.allocations.at("fresh").readBytes, bytes);
+}
+
+/// This comparison can fail.
+TEST(AppendKernels, MistakesAreFound) {
+  const std::string text = tpc::rt::cuda::appendKernels();
+  const std::vector<Append> all = {{.batch = 5,
+                                    .heads = 3,
+                                    .sequence = 7,
+                                    .capacity = 40,
+                                    .size = 24,
+                                    .lengths = {0, 36, -1, INT64_MAX, 13}},
+                                   {.batch = 2,
+                                    .heads = 2,
+                                    .sequence = 3,
+                                    .capacity = 9,
+                                    .size = 8,
+                                    .padding = 4,
+                                    .lengths = {INT64_MIN, 9}}};
+  auto isFound = [&](const ptx::Module &module) {
+    return llvm::any_of(all, [&](const Append &one) {
+      auto [result, isRight] = one.run(2, module, 16);
+      return !result.clean() || !isRight;
+    });
+  };
+  EXPECT_FALSE(isFound(kernels()));
+  const std::pair<std::string, std::string> mistakes[] = {
+      {"max.s64 %length, %length, 0;", ""},
+      {"@%p1 bra NEXT;", ""},
+      {"@%p2 bra NEXT;", ""},
+      {"setp.ge.s64 %p2", "setp.gt.s64 %p2"},
+      {"%wide, %row_bytes, %fresh", "%wide, %head_bytes, %fresh"},
+      {"%wide, %head_bytes, %from", "%wide, %row_bytes, %from"},
+      {"%wide, %batch_bytes, %from", "%wide, %row_bytes, %from"},
+      {"cvt.u64.u32 %wide, %r0", "cvt.u64.u32 %wide, %head"},
+      {"div.u32 %batch, %r0, %heads", "div.u32 %batch, %r0, %sequence"},
+      {"mul.wide.u32 %x, %batch, 8", "mul.wide.u32 %x, %head, 8"},
+      {"st.global.v4.b32 [%to], {%v0, %v1", "st.global.v4.b32 [%to], {%v1, %v0"},
+      {"add.u32 %i, %i, %step", "add.u32 %i, %i, %r1"},
+      {"mul.wide.u32 %x, %piece, 16", "mul.wide.u32 %x, %piece, 8"},
+  };
+  for (const auto &[was, is] : mistakes) {
+    std::string wrong = text;
+    size_t at = wrong.find(was);
+    ASSERT_LT(at, text.find("tpc_append_8")) << was;
+    wrong.replace(at, was.size(), is);
+    EXPECT_TRUE(isFound(parse(wrong))) << was << " => " << is;
+  }
 }
 
 } // namespace

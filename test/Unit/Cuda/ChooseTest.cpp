@@ -22,18 +22,20 @@ using cuda::ChooseLaunch;
 
 namespace {
 
+ptx::Module parse(const std::string &text) {
+  std::string error;
+  auto parsed = ptx::parse(text, error);
+  EXPECT_TRUE(parsed) << error;
+  return parsed.value_or(ptx::Module());
+}
+
 const ptx::Module &kernels() {
-  static const ptx::Module module = [] {
-    std::string error;
-    auto parsed = ptx::parse(cuda::chooseKernels(), error);
-    EXPECT_TRUE(parsed) << error;
-    return parsed.value_or(ptx::Module());
-  }();
+  static const ptx::Module module = parse(cuda::chooseKernels());
   return module;
 }
 
 /// What is special in rows of logits.
-enum class Kind : uint8_t { Plain, Tied, Far, Zeros, Infinite, Lowest, NoNumbers, Last };
+enum class Kind : uint8_t { Plain, Tied, Far, Zeros, Negative, Infinite, Lowest, NoNumbers, Last };
 
 struct Rows {
   int32_t dtype = TPC_F32;
@@ -62,7 +64,9 @@ struct Rows {
         else if (kind == Kind::Far)
           x *= 1000;
         else if (kind == Kind::Zeros)
-          x = rarely ? 1e-42f : random() % 2 ? 0.0f : -0.0f;
+          x = rarely ? -1e-42f : random() % 2 ? 0.0f : -0.0f;
+        else if (kind == Kind::Negative)
+          x = -1 - std::abs(x);
         else if (kind == Kind::Infinite)
           x = rarely ? (random() % 3 ? -infinity : infinity) : x;
         else if (kind == Kind::Lowest)
@@ -101,7 +105,8 @@ struct Rows {
     return best;
   }
 
-  std::vector<int64_t> run(uint64_t seed) const {
+  /// Empty where the checkers have found something.
+  std::vector<int64_t> run(uint64_t seed, const ptx::Module &module) const {
     ptx::Memory memory(seed);
     int64_t bytes = dtype == TPC_F32 ? 4 : 2;
     std::vector<uint8_t> stored;
@@ -129,9 +134,10 @@ struct Rows {
       arguments.push_back(ptx::Argument::of(value));
     });
     ptx::Result result = ptx::launch(
-        kernels(), cuda::chooseKernel(dtype), arguments, memory,
+        module, cuda::chooseKernel(dtype), arguments, memory,
         {.grid = {uint32_t(settings.size())}, .block = {ChooseLaunch::threads}, .seed = seed});
-    EXPECT_TRUE(result.clean()) << result.str();
+    if (!result.clean())
+      return {};
     std::vector<int64_t> best(settings.size());
     EXPECT_TRUE(memory.copyOut(best.data(), at, best.size() * 8));
     return best;
@@ -152,24 +158,79 @@ TEST(ChooseKernels, ChooseWhatTheHostDoes) {
     for (int64_t count : {1, 2, 3, 5, 31, 151, 1000, 2047, 2048, 5001})
       for (int64_t first : {0, 1, 2, 151, 50257}) {
         Rows rows(dtype, count, first, 6, ++seed);
-        EXPECT_EQ(rows.run(seed), rows.expected())
+        EXPECT_EQ(rows.run(seed, kernels()), rows.expected())
             << "type " << dtype << ", " << count << " tokens from " << first << ", seed " << seed;
       }
 }
 
-/// A bound that were too narrow would leave out who is to be drawn: so many draws that each token
-/// is, of scores that are all the same.
-TEST(ChooseKernels, LeaveOutNobody) {
+/// Scores that are all the same, so that draws alone decide.
+Rows evenRows() {
   Rows rows(TPC_F32, 70, 3, 400, 1);
   rows.logits.assign(rows.logits.size(), 0.5f);
   for (size_t i = 0; i < rows.settings.size(); ++i)
     rows.settings[i] = {1, 1, 1, uint32_t(i), 5, 6};
-  std::vector<int64_t> best = rows.run(1), expected = rows.expected();
-  EXPECT_EQ(best, expected);
+  return rows;
+}
+
+/// A bound that were too narrow would leave out who is to be drawn.
+TEST(ChooseKernels, LeaveOutNobody) {
+  Rows rows = evenRows();
+  std::vector<int64_t> expected = rows.expected();
+  EXPECT_EQ(rows.run(1, kernels()), expected);
   std::set<int64_t> drawn;
   for (int64_t one : expected)
     drawn.insert(tokenOf(one));
   EXPECT_GE(drawn.size(), 65u);
+}
+
+/// This comparison can fail.
+TEST(ChooseKernels, MistakesAreFound) {
+  const std::string text = cuda::chooseKernels();
+  // The cheap ones first.
+  std::vector<Rows> all;
+  for (int64_t seed = 1; seed < 6; ++seed)
+    all.emplace_back(TPC_F32, 30 * seed, seed % 4, 20, seed);
+  all.emplace_back(TPC_F32, 5001, 2, 60, 6);
+  all.push_back(evenRows());
+  auto isFound = [&](const ptx::Module &module) {
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i].run(i, module) != all[i].expected())
+        return true;
+    return false;
+  };
+  EXPECT_FALSE(isFound(kernels()));
+  const std::pair<std::string, std::string> mistakes[] = {
+      {"bar.sync 0;", ""},
+      {"st.shared.u64 [%r1], %best", "st.shared.u64 [%r0], %best"},
+      {"shfl.sync.bfly.b32 %low, %low, 8", "shfl.sync.bfly.b32 %low, %low, 4"},
+      {"ld.shared.u64 %ranked, [%r0+120]", "ld.shared.u64 %ranked, [%r0+112]"},
+      {"max.s64 %best, %best, %ranked", "min.s64 %best, %best, %ranked"},
+      {"not.b32 %low, %token", "mov.b32 %low, %token"},
+      {"add.rn.f32 %f0, %score, 0f00000000", "mov.f32 %f0, %score"},
+      {"shr.s32 %r0, %key, 31", "shr.u32 %r0, %key, 31"},
+      {"div.rn.f32 %score, %score, %temperature", "mul.rn.f32 %score, %score, %temperature"},
+      {"sub.rn.f32 %bound, %bound, ", "add.rn.f32 %bound, %bound, "},
+      {"setp.lt.f32 %p1, %bound, %floor", "setp.gt.f32 %p1, %bound, %floor"},
+      {"@%p2 add.s32 %n, %n, 1;", ""},
+      {"neg.f64 %d0, %d0", "abs.f64 %d0, %d0"},
+      {"0xCD9E8D57", "0xCD9E8D55"},
+      {"0xBB67AE85", "0xBB67AE87"},
+      {"mov.b32 %c1, %position", "mov.b32 %c1, %sequence0"},
+      {"mov.b32 %c3, %sequence1", "mov.b32 %c3, %sequence0"},
+      {"add.u32 %last, %end, 3", "mov.u32 %last, %end"},
+      {"setp.lt.u32 %p1, %token, %first", "setp.lt.u32 %p1, %token, 0"},
+      {"add.u32 %quad, %quad, 512", "add.u32 %quad, %quad, 1024"},
+      {"setp.eq.u32 %p0, %wanted, 0", "setp.eq.u32 %p0, %wanted, 7"},
+  };
+  for (const auto &[was, is] : mistakes) {
+    // Everywhere in the first kernel; most stand there once.
+    std::string wrong = text;
+    size_t places = 0, end = text.find("tpc_choose_f16");
+    for (size_t at = 0; (at = wrong.find(was, at)) < end; at += is.size(), ++places)
+      wrong.replace(at, was.size(), is);
+    EXPECT_GE(places, 1u) << was;
+    EXPECT_TRUE(isFound(parse(wrong))) << was << " => " << is;
+  }
 }
 
 } // namespace
