@@ -387,8 +387,13 @@ static FailureOr<json::Object> describeGeneration(ModuleOp module, PipelineOp pi
                                   << "] or without lengths '" << step.lengths << "'";
   auto logits = cast<DictionaryAttr>(pipeline.getOutputs()[0]);
   SmallVector<SymExpr> sizes(getSizes(logits.getAs<TypeAttr>("type").getValue()));
-  std::optional<int64_t> vocabulary = sizes.empty() ? std::nullopt : sizes.back().asConstant();
-  if (getCache(logits) || sizes.size() != (step.last ? 2 : 3) || !vocabulary)
+  if (step.last)
+    tokens.pop_back();
+  std::optional<int64_t> vocabulary;
+  if (!getCache(logits) && sizes.size() == tokens.size() + 1 &&
+      ArrayRef(sizes).drop_back() == ArrayRef(tokens))
+    vocabulary = sizes.back().asConstant();
+  if (!vocabulary)
     return pipeline.emitOpError() << "is a step whose first output is not logits"
                                   << (step.last ? " [batch, vocabulary]"
                                                 : " [batch, sequence, vocabulary]");

@@ -9,6 +9,7 @@
 #include "tpc/Driver/Register.h"
 #include "tpc/Import/ONNX/Import.h"
 #include "tpc/Transforms/Annotations/Passes.h"
+#include "tpc/Transforms/Generate/Passes.h"
 #include "tpc/Transforms/Tactics/Passes.h"
 #include "tpc/Verify/Passes.h"
 #include "tpc/Verify/Schedule.h"
@@ -310,7 +311,10 @@ mlir::LogicalResult Compilation::makeStep(OnStep onStep) {
       return mlir::failure();
   }
   onStep("finding caches");
-  if (mlir::failed(run(*module, [](mlir::PassManager &pm) { buildStepPassPipeline(pm); })))
+  if (mlir::failed(run(*module, [](mlir::PassManager &pm) {
+        buildStepPassPipeline(pm);
+        pm.addPass(mlir::tpc::createCheckTokens());
+      })))
     return mlir::failure();
   mlir::OwningOpRef<mlir::ModuleOp> step;
   if (reference) {

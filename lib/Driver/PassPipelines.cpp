@@ -47,8 +47,10 @@ static void buildPlacedPasses(OpPassManager &pm, Form form, bool wideResidual) {
 /// To the model, or to a step that adds to caches, not outlined.
 static void buildRaisingPasses(OpPassManager &pm, bool generates) {
   pm.addPass(createHoldAnnotations());
-  if (generates)
+  if (generates) {
+    pm.addPass(createKeepLogits());
     pm.addPass(createFixInputs());
+  }
   OpPassManager &fn = pm.nest<func::FuncOp>();
   fn.addPass(createSimplify());
   fn.addPass(createCSEPass());

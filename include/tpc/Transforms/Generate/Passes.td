@@ -5,6 +5,25 @@
 
 include "mlir/Pass/PassBase.td"
 
+def KeepLogits : Pass<"tpc-keep-logits", "::mlir::ModuleOp"> {
+  let summary = "Of the outputs of a model of tokens, leaves the logits";
+  let description = [{
+    A generation needs no other: what files give beside them (hidden states, keys and values that nobody takes, means over tokens) is
+    neither computed nor proved. Logits are the output of that name; else the one output of numbers of each token of each sequence,
+    `[batch, tokens, vocabulary]` in any order. Outputs of past tokens stay, for `tpc-recognize-caches`. Errors: several such outputs, of
+    which none is called `logits`. Programs without token ids, and outputs that are all of another form, are left alone.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
+def CheckTokens : Pass<"tpc-check-tokens", "::mlir::ModuleOp"> {
+  let summary = "A step takes ids of tokens, and caches";
+  let description = [{
+    Whoever generates has nothing else to give: one input of integers, `[batch, tokens]`, both of which are symbols. Errors: other inputs
+    (types of tokens, an encoder's states, positions under a name that says nothing); ids of a number of sequences that is fixed.
+  }];
+}
+
 def FixInputs : Pass<"tpc-fix-inputs", "::mlir::ModuleOp"> {
   let summary = "Inputs that may be left out become what they are then";
   let description = [{

@@ -1,0 +1,144 @@
+//===- KeepLogits.cpp - What a generation takes and gives -----------------===//
+//
+// Ids of tokens in, logits out, and nothing else but caches.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Caches.h"
+#include "tpc/Dialect/Annotations.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Transforms/Generate/Passes.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_KEEPLOGITS
+#define GEN_PASS_DEF_CHECKTOKENS
+#include "tpc/Transforms/Generate/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+static std::string getPortName(DictionaryAttr attributes) {
+  auto name = attributes ? attributes.getAs<StringAttr>(kNameAttr) : StringAttr();
+  return name ? name.str() : "";
+}
+
+/// Integers of [sequences, tokens].
+static bool isIds(Type type) {
+  return isa<RankedTensorType>(type) && isa<IntegerType>(getElementTypeOrSelf(type)) &&
+         !getElementTypeOrSelf(type).isInteger(1) && getSizes(type).size() == 2 &&
+         getSymbolName(getSizes(type)[1]);
+}
+
+namespace {
+struct KeepLogits : public mlir::tpc::impl::KeepLogitsBase<KeepLogits> {
+  void runOnOperation() override {
+    auto main = getOperation().lookupSymbol<func::FuncOp>("main");
+    if (!main || main.isExternal())
+      return;
+    BlockArgument ids;
+    for (BlockArgument argument : main.getArguments())
+      if (!ids && isIds(argument.getType()) &&
+          !InputDefaultAttr::lookup(main.getArgAttrDict(argument.getArgNumber())))
+        ids = argument;
+    if (!ids)
+      return;
+    sizes = getSizes(ids);
+    std::optional<unsigned> logits;
+    SmallVector<unsigned> found;
+    for (unsigned i = 0; i < main.getNumResults(); ++i) {
+      if (getPortName(main.getResultAttrDict(i)) == "logits")
+        logits = i;
+      if (isOfTokens(main.getResultTypes()[i]))
+        found.push_back(i);
+    }
+    if (!logits && found.size() > 1) {
+      auto error = main.emitError("gives");
+      for (auto [i, output] : llvm::enumerate(found))
+        error << (i == 0                  ? " '"
+                  : i + 1 == found.size() ? " and '"
+                                          : ", '")
+              << getPortName(main.getResultAttrDict(output)) << "'";
+      error << " of each token, and it is not known which of them are logits: give one the name "
+               "'logits'";
+      return signalPassFailure();
+    }
+    if (!logits && found.size() == 1)
+      logits = found[0];
+    if (logits)
+      keep(main, *logits);
+  }
+
+private:
+  /// Numbers of each token of each sequence.
+  bool isOfTokens(Type type) const {
+    if (!isa<RankedTensorType>(type) || !isa<FloatType>(getElementTypeOrSelf(type)) ||
+        getSizes(type).size() != 3)
+      return false;
+    SmallVector<SymExpr> rest = getSizes(type);
+    for (const SymExpr &size : sizes)
+      if (auto same = llvm::find(rest, size); same != rest.end())
+        rest.erase(same);
+    return rest.size() == 1 && rest[0].isConstant();
+  }
+
+  /// Whether there are other symbols in it than those of ids: it may be of the past.
+  bool isOfPast(Type type) const {
+    std::set<std::string> symbols, own;
+    for (const SymExpr &size : getSizes(type))
+      size.collectSymbols(symbols);
+    for (const SymExpr &size : sizes)
+      size.collectSymbols(own);
+    return llvm::any_of(symbols, [&](const std::string &symbol) { return !own.count(symbol); });
+  }
+
+  void keep(func::FuncOp main, unsigned logits) {
+    Operation *end = main.front().getTerminator();
+    for (unsigned i = main.getNumResults(); i-- > 0;) {
+      Type type = main.getResultTypes()[i];
+      if (i == logits || !isa<RankedTensorType>(type) || isOfPast(type))
+        continue;
+      end->eraseOperand(i);
+      (void)main.eraseResult(i);
+    }
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(main.front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+
+  SmallVector<SymExpr> sizes; // of ids
+};
+
+struct CheckTokens : public mlir::tpc::impl::CheckTokensBase<CheckTokens> {
+  void runOnOperation() override {
+    auto main = getOperation().lookupSymbol<func::FuncOp>("main");
+    auto step = StepSymbols::lookup(getOperation());
+    if (main && !main.isExternal() && step && failed(check(main, *step)))
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult check(func::FuncOp main, const StepSymbols &step) {
+    bool has = false;
+    for (unsigned i = 0; i < main.getNumArguments(); ++i) {
+      if (getCache(main.getArgAttrDict(i)))
+        continue;
+      Type type = main.getArgumentTypes()[i];
+      std::string name = getPortName(main.getArgAttrDict(i));
+      if (has || !isIds(type) || getSymbolName(getSizes(type)[1]) != step.tokens)
+        return main.emitError()
+               << "takes '" << name << "', " << type
+               << ", and a generation gives token ids [batch, " << step.tokens
+               << "] alone. Masks and positions are known as 'attention_mask' and "
+                  "'position_ids': give the input one of these names, if it is one "
+                  "of these, or export the model without it";
+      if (!getSymbolName(getSizes(type)[0]))
+        return main.emitError() << "takes '" << name << "' of " << getSizes(type)[0].str()
+                                << " sequences: export the model with a batch that is a symbol";
+      has = true;
+    }
+    return has ? success() : LogicalResult(main.emitError("takes no token ids"));
+  }
+};
+} // namespace
