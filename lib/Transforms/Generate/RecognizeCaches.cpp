@@ -50,6 +50,19 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
                       llvm::all_of(concat.getOperands(), [&](Value v) { return isHeld(v); }));
   }
 
+  /// What an argument holds after a step is one thing: with other tokens behind it, it would be the
+  /// past of two.
+  LogicalResult checkOnce(ConcatOp concat) {
+    ConcatOp &first = pasts[concat.getOperands()[0]];
+    if (!first)
+      first = concat;
+    if (first != concat)
+      return emitNodeError(concat)
+             << "joins new tokens with a past that '" << getSourceName(first.getLoc())
+             << "' joins with others: it is not known which of them it holds then";
+    return success();
+  }
+
   LogicalResult checkStep(AttentionOp op, const Joined &keys, const Joined &values) {
     if (keys.past != values.past || keys.tokens != values.tokens)
       return emitNodeError(op) << "has " << keys.past.str() << " past keys and "
@@ -108,7 +121,8 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
         without = op;
         continue;
       }
-      if (failed(checkStep(op, *keys, *values)))
+      if (failed(checkOnce(keys->concat)) || failed(checkOnce(values->concat)) ||
+          failed(checkStep(op, *keys, *values)))
         return failure();
       concats.insert(keys->concat);
       concats.insert(values->concat);
@@ -140,6 +154,7 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
 
   void runOnOperation() override {
     concats.clear();
+    pasts.clear();
     step.reset();
     auto main = getOperation().lookupSymbol<func::FuncOp>("main");
     if (!main || main.isExternal() || StepSymbols::lookup(getOperation()))
@@ -148,7 +163,8 @@ struct RecognizeCaches : public mlir::tpc::impl::RecognizeCachesBase<RecognizeCa
       signalPassFailure();
   }
 
-  DenseSet<Operation *> concats; // of past and new
+  DenseSet<Operation *> concats;   // of past and new
+  DenseMap<Value, ConcatOp> pasts; // that they have joined
   std::optional<StepSymbols> step;
 };
 } // namespace

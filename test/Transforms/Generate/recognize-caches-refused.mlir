@@ -63,3 +63,23 @@ func.func @main(%x: !new, %past: !past) -> (!q, !both) {
   %z = tpc.attention causal %y, %y, %y scale 1.0 : !q, !q, !q -> !q loc("without")
   return %z, %c : !q, !both
 }
+
+// -----
+
+// Two layers behind one past, each with tokens of its own: after a step it would hold two things.
+!new = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, s, 4]>>
+!past = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, p, 4]>>
+!both = tensor<1x1x?x4xf32, #tpc.dist<[1, 1, "p + s", 4]>>
+!q = tensor<1x?x1x4xf32, #tpc.dist<[1, s, 1, 4]>>
+!keys = tensor<1x?x1x4xf32, #tpc.dist<[1, "p + s", 1, 4]>>
+func.func @main(%x: !new, %past: !past) -> (!q, !both, !both) {
+  %y = tpc.neg %x : !new -> !new
+  %c = tpc.concat %past, %x dim 2 : !past, !new -> !both loc("first")
+  // expected-error @unknown {{'second' (tpc.concat) joins new tokens with a past that 'first' joins with others}}
+  %d = tpc.concat %past, %y dim 2 : !past, !new -> !both loc("second")
+  %k = tpc.transpose %c [0, 2, 1, 3] : !both -> !keys
+  %v = tpc.transpose %d [0, 2, 1, 3] : !both -> !keys
+  %q = tpc.transpose %x [0, 2, 1, 3] : !new -> !q
+  %z = tpc.attention causal %q, %k, %v scale 1.0 offset p : !q, !keys, !keys -> !q
+  return %z, %c, %d : !q, !both, !both
+}
