@@ -48,18 +48,20 @@ namespace {
 struct Pieces {
   int64_t past, first, second;
 };
-/// How small a run is: static sizes that may be anything, and as many tokens at most, so that
-/// tables of positions are long enough (but for the last, which is for models that have none); and
-/// the cuts. A window of 2 (SizeReduction) is passed in each piece and between them.
+/// How small a run is: static sizes that may be anything; tokens, so few that tables of positions
+/// are long enough (but for the last, which is for models that have none); and the cuts. A window
+/// of 2 (SizeReduction) is passed in each piece and between them.
 struct Scale {
-  int64_t base;
+  int64_t base, tokens;
   Pieces cuts[3];
 };
-/// The first with which a run does not take too long.
-constexpr Scale scales[] = {{8, {{3, 2, 3}, {0, 1, 4}, {2, 4, 1}}},
-                            {4, {{1, 1, 2}, {0, 1, 3}, {1, 2, 1}}},
-                            {3, {{1, 1, 1}, {0, 1, 2}, {0, 2, 1}}},
-                            {2, {{1, 1, 1}, {0, 1, 2}, {0, 2, 1}}}};
+/// The first with which a run does not take too long, and nothing is looked up behind a table: the
+/// second leaves room for the rows that OPT has before the first token's.
+constexpr Scale scales[] = {{8, 7, {{3, 2, 3}, {0, 1, 4}, {2, 4, 1}}},
+                            {8, 5, {{2, 2, 1}, {0, 1, 4}, {1, 1, 3}}},
+                            {4, 3, {{1, 1, 2}, {0, 1, 3}, {1, 2, 1}}},
+                            {3, 2, {{1, 1, 1}, {0, 1, 2}, {0, 2, 1}}},
+                            {2, 1, {{1, 1, 1}, {0, 1, 2}, {0, 2, 1}}}};
 
 /// The dimension of tokens of an argument or a result, which is no cache; none if it has no tokens.
 FailureOr<std::optional<unsigned>> findTokens(Type type, const std::string &tokens) {
@@ -244,7 +246,7 @@ private:
   }
 
   LogicalResult checkEmpty() {
-    setTokens(0, scale.base - 1);
+    setTokens(0, scale.tokens);
     auto inputs = step.draw();
     if (failed(inputs))
       return failure();
