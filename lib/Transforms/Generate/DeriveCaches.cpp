@@ -34,8 +34,11 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
     SymExpr queries = getSizes(op.getQ())[1], keys = getSizes(op.getK())[1];
     auto name = getSymbolName(keys);
     if (!name || queries != keys)
-      return emitNodeError(op) << "has " << queries.str() << " queries and " << keys.str()
-                               << " keys: in a model without a past both are one symbol",
+      return emitNodeError(op)
+                 << "has " << queries.str() << " queries and " << keys.str()
+                 << " keys. Without a past both are one symbol; and keys and values "
+                    "of a past are an input's with new ones joined behind them, moved "
+                    "but not computed with",
              std::nullopt;
     return name;
   }

@@ -103,7 +103,7 @@ func.func @main(%ids: !ids, %x: !h) -> (!h, !ids) {
 !h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
 !m = tensor<?x?x1x4xf32, #tpc.dist<[b, t, 1, 4]>>
 func.func @main(%x: !h, %m: !m) -> !h {
-  // expected-error @unknown {{'cross' (tpc.attention) has s queries and t keys: in a model without a past both are one symbol}}
+  // expected-error @unknown {{'cross' (tpc.attention) has s queries and t keys. Without a past both are one symbol}}
   %y = tpc.attention causal %x, %m, %m scale 1.0 : !h, !m, !m -> !h loc("cross")
   return %y : !h
 }
