@@ -40,7 +40,8 @@ void put(Tensor &tensor, const std::vector<int64_t> &values) {
 
 RankLoop::RankLoop(const Manifest &manifest, GenerationLimits limits, const GenerationMode &mode)
     : manifest(manifest), generation(*manifest.generation), limits(limits), mode(mode),
-      schedule(limits, groupsOf(manifest, mode), hasReplicas(manifest), wantsFewShapes()),
+      schedule(limits, groupsOf(manifest, mode), hasReplicas(manifest), wantsFewShapes(),
+               generation.lastToken),
       sink(manifest), hasNews(mode.asks) {}
 
 void RankLoop::exchangeNews(GenerationClient *client) {

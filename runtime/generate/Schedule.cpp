@@ -14,8 +14,9 @@ int64_t roundedLength(int64_t tokens, int64_t most) {
   return std::min(static_cast<int64_t>(length), most);
 }
 
-Schedule::Schedule(GenerationLimits limits, int numGroups, bool wholeGroups, bool fewShapes)
-    : theLimits(limits), wholeGroups(wholeGroups), fewShapes(fewShapes),
+Schedule::Schedule(GenerationLimits limits, int numGroups, bool wholeGroups, bool fewShapes,
+                   int64_t lastToken)
+    : theLimits(limits), wholeGroups(wholeGroups), fewShapes(fewShapes), lastToken(lastToken),
       slots(static_cast<size_t>(limits.slots)) {
   int64_t count = std::clamp<int64_t>(numGroups, 1, limits.slots);
   for (int64_t i = 0; i < count; ++i) {
@@ -185,6 +186,10 @@ void Schedule::takeToken(Slot &slot, const SampledToken &token) {
     end(slot, Finish::Stop);
   else if (slot.generated == request.maxNewTokens || slot.length == theLimits.capacity)
     end(slot, Finish::Length);
+  else if (token.token > lastToken)
+    end(slot, Finish::Error,
+        "the model gives logits of token " + std::to_string(token.token) +
+            ", and takes no token above " + std::to_string(lastToken) + ": nothing can follow it");
 }
 
 void Schedule::finish(const StepItem &item, std::span<const SampledToken> tokens) {

@@ -21,6 +21,7 @@
 #include "generate/Request.h"
 #include "generate/Sampler.h"
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -55,7 +56,9 @@ class Schedule {
 public:
   /// `groups`: as many as there are slots, at most. `wholeGroups`: a step has all rows of a group,
   /// as where replicas have their own.
-  Schedule(GenerationLimits limits, int groups, bool wholeGroups, bool fewShapes = false);
+  /// `lastToken`: the last of those that can go in again.
+  Schedule(GenerationLimits limits, int groups, bool wholeGroups, bool fewShapes = false,
+           int64_t lastToken = std::numeric_limits<int64_t>::max());
 
   /// Valid as problemOf says. Its number: how many were added before.
   uint64_t add(GenerationRequest request);
@@ -108,6 +111,7 @@ private:
 
   GenerationLimits theLimits;
   bool wholeGroups, fewShapes;
+  int64_t lastToken;
   std::vector<SlotGroup> groups;
   std::vector<Slot> slots;
   std::deque<std::pair<uint64_t, GenerationRequest>> waiting;
