@@ -15,7 +15,7 @@ void Sampler::score(std::span<const SampledRow> rows, std::span<const LogitsPiec
     const SampledRow &row = rows[static_cast<size_t>(piece.row)];
     const SamplingSettings &settings = row.settings;
     bool isPenalized = settings.repetitionPenalty != 1 && !row.seen.empty();
-    bool isDivided = settings.temperature != 0 && settings.temperature != 1;
+    bool isDivided = !settings.isGreedy() && settings.temperature != 1;
     auto &ofRow = scored[static_cast<size_t>(piece.row)];
     if (!isPenalized && !isDivided) {
       ofRow.push_back({piece.first, piece.logits, piece.best});

@@ -117,6 +117,14 @@ def test_a_request_whose_logits_are_no_numbers_ends_alone(program):
         assert service.close() == 0
 
 
+def test_temperatures_next_to_zero(program):
+    """Scores that are divided by them would be infinite, and many the largest."""
+    greedy = say(program, [1, 2, 3], 20).tokens
+    for temperature in ("1e-31", "1e-38", "1e-45", "1e-300"):
+        assert say(program, [1, 2, 3], 20, "--temperature", temperature).tokens == greedy, temperature
+        assert say(program, [1, 2, 3], 20, "--temperature", temperature, "--top-k", "5", "--top-p", "0.9").tokens == greedy, temperature
+
+
 def test_the_limits_themselves_are_served(program):
     """What is next to what is refused above."""
     assert len(say(program, [1] * 128, 1).tokens) == 1
