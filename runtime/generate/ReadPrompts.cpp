@@ -24,6 +24,8 @@ Prompts readNpyPrompts(const std::string &path) {
       tensor.shape.size() > 2)
     refuse(path, std::string("expected i64 or i32 of one or two dimensions, found ") +
                      dtypeName(tensor.dtype) + shapeText(tensor.shape));
+  if (tensor.shape[0] == 0 && tensor.shape.size() == 2)
+    refuse(path, "there is no prompt in it");
   int64_t length = tensor.shape.back();
   Prompts prompts(static_cast<size_t>(tensor.shape.size() == 2 ? tensor.shape[0] : 1));
   for (size_t row = 0; row < prompts.size(); ++row)
@@ -35,6 +37,13 @@ Prompts readNpyPrompts(const std::string &path) {
   return prompts;
 }
 
+/// What is there instead of an id: the beginning of it, and of what may be deep its kind.
+std::string textOf(const json &value) {
+  constexpr size_t most = 40;
+  std::string text = value.is_primitive() ? value.dump() : value.type_name();
+  return text.size() > most ? text.substr(0, most) + "…" : text;
+}
+
 Prompts readJsonPrompts(const std::string &path) {
   File file(path);
   std::string text(file.size(), 0);
@@ -43,18 +52,20 @@ Prompts readJsonPrompts(const std::string &path) {
   json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_array())
     refuse(path, "expected a list of ids, or a list of such lists");
-  auto isList = [](const json &each) { return each.is_array(); };
-  if (parsed.empty() || !std::all_of(parsed.begin(), parsed.end(), isList))
-    parsed = json::array({parsed});
   Prompts prompts;
-  for (const json &row : parsed) {
+  auto add = [&](const json &row) {
     prompts.emplace_back();
     for (const json &id : row) {
       if (!id.is_number_integer() || (id.is_number_unsigned() && id.get<uint64_t>() > INT64_MAX))
-        refuse(path, "expected ids, found " + id.dump());
+        refuse(path, "expected ids, found " + textOf(id));
       prompts.back().push_back(id.get<int64_t>());
     }
-  }
+  };
+  auto isList = [](const json &each) { return each.is_array(); };
+  if (parsed.empty() || !std::all_of(parsed.begin(), parsed.end(), isList))
+    add(parsed);
+  else
+    std::for_each(parsed.begin(), parsed.end(), add);
   return prompts;
 }
 

@@ -72,14 +72,15 @@ def test_logits_that_cannot_be_written(program):
 
 @pytest.mark.parametrize("text,words", [
     ("", []), ("[]", []), ("{}", []), ("[[1, 2], []]", []), ("[1, \"2\"]", []), ("[1, 2.5]", []), ("[1, 2", []),
-    ("[1, 101]", ["101"]), ("[[1, 2], [1, -7]]", ["-7"]), ("[[1], 2]", []), ("[[[1]]]", []), ("[" * 100000, [])], ids=lambda value: str(value)[:20])
+    ("[1, 101]", ["101"]), ("[[1, 2], [1, -7]]", ["-7"]), ("[[1], 2]", []), ("[[[1]]]", []), ("[" * 100000, []),
+    ("[1, " + "[" * 100000 + "]" * 100000 + "]", ["found array"]), ('[1, "' + "x" * 100000 + '"]', ["xxx…"])], ids=lambda value: str(value)[:20])
 def test_json_files(program, tmp_path, text, words):
     (tmp_path / "ids.json").write_text(text)
     refuse(program, ["--prompt-ids", tmp_path / "ids.json", *FEW], *words)
 
 
 @pytest.mark.parametrize("array", [np.zeros((1, 3), np.float32), np.zeros((1, 2, 3), np.int64), np.zeros((2, 0), np.int64),
-                                   np.array([[1, 101]]), np.array([[-1]])], ids=lambda array: f"{array.dtype}-{array.shape}")
+                                   np.zeros((0, 3), np.int64), np.array([[1, 101]]), np.array([[-1]])], ids=lambda array: f"{array.dtype}-{array.shape}")
 def test_arrays(program, tmp_path, array):
     np.save(tmp_path / "ids.npy", array)
     refuse(program, ["--prompt-ids", tmp_path / "ids.npy", *FEW], *([str(array.flat[-1])] if array.size == 2 else []))
