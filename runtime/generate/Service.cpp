@@ -19,7 +19,7 @@ Service::Service(int in, int out, const Manifest &manifest, const GenerationLimi
 
 void Service::read(bool wait) {
   // Who waits for requests also sees that nobody reads the answers.
-  pollfd files[] = {{in, POLLIN, 0}, {out, 0, 0}};
+  pollfd files[] = {{isFull() ? -1 : in, POLLIN, 0}, {out, 0, 0}};
   int ready;
   do
     ready = poll(files, 2, wait ? -1 : 0);
@@ -66,9 +66,9 @@ void Service::take(const std::string &text, News &news) {
   if (line.request) {
     takeRequest(line, text, news);
   } else if (line.cancel) {
-    auto known = numbers.find(*line.cancel);
-    if (known != numbers.end())
-      news.cancelled.push_back(known->second);
+    auto number = numbers.find(*line.cancel);
+    if (number != numbers.end())
+      news.cancelled.push_back(number->second);
     else
       answers += finishLine(std::nullopt, Finish::Error,
                             "cancel: no request '" + *line.cancel + "' runs or waits");
@@ -91,20 +91,23 @@ void Service::takeRequest(const ClientLine &line, const std::string &text, News 
     answers += finishLine(id, Finish::Error, problem);
     return;
   }
+  constexpr size_t beside = 1 << 10; // of what is kept of one that is short
   numbers[id] = taken;
-  ids[taken++] = id;
+  held += text.size() + beside;
+  known[taken++] = {id, text.size() + beside};
   news.requests.push_back(text);
 }
 
 void Service::onToken(uint64_t request, int64_t token, int64_t index) {
-  answers += tokenLine(ids.at(request), token, index);
+  answers += tokenLine(known.at(request).id, token, index);
 }
 
 void Service::onFinish(uint64_t request, Finish why, const std::string &message) {
-  const std::string &id = ids.at(request);
-  answers += finishLine(id, why, message);
-  numbers.erase(id);
-  ids.erase(request);
+  auto ended = known.find(request);
+  answers += finishLine(ended->second.id, why, message);
+  numbers.erase(ended->second.id);
+  held -= ended->second.bytes;
+  known.erase(ended);
 }
 
 void Service::flush() {

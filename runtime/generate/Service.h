@@ -25,6 +25,8 @@ public:
 private:
   /// Reads what is there; with `wait` waits for it.
   void read(bool wait);
+  /// So much waits that nothing more is read until some of it is done.
+  bool isFull() const { return held > mostHeld; }
   void take(const std::string &line, News &news);
   void takeRequest(const ClientLine &line, const std::string &text, News &news);
   void flush();
@@ -35,9 +37,16 @@ private:
   const GenerationRequest defaults;
   LineCutter lines;
   bool isAtEnd = false;
+  /// A request that runs or waits.
+  struct Known {
+    std::string id;
+    size_t bytes; ///< that it takes, about
+  };
+  static constexpr size_t mostHeld = size_t(64) << 20;
   uint64_t taken = 0; ///< requests
-  std::map<uint64_t, std::string> ids;
+  std::map<uint64_t, Known> known;
   std::map<std::string, uint64_t> numbers;
+  size_t held = 0;     ///< bytes of those that are known
   std::string answers; ///< that are not written
 };
 

@@ -73,7 +73,9 @@ void setField(GenerationRequest &request, bool &hasSeed, const std::string &fiel
   } else if (field == "stop_ids") {
     request.stopIds = listOf(field, value);
   } else {
-    throw UserError("there is no field '" + printable(field) + "'; a request has " + fieldNames);
+    constexpr size_t shown = 40;
+    throw UserError("there is no field '" + printable(field.substr(0, shown)) +
+                    (field.size() > shown ? "…" : "") + "'; a request has " + fieldNames);
   }
 }
 

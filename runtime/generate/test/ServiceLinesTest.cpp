@@ -87,6 +87,14 @@ TEST(ServiceLines, WhatIsRefusedIsNamedWhereItCanBe) {
   EXPECT_EQ(parseClientLine("nothing", {}).id, std::nullopt);
 }
 
+TEST(ServiceLines, LongNamesAreNotSaidBack) {
+  std::string name(100000, 'x');
+  ClientLine line = parseClientLine(R"({"id":"a","ids":[7],")" + name + R"(":1})", {});
+  EXPECT_EQ(line.id, "a");
+  EXPECT_NE(line.problem.find("there is no field 'xxx"), std::string::npos);
+  EXPECT_LT(line.problem.size(), 400u);
+}
+
 TEST(ServiceLines, RequestsAreChecked) {
   Generation generation;
   generation.vocabulary = 100;

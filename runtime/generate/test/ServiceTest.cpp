@@ -2,9 +2,11 @@
 
 #include "ToyTest.h"
 #include "generate/ServiceLines.h"
+#include <atomic>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 using namespace tpc::rt;
 using namespace tpc::rt::toy;
@@ -153,6 +155,35 @@ TEST(Service, RequestsAreCancelled) {
   Outcome outcome = process.wait();
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(parse(outcome.out)["c"].tokens, expectedTokens(next, 100000));
+}
+
+/// Requests come faster than they are answered: no more are read than may wait, and none is lost.
+TEST(Service, NoMoreIsReadThanThereIsRoomFor) {
+  Process process({1, 1, 1, 1}, {"--serve-stdin", "--max-sequence=20000", "--max-batch=1"});
+  process.write(lineOf(requestOf("first", {1}, 12000)));
+  constexpr int count = 45; // of two megabytes each, 64 in all may wait
+  GenerationRequest request = requestOf("", {2, 3}, 1);
+  request.stopIds = Ids(size_t(1) << 19, 100);
+  const std::string rest = lineOf(request).substr(1);
+  std::atomic<int> written = 0;
+  std::thread writer([&] {
+    for (; written < count; ++written) {
+      std::string line = rest;
+      line.replace(line.find(R"("id":"")"), 7, R"("id":")" + std::to_string(written) + '"');
+      process.write("{" + line);
+    }
+    process.closeInput();
+  });
+  int ended = 0, early = 0;
+  for (std::string line; !(line = process.readLine()).empty();) {
+    bool isEnd = line.find("finish") != std::string::npos;
+    if (isEnd && ended++ == 0)
+      early = written;
+  }
+  writer.join();
+  EXPECT_LT(early, 40);
+  EXPECT_EQ(ended, count + 1);
+  EXPECT_EQ(process.wait().status, 0);
 }
 
 TEST(Service, MistakesAreAnsweredAndOthersGoOn) {
