@@ -132,12 +132,10 @@ public:
 
   std::string digest() const override {
     std::string text = std::to_string(limits.slots) + " " + std::to_string(limits.capacity) + " " +
-                       std::to_string(limits.chunk);
-    for (const GenerationRequest &request : requests) {
-      text += ";";
-      for (int64_t id : request.ids)
-        text += " " + std::to_string(id);
-    }
+                       std::to_string(limits.chunk) + (options.serves ? " serves" : "") +
+                       (options.logits.empty() ? "" : " logits") + ";" + textOf(defaults);
+    for (const GenerationRequest &request : requests)
+      text += ";" + textOf(request);
     return text;
   }
 

@@ -3,8 +3,30 @@
 #include "generate/Request.h"
 #include "generate/Score.h"
 #include <cmath>
+#include <limits>
+#include <sstream>
 
 namespace tpc::rt {
+
+int64_t lengthOf(const GenerationRequest &request) {
+  int64_t length = 0;
+  bool isMore = __builtin_add_overflow(std::ssize(request.ids), request.maxNewTokens, &length);
+  return isMore ? std::numeric_limits<int64_t>::max() : length;
+}
+
+std::string textOf(const GenerationRequest &request) {
+  std::ostringstream text;
+  text << std::hexfloat;
+  for (int64_t id : request.ids)
+    text << id << " ";
+  const SamplingSettings &sampling = request.sampling;
+  text << "then " << request.maxNewTokens << " " << sampling.repetitionPenalty << " "
+       << sampling.temperature << " " << sampling.topK << " " << sampling.topP << " "
+       << sampling.seed << " until";
+  for (int64_t id : request.stopIds)
+    text << " " << id;
+  return text.str();
+}
 
 const char *spell(Finish why) {
   switch (why) {

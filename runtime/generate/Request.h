@@ -21,6 +21,12 @@ struct GenerationRequest {
   uint64_t stream = 0;
 };
 
+/// Tokens of the prompt and all that may follow; the largest number where it is more than that.
+int64_t lengthOf(const GenerationRequest &request);
+
+/// All that it asks for, as text.
+std::string textOf(const GenerationRequest &request);
+
 enum class Finish { Stop, Length, Cancelled, Error };
 /// "stop", "length", "cancelled", "error"
 const char *spell(Finish why);

@@ -121,14 +121,15 @@ void deliver(const Manifest &manifest, const Request &request, const std::vector
 }
 
 /// Processes read the same files; if on some host they are others, collectives would not match.
-void compareInputs(Execution &execution, const std::string &digest) {
+void compareInputs(Execution &execution, const std::string &digest,
+                   const char *what = "read other inputs than rank 0: the same files must be on "
+                                      "all hosts") {
   if (!execution.session())
     return;
   int rank = execution.session()->firstDifference(digest);
   agreeOn(execution.session(), [&] {
     if (rank >= 0)
-      throw UserError("rank " + std::to_string(rank) +
-                      " read other inputs than rank 0: the same files must be on all hosts");
+      throw UserError("rank " + std::to_string(rank) + " " + what);
   });
 }
 
@@ -163,7 +164,9 @@ std::string planText(const tpc_program &program, const Manifest &manifest, const
 }
 
 void runTask(Execution &execution, Task &task) {
-  compareInputs(execution, task.digest());
+  compareInputs(execution, task.digest(),
+                "was given other prompts or flags than rank 0: start all processes alike, with the "
+                "same files on all hosts");
   if (execution.session())
     execution.session()->doing = "between steps";
   task.run(execution);
