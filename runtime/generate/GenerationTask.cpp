@@ -111,24 +111,10 @@ public:
       for (const GenerationRequest &request : requests)
         longest = std::max(longest, std::ssize(request.ids));
     }
-    GenerationLimits own = limits;
-    own.chunk = std::min(limits.chunk, longest);
-    if (wantsFewShapes())
-      own.chunk = roundedLength(own.chunk, limits.chunk);
-    // A chunk of a prompt, and a token of each.
-    std::vector<Inputs> steps;
-    steps.push_back(stepInputs(manifest, own, rowsOfLargestStep(manifest, own), own.chunk));
-    steps.push_back(stepInputs(manifest, own, own.slots, 1));
-    for (Inputs &step : steps)
-      addChoices(step);
-    return steps;
+    return tpc::rt::largestSteps(manifest, limits, longest);
   }
 
-  std::string roomText() const override {
-    return std::to_string(limits.slots) + (limits.slots == 1 ? " sequence" : " sequences") +
-           " of at most " + std::to_string(limits.capacity) + " tokens, prompts by " +
-           std::to_string(limits.chunk);
-  }
+  std::string roomText() const override { return tpc::rt::roomText(limits); }
 
   std::string digest() const override {
     std::string text = std::to_string(limits.slots) + " " + std::to_string(limits.capacity) + " " +
@@ -184,7 +170,7 @@ private:
                       std::to_string(prompts) + " prompts; give a larger one, or leave it out");
     std::optional<int64_t> needed;
     for (const GenerationRequest &request : requests)
-      needed = std::max(needed.value_or(1), std::ssize(request.ids) + defaults.maxNewTokens);
+      needed = std::max(needed.value_or(1), lengthOf(request));
     limits.capacity = capacityOf(manifest, options.maxSequence, needed);
     limits.chunk = std::min(options.prefillChunk.value_or(limits.chunk), limits.capacity);
   }

@@ -58,6 +58,18 @@ void TokenGenerator::generate(std::vector<GenerationRequest> requests, Generatio
 
 void checkGeneration(const Manifest &manifest, const GenerationLimits &limits) {
   const Generation &generation = *manifest.generation;
+  // Far more than is of use, and so few that what is kept of each is small beside its caches.
+  constexpr int64_t mostSlots = 1 << 16;
+  if (limits.slots > mostSlots)
+    throw UserError(std::to_string(limits.slots) + " sequences at a time (--max-batch): " +
+                    std::to_string(mostSlots) + " are the most");
+  // So that bytes of any model's caches are numbers of 63 bits.
+  constexpr int64_t mostTokens = int64_t(1) << 40;
+  if (limits.capacity > mostTokens / limits.slots)
+    throw UserError(std::to_string(limits.slots) + " sequences of " +
+                    std::to_string(limits.capacity) +
+                    " tokens: there is no room for so many. Give a smaller --max-sequence or "
+                    "max_new_tokens");
   if (generation.maxSequence && limits.capacity > *generation.maxSequence)
     throw UserError("--max-sequence " + std::to_string(limits.capacity) +
                     ": the model is made for sequences of " +
@@ -107,6 +119,26 @@ bool hasReplicas(const Manifest &manifest) {
 
 int64_t rowsOfLargestStep(const Manifest &manifest, const GenerationLimits &limits) {
   return hasReplicas(manifest) ? limits.slots : 1;
+}
+
+std::vector<Inputs> largestSteps(const Manifest &manifest, GenerationLimits limits,
+                                 int64_t longest) {
+  int64_t chunk = std::min(limits.chunk, longest);
+  if (wantsFewShapes())
+    chunk = roundedLength(chunk, limits.chunk);
+  limits.chunk = chunk;
+  std::vector<Inputs> steps;
+  steps.push_back(stepInputs(manifest, limits, rowsOfLargestStep(manifest, limits), chunk));
+  steps.push_back(stepInputs(manifest, limits, limits.slots, 1));
+  for (Inputs &step : steps)
+    addChoices(step);
+  return steps;
+}
+
+std::string roomText(const GenerationLimits &limits) {
+  return std::to_string(limits.slots) + (limits.slots == 1 ? " sequence" : " sequences") +
+         " of at most " + std::to_string(limits.capacity) + " tokens, prompts by " +
+         std::to_string(limits.chunk);
 }
 
 int64_t capacityOf(const Manifest &manifest, std::optional<int64_t> asked,

@@ -68,6 +68,12 @@ bool wantsFewShapes();
 bool hasReplicas(const Manifest &manifest);
 int64_t rowsOfLargestStep(const Manifest &manifest, const GenerationLimits &limits);
 
+/// The steps that hold most: a chunk of a prompt of `longest` tokens, and a token of each sequence.
+std::vector<Inputs> largestSteps(const Manifest &manifest, GenerationLimits limits,
+                                 int64_t longest);
+/// "2 sequences of at most 64 tokens, prompts by 64"
+std::string roomText(const GenerationLimits &limits);
+
 /// What sequences have room for: what is asked for; else what is needed, as far as the model goes;
 /// else all that the model is made for.
 int64_t capacityOf(const Manifest &manifest, std::optional<int64_t> asked,

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <unistd.h>
 
@@ -96,29 +97,57 @@ GenerationRequest requestOf(const tpc_request &given, int32_t place) {
   return request;
 }
 
+/// What is wrong is said before anything runs.
+void check(const Manifest &manifest, const GenerationLimits &limits,
+           const std::vector<GenerationRequest> &requests) {
+  checkGeneration(manifest, limits);
+  for (size_t i = 0; i < requests.size(); ++i)
+    if (std::string problem = problemOf(requests[i], *manifest.generation, limits.capacity);
+        !problem.empty())
+      throw UserError((requests.size() > 1 ? "prompt " + std::to_string(i) + ": " : "") + problem);
+}
+
 /// What there is to be room for: as flags of the model say; else for what is asked for and all that
-/// was, so that memory is seldom made anew.
+/// was, so that memory is seldom made anew. Throws UserError where a request is wrong; what is
+/// refused leaves no trace.
 GenerationLimits limitsOf(Model &model, const Manifest &manifest,
                           const std::vector<GenerationRequest> &requests, int64_t together) {
-  constexpr int64_t step = 64;
+  constexpr int64_t step = 64, most = std::numeric_limits<int64_t>::max();
   const GenerationOptions &flags = model.flags().generation;
   int64_t needed = 1;
   for (const GenerationRequest &request : requests) {
-    int64_t length = 0;
-    if (__builtin_add_overflow(std::ssize(request.ids) + step, request.maxNewTokens, &length))
-      throw UserError("max_new_tokens " + std::to_string(request.maxNewTokens) +
-                      ": there cannot be so many");
-    needed = std::max(needed, length / step * step);
+    int64_t length = lengthOf(request);
+    needed = std::max(needed, length > most - step ? length : (length + step) / step * step);
   }
   Model::Room &room = model.room();
   std::lock_guard<std::mutex> lock(room.mutex);
-  room.slots = std::max({room.slots, together, int64_t(1)});
-  room.capacity = std::max(room.capacity, needed);
+  int64_t slots = std::max({room.slots, together, int64_t(1)});
+  int64_t capacity = std::max(room.capacity, needed);
   GenerationLimits limits;
-  limits.slots = flags.maxBatch.value_or(room.slots);
-  limits.capacity = capacityOf(manifest, flags.maxSequence, room.capacity);
+  limits.slots = flags.maxBatch.value_or(slots);
+  limits.capacity = capacityOf(manifest, flags.maxSequence, capacity);
   limits.chunk = std::min(flags.prefillChunk.value_or(limits.chunk), limits.capacity);
+  check(manifest, limits, requests);
+  room.slots = slots;
+  room.capacity = capacity;
   return limits;
+}
+
+/// On the model's thread, before anything takes memory. Throws UserError where there is too little:
+/// then what others ask for is not for as much.
+void checkRoom(Model &model, const Manifest &manifest, const GenerationLimits &limits) {
+  Model::Room &room = model.room();
+  std::lock_guard<std::mutex> lock(room.mutex);
+  if (limits.slots <= room.checkedSlots && limits.capacity <= room.checkedCapacity)
+    return;
+  try {
+    model.checkMemory(largestSteps(manifest, limits, limits.capacity), roomText(limits));
+  } catch (const UserError &) {
+    room.slots = room.capacity = 0;
+    throw;
+  }
+  room.checkedSlots = limits.slots;
+  room.checkedCapacity = limits.capacity;
 }
 
 /// Keeps the logits of one request.
@@ -145,15 +174,6 @@ std::vector<GenerationRequest> rowsOf(const Tensor &ids, const std::string &name
   return rows;
 }
 
-void check(const Manifest &manifest, const GenerationLimits &limits,
-           const std::vector<GenerationRequest> &requests) {
-  checkGeneration(manifest, limits);
-  for (size_t i = 0; i < requests.size(); ++i)
-    if (std::string problem = problemOf(requests[i], *manifest.generation, limits.capacity);
-        !problem.empty())
-      throw UserError((requests.size() > 1 ? "prompt " + std::to_string(i) + ": " : "") + problem);
-}
-
 } // namespace
 
 std::vector<Tensor> tpc::rt::runPrompts(Model &model, const Manifest &manifest,
@@ -169,10 +189,10 @@ std::vector<Tensor> tpc::rt::runPrompts(Model &model, const Manifest &manifest,
     throw UserError("missing input '" + port.name + "'");
   std::vector<GenerationRequest> requests = rowsOf(take(port).tensor, port.name);
   GenerationLimits limits = limitsOf(model, manifest, requests, 1);
-  check(manifest, limits, requests);
   std::vector<std::vector<float>> rows;
   model
       .post([&](Execution &ranks) {
+        checkRoom(model, manifest, limits);
         LogitsClient client(rows);
         GenerationMode mode;
         mode.givesLogits = true;
@@ -213,19 +233,20 @@ int tpc_model_generate(tpc_model *model, const tpc_request *requests, int32_t co
     }
     // What is wrong is said here, not with the first token.
     GenerationLimits limits = limitsOf(opened, manifest, asked, std::ssize(asked));
-    check(manifest, limits, asked);
     auto made = std::make_unique<tpc_generation>();
     tpc_generation *client = made.get();
     client->numRequests = asked.size();
-    client->done = opened.post([client, limits, asked = std::move(asked)](Execution &ranks) {
-      struct End {
-        tpc_generation *client;
-        ~End() { client->end(); }
-      } end{client};
-      GenerationMode mode;
-      mode.asks = true;
-      TokenGenerator(ranks, manifestOfProgram(), limits).generate(asked, *client, mode);
-    });
+    client->done =
+        opened.post([&opened, client, limits, asked = std::move(asked)](Execution &ranks) {
+          struct End {
+            tpc_generation *client;
+            ~End() { client->end(); }
+          } end{client};
+          checkRoom(opened, manifestOfProgram(), limits);
+          GenerationMode mode;
+          mode.asks = true;
+          TokenGenerator(ranks, manifestOfProgram(), limits).generate(asked, *client, mode);
+        });
     *generation = made.release();
   });
 }

@@ -255,6 +255,9 @@ private:
       throw UserError(std::string(files ? "--input" : "--output") +
                       ": this program generates; give --prompt-ids or --serve-stdin, and --logits "
                       "for logits");
+    if (!options.shape.empty())
+      throw UserError("--shape: this program generates, and prompts say how many tokens there are; "
+                      "with --bench it measures steps of a shape");
     if (asked.serves && (!asked.prompts.empty() || !asked.logits.empty()))
       throw UserError("--serve-stdin takes prompts from standard input; leave out " +
                       std::string(asked.prompts.empty() ? "--logits" : "--prompt-ids"));

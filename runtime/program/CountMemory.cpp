@@ -9,8 +9,11 @@
 #include "program/Weights.h"
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
+#include <limits>
 #include <map>
 #include <sstream>
+#include <sys/sysinfo.h>
 
 namespace tpc::rt {
 namespace {
@@ -154,6 +157,39 @@ MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest,
   need.step = use.mostAsked - before.asked - need.libraries - need.weights - need.caches;
   need.most = std::max(need.most, use.most - before.now);
   return need;
+}
+
+namespace {
+/// Memory and swap of this machine, or of the container that this is.
+int64_t bytesOfMachine() {
+  struct sysinfo info = {};
+  if (sysinfo(&info) != 0)
+    return std::numeric_limits<int64_t>::max();
+  auto bytes = static_cast<int64_t>((info.totalram + info.totalswap) * info.mem_unit);
+  int64_t limit = 0;
+  if (std::ifstream file("/sys/fs/cgroup/memory.max"); file >> limit && limit > 0)
+    bytes = std::min(bytes, limit);
+  return bytes;
+}
+} // namespace
+
+void checkHostMemory(const tpc_program &program, const Manifest &manifest,
+                     std::span<const Inputs> steps, int first, int end, const std::string &room) {
+  double need = 0; // a sum may be more than 64 bits hold
+  MemoryNeed one;
+  for (int rank = first; rank < end; ++rank) {
+    one = countMemory(program, manifest, steps, rank);
+    need += static_cast<double>(one.caches) + static_cast<double>(one.step);
+  }
+  int64_t most = bytesOfMachine();
+  if (need <= static_cast<double>(most))
+    return;
+  throw UserError(
+      "memory for " + room + " is more than this machine has, which is " + exactText(most) +
+      ": rank " + std::to_string(end - 1) + " needs caches of " + sizeText(one.caches) + " and " +
+      sizeText(one.step) + " for a step" +
+      (end - first > 1 ? ", and there are " + std::to_string(end - first) + " ranks" : "") +
+      ". Nothing was loaded. Give a smaller --max-batch or --max-sequence");
 }
 
 std::string memoryPlan(const tpc_program &program, const Manifest &manifest,

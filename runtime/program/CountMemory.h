@@ -40,6 +40,11 @@ std::string textOf(const SymbolValues &sizes);
 std::string memoryPlan(const tpc_program &program, const Manifest &manifest,
                        std::span<const Inputs> steps);
 
+/// The ranks [first, end) are of this process and compute on its processors. Throws a UserError
+/// where caches and steps of a task, which is for `room`, are more than the machine can ever have.
+void checkHostMemory(const tpc_program &program, const Manifest &manifest,
+                     std::span<const Inputs> steps, int first, int end, const std::string &room);
+
 /// Collective over the session, which may be null. All ranks must find room on their devices:
 /// throws a UserError if some do not, with what they need and what there is. What is to be said.
 std::string checkMemory(const tpc_program &program, const Manifest &manifest,

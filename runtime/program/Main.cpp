@@ -198,6 +198,12 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   std::string found = checkMemory(program, manifest, steps, session.get());
   if (!found.empty() && (!session || session->rank() == 0))
     note(found);
+  if (task && !program.gpu_code)
+    agreeOn(session.get(), [&] {
+      int first = session ? session->rank() : 0;
+      checkHostMemory(program, manifest, steps, first,
+                      session ? first + 1 : manifest.grid.numRanks(), task->roomText());
+    });
   steps.clear();
   if (options.verbose && task && (!session || session->rank() == 0))
     std::fputs(planText(program, manifest, *task).c_str(), stderr);

@@ -3,6 +3,7 @@
 #include "program/Model.h"
 #include "core/Device.h"
 #include "core/OwnFile.h"
+#include "program/CountMemory.h"
 #include "program/Error.h"
 #include "program/Notes.h"
 #include "program/Setup.h"
@@ -136,6 +137,11 @@ std::future<void> Model::post(std::function<void(Execution &)> work) {
       throw BrokenStep(message);
     }
   });
+}
+
+void Model::checkMemory(std::span<const Inputs> steps, const std::string &room) const {
+  if (!program.gpu_code)
+    checkHostMemory(program, manifest, steps, 0, manifest.grid.numRanks(), room);
 }
 
 std::vector<Tensor> Model::run(const std::vector<std::string> &names,

@@ -44,11 +44,16 @@ public:
 
   const Options &flags() const { return options; }
 
+  /// In work that is posted: throws UserError where these steps, of a task that is for `room`, take
+  /// more memory than there can be.
+  void checkMemory(std::span<const Inputs> steps, const std::string &room) const;
+
   /// What there was room for so far, of a program that generates: memory is made anew where it is
   /// for more or longer sequences.
   struct Room {
     std::mutex mutex; ///< of the rest
     int64_t slots = 0, capacity = 0;
+    int64_t checkedSlots = 0, checkedCapacity = 0; ///< that memory is known to suffice for
   };
   Room &room() { return made; }
 

@@ -62,6 +62,9 @@ FEW = ["--max-new-tokens", "4"]
     ([*PROMPT, *FEW, "--serve-stdin"], ["--serve-stdin", "--prompt-ids"]),
     ([*PROMPT, *FEW, "--input", "input_ids=x.npy"], ["--input"]),
     ([*FEW], ["--prompt-ids", "--serve-stdin"]),
+    ([*PROMPT, *FEW, "--shape", "batch=1"], ["--shape", "--bench"]),
+    ([*PROMPT, *FEW, "--max-batch", "65537"], ["--max-batch", "65536"]),
+    (["--serve-stdin", "--max-batch", str(2**62)], ["--max-batch", "65536"]),
 ], ids=lambda value: " ".join(value)[:60])
 def test_command_lines(program, arguments, words):
     refuse(program, arguments, *words)
