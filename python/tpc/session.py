@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import operator
 import os
 import threading
 import weakref
@@ -67,6 +68,7 @@ _DTYPES = [("f32", "float", np.float32), ("f64", "double", np.float64), ("f16", 
            ("bf16", "bfloat16", None), ("i8", "int8", np.int8), ("i16", "int16", np.int16), ("i32", "int32", np.int32),
            ("i64", "int64", np.int64), ("bool", "bool", np.bool_), ("u8", "uint8", np.uint8)]
 _BF16, _BOOL = 3, 8
+_MOST = (1 << 63) - 1
 _CODES = {np.dtype(kind): code for code, (_, _, kind) in enumerate(_DTYPES) if kind}
 _BROKEN = 2
 
@@ -271,17 +273,42 @@ class Session:
         return found[0] if tokens.is_single else found
 
 
+def _integer(name: str, value, low: int, high: int) -> int:
+    """ctypes would keep the lowest 64 bits of any."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TpcError(f"{name} {value!r}: expected an integer") from None
+    if not low <= number <= high:
+        raise TpcError(f"{name} {number}: expected an integer from {low} to {high}")
+    return number
+
+
+def _check_row(what: str, ids) -> None:
+    if isinstance(ids, str) or not hasattr(ids, "__iter__") or isinstance(ids, np.ndarray) and ids.ndim == 0:
+        raise TpcError(f"{what} is a row of token ids, and not {ids!r:.40}")
+
+
+def _row(what: str, ids) -> np.ndarray:
+    """Ids of tokens, one after the other."""
+    _check_row(what, ids)
+    try:
+        array = ids if isinstance(ids, np.ndarray) else np.asarray(list(ids))
+    except ValueError:  # rows of several lengths
+        raise TpcError(f"{what} is a row of token ids, and not one of rows") from None
+    if array.ndim != 1 or array.size and array.dtype.kind not in "iu":
+        raise TpcError(f"{what} is a row of token ids, and not {array.dtype} of shape {list(array.shape)}")
+    if array.dtype.kind == "u" and array.size and array.max() > _MOST:
+        raise TpcError(f"{what} has token {array.max()}, which there cannot be")
+    return np.ascontiguousarray(array, np.int64)
+
+
 def _prompts(ids) -> tuple[list[np.ndarray], bool]:
     """Rows of ids, and whether there is one that is not in a list."""
+    _check_row("a prompt", ids)
     rows = ids if isinstance(ids, np.ndarray) else list(ids)
     is_single = rows.ndim == 1 if isinstance(rows, np.ndarray) else not any(hasattr(row, "__len__") for row in rows)
-    prompts = []
-    for row in [rows] if is_single else rows:
-        array = np.asarray(row)
-        if array.size and (array.ndim != 1 or array.dtype.kind not in "iu"):
-            raise TpcError(f"a prompt is a row of token ids, and not {array.dtype} of shape {list(array.shape)}")
-        prompts.append(np.ascontiguousarray(array, np.int64).reshape(-1))
-    return prompts, is_single
+    return [_row("a prompt", row) for row in ([rows] if is_single else rows)], is_single
 
 
 class Generation:
@@ -296,9 +323,10 @@ class Generation:
         self._session, self._library = session, session._library
         if not hasattr(self._library, "tpc_model_generate"):
             raise TpcError("this program was made by a tpcc that knew no generation: compile the model again, with --generate")
-        if not 0 <= seed < 1 << 64:
-            raise TpcError(f"seed {seed}: expected an integer from 0 to 2^64 - 1")
-        stop = np.ascontiguousarray(list(stop_ids), np.int64)
+        seed = _integer("seed", seed, 0, (1 << 64) - 1)
+        max_new_tokens, top_k = (_integer(name, value, 0, _MOST) for name, value in
+                                 (("max_new_tokens", max_new_tokens), ("top_k", top_k)))
+        stop = _row("stop_ids", stop_ids)
         pointer = ctypes.POINTER(ctypes.c_int64)
         try:
             requests = (_Request * len(prompts))(*[

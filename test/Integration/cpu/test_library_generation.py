@@ -88,10 +88,18 @@ for words, ids, settings in (
         (["temperature -1"], [1], {"temperature": -1}), (["top_p 2"], [1], {"top_p": 2}), (["top_k -3"], [1], {"top_k": -3}),
         (["repetition_penalty 0"], [1], {"repetition_penalty": 0}), (["max_new_tokens -1"], [1], {"max_new_tokens": -1}),
         (["max_new_tokens"], [1], {"max_new_tokens": 2**63 - 1}), (["stop id 101"], [1], {"stop_ids": [101]}), (["seed -1"], [1], {"seed": -1}), (["row of token ids", "float64"], [1.5], {}),
-        (["no number"], [1], {"top_k": 1.5}), (["row of token ids"], np.zeros((2, 2, 2), int), {})):
+        (["top_k 1.5", "integer"], [1], {"top_k": 1.5}), (["row of token ids"], np.zeros((2, 2, 2), int), {}),
+        (["no number"], [1], {"temperature": "warm"}), (["max_new_tokens", str(2**64 + 3)], [1], {"max_new_tokens": 2**64 + 3}),
+        (["top_k", str(2**64)], [1], {"top_k": 2**64}), (["seed"], [1], {"seed": 2**64}), (["seed"], [1], {"seed": 0.5}),
+        ([str(2**63 + 5)], np.array([2**63 + 5], np.uint64), {}), (["row of token ids"], [2**70], {}),
+        (["row of token ids", "12,7"], "12,7", {}), (["row of token ids"], 7, {}), (["row of token ids"], np.array(7), {}),
+        (["stop_ids", "float64"], [1], {"stop_ids": [1.5]}), (["stop_ids", "50"], [1], {"stop_ids": 50}),
+        (["one of rows"], [[1], [2, [3, 4]]], {})):
     error = refused(words, session.generate, ids, **settings)
     assert not error.broken
     assert session.generate(PROMPTS[0], max_new_tokens=5).tolist() == good
+for row in (tuple(PROMPTS[0]), iter(PROMPTS[0]), np.array(PROMPTS[0], np.uint8)):
+    assert session.generate(row, max_new_tokens=5, stop_ids=set()).tolist() == good
 with tpc.load(sys.argv[1], max_sequence=8, max_batch=2) as small:
     refused(["10 tokens", "8"], small.generate, PROMPTS[2])
     assert small.generate(PROMPTS[0], max_new_tokens=5).tolist() == good
