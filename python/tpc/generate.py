@@ -10,6 +10,7 @@ the most probable token is taken each time. Text is printed as it comes; the sam
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from tpc.session import TpcError, load
@@ -51,15 +52,18 @@ def settings_of(arguments, defaults) -> dict:
 
 
 def prompt_of(arguments) -> str:
-    if arguments.prompt is not None:
-        return arguments.prompt
-    if arguments.prompt_file is None:
-        return sys.stdin.read()
     try:
+        if arguments.prompt is not None:
+            return os.fsencode(arguments.prompt).decode()  # bytes that are no text came as lone surrogates
+        if arguments.prompt_file is None:
+            return sys.stdin.buffer.read().decode() if sys.stdin else ""
         with open(arguments.prompt_file, encoding="utf-8") as file:
             return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TextError(f"--prompt-file: cannot read '{arguments.prompt_file}': {error}") from None
+    except (OSError, UnicodeError) as error:
+        name = "--prompt" if arguments.prompt is not None else "standard input"
+        if arguments.prompt_file is not None:
+            name = f"--prompt-file: '{arguments.prompt_file}'"
+        raise TextError(f"{name} cannot be read as text: {error}") from None
 
 
 def write(session, tokenizer, prompt: str, settings: dict, out) -> None:
@@ -67,6 +71,8 @@ def write(session, tokenizer, prompt: str, settings: dict, out) -> None:
     ids = tokenizer.encode(prompt).ids
     if not ids:
         raise TextError("the prompt is empty: give some text")
+    if out is None:
+        raise TextError("there is no standard output")
     text = TextStream(tokenizer, ids)
     with session.stream(ids, **settings) as tokens:
         for token in tokens:
@@ -97,8 +103,10 @@ def main(arguments=None) -> int:
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # Who reads has gone; and so Python cannot flush at its end.
+    except OSError as error:
+        # Where who reads has gone there is nobody to tell. Python would flush again at its end.
+        if not isinstance(error, BrokenPipeError):
+            print(f"tpc.generate: cannot write to standard output: {error.strerror}", file=sys.stderr)
         sys.stdout = None
         return 1
     return 0

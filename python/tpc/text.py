@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,10 +52,16 @@ def _read(file: Path) -> dict:
         return {}
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TextError(f"'{file}' is no JSON: {error}") from None
+    except OSError as error:
+        raise TextError(f"cannot read '{file}': {error.strerror}") from None
+    return _object(file, value)
+
+
+def _object(what, value) -> dict:
     if not isinstance(value, dict):
-        raise TextError(f"'{file}' is no JSON object")
+        raise TextError(f"'{what}' is no JSON object")
     return value
 
 
@@ -64,22 +71,27 @@ def read_defaults(path) -> Defaults:
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     genai = _read(folder / "genai_config.json")
     found: dict = {}
-    for part in (genai.get("model"), genai.get("search"), _read(folder / "generation_config.json")):
-        found |= {name: value for name, value in (part or {}).items() if value is not None}
+    for part in ("model", "search"):
+        if genai.get(part) is not None:
+            found |= _object(f"{folder / 'genai_config.json'}': '{part}", genai[part])
+    found |= {name: value for name, value in _read(folder / "generation_config.json").items() if value is not None}
 
     def number(name: str, otherwise, low, high=float("inf"), kind=float):
-        value = found.get(name, otherwise)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high or value != kind(value):
+        value = found.get(name)
+        value = otherwise if value is None else value
+        if (isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high or math.isinf(value)
+                or value != kind(value)):
             raise TextError(f"'{folder}': {name} is {value!r}, and should be a number from {low}" +
                             (f" to {high}" if high != float("inf") else ""))
         return kind(value)
 
-    stop = found.get("eos_token_id", [])
+    stop = found.get("eos_token_id")
+    stop = [] if stop is None else stop
     stop = stop if isinstance(stop, list) else [stop]
     if any(isinstance(token, bool) or not isinstance(token, int) for token in stop):
         raise TextError(f"'{folder}': eos_token_id is {found['eos_token_id']!r}, and should be an id or a list of ids")
     defaults = Defaults(repetition_penalty=number("repetition_penalty", 1.0, 1e-6), stop_ids=stop)
-    if "max_new_tokens" in found:
+    if found.get("max_new_tokens") is not None:
         defaults.max_new_tokens = number("max_new_tokens", None, 0, kind=int)
     if found.get("do_sample"):
         defaults.temperature = number("temperature", 1.0, 0)

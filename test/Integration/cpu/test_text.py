@@ -120,6 +120,9 @@ def test_special_tokens_are_no_text(folder):
                             "max_new_tokens": 9}}, Defaults(0.6, 0, 0.9, 1.1, 9)),
     ({"genai_config": {"model": {"eos_token_id": 5, "vocab_size": 9}, "search": {"do_sample": True, "top_k": 3, "temperature": 0.5}}},
      Defaults(0.5, 3, stop_ids=[5])),
+    ({"genai_config": {"model": None, "search": {"max_new_tokens": None, "do_sample": True}},
+      "generation_config": {"top_k": None, "max_new_tokens": None, "temperature": None}}, Defaults(1.0, 50)),
+    ({"genai_config": {"model": {"eos_token_id": None}}}, Defaults()),
     ({"genai_config": {"model": {"eos_token_id": 5}, "search": {"do_sample": True, "top_k": 3}},
       "generation_config": {"eos_token_id": None, "top_k": 4, "do_sample": True}}, Defaults(1.0, 4, stop_ids=[5]))])
 def test_defaults_are_the_folders(tmp_path, files, expected):
@@ -133,10 +136,16 @@ def test_defaults_are_the_folders(tmp_path, files, expected):
 @pytest.mark.parametrize("text, words", [
     ("{", "no JSON"), ("[]", "no JSON object"), ('{"eos_token_id": "</s>"}', "eos_token_id.*</s>"),
     ('{"do_sample": true, "top_p": 1.5}', "top_p is 1.5.*to 1"), ('{"do_sample": true, "top_k": 2.5}', "top_k"),
-    ('{"repetition_penalty": -1}', "repetition_penalty"), ('{"eos_token_id": true}', "eos_token_id")])
+    ('{"repetition_penalty": -1}', "repetition_penalty"), ('{"eos_token_id": true}', "eos_token_id"),
+    ('{"repetition_penalty": Infinity}', "repetition_penalty"), ('{"max_new_tokens": 1e400}', "max_new_tokens"),
+    pytest.param('{"a": ' + "[" * 100000, "no JSON", id="deep")])
 def test_folders_that_are_wrong(tmp_path, text, words):
     (tmp_path / "generation_config.json").write_text(text)
     with pytest.raises(TextError, match=words):
+        read_defaults(tmp_path)
+    (tmp_path / "generation_config.json").unlink()
+    (tmp_path / "genai_config.json").write_text('{"search": [1]}')
+    with pytest.raises(TextError, match="genai_config.json.*search.*no JSON object"):
         read_defaults(tmp_path)
 
 

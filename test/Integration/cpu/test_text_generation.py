@@ -67,6 +67,23 @@ def test_what_is_wrong_with_a_prompt(folder):
     run([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--top-p", "3"], env=ENVIRONMENT).refused("top_p 3")
 
 
+def test_what_is_no_text(folder, tmp_path):
+    """Bytes that are not UTF-8, from wherever they come."""
+    command = [*COMMAND, "--tokenizer", folder]
+    run([*command, "--prompt", b"he\xffllo".decode(errors="surrogateescape")], env=ENVIRONMENT).refused("--prompt cannot be read", "0xff")
+    (tmp_path / "prompt").write_bytes(b"he\xffllo")
+    run([*command, "--prompt-file", tmp_path / "prompt"], env=ENVIRONMENT).refused("--prompt-file", "0xff")
+    for redirection, words in ((f"< {tmp_path}/prompt", ["standard input", "0xff"]), ("<&-", ["prompt is empty"])):
+        run(["sh", "-c", f'exec "$@" {redirection}', "sh", *command], env=ENVIRONMENT).refused(*words)
+
+
+@pytest.mark.parametrize("output, word", [("/dev/full", "space"), ("&-", "no standard output")])
+def test_output_that_cannot_be_written(folder, output, word):
+    command = [*COMMAND, "--tokenizer", str(folder), "--prompt", PROMPT, "--max-new-tokens", "30"]
+    result = run(["sh", "-c", f'exec "$@" >{output}', "sh", *command], env=ENVIRONMENT).refused(word)
+    assert "Traceback" not in result.stderr and "Exception" not in result.stderr
+
+
 def endless(folder):
     process = subprocess.Popen([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--max-new-tokens", "10000000"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **ENVIRONMENT})
