@@ -1,0 +1,266 @@
+"""Models that look as if they could generate. What cannot is refused, with the node or the name and why; what can says what ONNX
+Runtime says of all tokens at once. Nothing in between."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+import tpc
+from generation import say
+from harness import Grid, sanitized
+from tpc import TpcError
+from tpc.reference import TOLERANCE, Session, difference
+from written import Gpt
+
+I64, F32 = TensorProto.INT64, TensorProto.FLOAT
+FAR = 2**62
+
+
+class WithPast(Gpt):
+    PAST = True
+
+
+def variant(base=Gpt, **parts):
+    return type("Written", (base,), parts)
+
+
+# Refused: what it is, and words of the message.
+
+def shifted(self, value):
+    before = self.op("Pad", value, self.integers(0, 1, 0, 0, 0, 0), name="before")
+    return self.op("Add", value, self.op("Slice", before, self.integers(0), self.integers(-1), self.integers(1)))
+
+
+def from_the_end(self):
+    table = self.weight(self.POSITIONS, self.hidden)
+    length = self.op("Unsqueeze", self.sequence, self.integers(0))
+    return self.op("Slice", table, self.op("Neg", length), self.integers(FAR), self.integers(0), name="tail")
+
+
+def reversed_positions(self):
+    last = self.op("Sub", self.sequence, self.constant(np.int64(1)))
+    places = self.op("Sub", last, self.count(self.zero, self.end), name="backwards")
+    return self.op("Gather", self.weight(self.POSITIONS, self.hidden), places)
+
+
+def positions_from_zero(self):
+    return self.op("Gather", self.weight(self.POSITIONS, self.hidden), self.count(self.zero, self.sequence), name="from_zero")
+
+
+def pads_left_out(self):
+    """Positions as RoBERTa counts them: of tokens that are no pads."""
+    real = self.op("Cast", self.op("Not", self.op("Equal", self.ids, self.constant(np.int64(1)))), to=I64)
+    return self.op("Gather", self.weight(self.POSITIONS, self.hidden), self.op("CumSum", real, self.constant(np.int64(1)), name="pads"))
+
+
+def prefix(self):
+    first = self.op("Less", self.count(self.zero, self.end), self.constant(np.int64(3)))
+    return self.op("Or", Gpt.sees(self), first)
+
+
+def half_of_all(self):
+    far = self.op("Sub", self.column(self.count(self.start, self.end)), self.count(self.zero, self.end))
+    window = self.op("Add", self.op("Div", self.end, self.constant(np.int64(2))), self.constant(np.int64(1)))
+    return self.op("And", Gpt.sees(self), self.op("Less", far, window))
+
+
+def one_ahead(self):
+    queries = self.op("Add", self.column(self.count(self.start, self.end)), self.constant(np.int64(1)))
+    return self.op("LessOrEqual", self.count(self.zero, self.end), queries)
+
+
+def cross(self, value):
+    states = self.input("states", [self.BATCH, "source", self.hidden]) if self.layer == 0 else "states"
+    scores = self.op("MatMul", value, self.op("Transpose", self.linear(states, self.hidden, self.hidden), perm=[0, 2, 1]))
+    return self.op("Add", value, self.op("MatMul", self.op("Softmax", scores, axis=-1), states, name="cross"))
+
+
+def kinds(self):
+    table = self.weight(2, self.hidden)
+    return self.op("Gather", table, self.input("token_type_ids", [self.BATCH, self.SEQUENCE], I64))
+
+
+def hidden_beside(name):
+    def head(self, value):
+        self.output(value, "hidden")
+        self.output(self.op("MatMul", value, self.weight(self.hidden, self.VOCABULARY, scale=1)), name)
+    return head
+
+
+REFUSED = {
+    "mean": (variant(between=lambda self, value: self.op("Sub", value, self.op("ReduceMean", value, axes=[1], keepdims=1, name="mean"))),
+             "'mean'", "each token by itself"),
+    "running-sum": (variant(between=lambda self, value: self.op("CumSum", value, self.constant(np.int64(1)), name="sum")), "'sum'"),
+    "shift": (variant(between=shifted), "'before'", "each token by itself"),
+    "softmax-of-tokens": (variant(last=lambda self, value: self.op("Softmax", value, axis=1, name="weights")), "'weights'"),
+    "last-token": (variant(last=lambda self, value: self.op("Slice", value, self.integers(-1), self.integers(FAR), self.integers(1),
+                                                            name="last")), "'last'"),
+    "both-directions": (variant(scores=lambda self, scores: scores), "'attention'", "see later ones"),
+    "second-layer-both": (variant(scores=lambda self, scores: scores if self.layer else Gpt.scores(self, scores)), "'attention_'"),
+    "one-ahead": (variant(sees=one_ahead), "'attention'", "stand 1 tokens behind"),
+    "prefix": (variant(sees=prefix), "'attention'"),
+    "window-of-length": (variant(sees=half_of_all), "'attention'", "changes as new tokens come"),
+    "cross": (variant(between=cross), "keys"),
+    "from-the-end": (variant(positions=from_the_end), "'tail'"),
+    "reversed": (variant(positions=reversed_positions), "'backwards'", "how many tokens there are"),
+    "pads": (variant(positions=pads_left_out), "'pads'"),
+    "fixed-tokens": (variant(SEQUENCE=8), "8 queries and 8 keys"),
+    "fixed-batch": (variant(BATCH=1), "'input_ids'", "batch"),
+    "fixed-batch-past": (variant(WithPast, BATCH=1), "'input_ids'", "batch"),
+    "no-layers": (variant(LAYERS=0), "no attention"),
+    "kinds-of-tokens": (variant(positions=kinds), "'token_type_ids'", "token ids"),
+    "which-logits": (variant(head=hidden_beside("scores")), "'hidden' and 'scores'", "logits"),
+    "past-in-front": (variant(WithPast, join=lambda self, past, new: self.op("Concat", new, past, axis=2)), "'attention'"),
+    "past-counted-twice": (variant(WithPast, positions=lambda self: self.op(
+        "Gather", self.weight(99, self.hidden), self.op("Add", self.start, self.count(self.start, self.end)), name="twice")), "depend on how many tokens"),
+    "past-not-counted": (variant(WithPast, positions=positions_from_zero), "depend on how many tokens"),
+    "past-elsewhere": (variant(WithPast, between=lambda self, value: self.op(
+        "Add", value, self.op("ReduceSum", self.past[0][0], keepdims=0, name="all_old"))), "'all_old'"),
+    "past-returned": (variant(WithPast, present=lambda self, keys, values: self.past[self.layer]), "past tokens"),
+    "past-scaled": (variant(WithPast, present=lambda self, keys, values: (
+        self.op("Mul", keys, self.constant(np.float32(2))), values)), "'join"),
+    "past-of-two-layers": (variant(WithPast, pasts=lambda self: Gpt.pasts(self)[:1] * 2), "'join_", "joins with others"),
+    "past-of-both": (variant(WithPast, pasts=lambda self: [(keys, keys) for keys, _ in Gpt.pasts(self)]), "joins with others"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(tpcc, tmp_path, name):
+    written, *words = REFUSED[name]
+    out = tmp_path / "program"
+    tpcc.call([written().write(tmp_path / "model.onnx"), "--generate", "-o", out]).refused(*words)
+    assert not out.exists()
+
+
+# Right.
+
+def from_two(self):
+    """OPT's positions: two rows of its table are nobody's."""
+    places = self.op("Add", self.count(self.start, self.end), self.constant(np.int64(2)))
+    return self.op("Gather", self.weight(self.POSITIONS + 2, self.hidden, scale=1), places)
+
+
+def waves(self):
+    place = self.op("Cast", self.count(self.start, self.end), to=F32)
+    angle = self.op("Mul", self.column(place), self.constant((10.0 ** -np.linspace(0, 4, self.hidden // 2)).astype(np.float32)))
+    return self.op("Concat", self.op("Sin", angle), self.op("Cos", angle), axis=-1)
+
+
+def longer_queries(self, queries):
+    """Scaled by the logarithm of their position."""
+    place = self.op("Add", self.op("Cast", self.count(self.start, self.end), to=F32), self.constant(np.float32(2)))
+    return self.op("Mul", queries, self.op("Unsqueeze", self.op("Log", place), self.integers(0, 1, 3)))
+
+
+def window(self):
+    far = self.op("Sub", self.column(self.count(self.start, self.end)), self.count(self.zero, self.end))
+    return self.op("And", Gpt.sees(self), self.op("Less", far, self.constant(np.int64(4))))
+
+
+def only_new(self, keys, values):
+    first = self.op("Unsqueeze", self.start, self.integers(0))
+    return self.op("Slice", keys, first, self.integers(FAR), self.integers(2)), values
+
+
+def tokens_first(self, past, new):
+    joined = self.op("Concat", past, self.op("Transpose", new, perm=[0, 2, 1, 3]), axis=1)
+    return self.op("Transpose", joined, perm=[0, 2, 1, 3])
+
+
+class TokensFirst(WithPast):
+    def pasts(self):
+        shape = [self.BATCH, "past", self.HEADS, self.SIZE]
+        return [(self.input(f"past_k{layer}", shape), self.input(f"past_v{layer}", shape)) for layer in range(self.LAYERS)]
+
+    def join(self, past, new):
+        self.start = self.op("Gather", self.op("Shape", past), self.constant(np.int64(1)), axis=0)
+        return tokens_first(self, past, new)
+
+    def positions(self):
+        self.start = self.op("Gather", self.op("Shape", self.past[0][0]), self.constant(np.int64(1)), axis=0)
+        self.end = self.op("Add", self.start, self.sequence)
+        return super().positions()
+
+
+def mean_beside(self, value):
+    Gpt.head(self, value)
+    self.output(self.op("ReduceMean", value, axes=[1], keepdims=0), "pooled")
+
+
+RIGHT = {
+    "plain": Gpt,
+    "past": WithPast,
+    "opt": variant(positions=from_two),
+    "opt-past": variant(WithPast, positions=from_two),
+    "waves-past": variant(WithPast, positions=waves),
+    "nowhere": variant(positions=lambda self: ""),
+    "queries-by-position": variant(WithPast, queries=longer_queries),
+    "window-past": variant(WithPast, sees=window),
+    "one-head": variant(HEADS=1, SIZE=16),
+    "heads-of-one": variant(HEADS=16, SIZE=1),
+    "one-word": variant(VOCABULARY=1),
+    "past-only-new": variant(WithPast, present=only_new),
+    "past-swapped": variant(WithPast, pasts=lambda self: [pair[::-1] for pair in Gpt.pasts(self)][::-1]),
+    "past-tokens-first": TokensFirst,
+    "hidden-first": variant(head=hidden_beside("logits")),
+    "pooled-beside": variant(head=mean_beside),
+}
+# What is said is compared where tokens are far apart.
+PROMPTS = [[0], [0, 0, 0, 0, 0], [36, 1, 2, 7, 30, 5, 9, 11, 13, 2, 2, 8]]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("grid", ["tp1", pytest.param("tp2,pp2", marks=pytest.mark.long)])
+def test_right(tpcc, tmp_path, name, grid):
+    written = RIGHT[name]()
+    if written.HEADS % Grid.parse(grid).tp:
+        pytest.skip("one head is not split")
+    path = written.write(tmp_path / "model.onnx")
+    reference, program = Session(path), tpcc.compile(path, grid, "--generate")
+    for prompt in PROMPTS:
+        prompt = [token % written.VOCABULARY for token in prompt]
+        said = say(program, prompt, 12, "--prefill-chunk", "5", logits=True)
+        ids = np.array([[*prompt, *said.tokens[:-1]]])
+        given = {port: np.zeros([{"batch": 1, "past": 0}.get(size, size) for size in shape], np.float32)
+                 for port, shape in reference.inputs.items() if "past" in shape}
+        wanted = reference.run({"input_ids": ids, **given})["logits"][0, len(prompt) - 1:]
+        assert len(said.tokens) == 12
+        assert difference(said.logits, wanted).relative <= TOLERANCE, prompt
+
+
+def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
+    """A model that takes any number of tokens: what no machine holds is refused before anything is loaded, and leaves no trace."""
+    path = RIGHT["nowhere"]().write(tmp_path / "model.onnx")
+    program = tpcc.compile(path, "tp2", "--generate")
+    said = say(program, [1, 2], 4).tokens
+    for flags, words in ((["--max-sequence", str(10**11)], ["1 sequence of at most 100000000000 tokens", "caches", "Nothing was loaded"]),
+                         (["--max-sequence", str(10**8), "--max-batch", "1000"], ["1000 sequences of at most 100000000 tokens", "--max-batch"]),
+                         (["--max-new-tokens", str(10**11)], ["100000000002 tokens"]),
+                         (["--max-new-tokens", str(2**63 - 1)], ["no room for so many"]),
+                         (["--max-sequence", str(2**63 - 1)], ["no room for so many"]),
+                         (["--max-batch", "65536", "--max-sequence", str(10**12)], ["no room for so many"])):
+        result = program.call(["--prompt-ids", "1,2", *([] if "--max-new-tokens" in flags else ["--max-new-tokens", "4"]), *flags])
+        result.refused(*words)
+        assert not result.stdout
+    if sanitized():
+        return  # who loads a program must have them itself
+    with tpc.load(program.path) as session:
+        for new in (10**11, 2**63 - 1):
+            with pytest.raises(TpcError, match="memory for|no room") as error:
+                session.generate([1, 2], max_new_tokens=new)
+            assert not error.value.broken
+            assert session.generate([1, 2], max_new_tokens=4).tolist() == said
+
+
+def test_a_token_that_cannot_go_in_again(tpcc, tmp_path):
+    """A head of more tokens than there are rows in the table: the sequence ends with an error, others go on."""
+    class Wide(Gpt):
+        def head(self, value):
+            logits = self.op("MatMul", value, self.weight(self.hidden, self.VOCABULARY, scale=1))
+            more = self.op("Mul", self.op("Slice", logits, self.integers(0), self.integers(2), self.integers(2)), self.constant(np.float32(0)))
+            self.output(self.op("Concat", logits, self.op("Add", more, self.constant(np.float32(99))), axis=2), "logits")
+
+    program = tpcc.compile(Wide().write(tmp_path / "model.onnx"), "tp1", "--generate")
+    result = program.call(["--prompt-ids", "1,2", "--max-new-tokens", "3"]).refused("token 37", "above 36")
+    assert result.stdout.split() == ["37"]
+    assert say(program, [1, 2], 3, "--stop-ids", "37").tokens == [37]
