@@ -66,7 +66,8 @@ void setField(GenerationRequest &request, bool &hasSeed, const std::string &fiel
   } else if (field == "top_p") {
     sampling.topP = numberOf(field, value);
   } else if (field == "seed") {
-    sampling.seed = static_cast<uint64_t>(integerOf(field, value));
+    sampling.seed = value.is_number_unsigned() ? value.get<uint64_t>()
+                                               : static_cast<uint64_t>(integerOf(field, value));
     hasSeed = true;
   } else if (field == "repetition_penalty") {
     sampling.repetitionPenalty = static_cast<float>(numberOf(field, value));

@@ -68,8 +68,14 @@ bool setGenerationFlag(GenerationOptions &options, const std::string &flag,
     options.repetitionPenalty =
         numberOf(flag, value(), [](double x) { return x > 0; }, "a positive number");
   } else if (flag == "--seed") {
-    options.seed = static_cast<uint64_t>(
-        integerOf(flag, value(), std::numeric_limits<int64_t>::min(), "an integer of 64 bits"));
+    std::string text = value();
+    uint64_t seed = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+    bool isWhole = error == std::errc() && end == text.data() + text.size();
+    options.seed =
+        isWhole ? seed
+                : static_cast<uint64_t>(integerOf(flag, text, std::numeric_limits<int64_t>::min(),
+                                                  "an integer of 64 bits"));
   } else if (flag == "--stop-ids") {
     std::string text = value();
     std::optional<std::vector<int64_t>> ids = parseIds(text);

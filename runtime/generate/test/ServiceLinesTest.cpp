@@ -95,6 +95,20 @@ TEST(ServiceLines, LongNamesAreNotSaidBack) {
   EXPECT_LT(line.problem.size(), 400u);
 }
 
+TEST(ServiceLines, SeedsHave64Bits) {
+  for (auto [text, seed] : {std::pair{"18446744073709551615", UINT64_MAX},
+                            {"9223372036854775808", uint64_t(1) << 63},
+                            {"-1", UINT64_MAX}}) {
+    ClientLine line =
+        parseClientLine(R"({"id":"a","ids":[7],"seed":)" + std::string(text) + "}", {});
+    ASSERT_TRUE(line.request) << line.problem;
+    EXPECT_EQ(line.request->sampling.seed, seed);
+  }
+  for (const char *text : {"18446744073709551616", "-9223372036854775809", "1.5"})
+    EXPECT_FALSE(
+        parseClientLine(R"({"id":"a","ids":[7],"seed":)" + std::string(text) + "}", {}).request);
+}
+
 TEST(ServiceLines, RequestsAreChecked) {
   Generation generation;
   generation.vocabulary = 100;

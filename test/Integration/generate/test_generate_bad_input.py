@@ -56,6 +56,7 @@ FEW = ["--max-new-tokens", "4"]
     ([*PROMPT, *FEW, "--repetition-penalty", "0"], ["--repetition-penalty"]),
     ([*PROMPT, *FEW, "--repetition-penalty", "inf"], ["--repetition-penalty"]),
     ([*PROMPT, *FEW, "--seed", "x"], ["--seed"]),
+    ([*PROMPT, *FEW, "--seed", str(2**64)], ["--seed"]),
     ([*PROMPT, *FEW, "--stop-ids", "101"], ["101"]),
     ([*PROMPT, *FEW, "--stop-ids", "a"], ["--stop-ids"]),
     ([*PROMPT, *FEW, "--max-batch", "0"], ["--max-batch"]),
@@ -146,4 +147,6 @@ def test_the_limits_themselves_are_served(program):
     assert len(say(program, [1, 2, 3], 127).tokens) == 126
     assert len(say(program, [0, 100], 1, "--max-sequence", "128", "--stop-ids", "100").tokens) == 1
     assert len(say(program, [5], 2, "--temperature", "0.5", "--top-k", "0", "--top-p", "1", "--repetition-penalty", "1").tokens) == 2
+    seeds = [say(program, [5], 20, "--temperature", "1", "--seed", str(seed)).tokens for seed in (2**64 - 1, -1, 2**63, 2**63 - 1)]
+    assert seeds[0] == seeds[1] and seeds[2] not in (seeds[0], seeds[3])
 
