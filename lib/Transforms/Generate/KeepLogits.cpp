@@ -138,7 +138,15 @@ private:
                                 << " sequences: export the model with a batch that is a symbol";
       has = true;
     }
-    return has ? success() : LogicalResult(main.emitError("takes no token ids"));
+    if (!has)
+      return main.emitError("takes no token ids");
+    for (unsigned i = 0; i < main.getNumResults(); ++i) {
+      Type type = main.getResultTypes()[i];
+      if (!getCache(main.getResultAttrDict(i)) && !isa<FloatType>(getElementTypeOrSelf(type)))
+        return main.emitError() << "gives '" << getPortName(main.getResultAttrDict(i)) << "', "
+                                << type << ", and tokens are chosen by logits, which are floats";
+    }
+    return success();
   }
 };
 } // namespace

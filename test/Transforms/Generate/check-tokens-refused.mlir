@@ -27,3 +27,13 @@ module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
     return %ids : !ids
   }
 }
+
+// -----
+
+!ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+  // expected-error @below {{gives 'next', 'tensor<?x?xi64, #tpc.dist<[b, s]>>', and tokens are chosen by logits, which are floats}}
+  func.func @main(%ids: !ids {tpc.name = "ids"}) -> (!ids {tpc.name = "next"}) {
+    return %ids : !ids
+  }
+}

@@ -20,7 +20,7 @@ def CheckTokens : Pass<"tpc-check-tokens", "::mlir::ModuleOp"> {
   let summary = "A step takes ids of tokens, and caches";
   let description = [{
     Whoever generates has nothing else to give: one input of integers, `[batch, tokens]`, both of which are symbols. Errors: other inputs
-    (types of tokens, an encoder's states, positions under a name that says nothing); ids of a number of sequences that is fixed.
+    (types of tokens, an encoder's states, positions under a name that says nothing); ids of a number of sequences that is fixed; logits that are no floats.
   }];
 }
 
