@@ -3,7 +3,7 @@ Runtime says of all tokens at once. Nothing in between."""
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 import tpc
 from generation import say
@@ -80,6 +80,31 @@ def kinds(self):
     return self.op("Gather", table, self.input("token_type_ids", [self.BATCH, self.SEQUENCE], I64))
 
 
+def chosen(self, value):
+    self.nodes.append(helper.make_node("ArgMax", [self.op("MatMul", value, self.weight(self.hidden, self.VOCABULARY))], ["logits"], axis=-1))
+    self.outputs.append(helper.make_tensor_value_info("logits", I64, None))
+
+
+def sink(self):
+    """The first tokens are seen by all."""
+    far = self.op("Sub", self.column(self.count(self.start, self.end)), self.count(self.zero, self.end))
+    seen = self.op("Or", self.op("Less", far, self.constant(np.int64(4))), self.op("Less", self.count(self.zero, self.end), self.constant(np.int64(2))))
+    return self.op("And", Gpt.sees(self), seen)
+
+
+def mean_of_rows(self, value):
+    return self.op("Sub", value, self.op("ReduceMean", value, axes=[0], keepdims=1))
+
+
+def number_of_row(self):
+    rows = self.op("Gather", self.op("Shape", self.ids), self.constant(np.int64(0)), axis=0)
+    return self.op("Unsqueeze", self.op("Gather", self.weight(64, self.hidden), self.count(self.zero, rows)), self.integers(1), name="row")
+
+
+def last_row_first(self, value):
+    return self.op("Slice", value, self.integers(-1), self.integers(-FAR), self.integers(0), self.integers(-1))
+
+
 def hidden_beside(name):
     def head(self, value):
         self.output(value, "hidden")
@@ -98,7 +123,11 @@ REFUSED = {
     "both-directions": (variant(scores=lambda self, scores: scores), "'attention'", "see later ones"),
     "second-layer-both": (variant(scores=lambda self, scores: scores if self.layer else Gpt.scores(self, scores)), "'attention_'"),
     "one-ahead": (variant(sees=one_ahead), "'attention'", "stand 1 tokens behind"),
-    "prefix": (variant(sees=prefix), "'attention'"),
+    "prefix": (variant(sees=prefix), "'attention'", "a mask of queries and keys"),
+    "sink": (variant(WithPast, sees=sink), "'attention'", "a mask of queries and keys"),
+    "mean-of-rows": (variant(between=mean_of_rows), "sequences together", "not what the step gives of it alone"),
+    "number-of-row": (variant(positions=number_of_row), "'Add_", "the same for all tokens"),
+    "last-row-first": (variant(WithPast, last=last_row_first), "sequences together", "not what the step gives of it alone"),
     "window-of-length": (variant(sees=half_of_all), "'attention'", "changes as new tokens come"),
     "cross": (variant(between=cross), "keys"),
     "from-the-end": (variant(positions=from_the_end), "'tail'"),
@@ -107,6 +136,7 @@ REFUSED = {
     "fixed-tokens": (variant(SEQUENCE=8), "8 queries and 8 keys"),
     "fixed-batch": (variant(BATCH=1), "'input_ids'", "batch"),
     "fixed-batch-past": (variant(WithPast, BATCH=1), "'input_ids'", "batch"),
+    "ids-out": (variant(head=chosen), "'logits'", "floats"),
     "no-layers": (variant(LAYERS=0), "no attention"),
     "kinds-of-tokens": (variant(positions=kinds), "'token_type_ids'", "token ids"),
     "which-logits": (variant(head=hidden_beside("scores")), "'hidden' and 'scores'", "logits"),
