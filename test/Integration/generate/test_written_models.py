@@ -105,6 +105,27 @@ def last_row_first(self, value):
     return self.op("Slice", value, self.integers(-1), self.integers(-FAR), self.integers(0), self.integers(-1))
 
 
+def next_id(self, value):
+    behind = self.op("Slice", self.ids, self.integers(1), self.integers(FAR), self.integers(1), name="behind")
+    known = self.op("Pad", behind, self.integers(0, 0, 0, 1))
+    return self.op("Add", value, self.op("Gather", self.weight(self.VOCABULARY, self.hidden), known))
+
+
+def first_id(self, value):
+    first = self.op("Slice", self.ids, self.integers(0), self.integers(1), self.integers(1), name="first")
+    return self.op("Add", value, self.op("Gather", self.weight(self.VOCABULARY, self.hidden), first))
+
+
+def largest_id(self, value):
+    place = self.op("ArgMax", self.ids, axis=1, keepdims=1, name="largest")
+    return self.op("Add", value, self.op("Unsqueeze", self.op("Cast", place, to=F32), self.integers(2)))
+
+
+def count_of_mask(self, value):
+    mask = self.op("Cast", self.input("attention_mask", [self.BATCH, self.SEQUENCE], I64), to=F32)
+    return self.op("Mul", value, self.op("Unsqueeze", self.op("ReduceSum", mask, self.integers(1), name="count"), self.integers(2)))
+
+
 def hidden_beside(name):
     def head(self, value):
         self.output(value, "hidden")
@@ -127,6 +148,10 @@ REFUSED = {
     "sink": (variant(WithPast, sees=sink), "'attention'", "a mask of queries and keys"),
     "mean-of-rows": (variant(between=mean_of_rows), "sequences together", "not what the step gives of it alone"),
     "number-of-row": (variant(positions=number_of_row), "'Add_", "the same for all tokens"),
+    "next-id": (variant(last=next_id), "'behind'", "each token by itself"),
+    "first-id": (variant(last=first_id), "'first'", "each token by itself"),
+    "largest-id": (variant(last=largest_id), "'largest'", "each token by itself"),
+    "count-of-mask": (variant(last=count_of_mask), "'count'", "each token by itself"),
     "last-row-first": (variant(WithPast, last=last_row_first), "sequences together", "not what the step gives of it alone"),
     "window-of-length": (variant(sees=half_of_all), "'attention'", "changes as new tokens come"),
     "cross": (variant(between=cross), "keys"),
@@ -212,6 +237,46 @@ class TokensFirst(WithPast):
         return super().positions()
 
 
+class KeysAcross(WithPast):
+    """Keys are kept as scores need them, [batch, head, size, past]."""
+
+    def pasts(self):
+        across, along = [self.BATCH, self.HEADS, self.SIZE, "past"], [self.BATCH, self.HEADS, "past", self.SIZE]
+        return [(self.input(f"past_k{layer}", across), self.input(f"past_v{layer}", along)) for layer in range(self.LAYERS)]
+
+    def join(self, past, new):
+        if not past.startswith("past_k"):
+            return super().join(past, new)
+        joined = self.op("Concat", past, self.op("Transpose", new, perm=[0, 1, 3, 2]), axis=3)
+        return self.op("Transpose", joined, perm=[0, 1, 3, 2])
+
+    def positions(self):
+        self.start = self.op("Gather", self.op("Shape", self.past[0][1]), self.constant(np.int64(2)), axis=0)
+        self.end = self.op("Add", self.start, self.sequence)
+        return super().positions()
+
+
+def one_of_heads(self, keys, values):
+    return tuple(self.op("Slice", each, self.integers(0), self.integers(1), self.integers(1)) for each in (keys, values))
+
+
+def pasts_of_one_head(self):
+    shape = [self.BATCH, 1, "past", self.SIZE]
+    return [(self.input(f"past_k{layer}", shape), self.input(f"past_v{layer}", shape)) for layer in range(self.LAYERS)]
+
+
+class Masked(WithPast):
+    def sees(self):
+        if self.layer == 0:
+            self.input("attention_mask", [self.BATCH, "past + sequence"], I64)
+        real = self.op("Cast", self.op("Unsqueeze", "attention_mask", self.integers(1, 2)), to=TensorProto.BOOL)
+        return self.op("And", Gpt.sees(self), real)
+
+
+def given_positions(self):
+    return self.op("Gather", self.weight(self.POSITIONS, self.hidden, scale=1), self.input("position_ids", [self.BATCH, self.SEQUENCE], I64))
+
+
 def mean_beside(self, value):
     Gpt.head(self, value)
     self.output(self.op("ReduceMean", value, axes=[1], keepdims=0), "pooled")
@@ -232,6 +297,10 @@ RIGHT = {
     "past-only-new": variant(WithPast, present=only_new),
     "past-swapped": variant(WithPast, pasts=lambda self: [pair[::-1] for pair in Gpt.pasts(self)][::-1]),
     "past-tokens-first": TokensFirst,
+    "past-keys-across": KeysAcross,
+    "past-of-one-head": variant(WithPast, keys_and_values=one_of_heads, pasts=pasts_of_one_head),
+    "mask-past": Masked,
+    "positions-given-past": variant(WithPast, positions=given_positions),
     "hidden-first": variant(head=hidden_beside("logits")),
     "pooled-beside": variant(head=mean_beside),
 }
@@ -253,6 +322,8 @@ def test_right(tpcc, tmp_path, name, grid):
         ids = np.array([[*prompt, *said.tokens[:-1]]])
         given = {port: np.zeros([{"batch": 1, "past": 0}.get(size, size) for size in shape], np.float32)
                  for port, shape in reference.inputs.items() if "past" in shape}
+        conventional = {"attention_mask": np.ones_like(ids), "position_ids": np.arange(ids.shape[1])[None]}
+        given |= {port: value for port, value in conventional.items() if port in reference.inputs}
         wanted = reference.run({"input_ids": ids, **given})["logits"][0, len(prompt) - 1:]
         assert len(said.tokens) == 12
         assert difference(said.logits, wanted).relative <= TOLERANCE, prompt
