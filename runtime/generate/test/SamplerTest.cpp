@@ -22,7 +22,20 @@ struct Chosen {
   Sampler::Counts counts;
 };
 
-/// Each rank has a part of each row, and all must find the same.
+/// What a device finds that chooses.
+Ranked bestOf(const LogitsPiece &piece, const SampledRow &row) {
+  Ranked best = nobody;
+  for (int64_t i = 0; i < std::ssize(piece.logits); ++i) {
+    float score = piece.logits[static_cast<size_t>(i)];
+    if (!row.settings.isGreedy())
+      score = perturbed(score / row.settings.temperature, row.draw().of(piece.first + i));
+    best = std::max(best, rank(score, piece.first + i));
+  }
+  return best;
+}
+
+/// Each rank has a part of each row, and all must find the same. Every other rank has a device that
+/// chooses where that may be.
 Chosen choose(const Logits &logits, const std::vector<SampledRow> &rows, const Split &split) {
   Chosen result;
   std::mutex mutex;
@@ -36,6 +49,9 @@ Chosen choose(const Logits &logits, const std::vector<SampledRow> &rows, const S
             {static_cast<int64_t>(row), split[shard],
              std::span(logits[row])
                  .subspan(static_cast<size_t>(split[shard]), static_cast<size_t>(count))});
+    for (LogitsPiece &piece : pieces)
+      if (const SampledRow &row = rows[static_cast<size_t>(piece.row)]; shard % 2 && row.isPlain())
+        piece = {piece.row, piece.first, {}, bestOf(piece, row)};
     WorldRanks ranks(ctx);
     Sampler sampler;
     auto tokens = sampler.choose(ranks, rows, pieces);
