@@ -122,12 +122,16 @@ LogicalResult Importer::importOnce() {
     return failure();
 
   SmallVector<Attribute> list;
-  for (const auto &[text, c] : constraints)
-    list.push_back(
-        builder.getDictionaryAttr({builder.getNamedAttr("expr", SymExprAttr::get(context, c.expr)),
-                                   builder.getNamedAttr("min", builder.getI64IntegerAttr(c.low)),
-                                   builder.getNamedAttr("max", builder.getI64IntegerAttr(c.high)),
-                                   builder.getNamedAttr("why", builder.getStringAttr(c.why))}));
+  for (const auto &[text, c] : constraints) {
+    NamedAttrList fields;
+    fields.set("expr", SymExprAttr::get(context, c.expr));
+    if (c.low != INT64_MIN) // there is such a bound
+      fields.set("min", builder.getI64IntegerAttr(c.low));
+    if (c.high != INT64_MAX)
+      fields.set("max", builder.getI64IntegerAttr(c.high));
+    fields.set("why", builder.getStringAttr(c.why));
+    list.push_back(fields.getDictionary(context));
+  }
   module->getOperation()->setAttr(kSourceAttr, builder.getStringAttr(path));
   module->getOperation()->setAttr(kConstraintsAttr, builder.getArrayAttr(list));
   return success();

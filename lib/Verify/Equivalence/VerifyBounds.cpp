@@ -37,7 +37,7 @@ void BoundsChecker::readConstraints() {
     Interval &range = ranges.try_emplace(terms[0].atoms[0].name, anySymbol()).first->second;
     if (low && low.getInt() > range.low.get())
       range.low = Wide(low.getInt());
-    // Importers write "no limit" as the largest integer.
+    // A limit may be as large as integers are.
     if (high && high.getInt() < (int64_t(1) << 40))
       range.high = Wide(std::max<int64_t>(high.getInt(), int64_t(range.low.get())));
   }
