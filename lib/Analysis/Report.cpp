@@ -26,6 +26,7 @@ public:
 
 private:
   std::optional<int64_t> getBytes(Type type);
+  int64_t getCacheBytes(int64_t stage);
   ParameterRow describe(ParameterOp parameter);
   LogicalResult countStage(StageOp stage, StageRow &row);
   LogicalResult countBlock(Block &block, int64_t times);
@@ -43,10 +44,38 @@ private:
   Report report;
   int64_t stage = 0;                                // the current one
   SmallVector<SmallVector<ParameterOp>> parameters; // of each stage
+  SmallVector<SmallVector<Type>> caches;            // that each stage keeps
 };
 
 std::optional<int64_t> Counter::getBytes(Type type) {
   return getLocalBytes(type, grid, coordinates, symbols);
+}
+
+/// Of all rounds.
+int64_t Counter::getCacheBytes(int64_t stage) {
+  int64_t bytes = 0;
+  for (Type type : caches[stage]) {
+    int64_t rounds = getDist(type).usesAxis("mb") ? grid.getMicroBatches() : 1;
+    for (int64_t round = 0; round < rounds; ++round) {
+      coordinates["mb"] = round;
+      bytes += getBytes(type).value_or(0);
+    }
+    coordinates.erase("mb");
+  }
+  return bytes;
+}
+
+/// Whether a value is a part of what a cache holds before a step.
+static bool isOfCache(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<LocalSliceOp, ExpandOp, ReshapeOp, GatherOp>(op))
+      return false;
+    value = op->getOperand(0);
+  }
+  auto argument = cast<BlockArgument>(value);
+  auto pipeline = dyn_cast<PipelineOp>(argument.getOwner()->getParentOp());
+  return pipeline &&
+         getCache(cast<DictionaryAttr>(pipeline.getInputAttrs()[argument.getArgNumber()]));
 }
 
 void Counter::add(StringRef axis, StringRef kind, int64_t count, int64_t bytes) {
@@ -162,7 +191,7 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
     if (failed(countOp(&op, 1)))
       return failure();
     for (Value result : op.getResults()) {
-      if (isa<ParameterOp, ConstantOp>(op) || result.use_empty())
+      if (isa<ParameterOp, ConstantOp>(op) || result.use_empty() || isOfCache(result))
         continue;
       auto bytes = getBytes(result.getType());
       if (!bytes)
@@ -201,11 +230,13 @@ LogicalResult Counter::countStage(StageOp stage, StageRow &row) {
     }
     coordinates.erase("mb");
     // Outputs are assembled once, whole; caches stay where they are.
-    if (row.microBatches == 0)
-      continue;
     for (auto output : body.getOps<OutputOp>()) {
       auto pipeline = output->getParentOfType<PipelineOp>();
-      if (getCache(cast<DictionaryAttr>(pipeline.getOutputs()[output.getIndex()])))
+      if (getCache(cast<DictionaryAttr>(pipeline.getOutputs()[output.getIndex()]))) {
+        caches.back().push_back(output.getValue().getType());
+        continue;
+      }
+      if (row.microBatches == 0)
         continue;
       auto local = getBytes(output.getValue().getType());
       auto global =
@@ -252,6 +283,7 @@ void Counter::countWeights() {
       row.parameters.push_back(describe(parameter));
       row.weightBytes += row.parameters.back().bytes;
     }
+    row.cacheBytes = getCacheBytes(row.stage);
   }
   if (world > Report::maxRanks)
     return;
@@ -262,7 +294,8 @@ void Counter::countWeights() {
       coordinates[axis.getValue().str()] = rest % size;
       rest /= size;
     }
-    RankRow row{rank, coordinates["pp"], 0};
+    RankRow row{rank, coordinates["pp"]};
+    row.cacheBytes = getCacheBytes(row.stage);
     for (ParameterOp parameter : parameters[row.stage])
       row.weightBytes += getBytes(parameter.getType()).value_or(0);
     report.ranks.push_back(row);
@@ -297,6 +330,7 @@ FailureOr<Report> Counter::run() {
     row.layerSeconds = getSeconds(kLayerSecondsAttr);
     row.recomputedSeconds = getSeconds(kRecomputedSecondsAttr);
     row.transferSeconds = getSeconds(kTransferSecondsAttr);
+    caches.emplace_back();
     if (failed(countStage(stage, row)))
       return failure();
 
@@ -365,6 +399,7 @@ llvm::json::Value Report::toJSON() const {
                                            {"transfer_seconds", row.transferSeconds},
                                            {"weight_bytes", row.weightBytes},
                                            {"held_bytes", row.heldBytes},
+                                           {"cache_bytes", row.cacheBytes},
                                            {"micro_batches", row.microBatches},
                                            {"parameters", std::move(parameters)}});
   }
@@ -376,8 +411,10 @@ llvm::json::Value Report::toJSON() const {
                                               {"attentions", row.attentions},
                                               {"kernels", row.kernels}});
   for (const RankRow &row : ranks)
-    rankRows.push_back(llvm::json::Object{
-        {"rank", row.rank}, {"stage", row.stage}, {"weight_bytes", row.weightBytes}});
+    rankRows.push_back(llvm::json::Object{{"rank", row.rank},
+                                          {"stage", row.stage},
+                                          {"weight_bytes", row.weightBytes},
+                                          {"cache_bytes", row.cacheBytes}});
   return llvm::json::Object{{"shape", std::move(shape)},
                             {"collectives", std::move(rows)},
                             {"stages", std::move(stageRows)},
@@ -409,6 +446,11 @@ void Report::print(llvm::raw_ostream &os) const {
        << ", weights ";
     printBytes(row.weightBytes);
     os << " per rank, ";
+    if (row.cacheBytes > 0) {
+      os << "caches ";
+      printBytes(row.cacheBytes);
+      os << ", ";
+    }
     if (row.heldBytes > 0) {
       printBytes(row.heldBytes);
       os << " held for ";

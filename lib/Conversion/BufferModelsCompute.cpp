@@ -39,9 +39,10 @@ static LogicalResult planHeld(Operation *op, BufferPlanner &p) {
   return success();
 }
 
-struct HeldExpandModel : HostOpInterface::ExternalModel<HeldExpandModel, ExpandOp> {
+template <typename OpT>
+struct HeldCopiesModel : HostOpInterface::ExternalModel<HeldCopiesModel<OpT>, OpT> {
   bool isHostOp(Operation *op) const { return op->hasAttr(kHeldAttr); }
-  bool needsMemory(Operation *op) const { return !isHostOp(op); }
+  bool needsMemory(Operation *op) const { return !op->hasAttr(kHeldAttr); }
   LogicalResult plan(Operation *op, BufferPlanner &p) const { return planHeld(op, p); }
 };
 
@@ -404,7 +405,8 @@ void mlir::tpc::attachComputeModels(MLIRContext *context) {
   MatmulOp::attachInterface<MatmulModel>(*context);
   AttentionOp::attachInterface<AttentionModel>(*context);
   AppendOp::attachInterface<AppendModel>(*context);
-  ExpandOp::attachInterface<HeldExpandModel>(*context);
+  ExpandOp::attachInterface<HeldCopiesModel<ExpandOp>>(*context);
+  GatherOp::attachInterface<HeldCopiesModel<GatherOp>>(*context);
   TransposeOp::attachInterface<HeldTransposeModel>(*context);
   AddOp::attachInterface<FusedModel<AddOp>>(*context);
   GeluOp::attachInterface<FusedModel<GeluOp>>(*context);

@@ -52,15 +52,95 @@ static void holdTransposes(AppendOp append) {
       transpose->setAttr(kHeldAttr, b.getUnitAttr());
 }
 
-/// Copies of kv heads and this rank's part: what a rank holds of a cache.
-static bool isPartOfCache(Operation *op) { return isa<LocalSliceOp, ExpandOp, ReshapeOp>(op); }
+/// The indices of a gather, where they are a part of a constant of this block: what makes them, the
+/// constant first. Empty if they are anything else.
+static SmallVector<Operation *> getFixedIndices(GatherOp gather) {
+  SmallVector<Operation *> ops;
+  Operation *op = gather.getIndices().getDefiningOp();
+  while (isa_and_nonnull<LocalSliceOp>(op)) {
+    ops.push_back(op);
+    op = op->getOperand(0).getDefiningOp();
+  }
+  if (!isa_and_nonnull<ConstantOp>(op))
+    return {};
+  ops.push_back(op);
+  return llvm::to_vector(llvm::reverse(ops));
+}
 
-/// What a function does to a whole cache that it is given, its caller does, so that calls are given
-/// what a rank holds. Only of functions that are called once, as stages are.
+/// Whether indices take each of `heads`, one after the other and all as often.
+static bool repeatsHeads(ConstantOp indices, std::optional<int64_t> heads) {
+  auto list = dyn_cast<DenseIntElementsAttr>(indices.getValue());
+  if (!list || list.empty() || !heads || *heads < 1 || list.getNumElements() % *heads)
+    return false;
+  int64_t times = list.getNumElements() / *heads, next = 0;
+  return llvm::all_of(list.getValues<APInt>(),
+                      [&](const APInt &head) { return head.getSExtValue() == next++ / times; });
+}
+
+/// Copies of kv heads and this rank's part: what a rank holds of a cache.
+static bool isPartOfCache(OpOperand &use) {
+  auto gather = dyn_cast<GatherOp>(use.getOwner());
+  if (!gather)
+    return isa<LocalSliceOp, ExpandOp, ReshapeOp>(use.getOwner());
+  if (use.getOperandNumber() != 0 || gather.getDim() != 1)
+    return false;
+  SmallVector<Operation *> indices = getFixedIndices(gather);
+  return !indices.empty() && repeatsHeads(cast<ConstantOp>(indices.front()),
+                                          getSizes(gather.getData())[1].asConstant());
+}
+
+/// Nobody computes the indices of a gather that nobody computes.
+static void holdIndices(GatherOp gather) {
+  for (Operation *op : llvm::drop_begin(getFixedIndices(gather)))
+    if (llvm::all_of(op->getUsers(), [](Operation *user) { return user->hasAttr(kHeldAttr); }))
+      op->setAttr(kHeldAttr, UnitAttr::get(op->getContext()));
+}
+
+/// The calls of a function, if it is used by calls alone.
+static SmallVector<func::CallOp> getCalls(func::FuncOp function) {
+  SmallVector<func::CallOp> calls;
+  auto uses = SymbolTable::getSymbolUses(function, function->getParentOp());
+  if (!uses)
+    return {};
+  for (const SymbolTable::SymbolUse &use : *uses)
+    if (auto call = dyn_cast<func::CallOp>(use.getUser()))
+      calls.push_back(call);
+    else
+      return {};
+  return calls;
+}
+
+/// What a function does first to an argument, its callers do.
+static void raise(Operation *part, BlockArgument argument, ArrayRef<func::CallOp> calls) {
+  SmallVector<Operation *> moved;
+  if (auto gather = dyn_cast<GatherOp>(part))
+    moved = getFixedIndices(gather);
+  moved.push_back(part);
+  unsigned index = argument.getArgNumber();
+  for (func::CallOp call : calls) {
+    OpBuilder before(call);
+    IRMapping outside;
+    outside.map(argument, call.getOperand(index));
+    for (Operation *op : moved)
+      before.clone(*op, outside);
+    call.setOperand(index, outside.lookup(part->getResult(0)));
+  }
+  argument.setType(part->getResult(0).getType());
+  part->getResult(0).replaceAllUsesWith(argument);
+  for (Operation *op : llvm::reverse(moved))
+    if (op->use_empty()) // gathers of other caches may have the same indices
+      op->erase();
+  auto callee = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  callee.setType(
+      callee.getFunctionType().clone(callee.front().getArgumentTypes(), callee.getResultTypes()));
+}
+
+/// What functions do to a whole cache that they are given, their callers do, so that calls are
+/// given what a rank holds. Of a function that several layers or stages call, all of them.
 static void raiseParts(Value value) {
   while (value.hasOneUse()) {
     OpOperand &use = *value.use_begin();
-    if (isPartOfCache(use.getOwner())) {
+    if (isPartOfCache(use)) {
       value = use.getOwner()->getResult(0);
       continue;
     }
@@ -68,23 +148,12 @@ static void raiseParts(Value value) {
     if (!call)
       return;
     auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
-    auto uses = SymbolTable::getSymbolUses(callee, callee->getParentOp());
-    if (!uses || !llvm::hasSingleElement(*uses))
-      return;
-    unsigned index = use.getOperandNumber();
-    BlockArgument argument = callee.getArgument(index);
+    BlockArgument argument = callee.getArgument(use.getOperandNumber());
     raiseParts(argument);
-    if (!argument.hasOneUse() || !isPartOfCache(*argument.user_begin()))
+    SmallVector<func::CallOp> calls = getCalls(callee);
+    if (calls.empty() || !argument.hasOneUse() || !isPartOfCache(*argument.use_begin()))
       return;
-    Operation *part = *argument.user_begin();
-    IRMapping outside;
-    outside.map(argument, value);
-    use.set(OpBuilder(call).clone(*part, outside)->getResult(0));
-    argument.setType(part->getResult(0).getType());
-    part->getResult(0).replaceAllUsesWith(argument);
-    part->erase();
-    callee.setType(
-        callee.getFunctionType().clone(callee.front().getArgumentTypes(), callee.getResultTypes()));
+    raise(*argument.user_begin(), argument, calls);
   }
 }
 
@@ -114,10 +183,6 @@ FailureOr<Value> HoldCaches::follow(Value value, FlatSymbolRefAttr cache) {
         return call.getResult(end.getOperandNumber());
     return call.emitOpError() << "appends to cache " << cache << ", and does not return it";
   }
-  if (isa<GatherOp>(user))
-    return user->emitOpError() << "repeats kv heads of cache " << cache
-                               << ", which caches do not hold so far: choose a tp that divides the "
-                                  "number of kv heads";
   return user->emitOpError() << "uses cache " << cache
                              << ", of which only tpc.append takes the old value";
 }
@@ -126,9 +191,11 @@ LogicalResult HoldCaches::hold(PipelineOp pipeline, unsigned input, FlatSymbolRe
   Value value = pipeline.getBody().front().getArgument(input);
   UnitAttr mark = UnitAttr::get(&getContext());
   raiseParts(value);
-  while (value.hasOneUse() && isPartOfCache(*value.user_begin())) {
+  while (value.hasOneUse() && isPartOfCache(*value.use_begin())) {
     Operation *move = *value.user_begin();
     move->setAttr(kHeldAttr, mark);
+    if (auto gather = dyn_cast<GatherOp>(move))
+      holdIndices(gather);
     value = move->getResult(0);
   }
   DimAttr batch = getDist(value).getDims().empty() ? DimAttr() : getDist(value).getDims()[0];

@@ -195,7 +195,7 @@ static bool isLoaded(const Found &found) {
 /// Memory has it already, in another order or as a part.
 static bool isHeld(const Found &found) {
   return isa<UnitAttr>(found.value) &&
-         isa_and_nonnull<LocalSliceOp, ExpandOp, ReshapeOp, TransposeOp>(found.op);
+         isa_and_nonnull<LocalSliceOp, ExpandOp, ReshapeOp, TransposeOp, GatherOp>(found.op);
 }
 
 /// It is how tpc-widen-products writes the result of a product. In a kernel, that is an argument.

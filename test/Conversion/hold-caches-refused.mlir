@@ -54,3 +54,50 @@ tpc.pipeline @main(%n: !n, %k: !k, %x: !new) inputs [{}, {tpc.cache = @k0}, {}] 
   }
 }
 }
+
+// -----
+
+// Which heads a rank would hold is known at compile time, or nobody holds them.
+!n = tensor<?xi64, #tpc.dist<[b], local>>
+!new = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, s, 8], local>>
+!k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>
+!held = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8], local>>
+!whole = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8]>>
+module {
+tpc.cache @k0 : !whole
+tpc.pipeline @main(%n: !n, %x: !new, %i: tensor<4xi64>, %k: !k) inputs [{}, {}, {}, {tpc.cache = @k0}]
+    outputs [{name = "k0", type = !whole, tpc.cache = @k0, tpc.copies = array<i64: 1, 2>}] {
+  tpc.stage 0 {
+    tpc.micro_batches {
+      // expected-error @below {{uses cache @k0, of which only tpc.append takes the old value}}
+      %0 = tpc.gather %k, %i dim 1 : !k, tensor<4xi64> -> !held
+      %1 = tpc.append %0, %x at %n : !held, !new, !n -> !held
+      tpc.output 0, %1 : !held
+    }
+  }
+}
+}
+
+// -----
+
+// Copies are next to each other, so that a part of them is that of the heads.
+!n = tensor<?xi64, #tpc.dist<[b], local>>
+!new = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, s, 8], local>>
+!k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>
+!held = tensor<?x4x?x8xf32, #tpc.dist<[b, 4, c, 8], local>>
+!whole = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8]>>
+module {
+tpc.cache @k0 : !whole
+tpc.pipeline @main(%n: !n, %x: !new, %k: !k) inputs [{}, {}, {tpc.cache = @k0}]
+    outputs [{name = "k0", type = !whole, tpc.cache = @k0, tpc.copies = array<i64: 1, 2>}] {
+  tpc.stage 0 {
+    tpc.micro_batches {
+      %0 = tpc.constant dense<[0, 1, 0, 1]> : tensor<4xi64> : tensor<4xi64>
+      // expected-error @below {{uses cache @k0, of which only tpc.append takes the old value}}
+      %1 = tpc.gather %k, %0 dim 1 : !k, tensor<4xi64> -> !held
+      %2 = tpc.append %1, %x at %n : !held, !new, !n -> !held
+      tpc.output 0, %2 : !held
+    }
+  }
+}
+}

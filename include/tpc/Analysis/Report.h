@@ -44,6 +44,7 @@ struct StageRow {
   double transferSeconds = 0;   // beside these, for messages from and to its neighbours
   int64_t weightBytes = 0;      // on the rank with most
   int64_t heldBytes = 0;        // computed before the rounds, and held for all of them
+  int64_t cacheBytes = 0;       // of a generation, on the rank with most
   int64_t microBatches = 0;     // that are not empty, on replica 0
   std::vector<ParameterRow> parameters;
 };
@@ -60,6 +61,7 @@ struct RankRow {
   int64_t rank = 0;
   int64_t stage = 0;
   int64_t weightBytes = 0;
+  int64_t cacheBytes = 0;
 };
 
 struct Report {

@@ -61,14 +61,20 @@ def HoldCaches : Pass<"tpc-hold-caches", "::mlir::ModuleOp"> {
   let description = [{
     A cache stays in a rank's memory from step to step, and `tpc.append` writes into it. So the movements from a cache's argument to the first append (this
     rank's part of the batch and of the heads, copies of kv heads) say what that memory holds, and are not computed: they are marked with
-    `tpc.held`. So are transposes of new keys and values in front of an append, and of a cache in front of the attention over it, which
+    `tpc.held`. What functions do of that, their callers do instead, so that functions are given what a rank holds:
+
+        call @layer(%x, %k0)                       %1 = tpc.gather %k0, %0 dim 1 {tpc.held}     // %0: this rank's part of [0, 0, 1, 1]
+                                              ->   call @layer(%x, %1)
+
+    Marked are also transposes of new keys and values in front of an append, and of a cache in front of the attention over it, which
     the runtime sees by strides:
 
         %1 = tpc.append %k0, %0 at %n              %1 = tpc.append %k0, %0 at %n
         %2 = tpc.transpose %1 {0, 2, 1, 3}   ->    %2 = tpc.transpose %1 {0, 2, 1, 3} {tpc.held}
         %3 = tpc.attention … %2 … lengths %n       %3 = tpc.attention … %2 … lengths %n
 
-    Refused: a cache that is used otherwise, whose old value is used beside its append, or that is held in another way before a step than after.
+    Refused: a cache that is used otherwise (heads that are taken in another order than each as often as the others, one after the other, or by
+    indices that are computed), whose old value is used beside its append, or that is held in another way before a step than after.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }

@@ -111,8 +111,8 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
         // No past is longer than what there is room for: of `past` alone that is asked.
         SymExpr more = expr - SymExpr::symbol(step.past);
         auto least = entry.getAs<IntegerAttr>("min");
-        if (symbols.count(step.tokens) && more.isConstant() && least &&
-            least.getInt() <= *more.asConstant()) {
+        if (symbols.count(step.tokens) && more.isConstant() &&
+            (!least || least.getInt() <= *more.asConstant())) {
           moved = SymExpr::symbol(placed.capacity) + more;
           symbols.clear();
         }
@@ -127,8 +127,9 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
     auto isSaid = [&](DictionaryAttr entry) {
       return llvm::any_of(all, [&](Attribute other) {
         auto known = cast<DictionaryAttr>(other);
-        auto most = known.getAs<IntegerAttr>("max"), least = entry.getAs<IntegerAttr>("max");
-        return known.get("expr") == entry.get("expr") && most && most.getInt() <= least.getInt();
+        auto most = known.getAs<IntegerAttr>("max"), asked = entry.getAs<IntegerAttr>("max");
+        return known.get("expr") == entry.get("expr") &&
+               (!asked || (most && most.getInt() <= asked.getInt()));
       });
     };
     for (Attribute entry : more)

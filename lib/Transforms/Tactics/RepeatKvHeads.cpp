@@ -17,7 +17,9 @@
 // so a rank loads and multiplies the kv head that its query heads need. Caches that are inputs are
 // whole on every rank, which then takes the heads that it needs; of caches that are outputs the
 // first copy of each head is delivered (Copies.h). Or all ranks compute all kv heads, and a rank
-// takes of them what its query heads need. Nothing is sent in either.
+// takes of them what its query heads need: of a step that appends to caches, of the new keys and
+// values, so that its caches hold that and no step goes over what is in them. Nothing is sent in
+// either.
 //
 // On the fullest rank there are, in units of one head's matrix,
 //
@@ -40,6 +42,7 @@
 #include "tpc/Dialect/Copies.h"
 #include "tpc/Dialect/Elements.h"
 #include "tpc/Dialect/Sharding.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/Transforms/Tactics/Passes.h"
 
 namespace mlir::tpc {
@@ -93,21 +96,25 @@ SmallVector<Split> getSplits(int64_t kv, int64_t group, int64_t parts, double at
   return splits;
 }
 
-/// Keys and values of some attention ops, from the weights on.
+/// Keys and values of some attention ops, from the weights on, or from what is appended to caches.
 class Repeater {
 public:
-  Repeater(ModuleOp module, FactorClasses &classes, int cls)
-      : module(module), classes(classes), cls(cls) {}
+  Repeater(ModuleOp module, FactorClasses &classes, int cls, bool fromAppends = false)
+      : module(module), classes(classes), cls(cls), fromAppends(fromAppends) {}
 
-  /// Whether `value`, used by attention as keys or values, comes from weights (and caches that are
-  /// inputs) that can be repeated, through ops that do the same to each head.
-  bool collect(Value value);
-  /// Whether nobody else uses what was collected, but outputs.
-  bool isClosed(ArrayRef<AttentionOp> ops);
+  /// Whether keys and values come from weights (and caches that are inputs) that can be repeated,
+  /// through ops that do the same to each head, and nobody else uses them, but outputs.
+  bool collect(ArrayRef<AttentionOp> ops) {
+    return llvm::all_of(ops,
+                        [&](AttentionOp op) { return collect(op.getK()) && collect(op.getV()); }) &&
+           isClosed(ops);
+  }
   /// Changes all of it. Bytes that are held more than once.
   int64_t apply(int64_t repeats);
 
 private:
+  bool collect(Value value);
+  bool isClosed(ArrayRef<AttentionOp> ops);
   bool has(Value value);
   std::optional<unsigned> getDim(Value value);
   ViewAttr open(ParameterOp parameter);
@@ -117,6 +124,8 @@ private:
   ModuleOp module;
   FactorClasses &classes;
   int cls;
+  bool fromAppends;
+  SmallVector<AppendOp> appends;
   llvm::SetVector<Value> values, caches, delivered;
   SmallVector<std::pair<unsigned, unsigned>> outputs; // of @main, and their dimension of kv heads
   llvm::SetVector<Operation *> users;
@@ -187,7 +196,7 @@ bool Repeater::collectArgument(BlockArgument argument) {
     users.insert(call);
     values.insert(parameter.getResult());
   }
-  return !calls.empty();
+  return !calls.empty() && !fromAppends;
 }
 
 bool Repeater::collect(Value value) {
@@ -202,7 +211,13 @@ bool Repeater::collect(Value value) {
   Operation *op = value.getDefiningOp();
   if (auto parameter = dyn_cast<ParameterOp>(op)) {
     parameters.push_back(parameter);
-    return true;
+    return !fromAppends;
+  }
+  if (auto append = dyn_cast<AppendOp>(op); append && fromAppends) {
+    appends.push_back(append);
+    users.insert(op);
+    return collect(append.getCache()) && caches.contains(append.getCache()) &&
+           getDim(append.getFresh());
   }
   if (!isa<ShardingRuleOpInterface>(op) || op->getNumResults() != 1)
     return false;
@@ -309,6 +324,12 @@ int64_t Repeater::apply(int64_t repeats) {
     for (OpOperand *use : uses)
       use->set(repeated);
   }
+  for (AppendOp append : appends) {
+    OpBuilder builder(append);
+    append.getFreshMutable().assign(makeRepetition(builder, append.getLoc(), append.getFresh(),
+                                                   *getDim(append.getFresh()),
+                                                   *classes.getSize(cls).asConstant(), repeats));
+  }
   for (auto [value, type] : types)
     value.setType(type);
   for (auto function : module.getOps<func::FuncOp>())
@@ -360,11 +381,7 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
     if (splits.front().kind == Split::AsTheyAre)
       continue;
     Repeater repeater(module, classes, cls);
-    bool found = llvm::all_of(ops,
-                              [&](AttentionOp op) {
-                                return repeater.collect(op.getK()) && repeater.collect(op.getV());
-                              }) &&
-                 repeater.isClosed(ops);
+    bool found = repeater.collect(ops);
     AnnotatedHeads asked =
         getAnnotatedHeads(module, classes, cls, classes.getClasses(ops.front().getQ(), 2)[1]);
     auto isAllowed = [&](const Split &s) {
@@ -395,12 +412,16 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
       text += "each there " + std::to_string(split->repeats) + " times: " + std::to_string(bytes) +
               " bytes of weights more";
     } else {
-      for (AttentionOp op : ops) {
-        OpBuilder builder(op);
-        for (OpOperand *operand : {&op.getKMutable(), &op.getVMutable()})
-          operand->set(
-              makeRepetition(builder, op.getLoc(), operand->get(), 2, *kv, split->repeats));
-      }
+      Repeater behind(module, classes, cls, /*fromAppends=*/true);
+      if (behind.collect(ops))
+        behind.apply(split->repeats);
+      else
+        for (AttentionOp op : ops) {
+          OpBuilder builder(op);
+          for (OpOperand *operand : {&op.getKMutable(), &op.getVMutable()})
+            operand->set(
+                makeRepetition(builder, op.getLoc(), operand->get(), 2, *kv, split->repeats));
+        }
       text += "all on every rank, each used " + std::to_string(split->repeats) + " times";
     }
     text += "; at most " + split->str() + " on a rank, as they are " + plain.str();

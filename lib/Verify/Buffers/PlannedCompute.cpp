@@ -477,6 +477,7 @@ void mlir::tpc::attachPlannedCompute(MLIRContext *context) {
   SiluOp::attachInterface<Marked<SiluOp>>(*context);
   ReluOp::attachInterface<Marked<ReluOp>>(*context);
   ExpandOp::attachInterface<HeldMove<ExpandOp>>(*context);
+  GatherOp::attachInterface<HeldMove<GatherOp>>(*context);
   TransposeOp::attachInterface<HeldMove<TransposeOp>>(*context);
   AppendOp::attachInterface<Append>(*context);
   MatmulOp::attachInterface<Matmul>(*context);

@@ -32,6 +32,28 @@ static DistAttr withoutRounds(DistAttr dist) {
   return dist.withDims(dims);
 }
 
+/// How often a gather takes each head, where it takes all of them one after the other, or this
+/// rank's part of these; 0 if it takes others. The part is that of the result's dimension: its type
+/// says it.
+static int64_t countGathered(GatherOp gather) {
+  Value indices = gather.getIndices();
+  while (auto part = indices.getDefiningOp<LocalSliceOp>())
+    indices = part.getOperand();
+  auto constant = indices.getDefiningOp<ConstantOp>();
+  auto list = constant ? dyn_cast<DenseIntElementsAttr>(constant.getValue()) : nullptr;
+  // A rank that has a part of the heads would give zero for others.
+  if (!list || gather.getDim() != 1 || !getDist(gather.getData()).getDims()[1].getAllAxes().empty())
+    return 0;
+  std::optional<int64_t> heads = getSizes(gather.getData())[1].asConstant();
+  if (!heads || *heads < 1 || list.getNumElements() % *heads)
+    return 0;
+  int64_t times = list.getNumElements() / *heads;
+  for (auto [i, head] : llvm::enumerate(list.getValues<APInt>()))
+    if (head.getSExtValue() != int64_t(i) / times)
+      return 0;
+  return times;
+}
+
 /// How often each head of what a cache holds is there, where a value comes of it by parts and
 /// repetitions of heads alone; 0 if it does not.
 static int64_t countCopies(Value tensor, BlockArgument &argument) {
@@ -40,6 +62,14 @@ static int64_t countCopies(Value tensor, BlockArgument &argument) {
   while (Operation *op = tensor.getDefiningOp()) {
     if (isa<LocalSliceOp>(op)) {
       tensor = op->getOperand(0);
+      continue;
+    }
+    if (auto gather = dyn_cast<GatherOp>(op)) {
+      int64_t times = copies == 1 ? countGathered(gather) : 0;
+      if (!times)
+        return 0;
+      copies = times;
+      tensor = gather.getData();
       continue;
     }
     // [b, h * t, c, d] from [b, h, t, c, d] from [b, h, 1, c, d] from [b, h, c, d].

@@ -18,6 +18,9 @@ GRIDS = {"gpt2-tiny-nopast": ["tp2", "tp2,sp,pp2,mb2"], "llama-past": ["tp2,pp2,
          "falcon-dynamo": ["tp4,sp"], "gemma2-past": ["tp2,sp,dp2"],
         # Copies; two kernels of one signature.
         "gpt2-mlp": ["pp2,mb2"], "gpt2-differing-layers": ["tp2"]}
+# Programs with caches, which hold kv heads that are repeated, or not.
+GENERATING = {"llama-past": ["tp4"], "mistral-dynamo": ["tp2,pp2,mb2"], "gpt2-tiny-nopast": ["tp2,dp2"]}
+PROMPTS = ("3,5,7,11,13", "2")
 LOWER = ["--tpc-lower-kernels", "--tpc-lower-program"]
 
 
@@ -33,13 +36,13 @@ def kinds() -> list[str]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory):
-    """By model and grid: the program on buffers."""
+    """By model, grid and flags: the program on buffers."""
     folder = tmp_path_factory.mktemp("buffers")
 
     @functools.cache
-    def make(name, grid):
-        path = folder / f"{name}@{grid}.mlir"
-        harness.run([harness.tool("tpcc"), MODELS / f"{name}.onnx", f"--megatron-shard={grid}", "--emit=buffers", "-o", path]).check()
+    def make(name, grid, *flags):
+        path = folder / f"{'@'.join([name, grid, *flags])}.mlir"
+        harness.run([harness.tool("tpcc"), MODELS / f"{name}.onnx", f"--megatron-shard={grid}", *flags, "--emit=buffers", "-o", path]).check()
         return path
 
     return make
@@ -66,11 +69,13 @@ def judge(program, kind, seed):
 
 
 def compute(program, *mutate):
-    """The outputs of two shapes, as bytes."""
+    """The outputs of two shapes, or the logits behind two prompts, as bytes."""
     with tempfile.TemporaryDirectory() as folder:
         text, executable = Path(folder, "mutant.mlir"), Path(folder, "mutant")
         tpc_opt(program, *mutate, "-o", text).check()
         harness.run([harness.BUILD_STAGED, text, "-o", executable]).check()
+        if "--generate" in program.stem.split("@"):
+            return [logits_of(executable, prompt, Path(folder, "logits.npy")) for prompt in PROMPTS]
         about = json.loads(harness.run([executable, "--describe", "--json"]).check().stdout)
         model = (COMMITTED | FAMILIES)[program.name.split("@")[0]]
         found = []
@@ -86,12 +91,17 @@ def compute(program, *mutate):
     return found
 
 
+def logits_of(executable, prompt, path):
+    harness.run([executable, "--prompt-ids", prompt, "--max-new-tokens=4", "--logits", path]).check()
+    return path.read_bytes()
+
+
 def run(programs, cases):
     table = {kind: collections.Counter() for kind in kinds()}
-    places = {(name, grid): programs(name, grid) for name, grid, *_ in cases}
+    places = {case[:-2]: programs(*case[:-2]) for case in cases}
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        verdicts = pool.map(lambda case: judge(places[case[:2]], *case[2:]), cases)
-        for (_, _, kind, _), verdict in zip(cases, verdicts):
+        verdicts = pool.map(lambda case: judge(places[case[:-2]], *case[-2:]), cases)
+        for (*_, kind, _), verdict in zip(cases, verdicts):
             table[kind][verdict or "no place"] += 1
     columns = ["ops", "buffers", "same code", "equal", "no place"]
     print(f"\n{'kind':24}", *(f"{column:>10}" for column in columns))
@@ -110,9 +120,25 @@ def test_sample(programs):
     assert total["buffers"] >= 20
 
 
+@pytest.mark.slow
+def test_sample_of_caches(programs):
+    pick = random.Random(2)
+    cases = [("llama-past", "tp4", "--generate", kind, pick.randrange(1000)) for kind in kinds()]
+    table, total = run(programs, cases)
+    assert total["buffers"] >= 15 and table["buffer-wrong-state"]["buffers"] == 1
+
+
 @pytest.mark.long
 def test_all(programs):
     cases = [(name, grid, kind, seed * 37) for name, grids in GRIDS.items() for grid in grids for kind in kinds() for seed in range(3)]
     table, total = run(programs, cases)
     assert total["ops"] + total["buffers"] + total["same code"] + total["equal"] >= 300
     assert [kind for kind, row in table.items() if not row["ops"] + row["buffers"]] == []
+
+
+@pytest.mark.long
+def test_all_of_caches(programs):
+    cases = [(name, grid, "--generate", kind, seed * 37) for name, grids in GENERATING.items() for grid in grids for kind in kinds()
+             for seed in range(4)]
+    _, total = run(programs, cases)
+    assert total["ops"] + total["buffers"] + total["same code"] + total["equal"] >= 200

@@ -43,14 +43,10 @@ def compiled(tpcc, path, grid, *arguments, **env):
     return dataclasses.replace(made, environment=environment(**env))
 
 
-def repeats_heads(model, grid):
-    return model.kv_heads > 1 and model.kv_heads % Grid.parse(grid).tp != 0 and model.heads % Grid.parse(grid).tp == 0
-
-
 def cases(chosen):
     return [pytest.param(CAUSAL[name], grid, id=f"{name}-{grid}", marks=[] if (name, grid) in chosen else pytest.mark.long)
             for name in CAUSAL for grid in GRIDS + MORE_GRIDS
-            if CAUSAL[name].layers >= Grid.parse(grid).pp and not repeats_heads(CAUSAL[name], grid)]
+            if CAUSAL[name].layers >= Grid.parse(grid).pp]
 
 
 def seeds(request):

@@ -57,3 +57,26 @@ def test_caches_are_split(tpcc, name, grid):
         assert cache["axes"] == [["dp"] if parsed.dp > 1 else [], ["tp"] if parsed.tp > 1 and heads > 1 else [], [], []]
     stages = [cache["stage"] for cache in kept]
     assert [stages.count(stage) for stage in range(parsed.pp)] == [2 * model.layers // parsed.pp] * parsed.pp
+
+
+@pytest.mark.parametrize("name,grid,heads", [("llama-dynamo", "tp2", 1), ("llama-dynamo", "tp4", 1), ("llama-past", "tp8", 1), ("phi3-dynamo", "tp3", 2),
+                                             ("mistral-past", "tp2", 3), ("mistral-dynamo", "tp2,pp3", 3), ("falcon-dynamo", "tp2", 1),
+                                             ("llama-past", "tp4,dp2", 1), ("llama-past", "tp4,mb2", 1)])
+def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
+    """The kv heads that a rank's weights make are those that it holds, in what programs say of themselves as in the report: nothing is sent for
+    it, and memory is theirs alone."""
+    model, parsed = CAUSAL[name], Grid.parse(grid)
+    plan = plan_of(tpcc, model, grid)
+    size = model.hidden // model.heads
+    layers = model.layers // parsed.pp
+    wanted = 2 * layers * (4 // parsed.dp) * heads * 32 * size * 4
+    assert [rank["cache_bytes"] for rank in plan["weights"]] == [wanted] * parsed.ranks
+    assert [stage["cache_bytes"] for stage in plan["stages"]] == [wanted] * parsed.pp
+    assert sum(row["count"] for row in plan["collectives"] if row["axis"] == "tp") == parsed.mb * (model.reductions * model.layers + 1)
+    program = tpcc.compile(model.path, grid, "--generate")
+    for cache in program.describe()["generation"]["caches"]:
+        split = "tp" in cache["axes"][1]
+        assert int(cache["shape"][1]) == (heads * parsed.tp if split else heads)
+    # 4 sequences of 32768 tokens, so that it is whole MiB.
+    said = program.call(["--describe", "--max-sequence=32768", "--max-batch=4"]).check().stdout
+    assert f"caches {wanted * 1024 / 2**20:.1f} MiB" in said
