@@ -127,9 +127,12 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
     auto isSaid = [&](DictionaryAttr entry) {
       return llvm::any_of(all, [&](Attribute other) {
         auto known = cast<DictionaryAttr>(other);
-        auto most = known.getAs<IntegerAttr>("max"), asked = entry.getAs<IntegerAttr>("max");
-        return known.get("expr") == entry.get("expr") &&
-               (!asked || (most && most.getInt() <= asked.getInt()));
+        auto says = [&](StringRef bound, auto atLeastAsTight) {
+          auto asked = entry.getAs<IntegerAttr>(bound), has = known.getAs<IntegerAttr>(bound);
+          return !asked || (has && atLeastAsTight(has.getInt(), asked.getInt()));
+        };
+        return known.get("expr") == entry.get("expr") && says("max", std::less_equal<>()) &&
+               says("min", std::greater_equal<>());
       });
     };
     for (Attribute entry : more)

@@ -62,22 +62,31 @@ public:
     if (symbols.tokens != form.tokens || stepMain.getNumResults() != placedMain.getNumResults() ||
         stepMain.getNumArguments() + 2 != placedMain.getNumArguments())
       return placedMain.emitError("is not the step with two more inputs");
-    if (failed(chooseSizes()) || failed(pair()))
+    if (failed(chooseSizes()) || failed(pair()) || failed(fitTables()))
       return failure();
-    // Tables may have rows before the first token's (OPT's have two): then fewer tokens fit.
-    constexpr int64_t least = 3;
-    for (; capacity >= least; --capacity) {
-      misses = false;
-      if (succeeded(checkBatches()))
-        return success();
-      if (!misses)
-        return failure();
-    }
-    return placedMain.emitError("cannot be checked at small sizes: a table is shorter than what is "
-                                "looked up in it");
+    return checkBatches();
   }
 
 private:
+  /// Tables may have rows before the first token's (OPT's have two): then fewer tokens fit, those
+  /// of which the step alone looks up nothing behind a table.
+  LogicalResult fitTables() {
+    for (; capacity >= 3; --capacity) {
+      setSizes(1, capacity - 1, 1);
+      World world(step, grid, *sizes);
+      FailureOr<std::vector<Data>> inputs = makeInputs<Field>(stepMain, world);
+      if (failed(inputs))
+        return failure();
+      Machine<Field> machine(world, *inputs);
+      if (failed(machine.run()))
+        return failure();
+      if (!world.misses)
+        return success();
+    }
+    return stepMain.emitError("cannot be checked at small sizes: a table is shorter than what is "
+                              "looked up in it");
+  }
+
   LogicalResult checkBatches() {
     for (const Batch &batch : getBatches(capacity)) {
       if (batchSymbol) {
@@ -171,15 +180,13 @@ private:
     return success();
   }
 
-  FailureOr<std::vector<Data>> execute(ModuleOp module, ArrayRef<Data> inputs) {
+  FailureOr<std::vector<Data>> execute(ModuleOp module, func::FuncOp main, ArrayRef<Data> inputs) {
     World world(module, grid, *sizes);
     Machine<Field> machine(world, inputs);
     if (failed(machine.run()))
       return failure();
-    if (world.misses) {
-      misses = true;
-      return failure();
-    }
+    if (world.misses)
+      return main.emitError("looks up what is behind a table");
     std::vector<Data> outputs;
     for (auto &output : machine.outputs)
       outputs.push_back(output.tensor);
@@ -208,7 +215,7 @@ private:
       (*inputs)[lengthsAt].data[i] = Field::fromInteger(row.length);
       (*inputs)[countsAt].data[i] = Field::fromInteger(row.count);
     }
-    FailureOr<std::vector<Data>> actual = execute(placed, *inputs);
+    FailureOr<std::vector<Data>> actual = execute(placed, placedMain, *inputs);
     if (failed(actual))
       return failure();
     for (int64_t i = 0; i < count; ++i)
@@ -234,7 +241,7 @@ private:
                             : take(data, findDim(type, symbols.tokens), 0, count));
       }
       setSizes(count, length, 1);
-      FailureOr<std::vector<Data>> outputs = execute(step, own);
+      FailureOr<std::vector<Data>> outputs = execute(step, stepMain, own);
       if (failed(outputs))
         return failure();
       expected = std::move(*outputs);
@@ -290,7 +297,6 @@ private:
   std::optional<SizeReduction> sizes;
   std::optional<std::string> batchSymbol;
   int64_t capacity = 0;
-  bool misses = false; // something was looked up behind a table
   unsigned lengthsAt = 0, countsAt = 0;
   SmallVector<unsigned> inputOf;
 };
