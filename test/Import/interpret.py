@@ -232,7 +232,7 @@ class Program:
             assert evaluate(text, symbols) == size, (text, size, symbols)
         for c in self.constraints:
             value = evaluate(c["expr"], symbols)
-            if not c["min"] <= value <= c["max"]:
+            if not c.get("min", value) <= value <= c.get("max", value):
                 raise OutsideConstraints(f"{c['expr']} = {value}: {c['why']}")
         for op in self.ops:
             operands = [values[o] for o in op.operands]
