@@ -4,9 +4,11 @@
 
 The same file with a KV cache for all that read files; f32, two cores, a sequence at a time. All take turns in a process each,
 and wait while others run: ONNX Runtime with 2 threads, OpenVINO and PyTorch likewise (where they are installed), one rank with
-2 threads, and two ranks (tp2) with 1 thread each. A round is a prompt and 16 tokens of each, and before and after it a probe
-that reads as many bytes as the weights have, by as many threads. The table has the medians of the rounds; where the probes of
-the rounds differ by more than a tenth of the fastest, everything is measured again (three times at most, and then said).
+2 threads, and two ranks (tp2) with 1 thread each. A round is a prompt and 16 tokens of each, and before and after each turn a
+probe that reads as many bytes as the weights have, by as many threads. Memory of virtual machines is fast and slow for seconds
+at a time: so a turn is compared with the probes beside it, and with the turn of another in its round; the table has the medians
+of the rounds. Where the probes differ by more than a tenth of the fastest, everything is measured again (three times at most,
+and then said).
 
 "of probe": bytes that a token has to read (weights once, keys and values once) per second, as a fraction of what the probe reads
 per second. "speed to …": more than 1 is faster. "prefill": until the first token of a prompt of 128, with the logits of its last
@@ -21,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -98,29 +101,37 @@ class Peer:
         return said["prefill"], statistics.median(said["steps"])
 
 
-def measure(contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int) -> dict[str, list]:
-    """name -> (prefill, step) of each round; "probe" -> bytes per second."""
+class Turn(NamedTuple):
+    prefill: float  # seconds
+    step: float
+    rate: float  # bytes per second of the probes before and after it
+
+
+def measure(contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int) -> dict[str, list[Turn]]:
+    """The turns of each."""
     ids = np.random.default_rng(past).integers(0, sizes.vocabulary, (1, past))
     for contender in contenders:
         contender.measure(ids)  # a warm-up
-    found = {contender.name: [] for contender in contenders} | {"probe": [probe.measure(sizes)]}
+    found, before = {contender.name: [] for contender in contenders}, probe.measure(sizes)
     for _ in range(rounds):
         for contender in contenders:
-            found[contender.name].append(contender.measure(ids))
-        found["probe"].append(probe.measure(sizes))
+            times, after = contender.measure(ids), probe.measure(sizes)
+            found[contender.name].append(Turn(*times, rate=(before + after) / 2))
+            before = after
     return found
 
 
-def spread(values) -> float:
-    return 1 - min(values) / max(values)
+def spread(found: dict[str, list[Turn]]) -> float:
+    rates = [turn.rate for turns in found.values() for turn in turns]
+    return 1 - min(rates) / max(rates)
 
 
-def steady(contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int) -> tuple[dict[str, list], bool]:
+def steady(contenders: list, probe: Probe, sizes: Sizes, past: int, rounds: int) -> tuple[dict[str, list[Turn]], bool]:
     for _ in range(TRIES):
         found = measure(contenders, probe, sizes, past, rounds)
-        if spread(found["probe"]) <= 0.1:
+        if spread(found) <= 0.1:
             return found, True
-        print(f"past {past}: the probe varied by {spread(found['probe']):.0%}", file=sys.stderr)
+        print(f"past {past}: the probe varied by {spread(found):.0%}", file=sys.stderr)
     return found, False
 
 
@@ -156,24 +167,28 @@ def main() -> None:
         programs = compile_model(harness.Compiler(Path(directory)), model, max(pasts) + STEPS + 1, without)
         for past in pasts:
             found, is_steady = steady(peers + programs, probe, sizes, past, args.rounds)
-            results.append({"past": past, "steady": is_steady, "rounds": found})
+            results.append({"past": past, "steady": is_steady, "rounds": {name: [turn._asdict() for turn in turns] for name, turns in found.items()}})
             report(past, sizes, found, is_steady)
         for program in programs:
             program.service.close()
     common.finish({"benchmark": "decode", "model": model.name, "threads": THREADS, "results": results}, args.json)
 
 
-def report(past: int, sizes: Sizes, found: dict[str, list], is_steady: bool) -> None:
-    rate = statistics.median(found["probe"])
-    seconds = {name: statistics.median(step for _, step in rounds) for name, rounds in found.items() if name != "probe"}
-    prefill = {name: statistics.median(first for first, _ in rounds) for name, rounds in found.items() if name != "probe"}
+def report(past: int, sizes: Sizes, found: dict[str, list[Turn]], is_steady: bool) -> None:
     # The first token is of the prompt, the next ones see one token more each.
-    size = sizes.token(past + STEPS / 2)
-    print(f"past {past}: the probe reads {rate / 1e9:.1f} GB/s ({spread(found['probe']):.0%} apart"
+    size, one = sizes.token(past + STEPS / 2), f"1 rank x{THREADS}"
+    rate = statistics.median(turn.rate for turns in found.values() for turn in turns)
+    print(f"past {past}: the probe reads {rate / 1e9:.1f} GB/s ({spread(found):.0%} apart"
           + (")" if is_steady else "; NOT steady)") + f", a token reads {size / 1e6:.0f} MB")
-    one = f"1 rank x{THREADS}"
-    rows = [[name, step * 1e3, size / step / rate, *(seconds.get(other, float("nan")) / step for other in ("ONNX Runtime", one)),
-             prefill[name] * 1e3] for name, step in seconds.items()]
+
+    def speed(name: str, other: str) -> float:
+        """In the same rounds."""
+        return statistics.median(theirs.step / own.step for own, theirs in zip(found[name], found[other])) \
+            if other in found else float("nan")
+
+    rows = [[name, statistics.median(turn.step for turn in turns) * 1e3,
+             statistics.median(size / turn.step / turn.rate for turn in turns), speed(name, "ONNX Runtime"), speed(name, one),
+             statistics.median(turn.prefill for turn in turns) * 1e3] for name, turns in found.items()]
     common.print_table(["", "ms per token", "of probe", "speed to ORT", f"to {one}", "prefill ms"], rows)
 
 
