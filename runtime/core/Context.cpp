@@ -15,6 +15,19 @@ Transport::~Transport() = default;
 bool Transport::isOnDevice() const { return false; }
 void Transport::connect(tpc_context &) {}
 void Transport::disconnect(tpc_context &) {}
+void Transport::post(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
+  if (&onHost() != this)
+    onHost().post(ctx, peer, data, bytes);
+}
+void Transport::take(tpc_context &ctx, int peer, void *data, int64_t bytes) {
+  if (&onHost() != this)
+    onHost().take(ctx, peer, data, bytes);
+}
+void Transport::flushPosts(tpc_context &ctx) {
+  if (&onHost() != this)
+    onHost().flushPosts(ctx);
+}
+
 void Transport::largest(tpc_context &ctx, std::span<int32_t> values) {
   allReduce(ctx, ctx.group(ctx.grid.allAxes()), TPC_I32, TPC_MAX, values.data(), values.data(),
             static_cast<int64_t>(values.size()));

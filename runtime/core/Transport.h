@@ -101,6 +101,14 @@ public:
   virtual void send(tpc_context &ctx, int peer, const void *data, int64_t bytes) = 0;
   virtual void recv(tpc_context &ctx, int peer, void *data, int64_t bytes) = 0;
 
+  /// The same, of the host's memory and in an order of their own, for what goes back while steps go
+  /// forward: `post` waits for nobody, the message is kept until the peer takes it. As many as
+  /// there are ranks may be on their way from one to another.
+  virtual void post(tpc_context &ctx, int peer, const void *data, int64_t bytes);
+  virtual void take(tpc_context &ctx, int peer, void *data, int64_t bytes);
+  /// Until what was posted needs this rank no longer.
+  virtual void flushPosts(tpc_context &ctx);
+
   /// Collective over the world, for start-up and for assembling outputs; not counted.
   virtual void barrier(tpc_context &ctx) = 0;
   /// The same on all ranks: of each of these, in the host's memory, the largest that a rank has.

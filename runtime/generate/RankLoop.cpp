@@ -244,13 +244,17 @@ bool RankLoop::run(tpc_context &ctx, Execution &execution, GenerationClient *cli
         continue;
       }
       // Nobody may wait for a rank that is not here.
-      if (!isPrepared && out.empty())
+      if (!isPrepared && out.empty()) {
+        ranks->flush();
         return false;
+      }
     }
     if (!out.empty())
       finishFirst(client);
-    else if (!hasNews)
+    else if (!hasNews) {
+      ranks->flush();
       return true;
+    }
   }
 }
 

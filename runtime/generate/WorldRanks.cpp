@@ -47,13 +47,20 @@ void WorldRanks::sendToEarlier(std::span<const int64_t> numbers) {
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
     ctx.counters.add(CollectiveKind::Send, samplingAxes,
                      static_cast<int64_t>(numbers.size_bytes()));
-    transport.send(ctx, stages[i], numbers.data(), static_cast<int64_t>(numbers.size_bytes()));
+    transport.post(ctx, stages[i], numbers.data(), static_cast<int64_t>(numbers.size_bytes()));
   }
 }
 
 void WorldRanks::receiveFromLast(std::span<int64_t> numbers) {
   Doing doing(ctx.activity, "the choice of tokens", 0);
-  transport.recv(ctx, stages.back(), numbers.data(), static_cast<int64_t>(numbers.size_bytes()));
+  transport.take(ctx, stages.back(), numbers.data(), static_cast<int64_t>(numbers.size_bytes()));
+}
+
+void WorldRanks::flush() {
+  if (stages.size() == 1 || !isLastStage())
+    return;
+  Doing doing(ctx.activity, "telling of tokens", 0);
+  transport.flushPosts(ctx);
 }
 
 /// Messages, where there are stages: a collective would have them wait for each other.

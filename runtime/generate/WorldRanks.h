@@ -23,9 +23,12 @@ public:
 
   /// Whether this rank chooses.
   bool isLastStage() const { return stage == std::ssize(stages) - 1; }
-  /// To be called by the last stage, and, for as many numbers, by the others.
+  /// To be called by the last stage, which waits for nobody, and, for as many numbers, by the
+  /// others.
   void sendToEarlier(std::span<const int64_t> numbers);
   void receiveFromLast(std::span<int64_t> numbers);
+  /// At the end: until earlier stages need this rank no longer.
+  void flush();
   /// What rank 0 has to say to all.
   void broadcast(std::string &text);
 

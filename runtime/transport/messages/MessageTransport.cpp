@@ -24,6 +24,7 @@ namespace {
 uint32_t collectiveTag(const Group &group) { return group.axes & 0x3fff; }
 constexpr uint32_t sendTag = 0x4000;
 constexpr uint32_t worldTag = 0x4001;
+constexpr uint32_t postTag = 0x4003;
 
 /// A frame of the host's memory.
 class Stage {
@@ -259,6 +260,26 @@ void MessageTransport::send(tpc_context &ctx, int peer, const void *data, int64_
 
 void MessageTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) {
   addReceive(peer, sendTag, data, bytes);
+  carryOut(ctx);
+}
+
+void MessageTransport::post(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
+  if (!bytes)
+    return;
+  try {
+    messenger.post({const_cast<void *>(data), bytes, peer, postTag});
+  } catch (const std::bad_alloc &) {
+    fail(ctx, "out of memory while messages were sent");
+  }
+}
+
+void MessageTransport::take(tpc_context &ctx, int peer, void *data, int64_t bytes) {
+  addReceive(peer, postTag, data, bytes);
+  carryOut(ctx);
+}
+
+void MessageTransport::flushPosts(tpc_context &ctx) {
+  messenger.flushNext();
   carryOut(ctx);
 }
 

@@ -40,6 +40,9 @@ public:
                  int root) override;
   void send(tpc_context &ctx, int peer, const void *data, int64_t bytes) override;
   void recv(tpc_context &ctx, int peer, void *data, int64_t bytes) override;
+  void post(tpc_context &ctx, int peer, const void *data, int64_t bytes) override;
+  void take(tpc_context &ctx, int peer, void *data, int64_t bytes) override;
+  void flushPosts(tpc_context &ctx) override;
   void barrier(tpc_context &ctx) override;
   void gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
                    std::vector<std::vector<std::byte>> &gathered) override;

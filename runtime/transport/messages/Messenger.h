@@ -30,9 +30,14 @@ public:
   virtual ~Messenger();
   virtual const char *name() const = 0;
 
-  /// Begins with all of them; nothing else is under way. They are the caller's until they are
-  /// delivered.
+  /// Begins with all of them; nothing else is under way but posts. They are the caller's until they
+  /// are delivered.
   virtual void start(std::span<const Message> sends, std::span<const Message> receives) = 0;
+  /// A copy of it gets on beside all others, whatever is started: it is under way until it is
+  /// taken. Throws std::bad_alloc.
+  virtual void post(const Message &message) = 0;
+  /// What is started next is delivered when all that was posted is as well.
+  virtual void flushNext() = 0;
   enum class Progress { None, Some, Delivered };
   /// Lets them get on, without waiting.
   virtual Progress advance() = 0;

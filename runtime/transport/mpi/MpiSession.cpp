@@ -91,6 +91,11 @@ public:
                    static_cast<int32_t>(receives.size())))
       throw std::bad_alloc();
   }
+  void post(const Message &message) override {
+    if (shim.post(&message))
+      throw std::bad_alloc();
+  }
+  void flushNext() override { shim.flush_next(); }
   Progress advance() override { return Progress(shim.advance()); }
   void sleep(double waited) override { shim.sleep(waited); }
   int yields() const override { return 20; }

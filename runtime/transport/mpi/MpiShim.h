@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define TPC_MPI_SHIM_VERSION 3
+#define TPC_MPI_SHIM_VERSION 4
 
 typedef struct {
   uint32_t version;
@@ -19,9 +19,14 @@ typedef struct {
    * together; launchers may bind each to some of them. */
   int32_t (*init)(int32_t *rank, int32_t *size, int32_t *ranks_on_host, int32_t *cores_on_host,
                   char *error, int64_t capacity);
-  /* Begins with all; nothing else may be under way. 0, or -1 when there is no memory. */
+  /* Begins with all; nothing else may be under way but posts. 0, or -1 when there is no memory. */
   int32_t (*start)(const tpc_message *sends, int32_t num_sends, const tpc_message *receives,
                    int32_t num_receives);
+  /* Sends a copy, beside all that is started, until the receiver has it. 0, or -1 when there is no
+   * memory. */
+  int32_t (*post)(const tpc_message *message);
+  /* What is started next is completed when all that was posted is as well. */
+  void (*flush_next)(void);
   /* Lets them get on: 0 if nothing was completed, 1 if something was, 2 if all is. */
   int32_t (*advance)(void);
   /* Until something may have happened since `advance`, and not for long; `waited` seconds so far.

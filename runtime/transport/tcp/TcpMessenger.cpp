@@ -5,6 +5,7 @@
 #include "transport/messages/MessageTransport.h"
 #include <algorithm>
 #include <unistd.h>
+#include <utility>
 
 namespace tpc::rt {
 
@@ -25,51 +26,83 @@ TcpMessenger::TcpMessenger(std::vector<std::unique_ptr<Stream>> streams) : peers
 
 TcpMessenger::~TcpMessenger() = default;
 
-void TcpMessenger::open(int peer, const Message &message, bool sending) {
-  Queue &queue = sending ? peers[peer].sends : peers[peer].receives;
-  queue.messages.push_back(message);
+void TcpMessenger::activate(int peer) {
   if (!peers[peer].isOpen) {
     peers[peer].isOpen = true;
     active.push_back(peer);
   }
 }
 
+void TcpMessenger::open(int peer, const Message &message, bool sending) {
+  Queue &queue = sending ? peers[peer].sends : peers[peer].receives;
+  queue.messages.push_back(message);
+  activate(peer);
+}
+
 void TcpMessenger::start(std::span<const Message> sends, std::span<const Message> receives) {
-  for (int peer : active) {
+  previous.swap(active);
+  active.clear();
+  for (int peer : previous) {
     peers[peer].isOpen = false;
     for (Queue *queue : {&peers[peer].sends, &peers[peer].receives}) {
       queue->messages.clear();
       queue->next = 0;
       queue->done = 0;
     }
+    if (!peers[peer].posts.empty())
+      activate(peer);
   }
-  active.clear();
+  isFlushing = std::exchange(flushesNext, false);
   for (const Message &message : sends)
     open(message.peer, message, true);
   for (const Message &message : receives)
     open(message.peer, message, false);
 }
 
-bool TcpMessenger::send(Peer &peer) {
-  Queue &queue = peer.sends;
-  bool moved = false;
-  while (!queue.isDone()) {
-    const Message &message = queue.messages[queue.next];
-    queue.header = {message.bytes, message.tag, messageMagic};
-    constexpr int64_t head = sizeof(Header);
-    int64_t first = std::min(queue.done, head), rest = queue.done - first;
-    iovec parts[2] = {{reinterpret_cast<char *>(&queue.header) + first, size_t(head - first)},
+void TcpMessenger::post(const Message &message) {
+  auto *data = static_cast<const std::byte *>(message.data);
+  peers[message.peer].posts.push_back({{data, data + message.bytes}, message.tag});
+  activate(message.peer);
+  send(peers[message.peer]);
+}
+
+bool TcpMessenger::write(Peer &peer, const Message &message, int64_t &done, Header &header) {
+  header = {message.bytes, message.tag, messageMagic};
+  constexpr int64_t head = sizeof(Header);
+  while (done < head + message.bytes) {
+    int64_t first = std::min(done, head), rest = done - first;
+    iovec parts[2] = {{reinterpret_cast<char *>(&header) + first, size_t(head - first)},
                       {static_cast<char *>(message.data) + rest,
                        size_t(std::min(message.bytes - rest, mostAtOnce))}};
     int64_t some = peer.stream->write(parts);
     if (some == 0)
+      return false;
+    done += some;
+  }
+  return true;
+}
+
+bool TcpMessenger::send(Peer &peer) {
+  bool moved = false;
+  // Older than what was started: a post is made while nothing else is under way.
+  while (!peer.posts.empty()) {
+    Post &post = peer.posts.front();
+    int64_t before = post.done;
+    bool isWritten = write(peer, {post.bytes.data(), std::ssize(post.bytes), 0, post.tag},
+                           post.done, post.header);
+    moved |= post.done != before;
+    if (!isWritten)
+      return moved;
+    peer.posts.pop_front();
+  }
+  for (Queue &queue = peer.sends; !queue.isDone();) {
+    int64_t before = queue.done;
+    bool isWritten = write(peer, queue.messages[queue.next], queue.done, queue.header);
+    moved |= queue.done != before;
+    if (!isWritten)
       break;
-    moved = true;
-    queue.done += some;
-    if (queue.done == head + message.bytes) {
-      ++queue.next;
-      queue.done = 0;
-    }
+    ++queue.next;
+    queue.done = 0;
   }
   return moved;
 }
@@ -119,17 +152,21 @@ bool TcpMessenger::receive(int from, Peer &peer) {
   return moved;
 }
 
+bool TcpMessenger::isDone(const Peer &peer) const {
+  return peer.receives.isDone() && peer.sends.isDone() && (!isFlushing || peer.posts.empty());
+}
+
 Messenger::Progress TcpMessenger::advance() {
-  bool moved = false, isDone = true;
+  bool moved = false, isAll = true;
   for (int rank : active) {
     Peer &peer = peers[rank];
     if (!peer.receives.isDone() && !peer.isAstray)
       moved |= receive(rank, peer);
-    if (!peer.sends.isDone())
+    if (peer.wantsToSend())
       moved |= send(peer);
-    isDone &= peer.receives.isDone() && peer.sends.isDone();
+    isAll &= isDone(peer);
   }
-  return isDone ? Progress::Delivered : moved ? Progress::Some : Progress::None;
+  return isAll ? Progress::Delivered : moved ? Progress::Some : Progress::None;
 }
 
 void TcpMessenger::sleep(double) {
@@ -139,9 +176,7 @@ void TcpMessenger::sleep(double) {
   bool isReady = false;
   for (int rank : active) {
     Peer &peer = peers[rank];
-    if (peer.sends.isDone() && peer.receives.isDone())
-      continue;
-    if (peer.isAstray && peer.sends.isDone())
+    if (!peer.wantsToSend() && (peer.receives.isDone() || peer.isAstray))
       continue;
     if (peer.stream->hasEnded()) {
       peer.lost += longest * 1e-3;
@@ -152,7 +187,7 @@ void TcpMessenger::sleep(double) {
     pollfd &item = polled.emplace_back();
     sleepers.push_back(peer.stream.get());
     isReady |= !peer.stream->prepareSleep(
-        !peer.sends.isDone(), !peer.receives.isDone() && !peer.isAstray, item.fd, item.events);
+        peer.wantsToSend(), !peer.receives.isDone() && !peer.isAstray, item.fd, item.events);
   }
   poll(polled.data(), polled.size(), isReady ? 0 : longest);
   for (size_t i = 0; i < sleepers.size(); ++i)
@@ -161,7 +196,7 @@ void TcpMessenger::sleep(double) {
 
 void TcpMessenger::findMissing(std::vector<int> &missing) {
   for (int rank : active)
-    if (!peers[rank].sends.isDone() || !peers[rank].receives.isDone())
+    if (!isDone(peers[rank]))
       missing.push_back(rank);
   std::sort(missing.begin(), missing.end());
 }

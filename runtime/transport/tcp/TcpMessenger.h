@@ -6,6 +6,8 @@
 #include "transport/messages/Messenger.h"
 #include "transport/sockets/Socket.h"
 #include "transport/tcp/Stream.h"
+#include <cstddef>
+#include <deque>
 #include <memory>
 #include <poll.h>
 
@@ -21,6 +23,8 @@ public:
 
   const char *name() const override { return "tcp"; }
   void start(std::span<const Message> sends, std::span<const Message> receives) override;
+  void post(const Message &message) override;
+  void flushNext() override { flushesNext = true; }
   Progress advance() override;
   void sleep(double waited) override;
   void findMissing(std::vector<int> &missing) override;
@@ -31,6 +35,12 @@ private:
     int64_t bytes;
     int32_t tag;
     uint32_t magic;
+  };
+  struct Post {
+    std::vector<std::byte> bytes;
+    int32_t tag;
+    int64_t done = 0; ///< bytes of it, with its header
+    Header header{};
   };
   /// The messages of one direction between this rank and a peer.
   struct Queue {
@@ -43,18 +53,27 @@ private:
   struct Peer {
     std::unique_ptr<Stream> stream;
     Queue sends, receives;
-    bool isOpen = false;   ///< in `active`
-    bool isAstray = false; ///< is somewhere else in the program
-    double lost = 0;       ///< seconds since the stream ended
+    std::deque<Post> posts; ///< before `sends`
+    bool isOpen = false;    ///< in `active`
+    bool isAstray = false;  ///< is somewhere else in the program
+    double lost = 0;        ///< seconds since the stream ended
+    bool wantsToSend() const { return !posts.empty() || !sends.isDone(); }
   };
+  /// What is called delivered when it is done.
+  bool isDone(const Peer &peer) const;
   bool send(Peer &peer);
+  /// Whether it is all in the stream.
+  static bool write(Peer &peer, const Message &message, int64_t &done, Header &header);
   bool receive(int rank, Peer &peer);
   /// Throws, or false: the message will never be there.
   bool check(int rank, const Message &expected, const Header &header);
   void open(int rank, const Message &message, bool sending);
+  void activate(int rank);
 
   std::vector<Peer> peers;
   std::vector<int> active; ///< peers with open messages
+  std::vector<int> previous;
+  bool flushesNext = false, isFlushing = false; ///< posts are part of what is under way
   std::vector<pollfd> polled;
   std::vector<Stream *> sleepers; ///< of `polled`
 };

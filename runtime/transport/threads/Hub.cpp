@@ -61,11 +61,11 @@ Barrier &Hub::barrier(const Group &group) {
   return *entry;
 }
 
-Channel &Hub::channel(int from, int to) {
+Channel &Hub::channel(bool posts, int from, int to) {
   std::lock_guard<std::mutex> lock(mutex);
-  auto &entry = channels[{from, to}];
+  auto &entry = channels[{posts, from, to}];
   if (!entry) {
-    entry = std::make_unique<Channel>();
+    entry = std::make_unique<Channel>(posts ? waits.size() : 2);
     if (isStopped) {
       entry->sent.setFlag(WaitWord::stopFlag);
       entry->received.setFlag(WaitWord::stopFlag);
@@ -96,9 +96,10 @@ void Hub::leave(int rank) {
     if (std::find(barrier->ranks.begin(), barrier->ranks.end(), rank) != barrier->ranks.end())
       barrier->rounds.setFlag(WaitWord::leftFlag);
   for (auto &[key, channel] : channels) {
-    if (key.first == rank)
+    auto [posts, from, to] = key;
+    if (from == rank)
       channel->sent.setFlag(WaitWord::leftFlag);
-    if (key.second == rank)
+    if (to == rank)
       channel->received.setFlag(WaitWord::leftFlag);
   }
 }

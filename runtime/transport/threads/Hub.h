@@ -15,6 +15,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace tpc::rt {
@@ -45,16 +46,16 @@ struct Barrier {
 };
 
 /// Messages from one rank to another. The sender copies into the buffer of a receiver that already
-/// waits, otherwise into one of two slots, so that a stage may be two messages ahead.
+/// waits, otherwise into one of the slots.
 struct Channel {
-  static constexpr uint32_t numSlots = 2;
+  explicit Channel(size_t numSlots) : slots(numSlots) {}
   /// In `Slot::bytes`: the message is already in the receiver's buffer.
   static constexpr int64_t delivered = -1;
   struct Slot {
     std::vector<std::byte> data; ///< only grows
     int64_t bytes = 0;           ///< of the message
   };
-  Slot slots[numSlots];
+  std::vector<Slot> slots;
   WaitWord sent, received;
   std::atomic<void *> posted{nullptr}; ///< the waiting receiver's buffer
   std::atomic<int64_t> postedBytes{0};
@@ -68,7 +69,9 @@ public:
 
   /// Made at first use, kept for ever.
   Barrier &barrier(const Group &group);
-  Channel &channel(int from, int to);
+  /// `posts`: of those that wait for nobody, which has a slot for each of them. Otherwise there are
+  /// two, so that a stage may be two messages ahead.
+  Channel &channel(bool posts, int from, int to);
 
   std::unique_ptr<Transport> makeTransport(int rank) override;
   void enter() override;
@@ -97,7 +100,8 @@ public:
 private:
   std::mutex mutex;
   std::map<std::pair<uint32_t, int>, std::unique_ptr<Barrier>> barriers;
-  std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels;
+  /// By whether they are of posts, and by the ranks from and to.
+  std::map<std::tuple<bool, int, int>, std::unique_ptr<Channel>> channels;
   std::set<int> left;
   std::vector<Wait> waits; ///< by rank
   bool isStopped = false;

@@ -215,22 +215,35 @@ void ThreadsTransport::broadcast(tpc_context &ctx, const Group &group, void *dat
   round.end();
 }
 
-Channel &ThreadsTransport::channel(std::vector<Channel *> &cache, int from, int to, int peer) {
-  if (cache.empty())
-    cache.resize(hub->world.size());
-  if (!cache[peer])
-    cache[peer] = &hub->channel(from, to);
-  return *cache[peer];
+Channel &ThreadsTransport::Channels::with(Hub &hub, int from, int to, int peer) {
+  if (byPeer.empty())
+    byPeer.resize(hub.world.size());
+  if (!byPeer[peer])
+    byPeer[peer] = &hub.channel(posts, from, to);
+  return *byPeer[peer];
 }
 
 void ThreadsTransport::send(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
-  Channel &channel = this->channel(sending, rank, peer, peer);
+  put(ctx, sending.with(*hub, rank, peer, peer), peer, data, bytes);
+}
+void ThreadsTransport::post(tpc_context &ctx, int peer, const void *data, int64_t bytes) {
+  put(ctx, posting.with(*hub, rank, peer, peer), peer, data, bytes);
+}
+void ThreadsTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) {
+  get(ctx, receiving.with(*hub, peer, rank, peer), peer, data, bytes);
+}
+void ThreadsTransport::take(tpc_context &ctx, int peer, void *data, int64_t bytes) {
+  get(ctx, taking.with(*hub, peer, rank, peer), peer, data, bytes);
+}
+
+void ThreadsTransport::put(tpc_context &ctx, Channel &channel, int peer, const void *data,
+                           int64_t bytes) {
   uint32_t index = channel.sent.count(), received = channel.received.count();
-  while (((index - received) & WaitWord::countMask) >= Channel::numSlots) {
+  while (((index - received) & WaitWord::countMask) >= channel.slots.size()) {
     wait(ctx, channel.received, received, nullptr, peer, "send");
     received = channel.received.count();
   }
-  Channel::Slot &slot = channel.slots[index % Channel::numSlots];
+  Channel::Slot &slot = channel.slots[index % channel.slots.size()];
   // Also when it is not needed this time: a later step must not allocate because its timing
   // differs.
   if (slot.data.size() < static_cast<size_t>(bytes))
@@ -246,8 +259,8 @@ void ThreadsTransport::send(tpc_context &ctx, int peer, const void *data, int64_
   channel.sent.advance();
 }
 
-void ThreadsTransport::recv(tpc_context &ctx, int peer, void *data, int64_t bytes) {
-  Channel &channel = this->channel(receiving, peer, rank, peer);
+void ThreadsTransport::get(tpc_context &ctx, Channel &channel, int peer, void *data,
+                           int64_t bytes) {
   uint32_t index = channel.received.count();
   if (channel.sent.count() == index) {
     channel.postedBytes.store(bytes);
@@ -262,7 +275,7 @@ void ThreadsTransport::recv(tpc_context &ctx, int peer, void *data, int64_t byte
     }
     channel.posted.store(nullptr);
   }
-  Channel::Slot &slot = channel.slots[index % Channel::numSlots];
+  Channel::Slot &slot = channel.slots[index % channel.slots.size()];
   if (slot.bytes != Channel::delivered) {
     if (slot.bytes != bytes)
       fail(ctx, "rank " + std::to_string(peer) + " sends " + std::to_string(slot.bytes) +

@@ -41,6 +41,8 @@ public:
                  int root) override;
   void send(tpc_context &ctx, int peer, const void *data, int64_t bytes) override;
   void recv(tpc_context &ctx, int peer, void *data, int64_t bytes) override;
+  void post(tpc_context &ctx, int peer, const void *data, int64_t bytes) override;
+  void take(tpc_context &ctx, int peer, void *data, int64_t bytes) override;
   void barrier(tpc_context &ctx) override;
   void gatherBytes(tpc_context &ctx, const void *data, int64_t bytes,
                    std::vector<std::vector<std::byte>> &gathered) override;
@@ -54,6 +56,11 @@ private:
     std::vector<const void *> pointers; ///< one for each member
   };
   class Round;
+  struct Channels {
+    bool posts;
+    std::vector<Channel *> byPeer; ///< null: not used so far
+    Channel &with(Hub &hub, int from, int to, int peer);
+  };
 
   Place &placeIn(const Group &group);
   /// What pieces say that members have for each other: an AllToAll, BlockMove or Exchange.
@@ -62,7 +69,8 @@ private:
                   const Pieces &pieces);
   void arriveAndWait(tpc_context &ctx, Barrier &barrier);
   void arriveAndWaitAgain(Barrier &barrier);
-  Channel &channel(std::vector<Channel *> &cache, int from, int to, int peer);
+  void put(tpc_context &ctx, Channel &channel, int peer, const void *data, int64_t bytes);
+  void get(tpc_context &ctx, Channel &channel, int peer, void *data, int64_t bytes);
   /// For the members of a barrier, or, without one, for `peer`.
   void wait(tpc_context &ctx, WaitWord &word, uint32_t seen, const Barrier *barrier, int peer,
             const char *where);
@@ -72,7 +80,7 @@ private:
   int rank;
   bool spin;
   std::map<uint32_t, Place> places;
-  std::vector<Channel *> sending, receiving; ///< by peer
+  Channels sending{false, {}}, receiving{false, {}}, posting{true, {}}, taking{true, {}};
 };
 
 } // namespace tpc::rt

@@ -135,14 +135,74 @@ static int start_some(const tpc_message *messages, int32_t count, int sending, i
   return next;
 }
 
+/* One that was posted: its requests, and its bytes behind them. */
+typedef struct post_list {
+  struct post_list *next;
+  int32_t peer;
+  int num_requests;
+  MPI_Request requests[];
+} post_list;
+
+static post_list *posts;
+static int flushes_next, is_flushing;
+
+static int32_t post(const tpc_message *message) {
+  int64_t parts = parts_of(message, 1);
+  post_list *made =
+      malloc(sizeof(post_list) + (size_t)parts * sizeof(MPI_Request) + (size_t)message->bytes);
+  if (!made)
+    return -1;
+  char *data = (char *)(made->requests + parts);
+  memcpy(data, message->data, (size_t)message->bytes);
+  made->peer = message->peer;
+  made->num_requests = (int)parts;
+  for (int64_t i = 0, at = 0; i < parts; ++i, at += part_bytes) {
+    int64_t bytes = message->bytes - at < part_bytes ? message->bytes - at : part_bytes;
+    MPI_Isend(data + at, (int)bytes, MPI_BYTE, message->peer, message->tag, world,
+              &made->requests[i]);
+  }
+  tpc_doorbell_ring(message->peer);
+  made->next = posts;
+  posts = made;
+  return 0;
+}
+
+static void flush_next(void) { flushes_next = 1; }
+
+/* Frees those that the receivers have; whether there were any. */
+static int advance_posts(void) {
+  int moved = 0;
+  for (post_list **at = &posts; *at;) {
+    int is_done = 0;
+    MPI_Testall((*at)->num_requests, (*at)->requests, &is_done, MPI_STATUSES_IGNORE);
+    if (!is_done) {
+      at = &(*at)->next;
+      continue;
+    }
+    post_list *done = *at;
+    *at = done->next;
+    free(done);
+    moved = 1;
+  }
+  return moved;
+}
+
+static int is_missing(int32_t peer) {
+  for (int i = 0; i < num_requests; ++i)
+    if (requests[i] != MPI_REQUEST_NULL && peers[i] == peer)
+      return 1;
+  if (is_flushing)
+    for (const post_list *one = posts; one; one = one->next)
+      if (one->peer == peer)
+        return 1;
+  return 0;
+}
+
 static int32_t missing(int32_t *list, int32_t capacity) {
   int32_t count = 0;
   for (int32_t peer = 0; peer < world_size && count < capacity; ++peer)
-    for (int i = 0; i < num_requests; ++i)
-      if (requests[i] != MPI_REQUEST_NULL && peers[i] == peer) {
-        list[count++] = peer;
-        break;
-      }
+    if (is_missing(peer))
+      list[count++] = peer;
   return count;
 }
 
@@ -157,6 +217,8 @@ static int32_t start(const tpc_message *sends, int32_t num_sends, const tpc_mess
                      int32_t num_receives) {
   if (!reserve(parts_of(sends, num_sends) + parts_of(receives, num_receives)))
     return -1;
+  is_flushing = flushes_next;
+  flushes_next = 0;
   /* Receives first: what arrives early finds its place. */
   num_incoming = start_some(receives, num_receives, 0, 0);
   num_requests = num_open = start_some(sends, num_sends, 1, num_incoming);
@@ -166,18 +228,20 @@ static int32_t start(const tpc_message *sends, int32_t num_sends, const tpc_mess
 
 static int32_t advance(void) {
   rings = tpc_doorbell_rings();
+  int moved = posts ? advance_posts() : 0;
+  int waits_for_posts = is_flushing && posts;
   if (num_open == 0)
-    return 2;
+    return waits_for_posts ? moved : 2;
   int num_completed = 0;
   MPI_Testsome(num_requests, requests, &num_completed, completed, MPI_STATUSES_IGNORE);
   if (num_completed <= 0)
-    return 0;
+    return moved;
   num_open -= num_completed;
   /* The sender of a long message waits to hear that it was taken. */
   for (int i = 0; i < num_completed; ++i)
     if (completed[i] < num_incoming)
       tpc_doorbell_ring(peers[completed[i]]);
-  return num_open == 0 ? 2 : 1;
+  return num_open == 0 && !waits_for_posts ? 2 : 1;
 }
 
 /* Some of MPI's messages come without a ring (those from other hosts, and parts of long ones), so a
@@ -214,7 +278,8 @@ static void finalize(void) {
 }
 
 __attribute__((visibility("default"))) const tpc_mpi_shim *tpc_mpi_shim_v1(void) {
-  static const tpc_mpi_shim shim = {
-      TPC_MPI_SHIM_VERSION, init, start, advance, sleep_on, missing, abort_world, finalize};
+  static const tpc_mpi_shim shim = {TPC_MPI_SHIM_VERSION, init,    start,    post,
+                                    flush_next,           advance, sleep_on, missing,
+                                    abort_world,          finalize};
   return &shim;
 }
