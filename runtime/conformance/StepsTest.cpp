@@ -70,6 +70,42 @@ TEST_P(Steps, MessagesPassEachOther) {
   });
 }
 
+// The last of a line posts long messages to all before it, as many as there are ranks, while they
+// send long ones down the line and take what was posted at their end only: nobody waits for posts,
+// and what is posted is a copy.
+TEST_P(Steps, NobodyWaitsForPosts) {
+  constexpr int64_t longest = 60000;
+  onAllRanks([](tpc_context &ctx) {
+    Transport &host = ctx.transport->onHost();
+    for (int axis : wideAxes(ctx.grid)) {
+      int64_t mine = ctx.coordinates[axis], size = ctx.grid.axes()[axis].size;
+      const std::vector<int> &line = ctx.group(uint32_t(1) << axis).ranks;
+      for (int round = 0; round < 3; ++round) {
+        for (int64_t message = 0; message < size; ++message) {
+          int64_t count = message % 3 == 1 ? 1 : longest;
+          OnDevice<int32_t> data(ctx, std::vector<int32_t>(count, static_cast<int32_t>(message)));
+          if (mine > 0)
+            tpc_recv(&ctx, axis, TPC_I32, data.data(), count, mine - 1);
+          if (mine + 1 < size)
+            tpc_send(&ctx, axis, TPC_I32, data.data(), count, mine + 1);
+          std::vector<int64_t> told(static_cast<size_t>(count), message * 10 + round);
+          for (int64_t to = 0; mine + 1 == size && to < mine; ++to)
+            host.post(ctx, line[static_cast<size_t>(to)], told.data(), count * 8);
+        }
+        for (int64_t message = 0; mine + 1 < size && message < size; ++message) {
+          int64_t count = message % 3 == 1 ? 1 : longest;
+          std::vector<int64_t> told(static_cast<size_t>(count));
+          host.take(ctx, line.back(), told.data(), count * 8);
+          EXPECT_TRUE(told == std::vector<int64_t>(told.size(), message * 10 + round))
+              << "rank " << ctx.rank << " message " << message;
+        }
+        if (mine + 1 == size)
+          host.flushPosts(ctx);
+      }
+    }
+  });
+}
+
 // Collectives of different groups and sizes follow each other without anything in between: whoever
 // is ahead must not disturb who is behind.
 TEST_P(Steps, ManySmallCollectives) {
