@@ -405,6 +405,7 @@ static FailureOr<json::Object> describeGeneration(ModuleOp module, PipelineOp pi
                       {"capacity", step.capacity},
                       {"logits", text(logits.getAs<StringAttr>("name"))},
                       {"last_only", step.last},
+                      {"in_flight", PlacedStep::getNumInFlight(GridAttr::lookup(module))},
                       {"vocabulary", *vocabulary}};
 }
 

@@ -11,7 +11,7 @@ namespace tpc::rt {
 namespace {
 
 int groupsOf(const Manifest &manifest, const GenerationMode &mode) {
-  return hasReplicas(manifest) || mode.givesLogits ? 1 : manifest.numStages();
+  return hasReplicas(manifest) || mode.givesLogits ? 1 : manifest.generation->inFlight;
 }
 
 /// A token of which the logit is no number is told of as such.

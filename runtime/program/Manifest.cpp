@@ -424,6 +424,7 @@ Generation readGeneration(const Node &node, const Manifest &manifest) {
   generation.logits = readPortName(node["logits"], manifest.outputs);
   generation.lastOnly = node["last_only"].flag();
   generation.vocabulary = node["vocabulary"].integerIn(1, int64_t(1) << 22);
+  generation.inFlight = static_cast<int>(node["in_flight"].integerIn(1, manifest.numStages()));
   const Port &tokens = manifest.inputs[static_cast<size_t>(generation.tokens)];
   generation.lastToken = tokens.range ? tokens.range->second : generation.vocabulary - 1;
   const Port &logits = manifest.outputs[static_cast<size_t>(generation.logits)];

@@ -103,6 +103,7 @@ struct Generation {
   std::string batch, sequence, capacity;   ///< symbols
   bool lastOnly = true;                    ///< logits of each row's last token, not of all
   int64_t vocabulary = 0;                  ///< of the logits
+  int inFlight = 1;                        ///< steps at a time, each of other sequences
   int64_t lastToken = 0;                   ///< that the model can read
   std::optional<int64_t> maxSequence;      ///< that the model is made for
 };

@@ -85,6 +85,7 @@ private:
   void readPhases();
   void checkMessages();
   void checkGroups();
+  void checkTokens();
   AxisSet groupOf(const json &op) const {
     Axes over = getTexts(op, "over");
     return {over.begin(), over.end()};
@@ -443,8 +444,32 @@ std::string hashOf(const std::string &text) {
   return digits;
 }
 
+/// Of programs that generate: the last stage posts tokens to all others, and waits for nobody with
+/// that. All ranks run the same loop. A turn of it runs a step and posts its tokens, or takes those
+/// of a step before; numbers are (turns after the step's, place in the turn).
+void Checker::checkTokens() {
+  if (certificate.contains("tokens") != schedule().contains("tokens"))
+    refuse("tokens that go back are in the schedule or the proof alone");
+  if (!schedule().contains("tokens"))
+    return;
+  const json &tokens = schedule()["tokens"], &proof = certificate["tokens"];
+  int64_t last = sizes.at("pp") - 1;
+  json earlier = json::array();
+  for (int64_t stage = 0; stage < last; ++stage)
+    earlier.push_back(stage);
+  if (last < 1 || getNumber(tokens, "from") != last || get(tokens, "to") != earlier ||
+      tokens.size() != 3)
+    refuse("tokens do not go from the last stage to each other one");
+  if (int64_t most = getNumber(tokens, "in_flight"); most < 1 || most > last + 1)
+    refuse("more steps are under way than there are stages, or none");
+  if (get(proof, "step") != json({0, 0}) || get(proof, "post") != json({0, 1}) ||
+      get(proof, "take") != json({1, 0}) || proof.size() != 3)
+    refuse("tokens are not taken after they are posted");
+}
+
 void Checker::run() {
-  if (getNumber(certificate, "format") != 1 || certificate.size() != 5)
+  if (getNumber(certificate, "format") != 1 ||
+      certificate.size() != (certificate.contains("tokens") ? 6u : 5u))
     refuse("this is no certificate of format 1");
   readGrid();
   for (const auto &[name, items] : get(schedule(), "functions").items())
@@ -454,6 +479,7 @@ void Checker::run() {
   readPhases();
   checkMessages();
   checkGroups();
+  checkTokens();
   if (std::set<int64_t>(outputs.begin(), outputs.end()).size() != outputs.size())
     refuse("outputs are not delivered once each");
   if (get(certificate, "hash") != hashOf(schedule().dump()))

@@ -46,6 +46,10 @@ struct PlacedStep {
 
   static std::optional<PlacedStep> lookup(ModuleOp module);
   void attachTo(ModuleOp module) const;
+
+  /// How many steps may be under way at a time, each of other sequences: as many as there are
+  /// stages, so that each has one.
+  static int64_t getNumInFlight(GridAttr grid) { return grid.getAxisSize("pp"); }
 };
 
 /// The name of a size that is one symbol and nothing else.

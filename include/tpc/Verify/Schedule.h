@@ -66,6 +66,10 @@ public:
   AxisMask getMask(StringRef axis) const;
   SmallVector<StringRef> getNames(AxisMask axes) const;
 
+  /// Of a step of a program that generates in several stages: how many steps are under way at a
+  /// time. 0: of others, whose stages say nothing back.
+  int64_t getNumInFlight() const;
+
   llvm::json::Object toJSON() const;
   /// 16 hexadecimal digits of the JSON text: two programs with one hash communicate alike.
   std::string getHash() const;

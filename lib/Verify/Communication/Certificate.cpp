@@ -75,9 +75,15 @@ json::Object comms::makeCertificateJSON(const Schedule &schedule, const Crossing
     }
     progress.push_back(std::move(phases));
   }
-  return json::Object{{"format", 1},
-                      {"schedule", schedule.toJSON()},
-                      {"hash", schedule.getHash()},
-                      {"groups", describeGroups(schedule)},
-                      {"progress", std::move(progress)}};
+  json::Object proof{{"format", 1},
+                     {"schedule", schedule.toJSON()},
+                     {"hash", schedule.getHash()},
+                     {"groups", describeGroups(schedule)},
+                     {"progress", std::move(progress)}};
+  // Whatever the steps communicate: a turn of the loop of all ranks is a step and its posts, or
+  // what is taken of those of an earlier turn.
+  if (schedule.getNumInFlight())
+    proof["tokens"] = json::Object{
+        {"step", json::Array{0, 0}}, {"post", json::Array{0, 1}}, {"take", json::Array{1, 0}}};
+  return proof;
 }

@@ -3,6 +3,7 @@
 #include "tpc/Verify/Schedule.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/fnv1a.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -321,11 +322,24 @@ json::Object Schedule::toJSON() const {
     bodies[cast<func::FuncOp>(function).getName()] = describeItems(items);
   for (const auto &stage : stages)
     list.push_back(describeItems(stage.second));
-  return json::Object{{"grid", json::Object{{"order", std::move(order)},
+  json::Object object{{"grid", json::Object{{"order", std::move(order)},
                                             {"sizes", std::move(sizes)},
                                             {"micro_batches", grid.getMicroBatches()}}},
                       {"functions", std::move(bodies)},
                       {"stages", std::move(list)}};
+  if (int64_t inFlight = getNumInFlight()) {
+    int64_t last = getStages().size() - 1;
+    json::Array earlier;
+    for (int64_t stage = 0; stage < last; ++stage)
+      earlier.push_back(stage);
+    object["tokens"] =
+        json::Object{{"from", last}, {"to", std::move(earlier)}, {"in_flight", inFlight}};
+  }
+  return object;
+}
+
+int64_t Schedule::getNumInFlight() const {
+  return stages.size() > 1 && PlacedStep::lookup(module) ? PlacedStep::getNumInFlight(grid) : 0;
 }
 
 std::string mlir::tpc::hashText(StringRef text) {

@@ -23,10 +23,10 @@ PROGRAMS = [
 LONG = [(name, grid) for name in FAMILIES for grid in ("tp2", "tp4,sp,pp3")]
 
 
-def certify(tmp_path, model, grid):
+def certify(tmp_path, model, grid, *flags):
     proof, staged = tmp_path / "proof.json", tmp_path / "staged.mlir"
     harness.run([harness.tool("tpcc"), MODELS / f"{model}.onnx", f"--megatron-shard={grid}", f"--certificate={proof}",
-                 "--emit=staged", "-o", staged]).check()
+                 "--emit=staged", "-o", staged, *flags]).check()
     return proof, staged
 
 
@@ -219,6 +219,31 @@ def refuses(tmp_path, model, grid, step):
 def test_refuses_tampered(tmp_path):
     count = refuses(tmp_path, "gpt2-tiny-nopast", "tp2,pp2,dp2,mb2,sp", 13)
     assert count["refused"] >= 100 and count["refused with the right hash"] >= 30
+
+
+TOKENS = {
+    "tokens that go back are in the schedule or the proof alone": lambda p: p.pop("tokens"),
+    "tokens do not go from the last stage to each other one": lambda p: p["schedule"]["tokens"]["to"].pop(),
+    "more steps are under way than there are stages": lambda p: p["schedule"]["tokens"].update(in_flight=4),
+    "tokens are not taken after they are posted": lambda p: p["tokens"].update(take=[0, 1]),
+}
+
+
+def test_tokens_that_go_back(tmp_path, tpcc):
+    """Of a program that generates they are part of the schedule, and of the proof."""
+    proof, staged = certify(tmp_path, "gpt2-odd-nopast", "tp2,pp3", "--generate")
+    good = json.loads(proof.read_text())
+    assert good["schedule"]["tokens"] == {"from": 2, "to": [0, 1], "in_flight": 3}
+    check(proof, staged).check()
+    file = tmp_path / "tampered.json"
+    for why, change in TOKENS.items():
+        bad = copy.deepcopy(good)
+        change(bad)
+        bad["hash"] = hash_of(bad["schedule"])
+        file.write_text(json.dumps(bad))
+        check(file).refused(f"refused: {why}")
+    for grid, flags in (("tp2", ["--generate"]), ("tp2,pp3", [])):
+        assert "tokens" not in certify(tmp_path, "gpt2-odd-nopast", grid, *flags)[0].read_text()
 
 
 @pytest.mark.long

@@ -129,7 +129,7 @@ std::string manifest() {
                 "axes": [["dp"], [], [], []]}],
     "generation": {"tokens": "ids", "batch": "batch", "sequence": "sequence", "lengths": "lengths",
                    "counts": "counts", "capacity": "capacity", "logits": "logits", "last_only": )" +
-         (allTokens ? "false" : "true") + R"(, "vocabulary": 101)" +
+         (allTokens ? "false" : "true") + R"(, "vocabulary": 101, "in_flight": )" + number(pp) +
          (most ? ", \"max_sequence\": " + number(most + 5) : "") + R"(}, "constraints": [)" +
          (most ? R"({"expr": "capacity + 2", "max": )" + number(most + 2) + "}" : "") + R"(],
     "schedule": "by hand"})";
