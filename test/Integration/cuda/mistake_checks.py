@@ -44,7 +44,7 @@ PAIRS = {"cuMemAlloc_v2": "cuMemFree_v2", "cuMemHostAlloc": "cuMemFreeHost", "cu
          "cudnnCreate": "cudnnDestroy", "cudnnBackendCreateDescriptor": "cudnnBackendDestroyDescriptor"}
 # What is injected, and words that have to be said.
 INJECTED = [("oom@2", "memory"), ("oom@6", "memory"), ("oom@10", "memory"), ("pinned@1", "pin host memory|memory"),
-            ("pinned@3", "memory"), ("launch@2", "to launch kernel"), ("fail@60", "launch failure|LAUNCH_FAILED"),
+            ("pinned@3", "memory"), ("launch@2", "to launch kernel|failed to compute a product"), ("fail@60", "launch failure|LAUNCH_FAILED"),
             ("ecc@40", "ECC"), ("address@80", "illegal|ILLEGAL")]
 
 

@@ -265,6 +265,19 @@ Status cudnnBackendGetAttribute(Descriptor *descriptor, Attribute attribute, Typ
   return SUCCESS;
 }
 
+/// Whether all that it was made of is there. Nothing says that it may be destroyed before.
+static bool isWhole(const Descriptor &descriptor) {
+  for (const auto &[attribute, bytes] : descriptor.attributes)
+    if (ruleOf(attribute)->type == TypeDescriptor)
+      for (size_t at = 0; at < bytes.size(); at += 8) {
+        const Descriptor *other;
+        std::memcpy(&other, bytes.data() + at, 8);
+        if (!isAlive(other) || !isWhole(*other))
+          return false;
+      }
+  return true;
+}
+
 Status cudnnBackendExecute(Context *handle, Descriptor *planDescriptor,
                            Descriptor *packDescriptor) {
   const char *call = "cudnnBackendExecute";
@@ -274,6 +287,8 @@ Status cudnnBackendExecute(Context *handle, Descriptor *planDescriptor,
   auto *pack = isAlive(packDescriptor) ? std::get_if<Pack>(&packDescriptor->said) : nullptr;
   if (!plan || !pack)
     return misuse(call, BAD_PARAM_NOT_FINALIZED, "no plan or no pack that is final");
+  if (!isWhole(*planDescriptor))
+    return misuse(call, BAD_PARAM, "what the plan was made of is destroyed");
   if (handle->device != driver().currentDevice() || plan->device != handle->device)
     return misuse(call, BAD_PARAM, "a handle or plan of another device than the current one");
   Operands operands;

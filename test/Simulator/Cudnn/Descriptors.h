@@ -31,7 +31,7 @@ struct Descriptor {
   Kind kind;
   std::map<Attribute, std::vector<uint8_t>> attributes;
   bool isFinal = false;
-  /// Once it is final. What others of it say was copied: they may be destroyed.
+  /// Once it is final. What others of it say was copied.
   std::variant<std::monostate, Tensor, How, Operation, std::shared_ptr<const Graph>,
                std::vector<Config>, Config, Plan, Pack>
       said;
