@@ -202,7 +202,7 @@ class Session:
     def close(self) -> None:
         """Ends the ranks and gives back their memory. Arrays that came out stay."""
         for generation in list(self._generations):
-            generation.close()
+            generation._close("the session is closed")
         with self._lock:
             self._close()
 
@@ -339,6 +339,7 @@ class Generation:
             session._check(self._library.tpc_model_generate(session._opened(), requests, len(prompts), ctypes.byref(handle)))
         self._handle = handle
         self._lock = threading.Lock()
+        self._why_closed = ""
         self._free = weakref.finalize(self, self._library.tpc_generation_free, handle)
         session._generations.add(self)
 
@@ -348,6 +349,8 @@ class Generation:
         while True:
             with self._lock:
                 if not self._free.alive:
+                    if self._why_closed:
+                        raise TpcError(self._why_closed)
                     return
                 self._session._check(self._library.tpc_generation_next(self._handle, ctypes.byref(event)))
                 if event.kind == _FAILED:
@@ -372,8 +375,13 @@ class Generation:
 
     def close(self) -> None:
         """Ends what still runs, after its step."""
+        self._close("")
+
+    def _close(self, why: str) -> None:
         with self._lock:
-            self._free()
+            if self._free.alive:
+                self._why_closed = why
+                self._free()
 
     def __enter__(self) -> Generation:
         return self

@@ -5,6 +5,7 @@
 #include "tpc/printable.h"
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 namespace tpc::rt {
@@ -81,13 +82,28 @@ void setField(GenerationRequest &request, bool &hasSeed, const std::string &fiel
 }
 
 void readLine(std::string_view line, const GenerationRequest &defaults, ClientLine &result) {
-  json parsed = json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded())
+  std::set<std::string> fields;
+  std::string twice;
+  auto find = [&](int depth, json::parse_event_t event, json &value) {
+    if (event == json::parse_event_t::key && depth == 1 &&
+        !fields.insert(value.get<std::string>()).second)
+      twice = value.get<std::string>();
+    return true;
+  };
+  json parsed;
+  try {
+    parsed = json::parse(line, find);
+  } catch (const json::out_of_range &) {
+    throw UserError("a line with a number that is too large");
+  } catch (const json::parse_error &) {
     throw UserError("a line that is not JSON; a request is one line");
+  }
   if (!parsed.is_object())
     throw UserError("a line that is no JSON object");
   if (auto id = parsed.find("id"); id != parsed.end() && id->is_string())
     result.id = id->get<std::string>();
+  if (!twice.empty())
+    throw UserError("'" + printable(twice.substr(0, 40)) + "' is there twice");
   if (parsed.contains("cancel")) {
     if (parsed.size() != 1)
       throw UserError("'cancel' stands alone: {\"cancel\": \"ID\"}");

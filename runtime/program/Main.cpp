@@ -200,9 +200,11 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
     note(found);
   if (task && !program.gpu_code)
     agreeOn(session.get(), [&] {
-      int first = session ? session->rank() : 0;
+      // Which ranks are beside this one is known where all are.
+      bool areAllHere = !session || session->ranksOnHost() == manifest.grid.numRanks();
+      int first = areAllHere ? 0 : session->rank();
       checkHostMemory(program, manifest, steps, first,
-                      session ? first + 1 : manifest.grid.numRanks(), task->roomText());
+                      areAllHere ? manifest.grid.numRanks() : first + 1, task->roomText());
     });
   steps.clear();
   if (options.verbose && task && (!session || session->rank() == 0))

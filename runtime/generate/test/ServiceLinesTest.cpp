@@ -55,6 +55,8 @@ TEST(ServiceLines, MistakesAreNamed) {
   for (auto [text, problem] :
        {std::pair{"hello", "not JSON"},
         {"{\"id\":\"a\",\"ids\":[1]", "not JSON"},
+        {R"({"id":"a","ids":[1],"temperature":1e400})", "a number that is too large"},
+        {R"({"id":"a","ids":[1],"seed":1,"seed":2})", "'seed' is there twice"},
         {"[1]", "no JSON object"},
         {"7", "no JSON object"},
         {R"({"ids":[1]})", "without 'id'"},

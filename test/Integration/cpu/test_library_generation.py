@@ -158,6 +158,7 @@ assert list(tokens) == []
 open_one = session.stream(PROMPTS, max_new_tokens=10**7)
 next(open_one)
 session.close()
+refused(["closed"], next, open_one)
 refused(["closed"], session.generate, [1])
 left = tpc.load(sys.argv[1]).stream(PROMPTS, max_new_tokens=10**7)  # and the interpreter ends
 next(left)

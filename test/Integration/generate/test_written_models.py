@@ -343,6 +343,15 @@ def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
         result = program.call(["--prompt-ids", "1,2", *([] if "--max-new-tokens" in flags else ["--max-new-tokens", "4"]), *flags])
         result.refused(*words)
         assert not result.stdout
+
+    def ask(tokens, transport="threads"):
+        return program.call(["--prompt-ids", "1,2", "--max-new-tokens", "4", "--max-sequence", str(tokens)], transport)
+
+    # Processes of one machine have it together: what two threads may not have, two processes may not.
+    tokens = 10**7
+    while not ask(tokens).returncode:
+        tokens = tokens * 13 // 10
+    ask(tokens, "tcp").refused("Nothing was loaded", "and there are 2 ranks")
     if sanitized():
         return  # who loads a program must have them itself
     with tpc.load(program.path) as session:
