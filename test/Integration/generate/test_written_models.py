@@ -1,6 +1,8 @@
 """Models that look as if they could generate. What cannot is refused, with the node or the name and why; what can says what ONNX
 Runtime says of all tokens at once. Nothing in between."""
 
+import re
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -344,14 +346,12 @@ def test_more_tokens_than_there_is_memory_for(tpcc, tmp_path):
         result.refused(*words)
         assert not result.stdout
 
-    def ask(tokens, transport="threads"):
-        return program.call(["--prompt-ids", "1,2", "--max-new-tokens", "4", "--max-sequence", str(tokens)], transport)
-
-    # Processes of one machine have it together: what two threads may not have, two processes may not.
-    tokens = 10**7
-    while not ask(tokens).returncode:
-        tokens = tokens * 13 // 10
-    ask(tokens, "tcp").refused("Nothing was loaded", "and there are 2 ranks")
+    # Processes of one machine have it together: a rank alone would have room for three quarters of what it has.
+    machine = int(re.search(r"\((\d+) bytes\)", program.call(["--prompt-ids", "1,2", "--max-sequence", str(10**11)]).stderr)[1])
+    of_rank = int(re.search(r"rank 0: .*\((\d+) bytes\)", program.call(["--describe", "--max-sequence", str(10**7)]).stdout)[1])
+    long = ["--prompt-ids", "1,2", "--max-new-tokens", "4", "--max-sequence", str(machine * 3 // 4 * 10**7 // of_rank)]
+    for transport in ("threads", "tcp"):
+        program.call(long, transport).refused("Nothing was loaded", "and there are 2 ranks")
     if sanitized():
         return  # who loads a program must have them itself
     with tpc.load(program.path) as session:
