@@ -56,6 +56,7 @@ public:
 
 private:
   bool drawSizes(Sizes sizes);
+  void setRankOfWholeChunks();
   bool setSizes(Sizes sizes);
   bool setLength(int64_t &symbol);
   /// Whether all is within limits.
@@ -81,7 +82,7 @@ private:
   Case c;
   /// Sizes that the model does not work for, so that indices which follow from them are missing.
   bool beyond = false;
-  bool isLong = false, aligned = false;
+  bool isLong = false, aligned = false, beyondRanks = false;
 };
 } // namespace
 
@@ -220,16 +221,41 @@ bool Drawing::setLength(int64_t &symbol) {
   aligned = byLength && way < 2;
   symbol = least + random.below(most - least + 1);
   int64_t length = evaluate(kernel.launch.elementsPerRow);
-  if (byLength ? way < 3 : random.below(2)) {
+  // The longest that is done in this way, and the shortest that is not.
+  int64_t atEnd = byLength && turn % 4 < 2 ? turn / 8 % 4 : 0;
+  if (atEnd == 1 || atEnd == 3)
+    symbol += most + atEnd / 2 - length;
+  else if (byLength ? way < (turn % 4 == 3 ? 2 : 3) : random.below(2))
     symbol -= length % 8;
-    length = evaluate(kernel.launch.elementsPerRow);
+  length = evaluate(kernel.launch.elementsPerRow);
+  return least - 8 < length && length <= most + 1;
+}
+
+/// Where rows are as long as the rank says, and on none of the ranks of whole 16 bytes: one beyond
+/// the last on which they are. The kernel has code for such rows, and is right there as well.
+void Drawing::setRankOfWholeChunks() {
+  constexpr int64_t chunk = 8, most = 64;
+  for (StringAttr axis : layout.axes()) {
+    std::string name = "rank." + axis.str();
+    std::optional<int64_t> whole;
+    for (int64_t rank = 0; rank < most && !whole; ++rank) {
+      std::map<std::string, int64_t> values{{name, rank}}; // of this alone
+      auto length = putValues(kernel.launch.elementsPerRow, layout.grid).evaluate(values);
+      if (length && *length > 0 && *length % chunk == 0)
+        whole = rank;
+    }
+    if (whole && *whole >= layout.axisSize(axis)) {
+      c.values[name] = *whole;
+      beyondRanks = true;
+    }
   }
-  return least - 8 < length && length <= most;
 }
 
 bool Drawing::drawSizes(Sizes sizes) {
   for (StringAttr axis : layout.axes())
     c.values["rank." + axis.str()] = random.below(layout.axisSize(axis));
+  if (c.seed % 3 == 2 && !hasIndices(kernel) && !kernel.launch.elementsPerRow.isConstant())
+    setRankOfWholeChunks();
   c.values["rank.mb"] = random.below(layout.axisSize("mb"));
   for (unsigned attempt = 0; attempt < 40; ++attempt) {
     beyond = beyond && attempt < 20;
@@ -261,7 +287,10 @@ void Drawing::fill(Tensor &tensor, double share, int64_t limit) {
   };
   static constexpr Numbers kinds[] = {{1, 0, 0},    {3000, 0, 0}, {6, 0, 0},   {10, -150, 0},
                                       {1e-3, 0, 0}, {30, 0, 0},   {1, 0, 100}, {3000, 0, 0}};
-  const auto &[scale, shift, step] = kinds[c.seed / 2 % std::size(kinds)];
+  // setLength() counts by four: without the second summand rows of a length would always have the
+  // same two of them.
+  uint64_t turn = c.seed / 2;
+  const auto &[scale, shift, step] = kinds[(turn + turn / 8) % std::size(kinds)];
   // f16 ends at 65504.
   double rise = step && getElementBytes(tensor.type) == 2 ? 16 : step;
   // Beside ordinary numbers some where exp ends.
@@ -325,7 +354,7 @@ bool Drawing::fillOperands(Indices indices) {
   };
   if (!hasIndices(kernel)) {
     fillAll(kNoIndex);
-    return (isAllowed() && !beyond) || tryOut() != Outcome::Bad;
+    return (isAllowed() && !beyond && !beyondRanks) || tryOut() != Outcome::Bad;
   }
   // Which integers there may be only the kernel knows: they are drawn from ever smaller numbers.
   int64_t limit = getLeastTable();
