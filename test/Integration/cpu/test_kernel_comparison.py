@@ -121,9 +121,8 @@ def seed_mistakes(tmp_path, names, each, seeds):
     said = compare(*jobs, path, f"--mistakes={each}", f"--seeds={seeds}", timeout=4 * 3600).check()
     rows = {kind: tuple(map(int, counts)) for kind, *counts in
             re.findall(r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \|", said.stdout, re.M)}
-    left = [kernel_survivors.Survivor(*line.split("\t")[1:]) for line in said.stdout.splitlines() if line.startswith("left\t")]
     print(said.stdout)
-    return rows, left
+    return rows, kernel_survivors.read(said.stdout)
 
 
 def judge_mistakes(rows, left, least):

@@ -222,7 +222,7 @@ bool Drawing::setLength(int64_t &symbol) {
   symbol = least + random.below(most - least + 1);
   int64_t length = evaluate(kernel.launch.elementsPerRow);
   // The longest that is done in this way, and the shortest that is not.
-  int64_t atEnd = byLength && turn % 4 < 2 ? turn / 8 % 4 : 0;
+  int64_t atEnd = byLength && turn % 4 < 2 ? turn / 16 % 4 : 0;
   if (atEnd == 1 || atEnd == 3)
     symbol += most + atEnd / 2 - length;
   else if (byLength ? way < (turn % 4 == 3 ? 2 : 3) : random.below(2))
