@@ -57,7 +57,7 @@ ENTRIES = [
     Entry((BOUND,), SAME, r"^lt\(and\(thread, 31\), \d+\) for selp$",
           "a lane beyond the row chooses what it has not: whoever stores asks again"),
     Entry(("a difference for a sum",), SAME, r"^addf\(.*(0f00000000|…) or .*shuffle\(.*, (16|8|4)\)\) for addf, shfl$",
-          "of a row of 32 or 16, 8 or 4 lanes have elements and the others 0: so far the shuffle brings 0 to those that store"),
+          "at most 8 or 4 lanes have elements of the row, and the others 0: so far the shuffle brings 0 to those that store"),
     Entry(("a difference for a sum",), SAME,
           r"^addf\(one of \(0f80000000 or shared\[.*shuffle\(one of \(0f80000000 or shared\[.*, 16\)\) for addf, shfl$",
           "16 warps: lane 0, which stores, takes -0 from the upper half, and asks no lane of it later"),
