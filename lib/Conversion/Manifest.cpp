@@ -397,16 +397,22 @@ static FailureOr<json::Object> describeGeneration(ModuleOp module, PipelineOp pi
     return pipeline.emitOpError() << "is a step whose first output is not logits"
                                   << (step.last ? " [batch, vocabulary]"
                                                 : " [batch, sequence, vocabulary]");
-  return json::Object{{"tokens", ids},
-                      {"batch", batch},
-                      {"sequence", step.tokens},
-                      {"lengths", text(step.lengths)},
-                      {"counts", text(step.counts)},
-                      {"capacity", step.capacity},
-                      {"logits", text(logits.getAs<StringAttr>("name"))},
-                      {"last_only", step.last},
-                      {"in_flight", PlacedStep::getNumInFlight(GridAttr::lookup(module))},
-                      {"vocabulary", *vocabulary}};
+  json::Object generation{{"tokens", ids},
+                          {"batch", batch},
+                          {"sequence", step.tokens},
+                          {"lengths", text(step.lengths)},
+                          {"counts", text(step.counts)},
+                          {"capacity", step.capacity},
+                          {"logits", text(logits.getAs<StringAttr>("name"))},
+                          {"last_only", step.last},
+                          {"in_flight", PlacedStep::getNumInFlight(GridAttr::lookup(module))},
+                          {"vocabulary", *vocabulary}};
+  if (step.windowed) {
+    generation["window"] = step.windowed->window;
+    generation["room"] = step.windowed->room;
+    generation["window_lengths"] = text(step.windowed->lengths);
+  }
+  return generation;
 }
 
 FailureOr<std::string> mlir::tpc::buildManifest(ModuleOp module, PipelineOp pipeline,

@@ -286,8 +286,14 @@ static bool isStep(const Found &found) {
     return false;
   if (room == "past")
     return fields.size() == 2;
-  bool last = fields.contains("last");
-  return fields.size() == (last ? 5 : 4) && fields.getAs<StringAttr>("lengths") &&
+  bool last = fields.contains("last"), windowed = fields.contains("window");
+  auto window = fields.getAs<IntegerAttr>("window");
+  if (windowed &&
+      (!window || window.getInt() < 1 || !isSymbol("room") ||
+       fields.get("room") == fields.get("tokens") || fields.get("room") == fields.get("capacity") ||
+       !fields.getAs<StringAttr>("window_lengths")))
+    return false;
+  return fields.size() == 4u + last + (windowed ? 3 : 0) && fields.getAs<StringAttr>("lengths") &&
          fields.getAs<StringAttr>("counts") && (!last || fields.getAs<UnitAttr>("last"));
 }
 
@@ -307,7 +313,8 @@ static const Entry table[] = {
     {kCacheAttr, OnInput | OnOutput, "", nullptr, checkCache},
     {kStepAttr, OnModule,
      "{past = #tpc.expr<symbol>, tokens = #tpc.expr<another>}, or, placed, {tokens, capacity, "
-     "lengths = \"an input\", counts = \"another\"} with or without `last`",
+     "lengths = \"an input\", counts = \"another\"} with or without `last` and {window, room, "
+     "window_lengths}",
      isStep},
 
     // What users want; see Sharding.h and LinksAttr.h.

@@ -52,7 +52,12 @@ std::optional<PlacedStep> PlacedStep::lookup(ModuleOp module) {
   auto lengths = fields.getAs<StringAttr>("lengths"), counts = fields.getAs<StringAttr>("counts");
   if (!lengths || !counts)
     return std::nullopt;
-  return PlacedStep{*tokens, *capacity, lengths.str(), counts.str(), bool(fields.get("last"))};
+  PlacedStep placed{*tokens, *capacity, lengths.str(), counts.str(), bool(fields.get("last"))};
+  auto window = fields.getAs<IntegerAttr>("window");
+  auto own = fields.getAs<StringAttr>("window_lengths");
+  if (auto room = readSymbol(module, "room"); room && window && own)
+    placed.windowed = WindowedCaches{window.getInt(), *room, own.str()};
+  return placed;
 }
 
 void PlacedStep::attachTo(ModuleOp module) const {
@@ -64,6 +69,11 @@ void PlacedStep::attachTo(ModuleOp module) const {
   fields.set("counts", builder.getStringAttr(counts));
   if (last)
     fields.set("last", builder.getUnitAttr());
+  if (windowed) {
+    fields.set("window", builder.getI64IntegerAttr(windowed->window));
+    fields.push_back(makeSymbol(builder, "room", windowed->room));
+    fields.set("window_lengths", builder.getStringAttr(windowed->lengths));
+  }
   module->setAttr(kStepAttr, fields.getDictionary(module.getContext()));
 }
 

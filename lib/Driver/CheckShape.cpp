@@ -3,6 +3,7 @@
 #include "CheckShape.h"
 
 #include "tpc/Analysis/Report.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Tpc.h"
 
 #include <set>
@@ -42,8 +43,21 @@ static Error checkConstraints(mlir::ModuleOp module, const ShapeBinding &shape) 
   return Error::success();
 }
 
+void tpc::bindRoom(mlir::ModuleOp module, ShapeBinding &shape) {
+  auto step = mlir::tpc::PlacedStep::lookup(module);
+  if (!step || !step->windowed || shape.count(step->windowed->room) ||
+      !shape.count(step->capacity) || !shape.count(step->tokens))
+    return;
+  constexpr int64_t chunk = 512; // --prefill-chunk
+  int64_t capacity = shape[step->capacity], window = std::min(step->windowed->window, capacity);
+  shape[step->windowed->room] =
+      std::min(capacity, 2 * window + std::max(chunk, shape[step->tokens]));
+}
+
 Error tpc::checkShape(mlir::ModuleOp module, const ShapeBinding &shape, llvm::StringRef flag) {
   std::set<std::string> symbols = mlir::tpc::getInputSymbols(module);
+  if (auto step = mlir::tpc::PlacedStep::lookup(module))
+    symbols.insert(step->capacity);
   auto join = [](auto &&names) { return llvm::join(names.begin(), names.end(), ", "); };
   for (const auto &[name, size] : shape)
     if (!symbols.contains(name))

@@ -10,6 +10,10 @@
 
 namespace tpc {
 
+/// What windowed caches have room for, where `shape` does not say so: what programs have that are
+/// run with the prompts' chunks of their default.
+void bindRoom(mlir::ModuleOp module, ShapeBinding &shape);
+
 /// `flag`: one that needs all sizes, or empty.
 llvm::Error checkShape(mlir::ModuleOp module, const ShapeBinding &shape, llvm::StringRef flag);
 

@@ -31,6 +31,7 @@ enum class Form { Model, Step, Placed, PlacedLast };
 static void buildPlacedPasses(OpPassManager &pm, Form form, bool wideResidual) {
   if (form >= Form::Placed) {
     pm.addPass(createPlaceCaches());
+    pm.addPass(createWindowCaches());
     if (form == Form::PlacedLast)
       pm.addPass(createTakeLast());
     pm.addNestedPass<func::FuncOp>(createSimplify());

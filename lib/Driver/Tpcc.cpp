@@ -262,6 +262,7 @@ Error Session::checkModel(mlir::ModuleOp module) {
       if (Error problem = checkOutputPath(path, getWeightFiles(module)))
         return problem;
 
+  bindRoom(module, shape);
   return checkShape(module, shape,
                     !options.memoryPlan.empty() ? "--memory-plan"
                     : !options.report.empty()   ? "--report"

@@ -20,6 +20,14 @@ std::byte *StateMemory::get(Device &device, int32_t index, int64_t bytes) {
   return static_cast<std::byte *>(piece->memory.data());
 }
 
+std::span<std::byte> StateMemory::find(int32_t index) const {
+  auto place = static_cast<size_t>(index);
+  if (place >= pieces.size() || !pieces[place])
+    return {};
+  return {static_cast<std::byte *>(pieces[place]->memory.data()),
+          static_cast<size_t>(pieces[place]->bytes)};
+}
+
 int64_t StateMemory::bytes() const {
   int64_t all = 0;
   for (const std::optional<Piece> &piece : pieces)

@@ -5,6 +5,7 @@
 
 #include "core/Device.h"
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace tpc::rt {
@@ -15,6 +16,9 @@ class StateMemory {
 public:
   /// That of `index`, of so many bytes. Throws std::bad_alloc.
   std::byte *get(Device &device, int32_t index, int64_t bytes);
+
+  /// That of `index` as it was last asked for; empty: it was not.
+  std::span<std::byte> find(int32_t index) const;
 
   /// Of all parts.
   int64_t bytes() const;

@@ -2,6 +2,7 @@
 
 #include "generate/Generator.h"
 #include "generate/RankLoop.h"
+#include "generate/Windows.h"
 #include "program/Error.h"
 #include <algorithm>
 #include <cstring>
@@ -77,23 +78,28 @@ void checkGeneration(const Manifest &manifest, const GenerationLimits &limits) {
   for (size_t i = 0; i < manifest.inputs.size(); ++i) {
     const Port &port = manifest.inputs[i];
     auto place = static_cast<int>(i);
-    bool isGiven =
-        place == generation.tokens || place == generation.lengths || place == generation.counts;
+    bool isGiven = place == generation.tokens || place == generation.lengths ||
+                   place == generation.counts ||
+                   (generation.windowed && place == generation.windowed->lengths);
     if (!isGiven && port.fallback == Port::Default::None)
       throw UserError("input '" + port.name + "' has no default: this program cannot generate");
   }
   for (const std::string &symbol : manifest.symbols)
     if (symbol != generation.batch && symbol != generation.sequence &&
-        symbol != generation.capacity)
+        symbol != generation.capacity &&
+        !(generation.windowed && symbol == generation.windowed->room))
       throw UserError("no size is known for '" + symbol + "': this program cannot generate");
 }
 
 Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int64_t rows,
                   int64_t sequence) {
   const Generation &generation = *manifest.generation;
-  Inputs inputs = makeInputs(manifest, {{generation.batch, rows},
-                                        {generation.sequence, sequence},
-                                        {generation.capacity, limits.capacity}});
+  SymbolValues symbols = {{generation.batch, rows},
+                          {generation.sequence, sequence},
+                          {generation.capacity, limits.capacity}};
+  if (generation.windowed)
+    symbols[generation.windowed->room] = roomOf(*generation.windowed, limits);
+  Inputs inputs = makeInputs(manifest, symbols);
   inputs.stateRows = limits.slots;
   inputs.stepRows = rows;
   return inputs;
@@ -121,12 +127,11 @@ int64_t rowsOfLargestStep(const Manifest &manifest, const GenerationLimits &limi
   return hasReplicas(manifest) ? limits.slots : 1;
 }
 
-std::vector<Inputs> largestSteps(const Manifest &manifest, GenerationLimits limits,
+std::vector<Inputs> largestSteps(const Manifest &manifest, const GenerationLimits &limits,
                                  int64_t longest) {
   int64_t chunk = std::min(limits.chunk, longest);
   if (wantsFewShapes())
     chunk = roundedLength(chunk, limits.chunk);
-  limits.chunk = chunk;
   std::vector<Inputs> steps;
   steps.push_back(stepInputs(manifest, limits, rowsOfLargestStep(manifest, limits), chunk));
   steps.push_back(stepInputs(manifest, limits, limits.slots, 1));

@@ -69,7 +69,7 @@ bool hasReplicas(const Manifest &manifest);
 int64_t rowsOfLargestStep(const Manifest &manifest, const GenerationLimits &limits);
 
 /// The steps that hold most: a chunk of a prompt of `longest` tokens, and a token of each sequence.
-std::vector<Inputs> largestSteps(const Manifest &manifest, GenerationLimits limits,
+std::vector<Inputs> largestSteps(const Manifest &manifest, const GenerationLimits &limits,
                                  int64_t longest);
 /// "2 sequences of at most 64 tokens, prompts by 64"
 std::string roomText(const GenerationLimits &limits);

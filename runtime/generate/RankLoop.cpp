@@ -1,6 +1,7 @@
 //===- RankLoop.cpp - the loop that generates, of one rank ----------------===//
 
 #include "generate/RankLoop.h"
+#include "core/DType.h"
 #include "core/Transport.h"
 #include "generate/ServiceLines.h"
 #include <algorithm>
@@ -42,7 +43,11 @@ RankLoop::RankLoop(const Manifest &manifest, GenerationLimits limits, const Gene
     : manifest(manifest), generation(*manifest.generation), limits(limits), mode(mode),
       schedule(limits, groupsOf(manifest, mode), hasReplicas(manifest), wantsFewShapes(),
                generation.lastToken),
-      sink(manifest), hasNews(mode.asks) {}
+      sink(manifest), hasNews(mode.asks) {
+  if (generation.windowed)
+    windows.emplace(generation.windowed->window, roomOf(*generation.windowed, limits),
+                    limits.slots);
+}
 
 void RankLoop::exchangeNews(GenerationClient *client) {
   std::string text;
@@ -111,6 +116,38 @@ Inputs &RankLoop::inputsOf(const StepItem &item, bool isForDevices) {
   return made;
 }
 
+void RankLoop::moveWindows(tpc_context &ctx) {
+  const StepItem &item = *current;
+  const Generation::Windowed &windowed = *generation.windowed;
+  int64_t room = roomOf(windowed, limits);
+  std::vector<Windows::Move> moves = windows->advance(item.first, item.lengths, item.counts);
+  put(nextInputs->tensors[static_cast<size_t>(windowed.lengths)],
+      windows->lengthsOf(item.first, item.lengths));
+  std::vector<int64_t> coordinates = manifest.grid.coordinatesOf(ctx.rank);
+  for (size_t i = 0; i < manifest.caches.size() && !moves.empty(); ++i) {
+    const Cache &cache = manifest.caches[i];
+    std::span<std::byte> memory = ctx.state.find(static_cast<int32_t>(i));
+    if (cache.shape[2] != windowed.room || memory.empty())
+      continue;
+    int64_t parts = 1, part = 0;
+    for (int axis : cache.axes[0]) {
+      int64_t size = manifest.grid.axes()[static_cast<size_t>(axis)].size;
+      parts *= size;
+      part = part * size + coordinates[static_cast<size_t>(axis)];
+    }
+    Part rows = partOf(limits.slots, parts, part);
+    int64_t token = std::stoll(cache.shape[3]) * sizeOf(cache.dtype);
+    int64_t row = std::ssize(memory) / rows.size;
+    for (const Windows::Move &move : moves) {
+      if (move.slot < rows.offset || move.slot >= rows.offset + rows.size)
+        continue;
+      std::byte *head = memory.data() + (move.slot - rows.offset) * row;
+      for (std::byte *end = head + row; head < end; head += room * token)
+        ctx.device->copy(head, head + move.from * token, move.count * token);
+    }
+  }
+}
+
 void RankLoop::runItem(tpc_context &ctx, Execution &execution, GenerationClient *client) {
   const StepItem &item = *current;
   int64_t width = generation.lastOnly ? 1 : item.sequence;
@@ -127,6 +164,8 @@ void RankLoop::runItem(tpc_context &ctx, Execution &execution, GenerationClient 
   }
   bool isForDevices = nextInputs->tensors.size() > manifest.inputs.size();
   sink.expect(item.rows() * width, std::move(wanted), isForDevices);
+  if (windows)
+    moveWindows(ctx);
   execution.runRank(ctx, *nextInputs);
   ++theCounts.steps;
   theCounts.bytes += sink.copiedBytes();

@@ -12,6 +12,7 @@
 #include "generate/Generator.h"
 #include "generate/LogitsSink.h"
 #include "generate/Schedule.h"
+#include "generate/Windows.h"
 #include "generate/WorldRanks.h"
 #include <deque>
 #include <map>
@@ -45,6 +46,7 @@ private:
   /// Whether devices choose the tokens of a step, so that its logits stay there.
   bool isForDevices(const tpc_context &ctx, const StepItem &item) const;
   Inputs &inputsOf(const StepItem &item, bool isForDevices);
+  void moveWindows(tpc_context &ctx);
   void runItem(tpc_context &ctx, Execution &execution, GenerationClient *client);
   std::vector<int64_t> choose(const StepItem &item);
   void finishFirst(GenerationClient *client);
@@ -58,13 +60,14 @@ private:
   Schedule schedule;
   Sampler sampler;
   LogitsSink sink;
+  std::optional<Windows> windows;
   std::optional<WorldRanks> ranks;
   bool hasNews;
   uint64_t numRequests = 0; ///< that were news
   /// By rows and tokens of a step, and whether devices choose: addresses stay, as what is recorded
   /// has them.
   std::map<std::tuple<int64_t, int64_t, bool>, Inputs> inputs;
-  const Inputs *nextInputs = nullptr;
+  Inputs *nextInputs = nullptr;
   std::optional<StepItem> current; ///< taken, but not run
   std::deque<Out> out;
   std::vector<std::vector<std::byte>> gathered;

@@ -413,8 +413,13 @@ Inputs readInputs(const Manifest &manifest, const std::map<std::string, std::str
 static void fillSteps(const Generation &generation, Inputs &inputs) {
   int64_t sequence = inputs.symbols.at(generation.sequence),
           capacity = inputs.symbols.at(generation.capacity);
-  for (auto [input, value] : {std::pair{generation.counts, std::min(sequence, capacity)},
-                              {generation.lengths, std::max<int64_t>(capacity - sequence, 0)}}) {
+  std::vector<std::pair<int, int64_t>> values = {
+      {generation.counts, std::min(sequence, capacity)},
+      {generation.lengths, std::max<int64_t>(capacity - sequence, 0)}};
+  if (const auto &windowed = generation.windowed)
+    values.emplace_back(windowed->lengths,
+                        std::max<int64_t>(inputs.symbols.at(windowed->room) - sequence, 0));
+  for (auto [input, value] : values) {
     Tensor &tensor = inputs.tensors[static_cast<size_t>(input)];
     for (int64_t i = 0, count = tensor.count(); i < count; ++i)
       put(tensor, i, static_cast<double>(value));

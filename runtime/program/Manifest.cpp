@@ -421,6 +421,16 @@ Generation readGeneration(const Node &node, const Manifest &manifest) {
     if (!isId || port.shape != shape)
       refuse(node.where, "'" + port.name + "' has another type or shape than " + key);
   }
+  if (node.has("window")) {
+    Generation::Windowed windowed;
+    windowed.window = node["window"].integerIn(1, INT64_MAX / 8);
+    windowed.room = readSymbol("room");
+    windowed.lengths = readPortName(node["window_lengths"], manifest.inputs);
+    const Port &port = manifest.inputs[static_cast<size_t>(windowed.lengths)];
+    if (port.dtype != TPC_I64 || port.shape != std::vector<std::string>{generation.batch})
+      refuse(node.where, "'" + port.name + "' has another type or shape than window_lengths");
+    generation.windowed = windowed;
+  }
   generation.logits = readPortName(node["logits"], manifest.outputs);
   generation.lastOnly = node["last_only"].flag();
   generation.vocabulary = node["vocabulary"].integerIn(1, int64_t(1) << 22);

@@ -106,6 +106,15 @@ struct Generation {
   int inFlight = 1;                        ///< steps at a time, each of other sequences
   int64_t lastToken = 0;                   ///< that the model can read
   std::optional<int64_t> maxSequence;      ///< that the model is made for
+
+  /// Caches with room for `room` tokens, of which each token of a step sees the last `window`, its
+  /// own among them.
+  struct Windowed {
+    int lengths = 0; ///< input: tokens that these caches hold
+    std::string room;
+    int64_t window = 0;
+  };
+  std::optional<Windowed> windowed;
 };
 
 struct Manifest {

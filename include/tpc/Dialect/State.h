@@ -21,7 +21,8 @@ inline constexpr llvm::StringLiteral kCacheAttr = "tpc.cache";
 /// Module, a step of a generation: {past, tokens}, the symbols for the tokens that caches hold and
 /// for those that the step adds. Of a placed step {tokens, capacity, lengths, counts}: the symbol
 /// for what caches have room for, and the inputs that say how many tokens each sequence has in them
-/// and how many of the step's; `last`: its first result is of each sequence's last token alone.
+/// and how many of the step's; `last`: its first result is of each sequence's last token alone;
+/// {window, room, window_lengths}: some caches keep what a window shows (WindowedCaches).
 inline constexpr llvm::StringLiteral kStepAttr = "tpc.step";
 
 // ---- lowering ----
@@ -38,11 +39,19 @@ struct StepSymbols {
   void attachTo(ModuleOp module) const;
 };
 
+/// Caches that keep what a window shows: at least `window` - 1 tokens before each of a step's.
+struct WindowedCaches {
+  int64_t window = 0;
+  std::string room;    // the symbol for what these caches have room for
+  std::string lengths; // the input that says how many tokens each sequence has in them
+};
+
 /// The same of a step that takes whole caches, at lengths that are data (tpc-place-caches).
 struct PlacedStep {
   std::string tokens, capacity;
   std::string lengths, counts; // names of inputs
   bool last = false;
+  std::optional<WindowedCaches> windowed = std::nullopt;
 
   static std::optional<PlacedStep> lookup(ModuleOp module);
   void attachTo(ModuleOp module) const;

@@ -3,6 +3,7 @@
 #include "tpc/Conversion/Env/SizeEmitter.h"
 
 #include "tpc/Dialect/RankSizes.h"
+#include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -51,6 +52,9 @@ FailureOr<EnvLayout> EnvLayout::get(ModuleOp module) {
     for (Type type : pipeline.getBody().front().getArgumentTypes())
       for (const SymExpr &size : getSizes(type))
         collect(size, layout.symbols);
+  // How long sequences may be, also where no cache holds as many tokens.
+  if (auto step = PlacedStep::lookup(module); step && step->windowed)
+    collect(SymExpr::symbol(step->capacity), layout.symbols);
 
   for (const std::string &name : layout.symbols)
     if (getNamedSize(name))

@@ -23,6 +23,7 @@
 #include "Pieces.h"
 #include "PlacedCaches.h"
 #include "TokenParts.h"
+#include "Windows.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Verify/Passes.h"
 #include "tpc/Verify/Verify.h"
@@ -390,6 +391,12 @@ LogicalResult mlir::tpc::verifyGeneration(ModuleOp reference, ModuleOp step,
       return emitError(step.getLoc())
              << "reference: is no step of a generation: a placed step is compared with the one "
                 "that it was made of";
+    if (placed->windowed) {
+      auto flat = generation::makeFlat(step);
+      if (failed(flat) || failed(widenWindows(**flat, *placed)))
+        return failure();
+      return verifyGeneration(reference, **flat, methods);
+    }
     // The proof for all sizes takes some programs that are right for wrong ones, and none of the
     // last token alone: it is made where it is asked for by itself.
     bool proves = methods.symbolic && !methods.interpret;

@@ -246,6 +246,37 @@ static bool countsIgnored(Mutator &m) {
   return true;
 }
 
+static bool windowKeepsLess(Mutator &m) {
+  auto step = PlacedStep::lookup(m.module);
+  if (!step || !step->windowed || step->windowed->window < 2)
+    return false;
+  m.place = m.module;
+  --step->windowed->window;
+  step->attachTo(m.module);
+  return true;
+}
+/// The two inputs that say how many tokens there are, one for the other at one place.
+static bool windowLengthsSwapped(Mutator &m) {
+  auto step = PlacedStep::lookup(m.module);
+  Value lengths = getInput(m, false);
+  if (!lengths || !step->windowed)
+    return false;
+  auto main = cast<func::FuncOp>(lengths.getParentBlock()->getParentOp());
+  Value own;
+  for (BlockArgument argument : main.getArguments())
+    if (auto name = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
+        name && name == step->windowed->lengths)
+      own = argument;
+  SmallVector<OpOperand *> uses;
+  for (Value value : {lengths, own})
+    for (OpOperand &use : value.getUses())
+      uses.push_back(&use);
+  OpOperand *use = uses[m.seed % uses.size()];
+  m.place = use->getOwner();
+  use->set(use->get() == own ? lengths : own);
+  return true;
+}
+
 ArrayRef<Mutation> mutate::getPlacedMutations() {
   static const Mutation mutations[] = {
       {"place-append-off", "new tokens are written one or more places off", appendOff},
@@ -267,6 +298,9 @@ ArrayRef<Mutation> mutate::getPlacedMutations() {
        positionsOfNeighbour},
       {"place-positions-unlimited", "tokens that do not count leave the table of positions",
        positionsUnlimited},
+      {"place-window-keeps-less", "caches keep less than a window shows", windowKeepsLess},
+      {"place-window-lengths", "lengths of windowed caches are taken for others, or the reverse",
+       windowLengthsSwapped},
       {"place-counts-ignored", "the last token is not the last real one", countsIgnored},
   };
   return mutations;

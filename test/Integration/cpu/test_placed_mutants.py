@@ -67,7 +67,7 @@ def run(steps, cases):
 def test_sample(steps):
     """One place of each kind."""
     pick = random.Random(1)
-    where = {"place-window-off": "mistral-dynamo"}
+    where = {kind: "mistral-dynamo" for kind in kinds() if "window" in kind}
     form = {"place-counts-ignored": "last"}
     cases = [(where.get(kind, "gpt2-odd-opset18"), form.get(kind, "placed"), kind, pick.randrange(100)) for kind in kinds()]
     table = run(steps, cases)

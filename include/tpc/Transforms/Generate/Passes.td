@@ -135,6 +135,31 @@ def PlaceCaches : Pass<"tpc-place-caches", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def WindowCaches : Pass<"tpc-window-caches", "::mlir::ModuleOp"> {
+  let summary = "Caches of attention with a window keep what it shows";
+  let description = [{
+    Of a placed step (`tpc-place-caches`) a cache that only attention with a window reads needs no room for all tokens. Attention compares places of
+    queries with those of keys, and it does not matter from which token on both are counted, if no query sees one before it. So these caches get
+    a capacity of their own, `room`, and another input says how many tokens they hold of each sequence. `tpc.step` names both, and the
+    largest of the windows.
+
+    ```mlir
+    %1 = tpc.append %k0, %new at %lengths : [batch, 2, capacity, 4]
+    %o = tpc.attention causal %q, %k, %v lengths %lengths window 8
+    ```
+    becomes
+    ```mlir
+    %1 = tpc.append %k0, %new at %window_lengths : [batch, 2, room, 4]
+    %o = tpc.attention causal %q, %k, %v lengths %window_lengths window 8
+    ```
+    Positions are made of `lengths` as before. Whoever runs a step sees to it that window_lengths + counts is at most the room, and that these caches hold the
+    last window_lengths tokens, at least min(lengths, window - 1) of them.
+
+    Caches that are read otherwise as well are left alone, and so are other programs. `tpc-verify-generation` checks what this pass made.
+  }];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def TakeLast : Pass<"tpc-take-last", "::mlir::ModuleOp"> {
   let summary = "Outputs of a placed step are of each sequence's last token alone";
   let description = [{

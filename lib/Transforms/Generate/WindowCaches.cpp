@@ -1,0 +1,151 @@
+//===- WindowCaches.cpp - Caches keep what a window shows -----------------===//
+//
+// Attention with a window compares places of queries and keys with each other, and so it may count
+// them from any token that nobody sees before. Where all that reads a cache is of that kind, the
+// cache gets room and lengths of its own.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Caches.h"
+#include "tpc/Dialect/Dist.h"
+#include "tpc/Transforms/Generate/Passes.h"
+
+namespace mlir::tpc {
+#define GEN_PASS_DEF_WINDOWCACHES
+#include "tpc/Transforms/Generate/Passes.h.inc"
+} // namespace mlir::tpc
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+/// A cache, and what there is of it in a step.
+struct Windowed {
+  BlockArgument cache;
+  AppendOp append;
+  SetVector<Value> values; ///< moved, from the append to attention
+  SetVector<Operation *> readers;
+};
+
+struct WindowCaches : public mlir::tpc::impl::WindowCachesBase<WindowCaches> {
+  /// Only by what it sees does attention depend on where keys are.
+  static bool isWindowed(AttentionOp op) {
+    return op.getCausal() && getWindow(op) >= 1 && !op.getMask() && !op.getBias() &&
+           !op.getKeyMask();
+  }
+  /// 0 if there is none, or it is not a number.
+  static int64_t getWindow(AttentionOp op) {
+    return op.getWindow() ? op.getWindow()->asConstant().value_or(0) : 0;
+  }
+
+  std::optional<Windowed> find(BlockArgument cache) {
+    auto append = cache.hasOneUse() ? dyn_cast<AppendOp>(*cache.user_begin()) : AppendOp();
+    if (!append || append.getCache() != cache || append.getLengths() != lengths)
+      return std::nullopt;
+    Windowed found{cache, append, {}, {}};
+    found.values.insert(append.getResult());
+    for (unsigned i = 0; i < found.values.size(); ++i)
+      for (OpOperand &use : found.values[i].getUses()) {
+        Operation *user = use.getOwner();
+        if (isa<func::ReturnOp>(user))
+          continue;
+        if (auto attention = dyn_cast<AttentionOp>(user)) {
+          if (!isWindowed(attention) || attention.getLengths() != lengths)
+            return std::nullopt;
+          found.readers.insert(user);
+        } else if (isa<TransposeOp, ReshapeOp, ExpandOp>(user)) {
+          found.values.insert(user->getResult(0));
+        } else {
+          return std::nullopt;
+        }
+      }
+    return found.readers.empty() ? std::nullopt : std::optional(found);
+  }
+
+  RankedTensorType withRoom(Type type) const {
+    SmallVector<SymExpr> sizes = getSizes(type);
+    for (SymExpr &size : sizes)
+      size = size.substitute({{step.capacity, SymExpr::symbol(step.windowed->room)}});
+    return makeTensorType(cast<RankedTensorType>(type).getElementType(), sizes);
+  }
+
+  /// Keys and values of one attention have the same tokens: both are windowed, or none.
+  static void dropHalves(SmallVectorImpl<Windowed> &all) {
+    bool changed = true;
+    while (std::exchange(changed, false)) {
+      DenseMap<Operation *, unsigned> count;
+      for (Windowed &one : all)
+        for (Operation *reader : one.readers)
+          for (Value operand : {cast<AttentionOp>(reader).getK(), cast<AttentionOp>(reader).getV()})
+            count[reader] += one.values.contains(operand);
+      size_t before = all.size();
+      llvm::erase_if(all, [&](const Windowed &one) {
+        return llvm::any_of(one.readers, [&](Operation *reader) { return count[reader] != 2; });
+      });
+      changed = all.size() != before;
+    }
+  }
+
+  void run(func::FuncOp main) {
+    SmallVector<Windowed> all;
+    for (BlockArgument argument : main.getArguments())
+      if (getCache(main.getArgAttrDict(argument.getArgNumber())))
+        if (std::optional<Windowed> found = find(argument))
+          all.push_back(std::move(*found));
+    dropHalves(all);
+    if (all.empty())
+      return;
+    std::set<std::string> names;
+    for (unsigned i = 0; i < main.getNumArguments(); ++i)
+      if (auto name = main.getArgAttrOfType<StringAttr>(i, kNameAttr))
+        names.insert(name.str());
+    step.windowed = WindowedCaches{1, makeSymbol(collectSymbols(getOperation()), "room"),
+                                   makeSymbol(names, "window_lengths")};
+    for (const Windowed &one : all)
+      for (Operation *reader : one.readers)
+        step.windowed->window =
+            std::max(step.windowed->window, getWindow(cast<AttentionOp>(reader)));
+    // Behind the counts, in front of the caches.
+    unsigned at = cast<BlockArgument>(lengths).getArgNumber() + 2;
+    Builder builder(&getContext());
+    (void)main.insertArgument(at, lengths.getType(),
+                              builder.getDictionaryAttr(builder.getNamedAttr(
+                                  kNameAttr, builder.getStringAttr(step.windowed->lengths))),
+                              main.getLoc());
+    Value own = main.getArgument(at);
+    for (Windowed &one : all) {
+      FlatSymbolRefAttr name = getCache(main.getArgAttrDict(one.cache.getArgNumber()));
+      auto cache = SymbolTable::lookupNearestSymbolFrom<CacheOp>(main, name);
+      cache.setType(withRoom(cache.getType()));
+      one.cache.setType(withRoom(one.cache.getType()));
+      one.append.getLengthsMutable().assign(own);
+      for (Value value : one.values)
+        value.setType(withRoom(value.getType()));
+      for (Operation *reader : one.readers)
+        cast<AttentionOp>(reader).getLengthsMutable().assign(own);
+    }
+    main.setType(FunctionType::get(&getContext(), main.front().getArgumentTypes(),
+                                   main.front().getTerminator()->getOperandTypes()));
+    step.attachTo(getOperation());
+  }
+
+  void runOnOperation() override {
+    auto main = getOperation().lookupSymbol<func::FuncOp>("main");
+    auto placed = PlacedStep::lookup(getOperation());
+    if (!main || main.isExternal() || !placed || placed->windowed || placed->last)
+      return;
+    step = *placed;
+    for (BlockArgument argument : main.getArguments())
+      if (auto name = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
+          name && name.getValue() == step.lengths)
+        lengths = argument;
+    if (lengths)
+      run(main);
+    lengths = {};
+  }
+
+  PlacedStep step;
+  Value lengths;
+};
+} // namespace

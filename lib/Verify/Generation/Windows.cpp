@@ -1,0 +1,199 @@
+//===- Windows.cpp - Caches that keep what a window shows -----------------===//
+
+#include "Windows.h"
+
+#include "FlatProgram.h"
+
+#include "tpc/Dialect/Dist.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using ::tpc::SymExpr;
+
+namespace {
+class Windows {
+public:
+  Windows(func::FuncOp main, const PlacedStep &form) : main(main), form(form) {}
+
+  LogicalResult prove() {
+    lengths = find(form.windowed->lengths);
+    all = find(form.lengths);
+    counts = find(form.counts);
+    if (!lengths || !all || !counts || lengths.getType() != all.getType())
+      return main.emitError() << "has no input '" << form.windowed->lengths
+                              << "' beside its lengths";
+    if (failed(checkLengths(lengths, /*queries=*/false)))
+      return failure();
+    for (BlockArgument argument : main.getArguments())
+      if (hasRoom(argument.getType()) && failed(checkCache(argument)))
+        return failure();
+    // What has room comes from these caches, and from nothing else.
+    for (Operation &op : main.front().without_terminator())
+      for (Value result : op.getResults())
+        if (hasRoom(result.getType()) && !fromCaches.contains(result))
+          return fail(&op) << "has the room of windowed caches, and is none";
+    WalkResult walk = main.walk([&](Operation *op) {
+      for (NamedAttribute attribute : op->getAttrs())
+        if (auto size = dyn_cast<SymExprAttr>(attribute.getValue()))
+          if (hasRoom(size.getExpr()))
+            return fail(op) << "depends on the room of windowed caches", WalkResult::interrupt();
+      return WalkResult::advance();
+    });
+    return failure(walk.wasInterrupted());
+  }
+
+private:
+  static InFlightDiagnostic fail(Operation *op) {
+    return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName() << ") ";
+  }
+  BlockArgument find(StringRef name) {
+    for (BlockArgument argument : main.getArguments())
+      if (auto own = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
+          own && own.getValue() == name)
+        return argument;
+    return {};
+  }
+  bool hasRoom(const SymExpr &e) const {
+    std::set<std::string> symbols;
+    e.collectSymbols(symbols);
+    return symbols.count(form.windowed->room) != 0;
+  }
+  bool hasRoom(Type type) const {
+    return isa<RankedTensorType>(type) &&
+           llvm::any_of(getSizes(type), [&](const SymExpr &size) { return hasRoom(size); });
+  }
+
+  /// Whether a value says which of the step's tokens of a sequence is meant: made of counts and
+  /// numbers alone.
+  bool isOfCounts(Value value) const {
+    if (value == counts)
+      return true;
+    Operation *op = value.getDefiningOp();
+    if (!op)
+      return false;
+    if (isa<ConstantOp, SizeOp>(op))
+      return true;
+    return isa<AddOp, SubOp, ExpandOp, ReshapeOp>(op) &&
+           llvm::all_of(op->getOperands(), [&](Value operand) { return isOfCounts(operand); });
+  }
+
+  /// `queries`: behind these, not in front of the step's first token.
+  LogicalResult checkLengths(Value value, bool queries) {
+    for (OpOperand &use : value.getUses()) {
+      Operation *user = use.getOwner();
+      if (auto append = dyn_cast<AppendOp>(user);
+          append && !queries && &use == &append.getLengthsMutable()) {
+        if (!hasRoom(append.getType()))
+          return fail(user) << "puts tokens where they are in windowed caches, and has none";
+        continue;
+      }
+      if (auto attention = dyn_cast<AttentionOp>(user);
+          attention && use.get() == attention.getLengths()) {
+        if (failed(checkAttention(attention)))
+          return failure();
+        continue;
+      }
+      if (isa<AddOp>(user) && !queries &&
+          isOfCounts(user->getOperand(1 - use.getOperandNumber()))) {
+        if (failed(checkLengths(user->getResult(0), true)))
+          return failure();
+        continue;
+      }
+      return fail(user) << "takes how many tokens windowed caches hold: other tokens than a window "
+                           "shows have an effect";
+    }
+    return success();
+  }
+
+  LogicalResult checkAttention(AttentionOp op) {
+    if (!op.getCausal() || !op.getWindow())
+      return fail(op) << "has no window, and reads a cache that keeps what a window shows";
+    std::optional<int64_t> window = op.getWindow()->asConstant();
+    if (!window || *window < 1 || *window > form.windowed->window)
+      return fail(op) << "has a window of " << op.getWindow()->str()
+                      << ", and reads a cache that keeps " << form.windowed->window << " tokens";
+    if (op.getMask() || op.getBias() || op.getKeyMask())
+      return fail(op) << "takes masks or a bias, and reads a cache that keeps what a window shows";
+    if (!hasRoom(op.getK().getType()) || !hasRoom(op.getV().getType()))
+      return fail(op) << "has its queries among tokens of windowed caches, and reads others";
+    return success();
+  }
+
+  LogicalResult checkCache(BlockArgument cache) {
+    auto append = cache.hasOneUse() ? dyn_cast<AppendOp>(*cache.user_begin()) : AppendOp();
+    if (!getCache(main.getArgAttrDict(cache.getArgNumber())) || !append ||
+        append.getCache() != cache || append.getLengths() != lengths)
+      return main.emitError() << "argument " << cache.getArgNumber()
+                              << " has the room of windowed caches, and is not appended to as one";
+    SmallVector<Value> todo{append.getResult()};
+    while (!todo.empty()) {
+      Value value = todo.pop_back_val();
+      fromCaches.insert(value);
+      for (OpOperand &use : value.getUses()) {
+        Operation *user = use.getOwner();
+        if (isa<func::ReturnOp>(user))
+          continue;
+        if (auto attention = dyn_cast<AttentionOp>(user)) {
+          if (use.getOperandNumber() != 1 && use.getOperandNumber() != 2)
+            return fail(user) << "takes a windowed cache as something else than keys or values";
+          if (!isOfLengths(attention.getLengths()))
+            return fail(user) << "reads windowed caches, and has its queries elsewhere";
+          continue;
+        }
+        if (!isa<TransposeOp, ReshapeOp, ExpandOp>(user))
+          return fail(user) << "takes a windowed cache otherwise than as keys or values";
+        todo.push_back(user->getResult(0));
+      }
+    }
+    return success();
+  }
+  bool isOfLengths(Value value) const {
+    if (!value || value == lengths)
+      return bool(value);
+    auto add = value.getDefiningOp<AddOp>();
+    return add && llvm::is_contained(add->getOperands(), Value(lengths));
+  }
+
+  func::FuncOp main;
+  const PlacedStep &form;
+  BlockArgument lengths, all, counts;
+  DenseSet<Value> fromCaches;
+};
+} // namespace
+
+LogicalResult mlir::tpc::widenWindows(ModuleOp step, const PlacedStep &form) {
+  func::FuncOp main = generation::getMain(step);
+  if (failed(Windows(main, form).prove()))
+    return failure();
+  auto widen = [&](Type type) {
+    auto tensor = cast<RankedTensorType>(type);
+    SmallVector<SymExpr> sizes = getSizes(type);
+    for (SymExpr &size : sizes)
+      size = size.substitute({{form.windowed->room, SymExpr::symbol(form.capacity)}});
+    return makeTensorType(tensor.getElementType(), sizes);
+  };
+  step.walk([&](Operation *op) {
+    for (Value result : op->getResults())
+      if (isa<RankedTensorType>(result.getType()))
+        result.setType(widen(result.getType()));
+    if (auto cache = dyn_cast<CacheOp>(op))
+      cache.setType(widen(cache.getType()));
+  });
+  BlockArgument own, all;
+  for (BlockArgument argument : main.getArguments()) {
+    argument.setType(widen(argument.getType()));
+    auto name = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
+    if (name && name.getValue() == form.windowed->lengths)
+      own = argument;
+    else if (name && name.getValue() == form.lengths)
+      all = argument;
+  }
+  own.replaceAllUsesWith(all);
+  (void)main.eraseArgument(own.getArgNumber());
+  main.setType(FunctionType::get(step.getContext(), main.front().getArgumentTypes(),
+                                 main.front().getTerminator()->getOperandTypes()));
+  PlacedStep whole = form;
+  whole.windowed.reset();
+  whole.attachTo(step);
+  return success();
+}

@@ -1,0 +1,40 @@
+//===- Windows.cpp - where windowed caches begin --------------------------===//
+
+#include "generate/Windows.h"
+#include <algorithm>
+
+namespace tpc::rt {
+
+int64_t roomOf(const Generation::Windowed &windowed, const GenerationLimits &limits) {
+  // Neither is so large that their sum is none.
+  int64_t window = std::min(windowed.window, limits.capacity),
+          chunk = std::min(limits.chunk, limits.capacity);
+  return std::min(limits.capacity, 2 * window + chunk);
+}
+
+std::vector<Windows::Move> Windows::advance(int64_t first, const std::vector<int64_t> &lengths,
+                                            const std::vector<int64_t> &counts) {
+  std::vector<Move> moves;
+  for (size_t row = 0; row < lengths.size(); ++row) {
+    int64_t slot = first + static_cast<int64_t>(row), &base = bases[static_cast<size_t>(slot)];
+    if (lengths[row] == 0)
+      base = 0; // another sequence
+    int64_t held = lengths[row] - base;
+    if (held + counts[row] <= room)
+      continue;
+    int64_t kept = std::min(held, window - 1);
+    if (kept > 0)
+      moves.push_back({slot, held - kept, kept});
+    base = lengths[row] - kept;
+  }
+  return moves;
+}
+
+std::vector<int64_t> Windows::lengthsOf(int64_t first, const std::vector<int64_t> &lengths) const {
+  std::vector<int64_t> own(lengths);
+  for (size_t row = 0; row < own.size(); ++row)
+    own[row] -= bases[static_cast<size_t>(first) + row];
+  return own;
+}
+
+} // namespace tpc::rt
