@@ -5,6 +5,7 @@
 #include "tpc/Analysis/Report.h"
 #include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Tpc.h"
+#include "tpc/windows.h"
 
 #include <set>
 
@@ -48,10 +49,8 @@ void tpc::bindRoom(mlir::ModuleOp module, ShapeBinding &shape) {
   if (!step || !step->windowed || shape.count(step->windowed->room) ||
       !shape.count(step->capacity) || !shape.count(step->tokens))
     return;
-  constexpr int64_t chunk = 512; // --prefill-chunk
-  int64_t capacity = shape[step->capacity], window = std::min(step->windowed->window, capacity);
-  shape[step->windowed->room] =
-      std::min(capacity, 2 * window + std::max(chunk, shape[step->tokens]));
+  shape[step->windowed->room] = windowRoom(step->windowed->window, shape[step->capacity],
+                                           std::max<int64_t>(kPrefillChunk, shape[step->tokens]));
 }
 
 Error tpc::checkShape(mlir::ModuleOp module, const ShapeBinding &shape, llvm::StringRef flag) {

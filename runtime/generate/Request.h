@@ -5,6 +5,7 @@
 
 #include "generate/Settings.h"
 #include "program/Manifest.h"
+#include "tpc/windows.h"
 #include <string>
 #include <vector>
 
@@ -33,9 +34,9 @@ const char *spell(Finish why);
 
 /// What memory is there for.
 struct GenerationLimits {
-  int64_t slots = 1;    ///< sequences at a time
-  int64_t capacity = 0; ///< tokens of each
-  int64_t chunk = 512;  ///< tokens of a prompt in one step
+  int64_t slots = 1;             ///< sequences at a time
+  int64_t capacity = 0;          ///< tokens of each
+  int64_t chunk = kPrefillChunk; ///< tokens of a prompt in one step
 };
 
 /// Empty, or what is wrong with it.

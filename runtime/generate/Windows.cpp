@@ -1,15 +1,13 @@
 //===- Windows.cpp - where windowed caches begin --------------------------===//
 
 #include "generate/Windows.h"
+#include "tpc/windows.h"
 #include <algorithm>
 
 namespace tpc::rt {
 
 int64_t roomOf(const Generation::Windowed &windowed, const GenerationLimits &limits) {
-  // Neither is so large that their sum is none.
-  int64_t window = std::min(windowed.window, limits.capacity),
-          chunk = std::min(limits.chunk, limits.capacity);
-  return std::min(limits.capacity, 2 * window + chunk);
+  return windowRoom(windowed.window, limits.capacity, limits.chunk);
 }
 
 std::vector<Windows::Move> Windows::advance(int64_t first, const std::vector<int64_t> &lengths,

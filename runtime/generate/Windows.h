@@ -15,7 +15,6 @@
 
 namespace tpc::rt {
 
-/// Room for two windows and a step: so what is moved never lies over where it goes.
 int64_t roomOf(const Generation::Windowed &windowed, const GenerationLimits &limits);
 
 class Windows {

@@ -4,6 +4,7 @@
 #include "program/Error.h"
 #include "program/Npy.h"
 #include "tpc/fnv1a.h"
+#include "tpc/windows.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -426,10 +427,21 @@ static void fillSteps(const Generation &generation, Inputs &inputs) {
   }
 }
 
+/// What windowed caches have room for follows from the others, where nobody says it.
+static void bindRoom(const Generation &generation, SymbolValues &symbols) {
+  auto capacity = symbols.find(generation.capacity), tokens = symbols.find(generation.sequence);
+  if (generation.windowed && capacity != symbols.end() && tokens != symbols.end())
+    symbols.try_emplace(generation.windowed->room,
+                        windowRoom(generation.windowed->window, capacity->second,
+                                   std::max<int64_t>(kPrefillChunk, tokens->second)));
+}
+
 Inputs makeInputs(const Manifest &manifest, const SymbolValues &given) {
   refuseUnknown(manifest, {}, given);
   Inputs inputs;
   inputs.symbols = given;
+  if (manifest.generation)
+    bindRoom(*manifest.generation, inputs.symbols);
   requireBound(manifest, inputs.symbols);
   checkAll(manifest, inputs);
   inputs.tensors.resize(manifest.inputs.size());

@@ -1,6 +1,7 @@
 """Caches of attention with a window hold what it shows: less than the sequence, and the logits are those of all tokens."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -54,6 +55,15 @@ def test_sequences_together_and_one_after_the_other(tpcc, model, grid):
         logits = full_logits(model, [[*prompt, *tokens[:-1]]])[0, len(prompt) - 1:]
         reached = np.take_along_axis(logits, np.asarray(tokens)[:, None], -1)[:, 0]
         assert np.all(logits.max(-1) - reached < 1e-3)
+
+
+def test_room_follows_from_the_capacity(tpcc):
+    """Whoever measures need not know of it, and may say it."""
+    program = tpcc.compile(CAUSAL["mistral-past"].path, Grid(), "--generate")
+    for said, room in (("capacity=4000", 2 * WINDOW + 512), ("capacity=129", 129), ("capacity=4000,room=40", 40)):
+        shape = f"batch_size=1,sequence_length=1,{said}"
+        measured = json.loads(program.call(["--bench", "--repeat", "1", "--shape", shape]).check().stdout)
+        assert measured["shape"]["room"] == room
 
 
 @pytest.mark.parametrize("name,windowed", [("mistral-dynamo", 1), ("gemma2-dynamo", 0.5), ("llama-dynamo", 0)])
