@@ -53,14 +53,18 @@ class Build:
 
     libraries = Path()
     programs = Path()
+    compiler = Path()
 
     @classmethod
     def keep(cls, scratch: Path) -> None:
-        cls.libraries, cls.programs = scratch / "simulator", scratch / "bin"
+        cls.libraries, cls.programs, cls.compiler = scratch / "simulator", scratch / "bin", scratch / "tpcc"
         shutil.copytree(harness.BUILD / "lib" / "simulator", cls.libraries)
         cls.programs.mkdir()
         for name in ("RuntimeDeviceConformance", "RuntimeConformance"):
             shutil.copy(harness.BUILD / "test" / "bin" / name, cls.programs)
+        cls.compiler.mkdir()
+        for name in ("bin/tpcc", "lib/tpc_start.o", "lib/tpc_shared.o"):
+            shutil.copy(harness.BUILD / name, cls.compiler)
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -247,6 +251,8 @@ LIBRARY = "lib/libtpc_cuda.so"
 
 
 def checks_of_library(scratch: Path) -> list:
+    from generation_checks import checks_of_devices
+
     compiler, checks = harness.Compiler(scratch), []
     for name, grid, seed, devices in PROGRAMS:
         program = Program(compiler, scratch, name, grid)
@@ -263,7 +269,7 @@ def checks_of_library(scratch: Path) -> list:
                for what, words in INJECTED]
     checks.append(("NCCL suite", LIBRARY, lambda folder: check_tests(
         "RuntimeConformance", folder, False, WORLDS, TPC_CONFORMANCE="cuda", TPC_SIM_DEVICES="8")))
-    return checks
+    return checks + checks_of_devices(scratch / "generation")
 
 
 def checks_of_halves(compiler: harness.Compiler, scratch: Path) -> list:
@@ -291,5 +297,12 @@ def checks_of_links(_: Path) -> list:
                                         TPC_RUNTIME_DIR=str(harness.BUILD / "lib")))]
 
 
+def checks_of_generation(scratch: Path) -> list:
+    from generation_checks import checks_of_loop
+
+    return checks_of_loop(scratch)
+
+
 # By scope of mistakes: names, what is built for it, and the check.
-CHECKS = {"cuda": checks_of_library, "cudnn": checks_of_graph, "links": checks_of_links, "weights": checks_of_weights}
+CHECKS = {"cuda": checks_of_library, "cudnn": checks_of_graph, "links": checks_of_links, "weights": checks_of_weights,
+          "generation": checks_of_generation}

@@ -3,10 +3,11 @@
 
     mistakes.py [--only REGEX] [--checks REGEX] [--jobs N] [--results FILE] [--write]
 
-mistakes.txt has small edits of runtime/cuda/library and of what plans communication. Each is made in a copy; what it is part
-of (libtpc_cuda.so, or a test program of the runtime) is built in a scratch folder, and checks run until one fails: programs
-beside ONNX Runtime's numbers, GoogleTest programs of the runtime, what is left behind, errors that are injected. An edit
-that does not apply exactly once is an error. --write: the table of docs/gpu-testing.md. --results: a file of what became of
+mistakes.txt has small edits of runtime/cuda/library, of what plans communication and of the loop that generates. Each is made in
+a copy; what it is part of (libtpc_cuda.so, a test program of the runtime, or the runtime that is linked into programs) is built
+in a scratch folder, and checks run until one fails: programs beside ONNX Runtime's numbers, tokens beside those of processors,
+GoogleTest programs of the runtime, what is left behind, errors that are injected. An edit that does not apply exactly once is
+an error. --write: the table of docs/gpu-testing.md. --results: a file of what became of
 each; a run goes on where another ended, for what it has found in the same sources stays found.
 """
 
@@ -42,7 +43,8 @@ SCOPES = {"cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so"]),
                     ["test/bin/SimulatorTests", "lib/libtpc_cuda.so"]),
           "weights": (["runtime/program/FillWeights.cpp"], ["test/bin/RuntimeDeviceConformance"]),
           "links": (["runtime/transport/links", "runtime/core/Piece.h"],
-                    ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"])}
+                    ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"]),
+          "generation": (["runtime/generate", "runtime/core/State.cpp"], ["lib/libtpc_runtime.a"])}
 
 
 @dataclass
@@ -104,7 +106,8 @@ def all_texts() -> dict[Path, str]:
 
 # What is made for mistakes of a kind.
 FIRST = {"memory before anything is loaded": "memory", "attention by cuDNN": "16 bits", "graph of attention": "attention's graph",
-         "weights that are filled": "device suite", "kernels that fill weights": "device suite"}
+         "weights that are filled": "device suite", "kernels that fill weights": "device suite",
+         "kernels that add to caches": "device suite", "windows": "generation on tp1"}
 # What sources take most time to read.
 STANDARD = ["algorithm", "array", "compare", "cstring", "deque", "functional", "list", "map", "memory", "mutex", "numeric", "set",
             "span", "stdexcept", "string", "thread", "vector"]
@@ -178,7 +181,7 @@ class Build:
                 return next((line for line in said.stderr.splitlines() if "error:" in line), said.why())
         link = self.commands[target][-1]
         made = to / Path(target).name
-        link = link.replace(f" -o {target}", f" -o {made}")
+        link = link.replace(target, str(made)) if target.endswith(".a") else link.replace(f" -o {target}", f" -o {made}")
         for object_file, own in changed.items():
             if f" {object_file}" in link:
                 link = link.replace(f" {object_file}", f" {own}")

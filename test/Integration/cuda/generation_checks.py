@@ -1,0 +1,156 @@
+"""What looks for seeded mistakes in generation: prompts said to programs for simulated GPUs, beside the tokens of processors."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+import harness
+import step_trace
+from mistake_checks import ALL, LIMIT, Build, environment, left_behind
+from one_gpu.process import run
+
+RUNTIME = "lib/libtpc_runtime.a"
+ROOM, CHUNK = 54, 5
+# Lengths of prompts, more than there are places: with chunks, one token, and in places that others have left. Windows of 6 are
+# crossed several times.
+LENGTHS = (3, 17, 1, 9, 24, 6)
+GREEDY = {"temperature": 0.0}
+# What each is chosen by: steps have rows that the GPU chooses, and rows that the host does.
+SETTINGS = (GREEDY, {"temperature": 0.8}, {"temperature": 1.1, "seed": (7 << 33) + 1}, {"temperature": 0.9, "top_k": 7, "seed": 3},
+            GREEDY, {"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.2, "seed": 9})
+# model, grid, seed of the schedule, prompts at a time
+PROGRAMS = [("gpt2-tiny", "tp2", 1, 3), ("mistral-past", "tp1", 2, 3), ("llama-past", "tp2,pp2", 3, 4), ("mistral-dynamo", "dp2", 4, 4),
+            ("gemma2-dynamo", "tp2", 5, 2)]
+
+
+def requests(vocabulary: int, plain: bool) -> list[dict]:
+    """Of a few tokens more or less each, so that they end at different steps."""
+    return [{"id": f"p{i}", "ids": [(7 * i + 11 * j * j) % vocabulary for j in range(length)], "max_new_tokens": 9 + 3 * (i % 3),
+             **(SETTINGS[i % 3] if plain else SETTINGS[i])} for i, length in enumerate(LENGTHS)]
+
+
+class Speaker:
+    """A program that generates, and what it shall say."""
+
+    lock = threading.RLock()
+
+    def __init__(self, compiler: harness.Compiler, name: str, grid: str, seed: int, places: int):
+        self.compiler, self.model, self.grid, self.seed, self.places = compiler, ALL[name], grid, seed, places
+
+    def __getattr__(self, attribute: str):
+        if attribute not in ("executable", "expected"):
+            raise AttributeError(attribute)
+        with Speaker.lock:
+            if "executable" not in self.__dict__:
+                self.expected = [self.say(self.compiler.compile(self.model.path, self.grid, "--generate").path, plain, {})[0]
+                                 for plain in (True, False)]
+                self.executable = self.compiler.compile(self.model.path, self.grid, "--generate", "--target=cuda",
+                                                        "--gpu-arch=sm_90").path
+        return self.__dict__[attribute]
+
+    def say(self, executable: Path, plain: bool, env: dict[str, str]) -> tuple[dict | str, str]:
+        """The answers, or what is wrong; and what was said beside them."""
+        with tempfile.TemporaryDirectory() as scratch:
+            asked = Path(scratch) / "requests"
+            asked.write_text("".join(json.dumps(one) + "\n" for one in requests(self.model.vocab, plain)))
+            said = run(["sh", "-c", f'exec "$0" "$@" < {asked}', executable, "--serve-stdin", "--max-batch", self.places,
+                        "--max-sequence", ROOM, "--prefill-chunk", CHUNK, "--deterministic", "--verbose", "--timeout", 20], LIMIT, env)
+        if not said.ok:
+            return said.why(), said.stderr
+        answers: dict[str, list] = {}
+        for line in map(json.loads, said.stdout.splitlines()):
+            answers.setdefault(line["id"], []).append(line["token"] if "token" in line else line["finish"])
+        return answers, said.stderr
+
+    def check(self, folder: Path, executable: Path | None = None) -> str:
+        for plain, expected in zip((True, False), self.expected):
+            if problem := self.check_one(folder, executable or self.executable, plain, expected):
+                return problem
+        return ""
+
+    def check_one(self, folder: Path, executable: Path, plain: bool, expected: dict) -> str:
+        with tempfile.TemporaryDirectory() as scratch:
+            trace = Path(scratch) / "trace"
+            answers, said = self.say(executable, plain, environment(folder, TPC_SIM_SEED=str(self.seed), TPC_SIM_TRACE=str(trace)))
+            if isinstance(answers, str):
+                return answers
+            for line in said.splitlines():
+                if line.startswith("simulator:") and ": stuck: " not in line:
+                    return line
+            wrong = [name for name in expected if answers.get(name) != expected[name]]
+            if wrong:
+                return f"{wrong[0]}: {answers.get(wrong[0])} for {expected[wrong[0]]}"
+            copied = re.search(r"; (\d+) bytes of a rank's logits", said)
+            if not copied:
+                return "does not say how many bytes it copies"
+            if plain and int(copied[1]) > 8 * 2 * sum(map(len, expected.values())):
+                return f"copies {copied[1]} bytes for tokens that the GPU chooses"
+            return left_behind(trace.read_text())
+
+
+def check_graphs(speaker: Speaker, folder: Path, executable: Path | None = None) -> str:
+    """Of one prompt, steps that decode are one graph; 8 bytes are copied for each token, and memory is what was counted."""
+    new = 10
+    with tempfile.TemporaryDirectory() as scratch:
+        trace, usage = Path(scratch) / "trace", Path(scratch) / "usage"
+        flags = [executable or speaker.executable, "--prompt-ids", "5,6,7,8", "--max-new-tokens", new, "--max-sequence", 20, "--verbose",
+                 "--deterministic"]
+        said = run(flags, LIMIT, environment(folder, TPC_SIM_TRACE=str(trace), TPC_SIM_USAGE=str(usage)))
+        if not said.ok:
+            return said.why()
+        ranks = harness.Grid.parse(speaker.grid).ranks
+        if problem := step_trace.wrong(trace.read_text(), ["prompt"] + ["decode"] * (new - 1), ranks):
+            return problem
+        if f"; {8 * new} bytes of a rank's logits" not in said.stderr:
+            return "copies other bytes than of what was chosen"
+        most = max(int(line.split()[1]) for line in usage.read_text().splitlines())
+        less = run(flags, LIMIT, environment(folder, TPC_SIM_MEMORY=str(most - 1)))
+        needs = re.search(r"needs? (?:together )?[0-9.]+ [GM]iB \((\d+) bytes\)", less.stderr)
+        return "" if needs and int(needs[1]) == most else f"takes {most}, and says: {less.why()}"
+
+
+def linked(speaker: Speaker, folder: Path) -> Path:
+    """The program, of the runtime that was built with the mistake."""
+    made = folder / "linked" / f"{speaker.model.name}-{speaker.grid}"
+    if not made.exists():
+        for place in ("bin", "lib"):
+            (folder / "linked" / place).mkdir(parents=True, exist_ok=True)
+        tpcc, lib = folder / "linked" / "bin" / "tpcc", folder / "linked" / "lib"
+        if not tpcc.exists():
+            shutil.copy(Build.compiler / "tpcc", tpcc)
+            for name in ("tpc_start.o", "tpc_shared.o"):
+                shutil.copy(Build.compiler / name, lib)
+            os.symlink(folder / Path(RUNTIME).name, lib / Path(RUNTIME).name)
+        said = run([tpcc, speaker.model.path, f"--megatron-shard={speaker.grid}", "--generate", "--target=cuda", "--gpu-arch=sm_90",
+                    "-o", made], LIMIT)
+        assert said.ok, said
+    return made
+
+
+def speakers(scratch: Path) -> list[Speaker]:
+    compiler = harness.Compiler(scratch)
+    return [Speaker(compiler, *program) for program in PROGRAMS]
+
+
+def checks_of_devices(scratch: Path) -> list:
+    """Of the library for GPUs."""
+    from mistake_checks import LIBRARY
+
+    all_of_them = speakers(scratch)
+    return [(f"generation on {one.grid}", LIBRARY, lambda folder, s=one: s.check(folder)) for one in all_of_them] + [
+        ("generation's graphs", LIBRARY, lambda folder: check_graphs(all_of_them[0], folder))]
+
+
+def checks_of_loop(scratch: Path) -> list:
+    """Of what is linked into programs."""
+    all_of_them = speakers(scratch)
+    library = harness.BUILD / "lib"
+    return [(f"generation on {one.grid}", RUNTIME, lambda folder, s=one: s.check(library, linked(s, folder)))
+            for one in all_of_them] + [
+        ("generation's graphs", RUNTIME, lambda folder: check_graphs(all_of_them[0], library, linked(all_of_them[0], folder)))]
