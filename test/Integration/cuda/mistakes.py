@@ -107,7 +107,8 @@ def all_texts() -> dict[Path, str]:
 # What is made for mistakes of a kind.
 FIRST = {"memory before anything is loaded": "memory", "attention by cuDNN": "16 bits", "graph of attention": "attention's graph",
          "weights that are filled": "device suite", "kernels that fill weights": "device suite",
-         "kernels that add to caches": "device suite", "windows": "generation on tp1"}
+         "kernels that add to caches": "device suite", "tokens chosen by the GPU": "generation on tp2",
+         "windows": "generation on tp1"}
 # What sources take most time to read.
 STANDARD = ["algorithm", "array", "compare", "cstring", "deque", "functional", "list", "map", "memory", "mutex", "numeric", "set",
             "span", "stdexcept", "string", "thread", "vector"]
