@@ -15,7 +15,10 @@ std::byte *StateMemory::get(Device &device, int32_t index, int64_t bytes) {
     numMoves += piece.has_value();
     piece.reset();
     piece.emplace(DeviceMemory(device, bytes), bytes);
-    device.clear(piece->memory.data(), bytes);
+    // Memory of the host that nobody has written takes none; of a device that is another machine's
+    // it is there anyway, and one that looks for mistakes is told that nobody may read it.
+    if (!device.isHosts())
+      device.clear(piece->memory.data(), bytes);
   }
   return static_cast<std::byte *>(piece->memory.data());
 }
@@ -26,6 +29,12 @@ std::span<std::byte> StateMemory::find(int32_t index) const {
     return {};
   return {static_cast<std::byte *>(pieces[place]->memory.data()),
           static_cast<size_t>(pieces[place]->bytes)};
+}
+
+void StateMemory::clear(Device &device) {
+  for (std::optional<Piece> &piece : pieces)
+    if (piece)
+      device.clear(piece->memory.data(), piece->bytes);
 }
 
 int64_t StateMemory::bytes() const {

@@ -14,12 +14,15 @@ namespace tpc::rt {
 /// it, and stays where it is for as long as the same is asked for.
 class StateMemory {
 public:
-  /// That of `index`, of so many bytes. Throws std::bad_alloc.
+  /// That of `index`, of so many bytes, in which anything may be: of entries that nobody has
+  /// written nothing is read. Throws std::bad_alloc.
   std::byte *get(Device &device, int32_t index, int64_t bytes);
 
   /// That of `index` as it was last asked for; empty: it was not.
   std::span<std::byte> find(int32_t index) const;
 
+  /// All parts are zeros: what has room for much then takes the memory of all of it.
+  void clear(Device &device);
   /// Of all parts.
   int64_t bytes() const;
   /// Another number whenever a part has become another one.

@@ -4,6 +4,7 @@
 #include "generate/ReadPrompts.h"
 #include "generate/Schedule.h"
 #include "generate/Service.h"
+#include "program/Bench.h"
 #include "program/Error.h"
 #include "program/Npy.h"
 #include "program/Task.h"
@@ -145,8 +146,14 @@ public:
           saveLogits(client.logits);
       });
     }
-    if (isVerbose && execution.isRankZero())
-      say(generator.counts());
+    auto sent = execution.counters();
+    if (!isVerbose || !execution.isRankZero())
+      return;
+    say(generator.counts());
+    for (const auto &[stage, row] : largestByStage(manifest, sent))
+      std::fprintf(stderr, "stage %d: %s over %s, %lld times, %lld bytes\n", stage, spell(row.kind),
+                   row.axis.c_str(), static_cast<long long>(row.count),
+                   static_cast<long long>(row.bytes));
   }
 
 private:

@@ -57,6 +57,8 @@ public:
   };
   /// Runs `warmup + repeat` steps.
   Measurement measure(const Inputs &inputs, int warmup, int repeat);
+  /// Collective. What each rank has sent since the program began, on the process of rank 0.
+  std::vector<std::vector<Counters::Row>> counters();
 
   /// For who runs steps on ranks himself, within `each`: what a step of these sizes needs is made
   /// outside of it, once, collectively.

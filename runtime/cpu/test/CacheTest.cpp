@@ -4,6 +4,8 @@
 #include "cpu/Attention.h"
 #include "cpu/CpuDevice.h"
 #include <cstring>
+#include <fstream>
+#include <unistd.h>
 
 using namespace tpc::rt;
 
@@ -142,14 +144,34 @@ TEST(Cache, StateStaysWhereItIs) {
   auto world = World::threads(Grid({{"tp", 1}}), 1);
   tpc_context &ctx = world->local(0);
   auto *first = static_cast<float *>(tpc_state(&ctx, 1, 64));
-  EXPECT_EQ(first[15], 0.0f);
   first[15] = 7;
   auto *other = static_cast<float *>(tpc_state(&ctx, 0, 64));
   EXPECT_NE(other, first);
   EXPECT_EQ(tpc_state(&ctx, 1, 64), first);
   EXPECT_EQ(first[15], 7.0f);
   // Of another size it is another one.
-  EXPECT_EQ(static_cast<float *>(tpc_state(&ctx, 1, 128))[15], 0.0f);
+  uint64_t moves = ctx.state.moves();
+  EXPECT_EQ(ctx.state.bytes(), 128);
+  static_cast<float *>(tpc_state(&ctx, 1, 128))[31] = 1;
+  EXPECT_EQ(ctx.state.moves(), moves + 1);
+  EXPECT_EQ(ctx.state.bytes(), 192);
+  ctx.state.clear(*ctx.device);
+  EXPECT_EQ(static_cast<float *>(tpc_state(&ctx, 1, 128))[31], 0.0f);
+}
+
+int64_t residentBytes() {
+  int64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+/// Of room for many tokens, what holds none is not touched.
+TEST(Cache, RoomThatNobodyWritesTakesNoMemory) {
+  auto world = World::threads(Grid({{"tp", 1}}), 1);
+  int64_t before = residentBytes();
+  auto *memory = static_cast<std::byte *>(tpc_state(&world->local(0), 0, int64_t(1) << 30));
+  memory[12345] = std::byte(1);
+  EXPECT_LT(residentBytes() - before, int64_t(1) << 29);
 }
 
 TEST(Cache, AStepHasSomeOfTheRows) {

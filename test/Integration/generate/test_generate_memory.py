@@ -12,6 +12,7 @@ from conftest import TOP
 from harness import Grid, sanitized
 from liveness import processes_of
 from service import Service
+from test_written_models import RIGHT
 
 sys.path.append(str(TOP / "test" / "Benchmark"))
 import llama  # noqa: E402
@@ -42,3 +43,17 @@ def test_a_prompt_of_two_thousand_tokens(tpcc, tmp_path, past):
     for rank in program.describe()["ranks"]:
         promised = rank["weight_bytes"] + CACHE_BYTES // 2
         assert peaks[rank["rank"]] <= promised + ALLOWED, json.dumps({"peak": peaks, "promised": promised})
+
+
+@pytest.mark.skipif(sanitized(), reason="sanitizers: they need memory of their own")
+def test_room_that_is_not_used(tpcc, tmp_path):
+    """2.5 GB of caches for ten million tokens, of which a few are there: the rest is never touched, and nobody waits for it."""
+    program = tpcc.compile(RIGHT["nowhere"]().write(tmp_path / "model.onnx"), "tp2", "--generate")
+    tokens, peaks = [], []
+    for room in (64, 10**7):
+        with Service(program, f"--max-sequence={room}", "--max-batch=1", transport="tcp") as service:
+            tokens.append([service.generate([1, 2, 3], 40) for _ in range(2)])
+            peaks.append(sum(peak_bytes(pid) for pid in processes_of(program.path).values()))
+            assert service.close() == 0
+    assert tokens[0] == tokens[1]
+    assert peaks[1] - peaks[0] <= 100 << 20

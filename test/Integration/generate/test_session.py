@@ -1,5 +1,6 @@
 """tpc.load of compiled models that generate: the tokens of transformers, the logits of ONNX Runtime, in this process."""
 
+import numpy as np
 import pytest
 
 import tpc
@@ -24,3 +25,38 @@ def test_all_prompts_at_once(tpcc, name, grid):
             logits = session.run({"input_ids": [one["prompt"]]})["logits"]
             wanted = full_logits(model, [one["prompt"]])[:, -1]
             assert difference(logits.reshape(wanted.shape), wanted).relative <= TOLERANCE
+
+
+@pytest.mark.parametrize("every", ["last", "all"])
+@pytest.mark.parametrize("name,grid", [("llama-dynamo", "tp2,pp2"), ("gemma2-past", "tp2"), ("gpt2-tiny-nopast", "dp2"),
+                                       ("bloom-past", "pp2"), ("mistral-dynamo", "tp3")])
+def test_rows_of_a_batch(tpcc, name, grid, every):
+    """Each is what it is alone, and what ONNX Runtime makes of it; between calls that generate, and of other sizes."""
+    model = CAUSAL[name]
+    random = np.random.default_rng(model.hidden)
+    with tpc.load(str(tpcc.compile(model.path, grid, f"--generate={every}").path)) as session:
+        good = session.generate([1, 2, 3], max_new_tokens=4).tolist()
+        for batch, length in ((3, 9), (1, 1), (4, 20)):
+            ids = random.integers(0, model.vocab, (batch, length))
+            logits = session.run({"input_ids": ids})["logits"]
+            wanted = full_logits(model, ids)
+            assert difference(logits, wanted if every == "all" else wanted[:, -1]).relative <= TOLERANCE
+            for row in range(batch):
+                alone = session.run({"input_ids": ids[row:row + 1]})["logits"]
+                assert difference(logits[row:row + 1], alone).relative <= TOLERANCE
+            assert session.generate([1, 2, 3], max_new_tokens=4).tolist() == good
+
+
+@pytest.mark.parametrize("name", ["llama-past", "gpt2-tiny-nopast"])
+def test_masks_and_pasts_are_not_given(tpcc, name):
+    """Files that take them: their programs know how long each sequence is, so that no mask can contradict it."""
+    model = CAUSAL[name]
+    with tpc.load(str(tpcc.compile(model.path, "tp2", "--generate").path)) as session:
+        ids = np.array([[1, 2, 3]])
+        first = session.run({"input_ids": ids})["logits"]
+        for other in ("attention_mask", "position_ids"):
+            for values in (np.ones_like(ids), np.array([[1, 0, 1]]), np.ones((1, 7), np.int64)):
+                with pytest.raises(tpc.TpcError, match=f"(?s){other}.*input_ids") as error:
+                    session.run({"input_ids": ids, other: values})
+                assert not error.value.broken
+        assert np.array_equal(session.run({"input_ids": ids})["logits"], first)
