@@ -53,10 +53,21 @@ void tpc::bindRoom(mlir::ModuleOp module, ShapeBinding &shape) {
                                            std::max<int64_t>(kPrefillChunk, shape[step->tokens]));
 }
 
-Error tpc::checkShape(mlir::ModuleOp module, const ShapeBinding &shape, llvm::StringRef flag) {
+/// Sizes that --shape may bind.
+static std::set<std::string> getSizes(mlir::ModuleOp module) {
   std::set<std::string> symbols = mlir::tpc::getInputSymbols(module);
   if (auto step = mlir::tpc::PlacedStep::lookup(module))
     symbols.insert(step->capacity);
+  return symbols;
+}
+
+bool tpc::hasUnboundSizes(mlir::ModuleOp module, const ShapeBinding &shape) {
+  return llvm::any_of(getSizes(module),
+                      [&](const std::string &symbol) { return !shape.count(symbol); });
+}
+
+Error tpc::checkShape(mlir::ModuleOp module, const ShapeBinding &shape, llvm::StringRef flag) {
+  std::set<std::string> symbols = getSizes(module);
   auto join = [](auto &&names) { return llvm::join(names.begin(), names.end(), ", "); };
   for (const auto &[name, size] : shape)
     if (!symbols.contains(name))

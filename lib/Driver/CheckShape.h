@@ -17,6 +17,9 @@ void bindRoom(mlir::ModuleOp module, ShapeBinding &shape);
 /// `flag`: one that needs all sizes, or empty.
 llvm::Error checkShape(mlir::ModuleOp module, const ShapeBinding &shape, llvm::StringRef flag);
 
+/// Whether there are sizes that --shape has not bound.
+bool hasUnboundSizes(mlir::ModuleOp module, const ShapeBinding &shape);
+
 } // namespace tpc
 
 #endif // TPC_LIB_DRIVER_CHECKSHAPE_H

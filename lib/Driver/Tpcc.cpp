@@ -77,7 +77,8 @@ private:
   int64_t memory = 0;  // of --memory-plan
   OnnxDevices devices; // for --emit=onnx-sharded
   const mlir::tpc::KernelCode *kernels = nullptr;
-  unsigned errors = 0; // that have been printed
+  bool kernelsOnly = false; ///< what --report has: no sizes are given, and kernels need none
+  unsigned errors = 0;      // that have been printed
 };
 
 } // namespace
@@ -263,10 +264,13 @@ Error Session::checkModel(mlir::ModuleOp module) {
         return problem;
 
   bindRoom(module, shape);
+  // What kernels need of a GPU does not depend on sizes.
+  kernelsOnly = !options.report.empty() && shape.empty() &&
+                mlir::tpc::TargetTraits::get(module).emitKernels && hasUnboundSizes(module, shape);
   return checkShape(module, shape,
-                    !options.memoryPlan.empty() ? "--memory-plan"
-                    : !options.report.empty()   ? "--report"
-                                                : "");
+                    !options.memoryPlan.empty()               ? "--memory-plan"
+                    : !options.report.empty() && !kernelsOnly ? "--report"
+                                                              : "");
 }
 
 mlir::LogicalResult Session::makeKernels(Compilation &compilation) {
@@ -290,12 +294,18 @@ mlir::LogicalResult Session::writeReport(Compilation &compilation) {
   if (mlir::failed(compilation.advance(Emit::Staged, onStep)))
     return mlir::failure();
   progress.step("reporting");
-  mlir::FailureOr<mlir::tpc::Report> report =
-      mlir::tpc::computeReport(compilation.getModule(), shape);
+  mlir::FailureOr<mlir::tpc::Report> report = mlir::tpc::Report();
+  if (kernelsOnly)
+    llvm::WithColor::note(llvm::errs(), "tpcc")
+        << "--report: without --shape it has kernels only, and neither communication nor memory\n";
+  else
+    report = mlir::tpc::computeReport(compilation.getModule(), shape);
   if (mlir::failed(report))
     return mlir::failure();
   report->functions = countCalls(compilation.getModule());
   llvm::json::Value json = report->toJSON();
+  if (kernelsOnly)
+    json = llvm::json::Object{{"functions", *json.getAsObject()->get("functions")}};
   // The program goes on to kernels: what is to be written of it comes first.
   bool written = !options.output.empty() && options.emit >= Emit::Staged && !options.onnx;
   if (written && options.emit <= Emit::Buffers && mlir::failed(write(compilation)))

@@ -247,8 +247,8 @@ bool TpccOptions::parse(int argc, char **argv) {
       cl::value_desc("file"), cl::location(certificate), cl::cat(answers));
   cl::opt<std::string, true> reportOption(
       "report",
-      cl::desc("Write communication and memory at --shape as JSON; alone, without -o, "
-               "nothing else is written"),
+      cl::desc("Write communication and memory at --shape as JSON, and what kernels need of a "
+               "GPU (without --shape, that alone); alone, without -o, nothing else is written"),
       cl::value_desc("file"), cl::location(report), cl::cat(answers));
   cl::opt<std::string, true> shapeOption(
       "shape",
