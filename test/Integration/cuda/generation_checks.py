@@ -140,17 +140,23 @@ def speakers(scratch: Path) -> list[Speaker]:
 
 def checks_of_devices(scratch: Path) -> list:
     """Of the library for GPUs."""
-    from mistake_checks import LIBRARY
+    from mistake_checks import LIBRARY, check_tests
 
     all_of_them = speakers(scratch)
     return [(f"generation on {one.grid}", LIBRARY, lambda folder, s=one: s.check(folder)) for one in all_of_them] + [
-        ("generation's graphs", LIBRARY, lambda folder: check_graphs(all_of_them[0], folder))]
+        ("generation's graphs", LIBRARY, lambda folder: check_graphs(all_of_them[0], folder)),
+        ("own kernels", "test/bin/CudaKernelTests", lambda folder: check_tests(
+            "CudaKernelTests", folder, True, "AppendKernels.M*New*:*.LeaveWhat*:ChooseKernels.Choose*:ChooseKernels.Leave*"))]
 
 
 def checks_of_loop(scratch: Path) -> list:
     """Of what is linked into programs."""
+    from mistake_checks import check_tests
+
     all_of_them = speakers(scratch)
     library = harness.BUILD / "lib"
     return [(f"generation on {one.grid}", RUNTIME, lambda folder, s=one: s.check(library, linked(s, folder)))
             for one in all_of_them] + [
-        ("generation's graphs", RUNTIME, lambda folder: check_graphs(all_of_them[0], library, linked(all_of_them[0], folder)))]
+        ("generation's graphs", RUNTIME, lambda folder: check_graphs(all_of_them[0], library, linked(all_of_them[0], folder))),
+        ("the loop's own tests", "test/bin/RuntimeGenerateTests", lambda folder: check_tests(
+            "RuntimeGenerateTests", folder, True, "Schedule.*:Windows.*"))]

@@ -38,13 +38,14 @@ from one_gpu.process import run as run_process  # noqa: E402
 
 LIST = HERE / "mistakes.txt"
 # Where edits of a scope apply, and what is built of it.
-SCOPES = {"cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so"]),
+SCOPES = {"cuda": (["runtime/cuda/library"], ["lib/libtpc_cuda.so", "test/bin/CudaKernelTests"]),
           "cudnn": (["runtime/cuda/library/CudnnPlan.cpp", "runtime/cuda/library/CudnnPlan.h"],
                     ["test/bin/SimulatorTests", "lib/libtpc_cuda.so"]),
           "weights": (["runtime/program/FillWeights.cpp"], ["test/bin/RuntimeDeviceConformance"]),
           "links": (["runtime/transport/links", "runtime/core/Piece.h"],
                     ["test/bin/RuntimeLinkTests", "test/bin/RuntimeConformance"]),
-          "generation": (["runtime/generate", "runtime/core/State.cpp"], ["lib/libtpc_runtime.a"])}
+          "generation": (["runtime/generate", "runtime/core/State.cpp"],
+                         ["lib/libtpc_runtime.a", "test/bin/RuntimeGenerateTests"])}
 
 
 @dataclass
@@ -107,7 +108,7 @@ def all_texts() -> dict[Path, str]:
 # What is made for mistakes of a kind.
 FIRST = {"memory before anything is loaded": "memory", "attention by cuDNN": "16 bits", "graph of attention": "attention's graph",
          "weights that are filled": "device suite", "kernels that fill weights": "device suite",
-         "kernels that add to caches": "device suite", "tokens chosen by the GPU": "generation on tp2",
+         "kernels that add to caches": "device suite", "tokens chosen by the GPU": "own kernels",
          "windows": "generation on tp1"}
 # What sources take most time to read.
 STANDARD = ["algorithm", "array", "compare", "cstring", "deque", "functional", "list", "map", "memory", "mutex", "numeric", "set",
