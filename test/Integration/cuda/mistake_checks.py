@@ -300,7 +300,7 @@ def checks_of_links(_: Path) -> list:
 def checks_of_generation(scratch: Path) -> list:
     from generation_checks import checks_of_loop
 
-    return checks_of_loop(scratch)
+    return checks_of_loop(scratch / "loop")
 
 
 # By scope of mistakes: names, what is built for it, and the check.
