@@ -74,6 +74,14 @@ def test_up_to_the_capacity(tpcc, model, grid):
     program.call(["--prompt-ids", ",".join(map(str, prompt)), f"--max-new-tokens={STEPS}", "--max-sequence=23"]).refused("24", "23")
 
 
+@pytest.mark.parametrize("name", CAUSAL)
+def test_steps_are_proved(tpcc, name):
+    """For all sizes, and run at small ones: what could not be is warned of, and what is not the model refused."""
+    text = tpcc.compile(CAUSAL[name].path, next(case.values[1] for case in cases() if case.values[0].name == name and not case.marks),
+                        "--generate").compiled.stderr
+    assert "tpc-verify-generation" not in text and "at small sizes" not in text, text
+
+
 def kept(tpcc, model, grid):
     """How many prompts are answered as transformers does, to the end."""
     prompts = expected()[model.name]

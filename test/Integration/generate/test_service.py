@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -337,3 +338,23 @@ def test_what_ranks_tell_each_other_to_choose(toy, grid, how):
     assert (tokens, steps, extra) == (20, 20, 0)
     assert 20 <= rounds <= most
     assert said.stdout == toy.program("tp1").call(arguments).check().stdout
+
+
+def cpu_seconds(program):
+    """Of all its processes."""
+    fields = (open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split() for pid in processes_of(program.path).values())
+    return sum(int(one[11]) + int(one[12]) for one in fields) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("grid,transport", [("tp1", "threads"), ("tp2,pp2", "threads"), ("tp2,pp2", "tcp")])
+def test_who_waits_for_requests_sleeps(toy, grid, transport):
+    """Threads stay awake between tokens, not between requests."""
+    program = toy.program(grid)
+    with Service(program, "--max-batch", "2", transport=transport) as service:
+        service.generate(PROMPTS[0], 20)
+        time.sleep(0.5)
+        before = cpu_seconds(program)
+        time.sleep(1.5)
+        assert cpu_seconds(program) - before <= 0.2
+        service.generate(PROMPTS[0], 20)
+        assert service.close() == 0

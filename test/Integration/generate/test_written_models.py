@@ -60,6 +60,11 @@ def prefix(self):
     return self.op("Or", Gpt.sees(self), first)
 
 
+def keys_by_length(self, keys, values):
+    """Scaled by the logarithm of how many tokens there are."""
+    return self.op("Mul", keys, self.op("Log", self.op("Cast", self.end, to=F32, name="count")), name="longer"), values
+
+
 def half_of_all(self):
     far = self.op("Sub", self.column(self.count(self.start, self.end)), self.count(self.zero, self.end))
     window = self.op("Add", self.op("Div", self.end, self.constant(np.int64(2))), self.constant(np.int64(1)))
@@ -156,6 +161,8 @@ REFUSED = {
     "count-of-mask": (variant(last=count_of_mask), "'count'", "each token by itself"),
     "last-row-first": (variant(WithPast, last=last_row_first), "sequences together", "not what the step gives of it alone"),
     "window-of-length": (variant(sees=half_of_all), "'attention'", "changes as new tokens come"),
+    "keys-by-length": (variant(keys_and_values=keys_by_length), "'count'", "old tokens would change as new ones come"),
+    "keys-by-length-past": (variant(WithPast, keys_and_values=keys_by_length), "how many tokens"),
     "cross": (variant(between=cross), "keys"),
     "from-the-end": (variant(positions=from_the_end), "'tail'"),
     "reversed": (variant(positions=reversed_positions), "'backwards'", "how many tokens there are"),
