@@ -387,15 +387,21 @@ int readPortName(const Node &node, const std::vector<Port> &ports) {
   refuse(node.where, "there is no '" + name + "'");
 }
 
-/// What a constraint such as `capacity + 2 <= 2050`, of a table of positions, leaves to a symbol.
+/// What a constraint such as `capacity + 2 <= 2050` or `2*capacity - 1 <= 200`, of a table of
+/// positions, leaves to a symbol.
 std::optional<int64_t> mostOf(const Constraint &constraint, const std::string &symbol) {
   if (!constraint.max || symbolsOf(constraint.expr) != std::set<std::string>{symbol})
     return std::nullopt;
   int64_t none = evaluateSize(constraint.expr, {{symbol, 0}}),
-          one = evaluateSize(constraint.expr, {{symbol, 1}});
-  if (one != none + 1)
+          one = evaluateSize(constraint.expr, {{symbol, 1}}), each = one - none;
+  if (each < 1 || evaluateSize(constraint.expr, {{symbol, 2}}) != one + each ||
+      *constraint.max < none)
     return std::nullopt;
-  return *constraint.max - none;
+  int64_t most = (*constraint.max - none) / each;
+  // What grows no more, as min(capacity, 20) does, leaves any number.
+  if (evaluateSize(constraint.expr, {{symbol, most + 1}}) <= *constraint.max)
+    return std::nullopt;
+  return most;
 }
 
 Generation readGeneration(const Node &node, const Manifest &manifest) {

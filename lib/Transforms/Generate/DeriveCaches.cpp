@@ -8,6 +8,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Caches.h"
+
+#include "../Model/WhyNotAttention.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
 #include "tpc/Dialect/Annotations.h"
 #include "tpc/Transforms/Generate/Passes.h"
@@ -124,10 +126,14 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
     if (!computes)
       return success();
     for (const ShardingRule::Factor &factor : computes.getShardingRule().factors)
-      if (factor.kind != FactorKind::Parallel && contains(factor.size, tokens))
-        return emitNodeError(op)
-               << "does not do the same for each token by itself: what it gives for old tokens "
-                  "would change as new ones come";
+      if (factor.kind != FactorKind::Parallel && contains(factor.size, tokens)) {
+        InFlightDiagnostic error =
+            emitNodeError(op) << "does not do the same for each token by itself: what it gives for "
+                                 "old tokens would change as new ones come";
+        if (auto softmax = dyn_cast<SoftmaxOp>(op))
+          error << ". It is no attention that is known: " << whyNotAttention(softmax);
+        return error;
+      }
     return success();
   }
 
@@ -169,8 +175,13 @@ struct DeriveCaches : public mlir::tpc::impl::DeriveCachesBase<DeriveCaches> {
 
   LogicalResult run(ModuleOp module, func::FuncOp main) {
     auto all = main.getOps<AttentionOp>();
-    if (all.empty())
+    if (all.empty()) {
+      for (auto softmax : main.getOps<SoftmaxOp>())
+        return emitNodeError(softmax)
+               << "is of no attention that is known, and there is no other: "
+               << whyNotAttention(softmax) << ". There is nothing that a generation could keep";
       return main.emitError("has no attention: there is nothing that a generation could keep");
+    }
     auto name = findTokens(*all.begin());
     if (!name)
       return failure();

@@ -4,6 +4,7 @@
 
 #include "../Model/Movement.h"
 #include "tpc/Analysis/Index/IndexAnalysis.h"
+#include "tpc/Analysis/Index/Splats.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -157,7 +158,7 @@ LogicalResult RowPositions::visitTable(SliceOp op) {
     ids = AddOp::create(builder, loc, idsType, ids, more);
   }
   FailureOr<Value> known =
-      limit(op, ids, *first + count - SymExpr::symbol(placed.tokens), table, dim);
+      limit(op, ids, SymExpr::symbol(step.past) + *first + count - SymExpr(1), table, dim);
   if (failed(known))
     return failure();
   SmallVector<SymExpr> sizes = getSizes(op.getResult());
@@ -258,30 +259,90 @@ LogicalResult RowPositions::visitMoved(Operation *op) {
   return finish(op, made);
 }
 
+/// What a cache may hold so that `end`, the largest row that its last token needs, is in a table:
+/// an expression of the capacity, and what it is at most.
+static std::optional<std::pair<SymExpr, int64_t>> findRoom(const SymExpr &end, int64_t rows,
+                                                           const std::string &capacity) {
+  std::set<std::string> symbols;
+  end.collectSymbols(symbols);
+  if (symbols != std::set<std::string>{capacity})
+    return std::nullopt;
+  auto grows = [&](const SymExpr &e) {
+    auto linear = IndexAnalysis::linearIn(e, capacity);
+    auto times = linear ? linear->first.asConstant() : std::nullopt;
+    return times && *times > 0 && linear->second.isConstant();
+  };
+  if (grows(end))
+    return std::pair(end + SymExpr(1), rows);
+  // a floordiv b + c < rows where a < b * (rows - c).
+  std::optional<int64_t> more = 0, divisor;
+  SymExpr divided;
+  for (const SymExpr::Term &term : end.getTerms()) {
+    if (term.atoms.empty()) {
+      more = term.coefficient;
+      continue;
+    }
+    if (divisor || term.atoms.size() != 1 || term.coefficient != 1 ||
+        term.atoms[0].kind != SymExpr::AtomKind::FloorDiv)
+      return std::nullopt;
+    divided = term.atoms[0].args->first;
+    divisor = term.atoms[0].args->second.asConstant();
+    if (!divisor || *divisor < 1 || *divisor > (1 << 20))
+      return std::nullopt;
+  }
+  if (!divisor || !grows(divided))
+    return std::nullopt;
+  return std::pair(divided + SymExpr(1), *divisor * (rows - *more));
+}
+
+/// Of a minimum and a number: the one and the other with the number, of which the size is larger
+/// than neither. Else the size.
+static SmallVector<SymExpr> alternatives(const SymExpr &size) {
+  for (const SymExpr::Term &term : size.getTerms())
+    if (term.atoms.size() == 1 && term.coefficient == 1 &&
+        term.atoms[0].kind == SymExpr::AtomKind::Min)
+      if (SymExpr more = size - SymExpr::fromTerm(term); more.isConstant())
+        return {term.atoms[0].args->first + more, term.atoms[0].args->second + more};
+  return {size};
+}
+
 /// Positions behind the capacity are those of tokens that do not count: any row does for them, but
-/// there must be one.
-FailureOr<Value> RowPositions::limit(Operation *op, Value ids, const SymExpr &offset, Value table,
+/// there must be one. `end`: the largest that a step needs.
+FailureOr<Value> RowPositions::limit(Operation *op, Value ids, const SymExpr &end, Value table,
                                      int64_t dim) {
   SymExpr count = getSizes(table)[dim];
   auto known = count.asConstant();
-  if (!offset.isConstant() || !known)
-    return emitNodeError(op) << "looks up rows of " << count.str() << " by positions and "
-                             << offset.str() << ": both must be numbers, so that it is known how "
-                             << "much a cache may hold",
+  // Where the last token of the step is the last that there is room for.
+  SymExpr last = end.substitute(
+      {{step.past, SymExpr::symbol(placed.capacity) - SymExpr::symbol(placed.tokens)}});
+  Location loc = op->getLoc();
+  auto scalar = RankedTensorType::get({}, elementTypeOf(ids));
+  auto limited = [&]() -> Value {
+    return MinOp::create(builder, loc, ids.getType(), ids,
+                         SizeOp::create(builder, loc, scalar, last));
+  };
+  std::optional<std::pair<SymExpr, int64_t>> room;
+  for (const SymExpr &bound : known ? alternatives(last) : SmallVector<SymExpr>()) {
+    if (auto row = bound.asConstant(); row && *row < *known)
+      return limited();
+    if (!room)
+      room = findRoom(bound, *known, placed.capacity);
+  }
+  if (!room)
+    return emitNodeError(op) << "looks up rows of " << count.str() << ", the last of which is "
+                             << end.str() << ": it is not known how much a cache may hold, so "
+                             << "that there is one for each position",
            failure();
-  SymExpr end = SymExpr::symbol(placed.capacity) + offset;
   auto parameter = table.getDefiningOp<ParameterOp>();
   std::string why = "table " +
                     (parameter ? parameter.getWeight().str() : getSourceName(table.getLoc())) +
                     " has " + std::to_string(*known) + " rows";
-  constraints.push_back(
-      builder.getDictionaryAttr({builder.getNamedAttr("expr", SymExprAttr::get(context, end)),
-                                 builder.getNamedAttr("min", builder.getI64IntegerAttr(0)),
-                                 builder.getNamedAttr("max", builder.getI64IntegerAttr(*known)),
-                                 builder.getNamedAttr("why", builder.getStringAttr(why))}));
-  auto scalar = RankedTensorType::get({}, elementTypeOf(ids));
-  Value last = SizeOp::create(builder, op->getLoc(), scalar, end - SymExpr(1));
-  return Value(MinOp::create(builder, op->getLoc(), ids.getType(), ids, last));
+  constraints.push_back(builder.getDictionaryAttr(
+      {builder.getNamedAttr("expr", SymExprAttr::get(context, room->first)),
+       builder.getNamedAttr("min", builder.getI64IntegerAttr(0)),
+       builder.getNamedAttr("max", builder.getI64IntegerAttr(room->second)),
+       builder.getNamedAttr("why", builder.getStringAttr(why))}));
+  return limited();
 }
 
 LogicalResult RowPositions::visitLookup(Operation *op) {
@@ -291,12 +352,12 @@ LogicalResult RowPositions::visitLookup(Operation *op) {
   if (isVarying(table) || (!embedding && !(gather && gather.getDim() == 0)))
     return emitNodeError(op) << "looks up what depends on the past in a way that is not known for "
                                 "each sequence";
-  auto offset = offsets.find(op);
-  if (offset == offsets.end())
+  auto end = ends.find(op);
+  if (end == ends.end())
     return emitNodeError(op) << "takes rows of a table by what is made of positions, and it is not "
                                 "known how many rows that needs";
   Value row = rows.lookup(ids);
-  FailureOr<Value> known = limit(op, row ? row : ids, offset->second, table, 0);
+  FailureOr<Value> known = limit(op, row ? row : ids, end->second, table, 0);
   if (failed(known))
     return failure();
   IRMapping mapping;
@@ -335,21 +396,70 @@ LogicalResult RowPositions::visit(Operation *op) {
                               "each sequence";
 }
 
-/// Before anything is changed: ids that are positions and a number.
-void RowPositions::findOffsets() {
-  SymExpr last = SymExpr::symbol(step.past) + SymExpr::symbol(step.tokens) - SymExpr(1);
+/// The largest of the elements, in the number of past tokens and of those of the step, where each
+/// step on the way grows with positions.
+static std::optional<SymExpr> findLargest(Value v, int depth = 0) {
+  SmallVector<SymExpr> sizes = getSizes(v);
+  IndexAnalysis analysis(sizes);
+  IndexExpr element = analysis.at(v, analysis.getIndices());
+  if (element && element.isInteger())
+    if (auto end = analysis.upperBound(element.getPolynomial()))
+      return end;
+  Operation *op = v.getDefiningOp();
+  if (!op || depth > 16 || isFloatTensor(v) || op->getNumOperands() == 0 ||
+      op->getNumOperands() > 2)
+    return std::nullopt;
+  auto of = [&](int i) { return findLargest(op->getOperand(i), depth + 1); };
+  auto number = [&](int i) -> std::optional<int64_t> {
+    auto splat = getSplat(op->getOperand(i));
+    return splat ? std::optional(static_cast<int64_t>(*splat)) : std::nullopt;
+  };
+  if (op->getNumOperands() == 1)
+    return isa<CastOp, MovementOpInterface>(op) && !isFloatTensor(op->getOperand(0)) ? of(0)
+                                                                                     : std::nullopt;
+  if (auto n = number(1); n && *n > 0) {
+    if (isa<ModOp>(op)) {
+      auto end = of(0);
+      return end && analysis.isNonNegative(*end) ? SymExpr::min(*end, SymExpr(*n - 1))
+                                                 : SymExpr(*n - 1);
+    }
+    if (isa<DivOp>(op))
+      if (auto end = of(0); end && analysis.isNonNegative(*end))
+        return SymExpr::floorDiv(*end, SymExpr(*n));
+  }
+  for (int side : {0, 1}) {
+    auto n = number(side);
+    if (!n)
+      continue;
+    auto end = of(1 - side);
+    if (isa<MinOp>(op))
+      return end ? SymExpr::min(*end, SymExpr(*n)) : SymExpr(*n);
+    if (!end)
+      return std::nullopt;
+    if (isa<MaxOp>(op)) {
+      if (analysis.isAtMost(SymExpr(*n), *end))
+        return end;
+      return analysis.isAtMost(*end, SymExpr(*n)) ? std::optional(SymExpr(*n)) : std::nullopt;
+    }
+    if (isa<AddOp>(op))
+      return *end + SymExpr(*n);
+    if (isa<SubOp>(op) && side == 1)
+      return *end - SymExpr(*n);
+    if (isa<MulOp>(op) && *n > 0)
+      return *end * SymExpr(*n);
+  }
+  return std::nullopt;
+}
+
+/// Before anything is changed: what ids, which are made of positions, are at most.
+void RowPositions::findEnds() {
   main.walk([&](Operation *op) {
     if (!isa<EmbeddingOp, GatherOp>(op))
       return;
     // [batch * sequence] of them are those of [batch, sequence].
     Value ids = Movement::of(op->getOperand(1), Movement::Expands).base;
-    SmallVector<SymExpr> sizes = getSizes(ids);
-    IndexAnalysis analysis(sizes);
-    IndexExpr element = analysis.at(ids, analysis.getIndices());
-    if (!element || !element.isInteger() || !isPast(element.getPolynomial()))
-      return;
-    if (auto end = analysis.upperBound(element.getPolynomial()))
-      offsets.try_emplace(op, *end - last);
+    if (auto end = findLargest(ids))
+      ends.try_emplace(op, *end);
   });
 }
 
@@ -357,7 +467,7 @@ LogicalResult RowPositions::run() {
   if (!getSymbolName(batch) && !batch.isConstant(1))
     return main.emitError() << "its caches are of " << batch.str()
                             << " sequences: a batch must be a symbol, or one sequence";
-  findOffsets();
+  findEnds();
   SmallVector<Operation *> ops;
   for (Operation &op : main.front().without_terminator())
     ops.push_back(&op);

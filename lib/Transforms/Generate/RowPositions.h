@@ -50,8 +50,8 @@ private:
   LogicalResult visitProduct(MatmulOp op);
   LogicalResult visitMoved(Operation *op);
   LogicalResult visitLookup(Operation *op);
-  FailureOr<Value> limit(Operation *op, Value ids, const SymExpr &offset, Value table, int64_t dim);
-  void findOffsets();
+  FailureOr<Value> limit(Operation *op, Value ids, const SymExpr &end, Value table, int64_t dim);
+  void findEnds();
 
   func::FuncOp main;
   MLIRContext *context;
@@ -60,9 +60,9 @@ private:
   Value lengths;
   SymExpr batch;
   OpBuilder builder;
-  DenseMap<Value, Value> rows;            // with the batch in front
-  DenseSet<Value> varying;                // that have the batch in their own types
-  DenseMap<Operation *, SymExpr> offsets; // of lookups: ids are positions and this number
+  DenseMap<Value, Value> rows;         // with the batch in front
+  DenseSet<Value> varying;             // that have the batch in their own types
+  DenseMap<Operation *, SymExpr> ends; // of lookups: what ids are at most
   SmallVector<Attribute> constraints;
 };
 

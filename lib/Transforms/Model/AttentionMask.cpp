@@ -35,6 +35,9 @@ namespace {
 constexpr double kMasks = -9999;
 // At or below this a score that it is added to is absorbed in f32.
 constexpr double kAbsorbs = -1e30;
+// Slopes may go below -10000, where a key is far away, but not to this: it would take a hundred
+// million tokens with a slope of one.
+constexpr double kMasksBesideSlopes = -1e8;
 constexpr size_t kMaxCases = 32;
 
 struct Case {
@@ -157,8 +160,7 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
       settle(c);
     cases = next;
   }
-  // All visible keys have the same slopes. Slopes may go below what a mask of -10000 adds, but not
-  // below what absorbs scores: they are numbers like scores.
+  // All visible keys have the same slopes.
   bool anySlope = false;
   std::optional<std::string> slope;
   for (const Case &c : cases) {
@@ -170,7 +172,7 @@ bool MaskAnalyzer::follow(ArrayRef<ScoreStep> steps, ArrayRef<bool> asBias) {
       slope = text;
   }
   return llvm::all_of(cases, [&](const Case &c) {
-    return c.isVisible() || c.number <= (anySlope ? kAbsorbs : kMasks);
+    return c.isVisible() || c.number <= (anySlope ? kMasksBesideSlopes : kMasks);
   });
 }
 

@@ -12,6 +12,8 @@
 #include "Constants.h"
 #include "DropRepeats.h"
 #include "Movement.h"
+#include "WhyNotAttention.h"
+#include "tpc/Dialect/Annotations.h"
 #include "tpc/Transforms/Model/Passes.h"
 
 namespace mlir::tpc {
@@ -82,13 +84,15 @@ public:
   /// The product that scores begin as, with `steps` from there on.
   MatmulOp product;
   SmallVector<ScoreStep> steps;
+  /// Where it is not known how scores go on, if they are made by an op.
+  Operation *stop = nullptr;
 
   ScoreChain(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {}
 
   bool follow(Value v) {
     const SmallVector<SymExpr> all = getSizes(v);
     SmallVector<SymExpr> sizes = all;
-    while (Operation *op = v.getDefiningOp()) {
+    while (Operation *op = stop = v.getDefiningOp()) {
       if (steps.size() > 32 || !sameSizes(getSizes(v), sizes))
         return false;
       if (auto matmul = dyn_cast<MatmulOp>(op)) {
@@ -383,3 +387,43 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
 };
 
 } // namespace
+
+static std::string describe(Operation *op) {
+  return "'" + getSourceName(op->getLoc()) + "' (" + op->getName().getStringRef().str() + ")";
+}
+
+std::string mlir::tpc::whyNotAttention(SoftmaxOp softmax) {
+  Value p = softmax.getResult();
+  MatmulOp product;
+  Operation *other = nullptr;
+  SmallVector<Operation *> users(p.user_begin(), p.user_end());
+  for (size_t i = 0; i < users.size(); ++i) {
+    if (isa<SelectOp>(users[i])) // without what is not a number
+      llvm::append_range(users, users[i]->getUsers());
+    else if (auto matmul = dyn_cast<MatmulOp>(users[i]))
+      product = matmul;
+    else if (!isa<IsNanOp>(users[i]))
+      other = users[i];
+  }
+  if (isa_and_nonnull<SliceOp>(other) && softmax.getOperand().getDefiningOp<ConcatOp>())
+    return "scores have a column beside those of keys, an attention sink";
+  if (!product)
+    return other ? describe(other) + " takes what it gives, where a product with values is expected"
+                 : "nothing multiplies what it gives with values";
+  int64_t rank = rankOf(p);
+  if ((int64_t)softmax.getDim() != rank - 1)
+    return "it is along dimension " + std::to_string(softmax.getDim()) +
+           ", where keys are the last";
+  if (product.getBias() || rankOf(product.getRhs()) != rank || product.getRhs() == p)
+    return describe(product) + " is no product of it with values of as many dimensions";
+  OpBuilder builder(softmax);
+  ScoreChain chain(builder, softmax.getLoc());
+  if (!chain.follow(softmax.getOperand()))
+    return chain.stop ? describe(chain.stop) + " is between it and a product of queries and keys"
+                      : "its scores are no product of queries and keys";
+  if (!analyzeMask(builder, softmax.getLoc(), getSizes(p), elementTypeOf(p), chain.steps, true))
+    return "what is put in place of scores is neither a mask (-10000 or less, beside slopes of "
+           "heads -1e8 or less) nor something that is added to them";
+  return "it is not known how queries " + describe(chain.product) + " and values " +
+         describe(product) + " are arranged as heads";
+}

@@ -99,6 +99,21 @@ def sink(self):
     return self.op("And", Gpt.sees(self), seen)
 
 
+def capped_behind_the_mask(self, scores):
+    return self.op("Tanh", Gpt.scores(self, scores), name="cap")
+
+
+def with_a_column(self, scores):
+    """An attention sink: a number of each head that takes part in the softmax, and of which nothing is mixed."""
+    column = self.op("Expand", self.weight(1, self.HEADS, 1, 1), self.op("Concat", self.op("Slice", self.op("Shape", scores), self.integers(0),
+                     self.integers(3)), self.integers(1), axis=0))
+    return self.op("Concat", Gpt.scores(self, scores), column, axis=3)
+
+
+def without_the_column(self, weights):
+    return self.op("Slice", weights, self.integers(0), self.integers(-1), self.integers(3), name="drop")
+
+
 def mean_of_rows(self, value):
     return self.op("Sub", value, self.op("ReduceMean", value, axes=[0], keepdims=1))
 
@@ -153,6 +168,8 @@ REFUSED = {
     "one-ahead": (variant(sees=one_ahead), "'attention'", "stand 1 tokens behind"),
     "prefix": (variant(sees=prefix), "'attention'", "a mask of queries and keys"),
     "sink": (variant(WithPast, sees=sink), "'attention'", "a mask of queries and keys"),
+    "cap-behind-mask": (variant(scores=capped_behind_the_mask), "(tpc.softmax)", "'cap' (tpc.tanh) is between it and a product of queries and keys"),
+    "sink-column": (variant(scores=with_a_column, weights=without_the_column), "(tpc.softmax)", "an attention sink"),
     "mean-of-rows": (variant(between=mean_of_rows), "sequences together", "not what the step gives of it alone"),
     "number-of-row": (variant(positions=number_of_row), "'Add_", "the same for all tokens"),
     "next-id": (variant(last=next_id), "'behind'", "each token by itself"),
@@ -282,6 +299,55 @@ class Masked(WithPast):
         return self.op("And", Gpt.sees(self), real)
 
 
+def at(made):
+    """Rows of a table by what is made of positions."""
+    def positions(self):
+        return self.op("Gather", self.weight(self.POSITIONS, self.hidden, scale=1), made(self, self.count(self.start, self.end)))
+    return positions
+
+
+def clamped(self, places):
+    return self.op("Min", places, self.constant(np.int64(19)))
+
+
+def modulo(self, places):
+    return self.op("Mod", places, self.constant(np.int64(7)))
+
+
+def divided(self, places):
+    return self.op("Div", places, self.constant(np.int64(4)))
+
+
+def doubled(self, places):
+    return self.op("Mul", places, self.constant(np.int64(2)))
+
+
+def rows_and_columns(self):
+    return self.op("Add", at(modulo)(self), at(divided)(self))
+
+
+def slopes(make):
+    """ALiBi: make(q, k, slope) is added to scores; `make` knows places as floats."""
+    def scores(self, scores):
+        queries, keys = self.column(self.count(self.start, self.end)), self.count(self.zero, self.end)
+        slope = self.constant((2.0 ** -np.arange(1, self.HEADS + 1)).astype(np.float32).reshape(self.HEADS, 1, 1))
+        queries, keys = (self.op("Cast", each, to=F32) for each in (queries, keys))
+        return Gpt.scores(self, self.op("Add", scores, make(self, queries, keys, slope)))
+    return scores
+
+
+def minus_distance(self, queries, keys, slope):
+    return self.op("Mul", self.op("Neg", self.op("Sub", queries, keys)), slope)
+
+
+def minus_product(self, queries, keys, slope):
+    return self.op("Neg", self.op("Mul", self.op("Sub", queries, keys), slope))
+
+
+def keys_smaller(self, keys, values):
+    return self.op("Div", keys, self.constant(np.float32(3))), values
+
+
 def given_positions(self):
     return self.op("Gather", self.weight(self.POSITIONS, self.hidden, scale=1), self.input("position_ids", [self.BATCH, self.SEQUENCE], I64))
 
@@ -303,6 +369,17 @@ RIGHT = {
     "one-head": variant(HEADS=1, SIZE=16),
     "heads-of-one": variant(HEADS=16, SIZE=1),
     "one-word": variant(VOCABULARY=1),
+    "clamp": variant(positions=at(clamped)),
+    "clamp-past": variant(WithPast, positions=at(clamped)),
+    "mod-past": variant(WithPast, positions=at(modulo)),
+    "div": variant(positions=at(divided)),
+    "rows-and-columns": variant(positions=rows_and_columns),
+    "double": variant(positions=at(doubled)),
+    "slopes": variant(positions=lambda self: "", scores=slopes(minus_distance)),
+    "slopes-past": variant(WithPast, positions=lambda self: "", scores=slopes(minus_product)),
+    "queries-scaled": variant(WithPast, queries=lambda self, queries: self.op("Mul", queries, self.constant(np.float32(0.25)))),
+    "keys-divided": variant(keys_and_values=keys_smaller),
+    "scores-divided": variant(WithPast, scores=lambda self, scores: Gpt.scores(self, self.op("Div", scores, self.constant(np.float32(2))))),
     "past-only-new": variant(WithPast, present=only_new),
     "past-swapped": variant(WithPast, pasts=lambda self: [pair[::-1] for pair in Gpt.pasts(self)][::-1]),
     "past-tokens-first": TokensFirst,
@@ -381,3 +458,18 @@ def test_a_token_that_cannot_go_in_again(tpcc, tmp_path):
     result = program.call(["--prompt-ids", "1,2", "--max-new-tokens", "3"]).refused("token 37", "above 36")
     assert result.stdout.split() == ["37"]
     assert say(program, [1, 2], 3, "--stop-ids", "37").tokens == [37]
+
+
+@pytest.mark.parametrize("made,most", [(clamped, None), (modulo, None), (divided, 4 * Gpt.POSITIONS), (doubled, Gpt.POSITIONS // 2)],
+                         ids=lambda value: getattr(value, "__name__", ""))
+def test_how_long_sequences_may_be(tpcc, tmp_path, made, most):
+    """As far as there are rows of the table: to the last one, and no token more."""
+    path = variant(positions=at(made))().write(tmp_path / "model.onnx")
+    program, reference = tpcc.compile(path, "tp2", "--generate"), Session(path)
+    assert program.describe()["generation"]["max_sequence"] == most
+    length = most or 300
+    prompt = np.random.default_rng(0).integers(0, Gpt.VOCABULARY, length)
+    said = say(program, prompt, 1, "--prefill-chunk=70", logits=True)
+    assert difference(said.logits, reference.run({"input_ids": prompt[None]})["logits"][0, -1:]).relative <= TOLERANCE
+    if most:
+        program.call(["--prompt-ids", ",".join(["1"] * (most + 1)), "--max-new-tokens=1"]).refused(str(most + 1), str(most))

@@ -94,6 +94,10 @@ class Gpt:
     def scores(self, scores: str) -> str:
         return self.op("Where", self.sees(), scores, self.constant(NEVER), name="mask")
 
+    def weights(self, weights: str) -> str:
+        """Of values."""
+        return weights
+
     def attention(self, value: str) -> str:
         def split(part: str) -> str:
             return self.op("Transpose", self.op("Reshape", part, self.integers(0, 0, self.HEADS, self.SIZE)), perm=[0, 2, 1, 3])
@@ -106,7 +110,7 @@ class Gpt:
             self.presents.append(self.present(keys, values))
         scores = self.op("MatMul", queries, self.op("Transpose", keys, perm=[0, 1, 3, 2]))
         scores = self.scores(self.op("Mul", scores, self.constant(np.float32(self.SIZE**-0.5))))
-        mixed = self.op("MatMul", self.op("Softmax", scores, axis=-1), values, name="attention")
+        mixed = self.op("MatMul", self.weights(self.op("Softmax", scores, axis=-1)), values, name="attention")
         mixed = self.op("Reshape", self.op("Transpose", mixed, perm=[0, 2, 1, 3]), self.integers(0, 0, self.hidden))
         return self.linear(mixed, self.hidden, self.hidden)
 

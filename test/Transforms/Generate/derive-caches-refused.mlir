@@ -116,3 +116,35 @@ func.func @main(%x: !x) -> !x {
   %y = tpc.neg %x : !x -> !x
   return %y : !x
 }
+
+// -----
+
+// A softmax over keys that is no attention: what is between it and the product is named.
+!h = tensor<?x?x4xf32, #tpc.dist<[b, s, 4]>>
+!t = tensor<?x4x?xf32, #tpc.dist<[b, 4, s]>>
+!s = tensor<?x?x?xf32, #tpc.dist<[b, s, s]>>
+func.func @main(%x: !h) -> !h {
+  %t = tpc.transpose %x [0, 2, 1] : !h -> !t
+  %0 = tpc.matmul %x, %t : !h, !t -> !s
+  %1 = tpc.sin %0 : !s -> !s loc("wave")
+  // expected-error @unknown {{'weights' (tpc.softmax) is of no attention that is known, and there is no other: 'wave' (tpc.sin) is between it and a product of queries and keys. There is nothing that a generation could keep}}
+  %p = tpc.softmax %1 dim 2 : !s -> !s loc("weights")
+  %y = tpc.matmul %p, %x : !s, !h -> !h
+  return %y : !h
+}
+
+// -----
+
+// Beside attention that is known.
+!h = tensor<?x?x1x4xf32, #tpc.dist<[b, s, 1, 4]>>
+!f = tensor<?x?x4xf32, #tpc.dist<[b, s, 4]>>
+!t = tensor<?x4x?xf32, #tpc.dist<[b, 4, s]>>
+!s = tensor<?x?x?xf32, #tpc.dist<[b, s, s]>>
+func.func @main(%h: !h, %x: !f) -> (!h, !s) {
+  %y = tpc.attention causal %h, %h, %h scale 1.0 : !h, !h, !h -> !h
+  %t = tpc.transpose %x [0, 2, 1] : !f -> !t
+  %0 = tpc.matmul %x, %t : !f, !t -> !s
+  // expected-error @unknown {{'mixed' (tpc.softmax) does not do the same for each token by itself: what it gives for old tokens would change as new ones come. It is no attention that is known}}
+  %p = tpc.softmax %0 dim 2 : !s -> !s loc("mixed")
+  return %y, %p : !h, !s
+}

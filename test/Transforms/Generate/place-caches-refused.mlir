@@ -64,3 +64,52 @@ module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
     return %old, %all : !before, !after
   }
 }
+
+// -----
+
+// Positions that are squared: no number of tokens is known that there are rows for.
+#ids = #tpc.dist<[b, s]>
+#positions = #tpc.dist<[s]>
+!cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+!before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
+!after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
+!new = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
+  tpc.weight @wpe in "w" at 0 : tensor<32x8xf32>
+  tpc.cache @k0 : !cache
+  func.func @main(%new: !new, %k0: !before {tpc.cache = @k0}, %ids: tensor<?x?xi64, #ids>) -> (tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, !after {tpc.cache = @k0}) {
+    %all = tpc.concat %k0, %new dim 2 : !before, !new -> !after
+    %i = tpc.iota dim 0 : tensor<?xi64, #positions>
+    %n = tpc.size past : tensor<i64>
+    %p = tpc.add %i, %n : tensor<?xi64, #positions>, tensor<i64> -> tensor<?xi64, #positions>
+    %q = tpc.mul %p, %p : tensor<?xi64, #positions>, tensor<?xi64, #positions> -> tensor<?xi64, #positions>
+    %w = tpc.parameter @wpe : tensor<32x8xf32>
+    // expected-error @unknown {{'squares' (tpc.embedding) takes rows of a table by what is made of positions, and it is not known how many rows that needs}}
+    %r = tpc.embedding %w, %q : tensor<32x8xf32>, tensor<?xi64, #positions> -> tensor<?x8xf32, #tpc.dist<[s, 8]>> loc("squares")
+    %x = tpc.expand %r : tensor<?x8xf32, #tpc.dist<[s, 8]>> -> tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
+    return %x, %all : tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, !after
+  }
+}
+
+// -----
+
+// A table of any number of rows.
+#ids = #tpc.dist<[b, s]>
+#positions = #tpc.dist<[s]>
+!cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
+!before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
+!after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
+!new = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
+module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
+  tpc.cache @k0 : !cache
+  func.func @main(%new: !new, %k0: !before {tpc.cache = @k0}, %ids: tensor<?x?xi64, #ids>, %w: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> (tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, !after {tpc.cache = @k0}) {
+    %all = tpc.concat %k0, %new dim 2 : !before, !new -> !after
+    %i = tpc.iota dim 0 : tensor<?xi64, #positions>
+    %n = tpc.size past : tensor<i64>
+    %p = tpc.add %i, %n : tensor<?xi64, #positions>, tensor<i64> -> tensor<?xi64, #positions>
+    // expected-error @unknown {{'table' (tpc.embedding) looks up rows of t, the last of which is past + s - 1: it is not known how much a cache may hold, so that there is one for each position}}
+    %r = tpc.embedding %w, %p : tensor<?x8xf32, #tpc.dist<[t, 8]>>, tensor<?xi64, #positions> -> tensor<?x8xf32, #tpc.dist<[s, 8]>> loc("table")
+    %x = tpc.expand %r : tensor<?x8xf32, #tpc.dist<[s, 8]>> -> tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>
+    return %x, %all : tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, !after
+  }
+}

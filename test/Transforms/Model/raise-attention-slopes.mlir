@@ -87,6 +87,26 @@ func.func @table(%q: !q, %k: !k, %v: !q) -> !q {
   return %3 : !q
 }
 
+// Less by how far a key is away, and -1e9 in place of what is hidden: no distance comes near.
+// CHECK-LABEL: @far_mask
+// CHECK: tpc.attention causal %{{[0-9]+}}, %{{[0-9]+}}, %{{[0-9]+}} slopes %{{[0-9]+}} scale
+func.func @far_mask(%q: !q, %k: !k, %v: !q, %slopes: tensor<1x3x1x1xf32>) -> !q {
+  %low = tpc.constant dense<-1.0e9> : tensor<f32> : tensor<f32>
+  %i = tpc.iota dim 2 : !square
+  %j = tpc.iota dim 3 : !square
+  %d = tpc.sub %i, %j : !square, !square -> !square
+  %f = tpc.cast %d : !square -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %n = tpc.neg %f : tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>> -> tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>
+  %b = tpc.mul %n, %slopes : tensor<1x1x?x?xf32, #tpc.dist<[1, 1, s, s]>>, tensor<1x3x1x1xf32> -> tensor<1x3x?x?xf32, #tpc.dist<[1, 3, s, s]>>
+  %c = tpc.cmp le %j, %i : !square, !square -> tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>
+  %0 = tpc.matmul %q, %k : !q, !k -> !s
+  %1 = tpc.add %0, %b : !s, tensor<1x3x?x?xf32, #tpc.dist<[1, 3, s, s]>> -> !s
+  %2 = tpc.select %c, %1, %low : tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, s]>>, !s, tensor<f32> -> !s
+  %3 = tpc.softmax %2 dim 3 : !s -> !s
+  %4 = tpc.matmul %3, %v : !s, !q -> !q
+  return %4 : !q
+}
+
 // -----
 
 // No slopes: a mask of -10000, below which slopes may be; positions that a running sum of the padding gives; a table that is

@@ -134,7 +134,7 @@ def RaiseAttention : Pass<"tpc-raise-attention", "func::FuncOp"> {
     * `key_mask` where it is a function of batch and key alone;
     * `mask` where it is a boolean tensor about which nothing is known;
     * `slopes` where what is added is proved to be a number of each head, times the key's index, plus what is the same for
-      all keys of a row: `slopes[h] * (j - i)`, or `slopes[h] * j`. If scores are masked too, the mask must add or put -1e30 or less: slopes
+      all keys of a row: `slopes[h] * (j - i)`, or `slopes[h] * j`. If scores are masked too, the mask must add or put -1e8 or less: slopes
       may go below a mask of -10000. Where products of numbers and indices are stored as a table, they must come out to the bit.
       Positions that follow a padding mask (its running sum) are no index, and stay a bias;
     * `bias` where it is added and not known to be any of these.
