@@ -1,6 +1,8 @@
 """Generation by a process that has loaded a program: the executable's tokens, as they come, in any order of calls. The program is one
 that is written by hand (runtime/generate/test/program), whose tokens depend on all of a sequence's."""
 
+import importlib.util
+import shutil
 import sys
 
 import numpy as np
@@ -189,3 +191,28 @@ def test_a_program_without_generation_says_so(tpcc):
     with tpc.load(tpcc.compile(COMMITTED["gpt2-mlp"].path).path) as session:
         with pytest.raises(tpc.TpcError, match="single steps.*--generate"):
             session.generate([1, 2, 3])
+
+
+def test_the_package_as_it_is_installed(tmp_path):
+    """`pip install ./python` has all modules of the package, and needs nothing else of this repository. Without `wheel`, of which
+    pip brings its own where it has a network, what wheels are made of is looked at."""
+    pytest.importorskip("setuptools", reason="setuptools: it is not installed")
+    source, target = tmp_path / "source", tmp_path / "installed"
+    shutil.copytree(TOP / "python", source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
+    if importlib.util.find_spec("wheel"):
+        run([sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation", "--target", target, source]).check()
+    else:
+        run([sys.executable, "-c", "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])", tmp_path],
+            cwd=source).check()
+        shutil.unpack_archive(next(tmp_path.glob("tpc-*.tar.gz")), tmp_path / "unpacked")
+        target = next((tmp_path / "unpacked").iterdir())
+    assert {path.name for path in (target / "tpc").glob("*.py")} == {path.name for path in (TOP / "python" / "tpc").glob("*.py")}
+    text = f"""
+import sys
+import tpc
+assert tpc.__file__.startswith({str(target)!r}), tpc.__file__
+with tpc.load(sys.argv[1]) as session:
+    print(*session.generate({PROMPTS[0]}, max_new_tokens=5))
+"""
+    said = run([sys.executable, "-c", text, LIBRARY], env={"PYTHONPATH": str(target)}, cwd=tmp_path).check().stdout
+    assert [int(token) for token in said.split()] == executables(PROMPTS[0], "--max-new-tokens", "5")
