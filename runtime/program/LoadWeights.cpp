@@ -11,15 +11,13 @@
 #include "core/Half.h"
 #include "program/Error.h"
 #include "program/FillWeights.h"
+#include "program/Mapping.h"
 #include "program/RandomWeights.h"
 #include "program/View.h"
 #include "program/Weights.h"
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <sys/mman.h>
-#include <unistd.h>
 
 namespace tpc::rt {
 namespace {
@@ -29,33 +27,6 @@ constexpr int64_t blockBytes = 4 << 20;
 
 struct LoadedWeights : RankState {
   std::vector<DeviceMemory> dense;
-};
-
-/// A part of a file in memory, for reading.
-class Mapping {
-public:
-  Mapping(const File &file, int64_t offset, int64_t bytes) {
-    if (bytes == 0)
-      return;
-    int64_t page = sysconf(_SC_PAGESIZE), begin = offset / page * page;
-    length = offset + bytes - begin;
-    base = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file.descriptor(), begin);
-    if (base == MAP_FAILED)
-      throw UserError("cannot map weight file '" + file.path() + "': " + std::strerror(errno));
-    at = static_cast<const std::byte *>(base) + (offset - begin);
-  }
-  Mapping(const Mapping &) = delete;
-  Mapping &operator=(const Mapping &) = delete;
-  ~Mapping() {
-    if (length)
-      munmap(base, length);
-  }
-  const std::byte *data() const { return at; }
-
-private:
-  void *base = nullptr;
-  int64_t length = 0;
-  const std::byte *at = nullptr;
 };
 
 template <class T> T readAs(const std::byte *from) {
@@ -399,6 +370,7 @@ void loadWeights(tpc_context &ctx, const Manifest &manifest, const WeightSources
            *loaded);
     else
       load(ctx, parameter, view, index, Converted{mapping.data(), parameter.sourceDtype}, *loaded);
+    mapping.check();
   }
   for (size_t i = 0; i < manifest.parameters.size(); ++i)
     if (manifest.parameters[i].stage == manifest.stageOf(ctx.rank))

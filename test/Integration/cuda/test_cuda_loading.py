@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from harness import BUILD
 from models import COMMITTED, FAMILIES
 from tpc.reference import TOLERANCE, difference
+from vendor_stubs import cublaslt, nccl, put
 
 LIBRARIES = BUILD / "lib" / "simulator"
 MODELS = Path(__file__).parents[2] / "Models"
@@ -112,14 +113,6 @@ def program(tpcc):
     return tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp1", "--target=cuda")
 
 
-def put(folder, *names):
-    """Libraries of the simulator's, as links."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        (folder / name).symlink_to(LIBRARIES / name)
-    return folder
-
-
 @pytest.mark.parametrize("order", range(4))
 def test_each_place_in_its_order(program, tmp_path, order):
     """With libcuda.so.1 in the places from `order` on, the first of them is taken."""
@@ -140,24 +133,6 @@ def test_what_is_there_and_cannot_be_loaded_is_an_error(program, tmp_path):
     put(tmp_path / "later", "libcuda.so.1")
     (tmp_path / "libcuda.so.1").write_text("no library")
     describe(program, TPC_CUDA_LIBS=f"{tmp_path}:{tmp_path / 'later'}").refused(f"{tmp_path}/libcuda.so.1 cannot be loaded")
-
-
-def stub(folder, name, source):
-    folder.mkdir(exist_ok=True)
-    (folder / "stub.c").write_text(source)
-    subprocess.run(["clang-22" if shutil.which("clang-22") else "cc", "-shared", "-fPIC", "-o", str(folder / name), str(folder / "stub.c")], check=True)
-    return folder
-
-
-CUBLASLT = [f"cublasLt{name}" for name in (
-    "Create", "Destroy", "MatmulDescCreate", "MatmulDescDestroy", "MatmulDescSetAttribute", "MatrixLayoutCreate", "MatrixLayoutDestroy",
-    "MatrixLayoutSetAttribute", "MatmulPreferenceCreate", "MatmulPreferenceDestroy", "MatmulPreferenceSetAttribute",
-    "MatmulAlgoGetHeuristic", "MatmulAlgoCheck", "Matmul")]
-
-
-def cublaslt(folder, file, version, leave=()):
-    functions = "".join(f"int {name}(void) {{ return 0; }}\n" for name in CUBLASLT if name not in leave)
-    return stub(folder, file, f"#include <stddef.h>\nsize_t cublasLtGetVersion(void) {{ return {version}; }}\n{functions}")
 
 
 @pytest.mark.parametrize("file,version,words", [
@@ -182,10 +157,7 @@ def test_a_library_without_a_function_is_refused(program, tmp_path):
 
 def test_old_drivers_and_old_nccl_are_refused(program, tmp_path):
     describe(program, TPC_CUDA_LIBS=str(LIBRARIES), TPC_SIM_DRIVER="11080").refused("of a driver for CUDA 11.8: one for 12.0 or later is needed")
-    names = ("GetUniqueId CommInitRankConfig CommDestroy CommAbort CommGetAsyncError AllReduce AllGather ReduceScatter Broadcast Send "
-             "Recv GroupStart GroupEnd GetErrorString GetLastError").split()
-    functions = "".join(f"int nccl{name}(void) {{ return 0; }}\n" for name in names)
-    stub(tmp_path, "libnccl.so.2", f"int ncclGetVersion(int *version) {{ *version = 21705; return 0; }}\n{functions}")
+    nccl(tmp_path, 21705)
     put(tmp_path, "libcuda.so.1", "libcublasLt.so.13")
     said = describe(program, TPC_CUDA_LIBS=str(tmp_path)).check()
     assert "is version 2.17.5: 2.18.0 or later is needed; ranks communicate through the host's memory" in said.stdout, said

@@ -1,0 +1,247 @@
+"""What a machine may lack, or have in other versions than it should: said before anything is loaded, or done another way, by every
+rank; and files that end while they are read or written."""
+
+import os
+import re
+import signal
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from harness import Executable, Grid, run
+from liveness import until
+from models import COMMITTED
+from simulator import LIBRARIES, environment
+from test_cuda_loading import products
+from tpc.reference import TOLERANCE, Session, difference
+from vendor_stubs import cublaslt, driver, nccl, put
+
+MODEL = COMMITTED["gpt2-tiny"]
+GPU = ("--target=cuda", "--gpu-arch=sm_80")
+SHAPE = ["--bench", "--repeat", "1", "--warmup", "0", "--shape", "batch=1,sequence=3", "--weights=random:1"]
+NOWHERE = {"CUDA_HOME": "", "VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
+long = pytest.mark.long
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_assembler():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_HOME", "/nonexistent")
+        yield
+
+
+def by_rank(program, folder, text):
+    """The program, of which each process first runs `text` of a shell's."""
+    path = folder / "program"
+    path.write_text(f'#!/bin/sh\n{text}\nexec {program.path} "$@"\n')
+    path.chmod(0o755)
+    return Executable(path, program.grid, folder)
+
+
+def the_error(result):
+    (said,) = re.findall(r"^error: (.*)$", result.refused().stderr, re.M)
+    return said
+
+
+# Libraries
+
+
+OTHERS = {
+    "cuBLASLt": (lambda folder: cublaslt(put(folder, "libcuda.so.1", "libnccl.so.2"), "libcublasLt.so.12", 120803),
+                 ["rank 1 does not run the same as rank 0: another library for products (rank 0 has cuBLASLt 13."]),
+    "NCCL": (lambda folder: nccl(put(folder, "libcuda.so.1", "libcublasLt.so.13"), 22000),
+             ["rank 1 does not run the same as rank 0: another library for communication (rank 0 has NCCL 2.28.9)"]),
+    "no NCCL": (lambda folder: nccl(put(folder, "libcuda.so.1", "libcublasLt.so.13"), 21705),
+                ["rank 1 does not run the same as rank 0: another library for communication (rank 0 has NCCL 2.28.9)"]),
+    "no driver": (lambda folder: cublaslt(folder, "libcublasLt.so.13", 130100),
+                  ["rank 1: this program computes on GPUs, but libcuda.so.1 was not found"]),
+    "an old driver": (lambda folder: driver(folder, leave=["cuGraphLaunch"]),
+                      ["rank 1: this program computes on GPUs, but", "has no function cuGraphLaunch: a driver for CUDA 12.0 or later"]),
+    "a driver that does not begin": (lambda folder: driver(folder, cuInit=999),
+                                     ["rank 1: this program computes on GPUs, but", "libcuda.so.1 cannot be used: error 999"]),
+    "no GPU": (lambda folder: driver(folder, cuInit=100), ["rank 1: this program computes on GPUs, but", "libcuda.so.1 finds no GPU"]),
+}
+
+
+@pytest.mark.parametrize("other,transport", [
+    pytest.param(other, transport, marks=[] if (index + (transport == "mpi")) % 2 == 0 else long)
+    for index, other in enumerate(OTHERS) for transport in ("tcp", "mpi")])
+def test_ranks_with_other_libraries(tpcc, mpi, tmp_path, other, transport):
+    """Of a node that was set up differently. All ranks end, with one line."""
+    make, words = OTHERS[other]
+    there = make(tmp_path / "there")
+    program = by_rank(tpcc.compile(MODEL.path, "tp2", *GPU), tmp_path,
+                      f'if [ "${{RANK:-$OMPI_COMM_WORLD_RANK}}" = 1 ]; then export TPC_CUDA_LIBS={there}; fi')
+    said = the_error(program.call(SHAPE, transport, env={**environment(), **NOWHERE}, timeout=60))
+    assert all(word in said for word in words), said
+
+
+@pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=long), pytest.param("mpi", marks=long)])
+def test_without_nccl(tpcc, mpi, tmp_path, transport):
+    """Through the host's memory, which is noted, with the same results."""
+    folder = nccl(put(tmp_path / "there", "libcuda.so.1", "libcublasLt.so.13"), 21705)
+    program, given = tpcc.compile(MODEL.path, "tp2", *GPU), MODEL.inputs(2, 5)
+    found = program.run(given, transport=transport, env={"TPC_CUDA_LIBS": str(folder), **NOWHERE})["logits"]
+    assert difference(found, MODEL.expected(given)).relative <= TOLERANCE
+    said = program.call(SHAPE, transport, env={"TPC_CUDA_LIBS": str(folder), **NOWHERE}).check().stderr
+    assert said.count("is version 2.17.5: 2.18.0 or later is needed: ranks communicate through the host's memory, which is slow") == 1
+
+
+# Kernels
+
+# Writes what is no machine code of any GPU, and says of each kernel what it takes.
+ASSEMBLER = r"""#!/bin/sh
+while [ $# -gt 0 ]; do
+  case $1 in
+  -o) out=$2; shift ;;
+  -arch=*|--gpu-name=*) ;;
+  *.ptx) ptx=$1 ;;
+  esac
+  shift
+done
+cp /bin/true $out
+sed -n 's/.*\.entry \([A-Za-z0-9_]*\).*/\1/p' $ptx | while read name; do
+  echo "ptxas info    : Compiling entry function '$name' for 'sm_80'" >&2
+  echo "ptxas info    : Function properties for $name" >&2
+  echo "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" >&2
+  echo "ptxas info    : Used 32 registers, used 1 barriers, 64 bytes smem, 400 bytes cmem[0]" >&2
+done
+"""
+
+
+def test_machine_code_that_is_refused(tpcc, tmp_path):
+    """By a driver that is older than the assembler: it takes PTX."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ptxas").write_text(ASSEMBLER)
+    (tmp_path / "bin" / "ptxas").chmod(0o755)
+    path, trace = tmp_path / "program", tmp_path / "trace"
+    tpcc.call([MODEL.path, *GPU, "-o", path], env={"CUDA_HOME": tmp_path}).check()
+    program, given = Executable(path, Grid(), tmp_path), MODEL.inputs(2, 5)
+    found = program.run(given, env=environment(TPC_SIM_TRACE=trace, TPC_SIM_CAPABILITY="8.0"))["logits"]
+    assert difference(found, MODEL.expected(given)).relative <= TOLERANCE
+    loads = re.findall(r"cuModuleLoadDataEx = (\d+)", trace.read_text())
+    # What the driver says of code that is not for this GPU, or no code at all.
+    assert loads[0] in ("200", "209") and loads[1] == "0", loads
+
+
+@pytest.mark.parametrize("architecture,env,words", [
+    ("sm_90", {"TPC_SIM_CAPABILITY": "8.0"}, ["this GPU (Simulated GPU sm_80, sm_80) is older than what the program was compiled for",
+                                              "tpcc --gpu-arch"]),
+    ("sm_100", {"TPC_SIM_CAPABILITY": "10.0", "TPC_SIM_DRIVER": "12000"},
+     ["this GPU (Simulated GPU sm_100, sm_100) does not take the program's kernels", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+      "the driver is older than the program's kernels", "install a newer driver"]),
+])
+@pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=long)])
+def test_kernels_that_a_gpu_does_not_take(tpcc, architecture, env, words, transport):
+    program = tpcc.compile(MODEL.path, "tp2", "--target=cuda", f"--gpu-arch={architecture}")
+    program.call(SHAPE, transport, env=environment(**env), timeout=60).refused(*words)
+
+
+# Memory
+
+
+def test_little_that_remains_is_noted(tpcc, tmp_path):
+    """What libraries and the driver take by themselves nobody says."""
+    program, usage = tpcc.compile(MODEL.path, "tp1", *GPU), tmp_path / "usage"
+    assert "too little" not in program.call(SHAPE, env=environment(TPC_SIM_USAGE=usage)).check().stderr
+    most = max(int(line.split()[1]) for line in usage.read_text().splitlines())
+    for rest, noted in ((255, True), (257, False)):
+        said = program.call(SHAPE, env=environment(TPC_SIM_MEMORY=most + (rest << 20))).check().stderr
+        assert ("note: rank 0 leaves 255.0 MiB of Simulated GPU" in said and "may be too little" in said) == noted, said
+
+
+@pytest.mark.parametrize("what,number", [pytest.param(what, number, marks=[] if number in (2, 6) else long)
+                                         for what in ("oom", "pinned") for number in range(1, 21)])
+def test_memory_that_others_took(tpcc, tmp_path, what, number):
+    """Behind the count, whichever allocation it is; there are about ten. What NCCL has no memory of its own for lies elsewhere: the
+    results are the same."""
+    program, given = tpcc.compile(MODEL.path, "tp1" if what == "pinned" else "tp2", *GPU), MODEL.inputs(2, 5)
+    np.save(tmp_path / "ids.npy", given["input_ids"])
+    rank = program.grid.ranks - 1
+    result = program.call(["--input", f"input_ids={tmp_path}/ids.npy", "--output", f"logits={tmp_path}/logits.npy", "--timeout=10"],
+                          env=environment(TPC_SIM_INJECT=f"{what}@{number}:{rank}", TPC_SIM_FINDINGS=os.devnull), timeout=60)
+    if result.returncode == 0:
+        assert number > (4 if what == "oom" else 2) and number not in (2, 6)
+        assert difference(np.load(tmp_path / "logits.npy"), MODEL.expected(given)).relative <= TOLERANCE
+        return
+    said = the_error(result)
+    assert said.startswith("rank 1: " if rank else "") and "memory" in said, said
+
+
+# Which GPU
+
+
+def test_the_local_rank_picks_the_device(tpcc, tmp_path):
+    program, usage = tpcc.compile(MODEL.path, "tp2", *GPU), tmp_path / "usage"
+    chosen = by_rank(program, tmp_path, 'export LOCAL_RANK=$((3 - 2 * RANK))')
+    chosen.call(SHAPE, "tcp", env=environment(TPC_SIM_USAGE=usage)).check()
+    assert {int(line.split()[0]) for line in usage.read_text().splitlines()} == {1, 3}
+    same = by_rank(program, tmp_path, 'export LOCAL_RANK=2')
+    same.call(SHAPE, "tcp", env=environment(), timeout=60).refused("ranks 0 and 1 have one GPU", "LOCAL_RANK", "--share-gpus")
+
+
+# Inputs, weights, outputs
+
+
+def lookup(path):
+    """Rows of a table by an index that is computed: nobody knows it before."""
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["ids", "more"], ["index"], name="add"),
+         helper.make_node("Gather", ["table", "index"], ["rows"], name="/wpe/Gather"),
+         helper.make_node("MatMul", ["rows", "w"], ["y"], name="head")], "lookup",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "sequence"]),
+         helper.make_tensor_value_info("more", TensorProto.INT64, ["batch", "sequence"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "sequence", 16])],
+        [helper.make_tensor("table", TensorProto.FLOAT, [10, 8], np.random.default_rng(1).normal(size=80)),
+         helper.make_tensor("w", TensorProto.FLOAT, [8, 16], np.random.default_rng(2).normal(size=128))])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+    return path
+
+
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_an_index_that_is_computed_leaves_its_table(tpcc, tmp_path, before):
+    """In a shape's first step, its second, which is recorded, and one that is replayed: as on processors, with the node's name."""
+    path = lookup(tmp_path / "lookup.onnx")
+    good = {"ids": np.array([[1, 2]]), "more": np.array([[3, 7]])}
+    bad = {"ids": np.array([[1, 2]]), "more": np.array([[3, 8]])}
+    said = []
+    for program, env in ((tpcc.compile(path, "tp1", *GPU), environment()), (tpcc.compile(path, "tp1"), {})):
+        folder = tmp_path / str(len(said))
+        for index, given in enumerate([good] * before + [bad]):
+            (folder / f"{index:03}").mkdir(parents=True)
+            for name, value in given.items():
+                np.save(folder / f"{index:03}" / f"{name}.npy", value)
+        said.append(the_error(program.call(["--batch-of", folder, "--output", f"y={folder}-y"], env=env)).replace(str(folder), "FOLDER"))
+        wanted = Session(path.read_bytes()).run(good)["y"]
+        for index in range(before):
+            assert difference(np.load(tmp_path / f"{folder}-y" / f"{index:03}.npy"), wanted).relative <= TOLERANCE
+    assert said[0] == said[1] and "node '/wpe/Gather' looks up index 10 of 10; valid are -10 to 9" in said[0], said
+
+
+def test_weights_that_end_while_they_are_loaded(tpcc, tmp_path):
+    """The process is stopped when its GPU does its third operation, and finds a shorter file when it goes on."""
+    program = tpcc.compile(products(tmp_path, 2, 4096), "tp1", *GPU)
+    command = [program.path, "--bench", "--repeat", "1", "--warmup", "0", "--shape", "batch=1,sequence=1"]
+    process = subprocess.Popen([str(part) for part in command], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                               env={**os.environ, **environment(TPC_SIM_INJECT="freeze@3", TPC_SIM_FINDINGS=os.devnull)})
+    try:
+        until(lambda: open(f"/proc/{process.pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T")
+        os.truncate(tmp_path / "products.onnx.data", 1000)
+        process.send_signal(signal.SIGCONT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 1 and said.count("\n") == 1 and "products.onnx.data" in said, said
+
+
+@pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=long), pytest.param("mpi", marks=long)])
+@pytest.mark.parametrize("place,words", [("/dev/full", "No space left"), ("/nonexistent/logits.npy", "No such file or directory")])
+def test_outputs_that_cannot_be_written(tpcc, mpi, tmp_path, transport, place, words):
+    program = tpcc.compile(MODEL.path, "tp2", *GPU)
+    np.save(tmp_path / "ids.npy", np.arange(8).reshape(1, 8))
+    said = the_error(program.call(["--input", f"input_ids={tmp_path}/ids.npy", "--output", f"logits={place}"], transport,
+                                  env=environment(), timeout=60))
+    assert f"cannot write '{place}': {words}" in said, said

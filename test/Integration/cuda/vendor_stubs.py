@@ -1,0 +1,54 @@
+"""Folders of vendors' libraries, for TPC_CUDA_LIBS: the simulator's as links, and those that do nothing but say a version."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from harness import TOP
+from simulator import LIBRARIES
+
+CUBLASLT = [f"cublasLt{name}" for name in (
+    "Create", "Destroy", "MatmulDescCreate", "MatmulDescDestroy", "MatmulDescSetAttribute", "MatrixLayoutCreate", "MatrixLayoutDestroy",
+    "MatrixLayoutSetAttribute", "MatmulPreferenceCreate", "MatmulPreferenceDestroy", "MatmulPreferenceSetAttribute",
+    "MatmulAlgoGetHeuristic", "MatmulAlgoCheck", "Matmul")]
+NCCL = ("GetUniqueId CommInitRankConfig CommDestroy CommAbort CommGetAsyncError AllReduce AllGather ReduceScatter Broadcast Send "
+        "Recv GroupStart GroupEnd GetErrorString GetLastError").split()
+
+
+def put(folder: Path, *names: str) -> Path:
+    """Libraries of the simulator's, as links."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).symlink_to(LIBRARIES / name)
+    return folder
+
+
+def stub(folder: Path, name: str, source: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "stub.c").write_text(source)
+    subprocess.run(["clang-22" if shutil.which("clang-22") else "cc", "-shared", "-fPIC", "-o", str(folder / name), str(folder / "stub.c")], check=True)
+    return folder
+
+
+def functions(names) -> str:
+    return "".join(f"int {name}(void) {{ return 0; }}\n" for name in names)
+
+
+def cublaslt(folder: Path, file: str, version: int, leave=()) -> Path:
+    return stub(folder, file, f"#include <stddef.h>\nsize_t cublasLtGetVersion(void) {{ return {version}; }}\n" +
+                functions(name for name in CUBLASLT if name not in leave))
+
+
+def nccl(folder: Path, version: int) -> Path:
+    return stub(folder, "libnccl.so.2", f"int ncclGetVersion(int *version) {{ *version = {version}; return 0; }}\n" +
+                functions(f"nccl{name}" for name in NCCL))
+
+
+def driver(folder: Path, leave=(), **results: int) -> Path:
+    """All functions succeed and do nothing, but for those of `results`."""
+    text = (TOP / "test" / "Simulator" / "Cuda" / "Functions.def").read_text()
+    names = [name for name in re.findall(r"^FUNCTION\((\w+)", text, re.M) if name not in leave]
+    return stub(folder, "libcuda.so.1", "".join(f"int {name}(void) {{ return {results.get(name, 0)}; }}\n" for name in names))
