@@ -97,6 +97,13 @@ extern "C" void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a
     ctx->device->batchProduct({a, b, out, batch, m, k, n, aBatchStride, bBatchStride, dtype});
 }
 
+/// No device has more pages than one for each sequence.
+static void checkPages(tpc_context &ctx, const char *what, const int64_t *pages) {
+  if (pages)
+    fail(ctx, std::string("internal error: ") + what +
+                  " is given a table of pages; each sequence has one page");
+}
+
 extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) {
   const tpc_attention_args &a = *args;
   if (a.batch <= 0 || a.seq_q <= 0 || a.heads_q <= 0 || a.value_size <= 0)
@@ -106,6 +113,7 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
                    " kv heads cannot serve " + std::to_string(a.heads_q) + " query heads");
   if (a.lengths && !a.causal)
     fail(*ctx, "internal error: attention has lengths, and is not causal");
+  checkPages(*ctx, "attention", a.pages);
   checkType(*ctx, "attention", a.dtype);
   if (a.bias)
     checkType(*ctx, "attention with a bias", a.bias_dtype);
@@ -116,6 +124,7 @@ extern "C" void tpc_attention(tpc_context *ctx, const tpc_attention_args *args) 
 
 extern "C" void tpc_append(tpc_context *ctx, const tpc_append_args *args) {
   const tpc_append_args &a = *args;
+  checkPages(*ctx, "what adds to a cache", a.pages);
   if (a.batch > 0 && a.heads > 0 && a.sequence > 0 && a.capacity > 0 && a.size > 0)
     ctx->device->append(a);
 }

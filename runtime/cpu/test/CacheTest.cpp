@@ -174,6 +174,25 @@ TEST(Cache, RoomThatNobodyWritesTakesNoMemory) {
   EXPECT_LT(residentBytes() - before, int64_t(1) << 29);
 }
 
+// There is room for them in the ABI; no device has more than one for each sequence.
+TEST(Cache, TablesOfPagesAreRefused) {
+  int64_t pages[] = {0};
+  auto problemOf = [](const std::function<void(tpc_context &)> &call) {
+    return World::threads(Grid({{"tp", 1}}), 1)->run(call).value_or("");
+  };
+  tpc_append_args append = {};
+  append.pages = pages;
+  tpc_attention_args attention = {};
+  attention.batch = attention.seq_q = attention.heads_q = attention.heads_kv = 1;
+  attention.value_size = 1;
+  attention.pages = pages;
+  for (const std::string &problem :
+       {problemOf([&](tpc_context &ctx) { tpc_append(&ctx, &append); }),
+        problemOf([&](tpc_context &ctx) { tpc_attention(&ctx, &attention); })})
+    EXPECT_NE(problem.find("a table of pages; each sequence has one page"), std::string::npos)
+        << problem;
+}
+
 TEST(Cache, AStepHasSomeOfTheRows) {
   auto world = World::threads(Grid({{"tp", 1}}), 1);
   tpc_context &ctx = world->local(0);

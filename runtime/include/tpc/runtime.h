@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define TPC_ABI_VERSION 5
+#define TPC_ABI_VERSION 6
 
 #define TPC_DECLARE_FIELD(type, name) type name;
 
@@ -197,8 +197,9 @@ void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const flo
  *   lengths: null or [batch]: as many keys of a sequence stand before its first query: lengths[b]
  * is added to all offsets. Only causal attention has it. Keys that no query sees are not read. With
  * lengths, k and v lie as (k|v)_(batch|head)_stride say, in elements between sequences and between
- * kv heads; without, behind each other dtype: of q, k, v and out; bias_dtype, slopes_dtype: of
- * those; processors have f32 alone */
+ * kv heads; without, behind each other
+ *   pages: room for a page table: null now, each sequence has one page, in the order of the batch
+ *   dtype: of q, k, v and out; bias_dtype, slopes_dtype: of those; processors have f32 alone */
 #define TPC_ATTENTION_FIELDS(FIELD)                                                                \
   FIELD(const float *, q)                                                                          \
   FIELD(const float *, k)                                                                          \
@@ -232,6 +233,7 @@ void tpc_batch_matmul(tpc_context *ctx, int32_t dtype, const float *a, const flo
   FIELD(const float *, slopes)                                                                     \
   FIELD(int64_t, slopes_offset)                                                                    \
   FIELD(const int64_t *, lengths)                                                                  \
+  FIELD(const int64_t *, pages)                                                                    \
   FIELD(int64_t, k_batch_stride)                                                                   \
   FIELD(int64_t, k_head_stride)                                                                    \
   FIELD(int64_t, v_batch_stride)                                                                   \
@@ -247,11 +249,12 @@ void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
 /* Keys or values of new tokens, behind those that a cache has: cache[b, h, lengths[b] + i, :] =
  * fresh[b, h, i, :] for i in [0, sequence), as far as there is room. cache[batch, heads, capacity,
  * size] is dense, fresh lies as its strides say, in elements between sequences, heads and tokens.
- */
+ * pages: as for attention. */
 #define TPC_APPEND_FIELDS(FIELD)                                                                   \
   FIELD(void *, cache)                                                                             \
   FIELD(const void *, fresh)                                                                       \
   FIELD(const int64_t *, lengths)                                                                  \
+  FIELD(const int64_t *, pages)                                                                    \
   FIELD(int64_t, batch)                                                                            \
   FIELD(int64_t, heads)                                                                            \
   FIELD(int64_t, sequence)                                                                         \
