@@ -22,9 +22,10 @@ struct Attempt {
     problem = library.problem();
     if (!problem.empty())
       return;
-    // 91900: 9.19.0
-    if (size_t version = entries.GetVersion(); version / 10000 != 9)
-      problem = library.path() + " is version " + std::to_string(version / 10000) + ": 9 is needed";
+    // 91900: 9.19.0; 8907: 8.9.7
+    size_t version = entries.GetVersion(), major = version / (version < 10000 ? 1000 : 10000);
+    if (major != 9)
+      problem = library.path() + " is version " + std::to_string(major) + ": 9 is needed";
   }
 };
 

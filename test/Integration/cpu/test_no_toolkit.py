@@ -78,6 +78,7 @@ def test_what_is_of_gpus_is_built(tmp_path):
 @pytest.mark.long
 def test_tests_pass():
     files = ["cuda/test_cuda_programs.py", "cuda/test_cuda_loading.py", "cuda/test_steps.py", "cuda/test_one_gpu.py",
+             "cuda/test_cuda_refusals.py", "cuda/test_cuda_faults.py", "generate/test_generate_cuda.py",
              "cpu/test_gpu_kernels.py", "cpu/test_gpu_gates.py", "cpu/test_ptxas.py"]
     said = run(hidden([sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider",
                        *(str(Path(__file__).parents[1] / file) for file in files)]),

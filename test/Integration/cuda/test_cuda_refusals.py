@@ -11,13 +11,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from halves import as_float, halve, rounded_weights
 from harness import Executable, Grid, run
 from liveness import until
+from mistake_checks import HALF_TOLERANCE
 from models import COMMITTED
-from simulator import LIBRARIES, environment
+from simulator import environment
 from test_cuda_loading import products
 from tpc.reference import TOLERANCE, Session, difference
-from vendor_stubs import cublaslt, driver, nccl, put
+from vendor_stubs import cublaslt, cudnn, driver, nccl, put
 
 MODEL = COMMITTED["gpt2-tiny"]
 GPU = ("--target=cuda", "--gpu-arch=sm_80")
@@ -88,6 +90,25 @@ def test_without_nccl(tpcc, mpi, tmp_path, transport):
     assert difference(found, MODEL.expected(given)).relative <= TOLERANCE
     said = program.call(SHAPE, transport, env={"TPC_CUDA_LIBS": str(folder), **NOWHERE}).check().stderr
     assert said.count("is version 2.17.5: 2.18.0 or later is needed: ranks communicate through the host's memory, which is slow") == 1
+
+
+@pytest.mark.parametrize("version,create,noted", [(8907, 0, None), (91900, 1002, "note: cuDNN 9.19.0 cannot be used (to start: not started): generated kernels")])
+def test_without_cudnn(tpcc, tmp_path, version, create, noted):
+    """Generated kernels compute attention of 16 bits as well: as well as those that cuDNN has no plan for."""
+    path, inputs = tmp_path / "half.onnx", {"input_ids": np.random.default_rng(5).integers(0, 60, (1, 64))}
+    onnx.save(halve(onnx.load(MODEL.path), "f16"), path)
+    exact = Session(rounded_weights(onnx.load(MODEL.path), "f16").SerializeToString(), optimize=False).run(inputs)["logits"]
+    program = tpcc.compile(path, "tp1", *GPU)
+    folder = cudnn(put(tmp_path / "there", "libcuda.so.1", "libcublasLt.so.13", "libnccl.so.2"), version, create)
+    env = {"TPC_CUDA_LIBS": str(folder), **NOWHERE}
+    if version < 90000:
+        assert f"{folder}/libcudnn.so.9 is version 8: 9 is needed; generated kernels compute attention" in program.call(
+            ["--describe-device"], env=env).check().stdout
+    found = program.run(inputs, env=env)["logits"]
+    assert difference(as_float(found), exact).relative <= HALF_TOLERANCE["f16"]
+    np.save(tmp_path / "ids.npy", inputs["input_ids"])
+    said = program.call(["--input", f"input_ids={tmp_path}/ids.npy", "--output", f"logits={tmp_path}/logits.npy"], env=env).check().stderr
+    assert noted in said if noted else "cuDNN" not in said, said
 
 
 # Kernels

@@ -52,3 +52,11 @@ def driver(folder: Path, leave=(), **results: int) -> Path:
     text = (TOP / "test" / "Simulator" / "Cuda" / "Functions.def").read_text()
     names = [name for name in re.findall(r"^FUNCTION\((\w+)", text, re.M) if name not in leave]
     return stub(folder, "libcuda.so.1", "".join(f"int {name}(void) {{ return {results.get(name, 0)}; }}\n" for name in names))
+
+
+def cudnn(folder: Path, version: int, create: int = 0) -> Path:
+    names = ("Destroy SetStream BackendCreateDescriptor BackendDestroyDescriptor BackendFinalize BackendSetAttribute BackendGetAttribute "
+             "BackendExecute").split()
+    return stub(folder, "libcudnn.so.9", f"#include <stddef.h>\nsize_t cudnnGetVersion(void) {{ return {version}; }}\n"
+                'const char *cudnnGetErrorString(int status) { return "not started"; }\n'
+                f"int cudnnCreate(void **handle) {{ return {create}; }}\n" + functions(f"cudnn{name}" for name in names))
