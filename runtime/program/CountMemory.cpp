@@ -86,6 +86,19 @@ std::string listOf(const std::vector<const Row *> &rows) {
   return text;
 }
 
+/// Those of a task: the one that needs most is one of them.
+std::string sizesOf(std::span<const Inputs> steps) {
+  std::vector<std::string> found;
+  for (const Inputs &step : steps)
+    if (std::string text = textOf(step.symbols);
+        std::find(found.begin(), found.end(), text) == found.end())
+      found.push_back(std::move(text));
+  std::string all;
+  for (const std::string &text : found)
+    all += (all.empty() ? "" : " or ") + text;
+  return all;
+}
+
 /// Empty, or why those that have one device find no room on it.
 std::string problemOf(const std::vector<const Row *> &rows, int64_t need, int64_t free,
                       const std::string &sizes) {
@@ -248,7 +261,7 @@ std::string checkMemory(const tpc_program &program, const Manifest &manifest,
       need += row->need.most;
       free = std::min(free, row->free);
     }
-    std::string found = problemOf(own, need, free, textOf(steps.front().symbols));
+    std::string found = problemOf(own, need, free, sizesOf(steps));
     // The one of the lowest rank.
     if (!found.empty() && own[0]->rank < first) {
       problem = found;
