@@ -5,6 +5,7 @@
 #include "core/DeviceWatch.h"
 #include "core/Links.h"
 #include "core/NoTransport.h"
+#include "core/OutOfMemory.h"
 #include "tpc/printable.h"
 #include <chrono>
 #include <cstdio>
@@ -63,8 +64,8 @@ World::World(Grid grid, int threadsPerRank, int firstRank, int numLocal)
 void World::asRank(int rank, const std::function<void()> &fn) const {
   try {
     fn();
-  } catch (const std::bad_alloc &) {
-    throw std::runtime_error(messageOf(rank, "out of memory"));
+  } catch (const std::bad_alloc &error) {
+    throw std::runtime_error(messageOf(rank, textOf(error)));
   } catch (const std::exception &error) {
     throw std::runtime_error(messageOf(rank, error.what()));
   }
@@ -150,8 +151,8 @@ void World::runRank(tpc_context &ctx, const std::function<void(tpc_context &)> &
   } catch (const RankStopped &) {
     ctx.arena.clear();
     ctx.staging().clear();
-  } catch (const std::bad_alloc &) {
-    record("out of memory");
+  } catch (const std::bad_alloc &error) {
+    record(textOf(error));
   } catch (const std::exception &e) {
     record(e.what());
   } catch (...) {

@@ -8,6 +8,7 @@
 #ifndef TPC_RT_PROGRAM_LIBRARY_H
 #define TPC_RT_PROGRAM_LIBRARY_H
 
+#include "core/OutOfMemory.h"
 #include "program/Error.h"
 #include "program/Model.h"
 #include "tpc/session.h"
@@ -31,8 +32,8 @@ template <class Fn> int guarded(Fn fn) {
     return TPC_OK;
   } catch (const BrokenStep &error) {
     return keepError(TPC_BROKEN, error.what());
-  } catch (const std::bad_alloc &) {
-    return keepError(TPC_REFUSED, "out of memory");
+  } catch (const std::bad_alloc &error) {
+    return keepError(TPC_REFUSED, textOf(error));
   } catch (const std::exception &error) {
     return keepError(TPC_REFUSED, error.what());
   } catch (...) {

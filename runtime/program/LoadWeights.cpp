@@ -9,6 +9,7 @@
 
 #include "core/Context.h"
 #include "core/Half.h"
+#include "core/OutOfMemory.h"
 #include "program/Error.h"
 #include "program/FillWeights.h"
 #include "program/Mapping.h"
@@ -27,6 +28,15 @@ constexpr int64_t blockBytes = 4 << 20;
 
 struct LoadedWeights : RankState {
   std::vector<DeviceMemory> dense;
+
+  std::byte *add(Device &device, int64_t bytes) {
+    try {
+      return static_cast<std::byte *>(dense.emplace_back(device, bytes).data());
+    } catch (const std::bad_alloc &) {
+      throw OutOfMemory("weights take " + std::to_string(bytes) +
+                        " bytes, which are not there; split the model over more ranks");
+    }
+  }
 };
 
 template <class T> T readAs(const std::byte *from) {
@@ -241,14 +251,12 @@ void load(tpc_context &ctx, const Parameter &parameter, const LocalView &view, i
   int64_t numRows = shape.empty() ? 1 : shape[0];
   if (!parameter.matmulRhs) {
     int64_t bytes = *byteCount(shape, parameter.dtype);
-    void *data = loaded.dense.emplace_back(device, bytes).data();
+    std::byte *data = loaded.add(device, bytes);
     int64_t rowBytes = bytes / std::max<int64_t>(numRows, 1);
     int64_t step = std::max<int64_t>(device.writeBytes() / std::max<int64_t>(rowBytes, 1), 1);
     for (int64_t row = 0; bytes > 0 && row < numRows; row += std::min(step, numRows - row)) {
       int64_t end = row + std::min(step, numRows - row);
-      gather.copy(row, end,
-                  device.beginWrite(static_cast<std::byte *>(data) + row * rowBytes,
-                                    (end - row) * rowBytes));
+      gather.copy(row, end, device.beginWrite(data + row * rowBytes, (end - row) * rowBytes));
       device.endWrite();
     }
     ctx.data.parameters[index] = data;
@@ -316,8 +324,7 @@ std::vector<void *> makeRoom(tpc_context &ctx, const Manifest &manifest, Filler 
     offsets[i] = total;
     total += Arena::alignUp(static_cast<size_t>(*byteCount(shape, parameter.dtype)));
   });
-  auto *base = static_cast<std::byte *>(
-      loaded.dense.emplace_back(*ctx.device, static_cast<int64_t>(total)).data());
+  std::byte *base = loaded.add(*ctx.device, static_cast<int64_t>(total));
   forEachOwn([&](size_t i, const Parameter &parameter, const Shape &shape) {
     places[i] = base + offsets[i];
     if (parameter.matmulRhs)

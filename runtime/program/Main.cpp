@@ -2,6 +2,7 @@
 
 #include "core/DescribeDevices.h"
 #include "core/Device.h"
+#include "core/OutOfMemory.h"
 #include "core/Profile.h"
 #include "core/World.h"
 #include "program/Bench.h"
@@ -298,8 +299,8 @@ extern "C" int tpc_main(const tpc_program *program, int argc, char **argv) {
   std::set_terminate(endTerminated);
   try {
     return runProgram(*program, argc, argv);
-  } catch (const std::bad_alloc &) {
-    printError("out of memory");
+  } catch (const std::bad_alloc &error) {
+    printError(textOf(error));
   } catch (const std::exception &error) {
     printError(error.what());
   }

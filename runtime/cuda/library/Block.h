@@ -3,8 +3,8 @@
 #ifndef TPC_RT_CUDA_LIBRARY_BLOCK_H
 #define TPC_RT_CUDA_LIBRARY_BLOCK_H
 
+#include "core/OutOfMemory.h"
 #include "cuda/library/Driver.h"
-#include <new>
 
 namespace tpc::rt::cuda {
 
@@ -21,7 +21,7 @@ public:
     driver.check(driver.cuCtxGetCurrent(&context), "to be used");
     Result result = driver.cuMemAlloc_v2(&address, static_cast<size_t>(bytes));
     if (result == outOfMemory)
-      throw std::bad_alloc();
+      throw OutOfMemory::ofGpu(bytes);
     driver.check(result, "to allocate memory");
   }
   Block(const Block &) = delete;

@@ -1,0 +1,35 @@
+//===- OutOfMemory.h - memory that is not there -----------------*- C++ -*-===//
+
+#ifndef TPC_RT_CORE_OUTOFMEMORY_H
+#define TPC_RT_CORE_OUTOFMEMORY_H
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string>
+
+namespace tpc::rt {
+
+/// std::bad_alloc, with what was asked for.
+class OutOfMemory : public std::bad_alloc {
+public:
+  explicit OutOfMemory(std::string text) : text("out of memory: " + std::move(text)) {}
+  const char *what() const noexcept override { return text.c_str(); }
+
+  static OutOfMemory ofGpu(int64_t bytes) {
+    return OutOfMemory("the GPU has no " + std::to_string(bytes) +
+                       " bytes any more; others may use it (nvidia-smi says who)");
+  }
+
+private:
+  std::string text;
+};
+
+/// Of any std::bad_alloc, which libraries may throw.
+inline const char *textOf(const std::bad_alloc &error) {
+  return std::strcmp(error.what(), std::bad_alloc().what()) == 0 ? "out of memory" : error.what();
+}
+
+} // namespace tpc::rt
+
+#endif // TPC_RT_CORE_OUTOFMEMORY_H
