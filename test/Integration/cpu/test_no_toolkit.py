@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness import BUILD, TOP, run
+from models import COMMITTED
+from simulator import LIBRARIES
 
 # Folders of toolkits are empty in there, and programs that start theirs are none.
 HIDE = """
@@ -88,3 +90,16 @@ def test_tests_pass():
     assert re.search(r"^[0-9]+ passed", said.check().stdout, re.M), said
     lacks = {line.split(": ")[1] for line in re.findall(r"^SKIPPED .*", said.stdout, re.M)}
     assert lacks <= MAY_LACK, said
+
+
+def test_a_driver_alone_is_not_enough(tpcc, tmp_path):
+    """Nothing is loaded, and one line says what is looked for, and where."""
+    program = tpcc.compile(COMMITTED["gpt2-mlp"].path, "tp2", "--target=cuda", "--gpu-arch=sm_80")
+    (tmp_path / "libcuda.so.1").symlink_to(LIBRARIES / "libcuda.so.1")
+    said = run(hidden([str(program.path), "--bench", "--shape", "batch=1,sequence=1"]),
+               env={"TPC_CUDA_LIBS": str(tmp_path), "VIRTUAL_ENV": "", "CONDA_PREFIX": ""})
+    if said.returncode == 77 or "unshare" in said.stderr:
+        pytest.skip("mounting: this user cannot")
+    said.refused("this program computes on GPUs, but libcublasLt.so.13 or libcublasLt.so.12 was not found (by TPC_CUDA_LIBS, the "
+                 "loader's path, CUDA_HOME, or in an active Python)")
+    assert said.stderr.count("\n") == 1
