@@ -12,7 +12,6 @@ namespace mlir::tpc::indexing {
 // An element of an element-wise op, by those of its operands; null where there is no answer.
 // Without more, what is constant is computed.
 IndexExpr ofElements(ScalarOpInterface op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);
-IndexExpr ofElements(AbsOp op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);
 IndexExpr ofElements(AddOp op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);
 IndexExpr ofElements(AndOp op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);
 IndexExpr ofElements(CastOp op, IndexAnalysis &a, ArrayRef<IndexExpr> operands);

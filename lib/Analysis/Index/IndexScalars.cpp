@@ -146,16 +146,6 @@ IndexExpr indexing::ofElements(NegOp op, IndexAnalysis &a, Operands operands) {
   });
 }
 
-IndexExpr indexing::ofElements(AbsOp op, IndexAnalysis &a, Operands operands) {
-  return a.mapLeaves(operands[0], [&](const IndexExpr &x) -> IndexExpr {
-    if (x.getConstant() || !x.isInteger())
-      return fold(op, x);
-    const SymExpr &p = x.getPolynomial();
-    // Positive where it is not zero or less.
-    return a.select(a.compare(Predicate::LE, p), IndexExpr::integer(-p), x);
-  });
-}
-
 /// Whether n + e is n for each value that integers of 64 bits give e: where masks add the least
 /// number of a type to what hides a key already. |e| < 2^93 here, half a unit in the last place of
 /// n more than that.

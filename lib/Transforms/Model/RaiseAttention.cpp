@@ -422,8 +422,9 @@ std::string mlir::tpc::whyNotAttention(SoftmaxOp softmax) {
     return chain.stop ? describe(chain.stop) + " is between it and a product of queries and keys"
                       : "its scores are no product of queries and keys";
   if (!analyzeMask(builder, softmax.getLoc(), getSizes(p), elementTypeOf(p), chain.steps, true))
-    return "what is put in place of scores is neither a mask (-10000 or less, beside slopes of "
-           "heads -1e8 or less) nor something that is added to them";
+    return "what hides keys is not told from what is added to scores: a mask adds or puts -10000 "
+           "or "
+           "less, beside slopes of heads -1e8 or less, beside other biases -1e30 or less";
   return "it is not known how queries " + describe(chain.product) + " and values " +
          describe(product) + " are arranged as heads";
 }

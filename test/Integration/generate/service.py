@@ -38,6 +38,7 @@ class Service:
 
     def __init__(self, program, *arguments: str, transport: str = "threads", log: Path | None = None, env=None):
         self.program, self.answers, self.wrong = program, {}, []
+        self.reused = False  # ids are asked for again before their answer was looked at
         self.changed = threading.Condition()
         self.log = log or program.scratch / f"serve{next(program.runs)}.log"
         environment = {**os.environ, **program.environment, **(env or {}), "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -93,6 +94,8 @@ class Service:
         answer = self.answers.setdefault(line["id"], Answer())
         if line["id"] is None:  # what is wrong with a line, not with a request: one after the other
             answer = self.answers[None] = Answer()
+        elif answer.finish and self.reused:
+            answer = self.answers[line["id"]] = Answer()
         if answer.finish:
             return "behind the last line of its request"
         if "token" in line:

@@ -321,6 +321,38 @@ def test_whatever_is_asked_is_answered_once(toy, alone, seed):
                 assert (answer.finish, answer.tokens) == ("length", tokens)
 
 
+BYTES = [b"\0", b"\xff", b"1e999", b"-0", b"NaN", b'"', b"\\u0000", b"\\ud800", b"[", b"{", b"null", b"true", b"1e-400", b"9" * 23, b"\r",
+         b" ", "🙂".encode(), b"0x10", b"01", b".5", b'"id":"a",', b",", b"//"]
+
+
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 100))])
+def test_lines_of_any_bytes(toy, seed):
+    """Whatever stands in a line, lines of the protocol are what comes, and the program ends well."""
+    random = np.random.default_rng(seed)
+    lines = []
+    for _ in range(60):
+        line = bytearray([b'{"id":"n%d","ids":[12,7,99],"max_new_tokens":4,"temperature":0.8,"top_k":40,"top_p":0.95,"seed":1,'
+                          b'"repetition_penalty":1.1,"stop_ids":[2]}', b'{"cancel":"n%d"}'][random.integers(2)] % random.integers(20))
+        for _ in range(random.integers(5)):
+            at, kind = random.integers(len(line) + 1), random.integers(4)
+            if kind == 0:
+                line[at:at] = BYTES[random.integers(len(BYTES))]
+            elif kind == 1:
+                del line[at:at + random.integers(6)]
+            elif kind == 2:
+                line[at:at + 1] = bytes([random.integers(256)])
+            else:
+                begin = random.integers(len(line) + 1)
+                line[at:at] = line[begin:begin + random.integers(12)]
+        lines.append(bytes(line).replace(b"\n", b" "))
+    with Service(toy.program(["tp2,pp2", "dp2"][seed % 2]), "--max-batch", "3", "--max-sequence", "40") as service:
+        # An id may be asked for again when it is free.
+        service.reused = True
+        service.send(b"\n".join(lines) + b"\n" * (seed % 2))
+        assert service.close() == 0
+        assert service.lines >= 30 and not service.said()
+
+
 # Of twenty tokens: how many rounds at most.
 ROUNDS = {"greedy": ([], 20), "plain": (["--temperature", "0.9"], 20), "penalty": (["--repetition-penalty", "1.3"], 20),
           "top-k": (["--top-k", "40"], 20), "top-p": (["--top-p", "0.9"], 60), "both": (["--top-k", "50", "--top-p", "0.99"], 60)}

@@ -114,6 +114,13 @@ def without_the_column(self, weights):
     return self.op("Slice", weights, self.integers(0), self.integers(-1), self.integers(3), name="drop")
 
 
+def distance_from(self, scores):
+    """ALiBi of both directions: no slope of keys. -1e9 in place of scores could be a bias beside it."""
+    far = self.op("Abs", self.op("Sub", self.column(self.count(self.start, self.end)), self.count(self.zero, self.end)))
+    slope = self.constant(np.float32([[[-0.5]], [[-0.25]]]))
+    return Gpt.scores(self, self.op("Add", scores, self.op("Mul", self.op("Cast", far, to=F32), slope)))
+
+
 def mean_of_rows(self, value):
     return self.op("Sub", value, self.op("ReduceMean", value, axes=[0], keepdims=1))
 
@@ -169,6 +176,7 @@ REFUSED = {
     "prefix": (variant(sees=prefix), "'attention'", "a mask of queries and keys"),
     "sink": (variant(WithPast, sees=sink), "'attention'", "a mask of queries and keys"),
     "cap-behind-mask": (variant(scores=capped_behind_the_mask), "(tpc.softmax)", "'cap' (tpc.tanh) is between it and a product of queries and keys"),
+    "distance-both-ways": (variant(scores=distance_from), "(tpc.softmax)", "beside other biases -1e30 or less"),
     "sink-column": (variant(scores=with_a_column, weights=without_the_column), "(tpc.softmax)", "an attention sink"),
     "mean-of-rows": (variant(between=mean_of_rows), "sequences together", "not what the step gives of it alone"),
     "number-of-row": (variant(positions=number_of_row), "'Add_", "the same for all tokens"),
