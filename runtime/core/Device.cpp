@@ -31,7 +31,7 @@ void Device::deliver(const void *from, int64_t bytes, Taker take) {
   Reading reading(*this, from, bytes);
   take(reading.data);
 }
-bool Device::choose(const Choice &, Taker) { return false; }
+bool Device::choose(const Choice &, ChoiceTaker) { return false; }
 std::unique_ptr<Filler> Device::makeFiller() { return nullptr; }
 bool Device::computes(int32_t dtype) const { return dtype == TPC_F32; }
 void *Device::map(void *data, int64_t, Use) { return data; }

@@ -111,9 +111,11 @@ public:
   using Taker = std::function<void(const std::byte *data)>;
   virtual void deliver(const void *from, int64_t bytes, Taker take);
   /// Within a step: delivers of each row of logits the best, as an integer of 64 bits that has the
-  /// order of scores (generate/Score.h); of those that are not wanted the least there is. False,
-  /// and nothing is done: somebody else has to choose.
-  virtual bool choose(const Choice &choice, Taker take);
+  /// order of scores (generate/Score.h); the least there is of rows that are not wanted, or show
+  /// their largest tokens, which stay with the device. False, and nothing is done: somebody else
+  /// has to choose.
+  using ChoiceTaker = std::function<void(const std::byte *best, const Chosen &chosen)>;
+  virtual bool choose(const Choice &choice, ChoiceTaker take);
 
   /// Between these, all work before done, this and other ranks of the process may read and write
   /// the device's memory where `map` has it for them, and no work is called for: what transports

@@ -5,11 +5,6 @@
 
 namespace tpc::rt {
 
-int64_t Sampler::Filtered::shown() const {
-  constexpr int64_t most = 1024, ofTopP = 64;
-  return row.settings.topK ? std::min(row.settings.topK, most) : ofTopP;
-}
-
 int64_t Sampler::Filtered::neededOf(int64_t total) const {
   if (row.settings.topP == 1)
     return std::numeric_limits<int64_t>::max();

@@ -20,9 +20,6 @@ public:
   const SampledRow &row;
   const size_t index;
 
-  /// How many of the largest each rank shows at first: so many that top-k alone is decided then,
-  /// unless it leaves very many.
-  int64_t shown() const;
   /// The largest of all, from the first on; `complete`: there are no others.
   void setCertain(std::vector<Ranked> tokens, bool complete);
   /// Of all tokens, by bins.

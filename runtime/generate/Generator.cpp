@@ -105,10 +105,11 @@ Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int6
   return inputs;
 }
 
-void addChoices(Inputs &inputs) {
+void addChoices(Inputs &inputs, const Generation &generation) {
   Tensor tensor;
   tensor.dtype = TPC_I64;
-  tensor.shape = {inputs.stepRows, static_cast<int64_t>(sizeof(RowChoice) / sizeof(int64_t))};
+  tensor.shape = {inputs.stepRows,
+                  RowChoice::bytes(generation.vocabulary) / static_cast<int64_t>(sizeof(int64_t))};
   tensor.data = Buffer(*byteCount(tensor.shape, TPC_I64));
   std::memset(tensor.data.data(), 0, tensor.data.size());
   inputs.tensors.push_back(std::move(tensor));
@@ -135,8 +136,14 @@ std::vector<Inputs> largestSteps(const Manifest &manifest, const GenerationLimit
   std::vector<Inputs> steps;
   steps.push_back(stepInputs(manifest, limits, rowsOfLargestStep(manifest, limits), chunk));
   steps.push_back(stepInputs(manifest, limits, limits.slots, 1));
-  for (Inputs &step : steps)
-    addChoices(step);
+  if (!wantsFewShapes() || !manifest.generation->lastOnly)
+    return steps;
+  for (Inputs &step : steps) {
+    addChoices(step, *manifest.generation);
+    auto sink = std::make_shared<LogitsSink>(manifest);
+    sink->expect(step.stepRows, {}, &step.tensors.back());
+    step.outputs = std::move(sink);
+  }
   return steps;
 }
 

@@ -59,7 +59,7 @@ void checkGeneration(const Manifest &manifest, const GenerationLimits &limits);
 Inputs stepInputs(const Manifest &manifest, const GenerationLimits &limits, int64_t rows,
                   int64_t sequence);
 /// The same with a place for how tokens are chosen, for devices that do so.
-void addChoices(Inputs &inputs);
+void addChoices(Inputs &inputs, const Generation &generation);
 /// Whether steps of new shapes cost more than what is computed: they are counted, measured and
 /// recorded.
 bool wantsFewShapes();

@@ -12,10 +12,11 @@ LogitsSink::LogitsSink(const Manifest &manifest)
       dtype(manifest.outputs[static_cast<size_t>(output)].dtype),
       vocabulary(manifest.generation->vocabulary) {}
 
-void LogitsSink::expect(int64_t count, std::vector<int64_t> places, bool mayChoose) {
+void LogitsSink::expect(int64_t count, std::vector<int64_t> places, const Tensor *ofDevice) {
   rows = count;
   copied = 0;
-  isForDevice = mayChoose;
+  choices = ofDevice;
+  parts.clear();
   wanted = std::move(places);
   kept.clear();
   logits.clear();
@@ -62,12 +63,14 @@ void LogitsSink::take(tpc_context &ctx, int32_t index, const void *data, int32_t
     sink.copied += ctx.device->isHosts() ? 0 : bytes;
     return sink;
   };
-  if (std::optional<Rows> part = isForDevice && !selection ? rowsOf(block) : std::nullopt) {
-    auto *settings = static_cast<const RowChoice *>(ctx.data.inputs[numInputs]) + part->row;
+  if (std::optional<Rows> part = choices && !selection ? rowsOf(block) : std::nullopt) {
+    int64_t bytes = RowChoice::bytes(vocabulary);
+    auto *settings = static_cast<const std::byte *>(ctx.data.inputs[numInputs]) + part->row * bytes;
     if (ctx.device->choose(
-            {data, dtype, part->rows, part->count, part->first, settings},
-            [arrived, part = *part](const std::byte *from) {
-              arrived(part.rows * static_cast<int64_t>(sizeof(Ranked))).arrive(part, from);
+            {data, dtype, part->rows, part->count, part->first,
+             reinterpret_cast<const RowChoice *>(settings), bytes},
+            [arrived, part = *part](const std::byte *best, const Chosen &chosen) {
+              arrived(part.rows * static_cast<int64_t>(sizeof(Ranked))).arrive(part, best, chosen);
             }))
       return;
   }
@@ -106,15 +109,48 @@ std::optional<LogitsSink::Rows> LogitsSink::rowsOf(const Block &block) const {
   return Rows{ofRows->first, ofRows->second, ofTokens->first, ofTokens->second};
 }
 
-void LogitsSink::arrive(const Rows &part, const std::byte *from) {
+const RowChoice &LogitsSink::choiceOf(int64_t row) const {
+  return *reinterpret_cast<const RowChoice *>(choices->data.data() +
+                                              row * RowChoice::bytes(vocabulary));
+}
+
+void LogitsSink::arrive(const Rows &part, const std::byte *from, const Chosen &chosen) {
   for (int64_t row = part.row; row < part.row + part.rows; ++row, from += sizeof(Ranked)) {
     auto found = std::lower_bound(wanted.begin(), wanted.end(), row);
     if (found == wanted.end() || *found != row)
       continue;
     Ranked best = nobody;
     std::memcpy(&best, from, sizeof(best));
-    kept.push_back({found - wanted.begin(), part.first, 0, 0, best});
+    kept.push_back({found - wanted.begin(), part.first, 0, part.count, best, std::ssize(parts)});
   }
+  parts.push_back({part, chosen, 0});
+}
+
+// Rows show what they show one behind the other.
+void LogitsSink::copyLargest(tpc_context &ctx) {
+  largest.clear();
+  for (ChosenRows &part : parts) {
+    const RowChoice &end = choiceOf(part.rows.row + part.rows.rows - 1);
+    int64_t count = end.place + end.shown - choiceOf(part.rows.row).place;
+    part.begin = largest.size();
+    if (count == 0)
+      continue;
+    auto bytes = count * static_cast<int64_t>(sizeof(Ranked));
+    Reading reading(*ctx.device, part.chosen.largest, bytes);
+    largest.resize(part.begin + static_cast<size_t>(count));
+    std::memcpy(largest.data() + part.begin, reading.data, static_cast<size_t>(bytes));
+    copied += bytes;
+  }
+}
+
+void LogitsSink::copyScores(tpc_context &ctx, size_t piece, std::span<float> scores) {
+  const Kept &own = kept[piece];
+  const ChosenRows &part = parts[static_cast<size_t>(own.part)];
+  int64_t row = wanted[static_cast<size_t>(own.row)] - part.rows.row;
+  Reading reading(*ctx.device, part.chosen.scores + row * own.count,
+                  static_cast<int64_t>(scores.size_bytes()));
+  std::memcpy(scores.data(), reading.data, scores.size_bytes());
+  copied += static_cast<int64_t>(scores.size_bytes());
 }
 
 void LogitsSink::arrive(const Block &block, const std::byte *from) {
@@ -148,7 +184,7 @@ void LogitsSink::keep(int64_t at, int64_t count, const std::byte *from) {
     size_t begin = logits.size();
     logits.resize(begin + static_cast<size_t>(part));
     float *to = logits.data() + begin;
-    kept.push_back({found - wanted.begin(), first, static_cast<int64_t>(begin), part, nobody});
+    kept.push_back({found - wanted.begin(), first, static_cast<int64_t>(begin), part, nobody, -1});
     if (dtype == TPC_F32) {
       std::memcpy(to, from, static_cast<size_t>(part) * sizeof(float));
       continue;
@@ -165,13 +201,23 @@ void LogitsSink::keep(int64_t at, int64_t count, const std::byte *from) {
   }
 }
 
-std::vector<LogitsPiece> LogitsSink::pieces() const {
+std::vector<LogitsPiece> LogitsSink::pieces(tpc_context &ctx) {
+  copyLargest(ctx);
   std::vector<LogitsPiece> result;
-  for (const Kept &each : kept)
-    result.push_back({each.row, each.first,
-                      std::span(logits).subspan(static_cast<size_t>(each.begin),
-                                                static_cast<size_t>(each.count)),
-                      each.best});
+  for (const Kept &each : kept) {
+    LogitsPiece &piece =
+        result.emplace_back(LogitsPiece{each.row, each.first, {}, each.best, each.count, {}});
+    if (each.part < 0) {
+      piece.logits = std::span(logits).subspan(static_cast<size_t>(each.begin),
+                                               static_cast<size_t>(each.count));
+      continue;
+    }
+    const ChosenRows &part = parts[static_cast<size_t>(each.part)];
+    const RowChoice &own = choiceOf(wanted[static_cast<size_t>(each.row)]);
+    size_t begin = part.begin + static_cast<size_t>(own.place - choiceOf(part.rows.row).place);
+    piece.largest = std::span(largest).subspan(
+        begin, static_cast<size_t>(std::min<int64_t>(own.shown, each.count)));
+  }
   return result;
 }
 

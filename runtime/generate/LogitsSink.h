@@ -20,14 +20,18 @@ class LogitsSink final : public OutputSink {
 public:
   explicit LogitsSink(const Manifest &manifest);
 
-  /// For a step of so many rows of logits, of which these are wanted, ascending. `isForDevice`: it
-  /// has an input behind the program's that says how the device may choose (addChoices).
-  void expect(int64_t rows, std::vector<int64_t> wanted, bool isForDevice);
+  /// For a step of so many rows of logits, of which these are wanted, ascending. `choices`: the
+  /// step's input behind the program's that says how its device may choose (addChoices); null: it
+  /// has none. It stays as it is until tokens are chosen.
+  void expect(int64_t rows, std::vector<int64_t> wanted, const Tensor *choices);
   void take(tpc_context &ctx, int32_t index, const void *data, int32_t rank, const int64_t *global,
             const int64_t *offset, const int64_t *size, const Selection *selection) override;
 
-  /// What has been delivered of the rows that were wanted, each under its place among them.
-  std::vector<LogitsPiece> pieces() const;
+  /// What has been delivered of the rows that were wanted, each under its place among them. Copies
+  /// what rows show of what the device has found.
+  std::vector<LogitsPiece> pieces(tpc_context &ctx);
+  /// Of one of these, which shows its largest: all scores.
+  void copyScores(tpc_context &ctx, size_t piece, std::span<float> scores);
   const std::vector<int64_t> &wantedRows() const { return wanted; }
   /// In this step, from a device that is not the host.
   int64_t copiedBytes() const { return copied; }
@@ -46,20 +50,31 @@ private:
   };
   std::optional<Rows> rowsOf(const Block &block) const;
   void arrive(const Block &block, const std::byte *from);
-  void arrive(const Rows &rows, const std::byte *from);
+  void arrive(const Rows &rows, const std::byte *from, const Chosen &chosen);
+  const RowChoice &choiceOf(int64_t row) const;
+  void copyLargest(tpc_context &ctx);
   void keep(int64_t at, int64_t count, const std::byte *from);
 
+  /// Logits, from `begin` on; or what the device has found, in a part of the rows that it has.
   struct Kept {
     int64_t row, first, begin, count;
     Ranked best;
+    int64_t part; ///< -1: logits
+  };
+  struct ChosenRows {
+    Rows rows;
+    Chosen chosen;
+    size_t begin; ///< of its largest among all that were copied
   };
   const int32_t output;
   const size_t numInputs; ///< of the program
   const tpc_dtype dtype;
   const int64_t vocabulary;
   int64_t rows = 0, copied = 0;
-  bool isForDevice = false;
+  const Tensor *choices = nullptr;
   std::vector<int64_t> wanted;
+  std::vector<ChosenRows> parts;
+  std::vector<Ranked> largest;
   std::vector<Kept> kept;
   std::vector<float> logits;
 };

@@ -19,14 +19,44 @@ int groupsOf(const Manifest &manifest, const GenerationMode &mode) {
 int64_t codeOf(const SampledToken &token) { return token.isNoNumber ? ~token.token : token.token; }
 SampledToken tokenOfCode(int64_t code) { return {code < 0 ? ~code : code, code < 0}; }
 
-RowChoice choiceOf(const SampledRow &row) {
+/// `place`: what rows before show.
+RowChoice choiceOf(const SampledRow &row, int32_t place) {
   const SamplingSettings &settings = row.settings;
   return {1,
           !settings.isGreedy(),
-          settings.isGreedy() ? 1 : settings.temperature,
+          row.temperature(),
           static_cast<uint32_t>(row.position),
           settings.seed,
-          row.sequence};
+          row.sequence,
+          row.isPenalized() ? settings.repetitionPenalty : 1,
+          static_cast<int32_t>(row.shown()),
+          place,
+          0};
+}
+
+/// `choices`: of all rows of a step, of which these are sampled.
+void putChoices(Tensor &choices, int64_t vocabulary, const StepItem &item,
+                const std::vector<SampledRow> &rows) {
+  const int64_t bytes = RowChoice::bytes(vocabulary);
+  auto next = item.sampled.begin();
+  int32_t place = 0;
+  for (int64_t row = 0; row < item.rows(); ++row) {
+    std::byte *to = choices.data.data() + row * bytes;
+    RowChoice choice{};
+    choice.place = place;
+    if (next != item.sampled.end() && *next == row) {
+      const SampledRow &own = rows[static_cast<size_t>(next++ - item.sampled.begin())];
+      choice = choiceOf(own, place);
+      if (choice.penalty != 1) {
+        std::byte *bits = to + sizeof(RowChoice);
+        std::memset(bits, 0, static_cast<size_t>(bytes) - sizeof(RowChoice));
+        for (int64_t token : own.seen)
+          bits[token / 8] |= std::byte(1 << token % 8);
+      }
+    }
+    std::memcpy(to, &choice, sizeof(choice));
+    place += choice.shown;
+  }
 }
 
 void put(Tensor &tensor, const std::vector<int64_t> &values) {
@@ -83,16 +113,10 @@ void RankLoop::takeNews(const std::string &text) {
     }
 }
 
-bool RankLoop::isForDevices(const tpc_context &ctx, const StepItem &item) const {
-  if (ctx.device->isHosts() || mode.givesLogits || !generation.lastOnly)
-    return false;
-  std::vector<SampledRow> rows = schedule.rowsOf(item);
-  return std::all_of(rows.begin(), rows.end(), [](const SampledRow &row) { return row.isPlain(); });
-}
-
-Inputs &RankLoop::inputsOf(const StepItem &item, bool isForDevices) {
+Inputs &RankLoop::inputsOf(const tpc_context &ctx, const StepItem &item) {
   constexpr size_t most = 64;
-  std::tuple key(item.rows(), item.sequence, isForDevices);
+  const bool isForDevices = !ctx.device->isHosts() && !mode.givesLogits && generation.lastOnly;
+  std::pair key(item.rows(), item.sequence);
   if (inputs.size() == most && !inputs.contains(key))
     inputs.clear();
   auto [place, isNew] = inputs.try_emplace(key);
@@ -100,15 +124,10 @@ Inputs &RankLoop::inputsOf(const StepItem &item, bool isForDevices) {
   if (isNew) {
     made = stepInputs(manifest, limits, item.rows(), item.sequence);
     if (isForDevices)
-      addChoices(made);
+      addChoices(made, generation);
   }
-  if (isForDevices) {
-    auto *choices = made.tensors.back().as<RowChoice>();
-    std::fill_n(choices, item.rows(), RowChoice{});
-    std::vector<SampledRow> rows = schedule.rowsOf(item);
-    for (size_t i = 0; i < rows.size(); ++i)
-      choices[item.sampled[i]] = choiceOf(rows[i]);
-  }
+  if (isForDevices)
+    putChoices(made.tensors.back(), generation.vocabulary, item, schedule.rowsOf(item));
   made.stateRow = item.first;
   put(made.tensors[static_cast<size_t>(generation.tokens)], item.ids);
   put(made.tensors[static_cast<size_t>(generation.lengths)], item.lengths);
@@ -163,24 +182,25 @@ void RankLoop::runItem(tpc_context &ctx, Execution &execution, GenerationClient 
         wanted.push_back(row * width + (generation.lastOnly ? 0 : i));
   }
   bool isForDevices = nextInputs->tensors.size() > manifest.inputs.size();
-  sink.expect(item.rows() * width, std::move(wanted), isForDevices);
+  sink.expect(item.rows() * width, std::move(wanted),
+              isForDevices ? &nextInputs->tensors.back() : nullptr);
   if (windows)
     moveWindows(ctx);
   execution.runRank(ctx, *nextInputs);
   ++theCounts.steps;
-  theCounts.bytes += sink.copiedBytes();
   if (mode.givesLogits)
     giveLogits(ctx, client);
   std::vector<int64_t> tokens;
   if (!item.sampled.empty() && ranks->isLastStage()) {
-    tokens = choose(item);
+    tokens = choose(ctx, item);
     ranks->sendToEarlier(tokens);
   }
+  theCounts.bytes += sink.copiedBytes();
   out.push_back({std::move(*current), std::move(tokens)});
   current.reset();
 }
 
-std::vector<int64_t> RankLoop::choose(const StepItem &item) {
+std::vector<int64_t> RankLoop::choose(tpc_context &ctx, const StepItem &item) {
   // Where all logits are kept, those of the last tokens are some of them.
   std::vector<int64_t> sampledOf(sink.wantedRows().size(), -1);
   int64_t next = 0;
@@ -191,14 +211,20 @@ std::vector<int64_t> RankLoop::choose(const StepItem &item) {
     sampledOf[static_cast<size_t>(found - sink.wantedRows().begin())] = next++;
   }
   std::vector<LogitsPiece> pieces;
-  for (LogitsPiece piece : sink.pieces())
-    if (int64_t place = sampledOf[static_cast<size_t>(piece.row)]; place >= 0) {
-      piece.row = place;
-      pieces.push_back(piece);
+  std::vector<size_t> places; // of these among the sink's
+  const std::vector<LogitsPiece> delivered = sink.pieces(ctx);
+  for (size_t i = 0; i < delivered.size(); ++i)
+    if (int64_t row = sampledOf[static_cast<size_t>(delivered[i].row)]; row >= 0) {
+      pieces.push_back(delivered[i]);
+      pieces.back().row = row;
+      places.push_back(i);
     }
+  auto scoresOf = [&](size_t piece, std::span<float> scores) {
+    sink.copyScores(ctx, places[piece], scores);
+  };
   std::vector<SampledRow> rows = schedule.rowsOf(item);
   std::vector<int64_t> tokens;
-  for (const SampledToken &token : sampler.choose(*ranks, rows, pieces))
+  for (const SampledToken &token : sampler.choose(*ranks, rows, pieces, scoresOf))
     tokens.push_back(codeOf(token));
   return tokens;
 }
@@ -236,7 +262,7 @@ void RankLoop::giveLogits(tpc_context &ctx, GenerationClient *client) {
     auto *begin = static_cast<const std::byte *>(data);
     mine.insert(mine.end(), begin, begin + bytes);
   };
-  for (const LogitsPiece &piece : sink.pieces()) {
+  for (const LogitsPiece &piece : sink.pieces(ctx)) {
     int64_t header[] = {piece.row, piece.first, std::ssize(piece.logits)};
     append(header, sizeof(header));
     append(piece.logits.data(), piece.logits.size_bytes());
@@ -275,7 +301,7 @@ bool RankLoop::run(tpc_context &ctx, Execution &execution, GenerationClient *cli
       current = schedule.next();
     }
     if (current) {
-      nextInputs = &inputsOf(*current, isForDevices(ctx, *current));
+      nextInputs = &inputsOf(ctx, *current);
       bool isPrepared = execution.isPrepared(*nextInputs);
       // Where ranks speak of the step, tokens that are on their way would come between.
       if (isPrepared && (out.empty() || execution.isAgreed(ctx, *nextInputs))) {

@@ -16,7 +16,7 @@
 #include "generate/WorldRanks.h"
 #include <deque>
 #include <map>
-#include <tuple>
+#include <utility>
 
 namespace tpc::rt {
 
@@ -43,12 +43,10 @@ private:
   };
   void exchangeNews(GenerationClient *client);
   void takeNews(const std::string &text);
-  /// Whether devices choose the tokens of a step, so that its logits stay there.
-  bool isForDevices(const tpc_context &ctx, const StepItem &item) const;
-  Inputs &inputsOf(const StepItem &item, bool isForDevices);
+  Inputs &inputsOf(const tpc_context &ctx, const StepItem &item);
   void moveWindows(tpc_context &ctx);
   void runItem(tpc_context &ctx, Execution &execution, GenerationClient *client);
-  std::vector<int64_t> choose(const StepItem &item);
+  std::vector<int64_t> choose(tpc_context &ctx, const StepItem &item);
   void finishFirst(GenerationClient *client);
   void giveLogits(tpc_context &ctx, GenerationClient *client);
   void tell(GenerationClient *client);
@@ -64,9 +62,8 @@ private:
   std::optional<WorldRanks> ranks;
   bool hasNews;
   uint64_t numRequests = 0; ///< that were news
-  /// By rows and tokens of a step, and whether devices choose: addresses stay, as what is recorded
-  /// has them.
-  std::map<std::tuple<int64_t, int64_t, bool>, Inputs> inputs;
+  /// By rows and tokens of a step: addresses stay, as what is recorded has them.
+  std::map<std::pair<int64_t, int64_t>, Inputs> inputs;
   Inputs *nextInputs = nullptr;
   std::optional<StepItem> current; ///< taken, but not run
   std::deque<Out> out;

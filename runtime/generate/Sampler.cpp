@@ -1,5 +1,6 @@
 //===- Sampler.cpp - chooses tokens of logits that are split --------------===//
 
+#include "core/Choice.h"
 #include "generate/Filtered.h"
 #include <stdexcept>
 
@@ -14,13 +15,13 @@ void Sampler::score(std::span<const SampledRow> rows, std::span<const LogitsPiec
     const LogitsPiece &piece = pieces[i];
     const SampledRow &row = rows[static_cast<size_t>(piece.row)];
     const SamplingSettings &settings = row.settings;
-    bool isPenalized = settings.repetitionPenalty != 1 && !row.seen.empty();
-    bool isDivided = !settings.isGreedy() && settings.temperature != 1;
-    auto &ofRow = scored[static_cast<size_t>(piece.row)];
-    if (!isPenalized && !isDivided) {
-      ofRow.push_back({piece.first, piece.logits, piece.best});
+    bool isPenalized = row.isPenalized(), isDivided = row.temperature() != 1;
+    bool isChosen = piece.logits.empty();
+    Scored &made = scored[static_cast<size_t>(piece.row)].emplace_back(
+        Scored{i, piece.first, isChosen ? piece.count : std::ssize(piece.logits), piece.logits,
+               piece.best, piece.largest});
+    if (isChosen || (!isPenalized && !isDivided))
       continue;
-    }
     std::vector<float> &scores = memory[i];
     scores.assign(piece.logits.begin(), piece.logits.end());
     if (isPenalized)
@@ -33,7 +34,7 @@ void Sampler::score(std::span<const SampledRow> rows, std::span<const LogitsPiec
     if (isDivided)
       for (float &score : scores)
         score /= settings.temperature;
-    ofRow.push_back({piece.first, scores, piece.best});
+    made.scores = scores;
   }
 }
 
@@ -87,6 +88,13 @@ Ranked Sampler::bestOf(const SampledRow &row, size_t index) const {
   return best;
 }
 
+int64_t SampledRow::shown() const {
+  constexpr int64_t ofTopP = 64;
+  if (!settings.isFiltered())
+    return 0;
+  return settings.topK ? std::min(settings.topK, RowChoice::mostShown) : ofTopP;
+}
+
 std::vector<Ranked> Sampler::largestOf(size_t index, int64_t count) const {
   std::vector<Ranked> kept;
   auto most = static_cast<size_t>(count);
@@ -98,15 +106,19 @@ std::vector<Ranked> Sampler::largestOf(size_t index, int64_t count) const {
     kept.resize(most);
     least = kept.back();
   };
-  for (const Scored &piece : scored[index])
-    for (size_t i = 0; i < piece.scores.size(); ++i) {
-      Ranked ranked = rank(piece.scores[i], piece.first + static_cast<int64_t>(i));
-      if (ranked <= least)
-        continue;
-      kept.push_back(ranked);
-      if (kept.size() == 2 * most + 64)
-        cut();
-    }
+  auto add = [&](Ranked ranked) {
+    if (ranked <= least)
+      return;
+    kept.push_back(ranked);
+    if (kept.size() == 2 * most + 64)
+      cut();
+  };
+  for (const Scored &piece : scored[index]) {
+    for (size_t i = 0; i < piece.scores.size(); ++i)
+      add(rank(piece.scores[i], piece.first + static_cast<int64_t>(i)));
+    for (Ranked ranked : piece.largest)
+      add(ranked);
+  }
   cut();
   std::sort(kept.begin(), kept.end(), std::greater<>());
   return kept;
@@ -115,7 +127,7 @@ std::vector<Ranked> Sampler::largestOf(size_t index, int64_t count) const {
 int64_t Sampler::tokensOf(size_t index) const {
   int64_t count = 0;
   for (const Scored &piece : scored[index])
-    count += std::ssize(piece.scores);
+    count += piece.count;
   return count;
 }
 
@@ -129,10 +141,10 @@ void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> row
       mine.push_back(bestOf(rows[i], i));
       continue;
     }
-    std::vector<Ranked> largest = largestOf(i, next->shown());
+    std::vector<Ranked> largest = largestOf(i, next->row.shown());
     mine.push_back(tokensOf(i));
     mine.insert(mine.end(), largest.begin(), largest.end());
-    mine.resize(mine.size() + static_cast<size_t>(next->shown()) - largest.size(), nobody);
+    mine.resize(mine.size() + static_cast<size_t>(next->row.shown()) - largest.size(), nobody);
     ++next;
   }
   all.resize(mine.size() * static_cast<size_t>(ranks.size()));
@@ -148,7 +160,7 @@ void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> row
       best = std::max(best, all[member]);
       if (!isFiltered)
         continue;
-      int64_t count = std::min(all[member], next->shown());
+      int64_t count = std::min(all[member], next->row.shown());
       merged.insert(merged.end(), all.begin() + static_cast<int64_t>(member) + 1,
                     all.begin() + static_cast<int64_t>(member) + 1 + count);
       // It may have others, that are smaller than its last.
@@ -163,9 +175,21 @@ void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> row
     std::sort(merged.begin(), merged.end(), std::greater<>());
     while (!merged.empty() && merged.back() < bound)
       merged.pop_back();
-    at += 1 + static_cast<size_t>(next->shown());
+    at += 1 + static_cast<size_t>(next->row.shown());
     (next++)->setCertain(std::move(merged), bound == nobody);
   }
+}
+
+void Sampler::fetchScores(const std::vector<Filtered *> &open, const ScoresOf &scoresOf) {
+  for (const Filtered *each : open)
+    for (Scored &piece : scored[each->index])
+      if (piece.scores.empty() && piece.count > 0) {
+        std::vector<float> &scores = memory[piece.piece];
+        scores.resize(static_cast<size_t>(piece.count));
+        scoresOf(piece.piece, scores);
+        piece.scores = scores;
+        piece.largest = {};
+      }
 }
 
 void Sampler::sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open) {
@@ -226,7 +250,8 @@ void Sampler::gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &ope
 }
 
 std::vector<SampledToken> Sampler::choose(SamplerRanks &ranks, std::span<const SampledRow> rows,
-                                          std::span<const LogitsPiece> pieces) {
+                                          std::span<const LogitsPiece> pieces,
+                                          const ScoresOf &scoresOf) {
   std::vector<SampledToken> tokens(rows.size());
   if (rows.empty())
     return tokens;
@@ -256,10 +281,12 @@ std::vector<SampledToken> Sampler::choose(SamplerRanks &ranks, std::span<const S
       break;
     ++theCounts.rounds;
     theCounts.extra += round > 3;
-    if (round == 2)
+    if (round == 2) {
+      fetchScores(open, scoresOf);
       sumBins(ranks, open);
-    else
+    } else {
       gatherBins(ranks, open);
+    }
   }
   for (const Filtered &each : filtered)
     tokens[each.index] = each.result();

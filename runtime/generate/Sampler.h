@@ -19,6 +19,7 @@
 
 #include "generate/Score.h"
 #include "generate/Settings.h"
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -44,18 +45,23 @@ struct SampledRow {
   int64_t position = 0;          ///< that the token will have in its sequence
 
   Draw draw() const { return {settings.seed, sequence, position}; }
-  /// Whether it takes no more than the largest of all scores, with noise or without.
-  bool isPlain() const {
-    return !settings.isFiltered() && (settings.repetitionPenalty == 1 || seen.empty());
-  }
+  bool isPenalized() const { return settings.repetitionPenalty != 1 && !seen.empty(); }
+  /// By whom scores are divided.
+  float temperature() const { return settings.isGreedy() ? 1 : settings.temperature; }
+  /// How many of its largest tokens each rank shows at first: so many that top-k alone is decided
+  /// then, unless it leaves very many. 0: no more than the best.
+  int64_t shown() const;
 };
 
-/// Logits of a row that a rank has: of tokens [first, first + logits.size()). Or, of a row that is
-/// chosen plainly, the best that its device has found in its piece.
+/// Logits of a row that a rank has: of tokens [first, first + logits.size()). Or what its device
+/// has found among `count` of them: the best; or, of a row that is filtered, as many of the largest
+/// as are shown, in any order.
 struct LogitsPiece {
   int64_t row = 0, first = 0;
   std::span<const float> logits;
   Ranked best = nobody;
+  int64_t count = 0;
+  std::span<const Ranked> largest;
 };
 
 struct SampledToken {
@@ -66,9 +72,13 @@ struct SampledToken {
 /// A rank's. Keeps memory from step to step.
 class Sampler {
 public:
+  /// What a device has of a piece of a filtered row beside the largest: all scores.
+  using ScoresOf = std::function<void(size_t piece, std::span<float> scores)>;
+
   /// Collective. Pieces of a row do not overlap; each row has one somewhere.
   std::vector<SampledToken> choose(SamplerRanks &ranks, std::span<const SampledRow> rows,
-                                   std::span<const LogitsPiece> pieces);
+                                   std::span<const LogitsPiece> pieces,
+                                   const ScoresOf &scoresOf = {});
 
   struct Counts {
     int64_t steps = 0, rounds = 0;
@@ -89,12 +99,15 @@ private:
   void sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open);
   void gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &open);
 
-  /// Scores of the logits that this rank has, by row, or the best of them.
+  /// The scores that this rank has, by row, or what its device has found among them.
   struct Scored {
-    int64_t first;
+    size_t piece;
+    int64_t first, count;
     std::span<const float> scores;
     Ranked best;
+    std::span<const Ranked> largest;
   };
+  void fetchScores(const std::vector<Filtered *> &open, const ScoresOf &scoresOf);
   std::vector<std::vector<Scored>> scored;
   std::vector<std::vector<float>> memory;
   std::vector<int64_t> mine, all;

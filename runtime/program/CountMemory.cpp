@@ -139,7 +139,6 @@ MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest,
   NoOutputs outputs;
   std::unique_ptr<World> world = World::alone(manifest.grid, rank);
   tpc_context &ctx = world->local(0);
-  ctx.outputs = &outputs;
   WeightSources nothing;
   nothing.isNothing = true;
   MemoryNeed need;
@@ -150,9 +149,13 @@ MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest,
     ctx.device->load(program);
     need.weights = use.asked - before.asked - need.libraries;
     need.most = use.most - before.now;
+    auto run = [&](const Inputs &inputs) {
+      ctx.outputs = inputs.outputs ? inputs.outputs.get() : &outputs;
+      runStep(ctx, program, manifest, inputs);
+    };
     // Steps of these sizes again and again: in the first of each the stack grows.
     for (const Inputs &inputs : steps)
-      runStep(ctx, program, manifest, inputs);
+      run(inputs);
     need.frames = static_cast<int64_t>(ctx.arena.peak());
     need.questions = ctx.device->questions();
     for (const std::string &question : need.questions)
@@ -161,7 +164,7 @@ MemoryNeed countMemory(const tpc_program &program, const Manifest &manifest,
     use.most = use.now;
     use.mostAsked = use.asked;
     for (const Inputs &inputs : steps)
-      runStep(ctx, program, manifest, inputs);
+      run(inputs);
   } catch (const RankStopped &) {
     throw UserError(world->errorMessage());
   }

@@ -12,8 +12,11 @@
 #include "program/SizeExpr.h"
 #include <functional>
 #include <map>
+#include <memory>
 
 namespace tpc::rt {
+
+class OutputSink;
 
 /// All inputs of one step, by index in manifest.inputs, and the values of all symbols. Behind them
 /// there may be others, which are the device's, but not the program's.
@@ -23,6 +26,9 @@ struct Inputs {
   /// Of programs that keep state: sequences that there is state for (0: as many as the step has),
   /// how many the step has, and which is its first.
   int64_t stateRows = 0, stepRows = 0, stateRow = 0;
+  /// Where memory of a step is counted: what takes its outputs, for what devices hold of them.
+  /// Null: they are left where they are.
+  std::shared_ptr<OutputSink> outputs;
   /// For the user, such as that ids were converted.
   std::vector<std::string> notes;
 

@@ -17,7 +17,7 @@ inline void *pointerTo(Address address) { return reinterpret_cast<void *>(addres
 /// Memory of a GPU, which nobody uses any more when it is destroyed. Throws std::bad_alloc.
 class Block {
 public:
-  Block(const Driver &driver, int64_t bytes) : driver(&driver) {
+  Block(const Driver &driver, int64_t bytes) : bytes(bytes), driver(&driver) {
     driver.check(driver.cuCtxGetCurrent(&context), "to be used");
     Result result = driver.cuMemAlloc_v2(&address, static_cast<size_t>(bytes));
     if (result == outOfMemory)
@@ -36,6 +36,7 @@ public:
   }
 
   Address address = 0;
+  const int64_t bytes;
 
 private:
   const Driver *driver;

@@ -9,9 +9,12 @@
 // the largest sum with the lower bound, and in the second few tokens are left whose upper bound
 // comes up to that.
 //
+// Of rows that show their largest tokens scores are kept, and the largest found (LargestText.h).
+//
 //===----------------------------------------------------------------------===//
 
 #include "cuda/library/ChooseKernels.h"
+#include "cuda/library/LargestText.h"
 #include "tpc/runtime.h"
 #include <bit>
 #include <cstdio>
@@ -22,24 +25,27 @@ namespace {
 constexpr const char *head = R"(
 .visible .entry tpc_choose_NAME(
   .param .u64 logits_, .param .u64 rows_, .param .u64 best_,
-  .param .u32 count_, .param .u32 first_)
+  .param .u64 largest_, .param .u64 scores_,
+  .param .u32 count_, .param .u32 first_, .param .u32 row_bytes_)
 .maxntid 512, 1, 1
 {
   .shared .align 8 .b64 largest[16];
   .shared .align 4 .b32 floors[16];
+LARGEST_MEMORY
   .reg .pred %p<8>;
   .reg .b16 %h;
   .reg .b32 %row, %thread, %lane, %warp, %wanted, %drawn, %position, %count, %first, %end;
-  .reg .b32 %quad, %last, %token, %left, %place, %n, %low, %high, %key, %r<4>;
+  .reg .b32 %quad, %last, %token, %left, %place, %n, %low, %high, %key, %r<4>, %row_bytes;
   .reg .b32 %c<4>, %k<2>, %seed<2>, %sequence<2>, %b<4>;
   .reg .b64 %logits, %rows, %out, %best, %ranked, %at, %x<4>;
-  .reg .f32 %temperature, %score, %bound, %floor, %f<4>;
+  .reg .f32 %temperature, %penalty, %score, %bound, %floor, %f<4>;
   .reg .f64 %d<6>;
   ld.param.u64 %logits, [logits_];
   ld.param.u64 %rows, [rows_];
   ld.param.u64 %out, [best_];
   ld.param.u32 %count, [count_];
   ld.param.u32 %first, [first_];
+  ld.param.u32 %row_bytes, [row_bytes_];
   cvta.to.global.u64 %logits, %logits;
   cvta.to.global.u64 %rows, %rows;
   cvta.to.global.u64 %out, %out;
@@ -49,7 +55,7 @@ constexpr const char *head = R"(
   shr.u32 %warp, %thread, 5;
   mul.wide.u32 %x0, %row, 8;
   add.u64 %out, %out, %x0;
-  mul.wide.u32 %x0, %row, 32;
+  mul.wide.u32 %x0, %row, %row_bytes;
   add.u64 %rows, %rows, %x0;
   ld.global.u32 %wanted, [%rows];
   ld.global.u32 %drawn, [%rows+4];
@@ -59,6 +65,8 @@ constexpr const char *head = R"(
   ld.global.u32 %seed1, [%rows+20];
   ld.global.u32 %sequence0, [%rows+24];
   ld.global.u32 %sequence1, [%rows+28];
+  ld.global.f32 %penalty, [%rows+32];
+  ld.global.u32 %shown, [%rows+36];
   mul.wide.u32 %x0, %row, %count;
   mad.lo.u64 %logits, %x0, BYTES, %logits;
   add.u32 %end, %first, %count;
@@ -68,6 +76,9 @@ constexpr const char *head = R"(
   mov.f32 %floor, 0fFF800000;
   setp.eq.u32 %p0, %wanted, 0;
   @%p0 bra WRITE;
+  setp.neu.f32 %p6, %penalty, 0f3F800000;
+  setp.ne.u32 %p0, %shown, 0;
+  @%p0 bra LARGEST;
   setp.ne.u32 %p7, %drawn, 0;
   @!%p7 bra RANK;
   shr.u32 %quad, %first, 2;
@@ -141,15 +152,7 @@ LOG
   add.rn.f64 %d0, %d1, %d0;
   cvt.rn.f32.f64 %score, %d0;
 HAVE:
-  add.rn.f32 %f0, %score, 0f00000000;
-  mov.b32 %key, %f0;
-  shr.s32 %r0, %key, 31;
-  and.b32 %r0, %r0, 0x7fffffff;
-  xor.b32 %key, %key, %r0;
-  setp.nan.f32 %p1, %score, %score;
-  @%p1 mov.b32 %key, 0x7fffffff;
-  not.b32 %low, %token;
-  mov.b64 %ranked, {%low, %key};
+KEY
   max.s64 %best, %best, %ranked;
 CHOOSE_NEXT:
 ROTATE
@@ -164,7 +167,22 @@ WRITE:
   st.global.u64 [%out], %best;
 DONE:
   ret;
+LARGEST:
+FIND_LARGEST
+  bra WRITE;
 }
+)";
+
+/// %ranked of %score and %token.
+constexpr const char *key = R"(  add.rn.f32 %f0, %score, 0f00000000;
+  mov.b32 %key, %f0;
+  shr.s32 %r0, %key, 31;
+  and.b32 %r0, %r0, 0x7fffffff;
+  xor.b32 %key, %key, %r0;
+  setp.nan.f32 %p1, %score, %score;
+  @%p1 mov.b32 %key, 0x7fffffff;
+  not.b32 %low, %token;
+  mov.b64 %ranked, {%low, %key};
 )";
 
 /// The next of four tokens, and its bits.
@@ -181,6 +199,20 @@ constexpr const char *load = R"(  sub.u32 %place, %token, %first;
   mul.wide.u32 %x0, %place, BYTES;
   add.u64 %at, %logits, %x0;
 WIDEN
+  @!%p6 bra PENALIZED;
+  shr.u32 %r0, %token, 5;
+  mul.wide.u32 %x0, %r0, 4;
+  add.u64 %at, %rows, %x0;
+  ld.global.u32 %r0, [%at+48];
+  and.b32 %r1, %token, 31;
+  shr.u32 %r0, %r0, %r1;
+  and.b32 %r0, %r0, 1;
+  setp.eq.u32 %p4, %r0, 0;
+  @%p4 bra PENALIZED;
+  setp.lt.f32 %p4, %score, 0f00000000;
+  @%p4 mul.rn.f32 %score, %score, %penalty;
+  @!%p4 div.rn.f32 %score, %score, %penalty;
+PENALIZED:
   div.rn.f32 %score, %score, %temperature;
 )";
 
@@ -282,13 +314,22 @@ std::string chooseKernels() {
   std::string all = ".version 7.0\n.target sm_80\n.address_size 64\n";
   auto add = [&](const std::string &name, int bytes, const std::string &widen) {
     std::string text = head;
+    text = replaced(text, "\nFIND_LARGEST\n", "\n" + std::string(findLargest));
+    // Labels of its own in each place.
+    for (int place = 0; text.find("\nLOAD\n") != std::string::npos; ++place)
+      text.replace(text.find("\nLOAD\n"), 6,
+                   "\n" + replaced(load, "PENALIZED", "PENALIZED_" + std::to_string(place)));
     // The largest first: what they stand for has others in it.
     for (const auto &[what, by] : {std::pair<std::string, std::string>{"SHARE_FLOOR", shareFloor()},
                                    {"SHARE_BEST", shareBest()},
                                    {"\nPHILOX\n", "\n" + philoxRounds()},
                                    {"\nLOG\n", "\n" + logarithm()},
                                    {"\nROTATE\n", "\n" + std::string(rotate)},
-                                   {"\nLOAD\n", "\n" + replaced(load, "WIDEN\n", widen)},
+                                   {"\nWIDEN\n", "\n" + widen},
+                                   {"\nRANKED\n", "\n" + std::string(loadRanked)},
+                                   {"\nKEY\n", "\n" + std::string(key)},
+                                   {"\nADD_BEFORE\n", "\n" + addBefore()},
+                                   {"\nLARGEST_MEMORY\n", "\n" + std::string(largestMemory)},
                                    // A largest number with noise is no less than one of these below
                                    // it: -log(u) <= 2 log 2 (1 - u) where u is 1/2 or more.
                                    {"BELOW", number(0.34f)},

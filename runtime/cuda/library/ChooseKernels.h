@@ -16,21 +16,39 @@ inline constexpr const char *chooseNames[] = {"tpc_choose_f32", "tpc_choose_f16"
 /// The one for logits of a type; null: there is none.
 const char *chooseKernel(int32_t dtype);
 
+/// Bytes of what it makes: the best of each row, the largest of those that show them, and their
+/// scores.
+struct ChosenSizes {
+  int64_t best, largest, scores;
+
+  explicit ChosenSizes(const Choice &choice)
+      : best(choice.rows * static_cast<int64_t>(sizeof(int64_t))),
+        largest(best * RowChoice::mostShown),
+        scores(choice.rows * choice.count * static_cast<int64_t>(sizeof(float))) {}
+  int64_t bytes() const { return best + largest + scores; }
+};
+
 /// What it takes: a block for each row.
 struct ChooseLaunch {
   static constexpr unsigned threads = 512;
 
   // Parameters, in their order.
-  uint64_t logits, rows, best;
+  uint64_t logits, rows, best, largest, scores;
   uint32_t count, first; ///< tokens of each row, from which on
+  uint32_t rowBytes;     ///< of settings
 
-  ChooseLaunch(const Choice &choice, uint64_t best)
+  /// `memory`: for what it makes, one behind the other.
+  ChooseLaunch(const Choice &choice, const ChosenSizes &sizes, uint64_t memory)
       : logits(reinterpret_cast<uint64_t>(choice.logits)),
-        rows(reinterpret_cast<uint64_t>(choice.settings)), best(best),
-        count(static_cast<uint32_t>(choice.count)), first(static_cast<uint32_t>(choice.first)) {}
+        rows(reinterpret_cast<uint64_t>(choice.settings)), best(memory),
+        largest(best + static_cast<uint64_t>(sizes.best)),
+        scores(largest + static_cast<uint64_t>(sizes.largest)),
+        count(static_cast<uint32_t>(choice.count)), first(static_cast<uint32_t>(choice.first)),
+        rowBytes(static_cast<uint32_t>(choice.settingsBytes)) {}
 
   template <class Visit> void forEachParameter(Visit visit) {
-    visit(logits), visit(rows), visit(best), visit(count), visit(first);
+    visit(logits), visit(rows), visit(best), visit(largest), visit(scores);
+    visit(count), visit(first), visit(rowBytes);
   }
 };
 

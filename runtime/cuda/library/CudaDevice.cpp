@@ -36,9 +36,8 @@ CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
       products(driver, library, workspace.address, workspaceOf(gpu), queue.stream),
       uploads{Upload(queue), Upload(queue)}, download(driver), attentions(driver, queue.stream),
       appending(queue, appendKernels, appendNames, "add to caches"),
-      choosing(queue, chooseKernels, chooseNames, "choose tokens"), chosen(driver, chosenBytes),
-      envUpload(queue), statusRead(driver), pinnedMemory(driver), delivered(pinnedMemory),
-      stepReached(driver) {
+      choosing(queue, chooseKernels, chooseNames, "choose tokens"), envUpload(queue),
+      statusRead(driver), pinnedMemory(driver), delivered(pinnedMemory), stepReached(driver) {
   statusRead.reserve(sizeof(tpc_status));
 }
 

@@ -113,7 +113,7 @@ public:
   void batchProduct(const BatchProduct &product) override;
   void attention(const tpc_attention_args &args) override;
   void append(const tpc_append_args &args) override;
-  bool choose(const Choice &choice, Taker take) override;
+  bool choose(const Choice &choice, ChoiceTaker take) override;
   tpc_status endStep() override;
   std::unique_ptr<Links> makeLinks() override;
 
@@ -134,8 +134,8 @@ public:
   uint64_t workMoves() const override { return queue.trail.moves(); }
 
 private:
-  /// For tokens of rows; those of larger steps are chosen by the host.
-  static constexpr int64_t chosenBytes = 8 << 10;
+  /// Tokens of steps with more rows are chosen by the host.
+  static constexpr int64_t mostChosenRows = 1024;
 
   /// The calling thread's calls are this device's. Throws what could not be thrown where it arose.
   void enter();
@@ -198,7 +198,9 @@ private:
   std::unique_ptr<Kernels> kernels;
   Attention attentions;
   OwnKernels appending, choosing;
-  Block chosen; ///< of a step's rows
+  /// What was chosen, of each call of a step; and how many calls there were.
+  std::vector<std::unique_ptr<Block>> chosen;
+  size_t numChosen = 0;
   std::unique_ptr<Block> constants;
   std::vector<Address> constantAddresses;
   std::vector<int64_t> env;

@@ -38,6 +38,7 @@ void CudaDevice::beginStep(const std::vector<int64_t> &values) {
   attentions.beginStep();
   deliveries.clear();
   hostTakesPart = false;
+  numChosen = 0;
   env = values;
   std::byte *staged = envUpload.begin(std::max(bytes, leastBlock));
   std::memcpy(staged, values.data(), static_cast<size_t>(bytes));
@@ -121,15 +122,29 @@ void CudaDevice::attention(const tpc_attention_args &args) {
   attentions.compute(*kernels, args);
 }
 
-// What the next call writes to the same place comes behind the copy.
-bool CudaDevice::choose(const Choice &choice, Taker take) {
+// Each call of a step has memory of its own, which stays as it is until the next step begins: in
+// the first step of a shape it may grow, and what was recorded is recorded anew.
+bool CudaDevice::choose(const Choice &choice, ChoiceTaker take) {
   const char *kernel = chooseKernel(choice.dtype);
-  auto bytes = choice.rows * static_cast<int64_t>(sizeof(int64_t));
-  if (!kernel || bytes > chosenBytes || choice.first + choice.count > INT32_MAX)
+  if (!kernel || choice.rows > mostChosenRows || choice.first + choice.count > INT32_MAX)
     return false;
   enter();
-  choosing.run(kernel, ChooseLaunch(choice, chosen.address), choice.rows);
-  deliver(pointerTo(chosen.address), bytes, std::move(take));
+  const ChosenSizes sizes(choice);
+  if (numChosen == chosen.size())
+    chosen.push_back(nullptr);
+  std::unique_ptr<Block> &memory = chosen[numChosen++];
+  if (!memory || memory->bytes < sizes.bytes()) {
+    queue.synchronize(); // what is freed is in use until then
+    ++moves;
+    memory.reset();
+    memory = std::make_unique<Block>(driver, sizes.bytes());
+  }
+  ChooseLaunch launch(choice, sizes, memory->address);
+  choosing.run(kernel, launch, choice.rows);
+  Chosen made{static_cast<const int64_t *>(pointerTo(launch.largest)),
+              static_cast<const float *>(pointerTo(launch.scores))};
+  deliver(pointerTo(launch.best), sizes.best,
+          [take = std::move(take), made](const std::byte *best) { take(best, made); });
   return true;
 }
 

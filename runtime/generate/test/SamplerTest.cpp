@@ -3,6 +3,7 @@
 #include "ReferenceSampler.h"
 #include "core/World.h"
 #include "generate/WorldRanks.h"
+#include <deque>
 #include <gtest/gtest.h>
 #include <map>
 #include <mutex>
@@ -23,19 +24,37 @@ struct Chosen {
 };
 
 /// What a device finds that chooses.
-Ranked bestOf(const LogitsPiece &piece, const SampledRow &row) {
-  Ranked best = nobody;
-  for (int64_t i = 0; i < std::ssize(piece.logits); ++i) {
-    float score = piece.logits[static_cast<size_t>(i)];
-    if (!row.settings.isGreedy())
-      score = perturbed(score / row.settings.temperature, row.draw().of(piece.first + i));
-    best = std::max(best, rank(score, piece.first + i));
+struct Found {
+  std::vector<float> scores;
+  std::vector<Ranked> largest;
+  LogitsPiece piece;
+
+  Found(const LogitsPiece &of, const SampledRow &row)
+      : scores(of.logits.begin(), of.logits.end()),
+        piece{of.row, of.first, {}, nobody, std::ssize(of.logits), {}} {
+    for (int64_t token = of.first; float &score : scores) {
+      if (std::find(row.seen.begin(), row.seen.end(), token) != row.seen.end())
+        score = score < 0 ? score * row.settings.repetitionPenalty
+                          : score / row.settings.repetitionPenalty;
+      score /= row.temperature();
+      if (row.settings.isFiltered())
+        largest.push_back(rank(score, token));
+      else
+        piece.best = std::max(
+            piece.best,
+            rank(row.settings.isGreedy() ? score : perturbed(score, row.draw().of(token)), token));
+      ++token;
+    }
+    // In any order.
+    std::sort(largest.begin(), largest.end(), std::greater<>());
+    largest.resize(static_cast<size_t>(std::min(row.shown(), std::ssize(largest))));
+    std::reverse(largest.begin(), largest.end());
+    piece.largest = largest;
   }
-  return best;
-}
+};
 
 /// Each rank has a part of each row, and all must find the same. Every other rank has a device that
-/// chooses where that may be.
+/// chooses.
 Chosen choose(const Logits &logits, const std::vector<SampledRow> &rows, const Split &split) {
   Chosen result;
   std::mutex mutex;
@@ -46,15 +65,24 @@ Chosen choose(const Logits &logits, const std::vector<SampledRow> &rows, const S
     for (size_t row = 0; row < rows.size(); ++row)
       if (int64_t count = split[shard + 1] - split[shard])
         pieces.push_back(
-            {static_cast<int64_t>(row), split[shard],
+            {static_cast<int64_t>(row),
+             split[shard],
              std::span(logits[row])
-                 .subspan(static_cast<size_t>(split[shard]), static_cast<size_t>(count))});
+                 .subspan(static_cast<size_t>(split[shard]), static_cast<size_t>(count)),
+             nobody,
+             0,
+             {}});
+    std::deque<Found> found;
     for (LogitsPiece &piece : pieces)
-      if (const SampledRow &row = rows[static_cast<size_t>(piece.row)]; shard % 2 && row.isPlain())
-        piece = {piece.row, piece.first, {}, bestOf(piece, row)};
+      if (shard % 2)
+        piece = found.emplace_back(piece, rows[static_cast<size_t>(piece.row)]).piece;
+    auto scoresOf = [&](size_t piece, std::span<float> scores) {
+      ASSERT_EQ(scores.size(), found[piece].scores.size());
+      std::copy(found[piece].scores.begin(), found[piece].scores.end(), scores.begin());
+    };
     WorldRanks ranks(ctx);
     Sampler sampler;
-    auto tokens = sampler.choose(ranks, rows, pieces);
+    auto tokens = sampler.choose(ranks, rows, pieces, scoresOf);
     std::lock_guard<std::mutex> lock(mutex);
     if (isFirst)
       result = {tokens, sampler.counts()};
@@ -266,8 +294,12 @@ TEST(Sampler, LittleIsSaid) {
     std::mutex mutex;
     runWorld(4, [&](tpc_context &ctx) {
       WorldRanks ranks(ctx);
-      LogitsPiece piece{0, ctx.rank * 250,
-                        std::span(logits[0]).subspan(static_cast<size_t>(ctx.rank) * 250, 250)};
+      LogitsPiece piece{0,
+                        ctx.rank * 250,
+                        std::span(logits[0]).subspan(static_cast<size_t>(ctx.rank) * 250, 250),
+                        nobody,
+                        0,
+                        {}};
       SampledRow row{own, {}, 0, 0};
       Sampler().choose(ranks, {&row, 1}, {&piece, 1});
       std::lock_guard<std::mutex> lock(mutex);
@@ -329,8 +361,12 @@ TEST(Sampler, RanksMayHaveSomeRowsOrNone) {
       if (ctx.rank > 0) {
         auto row = static_cast<size_t>(ctx.rank - 1) / 2;
         int64_t half = (ctx.rank - 1) % 2 * 32;
-        pieces.push_back({static_cast<int64_t>(row), half,
-                          std::span(logits[row]).subspan(static_cast<size_t>(half), 32)});
+        pieces.push_back({static_cast<int64_t>(row),
+                          half,
+                          std::span(logits[row]).subspan(static_cast<size_t>(half), 32),
+                          nobody,
+                          0,
+                          {}});
       }
       WorldRanks ranks(ctx);
       auto tokens = Sampler().choose(ranks, rows, pieces);

@@ -157,23 +157,28 @@ def copied(said):
     return int(re.search(r"; (\d+) bytes of a rank's logits", said.result.stderr)[1])
 
 
-@pytest.mark.parametrize("grid", ["tp2", *(pytest.param(grid, marks=pytest.mark.long) for grid in ("tp1", "tp3", "tp2,pp2", "dp2", "tp2x2"))])
+@pytest.mark.parametrize("grid", ["tp2", *(pytest.param(grid, marks=pytest.mark.long)
+                                           for grid in ("tp1", "tp3", "pp2", "tp2,pp2", "dp2", "tp2x2"))])
 def test_tokens_are_chosen_where_logits_are(tpcc, grid):
-    """Of each row 8 bytes come to the host, where nothing is filtered or penalized. With --logits the host has them all, and
-    chooses the same."""
+    """Of each row 8 bytes come to the host, and of one that is filtered 8 for each token that it shows; its scores only where these
+    do not decide. With --logits the host has all, and chooses the same."""
     program, new = compiled(tpcc, MODEL.path, grid), 6
-    for flags in (["--temperature", "0"], ["--temperature", "0.8", "--seed", "12345678901"], ["--temperature", "1", "--top-k", "9"],
-                  ["--repetition-penalty", "1.3"]):
+    part = -(-MODEL.vocab // Grid.parse(grid).tp)
+    penalty = ["--repetition-penalty", "1.3"]
+    for flags, shown, all_scores in (
+            (["--temperature", "0"], 0, False), (["--temperature", "0.8", "--seed", "12345678901"], 0, False), (penalty, 0, False),
+            (["--temperature", "0.9", *penalty], 0, False), (["--temperature", "1", "--top-k", "9"], 9, False),
+            (["--temperature", "0.7", "--top-k", "20", "--top-p", "0.9", *penalty], 20, False),
+            (["--temperature", "0.5", "--top-p", "0.2"], 64, True), (["--temperature", "30", "--top-p", "0.95"], 64, True)):
         there = say(program, PROMPTS[2], new, *flags, "--deterministic", "--verbose")
         here = say(program, PROMPTS[2], new, *flags, "--deterministic", "--verbose", logits=True)
         assert there.tokens == here.tokens, flags
-        logits = copied(here)
-        assert logits >= 4 * new * (MODEL.vocab // (Grid.parse(grid).ranks // Grid.parse(grid).pp))
-        assert copied(there) == (logits if flags[-2] in ("--top-k", "--repetition-penalty") else 8 * new)
+        assert copied(here) == 4 * new * part
+        assert copied(there) == new * (8 + 8 * shown + (4 * part if all_scores else 0)), flags
 
 
 def test_each_row_is_chosen_in_its_way(tpcc):
-    """Rows that are filtered come and go beside others: a shape then has a recording for each way."""
+    """Rows that are filtered come and go beside others."""
     drawn = [{}, dict(temperature=0.9), dict(temperature=0.9, top_p=0.8), dict(temperature=1.0, top_k=7), dict(repetition_penalty=1.2)]
     with Service(compiled(tpcc, MODEL.path, "tp2"), "--max-batch", "3", "--max-sequence", "40", "--deterministic") as service:
         alone = [service.generate(PROMPTS[2], 8, seed=index, **settings) for index, settings in enumerate(drawn)]
@@ -200,6 +205,19 @@ def test_steps_that_decode_are_one_graph(tpcc, tmp_path, grid):
     ranks = Grid.parse(grid).ranks
     assert step_trace.wrong(trace.read_text(), order, ranks) == ""
     assert trace.read_text().count(" cuGraphInstantiateWithFlags = 0") == ranks
+
+
+def test_one_graph_serves_all_ways_of_choosing(tpcc, tmp_path):
+    """Settings are data: the prompt's graph and that of steps that decode are captured by the second request, and none by those that
+    are filtered or penalized."""
+    program, trace = compiled(tpcc, MODEL.path, "tp1"), tmp_path / "trace"
+    with Service(program, "--max-batch", "1", "--max-sequence", "40", env={"TPC_SIM_TRACE": trace}) as service:
+        for settings in [{}, {}, dict(temperature=0.9), dict(temperature=0.9, top_p=0.8), dict(temperature=1.0, top_k=7),
+                         dict(repetition_penalty=1.2), dict(temperature=1.1, top_k=30, top_p=0.9, repetition_penalty=0.8)]:
+            service.generate(PROMPTS[2], 5, **settings)
+        assert service.close() == 0
+    assert trace.read_text().count(" cuGraphInstantiateWithFlags = 0") == 2
+    assert trace.read_text().count(" cuGraphLaunch = 0") == 7 * 5 - 2
 
 
 @pytest.mark.skipif(sanitized(), reason="sanitizers: who loads a program must have them itself")

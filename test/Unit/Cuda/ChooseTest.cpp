@@ -12,6 +12,7 @@
 
 #include "Ptx/Ptx.h"
 
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <random>
@@ -35,13 +36,26 @@ const ptx::Module &kernels() {
 }
 
 /// What is special in rows of logits.
-enum class Kind : uint8_t { Plain, Tied, Far, Zeros, Negative, Infinite, Lowest, NoNumbers, Last };
+enum class Kind : uint8_t {
+  Plain,
+  Tied,
+  Close,
+  Far,
+  Zeros,
+  Negative,
+  Infinite,
+  Lowest,
+  NoNumbers,
+  Last
+};
 
 struct Rows {
   int32_t dtype = TPC_F32;
   int64_t count = 1, first = 0;
   std::vector<float> logits; ///< as they are in memory
   std::vector<RowChoice> settings;
+  std::vector<std::set<int64_t>> seen; ///< tokens of each row's sequence
+  int64_t vocabulary = 0;
 
   static float rounded(int32_t dtype, float x) {
     return dtype == TPC_F16    ? halfToFloat(floatToHalf(x))
@@ -50,7 +64,7 @@ struct Rows {
   }
 
   Rows(int32_t dtype, int64_t count, int64_t first, int64_t rows, uint64_t seed)
-      : dtype(dtype), count(count), first(first) {
+      : dtype(dtype), count(count), first(first), vocabulary(first + count + seed % 70) {
     std::mt19937_64 random(seed);
     std::normal_distribution<float> normal(0, 3);
     constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -61,6 +75,8 @@ struct Rows {
         bool rarely = random() % 17 == 0;
         if (kind == Kind::Tied)
           x = std::round(x);
+        else if (kind == Kind::Close)
+          x = 1 + static_cast<float>(random() % 16) * 0x1p-23f;
         else if (kind == Kind::Far)
           x *= 1000;
         else if (kind == Kind::Zeros)
@@ -81,11 +97,51 @@ struct Rows {
                     temperatures[random() % 5],
                     static_cast<uint32_t>(random()),
                     random(),
-                    random() % 7};
+                    random() % 7,
+                    1,
+                    0,
+                    0,
+                    0};
       if (!own.isDrawn)
         own.temperature = 1;
+      seen.emplace_back();
+      if (random() % 2) {
+        own.penalty = random() % 3 ? 1.2f : 0.7f;
+        for (int64_t i = 0; i < 1 + vocabulary / 4; ++i)
+          seen.back().insert(static_cast<int64_t>(random() % static_cast<uint64_t>(vocabulary)));
+      }
+      const int32_t shown[] = {1, 2, 3, 7, 40, 64, 1000, RowChoice::mostShown};
+      if (own.isWanted && own.isDrawn && random() % 2)
+        own.shown = shown[random() % std::size(shown)];
       settings.push_back(own);
     }
+    setPlaces();
+  }
+
+  void setPlaces() {
+    // Steps may have rows before.
+    for (int32_t place = 5; RowChoice &own : settings) {
+      own.place = place;
+      place += own.shown;
+    }
+  }
+
+  float scoreOf(size_t row, int64_t token) const {
+    float score = logits[row * size_t(count) + size_t(token - first)];
+    const RowChoice &own = settings[row];
+    if (own.penalty != 1 && seen[row].contains(token))
+      score = score < 0 ? score * own.penalty : score / own.penalty;
+    return score / own.temperature;
+  }
+
+  /// What the largest are of a row that shows them, in descending order.
+  std::vector<int64_t> largestOf(size_t row) const {
+    std::vector<int64_t> all;
+    for (int64_t token = first; token < first + count; ++token)
+      all.push_back(rank(scoreOf(row, token), token));
+    std::sort(all.begin(), all.end(), std::greater<>());
+    all.resize(size_t(settings[row].shown), nobody);
+    return all;
   }
 
   std::vector<int64_t> expected() const {
@@ -94,18 +150,28 @@ struct Rows {
       const RowChoice &own = settings[row];
       Draw draw{own.seed, own.sequence, own.position};
       Ranked largest = nobody;
-      for (int64_t i = 0; own.isWanted && i < count; ++i) {
-        float score = logits[row * size_t(count) + size_t(i)] / own.temperature;
-        int64_t token = first + i;
+      for (int64_t token = first; own.isWanted && !own.shown && token < first + count; ++token) {
+        float score = scoreOf(row, token);
         largest =
             std::max(largest, rank(own.isDrawn ? perturbed(score, draw.of(token)) : score, token));
       }
       best.push_back(largest);
     }
+    for (size_t row = 0; row < settings.size(); ++row)
+      if (settings[row].shown) {
+        std::vector<int64_t> largest = largestOf(row);
+        best.insert(best.end(), largest.begin(), largest.end());
+        for (int64_t token = first; token < first + count; ++token)
+          best.push_back(bitsOf(scoreOf(row, token)));
+      }
     return best;
   }
 
-  /// Empty where the checkers have found something.
+  /// All NaN are one.
+  static int64_t bitsOf(float score) { return score == score ? std::bit_cast<int32_t>(score) : -1; }
+
+  /// The best of all rows; then, of each that shows its largest, these and all scores. Empty where
+  /// the checkers have found something.
   std::vector<int64_t> run(uint64_t seed, const ptx::Module &module) const {
     ptx::Memory memory(seed);
     int64_t bytes = dtype == TPC_F32 ? 4 : 2;
@@ -122,17 +188,26 @@ struct Rows {
       memory.setReadOnly(at);
       return at;
     };
+    auto settingsBytes = size_t(RowChoice::bytes(vocabulary));
+    std::vector<uint8_t> rows(settings.size() * settingsBytes);
+    for (size_t row = 0; row < settings.size(); ++row) {
+      uint8_t *own = rows.data() + row * settingsBytes;
+      std::memcpy(own, &settings[row], sizeof(RowChoice));
+      for (int64_t token : seen[row])
+        own[sizeof(RowChoice) + size_t(token / 8)] |= uint8_t(1 << token % 8);
+    }
     Choice choice{reinterpret_cast<void *>(put(stored, "logits")),
                   dtype,
                   std::ssize(settings),
                   count,
                   first,
-                  reinterpret_cast<const RowChoice *>(put(settings, "settings"))};
-    uint64_t at = memory.allocate(settings.size() * 8, "best");
+                  reinterpret_cast<const RowChoice *>(put(rows, "settings")),
+                  int64_t(settingsBytes)};
+    cuda::ChosenSizes sizes(choice);
+    uint64_t at = memory.allocate(size_t(sizes.bytes()), "chosen");
+    ChooseLaunch launch(choice, sizes, at);
     std::vector<ptx::Argument> arguments;
-    ChooseLaunch(choice, at).forEachParameter([&](auto value) {
-      arguments.push_back(ptx::Argument::of(value));
-    });
+    launch.forEachParameter([&](auto value) { arguments.push_back(ptx::Argument::of(value)); });
     ptx::Result result = ptx::launch(
         module, cuda::chooseKernel(dtype), arguments, memory,
         {.grid = {uint32_t(settings.size())}, .block = {ChooseLaunch::threads}, .seed = seed});
@@ -140,6 +215,23 @@ struct Rows {
       return {};
     std::vector<int64_t> best(settings.size());
     EXPECT_TRUE(memory.copyOut(best.data(), at, best.size() * 8));
+    for (size_t row = 0; row < settings.size(); ++row) {
+      const RowChoice &own = settings[row];
+      if (!own.shown)
+        continue;
+      std::vector<int64_t> largest(size_t(own.shown));
+      std::vector<float> scores(logits.size() / settings.size());
+      if (!memory.copyOut(largest.data(),
+                          launch.largest + uint64_t(own.place - settings[0].place) * 8,
+                          largest.size() * 8) ||
+          !memory.copyOut(scores.data(), launch.scores + row * scores.size() * 4,
+                          scores.size() * 4))
+        return {};
+      std::sort(largest.begin(), largest.end(), std::greater<>());
+      best.insert(best.end(), largest.begin(), largest.end());
+      for (float score : scores)
+        best.push_back(bitsOf(score));
+    }
     return best;
   }
 };
@@ -163,12 +255,13 @@ TEST(ChooseKernels, ChooseWhatTheHostDoes) {
       }
 }
 
-/// Scores that are all the same, so that draws alone decide.
+/// Scores that are nearly the same, so that draws decide.
 Rows evenRows() {
   Rows rows(TPC_F32, 70, 3, 400, 1);
-  rows.logits.assign(rows.logits.size(), 0.5f);
+  for (size_t i = 0; i < rows.logits.size(); ++i)
+    rows.logits[i] = i % 2 ? 0.5f : 0.8f;
   for (size_t i = 0; i < rows.settings.size(); ++i)
-    rows.settings[i] = {1, 1, 1, uint32_t(i), 5, 6};
+    rows.settings[i] = {1, 1, 1, uint32_t(i), 5, 6, 1, 0, 0, 0};
   return rows;
 }
 
@@ -190,7 +283,7 @@ TEST(ChooseKernels, MistakesAreFound) {
   std::vector<Rows> all;
   for (int64_t seed = 1; seed < 6; ++seed)
     all.emplace_back(TPC_F32, 30 * seed, seed % 4, 20, seed);
-  all.emplace_back(TPC_F32, 5001, 2, 60, 6);
+  all.emplace_back(TPC_F32, 2600, 2, 40, 6);
   all.push_back(evenRows());
   auto isFound = [&](const ptx::Module &module) {
     for (size_t i = 0; i < all.size(); ++i)
@@ -221,6 +314,39 @@ TEST(ChooseKernels, MistakesAreFound) {
       {"setp.lt.u32 %p1, %token, %first", "setp.lt.u32 %p1, %token, 0"},
       {"add.u32 %quad, %quad, 512", "add.u32 %quad, %quad, 1024"},
       {"setp.eq.u32 %p0, %wanted, 0", "setp.eq.u32 %p0, %wanted, 7"},
+      // Penalties.
+      {"setp.neu.f32 %p6, %penalty, 0f3F800000", "setp.neu.f32 %p6, %penalty, %penalty"},
+      {"and.b32 %r1, %token, 31", "and.b32 %r1, %place, 31"},
+      {"setp.eq.u32 %p4, %r0, 0", "setp.ne.u32 %p4, %r0, 0"},
+      {"@%p4 mul.rn.f32 %score, %score, %penalty", "@%p4 div.rn.f32 %score, %score, %penalty"},
+      // The largest.
+      {"setp.ne.u32 %p0, %shown, 0", "setp.gt.u32 %p0, %shown, 1"},
+      {"sub.u32 %r0, %r0, %r1;", ""},
+      {"setp.ge.u32 %p0, %shown, %count", "setp.ge.u32 %p0, %shown, 0"},
+      {"[%bin], 0;", "[%bin], 1;"},
+      {"[%bin], 0;\n  bar.sync 0;", "[%bin], 0;"},
+      {"setp.ne.u64 %p1, %x1, %prefix", "setp.lt.u64 %p1, %x1, %prefix"},
+      {"not.b32 %r0, %r0;", ""},
+      {"red.shared.add.u32 [%r0], 1", "red.shared.add.u32 [%r0], 2"},
+      {"COUNTED:\n  bar.sync 0;", "COUNTED:"},
+      {"shfl.sync.up.b32 %r0|%p1, %sum, 4", "shfl.sync.up.b32 %r0|%p1, %sum, 3"},
+      {"setp.eq.u32 %p1, %lane, 31", "setp.eq.u32 %p1, %lane, 30"},
+      {"[%r1], %sum;\n  bar.sync 0;", "[%r1], %sum;"},
+      {"setp.gt.u32 %p1, %warp, 3", "setp.ge.u32 %p1, %warp, 3"},
+      {"setp.lt.u32 %p1, %before, %needed", "setp.le.u32 %p1, %before, %needed"},
+      {"setp.ge.and.u32 %p1, %sum, %needed", "setp.gt.and.u32 %p1, %sum, %needed"},
+      {"[%found+8], %own;\n  bar.sync 0;", "[%found+8], %own;"},
+      {"sub.u32 %needed, %needed, %before;", ""},
+      {"shl.b64 %prefix, %prefix, 9", "shl.b64 %prefix, %prefix, 8"},
+      {"shl.b64 %least, %prefix, %shift", "mov.b64 %least, %prefix"},
+      {"setp.eq.u32 %p1, %needed, %own", "setp.le.u32 %p1, %needed, %own"},
+      {"sub.u32 %shift, %shift, 9", "sub.u32 %shift, %shift, 8"},
+      {"[%found+12], 0;\n  bar.sync 0;", "[%found+12], 0;"},
+      {"setp.lt.u64 %p1, %value, %least", "setp.le.u64 %p1, %value, %least"},
+      {"atom.shared.add.u32 %r0, [%found+12], 1", "ld.shared.u32 %r0, [%found+12]"},
+      {"add.u32 %r0, %count, %thread", "add.u32 %r0, %count, 1"},
+      {"xor.b32 %r0, %key, 0x80000000", "mov.b32 %r0, %key"},
+      {"and.b32 %r1, %low, 0x7fffffff", "mov.b32 %r1, %low"},
   };
   for (const auto &[was, is] : mistakes) {
     // Everywhere in the first kernel; most stand there once.
