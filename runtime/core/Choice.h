@@ -44,6 +44,9 @@ struct Choice {
   int64_t settingsBytes;
 };
 
+/// Distances of scores from the largest, in bins.
+constexpr int numBins = 512;
+
 /// In the device's memory, until the next step begins: of the rows that show their largest tokens,
 /// these as integers that have the order of scores (generate/Score.h), each row's in any order, and
 /// behind them the least there is where a row has fewer; and [rows, count] of scores, of the same

@@ -32,6 +32,9 @@ void Device::deliver(const void *from, int64_t bytes, Taker take) {
   take(reading.data);
 }
 bool Device::choose(const Choice &, ChoiceTaker) { return false; }
+void Device::sumBins(const float *, int64_t, float, std::span<int64_t>) {
+  throw std::logic_error("internal error: a device that does not choose has no scores");
+}
 std::unique_ptr<Filler> Device::makeFiller() { return nullptr; }
 bool Device::computes(int32_t dtype) const { return dtype == TPC_F32; }
 void *Device::map(void *data, int64_t, Use) { return data; }

@@ -116,6 +116,9 @@ public:
   /// has to choose.
   using ChoiceTaker = std::function<void(const std::byte *best, const Chosen &chosen)>;
   virtual bool choose(const Choice &choice, ChoiceTaker take);
+  /// Behind a step, of scores that it has kept (Chosen): how many are in which bin below `largest`,
+  /// then the sums of their weights (generate/Score.h).
+  virtual void sumBins(const float *scores, int64_t count, float largest, std::span<int64_t> sums);
 
   /// Between these, all work before done, this and other ranks of the process may read and write
   /// the device's memory where `map` has it for them, and no work is called for: what transports

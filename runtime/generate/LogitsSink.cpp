@@ -143,14 +143,23 @@ void LogitsSink::copyLargest(tpc_context &ctx) {
   }
 }
 
-void LogitsSink::copyScores(tpc_context &ctx, size_t piece, std::span<float> scores) {
-  const Kept &own = kept[piece];
+const float *LogitsSink::scoresOf(const Kept &own) const {
   const ChosenRows &part = parts[static_cast<size_t>(own.part)];
   int64_t row = wanted[static_cast<size_t>(own.row)] - part.rows.row;
-  Reading reading(*ctx.device, part.chosen.scores + row * own.count,
-                  static_cast<int64_t>(scores.size_bytes()));
+  return part.chosen.scores + row * own.count;
+}
+
+void LogitsSink::copySums(tpc_context &ctx, size_t piece, float ofLargest,
+                          std::span<int64_t> sums) {
+  ctx.device->sumBins(scoresOf(kept[piece]), kept[piece].count, ofLargest, sums);
+  copied += static_cast<int64_t>(sums.size_bytes());
+}
+
+void LogitsSink::copyScores(tpc_context &ctx, size_t piece, std::span<float> scores) {
+  auto bytes = static_cast<int64_t>(scores.size_bytes());
+  Reading reading(*ctx.device, scoresOf(kept[piece]), bytes);
   std::memcpy(scores.data(), reading.data, scores.size_bytes());
-  copied += static_cast<int64_t>(scores.size_bytes());
+  copied += bytes;
 }
 
 void LogitsSink::arrive(const Block &block, const std::byte *from) {

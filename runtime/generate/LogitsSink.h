@@ -30,7 +30,8 @@ public:
   /// What has been delivered of the rows that were wanted, each under its place among them. Copies
   /// what rows show of what the device has found.
   std::vector<LogitsPiece> pieces(tpc_context &ctx);
-  /// Of one of these, which shows its largest: all scores.
+  /// Of one of these, which shows its largest: sums of its scores by bins, and all scores.
+  void copySums(tpc_context &ctx, size_t piece, float largest, std::span<int64_t> sums);
   void copyScores(tpc_context &ctx, size_t piece, std::span<float> scores);
   const std::vector<int64_t> &wantedRows() const { return wanted; }
   /// In this step, from a device that is not the host.
@@ -48,19 +49,20 @@ private:
   struct Rows {
     int64_t row, rows, first, count;
   };
-  std::optional<Rows> rowsOf(const Block &block) const;
-  void arrive(const Block &block, const std::byte *from);
-  void arrive(const Rows &rows, const std::byte *from, const Chosen &chosen);
-  const RowChoice &choiceOf(int64_t row) const;
-  void copyLargest(tpc_context &ctx);
-  void keep(int64_t at, int64_t count, const std::byte *from);
-
   /// Logits, from `begin` on; or what the device has found, in a part of the rows that it has.
   struct Kept {
     int64_t row, first, begin, count;
     Ranked best;
     int64_t part; ///< -1: logits
   };
+  std::optional<Rows> rowsOf(const Block &block) const;
+  void arrive(const Block &block, const std::byte *from);
+  void arrive(const Rows &rows, const std::byte *from, const Chosen &chosen);
+  const RowChoice &choiceOf(int64_t row) const;
+  void copyLargest(tpc_context &ctx);
+  const float *scoresOf(const Kept &own) const;
+  void keep(int64_t at, int64_t count, const std::byte *from);
+
   struct ChosenRows {
     Rows rows;
     Chosen chosen;

@@ -25,24 +25,8 @@ double expOf(double x) {
   constexpr double shift = 0x1.8p52;
   double shifted = x * 1.4426950408889634 + shift, n = shifted - shift;
   double r = (x - n * 0.693145751953125) - n * 1.4286068203094172e-06;
-  constexpr double inverse[] = {// of factorials
-                                1.1470745597729725e-11,
-                                1.6059043836821613e-10,
-                                2.08767569878681e-09,
-                                2.505210838544172e-08,
-                                2.755731922398589e-07,
-                                2.7557319223985893e-06,
-                                2.48015873015873e-05,
-                                0.0001984126984126984,
-                                0.001388888888888889,
-                                0.008333333333333333,
-                                0.041666666666666664,
-                                0.16666666666666666,
-                                0.5,
-                                1.0,
-                                1.0};
   double sum = 0;
-  for (double factor : inverse)
+  for (double factor : expFactors)
     sum = sum * r + factor;
   double power = std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) + 1023) << 52);
   return x >= -60 ? sum * power : 0;

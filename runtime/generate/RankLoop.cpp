@@ -219,12 +219,22 @@ std::vector<int64_t> RankLoop::choose(tpc_context &ctx, const StepItem &item) {
       pieces.back().row = row;
       places.push_back(i);
     }
-  auto scoresOf = [&](size_t piece, std::span<float> scores) {
-    sink.copyScores(ctx, places[piece], scores);
-  };
+  struct OnDevice final : DevicePieces {
+    OnDevice(LogitsSink &sink, tpc_context &ctx, const std::vector<size_t> &places)
+        : sink(sink), ctx(ctx), places(places) {}
+    void sumsOf(size_t piece, float largest, std::span<int64_t> sums) override {
+      sink.copySums(ctx, places[piece], largest, sums);
+    }
+    void scoresOf(size_t piece, std::span<float> scores) override {
+      sink.copyScores(ctx, places[piece], scores);
+    }
+    LogitsSink &sink;
+    tpc_context &ctx;
+    const std::vector<size_t> &places;
+  } onDevice(sink, ctx, places);
   std::vector<SampledRow> rows = schedule.rowsOf(item);
   std::vector<int64_t> tokens;
-  for (const SampledToken &token : sampler.choose(*ranks, rows, pieces, scoresOf))
+  for (const SampledToken &token : sampler.choose(*ranks, rows, pieces, &onDevice))
     tokens.push_back(codeOf(token));
   return tokens;
 }

@@ -7,6 +7,7 @@
 namespace tpc::rt {
 
 SamplerRanks::~SamplerRanks() = default;
+DevicePieces::~DevicePieces() = default;
 
 void Sampler::score(std::span<const SampledRow> rows, std::span<const LogitsPiece> pieces) {
   scored.assign(rows.size(), {});
@@ -180,24 +181,31 @@ void Sampler::gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> row
   }
 }
 
-void Sampler::fetchScores(const std::vector<Filtered *> &open, const ScoresOf &scoresOf) {
+void Sampler::fetchScores(const std::vector<Filtered *> &open, DevicePieces *device) {
   for (const Filtered *each : open)
     for (Scored &piece : scored[each->index])
       if (piece.scores.empty() && piece.count > 0) {
         std::vector<float> &scores = memory[piece.piece];
         scores.resize(static_cast<size_t>(piece.count));
-        scoresOf(piece.piece, scores);
+        device->scoresOf(piece.piece, scores);
         piece.scores = scores;
         piece.largest = {};
       }
 }
 
-void Sampler::sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open) {
+void Sampler::sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open,
+                      DevicePieces *device) {
+  std::vector<int64_t> ofDevice(2 * numBins);
   mine.assign(open.size() * 2 * numBins, 0);
   for (size_t i = 0; i < open.size(); ++i) {
     int64_t *counts = mine.data() + i * 2 * numBins, *weights = counts + numBins;
     float largest = open[i]->largest();
-    for (const Scored &piece : scored[open[i]->index])
+    for (const Scored &piece : scored[open[i]->index]) {
+      if (piece.scores.empty() && piece.count > 0) {
+        device->sumsOf(piece.piece, largest, ofDevice);
+        for (size_t bin = 0; bin < ofDevice.size(); ++bin)
+          counts[bin] += ofDevice[bin];
+      }
       for (float score : piece.scores) {
         double distance = below(score, largest);
         int bin = binOf(distance);
@@ -205,6 +213,7 @@ void Sampler::sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open) 
         if (bin < numBins - 1)
           weights[bin] += weightBelow(distance);
       }
+    }
   }
   ranks.sum(mine);
   for (size_t i = 0; i < open.size(); ++i) {
@@ -251,7 +260,7 @@ void Sampler::gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &ope
 
 std::vector<SampledToken> Sampler::choose(SamplerRanks &ranks, std::span<const SampledRow> rows,
                                           std::span<const LogitsPiece> pieces,
-                                          const ScoresOf &scoresOf) {
+                                          DevicePieces *device) {
   std::vector<SampledToken> tokens(rows.size());
   if (rows.empty())
     return tokens;
@@ -282,9 +291,9 @@ std::vector<SampledToken> Sampler::choose(SamplerRanks &ranks, std::span<const S
     ++theCounts.rounds;
     theCounts.extra += round > 3;
     if (round == 2) {
-      fetchScores(open, scoresOf);
-      sumBins(ranks, open);
+      sumBins(ranks, open, device);
     } else {
+      fetchScores(open, device);
       gatherBins(ranks, open);
     }
   }

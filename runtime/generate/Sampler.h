@@ -19,7 +19,6 @@
 
 #include "generate/Score.h"
 #include "generate/Settings.h"
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -64,6 +63,15 @@ struct LogitsPiece {
   std::span<const Ranked> largest;
 };
 
+/// What a device has of pieces of filtered rows beside the largest.
+class DevicePieces {
+public:
+  virtual ~DevicePieces();
+  /// By bins of the distance from the largest, how many there are, then their weights.
+  virtual void sumsOf(size_t piece, float largest, std::span<int64_t> sums) = 0;
+  virtual void scoresOf(size_t piece, std::span<float> scores) = 0;
+};
+
 struct SampledToken {
   int64_t token = -1;
   bool isNoNumber = false; ///< the logit of `token`, and perhaps others, is NaN
@@ -72,13 +80,10 @@ struct SampledToken {
 /// A rank's. Keeps memory from step to step.
 class Sampler {
 public:
-  /// What a device has of a piece of a filtered row beside the largest: all scores.
-  using ScoresOf = std::function<void(size_t piece, std::span<float> scores)>;
-
   /// Collective. Pieces of a row do not overlap; each row has one somewhere.
   std::vector<SampledToken> choose(SamplerRanks &ranks, std::span<const SampledRow> rows,
                                    std::span<const LogitsPiece> pieces,
-                                   const ScoresOf &scoresOf = {});
+                                   DevicePieces *device = nullptr);
 
   struct Counts {
     int64_t steps = 0, rounds = 0;
@@ -96,7 +101,7 @@ private:
   int64_t tokensOf(size_t index) const;
   void gatherLargest(SamplerRanks &ranks, std::span<const SampledRow> rows,
                      std::vector<Filtered> &filtered, std::vector<SampledToken> &tokens);
-  void sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open);
+  void sumBins(SamplerRanks &ranks, const std::vector<Filtered *> &open, DevicePieces *device);
   void gatherBins(SamplerRanks &ranks, const std::vector<Filtered *> &open);
 
   /// The scores that this rank has, by row, or what its device has found among them.
@@ -107,7 +112,7 @@ private:
     Ranked best;
     std::span<const Ranked> largest;
   };
-  void fetchScores(const std::vector<Filtered *> &open, const ScoresOf &scoresOf);
+  void fetchScores(const std::vector<Filtered *> &open, DevicePieces *device);
   std::vector<std::vector<Scored>> scored;
   std::vector<std::vector<float>> memory;
   std::vector<int64_t> mine, all;

@@ -12,6 +12,7 @@
 #ifndef TPC_RT_GENERATE_SCORE_H
 #define TPC_RT_GENERATE_SCORE_H
 
+#include "core/Choice.h"
 #include "generate/Random.h"
 #include <algorithm>
 #include <bit>
@@ -57,7 +58,6 @@ inline int64_t weightBelow(double distance) {
 constexpr int64_t mostTokens = int64_t(1) << 22;
 
 /// Distances from the largest, in bins. What is in the last one has no weight.
-constexpr int numBins = 512;
 inline int binOf(double distance) {
   return static_cast<int>(std::min(distance * 16, static_cast<double>(numBins - 1)));
 }

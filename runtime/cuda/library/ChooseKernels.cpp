@@ -348,7 +348,7 @@ std::string chooseKernels() {
   add("f32", 4, "  ld.global.f32 %score, [%at];\n");
   add("f16", 2, "  ld.global.b16 %h, [%at];\n  cvt.f32.f16 %score, %h;\n");
   add("bf16", 2, "  ld.global.b16 %h, [%at];\n  mov.b32 %r0, {0, %h};\n  mov.b32 %score, %r0;\n");
-  return all;
+  return all + sumBinsKernel();
 }
 
 } // namespace tpc::rt::cuda

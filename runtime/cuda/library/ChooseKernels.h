@@ -4,14 +4,15 @@
 #define TPC_RT_CUDA_LIBRARY_CHOOSEKERNELS_H
 
 #include "core/Choice.h"
+#include "cuda/library/SumBins.h"
 #include <string>
 
 namespace tpc::rt::cuda {
 
 /// All of them, as PTX for all GPUs that programs run on.
 std::string chooseKernels();
-inline constexpr const char *chooseNames[] = {"tpc_choose_f32", "tpc_choose_f16",
-                                              "tpc_choose_bf16"};
+inline constexpr const char *chooseNames[] = {"tpc_choose_f32", "tpc_choose_f16", "tpc_choose_bf16",
+                                              sumBinsName};
 
 /// The one for logits of a type; null: there is none.
 const char *chooseKernel(int32_t dtype);

@@ -18,6 +18,7 @@ constexpr int64_t pieceBytes = 32 << 20;
 /// For products; as the library's manual recommends.
 constexpr int64_t workspaceBytes = 4 << 20, workspaceBytesFrom90 = 32 << 20;
 constexpr int64_t least = leastBlock;
+constexpr int64_t binsBytes = 2 * numBins * sizeof(int64_t);
 
 int64_t workspaceOf(const Gpu &gpu) {
   return gpu.architecture >= 90 ? workspaceBytesFrom90 : workspaceBytes;
@@ -36,8 +37,9 @@ CudaDevice::CudaDevice(const Driver &driver, const blas::Library &library,
       products(driver, library, workspace.address, workspaceOf(gpu), queue.stream),
       uploads{Upload(queue), Upload(queue)}, download(driver), attentions(driver, queue.stream),
       appending(queue, appendKernels, appendNames, "add to caches"),
-      choosing(queue, chooseKernels, chooseNames, "choose tokens"), envUpload(queue),
-      statusRead(driver), pinnedMemory(driver), delivered(pinnedMemory), stepReached(driver) {
+      choosing(queue, chooseKernels, chooseNames, "choose tokens"), bins(driver, binsBytes),
+      envUpload(queue), statusRead(driver), pinnedMemory(driver), delivered(pinnedMemory),
+      stepReached(driver) {
   statusRead.reserve(sizeof(tpc_status));
 }
 

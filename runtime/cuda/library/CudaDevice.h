@@ -114,6 +114,7 @@ public:
   void attention(const tpc_attention_args &args) override;
   void append(const tpc_append_args &args) override;
   bool choose(const Choice &choice, ChoiceTaker take) override;
+  void sumBins(const float *scores, int64_t count, float largest, std::span<int64_t> sums) override;
   tpc_status endStep() override;
   std::unique_ptr<Links> makeLinks() override;
 
@@ -198,6 +199,7 @@ private:
   std::unique_ptr<Kernels> kernels;
   Attention attentions;
   OwnKernels appending, choosing;
+  Block bins; ///< of the scores of a row
   /// What was chosen, of each call of a step; and how many calls there were.
   std::vector<std::unique_ptr<Block>> chosen;
   size_t numChosen = 0;

@@ -16,6 +16,7 @@
 #include "cuda/library/CudaDevice.h"
 #include "cuda/library/CudaMatrix.h"
 #include "cuda/library/NcclLinks.h"
+#include "cuda/library/SumBins.h"
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -146,6 +147,14 @@ bool CudaDevice::choose(const Choice &choice, ChoiceTaker take) {
   deliver(pointerTo(launch.best), sizes.best,
           [take = std::move(take), made](const std::byte *best) { take(best, made); });
   return true;
+}
+
+void CudaDevice::sumBins(const float *scores, int64_t count, float largest,
+                         std::span<int64_t> sums) {
+  enter();
+  choosing.run(sumBinsName, SumBinsLaunch(scores, count, largest, bins.address), 1);
+  auto bytes = static_cast<int64_t>(sums.size_bytes());
+  std::memcpy(sums.data(), beginRead(pointerTo(bins.address), bytes), static_cast<size_t>(bytes));
 }
 
 //===----------------------------------------------------------------------===//

@@ -53,6 +53,25 @@ struct Found {
   }
 };
 
+struct OnDevice final : DevicePieces {
+  explicit OnDevice(const std::deque<Found> &found) : found(found) {}
+  void sumsOf(size_t piece, float largest, std::span<int64_t> sums) override {
+    ASSERT_EQ(sums.size(), 2u * numBins);
+    std::fill(sums.begin(), sums.end(), 0);
+    for (float score : found[piece].scores) {
+      double distance = below(score, largest);
+      auto bin = static_cast<size_t>(binOf(distance));
+      ++sums[bin];
+      sums[numBins + bin] += bin < numBins - 1 ? weightBelow(distance) : 0;
+    }
+  }
+  void scoresOf(size_t piece, std::span<float> scores) override {
+    ASSERT_EQ(scores.size(), found[piece].scores.size());
+    std::copy(found[piece].scores.begin(), found[piece].scores.end(), scores.begin());
+  }
+  const std::deque<Found> &found;
+};
+
 /// Each rank has a part of each row, and all must find the same. Every other rank has a device that
 /// chooses.
 Chosen choose(const Logits &logits, const std::vector<SampledRow> &rows, const Split &split) {
@@ -76,13 +95,10 @@ Chosen choose(const Logits &logits, const std::vector<SampledRow> &rows, const S
     for (LogitsPiece &piece : pieces)
       if (shard % 2)
         piece = found.emplace_back(piece, rows[static_cast<size_t>(piece.row)]).piece;
-    auto scoresOf = [&](size_t piece, std::span<float> scores) {
-      ASSERT_EQ(scores.size(), found[piece].scores.size());
-      std::copy(found[piece].scores.begin(), found[piece].scores.end(), scores.begin());
-    };
+    OnDevice device(found);
     WorldRanks ranks(ctx);
     Sampler sampler;
-    auto tokens = sampler.choose(ranks, rows, pieces, scoresOf);
+    auto tokens = sampler.choose(ranks, rows, pieces, &device);
     std::lock_guard<std::mutex> lock(mutex);
     if (isFirst)
       result = {tokens, sampler.counts()};

@@ -160,29 +160,37 @@ def copied(said):
 @pytest.mark.parametrize("grid", ["tp2", *(pytest.param(grid, marks=pytest.mark.long)
                                            for grid in ("tp1", "tp3", "pp2", "tp2,pp2", "dp2", "tp2x2"))])
 def test_tokens_are_chosen_where_logits_are(tpcc, grid):
-    """Of each row 8 bytes come to the host, and of one that is filtered 8 for each token that it shows; its scores only where these
-    do not decide. With --logits the host has all, and chooses the same."""
+    """Of each row 8 bytes come to the host, and of one that is filtered 8 for each token that it shows; sums of its weights where
+    these do not decide, and its scores where sums do not. With --logits the host has all, and chooses the same."""
     program, new = compiled(tpcc, MODEL.path, grid), 6
-    part = -(-MODEL.vocab // Grid.parse(grid).tp)
+    shape = Grid.parse(grid)
+    part = -(-MODEL.vocab // (shape.xy[0] if shape.xy else shape.tp)) # one dimension of tp splits the vocabulary
     penalty = ["--repetition-penalty", "1.3"]
-    for flags, shown, all_scores in (
-            (["--temperature", "0"], 0, False), (["--temperature", "0.8", "--seed", "12345678901"], 0, False), (penalty, 0, False),
-            (["--temperature", "0.9", *penalty], 0, False), (["--temperature", "1", "--top-k", "9"], 9, False),
-            (["--temperature", "0.7", "--top-k", "20", "--top-p", "0.9", *penalty], 20, False),
-            (["--temperature", "0.5", "--top-p", "0.2"], 64, True), (["--temperature", "30", "--top-p", "0.95"], 64, True)):
+    sums, scores = 2 * 512 * 8, 4 * part
+    for flags, shown, later in (
+            (["--temperature", "0"], 0, 0), (["--temperature", "0.8", "--seed", "12345678901"], 0, 0), (penalty, 0, 0),
+            (["--temperature", "0.9", *penalty], 0, 0), (["--temperature", "1", "--top-k", "9"], 9, 0),
+            (["--temperature", "0.7", "--top-k", "20", "--top-p", "0.9", *penalty], 20, 0),
+            (["--temperature", "0.5", "--top-p", "0.2"], 64, sums), (["--temperature", "30", "--top-p", "0.95"], 64, sums + scores)):
         there = say(program, PROMPTS[2], new, *flags, "--deterministic", "--verbose")
         here = say(program, PROMPTS[2], new, *flags, "--deterministic", "--verbose", logits=True)
         assert there.tokens == here.tokens, flags
         assert copied(here) == 4 * new * part
-        assert copied(there) == new * (8 + 8 * shown + (4 * part if all_scores else 0)), flags
+        assert copied(there) == new * (8 + 8 * shown + later), flags
 
 
-def test_each_row_is_chosen_in_its_way(tpcc):
-    """Rows that are filtered come and go beside others."""
-    drawn = [{}, dict(temperature=0.9), dict(temperature=0.9, top_p=0.8), dict(temperature=1.0, top_k=7), dict(repetition_penalty=1.2)]
-    with Service(compiled(tpcc, MODEL.path, "tp2"), "--max-batch", "3", "--max-sequence", "40", "--deterministic") as service:
+@pytest.mark.parametrize("grid", ["tp2", *(pytest.param(grid, marks=pytest.mark.long) for grid in ("tp1", "pp2", "tp2,pp2,mb2", "dp2"))])
+def test_each_row_is_chosen_in_its_way(tpcc, grid):
+    """Rows that are filtered come and go beside others, and get what processors give them."""
+    host = tpcc.compile(MODEL.path, grid, "--generate")
+    drawn = [{}, dict(temperature=0.9), dict(temperature=0.9, top_p=0.8), dict(temperature=1.0, top_k=7), dict(repetition_penalty=1.2),
+             dict(temperature=0.9, top_k=300, top_p=0.9, repetition_penalty=1.3), dict(temperature=20.0, top_p=0.99)]
+    with Service(host, "--max-batch", "1", "--max-sequence", "40") as service:
+        expected = [service.generate(PROMPTS[2], 8, seed=index, **settings) for index, settings in enumerate(drawn)]
+        assert service.close() == 0
+    with Service(compiled(tpcc, MODEL.path, grid), "--max-batch", "3", "--max-sequence", "40", "--deterministic") as service:
         alone = [service.generate(PROMPTS[2], 8, seed=index, **settings) for index, settings in enumerate(drawn)]
-        assert len(set(map(tuple, alone))) == len(drawn)
+        assert alone == expected and len(set(map(tuple, alone))) == len(drawn)
         names = [(index, service.ask(f"p{index}", PROMPTS[2], 8, seed=index, **settings)) for index, settings in enumerate(drawn)]
         for index, name in names:
             # Rows beside it change the order of additions in products, which draws seldom see.
