@@ -1,6 +1,7 @@
 //===- Random.cpp - random numbers that depend on what they are for -------===//
 
 #include "generate/Random.h"
+#include "core/ExpFactors.h"
 
 namespace tpc::rt {
 

@@ -48,22 +48,6 @@ struct Draw {
 
 /// log of a positive, normal f64; relative error below 1e-15.
 double logOf(double x);
-/// Of the polynomial for exp, the highest power first: one through factorials.
-constexpr double expFactors[] = {1.1470745597729725e-11,
-                                 1.6059043836821613e-10,
-                                 2.08767569878681e-09,
-                                 2.505210838544172e-08,
-                                 2.755731922398589e-07,
-                                 2.7557319223985893e-06,
-                                 2.48015873015873e-05,
-                                 0.0001984126984126984,
-                                 0.001388888888888889,
-                                 0.008333333333333333,
-                                 0.041666666666666664,
-                                 0.16666666666666666,
-                                 0.5,
-                                 1.0,
-                                 1.0};
 /// exp of a number that is not positive; 0 below -60. Relative error below 1e-15.
 double expOf(double x);
 

@@ -90,6 +90,7 @@ ADD_BEFORE
   or.b64 %prefix, %prefix, %x0;
   shl.b64 %least, %prefix, %shift;
   setp.eq.u32 %p1, %needed, %own;
+  setp.eq.or.u32 %p1, %shift, 0, %p1;
   @%p1 bra COLLECT;
   sub.u32 %shift, %shift, 9;
   bra DIGIT;

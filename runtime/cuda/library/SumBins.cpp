@@ -7,7 +7,7 @@
 
 #include "cuda/library/SumBins.h"
 #include "core/Choice.h"
-#include "generate/Random.h"
+#include "core/ExpFactors.h"
 #include <bit>
 #include <cstdio>
 

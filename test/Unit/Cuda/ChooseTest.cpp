@@ -381,6 +381,11 @@ TEST(ChooseKernels, MistakesAreFound) {
     all.emplace_back(TPC_F32, 7 * seed, seed % 4, 4, seed);
   for (int64_t seed = 0; seed < 10; ++seed)
     all.emplace_back(TPC_F32, 3500, 2, 4, seed);
+  // The best is the last warp's.
+  Rows &last = all.emplace_back(TPC_F32, 2048, 0, 1, 1);
+  last.logits.assign(2048, 0.5f);
+  last.logits[2000] = 1;
+  last.settings[0] = {1, 0, 1, 0, 5, 6, 1, 0, 0, 0};
   all.push_back(evenRows());
   auto isFound = [&](const ptx::Module &module) {
     for (size_t i = 0; i < all.size(); ++i)
@@ -437,7 +442,7 @@ TEST(ChooseKernels, MistakesAreFound) {
       {"shl.b64 %prefix, %prefix, 9", "shl.b64 %prefix, %prefix, 8"},
       {"shl.b64 %least, %prefix, %shift", "mov.b64 %least, %prefix"},
       {"setp.eq.u32 %p1, %needed, %own", "setp.le.u32 %p1, %needed, %own"},
-      {"sub.u32 %shift, %shift, 9", "sub.u32 %shift, %shift, 8"},
+      {"sub.u32 %shift, %shift, 9", "sub.u32 %shift, %shift, 18"},
       {"[%found+12], 0;\n  bar.sync 0;", "[%found+12], 0;"},
       {"setp.lt.u64 %p1, %value, %least", "setp.le.u64 %p1, %value, %least"},
       {"atom.shared.add.u32 %r0, [%found+12], 1", "ld.shared.u32 %r0, [%found+12]"},
