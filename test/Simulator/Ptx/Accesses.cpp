@@ -188,9 +188,12 @@ void decodeAccess(Decoder &decoder) {
     const Parameter *parameter = decoder.kernel.findParameter(address.name);
     if (!load || !parameter)
       decoder.fail("only parameters of the entry can be read, by name");
-    if (address.offset < 0 || address.offset + inst.bytes * inst.vector > parameter->bytes)
+    int64_t bytes = inst.bytes * inst.vector;
+    if (address.offset < 0 || address.offset > int64_t(parameter->bytes) - bytes)
       decoder.fail("outside of the parameter");
     inst.offset += parameter->offset;
+    if (inst.offset % bytes)
+      decoder.fail("parameters are read at multiples of what is read");
     inst.run = runLoadParameter;
     return;
   }

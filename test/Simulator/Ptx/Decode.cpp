@@ -278,6 +278,9 @@ void Decoder::expectCount(size_t least, size_t most) {
 }
 
 void Decoder::finish() {
+  for (const Operand &operand : statement.operands)
+    if (operand.pair >= 0 && !pairTaken)
+      fail("'|' of an instruction that has one result");
   if (!left.empty())
     fail("unknown modifier '." + std::string(left.front()) + "'");
 }
@@ -332,10 +335,12 @@ static uint64_t immediateBits(const Operand &operand, Type type) {
 }
 
 Slot Decoder::sourceOf(const Operand &operand, Type type, bool wider) {
+  if (operand.negated)
+    fail("'!' is for the predicates of guards, votes, choices and comparisons");
+  if (operand.minus && operand.kind != Operand::Imm)
+    fail("'-' is for numbers");
   unsigned bytes = type == Type::Pred ? 0 : std::max(bytesOf(type), 2u);
   if (operand.kind == Operand::Reg) {
-    if (operand.negated && type != Type::Pred)
-      fail("'!' is for predicates");
     const Register &reg = kernel.registers[operand.reg];
     bool isPredicate = reg.type == Type::Pred;
     unsigned has = registerBytes(operand);
@@ -344,6 +349,9 @@ Slot Decoder::sourceOf(const Operand &operand, Type type, bool wider) {
     return reg.slot;
   }
   if (operand.kind == Operand::Imm) {
+    bool integer = operand.number.kind == Number::Integer;
+    if (integer ? type == Type::F32 || type == Type::F64 : bitsOf(type) == 16)
+      fail("no number of this type");
     if (type == Type::Pred)
       return kernel.constant(0, operand.number.bits ? allLanes : 0);
     return kernel.constant(bytes, immediateBits(operand, type));
@@ -371,9 +379,14 @@ Slot Decoder::destinationOf(const Operand &operand, Type type, bool wider) {
   return sourceOf(operand, type, wider);
 }
 
-Slot Decoder::predicateOf(const Operand &operand) { return sourceOf(operand, Type::Pred); }
+Slot Decoder::predicateOf(const Operand &operand) {
+  Operand plain = operand;
+  plain.negated = false;
+  return sourceOf(plain, Type::Pred);
+}
 
 Slot Decoder::pairOf(const Operand &operand) {
+  pairTaken = true;
   const Register &reg = kernel.registers[size_t(operand.pair)];
   if (reg.type != Type::Pred)
     fail("a predicate expected behind '|'");

@@ -89,6 +89,7 @@ public:
 
 private:
   std::vector<std::string_view> left;
+  bool pairTaken = false; // somebody wanted the register behind a bar
 };
 
 using DecodeFunction = void (*)(Decoder &);

@@ -11,7 +11,7 @@ using namespace ptx;
 
 // What no device of sm_80 or later exceeds (sm_90's shared memory; the ceiling of each device is
 // the compiler's business).
-constexpr uint32_t maxThreads = 1024, maxSharedBytes = 227 * 1024;
+constexpr uint32_t maxSharedBytes = 227 * 1024;
 
 Warp::Warp(Machine &machine, const Kernel &kernel, unsigned index)
     : machine(machine), kernel(kernel), index(index), local(size_t(kernel.localBytes) * warpSize),
@@ -94,11 +94,15 @@ void Machine::checkConfig() {
     result.findings.push_back({Check::Launch, kernel.info.name, 0, "", {0, 0, 0}, {0, 0, 0}, what});
     throw Stop();
   };
+  // Sizes first: their product may not fit into 64 bits.
+  if (std::max(config.block.x, config.block.y) > maxBlockThreads || config.block.z > 64)
+    fail(text("a block of {}x{}x{} threads; 1024x1024x64 are possible, and {} in all",
+              config.block.x, config.block.y, config.block.z, maxBlockThreads));
   uint64_t threads = config.block.count();
   if (!config.grid.count() || !threads)
     fail("a grid or a block without threads");
-  if (threads > maxThreads || config.block.z > 64)
-    fail(text("{} threads in a block; {} are possible", threads, maxThreads));
+  if (threads > maxBlockThreads)
+    fail(text("{} threads in a block; {} are possible", threads, maxBlockThreads));
   if (config.grid.y > 65535 || config.grid.z > 65535 || config.grid.x > 0x7fffffff)
     fail("a grid of more blocks than there can be");
   if (config.grid.count() >= uint64_t(1) << 28)
@@ -109,9 +113,9 @@ void Machine::checkConfig() {
   if (required[0] && !(config.block == Dim3{required[0], required[1], required[2]}))
     fail(text("a block of {}x{}x{} threads; .reqntid says {}x{}x{}", config.block.x, config.block.y,
               config.block.z, required[0], required[1], required[2]));
-  if (kernel.info.sharedBytes + config.sharedBytes > maxSharedBytes)
-    fail(text("{} bytes of shared memory; {} are possible",
-              kernel.info.sharedBytes + config.sharedBytes, maxSharedBytes));
+  if (uint64_t bytes = uint64_t(kernel.info.sharedBytes) + config.sharedBytes;
+      bytes > maxSharedBytes)
+    fail(text("{} bytes of shared memory; {} are possible", bytes, maxSharedBytes));
   if (parameters.size() < kernel.parameterBytes)
     fail("too few parameters");
 }

@@ -75,11 +75,12 @@ void decodeVectorMove(Decoder &decoder, Type type) {
   Inst &inst = decoder.inst;
   bool pack = decoder.operand(1).kind == Operand::Vector;
   const Operand &vector = decoder.operand(pack ? 1 : 0);
-  inst.vector = uint8_t(vector.elements.size());
+  size_t elements = vector.elements.size();
   unsigned bits = bitsOf(type);
-  if (!isBits(type) || (inst.vector != 2 && inst.vector != 4) || bits / inst.vector < 16)
+  if (!isBits(type) || (elements != 2 && elements != 4) || bits / elements < 16)
     decoder.fail("no such vector");
-  inst.bytes = uint8_t(bits / inst.vector / 8);
+  inst.vector = uint8_t(elements);
+  inst.bytes = uint8_t(bits / elements / 8);
   Type element = inst.bytes == 2 ? Type::B16 : Type::B32;
   std::vector<Slot> slots;
   for (const Operand &each : vector.elements)

@@ -11,7 +11,10 @@ void Parser::parseRegisters(Body &body) {
   do {
     std::string_view name = takeWord("a register");
     auto declare = [&](std::string_view each) {
-      scopes.back()[each] = uint32_t(body.registers.size());
+      if (!scopes.back().emplace(each, uint32_t(body.registers.size())).second)
+        fail("a second register '" + std::string(each) + "'");
+      if (body.registers.size() >= maxRegisters)
+        fail("more than " + std::to_string(maxRegisters) + " registers");
       body.registers.push_back({*type, 0});
     };
     if (!accept("<")) {
@@ -20,8 +23,6 @@ void Parser::parseRegisters(Body &body) {
     }
     uint64_t count = takeInteger();
     expect(">");
-    if (count > 1000000)
-      fail("a million registers");
     for (uint64_t i = 0; i < count; ++i)
       declare(*names.insert(std::string(name) + std::to_string(i)).first);
   } while (accept(","));
@@ -49,13 +50,18 @@ void Parser::parseBody(Kernel &kernel, Body &body) {
       parseRegisters(body);
     } else if (accept(".shared")) {
       kernel.shared.push_back(parseVariable(Space::Shared, false));
+      checkName(kernel.shared);
     } else if (accept(".local")) {
       Variable variable = parseVariable(Space::Local, false);
       uint32_t alignment = std::max(variable.alignment, 1u);
       uint32_t begin = std::max(kernel.localBytes, spaceBegin);
       variable.address = (begin + alignment - 1) / alignment * alignment;
       kernel.localBytes = uint32_t(variable.address + variable.bytes);
+      if (kernel.localBytes > maxLocalBytes)
+        throw TextError(tokens[at - 1].line,
+                        "more than " + std::to_string(maxLocalBytes) + " bytes of local memory");
       body.locals.push_back(std::move(variable));
+      checkName(body.locals);
     } else if (accept(".pragma")) {
       take();
       expect(";");
@@ -79,12 +85,14 @@ void Parser::parseBody(Kernel &kernel, Body &body) {
   }
 }
 
-Operand Parser::parseOperand() {
+Operand Parser::parseOperand(bool element) {
   Operand operand;
   if (accept("{")) {
+    if (element)
+      fail("a vector in a vector");
     operand.kind = Operand::Vector;
     do
-      operand.elements.push_back(parseOperand());
+      operand.elements.push_back(parseOperand(/*element=*/true));
     while (accept(","));
     expect("}");
     return operand;
@@ -125,7 +133,7 @@ Operand Parser::parseOperand() {
     if (operand.kind == Operand::Symbol && accept("+"))
       operand.offset = takeSigned();
   }
-  if (accept("|")) {
+  if (!element && accept("|")) {
     std::string_view second = takeWord("a register");
     operand.pair = findRegister(second);
     if (operand.pair < 0)

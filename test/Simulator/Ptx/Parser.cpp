@@ -44,10 +44,13 @@ void Parser::run() {
         parseEntry();
       } else if (accept(".shared")) {
         moduleShared.push_back(parseVariable(Space::Shared, external));
+        checkName(moduleShared);
       } else if (accept(".global")) {
         program.variables.push_back(parseVariable(Space::Global, external));
+        checkName(program.variables);
       } else if (accept(".const")) {
         program.variables.push_back(parseVariable(Space::Const, external));
+        checkName(program.variables);
       } else if (peek().is(".func")) {
         fail("functions are not known here: kernels must be inlined into one entry");
       } else {
@@ -67,7 +70,7 @@ Variable Parser::parseVariable(Space space, bool external) {
   bool aligned = false;
   while (peek().kind == Token::Word && peek().text[0] == '.') {
     if (accept(".align")) {
-      variable.alignment = uint32_t(takeInteger());
+      variable.alignment = takeAlignment();
       aligned = true;
     } else if (auto known = parseType(peek().text.substr(1)); known && bitsOf(*known)) {
       type = *known;
@@ -89,18 +92,34 @@ Variable Parser::parseVariable(Space space, bool external) {
       count = 0;
       continue;
     }
-    count *= takeInteger();
+    uint64_t size = takeInteger();
+    if (__builtin_mul_overflow(count, size, &count) || count > maxVariableBytes)
+      fail("'" + variable.name + "' has more bytes than there can be");
     expect("]");
   }
   variable.bytes = count * bytesOf(type);
-  if (accept("="))
+  if (uint64_t most = space == Space::Shared  ? windowBytes / 4
+                      : space == Space::Local ? maxLocalBytes
+                                              : maxVariableBytes;
+      variable.bytes > most)
+    fail("'" + variable.name + "' has more bytes than there can be");
+  if (accept("=")) {
+    if (space != Space::Global && space != Space::Const)
+      fail("only .global and .const variables have initializers");
     parseInitializer(variable, type);
+  }
   if (open && !external)
     fail("an array without a size that is not .extern");
   if (external && space != Space::Shared)
     fail("an .extern variable that no one text defines");
   expect(";");
   return variable;
+}
+
+void Parser::checkName(const std::vector<Variable> &variables) {
+  for (size_t i = 0; i + 1 < variables.size(); ++i)
+    if (variables[i].name == variables.back().name)
+      throw TextError(tokens[at - 1].line, "a second variable '" + variables.back().name + "'");
 }
 
 void Parser::parseInitializer(Variable &variable, Type type) {
@@ -117,9 +136,9 @@ void Parser::parseInitializer(Variable &variable, Type type) {
     for (unsigned byte = 0; byte < bytesOf(type); ++byte)
       variable.data.push_back(uint8_t(bits >> (8 * byte)));
   };
-  if (!accept("{"))
-    return addValue();
-  unsigned depth = 1;
+  unsigned depth = accept("{") ? 1 : 0;
+  if (!depth)
+    addValue();
   while (depth) {
     if (accept("{"))
       ++depth;
@@ -145,7 +164,7 @@ void Parser::parseParameters(Kernel &kernel) {
     while (peek().kind == Token::Word && peek().text[0] == '.') {
       if (accept(".align")) {
         // Behind .ptr it is of what is pointed to.
-        auto value = uint32_t(takeInteger());
+        uint32_t value = takeAlignment();
         alignment = pointer ? alignment : value;
       } else if (accept(".ptr")) {
         pointer = true;
@@ -159,9 +178,12 @@ void Parser::parseParameters(Kernel &kernel) {
       }
     }
     parameter.name = takeWord("a name");
+    for (const Parameter &other : kernel.parameters)
+      if (other.name == parameter.name)
+        fail("a second parameter '" + parameter.name + "'");
     parameter.bytes = bytesOf(type);
     if (accept("[")) {
-      parameter.bytes *= uint32_t(takeInteger());
+      parameter.bytes *= uint32_t(takeSize(maxParameterBytes, "a parameter"));
       expect("]");
     }
     if (!parameter.bytes)
@@ -170,6 +192,8 @@ void Parser::parseParameters(Kernel &kernel) {
     offset = (offset + parameter.alignment - 1) / parameter.alignment * parameter.alignment;
     parameter.offset = offset;
     offset += parameter.bytes;
+    if (offset > maxParameterBytes)
+      fail("more than " + std::to_string(maxParameterBytes) + " bytes of parameters");
     kernel.info.parameters.push_back({parameter.name, parameter.bytes});
     kernel.parameters.push_back(std::move(parameter));
     if (!peek().is(")"))
@@ -182,9 +206,13 @@ void Parser::parseTuning(Kernel &kernel) {
   auto takeSizes = [&] {
     std::array<uint32_t, 3> sizes{1, 1, 1};
     size_t count = 0;
-    do
-      sizes[std::min<size_t>(count++, 2)] = uint32_t(takeInteger());
-    while (accept(","));
+    do {
+      if (count == 3)
+        fail("a block has three sizes");
+      sizes[count] = uint32_t(takeSize(maxBlockThreads, "a block's size"));
+      if (!sizes[count++])
+        fail("a block without threads");
+    } while (accept(","));
     return sizes;
   };
   while (!peek().is("{")) {
@@ -234,6 +262,11 @@ void Parser::layoutShared(Kernel &kernel, const Body &body) {
         ordered.push_back(one);
   kernel.shared = std::move(ordered);
   kernel.sharedBytes = spaceBegin;
+  uint64_t total = 0;
+  for (const Variable &variable : kernel.shared)
+    total += variable.bytes + 3 * std::max(variable.alignment, 1u) + sharedGap;
+  if (total > windowBytes / 2)
+    fail("more shared memory than there can be");
   for (const Variable &variable : kernel.shared) {
     uint32_t bytes = variable.external ? 0 : uint32_t(variable.bytes);
     kernel.info.sharedBytes += bytes;

@@ -6,6 +6,7 @@
 #include "Syntax.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 namespace ptx {
@@ -54,17 +55,34 @@ private:
     return minus ? -value : value;
   }
 
+  /// A size, of a variable or a launch: at most `most`.
+  uint64_t takeSize(uint64_t most, const char *what) {
+    uint64_t value = takeInteger();
+    if (value > most)
+      fail(std::string(what) + " of " + std::to_string(value) + ": at most " +
+           std::to_string(most) + " is possible");
+    return value;
+  }
+  uint32_t takeAlignment() {
+    uint64_t value = takeSize(maxAlignment, "an alignment");
+    if (!std::has_single_bit(value))
+      fail("an alignment is a power of two");
+    return uint32_t(value);
+  }
+
   void skipDebug();
   void parseEntry();
   void parseParameters(Kernel &kernel);
   void parseTuning(Kernel &kernel);
   Variable parseVariable(Space space, bool external);
+  /// That the last one has a name of its own.
+  void checkName(const std::vector<Variable> &variables);
   void parseInitializer(Variable &variable, Type type);
   void layoutShared(Kernel &kernel, const Body &body);
   void parseBody(Kernel &kernel, Body &body);
   void parseRegisters(Body &body);
   void parseStatement(Body &body);
-  Operand parseOperand();
+  Operand parseOperand(bool element = false);
   int findRegister(std::string_view name) const;
 
   std::vector<Token> tokens;

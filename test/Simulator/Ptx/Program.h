@@ -154,6 +154,10 @@ struct Program {
 /// own.
 constexpr uint64_t sharedWindow = 0x0100'0000'0000, localWindow = 0x0200'0000'0000;
 constexpr uint64_t windowBytes = uint64_t(1) << 32;
+// What a text may ask for: no device has more, and here each thread that runs has its own.
+constexpr uint32_t maxLocalBytes = 512 * 1024, maxParameterBytes = 32764, maxAlignment = 64 * 1024;
+constexpr uint64_t maxVariableBytes = uint64_t(1) << 40;
+constexpr uint32_t maxRegisters = 100000, maxBlockThreads = 1024;
 constexpr uint32_t spaceBegin = 1024; // so that null is no address of either
 constexpr uint32_t sharedGap = 128;   // between variables: shows what goes past an end
 

@@ -238,6 +238,12 @@ bool Machine::arriveBarrier(Warp &warp, const Inst &inst, Group &group) {
     reportUndefined(warp, inst, group.lanes);
   uint32_t id = warp.data<uint32_t>(inst.src[0])[lane],
            threads = inst.flags ? warp.data<uint32_t>(inst.src[1])[lane] : 0;
+  forLanes(group.lanes, [&](unsigned other) {
+    if (warp.data<uint32_t>(inst.src[0])[other] != id ||
+        (inst.flags && warp.data<uint32_t>(inst.src[1])[other] != threads))
+      stop(Check::Synchronization, warp, other,
+           text("lanes {} and {} of the warp name other barriers", lane, other));
+  });
   if (id > 15)
     stop(Check::Synchronization, warp, lane, text("barrier {}: there are 16", id));
   if (inst.flags && (threads == 0 || threads % warpSize || threads > warps.size() * warpSize))

@@ -4,6 +4,7 @@
 #include "Npy.h"
 
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -40,7 +41,7 @@ Options:
   --shared BYTES            dynamic shared memory
   --seed N                  another order of blocks, warps and lanes, other errors of .approx
   --seeds N                 run that often, with seeds from --seed on; outputs are the last one's
-  --max-instructions N      of warps; more than that is a loop without end
+  --max-instructions N      of warps (otherwise 2^30); more than that is a loop without end
   --counters                print instructions by class, sectors, bank conflicts
   --device                  run it through libcuda.so.1 as well, and compare the buffers
   --tolerance T             of that comparison: part of a buffer's largest element (otherwise 1e-5)
@@ -74,6 +75,13 @@ uint64_t toInteger(const std::string &text, const std::string &what) {
   if (text.empty() || error != std::errc() || end != text.data() + text.size())
     throw UserError(what + ": '" + text + "' is no number");
   return value;
+}
+
+uint32_t toSmall(const std::string &text, const std::string &what) {
+  uint64_t value = toInteger(text, what);
+  if (value > UINT32_MAX)
+    throw UserError(what + ": " + text + " is too many");
+  return uint32_t(value);
 }
 
 double toDouble(const std::string &text, const std::string &what) {
@@ -139,6 +147,8 @@ void parseBuffer(Parameter &parameter, const std::string &text, uint64_t seed) {
   uint64_t state = seed * 2 + 1;
   double number = fill == "random" || fill == "index" ? 0 : toDouble(fill, "--param " + text);
   bool isFloat = type.find('f') != type.npos;
+  if (!isFloat && !(std::fabs(number) < 9e18))
+    throw UserError("--param " + text + ": no number of this type");
   for (uint64_t i = 0, count = parameter.size / types.at(type).bytes; i < count; ++i) {
     if (fill == "index")
       number = double(i);
@@ -169,6 +179,10 @@ Parameter parseParameter(const std::string &text, size_t index, uint64_t seed) {
       std::string digits = what.substr(colon + 1);
       bool minus = !digits.empty() && digits[0] == '-';
       uint64_t value = toInteger(digits.substr(minus), "--param " + text);
+      unsigned bits = 8 * types.at(kind).bytes;
+      uint64_t most = ~uint64_t(0) >> (64 - bits + (kind[0] == 'i'));
+      if (minus ? kind[0] != 'i' || value > most + 1 : value > most)
+        throw UserError("--param " + text + ": no number of this type");
       value = minus ? -value : value;
       for (unsigned byte = 0; byte < types.at(kind).bytes; ++byte)
         parameter.bytes.push_back(uint8_t(value >> (8 * byte)));
@@ -194,6 +208,8 @@ Parameter parseParameter(const std::string &text, size_t index, uint64_t seed) {
     size_t equals = parts[i].find('=');
     std::string key = parts[i].substr(0, equals),
                 value = equals == parts[i].npos ? "" : parts[i].substr(equals + 1);
+    if (key == "out" && value.empty())
+      throw UserError("--param " + text + ": out= names a file");
     if (key == "out")
       parameter.output = value;
     else if (key == "name")
@@ -209,6 +225,10 @@ Parameter parseParameter(const std::string &text, size_t index, uint64_t seed) {
   }
   if (parameter.alignment == 0 || (parameter.alignment & (parameter.alignment - 1)))
     throw UserError("--param " + text + ": an alignment is a power of two");
+  if (parameter.alignment > uint64_t(1) << 30)
+    throw UserError("--param " + text + ": an alignment of more than 2^30");
+  if (parameter.offset > parameter.size)
+    throw UserError("--param " + text + ": its offset is behind its end");
   return parameter;
 }
 
@@ -219,10 +239,7 @@ ptx::Dim3 parseDim(const std::string &text, const std::string &option) {
   ptx::Dim3 dim;
   uint32_t *sizes[] = {&dim.x, &dim.y, &dim.z};
   for (size_t i = 0; i < parts.size(); ++i) {
-    uint64_t value = toInteger(parts[i], option);
-    if (value > UINT32_MAX)
-      throw UserError(option + ": " + parts[i] + " is too many");
-    *sizes[i] = uint32_t(value);
+    *sizes[i] = toSmall(parts[i], option);
   }
   return dim;
 }
@@ -245,6 +262,7 @@ std::string ptxrun::typeOfNumpy(const std::string &numpy) {
 Options ptxrun::parseOptions(const std::vector<std::string> &arguments) {
   Options options;
   options.config.block = {0, 1, 1};
+  options.config.maxInstructions = uint64_t(1) << 30; // a minute at most
   std::vector<std::string> parameters;
   std::map<std::string, std::function<void(const std::string &)>> withValue = {
       {"--kernel", [&](const std::string &value) { options.kernel = value; }},
@@ -254,9 +272,7 @@ Options ptxrun::parseOptions(const std::vector<std::string> &arguments) {
       {"--block",
        [&](const std::string &value) { options.config.block = parseDim(value, "--block"); }},
       {"--shared",
-       [&](const std::string &value) {
-         options.config.sharedBytes = uint32_t(toInteger(value, "--shared"));
-       }},
+       [&](const std::string &value) { options.config.sharedBytes = toSmall(value, "--shared"); }},
       {"--seed",
        [&](const std::string &value) { options.config.seed = toInteger(value, "--seed"); }},
       {"--seeds", [&](const std::string &value) { options.seeds = toInteger(value, "--seeds"); }},

@@ -96,6 +96,9 @@ TEST(Mistakes, InALayerNorm) {
             Check::Synchronization, "not all come to"},
            {"a barrier of too many", "bar.sync 0;", "bar.sync 0, 128;", Check::Synchronization,
             "128 threads"},
+           {"another barrier for each lane", "bar.sync 0;",
+            "mov.u32 %r19, %tid.x; and.b32 %r19, %r19, 1; bar.sync %r19;", Check::Synchronization,
+            "name other barriers"},
            {"two barriers where there is one", "bar.sync 0;",
             "setp.gt.u32 %p6, %r3, 31;\n@%p6 bra $L_two;\nbar.sync 0;\nbra.uni "
             "$L_one;\n$L_two:\nbar.sync 0;\n$L_one:",
@@ -123,6 +126,11 @@ TEST(Mistakes, InALaunch) {
   expectFound(runLayerNorm(module, 0, {.grid = {0}, .block = {64}}), Check::Launch, "no blocks");
   expectFound(runLayerNorm(module, 0, {.grid = {3}, .block = {64}, .sharedBytes = 240 * 1024}),
               Check::Launch, "too much shared memory");
+  expectFound(runLayerNorm(module, 0, {.grid = {3}, .block = {64}, .sharedBytes = ~0u - 16}),
+              Check::Launch, "shared memory whose sum overflows", "are possible");
+  // 2^64 + 64 threads.
+  expectFound(runLayerNorm(module, 0, {.grid = {3}, .block = {536903681, 536838145, 64}}),
+              Check::Launch, "threads whose product overflows", "1024x1024x64");
   expectFound(runLayerNorm(module, 0, {.grid = {3}, .block = {64}}, 0, true), Check::Memory,
               "use after free", "freed");
   expectFound(runLayerNorm(parsed(replaced(layerNormText, ".maxntid 1024", ".maxntid 32")), 0),

@@ -62,6 +62,23 @@ TEST(Parser, LeavesNothingOut) {
         {"mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%r1}, {%r2}, {%r3}, {%r4};",
          "unknown instruction 'mma'"},
         {"call foo;", "unknown instruction 'call'"},
+        {"add.s32 %r1, -%r2, %r3;", "'-' is for numbers"},
+        {"add.s32 %r1|%p1, %r2, %r3;", "'|' of an instruction that has one result"},
+        {"mov.pred %p1, !%p2;", "'!' is for the predicates of"},
+        {"add.rn.f32 %r1, %r2, 1;", "no number of this type"},
+        {"add.rn.f16 %rs1, %rs2, 1.0;", "no number of this type"},
+        {"ld.param.b32 %r1, [p0+2];", "at multiples of what is read"},
+        {"ld.param.b32 %r1, [p0+9223372036854775807];", "outside of the parameter"},
+        {".reg .b32 %r1;", "a second register '%r1'"},
+        {".reg .b64 %many<1000000>;", "more than 100000 registers"},
+        {".local .b8 x[4294967297];", "more bytes than there can be"},
+        {".local .b8 x[300000]; .local .b8 y[300000];", "bytes of local memory"},
+        {".shared .b8 x[4294967296];", "more bytes than there can be"},
+        {".shared .b8 x[4294967296][4294967296];", "more bytes than there can be"},
+        {".shared .u32 x; .shared .u32 x;", "a second variable 'x'"},
+        {".shared .u32 x = 1;", "only .global and .const variables"},
+        {".shared .align 3 .b8 x[4];", "an alignment is a power of two"},
+        {"mov.b64 {{%r1, %r2}, %r3}, %rd1;", "a vector in a vector"},
         {"bar.red.popc.u32 %r1, 0, %p1;", "only .sync"}}) {
     std::string error = errorOf(entry(1, one.body));
     EXPECT_NE(error.find(one.error), std::string::npos) << one.body << ": " << error;
@@ -78,6 +95,28 @@ TEST(Parser, RefusesWhatIsNoText) {
   EXPECT_NE(errorOf(header() + ".entry k() .frob {}").find("unknown directive '.frob'"),
             std::string::npos);
   EXPECT_NE(errorOf(header() + ".global .u32 x = {1, 2};").find("more values"), std::string::npos);
+  EXPECT_NE(errorOf(header() + ".global .u32 x[0] = 1;").find("more values"), std::string::npos);
+  EXPECT_NE(errorOf(header() + ".global .align 0 .u32 x;").find("power of two"), std::string::npos);
+  EXPECT_NE(errorOf(header() + ".global .u32 x; .const .u32 x;").find("a second variable 'x'"),
+            std::string::npos);
+  EXPECT_NE(errorOf(header() + ".global .b64 x[99999999999999999];").find("more bytes"),
+            std::string::npos);
+  auto withTuning = [](const std::string &parameters, const std::string &tuning) {
+    return errorOf(header() + ".entry k(" + parameters + ") " + tuning + " { ret; }");
+  };
+  EXPECT_NE(withTuning("", ".reqntid 0").find("without threads"), std::string::npos);
+  EXPECT_NE(withTuning("", ".maxntid 65536, 65536").find("at most 1024"), std::string::npos);
+  EXPECT_NE(withTuning("", ".maxntid 1, 1, 1, 1").find("three sizes"), std::string::npos);
+  EXPECT_NE(withTuning(".param .u64 a, .param .u64 a", "").find("a second parameter 'a'"),
+            std::string::npos);
+  EXPECT_NE(withTuning(".param .b8 a[4294967297]", "").find("a parameter of 4294967297"),
+            std::string::npos);
+  EXPECT_NE(withTuning(".param .b8 a[32764], .param .u8 b", "").find("bytes of parameters"),
+            std::string::npos);
+  EXPECT_NE(withTuning(".param .align 3 .b8 a[8]", "").find("power of two"), std::string::npos);
+  // Depth of a text takes no stack.
+  EXPECT_NE(errorOf(entry(0, "mov.b32 " + std::string(1000000, '{'))).find("a vector in a vector"),
+            std::string::npos);
   // Any beginning of a text is an error, and no crash.
   std::string whole = layerNormText;
   for (size_t length = 0; length < whole.size() - 3; length += 7)
