@@ -3,7 +3,9 @@
 #include "tpc/Conversion/Cuda/Cuda.h"
 
 #include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/BinaryFormat/ELF.h"
+#include "llvm/Object/ELF.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -259,6 +261,35 @@ static void stop(Run &run) {
   run.ended = true;
 }
 
+/// Whether a cubin has its end, and the code of each kernel: a disk that was full left neither.
+static bool isWhole(StringRef bytes, const Code &code) {
+  auto take = [](auto expected) {
+    bool good = bool(expected);
+    if (!good)
+      llvm::consumeError(expected.takeError());
+    return std::make_pair(good, good ? *expected : std::decay_t<decltype(*expected)>());
+  };
+  auto file = llvm::object::ELF64LEFile::create(bytes);
+  if (!file) {
+    llvm::consumeError(file.takeError());
+    return false;
+  }
+  // What stands last is the table of segments.
+  auto [good, sections] = take(file->sections());
+  if (!good || !take(file->program_headers()).first)
+    return false;
+  llvm::StringSet<> names;
+  for (const auto &section : sections) {
+    auto [named, name] = take(file->getSectionName(section));
+    if (!named || !take(file->getSectionContents(section)).first)
+      return false;
+    names.insert(name);
+  }
+  return llvm::all_of(code.launches, [&](const Launch &launch) {
+    return names.contains((".text." + StringRef(launch.name)).str());
+  });
+}
+
 static llvm::Expected<Cubin> readCubin(const Run &run, StringRef assembler, const Code &code) {
   Cubin cubin;
   cubin.architecture = run.architecture;
@@ -275,6 +306,9 @@ static llvm::Expected<Cubin> readCubin(const Run &run, StringRef assembler, cons
                        run.name() + kOtherAssembler);
     cubin.kernels.push_back(own->second);
   }
+  if (!isWhole((*bytes)->getBuffer(), code))
+    return makeError("'" + assembler + "' has written a cubin for " + run.name() +
+                     " that is cut off, or lacks a kernel" + kOtherAssembler);
   return cubin;
 }
 

@@ -78,6 +78,17 @@ def put_assembler(folder, script):
     path.chmod(0o755)
 
 
+@pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
+@pytest.mark.parametrize("does", ["head -c 100", "head -c 3000", "head -c -1", "LC_ALL=C sed s/[.]text[.]kernel_/.text.others_/g"])
+def test_a_cubin_that_is_cut_off(tpcc, tmp_path, does):
+    """As a full disk leaves it, with a status of 0; and one of other kernels."""
+    put_assembler(tmp_path, f"""{ASSEMBLER} "$@" || exit
+while [ $# -gt 0 ]; do [ $1 = -o ] && cubin=$2; shift; done
+{does} $cubin >$cubin.other && mv $cubin.other $cubin""")
+    said = emit(tpcc, "--emit=ptx", "--gpu-arch=sm_80", "-o", tmp_path / "out", env={"CUDA_HOME": tmp_path})
+    said.refused("has written a cubin for sm_80 that is cut off, or lacks a kernel", "CUDA_HOME=/nonexistent none")
+
+
 def test_what_a_killed_compiler_leaves_the_next_one_removes(tpcc, tmp_path):
     """But not what another one is working with, nor what is somebody else's."""
     scratch = tmp_path / "scratch"
