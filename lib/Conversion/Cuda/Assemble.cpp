@@ -281,7 +281,9 @@ static bool isWhole(StringRef bytes, const Code &code) {
   llvm::StringSet<> names;
   for (const auto &section : sections) {
     auto [named, name] = take(file->getSectionName(section));
-    if (!named || !take(file->getSectionContents(section)).first)
+    // Shared memory has a size, and no bytes.
+    bool hasBytes = section.sh_type != llvm::ELF::SHT_NOBITS;
+    if (!named || (hasBytes && !take(file->getSectionContents(section)).first))
       return false;
     names.insert(name);
   }

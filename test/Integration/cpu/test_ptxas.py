@@ -79,6 +79,12 @@ def put_assembler(folder, script):
 
 
 @pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
+def test_a_cubin_whose_last_kernel_has_shared_memory(tpcc, tmp_path):
+    """Which has a size in the file, and no bytes."""
+    tpcc.call([TINY.path.with_name("phi-dynamo.onnx"), "--target=cuda", "--gpu-arch=sm_80,sm_90", "-o", tmp_path / "out"]).check()
+
+
+@pytest.mark.skipif(not ASSEMBLER, reason="ptxas: there is none")
 @pytest.mark.parametrize("does", ["head -c 100", "head -c 3000", "head -c -1", "LC_ALL=C sed s/[.]text[.]kernel_/.text.others_/g"])
 def test_a_cubin_that_is_cut_off(tpcc, tmp_path, does):
     """As a full disk leaves it, with a status of 0; and one of other kernels."""
