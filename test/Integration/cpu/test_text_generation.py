@@ -85,8 +85,10 @@ def test_output_that_cannot_be_written(folder, output, word):
 
 
 def endless(folder):
+    # A shell that puts the tests into the background has them ignore SIGINT, and whom they start.
     process = subprocess.Popen([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--max-new-tokens", "10000000"],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **ENVIRONMENT})
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **ENVIRONMENT},
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert len(process.stdout.read(20)) == 20  # while it goes on
     return process
 
