@@ -72,7 +72,7 @@ def test_loading_takes_little_of_the_hosts_memory(tpcc, tmp_path, weights):
 
 
 @pytest.mark.parametrize("file,grid", [pytest.param(file, grid, marks=[] if (file, grid) == ("gpt2-tiny", "tp2,pp2") else pytest.mark.long)
-                                       for file in ("gpt2-tiny", "gpt2-odd", "bloom-dynamo", "llama-past") for grid in ("tp1", "tp2", "tp3", "tp2,pp2")])
+                                       for file in ("gpt2-tiny", "gpt2-odd-nopast", "bloom-dynamo", "llama-past") for grid in ("tp1", "tp2", "tp3", "tp2,pp2")])
 def test_drawn_weights_are_those_of_processors(tpcc, tmp_path, file, grid):
     """What other weights would compute is far off."""
     model = MODEL_OF[file]
@@ -87,7 +87,7 @@ def test_drawn_weights_are_those_of_processors(tpcc, tmp_path, file, grid):
     assert difference(actual, expected).relative <= TOLERANCE
     assert difference(other, expected).relative > 0.1
     # No rank has an allocation for each weight: one holds all.
-    assert trace.read_text().count("cuMemAlloc_v2") <= 20 * gpu.grid.ranks
+    assert trace.read_text().count("cuMemAlloc_v2") <= 24 * gpu.grid.ranks
 
 
 @pytest.mark.long
