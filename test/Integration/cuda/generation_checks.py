@@ -19,11 +19,13 @@ RUNTIME = "lib/libtpc_runtime.a"
 ROOM, CHUNK = 54, 5
 # Lengths of prompts, more than there are places: with chunks, one token, and in places that others have left. Windows of 6 are
 # crossed several times.
-LENGTHS = (3, 17, 1, 9, 24, 6)
+LENGTHS = (3, 17, 1, 9, 24, 6, 11, 12, 5)
 GREEDY = {"temperature": 0.0}
 # What each is chosen by: steps have rows that the GPU chooses, and rows that the host does.
 SETTINGS = (GREEDY, {"temperature": 0.8}, {"temperature": 1.1, "seed": (7 << 33) + 1}, {"temperature": 0.9, "top_k": 7, "seed": 3},
-            GREEDY, {"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.2, "seed": 9})
+            {"temperature": 0.0, "repetition_penalty": 2.5}, {"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.2, "seed": 9},
+            {"temperature": 0.7, "top_k": 5, "repetition_penalty": 1.9, "seed": 4}, {"temperature": 1.0, "top_k": 900, "seed": 2},
+            {"temperature": 0.0, "repetition_penalty": 1.5})
 # model, grid, seed of the schedule, prompts at a time
 PROGRAMS = [("gpt2-tiny", "tp2", 1, 3), ("mistral-past", "tp1", 2, 3), ("llama-past", "tp2,pp2", 3, 4), ("mistral-dynamo", "dp2", 4, 4),
             ("gemma2-dynamo", "tp2", 5, 2)]
