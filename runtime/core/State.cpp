@@ -15,10 +15,6 @@ std::byte *StateMemory::get(Device &device, int32_t index, int64_t bytes) {
     numMoves += piece.has_value();
     piece.reset();
     piece.emplace(DeviceMemory(device, bytes), bytes);
-    // Memory of the host that nobody has written takes none; of a device that is another machine's
-    // it is there anyway, and one that looks for mistakes is told that nobody may read it.
-    if (!device.isHosts())
-      device.clear(piece->memory.data(), bytes);
   }
   return static_cast<std::byte *>(piece->memory.data());
 }

@@ -75,7 +75,7 @@ ENTRIES = [
     Entry(("a mask with one bit less", "a shift by one more"), NO_LESS, r"^(and\()?shr\(rem\(.*, 24\)",
           "would wrap a negative index: a position is computed, and not negative"),
     Entry((TWICE,), SAME, r"^gtf\(abs\(mulf\(.*, 0f3F3504F3\)\), 0f40800000\) for selp$",
-          "erf is 1 from 4 on, and so is what is computed for arguments below 4 of larger ones"),
+          "erf is 1 from 4 on, and what is fitted up to 4 gives 1 up to 8 as well"),
     Entry((NUMBER,), SAME, r"^add\(one of \(.*thread.*\), -\d+\) for add, lt$",
           "LLVM counts an unrolled loop in steps of several rounds: one element does not make a round"),
     Entry((NUMBER,), SAME, r"^add\(one of \(add\(one of \(.*thread.*\), -(\d+)\) or add\(itself, \1\)\), \1\) for add, lt$",

@@ -86,8 +86,8 @@ def test_drawn_weights_are_those_of_processors(tpcc, tmp_path, file, grid):
                      env={"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_TRACE": str(trace)})[model.output]
     assert difference(actual, expected).relative <= TOLERANCE
     assert difference(other, expected).relative > 0.1
-    # No rank has an allocation for each weight: one holds all.
-    assert trace.read_text().count("cuMemAlloc_v2") <= 24 * gpu.grid.ranks
+    # No rank has an allocation for each weight: one holds all. Inputs have one each.
+    assert trace.read_text().count("cuMemAlloc_v2") <= (12 + len(given)) * gpu.grid.ranks
 
 
 @pytest.mark.long
