@@ -41,7 +41,8 @@ def steady_memory(executable, shape):
             try:
                 sample = {rank_of(pid): private_bytes(pid) for pid in descendants(process.pid)
                           if Path(f"/proc/{pid}/exe").resolve() == executable.path.resolve()}
-                if len(sample) == executable.grid.ranks:
+                # The environment of a process that has just become another program may still be empty.
+                if sample.keys() == set(range(executable.grid.ranks)):
                     samples.append(sample)
             except (OSError, ProcessLookupError):
                 pass
