@@ -32,10 +32,10 @@ struct GpuRun {
   std::string wrong;
 };
 
-/// Runs PTX, which may have mistakes, and compares; `isMistaken`: it has one.
+/// Runs PTX, which may have mistakes, and compares.
 GpuRun runOnGpu(const ptx::Module &module, const Program &program, const Kernel &kernel,
-                const Case &c, const CpuRun &expected, uint64_t maxInstructions = uint64_t(1) << 32,
-                bool isMistaken = false);
+                const Case &c, const CpuRun &expected,
+                uint64_t maxInstructions = uint64_t(1) << 32);
 
 } // namespace compare
 

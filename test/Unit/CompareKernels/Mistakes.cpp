@@ -25,7 +25,7 @@ public:
   const Prepared *get(size_t number);
   GpuRun run(const ptx::Module &module, const Prepared &one) const {
     uint64_t bound = 20 * one.right.launch.counters.total() + 20000;
-    return runOnGpu(module, program, kernel, one.c, one.expected, bound, true);
+    return runOnGpu(module, program, kernel, one.c, one.expected, bound);
   }
 
 private:
