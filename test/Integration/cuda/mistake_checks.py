@@ -27,10 +27,11 @@ PROGRAMS = [("gpt2-tiny", "tp1", 0, 8), ("gpt2-tiny", "tp2", 1, 8), ("gpt2-tiny"
             ("llama-past", "tp2,sp", 3, 8),
             ("gpt2-odd-nopast", "tp3", 4, 8), ("bloom-past", "tp2,pp2", 5, 8), ("gpt2-tiny", "tp2", 6, 1),
             ("gpt2-tiny", "dp2", 7, 8), ("gpt2-tiny", "tp1", 8, 8), ("gpt2-tiny", "tp2", 9, 8), ("gemma2-past", "tp1", 10, 8),
-            ("llama-deep-past", "tp1,mb6", 11, 8)]
-# batch, sequence, past; padded to the left. A shape comes again, with other contents and after others.
-STEPS = [(2, 5, 3), (1, 1, 0), (2, 5, 3), (1, 70, 0), (2, 5, 3), (1, 1, 90), (1, 1, 91), (2, 5, 3), (2, 5, 3)]
-# Of 12 layers and a batch for all micro-batches: 72 calls of attention.
+            ("llama-deep-past", "tp1,mb6", 11, 8), ("llama-deep-past", "pp2,mb6", 12, 8)]
+# batch, sequence, past; padded to the left. A shape comes again, with other contents and after others, one of which needs more
+# memory for parts of keys.
+STEPS = [(2, 5, 3), (1, 1, 0), (2, 5, 3), (1, 70, 0), (2, 5, 3), (1, 1, 90), (1, 1, 91), (2, 8, 3), (2, 5, 3), (2, 5, 3)]
+# Of 12 layers and a batch for all micro-batches: 72 calls of attention, or six messages.
 DEEP_STEPS = [(6, 3, 2), (6, 3, 2), (6, 3, 2)]
 # Of 16 bits, with attention by cuDNN, which these seeds do not refuse.
 HALF_STEPS, HALF_SEEDS, HALF_TOLERANCE = [(2, 64), (1, 70), (2, 64), (2, 64)], {"f16": 4, "bf16": 1}, {"f16": 4e-3, "bf16": 3e-2}
@@ -46,6 +47,10 @@ PAIRS = {"cuMemAlloc_v2": "cuMemFree_v2", "cuMemHostAlloc": "cuMemFreeHost", "cu
 INJECTED = [("oom@2", "memory"), ("oom@6", "memory"), ("oom@10", "memory"), ("pinned@1", "pin host memory|memory"),
             ("pinned@3", "memory"), ("launch@2", "to launch kernel|failed to compute a product"), ("fail@60", "launch failure|LAUNCH_FAILED"),
             ("ecc@40", "ECC"), ("address@80", "illegal|ILLEGAL")]
+# Calls of the second of two GPUs that never end, in steps that are not recorded, that is recorded, and behind it; and where the
+# other one has to be.
+HANGS = [("hang@90:1", "all_reduce 7 of 'node_addmm_1'"), ("hang@330:1", "all_reduce 32 of 'node_addmm_3'"),
+         ("hang@360:1", "all_reduce 36 of 'node_addmm_1'")]
 
 
 class Build:
@@ -111,8 +116,8 @@ class Program:
                 (self.expected / key).mkdir(parents=True, exist_ok=True)
                 np.save(self.expected / key / f"{index:03}.npy", array)
 
-    def flags(self, to: Path) -> list[str]:
-        flags = ["--batch-of", str(self.inputs), "--timeout", "20"]
+    def flags(self, to: Path, limit: int = 20) -> list[str]:
+        flags = ["--batch-of", str(self.inputs), "--timeout", str(limit)]
         for output in sorted(self.expected.iterdir()):
             flags += ["--output", f"{output.name}={to / output.name}"]
         return flags
@@ -204,6 +209,17 @@ def check_injected(program: Program, what: str, words: str, folder: Path) -> str
     return "" if re.search(words, said.stderr) else f"{what}: does not say {words}: {said.why()}"
 
 
+def check_hang(program: Program, what: str, where: str, folder: Path) -> str:
+    """Who waits for a GPU that stands still is named first, with what it waits in."""
+    with tempfile.TemporaryDirectory() as scratch:
+        said = run([program.executable.path, *program.flags(Path(scratch), limit=2), "--deterministic"], LIMIT,
+                   environment(folder, TPC_SIM_INJECT=what, TPC_SIM_SEED="1"))
+    if said.status is None or said.status <= 0 or said.status > 125:
+        return f"{what}: {said.why()}"
+    wanted = f"(--timeout=2): rank 0 (tp 0) in {where} over 'tp' for rank 1 (tp 1); rank 1 (tp 1) computing on its device, in "
+    return "" if wanted in said.stderr else f"{what}: does not say where: {said.why()}"
+
+
 def check_memory(program: Program, folder: Path) -> str:
     """What it says that it needs is what it takes."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -267,6 +283,7 @@ def checks_of_library(scratch: Path) -> list:
     # Of one rank: what fails is its own.
     checks += [("injected errors", LIBRARY, lambda folder, w=what, t=words: check_injected(shown, w, t, folder))
                for what, words in INJECTED]
+    checks += [("hangs", LIBRARY, lambda folder, w=what, t=where: check_hang(two, w, t, folder)) for what, where in HANGS]
     checks.append(("NCCL suite", LIBRARY, lambda folder: check_tests(
         "RuntimeConformance", folder, False, WORLDS, TPC_CONFORMANCE="cuda", TPC_SIM_DEVICES="8")))
     return checks + checks_of_devices(scratch / "generation")

@@ -115,6 +115,7 @@ Status ncclCommInitRankConfig(Comm **result, int ranks, UniqueId id, int rank, C
   if (!comm)
     return misuse(name, status, why);
   driver().trace(std::string(name) + " " + comm->name);
+  driver().trace("ncclCommInitRankConfig = 0");
   *result = add(comm);
   ThreadGroup &group = threadGroup();
   if (group.depth) {
@@ -196,6 +197,7 @@ Status ncclCommDestroy(Comm *handle) {
     delete window;
   comm->windows.clear();
   remove(*comm);
+  driver().trace("ncclCommDestroy = " + std::to_string(int(status)));
   return status;
 }
 
