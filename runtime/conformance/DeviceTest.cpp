@@ -135,6 +135,16 @@ TEST_P(DeviceTest, ALaunchMayCoverMoreRowsThanEnvSays) {
   }
 }
 
+TEST_P(DeviceTest, DimensionsThatIndicesDoNotReachAreRefused) {
+  if (!GetParam().hasNarrowIndices)
+    return;
+  auto *seen = tensor(std::vector<int32_t>(1, 0));
+  device->beginStep({int64_t(INT32_MAX) + 1, 0});
+  EXPECT_THROW(launch(Count, {seen}, 1), std::runtime_error);
+  device->endStep();
+  EXPECT_EQ(valuesOf(seen, 1)[0], 0);
+}
+
 TEST_P(DeviceTest, StatusIsTheFirstOfItsStep) {
   for (int step = 0; step < 3; ++step) {
     device->beginStep({step == 1 ? 0 : 50, 0});
@@ -200,218 +210,6 @@ TEST_P(DeviceTest, CopiesThatMeetAreDoneInOrder) {
   }
   device->endStep();
   EXPECT_EQ(valuesOf(data, size), expected);
-}
-
-TEST_P(DeviceTest, ProductsAreSums) {
-  for (auto [m, k, n] :
-       {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 40}, {20, 0, 9}, {13, 64, 100}, {150, 70, 400}})
-    for (bool transposed : {false, true})
-      for (bool more : {false, true}) {
-        int32_t epilogue =
-            more && GetParam().hasActivations ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE;
-        std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
-                           residual = numbers(m * n, 4);
-        std::shared_ptr<Matrix> matrix;
-        if (transposed) {
-          std::vector<float> rows(w.size());
-          for (int64_t i = 0; i < k * n; ++i)
-            rows[i % n * k + i / n] = w[i];
-          matrix = device->transposeOf(tensor(rows), k, n, TPC_F32);
-        } else {
-          matrix = device->makeMatrix(k, n);
-          for (int64_t row = 0; row < k; row += 3)
-            device->setRows(*matrix, row, std::min(k, row + 3), w.data() + row * n);
-        }
-        // The result lies where the residual is.
-        float *out = tensor(residual), *biasData = tensor(bias), *xData = tensor(x);
-        device->beginStep({0, 0});
-        Product product = {matrix.get(), more ? biasData : nullptr, more ? out : nullptr, out,
-                           epilogue};
-        device->multiply({xData, m, k, {&product, 1}});
-        device->endStep();
-        std::vector<float> result = valuesOf(out, residual.size());
-        for (int64_t i = 0; i < m; ++i)
-          for (int64_t j = 0; j < n; ++j) {
-            double sum = more ? bias[j] : 0;
-            for (int64_t l = 0; l < k; ++l)
-              sum += static_cast<double>(x[i * k + l]) * w[l * n + j];
-            if (epilogue == TPC_EPILOGUE_RELU)
-              sum = std::max(sum, 0.0);
-            if (more)
-              sum += residual[i * n + j];
-            EXPECT_NEAR(result[i * n + j], sum, 1e-4) << m << " " << k << " " << n;
-          }
-      }
-}
-
-TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
-  for (int32_t dtype : {TPC_F16, TPC_BF16}) {
-    if (!device->computes(dtype))
-      continue; // programs for it have none
-    auto encode = [&](const std::vector<float> &values) {
-      std::vector<uint16_t> bits;
-      for (float value : values)
-        bits.push_back(dtype == TPC_F16 ? floatToHalf(value) : floatToBfloat(value));
-      return bits;
-    };
-    auto decode = [&](uint16_t bits) {
-      return dtype == TPC_F16 ? halfToFloat(bits) : bfloatToFloat(bits);
-    };
-    for (auto [m, k, n] : {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 41}, {3, 0, 9}, {20, 64, 100}})
-      for (bool transposed : {false, true})
-        for (int more : {0, 1, 2}) { // and a bias, and a residual
-          std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
-                             residual = numbers(m * n, 4);
-          std::vector<float> rows(w.size());
-          for (int64_t i = 0; i < k * n; ++i)
-            rows[i % n * k + i / n] = w[i];
-          std::shared_ptr<Matrix> matrix;
-          if (transposed) {
-            matrix = device->transposeOf(tensor(encode(rows)), k, n, dtype);
-          } else {
-            matrix = device->makeMatrix(k, n, dtype);
-            device->setRows(*matrix, 0, k, encode(w).data());
-          }
-          auto place = [](uint16_t *data) { return reinterpret_cast<float *>(data); };
-          float *out = place(tensor(encode(residual))), *xData = place(tensor(encode(x)));
-          Product product = {matrix.get(),
-                             more ? place(tensor(encode(bias))) : nullptr,
-                             more > 1 ? out : nullptr,
-                             out,
-                             TPC_EPILOGUE_NONE,
-                             dtype};
-          device->beginStep({0, 0});
-          device->multiply({xData, m, k, {&product, 1}, dtype});
-          device->endStep();
-          auto result = valuesOf(reinterpret_cast<uint16_t *>(out), residual.size());
-          for (int64_t i = 0; i < m * n; ++i) {
-            double sum = (more ? bias[i % n] : 0) + (more > 1 ? residual[i] : 0);
-            for (int64_t l = 0; l < k; ++l)
-              sum += static_cast<double>(x[i / n * k + l]) * w[l * n + i % n];
-            // Half a unit in the last place, and once more where a bias has no epilogue.
-            double unit = std::abs(sum) * (dtype == TPC_F16 ? 0x1p-10 : 0x1p-7) + 0x1p-20;
-            EXPECT_NEAR(decode(result[static_cast<size_t>(i)]), sum,
-                        unit * (more > 1 ? 2.01 : 0.51))
-                << m << " " << k << " " << n << " " << spellType(dtype) << " " << more;
-          }
-        }
-  }
-}
-
-/// Neither sums nor what is added to them are rounded to 16 bits.
-TEST_P(DeviceTest, ProductsOfHalvesInSingle) {
-  for (int32_t dtype : {TPC_F16, TPC_BF16}) {
-    if (!device->computes(dtype))
-      continue; // programs for it have none
-    auto encode = [&](const std::vector<float> &values) {
-      std::vector<uint16_t> bits;
-      for (float value : values)
-        bits.push_back(dtype == TPC_F16 ? floatToHalf(value) : floatToBfloat(value));
-      return bits;
-    };
-    // Numbers that 16 bits have.
-    auto exact = [](std::vector<float> values) {
-      for (float &value : values)
-        value = std::round(value * 8) / 8;
-      return values;
-    };
-    for (auto [m, k, n] : {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 41}, {3, 0, 9}, {20, 64, 100}})
-      for (bool transposed : {false, true})
-        for (int more : {0, 1, 2, 3}) { // a bias, a residual, both
-          std::vector<float> x = exact(numbers(m * k, 1)), w = exact(numbers(k * n, 2)),
-                             bias = numbers(n, 3), residual = numbers(m * n, 4);
-          std::vector<float> rows(w.size());
-          for (int64_t i = 0; i < k * n; ++i)
-            rows[i % n * k + i / n] = w[i];
-          std::shared_ptr<Matrix> matrix;
-          if (transposed) {
-            matrix = device->transposeOf(tensor(encode(rows)), k, n, dtype);
-          } else {
-            matrix = device->makeMatrix(k, n, dtype);
-            device->setRows(*matrix, 0, k, encode(w).data());
-          }
-          float *out = tensor(residual);
-          auto *xData = reinterpret_cast<float *>(tensor(encode(x)));
-          Product product = {matrix.get(),
-                             more & 1 ? tensor(bias) : nullptr,
-                             more & 2 ? out : nullptr,
-                             out,
-                             TPC_EPILOGUE_NONE,
-                             TPC_F32};
-          device->beginStep({0, 0});
-          device->multiply({xData, m, k, {&product, 1}, dtype});
-          device->endStep();
-          std::vector<float> result = valuesOf(out, residual.size());
-          for (int64_t i = 0; i < m * n; ++i) {
-            double sum = (more & 1 ? bias[i % n] : 0) + (more & 2 ? residual[i] : 0);
-            for (int64_t l = 0; l < k; ++l)
-              sum += static_cast<double>(x[i / n * k + l]) * w[l * n + i % n];
-            EXPECT_NEAR(result[i], sum, 1e-5 * (1 + std::abs(sum)))
-                << m << " " << k << " " << n << " " << spellType(dtype) << " " << more;
-          }
-        }
-  }
-}
-
-TEST_P(DeviceTest, ProductsOfOneLeftSide) {
-  int64_t m = 7, k = 5;
-  std::vector<float> x = numbers(m * k, 1);
-  float *xData = tensor(x);
-  std::vector<std::shared_ptr<Matrix>> matrices;
-  std::vector<std::vector<float>> weights;
-  std::vector<Product> products;
-  std::vector<int64_t> widths{3, 40, 0, 17};
-  matrices = device->makeMatrices(k, widths, TPC_F32);
-  for (size_t i = 0; i < widths.size(); ++i) {
-    int64_t n = widths[i];
-    weights.push_back(numbers(k * n, static_cast<int>(n)));
-    device->setRows(*matrices[i], 0, k, weights.back().data());
-    if (n == 0) // no product is empty
-      continue;
-    products.push_back(
-        {matrices[i].get(), nullptr, nullptr, tensor(numbers(m * n, 2)),
-         n == 17 && GetParam().hasActivations ? TPC_EPILOGUE_RELU : TPC_EPILOGUE_NONE});
-  }
-  device->beginStep({0, 0});
-  device->multiply({xData, m, k, products});
-  std::vector<Product> done = products;
-  std::fill(products.begin(), products.end(), Product{}); // it was read before that returned
-  device->endStep();
-  for (size_t p = 0; p < done.size(); ++p) {
-    int64_t n = done[p].matrix->n;
-    const std::vector<float> &w = *std::find_if(weights.begin(), weights.end(), [&](auto &w) {
-      return static_cast<int64_t>(w.size()) == k * n;
-    });
-    std::vector<float> result = valuesOf(done[p].out, static_cast<size_t>(m * n));
-    for (int64_t i = 0; i < m * n; ++i) {
-      double sum = 0;
-      for (int64_t l = 0; l < k; ++l)
-        sum += static_cast<double>(x[i / n * k + l]) * w[l * n + i % n];
-      EXPECT_NEAR(result[i], done[p].epilogue == TPC_EPILOGUE_RELU ? std::max(sum, 0.0) : sum, 1e-4)
-          << p;
-    }
-  }
-}
-
-TEST_P(DeviceTest, BatchProductsBroadcast) {
-  int64_t batch = 3, m = 5, k = 9, n = 17;
-  std::vector<float> a = numbers(batch * m * k, 1), b = numbers(batch * k * n, 2);
-  float *aData = tensor(a), *bData = tensor(b), *out = tensor(numbers(batch * m * n, 3));
-  for (int64_t aStride : {int64_t(0), m * k})
-    for (int64_t bStride : {int64_t(0), k * n}) {
-      device->beginStep({0, 0});
-      device->batchProduct({aData, bData, out, batch, m, k, n, aStride, bStride});
-      device->endStep();
-      std::vector<float> result = valuesOf(out, static_cast<size_t>(batch * m * n));
-      for (int64_t i = 0; i < batch * m * n; ++i) {
-        int64_t p = i / (m * n), row = i / n % m, column = i % n;
-        double sum = 0;
-        for (int64_t l = 0; l < k; ++l)
-          sum +=
-              static_cast<double>(a[p * aStride + row * k + l]) * b[p * bStride + l * n + column];
-        EXPECT_NEAR(result[i], sum, 1e-4);
-      }
-    }
 }
 
 TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {
@@ -480,7 +278,8 @@ static const DeviceKind &gpuDevices() {
 }
 INSTANTIATE_TEST_SUITE_P(Gpu, DeviceTest,
                          testing::Values(Candidate{&gpuDevices, /*hasActivations=*/false,
-                                                   /*hasAttention=*/false}));
+                                                   /*hasAttention=*/false,
+                                                   /*hasNarrowIndices=*/true}));
 #endif
 INSTANTIATE_TEST_SUITE_P(Late, DeviceTest, testing::Values(Candidate{&conformance::lateDevices}));
 

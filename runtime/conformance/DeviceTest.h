@@ -25,6 +25,8 @@ struct Candidate {
   const DeviceKind &(*kind)();
   /// Of its products: elsewhere kernels compute them. Of its own: elsewhere programs bring kernels.
   bool hasActivations = true, hasAttention = true;
+  /// Kernels index rows and columns by 32 bits.
+  bool hasNarrowIndices = false;
 };
 
 struct DeviceTest : testing::TestWithParam<Candidate> {

@@ -91,8 +91,9 @@ class Speaker:
             copied = re.search(r"; (\d+) bytes of a rank's logits", said)
             if not copied:
                 return "does not say how many bytes it copies"
-            if plain and int(copied[1]) > 8 * 2 * sum(map(len, expected.values())):
-                return f"copies {copied[1]} bytes for tokens that the GPU chooses"
+            tokens, alone = sum(len(answer) - 1 for answer in expected.values()), "dp" not in self.grid
+            if plain and not 8 * tokens * alone <= int(copied[1]) <= 8 * 2 * (tokens + len(expected)):
+                return f"copies {copied[1]} bytes for {tokens} tokens that the GPU chooses"
             return left_behind(trace.read_text())
 
 

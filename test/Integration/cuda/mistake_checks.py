@@ -31,8 +31,8 @@ PROGRAMS = [("gpt2-tiny", "tp1", 0, 8), ("gpt2-tiny", "tp2", 1, 8), ("gpt2-tiny"
 # batch, sequence, past; padded to the left. A shape comes again, with other contents and after others, one of which needs more
 # memory for parts of keys.
 STEPS = [(2, 5, 3), (1, 1, 0), (2, 5, 3), (1, 70, 0), (2, 5, 3), (1, 1, 90), (1, 1, 91), (2, 8, 3), (2, 5, 3), (2, 5, 3)]
-# Of 12 layers and a batch for all micro-batches: 72 calls of attention, or six messages.
-DEEP_STEPS = [(6, 3, 2), (6, 3, 2), (6, 3, 2)]
+# Of 12 layers and a batch for all micro-batches: 72 calls of attention, or six messages, which become larger.
+DEEP_STEPS = [(6, 3, 2), (6, 3, 2), (6, 9, 2), (6, 3, 2)]
 # Of 16 bits, with attention by cuDNN, which these seeds do not refuse.
 HALF_STEPS, HALF_SEEDS, HALF_TOLERANCE = [(2, 64), (1, 70), (2, 64), (2, 64)], {"f16": 4, "bf16": 1}, {"f16": 4e-3, "bf16": 3e-2}
 # What is made and what ends it.
@@ -45,7 +45,7 @@ PAIRS = {"cuMemAlloc_v2": "cuMemFree_v2", "cuMemHostAlloc": "cuMemFreeHost", "cu
          "cudnnCreate": "cudnnDestroy", "cudnnBackendCreateDescriptor": "cudnnBackendDestroyDescriptor"}
 # What is injected, and words that have to be said.
 INJECTED = [("oom@2", "memory"), ("oom@6", "memory"), ("oom@10", "memory"), ("pinned@1", "pin host memory|memory"),
-            ("pinned@3", "memory"), ("launch@2", "to launch kernel|failed to compute a product"), ("fail@60", "launch failure|LAUNCH_FAILED"),
+            ("pinned@3", "memory"), ("launch@2", "failed to compute a product"), ("launch@2 --deterministic", "to launch kernel"), ("fail@60", "launch failure|LAUNCH_FAILED"),
             ("ecc@40", "ECC"), ("address@80", "illegal|ILLEGAL")]
 # Calls of the second of two GPUs that never end, in steps that are not recorded, that is recorded, and behind it; and where the
 # other one has to be.
@@ -203,7 +203,8 @@ def left_behind(trace: str) -> str:
 
 def check_injected(program: Program, what: str, words: str, folder: Path) -> str:
     with tempfile.TemporaryDirectory() as scratch:
-        said = run([program.executable.path, *program.flags(Path(scratch))], LIMIT, environment(folder, TPC_SIM_INJECT=what))
+        fault, *flags = what.split()
+        said = run([program.executable.path, *program.flags(Path(scratch)), *flags], LIMIT, environment(folder, TPC_SIM_INJECT=fault))
     if said.status is None or said.status <= 0 or said.status > 125:
         return f"{what}: {said.why()}"
     return "" if re.search(words, said.stderr) else f"{what}: does not say {words}: {said.why()}"
@@ -248,16 +249,18 @@ def check_memory(program: Program, folder: Path) -> str:
 def check_tests(name: str, folder: Path, own: bool, gtest_filter: str, **env: str) -> str:
     """A GoogleTest program: the one that was built with the mistake, or the build's, which loads the library."""
     program = (folder if own else Build.programs) / name
-    said = run([program, "--gtest_brief=1"], SUITE_LIMIT,
-               environment(folder, GTEST_FILTER=gtest_filter, TPC_TESTS="quick", **env))
-    if said.ok:
-        return ""
+    with tempfile.TemporaryDirectory() as scratch:
+        trace = Path(scratch) / "trace"
+        said = run([program, "--gtest_brief=1"], SUITE_LIMIT,
+                   environment(folder, GTEST_FILTER=gtest_filter, TPC_TESTS="quick", TPC_SIM_TRACE=str(trace), **env))
+        if said.ok:
+            return left_behind(trace.read_text()) if trace.exists() and name != "SimulatorTests" else ""
     failed = re.findall(r"\[  FAILED  \] (\S+)", said.stdout)
     return failed[0] if failed else said.why()
 
 
 # A part of the suites of transports: three ranks, whose parts are uneven, and groups of two axes.
-WORLDS = ("Worlds/Collectives.*/tp3:Worlds/Exchanges.*/tp3:Worlds/Permutes.*/tp3:Worlds/Steps.Messages*/tp3:"
+WORLDS = ("Worlds/Collectives.*/tp3:Worlds/Exchanges.*/tp3:Worlds/Permutes.*/tp3:Worlds/Steps.Messages*/tp2_dp2:"
           "Worlds/Steps.RunsAgain/tp2_dp2:Worlds/Exchanges.Factors/tp2_dp2:Worlds/Collectives.Broadcast/tp2_dp2")
 # Seconds of a suite. Many threads take turns: on a busy machine that takes minutes.
 SUITE_LIMIT = 120

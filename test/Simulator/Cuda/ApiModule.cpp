@@ -91,6 +91,7 @@ Result load(Module **result, const void *image, unsigned count, const JitOption 
     function->maxDynamicShared = 48 * 1024 - std::min<uint32_t>(info.sharedBytes, 48 * 1024);
     module->functions[info.name] = std::move(function);
   }
+  putLog("", count, options, values); // also where there is nothing to say
   *result = module.get();
   state().modules[module.get()] = std::move(module);
   return SUCCESS;

@@ -72,7 +72,7 @@ struct Case {
   int64_t heads = 4, kvHeads = 4, queries = 5, keys = 9, size = 8, valueSize = 8;
   bool causal = false;
   int64_t offset = 0;
-  bool hasBias = false, biasOfBatches = false, biasOfHeads = false;
+  bool hasBias = false, biasOfBatches = false, biasOfHeads = false, biasIsFloat = false;
 };
 
 /// Attention of the product's graph: 0 where it is right, 2 where the library refuses it. Rows are
@@ -118,8 +118,12 @@ int runAttention(const Case &c) {
   args.causal = c.causal;
   args.causal_offset = c.offset;
   args.dtype = args.bias_dtype = c.isHalf ? TPC_F16 : TPC_BF16;
+  std::vector<float> wide;
+  for (uint16_t bits : bias)
+    wide.push_back(float(toNumber(bits, c.isHalf)));
   if (c.hasBias) {
-    args.bias = pointer(lib.upload(bias));
+    args.bias = pointer(c.biasIsFloat ? lib.upload(wide) : lib.upload(bias));
+    args.bias_dtype = c.biasIsFloat ? TPC_F32 : args.dtype;
     args.bias_batch_stride = c.biasOfBatches ? ofBatch : 0;
     args.bias_head_stride = c.biasOfHeads ? ofHead : 0;
   }
@@ -193,6 +197,7 @@ TEST(Cudnn, ComputesAttentionOrRefusesIt) {
       {.name = "a bias for each of the batch", .hasBias = true, .biasOfBatches = true},
       {.name = "a bias for each head", .hasBias = true, .biasOfHeads = true},
       {.name = "a bias for all", .hasBias = true, .biasOfBatches = true, .biasOfHeads = true},
+      {.name = "a bias of f32", .hasBias = true, .biasIsFloat = true},
   };
   int refused = 0;
   for (const Case &one : cases) {
