@@ -135,6 +135,17 @@ TEST_P(DeviceTest, ALaunchMayCoverMoreRowsThanEnvSays) {
   }
 }
 
+TEST_P(DeviceTest, SizesMayBeOfAnyLength) {
+  auto *x = tensor(std::vector<float>{1}), *out = tensor(std::vector<float>{0});
+  device->beginStep({1, 0});
+  for (int64_t size : {int64_t(70000), int64_t(1) << 31, int64_t(5) << 33, int64_t(-1)}) {
+    device->setEnv(1, size);
+    launch(Twice, {x, out}, 1);
+    EXPECT_EQ(valuesOf(out, 1)[0], 2 + static_cast<float>(size));
+  }
+  device->endStep();
+}
+
 TEST_P(DeviceTest, DimensionsThatIndicesDoNotReachAreRefused) {
   if (!GetParam().hasNarrowIndices)
     return;
