@@ -10,6 +10,30 @@
 using namespace tpc::rt;
 using namespace tpc::rt::conformance;
 
+static std::vector<uint16_t> encode(const std::vector<float> &values, int32_t dtype) {
+  std::vector<uint16_t> bits;
+  for (float value : values)
+    bits.push_back(dtype == TPC_F16 ? floatToHalf(value) : floatToBfloat(value));
+  return bits;
+}
+
+static float decode(uint16_t bits, int32_t dtype) {
+  return dtype == TPC_F16 ? halfToFloat(bits) : bfloatToFloat(bits);
+}
+
+/// Of 16 bits, k x n, given by its rows or as the transpose of a tensor.
+static std::shared_ptr<Matrix> matrixOf(DeviceTest &test, const std::vector<float> &values,
+                                        int64_t k, int64_t n, bool transposed, int32_t dtype) {
+  std::vector<float> columns(values.size());
+  for (int64_t i = 0; i < k * n; ++i)
+    columns[i % n * k + i / n] = values[i];
+  if (transposed)
+    return test.device->transposeOf(test.tensor(encode(columns, dtype)), k, n, dtype);
+  std::shared_ptr<Matrix> matrix = test.device->makeMatrix(k, n, dtype);
+  test.device->setRows(*matrix, 0, k, encode(values, dtype).data());
+  return matrix;
+}
+
 TEST_P(DeviceTest, ProductsAreSums) {
   for (auto [m, k, n] :
        {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 40}, {20, 0, 9}, {13, 64, 100}, {150, 70, 400}})
@@ -56,34 +80,17 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
   for (int32_t dtype : {TPC_F16, TPC_BF16}) {
     if (!device->computes(dtype))
       continue; // programs for it have none
-    auto encode = [&](const std::vector<float> &values) {
-      std::vector<uint16_t> bits;
-      for (float value : values)
-        bits.push_back(dtype == TPC_F16 ? floatToHalf(value) : floatToBfloat(value));
-      return bits;
-    };
-    auto decode = [&](uint16_t bits) {
-      return dtype == TPC_F16 ? halfToFloat(bits) : bfloatToFloat(bits);
-    };
     for (auto [m, k, n] : {std::array<int64_t, 3>{1, 5, 3}, {7, 33, 41}, {3, 0, 9}, {20, 64, 100}})
       for (bool transposed : {false, true})
         for (int more : {0, 1, 2}) { // and a bias, and a residual
           std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
                              residual = numbers(m * n, 4);
-          std::vector<float> rows(w.size());
-          for (int64_t i = 0; i < k * n; ++i)
-            rows[i % n * k + i / n] = w[i];
-          std::shared_ptr<Matrix> matrix;
-          if (transposed) {
-            matrix = device->transposeOf(tensor(encode(rows)), k, n, dtype);
-          } else {
-            matrix = device->makeMatrix(k, n, dtype);
-            device->setRows(*matrix, 0, k, encode(w).data());
-          }
+          std::shared_ptr<Matrix> matrix = matrixOf(*this, w, k, n, transposed, dtype);
           auto place = [](uint16_t *data) { return reinterpret_cast<float *>(data); };
-          float *out = place(tensor(encode(residual))), *xData = place(tensor(encode(x)));
+          float *out = place(tensor(encode(residual, dtype))),
+                *xData = place(tensor(encode(x, dtype)));
           Product product = {matrix.get(),
-                             more ? place(tensor(encode(bias))) : nullptr,
+                             more ? place(tensor(encode(bias, dtype))) : nullptr,
                              more > 1 ? out : nullptr,
                              out,
                              TPC_EPILOGUE_NONE,
@@ -98,7 +105,7 @@ TEST_P(DeviceTest, ProductsOfHalvesAreRoundedOnce) {
               sum += static_cast<double>(x[i / n * k + l]) * w[l * n + i % n];
             // Half a unit in the last place, and once more where a bias has no epilogue.
             double unit = std::abs(sum) * (dtype == TPC_F16 ? 0x1p-10 : 0x1p-7) + 0x1p-20;
-            EXPECT_NEAR(decode(result[static_cast<size_t>(i)]), sum,
+            EXPECT_NEAR(decode(result[static_cast<size_t>(i)], dtype), sum,
                         unit * (more > 1 ? 2.01 : 0.51))
                 << m << " " << k << " " << n << " " << spellType(dtype) << " " << more;
           }
@@ -111,12 +118,6 @@ TEST_P(DeviceTest, ProductsOfHalvesInSingle) {
   for (int32_t dtype : {TPC_F16, TPC_BF16}) {
     if (!device->computes(dtype))
       continue; // programs for it have none
-    auto encode = [&](const std::vector<float> &values) {
-      std::vector<uint16_t> bits;
-      for (float value : values)
-        bits.push_back(dtype == TPC_F16 ? floatToHalf(value) : floatToBfloat(value));
-      return bits;
-    };
     // Numbers that 16 bits have.
     auto exact = [](std::vector<float> values) {
       for (float &value : values)
@@ -128,18 +129,9 @@ TEST_P(DeviceTest, ProductsOfHalvesInSingle) {
         for (int more : {0, 1, 2, 3}) { // a bias, a residual, both
           std::vector<float> x = exact(numbers(m * k, 1)), w = exact(numbers(k * n, 2)),
                              bias = numbers(n, 3), residual = numbers(m * n, 4);
-          std::vector<float> rows(w.size());
-          for (int64_t i = 0; i < k * n; ++i)
-            rows[i % n * k + i / n] = w[i];
-          std::shared_ptr<Matrix> matrix;
-          if (transposed) {
-            matrix = device->transposeOf(tensor(encode(rows)), k, n, dtype);
-          } else {
-            matrix = device->makeMatrix(k, n, dtype);
-            device->setRows(*matrix, 0, k, encode(w).data());
-          }
+          std::shared_ptr<Matrix> matrix = matrixOf(*this, w, k, n, transposed, dtype);
           float *out = tensor(residual);
-          auto *xData = reinterpret_cast<float *>(tensor(encode(x)));
+          auto *xData = reinterpret_cast<float *>(tensor(encode(x, dtype)));
           Product product = {matrix.get(),
                              more & 1 ? tensor(bias) : nullptr,
                              more & 2 ? out : nullptr,
@@ -216,31 +208,30 @@ TEST_P(DeviceTest, BatchProductsBroadcast) {
     if (dtype != TPC_F32 && !device->computes(dtype))
       continue; // programs for it have none
     auto upload = [&](const std::vector<float> &values) {
-      if (dtype == TPC_F32)
-        return tensor(values);
-      std::vector<uint16_t> bits;
-      for (float value : values)
-        bits.push_back(dtype == TPC_F16 ? floatToHalf(value) : floatToBfloat(value));
-      return reinterpret_cast<float *>(tensor(bits));
+      return dtype == TPC_F32 ? tensor(values)
+                              : reinterpret_cast<float *>(tensor(encode(values, dtype)));
     };
     float *aData = upload(a), *bData = upload(b), *out = upload(before);
-    auto resultAt = [&](size_t i) {
+    auto results = [&] {
       if (dtype == TPC_F32)
-        return valuesOf(out, before.size())[i];
-      uint16_t bits = valuesOf(reinterpret_cast<uint16_t *>(out), before.size())[i];
-      return dtype == TPC_F16 ? halfToFloat(bits) : bfloatToFloat(bits);
+        return valuesOf(out, before.size());
+      std::vector<float> values;
+      for (uint16_t bits : valuesOf(reinterpret_cast<uint16_t *>(out), before.size()))
+        values.push_back(decode(bits, dtype));
+      return values;
     };
     for (int64_t aStride : {int64_t(0), m * k})
       for (int64_t bStride : {int64_t(0), k * n}) {
         device->beginStep({0, 0});
         device->batchProduct({aData, bData, out, batch, m, k, n, aStride, bStride, dtype});
         device->endStep();
+        std::vector<float> found = results();
         for (int64_t i = 0; i < batch * m * n; ++i) {
           int64_t p = i / (m * n), row = i / n % m, column = i % n;
           float sum = 0;
           for (int64_t l = 0; l < k; ++l)
             sum += a[p * aStride + row * k + l] * b[p * bStride + l * n + column];
-          ASSERT_EQ(resultAt(static_cast<size_t>(i)), sum) << spellType(dtype) << " " << i;
+          ASSERT_EQ(found[static_cast<size_t>(i)], sum) << spellType(dtype) << " " << i;
         }
       }
   }

@@ -4,7 +4,6 @@
 #include "GpuKernels.h"
 #include "LateDevice.h"
 #include "core/DType.h"
-#include "core/Half.h"
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>

@@ -4,6 +4,7 @@ which allocates nothing and waits for nothing before its outputs."""
 from __future__ import annotations
 
 import collections
+import re
 
 WAITS = {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize", "cuStreamQuery"}
 MAKES = {"cuMemAlloc_v2", "cuMemHostAlloc", "cuMemAllocHost_v2", "cuMemFree_v2", "cuMemFreeHost", "cuMemHostRegister_v2",
@@ -45,3 +46,17 @@ def wrong(trace: str, order: list, ranks: int) -> str:
             if (waits := [name for name in between if name in WAITS]) != ["cuStreamSynchronize"]:
                 return f"before step {step} it waits by {', '.join(waits)}"
     return ""
+
+
+def messages_in_the_way(trace: str) -> str:
+    """Messages of pipelines have a stream of their own, beside what computes and its collectives: one with both, or nothing. The
+    first call of a kind, to a peer, connects and is of no step."""
+    line = re.compile(r"^(\d+) (\d+) nccl(\w+) .*?(?: (?:to|from) (\d+))? in communicator (\w+) of \d+ on stream (\w+)$", re.M)
+    connected, kinds = set(), collections.defaultdict(set)
+    for process, thread, name, peer, communicator, stream in line.findall(trace):
+        call = process, thread, name, peer, communicator
+        if call in connected:
+            kinds[process, thread, stream].add(name in ("Send", "Recv"))
+        connected.add(call)
+    return next((f"messages and collectives of thread {thread} are on one stream" for (_, thread, _), found in kinds.items()
+                 if len(found) > 1), "" if kinds else "no call says its stream")

@@ -148,8 +148,10 @@ class Program:
             if problem := self.compare(to) or self.judge(said.stderr, trace.read_text()):
                 return problem
             # Over the host no step is recorded.
-            return left_behind(trace.read_text()) or (
-                step_trace.wrong(trace.read_text(), self.shapes, ranks) if ranks <= devices else "")
+            if problem := left_behind(trace.read_text()) or (
+                    step_trace.wrong(trace.read_text(), self.shapes, ranks) if ranks <= devices else ""):
+                return problem
+            return step_trace.messages_in_the_way(trace.read_text()) if "pp" in self.grid else ""
 
     def judge(self, said: str, trace: str) -> str:
         return ""

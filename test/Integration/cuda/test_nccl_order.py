@@ -9,6 +9,7 @@ import re
 
 import pytest
 
+import step_trace
 from harness import Grid, run
 from models import COMMITTED, FAMILIES
 from simulator import FLAGS, environment
@@ -26,7 +27,7 @@ def traced(path):
     """process -> what it has called, as (call, kind, count, type, rest, communicator, members)."""
     found = {}
     line = re.compile(r"(\d+) \d+ nccl(\w+) (?:(\w+) of (\d+) (\w+)(?:, (\w+))?(?:, root \d+)?(?: (?:to|from) (\d+))? in )?"
-                      r"communicator (\w+) of (\d+)$")
+                      r"communicator (\w+) of (\d+)(?: on stream \w+)?$")
     for text in path.read_text().splitlines():
         if match := line.match(text):
             process, call, _, count, dtype, reduction, peer, communicator, members = match.groups()
@@ -144,6 +145,7 @@ def test_calls_are_the_certificates(tpcc, tmp_path, name, grid):
     shape = ",".join(f"{symbol}={size}" for symbol, size in model.shape(BATCH, SEQUENCE, PAST).items())
     command = [*command, "--bench", "--shape", shape, "--warmup", "1", "--repeat", str(steps - 1)]
     run(command, env=environment(TPC_SIM_TRACE=trace)).check()
+    assert not step_trace.messages_in_the_way(trace.read_text())
     found = traced(trace)
     made = {}  # communicator -> (axes, ranks)
     for rank, process in enumerate(map(int, pids.read_text().split())):
