@@ -179,3 +179,22 @@ TEST_P(DeviceTest, LaunchesAreDoneInOrder) {
                             launch(Twice, {const_cast<float *>(x), out}, 1);
                           }});
 }
+
+// An error ends a step in its middle: what it would have delivered is nobody's any more.
+TEST_P(DeviceTest, StepsThatAreNotEndedDeliverNothingLater) {
+  const std::vector<float> values = numbers(4, 1);
+  const float *x = tensor(values);
+  bool isOver = false;
+  int late = 0, again = 0;
+  device->beginStep({4, 0});
+  device->deliver(x, 16, [&](const std::byte *) { late += isOver ? 1 : 0; });
+  isOver = true;
+  device->beginStep({4, 0});
+  device->deliver(x, 16, [&](const std::byte *data) {
+    ++again;
+    EXPECT_EQ(std::memcmp(data, values.data(), 16), 0);
+  });
+  device->endStep();
+  EXPECT_EQ(late, 0);
+  EXPECT_EQ(again, 1);
+}

@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <set>
+#include <utility>
 
 using namespace tpc::rt;
 using namespace tpc::rt::conformance;
@@ -235,4 +237,93 @@ TEST_P(DeviceTest, BatchProductsBroadcast) {
         }
       }
   }
+}
+
+// Whoever answers takes the memory that was said, and asks nothing new; work is as before.
+TEST_P(DeviceTest, AnswersAreOfWhatIsComputed) {
+  int64_t m = 3, k = 16, n = 100;
+  std::vector<float> x = numbers(m * k, 1), w = numbers(k * n, 2), bias = numbers(n, 3),
+                     before = numbers(2 * m * n, 4), both = numbers(2 * m * k, 5);
+  std::vector<std::shared_ptr<Matrix>> alive;
+  auto upload = [&](const std::vector<float> &values, int32_t dtype) {
+    return dtype == TPC_F32 ? tensor(values)
+                            : reinterpret_cast<float *>(tensor(encode(values, dtype)));
+  };
+  // Bits of all results, by type, type of the result, what is added, and whether the right side
+  // stays: then it is what is measured with.
+  auto compute = [&] {
+    std::vector<std::vector<uint8_t>> results;
+    for (auto [dtype, outDtype] : {std::pair(TPC_F32, TPC_F32),
+                                   {TPC_F16, TPC_F16},
+                                   {TPC_F16, TPC_F32},
+                                   {TPC_BF16, TPC_BF16},
+                                   {TPC_BF16, TPC_F32}}) {
+      if (!device->computes(dtype))
+        continue;
+      size_t bytes = before.size() * static_cast<size_t>(sizeOf(outDtype));
+      for (int more : {0, 1, 2, 3})
+        for (int64_t columns : {n, n - 4}) {
+          std::vector<float> part(w.begin(), w.begin() + k * columns);
+          std::shared_ptr<Matrix> matrix;
+          if (dtype == TPC_F32) {
+            matrix = device->makeMatrix(k, columns);
+            device->setRows(*matrix, 0, k, part.data());
+          } else {
+            matrix = matrixOf(*this, part, k, columns, false, dtype);
+          }
+          float *out = upload(before, outDtype);
+          const float *added = upload(bias, outDtype), *left = upload(x, dtype);
+          device->beginStep({0, 0});
+          Product product = {matrix.get(), more & 1 ? added : nullptr, more & 2 ? out : nullptr,
+                             out,          TPC_EPILOGUE_NONE,          outDtype};
+          device->multiply({left, m, k, {&product, 1}, dtype});
+          device->endStep();
+          results.push_back(valuesOf(reinterpret_cast<uint8_t *>(out), bytes));
+          if (columns == n)
+            alive.push_back(matrix);
+        }
+      float *out = upload(before, dtype);
+      const float *left = upload(both, dtype), *right = upload(w, dtype);
+      device->beginStep({0, 0});
+      device->batchProduct({left, right, out, 2, m, k, n, m * k, 0, dtype});
+      device->endStep();
+      results.push_back(valuesOf(reinterpret_cast<uint8_t *>(out),
+                                 before.size() * static_cast<size_t>(sizeOf(dtype))));
+    }
+    return results;
+  };
+  compute();
+  const std::vector<std::string> questions = device->questions();
+  if (questions.empty())
+    return; // it has no choice
+  EXPECT_EQ(std::set(questions.begin(), questions.end()).size(), questions.size());
+  std::vector<std::string> answers;
+  for (const std::string &question : questions) {
+    DeviceMemory own(*device, device->bytesToAnswer(question));
+    answers.push_back(device->answer(question, own.data()));
+    ASSERT_TRUE(device->adopt(question, answers.back())) << question;
+  }
+  auto sorted = [](std::vector<std::string> texts) {
+    std::sort(texts.begin(), texts.end());
+    return texts;
+  };
+  EXPECT_EQ(sorted(device->questions()), sorted(questions));
+  const auto results = compute();
+  EXPECT_EQ(compute(), results); // by one algorithm each
+  // Another device, which was only told.
+  std::unique_ptr<World> other = World::threads(Grid({{"tp", 1}}), 1);
+  other.swap(world);
+  Device *measured = std::exchange(device, world->local(0).device.get());
+  auto heldBefore = std::exchange(memory, {});
+  auto matricesBefore = std::exchange(alive, {});
+  compute();
+  for (size_t i = 0; i < questions.size(); ++i)
+    EXPECT_TRUE(device->adopt(questions[i], answers[i])) << questions[i];
+  EXPECT_EQ(compute(), results);
+  alive.clear();
+  memory.clear();
+  world.swap(other);
+  device = measured;
+  other.reset();
+  memory = std::move(heldBefore);
 }

@@ -307,3 +307,21 @@ TEST_P(DeviceTest, DrawnNumbersHaveTheBitsOfTheHost) {
                                 << spellType(dtype);
   }
 }
+
+// Its memory is used to the last byte, and it may end before what it was told is done.
+TEST_P(DeviceTest, FillersEndBehindTheirWork) {
+  const std::vector<float> values = {3, 1, 4, 1, 5};
+  for (bool most : {true, false}) {
+    std::unique_ptr<Filler> filler = device->makeFiller();
+    if (!filler)
+      return;
+    float *data = tensor(std::vector<float>(values.size()));
+    auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
+    std::byte *written = filler->begin(most ? filler->mostBytes() : bytes);
+    std::memcpy(written, values.data(), static_cast<size_t>(bytes));
+    const FillFactor all{static_cast<int64_t>(values.size()), 1, 1, {}};
+    filler->put(data, TPC_F32, TPC_F32, {&all, 1});
+    filler.reset();
+    EXPECT_EQ(valuesOf(data, values.size()), values);
+  }
+}

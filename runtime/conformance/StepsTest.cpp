@@ -5,6 +5,7 @@
 #include "Reference.h"
 #include <algorithm>
 #include <chrono>
+#include <list>
 #include <thread>
 
 using namespace tpc::rt;
@@ -43,6 +44,63 @@ TEST_P(Steps, MessagesArriveInOrder) {
           tpc_send(&ctx, axis, TPC_I32, data.data(), count, mine + 1);
           data.write(std::vector<int32_t>(count, -1)); // what comes behind does not meet it
         }
+      }
+    }
+  });
+}
+
+// What is held for messages grows while they are under way.
+TEST_P(Steps, MessagesGrow) {
+  onAllRanks([](tpc_context &ctx) {
+    for (int axis : wideAxes(ctx.grid)) {
+      int64_t mine = ctx.coordinates[axis], size = ctx.grid.axes()[axis].size;
+      std::vector<std::vector<int32_t>> expected;
+      std::list<OnDevice<int32_t>> messages;
+      for (int64_t count : {300, 2000, 2000, 11000, 70000}) {
+        expected.emplace_back(static_cast<size_t>(count));
+        for (int64_t i = 0; i < count; ++i)
+          expected.back()[static_cast<size_t>(i)] = valueOf<int32_t>(count, axis, i);
+        messages.emplace_back(ctx, mine == 0 ? expected.back()
+                                             : std::vector<int32_t>(expected.back().size()));
+      }
+      auto message = messages.begin();
+      for (size_t i = 0; i < expected.size(); ++i, ++message) {
+        auto count = static_cast<int64_t>(expected[i].size());
+        if (mine > 0)
+          tpc_recv(&ctx, axis, TPC_I32, message->data(), count, mine - 1);
+        if (mine + 1 < size)
+          tpc_send(&ctx, axis, TPC_I32, message->data(), count, mine + 1);
+      }
+      message = messages.begin();
+      for (size_t i = 0; i < expected.size(); ++i, ++message)
+        EXPECT_TRUE(message->read() == expected[i]) << "rank " << ctx.rank << " message " << i;
+    }
+  });
+}
+
+// Memory of frames is given back behind the messages that need it.
+TEST_P(Steps, MessagesOfMemoryThatIsReleased) {
+  onAllRanks([](tpc_context &ctx) {
+    MemorySource &frames = ctx.device->frames();
+    for (int axis : wideAxes(ctx.grid)) {
+      int64_t mine = ctx.coordinates[axis], size = ctx.grid.axes()[axis].size, count = 5000;
+      OnDevice<int32_t> found(ctx, static_cast<size_t>(count));
+      for (int message = 0; message < 10; ++message) {
+        std::vector<int32_t> expected(static_cast<size_t>(count));
+        for (int64_t i = 0; i < count; ++i)
+          expected[static_cast<size_t>(i)] = valueOf<int32_t>(message, axis, i);
+        OnDevice<int32_t> first(ctx, expected);
+        void *held = frames.allocate(count * 4);
+        ASSERT_NE(held, nullptr);
+        if (mine == 0)
+          ctx.device->copy(held, first.data(), count * 4);
+        else
+          tpc_recv(&ctx, axis, TPC_I32, held, count, mine - 1);
+        if (mine + 1 < size)
+          tpc_send(&ctx, axis, TPC_I32, held, count, mine + 1);
+        ctx.device->copy(found.data(), held, count * 4);
+        frames.release(held);
+        EXPECT_TRUE(found.read() == expected) << "rank " << ctx.rank << " message " << message;
       }
     }
   });

@@ -154,7 +154,8 @@ std::optional<ProductShape> ProductShape::parse(const std::string &text) {
 std::vector<ProductShape> Products::shapes() const {
   std::vector<ProductShape> all;
   for (const auto &[shape, plan] : planAt)
-    all.push_back(shape);
+    if (!shape.alignBiasApart) // a part takes the answer of its whole
+      all.push_back(shape);
   return all;
 }
 

@@ -17,6 +17,7 @@ from one_gpu.process import run
 
 RUNTIME = "lib/libtpc_runtime.a"
 ROOM, CHUNK = 54, 5
+LONG = 2 * 256  # parts of keys, of tpc/attention.h
 # Lengths of prompts, more than there are places: with chunks, one token, and in places that others have left. Windows of 6 are
 # crossed several times.
 LENGTHS = (3, 17, 1, 9, 24, 6, 11, 12, 5)
@@ -27,7 +28,7 @@ SETTINGS = (GREEDY, {"temperature": 0.8}, {"temperature": 1.1, "seed": (7 << 33)
             {"temperature": 0.7, "top_k": 5, "repetition_penalty": 1.9, "seed": 4}, {"temperature": 1.0, "top_k": 900, "seed": 2},
             {"temperature": 0.0, "repetition_penalty": 1.5})
 # model, grid, seed of the schedule, prompts at a time
-PROGRAMS = [("gpt2-tiny", "tp2", 1, 3), ("mistral-past", "tp1", 2, 3), ("llama-past", "tp2,pp2", 3, 4), ("mistral-dynamo", "dp2", 4, 4),
+PROGRAMS = [("gpt2-tiny", "tp2", 1, 3), ("mistral-past", "tp1", 2, 3), ("llama-past", "tp2,pp2,mb2", 3, 4), ("mistral-dynamo", "dp2", 4, 4),
             ("gemma2-dynamo", "tp2", 5, 2)]
 
 
@@ -52,12 +53,13 @@ class Speaker:
         self.compiler, self.model, self.grid, self.seed, self.places = compiler, ALL[name], grid, seed, places
 
     def __getattr__(self, attribute: str):
-        if attribute not in ("executable", "expected", "copied"):
+        if attribute not in ("executable", "expected", "copied", "spoken"):
             raise AttributeError(attribute)
         with Speaker.lock:
             if "executable" not in self.__dict__:
-                self.expected = [self.say(self.compiler.compile(self.model.path, self.grid, "--generate").path, plain, {})[0]
-                                 for plain in (True, False)]
+                of_processors = self.compiler.compile(self.model.path, self.grid, "--generate").path
+                self.expected = [self.say(of_processors, plain, {})[0] for plain in (True, False)]
+                self.spoken = {length: self.speak(of_processors, length, {}).stdout for length in (LONG, 3)}
                 program = self.compiler.compile(self.model.path, self.grid, "--generate", "--target=cuda", "--gpu-arch=sm_90").path
                 self.copied = [bytes_copied(self.say(program, plain, environment(harness.BUILD / "lib"))[1]) for plain in (True, False)]
                 self.executable = program
@@ -76,6 +78,22 @@ class Speaker:
         for line in map(json.loads, said.stdout.splitlines()):
             answers.setdefault(line["id"], []).append(line["token"] if "token" in line else line["finish"])
         return answers, said.stderr
+
+    def speak(self, executable: Path, length: int, env: dict[str, str]):
+        """Of one prompt, where those that decode see several parts of keys, but for windows, which are less than one."""
+        ids = [(7 * i + 11 * i * i) % self.model.vocab for i in range(length)]
+        return run([executable, "--prompt-ids", ",".join(map(str, ids)), "--max-new-tokens", 6, "--max-sequence", LONG + 6,
+                    "--prefill-chunk", 40, "--deterministic", "--timeout", 20], LIMIT, env)
+
+    def check_long(self, folder: Path, executable: Path | None = None) -> str:
+        """A long prompt; and a short one, in whose first step what windows take is too little for the layers that follow."""
+        for length, spoken in self.spoken.items():
+            said = self.speak(executable or self.executable, length, environment(folder, TPC_SIM_SEED=str(self.seed)))
+            if not said.ok:
+                return said.why()
+            if said.stdout != spoken:
+                return f"says {said.stdout} for {spoken}"
+        return ""
 
     def check(self, folder: Path, executable: Path | None = None) -> str:
         for plain, expected, copied in zip((True, False), self.expected, self.copied):
@@ -153,6 +171,7 @@ def checks_of_devices(scratch: Path) -> list:
     all_of_them = speakers(scratch)
     return [(f"generation on {one.grid}", LIBRARY, lambda folder, s=one: s.check(folder)) for one in all_of_them] + [
         ("generation's graphs", LIBRARY, lambda folder: check_graphs(all_of_them[0], folder)),
+        ("generation from long prompts", LIBRARY, lambda folder: all_of_them[-1].check_long(folder)),
         ("own kernels", "test/bin/CudaKernelTests", lambda folder: check_tests(
             "CudaKernelTests", folder, True, "AppendKernels.M*New*:*.LeaveWhat*:ChooseKernels.Choose*:ChooseKernels.Leave*"))]
 

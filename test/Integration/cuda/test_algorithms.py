@@ -3,51 +3,17 @@ of the simulated library have times that differ by seed, device and call, and or
 
 import re
 import shutil
-from collections import defaultdict
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
 from harness import run as harness_run
 from models import COMMITTED, FAMILIES
+from product_trace import measured_in_vain, ranks_of
 from simulator import FLAGS, environment
 from tpc.reference import TOLERANCE, difference
 
 MODEL = {**COMMITTED, **FAMILIES}["gpt2-tiny"]
-CALL = re.compile(r"(\d+ \d+) (\S+) (?:(\S+ [0-9a-f:C]+) algorithm (\d+) pace (\S+) )?= 0$")
-
-
-@dataclass
-class Rank:
-    """By product: algorithms, with how fast they are, while they were measured and in steps."""
-    calls: list = field(default_factory=list)
-    measured: dict = field(default_factory=lambda: defaultdict(set))
-    used: dict = field(default_factory=lambda: defaultdict(set))
-
-
-def ranks_of(trace):
-    """Of the trace of the simulated libraries, for each thread that multiplied. What is followed by an elapsed time was measured."""
-    ranks, last = defaultdict(Rank), {}
-
-    def use(who):
-        if who in last:
-            product, choice = last.pop(who)
-            ranks[who].used[product].add(choice)
-
-    for match in filter(None, map(CALL.match, trace.read_text().splitlines())):
-        who, name, product, algorithm, pace = match.groups()
-        ranks[who].calls.append(name)
-        if product:
-            use(who)
-            last[who] = product, (int(algorithm), float(pace))
-        elif name == "cuEventElapsedTime":
-            product, choice = last.pop(who)
-            ranks[who].measured[product].add(choice)
-    for who in list(last):
-        use(who)
-    trace.unlink()
-    return [rank for rank in ranks.values() if rank.used]
 
 
 @pytest.fixture
@@ -65,8 +31,9 @@ def step(tpcc, tmp_path):
         said = executable.call([*files, "--output", f"{MODEL.output}={tmp_path / 'out'}.npy", *arguments], transport,
                                env=environment(TPC_SIM_TRACE=trace, TPC_CACHE=cache, **env)).check()
         assert difference(np.load(tmp_path / "out.npy"), expected).relative <= TOLERANCE
-        ranks = ranks_of(trace)
-        assert len(ranks) == executable.grid.ranks
+        ranks = ranks_of(trace.read_text())
+        assert len(ranks) == executable.grid.ranks and not measured_in_vain(trace.read_text())
+        trace.unlink()
         return ranks, said.stderr
 
     return run
@@ -167,7 +134,7 @@ def test_plans_outlive_steps(tpcc, tmp_path):
     for given, found in zip(many, results):
         assert difference(found[model.output], model.expected(given)).relative <= TOLERANCE
     asked = re.findall(r"^(\d+ \d+) cublasLtMatmulAlgoGetHeuristic (\S+ \S+) = 0$", trace.read_text(), re.MULTILINE)
-    for rank in ranks_of(trace):
+    for rank in ranks_of(trace.read_text()):
         assert "cuGraphLaunch" not in rank.calls
     # Shapes are those of products, and how operands are aligned: that depends on where the past ends.
     assert len(asked) == len(set(asked)) < 2 * len(many) * len(rank.used) / 2

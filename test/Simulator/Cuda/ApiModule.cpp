@@ -119,6 +119,8 @@ Result sim::cuModuleUnload(Module *handle) {
     auto found = state().modules.find(handle);
     if (found == state().modules.end())
       return misuse("cuModuleUnload", ERROR_INVALID_HANDLE, "no module");
+    // The driver waits for what is under way, and nobody may rely on that: it has gone already.
+    *found->second->isLoaded = false;
     if (Result result = drain(lock, *currentContext()))
       return result;
     found = state().modules.find(handle);
@@ -290,6 +292,6 @@ Result sim::cuLaunchKernel(Function *handle, unsigned gridX, unsigned gridY, uns
     config.block = {blockX, blockY, blockZ};
     config.sharedBytes = sharedBytes;
     return enqueue(context, *stream,
-                   makeLaunch(function->module->text, info.name, std::move(arguments), config));
+                   makeLaunch(*function->module, info.name, std::move(arguments), config));
   });
 }

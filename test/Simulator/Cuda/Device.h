@@ -98,6 +98,7 @@ struct Module {
   Context *context = nullptr;
   ptx::Module text;
   std::map<std::string, std::unique_ptr<Function>, std::less<>> functions;
+  std::shared_ptr<std::atomic<bool>> isLoaded = std::make_shared<std::atomic<bool>>(true);
 };
 
 /// A device and its primary context: there are no others.

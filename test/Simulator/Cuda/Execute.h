@@ -58,7 +58,7 @@ std::shared_ptr<Work> makeCopyRows(DevicePointer to, size_t toPitch, DevicePoint
 std::shared_ptr<Work> makeFill(DevicePointer to, unsigned value, size_t count, unsigned width);
 std::shared_ptr<Work> makeHostCall(HostFunction function, void *data);
 std::shared_ptr<Work> makeClock(std::shared_ptr<double> time);
-std::shared_ptr<Work> makeLaunch(const ptx::Module &module, const std::string &kernel,
+std::shared_ptr<Work> makeLaunch(const Module &module, const std::string &kernel,
                                  std::vector<ptx::Argument> arguments, ptx::LaunchConfig config);
 
 /// Whether these bytes are all of the host's memory that devices reach, none of them, or neither.

@@ -68,6 +68,7 @@ Settings readSettings() {
   read("TPC_SIM_SEED", [&](auto name, auto value) { made.seed = number(name, value); });
   read("TPC_SIM_DEVICES", [&](auto name, auto value) { made.devices = int(number(name, value)); });
   read("TPC_SIM_MEMORY", [&](auto name, auto value) { made.memory = bytes(name, value); });
+  read("TPC_SIM_TAKEN", [&](auto name, auto value) { made.taken = bytes(name, value); });
   read("TPC_SIM_CAPABILITY", [&](auto name, auto value) {
     std::string_view minor;
     uint64_t major = number(name, value, &minor);

@@ -21,6 +21,7 @@ struct Settings {
   uint64_t seed = 0;                 // TPC_SIM_SEED
   int devices = 8;                   // TPC_SIM_DEVICES
   uint64_t memory = 8ull << 30;      // TPC_SIM_MEMORY, such as 80GiB: of each device
+  uint64_t taken = 0;                // TPC_SIM_TAKEN: of that, what others hold all the time
   int capability = 90;               // TPC_SIM_CAPABILITY, such as 8.0
   std::string name;                  // TPC_SIM_NAME
   int driverVersion = 13000;         // TPC_SIM_DRIVER

@@ -60,7 +60,7 @@ uint64_t sim::freeBytes(Context &context) {
     for (const Share &share : Shares(context.device).all)
       used += uint64_t(share.bytes);
   }
-  return settings().memory - std::min(used, settings().memory);
+  return settings().memory - std::min(used + settings().taken, settings().memory);
 }
 
 namespace {

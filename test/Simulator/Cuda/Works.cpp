@@ -141,17 +141,20 @@ private:
 
 class Launch final : public Work {
 public:
-  Launch(const ptx::Module &module, const std::string &kernel, std::vector<ptx::Argument> arguments,
+  Launch(const Module &module, const std::string &kernel, std::vector<ptx::Argument> arguments,
          const ptx::LaunchConfig &config)
-      : Work("kernel " + kernel), module(module), kernel(kernel), arguments(std::move(arguments)),
-        config(config) {}
+      : Work("kernel " + kernel), module(module.text), isLoaded(module.isLoaded), kernel(kernel),
+        arguments(std::move(arguments)), config(config) {}
   Progress step(Execution &execution) override {
+    if (!*isLoaded)
+      throw Fault{ERROR_LAUNCH_FAILED, "its module was unloaded"};
     static_cast<Executing &>(execution).launch(module, kernel, arguments, config);
     return Progress::Done;
   }
 
 private:
   ptx::Module module;
+  std::shared_ptr<const std::atomic<bool>> isLoaded;
   std::string kernel;
   std::vector<ptx::Argument> arguments;
   ptx::LaunchConfig config;
@@ -183,7 +186,7 @@ std::shared_ptr<Work> sim::makeHostCall(HostFunction function, void *data) {
 std::shared_ptr<Work> sim::makeClock(std::shared_ptr<double> time) {
   return std::make_shared<ClockRead>(std::move(time));
 }
-std::shared_ptr<Work> sim::makeLaunch(const ptx::Module &module, const std::string &kernel,
+std::shared_ptr<Work> sim::makeLaunch(const Module &module, const std::string &kernel,
                                       std::vector<ptx::Argument> arguments,
                                       ptx::LaunchConfig config) {
   return std::make_shared<Launch>(module, kernel, std::move(arguments), config);

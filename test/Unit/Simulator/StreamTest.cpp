@@ -301,6 +301,31 @@ TEST(Memory, WhatIsFreedIsGoneForWhatIsUnderWay) {
   }
 }
 
+TEST(Modules, WhatIsUnloadedIsGoneForWhatIsUnderWay) {
+  int found = 0;
+  for (int seed = 0; seed < 6; ++seed) {
+    Findings findings;
+    inProcess(findings.with(seeded(seed)), [] {
+      Device device;
+      Module *module = nullptr;
+      EXPECT_EQ(device.cuModuleLoadDataEx(&module, addText, 0, nullptr, nullptr), SUCCESS);
+      Function *add = nullptr;
+      EXPECT_EQ(device.cuModuleGetFunction(&add, module, "add"), SUCCESS);
+      int n = 1 << 10;
+      DevicePointer x = device.upload(std::vector<float>(size_t(n), 1)),
+                    y = device.upload(std::vector<float>(size_t(n), 1));
+      void *parameters[] = {&x, &y, &n};
+      for (int i = 0; i < 8; ++i)
+        EXPECT_EQ(device.cuLaunchKernel(add, unsigned(n) / 32, 1, 1, 32, 1, 1, 0, nullptr,
+                                        parameters, nullptr),
+                  SUCCESS);
+      device.cuModuleUnload(module);
+    });
+    found += findings.text().find("its module was unloaded") != std::string::npos;
+  }
+  EXPECT_GT(found, 2);
+}
+
 TEST(Memory, Copies2DLeaveWhatLiesBetween) {
   EXPECT_PASSES({}, [] {
     Device device;
