@@ -259,6 +259,14 @@ class Executable:
         return json.loads(self.call(["--bench", "--shape", text, *arguments], transport).check().stdout)
 
 
+def by_rank(program: Executable, folder: Path, text: str) -> Executable:
+    """The program, of which each process first runs `text` of a shell's."""
+    path = folder / "program"
+    path.write_text(f'#!/bin/sh\n{text}\nexec {program.path} "$@"\n')
+    path.chmod(0o755)
+    return Executable(path, program.grid, folder)
+
+
 class Compiler:
     """tpcc, each distinct compilation done once per test session."""
 

@@ -82,8 +82,8 @@ class Program:
 
     lock = threading.RLock()
 
-    def __init__(self, compiler: harness.Compiler, scratch: Path, name: str, grid: str):
-        self.compiler, self.scratch, self.name, self.grid = compiler, scratch, name, grid
+    def __init__(self, compiler: harness.Compiler, scratch: Path, name: str, grid: str, architecture: str = "sm_90"):
+        self.compiler, self.scratch, self.name, self.grid, self.architecture = compiler, scratch, name, grid, architecture
         self.model = ALL.get(name)
         self.tolerance, self.shapes = TOLERANCE, []
 
@@ -103,7 +103,7 @@ class Program:
             self.shapes.append((batch, sequence, past))
             many.append(model.inputs(batch, sequence, "left" if model.padded else "none", seed=index, past=past))
         self.keep(self.scratch, self.name, many, model.reference.run)
-        self.executable = self.compiler.compile(model.path, self.grid, "--target=cuda", "--gpu-arch=sm_90")
+        self.executable = self.compiler.compile(model.path, self.grid, "--target=cuda", f"--gpu-arch={self.architecture}")
 
     def keep(self, scratch: Path, name: str, many: list[dict], reference) -> None:
         self.inputs, self.expected = scratch / "in" / name, scratch / "expected" / name
@@ -228,6 +228,23 @@ def check_hang(program: Program, what: str, where: str, folder: Path) -> str:
     return "" if wanted in said.stderr else f"{what}: does not say where: {said.why()}"
 
 
+def check_place(program: Program, folder: Path) -> str:
+    """What is counted is of the GPU that a process is told to take, where others are smaller: libraries get less of it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        usage = Path(scratch) / "usage"
+        env = environment(folder, TPC_SIM_CAPABILITY="9.0,8.0", RANK="0", WORLD_SIZE="1", LOCAL_RANK="1", TPC_SIM_USAGE=str(usage))
+        flags = [program.executable.path, *program.flags(Path(scratch))]
+        if not (said := run(flags, LIMIT, env)).ok:
+            return said.why()
+        device, held = usage.read_text().splitlines()[-1].split()
+        said = run(flags, LIMIT, {**env, "TPC_SIM_MEMORY": "1MiB"})
+        first = re.search(r"needs? [0-9.]+ [GM]iB \((\d+) bytes\)", said.stderr)
+        # Later steps are larger.
+        if device != "1" or said.ok or not first or not int(held) - (4 << 20) <= int(first[1]) <= int(held):
+            return f"takes {held} of GPU {device}, and says: {said.why()}"
+    return ""
+
+
 def check_memory(program: Program, folder: Path) -> str:
     """What it says that it needs is what it takes."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -292,6 +309,8 @@ def checks_of_library(scratch: Path) -> list:
                       lambda folder: check_tests("RuntimeDeviceConformance", folder, False, "Gpu/*", TPC_SIM_DEVICES="2")))
     checks += checks_of_halves(compiler, scratch)
     checks.append(("memory", LIBRARY, lambda folder: check_memory(two, folder)))
+    old = Program(compiler, scratch, "gpt2-tiny", "tp1", "sm_80")
+    checks.append(("memory", LIBRARY, lambda folder: check_place(old, folder)))
     # Of one rank: what fails is its own.
     checks += [("injected errors", LIBRARY, lambda folder, w=what, t=words: check_injected(shown, w, t, folder))
                for what, words in INJECTED]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import BUILD, Grid
+from harness import BUILD, Grid, by_rank
 from harness import run as harness_run
 from models import COMMITTED, FAMILIES
 from tpc.reference import TOLERANCE, difference
@@ -47,7 +47,7 @@ class Run:
             held[device] = max(held.get(device, 0), bytes)
         return held
 
-    def refused(self, memory, *flags, **env):
+    def refused(self, memory, *flags, transport="threads", **env):
         """Bytes that it says it needs of the first device that has too few. Nothing was copied to a device."""
         trace = self.folder / "trace"
         trace.unlink(missing_ok=True)
@@ -55,7 +55,7 @@ class Run:
         for name, value in self.given.items():
             np.save(self.folder / f"{name}.npy", value)
             inputs += ["--input", f"{name}={self.folder / name}.npy"]
-        said = self.executable.call(inputs + list(flags), env={
+        said = self.executable.call(inputs + list(flags), transport, env={
             "TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_MEMORY": str(memory), "TPC_SIM_TRACE": str(trace), **env}).refused(
                 "Nothing was loaded", "tpcc --memory-plan=SIZE")
         calls = trace.read_text()
@@ -95,6 +95,21 @@ def test_ranks_that_share_a_device_add_up(tpcc, tmp_path):
     assert run.refused(need - 1, "--share-gpus", TPC_SIM_DEVICES="1") == need
     executable.call(["--bench", "--repeat", "1", "--warmup", "0", "--share-gpus", "--shape", ",".join(f"{n}={v}" for n, v in model.shape(2, 5).items())],
                     env={"TPC_CUDA_LIBS": str(LIBRARIES), "TPC_SIM_MEMORY": str(need), "TPC_SIM_DEVICES": "1"})
+
+
+def test_gpus_that_are_unlike(tpcc, tmp_path):
+    """Each rank counts for the GPU that it has: of older ones libraries get less. Others may have some of it already."""
+    executable = tpcc.compile(COMMITTED["gpt2-tiny"].path, "tp2", "--target=cuda", "--gpu-arch=sm_80")
+    program = by_rank(executable, tmp_path, "export LOCAL_RANK=$((1 - RANK))")
+    run = Run(tmp_path, program, COMMITTED["gpt2-tiny"], 24, 16)
+    unlike = {"TPC_SIM_CAPABILITY": "9.0,8.0", "transport": "tcp"}
+    held = run(**unlike)
+    assert held[0] > held[1] + (16 << 20)
+    assert run.refused(held[1] - 1, **unlike) in held.values()
+    assert run.refused(held[0] - 1, **unlike) == held[0]
+    assert run(held[0], **unlike) == held
+    assert run.refused(held[0] + 99, **unlike, TPC_SIM_TAKEN="100") == held[0]
+    assert run(held[0] + 100, **unlike, TPC_SIM_TAKEN="100") == held
 
 
 def test_other_sizes_later(tpcc, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from halves import as_float, halve, rounded_weights
-from harness import Executable, Grid, find_cuda_tool, run
+from harness import Executable, Grid, by_rank, find_cuda_tool, run
 from liveness import until
 from mistake_checks import HALF_TOLERANCE
 from models import COMMITTED
@@ -34,14 +34,6 @@ def no_assembler():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_HOME", "/nonexistent")
         yield
-
-
-def by_rank(program, folder, text):
-    """The program, of which each process first runs `text` of a shell's."""
-    path = folder / "program"
-    path.write_text(f'#!/bin/sh\n{text}\nexec {program.path} "$@"\n')
-    path.chmod(0o755)
-    return Executable(path, program.grid, folder)
 
 
 def the_error(result):

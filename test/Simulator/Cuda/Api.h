@@ -63,8 +63,8 @@ Context *contextOf(DeviceNumber device);
 
 /// What devices of this compute capability have: bytes of shared memory for a block that asks for
 /// all, threads that a multiprocessor holds.
-int sharedBytesOfBlock();
-int threadsOfMultiprocessor();
+int sharedBytesOfBlock(int capability);
+int threadsOfMultiprocessor(int capability);
 
 /// Device memory, from a call that has checked the rest: OUT_OF_MEMORY or SUCCESS.
 Result allocate(Context &context, DevicePointer *address, size_t bytes, size_t alignment,

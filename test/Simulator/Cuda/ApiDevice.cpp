@@ -109,7 +109,7 @@ static Result putText(char *to, int length, const std::string &text) {
 
 Result sim::cuDeviceGetName(char *name, int length, DeviceNumber device) {
   return ask("cuDeviceGetName", device, name && length > 0,
-             [&](Context &) { return putText(name, length, settings().name); });
+             [&](Context &context) { return putText(name, length, nameOf(context.device)); });
 }
 
 Result sim::cuDeviceGetPCIBusId(char *id, int length, DeviceNumber device) {
@@ -133,20 +133,19 @@ Result sim::cuDeviceTotalMem_v2(size_t *bytes, DeviceNumber device) {
   });
 }
 
-static bool isLarge() {
-  int capability = settings().capability;
+static bool isLarge(int capability) {
   return capability == 80 || capability == 90 || capability / 10 == 10;
 }
 
-int sim::sharedBytesOfBlock() {
-  return settings().capability == 80 ? 163 * 1024 : isLarge() ? 227 * 1024 : 99 * 1024;
+int sim::sharedBytesOfBlock(int capability) {
+  return capability == 80 ? 163 * 1024 : isLarge(capability) ? 227 * 1024 : 99 * 1024;
 }
 
-int sim::threadsOfMultiprocessor() { return isLarge() ? 2048 : 1536; }
+int sim::threadsOfMultiprocessor(int capability) { return isLarge(capability) ? 2048 : 1536; }
 
 Result sim::cuDeviceGetAttribute(int *value, DeviceAttribute attribute, DeviceNumber device) {
   return ask("cuDeviceGetAttribute", device, value, [&](Context &context) {
-    int capability = settings().capability;
+    int capability = capabilityOf(context.device);
     switch (attribute) {
     case MaxThreadsPerBlock:
     case MaxBlockDimX:
@@ -167,10 +166,10 @@ Result sim::cuDeviceGetAttribute(int *value, DeviceAttribute attribute, DeviceNu
       *value = 48 * 1024;
       return SUCCESS;
     case MaxSharedMemoryPerBlockOptin:
-      *value = sharedBytesOfBlock();
+      *value = sharedBytesOfBlock(capability);
       return SUCCESS;
     case MaxSharedMemoryPerMultiprocessor:
-      *value = sharedBytesOfBlock() + 1024;
+      *value = sharedBytesOfBlock(capability) + 1024;
       return SUCCESS;
     case WarpSize:
       *value = 32;
@@ -182,10 +181,10 @@ Result sim::cuDeviceGetAttribute(int *value, DeviceAttribute attribute, DeviceNu
       *value = 4;
       return SUCCESS;
     case MaxThreadsPerMultiprocessor:
-      *value = threadsOfMultiprocessor();
+      *value = threadsOfMultiprocessor(capability);
       return SUCCESS;
     case MaxBlocksPerMultiprocessor:
-      *value = isLarge() ? 32 : 24;
+      *value = isLarge(capability) ? 32 : 24;
       return SUCCESS;
     case ClockRate:
     case MemoryClockRate:

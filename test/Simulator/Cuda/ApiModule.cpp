@@ -75,9 +75,9 @@ Result load(Module **result, const void *image, unsigned count, const JitOption 
     putLog("Unsupported .version " + version, count, options, values);
     return ERROR_UNSUPPORTED_PTX_VERSION;
   }
-  if (architectureOf(parsed->target()) > settings().capability) {
+  if (int own = capabilityOf(currentContext()->device); architectureOf(parsed->target()) > own) {
     putLog(text("Program with .target '{}' cannot be compiled to architecture 'sm_{}'",
-                parsed->target(), settings().capability),
+                parsed->target(), own),
            count, options, values);
     return ERROR_INVALID_PTX;
   }
@@ -184,7 +184,7 @@ Result sim::cuFuncGetAttribute(int *value, FunctionAttribute attribute, Function
       *value = architectureOf(function->module->text.target());
       return SUCCESS;
     case FunctionBinaryVersion:
-      *value = settings().capability;
+      *value = capabilityOf(function->module->context->device);
       return SUCCESS;
     case FunctionMaxDynamicSharedSizeBytes:
       *value = int(function->maxDynamicShared);
@@ -206,7 +206,8 @@ Result sim::cuFuncSetAttribute(Function *handle, FunctionAttribute attribute, in
     if (attribute == FunctionPreferredSharedMemoryCarveout)
       return value >= -1 && value <= 100 ? SUCCESS : ERROR_INVALID_VALUE;
     if (attribute != FunctionMaxDynamicSharedSizeBytes || value < 0 ||
-        value + int(function->info.sharedBytes) > sharedBytesOfBlock())
+        value + int(function->info.sharedBytes) >
+            sharedBytesOfBlock(capabilityOf(function->module->context->device)))
       return ERROR_INVALID_VALUE;
     function->maxDynamicShared = uint32_t(value);
     return SUCCESS;
@@ -223,9 +224,10 @@ Result sim::cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function *h
     if (!blocks || threads < 1)
       return ERROR_INVALID_VALUE;
     // Registers are not known: as if they allowed half of the threads.
-    int byThreads = threadsOfMultiprocessor() / 2 / ((threads + 31) / 32 * 32);
+    int capability = capabilityOf(function->module->context->device);
+    int byThreads = threadsOfMultiprocessor(capability) / 2 / ((threads + 31) / 32 * 32);
     size_t shared = function->info.sharedBytes + sharedBytes + 1024; // of the system
-    int byShared = int(size_t(sharedBytesOfBlock() + 1024) / shared);
+    int byShared = int(size_t(sharedBytesOfBlock(capability) + 1024) / shared);
     *blocks = threads > 1024 || sharedBytes > function->maxDynamicShared
                   ? 0
                   : std::min(std::max(byThreads, 1), byShared);

@@ -70,11 +70,16 @@ Settings readSettings() {
   read("TPC_SIM_MEMORY", [&](auto name, auto value) { made.memory = bytes(name, value); });
   read("TPC_SIM_TAKEN", [&](auto name, auto value) { made.taken = bytes(name, value); });
   read("TPC_SIM_CAPABILITY", [&](auto name, auto value) {
-    std::string_view minor;
-    uint64_t major = number(name, value, &minor);
-    if (minor.size() < 2 || minor[0] != '.')
+    made.capabilities.clear();
+    for (std::string_view one : split(value, ',')) {
+      std::string_view minor;
+      uint64_t major = number(name, one, &minor);
+      if (minor.size() < 2 || minor[0] != '.')
+        refuse(name, value);
+      made.capabilities.push_back(int(major * 10 + number(name, minor.substr(1))));
+    }
+    if (made.capabilities.empty())
       refuse(name, value);
-    made.capability = int(major * 10 + number(name, minor.substr(1)));
   });
   read("TPC_SIM_DRIVER",
        [&](auto name, auto value) { made.driverVersion = int(number(name, value)); });
@@ -102,8 +107,6 @@ Settings readSettings() {
       made.injections.push_back(injection);
     }
   });
-  if (made.name.empty())
-    made.name = "Simulated GPU sm_" + std::to_string(made.capability);
   return made;
 }
 
@@ -168,6 +171,16 @@ const Settings &sim::settings() {
   // Which devices are visible asks for their identifiers, and so for the rest.
   std::call_once(once, [] { mutableSettings().visible = visibleOf(mutableSettings()); });
   return mutableSettings();
+}
+
+int sim::capabilityOf(int device) {
+  const std::vector<int> &all = settings().capabilities;
+  return all[size_t(device) % all.size()];
+}
+
+std::string sim::nameOf(int device) {
+  return settings().name.empty() ? "Simulated GPU sm_" + std::to_string(capabilityOf(device))
+                                 : settings().name;
 }
 
 std::string sim::uuidOf(int device) {

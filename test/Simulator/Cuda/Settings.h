@@ -22,7 +22,7 @@ struct Settings {
   int devices = 8;                   // TPC_SIM_DEVICES
   uint64_t memory = 8ull << 30;      // TPC_SIM_MEMORY, such as 80GiB: of each device
   uint64_t taken = 0;                // TPC_SIM_TAKEN: of that, what others hold all the time
-  int capability = 90;               // TPC_SIM_CAPABILITY, such as 8.0
+  std::vector<int> capabilities{90}; // TPC_SIM_CAPABILITY, such as 9.0,8.0: devices take turns
   std::string name;                  // TPC_SIM_NAME
   int driverVersion = 13000;         // TPC_SIM_DRIVER
   std::string uuid;                  // TPC_SIM_UUID: first digits of each device's
@@ -35,6 +35,10 @@ struct Settings {
 
 const Settings &settings();
 
+/// Compute capability of a device, such as 90.
+int capabilityOf(int device);
+/// What a device is called.
+std::string nameOf(int device);
 /// The identifier of a device: 16 bytes.
 std::string uuidOf(int device);
 

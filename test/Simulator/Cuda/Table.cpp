@@ -74,7 +74,7 @@ public:
       sim::invalidate(*stream->capture, "a library's call that is not allowed");
   }
 
-  int capability(int) override { return settings().capability; }
+  int capability(int device) override { return capabilityOf(device); }
   void finding(const std::string &text) override { report(text); }
   uint64_t seed() override { return settings().seed; }
   bool injected(const char *what, uint64_t count, int device) override {

@@ -70,6 +70,34 @@ TEST(Driver, DevicesAreAsVariablesSay) {
   });
 }
 
+TEST(Driver, DevicesMayBeUnlikeAndHaveLessThanAll) {
+  EXPECT_PASSES(
+      (Variables{{"TPC_SIM_CAPABILITY", "9.0,8.6"},
+                 {"TPC_SIM_MEMORY", "8MiB"},
+                 {"TPC_SIM_TAKEN", "3MiB"}}),
+      [] {
+        Device device;
+        for (int number = 0; number < 4; ++number) {
+          int major = 0, shared = 0;
+          char name[32];
+          EXPECT_EQ(device.cuDeviceGetAttribute(&major, ComputeCapabilityMajor, number), SUCCESS);
+          EXPECT_EQ(major, number % 2 ? 8 : 9);
+          EXPECT_EQ(device.cuDeviceGetAttribute(&shared, MaxSharedMemoryPerBlockOptin, number),
+                    SUCCESS);
+          EXPECT_EQ(shared, (number % 2 ? 99 : 227) << 10);
+          EXPECT_EQ(device.cuDeviceGetName(name, sizeof(name), number), SUCCESS);
+          EXPECT_STREQ(name, number % 2 ? "Simulated GPU sm_86" : "Simulated GPU sm_90");
+        }
+        size_t free = 0, total = 0;
+        DevicePointer address = 0;
+        EXPECT_EQ(device.cuMemGetInfo_v2(&free, &total), SUCCESS);
+        EXPECT_EQ(free, 5u << 20);
+        EXPECT_EQ(total, 8u << 20);
+        EXPECT_EQ(device.cuMemAlloc_v2(&address, 6 << 20), ERROR_OUT_OF_MEMORY);
+        EXPECT_EQ(device.cuMemAlloc_v2(&address, 4 << 20), SUCCESS);
+      });
+}
+
 TEST(Driver, NoDeviceIsVisible) {
   EXPECT_PASSES((Variables{{"CUDA_VISIBLE_DEVICES", ""}}),
                 [] { EXPECT_EQ(Cuda().cuInit(0), ERROR_NO_DEVICE); });
