@@ -168,6 +168,22 @@ def test_memory_that_others_took(tpcc, tmp_path, what, number):
     assert re.match(words, said), said
 
 
+def test_products_that_the_library_has_no_algorithm_for(tpcc, tmp_path):
+    """A bias is then added apart, with the same results; what is left is refused with its sizes. There are about as many shapes."""
+    program, given = tpcc.compile(MODEL.path, "tp1", *GPU), MODEL.inputs(2, 5)
+    np.save(tmp_path / "ids.npy", given["input_ids"])
+    met = []
+    for number in range(1, 7):
+        result = program.call(["--input", f"input_ids={tmp_path}/ids.npy", "--output", f"logits={tmp_path}/logits.npy"],
+                              env=environment(TPC_SIM_INJECT=f"heuristic@{number}"), timeout=60)
+        met.append(result.returncode == 0)
+        if met[-1]:
+            assert difference(np.load(tmp_path / "logits.npy"), MODEL.expected(given)).relative <= TOLERANCE
+        else:
+            assert re.match(r"cuBLASLt 13[.0-9]+ computes no product of 10 x \d+ x \d+ in f32", the_error(result))
+    assert {True, False} == set(met)
+
+
 # Which GPU
 
 

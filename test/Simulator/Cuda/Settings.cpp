@@ -52,9 +52,9 @@ std::vector<std::string_view> split(std::string_view text, char at) {
   return parts;
 }
 
-constexpr std::string_view injectable[] = {"oom",     "pinned",  "launch", "fail",    "ecc",
-                                           "address", "kill",    "freeze", "hang",    "nccl",
-                                           "async",   "connect", "abort",  "register"};
+constexpr std::string_view injectable[] = {"oom",     "pinned",  "launch", "fail",     "ecc",
+                                           "address", "kill",    "freeze", "hang",     "nccl",
+                                           "async",   "connect", "abort",  "register", "heuristic"};
 
 Settings readSettings() {
   Settings made;

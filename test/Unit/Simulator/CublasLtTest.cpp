@@ -309,6 +309,15 @@ TEST(CublasLt, SomeEntriesAreNoAlgorithms) {
   EXPECT_GT(none, 0);
 }
 
+TEST(CublasLt, OneSearchMayFindNone) {
+  EXPECT_PASSES((Variables{{"TPC_SIM_INJECT", "heuristic@2"}}), [] {
+    Small lib;
+    EXPECT_EQ(lib.heuristic(), lt::SUCCESS);
+    EXPECT_EQ(lib.heuristic(), lt::NOT_SUPPORTED);
+    EXPECT_EQ(lib.heuristic(), lt::SUCCESS);
+  });
+}
+
 TEST(CublasLt, AnEpilogueMayBeRefusedOfEachAlgorithm) {
   int refused = 0;
   for (int seed = 0; seed < 40; ++seed)
