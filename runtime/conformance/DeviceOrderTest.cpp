@@ -198,3 +198,20 @@ TEST_P(DeviceTest, StepsThatAreNotEndedDeliverNothingLater) {
   EXPECT_EQ(late, 0);
   EXPECT_EQ(again, 1);
 }
+
+// What is read while a step goes on is read by whoever called for it: a replay would not.
+TEST_P(DeviceTest, StepsInWhichTheHostReadsAreNotRecorded) {
+  if (!device->canRecord())
+    return;
+  const std::vector<float> values = numbers(4, 1);
+  const float *x = tensor(values);
+  float *out = tensor(numbers(4, 2));
+  for (bool reads : {false, true, false}) {
+    device->beginStep({4, 0});
+    launch(Twice, {const_cast<float *>(x), out}, 4);
+    if (reads)
+      EXPECT_EQ(valuesOf(out, 1)[0], 2 * values[0]);
+    device->endStep();
+    EXPECT_EQ(device->prepareRecording() == nullptr, reads);
+  }
+}

@@ -239,6 +239,28 @@ TEST_P(DeviceTest, BatchProductsBroadcast) {
   }
 }
 
+// More shapes than anybody plans for at a time, and again.
+TEST_P(DeviceTest, ProductsOfManyShapes) {
+  constexpr int64_t most = 1100, k = 2;
+  const std::vector<float> x = numbers(most * k, 1), w = numbers(k, 2);
+  std::shared_ptr<Matrix> matrix = device->makeMatrix(k, 1);
+  device->setRows(*matrix, 0, k, w.data());
+  const float *left = tensor(x);
+  float *out = tensor(std::vector<float>(most));
+  for (int time : {0, 1})
+    for (int64_t m = 1; m <= most; m += time ? 90 : 1) {
+      device->beginStep({0, 0});
+      Product product = {matrix.get(), nullptr, nullptr, out, TPC_EPILOGUE_NONE};
+      device->multiply({left, m, k, {&product, 1}});
+      device->endStep();
+      auto last = static_cast<size_t>(m - 1);
+      EXPECT_NEAR(valuesOf(out, last + 1)[last], x[2 * last] * w[0] + x[2 * last + 1] * w[1], 1e-5);
+    }
+  const std::vector<std::string> questions = device->questions();
+  EXPECT_LT(questions.size(), static_cast<size_t>(most));
+  EXPECT_EQ(std::set(questions.begin(), questions.end()).size(), questions.size());
+}
+
 // Whoever answers takes the memory that was said, and asks nothing new; work is as before.
 TEST_P(DeviceTest, AnswersAreOfWhatIsComputed) {
   int64_t m = 3, k = 16, n = 100;

@@ -73,7 +73,7 @@ Piece partOf(std::mt19937 &random) {
       begin = 0;
     own.stride = piece.elements;
     piece.view.offset += begin * piece.elements;
-    if (own.size > 1 && upTo(3) == 0) // some several times
+    if (own.size > 0 && upTo(3) == 0) // some several times
       for (int64_t at = 0; at < own.size; ++at)
         own.offsets.push_back(upTo(all - begin - 1) * piece.elements);
     else if (own.size > 1 && upTo(3) == 0) // backwards
