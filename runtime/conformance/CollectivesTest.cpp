@@ -4,6 +4,7 @@
 #include "OnDevice.h"
 #include "Reference.h"
 #include "core/DType.h"
+#include "core/Half.h"
 #include <algorithm>
 
 using namespace tpc::rt;
@@ -142,6 +143,46 @@ TEST_P(Collectives, ReduceScatter) {
                 << "rank " << ctx.rank << " axes " << axes << " " << spellType(dtype) << " shape "
                 << shape.outer << "x" << shape.n << "x" << shape.inner;
           });
+  });
+}
+
+// Small integers: sums are exact, in whichever order, and of the type they are said to be.
+TEST_P(Collectives, HalvesAreReduced) {
+  onAllRanks([](tpc_context &ctx) {
+    for (uint32_t axes : masksOf(ctx.grid))
+      for (int32_t dtype : {TPC_F16, TPC_BF16})
+        for (tpc_reduction reduction : reductions)
+          for (int64_t each : {1, 7, 300}) {
+            std::vector<int> members = membersOf(ctx.grid, ctx.rank, axes);
+            auto count = each * static_cast<int64_t>(members.size());
+            auto bitsOf = [&](int64_t number) {
+              auto value = static_cast<float>(number);
+              return dtype == TPC_F16 ? floatToHalf(value) : floatToBfloat(value);
+            };
+            auto numberOf = [](int rank, int64_t i) { return (i * i + 3 * rank) % 11 - 5; };
+            std::vector<uint16_t> mine, expected;
+            for (int64_t i = 0; i < count; ++i) {
+              mine.push_back(bitsOf(numberOf(ctx.rank, i)));
+              int64_t all = numberOf(members[0], i);
+              for (size_t member = 1; member < members.size(); ++member) {
+                int64_t next = numberOf(members[member], i);
+                all = reduction == TPC_SUM   ? all + next
+                      : reduction == TPC_MAX ? std::max(all, next)
+                                             : std::min(all, next);
+              }
+              expected.push_back(bitsOf(all));
+            }
+            OnDevice<uint16_t> in(ctx, mine), out(ctx, mine.size());
+            tpc_all_reduce(&ctx, axes, dtype, reduction, in.data(), out.data(), count);
+            EXPECT_TRUE(sameBits(out.read(), expected))
+                << "rank " << ctx.rank << " axes " << axes << " " << spellType(dtype);
+            size_t me = std::find(members.begin(), members.end(), ctx.rank) - members.begin();
+            auto first = expected.begin() + static_cast<int64_t>(me) * each;
+            OnDevice<uint16_t> part(ctx, static_cast<size_t>(each));
+            tpc_reduce_scatter(&ctx, axes, dtype, reduction, in.data(), part.data(), 1, count, 1);
+            EXPECT_TRUE(sameBits(part.read(), std::vector<uint16_t>(first, first + each)))
+                << "rank " << ctx.rank << " axes " << axes << " " << spellType(dtype);
+          }
   });
 }
 

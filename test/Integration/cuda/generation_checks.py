@@ -173,7 +173,8 @@ def checks_of_devices(scratch: Path) -> list:
         ("generation's graphs", LIBRARY, lambda folder: check_graphs(all_of_them[0], folder)),
         ("generation from long prompts", LIBRARY, lambda folder: all_of_them[-1].check_long(folder)),
         ("own kernels", "test/bin/CudaKernelTests", lambda folder: check_tests(
-            "CudaKernelTests", folder, True, "AppendKernels.M*New*:*.LeaveWhat*:ChooseKernels.Choose*:ChooseKernels.Leave*"))]
+            "CudaKernelTests", folder, True, "AppendKernels.M*New*:*.LeaveWhat*:ChooseKernels.Choose*:ChooseKernels.Leave*")),
+        ("counted memory", "test/bin/CudaKernelTests", lambda folder: check_tests("CudaKernelTests", folder, True, "CountedMemory.*"))]
 
 
 def checks_of_loop(scratch: Path) -> list:

@@ -45,7 +45,7 @@ PAIRS = {"cuMemAlloc_v2": "cuMemFree_v2", "cuMemHostAlloc": "cuMemFreeHost", "cu
          "cublasLtMatmulPreferenceCreate": "cublasLtMatmulPreferenceDestroy", "cuGraphInstantiateWithFlags": "cuGraphExecDestroy",
          "cudnnCreate": "cudnnDestroy", "cudnnBackendCreateDescriptor": "cudnnBackendDestroyDescriptor"}
 # What is injected, and words that have to be said.
-INJECTED = [("oom@2", "memory"), ("oom@6", "memory"), ("oom@10", "memory"), ("pinned@1", "pin host memory|memory"),
+INJECTED = [("oom@2", "memory"), ("oom@4", r"weights take \d+ bytes, which are not there"), ("oom@6", "memory"), ("oom@10", "memory"), ("pinned@1", "pin host memory|memory"),
             ("pinned@3", "memory"), ("launch@2", "failed to compute a product"), ("launch@2 --deterministic", "to launch kernel"), ("fail@60", "launch failure|LAUNCH_FAILED"),
             ("ecc@40", "ECC"), ("address@80", "illegal|ILLEGAL")]
 # Calls of the second of two GPUs that never end, in steps that are not recorded, that is recorded, and behind it; and where the
