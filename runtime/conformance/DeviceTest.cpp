@@ -4,6 +4,7 @@
 #include "GpuKernels.h"
 #include "LateDevice.h"
 #include "core/DType.h"
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -220,6 +221,23 @@ TEST_P(DeviceTest, CopiesThatMeetAreDoneInOrder) {
   }
   device->endStep();
   EXPECT_EQ(valuesOf(data, size), expected);
+}
+
+TEST_P(DeviceTest, RowsAreCopiedToOtherDistances) {
+  for (auto [count, width, from, to] : {std::array<int64_t, 4>{1, 5, 5, 5},
+                                        {7, 3, 11, 4},
+                                        {7, 3, 3, 19},
+                                        {0, 4, 4, 4},
+                                        {3, 0, 2, 2}}) {
+    std::vector<float> x = numbers(100, 1), expected = numbers(120, 2);
+    float *source = tensor(x), *data = tensor(expected);
+    device->beginStep({0, 0});
+    device->copyRows({data + 2, source + 1, to * 4, from * 4, width * 4, count});
+    device->endStep();
+    for (int64_t row = 0; row < count; ++row)
+      std::copy_n(x.begin() + 1 + row * from, width, expected.begin() + 2 + row * to);
+    EXPECT_EQ(valuesOf(data, expected.size()), expected) << count << " " << width;
+  }
 }
 
 TEST_P(DeviceTest, AttentionIsAMeanOfWhatIsVisible) {

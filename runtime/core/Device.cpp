@@ -32,6 +32,11 @@ void Device::deliver(const void *from, int64_t bytes, Taker take) {
   take(reading.data);
 }
 bool Device::choose(const Choice &, ChoiceTaker) { return false; }
+void Device::copyRows(const Rows &rows) {
+  for (int64_t row = 0; row < rows.count; ++row)
+    copy(static_cast<std::byte *>(rows.to) + row * rows.toStride,
+         static_cast<const std::byte *>(rows.from) + row * rows.fromStride, rows.bytes);
+}
 void Device::sumBins(const float *, int64_t, float, std::span<int64_t>) {
   throw std::logic_error("internal error: a device that does not choose has no scores");
 }

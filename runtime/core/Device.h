@@ -161,6 +161,13 @@ public:
   virtual void beginStep(const std::vector<int64_t> &env) = 0;
   virtual void setEnv(int32_t place, int64_t value) = 0;
   virtual void copy(void *to, const void *from, int64_t bytes) = 0;
+  /// So many pieces of bytes, with distances from one to the next that are no less.
+  struct Rows {
+    void *to;
+    const void *from;
+    int64_t toStride, fromStride, bytes, count;
+  };
+  virtual void copyRows(const Rows &rows);
   virtual void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
                       int64_t grain) = 0;
   virtual void multiply(const Products &products) = 0;

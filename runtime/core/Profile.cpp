@@ -91,6 +91,9 @@ public:
   void copy(void *to, const void *from, int64_t bytes) override {
     timed("copy", "", 0, [&] { device->copy(to, from, bytes); });
   }
+  void copyRows(const Rows &rows) override {
+    timed("copy", "", 0, [&] { device->copyRows(rows); });
+  }
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t launched,
               int64_t grain) override {
     timed("kernel", kernels[kernel].name, 0,

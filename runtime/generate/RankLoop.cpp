@@ -156,13 +156,13 @@ void RankLoop::moveWindows(tpc_context &ctx) {
     }
     Part rows = partOf(limits.slots, parts, part);
     int64_t token = std::stoll(cache.shape[3]) * sizeOf(cache.dtype);
-    int64_t row = std::ssize(memory) / rows.size;
+    int64_t row = std::ssize(memory) / rows.size, head = room * token;
     for (const Windows::Move &move : moves) {
       if (move.slot < rows.offset || move.slot >= rows.offset + rows.size)
         continue;
-      std::byte *head = memory.data() + (move.slot - rows.offset) * row;
-      for (std::byte *end = head + row; head < end; head += room * token)
-        ctx.device->copy(head, head + move.from * token, move.count * token);
+      std::byte *held = memory.data() + (move.slot - rows.offset) * row;
+      ctx.device->copyRows(
+          {held, held + move.from * token, head, head, move.count * token, row / head});
     }
   }
 }

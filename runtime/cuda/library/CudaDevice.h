@@ -107,6 +107,7 @@ public:
   void beginStep(const std::vector<int64_t> &values) override;
   void setEnv(int32_t place, int64_t value) override;
   void copy(void *to, const void *from, int64_t bytes) override;
+  void copyRows(const Rows &rows) override;
   void launch(int32_t kernel, void *const *operands, int32_t count, int64_t rows,
               int64_t grain) override;
   void multiply(const rt::Products &products) override;

@@ -13,6 +13,7 @@
 
 #include "cuda/library/AppendKernels.h"
 #include "cuda/library/ChooseKernels.h"
+#include "cuda/library/CopyRows.h"
 #include "cuda/library/CudaDevice.h"
 #include "cuda/library/CudaMatrix.h"
 #include "cuda/library/NcclLinks.h"
@@ -68,6 +69,15 @@ void CudaDevice::copy(void *to, const void *from, int64_t bytes) {
                                            static_cast<size_t>(bytes), queue.stream),
                "to copy");
   Trail::add(driver, queue.stream, "a copy");
+}
+
+void CudaDevice::copyRows(const Rows &rows) {
+  enter();
+  cuda::copyRows(driver, queue.stream,
+                 {addressOf(rows.to), addressOf(rows.from), rows.toStride, rows.fromStride,
+                  rows.bytes, rows.count},
+                 "to copy rows");
+  Trail::add(driver, queue.stream, "a copy of rows");
 }
 
 void CudaDevice::append(const tpc_append_args &args) {

@@ -1,6 +1,7 @@
 //===- NcclLinks.cpp - GPUs that reach each other by NCCL -----------------===//
 
 #include "cuda/library/NcclLinks.h"
+#include "cuda/library/CopyRows.h"
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -8,8 +9,6 @@
 namespace tpc::rt::cuda {
 namespace {
 
-/// What the driver takes as a distance between rows.
-constexpr int64_t mostPitch = (int64_t(1) << 31) - 1;
 /// Operations that are marked at a time; of more, some are not.
 constexpr size_t mostMarks = 256;
 
@@ -49,25 +48,9 @@ int operationOf(tpc_reduction reduction) {
 } // namespace
 
 void NcclLinks::Bytes::copy(const CommCopy &copy) const {
-  constexpr const char *what = "to copy what is communicated";
-  Address from = at(copy.from), to = at(copy.to);
-  auto width = static_cast<size_t>(copy.width), rows = static_cast<size_t>(copy.rows);
-  if (rows > 1 && copy.fromStride <= mostPitch && copy.toStride <= mostPitch) {
-    Copy2D rectangle{};
-    rectangle.fromType = rectangle.toType = deviceMemory;
-    rectangle.fromDevice = from;
-    rectangle.toDevice = to;
-    rectangle.fromPitch = static_cast<size_t>(copy.fromStride);
-    rectangle.toPitch = static_cast<size_t>(copy.toStride);
-    rectangle.width = width;
-    rectangle.height = rows;
-    return driver.check(driver.cuMemcpy2DAsync_v2(&rectangle, stream), what);
-  }
-  for (int64_t row = 0; row < copy.rows; ++row)
-    driver.check(driver.cuMemcpyDtoDAsync_v2(to + static_cast<Address>(row * copy.toStride),
-                                             from + static_cast<Address>(row * copy.fromStride),
-                                             width, stream),
-                 what);
+  copyRows(driver, stream,
+           {at(copy.to), at(copy.from), copy.toStride, copy.fromStride, copy.width, copy.rows},
+           "to copy what is communicated");
 }
 
 void NcclLinks::Bytes::fill(const CommFill &fill) const {
