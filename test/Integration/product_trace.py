@@ -40,9 +40,24 @@ def ranks_of(trace: str) -> list[Rank]:
     return [rank for rank in ranks.values() if rank.used]
 
 
-def measured_in_vain(trace: str) -> str:
-    """Products of which algorithms were measured, and that no rank computes."""
-    ranks = ranks_of(trace)
-    used = {product for rank in ranks for product in rank.used}
-    vain = {product for rank in ranks for product in rank.measured} - used
-    return f"measures {', '.join(sorted(vain))}, which nobody computes" if vain else ""
+def wrong(ranks: list[Rank]) -> str:
+    """What is not as it should be, if anything is: each product was measured by one rank at most, and all that compute it do so as
+    that one found to be fastest. Nothing is measured that nobody computes."""
+    used, measured = defaultdict(set), defaultdict(list)
+    for rank in ranks:
+        for product, choices in rank.used.items():
+            used[product] |= choices
+        for product, choices in rank.measured.items():
+            measured[product].append(choices)
+    if vain := measured.keys() - used.keys():
+        return f"measures {', '.join(sorted(vain))}, which nobody computes"
+    # What is added to a bias for which there is no epilogue is measured for each alignment of that, which does not show here.
+    for product in sorted(product for product in used if not product.endswith(":0:C")):
+        by = measured[product]
+        if len(by) > 1 or len(used[product]) > 1:
+            return f"{product} is measured by {len(by)} ranks, and computed by {sorted(used[product])}"
+        (choice,) = used[product]
+        # Times are up to a quarter too long.
+        if by and (choice not in by[0] or choice[1] > 1.25 * min(pace for _, pace in by[0])):
+            return f"{product} is computed by {choice}, and was measured as {sorted(by[0])}"
+    return ""

@@ -147,7 +147,7 @@ class Program:
             if findings:
                 return findings[0]
             if problem := (self.compare(to) or self.judge(said.stderr, trace.read_text())
-                           or product_trace.measured_in_vain(trace.read_text())):
+                           or product_trace.wrong(product_trace.ranks_of(trace.read_text()))):
                 return problem
             # Over the host no step is recorded.
             if problem := left_behind(trace.read_text()) or (
