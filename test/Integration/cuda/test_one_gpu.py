@@ -50,6 +50,11 @@ def call(pack, results, *arguments, path="", **env):
     return said, json.loads(file.read_text())["checks"] if file.exists() else []
 
 
+def test_without_numpy(tmp_path):
+    shutil.copy(SCRIPT, tmp_path / "run")
+    run([sys.executable, "-S", tmp_path / "run", "machine"]).refused("run: error: NumPy is not there", "python3 -m pip install numpy")
+
+
 def states(checks, part):
     return [check["state"] for check in checks if check["part"] == part]
 
