@@ -40,6 +40,11 @@ def ranks_of(trace: str) -> list[Rank]:
     return [rank for rank in ranks.values() if rank.used]
 
 
+def is_whole(product: str) -> bool:
+    """What is added to a bias for which there is no epilogue is measured for each alignment of that, which does not show here."""
+    return not product.endswith(":0:C")
+
+
 def wrong(ranks: list[Rank]) -> str:
     """What is not as it should be, if anything is: each product was measured by one rank at most, and all that compute it do so as
     that one found to be fastest. Nothing is measured that nobody computes."""
@@ -51,8 +56,7 @@ def wrong(ranks: list[Rank]) -> str:
             measured[product].append(choices)
     if vain := measured.keys() - used.keys():
         return f"measures {', '.join(sorted(vain))}, which nobody computes"
-    # What is added to a bias for which there is no epilogue is measured for each alignment of that, which does not show here.
-    for product in sorted(product for product in used if not product.endswith(":0:C")):
+    for product in filter(is_whole, sorted(used)):
         by = measured[product]
         if len(by) > 1 or len(used[product]) > 1:
             return f"{product} is measured by {len(by)} ranks, and computed by {sorted(used[product])}"

@@ -1,15 +1,16 @@
 //===- CopyRows.cpp - copies within a GPU ---------------------------------===//
 
 #include "cuda/library/CopyRows.h"
+#include "cuda/library/Block.h"
 
 namespace tpc::rt::cuda {
 
 /// What the driver takes as a distance between rows.
 constexpr int64_t mostPitch = (int64_t(1) << 31) - 1;
 
-void copyRows(const Driver &driver, Stream stream, const RowCopy &copy, const char *what) {
-  Address from = copy.from, to = copy.to;
-  auto width = static_cast<size_t>(copy.width), rows = static_cast<size_t>(copy.rows);
+void copyRows(const Driver &driver, Stream stream, const Device::Rows &copy, const char *what) {
+  Address from = addressOf(copy.from), to = addressOf(copy.to);
+  auto width = static_cast<size_t>(copy.bytes), rows = static_cast<size_t>(copy.count);
   if (rows > 1 && copy.fromStride <= mostPitch && copy.toStride <= mostPitch) {
     Copy2D rectangle{};
     rectangle.fromType = rectangle.toType = deviceMemory;
@@ -21,7 +22,7 @@ void copyRows(const Driver &driver, Stream stream, const RowCopy &copy, const ch
     rectangle.height = rows;
     return driver.check(driver.cuMemcpy2DAsync_v2(&rectangle, stream), what);
   }
-  for (int64_t row = 0; row < copy.rows; ++row)
+  for (int64_t row = 0; row < copy.count; ++row)
     driver.check(driver.cuMemcpyDtoDAsync_v2(to + static_cast<Address>(row * copy.toStride),
                                              from + static_cast<Address>(row * copy.fromStride),
                                              width, stream),

@@ -73,10 +73,7 @@ void CudaDevice::copy(void *to, const void *from, int64_t bytes) {
 
 void CudaDevice::copyRows(const Rows &rows) {
   enter();
-  cuda::copyRows(driver, queue.stream,
-                 {addressOf(rows.to), addressOf(rows.from), rows.toStride, rows.fromStride,
-                  rows.bytes, rows.count},
-                 "to copy rows");
+  cuda::copyRows(driver, queue.stream, rows, "to copy rows");
   Trail::add(driver, queue.stream, "a copy of rows");
 }
 

@@ -49,7 +49,8 @@ int operationOf(tpc_reduction reduction) {
 
 void NcclLinks::Bytes::copy(const CommCopy &copy) const {
   copyRows(driver, stream,
-           {at(copy.to), at(copy.from), copy.toStride, copy.fromStride, copy.width, copy.rows},
+           {pointerTo(at(copy.to)), pointerTo(at(copy.from)), copy.toStride, copy.fromStride,
+            copy.width, copy.rows},
            "to copy what is communicated");
 }
 
