@@ -1,6 +1,6 @@
 //===- BufferModelsCompute.cpp - Libraries, kernels, functions ------------===//
 
-#include "BufferPlanner.h"
+#include "KernelClusters.h"
 #include "tpc/Conversion/Target/TargetTraits.h"
 #include "tpc/Dialect/LocalIndex.h"
 #include "tpc/Dialect/State.h"
@@ -311,8 +311,12 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
   }
 };
 
-/// In place.
+/// In place. A kernel that computes what is new may write it there.
 struct AppendModel : HostOpInterface::ExternalModel<AppendModel, AppendOp> {
+  bool isHostOp(Operation *op) const {
+    auto append = cast<AppendOp>(op);
+    return !append.getCache().hasOneUse() || !isOfKernels(append.getFresh().getDefiningOp());
+  }
   Value getAliased(Operation *op) const { return cast<AppendOp>(op).getCache(); }
   LogicalResult plan(Operation *base, BufferPlanner &p) const {
     auto op = cast<AppendOp>(base);
@@ -368,12 +372,23 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
 
   static LogicalResult planKernel(func::CallOp call, func::FuncOp callee, int64_t rank,
                                   BufferPlanner &p) {
-    SmallVector<Value> reads = p.placesOf(call.getOperands()),
-                       writes = p.placesOf(call.getResults());
-    Value result = call.getResult(0);
-    SymExpr rows = product(ArrayRef(p.sizes(result.getType())).take_front(rank));
+    SmallVector<Value> reads, writes;
+    DenseSet<Value> kept;
+    for (OpResult result : call.getResults()) {
+      auto argument = p.getShared().getAppended(callee, result.getResultNumber());
+      if (argument) {
+        kept.insert(call.getOperand(*argument));
+        p.setPlace(result, p.place(call.getOperand(*argument)));
+      }
+      writes.push_back(p.place(result));
+    }
+    for (Value operand : call.getOperands())
+      if (!kept.contains(operand))
+        reads.push_back(p.place(operand));
+    Value written = getWritten(callee.front().getTerminator()->getOperand(0));
+    SymExpr rows = product(ArrayRef(p.sizes(written.getType())).take_front(rank));
 
-    ArrayRef<DimAttr> dims = getDist(result).getDims().take_front(rank);
+    ArrayRef<DimAttr> dims = getDist(written).getDims().take_front(rank);
     SmallVector<SymExpr> perRow{SymExpr(1)};
     auto consider = [&](Value v) {
       ArrayRef<DimAttr> other = getDist(v).getDims();
@@ -384,7 +399,8 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
         perRow.push_back(size);
     };
     llvm::for_each(call.getOperands(), consider);
-    llvm::for_each(call.getResults(), consider);
+    for (Value result : callee.front().getTerminator()->getOperands())
+      consider(getWritten(result));
     SymExpr most = perRow.front();
     for (const SymExpr &size : ArrayRef(perRow).drop_front())
       most = SymExpr::max(most, size);

@@ -53,7 +53,7 @@ std::optional<unsigned> BufferModule::getAppended(func::FuncOp function, unsigne
       continue;
     }
     auto call = dyn_cast<func::CallOp>(op);
-    if (!call || getCallee(call)->hasAttr(kKernelAttr))
+    if (!call)
       return std::nullopt;
     auto inner = getAppended(getCallee(call), cast<OpResult>(value).getResultNumber());
     if (!inner)
@@ -214,8 +214,7 @@ Value BufferPlanner::place(Value tensor) {
 
 /// Another name for the same memory; null if it has its own.
 Value BufferPlanner::getAliased(Value value) const {
-  if (auto call = value.getDefiningOp<func::CallOp>();
-      call && !shared.getCallee(call)->hasAttr(kKernelAttr)) {
+  if (auto call = value.getDefiningOp<func::CallOp>()) {
     auto argument =
         shared.getAppended(shared.getCallee(call), cast<OpResult>(value).getResultNumber());
     return argument ? call.getOperand(*argument) : Value();

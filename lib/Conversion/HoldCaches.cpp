@@ -1,5 +1,6 @@
 //===- HoldCaches.cpp - What is not computed as caches are memory ---------===//
 
+#include "KernelClusters.h"
 #include "tpc/Conversion/Passes.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/State.h"
@@ -38,10 +39,12 @@ static bool isReadByStrides(OpOperand &use) {
          (&use == &attention.getKMutable() || &use == &attention.getVMutable());
 }
 
+/// A kernel that computes new keys writes them where they belong.
 static void holdTransposes(AppendOp append) {
   Builder b(append.getContext());
   if (auto fresh = append.getFresh().getDefiningOp<TransposeOp>();
-      fresh && swapsTokensAndHeads(fresh) && llvm::all_of(fresh->getUses(), [](OpOperand &use) {
+      fresh && swapsTokensAndHeads(fresh) && !isOfKernels(fresh.getOperand().getDefiningOp()) &&
+      llvm::all_of(fresh->getUses(), [](OpOperand &use) {
         return isa<AppendOp>(use.getOwner()) && use.getOperandNumber() == 1;
       }))
     fresh->setAttr(kHeldAttr, b.getUnitAttr());

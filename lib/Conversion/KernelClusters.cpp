@@ -17,6 +17,8 @@ static bool isKernel(Operation *op) {
   return kernel && kernel.isKernelOp();
 }
 
+bool mlir::tpc::isOfKernels(Operation *op) { return op && isKernel(op) && !isHost(op); }
+
 static bool isCheap(Operation *op) { return cast<KernelOpInterface>(op).isCheap(); }
 
 KernelClusters::KernelClusters(Block &block)
@@ -27,6 +29,10 @@ KernelClusters::KernelClusters(Block &block)
   findGenerated();
   findNodes();
   mergeAll();
+  // What only moves is a call: it knows strides.
+  for (Node &node : nodes)
+    if (node.ops.size() == 1 && node.isKernel && getKept(node.ops[0]->getResult(0)))
+      node.isKernel = false;
 }
 
 bool KernelClusters::isGenerated(Value value) const {
@@ -92,11 +98,11 @@ void KernelClusters::findNodes() {
     node.ops.push_back(&op);
     node.isKernel = candidate;
     if (candidate) {
-      Value result = op.getResult(0);
-      int64_t rank = rankOf(result);
+      Value written = getWritten(op.getResult(0));
+      int64_t rank = rankOf(written);
       int64_t rows =
           std::min(rank <= 1 ? rank : rank - 1, cast<KernelOpInterface>(op).getMaxRowRank());
-      llvm::append_range(node.rows, getDist(result).getDims().take_front(rows));
+      llvm::append_range(node.rows, getDist(written).getDims().take_front(rows));
     } else if (!isa<KernelOpInterface, ParameterOp>(op)) {
       // Collectives, transfers and calls stay in their order.
       if (lastOrdered)
@@ -136,10 +142,15 @@ bool KernelClusters::tryMerge(unsigned producer, unsigned consumer) {
                   rank + 1 >= std::max(a.size(), b.size()) && (rank > 0 || a.size() == b.size());
   bool aligned = true, escapes = false, cheap = true;
   for (Operation *op : from.ops) {
+    // Of what lies in an operand's memory a kernel knows only what it writes.
+    if (getKept(op->getResult(0)))
+      return false;
     cheap &= isCheap(op);
     for (OpOperand &use : op->getUses()) {
       auto user = nodeOf.find(use.getOwner());
       unsigned where = user == nodeOf.end() ? ~0u : user->second;
+      if (where == consumer && getKept(use.getOwner()->getResult(0)) == use.get())
+        return false;
       escapes |= where != producer && where != consumer;
       if (where == consumer)
         aligned &=

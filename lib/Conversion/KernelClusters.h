@@ -16,6 +16,9 @@
 
 namespace mlir::tpc {
 
+/// Whether a kernel computes an op, and no call does.
+bool isOfKernels(Operation *op);
+
 /// Part of the block that is emitted at one place: a cluster, a product with
 /// what it computes as well, or a single op.
 struct Node {

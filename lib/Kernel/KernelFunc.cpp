@@ -95,6 +95,21 @@ SmallVector<SymExpr> FuncOp::getSizesOf(Value memory) {
   return SymExprAttr::getExprs(cast<ArrayAttr>(getSizes()[number]));
 }
 
+/// Whether a store is in the own row of its result, and always happens.
+static bool storesRow(memref::StoreOp store, RowsOp rows) {
+  auto own = rows.getIndices();
+  return isa<ElementsOp>(store->getParentOp()) && store.getIndices().size() >= own.size() &&
+         llvm::equal(store.getIndices().take_front(own.size()), own);
+}
+
+bool FuncOp::isKept(Value result) {
+  RowsOp rows = getRows();
+  WalkResult walked = rows.walk([&](memref::StoreOp store) {
+    return WalkResult(success(store.getMemref() != result || storesRow(store, rows)));
+  });
+  return walked.wasInterrupted();
+}
+
 RowsOp FuncOp::getRows() { return cast<RowsOp>(getBody().front().back()); }
 
 SmallVector<SymExpr> FuncOp::getExtents() {
@@ -183,12 +198,19 @@ private:
 
   LogicalResult visit(Operation *op) {
     if (auto store = dyn_cast<memref::StoreOp>(op)) {
-      if (!isa<ElementsOp>(op->getParentOp()))
+      Operation *around = op->getParentOp();
+      while (isa<scf::IfOp>(around))
+        around = around->getParentOp();
+      if (!isa<ElementsOp>(around))
         return op->emitOpError() << "stands outside of tpc_kernel.elements";
       if (!results.contains(store.getMemref()))
         return op->emitOpError() << "stores to what is no result of the kernel";
-      if (!isInRow(store.getIndices()))
+      // A row may end before what moves it does: only a condition says that there is such a place.
+      bool isPart = !storesRow(store, rows);
+      if (isPart && (around == op->getParentOp() || !areApart(store.getIndices())))
         return op->emitOpError() << "stores to another row than the kernel's";
+      if (isPart)
+        kept.insert(store.getMemref());
       if (!stored.insert(store.getMemref()).second)
         return op->emitOpError() << "stores a result a second time";
     }
@@ -198,6 +220,8 @@ private:
         return op->emitOpError() << "loads what is no operand of the kernel";
       if (!results.contains(load.getMemref()))
         return success();
+      if (kept.contains(load.getMemref()))
+        return op->emitOpError() << "reads a result of which a row stores only a part";
       if (!isInRow(load.getIndices()))
         return op->emitOpError() << "reads a result in another row than the kernel's";
       if (!visible.contains(load.getMemref()))
@@ -207,8 +231,37 @@ private:
     return success();
   }
 
+  /// Whether a value is the same in all rows that have these leading indices.
+  bool isOf(Value value, Block::BlockArgListType leading) {
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return llvm::is_contained(leading, argument);
+    Operation *op = value.getDefiningOp();
+    auto load = dyn_cast<memref::LoadOp>(op);
+    if (load ? results.contains(load.getMemref()) : !isPure(op) || op->getNumRegions())
+      return false;
+    return llvm::all_of(load ? load.getIndices() : op->getOperands(),
+                        [&](Value operand) { return isOf(operand, leading); });
+  }
+
+  /// Whether no two rows have an element in common: each index is the row's own, or that and what
+  /// all rows with the same indices before it add.
+  bool areApart(ValueRange indices) {
+    auto own = rows.getIndices();
+    if (indices.size() < own.size())
+      return false;
+    for (auto [i, index] : llvm::enumerate(own)) {
+      if (indices[i] == index)
+        continue;
+      auto sum = indices[i].getDefiningOp<arith::AddIOp>();
+      if (!sum || (sum.getLhs() != index && sum.getRhs() != index) ||
+          !isOf(sum.getLhs() == index ? sum.getRhs() : sum.getLhs(), own.take_front(i)))
+        return false;
+    }
+    return true;
+  }
+
   RowsOp rows;
-  llvm::SmallDenseSet<Value> results, stored, visible;
+  llvm::SmallDenseSet<Value> results, stored, visible, kept;
 };
 } // namespace
 

@@ -215,3 +215,83 @@ tpc_kernel.func @yields(%x: memref<?xf32> of [8]) -> (%y: memref<f32> of []) {
     }
   }
 }
+
+// -----
+
+// Without a condition there may be no such row.
+tpc_kernel.func @moved(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9]) {
+  tpc_kernel.rows (%b, %i) in [2, 8] {
+    %0 = memref.load %x[%b, %i] : memref<?x?xf32>
+    %1 = memref.load %n[%b] : memref<?xi64>
+    %2 = arith.index_cast %1 : i64 to index
+    %3 = arith.addi %2, %i : index
+    tpc_kernel.elements () in [] {
+      // expected-error@+1 {{stores to another row than the kernel's}}
+      memref.store %0, %y[%b, %3] : memref<?x?xf32>
+    }
+  }
+}
+
+// -----
+
+// Each row is moved by its own length: two of them may meet.
+tpc_kernel.func @moved_apart(%n: memref<?xi64> of [8], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9]) {
+  %most = tpc_kernel.size 9
+  tpc_kernel.rows (%b, %i) in [2, 8] {
+    %0 = memref.load %x[%b, %i] : memref<?x?xf32>
+    %1 = memref.load %n[%i] : memref<?xi64>
+    %2 = arith.index_cast %1 : i64 to index
+    %3 = arith.addi %2, %i : index
+    %4 = arith.cmpi ult, %3, %most : index
+    tpc_kernel.elements () in [] {
+      scf.if %4 {
+        // expected-error@+1 {{stores to another row than the kernel's}}
+        memref.store %0, %y[%b, %3] : memref<?x?xf32>
+      }
+    }
+  }
+}
+
+// -----
+
+// All rows of a sequence go to the same place.
+tpc_kernel.func @moved_together(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9]) {
+  %most = tpc_kernel.size 9
+  tpc_kernel.rows (%b, %i) in [2, 8] {
+    %0 = memref.load %x[%b, %i] : memref<?x?xf32>
+    %1 = memref.load %n[%b] : memref<?xi64>
+    %2 = arith.index_cast %1 : i64 to index
+    %4 = arith.cmpi ult, %2, %most : index
+    tpc_kernel.elements () in [] {
+      scf.if %4 {
+        // expected-error@+1 {{stores to another row than the kernel's}}
+        memref.store %0, %y[%b, %2] : memref<?x?xf32>
+      }
+    }
+  }
+}
+
+// -----
+
+// What a condition leaves out was never computed.
+tpc_kernel.func @read_in_part(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9], %z: memref<?x?xf32> of [2, 8]) {
+  %most = tpc_kernel.size 9
+  tpc_kernel.rows (%b, %i) in [2, 8] {
+    %0 = memref.load %x[%b, %i] : memref<?x?xf32>
+    %1 = memref.load %n[%b] : memref<?xi64>
+    %2 = arith.index_cast %1 : i64 to index
+    %3 = arith.addi %i, %2 : index
+    %4 = arith.cmpi ult, %3, %most : index
+    tpc_kernel.elements () in [] {
+      scf.if %4 {
+        memref.store %0, %y[%b, %3] : memref<?x?xf32>
+      }
+    }
+    tpc_kernel.barrier
+    // expected-error@+1 {{reads a result of which a row stores only a part}}
+    %5 = memref.load %y[%b, %i] : memref<?x?xf32>
+    tpc_kernel.elements () in [] {
+      memref.store %5, %z[%b, %i] : memref<?x?xf32>
+    }
+  }
+}

@@ -159,7 +159,7 @@ def Buffer_LaunchOp : Buffer_Op<"launch", [AttrSizedOperandSegments]> {
   let summary = "Runs a generated kernel over rows. tpc_launch.";
   let description = [{
     `tpc_buffer.launch @kernel_add(%x, %y) to (%z) rows "batch*sequence" grain 1025`. `grain`: rows that one thread should have at least. No place of
-    a result overlaps another.
+    a result overlaps another. A kernel that appends to a cache takes it as a result's place, of which it leaves the rest.
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Buffer_Reads:$reads, Buffer_Writes:$writes, Tpc_SymExprAttr:$rows,
                        Tpc_SymExprAttr:$grain);

@@ -66,8 +66,8 @@ def HoldCaches : Pass<"tpc-hold-caches", "::mlir::ModuleOp"> {
         call @layer(%x, %k0)                       %1 = tpc.gather %k0, %0 dim 1 {tpc.held}     // %0: this rank's part of [0, 0, 1, 1]
                                               ->   call @layer(%x, %1)
 
-    Marked are also transposes of new keys and values in front of an append, and of a cache in front of the attention over it, which
-    the runtime sees by strides:
+    Marked are also transposes of a cache in front of the attention over it, and of new keys and values in front of an append, where no kernel
+    computes them (else that writes them where they belong). The runtime sees these by strides:
 
         %1 = tpc.append %k0, %0 at %n              %1 = tpc.append %k0, %0 at %n
         %2 = tpc.transpose %1 {0, 2, 1, 3}   ->    %2 = tpc.transpose %1 {0, 2, 1, 3} {tpc.held}
@@ -91,6 +91,9 @@ def OutlineKernels : Pass<"tpc-outline-kernels", "::mlir::ModuleOp"> {
 
     `tpc.kernel` is the number of row dimensions. Values without operands (constants, iotas, sizes) and cheap functions of them
     are computed again in each kernel that uses them. Equal groups share one function.
+
+    A group may end with a `tpc.append`, which writes what the group computes into its cache; rows are then those of the new tokens. An append of
+    anything else stays a call.
   }];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
 }

@@ -13,14 +13,26 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
 
     A kernel goes over rows: the leading dimensions that all of its results share. What is the same for a whole row (a
     norm's mean, an embedding's id) is computed before the loop over the row's elements.
+
+    An op may write a part of an operand's memory, and leave the rest (`tpc.append`). Then rows and elements are those of what is
+    written (`getWritten`), and the op says where they go. No kernel reads its result.
   }];
   let cppNamespace = "::mlir::tpc";
   let methods = [
-    InterfaceMethod<"Builds the value of the result at `index` (one `index` for each dimension, local).",
+    InterfaceMethod<"Builds the value that is written at `index` (one `index` for each dimension, local).",
       "::mlir::Value", "buildElement", (ins "::mlir::tpc::KernelBuilder &":$emitter, "::mlir::ValueRange":$index)>,
     InterfaceMethod<"Builds and remembers what all elements of a row share. `index` has one value for each leading dimension that is a row.",
       "void", "buildRow", (ins "::mlir::tpc::KernelBuilder &":$emitter, "::mlir::ValueRange":$index), "", [{ (void)$_op; }]>,
-    InterfaceMethod<"How many leading dimensions of the result may at most be rows.",
+    InterfaceMethod<"The operand in whose memory the result lies, of which a part is written; null: all of the result is, in memory of its own.",
+      "::mlir::Value", "getKept", (ins), "", [{ return ::mlir::Value(); }]>,
+    InterfaceMethod<"What is written: its dimensions are those of `index`.", "::mlir::Value", "getWritten", (ins), "",
+      [{ return $_op->getResult(0); }]>,
+    InterfaceMethod<[{
+      Turns the index of an element that is written into its index in the kept memory, and returns whether that has such a place: an `i1`, or
+      null where it always has. No two elements have the same place.
+      }], "::mlir::Value", "buildPlace", (ins "::mlir::tpc::KernelBuilder &":$emitter, "::llvm::SmallVectorImpl<::mlir::Value> &":$index), "",
+      [{ return ::mlir::Value(); }]>,
+    InterfaceMethod<"How many leading dimensions of what is written may at most be rows.",
       "int64_t", "getMaxRowRank", (ins), "", [{
         return ::llvm::cast<::mlir::RankedTensorType>($_op->getResult(0).getType()).getRank();
       }]>,

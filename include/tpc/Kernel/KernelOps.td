@@ -68,12 +68,27 @@ def TpcKernel_FuncOp : TpcKernel_Op<"func", [IsolatedFromAbove, Symbol, SingleBl
     Operands are read, results are written; both are memory, `memref<?x…>` of as many dimensions as there are sizes. No result is
     the same memory as an operand or another result. The body has sizes and constants, then one `tpc_kernel.rows`.
 
+    Under a condition, rows may store a part of a result and leave the rest as it was, and that to another row, as long as no two rows have a place in common.
+    So new keys are written behind those that a cache has:
+
+        %length = memref.load %lengths[%b] : memref<?xi64>
+        %0 = arith.index_cast %length : i64 to index
+        %at = arith.addi %0, %s : index
+        %exists = arith.cmpi ult, %at, %capacity : index
+        tpc_kernel.elements (%j) in [64] {
+          …
+          scf.if %exists {
+            memref.store %v, %cache[%b, %h, %at, %j] : memref<?x?x?x?xf32>
+          }
+        }
+
     A kernel is one step of a program: it is launched with any range of its rows, in any number of pieces at a time, and all have ended before what reads
     the results begins.
 
     Errors: an op that is none of those that the dialect lists; fast-math flags; a load of other rank or with other memory than
-    an argument; a store outside of `tpc_kernel.elements`, or to an operand; a result that is read before it is stored, or in another row than
-    the own one, or without a `tpc_kernel.barrier` behind the store.
+    an argument; a store outside of `tpc_kernel.elements`, or to an operand, or to another row, unless under a condition to one whose indices are the own ones and what
+    all rows with the same indices before add; a result that is read before it is stored, or in another row than
+    the own one, or without a `tpc_kernel.barrier` behind the store, or of which rows store only a part.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypedArrayAttrBase<Tpc_SymExprs, "lists of sizes">:$sizes, I64Attr:$num_results);
   let regions = (region SizedRegion<1>:$body);
@@ -89,6 +104,8 @@ def TpcKernel_FuncOp : TpcKernel_Op<"func", [IsolatedFromAbove, Symbol, SingleBl
     /// Sizes of an operand's or result's dimensions.
     ::llvm::SmallVector<::tpc::SymExpr> getSizesOf(::mlir::Value memory);
     RowsOp getRows();
+    /// Whether rows store only a part of a result: the rest is what it was.
+    bool isKept(::mlir::Value result);
     /// All sizes that an index runs over or that an index is compared with: each must be less than 2^31.
     ::llvm::SmallVector<::tpc::SymExpr> getExtents();
   }];
@@ -121,7 +138,7 @@ def TpcKernel_ElementsOp
   let summary = "A loop over elements of a row, in any order or at the same time; stores";
   let description = [{
     `tpc_kernel.elements (%h, %j) in [12, 64] { … }`: the body once for each index. No iteration reads what another one stores, and no two store the
-    same element. Without indices the body runs once. `memref.store` stands here alone.
+    same element. Without indices the body runs once. `memref.store` stands here alone, or in a `scf.if` here.
   }];
   let arguments = (ins Tpc_SymExprs:$sizes);
   let regions = (region SizedRegion<1>:$body);

@@ -13,6 +13,16 @@ using ::tpc::SymExpr;
 
 #include "tpc/Interfaces/KernelInterfaces.cpp.inc"
 
+Value mlir::tpc::getWritten(Value result) {
+  auto op = result.getDefiningOp<KernelOpInterface>();
+  return op ? op.getWritten() : result;
+}
+
+Value mlir::tpc::getKept(Value result) {
+  auto op = result.getDefiningOp<KernelOpInterface>();
+  return op ? op.getKept() : Value();
+}
+
 Type mlir::tpc::getScalarType(Type tensor) {
   Type element = getElementTypeOrSelf(tensor);
   if (auto integer = dyn_cast<IntegerType>(element))
@@ -275,14 +285,23 @@ void KernelBuilder::reportUnless(Value inside, Operation *lookup, Value index, V
 //===----------------------------------------------------------------------===//
 
 void KernelBuilder::store(Value tensor, ValueRange row) {
-  auto elements = kernel::ElementsOp::create(b, loc, sizesOf(tensor).drop_front(row.size()));
+  auto elements =
+      kernel::ElementsOp::create(b, loc, sizesOf(getWritten(tensor)).drop_front(row.size()));
   SmallVector<Value> index(row);
   llvm::append_range(index, elements.getIndices());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(&elements.getBody().front());
   Scope scope(*this);
-  memref::StoreOp::create(b, loc, element(tensor, index), memory.lookup(tensor), index);
-  stored.insert(tensor.getAsOpaquePointer());
+  Value value = element(tensor, index);
+  if (!getKept(tensor)) {
+    memref::StoreOp::create(b, loc, value, memory.lookup(tensor), index);
+    stored.insert(tensor.getAsOpaquePointer());
+    return;
+  }
+  auto op = cast<KernelOpInterface>(tensor.getDefiningOp());
+  if (Value exists = op.buildPlace(*this, index))
+    b.setInsertionPointToStart(scf::IfOp::create(b, loc, exists).thenBlock());
+  memref::StoreOp::create(b, loc, value, memory.lookup(tensor), index);
 }
 
 /// The ops of which the kernel's rows are rows: its results, and what these need the same row of.
@@ -291,16 +310,17 @@ void KernelBuilder::store(Value tensor, ValueRange row) {
 void KernelBuilder::findRowOps() {
   Operation *terminator = source.front().getTerminator();
   for (Operation &op : llvm::reverse(source.front().without_terminator())) {
-    Value result = op.getResult(0);
-    if (cast<RankedTensorType>(result.getType()).getRank() < rowRank)
+    Value written = getWritten(op.getResult(0));
+    if (rankOf(written) < rowRank)
       continue;
-    bool needed = llvm::any_of(result.getUses(), [&](OpOperand &use) {
+    bool needed = llvm::any_of(op.getUses(), [&](OpOperand &use) {
       return use.getOwner() == terminator || (rowOps.contains(use.getOwner()) &&
                                               cast<KernelOpInterface>(use.getOwner())
                                                   .isRowAligned(use.getOperandNumber(), rowRank));
     });
-    ArrayRef<DimAttr> rows = getDist(terminator->getOperand(0)).getDims().take_front(rowRank);
-    if (needed && getDist(result).getDims().take_front(rowRank) == rows)
+    ArrayRef<DimAttr> rows =
+        getDist(getWritten(terminator->getOperand(0))).getDims().take_front(rowRank);
+    if (needed && getDist(written).getDims().take_front(rowRank) == rows)
       rowOps.insert(&op);
   }
 }
@@ -341,7 +361,11 @@ kernel::FuncOp KernelBuilder::build() {
   rowRank = source->getAttrOfType<IntegerAttr>(kKernelAttr).getInt();
   grid = GridAttr::lookup(source);
   OperandRange results = source.front().getTerminator()->getOperands();
+  // What is written in part is no operand: nobody reads it.
   SmallVector<Value> tensors(source.getArguments());
+  for (Value result : results)
+    if (Value kept = getKept(result))
+      llvm::erase(tensors, kept);
   llvm::append_range(tensors, results);
   SmallVector<Type> elements;
   SmallVector<SmallVector<SymExpr>> sizes;
@@ -355,7 +379,7 @@ kernel::FuncOp KernelBuilder::build() {
     memory[tensor] = arg;
 
   b.setInsertionPointToEnd(&body);
-  auto rows = kernel::RowsOp::create(b, loc, sizesOf(results[0]).take_front(rowRank));
+  auto rows = kernel::RowsOp::create(b, loc, sizesOf(getWritten(results[0])).take_front(rowRank));
   entry.setInsertionPoint(rows);
   b.setInsertionPointToEnd(&rows.getBody().front());
   findRowOps();

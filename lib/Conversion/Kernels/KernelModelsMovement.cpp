@@ -1,6 +1,7 @@
 //===- KernelModelsMovement.cpp - Ops that move elements, in kernels ------===//
 
 #include "KernelModels.h"
+#include "tpc/Dialect/State.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -127,6 +128,40 @@ struct ConcatModel : KernelOpInterface::ExternalModel<ConcatModel, ConcatOp> {
   }
 };
 
+/// New tokens go behind those that a sequence of the cache has; those for which there is no room,
+/// nowhere.
+struct AppendModel : KernelOpInterface::ExternalModel<AppendModel, AppendOp> {
+  Value getKept(Operation *op) const { return cast<AppendOp>(op).getCache(); }
+  Value getWritten(Operation *op) const { return cast<AppendOp>(op).getFresh(); }
+  int64_t getMaxRowRank(Operation *) const { return CacheOp::tokenDim + 1; }
+  bool isRowAligned(Operation *op, unsigned operand, int64_t rank) const {
+    return operand == cast<AppendOp>(op).getFreshMutable().getOperandNumber() &&
+           rank <= getMaxRowRank(op);
+  }
+  Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
+    return e.element(cast<AppendOp>(op).getFresh(), index);
+  }
+  /// {where a token goes, whether there is room}.
+  SmallVector<Value> token(AppendOp op, KernelBuilder &e, ValueRange index) const {
+    return e.remember(op, index, [&]() -> SmallVector<Value> {
+      Value length = e.element(op.getLengths(), index.front());
+      Value at = e.add(toIndex(e, length, op.getLengths().getType()), index.back());
+      Value capacity = e.size(e.sizesOf(op.getResult())[CacheOp::tokenDim]);
+      return {at, arith::CmpIOp::create(e.builder(), e.getLoc(), arith::CmpIPredicate::ult, at,
+                                        capacity)};
+    });
+  }
+  void buildRow(Operation *op, KernelBuilder &e, ValueRange row) const {
+    if ((int64_t)row.size() > CacheOp::tokenDim)
+      token(cast<AppendOp>(op), e, {row[0], row[CacheOp::tokenDim]});
+  }
+  Value buildPlace(Operation *op, KernelBuilder &e, SmallVectorImpl<Value> &index) const {
+    auto found = token(cast<AppendOp>(op), e, {index[0], index[CacheOp::tokenDim]});
+    index[CacheOp::tokenDim] = found[0];
+    return found[1];
+  }
+};
+
 /// Inside a kernel; outside, a reshape is the same memory.
 struct ReshapeModel : KernelOpInterface::ExternalModel<ReshapeModel, ReshapeOp> {
   Value buildElement(Operation *op, KernelBuilder &e, ValueRange index) const {
@@ -208,6 +243,7 @@ void mlir::tpc::attachMovementModels(MLIRContext *context) {
   SliceOp::attachInterface<SliceModel>(*context);
   RollOp::attachInterface<RollModel>(*context);
   ConcatOp::attachInterface<ConcatModel>(*context);
+  AppendOp::attachInterface<AppendModel>(*context);
   ReshapeOp::attachInterface<ReshapeModel>(*context);
   IotaOp::attachInterface<IotaModel>(*context);
   SizeOp::attachInterface<SizeModel>(*context);

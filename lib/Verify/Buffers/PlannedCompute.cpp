@@ -399,7 +399,7 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
     auto op = cast<func::CallOp>(base);
     auto callee = c.lookup<func::FuncOp>(op, op.getCalleeAttr());
     if (auto rows = callee->getAttrOfType<IntegerAttr>(kKernelAttr))
-      return checkKernel(op, rows.getInt(), c);
+      return checkKernel(op, callee, rows.getInt(), c);
     auto call = c.next<buffer::CallOp>(op);
     if (!call)
       return failure();
@@ -440,23 +440,40 @@ struct Call : PlannedOpInterface::ExternalModel<Call, func::CallOp> {
     return success();
   }
 
-  static LogicalResult checkKernel(func::CallOp op, size_t rank, PlanChecker &c) {
+  /// A kernel may append its result to an argument. Then it takes that as memory that it writes.
+  static LogicalResult checkKernel(func::CallOp op, func::FuncOp kernel, size_t rank,
+                                   PlanChecker &c) {
     auto call = c.next<buffer::LaunchOp>(op);
     if (!call)
       return failure();
     if (call.getKernel() != op.getCallee())
       return call.emitOpError() << "launches @" << call.getKernel() << ", not @" << op.getCallee();
-    if (call.getReads().size() != op.getNumOperands() ||
-        call.getWrites().size() != op.getNumResults())
+    SmallVector<Value> read(op.getOperands()), caches(op.getNumResults()), written;
+    for (auto [i, value] : llvm::enumerate(kernel.front().getTerminator()->getOperands())) {
+      auto append = value.getDefiningOp<AppendOp>();
+      written.push_back(append ? append.getFresh() : value);
+      auto cache = append ? dyn_cast<BlockArgument>(append.getCache()) : BlockArgument();
+      if (append && (!cache || !cache.hasOneUse()))
+        return append.emitOpError("appends to what the kernel computes, or reads as well");
+      if (!append)
+        continue;
+      caches[i] = op.getOperand(cache.getArgNumber());
+      read[cache.getArgNumber()] = {};
+    }
+    llvm::erase(read, Value());
+    if (call.getReads().size() != read.size() || call.getWrites().size() != op.getNumResults())
       return call.emitOpError("has another number of operands than the kernel");
-    for (Value result : op.getResults())
+    for (Value value : written)
       if (failed(c.compare(call, "rows", call.getRows(),
-                           c.sizes().size(getDist(result).getDims().take_front(rank)))))
+                           c.sizes().size(getDist(value).getDims().take_front(rank)))))
         return failure();
     if (!c.isPositive(call.getGrain()))
       return call.emitOpError("gives threads no rows");
-    for (auto [place, tensor] : llvm::zip_equal(call.getReads(), op.getOperands()))
+    for (auto [place, tensor] : llvm::zip_equal(call.getReads(), read))
       if (failed(c.read(call, place, tensor)))
+        return failure();
+    for (auto [place, cache] : llvm::zip_equal(call.getWrites(), caches))
+      if (cache && failed(c.read(call, place, cache, place)))
         return failure();
     for (auto [place, tensor] : llvm::zip_equal(call.getWrites(), op.getResults()))
       if (failed(c.write(call, place, tensor)))

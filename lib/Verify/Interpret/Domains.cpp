@@ -152,16 +152,14 @@ struct ReduceDomain : DomainOpInterface::ExternalModel<ReduceDomain, ReduceOp> {
   }
 };
 
-/// New tokens have room behind what there is. What a cache and they need is what the result needs.
+/// A sequence has as many tokens as there is room for at most; new ones without room are dropped.
+/// What a cache and they need is what the result needs.
 struct AppendDomain : DomainOpInterface::ExternalModel<AppendDomain, AppendOp> {
   LogicalResult narrowOperands(Operation *base, Domains &domains) const {
     auto op = cast<AppendOp>(base);
     pass(op, {op.getCache(), op.getFresh()}, domains);
-    auto getTokens = [&](Value value) {
-      return domains.getWorld().getWholeShape(value.getType())[CacheOp::tokenDim];
-    };
-    int64_t most = getTokens(op.getCache()) - getTokens(op.getFresh());
-    domains.narrow(op.getLengths(), {0, double(std::max<int64_t>(0, most))});
+    int64_t capacity = domains.getWorld().getWholeShape(op.getCache().getType())[CacheOp::tokenDim];
+    domains.narrow(op.getLengths(), {0, double(capacity)});
     return success();
   }
 };

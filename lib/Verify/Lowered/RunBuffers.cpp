@@ -209,7 +209,8 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
       memory.push_back(get(frame, value, rank).place);
     for (Value value : op.getWrites()) {
       memory.push_back(get(frame, value, rank).place);
-      memory.back().forget();
+      if (!kernel->keeps(memory.size() - 1))
+        memory.back().forget();
     }
     auto evaluateHere = [&](const SymExpr &size) { return sizes.evaluate(size, ranks[rank]); };
     if (int64_t rows = kernel->countRows(evaluateHere); rows != evaluate(op.getRows(), rank))

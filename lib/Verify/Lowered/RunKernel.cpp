@@ -386,6 +386,10 @@ LogicalResult KernelProgram::run(ArrayRef<Place> memory,
   return success();
 }
 
+bool KernelProgram::keeps(unsigned argument) const {
+  return kernel::FuncOp(function).isKept(function->getRegion(0).getArgument(argument));
+}
+
 int64_t KernelProgram::countRows(function_ref<int64_t(const SymExpr &)> evaluate) const {
   int64_t rows = 1;
   for (const SymExpr &size : kernel::FuncOp(function).getRows().getExprs())

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Dominance.h"
 
 using namespace mlir;
@@ -314,10 +315,24 @@ template <typename OpT> static bool drop(Mutator &m) {
   return true;
 }
 
+// What is stored under a condition alone.
+static bool storeAlways(Mutator &m) {
+  auto op = m.pick<scf::IfOp>([](scf::IfOp branch) { return branch->getNumResults() == 0; });
+  if (!op)
+    return false;
+  Block *body = op.thenBlock();
+  m.place = &body->front();
+  op->getBlock()->getOperations().splice(op->getIterator(), body->getOperations(), body->begin(),
+                                         std::prev(body->end()));
+  op.erase();
+  return true;
+}
+
 ArrayRef<Mutation> mutate::getKernelMutations() {
   static constexpr Mutation mutations[] = {
       {"kernel-load-index", "a load reads one element further", shiftIndex<memref::LoadOp>},
       {"kernel-store-index", "a store writes one element further", shiftIndex<memref::StoreOp>},
+      {"kernel-store-always", "a store under a condition always happens", storeAlways},
       {"kernel-index-dropped", "a load reads the first of what an index runs over", dropIndex},
       {"kernel-indices-exchanged", "two indices of a load are exchanged", exchangeIndices},
       {"kernel-factor-dropped", "a product, quotient or remainder of indices is left out",

@@ -249,7 +249,7 @@ void tpc_attention(tpc_context *ctx, const tpc_attention_args *args);
 /* Keys or values of new tokens, behind those that a cache has: cache[b, h, lengths[b] + i, :] =
  * fresh[b, h, i, :] for i in [0, sequence), as far as there is room. cache[batch, heads, capacity,
  * size] is dense, fresh lies as its strides say, in elements between sequences, heads and tokens.
- * pages: as for attention. */
+ * pages: as for attention. Kernels that compute new keys write them there themselves. */
 #define TPC_APPEND_FIELDS(FIELD)                                                                   \
   FIELD(void *, cache)                                                                             \
   FIELD(const void *, fresh)                                                                       \

@@ -49,6 +49,19 @@ def test_kernels_of_all_models():
     assert counted["distinct"] >= 250 and counted["cases"] >= 10 * counted["distinct"] * 0.99
 
 
+STEPS = [pytest.param(name, marks=[] if name in ("llama-dynamo", "gpt_neox-past") else pytest.mark.long)
+         for name, model in FAMILIES.items() if name.startswith(("falcon", "gemma2", "gpt_neox", "llama", "mistral", "olmo2", "phi", "qwen2"))]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_kernels_that_append(tmp_path, name):
+    """Rotated keys behind those of a cache: some of them where it ends, and behind it, where nothing may be written."""
+    path = tmp_path / "kernels.mlir"
+    harness.run([harness.tool("tpcc"), FAMILIES[name].path, "--generate", "--megatron-shard=tp2", "--emit=kernels", "-o", path]).check()
+    counted = totals(compare(path, "--kernel=append", "--seeds=40").check())
+    assert counted["distinct"] >= 1 and counted["cases"] >= 39 * counted["distinct"]
+
+
 @pytest.mark.long
 def test_kernels_of_all_models_and_grids():
     counted = compare_all([f"{model.path}@{grid}" for model in MODELS.values() for grid in GRIDS], "--seeds=30")

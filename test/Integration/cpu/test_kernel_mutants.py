@@ -16,7 +16,8 @@ from models import COMMITTED, FAMILIES
 
 # Rotary embeddings, caches, norms of all heads, f16, soft caps: kernels of every sort.
 CASES = [("gpt2-tiny-nopast", "tp2"), ("llama-past", "tp2,sp,dp2"), ("gemma2-dynamo", "tp3"), ("olmo2-past", "pp2,mb2"),
-         ("bloom-dynamo", "tp3"), ("phi-past", "tp4"), ("llama-dynamo.f16", "tp2")]
+         ("bloom-dynamo", "tp3"), ("phi-past", "tp4"), ("llama-dynamo.f16", "tp2"), ("llama-dynamo.generate", "tp2"),
+         ("gpt_neox-past.generate", "pp2,mb2")]
 # Needs indices that are multiplied or divided: tables of positions in graphs that the tests make have them.
 WITHOUT_PLACE = ["kernel-factor-dropped"]
 VERIFIERS = ("ops", "lowered")
@@ -39,14 +40,16 @@ class Lowered:
     """A model's program on buffers, and what it was made of."""
 
     def __init__(self, name, grid, folder):
-        name, _, half = name.partition(".")
+        name, _, form = name.partition(".")
         self.model, self.grid, self.folder = (COMMITTED | FAMILIES)[name], harness.Grid.parse(grid), folder
+        self.generates = form == "generate"
         path = self.model.path
-        if half:
+        if form == "f16":
             path = folder / path.name
-            onnx.save(halve(onnx.load(self.model.path), half), path)
+            onnx.save(halve(onnx.load(self.model.path), form), path)
+        flags = ["--generate"] if self.generates else []
         for level in ("model", "staged", "buffers"):
-            harness.run([harness.tool("tpcc"), path, f"--megatron-shard={grid}", f"--emit={level}", "-o",
+            harness.run([harness.tool("tpcc"), path, f"--megatron-shard={grid}", *flags, f"--emit={level}", "-o",
                          self.text(level)]).check()
         self.lock, self.expected = threading.Lock(), None
 
@@ -67,14 +70,21 @@ class Lowered:
         return results
 
     def run(self, text):
-        """What an executable of this program computes, for two shapes."""
+        """What an executable of this program computes, for two shapes, or behind two prompts, of which the first fills the caches."""
         path = text.with_suffix("")
         harness.run([harness.BUILD_STAGED, text, "-o", path]).check()
+        if self.generates:
+            return [{"logits": self.generate(path, prompt, text.parent / f"{path.name}.npy")} for prompt in ("3,5,7,11,13", "2")]
         executable = harness.Executable(path, self.grid, text.parent / f"{path.name}-runs")
         past = 3 if self.model.past_name else 0
         names = [output["name"] for output in executable.describe()["outputs"]]
         return [executable.run(self.model.inputs(batch, sequence, past=past, seed=batch), names)
                 for batch, sequence in ((4, 5), (5, 8))]
+
+    @staticmethod
+    def generate(path, prompt, logits):
+        harness.run([path, "--prompt-ids", prompt, "--max-new-tokens=4", "--max-sequence=8", "--logits", logits]).check()
+        return np.load(logits)
 
     def outputs(self):
         with self.lock:
@@ -149,6 +159,13 @@ def test_sample(programs):
     table, total = run(programs, [("gpt2-tiny-nopast", "tp2", kind, pick.randrange(1000)) for kind in kinds()])
     assert total["mutants"] >= 16
     assert total["ops alone"] >= 1 and total["lowered alone"] >= 12
+
+
+def test_sample_of_steps(programs):
+    """Of a store under a condition there is one alone: new keys behind those that a cache has."""
+    table, total = run(programs, [("llama-dynamo.generate", "tp2", kind, 7) for kind in kinds()])
+    assert total["lowered"] >= 12
+    assert table["kernel-store-always"]["ops"] == table["kernel-store-always"]["lowered"] == 1
 
 
 @pytest.mark.long

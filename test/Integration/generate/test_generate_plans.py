@@ -1,5 +1,7 @@
 """What a step of a generation communicates, and what each rank keeps: not only that its numbers are right."""
 
+import re
+
 import pytest
 
 from generation import CAUSAL
@@ -84,3 +86,26 @@ def test_ranks_hold_what_their_heads_read(tpcc, name, grid, heads):
     tokens = 2 * 6 + 512 if rooms == {"room"} else 32768
     said = program.call(["--describe", "--max-sequence=32768", "--max-batch=4"]).check().stdout
     assert f"caches {wanted // 32 * tokens / 2**20:.1f} MiB" in said
+
+
+ROTATES = ("falcon", "gemma2", "gpt_neox", "llama", "mistral", "olmo2", "phi", "qwen2")
+# Falcon has one kv head, which all ranks have; elsewhere kv heads are split, or there twice.
+APPENDS = [(name, grid) for i, name in enumerate(CAUSAL) if name.startswith(ROTATES)
+           for grid in ["tp2", ["tp1", "pp2", "tp2,pp2", "tp4", "dp2", "tp2,sp"][i % 6]]]
+
+
+@pytest.mark.parametrize("name,grid", APPENDS)
+def test_rotated_keys_are_written_once(tpcc, name, grid):
+    """The kernel that rotates new keys writes them into the cache; new values come from a product, and are copied there. Each
+    layer's function does both, and nothing is transposed in between."""
+    model = CAUSAL[name]
+    text = tpcc.call([model.path, "--generate", f"--megatron-shard={grid}", "--emit=buffers", "-o", "-"]).check().stdout
+    layers = [part for part in re.split(r"(?=tpc_buffer\.func @)", text) if "tpc_buffer.attention" in part]
+    assert layers
+    for layer in layers:
+        attentions = layer.count("tpc_buffer.attention ")
+        assert layer.count("tpc_buffer.append ") == attentions
+        assert len(re.findall(r"tpc_buffer\.launch @kernel_\w*append", layer)) == attentions
+        keys, values = zip(*re.findall(r"tpc_buffer\.attention %\w+, (%\w+), (%\w+) ", layer))
+        assert set(re.findall(r"launch @kernel_\w*append\w*\(.*\) to \((%\w+)\)", layer)) == set(keys)
+        assert set(re.findall(r"tpc_buffer\.append %\w+ at %\w+ to (%\w+) ", layer)) == set(values)

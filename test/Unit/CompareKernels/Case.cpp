@@ -6,6 +6,8 @@
 #include "tpc/Dialect/RankSizes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include <cmath>
 #include <numbers>
@@ -71,7 +73,7 @@ private:
   enum class Outcome { Good, Missing, Bad };
   Outcome tryOut();
   int64_t evaluate(const SymExpr &size) { return c.evaluate(size, layout); }
-  /// How many elements there are where indices are looked up, at least.
+  /// How many elements there are where indices lead, at least.
   int64_t getLeastTable();
 
   const Program &program;
@@ -91,10 +93,17 @@ static constexpr int64_t kNoIndex = int64_t(1) << 40;
 
 int64_t Drawing::getLeastTable() {
   int64_t least = kNoIndex;
-  kernel.func->walk([&](kernel::CheckOp check) {
-    if (auto size = check.getSize().getDefiningOp<kernel::SizeOp>())
-      if (auto value = putValues(size.getExpr(), layout.grid).evaluate(c.values))
+  auto consider = [&](Value size) {
+    if (auto op = size.getDefiningOp<kernel::SizeOp>())
+      if (auto value = putValues(op.getExpr(), layout.grid).evaluate(c.values))
         least = std::min(least, *value);
+  };
+  kernel.func->walk([&](kernel::CheckOp check) { consider(check.getSize()); });
+  // Or where indices say which elements are stored.
+  kernel.func->walk([&](memref::StoreOp store) {
+    if (auto guard = dyn_cast<scf::IfOp>(store->getParentOp()))
+      if (auto compare = guard.getCondition().getDefiningOp<arith::CmpIOp>())
+        consider(compare.getRhs());
   });
   return least;
 }

@@ -17,6 +17,11 @@ class KernelBuilder;
 
 namespace mlir::tpc {
 
+/// What a kernel writes of a result: of one that lies in an operand's memory, the part that is new.
+Value getWritten(Value result);
+/// The operand in whose memory a result lies; null: it has its own.
+Value getKept(Value result);
+
 /// How ops compute an element: KernelOpInterface of the tpc dialect's ops.
 void registerKernelModels(DialectRegistry &registry);
 

@@ -1,0 +1,133 @@
+// RUN: tpc-opt %s --tpc-hold-caches --tpc-outline-kernels | FileCheck %s --check-prefix=OUTLINE
+// RUN: tpc-opt %s --tpc-hold-caches --tpc-outline-kernels --tpc-build-kernels --tpc-plan-buffers --tpc-verify-buffers > %t
+// RUN: FileCheck %s --check-prefix=KERNEL < %t
+// RUN: FileCheck %s --check-prefix=PLAN < %t
+
+// A kernel that computes new keys writes them behind those that the cache has.
+!n = tensor<?xi64, #tpc.dist<[b], local>>
+!cos = tensor<?x?x2xf32, #tpc.dist<[b, s, 2], local>>
+!byHeads = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, s, 8], local>>
+!byTokens = tensor<?x?x2x8xf32, #tpc.dist<[b, s, 2, 8], local>>
+!k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>
+
+// Rows are those of the new tokens. The cache is no operand: nobody reads it here.
+// OUTLINE-LABEL: func.func private @by_heads
+// OUTLINE-NEXT: %[[R:.*]] = call @kernel_transpose_rotary_transpose_append(
+// OUTLINE-NEXT: return %[[R]]
+// PLAN-LABEL: tpc_buffer.func @by_heads_on_buffers
+// PLAN-SAME: (%[[N:.*]] = value 0 : {{.*}}, %[[X:.*]] = value 1 : {{.*}}, %[[COS:.*]] = value 2 : {{.*}}, %[[SIN:.*]] = value 3 : {{.*}}, %[[K:.*]] = value 4 becomes 0 : {{.*}}) {
+// PLAN-NEXT: tpc_buffer.launch @kernel_transpose_rotary_transpose_append(%[[X]], %[[COS]], %[[SIN]], %[[N]]) to (%[[K]]) rows "_2*b*s" grain
+// PLAN-NEXT: }
+func.func private @by_heads(%n: !n, %x: !byHeads, %cos: !cos, %sin: !cos, %k: !k) -> !k {
+  %0 = tpc.transpose %x [0, 2, 1, 3] : !byHeads -> !byTokens
+  %1 = tpc.rotary %0, %cos, %sin : !byTokens, !cos, !cos -> !byTokens
+  %2 = tpc.transpose %1 [0, 2, 1, 3] : !byTokens -> !byHeads
+  %3 = tpc.append %k, %2 at %n : !k, !byHeads, !n -> !k
+  return %3 : !k
+}
+
+// The transpose is the kernel's: nobody sees it by strides.
+// OUTLINE-LABEL: func.func private @by_tokens
+// OUTLINE-NOT: tpc.held
+// OUTLINE: call @kernel_{{.*}}append
+// PLAN-LABEL: tpc_buffer.func @by_tokens_on_buffers
+// PLAN-NOT: tpc_buffer.slot
+// PLAN: tpc_buffer.launch @kernel_rotary_transpose_append(
+// PLAN-NOT: tpc_buffer.append
+func.func private @by_tokens(%n: !n, %x: !byTokens, %cos: !cos, %sin: !cos, %k: !k) -> !k {
+  %1 = tpc.rotary %x, %cos, %sin : !byTokens, !cos, !cos -> !byTokens
+  %2 = tpc.transpose %1 [0, 2, 1, 3] : !byTokens -> !byHeads
+  %3 = tpc.append %k, %2 at %n : !k, !byHeads, !n -> !k
+  return %3 : !k
+}
+
+// The length is the same for a row, and so is whether there is room.
+// KERNEL-LABEL: tpc_kernel.func @kernel_rotary_transpose_append(
+// KERNEL-SAME: %[[KX:[^:]*]]: memref<?x?x?x?xf32> of [b, s, _2, _8], %[[KCOS:[^:]*]]: {{.*}}, %[[KSIN:[^:]*]]: {{.*}}, %[[KN:[^:]*]]: memref<?xi64> of [b]) -> (%[[CACHE:.*]]: memref<?x?x?x?xf32> of [b, _2, c, _8])
+// KERNEL: %[[CAPACITY:.*]] = tpc_kernel.size c
+// KERNEL: tpc_kernel.rows (%[[B:.*]], %[[H:.*]], %[[S:.*]]) in [b, _2, s] {
+// KERNEL-NEXT: %[[L:.*]] = memref.load %[[KN]][%[[B]]]
+// KERNEL-NEXT: %[[LI:.*]] = arith.index_cast %[[L]]
+// KERNEL-NEXT: %[[AT:.*]] = arith.addi %[[LI]], %[[S]]
+// KERNEL-NEXT: %[[ROOM:.*]] = arith.cmpi ult, %[[AT]], %[[CAPACITY]]
+// KERNEL-NEXT: tpc_kernel.elements (%[[J:.*]]) in [_8] {
+// KERNEL: scf.if %[[ROOM]] {
+// KERNEL-NEXT: memref.store %{{.*}}, %[[CACHE]][%[[B]], %[[H]], %[[AT]], %[[J]]]
+// KERNEL-NEXT: }
+// KERNEL-NEXT: }
+// KERNEL-NEXT: }
+
+// Left alone: what no kernel computes is copied, by strides.
+// OUTLINE-LABEL: func.func private @copied
+// OUTLINE-NEXT: tpc.transpose {{.*}} {tpc.held}
+// OUTLINE-NEXT: tpc.append
+func.func private @copied(%n: !n, %x: !byTokens, %k: !k) -> !k {
+  %2 = tpc.transpose %x [0, 2, 1, 3] : !byTokens -> !byHeads
+  %3 = tpc.append %k, %2 at %n : !k, !byHeads, !n -> !k
+  return %3 : !k
+}
+
+// Left alone: a reshape is the same memory, and the rows in front of it are others.
+// OUTLINE-LABEL: func.func private @of_another_form
+// OUTLINE-NEXT: call @kernel_layer_norm
+// OUTLINE-NEXT: tpc.reshape
+// OUTLINE-NEXT: tpc.append
+!flat = tensor<?x?x16xf32, #tpc.dist<[b, s, 16], local>>
+!w = tensor<16xf32>
+!one = tensor<?x1x?x16xf32, #tpc.dist<[b, 1, s, 16], local>>
+!k1 = tensor<?x1x?x16xf32, #tpc.dist<[b, 1, c, 16], local>>
+func.func private @of_another_form(%n: !n, %x: !flat, %w: !w, %k: !k1) -> !k1 {
+  %0 = tpc.layer_norm %x, %w epsilon 1.0e-5 : !flat, !w -> !flat
+  %1 = tpc.reshape %0 : !flat -> !one
+  %2 = tpc.append %k, %1 at %n : !k1, !one, !n -> !k1
+  return %2 : !k1
+}
+
+// What is appended is read elsewhere as well: it is stored twice. What is done to the cache afterwards is no part of the kernel.
+// OUTLINE-LABEL: func.func private @used
+// OUTLINE-NEXT: %[[U:.*]]:2 = call @kernel_add_append(
+// OUTLINE-NEXT: %[[E:.*]] = call @kernel_exp(%[[U]]#1)
+// OUTLINE-NEXT: return %[[U]]#0, %[[E]], %[[U]]#1
+// PLAN-LABEL: tpc_buffer.func @used_on_buffers
+// PLAN: tpc_buffer.launch @kernel_add_append(%{{[^,]*}}, %[[UN:[^,]*]]) to (%{{.*}}, %[[UK:.*]]) rows
+// PLAN: tpc_buffer.launch @kernel_exp(%[[UK]])
+func.func private @used(%n: !n, %x: !byHeads, %k: !k) -> (!byHeads, !k, !k) {
+  %0 = tpc.add %x, %x : !byHeads, !byHeads -> !byHeads
+  %1 = tpc.append %k, %0 at %n : !k, !byHeads, !n -> !k
+  %2 = tpc.exp %1 : !k -> !k
+  return %0, %2, %1 : !byHeads, !k, !k
+}
+
+// Left alone: whoever reads the old value as well needs it where it is.
+// OUTLINE-LABEL: func.func private @old_value
+// OUTLINE: tpc.append
+func.func private @old_value(%n: !n, %x: !byHeads, %k: !k) -> (!k, !k) {
+  %0 = tpc.add %x, %x : !byHeads, !byHeads -> !byHeads
+  %1 = tpc.append %k, %0 at %n : !k, !byHeads, !n -> !k
+  %2 = tpc.exp %k : !k -> !k
+  return %1, %2 : !k, !k
+}
+
+!wholeIds = tensor<?xi64, #tpc.dist<[b]>>
+!whole = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8]>>
+!wholeNew = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, s, 8]>>
+tpc.cache @k0 : !whole
+tpc.cache @k1 : !whole
+tpc.cache @k2 : !whole
+tpc.pipeline @main(%n: !n, %h: !byHeads, %t: !byTokens, %cos: !cos, %sin: !cos, %k0: !k, %k1: !k, %k2: !k)
+    inputs [{}, {}, {}, {}, {}, {tpc.cache = @k0}, {tpc.cache = @k1}, {tpc.cache = @k2}]
+    outputs [{name = "x", type = !wholeNew}, {name = "e", type = !whole}, {name = "k0", type = !whole, tpc.cache = @k0},
+             {name = "k1", type = !whole, tpc.cache = @k1}, {name = "k2", type = !whole, tpc.cache = @k2}] {
+  tpc.stage 0 {
+    tpc.micro_batches {
+      %0 = func.call @by_heads(%n, %h, %cos, %sin, %k0) : (!n, !byHeads, !cos, !cos, !k) -> !k
+      %1 = func.call @by_tokens(%n, %t, %cos, %sin, %k1) : (!n, !byTokens, !cos, !cos, !k) -> !k
+      %2:3 = func.call @used(%n, %h, %k2) : (!n, !byHeads, !k) -> (!byHeads, !k, !k)
+      tpc.output 0, %2#0 : !byHeads
+      tpc.output 1, %2#1 : !k
+      tpc.output 2, %0 : !k
+      tpc.output 3, %1 : !k
+      tpc.output 4, %2#2 : !k
+    }
+  }
+}
