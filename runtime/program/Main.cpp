@@ -269,9 +269,13 @@ int runProgram(const tpc_program &program, int argc, char **argv) {
                        : options.json                      ? describeJson(manifest) + "\n"
                                                            : describe(manifest);
     bool isPlanned = options.mode == Options::Mode::Describe && !options.json &&
-                     manifest.generation && !program.gpu_code &&
+                     manifest.generation &&
                      (options.generation.maxSequence || manifest.generation->maxSequence);
-    if (isPlanned)
+    if (isPlanned && program.gpu_code)
+      text += "Memory for " + makeGeneration(manifest, options)->roomText() +
+              ": with --verbose a start says it, before it loads anything; what a step and the "
+              "GPU's libraries take is known only where they are\n";
+    else if (isPlanned)
       text += planText(program, manifest, *makeGeneration(manifest, options));
     if (launcher.rank <= 0)
       std::fputs(tpc::printable(text, /*lines=*/true).c_str(), stdout);

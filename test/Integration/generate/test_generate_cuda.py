@@ -277,6 +277,13 @@ def test_the_plan_counts_caches(tpcc):
         assert f"caches {cache_bytes / (1 << 20):.1f} MiB" in said
 
 
+def test_the_plan_is_said_where_gpus_are(tpcc):
+    """What only looks at a program looks for no GPU, and says who knows."""
+    program = compiled(tpcc, MODEL.path, "tp1")
+    said = program.call(["--describe", *ROOM], env={"TPC_CUDA_LIBS": "/nonexistent"}).check().stdout
+    assert re.search(r"Memory for 4 sequences of at most 128 tokens, prompts by \d+: with --verbose a start says it", said)
+
+
 @pytest.mark.parametrize("transport", ["threads", pytest.param("tcp", marks=pytest.mark.long)])
 def test_a_gpu_without_room_for_caches(tpcc, transport):
     """Where others have taken what was free when memory was counted: the words of processors, by one rank."""
