@@ -271,7 +271,6 @@ llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output,
   // Where the libraries of this machine are, should they not be in the
   // dynamic linker's own places.
   args.insert(args.end(), {"-rpath", dir});
-  args.insert(args.end(), options.inputs.begin(), options.inputs.end());
 
   if (llvm::Error error = runLinker(args))
     return error;

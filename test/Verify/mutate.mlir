@@ -33,3 +33,7 @@
 // REDEFINE: %{kind} = wrong-rotation
 // RUN: not %{mutate} 2>&1 | FileCheck %s --check-prefix=PLACE
 // PLACE: error: tpc-mutate: the program has no place for 'wrong-rotation'
+
+// A program without a grid has no ranks of which some could differ.
+// RUN: not tpc-opt %S/../Transforms/Inputs/gpt2.mlir --tpc-mutate=kind=transfer-in-branch -o /dev/null 2>&1 | FileCheck %s --check-prefix=GRID
+// GRID: error: tpc-mutate: the program has no place for 'transfer-in-branch'

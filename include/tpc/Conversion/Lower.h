@@ -49,8 +49,6 @@ struct LinkOptions {
   /// Where libtpc_runtime.a, tpc_shared.o and tpc_start.o are; empty: beside the running
   /// program, in ../lib.
   std::string runtimeDir;
-  /// Further archives and shared libraries.
-  std::vector<std::string> inputs;
 };
 
 /// Processes can load both, by tpc/session.h, and run an executable as well.

@@ -142,6 +142,8 @@ static bool rankBranch(Mutator &m) {
 /// Axes other than pp with more than one rank.
 static SmallVector<StringRef> getAxes(Mutator &m) {
   SmallVector<StringRef> axes;
+  if (!m.grid)
+    return axes;
   for (StringAttr axis : m.grid.getOrder())
     if (axis.getValue() != "pp" && m.sizeOf(axis.getValue()) > 1)
       axes.push_back(axis.getValue());
