@@ -4,6 +4,9 @@
 // RUN: tpc-opt %t/fused.mlir --verify-diagnostics --tpc-fuse-epilogues
 // RUN: tpc-opt %t/merged.mlir --verify-diagnostics --tpc-merge-products
 // RUN: tpc-opt %t/op.mlir --verify-diagnostics --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program
+// RUN: tpc-opt %t/cache.mlir --verify-diagnostics --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program
+// RUN: tpc-opt %t/old.mlir --verify-diagnostics --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program
+// RUN: tpc-opt %t/read.mlir --verify-diagnostics --tpc-build-kernels --tpc-plan-buffers --tpc-lower-kernels --tpc-lower-program
 
 //--- kernel.mlir
 // expected-error@+1 {{has 'tpc.kernel' already: only this pass sets it}}
@@ -30,4 +33,34 @@ func.func private @kernel(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {tp
   // expected-error@+1 {{stands in the kernel @kernel, but is no op that kernels can compute}}
   %0 = tpc.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
+}
+//--- cache.mlir
+!n = tensor<?xi64, #tpc.dist<[b], local>>
+!x = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, s, 8], local>>
+!k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>
+func.func private @kernel(%n: !n, %x: !x, %k: !k) -> (!k, !k) attributes {tpc.kernel = 2 : i64} {
+  // expected-error@+1 {{writes into memory that the kernel @kernel computes or uses elsewhere: that must be an argument which nothing else has, and become a result}}
+  %0 = tpc.append %k, %x at %n : !k, !x, !n -> !k
+  %1 = tpc.exp %k : !k -> !k
+  return %0, %1 : !k, !k
+}
+//--- old.mlir
+!n = tensor<?xi64, #tpc.dist<[b], local>>
+!x = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, s, 8], local>>
+!k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>
+func.func private @kernel(%n: !n, %x: !x, %k: !k) -> !k attributes {tpc.kernel = 2 : i64} {
+  %0 = tpc.exp %k : !k -> !k
+  // expected-error@+1 {{writes into memory that the kernel @kernel computes or uses elsewhere}}
+  %1 = tpc.append %0, %x at %n : !k, !x, !n -> !k
+  return %1 : !k
+}
+//--- read.mlir
+!n = tensor<?xi64, #tpc.dist<[b], local>>
+!x = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, s, 8], local>>
+!k = tensor<?x2x?x8xf32, #tpc.dist<[b, 2, c, 8], local>>
+func.func private @kernel(%n: !n, %x: !x, %k: !k) -> !k attributes {tpc.kernel = 2 : i64} {
+  // expected-error@+1 {{writes into memory that the kernel @kernel computes or uses elsewhere}}
+  %0 = tpc.append %k, %x at %n : !k, !x, !n -> !k
+  %1 = tpc.exp %0 : !k -> !k
+  return %1 : !k
 }

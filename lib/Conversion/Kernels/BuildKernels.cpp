@@ -26,6 +26,21 @@ struct BuildKernels : mlir::tpc::impl::BuildKernelsBase<BuildKernels> {
 };
 } // namespace
 
+static LogicalResult check(func::FuncOp source, Operation &op) {
+  auto inner = dyn_cast<KernelOpInterface>(op);
+  if (!inner || !inner.isKernelOp())
+    return op.emitOpError() << "stands in the kernel @" << source.getName()
+                            << ", but is no op that kernels can compute";
+  Value kept = inner.getKept();
+  bool isResult = llvm::all_of(
+      op.getUsers(), [](Operation *user) { return user->hasTrait<OpTrait::ReturnLike>(); });
+  if (kept && (!isa<BlockArgument>(kept) || !kept.hasOneUse() || !op.hasOneUse() || !isResult))
+    return op.emitOpError() << "writes into memory that the kernel @" << source.getName()
+                            << " computes or uses elsewhere: that must be an argument which "
+                               "nothing else has, and become a result";
+  return success();
+}
+
 void BuildKernels::runOnOperation() {
   ModuleOp module = getOperation();
   if (ModuleOp other = kernel::getKernels(module)) {
@@ -43,11 +58,8 @@ void BuildKernels::runOnOperation() {
   SymbolTable(module).insert(kernels);
   for (func::FuncOp source : sources) {
     for (Operation &op : source.front().without_terminator())
-      if (auto inner = dyn_cast<KernelOpInterface>(op); !inner || !inner.isKernelOp()) {
-        op.emitOpError() << "stands in the kernel @" << source.getName()
-                         << ", but is no op that kernels can compute";
+      if (failed(check(source, op)))
         return signalPassFailure();
-      }
     KernelBuilder(source, OpBuilder::atBlockEnd(kernels.getBody())).build();
   }
 }
