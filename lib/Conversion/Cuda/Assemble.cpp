@@ -353,7 +353,8 @@ llvm::Error cuda::assemble(Code &code, const Architectures &architectures, Strin
   std::vector<Run> runs;
   for (unsigned architecture : architectures) {
     std::string name = "sm_" + std::to_string(architecture);
-    runs.push_back({architecture, files.path(name + ".cubin"), files.path(name + ".log"), {}, {}, {}});
+    runs.push_back(
+        {architecture, files.path(name + ".cubin"), files.path(name + ".log"), {}, {}, {}});
   }
   auto atEnd = llvm::make_scope_exit([&] { llvm::for_each(runs, stop); });
   if (llvm::Error error = runAll(runs, assembler, in, code))
