@@ -372,7 +372,7 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
 
   static LogicalResult planKernel(func::CallOp call, func::FuncOp callee, int64_t rank,
                                   BufferPlanner &p) {
-    SmallVector<Value> reads, writes;
+    SmallVector<Value> writes;
     DenseSet<Value> kept;
     for (OpResult result : call.getResults()) {
       auto argument = p.getShared().getAppended(callee, result.getResultNumber());
@@ -382,9 +382,8 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
       }
       writes.push_back(p.place(result));
     }
-    for (Value operand : call.getOperands())
-      if (!kept.contains(operand))
-        reads.push_back(p.place(operand));
+    SmallVector<Value> read(
+        llvm::make_filter_range(call.getOperands(), [&](Value v) { return !kept.contains(v); }));
     Value written = getWritten(callee.front().getTerminator()->getOperand(0));
     SymExpr rows = product(ArrayRef(p.sizes(written.getType())).take_front(rank));
 
@@ -398,15 +397,15 @@ struct CallModel : HostOpInterface::ExternalModel<CallModel, func::CallOp> {
       if (!llvm::is_contained(perRow, size))
         perRow.push_back(size);
     };
-    llvm::for_each(call.getOperands(), consider);
+    llvm::for_each(read, consider);
     for (Value result : callee.front().getTerminator()->getOperands())
       consider(getWritten(result));
     SymExpr most = perRow.front();
     for (const SymExpr &size : ArrayRef(perRow).drop_front())
       most = SymExpr::max(most, size);
     SymExpr grain = SymExpr::floorDiv(TargetTraits::get(call).elementsPerTask, most) + SymExpr(1);
-    buffer::LaunchOp::create(p.builder(), p.getLoc(), callee.getName(), reads, writes, p.expr(rows),
-                             p.expr(grain));
+    buffer::LaunchOp::create(p.builder(), p.getLoc(), callee.getName(), p.placesOf(read), writes,
+                             p.expr(rows), p.expr(grain));
     return success();
   }
 };

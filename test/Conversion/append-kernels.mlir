@@ -98,6 +98,21 @@ func.func private @used(%n: !n, %x: !byHeads, %k: !k) -> (!byHeads, !k, !k) {
   return %0, %2, %1 : !byHeads, !k, !k
 }
 
+// A row is what a softmax over tokens needs: all tokens of a head, each of which goes to its own place. What stays in the cache is no work.
+// PLAN-LABEL: tpc_buffer.func @over_tokens_on_buffers
+// PLAN: tpc_buffer.launch @kernel_softmax_append({{.*}}) to ({{.*}}) rows "_2*b" grain "floordiv(8192, max(1, _8*s)) + 1"
+// KERNEL-LABEL: tpc_kernel.func @kernel_softmax_append(
+// KERNEL: tpc_kernel.rows (%[[B:.*]], %[[H:.*]]) in [b, _2] {
+// KERNEL: tpc_kernel.elements (%[[S:.*]], %[[J:.*]]) in [s, _8] {
+// KERNEL: %[[AT:.*]] = arith.addi %{{.*}}, %[[S]] : index
+// KERNEL: scf.if
+// KERNEL-NEXT: memref.store %{{.*}}, %{{.*}}[%[[B]], %[[H]], %[[AT]], %[[J]]]
+func.func private @over_tokens(%n: !n, %x: !byHeads, %k: !k) -> !k {
+  %0 = tpc.softmax %x dim 2 : !byHeads -> !byHeads
+  %1 = tpc.append %k, %0 at %n : !k, !byHeads, !n -> !k
+  return %1 : !k
+}
+
 // Left alone: whoever reads the old value as well needs it where it is.
 // OUTLINE-LABEL: func.func private @old_value
 // OUTLINE: tpc.append
@@ -114,10 +129,12 @@ func.func private @old_value(%n: !n, %x: !byHeads, %k: !k) -> (!k, !k) {
 tpc.cache @k0 : !whole
 tpc.cache @k1 : !whole
 tpc.cache @k2 : !whole
-tpc.pipeline @main(%n: !n, %h: !byHeads, %t: !byTokens, %cos: !cos, %sin: !cos, %k0: !k, %k1: !k, %k2: !k)
-    inputs [{}, {}, {}, {}, {}, {tpc.cache = @k0}, {tpc.cache = @k1}, {tpc.cache = @k2}]
+tpc.cache @k3 : !whole
+tpc.pipeline @main(%n: !n, %h: !byHeads, %t: !byTokens, %cos: !cos, %sin: !cos, %k0: !k, %k1: !k, %k2: !k, %k3: !k)
+    inputs [{}, {}, {}, {}, {}, {tpc.cache = @k0}, {tpc.cache = @k1}, {tpc.cache = @k2}, {tpc.cache = @k3}]
     outputs [{name = "x", type = !wholeNew}, {name = "e", type = !whole}, {name = "k0", type = !whole, tpc.cache = @k0},
-             {name = "k1", type = !whole, tpc.cache = @k1}, {name = "k2", type = !whole, tpc.cache = @k2}] {
+             {name = "k1", type = !whole, tpc.cache = @k1}, {name = "k2", type = !whole, tpc.cache = @k2},
+             {name = "k3", type = !whole, tpc.cache = @k3}] {
   tpc.stage 0 {
     tpc.micro_batches {
       %0 = func.call @by_heads(%n, %h, %cos, %sin, %k0) : (!n, !byHeads, !cos, !cos, !k) -> !k
@@ -128,6 +145,8 @@ tpc.pipeline @main(%n: !n, %h: !byHeads, %t: !byTokens, %cos: !cos, %sin: !cos, 
       tpc.output 2, %0 : !k
       tpc.output 3, %1 : !k
       tpc.output 4, %2#2 : !k
+      %3 = func.call @over_tokens(%n, %h, %k3) : (!n, !byHeads, !k) -> !k
+      tpc.output 5, %3 : !k
     }
   }
 }
