@@ -203,6 +203,9 @@ LogicalResult BufferMachine::launch(buffer::LaunchOp op, Frame &frame) {
   const KernelProgram *kernel = getKernel(op);
   if (!kernel)
     return failure();
+  if (op->getNumOperands() != kernel->countArguments())
+    return op.emitError() << "gives @" << op.getKernel() << " " << op->getNumOperands()
+                          << " places, and it takes " << kernel->countArguments();
   for (int rank : frame.active) {
     SmallVector<Place> memory;
     for (Value value : op.getReads())

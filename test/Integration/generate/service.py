@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -38,6 +39,7 @@ class Service:
 
     def __init__(self, program, *arguments: str, transport: str = "threads", log: Path | None = None, env=None):
         self.program, self.answers, self.wrong = program, {}, []
+        self.holds = False  # what is sent waits for more
         self.reused = False  # ids are asked for again before their answer was looked at
         self.changed = threading.Condition()
         self.log = log or program.scratch / f"serve{next(program.runs)}.log"
@@ -116,6 +118,15 @@ class Service:
     def send(self, line: dict | str | bytes) -> None:
         data = line if isinstance(line, bytes) else (line if isinstance(line, str) else json.dumps(line)).encode() + b"\n"
         self.process.stdin.write(data)
+        if not self.holds:
+            self.process.stdin.flush()
+
+    @contextlib.contextmanager
+    def at_once(self):
+        """All that is sent in here comes in one write: none of it is answered before the rest is there."""
+        self.holds = True
+        yield
+        self.holds = False
         self.process.stdin.flush()
 
     def ask(self, id: str, ids, new: int, **settings) -> str:

@@ -185,8 +185,9 @@ def test_bad_requests_are_refused_and_the_next_is_served(patient, alone, what):
 def test_an_id_that_is_in_use(program, alone):
     """The second request of that id is refused, and not under it: the first one goes on."""
     with Service(program, "--max-batch", "1") as service:
-        service.ask("a", PROMPTS[0], 24)
-        service.send({**GOOD, "id": "a"})
+        with service.at_once():
+            service.ask("a", PROMPTS[0], 24)
+            service.send({**GOOD, "id": "a"})
         refused = service.answer(None)
         assert refused.finish == "error" and "a" in refused.message
         assert service.answer("a").tokens == alone[0]
