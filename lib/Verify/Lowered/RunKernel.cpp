@@ -386,9 +386,7 @@ LogicalResult KernelProgram::run(ArrayRef<Place> memory,
   return success();
 }
 
-unsigned KernelProgram::countArguments() const {
-  return function->getRegion(0).getNumArguments();
-}
+unsigned KernelProgram::countArguments() const { return function->getRegion(0).getNumArguments(); }
 
 bool KernelProgram::keeps(unsigned argument) const {
   return kernel::FuncOp(function).isKept(function->getRegion(0).getArgument(argument));
