@@ -1,0 +1,113 @@
+"""Keys and values that kernels compute and write into caches: of every form that a rotation, a norm and a scale have, with a past or
+without, beside ONNX Runtime; chunks, batches, and caches that end with the last token."""
+
+import numpy as np
+import pytest
+from generation import say
+from onnx import TensorProto
+from tpc.reference import TOLERANCE, Session, difference
+from written import Gpt
+
+HALF = 3  # pairs that are turned, of SIZE / 2
+
+
+def angles(self):
+    """Cosines and sines [tokens, HALF] of the step's tokens."""
+    place = self.column(self.op("Cast", self.count(self.start, self.end), to=TensorProto.FLOAT))
+    angle = self.op("Mul", place, self.constant(np.float32([1, 0.3, 0.05])))
+    return self.op("Cos", angle), self.op("Sin", angle)
+
+
+def part(self, x, first, end, step=1):
+    return self.op("Slice", x, self.integers(first), self.integers(end), self.integers(-1), self.integers(step))
+
+
+def mixed(self, one, other):
+    cos, sin = angles(self)
+    return (self.op("Sub", self.op("Mul", one, cos), self.op("Mul", other, sin)),
+            self.op("Add", self.op("Mul", other, cos), self.op("Mul", one, sin)))
+
+
+def turned(self, x):
+    """The first 2 HALF elements, one half with the other; the others stay."""
+    halves = mixed(self, part(self, x, 0, HALF), part(self, x, HALF, 2 * HALF))
+    return self.op("Concat", *halves, part(self, x, 2 * HALF, self.SIZE), axis=-1)
+
+
+def turned_in_pairs(self, x):
+    """Neighbours with each other."""
+    pairs = mixed(self, part(self, x, 0, 2 * HALF, 2), part(self, x, 1, 2 * HALF, 2))
+    apart = [self.op("Unsqueeze", each, self.integers(-1)) for each in pairs]
+    together = self.op("Reshape", self.op("Concat", *apart, axis=-1), self.integers(0, 0, 0, 2 * HALF))
+    return self.op("Concat", together, part(self, x, 2 * HALF, self.SIZE), axis=-1)
+
+
+def normed(self, x):
+    return self.op("LayerNormalization", x, self.weight(self.SIZE), self.weight(self.SIZE, scale=0.1), axis=-1)
+
+
+def scaled(self, x):
+    return self.op("Mul", x, self.weight(self.SIZE))
+
+
+def tokens_first(self, x, function):
+    """[batch, tokens, heads, size] in between, as files have it that rotate before they transpose."""
+    return self.op("Transpose", function(self, self.op("Transpose", x, perm=[0, 2, 1, 3])), perm=[0, 2, 1, 3])
+
+
+def both(function):
+    return lambda self, keys, values: (function(self, keys), values)
+
+
+FORMS = {
+    "turned": both(turned),
+    "turned-in-pairs": both(turned_in_pairs),
+    "normed": both(normed),
+    "normed-tokens-first": both(lambda self, keys: tokens_first(self, keys, normed)),
+    "normed-and-turned": both(lambda self, keys: turned(self, normed(self, keys))),
+    "turned-and-normed": both(lambda self, keys: normed(self, turned(self, keys))),
+    "scaled": both(scaled),
+    "values-turned": lambda self, keys, values: (turned(self, keys), turned(self, values)),
+    "values-scaled": lambda self, keys, values: (keys, scaled(self, values)),
+    "values-are-keys": lambda self, keys, values: (turned(self, keys),) * 2,
+    "values-of-keys": lambda self, keys, values: ((made := turned(self, keys)), scaled(self, made)),
+}
+PROMPT = [36, 1, 2, 7, 30, 5, 9, 11, 13, 2, 2, 8]
+
+
+def write(name, past, folder):
+    form = type("Form", (Gpt,), {"PAST": past, "keys_and_values": FORMS[name], "queries": lambda self, queries: turned(self, queries),
+                                 "positions": lambda self: ""})
+    return form().write(folder / "model.onnx")
+
+
+@pytest.mark.parametrize("past", [False, True], ids=["no-past", "past"])
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("grid", ["tp2", pytest.param("tp1", marks=pytest.mark.long), pytest.param("pp2,dp2", marks=pytest.mark.long),
+                                  pytest.param("tp2,pp2,mb2", marks=pytest.mark.long)])
+def test_written_by_kernels(tpcc, tmp_path, name, past, grid):
+    """The caches hold 17 tokens, and the last one is written to the last place."""
+    path = write(name, past, tmp_path)
+    reference, program = Session(path), tpcc.compile(path, grid, "--generate")
+    said = say(program, PROMPT, 6, "--prefill-chunk", "5", "--max-sequence", "18", logits=True)
+    ids = np.array([[*PROMPT, *said.tokens[:-1]]])
+    given = {port: np.zeros([{"batch": 1, "past": 0}.get(size, size) for size in shape], np.float32)
+             for port, shape in reference.inputs.items() if "past" in shape}
+    wanted = reference.run({"input_ids": ids, **given})["logits"][0, len(PROMPT) - 1:]
+    assert len(said.tokens) == 6
+    assert difference(said.logits, wanted).relative <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_each_cache_is_written_once(tpcc, tmp_path, name):
+    """By a kernel where one computes what is new, else by a copy. Of keys that are values as well there is one cache."""
+    path = write(name, False, tmp_path)
+    text = tpcc.call([path, "--generate", "--megatron-shard=tp2", "--emit=buffers", "-o", "-"]).check().stdout
+    launches = [line for line in text.splitlines() if "tpc_buffer.launch" in line and "append" in line]
+    copies = text.count("tpc_buffer.append ")
+    states = text.count("tpc_buffer.state ")
+    functions = text.count("tpc_buffer.attention ")  # layers that are alike share theirs
+    caches = 1 if name == "values-are-keys" else 2
+    assert states == 2 * caches and len(launches) + copies == caches * functions
+    by_kernels = {"values-turned": 2, "values-of-keys": 2}.get(name, 1)
+    assert len(launches) == by_kernels * functions, text
