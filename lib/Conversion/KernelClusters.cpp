@@ -26,14 +26,28 @@ KernelClusters::KernelClusters(Block &block)
   unsigned next = 0;
   for (Operation &op : block)
     position[&op] = next++;
+  // An append that nothing merges with only moves: a call does that, and knows strides. What calls
+  // use is in memory, which has to be known from the beginning.
+  for (bool again = true; again;) {
+    again = false;
+    cluster();
+    for (const Node &node : nodes)
+      if (node.ops.size() == 1 && node.isKernel && getKept(node.ops[0]->getResult(0)))
+        again |= calls.insert(node.ops[0]).second;
+  }
+}
+
+void KernelClusters::cluster() {
+  generated.clear();
+  nodeOf.clear();
+  nodes.clear();
+  order.clear();
   findGenerated();
   findNodes();
   mergeAll();
-  // What only moves is a call: it knows strides.
-  for (Node &node : nodes)
-    if (node.ops.size() == 1 && node.isKernel && getKept(node.ops[0]->getResult(0)))
-      node.isKernel = false;
 }
+
+bool KernelClusters::isCall(Operation *op) const { return isHost(op) || calls.contains(op); }
 
 bool KernelClusters::isGenerated(Value value) const {
   return value.getDefiningOp() && generated.contains(value.getDefiningOp());
@@ -61,12 +75,12 @@ bool KernelClusters::isCandidate(Operation *op) const {
   if (!isKernel(op))
     return false;
   if (!generated.contains(op))
-    return !isHost(op);
+    return !isCall(op);
   if (isa<ConstantOp>(op))
     return false; // data of the program where it is needed in memory
   return llvm::any_of(op->getUsers(), [&](Operation *user) {
     return user->getBlock() != &block || !isKernel(user) ||
-           (!generated.contains(user) && isHost(user));
+           (!generated.contains(user) && isCall(user));
   });
 }
 

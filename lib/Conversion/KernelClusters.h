@@ -34,11 +34,14 @@ public:
 
   /// A value that every kernel computes again: it depends on no memory.
   bool isGenerated(Value value) const;
+  /// Whether an op becomes a call: what it uses has to be in memory.
+  bool isCall(Operation *op) const;
 
   /// All nodes, in an order that respects their dependencies.
   SmallVector<Node> getNodes();
 
 private:
+  void cluster();
   bool isCandidate(Operation *op) const;
   void findGenerated();
   void findNodes();
@@ -52,6 +55,7 @@ private:
   Block &block;
   const TargetTraits &target;
   DenseMap<Operation *, unsigned> position;
+  llvm::DenseSet<Operation *> calls; // that could be parts of kernels as well
   llvm::DenseSet<Operation *> generated;
   DenseMap<Operation *, unsigned> nodeOf;
   SmallVector<Node> nodes;

@@ -115,8 +115,7 @@ void OutlineKernels::outline(Block &block) {
       old.replaceUsesWithIf(result, [&](OpOperand &use) {
         // Generated values stay what they are for kernels that come.
         return !clusters.isGenerated(old) || !isa<KernelOpInterface>(use.getOwner()) ||
-               (isa<HostOpInterface>(use.getOwner()) &&
-                cast<HostOpInterface>(use.getOwner()).isHostOp());
+               clusters.isCall(use.getOwner());
       });
     }
   }

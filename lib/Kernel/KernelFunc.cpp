@@ -233,14 +233,34 @@ private:
 
   /// Whether a value is the same in all rows that have these leading indices.
   bool isOf(Value value, Block::BlockArgListType leading) {
-    if (auto argument = dyn_cast<BlockArgument>(value))
-      return llvm::is_contained(leading, argument);
-    Operation *op = value.getDefiningOp();
-    auto load = dyn_cast<memref::LoadOp>(op);
-    if (load ? results.contains(load.getMemref()) : !isPure(op) || op->getNumRegions())
-      return false;
-    return llvm::all_of(load ? load.getIndices() : op->getOperands(),
-                        [&](Value operand) { return isOf(operand, leading); });
+    SmallVector<Value> work{value};
+    llvm::SmallDenseSet<Value> seen;
+    while (!work.empty()) {
+      Value next = work.pop_back_val();
+      if (!seen.insert(next).second)
+        continue;
+      if (isa<BlockArgument>(next)) {
+        if (!llvm::is_contained(leading, next))
+          return false;
+        continue;
+      }
+      Operation *op = next.getDefiningOp();
+      if (auto load = dyn_cast<memref::LoadOp>(op)) {
+        if (results.contains(load.getMemref()))
+          return false;
+        llvm::append_range(work, load.getIndices());
+      } else if (auto branch = dyn_cast<scf::IfOp>(op)) {
+        unsigned result = cast<OpResult>(next).getResultNumber();
+        work.push_back(branch.getCondition());
+        for (Region &region : branch->getRegions())
+          work.push_back(region.front().getTerminator()->getOperand(result));
+      } else if (isMemoryEffectFree(op) && !op->getNumRegions()) {
+        llvm::append_range(work, op->getOperands());
+      } else {
+        return false;
+      }
+    }
+    return true;
   }
 
   /// Whether no two rows have an element in common: each index is the row's own, or that and what

@@ -113,6 +113,25 @@ func.func private @over_tokens(%n: !n, %x: !byHeads, %k: !k) -> !k {
   return %1 : !k
 }
 
+// A call needs in memory what kernels compute again: what is appended, and lengths, of a kernel that could not take the append.
+// PLAN-LABEL: tpc_buffer.func @generated_on_buffers
+// PLAN: tpc_buffer.launch @kernel_iota{{[_0-9]*}}() to (%[[NEW:.*]]) rows
+// PLAN: tpc_buffer.append %[[NEW]] at %
+func.func private @generated(%n: !n, %k: !k) -> !k {
+  %0 = tpc.iota dim 3 : !byHeads
+  %1 = tpc.append %k, %0 at %n : !k, !byHeads, !n -> !k
+  return %1 : !k
+}
+// PLAN-LABEL: tpc_buffer.func @generated_lengths_on_buffers
+// PLAN: tpc_buffer.launch @kernel_iota{{[_0-9]*}}() to (%[[LENGTHS:.*]]) rows b
+// PLAN: tpc_buffer.append %{{.*}} at %[[LENGTHS]] to
+func.func private @generated_lengths(%x: !byHeads, %k: !k) -> !k {
+  %m = tpc.iota dim 0 : !n
+  %0 = tpc.softmax %x dim 1 : !byHeads -> !byHeads
+  %1 = tpc.append %k, %0 at %m : !k, !byHeads, !n -> !k
+  return %1 : !k
+}
+
 // Left alone: whoever reads the old value as well needs it where it is.
 // OUTLINE-LABEL: func.func private @old_value
 // OUTLINE: tpc.append
@@ -130,11 +149,14 @@ tpc.cache @k0 : !whole
 tpc.cache @k1 : !whole
 tpc.cache @k2 : !whole
 tpc.cache @k3 : !whole
-tpc.pipeline @main(%n: !n, %h: !byHeads, %t: !byTokens, %cos: !cos, %sin: !cos, %k0: !k, %k1: !k, %k2: !k, %k3: !k)
-    inputs [{}, {}, {}, {}, {}, {tpc.cache = @k0}, {tpc.cache = @k1}, {tpc.cache = @k2}, {tpc.cache = @k3}]
+tpc.cache @k4 : !whole
+tpc.cache @k5 : !whole
+tpc.pipeline @main(%n: !n, %h: !byHeads, %t: !byTokens, %cos: !cos, %sin: !cos, %k0: !k, %k1: !k, %k2: !k, %k3: !k, %k4: !k, %k5: !k)
+    inputs [{}, {}, {}, {}, {}, {tpc.cache = @k0}, {tpc.cache = @k1}, {tpc.cache = @k2}, {tpc.cache = @k3}, {tpc.cache = @k4}, {tpc.cache = @k5}]
     outputs [{name = "x", type = !wholeNew}, {name = "e", type = !whole}, {name = "k0", type = !whole, tpc.cache = @k0},
              {name = "k1", type = !whole, tpc.cache = @k1}, {name = "k2", type = !whole, tpc.cache = @k2},
-             {name = "k3", type = !whole, tpc.cache = @k3}] {
+             {name = "k3", type = !whole, tpc.cache = @k3},
+             {name = "k4", type = !whole, tpc.cache = @k4}, {name = "k5", type = !whole, tpc.cache = @k5}] {
   tpc.stage 0 {
     tpc.micro_batches {
       %0 = func.call @by_heads(%n, %h, %cos, %sin, %k0) : (!n, !byHeads, !cos, !cos, !k) -> !k
@@ -147,6 +169,10 @@ tpc.pipeline @main(%n: !n, %h: !byHeads, %t: !byTokens, %cos: !cos, %sin: !cos, 
       tpc.output 4, %2#2 : !k
       %3 = func.call @over_tokens(%n, %h, %k3) : (!n, !byHeads, !k) -> !k
       tpc.output 5, %3 : !k
+      %4 = func.call @generated(%n, %k4) : (!n, !k) -> !k
+      tpc.output 6, %4 : !k
+      %5 = func.call @generated_lengths(%h, %k5) : (!byHeads, !k) -> !k
+      tpc.output 7, %5 : !k
     }
   }
 }

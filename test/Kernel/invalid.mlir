@@ -295,3 +295,29 @@ tpc_kernel.func @read_in_part(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [
     }
   }
 }
+
+// -----
+
+// In one branch the length is the row's own.
+tpc_kernel.func @moved_by_branch(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9]) {
+  %most = tpc_kernel.size 9
+  tpc_kernel.rows (%b, %i) in [2, 8] {
+    %0 = memref.load %x[%b, %i] : memref<?x?xf32>
+    %1 = memref.load %n[%b] : memref<?xi64>
+    %2 = arith.index_cast %1 : i64 to index
+    %3 = arith.cmpi slt, %2, %most : index
+    %4 = scf.if %3 -> (index) {
+      scf.yield %2 : index
+    } else {
+      scf.yield %i : index
+    }
+    %5 = arith.addi %4, %i : index
+    %6 = arith.cmpi ult, %5, %most : index
+    tpc_kernel.elements () in [] {
+      scf.if %6 {
+        // expected-error@+1 {{stores to another row than the kernel's}}
+        memref.store %0, %y[%b, %5] : memref<?x?xf32>
+      }
+    }
+  }
+}

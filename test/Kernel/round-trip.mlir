@@ -59,3 +59,96 @@ tpc_kernel.func @one() -> (%r: memref<i64> of []) attributes {tpc_kernel.note = 
     }
   }
 }
+
+// Where new keys go may follow from the length in any way that is the same for all rows of a sequence: by branches, quotients, and sums that
+// are used often.
+// CHECK-LABEL: tpc_kernel.func @appends
+// CHECK: scf.if %{{[a-z0-9_]+}} {
+// CHECK-NEXT: memref.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}] : memref<?x?xf32>
+tpc_kernel.func @appends(%n: memref<?xi64> of [2], %x: memref<?x?xf32> of [2, 8]) -> (%y: memref<?x?xf32> of [2, 9]) {
+  %most = tpc_kernel.size 9
+  %zero = arith.constant 0 : index
+  tpc_kernel.rows (%b, %i) in [2, 8] {
+    %0 = memref.load %x[%b, %i] : memref<?x?xf32>
+    %1 = memref.load %n[%b] : memref<?xi64>
+    %2 = arith.index_cast %1 : i64 to index
+    %3 = arith.divsi %2, %most : index
+    %4 = arith.cmpi slt, %3, %zero : index
+    %l0 = scf.if %4 -> (index) {
+      scf.yield %zero : index
+    } else {
+      scf.yield %3 : index
+    }
+    %l1 = arith.addi %l0, %l0 : index
+    %l2 = arith.addi %l1, %l1 : index
+    %l3 = arith.addi %l2, %l2 : index
+    %l4 = arith.addi %l3, %l3 : index
+    %l5 = arith.addi %l4, %l4 : index
+    %l6 = arith.addi %l5, %l5 : index
+    %l7 = arith.addi %l6, %l6 : index
+    %l8 = arith.addi %l7, %l7 : index
+    %l9 = arith.addi %l8, %l8 : index
+    %l10 = arith.addi %l9, %l9 : index
+    %l11 = arith.addi %l10, %l10 : index
+    %l12 = arith.addi %l11, %l11 : index
+    %l13 = arith.addi %l12, %l12 : index
+    %l14 = arith.addi %l13, %l13 : index
+    %l15 = arith.addi %l14, %l14 : index
+    %l16 = arith.addi %l15, %l15 : index
+    %l17 = arith.addi %l16, %l16 : index
+    %l18 = arith.addi %l17, %l17 : index
+    %l19 = arith.addi %l18, %l18 : index
+    %l20 = arith.addi %l19, %l19 : index
+    %l21 = arith.addi %l20, %l20 : index
+    %l22 = arith.addi %l21, %l21 : index
+    %l23 = arith.addi %l22, %l22 : index
+    %l24 = arith.addi %l23, %l23 : index
+    %l25 = arith.addi %l24, %l24 : index
+    %l26 = arith.addi %l25, %l25 : index
+    %l27 = arith.addi %l26, %l26 : index
+    %l28 = arith.addi %l27, %l27 : index
+    %l29 = arith.addi %l28, %l28 : index
+    %l30 = arith.addi %l29, %l29 : index
+    %l31 = arith.addi %l30, %l30 : index
+    %l32 = arith.addi %l31, %l31 : index
+    %l33 = arith.addi %l32, %l32 : index
+    %l34 = arith.addi %l33, %l33 : index
+    %l35 = arith.addi %l34, %l34 : index
+    %l36 = arith.addi %l35, %l35 : index
+    %l37 = arith.addi %l36, %l36 : index
+    %l38 = arith.addi %l37, %l37 : index
+    %l39 = arith.addi %l38, %l38 : index
+    %l40 = arith.addi %l39, %l39 : index
+    %l41 = arith.addi %l40, %l40 : index
+    %l42 = arith.addi %l41, %l41 : index
+    %l43 = arith.addi %l42, %l42 : index
+    %l44 = arith.addi %l43, %l43 : index
+    %l45 = arith.addi %l44, %l44 : index
+    %l46 = arith.addi %l45, %l45 : index
+    %l47 = arith.addi %l46, %l46 : index
+    %l48 = arith.addi %l47, %l47 : index
+    %l49 = arith.addi %l48, %l48 : index
+    %l50 = arith.addi %l49, %l49 : index
+    %l51 = arith.addi %l50, %l50 : index
+    %l52 = arith.addi %l51, %l51 : index
+    %l53 = arith.addi %l52, %l52 : index
+    %l54 = arith.addi %l53, %l53 : index
+    %l55 = arith.addi %l54, %l54 : index
+    %l56 = arith.addi %l55, %l55 : index
+    %l57 = arith.addi %l56, %l56 : index
+    %l58 = arith.addi %l57, %l57 : index
+    %l59 = arith.addi %l58, %l58 : index
+    %l60 = arith.addi %l59, %l59 : index
+    %l61 = arith.addi %l60, %l60 : index
+    %l62 = arith.addi %l61, %l61 : index
+    %l63 = arith.addi %l62, %l62 : index
+    %l64 = arith.addi %l63, %l63 : index
+    %5 = arith.addi %l64, %i : index
+    %6 = arith.cmpi ult, %5, %most : index
+    tpc_kernel.elements () in [] {
+      scf.if %6 {
+        memref.store %0, %y[%b, %5] : memref<?x?xf32>
+      }
+    }
+  }
+}
