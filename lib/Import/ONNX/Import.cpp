@@ -4,6 +4,8 @@
 
 #include "Importer.h"
 
+#include "tpc/Analysis/Index/IndexAnalysis.h"
+
 #include "onnx.pb.h"
 
 #include "mlir/IR/Verifier.h"
@@ -19,6 +21,9 @@ namespace tpc {
 
 OwningOpRef<ModuleOp> importOnnxModel(StringRef path, MLIRContext *context,
                                       const OnnxImportOptions &options) {
+  DialectRegistry registry;
+  mlir::tpc::registerIndexModels(registry);
+  context->appendDialectRegistry(registry);
   context->loadDialect<func::FuncDialect, mlir::tpc::TpcDialect>();
   llvm::SmallString<256> absolute(path);
   llvm::sys::fs::make_absolute(absolute);

@@ -35,6 +35,7 @@ const OpTable &OpTable::get() {
     addReshapeOps(t);
     addSliceOps(t);
     addGatherOps(t);
+    addScatterOps(t);
     addGeneratorOps(t);
     addMatmulOps(t);
     addReduceOps(t);

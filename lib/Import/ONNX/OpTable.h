@@ -52,6 +52,7 @@ void addShapeOps(OpTable &table);
 void addReshapeOps(OpTable &table);
 void addSliceOps(OpTable &table);
 void addGatherOps(OpTable &table);
+void addScatterOps(OpTable &table);
 void addGeneratorOps(OpTable &table);
 void addMatmulOps(OpTable &table);
 void addReduceOps(OpTable &table);

@@ -4,6 +4,8 @@
 #include "Movement.h"
 #include "Simplify.h"
 
+#include "tpc/Analysis/Index/IndexAnalysis.h"
+
 using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
@@ -155,6 +157,37 @@ struct FoldCast : public OpRewritePattern<CastOp> {
   }
 };
 
+/// Positions that were counted in floating point, as OPT's are: by a running sum of ones of f32,
+/// less 1. As integers they are an iota and a number. (16 bits do not hold many positions.)
+struct CountInIntegers : public OpRewritePattern<CastOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(CastOp op, PatternRewriter &rewriter) const override {
+    auto type = cast<RankedTensorType>(op.getResult().getType());
+    Type from = elementTypeOf(op.getOperand()), to = type.getElementType();
+    if (!isa<FloatType>(from) || from.getIntOrFloatBitWidth() < 32 || !isa<IntegerType>(to) ||
+        to.isInteger(1))
+      return failure();
+    SmallVector<SymExpr> sizes = getSizes(op.getResult());
+    IndexAnalysis analysis(sizes);
+    IndexExpr element = analysis.at(op.getOperand(), analysis.getIndices());
+    if (!element || !element.isInteger())
+      return failure();
+    for (unsigned dim = 0; dim < sizes.size(); ++dim) {
+      auto index = SymExpr::symbol(IndexAnalysis::indexName(dim));
+      auto more = (element.getPolynomial() - index).asConstant();
+      if (!more)
+        continue;
+      Value count = IotaOp::create(rewriter, op.getLoc(), type, dim);
+      auto scalar = RankedTensorType::get({}, to);
+      Value first = createSplat(rewriter, op.getLoc(), scalar, double(*more));
+      rewriter.replaceOpWithNewOp<AddOp>(op, type, count, first);
+      return success();
+    }
+    return failure();
+  }
+};
+
 struct FoldSelect : public OpRewritePattern<SelectOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -179,7 +212,6 @@ struct FoldSelect : public OpRewritePattern<SelectOp> {
 } // namespace
 
 void mlir::tpc::populateArithmeticPatterns(RewritePatternSet &patterns) {
-  patterns
-      .add<FoldSplats, FoldMovedSplat, FoldIdentity, FoldPow, FoldInvolution, FoldCast, FoldSelect>(
-          patterns.getContext());
+  patterns.add<FoldSplats, FoldMovedSplat, FoldIdentity, FoldPow, FoldInvolution, FoldCast,
+               CountInIntegers, FoldSelect>(patterns.getContext());
 }

@@ -275,3 +275,42 @@ func.func @gather_other_place(%mask: tensor<?x?xi1, #tpc.dist<[s, s]>>) -> tenso
   %0 = tpc.gather_nd %mask, %i : tensor<?x?xi1, #tpc.dist<[s, s]>>, tensor<?x?x2xi64, #tpc.dist<[s, s, 2]>> -> tensor<?x?xi1, #tpc.dist<[s, s]>>
   return %0 : tensor<?x?xi1, #tpc.dist<[s, s]>>
 }
+
+// -----
+
+// OPT counts positions in f32: ones that are added up, less 1.
+// CHECK-LABEL: @counted_in_floats
+// CHECK-NOT: tpc.cumsum
+// CHECK-DAG: %[[I:.*]] = tpc.iota dim 1 : tensor<?x?xi64
+// CHECK-DAG: %[[TWO:.*]] = tpc.constant dense<2> : tensor<i64>
+// CHECK: %[[P:.*]] = tpc.add %[[I]], %[[TWO]]
+// CHECK-NEXT: return %[[P]]
+func.func @counted_in_floats() -> tensor<?x?xi64, #tpc.dist<[b, s]>> {
+  %one = tpc.constant dense<1.0> : tensor<f32> : tensor<f32>
+  %two = tpc.constant dense<2> : tensor<i64> : tensor<i64>
+  %ones = tpc.expand %one : tensor<f32> -> tensor<?x?xf32, #tpc.dist<[b, s]>>
+  %sum = tpc.cumsum %ones dim 1 : tensor<?x?xf32, #tpc.dist<[b, s]>> -> tensor<?x?xf32, #tpc.dist<[b, s]>>
+  %0 = tpc.sub %sum, %one : tensor<?x?xf32, #tpc.dist<[b, s]>>, tensor<f32> -> tensor<?x?xf32, #tpc.dist<[b, s]>>
+  %1 = tpc.cast %0 : tensor<?x?xf32, #tpc.dist<[b, s]>> -> tensor<?x?xi64, #tpc.dist<[b, s]>>
+  %2 = tpc.add %1, %two : tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<i64> -> tensor<?x?xi64, #tpc.dist<[b, s]>>
+  return %2 : tensor<?x?xi64, #tpc.dist<[b, s]>>
+}
+
+// -----
+
+// Sums of a mask are no iota, nor are twos (every other number) or halves (which are cut off).
+// CHECK-LABEL: @sums_that_stay
+// CHECK-COUNT-3: tpc.cumsum
+func.func @sums_that_stay(%mask: tensor<?x?xf32, #tpc.dist<[b, s]>>) -> (tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<?x?xi64, #tpc.dist<[b, s]>>) {
+  %two = tpc.constant dense<2.0> : tensor<f32> : tensor<f32>
+  %half = tpc.constant dense<0.5> : tensor<f32> : tensor<f32>
+  %twos = tpc.expand %two : tensor<f32> -> tensor<?x?xf32, #tpc.dist<[b, s]>>
+  %halves = tpc.expand %half : tensor<f32> -> tensor<?x?xf32, #tpc.dist<[b, s]>>
+  %0 = tpc.cumsum %mask dim 1 : tensor<?x?xf32, #tpc.dist<[b, s]>> -> tensor<?x?xf32, #tpc.dist<[b, s]>>
+  %1 = tpc.cumsum %twos dim 1 : tensor<?x?xf32, #tpc.dist<[b, s]>> -> tensor<?x?xf32, #tpc.dist<[b, s]>>
+  %2 = tpc.cumsum %halves dim 1 : tensor<?x?xf32, #tpc.dist<[b, s]>> -> tensor<?x?xf32, #tpc.dist<[b, s]>>
+  %3 = tpc.cast %0 : tensor<?x?xf32, #tpc.dist<[b, s]>> -> tensor<?x?xi64, #tpc.dist<[b, s]>>
+  %4 = tpc.cast %1 : tensor<?x?xf32, #tpc.dist<[b, s]>> -> tensor<?x?xi64, #tpc.dist<[b, s]>>
+  %5 = tpc.cast %2 : tensor<?x?xf32, #tpc.dist<[b, s]>> -> tensor<?x?xi64, #tpc.dist<[b, s]>>
+  return %3, %4, %5 : tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<?x?xi64, #tpc.dist<[b, s]>>
+}

@@ -1,0 +1,167 @@
+//===- Scatter.cpp - ScatterND as an assignment to a box ------------------===//
+//
+// torch.onnx writes `x[:, :, 1:3] = v` as a ScatterND whose indices are made of Ranges, one for
+// each dimension. They name a box of x, each place of it once; the result is v with what lies
+// around the box in x, or v alone where the box is all of x (as it is in masks that transformers
+// pads).
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpTable.h"
+
+#include "tpc/Analysis/Index/IndexAnalysis.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::frontend;
+
+namespace {
+/// Along one dimension. `index`: the dimension of the indices that counts its places; none if there
+/// is one place.
+struct Extent {
+  SymExpr start, size = 1;
+  std::optional<unsigned> index;
+};
+} // namespace
+
+/// Where coordinate `k` of all tuples lies: at one place, or at those of one dimension of the
+/// indices, one after the other.
+static std::optional<Extent> findExtent(IndexAnalysis &analysis, Value indices, int64_t k) {
+  SmallVector<IndexExpr> where(analysis.getIndices());
+  where.push_back(IndexExpr::integer(k));
+  IndexExpr place = analysis.at(indices, where);
+  if (!place || !place.isInteger())
+    return std::nullopt;
+  Extent extent;
+  extent.start = place.getPolynomial();
+  SmallVector<SymExpr> sizes = getSizes(indices);
+  for (unsigned d = 0; d + 1 < sizes.size(); ++d) {
+    std::string name = IndexAnalysis::indexName(d);
+    auto linear = IndexAnalysis::linearIn(extent.start, name);
+    if (!linear)
+      return std::nullopt;
+    if (linear->first.isConstant(0))
+      continue;
+    if (!linear->first.isConstant(1) || extent.index)
+      return std::nullopt;
+    extent.index = d;
+    extent.size = sizes[d];
+    extent.start = linear->second;
+  }
+  std::set<std::string> symbols;
+  extent.start.collectSymbols(symbols);
+  bool known = llvm::none_of(
+      symbols, [&](const std::string &symbol) { return analysis.getElement(symbol) != nullptr; });
+  return known ? std::optional(extent) : std::nullopt;
+}
+
+/// Negative places count from the end. Fails where it is not known that all lie in the dimension.
+static LogicalResult checkExtent(Node &n, Extent &extent, const SymExpr &size) {
+  auto start = extent.start.asConstant(), length = extent.size.asConstant();
+  if (start && *start < 0 && length && *length <= -*start)
+    extent.start = size + extent.start;
+  std::string why = "node " + getSourceName(n.loc) + " assigns to " + extent.size.str() +
+                    " places from " + extent.start.str() + " on of a dimension of size " +
+                    size.str();
+  if (!n.assumeNonNegative(extent.start, why) ||
+      !n.assumeNonNegative(size - extent.start - extent.size, why))
+    return n.error() << why.substr(why.find("assigns"))
+                     << ": it is not known that the dimension has them";
+  return success();
+}
+
+/// `data` with `updates`, which has the box's sizes, in its place, from dimension `dim` on.
+static Value assign(Node &n, Value data, Value updates, ArrayRef<Extent> box, unsigned dim,
+                    llvm::function_ref<Value(Value, Value)> combine) {
+  if (!data || !updates)
+    return {};
+  SmallVector<SymExpr> sizes = getSizes(data);
+  for (; dim < box.size(); ++dim) {
+    const auto &[start, size, index] = box[dim];
+    if (start.isConstant(0) && size == sizes[dim])
+      continue;
+    SymExpr end = start + size;
+    SmallVector<Value> parts;
+    if (!start.isConstant(0))
+      parts.push_back(n.slice(data, dim, SymExpr(0), start));
+    parts.push_back(assign(n, n.slice(data, dim, start, size), updates, box, dim + 1, combine));
+    if (end != sizes[dim])
+      parts.push_back(n.slice(data, dim, end, sizes[dim] - end));
+    return n.concat(parts, dim);
+  }
+  return combine(data, updates);
+}
+
+/// What is at a place is what `reduction` makes of what was there and the update.
+static FailureOr<std::function<Value(Value, Value)>> findReduction(Node &n) {
+  std::string reduction = n.version < 16 ? "none" : n.getString("reduction", "none");
+  if (reduction == "none")
+    return std::function([](Value, Value update) { return update; });
+  if (reduction == "add")
+    return std::function([&n](Value a, Value b) { return n.binary<AddOp>(a, b); });
+  if (reduction == "mul")
+    return std::function([&n](Value a, Value b) { return n.binary<MulOp>(a, b); });
+  if (n.version >= 18 && reduction == "max")
+    return std::function([&n](Value a, Value b) { return n.binary<MaxOp>(a, b); });
+  if (n.version >= 18 && reduction == "min")
+    return std::function([&n](Value a, Value b) { return n.binary<MinOp>(a, b); });
+  return n.error() << "has reduction = '" << reduction << "'", failure();
+}
+
+static LogicalResult importScatterND(Node &n) {
+  if (failed(n.expectInputs(3)))
+    return failure();
+  const Tensor &data = n.in(0), &indices = n.in(1), &updates = n.in(2);
+  auto depth = indices.rank() ? indices.shape.back().asConstant() : std::nullopt;
+  if (!indices.isInt() || !depth || *depth < 1 || *depth > data.rank())
+    return n.error() << "assigns to places of " << str(data.shape) << " by indices "
+                     << str(indices.shape) << " of type " << indices.element;
+  if (updates.element != data.element)
+    return n.error() << "assigns elements of type " << updates.element << " to a tensor of "
+                     << data.element;
+  Sizes wanted(indices.shape.begin(), indices.shape.end() - 1);
+  wanted.append(data.shape.begin() + *depth, data.shape.end());
+  if (wanted.size() != updates.shape.size())
+    return n.error() << "assigns " << str(updates.shape) << " where its indices "
+                     << str(indices.shape) << " name places for " << str(wanted);
+  for (auto [size, given] : llvm::zip(wanted, updates.shape))
+    if (!n.equate(size, given, "its indices name as many places as there are updates"))
+      return failure();
+  auto combine = findReduction(n);
+  Value places = n.operand(1);
+  if (failed(combine) || !places)
+    return failure();
+
+  SmallVector<SymExpr> counts = getSizes(places);
+  IndexAnalysis analysis(ArrayRef(counts).drop_back());
+  SmallVector<Extent> box;
+  std::optional<unsigned> last;
+  Sizes sizes;
+  for (int64_t k = 0; k < *depth; ++k) {
+    std::optional<Extent> extent = findExtent(analysis, places, k);
+    if (extent && extent->index) {
+      if (last && *extent->index <= *last)
+        extent.reset();
+      else
+        last = extent->index;
+    }
+    if (!extent)
+      return n.error() << "assigns to places that depend on values, or are no box of its operand "
+                          "(x[2:n] = y is one): coordinate "
+                       << k << " of its indices is not known while importing. Export the model "
+                       << "again without it, for instance with another attention implementation";
+    if (failed(checkExtent(n, *extent, data.shape[k])))
+      return failure();
+    sizes.push_back(extent->size);
+    box.push_back(*extent);
+  }
+  for (auto [d, size] : llvm::enumerate(ArrayRef(indices.shape).drop_back()))
+    if (!size.isConstant(1) && llvm::none_of(box, [&](const Extent &e) { return e.index == d; }))
+      return n.error() << "assigns more than once to the same places";
+  sizes.append(data.shape.begin() + *depth, data.shape.end());
+  return n.result(assign(n, n.operand(0), n.reshape(n.operand(2), sizes), box, 0, *combine));
+}
+
+void mlir::tpc::frontend::addScatterOps(OpTable &t) {
+  t.add("ScatterND", {11, 13, 16, 18}, importScatterND);
+}
