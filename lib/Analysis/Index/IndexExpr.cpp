@@ -217,15 +217,14 @@ IndexExpr IndexAnalysis::assume(const IndexExpr &e, const IndexExpr &fact) {
   SmallVector<IndexExpr> args;
   switch (e.getKind()) {
   case IndexExpr::Kind::Select:
-    if (e.getArgs()[0] == fact)
-      return e.getArgs()[1];
-    return e.getArgs()[0] == negation(fact) ? e.getArgs()[2] : e;
   case IndexExpr::Kind::And:
   case IndexExpr::Kind::Or:
     for (const IndexExpr &arg : e.getArgs())
       args.push_back(assume(arg, fact));
     if (llvm::equal(args, e.getArgs()))
       return e;
+    if (e.getKind() == IndexExpr::Kind::Select)
+      return select(args[0], args[1], args[2]);
     return e.getKind() == IndexExpr::Kind::And ? conjunction(args) : disjunction(args);
   case IndexExpr::Kind::Compare:
   case IndexExpr::Kind::Element:
@@ -260,34 +259,67 @@ bool IndexAnalysis::assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold) {
   return false;
 }
 
-/// Of two comparisons of which one follows from the other, one says all: the stronger one where
-/// both hold, the weaker one where one does.
-void IndexAnalysis::dropImplied(SmallVectorImpl<IndexExpr> &terms, bool hold) {
+/// What a term of a conjunction (`inner`: disjunctions) or of a disjunction is made of.
+static SmallVector<IndexExpr> getLiterals(const IndexExpr &term, IndexExpr::Kind inner) {
+  return term.getKind() == inner ? SmallVector<IndexExpr>(term.getArgs())
+                                 : SmallVector<IndexExpr>{term};
+}
+
+/// Whether `b` holds wherever `a` does; false means "not known".
+bool IndexAnalysis::implies(const IndexExpr &a, const IndexExpr &b) {
   auto isBound = [](const IndexExpr &e) {
     return e.getKind() == IndexExpr::Kind::Compare && e.getPredicate() == Predicate::LE;
   };
-  auto isImplied = [&](size_t i) {
-    return isBound(terms[i]) && llvm::any_of(terms, [&](const IndexExpr &other) {
-             if (!isBound(other) || other == terms[i])
-               return false;
-             SymExpr difference = other.getPolynomial() - terms[i].getPolynomial();
-             return isNonNegative(hold ? difference : -difference);
-           });
+  return a == b ||
+         (isBound(a) && isBound(b) && isNonNegative(a.getPolynomial() - b.getPolynomial()));
+}
+
+/// Leaves out what other terms say already. Whether there was any. For terms of a disjunction,
+/// which are conjunctions (for those of a conjunction, `all`, the same with both exchanged):
+///
+///   a term from which another one follows: `(i <= j and m) or m` is `m`;
+///   l in `(l and r) or t`, where t follows from `not l and r`: `(i > j and m) or (i <= j and m)`
+///   is `m or (i <= j and m)`.
+bool IndexAnalysis::dropImplied(SmallVectorImpl<IndexExpr> &terms, bool all) {
+  auto inner = all ? IndexExpr::Kind::Or : IndexExpr::Kind::And;
+  // Does the term of `to` follow from that of `from`? For conjunctions, that of `from` from it?
+  auto follows = [&](ArrayRef<IndexExpr> from, ArrayRef<IndexExpr> to) {
+    return llvm::all_of(to, [&](const IndexExpr &b) {
+      return llvm::any_of(from,
+                          [&](const IndexExpr &a) { return all ? implies(b, a) : implies(a, b); });
+    });
   };
-  for (size_t i = 0; i < terms.size();)
-    if (isImplied(i))
+  for (size_t i = 0; i < terms.size(); ++i) {
+    SmallVector<IndexExpr> own = getLiterals(terms[i], inner);
+    auto anyOther = [&](ArrayRef<IndexExpr> from) {
+      for (size_t k = 0; k < terms.size(); ++k)
+        if (k != i && follows(from, getLiterals(terms[k], inner)))
+          return true;
+      return false;
+    };
+    if (anyOther(own)) {
       terms.erase(terms.begin() + i);
-    else
-      ++i;
+      return true;
+    }
+    for (size_t l = 0; own.size() > 1 && l < own.size(); ++l) {
+      SmallVector<IndexExpr> rest = own, other = own;
+      rest.erase(rest.begin() + l);
+      other[l] = negation(own[l]);
+      if (!anyOther(other))
+        continue;
+      terms[i] = all ? disjunction(rest) : conjunction(rest);
+      return true;
+    }
+  }
+  return false;
 }
 
 IndexExpr IndexAnalysis::conjunction(ArrayRef<IndexExpr> terms) {
   auto list = gatherTerms(terms, IndexExpr::Kind::And, false);
   if (!list)
     return IndexExpr::truth(false);
-  if (assumeOthers(*list, true))
+  if (assumeOthers(*list, true) || dropImplied(*list, true))
     return conjunction(*list);
-  dropImplied(*list, true);
   if (list->empty())
     return IndexExpr::truth(true);
   if (list->size() == 1)
@@ -305,9 +337,8 @@ IndexExpr IndexAnalysis::disjunction(ArrayRef<IndexExpr> terms) {
   auto list = gatherTerms(terms, IndexExpr::Kind::Or, true);
   if (!list)
     return IndexExpr::truth(true);
-  if (assumeOthers(*list, false))
+  if (assumeOthers(*list, false) || dropImplied(*list, false))
     return disjunction(*list);
-  dropImplied(*list, false);
   if (list->empty())
     return IndexExpr::truth(false);
   if (list->size() == 1)

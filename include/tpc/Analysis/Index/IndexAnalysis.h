@@ -140,7 +140,8 @@ private:
   std::optional<std::pair<SymExpr, SymExpr>> divide(const SymExpr &a, const SymExpr &b);
   bool hasElements(const SymExpr &e) const;
   bool assumeOthers(SmallVectorImpl<IndexExpr> &terms, bool hold);
-  void dropImplied(SmallVectorImpl<IndexExpr> &terms, bool hold);
+  bool implies(const IndexExpr &a, const IndexExpr &b);
+  bool dropImplied(SmallVectorImpl<IndexExpr> &terms, bool all);
   void assumeNotEmpty(const SymExpr &size);
 
   IndexExpr compute(Value v, ArrayRef<IndexExpr> where);
