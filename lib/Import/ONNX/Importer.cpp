@@ -190,7 +190,12 @@ LogicalResult Importer::importInitializers(const ::onnx::GraphProto &graph, Scop
 // Inputs and results
 //===----------------------------------------------------------------------===//
 
-/// True for text that is a size: an expression over symbols that can be printed.
+/// Names that begin with an underscore are the compiler's (of indices, say: IndexAnalysis.h).
+static std::string makeSymbol(const std::string &name) {
+  return name[0] == '_' ? "d" + name : name;
+}
+
+/// What text says that is a size: an expression over symbols that can be printed.
 static std::optional<SymExpr> parseSize(StringRef text) {
   if (text.size() > 200)
     return std::nullopt;
@@ -203,7 +208,10 @@ static std::optional<SymExpr> parseSize(StringRef text) {
   for (const char *reserved : {"min", "max", "mod", "floordiv", "true", "false"})
     if (symbols.count(reserved))
       return std::nullopt;
-  return e;
+  std::map<std::string, SymExpr> renamed;
+  for (const std::string &symbol : symbols)
+    renamed.insert({symbol, SymExpr::symbol(makeSymbol(symbol))});
+  return e->substitute(renamed);
 }
 
 FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
@@ -227,6 +235,7 @@ FailureOr<Sizes> Importer::readShape(const ::onnx::ValueInfoProto &info) {
         name += isalnum((unsigned char)c) || c == '_' ? c : '_';
       if (name.empty() || isdigit((unsigned char)name[0]))
         name = "d" + name;
+      name = makeSymbol(name);
       name += "_dim" + std::to_string(i);
       // Inputs a.b and a_b are two.
       while (!declaredSymbols.insert(name).second)

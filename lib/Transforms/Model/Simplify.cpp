@@ -18,6 +18,7 @@ struct Simplify : public mlir::tpc::impl::SimplifyBase<Simplify> {
   LogicalResult initialize(MLIRContext *context) override {
     RewritePatternSet list(context);
     populateMovementPatterns(list);
+    populateGatherPatterns(list);
     populateArithmeticPatterns(list);
     populateProductPatterns(list);
     patterns = std::move(list);

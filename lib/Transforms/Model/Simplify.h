@@ -10,6 +10,7 @@ namespace mlir::tpc {
 /// Chains of ops that move elements, and views of parameters.
 void populateMovementPatterns(RewritePatternSet &patterns);
 /// Arithmetic with constants, and identities.
+void populateGatherPatterns(RewritePatternSet &patterns);
 void populateArithmeticPatterns(RewritePatternSet &patterns);
 /// Biases of products, and their batch dimensions.
 void populateProductPatterns(RewritePatternSet &patterns);

@@ -158,9 +158,17 @@ struct FoldCast : public OpRewritePattern<CastOp> {
 };
 
 /// Positions that were counted in floating point, as OPT's are: by a running sum of ones of f32,
-/// less 1. As integers they are an iota and a number. (16 bits do not hold many positions.)
+/// less 1, of which those of new tokens are behind the past. As integers they are an iota and a
+/// size. (16 bits do not hold many positions.)
 struct CountInIntegers : public OpRewritePattern<CastOp> {
   using OpRewritePattern::OpRewritePattern;
+
+  /// Neither indices nor elements of tensors.
+  static bool isSize(const SymExpr &e) {
+    std::set<std::string> symbols;
+    e.collectSymbols(symbols);
+    return llvm::none_of(symbols, [](StringRef name) { return name.starts_with("_"); });
+  }
 
   LogicalResult matchAndRewrite(CastOp op, PatternRewriter &rewriter) const override {
     auto type = cast<RankedTensorType>(op.getResult().getType());
@@ -174,13 +182,12 @@ struct CountInIntegers : public OpRewritePattern<CastOp> {
     if (!element || !element.isInteger())
       return failure();
     for (unsigned dim = 0; dim < sizes.size(); ++dim) {
-      auto index = SymExpr::symbol(IndexAnalysis::indexName(dim));
-      auto more = (element.getPolynomial() - index).asConstant();
-      if (!more)
+      SymExpr more = element.getPolynomial() - SymExpr::symbol(IndexAnalysis::indexName(dim));
+      if (!isSize(more))
         continue;
       Value count = IotaOp::create(rewriter, op.getLoc(), type, dim);
       auto scalar = RankedTensorType::get({}, to);
-      Value first = createSplat(rewriter, op.getLoc(), scalar, double(*more));
+      Value first = SizeOp::create(rewriter, op.getLoc(), scalar, more);
       rewriter.replaceOpWithNewOp<AddOp>(op, type, count, first);
       return success();
     }

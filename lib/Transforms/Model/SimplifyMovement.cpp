@@ -3,7 +3,6 @@
 #include "Constants.h"
 #include "Movement.h"
 #include "Simplify.h"
-#include "tpc/Analysis/Index/IndexAnalysis.h"
 
 using namespace mlir;
 using namespace mlir::tpc;
@@ -93,6 +92,26 @@ struct ExpandOfIota : public OpRewritePattern<ExpandOp> {
   }
 };
 
+/// Some of the indices: as many, from a number on.
+struct SliceOfIota : public OpRewritePattern<SliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
+    auto iota = op.getOperand().getDefiningOp<IotaOp>();
+    if (!iota || op.getStep() != 1)
+      return failure();
+    Type type = op.getResult().getType();
+    Value v = IotaOp::create(rewriter, op.getLoc(), type, iota.getDim());
+    if (op.getDim() == iota.getDim() && !op.getStart().isConstant(0)) {
+      auto scalar = RankedTensorType::get({}, elementTypeOf(v));
+      Value start = SizeOp::create(rewriter, op.getLoc(), scalar, op.getStart());
+      v = AddOp::create(rewriter, op.getLoc(), type, v, start);
+    }
+    rewriter.replaceOp(op, v);
+    return success();
+  }
+};
+
 struct SliceOfSlice : public OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -135,135 +154,6 @@ struct SliceOfConcat : public OpRewritePattern<SliceOp> {
   }
 };
 
-/// The elements of constant indices, row-major; nothing where they are not known.
-std::optional<SmallVector<int64_t>> getConstantIndices(Value indices) {
-  auto count = product(getSizes(indices)).asConstant();
-  if (auto splat = getSplat(indices); splat && count && *count > 0 && *count <= 1 << 20)
-    return SmallVector<int64_t>(*count, static_cast<int64_t>(*splat));
-  auto constant = indices.getDefiningOp<ConstantOp>();
-  auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
-  if (!dense || dense.empty())
-    return std::nullopt;
-  SmallVector<int64_t> list;
-  for (const llvm::APInt &value : dense.getValues<llvm::APInt>())
-    list.push_back(value.getSExtValue());
-  return list;
-}
-
-/// Counts indices from the front. False where one is outside of the `size` that there are.
-bool makeNonNegative(MutableArrayRef<int64_t> indices, int64_t size) {
-  for (int64_t &i : indices)
-    i += i < 0 ? size : 0;
-  return llvm::all_of(indices, [&](int64_t i) { return i >= 0 && i < size; });
-}
-
-/// A gather of constant, evenly spaced indices is a slice; of one index, a
-/// slice without its dimension.
-struct GatherToSlice : public OpRewritePattern<GatherOp> {
-  using OpRewritePattern::OpRewritePattern;
-
-  LogicalResult matchAndRewrite(GatherOp op, PatternRewriter &rewriter) const override {
-    int64_t dim = op.getDim();
-    auto n = getSizes(op.getData())[dim].asConstant();
-    auto list = getConstantIndices(op.getIndices());
-    if (!n || !list || !makeNonNegative(*list, *n))
-      return failure();
-    int64_t step = list->size() > 1 ? (*list)[1] - (*list)[0] : 1;
-    for (size_t i = 1; i < list->size(); ++i)
-      if ((*list)[i] - (*list)[i - 1] != step)
-        return failure();
-    if (step == 0)
-      return failure();
-    Value v = createSlice(rewriter, op.getLoc(), op.getData(), dim, SymExpr(list->front()),
-                          SymExpr(list->size()), step);
-    rewriter.replaceOp(op, createReshape(rewriter, op.getLoc(), v, getSizes(op.getResult())));
-    return success();
-  }
-};
-
-/// Constant tuples, as torch.export writes `qkv[:, :, [-2]]`: a coordinate that is the same in all
-/// of them is a slice. If one coordinate is left, it is a gather.
-struct GatherNDToSlice : public OpRewritePattern<GatherNDOp> {
-  using OpRewritePattern::OpRewritePattern;
-
-  LogicalResult matchAndRewrite(GatherNDOp op, PatternRewriter &rewriter) const override {
-    Location loc = op.getLoc();
-    SmallVector<SymExpr> sizes = getSizes(op.getData()), tuples = getSizes(op.getIndices());
-    int64_t batch = op.getBatchDims(), depth = *tuples.pop_back_val().asConstant();
-    auto list = getConstantIndices(op.getIndices());
-    if (!list || depth == 0)
-      return failure();
-    // What each coordinate is in all tuples; of one that differs, nothing.
-    SmallVector<std::optional<int64_t>> shared;
-    SmallVector<int64_t> other;
-    for (int64_t k = 0; k < depth; ++k) {
-      SmallVector<int64_t> column;
-      for (size_t i = k; i < list->size(); i += depth)
-        column.push_back((*list)[i]);
-      auto size = sizes[batch + k].asConstant();
-      if (!size || !makeNonNegative(column, *size))
-        return failure();
-      shared.push_back(llvm::all_equal(column) ? std::optional(column.front()) : std::nullopt);
-      if (!shared.back())
-        other = column;
-    }
-    int64_t left = llvm::count(shared, std::nullopt);
-    if (left > 1 || (left == 1 && batch > 0))
-      return failure();
-
-    Value v = op.getData();
-    SmallVector<SymExpr> rest(sizes.begin(), sizes.begin() + batch);
-    for (auto [k, index] : llvm::enumerate(shared)) {
-      if (index)
-        v = createSlice(rewriter, loc, v, batch + k, SymExpr(*index), SymExpr(1));
-      else
-        rest.push_back(sizes[batch + k]);
-    }
-    if (left == 1) {
-      rest.append(sizes.begin() + batch + depth, sizes.end());
-      SmallVector<int64_t> shape;
-      for (const SymExpr &size : tuples)
-        shape.push_back(*size.asConstant());
-      auto type = RankedTensorType::get(shape, rewriter.getI64Type());
-      Value indices = ConstantOp::create(rewriter, loc, type,
-                                         DenseElementsAttr::get(type, ArrayRef<int64_t>(other)));
-      rewriter.replaceOpWithNewOp<GatherOp>(op, op.getResult().getType(),
-                                            createReshape(rewriter, loc, v, rest), indices, 0);
-      return success();
-    }
-    // The same for all tuples.
-    rest.append(tuples.size() - batch, SymExpr(1));
-    rest.append(sizes.begin() + batch + depth, sizes.end());
-    v = createReshape(rewriter, loc, v, rest);
-    rewriter.replaceOp(op, createExpand(rewriter, loc, v, getSizes(op.getResult())));
-    return success();
-  }
-};
-
-/// A gather of each element from its own place, as torch.export writes `mask[rows, columns]`.
-struct DropGatherND : public OpRewritePattern<GatherNDOp> {
-  using OpRewritePattern::OpRewritePattern;
-
-  LogicalResult matchAndRewrite(GatherNDOp op, PatternRewriter &rewriter) const override {
-    SmallVector<SymExpr> sizes = getSizes(op.getResult());
-    auto count = getSizes(op.getIndices()).back().asConstant();
-    if (getSizes(op.getData()) != sizes || !count ||
-        static_cast<int64_t>(op.getBatchDims()) + *count + 1 != rankOf(op.getIndices()))
-      return failure();
-    IndexAnalysis analysis(sizes);
-    for (int64_t k = 0; k < *count; ++k) {
-      SmallVector<IndexExpr> where(analysis.getIndices().take_front(op.getBatchDims() + *count));
-      IndexExpr own = where[op.getBatchDims() + k];
-      where.push_back(IndexExpr::integer(k));
-      IndexExpr index = analysis.at(op.getIndices(), where);
-      if (!index || !(index == own))
-        return failure();
-    }
-    rewriter.replaceOp(op, op.getData());
-    return success();
-  }
-};
-
 /// An element-wise op broadcasts by itself.
 struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
@@ -301,7 +191,6 @@ struct DropExpand : public OpInterfaceRewritePattern<ScalarOpInterface> {
 } // namespace
 
 void mlir::tpc::populateMovementPatterns(RewritePatternSet &patterns) {
-  patterns.add<ShortenChain, FoldIntoView, ExpandOfExpand, ExpandOfIota, SliceOfSlice,
-               SliceOfConcat, GatherToSlice, GatherNDToSlice, DropGatherND, DropExpand>(
-      patterns.getContext());
+  patterns.add<ShortenChain, FoldIntoView, ExpandOfExpand, ExpandOfIota, SliceOfIota, SliceOfSlice,
+               SliceOfConcat, DropExpand>(patterns.getContext());
 }

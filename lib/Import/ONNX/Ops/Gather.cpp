@@ -1,5 +1,6 @@
-//===- Gather.cpp - Gather, GatherND, GatherElements ----------------------===//
+//===- Gather.cpp - Gather, GatherND, GatherElements, NonZero -------------===//
 
+#include "Fold.h"
 #include "Importer.h"
 #include "OpTable.h"
 
@@ -178,8 +179,44 @@ static LogicalResult importGatherElements(Node &n) {
   return n.result(n.transpose(picked, back));
 }
 
+/// The places of what is not zero, [rank, count]: of what is known, as torch.onnx writes
+/// repeat_interleave. Otherwise the size of the result would depend on values.
+static LogicalResult importNonZero(Node &n) {
+  if (failed(n.expectInputs(1)))
+    return failure();
+  const Tensor &x = n.in(0);
+  auto isKnown = [](const SymExpr &e) {
+    return e.isConstant() || foldCompare(Predicate::NE, e, 0);
+  };
+  if (!x.contents || (!x.contents->isFloat && !llvm::all_of(x.contents->ints, isKnown)))
+    return n.error() << "looks for places whose number depends on values of its input, which are "
+                        "not known while importing";
+  SmallVector<int64_t> sizes;
+  for (const SymExpr &size : x.shape)
+    sizes.push_back(*size.asConstant());
+  SmallVector<SmallVector<int64_t>> places;
+  for (size_t i = 0; i < x.contents->size(); ++i) {
+    if (x.contents->isFloat ? x.contents->floats[i] == 0 : x.contents->ints[i].isConstant(0))
+      continue;
+    SmallVector<int64_t> place(sizes.size());
+    int64_t rest = i;
+    for (int64_t d = int64_t(sizes.size()) - 1; d >= 0; --d) {
+      place[d] = rest % sizes[d];
+      rest /= sizes[d];
+    }
+    places.push_back(std::move(place));
+  }
+  Contents contents;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    for (const auto &place : places)
+      contents.ints.push_back(SymExpr(place[d]));
+  return n.resultContents(n.b.getI64Type(), {SymExpr(sizes.size()), SymExpr(places.size())},
+                          std::move(contents));
+}
+
 void mlir::tpc::frontend::addGatherOps(OpTable &t) {
   t.add("Gather", {1, 11, 13}, importGather);
+  t.add("NonZero", {9, 13}, importNonZero);
   t.add("GatherND", {11, 12, 13}, importGatherND);
   t.add("GatherElements", {11, 13}, importGatherElements);
 }

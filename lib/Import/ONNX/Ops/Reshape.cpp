@@ -241,6 +241,31 @@ static LogicalResult importTile(Node &n) {
   return n.result(std::move(result));
 }
 
+/// Known contents stay known.
+static LogicalResult transposeContents(Node &n, const Tensor &x, ArrayRef<int64_t> permutation) {
+  SmallVector<int64_t> strides(x.rank(), 1), place(x.rank(), 0);
+  for (int64_t d = x.rank() - 1; d-- > 0;)
+    strides[d] = strides[d + 1] * *x.shape[d + 1].asConstant();
+  Sizes sizes;
+  for (int64_t from : permutation)
+    sizes.push_back(x.shape[from]);
+  Contents contents;
+  contents.isFloat = x.contents->isFloat;
+  for (size_t i = 0; i < x.contents->size(); ++i) {
+    int64_t at = 0;
+    for (auto [d, from] : llvm::enumerate(permutation))
+      at += place[d] * strides[from];
+    if (contents.isFloat)
+      contents.floats.push_back(x.contents->floats[at]);
+    else
+      contents.ints.push_back(x.contents->ints[at]);
+    // The next place, the last dimension first.
+    for (int64_t d = x.rank(); d-- > 0 && ++place[d] == *sizes[d].asConstant();)
+      place[d] = 0;
+  }
+  return n.resultContents(x.element, sizes, std::move(contents));
+}
+
 static LogicalResult importTranspose(Node &n) {
   if (failed(n.expectInputs(1)))
     return failure();
@@ -262,6 +287,8 @@ static LogicalResult importTranspose(Node &n) {
     return failure();
   if (x.rank() <= 1)
     return n.result(x);
+  if (x.contents)
+    return transposeContents(n, x, permutation);
   Tensor result = n.wrap(n.transpose(n.operand(0), permutation));
   result.interval = x.interval;
   return n.result(std::move(result));
