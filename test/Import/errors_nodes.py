@@ -13,6 +13,9 @@ from onnx import AttributeProto, TensorProto, helper
 
 import interpret
 
+NO_BOX = ("assigns to places that depend on values, or are no box of its operand (x[2:n] = y is one): coordinate %d of its indices is "
+          "not known while importing. Export the model again without it, for instance with another attention implementation")
+
 # Version of ai.onnx, inputs, initializers, nodes, of which y of the last one is the result, and what is said of that node.
 NODES = [
     # Operands.
@@ -80,6 +83,29 @@ NODES = [
      "takes index 9 of a dimension of size 9"),
     # Lookups.
     (17, "float[4] x", "", "Gather(x, x)", "has indices of type 'f32'"),
+    # Assignments.
+    (18, "float[4] x, int64[2, 1] i, float[2] u", "", "ScatterND(x, i, u)",
+     NO_BOX % 0),
+    (18, "float[4] x, float[2] u", "int64[2, 1] i = {0, 2}", "ScatterND(x, i, u)", NO_BOX % 0),
+    (18, "float[4] x, float[2] u", "int64[2, 1] i = {1, 0}", "ScatterND(x, i, u)", NO_BOX % 0),
+    (18, "float[4, 4] x, float[2] u", "int64[2, 2] i = {0, 0, 1, 1}", "ScatterND(x, i, u)",
+     NO_BOX % 1),
+    (18, "float[4] x, float[2] u", "int64[2, 1] i = {1, 1}", "ScatterND(x, i, u)", "assigns more than once to the same places"),
+    (18, "float[4] x, float[2] u", "int64[2, 1] i = {3, 4}", "ScatterND(x, i, u)",
+     "assigns to 2 places from 3 on of a dimension of size 4: it is not known that the dimension has them"),
+    (18, "float[4] x, float[1] u", "int64[1, 1] i = {-5}", "ScatterND(x, i, u)",
+     "assigns to 1 places from -5 on of a dimension of size 4: it is not known that the dimension has them"),
+    (18, "float[4] x, float[2] u", "int64[2, 1] i = {-1, 0}", "ScatterND(x, i, u)", "assigns to 2 places from -1 on of a dimension of size 4: it is not known that the dimension has them"),
+    (18, "float[4] x, float[3] u", "int64[2, 1] i = {0, 1}", "ScatterND(x, i, u)",
+     "has sizes `2` and `3` that should be equal: its indices name as many places as there are updates"),
+    (18, "float[4] x, float[2, 1] u", "int64[2, 1] i = {0, 1}", "ScatterND(x, i, u)",
+     "assigns [2, 1] where its indices [2, 1] name places for [2]"),
+    (18, "float[4] x, double[2] u", "int64[2, 1] i = {0, 1}", "ScatterND(x, i, u)",
+     "assigns elements of type 'f64' to a tensor of 'f32'"),
+    (18, "float[4] x, float[2] u", "int64[2, 2] i = {0, 1, 0, 1}", "ScatterND(x, i, u)",
+     "assigns to places of [4] by indices [2, 2] of type 'i64'"),
+    (18, "float[4] x, float[2] u", "int64[2, 1] i = {0, 1}", 'ScatterND <reduction = "xor"> (x, i, u)', "has reduction = 'xor'"),
+    (17, "float[4] x", "", "[n] y = NonZero(x)", "looks for places whose number depends on values of its input, which are not known while importing"),
     (17, "float[b, 4] x, int64[3, 3] i", "", "GatherND(x, i)",
      "picks from [b, 4] by indices [3, 3] with batch_dims = 0"),
     (17, "float[3, 4] x", "int64[2, 2] i = {2, 3, 3, 0}", "GatherND(x, i)", "takes index 3 of a dimension of size 3"),

@@ -25,6 +25,9 @@ struct Part {
   Movement movement;
   SmallVector<Operation *> pointwise;
   Value matrix, bias;
+  /// The part that has all of its columns, of whose product it is a slice.
+  Part *within = nullptr;
+  MatmulOp product = {};
 };
 
 /// Longer chains are left alone; files are not trusted to be sensible.
@@ -74,6 +77,43 @@ bool collectParts(Value v, const Part &path, unsigned length, std::vector<Part> 
                parts.push_back(part);
                return takesColumnsOnly(part.movement);
              });
+}
+
+/// Whether all columns of `inner` are columns of `outer`, of which each factor has some in a row.
+bool hasColumns(const Movement &outer, const Movement &inner) {
+  const Movement::Dim &columns = outer.baseDims.back(), &own = inner.baseDims.back();
+  if (columns.size() != own.size())
+    return false;
+  for (auto [o, i] : llvm::zip(columns, own)) {
+    const Movement::Factor &a = outer.factors[o], &b = inner.factors[i];
+    if (a.whole != b.whole)
+      return false;
+    if (!a.isSliced())
+      continue;
+    auto from = a.start.asConstant(), count = a.size.asConstant();
+    auto first = b.start.asConstant(), ownCount = b.size.asConstant();
+    if (a.step != 1 || b.step < 1 || !from || !count || !first || !ownCount ||
+        *first < *from || *first + (*ownCount - 1) * b.step >= *from + *count)
+      return false;
+  }
+  return true;
+}
+
+/// Partial rotary embeddings (GPT-NeoX, Phi, GPT-J) take some columns of a head, and halves of them
+/// or every other one as well. What another part has is a slice of that one's product: no column is
+/// loaded or computed twice.
+void nest(std::vector<Part> &parts) {
+  for (Part &inner : parts)
+    for (Part &outer : parts)
+      if (&outer != &inner && !outer.within && hasColumns(outer.movement, inner.movement) &&
+          (&outer < &inner || !hasColumns(inner.movement, outer.movement))) {
+        inner.within = &outer;
+        break;
+      }
+  // The outermost one.
+  for (Part &part : parts)
+    while (part.within && part.within->within)
+      part.within = part.within->within;
 }
 
 /// Whether one concatenation is all that the slices are used for: a cyclic shift, or columns in
@@ -154,8 +194,11 @@ struct SplitFusedProjections
         !collectParts(product, {{}, Movement::identity(product), {}, {}, {}}, 0, parts) ||
         areJoinedAgain(parts))
       return;
+    nest(parts);
     OpBuilder builder(product);
     for (Part &part : parts) {
+      if (part.within)
+        continue;
       part.matrix = sliceColumns(builder, product.getRhs(), part.movement);
       bool ok = isParameter(part.matrix);
       if (auto constant =
@@ -170,26 +213,36 @@ struct SplitFusedProjections
       if (!ok)
         return;
     }
+    for (Part &part : parts)
+      if (!part.within) {
+        work.push_back(
+            MatmulOp::create(builder, product.getLoc(), product.getLhs(), part.matrix, part.bias));
+        part.product = work.back();
+      }
+    std::vector<Movement> before; // of products, whose own slices change as they are replaced
+    for (const Part &part : parts)
+      before.push_back(part.movement);
     for (Part &part : parts) {
-      work.push_back(
-          MatmulOp::create(builder, product.getLoc(), product.getLhs(), part.matrix, part.bias));
-      replace(part, work.back());
+      Part &outer = part.within ? *part.within : part;
+      replace(part, outer.product, before[&outer - parts.data()]);
     }
   }
 
-  void replace(Part &part, Value product) {
+  /// `outer`: the columns that the product has.
+  void replace(Part &part, Value product, const Movement &outer) {
     Movement &m = part.movement;
     m.base = product;
-    for (Movement::Factor &factor : m.factors)
-      if (factor.isSliced()) {
-        factor.whole = factor.size;
-        factor.start = SymExpr(0);
-        factor.step = 1;
-      }
+    for (auto [own, theirs] : llvm::zip(m.baseDims.back(), outer.baseDims.back())) {
+      Movement::Factor &factor = m.factors[own];
+      const Movement::Factor &has = outer.factors[theirs];
+      factor.whole = has.size;
+      factor.start = factor.start - has.start;
+      factor.step = has.step == 1 ? factor.step : 1;
+    }
     // Factors of one element are no factors.
     for (SmallVector<Movement::Dim> *list : {&m.baseDims, &m.dims})
       for (Movement::Dim &dim : *list)
-        llvm::erase_if(dim, [&](int f) { return m.factors[f].size.isConstant(1); });
+        llvm::erase_if(dim, [&](int f) { return m.factors[f].whole.isConstant(1); });
     OpBuilder builder(part.slice);
     Value v = m.build(builder, part.slice.getLoc());
     for (Operation *op : part.pointwise)

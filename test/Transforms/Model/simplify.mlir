@@ -115,16 +115,15 @@ func.func @tuples_of_a_batch(%x: tensor<3x4x5xf32>) -> tensor<3x2x5xf32> {
   return %0 : tensor<3x2x5xf32>
 }
 
-// Two coordinates that differ, indices that are not known, those that there are not.
+// Two coordinates that differ, those that there are not.
 // CHECK-LABEL: @tuples_that_stay
-// CHECK-COUNT-3: tpc.gather_nd
-func.func @tuples_that_stay(%x: tensor<4x6x5xf32>, %j: tensor<1x1xi64>) -> (tensor<2x5xf32>, tensor<1x6x5xf32>, tensor<1x6x5xf32>) {
+// CHECK-COUNT-2: tpc.gather_nd
+func.func @tuples_that_stay(%x: tensor<4x6x5xf32>) -> (tensor<2x5xf32>, tensor<1x6x5xf32>) {
   %i = tpc.constant dense<[[0, 2], [1, 3]]> : tensor<2x2xi64> : tensor<2x2xi64>
   %k = tpc.constant dense<4> : tensor<1x1xi64> : tensor<1x1xi64>
   %0 = tpc.gather_nd %x, %i : tensor<4x6x5xf32>, tensor<2x2xi64> -> tensor<2x5xf32>
-  %1 = tpc.gather_nd %x, %j : tensor<4x6x5xf32>, tensor<1x1xi64> -> tensor<1x6x5xf32>
-  %2 = tpc.gather_nd %x, %k : tensor<4x6x5xf32>, tensor<1x1xi64> -> tensor<1x6x5xf32>
-  return %0, %1, %2 : tensor<2x5xf32>, tensor<1x6x5xf32>, tensor<1x6x5xf32>
+  %1 = tpc.gather_nd %x, %k : tensor<4x6x5xf32>, tensor<1x1xi64> -> tensor<1x6x5xf32>
+  return %0, %1 : tensor<2x5xf32>, tensor<1x6x5xf32>
 }
 
 // CHECK-LABEL: @gather_is_no_slice
@@ -294,6 +293,38 @@ func.func @counted_in_floats() -> tensor<?x?xi64, #tpc.dist<[b, s]>> {
   %1 = tpc.cast %0 : tensor<?x?xf32, #tpc.dist<[b, s]>> -> tensor<?x?xi64, #tpc.dist<[b, s]>>
   %2 = tpc.add %1, %two : tensor<?x?xi64, #tpc.dist<[b, s]>>, tensor<i64> -> tensor<?x?xi64, #tpc.dist<[b, s]>>
   return %2 : tensor<?x?xi64, #tpc.dist<[b, s]>>
+}
+
+// -----
+
+// Of a step that has a past: the last ones of all.
+// CHECK-LABEL: @counted_behind_a_past
+// CHECK-NOT: tpc.cumsum
+// CHECK-NOT: tpc.slice
+// CHECK-DAG: %[[I:.*]] = tpc.iota dim 1 : tensor<?x?xi64, #tpc.dist<[b, s]>>
+// CHECK-DAG: %[[P:.*]] = tpc.size "p + 1" : tensor<i64>
+// CHECK: %[[R:.*]] = tpc.add %[[I]], %[[P]]
+// CHECK-NEXT: return %[[R]]
+func.func @counted_behind_a_past() -> tensor<?x?xi64, #tpc.dist<[b, s]>> {
+  %one = tpc.constant dense<1.0> : tensor<f32> : tensor<f32>
+  %ones = tpc.expand %one : tensor<f32> -> tensor<?x?xf32, #tpc.dist<[b, "p + s"]>>
+  %sum = tpc.cumsum %ones dim 1 : tensor<?x?xf32, #tpc.dist<[b, "p + s"]>> -> tensor<?x?xf32, #tpc.dist<[b, "p + s"]>>
+  %0 = tpc.slice %sum dim 1 from p : tensor<?x?xf32, #tpc.dist<[b, "p + s"]>> -> tensor<?x?xf32, #tpc.dist<[b, s]>>
+  %1 = tpc.cast %0 : tensor<?x?xf32, #tpc.dist<[b, s]>> -> tensor<?x?xi64, #tpc.dist<[b, s]>>
+  return %1 : tensor<?x?xi64, #tpc.dist<[b, s]>>
+}
+
+// -----
+
+// 16 bits hold 256 positions, or 2048.
+// CHECK-LABEL: @counted_in_halves
+// CHECK: tpc.cumsum
+func.func @counted_in_halves() -> tensor<?x?xi64, #tpc.dist<[b, s]>> {
+  %one = tpc.constant dense<1.0> : tensor<bf16> : tensor<bf16>
+  %ones = tpc.expand %one : tensor<bf16> -> tensor<?x?xbf16, #tpc.dist<[b, s]>>
+  %sum = tpc.cumsum %ones dim 1 : tensor<?x?xbf16, #tpc.dist<[b, s]>> -> tensor<?x?xbf16, #tpc.dist<[b, s]>>
+  %0 = tpc.cast %sum : tensor<?x?xbf16, #tpc.dist<[b, s]>> -> tensor<?x?xi64, #tpc.dist<[b, s]>>
+  return %0 : tensor<?x?xi64, #tpc.dist<[b, s]>>
 }
 
 // -----

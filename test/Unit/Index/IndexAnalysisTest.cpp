@@ -7,6 +7,9 @@
 #include "mlir/Parser/Parser.h"
 #include <gtest/gtest.h>
 
+#include <array>
+#include <random>
+
 using namespace mlir;
 using namespace mlir::tpc;
 using ::tpc::SymExpr;
@@ -269,6 +272,73 @@ TEST_F(IndexAnalysisTest, TheLeastNumberHidesWhatIsAdded) {
                   "tensor<?x1x?x?xi1, #tpc.dist<[b, 1, s, s]>>");
   ASSERT_TRUE(v);
   EXPECT_EQ(at(v), "(-_i2 + _i3 <= 0 and _e0 != 0)");
+}
+
+// Terms that others imply are dropped; whatever is dropped, the value stays, at all places.
+TEST_F(IndexAnalysisTest, WhatIsSaidTwiceIsSaidOnce) {
+  IndexAnalysis a({expr("s"), expr("p + s")});
+  auto atMost = [&](const char *text) { return a.compare(Predicate::LE, expr(text)); };
+  IndexExpr causal = atMost("_i1 - _i0"), later = a.negation(causal);
+  IndexExpr behind = atMost("_i1 - _i0 - p"), odd = a.compare(Predicate::EQ, expr("m - 1"));
+  // GPT-J's mask behind a past: a triangle from 0 on, and what lies before it.
+  IndexExpr both =
+      a.disjunction({a.conjunction({behind, odd, later}), a.conjunction({causal, odd})});
+  EXPECT_EQ(both, a.conjunction({behind, odd}));
+  EXPECT_EQ(a.disjunction({a.conjunction({causal, odd}), odd}), odd);
+  EXPECT_EQ(a.conjunction({a.disjunction({causal, odd}), odd}), odd);
+  IndexExpr choice = a.select(later, a.disjunction({odd, a.negation(behind)}), odd);
+  EXPECT_EQ(a.conjunction({choice, behind}), a.conjunction({behind, odd}));
+}
+
+TEST_F(IndexAnalysisTest, SimplifiedTruthsAreTheSame) {
+  constexpr int size = 4;
+  std::mt19937 random(7);
+  auto draw = [&](int n) { return int(random() % n); };
+  struct Truth {
+    IndexExpr e;
+    std::array<bool, size * size> at;
+  };
+  for (int trial = 0; trial < 3000; ++trial) {
+    IndexAnalysis a({SymExpr(size), SymExpr(size)});
+    auto index = [](int d) { return SymExpr::symbol(IndexAnalysis::indexName(d)); };
+    std::vector<Truth> made;
+    for (int k = 0; k < 4; ++k) {
+      int c0 = draw(3) - 1, c1 = draw(3) - 1, c = draw(7) - 3;
+      Predicate predicate = draw(3) ? Predicate::LE : Predicate::EQ;
+      Truth truth;
+      truth.e = a.compare(predicate, index(0) * SymExpr(c0) + index(1) * SymExpr(c1) + SymExpr(c));
+      for (int i = 0; i < size; ++i)
+        for (int j = 0; j < size; ++j) {
+          int value = c0 * i + c1 * j + c;
+          truth.at[i * size + j] = predicate == Predicate::LE ? value <= 0 : value == 0;
+        }
+      made.push_back(truth);
+    }
+    for (int step = 0; step < 6; ++step) {
+      const Truth x = made[draw(made.size())], y = made[draw(made.size())];
+      const Truth z = made[draw(made.size())];
+      Truth truth;
+      int kind = draw(4);
+      truth.e = kind == 0   ? a.conjunction({x.e, y.e, z.e})
+                : kind == 1 ? a.disjunction({x.e, y.e, z.e})
+                : kind == 2 ? a.negation(x.e)
+                            : a.select(x.e, y.e, z.e);
+      for (int i = 0; i < size * size; ++i)
+        truth.at[i] = kind == 0   ? x.at[i] && y.at[i] && z.at[i]
+                      : kind == 1 ? x.at[i] || y.at[i] || z.at[i]
+                      : kind == 2 ? !x.at[i]
+                      : x.at[i]   ? y.at[i]
+                                  : z.at[i];
+      made.push_back(truth);
+      for (int i = 0; i < size * size; ++i) {
+        IndexExpr here =
+            a.substitute(a.substitute(truth.e, "_i0", SymExpr(i / size)), "_i1", SymExpr(i % size));
+        ASSERT_TRUE(here.isTrue() || here.isFalse()) << truth.e.str();
+        ASSERT_EQ(here.isTrue(), truth.at[i])
+            << truth.e.str() << " at " << i / size << ", " << i % size;
+      }
+    }
+  }
 }
 
 } // namespace

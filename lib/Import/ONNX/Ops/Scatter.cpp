@@ -20,7 +20,7 @@ namespace {
 /// is one place.
 struct Extent {
   SymExpr start, size = 1;
-  std::optional<unsigned> index;
+  std::optional<unsigned> index = std::nullopt;
 };
 } // namespace
 
@@ -55,18 +55,46 @@ static std::optional<Extent> findExtent(IndexAnalysis &analysis, Value indices, 
   return known ? std::optional(extent) : std::nullopt;
 }
 
+/// The same of indices that are known.
+static std::optional<Extent> findKnownExtent(const Tensor &indices, int64_t k) {
+  SmallVector<int64_t> sizes, strides(indices.rank() - 1, 1);
+  for (const SymExpr &size : indices.shape)
+    sizes.push_back(*size.asConstant());
+  int64_t depth = sizes.pop_back_val();
+  for (size_t d = strides.size(); d-- > 1;)
+    strides[d - 1] = strides[d] * sizes[d];
+  const std::vector<SymExpr> &all = indices.contents->ints;
+  if (all.empty())
+    return std::nullopt;
+  auto at = [&](int64_t tuple) -> const SymExpr & { return all[tuple * depth + k]; };
+  Extent extent{.start = at(0)};
+  for (unsigned d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] < 2 || at(strides[d]) == extent.start)
+      continue;
+    if (extent.index)
+      return std::nullopt;
+    extent.index = d;
+    extent.size = sizes[d];
+  }
+  for (int64_t tuple = 0; tuple < int64_t(all.size()) / depth; ++tuple) {
+    int64_t step = extent.index ? tuple / strides[*extent.index] % sizes[*extent.index] : 0;
+    if (at(tuple) != extent.start + SymExpr(step))
+      return std::nullopt;
+  }
+  return extent;
+}
+
 /// Negative places count from the end. Fails where it is not known that all lie in the dimension.
 static LogicalResult checkExtent(Node &n, Extent &extent, const SymExpr &size) {
+  std::string what = "assigns to " + extent.size.str() + " places from " + extent.start.str() +
+                     " on of a dimension of size " + size.str();
   auto start = extent.start.asConstant(), length = extent.size.asConstant();
   if (start && *start < 0 && length && *length <= -*start)
     extent.start = size + extent.start;
-  std::string why = "node " + getSourceName(n.loc) + " assigns to " + extent.size.str() +
-                    " places from " + extent.start.str() + " on of a dimension of size " +
-                    size.str();
+  std::string why = "node " + getSourceName(n.loc) + " " + what;
   if (!n.assumeNonNegative(extent.start, why) ||
       !n.assumeNonNegative(size - extent.start - extent.size, why))
-    return n.error() << why.substr(why.find("assigns"))
-                     << ": it is not known that the dimension has them";
+    return n.error() << what << ": it is not known that the dimension has them";
   return success();
 }
 
@@ -138,7 +166,8 @@ static LogicalResult importScatterND(Node &n) {
   std::optional<unsigned> last;
   Sizes sizes;
   for (int64_t k = 0; k < *depth; ++k) {
-    std::optional<Extent> extent = findExtent(analysis, places, k);
+    std::optional<Extent> extent =
+        indices.contents ? findKnownExtent(indices, k) : findExtent(analysis, places, k);
     if (extent && extent->index) {
       if (last && *extent->index <= *last)
         extent.reset();
