@@ -22,7 +22,7 @@ import test_numbers  # noqa: E402
 BEGIN, END = "<!-- Written by tools/families.py -->", "<!-- End -->"
 NAMES = {"gpt2": "GPT-2", "llama": "LLaMA", "mistral": "Mistral", "qwen2": "Qwen2", "phi": "Phi", "gpt_neox": "GPT-NeoX",
          "bloom": "BLOOM", "falcon": "Falcon", "olmo2": "OLMo2", "gemma2": "Gemma-2", "mpt": "MPT",
-         "gpt_neo": "GPT-Neo", "phi3": "Phi-3"}
+         "gpt_neo": "GPT-Neo", "phi3": "Phi-3", "opt": "OPT", "gptj": "GPT-J", "codegen": "CodeGen"}
 FLAVORS = ["dynamo", "dynamo-past", "optimum-nopast", "optimum-past"]
 
 

@@ -62,13 +62,21 @@ FAMILIES = {
                '--set attention_types=[[["global","local"],2]]',
     # Queries, keys and values are one product, and so are gate and up.
     "phi3": "--layers 3 --hidden 24 --heads 6 --kv-heads 2 --ffn 28 --vocab 173 --positions 64 --set sliding_window=6",
+    # Positions are counted in f32, and begin at row 2.
+    "opt": "--layers 4 --hidden 24 --heads 6 --ffn 40 --vocab 157 --positions 64",
+    # Every other column of half a head is rotated; sine and cosine are rows of one table.
+    "gptj": "--layers 3 --hidden 32 --heads 4 --ffn 44 --vocab 167 --positions 64 --set rotary_dim=4",
+    # Queries, values and keys are one product of four blocks.
+    "codegen": "--layers 4 --hidden 32 --heads 4 --ffn 36 --vocab 163 --positions 64 --set rotary_dim=4",
 }
 MODELS = {name: f"gpt2 {arguments}" for name, arguments in MODELS.items()}
 for index, (family, sizes) in enumerate(FAMILIES.items()):
     MODELS[f"{family}-dynamo"] = f"{family} --opset 20 {sizes} --seed {20 + index}"
-    # What optimum writes for these assigns to slices of the mask (ScatterND), which tpc cannot import.
-    past = "dynamo-past --opset 20" if family in ("bloom", "falcon", "gpt_neo") else "optimum-past --opset 18"
+    past = "dynamo-past --opset 20" if family in ("bloom", "falcon", "gpt_neo", "codegen") else "optimum-past --opset 18"
     MODELS[f"{family}-past"] = f"{family} --flavor {past} {sizes} --seed {40 + index}"
+# ALiBi of a mask's running sum; a window beside a mask of which each hides by the least number.
+for index, family in enumerate(("bloom", "gpt_neo")):
+    MODELS[f"{family}-optimum"] = f"{family} --flavor optimum-past --opset 18 {FAMILIES[family]} --seed {80 + index}"
 # Deep enough to be cut into many stages.
 MODELS["llama-deep"] = "llama --layers 12 --hidden 16 --heads 4 --kv-heads 2 --ffn 24 --vocab 203 --positions 64 --seed 60"
 MODELS["llama-deep-past"] = MODELS["llama-deep"] + " --flavor dynamo-past"

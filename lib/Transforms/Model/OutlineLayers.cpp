@@ -1,7 +1,7 @@
 //===- OutlineLayers.cpp - One function of what repeats -------------------===//
 //
-// 1. Values are activations (they depend on an embedding or on the model's
-//    floating-point input), parameters, or context: what depends on inputs,
+// 1. Values are activations (they depend on an embedding of tokens or on the model's
+//    floating-point input), parameters, or context: what depends on masks, positions,
 //    shapes and constants alone.
 // 2. Ops that compute activations are put in an order in which all that an op
 //    needs comes right before it (post-order from the results), and cut
@@ -15,6 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Activations.h"
 #include "Movement.h"
 #include "tpc/Dialect/Annotations.h"
 #include "tpc/Dialect/Sharding.h"
@@ -51,7 +52,8 @@ struct Interface {
 
 class LayerFinder {
 public:
-  LayerFinder(func::FuncOp main) : main(main), block(main.getBody().front()) {}
+  LayerFinder(func::FuncOp main)
+      : main(main), block(main.getBody().front()), activations(findActivations(main)) {}
 
   /// Cuts and compares; false if nothing repeats.
   bool run();
@@ -62,7 +64,6 @@ public:
   void markActivation(Value v) { activations.insert(v); }
 
 private:
-  void findActivations();
   void order();
   void cut();
   void compare();
@@ -78,42 +79,7 @@ private:
   llvm::SmallDenseSet<int> mixing; // symbols whose stretch mixes tokens
 };
 
-/// Whether this argument is what the model works on, where it has no
-/// embedding: it goes into a norm or a product with a parameter.
-bool feedsModel(Value v, int depth = 0) {
-  return depth < 8 && llvm::any_of(
-                          v.getUsers(),
-                          [&](Operation *user) {
-                            if (isa<ReshapeOp, TransposeOp>(user))
-                              return feedsModel(user->getResult(0), depth + 1);
-                            if (isa<NormOpInterface>(user))
-                              return true;
-                            auto matmul = dyn_cast<MatmulOp>(user);
-                            return matmul && matmul.getRhs().getDefiningOp<ParameterOp>();
-                          });
-}
-
 } // namespace
-
-void LayerFinder::findActivations() {
-  bool embeds = false;
-  main.walk([&](EmbeddingOp) { embeds = true; });
-  for (BlockArgument arg : block.getArguments())
-    if (!embeds && isa<RankedTensorType>(arg.getType()) && isFloatTensor(arg) && feedsModel(arg))
-      activations.insert(arg);
-  for (Operation &op : block)
-    if (isa<EmbeddingOp>(op) ||
-        llvm::any_of(op.getOperands(), [&](Value v) { return isActivation(v); }))
-      for (Value result : op.getResults())
-        activations.insert(result);
-  // A parameter that one op reads in another type belongs to that op, as the parameter does.
-  for (auto cast : block.getOps<CastOp>())
-    if (cast.getOperand().getDefiningOp<ParameterOp>() && hasOneModelUse(cast)) {
-      Operation *user = getModelUses(cast.getResult()).front()->getOwner();
-      if (user->getNumResults() == 1 && isActivation(user->getResult(0)))
-        activations.insert(cast.getResult());
-    }
-}
 
 // Post-order from the results, without recursion: graphs are as deep as models.
 void LayerFinder::order() {
@@ -312,7 +278,6 @@ void LayerFinder::joinNeighbours() {
 }
 
 bool LayerFinder::run() {
-  findActivations();
   order();
   if (sequence.empty())
     return false;

@@ -1,0 +1,90 @@
+//===- Activations.cpp - What a model works on ----------------------------===//
+
+#include "Activations.h"
+
+#include "tpc/Dialect/Annotations.h"
+#include "tpc/Dialect/ProgramAttrs.h"
+#include "tpc/Dialect/Sharding.h"
+#include "tpc/Dialect/State.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+
+/// Whether this argument is what the model works on, where it has no
+/// embedding: it goes into a norm or a product with a parameter.
+static bool feedsModel(Value v, int depth = 0) {
+  return depth < 8 && llvm::any_of(
+                          v.getUsers(),
+                          [&](Operation *user) {
+                            if (isa<ReshapeOp, TransposeOp>(user))
+                              return feedsModel(user->getResult(0), depth + 1);
+                            if (isa<NormOpInterface>(user))
+                              return true;
+                            auto matmul = dyn_cast<MatmulOp>(user);
+                            return matmul && matmul.getRhs().getDefiningOp<ParameterOp>();
+                          });
+}
+
+/// Whether these depend on shapes, constants, masks and positions alone. Rows that positions pick
+/// (sine and cosine; what is added to rows of tokens) are context: all layers take the same.
+static bool arePositions(const llvm::DenseSet<Value> &places, Value ids) {
+  SmallVector<Value> work = {ids};
+  llvm::DenseSet<Value> seen;
+  while (!work.empty()) {
+    Value v = work.pop_back_val();
+    if (!seen.insert(v).second || places.contains(v))
+      continue;
+    if (isa<BlockArgument>(v))
+      return false;
+    llvm::append_range(work, v.getDefiningOp()->getOperands());
+  }
+  return true;
+}
+
+/// Inputs that say where tokens stand, and which of them count.
+static llvm::DenseSet<Value> findPlaces(func::FuncOp main) {
+  auto step = PlacedStep::lookup(main->getParentOfType<ModuleOp>());
+  llvm::DenseSet<Value> places;
+  for (BlockArgument argument : main.getArguments()) {
+    DictionaryAttr attributes = main.getArgAttrDict(argument.getArgNumber());
+    auto name = attributes ? attributes.getAs<StringAttr>(kNameAttr) : StringAttr();
+    bool ofStep = step && name &&
+                  (name == step->lengths || name == step->counts ||
+                   (step->windowed && name == step->windowed->lengths));
+    if (ofStep || InputDefaultAttr::lookup(attributes))
+      places.insert(argument);
+  }
+  return places;
+}
+
+llvm::DenseSet<Value> mlir::tpc::findActivations(func::FuncOp main) {
+  Block &block = main.getBody().front();
+  llvm::DenseSet<Value> activations;
+  auto isActivation = [&](Value v) { return activations.contains(v); };
+  llvm::DenseSet<Value> places = findPlaces(main);
+  llvm::DenseSet<Operation *> embeddings, ofTokens;
+  main.walk([&](EmbeddingOp op) {
+    embeddings.insert(op);
+    if (!arePositions(places, op.getIds()))
+      ofTokens.insert(op);
+  });
+  bool embeds = !embeddings.empty();
+  if (!ofTokens.empty())
+    embeddings = ofTokens;
+  for (BlockArgument arg : block.getArguments())
+    if (!embeds && isa<RankedTensorType>(arg.getType()) && isFloatTensor(arg) && feedsModel(arg))
+      activations.insert(arg);
+  for (Operation &op : block)
+    if (embeddings.contains(&op) ||
+        llvm::any_of(op.getOperands(), [&](Value v) { return isActivation(v); }))
+      for (Value result : op.getResults())
+        activations.insert(result);
+  // A parameter that one op reads in another type belongs to that op, as the parameter does.
+  for (auto cast : block.getOps<CastOp>())
+    if (cast.getOperand().getDefiningOp<ParameterOp>() && hasOneModelUse(cast)) {
+      Operation *user = getModelUses(cast.getResult()).front()->getOwner();
+      if (user->getNumResults() == 1 && isActivation(user->getResult(0)))
+        activations.insert(cast.getResult());
+    }
+  return activations;
+}
