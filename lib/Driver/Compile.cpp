@@ -304,9 +304,9 @@ mlir::LogicalResult Compilation::makeStep(OnStep onStep) {
   mlir::OwningOpRef<mlir::ModuleOp> model;
   if (reference) {
     model = module->clone();
-    // Masks and positions are those of inputs that are left out: then ALiBi of a mask's sum is known
-    // to be slopes, in the model as in the step. What is wrong with the model the step will say as
-    // well, with what to do.
+    // Masks and positions are those of inputs that are left out: then ALiBi of a mask's sum is
+    // known to be slopes, in the model as in the step. What is wrong with the model the step will
+    // say as well, with what to do.
     if (mlir::failed(run(*model, [](mlir::PassManager &pm) {
           pm.addPass(mlir::tpc::createFixInputs());
           buildModelPassPipeline(pm, /*wideResidual=*/false);

@@ -72,7 +72,8 @@ class Model:
                 mask[row] = mask[row, ::-1]
         positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0)[:, past:]
         given |= {"attention_mask": mask, "position_ids": positions}
-        return {name: array for name, array in given.items() if name in self.reference.inputs}
+        return {name: array if array.dtype.kind == "f" else array.astype(self.reference.types[name])
+                for name, array in given.items() if name in self.reference.inputs}
 
     first_input: str = "hidden_states"
     masked_input: str = ""
@@ -182,5 +183,7 @@ FAMILIES_FROM_CORPUS = {
                 **WITH_PAST)
           for name, layers, reductions in [("gpt2", 4, 2), ("llama", 3, 2), ("mistral", 3, 2), ("qwen2", 3, 2), ("phi", 3, 1),
                                            ("gpt_neox", 3, 1)]),
+        Model(CORPUS / "tiny-random-gpt2-fp32_past.onnx", layers=5, hidden=32, heads=4, vocab=1000, positions=512, padded=True,
+              batch_name="batch_size", sequence_name="seq_len", past_name="past_seq_len"),
     ]
 }

@@ -41,6 +41,7 @@ const OpTable &OpTable::get() {
     addReduceOps(t);
     addNormOps(t);
     addAttentionOps(t);
+    addMicrosoftAttentionOps(t);
     return t;
   }();
   return table;

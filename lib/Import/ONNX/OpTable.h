@@ -58,6 +58,7 @@ void addMatmulOps(OpTable &table);
 void addReduceOps(OpTable &table);
 void addNormOps(OpTable &table);
 void addAttentionOps(OpTable &table);
+void addMicrosoftAttentionOps(OpTable &table);
 
 } // namespace mlir::tpc::frontend
 

@@ -81,14 +81,19 @@ private:
 
 } // namespace
 
-// Post-order from the results, without recursion: graphs are as deep as models.
+// Post-order from the results, without recursion: graphs are as deep as models. What only other
+// results than the main one are made of (keys and values that are packed into one cache) comes
+// right behind what it is made of: it belongs to that layer.
 void LayerFinder::order() {
   llvm::DenseSet<Operation *> seen;
   SmallVector<std::pair<Operation *, unsigned>> stack;
+  SmallVector<size_t> begins; // where in the sequence what each result needs begins
   Operation *end = block.getTerminator();
   stack.push_back({end, 0});
   while (!stack.empty()) {
     auto &[op, next] = stack.back();
+    if (op == end)
+      begins.push_back(sequence.size());
     if (next == op->getNumOperands()) {
       if (op != end)
         sequence.push_back(op);
@@ -100,6 +105,25 @@ void LayerFinder::order() {
     if (def && isActivation(operand) && seen.insert(def).second)
       stack.push_back({def, 0});
   }
+  // The main result is the one that needs most.
+  size_t rest = 0, most = 0;
+  for (size_t i = 0; i + 1 < begins.size(); ++i)
+    if (size_t count = begins[i + 1] - begins[i]; count > most) {
+      most = count;
+      rest = begins[i + 1];
+    }
+  for (auto [i, op] : llvm::enumerate(sequence)) {
+    int place = i;
+    if (i >= rest) {
+      place = -1;
+      for (Value operand : op->getOperands())
+        if (auto it = position.find(operand.getDefiningOp()); it != position.end())
+          place = std::max(place, it->second);
+    }
+    position[op] = place;
+  }
+  llvm::stable_sort(sequence,
+                    [&](Operation *a, Operation *b) { return position.at(a) < position.at(b); });
   for (auto [i, op] : llvm::enumerate(sequence))
     position[op] = i;
 }

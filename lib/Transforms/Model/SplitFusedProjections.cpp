@@ -92,8 +92,8 @@ bool hasColumns(const Movement &outer, const Movement &inner) {
       continue;
     auto from = a.start.asConstant(), count = a.size.asConstant();
     auto first = b.start.asConstant(), ownCount = b.size.asConstant();
-    if (a.step != 1 || b.step < 1 || !from || !count || !first || !ownCount ||
-        *first < *from || *first + (*ownCount - 1) * b.step >= *from + *count)
+    if (a.step != 1 || b.step < 1 || !from || !count || !first || !ownCount || *first < *from ||
+        *first + (*ownCount - 1) * b.step >= *from + *count)
       return false;
   }
   return true;

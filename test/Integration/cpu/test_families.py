@@ -22,7 +22,8 @@ CHOSEN = [("llama-past", "tp4"), ("llama-dynamo", "tp2x2"), ("mistral-past", "tp
           ("gpt_neo-dynamo", "tp3"), ("gpt_neo-past", "tp2,sp"), ("phi3-dynamo", "tp2x2"), ("phi3-past", "pp2"),
           ("bloom-dynamo", "tp2x2"), ("bloom-optimum", "tp3,sp"), ("gpt_neo-optimum", "tp2,pp2"), ("opt-past", "tp4"),
           ("opt-dynamo", "tp2,pp2,dp2,mb2"), ("gptj-past", "tp2x2"), ("gptj-dynamo", "pp2"), ("codegen-past", "tp3"),
-          ("exported-llama-past", "tp4"), ("exported-gpt_neox-past", "tp3,sp"), ("exported-phi-past", "tp2,pp2,dp2,mb2")]
+          ("exported-llama-past", "tp4"), ("exported-gpt_neox-past", "tp3,sp"), ("exported-phi-past", "tp2,pp2,dp2,mb2"),
+          ("tiny-random-gpt2-fp32_past", "tp2,pp2")]
 
 
 def cases(grids, chosen):

@@ -54,11 +54,14 @@ static Value fullMask(Node &n, Value mask, ArrayRef<SymExpr> full) {
 
 static Value allOf(Node &n, Value a, Value b) { return a ? n.binary<AndOp>(a, b) : b; }
 
-/// Keys j with i - left <= j <= i + right, for each bound that is not negative: [1, 1, sq, sk].
-static Value windowMask(Node &n, const SymExpr &sq, const SymExpr &sk, int64_t left,
-                        int64_t right) {
+/// Keys j with i - left <= j <= i + right, for each bound that is not negative, where query i
+/// stands behind the past: [1, 1, sq, sk].
+static Value windowMask(Node &n, const SymExpr &past, const SymExpr &sq, const SymExpr &sk,
+                        int64_t left, int64_t right) {
   Type index = n.b.getI64Type();
   Value i = IotaOp::create(n.b, n.loc, n.type(index, {sq}), 0);
+  if (!past.isConstant(0))
+    i = n.binary<AddOp>(i, n.size(past, index));
   Value j = IotaOp::create(n.b, n.loc, n.type(index, {sk}), 0);
   i = n.reshape(i, {1, 1, sq, 1});
   j = n.reshape(j, {1, 1, 1, sk});
@@ -73,11 +76,14 @@ static Value windowMask(Node &n, const SymExpr &sq, const SymExpr &sk, int64_t l
 static LogicalResult importAttention(Node &n) {
   if (failed(n.expectInputs(3, n.version < 24 ? 6 : 7)) || failed(n.expectFloat(0)))
     return failure();
-  if (n.has(4) || n.has(5) || n.has(6))
-    return n.error() << "has a key-value cache; export the model without past (use_cache=False)";
-  for (unsigned i : {1, 2, 3})
-    if (failed(n.expectUnused(i, i == 3 ? "the scores" : "keys and values for a cache")))
-      return failure();
+  if (n.has(6))
+    return n.error()
+           << "has a cache of a fixed size, of which nonpad_kv_seqlen says what is in it; "
+              "export the model with one that grows, or without past (use_cache=False)";
+  if (n.has(4) != n.has(5))
+    return n.error() << "has a past of keys or of values alone";
+  if (failed(n.expectUnused(3, "the scores")))
+    return failure();
   n.ignore("qk_matmul_output_mode");
   n.ignore("softmax_precision"); // at least that of the inputs
   int64_t qHeads = n.getInt("q_num_heads", 0), kvHeads = n.getInt("kv_num_heads", 0);
@@ -99,6 +105,23 @@ static LogicalResult importAttention(Node &n) {
     return failure();
   if (elementOf(k) != elementOf(q) || elementOf(v) != elementOf(q))
     return n.error() << "has queries, keys and values of different types";
+
+  // Caches, [b, heads, past, d], are joined with what is new.
+  SymExpr past(0);
+  if (n.has(4)) {
+    for (auto [i, fresh] : {std::pair(4u, &k), std::pair(5u, &v)}) {
+      if (n.in(i).rank() != 4)
+        return n.error() << "has a past of shape " << str(n.in(i).shape)
+                         << "; it must be [batch, heads, past, size]";
+      *fresh = n.concat({n.transpose(n.operand(i), {0, 2, 1, 3}), *fresh}, 1);
+    }
+    if (!k || !v)
+      return failure();
+    past = n.in(4).shape[2];
+  }
+  for (auto [i, all] : {std::pair(1u, k), std::pair(2u, v)})
+    if (n.isUsed(i) && failed(n.set(i, n.wrap(n.transpose(all, {0, 2, 1, 3})))))
+      return failure();
 
   Sizes sizes = getSizes(q), keys = getSizes(k), values = getSizes(v);
   for (Sizes *other : {&keys, &values})
@@ -133,7 +156,7 @@ static LogicalResult importAttention(Node &n) {
     }
   }
   if (left >= 0 || right >= 0) {
-    mask = allOf(n, mask, windowMask(n, sizes[1], keys[1], left, right));
+    mask = allOf(n, mask, windowMask(n, past, sizes[1], keys[1], left, right));
     if (!mask)
       return failure();
     mask = fullMask(n, mask, full);
@@ -144,7 +167,7 @@ static LogicalResult importAttention(Node &n) {
   out[3] = values[3];
   Value y = AttentionOp::create(n.b, n.loc, n.type(elementOf(q), out), q, k, v,
                                 /*key_mask=*/Value(), mask, bias, /*slopes=*/Value(),
-                                /*lengths=*/Value(), APFloat(scale), causal, SymExpr(0),
+                                /*lengths=*/Value(), APFloat(scale), causal, past,
                                 /*window=*/SymExprAttr(), APFloat(softcap), MaskedRow::Zero);
   if (n.in(0).rank() == 4)
     return n.result(n.transpose(y, {0, 2, 1, 3}));
