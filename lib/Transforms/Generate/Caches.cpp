@@ -13,7 +13,7 @@ InFlightDiagnostic mlir::tpc::emitNodeError(Operation *op) {
 }
 
 LogicalResult mlir::tpc::checkCausal(AttentionOp op, const SymExpr &offset) {
-  if (!op.getCausal() && !op.getMask())
+  if (!op.getCausal() && !op.getMask() && !op.getBias())
     return emitNodeError(op) << "lets a token see later ones: its keys and values cannot be kept";
   if (op.getMask() || op.getBias())
     return emitNodeError(op) << "takes a " << (op.getMask() ? "mask" : "bias")

@@ -53,11 +53,19 @@ struct Operand {
   double scale = 1;
 };
 
-Operand followOperand(Value v) {
+/// Whether it only makes numbers of `narrow` wider.
+bool isWidening(Operation *op, Type narrow) {
+  auto cast = dyn_cast<CastOp>(op);
+  return narrow && cast && elementTypeOf(cast.getOperand()) == narrow &&
+         isFloatTensor(cast.getResult());
+}
+
+/// `narrow`: numbers of this type may be made wider on the way.
+Operand followOperand(Value v, Type narrow) {
   SmallVector<Operation *> chain;
   Value base = v;
   while (Operation *op = chain.size() < 64 ? base.getDefiningOp() : nullptr) {
-    if (Movement::isStep(op, Movement::Expands))
+    if (Movement::isStep(op, Movement::Expands) || isWidening(op, narrow))
       base = op->getOperand(0);
     else if (auto scaled = scaledOperand(base))
       base = scaled->first;
@@ -68,6 +76,8 @@ Operand followOperand(Value v) {
   Operand operand;
   operand.movement = Movement::identity(base);
   for (Operation *op : llvm::reverse(chain)) {
+    if (isWidening(op, narrow))
+      continue;
     if (auto scaled = scaledOperand(op->getResult(0))) {
       operand.scale *= scaled->second;
     } else if (!operand.movement.apply(op)) {
@@ -101,6 +111,13 @@ public:
         product = matmul;
         std::reverse(steps.begin(), steps.end());
         return true;
+      }
+      if (auto cast = dyn_cast<CastOp>(op); // scores in 16 bits, whose softmax is in f32
+          cast && isFloatTensor(cast.getOperand()) &&
+          elementTypeOf(cast.getOperand()).getIntOrFloatBitWidth() <
+              elementTypeOf(v).getIntOrFloatBitWidth()) {
+        v = cast.getOperand();
+        continue;
       }
       if (isa<ReshapeOp>(op)) { // [b*h, i, j] and [b, h, i, j]
         v = op->getOperand(0);
@@ -164,7 +181,7 @@ private:
       return false;
     if (isa<MatmulOp>(op))
       return true;
-    if (isa<AddOp, SubOp, MulOp, DivOp, SelectOp, MaxOp, TanhOp, ReshapeOp>(op))
+    if (isa<AddOp, SubOp, MulOp, DivOp, SelectOp, MaxOp, TanhOp, ReshapeOp, CastOp>(op))
       return llvm::any_of(op->getOperands(),
                           [&](Value operand) { return leadsToProduct(operand, depth + 1); });
     return false;
@@ -262,8 +279,13 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
   }
 
   void raise(MatmulOp op) {
-    // softmax, or select(is_nan(softmax), 0, softmax)
+    // softmax, or select(is_nan(softmax), 0, softmax), which is in f32 where values have 16 bits
     Value p = op.getLhs();
+    Type narrow;
+    if (auto cast = p.getDefiningOp<CastOp>(); cast && isFloatTensor(cast.getOperand())) {
+      narrow = elementTypeOf(p);
+      p = cast.getOperand();
+    }
     bool guarded = false;
     if (auto select = p.getDefiningOp<SelectOp>()) {
       auto isNan = select.getCondition().getDefiningOp<IsNanOp>();
@@ -286,8 +308,8 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     if (rankOf(product.getLhs()) != rank || rankOf(product.getRhs()) != rank)
       return;
 
-    Operand q = followOperand(product.getLhs()), k = followOperand(product.getRhs()),
-            v = followOperand(op.getRhs());
+    Operand q = followOperand(product.getLhs(), narrow),
+            k = followOperand(product.getRhs(), narrow), v = followOperand(op.getRhs(), narrow);
     SmallVector<SymExpr> sizes = getSizes(softmax.getResult());
     auto mask = analyzeMask(builder, loc, sizes, elementTypeOf(p), chain.steps, guarded);
     if (!mask)
@@ -303,7 +325,7 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
         bool keys = bool(kHeads.divideExact(vHeads));
         Value repeated = keys ? product.getRhs() : op.getRhs();
         if (Value once = dropRepeats(repeated, 1, keys ? vHeads : kHeads))
-          (keys ? k : v) = followOperand(once);
+          (keys ? k : v) = followOperand(once, narrow);
       }
     }
     auto heads = buildHeads(builder, loc, q.movement, k.movement, v.movement);
@@ -312,12 +334,25 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     if (v.scale != 1)
       heads->v = MulOp::create(builder, loc, heads->v,
                                createScalar(builder, loc, elementTypeOf(heads->v), v.scale));
+    // In 16 bits only what is there in 16 bits, and neither biases nor slopes of f32.
+    Type element = elementTypeOf(p);
+    bool wide = mask->bias || mask->slopes;
+    for (Value operand : {heads->q, heads->k, heads->v})
+      wide |= elementTypeOf(operand) != narrow;
+    if (narrow && !wide)
+      element = narrow;
+    for (Value *operand : {&heads->q, &heads->k, &heads->v})
+      if (elementTypeOf(*operand) != element)
+        *operand =
+            CastOp::create(builder, loc, makeTensorType(element, getSizes(*operand)), *operand);
     // scale * (q . k) also stands under a soft cap.
     double scale = q.scale * k.scale * mask->scale;
     Value result = create(builder, loc, *heads, *mask, scale);
     // [b, i, h, dv] -> [b, h, i, dv] -> the product's own dimensions
     result = createTranspose(builder, loc, result, {0, 2, 1, 3});
     result = createReshape(builder, loc, result, getSizes(op.getResult()));
+    if (result.getType() != op.getType())
+      result = CastOp::create(builder, loc, op.getType(), result);
     op.getResult().replaceAllUsesWith(result);
   }
 
@@ -398,7 +433,7 @@ std::string mlir::tpc::whyNotAttention(SoftmaxOp softmax) {
   Operation *other = nullptr;
   SmallVector<Operation *> users(p.user_begin(), p.user_end());
   for (size_t i = 0; i < users.size(); ++i) {
-    if (isa<SelectOp>(users[i])) // without what is not a number
+    if (isa<SelectOp, CastOp>(users[i])) // without what is not a number; in 16 bits
       llvm::append_range(users, users[i]->getUsers());
     else if (auto matmul = dyn_cast<MatmulOp>(users[i]))
       product = matmul;

@@ -171,3 +171,44 @@ func.func @repeated_and_then_shifted(%q: tensor<2x4x5x4xf32>, %k: tensor<2x2x5x4
   %2 = tpc.matmul %1, %v2 : tensor<2x4x5x5xf32>, tensor<2x4x5x4xf32> -> tensor<2x4x5x4xf32>
   return %2 : tensor<2x4x5x4xf32>
 }
+
+// -----
+
+// GPT-J in 16 bits: queries and keys are widened, and the softmax is in f32. What is kept has 16 bits.
+// CHECK-LABEL: @softmax_in_f32
+// CHECK-NOT: tpc.cast
+// CHECK: tpc.attention causal %{{.*}}, %{{.*}}, %{{.*}} scale 5.000000e-01 : tensor<?x?x2x4xf16
+// CHECK-NOT: tpc.cast
+// CHECK: return
+func.func @softmax_in_f32(%q: tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>, %k: tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>, %v: tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>) -> tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>> {
+  %two = tpc.constant dense<2.0> : tensor<f32> : tensor<f32>
+  %low = tpc.constant dense<-3.40282347E+38> : tensor<f32> : tensor<f32>
+  %i = tpc.iota dim 0 : tensor<?x1xi64, #tpc.dist<[s, 1]>>
+  %j = tpc.iota dim 1 : tensor<1x?xi64, #tpc.dist<[1, s]>>
+  %seen = tpc.cmp le %j, %i : tensor<1x?xi64, #tpc.dist<[1, s]>>, tensor<?x1xi64, #tpc.dist<[s, 1]>> -> tensor<?x?xi1, #tpc.dist<[s, s]>>
+  %q32 = tpc.cast %q : tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>> -> tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>
+  %k32 = tpc.cast %k : tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>> -> tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>
+  %kt = tpc.transpose %k32 [0, 1, 3, 2] : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>> -> tensor<?x2x4x?xf32, #tpc.dist<[b, 2, 4, s]>>
+  %0 = tpc.matmul %q32, %kt : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>, tensor<?x2x4x?xf32, #tpc.dist<[b, 2, 4, s]>> -> tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>>
+  %1 = tpc.select %seen, %0, %low : tensor<?x?xi1, #tpc.dist<[s, s]>>, tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>>, tensor<f32> -> tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>>
+  %2 = tpc.div %1, %two : tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>>, tensor<f32> -> tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>>
+  %3 = tpc.softmax %2 dim 3 : tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>> -> tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>>
+  %4 = tpc.cast %3 : tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>> -> tensor<?x2x?x?xf16, #tpc.dist<[b, 2, s, s]>>
+  %5 = tpc.matmul %4, %v : tensor<?x2x?x?xf16, #tpc.dist<[b, 2, s, s]>>, tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>> -> tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>
+  return %5 : tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>
+}
+
+// -----
+
+// Queries that are there in f32 only (CodeGen's), scores that are widened behind their product: attention in f32.
+// CHECK-LABEL: @queries_of_f32
+// CHECK: %[[V:.*]] = tpc.cast %{{.*}} -> tensor<?x?x2x4xf32
+// CHECK: tpc.attention %{{.*}}, %{{.*}}, %[[V]] scale 1.000000e+00 : tensor<?x?x2x4xf32
+// CHECK: tpc.cast %{{.*}} -> tensor<?x2x?x4xf16
+func.func @queries_of_f32(%q: tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>, %k: tensor<?x2x4x?xf32, #tpc.dist<[b, 2, 4, s]>>, %v: tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>) -> tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>> {
+  %0 = tpc.matmul %q, %k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>, tensor<?x2x4x?xf32, #tpc.dist<[b, 2, 4, s]>> -> tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>>
+  %1 = tpc.softmax %0 dim 3 : tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>> -> tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>>
+  %2 = tpc.cast %1 : tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>> -> tensor<?x2x?x?xf16, #tpc.dist<[b, 2, s, s]>>
+  %3 = tpc.matmul %2, %v : tensor<?x2x?x?xf16, #tpc.dist<[b, 2, s, s]>>, tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>> -> tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>
+  return %3 : tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>
+}
