@@ -117,8 +117,9 @@ def SplitFusedProjections : Pass<"tpc-split-fused-projections", "func::FuncOp"> 
     ```
     A product is split only if slices are all that it is used by: otherwise it
     would be computed twice. So halves of a head, for a rotary embedding, stay slices where the whole
-    head is used as well. So do slices that are concatenated again and used for nothing else, as of a
-    cyclic shift.
+    head is used as well; slices whose columns another one has as well, as of an embedding that rotates
+    a part of each head, become slices of that one's product. Slices that are concatenated again and
+    used for nothing else stay as well, as of a cyclic shift.
   }];
 }
 
@@ -138,6 +139,8 @@ def RaiseAttention : Pass<"tpc-raise-attention", "func::FuncOp"> {
       may go below a mask of -10000. Where products of numbers and indices are stored as a table, they must come out to the bit.
       Positions that follow a padding mask (its running sum) are no index, and stay a bias;
     * `bias` where it is added and not known to be any of these.
+    Where values have 16 bits the softmax may be in f32, of scores that are widened or are a product of widened queries and keys: attention is
+    in 16 bits if all three operands are there in them, and there is neither a bias nor slopes, and else in f32.
     Masks of attention ops that the importer made are analyzed in the same way.
 
     What a row without visible keys gives:
