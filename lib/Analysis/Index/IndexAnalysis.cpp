@@ -29,7 +29,7 @@ IndexExpr IndexAnalysis::opaque(Value v, ArrayRef<IndexExpr> where) {
 }
 
 IndexExpr IndexAnalysis::at(Value v, ArrayRef<IndexExpr> where) {
-  if (depth >= kMaxDepth || cache.size() >= kMaxElements)
+  if (depth >= kMaxDepth || cache.size() >= kMaxElements || isSpent())
     return opaque(v, where);
   std::string key = IndexExpr::element(v, where).str();
   auto it = cache.find(key);

@@ -214,6 +214,9 @@ static std::optional<SmallVector<IndexExpr>> gatherTerms(ArrayRef<IndexExpr> ter
 
 // In `a and (not a or b)`, the second is b where the first holds.
 IndexExpr IndexAnalysis::assume(const IndexExpr &e, const IndexExpr &fact) {
+  ++steps;
+  if (isSpent())
+    return e;
   SmallVector<IndexExpr> args;
   switch (e.getKind()) {
   case IndexExpr::Kind::Select:
@@ -281,6 +284,13 @@ bool IndexAnalysis::implies(const IndexExpr &a, const IndexExpr &b) {
 ///   l in `(l and r) or t`, where t follows from `not l and r`: `(i > j and m) or (i <= j and m)`
 ///   is `m or (i <= j and m)`.
 bool IndexAnalysis::dropImplied(SmallVectorImpl<IndexExpr> &terms, bool all) {
+  // Terms are compared with each other: of many, none is dropped.
+  constexpr unsigned most = 64;
+  unsigned literals = 0;
+  for (const IndexExpr &term : terms)
+    literals += term.getSize();
+  if (literals > most || isSpent())
+    return false;
   auto inner = all ? IndexExpr::Kind::Or : IndexExpr::Kind::And;
   // Does the term of `to` follow from that of `from`? For conjunctions, that of `from` from it?
   auto follows = [&](ArrayRef<IndexExpr> from, ArrayRef<IndexExpr> to) {

@@ -228,6 +228,7 @@ struct AttentionRun : RunModel<AttentionRun, buffer::AttentionOp> {
             if (op.getSlopes())
               score += at(*slopes, h, "the slopes").f *
                        double(j - position - size(op.getSlopesAtAttr()));
+            sees &= score != -INFINITY; // as a bias may hide a key
             scores[j] = score;
             visible[j] = sees;
             any |= sees;

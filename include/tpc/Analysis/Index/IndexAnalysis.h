@@ -155,6 +155,12 @@ private:
   std::map<std::string, std::string> elementNames;
   std::map<std::string, IndexExpr> cache;
   unsigned depth = 0;
+
+  /// Simplification comes to its end in files that are not sensible: what is built then is right,
+  /// and not simple.
+  static constexpr unsigned kMaxSteps = 10000;
+  unsigned steps = 0;
+  bool isSpent() const { return steps > kMaxSteps; }
 };
 
 /// Attaches what ops' elements are as functions of their indices.

@@ -194,6 +194,8 @@ static LogicalResult importNonZero(Node &n) {
   SmallVector<int64_t> sizes;
   for (const SymExpr &size : x.shape)
     sizes.push_back(*size.asConstant());
+  if (sizes.empty()) // a number counts as one of one dimension
+    sizes.push_back(1);
   SmallVector<SmallVector<int64_t>> places;
   for (size_t i = 0; i < x.contents->size(); ++i) {
     if (x.contents->isFloat ? x.contents->floats[i] == 0 : x.contents->ints[i].isConstant(0))

@@ -168,9 +168,10 @@ static LogicalResult importCumSum(Node &n) {
   if (!v)
     return failure();
   Tensor result = n.wrap(CumSumOp::create(n.b, n.loc, v.getType(), v, *dim, exclusive, reverse));
-  // Sums of n numbers in [0, high] lie in [0, n high].
+  // Sums of n numbers in [0, high] lie in [0, n high]; without their own there is one less.
   if (x.interval && x.interval->low.isConstant() && *x.interval->low.asConstant() >= 0)
-    result.interval = Interval{SymExpr(0), x.interval->high * x.shape[*dim]};
+    result.interval =
+        Interval{SymExpr(0), x.interval->high * (x.shape[*dim] - SymExpr(exclusive ? 1 : 0))};
   return n.result(std::move(result));
 }
 

@@ -88,8 +88,10 @@ static std::optional<Extent> findKnownExtent(const Tensor &indices, int64_t k) {
 static LogicalResult checkExtent(Node &n, Extent &extent, const SymExpr &size) {
   std::string what = "assigns to " + extent.size.str() + " places from " + extent.start.str() +
                      " on of a dimension of size " + size.str();
-  auto start = extent.start.asConstant(), length = extent.size.asConstant();
-  if (start && *start < 0 && length && *length <= -*start)
+  // All of them, whatever the sizes are: -s, or 2 from -2 on.
+  SymExpr end = extent.start + extent.size;
+  std::optional<int64_t> below = (-extent.start).lowerBound(1), least = (-end).lowerBound(1);
+  if (below && *below >= 1 && least && *least >= 0)
     extent.start = size + extent.start;
   std::string why = "node " + getSourceName(n.loc) + " " + what;
   if (!n.assumeNonNegative(extent.start, why) ||
@@ -160,6 +162,8 @@ static LogicalResult importScatterND(Node &n) {
   if (failed(combine) || !places)
     return failure();
 
+  if (product(ArrayRef(wanted)).isConstant(0))
+    return n.result(n.in(0)); // nothing is assigned
   SmallVector<SymExpr> counts = getSizes(places);
   IndexAnalysis analysis(ArrayRef(counts).drop_back());
   SmallVector<Extent> box;
