@@ -105,12 +105,17 @@ struct PlaceCaches : public mlir::tpc::impl::PlaceCachesBase<PlaceCaches> {
       for (auto entry : list.getAsRange<DictionaryAttr>()) {
         NamedAttrList fields(entry);
         SymExpr expr = entry.getAs<SymExprAttr>("expr").getExpr();
+        // At least one token comes, behind whatever past.
+        auto least = entry.getAs<IntegerAttr>("min");
+        SymExpr tokens = SymExpr::symbol(step.tokens);
+        auto lowest = expr.substitute({{step.tokens, tokens + SymExpr(1)}}).lowerBound();
+        if (isPast(expr) && !entry.get("max") && least && lowest && *lowest >= least.getInt())
+          continue;
         SymExpr moved = expr.substitute({{step.past, past}});
         std::set<std::string> symbols;
         moved.collectSymbols(symbols);
         // No past is longer than what there is room for: of `past` alone that is asked.
         SymExpr more = expr - SymExpr::symbol(step.past);
-        auto least = entry.getAs<IntegerAttr>("min");
         if (symbols.count(step.tokens) && more.isConstant() &&
             (!least || least.getInt() <= *more.asConstant())) {
           moved = SymExpr::symbol(placed.capacity) + more;

@@ -13,8 +13,7 @@
 #after = #tpc.dist<[batch, 2, "past + sequence", 4]>
 #keys = #tpc.dist<[batch, "past + sequence", 2, 4]>
 
-// CHECK: module attributes {tpc.constraints = [
-// CHECK-SAME: {expr = #tpc.expr<capacity>, max = 32 : i64, min = 0 : i64, why = "table wpe has 32 rows"}
+// CHECK: module attributes {tpc.constraints = [{expr = #tpc.expr<capacity>, max = 32 : i64, min = 0 : i64, why = "table wpe has 32 rows"}]
 // CHECK-SAME: tpc.step = {capacity = #tpc.expr<capacity>, counts = "counts", lengths = "lengths", tokens = #tpc.expr<sequence>}
 // CHECK-NOT: past
 // CHECK: func.func @main(%arg0: {{.*}} {tpc.name = "input_ids"}, %[[LENGTHS:.*]]: tensor<?xi64, #tpc.dist<[batch]>> {tpc.name = "lengths"},
@@ -30,7 +29,9 @@
 // CHECK: %[[KEYS:.*]] = tpc.transpose %[[ALL]] {{.*}} -> tensor<?x?x2x4xf32, #tpc.dist<[batch, capacity, 2, 4]>>
 // CHECK: tpc.attention causal %{{.*}}, %[[KEYS]], %[[KEYS]] lengths %[[LENGTHS]] scale 5.000000e-01 :
 // CHECK-NOT: past
-module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<sequence>}} {
+// What holds for any past and one token is not asked for.
+module attributes {tpc.constraints = [{expr = #tpc.expr<"past + 2*sequence">, min = 1 : i64, why = "MPT compares sizes"}],
+                   tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<sequence>}} {
   tpc.weight @wte in "w" at 0 : tensor<61x8xf32>
   tpc.weight @wpe in "w" at 4096 : tensor<32x8xf32>
   tpc.cache @k0 : tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, capacity, 4]>>
