@@ -147,7 +147,7 @@ FAMILIES = {
     **family("gpt_neo", "dynamo", layers=4, hidden=24, heads=6, vocab=181, positions=64),
     **family("phi3", layers=3, hidden=24, heads=6, kv_heads=2, vocab=173, positions=64),
     **family("opt", layers=4, hidden=24, heads=6, vocab=157, positions=64),
-    **family("gptj", layers=3, hidden=32, heads=4, vocab=167, positions=64, reductions=1),
+    **family("gptj", layers=3, hidden=32, heads=4, vocab=167, positions=64, reductions=1, rotary_bytes=64 * 4 * 4),
     **family("codegen", "dynamo", layers=4, hidden=32, heads=4, vocab=163, positions=64, reductions=1, rotary_bytes=64 * 4 * 4),
     # Optimum's masks of these hide by numbers that depend on the padding.
     "bloom-optimum": committed("bloom-optimum", layers=4, hidden=24, heads=6, vocab=223, **WITH_PAST, padded=True),
