@@ -45,6 +45,12 @@ bool IndexAnalysis::hasElements(const SymExpr &e) const {
   return llvm::any_of(symbols, [&](const std::string &s) { return elements.count(s) != 0; });
 }
 
+bool IndexAnalysis::isSize(const SymExpr &e) {
+  std::set<std::string> symbols;
+  e.collectSymbols(symbols);
+  return llvm::none_of(symbols, [](StringRef name) { return name.starts_with("_"); });
+}
+
 std::optional<std::pair<SymExpr, SymExpr>> IndexAnalysis::linearIn(const SymExpr &e,
                                                                    const std::string &name) {
   SymExpr zero = e.substitute({{name, SymExpr(0)}});

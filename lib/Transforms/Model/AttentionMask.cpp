@@ -218,11 +218,8 @@ bool MaskAnalyzer::classify(const IndexExpr &visible) {
     auto linear = IndexAnalysis::linearIn(term.getPolynomial(), key);
     bool isFirst = linear && linear->first.isConstant(-1);
     SymExpr own = isFirst ? term.getPolynomial() + distance : distance - term.getPolynomial();
-    std::set<std::string> rest;
-    own.collectSymbols(rest);
-    for (const std::string &name : rest)
-      if (StringRef(name).starts_with("_"))
-        return false;
+    if (!IndexAnalysis::isSize(own))
+      return false;
     if (!takeBound(analysis, isFirst ? first : last, own, /*larger=*/isFirst))
       return false;
   }

@@ -282,7 +282,10 @@ struct RaiseAttention : public mlir::tpc::impl::RaiseAttentionBase<RaiseAttentio
     // softmax, or select(is_nan(softmax), 0, softmax), which is in f32 where values have 16 bits
     Value p = op.getLhs();
     Type narrow;
-    if (auto cast = p.getDefiningOp<CastOp>(); cast && isFloatTensor(cast.getOperand())) {
+    if (auto cast = p.getDefiningOp<CastOp>();
+        cast && isFloatTensor(cast.getOperand()) &&
+        elementTypeOf(cast.getOperand()).getIntOrFloatBitWidth() >
+            elementTypeOf(p).getIntOrFloatBitWidth()) {
       narrow = elementTypeOf(p);
       p = cast.getOperand();
     }

@@ -163,13 +163,6 @@ struct FoldCast : public OpRewritePattern<CastOp> {
 struct CountInIntegers : public OpRewritePattern<CastOp> {
   using OpRewritePattern::OpRewritePattern;
 
-  /// Neither indices nor elements of tensors.
-  static bool isSize(const SymExpr &e) {
-    std::set<std::string> symbols;
-    e.collectSymbols(symbols);
-    return llvm::none_of(symbols, [](StringRef name) { return name.starts_with("_"); });
-  }
-
   LogicalResult matchAndRewrite(CastOp op, PatternRewriter &rewriter) const override {
     auto type = cast<RankedTensorType>(op.getResult().getType());
     Type from = elementTypeOf(op.getOperand()), to = type.getElementType();
@@ -183,7 +176,7 @@ struct CountInIntegers : public OpRewritePattern<CastOp> {
       return failure();
     for (unsigned dim = 0; dim < sizes.size(); ++dim) {
       SymExpr more = element.getPolynomial() - SymExpr::symbol(IndexAnalysis::indexName(dim));
-      if (!isSize(more))
+      if (!IndexAnalysis::isSize(more))
         continue;
       Value count = IotaOp::create(rewriter, op.getLoc(), type, dim);
       auto scalar = RankedTensorType::get({}, to);

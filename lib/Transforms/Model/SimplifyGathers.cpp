@@ -257,8 +257,7 @@ struct GatherNDToGather : public OpRewritePattern<GatherNDOp> {
       for (unsigned k = 0; k < sizes.size(); ++k)
         if (name == IndexAnalysis::indexName(k))
           own = Indexed{.dims = {k}};
-      bool isSize = !own && !StringRef(name).starts_with("_");
-      if (isSize)
+      if (!own && IndexAnalysis::isSize(SymExpr::symbol(name)))
         continue;
       if (!own || rows)
         return std::nullopt;

@@ -212,3 +212,17 @@ func.func @queries_of_f32(%q: tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>, %k: 
   %3 = tpc.matmul %2, %v : tensor<?x2x?x?xf16, #tpc.dist<[b, 2, s, s]>>, tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>> -> tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>
   return %3 : tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>
 }
+
+// -----
+
+// A softmax in 16 bits of which a product in f32 is made is left alone: values would be rounded.
+// CHECK-LABEL: @softmax_in_16_bits
+// CHECK: tpc.softmax
+// CHECK-NOT: tpc.attention
+func.func @softmax_in_16_bits(%q: tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>, %k: tensor<?x2x4x?xf16, #tpc.dist<[b, 2, 4, s]>>, %v: tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>) -> tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>> {
+  %0 = tpc.matmul %q, %k : tensor<?x2x?x4xf16, #tpc.dist<[b, 2, s, 4]>>, tensor<?x2x4x?xf16, #tpc.dist<[b, 2, 4, s]>> -> tensor<?x2x?x?xf16, #tpc.dist<[b, 2, s, s]>>
+  %1 = tpc.softmax %0 dim 3 : tensor<?x2x?x?xf16, #tpc.dist<[b, 2, s, s]>> -> tensor<?x2x?x?xf16, #tpc.dist<[b, 2, s, s]>>
+  %2 = tpc.cast %1 : tensor<?x2x?x?xf16, #tpc.dist<[b, 2, s, s]>> -> tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>>
+  %3 = tpc.matmul %2, %v : tensor<?x2x?x?xf32, #tpc.dist<[b, 2, s, s]>>, tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>> -> tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>
+  return %3 : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, s, 4]>>
+}

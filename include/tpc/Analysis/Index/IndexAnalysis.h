@@ -91,6 +91,10 @@ public:
   /// The symbol that stands for index `dim` in polynomials.
   static std::string indexName(unsigned dim) { return "_i" + std::to_string(dim); }
 
+  /// Whether it is made of sizes alone, neither of indices nor of elements: their names begin with
+  /// an underscore, and those of files do not.
+  static bool isSize(const SymExpr &e);
+
   /// The element of `v` at these indices.
   IndexExpr at(Value v, ArrayRef<IndexExpr> where);
   /// The element of `v`, broadcast to the analysis' sizes, at its indices.

@@ -48,11 +48,7 @@ static std::optional<Extent> findExtent(IndexAnalysis &analysis, Value indices, 
     extent.size = sizes[d];
     extent.start = linear->second;
   }
-  std::set<std::string> symbols;
-  extent.start.collectSymbols(symbols);
-  bool known = llvm::none_of(
-      symbols, [&](const std::string &symbol) { return analysis.getElement(symbol) != nullptr; });
-  return known ? std::optional(extent) : std::nullopt;
+  return IndexAnalysis::isSize(extent.start) ? std::optional(extent) : std::nullopt;
 }
 
 /// The same of indices that are known.
