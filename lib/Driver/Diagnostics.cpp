@@ -27,9 +27,78 @@ std::string tpc::describeLocation(mlir::Location loc) {
   return node.empty() ? file : node;
 }
 
+using Severity = mlir::DiagnosticSeverity;
+
+static llvm::StringRef getName(Severity severity) {
+  switch (severity) {
+  case Severity::Error:
+    return "error";
+  case Severity::Warning:
+    return "warning";
+  case Severity::Note:
+    return "note";
+  case Severity::Remark:
+    return "remark";
+  }
+  llvm_unreachable("there are four severities");
+}
+
+/// Colored where the stream is a terminal.
+static llvm::raw_ostream &printPrefix(llvm::raw_ostream &os, Severity severity,
+                                      llvm::StringRef tool) {
+  switch (severity) {
+  case Severity::Error:
+    return llvm::WithColor::error(os, tool);
+  case Severity::Warning:
+    return llvm::WithColor::warning(os, tool);
+  case Severity::Note:
+    return llvm::WithColor::note(os, tool);
+  case Severity::Remark:
+    return llvm::WithColor::remark(os, tool);
+  }
+  llvm_unreachable("there are four severities");
+}
+
+/// JSON is UTF-8, and names in files are any bytes.
+static llvm::json::Object makeJson(Severity severity, llvm::StringRef message) {
+  llvm::json::Object object;
+  object["severity"] = getName(severity);
+  object["message"] = llvm::json::fixUTF8(message);
+  object["notes"] = llvm::json::Array();
+  return object;
+}
+
+static llvm::json::Object makeJson(mlir::Diagnostic &diagnostic) {
+  llvm::json::Object object = makeJson(diagnostic.getSeverity(), diagnostic.str());
+  diagnostic.getLocation()->walk([&](mlir::Location part) {
+    if (auto name = llvm::dyn_cast<mlir::NameLoc>(part))
+      object.try_emplace("node", llvm::json::fixUTF8(name.getName().getValue()));
+    auto place = llvm::dyn_cast<mlir::FileLineColLoc>(part);
+    if (place &&
+        object.try_emplace("file", llvm::json::fixUTF8(place.getFilename().getValue())).second &&
+        place.getLine() > 0) {
+      object["line"] = place.getLine();
+      object["column"] = place.getColumn();
+    }
+    return mlir::WalkResult::advance();
+  });
+  for (mlir::Diagnostic &note : diagnostic.getNotes())
+    object.getArray("notes")->push_back(makeJson(note));
+  return object;
+}
+
+void tpc::printMessage(llvm::raw_ostream &os, DiagnosticFormat format, Severity severity,
+                       llvm::StringRef message) {
+  if (format == DiagnosticFormat::Json)
+    os << llvm::json::Value(makeJson(severity, message)) << "\n";
+  else
+    printPrefix(os, severity, "tpcc") << printable(message.str(), /*lines=*/true) << "\n";
+}
+
 DiagnosticPrinter::DiagnosticPrinter(mlir::MLIRContext *context, llvm::raw_ostream &os,
-                                     std::function<void(mlir::DiagnosticSeverity)> onMessage)
-    : ScopedDiagnosticHandler(context), os(os), onMessage(std::move(onMessage)) {
+                                     std::function<void(mlir::DiagnosticSeverity)> onMessage,
+                                     DiagnosticFormat format)
+    : ScopedDiagnosticHandler(context), os(os), onMessage(std::move(onMessage)), format(format) {
   // Messages name the ONNX node. The op would be a whole function where one is to blame.
   context->printOpOnDiagnostic(false);
   setHandler([this](mlir::Diagnostic &diagnostic) {
@@ -40,12 +109,12 @@ DiagnosticPrinter::DiagnosticPrinter(mlir::MLIRContext *context, llvm::raw_ostre
 
 DiagnosticPrinter::~DiagnosticPrinter() {
   if (remarks > kMaxRemarks)
-    llvm::WithColor::remark(os, "tpcc")
-        << remarks - kMaxRemarks << " more of these (tpc-opt prints them all)\n";
+    printMessage(os, format, Severity::Remark,
+                 std::to_string(remarks - kMaxRemarks) +
+                     " more of these (tpc-opt prints them all)");
 }
 
 void DiagnosticPrinter::print(mlir::Diagnostic &diagnostic, unsigned indent) {
-  using Severity = mlir::DiagnosticSeverity;
   std::string text = describeLocation(diagnostic.getLocation()), message = diagnostic.str();
   llvm::StringRef rest = message;
   // Many messages begin with the node's name, for those who see no locations.
@@ -61,22 +130,14 @@ void DiagnosticPrinter::print(mlir::Diagnostic &diagnostic, unsigned indent) {
     if (!isNew)
       return;
   }
-  os.indent(indent);
-  switch (diagnostic.getSeverity()) {
-  case Severity::Error:
-    llvm::WithColor::error(os, "tpcc");
-    break;
-  case Severity::Warning:
-    llvm::WithColor::warning(os, "tpcc");
-    break;
-  case Severity::Note:
-    llvm::WithColor::note(os);
-    break;
-  case Severity::Remark:
-    llvm::WithColor::remark(os, "tpcc");
-    break;
+  if (format == DiagnosticFormat::Json) {
+    os << llvm::json::Value(makeJson(diagnostic)) << "\n";
+    return;
   }
-  os << printable(text, /*lines=*/true) << "\n";
+  os.indent(indent);
+  bool isNote = diagnostic.getSeverity() == Severity::Note;
+  printPrefix(os, diagnostic.getSeverity(), isNote ? "" : "tpcc")
+      << printable(text, /*lines=*/true) << "\n";
   for (mlir::Diagnostic &note : diagnostic.getNotes())
     print(note, indent + 2);
 }

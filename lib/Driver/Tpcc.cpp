@@ -21,7 +21,6 @@
 #include "tpc/Driver/Register.h"
 #include "tpc/Driver/ShapeSpec.h"
 #include "tpc/Verify/Certificate.h"
-#include "tpc/printable.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringSet.h"
@@ -30,7 +29,6 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/PrettyStackTrace.h"
-#include "llvm/Support/WithColor.h"
 
 #include <csignal>
 #include <set>
@@ -38,9 +36,15 @@
 using namespace tpc;
 using llvm::Error;
 
-static int fail(const llvm::Twine &message) {
-  llvm::WithColor::error(llvm::errs(), "tpcc") << printable(message.str(), /*lines=*/true) << "\n";
+using Severity = mlir::DiagnosticSeverity;
+
+static int fail(const TpccOptions &options, llvm::StringRef message) {
+  printMessage(llvm::errs(), options.diagnostics, Severity::Error, message);
   return 1;
+}
+
+static void note(const TpccOptions &options, const llvm::Twine &message) {
+  printMessage(llvm::errs(), options.diagnostics, Severity::Note, message.str());
 }
 
 namespace {
@@ -211,7 +215,7 @@ mlir::LogicalResult Session::planMemory(Compilation &compilation) {
 mlir::LogicalResult Session::complain(Error error) {
   progress.clearLine();
   ++errors;
-  fail(llvm::toString(std::move(error)));
+  fail(options, llvm::toString(std::move(error)));
   return mlir::failure();
 }
 
@@ -285,7 +289,7 @@ mlir::LogicalResult Session::makeKernels(Compilation &compilation) {
   kernels = *made;
   progress.clearLine();
   if (!kernels->note.empty())
-    llvm::WithColor::note(llvm::errs(), "tpcc") << kernels->note << "\n";
+    note(options, kernels->note);
   return mlir::success();
 }
 
@@ -296,8 +300,8 @@ mlir::LogicalResult Session::writeReport(Compilation &compilation) {
   progress.step("reporting");
   mlir::FailureOr<mlir::tpc::Report> report = mlir::tpc::Report();
   if (kernelsOnly)
-    llvm::WithColor::note(llvm::errs(), "tpcc")
-        << "--report: without --shape it has kernels only, and neither communication nor memory\n";
+    note(options,
+         "--report: without --shape it has kernels only, and neither communication nor memory");
   else
     report = mlir::tpc::computeReport(compilation.getModule(), shape);
   if (mlir::failed(report))
@@ -412,10 +416,11 @@ mlir::LogicalResult Session::write(Compilation &compilation) {
 
 mlir::LogicalResult Session::run() {
   mlir::MLIRContext context;
-  DiagnosticPrinter printer(&context, llvm::errs(), [&](mlir::DiagnosticSeverity severity) {
+  auto onMessage = [&](Severity severity) {
     progress.clearLine();
-    errors += severity == mlir::DiagnosticSeverity::Error;
-  });
+    errors += severity == Severity::Error;
+  };
+  DiagnosticPrinter printer(&context, llvm::errs(), onMessage, options.diagnostics);
   CompileOptions compile{options.input,
                          spec,
                          {options.name, options.march, options.optLevel, options.digestWeights},
@@ -436,8 +441,7 @@ mlir::LogicalResult Session::run() {
     };
   Compilation compilation(context, std::move(compile));
   if (options.noVerify)
-    llvm::WithColor::note(llvm::errs(), "tpcc")
-        << "--no-verify: skips " << verifierNames() << "; the executable will say so\n";
+    note(options, "--no-verify: skips " + verifierNames() + "; the executable will say so");
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
 
   mlir::LogicalResult result = [&]() -> mlir::LogicalResult {
@@ -488,8 +492,8 @@ mlir::LogicalResult Session::run() {
   }();
   progress.finish();
   if (mlir::failed(result) && !errors)
-    fail("'" + options.input +
-         "' cannot be compiled, and no pass has said why: please report this");
+    fail(options, "'" + options.input +
+                      "' cannot be compiled, and no pass has said why: please report this");
   return result;
 }
 
@@ -509,9 +513,9 @@ int tpc::tpccMain(int argc, char **argv) {
   std::optional<ShardSpec> spec = ShardSpec::parse(
       options.megatronShard, error, groups ? ShardSpec::For::Groups : ShardSpec::For::Partition);
   if (!spec)
-    return fail("--megatron-shard: " + error);
+    return fail(options, "--megatron-shard: " + error);
   for (const std::string &note : spec->notes)
-    llvm::WithColor::note(llvm::errs(), "tpcc") << "--megatron-shard: " << note << "\n";
+    ::note(options, "--megatron-shard: " + note);
 
   if (groups) {
     Error problem = writeOutput("-", [&](llvm::raw_pwrite_stream &os) -> Error {
@@ -520,13 +524,13 @@ int tpc::tpccMain(int argc, char **argv) {
       return makeError("--print-groups: " + error);
     });
     if (problem)
-      return fail(llvm::toString(std::move(problem)));
+      return fail(options, llvm::toString(std::move(problem)));
     if (options.input.empty() || !options.asksForProgram())
       return 0;
   }
 
   Session session(options, *spec);
   if (Error problem = session.check())
-    return fail(llvm::toString(std::move(problem)));
+    return fail(options, llvm::toString(std::move(problem)));
   return mlir::failed(session.run());
 }

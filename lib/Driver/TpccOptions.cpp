@@ -276,6 +276,14 @@ bool TpccOptions::parse(int argc, char **argv) {
                                  cl::location(json), cl::cat(answers));
   cl::opt<bool, true> timingOption("timing", cl::desc("Print time and memory of each step"),
                                    cl::location(timing), cl::cat(answers));
+  cl::opt<DiagnosticFormat, true> diagnosticsOption(
+      "diagnostics", cl::desc("How errors and notes are written to standard error:"),
+      cl::location(diagnostics), cl::init(DiagnosticFormat::Text),
+      cl::values(clEnumValN(DiagnosticFormat::Text, "text", "for people (default)"),
+                 clEnumValN(DiagnosticFormat::Json, "json",
+                            "one JSON object in each line: severity, message, node, file, line, "
+                            "notes")),
+      cl::cat(answers));
 
   cl::HideUnrelatedOptions({&files, &partitioning, &answers, &cl::getGeneralCategory()});
   cl::extrahelp moreHelp(examples);

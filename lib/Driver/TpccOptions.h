@@ -4,6 +4,7 @@
 #define TPC_LIB_DRIVER_TPCCOPTIONS_H
 
 #include "Compile.h"
+#include "Diagnostics.h"
 
 #include <string>
 #include <vector>
@@ -40,6 +41,7 @@ struct TpccOptions {
   bool explain = false;
   std::string memoryPlan; // the memory of a GPU, to find splits for
   bool timing = false;
+  DiagnosticFormat diagnostics = DiagnosticFormat::Text;
   bool noVerify = false;
   bool digestWeights = false;
   std::string certificate;

@@ -1,0 +1,273 @@
+"""Compile ONNX models from Python: `tpc.compile` runs tpcc, keeps its program, and opens it as a session."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tpc.session import Session, TpcError
+from tpc.text import load_tokenizer, read_defaults
+
+# Cached programs beyond this number are removed, the least recently used first.
+_KEPT_PROGRAMS = 32
+# Sizes that a report counts with, unless the caller names others: one sequence of so many tokens.
+_REPORT_TOKENS = 128
+
+
+@dataclass(frozen=True)
+class Message:
+    """An error, warning, note or remark of the compiler. Fields are empty or None where tpcc does not know them."""
+
+    severity: str
+    text: str
+    node: str = ""  # of the ONNX graph
+    file: str = ""
+    line: int | None = None
+    notes: tuple[Message, ...] = field(default=())
+
+    @classmethod
+    def of(cls, value: Mapping) -> Message:
+        notes = tuple(cls.of(note) for note in value.get("notes", ()))
+        return cls(value["severity"], value["message"], value.get("node", ""), value.get("file", ""), value.get("line"), notes)
+
+    def __str__(self) -> str:
+        place = f"node '{self.node}'" if self.node else self.file
+        place += f":{self.line}" if self.file and self.line and not self.node else ""
+        text = self.text if not place or self.text.startswith(place.removeprefix("node ")) else f"{place}: {self.text}"
+        return "\n".join([f"{self.severity}: {text}", *(f"  {note}" for note in self.notes)])
+
+
+class CompileError(TpcError):
+    """A model that tpcc does not compile.
+
+    `messages` has everything that tpcc reported; `node`, `file` and `remedy` are those of the first error: the ONNX node, the
+    file with the error, and what to do about it (the text after the message's last semicolon). Each is empty if unknown.
+    """
+
+    def __init__(self, messages: list[Message], status: int):
+        errors = [message for message in messages if message.severity == "error"]
+        shown = errors or messages
+        super().__init__("\n".join(map(str, shown)) or f"tpcc ended with status {status} and without a message")
+        first = shown[0] if shown else Message("error", "")
+        self.messages = messages
+        self.node, self.file = first.node, first.file
+        notes = [note.text for note in first.notes]
+        self.remedy = first.text.rpartition(";")[2].strip() if ";" in first.text else (notes[-1] if notes else "")
+
+
+def find_tpcc() -> Path:
+    """Returns the compiler: the package's own, the repository's build, or the one on PATH."""
+    here = Path(__file__).resolve().parent
+    for path in (here / "_compiler" / "bin" / "tpcc", here.parents[1] / "build" / "bin" / "tpcc"):
+        if path.is_file():
+            return path
+    found = shutil.which("tpcc")
+    if found is None:
+        raise TpcError("there is no tpcc: this package was installed without the compiler; run `pip install .` in the repository, "
+                       "or put tpcc on PATH")
+    return Path(found)
+
+
+def run_tpcc() -> None:
+    """The command tpcc of an installed package: replaces this process by the compiler."""
+    tpcc = find_tpcc()
+    os.execv(tpcc, [str(tpcc), *sys.argv[1:]])
+
+
+def _flags(options: Mapping) -> list[str]:
+    """Returns tpcc's flags: `emit="staged"` is --emit=staged, `digest_weights=True` is --digest-weights."""
+    flags = []
+    for name, value in options.items():
+        flag = ("-" if name in ("O", "o") else "--") + name.replace("_", "-")
+        if isinstance(value, Mapping):
+            value = ",".join(f"{key}={size}" for key, size in value.items())
+        if value is None or value is False:
+            continue
+        flags.append(flag if value is True else f"{flag}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+    return flags
+
+
+def _run(arguments: list[str], verbose: bool) -> tuple[str, list[Message]]:
+    """Runs tpcc. Returns its standard output and its messages; an interrupt ends it as well."""
+    process = subprocess.Popen([find_tpcc(), *arguments, "--diagnostics=json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+    try:
+        output, errors = process.communicate()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    messages, rest = [], []
+    for line in errors.splitlines():
+        try:
+            messages.append(Message.of(json.loads(line)))
+        except (ValueError, KeyError, TypeError):
+            rest.append(line)
+    if rest:  # of a command line that tpcc does not take, or of a crash
+        messages.append(Message("error" if process.returncode else "note", "\n".join(rest).removeprefix("tpcc: ").removeprefix("error: ")))
+    if verbose:
+        for message in messages:
+            print(f"tpcc: {message}", file=sys.stderr)
+    if process.returncode:
+        raise CompileError(messages, process.returncode)
+    return output, messages
+
+
+def _cache_folder() -> Path | None:
+    """Returns the folder of programs below $TPC_CACHE, $XDG_CACHE_HOME or ~/.cache, or None if TPC_CACHE is empty."""
+    own = os.environ.get("TPC_CACHE")
+    if own is not None:
+        return Path(own) / "programs" if own else None
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "tpc" / "programs"
+
+
+def _digest(model: Path, arguments: list[str], options: Mapping) -> str:
+    """Returns the key of a program: compiler, command line, and the bytes of the model and of the files that options name."""
+    tpcc = find_tpcc()
+    status = tpcc.stat()
+    key = hashlib.blake2b(json.dumps([str(tpcc), status.st_size, status.st_mtime_ns, arguments]).encode(), digest_size=20)
+    for path in (model, *(options.get(name) for name in ("annotations", "links", "reference"))):
+        # tpcc reports what cannot be read.
+        if path is not None and os.path.isfile(path):
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                for piece in iter(lambda: file.read(1 << 20), b""):
+                    key.update(piece)
+        key.update(b"\0")
+    return key.hexdigest()
+
+
+def _trim(folder: Path) -> None:
+    def used(path: Path) -> int:
+        with contextlib.suppress(OSError):
+            return path.stat().st_mtime_ns
+        return 0
+
+    for path in sorted(folder.iterdir(), key=used, reverse=True)[_KEPT_PROGRAMS:]:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def compile(model, *, shard: str = "tp1", generate: bool | str = False, weights=None, out=None, cache: bool = True,
+            verbose: bool = False, threads: int | None = None, session: Mapping | None = None, **options) -> CompiledSession:
+    """Compiles an ONNX model and opens the program, with all ranks as threads of this process.
+
+        model = tpc.compile("gpt2.onnx", shard="tp2,pp2", generate=True)
+        print(model.generate("Once upon a time", max_new_tokens=40))
+        model.report()["collectives"]
+
+    `shard`: ranks per axis, as --megatron-shard has them. `generate`: compile for generation (True, or "all" for the logits of all
+    tokens). `weights`: the model's external data, if not beside it, or "random:SEED". `out`: where the program is kept; by default
+    in a cache, by content, so that the same call does not compile again (`cache=False`: a temporary file). `threads`: of each rank.
+    `session`: further flags of `tpc.load`. All other options are those of tpcc, with underscores: `target="cuda"`,
+    `precision="tf32"`, `no_verify=True`, `annotations="split.txt"`; `tpcc --help` lists them. `verbose` prints tpcc's messages.
+
+    Raises CompileError with the ONNX node, the file and what to do; TpcError if the program cannot be opened.
+    """
+    for name in ("emit", "o", "megatron_shard", "report", "certificate", "explain", "memory_plan", "print_groups"):
+        if name in options:
+            raise TpcError(f"compile() makes a program and opens it: {name} is an option of the command tpcc alone"
+                           if name not in ("o", "megatron_shard") else
+                           f"{name} is spelled {'out' if name == 'o' else 'shard'} here")
+    model = Path(os.fspath(model)).absolute()
+    if not model.is_file():
+        raise TpcError(f"there is no model '{model}'")
+    drawn = isinstance(weights, str) and weights.startswith("random:")
+    options = {"megatron_shard": shard, "generate": generate, "weights": None if drawn else weights, **options}
+    arguments = [str(model), *_flags(options)]
+
+    def build(path: Path) -> list[Message]:
+        return _run([*arguments, "-o", str(path)], verbose)[1]
+
+    def load(path: Path, messages: list[Message]) -> CompiledSession:
+        return CompiledSession(path, model, arguments, messages, weights=weights, threads=threads, **(session or {}))
+
+    if out is not None:
+        path = Path(os.fspath(out)).absolute()
+        return load(path, build(path))
+    folder = _cache_folder() if cache else None
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="tpc-") as temporary:
+            path = Path(temporary) / model.stem
+            return load(path, build(path))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TpcError(f"cannot make the cache folder '{folder}': {error.strerror}; name another one as TPC_CACHE, or cache=False") from None
+    path = folder / f"{_digest(model, arguments, options)}-{model.stem}"
+    if path.exists():
+        try:
+            opened = load(path, [])
+        except TpcError:  # weights that have changed since, for example: compiling again says what is wrong
+            pass
+        else:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+            return opened
+    messages = build(path)
+    _trim(folder)
+    return load(path, messages)
+
+
+class CompiledSession(Session):
+    """A session that knows its model: it makes reports, and takes and returns text where the model has a tokenizer."""
+
+    def __init__(self, path, model: Path, arguments: list[str], messages: list[Message], **flags):
+        super().__init__(path, **flags)
+        self.path, self.model, self.messages = Path(path), model, messages
+        self._arguments = arguments
+        self._tokenizer = None
+
+    def report(self, **sizes: int) -> dict:
+        """Returns what `tpcc --report` writes: communication and memory of one step, by rank and stage.
+
+        `sizes` bind the model's symbols (`description["symbols"]`). Those that are not given are 1 for batches, and else 128 or
+        the largest smaller power of two that the model takes.
+        """
+        symbols = self.description["symbols"]
+        if unknown := [name for name in sizes if name not in symbols]:
+            raise TpcError(f"the model has no size '{unknown[0]}'; it has " + ", ".join(symbols))
+        tokens = _REPORT_TOKENS
+        while True:
+            bound = {name: 1 if "batch" in name else tokens for name in symbols} | sizes
+            shape = [f"--shape={','.join(f'{name}={size}' for name, size in bound.items())}"] if bound else []
+            try:
+                output, _ = _run([*self._arguments, "--report=-", *shape], verbose=False)
+            except CompileError as error:
+                if tokens == 1 or bound == sizes or "does not fit the model" not in str(error):
+                    raise
+                tokens //= 2
+            else:
+                return json.loads(output)
+
+    @property
+    def tokenizer(self):
+        """The tokenizer.json beside the model, as the package `tokenizers` reads it; None if there is none."""
+        if self._tokenizer is None and (self.model.parent / "tokenizer.json").is_file():
+            self._tokenizer = load_tokenizer(self.model.parent)
+        return self._tokenizer
+
+    def generate(self, prompt, **settings):
+        """Returns the continuation of a prompt: text of a text, ids of ids (see `Session.generate`), a list of each for a list.
+
+        Text needs a tokenizer.json beside the model, and takes its settings from the generation_config.json or
+        genai_config.json there; settings given here come first.
+        """
+        texts = [prompt] if isinstance(prompt, str) else prompt
+        if not isinstance(texts, (list, tuple)) or not texts or not all(isinstance(text, str) for text in texts):
+            return super().generate(prompt, **settings)
+        if self.tokenizer is None:
+            raise TpcError(f"there is no tokenizer.json beside '{self.model}': give token ids, or put the model's tokenizer.json there")
+        settings = read_defaults(self.model.parent).settings() | settings
+        rows = super().generate([self.tokenizer.encode(text).ids for text in texts], **settings)
+        found = [self.tokenizer.decode(row.tolist(), skip_special_tokens=True) for row in rows]
+        return found[0] if isinstance(prompt, str) else found

@@ -1,0 +1,238 @@
+"""`tpc.compile`: a model compiled and opened in this process. Options are tpcc's, errors carry node and remedy."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import tpc
+from conftest import TOP
+from harness import BUILD, run, tool
+from models import COMMITTED
+from tpc import compiler, reference
+
+MODEL = COMMITTED["gpt2-tiny"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A cache of the test's own, and the compiler of the build that is tested."""
+    monkeypatch.setattr(compiler, "find_tpcc", lambda: tool("tpcc"))
+    monkeypatch.setenv("TPC_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "programs"
+
+
+def make_unknown(path):
+    """A model with a node that tpc does not import."""
+    node = helper.make_node("Det", ["x"], ["y"], name="/layer/Det")
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), path)
+    return path
+
+
+@pytest.mark.parametrize("shard", ["tp1", "tp2,pp2"])
+def test_runs_equal_onnx_runtime(shard):
+    inputs = MODEL.inputs(2, 7)
+    with tpc.compile(MODEL.path, shard=shard, threads=1) as session:
+        found = session.run(inputs)
+    expected = reference.Session(MODEL.path).run(inputs)
+    assert reference.difference(found["logits"], expected["logits"]).relative <= reference.TOLERANCE
+
+
+def test_generates_and_reports():
+    with tpc.compile(MODEL.path, shard="tp2,pp2", generate=True) as session:
+        ids = session.generate([1, 2, 3], max_new_tokens=4)
+        report = session.report(sequence=16)
+        assert session.description["world_size"] == 4
+    assert len(ids) == 4
+    kinds = {(row["axis"], row["kind"]) for row in report["collectives"]}
+    assert {("tp", "all_reduce"), ("pp", "send")} <= kinds
+    with tpc.compile(MODEL.path) as session, pytest.raises(tpc.TpcError, match="--generate"):
+        session.generate([1, 2, 3])
+
+
+def test_a_report_fits_the_model():
+    """gpt2-tiny has positions for 128 tokens, and gpt2-layer for fewer than a report begins with."""
+    for name in ("gpt2-tiny", "gpt2-layer", "gpt2-mlp"):
+        with tpc.compile(COMMITTED[name].path) as session:
+            assert session.report()["collectives"]
+    with tpc.compile(MODEL.path) as session:
+        with pytest.raises(tpc.CompileError, match="sequence=5000 does not fit"):
+            session.report(sequence=5000)
+        with pytest.raises(tpc.TpcError, match="no size 'rows'"):
+            session.report(rows=1)
+
+
+def test_text_comes_of_text(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers: it is not installed")
+    model = tmp_path / "model.onnx"
+    model.write_bytes(MODEL.path.read_bytes())
+    with tpc.compile(model, generate=True) as session, pytest.raises(tpc.TpcError, match="no tokenizer.json beside"):
+        session.generate("a")
+    words = {chr(97 + i % 26) * (1 + i // 26): i for i in range(1000)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="a"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with tpc.compile(model, generate=True) as session:
+        text = session.generate("b c d", max_new_tokens=3)
+        ids = session.generate([1, 2, 3], max_new_tokens=3)
+        assert session.generate(["b c d", "e"], max_new_tokens=3)[0] == text
+    assert text.split() == [list(words)[token] for token in ids]
+    (tmp_path / "generation_config.json").write_text(json.dumps({"max_new_tokens": 2}))
+    with tpc.compile(model, generate=True) as session:
+        assert len(session.generate("b c d").split()) == 2
+
+
+def test_the_same_call_compiles_once(cache, monkeypatch):
+    first = tpc.compile(MODEL.path, shard="tp2")
+    calls = []
+    original = compiler._run
+    monkeypatch.setattr(compiler, "_run", lambda *arguments: calls.append(arguments) or original(*arguments))
+    second = tpc.compile(MODEL.path, shard="tp2")
+    assert second.path == first.path and not calls
+    assert tpc.compile(MODEL.path, shard="tp2", residual="same").path != first.path and len(calls) == 1
+    # What is in the cache and cannot be opened is made again.
+    third = next(path for path in cache.iterdir() if path != first.path)
+    third.unlink()  # it is mapped: its bytes are not touched
+    third.write_bytes(b"")
+    tpc.compile(MODEL.path, shard="tp2", residual="same")
+    assert len(calls) == 2
+    monkeypatch.setattr(compiler, "_KEPT_PROGRAMS", 1)
+    tpc.compile(MODEL.path, shard="tp3")
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_changed_model_is_compiled_again(tmp_path):
+    """By content: the same path with other bytes is another program."""
+    model = tmp_path / "model.onnx"
+    paths = set()
+    for name in ("gpt2-tiny", "gpt2-mlp"):
+        model.write_bytes(COMMITTED[name].path.read_bytes())
+        paths.add(tpc.compile(model).path)
+    assert len(paths) == 2
+
+
+def test_the_program_is_where_it_is_asked_for(tmp_path, cache):
+    with tpc.compile(MODEL.path, out=tmp_path / "program", cache=False) as session:
+        assert session.path == tmp_path / "program"
+    assert run([tmp_path / "program", "--describe"]).check()
+    with tpc.compile(MODEL.path, cache=False) as session:
+        assert session.run(MODEL.inputs(1, 3))["logits"].shape == (1, 3, 1000)
+    assert not cache.exists()
+
+
+def test_weights_may_be_drawn():
+    with tpc.compile(MODEL.path, weights="random:1") as one, tpc.compile(MODEL.path, weights="random:2") as two:
+        inputs = MODEL.inputs(1, 3)
+        assert not np.allclose(one.run(inputs)["logits"], two.run(inputs)["logits"])
+
+
+def test_a_program_for_gpus_needs_one():
+    """Compiling for CUDA needs no GPU; opening the program does, and says so."""
+    with pytest.raises(tpc.TpcError) as caught:
+        tpc.compile(MODEL.path, target="cuda", shard="tp2")
+    assert not isinstance(caught.value, tpc.CompileError) and "libcuda" in str(caught.value)
+
+
+@pytest.mark.parametrize("options,words", [
+    ({"shard": "tp0"}, "number must be at least 1"), ({"shard": "tp2,xy3"}, "xy3"), ({"generate": "some"}, "--generate=some"),
+    ({"target": "tpu"}, "tpu"), ({"weights": "/nowhere"}, "/nowhere"), ({"colour": "red"}, "--colour=red"),
+    ({"precision": "f8", "target": "cuda"}, "f8"), ({"O": 7}, "-O7"), ({"annotations": "/nowhere"}, "/nowhere")], ids=str)
+def test_options_that_tpcc_refuses(options, words):
+    with pytest.raises(tpc.CompileError, match=words) as caught:
+        tpc.compile(MODEL.path, **options)
+    assert caught.value.messages and "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("options,words", [
+    ({"emit": "obj"}, "emit is an option of the command tpcc"), ({"megatron_shard": "tp2"}, "spelled shard"),
+    ({"o": "x"}, "spelled out")], ids=str)
+def test_options_that_are_none_of_compile(options, words):
+    with pytest.raises(tpc.TpcError, match=words):
+        tpc.compile(MODEL.path, **options)
+
+
+def test_errors_carry_the_node_and_the_remedy(tmp_path):
+    with pytest.raises(tpc.CompileError, match="Det") as caught:
+        tpc.compile(make_unknown(tmp_path / "model.onnx"))
+    assert caught.value.node == "/layer/Det"
+    with pytest.raises(tpc.CompileError) as caught:
+        tpc.compile(MODEL.path, shard="tp0")
+    assert caught.value.remedy == "write tp and a number, such as tp2"
+    (tmp_path / "no.onnx").write_bytes(b"no model")
+    with pytest.raises(tpc.CompileError, match="no.onnx"):
+        tpc.compile(tmp_path / "no.onnx")
+    with pytest.raises(tpc.TpcError, match="there is no model"):
+        tpc.compile(tmp_path / "nowhere.onnx")
+
+
+def test_messages_are_one_json_object_a_line(tmp_path):
+    result = run([tool("tpcc"), make_unknown(tmp_path / "model.onnx"), "-o", tmp_path / "out", "--diagnostics=json"])
+    assert result.returncode == 1
+    first = json.loads(result.stderr.splitlines()[0])
+    assert first["severity"] == "error" and first["node"] == "/layer/Det" and "Det" in first["message"]
+    result = run([tool("tpcc"), tmp_path / "none\x1b.onnx", "-o", tmp_path / "out", "--diagnostics=json"])
+    assert "none\x1b" in json.loads(result.stderr)["message"]
+
+
+def test_nothing_is_printed_unless_asked_for(capfd, tmp_path):
+    with tpc.compile(MODEL.path, shard="tp2", no_verify=True) as session:
+        session.run(MODEL.inputs(1, 3))
+    assert capfd.readouterr() == ("", "")
+    assert any("--no-verify" in message.text for message in session.messages)
+    tpc.compile(MODEL.path, shard="tp2", no_verify=True, verbose=True, cache=False)
+    out, err = capfd.readouterr()
+    assert out == "" and "--no-verify" in err
+
+
+def test_two_sessions_at_once():
+    inputs, results = MODEL.inputs(2, 5), {}
+
+    def work(shard):
+        with tpc.compile(MODEL.path, shard=shard) as session:
+            results[shard] = session.run(inputs)["logits"]
+
+    threads = [threading.Thread(target=work, args=(shard,)) for shard in ("tp2", "pp2")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert np.allclose(results["tp2"], results["pp2"], atol=1e-4)
+
+
+def test_an_interrupt_ends_the_compiler(tmp_path):
+    """As notebooks interrupt: SIGINT to Python alone. A compiler that would never end stands for a slow one."""
+    slow = tmp_path / "tpcc"
+    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
+    slow.chmod(0o755)
+    text = (f"import tpc, pathlib\nfrom tpc import compiler\ncompiler.find_tpcc = lambda: pathlib.Path({str(slow)!r})\n"
+            f"try:\n    tpc.compile({str(MODEL.path)!r})\nexcept KeyboardInterrupt:\n    print('interrupted')\n")
+    process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, env={
+        **os.environ, "PYTHONPATH": str(TOP / "python")})
+    while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text().endswith("\n"):
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.5)  # the caller waits by now
+    process.send_signal(signal.SIGINT)
+    assert process.communicate()[0] == "interrupted\n"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_an_installation_works_elsewhere(tmp_path):
+    """`cmake --install` copies what the tools need: those of the copy link programs with the copy's runtime."""
+    run(["cmake", "--install", BUILD, "--prefix", tmp_path / "usr", "--component", "tpc"]).check()
+    assert (tmp_path / "usr/include/tpc/session.h").is_file()
+    run([tmp_path / "usr/bin/tpcc", MODEL.path, "--megatron-shard=tp2", "-o", tmp_path / "program"]).check()
+    assert str(tmp_path / "usr/lib").encode() in (tmp_path / "program").read_bytes()
+    with tpc.load(tmp_path / "program") as session:
+        assert session.run(MODEL.inputs(1, 3))["logits"].shape == (1, 3, 1000)
