@@ -7,11 +7,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "tpc/Conversion/Lower.h"
+#include "tpc/staged_file.h"
 
 #include "lld/Common/Driver.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Errno.h"
 #include "llvm/Support/FileSystem.h"
@@ -217,11 +217,9 @@ llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output,
                             const LinkOptions &options) {
   bool starts = kind == Linked::Executable;
   // The output gets its name when it is complete, and nothing is left otherwise.
-  auto file = fs::TempFile::create(output + "-%%%%%%",
-                                   fs::all_read | fs::all_write | (starts ? fs::all_exe : 0));
-  if (!file)
-    return cannotWrite(output, llvm::toString(file.takeError()));
-  llvm::scope_exit discard([&] { llvm::consumeError(file->discard()); });
+  ::tpc::StagedFile file;
+  if (int error = file.open(output.str(), starts ? 0777 : 0666))
+    return cannotWrite(output, llvm::sys::StrError(error));
 
   MemoryFile objectFile("tpc-object"), exportsFile("tpc-exports");
   MemoryOutput result;
@@ -275,12 +273,9 @@ llvm::Error mlir::tpc::link(llvm::ArrayRef<char> object, llvm::StringRef output,
   if (llvm::Error error = runLinker(args))
     return error;
 
-  if (llvm::Error error = writeAll(file->FD, result.finish(), output))
+  if (llvm::Error error = writeAll(file.descriptor(), result.finish(), output))
     return error;
-  discard.release();
-  if (llvm::Error error = file->keep(output)) {
-    std::string why = llvm::toString(std::move(error));
-    return cannotWrite(output, why);
-  }
+  if (int error = file.commit())
+    return cannotWrite(output, llvm::sys::StrError(error));
   return llvm::Error::success();
 }

@@ -1,6 +1,7 @@
 //===- OutputFile.cpp - Files that are whole or not there ------------------===//
 
 #include "OutputFile.h"
+#include "tpc/staged_file.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
@@ -82,8 +83,15 @@ Error tpc::checkOutputPath(StringRef path, llvm::ArrayRef<std::string> inputs, b
   llvm::SmallString<128> folder = folderOf(resolveOutput(path));
   if (std::error_code code = fs::access(folder, fs::AccessMode::Exist))
     return fail(path, "cannot write", code);
-  if (std::error_code code = fs::access(folder, fs::AccessMode::Write))
-    return fail(path, "cannot write", code);
+  if (!fs::is_directory(folder))
+    return fail("cannot write '" + path + "': '" + folder + "' is no folder");
+  if (!isRegularOrNew(path))
+    return fs::access(path, fs::AccessMode::Write)
+               ? fail(path, "cannot write", std::make_error_code(std::errc::permission_denied))
+               : Error::success();
+  StagedFile probe;
+  if (int error = probe.open(resolveOutput(path).str().str(), 0600))
+    return fail(path, "cannot write", std::error_code(error, std::generic_category()));
   return Error::success();
 }
 
@@ -116,15 +124,16 @@ Error tpc::writeOutput(StringRef path, llvm::function_ref<Error(llvm::raw_pwrite
     });
   }
   llvm::SmallString<128> target = resolveOutput(path);
-  llvm::Expected<fs::TempFile> file =
-      fs::TempFile::create(target + ".%%%%%%.tmp", fs::all_read | fs::all_write);
-  if (!file)
-    return fail(path, "cannot write", llvm::errorToErrorCode(file.takeError()));
+  StagedFile file;
+  if (int error = file.open(target.str().str(), 0666))
+    return fail(path, "cannot write", std::error_code(error, std::generic_category()));
   Error error = [&] {
-    llvm::raw_fd_ostream os(file->FD, /*shouldClose=*/false);
+    llvm::raw_fd_ostream os(file.descriptor(), /*shouldClose=*/false);
     return writeTo(os, path, write);
   }();
   if (error)
-    return llvm::joinErrors(std::move(error), file->discard());
-  return file->keep(target);
+    return error;
+  if (int code = file.commit())
+    return fail(path, "cannot write", std::error_code(code, std::generic_category()));
+  return Error::success();
 }

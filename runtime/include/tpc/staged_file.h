@@ -1,0 +1,165 @@
+//===- staged_file.h - Files that get their name when they are whole ------===//
+//
+// Plain C++, shared by the compiler and the runtime. A StagedFile is written without a name, in the
+// folder of its target, and renamed over the target:
+//
+//   * a reader sees the old file, or none, or all of the new one;
+//   * a program can be started at any time: no descriptor that could write to the file is left when
+//     it gets its name ("text file busy" otherwise);
+//   * nothing is left of a process that is killed. Where the file system has no files without a
+//   name
+//     (O_TMPFILE), the file is called .tpc-PROCESS-NUMBER and has a lock. The next process that
+//     writes to the folder removes such files that nobody has locked.
+//
+// Functions return 0 or an error number.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TPC_STAGED_FILE_H
+#define TPC_STAGED_FILE_H
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace tpc {
+
+class StagedFile {
+public:
+  StagedFile() = default;
+  StagedFile(const StagedFile &) = delete;
+  StagedFile &operator=(const StagedFile &) = delete;
+  /// Removes what was not committed.
+  ~StagedFile() { discard(); }
+
+  /// Opens a file for what `path` is to be. `path` is no link; `mode` is subject to the umask.
+  int open(const std::string &path, mode_t mode) {
+    target = path;
+    folder = path.substr(0, path.rfind('/') + 1);
+    if (folder.empty())
+      folder = "./";
+    removeLeft();
+    if (access(kProcessFiles, X_OK) == 0)
+      fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+    while (fd < 0) {
+      temporary = freeName();
+      fd = ::open(temporary.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, mode);
+      if (fd < 0 && errno != EEXIST) {
+        temporary.clear();
+        return errno;
+      }
+      // Another process may have removed the file before it was locked.
+      struct stat status = {};
+      if (fd >= 0 && flock(fd, LOCK_SH) == 0 && fstat(fd, &status) == 0 && status.st_nlink == 0) {
+        close(fd);
+        fd = -1;
+      }
+    }
+    return 0;
+  }
+
+  /// For writing; -1 before `open` and after `commit`.
+  int descriptor() const { return fd; }
+
+  /// Closes the file and gives it its name.
+  int commit() {
+    if (fd < 0)
+      return EBADF;
+    // Another descriptor, which cannot write, keeps the file and its lock.
+    int kept = ::open(pathOf(fd).c_str(), O_RDONLY | O_CLOEXEC);
+    if (kept >= 0) {
+      flock(kept, LOCK_SH | LOCK_NB);
+      if (close(std::exchange(fd, kept)) != 0)
+        return errno;
+    } else if (!temporary.empty() && close(std::exchange(fd, -1)) != 0) {
+      return errno; // without /proc
+    }
+    while (temporary.empty()) {
+      std::string name = freeName();
+      if (linkat(AT_FDCWD, pathOf(fd).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0)
+        temporary = name;
+      else if (errno != EEXIST)
+        return errno;
+    }
+    if (rename(temporary.c_str(), target.c_str()) != 0)
+      return errno;
+    temporary.clear();
+    discard();
+    return 0;
+  }
+
+private:
+  static constexpr const char *kProcessFiles = "/proc/self/fd/";
+  static constexpr std::string_view kPrefix = ".tpc-";
+
+  static std::string pathOf(int descriptor) { return kProcessFiles + std::to_string(descriptor); }
+
+  std::string freeName() const {
+    static std::atomic<unsigned> next = 0;
+    return folder + std::string(kPrefix) + std::to_string(getpid()) + "-" + std::to_string(next++);
+  }
+
+  /// Is it called .tpc-PROCESS-NUMBER?
+  static bool isTemporary(std::string_view name) {
+    size_t dash = name.rfind('-');
+    if (!name.starts_with(kPrefix) || dash < kPrefix.size())
+      return false;
+    std::string_view process = name.substr(kPrefix.size(), dash - kPrefix.size());
+    std::string_view number = name.substr(dash + 1);
+    auto isNumber = [](std::string_view text) {
+      return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+    };
+    return isNumber(process) && isNumber(number);
+  }
+
+  /// Removes files that processes which were killed have left in the folder; once for each folder.
+  void removeLeft() const {
+    static std::mutex mutex;
+    static std::set<std::string> looked;
+    std::lock_guard lock(mutex);
+    if (!looked.insert(folder).second)
+      return;
+    DIR *entries = opendir(folder.c_str());
+    if (!entries)
+      return;
+    while (dirent *entry = readdir(entries)) {
+      if (!isTemporary(entry->d_name))
+        continue;
+      int left =
+          openat(dirfd(entries), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+      struct stat status = {};
+      if (left < 0)
+        continue;
+      if (fstat(left, &status) == 0 && S_ISREG(status.st_mode) &&
+          flock(left, LOCK_EX | LOCK_NB) == 0)
+        unlinkat(dirfd(entries), entry->d_name, 0);
+      close(left);
+    }
+    closedir(entries);
+  }
+
+  void discard() {
+    if (fd >= 0)
+      close(std::exchange(fd, -1));
+    if (!temporary.empty())
+      unlink(temporary.c_str());
+    temporary.clear();
+  }
+
+  std::string target, folder, temporary;
+  int fd = -1;
+};
+
+} // namespace tpc
+
+#endif // TPC_STAGED_FILE_H

@@ -1,0 +1,21 @@
+"""Libraries in C that are preloaded into a program, and do at a known moment what luck would have to do otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness import configured, run
+
+
+def build(name: str, folder: Path) -> Path:
+    """Of `name`.c beside this file."""
+    library = folder / f"{name}.so"
+    source = Path(__file__).with_name(f"{name}.c")
+    run([configured("CMAKE_C_COMPILER") or "cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", source, "-o", library]).check()
+    return library
+
+
+def meddle(library: Path, file: Path, action: str, other: Path | None = None, turn: int = 1) -> dict[str, str]:
+    """For a program that is to find `file` changed by `action` (meddle.c) before it maps it for the `turn`-th time."""
+    return {"LD_PRELOAD": str(library), "MEDDLE_FILE": str(file.resolve()), "MEDDLE_ACTION": action, "MEDDLE_TURN": str(turn),
+            "MEDDLE_OTHER": str(other or "")}
