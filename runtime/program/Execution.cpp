@@ -77,6 +77,19 @@ std::vector<ProfileRow> unpackProfile(const std::vector<std::byte> &bytes) {
   return rows;
 }
 
+/// agreeOn for work on files, which are looked for on each host.
+void agreeOnFiles(Session *session, const std::function<void()> &work) {
+  agreeOn(session, [&] {
+    try {
+      work();
+    } catch (const UserError &error) {
+      if (session && session->size() > 1)
+        throw UserError("rank " + std::to_string(session->rank()) + ": " + error.what());
+      throw;
+    }
+  });
+}
+
 } // namespace
 
 void agreeOn(Session *session, const std::function<void()> &work) {
@@ -123,16 +136,8 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
   if (session)
     session->doing = "while weights are loaded";
   WeightSources sources;
-  agreeOn(session.get(), [&] {
-    try {
-      sources = openWeights(manifest, options.weights, options.verifyWeights);
-    } catch (const UserError &error) {
-      // Files are looked for on each host.
-      if (session && session->size() > 1)
-        throw UserError("rank " + std::to_string(session->rank()) + ": " + error.what());
-      throw;
-    }
-  });
+  agreeOnFiles(session.get(),
+               [&] { sources = openWeights(manifest, options.weights, options.verifyWeights); });
   bool alone = !session || session->size() == 1;
   bool digested = std::any_of(manifest.files.begin(), manifest.files.end(),
                               [](const WeightFile &file) { return !file.tensors.empty(); });
@@ -167,6 +172,8 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
     ctx.outputs = &assembler;
     loadWeights(ctx, manifest, sources);
   });
+  // What is read before a file is checked and what is loaded after it need not be the same.
+  agreeOnFiles(world->session(), [&] { checkUnchanged(manifest, sources); });
   secondsToLoad = now() - begin;
 }
 

@@ -4,13 +4,17 @@
 #include "program/Error.h"
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <filesystem>
 #include <memory>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace tpc::rt {
 namespace {
@@ -31,15 +35,6 @@ std::string endOfLinks(std::string path) {
 }
 
 constexpr const char *processFiles = "/proc/self/fd/";
-
-/// A file in the folder of `target` without a name, so that nothing is left of it however this
-/// process ends. -1: the file system has no such files.
-int openNameless(const std::string &target) {
-  std::string folder = target.substr(0, target.rfind('/') + 1);
-  if (access(processFiles, X_OK) != 0)
-    return -1;
-  return open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-}
 } // namespace
 
 File::File(const std::string &path) : name(path) {
@@ -56,6 +51,58 @@ File::File(const std::string &path) : name(path) {
 }
 
 File::~File() { close(fd); }
+
+/// Size and time stamps at one moment, in nanoseconds.
+struct File::Stamp {
+  int64_t bytes, modified, changed;
+  uint64_t links;
+};
+
+static int64_t nanoseconds(const timespec &time) {
+  return int64_t(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+File::Stamp File::readStamp() const {
+  // A network file system looks at its server when a file is opened.
+  int again = open((processFiles + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat status = {};
+  bool isRead = fstat(again < 0 ? fd : again, &status) == 0;
+  int error = errno;
+  if (again >= 0)
+    close(again);
+  if (!isRead)
+    throw UserError("cannot read the size of '" + name + "': " + std::strerror(error));
+  return {status.st_size, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim),
+          status.st_nlink};
+}
+
+void File::watch() {
+  constexpr int64_t tick = 20'000'000,
+                    coarseTick = 2'000'000'000; // of kernels, of old file systems
+  for (int turn = 0; turn < 5; ++turn) {
+    watched = std::make_unique<Stamp>(readStamp());
+    timespec now = {};
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t age = nanoseconds(now) - watched->changed;
+    int64_t resolution = watched->changed % 1'000'000'000 == 0 ? coarseTick : tick;
+    if (age < 0 || age >= resolution)
+      return;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(resolution - age));
+  }
+}
+
+std::string File::change() const {
+  Stamp now = readStamp();
+  if (now.bytes != watched->bytes)
+    return "it has " + std::to_string(now.bytes) + " bytes instead of " +
+           std::to_string(watched->bytes);
+  if (now.modified != watched->modified)
+    return "it was written to";
+  // A file that loses or gains a name has another time of change, and the same bytes.
+  if (now.changed != watched->changed && now.links == watched->links)
+    return "its time of change is another";
+  return "";
+}
 
 bool File::readAt(void *to, uint64_t count, uint64_t offset) const {
   char *at = static_cast<char *>(to);
@@ -78,84 +125,77 @@ bool isReadableFile(const std::string &path) {
          access(path.c_str(), R_OK) == 0;
 }
 
-OutputFile::OutputFile(const std::string &path) : name(path), target(path) {
+OutputFile::OutputFile(const std::string &path) : name(path) {
   // A link stays a link. /dev/stdout may be one to a file that has no name any more, or, where it
   // is closed, to nothing: what a link to nothing leads to is a file to be made.
   std::unique_ptr<char, void (*)(void *)> real(realpath(path.c_str(), nullptr), std::free);
-  if (real)
-    target = real.get();
-  else
-    target = endOfLinks(path);
+  std::string target = real ? real.get() : endOfLinks(path);
   // Device files such as /dev/null are written directly: there is nothing to rename.
   struct stat status;
   if (stat(path.c_str(), &status) == 0 && (!real || !S_ISREG(status.st_mode))) {
     if (S_ISDIR(status.st_mode))
       throw UserError("cannot write '" + path + "': it is a directory");
     fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  } else if ((fd = openNameless(target)) >= 0) {
-    isNameless = true;
-  } else {
-    temporary = target + ".XXXXXX";
-    fd = mkostemp(temporary.data(), O_CLOEXEC);
     if (fd < 0)
-      temporary.clear();
-    else {
-      mode_t mask = umask(0);
-      umask(mask);
-      fchmod(fd, 0666 & ~mask);
-    }
+      refuse(errno);
+  } else if (int error = staged.open(target, 0666)) {
+    refuse(error);
   }
-  if (fd < 0)
-    refuse(std::strerror(errno));
 }
 
 OutputFile::~OutputFile() {
   if (fd >= 0)
     close(fd);
-  if (!temporary.empty())
-    unlink(temporary.c_str());
 }
 
-void OutputFile::giveName() {
-  std::string own = processFiles + std::to_string(fd);
-  for (int number = 0;; ++number) {
-    std::string free = target + "." + std::to_string(getpid()) + "-" + std::to_string(number);
-    if (linkat(AT_FDCWD, own.c_str(), AT_FDCWD, free.c_str(), AT_SYMLINK_FOLLOW) == 0) {
-      temporary = free;
-      return;
-    }
-    if (errno != EEXIST)
-      refuse(std::strerror(errno));
-  }
-}
-
-void OutputFile::refuse(const char *what) {
-  throw UserError("cannot write '" + name + "': " + what);
+void OutputFile::refuse(int error) {
+  throw UserError("cannot write '" + name + "': " + std::strerror(error));
 }
 
 void OutputFile::write(const void *data, uint64_t count) {
   const char *at = static_cast<const char *>(data);
   while (count) {
-    ssize_t put = ::write(fd, at, std::min(count, maxTransfer));
+    ssize_t put = ::write(fd < 0 ? staged.descriptor() : fd, at, std::min(count, maxTransfer));
     if (put < 0 && errno == EINTR)
       continue;
     if (put < 0)
-      refuse(std::strerror(errno));
+      refuse(errno);
     at += put;
     count -= put;
   }
 }
 
 void OutputFile::commit() {
-  if (isNameless)
-    giveName();
-  int descriptor = fd;
-  fd = -1;
-  if (close(descriptor) != 0)
-    refuse(std::strerror(errno));
-  if (!temporary.empty() && rename(temporary.c_str(), target.c_str()) != 0)
-    refuse(std::strerror(errno));
-  temporary.clear();
+  int error = fd < 0 ? staged.commit() : close(std::exchange(fd, -1)) ? errno : 0;
+  if (error)
+    refuse(error);
+}
+
+void OutputFile::check(const std::string &path, bool makesFolders) {
+  namespace fs = std::filesystem;
+  struct stat status;
+  bool isThere = stat(path.c_str(), &status) == 0;
+  // To open a pipe is to wait for its reader.
+  if (isThere && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    if (access(path.c_str(), W_OK) != 0)
+      throw UserError("cannot write '" + path + "': " + std::strerror(errno));
+    return;
+  }
+  if (!isThere && makesFolders) {
+    fs::path folder = fs::path(path).parent_path(), there = folder;
+    std::error_code none;
+    while (!there.empty() && !fs::exists(fs::symlink_status(there, none)))
+      there = there.parent_path();
+    if (there.empty())
+      there = ".";
+    StagedFile probe;
+    int error =
+        fs::is_directory(there, none) ? probe.open((there / "file").string(), 0600) : ENOTDIR;
+    if (error)
+      throw UserError("cannot make directory '" + folder.string() + "': " + std::strerror(error));
+    return;
+  }
+  OutputFile file(path);
 }
 
 } // namespace tpc::rt

@@ -3,7 +3,9 @@
 #ifndef TPC_RT_PROGRAM_FILE_H
 #define TPC_RT_PROGRAM_FILE_H
 
+#include "tpc/staged_file.h"
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace tpc::rt {
@@ -22,18 +24,27 @@ public:
   int descriptor() const { return fd; }
   /// Whether all of the bytes could be read.
   bool readAt(void *to, uint64_t count, uint64_t offset) const;
+  /// Waits until a write would give the file another time stamp than it has (some milliseconds
+  /// after the last write), and records size and time stamps for `change`.
+  void watch();
+  /// Returns what is different from the last `watch`, such as "it was written to", or nothing. A
+  /// file that was renamed over or removed is the same: this one stays open.
+  std::string change() const;
 
 private:
+  struct Stamp;
+  Stamp readStamp() const;
+
   std::string name;
   int fd = -1;
   int64_t bytes = 0;
+  std::unique_ptr<Stamp> watched;
 };
 
 /// Whether there is a regular file that may be read.
 bool isReadableFile(const std::string &path);
 
-/// Writes a file completely or not at all. The temporary file beside it is removed unless `commit`
-/// succeeds.
+/// Writes a file completely or not at all (tpc/staged_file.h), or to a device or a pipe as it is.
 class OutputFile {
 public:
   explicit OutputFile(const std::string &path);
@@ -42,13 +53,15 @@ public:
   ~OutputFile();
   void write(const void *data, uint64_t count);
   void commit();
+  /// Throws UserError where `path` could not be written, and writes nothing. `makesFolders`: those
+  /// that it is in may be made.
+  static void check(const std::string &path, bool makesFolders);
 
 private:
-  [[noreturn]] void refuse(const char *what);
-  void giveName();
-  std::string name, target, temporary; // the target is what a link leads to
+  [[noreturn]] void refuse(int error);
+  std::string name;
+  StagedFile staged; // of a regular file
   int fd = -1;
-  bool isNameless = false;
 };
 
 } // namespace tpc::rt

@@ -11,6 +11,7 @@
 #include "program/Describe.h"
 #include "program/Error.h"
 #include "program/Execution.h"
+#include "program/File.h"
 #include "program/Notes.h"
 #include "program/Npy.h"
 #include "program/Setup.h"
@@ -28,6 +29,7 @@
 #include <exception>
 #include <fcntl.h>
 #include <filesystem>
+#include <set>
 #include <thread>
 #include <unistd.h>
 
@@ -94,6 +96,17 @@ std::shared_ptr<Session> join(const Launcher &launcher, const Manifest &manifest
                       options.program + " …");
   });
   return session;
+}
+
+/// Whether outputs can be written is found out before the work. Of a batch one output in each
+/// folder stands for all.
+void checkWritable(const std::vector<Request> &requests, bool makesFolders) {
+  std::set<std::filesystem::path> folders;
+  for (const Request &request : requests)
+    for (const auto &[name, path] : request.outputs)
+      if (std::error_code none; !makesFolders || std::filesystem::is_directory(path, none) ||
+                                folders.insert(std::filesystem::path(path).parent_path()).second)
+        OutputFile::check(path, makesFolders);
 }
 
 void makeParent(const std::string &path) {
@@ -181,16 +194,23 @@ void run(const tpc_program &program, const Manifest &manifest, const Options &op
   // What can be wrong with inputs is said before weights are loaded, which may take long.
   std::vector<Inputs> steps;
   std::unique_ptr<Task> task;
+  bool writes = !session || session->rank() == 0;
   agreeOn(session.get(), [&] {
     if (options.mode == Options::Mode::Run && manifest.generation) {
       task = makeGeneration(manifest, options);
       steps = task->largestSteps();
+      if (writes && !options.generation.logits.empty())
+        OutputFile::check(options.generation.logits, /*makesFolders=*/false);
       return;
     }
-    steps.push_back(
-        options.mode == Options::Mode::Bench
-            ? makeInputs(manifest, options.shape)
-            : readInputs(manifest, requestsOf(options, manifest).at(0).inputs, options.shape));
+    if (options.mode == Options::Mode::Bench) {
+      steps.push_back(makeInputs(manifest, options.shape));
+      return;
+    }
+    std::vector<Request> requests = requestsOf(options, manifest);
+    if (writes)
+      checkWritable(requests, options.isBatch);
+    steps.push_back(readInputs(manifest, requests.at(0).inputs, options.shape));
   });
   chooseDevice(program, session.get(), launcher, manifest, options);
   chooseProducts(session.get(), options);

@@ -67,10 +67,20 @@ std::string digestAll(const File &file) {
   return *digest;
 }
 
-/// Returns the digest of samples, of the tensors that the program reads; compares it, and with
-/// `readAll` those of whole tensors, with what they were at compile time.
-std::string check(const Manifest &manifest, int index, const File &file, bool readAll) {
+/// Of samples of the tensors that the program reads. Nothing if one cannot be read.
+std::optional<std::string> digestSamples(const Manifest &manifest, int index, const File &file) {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const Parameter &parameter : manifest.parameters)
+    if (parameter.file == index)
+      ranges.emplace_back(parameter.offset, parameter.bytes);
+  return sampleDigest(file.size(), ranges, [&](void *to, uint64_t bytes, uint64_t offset) {
+    return file.readAt(to, bytes, offset);
+  });
+}
+
+/// Returns the digest of samples; compares it, and with `readAll` those of whole tensors, with what
+/// they were at compile time.
+std::string check(const Manifest &manifest, int index, const File &file, bool readAll) {
   for (const Parameter &parameter : manifest.parameters) {
     if (parameter.file != index)
       continue;
@@ -78,7 +88,6 @@ std::string check(const Manifest &manifest, int index, const File &file, bool re
       throw UserError("weight file '" + file.path() + "' is too short: '" + parameter.name +
                       "' ends at byte " + std::to_string(parameter.offset + parameter.bytes) +
                       ", but the file has " + std::to_string(file.size()));
-    ranges.emplace_back(parameter.offset, parameter.bytes);
   }
   const WeightFile &expected = manifest.files[index];
   std::string changed =
@@ -87,9 +96,7 @@ std::string check(const Manifest &manifest, int index, const File &file, bool re
   if (expected.bytes && *expected.bytes != file.size())
     throw UserError(changed + "(" + std::to_string(file.size()) + " bytes instead of " +
                     std::to_string(*expected.bytes) + ")" + advice);
-  auto digest = sampleDigest(file.size(), ranges, [&](void *to, uint64_t bytes, uint64_t offset) {
-    return file.readAt(to, bytes, offset);
-  });
+  std::optional<std::string> digest = digestSamples(manifest, index, file);
   if (!digest)
     throw UserError("weight file '" + file.path() + "' could not be read");
   if (!expected.digest.empty() && *digest != expected.digest)
@@ -144,11 +151,36 @@ WeightSources openWeights(const Manifest &manifest, const std::string &choice, b
                       "; say where it is with --weights=FILE or --weights=DIRECTORY, or run with "
                       "--weights=random:SEED");
     }
+    file->watch();
     std::string digest = check(manifest, static_cast<int>(i), *file, readAll);
-    sources.identity += (i ? " " : "") + (readAll ? "all of it " + digestAll(*file) : digest);
+    sources.digests.push_back(readAll ? digestAll(*file) : digest);
+    sources.identity += (i ? " " : "") + (readAll ? "all of it " + sources.digests[i] : digest);
     sources.files.push_back(std::move(file));
   }
+  sources.readAll = readAll;
   return sources;
+}
+
+void checkUnchanged(const Manifest &manifest, const WeightSources &sources) {
+  for (size_t i = 0; i < sources.files.size(); ++i) {
+    const File &file = *sources.files[i];
+    std::string change = file.change();
+    // A writer that has mapped the file may leave no time stamp.
+    if (change.empty()) {
+      std::optional<std::string> digest =
+          sources.readAll ? digestAll(file) : digestSamples(manifest, static_cast<int>(i), file);
+      if (!digest)
+        change = "it can no longer be read";
+      else if (*digest != sources.digests[i])
+        change = sources.readAll ? "its bytes are others" : "samples of its tensors are others";
+    }
+    if (!change.empty())
+      throw UserError("weight file '" + file.path() + "' was changed while it was loaded (" +
+                      change +
+                      "): what was loaded may be of two versions. Start again when nothing writes "
+                      "to it; to replace the file of a program that runs, write another one and "
+                      "rename it");
+  }
 }
 
 } // namespace tpc::rt

@@ -19,7 +19,9 @@ struct WeightSources {
   bool isNothing = false;                   ///< elements are anything: for devices that only count
   std::optional<uint64_t> seed;             ///< drawn instead of read
   std::vector<std::unique_ptr<File>> files; ///< by index in manifest.files
+  std::vector<std::string> digests;         ///< of each file, when it was opened
   std::string identity;                     ///< the seed, or digests: equal on all ranks
+  bool readAll = false;                     ///< digests are of all bytes
 };
 
 /// `choice` is what --weights= says, or empty: "random:SEED", a file, or a directory. Without it
@@ -27,6 +29,10 @@ struct WeightSources {
 /// `readAll`: digests of all bytes instead of samples. Throws UserError for files that are missing,
 /// too short, or not those that were compiled.
 WeightSources openWeights(const Manifest &manifest, const std::string &choice, bool readAll);
+
+/// Throws UserError where a file of `sources` was changed since `openWeights`: where its size, its
+/// time stamps, or its digest are others. Called after the last rank of the process has loaded.
+void checkUnchanged(const Manifest &manifest, const WeightSources &sources);
 
 /// The files among which `openWeights` looks, those that are there.
 std::vector<std::string> weightFilesOf(const Manifest &manifest, const std::string &choice);
