@@ -2,9 +2,10 @@
 
 #include "LinksFile.h"
 
+#include "tpc/Support/ReadFile.h"
+
 #include "mlir/IR/Builders.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace tpc;
 using llvm::Error;
@@ -82,10 +83,11 @@ Expected<mlir::DictionaryAttr> tpc::parseLinks(mlir::MLIRContext *context, llvm:
 
 Expected<mlir::DictionaryAttr> tpc::readLinksFile(mlir::MLIRContext *context, llvm::StringRef path,
                                                   const ShardSpec &spec) {
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
-  if (!buffer)
-    return makeError("cannot read '" + path + "': " + buffer.getError().message());
-  Expected<mlir::DictionaryAttr> links = parseLinks(context, (*buffer)->getBuffer(), spec);
+  constexpr uint64_t maxBytes = 1 << 20;
+  std::string text;
+  if (std::string problem = readFile(path.str(), maxBytes, text); !problem.empty())
+    return makeError("cannot read '" + path + "': " + problem);
+  Expected<mlir::DictionaryAttr> links = parseLinks(context, text, spec);
   if (!links)
     return makeError("'" + path + "': " + llvm::toString(links.takeError()));
   return links;

@@ -8,6 +8,7 @@
 #include "PrintProgram.h"
 #include "Progress.h"
 #include "ReadProgram.h"
+#include "SourceFiles.h"
 #include "TargetFlags.h"
 #include "TpccOptions.h"
 
@@ -20,6 +21,7 @@
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Driver/Register.h"
 #include "tpc/Driver/ShapeSpec.h"
+#include "tpc/Support/ReadFile.h"
 #include "tpc/Verify/Certificate.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -80,6 +82,7 @@ private:
   Progress progress{options.timing};
   int64_t memory = 0;  // of --memory-plan
   OnnxDevices devices; // for --emit=onnx-sharded
+  SourceFiles sources;
   const mlir::tpc::KernelCode *kernels = nullptr;
   bool kernelsOnly = false; ///< what --report has: no sizes are given, and kernels need none
   unsigned errors = 0;      // that have been printed
@@ -101,6 +104,8 @@ Error Session::check() {
         " (see tpcc --help)");
   if (!options.annotations.empty() && !llvm::sys::fs::exists(options.annotations))
     return makeError("--annotations: there is no file '" + options.annotations + "'");
+  if (std::string why = describeUnreadable(options.annotations); !why.empty())
+    return makeError("--annotations: cannot read '" + options.annotations + "': " + why);
   std::error_code code = llvm::sys::fs::access(options.input, llvm::sys::fs::AccessMode::Exist);
   if (code)
     return makeError("cannot read '" + options.input + "': " + code.message());
@@ -110,6 +115,13 @@ Error Session::check() {
                      "are needed to compile");
   if (llvm::sys::fs::is_directory(options.input))
     return makeError("'" + options.input + "' is a folder; name the .onnx file in it");
+  // They are read more than once.
+  if (!llvm::sys::fs::is_regular_file(options.input))
+    return makeError("cannot read '" + options.input + "': it is a device or a pipe; name a file");
+  for (const std::string &path : {options.input, options.reference})
+    if (std::string why = describeUnreadable(path, kMaxProgramBytes);
+        !why.empty() && isProgramText(path))
+      return makeError("cannot read '" + path + "': " + why);
   if (options.onnx && isProgramText(options.input))
     return makeError("--emit=onnx-sharded writes the model's own file, and '" + options.input +
                      "' is a program");
@@ -124,6 +136,8 @@ Error Session::check() {
             llvm::sys::fs::access(options.reference, llvm::sys::fs::AccessMode::Exist))
       return makeError("--reference: cannot read '" + options.reference +
                        "': " + missing.message());
+    if (!llvm::sys::fs::is_regular_file(options.reference))
+      return makeError("--reference: cannot read '" + options.reference + "': it is no file");
   }
 
   if (options.generate != Generate::No && options.onnx)
@@ -369,6 +383,8 @@ mlir::LogicalResult Session::writeOnnx(Compilation &compilation) {
       mlir::failed(compilation.advance(Emit::Staged, onStep)))
     return mlir::failure();
   collectStages(compilation.getModule(), devices);
+  if (Error changed = sources.check())
+    return complain(std::move(changed));
   Error error = writeOutput(options.output, [&](llvm::raw_pwrite_stream &os) {
     return writeShardedOnnx(options.input, options.output, devices, os);
   });
@@ -384,6 +400,8 @@ mlir::LogicalResult Session::write(Compilation &compilation) {
       (needsKernels && mlir::failed(makeKernels(compilation))) ||
       mlir::failed(compilation.advance(std::min(options.emit, Emit::Llvm), onStep)))
     return mlir::failure();
+  if (Error changed = sources.check())
+    return complain(std::move(changed));
   auto writeTo = [&](llvm::raw_pwrite_stream &os) -> Error {
     if (options.kernelText) {
       os << kernels->text;
@@ -445,8 +463,11 @@ mlir::LogicalResult Session::run() {
   auto onStep = [&](llvm::StringRef what) { progress.step(what); };
 
   mlir::LogicalResult result = [&]() -> mlir::LogicalResult {
+    sources.add(options.input);
     if (mlir::failed(compilation.advance(Emit::Import, onStep)))
       return mlir::failure();
+    for (const std::string &path : getWeightFiles(compilation.getModule()))
+      sources.add(path);
     if (Error problem = checkLevel(compilation.getFirst()))
       return complain(std::move(problem));
     spec = compilation.getOptions().spec;

@@ -45,8 +45,12 @@ std::string textOf(const json &value) {
 }
 
 Prompts readJsonPrompts(const std::string &path) {
+  constexpr int64_t maxBytes = int64_t(1) << 30;
   File file(path);
-  std::string text(file.size(), 0);
+  if (file.size() > maxBytes)
+    refuse(path, "has " + std::to_string(file.size()) + " bytes; at most " +
+                     std::to_string(maxBytes) + " are read");
+  std::string text(static_cast<size_t>(file.size()), 0);
   if (!file.readAt(text.data(), text.size(), 0))
     refuse(path, "cannot be read");
   json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);

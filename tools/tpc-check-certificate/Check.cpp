@@ -17,13 +17,16 @@
 //===----------------------------------------------------------------------===//
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <stdexcept>
+#include <vector>
 
 using json = nlohmann::json;
 
@@ -486,12 +489,33 @@ void Checker::run() {
     refuse("the hash is not that of the schedule");
 }
 
+/// Of a file, or of a pipe; not of a device, which may have no end.
 std::string readFile(const std::string &path) {
+  constexpr size_t maxBytes = size_t(1) << 30;
+  std::error_code none;
+  std::filesystem::file_type type = std::filesystem::status(path, none).type();
+  if (type == std::filesystem::file_type::directory)
+    refuse("cannot read '" + path + "': it is a folder");
+  if (type == std::filesystem::file_type::block ||
+      (type == std::filesystem::file_type::character && path != "/dev/stdin"))
+    refuse("cannot read '" + path + "': it is a device");
+  auto tooLarge = [&] {
+    refuse("cannot read '" + path + "': it has more than " + std::to_string(maxBytes) + " bytes");
+  };
+  if (type == std::filesystem::file_type::regular &&
+      std::filesystem::file_size(path, none) > maxBytes)
+    tooLarge();
   std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf()))
+  std::string text;
+  for (std::vector<char> piece(1 << 16); file && text.size() <= maxBytes;) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece.data(), static_cast<size_t>(file.gcount()));
+  }
+  if (text.size() > maxBytes)
+    tooLarge();
+  if (!file.eof())
     refuse("cannot read '" + path + "'");
-  return text.str();
+  return text;
 }
 
 /// The manifest of an executable, and the attributes of what --emit=staged prints, have the hash of
@@ -509,10 +533,16 @@ void compareProgram(const std::string &program, const std::string &hash) {
 } // namespace
 
 int main(int argc, char **argv) {
+  auto end = [](int status) {
+    if (std::fflush(stdout) == 0 && !std::ferror(stdout))
+      return status;
+    std::fprintf(stderr, "cannot write to standard output: %s\n", std::strerror(errno));
+    return 1;
+  };
   if (argc < 2 || argc > 3 || std::string(argv[1]) == "--help") {
     std::puts("usage: tpc-check-certificate FILE [EXECUTABLE | staged.mlir]\n"
               "Checks what tpcc --certificate=FILE wrote, and that it is about this program.");
-    return argc == 2 ? 0 : 2;
+    return end(argc == 2 ? 0 : 2);
   }
   try {
     json certificate = json::parse(readFile(argv[1]), [](int depth, auto, auto &) {
@@ -523,7 +553,7 @@ int main(int argc, char **argv) {
     if (argc == 3)
       compareProgram(readFile(argv[2]), hash);
     std::printf("no deadlock: schedule %s\n", hash.c_str());
-    return 0;
+    return end(0);
   } catch (const std::exception &error) {
     std::fprintf(stderr, "refused: %s\n", error.what());
     return 1;

@@ -35,13 +35,14 @@ static llvm::cl::opt<DebugOnly, true, llvm::cl::parser<std::string>>
 #endif
 
 int main(int argc, char **argv) {
-  if (!tpc::checkToolOutput("tpc-opt", argc, argv))
+  if (!tpc::checkToolFiles("tpc-opt", argc, argv))
     return 1;
   // For docs/reference (tools/reference.py).
   if (argc == 2 && llvm::StringRef(argv[1]) == "--print-coverage")
-    return tpc::printCoverage(llvm::outs()) ? 0 : 1;
+    return tpc::finishToolOutput("tpc-opt", tpc::printCoverage(llvm::outs()) ? 0 : 1);
   tpc::registerAllPasses();
   mlir::DialectRegistry registry;
   tpc::registerAllDialects(registry);
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "tpc's pass driver\n", registry));
+  mlir::LogicalResult result = mlir::MlirOptMain(argc, argv, "tpc's pass driver\n", registry);
+  return tpc::finishToolOutput("tpc-opt", mlir::asMainReturnCode(result));
 }

@@ -5,8 +5,9 @@
 #include "tpc/Driver/ToolOutput.h"
 
 int main(int argc, char **argv) {
-  if (!tpc::checkToolOutput("tpc-translate", argc, argv))
+  if (!tpc::checkToolFiles("tpc-translate", argc, argv))
     return 1;
   tpc::registerAllTranslations();
-  return mlir::failed(mlir::mlirTranslateMain(argc, argv, "tpc's translation driver"));
+  mlir::LogicalResult result = mlir::mlirTranslateMain(argc, argv, "tpc's translation driver");
+  return tpc::finishToolOutput("tpc-translate", mlir::failed(result));
 }

@@ -1,4 +1,4 @@
-//===- ToolOutput.h - Where tools may write ---------------------*- C++ -*-===//
+//===- ToolOutput.h - Files of tools with upstream's mains ------*- C++ -*-===//
 
 #ifndef TPC_DRIVER_TOOLOUTPUT_H
 #define TPC_DRIVER_TOOLOUTPUT_H
@@ -6,9 +6,13 @@
 namespace tpc {
 
 /// Upstream's mains open what -o names before they look at their input, which is then lost if it is
-/// the same file. Prints an error and returns false if it is, or if -o names nothing that can be
-/// written.
-bool checkToolOutput(const char *tool, int argc, char **argv);
+/// the same file, and read devices until memory ends. Prints an error and returns false if a flag
+/// names a device to be read, or if -o names an input, or nothing that can be written.
+bool checkToolFiles(const char *tool, int argc, char **argv);
+
+/// Returns the exit status of a tool: `status`, or 1 with an error where its standard output could
+/// not be written.
+int finishToolOutput(const char *tool, int status);
 
 } // namespace tpc
 

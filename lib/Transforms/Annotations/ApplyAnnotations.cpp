@@ -4,9 +4,8 @@
 #include "AnnotationTargets.h"
 #include "tpc/Dialect/Dist.h"
 #include "tpc/Dialect/Sharding.h"
+#include "tpc/Support/ReadFile.h"
 #include "tpc/Transforms/Annotations/Passes.h"
-
-#include "llvm/Support/MemoryBuffer.h"
 
 namespace mlir::tpc {
 #define GEN_PASS_DEF_APPLYANNOTATIONS
@@ -77,13 +76,10 @@ LogicalResult ApplyAnnotations::readGrid() {
 }
 
 LogicalResult ApplyAnnotations::readFile(std::vector<AnnotationLine> &lines) {
-  auto buffer = llvm::MemoryBuffer::getFile(file.getValue(), /*IsText=*/true);
-  if (!buffer)
-    return error(0, 0) << "cannot read the annotations: " << buffer.getError().message();
-  if ((*buffer)->getBufferSize() > kMaxBytes)
-    return error(0, 0) << "the file has " << (*buffer)->getBufferSize()
-                       << " bytes; annotations have at most " << kMaxBytes;
-  if (auto fault = parseAnnotations((*buffer)->getBuffer(), lines))
+  std::string text;
+  if (std::string problem = ::tpc::readFile(file.getValue(), kMaxBytes, text); !problem.empty())
+    return error(0, 0) << "cannot read the annotations: " << problem;
+  if (auto fault = parseAnnotations(text, lines))
     return error(fault->line, fault->column) << fault->what;
   return success();
 }

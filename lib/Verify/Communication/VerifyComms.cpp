@@ -133,12 +133,17 @@ struct VerifyComms : public mlir::tpc::impl::VerifyCommsBase<VerifyComms> {
     } else if (!certificate.empty()) {
       std::error_code code;
       llvm::raw_fd_ostream os(certificate, code);
+      if (!code) {
+        proof->print(os);
+        os.close();
+        code = os.error();
+        os.clear_error();
+      }
       if (code) {
         emitError(getOperation().getLoc())
             << "certificate: cannot write '" << certificate << "': " << code.message();
         return signalPassFailure();
       }
-      proof->print(os);
     }
     markAllAnalysesPreserved();
   }

@@ -117,7 +117,7 @@ TEST_F(OutputFile, ToolsAreAskedForWhatTheyWouldOpen) {
     std::vector<char *> argv;
     for (std::string &word : words)
       argv.push_back(word.data());
-    return checkToolOutput("tool", static_cast<int>(argv.size()), argv.data());
+    return checkToolFiles("tool", static_cast<int>(argv.size()), argv.data());
   };
   EXPECT_TRUE(accepts({input}));
   EXPECT_TRUE(accepts({input, "-o", path("out")}));
@@ -131,7 +131,15 @@ TEST_F(OutputFile, ToolsAreAskedForWhatTheyWouldOpen) {
   // Flags may come first; what is behind one of another name is an input all the same.
   EXPECT_FALSE(accepts({"-o", input, "--canonicalize", input}));
   EXPECT_FALSE(accepts({input, "-o", path("none/out")}));
+  // A device may be written, and not read, wherever a flag names it.
+  EXPECT_TRUE(accepts({input, "-o", "/dev/full"}));
+  EXPECT_TRUE(accepts({"/dev/null"}));
+  for (const char *flag :
+       {"/dev/zero", "--irdl-file=/dev/zero", "--pass=reference=/dev/zero kind=x",
+        "--pass-pipeline=m(pass{file=/dev/zero})"})
+    EXPECT_FALSE(accepts({flag})) << flag;
   std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("tool: error: the output '" + input + "' is the input"), std::string::npos);
   EXPECT_NE(said.find("none/out': No such file or directory"), std::string::npos);
+  EXPECT_NE(said.find("tool: error: cannot read '/dev/zero': it is a device"), std::string::npos);
 }

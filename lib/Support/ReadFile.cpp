@@ -1,0 +1,61 @@
+//===- ReadFile.cpp - Files of text, up to a limit -------------------------===//
+
+#include "tpc/Support/ReadFile.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+using namespace tpc;
+
+/// By Linux's list of devices: 1:3 is /dev/null; 4, 5 and 136 to 143 are terminals.
+static bool hasEnd(dev_t device) {
+  unsigned kind = major(device);
+  return (kind == 1 && minor(device) == 3) || kind == 4 || kind == 5 ||
+         (kind >= 136 && kind <= 143);
+}
+
+static std::string describeLimit(uint64_t maxBytes) {
+  return "it has more than " + std::to_string(maxBytes) + " bytes";
+}
+
+std::string tpc::describeUnreadable(const std::string &path, uint64_t maxBytes) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0)
+    return "";
+  if (S_ISDIR(status.st_mode))
+    return "it is a folder";
+  if (S_ISREG(status.st_mode) && static_cast<uint64_t>(status.st_size) > maxBytes)
+    return describeLimit(maxBytes);
+  bool isDevice = S_ISBLK(status.st_mode) || (S_ISCHR(status.st_mode) && !hasEnd(status.st_rdev));
+  return isDevice ? "it is a device" : "";
+}
+
+std::string tpc::readFile(const std::string &path, uint64_t maxBytes, std::string &bytes) {
+  bytes.clear();
+  if (std::string why = describeUnreadable(path, maxBytes); !why.empty())
+    return why;
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return std::strerror(errno);
+  std::string problem;
+  char piece[1 << 16];
+  while (problem.empty()) {
+    ssize_t count = read(fd, piece, sizeof piece);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      problem = std::strerror(errno);
+    if (count <= 0)
+      break;
+    if (static_cast<uint64_t>(count) > maxBytes - bytes.size())
+      problem = describeLimit(maxBytes);
+    else
+      bytes.append(piece, static_cast<size_t>(count));
+  }
+  close(fd);
+  return problem;
+}
