@@ -160,11 +160,13 @@ private:
   void readDefaults() {
     SamplingSettings &sampling = defaults.sampling;
     bool filters = options.topK.value_or(0) > 0 || options.topP.value_or(1) < 1;
-    sampling.temperature = static_cast<float>(options.temperature.value_or(filters ? 1 : 0));
+    sampling.temperature =
+        narrowSetting("--temperature", options.temperature.value_or(filters ? 1 : 0));
     sampling.topK = options.topK.value_or(0);
     sampling.topP = options.topP.value_or(1);
     sampling.seed = options.seed.value_or(0);
-    sampling.repetitionPenalty = static_cast<float>(options.repetitionPenalty.value_or(1));
+    sampling.repetitionPenalty =
+        narrowSetting("--repetition-penalty", options.repetitionPenalty.value_or(1));
     defaults.maxNewTokens = options.maxNewTokens.value_or(defaults.maxNewTokens);
     defaults.stopIds = options.stopIds;
   }

@@ -88,10 +88,11 @@ GenerationRequest requestOf(const tpc_request &given, int32_t place) {
   request.ids = list(given.ids, given.count, "ids of a prompt");
   request.stopIds = list(given.stop_ids, given.num_stop_ids, "stop ids");
   request.maxNewTokens = given.max_new_tokens;
-  request.sampling.temperature = static_cast<float>(given.temperature);
+  request.sampling.temperature = narrowSetting("temperature", given.temperature);
   request.sampling.topK = given.top_k;
   request.sampling.topP = given.top_p;
-  request.sampling.repetitionPenalty = static_cast<float>(given.repetition_penalty);
+  request.sampling.repetitionPenalty =
+      narrowSetting("repetition_penalty", given.repetition_penalty);
   request.sampling.seed = given.seed;
   request.stream = static_cast<uint64_t>(place);
   return request;

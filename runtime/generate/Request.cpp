@@ -2,6 +2,8 @@
 
 #include "generate/Request.h"
 #include "generate/Score.h"
+#include "program/Error.h"
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -42,8 +44,22 @@ const char *spell(Finish why) {
   return "error";
 }
 
+/// As few digits as tell it from other numbers: 0.7, 1e+39, inf.
+template <class Number> static std::string text(Number value) {
+  char digits[64];
+  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
+}
+
+float narrowSetting(const std::string &name, double value) {
+  constexpr double largest = std::numeric_limits<float>::max(),
+                   smallest = std::numeric_limits<float>::min();
+  if (std::isfinite(value) && std::abs(value) > largest)
+    throw UserError(name + " " + text(value) + ": expected a number of at most " + text(largest));
+  // A smaller number would become 0, which is another setting.
+  return static_cast<float>(value > 0 && value < smallest ? smallest : value);
+}
+
 static std::string problemOf(const SamplingSettings &sampling) {
-  auto text = [](double value) { return std::to_string(value); };
   if (!(sampling.temperature >= 0) || std::isinf(sampling.temperature))
     return "temperature " + text(sampling.temperature) +
            ": expected 0 (the most probable token) or a positive number";

@@ -39,6 +39,10 @@ struct GenerationLimits {
   int64_t chunk = kPrefillChunk; ///< tokens of a prompt in one step
 };
 
+/// Returns a temperature or a penalty as the sampler has it, in 32 bits. Throws UserError with the
+/// number as it was given where it is finite and too large for that.
+float narrowSetting(const std::string &name, double value);
+
 /// Empty, or what is wrong with it.
 std::string problemOf(const GenerationRequest &request, const Generation &generation,
                       int64_t capacity);

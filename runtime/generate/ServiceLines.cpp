@@ -61,7 +61,7 @@ void setField(GenerationRequest &request, bool &hasSeed, const std::string &fiel
     if (request.maxNewTokens < 1)
       refuse(field, "expected a positive number");
   } else if (field == "temperature") {
-    sampling.temperature = static_cast<float>(numberOf(field, value));
+    sampling.temperature = narrowSetting(field, numberOf(field, value));
   } else if (field == "top_k") {
     sampling.topK = integerOf(field, value);
   } else if (field == "top_p") {
@@ -71,7 +71,7 @@ void setField(GenerationRequest &request, bool &hasSeed, const std::string &fiel
                                                : static_cast<uint64_t>(integerOf(field, value));
     hasSeed = true;
   } else if (field == "repetition_penalty") {
-    sampling.repetitionPenalty = static_cast<float>(numberOf(field, value));
+    sampling.repetitionPenalty = narrowSetting(field, numberOf(field, value));
   } else if (field == "stop_ids") {
     request.stopIds = listOf(field, value);
   } else {

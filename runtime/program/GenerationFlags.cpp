@@ -9,6 +9,9 @@
 namespace tpc::rt {
 namespace {
 
+/// Of settings that the sampler has in 32 bits.
+constexpr double largest = std::numeric_limits<float>::max();
+
 [[noreturn]] void refuse(const std::string &flag, const std::string &text, const char *expected) {
   throw UserError(flag + " " + text + ": expected " + expected);
 }
@@ -57,16 +60,17 @@ bool setGenerationFlag(GenerationOptions &options, const std::string &flag,
     options.maxNewTokens = integerOf(flag, value(), 0, "an integer that is not negative");
   } else if (flag == "--temperature") {
     options.temperature = numberOf(
-        flag, value(), [](double x) { return x >= 0; },
-        "0 (the most probable token) or a positive number");
+        flag, value(), [](double x) { return x >= 0 && x <= largest; },
+        "0 (the most probable token) or a positive number, at most 3.4e38");
   } else if (flag == "--top-k") {
     options.topK = integerOf(flag, value(), 0, "0 (all tokens) or a positive integer");
   } else if (flag == "--top-p") {
     options.topP = numberOf(
         flag, value(), [](double x) { return x > 0 && x <= 1; }, "a number above 0, at most 1");
   } else if (flag == "--repetition-penalty") {
-    options.repetitionPenalty =
-        numberOf(flag, value(), [](double x) { return x > 0; }, "a positive number");
+    options.repetitionPenalty = numberOf(
+        flag, value(), [](double x) { return x > 0 && x <= largest; },
+        "a positive number, at most 3.4e38");
   } else if (flag == "--seed") {
     std::string text = value();
     uint64_t seed = 0;
