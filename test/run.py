@@ -25,8 +25,12 @@ import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import machine_time
+
 TOP = Path(__file__).resolve().parents[1]
 MINUTES = 60
+# A runner hangs that neither uses processors nor ends a test for so long.
+PATIENCE = 10 * MINUTES
 LEVELS = ("quick", "default", "long")
 # Each of them may start as many ranks as it likes.
 PROCESSORS = min(8, len(os.sched_getaffinity(0)))
@@ -101,17 +105,22 @@ class Processes:
         self.groups = set()
         self.stopped = False
 
-    def run(self, command, limit, env=None, cwd=TOP, output=None):
-        """Runs with output passed through, or into a file. Returns the exit status, or None if it ran past the limit."""
+    def run(self, command, limit, patience=PATIENCE, env=None, cwd=TOP, output=None):
+        """Runs with output passed through, or into a file. Returns the exit status, or why it was stopped: it has used more than
+        `limit` seconds of processors, or has done nothing for the seconds of `patience`, and written nothing."""
         if self.stopped:
-            return None
+            return "stopped"
         process = subprocess.Popen([str(word) for word in command], env=env, cwd=cwd, stdout=output,
                                    stderr=subprocess.STDOUT if output else None, start_new_session=True)
         self.groups.add(process.pid)
+        watch = machine_time.Watch(process.pid, limit, patience, lambda: os.fstat(output.fileno()).st_size if output else 0)
         try:
-            return process.wait(timeout=limit)
-        except subprocess.TimeoutExpired:
-            return None
+            while True:
+                try:
+                    return process.wait(timeout=min(2, patience / 10))
+                except subprocess.TimeoutExpired:
+                    if problem := watch.problem():
+                        return problem
         finally:
             # Whatever it left behind (ranks, launchers) ends with it.
             self.end(process.pid)
@@ -125,17 +134,20 @@ class Processes:
 
     def end(self, group):
         self.groups.discard(group)
-        try:
-            os.killpg(group, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        # Tests start sessions of their own.
+        for process in [*machine_time.tree(group), -group]:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
 
 
-def judge(results, name, status, limit, report):
-    """Takes one runner's report; a report that is missing, or that the exit status denies, is a failure."""
+def judge(results, name, status, report):
+    """Takes one runner's report; a report that is missing, or that the exit status denies, is a failure. `status` may be why the
+    runner was stopped."""
     before = len(results.failures)
-    if status is None:
-        results.failures.append(f"{name}: stopped after {limit // MINUTES} minutes")
+    if isinstance(status, str):
+        results.failures.append(f"{name}: {status}")
         return
     try:
         count = results.add_junit(report)
@@ -167,12 +179,13 @@ class Suite:
         self.processes, self.results, self.lock = Processes(), Results(), threading.Lock()
 
     def run(self, name, command, minutes, cwd=TOP):
-        """One runner: its report becomes part of the results, what it prints is shown if something failed."""
+        """One runner: its report becomes part of the results, what it prints is shown if something failed. It may use what all
+        processors have in so many minutes, however long that takes on a machine that does other work as well."""
         begin, results = time.monotonic(), Results()
         log, report = self.reports / f"{name}.log", self.reports / f"{name}.xml"
         with open(log, "wb") as output:
-            status = self.processes.run(command, minutes * MINUTES, self.env, cwd, output)
-        judge(results, name, status, minutes * MINUTES, report)
+            status = self.processes.run(command, minutes * MINUTES * PROCESSORS, env=self.env, cwd=cwd, output=output)
+        judge(results, name, status, report)
         with self.lock:
             self.results.add(results)
             print(f"-- {name}: {results}, {time.monotonic() - begin:.0f} s", flush=True)
@@ -208,7 +221,7 @@ class Suite:
         # A file's tests share what they compile; files that take long come first.
         self.run("pytest", [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "-n", PROCESSORS,
                             "--dist=loadfile", "--no-loadscope-reorder", f"--tests={self.level}",
-                            f"--junitxml={self.reports / 'pytest.xml'}"], 600 if self.level == "long" else 20,
+                            f"--junitxml={self.reports / 'pytest.xml'}"], 600 if self.level == "long" else 40,
                  cwd=TOP / "test" / "Integration")
 
 

@@ -1,9 +1,12 @@
 import fcntl
 import shutil
+import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+import pytest_timeout
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "python"), str(Path(__file__).resolve().parent)]
@@ -39,6 +42,29 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason="full run: pytest"))
         seen.add(function)
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_timeout_set_timer(item, settings):
+    """The limit of pytest.ini, by a clock that goes slower on a busy machine."""
+    if settings.method != "signal" or threading.current_thread() is not threading.main_thread():
+        return None
+    clock = harness.LoadClock()
+
+    def look(*_):
+        __tracebackhide__ = True
+        if clock.seconds() >= settings.timeout:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            pytest_timeout.timeout_sigalrm(item, settings)
+
+    def cancel():
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+    item.cancel_timeout = cancel
+    signal.signal(signal.SIGALRM, look)
+    pause = min(5.0, settings.timeout)
+    signal.setitimer(signal.ITIMER_REAL, pause, pause)
+    return True
 
 
 @pytest.fixture

@@ -19,6 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 TOP = Path(__file__).resolve().parents[2]
+sys.path.append(str(TOP / "test"))
+
+from machine_time import LoadClock, scaled  # noqa: E402, F401
 # Nothing is kept of what programs measure, unless a test says where.
 os.environ.setdefault("TPC_CACHE", "")
 
@@ -27,7 +30,7 @@ BUILD = Path(os.environ.get("TPC_BUILD") or TOP / "build").resolve()
 BUILD_STAGED = BUILD / "test" / "bin" / "tpc-build-staged"
 # Starts processes as torchrun does.
 LAUNCH = [sys.executable, str(TOP / "runtime" / "conformance" / "launch.py")]
-# A run that takes longer hangs. Generous: the machine may be busy.
+# A run that takes longer hangs, by a clock that goes slower on a machine that is busy (machine_time.LoadClock).
 TIMEOUT_SECONDS = 300
 
 
@@ -144,7 +147,8 @@ class Result:
 
 
 def run(command, *, timeout: float = TIMEOUT_SECONDS, cwd=None, env=None, limit_bytes: int | None = None) -> Result:
-    """Runs a command in a process group of its own, which ends with it: nothing is left behind when it hangs."""
+    """Runs a command in a process group of its own, which ends with it: nothing is left behind when it hangs. `timeout` is in seconds
+    of a machine that does nothing else."""
     command = [str(part) for part in command]
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **(env or {})}
     limit = None
@@ -157,17 +161,21 @@ def run(command, *, timeout: float = TIMEOUT_SECONDS, cwd=None, env=None, limit_
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd, env=environment,
                                    start_new_session=True, preexec_fn=limit)
-        expired = threading.Event()
+        expired, ended, clock = threading.Event(), threading.Event(), LoadClock()
 
         def stop():
-            expired.set()
-            os.killpg(process.pid, signal.SIGKILL)
+            while not ended.wait(max(0.05, min(5.0, timeout - clock.seconds()))):
+                if clock.seconds() >= timeout:
+                    expired.set()
+                    os.killpg(process.pid, signal.SIGKILL)
+                    return
 
-        timer = threading.Timer(timeout, stop)
+        timer = threading.Thread(target=stop, daemon=True)
         timer.start()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        timer.cancel()
+        ended.set()
+        timer.join()
         text = []
         for stream in (out, err):
             stream.seek(0)

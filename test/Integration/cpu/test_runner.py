@@ -1,12 +1,17 @@
-"""test/run.py counts what happened, and what died as a failure."""
+"""test/run.py counts what happened, what died as a failure, and time by what processors do."""
 
 import importlib.util
+import os
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from conftest import TOP
 
+sys.path.append(str(TOP / "test"))
 spec = importlib.util.spec_from_file_location("run", TOP / "test" / "run.py")
 run = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(run)
@@ -61,7 +66,7 @@ def test_skips_are_counted_by_what_they_lack(tmp_path, reason, lacks):
 
 
 @pytest.mark.parametrize("text, status, expected", [
-    (JUNIT, None, "unit: stopped after 10 minutes"),
+    (JUNIT, "stopped after 10 minutes of processors", "unit: stopped after 10 minutes of processors"),
     (None, -11, "unit: ended with signal 11 and without a report"),
     (JUNIT[:50], 1, "unit: ended with exit status 1 and without a report"),
     ("<testsuites/>", 0, "unit: ran no tests"),
@@ -72,10 +77,87 @@ def test_what_dies_is_a_failure(tmp_path, text, status, expected):
     if text is not None:
         (tmp_path / "r.xml").write_text(text)
     results = run.Results()
-    run.judge(results, "unit", status, 600, tmp_path / "r.xml")
+    run.judge(results, "unit", status, tmp_path / "r.xml")
     assert [failure[:len(expected)] for failure in results.failures] == [expected]
 
 
-def test_hanging_commands_end():
-    assert run.Processes().run([sys.executable, "-c", "import time; time.sleep(60)"], 0.2) is None
-    assert run.Processes().run([sys.executable, "-c", "raise SystemExit(3)"], 60) == 3
+NOTHING = "import time; time.sleep(60)"
+BUSY = "import time\nwhile time.process_time() < 20: pass"
+# Uses no processors itself and writes nothing: what it has started works.
+WORKS_BELOW = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}], start_new_session=True)"
+WRITES = "import time\nfor _ in range(75): print(flush=True); time.sleep(0.02)"
+
+
+def read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize("code, limit, patience, expected", [
+    ("raise SystemExit(3)", 60, 60, 3), (NOTHING, 60, 0.4, "nothing happened"), (BUSY, 0.5, 60, "of processors"),
+    (WORKS_BELOW, 0.5, 0.4, "of processors"), (WRITES, 60, 0.5, 0)], ids=["ends", "hangs", "spins", "works below", "writes"])
+def test_commands_end(tmp_path, code, limit, patience, expected):
+    processes = run.Processes()
+    with open(tmp_path / "log", "wb") as output:
+        status = processes.run([sys.executable, "-c", code], limit, patience, output=output)
+    assert status == expected if isinstance(expected, int) else status.startswith("stopped after") and status.endswith(expected)
+    assert not processes.groups
+    # What was started in a session of its own has ended as well.
+    for _ in range(100):
+        if not (left := [path for path in Path("/proc").glob("[0-9]*/cmdline") if BUSY.encode() in read(path)]):
+            break
+        time.sleep(0.1)
+    assert not left
+
+
+class Machine:
+    """A machine on which time passes as a test says, and a runner on it that has a share of the processors."""
+
+    def __init__(self, load, share):
+        self.load, self.share, self.time, self.used, self.written = load, share, 0.0, 0.0, 0
+        clock = run.machine_time.LoadClock(lambda: self.time, lambda: self.load)
+        self.watch = run.machine_time.Watch(0, 40 * 60, 600, lambda: self.written, lambda _: self.used, clock)
+
+    def passes(self, seconds):
+        """Returns what is said of the runner, and after how many seconds."""
+        end = self.time + seconds
+        while self.time < end:
+            self.time += 2
+            self.used += 2 * self.share
+            if problem := self.watch.problem():
+                return problem, self.time
+        return "", self.time
+
+
+def test_a_busy_machine_stops_no_tests():
+    """Twenty threads for each processor: what takes nine minutes takes hours, and is not stopped for that."""
+    machine = Machine(load=20, share=0.05)
+    assert machine.passes(6 * 3600)[0] == ""
+    assert machine.passes(24 * 3600)[0] == "stopped after 40 minutes of processors"
+
+
+@pytest.mark.parametrize("load", [1, 20])
+def test_what_hangs_is_stopped(load):
+    machine = Machine(load, share=1 / load)
+    assert machine.passes(300)[0] == ""
+    begin, machine.share = machine.time, 0.002  # ranks that wait still look at each other
+    problem, end = machine.passes(24 * 3600)
+    assert problem == "stopped after 10 minutes in which nothing happened" and 300 <= (end - begin) / load <= 1300
+
+
+def test_tests_that_end_are_progress():
+    machine = Machine(load=1, share=0)
+    for _ in range(10):
+        machine.written += 1
+        assert machine.passes(500)[0] == ""
+
+
+def test_what_processes_use_is_counted_with_all_that_they_start():
+    import machine_time
+
+    before = machine_time.tree_seconds(os.getpid())
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
+    assert machine_time.tree_seconds(os.getpid()) - before >= 0.25
+    assert machine_time.tree_seconds(1 << 30) == 0 and machine_time.load() >= 1

@@ -1,0 +1,95 @@
+"""Time as limits of tests count it: a machine that is busy with other work does not make a test fail.
+
+A test that hangs is told from one that has to wait for a processor: `LoadClock` counts seconds of a machine that would be idle
+otherwise, `tree_seconds` what processes have used of processors."""
+
+from __future__ import annotations
+
+import os
+import time
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PROCESSORS = os.cpu_count() or 1
+
+
+def load() -> float:
+    """How many threads could run for each processor, averaged over the last minute, but those of the moment where they are more.
+    1 at least."""
+    average, _, _, running, *_ = open("/proc/loadavg").read().split()
+    return max(1.0, float(average) / PROCESSORS, (int(running.split("/")[0]) - 1) / PROCESSORS)
+
+
+def scaled(seconds: float) -> float:
+    """A limit by the wall clock, as long as the machine needs now for what it does in `seconds` when it is idle."""
+    return seconds * load()
+
+
+class LoadClock:
+    """Counts a second as the part of it that a thread would have had of a processor. `seconds` has to be called now and then: what the
+    load was in between is not known."""
+
+    def __init__(self, now=time.monotonic, load=load):
+        self._now, self._load = now, load
+        self._last, self._seconds = now(), 0.0
+
+    def seconds(self) -> float:
+        now = self._now()
+        self._seconds += (now - self._last) / self._load()
+        self._last = now
+        return self._seconds
+
+
+def tree(root: int) -> dict[int, float]:
+    """A process and all that it has started, in whatever sessions, with what each has used of processors, and those that it has waited
+    for."""
+    parents, used = {}, {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        parents[int(name)] = int(fields[1])
+        used[int(name)] = sum(map(int, fields[11:15])) / TICKS
+    children: dict[int, list[int]] = {}
+    for process, parent in parents.items():
+        children.setdefault(parent, []).append(process)
+    found, left = {}, [root]
+    while left:
+        process = left.pop()
+        if process in used:
+            found[process] = used[process]
+        left += children.get(process, [])
+    return found
+
+
+def tree_seconds(root: int) -> float:
+    return sum(tree(root).values())
+
+
+class Watch:
+    """Says when a process that runs tests should be stopped: when it has used more than `limit` seconds of processors, or when for
+    `patience` seconds (of a LoadClock) nothing has happened: `progress` is what it was, and processors were not used."""
+
+    # Of a second of the clock. Ranks that hang still look whether the others live.
+    IDLE = 0.05
+
+    def __init__(self, root: int, limit: float, patience: float, progress, used=tree_seconds, clock=None):
+        self.limit, self.patience, self._progress, self._root, self._used = limit, patience, progress, root, used
+        self.clock = clock or LoadClock()
+        self._seen, self._begin, self._most, self._before = progress(), 0.0, 0.0, 0.0
+
+    def problem(self) -> str:
+        """Nothing, or why it should be stopped."""
+        now, seen = self.clock.seconds(), self._progress()
+        # What was started and not waited for leaves the tree with what it has used.
+        self._most = max(self._most, self._used(self._root))
+        if self._most > self.limit:
+            return f"stopped after {self.limit / 60:.0f} minutes of processors"
+        if seen != self._seen or self._most - self._before > self.IDLE * self.patience:
+            self._seen, self._begin, self._before = seen, now, self._most
+        elif now - self._begin > self.patience:
+            return f"stopped after {self.patience / 60:.0f} minutes in which nothing happened"
+        return ""
