@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tpc import defaults, reference
+from tpc import console, defaults, reference
 
 
 def parse_pairs(pairs: list[str], what: str) -> dict[str, np.ndarray]:
@@ -80,4 +80,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console.run("tpc.compare", main)

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpc.session import Session, TpcError
-from tpc.text import load_tokenizer, read_defaults
+from tpc.session import Session, TpcError, encode, flag_of, path_of
+from tpc.text import ids_of, load_tokenizer, read_defaults
 
 # Cached programs beyond this number are removed, the least recently used first.
 _KEPT_PROGRAMS = 32
@@ -87,12 +87,9 @@ def _flags(options: Mapping) -> list[str]:
     """Returns tpcc's flags: `emit="staged"` is --emit=staged, `digest_weights=True` is --digest-weights."""
     flags = []
     for name, value in options.items():
-        flag = ("-" if name in ("O", "o") else "--") + name.replace("_", "-")
-        if isinstance(value, Mapping):
-            value = ",".join(f"{key}={size}" for key, size in value.items())
-        if value is None or value is False:
-            continue
-        flags.append(flag if value is True else f"{flag}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+        for flag in flag_of(name, value):
+            encode("option", flag)
+            flags.append(flag[1:] if name in ("O", "o") else flag)
     return flags
 
 
@@ -178,7 +175,9 @@ def compile(model, *, shard: str = "tp1", generate: bool | str = False, weights=
             raise TpcError(f"compile() makes a program and opens it: {name} is an option of the command tpcc alone"
                            if name not in ("o", "megatron_shard") else
                            f"{name} is spelled {'out' if name == 'o' else 'shard'} here")
-    model = Path(os.fspath(model)).absolute()
+    model = Path(path_of("the model", model)).absolute()
+    if session is not None and not isinstance(session, Mapping):
+        raise TpcError(f"session: expected flags of tpc.load by name, and not {type(session).__name__}")
     if not model.is_file():
         raise TpcError(f"there is no model '{model}'")
     drawn = isinstance(weights, str) and weights.startswith("random:")
@@ -192,7 +191,7 @@ def compile(model, *, shard: str = "tp1", generate: bool | str = False, weights=
         return CompiledSession(path, model, arguments, messages, weights=weights, threads=threads, **(session or {}))
 
     if out is not None:
-        path = Path(os.fspath(out)).absolute()
+        path = Path(path_of("out", out)).absolute()
         return load(path, build(path))
     folder = _cache_folder() if cache else None
     if folder is None:
@@ -268,6 +267,6 @@ class CompiledSession(Session):
         if self.tokenizer is None:
             raise TpcError(f"there is no tokenizer.json beside '{self.model}': give token ids, or put the model's tokenizer.json there")
         settings = read_defaults(self.model.parent).settings() | settings
-        rows = super().generate([self.tokenizer.encode(text).ids for text in texts], **settings)
+        rows = super().generate([ids_of(self.tokenizer, text) for text in texts], **settings)
         found = [self.tokenizer.decode(row.tolist(), skip_special_tokens=True) for row in rows]
         return found[0] if isinstance(prompt, str) else found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import sys
 import tempfile
 import traceback
 from pathlib import Path
 
-from tpc import families
+from tpc import console, families
 
 FLAVORS = {"dynamo": 20, "dynamo-past": 20, "optimum-nopast": 18, "optimum-past": 18}  # and their default opset
 
@@ -93,6 +94,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         parser.error(f"--part {args.part} needs --flavor dynamo")
     if not args.output.parent.is_dir():
         parser.error(f"--output {args.output}: no directory {args.output.parent}")
+    if args.output.is_dir() or not os.access(args.output.parent, os.W_OK | os.X_OK):
+        parser.error(f"--output {args.output}: " + ("it is a directory" if args.output.is_dir() else "its directory cannot be written"))
     try:
         args.sizes = parse_sizes(args)
     except families.ConfigurationError as error:
@@ -225,4 +228,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console.run("tpc.export", main)

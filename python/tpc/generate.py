@@ -10,13 +10,22 @@ the most probable token is taken each time. Text is printed as it comes; the sam
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 
+from tpc import console
 from tpc.session import TpcError, load
-from tpc.text import TextError, TextStream, load_tokenizer, read_defaults
+from tpc.text import TextError, TextStream, ids_of, load_tokenizer, notes_of, read_bounded, read_defaults
 
 SETTINGS = {"max_new_tokens": int, "temperature": float, "top_k": int, "top_p": float, "repetition_penalty": float, "seed": int}
+
+
+def number(text: str) -> float:
+    value = float(text)
+    if math.isinf(value) and "inf" not in text.lower():
+        raise argparse.ArgumentTypeError(f"{text:.40} is too large")
+    return value
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     source.add_argument("--prompt", metavar="TEXT", help="what the text begins with (default: standard input)")
     source.add_argument("--prompt-file", metavar="FILE", help="the same, in a file")
     for name, kind in SETTINGS.items():
-        parser.add_argument("--" + name.replace("_", "-"), type=kind, metavar="N" if kind is int else "X")
+        parser.add_argument("--" + name.replace("_", "-"), type=number if kind is float else kind, metavar="N" if kind is int else "X")
     parser.add_argument("--stop-ids", metavar="ID,…", help="token ids that end the text, instead of the model's")
     parser.add_argument("--weights", help="where the weights are, or random:SEED")
     parser.add_argument("--threads", type=int, metavar="N", help="of each rank")
@@ -52,23 +61,23 @@ def settings_of(arguments, defaults) -> dict:
 
 
 def prompt_of(arguments) -> str:
+    said = "--prompt" if arguments.prompt is not None else "standard input"
+    if arguments.prompt_file is not None:
+        said = f"--prompt-file '{arguments.prompt_file}'"
     try:
         if arguments.prompt is not None:
             return os.fsencode(arguments.prompt).decode()  # bytes that are no text came as lone surrogates
         if arguments.prompt_file is None:
-            return sys.stdin.buffer.read().decode() if sys.stdin else ""
-        with open(arguments.prompt_file, encoding="utf-8") as file:
-            return file.read()
-    except (OSError, UnicodeError) as error:
-        name = "--prompt" if arguments.prompt is not None else "standard input"
-        if arguments.prompt_file is not None:
-            name = f"--prompt-file: '{arguments.prompt_file}'"
-        raise TextError(f"{name} cannot be read as text: {error}") from None
+            return read_bounded("-", "prompt", file=sys.stdin.buffer, said=said).decode() if sys.stdin else ""
+        text = read_bounded(arguments.prompt_file, "prompt", said=said).decode()
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeError as error:
+        raise TextError(f"{said} cannot be read as text: {error}") from None
 
 
 def write(session, tokenizer, prompt: str, settings: dict, out) -> None:
     """Writes what follows the prompt, each piece as soon as it is text."""
-    ids = tokenizer.encode(prompt).ids
+    ids = ids_of(tokenizer, prompt)
     if not ids:
         raise TextError("the prompt is empty: give some text")
     if out is None:
@@ -94,6 +103,9 @@ def main(arguments=None) -> int:
         tokenizer = load_tokenizer(arguments.tokenizer)
         settings = settings_of(arguments, read_defaults(arguments.tokenizer))
         prompt = prompt_of(arguments)
+        ids_of(tokenizer, prompt)
+        for note in notes_of(tokenizer, arguments.tokenizer, prompt):
+            print(f"tpc.generate: note: {note}", file=sys.stderr)
         with load(arguments.model, weights=arguments.weights, threads=arguments.threads,
                   max_sequence=arguments.max_sequence) as session:
             write(session, tokenizer, prompt, settings, sys.stdout)
@@ -103,14 +115,8 @@ def main(arguments=None) -> int:
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 130
-    except OSError as error:
-        # Where who reads has gone there is nobody to tell. Python would flush again at its end.
-        if not isinstance(error, BrokenPipeError):
-            print(f"tpc.generate: cannot write to standard output: {error.strerror}", file=sys.stderr)
-        sys.stdout = None
-        return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console.run("tpc.generate", main)

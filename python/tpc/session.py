@@ -13,9 +13,10 @@ import ctypes
 import json
 import operator
 import os
+import stat
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,12 +99,47 @@ _loaded: dict[str, list[tuple[int, int]]] = {}
 _loading = threading.Lock()
 
 
-def _library(path: str) -> ctypes.CDLL:
-    path = os.path.abspath(path)
+def _type(value) -> str:
+    return type(value).__name__
+
+
+def _short(value) -> str:
+    """For messages: the beginning of it, where it has words for itself."""
+    try:
+        return repr(value)[:80]
+    except Exception:  # such as integers of too many digits
+        return f"one of type {_type(value)}"
+
+
+def encode(what: str, text: str) -> bytes:
+    """For C, which reads up to the first zero."""
+    try:
+        encoded = os.fsencode(text)
+    except UnicodeError:
+        raise TpcError(f"{what} {_short(text)}: it is no text that can be encoded") from None
+    if b"\0" in encoded:
+        raise TpcError(f"{what} {_short(text)}: it has a zero byte")
+    return encoded
+
+
+def path_of(what: str, path) -> str:
+    """A path as text, of text, bytes or a Path."""
+    try:
+        path = os.fsdecode(path)
+    except TypeError:
+        raise TpcError(f"{what}: expected a path, and not {_short(path)} ({_type(path)})") from None
+    encode(what, path)
+    return path
+
+
+def _library(path) -> ctypes.CDLL:
+    path = os.path.abspath(path_of("cannot load", path))
     try:
         status = os.stat(path)
     except OSError as error:
         raise TpcError(f"cannot load '{path}': {error.strerror}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise TpcError(f"cannot load '{path}': it is not a regular file")
     with _loading:
         # The dynamic linker takes the same name for the same file, also where a new one has come in its place.
         files = _loaded.setdefault(path, [])
@@ -140,16 +176,19 @@ def _library(path: str) -> ctypes.CDLL:
     return library
 
 
-def _flag(name: str, value) -> list[str]:
+def flag_of(name: str, value) -> list[str]:
     """`deterministic=True` is --deterministic, `shape={"batch": 1}` is --shape=batch=1."""
     name = "--" + name.replace("_", "-")
     if value is None or value is False:
         return []
     if value is True:
         return [name]
-    if isinstance(value, Mapping):
-        value = ",".join(f"{key}={size}" for key, size in value.items())
-    return [f"{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}"]
+    try:
+        if isinstance(value, Mapping):
+            value = ",".join(f"{key}={size}" for key, size in value.items())
+        return [f"{name}={os.fsdecode(value) if isinstance(value, (os.PathLike, bytes)) else value}"]
+    except Exception:  # such as integers of too many digits
+        raise TpcError(f"flag {name}: {_short(value)} has no text") from None
 
 
 def load(path, *, weights=None, threads: int | None = None, **flags) -> Session:
@@ -165,12 +204,12 @@ class Session:
     """A program with its weights loaded. See `load`."""
 
     def __init__(self, path, *, weights=None, threads=None, **flags):
-        self._library = _library(os.fspath(path))
+        self._library = _library(path)
         self._lock = threading.Lock()  # nobody closes what somebody uses
-        texts = _flag("weights", weights) + _flag("threads_per_rank", threads)
+        texts = flag_of("weights", weights) + flag_of("threads_per_rank", threads)
         for name, value in flags.items():
-            texts += _flag(name, value)
-        argv = (ctypes.c_char_p * len(texts))(*map(os.fsencode, texts))
+            texts += flag_of(name, value)
+        argv = (ctypes.c_char_p * len(texts))(*(encode("flag", text) for text in texts))
         model = ctypes.c_void_p()
         self._check(self._library.tpc_model_open(len(texts), argv, ctypes.byref(model)))
         self._model = model
@@ -221,8 +260,10 @@ class Session:
     def _array(self, name: str, value) -> tuple[np.ndarray, int]:
         """As the program reads it: in place where it is dense and of a type that there is."""
         port = next((port for port in self.inputs if port.name == name), None)
+        if _has_mask(value):
+            raise TpcError(f"input '{name}' has a mask, which no program reads: give an array without one, such as x.filled(0)")
         if not isinstance(value, np.ndarray):
-            value = np.asarray(value, port.dtype if port else None)
+            value = _made(f"input '{name}'", value, port.dtype if port else None)
         wanted = port and port.dtype
         if value.dtype.itemsize == 2 and port and port.type == "tensor(bfloat16)" and (
                 value.dtype == wanted or value.dtype.kind in "uV"):
@@ -235,14 +276,24 @@ class Session:
     def run(self, inputs: Mapping[str, np.ndarray], outputs=None) -> dict[str, np.ndarray]:
         """Runs one step. Gives all outputs, or those that are named, by name. Inputs with a default may be left out."""
         names = {port.name for port in self.outputs}
-        if unknown := [name for name in outputs or () if name not in names]:
-            raise TpcError(f"there is no output '{unknown[0]}'; the program gives " + ", ".join(f"'{name}'" for name in names))
+        if outputs is not None:
+            if isinstance(outputs, (str, bytes)) or not isinstance(outputs, Iterable):
+                raise TpcError(f"outputs are a list of names, such as {sorted(names)[:1]}, and not {_short(outputs)}")
+            outputs = list(outputs)
+            if unknown := [name for name in outputs if not isinstance(name, str) or name not in names]:
+                raise TpcError(f"there is no output {_short(unknown[0])}; the program gives " + ", ".join(f"'{name}'" for name in names))
+        if not isinstance(inputs, Mapping):
+            raise TpcError(f"inputs are arrays by name, such as {{'{self.inputs[0].name if self.inputs else 'x'}': array}}, and not "
+                           f"{_type(inputs)}")
         given, kept = (_Tensor * len(inputs))(), []
         for tensor, (name, value) in zip(given, inputs.items()):
+            if not isinstance(name, str):
+                raise TpcError(f"the name of an input is text, and not {_short(name)}")
+            encoded = encode("the name of an input", name)
             array, code = self._array(name, value)
             shape = (ctypes.c_int64 * array.ndim)(*array.shape)
-            kept += [array, shape]
-            tensor.name, tensor.dtype, tensor.rank, tensor.data = name.encode(), code, array.ndim, array.ctypes.data
+            kept += [array, shape, encoded]
+            tensor.name, tensor.dtype, tensor.rank, tensor.data = encoded, code, array.ndim, array.ctypes.data
             tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
         found = ctypes.POINTER(_Results)()
         with self._lock:
@@ -251,7 +302,6 @@ class Session:
         tensors = found.contents.tensors[:found.contents.count]
         arrays = {tensor.name.decode(): owner.array(tensor) for tensor in tensors}
         return {name: arrays[name] for name in outputs} if outputs is not None else arrays
-
 
     def stream(self, ids, **settings) -> Generation:
         """Tokens as they come: of one prompt (a row of ids) just these, of several the row and the token. Settings are those of
@@ -273,20 +323,60 @@ class Session:
         return found[0] if tokens.is_single else found
 
 
+def _has_mask(value, depth: int = 64) -> bool:
+    """Whether an array, or one in a list, hides elements."""
+    if isinstance(value, np.ma.MaskedArray):
+        return bool(np.ma.is_masked(value))
+    return depth > 0 and isinstance(value, (list, tuple)) and any(_has_mask(each, depth - 1) for each in value)
+
+
+def _made(what: str, value, wanted: np.dtype | None) -> np.ndarray:
+    """An array of what is none, of the type that is wanted if that has the same values."""
+    try:
+        found = np.asarray(value)
+    except Exception as error:  # also what objects raise that are to make an array of themselves
+        raise TpcError(f"{what} is no array: {error}") from None
+    if wanted is None or found.dtype == wanted:
+        return found
+    exact = found.size == 0 or found.dtype.kind in "biu" and (wanted.kind in "iu" or wanted.kind == "b" and ((found == 0) | (found == 1)).all())
+    if not exact and (wanted.kind in "biu" or found.dtype.kind not in "biuf"):
+        return found  # the program has more to say about it
+    with np.errstate(over="ignore"):
+        made = found.astype(wanted)
+    if not ((made == found).all() if exact else np.array_equal(np.isfinite(made), np.isfinite(found))):
+        raise TpcError(f"{what} has a number that {wanted} does not: the largest is {found.max()}, the smallest {found.min()}")
+    return made
+
+
 def _integer(name: str, value, low: int, high: int) -> int:
     """ctypes would keep the lowest 64 bits of any."""
     try:
         number = operator.index(value)
     except TypeError:
-        raise TpcError(f"{name} {value!r}: expected an integer") from None
+        raise TpcError(f"{name} {_short(value)}: expected an integer") from None
     if not low <= number <= high:
-        raise TpcError(f"{name} {number}: expected an integer from {low} to {high}")
+        text = str(number) if abs(number) < 10**80 else "of so many digits"
+        raise TpcError(f"{name} {text}: expected an integer from {low} to {high}")
     return number
 
 
+def _number(name: str, value) -> float:
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return float(value)
+    except OverflowError:
+        raise TpcError(f"{name}: expected a number of 64 bits, and it has too many digits for that") from None
+    except (TypeError, ValueError):
+        raise TpcError(f"{name} {_short(value)} is no number") from None
+
+
 def _check_row(what: str, ids) -> None:
-    if isinstance(ids, str) or not hasattr(ids, "__iter__") or isinstance(ids, np.ndarray) and ids.ndim == 0:
-        raise TpcError(f"{what} is a row of token ids, and not {ids!r:.40}")
+    if (isinstance(ids, (str, bytes, bytearray, Mapping)) or not hasattr(ids, "__iter__")
+            or isinstance(ids, np.ndarray) and ids.ndim == 0):
+        raise TpcError(f"{what} is a row of token ids, and not {_short(ids)}")
+    if _has_mask(ids):
+        raise TpcError(f"{what} has a mask, which is not read: give the ids that count, such as x.compressed()")
 
 
 def _row(what: str, ids) -> np.ndarray:
@@ -294,7 +384,7 @@ def _row(what: str, ids) -> np.ndarray:
     _check_row(what, ids)
     try:
         array = ids if isinstance(ids, np.ndarray) else np.asarray(list(ids))
-    except ValueError:  # rows of several lengths
+    except Exception:  # rows of several lengths, and objects that make no array
         raise TpcError(f"{what} is a row of token ids, and not one of rows") from None
     if array.ndim != 1 or array.size and array.dtype.kind not in "iu":
         raise TpcError(f"{what} is a row of token ids, and not {array.dtype} of shape {list(array.shape)}")
@@ -326,14 +416,13 @@ class Generation:
         seed = _integer("seed", seed, 0, (1 << 64) - 1)
         max_new_tokens, top_k = (_integer(name, value, 0, _MOST) for name, value in
                                  (("max_new_tokens", max_new_tokens), ("top_k", top_k)))
+        temperature, top_p, repetition_penalty = (_number(name, value) for name, value in (
+            ("temperature", temperature), ("top_p", top_p), ("repetition_penalty", repetition_penalty)))
         stop = _row("stop_ids", stop_ids)
         pointer = ctypes.POINTER(ctypes.c_int64)
-        try:
-            requests = (_Request * len(prompts))(*[
-                _Request(prompt.ctypes.data_as(pointer), len(prompt), max_new_tokens, temperature, top_k, top_p, repetition_penalty, seed,
-                         stop.ctypes.data_as(pointer), len(stop)) for prompt in prompts])
-        except TypeError as error:
-            raise TpcError(f"a setting is no number: {error}") from None
+        requests = (_Request * len(prompts))(*[
+            _Request(prompt.ctypes.data_as(pointer), len(prompt), max_new_tokens, temperature, top_k, top_p, repetition_penalty, seed,
+                     stop.ctypes.data_as(pointer), len(stop)) for prompt in prompts])
         handle = ctypes.c_void_p()
         with session._lock:
             session._check(self._library.tpc_model_generate(session._opened(), requests, len(prompts), ctypes.byref(handle)))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tpc import onnxfile
+from tpc import console, onnxfile
 from tpc.onnxfile import onnx
 
 # Elements drawn and written at a time.
@@ -117,4 +117,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console.run("tpc.weights", main)

@@ -161,6 +161,20 @@ def test_options_that_are_none_of_compile(options, words):
         tpc.compile(MODEL.path, **options)
 
 
+@pytest.mark.parametrize("model, options, words", [
+    (None, {}, "NoneType"), (5, {}, "int"), ([], {}, "list"), (MODEL, {}, "Model"), ("a\0b", {}, "zero byte"), ("\ud800", {}, "encoded"), ("", {}, "no model"),
+    (b"/no/where", {}, "no model"), ("/", {}, "no model"), ("/dev/null", {}, "no model"),
+    *((MODEL.path, options, words) for options, words in (
+        ({"out": 5}, "out.*int"), ({"out": "a\0b"}, "zero byte"), ({"shard": 5}, "megatron-shard"), ({"shard": ["tp2"]}, "megatron-shard"),
+        ({"generate": 5}, "generate=5"), ({"generate": "a\0b"}, "zero byte"), ({"name": "\ud800"}, "encoded"), ({"name": 10**5000}, "no text"),
+        ({"session": 5}, "session.*int"), ({"session": {"threads_per_rank": "x"}}, "threads-per-rank"), ({"threads": "two"}, "two"),
+        ({"annotations": "/dev/zero"}, "it is a device")))],
+    ids=lambda value: ascii(value)[-30:] if isinstance(value, (str, bytes)) else ",".join(value) if isinstance(value, dict) else type(value).__name__)
+def test_arguments_of_any_type(model, options, words):
+    with pytest.raises(tpc.TpcError, match=f"(?s){words}"):
+        tpc.compile(model, **options)
+
+
 def test_errors_carry_the_node_and_the_remedy(tmp_path):
     with pytest.raises(tpc.CompileError, match="Det") as caught:
         tpc.compile(make_unknown(tmp_path / "model.onnx"))

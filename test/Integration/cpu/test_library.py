@@ -127,6 +127,98 @@ def test_what_is_wrong_is_said_and_harms_nothing(executable, expected, inputs, w
         session.run({"input_ids": IDS})
 
 
+class NoArray:
+    def __array__(self, *_, **__):
+        raise AttributeError("not today")
+
+
+def masked(hidden):
+    return np.ma.array(IDS, mask=np.arange(IDS.size).reshape(IDS.shape) == (0 if hidden else -1))
+
+
+# What may be given instead of arrays by name: each is refused in words that name it, none is read as something else.
+WRONG_INPUTS = [
+    (None, "by name.*NoneType"), (IDS, "by name.*ndarray"), ([IDS], "by name.*list"), ("input_ids", "by name.*str"), (5, "by name.*int"),
+    (IDS.tolist, "by name"), ({1: IDS}, "text, and not 1"), ({None: IDS}, "text, and not None"), ({b"input_ids": IDS}, "text, and not b'"),
+    ({("input_ids",): IDS}, "text, and not"), ({"input_ids\0": IDS}, "zero byte"), ({"\ud800": IDS}, "encoded"), ({"": IDS}, "''"),
+    *(({"input_ids": value}, words) for value, words in (
+        (None, "int64.*object"), ([[1, None]], "int64.*object"), ([[1, 2], [3]], "no array"), ([[1], "a"], "no array"), ("12,7", "int64.*<U4"),
+        ([["a", "b"]], "int64.*<U1"), (b"12", r"int64.*\|S2"), ({"a": 1}, "int64.*object"), ({1, 2}, "int64.*object"), (iter([1]), "int64.*object"),
+        (5, r"\[batch, sequence\]"), (np.int64(5), r"\[batch, sequence\]"), ([], r"\[batch, sequence\]"), ([[1.5, 2.0]], "i64.*f64"), (1j, "int64.*complex128"),
+        ([[2**70]], "int64.*object"), ([[2**63]], "has a number|u64|uint64"), ([[True, False]], None), (NoArray(), "no array: not today"), (len, "int64.*object"),
+        (masked(True), "mask"), ([masked(True)[0], masked(True)[1]], "mask"), ([[np.ma.masked, 1]], "mask"), (np.ma.masked, "mask"),
+        (IDS.astype("U"), "int64.*<U"), (IDS.astype("M8[s]"), "int64.*datetime64"), (np.rec.array([(1, 2)]), "int64.*"),
+        (np.zeros((1,) * 40, np.int64), r"\[batch, sequence\]")))]
+
+
+@pytest.mark.parametrize("inputs, words", WRONG_INPUTS, ids=lambda value: ascii(value)[:40].replace("\n", ""))
+def test_inputs_of_any_type(executable, inputs, words):
+    with tpc.load(executable.path) as session:
+        if words is None:
+            session.run(inputs)
+            return
+        with pytest.raises(tpc.TpcError, match=f"(?s){words}") as error:
+            session.run(inputs)
+        assert not error.value.broken
+
+
+def test_masks_that_hide_nothing(executable, expected):
+    with tpc.load(executable.path) as session:
+        assert np.array_equal(session.run({"input_ids": masked(False)})["logits"], expected)
+
+
+@pytest.mark.parametrize("outputs, words", [("logits", "list of names.*'logits'"), (5, "list of names"), ([None], "no output None"), ([["logits"]], "no output"),
+                                            ([5], "no output 5"), (["logits", "x"], "no output 'x'"), (b"logits", "list of names")], ids=repr)
+def test_outputs_of_any_type(executable, outputs, words):
+    with tpc.load(executable.path) as session:
+        with pytest.raises(tpc.TpcError, match=words):
+            session.run({"input_ids": IDS}, outputs)
+        for names in (("logits",), iter(["logits"]), {"logits": 1}, np.array(["logits"])):
+            assert list(session.run({"input_ids": IDS}, names)) == ["logits"]
+        assert session.run({"input_ids": IDS}, []) == {}
+
+
+@pytest.mark.parametrize("path, words", [(None, "NoneType"), (5.0, "float"), ([], "list"), ("a\0b", "zero byte"), ("\ud800", "encoded"), ("", "."),
+                                         ("/dev/null", "regular file"), ("/", "regular file"), (b"/no/where", "No such file"), (3, "int")], ids=repr)
+def test_paths_of_any_type(path, words):
+    with pytest.raises(tpc.TpcError, match=words):
+        tpc.load(path)
+
+
+def test_pipes_are_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(tpc.TpcError, match="regular file"):
+        tpc.load(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("flags, words", [
+    ({"weights": 5}, "'5'"), ({"weights": ["a"]}, "a"), ({"weights": "a\0b"}, "zero byte"), ({"weights": "\ud800"}, "encoded"), ({"weights": b"no/where"}, "no/where"),
+    ({"threads": "two"}, "two"), ({"threads": 1.5}, "1.5"), ({"threads": None, "timeout": []}, "--timeout"), ({"threads": {1: 2}}, "1=2"),
+    ({"threads": 10**400}, "--threads-per-rank"), ({"threads": 10**5000}, "flag"), ({"shape": 5}, "--shape"), ({"shape": {1: None}}, "--shape"), ({"": 1}, "flag")],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "")
+def test_flags_of_any_type(executable, flags, words):
+    with pytest.raises(tpc.TpcError, match=words):
+        tpc.load(executable.path, **flags)
+
+
+@pytest.mark.parametrize("element, value, words", [
+    (TensorProto.BOOL, [[1, 0, 2]], "bool.*int64|i64"), (TensorProto.BOOL, [[1, 0, 1]], None), (TensorProto.BOOL, [[1.0, 0.0]], "f64"),
+    (TensorProto.INT8, [[1, 300]], "has a number that int8"), (TensorProto.INT8, [[-128, 127]], None), (TensorProto.UINT8, [[-1]], "has a number that uint8"),
+    (TensorProto.FLOAT, [[1e300]], "has a number that float32"), (TensorProto.FLOAT, [[1, 2]], None), (TensorProto.FLOAT, [[float("inf"), float("nan")]], None),
+    (TensorProto.FLOAT16, [[7e4]], "has a number that float16"), (TensorProto.INT32, [[1.5]], "f64"), (TensorProto.FLOAT, [["1.5"]], "<U3")])
+def test_lists_are_no_other_numbers(tpcc, tmp_path, element, value, words):
+    """A list becomes an array of the input's type where that has the same values."""
+    node = helper.make_node("Not", ["x"], ["y"]) if element == TensorProto.BOOL else helper.make_node("Add", ["x", "x"], ["y"])
+    body = helper.make_graph([node], "type", *([helper.make_tensor_value_info(name, element, ["batch", "n"])] for name in "xy"))
+    onnx.save(helper.make_model(body, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "m.onnx")
+    with tpc.load(tpcc.compile(tmp_path / "m.onnx").path) as session:
+        if words:
+            with pytest.raises(tpc.TpcError, match=words):
+                session.run({"x": value})
+        else:
+            assert session.run({"x": value})["y"].shape == np.shape(value)
+
+
 @pytest.mark.parametrize("flags, words", [
     ({"weights": "no/where"}, ["no/where", "--weights"]), ({"max_speed": 3}, ["--max-speed"]), ({"threads": 0}, ["--threads-per-rank"]),
     ({"bench": True}, ["--bench"]), ({"output": "x.npy"}, ["--output"]), ({"products": "mkl"}, ["mkl", "onednn"]),

@@ -96,7 +96,18 @@ for words, ids, settings in (
         ([str(2**63 + 5)], np.array([2**63 + 5], np.uint64), {}), (["row of token ids"], [2**70], {}),
         (["row of token ids", "12,7"], "12,7", {}), (["row of token ids"], 7, {}), (["row of token ids"], np.array(7), {}),
         (["stop_ids", "float64"], [1], {"stop_ids": [1.5]}), (["stop_ids", "50"], [1], {"stop_ids": 50}),
-        (["one of rows"], [[1], [2, [3, 4]]], {})):
+        (["one of rows"], [[1], [2, [3, 4]]], {}), (["row of token ids", "None"], None, {}), (["row of token ids"], [None], {}),
+        (["row of token ids"], [[1], None], {}), (["row of token ids"], b"12", {}), (["row of token ids"], {1: 2}, {}),
+        (["row of token ids", "'1'"], ["1", "2"], {}), (["row of token ids", "bool"], [True], {}), (["row of token ids"], 10**5000, {}),
+        (["row of token ids"], object(), {}), (["mask"], np.ma.array([1, 2], mask=[0, 1]), {}),
+        (["mask"], [np.ma.array([1, 2], mask=[0, 1]), [3]], {}), (["mask"], [np.ma.masked, 1], {}),
+        (["temperature None", "no number"], [1], {"temperature": None}), (["temperature [1]"], [1], {"temperature": [1]}),
+        (["temperature 1e+39"], [1], {"temperature": 1e39}), (["temperature 1e+308"], [1], {"temperature": 1e308}),
+        (["temperature inf"], [1], {"temperature": float("inf")}), (["temperature nan"], [1], {"temperature": float("nan")}),
+        (["temperature", "digits"], [1], {"temperature": 10**400}), (["repetition_penalty 1e+39"], [1], {"repetition_penalty": 1e39}),
+        (["top_p"], [1], {"top_p": 1j}), (["top_k None"], [1], {"top_k": None}), (["top_k", "digits"], [1], {"top_k": 10**5000}),
+        (["max_new_tokens '3'"], [1], {"max_new_tokens": "3"}), (["seed None"], [1], {"seed": None}), (["stop_ids"], [1], {"stop_ids": None}),
+        (["stop_ids"], [1], {"stop_ids": "50"}), (["stop_ids"], [1], {"stop_ids": [[1], [2, 3]]})):
     error = refused(words, session.generate, ids, **settings)
     assert not error.broken
     assert session.generate(PROMPTS[0], max_new_tokens=5).tolist() == good

@@ -4,8 +4,11 @@ is told."""
 import importlib.util
 import io
 import json
+import os
 import random
+import re
 import sys
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -13,7 +16,7 @@ import pytest
 from conftest import TOP
 from harness import run
 from tpc import generate
-from tpc.text import Defaults, TextError, TextStream, load_tokenizer, read_defaults
+from tpc.text import Defaults, TextError, TextStream, ids_of, load_tokenizer, notes_of, read_defaults
 
 if not importlib.util.find_spec("tokenizers"):
     pytest.skip("tokenizers: the package is not installed", allow_module_level=True)
@@ -138,6 +141,12 @@ def test_defaults_are_the_folders(tmp_path, files, expected):
     ('{"do_sample": true, "top_p": 1.5}', "top_p is 1.5.*to 1"), ('{"do_sample": true, "top_k": 2.5}', "top_k"),
     ('{"repetition_penalty": -1}', "repetition_penalty"), ('{"eos_token_id": true}', "eos_token_id"),
     ('{"repetition_penalty": Infinity}', "repetition_penalty"), ('{"max_new_tokens": 1e400}', "max_new_tokens"),
+    ('{"do_sample": true, "temperature": 1e308}', r"temperature is 1e\+308"), ('{"do_sample": true, "temperature": 1e39}', r"temperature is 1e\+39"),
+    ('{"do_sample": true, "top_k": 1e19}', r"top_k is 1e\+19"), ('{"eos_token_id": -1}', "eos_token_id is -1"),
+    pytest.param('{"do_sample": true, "temperature": 1%s}' % ("0" * 400), "temperature is 10000", id="400 digits"),
+    pytest.param('{"do_sample": true, "top_k": 1%s}' % ("0" * 400), "top_k is 10000", id="400 digits of an integer"),
+    pytest.param('{"max_new_tokens": 1%s}' % ("0" * 5000), "no JSON", id="5000 digits"),
+    pytest.param('{"eos_token_id": [1%s]}' % ("0" * 400), "eos_token_id", id="400 digits of an id"),
     pytest.param('{"a": ' + "[" * 100000, "no JSON", id="deep")])
 def test_folders_that_are_wrong(tmp_path, text, words):
     (tmp_path / "generation_config.json").write_text(text)
@@ -147,6 +156,104 @@ def test_folders_that_are_wrong(tmp_path, text, words):
     (tmp_path / "genai_config.json").write_text('{"search": [1]}')
     with pytest.raises(TextError, match="genai_config.json.*search.*no JSON object"):
         read_defaults(tmp_path)
+
+
+LIMITS = {"truncation": lambda tokenizer: tokenizer.enable_truncation(3), "truncation from the left": lambda tokenizer:
+          tokenizer.enable_truncation(3, direction="left"), "truncation with overlap": lambda tokenizer: tokenizer.enable_truncation(4, stride=1),
+          "padding to a length": lambda tokenizer: tokenizer.enable_padding(length=40, pad_id=0),
+          "padding from the left": lambda tokenizer: tokenizer.enable_padding(direction="left", length=40),
+          "padding to multiples": lambda tokenizer: tokenizer.enable_padding(pad_to_multiple_of=16)}
+
+
+@pytest.mark.parametrize("limits", [[name] for name in LIMITS] + [["truncation", "padding to a length"]], ids=" and ".join)
+def test_a_prompt_is_neither_cut_nor_filled_up(folder, tmp_path, limits):
+    """What a file says for batches of training does not count, as in transformers; what it puts around a text does."""
+    from tokenizers import Tokenizer, processors
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.post_processor = processors.TemplateProcessing(single="<|end|> $A", special_tokens=[("<|end|>", tokenizer.token_to_id("<|end|>"))])
+    expected = {text: tokenizer.encode(text).ids for text in TEXTS}
+    for limit in limits:
+        LIMITS[limit](tokenizer)
+    assert [tokenizer.encode(text).ids for text in TEXTS] != list(expected.values())
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    loaded = load_tokenizer(tmp_path)
+    assert {text: ids_of(loaded, text) for text in TEXTS} == expected
+    text, (ids, _) = written(tmp_path, [], "--prompt", TEXTS[0])
+    assert ids == expected[TEXTS[0]] and ids[0] == tokenizer.token_to_id("<|end|>")
+
+
+@pytest.mark.parametrize("config, around, expected", [
+    ({}, "<|end|> $A", []), ({"add_bos_token": True, "bos_token": "<|end|>"}, "<|end|> $A", []),
+    ({"add_bos_token": True, "bos_token": "<|end|>"}, "$A", ["no '<|end|>' at its beginning.*add_bos_token is true"]),
+    ({"add_bos_token": False, "bos_token": {"content": "<|end|>"}}, "<|end|> $A", ["has '<|end|>' at its beginning.*add_bos_token is false"]),
+    ({"add_eos_token": True, "eos_token": "<|end|>"}, "$A", ["no '<|end|>' at its end.*add_eos_token is true"]),
+    ({"add_bos_token": True, "bos_token": "<s>"}, "$A", []), ({"add_bos_token": None, "bos_token": 5}, "$A", [])])
+def test_tokens_around_a_prompt_are_those_of_the_tokenizer(folder, tmp_path, config, around, expected):
+    from tokenizers import Tokenizer, processors
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.post_processor = processors.TemplateProcessing(single=around, special_tokens=[("<|end|>", tokenizer.token_to_id("<|end|>"))])
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    notes = notes_of(tokenizer, tmp_path, "Once")
+    assert len(notes) == len(expected) and all(re.search(words, note) for words, note in zip(expected, notes)), notes
+    assert not [note for text in TEXTS for note in notes_of(load_tokenizer(folder), folder, text)]
+
+
+def test_characters_without_a_token():
+    from tokenizers import Tokenizer, models
+
+    tokenizer = Tokenizer(models.BPE({"a": 0}, []))
+    assert notes_of(tokenizer, ".", "aaa") == [] and "leaves out 2 characters" in notes_of(tokenizer, ".", "axay")[0]
+
+
+def test_text_without_tokens_is_refused():
+    from tokenizers import Tokenizer, models
+
+    for model in (models.WordLevel({"a": 0}, unk_token="[UNK]"), models.WordPiece({"a": 0}, unk_token="[UNK]"), models.Unigram([("a", 0.0)], None)):
+        with pytest.raises(TextError, match="no tokens for the prompt"):
+            ids_of(Tokenizer(model), "zaz")
+
+
+# Whatever may be where a file should be, and what is said of it.
+def make_fifo(path):
+    os.mkfifo(path)
+
+
+def make_large(path):
+    path.touch()
+    os.truncate(path, 3 << 30)
+
+
+PLACES = {"pipe": (make_fifo, "not a regular file"), "link to nothing": (lambda path: path.symlink_to("nowhere"), "No such file"),
+          "link to itself": (lambda path: path.symlink_to(path.name), "symbolic links"), "folder": (lambda path: path.mkdir(), "not a regular file"),
+          "device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"), "large": (make_large, "more than"),
+          "no text": (lambda path: path.write_bytes(b"\xff\xfe"), "no JSON|no tokenizer"), "empty": (lambda path: path.touch(), "no JSON|no tokenizer")}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", ["generation_config.json", "genai_config.json", "tokenizer.json"])
+def test_what_is_no_file(tmp_path, place, name):
+    make, words = PLACES[place]
+    make(tmp_path / name)
+    with pytest.raises(TextError, match=f"{name}.*({words})"):
+        (load_tokenizer if name == "tokenizer.json" else read_defaults)(tmp_path)
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place not in ("pipe", "empty")])
+def test_what_is_no_prompt(folder, tmp_path, place):
+    PLACES[place][0](tmp_path / "prompt")
+    with pytest.raises(TextError, match="--prompt-file.*prompt"):
+        written(folder, [], "--prompt-file", str(tmp_path / "prompt"))
+
+
+def test_a_prompt_may_come_from_a_pipe(folder, tmp_path):
+    os.mkfifo(tmp_path / "prompt")
+    thread = threading.Thread(target=lambda: (tmp_path / "prompt").write_text("Once\r\nupon"))
+    thread.start()
+    _, (ids, _) = written(folder, [], "--prompt-file", str(tmp_path / "prompt"))
+    thread.join()
+    assert ids == load_tokenizer(folder).encode("Once\nupon").ids
 
 
 class Told:
