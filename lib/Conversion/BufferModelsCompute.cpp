@@ -268,7 +268,7 @@ struct AttentionModel : HostOpInterface::ExternalModel<AttentionModel, Attention
     if (op.getCausal())
       causal = p.expr(position);
     if (std::optional<SymExpr> window = op.getWindow())
-      after = p.expr(position - getNamed(*window));
+      after = p.expr(position - getNamedWindow(*window));
     if (op.getSlopes())
       slopesAt = p.expr(position);
     auto getStrides = [&](Value mask) -> ArrayAttr {

@@ -126,7 +126,8 @@ void FuseEpilogues::normalize(AttentionOp attention) {
   if (attention.getCausal())
     require(Predicate::LE, position);
   if (window) {
-    Value size = SizeOp::create(b, loc, typed(b.getI64Type(), {}), *window);
+    // By name: it is compared with places, and is no size of a tensor.
+    Value size = SizeOp::create(b, loc, typed(b.getI64Type(), {}), getNamedWindow(*window));
     require(Predicate::GT, SubOp::create(b, loc, indices, position, size));
   }
   attention.getMaskMutable().assign(visible);

@@ -22,6 +22,10 @@ std::optional<NamedSize> mlir::tpc::getNamedSize(StringRef symbol) {
     named.axes.push_back(axis);
     return named;
   }
+  if (word == "window" && !axis.getAsInteger(10, named.size) && named.size > 0) {
+    named.kind = NamedSize::Window;
+    return named;
+  }
   if (!symbol.consume_front("_") || symbol.consumeInteger(10, named.size))
     return std::nullopt;
   named.kind = NamedSize::Size;
@@ -49,6 +53,11 @@ SymExpr mlir::tpc::getNamedPlace(int64_t place, int64_t size) {
   if (place == 0 || place == size)
     return getNamed(place);
   return SymExpr::symbol("_" + std::to_string(size) + ".at" + std::to_string(place));
+}
+
+SymExpr mlir::tpc::getNamedWindow(const SymExpr &window) {
+  std::optional<int64_t> size = window.asConstant();
+  return size && *size > 0 ? SymExpr::symbol("window." + std::to_string(*size)) : window;
 }
 
 SymExpr mlir::tpc::getCoordinate(StringRef axis, GridAttr grid) {

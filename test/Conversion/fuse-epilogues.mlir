@@ -71,7 +71,7 @@ func.func private @queries_not_in_a_row(%q: !rows, %k: tensor<1x24x2x4xf32>) -> 
 // CHECK: %[[K:.*]] = tpc.iota dim 3
 // CHECK: %[[AT:.*]] = tpc.add %[[Q]], %
 // CHECK: %[[LAST:.*]] = tpc.cmp le %[[K]], %[[AT]]
-// CHECK: %[[SIZE:.*]] = tpc.size 5
+// CHECK: %[[SIZE:.*]] = tpc.size window.5
 // CHECK: %[[BEFORE:.*]] = tpc.sub %[[AT]], %[[SIZE]]
 // CHECK: %[[FIRST:.*]] = tpc.cmp gt %[[K]], %[[BEFORE]]
 // CHECK: %[[VISIBLE:.*]] = tpc.and %[[LAST]], %[[FIRST]]

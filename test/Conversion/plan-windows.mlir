@@ -10,7 +10,7 @@ module attributes {tpc.grid = #tpc.grid<tp = 2, dp = 2, pp = 1, mb = 1>} {
 // CHECK-LABEL: tpc_buffer.func @stage_0_on_buffers
 // CHECK: tpc_buffer.attention %arg0, %arg1, %arg1 slopes %arg2 at "[[AT:[^"]*]]" to %arg3
 // CHECK-SAME: heads "floordiv(_5 - rank.tp + ranks.tp - 1, ranks.tp)" of _4
-// CHECK-SAME: causal "[[AT]]" after "{{[^"]*}} - _6 +{{[^"]*}}" scale
+// CHECK-SAME: causal "[[AT]]" after "{{[^"]*}} - window.6{{[^"]*}}" scale
 func.func private @stage_0(%q: !q, %k: !k, %slopes: !slopes) -> !q {
   %0 = tpc.attention causal %q, %k, %k slopes %slopes scale 1.0 offset 3 window 6 : !q, !k, !k slopes !slopes -> !q
   return %0 : !q

@@ -7,6 +7,7 @@
 //   _768          the static size 768
 //   _12.tp        the same part of 12 on each rank of tp: 12 is a multiple of their number
 //   _384.at128    the place 128 of 384: where a slice begins
+//   window.16     a window of attention of 16 keys: no size, whatever sizes are 16 as well
 //   ranks.tp      how many ranks are along tp; ranks.mb: micro-batches
 //   rank.tp       this rank's coordinate; rank.mb: the micro-batch
 //
@@ -26,8 +27,8 @@ namespace mlir::tpc {
 
 /// What a symbol stands for that is none of the model's.
 struct NamedSize {
-  enum Kind { Size, Place, Ranks, Rank } kind;
-  int64_t size = 0;               // Size, Place
+  enum Kind { Size, Place, Window, Ranks, Rank } kind;
+  int64_t size = 0;               // Size, Place, Window
   int64_t place = 0;              // Place
   SmallVector<StringRef, 2> axes; // Size: divided among them one after the other; Ranks, Rank: one
 };
@@ -39,6 +40,8 @@ std::optional<NamedSize> getNamedSize(StringRef symbol);
 ::tpc::SymExpr getNamed(const ::tpc::SymExpr &size);
 /// A static place in a dimension of a static size.
 ::tpc::SymExpr getNamedPlace(int64_t place, int64_t size);
+/// A window of attention with a name for its number: window.16 for 16. Others stay.
+::tpc::SymExpr getNamedWindow(const ::tpc::SymExpr &window);
 /// This rank's coordinate on an axis; 0 on axes of size 1 and where there is no grid.
 ::tpc::SymExpr getCoordinate(StringRef axis, GridAttr grid);
 /// The number of ranks along it; 1 for such axes.

@@ -67,7 +67,8 @@ def VerifyEquivalence : Pass<"tpc-verify-equivalence", "::mlir::ModuleOp"> {
   let options = [
     Option<"reference", "reference", "std::string", "\"\"", "The program of the model level">,
     Option<"symbolic", "symbolic", "bool", "true", "Prove it for all sizes">,
-    Option<"interpret", "interpret", "bool", "true", "Run both programs at small sizes over a prime field">];
+    Option<"interpret", "interpret", "bool", "true", "Run both programs at small sizes over a prime field">,
+    Option<"report", "report", "bool", "false", "Print what the run at small sizes has exercised">];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
 }
 
@@ -99,7 +100,8 @@ def VerifyGeneration : Pass<"tpc-verify-generation", "::mlir::ModuleOp"> {
   let options = [
     Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level; of a placed step the step">,
     Option<"symbolic", "symbolic", "bool", "true", "Prove it for all sizes">,
-    Option<"interpret", "interpret", "bool", "true", "Run both programs at small sizes over a prime field">];
+    Option<"interpret", "interpret", "bool", "true", "Run both programs at small sizes over a prime field">,
+    Option<"report", "report", "bool", "false", "Print what the run at small sizes has exercised">];
   let dependentDialects = ["::mlir::tpc::TpcDialect", "::mlir::func::FuncDialect"];
 }
 
@@ -118,7 +120,8 @@ def VerifyLowered : Pass<"tpc-verify-lowered", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level">,
-    Option<"staged", "staged", "std::string", "\"\"", "The staged program that this one was made of">];
+    Option<"staged", "staged", "std::string", "\"\"", "The staged program that this one was made of">,
+    Option<"report", "report", "bool", "false", "Print what the run at small sizes has exercised">];
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 

@@ -26,6 +26,7 @@ std::unique_ptr<Pass> createRecordStaged(std::shared_ptr<ReferenceModel> referen
 struct EquivalenceMethods {
   bool symbolic = true;  // a proof for all sizes
   bool interpret = true; // both programs run at small sizes over a prime field
+  bool report = false;   // prints what that run has exercised
 };
 
 /// As `tpc-verify-equivalence`, but the model is the recorded one.

@@ -44,7 +44,38 @@ LogicalResult compareOutputs(ModuleOp program, Machine<Field> &actual, Machine<F
 }
 } // namespace
 
-LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, std::string &skipped) {
+namespace {
+/// The model, run at the present sizes.
+struct ModelRun {
+  ModelRun(ModuleOp model, GridAttr grid, const SizeReduction &sizes) : world(model, grid, sizes) {
+    world.coverage = &coverage;
+  }
+  Coverage coverage;
+  World world;
+  std::vector<Tensor<uint64_t>> inputs;
+  std::optional<Machine<Field>> machine;
+};
+} // namespace
+
+/// Null where the model cannot be run, and `skipped` says why: a table may be shorter than what is
+/// looked up in it, one size the sum of others.
+static std::unique_ptr<ModelRun> runModel(ModuleOp model, func::FuncOp main, SmallSizes &small,
+                                          int draw, std::string &skipped) {
+  ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
+    skipped = "the model cannot be run: " + diagnostic.str();
+    return success();
+  });
+  auto run = std::make_unique<ModelRun>(model, small.grid, *small.sizes);
+  FailureOr<std::vector<Tensor<uint64_t>>> drawn = makeInputs<Field>(main, run->world, draw);
+  if (failed(drawn))
+    return nullptr;
+  run->inputs = std::move(*drawn);
+  run->machine.emplace(run->world, run->inputs);
+  return succeeded(run->machine->run()) ? std::move(run) : nullptr;
+}
+
+LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, bool proved,
+                                           std::string &skipped, std::string &report) {
   constexpr double budget = 2e8; // about a second
   auto main = model.lookupSymbol<func::FuncOp>("main");
   if (!main || main.isExternal())
@@ -54,31 +85,35 @@ LogicalResult equivalence::comparePrograms(ModuleOp model, ModuleOp program, std
     return failure();
   if (!skipped.empty())
     return success();
-  GridAttr grid = small.grid;
-  SizeReduction &sizes = *small.sizes;
-  // Not all sizes are possible: a table may be shorter, one size the sum of others. The model says.
-  for (int sample = 0; sample < SizeReduction::samples; ++sample) {
-    sizes.setSample(sample);
-    World whole(model, grid, sizes);
-    std::optional<Machine<Field>> expected;
-    std::vector<Tensor<uint64_t>> inputs;
-    {
-      ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
-        skipped = "the model cannot be run: " + diagnostic.str();
-        return success();
-      });
-      FailureOr<std::vector<Tensor<uint64_t>>> drawn = makeInputs<Field>(main, whole);
-      if (failed(drawn))
-        continue;
-      inputs = std::move(*drawn);
-      expected.emplace(whole, inputs);
-      if (failed(expected->run()))
-        continue;
+  bool unexercised = false;
+  do {
+    std::unique_ptr<ModelRun> run;
+    int draw = 0;
+    do
+      run = runModel(model, main, small, draw, skipped);
+    while (run && !run->coverage.isSufficient() && ++draw < SizeReduction::draws);
+    if (!run)
+      continue;
+    unexercised = !run->coverage.isSufficient();
+    if (unexercised) {
+      skipped = run->coverage.explainMissing();
+      continue;
+    }
+    if (small.reachConstants(run->coverage, budget)) {
+      std::unique_ptr<ModelRun> wide = runModel(model, main, small, draw, skipped);
+      if (wide && !wide->world.misses && wide->coverage.isSufficient())
+        run = std::move(wide);
+      else
+        small.sizes->restoreSample();
     }
     skipped.clear();
-    World parts(program, grid, sizes);
-    Machine<Field> actual(parts, inputs);
-    return failure(failed(actual.run()) || failed(compareOutputs(program, actual, *expected)));
-  }
+    llvm::raw_string_ostream os(report);
+    run->coverage.print(os);
+    World parts(program, small.grid, *small.sizes);
+    Machine<Field> actual(parts, run->inputs);
+    return failure(failed(actual.run()) || failed(compareOutputs(program, actual, *run->machine)));
+  } while (small.sizes->setNextSample());
+  if (unexercised && !proved)
+    return emitError(program.getLoc()) << "run at small sizes, and not proved: " << skipped;
   return success();
 }

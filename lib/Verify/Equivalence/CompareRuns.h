@@ -13,8 +13,11 @@
 namespace mlir::tpc::equivalence {
 
 /// Runs both programs and compares all outputs; errors say at which coordinates they differ. Where
-/// the model cannot be run at small sizes nothing is compared, and `skipped` says why.
-LogicalResult comparePrograms(ModuleOp model, ModuleOp program, std::string &skipped);
+/// the model cannot be run at small sizes, or no run exercises one of its windows, nothing is
+/// compared, and `skipped` says why; the latter is an error if it is not `proved`. `report` is what
+/// the run has exercised.
+LogicalResult comparePrograms(ModuleOp model, ModuleOp program, bool proved, std::string &skipped,
+                              std::string &report);
 
 } // namespace mlir::tpc::equivalence
 

@@ -48,7 +48,7 @@ static void collectSizes(AttentionOp op, SizeReduction &sizes) {
     sizes.equate({*q}, {*kv, *q / *kv});
   if (std::optional<SymExpr> window = op.getWindow())
     if (MaybeSize size = window->asConstant(); size && *size > 0)
-      sizes.addWindow(*size);
+      sizes.addWindow(*size, getSizes(op.getK())[1]);
 }
 
 /// What is there several times is so in a dimension of its own: heads, and how often each.

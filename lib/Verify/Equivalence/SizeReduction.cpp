@@ -119,9 +119,9 @@ bool SizeReduction::addUpOrScale(Operation *op, ArrayRef<std::optional<int64_t>>
   return true;
 }
 
-void SizeReduction::addWindow(int64_t n) {
-  sizes.insert(n);
+void SizeReduction::addWindow(int64_t n, const SymExpr &keys) {
   windows.insert(n);
+  keys.collectSymbols(windowedSymbols);
 }
 
 //===----------------------------------------------------------------------===//
@@ -237,16 +237,6 @@ void SizeReduction::choose(int64_t base) {
     for (int64_t leaf : leaves)
       chosen[leaf] = frozen.count(leaf) ? leaf : std::min(leaf, base);
   }
-  // The first is shorter than the samples' sequences: it hides keys. Others stay others.
-  int64_t window = 2;
-  for (int64_t n : windows) {
-    Factors leaves;
-    collectLeaves(n, leaves);
-    for (int64_t leaf : leaves)
-      if (!frozen.count(leaf))
-        chosen[leaf] =
-            leaves.size() == 1 ? std::min(leaf, window++) : std::min(chosen[leaf], window);
-  }
   bool changed = true;
   // Lets the leaf with most room grow until `n` is good.
   auto grow = [&](int64_t n, int64_t tries, llvm::function_ref<bool(int64_t)> good) {
@@ -300,11 +290,39 @@ std::string SizeReduction::explain() const {
 void SizeReduction::setSample(int sample) {
   // Different ones first: what is exchanged differs, and 5 samples of 3 tokens are not parted
   // between samples by 2, 3, 4 or 8 ranks.
+  current = sample;
   int64_t next = 5;
   for (auto &[name, value] : symbols) {
     value = sample == 0 ? next : samples - sample;
     next = next == 2 ? 5 : next == 3 ? 2 : 3;
   }
+  // So many that each window hides one. The last samples are for tables that do not have as many.
+  if (!windows.empty() && sample < 2)
+    for (const std::string &name : windowedSymbols)
+      if (auto it = symbols.find(name); it != symbols.end())
+        it->second = std::max<int64_t>(it->second, shortest + int64_t(windows.size()));
+}
+
+void SizeReduction::widen(ArrayRef<SymExpr> dims, int64_t n) {
+  setSample(current);
+  std::set<std::string> names;
+  for (const SymExpr &dim : dims)
+    dim.collectSymbols(names);
+  for (const std::string &name : names)
+    if (auto it = symbols.find(name); it != symbols.end())
+      it->second = std::max(it->second, n);
+}
+
+bool SizeReduction::setNextSample() {
+  if (current + 1 < samples) {
+    setSample(current + 1);
+    return true;
+  }
+  if (windows.empty() || windows.count(1) || shortest == 1)
+    return false;
+  shortest = 1;
+  setSample(0);
+  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -337,6 +355,19 @@ int64_t SizeReduction::evaluate(const SymExpr &size) const {
   std::optional<int64_t> c = getCoefficient(size);
   int64_t value = size.evaluate(symbols).value_or(0);
   return c ? value / *c * get(*c) : value;
+}
+
+int64_t SizeReduction::evaluateWindow(const SymExpr &window) const {
+  std::optional<int64_t> n = window.asConstant();
+  if (!n || *n < 1)
+    return evaluate(window);
+  // A window of one key shows the query's own token alone, which no other window does.
+  if (*n == 1)
+    return 1;
+  auto it = windows.find(*n);
+  if (it == windows.end())
+    return shortest + int64_t(windows.size());
+  return shortest + int64_t(std::distance(windows.upper_bound(1), it));
 }
 
 int64_t SizeReduction::spread(int64_t i, int64_t n) const {

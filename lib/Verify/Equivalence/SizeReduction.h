@@ -15,6 +15,9 @@
 // product of factors for which small numbers can be chosen freely. A size that belongs to a sum is
 // not chosen: it follows from the others. What no small number can stand for stays as it is.
 //
+// Windows of attention are no sizes. Each has a small number of its own, also where a size, or a
+// factor of one, is the same number: a window of 4096 keys and 4096 channels are two things.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef TPC_LIB_ANALYSIS_SIZEREDUCTION_H
@@ -42,12 +45,23 @@ public:
   int64_t get(int64_t n) const;
   int64_t evaluate(const ::tpc::SymExpr &size) const override;
   using Sizes::evaluate;
+  /// Different windows have different small sizes, in the same order. A window that neither program
+  /// has is none of these.
+  int64_t evaluateWindow(const ::tpc::SymExpr &window) const override;
   int64_t spread(int64_t i, int64_t n) const override;
   int64_t scale(int64_t offset, int64_t n) const override;
 
   /// Values for the symbols, all of them at least 1: the larger `sample`, the smaller they are.
   static constexpr int samples = 4;
+  static constexpr int draws = 4; // of inputs, where a sample does not exercise a window
   void setSample(int sample);
+  /// Sets the next sample; behind the last one the first one again, with windows that are one key
+  /// shorter, for tables that do not have rows for more tokens. False if there is none.
+  bool setNextSample();
+  /// Sets the present sample again, but symbols of `dims` are at least n.
+  void widen(ArrayRef<::tpc::SymExpr> dims, int64_t n);
+  /// The present sample, as it was.
+  void restoreSample() { setSample(current); }
   /// Until the next sample; may be 0.
   void setSymbol(const std::string &name, int64_t value) { symbols[name] = value; }
 
@@ -65,8 +79,8 @@ public:
   /// The first is the sum of the others. True if it will be their sum; if the proportions of all
   /// are small numbers, they keep these instead.
   bool addUpOrScale(Operation *op, ArrayRef<std::optional<int64_t>> all);
-  /// A window of n elements, which is shorter than sequences.
-  void addWindow(int64_t n);
+  /// A window of n keys among `keys`: no size. Samples have more keys than it shows.
+  void addWindow(int64_t n, const ::tpc::SymExpr &keys);
   /// Of a size that is a sum, a slice begins or ends here.
   void addCut(int64_t n, int64_t place) { cuts[n].insert(place); }
 
@@ -102,12 +116,16 @@ private:
   /// By size that is a sum, where slices of it begin and end: different places stay different.
   std::map<int64_t, std::set<int64_t>> cuts;
   std::map<int64_t, Operation *> reasons; // of frozen sizes
-  std::set<int64_t> sizes, frozen, windows;
+  std::set<int64_t> sizes, frozen;
+  std::set<int64_t> windows;
+  int64_t shortest = 2;                    // of the small windows
+  std::set<std::string> windowedSymbols;   // of keys that windows hide
   std::set<std::array<int64_t, 3>> splits; // a size, over how many, and over how many here
   GridAttr grid, sample;
   Operation *unknown = nullptr;
   std::map<int64_t, int64_t> chosen; // of atomic sizes
   std::map<std::string, int64_t> symbols;
+  int current = 0; // sample
 };
 
 } // namespace mlir::tpc::equivalence

@@ -7,6 +7,7 @@
 #include "tpc/Dialect/Dist.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
@@ -15,6 +16,7 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::equivalence;
 using namespace mlir::tpc::interpret;
+using ::tpc::SymExpr;
 
 /// The program's grid with few replicas and micro-batches, as ranks along those axes do the same,
 /// and at most `largest` ranks along the others; stages are as many as there are.
@@ -124,8 +126,16 @@ private:
 };
 } // namespace
 
+double SmallSizes::estimate() const {
+  return Estimate(model, grid, *sizes, false).count() +
+         Estimate(program, grid, *sizes, eachRank).count();
+}
+
 LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget, double limit,
                                  bool eachRank, std::string &skipped) {
+  this->model = model;
+  this->program = program;
+  this->eachRank = eachRank;
   constexpr std::pair<int64_t, int64_t> attempts[] = {{64, 3}, {64, 2}, {3, 2}, {2, 2}, {2, 1}};
   for (auto [largest, base] : attempts) {
     grid = makeSampleGrid(program, largest);
@@ -134,8 +144,7 @@ LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget
       return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                              << ") cannot be run at small sizes: the verifier does not know what "
                                 "sizes it needs";
-    double cost = Estimate(model, grid, *sizes, false).count() +
-                  Estimate(program, grid, *sizes, eachRank).count();
+    double cost = estimate();
     if (cost <= (base == 1 ? limit : budget))
       return success();
     if (base == 1) {
@@ -146,6 +155,48 @@ LogicalResult SmallSizes::choose(ModuleOp model, ModuleOp program, double budget
     }
   }
   return success();
+}
+
+/// The largest of the integers that a value is made of, as they are written.
+static int64_t findConstant(Value value, int depth = 0) {
+  Operation *op = value.getDefiningOp();
+  if (!op || depth > 6)
+    return 0;
+  DenseIntElementsAttr constant;
+  int64_t largest = 0;
+  if (matchPattern(value, m_Constant(&constant)) && !constant.getElementType().isInteger(1))
+    for (const APInt &x : constant.getValues<APInt>())
+      largest = std::max(largest, x.getSignificantBits() <= 32 ? std::abs(x.getSExtValue()) : 0);
+  for (Value operand : op->getOperands())
+    largest = std::max(largest, findConstant(operand, depth + 1));
+  return largest;
+}
+
+bool SmallSizes::reachConstants(const Coverage &coverage, double limit) {
+  constexpr int64_t largest = 128;
+  int64_t constant = 0;
+  SmallVector<SymExpr> dims;
+  coverage.forEach([&](Operation *op, Facts missing, const Magnitudes &) {
+    if (!missing.contains(Fact::True) && !missing.contains(Fact::False))
+      return;
+    int64_t own = 0;
+    for (Value operand : op->getOperands())
+      if (isa<IntegerType>(getElementTypeOrSelf(operand)))
+        own = std::max(own, findConstant(operand));
+    if (own < 2 || own > largest)
+      return;
+    constant = std::max(constant, own);
+    // Queries and keys, not samples.
+    SmallVector<SymExpr> all = getSizes(op->getResult(0));
+    llvm::append_range(dims, ArrayRef(all).take_back(2));
+  });
+  if (dims.empty())
+    return false;
+  sizes->widen(dims, constant + 2);
+  if (estimate() <= limit)
+    return true;
+  sizes->restoreSample();
+  return false;
 }
 
 double equivalence::estimateWork(ModuleOp module, GridAttr grid, const interpret::Sizes &sizes) {

@@ -18,6 +18,17 @@ struct SmallSizes {
   /// not known what it needs of sizes.
   LogicalResult choose(ModuleOp model, ModuleOp program, double budget, double limit, bool eachRank,
                        std::string &skipped);
+
+  /// Makes sizes so large that integers pass the constants with which `coverage` says that they are
+  /// compared in vain, such as the 6 of a mask `query - key < 6`. False, and sizes are as before,
+  /// if there is none, or a run would take more than `limit`.
+  bool reachConstants(const interpret::Coverage &coverage, double limit);
+
+private:
+  double estimate() const;
+
+  ModuleOp model, program;
+  bool eachRank = false;
 };
 
 /// Multiplications that a program takes, about.

@@ -64,11 +64,14 @@ LogicalResult mlir::tpc::verifyEquivalence(ModuleOp model, ModuleOp program,
   }
   if (methods.symbolic && failed(prove(model, program)))
     return failure();
-  std::string why;
-  if (methods.interpret && failed(comparePrograms(model, program, why)))
+  std::string why, exercised;
+  if (methods.interpret &&
+      failed(comparePrograms(model, program, methods.symbolic, why, exercised)))
     return failure();
   if (skipped)
     *skipped = why;
+  if (methods.report)
+    llvm::outs() << exercised;
   return success();
 }
 
@@ -89,6 +92,7 @@ struct VerifyEquivalence : public mlir::tpc::impl::VerifyEquivalenceBase<VerifyE
   VerifyEquivalence(std::shared_ptr<ReferenceModel> recorded, EquivalenceMethods methods)
       : recorded(std::move(recorded)) {
     symbolic = methods.symbolic;
+    report = methods.report;
     interpret = methods.interpret;
   }
 
@@ -110,7 +114,7 @@ struct VerifyEquivalence : public mlir::tpc::impl::VerifyEquivalenceBase<VerifyE
       return signalPassFailure();
     }
     std::string skipped;
-    if (failed(verifyEquivalence(model, program, {symbolic, interpret}, &skipped)))
+    if (failed(verifyEquivalence(model, program, {symbolic, interpret, report}, &skipped)))
       return signalPassFailure();
     program->removeAttr(kNoRandomizedCheckAttr);
     if (!skipped.empty()) {

@@ -62,10 +62,14 @@ public:
     if (symbols.tokens != form.tokens || stepMain.getNumResults() != placedMain.getNumResults() ||
         stepMain.getNumArguments() + 2 != placedMain.getNumArguments())
       return placedMain.emitError("is not the step with two more inputs");
-    if (failed(chooseSizes()) || failed(pair()) || failed(fitTables()))
+    if (failed(chooseSizes()) || failed(pair()) || failed(fitTables()) || failed(checkBatches()))
       return failure();
-    return checkBatches();
+    for (const Coverage *own : {&ofStep, &ofPlaced})
+      if (!own->isSufficient())
+        return placedMain.emitError() << "run at small sizes: " << own->explainMissing();
+    return success();
   }
+  void print(llvm::raw_ostream &os) const { ofPlaced.print(os); }
 
 private:
   /// Tables may have rows before the first token's (OPT's have two): then fewer tokens fit, those
@@ -182,6 +186,7 @@ private:
 
   FailureOr<std::vector<Data>> execute(ModuleOp module, func::FuncOp main, ArrayRef<Data> inputs) {
     World world(module, grid, *sizes);
+    world.coverage = module == step ? &ofStep : &ofPlaced;
     Machine<Field> machine(world, inputs);
     if (failed(machine.run()))
       return failure();
@@ -296,6 +301,7 @@ private:
   func::FuncOp stepMain, placedMain;
   std::optional<SizeReduction> sizes;
   std::optional<std::string> batchSymbol;
+  Coverage ofStep, ofPlaced;
   int64_t capacity = 0;
   unsigned lengthsAt = 0, countsAt = 0;
   SmallVector<unsigned> inputOf;
@@ -303,6 +309,11 @@ private:
 } // namespace
 
 LogicalResult mlir::tpc::checkPlacedStep(ModuleOp step, const StepSymbols &symbols, ModuleOp placed,
-                                         const PlacedStep &form) {
-  return PlacedCheck(step, symbols, placed, form).run();
+                                         const PlacedStep &form, bool report) {
+  PlacedCheck check(step, symbols, placed, form);
+  if (failed(check.run()))
+    return failure();
+  if (report)
+    check.print(llvm::outs());
+  return success();
 }

@@ -8,9 +8,9 @@
 namespace mlir::tpc {
 
 /// Whether a step that takes whole caches (tpc-place-caches) does for each sequence of a batch what
-/// `step` does for it alone.
+/// `step` does for it alone. `report`: prints what the runs have exercised.
 LogicalResult checkPlacedStep(ModuleOp step, const StepSymbols &symbols, ModuleOp placed,
-                              const PlacedStep &form);
+                              const PlacedStep &form, bool report);
 
 } // namespace mlir::tpc
 

@@ -86,6 +86,7 @@ struct Program {
   GridAttr grid;
   const SizeReduction &sizes;
   bool misses = false; // a table is shorter than what is looked up in it
+  Coverage coverage = {};
 
   DictionaryAttr getInput(unsigned i) { return main.getArgAttrDict(i); }
   DictionaryAttr getOutput(unsigned i) {
@@ -98,6 +99,7 @@ struct Program {
   }
   FailureOr<std::vector<Data>> run(ArrayRef<Data> inputs) {
     World world(module, grid, sizes);
+    world.coverage = &coverage;
     Machine<Field> machine(world, inputs);
     if (failed(machine.run()))
       return failure();
@@ -150,8 +152,13 @@ public:
       skipped = "a table is shorter than what is looked up in it";
       return success();
     }
+    if (same)
+      for (const Program *program : {&step, &model})
+        if (!program->coverage.isSufficient())
+          skipped = program->coverage.explainMissing();
     return success(same);
   }
+  void print(llvm::raw_ostream &os) const { step.coverage.print(os); }
 
 private:
   void setTokens(int64_t past, int64_t tokens) {
@@ -350,15 +357,20 @@ LogicalResult provePlaced(ModuleOp before, ModuleOp step, const PlacedStep &symb
 }
 
 /// At small sizes; where there are none, an error, or a warning if it is proved.
-LogicalResult check(ModuleOp model, ModuleOp step, const StepSymbols &symbols, bool proved) {
+LogicalResult check(ModuleOp model, ModuleOp step, const StepSymbols &symbols,
+                    EquivalenceMethods methods) {
   std::string skipped;
   for (const Scale &scale : scales) {
-    if (failed(Check(model, step, symbols, scale).run(skipped)))
+    Check check(model, step, symbols, scale);
+    if (failed(check.run(skipped)))
       return failure();
-    if (skipped.empty())
-      return success();
+    if (!skipped.empty())
+      continue;
+    if (methods.report)
+      check.print(llvm::outs());
+    return success();
   }
-  if (!proved)
+  if (!methods.symbolic)
     return emitError(step.getLoc(), "cannot be checked: " + skipped);
   emitWarning(step.getLoc()) << "tpc-verify-generation: proved, but not run at small sizes as "
                                 "well: "
@@ -376,7 +388,7 @@ struct VerifyGeneration : public mlir::tpc::impl::VerifyGenerationBase<VerifyGen
       emitError(step.getLoc()) << "reference: cannot read '" << reference << "'";
       return signalPassFailure();
     }
-    if (failed(verifyGeneration(*model, step, {symbolic, interpret})))
+    if (failed(verifyGeneration(*model, step, {symbolic, interpret, report})))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }
@@ -400,14 +412,14 @@ LogicalResult mlir::tpc::verifyGeneration(ModuleOp reference, ModuleOp step,
     // The proof for all sizes takes some programs that are right for wrong ones, and none of the
     // last token alone: it is made where it is asked for by itself.
     bool proves = methods.symbolic && !methods.interpret;
-    return failure(
-        (proves && failed(provePlaced(reference, step, *placed))) ||
-        (methods.interpret && failed(checkPlacedStep(reference, *before, step, *placed))));
+    return failure((proves && failed(provePlaced(reference, step, *placed))) ||
+                   (methods.interpret &&
+                    failed(checkPlacedStep(reference, *before, step, *placed, methods.report))));
   }
   auto symbols = StepSymbols::lookup(step);
   if (!symbols)
     return emitError(step.getLoc(), "is no step of a generation: it has no 'tpc.step'; "
                                     "tpc-recognize-caches or tpc-derive-caches make one");
   return failure((methods.symbolic && failed(prove(reference, step, *symbols))) ||
-                 (methods.interpret && failed(check(reference, step, *symbols, methods.symbolic))));
+                 (methods.interpret && failed(check(reference, step, *symbols, methods))));
 }

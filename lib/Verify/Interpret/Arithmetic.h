@@ -71,7 +71,8 @@ struct Doubles {
   static double random(uint64_t key, uint64_t x) { // [-1, 1)
     return double(hash(key, x)) / double(uint64_t(1) << 60) - 1;
   }
-  static double makeWeight(uint64_t key, int64_t element, RankedTensorType weight);
+  /// An element of a weight; `fanIn` elements of it are added up in a product.
+  static double makeWeight(uint64_t key, int64_t element, int64_t fanIn, double gain);
 
   /// Scores, scaled, become weights that add up to one. If none is visible they are all zero, or
   /// all the same.
@@ -81,6 +82,10 @@ struct Doubles {
   static double cap(double score, double limit) {
     return limit == 0 ? score : limit * std::tanh(score / limit);
   }
+  /// How large a number is, for facts that depend on it.
+  static double measure(double x) { return std::fabs(x); }
+  /// The largest of the visible scores less the smallest.
+  static double getSpread(ArrayRef<double> row, ArrayRef<char> visible);
   /// Subtracts the mean (if `center`) and divides by the deviation.
   static void normalize(MutableArrayRef<double> row, double epsilon, bool center);
 };
@@ -129,13 +134,16 @@ struct Field {
   static uint64_t nowhere(bool isNumber) { return isNumber ? 0 : 0x5EED; }
   static bool agree(uint64_t a, uint64_t b) { return a == b; }
   static uint64_t random(uint64_t key, uint64_t x) { return hash(key, x); }
-  static uint64_t makeWeight(uint64_t key, int64_t element, RankedTensorType /*weight*/) {
+  static uint64_t makeWeight(uint64_t key, int64_t element, int64_t /*fanIn*/, double /*gain*/) {
     return hash(key, fromInteger(element));
   }
 
   static void softmax(MutableArrayRef<uint64_t> row, ArrayRef<char> visible, bool uniform);
   static bool hides(uint64_t /*score*/) { return false; }
   static uint64_t cap(uint64_t score, double limit);
+  // Any two numbers are far from each other, and from all others.
+  static double measure(uint64_t /*x*/) { return INFINITY; }
+  static double getSpread(ArrayRef<uint64_t>, ArrayRef<char>) { return INFINITY; }
   static void normalize(MutableArrayRef<uint64_t> row, double epsilon, bool center);
 };
 

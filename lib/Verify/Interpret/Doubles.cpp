@@ -6,13 +6,10 @@ using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
 
-double Doubles::makeWeight(uint64_t key, int64_t element, RankedTensorType weight) {
+double Doubles::makeWeight(uint64_t key, int64_t element, int64_t fanIn, double gain) {
   double uniform = random(key, uint64_t(element));
   // Vectors are biases and scales: around one third; matrices keep the size of activations.
-  int64_t rank = weight.getRank();
-  return rank < 2
-             ? 0.3 + 0.3 * uniform
-             : 1.7 * uniform / std::sqrt(double(std::max<int64_t>(1, weight.getDimSize(rank - 2))));
+  return gain * (fanIn == 0 ? 0.3 + 0.3 * uniform : 1.7 * uniform / std::sqrt(double(fanIn)));
 }
 
 void Doubles::softmax(MutableArrayRef<double> row, ArrayRef<char> visible, bool uniform) {
@@ -24,6 +21,15 @@ void Doubles::softmax(MutableArrayRef<double> row, ArrayRef<char> visible, bool 
     total += x = none ? uniform : sees ? std::exp(x - top) : 0;
   for (double &x : row)
     x = none && !uniform ? 0 : x / total;
+}
+
+double Doubles::getSpread(ArrayRef<double> row, ArrayRef<char> visible) {
+  double least = INFINITY, largest = -INFINITY;
+  for (auto [x, sees] : llvm::zip(row, visible)) {
+    least = sees ? std::min(least, x) : least;
+    largest = sees ? std::max(largest, x) : largest;
+  }
+  return largest - least;
 }
 
 void Doubles::normalize(MutableArrayRef<double> row, double epsilon, bool center) {

@@ -42,6 +42,16 @@ public:
     return Here;
   }
 
+  /// Whether it leads to the first row or to the last one.
+  Facts getEnd(size_t i, int64_t index) const {
+    int64_t rows = sizes[dims[i]];
+    index = index < 0 ? index + rows : index;
+    Facts end;
+    end.add(Fact::FirstRow, index == 0);
+    end.add(Fact::LastRow, index == rows - 1);
+    return end;
+  }
+
 private:
   World &world;
   SmallVector<int64_t> dims;
@@ -68,15 +78,18 @@ struct EmbeddingEvaluation : EvaluationModel<EmbeddingEvaluation, EmbeddingOp> {
   template <typename A> static Result<A> evaluate(EmbeddingOp op, Evaluation<A> &e) {
     const Data<A> &table = *e.operands[0], &ids = *e.operands[1];
     Table rows(op, e);
+    Facts seen;
     int64_t width = table.shape[1];
     Data<A> out(e.shape);
     if (out.data.size() != ids.data.size() * width)
       return e.fail() << "the ids on a rank do not fit the result";
     for (size_t i = 0; i < ids.data.size(); ++i) {
-      int64_t row;
-      if (rows.find(0, A::toInteger(ids.data[i]), row) == Table::Here)
+      int64_t row, id = A::toInteger(ids.data[i]);
+      seen = seen | rows.getEnd(0, id);
+      if (rows.find(0, id, row) == Table::Here)
         std::copy_n(table.data.begin() + row * width, width, out.data.begin() + i * width);
     }
+    e.note({Fact::FirstRow, Fact::LastRow}, seen);
     return out;
   }
 };

@@ -53,7 +53,7 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
     int64_t offset = e.world.getSizes().evaluate(op.getCausalOffset());
     std::optional<int64_t> window;
     if (std::optional<::tpc::SymExpr> size = op.getWindow())
-      window = e.world.getSizes().evaluate(*size);
+      window = e.world.getSizes().evaluateWindow(*size);
     typename A::Element scale = A::fromNumber(op.getScale().convertToDouble());
     double limit = op.getSoftcap().convertToDouble();
     int64_t sk = k.shape[1], d = q.shape[3], dv = v.shape[3];
@@ -74,6 +74,8 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
     std::vector<typename A::Element> row(sk);
     std::vector<char> visible(sk);
     bool uniform = op.getMaskedRow() == MaskedRow::Uniform;
+    Facts all, seen;
+    Magnitudes magnitudes;
     forEachIndex({q.shape[0], q.shape[1], heads}, [&](ArrayRef<int64_t> index) {
       int64_t b = index[0], i = index[1], h = index[2], kv = h / std::max<int64_t>(1, group);
       int64_t at = queries[i] + offset + (lengths ? A::toInteger(lengths->data[b]) : 0);
@@ -81,21 +83,40 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
       for (int64_t j = 0; j < sk; ++j) {
         int64_t place[] = {b, h, i, j};
         int64_t distance = keys[j] - at; // to the query's own position
-        visible[j] = !(op.getCausal() && distance > 0) && !(window && distance <= -*window) &&
-                     !(keyMask && keyMask->data[b * sk + j] == 0) &&
-                     !(mask && mask->data[linearizeBroadcast(place, mask->shape)] == 0);
+        bool future = op.getCausal() && distance > 0, old = window && distance <= -*window;
+        bool isPadding = keyMask && keyMask->data[b * sk + j] == 0;
+        bool isMasked = mask && mask->data[linearizeBroadcast(place, mask->shape)] == 0;
+        int hidden = future + old + isPadding + isMasked; // by how many
+        visible[j] = hidden == 0;
+        if (hidden == 1) {
+          seen.add(Fact::CausalHides, future && distance == 1);
+          seen.add(Fact::WindowHides, old && distance == -*window);
+          seen.add(Fact::KeyMaskHides, isPadding);
+          seen.add(Fact::MaskHides, isMasked);
+        }
         if (!visible[j])
           continue;
+        seen.add(Fact::CausalShows, distance == 0);
+        seen.add(Fact::WindowShows, window && distance == 1 - *window);
+        seen.add(Fact::KeyMaskShows);
+        seen.add(Fact::MaskShows);
         typename A::Sum sum;
         const typename A::Element *key = &k.data[linearize({b, j, kv, 0}, k.shape)];
         for (int64_t x = 0; x < d; ++x)
           sum.add(query[x], key[x]);
-        row[j] = A::cap(A::multiply(sum.get(), scale), limit);
+        typename A::Element score = A::multiply(sum.get(), scale);
+        if (limit != 0)
+          magnitudes.ofCap = std::max(magnitudes.ofCap, A::measure(score) / limit);
+        row[j] = A::cap(score, limit);
         if (bias)
           row[j] = A::add(row[j], bias->data[linearizeBroadcast(place, bias->shape)]);
         if (slopes)
           row[j] = A::add(row[j], A::multiply(slopes->data[h], A::fromInteger(distance)));
         visible[j] = !A::hides(row[j]);
+      }
+      if (llvm::count(visible, char(true)) > 1) {
+        all.add(Fact::NotFlat);
+        magnitudes.spread = std::max(magnitudes.spread, A::getSpread(row, visible));
       }
       A::softmax(row, visible, uniform);
       for (int64_t x = 0; x < dv; ++x) {
@@ -105,6 +126,18 @@ struct AttentionEvaluation : EvaluationModel<AttentionEvaluation, AttentionOp> {
         out.data[linearize({b, i, h, x}, e.shape)] = sum.get();
       }
     });
+    for (auto [has, shows, hides] :
+         {std::tuple(op.getCausal(), Fact::CausalShows, Fact::CausalHides),
+          std::tuple(window.has_value(), Fact::WindowShows, Fact::WindowHides),
+          std::tuple(keyMask != nullptr, Fact::KeyMaskShows, Fact::KeyMaskHides),
+          std::tuple(mask != nullptr, Fact::MaskShows, Fact::MaskHides)}) {
+      all.add(shows, has);
+      all.add(hides, has);
+    }
+    all.add(Fact::Capped, limit != 0);
+    seen.add(Fact::Capped, magnitudes.ofCap > 0.5); // where tanh is no line
+    seen.add(Fact::NotFlat, magnitudes.spread > 0.25);
+    e.note(all, seen, magnitudes);
     return out;
   }
   double countWork(Operation *op, llvm::function_ref<double(DimAttr)> count) const {

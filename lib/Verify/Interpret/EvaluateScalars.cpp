@@ -149,15 +149,91 @@ static InField inField(SelectOp) {
   return [](E x) { return x[0] != 0 ? x[1] : x[2]; };
 }
 
+//===----------------------------------------------------------------------===//
+// What elements exercise
+//===----------------------------------------------------------------------===//
+
+// All facts of an op, and those that an element exercises: `x` is one of each operand.
+static Facts getFacts(ScalarOpInterface) { return {}; }
+template <typename E> static Facts getSeen(ScalarOpInterface, ArrayRef<E>, E) { return {}; }
+/// How large a number that is capped or clipped is, by the cap.
+template <typename A, typename E> static double measure(ScalarOpInterface, A, ArrayRef<E>) {
+  return 0;
+}
+
+static Facts getFacts(CmpOp) { return {Fact::True, Fact::False}; }
+template <typename E> static Facts getSeen(CmpOp, ArrayRef<E>, E result) {
+  return {result != 0 ? Fact::True : Fact::False};
+}
+
+static Facts getFacts(SelectOp) { return {Fact::FirstOperand, Fact::SecondOperand}; }
+template <typename E> static Facts getSeen(SelectOp, ArrayRef<E> x, E) {
+  return {x[0] != 0 ? Fact::FirstOperand : Fact::SecondOperand};
+}
+
+// Of equal operands it is not known whose the result is.
+template <typename E> static Facts getChosen(ArrayRef<E> x, E result) {
+  if (x[0] == x[1])
+    return {};
+  return {result == x[0] ? Fact::FirstOperand : Fact::SecondOperand};
+}
+/// Of a number and a constant.
+template <typename A, typename E> static double measureClipped(Operation *op, A, ArrayRef<E> x) {
+  for (unsigned i : {0, 1})
+    if (op->getOperand(i).getDefiningOp<ConstantOp>() && x[i] != 0)
+      return A::measure(x[1 - i]) / A::measure(x[i]);
+  return 0;
+}
+
+static Facts getFacts(MaxOp) { return {Fact::FirstOperand, Fact::SecondOperand}; }
+template <typename E> static Facts getSeen(MaxOp, ArrayRef<E> x, E result) {
+  return getChosen(x, result);
+}
+template <typename A, typename E> static double measure(MaxOp op, A a, ArrayRef<E> x) {
+  return measureClipped(op, a, x);
+}
+static Facts getFacts(MinOp) { return {Fact::FirstOperand, Fact::SecondOperand}; }
+template <typename E> static Facts getSeen(MinOp, ArrayRef<E> x, E result) {
+  return getChosen(x, result);
+}
+template <typename A, typename E> static double measure(MinOp op, A a, ArrayRef<E> x) {
+  return measureClipped(op, a, x);
+}
+
+static Facts getFacts(TanhOp) { return {Fact::Capped}; }
+template <typename A, typename E> static double measure(TanhOp, A, ArrayRef<E> x) {
+  return A::measure(x[0]);
+}
+
+/// As `evaluateElements`, and notes what is exercised.
+template <typename OpT, typename A, typename F>
+static Result<A> evaluateNoting(OpT op, Evaluation<A> &e, F scalar) {
+  Facts all = getFacts(op), seen;
+  Magnitudes magnitudes;
+  if (all.isEmpty() || !e.world.coverage)
+    return e.evaluateElements(scalar);
+  using E = typename A::Element;
+  Result<A> result = e.evaluateElements([&](ArrayRef<E> x) {
+    E y = scalar(x);
+    seen = seen | getSeen(op, x, y);
+    magnitudes.ofCap = std::max(magnitudes.ofCap, measure(op, A(), x));
+    return y;
+  });
+  seen.add(Fact::Capped, magnitudes.ofCap > 0.5); // where tanh is no line
+  e.note(all, seen, magnitudes);
+  return result;
+}
+
 namespace {
 template <typename OpT>
 struct ScalarEvaluation : EvaluatedOpInterface::ExternalModel<ScalarEvaluation<OpT>, OpT> {
   Result<Doubles> evaluateDoubles(Operation *op, Evaluation<Doubles> &e) const {
     auto scalar = cast<ScalarOpInterface>(op);
-    return e.evaluateElements([&](ArrayRef<double> x) { return scalar.evaluateScalar(x); });
+    return evaluateNoting(cast<OpT>(op), e,
+                          [&](ArrayRef<double> x) { return scalar.evaluateScalar(x); });
   }
   Result<Field> evaluateField(Operation *op, Evaluation<Field> &e) const {
-    return e.evaluateElements(inField(cast<OpT>(op)));
+    return evaluateNoting(cast<OpT>(op), e, inField(cast<OpT>(op)));
   }
   double countWork(Operation *, llvm::function_ref<double(DimAttr)>) const { return 4; }
 };

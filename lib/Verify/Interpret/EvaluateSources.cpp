@@ -34,13 +34,18 @@ FailureOr<Data<A>> interpret::drawParameter(World &world, StringRef name, ViewAt
       own.push_back(element);
     }
   }
+  // Of a matrix, as many as are added up at these sizes.
+  int64_t rank = whole.getRank();
+  int64_t fanIn =
+      rank < 2 ? 0 : std::max<int64_t>(1, world.getSizes().evaluate(whole.getDimSize(rank - 2)));
+  double gain = world.getGain(name);
   Data<A> out(part.shape);
   size_t next = 0;
   forEachIndex(part.shape, [&](ArrayRef<int64_t> index) {
     int64_t element = view.getOffset();
     for (size_t d = 0; d < index.size(); ++d)
       element += offsets[d][index[d]];
-    out.data[next++] = A::makeWeight(weight.key, element, whole);
+    out.data[next++] = A::makeWeight(weight.key, element, fanIn, gain);
   });
   return out;
 }

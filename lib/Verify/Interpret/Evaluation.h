@@ -32,6 +32,11 @@ public:
     return op->emitError() << "'" << getSourceName(op->getLoc()) << "' (" << op->getName()
                            << "): " << A::what;
   }
+  /// The op has the facts `all`, of which these elements exercise `seen`.
+  void note(Facts all, Facts seen, Magnitudes magnitudes = {}) {
+    if (world.coverage)
+      world.coverage->note(op, all, seen, magnitudes);
+  }
   const Part &getPart(mlir::Value value) { return world.getPart(value.getType(), at); }
   /// Each element of the result of the elements of operands at its place; they broadcast.
   Result evaluateElements(const Scalar<Element> &scalar);

@@ -44,13 +44,13 @@ template <typename A> static typename A::Element drawNumber(Domain domain, uint6
 
 template <typename A>
 static Tensor<typename A::Element> makeInput(BlockArgument argument, DictionaryAttr attrs,
-                                             Domain domain, World &world) {
+                                             Domain domain, World &world, int draw) {
   Tensor<typename A::Element> tensor(world.getWholeShape(argument.getType()));
   Type element = getElementTypeOrSelf(argument.getType());
   InputDefaultAttr left = InputDefaultAttr::lookup(attrs);
   int64_t last = tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
   auto [least, greatest] = getRange(domain, element);
-  uint64_t key = hashText("input") + argument.getArgNumber();
+  uint64_t key = hashText("input") + argument.getArgNumber() + 0x10000 * uint64_t(draw);
   for (size_t i = 0; i < tensor.data.size(); ++i) {
     uint64_t x = hash(key, i);
     int64_t row = i / last, column = i % last;
@@ -76,14 +76,14 @@ static Tensor<typename A::Element> makeInput(BlockArgument argument, DictionaryA
 
 template <typename A>
 FailureOr<std::vector<Tensor<typename A::Element>>> interpret::makeInputs(func::FuncOp main,
-                                                                          World &world) {
+                                                                          World &world, int draw) {
   Domains domains(world);
   if (failed(domains.run(main)))
     return failure();
   std::vector<Tensor<typename A::Element>> inputs;
   for (BlockArgument argument : main.getArguments())
     inputs.push_back(makeInput<A>(argument, main.getArgAttrDict(argument.getArgNumber()),
-                                  domains.get(argument), world));
+                                  domains.get(argument), world, draw));
   return inputs;
 }
 
@@ -103,6 +103,6 @@ FailureOr<std::vector<int64_t>> interpret::findTables(func::FuncOp main, World &
 }
 
 template FailureOr<std::vector<Tensor<double>>> interpret::makeInputs<Doubles>(func::FuncOp,
-                                                                               World &);
+                                                                               World &, int);
 template FailureOr<std::vector<Tensor<uint64_t>>> interpret::makeInputs<Field>(func::FuncOp,
-                                                                               World &);
+                                                                               World &, int);

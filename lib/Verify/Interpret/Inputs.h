@@ -12,9 +12,10 @@ namespace mlir::tpc::interpret {
 
 /// Made-up inputs of @main, with which all ops can be run (Domains.h): ids of rows, some of them
 /// negative; masks; positions; numbers. Error: an op of which it is not known what it can be run
-/// with.
+/// with. Each `draw` gives others.
 template <typename A>
-FailureOr<std::vector<Tensor<typename A::Element>>> makeInputs(func::FuncOp main, World &world);
+FailureOr<std::vector<Tensor<typename A::Element>>> makeInputs(func::FuncOp main, World &world,
+                                                               int draw = 0);
 
 /// For each input of @main the number of rows of a table that its elements, as they are, are
 /// indices of; 0 for others.

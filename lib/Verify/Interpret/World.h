@@ -9,6 +9,7 @@
 #ifndef TPC_LIB_VERIFY_INTERPRET_WORLD_H
 #define TPC_LIB_VERIFY_INTERPRET_WORLD_H
 
+#include "Coverage.h"
 #include "Tensor.h"
 
 #include "tpc/Dialect/Dist.h"
@@ -20,6 +21,8 @@ class Sizes {
 public:
   virtual ~Sizes() = default;
   virtual int64_t evaluate(const ::tpc::SymExpr &size) const = 0;
+  /// A window of attention, which is no size: how many keys it shows.
+  virtual int64_t evaluateWindow(const ::tpc::SymExpr &window) const { return evaluate(window); }
   /// Where index `i` of what stands for n lies among the n original ones.
   virtual int64_t spread(int64_t i, int64_t /*n*/) const { return i; }
   /// An offset into a dimension of original size n.
@@ -80,6 +83,14 @@ public:
   /// Something was looked up that its table does not have: no program should, but small sizes may
   /// make it so.
   bool misses = false;
+  /// Where ops note what a run has exercised of them; null: nowhere.
+  Coverage *coverage = nullptr;
+  /// By name, how many times as large as others a weight's elements are; null: none.
+  const llvm::StringMap<double> *gains = nullptr;
+  double getGain(StringRef weight) const {
+    auto it = gains ? gains->find(weight) : llvm::StringMap<double>::const_iterator();
+    return gains && it != gains->end() ? it->second : 1;
+  }
 
 private:
   struct OfType {

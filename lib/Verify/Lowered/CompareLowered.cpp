@@ -2,6 +2,7 @@
 
 #include "CompareLowered.h"
 #include "RunBuffers.h"
+#include "WeightGains.h"
 
 #include "../Equivalence/SmallSizes.h"
 #include "../Interpret/Inputs.h"
@@ -20,18 +21,32 @@ using namespace mlir::tpc::interpret;
 using equivalence::SizeReduction;
 using equivalence::SmallSizes;
 
+/// Whether it has floats of 16 bits.
+static bool hasHalves(ModuleOp module) {
+  auto isHalf = [](Type type) {
+    return isa<RankedTensorType>(type) && isa<FloatType>(getElementTypeOrSelf(type)) &&
+           getElementTypeOrSelf(type).getIntOrFloatBitWidth() == 16;
+  };
+  return module
+      .walk([&](Operation *op) {
+        return llvm::any_of(op->getResultTypes(), isHalf) ? WalkResult::interrupt()
+                                                          : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 namespace {
-/// How far each output may be off. Without rounding: hardly, as constants are of the program's
-/// types. With rounding: what it does to the model's
-/// where all values are rounded to their types, and some room, as the lowered program rounds at
-/// other places.
+/// How far each output may be off. With rounding: what it does to the model's where all values are
+/// rounded to their types, and some room, as the lowered program rounds at other places. Without:
+/// hardly, as constants alone are of the program's types. Where these are of 32 bits, rounding
+/// tells how much such small changes do.
 struct Tolerances {
   SmallVector<double> exact, rounded;
 };
 } // namespace
 
 static FailureOr<Tolerances> getTolerances(World &reference, const Machine<Doubles> &exact,
-                                           ArrayRef<Tensor<double>> inputs) {
+                                           ArrayRef<Tensor<double>> inputs, bool halves) {
   Machine<Doubles> rounded(reference, inputs);
   rounded.rounds = true;
   if (failed(rounded.run()))
@@ -46,24 +61,11 @@ static FailureOr<Tolerances> getTolerances(World &reference, const Machine<Doubl
       // Where rounding overflows, anything may come out.
       difference = std::isfinite(y) ? std::max(difference, std::fabs(x - y)) : INFINITY;
     }
-    tolerances.exact.push_back(2e-5 * largest);
-    tolerances.rounded.push_back(std::max(tolerances.exact.back(), 16 * difference));
+    double most = 2e-5 * largest, least = 5e-7 * largest;
+    tolerances.rounded.push_back(std::max(most, 16 * difference));
+    tolerances.exact.push_back(halves ? most : std::clamp(16 * difference, least, most));
   }
   return tolerances;
-}
-
-/// Whether it has floats of 16 bits.
-static bool hasHalves(ModuleOp module) {
-  auto isHalf = [](Type type) {
-    return isa<RankedTensorType>(type) && isa<FloatType>(getElementTypeOrSelf(type)) &&
-           getElementTypeOrSelf(type).getIntOrFloatBitWidth() == 16;
-  };
-  return module
-      .walk([&](Operation *op) {
-        return llvm::any_of(op->getResultTypes(), isHalf) ? WalkResult::interrupt()
-                                                          : WalkResult::advance();
-      })
-      .wasInterrupted();
 }
 
 static LogicalResult compareOutputs(ModuleOp lowered, const BufferMachine &actual,
@@ -95,7 +97,7 @@ static LogicalResult compareOutputs(ModuleOp lowered, const BufferMachine &actua
       if (!a.known[at])
         return diag << "] of output " << i << " is delivered by nobody";
       return diag << "] of output " << i << " is "
-                  << llvm::formatv("{0:f6}, not {1:f6} as the model computes", have, want).str();
+                  << llvm::formatv("{0:f9}, not {1:f9} as the model computes", have, want).str();
     }
   }
   return success();
@@ -150,8 +152,108 @@ static LogicalResult expectReports(ModuleOp lowered, World &model, World &parts,
   return success();
 }
 
+namespace {
+/// What a program is compared with at the present sizes.
+struct Reference {
+  Reference(ModuleOp model, ModuleOp staged, const SmallSizes &small)
+      : whole(model, small.grid, *small.sizes), parts(staged, small.grid, *small.sizes),
+        isStaged(staged->hasAttr(kNormsWrittenOutAttr)) {
+    whole.gains = parts.gains = &gains;
+  }
+  /// Norms that are written out divide by numbers, not by sizes: then what the staged program
+  /// computes, which is the model's as it stands, is what is expected.
+  World &getWorld() { return isStaged ? parts : whole; }
+
+  llvm::StringMap<double> gains;
+  World whole, parts;
+  bool isStaged;
+  std::vector<Tensor<double>> inputs;
+  std::vector<int64_t> tables;
+  Coverage coverage;
+  std::optional<Machine<Doubles>> machine;
+};
+} // namespace
+
+/// Runs it, again with larger weights until caps have an effect. False where it cannot be run:
+/// `skipped` says why.
+static bool runOnce(Reference &reference, std::string &skipped) {
+  World &world = reference.getWorld();
+  ScopedDiagnosticHandler quiet(world.getModule().getContext(), [&](Diagnostic &diagnostic) {
+    skipped = "the model cannot be run: " + diagnostic.str();
+    return success();
+  });
+  constexpr int runs = 4;
+  world.coverage = &reference.coverage;
+  for (int run = 0; run == 0 || (run < runs && raiseGains(world.getModule(), reference.coverage,
+                                                          reference.gains));
+       ++run) {
+    reference.coverage = Coverage();
+    reference.machine.emplace(world, reference.inputs);
+    if (failed(reference.machine->run()))
+      return false;
+  }
+  world.coverage = nullptr;
+  if (world.misses)
+    skipped = "at small sizes the model looks up what its tables do not have";
+  return !world.misses;
+}
+
+/// Null where it cannot be run: not all sizes are possible. A table may be shorter, one size the
+/// sum of others.
+static FailureOr<std::unique_ptr<Reference>> runReference(ModuleOp model, ModuleOp staged,
+                                                          func::FuncOp main,
+                                                          const SmallSizes &small, int draw,
+                                                          std::string &skipped) {
+  auto reference = std::make_unique<Reference>(model, staged, small);
+  FailureOr<std::vector<Tensor<double>>> inputs = makeInputs<Doubles>(main, reference->whole, draw);
+  FailureOr<std::vector<int64_t>> tables = findTables(main, reference->whole);
+  if (failed(inputs) || failed(tables))
+    return failure();
+  // The last row of a table, and the first as it is counted from the end.
+  for (auto [input, rows] : llvm::zip_equal(*inputs, *tables))
+    if (rows > 0 && !input.data.empty()) {
+      input.data.front() = double(rows - 1);
+      input.data.back() = double(-rows);
+    }
+  reference->inputs = std::move(*inputs);
+  reference->tables = std::move(*tables);
+  if (!runOnce(*reference, skipped))
+    reference.reset();
+  return std::move(reference);
+}
+
+static LogicalResult compareWith(Reference &reference, ModuleOp staged, ModuleOp lowered,
+                                 std::string &skipped) {
+  ArrayRef<Tensor<double>> inputs = reference.inputs;
+  bool halves = hasHalves(staged);
+  FailureOr<Tolerances> tolerances =
+      getTolerances(reference.getWorld(), *reference.machine, inputs, halves);
+  if (failed(tolerances))
+    return failure();
+  auto compare = [&](bool rounds) -> LogicalResult {
+    BufferMachine actual(lowered, reference.parts, inputs, /*seed=*/1, rounds);
+    if (failed(actual.run()))
+      return failure();
+    if (!actual.reported.empty())
+      return emitError(lowered.getLoc())
+             << "lowered and run at small sizes: " << actual.reported << ", but all are";
+    ArrayRef<double> own = rounds ? tolerances->rounded : tolerances->exact;
+    if (!reference.isStaged)
+      return compareOutputs(lowered, actual, *reference.machine, own);
+    // Such norms are a mixture: what is not as expected may be right.
+    ScopedDiagnosticHandler quiet(lowered.getContext(), [](Diagnostic &) { return success(); });
+    if (failed(compareOutputs(lowered, actual, *reference.machine, own)))
+      skipped = "its norms are written out with numbers, which small sizes do not change";
+    return success();
+  };
+  // Of numbers of 16 bits rounding hides what is small, and only it shows a cast that is missing.
+  if (failed(compare(/*rounds=*/false)) || (halves && failed(compare(true))))
+    return failure();
+  return expectReports(lowered, reference.whole, reference.parts, inputs, reference.tables);
+}
+
 LogicalResult lowered::compareLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered,
-                                      std::string &skipped) {
+                                      std::string &skipped, std::string &report) {
   constexpr double budget = 1e7, limit = 1e9; // a tenth of a second, some seconds
   auto main = model.lookupSymbol<func::FuncOp>("main");
   if (!main || main.isExternal())
@@ -161,63 +263,34 @@ LogicalResult lowered::compareLowered(ModuleOp model, ModuleOp staged, ModuleOp 
     return failure();
   if (!skipped.empty())
     return success();
-  SizeReduction &sizes = *small.sizes;
-  // Not all sizes are possible: a table may be shorter, one size the sum of others. The model says.
-  for (int sample = 0; sample < SizeReduction::samples; ++sample) {
-    sizes.setSample(sample);
-    World whole(model, small.grid, sizes);
-    FailureOr<std::vector<Tensor<double>>> drawn = makeInputs<Doubles>(main, whole);
-    FailureOr<std::vector<int64_t>> tables = findTables(main, whole);
-    if (failed(drawn) || failed(tables))
-      return failure();
-    // The last row of a table, and the first as it is counted from the end.
-    for (auto [input, rows] : llvm::zip_equal(*drawn, *tables))
-      if (rows > 0 && !input.data.empty()) {
-        input.data.front() = double(rows - 1);
-        input.data.back() = double(-rows);
-      }
-    ArrayRef<Tensor<double>> inputs = *drawn;
-    // Norms that are written out divide by numbers, not by sizes: then what the staged program
-    // computes, which is the model's as it stands, is what is expected.
-    World parts(staged, small.grid, sizes);
-    World &reference = staged->hasAttr(kNormsWrittenOutAttr) ? parts : whole;
-    Machine<Doubles> expected(reference, inputs);
-    {
-      ScopedDiagnosticHandler quiet(model.getContext(), [&](Diagnostic &diagnostic) {
-        skipped = "the model cannot be run: " + diagnostic.str();
-        return success();
-      });
-      if (failed(expected.run()))
-        continue;
-      if (reference.misses) {
-        skipped = "at small sizes the model looks up what its tables do not have";
-        continue;
-      }
+  std::string unexercised;
+  do {
+    FailureOr<std::unique_ptr<Reference>> reference = failure();
+    int draw = 0;
+    do {
+      reference = runReference(model, staged, main, small, draw, skipped);
+      if (failed(reference))
+        return failure();
+    } while (*reference && !(*reference)->coverage.isSufficient() && ++draw < SizeReduction::draws);
+    if (!*reference)
+      continue;
+    if (!(*reference)->coverage.isSufficient()) {
+      unexercised = (*reference)->coverage.explainMissing();
+      continue;
+    }
+    if (small.reachConstants((*reference)->coverage, budget)) {
+      auto wide = runReference(model, staged, main, small, draw, skipped);
+      if (succeeded(wide) && *wide && (*wide)->coverage.isSufficient())
+        reference = std::move(wide);
+      else
+        small.sizes->restoreSample();
     }
     skipped.clear();
-    FailureOr<Tolerances> tolerances = getTolerances(reference, expected, inputs);
-    if (failed(tolerances))
-      return failure();
-    auto compare = [&](bool rounds) -> LogicalResult {
-      BufferMachine actual(lowered, parts, inputs, /*seed=*/1, rounds);
-      if (failed(actual.run()))
-        return failure();
-      if (!actual.reported.empty())
-        return emitError(lowered.getLoc())
-               << "lowered and run at small sizes: " << actual.reported << ", but all are";
-      ArrayRef<double> own = rounds ? tolerances->rounded : tolerances->exact;
-      if (&reference != &parts)
-        return compareOutputs(lowered, actual, expected, own);
-      // Such norms are a mixture: what is not as expected may be right.
-      ScopedDiagnosticHandler quiet(lowered.getContext(), [](Diagnostic &) { return success(); });
-      if (failed(compareOutputs(lowered, actual, expected, own)))
-        skipped = "its norms are written out with numbers, which small sizes do not change";
-      return success();
-    };
-    // Of numbers of 16 bits rounding hides what is small, and only it shows a cast that is missing.
-    if (failed(compare(/*rounds=*/false)) || (hasHalves(staged) && failed(compare(true))))
-      return failure();
-    return expectReports(lowered, whole, parts, inputs, *tables);
-  }
-  return success();
+    llvm::raw_string_ostream os(report);
+    (*reference)->coverage.print(os);
+    return compareWith(**reference, staged, lowered, skipped);
+  } while (small.sizes->setNextSample());
+  if (unexercised.empty())
+    return success();
+  return emitError(lowered.getLoc()) << "run at small sizes: " << unexercised;
 }

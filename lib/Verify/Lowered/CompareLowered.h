@@ -14,9 +14,10 @@ namespace mlir::tpc::lowered {
 
 /// `staged` is the program that `lowered` was made of. Errors say which op did what it must not, or
 /// where an output differs from the model's. Where the model cannot be run at small sizes nothing
-/// is compared, and `skipped` says why.
+/// is compared, and `skipped` says why. It is an error if no run exercises one of the model's
+/// windows. `report` is what the run has exercised.
 LogicalResult compareLowered(ModuleOp model, ModuleOp staged, ModuleOp lowered,
-                             std::string &skipped);
+                             std::string &skipped, std::string &report);
 
 } // namespace mlir::tpc::lowered
 

@@ -36,6 +36,8 @@ int64_t RankSizesEvaluator::getSymbol(StringRef name, const Coordinates &at) con
   }
   case NamedSize::Place:
     return sizes.scale(named->place, named->size);
+  case NamedSize::Window:
+    return sizes.evaluateWindow(named->size);
   case NamedSize::Ranks:
     return countRanks(named->axes[0]);
   case NamedSize::Rank: {

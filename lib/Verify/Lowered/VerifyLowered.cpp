@@ -48,9 +48,11 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
         find(&ReferenceModel::staged, "staged", staged, "staged program", parsedStaged);
     if (!model || !before)
       return signalPassFailure();
-    std::string skipped;
-    if (failed(lowered::compareLowered(model, before, getOperation(), skipped)))
+    std::string skipped, exercised;
+    if (failed(lowered::compareLowered(model, before, getOperation(), skipped, exercised)))
       return signalPassFailure();
+    if (report)
+      llvm::outs() << exercised;
     if (!skipped.empty())
       emitWarning(getOperation().getLoc())
           << "tpc-verify-lowered: not run at small sizes: " << skipped;

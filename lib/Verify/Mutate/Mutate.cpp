@@ -77,6 +77,7 @@ struct Mutate : public mlir::tpc::impl::MutateBase<Mutate> {
     llvm::append_range(all, getPlacedMutations());
     llvm::append_range(all, getBufferMutations());
     llvm::append_range(all, getKernelMutations());
+    llvm::append_range(all, getLimitMutations());
     if (kind == "list") {
       for (const Mutation &mutation : all)
         llvm::outs() << mutation.name << ": " << mutation.what << "\n";

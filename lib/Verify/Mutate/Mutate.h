@@ -73,6 +73,8 @@ ArrayRef<Mutation> getPlacedMutations();
 /// In a program on buffers.
 ArrayRef<Mutation> getBufferMutations();
 ArrayRef<Mutation> getKernelMutations();
+/// Of windows, caps and edges of masks, at all levels.
+ArrayRef<Mutation> getLimitMutations();
 
 } // namespace mlir::tpc::mutate
 

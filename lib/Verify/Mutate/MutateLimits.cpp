@@ -1,0 +1,265 @@
+//===- MutateLimits.cpp - Mistakes in windows, caps, and edges of masks ---===//
+//
+// Of a program on tensors, or of one on buffers, in which calls and the tensors beside them get the
+// same mistake: otherwise tpc-verify-buffers would refuse it before it is run.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Mutate.h"
+
+#include "tpc/Buffer/Buffer.h"
+#include "tpc/Dialect/RankSizes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::mutate;
+using ::tpc::SymExpr;
+
+namespace {
+/// One attention, or all that are like it, with the calls on buffers that do the same.
+struct Attentions {
+  SmallVector<AttentionOp> ops;
+  SmallVector<buffer::AttentionOp> calls;
+};
+} // namespace
+
+/// Attention that fits; with odd seeds one alone, with even ones all.
+static Attentions pickAttentions(Mutator &m, llvm::function_ref<bool(AttentionOp)> fits) {
+  AttentionOp picked = m.pick<AttentionOp>(fits);
+  Attentions all;
+  if (!picked)
+    return all;
+  bool alone = m.seed % 2;
+  // Where it stands: a function on buffers has the name of the one on tensors.
+  auto isBeside = [&](Operation *op) {
+    return getSourceName(op->getLoc()) == getSourceName(picked.getLoc());
+  };
+  for (AttentionOp op : m.find<AttentionOp>(fits))
+    if (!alone || (op == picked || isBeside(op)))
+      all.ops.push_back(op);
+  all.calls = m.find<buffer::AttentionOp>([&](buffer::AttentionOp call) {
+    return llvm::any_of(all.ops, [&](AttentionOp op) {
+      return getSourceName(op.getLoc()) == getSourceName(call->getLoc());
+    });
+  });
+  return all;
+}
+
+//===----------------------------------------------------------------------===//
+// Windows
+//===----------------------------------------------------------------------===//
+
+static int64_t windowOf(AttentionOp op) {
+  return op.getWindow() ? op.getWindow()->asConstant().value_or(0) : 0;
+}
+
+/// Another window for each of attention's; none for 0.
+static bool changeWindows(Mutator &m, llvm::function_ref<int64_t(int64_t)> change) {
+  Attentions all = pickAttentions(m, [](AttentionOp op) { return windowOf(op) > 0; });
+  if (all.ops.empty())
+    return false;
+  for (buffer::AttentionOp call : all.calls) {
+    if (!call.getAfterAttr())
+      continue;
+    std::set<std::string> names;
+    call.getAfterAttr().getExpr().collectSymbols(names);
+    for (const std::string &name : names) {
+      auto named = getNamedSize(name);
+      if (!named || named->kind != NamedSize::Window)
+        continue;
+      int64_t size = change(named->size);
+      if (size == 0)
+        call.removeAfterAttr();
+      else
+        call.setAfterAttr(SymExprAttr::get(
+            m.context,
+            call.getAfterAttr().getExpr().substitute({{name, getNamedWindow(SymExpr(size))}})));
+      break;
+    }
+  }
+  for (AttentionOp op : all.ops) {
+    int64_t size = change(windowOf(op));
+    if (size == 0)
+      op.removeWindowAttr();
+    else
+      op.setWindowAttr(SymExprAttr::get(m.context, SymExpr(size)));
+  }
+  return true;
+}
+
+static bool lengthenWindow(Mutator &m) {
+  return changeWindows(m, [](int64_t n) { return n + 1; });
+}
+static bool shortenWindow(Mutator &m) {
+  return changeWindows(m, [](int64_t n) { return n > 1 ? n - 1 : n + 1; });
+}
+static bool doubleWindow(Mutator &m) {
+  return changeWindows(m, [](int64_t n) { return 2 * n; });
+}
+static bool dropWindow(Mutator &m) {
+  return changeWindows(m, [](int64_t) { return 0; });
+}
+
+/// A window is taken for a size of a tensor.
+static bool sizeForWindow(Mutator &m) {
+  std::set<int64_t> sizes;
+  m.module.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (isa<RankedTensorType>(type))
+        for (const SymExpr &size : getSizes(type))
+          if (int64_t n = size.asConstant().value_or(0); n > 1)
+            sizes.insert(n);
+  });
+  if (sizes.size() < 2)
+    return false;
+  return changeWindows(m, [&](int64_t n) {
+    std::set<int64_t> others = sizes;
+    others.erase(n);
+    return *std::next(others.begin(), m.draw(others.size()));
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Masks
+//===----------------------------------------------------------------------===//
+
+/// Queries see one key more of what comes, or one less.
+static bool moveEdge(Mutator &m, int64_t by) {
+  Attentions all = pickAttentions(m, [](AttentionOp op) { return op.getCausal(); });
+  for (AttentionOp op : all.ops)
+    op.setCausalOffsetAttr(SymExprAttr::get(m.context, op.getCausalOffset() + SymExpr(by)));
+  for (buffer::AttentionOp call : all.calls) {
+    if (call.getCausalAttr())
+      call.setCausalAttr(SymExprAttr::get(m.context, call.getCausalAttr().getExpr() + SymExpr(by)));
+    if (call.getAfterAttr())
+      call.setAfterAttr(SymExprAttr::get(m.context, call.getAfterAttr().getExpr() + SymExpr(by)));
+  }
+  return !all.ops.empty();
+}
+static bool seeLater(Mutator &m) { return moveEdge(m, 1); }
+static bool seeEarlier(Mutator &m) { return moveEdge(m, -1); }
+
+/// Of a program on buffers kernels alone are compiled, not the tensors that they are made of.
+static bool isOnBuffers(Mutator &m) {
+  return !m.find<buffer::FuncOp>([](buffer::FuncOp) { return true; }).empty();
+}
+
+static bool exchangeBranches(Mutator &m) {
+  bool onBuffers = isOnBuffers(m);
+  auto op = m.pick<Operation *>([&](Operation *op) {
+    return (onBuffers ? isa<arith::SelectOp>(op) : isa<SelectOp>(op)) &&
+           op->getOperand(1).getType() == op->getOperand(2).getType() &&
+           op->getOperand(1) != op->getOperand(2);
+  });
+  if (!op)
+    return false;
+  Value first = op->getOperand(1);
+  op->setOperand(1, op->getOperand(2));
+  op->setOperand(2, first);
+  return true;
+}
+
+/// Whether equal numbers count.
+static bool moveComparison(Mutator &m) {
+  auto op = m.pick<CmpOp>([](CmpOp op) {
+    return isa<IntegerType>(getElementTypeOrSelf(op->getOperand(0))) &&
+           op.getPredicate() != Predicate::EQ && op.getPredicate() != Predicate::NE;
+  });
+  if (!op)
+    return false;
+  auto other = [&] {
+    switch (op.getPredicate()) {
+    case Predicate::LT:
+      return Predicate::LE;
+    case Predicate::LE:
+      return Predicate::LT;
+    case Predicate::GT:
+      return Predicate::GE;
+    default:
+      return Predicate::GT;
+    }
+  };
+  op.setPredicate(other());
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Caps
+//===----------------------------------------------------------------------===//
+
+static bool changeCaps(Mutator &m, llvm::function_ref<double(double)> change) {
+  Attentions all = pickAttentions(m, [](AttentionOp op) { return !op.getSoftcap().isZero(); });
+  for (AttentionOp op : all.ops)
+    op.setSoftcapAttr(m.builder.getF64FloatAttr(change(op.getSoftcap().convertToDouble())));
+  for (buffer::AttentionOp call : all.calls)
+    call.setSoftcapAttr(m.builder.getF64FloatAttr(change(call.getSoftcap().convertToDouble())));
+  return !all.ops.empty();
+}
+static bool enlargeCap(Mutator &m) {
+  return changeCaps(m, [](double cap) { return 20 * cap; });
+}
+static bool moveCap(Mutator &m) {
+  return changeCaps(m, [](double cap) { return 1.04 * cap; });
+}
+static bool dropCap(Mutator &m) {
+  return changeCaps(m, [](double) { return 0; });
+}
+
+/// The constants beside a tanh, or of a clip.
+static bool moveConstant(Mutator &m) {
+  bool onBuffers = isOnBuffers(m);
+  auto isTanh = [](Operation *op) { return isa_and_nonnull<TanhOp, math::TanhOp>(op); };
+  auto isLimited = [&](Operation *op) {
+    return isa<MaxOp, MinOp, arith::MaximumFOp, arith::MinimumFOp>(op) ||
+           llvm::any_of(op->getOperands(), [&](Value x) { return isTanh(x.getDefiningOp()); }) ||
+           llvm::any_of(op->getUsers(), isTanh);
+  };
+  auto getNumber = [&](Operation *op) -> std::optional<APFloat> {
+    if (auto constant = dyn_cast<arith::ConstantOp>(op); constant && onBuffers)
+      if (auto number = dyn_cast<FloatAttr>(constant.getValue()))
+        return number.getValue();
+    if (auto constant = dyn_cast<ConstantOp>(op); constant && !onBuffers)
+      if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue());
+          splat && isa<FloatType>(splat.getElementType()))
+        return splat.getSplatValue<APFloat>();
+    return std::nullopt;
+  };
+  auto op = m.pick<Operation *>([&](Operation *op) {
+    std::optional<APFloat> number = getNumber(op);
+    return number && !number->isZero() && llvm::any_of(op->getUsers(), isLimited);
+  });
+  if (!op)
+    return false;
+  APFloat value = *getNumber(op), factor(1.25);
+  bool loses;
+  factor.convert(value.getSemantics(), APFloat::rmNearestTiesToEven, &loses);
+  if (auto constant = dyn_cast<ConstantOp>(op))
+    constant.setValueAttr(
+        DenseElementsAttr::get(cast<ShapedType>(constant.getValue().getType()), value * factor));
+  else
+    cast<arith::ConstantOp>(op).setValueAttr(
+        FloatAttr::get(op->getResult(0).getType(), value * factor));
+  return true;
+}
+
+ArrayRef<Mutation> mutate::getLimitMutations() {
+  static constexpr Mutation mutations[] = {
+      {"limit-window-longer", "windows are one key longer", lengthenWindow},
+      {"limit-window-shorter", "windows are one key shorter", shortenWindow},
+      {"limit-window-double", "windows are twice as long", doubleWindow},
+      {"limit-window-dropped", "windows are left out", dropWindow},
+      {"limit-window-size", "windows are as long as a dimension of a tensor", sizeForWindow},
+      {"limit-causal-later", "queries see one token that comes later", seeLater},
+      {"limit-causal-earlier", "queries do not see their own token", seeEarlier},
+      {"limit-branches-exchanged", "the branches of a select are exchanged", exchangeBranches},
+      {"limit-comparison-edge", "a comparison of equal integers is the other", moveComparison},
+      {"limit-cap-larger", "scores have a cap that is 20 times as large", enlargeCap},
+      {"limit-cap-moved", "scores have a cap that is 4% larger", moveCap},
+      {"limit-cap-dropped", "scores have no cap", dropCap},
+      {"limit-constant", "the constant of a cap or clip is 25% larger", moveConstant},
+  };
+  return mutations;
+}
