@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import Grid, sanitized
+from harness import Grid, LoadClock, sanitized
 from models import COMMITTED
 
 
@@ -35,9 +35,9 @@ def steady_memory(executable, shape):
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     process = subprocess.Popen([*executable.command("mpi"), "--bench", "--repeat", "100", "--shape", text], env=environment, text=True,
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
-    samples, begin = [], time.monotonic()
+    samples, clock = [], LoadClock()
     try:
-        while process.poll() is None and time.monotonic() - begin < 120:
+        while process.poll() is None and clock.seconds() < 120:
             try:
                 sample = {rank_of(pid): private_bytes(pid) for pid in descendants(process.pid)
                           if Path(f"/proc/{pid}/exe").resolve() == executable.path.resolve()}

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from harness import LAUNCH, Grid, run
+from harness import LAUNCH, Grid, run, scaled
 from models import MODELS
 from tpc.reference import Session, difference
 
@@ -102,7 +102,7 @@ def ranks(program):
 
 
 def said(process, status=1):
-    _, error = process.communicate(timeout=120)
+    _, error = process.communicate(timeout=scaled(120))
     assert process.returncode == status, error
     return error
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from harness import TOP, run, sanitized
+from harness import TOP, run, sanitized, scaled
 from test_library_generation import LIBRARY, executables
 
 if not importlib.util.find_spec("tokenizers"):
@@ -98,7 +98,7 @@ def end_with_stacks(process):
     gdb = shutil.which("gdb")
     native = run([gdb, "-batch", "-p", process.pid, "-ex", "thread apply all bt 12"]).stdout if gdb else "without gdb"
     process.send_signal(signal.SIGABRT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=scaled(60))
     return f"{len(out)} bytes were said\n{err.decode(errors='replace')[-4000:]}\n{native[-8000:]}"
 
 
@@ -106,7 +106,7 @@ def test_text_comes_while_it_is_made_and_can_be_interrupted(folder):
     process = endless(folder)
     process.send_signal(signal.SIGINT)
     try:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=scaled(60))
     except subprocess.TimeoutExpired:
         pytest.fail(f"it goes on\n{end_with_stacks(process)}")
     assert process.returncode == 130 and not err.strip(), err
@@ -115,5 +115,5 @@ def test_text_comes_while_it_is_made_and_can_be_interrupted(folder):
 def test_a_reader_who_goes_away_ends_it(folder):
     process = endless(folder)
     process.stdout.close()
-    assert process.wait(timeout=60) == 1
+    assert process.wait(timeout=scaled(60)) == 1
     assert not process.stderr.read()

@@ -6,11 +6,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from harness import BUILD
+import preload
+from harness import BUILD, sanitized
 from models import COMMITTED, FAMILIES
 from tpc.reference import TOLERANCE, difference
 from vendor_stubs import cublaslt, nccl, put
@@ -99,6 +101,26 @@ def test_loading_500_megabytes(tpcc, tmp_path):
     command = [executable.path, "--bench", "--repeat", "1", "--warmup", "0", "--shape", "batch=1,sequence=1"]
     assert executable.describe()["ranks"][0]["weight_bytes"] > 490e6
     assert anonymous_at_most(tmp_path, command) <= 200 << 20
+
+
+@pytest.mark.skipif(sanitized(), reason="sanitizers: their libraries come before any other that is preloaded")
+@pytest.mark.parametrize("action, words", [("rewrite", "was changed while it was loaded"), ("cut", "became shorter"), ("replace", "")])
+def test_weights_that_change_while_they_load(tpcc, tmp_path, action, words):
+    """What goes to a GPU is looked at as what stays on the host (test_changed_weights.py)."""
+    path = products(tmp_path, 2, 64)
+    executable = tpcc.compile(path, "tp2", "--target=cuda")
+    (tmp_path / "other").write_bytes(b"\1" * (2 * 64 * 64 * 4))
+    np.save(tmp_path / "x.npy", np.ones((1, 1, 64), np.float32))
+    data = tmp_path / "products.onnx.data"
+    environment = preload.meddle(preload.build("meddle", tmp_path), data, action, tmp_path / "other", turn=2)
+    result = executable.call(["--input", f"x={tmp_path / 'x.npy'}", "--output", f"y1={tmp_path / 'y.npy'}"],
+                             env={"TPC_CUDA_LIBS": str(LIBRARIES), **environment})
+    if words:
+        result.refused(words, str(data))
+        assert not (tmp_path / "y.npy").exists()
+    else:
+        result.check()
+        assert not np.load(tmp_path / "y.npy").any()
 
 
 # Where libraries are

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from halves import as_float, halve, rounded_weights
-from harness import Executable, Grid, by_rank, find_cuda_tool, run
+from harness import Executable, Grid, by_rank, find_cuda_tool, run, scaled
 from liveness import until
 from mistake_checks import HALF_TOLERANCE
 from models import COMMITTED
@@ -244,7 +244,7 @@ def test_weights_that_end_while_they_are_loaded(tpcc, tmp_path):
         until(lambda: open(f"/proc/{process.pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T")
         os.truncate(tmp_path / "products.onnx.data", 1000)
         process.send_signal(signal.SIGCONT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=scaled(60))
     finally:
         process.kill()
     assert process.returncode == 1 and said.count("\n") == 1 and "products.onnx.data" in said, said

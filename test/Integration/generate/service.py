@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness import LoadClock
+
 TOKEN, LAST, ERROR = {"id", "token", "index"}, {"id", "finish"}, {"id", "finish", "message"}
 REASONS = {"stop", "length", "cancelled", "error"}
 
@@ -138,12 +140,12 @@ class Service:
 
     def until(self, condition, seconds: float = 120) -> None:
         """`condition` of what came so far; an error where the program ends or breaks the protocol before."""
-        end = time.monotonic() + seconds
+        clock = LoadClock()
         with self.changed:
             while not condition():
                 assert not self.wrong, f"{self.wrong[:5]}\n{self.said()[-4000:]}"
                 assert self.reader.is_alive() or condition(), f"the program ended\n{self.said()[-4000:]}"
-                assert time.monotonic() < end, f"it takes too long\n{self.answers}\n{self.said()[-4000:]}"
+                assert clock.seconds() < seconds, f"it takes too long\n{self.answers}\n{self.said()[-4000:]}"
                 self.changed.wait(0.1)
             assert not self.wrong, self.wrong[:5]
 
