@@ -175,6 +175,7 @@ Execution::Execution(const tpc_program &program, const Manifest &manifest, const
   // What is read before a file is checked and what is loaded after it need not be the same.
   agreeOnFiles(world->session(), [&] { checkUnchanged(manifest, sources); });
   secondsToLoad = now() - begin;
+  loadedWeights = sources.identity;
 }
 
 void Execution::run(const std::function<void(tpc_context &)> &fn) {

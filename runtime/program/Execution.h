@@ -42,6 +42,8 @@ public:
   const char *transportName() const { return transport; }
   int threadsPerRank() { return world->local(0).threadsPerRank; }
   double loadSeconds() const { return secondsToLoad; }
+  /// The digests of the weight files that were loaded, or the seed.
+  const std::string &weightIdentity() const { return loadedWeights; }
 
   /// Runs one step and assembles its outputs, which are complete on the process of rank 0. Throws
   /// UserError.
@@ -86,6 +88,7 @@ private:
   const Manifest &manifest;
   const bool embedded;
   const char *transport = "threads";
+  std::string loadedWeights;
   double secondsToLoad = 0;
   bool countsMemory = false; ///< the device can
   /// Where memory is counted: what frames of each local rank take, by sizes of steps.

@@ -117,8 +117,16 @@ bool Model::hasForked() const { return process != getpid(); }
 void Model::start() {
   if (!failure.empty())
     throw UserError("nothing can be run any more, because a device has failed: " + failure);
-  if (!execution)
-    execution = std::make_unique<Execution>(program, manifest, options, nullptr);
+  if (execution)
+    return;
+  auto started = std::make_unique<Execution>(program, manifest, options, nullptr);
+  // After a step that was broken, which ended the ranks.
+  if (!weights.empty() && weights != started->weightIdentity())
+    throw UserError("the weight files are not those that were loaded when the program was opened, "
+                    "and its ranks had to be started again: close it and open it again to go on "
+                    "with the new ones");
+  weights = started->weightIdentity();
+  execution = std::move(started);
 }
 
 std::future<void> Model::post(std::function<void(Execution &)> work) {

@@ -71,6 +71,7 @@ private:
   std::vector<std::string> told;
   Room made;
   std::unique_ptr<Execution> execution;
+  std::string weights; // those that the first one has loaded
   std::string failure; // for which there will be none any more
   Worker worker;       // who uses all of the above
 };

@@ -143,3 +143,34 @@ def test_changes_while_a_program_is_compiled(tpcc, files, emit, file, action):
     else:
         result.refused("was changed while it was compiled", str(files / file))
         assert not (files / "out").exists()
+
+
+def test_changes_before_ranks_start_again(tpcc, tmp_path):
+    """A step that is broken ends the ranks, and the next call loads the weights again: those of before, or none. What the program was
+    compiled with does not tell, where there were no weights then."""
+    import tpc
+
+    graph = onnx.parser.parse_model('''<ir_version: 8, opset_import: ["" : 17]> g (int64[b, s] ids) => (float[b, s, 4] y)
+                                       <float[4, 4] table> { one = Constant<value_int=1>() sum = CumSum(ids, one) y = Gather(table, sum) }''')
+    weight = numpy_helper.from_array(W, "table")
+    weight.ClearField("raw_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="w.bin")
+    del graph.graph.initializer[:]
+    graph.graph.initializer.append(weight)
+    (tmp_path / "m.onnx").write_bytes(graph.SerializeToString())
+    tpcc.call([tmp_path / "m.onnx", "-o", tmp_path / "program"]).check()
+    W.tofile(tmp_path / "w.bin")
+    good, broken = {"ids": np.array([[1, 1]])}, {"ids": np.array([[3, 3]])}
+    with tpc.load(tmp_path / "program") as session:
+        for change, same in ((lambda: None, True), (lambda: (tmp_path / "w.bin").touch(), True), (lambda: OTHER.tofile(tmp_path / "w.bin"), False),
+                             (lambda: (tmp_path / "w.bin").unlink(), False), (lambda: W.tofile(tmp_path / "w.bin"), True)):
+            if same:
+                np.testing.assert_array_equal(session.run(good)["y"], W[[[1, 2]]])
+                with pytest.raises(tpc.TpcError, match="6 of 4"):
+                    session.run(broken)
+            change()
+            if not same or change is None:
+                with pytest.raises(tpc.TpcError, match="w.bin|not those that were loaded"):
+                    session.run(good)
+        np.testing.assert_array_equal(session.run(good)["y"], W[[[1, 2]]])
