@@ -273,30 +273,6 @@ static LogicalResult checkCache(const Found &found, function_ref<InFlightDiagnos
   return success();
 }
 
-static bool isStep(const Found &found) {
-  auto fields = dyn_cast<DictionaryAttr>(found.value);
-  auto isSymbol = [&](StringRef name) {
-    auto size = fields.getAs<SymExprAttr>(name);
-    return size && getSymbolName(size.getExpr());
-  };
-  if (!fields || !isSymbol("tokens"))
-    return false;
-  StringRef room = fields.contains("past") ? "past" : "capacity";
-  if (!isSymbol(room) || fields.get(room) == fields.get("tokens"))
-    return false;
-  if (room == "past")
-    return fields.size() == 2;
-  bool last = fields.contains("last"), windowed = fields.contains("window");
-  auto window = fields.getAs<IntegerAttr>("window");
-  if (windowed &&
-      (!window || window.getInt() < 1 || !isSymbol("room") ||
-       fields.get("room") == fields.get("tokens") || fields.get("room") == fields.get("capacity") ||
-       !fields.getAs<StringAttr>("window_lengths")))
-    return false;
-  return fields.size() == 4u + last + (windowed ? 3 : 0) && fields.getAs<StringAttr>("lengths") &&
-         fields.getAs<StringAttr>("counts") && (!last || fields.getAs<UnitAttr>("last"));
-}
-
 static const Entry table[] = {
     // Of the program.
     {kGridAttr, OnModule, "", nullptr, checkGrid},
@@ -311,11 +287,7 @@ static const Entry table[] = {
 
     // Generation: what stays between steps.
     {kCacheAttr, OnInput | OnOutput, "", nullptr, checkCache},
-    {kStepAttr, OnModule,
-     "{past = #tpc.expr<symbol>, tokens = #tpc.expr<another>}, or, placed, {tokens, capacity, "
-     "lengths = \"an input\", counts = \"another\"} with or without `last` and {window, room, "
-     "window_lengths}",
-     isStep},
+    {kStepAttr, OnModule, "a #tpc.step", is<StepAttr>},
 
     // What users want; see Sharding.h and LinksAttr.h.
     {kShardingAttr, anywhere, "", nullptr, checkSharding},

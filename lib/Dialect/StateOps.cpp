@@ -22,59 +22,46 @@ std::optional<std::string> mlir::tpc::getSymbolName(const SymExpr &size) {
   return term.atoms[0].name;
 }
 
-static std::optional<std::string> readSymbol(ModuleOp module, StringRef name) {
-  auto fields = module->getAttrOfType<DictionaryAttr>(kStepAttr);
-  auto size = fields ? fields.getAs<SymExprAttr>(name) : SymExprAttr();
-  return size ? getSymbolName(size.getExpr()) : std::nullopt;
-}
+static std::string getSymbol(SymExprAttr size) { return getSymbolName(size.getExpr()).value(); }
 
-static NamedAttribute makeSymbol(Builder &builder, StringRef name, const std::string &symbol) {
-  return builder.getNamedAttr(name,
-                              SymExprAttr::get(builder.getContext(), SymExpr::symbol(symbol)));
+static SymExprAttr makeSymbol(MLIRContext *context, const std::string &symbol) {
+  return SymExprAttr::get(context, SymExpr::symbol(symbol));
 }
 
 std::optional<StepSymbols> StepSymbols::lookup(ModuleOp module) {
-  auto past = readSymbol(module, "past"), tokens = readSymbol(module, "tokens");
-  return past && tokens ? std::optional<StepSymbols>({*past, *tokens}) : std::nullopt;
+  auto step = module->getAttrOfType<StepAttr>(kStepAttr);
+  if (!step || !step.getPast())
+    return std::nullopt;
+  return StepSymbols{getSymbol(step.getPast()), getSymbol(step.getTokens())};
 }
 
 void StepSymbols::attachTo(ModuleOp module) const {
-  Builder builder(module.getContext());
-  module->setAttr(kStepAttr, builder.getDictionaryAttr({makeSymbol(builder, "past", past),
-                                                        makeSymbol(builder, "tokens", tokens)}));
+  MLIRContext *context = module.getContext();
+  module->setAttr(kStepAttr,
+                  StepAttr::get(context, makeSymbol(context, tokens), makeSymbol(context, past)));
 }
 
 std::optional<PlacedStep> PlacedStep::lookup(ModuleOp module) {
-  auto tokens = readSymbol(module, "tokens"), capacity = readSymbol(module, "capacity");
-  if (!tokens || !capacity)
+  auto step = module->getAttrOfType<StepAttr>(kStepAttr);
+  if (!step || !step.getCapacity())
     return std::nullopt;
-  auto fields = module->getAttrOfType<DictionaryAttr>(kStepAttr);
-  auto lengths = fields.getAs<StringAttr>("lengths"), counts = fields.getAs<StringAttr>("counts");
-  if (!lengths || !counts)
-    return std::nullopt;
-  PlacedStep placed{*tokens, *capacity, lengths.str(), counts.str(), bool(fields.get("last"))};
-  auto window = fields.getAs<IntegerAttr>("window");
-  auto own = fields.getAs<StringAttr>("window_lengths");
-  if (auto room = readSymbol(module, "room"); room && window && own)
-    placed.windowed = WindowedCaches{window.getInt(), *room, own.str()};
+  PlacedStep placed{getSymbol(step.getTokens()), getSymbol(step.getCapacity()),
+                    step.getLengths().str(), step.getCounts().str(), step.getLast()};
+  if (step.getWindow())
+    placed.windowed =
+        WindowedCaches{step.getWindow(), getSymbol(step.getRoom()), step.getWindowLengths().str()};
   return placed;
 }
 
 void PlacedStep::attachTo(ModuleOp module) const {
-  Builder builder(module.getContext());
-  NamedAttrList fields;
-  fields.push_back(makeSymbol(builder, "tokens", tokens));
-  fields.push_back(makeSymbol(builder, "capacity", capacity));
-  fields.set("lengths", builder.getStringAttr(lengths));
-  fields.set("counts", builder.getStringAttr(counts));
-  if (last)
-    fields.set("last", builder.getUnitAttr());
-  if (windowed) {
-    fields.set("window", builder.getI64IntegerAttr(windowed->window));
-    fields.push_back(makeSymbol(builder, "room", windowed->room));
-    fields.set("window_lengths", builder.getStringAttr(windowed->lengths));
-  }
-  module->setAttr(kStepAttr, fields.getDictionary(module.getContext()));
+  MLIRContext *context = module.getContext();
+  auto name = [&](const std::string &text) { return StringAttr::get(context, text); };
+  module->setAttr(kStepAttr,
+                  StepAttr::get(context, makeSymbol(context, tokens), /*past=*/SymExprAttr(),
+                                makeSymbol(context, capacity), name(lengths), name(counts), last,
+                                windowed ? windowed->window : 0,
+                                windowed ? makeSymbol(context, windowed->room) : SymExprAttr(),
+                                windowed ? name(windowed->lengths) : StringAttr()));
 }
 
 //===----------------------------------------------------------------------===//

@@ -2,14 +2,20 @@
 // RUN: tpc-opt %s --split-input-file --verify-diagnostics | tpc-opt --split-input-file | FileCheck %s
 
 !old = tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>>
-// CHECK: tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}
+// CHECK: tpc.step = #tpc.step<past = p, tokens = s>
 // CHECK: tpc.cache @k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
 // CHECK: func.func @main(%{{.*}} {tpc.cache = @k}) -> ({{.*}} {tpc.cache = @k})
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
   tpc.cache @k : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
   func.func @main(%old: !old {tpc.cache = @k}) -> (!old {tpc.cache = @k}) {
     return %old : !old
   }
+}
+
+// -----
+
+// CHECK: tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "n", last, window = 6, room = r, window_lengths = "w">
+module attributes {tpc.step = #tpc.step<window_lengths = "w", window = 6, room = r, tokens = s, last, capacity = c, lengths = "l", counts = "n">} {
 }
 
 // -----
@@ -89,12 +95,72 @@ func.func @main(%old: tensor<4xf32> {tpc.cache = 1}) {
 
 // -----
 
-// expected-error @below {{'tpc.step' must be {past = #tpc.expr<symbol>, tokens = #tpc.expr<another>}}}
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<p>}} {
+// expected-error @below {{'tpc.step' must be a #tpc.step, not {past = #tpc.expr<p>, tokens = #tpc.expr<s>}}}
+module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
 }
 
 // -----
 
-// expected-error @below {{'tpc.step' must be {past = #tpc.expr<symbol>, tokens = #tpc.expr<another>}}}
-module attributes {tpc.step = {past = #tpc.expr<"p + 1">, tokens = #tpc.expr<s>}} {
+// expected-error @below {{#tpc.step 'past' is the symbol p, which another field has}}
+module attributes {tpc.step = #tpc.step<past = p, tokens = p>} {
+}
+
+// -----
+
+// expected-error @below {{#tpc.step 'past' must be a symbol, not p + 1}}
+module attributes {tpc.step = #tpc.step<past = "p + 1", tokens = s>} {
+}
+
+// -----
+
+// expected-error @below {{#tpc.step must have 'tokens' and either 'past' or 'capacity'}}
+module attributes {tpc.step = #tpc.step<tokens = s>} {
+}
+
+// -----
+
+// expected-error @below {{#tpc.step must have 'lengths' and 'counts' with 'capacity', and only then}}
+module attributes {tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "lengths">} {
+}
+
+// -----
+
+// expected-error @below {{#tpc.step must have 'capacity' with 'last' or 'window'}}
+module attributes {tpc.step = #tpc.step<past = p, tokens = s, last>} {
+}
+
+// -----
+
+// expected-error @below {{#tpc.step must have a 'window' of at least 1, 'room' and 'window_lengths' together}}
+module attributes {tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "n", window = 6, room = r>} {
+}
+
+// -----
+
+// expected-error @below {{#tpc.step must have a 'window' of at least 1, 'room' and 'window_lengths' together}}
+module attributes {tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "n", window = 0, room = r, window_lengths = "w">} {
+}
+
+// -----
+
+// expected-error @below {{#tpc.step 'counts' is the input "l", which another field has}}
+module attributes {tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "l", counts = "l">} {
+}
+
+// -----
+
+// expected-error @below {{#tpc.step 'lengths' is the input "", which has no name}}
+module attributes {tpc.step = #tpc.step<tokens = s, capacity = c, lengths = "", counts = "l">} {
+}
+
+// -----
+
+// expected-error @below {{'past' is given twice}}
+module attributes {tpc.step = #tpc.step<past = p, past = q, tokens = s>} {
+}
+
+// -----
+
+// expected-error @below {{a step has no field 'batch'}}
+module attributes {tpc.step = #tpc.step<past = p, tokens = s, batch = b>} {
 }

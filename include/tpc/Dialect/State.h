@@ -18,11 +18,7 @@ namespace mlir::tpc {
 
 /// Arguments and results of @main: the `tpc.cache` whose contents it is, before and after a step.
 inline constexpr llvm::StringLiteral kCacheAttr = "tpc.cache";
-/// Module, a step of a generation: {past, tokens}, the symbols for the tokens that caches hold and
-/// for those that the step adds. Of a placed step {tokens, capacity, lengths, counts}: the symbol
-/// for what caches have room for, and the inputs that say how many tokens each sequence has in them
-/// and how many of the step's; `last`: its first result is of each sequence's last token alone;
-/// {window, room, window_lengths}: some caches keep what a window shows (WindowedCaches).
+/// Module, a step of a generation: the `#tpc.step` with its symbols and the names of its inputs.
 inline constexpr llvm::StringLiteral kStepAttr = "tpc.step";
 
 // ---- lowering ----

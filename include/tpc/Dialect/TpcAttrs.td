@@ -108,6 +108,39 @@ def Tpc_InputDefaultAttr : Tpc_Attr<"InputDefault", "default"> {
   }];
 }
 
+def Tpc_StepAttr : Tpc_Attr<"Step", "step"> {
+  let summary = "A step of a generation: its symbols and its own inputs";
+  let description = [{
+    The value of `tpc.step`, in one of two forms:
+
+        #tpc.step<past = p, tokens = s>
+        #tpc.step<tokens = s, capacity = c, lengths = "lengths", counts = "counts", last,
+                  window = 6, room = r, window_lengths = "window_lengths">
+
+    | field | |
+    |---|---|
+    | `tokens` | symbol: the tokens that a step adds to each sequence |
+    | `past` | symbol: the tokens that caches hold before the step |
+    | `capacity` | symbol: the tokens that caches have room for, where a step takes whole caches (tpc-place-caches) |
+    | `lengths`, `counts` | inputs [batch]: the tokens that caches hold of each sequence, and how many of the step's tokens are real |
+    | `last` | the first output is of each sequence's last token alone |
+    | `window` | the largest window of attention that reads sliding-window caches |
+    | `room` | symbol: the tokens that sliding-window caches have room for |
+    | `window_lengths` | input [batch]: the tokens that sliding-window caches hold of each sequence |
+
+    Errors: a size that is not a symbol; symbols or names that are used twice; a form that is neither of the two.
+  }];
+  let parameters = (ins "SymExprAttr":$tokens, OptionalParameter<"SymExprAttr">:$past, OptionalParameter<"SymExprAttr">:$capacity,
+                        OptionalParameter<"StringAttr">:$lengths, OptionalParameter<"StringAttr">:$counts, "bool":$last,
+                        "int64_t":$window, OptionalParameter<"SymExprAttr">:$room, OptionalParameter<"StringAttr">:$windowLengths);
+  let builders = [
+    AttrBuilder<(ins "SymExprAttr":$tokens, "SymExprAttr":$past), [{
+      return $_get($_ctxt, tokens, past, SymExprAttr(), StringAttr(), StringAttr(), false, int64_t(0), SymExprAttr(), StringAttr());
+    }]>];
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
 def Tpc_FactorAttr : Tpc_Attr<"Factor", "factor"> {
   let summary = "A factor of a dimension and the axes that split it";
   let description = [{

@@ -11,7 +11,7 @@ func.func @main(%ids: !ids, %x: !v) -> (!v {tpc.name = "hidden"}, !v {tpc.name =
 // -----
 
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
   // expected-error @below {{takes 'kinds', 'tensor<?x?xi64, #tpc.dist<[b, s]>>', and a generation gives token ids [batch, s] alone}}
   func.func @main(%ids: !ids {tpc.name = "ids"}, %kinds: !ids {tpc.name = "kinds"}) -> !ids {
     return %kinds : !ids
@@ -21,7 +21,7 @@ module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
 // -----
 
 !ids = tensor<1x?xi64, #tpc.dist<[1, s]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
   // expected-error @below {{takes 'ids' of 1 sequences: export the model with a batch that is a symbol}}
   func.func @main(%ids: !ids {tpc.name = "ids"}) -> !ids {
     return %ids : !ids
@@ -31,7 +31,7 @@ module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
 // -----
 
 !ids = tensor<?x?xi64, #tpc.dist<[b, s]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
   // expected-error @below {{gives 'next', 'tensor<?x?xi64, #tpc.dist<[b, s]>>', and tokens are chosen by logits, which are floats}}
   func.func @main(%ids: !ids {tpc.name = "ids"}) -> (!ids {tpc.name = "next"}) {
     return %ids : !ids

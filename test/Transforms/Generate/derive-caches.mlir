@@ -6,7 +6,7 @@
 // Queries and positions stand behind the past; keys and values are those of the past, then the new ones. Names that the
 // program has are taken.
 // CHECK: module attributes {tpc.constraints = [{expr = #tpc.expr<"past_1 + s">, max = 64 : i64}, {expr = #tpc.expr<past>, min = 1 : i64}]
-// CHECK-SAME: tpc.step = {past = #tpc.expr<past_1>, tokens = #tpc.expr<s>}
+// CHECK-SAME: tpc.step = #tpc.step<past = past_1, tokens = s>
 module attributes {tpc.constraints = [{expr = #tpc.expr<s>, max = 64 : i64}, {expr = #tpc.expr<past>, min = 1 : i64}]} {
 tpc.weight @k0 in "w" at 0 : tensor<64x8xf32>
 // CHECK: tpc.cache @[[K:k0_[0-9]+]] : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
@@ -84,7 +84,7 @@ func.func @main(%x: !x) -> !heads {
 // CHECK: tpc.cache @c
 // CHECK-NOT: tpc.cache
 // CHECK: func.func @main
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<1x1x?x4xf32, #tpc.dist<[1, 1, capacity, 4]>>
 func.func @main(%new: !new, %old: !old {tpc.cache = @c}) -> (!new, !all {tpc.cache = @c}) {
   %t = tpc.transpose %new [0, 2, 1, 3] : !new -> tensor<1x1x?x4xf32, #tpc.dist<[1, 1, s, 4]>>

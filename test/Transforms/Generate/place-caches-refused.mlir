@@ -4,7 +4,7 @@
 !cache = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
 !after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
-module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
   tpc.cache @k0 : !cache
   func.func @main(%x: tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>, %k0: !before {tpc.cache = @k0}) -> (!after {tpc.cache = @k0}, tensor<?xf32, #tpc.dist<[b]>>) {
     %all = tpc.concat %k0, %x dim 2 : !before, tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>> -> !after
@@ -21,7 +21,7 @@ module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
 !after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
 !new = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
   tpc.cache @k0 : !cache
   func.func @main(%x: !new, %k0: !before {tpc.cache = @k0}) -> (!new, !after {tpc.cache = @k0}) {
     // expected-error @unknown {{'twice' (tpc.size) takes 2*past tokens: it is not known what that is where sequences have pasts}}
@@ -39,7 +39,7 @@ module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
 !before = tensor<2x1x?x4xf32, #tpc.dist<[2, 1, past, 4]>>
 !after = tensor<2x1x?x4xf32, #tpc.dist<[2, 1, "past + s", 4]>>
 !new = tensor<2x1x?x4xf32, #tpc.dist<[2, 1, s, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
   tpc.cache @k0 : !cache
   // expected-error @+1 {{its caches are of 2 sequences: a batch must be a symbol, or one sequence}}
   func.func @main(%x: !new, %k0: !before {tpc.cache = @k0}) -> (!after {tpc.cache = @k0}) {
@@ -55,7 +55,7 @@ module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
 !after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
 !new = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
   tpc.cache @k0 : !cache
   func.func @main(%x: !new, %k0: !before {tpc.cache = @k0}) -> (!before, !after {tpc.cache = @k0}) {
     %all = tpc.concat %k0, %x dim 2 : !before, !new -> !after
@@ -74,7 +74,7 @@ module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
 !after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
 !new = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
   tpc.weight @wpe in "w" at 0 : tensor<32x8xf32>
   tpc.cache @k0 : !cache
   func.func @main(%new: !new, %k0: !before {tpc.cache = @k0}, %ids: tensor<?x?xi64, #ids>) -> (tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, !after {tpc.cache = @k0}) {
@@ -100,7 +100,7 @@ module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
 !before = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, past, 4]>>
 !after = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "past + s", 4]>>
 !new = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = past, tokens = s>} {
   tpc.cache @k0 : !cache
   func.func @main(%new: !new, %k0: !before {tpc.cache = @k0}, %ids: tensor<?x?xi64, #ids>, %w: tensor<?x8xf32, #tpc.dist<[t, 8]>>) -> (tensor<?x?x8xf32, #tpc.dist<[b, s, 8]>>, !after {tpc.cache = @k0}) {
     %all = tpc.concat %k0, %new dim 2 : !before, !new -> !after

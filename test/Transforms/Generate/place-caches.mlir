@@ -14,7 +14,7 @@
 #keys = #tpc.dist<[batch, "past + sequence", 2, 4]>
 
 // CHECK: module attributes {tpc.constraints = [{expr = #tpc.expr<capacity>, max = 32 : i64, min = 0 : i64, why = "table wpe has 32 rows"}]
-// CHECK-SAME: tpc.step = {capacity = #tpc.expr<capacity>, counts = "counts", lengths = "lengths", tokens = #tpc.expr<sequence>}
+// CHECK-SAME: tpc.step = #tpc.step<tokens = sequence, capacity = capacity, lengths = "lengths", counts = "counts">
 // CHECK-NOT: past
 // CHECK: func.func @main(%arg0: {{.*}} {tpc.name = "input_ids"}, %[[LENGTHS:.*]]: tensor<?xi64, #tpc.dist<[batch]>> {tpc.name = "lengths"},
 // CHECK-SAME: %[[COUNTS:.*]]: tensor<?xi64, #tpc.dist<[batch]>> {tpc.name = "counts"}, %[[K0:.*]]: tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, capacity, 4]>> {tpc.cache = @k0, tpc.name = "k0"})
@@ -31,7 +31,7 @@
 // CHECK-NOT: past
 // What holds for any past and one token is not asked for.
 module attributes {tpc.constraints = [{expr = #tpc.expr<"past + 2*sequence">, min = 1 : i64, why = "MPT compares sizes"}],
-                   tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<sequence>}} {
+                   tpc.step = #tpc.step<past = past, tokens = sequence>} {
   tpc.weight @wte in "w" at 0 : tensor<61x8xf32>
   tpc.weight @wpe in "w" at 4096 : tensor<32x8xf32>
   tpc.cache @k0 : tensor<?x2x?x4xf32, #tpc.dist<[batch, 2, capacity, 4]>>

@@ -18,7 +18,7 @@
 !before = tensor<?x1x?x8xf32, #tpc.dist<[batch, 1, past, 8]>>
 !after = tensor<?x1x?x8xf32, #tpc.dist<[batch, 1, "past + sequence", 8]>>
 !new = tensor<?x1x?x8xf32, #tpc.dist<[batch, 1, sequence, 8]>>
-module attributes {tpc.step = {past = #tpc.expr<past>, tokens = #tpc.expr<sequence>}} {
+module attributes {tpc.step = #tpc.step<past = past, tokens = sequence>} {
   tpc.weight @wte in "w" at 0 : tensor<61x8xf32>
   tpc.weight @wpe in "w" at 4096 : tensor<32x8xf32>
   tpc.cache @k0 : tensor<?x1x?x8xf32, #tpc.dist<[batch, 1, capacity, 8]>>

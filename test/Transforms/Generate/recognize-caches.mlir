@@ -14,7 +14,7 @@
 !packed = tensor<2x?x2x?x4xf32, #tpc.dist<[2, b, 2, "p + s", 4]>>
 
 // ONNX Runtime's form: keys and values of a layer in one tensor, and keys are joined with tokens last.
-// CHECK: tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}
+// CHECK: tpc.step = #tpc.step<past = p, tokens = s>
 // CHECK: tpc.cache @k0 : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
 // CHECK: tpc.cache @v0 : tensor<?x2x?x4xf32, #tpc.dist<[b, 2, capacity, 4]>>
 // CHECK: func.func @main(%arg0: {{.*}}, %arg1: tensor<?x2x?x4xf32, #tpc.dist<[b, 2, p, 4]>> {tpc.cache = @k0, tpc.name = "k0"}, %arg2:

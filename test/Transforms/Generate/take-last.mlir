@@ -10,7 +10,7 @@
 #logits = #tpc.dist<["batch * sequence", 61]>
 #out = #tpc.dist<[batch, sequence, 61]>
 
-// CHECK: tpc.step = {capacity = {{.*}}, counts = "counts", last, lengths = "lengths"
+// CHECK: tpc.step = #tpc.step<tokens = sequence, capacity = {{.*}}, lengths = "lengths", counts = "counts", last>
 // CHECK: func.func @main(%[[X:.*]]: tensor<?x8xf32, {{.*}}, %[[LENGTHS:.*]]: tensor<?xi64, {{.*}}, %[[COUNTS:.*]]: tensor<?xi64, {{.*}}, %[[K0:.*]]: {{.*}} -> (tensor<?x61xf32, #tpc.dist<[batch, 61]>> {tpc.name = "logits"},
 // CHECK: %[[LAST:.*]] = tpc.sub %[[COUNTS]], %{{.*}}
 // CHECK: tpc.gather_nd %{{.*}}, %{{.*}} batch 1
@@ -22,7 +22,7 @@
 // CHECK: tpc.attention causal %[[Q]], {{.*}} lengths %[[AT]]
 // CHECK: tpc.matmul {{.*}} -> tensor<?x61xf32, #tpc.dist<[batch, 61]>>
 // CHECK-NOT: #tpc.dist<[batch, sequence, 61]>
-module attributes {tpc.step = {tokens = #tpc.expr<sequence>, capacity = #tpc.expr<capacity>, lengths = "lengths", counts = "counts"}} {
+module attributes {tpc.step = #tpc.step<tokens = sequence, capacity = capacity, lengths = "lengths", counts = "counts">} {
   tpc.weight @q in "w" at 0 : tensor<8x8xf32>
   tpc.weight @k in "w" at 256 : tensor<8x8xf32>
   tpc.weight @head in "w" at 512 : tensor<8x61xf32>

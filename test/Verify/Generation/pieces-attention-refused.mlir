@@ -7,7 +7,7 @@
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -28,7 +28,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
 !mask = tensor<1x1x?x?xi1, #tpc.dist<[1, 1, s, "p + s"]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -50,7 +50,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -70,7 +70,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -90,7 +90,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -110,7 +110,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -130,7 +130,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t

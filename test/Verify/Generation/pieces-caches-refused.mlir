@@ -7,7 +7,7 @@
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -26,7 +26,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -46,7 +46,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -66,7 +66,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 tpc.cache @d : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}, %d: !old {tpc.cache = @d}) -> (!h, !all {tpc.cache = @c}, !all {tpc.cache = @d}) {
@@ -91,7 +91,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}, %d: !old {tpc.cache = @d}) ->
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -113,7 +113,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -134,7 +134,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (tensor<?x1x1x4xf32, #tpc.dist<[b, 1, 1, 4]>>, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -155,7 +155,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (tensor<?x1x1x4xf32, #tpc.
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -174,7 +174,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!all, !all {tpc.cache = @c}) {
   %1 = tpc.transpose %x [0, 2, 1, 3] : !h -> !t
@@ -192,7 +192,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!all, !all {tpc.cache = @
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 // expected-error @below {{has no dimension of its own for tokens: dimension 1}}
 func.func @main(%x: !h, %m: tensor<?x?xi1, #tpc.dist<[b, "p + s"]>>, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {

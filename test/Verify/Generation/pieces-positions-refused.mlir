@@ -7,7 +7,7 @@
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %n = tpc.size "p + s" : tensor<i64>
@@ -31,7 +31,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.weight @table in "w" at 0 : tensor<64x1x4xf32>
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
@@ -56,7 +56,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.weight @table in "w" at 0 : tensor<64x1x4xf32>
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
@@ -83,7 +83,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.weight @table in "w" at 0 : tensor<64x1x4xf32>
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
@@ -107,7 +107,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   // expected-error @unknown {{'count' (tpc.cumsum) adds up something of the tokens that is not one number for each: what was added before a step is not known}}
@@ -128,7 +128,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   // expected-error @unknown {{'count' (tpc.iota) counts b*s elements, which are neither the tokens of the step nor those of the past and the step}}

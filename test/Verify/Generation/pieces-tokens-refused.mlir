@@ -7,7 +7,7 @@
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   // expected-error @unknown {{'mean' (tpc.reduce) does not do the same for each token by itself (dimension 1 of operand 0): what it gives for old tokens would change as new ones come}}
@@ -29,7 +29,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %f = tpc.reshape %x : !h -> tensor<?x4xf32, #tpc.dist<["b * s", 4]>>
@@ -53,7 +53,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   // expected-error @unknown {{'weights' (tpc.softmax) does not do the same for each token by itself (dimension 1 of operand 0): what it gives for old tokens would change as new ones come}}
@@ -74,7 +74,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   // expected-error @unknown {{'shift' (tpc.roll) shifts tokens: what it gives for one of them is another one's}}
@@ -95,7 +95,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
@@ -121,7 +121,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
 !t4 = tensor<?x1x4x?xf32, #tpc.dist<[b, 1, 4, s]>>
 !h2 = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, s, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %f = tpc.transpose %x [0, 2, 3, 1] : !h -> !t4
@@ -146,7 +146,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %f = tpc.transpose %x [0, 2, 3, 1] : !h -> tensor<?x1x4x?xf32, #tpc.dist<[b, 1, 4, s]>>
@@ -172,7 +172,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %f = tpc.transpose %x [1, 0, 2, 3] : !h -> tensor<?x?x1x4xf32, #tpc.dist<[s, b, 1, 4]>>
@@ -197,7 +197,7 @@ func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h, %c: !old {tpc.cache = @c}) -> (!h, !all {tpc.cache = @c}) {
   %f = tpc.transpose %x [1, 0, 2, 3] : !h -> tensor<?x?x1x4xf32, #tpc.dist<[s, b, 1, 4]>>

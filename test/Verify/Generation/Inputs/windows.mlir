@@ -4,7 +4,7 @@
 !old = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, p, 4]>>
 !all = tensor<?x1x?x4xf32, #tpc.dist<[b, 1, "p + s", 4]>>
 !keys = tensor<?x?x1x4xf32, #tpc.dist<[b, "p + s", 1, 4]>>
-module attributes {tpc.step = {past = #tpc.expr<p>, tokens = #tpc.expr<s>}} {
+module attributes {tpc.step = #tpc.step<past = p, tokens = s>} {
 tpc.cache @c : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 tpc.cache @d : tensor<?x1x?x4xf32, #tpc.dist<[b, 1, capacity, 4]>>
 func.func @main(%x: !h {tpc.name = "x"}, %c: !old {tpc.cache = @c, tpc.name = "c"}, %d: !old {tpc.cache = @d, tpc.name = "d"})
