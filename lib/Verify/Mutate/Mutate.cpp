@@ -78,6 +78,8 @@ struct Mutate : public mlir::tpc::impl::MutateBase<Mutate> {
     llvm::append_range(all, getBufferMutations());
     llvm::append_range(all, getKernelMutations());
     llvm::append_range(all, getLimitMutations());
+    llvm::append_range(all, getFactMutations());
+    llvm::append_range(all, getStepFactMutations());
     if (kind == "list") {
       for (const Mutation &mutation : all)
         llvm::outs() << mutation.name << ": " << mutation.what << "\n";

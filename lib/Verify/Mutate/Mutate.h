@@ -75,6 +75,9 @@ ArrayRef<Mutation> getBufferMutations();
 ArrayRef<Mutation> getKernelMutations();
 /// Of windows, caps and edges of masks, at all levels.
 ArrayRef<Mutation> getLimitMutations();
+/// In what a program of any level says beside its ops.
+ArrayRef<Mutation> getFactMutations();
+ArrayRef<Mutation> getStepFactMutations();
 
 } // namespace mlir::tpc::mutate
 

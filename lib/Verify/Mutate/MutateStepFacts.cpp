@@ -1,0 +1,218 @@
+//===- MutateStepFacts.cpp - Faults in steps, caches, weights, entries ----===//
+//
+// In what a program says beside its ops: `tpc.step`, and where caches, weights and parameters are.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Mutate.h"
+#include "tpc/Buffer/Buffer.h"
+#include "tpc/Dialect/State.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::mutate;
+using ::tpc::SymExpr;
+
+//===----------------------------------------------------------------------===//
+// Steps and caches
+//===----------------------------------------------------------------------===//
+
+static bool changeStep(Mutator &m, function_ref<bool(PlacedStep &)> change) {
+  auto step = PlacedStep::lookup(m.module);
+  if (!step || !change(*step))
+    return false;
+  step->attachTo(m.module);
+  return true;
+}
+static bool changeWindow(Mutator &m) {
+  return changeStep(m, [&](PlacedStep &step) {
+    if (!step.windowed)
+      return false;
+    int64_t &window = step.windowed->window;
+    int64_t others[] = {window - 1, window + 1, 1, window * 2};
+    window = std::max<int64_t>(1, others[m.seed % 4]);
+    return true;
+  });
+}
+static bool dropWindow(Mutator &m) {
+  return changeStep(m, [](PlacedStep &step) {
+    bool has = step.windowed.has_value();
+    step.windowed.reset();
+    return has;
+  });
+}
+static bool toggleLast(Mutator &m) {
+  return changeStep(m, [](PlacedStep &step) {
+    step.last = !step.last;
+    return true;
+  });
+}
+static bool swapStepInputs(Mutator &m) {
+  return changeStep(m, [&](PlacedStep &step) {
+    if (step.windowed && m.draw(2))
+      std::swap(m.draw(4) < 2 ? step.lengths : step.counts, step.windowed->lengths);
+    else
+      std::swap(step.lengths, step.counts);
+    return true;
+  });
+}
+static bool otherStepInput(Mutator &m) {
+  return changeStep(m, [&](PlacedStep &step) {
+    (m.draw(2) ? step.lengths : step.counts) = "input_ids";
+    return true;
+  });
+}
+static bool swapStepSymbols(Mutator &m) {
+  return changeStep(m, [&](PlacedStep &step) {
+    if (step.windowed && m.draw(2))
+      std::swap(step.capacity, step.windowed->room);
+    else
+      std::swap(step.tokens, step.capacity);
+    return true;
+  });
+}
+static bool otherStepSymbol(Mutator &m) {
+  return changeStep(m, [&](PlacedStep &step) {
+    (m.draw(2) ? step.tokens : step.capacity) = "batch";
+    return true;
+  });
+}
+static bool dropStep(Mutator &m) { return bool(m.module->removeAttr(kStepAttr)); }
+
+static bool changeCacheType(Mutator &m) {
+  auto cache = m.pick<CacheOp>([](CacheOp) { return true; });
+  if (!cache)
+    return false;
+  SmallVector<SymExpr> sizes = getSizes(cache.getType());
+  Type element = cast<RankedTensorType>(cache.getType()).getElementType();
+  if (m.draw(2))
+    element = element.isF32() ? m.builder.getF16Type() : Type(m.builder.getF32Type());
+  else
+    sizes[1] = sizes[1] + SymExpr(1);
+  cache.setType(makeTensorType(element, sizes));
+  return true;
+}
+static bool reorderCaches(Mutator &m) {
+  auto cache =
+      m.pick<CacheOp>([](CacheOp op) { return isa_and_nonnull<CacheOp>(op->getNextNode()); });
+  if (cache)
+    cache->moveAfter(cache->getNextNode());
+  return bool(cache);
+}
+
+//===----------------------------------------------------------------------===//
+// Weights and entries of the table of parameters
+//===----------------------------------------------------------------------===//
+
+static WeightOp pickWeight(Mutator &m) {
+  return m.pick<WeightOp>([](WeightOp) { return true; });
+}
+static bool moveWeight(Mutator &m) {
+  auto weight = pickWeight(m);
+  if (weight)
+    weight.setOffset(weight.getOffset() + 4);
+  return bool(weight);
+}
+static bool otherFile(Mutator &m) {
+  auto weight = pickWeight(m);
+  if (weight)
+    weight.setFile("other.bin");
+  return bool(weight);
+}
+static bool swapWeights(Mutator &m) {
+  auto other = [](WeightOp weight) -> WeightOp {
+    for (auto op : weight->getParentOfType<ModuleOp>().getOps<WeightOp>())
+      if (op != weight && op.getType() == weight.getType() && op.getOffset() != weight.getOffset())
+        return op;
+    return {};
+  };
+  auto weight = m.pick<WeightOp>([&](WeightOp op) { return bool(other(op)); });
+  if (!weight)
+    return false;
+  WeightOp second = other(weight);
+  int64_t offset = weight.getOffset();
+  weight.setOffset(second.getOffset());
+  second.setOffset(offset);
+  return true;
+}
+static bool changeWeightType(Mutator &m) {
+  auto weight = pickWeight(m);
+  if (!weight)
+    return false;
+  auto type = cast<RankedTensorType>(weight.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  Type element = type.getElementType();
+  if (m.draw(2) && !shape.empty())
+    shape.front() += 1;
+  else
+    element = element.isF32() ? m.builder.getF16Type() : Type(m.builder.getF32Type());
+  weight.setType(RankedTensorType::get(shape, element));
+  return true;
+}
+
+static buffer::EntryOp pickEntry(Mutator &m) {
+  return m.pick<buffer::EntryOp>([](buffer::EntryOp) { return true; });
+}
+static bool moveEntry(Mutator &m) {
+  auto entry = pickEntry(m);
+  if (!entry)
+    return false;
+  int64_t stages = m.sizeOf("pp");
+  entry.setStage((entry.getStage() + 1) % std::max<int64_t>(2, stages));
+  return true;
+}
+static bool changeEntryUse(Mutator &m) {
+  auto entry = pickEntry(m);
+  if (!entry)
+    return false;
+  buffer::LoadAttr load = entry.getLoad();
+  bool packed = load.getUse() == buffer::ParameterUse::Packed;
+  entry.setLoadAttr(buffer::LoadAttr::get(
+      m.context, packed ? buffer::ParameterUse::Dense : buffer::ParameterUse::Packed,
+      load.getWeight(), load.getView(), load.getType()));
+  return true;
+}
+static bool changeEntryView(Mutator &m) {
+  auto entry =
+      m.pick<buffer::EntryOp>([](buffer::EntryOp op) { return bool(op.getLoad().getView()); });
+  if (!entry)
+    return false;
+  buffer::LoadAttr load = entry.getLoad();
+  ViewAttr view = load.getView();
+  entry.setLoadAttr(buffer::LoadAttr::get(
+      m.context, load.getUse(), load.getWeight(),
+      ViewAttr::get(m.context, view.getOffset() + 1, view.getDims()), load.getType()));
+  return true;
+}
+static bool addEntry(Mutator &m) {
+  auto entry = pickEntry(m);
+  if (!entry)
+    return false;
+  auto copy = cast<buffer::EntryOp>(m.builder.clone(*entry));
+  copy.setSymName("one_more");
+  return true;
+}
+
+ArrayRef<Mutation> mutate::getStepFactMutations() {
+  static constexpr Mutation mutations[] = {
+      {"fact-cache-type", "a cache has another type", changeCacheType},
+      {"fact-cache-order", "two caches are declared the other way round", reorderCaches},
+      {"fact-step-window", "the window is another", changeWindow},
+      {"fact-step-no-window", "sliding-window caches are not named", dropWindow},
+      {"fact-step-last", "logits are said to be of all tokens, or of the last", toggleLast},
+      {"fact-step-inputs", "two inputs of the step are exchanged", swapStepInputs},
+      {"fact-step-input", "another input is named", otherStepInput},
+      {"fact-step-symbols", "two symbols of the step are exchanged", swapStepSymbols},
+      {"fact-step-symbol", "another symbol is named", otherStepSymbol},
+      {"fact-step-lost", "the step is not named", dropStep},
+      {"fact-weight-offset", "a weight begins four bytes later", moveWeight},
+      {"fact-weight-file", "a weight is in another file", otherFile},
+      {"fact-weights-swapped", "places of two weights are exchanged", swapWeights},
+      {"fact-weight-type", "a weight has another type", changeWeightType},
+      {"fact-entry-stage", "another stage loads a parameter", moveEntry},
+      {"fact-entry-use", "a parameter is packed, or not", changeEntryUse},
+      {"fact-entry-view", "a view begins an element later", changeEntryView},
+      {"fact-entry-more", "a parameter is loaded twice", addEntry},
+  };
+  return mutations;
+}
