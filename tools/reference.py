@@ -50,6 +50,8 @@ def pages(llvm, tpc_opt):
         text += f"\n## {folders[path.parent.name]}\n\n{body}"
     yield "passes.md", text
     yield "attributes.md", attributes()
+    found = subprocess.run([str(tpc_opt), "--print-facts"], check=True, stdout=subprocess.PIPE, text=True)
+    yield "facts.md", NOTE.format(source="lib/Verify/Facts/FactTable.cpp") + found.stdout
     command = [str(tpc_opt), "--print-coverage"]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if found.returncode != 0:

@@ -182,3 +182,5 @@ bool ::tpc::printCoverage(llvm::raw_ostream &os) {
     os << "(" << i + 1 << ") " << note << "<br>\n";
   return good;
 }
+
+void ::tpc::printFacts(llvm::raw_ostream &os) { mlir::tpc::printFactTable(os); }

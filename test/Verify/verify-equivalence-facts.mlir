@@ -22,6 +22,10 @@
 // RUN: %{refuse}=CONSTRAINTS
 // RUN: sed 's|/here/m.onnx|/there/m.onnx|' %t/staged.mlir > %t/edited.mlir
 // RUN: %{refuse}=SOURCE
+// RUN: sed 's/@v in "w" at 128/@v in "w" at 132/' %t/staged.mlir > %t/edited.mlir
+// RUN: %{refuse}=OFFSET
+// RUN: sed 's/tpc.weight @v/tpc.weight @u in "w" at 0 : tensor<4x4xf32>\n  &/' %t/staged.mlir > %t/edited.mlir
+// RUN: %{refuse}=WEIGHT
 // RUN: sed 's|// more||' %t/staged.mlir > %t/edited.mlir
 // RUN: %{refuse}=LOOKUP
 
@@ -31,8 +35,10 @@
 // DEFAULT: input 0 of the program has the 'tpc.default' #tpc.default<ones>, but the model's has no 'tpc.default'
 // REQUIRED: input 1 of the program has no 'tpc.default', but the model's has the 'tpc.default' #tpc.default<ones>
 // OTHER: input 1 of the program has the 'tpc.default' #tpc.default<positions>, but the model's has the 'tpc.default' #tpc.default<ones>
-// CONSTRAINTS: the program has other tpc.constraints than the model: runs would accept other sizes
-// SOURCE: the program has other tpc.source than the model: weights would be looked for elsewhere
+// CONSTRAINTS: the program has {{the|no}} 'tpc.constraints'{{.*}}, but the model's has the 'tpc.constraints' [{expr = #tpc.expr<s>, max = 64 : i64}]
+// SOURCE: the program has the 'tpc.source' "/there/m.onnx", but the model's has the 'tpc.source' "/here/m.onnx"
+// OFFSET: weight @v has the 'offset' 132 : i64, but the model's has the 'offset' 128 : i64
+// WEIGHT: 'tpc.weight' op is a weight that the model does not have
 // LOOKUP: (tpc.embedding) looks up what no output needs and the model does not look up
 
 //--- model.mlir
@@ -40,6 +46,7 @@
 !y = tensor<?x4xf32, #tpc.dist<[s, 4]>>
 module attributes {tpc.constraints = [{expr = #tpc.expr<s>, max = 64 : i64}], tpc.source = "/here/m.onnx"} {
   tpc.weight @w in "w" at 0 : tensor<8x4xf32>
+  tpc.weight @v in "w" at 128 : tensor<4x4xf32>
   func.func @main(%x: !x {tpc.name = "x"}, %m: !x {tpc.default = #tpc.default<ones>, tpc.name = "m"}) -> (!y {tpc.name = "keys"}, !y {tpc.name = "values"}) {
     %w = tpc.parameter @w : tensor<8x4xf32>
     %0 = tpc.embedding %w, %x : tensor<8x4xf32>, !x -> !y

@@ -11,6 +11,6 @@
 // MISSING: reference: cannot read
 // EMPTY: there is no @main to verify
 // EMPTY-SMALL: there is no @main to compare with
-// SIZES: the program has other tpc.constraints than the model: runs would accept other sizes
+// SIZES: the program has the 'tpc.constraints' [{{.*}}max = 9{{.*}}], but the model's has the 'tpc.constraints' [{{.*}}max = 8{{.*}}]
 module {
 }

@@ -40,6 +40,10 @@ int main(int argc, char **argv) {
   // For docs/reference (tools/reference.py).
   if (argc == 2 && llvm::StringRef(argv[1]) == "--print-coverage")
     return tpc::finishToolOutput("tpc-opt", tpc::printCoverage(llvm::outs()) ? 0 : 1);
+  if (argc == 2 && llvm::StringRef(argv[1]) == "--print-facts") {
+    tpc::printFacts(llvm::outs());
+    return tpc::finishToolOutput("tpc-opt", 0);
+  }
   tpc::registerAllPasses();
   mlir::DialectRegistry registry;
   tpc::registerAllDialects(registry);

@@ -12,6 +12,9 @@ namespace tpc {
 /// nothing says why, or has one although something says that it needs none.
 bool printCoverage(llvm::raw_ostream &os);
 
+/// Prints docs/reference/facts.md: each fact of an executable, and the verifier that covers it.
+void printFacts(llvm::raw_ostream &os);
+
 } // namespace tpc
 
 #endif // TPC_DRIVER_COVERAGE_H

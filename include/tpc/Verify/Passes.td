@@ -125,6 +125,33 @@ def VerifyLowered : Pass<"tpc-verify-lowered", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tpc::TpcDialect"];
 }
 
+def VerifyFacts : Pass<"tpc-verify-facts", "::mlir::ModuleOp"> {
+  let summary = "Compare the facts that an executable acts on with the model's";
+  let description = [{
+    Facts are what a program says beside its ops: names, types and defaults of inputs and outputs, constraints, the step of a generation,
+    caches, the source, files and offsets of weights. docs/reference/facts.md lists each fact and the verifier that covers it.
+
+        tpc-opt staged.mlir --tpc-verify-facts=reference=model.mlir
+        tpc-opt lowered.mlir --tpc-verify-facts="reference=model.mlir staged=staged.mlir"
+
+    * `tpc.step` must fit the program itself: its inputs and first output by their types, its window is the largest one of attention
+      that reads sliding-window caches.
+    * With `reference`, facts are the model's.
+    * With `staged`, all attributes of a program on kernels or buffers are the staged program's, and each entry of the table of
+      parameters is used.
+
+    The comparison with the model is a part of `tpc-verify-equivalence` as well, that with the staged program of `tpc-verify-lowered`.
+
+    Errors name the fact and both values.
+
+        error: input 0 of the program has the 'tpc.name' "ids", but the model's has the 'tpc.name' "input_ids"
+  }];
+  let options = [
+    Option<"reference", "reference", "std::string", "\"\"", "The model: a program of the model level">,
+    Option<"staged", "staged", "std::string", "\"\"", "The staged program that this one was made of">];
+  let dependentDialects = ["::mlir::tpc::TpcDialect"];
+}
+
 def VerifyComms : Pass<"tpc-verify-comms", "::mlir::ModuleOp"> {
   let summary = "Prove that the ranks of a staged program cannot deadlock";
   let description = [{
@@ -171,7 +198,8 @@ def VerifyBuffers : Pass<"tpc-verify-buffers", "::mlir::ModuleOp"> {
 def Mutate : Pass<"tpc-mutate", "::mlir::ModuleOp"> {
   let summary = "Make one mistake, to see whether a verifier finds it";
   let description = [{
-    For tests: changes an spmd or staged program as a bug in a partitioner would. `kind=list` prints all kinds; of
+    For tests: changes an spmd or staged program as a bug in a partitioner would. Kinds `kernel-*` and `buffer-*` change what is lowered,
+    `step-*` and `place-*` a step of a generation, `fact-*` what a program of any level says beside its ops. `kind=list` prints all kinds; of
     the places where one fits, `seed` chooses. Where it goes, the types are kept right if a
     mistake of that kind can be: `--verify-each=0` lets the others through to the verifiers.
 

@@ -46,6 +46,19 @@ LogicalResult verifyGeneration(ModuleOp reference, ModuleOp step, EquivalenceMet
 /// its type says.
 LogicalResult verifyDistribution(ModuleOp program);
 
+/// As `tpc-verify-facts`, of what a program says beside its ops. Either reference may be null.
+LogicalResult verifyFacts(ModuleOp program, ModuleOp model, ModuleOp staged);
+std::unique_ptr<Pass> createVerifyFacts(std::shared_ptr<ReferenceModel> reference);
+/// Its parts. Names, defaults and types of inputs and outputs, constraints, step, source, weights
+/// and caches are the model's.
+LogicalResult compareFacts(ModuleOp program, ModuleOp model);
+/// Those and all other attributes of a program on kernels or buffers are the staged program's.
+LogicalResult compareLoweredFacts(ModuleOp lowered, ModuleOp staged);
+/// The facts of a step follow from those of the model, or of a placed step from the step's.
+LogicalResult verifyStepFacts(ModuleOp reference, ModuleOp step);
+/// Prints docs/reference/facts.md: each fact of an executable, and the verifier that covers it.
+void printFactTable(llvm::raw_ostream &os);
+
 /// As `tpc-verify-lowered`, but the model and the staged program are the recorded ones.
 std::unique_ptr<Pass> createVerifyLowered(std::shared_ptr<ReferenceModel> reference);
 /// Attaches what ops on buffers do when they are run at small sizes.

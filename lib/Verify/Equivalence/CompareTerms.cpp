@@ -181,20 +181,6 @@ LogicalResult Difference::report(TermId actualId, TermId expectedId) {
 
 } // namespace
 
-/// `mayName`: what has no name in the model gets one.
-static LogicalResult compareFacts(Location loc, const Twine &what, StringRef name, Attribute have,
-                                  Attribute want, bool mayName) {
-  if (have == want || (mayName && !want))
-    return success();
-  InFlightDiagnostic diag = emitError(loc) << what << " has ";
-  auto print = [&](Attribute value) -> InFlightDiagnostic & {
-    return value ? diag << "the '" << name << "' " << value : diag << "no '" << name << "'";
-  };
-  print(have) << ", but the model's has ";
-  print(want);
-  return diag;
-}
-
 static LogicalResult compareLists(Location loc, StringRef what, ArrayRef<Type> actual,
                                   ArrayRef<Type> expected) {
   if (actual.size() != expected.size())
@@ -245,17 +231,6 @@ LogicalResult equivalence::compareOutputs(ModuleOp program, Terms &terms,
   if (failed(compareLists(loc, "input", actual.inputs, expected.inputs)) ||
       failed(compareLists(loc, "output", actual.outputTypes, expected.outputTypes)))
     return failure();
-  // Executables are told all of this.
-  for (auto [i, a, b] : llvm::enumerate(actual.inputAttrs, expected.inputAttrs))
-    for (StringRef name : {kNameAttr, kDefaultAttr, kRequiredAttr})
-      if (failed(compareFacts(loc, "input " + Twine(i) + " of the program", name,
-                              a ? a.get(name) : Attribute(), b ? b.get(name) : Attribute(),
-                              name == kNameAttr)))
-        return failure();
-  for (auto [i, a, b] : llvm::enumerate(actual.outputNames, expected.outputNames))
-    if (failed(compareFacts(loc, "output " + Twine(i) + " of the program", kNameAttr, a, b,
-                            /*mayName=*/true)))
-      return failure();
   for (auto [a, b] : llvm::zip(actual.outputs, expected.outputs)) {
     if (a.term == b.term || terms.expand(a.term) == terms.expand(b.term))
       continue;

@@ -312,7 +312,6 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
     if (!type)
       return fail(pipeline) << "has an output without a type";
     program.outputTypes.push_back(type.getValue());
-    program.outputNames.push_back(output.getAs<StringAttr>("name"));
   }
   program.outputs.resize(program.outputTypes.size(), {-1, nullptr});
   Block &body = pipeline.getBody().front();
@@ -321,8 +320,6 @@ LogicalResult Reader::runPipeline(PipelineOp pipeline) {
     program.inputs.push_back(getWholeType(input.getType()));
     inputs[input] = {terms.makeInput(input.getArgNumber(), program.inputs.back())};
   }
-  for (Attribute attrs : pipeline.getInputAttrs())
-    program.inputAttrs.push_back(dyn_cast<DictionaryAttr>(attrs));
 
   SmallVector<Place> places;
   std::optional<DimAttr> batch;
@@ -391,14 +388,11 @@ FailureOr<ProgramTerms> Reader::run() {
   SmallVector<TermId> results;
   for (auto [i, type] : llvm::enumerate(main.getArgumentTypes())) {
     program.inputs.push_back(getWholeType(type));
-    program.inputAttrs.push_back(main.getArgAttrDict(i));
     arguments.push_back({terms.makeInput(i, program.inputs.back())});
   }
   if (failed(runFunction(main, arguments, results)))
     return failure();
   for (auto [value, term] : llvm::zip(main.front().getTerminator()->getOperands(), results)) {
-    program.outputNames.push_back(
-        main.getResultAttrOfType<StringAttr>(program.outputTypes.size(), kNameAttr));
     Operation *op = value.getDefiningOp() ? value.getDefiningOp() : main.getOperation();
     Type type = getWholeType(value.getType());
     TermId delivered = term;

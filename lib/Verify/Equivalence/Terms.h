@@ -125,8 +125,6 @@ struct ProgramTerms {
     Operation *op;
   };
   SmallVector<Type> inputs, outputTypes; // whole
-  SmallVector<DictionaryAttr> inputAttrs;
-  SmallVector<StringAttr> outputNames; // null: it has none
   SmallVector<Output> outputs;
 };
 

@@ -448,7 +448,6 @@ static LogicalResult pairOutputs(func::FuncOp model, func::FuncOp step,
   auto take = [](equivalence::ProgramTerms &to, const equivalence::ProgramTerms &from, unsigned i) {
     to.outputs.push_back(from.outputs[i]);
     to.outputTypes.push_back(from.outputTypes[i]);
-    to.outputNames.push_back(from.outputNames[i]);
   };
   for (unsigned i = 0; i < step.getNumResults(); ++i) {
     if (getCache(step.getResultAttrDict(i)))

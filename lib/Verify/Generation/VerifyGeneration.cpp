@@ -395,8 +395,8 @@ struct VerifyGeneration : public mlir::tpc::impl::VerifyGenerationBase<VerifyGen
 };
 } // namespace
 
-LogicalResult mlir::tpc::verifyGeneration(ModuleOp reference, ModuleOp step,
-                                          EquivalenceMethods methods) {
+/// What the ops of a step compute.
+static LogicalResult verifyOps(ModuleOp reference, ModuleOp step, EquivalenceMethods methods) {
   if (auto placed = PlacedStep::lookup(step)) {
     auto before = StepSymbols::lookup(reference);
     if (!before)
@@ -407,7 +407,7 @@ LogicalResult mlir::tpc::verifyGeneration(ModuleOp reference, ModuleOp step,
       auto flat = generation::makeFlat(step);
       if (failed(flat) || failed(widenWindows(**flat, *placed)))
         return failure();
-      return verifyGeneration(reference, **flat, methods);
+      return verifyOps(reference, **flat, methods);
     }
     // The proof for all sizes takes some programs that are right for wrong ones, and none of the
     // last token alone: it is made where it is asked for by itself.
@@ -422,4 +422,10 @@ LogicalResult mlir::tpc::verifyGeneration(ModuleOp reference, ModuleOp step,
                                     "tpc-recognize-caches or tpc-derive-caches make one");
   return failure((methods.symbolic && failed(prove(reference, step, *symbols))) ||
                  (methods.interpret && failed(check(reference, step, *symbols, methods))));
+}
+
+LogicalResult mlir::tpc::verifyGeneration(ModuleOp reference, ModuleOp step,
+                                          EquivalenceMethods methods) {
+  return failure(failed(verifyOps(reference, step, methods)) ||
+                 failed(verifyStepFacts(reference, step)));
 }

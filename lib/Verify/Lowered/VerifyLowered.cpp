@@ -49,7 +49,8 @@ struct VerifyLowered : public mlir::tpc::impl::VerifyLoweredBase<VerifyLowered> 
     if (!model || !before)
       return signalPassFailure();
     std::string skipped, exercised;
-    if (failed(lowered::compareLowered(model, before, getOperation(), skipped, exercised)))
+    if (failed(verifyFacts(getOperation(), model, before)) ||
+        failed(lowered::compareLowered(model, before, getOperation(), skipped, exercised)))
       return signalPassFailure();
     if (report)
       llvm::outs() << exercised;

@@ -1,0 +1,306 @@
+//===- StepFacts.cpp - Facts of a step of a generation --------------------===//
+//
+// `tpc.step` says which inputs, sizes and windows the runtime acts on. Each field is read off the
+// program as well: inputs and the first output by their types, the window by the attention that
+// reads sliding-window caches.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Facts.h"
+
+#include "tpc/Dialect/State.h"
+#include "tpc/Verify/Verify.h"
+
+using namespace mlir;
+using namespace mlir::tpc;
+using namespace mlir::tpc::facts;
+using ::tpc::SymExpr;
+
+static bool mentions(const SymExpr &expr, StringRef symbol) {
+  std::set<std::string> symbols;
+  expr.collectSymbols(symbols);
+  return symbols.count(symbol.str()) != 0;
+}
+
+namespace {
+class StepCheck {
+public:
+  StepCheck(ModuleOp program, const PlacedStep &step, const Ports &ports)
+      : program(program), step(step), ports(ports) {}
+
+  LogicalResult run() {
+    // What the runtime needs besides only a program with stages must have.
+    bool isStaged = !program.getOps<PipelineOp>().empty();
+    return failure(failed(checkNames()) || failed(checkInputs()) || failed(checkCaches()) ||
+                   (isStaged && (failed(checkTokens()) || failed(checkLogits()))) ||
+                   failed(checkWindows()));
+  }
+
+private:
+  InFlightDiagnostic fail() { return emitError(program.getLoc()) << "'" << kStepAttr << "' "; }
+
+  /// The runtime finds inputs and outputs by name.
+  LogicalResult checkNames() {
+    for (auto [list, what] : {std::pair(&ports.inputs, "input"), {&ports.outputs, "output"}}) {
+      std::set<std::string> names;
+      for (const Port &port : *list)
+        if (!port.getName().empty() && !names.insert(port.getName().str()).second)
+          return emitError(program.getLoc())
+                 << "two " << what << "s are named '" << port.getName() << "'";
+    }
+    return success();
+  }
+
+  /// An input [batch] of i64.
+  LogicalResult checkCountsOf(StringRef field, StringRef name) {
+    auto port =
+        llvm::find_if(ports.inputs, [&](const Port &port) { return port.getName() == name; });
+    if (port == ports.inputs.end())
+      return fail() << "names the input '" << name << "' as '" << field
+                    << "', and the program has none of that name";
+    auto tensor = dyn_cast<RankedTensorType>(port->type);
+    if (!tensor || tensor.getRank() != 1 || !tensor.getElementType().isInteger(64))
+      return fail() << "names the input '" << name << "' as '" << field << "', which is "
+                    << port->type << ", and not [batch] of i64";
+    if (batch && *batch != getSizes(tensor)[0])
+      return fail() << "names inputs of " << batch->str() << " and of " << getSizes(tensor)[0].str()
+                    << " sequences";
+    batch = getSizes(tensor)[0];
+    return success();
+  }
+
+  LogicalResult checkInputs() {
+    return failure(
+        failed(checkCountsOf("lengths", step.lengths)) ||
+        failed(checkCountsOf("counts", step.counts)) ||
+        (step.windowed && failed(checkCountsOf("window_lengths", step.windowed->lengths))));
+  }
+
+  LogicalResult checkTokens() {
+    unsigned ids = 0;
+    for (const Port &port : ports.inputs)
+      if (auto tensor = dyn_cast<RankedTensorType>(port.type);
+          tensor && !getCache(port.attributes) && isa<IntegerType>(tensor.getElementType()) &&
+          getSizes(tensor) == SmallVector<SymExpr>{*batch, SymExpr::symbol(step.tokens)})
+        ++ids;
+    if (ids != 1)
+      return fail() << "says that 'tokens' is " << step.tokens << ", and " << ids
+                    << " inputs are integers [" << batch->str() << ", " << step.tokens
+                    << "]: one must be the token ids";
+    return success();
+  }
+
+  LogicalResult checkCaches() {
+    bool windowed = false;
+    for (auto cache : program.getOps<CacheOp>()) {
+      std::string room = getSymbolName(getSizes(cache.getType())[CacheOp::tokenDim]).value_or("");
+      bool own = step.windowed && room == step.windowed->room;
+      windowed |= own;
+      if (!own && room != step.capacity)
+        return cache.emitOpError()
+               << "has room for " << room << " tokens, which '" << kStepAttr
+               << "' does not name ('capacity' is " << step.capacity
+               << (step.windowed ? ", 'room' is " + step.windowed->room : "") << ")";
+    }
+    if (step.windowed && !windowed)
+      return fail() << "says that 'room' is " << step.windowed->room
+                    << ", and no cache has that size";
+    return success();
+  }
+
+  /// The first output: logits of all tokens, or of the last ones.
+  LogicalResult checkLogits() {
+    auto tensor = ports.outputs.empty() ? RankedTensorType()
+                                        : dyn_cast<RankedTensorType>(ports.outputs[0].type);
+    SmallVector<SymExpr> sizes;
+    if (tensor && !getCache(ports.outputs[0].attributes))
+      sizes = getSizes(tensor);
+    SmallVector<SymExpr> wanted{*batch};
+    if (!step.last)
+      wanted.push_back(SymExpr::symbol(step.tokens));
+    if (sizes.size() != wanted.size() + 1 || ArrayRef(sizes).drop_back() != ArrayRef(wanted))
+      return fail() << (step.last ? "has 'last', and the first output is not ["
+                                  : "has no 'last', and the first output is not [")
+                    << batch->str() << (step.last ? "" : ", " + step.tokens) << ", vocabulary]";
+    return success();
+  }
+
+  /// Attention that reads a cache with room for a window's tokens has a window; the largest is the
+  /// one that the runtime keeps tokens for.
+  LogicalResult checkWindows() {
+    if (!step.windowed)
+      return success();
+    int64_t largest = 0;
+    WalkResult walk = program.walk([&](AttentionOp op) {
+      auto reads = [&](Value value) {
+        return llvm::any_of(getSizes(value), [&](const SymExpr &size) {
+          return mentions(size, step.windowed->room);
+        });
+      };
+      if (!reads(op.getK()) && !reads(op.getV()))
+        return WalkResult::advance();
+      std::optional<int64_t> window = op.getWindow() ? op.getWindow()->asConstant() : std::nullopt;
+      if (!window) {
+        op.emitOpError() << "'" << getSourceName(op.getLoc())
+                         << "' has no window, and reads a cache that keeps what a window shows";
+        return WalkResult::interrupt();
+      }
+      largest = std::max(largest, *window);
+      return WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      return failure();
+    if (largest != step.windowed->window)
+      return fail() << "says that 'window' is " << step.windowed->window
+                    << ", and the largest window of attention that reads sliding-window caches is "
+                    << largest;
+    return success();
+  }
+
+  ModuleOp program;
+  const PlacedStep &step;
+  const Ports &ports;
+  std::optional<SymExpr> batch;
+};
+} // namespace
+
+LogicalResult facts::checkStep(ModuleOp program) {
+  std::optional<PlacedStep> step = PlacedStep::lookup(program);
+  bool hasCaches = !program.getOps<CacheOp>().empty();
+  if (!step) {
+    if (hasCaches && !StepSymbols::lookup(program))
+      return emitError(program.getLoc())
+             << "the program has caches, and no '" << kStepAttr << "' that says how they are used";
+    return success();
+  }
+  FailureOr<Ports> ports = readPorts(program);
+  return failure(failed(ports) || failed(StepCheck(program, *step, *ports).run()));
+}
+
+//===----------------------------------------------------------------------===//
+// A step and what it was made of
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Compares the facts of a step with those of the model, or of a placed step with the step's.
+class StepComparison {
+public:
+  StepComparison(ModuleOp reference, ModuleOp step) : reference(reference), step(step) {}
+
+  LogicalResult run() {
+    Attribute source = reference->getAttr(kSourceAttr);
+    if (source && source != step->getAttr(kSourceAttr))
+      return emitError(step.getLoc())
+             << "'" << kSourceAttr << "' of the step is not its reference's: weights would be "
+             << "looked for elsewhere";
+    return failure(failed(compareInputs()) || failed(compareConstraints()) ||
+                   failed(compareWeights(step, reference)));
+  }
+
+private:
+  /// An input that both have takes the same, and is the same when it is left out.
+  LogicalResult compareInputs() {
+    FailureOr<Ports> own = readPorts(step), other = readPorts(reference);
+    if (failed(own) || failed(other))
+      return failure();
+    for (const Port &port : own->inputs) {
+      auto before = llvm::find_if(
+          other->inputs, [&](const Port &port2) { return port2.getName() == port.getName(); });
+      if (before == other->inputs.end() || getCache(port.attributes) || port.getName().empty())
+        continue;
+      if (getElementTypeOrSelf(port.type) != getElementTypeOrSelf(before->type))
+        return emitError(step.getLoc())
+               << "input '" << port.getName() << "' is of " << getElementTypeOrSelf(port.type)
+               << ", its reference's of " << getElementTypeOrSelf(before->type);
+      for (StringRef name : {kDefaultAttr, kRequiredAttr})
+        if (port.attributes.get(name) != before->attributes.get(name))
+          return emitError(step.getLoc())
+                 << "'" << name << "' of input '" << port.getName() << "' is not its reference's";
+    }
+    return success();
+  }
+
+  /// The forms that a size of the reference may have in the step.
+  SmallVector<SymExpr> getForms(const SymExpr &size) {
+    SmallVector<SymExpr> forms{size};
+    if (auto placed = PlacedStep::lookup(step)) {
+      auto before = StepSymbols::lookup(reference);
+      if (!before)
+        return forms;
+      SymExpr capacity = SymExpr::symbol(placed->capacity), past = SymExpr::symbol(before->past);
+      // All that a cache has room for: past and new tokens. Or, of the past alone, no more.
+      forms.push_back(
+          size.substitute({{before->past, capacity - SymExpr::symbol(before->tokens)}}));
+      if (SymExpr rest = size - past; rest.isConstant())
+        forms.push_back(capacity + rest);
+    } else if (auto symbols = StepSymbols::lookup(step)) {
+      forms.push_back(size.substitute(
+          {{symbols->tokens, SymExpr::symbol(symbols->past) + SymExpr::symbol(symbols->tokens)}}));
+    }
+    return forms;
+  }
+
+  static SmallVector<DictionaryAttr> getConstraints(ModuleOp module) {
+    auto list = module->getAttrOfType<ArrayAttr>(kConstraintsAttr);
+    return list ? llvm::to_vector(list.getAsRange<DictionaryAttr>())
+                : SmallVector<DictionaryAttr>();
+  }
+  static SymExpr getSize(DictionaryAttr constraint) {
+    return constraint.getAs<SymExprAttr>("expr").getExpr();
+  }
+  bool isForm(DictionaryAttr own, DictionaryAttr other) {
+    return llvm::is_contained(getForms(getSize(other)), getSize(own)) &&
+           llvm::all_of(ArrayRef<StringRef>{"min", "max", "why"},
+                        [&](StringRef field) { return own.get(field) == other.get(field); });
+  }
+
+  /// A placed step may ask for no past where the step asks for a least one: its pasts are lengths.
+  bool mayBeMissing(DictionaryAttr constraint) {
+    auto before = StepSymbols::lookup(reference);
+    return PlacedStep::lookup(step) && before && !constraint.get("max") &&
+           mentions(getSize(constraint), before->past);
+  }
+
+  /// A placed step looks up positions of each sequence: no cache may hold more than tables have.
+  bool isOfTable(DictionaryAttr constraint) {
+    auto placed = PlacedStep::lookup(step);
+    auto most = constraint.getAs<IntegerAttr>("max");
+    if (!placed || !most)
+      return false;
+    std::set<std::string> symbols;
+    getSize(constraint).collectSymbols(symbols);
+    if (symbols != std::set<std::string>{placed->capacity})
+      return false;
+    return step
+        .walk([&](LookupOpInterface lookup) {
+          for (int64_t dim : lookup.getLookupDims())
+            if (getSizes(lookup.getLookupTable())[dim].asConstant() == most.getInt())
+              return WalkResult::interrupt();
+          return WalkResult::advance();
+        })
+        .wasInterrupted();
+  }
+
+  LogicalResult compareConstraints() {
+    SmallVector<DictionaryAttr> own = getConstraints(step), other = getConstraints(reference);
+    for (DictionaryAttr wanted : other)
+      if (!mayBeMissing(wanted) &&
+          llvm::none_of(own, [&](DictionaryAttr have) { return isForm(have, wanted); }))
+        return emitError(step.getLoc())
+               << "'" << kConstraintsAttr << "' of the step lacks its reference's " << wanted
+               << ": runs would accept other sizes";
+    for (DictionaryAttr have : own)
+      if (!isOfTable(have) &&
+          llvm::none_of(other, [&](DictionaryAttr wanted) { return isForm(have, wanted); }))
+        return emitError(step.getLoc()) << "'" << kConstraintsAttr << "' of the step has " << have
+                                        << ", which nothing of its reference asks for";
+    return success();
+  }
+
+  ModuleOp reference, step;
+};
+} // namespace
+
+LogicalResult mlir::tpc::verifyStepFacts(ModuleOp reference, ModuleOp step) {
+  return failure(failed(StepComparison(reference, step).run()) || failed(checkStep(step)));
+}
