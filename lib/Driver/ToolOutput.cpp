@@ -28,6 +28,14 @@ static llvm::SmallVector<StringRef> findPaths(StringRef text) {
   return paths;
 }
 
+/// A pipe with a name of its own; whether it has a writer cannot be seen.
+static bool isNamedPipe(StringRef path) {
+  llvm::sys::fs::file_status status;
+  return !path.starts_with("/dev/") && !path.starts_with("/proc/") &&
+         !llvm::sys::fs::status(path, status) &&
+         status.type() == llvm::sys::fs::file_type::fifo_file;
+}
+
 bool tpc::checkToolFiles(const char *tool, int argc, char **argv) {
   std::vector<std::string> outputs, others;
   for (int i = 1; i < argc; ++i) {
@@ -40,10 +48,16 @@ bool tpc::checkToolFiles(const char *tool, int argc, char **argv) {
     } else {
       if (!isFlag)
         others.push_back(text.str());
-      for (StringRef path : findPaths(text))
-        if (std::string why = describeUnreadable(path.str(), kMaxProgramBytes);
-            !why.empty() && !llvm::sys::fs::is_directory(path))
+      llvm::SmallVector<StringRef> paths = findPaths(text);
+      if (!isFlag)
+        paths.push_back(text);
+      for (StringRef path : paths) {
+        std::string why = describeUnreadable(path.str(), kMaxProgramBytes);
+        if (isNamedPipe(path))
+          why = "it is a pipe";
+        if (!why.empty() && !llvm::sys::fs::is_directory(path))
           return fail(tool, "cannot read '" + path + "': " + why);
+      }
     }
   }
   for (const std::string &output : outputs)

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -34,21 +35,41 @@ std::string tpc::describeUnreadable(const std::string &path, uint64_t maxBytes) 
   return isDevice ? "it is a device" : "";
 }
 
-std::string tpc::readFile(const std::string &path, uint64_t maxBytes, std::string &bytes) {
+/// What `read` returns, or -1 with EAGAIN where nothing comes for so long.
+static ssize_t readPiece(int fd, char *to, size_t count, int maxSeconds) {
+  while (true) {
+    ssize_t got = read(fd, to, count);
+    // A pipe that no writer has opened so far is at its end, for `read`; `poll` waits for one.
+    pollfd wait{fd, POLLIN, 0};
+    bool isEarly = got == 0 && poll(&wait, 1, 0) == 0;
+    if (got > 0 || (got == 0 && !isEarly) || (got < 0 && errno != EAGAIN && errno != EINTR))
+      return got;
+    if (got < 0 && errno == EINTR)
+      continue;
+    int ready = poll(&wait, 1, maxSeconds * 1000);
+    if (ready == 0)
+      errno = EAGAIN;
+    if (ready == 0 || (ready < 0 && errno != EINTR))
+      return -1;
+  }
+}
+
+std::string tpc::readFile(const std::string &path, uint64_t maxBytes, std::string &bytes,
+                          int maxSeconds) {
   bytes.clear();
   if (std::string why = describeUnreadable(path, maxBytes); !why.empty())
     return why;
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return std::strerror(errno);
   std::string problem;
   char piece[1 << 16];
   while (problem.empty()) {
-    ssize_t count = read(fd, piece, sizeof piece);
-    if (count < 0 && errno == EINTR)
-      continue;
+    ssize_t count = readPiece(fd, piece, sizeof piece, maxSeconds);
     if (count < 0)
-      problem = std::strerror(errno);
+      problem = errno == EAGAIN
+                    ? "nothing was written to it for " + std::to_string(maxSeconds) + " s"
+                    : std::strerror(errno);
     if (count <= 0)
       break;
     if (static_cast<uint64_t>(count) > maxBytes - bytes.size())

@@ -26,7 +26,14 @@ def parse_pairs(pairs: list[str], what: str) -> dict[str, np.ndarray]:
         name, equals, path = pair.partition("=")
         if not equals or not name or not path:
             raise ValueError(f"--{what} {pair}: expected NAME=FILE.npy")
-        arrays[name] = np.load(path, allow_pickle=False)
+        if Path(path).exists() and not Path(path).is_file():  # nobody may ever write to a pipe
+            raise ValueError(f"--{what} {pair}: '{path}' is not a regular file")
+        try:
+            arrays[name] = np.load(path, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"--{what} {pair}: '{path}' is no .npy file: {error}") from None
+        if not isinstance(arrays[name], np.ndarray):
+            raise ValueError(f"--{what} {pair}: '{path}' has several arrays; name one of an array")
     return arrays
 
 
@@ -50,6 +57,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tolerance", type=float, default=reference.TOLERANCE)
     args = parser.parse_args(argv)
     try:
+        if not args.model.is_file():
+            raise ValueError(f"there is no file '{args.model}'" if not args.model.exists() else f"'{args.model}' is not a regular file")
         inputs, outputs = parse_pairs(args.input, "input"), parse_pairs(args.output, "output")
         try:
             session = reference.Session(args.model)

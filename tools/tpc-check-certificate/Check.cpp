@@ -25,6 +25,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 #include <vector>
 
@@ -489,33 +490,24 @@ void Checker::run() {
     refuse("the hash is not that of the schedule");
 }
 
-/// Of a file, or of a pipe; not of a device, which may have no end.
+/// Of a file; not of a device or a pipe, which may have no end.
 std::string readFile(const std::string &path) {
   constexpr size_t maxBytes = size_t(1) << 30;
-  std::error_code none;
-  std::filesystem::file_type type = std::filesystem::status(path, none).type();
-  if (type == std::filesystem::file_type::directory)
-    refuse("cannot read '" + path + "': it is a folder");
-  if (type == std::filesystem::file_type::block ||
-      (type == std::filesystem::file_type::character && path != "/dev/stdin"))
-    refuse("cannot read '" + path + "': it is a device");
-  auto tooLarge = [&] {
+  std::error_code error;
+  if (std::filesystem::file_type type = std::filesystem::status(path, error).type();
+      type != std::filesystem::file_type::regular)
+    refuse("cannot read '" + path + "': " +
+           (error                                           ? error.message()
+            : type == std::filesystem::file_type::not_found ? "there is no such file"
+            : type == std::filesystem::file_type::directory ? "it is a folder"
+                                                            : "it is a device or a pipe"));
+  if (std::filesystem::file_size(path, error) > maxBytes)
     refuse("cannot read '" + path + "': it has more than " + std::to_string(maxBytes) + " bytes");
-  };
-  if (type == std::filesystem::file_type::regular &&
-      std::filesystem::file_size(path, none) > maxBytes)
-    tooLarge();
   std::ifstream file(path, std::ios::binary);
-  std::string text;
-  for (std::vector<char> piece(1 << 16); file && text.size() <= maxBytes;) {
-    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    text.append(piece.data(), static_cast<size_t>(file.gcount()));
-  }
-  if (text.size() > maxBytes)
-    tooLarge();
-  if (!file.eof())
+  std::stringstream text;
+  if (!file || (file.peek() != std::char_traits<char>::eof() && !(text << file.rdbuf())))
     refuse("cannot read '" + path + "'");
-  return text;
+  return text.str();
 }
 
 /// The manifest of an executable, and the attributes of what --emit=staged prints, have the hash of

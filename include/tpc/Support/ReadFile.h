@@ -21,8 +21,9 @@ constexpr uint64_t kMaxProgramBytes = uint64_t(16) << 30;
 std::string describeUnreadable(const std::string &path, uint64_t maxBytes = UINT64_MAX);
 
 /// Reads all of a file, or of a pipe. Returns what is wrong, such as "it has more than 4096 bytes",
-/// or nothing.
-std::string readFile(const std::string &path, uint64_t maxBytes, std::string &bytes);
+/// or nothing. A pipe to which nothing is written for so many seconds is an error.
+std::string readFile(const std::string &path, uint64_t maxBytes, std::string &bytes,
+                     int maxSeconds = 60);
 
 } // namespace tpc
 

@@ -1,6 +1,7 @@
 """The command-line tools of the `tpc` package. What needs torch is not run here, only what is said without it."""
 
 import importlib.util
+import os
 import sys
 
 import numpy as np
@@ -128,6 +129,17 @@ def test_compare(arrays):
 
 def test_compare_alone_shows_the_noise(arrays):
     assert "ok" in compare(arrays, "--input", "hidden_states=in.npy").check().stdout
+
+
+def test_compare_reads_files(arrays):
+    os.mkfifo(arrays / "pipe")
+    (arrays / "empty").touch()
+    np.savez(arrays / "several.npz", a=np.zeros(1))
+    for name, words in (("pipe", "regular file"), ("/dev/zero", "regular file"), ("empty", "no .npy file"), ("several.npz", "several arrays"),
+                        (".", "regular file")):
+        compare(arrays, "--input", f"hidden_states={name}").refused("--input", words)
+    for name in ("pipe", "/dev/zero", ".", "absent.onnx"):
+        python("tpc.compare", name, "--input", "hidden_states=in.npy", cwd=arrays).refused("file", name)
 
 
 @pytest.mark.parametrize("arguments,words", [

@@ -3,7 +3,9 @@
 #include "tpc/Support/ReadFile.h"
 #include "gtest/gtest.h"
 
+#include <chrono>
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <sys/stat.h>
@@ -49,6 +51,27 @@ TEST_F(ReadFile, PipesHaveTheSameLimit) {
     EXPECT_EQ(read(path("pipe")), count == 3 ? "xxx" : "[it has more than 100 bytes]");
     writer.join();
   }
+}
+
+TEST_F(ReadFile, PipesAreNotWaitedForWithoutEnd) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  std::string bytes;
+  EXPECT_EQ(readFile(path("pipe"), 100, bytes, /*maxSeconds=*/0),
+            "nothing was written to it for 0 s");
+  // A writer that comes late, and one that comes and goes.
+  for (const char *text : {"text", ""}) {
+    std::thread writer([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      std::ofstream(path("pipe")) << text;
+    });
+    EXPECT_EQ(read(path("pipe")), text);
+    writer.join();
+  }
+  // One that writes nothing more.
+  int held = open(path("pipe").c_str(), O_RDWR);
+  ASSERT_EQ(write(held, "text", 4), 4);
+  EXPECT_EQ(readFile(path("pipe"), 100, bytes, 0), "nothing was written to it for 0 s");
+  close(held);
 }
 
 TEST_F(ReadFile, WhatIsNoFile) {
