@@ -221,6 +221,11 @@ TEST(Generate, MistakesAreNamed) {
         {"--top-p 1.5: expected a number above 0, at most 1"});
   error({"--prompt-ids", "1", "--temperature", "nan"}, {"--temperature nan: expected 0"});
   error({"--prompt-ids", "1", "--temperature=-1"}, {"--temperature -1"});
+  for (const char *large : {"1e39", "1e308", "1e400"}) {
+    error({"--prompt-ids", "1", "--temperature", large}, {std::string("--temperature ") + large});
+    error({"--prompt-ids", "1", "--repetition-penalty", large},
+          {std::string("--repetition-penalty ") + large});
+  }
   error({"--prompt-ids", "1", "--top-k", "x"}, {"--top-k x"});
   error({"--prompt-ids", "1", "--seed", "1.5"}, {"--seed 1.5: expected an integer"});
   error({"--prompt-ids", "1", "--stop-ids", "a"}, {"--stop-ids a: expected ids"});

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from harness import TOP, run, sanitized, scaled
 from test_library_generation import LIBRARY, executables
+from tpc import generate
 
 if not importlib.util.find_spec("tokenizers"):
     pytest.skip("tokenizers: the package is not installed", allow_module_level=True)
@@ -65,6 +67,31 @@ def test_what_is_wrong_with_a_prompt(folder):
     run([*COMMAND, "--tokenizer", folder, "--prompt", ""], env=ENVIRONMENT).refused("prompt is empty")
     run([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--max-sequence", "3"], env=ENVIRONMENT).refused("5 tokens", "room for 3")
     run([*COMMAND, "--tokenizer", folder, "--prompt", PROMPT, "--top-p", "3"], env=ENVIRONMENT).refused("top_p 3")
+
+
+LONG = "1" + "0" * 400
+LONGER = "1" + "0" * 5000
+
+
+@pytest.mark.parametrize("flag, values", [
+    ("--temperature", ["-1", "nan", "inf", "1e39", "1e308", "1e400", LONG, "warm", ""]), ("--top-p", ["0", "2", "nan", LONG, "x"]),
+    ("--repetition-penalty", ["0", "-1", "1e39", "inf", LONG]), ("--top-k", ["-1", "1.5", LONG, LONGER]), ("--seed", ["-1", "x", LONG, LONGER]),
+    ("--max-new-tokens", ["-1", "1e3", LONG, LONGER]), ("--max-sequence", ["0", "-1", LONG, LONGER]), ("--threads", ["0", "x", LONG, LONGER]),
+    ("--stop-ids", ["x", "-1", "101", "1.5", LONG, LONGER]), ("--weights", [""]), ("--tokenizer", ["/no/where", "/dev/zero", "/"]),
+    ("--prompt-file", ["/no/where", "/dev/zero", "/"])], ids=lambda value: value if isinstance(value, str) else "")
+def test_values_of_flags(folder, capfd, flag, values):
+    """Each is refused by a line that names the flag, or the file, and the number as it was given."""
+    for value in values:
+        prompt = [] if flag == "--prompt-file" else ["--prompt", PROMPT]
+        try:
+            status = generate.main([str(LIBRARY), "--tokenizer", str(folder), *prompt, f"{flag}={value}"])
+        except SystemExit as error:
+            status = error.code
+        said = capfd.readouterr().err
+        assert status in (1, 2) and said.count("\n") < 20, (value, said)
+        assert re.search(flag.strip("-").replace("-", "[ _-]").replace("ids", "ids?"), said) or f"'{value}" in said, (value, said)
+        if value in ("1e39", "1e308"):
+            assert value.replace("e", "e+") in said and "inf" not in said, said
 
 
 def test_what_is_no_text(folder, tmp_path):
