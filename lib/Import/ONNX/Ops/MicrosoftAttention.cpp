@@ -86,8 +86,24 @@ static Value readMask(Node &n, unsigned input, ArrayRef<SymExpr> full) {
   return seen;
 }
 
-/// softmax(q k^T scale + masks) v, as [b, s, heads * d].
-static Value attend(Node &n, const Heads &heads, unsigned maskInput, unsigned biasInput) {
+/// Which keys causal attention shows to each query, [1, 1, q, k], as ONNX Runtime does on CPUs:
+/// key j <= past + query i, and every key to the last query. The second rule adds keys only where
+/// there are more new keys than queries.
+static Value seeCausally(Node &n, const SymExpr &past, const SymExpr &queries,
+                         const SymExpr &keys) {
+  Type index = n.b.getI64Type();
+  Value i = IotaOp::create(n.b, n.loc, n.type(index, {1, 1, queries, 1}), 2);
+  Value j = IotaOp::create(n.b, n.loc, n.type(index, {1, 1, 1, keys}), 3);
+  Value seen = n.compare(Predicate::LE, j, n.binary<AddOp>(i, n.size(past, index)));
+  if (keys - past == queries)
+    return seen;
+  Value last = n.compare(Predicate::EQ, i, n.size(queries - SymExpr(1), index));
+  return n.binary<OrOp>(seen, last);
+}
+
+/// softmax(q k^T scale + masks) v, as [b, s, heads * d]. The first `past` keys are a cache's.
+static Value attend(Node &n, const Heads &heads, const SymExpr &past, unsigned maskInput,
+                    unsigned biasInput) {
   Sizes q = getSizes(heads.q), k = getSizes(heads.k), v = getSizes(heads.v);
   if (!n.equate(q[0], k[0], "the batch of queries and keys") ||
       !n.equate(q[3], k[3], "the size of heads of queries and keys") ||
@@ -116,10 +132,7 @@ static Value attend(Node &n, const Heads &heads, unsigned maskInput, unsigned bi
       return {};
   }
   if (causal) {
-    Type index = n.b.getI64Type();
-    Value i = IotaOp::create(n.b, n.loc, n.type(index, {1, 1, q[2], 1}), 2);
-    Value j = IotaOp::create(n.b, n.loc, n.type(index, {1, 1, 1, k[2]}), 3);
-    Value seen = n.compare(Predicate::LE, j, n.binary<AddOp>(i, n.size(k[2] - q[2], index)));
+    Value seen = seeCausally(n, past, q[2], k[2]);
     // A later key is hidden whatever the mask says.
     double lowest = -std::numeric_limits<float>::max();
     Value later = n.constant(element, element.isF16() ? -65504 : lowest);
@@ -190,6 +203,7 @@ static LogicalResult importAttention(Node &n) {
     start = start + columns[i];
   }
   Heads own = {parts[0], parts[1], parts[2]};
+  SymExpr pastSize(0);
   if (n.has(4)) {
     const Tensor &past = n.in(4);
     Sizes k = getSizes(own.k);
@@ -198,6 +212,7 @@ static LogicalResult importAttention(Node &n) {
       return n.error() << "has a past " << str(past.shape) << " of " << past.element
                        << "; it must be [2, batch, heads, past, size] of " << x.element;
     Sizes one(past.shape.begin() + 1, past.shape.end());
+    pastSize = past.shape[3];
     auto join = [&](int64_t which, Value fresh) {
       Value old = n.reshape(n.slice(n.operand(4), 0, SymExpr(which), SymExpr(1)), one);
       return n.concat({old, fresh}, 2);
@@ -214,7 +229,7 @@ static LogicalResult importAttention(Node &n) {
     if (!present || failed(n.set(1, n.wrap(present))))
       return failure();
   }
-  Value y = attend(n, own, 3, 5);
+  Value y = attend(n, own, pastSize, 3, 5);
   return y ? n.result(y) : failure();
 }
 
@@ -258,7 +273,9 @@ static LogicalResult importMultiHeadAttention(Node &n) {
     return failure();
   if (n.has(6) != n.has(7))
     return n.error() << "has a past of keys or of values alone";
+  SymExpr past(0);
   if (n.has(6)) {
+    past = n.in(6).rank() == 4 ? n.in(6).shape[2] : past;
     if (n.in(6).rank() != 4 || n.in(7).rank() != 4)
       return n.error() << "has a past of shapes " << str(n.in(6).shape) << " and "
                        << str(n.in(7).shape) << "; they must be [batch, heads, past, size]";
@@ -270,7 +287,7 @@ static LogicalResult importMultiHeadAttention(Node &n) {
   for (auto [i, v] : {std::pair(1u, own.k), std::pair(2u, own.v)})
     if (n.isUsed(i) && failed(n.set(i, n.wrap(v))))
       return failure();
-  Value y = attend(n, own, 4, 5);
+  Value y = attend(n, own, past, 4, 5);
   return y ? n.result(y) : failure();
 }
 
