@@ -188,10 +188,10 @@ def Tpc_MulOp : Tpc_NumberOp<"mul", "x * y. Linear in each. ONNX Mul.", "MulFOp"
   let identity = "1.0";
   let absorbing = "isInteger(getLhs()) ? std::optional<double>(0) : std::nullopt"; // 0 * NaN is NaN
 }
-def Tpc_MaxOp : Tpc_NumberOp<"max", "The larger one; NaN if one is. ONNX Max.", "MaximumFOp", "MaxSIOp",
-                             "std::isnan(x[0]) || x[0] > x[1] ? x[0] : x[1]", [Commutative], "MaxUIOp">;
-def Tpc_MinOp : Tpc_NumberOp<"min", "The smaller one; NaN if one is. ONNX Min.", "MinimumFOp", "MinSIOp",
-                             "std::isnan(x[0]) || x[0] < x[1] ? x[0] : x[1]", [Commutative], "MinUIOp">;
+def Tpc_MaxOp : Tpc_NumberOp<"max", "The larger one, 0 of 0 and -0; NaN if one is. ONNX Max.", "MaximumFOp", "MaxSIOp",
+                             "std::isnan(x[0]) || x[0] > x[1] || (x[0] == x[1] && std::signbit(x[1])) ? x[0] : x[1]", [Commutative], "MaxUIOp">;
+def Tpc_MinOp : Tpc_NumberOp<"min", "The smaller one, -0 of 0 and -0; NaN if one is. ONNX Min.", "MinimumFOp", "MinSIOp",
+                             "std::isnan(x[0]) || x[0] < x[1] || (x[0] == x[1] && std::signbit(x[0])) ? x[0] : x[1]", [Commutative], "MinUIOp">;
 def Tpc_DivOp : Tpc_BinaryOp<"div", Tpc_Tensor, "x / y; integers truncate. Linear in x. ONNX Div."> {
   let linear = "{isa<FloatType>(elementTypeOf(getLhs())) ? SmallVector<int, 2>{0} : SmallVector<int, 2>{}, false}";
   let identity = "ofRight(i, 1)";

@@ -112,11 +112,11 @@ std::optional<double> mlir::tpc::frontend::foldFloat(Arithmetic op, double x, do
   case Arithmetic::Pow:
     r = std::pow(x, y);
     break;
-  case Arithmetic::Min:
-    r = std::isnan(x) || std::isnan(y) ? NAN : std::fmin(x, y);
+  case Arithmetic::Min: // -0 is less than 0, as in MinOp
+    r = std::isnan(x) || x < y || (x == y && std::signbit(x)) ? x : y;
     break;
   case Arithmetic::Max:
-    r = std::isnan(x) || std::isnan(y) ? NAN : std::fmax(x, y);
+    r = std::isnan(x) || x > y || (x == y && std::signbit(y)) ? x : y;
     break;
   default:
     return std::nullopt;

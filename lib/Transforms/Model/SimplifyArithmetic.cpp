@@ -2,6 +2,7 @@
 
 #include "Constants.h"
 #include "Movement.h"
+#include "SignedZeros.h"
 #include "Simplify.h"
 
 #include "tpc/Analysis/Index/IndexAnalysis.h"
@@ -55,14 +56,20 @@ struct FoldMovedSplat : public RewritePattern {
   }
 };
 
-/// x + 0, x - 0, x * 1, x / 1, and, or with a constant.
+/// x + 0, x - 0, x * 1, x / 1, and, or with a constant. -0 + 0 is 0: where that is visible, the sum
+/// stays.
 struct FoldIdentity : public OpInterfaceRewritePattern<ScalarOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
   LogicalResult matchAndRewrite(ScalarOpInterface op, PatternRewriter &rewriter) const override {
     for (int side : {1, 0}) {
       auto identity = op.getIdentity(side);
-      if (!identity || getSplat(op->getOperand(side)) != identity)
+      if (!identity)
+        continue;
+      std::optional<double> splat = getSplat(op->getOperand(side));
+      if (splat != identity)
+        continue;
+      if (losesZeroSign(op, side, *splat) && hasVisibleZeroSigns(op->getResult(0)))
         continue;
       replaceBroadcast(rewriter, op, op->getOperand(1 - side));
       return success();

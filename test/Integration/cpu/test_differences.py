@@ -51,7 +51,6 @@ CASES = {
                      None, [-0.0, -0.0]),
     "where": (([node("Where", "c", "x", "z")], {"c": np.array([True, False]), "x": np.array([-0.0, 1], F32),
                                                 "z": np.array([1, -0.0], F32)}, {}), [0.0, -0.0], [-0.0, -0.0]),
-    "zero added": (unary("Add", -0.0, constants={"zero": F32(0)}), [0.0], [-0.0]),
     "root": (unary("Pow", -0.0, -INF, constants={"half": F32(0.5)}), [0.0, INF], [-0.0, NAN]),
     "inverse root": (unary("Pow", -0.0, -INF, constants={"half": F32(-0.5)}), [INF, 0.0], [-INF, NAN]),
     "exp": (unary("Exp", -90.0), [8.19401e-40], [0.0]),

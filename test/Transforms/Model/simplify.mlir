@@ -138,7 +138,7 @@ func.func @gather_is_no_slice(%x: tensor<4x3x5xf32>) -> tensor<4x3x5xf32> {
 
 !x = tensor<?x8xf32, #tpc.dist<[n, 8]>>
 
-// sqrt(sqrt(16)) * x / 2 + 0.
+// sqrt(sqrt(16)) * x / 2 - 0.
 // CHECK-LABEL: @arithmetic
 // CHECK-NEXT: return %arg0
 func.func @arithmetic(%x: !x) -> !x {
@@ -150,8 +150,48 @@ func.func @arithmetic(%x: !x) -> !x {
   %one = tpc.mul %two, %half : tensor<f32>, tensor<1xf32> -> tensor<1xf32>
   %zero = tpc.sub %one, %one : tensor<1xf32>, tensor<1xf32> -> tensor<1xf32>
   %0 = tpc.mul %one, %x : tensor<1xf32>, !x -> !x
-  %1 = tpc.add %0, %zero : !x, tensor<1xf32> -> !x
+  %1 = tpc.sub %0, %zero : !x, tensor<1xf32> -> !x
   return %1 : !x
+}
+
+// -0 + 0 is 0, and so is -0 - -0: the sum stays where it is an output, or where something behind it makes another number of
+// the other zero. Products, softmax and comparisons do not.
+// CHECK-LABEL: @visible_zeros
+// CHECK: %[[OUT:.*]] = tpc.add %arg0
+// CHECK: %[[OTHER:.*]] = tpc.sub %arg0
+// CHECK: %[[D:.*]] = tpc.add %arg0
+// CHECK: %[[MOVED:.*]] = tpc.reshape %[[D]]
+// CHECK: tpc.div %{{.*}}, %{{.*}}
+// CHECK: return %[[OUT]], %[[OTHER]]
+func.func @visible_zeros(%x: !x) -> (!x, !x, tensor<?xf32, #tpc.dist<[n * 8]>>) {
+  %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %minus = tpc.constant dense<-0.0> : tensor<f32> : tensor<f32>
+  %one = tpc.constant dense<1.0> : tensor<f32> : tensor<f32>
+  %0 = tpc.add %x, %zero : !x, tensor<f32> -> !x
+  %1 = tpc.sub %x, %minus : !x, tensor<f32> -> !x
+  %2 = tpc.add %zero, %x : tensor<f32>, !x -> !x
+  %3 = tpc.reshape %2 : !x -> tensor<?xf32, #tpc.dist<[n * 8]>>
+  %4 = tpc.sin %3 : tensor<?xf32, #tpc.dist<[n * 8]>> -> tensor<?xf32, #tpc.dist<[n * 8]>>
+  %5 = tpc.div %one, %4 : tensor<f32>, tensor<?xf32, #tpc.dist<[n * 8]>> -> tensor<?xf32, #tpc.dist<[n * 8]>>
+  return %0, %1, %5 : !x, !x, tensor<?xf32, #tpc.dist<[n * 8]>>
+}
+
+// CHECK-LABEL: @invisible_zeros
+// CHECK-NOT: tpc.add
+// CHECK-NOT: tpc.sub
+// CHECK: return %arg0, %arg0
+func.func @invisible_zeros(%x: !x, %w: tensor<8x3xf32>)
+    -> (!x, !x, tensor<?x3xf32, #tpc.dist<[n, 3]>>, !x, tensor<?x8xi1, #tpc.dist<[n, 8]>>) {
+  %zero = tpc.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %minus = tpc.constant dense<-0.0> : tensor<f32> : tensor<f32>
+  %0 = tpc.add %x, %minus : !x, tensor<f32> -> !x
+  %1 = tpc.sub %x, %zero : !x, tensor<f32> -> !x
+  %2 = tpc.add %x, %zero : !x, tensor<f32> -> !x
+  %3 = tpc.matmul %2, %w : !x, tensor<8x3xf32> -> tensor<?x3xf32, #tpc.dist<[n, 3]>>
+  %4 = tpc.softmax %2 dim 1 : !x -> !x
+  %5 = tpc.neg %2 : !x -> !x
+  %6 = tpc.cmp lt %5, %zero : !x, tensor<f32> -> tensor<?x8xi1, #tpc.dist<[n, 8]>>
+  return %0, %1, %3, %4, %6 : !x, !x, tensor<?x3xf32, #tpc.dist<[n, 3]>>, !x, tensor<?x8xi1, #tpc.dist<[n, 8]>>
 }
 
 // x * 0 is not zero for infinities, and 0 - x is no identity.

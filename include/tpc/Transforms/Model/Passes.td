@@ -14,6 +14,7 @@ def Simplify : Pass<"tpc-simplify", "func::FuncOp"> {
     * Arithmetic on splat constants is done; x * 1, x + 0, x / 1, powers of 2, 3
       and 0.5, double negations and conversions, selects with a constant
       condition go away. A broadcast that its consumer does anyway goes away.
+      -0 + 0 is 0: such a sum stays where an output, or a division, may show it.
     * A gather of constant, evenly spaced indices is a slice.
     * The bias that is added to a product becomes the product's.
     * Products whose batch dimensions were merged (`[b*H, s, d]`) get them back,
