@@ -16,10 +16,11 @@
 //
 // so a rank loads and multiplies the kv head that its query heads need. Caches that are inputs are
 // whole on every rank, which then takes the heads that it needs; of caches that are outputs the
-// first copy of each head is delivered (Copies.h). Or all ranks compute all kv heads, and a rank
-// takes of them what its query heads need: of a step that appends to caches, of the new keys and
-// values, so that its caches hold that and no step goes over what is in them. Nothing is sent in
-// either.
+// first copy of each head is delivered (Copies.h). A norm over all heads of keys is one over the
+// repeated heads: each is there r times, so the mean over r·n elements is the mean over n. Or all
+// ranks compute all kv heads, and a rank takes of them what its query heads need: of a step that
+// appends to caches, of the new keys and values, so that its caches hold that and no step goes over
+// what is in them. Nothing is sent in either.
 //
 // On the fullest rank there are, in units of one head's matrix,
 //
@@ -221,9 +222,11 @@ bool Repeater::collect(Value value) {
   }
   if (!isa<ShardingRuleOpInterface>(op) || op->getNumResults() != 1)
     return false;
+  // A norm over equally repeated heads is the norm over the heads.
   const ShardingRule &rule = classes.getRule(op);
   for (unsigned factor = 0; factor < rule.factors.size(); ++factor)
-    if (llvm::is_contained(classes.getFactorClasses(op, factor), cls) &&
+    if (!isa<NormOpInterface>(op) &&
+        llvm::is_contained(classes.getFactorClasses(op, factor), cls) &&
         rule.factors[factor].kind != FactorKind::Parallel)
       return false;
   users.insert(op);
@@ -343,6 +346,13 @@ int64_t Repeater::apply(int64_t repeats) {
   return bytes;
 }
 
+/// Whether an op other than a norm needs all kv heads. Norms over all heads are decomposed where tp
+/// splits the heads (WriteNormsOut.cpp).
+bool mustBeWhole(const FactorClasses &classes, int cls) {
+  return llvm::any_of(classes.getWholeOps(cls),
+                      [](Operation *op) { return !isa<NormOpInterface>(op); });
+}
+
 /// Attention ops with grouped heads, by the class of their kv heads.
 void repeatKvHeads(ModuleOp module, int64_t parts) {
   bool grouped = false;
@@ -369,7 +379,7 @@ void repeatKvHeads(ModuleOp module, int64_t parts) {
     bool same = llvm::all_of(ops, [&](AttentionOp op) {
       return getSizes(op.getQ())[2] == getSizes(ops.front().getQ())[2];
     });
-    if (!kv || !heads || *kv % parts == 0 || !same || classes.getWholeOp(cls))
+    if (!kv || !heads || *kv % parts == 0 || !same || mustBeWhole(classes, cls))
       continue;
     // Scores and their product with values, against a matrix with a row for each channel.
     int64_t width = *heads * getSizes(ops.front().getQ())[3].asConstant().value_or(1);

@@ -38,6 +38,20 @@ struct PassesByLetter : RepeatOpInterface::ExternalModel<PassesByLetter<OpT>, Op
   }
 };
 
+/// A norm takes means over its last dimension. If each element is there equally often, these are
+/// the means over the elements, so scale and bias must repeat as the last dimension does.
+template <typename OpT> struct PassesNorm : RepeatOpInterface::ExternalModel<PassesNorm<OpT>, OpT> {
+  std::optional<Repeats> passRepeats(Operation *op, ArrayRef<Repeats> operands) const {
+    unsigned last = getSizes(op->getOperand(0)).size() - 1;
+    Repeats width;
+    if (auto it = operands[0].find(last); it != operands[0].end())
+      width[0] = it->second;
+    bool alike = llvm::all_of(operands.drop_front(),
+                              [&](const Repeats &repeats) { return repeats == width; });
+    return alike ? std::optional<Repeats>(operands[0]) : std::nullopt;
+  }
+};
+
 /// Row by row the repetition stands behind `before` indices; it must be within one dimension of the
 /// result, which it then divides.
 struct PassesReshape : RepeatOpInterface::ExternalModel<PassesReshape, ReshapeOp> {
@@ -95,8 +109,9 @@ struct TakesRepeated : RepeatOpInterface::ExternalModel<TakesRepeated<OpT>, OpT>
 
 void equivalence::attachRepeatModels(MLIRContext *context) {
   attachToScalarOps<PassesByLetter>(context);
-  attachModels<PassesByLetter, MatmulOp, RotaryOp, LayerNormOp, RmsNormOp, SliceOp, ConcatOp,
-               TransposeOp, AppendOp>(context);
+  attachModels<PassesByLetter, MatmulOp, RotaryOp, SliceOp, ConcatOp, TransposeOp, AppendOp>(
+      context);
+  attachModels<PassesNorm, LayerNormOp, RmsNormOp>(context);
   ReshapeOp::attachInterface<PassesReshape>(*context);
   AttentionOp::attachInterface<EndsInAttention>(*context);
   attachModels<TakesRepeated, SoftmaxOp, ReduceOp, CumSumOp, TriluOp, ExpandOp, RollOp, EmbeddingOp,

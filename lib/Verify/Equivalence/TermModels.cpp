@@ -115,6 +115,65 @@ template <> struct TermModel<NegOp> : ComputedTerm<TermModel<NegOp>, NegOp> {
   }
 };
 
+/// A sum over n elements times 1/n is their mean. Over a dimension that repeats it is the mean over
+/// what is repeated, as each element is there equally often. The factor must be 1/n to the bit.
+template <> struct TermModel<MulOp> : ComputedTerm<TermModel<MulOp>, MulOp> {
+  static constexpr StringLiteral mean = "mean";
+
+  static DictionaryAttr getSum(const Term &term) {
+    auto properties = dyn_cast_or_null<DictionaryAttr>(term.attributes);
+    if (!term.isOp(ReduceOp::getOperationName()) || !properties)
+      return {};
+    auto function = properties.getAs<ReduceFunctionAttr>("function");
+    return function && function.getValue() == ReduceFunction::Sum ? properties : DictionaryAttr();
+  }
+
+  /// Whether a term is the number 1/n in its type.
+  static bool isInverse(const Term &term, int64_t n) {
+    auto properties = dyn_cast_or_null<DictionaryAttr>(term.attributes);
+    if (!term.isOp(ConstantOp::getOperationName()) || !properties)
+      return false;
+    auto splat = properties.getAs<SplatElementsAttr>("value");
+    auto type = splat ? dyn_cast<FloatType>(splat.getElementType()) : FloatType();
+    return type && splat.getSplatValue<Attribute>() == FloatAttr::get(type, 1.0 / double(n));
+  }
+
+  static TermId normalize(const Terms &terms, Term &term) {
+    auto takeRepetitionOut = [&](ArrayRef<int64_t> dims) {
+      auto repetition = terms.getRepetition(term.operands[0]);
+      if (repetition && llvm::all_of(repetition->second, [&](const auto &repeat) {
+            return llvm::is_contained(dims, int64_t(repeat.first));
+          }))
+        term.operands[0] = repetition->first;
+    };
+    if (term.isOp(mean)) {
+      takeRepetitionOut(
+          cast<DictionaryAttr>(term.attributes).getAs<DenseI64ArrayAttr>("dims").asArrayRef());
+      return -1;
+    }
+    for (int side : {0, 1}) {
+      const Term &sum = terms[term.operands[side]];
+      DictionaryAttr properties = getSum(sum);
+      if (!properties || sum.type != term.type)
+        continue;
+      auto dims = properties.getAs<DenseI64ArrayAttr>("dims");
+      ::tpc::SymExpr count(1);
+      for (int64_t dim : dims.asArrayRef())
+        count = count * getSizes(terms[sum.operands[0]].type)[dim];
+      std::optional<int64_t> n = count.asConstant();
+      if (!n || *n < 1 || !isInverse(terms[term.operands[1 - side]], *n))
+        continue;
+      term.name = mean;
+      term.attributes = properties;
+      term.isCommutative = false;
+      term.operands = {sum.operands[0]};
+      takeRepetitionOut(dims.asArrayRef());
+      return -1;
+    }
+    return -1;
+  }
+};
+
 /// A bias may be added after the product.
 template <> struct TermModel<MatmulOp> : ComputedTerm<TermModel<MatmulOp>, MatmulOp> {
   TermId makeTerm(Operation *op, Terms &terms, ArrayRef<TermId> operands, Type type) const {

@@ -6,8 +6,9 @@
 //
 // A few identities are built in, all of them identities of the numbers in exact arithmetic: sums
 // are multisets, which share what they have in common (so additions may be done in another order,
-// and a bias may be added after the product), x - y is x + -y, a reshape of a reshape is one, and a
-// slice that takes one operand of a concatenation out again is that operand.
+// and a bias may be added after the product), x - y is x + -y, a reshape of a reshape is one, a
+// slice that takes one operand of a concatenation out again is that operand, and a sum of n
+// elements times 1/n is their mean, which is the same of each element several times.
 //
 // A call of a layer stays a call, of the term of the layer's body: a layer is looked at once,
 // and equal bodies are equal whatever they are called.

@@ -127,7 +127,7 @@ struct Field {
     return rest < 0 ? rest + prime : rest;
   }
   static int64_t toInteger(uint64_t x) { return x > prime / 2 ? -int64_t(prime - x) : int64_t(x); }
-  /// Zero is zero, other numbers are hashes of themselves.
+  /// Zero is zero, 1/n the inverse of n; other numbers are hashes of themselves.
   static uint64_t fromNumber(double x);
   static uint64_t inverse(int64_t n);
   /// Of numbers parts are added: zero, which counts nothing.

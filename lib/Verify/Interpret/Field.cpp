@@ -5,6 +5,8 @@
 #include "tpc/Dialect/Dist.h"
 #include "tpc/fnv1a.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace mlir::tpc;
 using namespace mlir::tpc::interpret;
@@ -18,9 +20,24 @@ static uint64_t hashNumber(uint64_t key, double x) {
   return hash(key, llvm::bit_cast<uint64_t>(x) % prime);
 }
 
+/// x to the power of prime - 2, by Fermat the inverse of x.
+static uint64_t invert(uint64_t x) {
+  uint64_t result = 1;
+  for (uint64_t power = prime - 2; power; power >>= 1, x = Field::multiply(x, x))
+    if (power & 1)
+      result = Field::multiply(result, x);
+  return result;
+}
+
 uint64_t Field::fromNumber(double x) {
   static const uint64_t key = hashText("number");
-  return x == 0 ? 0 : hashNumber(key, x);
+  if (x == 0)
+    return 0;
+  // 1/n of f64 or f32, by which sums are means: so that a mean over what is there r times is one.
+  double n = std::round(1 / x);
+  if (n >= 2 && n <= 1 << 22 && (x == 1 / n || x == double(float(1 / n))))
+    return invert(fromInteger(int64_t(n)));
+  return hashNumber(key, x);
 }
 
 uint64_t Field::inverse(int64_t n) {

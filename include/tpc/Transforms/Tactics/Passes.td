@@ -69,6 +69,7 @@ def RepeatKvHeads : Pass<"tpc-repeat-kv-heads", "::mlir::ModuleOp"> {
     ```
     Caches that are inputs are whole on every rank, which takes the heads that it needs; of caches that are
     outputs the first copy of each head is delivered (`tpc.copies`). Heads that are annotated stay.
+    A norm over all heads of keys is one over the repeated heads, with a scale that is repeated as well.
     `tpc.repeated_heads` on the attention op says what was done and what it costs.
   }];
   let options = [Option<"shard", "shard", "std::string", "", "What --megatron-shard takes: tp2,pp2,sp">];
