@@ -5,6 +5,7 @@
 #include "ReadProgram.h"
 
 #include "tpc/Analysis/Passes.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/Driver/PassPipelines.h"
 #include "tpc/Driver/Register.h"
 #include "tpc/Import/ONNX/Import.h"
@@ -14,6 +15,7 @@
 #include "tpc/Verify/Passes.h"
 #include "tpc/Verify/Schedule.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -194,6 +196,22 @@ mlir::LogicalResult Compilation::readReference(OnStep onStep) {
     return mlir::emitError(model->getLoc())
            << "--reference: is at level " << emitName(level)
            << "; the proof compares with a model: an ONNX file, or what --emit=model writes";
+  std::optional<mlir::tpc::PlacedStep> step = mlir::tpc::PlacedStep::lookup(*module);
+  bool isStep = mlir::tpc::PlacedStep::lookup(*model).has_value();
+  if (!step && isStep)
+    return mlir::emitError(model->getLoc())
+           << "--reference: is a step of a generation, and '" << options.input
+           << "' is none; name the model, or what --emit=model writes without --generate";
+  if (step && !isStep) {
+    if (!llvm::hasSingleElement(model->getOps<mlir::func::FuncOp>()))
+      return mlir::emitError(model->getLoc())
+             << "--reference: has layers as functions, and caches are found before; name the ONNX "
+                "file, or what --emit=import or --generate --emit=model writes";
+    if (mlir::failed(makeStep(*model, step->last, onStep)))
+      return mlir::failure();
+    reference->module = std::move(model);
+    return mlir::success();
+  }
   mlir::PassManager pm(&context);
   buildLevel(pm, Emit::Model, options.spec, reference, options.wideResidual);
   if (mlir::failed(pm.run(*model)))
@@ -218,6 +236,11 @@ mlir::LogicalResult Compilation::read(OnStep onStep) {
         << "is at level " << emitName(first)
         << ", and that it computes what some model does is not proved: name the model with "
            "--reference; the executable will say so";
+  else if (isProgramText(options.input) && reference && !stepIsProved &&
+           mlir::tpc::PlacedStep::lookup(*module))
+    mlir::emitWarning(module->getLoc())
+        << "is a step of a generation, and that steps repeat what some model does is not proved: "
+           "name the model with --reference; the executable will say so";
   if (!options.target.empty())
     module->getOperation()->setAttr(mlir::tpc::kTargetAttr,
                                     mlir::StringAttr::get(&context, options.target));
@@ -241,11 +264,19 @@ mlir::LogicalResult Compilation::verify(Emit level, bool last, OnStep onStep) {
     if (mlir::failed(pm.run(*module)))
       return mlir::failure();
   }
+  bool isStep = first <= Emit::Staged && isProgramText(options.input) &&
+                mlir::tpc::PlacedStep::lookup(*module);
+  std::string unproved;
+  if (reference && !reference->module)
+    unproved = "tpc-verify-equivalence";
+  if (isStep && !stepIsProved)
+    unproved += (unproved.empty() ? "" : ", ") + std::string("tpc-verify-generation");
   std::string skipped =
       !reference ? verifierNames()
-      : !reference->module
-          ? "tpc-verify-equivalence (it was compiled from text, without --reference)"
-          : "";
+      : unproved.empty()
+          ? ""
+          : unproved + " (it was compiled from text, without --reference" +
+                (reference->module && !options.reference.empty() ? " to a model" : "") + ")";
   if (level == Emit::Staged && !skipped.empty())
     module->getOperation()->setAttr(mlir::tpc::kNotVerifiedAttr,
                                     mlir::StringAttr::get(&context, skipped));
@@ -284,8 +315,12 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
       return mlir::failure();
     bool makesStep =
         target == Emit::Model && options.generate != Generate::No && first == Emit::Import;
-    if (makesStep && mlir::failed(makeStep(onStep)))
-      return mlir::failure();
+    if (makesStep) {
+      if (mlir::failed(makeStep(*module, options.generate == Generate::Last, onStep)))
+        return mlir::failure();
+      if (reference && !reference->module)
+        pm.addPass(mlir::tpc::createRecordReference(reference));
+    }
     if (target == Emit::Llvm)
       buildLoweringPassPipeline(pm, options.lowering);
     else if (!makesStep)
@@ -297,19 +332,19 @@ mlir::LogicalResult Compilation::advance(Emit level, OnStep onStep) {
   return mlir::success();
 }
 
-mlir::LogicalResult Compilation::makeStep(OnStep onStep) {
+mlir::LogicalResult Compilation::makeStep(mlir::ModuleOp module, bool last, OnStep onStep) {
   auto run = [&](mlir::ModuleOp on, llvm::function_ref<void(mlir::PassManager &)> build) {
     mlir::PassManager pm(&context);
     build(pm);
     return pm.run(on);
   };
-  if (reference && mlir::failed(run(*module, [](mlir::PassManager &pm) { // before anything folds
+  if (reference && mlir::failed(run(module, [](mlir::PassManager &pm) { // before anything folds
         pm.addPass(mlir::tpc::createVerifyBounds());
       })))
     return mlir::failure();
   mlir::OwningOpRef<mlir::ModuleOp> model;
   if (reference) {
-    model = module->clone();
+    model = module.clone();
     // Masks and positions are those of inputs that are left out: then ALiBi of a mask's sum is
     // known to be slopes, in the model as in the step. What is wrong with the model the step will
     // say as well, with what to do.
@@ -320,7 +355,7 @@ mlir::LogicalResult Compilation::makeStep(OnStep onStep) {
       return mlir::failure();
   }
   onStep("finding caches");
-  if (mlir::failed(run(*module, [](mlir::PassManager &pm) {
+  if (mlir::failed(run(module, [](mlir::PassManager &pm) {
         buildStepPassPipeline(pm);
         pm.addPass(mlir::tpc::createCheckTokens());
       })))
@@ -328,25 +363,22 @@ mlir::LogicalResult Compilation::makeStep(OnStep onStep) {
   mlir::OwningOpRef<mlir::ModuleOp> step;
   if (reference) {
     onStep("verifying that steps repeat the model");
-    if (mlir::failed(mlir::tpc::verifyGeneration(*model, *module)))
+    if (mlir::failed(mlir::tpc::verifyGeneration(*model, module)))
       return mlir::failure();
-    step = module->clone();
+    step = module.clone();
   }
   onStep("placing caches");
-  bool last = options.generate == Generate::Last;
-  if (mlir::failed(run(*module, [&](mlir::PassManager &pm) {
+  if (mlir::failed(run(module, [&](mlir::PassManager &pm) {
         buildPlacedStepPassPipeline(pm, last, options.wideResidual);
       })))
     return mlir::failure();
   if (!reference)
     return mlir::success();
   onStep("verifying steps with whole caches");
-  if (mlir::failed(mlir::tpc::verifyGeneration(*step, *module)))
+  if (mlir::failed(mlir::tpc::verifyGeneration(*step, module)))
     return mlir::failure();
-  return run(*module, [&](mlir::PassManager &pm) {
-    if (!reference->module)
-      pm.addPass(mlir::tpc::createRecordReference(reference));
-  });
+  stepIsProved = true;
+  return mlir::success();
 }
 
 llvm::Expected<std::string> Compilation::makeLLVM(OnStep onStep) {

@@ -94,8 +94,9 @@ private:
   mlir::LogicalResult adoptGrid();
   mlir::LogicalResult readReference(OnStep onStep);
   mlir::LogicalResult annotate();
-  /// From import to a step of a generation at the model level, proved to repeat the model.
-  mlir::LogicalResult makeStep(OnStep onStep);
+  /// From import to a step of a generation at the model level, proved to repeat the model. `last`:
+  /// with outputs of the last tokens alone.
+  mlir::LogicalResult makeStep(mlir::ModuleOp module, bool last, OnStep onStep);
   mlir::LogicalResult embedKernels(OnStep onStep);
   /// What a program of a level must pass. `last`: nothing after it is verified.
   mlir::LogicalResult verify(Emit level, bool last, OnStep onStep);
@@ -105,6 +106,7 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::optional<mlir::tpc::KernelCode> kernels;
   std::shared_ptr<mlir::tpc::ReferenceModel> reference; // null: nothing is verified
+  bool stepIsProved = false;                            // to repeat a model
   Emit first = Emit::Import, reached = Emit::Import;
 };
 

@@ -3,6 +3,7 @@
 #include "ReadProgram.h"
 
 #include "tpc/Dialect/Dist.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Kernel/Kernel.h"
 #include "tpc/Transforms/Tactics/Passes.h"
@@ -143,12 +144,17 @@ static LogicalResult checkProgram(ModuleOp module) {
   for (Operation &op : *module.getBody())
     if (auto inner = dyn_cast<ModuleOp>(op); inner && !inner.getOps<kernel::FuncOp>().empty())
       return op.emitError() << "a program that has kernels in a module of their own is one from "
-                               "--emit=kernels, and from there is no way on; read what "
-                               "--emit=staged writes";
-    else if (!isa<func::FuncOp, WeightOp, PipelineOp>(op))
+                               "--emit=kernels or --emit=buffers, and from there is no way on; "
+                               "read what --emit=staged writes";
+    else if (!isa<func::FuncOp, WeightOp, CacheOp, PipelineOp>(op))
       return op.emitError() << "'" << op.getName()
-                            << "' does not stand in a module; functions, tpc.weight and "
-                               "tpc.pipeline do";
+                            << "' does not stand in a module; functions, tpc.weight, tpc.cache "
+                               "and tpc.pipeline do";
+  auto caches = module.getOps<CacheOp>();
+  if ((!caches.empty() || module->hasAttr(kStepAttr)) && !PlacedStep::lookup(module))
+    return emitError(module.getLoc())
+           << "has caches, but is no step that takes whole caches (" << kStepAttr
+           << " with a capacity); read what --generate writes, such as --emit=model";
   WalkResult result = module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     return op == module || succeeded(checkOp(op)) ? WalkResult::advance() : WalkResult::interrupt();
   });

@@ -18,6 +18,7 @@
 #include "LinksFile.h"
 #include "MemoryPlan.h"
 #include "tpc/Analysis/Report.h"
+#include "tpc/Dialect/State.h"
 #include "tpc/Dialect/Tpc.h"
 #include "tpc/Driver/Register.h"
 #include "tpc/Driver/ShapeSpec.h"
@@ -477,6 +478,9 @@ mlir::LogicalResult Session::run() {
         return complain(makeError("--links: " + llvm::toString(links.takeError())));
       compilation.getModule()->setAttr(mlir::tpc::kLinksAttr, *links);
     }
+    if (options.generate != Generate::No && mlir::tpc::PlacedStep::lookup(compilation.getModule()))
+      return complain(makeError("--generate: '" + options.input +
+                                "' is a step of a generation already; leave it out"));
     auto functions = compilation.getModule().getOps<mlir::func::FuncOp>();
     if (options.generate != Generate::No && !llvm::hasSingleElement(functions))
       return complain(makeError("--generate: '" + options.input +
