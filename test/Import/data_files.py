@@ -75,3 +75,38 @@ open("one-less.onnx", "wb").write(whole[:-1])
 open("garbage.onnx", "wb").write(bytes(np.random.default_rng(0).integers(0, 256, 5000, np.uint8)))
 open("empty.onnx", "wb").close()
 open("text.onnx", "w").write("<html>404 Not Found</html>\n")
+
+
+def save_nested(name, levels):
+    """An If in a branch of an If …, all of whose conditions are known."""
+    node = helper.make_node("Neg", ["x"], ["y0"], name="deepest")
+    for level in range(levels):
+        branch = helper.make_graph([node], "b", [], [helper.make_tensor_value_info(f"y{level}", TensorProto.FLOAT, None)])
+        other = helper.make_graph([helper.make_node("Abs", ["x"], [f"y{level}"])], "o", [],
+                                  [helper.make_tensor_value_info(f"y{level}", TensorProto.FLOAT, None)])
+        node = helper.make_node("If", ["yes"], [f"y{level + 1}"], name=f"if{levels - level}", then_branch=branch, else_branch=other)
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 4])],
+                              [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [4, 4])],
+                              [numpy_helper.from_array(np.array(True), "yes")])
+    with open(name + ".onnx", "wb") as f:
+        f.write(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+
+
+save_nested("nested", 28)
+save_nested("nested-more", 29)
+
+
+def field(number, content):
+    """Of a protobuf message: what is longer than 127 bytes has its length in several."""
+    length, size = b"", len(content)
+    while size > 127:
+        length, size = length + bytes([size & 127 | 128]), size >> 7
+    return bytes([number << 3 | 2]) + length + bytes([size]) + content
+
+
+# A sequence of a sequence of …, which is the type of an input more; a second graph is merged with the first.
+sequence = field(1, b"\x08\x01")
+for _ in range(120):
+    sequence = field(4, field(1, sequence))
+with open("types.onnx", "wb") as f:
+    f.write(whole + field(7, field(11, field(1, b"unused") + field(2, sequence))))

@@ -257,7 +257,7 @@ MODELS = [
     (whole("g (float[4] x) => (float[4] a2) <bool c = {1}> { %s }" % nested(2, "a0 = local.f0(x)"), '"" : 17, "local" : 1',
            "\n".join('<domain: "local", opset_import: ["" : 17, "local" : 1]> f%d (x) => (a15) { c = Constant <value = bool {1}> () %s }'
                      % (i, nested(15, f"a0 = local.f{i + 1}(x)" if i < 13 else "a0 = Neg(x)")) for i in range(14))),
-     "is nested too deeply"),
+     "is inside of 200 branches and function calls, one in the other"),
 ]
 
 

@@ -357,7 +357,9 @@ LogicalResult Importer::importBranch(Node &node, const ::onnx::GraphProto &graph
   // Attributes of an enclosing function are visible as well.
   scope.attributes = node.scope.attributes;
   if (scope.depth > kMaxDepth)
-    return node.error() << "is nested too deeply";
+    return node.error() << "is inside of " << kMaxDepth
+                        << " branches and function calls, one in the other; inline some "
+                           "(onnx.inliner.inline_local_functions)";
   if (graph.output_size() < (int)node.numOutputs())
     return node.error() << "has " << node.numOutputs() << " outputs, but its branch has "
                         << graph.output_size();

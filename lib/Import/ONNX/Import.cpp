@@ -8,6 +8,8 @@
 
 #include "onnx.pb.h"
 
+#include <google/protobuf/io/coded_stream.h>
+
 #include "mlir/IR/Verifier.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "llvm/Support/FileSystem.h"
@@ -16,6 +18,17 @@
 
 using namespace mlir;
 using namespace mlir::tpc::frontend;
+
+/// Protobuf reads messages that are nested 100 deep. What is left of branches is bounded
+/// (WireReader); types of sequences of sequences are not.
+static constexpr int kProtobufDepth = 100, kAnyDepth = 10'000;
+
+static bool parse(::onnx::ModelProto &model, llvm::StringRef message, int depth) {
+  ::google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t *>(message.data()),
+                                                  int(message.size()));
+  stream.SetRecursionLimit(depth);
+  return model.ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+}
 
 namespace tpc {
 
@@ -35,8 +48,14 @@ OwningOpRef<ModuleOp> importOnnxModel(StringRef path, MLIRContext *context,
     return nullptr;
   }
   ::onnx::ModelProto model;
-  if (!model.ParseFromString(stripped->message)) {
-    emitError(loc) << "not a valid ONNX file: its fields are not those of a model";
+  if (!parse(model, stripped->message, kProtobufDepth)) {
+    if (parse(model, stripped->message, kAnyDepth))
+      emitError(loc)
+          << "the file has types (of sequences, optional values or maps) that are nested "
+             "more than "
+          << kProtobufDepth << " deep; tpc imports tensors alone";
+    else
+      emitError(loc) << "not a valid ONNX file: its fields are not those of a model";
     return nullptr;
   }
   stripped->message = {};

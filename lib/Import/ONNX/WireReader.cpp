@@ -2,6 +2,8 @@
 
 #include "tpc/Import/ONNX/WireReader.h"
 
+#include "tpc/printable.h"
+
 #include "llvm/ADT/Twine.h"
 
 #include <cstring>
@@ -17,8 +19,8 @@ namespace {
 /// 100 layers takes a few MiB.
 constexpr uint64_t kMaxStructure = 256ull << 20;
 constexpr uint64_t kMaxMessages = 4'000'000;
-/// Graphs inside of nodes inside of graphs; each level takes three messages.
-constexpr int kMaxDepth = 48;
+/// Branches in branches. Each level takes three messages, and protobuf reads 100.
+constexpr int kMaxBranches = 28;
 
 llvm::Error fault(const llvm::Twine &what) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), what);
@@ -171,7 +173,7 @@ public:
 
   llvm::Error run(StrippedModel &model) {
     ranges = &model.ranges;
-    return message(Kind::Model, source.size(), 0, model.message);
+    return message(Kind::Model, source.size(), model.message);
   }
 
 private:
@@ -197,7 +199,9 @@ private:
   llvm::Error copy(std::string &out, uint64_t n) {
     spent += n;
     if (spent > kMaxStructure)
-      return fault("the file holds more than 256 MiB beside its weights");
+      return fault("the file holds more than 256 MiB beside its weights, more than tpc reads; are "
+                   "there tensors in fields for numbers of variable length? Store them as raw "
+                   "data (onnx.numpy_helper.from_array)");
     size_t old = out.size();
     out.resize(old + n);
     llvm::Error e = source.read(pos, out.data() + old, n);
@@ -205,11 +209,36 @@ private:
     return e;
   }
 
-  llvm::Error message(Kind kind, uint64_t end, int depth, std::string &out) {
-    if (depth > kMaxDepth)
-      return malformed("messages are nested too deeply");
+  /// A node that is being read, as far as that is known.
+  struct NodeName {
+    std::string name, type;
+
+    std::string str() const {
+      std::string text = name.empty() ? "a node" : "node '" + ::tpc::printable(name) + "'";
+      return type.empty() ? text : text + " (" + ::tpc::printable(type) + ")";
+    }
+  };
+
+  /// A message in an attribute of a node is a branch, or the like, of the node.
+  llvm::Error message(Kind kind, uint64_t end, std::string &out) {
+    if (kind == Kind::Graph && nodes.size() > kMaxBranches)
+      return fault(nodes.back().str() + " is in " + llvm::Twine(kMaxBranches) +
+                   " branches of other nodes, one in the other, the outermost of " +
+                   nodes.front().str() +
+                   "; tpc reads no branches within: move the node out of some of them, or fold "
+                   "their conditions");
     if (++messages > kMaxMessages)
-      return fault("the file holds more than 4 million nodes, attributes and tensors");
+      return fault("the file holds more than 4 million nodes, attributes and tensors, more than "
+                   "tpc reads");
+    if (kind != Kind::Node)
+      return fields(kind, end, out);
+    nodes.emplace_back();
+    llvm::Error error = fields(kind, end, out);
+    nodes.pop_back();
+    return error;
+  }
+
+  llvm::Error fields(Kind kind, uint64_t end, std::string &out) {
     int range = -1;
     while (pos < end) {
       uint64_t tag, length = 0;
@@ -247,17 +276,22 @@ private:
           appendVarint(out, length);
         if (llvm::Error e = copy(out, length))
           return e;
+        if (kind == Kind::Node && wire == 2 && (field == 3 || field == 4))
+          (field == 3 ? nodes.back().name : nodes.back().type) = out.substr(out.size() - length);
         break;
       case Action::Descend: {
         std::string inner;
-        if (llvm::Error e = message(rule.kind, pos + length, depth + 1, inner))
+        if (llvm::Error e = message(rule.kind, pos + length, inner))
           return e;
         appendBytes(out, field, inner);
         break;
       }
       case Action::Range:
         if (range >= 0)
-          return malformed("a tensor has its data twice");
+          return fault("a tensor has its data in several fields, the second at byte " +
+                       llvm::Twine(pos) +
+                       "; tpc reads one: store it as raw data "
+                       "(onnx.numpy_helper.from_array)");
         range = ranges->size();
         ranges->push_back({ByteRange::Field(field), pos, length});
         pos += length;
@@ -275,6 +309,7 @@ private:
 
   Source &source;
   std::vector<ByteRange> *ranges = nullptr;
+  std::vector<NodeName> nodes; // the innermost one last
   uint64_t pos = 0, spent = 0, messages = 0;
 };
 
