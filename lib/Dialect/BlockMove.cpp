@@ -163,8 +163,10 @@ std::optional<BlockMove> BlockMove::get(CollectivePermuteOp op) {
 }
 
 BlockMove::Axes BlockMove::getAxes() const {
-  Axes axes = in.part;
-  llvm::append_range(axes, in.product);
+  Axes axes; // each once
+  for (StringAttr axis : llvm::concat<const StringAttr>(in.part, in.product))
+    if (!llvm::is_contained(axes, axis))
+      axes.push_back(axis);
   return axes;
 }
 

@@ -275,9 +275,10 @@ void Search::expand(DistAttr dist) {
     } else if (dist.isUnreducedOver(axis.getValue()) && !to.isUnreducedOver(axis.getValue())) {
       reducible.push_back(axis);
       DistAttr reduced = withoutPartial(dist, {axis});
-      forEachAdded(axis, [&](unsigned d, DimAttr added) {
-        relax(dist, ReshardStep::ReduceScatter, {axis}, d, -1, withDim(reduced, d, added));
-      });
+      if (!reduced.usesAxis(axis.getValue()))
+        forEachAdded(axis, [&](unsigned d, DimAttr added) {
+          relax(dist, ReshardStep::ReduceScatter, {axis}, d, -1, withDim(reduced, d, added));
+        });
     }
   }
   // All that must be reduced at once, or any part of it.
@@ -291,10 +292,12 @@ void Search::expand(DistAttr dist) {
   for (unsigned d = 0; d < dims.size(); ++d)
     for (StringAttr axis : getTops(dims[d])) {
       DistAttr less = withDim(dist, d, removeTop(dims[d], axis));
-      forEachAdded(axis, [&](unsigned other, DimAttr added) {
-        if (other != d)
-          relax(dist, ReshardStep::AllToAll, {axis}, d, other, withDim(less, other, added));
-      });
+      // Before conflicts are resolved an axis may split two dimensions. No stack has an axis twice.
+      if (!less.usesAxis(axis.getValue()))
+        forEachAdded(axis, [&](unsigned other, DimAttr added) {
+          if (other != d)
+            relax(dist, ReshardStep::AllToAll, {axis}, d, other, withDim(less, other, added));
+        });
       relax(dist, ReshardStep::AllGather, {axis}, d, -1, less);
     }
   for (unsigned d = 0; d < dims.size(); ++d)

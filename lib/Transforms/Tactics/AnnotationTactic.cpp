@@ -354,6 +354,8 @@ void AnnotationTactic::adoptColumns() {
     Plan::Place place = Plan::getPlace(plan.getParameters(matrix).front());
     for (unsigned dim = 0; dim < cast<RankedTensorType>(matrix.getType()).getRank(); ++dim)
       for (int cls : plan.classes.getClasses(matrix, dim)) {
+        if (plan.classes.getWholeOp(cls))
+          continue; // held in parts in this matrix alone
         SmallVector<StringAttr> axes = plan.getAxes(cls, place);
         llvm::erase_if(axes, [](StringAttr axis) { return axis != "tpx" && axis != "tpy"; });
         if (!axes.empty() && axes.front() == "tpy")

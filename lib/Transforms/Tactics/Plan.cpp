@@ -34,7 +34,8 @@ SmallVector<StringAttr> Plan::getAxes(int cls, Place place, int index) const {
   llvm::erase_if(list, [&](StringAttr axis) { return yielding.contains({place, {cls, axis}}); });
   if (auto it = locals.find(place); it != locals.end())
     for (const Local &local : it->second)
-      if (local.cls == cls && (index < 0 || local.index == unsigned(index)))
+      if (local.cls == cls && (index < 0 || local.index == unsigned(index)) &&
+          !llvm::is_contained(list, local.axis))
         list.push_back(local.axis);
   if (auto it = orders.find({place, cls}); it != orders.end()) {
     SmallVector<StringAttr> ordered;
