@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from generation import say
-from harness import Executable, Grid
+from harness import Executable, Grid, run, tool
 from models import FAMILIES
 
 MODEL, GRID = FAMILIES["mistral-past"], Grid.parse("tp2,pp2")
@@ -62,6 +62,8 @@ def test_refused(tpcc, texts, tmp_path):
     layers = tmp_path / "layers.mlir"
     tpcc.call([MODEL.path, "--emit=model", "-o", layers]).check()
     tpcc.call([step, f"--reference={layers}", *out]).refused("--reference", "--emit=import")
-    unplaced = tmp_path / "unplaced.mlir"
-    unplaced.write_text(step.read_text().replace("capacity = #tpc.expr<capacity>, ", "", 1))
-    tpcc.call([unplaced, *out]).refused("unplaced.mlir")
+    # A step whose caches are inputs and outputs.
+    imported, unplaced = tmp_path / "imported.mlir", tmp_path / "unplaced.mlir"
+    tpcc.call([MODEL.path, "--emit=import", "-o", imported]).check()
+    run([tool("tpc-opt"), imported, "--tpc-step-pipeline", "-o", unplaced]).check()
+    tpcc.call([unplaced, *out]).refused("unplaced.mlir", "is no step that takes whole caches")
