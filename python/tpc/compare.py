@@ -26,7 +26,7 @@ def parse_pairs(pairs: list[str], what: str) -> dict[str, np.ndarray]:
         name, equals, path = pair.partition("=")
         if not equals or not name or not path:
             raise ValueError(f"--{what} {pair}: expected NAME=FILE.npy")
-        if Path(path).exists() and not Path(path).is_file():  # nobody may ever write to a pipe
+        if Path(path).exists() and not Path(path).is_file():  # a pipe may never be written to
             raise ValueError(f"--{what} {pair}: '{path}' is not a regular file")
         try:
             arrays[name] = np.load(path, allow_pickle=False)

@@ -26,7 +26,7 @@ MOST_BYTES = {"tokenizer": 1 << 30, "configuration": 16 << 20, "prompt": 64 << 2
 
 def read_bounded(path, kind: str, *, file=None, said: str | None = None) -> bytes:
     """All bytes of a file, or of one that is open. Raises TextError where there are more than files of its kind have, and where that of
-    a tokenizer or a configuration is no regular one: nobody may ever write to a pipe."""
+    a tokenizer or a configuration is no regular one: a pipe may never be written to."""
     said, most = said or f"'{path}'", MOST_BYTES[kind]
     try:
         status = None if file else os.stat(path)

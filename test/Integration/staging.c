@@ -6,8 +6,8 @@
  *                       write   a part of it is there
  *                       rename  it is whole, and has not its name
  *
- * Where a file is renamed that somebody could still write to, the process ends with status 98: a
- * program of that name could not be started. */
+ * Where a file is renamed that an open descriptor could write to, the process ends with status 98:
+ * a program of that name could not be started. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -76,7 +76,7 @@ int rename(const char *from, const char *to) {
   if (stat(from, &status) == 0 && S_ISREG(status.st_mode)) {
     if (is_at("rename"))
       end();
-    /* A lease for reading is had of files that nobody has open for writing. */
+    /* The system grants a lease for reading only on files that are not open for writing. */
     int fd = (int)syscall(SYS_openat, AT_FDCWD, from, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0 || fcntl(fd, F_SETLEASE, F_RDLCK) != 0) {
       fprintf(stderr, "'%s' is renamed to '%s' while it can be written to: %s\n", from, to,

@@ -7,9 +7,8 @@
 //   * a program can be started at any time: no descriptor that could write to the file is left when
 //     it gets its name ("text file busy" otherwise);
 //   * nothing is left of a process that is killed. Where the file system has no files without a
-//   name
-//     (O_TMPFILE), the file is called .tpc-PROCESS-NUMBER and has a lock. The next process that
-//     writes to the folder removes such files that nobody has locked.
+//     name (O_TMPFILE), the file is called .tpc-PROCESS-NUMBER and has a lock. The next process
+//     that writes to the folder removes such files that have no lock.
 //
 // Functions return 0 or an error number.
 //

@@ -1,4 +1,4 @@
-"""Files that tools write appear whole, with nobody who could still write to them, and leave nothing behind when their process is killed
+"""Files that tools write appear whole, without an open descriptor that could write to them, and leave nothing behind when their process is killed
 (tpc/staged_file.h). The moments are chosen by a library that is preloaded (staging.c)."""
 
 import os
